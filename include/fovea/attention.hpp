@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The operators.
+#pragma once
+
+#include "fovea/attention/attention.hpp"
+#include "fovea/attention/full.hpp"
+#include "fovea/attention/local.hpp"

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What every floor speaks: views, errors, executors, random numbers, scratch.
+#pragma once
+
+#include "fovea/core/config.hpp"
+#include "fovea/core/error.hpp"
+#include "fovea/core/executor.hpp"
+#include "fovea/core/key_run.hpp"
+#include "fovea/core/overlap.hpp"
+#include "fovea/core/philox.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/core/view.hpp"
+#include "fovea/core/workspace.hpp"

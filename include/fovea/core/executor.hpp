@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Who runs the tasks of an operator: the concept Executor, the calling thread alone (`Serial`),
+/// and `for_each_task`, the one scheduler of the operators. Held by tests/core/executor_test.cpp.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <concepts>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
+#include "fovea/core/config.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// The least callable that `Executor::parallel_for` takes.
+struct IndexCall {
+  void operator()(Index i) const;
+};
+
+}  // namespace detail
+
+/// What runs calls, possibly at once on several threads.
+template <class E>
+concept Executor = requires(E& e, Index n, const detail::IndexCall& f) {
+  /// How many calls may run at once, that of the calling thread included: at least 1, and the same
+  /// each time the same thread asks.
+  { e.concurrency() } -> std::integral;
+  /// Calls f(i) once for each i in [0, n), in any order, on any threads; returns when all are done.
+  /// If calls throw, what the lowest of their indices threw is rethrown once no call is running;
+  /// calls of higher indices may then be left out. Made inside a call, it may run in that thread.
+  e.parallel_for(n, f);
+};
+
+/// Runs every call in the calling thread, in order.
+struct Serial {
+  static constexpr int concurrency() { return 1; }
+
+  template <class F>
+  static void parallel_for(Index n, F&& f) {
+    for (Index i = 0; i < n; ++i) f(i);
+  }
+};
+
+namespace detail {
+
+/// Calls f; returns what it threw, or null.
+template <class F>
+std::exception_ptr caught(F&& f) noexcept {
+#if defined(__cpp_exceptions)
+  try {
+    f();
+  } catch (...) {
+    return std::current_exception();
+  }
+#else
+  f();
+#endif
+  return nullptr;
+}
+
+/// Whether this thread is inside a call of some parallel_for.
+inline bool& inside_call() noexcept {
+  static thread_local bool inside = false;
+  return inside;
+}
+
+/// The calls of one parallel_for, made from any threads: keeps what the lowest index threw.
+/// A call is left out only if a lower one threw, so the schedule cannot change what is rethrown.
+class GuardedCalls {
+ public:
+  /// Calls f(i), marking the thread as inside a call.
+  template <class F>
+  void run(Index i, F&& f) noexcept {
+    if (lowest_.load(std::memory_order_relaxed) < i) return;
+    const bool outer = std::exchange(inside_call(), true);
+    std::exception_ptr error = caught([&] { f(i); });
+    inside_call() = outer;
+    if (error) keep(i, std::move(error));
+  }
+
+  /// \pre no call is running.
+  void rethrow() {
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  void keep(Index i, std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (lowest_.load(std::memory_order_relaxed) < i) return;
+    lowest_.store(i, std::memory_order_relaxed);
+    error_.swap(error);
+  }
+
+  std::atomic<Index> lowest_{std::numeric_limits<Index>::max()};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace detail
+
+/// How many worker indices `for_each_task` hands out: min(concurrency, tasks), 0 without tasks.
+template <class E>
+requires Executor<std::remove_reference_t<E>> Index worker_count(E&& executor, Index tasks) {
+  return std::clamp(tasks, Index{0},
+                    std::max(Index{1}, static_cast<Index>(executor.concurrency())));
+}
+
+/// Calls f(task, worker) once for each task in [0, tasks). Workers take the next task in turn;
+/// worker is in [0, worker_count(executor, tasks)) and no two calls with the same one run at once,
+/// so it names a slot of scratch. What a task computes must not depend on its worker.
+/// If tasks throw, what the lowest of them threw is rethrown once none is running, and higher tasks
+/// may be left out. With one worker the executor is not called.
+template <class E, class F>
+requires Executor<std::remove_reference_t<E>>
+void for_each_task(E&& executor, Index tasks, F&& f) {
+  const Index workers = worker_count(executor, tasks);
+  if (workers <= 1) {
+    for (Index task = 0; task < tasks; ++task) f(task, Index{0});
+    return;
+  }
+  std::atomic<Index> next{0};
+  detail::GuardedCalls calls;
+  executor.parallel_for(workers, [&](Index worker) {
+    for (Index task = next++; task < tasks; task = next++) {
+      calls.run(task, [&](Index i) { f(i, worker); });
+    }
+  });
+  calls.rethrow();
+}
+
+/// How a type that is no Executor becomes one: a specialisation has `static E adapt(const X&)`.
+/// fovea/core/thread_pool.hpp has the one for Eigen::ThreadPoolDevice; include it before use.
+template <class X>
+struct ExecutorAdapter;
+
+/// x itself if it is an Executor.
+template <Executor X>
+X& as_executor(X& x) {
+  return x;
+}
+
+/// The Executor that ExecutorAdapter makes of x, for instance of an Eigen::ThreadPoolDevice.
+template <class X>
+requires(!Executor<X>) && requires(X& x) {
+  { ExecutorAdapter<std::remove_const_t<X>>::adapt(x) } -> Executor;
+}
+auto as_executor(X& x) { return ExecutorAdapter<std::remove_const_t<X>>::adapt(x); }
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// An Executor on OpenMP's threads. Held by tests/core/executor_openmp_test.cpp.
+#pragma once
+
+#if !defined(_OPENMP)
+#error "fovea/core/executor_openmp.hpp needs OpenMP: compile and link with -fopenmp"
+#endif
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "fovea/core/config.hpp"
+#include "fovea/core/executor.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// A parallel region per parallel_for. OpenMP ends the process if it cannot create its threads.
+class OpenMpExecutor {
+ public:
+  /// As many threads as OMP_NUM_THREADS or omp_set_num_threads() say now.
+  OpenMpExecutor() : OpenMpExecutor(omp_get_max_threads()) {}
+
+  /// A concurrency below 1 counts as 1.
+  explicit OpenMpExecutor(int concurrency) : concurrency_(std::max(concurrency, 1)) {}
+
+  int concurrency() const { return concurrency_; }
+
+  /// As Executor says. Inside a parallel region, or inside a call of any executor, it runs in that
+  /// thread, in order.
+  template <class F>
+  void parallel_for(Index n, F&& f) const {
+    if (n <= 1 || concurrency_ == 1 || omp_in_parallel() != 0 || detail::inside_call()) {
+      Serial::parallel_for(n, f);
+      return;
+    }
+    const int team = static_cast<int>(std::min(n, Index{concurrency_}));
+    detail::GuardedCalls calls;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
+    for (Index i = 0; i < n; ++i) calls.run(i, f);
+    calls.rethrow();
+  }
+
+ private:
+  int concurrency_;
+};
+
+FOVEA_NAMESPACE_END

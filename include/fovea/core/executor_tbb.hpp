@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// An Executor on oneTBB's threads. Held by tests/core/executor_tbb_test.cpp.
+#pragma once
+
+#include "fovea/core/config.hpp"
+#include "fovea/core/executor.hpp"
+
+#if !__has_include(<oneapi/tbb/parallel_for.h>)
+#error "fovea/core/executor_tbb.hpp needs oneTBB 2021 or later: its headers were not found"
+#endif
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/partitioner.h>
+#include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_group.h>
+
+#include <algorithm>
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The task arena of the calling thread. Work is isolated: a thread that waits here takes no task
+/// from outside. A cancelled outer task group does not cancel it: every call is made.
+struct TbbExecutor {
+  static int concurrency() { return std::max(1, oneapi::tbb::this_task_arena::max_concurrency()); }
+
+  /// As Executor says. Inside a call of any executor it runs in that thread, in order.
+  template <class F>
+  static void parallel_for(Index n, F&& f) {
+    if (n <= 1 || detail::inside_call()) {
+      Serial::parallel_for(n, f);
+      return;
+    }
+    detail::GuardedCalls calls;
+    oneapi::tbb::this_task_arena::isolate([&] {
+      oneapi::tbb::task_group_context context(oneapi::tbb::task_group_context::isolated);
+      oneapi::tbb::parallel_for(
+          Index{0}, n, [&](Index i) { calls.run(i, f); }, oneapi::tbb::simple_partitioner{},
+          context);
+    });
+    calls.rethrow();
+  }
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The integers that say which keys a block of queries sees: what patterns make and kernels read.
+#pragma once
+
+#include "fovea/core/config.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Most query rows that one block holds.
+inline constexpr Index kMaxBlockRows = 512;
+
+/// The keys `first + step * t`, t in [0, count).
+/// Without bounds every query of the block sees all of them; with bounds, row r of the block sees
+/// t in [lower[r], upper[r]), both within [0, count]; an empty interval is lower[r] >= upper[r].
+struct KeyRun {
+  Index first = 0;
+  Index step = 1;
+  Index count = 0;
+  const Index* lower = nullptr;  // [rows of the block], or none
+  const Index* upper = nullptr;  // [rows of the block], or none
+};
+
+/// The query rows `first + step * r`, r in [0, count), handled together, and the keys they see.
+/// No key appears in two runs of a block.
+struct QueryBlock {
+  Index first = 0;
+  Index step = 1;
+  Index count = 0;
+  const KeyRun* runs = nullptr;
+  Index run_count = 0;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Whether two views share an element, and whether a view's elements are distinct: in O(1), from
+/// the strides.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "fovea/core/view.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// One term of a sum of offsets: a stride > 0, taken 0 ... count - 1 times.
+struct Term {
+  Index stride;
+  Index count;
+};
+
+using Terms = std::array<Term, 8>;
+
+/// Whether some sum of terms [t, n) is `target`: the terms by descending stride, and for each only
+/// the counts that leave a rest within reach of the later ones, which for nested layouts is one or
+/// two. `steps` bounds the work; when it runs out the answer is yes, to be on the safe side.
+inline bool reaches(const Terms& terms, std::size_t t, std::size_t n, Index target, int& steps) {
+  if (--steps < 0) return true;
+  if (t == n) return target == 0;
+  Index rest = 0;
+  for (std::size_t i = t + 1; i < n; ++i) rest += terms[i].stride * (terms[i].count - 1);
+  const auto [stride, count] = terms[t];
+  const Index missing = target - rest;
+  for (Index c = missing <= 0 ? 0 : (missing + stride - 1) / stride;
+       c < count && c * stride <= target; ++c) {
+    if (reaches(terms, t + 1, n, target - c * stride, steps)) return true;
+  }
+  return false;
+}
+
+/// Adds a term to the first n, by descending stride; terms of one stride become one.
+inline void add_term(Terms& terms, std::size_t& n, Index stride, Index count) {
+  if (stride == 0 || count == 1) return;
+  std::size_t at = 0;
+  while (at < n && terms[at].stride > stride) ++at;
+  if (at < n && terms[at].stride == stride) {
+    terms[at].count += count - 1;
+    return;
+  }
+  for (std::size_t i = n++; i > at; --i) terms[i] = terms[i - 1];
+  terms[at] = {stride, count};
+}
+
+}  // namespace detail
+
+/// Whether an element of \p a is an element of \p b. Exact for layouts whose strides nest; views
+/// whose interleaving takes more than a few thousand steps to decide count as overlapping.
+template <class A, class B>
+bool shares_elements(const View<A>& a, const View<B>& b) {
+  if (a.size() == 0 || b.size() == 0) return false;
+  const auto address_a = reinterpret_cast<std::intptr_t>(a.data());
+  const auto address_b = reinterpret_cast<std::intptr_t>(b.data());
+  // a0 + sum a = b0 + sum b, with every index of b, and of a negative stride, counted from its end.
+  std::intptr_t bytes = address_b - address_a;
+  Index offset = 0;
+  detail::Terms terms{};
+  std::size_t n = 0;
+  for (std::size_t d = 0; d < 4; ++d) {
+    const Index reach_a = a.strides()[d] * (a.shape()[d] - 1);
+    const Index reach_b = b.strides()[d] * (b.shape()[d] - 1);
+    offset += std::max<Index>(0, -reach_a) + std::max<Index>(0, reach_b);
+    detail::add_term(terms, n, std::abs(a.strides()[d]), a.shape()[d]);
+    detail::add_term(terms, n, std::abs(b.strides()[d]), b.shape()[d]);
+  }
+  constexpr auto size = static_cast<std::intptr_t>(sizeof(A));
+  if (bytes % size != 0) bytes -= bytes % size;  // elements that overlap by bytes: near enough
+  int steps = 4096;
+  const Index target = static_cast<Index>(bytes / size) + offset;
+  return target >= 0 && detail::reaches(terms, 0, n, target, steps);
+}
+
+/// Whether no two indices of a view name the same element, as what is written needs; sufficient,
+/// by nesting: each stride must pass the reach of the smaller ones.
+template <class T>
+bool has_distinct_elements(const View<T>& x) {
+  if (x.size() == 0) return true;
+  for (std::size_t d = 0; d < 4; ++d) {
+    const Index stride = std::abs(x.strides()[d]);
+    Index reach = 0;  // of the dimensions inside d
+    for (std::size_t e = 0; e < 4; ++e) {
+      const Index inner = std::abs(x.strides()[e]);
+      if (inner < stride || (inner == stride && e > d)) reach += inner * (x.shape()[e] - 1);
+    }
+    if (x.shape()[d] > 1 && stride <= reach) return false;
+    if (x.shape()[d] > 1 && stride == 0) return false;
+  }
+  return true;
+}
+
+FOVEA_NAMESPACE_END

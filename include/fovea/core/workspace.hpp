@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Scratch memory of an operator, taken once before threads start. Held by
+/// tests/core/workspace_test.cpp.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "fovea/core/config.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Where a Workspace begins: a multiple of a cache line and of every vector register.
+inline constexpr std::size_t kWorkspaceAlignment = 64;
+
+/// Owns uninitialised bytes, aligned to kWorkspaceAlignment. An empty one owns nothing, and its
+/// data() is null.
+class Workspace {
+ public:
+  Workspace() = default;
+
+  /// \throws std::bad_alloc if size_bytes is negative or cannot be had.
+  explicit Workspace(Index size_bytes) : Workspace(size_bytes, 1) {}
+
+  /// count pieces of piece_bytes each, without gaps.
+  /// \throws std::bad_alloc if either is negative, or the product is too large or cannot be had.
+  Workspace(Index count, Index piece_bytes) : size_bytes_(product(count, piece_bytes)) {
+    if (size_bytes_ == 0) return;
+    bytes_.reset(static_cast<std::byte*>(::operator new (static_cast<std::size_t>(size_bytes_),
+                                                         std::align_val_t{kWorkspaceAlignment})));
+  }
+
+  Workspace(Workspace&& other) noexcept
+      : size_bytes_(std::exchange(other.size_bytes_, 0)), bytes_(std::move(other.bytes_)) {}
+
+  Workspace& operator=(Workspace&& other) noexcept {
+    size_bytes_ = std::exchange(other.size_bytes_, 0);
+    bytes_ = std::move(other.bytes_);
+    return *this;
+  }
+
+  /// The first byte as a T.
+  template <class T>
+  T* data() noexcept {
+    check_type<T>();
+    return reinterpret_cast<T*>(bytes_.get());
+  }
+  template <class T>
+  const T* data() const noexcept {
+    check_type<T>();
+    return reinterpret_cast<const T*>(bytes_.get());
+  }
+
+  Index size_bytes() const noexcept { return size_bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* bytes) const noexcept {
+      ::operator delete (bytes, std::align_val_t{kWorkspaceAlignment});
+    }
+  };
+
+  template <class T>
+  static constexpr void check_type() {
+    static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>,
+                  "Workspace holds bytes: it runs no constructor and no destructor");
+    static_assert(alignof(T) <= kWorkspaceAlignment, "Workspace is aligned to 64 bytes");
+  }
+
+  /// count * piece_bytes, small enough to be rounded up to the alignment.
+  static Index product(Index count, Index piece_bytes) {
+    constexpr Index largest = std::numeric_limits<Index>::max() - Index{kWorkspaceAlignment};
+    const bool fits =
+        count >= 0 && piece_bytes >= 0 && (piece_bytes == 0 || count <= largest / piece_bytes);
+    if (!fits) FOVEA_THROW(std::bad_array_new_length());
+    return count * piece_bytes;
+  }
+
+  Index size_bytes_ = 0;
+  std::unique_ptr<std::byte, Free> bytes_;
+};
+
+FOVEA_NAMESPACE_END

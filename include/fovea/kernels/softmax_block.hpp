@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the softmax kernel reads and writes. Its body is softmax_block.inl.hpp, compiled once per
+/// instruction-set level; table.hpp chooses the level.
+#pragma once
+
+#include "fovea/core/key_run.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Keys of one tile: scores, weights and one partial sum of values are made tile by tile. Tiles
+/// begin at absolute multiples of it, so that a row has the same chain of operations alone, in a
+/// block and in a longer sequence.
+inline constexpr Index kKeyTile = 128;
+
+/// Keys of one segment, at absolute multiples too: a segment has its own running softmax, merged
+/// into the row's total at its end. It bounds the length of the chains of roundings (and lets the
+/// keys of one row be shared out over threads with the same bits).
+inline constexpr Index kKeySegment = 2048;
+
+/// A matrix whose element (i, c) is data[i * row + c * column].
+template <class T>
+struct Matrix {
+  T* data = nullptr;
+  Index row = 0;
+  Index column = 1;
+};
+
+/// One block of queries of one head against the keys that it sees.
+template <class T>
+struct SoftmaxBlockArgs {
+  Matrix<const T> q;      // [Nq, D]
+  Matrix<const T> k;      // [Nk, D]
+  Matrix<const T> v;      // [Nk, Dv]
+  Matrix<T> out;          // [Nq, Dv]
+  Matrix<T> lse;          // [Nq, 1], or no data
+  Index width = 0;        // D
+  Index value_width = 0;  // Dv
+  T scale = 0;            // of the logits
+  Index key_end = 0;      // keys at and beyond it are invisible
+  QueryBlock block;
+  T* scratch = nullptr;  // softmax_block_scratch(...) elements, aligned to 64 bytes
+};
+
+/// Elements of scratch for a block of at most \p rows queries: O(rows (D + Dv)), whatever the
+/// number of keys. The same at every level.
+constexpr Index softmax_block_scratch(Index rows, Index width, Index value_width) {
+  constexpr Index most_queries = 64;  // of a sub-block, at any level
+  constexpr Index most_lanes = 16;
+  const auto padded = [](Index n, Index to) { return (n + to - 1) / to * to; };
+  const Index queries = padded(rows, most_queries);
+  const Index d = padded(width, most_lanes);
+  const Index dv = padded(value_width, most_lanes);
+  return queries * (d + 2 * dv + 4) + kKeyTile * (most_queries + d + dv);
+}
+
+FOVEA_NAMESPACE_END

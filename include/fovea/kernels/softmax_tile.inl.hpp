@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The steps of one tile of the softmax kernel: scores, masking, weights, values. A tile is up to
+/// kKeyTile keys against V vectors of queries; matrices of it are [keys, V * lanes].
+///
+/// Logits are kept as s log2(e) / 2: halved, so that no finite logit overflows and the difference
+/// to the maximum doubles exactly in `softmax_weight`.
+
+/// Limits of `softmax_weight`.
+template <class T>
+struct WeightLimits;
+template <>
+struct WeightLimits<float> {
+  static constexpr float kRound = 12582912.0F;  // 1.5 2^23: adding it rounds to an integer
+  static constexpr float kLowest = -63.5F;      // 2^(2 kLowest) has a zero exponent field: +0
+  static constexpr int kMantissaBits = 23;
+};
+template <>
+struct WeightLimits<double> {
+  static constexpr double kRound = 6755399441055744.0;  // 1.5 2^52
+  static constexpr double kLowest = -511.5;
+  static constexpr int kMantissaBits = 52;
+};
+
+template <class T>
+inline constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
+
+/// 4^d for d <= 0: +0 from 2^-127 (float) or 2^-1023 (double) down, NaN for NaN.
+template <class T>
+FOVEA_INLINE Vec<T> softmax_weight(Vec<T> d) {
+  using Limits = WeightLimits<T>;
+  const Vec<T> two = set1<T>(2);
+  d = max(set1<T>(Limits::kLowest), d);  // in this order: a NaN in d stays
+  const Vec<T> rounded = fma(d, two, set1<T>(Limits::kRound));
+  const Vec<T> fraction = fma(d, two, set1<T>(Limits::kRound) - rounded);
+  // The low bits of `rounded` hold the integer; the shift drops the others.
+  return from_bits<T>(bits(exp2_fraction(fraction)) + (bits(rounded) << Limits::kMantissaBits));
+}
+
+/// What to subtract from logits whose maximum is m: m, but 0 for -inf (no key seen, or only logits
+/// of -inf), since -inf - -inf is NaN.
+template <class T>
+FOVEA_INLINE Vec<T> finite_shift(Vec<T> m) {
+  return select(m == set1(kMinusInfinity<T>), zero<T>(), m);
+}
+
+/// Which keys of a tile each lane sees: those of [lower, upper), counted from its first key.
+template <int V, class T>
+struct LaneBounds {
+  alignas(kVecBytes) Int<T> lower[V * kLanes<T>];
+  alignas(kVecBytes) Int<T> upper[V * kLanes<T>];
+
+  FOVEA_INLINE IntVec<T> sees(int v, Index key) const {
+    const IntVec<T> j = set1_int<T>(static_cast<Int<T>>(key));
+    const IntVec<T> low = load_int<T>(lower + v * kLanes<T>);
+    const IntVec<T> high = load_int<T>(upper + v * kLanes<T>);
+    return ~(j < low) & (j < high);
+  }
+};
+
+/// Scores of R keys: rows of K times transposed queries, and the running maximum.
+template <int V, class T>
+struct ScoreRows {
+  const T* k;  // [keys, D]
+  Index k_row;
+  const T* q;  // [D, V * lanes]
+  Index width;
+  T* scores;  // [keys, V * lanes]
+  Vec<T> (&most)[V];
+
+  template <int R>
+  FOVEA_INLINE void run(Index j) const {
+    RegisterBlock<R, V, T> s;
+    s.clear();
+    s.multiply_add(k + j * k_row, k_row, 1, q, V * kLanes<T>, width);
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        store(scores + (j + r) * V * kLanes<T> + v * kLanes<T>, s.at[r][v]);
+        most[v] = max(most[v], s.at[r][v]);
+      }
+    }
+  }
+};
+
+/// scores[j] = K[j] Q for j in [0, keys), every pair visible; most = max(most, scores).
+template <int V, class T>
+FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, Index width,
+                               T* scores, T* most) {
+  Vec<T> m[V];
+  FOVEA_UNROLL
+  for (int v = 0; v < V; ++v) m[v] = load(most + v * kLanes<T>);
+  for_row_blocks<kBlockRows<V>>(0, keys, ScoreRows<V, T>{k, k_row, q, width, scores, m});
+  FOVEA_UNROLL
+  for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
+}
+
+/// Takes the invisible pairs out of the scores of keys [begin, end); most = max(most, scores).
+template <int V, class T>
+FOVEA_NOINLINE void mask_tile(const LaneBounds<V, T>& bounds, Index begin, Index end, T* scores,
+                              T* most) {
+  for (Index j = begin; j < end; ++j) {
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) {
+      T* p = scores + j * V * kLanes<T> + v * kLanes<T>;
+      const Vec<T> s = select(bounds.sees(v, j), load(p), set1(kMinusInfinity<T>));
+      store(p, s);
+      store(most + v * kLanes<T>, max(load(most + v * kLanes<T>), s));
+    }
+  }
+}
+
+/// Scores to weights in place, relative to the new maximum.
+/// \param most [V * lanes] of this tile   \param max, sum [V * lanes] the running softmax
+/// \param rescale [V * lanes] what brings sums before this tile to the new maximum
+template <int V, class T>
+FOVEA_NOINLINE void weight_tile(T* scores, Index keys, const T* most, T* max_logit, T* sum,
+                                T* rescale) {
+  Vec<T> shift[V];
+  Vec<T> tile_sum[V];
+  FOVEA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const Index lane = v * kLanes<T>;
+    const Vec<T> before = load(max_logit + lane);
+    const Vec<T> now = max(before, load(most + lane));
+    store(max_logit + lane, now);
+    shift[v] = finite_shift(now);
+    store(rescale + lane, softmax_weight(before - shift[v]));
+    tile_sum[v] = zero<T>();
+  }
+  FOVEA_NO_UNROLL
+  for (Index j = 0; j < keys; ++j) {
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) {
+      T* p = scores + j * V * kLanes<T> + v * kLanes<T>;
+      const Vec<T> weight = softmax_weight(load(p) - shift[v]);
+      store(p, weight);
+      tile_sum[v] = tile_sum[v] + weight;
+    }
+  }
+  FOVEA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    T* p = sum + v * kLanes<T>;
+    store(p, fma(load(p), load(rescale + v * kLanes<T>), tile_sum[v]));
+  }
+}
+
+/// Weighted sums of R value columns.
+template <int V, class T>
+struct ValueColumns {
+  const T* v;  // [keys, Dv]
+  Index v_row;
+  Index keys;
+  const T* weights;  // [keys, V * lanes]
+  const T* rescale;  // [V * lanes]
+  T* acc;            // [Dv, V * lanes]
+
+  template <int R>
+  FOVEA_INLINE void run(Index c) const {
+    RegisterBlock<R, V, T> sum;
+    sum.clear();
+    sum.multiply_add(v + c, 1, v_row, weights, V * kLanes<T>, keys);
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FOVEA_UNROLL
+      for (int i = 0; i < V; ++i) {
+        T* p = acc + (c + r) * V * kLanes<T> + i * kLanes<T>;
+        store(p, fma(load(p), load(rescale + i * kLanes<T>), sum.at[r][i]));
+      }
+    }
+  }
+};
+
+/// acc[c] = acc[c] rescale + sum_j V[j, c] weights[j]: where a pair is invisible its weight is 0.
+template <int V, class T>
+FOVEA_NOINLINE void value_tile(const T* v, Index v_row, Index keys, Index value_width,
+                               const T* weights, const T* rescale, T* acc) {
+  for_row_blocks<kBlockRows<V>>(0, value_width,
+                                ValueColumns<V, T>{v, v_row, keys, weights, rescale, acc});
+}
+
+/// The same bits with the invisible pairs left out, whose weight 0 does not silence a NaN or an
+/// infinity in V. \param first the tile's key that v and weights begin with
+template <int V, class T>
+FOVEA_NOINLINE void value_tile_selected(const T* v, Index v_row, Index first, Index keys,
+                                        Index value_width, const LaneBounds<V, T>& bounds,
+                                        const T* weights, const T* rescale, T* acc) {
+  for (Index c = 0; c < value_width; ++c) {
+    FOVEA_UNROLL
+    for (int i = 0; i < V; ++i) {
+      Vec<T> sum = zero<T>();
+      for (Index j = 0; j < keys; ++j) {
+        const Vec<T> weight = load(weights + j * V * kLanes<T> + i * kLanes<T>);
+        const Vec<T> more = fma(set1(v[j * v_row + c]), weight, sum);
+        sum = select(bounds.sees(i, first + j), more, sum);
+      }
+      T* p = acc + c * V * kLanes<T> + i * kLanes<T>;
+      store(p, fma(load(p), load(rescale + i * kLanes<T>), sum));
+    }
+  }
+}
+
+/// Whether rows [0, rows) at unit columns hold neither NaN nor infinity.
+template <class T>
+FOVEA_NOINLINE bool all_finite(const T* m, Index row, Index rows, Index width) {
+  Vec<T> poison = zero<T>();
+  for (Index i = 0; i < rows; ++i) {
+    for (Index c = 0; c < width; c += kLanes<T>) {
+      const Vec<T> x = load_columns(m + i * row, 1, c, width);
+      poison = poison + (x - x);
+    }
+  }
+  return !any<T>(~(poison == zero<T>()));
+}

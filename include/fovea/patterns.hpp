@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Patterns: which key each query sees.
+#pragma once
+
+#include "fovea/patterns/pattern.hpp"
+#include "fovea/patterns/window.hpp"

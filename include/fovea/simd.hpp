@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Instruction-set levels; the vector type itself is reached through simd/foreach_level.hpp.
+#pragma once
+
+#include "fovea/simd/isa.hpp"
+#include "fovea/simd/region.hpp"

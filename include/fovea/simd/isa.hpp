@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Instruction-set levels: which one this machine has, and which one is in use.
+#pragma once
+
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+
+#include "fovea/core/config.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// baseline: what the translation unit's flags allow (SSE2 on x86-64, NEON on AArch64).
+/// v3: AVX2 + FMA. v4: AVX-512 F, BW, DQ, VL, CD.
+enum class IsaLevel { baseline = 1, v3 = 3, v4 = 4 };
+
+/// "baseline", "v3" or "v4".
+constexpr const char* name(IsaLevel level) {
+  return level == IsaLevel::v4 ? "v4" : level == IsaLevel::v3 ? "v3" : "baseline";
+}
+
+namespace detail {
+
+inline IsaLevel machine_isa_level() {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(FOVEA_NATIVE_ONLY)
+  __builtin_cpu_init();
+  const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  const bool has_v4 = has_v3 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+  return has_v4 ? IsaLevel::v4 : has_v3 ? IsaLevel::v3 : IsaLevel::baseline;
+#else
+  return static_cast<IsaLevel>(FOVEA_UNIT_LEVEL);
+#endif
+}
+
+inline IsaLevel environment_isa_cap() {
+  const char* text = std::getenv("FOVEA_ISA");
+  const std::string_view cap = text == nullptr ? "" : text;
+  return cap == "baseline" ? IsaLevel::baseline : cap == "v3" ? IsaLevel::v3 : IsaLevel::v4;
+}
+
+constexpr IsaLevel lower(IsaLevel a, IsaLevel b) { return a < b ? a : b; }
+
+inline std::atomic<IsaLevel>& isa_cap() {
+  static std::atomic<IsaLevel> cap{environment_isa_cap()};
+  return cap;
+}
+
+}  // namespace detail
+
+/// The highest level that this machine runs and this translation unit holds.
+inline IsaLevel highest_isa_level() {
+  static const IsaLevel level = detail::machine_isa_level();
+  constexpr auto unit = static_cast<IsaLevel>(FOVEA_UNIT_LEVEL);
+  return level < unit ? unit : level;
+}
+
+/// The level in use: the highest one, capped by the environment variable FOVEA_ISA
+/// (baseline, v3, v4) or by `cap_isa_level`, and never below the unit's own flags.
+inline IsaLevel isa_level() {
+  constexpr auto unit = static_cast<IsaLevel>(FOVEA_UNIT_LEVEL);
+  const IsaLevel level =
+      detail::lower(highest_isa_level(), detail::isa_cap().load(std::memory_order_relaxed));
+  return level < unit ? unit : level;
+}
+
+/// Caps the level for the whole process, as FOVEA_ISA does. Returns the level now in use.
+inline IsaLevel cap_isa_level(IsaLevel cap) {
+  detail::isa_cap().store(cap, std::memory_order_relaxed);
+  return isa_level();
+}
+
+FOVEA_NAMESPACE_END

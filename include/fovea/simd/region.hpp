@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Regions: between BEGIN and END every function is compiled for one instruction-set level,
+/// whatever the flags of the translation unit.
+///
+/// Inside a region stand raw pointers, builtins and our own always-inline functions only. A
+/// function of Eigen or std that is instantiated there would be linked into baseline callers.
+#pragma once
+
+#include "fovea/core/config.hpp"
+
+// Which levels this translation unit compiles: its own, and those above it.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(FOVEA_NATIVE_ONLY)
+#define FOVEA_COMPILE_V3 (FOVEA_UNIT_LEVEL < 3)
+#define FOVEA_COMPILE_V4 (FOVEA_UNIT_LEVEL < 4)
+#else
+#define FOVEA_COMPILE_V3 0
+#define FOVEA_COMPILE_V4 0
+#endif
+
+#define FOVEA_PRAGMA(text) _Pragma(#text)
+
+#if defined(__clang__)
+#define FOVEA_REGION_BEGIN_V3                                                                \
+  FOVEA_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c,bmi,bmi2,lzcnt"))), \
+                                    apply_to = function))
+#define FOVEA_REGION_BEGIN_V4                                                                   \
+  FOVEA_PRAGMA(                                                                                 \
+      clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd," \
+                                                 "avx2,fma,f16c,bmi,bmi2,lzcnt"))),             \
+                           apply_to = function))
+#define FOVEA_REGION_END FOVEA_PRAGMA(clang attribute pop)
+#elif defined(__GNUC__)
+#define FOVEA_REGION_BEGIN_V3    \
+  FOVEA_PRAGMA(GCC push_options) \
+  FOVEA_PRAGMA(GCC target("avx2,fma,f16c,bmi,bmi2,lzcnt"))
+#define FOVEA_REGION_BEGIN_V4    \
+  FOVEA_PRAGMA(GCC push_options) \
+  FOVEA_PRAGMA(                  \
+      GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,f16c,bmi,bmi2,lzcnt"))
+#define FOVEA_REGION_END FOVEA_PRAGMA(GCC pop_options)
+#endif
+
+// `FOVEA_UNROLL` before a loop whose trip count is a small constant: the accumulators of such a
+// loop live in registers only if it is unrolled, at -O2 too.
+#if defined(__clang__)
+#define FOVEA_UNROLL FOVEA_PRAGMA(clang loop unroll(full))
+#define FOVEA_NO_UNROLL FOVEA_PRAGMA(clang loop unroll(disable))
+#elif defined(__GNUC__)
+#define FOVEA_UNROLL FOVEA_PRAGMA(GCC unroll 32)
+#define FOVEA_NO_UNROLL FOVEA_PRAGMA(GCC unroll 1)
+#else
+#define FOVEA_UNROLL
+#define FOVEA_NO_UNROLL
+#endif

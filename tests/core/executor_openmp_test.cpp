@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tests of core/executor_openmp.hpp.
+#include "fovea/core/executor_openmp.hpp"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/executor_suite.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::OpenMpExecutor;
+
+static_assert(fovea::Executor<OpenMpExecutor> && fovea::Executor<const OpenMpExecutor>);
+
+template <int concurrency>
+struct OpenMpHolder {
+  OpenMpExecutor executor{concurrency};
+};
+using Holders = ::testing::Types<OpenMpHolder<1>, OpenMpHolder<2>, OpenMpHolder<4>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(OpenMp, ExecutorSuite, Holders);
+
+TEST(OpenMpExecutor, TakesTheThreadCountOfOpenMp) {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(3);
+  EXPECT_EQ(OpenMpExecutor().concurrency(), 3);
+  omp_set_num_threads(before);
+  EXPECT_EQ(OpenMpExecutor(0).concurrency(), 1);
+}
+
+TEST(OpenMpExecutor, RunsInlineInAParallelRegion) {
+  const OpenMpExecutor executor(4);
+  std::atomic<int> strays{0};
+#pragma omp parallel num_threads(2)
+  {
+    const auto self = std::this_thread::get_id();
+    executor.parallel_for(8, [&](Index) {
+      if (std::this_thread::get_id() != self) ++strays;
+    });
+  }
+  EXPECT_EQ(strays, 0);
+}
+
+}  // namespace
+}  // namespace fovea_test

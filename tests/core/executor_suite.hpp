@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What every Executor must do. A test file instantiates the suite for a holder: a default
+/// constructible type with a member `executor`.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fovea/core/executor.hpp"
+
+namespace fovea_test {
+
+using fovea::Index;
+
+inline std::size_t slot(Index i) { return static_cast<std::size_t>(i); }
+
+/// A count per index, raised from any thread.
+class Tally {
+ public:
+  explicit Tally(Index size) : counts_(slot(size)) {}
+  void raise(Index i) { ++counts_[slot(i)]; }
+  bool all(int count) const {
+    return std::all_of(counts_.begin(), counts_.end(),
+                       [count](const std::atomic<int>& c) { return c == count; });
+  }
+
+ private:
+  std::vector<std::atomic<int>> counts_;
+};
+
+/// Calls f; returns the text of the std::runtime_error it throws, or "no error".
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+[[noreturn]] inline void fail_at(Index i) {
+  throw std::runtime_error("failed at " + std::to_string(i));
+}
+
+template <class Holder>
+class ExecutorSuite : public ::testing::Test {
+ protected:
+  auto& executor() { return holder_.executor; }
+
+ private:
+  Holder holder_;
+};
+TYPED_TEST_SUITE_P(ExecutorSuite);
+
+TYPED_TEST_P(ExecutorSuite, ConcurrencyIsPositive) { EXPECT_GE(this->executor().concurrency(), 1); }
+
+TYPED_TEST_P(ExecutorSuite, CallsEachIndexOnce) {
+  for (const Index n : {0, 1, 2, 3, 4, 5, 17, 1000}) {
+    Tally calls(n);
+    this->executor().parallel_for(n, [&](Index i) { calls.raise(i); });
+    EXPECT_TRUE(calls.all(1)) << n;
+  }
+}
+
+TYPED_TEST_P(ExecutorSuite, NegativeCountCallsNothing) {
+  bool called = false;
+  this->executor().parallel_for(-3, [&](Index) { called = true; });
+  fovea::for_each_task(this->executor(), -3, [&](Index, Index) { called = true; });
+  EXPECT_FALSE(called);
+}
+
+TYPED_TEST_P(ExecutorSuite, WritesAreSeenByTheCaller) {
+  std::vector<Index> squares(200);
+  this->executor().parallel_for(200, [&](Index i) { squares[slot(i)] = i * i; });
+  for (Index i = 0; i < 200; ++i) EXPECT_EQ(squares[slot(i)], i * i);
+}
+
+TYPED_TEST_P(ExecutorSuite, WorkersOwnTheirSlots) {
+  auto& executor = this->executor();
+  for (const Index tasks : {0, 1, 2, 3, 5, 64, 1000}) {
+    const Index workers = fovea::worker_count(executor, tasks);
+    EXPECT_EQ(workers, std::min<Index>(tasks, executor.concurrency()));
+    Tally runs(tasks);
+    std::vector<std::atomic<bool>> busy(slot(workers));
+    std::vector<Index> scratch(slot(workers));  // not atomic: a race here is a sanitizer's find
+    std::atomic<int> clashes{0};
+    fovea::for_each_task(executor, tasks, [&](Index task, Index worker) {
+      if (worker < 0 || worker >= workers || busy[slot(worker)].exchange(true)) {
+        ++clashes;
+        return;
+      }
+      ++scratch[slot(worker)];
+      runs.raise(task);
+      busy[slot(worker)] = false;
+    });
+    EXPECT_EQ(clashes, 0);
+    EXPECT_TRUE(runs.all(1)) << tasks;
+    Index total = 0;
+    for (const Index count : scratch) total += count;
+    EXPECT_EQ(total, tasks);
+  }
+}
+
+TYPED_TEST_P(ExecutorSuite, NestedCallsRunInTheirThread) {
+  auto& executor = this->executor();
+  constexpr Index outer = 8;
+  constexpr Index inner = 16;
+  std::atomic<int> strays{0};
+  std::array<std::vector<Index>, outer> orders;
+  executor.parallel_for(outer, [&](Index i) {
+    const auto self = std::this_thread::get_id();
+    executor.parallel_for(inner, [&](Index j) {
+      if (std::this_thread::get_id() != self) {
+        ++strays;
+        return;
+      }
+      orders[slot(i)].push_back(j);
+    });
+    fovea::for_each_task(executor, inner, [&](Index, Index) {
+      if (std::this_thread::get_id() != self) ++strays;
+    });
+  });
+  EXPECT_EQ(strays, 0);
+  for (const std::vector<Index>& order : orders) {
+    EXPECT_EQ(order.size(), slot(inner));
+    EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+  }
+}
+
+TYPED_TEST_P(ExecutorSuite, CallersShareIt) {
+  constexpr Index callers = 4;
+  constexpr Index rounds = 20;
+  constexpr Index n = 50;
+  auto& executor = this->executor();
+  std::vector<std::unique_ptr<Tally>> tallies;
+  for (Index c = 0; c < callers; ++c) tallies.push_back(std::make_unique<Tally>(n));
+  std::vector<std::thread> threads;
+  for (Index c = 0; c < callers; ++c) {
+    threads.emplace_back([&, c] {
+      for (Index round = 0; round < rounds; ++round) {
+        executor.parallel_for(n, [&](Index i) { tallies[slot(c)]->raise(i); });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& tally : tallies) EXPECT_TRUE(tally->all(rounds));
+}
+
+TYPED_TEST_P(ExecutorSuite, RethrowsWhatTheLowestIndexThrew) {
+  auto& executor = this->executor();
+  for (const Index lowest : {0, 1, 7, 38, 39}) {
+    for (int round = 0; round < 20; ++round) {
+      std::atomic<int> running{0};
+      Tally calls(lowest);
+      const std::string error = error_of([&] {
+        executor.parallel_for(40, [&](Index i) {
+          ++running;
+          if (i < lowest) calls.raise(i);
+          --running;
+          if (i >= lowest) fail_at(i);
+        });
+      });
+      EXPECT_EQ(running, 0);
+      EXPECT_TRUE(calls.all(1));
+      EXPECT_EQ(error, "failed at " + std::to_string(lowest));
+    }
+  }
+}
+
+TYPED_TEST_P(ExecutorSuite, RethrowsWhatTheLowestTaskThrew) {
+  auto& executor = this->executor();
+  for (const Index lowest : {0, 1, 7, 38, 39}) {
+    for (int round = 0; round < 20; ++round) {
+      Tally runs(lowest);
+      const std::string error = error_of([&] {
+        fovea::for_each_task(executor, 40, [&](Index task, Index) {
+          if (task >= lowest) fail_at(task);
+          runs.raise(task);
+        });
+      });
+      EXPECT_TRUE(runs.all(1));
+      EXPECT_EQ(error, "failed at " + std::to_string(lowest));
+    }
+  }
+}
+
+TYPED_TEST_P(ExecutorSuite, RethrowsAnyType) {
+  EXPECT_THROW(this->executor().parallel_for(10, [](Index) { throw 7; }), int);
+  EXPECT_THROW(fovea::for_each_task(this->executor(), 10, [](Index, Index) { throw 7; }), int);
+}
+
+TYPED_TEST_P(ExecutorSuite, NestedErrorReachesTheCaller) {
+  auto& executor = this->executor();
+  const std::string error = error_of([&] {
+    executor.parallel_for(4, [&](Index i) {
+      executor.parallel_for(4, [&](Index j) {
+        if (i >= 1 && j >= 2) fail_at(10 * i + j);
+      });
+    });
+  });
+  EXPECT_EQ(error, "failed at 12");
+}
+
+TYPED_TEST_P(ExecutorSuite, WorksAfterAnError) {
+  auto& executor = this->executor();
+  EXPECT_NE(error_of([&] { executor.parallel_for(9, fail_at); }), "no error");
+  EXPECT_FALSE(fovea::detail::inside_call());
+  Tally calls(100);
+  executor.parallel_for(100, [&](Index i) { calls.raise(i); });
+  EXPECT_TRUE(calls.all(1));
+}
+
+TYPED_TEST_P(ExecutorSuite, ManyShortCalls) {
+  for (int round = 0; round < 2000; ++round) {
+    Index sums[3] = {};  // gone when a late helper comes
+    this->executor().parallel_for(3, [&](Index i) { sums[i] = i + round; });
+    ASSERT_EQ(sums[0] + sums[1] + sums[2], 3 + 3 * round);
+  }
+}
+
+REGISTER_TYPED_TEST_SUITE_P(ExecutorSuite, ConcurrencyIsPositive, CallsEachIndexOnce,
+                            NegativeCountCallsNothing, WritesAreSeenByTheCaller,
+                            WorkersOwnTheirSlots, NestedCallsRunInTheirThread, CallersShareIt,
+                            RethrowsWhatTheLowestIndexThrew, RethrowsWhatTheLowestTaskThrew,
+                            RethrowsAnyType, NestedErrorReachesTheCaller, WorksAfterAnError,
+                            ManyShortCalls);
+
+}  // namespace fovea_test

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tests of core/executor_tbb.hpp.
+#include "fovea/core/executor_tbb.hpp"
+
+#include <gtest/gtest.h>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_group.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/executor_suite.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::TbbExecutor;
+
+static_assert(fovea::Executor<TbbExecutor> && fovea::Executor<const TbbExecutor>);
+
+struct TbbHolder {
+  TbbExecutor executor;
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Tbb, ExecutorSuite, TbbHolder);
+
+/// The executor, with every call made in an arena of three threads whatever the machine has.
+struct ArenaHolder {
+  struct ArenaExecutor {
+    static int concurrency() { return 3; }
+    template <class F>
+    void parallel_for(Index n, const F& f) {
+      arena.execute([&] { TbbExecutor::parallel_for(n, f); });
+    }
+    oneapi::tbb::task_arena arena{3};
+  };
+  oneapi::tbb::global_control allowed{oneapi::tbb::global_control::max_allowed_parallelism, 3};
+  ArenaExecutor executor;
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(TbbArena, ExecutorSuite, ArenaHolder);
+
+TEST(TbbExecutor, CountsTheArena) {
+  oneapi::tbb::task_arena arena(2);
+  arena.execute([] { EXPECT_EQ(TbbExecutor::concurrency(), 2); });
+}
+
+TEST(TbbExecutor, TakesNoOuterTaskWhileItWaits) {
+  std::atomic<int> intrusions{0};
+  oneapi::tbb::parallel_for(0, 64, [&](int) {
+    static thread_local bool waiting = false;
+    if (waiting) ++intrusions;
+    waiting = true;
+    TbbExecutor::parallel_for(32, [](Index) { std::this_thread::yield(); });
+    waiting = false;
+  });
+  EXPECT_EQ(intrusions, 0);
+}
+
+TEST(TbbExecutor, ACancelledGroupAroundItCancelsNoCall) {
+  oneapi::tbb::task_group_context context;
+  std::atomic<int> calls{0};
+  oneapi::tbb::parallel_for(
+      0, 1,
+      [&](int) {
+        context.cancel_group_execution();
+        TbbExecutor::parallel_for(100, [&](Index) { ++calls; });
+      },
+      context);
+  EXPECT_EQ(calls, 100);
+}
+
+}  // namespace
+}  // namespace fovea_test
