@@ -41,6 +41,7 @@ TEST(OpenMpExecutor, RunsInlineInAParallelRegion) {
     const auto self = std::this_thread::get_id();
     executor.parallel_for(8, [&](Index) {
       if (std::this_thread::get_id() != self) ++strays;
+      linger();
     });
   }
   EXPECT_EQ(strays, 0);

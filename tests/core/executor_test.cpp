@@ -130,6 +130,49 @@ class Occupation {
   std::latch ended_;
 };
 
+TEST(GuardedCalls, LeaveOutOnlyWhatIsAboveAnError) {
+  fovea::detail::GuardedCalls calls;
+  std::vector<Index> made;
+  const auto call = [&](Index i) {
+    EXPECT_TRUE(fovea::detail::inside_call());
+    made.push_back(i);
+    if (i == 5 || i == 3 || i == 2) fail_at(i);
+  };
+  for (const Index i : {8, 5, 6, 3, 4, 1, 2, 7, 0}) calls.run(i, call);
+  EXPECT_EQ(made, (std::vector<Index>{8, 5, 3, 1, 2, 0}));
+  EXPECT_FALSE(fovea::detail::inside_call());
+  EXPECT_EQ(error_of([&] { calls.rethrow(); }), "failed at 2");
+}
+
+TEST(GuardedCalls, KeepTheLowestOfErrorsThatMeet) {
+  for (int round = 0; round < 50; ++round) {
+    fovea::detail::GuardedCalls calls;
+    std::barrier meeting(4);
+    std::vector<std::thread> threads;
+    for (Index i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] {
+        calls.run(i, [&](Index index) {
+          meeting.arrive_and_wait();
+          fail_at(index);
+        });
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(error_of([&] { calls.rethrow(); }), "failed at 0");
+  }
+}
+
+TEST(ForEachTask, WorkersThatMeetDiffer) {
+  const ThreadPool pool(4);
+  std::barrier meeting(4);
+  Tally workers(4);
+  fovea::for_each_task(pool, 4, [&](Index, Index worker) {
+    meeting.arrive_and_wait();
+    workers.raise(worker);
+  });
+  EXPECT_TRUE(workers.all(1));
+}
+
 TEST(ForEachTask, TakesAnyExecutor) {
   ArchetypeExecutor executor;
   EXPECT_EQ(fovea::worker_count(executor, 50), 3);
@@ -202,6 +245,15 @@ TEST(ThreadPool, UsesAllItsThreads) {
   }
 }
 
+TEST(ThreadPool, ManyShortCallsLeaveNothingBehind) {
+  const ThreadPool pool(3);
+  for (int round = 0; round < 3000; ++round) {
+    Index seen[3] = {};  // gone when a late helper comes
+    pool.parallel_for(3, [&](Index i) { seen[i] = i + round; });
+    ASSERT_EQ(seen[0] + seen[1] + seen[2], 3 + 3 * round);
+  }
+}
+
 TEST(ThreadPool, RefusesConcurrencyBelowOne) {
   for (const int concurrency : {0, -1, -2147483647 - 1}) {
     try {
@@ -222,6 +274,7 @@ TEST(ThreadPool, AnotherPoolInsideACallRunsInline) {
     const auto self = std::this_thread::get_id();
     inner.parallel_for(8, [&](Index) {
       if (std::this_thread::get_id() != self) ++strays;
+      linger();
     });
   });
   EXPECT_EQ(strays, 0);
@@ -291,6 +344,7 @@ TEST(ThreadPool, ThreadNeverStartedEnds) {
 }
 
 TEST(ThreadPoolDeathTest, WorksWhereThreadsAreRefused) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(run_without_threads(), ::testing::ExitedWithCode(0), "");
 }
 #endif
@@ -323,11 +377,12 @@ TEST(EigenExecutor, RunsInlineOnAThreadOfItsPool) {
   Eigen::ThreadPool pool(3);
   const EigenExecutor executor(&pool);
   std::latch done(1);
-  bool inlined = true;
+  std::atomic<bool> inlined{true};
   pool.Schedule([&] {
     const auto self = std::this_thread::get_id();
     executor.parallel_for(20, [&](Index) {
       if (std::this_thread::get_id() != self) inlined = false;
+      linger();
     });
     done.count_down();
   });
@@ -444,17 +499,18 @@ TEST_F(DefaultConcurrency, IgnoresWhatIsNoPositiveInteger) {
 
 #if defined(__linux__)
 TEST_F(DefaultConcurrency, CountsTheAffinityMask) {
-  cpu_set_t before;
-  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
-  EXPECT_EQ(without(), std::min(CPU_COUNT(&before), fovea::kMaxConcurrency));
+  cpu_set_t mask;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(mask), &mask), 0);
+  EXPECT_EQ(without(), std::min(CPU_COUNT(&mask), fovea::kMaxConcurrency));
   std::size_t first = 0;
-  while (!CPU_ISSET(first, &before)) ++first;
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(first, &one);
-  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
-  EXPECT_EQ(without(), 1);
-  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+  while (!CPU_ISSET(first, &mask)) ++first;
+  CPU_ZERO(&mask);
+  CPU_SET(first, &mask);
+  std::thread([&mask] {  // the mask belongs to a thread
+    ASSERT_EQ(sched_setaffinity(0, sizeof(mask), &mask), 0);
+    EXPECT_EQ(without(), 1);
+  })
+      .join();
 }
 #endif
 

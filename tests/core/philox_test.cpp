@@ -17,7 +17,7 @@ namespace {
 using fovea::Index;
 using fovea::open_unit_double;
 using fovea::open_unit_float;
-using fovea::philox4x32;
+using fovea::philox4x32_10;
 using fovea::uniform_draw;
 
 using Words = std::array<std::uint32_t, 4>;
@@ -26,19 +26,19 @@ constexpr std::uint32_t kAllBits32 = 0xffffffff;
 constexpr std::uint64_t kAllBits64 = 0xffffffffffffffff;
 
 // At compile time, so that constexpr is held as well.
-static_assert(philox4x32({0, 0, 0, 0}, {0, 0}) ==
+static_assert(philox4x32_10({0, 0, 0, 0}, {0, 0}) ==
               Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
-static_assert(philox4x32({kAllBits32, kAllBits32, kAllBits32, kAllBits32},
-                         {kAllBits32, kAllBits32}) ==
+static_assert(philox4x32_10({kAllBits32, kAllBits32, kAllBits32, kAllBits32},
+                            {kAllBits32, kAllBits32}) ==
               Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-static_assert(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
-                         {0xa4093822, 0x299f31d0}) ==
+static_assert(philox4x32_10({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                            {0xa4093822, 0x299f31d0}) ==
               Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 
 TEST(Philox, KnownAnswersAtRunTime) {
   volatile std::uint32_t word = kAllBits32;
   const std::uint32_t x = word;
-  EXPECT_EQ(philox4x32({x, x, x, x}, {x, x}),
+  EXPECT_EQ(philox4x32_10({x, x, x, x}, {x, x}),
             (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
 }
 

@@ -66,12 +66,12 @@ Evaluate<T> evaluate_at(IsaLevel level) {
   return nullptr;
 }
 
-#define FOVEA_SKIP_WITHOUT(level)                                                      \
-  if (evaluate_at<float>(level) == nullptr)                                            \
+#define FOVEA_SKIP_WITHOUT(level)           \
+  if (evaluate_at<float>(level) == nullptr) \
   GTEST_SKIP() << "level " << fovea::name(level) << " is not in this unit or machine"
 
 constexpr bool has_fma(IsaLevel level) {
-#if defined(__aarch64__)
+#if defined(__aarch64__) || defined(__FMA__)
   static_cast<void>(level);
   return true;
 #else
@@ -134,11 +134,15 @@ template <class T>
 std::vector<T> special_points() {
   using Limits = std::numeric_limits<T>;
   const T ln2 = static_cast<T>(0.693147180559945309L);
-  std::vector<T> points = {T(0), Limits::denorm_min(), Limits::min(), Limits::epsilon(), T(0.5),
-                           std::sqrt(T(0.5)), T(1), std::sqrt(T(2)), T(1.5), T(2), T(10),
-                           ln2, Limits::max(), kInfinity<T>};
-  const T range = Limits::max_exponent;          // 2^range overflows
-  const T bottom = range + Limits::digits - 2;   // 2^-bottom is the last subnormal
+  std::vector<T> points = {T(0),          Limits::denorm_min(),
+                           Limits::min(), Limits::epsilon(),
+                           T(0.5),        std::sqrt(T(0.5)),
+                           T(1),          std::sqrt(T(2)),
+                           T(1.5),        T(2),
+                           T(10),         ln2,
+                           Limits::max(), kInfinity<T>};
+  const T range = Limits::max_exponent;         // 2^range overflows
+  const T bottom = range + Limits::digits - 2;  // 2^-bottom is the last subnormal
   for (const T exponent : {range, range - 2, bottom, bottom + 1}) {
     points.push_back(exponent);
     points.push_back(exponent * ln2);
@@ -155,8 +159,8 @@ std::vector<T> special_points() {
 template <class T>
 std::vector<Sweep<T>> sweeps(MathFunction f) {
   const std::uint64_t stride = environment_stride();
-  // as many doubles as floats, up to 2^22
-  const std::uint64_t count = std::min<std::uint64_t>((std::uint64_t{1} << 32) / stride, 1 << 22);
+  // doubles: per sweep a quarter as many as floats, up to 2^22
+  const std::uint64_t count = std::min<std::uint64_t>((std::uint64_t{1} << 30) / stride, 1 << 22);
   const auto stride_for = [&](T low, T high) {
     return std::max<Key<T>>(1, static_cast<Key<T>>((key(high) - key(low)) / count));
   };
@@ -165,7 +169,8 @@ std::vector<Sweep<T>> sweeps(MathFunction f) {
     if constexpr (sizeof(T) == 4) return {sweep_between(-half, half, static_cast<Key<T>>(stride))};
     const T small = std::numeric_limits<T>::epsilon();
     return {sweep_between(-half, -small, stride_for(-half, -small)),
-            sweep_between(small, half, stride_for(small, half)), {key(T(0)), 1, 1}};
+            sweep_between(small, half, stride_for(small, half)),
+            {key(T(0)), 1, 1}};
   }
   std::vector<Sweep<T>> result;
   if constexpr (sizeof(T) == 4) {
@@ -233,8 +238,7 @@ TEST(UlpError, SeesEveryKindOfError) {
   EXPECT_EQ(ulp_error(std::nextafter(1.0f, 2.0f), 1.0), 1.0);
   EXPECT_EQ(ulp_error(3e-45f, 0x1p-149), 1.0);
   EXPECT_EQ(ulp_error(0.0f, 3 * 0x1p-149), 3.0);
-  EXPECT_EQ(ulp_error(std::numeric_limits<float>::max(), 0x1p200), kInfinity<double>)
-      << "unless this is a finite but enormous error";
+  EXPECT_FALSE(ulp_error(std::numeric_limits<float>::max(), 0x1p200) <= 2.0);
   EXPECT_EQ(ulp_error(kNaN<float>, static_cast<double>(kNaN<float>)), 0.5);
   EXPECT_FALSE(ulp_error(kNaN<float>, 1.0) <= 2.0);
   EXPECT_FALSE(ulp_error(1.0f, kNaN<double>) <= 2.0);
@@ -320,7 +324,7 @@ Worst<T> worst_of(IsaLevel level, MathFunction f) {
   return worst;
 }
 
-// ---- accuracy -----------------------------------------------------------------------------------
+// ---- the tests ----------------------------------------------------------------------------------
 
 /// What math.inl.hpp states, in ulp.
 struct Stated {
@@ -329,44 +333,200 @@ struct Stated {
 };
 
 template <class T>
-Stated stated(MathFunction) {
-  return {2, 2};
+Stated stated(MathFunction f) {
+  constexpr bool single = sizeof(T) == 4;
+  switch (f) {
+    case MathFunction::exp2_fraction:
+      return single ? Stated{1.97, 2.16} : Stated{0.80, 1.10};
+    case MathFunction::exp2:
+      return single ? Stated{0.89, 1.00} : Stated{0.89, 1.02};
+    case MathFunction::exp:
+      return single ? Stated{0.90, 0.91} : Stated{0.90, 0.91};
+    case MathFunction::log:
+      return single ? Stated{0.77, 0.85} : Stated{0.77, 0.87};
+    case MathFunction::tanh:
+      return single ? Stated{0.87, 1.33} : Stated{0.84, 1.33};
+    case MathFunction::sigmoid:
+      return single ? Stated{1.48, 1.97} : Stated{1.48, 1.90};
+  }
+  return {0, 0};
 }
 
-using Case = std::tuple<MathFunction, IsaLevel>;
+bool stated_monotone(MathFunction f, IsaLevel level) {
+  if (f == MathFunction::exp2_fraction) return false;
+  return has_fma(level) || (f != MathFunction::tanh && f != MathFunction::sigmoid);
+}
 
-class MathAccuracy : public testing::TestWithParam<Case> {
+class MathAccuracy : public testing::TestWithParam<std::tuple<MathFunction, IsaLevel>> {
  protected:
   template <class T>
   void check() {
     const auto [f, level] = GetParam();
     FOVEA_SKIP_WITHOUT(level);
     const Worst<T> worst = worst_of<T>(level, f);
-    std::printf("%s %s %s: %.4f ulp at %a, %llu of %llu fall (%a)\n", name(f), kTypeName<T>,
-                fovea::name(level), worst.error, static_cast<double>(worst.at),
-                static_cast<unsigned long long>(worst.falls),
-                static_cast<unsigned long long>(worst.count), static_cast<double>(worst.falls_at));
     const double bound = has_fma(level) ? stated<T>(f).fused : stated<T>(f).unfused;
+    std::printf("%s, %s, %s: %.4f ulp at %a, of %llu; %llu falls\n", name(f), kTypeName<T>,
+                fovea::name(level), worst.error, static_cast<double>(worst.at),
+                static_cast<unsigned long long>(worst.count),
+                static_cast<unsigned long long>(worst.falls));
     EXPECT_FALSE(!(worst.error <= bound))
         << worst.error << " ulp at " << worst.at << ", stated " << bound;
-    EXPECT_EQ(worst.falls, 0u) << "not monotone at " << worst.falls_at;
+    if (stated_monotone(f, level)) {
+      EXPECT_EQ(worst.falls, 0u) << "first at " << worst.falls_at;
+    }
   }
 };
 
 TEST_P(MathAccuracy, Float) { check<float>(); }
 TEST_P(MathAccuracy, Double) { check<double>(); }
 
-const auto kLevels = testing::Values(IsaLevel::baseline, IsaLevel::v3, IsaLevel::v4);
+constexpr std::array kFunctions = {MathFunction::exp2_fraction, MathFunction::exp2,
+                                   MathFunction::exp,           MathFunction::log,
+                                   MathFunction::tanh,          MathFunction::sigmoid};
+constexpr std::array kLevels = {IsaLevel::baseline, IsaLevel::v3, IsaLevel::v4};
 
-INSTANTIATE_TEST_SUITE_P(
-    , MathAccuracy,
-    testing::Combine(testing::Values(MathFunction::exp2_fraction, MathFunction::exp2,
-                                     MathFunction::exp, MathFunction::log, MathFunction::tanh,
-                                     MathFunction::sigmoid),
-                     kLevels),
-    [](const auto& test) {
-      return std::string(name(std::get<0>(test.param))) + "_" +
-             fovea::name(std::get<1>(test.param));
-    });
+INSTANTIATE_TEST_SUITE_P(, MathAccuracy,
+                         testing::Combine(testing::ValuesIn(kFunctions),
+                                          testing::ValuesIn(kLevels)),
+                         [](const auto& test) {
+                           return std::string(name(std::get<0>(test.param))) + "_" +
+                                  fovea::name(std::get<1>(test.param));
+                         });
+
+template <class T>
+struct Special {
+  MathFunction f;
+  T x;
+  T y;
+};
+
+template <class T>
+std::vector<Special<T>> specials() {
+  using Limits = std::numeric_limits<T>;
+  constexpr T inf = kInfinity<T>, tiny = Limits::denorm_min(), large = Limits::max();
+  constexpr T range = Limits::max_exponent, bottom = range + Limits::digits - 2;
+  std::vector<Special<T>> list;
+  using enum MathFunction;
+  for (const T sign : {T(1), T(-1)}) {
+    for (const T x : {T(0), tiny, Limits::min()}) {
+      list.push_back({exp2_fraction, sign * x, 1});
+      list.push_back({exp2, sign * x, 1});
+      list.push_back({exp, sign * x, 1});
+      list.push_back({tanh, sign * x, sign * x});
+      list.push_back({sigmoid, sign * x, T(0.5)});
+    }
+    list.push_back({log, sign * 0, -inf});
+    list.push_back({tanh, sign * inf, sign});
+    list.push_back({tanh, sign * large, sign});
+    list.push_back({tanh, sign * 20, sign});
+    for (const MathFunction f : kFunctions) list.push_back({f, sign * kNaN<T>, kNaN<T>});
+  }
+  for (const T x : {inf, large, range}) {
+    list.push_back({exp2, x, inf});
+    list.push_back({exp, x, inf});
+    list.push_back({exp2, -x - bottom, 0});
+    list.push_back({exp, -x - bottom, 0});
+    list.push_back({sigmoid, x, 1});
+    list.push_back({sigmoid, -x - bottom, 0});
+    list.push_back({log, -x, kNaN<T>});
+  }
+  list.push_back({exp2, -bottom - 1, 0});  // half the last subnormal: to even
+  list.push_back({log, inf, inf});
+  list.push_back({log, 1, 0});
+  list.push_back({log, -1, kNaN<T>});
+  list.push_back({log, -tiny, kNaN<T>});
+  for (T n = -bottom; n < range; ++n)
+    list.push_back({exp2, n, std::ldexp(T(1), static_cast<int>(n))});
+  return list;
+}
+
+class MathLevel : public testing::TestWithParam<IsaLevel> {
+ protected:
+  void SetUp() override { FOVEA_SKIP_WITHOUT(GetParam()); }
+
+  template <class T>
+  void check_specials() {
+    for (const Special<T>& s : specials<T>()) {
+      const T y = evaluate_one(GetParam(), s.f, s.x);
+      EXPECT_TRUE(same(y, s.y)) << name(s.f) << "(" << s.x << ") = " << y << ", not " << s.y;
+    }
+  }
+
+  /// Every length gives the bits of the whole, and writes nothing beyond.
+  template <class T>
+  void check_tails() {
+    constexpr std::size_t size = 64;
+    for (const MathFunction f : kFunctions) {
+      std::vector<T> x(size), whole(size);
+      for (std::size_t i = 0; i < size; ++i)
+        x[i] = (static_cast<T>(i * 37 % size) - T(31.5)) /
+               T(f == MathFunction::exp2_fraction ? 64 : 3);
+      evaluate_at<T>(GetParam())(f, x.data(), whole.data(), size);
+      for (std::size_t n = 0; n < size; ++n) {
+        const std::vector<T> part(x.end() - static_cast<std::ptrdiff_t>(n), x.end());
+        std::vector<T> y(n + 1, T(-7));
+        evaluate_at<T>(GetParam())(f, part.data(), y.data(), static_cast<Index>(n));
+        for (std::size_t i = 0; i < n; ++i)
+          EXPECT_TRUE(same(y[i], whole[size - n + i])) << name(f) << ", " << i << " of " << n;
+        EXPECT_EQ(y[n], T(-7)) << name(f) << ", after " << n;
+      }
+    }
+  }
+
+  template <class T>
+  void check_odd() {
+    for (const Sweep<T>& sweep : sweeps<T>(MathFunction::tanh)) {
+      const Key<T> stride = sweep.stride * 64;
+      for (std::uint64_t i = 0; i < sweep.count / 64; ++i) {
+        const T x = number<T>(sweep.first + static_cast<Key<T>>(i) * stride);
+        const T y = evaluate_one(GetParam(), MathFunction::tanh, x);
+        ASSERT_TRUE(same(evaluate_one(GetParam(), MathFunction::tanh, -x), -y)) << x;
+      }
+    }
+  }
+};
+
+TEST_P(MathLevel, SpecialValuesAreExactFloat) { check_specials<float>(); }
+TEST_P(MathLevel, SpecialValuesAreExactDouble) { check_specials<double>(); }
+TEST_P(MathLevel, TailsAreTheBodyFloat) { check_tails<float>(); }
+TEST_P(MathLevel, TailsAreTheBodyDouble) { check_tails<double>(); }
+TEST_P(MathLevel, TanhIsOddFloat) { check_odd<float>(); }
+TEST_P(MathLevel, TanhIsOddDouble) { check_odd<double>(); }
+
+INSTANTIATE_TEST_SUITE_P(, MathLevel, testing::ValuesIn(kLevels),
+                         [](const auto& test) { return fovea::name(test.param); });
+
+/// v3 and v4 give the same bits.
+class MathBits : public testing::TestWithParam<MathFunction> {
+ protected:
+  template <class T>
+  void check() {
+    FOVEA_SKIP_WITHOUT(IsaLevel::v3);
+    FOVEA_SKIP_WITHOUT(IsaLevel::v4);
+    const MathFunction f = GetParam();
+    std::atomic<std::uint64_t> differences{0};
+    for (const Sweep<T>& sweep : sweeps<T>(f)) {
+      for_each_block((sweep.count + kBlock - 1) / kBlock, [&](std::uint64_t b) {
+        std::array<T, kBlock> x, y3, y4;
+        const std::uint64_t first = b * kBlock;
+        const std::uint64_t count = std::min(kBlock, sweep.count - first);
+        for (std::uint64_t i = 0; i < count; ++i)
+          x[i] = number<T>(sweep.first + static_cast<Key<T>>(first + i) * sweep.stride);
+        evaluate_at<T>(IsaLevel::v3)(f, x.data(), y3.data(), static_cast<Index>(count));
+        evaluate_at<T>(IsaLevel::v4)(f, x.data(), y4.data(), static_cast<Index>(count));
+        std::uint64_t different = 0;
+        for (std::uint64_t i = 0; i < count; ++i) different += !same(y3[i], y4[i]);
+        differences += different;
+      });
+    }
+    EXPECT_EQ(differences, 0u);
+  }
+};
+
+TEST_P(MathBits, SameAtV3AndV4Float) { check<float>(); }
+TEST_P(MathBits, SameAtV3AndV4Double) { check<double>(); }
+
+INSTANTIATE_TEST_SUITE_P(, MathBits, testing::ValuesIn(kFunctions),
+                         [](const auto& test) { return name(test.param); });
 
 }  // namespace

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -39,9 +40,10 @@ class SoftmaxOperator {
   template <class T>
   void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
     op().check_options();
-    const SoftmaxOptions& options = op().softmax_options();
-    if (options.scale && !std::isfinite(*options.scale)) {
-      refuse(Op::name(), "scale", std::to_string(*options.scale), "a finite number");
+    const SoftmaxOptions options = op().softmax_options();
+    constexpr double most = std::numeric_limits<T>::max();
+    if (options.scale && !(std::abs(*options.scale) <= most)) {
+      refuse(Op::name(), "scale", std::to_string(*options.scale), "finite in the inputs' type");
     }
     check_inputs(Op::name(), inputs);
     check_output(Op::name(), "out", out, inputs,

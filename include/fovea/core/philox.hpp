@@ -27,9 +27,9 @@ constexpr std::uint32_t low_half(std::uint64_t x) { return static_cast<std::uint
 }  // namespace detail
 
 /// Four words of 32 random bits for a counter and a key. For each key it is a bijection of the
-/// counters. Cost: 20 multiplications of 32 x 32 bits.
-constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
-                                                  std::array<std::uint32_t, 2> key) {
+/// counters. Cost: 20 multiplications of 32 x 32 bits. (Random123 has a macro named philox4x32.)
+constexpr std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter,
+                                                     std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < detail::kPhiloxRounds; ++round) {
     const std::uint64_t product0 = detail::kPhiloxMultiplier0 * counter[0];
     const std::uint64_t product1 = detail::kPhiloxMultiplier1 * counter[2];
@@ -62,9 +62,9 @@ template <std::floating_point T>
 requires std::same_as<T, float> || std::same_as<T, double>
 constexpr T uniform_draw(std::uint64_t seed, Index batch, Index head, Index i, Index j) {
   const std::array<std::uint32_t, 4> words =
-      philox4x32({static_cast<std::uint32_t>(batch), static_cast<std::uint32_t>(head),
-                  static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j)},
-                 {detail::low_half(seed), detail::high_half(seed)});
+      philox4x32_10({static_cast<std::uint32_t>(batch), static_cast<std::uint32_t>(head),
+                     static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j)},
+                    {detail::low_half(seed), detail::high_half(seed)});
   if constexpr (std::same_as<T, float>) {
     return open_unit_float(words[0]);
   } else {

@@ -51,7 +51,9 @@ constexpr Index softmax_block_scratch(Index rows, Index width, Index value_width
   const Index queries = padded(rows, most_queries);
   const Index d = padded(width, most_lanes);
   const Index dv = padded(value_width, most_lanes);
-  return queries * (d + 2 * dv + 4) + kKeyTile * (most_queries + d + dv);
+  const Index tiles = queries * (d + 2 * dv + 4) + kKeyTile * (most_queries + d + dv);
+  const Index band = kBandKeys * (most_lanes + 1) * most_lanes + d;
+  return tiles > band ? tiles : band;
 }
 
 FOVEA_NAMESPACE_END

@@ -14,10 +14,6 @@ struct SeenKeys {
   Index end;
 };
 
-constexpr Index smaller(Index a, Index b) { return a < b ? a : b; }
-constexpr Index larger(Index a, Index b) { return a < b ? b : a; }
-constexpr Index clamped(Index x, Index low, Index high) { return smaller(larger(x, low), high); }
-
 /// A running softmax: per query the largest logit, the sum of weights relative to it, and the
 /// weighted sum of values.
 template <class T>
@@ -66,8 +62,7 @@ class SoftmaxBlock {
   }
 
   void begin(Index sub) {
-    // log2(e) / 2, see softmax_tile.inl.hpp.
-    const T factor = static_cast<T>(args_.scale * 0.72134752044448170368);
+    const T factor = logit_factor(args_.scale);
     rows_to_lanes(args_.q.data + row(sub) * args_.q.row, args_.block.step * args_.q.row,
                   args_.q.column, sub_rows(sub), args_.width, factor, queries(sub), kQueries);
     clear(part_, sub);
@@ -83,15 +78,9 @@ class SoftmaxBlock {
     for (Index i = 0; i < args_.value_width * kQueries; i += kLanes<T>) store(o + i, zero<T>());
   }
 
-  /// The keys of a run that lie before key_end.
-  Index run_keys(const KeyRun& run) const {
-    const Index below = args_.key_end - run.first;
-    return below <= 0 ? 0 : smaller(run.count, (below + run.step - 1) / run.step);
-  }
-
   /// What each sub-block sees of a run; returns the union.
   SeenKeys look(const KeyRun& run, SeenKeys* seen) const {
-    const Index count = run_keys(run);
+    const Index count = run_keys(run, args_.key_end);
     SeenKeys all{count, 0, 0, 0};
     for (Index sub = 0; sub < sub_blocks(); ++sub) {
       SeenKeys s{0, 0, count, count};
@@ -246,9 +235,7 @@ class SoftmaxBlock {
         T* p = o + c * kQueries + lane;
         store(p, select(visible, load(p) * inverse, zero<T>()));
       }
-      // 2 ln 2 brings the halved base-2 logit back.
-      const Vec<T> logit = load(state.max + sub * kQueries + lane);
-      const Vec<T> total = fma(logit, set1(static_cast<T>(1.38629436111989061883)), log(sum));
+      const Vec<T> total = log_sum_exp(load(state.max + sub * kQueries + lane), sum);
       store(lse + lane, select(visible, total, set1(kMinusInfinity<T>)));
     }
     const Index step = args_.block.step;
@@ -266,7 +253,7 @@ class SoftmaxBlock {
       const KeyRun& run = args_.block.runs[r];
       const Index low = run.lower == nullptr ? 0 : run.lower[sub * kQueries + i];
       const Index high = run.upper == nullptr ? run.count : run.upper[sub * kQueries + i];
-      if (low < smaller(high, run_keys(run))) return true;
+      if (low < smaller(high, run_keys(run, args_.key_end))) return true;
     }
     return false;
   }
@@ -280,32 +267,3 @@ class SoftmaxBlock {
   T* packed_v_ = nullptr;      // [kKeyTile, Dv]
   bool merged_ = false;
 };
-
-/// Keys that a row of the block sees on average.
-template <class T>
-Index mean_keys(const SoftmaxBlockArgs<T>& args) {
-  Index pairs = 0;
-  for (Index r = 0; r < args.block.run_count; ++r) {
-    const KeyRun& run = args.block.runs[r];
-    for (Index i = 0; i < args.block.count; ++i) {
-      pairs += run.lower == nullptr ? run.count : run.upper[i] - run.lower[i];
-    }
-  }
-  return pairs / larger(1, args.block.count);
-}
-
-/// Forward softmax attention of one block of queries. Writes out and lse of the block's rows.
-/// The width of the sub-blocks is chosen here and changes no bit: wide ones reuse each scalar of
-/// K and V for four vectors, narrow ones compute fewer pairs beside a narrow band.
-template <class T>
-void softmax_block(const SoftmaxBlockArgs<T>& args) noexcept {
-  const Index keys = mean_keys(args);
-  const Index rows = args.block.count;
-  if (rows <= kLanes<T> || keys < 2 * kLanes<T>) {
-    SoftmaxBlock<1, T>(args).run();
-  } else if (rows <= 2 * kLanes<T> || keys < 16 * kLanes<T>) {
-    SoftmaxBlock<2, T>(args).run();
-  } else {
-    SoftmaxBlock<4, T>(args).run();
-  }
-}

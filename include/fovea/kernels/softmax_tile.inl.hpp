@@ -6,18 +6,19 @@
 /// Logits are kept as s log2(e) / 2: halved, so that no finite logit overflows and the difference
 /// to the maximum doubles exactly in `softmax_weight`.
 
-/// Limits of `softmax_weight`.
+/// Constants of `softmax_weight`.
 template <class T>
-struct WeightLimits;
+struct WeightConstants;
 template <>
-struct WeightLimits<float> {
-  static constexpr float kRound = 12582912.0F;  // 1.5 2^23: adding it rounds to an integer
-  static constexpr float kLowest = -63.5F;      // 2^(2 kLowest) has a zero exponent field: +0
+struct WeightConstants<float> {
+  // 1.5 2^23 rounds to an integer; with the exponent's bias, its low bits are an exponent field.
+  static constexpr float kRound = 12582912.0F + 127.0F;
+  static constexpr float kLowest = -63.5F;  // 2 kLowest has the exponent field 0
   static constexpr int kMantissaBits = 23;
 };
 template <>
-struct WeightLimits<double> {
-  static constexpr double kRound = 6755399441055744.0;  // 1.5 2^52
+struct WeightConstants<double> {
+  static constexpr double kRound = 6755399441055744.0 + 1023.0;  // 1.5 2^52
   static constexpr double kLowest = -511.5;
   static constexpr int kMantissaBits = 52;
 };
@@ -25,16 +26,29 @@ struct WeightLimits<double> {
 template <class T>
 inline constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
-/// 4^d for d <= 0: +0 from 2^-127 (float) or 2^-1023 (double) down, NaN for NaN.
+/// 4^d for d <= 0: +0 from 2^-126.5 (float) or 2^-1022.5 (double) down. NaN stays NaN, whatever
+/// its payload: the power of two is multiplied, not added to the bits.
 template <class T>
 FOVEA_INLINE Vec<T> softmax_weight(Vec<T> d) {
-  using Limits = WeightLimits<T>;
+  using Constants = WeightConstants<T>;
   const Vec<T> two = set1<T>(2);
-  d = max(set1<T>(Limits::kLowest), d);  // in this order: a NaN in d stays
-  const Vec<T> rounded = fma(d, two, set1<T>(Limits::kRound));
-  const Vec<T> fraction = fma(d, two, set1<T>(Limits::kRound) - rounded);
-  // The low bits of `rounded` hold the integer; the shift drops the others.
-  return from_bits<T>(bits(exp2_fraction(fraction)) + (bits(rounded) << Limits::kMantissaBits));
+  const Vec<T> round = set1(Constants::kRound);
+  d = max(set1(Constants::kLowest), d);  // in this order: a NaN in d stays
+  const Vec<T> rounded = fma(d, two, round);
+  const Vec<T> fraction = fma(d, two, round - rounded);
+  return exp2_fraction(fraction) * from_bits<T>(bits(rounded) << Constants::kMantissaBits);
+}
+
+/// What brings q to half-logits of base 2.
+template <class T>
+FOVEA_INLINE T logit_factor(T scale) {
+  return static_cast<T>(scale * 0.72134752044448170368);  // log2(e) / 2
+}
+
+/// lse in natural units of a running softmax; 2 ln 2 undoes `logit_factor`.
+template <class T>
+FOVEA_INLINE Vec<T> log_sum_exp(Vec<T> max_logit, Vec<T> sum) {
+  return fma(max_logit, set1(static_cast<T>(1.38629436111989061883)), log(sum));
 }
 
 /// What to subtract from logits whose maximum is m: m, but 0 for -inf (no key seen, or only logits

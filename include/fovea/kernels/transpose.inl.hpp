@@ -21,37 +21,56 @@ FOVEA_INLINE Vec<T> interleave(Vec<T> a, Vec<T> b) {
   }
 }
 
-/// Transposes lanes x lanes elements: log2(lanes) perfect shuffles of the registers' halves.
+/// One step of a transposition: the perfect shuffle of the first half of the rows with the second.
 template <class T>
-FOVEA_INLINE void transpose(Vec<T> (&rows)[kLanes<T>]) {
+FOVEA_INLINE void shuffle_halves(Vec<T> (&rows)[kLanes<T>]) {
   constexpr int w = kLanes<T>;
+  Vec<T> shuffled[w];
   FOVEA_UNROLL
-  for (int stage = 1; stage < w; stage *= 2) {
-    Vec<T> shuffled[w];
-    FOVEA_UNROLL
-    for (int i = 0; i < w / 2; ++i) {
-      shuffled[2 * i] = interleave<false>(rows[i], rows[i + w / 2]);
-      shuffled[2 * i + 1] = interleave<true>(rows[i], rows[i + w / 2]);
-    }
-    FOVEA_UNROLL
-    for (int i = 0; i < w; ++i) rows[i] = shuffled[i];
+  for (int i = 0; i < w / 2; ++i) {
+    shuffled[2 * i] = interleave<false>(rows[i], rows[i + w / 2]);
+    shuffled[2 * i + 1] = interleave<true>(rows[i], rows[i + w / 2]);
   }
+  FOVEA_UNROLL
+  for (int i = 0; i < w; ++i) rows[i] = shuffled[i];
 }
 
-/// The first n elements of a row, n < lanes or not at unit stride; the lanes beyond are 0.
+/// Transposes lanes x lanes elements in log2(lanes) steps.
 template <class T>
-FOVEA_NOINLINE void gather_columns(const T* row, Index column, Index n, T* lanes) {
-  for (Index i = 0; i < kLanes<T>; ++i) lanes[i] = i < n ? row[i * column] : T{0};
+FOVEA_INLINE void transpose(Vec<T> (&rows)[kLanes<T>]) {
+  shuffle_halves(rows);
+  if constexpr (kLanes<T> >= 4) shuffle_halves(rows);
+  if constexpr (kLanes<T> >= 8) shuffle_halves(rows);
+  if constexpr (kLanes<T> >= 16) shuffle_halves(rows);
+}
+
+/// Lanes from n elements that lie apart; 0 beyond them.
+template <class T>
+FOVEA_NOINLINE void gather_lanes(const T* from, Index column, Index n, T* lanes) {
+  for (Index i = 0; i < kLanes<T>; ++i) lanes[i] = i < n ? from[i * column] : T{0};
 }
 
 /// Up to `lanes` elements of one row from column c on, 0 beyond \p width.
 template <class T>
 FOVEA_INLINE Vec<T> load_columns(const T* row, Index column, Index c, Index width) {
-  if (column == 1 && width - c >= kLanes<T>) return load(row + c);
+  const Index n = smaller(width - c, kLanes<T>);
+  if (column == 1) return n == kLanes<T> ? load(row + c) : load_first(row + c, n);
   alignas(kVecBytes) T lanes[kLanes<T>];
-  const Index n = width - c < kLanes<T> ? width - c : kLanes<T>;
-  gather_columns(row + c * column, column, n, lanes);
+  gather_lanes(row + c * column, column, n, lanes);
   return load(lanes);
+}
+
+/// Up to `lanes` elements of one row from column c on; nothing beyond \p width.
+template <class T>
+FOVEA_INLINE void store_columns(T* row, Index column, Index c, Index width, Vec<T> a) {
+  const Index n = smaller(width - c, kLanes<T>);
+  if (column == 1 && n == kLanes<T>) {
+    store(row + c, a);
+    return;
+  }
+  alignas(kVecBytes) T lanes[kLanes<T>];
+  store(lanes, a);
+  for (Index i = 0; i < n; ++i) row[(c + i) * column] = lanes[i];
 }
 
 /// qt[c, i] = rows[i, c] * factor for i < count, else 0.
@@ -67,6 +86,7 @@ FOVEA_NOINLINE void rows_to_lanes(const T* rows, Index row, Index column, Index 
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) {
         const Index r = first + i;
+        __builtin_prefetch(rows + smaller(r + w, count - 1) * row + c * column);
         tile[i] = r < count ? load_columns(rows + r * row, column, c, width) : zero<T>();
       }
       transpose(tile);
@@ -84,23 +104,25 @@ FOVEA_NOINLINE void lanes_to_rows(const T* ot, Index queries, T* rows, Index row
   constexpr int w = kLanes<T>;
   alignas(kVecBytes) T lanes[w * w];
   for (Index first = 0; first < count; first += w) {
-    const Index last = count - first < w ? count - first : w;
+    const Index last = smaller(w, count - first);
     for (Index c = 0; c < width; c += w) {
       Vec<T> tile[w];
       FOVEA_UNROLL
-      for (int i = 0; i < w; ++i) tile[i] = load(ot + (c + i) * queries + first);
+      for (int i = 0; i < w; ++i) {
+        __builtin_prefetch(rows + smaller(first + i + w, count - 1) * row + c * column, 1);
+        tile[i] = load(ot + (c + i) * queries + first);
+      }
       transpose(tile);
-      const Index n = width - c < w ? width - c : w;
-      T* to = rows + first * row + c * column;
-      if (column == 1 && n == w && last == w) {
+      T* to = rows + first * row;
+      if (column == 1 && width - c >= w && last == w) {
         FOVEA_UNROLL
-        for (int i = 0; i < w; ++i) store(to + i * row, tile[i]);
+        for (int i = 0; i < w; ++i) store(to + i * row + c, tile[i]);
         continue;
       }
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) store(lanes + i * w, tile[i]);
       for (Index i = 0; i < last; ++i) {
-        for (Index x = 0; x < n; ++x) to[i * row + x * column] = lanes[i * w + x];
+        store_columns(to + i * row, column, c, width, load(lanes + i * w));
       }
     }
   }

@@ -63,7 +63,8 @@ constexpr Index block_rows(Index queries) {
 }
 
 /// The plan of a pattern whose every query sees one interval of keys: `pattern.keys_of(i)` gives
-/// its first key and one past its last, not yet cut to [0, keys).
+/// its first key and one past its last, not yet cut to [0, keys), and `pattern.most_keys()` the
+/// largest number of them.
 template <class P>
 class IntervalPlan {
  public:
@@ -73,7 +74,8 @@ class IntervalPlan {
   Index block_count() const { return (shape_.queries + rows_ - 1) / rows_; }
 
   QueryBlock block(Index b, BlockStorage& storage) const {
-    QueryBlock block{b * rows_, 1, std::min(rows_, shape_.queries - b * rows_), &storage.run, 1};
+    QueryBlock block{b * rows_,    1, std::min(rows_, shape_.queries - b * rows_),
+                     &storage.run, 1, pattern_.most_keys()};
     Index begin = shape_.keys;
     Index end = 0;
     for (Index r = 0; r < block.count; ++r) {

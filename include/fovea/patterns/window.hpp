@@ -15,7 +15,7 @@ FOVEA_NAMESPACE_BEGIN
 /// A window around the query: `left` keys before it, itself, `right` keys after it.
 struct Window {
   /// A side without an end.
-  static constexpr Index kUnbounded = std::numeric_limits<Index>::max();
+  static constexpr Index kUnbounded = kUnboundedKeys;
 
   Index left = kUnbounded;
   Index right = kUnbounded;
@@ -31,6 +31,11 @@ struct Window {
     const Index before = left < far ? i - left : -far;
     const Index after = right < far ? i + right + 1 : far;
     return {before, after};
+  }
+
+  constexpr Index most_keys() const {
+    const auto [first, last] = keys_of(0);
+    return last - first;
   }
 
   IntervalPlan<Window> plan(const SequenceShape& shape) const { return {*this, shape}; }

@@ -47,10 +47,11 @@ struct Vec {
   Raw raw;
 };
 
-/// One register of the integers as wide as T; as a mask, lanes are 0 or -1.
+/// One register of the integers as wide as T; as a mask, lanes are 0 or -1. Sums wrap around.
 template <class T>
 struct IntVec {
   using Raw __attribute__((vector_size(kVecBytes))) = Int<T>;
+  using Wrapping __attribute__((vector_size(kVecBytes))) = std::make_unsigned_t<Int<T>>;
   using Unaligned __attribute__((vector_size(kVecBytes), aligned(alignof(T)), may_alias)) = Int<T>;
   Raw raw;
 };
@@ -91,14 +92,6 @@ FOVEA_INLINE void store(T* p, Vec<T> a) {
   *reinterpret_cast<typename Vec<T>::Unaligned*>(p) = a.raw;
 }
 
-/// The first \p n lanes from p, the others 0; reads nothing beyond p + n.
-template <class T>
-FOVEA_INLINE Vec<T> load_first(const T* p, Index n) {
-  alignas(kVecBytes) T lanes[kLanes<T>] = {};
-  for (Index lane = 0; lane < n; ++lane) lanes[lane] = p[lane];
-  return load(lanes);
-}
-
 /// Writes the first \p n lanes to p.
 template <class T>
 FOVEA_INLINE void store_first(T* p, Vec<T> a, Index n) {
@@ -130,11 +123,15 @@ FOVEA_INLINE Vec<T> operator/(Vec<T> a, Vec<T> b) {
 }
 template <class T>
 FOVEA_INLINE IntVec<T> operator+(IntVec<T> a, IntVec<T> b) {
-  return {a.raw + b.raw};
+  using Wrapping = typename IntVec<T>::Wrapping;
+  return {reinterpret_cast<typename IntVec<T>::Raw>(reinterpret_cast<Wrapping>(a.raw) +
+                                                    reinterpret_cast<Wrapping>(b.raw))};
 }
 template <class T>
 FOVEA_INLINE IntVec<T> operator-(IntVec<T> a, IntVec<T> b) {
-  return {a.raw - b.raw};
+  using Wrapping = typename IntVec<T>::Wrapping;
+  return {reinterpret_cast<typename IntVec<T>::Raw>(reinterpret_cast<Wrapping>(a.raw) -
+                                                    reinterpret_cast<Wrapping>(b.raw))};
 }
 template <class T>
 FOVEA_INLINE IntVec<T> operator&(IntVec<T> a, IntVec<T> b) {
@@ -180,6 +177,30 @@ FOVEA_INLINE IntVec<T> operator>(IntVec<T> a, IntVec<T> b) {
   return {a.raw > b.raw};
 }
 
+/// The first \p n lanes from p, n < lanes, the others 0; reads nothing beyond p + n.
+template <class T>
+FOVEA_INLINE Vec<T> load_first(const T* p, Index n) {
+#if FOVEA_LEVEL == 4
+  const auto mask = static_cast<std::uint32_t>((1U << n) - 1U);
+  if constexpr (sizeof(T) == 4) {
+    return {_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), p)};
+  } else {
+    return {_mm512_maskz_loadu_pd(static_cast<__mmask8>(mask), p)};
+  }
+#elif FOVEA_LEVEL == 3
+  const IntVec<T> mask = lane_index<T>() < set1_int<T>(static_cast<Int<T>>(n));
+  if constexpr (sizeof(T) == 4) {
+    return {_mm256_maskload_ps(p, reinterpret_cast<__m256i>(mask.raw))};
+  } else {
+    return {_mm256_maskload_pd(p, reinterpret_cast<__m256i>(mask.raw))};
+  }
+#else
+  alignas(kVecBytes) T lanes[kLanes<T>] = {};
+  for (Index lane = 0; lane < n; ++lane) lanes[lane] = p[lane];
+  return load(lanes);
+#endif
+}
+
 /// mask ? a : b per lane; what stands in the other operand does not matter.
 template <class T>
 FOVEA_INLINE Vec<T> select(IntVec<T> mask, Vec<T> a, Vec<T> b) {
@@ -195,7 +216,8 @@ FOVEA_INLINE Vec<T> from_bits(IntVec<T> a) {
   return {reinterpret_cast<typename Vec<T>::Raw>(a.raw)};
 }
 
-/// a * b + c, rounded once wherever the level has a fused multiply-add (v3, v4, AArch64).
+/// a * b + c, rounded once wherever the level has a fused multiply-add (v3, v4, AArch64,
+/// and a baseline that was compiled with -mfma).
 template <class T>
 FOVEA_INLINE Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {
 #if FOVEA_LEVEL == 4
@@ -207,6 +229,9 @@ FOVEA_INLINE Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {
 #elif defined(__aarch64__)
   if constexpr (sizeof(T) == 4) return {vfmaq_f32(c.raw, a.raw, b.raw)};
   if constexpr (sizeof(T) == 8) return {vfmaq_f64(c.raw, a.raw, b.raw)};
+#elif defined(__FMA__)
+  if constexpr (sizeof(T) == 4) return {_mm_fmadd_ps(a.raw, b.raw, c.raw)};
+  if constexpr (sizeof(T) == 8) return {_mm_fmadd_pd(a.raw, b.raw, c.raw)};
 #else
   return {a.raw * b.raw + c.raw};
 #endif

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Everything that fovea_compare found out, as JSON.
+#pragma once
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench/compare_arguments.hpp"
+#include "bench/compare_measure.hpp"
+#include "bench/json_writer.hpp"
+#include "bench/machine.hpp"
+
+namespace bench {
+
+/// One run of the program.
+struct Comparison {
+  std::vector<std::string> command;
+  CompareArguments arguments;
+  std::string input;     ///< what the sequence is, for people
+  AttentionShape shape;  ///< of the longest sequence
+  std::vector<Row> rows;
+  double seconds = 0;
+};
+
+/// "2026-01-31T12:00:00Z".
+inline std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+namespace detail {
+
+inline void write_row(JsonWriter& json, const Row& row) {
+  const auto optional = [&](const char* key, const std::optional<double>& x) {
+    json.member(key, x.value_or(std::numeric_limits<double>::quiet_NaN()));
+  };
+  json.begin_object();
+  json.member("operator", row.names.op);
+  json.member("variant", row.names.variant);
+  json.member("label", row.names.label);
+  json.member("n", row.n);
+  json.member("workspace_bytes", row.workspace_bytes);
+  if (!row.skipped.empty()) {
+    json.member("skipped", row.skipped);
+  } else {
+    json.member("runs", row.runs);
+    json.member("milliseconds", row.seconds * 1e3);
+    json.member("least_milliseconds", row.least_seconds * 1e3);
+    json.member("cpu_milliseconds", row.cpu_seconds * 1e3);
+    json.member("useful_gflops", row.useful_gflops);
+    json.member("peak_fraction", row.peak_fraction);
+    json.member("cpu_share", row.cpu_share);
+    optional("speed_up_to_full", row.speed_up);
+    json.member("error_ratio", row.error.ratio);
+    json.member("max_absolute_error", row.error.absolute);
+    optional("relative_difference_from_full", row.difference);
+  }
+  json.end();
+}
+
+}  // namespace detail
+
+inline std::string to_json(const Comparison& run) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("program", "fovea_compare");
+  json.member("date", utc_now());
+  json.begin_array("command");
+  for (const std::string& word : run.command) json.value(word);
+  json.end();
+  json.begin_object("machine");
+  for (const auto& [key, value] : machine_facts()) json.member(key, value);
+  json.end();
+  json.begin_object("input");
+  json.member("what", run.input);
+  json.member("type", "float32");
+  json.member("query_heads", run.shape.query_heads);
+  json.member("key_heads", run.shape.key_heads);
+  json.member("width", run.shape.width);
+  json.member("value_width", run.shape.value_width);
+  json.end();
+  json.member("threads", run.arguments.threads);
+  json.member("repeat", run.arguments.repeat);
+  json.member("error_rows_per_head", kErrorRows);
+  json.member("error_unit", "u A (1 + B), u = 2^-24");
+  json.member("seconds", run.seconds);
+  json.begin_array("results");
+  for (const Row& row : run.rows) detail::write_row(json, row);
+  json.end();
+  json.end();
+  return json.text() + '\n';
+}
+
+/// Replaces the file as a whole, so that a run that is stopped leaves what it had.
+/// \throws std::runtime_error
+inline void write_file(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".part";
+  std::ofstream stream(beside, std::ios::binary | std::ios::trunc);
+  stream << text;
+  stream.close();
+  std::error_code error;
+  if (stream) std::filesystem::rename(beside, path, error);
+  if (!stream || error) throw std::runtime_error(path + ": cannot be written");
+}
+
+}  // namespace bench

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One cell of the comparison: an operator at one length, timed and checked.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/compare_input.hpp"
+#include "bench/machine.hpp"
+#include "bench/operator_entry.hpp"
+#include "bench/probe.hpp"
+#include "bench/stopwatch.hpp"
+
+namespace bench {
+
+/// Rows of each head that are compared with the truth.
+inline constexpr Index kErrorRows = 16;
+
+/// A row of the table.
+struct Row {
+  Names names;
+  Index n = 0;
+  std::string skipped;  ///< why it was not run; empty: it was
+  int runs = 0;
+  double seconds = 0;         ///< median of one forward pass
+  double least_seconds = 0;   ///< of the fastest run
+  double useful_gflops = 0;   ///< 2 (D + Dv) flops per visible pair
+  double peak_fraction = 0;   ///< of the FMA peak measured before and after, times the threads
+  double cpu_seconds = 0;     ///< mean of one forward pass, all threads
+  double cpu_share = 0;       ///< of the threads; the rest of the time the machine was busy
+  Index workspace_bytes = 0;  ///< of the call, without inputs and output
+  Error error;                ///< against the truth of the same operator
+  /// Speed against full attention, and |out - full| / |full|; none if that was not run.
+  std::optional<double> speed_up;
+  std::optional<double> difference;
+};
+
+/// Full attention at one length, which the others are measured against.
+struct Yardstick {
+  double seconds = 0;
+  std::vector<float> out;
+};
+
+/// |a - b| / |b|, Euclidean.
+inline double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double gap = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    difference += gap * gap;
+    size += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  return size > 0 ? std::sqrt(difference / size) : std::sqrt(difference);
+}
+
+/// Seconds of runs of f: at least `repeat` of them, and for at least 0.2 s; sorted.
+template <class F>
+std::vector<double> timed_runs(int repeat, const F& f) {
+  constexpr double least_seconds = 0.2;
+  std::vector<double> times;
+  const Stopwatch watch;
+  while (static_cast<int>(times.size()) < repeat || watch.seconds() < least_seconds) {
+    times.push_back(seconds_of(f));
+  }
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+/// Runs a cell. \param out takes its output [H, N, Dv]
+inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int repeat,
+                   ThreadPool& pool, std::vector<float>& out) {
+  const Inputs<float> in = tensors.first(n);
+  const AttentionShape shape = fovea::shape_of(in);
+  const Runner<float>& runner = entry.f32;
+  const int threads = pool.concurrency();
+  Row row;
+  row.names = entry.names;
+  row.n = n;
+  row.workspace_bytes = runner.workspace_bytes(shape, threads);
+  if (row.workspace_bytes > available_bytes()) {
+    row.skipped = "its scratch is larger than the free memory";
+    return row;
+  }
+  out.assign(static_cast<std::size_t>(shape.query_heads * n * shape.value_width), 0.0f);
+  const View<float> to(out.data(), {1, shape.query_heads, n, shape.value_width});
+  const double peak_before = fma_peak<float>();
+  runner.forward(in, to, pool);
+  const Stopwatch wall;
+  const CpuStopwatch cpu;
+  const std::vector<double> times = timed_runs(repeat, [&] { runner.forward(in, to, pool); });
+  row.cpu_share = cpu.share(wall.seconds(), threads);
+  row.cpu_seconds = cpu.seconds() / static_cast<double>(times.size());
+  const double peak = (peak_before + fma_peak<float>()) / 2 * threads;
+  row.runs = static_cast<int>(times.size());
+  row.seconds = times[times.size() / 2];
+  row.least_seconds = times.front();
+  const double flops = 2.0 * static_cast<double>(shape.width + shape.value_width) *
+                       static_cast<double>(entry.visible_pairs(shape)) *
+                       static_cast<double>(shape.query_heads);
+  row.useful_gflops = flops / row.seconds * 1e-9;
+  row.peak_fraction = flops / row.seconds / peak;
+  row.error = sampled_error<float>(in, to, kErrorRows, runner.reference);
+  return row;
+}
+
+}  // namespace bench

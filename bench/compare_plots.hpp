@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Time and memory against N as a gnuplot script with its data, and the call of gnuplot.
+#pragma once
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/compare_json.hpp"
+#include "bench/compare_table.hpp"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has it in no header
+
+namespace bench {
+
+/// One quantity against N.
+struct Plot {
+  std::string file;  ///< without extension
+  std::string title;
+  std::string y_label;
+  double (*value)(const Row&);
+  bool binary_units;  ///< y is bytes
+};
+
+inline std::vector<Plot> plots() {
+  return {{"time", "Time of one forward pass", "milliseconds",
+           [](const Row& row) { return row.seconds * 1e3; }, false},
+          {"memory", "Scratch memory of one forward pass", "bytes beside inputs and output",
+           [](const Row& row) { return static_cast<double>(row.workspace_bytes); }, true}};
+}
+
+namespace detail {
+
+/// text in single quotes, in which gnuplot replaces nothing (in double quotes it runs `commands`).
+inline std::string gnuplot_quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? "''" : std::string(1, c);
+  return out + "'";
+}
+
+/// The labels in the order of the table, each with its operator.
+inline std::vector<Names> lines_of(const std::vector<Row>& rows) {
+  std::vector<Names> lines;
+  std::set<std::string> seen;
+  for (const Row& row : rows) {
+    if (row.skipped.empty() && seen.insert(row.names.label).second) lines.push_back(row.names);
+  }
+  return lines;
+}
+
+/// Colour by operator (the palette of Okabe and Ito, which colour-blind people can tell apart);
+/// dashes and hollow points for its further variants.
+inline std::string line_styles(const std::vector<Names>& lines) {
+  const char* const colours[] = {"#0072B2", "#009E73", "#D55E00", "#E69F00",
+                                 "#CC79A7", "#56B4E9", "#000000", "#7F7F7F"};
+  const int filled[] = {7, 5, 9, 13, 11};
+  std::map<std::string, std::pair<int, int>> seen;  // operator -> (its number, variants so far)
+  std::string text;
+  int style = 0;
+  for (const Names& line : lines) {
+    const auto number = static_cast<int>(seen.size());
+    auto& [op, variants] = seen.try_emplace(line.op, number, 0).first->second;
+    const int point = filled[op % 5] - (variants == 0 ? 0 : 1);
+    text += "set style line " + std::to_string(++style) + " lw 2 ps 1.1 lc rgb '" +
+            colours[op % 8] + "' dt " + std::to_string(variants + 1) + " pt " +
+            std::to_string(point) + "\n";
+    ++variants;
+  }
+  return text;
+}
+
+/// The y axis around the values: decades, or powers of 4 named in KiB, MiB, ...
+inline std::string y_axis(const Plot& plot, const std::vector<Row>& rows) {
+  double least = std::numeric_limits<double>::max();
+  double most = 0;
+  for (const Row& row : rows) {
+    if (!row.skipped.empty() || plot.value(row) <= 0) continue;
+    least = std::min(least, plot.value(row));
+    most = std::max(most, plot.value(row));
+  }
+  if (most <= 0) return "unset logscale y\nset yrange [0:1]\n";
+  const std::string range =
+      "set yrange [" + json_number(least / 1.6) + ":" + json_number(most * 1.6) + "]\nset ytics ";
+  if (!plot.binary_units) return "set logscale y 10\n" + range + "auto format '%g'\n";
+  std::string ticks;
+  for (int power = 0; power < 50; power += 2) {
+    char label[32];
+    std::snprintf(
+        label, sizeof label, "%d %s", 1 << power % 10,
+        std::array{"B", "KiB", "MiB", "GiB", "TiB"}[static_cast<std::size_t>(power / 10)]);
+    ticks += (power == 0 ? "(" : ", ") + gnuplot_quoted(label) + " 2.0**" + std::to_string(power);
+  }
+  return "set logscale y 2\n" + range + ticks + ")\n";
+}
+
+/// `set` commands that both plots share.
+inline std::string common_settings(const Comparison& run) {
+  std::string text =
+      "set encoding utf8\n"
+      "set logscale x 2\n"
+      "set xlabel 'sequence length N'\n"
+      "set grid xtics ytics lt 1 lw 0.6 lc rgb '#DDDDDD'\n"
+      "set border 3 lc rgb '#404040'\n"
+      "set tics nomirror out\n"
+      "set tmargin 5\n"
+      "set key outside right center vertical Left reverse samplen 3 spacing 1.35 noenhanced\n"
+      "set offsets graph 0.03, graph 0.03, 0, 0\n"
+      "set xtics (";
+  std::string separator;
+  for (const Index n : run.arguments.lengths) {
+    text += separator + "'" + std::to_string(n) + "' " + std::to_string(n);
+    separator = ", ";
+  }
+  return text + ")\n";
+}
+
+inline std::string subtitle(const Comparison& run) {
+  return std::to_string(run.shape.query_heads) + " heads, D = " + std::to_string(run.shape.width) +
+         ", float32, " + std::to_string(run.arguments.threads) +
+         (run.arguments.threads == 1 ? " thread, level " : " threads, level ") +
+         fovea::name(fovea::isa_level()) + ", " + cpu_name();
+}
+
+}  // namespace detail
+
+namespace detail {
+
+/// "N value" of a line, one pair per text line.
+inline std::string points_of(const std::string& label, const Plot& plot,
+                             const std::vector<Row>& rows) {
+  std::string text;
+  for (const Row& row : rows) {
+    if (row.names.label != label || !row.skipped.empty()) continue;
+    text += std::to_string(row.n) + " " + json_number(plot.value(row)) + "\n";
+  }
+  return text;
+}
+
+/// Writes the lines' data as named blocks to `blocks`; returns the `plot` command. A line that
+/// would hide another is only named in the key, below the one it equals.
+inline std::string plot_command(const Comparison& run, const Plot& plot, std::string& blocks) {
+  const std::vector<Names> lines = lines_of(run.rows);
+  std::vector<std::string> data;
+  for (const Names& line : lines) data.push_back(points_of(line.label, plot, run.rows));
+  std::string command;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto begin = data.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(data.begin(), begin, data[i]) != begin) continue;
+    const std::string block = "$" + plot.file + std::to_string(i);
+    blocks += block + " << EOD\n" + data[i] + "EOD\n";
+    command += (command.empty() ? "plot " : ", \\\n  ") + block + " with linespoints ls " +
+               std::to_string(i + 1) + " title " + gnuplot_quoted(lines[i].label);
+    for (std::size_t same = i + 1; same < lines.size(); ++same) {
+      if (data[same] != data[i]) continue;
+      command += ", \\\n  keyentry with lines lt nodraw title " +
+                 gnuplot_quoted("same: " + lines[same].label);
+    }
+  }
+  return command + "\n";
+}
+
+/// Title and subtitle above the left end of the axis.
+inline std::string titles(const Comparison& run, const Plot& plot, int title_size, int text_size) {
+  const auto label = [](int number, const std::string& text, const char* height, int size,
+                        const char* colour) {
+    return "set label " + std::to_string(number) + " " + gnuplot_quoted(text) + " at graph 0, " +
+           height + " font '," + std::to_string(size) + "' textcolor rgb '" + colour +
+           "' noenhanced\n";
+  };
+  return label(1, plot.title, "graph 1.13", title_size, "#000000") +
+         label(2, subtitle(run), "graph 1.06", text_size, "#505050");
+}
+
+}  // namespace detail
+
+/// The script; it writes <directory>/<file>.svg and .png for every plot.
+inline std::string gnuplot_script(const Comparison& run, const std::string& directory) {
+  std::string text = "# Made by fovea_compare; gnuplot draws the plots of this file again.\n" +
+                     detail::common_settings(run) + detail::line_styles(detail::lines_of(run.rows));
+  for (const Plot& plot : plots()) {
+    const std::string command = detail::plot_command(run, plot, text);
+    text += detail::y_axis(plot, run.rows);
+    text += "set ylabel " + detail::gnuplot_quoted(plot.y_label) + "\n";
+    const auto output = [&](const char* extension) {
+      return "set output " + detail::gnuplot_quoted(directory + "/" + plot.file + extension) + "\n";
+    };
+    text += detail::titles(run, plot, 18, 13) +
+            "set terminal svg size 960,560 dynamic background rgb 'white' font "
+            "'Helvetica,Arial,sans-serif,14'\n" +
+            output(".svg") + command + "unset output\n";
+    text += detail::titles(run, plot, 32, 24) +
+            "set terminal pngcairo size 1920,1120 background rgb 'white' font 'Sans,25' "
+            "linewidth 2 pointscale 2\n" +
+            output(".png") + command + "unset output\n";
+  }
+  return text;
+}
+
+/// Runs gnuplot on a script. Returns what went wrong, or nothing.
+inline std::string run_gnuplot(const std::string& script) {
+  std::string program = "gnuplot";
+  std::string argument = script;
+  char* const words[] = {program.data(), argument.data(), nullptr};
+  pid_t child = 0;
+  if (posix_spawnp(&child, "gnuplot", nullptr, nullptr, words, environ) != 0) {
+    return "no plots: there is no gnuplot (apt install gnuplot-nox); then run: gnuplot " + script;
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    return "no plots: gnuplot could not draw " + script;
+  }
+  return {};
+}
+
+}  // namespace bench

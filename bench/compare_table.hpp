@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The table that fovea_compare prints as it goes.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "bench/compare_measure.hpp"
+
+namespace bench {
+
+/// "488 KiB": three digits and a binary unit.
+inline std::string human_bytes(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  std::size_t unit = 0;
+  while (bytes >= 999.5 && unit < 5) {
+    bytes /= 1024;
+    ++unit;
+  }
+  char text[32];
+  const int digits = unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
+  std::snprintf(text, sizeof text, "%.*f %s", digits, bytes, units[unit]);
+  return text;
+}
+
+/// "2 m 05 s", "31 s".
+inline std::string human_seconds(double seconds) {
+  const int whole = static_cast<int>(std::min(std::max(seconds, 0.0), 1e6) + 0.5);
+  char text[32];
+  if (whole < 60) {
+    std::snprintf(text, sizeof text, "%d s", whole);
+  } else {
+    std::snprintf(text, sizeof text, "%d m %02d s", whole / 60, whole % 60);
+  }
+  return text;
+}
+
+/// x with that printf format, or "-".
+inline std::string shown(const char* format, std::optional<double> x) {
+  if (!x) return "-";
+  char text[64];
+  std::snprintf(text, sizeof text, format, *x);
+  return text;
+}
+
+inline void print_header() {
+  std::printf("%-23s %6s %9s %8s %5s %8s %9s %7s %9s %9s\n", "operator", "N", "ms", "GFLOP/s",
+              "peak", "speed-up", "workspace", "error", "max |err|", "from full");
+  std::printf("%-23s %6s %9s %8s %5s %8s %9s %7s %9s %9s\n", "", "", "median", "useful", "share",
+              "to full", "", "units", "", "rel. L2");
+  std::fflush(stdout);
+}
+
+inline void print_row(const Row& row) {
+  std::printf("%-23s %6td ", row.names.label.c_str(), row.n);
+  if (!row.skipped.empty()) {
+    std::printf("skipped: %s (%s)\n", row.skipped.c_str(),
+                human_bytes(static_cast<double>(row.workspace_bytes)).c_str());
+  } else {
+    std::printf("%9.3f %8.1f %5.2f %8s %9s %7.2f %9.1e %9s%s\n", row.seconds * 1e3,
+                row.useful_gflops, row.peak_fraction, shown("%.2fx", row.speed_up).c_str(),
+                human_bytes(static_cast<double>(row.workspace_bytes)).c_str(), row.error.ratio,
+                row.error.absolute, shown("%.1e", row.difference).c_str(),
+                row.error.ratio <= kErrorLimit ? "" : "  WRONG");
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace bench

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention operators on real input, side by side: time, memory, error, and how far each is from
+/// full attention. See --help.
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/compare_arguments.hpp"
+#include "bench/compare_input.hpp"
+#include "bench/compare_json.hpp"
+#include "bench/compare_measure.hpp"
+#include "bench/compare_plots.hpp"
+#include "bench/compare_progress.hpp"
+#include "bench/compare_sources.hpp"
+#include "bench/compare_table.hpp"
+#include "bench/operators.hpp"
+
+namespace {
+
+using namespace bench;
+
+/// Embeds the document, or reads the tensors; says what it is. \throws std::runtime_error
+HeadTensors load(Comparison& run) {
+  CompareArguments& arguments = run.arguments;
+  if (!arguments.qkv_directory.empty()) {
+    HeadTensors tensors = read_qkv(arguments.qkv_directory);
+    const Index rows = tensors.q_shape[2];
+    if (arguments.lengths_given && arguments.lengths.back() > rows) {
+      throw std::runtime_error(arguments.qkv_directory + ": has " + std::to_string(rows) +
+                               " rows; --lengths asks for " +
+                               std::to_string(arguments.lengths.back()));
+    }
+    std::erase_if(arguments.lengths, [&](Index n) { return n > rows; });
+    if (arguments.lengths.empty()) arguments.lengths = {rows};
+    run.input = "q, k, v of " + arguments.qkv_directory + ", " + fovea::to_string(tensors.q_shape);
+    return tensors;
+  }
+  const std::string document = arguments.text_file.empty() ? source_document(FOVEA_SOURCE_DIR)
+                                                           : read_file(arguments.text_file);
+  if (document.empty()) throw std::runtime_error(arguments.text_file + ": is empty");
+  run.input = arguments.text_file.empty() ? "the sources of fovea" : arguments.text_file;
+  run.input += ", " + std::to_string(document.size()) + " bytes";
+  const Index longest = arguments.lengths.back();
+  if (static_cast<Index>(document.size()) < longest) run.input += ", repeated";
+  const double bytes = 5.0 * sizeof(float) * static_cast<double>(longest) *
+                       static_cast<double>(arguments.heads * arguments.width);
+  if (bytes > static_cast<double>(available_bytes())) {
+    throw std::runtime_error("q, k, v and two outputs take " + human_bytes(bytes) +
+                             ", more than the free memory; ask for shorter --lengths");
+  }
+  return embed_text(document, longest, arguments.heads, arguments.width);
+}
+
+double flops_of(const Entry& entry, AttentionShape shape, Index n) {
+  shape.queries = shape.keys = n;
+  // A baseline computes pairs that it then masks, so its time grows with those that it sees too.
+  return static_cast<double>(entry.visible_pairs(shape)) *
+         static_cast<double>(2 * (shape.width + shape.value_width) * shape.query_heads);
+}
+
+/// Seconds until the end, the cell (length, entry) and those after it.
+double seconds_left(const Forecast& forecast, const std::vector<Entry>& entries,
+                    const Comparison& run, std::size_t length, std::size_t entry) {
+  double seconds = 0;
+  for (std::size_t l = length; l < run.arguments.lengths.size(); ++l) {
+    for (std::size_t e = l == length ? entry : 0; e < entries.size(); ++e) {
+      seconds += forecast.seconds(entries[e].names.label,
+                                  flops_of(entries[e], run.shape, run.arguments.lengths[l]));
+    }
+  }
+  return seconds;
+}
+
+/// Runs every operator over the lengths; the JSON is rewritten after each length.
+void compare(Comparison& run, const HeadTensors& tensors, const std::string& json_file) {
+  const Stopwatch total;
+  std::vector<Entry> entries = operators();
+  std::erase_if(entries, [](const Entry& entry) { return entry.names.label.empty(); });
+  const std::vector<Index>& lengths = run.arguments.lengths;
+  ThreadPool pool(run.arguments.threads);
+  Progress progress(static_cast<int>(entries.size() * lengths.size()));
+  Forecast forecast(run.arguments.repeat);
+  print_header();
+  for (std::size_t l = 0; l < lengths.size(); ++l) {
+    Yardstick full;
+    for (std::size_t e = 0; e < entries.size(); ++e) {
+      const Stopwatch cell;
+      progress.begin(entries[e].names.label, lengths[l],
+                     seconds_left(forecast, entries, run, l, e));
+      std::vector<float> out;
+      Row row = measure(entries[e], tensors, lengths[l], run.arguments.repeat, pool, out);
+      if (e == 0) full = {row.seconds, out};
+      if (row.skipped.empty() && !full.out.empty()) {
+        row.speed_up = full.seconds / row.seconds;
+        row.difference = relative_distance(out, full.out);
+      }
+      forecast.learn(entries[e].names.label, flops_of(entries[e], run.shape, lengths[l]), row,
+                     cell.seconds());
+      progress.clear();
+      print_row(row);
+      run.rows.push_back(std::move(row));
+    }
+    run.seconds = total.seconds();
+    write_file(json_file, to_json(run));
+  }
+}
+
+/// Warns if other processes took the cores.
+void judge(const Comparison& run) {
+  double least = 1;
+  for (const Row& row : run.rows) {
+    if (row.skipped.empty()) least = std::min(least, row.cpu_share);
+  }
+  if (least < 0.9) {
+    std::fprintf(stderr,
+                 "note: the machine was busy: one cell had its cores for only %.0f %% of the time, "
+                 "and its speed is that much too low\n",
+                 least * 100);
+  }
+}
+
+int run_program(int argc, char** argv) {
+  const std::vector<std::string_view> words(argv + std::min(argc, 1), argv + argc);
+  Comparison run;
+  run.arguments = parse_compare_arguments(words);
+  if (run.arguments.help) {
+    std::fputs(std::string(kCompareHelp).c_str(), stdout);
+    return 0;
+  }
+  run.command.assign(argv, argv + argc);
+  const std::string& directory = run.arguments.directory;
+  const std::string json_file =
+      run.arguments.json_file.empty() ? directory + "/compare.json" : run.arguments.json_file;
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) throw std::runtime_error(directory + ": cannot be made: " + error.message());
+  write_file(json_file, to_json(run));  // fails now rather than at the end
+
+  const HeadTensors tensors = load(run);
+  run.shape = fovea::shape_of(tensors.first(tensors.q_shape[2]));
+  for (const auto& [key, value] : machine_facts())
+    std::printf("%s: %s\n", key.c_str(), value.c_str());
+  std::printf("input: %s\n", run.input.c_str());
+  std::printf("heads: %td, D: %td, threads: %d, type: float32\n\n", run.shape.query_heads,
+              run.shape.width, run.arguments.threads);
+  compare(run, tensors, json_file);
+
+  const std::string script = directory + "/compare.gp";
+  write_file(script, gnuplot_script(run, directory));
+  const std::string problem = run_gnuplot(script);
+  judge(run);
+  std::printf("\n%s: all numbers\n", json_file.c_str());
+  if (problem.empty()) {
+    std::printf("%s/time.svg, .png, %s/memory.svg, .png: plots\n", directory.c_str(),
+                directory.c_str());
+  } else {
+    std::fprintf(stderr, "%s\n", problem.c_str());
+  }
+  std::printf("took %s\n", human_seconds(run.seconds).c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_program(argc, argv);
+  } catch (const ArgumentError& error) {
+    std::fprintf(stderr, "fovea_compare: %s\n", error.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "fovea_compare: not enough memory; ask for shorter --lengths\n");
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fovea_compare: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What fovea_bench and fovea_compare know of an operator, and how an entry is made of one.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/eigen_attention.hpp"
+#include "bench/row_reference.hpp"
+#include "fovea/attention/attention.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/core/workspace.hpp"
+
+namespace bench {
+
+using fovea::AttentionShape;
+using fovea::ThreadPool;
+
+/// An operator for the scalar T.
+template <class T>
+struct Runner {
+  std::function<void(const Inputs<T>&, const View<T>& out, ThreadPool&)> forward;
+  /// Bytes of scratch with that many workers.
+  std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
+  /// The truth for one row of one head.
+  std::function<RowReference<T>(const Inputs<T>&, Index head, Index row)> reference;
+};
+
+enum class Scalar { f32, f64 };
+
+/// One family of benchmarks: a line of a plot.
+struct Family {
+  Scalar scalar = Scalar::f32;
+  Index width = 64;  ///< D = Dv
+  int threads = 1;
+  std::vector<Index> lengths;  ///< N
+};
+
+/// How an operator is called.
+struct Names {
+  std::string op;       ///< first part of a benchmark's name: "full"
+  std::string variant;  ///< its options: "causal"
+  std::string label;    ///< in fovea_compare; empty: not there
+};
+
+/// An operator with one choice of its options.
+struct Entry {
+  Names names;
+  /// (query, key) pairs of one head that are visible.
+  std::function<Index(const AttentionShape&)> visible_pairs;
+  Runner<float> f32;
+  Runner<double> f64;
+  std::vector<Family> families;
+
+  template <class T>
+  const Runner<T>& runner() const {
+    if constexpr (std::is_same_v<T, float>) return f32;
+    if constexpr (std::is_same_v<T, double>) return f64;
+  }
+};
+
+/// An operator of the library. `reference(inputs, head, row)` is its truth for float and double.
+template <class Op, class Reference>
+Entry operator_entry(Names names, const Op& op, const Reference& reference,
+                     std::vector<Family> families) {
+  const auto runner = [&]<class T>(T) {
+    return Runner<T>{[op](const Inputs<T>& in, const View<T>& out, ThreadPool& pool) {
+                       op.forward(in, out, pool);
+                     },
+                     [op](const AttentionShape& shape, Index workers) {
+                       return op.template workspace_bytes<T>(shape, workers);
+                     },
+                     reference};
+  };
+  return {std::move(names), [op](const AttentionShape& shape) { return op.visible_pairs(shape); },
+          runner(float{}), runner(double{}), std::move(families)};
+}
+
+/// An operator of the library that is a softmax over `op.pattern()`, scale 1 / sqrt(D).
+template <class Op>
+Entry softmax_entry(Names names, const Op& op, std::vector<Family> families) {
+  const auto reference = [pattern = op.pattern()]<class T>(const Inputs<T>& in, Index head,
+                                                           Index row) {
+    const Index i = row + in.k.rows() - in.q.rows();
+    return softmax_row(in, head, row, [&](Index j) { return pattern.allows(i, j); });
+  };
+  return operator_entry(std::move(names), op, reference, std::move(families));
+}
+
+/// Softmax attention with Eigen's matrices in blocks of query rows; see eigen_attention.hpp.
+struct EigenBaseline {
+  static constexpr Index kWholeMatrix = 0;
+
+  Index block_rows = kWholeMatrix;
+  bool causal = false;
+
+  Index rows(Index n) const { return block_rows == kWholeMatrix ? n : std::min(block_rows, n); }
+
+  template <class T>
+  Index workspace_bytes(const AttentionShape& shape, Index workers) const {
+    return workers * rows(shape.queries) * (shape.keys + 1) * Index{sizeof(T)};
+  }
+
+  Index visible_pairs(const AttentionShape& shape) const {
+    const Index n = shape.queries;
+    return causal ? n * (n + 1) / 2 : n * n;
+  }
+
+  /// Heads are shared out over the threads.
+  template <class T>
+  void forward(const Inputs<T>& in, const View<T>& out, ThreadPool& pool) const {
+    const AttentionShape shape = fovea::shape_of(in);
+    const Index workers = fovea::worker_count(pool, shape.query_heads);
+    const Index slot = workspace_bytes<T>(shape, 1);
+    fovea::Workspace scratch(workers, slot);
+    fovea::for_each_task(pool, shape.query_heads, [&](Index h, Index worker) {
+      const Index key_head = h / (shape.query_heads / shape.key_heads);
+      const EigenHead<T> head{&in.q(0, h, 0, 0),
+                              &in.k(0, key_head, 0, 0),
+                              &in.v(0, key_head, 0, 0),
+                              &out(0, h, 0, 0),
+                              shape.queries,
+                              shape.width,
+                              shape.value_width,
+                              in.q.strides()[2],
+                              in.k.strides()[2],
+                              in.v.strides()[2],
+                              out.strides()[2],
+                              causal};
+      eigen_attention(head, rows(shape.queries),
+                      scratch.data<T>() + worker * slot / Index{sizeof(T)});
+    });
+  }
+};
+
+inline Entry eigen_entry(Names names, const EigenBaseline& baseline, std::vector<Family> families) {
+  const auto reference = [causal = baseline.causal]<class T>(const Inputs<T>& in, Index head,
+                                                             Index row) {
+    return softmax_row(in, head, row, [&](Index j) { return !causal || j <= row; });
+  };
+  return operator_entry(std::move(names), baseline, reference, std::move(families));
+}
+
+}  // namespace bench

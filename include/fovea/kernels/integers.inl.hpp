@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The integers of the kernels. std::min and its like do not belong into a region: a function of
+/// the standard library that is instantiated there would be linked into baseline code.
+
+constexpr Index smaller(Index a, Index b) { return a < b ? a : b; }
+constexpr Index larger(Index a, Index b) { return a < b ? b : a; }
+constexpr Index clamped(Index x, Index low, Index high) { return smaller(larger(x, low), high); }
+
+/// The keys of a run that lie before key_end: t in [0, run_keys).
+constexpr Index run_keys(const KeyRun& run, Index key_end) {
+  const Index below = key_end - run.first;
+  return below <= 0 ? 0 : smaller(run.count, (below + run.step - 1) / run.step);
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every refusal of the operators: the exact message, `check` and `forward` alike, and nothing
+/// written; and the inputs beside them that must work.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fovea/attention.hpp"
+#include "support/compare.hpp"
+#include "support/levels.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::FullAttention;
+using fovea::Inputs;
+using fovea::LocalAttention;
+using fovea::Saved;
+
+constexpr Index kMost = std::numeric_limits<Index>::max();
+
+/// One call on memory that it owns; a test spoils one thing.
+template <class T>
+struct Call {
+  static constexpr Index kBatch = 2, kHeads = 4, kKeyHeads = 2, kQueries = 6, kKeys = 9;
+  static constexpr Index kWidth = 5, kValueWidth = 3;
+
+  Call() {
+    for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<T>(i % 13) - 6;
+  }
+
+  /// Calls check and forward; returns their message, or "accepted".
+  template <class Op>
+  std::string refusal(const Op& op) {
+    const std::vector<T> before = memory;
+    const Inputs<T> in{q, k, v, lengths};
+    const std::string checked = message_of([&] { op.check(in, out, Saved<T>{lse}); });
+    EXPECT_TRUE(same_bits(before, memory)) << "written by check";
+    const std::string run = message_of([&] { op.forward(in, out, Saved<T>{lse}); });
+    EXPECT_EQ(checked, run);
+    if (run == "accepted") return run;
+    EXPECT_TRUE(same_bits(before, memory)) << "written before: " << run;
+    return run;
+  }
+
+  template <class F>
+  static std::string message_of(F&& f) {
+    try {
+      f();
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  T* at(Index offset) { return memory.data() + offset; }
+
+  std::vector<T> memory = std::vector<T>(10000);
+  View<const T> q{at(0), {kBatch, kHeads, kQueries, kWidth}};
+  View<const T> k{at(1000), {kBatch, kKeyHeads, kKeys, kWidth}};
+  View<const T> v{at(2000), {kBatch, kKeyHeads, kKeys, kValueWidth}};
+  View<T> out{at(3000), {kBatch, kHeads, kQueries, kValueWidth}};
+  View<T> lse{at(4000), {kBatch, kHeads, kQueries, 1}};
+  std::vector<Index> lengths;
+};
+
+template <class Op, class T>
+struct Kind {
+  using Operator = Op;
+  using Scalar = T;
+};
+
+template <class K>
+class BadInput : public testing::Test {
+ protected:
+  using Operator = typename K::Operator;
+  using Scalar = typename K::Scalar;
+
+  void expect(const std::string& message, const Operator& op = Operator{}) {
+    EXPECT_EQ(call_.refusal(op),
+              message == "accepted" ? message : std::string(Operator::name()) + ": " + message);
+    call_ = Call<Scalar>();  // whole again, for the next
+  }
+
+  Call<Scalar> call_;
+};
+
+using Kinds = testing::Types<Kind<FullAttention, float>, Kind<FullAttention, double>,
+                             Kind<LocalAttention, float>, Kind<LocalAttention, double>>;
+TYPED_TEST_SUITE(BadInput, Kinds);
+
+TYPED_TEST(BadInput, TheCallItselfIsAccepted) { this->expect("accepted"); }
+
+TYPED_TEST(BadInput, Batch) {
+  auto& call = this->call_;
+  call.k = {call.at(1000), {3, 2, 9, 5}};
+  this->expect("batch of k is 3; expected 2, the batch of q");
+  call.v = {call.at(2000), {1, 2, 9, 3}};
+  this->expect("batch of v is 1; expected 2, the batch of q");
+  call.q = {call.at(0), {0, 4, 6, 5}};
+  this->expect("batch of k is 2; expected 0, the batch of q");
+}
+
+TYPED_TEST(BadInput, Heads) {
+  auto& call = this->call_;
+  for (const Index heads : {3, 8, 0}) {
+    call.k = {call.at(1000), {2, heads, 9, 5}};
+    this->expect("heads of k is " + std::to_string(heads) +
+                 "; expected a divisor of 4, the heads of q");
+  }
+  call.v = {call.at(2000), {2, 4, 9, 3}};
+  this->expect("heads of v is 4; expected 2, the heads of k");
+  call.v = {call.at(2000), {2, 1, 9, 3}};
+  this->expect("heads of v is 1; expected 2, the heads of k");
+}
+
+TYPED_TEST(BadInput, RowsAndWidths) {
+  auto& call = this->call_;
+  call.k = {call.at(1000), {2, 2, 9, 4}};
+  this->expect("width of k is 4; expected 5, the width of q");
+  call.q = {call.at(0), {2, 4, 6, 0}};
+  this->expect("width of k is 5; expected 0, the width of q");
+  call.v = {call.at(2000), {2, 2, 8, 3}};
+  this->expect("rows of v is 8; expected 9, the rows of k");
+  call.k = {call.at(1000), {2, 2, 0, 5}};
+  this->expect("rows of v is 9; expected 0, the rows of k");
+}
+
+TYPED_TEST(BadInput, KeyLengths) {
+  auto& call = this->call_;
+  call.lengths = {9};
+  this->expect("the number of key_lengths is 1; expected 2, the batch of q, or 0");
+  call.lengths = {9, 9, 9};
+  this->expect("the number of key_lengths is 3; expected 2, the batch of q, or 0");
+  call.lengths = {-1, 9};
+  this->expect("key_lengths[0] is -1; expected 0 to 9, the rows of k");
+  call.lengths = {9, 10};
+  this->expect("key_lengths[1] is 10; expected 0 to 9, the rows of k");
+  call.lengths = {kMost, std::numeric_limits<Index>::min()};
+  this->expect("key_lengths[0] is 9223372036854775807; expected 0 to 9, the rows of k");
+  call.lengths = {0, 9};
+  this->expect("accepted");
+}
+
+TYPED_TEST(BadInput, Scale) {
+  using Op = typename TypeParam::Operator;
+  using T = typename TypeParam::Scalar;
+  const auto with_scale = [](double scale) {
+    Op op;
+    op.options.scale = scale;
+    return op;
+  };
+  const std::string rest = "; expected finite in the inputs' type";
+  for (const double scale : {std::numeric_limits<double>::quiet_NaN(),
+                             std::numeric_limits<double>::infinity(),
+                             -std::numeric_limits<double>::infinity()}) {
+    this->expect("scale is " + std::to_string(scale) + rest, with_scale(scale));
+  }
+  const bool fits = std::is_same_v<T, double>;
+  const std::string too_large = "scale is " + std::to_string(1e39) + rest;
+  this->expect(fits ? "accepted" : too_large, with_scale(1e39));
+  this->expect("accepted", with_scale(-3));
+  this->expect("accepted", with_scale(0));
+  this->expect("accepted", with_scale(1e-300));
+}
+
+template <class T>
+std::string window_refusal(Index left, Index right) {
+  Call<T> call;
+  const std::string local = call.refusal(LocalAttention{{.left = left, .right = right}});
+  const std::string full = call.refusal(FullAttention{{.window = {left, right}}});
+  const std::string causal = call.refusal(FullAttention{{.causal = true, .window = {left, right}}});
+  EXPECT_EQ(full, causal);
+  if (local == "accepted") return full == "accepted" ? full : "they differ";
+  const std::string name = "LocalAttention";
+  EXPECT_EQ(local.substr(0, name.size()), name);
+  EXPECT_EQ(full, "FullAttention" + local.substr(name.size()));
+  return local;
+}
+
+TYPED_TEST(BadInput, Window) {
+  using T = typename TypeParam::Scalar;
+  EXPECT_EQ(window_refusal<T>(-1, 0), "LocalAttention: left is -1; expected at least 0 keys");
+  EXPECT_EQ(window_refusal<T>(0, -2), "LocalAttention: right is -2; expected at least 0 keys");
+  EXPECT_EQ(window_refusal<T>(-3, -2), "LocalAttention: left is -3; expected at least 0 keys");
+  EXPECT_EQ(window_refusal<T>(0, 0), "accepted");
+  EXPECT_EQ(window_refusal<T>(kMost, kMost), "accepted");
+  EXPECT_EQ(window_refusal<T>(kMost - 1, kMost / 4), "accepted");
+}
+
+TYPED_TEST(BadInput, OutShape) {
+  auto& call = this->call_;
+  const std::string rest = ", as the inputs make it 2x4x6x3";
+  call.out = {call.at(3000), {3, 4, 6, 3}};
+  this->expect("batch of out is 3; expected 2" + rest);
+  call.out = {call.at(3000), {2, 2, 6, 3}};
+  this->expect("heads of out is 2; expected 4" + rest);
+  call.out = {call.at(3000), {2, 4, 9, 3}};
+  this->expect("rows of out is 9; expected 6" + rest);
+  call.out = {call.at(3000), {2, 4, 6, 5}};
+  this->expect("width of out is 5; expected 3" + rest);
+  call.out = {};
+  this->expect("batch of out is 0; expected 2" + rest);
+}
+
+TYPED_TEST(BadInput, OutLayout) {
+  auto& call = this->call_;
+  call.out = {call.at(3000 + 15), {2, 4, 6, 3}, {72, 18, -3, 1}};
+  this->expect("stride of rows of out is -3; expected at least 0 in a tensor that is written");
+  call.out = {call.at(3000 + 72), {2, 4, 6, 3}, {-72, 18, 3, 1}};
+  this->expect("stride of batch of out is -72; expected at least 0 in a tensor that is written");
+  const auto shared = [&](const Shape& strides) {
+    call.out = {call.at(3000), {2, 4, 6, 3}, strides};
+    this->expect("the layout of out is strides " + fovea::to_string(strides) +
+                 " for 2x4x6x3; expected strides that give each element its own place");
+  };
+  shared({72, 18, 3, 0});
+  shared({72, 18, 0, 1});
+  shared({72, 0, 3, 1});
+  shared({0, 18, 3, 1});
+  shared({72, 18, 2, 1});
+  shared({72, 17, 3, 1});
+  shared({54, 18, 3, 1});
+  shared({72, 18, 1, 1});
+  call.out = {call.at(3000), {2, 4, 6, 3}, {1, 2, 8, 48}};
+  this->expect("accepted");
+}
+
+TYPED_TEST(BadInput, OutInTheMemoryOfAnInput) {
+  auto& call = this->call_;
+  const auto in_memory_of = [&](const std::string& input, Index offset) {
+    call.out = {call.at(offset), {2, 4, 6, 3}};
+    this->expect(input == "none" ? "accepted"
+                                 : "out is in the memory of " + input + "; expected memory of its own");
+  };
+  in_memory_of("q", 0);
+  in_memory_of("q", 2 * 4 * 6 * 5 - 1);
+  in_memory_of("none", 2 * 4 * 6 * 5);
+  in_memory_of("k", 1000);
+  in_memory_of("k", 1000 - 2 * 4 * 6 * 3 + 1);
+  in_memory_of("none", 1000 - 2 * 4 * 6 * 3);
+  in_memory_of("v", 2000 + 7);
+  in_memory_of("v", 2000 + 2 * 2 * 9 * 3 - 1);
+  in_memory_of("none", 2000 + 2 * 2 * 9 * 3);
+}
+
+TYPED_TEST(BadInput, InterleavedTensorsThatShareNothingAreAccepted) {
+  using Op = typename TypeParam::Operator;
+  using T = typename TypeParam::Scalar;
+  Call<T>& call = this->call_;
+  // Rows of 8: five of q, three of out.
+  call.q = {call.at(5000), {2, 4, 6, 5}, {192, 48, 8, 1}};
+  call.out = {call.at(5005), {2, 4, 6, 3}, {192, 48, 8, 1}};
+  this->expect("accepted");
+  call.q = {call.at(5000), {2, 4, 6, 5}, {192, 48, 8, 1}};
+  call.out = {call.at(5004), {2, 4, 6, 3}, {192, 48, 8, 1}};
+  this->expect("out is in the memory of q; expected memory of its own");
+  // Every other element.
+  call.q = {call.at(5000), {2, 4, 6, 5}, {240, 60, 10, 2}};
+  call.out = {call.at(5001), {2, 4, 6, 3}, {240, 60, 10, 2}};
+  EXPECT_EQ(call.refusal(Op{}), "accepted");
+  call.out = {call.at(5002), {2, 4, 6, 3}, {240, 60, 10, 2}};
+  this->expect("out is in the memory of q; expected memory of its own");
+}
+
+TYPED_TEST(BadInput, Lse) {
+  auto& call = this->call_;
+  call.lse = {call.at(4000), {2, 4, 6, 3}};
+  this->expect("width of lse is 3; expected 1, as the inputs make it 2x4x6x1");
+  call.lse = {call.at(4000), {2, 6, 4, 1}};
+  this->expect("heads of lse is 6; expected 4, as the inputs make it 2x4x6x1");
+  call.lse = {call.at(4005), {2, 4, 6, 1}, {24, 6, -1, 1}};
+  this->expect("stride of rows of lse is -1; expected at least 0 in a tensor that is written");
+  call.lse = {call.at(4000), {2, 4, 6, 1}, {0, 6, 1, 1}};
+  this->expect(
+      "the layout of lse is strides 0x6x1x1 for 2x4x6x1; expected strides that give each element "
+      "its own place");
+  call.lse = {call.at(3), {2, 4, 6, 1}};
+  this->expect("lse is in the memory of q; expected memory of its own");
+  call.lse = {call.at(1003), {2, 4, 6, 1}};
+  this->expect("lse is in the memory of k; expected memory of its own");
+  call.lse = {call.at(2003), {2, 4, 6, 1}};
+  this->expect("lse is in the memory of v; expected memory of its own");
+  call.lse = {call.at(3000 + 143), {2, 4, 6, 1}};
+  this->expect("lse is in the memory of out; expected memory of its own");
+  call.lse = {call.at(3000 + 144), {2, 4, 6, 1}};
+  this->expect("accepted");
+  // Beside out, in rows of four.
+  call.out = {call.at(5000), {2, 4, 6, 3}, {96, 24, 4, 1}};
+  call.lse = {call.at(5003), {2, 4, 6, 1}, {96, 24, 4, 1}};
+  this->expect("accepted");
+  call.lse = {};
+  this->expect("accepted");
+}
+
+TYPED_TEST(BadInput, SizesBeyondReach) {
+  using T = typename TypeParam::Scalar;
+  Call<T>& call = this->call_;
+  const Index rows = kMost / 8 + 1;
+  call.q = View<const T>(call.at(0), {1, 1, rows, 1}, {0, 0, 0, 1});
+  call.k = View<const T>(call.at(0), {1, 1, 3, 1});
+  call.v = View<const T>(call.at(0), {1, 1, 3, 1});
+  this->expect("rows of q is " + std::to_string(rows) + "; expected at most " +
+               std::to_string(rows - 1));
+  call.q = View<const T>(call.at(0), {1, 1, 3, 1});
+  call.k = View<const T>(call.at(0), {1, 1, rows, 1}, {0, 0, 0, 1});
+  call.v = View<const T>(call.at(0), {1, 1, rows, 1}, {0, 0, 0, 1});
+  this->expect("rows of k is " + std::to_string(rows) + "; expected at most " +
+               std::to_string(rows - 1));
+  const Index width = kMost / 65536 + 1;
+  call.q = View<const T>(call.at(0), {1, 1, 3, width}, {0, 0, 1, 0});
+  call.k = View<const T>(call.at(0), {1, 1, 3, width}, {0, 0, 1, 0});
+  call.v = View<const T>(call.at(0), {1, 1, 3, 1});
+  this->expect("width of q is " + std::to_string(width) + "; expected at most " +
+               std::to_string(width - 1));
+  call.q = View<const T>(call.at(0), {1, 1, 3, 1});
+  call.k = View<const T>(call.at(0), {1, 1, 3, 1});
+  call.v = View<const T>(call.at(0), {1, 1, 3, width}, {0, 0, 1, 0});
+  this->expect("width of v is " + std::to_string(width) + "; expected at most " +
+               std::to_string(width - 1));
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+/// Scratch that cannot be had is std::bad_alloc, before anything is written.
+TYPED_TEST(BadInput, ScratchBeyondMemory) {
+  using Op = typename TypeParam::Operator;
+  using T = typename TypeParam::Scalar;
+  Call<T>& call = this->call_;
+  constexpr Index width = Index{1} << 44;
+  const View<const T> wide(call.at(0), {1, 1, 1, width}, {0, 0, 0, 0});
+  const View<T> out(call.at(3000), {1, 1, 1, 1});
+  const std::vector<T> before = call.memory;
+  const Inputs<T> in{wide, wide, View<const T>(call.at(0), {1, 1, 1, 1})};
+  EXPECT_THROW(Op{}.forward(in, out), std::bad_alloc);
+  EXPECT_TRUE(same_bits(before, call.memory));
+}
+#endif
+
+/// No tensor has elements: nothing is read or written, whatever else is 0.
+TYPED_TEST(BadInput, ZeroSizesWork) {
+  using Op = typename TypeParam::Operator;
+  using T = typename TypeParam::Scalar;
+  at_each_level([&] {
+    for (int zeros = 0; zeros < 64; ++zeros) {
+      const auto extent = [=](int bit, Index n) { return (zeros >> bit & 1) != 0 ? 0 : n; };
+      const Index batch = extent(0, 2);
+      const Index heads = extent(1, 4);
+      const Index key_heads = heads == 0 ? 0 : 2;
+      const Index queries = extent(2, 6);
+      const Index keys = extent(3, 9);
+      const Index width = extent(4, 5);
+      const Index value_width = extent(5, 3);
+      Call<T> call;
+      const auto place = [&](Index offset, const Shape& shape) {
+        return View<T>(size_of(shape) == 0 ? nullptr : call.at(offset), shape);
+      };
+      call.q = place(0, {batch, heads, queries, width});
+      call.k = place(1000, {batch, key_heads, keys, width});
+      call.v = place(2000, {batch, key_heads, keys, value_width});
+      call.out = place(3000, {batch, heads, queries, value_width});
+      call.lse = place(4000, {batch, heads, queries, 1});
+      EXPECT_EQ(call.refusal(Op{}), "accepted") << zeros;
+      if (keys > 0) continue;
+      for (Index i = 0; i < call.out.size(); ++i) EXPECT_EQ(*call.at(3000 + i), 0) << zeros;
+      for (Index i = 0; i < call.lse.size(); ++i) {
+        EXPECT_EQ(*call.at(4000 + i), -std::numeric_limits<T>::infinity()) << zeros;
+      }
+    }
+  });
+}
+
+TYPED_TEST(BadInput, NoTensorsAreNoWork) {
+  using T = typename TypeParam::Scalar;
+  this->call_.q = View<const T>();
+  this->call_.k = View<const T>();
+  this->call_.v = View<const T>();
+  this->call_.out = View<T>();
+  this->call_.lse = View<T>();
+  this->expect("accepted");
+}
+
+TYPED_TEST(BadInput, BroadcastInputsWork) {
+  auto& call = this->call_;
+  call.q = {call.at(0), {2, 4, 6, 5}, {0, 0, 0, 0}};
+  call.k = {call.at(1), {2, 2, 9, 5}, {0, 0, 5, 1}};
+  call.v = {call.at(1), {2, 2, 9, 3}, {0, 0, 0, 1}};
+  this->expect("accepted");
+  // Inputs may share memory with each other.
+  call.q = {call.at(0), {2, 4, 6, 5}};
+  call.k = {call.at(0), {2, 2, 9, 5}};
+  call.v = {call.at(0), {2, 2, 9, 3}};
+  this->expect("accepted");
+}
+
+}  // namespace
+}  // namespace fovea_test

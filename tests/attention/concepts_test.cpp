@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The concepts Attention, Pattern and Plan, held to what they say by archetypes; and every way to
+/// call an operator with Eigen's types.
+#define EIGEN_USE_THREADS
+#include <gtest/gtest.h>
+
+#include <type_traits>
+#include <unsupported/Eigen/CXX11/Tensor>
+#include <vector>
+
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/fovea.hpp"
+#include "support/compare.hpp"
+#include "support/fill.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::attend;
+using fovea::Attention;
+using fovea::AttentionShape;
+using fovea::FullAttention;
+using fovea::Inputs;
+using fovea::LocalAttention;
+using fovea::row_view;
+using fovea::Saved;
+
+static_assert(Attention<FullAttention, float> && Attention<FullAttention, double>);
+static_assert(Attention<LocalAttention, float> && Attention<LocalAttention, double>);
+static_assert(!Attention<int, float> && !Attention<fovea::Window, float>);
+
+/// Offers what Attention asks and nothing else.
+struct ArchetypeAttention {
+  struct Name {
+    operator const char*() const { return "Archetype"; }  // NOLINT: convertible is enough
+  };
+  static Name name() { return {}; }
+  template <class T>
+  void check(const Inputs<T>&, const View<T>&, const Saved<T>&) const {}
+  template <class T>
+  void forward(const Inputs<T>&, const View<T>&, const Saved<T>&, fovea::Serial&) const {}
+  template <class T>
+  Index workspace_bytes(const AttentionShape&, Index) const {
+    return 0;
+  }
+  static Index visible_pairs(const AttentionShape&) { return 0; }
+};
+static_assert(Attention<ArchetypeAttention, float> && Attention<ArchetypeAttention, double>);
+
+struct WithoutForward {
+  static const char* name() { return "WithoutForward"; }
+  template <class T>
+  void check(const Inputs<T>&, const View<T>&, const Saved<T>&) const {}
+  template <class T>
+  Index workspace_bytes(const AttentionShape&, Index) const {
+    return 0;
+  }
+  static Index visible_pairs(const AttentionShape&) { return 0; }
+};
+static_assert(!Attention<WithoutForward, float>);
+
+struct OnlyMutable : ArchetypeAttention {
+  template <class T>
+  void forward(const Inputs<T>&, const View<T>&, const Saved<T>&, fovea::Serial&) {}
+};
+static_assert(!Attention<OnlyMutable, float>);
+
+struct NotCopyable : ArchetypeAttention {
+  NotCopyable() = default;
+  NotCopyable(const NotCopyable&) = delete;
+};
+static_assert(!Attention<NotCopyable, float>);
+
+/// Offers what Plan asks and nothing else.
+struct ArchetypePlan {
+  ArchetypePlan() = default;
+  ArchetypePlan(const ArchetypePlan&) = delete;
+  static short block_count() { return 0; }
+  static fovea::QueryBlock block(Index, fovea::BlockStorage&) { return {}; }
+  static int visible_pairs() { return 0; }
+};
+struct ArchetypePattern {
+  ArchetypePattern() = default;
+  ArchetypePattern(const ArchetypePattern&) = delete;
+  static bool allows(Index, Index) { return false; }
+  static ArchetypePlan plan(const fovea::SequenceShape&) { return {}; }
+};
+static_assert(fovea::Plan<ArchetypePlan> && fovea::Pattern<ArchetypePattern>);
+static_assert(!fovea::Plan<ArchetypePattern> && !fovea::Pattern<ArchetypePlan>);
+static_assert(!fovea::Pattern<int> && !fovea::Plan<FullAttention>);
+struct AllowsInt : ArchetypePattern {
+  static int allows(Index, Index) { return 0; }
+};
+static_assert(!fovea::Pattern<AllowsInt>);
+
+/// The operator itself is the oracle here: plain views, serial.
+template <class T, class Op>
+std::vector<T> plain(const Op& op, const Inputs<T>& in) {
+  std::vector<T> out(as_size(in.q.batch() * in.q.heads() * in.q.rows() * in.v.width()));
+  const View<T> to(out.data(), {in.q.batch(), in.q.heads(), in.q.rows(), in.v.width()});
+  op.forward(in, to);
+  return out;
+}
+
+template <class T>
+std::vector<T> elements(const View<const T>& x) {
+  std::vector<T> all;
+  for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) { all.push_back(x(b, h, n, d)); });
+  return all;
+}
+
+template <class X>
+auto elements_of(const X& x) {
+  return elements(View<const fovea::Scalar<X>>(x));
+}
+
+template <class X>
+void fill(X& x, std::uint64_t seed) {
+  using T = fovea::Scalar<X>;
+  const View<T> view(x);
+  const Fill values = gaussian(seed);
+  for_each_index(view.shape(), [&](Index b, Index h, Index n, Index d) {
+    view(b, h, n, d) = static_cast<T>(values(b, h, n, d));
+  });
+}
+
+template <int Options>
+struct Tensors {
+  using Tensor = Eigen::Tensor<float, 4, Options>;
+  Tensor q{2, 4, 70, 5}, k{2, 2, 80, 5}, v{2, 2, 80, 3}, out{2, 4, 70, 3};
+  Eigen::Tensor<float, 3, Options> lse{2, 4, 70};
+  Tensors() {
+    fill(q, 1);
+    fill(k, 2);
+    fill(v, 3);
+    out.setConstant(77);
+    lse.setConstant(77);
+  }
+};
+
+template <int Options>
+void check_attend() {
+  const FullAttention op{{.causal = true}};
+  Tensors<Options> t;
+  const std::vector<float> expected = plain<float>(op, {t.q, t.k, t.v});
+  fovea::ThreadPool pool(2);
+  const auto serial = attend(op, t.q, t.k, t.v);
+  static_assert(std::is_same_v<std::remove_const_t<decltype(serial)>,
+                               Eigen::Tensor<float, 4, Options>>);
+  EXPECT_TRUE(same_bits(expected, elements_of(serial)));
+  EXPECT_TRUE(same_bits(expected, elements_of(attend(op, t.q, t.k, t.v, pool))));
+  Eigen::ThreadPool eigen_pool(2);
+  Eigen::ThreadPoolDevice device(&eigen_pool, 2);
+  EXPECT_TRUE(same_bits(expected, elements_of(attend(op, t.q, t.k, t.v, device))));
+
+  using Tensor = Eigen::Tensor<float, 4, Options>;
+  const Eigen::TensorMap<Tensor> q(t.q.data(), t.q.dimensions());
+  const Eigen::TensorMap<const Tensor> k(t.k.data(), t.k.dimensions());
+  const auto mapped = attend(op, q, k, t.v);
+  static_assert(std::is_same_v<std::remove_const_t<decltype(mapped)>, Tensor>);
+  EXPECT_TRUE(same_bits(expected, elements_of(mapped)));
+}
+
+TEST(Attend, TensorsOfBothOrders) {
+  check_attend<Eigen::RowMajor>();
+  check_attend<Eigen::ColMajor>();
+}
+
+TEST(Attend, OrdersMayBeMixed) {
+  Tensors<Eigen::RowMajor> rows;
+  Tensors<Eigen::ColMajor> columns;
+  const LocalAttention op{{.left = 9, .right = 2}};
+  const std::vector<float> expected = plain<float>(op, {rows.q, rows.k, rows.v});
+  EXPECT_TRUE(same_bits(expected, elements_of(attend(op, rows.q, columns.k, rows.v))));
+  EXPECT_TRUE(same_bits(expected, elements_of(attend(op, columns.q, rows.k, columns.v))));
+}
+
+template <int Options>
+void check_matrices() {
+  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Options>;
+  Matrix q(40, 6), k(50, 6), v(50, 4);
+  fill(q, 1);
+  fill(k, 2);
+  fill(v, 3);
+  const FullAttention op;
+  const std::vector<double> expected = plain<double>(op, {q, k, v});
+  const auto out = attend(op, q, k, v);
+  static_assert(std::is_same_v<std::remove_const_t<decltype(out)>, Matrix>);
+  EXPECT_EQ(out.rows(), 40);
+  EXPECT_EQ(out.cols(), 4);
+  EXPECT_TRUE(same_bits(expected, elements_of(out)));
+  fovea::ThreadPool pool(3);
+  EXPECT_TRUE(same_bits(expected, elements_of(attend(op, q, k, v, pool))));
+
+  const Eigen::Map<const Matrix> mapped(k.data(), k.rows(), k.cols());
+  EXPECT_TRUE(same_bits(expected, elements_of(attend(op, q, mapped, v))));
+  const Eigen::Ref<const Matrix> ref(q);
+  EXPECT_TRUE(same_bits(expected, elements_of(attend(op, ref, k, v))));
+
+  // A block of a larger matrix, read and written.
+  Matrix wide(60, 20);
+  wide.setConstant(5);
+  wide.block(7, 3, 50, 6) = k;
+  EXPECT_TRUE(same_bits(expected, elements_of(attend(op, q, wide.block(7, 3, 50, 6), v))));
+  wide.setConstant(5);
+  op.forward({q, k, v}, wide.block(1, 2, 40, 4));
+  EXPECT_EQ(Matrix(wide.block(1, 2, 40, 4)), Matrix(out));
+  EXPECT_EQ((wide.array() == 5).count(), 60 * 20 - 40 * 4);
+}
+
+TEST(Attend, MatricesOfBothOrders) {
+  check_matrices<Eigen::RowMajor>();
+  check_matrices<Eigen::ColMajor>();
+}
+
+TEST(Attend, FixedMatrices) {
+  Eigen::Matrix<float, 6, 4> x;
+  fill(x, 8);
+  const auto out = attend(FullAttention{}, x, x, x);
+  EXPECT_TRUE(same_bits(plain<float>(FullAttention{}, {x, x, x}), elements_of(out)));
+}
+
+TEST(Attend, EmptyTensors) {
+  Eigen::Tensor<float, 4, Eigen::RowMajor> q(1, 2, 3, 4), k(1, 2, 0, 4), v(1, 2, 0, 5);
+  q.setZero();
+  const auto out = attend(FullAttention{}, q, k, v);
+  EXPECT_TRUE(same_bits(std::vector<float>(30), elements_of(out)));
+  Eigen::Tensor<float, 4, Eigen::RowMajor> none(0, 2, 3, 4);
+  EXPECT_EQ(attend(FullAttention{}, none, none, none).size(), 0);
+}
+
+template <int Options>
+void check_forward() {
+  const FullAttention op{{.causal = true}};
+  Tensors<Options> t;
+  const std::vector<float> expected = plain<float>(op, {t.q, t.k, t.v});
+  std::vector<float> lse(2 * 4 * 70);
+  op.forward({t.q, t.k, t.v}, t.out, {.lse = View<float>(lse.data(), {2, 4, 70, 1})});
+  fovea::ThreadPool pool(2);
+  const auto expect_written = [&](bool with_lse) {
+    EXPECT_TRUE(same_bits(expected, elements_of(t.out)));
+    const std::vector<float> rows = elements<float>(row_view(t.lse));
+    EXPECT_TRUE(same_bits(with_lse ? lse : std::vector<float>(lse.size(), 77.0F), rows));
+    t.out.setConstant(77);
+    t.lse.setConstant(77);
+  };
+  op.forward({t.q, t.k, t.v}, t.out);
+  expect_written(false);
+  op.forward({t.q, t.k, t.v}, t.out, pool);
+  expect_written(false);
+  op.forward({t.q, t.k, t.v}, t.out, fovea::Serial{});
+  expect_written(false);
+  op.forward({t.q, t.k, t.v}, t.out, Saved<float>{row_view(t.lse)});
+  expect_written(true);
+  op.forward({t.q, t.k, t.v}, t.out, Saved<float>{row_view(t.lse)}, pool);
+  expect_written(true);
+  op.forward({t.q, t.k, t.v}, t.out, {.lse = row_view(t.lse)}, pool);
+  expect_written(true);
+  op.forward({t.q, t.k, t.v}, View<float>(t.out), {row_view(t.lse)}, fovea::Serial{});
+  expect_written(true);
+}
+
+TEST(Forward, EveryFormOfTheCall) {
+  check_forward<Eigen::RowMajor>();
+  check_forward<Eigen::ColMajor>();
+}
+
+TEST(Forward, KeyLengths) {
+  Tensors<Eigen::RowMajor> t;
+  const std::vector<Index> lengths = {80, 33};
+  const FullAttention op;
+  op.forward({t.q, t.k, t.v, lengths}, t.out);
+  const std::vector<float> all = plain<float>(op, {t.q, t.k, t.v});
+  const std::vector<float> cut = elements_of(t.out);
+  const std::size_t half = all.size() / 2;
+  EXPECT_TRUE(same_bits(std::vector<float>(all.begin(), all.begin() + 840),
+                        std::vector<float>(cut.begin(), cut.begin() + 840)));
+  EXPECT_EQ(half, 840u);
+  EXPECT_FALSE(same_bits(all, cut));
+}
+
+}  // namespace
+}  // namespace fovea_test

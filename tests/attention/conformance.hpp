@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the properties of the conformance suite are written with: problems, runs, the fixture over
+/// operators and scalars, and the table of worst errors.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "attention/cases.hpp"
+#include "support/compare.hpp"
+#include "support/fill.hpp"
+#include "support/levels.hpp"
+#include "support/tensor.hpp"
+
+namespace fovea_test {
+
+inline constexpr double kOutBound = 16;  // reliability.md, section 3.1
+inline constexpr double kLseBound = 8;
+
+/// Everything that one call reads.
+template <class T>
+struct Problem {
+  AttentionShape shape;
+  std::uint64_t seed = 0;
+  Tensor<T> q, k, v;
+  std::vector<Index> key_lengths = {};
+
+  Inputs<T> inputs() const { return {q.view(), k.view(), v.view(), key_lengths}; }
+  Index keys_of_batch(Index b) const {
+    return key_lengths.empty() ? shape.keys : key_lengths[as_size(b)];
+  }
+  Shape out_shape() const {
+    return {shape.batch, shape.query_heads, shape.queries, shape.value_width};
+  }
+  Shape row_shape() const { return {shape.batch, shape.query_heads, shape.queries, 1}; }
+};
+
+struct Fills {
+  Fill q, k, v;
+};
+
+/// Gaussian data; a tensor's values depend on the seed alone, not on the sizes.
+inline Fills gaussian_fills(std::uint64_t seed) {
+  return {gaussian(seed), gaussian(seed + 100), gaussian(seed + 200)};
+}
+
+template <class T>
+Problem<T> make_problem(const AttentionShape& s, std::uint64_t seed, const Fills& fills,
+                        const Layout& q = {}, const Layout& k = {}, const Layout& v = {}) {
+  Problem<T> made{s,
+                  seed,
+                  Tensor<T>({s.batch, s.query_heads, s.queries, s.width}, q),
+                  Tensor<T>({s.batch, s.key_heads, s.keys, s.width}, k),
+                  Tensor<T>({s.batch, s.key_heads, s.keys, s.value_width}, v)};
+  made.q.fill(fills.q);
+  made.k.fill(fills.k);
+  made.v.fill(fills.v);
+  return made;
+}
+
+template <class T>
+Problem<T> make_problem(const AttentionShape& shape, std::uint64_t seed = 1) {
+  return make_problem<T>(shape, seed, gaussian_fills(seed));
+}
+
+/// One batch and one head.
+inline AttentionShape sizes(Index queries, Index keys, Index width, Index value_width) {
+  return {1, 1, 1, queries, keys, width, value_width};
+}
+
+/// What one call writes, in logical order.
+template <class T>
+struct Result {
+  Shape shape;
+  std::vector<T> out;
+  std::vector<T> lse;
+
+  const T* row(Index b, Index h, Index n) const { return out.data() + at(b, h, n) * shape[3]; }
+  const T& row_lse(Index b, Index h, Index n) const { return lse[as_size(at(b, h, n))]; }
+
+ private:
+  Index at(Index b, Index h, Index n) const { return (b * shape[1] + h) * shape[2] + n; }
+};
+
+/// Runs forward into NaN; what stands between the elements of out and lse must stay.
+template <class T>
+Result<T> run(const Case<T>& op, const Inputs<T>& in, AnyExecutor* executor = nullptr,
+              const Layout& layout = {}) {
+  const Shape shape = {in.q.batch(), in.q.heads(), in.q.rows(), in.v.width()};
+  const Tensor<T> out(shape, layout);
+  const Tensor<T> lse({shape[0], shape[1], shape[2], 1}, layout);
+  op.forward(in, out.view(), Saved<T>{lse.view()}, executor);
+  EXPECT_EQ(out.changed_gaps() + lse.changed_gaps(), 0);
+  return {shape, out.values(), lse.values()};
+}
+
+template <class T>
+Result<T> run(const Case<T>& op, const Problem<T>& problem, AnyExecutor* executor = nullptr,
+              const Layout& layout = {}) {
+  return run(op, problem.inputs(), executor, layout);
+}
+
+/// Rows [first, first + count) of a view.
+template <class T>
+View<const T> rows_of(const View<const T>& x, Index first, Index count) {
+  Shape shape = x.shape();
+  shape[2] = count;
+  return {x.data() + first * x.strides()[2], shape, x.strides()};
+}
+
+/// Whether two results are the same bits, lse included.
+template <class T>
+testing::AssertionResult same_bits(const Result<T>& a, const Result<T>& b) {
+  if (testing::AssertionResult out = same_bits(a.out, b.out, a.shape); !out) return out;
+  const Shape rows = {a.shape[0], a.shape[1], a.shape[2], 1};
+  if (testing::AssertionResult lse = same_bits(a.lse, b.lse, rows); !lse) return lse << " (lse)";
+  return testing::AssertionSuccess();
+}
+
+/// Whether row n of head h of batch b is the same bits as another row of another result.
+template <class T>
+testing::AssertionResult same_row(const Result<T>& a, const std::array<Index, 3>& row_a,
+                                  const Result<T>& b, const std::array<Index, 3>& row_b) {
+  const auto [b0, h0, n0] = row_a;
+  const auto [b1, h1, n1] = row_b;
+  const std::size_t width = as_size(a.shape[3]);
+  const Shape row = {1, 1, 1, a.shape[3]};
+  testing::AssertionResult out = same_bits(a.row(b0, h0, n0), b.row(b1, h1, n1), width, row);
+  if (!out) return out << " in rows " << n0 << " and " << n1;
+  testing::AssertionResult lse =
+      same_bits(&a.row_lse(b0, h0, n0), &b.row_lse(b1, h1, n1), 1, {1, 1, 1, 1});
+  if (!lse) return lse << " (lse) in rows " << n0 << " and " << n1;
+  return testing::AssertionSuccess();
+}
+
+/// Whether row `row_a` of shape a and row `row_b` of shape b see the same keys.
+template <class T>
+bool same_keys(const Case<T>& op, const AttentionShape& a, Index row_a, const AttentionShape& b,
+               Index row_b) {
+  for (Index j = 0; j < std::max(a.keys, b.keys); ++j) {
+    const bool in_a = j < a.keys && op.sees(a, 0, 0, row_a, j);
+    const bool in_b = j < b.keys && op.sees(b, 0, 0, row_b, j);
+    if (in_a != in_b) return false;
+  }
+  return true;
+}
+
+template <class T>
+std::string describe(const Problem<T>& p) {
+  const AttentionShape& s = p.shape;
+  std::ostringstream text;
+  text << "B " << s.batch << ", Hq " << s.query_heads << ", Hk " << s.key_heads << ", Nq "
+       << s.queries << ", Nk " << s.keys << ", D " << s.width << ", Dv " << s.value_width
+       << ", seed " << p.seed << ", lengths";
+  for (const Index length : p.key_lengths) text << " " << length;
+  return text.str();
+}
+
+/// The worst ratio of every operator and scalar, printed at the end.
+class WorstRatios : public testing::Environment {
+ public:
+  static WorstRatios& get() {
+    static auto* const table =
+        static_cast<WorstRatios*>(testing::AddGlobalTestEnvironment(new WorstRatios));
+    return *table;
+  }
+
+  double& of(const std::string& name) { return worst_[name]; }
+
+  void TearDown() override {
+    for (const auto& [name, ratio] : worst_) std::printf("worst R %-40s %.3g\n", name.c_str(), ratio);
+  }
+
+ private:
+  std::map<std::string, double> worst_;
+};
+
+template <class T>
+constexpr const char* scalar_name() {
+  return std::is_same_v<T, float> ? "float" : "double";
+}
+
+/// out and lse against the oracle, at every level. \param data names a row of its own in the table
+template <class T>
+void expect_conforms(const Case<T>& op, const Problem<T>& problem, const std::string& data = "") {
+  SCOPED_TRACE(describe(problem));
+  const Expected<T> expected = op.oracle(problem.inputs());
+  const std::string name = op.name + " " + scalar_name<T>() + data;
+  at_each_level([&] {
+    const Result<T> got = run(op, problem);
+    EXPECT_TRUE(within_ratio(got.out, expected.out, kOutBound, &WorstRatios::get().of(name)));
+    EXPECT_TRUE(
+        within_ratio(got.lse, expected.lse, kLseBound, &WorstRatios::get().of(name + " lse")))
+        << "(lse)";
+  });
+}
+
+/// An operator for one scalar.
+struct Subject {
+  std::variant<const Case<float>*, const Case<double>*> op;
+};
+
+inline std::string name_of(const Subject& subject) {
+  return std::visit(
+      []<class T>(const Case<T>* op) { return op->name + "_" + scalar_name<T>(); }, subject.op);
+}
+
+inline void PrintTo(const Subject& subject, std::ostream* out) { *out << name_of(subject); }
+
+inline std::vector<Subject> subjects() {
+  WorstRatios::get();
+  std::vector<Subject> all;
+  for (const Case<float>& op : all_cases<float>()) all.push_back({&op});
+  for (const Case<double>& op : all_cases<double>()) all.push_back({&op});
+  return all;
+}
+
+/// A property of every operator: TEST_P(Conformance, Name) { each(property); } with
+/// property(const Case<T>&).
+class Conformance : public testing::TestWithParam<Subject> {
+ protected:
+  template <class Property>
+  static void each(Property&& property) {
+    std::visit([&](const auto* op) { property(*op); }, GetParam().op);
+  }
+};
+
+inline auto conforming_subjects() { return testing::ValuesIn(subjects()); }
+
+inline std::string test_name(const testing::TestParamInfo<Subject>& info) {
+  return name_of(info.param);
+}
+
+/// The sizes that every kernel must get right: around tiles, segments and blocks, primes, 0 and 1.
+inline std::vector<std::array<Index, 2>> edge_sizes() {
+  constexpr Index tile = fovea::kKeyTile;
+  constexpr Index segment = fovea::kKeySegment;
+  std::vector<std::array<Index, 2>> all;
+  for (const Index keys : {Index{0}, Index{1}, Index{2}, Index{17}, tile - 1, tile, tile + 1,
+                           2 * tile + 1}) {
+    for (const Index queries : {0, 1, 2, 7, 31, 63, 64, 65, 131}) all.push_back({queries, keys});
+  }
+  for (const Index keys : {segment - 1, segment, segment + 1, 2 * segment + 3}) {
+    for (const Index queries : {1, 3, 37}) all.push_back({queries, keys});
+  }
+  for (const Index queries : {511, 513, 640}) all.push_back({queries, 29});
+  all.push_back({4097, 3});
+  return all;
+}
+
+}  // namespace fovea_test

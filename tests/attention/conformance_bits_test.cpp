@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every operator: the same bits for any threads, batch, heads, strides, storage and level, and
+/// under the scalings by powers of two that are exact.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "attention/conformance.hpp"
+#include "fovea/core/thread_pool.hpp"
+
+namespace fovea_test {
+namespace {
+
+/// Batches, grouped heads, several blocks and tiles, key lengths.
+template <class T>
+Problem<T> composed_problem(Index queries = 150, Index keys = 140) {
+  Problem<T> problem = make_problem<T>({3, 4, 2, queries, keys, 5, 9}, 21);
+  problem.key_lengths = {keys, keys / 2, 3};
+  return problem;
+}
+
+TEST_P(Conformance, ThreadsChangeNoBit) {
+  each([]<class T>(const Case<T>& op) {
+    static fovea::ThreadPool pools[] = {fovea::ThreadPool(1), fovea::ThreadPool(2),
+                                        fovea::ThreadPool(3), fovea::ThreadPool(4)};
+    at_each_level([&] {
+      const Problem<T> problem = composed_problem<T>(300, 200);
+      const Result<T> serial = run(op, problem);
+      for (int round = 0; round < 3; ++round) {
+        for (fovea::ThreadPool& pool : pools) {
+          AnyExecutor executor = AnyExecutor::of(pool);
+          EXPECT_TRUE(same_bits(serial, run(op, problem, &executor))) << pool.concurrency();
+        }
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, SchedulesChangeNoBit) {
+  each([]<class T>(const Case<T>& op) {
+    Backwards backwards;
+    Shuffled shuffled;
+    at_each_level([&] {
+      const Problem<T> problem = composed_problem<T>(300, 200);
+      const Result<T> serial = run(op, problem);
+      AnyExecutor one = AnyExecutor::of(backwards);
+      EXPECT_TRUE(same_bits(serial, run(op, problem, &one)));
+      AnyExecutor many = AnyExecutor::of(shuffled);
+      for (int round = 0; round < 4; ++round) {
+        EXPECT_TRUE(same_bits(serial, run(op, problem, &many)));
+      }
+    });
+  });
+}
+
+/// Batch b and head h alone: key head h / (Hq / Hk).
+template <class T>
+View<const T> head_of(const View<const T>& x, Index b, Index h) {
+  return {&x(b, h, 0, 0), {1, 1, x.rows(), x.width()}, x.strides()};
+}
+
+TEST_P(Conformance, BatchAndHeadsChangeNoBit) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const Problem<T> problem = composed_problem<T>();
+      const Result<T> all = run(op, problem);
+      const Inputs<T> in = problem.inputs();
+      for (Index b = 0; b < 3; ++b) {
+        for (Index h = 0; h < 4; ++h) {
+          const Index length[] = {problem.keys_of_batch(b)};
+          const Result<T> alone = run(op, Inputs<T>{head_of(in.q, b, h), head_of(in.k, b, h / 2),
+                                                    head_of(in.v, b, h / 2), length});
+          for (Index row = 0; row < problem.shape.queries; ++row) {
+            EXPECT_TRUE(same_row(all, {b, h, row}, alone, {0, 0, row})) << b << " " << h;
+          }
+        }
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, GroupedHeadsAreRepeatedHeads) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      for (const Index key_heads : {1, 2, 3, 6}) {
+        const Problem<T> grouped = make_problem<T>({2, 6, key_heads, 40, 50, 5, 4});
+        const Problem<T> repeated = make_problem<T>({2, 6, 6, 40, 50, 5, 4});
+        const Index group = 6 / key_heads;
+        const auto repeat = [=](const Tensor<T>& x) {
+          return [&x, group](Index b, Index h, Index n, Index d) { return x(b, h / group, n, d); };
+        };
+        repeated.k.fill(repeat(grouped.k));
+        repeated.v.fill(repeat(grouped.v));
+        EXPECT_TRUE(same_bits(run(op, grouped), run(op, repeated)));
+      }
+    });
+  });
+}
+
+/// A full key length is none; a shorter one is a shorter K for rows that then see the same keys.
+TEST_P(Conformance, KeyLengthsCutTheKeys) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      Problem<T> problem = make_problem<T>({2, 2, 1, 70, 150, 4, 3});
+      const Result<T> none = run(op, problem);
+      problem.key_lengths = {150, 150};
+      EXPECT_TRUE(same_bits(none, run(op, problem)));
+      for (const Index length : {0, 1, 100, 127, 128, 129, 149}) {
+        problem.key_lengths = {length, 150};
+        const Result<T> cut = run(op, problem);
+        for (Index row = 0; row < 70; ++row) {
+          EXPECT_TRUE(same_row(none, {1, 1, row}, cut, {1, 1, row})) << length;
+          bool loses = false;
+          for (Index j = length; j < 150; ++j) {
+            loses = loses || op.sees(problem.shape, 0, 0, row, j);
+          }
+          if (loses) continue;
+          EXPECT_TRUE(same_row(none, {0, 0, row}, cut, {0, 0, row})) << length;
+        }
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, AxisOrdersChangeNoBit) {
+  each([]<class T>(const Case<T>& op) {
+    const std::vector<std::array<std::size_t, 4>> orders = all_axis_orders();
+    const Problem<T> problem = composed_problem<T>(37, 141);
+    at_each_level([&] {
+      const Result<T> dense = run(op, problem);
+      for (std::size_t i = 0; i < orders.size(); ++i) {
+        const auto layout = [&](std::size_t n, Index offset, Index innermost, Index gap) {
+          return Layout{orders[(i + n) % orders.size()], offset, innermost, gap, {}, {}, {}};
+        };
+        const auto odd = static_cast<Index>(i % 16);
+        Problem<T> strided{problem.shape, problem.seed, problem.q.in(layout(0, odd, 1, 3)),
+                           problem.k.in(layout(7, 1, 1 + odd % 3, odd % 2)),
+                           problem.v.in(layout(13, 15 - odd, 1 + odd % 2, 5))};
+        strided.key_lengths = problem.key_lengths;
+        const Layout out = layout(19, odd + 1, 1 + (odd + 1) % 3, odd % 4);
+        EXPECT_TRUE(same_bits(dense, run(op, strided, nullptr, out))) << i;
+        strided.q = problem.q.in(layout(5, 2, 2, 1));
+        strided.k = problem.k.in(layout(0, odd, 1, 2));
+        strided.v = problem.v.in(layout(0, odd, 1, 2));
+        EXPECT_TRUE(same_bits(dense, run(op, strided, nullptr, layout(0, odd, 1, 1)))) << i;
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, BroadcastInputsAreMaterialisedOnes) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      for (int mask = 1; mask < 16; ++mask) {
+        Layout layout;
+        for (std::size_t d = 0; d < 4; ++d) layout.broadcast[d] = (mask >> d & 1) != 0;
+        for (const int which : {0, 1, 2}) {
+          const Problem<T> problem = make_problem<T>({2, 2, 2, 35, 135, 4, 3}, 31);
+          Problem<T> broadcast = make_problem<T>(problem.shape, 31);
+          const auto make = [&](Tensor<T>& thin, const Tensor<T>& full) {
+            thin = full.in(layout);  // the last element written stands for its axis
+            full.fill([&](Index b, Index h, Index n, Index d) { return thin(b, h, n, d); });
+          };
+          if (which == 0) make(broadcast.q, problem.q);
+          if (which == 1) make(broadcast.k, problem.k);
+          if (which == 2) make(broadcast.v, problem.v);
+          EXPECT_TRUE(same_bits(run(op, problem), run(op, broadcast))) << mask << " " << which;
+        }
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, NegativeStridesOfInputsChangeNoBit) {
+  each([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = composed_problem<T>(37, 141);
+    at_each_level([&] {
+      const Result<T> forward = run(op, problem);
+      for (int mask = 1; mask < 16; ++mask) {
+        Layout layout{{0, 1, 2, 3}, 3, 1, 2, {}, {}, {}};
+        for (std::size_t d = 0; d < 4; ++d) layout.reversed[d] = (mask >> d & 1) != 0;
+        Problem<T> reversed{problem.shape, problem.seed, problem.q.in(layout),
+                            problem.k.in(layout), problem.v.in(layout)};
+        reversed.key_lengths = problem.key_lengths;
+        EXPECT_TRUE(same_bits(forward, run(op, reversed))) << mask;
+      }
+    });
+  });
+}
+
+/// Every tensor touches a page that cannot be read: a read beyond it is a crash.
+TEST_P(Conformance, ReadsAndWritesOnlyItsTensors) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      for (const Guard guard : {Guard::before, Guard::behind}) {
+        for (const Index width : {1, 3, 4, 8, 15, 16, 17, 33}) {
+          const AttentionShape shape = sizes(19, 131, width, 34 - width);
+          for (const Index innermost : {1, 2}) {
+            Layout layout;
+            layout.innermost = innermost;
+            layout.guard = guard;
+            const Problem<T> plain = make_problem<T>(shape);
+            const Problem<T> guarded =
+                make_problem<T>(shape, 1, gaussian_fills(1), layout, layout, layout);
+            EXPECT_TRUE(same_bits(run(op, plain), run(op, guarded, nullptr, layout)));
+          }
+        }
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, LevelsWithFusedMultiplyAddAgree) {
+  each([]<class T>(const Case<T>& op) {
+    if (!has_level(IsaLevel::v4)) GTEST_SKIP() << "no v4 to compare with v3";
+    const auto compare = [&](const Problem<T>& problem) {
+      const auto at = [&](IsaLevel level) {
+        const AtLevel use(level);
+        return run(op, problem);
+      };
+      EXPECT_TRUE(same_bits(at(IsaLevel::v3), at(IsaLevel::v4))) << describe(problem);
+    };
+    std::uint64_t seed = 40;
+    for (const auto& [queries, keys] : edge_sizes()) {
+      compare(make_problem<T>(sizes(queries, keys, 8, 5), seed++));
+      compare(make_problem<T>(sizes(queries, keys, 3, 17), seed++));
+    }
+    for (Index width = 0; width <= 33; ++width) {
+      compare(make_problem<T>(sizes(19, 37, width, 33 - width), seed++));
+    }
+    compare(make_problem<T>(sizes(70, 200, 128, 111), seed++));
+    compare(composed_problem<T>());
+    for (const double size : {20.0, 88.0, 104.0, 1e4, 3e38}) {
+      const auto value = [=](Index j) { return j % 3 == 0 ? size : j % 3 == 1 ? -size : 0; };
+      compare(make_problem<T>(sizes(40, 300, 1, 6), seed,
+                              {gaussian(3), first_column(value), gaussian(5)}));
+    }
+  });
+}
+
+TEST_P(Conformance, RunsRepeatTheirBits) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const Problem<T> problem = composed_problem<T>();
+      const Result<T> first = run(op, problem);
+      const Tensor<T> out(problem.out_shape());
+      for (const double before : {0.0, 1e30, -std::numeric_limits<double>::infinity()}) {
+        out.fill(constant(before));
+        op.forward(problem.inputs(), out.view(), Saved<T>{}, nullptr);  // without lse
+        EXPECT_TRUE(same_bits(first.out, out.values(), problem.out_shape()));
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, ScalingValuesByAPowerOfTwoScalesTheOutput) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const Problem<T> problem = make_problem<T>(sizes(70, 150, 6, 5));
+      const Result<T> plain = run(op, problem);
+      for (const int power : {-30, -1, 1, 40}) {
+        const Problem<T> scaled = make_problem<T>(problem.shape);
+        scaled.v.fill([&](Index b, Index h, Index n, Index d) {
+          return std::ldexp(problem.v(b, h, n, d), power);
+        });
+        Result<T> expected = plain;
+        for (T& x : expected.out) x = std::ldexp(x, power);
+        EXPECT_TRUE(same_bits(expected, run(op, scaled))) << power;
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, PowersOfTwoMoveBetweenQueriesAndKeys) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const Problem<T> problem = make_problem<T>(sizes(70, 150, 6, 5));
+      const Result<T> plain = run(op, problem);
+      for (const int power : {-20, -1, 1, 30}) {
+        const Problem<T> moved = make_problem<T>(problem.shape);
+        moved.q.fill([&](Index b, Index h, Index n, Index d) {
+          return std::ldexp(problem.q(b, h, n, d), power);
+        });
+        moved.k.fill([&](Index b, Index h, Index n, Index d) {
+          return std::ldexp(problem.k(b, h, n, d), -power);
+        });
+        EXPECT_TRUE(same_bits(plain, run(op, moved))) << power;
+      }
+    });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every operator: how much memory and stack it takes, and that it leaves the floating-point
+/// environment alone.
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <vector>
+
+#include "attention/conformance.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/memory.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace fovea_test {
+namespace {
+
+TEST_P(Conformance, WorkspaceDoesNotGrowWithTheSequence) {
+  each([]<class T>(const Case<T>& op) {
+    const auto bytes = [&](Index queries, Index keys) {
+      return op.workspace_bytes(sizes(queries, keys, 64, 64), 1);
+    };
+    EXPECT_EQ(bytes(4096, 4096), bytes(1 << 20, 1 << 20));
+    EXPECT_EQ(bytes(4096, 4096), bytes(4096, 1));
+    EXPECT_LE(bytes(1 << 20, 1 << 20), 4 << 20);
+    EXPECT_EQ(op.workspace_bytes(sizes(4096, 4096, 64, 64), 7), 7 * bytes(4096, 4096));
+  });
+}
+
+/// One forward pass takes its workspace, a few small objects, and nothing else.
+TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
+  each([]<class T>(const Case<T>& op) {
+    for (const Index n : {100, 8192}) {
+      const Problem<T> problem = make_problem<T>(sizes(n, n, 1, 1), 1,
+                                                 {constant(1), constant(1), constant(1)});
+      const Tensor<T> out(problem.out_shape());
+      const std::ptrdiff_t before = heap().reset();
+      op.forward(problem.inputs(), out.view(), Saved<T>{}, nullptr);
+      const std::ptrdiff_t taken = heap().peak - before;
+      const std::ptrdiff_t kept = heap().bytes - before;
+      const std::ptrdiff_t allocations = heap().allocations;
+      EXPECT_LE(taken, op.workspace_bytes(problem.shape, 1) + 1024) << n;
+      EXPECT_LE(taken, 4 << 20) << n;
+      EXPECT_LE(allocations, 4) << n;  // none inside the kernels
+      EXPECT_EQ(kept, 0);
+    }
+  });
+}
+
+TEST_P(Conformance, ThreadsTakeAWorkspaceEach) {
+  each([]<class T>(const Case<T>& op) {
+    fovea::ThreadPool pool(3);
+    AnyExecutor executor = AnyExecutor::of(pool);
+    const Problem<T> problem = make_problem<T>({2, 2, 1, 700, 700, 8, 8});
+    const Tensor<T> out(problem.out_shape());
+    const std::ptrdiff_t before = heap().reset();
+    op.forward(problem.inputs(), out.view(), Saved<T>{}, &executor);
+    const std::ptrdiff_t taken = heap().peak - before;
+    const std::ptrdiff_t allocations = heap().allocations;
+    EXPECT_LE(taken, op.workspace_bytes(problem.shape, 3) + 8192);
+    EXPECT_LE(allocations, 40);  // of the pool's closures
+  });
+}
+
+/// Runs f on a thread with the smallest stack that some C libraries give.
+template <class F>
+void on_small_stack(F f) {
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 128 * 1024), 0);
+  pthread_t thread;
+  const auto call = [](void* work) -> void* {
+    (*static_cast<F*>(work))();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, call, &f), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+TEST_P(Conformance, RunsOnASmallStack) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const Problem<T> problem = make_problem<T>(sizes(600, 300, 64, 64));
+      Layout apart;
+      apart.innermost = 2;
+      const Problem<T> strided =
+          make_problem<T>(problem.shape, 1, gaussian_fills(1), apart, apart, apart);
+      const Result<T> expected = run(op, problem);
+      Result<T> got;
+      Result<T> got_strided;
+      on_small_stack([&] {
+        got = run(op, problem);
+        got_strided = run(op, strided, nullptr, apart);
+      });
+      EXPECT_TRUE(same_bits(expected, got));
+      EXPECT_TRUE(same_bits(expected, got_strided));
+    });
+  });
+}
+
+#if defined(__x86_64__)
+
+constexpr unsigned kStickyFlags = 0x3f;
+constexpr unsigned kFlushToZero = 0x8000;
+constexpr unsigned kDenormalsAreZero = 0x0040;
+
+/// Sets bits of MXCSR until it is destroyed.
+class WithMxcsr {
+ public:
+  explicit WithMxcsr(unsigned bits) : before_(_mm_getcsr()) { _mm_setcsr(before_ | bits); }
+  WithMxcsr(const WithMxcsr&) = delete;
+  WithMxcsr& operator=(const WithMxcsr&) = delete;
+  ~WithMxcsr() { _mm_setcsr(before_); }
+
+ private:
+  unsigned before_;
+};
+
+TEST_P(Conformance, LeavesMxcsrAlone) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      for (const unsigned mode : {0u, kFlushToZero, kDenormalsAreZero, 0x6000u}) {
+        const Problem<T> problem = make_problem<T>(sizes(70, 150, 6, 5));
+        const Tensor<T> out(problem.out_shape());
+        const WithMxcsr with(mode);
+        const unsigned before = _mm_getcsr() & ~kStickyFlags;
+        op.forward(problem.inputs(), out.view(), Saved<T>{}, nullptr);
+        EXPECT_EQ(_mm_getcsr() & ~kStickyFlags, before);
+      }
+    });
+  });
+}
+
+/// Without subnormals in the data, flushing them changes no bit.
+TEST_P(Conformance, FlushToZeroChangesNoBit) {
+  each([]<class T>(const Case<T>& op) {
+    for (const double spread : {1.0, 60.0}) {
+      const Problem<T> problem =
+          make_problem<T>(sizes(70, 150, 6, 5), 3, {gaussian(3, spread), gaussian(4), gaussian(5)});
+      const Expected<T> expected = op.oracle(problem.inputs());
+      at_each_level([&] {
+        const Result<T> plain = run(op, problem);
+        const auto flushed = [&] {
+          const WithMxcsr with(kFlushToZero | kDenormalsAreZero);
+          return run(op, problem);
+        }();
+        EXPECT_TRUE(within_ratio(flushed.out, expected.out, kOutBound));
+        EXPECT_TRUE(within_ratio(flushed.lse, expected.lse, kLseBound));
+        EXPECT_TRUE(same_bits(plain, flushed)) << spread;
+      });
+    }
+  });
+}
+
+#endif
+
+INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tests of core/view.hpp and core/error.hpp.
+#include "fovea/core/view.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace fovea_test {
+namespace {
+
+using fovea::Index;
+using fovea::Shape;
+using fovea::View;
+
+static_assert(std::is_nothrow_default_constructible_v<View<float>>);
+static_assert(std::is_trivially_copyable_v<View<float>>);
+static_assert(std::is_convertible_v<View<float>, View<const float>>);
+static_assert(!std::is_convertible_v<View<const float>, View<float>>);
+static_assert(!std::is_convertible_v<View<float>, View<double>>);
+static_assert(!std::is_convertible_v<View<float>, View<const double>>);
+static_assert(!std::is_convertible_v<std::vector<float>, View<float>>);
+static_assert(std::is_same_v<View<const float>::Scalar, float>);
+
+constexpr Index kMost = std::numeric_limits<Index>::max();
+constexpr Index kLeast = std::numeric_limits<Index>::min();
+
+template <class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+template <class T>
+std::string strided(T* data, const Shape& shape, const Shape& strides) {
+  return message_of([&] { View<T>(data, shape, strides); });
+}
+
+TEST(View, IsNoneAtFirst) {
+  const View<float> none;
+  EXPECT_TRUE(none.is_none());
+  EXPECT_EQ(none.size(), 0);
+  EXPECT_EQ(none.data(), nullptr);
+  EXPECT_EQ(none.shape(), (Shape{0, 0, 0, 0}));
+  float x = 0;
+  EXPECT_FALSE((View<float>(&x, {1, 1, 1, 1}).is_none()));
+  EXPECT_FALSE((View<float>(&x, {1, 1, 0, 1}).is_none()));
+}
+
+TEST(View, IsRowMajorWithoutStrides) {
+  std::vector<int> data(2 * 3 * 4 * 5);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<int>(i);
+  const View<int> view(data.data(), {2, 3, 4, 5});
+  EXPECT_EQ(view.strides(), (Shape{60, 20, 5, 1}));
+  EXPECT_EQ(view.batch(), 2);
+  EXPECT_EQ(view.heads(), 3);
+  EXPECT_EQ(view.rows(), 4);
+  EXPECT_EQ(view.width(), 5);
+  EXPECT_EQ(view.size(), 120);
+  int next = 0;
+  for (Index b = 0; b < 2; ++b) {
+    for (Index h = 0; h < 3; ++h) {
+      for (Index n = 0; n < 4; ++n) {
+        for (Index d = 0; d < 5; ++d) EXPECT_EQ(view(b, h, n, d), next++);
+      }
+    }
+  }
+}
+
+TEST(View, TakesAnyStrides) {
+  std::vector<int> data = {0, 1, 2, 3, 4, 5, 6, 7};
+  const View<int> backwards(data.data() + 7, {1, 2, 2, 2}, {99, -4, -2, -1});
+  EXPECT_EQ(backwards(0, 0, 0, 0), 7);
+  EXPECT_EQ(backwards(0, 1, 1, 1), 0);
+  const View<int> broadcast(data.data(), {3, 1, 2, 4}, {0, 0, 4, 1});
+  EXPECT_EQ(broadcast(2, 0, 1, 3), 7);
+  const View<const int> constant = broadcast;
+  EXPECT_EQ(constant.data(), broadcast.data());
+  EXPECT_EQ(constant.strides(), broadcast.strides());
+  EXPECT_EQ(&constant(1, 0, 1, 2), &broadcast(0, 0, 1, 2));
+}
+
+TEST(View, WritesThrough) {
+  std::vector<double> data(6);
+  const View<double> view(data.data(), {1, 1, 2, 3});
+  view(0, 0, 1, 2) = 4;
+  EXPECT_EQ(data[5], 4);
+}
+
+TEST(View, RefusesNegativeExtents) {
+  float x = 0;
+  const char* names[] = {"batch", "heads", "rows", "width"};
+  for (std::size_t d = 0; d < 4; ++d) {
+    for (const Index extent : {Index{-1}, kLeast}) {
+      Shape shape = {1, 1, 1, 1};
+      shape[d] = extent;
+      const std::string expected =
+          std::string("View: ") + names[d] + " is " + std::to_string(extent) +
+          "; expected at least 0";
+      EXPECT_EQ(strided(&x, shape, {1, 1, 1, 1}), expected);
+      EXPECT_EQ(message_of([&] { View<float>(&x, shape); }), expected);
+      shape[(d + 1) % 4] = 0;  // an empty one too
+      EXPECT_EQ(strided<float>(nullptr, shape, {1, 1, 1, 1}), expected);
+    }
+  }
+}
+
+TEST(View, RefusesSizesThatDoNotFit) {
+  float x = 0;
+  constexpr Index half = Index{1} << 62;
+  for (const Shape& shape : {Shape{half, 2, 1, 1}, Shape{1, 1, half, half}, Shape{half, 0, half, 1},
+                             Shape{3037000500, 3037000500, 1, 1}, Shape{kMost, kMost, kMost, kMost}}) {
+    const std::string expected = "View: shape is " + fovea::to_string(shape) +
+                                 "; expected a size that fits std::ptrdiff_t";
+    EXPECT_EQ(message_of([&] { View<float>(&x, shape); }), expected);
+    EXPECT_EQ(strided(&x, shape, {0, 0, 0, 0}), expected);
+  }
+  EXPECT_EQ(strided(&x, {half, 1, 1, 1}, {0, 0, 0, 0}), "accepted");
+  EXPECT_EQ(strided(&x, {1, kMost, 1, 0}, {7, 7, 7, 7}), "accepted");
+}
+
+TEST(View, RefusesNullData) {
+  EXPECT_EQ(message_of([] { View<float>(nullptr, {1, 2, 3, 4}); }),
+            "View: data is null; expected storage for 1x2x3x4");
+  EXPECT_EQ(strided<float>(nullptr, {1, 2, 3, 4}, {0, 0, 0, 0}),
+            "View: data is null; expected storage for 1x2x3x4");
+  for (std::size_t d = 0; d < 4; ++d) {
+    Shape shape = {1, 2, 3, 4};
+    shape[d] = 0;
+    EXPECT_EQ(message_of([&] { View<float>(nullptr, shape); }), "accepted");
+  }
+}
+
+TEST(View, RefusesOffsetsThatDoNotFit) {
+  float x = 0;
+  constexpr Index most = kMost / 4;  // elements of float
+  const auto refused = [&](const Shape& shape, const Shape& strides, const std::string& name,
+                           Index stride) {
+    EXPECT_EQ(strided(&x, shape, strides), "View: stride of " + name + " is " +
+                                               std::to_string(stride) + " for " +
+                                               fovea::to_string(shape) +
+                                               "; expected offsets that fit std::ptrdiff_t");
+  };
+  refused({1, 1, 2, 1}, {0, 0, kMost, 0}, "rows", kMost);
+  refused({1, 1, 2, 1}, {0, 0, kLeast, 0}, "rows", kLeast);
+  refused({2, 1, 1, 1}, {most + 1, 0, 0, 0}, "batch", most + 1);
+  refused({1, 3, 1, 1}, {0, most / 2 + 1, 0, 0}, "heads", most / 2 + 1);
+  refused({1, 3, 1, 1}, {0, -(most / 2 + 1), 0, 0}, "heads", -(most / 2 + 1));
+  refused({2, 1, 1, 2}, {most, 0, 0, 1}, "width", 1);
+  EXPECT_EQ(strided(&x, {1, 1, 2, 1}, {0, 0, most, 0}), "accepted");
+  EXPECT_EQ(strided(&x, {1, 1, 2, 1}, {kMost, kLeast, 1, kMost}), "accepted");  // extents of 1
+  EXPECT_EQ(strided(&x, {1, 0, 2, 1}, {0, 0, kMost, 0}), "accepted");           // no elements
+}
+
+TEST(View, ShapesAreWritten) {
+  EXPECT_EQ(fovea::to_string(Shape{2, 8, 4096, 64}), "2x8x4096x64");
+  EXPECT_EQ(fovea::to_string(Shape{0, -1, 3, 0}), "0x-1x3x0");
+}
+
+TEST(Refuse, HasOneForm) {
+  EXPECT_EQ(message_of([] { fovea::refuse("Op", "heads of k", "3", "a divisor of 8"); }),
+            "Op: heads of k is 3; expected a divisor of 8");
+}
+
+}  // namespace
+}  // namespace fovea_test

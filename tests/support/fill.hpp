@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What tensors are filled with. A value depends on the seed and its own index alone, so that the
+/// tokens of a short sequence are the first tokens of a longer one.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+
+#include "support/index.hpp"
+
+namespace fovea_test {
+
+/// The element at [b, h, n, d].
+using Fill = std::function<double(Index b, Index h, Index n, Index d)>;
+
+/// 64 bits that depend on the seed and four numbers (splitmix64 over each).
+inline std::uint64_t hash(std::uint64_t seed, Index b, Index h, Index n, Index d) {
+  std::uint64_t x = seed;
+  for (const Index i : {b, h, n, d}) {
+    x += 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(i);
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    x ^= x >> 31;
+  }
+  return x;
+}
+
+/// Uniform in (0, 1).
+inline double uniform(std::uint64_t bits) {
+  return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+}
+
+inline Fill constant(double value) {
+  return [=](Index, Index, Index, Index) { return value; };
+}
+
+/// Normal, mean 0.
+inline Fill gaussian(std::uint64_t seed, double deviation = 1) {
+  return [=](Index b, Index h, Index n, Index d) {
+    const double radius = std::sqrt(-2 * std::log(uniform(hash(seed, b, h, n, d))));
+    const double angle = 6.28318530717958648 * uniform(hash(~seed, b, h, n, d));
+    return deviation * radius * std::cos(angle);
+  };
+}
+
+/// Integers from -most to most.
+inline Fill integers(std::uint64_t seed, int most) {
+  return [=](Index b, Index h, Index n, Index d) {
+    const auto span = static_cast<std::uint64_t>(2 * most + 1);
+    return static_cast<double>(hash(seed, b, h, n, d) % span) - most;
+  };
+}
+
+/// Column 0 is value(n), the others are 0: with queries of constant(1) the logit is value(n) times
+/// the scale.
+template <class F>
+Fill first_column(F value) {
+  return [=](Index, Index, Index n, Index d) { return d == 0 ? value(n) : 0.0; };
+}
+
+/// Keys whose products with queries of constant(1) are large and cancel to small numbers.
+inline Fill cancelling(std::uint64_t seed, double size) {
+  const Fill small = gaussian(seed);
+  const Fill large = gaussian(seed + 1, size);
+  return [=](Index b, Index h, Index n, Index d) {
+    const double pair = large(b, h, n, d / 2);
+    return (d % 2 == 0 ? pair : -pair) + small(b, h, n, d);
+  };
+}
+
+}  // namespace fovea_test

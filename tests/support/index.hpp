@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Small helpers for indices, and the wider scalar that oracles compute in.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <type_traits>
+
+#include "fovea/core/view.hpp"
+
+namespace fovea_test {
+
+using fovea::Index;
+using fovea::Shape;
+using fovea::View;
+
+/// What the results for T are judged in: double for float, long double for double.
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, double>, long double, double>;
+
+/// Unit roundoff of T: 2^-24 for float, 2^-53 for double.
+template <class T>
+inline constexpr Wide<T> kRoundoff = Wide<T>{std::numeric_limits<T>::epsilon()} / 2;
+
+constexpr std::size_t as_size(Index i) { return static_cast<std::size_t>(i); }
+
+constexpr Index size_of(const Shape& s) { return s[0] * s[1] * s[2] * s[3]; }
+
+/// Calls f(b, h, n, d) for every index, the last one fastest.
+template <class F>
+void for_each_index(const Shape& shape, F&& f) {
+  for (Index b = 0; b < shape[0]; ++b) {
+    for (Index h = 0; h < shape[1]; ++h) {
+      for (Index n = 0; n < shape[2]; ++n) {
+        for (Index d = 0; d < shape[3]; ++d) f(b, h, n, d);
+      }
+    }
+  }
+}
+
+}  // namespace fovea_test

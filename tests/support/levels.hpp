@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The instruction-set levels that a test runs at.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "fovea/simd/isa.hpp"
+
+namespace fovea_test {
+
+using fovea::IsaLevel;
+
+/// The level in use when the tests began: FOVEA_ISA caps the tests too.
+inline IsaLevel first_isa_level() {
+  static const IsaLevel level = fovea::isa_level();
+  return level;
+}
+
+/// Uses a level until it is destroyed.
+class AtLevel {
+ public:
+  explicit AtLevel(IsaLevel level) : before_(first_isa_level()) { fovea::cap_isa_level(level); }
+  AtLevel(const AtLevel&) = delete;
+  AtLevel& operator=(const AtLevel&) = delete;
+  ~AtLevel() { fovea::cap_isa_level(before_); }
+
+ private:
+  IsaLevel before_;
+};
+
+/// Whether this machine, this build and FOVEA_ISA let a level be used.
+inline bool has_level(IsaLevel level) {
+  if (level > first_isa_level()) return false;
+  const AtLevel at(level);
+  return fovea::isa_level() == level;
+}
+
+/// Calls f() once at each level there is.
+template <class F>
+void at_each_level(F&& f) {
+  for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::v3, IsaLevel::v4}) {
+    if (!has_level(level)) continue;
+    const AtLevel at(level);
+    SCOPED_TRACE(fovea::name(level));
+    f();
+  }
+}
+
+}  // namespace fovea_test

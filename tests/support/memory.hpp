@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Counts heap memory by replacing operator new and delete: included by one test file of an
+/// executable, at most.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace fovea_test {
+
+/// Bytes in use, their peak since `reset`, and the number of allocations.
+struct HeapCount {
+  std::atomic<std::ptrdiff_t> bytes{0};
+  std::atomic<std::ptrdiff_t> peak{0};
+  std::atomic<std::ptrdiff_t> allocations{0};
+
+  void add(std::size_t size) {
+    ++allocations;
+    const std::ptrdiff_t now = bytes += static_cast<std::ptrdiff_t>(size);
+    std::ptrdiff_t seen = peak;
+    while (seen < now && !peak.compare_exchange_weak(seen, now)) {
+    }
+  }
+
+  /// From here on the peak counts from the bytes in use now, which it returns.
+  std::ptrdiff_t reset() {
+    allocations = 0;
+    return peak = bytes.load();
+  }
+};
+
+inline HeapCount& heap() {
+  static HeapCount count;
+  return count;
+}
+
+namespace detail {
+
+// The size stands before each piece, at the piece's own alignment.
+inline void* allocate(std::size_t size, std::size_t alignment) {
+  if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
+  const std::size_t total = (size + 2 * alignment - 1) / alignment * alignment;
+  auto* const base = static_cast<std::byte*>(std::aligned_alloc(alignment, total));
+  if (base == nullptr) throw std::bad_alloc();
+  *reinterpret_cast<std::size_t*>(base) = size;
+  heap().add(size);
+  return base + alignment;
+}
+
+inline void release(void* data, std::size_t alignment) {
+  if (data == nullptr) return;
+  if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
+  std::byte* const base = static_cast<std::byte*>(data) - alignment;
+  heap().bytes -= static_cast<std::ptrdiff_t>(*reinterpret_cast<std::size_t*>(base));
+  std::free(base);
+}
+
+}  // namespace detail
+}  // namespace fovea_test
+
+void* operator new(std::size_t size) { return fovea_test::detail::allocate(size, 1); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return fovea_test::detail::allocate(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* data) noexcept { fovea_test::detail::release(data, 1); }
+void operator delete(void* data, std::size_t) noexcept { fovea_test::detail::release(data, 1); }
+void operator delete(void* data, std::align_val_t alignment) noexcept {
+  fovea_test::detail::release(data, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* data, std::size_t, std::align_val_t alignment) noexcept {
+  fovea_test::detail::release(data, static_cast<std::size_t>(alignment));
+}
