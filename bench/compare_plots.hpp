@@ -113,14 +113,17 @@ inline std::string common_settings(const Comparison& run) {
       "set tics nomirror out\n"
       "set tmargin 5\n"
       "set key outside right center vertical Left reverse samplen 3 spacing 1.35 noenhanced\n"
-      "set offsets graph 0.03, graph 0.03, 0, 0\n"
       "set xtics (";
   std::string separator;
   for (const Index n : run.arguments.lengths) {
     text += separator + "'" + std::to_string(n) + "' " + std::to_string(n);
     separator = ", ";
   }
-  return text + ")\n";
+  const auto end = [](Index n, double factor) {
+    return json_number(static_cast<double>(n) * factor);
+  };
+  return text + ")\nset xrange [" + end(run.arguments.lengths.front(), 0.93) + ":" +
+         end(run.arguments.lengths.back(), 1.07) + "]\n";
 }
 
 inline std::string subtitle(const Comparison& run) {
@@ -150,6 +153,7 @@ inline std::string points_of(const std::string& label, const Plot& plot,
 inline std::string plot_command(const Comparison& run, const Plot& plot, std::string& blocks) {
   const std::vector<Names> lines = lines_of(run.rows);
   std::vector<std::string> data;
+  data.reserve(lines.size());
   for (const Names& line : lines) data.push_back(points_of(line.label, plot, run.rows));
   std::string command;
   for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -44,26 +44,32 @@ class Forecast {
  public:
   explicit Forecast(int repeat) : repeat_(repeat) {}
 
-  void learn(const std::string& label, double flops, const Row& row, double cell_seconds) {
+  /// \param flops of one pass of the row's cell, which took `cell_seconds` in all
+  void learn(const Row& row, double flops, double cell_seconds) {
     if (flops <= 0 || !row.skipped.empty()) return;
-    seconds_per_flop_[label] = row.seconds / flops;
     const double timed = row.seconds * (row.runs + 1);
-    overhead_per_flop_[label] = std::max(0.0, cell_seconds - timed) / flops;
-    last_ = label;
+    const double checks = std::max(0.0, cell_seconds - timed) / static_cast<double>(row.n);
+    known_[row.names.label] = {row.seconds / flops, checks};
+    last_ = row.names.label;
   }
 
   /// Of a cell; an operator that did not run yet is as fast as the last one.
-  double seconds(const std::string& label, double flops) const {
-    const std::string& known = seconds_per_flop_.count(label) != 0 ? label : last_;
-    if (known.empty()) return 0;
-    const double pass = seconds_per_flop_.at(known) * flops;
-    return pass + std::max(0.2, repeat_ * pass) + overhead_per_flop_.at(known) * flops;
+  double seconds(const std::string& label, Index n, double flops) const {
+    const auto cost = known_.find(known_.count(label) != 0 ? label : last_);
+    if (cost == known_.end()) return 0;
+    const double pass = cost->second.seconds_per_flop * flops;
+    return pass + std::max(0.2, repeat_ * pass) +
+           cost->second.check_seconds_per_row * static_cast<double>(n);
   }
 
  private:
+  struct Cost {
+    double seconds_per_flop;
+    double check_seconds_per_row;
+  };
+
   int repeat_;
-  std::map<std::string, double> seconds_per_flop_;
-  std::map<std::string, double> overhead_per_flop_;
+  std::map<std::string, Cost> known_;
   std::string last_;
 };
 

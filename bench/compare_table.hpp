@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -28,7 +29,7 @@ inline std::string human_bytes(double bytes) {
 
 /// "2 m 05 s", "31 s".
 inline std::string human_seconds(double seconds) {
-  const int whole = static_cast<int>(std::min(std::max(seconds, 0.0), 1e6) + 0.5);
+  const int whole = static_cast<int>(std::lround(std::clamp(seconds, 0.0, 1e6)));
   char text[32];
   if (whole < 60) {
     std::snprintf(text, sizeof text, "%d s", whole);

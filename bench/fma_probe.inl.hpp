@@ -17,7 +17,6 @@ FOVEA_NOINLINE Index fma_chains(const T* operands, Index steps, T* sink) noexcep
   Vec<T> chain[kFmaChains];
   FOVEA_UNROLL
   for (int c = 0; c < kFmaChains; ++c) chain[c] = set1(static_cast<T>(c) * operands[0]);
-  FOVEA_NO_UNROLL
   for (Index s = 0; s < steps; ++s) {
     FOVEA_UNROLL
     for (int c = 0; c < kFmaChains; ++c) chain[c] = fma(chain[c], factor, addend);
@@ -36,7 +35,6 @@ FOVEA_NOINLINE void read_all(const T* data, Index n, T* sink) noexcept {
   Vec<T> sum[loads];
   FOVEA_UNROLL
   for (int i = 0; i < loads; ++i) sum[i] = zero<T>();
-  FOVEA_NO_UNROLL
   for (Index at = 0; at < n; at += loads * kLanes<T>) {
     FOVEA_UNROLL
     for (int i = 0; i < loads; ++i) sum[i] = sum[i] + load(data + at + i * kLanes<T>);

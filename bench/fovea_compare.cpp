@@ -2,10 +2,11 @@
 /// \file
 /// Attention operators on real input, side by side: time, memory, error, and how far each is from
 /// full attention. See --help.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <numeric>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,8 +70,8 @@ double seconds_left(const Forecast& forecast, const std::vector<Entry>& entries,
   double seconds = 0;
   for (std::size_t l = length; l < run.arguments.lengths.size(); ++l) {
     for (std::size_t e = l == length ? entry : 0; e < entries.size(); ++e) {
-      seconds += forecast.seconds(entries[e].names.label,
-                                  flops_of(entries[e], run.shape, run.arguments.lengths[l]));
+      const Index n = run.arguments.lengths[l];
+      seconds += forecast.seconds(entries[e].names.label, n, flops_of(entries[e], run.shape, n));
     }
   }
   return seconds;
@@ -99,8 +100,7 @@ void compare(Comparison& run, const HeadTensors& tensors, const std::string& jso
         row.speed_up = full.seconds / row.seconds;
         row.difference = relative_distance(out, full.out);
       }
-      forecast.learn(entries[e].names.label, flops_of(entries[e], run.shape, lengths[l]), row,
-                     cell.seconds());
+      forecast.learn(row, flops_of(entries[e], run.shape, lengths[l]), cell.seconds());
       progress.clear();
       print_row(row);
       run.rows.push_back(std::move(row));
@@ -110,11 +110,14 @@ void compare(Comparison& run, const HeadTensors& tensors, const std::string& jso
   }
 }
 
-/// Warns if other processes took the cores.
-void judge(const Comparison& run) {
+/// Warns if other processes took the cores. Returns whether every operator was right.
+bool judge(const Comparison& run) {
   double least = 1;
+  bool right = true;
   for (const Row& row : run.rows) {
-    if (row.skipped.empty()) least = std::min(least, row.cpu_share);
+    if (!row.skipped.empty()) continue;
+    least = std::min(least, row.cpu_share);
+    right = right && row.error.ratio <= kErrorLimit;
   }
   if (least < 0.9) {
     std::fprintf(stderr,
@@ -122,6 +125,11 @@ void judge(const Comparison& run) {
                  "and its speed is that much too low\n",
                  least * 100);
   }
+  if (!right) {
+    std::fprintf(stderr, "fovea_compare: an operator is wrong: its error is above %.0f units\n",
+                 kErrorLimit);
+  }
+  return right;
 }
 
 int run_program(int argc, char** argv) {
@@ -153,7 +161,7 @@ int run_program(int argc, char** argv) {
   const std::string script = directory + "/compare.gp";
   write_file(script, gnuplot_script(run, directory));
   const std::string problem = run_gnuplot(script);
-  judge(run);
+  const bool right = judge(run);
   std::printf("\n%s: all numbers\n", json_file.c_str());
   if (problem.empty()) {
     std::printf("%s/time.svg, .png, %s/memory.svg, .png: plots\n", directory.c_str(),
@@ -162,7 +170,7 @@ int run_program(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", problem.c_str());
   }
   std::printf("took %s\n", human_seconds(run.seconds).c_str());
-  return 0;
+  return right ? 0 : 1;
 }
 
 }  // namespace

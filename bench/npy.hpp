@@ -9,12 +9,15 @@
 #include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "fovea/core/view.hpp"
@@ -60,7 +63,7 @@ inline std::string npy_dtype(std::string_view header, const std::string& file) {
   if (end == std::string_view::npos || (field[0] != '\'' && field[0] != '"')) {
     refuse_npy(file, "its header has no simple 'descr'; expected '<f4' or '<f8'");
   }
-  const std::string dtype(field.substr(1, end - 1));
+  std::string dtype(field.substr(1, end - 1));
   if (dtype != "<f4" && dtype != "<f8") {
     refuse_npy(file, "its type is '" + dtype +
                          "'; expected '<f4' or '<f8' (float32 or float64, little-endian)");
@@ -176,11 +179,14 @@ inline NpyTensor parse_npy(std::string_view bytes, const std::string& file) {
 
 /// All bytes of a file. \throws std::runtime_error
 inline std::string read_file(const std::string& path) {
+  std::error_code error;
+  const bool is_directory = std::filesystem::is_directory(path, error);
   std::ifstream stream(path, std::ios::binary);
-  std::string bytes;
-  if (stream) bytes.assign(std::istreambuf_iterator<char>(stream), {});
-  if (!stream || stream.bad()) throw std::runtime_error(path + ": cannot be read");
-  return bytes;
+  if (is_directory || !stream) throw std::runtime_error(path + ": cannot be read");
+  std::ostringstream bytes;
+  bytes << stream.rdbuf();
+  if (stream.bad() || bytes.bad()) throw std::runtime_error(path + ": cannot be read");
+  return std::move(bytes).str();
 }
 
 /// \throws std::runtime_error "<path>: <what is wrong>"

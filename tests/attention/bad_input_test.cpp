@@ -151,15 +151,11 @@ TYPED_TEST(BadInput, KeyLengths) {
 TYPED_TEST(BadInput, Scale) {
   using Op = typename TypeParam::Operator;
   using T = typename TypeParam::Scalar;
-  const auto with_scale = [](double scale) {
-    Op op;
-    op.options.scale = scale;
-    return op;
-  };
+  const auto with_scale = [](double scale) { return Op({.scale = scale}); };
   const std::string rest = "; expected finite in the inputs' type";
-  for (const double scale : {std::numeric_limits<double>::quiet_NaN(),
-                             std::numeric_limits<double>::infinity(),
-                             -std::numeric_limits<double>::infinity()}) {
+  for (const double scale :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+        -std::numeric_limits<double>::infinity()}) {
     this->expect("scale is " + std::to_string(scale) + rest, with_scale(scale));
   }
   const bool fits = std::is_same_v<T, double>;
@@ -236,8 +232,9 @@ TYPED_TEST(BadInput, OutInTheMemoryOfAnInput) {
   auto& call = this->call_;
   const auto in_memory_of = [&](const std::string& input, Index offset) {
     call.out = {call.at(offset), {2, 4, 6, 3}};
-    this->expect(input == "none" ? "accepted"
-                                 : "out is in the memory of " + input + "; expected memory of its own");
+    this->expect(input == "none"
+                     ? "accepted"
+                     : "out is in the memory of " + input + "; expected memory of its own");
   };
   in_memory_of("q", 0);
   in_memory_of("q", 2 * 4 * 6 * 5 - 1);
@@ -391,7 +388,7 @@ TYPED_TEST(BadInput, BroadcastInputsWork) {
   call.k = {call.at(1), {2, 2, 9, 5}, {0, 0, 5, 1}};
   call.v = {call.at(1), {2, 2, 9, 3}, {0, 0, 0, 1}};
   this->expect("accepted");
-  // Inputs may share memory with each other.
+  // Inputs may share memory.
   call.q = {call.at(0), {2, 4, 6, 5}};
   call.k = {call.at(0), {2, 2, 9, 5}};
   call.v = {call.at(0), {2, 2, 9, 3}};

@@ -113,6 +113,7 @@ const std::vector<Case<T>>& all_cases() {
       softmax_case<T>("local_0_0", LocalAttention{}, band(0, 0)),
       softmax_case<T>("local_4_4", LocalAttention{{.left = 4, .right = 4}}, band(4, 4)),
       softmax_case<T>("local_3_0", LocalAttention{{.left = 3}}, band(3, 0)),
+      softmax_case<T>("local_16_15", LocalAttention{{.left = 16, .right = 15}}, band(16, 15)),
       softmax_case<T>("local_128_128", LocalAttention{{.left = 128, .right = 128}}, band(128, 128)),
       softmax_case<T>("local_0_7", LocalAttention{{.right = 7, .scale = 0.3}}, band(0, 7)),
       softmax_case<T>("local_top_left",

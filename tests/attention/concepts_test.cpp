@@ -106,7 +106,8 @@ std::vector<T> plain(const Op& op, const Inputs<T>& in) {
 template <class T>
 std::vector<T> elements(const View<const T>& x) {
   std::vector<T> all;
-  for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) { all.push_back(x(b, h, n, d)); });
+  for_each_index(x.shape(),
+                 [&](Index b, Index h, Index n, Index d) { all.push_back(x(b, h, n, d)); });
   return all;
 }
 
@@ -146,8 +147,8 @@ void check_attend() {
   const std::vector<float> expected = plain<float>(op, {t.q, t.k, t.v});
   fovea::ThreadPool pool(2);
   const auto serial = attend(op, t.q, t.k, t.v);
-  static_assert(std::is_same_v<std::remove_const_t<decltype(serial)>,
-                               Eigen::Tensor<float, 4, Options>>);
+  static_assert(
+      std::is_same_v<std::remove_const_t<decltype(serial)>, Eigen::Tensor<float, 4, Options>>);
   EXPECT_TRUE(same_bits(expected, elements_of(serial)));
   EXPECT_TRUE(same_bits(expected, elements_of(attend(op, t.q, t.k, t.v, pool))));
   Eigen::ThreadPool eigen_pool(2);

@@ -57,9 +57,7 @@ inline Fills gaussian_fills(std::uint64_t seed) {
 template <class T>
 Problem<T> make_problem(const AttentionShape& s, std::uint64_t seed, const Fills& fills,
                         const Layout& q = {}, const Layout& k = {}, const Layout& v = {}) {
-  Problem<T> made{s,
-                  seed,
-                  Tensor<T>({s.batch, s.query_heads, s.queries, s.width}, q),
+  Problem<T> made{s, seed, Tensor<T>({s.batch, s.query_heads, s.queries, s.width}, q),
                   Tensor<T>({s.batch, s.key_heads, s.keys, s.width}, k),
                   Tensor<T>({s.batch, s.key_heads, s.keys, s.value_width}, v)};
   made.q.fill(fills.q);
@@ -178,7 +176,8 @@ class WorstRatios : public testing::Environment {
   double& of(const std::string& name) { return worst_[name]; }
 
   void TearDown() override {
-    for (const auto& [name, ratio] : worst_) std::printf("worst R %-40s %.3g\n", name.c_str(), ratio);
+    for (const auto& [name, ratio] : worst_)
+      std::printf("worst R %-40s %.3g\n", name.c_str(), ratio);
   }
 
  private:
@@ -211,8 +210,8 @@ struct Subject {
 };
 
 inline std::string name_of(const Subject& subject) {
-  return std::visit(
-      []<class T>(const Case<T>* op) { return op->name + "_" + scalar_name<T>(); }, subject.op);
+  return std::visit([]<class T>(const Case<T>* op) { return op->name + "_" + scalar_name<T>(); },
+                    subject.op);
 }
 
 inline void PrintTo(const Subject& subject, std::ostream* out) { *out << name_of(subject); }
@@ -241,13 +240,16 @@ inline std::string test_name(const testing::TestParamInfo<Subject>& info) {
   return name_of(info.param);
 }
 
+/// Widths that fill registers, for D = Dv: kernels have code of their own for them.
+inline std::vector<Index> register_widths() { return {2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256}; }
+
 /// The sizes that every kernel must get right: around tiles, segments and blocks, primes, 0 and 1.
 inline std::vector<std::array<Index, 2>> edge_sizes() {
   constexpr Index tile = fovea::kKeyTile;
   constexpr Index segment = fovea::kKeySegment;
   std::vector<std::array<Index, 2>> all;
-  for (const Index keys : {Index{0}, Index{1}, Index{2}, Index{17}, tile - 1, tile, tile + 1,
-                           2 * tile + 1}) {
+  for (const Index keys :
+       {Index{0}, Index{1}, Index{2}, Index{17}, tile - 1, tile, tile + 1, 2 * tile + 1}) {
     for (const Index queries : {0, 1, 2, 7, 31, 63, 64, 65, 131}) all.push_back({queries, keys});
   }
   for (const Index keys : {segment - 1, segment, segment + 1, 2 * segment + 3}) {

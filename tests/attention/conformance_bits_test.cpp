@@ -151,6 +151,27 @@ TEST_P(Conformance, AxisOrdersChangeNoBit) {
   });
 }
 
+/// Columns apart, one tensor at a time: other code, the same bits.
+TEST_P(Conformance, ColumnStridesChangeNoBit) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      for (const Index width : register_widths()) {
+        const Problem<T> dense = make_problem<T>(sizes(35, 140, width, width));
+        const Result<T> expected = run(op, dense);
+        for (std::size_t apart = 0; apart < 5; ++apart) {
+          std::array<Layout, 4> layouts;
+          if (apart < 4) layouts[apart].innermost = 3;
+          if (apart == 4) layouts[1].order = {0, 1, 3, 2};
+          const Problem<T> strided = make_problem<T>(dense.shape, 1, gaussian_fills(1), layouts[0],
+                                                     layouts[1], layouts[2]);
+          EXPECT_TRUE(same_bits(expected, run(op, strided, nullptr, layouts[3])))
+              << width << " " << apart;
+        }
+      }
+    });
+  });
+}
+
 TEST_P(Conformance, BroadcastInputsAreMaterialisedOnes) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
@@ -182,8 +203,8 @@ TEST_P(Conformance, NegativeStridesOfInputsChangeNoBit) {
       for (int mask = 1; mask < 16; ++mask) {
         Layout layout{{0, 1, 2, 3}, 3, 1, 2, {}, {}, {}};
         for (std::size_t d = 0; d < 4; ++d) layout.reversed[d] = (mask >> d & 1) != 0;
-        Problem<T> reversed{problem.shape, problem.seed, problem.q.in(layout),
-                            problem.k.in(layout), problem.v.in(layout)};
+        Problem<T> reversed{problem.shape, problem.seed, problem.q.in(layout), problem.k.in(layout),
+                            problem.v.in(layout)};
         reversed.key_lengths = problem.key_lengths;
         EXPECT_TRUE(same_bits(forward, run(op, reversed))) << mask;
       }
@@ -192,21 +213,28 @@ TEST_P(Conformance, NegativeStridesOfInputsChangeNoBit) {
 }
 
 /// Every tensor touches a page that cannot be read: a read beyond it is a crash.
+template <class T>
+void expect_same_between_guards(const Case<T>& op, const AttentionShape& shape, Guard guard,
+                                Index innermost) {
+  Layout layout;
+  layout.innermost = innermost;
+  layout.guard = guard;
+  const Problem<T> plain = make_problem<T>(shape);
+  const Problem<T> guarded = make_problem<T>(shape, 1, gaussian_fills(1), layout, layout, layout);
+  EXPECT_TRUE(same_bits(run(op, plain), run(op, guarded, nullptr, layout))) << describe(plain);
+}
+
 TEST_P(Conformance, ReadsAndWritesOnlyItsTensors) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Guard guard : {Guard::before, Guard::behind}) {
         for (const Index width : {1, 3, 4, 8, 15, 16, 17, 33}) {
-          const AttentionShape shape = sizes(19, 131, width, 34 - width);
           for (const Index innermost : {1, 2}) {
-            Layout layout;
-            layout.innermost = innermost;
-            layout.guard = guard;
-            const Problem<T> plain = make_problem<T>(shape);
-            const Problem<T> guarded =
-                make_problem<T>(shape, 1, gaussian_fills(1), layout, layout, layout);
-            EXPECT_TRUE(same_bits(run(op, plain), run(op, guarded, nullptr, layout)));
+            expect_same_between_guards(op, sizes(19, 131, width, 34 - width), guard, innermost);
           }
+        }
+        for (const Index width : register_widths()) {
+          expect_same_between_guards(op, sizes(19, 33, width, width), guard, 1);
         }
       }
     });
@@ -230,6 +258,9 @@ TEST_P(Conformance, LevelsWithFusedMultiplyAddAgree) {
     }
     for (Index width = 0; width <= 33; ++width) {
       compare(make_problem<T>(sizes(19, 37, width, 33 - width), seed++));
+    }
+    for (const Index width : register_widths()) {
+      compare(make_problem<T>(sizes(35, 140, width, width), seed++));
     }
     compare(make_problem<T>(sizes(70, 200, 128, 111), seed++));
     compare(composed_problem<T>());

@@ -53,6 +53,14 @@ TEST_P(Conformance, Widths) {
   });
 }
 
+TEST_P(Conformance, WidthsOfWholeRegisters) {
+  each([]<class T>(const Case<T>& op) {
+    for (const Index width : register_widths()) {
+      expect_conforms(op, make_problem<T>(sizes(35, 40, width, width), 3));
+    }
+  });
+}
+
 TEST_P(Conformance, GroupedHeads) {
   each([]<class T>(const Case<T>& op) {
     for (const Index key_heads : {1, 2, 3, 6}) {
@@ -125,9 +133,9 @@ TEST_P(Conformance, ConstantData) {
       const Fill pairs = [=](Index, Index, Index n, Index d) {
         return 3 * c + (n % 2 == 0 ? 0 : d % 2 == 0 ? 1 : -1);
       };
-      expect_conforms(
-          op, make_problem<T>(sizes(5, 40, 256, 3), 1, {constant(1), pairs, gaussian(2)}),
-          " constant data");
+      expect_conforms(op,
+                      make_problem<T>(sizes(5, 40, 256, 3), 1, {constant(1), pairs, gaussian(2)}),
+                      " constant data");
     }
   });
 }

@@ -24,9 +24,8 @@ using fovea::shares_elements;
 
 std::vector<const float*> addresses(const View<float>& x) {
   std::vector<const float*> all;
-  for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
-    all.push_back(&x(b, h, n, d));
-  });
+  for_each_index(x.shape(),
+                 [&](Index b, Index h, Index n, Index d) { all.push_back(&x(b, h, n, d)); });
   return all;
 }
 
@@ -103,8 +102,9 @@ TEST(Overlap, SharedElementsAreThoseOfBruteForce) {
     const View<float> a = nested ? nested_view(draw) : any_view(draw);
     const View<float> b = nested ? nested_view(draw) : any_view(draw);
     const bool expected = share(a, b);
-    ASSERT_EQ(shares_elements(a, b), expected) << "seed " << seed << ": " << text(a) << " and "
-                                               << text(b) << ", " << b.data() - a.data() << " apart";
+    ASSERT_EQ(shares_elements(a, b), expected)
+        << "seed " << seed << ": " << text(a) << " and " << text(b) << ", " << b.data() - a.data()
+        << " apart";
     ASSERT_EQ(shares_elements(b, a), expected) << "seed " << seed;
     shared += expected ? 1 : 0;
   }
@@ -151,9 +151,7 @@ TEST(Overlap, EmptyViewsShareNothing) {
 }
 
 /// An address alone: nothing is read there.
-float* far(Index elements) {
-  return reinterpret_cast<float*>(std::intptr_t{1} << 40) + elements;
-}
+float* far(Index elements) { return reinterpret_cast<float*>(std::intptr_t{1} << 40) + elements; }
 
 /// Slices of one array as attention layers make them: q, k, v and out side by side.
 TEST(Overlap, PackedTensorsShareNothing) {

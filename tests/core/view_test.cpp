@@ -103,9 +103,8 @@ TEST(View, RefusesNegativeExtents) {
     for (const Index extent : {Index{-1}, kLeast}) {
       Shape shape = {1, 1, 1, 1};
       shape[d] = extent;
-      const std::string expected =
-          std::string("View: ") + names[d] + " is " + std::to_string(extent) +
-          "; expected at least 0";
+      const std::string expected = std::string("View: ") + names[d] + " is " +
+                                   std::to_string(extent) + "; expected at least 0";
       EXPECT_EQ(strided(&x, shape, {1, 1, 1, 1}), expected);
       EXPECT_EQ(message_of([&] { View<float>(&x, shape); }), expected);
       shape[(d + 1) % 4] = 0;  // an empty one too
@@ -117,10 +116,11 @@ TEST(View, RefusesNegativeExtents) {
 TEST(View, RefusesSizesThatDoNotFit) {
   float x = 0;
   constexpr Index half = Index{1} << 62;
-  for (const Shape& shape : {Shape{half, 2, 1, 1}, Shape{1, 1, half, half}, Shape{half, 0, half, 1},
-                             Shape{3037000500, 3037000500, 1, 1}, Shape{kMost, kMost, kMost, kMost}}) {
-    const std::string expected = "View: shape is " + fovea::to_string(shape) +
-                                 "; expected a size that fits std::ptrdiff_t";
+  for (const Shape& shape :
+       {Shape{half, 2, 1, 1}, Shape{1, 1, half, half}, Shape{half, 0, half, 1},
+        Shape{3037000500, 3037000500, 1, 1}, Shape{kMost, kMost, kMost, kMost}}) {
+    const std::string expected =
+        "View: shape is " + fovea::to_string(shape) + "; expected a size that fits std::ptrdiff_t";
     EXPECT_EQ(message_of([&] { View<float>(&x, shape); }), expected);
     EXPECT_EQ(strided(&x, shape, {0, 0, 0, 0}), expected);
   }
@@ -129,7 +129,9 @@ TEST(View, RefusesSizesThatDoNotFit) {
 }
 
 TEST(View, RefusesNullData) {
-  EXPECT_EQ(message_of([] { View<float>(nullptr, {1, 2, 3, 4}); }),
+  EXPECT_EQ(message_of([] {
+              View<float>(nullptr, {1, 2, 3, 4});
+            }),
             "View: data is null; expected storage for 1x2x3x4");
   EXPECT_EQ(strided<float>(nullptr, {1, 2, 3, 4}, {0, 0, 0, 0}),
             "View: data is null; expected storage for 1x2x3x4");
@@ -145,10 +147,9 @@ TEST(View, RefusesOffsetsThatDoNotFit) {
   constexpr Index most = kMost / 4;  // elements of float
   const auto refused = [&](const Shape& shape, const Shape& strides, const std::string& name,
                            Index stride) {
-    EXPECT_EQ(strided(&x, shape, strides), "View: stride of " + name + " is " +
-                                               std::to_string(stride) + " for " +
-                                               fovea::to_string(shape) +
-                                               "; expected offsets that fit std::ptrdiff_t");
+    EXPECT_EQ(strided(&x, shape, strides),
+              "View: stride of " + name + " is " + std::to_string(stride) + " for " +
+                  fovea::to_string(shape) + "; expected offsets that fit std::ptrdiff_t");
   };
   refused({1, 1, 2, 1}, {0, 0, kMost, 0}, "rows", kMost);
   refused({1, 1, 2, 1}, {0, 0, kLeast, 0}, "rows", kLeast);

@@ -170,8 +170,8 @@ TEST(Window, QueriesEndWhereKeysEndUnlessTopLeft) {
 
 TEST(Window, SidesOfAnySizeAreExact) {
   constexpr Index most = std::numeric_limits<Index>::max();
-  for (const Index side : {most, most - 1, most / 2, most / 4 + 1, most / 4, most / 4 - 1,
-                           Index{1} << 40}) {
+  for (const Index side :
+       {most, most - 1, most / 2, most / 4 + 1, most / 4, most / 4 - 1, Index{1} << 40}) {
     const SequenceShape shape = SequenceShape::of(20, 30, CausalAlignment::bottom_right);
     expect_law(Window{side, 2}, shape, [](Index i, Index j) { return j <= i + 2; });
     expect_law(Window{2, side}, shape, [](Index i, Index j) { return i - 2 <= j; });

@@ -17,10 +17,9 @@ class AnyExecutor {
  public:
   template <class E>
   static AnyExecutor of(E& executor) {
-    return AnyExecutor(static_cast<int>(executor.concurrency()),
-                       [&executor](Index n, const std::function<void(Index)>& f) {
-                         executor.parallel_for(n, f);
-                       });
+    return AnyExecutor(
+        static_cast<int>(executor.concurrency()),
+        [&executor](Index n, const std::function<void(Index)>& f) { executor.parallel_for(n, f); });
   }
 
   int concurrency() const { return concurrency_; }

@@ -102,9 +102,8 @@ class Tensor {
   std::vector<T> values() const {
     std::vector<T> all;
     all.reserve(as_size(size_of(shape_)));
-    for_each_index(shape_, [&](Index b, Index h, Index n, Index d) {
-      all.push_back((*this)(b, h, n, d));
-    });
+    for_each_index(shape_,
+                   [&](Index b, Index h, Index n, Index d) { all.push_back((*this)(b, h, n, d)); });
     return all;
   }
 

@@ -26,11 +26,29 @@ struct RegisterBlock {
     }
   }
 
+  /// \param p [R, V * lanes]
+  FOVEA_INLINE void store_to(T* p) const {
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) store(p + (r * V + v) * kLanes<T>, at[r][v]);
+    }
+  }
+
+  /// at[r][v] = p[r, v] + at[r][v]
+  FOVEA_INLINE void add_from(const T* p) {
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) at[r][v] = load(p + (r * V + v) * kLanes<T>) + at[r][v];
+    }
+  }
+
   /// at[r][v] += a[r, s] * b[s, v] for s in [0, steps), in this order.
   /// \param a [R, steps] scalars at strides a_row, a_step   \param b [steps, V * lanes]
   FOVEA_INLINE void multiply_add(const T* a, Index a_row, Index a_step, const T* b, Index b_step,
                                  Index steps) {
-    FOVEA_NO_UNROLL
+    FOVEA_UNROLL_BY(4)
     for (Index s = 0; s < steps; ++s) {
       Vec<T> x[V];
       FOVEA_UNROLL

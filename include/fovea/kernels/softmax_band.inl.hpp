@@ -192,12 +192,11 @@ class SoftmaxBand {
       store(weights_ + o * kQueries, score);
       top = max(top, score);
     }
-    alignas(kVecBytes) T tops[kQueries];
-    alignas(kVecBytes) T rescale[kQueries];  // of nothing: there is one tile
-    store(tops, top);
+    alignas(kVecBytes) T nothing[kQueries];  // there is no sum before
+    store(nothing, zero<T>());
     store(sum, zero<T>());
-    store(max_logit, set1(kMinusInfinity<T>));
-    weight_tile<1>(weights_, most, tops, max_logit, sum, rescale);
+    store(max_logit, top);
+    weight_chain<1>(weights_, most, max_logit, nothing, sum);
   }
 
   /// One row of output. \param weights [count] at stride kQueries

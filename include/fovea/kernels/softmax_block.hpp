@@ -13,6 +13,10 @@ FOVEA_NAMESPACE_BEGIN
 /// block and in a longer sequence.
 inline constexpr Index kKeyTile = 128;
 
+/// Keys of one chain of additions, and columns of one chain of a logit, at absolute multiples: sums
+/// of chains keep the rounding of a constant row within the contract, whatever the width.
+inline constexpr Index kChain = 64;
+
 /// Keys of one segment, at absolute multiples too: a segment has its own running softmax, merged
 /// into the row's total at its end. It bounds the length of the chains of roundings (and lets the
 /// keys of one row be shared out over threads with the same bits).

@@ -111,8 +111,8 @@ class SoftmaxBlock {
     const Index origin = run.first / run.step;
     for (Index t = all.begin; t < all.end;) {
       const Index end = smaller(all.end, ((origin + t) / kKeyTile + 1) * kKeyTile - origin);
-      const Matrix<const T> k = tile(args_.k, run, t, end, args_.width, packed_k_);
-      const Matrix<const T> v = tile(args_.v, run, t, end, args_.value_width, packed_v_);
+      Tile tile{t, end, matrix(args_.k, run, t, end, args_.width, packed_k_),
+                matrix(args_.v, run, t, end, args_.value_width, packed_v_)};
       for (Index sub = 0; sub < sub_blocks(); ++sub) {
         const SeenKeys& s = seen[sub];
         const Index from = larger(t, s.begin);
@@ -120,7 +120,7 @@ class SoftmaxBlock {
         if (from >= to) continue;
         const Index full_begin = clamped(s.full_begin, from, to);
         const Index full_end = clamped(s.full_end, full_begin, to);
-        add_tile(sub, run, t, k, v, {from - t, full_begin - t, full_end - t, to - t});
+        add_tile(sub, run, tile, {from - t, full_begin - t, full_end - t, to - t});
       }
       if ((origin + end) % kKeySegment == 0 && end < all.end) merge_all();
       t = end;
@@ -128,9 +128,26 @@ class SoftmaxBlock {
     if (args_.block.run_count > 1) merge_all();
   }
 
+  /// Keys [begin, end) of a run: at most one tile.
+  struct Tile {
+    Index begin;
+    Index end;
+    Matrix<const T> k;  // [end - begin, D]
+    Matrix<const T> v;  // [end - begin, Dv]
+    bool looked = false;
+    bool finite = false;
+
+    /// Whether V holds neither NaN nor infinity; looked at once, if someone asks.
+    bool finite_values(Index value_width) {
+      if (!looked) finite = all_finite(v.data, v.row, end - begin, value_width);
+      looked = true;
+      return finite;
+    }
+  };
+
   /// Keys [t, end) of the run as a matrix with unit columns; packed if its columns are apart.
-  static Matrix<const T> tile(const Matrix<const T>& m, const KeyRun& run, Index t, Index end,
-                              Index width, T* packed) {
+  static Matrix<const T> matrix(const Matrix<const T>& m, const KeyRun& run, Index t, Index end,
+                                Index width, T* packed) {
     const T* first = m.data + (run.first + run.step * t) * m.row;
     if (m.column == 1) return {first, run.step * m.row, 1};
     for (Index i = 0; i < end - t; ++i) {
@@ -141,42 +158,57 @@ class SoftmaxBlock {
     return {packed, width, 1};
   }
 
-  /// One tile, whose first key is t of the run, for one sub-block.
-  void add_tile(Index sub, const KeyRun& run, Index t, const Matrix<const T>& k,
-                const Matrix<const T>& v, const SeenKeys& keys) {
+  /// One tile for one sub-block; `keys` count from the tile's first one.
+  void add_tile(Index sub, const KeyRun& run, Tile& tile, const SeenKeys& keys) {
     alignas(kVecBytes) T most[kQueries];
     alignas(kVecBytes) T rescale[kQueries];
     for (T& m : most) m = kMinusInfinity<T>;
-
-    const auto score = [&](Index begin, Index end, T* to) {
-      score_tile<V>(k.data + begin * k.row, k.row, end - begin, queries(sub), args_.width,
-                    weights_ + begin * kQueries, to);
-    };
     LaneBounds<V, T> bounds;
     const bool partial = keys.begin < keys.full_begin || keys.full_end < keys.end;
     if (partial) {
-      set(bounds, run, sub, t, keys.end);
-      score(keys.begin, keys.full_begin, rescale);  // `rescale` takes maxima that do not count
-      score(keys.full_end, keys.end, rescale);
-      mask_tile(bounds, keys.begin, keys.full_begin, weights_, most);
-      mask_tile(bounds, keys.full_end, keys.end, weights_, most);
+      set(bounds, run, sub, tile.begin, keys.end);
+      score_partial(sub, tile, keys.begin, keys.full_begin, bounds, most);
+      score_partial(sub, tile, keys.full_end, keys.end, bounds, most);
     }
-    score(keys.full_begin, keys.full_end, most);
+    score(sub, tile, keys.full_begin, keys.full_end, most);
+    raise_maximum<V>(most, part_.max + sub * kQueries, rescale);
 
-    T* weights = weights_ + keys.begin * kQueries;
+    const bool select = partial && !tile.finite_values(args_.value_width);
+    // Chains, too, lie at absolute multiples; the tile begins at one, or at the run's first key.
+    const Index origin = run.first / run.step + tile.begin;
+    for (Index j = keys.begin; j < keys.end;) {
+      const Index end = smaller(keys.end, ((origin + j) / kChain + 1) * kChain - origin);
+      add_chain(sub, tile, j, end, select ? &bounds : nullptr, rescale);
+      for (T& r : rescale) r = 1;
+      j = end;
+    }
+  }
+
+  void score(Index sub, const Tile& tile, Index begin, Index end, T* most) {
+    score_tile<V>(tile.k.data + begin * tile.k.row, tile.k.row, end - begin, queries(sub),
+                  args_.width, weights_ + begin * kQueries, most);
+  }
+
+  void score_partial(Index sub, const Tile& tile, Index begin, Index end,
+                     const LaneBounds<V, T>& bounds, T* most) {
+    alignas(kVecBytes) T with_invisible[kQueries] = {};
+    score(sub, tile, begin, end, with_invisible);
+    mask_tile(bounds, begin, end, weights_, most);
+  }
+
+  /// Keys [begin, end) of a tile, one chain; `bounds` if values must be selected.
+  void add_chain(Index sub, const Tile& tile, Index begin, Index end,
+                 const LaneBounds<V, T>* bounds, const T* rescale) {
+    T* weights = weights_ + begin * kQueries;
     const Index lane = sub * kQueries;
-    weight_tile<V>(weights, keys.end - keys.begin, most, part_.max + lane, part_.sum + lane,
-                   rescale);
-
-    const T* values = v.data + keys.begin * v.row;
-    const Index dv = args_.value_width;
-    if (partial &&
-        !(all_finite(values, v.row, keys.full_begin - keys.begin, dv) &&
-          all_finite(v.data + keys.full_end * v.row, v.row, keys.end - keys.full_end, dv))) {
-      value_tile_selected(values, v.row, keys.begin, keys.end - keys.begin, dv, bounds, weights,
-                          rescale, acc(part_, sub));
+    weight_chain<V>(weights, end - begin, part_.max + lane, rescale, part_.sum + lane);
+    const T* values = tile.v.data + begin * tile.v.row;
+    if (bounds == nullptr) {
+      value_chain<V>(values, tile.v.row, end - begin, args_.value_width, weights, rescale,
+                     acc(part_, sub));
     } else {
-      value_tile<V>(values, v.row, keys.end - keys.begin, dv, weights, rescale, acc(part_, sub));
+      value_chain_selected(values, tile.v.row, begin, end - begin, args_.value_width, *bounds,
+                           weights, rescale, acc(part_, sub));
     }
   }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The steps of one tile of the softmax kernel: scores, masking, weights, values. A tile is up to
-/// kKeyTile keys against V vectors of queries; matrices of it are [keys, V * lanes].
+/// The steps of one tile of the softmax kernel: scores, masking, maximum; and, for each chain of
+/// its keys, weights and values. A tile is up to kKeyTile keys against V vectors of queries;
+/// matrices of it are [keys, V * lanes].
 ///
 /// Logits are kept as s log2(e) / 2: halved, so that no finite logit overflows and the difference
 /// to the maximum doubles exactly in `softmax_weight`.
@@ -84,16 +85,22 @@ struct ScoreRows {
 
   template <int R>
   FOVEA_INLINE void run(Index j) const {
+    constexpr int queries = V * kLanes<T>;
     RegisterBlock<R, V, T> s;
     s.clear();
-    s.multiply_add(k + j * k_row, k_row, 1, q, V * kLanes<T>, width);
+    s.multiply_add(k + j * k_row, k_row, 1, q, queries, smaller(width, kChain));
+    for (Index c = kChain; c < width; c += kChain) {
+      s.store_to(scores + j * queries);
+      s.clear();
+      s.multiply_add(k + j * k_row + c, k_row, 1, q + c * queries, queries,
+                     smaller(width - c, kChain));
+      s.add_from(scores + j * queries);
+    }
+    s.store_to(scores + j * queries);
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL
-      for (int v = 0; v < V; ++v) {
-        store(scores + (j + r) * V * kLanes<T> + v * kLanes<T>, s.at[r][v]);
-        most[v] = max(most[v], s.at[r][v]);
-      }
+      for (int v = 0; v < V; ++v) most[v] = max(most[v], s.at[r][v]);
     }
   }
 };
@@ -125,38 +132,46 @@ FOVEA_NOINLINE void mask_tile(const LaneBounds<V, T>& bounds, Index begin, Index
   }
 }
 
-/// Scores to weights in place, relative to the new maximum.
-/// \param most [V * lanes] of this tile   \param max, sum [V * lanes] the running softmax
-/// \param rescale [V * lanes] what brings sums before this tile to the new maximum
+/// The running maximum with a tile's scores, and what brings earlier sums to it.
+/// \param most [V * lanes] of this tile   \param max_logit [V * lanes] running
 template <int V, class T>
-FOVEA_NOINLINE void weight_tile(T* scores, Index keys, const T* most, T* max_logit, T* sum,
-                                T* rescale) {
-  Vec<T> shift[V];
-  Vec<T> tile_sum[V];
+FOVEA_INLINE void raise_maximum(const T* most, T* max_logit, T* rescale) {
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) {
     const Index lane = v * kLanes<T>;
     const Vec<T> before = load(max_logit + lane);
     const Vec<T> now = max(before, load(most + lane));
     store(max_logit + lane, now);
-    shift[v] = finite_shift(now);
-    store(rescale + lane, softmax_weight(before - shift[v]));
-    tile_sum[v] = zero<T>();
+    store(rescale + lane, softmax_weight(before - finite_shift(now)));
   }
-  FOVEA_NO_UNROLL
+}
+
+/// Scores to weights in place, for the keys of one chain; sum = sum rescale + their weights.
+/// \param max_logit, sum, rescale [V * lanes]
+template <int V, class T>
+FOVEA_NOINLINE void weight_chain(T* scores, Index keys, const T* max_logit, const T* rescale,
+                                 T* sum) {
+  Vec<T> shift[V];
+  Vec<T> chain[V];
+  FOVEA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    shift[v] = finite_shift(load(max_logit + v * kLanes<T>));
+    chain[v] = zero<T>();
+  }
+  FOVEA_UNROLL_BY(1)
   for (Index j = 0; j < keys; ++j) {
     FOVEA_UNROLL
     for (int v = 0; v < V; ++v) {
       T* p = scores + j * V * kLanes<T> + v * kLanes<T>;
       const Vec<T> weight = softmax_weight(load(p) - shift[v]);
       store(p, weight);
-      tile_sum[v] = tile_sum[v] + weight;
+      chain[v] = chain[v] + weight;
     }
   }
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) {
     T* p = sum + v * kLanes<T>;
-    store(p, fma(load(p), load(rescale + v * kLanes<T>), tile_sum[v]));
+    store(p, fma(load(p), load(rescale + v * kLanes<T>), chain[v]));
   }
 }
 
@@ -188,8 +203,8 @@ struct ValueColumns {
 
 /// acc[c] = acc[c] rescale + sum_j V[j, c] weights[j]: where a pair is invisible its weight is 0.
 template <int V, class T>
-FOVEA_NOINLINE void value_tile(const T* v, Index v_row, Index keys, Index value_width,
-                               const T* weights, const T* rescale, T* acc) {
+FOVEA_NOINLINE void value_chain(const T* v, Index v_row, Index keys, Index value_width,
+                                const T* weights, const T* rescale, T* acc) {
   for_row_blocks<kBlockRows<V>>(0, value_width,
                                 ValueColumns<V, T>{v, v_row, keys, weights, rescale, acc});
 }
@@ -197,9 +212,9 @@ FOVEA_NOINLINE void value_tile(const T* v, Index v_row, Index keys, Index value_
 /// The same bits with the invisible pairs left out, whose weight 0 does not silence a NaN or an
 /// infinity in V. \param first the tile's key that v and weights begin with
 template <int V, class T>
-FOVEA_NOINLINE void value_tile_selected(const T* v, Index v_row, Index first, Index keys,
-                                        Index value_width, const LaneBounds<V, T>& bounds,
-                                        const T* weights, const T* rescale, T* acc) {
+FOVEA_NOINLINE void value_chain_selected(const T* v, Index v_row, Index first, Index keys,
+                                         Index value_width, const LaneBounds<V, T>& bounds,
+                                         const T* weights, const T* rescale, T* acc) {
   for (Index c = 0; c < value_width; ++c) {
     FOVEA_UNROLL
     for (int i = 0; i < V; ++i) {

@@ -7,9 +7,10 @@
 /// Products feed sums through fma() alone, so that no compiler chooses the rounding, and the range
 /// reductions split their constants, so that they hold where fma() rounds twice (baseline x86).
 ///
-/// "Error a, b | c, d" is the largest one in ulp of the exact result, which may be subnormal:
-/// float, double | the same where fma() rounds twice. That of float is over all 2^32 arguments,
-/// that of double over a sample. tests/simd/math_test.cpp holds these numbers.
+/// "Error a, b | c, d" is in ulp of the exact result, which may be subnormal: of float, double, and
+/// behind the bar where fma() rounds twice. That of float is the largest over all 2^32 arguments,
+/// rounded up; that of double bounds samples of several million. tests/simd/math_test.cpp holds
+/// these numbers.
 
 /// Named numbers of T; std functions are not called inside a region.
 template <class T>
@@ -143,7 +144,7 @@ FOVEA_INLINE Vec<T> scale_by_exp2(Vec<T> p, IntVec<T> n) {
 
 /// 2^f for f in [-0.5, 0.5], and exactly 1 at 0: the polynomial alone, 5 fma for float and 11 for
 /// double, for callers that split and scale themselves. Not monotone in float.
-/// Error 1.97, 0.80 | 2.16, 1.10.
+/// Error 1.97, 0.85 | 2.16, 1.10.
 template <class T>
 FOVEA_INLINE Vec<T> exp2_fraction(Vec<T> f) {
   return polynomial(f, MathConstants<T>::kExp2);
@@ -183,7 +184,7 @@ FOVEA_INLINE Vec<T> join(SplitPower<T> power) {
 }
 
 /// 2^x for every x, monotone; exact for integers; 0 and infinity beyond the range of T, with
-/// gradual underflow. exp2(-inf) = +0, exp2(+inf) = +inf. Error 0.89, 0.89 | 1.00, 1.02.
+/// gradual underflow. exp2(-inf) = +0, exp2(+inf) = +inf. Error 0.89, 0.95 | 1.00, 1.05.
 template <class T>
 FOVEA_INLINE Vec<T> exp2(Vec<T> x) {
   using C = MathConstants<T>;
@@ -197,7 +198,7 @@ FOVEA_INLINE Vec<T> exp2(Vec<T> x) {
 }
 
 /// e^x for every x, monotone; 0 and infinity beyond the range of T, with gradual underflow.
-/// exp(-inf) = +0, exp(+-0) = 1, exp(+inf) = +inf. Error 0.90, 0.90 | 0.91, 0.91.
+/// exp(-inf) = +0, exp(+-0) = 1, exp(+inf) = +inf. Error 0.90, 0.95 | 0.91, 0.95.
 template <class T>
 FOVEA_INLINE Vec<T> exp(Vec<T> x) {
   using C = MathConstants<T>;
@@ -205,7 +206,7 @@ FOVEA_INLINE Vec<T> exp(Vec<T> x) {
 }
 
 /// The natural logarithm of every x, subnormals too; monotone. log(+-0) = -inf, log(x < 0) = NaN,
-/// log(1) = +0, log(+inf) = +inf. Error 0.77, 0.77 | 0.85, 0.87.
+/// log(1) = +0, log(+inf) = +inf. Error 0.77, 0.80 | 0.85, 0.90.
 template <class T>
 FOVEA_INLINE Vec<T> log(Vec<T> x) {
   using C = MathConstants<T>;
@@ -247,7 +248,7 @@ FOVEA_INLINE Vec<T> fraction_of_sum(Vec<T> e, Vec<T> rest) {
 }
 
 /// The hyperbolic tangent of every x, odd to the bit; monotone where fma() rounds once.
-/// tanh(+-0) = +-0, tanh(+-inf) = +-1. Error 0.87, 0.84 | 1.33, 1.33.
+/// tanh(+-0) = +-0, tanh(+-inf) = +-1. Error 0.87, 0.90 | 1.33, 1.40.
 template <class T>
 FOVEA_INLINE Vec<T> tanh(Vec<T> x) {
   using C = MathConstants<T>;
@@ -267,7 +268,7 @@ FOVEA_INLINE Vec<T> tanh(Vec<T> x) {
 }
 
 /// 1 / (1 + e^-x) for every x, with gradual underflow; monotone where fma() rounds once.
-/// sigmoid(-inf) = +0, sigmoid(+-0) = 0.5, sigmoid(+inf) = 1. Error 1.48, 1.48 | 1.97, 1.90.
+/// sigmoid(-inf) = +0, sigmoid(+-0) = 0.5, sigmoid(+inf) = 1. Error 1.48, 1.55 | 1.97, 1.95.
 template <class T>
 FOVEA_INLINE Vec<T> sigmoid(Vec<T> x) {
   const IntVec<T> sign_mask = set1_int<T>(MathConstants<T>::kSignMask);

@@ -42,14 +42,15 @@
 #endif
 
 // `FOVEA_UNROLL` before a loop whose trip count is a small constant: the accumulators of such a
-// loop live in registers only if it is unrolled, at -O2 too.
+// loop live in registers only if it is unrolled, at -O2 too. `FOVEA_UNROLL_BY(n)` before a long
+// one.
 #if defined(__clang__)
 #define FOVEA_UNROLL FOVEA_PRAGMA(clang loop unroll(full))
-#define FOVEA_NO_UNROLL FOVEA_PRAGMA(clang loop unroll(disable))
+#define FOVEA_UNROLL_BY(n) FOVEA_PRAGMA(clang loop unroll_count(n))
 #elif defined(__GNUC__)
 #define FOVEA_UNROLL FOVEA_PRAGMA(GCC unroll 32)
-#define FOVEA_NO_UNROLL FOVEA_PRAGMA(GCC unroll 1)
+#define FOVEA_UNROLL_BY(n) FOVEA_PRAGMA(GCC unroll n)
 #else
 #define FOVEA_UNROLL
-#define FOVEA_NO_UNROLL
+#define FOVEA_UNROLL_BY(n)
 #endif
