@@ -22,7 +22,7 @@ namespace detail {
 template <class T, class X>
 View<T> view_of_tensor(T* data, const X& x, bool is_row_major) {
   Shape shape;
-  for (std::size_t d = 0; d < 4; ++d) shape[d] = static_cast<Index>(x.dimension(d));
+  for (std::size_t d = 0; d < 4; ++d) shape[d] = static_cast<Index>(x.dimensions()[d]);
   Shape strides = row_major(shape);
   if (!is_row_major) {
     strides = {1, shape[0], shape[0] * shape[1], shape[0] * shape[1] * shape[2]};

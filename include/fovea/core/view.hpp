@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -54,6 +55,19 @@ inline Shape row_major(const Shape& shape) {
   return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
 }
 
+template <class T>
+class View;
+
+namespace detail {
+
+/// Whether what ViewTraits makes of an X is a view of T, or of what T is const of.
+template <class X, class T>
+concept ViewsAs = requires(X& x) {
+  { ViewTraits<std::remove_cvref_t<X>>::view(x).data() } -> std::convertible_to<T*>;
+} && std::is_same_v<typename ViewTraits<std::remove_cvref_t<X>>::Scalar, std::remove_const_t<T>>;
+
+}  // namespace detail
+
 /// Non-owning view of a tensor [B, H, N, D]. Any stride is a view, 0 (a broadcast) and negative
 /// ones too; what an operator writes must have distinct elements, which the operator checks.
 /// A view of const is made from a view of non-const, and either from what ViewTraits knows.
@@ -83,6 +97,7 @@ class View {
 
   /// From an Eigen tensor, map or matrix (fovea/core/eigen.hpp).
   template <Viewable X>
+  requires detail::ViewsAs<X, T>
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   View(X&& x) : View(ViewTraits<std::remove_cvref_t<X>>::view(x)) {}
 

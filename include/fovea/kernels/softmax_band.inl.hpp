@@ -176,8 +176,9 @@ class SoftmaxBand {
   template <int Write>
   static FOVEA_INLINE void prefetch_row(const T* row) {
     FOVEA_UNROLL
-    for (int c = 0; c < N * kVecBytes / 64; ++c)
-      __builtin_prefetch(row + c * 64 / sizeof(T), Write);
+    for (int c = 0; c < N * kVecBytes / 64; ++c) {
+      __builtin_prefetch(row + c * (64 / static_cast<int>(sizeof(T))), Write);
+    }
   }
 
   /// weights_[o] from products_[o], o in [0, most); the maximum and the sum of each query.
