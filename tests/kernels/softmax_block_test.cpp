@@ -46,15 +46,18 @@ struct Block {
     return false;
   }
 
-  /// The block of its row r alone.
+  /// The block of its row r alone, its runs cut to what that row sees: tiles and segments must lie
+  /// where they lay.
   Block alone(Index r) const {
     Block one;
     one.runs = runs;
     one.key_end = key_end;
     for (KeyRun& run : one.runs) {
       if (run.lower == nullptr) continue;
-      run.lower += r;
-      run.upper += r;
+      const Index low = run.lower[r];
+      run.first += run.step * low;
+      run.count = std::max<Index>(0, run.upper[r] - low);
+      run.lower = run.upper = nullptr;
     }
     one.block = block;
     one.block.first = block.first + block.step * r;
@@ -249,6 +252,28 @@ TYPED_TEST_SUITE(SoftmaxBlock, Scalars);
 
 TYPED_TEST(SoftmaxBlock, AnyBlockFollowsTheOracle) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) expect_block<TypeParam>(seed);
+}
+
+/// Rows across a segment's end that begin at different keys, each against itself alone.
+TYPED_TEST(SoftmaxBlock, TilesAndSegmentsLieAtAbsoluteKeys) {
+  const Data<TypeParam> data(1);
+  Block block;
+  block.block = {7, 1, 40, nullptr, 0};
+  block.bounds.resize(2);
+  for (Index r = 0; r < 40; ++r) {
+    block.bounds[0].push_back(r * 53);
+    block.bounds[1].push_back(fovea::kKeySegment - 300 + r * 20);
+  }
+  block.runs = {{0, 1, kKeys, block.bounds[0].data(), block.bounds[1].data()}};
+  at_each_level([&] {
+    const Written<TypeParam> together = call(block, data, Guard::behind);
+    for (Index r = 0; r < 40; ++r) {
+      const Block alone = block.alone(r);
+      EXPECT_TRUE(same_bits(row_of(together, data, block, r),
+                            row_of(call(alone, data, Guard::behind), data, alone, 0)))
+          << "row " << r;
+    }
+  });
 }
 
 /// Keys that no row, or some rows, see may hold anything.

@@ -46,7 +46,10 @@ inline bool multiply(Index a, Index b, Index& product) {
 /// "2x8x4096x64".
 inline std::string to_string(const Shape& shape) {
   std::string text;
-  for (std::size_t d = 0; d < 4; ++d) text += (d == 0 ? "" : "x") + std::to_string(shape[d]);
+  for (std::size_t d = 0; d < 4; ++d) {
+    text += d == 0 ? "" : "x";
+    text += std::to_string(shape[d]);
+  }
   return text;
 }
 

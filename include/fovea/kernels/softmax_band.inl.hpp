@@ -26,61 +26,70 @@ FOVEA_INLINE Vec<T> sum_rows(const Vec<T> (&rows)[N]) {
   }
 }
 
-/// The elements of one row in registers: N of them, all within the row; or, for N = 0, any width.
-template <int N, class T>
-struct RowRegisters {
-  Vec<T> at[N];
-  FOVEA_INLINE void load_scaled(const T* row, Index, Index, Vec<T> factor, T*) {
-    FOVEA_UNROLL
-    for (int x = 0; x < N; ++x) at[x] = load(row + x * kLanes<T>) * factor;
+/// Folds the partial products of a dot product into one register whose lanes' sum it is.
+template <class T>
+FOVEA_INLINE Vec<T> fold_parts(Vec<T> (&part)[kDotParts]) {
+  if constexpr (kDotParts == 4) {
+    part[0] = part[0] + part[2];
+    part[1] = part[1] + part[3];
   }
-  /// Products with another row, folded into one register whose lanes' sum is the dot product.
-  FOVEA_INLINE Vec<T> dot(const T* other, Index, Index) const {
+  if constexpr (kDotParts >= 2) part[0] = part[0] + part[1];
+  return part[0];
+}
+
+/// One row in N registers.
+template <int N, class T>
+struct RegisterRow {
+  Vec<T> at[N];
+
+  FOVEA_INLINE void clear() {
+    FOVEA_UNROLL
+    for (int x = 0; x < N; ++x) at[x] = zero<T>();
+  }
+  FOVEA_INLINE void load_from(const T* row) {
+    FOVEA_UNROLL
+    for (int x = 0; x < N; ++x) at[x] = load(row + x * kLanes<T>);
+  }
+  FOVEA_INLINE void store_scaled(T* row, T factor) const {
+    FOVEA_UNROLL
+    for (int x = 0; x < N; ++x) store(row + x * kLanes<T>, at[x] * set1(factor));
+  }
+  FOVEA_INLINE void scale(T factor) {
+    FOVEA_UNROLL
+    for (int x = 0; x < N; ++x) at[x] = at[x] * set1(factor);
+  }
+  FOVEA_INLINE void add_weighted(T weight, const RegisterRow& row) {
+    FOVEA_UNROLL
+    for (int x = 0; x < N; ++x) at[x] = fma(set1(weight), row.at[x], at[x]);
+  }
+  FOVEA_INLINE Vec<T> products(const RegisterRow& other) const {
     Vec<T> part[kDotParts];
     FOVEA_UNROLL
     for (int p = 0; p < kDotParts; ++p) part[p] = zero<T>();
     FOVEA_UNROLL
     for (int x = 0; x < N; ++x) {
-      part[x % kDotParts] = fma(at[x], load(other + x * kLanes<T>), part[x % kDotParts]);
+      part[x % kDotParts] = fma(at[x], other.at[x], part[x % kDotParts]);
     }
-    return fold(part);
-  }
-
-  static FOVEA_INLINE Vec<T> fold(Vec<T> (&part)[kDotParts]) {
-    if constexpr (kDotParts == 4) {
-      part[0] = part[0] + part[2];
-      part[1] = part[1] + part[3];
-    }
-    if constexpr (kDotParts >= 2) part[0] = part[0] + part[1];
-    return part[0];
+    return fold_parts(part);
   }
 };
 
+/// The products of a query with a key of any width and column stride.
+/// \param q [width], scaled, zeros up to a multiple of 64 bytes
 template <class T>
-struct RowRegisters<0, T> {
-  const T* row;  // [width], scaled
-  FOVEA_INLINE void load_scaled(const T* from, Index column, Index width, Vec<T> factor,
-                                T* storage) {
-    for (Index c = 0; c < width; c += kLanes<T>) {
-      store(storage + c, load_columns(from, column, c, width) * factor);
-    }
-    row = storage;
-  }
-  FOVEA_INLINE Vec<T> dot(const T* other, Index column, Index width) const {
-    Vec<T> part[kDotParts];
+FOVEA_INLINE Vec<T> products_of(const T* q, const T* key, Index column, Index width) {
+  Vec<T> part[kDotParts];
+  FOVEA_UNROLL
+  for (int p = 0; p < kDotParts; ++p) part[p] = zero<T>();
+  for (Index c = 0; c < width; c += kDotParts * kLanes<T>) {
     FOVEA_UNROLL
-    for (int p = 0; p < kDotParts; ++p) part[p] = zero<T>();
-    for (Index c = 0; c < width; c += kDotParts * kLanes<T>) {
-      FOVEA_UNROLL
-      for (int p = 0; p < kDotParts; ++p) {
-        const Index at = c + p * kLanes<T>;
-        if (at >= width) break;
-        part[p] = fma(load(row + at), load_columns(other, column, at, width), part[p]);
-      }
+    for (int p = 0; p < kDotParts; ++p) {
+      const Index at = c + p * kLanes<T>;
+      if (at < width) part[p] = fma(load(q + at), load_columns(key, column, at, width), part[p]);
     }
-    return RowRegisters<1, T>::fold(part);
   }
-};
+  return fold_parts(part);
+}
 
 /// One call: a block of queries, one register of them at a time.
 /// N: D and Dv are N registers each, at unit columns; 0: any widths and columns.
@@ -112,19 +121,31 @@ class SoftmaxBand {
  private:
   static constexpr int kQueries = kLanes<T>;
 
-  /// The keys that one query sees: its first one, and how many.
+  /// Two queries and a key, or two sums and a value, fit the registers: a row that both see is then
+  /// loaded once. (A row of a tensor mostly straddles cache lines, and loads at half the speed.)
+  static constexpr bool kPairs = N > 0 && 3 * N + 4 <= kVecRegisters;
+
+  /// The keys [begin, end) of the run that one query sees.
   struct Seen {
-    Index key;
-    Index count;
+    Index begin;
+    Index end;
   };
 
   FOVEA_INLINE Seen seen(Index row) const {
     const Index low = run_.lower == nullptr ? 0 : run_.lower[row];
     const Index high = smaller(run_.upper == nullptr ? run_.count : run_.upper[row], end_);
-    return {run_.first + run_.step * low, larger(0, high - low)};
+    return {low, larger(low, high)};
   }
 
   FOVEA_INLINE Index position(Index row) const { return first_ + step_ * row; }
+  FOVEA_INLINE const T* query(Index row) const { return q_.data + position(row) * q_.row; }
+  FOVEA_INLINE const T* key(Index t) const {
+    return k_.data + (run_.first + run_.step * t) * k_.row;
+  }
+  FOVEA_INLINE const T* value(Index t) const {
+    return v_.data + (run_.first + run_.step * t) * v_.row;
+  }
+  FOVEA_INLINE T* output(Index row) const { return out_.data + position(row) * out_.row; }
 
   FOVEA_INLINE void group(Index first) const {
     const Index rows = smaller(kQueries, count_ - first);
@@ -133,52 +154,103 @@ class SoftmaxBand {
     Index most = 0;
     for (Index i = 0; i < rows; ++i) {
       keys[i] = seen(first + i);
-      counts[i] = static_cast<Int<T>>(keys[i].count);
-      most = larger(most, keys[i].count);
-      multiply(first + i, i, keys[i]);
+      const Index count = keys[i].end - keys[i].begin;
+      counts[i] = static_cast<Int<T>>(count);
+      most = larger(most, count);
     }
+    for (Index i = 0; i < rows; ++i) {
+      if (kPairs && i + 1 < rows && overlap(keys[i], keys[i + 1])) {
+        multiply_pair(first + i, i, keys[i], keys[i + 1]);
+        ++i;
+      } else {
+        multiply(first + i, i, keys[i]);
+      }
+    }
+
     alignas(kVecBytes) T max_logit[kQueries];
     alignas(kVecBytes) T sum[kQueries];
     weigh(most, counts, max_logit, sum);
+    // From the integers, not from the sum: a row that sees no key is +0.
+    const IntVec<T> sees = set1_int<T>(0) < load_int<T>(counts);
     alignas(kVecBytes) T inverse[kQueries];
-    store(inverse, set1<T>(1) / load(sum));
-    for (Index i = 0; i < rows; ++i) values(first + i, keys[i], weights_ + i, inverse[i]);
-    if (lse_.data != nullptr) write_lse(first, rows, counts, max_logit, sum);
+    store(inverse, select(sees, set1<T>(1) / load(sum), zero<T>()));
+    for (Index i = 0; i < rows; ++i) {
+      if (kPairs && i + 1 < rows && overlap(keys[i], keys[i + 1])) {
+        values_pair(first + i, i, keys[i], keys[i + 1], inverse[i], inverse[i + 1]);
+        ++i;
+      } else {
+        values(first + i, i, keys[i], inverse[i]);
+      }
+    }
+    if (lse_.data != nullptr) write_lse(first, rows, sees, load(max_logit), load(sum));
   }
 
-  /// products_[o, i] = the folded products of query row and its o-th key.
+  /// products_[t - begin, i] for query i of the group and all its keys.
   FOVEA_INLINE void multiply(Index row, Index i, const Seen& keys) const {
-    RowRegisters<N, T> q;
-    q.load_scaled(q_.data + position(row) * q_.row, q_.column, width_, set1(factor_), scaled_q_);
-    const T* k = k_.data + keys.key * k_.row;
-    const Index step = run_.step * k_.row;
-    T* to = products_ + i * kQueries;
-    for (Index o = 0; o < keys.count; ++o) {
-      store(to, q.dot(k, k_.column, width_));
-      k += step;
+    if constexpr (N > 0) {
+      RegisterRow<N, T> q;
+      q.load_from(query(row));
+      q.scale(factor_);
+      multiply_keys(q, i, keys, keys.begin, keys.end);
+    } else {
+      for (Index c = 0; c < width_; c += kLanes<T>) {
+        store(scaled_q_ + c, load_columns(query(row), q_.column, c, width_) * set1(factor_));
+      }
+      for (Index t = keys.begin; t < keys.end; ++t) {
+        store(products(i, keys, t), products_of(scaled_q_, key(t), k_.column, width_));
+      }
+    }
+  }
+
+  /// The same for queries i and i + 1, whose keys overlap: what both see is loaded once.
+  FOVEA_INLINE void multiply_pair(Index row, Index i, const Seen& a, const Seen& b) const {
+    RegisterRow<larger(N, 1), T> q;
+    RegisterRow<larger(N, 1), T> r;
+    q.load_from(query(row));
+    r.load_from(query(row + 1));
+    q.scale(factor_);
+    r.scale(factor_);
+    const Seen both = shared(a, b);
+    multiply_keys(q, i, a, a.begin, both.begin);
+    multiply_keys(r, i + 1, b, b.begin, both.begin);
+    const T* from = key(both.begin);
+    T* to_a = products(i, a, both.begin);
+    T* to_b = products(i + 1, b, both.begin);
+    for (Index t = both.begin; t < both.end; ++t) {
+      RegisterRow<larger(N, 1), T> k;
+      k.load_from(from);
+      store(to_a, q.products(k));
+      store(to_b, r.products(k));
+      from += run_.step * k_.row;
+      to_a += kQueries * kQueries;
+      to_b += kQueries * kQueries;
+    }
+    multiply_keys(q, i, a, both.end, a.end);
+    multiply_keys(r, i + 1, b, both.end, b.end);
+  }
+
+  FOVEA_INLINE void multiply_keys(const RegisterRow<larger(N, 1), T>& q, Index i, const Seen& keys,
+                                  Index begin, Index end) const {
+    const T* from = key(begin);
+    T* to = products(i, keys, begin);
+    for (Index t = begin; t < end; ++t) {
+      RegisterRow<larger(N, 1), T> k;
+      k.load_from(from);
+      store(to, q.products(k));
+      from += run_.step * k_.row;
       to += kQueries * kQueries;
     }
-    if constexpr (N > 0) prefetch(row, keys);
   }
 
-  /// Asks for what the next group reads and writes first: rows of q and out, and the key and value
-  /// that come into the band. A band does so little work per byte that it would wait for memory.
-  FOVEA_INLINE void prefetch(Index row, const Seen& keys) const {
-    const Index next = position(smaller(row + kQueries, count_ - 1));
-    const Index last = run_.first + run_.step * (end_ - 1);
-    const Index key = larger(0, smaller(keys.key + run_.step * (keys.count + kQueries), last));
-    prefetch_row<0>(q_.data + next * q_.row);
-    prefetch_row<0>(k_.data + key * k_.row);
-    prefetch_row<0>(v_.data + key * v_.row);
-    prefetch_row<1>(out_.data + next * out_.row);
+  static FOVEA_INLINE bool overlap(const Seen& a, const Seen& b) {
+    return a.begin < b.end && b.begin < a.end && a.begin < a.end && b.begin < b.end;
+  }
+  static FOVEA_INLINE Seen shared(const Seen& a, const Seen& b) {
+    return {larger(a.begin, b.begin), smaller(a.end, b.end)};
   }
 
-  template <int Write>
-  static FOVEA_INLINE void prefetch_row(const T* row) {
-    FOVEA_UNROLL
-    for (int c = 0; c < N * kVecBytes / 64; ++c) {
-      __builtin_prefetch(row + c * (64 / static_cast<int>(sizeof(T))), Write);
-    }
+  FOVEA_INLINE T* products(Index i, const Seen& keys, Index t) const {
+    return products_ + ((t - keys.begin) * kQueries + i) * kQueries;
   }
 
   /// weights_[o] from products_[o], o in [0, most); the maximum and the sum of each query.
@@ -200,51 +272,74 @@ class SoftmaxBand {
     weight_chain<1>(weights_, most, max_logit, nothing, sum);
   }
 
-  /// One row of output. \param weights [count] at stride kQueries
-  FOVEA_INLINE void values(Index row, const Seen& keys, const T* weights, T inverse) const {
-    T* to = out_.data + position(row) * out_.row;
-    // From the integers, not from the sum: a row that sees no key is +0.
-    const Vec<T> factor = keys.count == 0 ? zero<T>() : set1(inverse);
+  /// One row of output.
+  FOVEA_INLINE void values(Index row, Index i, const Seen& keys, T inverse) const {
     if constexpr (N > 0) {
-      columns<N>(keys, 0, weights, factor, to);
+      RegisterRow<N, T> sum;
+      sum.clear();
+      add_values(sum, i, keys, keys.begin, keys.end);
+      sum.store_scaled(output(row), inverse);
     } else {
-      for (Index c = 0; c < value_width_; c += kLanes<T>) columns<1>(keys, c, weights, factor, to);
-    }
-  }
-
-  template <int C>
-  FOVEA_INLINE void columns(const Seen& keys, Index c, const T* weights, Vec<T> factor,
-                            T* to) const {
-    const T* v = v_.data + keys.key * v_.row;
-    const Index step = run_.step * v_.row;
-    Vec<T> sum[C];
-    FOVEA_UNROLL
-    for (int x = 0; x < C; ++x) sum[x] = zero<T>();
-    for (Index o = 0; o < keys.count; ++o) {
-      const Vec<T> weight = set1(weights[o * kQueries]);
-      FOVEA_UNROLL
-      for (int x = 0; x < C; ++x) {
-        const Vec<T> value =
-            N > 0 ? load(v + x * kLanes<T>) : load_columns(v, v_.column, c, value_width_);
-        sum[x] = fma(weight, value, sum[x]);
-      }
-      v += step;
-    }
-    FOVEA_UNROLL
-    for (int x = 0; x < C; ++x) {
-      if constexpr (N > 0) {
-        store(to + x * kLanes<T>, sum[x] * factor);
-      } else {
-        store_columns(to, out_.column, c, value_width_, sum[x] * factor);
+      for (Index c = 0; c < value_width_; c += kLanes<T>) {
+        Vec<T> sum = zero<T>();
+        for (Index t = keys.begin; t < keys.end; ++t) {
+          sum = fma(set1(*weight(i, keys, t)), load_columns(value(t), v_.column, c, value_width_),
+                    sum);
+        }
+        store_columns(output(row), out_.column, c, value_width_, sum * set1(inverse));
       }
     }
   }
 
-  FOVEA_NOINLINE void write_lse(Index first, Index rows, const Int<T>* counts, const T* max_logit,
-                                const T* sum) const {
+  /// Two rows of output; what both see is loaded once.
+  FOVEA_INLINE void values_pair(Index row, Index i, const Seen& a, const Seen& b, T inverse_a,
+                                T inverse_b) const {
+    RegisterRow<larger(N, 1), T> x;
+    RegisterRow<larger(N, 1), T> y;
+    x.clear();
+    y.clear();
+    const Seen both = shared(a, b);
+    add_values(x, i, a, a.begin, both.begin);
+    add_values(y, i + 1, b, b.begin, both.begin);
+    const T* from = value(both.begin);
+    const T* weight_a = weight(i, a, both.begin);
+    const T* weight_b = weight(i + 1, b, both.begin);
+    for (Index t = both.begin; t < both.end; ++t) {
+      RegisterRow<larger(N, 1), T> v;
+      v.load_from(from);
+      x.add_weighted(*weight_a, v);
+      y.add_weighted(*weight_b, v);
+      from += run_.step * v_.row;
+      weight_a += kQueries;
+      weight_b += kQueries;
+    }
+    add_values(x, i, a, both.end, a.end);
+    add_values(y, i + 1, b, both.end, b.end);
+    x.store_scaled(output(row), inverse_a);
+    y.store_scaled(output(row + 1), inverse_b);
+  }
+
+  FOVEA_INLINE void add_values(RegisterRow<larger(N, 1), T>& sum, Index i, const Seen& keys,
+                               Index begin, Index end) const {
+    const T* from = value(begin);
+    const T* w = weight(i, keys, begin);
+    for (Index t = begin; t < end; ++t) {
+      RegisterRow<larger(N, 1), T> v;
+      v.load_from(from);
+      sum.add_weighted(*w, v);
+      from += run_.step * v_.row;
+      w += kQueries;
+    }
+  }
+
+  FOVEA_INLINE const T* weight(Index i, const Seen& keys, Index t) const {
+    return weights_ + (t - keys.begin) * kQueries + i;
+  }
+
+  FOVEA_INLINE void write_lse(Index first, Index rows, IntVec<T> sees, Vec<T> max_logit,
+                              Vec<T> sum) const {
     alignas(kVecBytes) T lse[kQueries];
-    store(lse, select(set1_int<T>(0) < load_int<T>(counts), log_sum_exp(load(max_logit), load(sum)),
-                      set1(kMinusInfinity<T>)));
+    store(lse, select(sees, log_sum_exp(max_logit, sum), set1(kMinusInfinity<T>)));
     for (Index i = 0; i < rows; ++i) lse_.data[position(first + i) * lse_.row] = lse[i];
   }
 
