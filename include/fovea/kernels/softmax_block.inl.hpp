@@ -43,7 +43,6 @@ class SoftmaxBlock {
   }
 
   void run() {
-    for (Index sub = 0; sub < sub_blocks(); ++sub) begin(sub);
     for (Index r = 0; r < args_.block.run_count; ++r) attend(args_.block.runs[r]);
     for (Index sub = 0; sub < sub_blocks(); ++sub) finish(sub);
   }
@@ -55,17 +54,38 @@ class SoftmaxBlock {
   static Index padded(Index width) { return (width + 15) / 16 * 16; }
   Index sub_blocks() const { return (args_.block.count + kQueries - 1) / kQueries; }
   Index sub_rows(Index sub) const { return smaller(kQueries, args_.block.count - sub * kQueries); }
-  Index row(Index sub) const { return args_.block.first + args_.block.step * sub * kQueries; }
+  Index position(Index row) const { return args_.block.first + args_.block.step * row; }
+  Index row(Index sub) const { return position(sub * kQueries); }
   T* queries(Index sub) { return queries_ + sub * padded(args_.width) * kQueries; }
   T* acc(const RunningSoftmax<T>& state, Index sub) {
     return state.acc + sub * padded(args_.value_width) * kQueries;
   }
 
+  /// A sub-block is begun at its first tile and finished after its last, so that the memory of
+  /// its neighbours' queries and outputs is waited for while it computes.
   void begin(Index sub) {
+    if (progress_[sub] != Progress::none) return;
+    progress_[sub] = Progress::begun;
+    prefetch(sub);
     const T factor = logit_factor(args_.scale);
     rows_to_lanes(args_.q.data + row(sub) * args_.q.row, args_.block.step * args_.q.row,
                   args_.q.column, sub_rows(sub), args_.width, factor, queries(sub), kQueries);
     clear(part_, sub);
+  }
+
+  /// Asks for the queries of the next sub-block and the output rows of this one.
+  FOVEA_INLINE void prefetch(Index sub) const {
+    constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+    const Index last = args_.block.count - 1;
+    for (Index i = sub * kQueries; i < (sub + 1) * kQueries; ++i) {
+      const T* q = args_.q.data + position(smaller(i + kQueries, last)) * args_.q.row;
+      const T* o = args_.out.data + position(smaller(i, last)) * args_.out.row;
+      for (Index c = 0; c < args_.width; c += line)
+        __builtin_prefetch(q + c * args_.q.column, 0, 2);
+      for (Index c = 0; c < args_.value_width; c += line) {
+        __builtin_prefetch(o + c * args_.out.column, 1, 2);
+      }
+    }
   }
 
   void clear(const RunningSoftmax<T>& state, Index sub) {
@@ -118,9 +138,11 @@ class SoftmaxBlock {
         const Index from = larger(t, s.begin);
         const Index to = smaller(end, s.end);
         if (from >= to) continue;
+        begin(sub);
         const Index full_begin = clamped(s.full_begin, from, to);
         const Index full_end = clamped(s.full_end, full_begin, to);
         add_tile(sub, run, tile, {from - t, full_begin - t, full_end - t, to - t});
+        if (to == s.end && args_.block.run_count == 1) finish(sub);
       }
       if ((origin + end) % kKeySegment == 0 && end < all.end) merge_all();
       t = end;
@@ -224,6 +246,8 @@ class SoftmaxBlock {
   /// Ends a segment: its softmax goes into the total, and the next one begins empty.
   void merge_all() {
     for (Index sub = 0; sub < sub_blocks(); ++sub) {
+      if (progress_[sub] == Progress::finished) continue;
+      begin(sub);
       if (!merged_) clear(total_, sub);
       merge(sub);
       clear(part_, sub);
@@ -251,6 +275,9 @@ class SoftmaxBlock {
 
   /// Divides by the sum and writes the rows out; a row that sees no key becomes +0, lse -inf.
   void finish(Index sub) {
+    if (progress_[sub] == Progress::finished) return;
+    begin(sub);
+    progress_[sub] = Progress::finished;
     if (merged_) merge(sub);
     const RunningSoftmax<T>& state = merged_ ? total_ : part_;
     alignas(kVecBytes) Int<T> seen[kQueries];
@@ -290,6 +317,8 @@ class SoftmaxBlock {
     return false;
   }
 
+  enum class Progress : unsigned char { none, begun, finished };
+
   const SoftmaxBlockArgs<T>& args_;
   T* queries_ = nullptr;       // [sub-blocks, D padded, V * lanes], scaled
   RunningSoftmax<T> part_{};   // of the current segment
@@ -298,4 +327,5 @@ class SoftmaxBlock {
   T* packed_k_ = nullptr;      // [kKeyTile, D]
   T* packed_v_ = nullptr;      // [kKeyTile, Dv]
   bool merged_ = false;
+  Progress progress_[kMostSubBlocks] = {};
 };
