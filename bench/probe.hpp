@@ -33,21 +33,7 @@ using fovea::Index;
 /// The probes of the level in use.
 template <class T>
 const fovea::Probes<T>& probes() {
-  const fovea::IsaLevel level = fovea::isa_level();
-#if FOVEA_UNIT_LEVEL == 4 || FOVEA_COMPILE_V4
-  if (level == fovea::IsaLevel::v4) return fovea::v4::kProbes<T>;
-#endif
-#if FOVEA_UNIT_LEVEL == 3 || FOVEA_COMPILE_V3
-  if (level == fovea::IsaLevel::v3) return fovea::v3::kProbes<T>;
-#endif
-  static_cast<void>(level);
-#if FOVEA_UNIT_LEVEL == 4
-  return fovea::v4::kProbes<T>;
-#elif FOVEA_UNIT_LEVEL == 3
-  return fovea::v3::kProbes<T>;
-#else
-  return fovea::baseline::kProbes<T>;
-#endif
+  return FOVEA_AT_LEVEL(fovea::isa_level(), kProbes<T>);
 }
 
 /// Flops per second of multiply-adds of T on one thread: the best of ten slices of half a

@@ -53,17 +53,8 @@ using Evaluate = void (*)(MathFunction, const T*, T*, Index);
 /// `evaluate` of one level, or null where this unit or this machine does not have it.
 template <class T>
 Evaluate<T> evaluate_at(IsaLevel level) {
-  if (level > fovea::highest_isa_level()) return nullptr;
-#if FOVEA_UNIT_LEVEL == 1
-  if (level == IsaLevel::baseline) return &fovea::baseline::evaluate<T>;
-#endif
-#if FOVEA_UNIT_LEVEL == 3 || FOVEA_COMPILE_V3
-  if (level == IsaLevel::v3) return &fovea::v3::evaluate<T>;
-#endif
-#if FOVEA_UNIT_LEVEL == 4 || FOVEA_COMPILE_V4
-  if (level == IsaLevel::v4) return &fovea::v4::evaluate<T>;
-#endif
-  return nullptr;
+  if (level > fovea::highest_isa_level() || level < fovea::kUnitIsaLevel) return nullptr;
+  return FOVEA_AT_LEVEL(level, evaluate<T>);
 }
 
 #define FOVEA_SKIP_WITHOUT(level)           \

@@ -65,17 +65,8 @@ using Unsigned = std::make_unsigned_t<Signed<T>>;
 /// The operations of one level; without lanes where this unit or machine does not have it.
 template <class T>
 VecOperations<T, Signed<T>> operations_at(IsaLevel level) {
-  if (level > fovea::highest_isa_level()) return {};
-#if FOVEA_UNIT_LEVEL == 1
-  if (level == IsaLevel::baseline) return fovea::baseline::operations<T>();
-#endif
-#if FOVEA_UNIT_LEVEL == 3 || FOVEA_COMPILE_V3
-  if (level == IsaLevel::v3) return fovea::v3::operations<T>();
-#endif
-#if FOVEA_UNIT_LEVEL == 4 || FOVEA_COMPILE_V4
-  if (level == IsaLevel::v4) return fovea::v4::operations<T>();
-#endif
-  return {};
+  if (level > fovea::highest_isa_level() || level < fovea::kUnitIsaLevel) return {};
+  return FOVEA_AT_LEVEL(level, operations<T>());
 }
 
 constexpr bool has_fma([[maybe_unused]] IsaLevel level) {

@@ -24,20 +24,7 @@ FOVEA_NAMESPACE_BEGIN
 /// The kernels of one level; those of the unit's own level where it was not compiled.
 template <class T>
 const KernelTable<T>& kernels(IsaLevel level = isa_level()) {
-#if FOVEA_UNIT_LEVEL == 4 || FOVEA_COMPILE_V4
-  if (level == IsaLevel::v4) return v4::kKernels<T>;
-#endif
-#if FOVEA_UNIT_LEVEL == 3 || FOVEA_COMPILE_V3
-  if (level == IsaLevel::v3) return v3::kKernels<T>;
-#endif
-  static_cast<void>(level);
-#if FOVEA_UNIT_LEVEL == 4
-  return v4::kKernels<T>;
-#elif FOVEA_UNIT_LEVEL == 3
-  return v3::kKernels<T>;
-#else
-  return baseline::kKernels<T>;
-#endif
+  return FOVEA_AT_LEVEL(level, kKernels<T>);
 }
 
 FOVEA_NAMESPACE_END

@@ -15,6 +15,9 @@ FOVEA_NAMESPACE_BEGIN
 /// v3: AVX2 + FMA. v4: AVX-512 F, BW, DQ, VL, CD.
 enum class IsaLevel { baseline = 1, v3 = 3, v4 = 4 };
 
+/// The level of this translation unit's own flags, the lowest one that it holds.
+inline constexpr auto kUnitIsaLevel = static_cast<IsaLevel>(FOVEA_UNIT_LEVEL);
+
 /// "baseline", "v3" or "v4".
 constexpr const char* name(IsaLevel level) {
   return level == IsaLevel::v4 ? "v4" : level == IsaLevel::v3 ? "v3" : "baseline";
@@ -32,7 +35,7 @@ inline IsaLevel machine_isa_level() {
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
   return has_v4 ? IsaLevel::v4 : has_v3 ? IsaLevel::v3 : IsaLevel::baseline;
 #else
-  return static_cast<IsaLevel>(FOVEA_UNIT_LEVEL);
+  return kUnitIsaLevel;
 #endif
 }
 
@@ -54,17 +57,15 @@ inline std::atomic<IsaLevel>& isa_cap() {
 /// The highest level that this machine runs and this translation unit holds.
 inline IsaLevel highest_isa_level() {
   static const IsaLevel level = detail::machine_isa_level();
-  constexpr auto unit = static_cast<IsaLevel>(FOVEA_UNIT_LEVEL);
-  return level < unit ? unit : level;
+  return level < kUnitIsaLevel ? kUnitIsaLevel : level;
 }
 
 /// The level in use: the highest one, capped by the environment variable FOVEA_ISA
 /// (baseline, v3, v4) or by `cap_isa_level`, and never below the unit's own flags.
 inline IsaLevel isa_level() {
-  constexpr auto unit = static_cast<IsaLevel>(FOVEA_UNIT_LEVEL);
   const IsaLevel level =
       detail::lower(highest_isa_level(), detail::isa_cap().load(std::memory_order_relaxed));
-  return level < unit ? unit : level;
+  return level < kUnitIsaLevel ? kUnitIsaLevel : level;
 }
 
 /// Caps the level for the whole process, as FOVEA_ISA does. Returns the level now in use.

@@ -18,26 +18,52 @@
 #define FOVEA_COMPILE_V4 0
 #endif
 
+// FOVEA_AT_LEVEL(level, name): what `name` is in the namespace of an IsaLevel; of the unit's own
+// level where that one is not compiled.
+#if FOVEA_UNIT_LEVEL == 4 || FOVEA_COMPILE_V4
+#define FOVEA_V4_NAMESPACE ::fovea::v4
+#elif FOVEA_UNIT_LEVEL == 3
+#define FOVEA_V4_NAMESPACE ::fovea::v3
+#else
+#define FOVEA_V4_NAMESPACE ::fovea::baseline
+#endif
+#if FOVEA_UNIT_LEVEL == 4
+#define FOVEA_V3_NAMESPACE ::fovea::v4
+#define FOVEA_BASELINE_NAMESPACE ::fovea::v4
+#elif FOVEA_UNIT_LEVEL == 3
+#define FOVEA_V3_NAMESPACE ::fovea::v3
+#define FOVEA_BASELINE_NAMESPACE ::fovea::v3
+#elif FOVEA_COMPILE_V3
+#define FOVEA_V3_NAMESPACE ::fovea::v3
+#define FOVEA_BASELINE_NAMESPACE ::fovea::baseline
+#else
+#define FOVEA_V3_NAMESPACE ::fovea::baseline
+#define FOVEA_BASELINE_NAMESPACE ::fovea::baseline
+#endif
+#define FOVEA_AT_LEVEL(level, ...)                                      \
+  ((level) == ::fovea::IsaLevel::v4   ? FOVEA_V4_NAMESPACE::__VA_ARGS__ \
+   : (level) == ::fovea::IsaLevel::v3 ? FOVEA_V3_NAMESPACE::__VA_ARGS__ \
+                                      : FOVEA_BASELINE_NAMESPACE::__VA_ARGS__)
+
 #define FOVEA_PRAGMA(text) _Pragma(#text)
 
 #if defined(__clang__)
-#define FOVEA_REGION_BEGIN_V3                                                                \
-  FOVEA_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c,bmi,bmi2,lzcnt"))), \
+#define FOVEA_REGION_BEGIN_V3                                                          \
+  FOVEA_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c,bmi,bmi2"))), \
                                     apply_to = function))
 #define FOVEA_REGION_BEGIN_V4                                                                   \
   FOVEA_PRAGMA(                                                                                 \
       clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd," \
-                                                 "avx2,fma,f16c,bmi,bmi2,lzcnt"))),             \
+                                                 "avx2,fma,f16c,bmi,bmi2"))),                   \
                            apply_to = function))
 #define FOVEA_REGION_END FOVEA_PRAGMA(clang attribute pop)
 #elif defined(__GNUC__)
 #define FOVEA_REGION_BEGIN_V3    \
   FOVEA_PRAGMA(GCC push_options) \
-  FOVEA_PRAGMA(GCC target("avx2,fma,f16c,bmi,bmi2,lzcnt"))
+  FOVEA_PRAGMA(GCC target("avx2,fma,f16c,bmi,bmi2"))
 #define FOVEA_REGION_BEGIN_V4    \
   FOVEA_PRAGMA(GCC push_options) \
-  FOVEA_PRAGMA(                  \
-      GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,f16c,bmi,bmi2,lzcnt"))
+  FOVEA_PRAGMA(GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,f16c,bmi,bmi2"))
 #define FOVEA_REGION_END FOVEA_PRAGMA(GCC pop_options)
 #endif
 
