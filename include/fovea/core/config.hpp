@@ -11,6 +11,9 @@
 #if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
 #error "fovea needs NaN and infinity: build without -ffast-math and -ffinite-math-only"
 #endif
+#if defined(__ASSOCIATIVE_MATH__)
+#error "fovea rounds by adding and subtracting: build without -fassociative-math (-ffast-math)"
+#endif
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
 #error "fovea needs float arithmetic in float (FLT_EVAL_METHOD 0)"
 #endif
@@ -24,30 +27,57 @@
 #if defined(__x86_64__) && defined(__AVX512F__) && defined(__AVX512BW__) && \
     defined(__AVX512DQ__) && defined(__AVX512VL__) && defined(__AVX512CD__)
 #define FOVEA_UNIT_LEVEL 4
-#elif defined(__x86_64__) && defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#elif defined(__x86_64__) && defined(__AVX2__) && defined(__FMA__)
 #define FOVEA_UNIT_LEVEL 3
 #else
 #define FOVEA_UNIT_LEVEL 1
 #endif
 
 // Code built with other flags or macros gets other symbols, so that the linker can never hand a
-// baseline caller a function that was compiled for AVX-512.
-#define FOVEA_JOIN_(a, b) a##b
-#define FOVEA_JOIN(a, b) FOVEA_JOIN_(a, b)
-#if FOVEA_UNIT_LEVEL == 4
-#define FOVEA_TAG_LEVEL v0_1_avx512
-#elif FOVEA_UNIT_LEVEL == 3
-#define FOVEA_TAG_LEVEL v0_1_avx2
-#elif defined(__AVX__)
-#define FOVEA_TAG_LEVEL v0_1_avx
+// caller a function that was compiled for instructions that its machine lacks: one letter per flag.
+#if defined(__AVX__)
+#define FOVEA_TAG_AVX a
+#elif defined(__SSE4_2__)
+#define FOVEA_TAG_AVX s
 #else
-#define FOVEA_TAG_LEVEL v0_1_base
+#define FOVEA_TAG_AVX b
+#endif
+#if defined(__AVX2__)
+#define FOVEA_TAG_AVX2 2
+#else
+#define FOVEA_TAG_AVX2 0
+#endif
+#if defined(__FMA__)
+#define FOVEA_TAG_FMA f
+#else
+#define FOVEA_TAG_FMA _
+#endif
+#if defined(__F16C__)
+#define FOVEA_TAG_F16C c
+#else
+#define FOVEA_TAG_F16C _
+#endif
+#if FOVEA_UNIT_LEVEL == 4 && defined(__AVX512FP16__)
+#define FOVEA_TAG_AVX512 h
+#elif FOVEA_UNIT_LEVEL == 4 && defined(__AVX512VNNI__)
+#define FOVEA_TAG_AVX512 n
+#elif FOVEA_UNIT_LEVEL == 4
+#define FOVEA_TAG_AVX512 w
+#elif defined(__AVX512F__)
+#define FOVEA_TAG_AVX512 x
+#else
+#define FOVEA_TAG_AVX512 _
 #endif
 #if defined(FOVEA_NATIVE_ONLY)
-#define FOVEA_TAG FOVEA_JOIN(FOVEA_TAG_LEVEL, _native)
+#define FOVEA_TAG_NATIVE o
 #else
-#define FOVEA_TAG FOVEA_TAG_LEVEL
+#define FOVEA_TAG_NATIVE _
 #endif
+#define FOVEA_JOIN_(version, a, b, c, d, e, f) version##a##b##c##d##e##f
+#define FOVEA_JOIN(version, a, b, c, d, e, f) FOVEA_JOIN_(version, a, b, c, d, e, f)
+#define FOVEA_TAG                                                                 \
+  FOVEA_JOIN(v0_1_, FOVEA_TAG_AVX, FOVEA_TAG_AVX2, FOVEA_TAG_FMA, FOVEA_TAG_F16C, \
+             FOVEA_TAG_AVX512, FOVEA_TAG_NATIVE)
 
 #define FOVEA_NAMESPACE_BEGIN \
   namespace fovea {           \
