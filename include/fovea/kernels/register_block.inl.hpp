@@ -48,16 +48,29 @@ struct RegisterBlock {
   /// \param a [R, steps] scalars at strides a_row, a_step   \param b [steps, V * lanes]
   FOVEA_INLINE void multiply_add(const T* a, Index a_row, Index a_step, const T* b, Index b_step,
                                  Index steps) {
-    FOVEA_UNROLL_BY(4)
+    FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 4 : 1)
     for (Index s = 0; s < steps; ++s) {
-      Vec<T> x[V];
-      FOVEA_UNROLL
-      for (int v = 0; v < V; ++v) x[v] = load(b + v * kLanes<T>);
-      FOVEA_UNROLL
-      for (int r = 0; r < R; ++r) {
-        const Vec<T> scalar = set1(a[r * a_row]);
+      // Whichever side has fewer operands stays in registers, the other one passes through.
+      if constexpr (R < V) {
+        Vec<T> scalar[R];
         FOVEA_UNROLL
-        for (int v = 0; v < V; ++v) at[r][v] = fma(scalar, x[v], at[r][v]);
+        for (int r = 0; r < R; ++r) scalar[r] = set1(a[r * a_row]);
+        FOVEA_UNROLL
+        for (int v = 0; v < V; ++v) {
+          const Vec<T> x = load(b + v * kLanes<T>);
+          FOVEA_UNROLL
+          for (int r = 0; r < R; ++r) at[r][v] = fma(scalar[r], x, at[r][v]);
+        }
+      } else {
+        Vec<T> x[V];
+        FOVEA_UNROLL
+        for (int v = 0; v < V; ++v) x[v] = load(b + v * kLanes<T>);
+        FOVEA_UNROLL
+        for (int r = 0; r < R; ++r) {
+          const Vec<T> scalar = set1(a[r * a_row]);
+          FOVEA_UNROLL
+          for (int v = 0; v < V; ++v) at[r][v] = fma(scalar, x[v], at[r][v]);
+        }
       }
       a += a_step;
       b += b_step;
