@@ -184,15 +184,16 @@ class SoftmaxBlock {
   void add_tile(Index sub, const KeyRun& run, Tile& tile, const SeenKeys& keys) {
     alignas(kVecBytes) T most[kQueries];
     alignas(kVecBytes) T rescale[kQueries];
-    for (T& m : most) m = kMinusInfinity<T>;
+    score_tile<V>(tile.k.data + keys.begin * tile.k.row, tile.k.row, keys.end - keys.begin,
+                  queries(sub), args_.width, weights_ + keys.begin * kQueries, most);
     LaneBounds<V, T> bounds;
     const bool partial = keys.begin < keys.full_begin || keys.full_end < keys.end;
     if (partial) {
       set(bounds, run, sub, tile.begin, keys.end);
-      score_partial(sub, tile, keys.begin, keys.full_begin, bounds, most);
-      score_partial(sub, tile, keys.full_end, keys.end, bounds, most);
+      mask_tile(bounds, keys.begin, keys.full_begin, weights_);
+      mask_tile(bounds, keys.full_end, keys.end, weights_);
+      maximum_of_tile<V>(weights_, keys.begin, keys.end, most);
     }
-    score(sub, tile, keys.full_begin, keys.full_end, most);
     raise_maximum<V>(most, part_.max + sub * kQueries, rescale);
 
     const bool select = partial && !tile.finite_values(args_.value_width);
@@ -204,18 +205,6 @@ class SoftmaxBlock {
       for (T& r : rescale) r = 1;
       j = end;
     }
-  }
-
-  void score(Index sub, const Tile& tile, Index begin, Index end, T* most) {
-    score_tile<V>(tile.k.data + begin * tile.k.row, tile.k.row, end - begin, queries(sub),
-                  args_.width, weights_ + begin * kQueries, most);
-  }
-
-  void score_partial(Index sub, const Tile& tile, Index begin, Index end,
-                     const LaneBounds<V, T>& bounds, T* most) {
-    alignas(kVecBytes) T with_invisible[kQueries] = {};
-    score(sub, tile, begin, end, with_invisible);
-    mask_tile(bounds, begin, end, weights_, most);
   }
 
   /// Keys [begin, end) of a tile, one chain; `bounds` if values must be selected.

@@ -105,31 +105,42 @@ struct ScoreRows {
   }
 };
 
-/// scores[j] = K[j] Q for j in [0, keys), every pair visible; most = max(most, scores).
+/// scores[j] = K[j] Q for j in [0, keys); most = the largest of them, per query.
 template <int V, class T>
 FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, Index width,
                                T* scores, T* most) {
   Vec<T> m[V];
   FOVEA_UNROLL
-  for (int v = 0; v < V; ++v) m[v] = load(most + v * kLanes<T>);
+  for (int v = 0; v < V; ++v) m[v] = set1(kMinusInfinity<T>);
   for_row_blocks<kBlockRows<V>>(0, keys, ScoreRows<V, T>{k, k_row, q, width, scores, m});
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
 }
 
-/// Takes the invisible pairs out of the scores of keys [begin, end); most = max(most, scores).
+/// Takes the invisible pairs out of the scores of keys [begin, end).
 template <int V, class T>
-FOVEA_NOINLINE void mask_tile(const LaneBounds<V, T>& bounds, Index begin, Index end, T* scores,
-                              T* most) {
+FOVEA_NOINLINE void mask_tile(const LaneBounds<V, T>& bounds, Index begin, Index end, T* scores) {
   for (Index j = begin; j < end; ++j) {
     FOVEA_UNROLL
     for (int v = 0; v < V; ++v) {
       T* p = scores + j * V * kLanes<T> + v * kLanes<T>;
-      const Vec<T> s = select(bounds.sees(v, j), load(p), set1(kMinusInfinity<T>));
-      store(p, s);
-      store(most + v * kLanes<T>, max(load(most + v * kLanes<T>), s));
+      store(p, select(bounds.sees(v, j), load(p), set1(kMinusInfinity<T>)));
     }
   }
+}
+
+/// most = the largest of the scores of keys [begin, end), per query.
+template <int V, class T>
+FOVEA_NOINLINE void maximum_of_tile(const T* scores, Index begin, Index end, T* most) {
+  Vec<T> m[V];
+  FOVEA_UNROLL
+  for (int v = 0; v < V; ++v) m[v] = set1(kMinusInfinity<T>);
+  for (Index j = begin; j < end; ++j) {
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) m[v] = max(m[v], load(scores + (j * V + v) * kLanes<T>));
+  }
+  FOVEA_UNROLL
+  for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
 }
 
 /// The running maximum with a tile's scores, and what brings earlier sums to it.
