@@ -41,7 +41,7 @@ class SoftmaxOperator {
   void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
     op().check_options();
     const SoftmaxOptions options = op().softmax_options();
-    constexpr double most = std::numeric_limits<T>::max();
+    constexpr auto most = static_cast<double>(std::numeric_limits<T>::max());
     if (options.scale && !(std::abs(*options.scale) <= most)) {
       refuse(Op::name(), "scale", std::to_string(*options.scale), "finite in the inputs' type");
     }

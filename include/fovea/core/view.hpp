@@ -67,7 +67,8 @@ namespace detail {
 template <class X, class T>
 concept ViewsAs = requires(X& x) {
   { ViewTraits<std::remove_cvref_t<X>>::view(x).data() } -> std::convertible_to<T*>;
-} && std::is_same_v<typename ViewTraits<std::remove_cvref_t<X>>::Scalar, std::remove_const_t<T>>;
+}
+&&std::is_same_v<typename ViewTraits<std::remove_cvref_t<X>>::Scalar, std::remove_const_t<T>>;
 
 }  // namespace detail
 
@@ -90,7 +91,7 @@ class View {
   }
 
   /// Row-major and dense.
-  View(T* data, const Shape& shape) : View(data, checked(shape), row_major(shape)) {}
+  View(T* data, const Shape& shape) : View(data, shape, row_major(checked(shape))) {}
 
   template <class U>
   requires(std::is_const_v<T>&& std::is_same_v<U, Scalar>)

@@ -43,7 +43,7 @@ FOVEA_INLINE Vec<T> softmax_weight(Vec<T> d) {
 /// What brings q to half-logits of base 2.
 template <class T>
 FOVEA_INLINE T logit_factor(T scale) {
-  return static_cast<T>(scale * 0.72134752044448170368);  // log2(e) / 2
+  return static_cast<T>(static_cast<double>(scale) * 0.72134752044448170368);  // log2(e) / 2
 }
 
 /// lse in natural units of a running softmax; 2 ln 2 undoes `logit_factor`.
