@@ -1,0 +1,16 @@
+# Targets that look at the sources: check_format, header_times. clang-tidy runs with the compiler
+# where CMAKE_CXX_CLANG_TIDY is set, as the preset `dev` does.
+find_program(FOVEA_CLANG_FORMAT NAMES clang-format-14 clang-format)
+if(FOVEA_CLANG_FORMAT)
+  file(GLOB_RECURSE FOVEA_SOURCES CONFIGURE_DEPENDS
+    include/*.hpp tests/*.hpp tests/*.cpp bench/*.hpp bench/*.cpp examples/*.hpp examples/*.cpp)
+  add_custom_target(check_format
+    COMMAND ${FOVEA_CLANG_FORMAT} --dry-run -Werror ${FOVEA_SOURCES}
+    COMMENT "clang-format on every source" VERBATIM)
+endif()
+
+add_custom_target(header_times
+  COMMAND bash ${PROJECT_SOURCE_DIR}/cmake/header_times.sh ${CMAKE_CXX_COMPILER}
+          ${PROJECT_SOURCE_DIR}/include
+          "-isystem$<JOIN:$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>, -isystem>"
+  COMMENT "Seconds to compile each header alone, at -O2" USES_TERMINAL VERBATIM)

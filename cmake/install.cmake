@@ -1,0 +1,27 @@
+# What `cmake --install` puts down: the headers, the CMake package and the pkg-config file. All of
+# it is relocatable and independent of the architecture, hence share/ and not lib/.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(FOVEA_CMAKE_DIR ${CMAKE_INSTALL_DATADIR}/cmake/fovea)
+set(FOVEA_PKGCONFIG_DIR ${CMAKE_INSTALL_DATADIR}/pkgconfig)
+
+install(TARGETS fovea EXPORT foveaTargets
+  FILE_SET HEADERS FILE_SET bodies FILE_SET optional)
+install(EXPORT foveaTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
+
+configure_package_config_file(cmake/foveaConfig.cmake.in foveaConfig.cmake
+  INSTALL_DESTINATION ${FOVEA_CMAKE_DIR}
+  NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(foveaConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion
+  ARCH_INDEPENDENT)
+install(FILES ${PROJECT_BINARY_DIR}/foveaConfig.cmake ${PROJECT_BINARY_DIR}/foveaConfigVersion.cmake
+  DESTINATION ${FOVEA_CMAKE_DIR})
+
+# The way from the .pc file to the prefix, so that the prefix can be moved.
+file(RELATIVE_PATH FOVEA_PC_TO_PREFIX /prefix/${FOVEA_PKGCONFIG_DIR} /prefix)
+configure_file(cmake/fovea.pc.in fovea.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/fovea.pc DESTINATION ${FOVEA_PKGCONFIG_DIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/fovea)

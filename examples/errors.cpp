@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A call that does not fit: refused before anything is written, in words that say what is wrong.
+#include <cstdio>
+#include <fovea/fovea.hpp>
+#include <stdexcept>
+
+int main() {
+  fovea::Tensor4<float> q(1, 8, 100, 64), k(1, 3, 100, 64), v(1, 3, 100, 64);
+  q.setZero();
+  k.setZero();
+  v.setZero();
+  try {
+    fovea::attend(fovea::FullAttention{}, q, k, v);
+  } catch (const std::invalid_argument& error) {
+    std::printf("%s\n", error.what());
+    return 0;
+  }
+  return 1;
+}

@@ -1,0 +1,1 @@
+set(Eigen3_VERSION 3.3.9)

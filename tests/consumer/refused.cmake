@@ -1,0 +1,12 @@
+# SOURCE must fail with FLAGS, saying MESSAGE, and compile with MENDED.
+include(${CMAKE_CURRENT_LIST_DIR}/compile.cmake)
+compile("${FLAGS}" code text)
+if(code EQUAL 0)
+  message(FATAL_ERROR "${SOURCE} compiled with ${FLAGS}")
+elseif(NOT text MATCHES "${MESSAGE}")
+  message(FATAL_ERROR "${SOURCE} failed with ${FLAGS}, but not by saying '${MESSAGE}':\n${text}")
+endif()
+compile("${MENDED}" code text)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "${SOURCE} failed with ${MENDED}:\n${text}")
+endif()

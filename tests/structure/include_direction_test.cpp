@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The floors of include/fovea: an include points only to the left of
+/// core, simd, kernels, patterns, attention, layers; few headers know Eigen; and each folder's
+/// umbrella header holds the whole folder. Each law is also broken on purpose, in a copy.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A header's path below include/ and the names that it includes, in order.
+using Headers = std::map<std::string, std::vector<std::string>>;
+
+/// Every header below the directory.
+Headers read_headers(const fs::path& include) {
+  static const std::regex directive(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  Headers headers;
+  for (const auto& entry : fs::recursive_directory_iterator(include)) {
+    if (entry.path().extension() != ".hpp") continue;
+    std::vector<std::string>& names = headers[fs::relative(entry.path(), include).generic_string()];
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);) {
+      std::smatch match;
+      if (std::regex_search(line, match, directive)) names.push_back(match[1]);
+    }
+  }
+  return headers;
+}
+
+/// The folder of a header, "core"; of an umbrella header its own stem; empty for fovea.hpp and for
+/// what is not ours.
+std::string floor_of(const std::string& header) {
+  static const std::regex in_folder("^fovea/([a-z_]+)(/.*|\\.hpp)$");
+  std::smatch match;
+  if (!std::regex_match(header, match, in_folder) || match[1] == "fovea") return {};
+  return match[1];
+}
+
+/// The floors that each floor may include, itself included.
+const std::map<std::string, std::set<std::string>>& floors() {
+  static const std::map<std::string, std::set<std::string>> all = [] {
+    std::map<std::string, std::set<std::string>> map;
+    std::set<std::string> left;
+    for (const char* floor : {"core", "simd", "kernels", "patterns", "attention", "layers"}) {
+      left.insert(floor);
+      map[floor] = left;
+    }
+    // Beside kernels: built on core and simd, used by attention and what follows it.
+    map["spectral"] = {"core", "simd", "spectral"};
+    map["attention"].insert("spectral");
+    map["layers"].insert("spectral");
+    return map;
+  }();
+  return all;
+}
+
+using Complaints = std::vector<std::string>;
+
+Complaints includes_to_the_right(const Headers& headers) {
+  Complaints complaints;
+  for (const auto& [header, names] : headers) {
+    if (header == "fovea/fovea.hpp") continue;
+    const auto allowed = floors().find(floor_of(header));
+    if (allowed == floors().end()) {
+      complaints.push_back(header + " is on no floor");
+      continue;
+    }
+    for (const std::string& name : names) {
+      if (!name.starts_with("fovea/")) continue;
+      if (headers.find(name) == headers.end()) {
+        complaints.push_back(header + " includes " + name + ", which does not exist");
+      } else if (allowed->second.count(floor_of(name)) == 0) {
+        complaints.push_back(header + " includes " + name + ", to its right");
+      }
+    }
+  }
+  return complaints;
+}
+
+/// thread_pool.hpp is there for Eigen's pool, and takes nothing else.
+Complaints includes_of_eigen(const Headers& headers) {
+  Complaints complaints;
+  for (const auto& [header, names] : headers) {
+    if (header == "fovea/core/eigen.hpp" || header == "fovea/fovea.hpp") continue;
+    for (const std::string& name : names) {
+      const bool is_eigen = name.starts_with("Eigen/") || name.starts_with("unsupported/Eigen/");
+      const bool is_pool = header == "fovea/core/thread_pool.hpp" && name.ends_with("ThreadPool");
+      if (is_eigen && !is_pool) complaints.push_back(header + " includes " + name);
+      if (name == "fovea/core/eigen.hpp") complaints.push_back(header + " includes " + name);
+    }
+  }
+  return complaints;
+}
+
+/// The headers that are reached from one, itself included.
+std::set<std::string> reached_from(const Headers& headers, const std::string& header) {
+  std::set<std::string> reached;
+  const std::function<void(const std::string&)> visit = [&](const std::string& name) {
+    const auto found = headers.find(name);
+    if (found == headers.end() || !reached.insert(name).second) return;
+    for (const std::string& next : found->second) visit(next);
+  };
+  visit(header);
+  return reached;
+}
+
+/// Bodies come by way of foreach_level.hpp; Eigen's and the optional executors' headers are each
+/// user's choice (fovea.hpp takes Eigen's).
+bool is_in_no_umbrella(const std::string& header) {
+  return header.ends_with(".inl.hpp") || header.ends_with("/foreach_level.hpp") ||
+         header.ends_with("/executor_openmp.hpp") || header.ends_with("/executor_tbb.hpp") ||
+         header == "fovea/core/eigen.hpp";
+}
+
+Complaints missing_from_umbrellas(const Headers& headers) {
+  Complaints complaints;
+  const std::set<std::string> everything = reached_from(headers, "fovea/fovea.hpp");
+  for (const auto& [header, names] : headers) {
+    if (is_in_no_umbrella(header) || header == "fovea/fovea.hpp") continue;
+    if (everything.count(header) == 0) complaints.push_back("fovea/fovea.hpp lacks " + header);
+    const std::string umbrella = "fovea/" + floor_of(header) + ".hpp";
+    if (reached_from(headers, umbrella).count(header) == 0) {
+      complaints.push_back(umbrella + " lacks " + header);
+    }
+  }
+  if (everything.count("fovea/core/eigen.hpp") == 0) {
+    complaints.push_back("fovea/fovea.hpp lacks fovea/core/eigen.hpp");
+  }
+  return complaints;
+}
+
+Complaints all_complaints(const Headers& headers) {
+  Complaints all = includes_to_the_right(headers);
+  for (const auto& law : {includes_of_eigen, missing_from_umbrellas}) {
+    for (const std::string& complaint : law(headers)) all.push_back(complaint);
+  }
+  return all;
+}
+
+std::string joined(const Complaints& complaints) {
+  std::string text;
+  for (const std::string& complaint : complaints) text += complaint + "\n";
+  return text;
+}
+
+const Headers& our_headers() {
+  static const Headers headers = read_headers(FOVEA_INCLUDE_DIR);
+  return headers;
+}
+
+TEST(IncludeDirection, TheHeadersWereRead) {
+  EXPECT_GT(our_headers().size(), 30u);
+  const auto& names = our_headers().at("fovea/core/view.hpp");
+  EXPECT_NE(std::find(names.begin(), names.end(), "fovea/core/error.hpp"), names.end());
+}
+
+TEST(IncludeDirection, PointsLeft) { EXPECT_EQ(joined(includes_to_the_right(our_headers())), ""); }
+
+TEST(IncludeDirection, FewHeadersKnowEigen) {
+  EXPECT_EQ(joined(includes_of_eigen(our_headers())), "");
+}
+
+TEST(IncludeDirection, UmbrellasHoldTheirFolders) {
+  EXPECT_EQ(joined(missing_from_umbrellas(our_headers())), "");
+}
+
+/// A copy of include/ with a line added to one of its files, or with a new file.
+class IncludeDirectionBroken : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+    copy_ = fs::path(testing::TempDir()) /
+            ("fovea_structure_" + std::to_string(getpid()) + test->name());
+    fs::remove_all(copy_);
+    fs::copy(FOVEA_INCLUDE_DIR, copy_, fs::copy_options::recursive);
+    ASSERT_EQ(joined(all_complaints(read_headers(copy_))), "");
+  }
+  void TearDown() override { fs::remove_all(copy_); }
+
+  void expect_complaint(const std::string& header, const std::string& line,
+                        const std::string& complaint) {
+    fs::create_directories((copy_ / header).parent_path());
+    std::ofstream(copy_ / header, std::ios::app) << line << "\n";
+    EXPECT_NE(joined(all_complaints(read_headers(copy_))).find(complaint), std::string::npos)
+        << complaint << "\n"
+        << joined(all_complaints(read_headers(copy_)));
+  }
+
+ private:
+  fs::path copy_;
+};
+
+TEST_F(IncludeDirectionBroken, ToTheRight) {
+  expect_complaint("fovea/core/view.hpp", "#include \"fovea/simd/isa.hpp\"",
+                   "fovea/core/view.hpp includes fovea/simd/isa.hpp, to its right");
+  expect_complaint("fovea/kernels/table.hpp", "#  include <fovea/patterns.hpp>",
+                   "fovea/kernels/table.hpp includes fovea/patterns.hpp, to its right");
+}
+
+TEST_F(IncludeDirectionBroken, ToSpectralFromKernels) {
+  expect_complaint("fovea/spectral/plan.hpp", "#include \"fovea/kernels/table.hpp\"",
+                   "fovea/spectral/plan.hpp includes fovea/kernels/table.hpp, to its right");
+}
+
+TEST_F(IncludeDirectionBroken, OnNoFloor) {
+  expect_complaint("fovea/cellar/view.hpp", "", "fovea/cellar/view.hpp is on no floor");
+}
+
+TEST_F(IncludeDirectionBroken, Eigen) {
+  expect_complaint("fovea/attention/full.hpp", "#include <Eigen/Core>",
+                   "fovea/attention/full.hpp includes Eigen/Core");
+  expect_complaint("fovea/core/thread_pool.hpp", "#include <Eigen/Core>",
+                   "fovea/core/thread_pool.hpp includes Eigen/Core");
+  expect_complaint("fovea/core/view.hpp", "#include \"fovea/core/eigen.hpp\"",
+                   "fovea/core/view.hpp includes fovea/core/eigen.hpp");
+}
+
+TEST_F(IncludeDirectionBroken, NotInTheUmbrella) {
+  expect_complaint("fovea/patterns/strided_new.hpp", "#pragma once",
+                   "fovea/patterns.hpp lacks fovea/patterns/strided_new.hpp");
+}
+
+}  // namespace
