@@ -48,7 +48,7 @@ struct RegisterBlock {
   /// \param a [R, steps] scalars at strides a_row, a_step   \param b [steps, V * lanes]
   FOVEA_INLINE void multiply_add(const T* a, Index a_row, Index a_step, const T* b, Index b_step,
                                  Index steps) {
-    FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 4 : 1)
+    FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 8 : 1)
     for (Index s = 0; s < steps; ++s) {
       // Whichever side has fewer operands stays in registers, the other one passes through.
       if constexpr (R < V) {
