@@ -151,12 +151,13 @@ TEST(Overlap, EmptyViewsShareNothing) {
 }
 
 /// An address alone: nothing is read there.
+// NOLINTNEXTLINE(performance-no-int-to-ptr)
 float* far(Index elements) { return reinterpret_cast<float*>(std::intptr_t{1} << 40) + elements; }
 
 /// Slices of one array as attention layers make them: q, k, v and out side by side.
 TEST(Overlap, PackedTensorsShareNothing) {
   const auto slice = [&](Index first) {
-    return View<float>(far(first), {8, 16, 4096, 64}, {4096 * 4096, 64, 4096, 1});
+    return View<float>(far(first), {8, 16, 4096, 64}, {Index{4096} * 4096, 64, 4096, 1});
   };
   for (const Index a : {0, 1, 2, 3}) {
     for (const Index b : {0, 1, 2, 3}) {

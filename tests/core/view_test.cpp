@@ -57,7 +57,7 @@ TEST(View, IsNoneAtFirst) {
 }
 
 TEST(View, IsRowMajorWithoutStrides) {
-  std::vector<int> data(2 * 3 * 4 * 5);
+  std::vector<int> data(120);
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<int>(i);
   const View<int> view(data.data(), {2, 3, 4, 5});
   EXPECT_EQ(view.strides(), (Shape{60, 20, 5, 1}));
