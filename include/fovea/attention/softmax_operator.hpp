@@ -29,7 +29,8 @@ struct SoftmaxOptions {
 /// `check_options()`.
 /// out[b, h, i] = sum_j softmax_j(scale <q_i, k_j>) v_j over the keys j that the pattern shows to
 /// row i and that lie within the batch's key length; +0 for a row that sees none. A NaN or infinity
-/// that is visible reaches the row; what is not visible changes no bit. The bits of a row depend on
+/// that is visible reaches the row; what is not visible changes no bit. Weights are divided by
+/// their sum last, so values of more than max / Nk may overflow. The bits of a row depend on
 /// neither threads, batch, heads, strides nor on the rows and keys that it does not see.
 /// Cost: 2 (D + Dv) flops per visible pair, memory O(threads block_rows (D + Dv)).
 template <class Op>
