@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The kernels of every instruction-set level as tables of function pointers, and the choice.
+///
+/// A translation unit compiles the kernels that it uses. Where several do, one can do it for all:
+/// build every unit with the macro FOVEA_EXTERN_KERNELS, and one of them, which needs to hold
+/// nothing but the include of this header, with FOVEA_KERNELS_UNIT besides.
 #pragma once
 
 #include "fovea/kernels/softmax_block.hpp"
@@ -16,15 +20,46 @@ struct KernelTable {
 
 FOVEA_NAMESPACE_END
 
+#if defined(FOVEA_EXTERN_KERNELS)
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The kernels of one level, compiled by the unit with FOVEA_KERNELS_UNIT.
+template <class T>
+const KernelTable<T>& kernels(IsaLevel level = isa_level());
+template <>
+const KernelTable<float>& kernels<float>(IsaLevel level);
+template <>
+const KernelTable<double>& kernels<double>(IsaLevel level);
+
+FOVEA_NAMESPACE_END
+
+#endif
+
+#if !defined(FOVEA_EXTERN_KERNELS) || defined(FOVEA_KERNELS_UNIT)
+
 #define FOVEA_LEVEL_BODY "fovea/kernels/bodies.inl.hpp"
 #include "fovea/simd/foreach_level.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
+#if defined(FOVEA_KERNELS_UNIT)
+template <>
+const KernelTable<float>& kernels<float>(IsaLevel level) {
+  return FOVEA_AT_LEVEL(level, kKernels<float>);
+}
+template <>
+const KernelTable<double>& kernels<double>(IsaLevel level) {
+  return FOVEA_AT_LEVEL(level, kKernels<double>);
+}
+#else
 /// The kernels of one level; those of the unit's own level where it was not compiled.
 template <class T>
 const KernelTable<T>& kernels(IsaLevel level = isa_level()) {
   return FOVEA_AT_LEVEL(level, kKernels<T>);
 }
+#endif
 
 FOVEA_NAMESPACE_END
+
+#endif
