@@ -9,6 +9,7 @@
 #include "fovea/core/key_run.hpp"
 #include "fovea/core/overlap.hpp"
 #include "fovea/core/philox.hpp"
+#include "fovea/core/scalar.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/core/view.hpp"
 #include "fovea/core/workspace.hpp"

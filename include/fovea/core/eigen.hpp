@@ -8,9 +8,22 @@
 #include <type_traits>
 #include <unsupported/Eigen/CXX11/Tensor>
 
+#include "fovea/core/scalar.hpp"
 #include "fovea/core/view.hpp"
 
 FOVEA_NAMESPACE_BEGIN
+
+template <>
+struct ScalarTraits<Eigen::bfloat16> {
+  using Compute = float;
+  static constexpr Storage kStorage = Storage::bfloat16;
+};
+
+template <>
+struct ScalarTraits<Eigen::half> {
+  using Compute = float;
+  static constexpr Storage kStorage = Storage::float16;
+};
 
 /// The tensor that `attend` returns unless its inputs say otherwise.
 template <class T>
@@ -31,7 +44,7 @@ View<T> view_of_tensor(T* data, const X& x, bool is_row_major) {
 }
 
 template <class T>
-concept Matrix = std::is_base_of_v<Eigen::MatrixBase<T>, T> &&
+concept EigenMatrix = std::is_base_of_v<Eigen::MatrixBase<T>, T> &&
                  (T::Flags& Eigen::DirectAccessBit) != 0;
 
 }  // namespace detail
@@ -70,7 +83,7 @@ struct ViewTraits<Eigen::TensorMap<Plain, Options, MakePointer>> {
 };
 
 /// A matrix [N, D], a Map, a Block or a Ref: one batch, one head.
-template <detail::Matrix M>
+template <detail::EigenMatrix M>
 struct ViewTraits<M> {
   using Scalar = typename M::Scalar;
   using Result = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic,

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "fovea/core/view.hpp"
 
@@ -55,11 +56,35 @@ inline void add_term(Terms& terms, std::size_t& n, Index stride, Index count) {
 
 }  // namespace detail
 
+namespace detail {
+
+/// The bytes from a view's lowest element to its highest.
+template <class T>
+std::pair<std::intptr_t, std::intptr_t> byte_range(const View<T>& x) {
+  const auto first = reinterpret_cast<std::intptr_t>(x.data());
+  Index low = 0;
+  Index high = 1;
+  for (std::size_t d = 0; d < 4; ++d) {
+    const Index reach = x.strides()[d] * (x.shape()[d] - 1);
+    (reach < 0 ? low : high) += reach;
+  }
+  constexpr auto size = static_cast<std::intptr_t>(sizeof(T));
+  return {first + low * size, first + high * size};
+}
+
+}  // namespace detail
+
 /// Whether an element of \p a is an element of \p b. Exact for layouts whose strides nest; views
-/// whose interleaving takes more than a few thousand steps to decide count as overlapping.
+/// whose interleaving takes more than a few thousand steps to decide count as overlapping, and so
+/// do views of elements of different sizes one of which begins before the other ends.
 template <class A, class B>
 bool shares_elements(const View<A>& a, const View<B>& b) {
   if (a.size() == 0 || b.size() == 0) return false;
+  if constexpr (sizeof(A) != sizeof(B)) {
+    const auto [a_begin, a_end] = detail::byte_range(a);
+    const auto [b_begin, b_end] = detail::byte_range(b);
+    return a_begin < b_end && b_begin < a_end;
+  }
   const auto address_a = reinterpret_cast<std::intptr_t>(a.data());
   const auto address_b = reinterpret_cast<std::intptr_t>(b.data());
   // a0 + sum a = b0 + sum b, with every index of b, and of a negative stride, counted from its end.

@@ -7,6 +7,7 @@
 /// includes nothing; what it needs stands before the use, outside the regions.
 
 #include "fovea/core/config.hpp"
+#include "fovea/core/scalar.hpp"
 #include "fovea/simd/isa.hpp"
 #include "fovea/simd/region.hpp"
 
@@ -45,6 +46,7 @@ namespace baseline {
 #include "fovea/simd/vec.inl.hpp"
 
 #include "fovea/simd/math.inl.hpp"
+#include "fovea/simd/storage.inl.hpp"
 #endif
 #include FOVEA_LEVEL_BODY
 }  // namespace of the level
@@ -61,6 +63,7 @@ namespace v3 {
 #include "fovea/simd/vec.inl.hpp"
 
 #include "fovea/simd/math.inl.hpp"
+#include "fovea/simd/storage.inl.hpp"
 #endif
 #include FOVEA_LEVEL_BODY
 }  // namespace v3
@@ -79,6 +82,7 @@ namespace v4 {
 #include "fovea/simd/vec.inl.hpp"
 
 #include "fovea/simd/math.inl.hpp"
+#include "fovea/simd/storage.inl.hpp"
 #endif
 #include FOVEA_LEVEL_BODY
 }  // namespace v4

@@ -9,10 +9,14 @@
 
 #include "fovea/core/config.hpp"
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#endif
+
 FOVEA_NAMESPACE_BEGIN
 
 /// baseline: what the translation unit's flags allow (SSE2 on x86-64, NEON on AArch64).
-/// v3: AVX2 + FMA. v4: AVX-512 F, BW, DQ, VL, CD.
+/// v3: AVX2 + FMA + F16C. v4: AVX-512 F, BW, DQ, VL, CD.
 enum class IsaLevel { baseline = 1, v3 = 3, v4 = 4 };
 
 /// The level of this translation unit's own flags, the lowest one that it holds.
@@ -25,11 +29,20 @@ constexpr const char* name(IsaLevel level) {
 
 namespace detail {
 
+#if defined(__x86_64__) && defined(__GNUC__)
+/// By cpuid: `__builtin_cpu_supports` of Clang 14 does not know F16C.
+inline bool machine_has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 inline IsaLevel machine_isa_level() {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(FOVEA_NATIVE_ONLY)
   __builtin_cpu_init();
   const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+                      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                      machine_has_f16c();
   const bool has_v4 = has_v3 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");

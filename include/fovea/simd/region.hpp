@@ -48,9 +48,9 @@
 #define FOVEA_PRAGMA(text) _Pragma(#text)
 
 #if defined(__clang__)
-#define FOVEA_REGION_BEGIN_V3 \
-  FOVEA_PRAGMA(               \
-      clang attribute push(__attribute__((target("avx2,fma,bmi,bmi2"))), apply_to = function))
+#define FOVEA_REGION_BEGIN_V3                                                          \
+  FOVEA_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c,bmi,bmi2"))), \
+                                    apply_to = function))
 #define FOVEA_REGION_BEGIN_V4                                                                   \
   FOVEA_PRAGMA(                                                                                 \
       clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd," \
@@ -60,7 +60,7 @@
 #elif defined(__GNUC__)
 #define FOVEA_REGION_BEGIN_V3    \
   FOVEA_PRAGMA(GCC push_options) \
-  FOVEA_PRAGMA(GCC target("avx2,fma,bmi,bmi2"))
+  FOVEA_PRAGMA(GCC target("avx2,fma,f16c,bmi,bmi2"))
 #define FOVEA_REGION_BEGIN_V4    \
   FOVEA_PRAGMA(GCC push_options) \
   FOVEA_PRAGMA(GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi,bmi2"))

@@ -106,6 +106,11 @@ FOVEA_INLINE IntVec<T> load_int(const Int<T>* p) {
 }
 
 template <class T>
+FOVEA_INLINE void store_int(Int<T>* p, IntVec<T> a) {
+  *reinterpret_cast<typename IntVec<T>::Unaligned*>(p) = a.raw;
+}
+
+template <class T>
 FOVEA_INLINE Vec<T> operator+(Vec<T> a, Vec<T> b) {
   return {a.raw + b.raw};
 }
