@@ -4,5 +4,6 @@
 #pragma once
 
 #include "fovea/attention/attention.hpp"
+#include "fovea/attention/decoder.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/local.hpp"

@@ -4,95 +4,17 @@
 /// written; and the inputs beside them that must work.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <limits>
 #include <new>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "fovea/attention.hpp"
-#include "support/compare.hpp"
+#include "attention/bad_input.hpp"
 #include "support/levels.hpp"
 
 namespace fovea_test {
 namespace {
 
-using fovea::FullAttention;
-using fovea::Inputs;
-using fovea::LocalAttention;
-using fovea::Saved;
-
-constexpr Index kMost = std::numeric_limits<Index>::max();
-
-/// One call on memory that it owns; a test spoils one thing.
-template <class T>
-struct Call {
-  static constexpr Index kBatch = 2, kHeads = 4, kKeyHeads = 2, kQueries = 6, kKeys = 9;
-  static constexpr Index kWidth = 5, kValueWidth = 3;
-
-  Call() {
-    for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<T>(i % 13) - 6;
-  }
-
-  /// Calls check and forward; returns their message, or "accepted".
-  template <class Op>
-  std::string refusal(const Op& op) {
-    const std::vector<T> before = memory;
-    const Inputs<T> in{q, k, v, lengths};
-    const std::string checked = message_of([&] { op.check(in, out, Saved<T>{lse}); });
-    EXPECT_TRUE(same_bits(before, memory)) << "written by check";
-    const std::string run = message_of([&] { op.forward(in, out, Saved<T>{lse}); });
-    EXPECT_EQ(checked, run);
-    if (run == "accepted") return run;
-    EXPECT_TRUE(same_bits(before, memory)) << "written before: " << run;
-    return run;
-  }
-
-  template <class F>
-  static std::string message_of(F&& f) {
-    try {
-      f();
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "accepted";
-  }
-
-  T* at(Index offset) { return memory.data() + offset; }
-
-  std::vector<T> memory = std::vector<T>(10000);
-  View<const T> q{at(0), {kBatch, kHeads, kQueries, kWidth}};
-  View<const T> k{at(1000), {kBatch, kKeyHeads, kKeys, kWidth}};
-  View<const T> v{at(2000), {kBatch, kKeyHeads, kKeys, kValueWidth}};
-  View<T> out{at(3000), {kBatch, kHeads, kQueries, kValueWidth}};
-  View<T> lse{at(4000), {kBatch, kHeads, kQueries, 1}};
-  std::vector<Index> lengths;
-};
-
-template <class Op, class T>
-struct Kind {
-  using Operator = Op;
-  using Scalar = T;
-};
-
-template <class K>
-class BadInput : public testing::Test {
- protected:
-  using Operator = typename K::Operator;
-  using Scalar = typename K::Scalar;
-
-  void expect(const std::string& message, const Operator& op = Operator{}) {
-    EXPECT_EQ(call_.refusal(op),
-              message == "accepted" ? message : std::string(Operator::name()) + ": " + message);
-    call_ = Call<Scalar>();  // whole again, for the next
-  }
-
-  Call<Scalar> call_;
-};
-
-using Kinds = testing::Types<Kind<FullAttention, float>, Kind<FullAttention, double>,
-                             Kind<LocalAttention, float>, Kind<LocalAttention, double>>;
 TYPED_TEST_SUITE(BadInput, Kinds);
 
 TYPED_TEST(BadInput, TheCallItselfIsAccepted) { this->expect("accepted"); }

@@ -3,86 +3,14 @@
 /// The operators of the conformance suite: each enters by one line of `all_cases`.
 #pragma once
 
-#include <functional>
-#include <string>
 #include <vector>
 
-#include "fovea/attention.hpp"
-#include "support/executors.hpp"
-#include "support/oracle/softmax.hpp"
+#include "attention/case.hpp"
 
 namespace fovea_test {
 
-using fovea::AttentionShape;
-using fovea::Inputs;
-using fovea::Saved;
-
-/// A query row and a key, and what their positions follow from.
-struct Pair {
-  Index b;
-  Index h;
-  Index row;
-  Index j;
-  Index queries;
-  Index keys;
-
-  /// The row's position: queries end where keys end (spec.md, section 1).
-  Index i() const { return row + keys - queries; }
-};
-
-/// The law of a pattern: whether a row sees a key, key lengths apart. Written from spec.md.
-using Law = std::function<bool(const Pair&)>;
-
-/// One operator with its options, as the properties use it.
-template <class T>
-struct Case {
-  std::string name;
-  std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&, AnyExecutor*)> forward;
-  std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
-  std::function<Index(const AttentionShape&)> visible_pairs;
-  Law visible;
-  std::function<Expected<T>(const Inputs<T>&)> oracle;
-
-  bool sees(const AttentionShape& s, Index b, Index h, Index row, Index j) const {
-    return visible(Pair{b, h, row, j, s.queries, s.keys});
-  }
-};
-
-/// A case without its oracle. `Op` meets fovea::Attention.
-template <class T, class Op>
-Case<T> make_case(std::string name, const Op& op, Law law) {
-  static_assert(fovea::Attention<Op, T>);
-  Case<T> made;
-  made.name = std::move(name);
-  made.forward = [op](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved,
-                      AnyExecutor* executor) {
-    if (executor == nullptr) {
-      op.forward(in, out, saved);
-    } else {
-      op.forward(in, out, saved, *executor);
-    }
-  };
-  made.workspace_bytes = [op](const AttentionShape& shape, Index workers) {
-    return op.template workspace_bytes<T>(shape, workers);
-  };
-  made.visible_pairs = [op](const AttentionShape& shape) { return op.visible_pairs(shape); };
-  made.visible = std::move(law);
-  return made;
-}
-
-/// An operator that is softmax attention over the pairs that the law shows.
-template <class T, class Op>
-Case<T> softmax_case(std::string name, const Op& op, Law law) {
-  Case<T> made = make_case<T>(std::move(name), op, law);
-  made.oracle = [op, law](const Inputs<T>& in) {
-    const Wide<T> width = in.q.width() == 0 ? 1 : static_cast<Wide<T>>(in.q.width());
-    const Wide<T> scale = op.options.scale ? Wide<T>{*op.options.scale} : 1 / std::sqrt(width);
-    return softmax_oracle(in, scale, [&](Index b, Index h, Index row, Index j) {
-      return law(Pair{b, h, row, j, in.q.rows(), in.k.rows()});
-    });
-  };
-  return made;
-}
+/// Every pair.
+inline bool all_pairs(const Pair& /*pair*/) { return true; }
 
 /// A window around the position.
 inline Law band(Index left, Index right) {
@@ -94,19 +22,19 @@ inline Law top_left_band(Index left, Index right) {
   return [=](const Pair& p) { return p.row - left <= p.j && p.j <= p.row + right; };
 }
 
-/// Every operator under test. To enter one, add a line: a name, the operator, its law; and, if it
-/// is no softmax attention, `make_case` with an oracle of its own.
+inline constexpr Index kAllKeys = 1 << 30;
+
+/// The patterns, without options.
 template <class T>
-const std::vector<Case<T>>& all_cases() {
+std::vector<Case<T>> pattern_cases() {
   using fovea::FullAttention;
   using fovea::LocalAttention;
   constexpr auto top_left = fovea::CausalAlignment::top_left;
-  constexpr Index all = 1 << 30;
-  static const std::vector<Case<T>> cases = {
-      softmax_case<T>("full", FullAttention{}, [](const Pair&) { return true; }),
-      softmax_case<T>("causal", FullAttention{{.causal = true}}, band(all, 0)),
+  return {
+      softmax_case<T>("full", FullAttention{}, all_pairs),
+      softmax_case<T>("causal", FullAttention{{.causal = true}}, band(kAllKeys, 0)),
       softmax_case<T>("causal_top_left", FullAttention{{.causal = true, .alignment = top_left}},
-                      top_left_band(all, 0)),
+                      top_left_band(kAllKeys, 0)),
       softmax_case<T>("window", FullAttention{{.window = {9, 5}, .scale = -0.4}}, band(9, 5)),
       softmax_case<T>("causal_window", FullAttention{{.causal = true, .window = {70, 3}}},
                       band(70, 0)),
@@ -120,6 +48,53 @@ const std::vector<Case<T>>& all_cases() {
                       LocalAttention{{.left = 20, .right = 2, .alignment = top_left}},
                       top_left_band(20, 2)),
   };
+}
+
+/// The options, alone and together.
+template <class T>
+std::vector<Case<T>> option_cases() {
+  using fovea::FullAttention;
+  using fovea::LocalAttention;
+  constexpr auto top_left = fovea::CausalAlignment::top_left;
+  constexpr fovea::Dropout some{.probability = 0.3, .seed = 0x123456789abcdef};
+  const Extras everything = {.bias = "hqk", .mask = "bqk", .alibi = true, .sink = true};
+  return {
+      softmax_case<T>("full_bias", FullAttention{}, all_pairs, {.bias = "bhqk"}),
+      softmax_case<T>("full_bias_of_keys", FullAttention{}, all_pairs, {.bias = "bk"}),
+      softmax_case<T>("full_bias_of_rows_mask_of_keys", FullAttention{}, all_pairs,
+                      {.bias = "hq", .mask = "hk"}),
+      softmax_case<T>("causal_bias", FullAttention{{.causal = true}}, band(kAllKeys, 0),
+                      {.bias = "qk"}),
+      softmax_case<T>("full_mask", FullAttention{}, all_pairs, {.mask = "bqk"}),
+      softmax_case<T>("causal_alibi", FullAttention{{.causal = true}}, band(kAllKeys, 0),
+                      {.alibi = true}),
+      softmax_case<T>("full_soft_cap", FullAttention{{.soft_cap = 1.7}}, all_pairs),
+      softmax_case<T>("full_sink", FullAttention{}, all_pairs, {.sink = true}),
+      softmax_case<T>("full_dropout", FullAttention{{.dropout = some}}, all_pairs),
+      softmax_case<T>("causal_everything",
+                      FullAttention{{.causal = true, .soft_cap = 2.5, .dropout = some}},
+                      band(kAllKeys, 0), everything),
+      softmax_case<T>("local_bias_sink", LocalAttention{{.left = 70, .right = 5}}, band(70, 5),
+                      {.bias = "bhqk", .sink = true}),
+      softmax_case<T>("local_mask_alibi",
+                      LocalAttention{{.left = 4, .right = 11, .alignment = top_left}},
+                      top_left_band(4, 11), {.mask = "hqk", .alibi = true}),
+      softmax_case<T>("local_everything",
+                      LocalAttention{{.left = 9, .right = 6, .soft_cap = 1.25, .dropout = some}},
+                      band(9, 6), everything),
+  };
+}
+
+/// Every operator under test. To enter one, add a line above: a name, the operator, its law, what
+/// it takes beside q, k and v; and, if it is no softmax attention, `make_case` with oracles of its
+/// own.
+template <class T>
+const std::vector<Case<T>>& all_cases() {
+  static const std::vector<Case<T>> cases = [] {
+    std::vector<Case<T>> all = pattern_cases<T>();
+    for (Case<T>& op : option_cases<T>()) all.push_back(std::move(op));
+    return all;
+  }();
   return cases;
 }
 

@@ -5,6 +5,7 @@
 #define EIGEN_USE_THREADS
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <type_traits>
 #include <unsupported/Eigen/CXX11/Tensor>
 #include <vector>
@@ -20,7 +21,9 @@ namespace {
 using fovea::attend;
 using fovea::Attention;
 using fovea::AttentionShape;
+using fovea::DifferentiableAttention;
 using fovea::FullAttention;
+using fovea::Grads;
 using fovea::Inputs;
 using fovea::LocalAttention;
 using fovea::row_view;
@@ -29,6 +32,10 @@ using fovea::Saved;
 static_assert(Attention<FullAttention, float> && Attention<FullAttention, double>);
 static_assert(Attention<LocalAttention, float> && Attention<LocalAttention, double>);
 static_assert(!Attention<int, float> && !Attention<fovea::Window, float>);
+static_assert(DifferentiableAttention<FullAttention, float>);
+static_assert(DifferentiableAttention<FullAttention, double>);
+static_assert(DifferentiableAttention<LocalAttention, float>);
+static_assert(DifferentiableAttention<LocalAttention, double>);
 
 /// Offers what Attention asks and nothing else.
 struct ArchetypeAttention {
@@ -71,6 +78,18 @@ struct NotCopyable : ArchetypeAttention {
   NotCopyable(const NotCopyable&) = delete;
 };
 static_assert(!Attention<NotCopyable, float>);
+
+/// Offers what DifferentiableAttention asks and nothing else.
+struct ArchetypeDifferentiable : ArchetypeAttention {
+  template <class T>
+  void check_backward(const Inputs<T>&, const View<const T>&, const Saved<T>&, const View<const T>&,
+                      const Grads<T>&) const {}
+  template <class T>
+  void backward(const Inputs<T>&, const View<const T>&, const Saved<T>&, const View<const T>&,
+                const Grads<T>&, fovea::Serial&) const {}
+};
+static_assert(DifferentiableAttention<ArchetypeDifferentiable, float>);
+static_assert(!DifferentiableAttention<ArchetypeAttention, float>);
 
 /// Offers what Plan asks and nothing else.
 struct ArchetypePlan {
@@ -265,6 +284,47 @@ void check_forward() {
 TEST(Forward, EveryFormOfTheCall) {
   check_forward<Eigen::RowMajor>();
   check_forward<Eigen::ColMajor>();
+}
+
+template <int Options>
+void check_backward() {
+  using Tensor = Eigen::Tensor<float, 4, Options>;
+  const FullAttention op{{.causal = true}};
+  Tensors<Options> t;
+  Tensor d_out(2, 4, 70, 3);
+  fill(d_out, 5);
+  op.forward({t.q, t.k, t.v}, t.out, {.lse = row_view(t.lse)});
+  Tensor d_q(2, 4, 70, 5), d_k(2, 2, 80, 5), d_v(2, 2, 80, 3);
+  const auto all = [&] {
+    std::vector<float> values;
+    for (Tensor* x : {&d_q, &d_k, &d_v}) {
+      for (const float element : elements_of(*x)) values.push_back(element);
+      x->setConstant(77);
+    }
+    return values;
+  };
+  const Saved<float> saved{row_view(t.lse)};
+  op.backward({t.q, t.k, t.v}, t.out, saved, d_out, {.q = d_q, .k = d_k, .v = d_v});
+  const std::vector<float> expected = all();
+  EXPECT_GT(std::count_if(expected.begin(), expected.end(), [](float x) { return x != 0; }), 3000);
+  fovea::ThreadPool pool(2);
+  op.backward({t.q, t.k, t.v}, t.out, {.lse = row_view(t.lse)}, d_out, {d_q, d_k, d_v}, pool);
+  EXPECT_TRUE(same_bits(expected, all()));
+  Eigen::ThreadPool eigen_pool(2);
+  Eigen::ThreadPoolDevice device(&eigen_pool, 2);
+  op.backward({t.q, t.k, t.v}, t.out, saved, d_out, Grads<float>{d_q, d_k, d_v}, device);
+  EXPECT_TRUE(same_bits(expected, all()));
+  op.backward({t.q, t.k, t.v}, View<const float>(t.out), saved, View<const float>(d_out),
+              {d_q, d_k, d_v}, fovea::Serial{});
+  EXPECT_TRUE(same_bits(expected, all()));
+  op.backward({t.q, t.k, t.v}, t.out, saved, d_out, {.k = d_k});
+  EXPECT_EQ(elements_of(d_q)[0], 77);
+  EXPECT_EQ(elements_of(d_k)[0], expected[2 * 4 * 70 * 5]);
+}
+
+TEST(Backward, EveryFormOfTheCall) {
+  check_backward<Eigen::RowMajor>();
+  check_backward<Eigen::ColMajor>();
 }
 
 TEST(Forward, KeyLengths) {

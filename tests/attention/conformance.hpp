@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the properties of the conformance suite are written with: problems, runs, the fixture over
-/// operators and scalars, and the table of worst errors.
+/// What the properties of the conformance suite are written with: runs, the fixtures over operators
+/// and scalars, and the table of worst errors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,71 +10,20 @@
 #include <cstdio>
 #include <map>
 #include <ostream>
-#include <sstream>
 #include <string>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "attention/cases.hpp"
+#include "attention/problem.hpp"
 #include "support/compare.hpp"
-#include "support/fill.hpp"
 #include "support/levels.hpp"
-#include "support/tensor.hpp"
 
 namespace fovea_test {
 
 inline constexpr double kOutBound = 16;  // reliability.md, section 3.1
 inline constexpr double kLseBound = 8;
-
-/// Everything that one call reads.
-template <class T>
-struct Problem {
-  AttentionShape shape;
-  std::uint64_t seed = 0;
-  Tensor<T> q, k, v;
-  std::vector<Index> key_lengths = {};
-
-  Inputs<T> inputs() const { return {q.view(), k.view(), v.view(), key_lengths}; }
-  Index keys_of_batch(Index b) const {
-    return key_lengths.empty() ? shape.keys : key_lengths[as_size(b)];
-  }
-  Shape out_shape() const {
-    return {shape.batch, shape.query_heads, shape.queries, shape.value_width};
-  }
-  Shape row_shape() const { return {shape.batch, shape.query_heads, shape.queries, 1}; }
-};
-
-struct Fills {
-  Fill q, k, v;
-};
-
-/// Gaussian data; a tensor's values depend on the seed alone, not on the sizes.
-inline Fills gaussian_fills(std::uint64_t seed) {
-  return {gaussian(seed), gaussian(seed + 100), gaussian(seed + 200)};
-}
-
-template <class T>
-Problem<T> make_problem(const AttentionShape& s, std::uint64_t seed, const Fills& fills,
-                        const Layout& q = {}, const Layout& k = {}, const Layout& v = {}) {
-  Problem<T> made{s, seed, Tensor<T>({s.batch, s.query_heads, s.queries, s.width}, q),
-                  Tensor<T>({s.batch, s.key_heads, s.keys, s.width}, k),
-                  Tensor<T>({s.batch, s.key_heads, s.keys, s.value_width}, v)};
-  made.q.fill(fills.q);
-  made.k.fill(fills.k);
-  made.v.fill(fills.v);
-  return made;
-}
-
-template <class T>
-Problem<T> make_problem(const AttentionShape& shape, std::uint64_t seed = 1) {
-  return make_problem<T>(shape, seed, gaussian_fills(seed));
-}
-
-/// One batch and one head.
-inline AttentionShape sizes(Index queries, Index keys, Index width, Index value_width) {
-  return {1, 1, 1, queries, keys, width, value_width};
-}
 
 /// What one call writes, in logical order.
 template <class T>
@@ -108,14 +57,6 @@ Result<T> run(const Case<T>& op, const Problem<T>& problem, AnyExecutor* executo
   return run(op, problem.inputs(), executor, layout);
 }
 
-/// Rows [first, first + count) of a view.
-template <class T>
-View<const T> rows_of(const View<const T>& x, Index first, Index count) {
-  Shape shape = x.shape();
-  shape[2] = count;
-  return {x.data() + first * x.strides()[2], shape, x.strides()};
-}
-
 /// Whether two results are the same bits, lse included.
 template <class T>
 testing::AssertionResult same_bits(const Result<T>& a, const Result<T>& b) {
@@ -141,27 +82,18 @@ testing::AssertionResult same_row(const Result<T>& a, const std::array<Index, 3>
   return testing::AssertionSuccess();
 }
 
-/// Whether row `row_a` of shape a and row `row_b` of shape b see the same keys.
+/// Whether the pattern shows row `row_a` of shape a and row `row_b` of shape b the same keys; at
+/// the same position, if that matters.
 template <class T>
 bool same_keys(const Case<T>& op, const AttentionShape& a, Index row_a, const AttentionShape& b,
                Index row_b) {
+  if (op.by_position() && op.position(a, row_a) != op.position(b, row_b)) return false;
   for (Index j = 0; j < std::max(a.keys, b.keys); ++j) {
     const bool in_a = j < a.keys && op.sees(a, 0, 0, row_a, j);
     const bool in_b = j < b.keys && op.sees(b, 0, 0, row_b, j);
     if (in_a != in_b) return false;
   }
   return true;
-}
-
-template <class T>
-std::string describe(const Problem<T>& p) {
-  const AttentionShape& s = p.shape;
-  std::ostringstream text;
-  text << "B " << s.batch << ", Hq " << s.query_heads << ", Hk " << s.key_heads << ", Nq "
-       << s.queries << ", Nk " << s.keys << ", D " << s.width << ", Dv " << s.value_width
-       << ", seed " << p.seed << ", lengths";
-  for (const Index length : p.key_lengths) text << " " << length;
-  return text.str();
 }
 
 /// The worst ratio of every operator and scalar, printed at the end.
@@ -216,11 +148,17 @@ inline std::string name_of(const Subject& subject) {
 
 inline void PrintTo(const Subject& subject, std::ostream* out) { *out << name_of(subject); }
 
-inline std::vector<Subject> subjects() {
+/// The cases that `chosen` is true of.
+template <class F>
+std::vector<Subject> subjects(F&& chosen) {
   WorstRatios::get();
   std::vector<Subject> all;
-  for (const Case<float>& op : all_cases<float>()) all.push_back({&op});
-  for (const Case<double>& op : all_cases<double>()) all.push_back({&op});
+  for (const Case<float>& op : all_cases<float>()) {
+    if (chosen(op)) all.push_back({&op});
+  }
+  for (const Case<double>& op : all_cases<double>()) {
+    if (chosen(op)) all.push_back({&op});
+  }
   return all;
 }
 
@@ -234,7 +172,15 @@ class Conformance : public testing::TestWithParam<Subject> {
   }
 };
 
-inline auto conforming_subjects() { return testing::ValuesIn(subjects()); }
+/// A property of the operators without options.
+class PlainConformance : public Conformance {};
+
+inline auto conforming_subjects() {
+  return testing::ValuesIn(subjects([](const auto&) { return true; }));
+}
+inline auto plain_subjects() {
+  return testing::ValuesIn(subjects([](const auto& op) { return op.plain(); }));
+}
 
 inline std::string test_name(const testing::TestParamInfo<Subject>& info) {
   return name_of(info.param);

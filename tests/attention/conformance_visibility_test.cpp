@@ -4,69 +4,27 @@
 /// IEEE rules, a row depends on the keys that it sees and on nothing else.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "attention/conformance.hpp"
+#include "attention/poisons.hpp"
 
 namespace fovea_test {
 namespace {
-
-/// A NaN with these bits in the low part of its payload.
-template <class T>
-T nan_with(std::uint32_t payload, bool negative = false) {
-  if constexpr (sizeof(T) == 4) {
-    return std::bit_cast<float>((negative ? 0xffc00000u : 0x7fc00000u) | payload);
-  } else {
-    const std::uint64_t quiet = negative ? 0xfff8000000000000u : 0x7ff8000000000000u;
-    return std::bit_cast<double>(quiet | payload);
-  }
-}
-
-template <class T>
-std::vector<T> all_nans() {
-  std::vector<T> nans = {nan_with<T>(0),       nan_with<T>(0, true), nan_with<T>(1),
-                         nan_with<T>(1, true), nan_with<T>(0x155),   nan_with<T>(0x3fffff, true)};
-  return nans;
-}
-
-template <class T>
-std::vector<T> all_poisons() {
-  using Limits = std::numeric_limits<T>;
-  return {nan_with<T>(0),      nan_with<T>(0x3fffff, true),
-          Limits::infinity(),  -Limits::infinity(),
-          Limits::max(),       Limits::lowest(),
-          Limits::denorm_min()};
-}
-
-template <class T>
-void set_row(const Tensor<T>& x, Index b, Index j, T value) {
-  for (Index h = 0; h < x.shape()[1]; ++h) {
-    for (Index c = 0; c < x.shape()[3]; ++c) x(b, h, j, c) = value;
-  }
-}
-
-template <class T>
-bool sees(const Case<T>& op, const Problem<T>& p, Index b, Index row, Index j) {
-  return j < p.keys_of_batch(b) && op.sees(p.shape, b, 0, row, j);
-}
 
 TEST_P(Conformance, RowsWithoutKeysAreZero) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const auto& [queries, keys] : edge_sizes()) {
         if (keys > 300 || queries > 700) continue;
-        Problem<T> problem = make_problem<T>({3, 1, 1, queries, keys, 2, 3});
+        Problem<T> problem = make_problem(op, {3, 1, 1, queries, keys, 2, 3});
         problem.key_lengths = {0, keys / 3, keys};
         const Result<T> got = run(op, problem);
         const std::vector<T> zeros(3);
         for_each_index(problem.row_shape(), [&](Index b, Index, Index row, Index) {
-          for (Index j = 0; j < problem.shape.keys; ++j) {
-            if (sees(op, problem, b, row, j)) return;
-          }
+          if (sees_any(op, problem, b, 0, row)) return;
           EXPECT_TRUE(same_bits(got.row(b, 0, row), zeros.data(), 3, {1, 1, 1, 3}))
               << describe(problem);
           EXPECT_EQ(got.row_lse(b, 0, row), -std::numeric_limits<T>::infinity());
@@ -86,7 +44,7 @@ void expect_blind(const Case<T>& op, const Problem<T>& problem, const Result<T>&
   }
   const Result<T> poisoned = run(op, problem);
   for_each_index(problem.row_shape(), [&](Index b, Index h, Index row, Index) {
-    if (sees(op, problem, b, row, j)) return;
+    if (sees(op, problem, b, h, row, j)) return;
     EXPECT_TRUE(same_row(clean, {b, h, row}, poisoned, {b, h, row}))
         << "key " << j << " set to " << poison << ", " << describe(problem);
   });
@@ -97,7 +55,7 @@ void expect_blind(const Case<T>& op, const Problem<T>& problem, const Result<T>&
 TEST_P(Conformance, InvisibleKeysChangeNoBit) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
-      Problem<T> problem = make_problem<T>({2, 1, 1, 37, 41, 3, 5});
+      Problem<T> problem = make_problem(op, {2, 1, 1, 37, 41, 3, 5});
       problem.key_lengths = {29, 41};
       const Result<T> clean = run(op, problem);
       for (Index j = 0; j < problem.shape.keys; ++j) {
@@ -114,7 +72,7 @@ TEST_P(Conformance, InvisibleKeysOfOtherTilesChangeNoBit) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       for (const Index queries : {300, 180}) {
-        Problem<T> problem = make_problem<T>({1, 1, 1, queries, 300, 3, 18});
+        Problem<T> problem = make_problem(op, {1, 1, 1, queries, 300, 3, 18});
         problem.key_lengths = {280};
         const Result<T> clean = run(op, problem);
         for (const Index j : {0, 63, 64, 127, 128, 129, 190, 255, 256, 279, 280, 299}) {
@@ -130,7 +88,7 @@ TEST_P(Conformance, InvisibleKeysOfOtherTilesChangeNoBit) {
 TEST_P(Conformance, InvisibleRangesChangeNoBit) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
-      const Problem<T> problem = make_problem<T>(sizes(210, 260, 4, 3));
+      const Problem<T> problem = make_problem(op, sizes(210, 260, 4, 3));
       const Result<T> clean = run(op, problem);
       for (const Index cut : {1, 50, 127, 128, 129, 200, 256}) {
         for (const bool after : {true, false}) {
@@ -144,7 +102,7 @@ TEST_P(Conformance, InvisibleRangesChangeNoBit) {
           for (Index row = 0; row < problem.shape.queries; ++row) {
             bool blind = true;
             for (Index j = 0; j < problem.shape.keys; ++j) {
-              blind = blind && !(is_set(j) && op.sees(problem.shape, 0, 0, row, j));
+              blind = blind && !(is_set(j) && sees(op, problem, 0, 0, row, j));
             }
             if (!blind) continue;
             EXPECT_TRUE(same_row(clean, {0, 0, row}, poisoned, {0, 0, row})) << cut << after;
@@ -157,10 +115,60 @@ TEST_P(Conformance, InvisibleRangesChangeNoBit) {
   });
 }
 
+/// Calls f for the elements of bias or mask x that serve no pair that `without` x would be visible.
+template <class T, class U, class F>
+void for_each_idle(const Case<T>& op, const Problem<T>& without, const Tensor<U>& x, F&& f) {
+  const Tensor<bool> used(x.shape());
+  const AttentionShape& s = without.shape;
+  for_each_index({s.batch, s.query_heads, s.queries, s.keys},
+                 [&](Index b, Index h, Index i, Index j) {
+                   const Shape at = broadcast_index(x.view(), {b, h, i, j});
+                   if (sees(op, without, b, h, i, j)) used(at[0], at[1], at[2], at[3]) = true;
+                 });
+  for_each_index(x.shape(), [&](Index b, Index h, Index i, Index j) {
+    if (!used(b, h, i, j)) f(x(b, h, i, j));
+  });
+}
+
+template <class T>
+void expect_hidden_bias_and_mask_change_no_bit(const Case<T>& op, const Problem<T>& problem) {
+  const Result<T> clean = run(op, problem);
+  if (problem.bias) {
+    const Problem<T> without = problem.in({}, {}, {}, {});
+    const Problem<T> changed = problem.in({}, {}, {}, {});
+    without.bias->fill(constant(0));
+    for (const T poison : all_poisons<T>()) {
+      for_each_idle(op, without, *changed.bias, [=](T& x) { x = poison; });
+      EXPECT_TRUE(same_bits(clean, run(op, changed))) << poison << ", " << describe(problem);
+    }
+  }
+  if (problem.mask) {
+    const Problem<T> without = problem.in({}, {}, {}, {});
+    const Problem<T> changed = problem.in({}, {}, {}, {});
+    without.mask->fill(constant(1));
+    for_each_idle(op, without, *changed.mask, [](bool& x) { x = !x; });
+    EXPECT_TRUE(same_bits(clean, run(op, changed))) << describe(problem);
+  }
+}
+
+/// A number of the bias for pairs that pattern, lengths and mask hide; a flag of the mask for pairs
+/// that pattern, lengths and bias hide.
+TEST_P(Conformance, HiddenBiasAndMaskChangeNoBit) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      for (const auto& [queries, keys] : {std::array<Index, 2>{70, 75}, {33, 270}, {140, 60}}) {
+        Problem<T> problem = make_problem(op, {2, 2, 1, queries, keys, 3, 5});
+        problem.key_lengths = {keys - 10, keys};
+        expect_hidden_bias_and_mask_change_no_bit(op, problem);
+      }
+    });
+  });
+}
+
 TEST_P(Conformance, QueriesDoNotSeeEachOther) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
-      const Problem<T> problem = make_problem<T>(sizes(70, 75, 5, 4));
+      const Problem<T> problem = make_problem(op, sizes(70, 75, 5, 4));
       const Result<T> clean = run(op, problem);
       for (Index i = 0; i < 70; ++i) {
         const T poison = all_poisons<T>()[as_size(i % 7)];
@@ -182,7 +190,7 @@ TEST_P(Conformance, VisibleNaNReachesTheRow) {
     for (const T& nan : nans) {
       for (const auto& [queries, keys] : {std::array<Index, 2>{40, 40}, {70, 150}}) {
         if (queries > 40 && &nan != &nans[2]) continue;
-        const Problem<T> problem = make_problem<T>(sizes(queries, keys, 6, 7));
+        const Problem<T> problem = make_problem(op, sizes(queries, keys, 6, 7));
         const auto restore = [&](const Tensor<T>& x, const Fill& fill) {
           expect_conforms(op, problem);
           x.fill(fill);
@@ -196,6 +204,11 @@ TEST_P(Conformance, VisibleNaNReachesTheRow) {
         restore(problem.v, clean.v);
         set_row(problem.k, 0, 0, nan);
         restore(problem.k, clean.k);
+        if (problem.bias) {
+          const Tensor<T>& bias = *problem.bias;
+          bias(0, 0, bias.shape()[2] / 2, bias.shape()[3] / 2) = nan;
+          restore(bias, bias_fill(problem.seed, op.extras));
+        }
       }
     }
   });
@@ -205,7 +218,7 @@ TEST_P(Conformance, VisibleInfinityFollowsIeee) {
   each([]<class T>(const Case<T>& op) {
     constexpr T infinity = std::numeric_limits<T>::infinity();
     for (const T value : {infinity, -infinity}) {
-      const Problem<T> problem = make_problem<T>(sizes(150, 160, 3, 5));
+      const Problem<T> problem = make_problem(op, sizes(150, 160, 3, 5));
       const Fills clean = gaussian_fills(problem.seed);
       problem.v(0, 0, 80, 1) = value;
       expect_conforms(op, problem);
@@ -221,6 +234,12 @@ TEST_P(Conformance, VisibleInfinityFollowsIeee) {
       problem.q.fill(clean.q);
       for (Index j = 0; j < 160; ++j) problem.k(0, 0, j, 0) = value;  // whole rows of -inf
       expect_conforms(op, problem);
+      if (problem.bias) {
+        problem.k.fill(clean.k);
+        const Tensor<T>& bias = *problem.bias;
+        bias(0, 0, bias.shape()[2] / 2, bias.shape()[3] / 2) = value;
+        expect_conforms(op, problem);
+      }
     }
   });
 }
@@ -233,9 +252,7 @@ void expect_same_rows(const Case<T>& op, const Problem<T>& whole, const Result<T
   AttentionShape shape = whole.shape;
   shape.queries = queries;
   shape.keys = keys;
-  const Inputs<T> in = whole.inputs();
-  const Result<T> got = run(
-      op, Inputs<T>{rows_of(in.q, first, queries), rows_of(in.k, 0, keys), rows_of(in.v, 0, keys)});
+  const Result<T> got = run(op, part_of(whole.inputs(), first, queries, 0, keys));
   for (Index row = 0; row < queries; ++row) {
     if (!same_keys(op, whole.shape, first + row, shape, row)) continue;
     EXPECT_TRUE(same_row(all, {0, 0, first + row}, got, {0, 0, row}))
@@ -247,12 +264,12 @@ void expect_same_rows(const Case<T>& op, const Problem<T>& whole, const Result<T
 TEST_P(Conformance, PrefixesHaveTheSameBits) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
-      const Problem<T> whole = make_problem<T>(sizes(300, 300, 5, 18));
+      const Problem<T> whole = make_problem(op, sizes(300, 300, 5, 18));
       const Result<T> all = run(op, whole);
       for (const Index n : {1, 2, 5, 31, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 299}) {
         expect_same_rows(op, whole, all, 0, n, n);
       }
-      const Problem<T> long_keys = make_problem<T>(sizes(150, 2200, 4, 3));
+      const Problem<T> long_keys = make_problem(op, sizes(150, 2200, 4, 3));
       const Result<T> long_all = run(op, long_keys);
       for (const Index n : {1, 60, 149}) {
         expect_same_rows(op, long_keys, long_all, 0, n, 2050 + n);
@@ -266,7 +283,7 @@ TEST_P(Conformance, RowsAloneHaveTheSameBits) {
     at_each_level([&] {
       for (const auto& [queries, keys] :
            {std::array<Index, 2>{150, 150}, {131, 300}, {3, 2100}, {150, 100}}) {
-        const Problem<T> whole = make_problem<T>(sizes(queries, keys, 5, 7));
+        const Problem<T> whole = make_problem(op, sizes(queries, keys, 5, 7));
         const Result<T> all = run(op, whole);
         for (Index row = 0; row < queries; ++row) {
           const Index last =
@@ -283,15 +300,15 @@ TEST_P(Conformance, RowsAloneHaveTheSameBits) {
 }
 
 /// Where all rows see the same keys, their order means nothing.
-TEST_P(Conformance, PermutedQueriesPermuteTheRows) {
+TEST_P(PlainConformance, PermutedQueriesPermuteTheRows) {
   each([]<class T>(const Case<T>& op) {
     const AttentionShape shape = sizes(131, 140, 6, 5);
     for (Index row = 1; row < shape.queries; ++row) {
       if (!same_keys(op, shape, 0, shape, row)) return;
     }
     at_each_level([&] {
-      const Problem<T> problem = make_problem<T>(shape);
-      Problem<T> permuted = make_problem<T>(shape);
+      const Problem<T> problem = make_problem(op, shape);
+      Problem<T> permuted = make_problem(op, shape);
       const auto place = [](Index row) { return row * 37 % 131; };
       permuted.q.fill([&](Index, Index, Index n, Index d) { return problem.q(0, 0, place(n), d); });
       const Result<T> a = run(op, problem);
@@ -302,18 +319,18 @@ TEST_P(Conformance, PermutedQueriesPermuteTheRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, PlainConformance, plain_subjects(), test_name);
 
 /// A window that reaches over the whole sequence is no window.
 template <class T, class A, class B>
 void expect_same_operator(const A& a, const B& b) {
-  const Law any = [](const Pair&) { return true; };
   at_each_level([&] {
     for (const auto& [queries, keys] :
          {std::array<Index, 2>{200, 200}, {70, 300}, {140, 90}, {3, 2100}, {1, 1}}) {
-      const Problem<T> problem = make_problem<T>(sizes(queries, keys, 5, 6));
-      EXPECT_TRUE(same_bits(run(make_case<T>("a", a, any), problem),
-                            run(make_case<T>("b", b, any), problem)))
-          << describe(problem);
+      const Case<T> one = make_case<T>("a", a, all_pairs);
+      const Case<T> other = make_case<T>("b", b, all_pairs);
+      const Problem<T> problem = make_problem(one, sizes(queries, keys, 5, 6));
+      EXPECT_TRUE(same_bits(run(one, problem), run(other, problem))) << describe(problem);
     }
   });
 }

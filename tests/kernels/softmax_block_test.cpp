@@ -154,6 +154,14 @@ struct Data {
   Tensor<T> q, k, v;
 };
 
+/// A score map and what it points to, and a sink.
+template <class T>
+struct Options {
+  fovea::ScoreMap<T> map;
+  std::optional<T> sink = {};
+  Index first_position = 0;
+};
+
 template <class T>
 struct Written {
   std::vector<T> out;  // [kQueries, Dv]
@@ -161,7 +169,8 @@ struct Written {
 };
 
 template <class T>
-Written<T> call(const Block& block, const Data<T>& data, Guard guard) {
+Written<T> call(const Block& block, const Data<T>& data, Guard guard,
+                const Options<T>& options = {}) {
   Written<T> written;
   written.out.assign(as_size(kQueries * data.value_width), T{77});
   written.lse.assign(as_size(kQueries), T{77});
@@ -178,14 +187,17 @@ Written<T> call(const Block& block, const Data<T>& data, Guard guard) {
                            view.width() == 1 ? 1 : view.strides()[3]};
   };
   fovea::SoftmaxBlockArgs<T> args;
-  args.q = matrix(data.q);
-  args.k = matrix(data.k);
-  args.v = matrix(data.v);
+  args.q = stored(matrix(data.q));
+  args.k = stored(matrix(data.k));
+  args.v = stored(matrix(data.v));
   args.out = {written.out.data(), data.value_width, 1};
   args.lse = {written.lse.data(), 1, 1};
   args.width = data.width;
   args.value_width = data.value_width;
   args.scale = T{0.25};
+  args.map = options.map;
+  args.sink = options.sink ? &*options.sink : nullptr;
+  args.first_position = options.first_position;
   args.key_end = block.key_end;
   args.block = block.block;
   args.block.runs = block.runs.data();
@@ -252,6 +264,111 @@ TYPED_TEST_SUITE(SoftmaxBlock, Scalars);
 
 TYPED_TEST(SoftmaxBlock, AnyBlockFollowsTheOracle) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) expect_block<TypeParam>(seed);
+}
+
+/// Every option at once, for rows and keys that lie apart: what a row of a block should be.
+template <class T>
+class MappedBlock {
+ public:
+  explicit MappedBlock(std::uint64_t seed) : block(draw_block(seed)), data(seed) {
+    block.block.most_keys = fovea::kUnboundedKeys;
+    Draw draw(seed + 1);
+    bias_ = Tensor<T>({1, 1, kQueries, kKeys}, Data<T>::k_layout(seed));
+    mask_ = Tensor<bool>({1, 1, kQueries, kKeys}, Data<T>::k_layout(seed / 2));
+    bias_.fill([=](Index, Index, Index i, Index j) {
+      const std::uint64_t bits = hash(seed, 1, 0, i, j);
+      return bits % 5 == 0 ? -std::numeric_limits<double>::infinity() : 2 * uniform(bits);
+    });
+    mask_.fill([=](Index, Index, Index i, Index j) {
+      return hash(seed, 2, 0, i, j) % (i % 3 == 0 ? 40 : 3) == 1 ? 0 : 1;
+    });
+    options.map.soft_cap = draw(0, 1) == 0 ? T{1.5} : T{0};
+    options.map.alibi_slope = draw(0, 1) == 0 ? T{0.0078125} : T{0};
+    options.map.bias = matrix(bias_);
+    options.map.mask = matrix(mask_);
+    if (draw(0, 1) == 0) options.map.dropout = {0.25, seed, 3, 4};
+    if (draw(0, 1) == 0) options.sink = T{0.5};
+    options.first_position = draw(-100, 100);
+  }
+
+  /// Row r of the block, out then lse, with gauges.
+  Reference<T> expected(Index r) const {
+    using W = Wide<T>;
+    const fovea::ScoreMap<T>& map = options.map;
+    const Index row = block.block.first + block.block.step * r;
+    const Index position = row + options.first_position;
+    W sum = options.sink ? std::exp(W{*options.sink}) : 0;
+    W largest = 0;
+    Reference<T> made = zero_reference<T>({1, 1, 1, data.value_width + 1});
+    bool any = false;
+    for (Index j = 0; j < kKeys; ++j) {
+      const W bias = bias_(0, 0, row, j);
+      if (!block.sees(r, j) || std::isinf(bias) || !mask_(0, 0, row, j)) continue;
+      any = true;
+      W z = 0;
+      for (Index c = 0; c < data.width; ++c) {
+        z += W{0.25} * W{data.q(0, 0, row, c)} * W{data.k(0, 0, j, c)};
+        largest = std::max(largest, std::abs(z));
+      }
+      if (map.soft_cap != 0) z = W{map.soft_cap} * std::tanh(z / W{map.soft_cap});
+      const auto distance = static_cast<W>(std::abs(position - j));
+      const W weight = std::exp(z + bias - W{map.alibi_slope} * distance);
+      largest = std::max(largest, std::abs(bias) + W{map.alibi_slope} * distance);
+      sum += weight;
+      const bool dropped = map.drops() && fovea::uniform_draw<T>(
+                                              map.dropout.seed, map.dropout.batch, map.dropout.head,
+                                              position, j) < map.dropout.probability;
+      const W kept = dropped ? 0 : weight / static_cast<W>(1 - map.dropout.probability);
+      for (Index c = 0; c < data.value_width; ++c) {
+        made.value[as_size(c)] += kept * W{data.v(0, 0, j, c)};
+        made.gauge[as_size(c)] += kept * std::abs(W{data.v(0, 0, j, c)});
+      }
+    }
+    for (W& x : made.value) x = any ? x / sum : 0;
+    for (W& x : made.gauge) x = any ? x / sum * (2 + 2 * largest) : 0;
+    made.value.back() = any ? std::log(sum) : -std::numeric_limits<W>::infinity();
+    made.gauge.back() = 2 + 2 * largest + std::abs(made.value.back());
+    return made;
+  }
+
+  Block block;
+  Data<T> data;
+  Options<T> options;
+
+ private:
+  template <class X>
+  static Matrix<const X> matrix(const Tensor<X>& x) {
+    return {x.view().data(), x.view().strides()[2], x.view().strides()[3]};
+  }
+
+  Tensor<T> bias_;
+  Tensor<bool> mask_;
+};
+
+TYPED_TEST(SoftmaxBlock, OptionsFollowTheirFormulas) {
+  using T = TypeParam;
+  for (std::uint64_t seed = 200; seed < 225; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const MappedBlock<T> mapped(seed);
+    const Block& block = mapped.block;
+    std::optional<Written<T>> fused;  // of the first level with fused multiply-add
+    at_each_level([&] {
+      const Guard guard = seed % 2 == 0 ? Guard::before : Guard::behind;
+      const Written<T> written = call(block, mapped.data, guard, mapped.options);
+      for (Index r = 0; r < block.block.count; ++r) {
+        const std::vector<T> row = row_of(written, mapped.data, block, r);
+        EXPECT_TRUE(within_ratio(row, mapped.expected(r), 16)) << "row " << r;
+        if (r % 5 != 0) continue;
+        const Block alone = block.alone(r);
+        const Written<T> one = call(alone, mapped.data, guard, mapped.options);
+        EXPECT_TRUE(same_bits(row, row_of(one, mapped.data, alone, 0))) << "row " << r << " alone";
+      }
+      if (fovea::isa_level() == IsaLevel::baseline) return;
+      if (!fused) fused = written;
+      EXPECT_TRUE(same_bits(fused->out, written.out));
+      EXPECT_TRUE(same_bits(fused->lse, written.lse));
+    });
+  }
 }
 
 /// Rows across a segment's end that begin at different keys, each against itself alone.

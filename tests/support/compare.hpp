@@ -2,7 +2,7 @@
 /// \file
 /// The comparators: by bits, and by the ratio R = |got - expected| / (u gauge) of reliability.md,
 /// section 3.1. Bounds are written !(r <= bound), so that a NaN fails; one bad element fails; an
-/// output of zeros where something is expected fails however wide the gauge.
+/// output of zeros where more is expected than underflow may take fails however wide the gauge.
 /// Held by tests/support/compare_test.cpp.
 #pragma once
 
@@ -18,6 +18,10 @@
 #include "support/index.hpp"
 
 namespace fovea_test {
+
+/// Results this small may be lost: the rounding of T at 1 makes as much of its least normal number.
+template <class T>
+inline constexpr Wide<T> kFaint = Wide<T>{std::numeric_limits<T>::min()} / kRoundoff<T>;
 
 /// What a tensor should hold, and per element the magnitude that its error is measured in.
 template <class T>
@@ -38,8 +42,8 @@ inline std::string index_text(const Shape& shape, Index i) {
   return "[" + text;
 }
 
-/// |got - expected| / (u gauge): 0 where they are equal, infinity where a non-finite value is not
-/// the expected one (any NaN equals any NaN).
+/// |got - expected| / (u gauge), and what T loses where it underflows: 0 where they are equal,
+/// infinity where a non-finite value is not the expected one (any NaN equals any NaN).
 template <class T>
 Wide<T> error_ratio(T got, Wide<T> expected, Wide<T> gauge) {
   constexpr Wide<T> infinity = std::numeric_limits<Wide<T>>::infinity();
@@ -47,7 +51,7 @@ Wide<T> error_ratio(T got, Wide<T> expected, Wide<T> gauge) {
   if (std::isnan(expected)) return std::isnan(value) ? 0 : infinity;
   if (value == expected) return 0;
   if (std::isinf(expected)) return infinity;
-  return std::abs(value - expected) / (kRoundoff<T> * gauge);
+  return std::abs(value - expected) / (kRoundoff<T> * gauge + std::numeric_limits<T>::min());
 }
 
 /// Whether every error_ratio is at most `bound`. \param worst raised to the largest one, if given
@@ -71,7 +75,7 @@ testing::AssertionResult within_ratio(const std::vector<T>& got, const Reference
       at = i;
     }
     all_zero = all_zero && got[i] == 0;
-    none_expected = none_expected && expected.value[i] == 0;
+    none_expected = none_expected && std::abs(expected.value[i]) < kFaint<T>;
   }
   if (worst != nullptr && !(largest <= *worst)) *worst = static_cast<double>(largest);
   if (all_zero && !none_expected) {

@@ -93,7 +93,9 @@ TYPED_TEST(Compare, FailsOnZerosHoweverWideTheGauge) {
   EXPECT_FALSE(this->judge());
   for (auto& gauge : this->expected_.gauge) gauge = Wide<TypeParam>(1e30);
   EXPECT_FALSE(this->judge());
-  for (auto& value : this->expected_.value) value = 0;
+  for (auto& value : this->expected_.value) value = kFaint<TypeParam>;
+  EXPECT_FALSE(this->judge());
+  for (auto& value : this->expected_.value) value /= 2;
   EXPECT_TRUE(this->judge());
 }
 

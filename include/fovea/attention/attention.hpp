@@ -9,25 +9,53 @@
 #include <utility>
 
 #include "fovea/core/executor.hpp"
+#include "fovea/core/scalar.hpp"
 #include "fovea/core/view.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The tensors that an operator reads.
+/// The tensors that an operator reads. Beyond q, k and v all are optional, and an operator refuses
+/// what it has no use for. Numbers that are not q, k or v are of the type of the arithmetic,
+/// `Compute<T>`: float for tensors of 16 bits.
 template <class T>
 struct Inputs {
   View<const T> q;  ///< [B, Hq, Nq, D]
-  View<const T> k;  ///< [B, Hk, Nk, D], Hk divides Hq: query head h reads key head h / (Hq / Hk)
-  View<const T> v;  ///< [B, Hk, Nk, Dv]
+  View<const T> k =
+      {};  ///< [B, Hk, Nk, D], Hk divides Hq: query head h reads key head h / (Hq / Hk)
+  View<const T> v = {};  ///< [B, Hk, Nk, Dv]
   /// [B]: batch b has the keys [0, key_lengths[b]); empty: all Nk keys.
   std::span<const Index> key_lengths = {};
+  /// [S + 1] ascending from 0 to Nq: B = 1, and sequence s has the query rows
+  /// [cu_seqlens_q[s], cu_seqlens_q[s + 1]); empty: not packed.
+  std::span<const Index> cu_seqlens_q = {};
+  /// [S + 1], the same for the rows of k and v; empty: cu_seqlens_q.
+  std::span<const Index> cu_seqlens_k = {};
+  /// [B, Hq, Nq, Nk], or 1 instead of any of them: added to the logits; -infinity hides the pair.
+  View<const Compute<T>> bias = {};
+  /// [B, Hq, Nq, Nk], or 1 instead of any of them: false hides the pair.
+  View<const bool> mask = {};
+  /// [Hq]: slope |i - j| is taken from the logits (ALiBi; Press, Smith and Lewis 2022).
+  std::span<const Compute<T>> alibi_slopes = {};
+  /// [Hq]: one more logit per row that has no value: it takes probability, and counts in lse.
+  std::span<const Compute<T>> sink = {};
 };
 
 /// What a forward pass writes beside the output, each only if it is given.
 template <class T>
 struct Saved {
   /// [B, Hq, Nq, 1]: natural logarithm of the row's sum of exp(logit); -inf if it sees no key.
-  View<T> lse = {};
+  View<Compute<T>> lse = {};
+};
+
+/// The gradients that a backward pass writes, each only if it is given: those of the loss with
+/// respect to the tensors of `Inputs`, in their shapes.
+template <class T>
+struct Grads {
+  View<T> q = {};     ///< [B, Hq, Nq, D]
+  View<T> k = {};     ///< [B, Hk, Nk, D]
+  View<T> v = {};     ///< [B, Hk, Nk, Dv]
+  View<T> bias = {};  ///< the shape of bias: where that is 1, the sum over what it was broadcast to
+  std::span<T> sink = {};  ///< [Hq]
 };
 
 /// The sizes of one call.
@@ -63,6 +91,47 @@ concept Attention = std::copyable<Op> &&
   { op.template workspace_bytes<T>(shape, 1) } -> std::same_as<Index>;
   /// (query, key) pairs of one head that are visible, without key lengths
   { op.visible_pairs(shape) } -> std::same_as<Index>;
+};
+
+/// An attention operator that has a backward pass.
+template <class Op, class T>
+concept DifferentiableAttention = Attention<Op, T> &&
+    requires(const Op op, const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+             const Grads<T>& grads, Serial& executor) {
+  /// throws what `backward` would throw, and does nothing else
+  op.check_backward(inputs, out, saved, out, grads);
+  /// computes grads from d_out, the gradient of the loss with respect to out
+  op.backward(inputs, out, saved, out, grads, executor);
+};
+
+/// The sizes of a decoder.
+struct DecoderShape {
+  Index batch = 1;
+  Index query_heads = 1;
+  Index key_heads = 1;  ///< divides query_heads
+  Index width = 0;        ///< D
+  Index value_width = 0;  ///< Dv
+  Index reserve = 0;      ///< tokens to take memory for at once
+  /// Under a window, how many tokens can be rolled back at least.
+  Index rollback_tokens = 0;
+};
+
+/// An attention operator whose tokens may come one after the other.
+template <class Op, class T>
+concept IncrementalAttention = Attention<Op, T> &&
+    requires(const Op op, const DecoderShape& shape, decltype(op.template decoder<T>(shape)) decoder,
+             const View<const T>& x, const Inputs<T>& inputs, const View<T>& out,
+             const Saved<T>& saved, Serial& executor, Index length) {
+  /// adds the tokens of k and v
+  decoder.append(x, x);
+  /// attention of the last positions, as `forward` of all tokens gives it
+  decoder.step(inputs, out, saved, executor);
+  /// tokens so far
+  { decoder.length() } -> std::same_as<Index>;
+  /// forgets the tokens from that position on
+  decoder.rollback(length);
+  /// the same tokens again, in memory of their own
+  { decoder.fork() } -> std::same_as<decltype(op.template decoder<T>(shape))>;
 };
 
 /// The scalar of a View, or of a tensor or matrix that can be viewed.

@@ -3,7 +3,10 @@
 /// The checks that every operator makes of its tensors before anything is written.
 #pragma once
 
+#include <array>
+#include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -67,10 +70,112 @@ void check_inputs(const char* op, const Inputs<T>& inputs) {
   }
 }
 
+namespace detail {
+
+/// The ends of packed sequences must ascend from 0 to the rows of their tensor.
+inline void check_cu_seqlens(const char* op, const std::string& name, std::span<const Index> ends,
+                             Index rows, const std::string& tensor) {
+  for (std::size_t s = 0; s < ends.size(); ++s) {
+    const std::string what = name + "[" + std::to_string(s) + "]";
+    const std::string got = std::to_string(ends[s]);
+    if (s == 0 && ends[s] != 0) refuse(op, what, got, "0, where the first sequence begins");
+    if (s > 0 && ends[s] < ends[s - 1]) {
+      refuse(op, what, got, "at least " + std::to_string(ends[s - 1]) + ": the ends must ascend");
+    }
+    if (ends[s] > rows || (s + 1 == ends.size() && ends[s] != rows)) {
+      refuse(op, what, got,
+             (s + 1 == ends.size() ? "" : "at most ") + std::to_string(rows) + ", the rows of " +
+                 tensor);
+    }
+  }
+}
+
+/// Every extent must be that of the logits, or 1.
+template <class U>
+void check_broadcast(const char* op, const char* tensor, const View<U>& x, const Shape& logits) {
+  constexpr std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of q",
+                                                "the rows of k"};
+  if (x.is_none()) return;
+  for (std::size_t d = 0; d < 4; ++d) {
+    if (x.shape()[d] == 1 || x.shape()[d] == logits[d]) continue;
+    refuse(op, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(x.shape()[d]),
+           "1 or " + std::to_string(logits[d]) + ", " + whose[d]);
+  }
+}
+
+template <class U>
+void check_per_head(const char* op, const char* name, std::span<const U> x, Index heads) {
+  const auto count = static_cast<Index>(x.size());
+  if (count != 0 && count != heads) {
+    refuse(op, std::string("the number of ") + name, std::to_string(count),
+           std::to_string(heads) + ", the heads of q, or 0");
+  }
+}
+
+}  // namespace detail
+
+/// The sequences of packed tensors. \pre check_inputs passed. \throws std::invalid_argument
+template <class T>
+void check_packing(const char* op, const Inputs<T>& inputs) {
+  const auto& cu_q = inputs.cu_seqlens_q;
+  const auto& cu_k = inputs.cu_seqlens_k;
+  if (cu_q.empty() && cu_k.empty()) return;
+  if (cu_q.empty()) refuse(op, "cu_seqlens_q", "empty", "what cu_seqlens_k goes with");
+  if (inputs.q.batch() != 1) {
+    refuse(op, "batch of q", std::to_string(inputs.q.batch()), "1, since cu_seqlens_q is given");
+  }
+  if (!inputs.key_lengths.empty()) {
+    refuse(op, "key_lengths", "given", "either key_lengths or cu_seqlens_q");
+  }
+  if (!cu_k.empty() && cu_k.size() != cu_q.size()) {
+    refuse(op, "the number of cu_seqlens_k", std::to_string(cu_k.size()),
+           std::to_string(cu_q.size()) + ", as of cu_seqlens_q");
+  }
+  detail::check_cu_seqlens(op, "cu_seqlens_q", cu_q, inputs.q.rows(), "q");
+  if (cu_k.empty()) {
+    detail::check_cu_seqlens(op, "cu_seqlens_q", cu_q, inputs.k.rows(),
+                             "k, since there is no cu_seqlens_k");
+  }
+  detail::check_cu_seqlens(op, "cu_seqlens_k", cu_k, inputs.k.rows(), "k");
+}
+
+/// What changes the logits. \pre check_inputs passed. \throws std::invalid_argument
+template <class T>
+void check_logit_inputs(const char* op, const Inputs<T>& inputs) {
+  const Shape logits = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.k.rows()};
+  detail::check_broadcast(op, "bias", inputs.bias, logits);
+  detail::check_broadcast(op, "mask", inputs.mask, logits);
+  detail::check_per_head(op, "alibi_slopes", inputs.alibi_slopes, logits[1]);
+  detail::check_per_head(op, "sink", inputs.sink, logits[1]);
+  for (std::size_t h = 0; h < inputs.alibi_slopes.size(); ++h) {
+    if (std::isfinite(inputs.alibi_slopes[h])) continue;
+    refuse(op, "alibi_slopes[" + std::to_string(h) + "]", std::to_string(inputs.alibi_slopes[h]),
+           "finite");
+  }
+}
+
+namespace detail {
+
+/// One number per head as a view.
+template <class T>
+View<T> head_view(std::span<T> x) {
+  return {x.data(), {1, static_cast<Index>(x.size()), 1, 1}};
+}
+
+/// Refuses x if it shares an element with another tensor.
+template <class T, class U>
+void check_apart(const char* op, const char* tensor, const View<T>& x, const char* name,
+                 const View<U>& other) {
+  if (!shares_elements(x, other)) return;
+  refuse(op, tensor, std::string("in the memory of ") + name, "memory of its own");
+}
+
+}  // namespace detail
+
 /// What is written must have the shape, distinct elements, and share none with an input.
 /// \throws std::invalid_argument
-template <class T>
-void check_output(const char* op, const char* tensor, const View<T>& x, const Inputs<T>& inputs,
+template <class U, class T>
+void check_output(const char* op, const char* tensor, const View<U>& x, const Inputs<T>& inputs,
                   const Shape& expected) {
   if (x.shape() != expected) {
     const std::string whose = "as the inputs make it " + to_string(expected);
@@ -89,10 +194,68 @@ void check_output(const char* op, const char* tensor, const View<T>& x, const In
            "strides " + to_string(x.strides()) + " for " + to_string(x.shape()),
            "strides that give each element its own place");
   }
-  for (const auto& [name, input] :
-       {std::pair{"q", &inputs.q}, std::pair{"k", &inputs.k}, std::pair{"v", &inputs.v}}) {
-    if (shares_elements(x, *input)) {
-      refuse(op, tensor, std::string("in the memory of ") + name, "memory of its own");
+  detail::check_apart(op, tensor, x, "q", inputs.q);
+  detail::check_apart(op, tensor, x, "k", inputs.k);
+  detail::check_apart(op, tensor, x, "v", inputs.v);
+  detail::check_apart(op, tensor, x, "bias", inputs.bias);
+  detail::check_apart(op, tensor, x, "mask", inputs.mask);
+  detail::check_apart(op, tensor, x, "sink", detail::head_view(inputs.sink));
+  detail::check_apart(op, tensor, x, "alibi_slopes", detail::head_view(inputs.alibi_slopes));
+}
+
+/// What a backward pass reads beside the inputs must have the shapes. \pre check_inputs passed
+/// \throws std::invalid_argument
+template <class T>
+void check_saved(const char* op, const Inputs<T>& inputs, const View<const T>& out,
+                 const Saved<T>& saved, const View<const T>& d_out) {
+  const Shape rows = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()};
+  const Shape sums = {rows[0], rows[1], rows[2], 1};
+  if (saved.lse.is_none() && rows[0] * rows[1] * rows[2] != 0) {
+    refuse(op, "lse", "missing", "the lse that forward saved");
+  }
+  const auto check = [&](const char* tensor, const Shape& shape, const Shape& expected) {
+    const std::string whose = "as the inputs make it " + to_string(expected);
+    for (std::size_t d = 0; d < 4; ++d)
+      detail::check_extent(op, tensor, shape, d, expected[d], whose);
+  };
+  check("out", out.shape(), rows);
+  check("d_out", d_out.shape(), rows);
+  if (!saved.lse.is_none()) check("lse", saved.lse.shape(), sums);
+}
+
+/// The gradients that are asked for must have the shapes of what they are gradients of, and memory
+/// of their own. \pre check_inputs and check_saved passed   \throws std::invalid_argument
+template <class T>
+void check_grads(const char* op, const Inputs<T>& inputs, const View<const T>& out,
+                 const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads) {
+  if (!grads.bias.is_none() && inputs.bias.is_none()) {
+    refuse(op, "the gradient of bias", "asked for", "a bias");
+  }
+  const auto sinks = static_cast<Index>(inputs.sink.size());
+  if (!grads.sink.empty() && static_cast<Index>(grads.sink.size()) != sinks) {
+    refuse(op, "the number of sinks in the gradients", std::to_string(grads.sink.size()),
+           std::to_string(sinks) + ", those of the inputs");
+  }
+  struct Named {
+    const char* name;
+    View<T> grad;
+    Shape shape;
+  };
+  const std::array<Named, 5> all = {
+      {{"the gradient of q", grads.q, inputs.q.shape()},
+       {"the gradient of k", grads.k, inputs.k.shape()},
+       {"the gradient of v", grads.v, inputs.v.shape()},
+       {"the gradient of bias", grads.bias, inputs.bias.shape()},
+       {"the gradient of sink", detail::head_view(grads.sink), {1, sinks, 1, 1}}}};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& [name, grad, shape] = all[i];
+    if (grad.is_none()) continue;
+    check_output(op, name, grad, inputs, shape);
+    detail::check_apart(op, name, grad, "out", out);
+    detail::check_apart(op, name, grad, "d_out", d_out);
+    detail::check_apart(op, name, grad, "lse", saved.lse);
+    for (std::size_t j = 0; j < i; ++j) {
+      detail::check_apart(op, name, grad, all[j].name, all[j].grad);
     }
   }
 }

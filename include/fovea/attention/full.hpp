@@ -20,9 +20,13 @@ struct FullOptions {
   std::optional<double> scale = {};
   /// The position of query row 0 if Nq != Nk.
   CausalAlignment alignment = CausalAlignment::bottom_right;
+  /// z becomes cap tanh(z / cap), before bias, ALiBi and mask.
+  std::optional<double> soft_cap = {};
+  /// Of the weights, after the softmax.
+  Dropout dropout = {};
 };
 
-/// out_i = sum_j softmax_j(scale <q_i, k_j>) v_j over the visible keys; see SoftmaxOperator for
+/// out_i = sum_j softmax_j(s_ij) v_j over the visible keys; see SoftmaxOperator for the logits s,
 /// shapes, errors and the calls.
 /// Cost: 2 (D + Dv) flops per visible pair; no N x N in memory.
 class FullAttention : public SoftmaxOperator<FullAttention> {
@@ -39,7 +43,9 @@ class FullAttention : public SoftmaxOperator<FullAttention> {
     return seen;
   }
 
-  SoftmaxOptions softmax_options() const { return {options.scale, options.alignment}; }
+  SoftmaxOptions softmax_options() const {
+    return {options.scale, options.alignment, options.soft_cap, options.dropout};
+  }
 
   void check_options() const { check_window(name(), options.window); }
 };

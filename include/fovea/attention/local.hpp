@@ -17,10 +17,14 @@ struct LocalOptions {
   std::optional<double> scale = {};
   /// The position of query row 0 if Nq != Nk.
   CausalAlignment alignment = CausalAlignment::bottom_right;
+  /// z becomes cap tanh(z / cap), before bias, ALiBi and mask.
+  std::optional<double> soft_cap = {};
+  /// Of the weights, after the softmax.
+  Dropout dropout = {};
 };
 
-/// out_i = sum_j softmax_j(scale <q_i, k_j>) v_j over j in [i - left, i + right]; see
-/// SoftmaxOperator for shapes, errors and the calls.
+/// out_i = sum_j softmax_j(s_ij) v_j over the visible j in [i - left, i + right]; see
+/// SoftmaxOperator for the logits s, shapes, errors and the calls.
 /// Cost: 2 (D + Dv) flops per visible pair, so linear in N.
 class LocalAttention : public SoftmaxOperator<LocalAttention> {
  public:
@@ -32,7 +36,9 @@ class LocalAttention : public SoftmaxOperator<LocalAttention> {
 
   Window pattern() const { return {options.left, options.right}; }
 
-  SoftmaxOptions softmax_options() const { return {options.scale, options.alignment}; }
+  SoftmaxOptions softmax_options() const {
+    return {options.scale, options.alignment, options.soft_cap, options.dropout};
+  }
 
   void check_options() const { check_window(name(), pattern()); }
 };

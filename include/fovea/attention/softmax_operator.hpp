@@ -4,61 +4,44 @@
 /// differs.
 #pragma once
 
-#include <cmath>
-#include <limits>
-#include <optional>
-#include <string>
-
-#include "fovea/attention/attention.hpp"
 #include "fovea/attention/check.hpp"
+#include "fovea/attention/decoder.hpp"
+#include "fovea/attention/softmax_backward.hpp"
+#include "fovea/attention/softmax_call.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/table.hpp"
-#include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Options that every softmax operator has.
-struct SoftmaxOptions {
-  /// Of the logits; 1 / sqrt(D) if not set.
-  std::optional<double> scale = {};
-  /// The position of query row 0 if Nq != Nk.
-  CausalAlignment alignment = CausalAlignment::bottom_right;
-};
-
 /// The calls of a softmax operator `Op`, which has `name()`, `softmax_options()`, `pattern()` and
 /// `check_options()`.
-/// out[b, h, i] = sum_j softmax_j(scale <q_i, k_j>) v_j over the keys j that the pattern shows to
-/// row i and that lie within the batch's key length; +0 for a row that sees none. A NaN or infinity
-/// that is visible reaches the row; what is not visible changes no bit. Weights are divided by
-/// their sum last, so values of more than max / Nk may overflow. The bits of a row depend on
-/// neither threads, batch, heads, strides nor on the rows and keys that it does not see.
+/// out[b, h, i] = sum_j softmax_j(s_ij) v_j over the visible keys j: those that the pattern shows
+/// to row i, that lie within the batch's key length or the row's packed sequence, and that neither
+/// mask nor bias hides. s_ij is the logit scale <q_i, k_j>, soft-capped, plus bias, minus ALiBi.
+/// A row that sees no key is +0, and its lse -inf. A NaN or infinity that is visible reaches the
+/// row; what is not visible changes no bit. Weights are divided by their sum last, so values of
+/// more than max / Nk may overflow. The bits of a row depend on neither threads, batch, heads,
+/// strides nor on the rows and keys that it does not see.
 /// Cost: 2 (D + Dv) flops per visible pair, memory O(threads block_rows (D + Dv)).
 template <class Op>
 class SoftmaxOperator {
  public:
-  /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in B
-  /// for the key lengths).
+  /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
+  /// the batch and the number of sequences and heads for what is given of each).
   template <class T>
   void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
-    op().check_options();
-    const SoftmaxOptions options = op().softmax_options();
-    constexpr auto most = static_cast<double>(std::numeric_limits<T>::max());
-    if (options.scale && !(std::abs(*options.scale) <= most)) {
-      refuse(Op::name(), "scale", std::to_string(*options.scale), "finite in the inputs' type");
-    }
-    check_inputs(Op::name(), inputs);
+    check_read(inputs);
     check_output(Op::name(), "out", out, inputs,
                  {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()});
     if (!saved.lse.is_none()) {
       check_output(Op::name(), "lse", saved.lse, inputs,
                    {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), 1});
-      if (shares_elements(out, saved.lse)) {
-        refuse(Op::name(), "lse", "in the memory of out", "memory of its own");
-      }
+      detail::check_apart(Op::name(), "lse", saved.lse, "out", out);
     }
   }
 
-  /// \param inputs {q, k, v} or {q, k, v, key_lengths}: views, Eigen tensors or matrices
+  /// \param inputs {q, k, v} and, by their names, the rest of Inputs: views, Eigen tensors or
+  ///               matrices
   /// \param out [B, Hq, Nq, Dv], every element written
   /// \throws as `check`, before anything is written; std::bad_alloc for the scratch.
   template <class Out, class T = Scalar<Out>>
@@ -86,86 +69,104 @@ class SoftmaxOperator {
     run(inputs, to, saved, as_executor(executor));
   }
 
+  /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
+  template <class T>
+  void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+                      const View<const T>& d_out, const Grads<T>& grads) const {
+    check_read(inputs);
+    check_saved(Op::name(), inputs, out, saved, d_out);
+    check_grads(Op::name(), inputs, out, saved, d_out, grads);
+  }
+
+  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
+  /// `forward`, soft cap, bias, sink and dropout (the same draws) included; 0 for what is not
+  /// visible. Weights are recomputed from lse. The same bits for any number of threads.
+  /// \param inputs, out, saved as in `forward`, with lse   \param d_out [B, Hq, Nq, Dv]
+  /// \param grads written, each if it is given: q, k, v, bias, sink
+  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch.
+  /// Cost: 2 (3 D + 2 Dv) flops per visible pair, and as much as forward again for the gradient of
+  /// bias. Memory O(threads block_rows (D + Dv)), and 4 bytes for each head and block of queries.
+  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
+  requires std::floating_point<T>
+  void backward(const Inputs<T>& inputs, const Out& out, const Saved<T>& saved, const D& d_out,
+                const Grads<T>& grads, E&& executor = {}) const {
+    const View<const T> from(out);
+    const View<const T> d_from(d_out);
+    check_backward(inputs, from, saved, d_from, grads);
+    const SoftmaxCall call(inputs, op().softmax_options(), op().pattern());
+    SoftmaxBackward(call, from, saved, d_from, grads).run(as_executor(executor));
+  }
+
+  /// Bytes of scratch of `backward` with that many workers, one batch and head.
+  template <class T>
+  Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+    return SoftmaxBackward<T, decltype(op().pattern())>::workspace_bytes(shape, workers);
+  }
+
+  /// The same attention for tokens that come one after the other, with these options.
+  /// \throws as the constructor of Decoder
+  template <class T>
+  Decoder<Op, T> decoder(const DecoderShape& shape) const {
+    return {op(), shape};
+  }
+
   /// Bytes of scratch of `forward` with that many workers: independent of the number of keys, and
   /// of the number of queries beyond a block.
   template <class T>
   Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    return workers * slot_elements<T>(shape) * static_cast<Index>(sizeof(T));
+    return workers * slot_elements(shape) * static_cast<Index>(sizeof(Compute<T>));
   }
 
   /// (query, key) pairs of one head that the pattern shows.
   Index visible_pairs(const AttentionShape& shape) const {
-    return op().pattern().plan(sequence(shape)).visible_pairs();
+    const auto alignment = op().softmax_options().alignment;
+    return op()
+        .pattern()
+        .plan(SequenceShape::of(shape.queries, shape.keys, alignment))
+        .visible_pairs();
   }
 
  private:
   const Op& op() const { return static_cast<const Op&>(*this); }
 
-  SequenceShape sequence(const AttentionShape& shape) const {
-    return SequenceShape::of(shape.queries, shape.keys, op().softmax_options().alignment);
+  /// Options and inputs.
+  template <class T>
+  void check_read(const Inputs<T>& inputs) const {
+    op().check_options();
+    check_softmax_options<Compute<T>>(Op::name(), op().softmax_options());
+    check_inputs(Op::name(), inputs);
+    check_packing(Op::name(), inputs);
+    check_logit_inputs(Op::name(), inputs);
   }
 
   /// Elements of one worker's scratch, a multiple of a cache line.
-  template <class T>
   static Index slot_elements(const AttentionShape& shape) {
     return softmax_block_scratch(block_rows(shape.queries), shape.width, shape.value_width);
   }
 
-  template <class T>
-  double scale(const Inputs<T>& inputs) const {
-    const Index d = inputs.q.width();
-    if (op().softmax_options().scale) return *op().softmax_options().scale;
-    return d == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(d));
-  }
-
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
-    const AttentionShape shape = shape_of(inputs);
-    const auto plan = op().pattern().plan(sequence(shape));
-    const Index blocks = plan.block_count();
-    const Index tasks = shape.batch * shape.query_heads * blocks;
-    const Index slot = slot_elements<T>(shape);
-    Workspace scratch(worker_count(executor, tasks), slot * static_cast<Index>(sizeof(T)));
-    const KernelTable<T>& table = kernels<T>();
-    for_each_task(executor, tasks, [&](Index task, Index worker) {
-      const Index head = task / blocks;
-      const Index b = head / shape.query_heads;
-      const Index h = head % shape.query_heads;
+    const SoftmaxCall call(inputs, op().softmax_options(), op().pattern());
+    const auto& sequences = call.sequences();
+    const SequenceTasks tasks(sequences, inputs.q.heads(),
+                              [&](Index s) { return call.plan(sequences[s]).block_count(); });
+    const AttentionShape shape = call.shape();
+    const Index slot = slot_elements(shape);
+    Workspace scratch(worker_count(executor, tasks.count()),
+                      slot * static_cast<Index>(sizeof(Compute<T>)));
+    const KernelTable<Compute<T>>& table = kernels<Compute<T>>();
+    for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
+      const auto [s, head, part] = tasks[task];
+      const Sequence sequence = sequences[s];
+      const auto plan = call.plan(sequence);
       BlockStorage storage;
-      SoftmaxBlockArgs<T> args = head_args(inputs, out, saved, b, h);
+      SoftmaxBlockArgs<Compute<T>> args = call.args(sequence, head, out, saved);
       // Last block first: under a causal pattern it has the most keys, and the end of the schedule
       // should be made of small blocks.
-      args.block = plan.block(blocks - 1 - task % blocks, storage);
-      args.scale = static_cast<T>(scale(inputs));
-      args.scratch = scratch.data<T>() + worker * slot;
+      args.block = plan.block(plan.block_count() - 1 - part, storage);
+      args.scratch = scratch.data<Compute<T>>() + worker * slot;
       table.softmax_block(args);
     });
-  }
-
-  template <class T>
-  static SoftmaxBlockArgs<T> head_args(const Inputs<T>& inputs, const View<T>& out,
-                                       const Saved<T>& saved, Index b, Index h) {
-    const Index key_head = h / (inputs.q.heads() / inputs.k.heads());
-    SoftmaxBlockArgs<T> args;
-    args.q = head_matrix(inputs.q, b, h);
-    args.k = head_matrix(inputs.k, b, key_head);
-    args.v = head_matrix(inputs.v, b, key_head);
-    args.out = head_matrix(out, b, h);
-    if (!saved.lse.is_none()) args.lse = head_matrix(saved.lse, b, h);
-    args.width = inputs.q.width();
-    args.value_width = inputs.v.width();
-    args.key_end = inputs.key_lengths.empty() ? inputs.k.rows()
-                                              : inputs.key_lengths[static_cast<std::size_t>(b)];
-    return args;
-  }
-
-  template <class T>
-  static Matrix<T> head_matrix(const View<T>& x, Index b, Index h) {
-    // No arithmetic on the null pointer of an empty tensor.
-    if (x.size() == 0) return {x.data(), 0, 1};
-    const Shape& s = x.strides();
-    // A single column is at unit stride, whatever its stride says.
-    return {x.data() + b * s[0] + h * s[1], s[2], x.width() == 1 ? 1 : s[3]};
   }
 };
 

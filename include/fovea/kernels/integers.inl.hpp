@@ -12,3 +12,9 @@ constexpr Index run_keys(const KeyRun& run, Index key_end) {
   const Index below = key_end - run.first;
   return below <= 0 ? 0 : smaller(run.count, (below + run.step - 1) / run.step);
 }
+
+/// A matrix that is stored in the type of the arithmetic.
+template <class T, class Void>
+FOVEA_INLINE Matrix<T> native(const StoredMatrix<Void>& m) {
+  return {static_cast<T*>(m.data), m.row, m.column};
+}

@@ -97,10 +97,10 @@ template <int N, class T>
 class SoftmaxBand {
  public:
   explicit SoftmaxBand(const SoftmaxBlockArgs<T>& args)
-      : q_(args.q),
-        k_(args.k),
-        v_(args.v),
-        out_(args.out),
+      : q_(native<const T>(args.q)),
+        k_(native<const T>(args.k)),
+        v_(native<const T>(args.v)),
+        out_(native<T>(args.out)),
         lse_(args.lse),
         width_(args.width),
         value_width_(args.value_width),
@@ -108,6 +108,7 @@ class SoftmaxBand {
         step_(args.block.step),
         count_(args.block.count),
         run_(args.block.run_count > 0 ? args.block.runs[0] : KeyRun{}),
+        first_row_(run_.first - args.key_base),
         end_(args.block.run_count > 0 ? run_keys(run_, args.key_end) : 0),
         factor_(logit_factor(args.scale)),
         products_(args.scratch),
@@ -140,10 +141,10 @@ class SoftmaxBand {
   FOVEA_INLINE Index position(Index row) const { return first_ + step_ * row; }
   FOVEA_INLINE const T* query(Index row) const { return q_.data + position(row) * q_.row; }
   FOVEA_INLINE const T* key(Index t) const {
-    return k_.data + (run_.first + run_.step * t) * k_.row;
+    return k_.data + (first_row_ + run_.step * t) * k_.row;
   }
   FOVEA_INLINE const T* value(Index t) const {
-    return v_.data + (run_.first + run_.step * t) * v_.row;
+    return v_.data + (first_row_ + run_.step * t) * v_.row;
   }
   FOVEA_INLINE T* output(Index row) const { return out_.data + position(row) * out_.row; }
 
@@ -354,9 +355,10 @@ class SoftmaxBand {
   const Index step_;
   const Index count_;
   const KeyRun run_;
-  const Index end_;    // of the run's keys that lie before key_end
-  const T factor_;     // of the logits
-  T* const products_;  // [kBandKeys, lanes, lanes]
-  T* const weights_;   // [kBandKeys, lanes]
-  T* const scaled_q_;  // [D padded], if N = 0
+  const Index first_row_;  // of k and v: the run's first key
+  const Index end_;        // of the run's keys that lie before key_end
+  const T factor_;         // of the logits
+  T* const products_;      // [kBandKeys, lanes, lanes]
+  T* const weights_;       // [kBandKeys, lanes]
+  T* const scaled_q_;      // [D padded], if N = 0
 };

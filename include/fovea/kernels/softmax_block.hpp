@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fovea/core/key_run.hpp"
+#include "fovea/kernels/score_map.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -22,26 +23,22 @@ inline constexpr Index kChain = 64;
 /// keys of one row be shared out over threads with the same bits).
 inline constexpr Index kKeySegment = 2048;
 
-/// A matrix whose element (i, c) is data[i * row + c * column].
-template <class T>
-struct Matrix {
-  T* data = nullptr;
-  Index row = 0;
-  Index column = 1;
-};
-
 /// One block of queries of one head against the keys that it sees.
 template <class T>
 struct SoftmaxBlockArgs {
-  Matrix<const T> q;      // [Nq, D]
-  Matrix<const T> k;      // [Nk, D]
-  Matrix<const T> v;      // [Nk, Dv]
-  Matrix<T> out;          // [Nq, Dv]
-  Matrix<T> lse;          // [Nq, 1], or no data
-  Index width = 0;        // D
-  Index value_width = 0;  // Dv
-  T scale = 0;            // of the logits
-  Index key_end = 0;      // keys at and beyond it are invisible
+  StoredMatrix<const void> q;  // [Nq, D]
+  StoredMatrix<const void> k;  // [keys, D]: row 0 is the key at position key_base
+  StoredMatrix<const void> v;  // [keys, Dv]
+  StoredMatrix<void> out;      // [Nq, Dv]
+  Matrix<T> lse;               // [Nq, 1], or no data
+  Index width = 0;             // D
+  Index value_width = 0;       // Dv
+  T scale = 0;                 // of the logits
+  const T* sink = nullptr;     // a logit without a value, or none
+  ScoreMap<T> map;
+  Index first_position = 0;  // of query row 0
+  Index key_base = 0;
+  Index key_end = 0;  // keys at and beyond it are invisible
   QueryBlock block;
   T* scratch = nullptr;  // softmax_block_scratch(...) elements, aligned to 64 bytes
 };
@@ -55,7 +52,8 @@ constexpr Index softmax_block_scratch(Index rows, Index width, Index value_width
   const Index queries = padded(rows, most_queries);
   const Index d = padded(width, most_lanes);
   const Index dv = padded(value_width, most_lanes);
-  const Index tiles = queries * (d + 2 * dv + 4) + kKeyTile * (most_queries + d + dv);
+  const Index tile = kKeyTile * (most_queries + d + dv) + kChain * most_queries;
+  const Index tiles = queries * (d + 2 * dv + 5) + tile;
   const Index band = kBandKeys * (most_lanes + 1) * most_lanes + d;
   return tiles > band ? tiles : band;
 }

@@ -5,15 +5,6 @@
 /// pair; scratch O(rows (D + Dv)). Oracle tests/support/oracle/softmax.hpp, test
 /// tests/attention/conformance_test.cpp.
 
-/// The keys of one run that a sub-block of queries sees: all of its queries see those of
-/// [full_begin, full_end), some those of [begin, end).
-struct SeenKeys {
-  Index begin;
-  Index full_begin;
-  Index full_end;
-  Index end;
-};
-
 /// A running softmax: per query the largest logit, the sum of weights relative to it, and the
 /// weighted sum of values.
 template <class T>
@@ -40,6 +31,8 @@ class SoftmaxBlock {
     weights_ = total_.sum + queries;
     packed_k_ = weights_ + kKeyTile * kQueries;
     packed_v_ = packed_k_ + kKeyTile * padded(args.width);
+    visible_ = reinterpret_cast<Int<T>*>(packed_v_ + kKeyTile * padded(args.value_width));
+    seen_ = visible_ + kChain * kQueries;
   }
 
   void run() {
@@ -68,23 +61,21 @@ class SoftmaxBlock {
     progress_[sub] = Progress::begun;
     prefetch(sub);
     const T factor = logit_factor(args_.scale);
-    rows_to_lanes(args_.q.data + row(sub) * args_.q.row, args_.block.step * args_.q.row,
-                  args_.q.column, sub_rows(sub), args_.width, factor, queries(sub), kQueries);
+    rows_to_lanes(every_row<T>(args_.q, row(sub), args_.block.step), sub_rows(sub), args_.width,
+                  factor, queries(sub), kQueries);
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) {
+      store_int<T>(seen_ + sub * kQueries + v * kLanes<T>, set1_int<T>(0));
+    }
     clear(part_, sub);
   }
 
   /// Asks for the queries of the next sub-block and the output rows of this one.
   FOVEA_INLINE void prefetch(Index sub) const {
-    constexpr Index line = 64 / static_cast<Index>(sizeof(T));
     const Index last = args_.block.count - 1;
     for (Index i = sub * kQueries; i < (sub + 1) * kQueries; ++i) {
-      const T* q = args_.q.data + position(smaller(i + kQueries, last)) * args_.q.row;
-      const T* o = args_.out.data + position(smaller(i, last)) * args_.out.row;
-      for (Index c = 0; c < args_.width; c += line)
-        __builtin_prefetch(q + c * args_.q.column, 0, 2);
-      for (Index c = 0; c < args_.value_width; c += line) {
-        __builtin_prefetch(o + c * args_.out.column, 1, 2);
-      }
+      prefetch_row<T, 0>(args_.q, position(smaller(i + kQueries, last)), args_.width);
+      prefetch_row<T, 1>(args_.out, position(smaller(i, last)), args_.value_width);
     }
   }
 
@@ -103,20 +94,7 @@ class SoftmaxBlock {
     const Index count = run_keys(run, args_.key_end);
     SeenKeys all{count, 0, 0, 0};
     for (Index sub = 0; sub < sub_blocks(); ++sub) {
-      SeenKeys s{0, 0, count, count};
-      if (run.lower != nullptr) {
-        s = {count, 0, count, 0};
-        for (Index i = sub * kQueries; i < sub * kQueries + sub_rows(sub); ++i) {
-          const Index low = run.lower[i];
-          const Index high = smaller(run.upper[i], count);
-          s.full_begin = larger(s.full_begin, low);
-          s.full_end = smaller(s.full_end, high);
-          if (low < high) {
-            s.begin = smaller(s.begin, low);
-            s.end = larger(s.end, high);
-          }
-        }
-      }
+      const SeenKeys s = seen_keys(run, sub * kQueries, sub_rows(sub), 0, count);
       seen[sub] = s;
       all.begin = smaller(all.begin, s.begin);
       all.end = larger(all.end, s.end);
@@ -167,17 +145,13 @@ class SoftmaxBlock {
     }
   };
 
-  /// Keys [t, end) of the run as a matrix with unit columns; packed if its columns are apart.
-  static Matrix<const T> matrix(const Matrix<const T>& m, const KeyRun& run, Index t, Index end,
-                                Index width, T* packed) {
-    const T* first = m.data + (run.first + run.step * t) * m.row;
-    if (m.column == 1) return {first, run.step * m.row, 1};
-    for (Index i = 0; i < end - t; ++i) {
-      for (Index c = 0; c < width; ++c) {
-        packed[i * width + c] = first[i * run.step * m.row + c * m.column];
-      }
-    }
-    return {packed, width, 1};
+  /// Keys [t, end) of the run as a matrix of T with unit columns; packed if it is not one.
+  Matrix<const T> matrix(const StoredMatrix<const void>& m, const KeyRun& run, Index t, Index end,
+                         Index width, T* packed) const {
+    const auto keys = every_row<T>(m, run.first - args_.key_base + run.step * t, run.step);
+    if (m.storage == Storage::native && m.column == 1) return native<const T>(keys);
+    pack_rows(keys, end - t, width, packed, padded(width));
+    return {packed, padded(width), 1};
   }
 
   /// One tile for one sub-block; `keys` count from the tile's first one.
@@ -189,47 +163,74 @@ class SoftmaxBlock {
     LaneBounds<V, T> bounds;
     const bool partial = keys.begin < keys.full_begin || keys.full_end < keys.end;
     if (partial) {
-      set(bounds, run, sub, tile.begin, keys.end);
+      set_bounds(bounds, run, sub * kQueries, sub_rows(sub), tile.begin, keys.end);
+    }
+    const ScoreMap<T>& map = args_.map;
+    TilePairs pairs{tile_place(sub, run, tile), partial ? &bounds : nullptr};
+    if (map.changes_logits()) {
+      map_tile(sub, pairs, keys.begin, keys.end, most);
+    } else if (partial) {
       mask_tile(bounds, keys.begin, keys.full_begin, weights_);
       mask_tile(bounds, keys.full_end, keys.end, weights_);
       maximum_of_tile<V>(weights_, keys.begin, keys.end, most);
     }
     raise_maximum<V>(most, part_.max + sub * kQueries, rescale);
 
-    const bool select = partial && !tile.finite_values(args_.value_width);
+    pairs.select = (partial || map.hides()) && !tile.finite_values(args_.value_width);
     // Chains, too, lie at absolute multiples; the tile begins at one, or at the run's first key.
     const Index origin = run.first / run.step + tile.begin;
     for (Index j = keys.begin; j < keys.end;) {
       const Index end = smaller(keys.end, ((origin + j) / kChain + 1) * kChain - origin);
-      add_chain(sub, tile, j, end, select ? &bounds : nullptr, rescale);
+      add_chain(sub, tile, j, end, pairs, rescale);
       for (T& r : rescale) r = 1;
       j = end;
     }
   }
 
-  /// Keys [begin, end) of a tile, one chain; `bounds` if values must be selected.
-  void add_chain(Index sub, const Tile& tile, Index begin, Index end,
-                 const LaneBounds<V, T>* bounds, const T* rescale) {
+  /// What is known of the pairs of a tile and a sub-block.
+  struct TilePairs {
+    TilePlace place;
+    const LaneBounds<V, T>* bounds;  // null: the pattern shows all of them
+    bool select = false;             // whether hidden values must be left out, not weighted by 0
+  };
+
+  TilePlace tile_place(Index sub, const KeyRun& run, const Tile& tile) const {
+    const Index rows = args_.block.count - sub * kQueries;
+    return {row(sub), args_.block.step,    rows, run.first + run.step * tile.begin,
+            run.step, args_.first_position};
+  }
+
+  /// The score map for the logits of keys [begin, end); most = the largest of them, per query.
+  void map_tile(Index sub, const TilePairs& pairs, Index begin, Index end, T* most) {
+    const ScoreMap<T>& map = args_.map;
+    if (map.soft_cap != 0) cap_tile<V>(map, begin, end, weights_, most);
+    if (map.alibi_slope == 0 && !map.hides() && pairs.bounds == nullptr) return;
+    shift_tile<V>(map, pairs.place, pairs.bounds, begin, end, weights_, seen_ + sub * kQueries,
+                  most);
+  }
+
+  /// Keys [begin, end) of a tile, one chain.
+  void add_chain(Index sub, const Tile& tile, Index begin, Index end, const TilePairs& pairs,
+                 const T* rescale) {
+    const ScoreMap<T>& map = args_.map;
     T* weights = weights_ + begin * kQueries;
     const Index lane = sub * kQueries;
     weight_chain<V>(weights, end - begin, part_.max + lane, rescale, part_.sum + lane);
+    if (map.drops()) dropout_tile<V>(map.dropout, pairs.place, begin, end, weights_);
     const T* values = tile.v.data + begin * tile.v.row;
-    if (bounds == nullptr) {
+    if (!pairs.select) {
       value_chain<V>(values, tile.v.row, end - begin, args_.value_width, weights, rescale,
                      acc(part_, sub));
-    } else {
-      value_chain_selected(values, tile.v.row, begin, end - begin, args_.value_width, *bounds,
-                           weights, rescale, acc(part_, sub));
+      return;
     }
-  }
-
-  void set(LaneBounds<V, T>& bounds, const KeyRun& run, Index sub, Index t, Index end) const {
-    for (Index i = 0; i < kQueries; ++i) {
-      const Index r = sub * kQueries + i;
-      const bool real = i < sub_rows(sub);
-      bounds.lower[i] = static_cast<Int<T>>(real ? clamped(run.lower[r] - t, 0, end) : 0);
-      bounds.upper[i] = static_cast<Int<T>>(real ? clamped(run.upper[r] - t, 0, end) : 0);
+    for (Index j = begin; j < end; ++j) {
+      for (int v = 0; v < V; ++v) {
+        store_int<T>(visible_ + ((j - begin) * V + v) * kLanes<T>,
+                     visible_lanes<V>(map, pairs.place, pairs.bounds, j, v));
+      }
     }
+    value_chain_selected<V>(values, tile.v.row, end - begin, args_.value_width, visible_, weights,
+                            rescale, acc(part_, sub));
   }
 
   /// Ends a segment: its softmax goes into the total, and the next one begins empty.
@@ -269,34 +270,38 @@ class SoftmaxBlock {
     progress_[sub] = Progress::finished;
     if (merged_) merge(sub);
     const RunningSoftmax<T>& state = merged_ ? total_ : part_;
-    alignas(kVecBytes) Int<T> seen[kQueries];
-    for (Index i = 0; i < kQueries; ++i) seen[i] = i < sub_rows(sub) && sees_any(sub, i) ? -1 : 0;
+    alignas(kVecBytes) Int<T> seen[kQueries] = {};
+    for (Index i = 0; i < sub_rows(sub); ++i) seen[i] = sees_any(sub, i) ? -1 : 0;
     alignas(kVecBytes) T lse[kQueries];
     T* o = acc(state, sub);
     FOVEA_UNROLL
     for (int v = 0; v < V; ++v) {
       const Index lane = v * kLanes<T>;
       const IntVec<T> visible = load_int<T>(seen + lane);
-      const Vec<T> sum = load(state.sum + sub * kQueries + lane);
-      const Vec<T> inverse = set1<T>(1) / sum;
+      Vec<T> most = load(state.max + sub * kQueries + lane);
+      Vec<T> sum = load(state.sum + sub * kQueries + lane);
+      Vec<T> rescale = set1<T>(1);
+      if (args_.sink != nullptr) rescale = add_sink(*args_.sink, most, sum);
+      const Vec<T> inverse = rescale / sum;
       for (Index c = 0; c < args_.value_width; ++c) {
         T* p = o + c * kQueries + lane;
         store(p, select(visible, load(p) * inverse, zero<T>()));
       }
-      const Vec<T> total = log_sum_exp(load(state.max + sub * kQueries + lane), sum);
+      const Vec<T> total = log_sum_exp(most, sum);
       store(lse + lane, select(visible, total, set1(kMinusInfinity<T>)));
     }
     const Index step = args_.block.step;
-    lanes_to_rows(o, kQueries, args_.out.data + row(sub) * args_.out.row, step * args_.out.row,
-                  args_.out.column, sub_rows(sub), args_.value_width);
+    lanes_to_rows(o, kQueries, every_row<T>(args_.out, row(sub), step), sub_rows(sub),
+                  args_.value_width);
     if (args_.lse.data == nullptr) return;
     for (Index i = 0; i < sub_rows(sub); ++i) {
       args_.lse.data[(row(sub) + step * i) * args_.lse.row] = lse[i];
     }
   }
 
-  /// Whether a row sees a key: from the integers, never from values.
+  /// Whether a row sees a key: from pattern, mask and bias, never from logits.
   bool sees_any(Index sub, Index i) const {
+    if (args_.map.hides()) return seen_[sub * kQueries + i] != 0;
     for (Index r = 0; r < args_.block.run_count; ++r) {
       const KeyRun& run = args_.block.runs[r];
       const Index low = run.lower == nullptr ? 0 : run.lower[sub * kQueries + i];
@@ -313,8 +318,10 @@ class SoftmaxBlock {
   RunningSoftmax<T> part_{};   // of the current segment
   RunningSoftmax<T> total_{};  // of the segments before it, if merged_
   T* weights_ = nullptr;       // [kKeyTile, V * lanes]
-  T* packed_k_ = nullptr;      // [kKeyTile, D]
-  T* packed_v_ = nullptr;      // [kKeyTile, Dv]
+  T* packed_k_ = nullptr;      // [kKeyTile, D padded]
+  T* packed_v_ = nullptr;      // [kKeyTile, Dv padded]
+  Int<T>* visible_ = nullptr;  // [kChain, V * lanes] lane masks of the pairs of a chain
+  Int<T>* seen_ = nullptr;     // [queries] -1: has seen a key, if the map hides some
   bool merged_ = false;
   Progress progress_[kMostSubBlocks] = {};
 };

@@ -33,15 +33,22 @@ FOVEA_NOINLINE void softmax_band(const SoftmaxBlockArgs<T>& args) {
   }
 }
 
+/// Whether logits and weights are those of the products alone, in tensors of T.
+template <class T>
+bool is_plain(const SoftmaxBlockArgs<T>& args) {
+  return args.map.is_identity() && args.sink == nullptr && args.q.storage == Storage::native;
+}
+
 /// Forward softmax attention of one block of queries. Writes out and lse of the block's rows.
 ///
 /// A band of at most kBandKeys keys takes the band form, which sums in another order; that choice
-/// is the pattern's alone, so that a row keeps its bits in any block, batch and sequence. The width
-/// of the tile form's sub-blocks changes no bit: wide ones reuse each scalar of K and V for four
-/// vectors, narrow ones compute fewer invisible pairs along the edges of a window.
+/// is the pattern's and the options' alone, so that a row keeps its bits in any block, batch and
+/// sequence. The band form knows no options. The width of the tile form's sub-blocks changes no bit:
+/// wide ones reuse each scalar of K and V for four vectors, narrow ones compute fewer invisible
+/// pairs along the edges of a window.
 template <class T>
 void softmax_block(const SoftmaxBlockArgs<T>& args) noexcept {
-  if (args.block.most_keys <= kBandKeys) {
+  if (args.block.most_keys <= kBandKeys && is_plain(args)) {
     softmax_band(args);
     return;
   }

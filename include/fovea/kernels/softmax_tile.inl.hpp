@@ -59,6 +59,21 @@ FOVEA_INLINE Vec<T> finite_shift(Vec<T> m) {
   return select(m == set1(kMinusInfinity<T>), zero<T>(), m);
 }
 
+/// One more logit, in natural units, that has no value. Returns what brings earlier sums of values
+/// to the new maximum: with gradual underflow, since it can be far below 1 for the whole row.
+template <class T>
+FOVEA_INLINE Vec<T> add_sink(T sink, Vec<T>& max_logit, Vec<T>& sum) {
+  const Vec<T> logit = set1(logit_factor(sink));
+  const Vec<T> now = max(max_logit, logit);
+  const Vec<T> shift = finite_shift(now);
+  const Vec<T> below = max_logit - shift;
+  const Vec<T> sink_below = logit - shift;
+  const Vec<T> rescale = exp2(below + below);
+  sum = fma(sum, rescale, exp2(sink_below + sink_below));
+  max_logit = now;
+  return rescale;
+}
+
 /// Which keys of a tile each lane sees: those of [lower, upper), counted from its first key.
 template <int V, class T>
 struct LaneBounds {
@@ -221,19 +236,19 @@ FOVEA_NOINLINE void value_chain(const T* v, Index v_row, Index keys, Index value
 }
 
 /// The same bits with the invisible pairs left out, whose weight 0 does not silence a NaN or an
-/// infinity in V. \param first the tile's key that v and weights begin with
+/// infinity in V. \param visible [keys, V * lanes] lane masks
 template <int V, class T>
-FOVEA_NOINLINE void value_chain_selected(const T* v, Index v_row, Index first, Index keys,
-                                         Index value_width, const LaneBounds<V, T>& bounds,
-                                         const T* weights, const T* rescale, T* acc) {
+FOVEA_NOINLINE void value_chain_selected(const T* v, Index v_row, Index keys, Index value_width,
+                                         const Int<T>* visible, const T* weights, const T* rescale,
+                                         T* acc) {
   for (Index c = 0; c < value_width; ++c) {
     FOVEA_UNROLL
     for (int i = 0; i < V; ++i) {
       Vec<T> sum = zero<T>();
       for (Index j = 0; j < keys; ++j) {
-        const Vec<T> weight = load(weights + j * V * kLanes<T> + i * kLanes<T>);
-        const Vec<T> more = fma(set1(v[j * v_row + c]), weight, sum);
-        sum = select(bounds.sees(i, first + j), more, sum);
+        const Index at = (j * V + i) * kLanes<T>;
+        const Vec<T> more = fma(set1(v[j * v_row + c]), load(weights + at), sum);
+        sum = select(load_int<T>(visible + at), more, sum);
       }
       T* p = acc + c * V * kLanes<T> + i * kLanes<T>;
       store(p, fma(load(p), load(rescale + i * kLanes<T>), sum));

@@ -8,6 +8,8 @@
 #pragma once
 
 #include "fovea/kernels/softmax_block.hpp"
+#include "fovea/kernels/softmax_grad.hpp"
+#include "fovea/kernels/softmax_row.hpp"
 #include "fovea/simd/isa.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -16,6 +18,11 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 struct KernelTable {
   void (*softmax_block)(const SoftmaxBlockArgs<T>&) noexcept;
+  void (*softmax_grad)(const SoftmaxGradArgs<T>&) noexcept;
+  void (*scaled_rows)(const ScaledRowsArgs<T>&) noexcept;
+  void (*sink_grad)(const SinkGradArgs<T>&) noexcept;
+  void (*softmax_row)(const SoftmaxRowArgs<T>&) noexcept;
+  void (*softmax_merge)(const SoftmaxMergeArgs<T>&) noexcept;
 };
 
 FOVEA_NAMESPACE_END

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of queries to lanes and back, by register transposes of lanes x lanes elements.
+/// Rows of queries to lanes and back, by register transposes of lanes x lanes elements; whatever
+/// the rows are stored in, lanes hold the type of the arithmetic.
 
 /// The perfect shuffle of two registers: a0 b0 a1 b1 ..., its low or its high half.
 template <bool High, class T>
@@ -44,41 +45,12 @@ FOVEA_INLINE void transpose(Vec<T> (&rows)[kLanes<T>]) {
   if constexpr (kLanes<T> >= 16) shuffle_halves(rows);
 }
 
-/// Lanes from n elements that lie apart; 0 beyond them.
-template <class T>
-FOVEA_NOINLINE void gather_lanes(const T* from, Index column, Index n, T* lanes) {
-  for (Index i = 0; i < kLanes<T>; ++i) lanes[i] = i < n ? from[i * column] : T{0};
-}
-
-/// Up to `lanes` elements of one row from column c on, 0 beyond \p width.
-template <class T>
-FOVEA_INLINE Vec<T> load_columns(const T* row, Index column, Index c, Index width) {
-  const Index n = smaller(width - c, kLanes<T>);
-  if (column == 1) return n == kLanes<T> ? load(row + c) : load_first(row + c, n);
-  alignas(kVecBytes) T lanes[kLanes<T>];
-  gather_lanes(row + c * column, column, n, lanes);
-  return load(lanes);
-}
-
-/// Up to `lanes` elements of one row from column c on; nothing beyond \p width.
-template <class T>
-FOVEA_INLINE void store_columns(T* row, Index column, Index c, Index width, Vec<T> a) {
-  const Index n = smaller(width - c, kLanes<T>);
-  if (column == 1 && n == kLanes<T>) {
-    store(row + c, a);
-    return;
-  }
-  alignas(kVecBytes) T lanes[kLanes<T>];
-  store(lanes, a);
-  for (Index i = 0; i < n; ++i) row[(c + i) * column] = lanes[i];
-}
-
 /// qt[c, i] = rows[i, c] * factor for i < count, else 0.
 /// \param rows [count, width], count <= queries   \param qt [width rounded up to lanes, queries]
 /// \param queries a multiple of the lanes
-template <class T>
-FOVEA_NOINLINE void rows_to_lanes(const T* rows, Index row, Index column, Index count, Index width,
-                                  T factor, T* qt, Index queries) {
+template <Storage S, class T>
+FOVEA_NOINLINE void rows_to_lanes(const void* rows, Index row, Index column, Index count,
+                                  Index width, T factor, T* qt, Index queries) {
   constexpr int w = kLanes<T>;
   for (Index first = 0; first < queries; first += w) {
     for (Index c = 0; c < width; c += w) {
@@ -86,8 +58,9 @@ FOVEA_NOINLINE void rows_to_lanes(const T* rows, Index row, Index column, Index 
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) {
         const Index r = first + i;
-        __builtin_prefetch(rows + smaller(r + w, count - 1) * row + c * column);
-        tile[i] = r < count ? load_columns(rows + r * row, column, c, width) : zero<T>();
+        const Index later = smaller(r + w, count - 1) * row + c * column;
+        __builtin_prefetch(static_cast<const char*>(rows) + later * kStoredBytes<S, T>);
+        tile[i] = r < count ? load_columns<S, T>(rows, r * row, column, c, width) : zero<T>();
       }
       transpose(tile);
       FOVEA_UNROLL
@@ -95,11 +68,30 @@ FOVEA_NOINLINE void rows_to_lanes(const T* rows, Index row, Index column, Index 
     }
   }
 }
+template <class T>
+FOVEA_INLINE void rows_to_lanes(const StoredMatrix<const void>& rows, Index count, Index width,
+                                T factor, T* qt, Index queries) {
+  const auto& [data, row, column, storage] = rows;
+  if constexpr (kIsStorable<Storage::bfloat16, T>) {
+    if (storage == Storage::bfloat16) {
+      return rows_to_lanes<Storage::bfloat16>(data, row, column, count, width, factor, qt, queries);
+    }
+    if (storage == Storage::float16) {
+      return rows_to_lanes<Storage::float16>(data, row, column, count, width, factor, qt, queries);
+    }
+  }
+  rows_to_lanes<Storage::native>(data, row, column, count, width, factor, qt, queries);
+}
+template <class T>
+FOVEA_INLINE void rows_to_lanes(const T* rows, Index row, Index column, Index count, Index width,
+                                T factor, T* qt, Index queries) {
+  rows_to_lanes<Storage::native, T>(rows, row, column, count, width, factor, qt, queries);
+}
 
 /// rows[i, c] = ot[c, i] for i < count.
 /// \param ot [width rounded up to lanes, queries]
-template <class T>
-FOVEA_NOINLINE void lanes_to_rows(const T* ot, Index queries, T* rows, Index row, Index column,
+template <Storage S, class T>
+FOVEA_NOINLINE void lanes_to_rows(const T* ot, Index queries, void* rows, Index row, Index column,
                                   Index count, Index width) {
   constexpr int w = kLanes<T>;
   alignas(kVecBytes) T lanes[w * w];
@@ -109,21 +101,40 @@ FOVEA_NOINLINE void lanes_to_rows(const T* ot, Index queries, T* rows, Index row
       Vec<T> tile[w];
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) {
-        __builtin_prefetch(rows + smaller(first + i + w, count - 1) * row + c * column, 1);
+        const Index later = smaller(first + i + w, count - 1) * row + c * column;
+        __builtin_prefetch(static_cast<const char*>(rows) + later * kStoredBytes<S, T>, 1);
         tile[i] = load(ot + (c + i) * queries + first);
       }
       transpose(tile);
-      T* to = rows + first * row;
       if (column == 1 && width - c >= w && last == w) {
         FOVEA_UNROLL
-        for (int i = 0; i < w; ++i) store(to + i * row + c, tile[i]);
+        for (int i = 0; i < w; ++i) store_stored<S, T>(rows, (first + i) * row + c, tile[i]);
         continue;
       }
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) store(lanes + i * w, tile[i]);
       for (Index i = 0; i < last; ++i) {
-        store_columns(to + i * row, column, c, width, load(lanes + i * w));
+        store_columns<S>(rows, (first + i) * row, column, c, width, load(lanes + i * w));
       }
     }
   }
+}
+template <class T>
+FOVEA_INLINE void lanes_to_rows(const T* ot, Index queries, const StoredMatrix<void>& rows,
+                                Index count, Index width) {
+  const auto& [data, row, column, storage] = rows;
+  if constexpr (kIsStorable<Storage::bfloat16, T>) {
+    if (storage == Storage::bfloat16) {
+      return lanes_to_rows<Storage::bfloat16>(ot, queries, data, row, column, count, width);
+    }
+    if (storage == Storage::float16) {
+      return lanes_to_rows<Storage::float16>(ot, queries, data, row, column, count, width);
+    }
+  }
+  lanes_to_rows<Storage::native>(ot, queries, data, row, column, count, width);
+}
+template <class T>
+FOVEA_INLINE void lanes_to_rows(const T* ot, Index queries, T* rows, Index row, Index column,
+                                Index count, Index width) {
+  lanes_to_rows<Storage::native>(ot, queries, rows, row, column, count, width);
 }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The keys and values of the tokens so far: a buffer that grows by doubling, or a ring of the last
+/// tokens. Test: tests/attention/decoder_test.cpp.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include "fovea/core/view.hpp"
+#include "fovea/core/workspace.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// Rows of tokens, [B, H, slots, width]. A ring of C tokens has 2 C slots: the token at position p
+/// stands in slot p % C and again C slots later, so that any C tokens in a row lie in one piece.
+template <class T>
+class TokenRows {
+ public:
+  TokenRows() = default;
+
+  /// \throws std::bad_alloc also if the size does not fit Index.
+  TokenRows(Index batch, Index heads, Index width, Index tokens, bool ring)
+      : batch_(batch), heads_(heads), width_(width), tokens_(tokens), ring_(ring) {
+    Index rows = 0;
+    Index bytes = 0;
+    const bool fits = multiply(tokens, ring ? 2 : 1, slots_) && multiply(batch, heads, rows) &&
+                      multiply(rows, slots_, rows) && multiply(width, Index{sizeof(T)}, bytes);
+    if (!fits) FOVEA_THROW(std::bad_array_new_length());
+    memory_ = Workspace(rows, bytes);
+  }
+
+  Index tokens() const { return tokens_; }
+  Index size_bytes() const { return memory_.size_bytes(); }
+
+  /// Tokens [first, first + count) of all heads. \pre they lie in one piece
+  View<const T> view(Index first, Index count) const {
+    const Index head = slots_ * width_;
+    const T* data = memory_.template data<T>();
+    return {data == nullptr ? data : data + slot(first) * width_,
+            {batch_, heads_, count, width_},
+            {heads_ * head, head, width_, 1}};
+  }
+
+  /// Rows [from, from + count) of x become the tokens [first, first + count).
+  void put(const View<const T>& x, Index from, Index first, Index count) noexcept {
+    if (memory_.size_bytes() == 0) return;
+    for (Index b = 0; b < batch_; ++b) {
+      for (Index h = 0; h < heads_; ++h) {
+        T* const head = memory_.template data<T>() + (b * heads_ + h) * slots_ * width_;
+        for (Index n = 0; n < count; ++n) {
+          T* const to = head + slot(first + n) * width_;
+          for (Index c = 0; c < width_; ++c) to[c] = x(b, h, from + n, c);
+          if (ring_) std::copy_n(to, width_, to + tokens_ * width_);
+        }
+      }
+    }
+  }
+
+ private:
+  Index slot(Index p) const { return ring_ ? p % tokens_ : p; }
+
+  Index batch_ = 0;
+  Index heads_ = 0;
+  Index width_ = 0;
+  Index tokens_ = 0;
+  bool ring_ = false;
+  Index slots_ = 0;
+  Workspace memory_;
+};
+
+}  // namespace detail
+
+/// Keys [B, Hk, tokens, D] and values [B, Hk, tokens, Dv] that tokens are appended to.
+template <class T>
+class KeyValueCache {
+ public:
+  /// No bound on the tokens that are kept.
+  static constexpr Index kAll = std::numeric_limits<Index>::max();
+
+  struct Shape {
+    Index batch = 1;
+    Index heads = 1;
+    Index width = 0;
+    Index value_width = 0;
+    /// The last so many tokens are kept: memory grows to twice that and no more.
+    Index kept = kAll;
+  };
+
+  explicit KeyValueCache(const Shape& shape) : shape_(shape) {}
+
+  const Shape& shape() const { return shape_; }
+  Index length() const { return length_; }
+  /// Positions from here on to the length are held.
+  Index first_held() const { return first_held_; }
+  /// Tokens that fit the memory as it is.
+  Index capacity() const { return keys_.tokens(); }
+  Index memory_bytes() const { return keys_.size_bytes() + values_.size_bytes(); }
+
+  /// Positions [first, first + count), at most `kept` of those that are held.
+  View<const T> keys(Index first, Index count) const { return keys_.view(first, count); }
+  View<const T> values(Index first, Index count) const { return values_.view(first, count); }
+
+  /// Room for that many tokens in all, or for the ring. Twice the room if it grows: O(1) a token.
+  /// \throws std::bad_alloc, with nothing changed.
+  void make_room(Index tokens) {
+    constexpr Index least = 16;
+    if (std::min(tokens, shape_.kept) <= capacity()) return;
+    const Index twice = capacity() > kAll / 2 ? kAll : 2 * capacity();
+    move_to(std::max({tokens, twice, least}));
+  }
+
+  /// Room for that many tokens in all and no more. \throws as make_room
+  void reserve(Index tokens) {
+    if (std::min(tokens, shape_.kept) > capacity()) move_to(tokens);
+  }
+
+  /// Rows [from, from + count) of k and v become the next tokens. \pre there is room
+  void append(const View<const T>& k, const View<const T>& v, Index from, Index count) noexcept {
+    const Index skipped =
+        std::max(Index{0}, count - shape_.kept);  // the ring has lost them already
+    keys_.put(k, from + skipped, length_ + skipped, count - skipped);
+    values_.put(v, from + skipped, length_ + skipped, count - skipped);
+    length_ += count;
+    first_held_ = std::max(first_held_, length_ - std::min(length_, shape_.kept));
+  }
+
+  /// Forgets the tokens from `length` on. \pre length <= length()
+  void truncate(Index length) noexcept {
+    length_ = length;
+    if (length == 0) first_held_ = 0;
+  }
+
+  /// A copy of its own, with memory for what is held. \throws std::bad_alloc
+  KeyValueCache copy() const {
+    KeyValueCache other(shape_);
+    if (length_ > 0) other.copy_from(*this, length_);
+    return other;
+  }
+
+ private:
+  void move_to(Index tokens) {
+    KeyValueCache other(shape_);
+    other.copy_from(*this, tokens);
+    *this = std::move(other);
+  }
+
+  /// Takes memory for `tokens` and what the other holds.
+  void copy_from(const KeyValueCache& other, Index tokens) {
+    const bool ring = tokens >= shape_.kept;
+    const Index room = std::min(tokens, shape_.kept);
+    keys_ = {shape_.batch, shape_.heads, shape_.width, room, ring};
+    values_ = {shape_.batch, shape_.heads, shape_.value_width, room, ring};
+    length_ = first_held_ = other.first_held_;
+    const Index held = other.length_ - first_held_;
+    append(other.keys(first_held_, held), other.values(first_held_, held), 0, held);
+  }
+
+  Shape shape_;
+  detail::TokenRows<T> keys_;
+  detail::TokenRows<T> values_;
+  Index length_ = 0;
+  Index first_held_ = 0;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// From the checked tensors and options of one call to what a kernel reads of one head.
+#pragma once
+
+#include <cmath>
+
+#include "fovea/attention/sequences.hpp"
+#include "fovea/attention/softmax_options.hpp"
+#include "fovea/kernels/softmax_block.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// The first element of row n of a head; no arithmetic on the null pointer of an empty tensor.
+template <class T>
+T* head_row(const View<T>& x, Index b, Index h, Index n) {
+  const Shape& s = x.strides();
+  return x.size() == 0 ? x.data() : x.data() + b * s[0] + h * s[1] + n * s[2];
+}
+
+/// The stride of the columns; a single column is at unit stride, whatever its stride says.
+template <class T>
+Index column_stride(const View<T>& x) {
+  return x.width() == 1 ? 1 : x.strides()[3];
+}
+
+/// A head from row n on.
+template <class T>
+Matrix<T> head_matrix(const View<T>& x, Index b, Index h, Index n) {
+  return {head_row(x, b, h, n), x.strides()[2], column_stride(x)};
+}
+
+template <class T>
+auto head_stored(const View<T>& x, Index b, Index h, Index n) {
+  using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
+  return StoredMatrix<Void>{head_row(x, b, h, n), x.strides()[2], column_stride(x),
+                            ScalarTraits<std::remove_const_t<T>>::kStorage};
+}
+
+/// The [Nq, Nk] of one head of a tensor that may be broadcast, from row n and column m on.
+template <class T>
+Matrix<T> head_logits(const View<T>& x, Index b, Index h, Index n, Index m) {
+  if (x.is_none()) return {};
+  const auto stride = [&](std::size_t d) { return x.shape()[d] == 1 ? 0 : x.strides()[d]; };
+  if (x.size() == 0) return {x.data(), 0, 0};
+  return {x.data() + b * stride(0) + h * stride(1) + n * stride(2) + m * stride(3), stride(2),
+          stride(3)};
+}
+
+}  // namespace detail
+
+/// One call of a softmax operator: its inputs, options and pattern, all checked.
+template <class T, class P>
+class SoftmaxCall {
+ public:
+  SoftmaxCall(const Inputs<T>& inputs, const SoftmaxOptions& options, const P& pattern)
+      : inputs_(inputs), options_(options), pattern_(pattern), sequences_(inputs) {}
+
+  const Inputs<T>& inputs() const { return inputs_; }
+  const Sequences<T>& sequences() const { return sequences_; }
+  AttentionShape shape() const { return shape_of(inputs_); }
+
+  SequenceShape sequence_shape(const Sequence& s) const {
+    return SequenceShape::of(s.queries, s.keys, options_.alignment);
+  }
+
+  auto plan(const Sequence& s) const { return pattern_.plan(sequence_shape(s)); }
+
+  Compute<T> scale() const {
+    const Index d = inputs_.q.width();
+    if (options_.scale) return static_cast<Compute<T>>(*options_.scale);
+    return d == 0 ? 1 : static_cast<Compute<T>>(1.0 / std::sqrt(static_cast<double>(d)));
+  }
+
+  /// The key head that query head h reads.
+  Index key_head(Index h) const { return h / (inputs_.q.heads() / inputs_.k.heads()); }
+
+  /// What happens to the logits of one head of a sequence.
+  ScoreMap<Compute<T>> score_map(const Sequence& s, Index h) const {
+    ScoreMap<Compute<T>> map;
+    const auto head = static_cast<std::size_t>(h);
+    if (options_.soft_cap) map.soft_cap = static_cast<Compute<T>>(*options_.soft_cap);
+    if (!inputs_.alibi_slopes.empty()) map.alibi_slope = inputs_.alibi_slopes[head];
+    map.bias = detail::head_logits(inputs_.bias, s.batch, h, s.first_query, s.first_key);
+    map.mask = detail::head_logits(inputs_.mask, s.batch, h, s.first_query, s.first_key);
+    map.dropout = {options_.dropout.probability, options_.dropout.seed, s.index, h};
+    return map;
+  }
+
+  const Compute<T>* sink(Index h) const {
+    return inputs_.sink.empty() ? nullptr : &inputs_.sink[static_cast<std::size_t>(h)];
+  }
+
+  /// Everything of one head but block and scratch.
+  SoftmaxBlockArgs<Compute<T>> args(const Sequence& s, Index h, const View<T>& out,
+                                    const Saved<T>& saved) const {
+    SoftmaxBlockArgs<Compute<T>> args;
+    args.q = detail::head_stored(inputs_.q, s.batch, h, s.first_query);
+    args.k = detail::head_stored(inputs_.k, s.batch, key_head(h), s.first_key);
+    args.v = detail::head_stored(inputs_.v, s.batch, key_head(h), s.first_key);
+    args.out = detail::head_stored(out, s.batch, h, s.first_query);
+    if (!saved.lse.is_none()) {
+      args.lse = detail::head_matrix(saved.lse, s.batch, h, s.first_query);
+    }
+    args.width = inputs_.q.width();
+    args.value_width = inputs_.v.width();
+    args.scale = scale();
+    args.sink = sink(h);
+    args.map = score_map(s, h);
+    args.first_position = sequence_shape(s).first_position;
+    args.key_end = s.key_end;
+    return args;
+  }
+
+ private:
+  Inputs<T> inputs_;
+  SoftmaxOptions options_;
+  P pattern_;
+  Sequences<T> sequences_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The options that every softmax operator has (spec.md section 2), and their checks.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "fovea/core/error.hpp"
+#include "fovea/patterns/pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Dropout of the weights after the softmax: a weight is kept, and divided by 1 - probability, if
+/// `uniform_draw<T>(seed, batch, head, i, j)` (fovea/core/philox.hpp) is at least `probability`;
+/// i and j are positions, batch is the number of the sequence. `lse` is that of all weights.
+struct Dropout {
+  double probability = 0;  ///< in [0, 1); 0: none
+  std::uint64_t seed = 0;
+};
+
+/// Options that every softmax operator has.
+struct SoftmaxOptions {
+  /// Of the logits; 1 / sqrt(D) if not set.
+  std::optional<double> scale = {};
+  /// The position of query row 0 if Nq != Nk.
+  CausalAlignment alignment = CausalAlignment::bottom_right;
+  /// z becomes cap tanh(z / cap) before bias, ALiBi and mask.
+  std::optional<double> soft_cap = {};
+  Dropout dropout = {};
+};
+
+/// \tparam T the type of the arithmetic   \throws std::invalid_argument
+template <class T>
+void check_softmax_options(const char* op, const SoftmaxOptions& options) {
+  constexpr auto most = static_cast<double>(std::numeric_limits<T>::max());
+  if (options.scale && !(std::abs(*options.scale) <= most)) {
+    refuse(op, "scale", std::to_string(*options.scale), "finite in the inputs' type");
+  }
+  if (options.soft_cap) {
+    constexpr auto least = static_cast<double>(std::numeric_limits<T>::min());
+    const double cap = *options.soft_cap;
+    if (!(cap >= least && cap <= most)) {
+      refuse(op, "soft_cap", std::to_string(cap), "more than 0 and finite in the inputs' type");
+    }
+  }
+  const double p = options.dropout.probability;
+  if (!(p >= 0 && p < 1)) refuse(op, "dropout.probability", std::to_string(p), "0 <= p < 1");
+}
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The query rows of one tile of the backward pass, brought into the forms that its products need:
+/// q and d_out in the lanes and as rows, lse, and delta_i = <out_i, d_out_i>.
+
+/// Queries whose tiles are computed together: kGradTile of them are kGradGroups groups.
+template <class T>
+inline constexpr Index kGradGroup = 4 * kLanes<T>;
+
+/// Rows of m to lanes, group by group. \param to [groups, grad_padded(width), kGradGroup]
+template <class T>
+FOVEA_NOINLINE void rows_to_groups(const Matrix<const T>& m, Index first, Index step, Index rows,
+                                   Index width, T factor, T* to) {
+  constexpr Index group = kGradGroup<T>;
+  for (Index i = 0; i < kGradTile; i += group) {
+    const Index row = smaller(i, rows);
+    rows_to_lanes(m.data + (first + step * row) * m.row, step * m.row, m.column,
+                  smaller(group, rows - row), width, factor, to + i * grad_padded(width), group);
+  }
+}
+
+/// rows[i] = row first + step i of m, with zeros up to grad_padded(width) columns.
+template <class T>
+FOVEA_NOINLINE void copy_rows(const Matrix<const T>& m, Index first, Index step, Index count,
+                              Index width, T* rows) {
+  const Index padded = grad_padded(width);
+  for (Index i = 0; i < count; ++i) {
+    const T* from = m.data + (first + step * i) * m.row;
+    for (Index c = 0; c < padded; c += kLanes<T>) {
+      store(rows + i * padded + c, c < width ? load_columns(from, m.column, c, width) : zero<T>());
+    }
+  }
+}
+
+/// The rows, in scratch that it is given.
+template <class T>
+class GradRows {
+ public:
+  /// \param scratch kGradTile (2 grad_padded(D) + 3 grad_padded(Dv) + 2) elements
+  GradRows(const SoftmaxGradHead<T>& head, T* scratch)
+      : head_(head),
+        queries_(scratch),
+        query_rows_(queries_ + kGradTile * grad_padded(head.width)),
+        d_out_(query_rows_ + kGradTile * grad_padded(head.width)),
+        d_out_rows_(d_out_ + kGradTile * grad_padded(head.value_width)),
+        out_(d_out_rows_ + kGradTile * grad_padded(head.value_width)),
+        lse_(out_ + kGradTile * grad_padded(head.value_width)),
+        delta_(lse_ + kGradTile) {}
+
+  /// Rows first + step * [0, count) of the tensors: lse and delta.
+  void load_sums(Index first, Index step, Index count) {
+    constexpr T infinity = std::numeric_limits<T>::infinity();
+    rows_to_groups(head_.d_out, first, step, count, head_.value_width, T{1}, d_out_);
+    rows_to_groups(head_.out, first, step, count, head_.value_width, T{1}, out_);
+    for (Index i = 0; i < kGradTile; i += kGradGroup<T>) {
+      const Index at = i * grad_padded(head_.value_width);
+      row_products(d_out_ + at, out_ + at, head_.value_width, kGradGroup<T>, delta_ + i);
+    }
+    for (Index i = 0; i < kGradTile; ++i) {
+      const T lse = i < count ? head_.lse.data[(first + step * i) * head_.lse.row] : infinity;
+      // exp(s - inf) = 0: the weights of padding, and of rows that see no key.
+      lse_[i] = lse == -infinity ? infinity : lse * logit_factor(T{1});
+    }
+  }
+
+  /// The same, and q and d_out.
+  void load_all(Index first, Index step, Index count) {
+    load_sums(first, step, count);
+    rows_to_groups(head_.q, first, step, count, head_.width, logit_factor(head_.scale), queries_);
+    copy_rows(head_.q, first, step, count, head_.width, query_rows_);
+    copy_rows(head_.d_out, first, step, count, head_.value_width, d_out_rows_);
+    count_ = count;
+    looked_ = false;
+  }
+
+  /// Whether q, d_out, lse and delta hold neither NaN nor infinity; looked at once, if someone
+  /// asks.
+  bool finite() {
+    if (!looked_) {
+      const Index d = grad_padded(head_.width);
+      const Index dv = grad_padded(head_.value_width);
+      finite_ = all_finite(query_rows_, d, count_, d) && all_finite(d_out_rows_, dv, count_, dv) &&
+                all_finite(delta_, kGradTile, 1, kGradTile);
+      looked_ = true;
+    }
+    return finite_;
+  }
+
+  /// Of group g, in the lanes: [grad_padded(D), kGradGroup], scaled to half-base-2 logits.
+  const T* queries(Index g) const {
+    return queries_ + g * kGradGroup<T> * grad_padded(head_.width);
+  }
+  /// [grad_padded(Dv), kGradGroup]
+  const T* d_out(Index g) const {
+    return d_out_ + g * kGradGroup<T> * grad_padded(head_.value_width);
+  }
+  const T* query_rows() const { return query_rows_; }  ///< [count, grad_padded(D)]
+  const T* d_out_rows() const { return d_out_rows_; }  ///< [count, grad_padded(Dv)]
+  const T* lse(Index g) const { return lse_ + g * kGradGroup<T>; }
+  const T* delta(Index g) const { return delta_ + g * kGradGroup<T>; }
+
+ private:
+  const SoftmaxGradHead<T>& head_;
+  T* const queries_;
+  T* const query_rows_;
+  T* const d_out_;
+  T* const d_out_rows_;
+  T* const out_;
+  T* const lse_;    // [kGradTile], half-base-2
+  T* const delta_;  // [kGradTile]
+  Index count_ = 0;
+  bool looked_ = false;
+  bool finite_ = false;
+};

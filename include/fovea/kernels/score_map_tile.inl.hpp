@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The score map on the tiles of the forward and the backward kernel, whose lanes are queries. Cost
+/// per pair: a load of bias or mask and a few operations; the soft cap some 25, dropout a Philox.
+/// Test tests/kernels/score_map_test.cpp.
+
+/// Where a tile lies in its head: lane i is the query row `row + row_step i`, for i < rows (which
+/// may count rows beyond the tile), the other lanes are padding; key j of the tile is at position
+/// `key + key_step j`. The position of a query is its row + first_position. Bias and mask have a
+/// row per query row and a column per key position.
+struct TilePlace {
+  Index row = 0;
+  Index row_step = 1;
+  Index rows = 0;
+  Index key = 0;
+  Index key_step = 1;
+  Index first_position = 0;
+
+  /// From some lane on.
+  FOVEA_INLINE TilePlace from_lane(Index lane) const {
+    return {row + row_step * lane, row_step, larger(0, rows - lane), key, key_step, first_position};
+  }
+  FOVEA_INLINE Index query_position() const { return row + first_position; }
+};
+
+/// A tile's part of a matrix of logits: row 0 is its lane 0, column 0 its key 0.
+template <class X>
+FOVEA_INLINE Matrix<const X> tile_part(const Matrix<const X>& m, const TilePlace& place) {
+  if (m.data == nullptr) return {};
+  return {m.data + place.row * m.row + place.key * m.column, m.row * place.row_step,
+          m.column * place.key_step};
+}
+
+/// Asks for row i of the next vector of queries. A head's matrix of logits seldom stays in a cache,
+/// and its rows are too many streams for the hardware to follow; one at a time, since many at once
+/// would hold up the loads behind them.
+template <class X>
+FOVEA_INLINE void prefetch_next_lanes(const Matrix<const X>& m, Index rows, Index w, Index i) {
+  __builtin_prefetch(m.data + smaller(w + i, rows - 1) * m.row, 0, 2);
+}
+
+/// The first n elements of each row, as many as fill a register at most, to lanes: pieces of
+/// sizeof(T) bytes are transposed. 0 beyond rows and elements. \param lanes [lanes, lanes]
+template <class T, class X>
+FOVEA_INLINE void transpose_rows(const Matrix<const X>& m, Index rows, Index n, T* lanes) {
+  constexpr Index w = kLanes<T>;
+  constexpr auto columns = kVecBytes / static_cast<Index>(sizeof(X));
+  Vec<T> tile[w];
+  if (rows >= w && n == columns && m.column == 1) {
+    FOVEA_UNROLL
+    for (Index i = 0; i < w; ++i) __builtin_memcpy(&tile[i], m.data + i * m.row, kVecBytes);
+  } else {
+    alignas(kVecBytes) X padded[w * columns] = {};
+    for (Index i = 0; i < smaller(rows, w); ++i) {
+      for (Index r = 0; r < n; ++r) padded[i * columns + r] = m.data[i * m.row + r * m.column];
+    }
+    FOVEA_UNROLL
+    for (Index i = 0; i < w; ++i) __builtin_memcpy(&tile[i], padded + i * columns, kVecBytes);
+  }
+  transpose(tile);
+  FOVEA_UNROLL
+  for (Index i = 0; i < w; ++i) store(lanes + i * w, tile[i]);
+}
+
+/// The bias of n <= lanes keys. \param m bias from its first key on
+/// \param lanes [lanes, lanes]; anything where there is no row
+template <class T>
+FOVEA_NOINLINE void load_bias(const Matrix<const T>& m, Index rows, Index n, T* lanes) {
+  constexpr Index w = kLanes<T>;
+  if (m.row == 0) {
+    for (Index r = 0; r < n; ++r) store(lanes + r * w, set1(m.data[r * m.column]));
+  } else if (m.row == 1 && rows >= w) {
+    for (Index r = 0; r < n; ++r) {
+      __builtin_prefetch(m.data + r * m.column + smaller(2 * w, rows - 1), 0, 2);
+      store(lanes + r * w, load(m.data + r * m.column));
+    }
+  } else {
+    transpose_rows(m, rows, n, lanes);
+  }
+}
+
+/// The mask of up to kVecBytes keys for one vector of lanes: each lane of word g holds the bytes of
+/// keys g sizeof(T) ... of its row. Moves and shuffles alone touch them.
+template <class T>
+struct MaskWords {
+  alignas(kVecBytes) T at[kLanes<T> * kLanes<T>];
+
+  /// \param m the mask from the first of these keys on
+  FOVEA_NOINLINE void read(const Matrix<const bool>& m, Index rows, Index n) {
+    if (m.row != 0) return transpose_rows(m, rows, n, at);
+    constexpr auto size = static_cast<Index>(sizeof(T));
+    for (Index g = 0; g * size < n; ++g) {
+      const bool* first = m.data + g * size * m.column;
+      Int<T> word = 0;
+      if (m.column == 1 && n - g * size >= size) {
+        __builtin_memcpy(&word, first, sizeof(T));
+      } else {
+        bool bytes[size] = {};
+        for (Index b = 0; b < smaller(size, n - g * size); ++b) bytes[b] = first[b * m.column];
+        __builtin_memcpy(&word, bytes, sizeof(T));
+      }
+      store(at + g * kLanes<T>, from_bits<T>(set1_int<T>(word)));
+    }
+  }
+
+  FOVEA_INLINE IntVec<T> sees(Index key) const {
+    using Wrapping = std::make_unsigned_t<Int<T>>;
+    const auto k = static_cast<std::size_t>(key);
+    const auto byte = static_cast<Int<T>>(Wrapping{0xff} << (8 * (k % sizeof(T))));
+    const IntVec<T> word = bits(load(at + k / sizeof(T) * kLanes<T>));
+    return {(word & set1_int<T>(byte)).raw != typename IntVec<T>::Raw{}};
+  }
+};
+
+/// Bias, ALiBi and visibility for one vector of queries of a tile.
+template <class T>
+struct ShiftedLanes {
+  const ScoreMap<T>& map;
+  TilePlace place;      // from the first of these lanes on
+  const Int<T>* lower;  // of their bounds, or null
+  const Int<T>* upper;
+  T* scores;         // of these lanes
+  Index row_length;  // elements from key to key
+  Int<T>* seen;      // [lanes] as in shift_tile, or null
+  T* most;           // the same
+
+  /// Keys [begin, end) with what the map has.
+  template <bool... kHas>
+  FOVEA_INLINE void choose(Index begin, Index end) const {
+    const bool has[] = {map.bias.data != nullptr, map.mask.data != nullptr, map.alibi_slope != 0,
+                        lower != nullptr};
+    if constexpr (sizeof...(kHas) == 4) {
+      run<kHas...>(begin, end);
+    } else if (has[sizeof...(kHas)]) {
+      choose<kHas..., true>(begin, end);
+    } else {
+      choose<kHas..., false>(begin, end);
+    }
+  }
+
+ private:
+  template <bool kBias, bool kMask, bool kAlibi, bool kBounds>
+  FOVEA_NOINLINE void run(Index begin, Index end) const {
+    constexpr Index w = kLanes<T>;
+    const Matrix<const T> bias = tile_part(map.bias, place);
+    const Matrix<const bool> mask = tile_part(map.mask, place);
+    const T factor = alibi_factor(map.alibi_slope);
+    IntVec<T> distance = lane_positions<T>(
+        place.query_position() - place.key - place.key_step * begin, place.row_step);
+    const IntVec<T> key_step = set1_int<T>(static_cast<Int<T>>(place.key_step));
+    const Index length = row_length;
+    IntVec<T> any_visible = set1_int<T>(0);
+    Vec<T> largest = set1(kMinusInfinity<T>);
+    alignas(kVecBytes) T bias_lanes[w * w];
+    MaskWords<T> words;
+    Index masked = begin;  // words hold the keys [masked - kVecBytes, masked)
+    for (Index first = begin; first < end; first += w) {
+      const Index n = smaller(w, end - first);
+      if constexpr (kMask) {
+        if (first == masked) {
+          words.read(from_key(mask, first), place.rows, smaller(kVecBytes, end - first));
+          masked += kVecBytes;
+        }
+      }
+      if constexpr (kBias) load_bias(from_key(bias, first), place.rows, n, bias_lanes);
+      T* p = scores + first * length;
+      for (Index r = 0; r < n; ++r, p += length) {
+        Vec<T> t = load(p);
+        IntVec<T> visible = set1_int<T>(-1);
+        if constexpr (kBias) {
+          prefetch_next_lanes(from_key(bias, first), place.rows, w, r);
+          const Vec<T> more = load(bias_lanes + r * w);
+          t = add_bias(t, more);
+          visible = ~hides_pair(more);
+        }
+        if constexpr (kAlibi) {
+          t = subtract_alibi(t, factor, distance);
+          distance = distance - key_step;
+        }
+        if constexpr (kMask) {
+          const Index key = first + r + kVecBytes - masked;
+          prefetch_next_lanes(from_key(mask, first), place.rows, w, key * w / kVecBytes);
+          visible = visible & words.sees(key);
+        }
+        if constexpr (kBounds) visible = visible & in_bounds(first + r);
+        if constexpr (kBias || kMask || kBounds) t = select(visible, t, set1(kMinusInfinity<T>));
+        store(p, t);
+        largest = max(largest, t);
+        any_visible = any_visible | visible;
+      }
+    }
+    if (seen != nullptr) store_int<T>(seen, load_int<T>(seen) | any_visible);
+    if (most != nullptr) store(most, largest);
+  }
+
+  template <class X>
+  static FOVEA_INLINE Matrix<const X> from_key(const Matrix<const X>& m, Index j) {
+    return {m.data + j * m.column, m.row, m.column};
+  }
+
+  FOVEA_INLINE IntVec<T> in_bounds(Index j) const {
+    const IntVec<T> key = set1_int<T>(static_cast<Int<T>>(j));
+    return ~(key < load_int<T>(lower)) & (key < load_int<T>(upper));
+  }
+};
+
+/// The soft cap for keys [begin, end) of a tile. \pre map.soft_cap != 0
+/// \param scores [keys, V * lanes]   \param most [V * lanes] the largest of them then, or null
+template <int V, class T>
+FOVEA_NOINLINE void cap_tile(const ScoreMap<T>& map, Index begin, Index end, T* scores,
+                             T* most = nullptr) {
+  const CapFactors<T> factors = cap_factors(map.soft_cap);
+  Vec<T> m[V];
+  FOVEA_UNROLL
+  for (int v = 0; v < V; ++v) m[v] = set1(kMinusInfinity<T>);
+  for (Index j = begin; j < end; ++j) {
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) {
+      T* const p = scores + (j * V + v) * kLanes<T>;
+      const Vec<T> t = cap_logits(load(p), factors);
+      store(p, t);
+      m[v] = max(m[v], t);
+    }
+  }
+  if (most == nullptr) return;
+  FOVEA_UNROLL
+  for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
+}
+
+/// Bias and ALiBi for keys [begin, end) of a tile; -infinity for the pairs that map or bounds hide.
+/// \param bounds null: all within   \param scores [keys, V * lanes]
+/// \param seen [V * lanes]: lanes that see one of these keys become -1; or null
+/// \param most [V * lanes] the largest of these logits then, or null
+template <int V, class T>
+FOVEA_INLINE void shift_tile(const ScoreMap<T>& map, const TilePlace& place,
+                             const LaneBounds<V, T>* bounds, Index begin, Index end, T* scores,
+                             Int<T>* seen, T* most = nullptr) {
+  constexpr Index w = kLanes<T>;
+  for (Index lane = 0; lane < V * w; lane += w) {
+    if (lane < place.rows) {
+      const Int<T>* lower = bounds == nullptr ? nullptr : bounds->lower + lane;
+      const Int<T>* upper = bounds == nullptr ? nullptr : bounds->upper + lane;
+      const ShiftedLanes<T> lanes{map,
+                                  place.from_lane(lane),
+                                  lower,
+                                  upper,
+                                  scores + lane,
+                                  V * w,
+                                  seen == nullptr ? nullptr : seen + lane,
+                                  most == nullptr ? nullptr : most + lane};
+      lanes.choose(begin, end);
+    } else if (most != nullptr) {
+      store(most + lane, set1(kMinusInfinity<T>));
+    }
+  }
+}
+
+/// Which pairs of a tile are visible, one by one: for the paths that select.
+/// \param bounds null: all within
+template <int V, class T>
+FOVEA_NOINLINE IntVec<T> visible_lanes(const ScoreMap<T>& map, const TilePlace& place,
+                                       const LaneBounds<V, T>* bounds, Index j, int v) {
+  const TilePlace lanes = place.from_lane(v * kLanes<T>);
+  const Matrix<const T> bias = tile_part(map.bias, lanes);
+  const Matrix<const bool> mask = tile_part(map.mask, lanes);
+  alignas(kVecBytes) Int<T> visible[kLanes<T>];
+  for (Index i = 0; i < kLanes<T>; ++i) {
+    bool sees = i < lanes.rows;
+    if (sees && bias.data != nullptr) {
+      sees = bias.data[i * bias.row + j * bias.column] != kMinusInfinity<T>;
+    }
+    if (sees && mask.data != nullptr) sees = mask.data[i * mask.row + j * mask.column];
+    visible[i] = sees ? -1 : 0;
+  }
+  const IntVec<T> all = load_int<T>(visible);
+  return bounds == nullptr ? all : all & bounds->sees(v, j);
+}
+
+/// The dropout factors of keys [begin, end) for one vector of queries, and what is done with them.
+template <bool kMultiply, class T>
+FOVEA_NOINLINE void dropout_lanes(const DropoutMap& map, const TilePlace& place, Index begin,
+                                  Index end, T* to, Index row_length) {
+  const DropoutLaw<T> law(map);
+  const IntVec<T> i = lane_positions<T>(place.query_position(), place.row_step);
+  for (Index j = begin; j < end; ++j) {
+    const IntVec<T> key = lane_positions<T>(place.key + place.key_step * j, 0);
+    const Vec<T> factor = law.factor(i, key);
+    T* const p = to + j * row_length;
+    store(p, kMultiply ? load(p) * factor : factor);
+  }
+}
+
+/// Multiplies the weights of keys [begin, end) of a tile by their dropout factors.
+/// \param weights [keys, V * lanes]
+template <int V, class T>
+FOVEA_INLINE void dropout_tile(const DropoutMap& map, const TilePlace& place, Index begin,
+                               Index end, T* weights) {
+  for (Index lane = 0; lane < smaller(place.rows, V * kLanes<T>); lane += kLanes<T>) {
+    dropout_lanes<true>(map, place.from_lane(lane), begin, end, weights + lane, V * kLanes<T>);
+  }
+}
+
+/// The dropout factors of keys [begin, end) of a tile, of its padding too.
+/// \param factors [keys, V * lanes]
+template <int V, class T>
+FOVEA_INLINE void dropout_factors(const DropoutMap& map, const TilePlace& place, Index begin,
+                                  Index end, T* factors) {
+  for (Index lane = 0; lane < V * kLanes<T>; lane += kLanes<T>) {
+    dropout_lanes<false>(map, place.from_lane(lane), begin, end, factors + lane, V * kLanes<T>);
+  }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Merges what softmax_row.inl.hpp leaves of each segment, and writes the rows out.
+
+/// Merges the segments of the rows of one head as SoftmaxBlock::merge does, and writes out and lse.
+template <Storage S, class T>
+class SoftmaxMerge {
+ public:
+  explicit SoftmaxMerge(const SoftmaxMergeArgs<T>& args) : args_(args), head_(*args.head) {}
+
+  void run() const {
+    for (Index i = 0; i < head_.block.count; ++i) merge(i);
+  }
+
+ private:
+  RowSoftmax<const T> part(Index p) const {
+    const Index rows = args_.head_count * head_.block.count;
+    return {args_.parts + p * softmax_row_part(rows, head_.value_width), rows, head_.value_width};
+  }
+
+  void merge(Index i) const {
+    const Index row = args_.head_index * head_.block.count + i;
+    Vec<T> total_max = set1(kMinusInfinity<T>);
+    Vec<T> total_sum = zero<T>();
+    bool saw = false;
+    T* acc = args_.scratch;
+    for (Index c = 0; c < head_.value_width; c += kLanes<T>) store(acc + c, zero<T>());
+    for (Index p = 0; p < args_.part_count; ++p) {
+      const RowSoftmax<const T> state = part(p);
+      saw = saw || state.saw[row] != 0;
+      const Vec<T> part_max = set1(state.max[row]);
+      const Vec<T> now = max(total_max, part_max);
+      const Vec<T> shift = finite_shift(now);
+      const Vec<T> from_total = softmax_weight(total_max - shift);
+      const Vec<T> from_part = softmax_weight(part_max - shift);
+      total_max = now;
+      total_sum = fma(total_sum, from_total, set1(state.sum[row]) * from_part);
+      const T* from = state.acc + row * state.acc_row;
+      for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
+        store(acc + c, fma(load(acc + c), from_total, load(from + c) * from_part));
+      }
+    }
+    finish(i, saw, total_max, total_sum);
+  }
+
+  /// Divides by the sum and writes the row out; one that saw no key becomes +0, lse -inf.
+  void finish(Index i, bool saw, Vec<T> most, Vec<T> sum) const {
+    Vec<T> rescale = set1<T>(1);
+    if (head_.sink != nullptr) rescale = add_sink(*head_.sink, most, sum);
+    const Vec<T> inverse = rescale / sum;
+    const Index at = head_.block.first + head_.block.step * i;
+    for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
+      const Vec<T> x = saw ? load(args_.scratch + c) * inverse : zero<T>();
+      store_columns<S>(head_.out.data, at * head_.out.row, head_.out.column, c, head_.value_width,
+                       x);
+    }
+    if (head_.lse.data == nullptr) return;
+    head_.lse.data[at * head_.lse.row] = saw ? log_sum_exp(most, sum).raw[0] : kMinusInfinity<T>;
+  }
+
+  const SoftmaxMergeArgs<T>& args_;
+  const SoftmaxBlockArgs<T>& head_;
+};
+
+/// The output rows of one head from the running softmaxes of its segments.
+template <class T>
+void softmax_merge(const SoftmaxMergeArgs<T>& args) noexcept {
+  const Storage storage = args.head->out.storage;
+  if (storage == Storage::native) SoftmaxMerge<Storage::native, T>(args).run();
+  if constexpr (kIsStorable<Storage::bfloat16, T>) {
+    if (storage == Storage::bfloat16) SoftmaxMerge<Storage::bfloat16, T>(args).run();
+    if (storage == Storage::float16) SoftmaxMerge<Storage::float16, T>(args).run();
+  }
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Softmax attention of a few query rows against one segment of keys. Each logit, sum and weighted
+/// sum is the same chain of operations as in softmax_block.inl.hpp: tiles and chains of keys lie at
+/// the same positions, and keys that a row does not see add nothing. So are the bits.
+/// Test: tests/kernels/softmax_row_test.cpp.
+
+/// The running softmax of some rows, as it lies in memory (softmax_row_part).
+template <class T>
+struct RowSoftmax {
+  T* max;  // [rows]
+  T* sum;  // [rows]
+  T* saw;  // [rows] 1 if the row saw a key, else 0: from pattern, mask and bias, not from logits
+  T* acc;  // [rows, acc_row]
+  Index acc_row;
+
+  RowSoftmax(T* part, Index rows, Index value_width)
+      : max(part),
+        sum(max + detail::whole_registers(rows)),
+        saw(sum + detail::whole_registers(rows)),
+        acc(saw + detail::whole_registers(rows)),
+        acc_row(detail::whole_registers(value_width)) {}
+};
+
+/// The keys [begin, end) at their positions.
+struct KeyRange {
+  Index begin;
+  Index end;
+
+  FOVEA_INLINE KeyRange within(Index low, Index high) const {
+    return {larger(begin, low), smaller(end, high)};
+  }
+  FOVEA_INLINE bool empty() const { return begin >= end; }
+};
+
+/// The keys that row i of a block sees. \pre one run at most, of step 1
+template <class T>
+FOVEA_INLINE KeyRange keys_of_row(const SoftmaxBlockArgs<T>& args, Index i) {
+  if (args.block.run_count == 0) return {0, 0};
+  const KeyRun& run = args.block.runs[0];
+  const Index low = run.lower == nullptr ? 0 : run.lower[i];
+  const Index high = run.upper == nullptr ? run.count : run.upper[i];
+  return {run.first + low, smaller(run.first + high, args.key_end)};
+}
+
+/// One call: the rows of some heads against one segment.
+template <Storage S, class T>
+class SoftmaxRow {
+ public:
+  explicit SoftmaxRow(const SoftmaxRowArgs<T>& args)
+      : args_(args),
+        head_(args.heads[0]),
+        rows_(args.head_count * head_.block.count),
+        q_row_(detail::whole_registers(head_.width)),
+        state_(args.part, rows_, head_.value_width),
+        queries_(args.scratch),
+        weights_(queries_ + rows_ * q_row_),
+        visible_(reinterpret_cast<Int<T>*>(weights_ + kRowsAtOnce * kKeyTile)) {}
+
+  void run() const {
+    load_queries();
+    clear();
+    const KeyRange all =
+        keys_of_run().within(args_.segment * kKeySegment, (args_.segment + 1) * kKeySegment);
+    for (Index begin = all.begin; begin < all.end;) {
+      const Index end = smaller(all.end, (begin / kKeyTile + 1) * kKeyTile);
+      for_row_blocks<kRowsAtOnce>(0, rows_, Tile{*this, {begin, end}});
+      begin = end;
+    }
+  }
+
+ private:
+  KeyRange keys_of_run() const {
+    if (head_.block.run_count == 0) return {0, 0};
+    const KeyRun& run = head_.block.runs[0];
+    return {run.first, smaller(run.first + run.count, head_.key_end)};
+  }
+
+  void load_queries() const {
+    const Index count = head_.block.count;
+    for (Index r = 0; r < rows_; ++r) {
+      const SoftmaxBlockArgs<T>& head = args_.heads[r / count];
+      const Index from = (head.block.first + head.block.step * (r % count)) * head.q.row;
+      const Vec<T> factor = set1(logit_factor(head.scale));
+      for (Index c = 0; c < head.width; c += kLanes<T>) {
+        const Vec<T> x = load_columns<S, T>(head.q.data, from, head.q.column, c, head.width);
+        store(queries_ + r * q_row_ + c, x * factor);
+      }
+    }
+  }
+
+  void clear() const {
+    for (Index r = 0; r < rows_; ++r) {
+      state_.max[r] = kMinusInfinity<T>;
+      state_.sum[r] = 0;
+      state_.saw[r] = 0;
+    }
+    for (Index i = 0; i < rows_ * state_.acc_row; i += kLanes<T>) store(state_.acc + i, zero<T>());
+  }
+
+  /// One tile of keys for R rows.
+  struct Tile {
+    const SoftmaxRow& call;
+    KeyRange keys;
+
+    template <int R>
+    FOVEA_INLINE void run(Index first) const {
+      call.template add_tile<R>(first, keys);
+    }
+  };
+
+  /// The rows [row, row + R) and what they see of a tile: weights stand from `all.begin` on.
+  template <int R>
+  struct Rows {
+    Index first;
+    KeyRange seen[R];
+    KeyRange all;
+    T rescale[R];
+  };
+
+  template <int R>
+  FOVEA_NOINLINE void add_tile(Index first, const KeyRange& tile) const {
+    Rows<R> rows;
+    rows.first = first;
+    rows.all = {tile.end, tile.begin};
+    for (int r = 0; r < R; ++r) {
+      rows.seen[r] =
+          keys_of_row(head_, (first + r) % head_.block.count).within(tile.begin, tile.end);
+      if (rows.seen[r].empty()) continue;
+      rows.all.begin = smaller(rows.all.begin, rows.seen[r].begin);
+      rows.all.end = larger(rows.all.end, rows.seen[r].end);
+    }
+    if (rows.all.empty()) return;
+    score(rows);
+    for (int r = 0; r < R; ++r) weigh(rows, r);
+    for (Index j = rows.all.begin; j < rows.all.end;) {
+      const Index end = smaller(rows.all.end, (j / kChain + 1) * kChain);
+      add_weights(rows, {j, end}, j == rows.all.begin);
+      j = end;
+    }
+    for (int r = 0; r < R; ++r) drop(rows, r);
+    for (Index j = rows.all.begin; j < rows.all.end;) {
+      const Index end = smaller(rows.all.end, (j / kChain + 1) * kChain);
+      add_values(rows, {j, end});
+      j = end;
+    }
+  }
+
+  const SoftmaxBlockArgs<T>& head_of(Index row) const {
+    return args_.heads[row / head_.block.count];
+  }
+  /// The query row, and its position.
+  Index query(Index row) const {
+    return head_.block.first + head_.block.step * (row % head_.block.count);
+  }
+  Index position(Index row) const { return query(row) + head_.first_position; }
+
+  /// Asks for as many keys as lanes. \param row of k
+  FOVEA_INLINE void prefetch_keys(Index row) const {
+    constexpr Index line = 64 / kStoredBytes<S, T>;
+    for (Index i = row; i < row + kLanes<T>; ++i) {
+      for (Index c = 0; c < head_.width; c += line) {
+        const Index at = i * head_.k.row + c;
+        __builtin_prefetch(static_cast<const char*>(head_.k.data) + at * kStoredBytes<S, T>, 0, 2);
+      }
+    }
+  }
+
+  /// weights_[r, j - all.begin] = the score of row r and key j.
+  template <int R>
+  FOVEA_INLINE void score(const Rows<R>& rows) const {
+    for (Index j = rows.all.begin; j < rows.all.end; j += kLanes<T>) {
+      if (rows.first == 0) prefetch_keys(j + kKeysAhead - head_.key_base);
+      const KeyGroup<S, T> group{head_.k.data, (j - head_.key_base) * head_.k.row,
+                                 head_.k.row,  smaller(kLanes<T>, rows.all.end - j),
+                                 head_.width,  queries_ + rows.first * q_row_,
+                                 q_row_,       weights_ + (j - rows.all.begin)};
+      group.template run<R>();
+    }
+  }
+
+  /// Scores of one row to weights in place: those of keys that it does not see become 0.
+  template <int R>
+  FOVEA_INLINE void weigh(Rows<R>& rows, int r) const {
+    const Index keys = rows.all.end - rows.all.begin;
+    T* weights = weights_ + r * kKeyTile;
+    const Index row = rows.first + r;
+    const ScoreMap<T>& map = head_of(row).map;
+    if (map.changes_logits()) map_scores(map, row, rows.all, weights, visible_ + r * kKeyTile);
+    const auto low = static_cast<Int<T>>(rows.seen[r].begin - rows.all.begin);
+    const auto high = static_cast<Int<T>>(rows.seen[r].end - rows.all.begin);
+    Vec<T> most = set1(kMinusInfinity<T>);
+    IntVec<T> saw = set1_int<T>(0);
+    for (Index j = 0; j < keys; j += kLanes<T>) {
+      const IntVec<T> key = lane_index<T>() + set1_int<T>(static_cast<Int<T>>(j));
+      IntVec<T> sees = ~(key < set1_int<T>(low)) & (key < set1_int<T>(high));
+      if (map.hides()) {
+        sees = sees & load_int<T>(visible_ + r * kKeyTile + j);
+        store_int<T>(visible_ + r * kKeyTile + j, sees);
+      }
+      saw = saw | sees;
+      const Vec<T> s = select(sees, load(weights + j), set1(kMinusInfinity<T>));
+      store(weights + j, s);
+      most = max(most, s);
+    }
+    if (any<T>(saw)) state_.saw[row] = 1;
+    const Vec<T> before = set1(state_.max[row]);
+    const Vec<T> now = max(before, largest_lane(most));
+    const Vec<T> shift = finite_shift(now);
+    state_.max[row] = now.raw[0];
+    rows.rescale[r] = softmax_weight(before - shift).raw[0];
+    for (Index j = 0; j < keys; j += kLanes<T>) {
+      store(weights + j, softmax_weight(load(weights + j) - shift));
+    }
+  }
+
+  /// The score map of one row for the keys of `keys`, and which of them it hides.
+  /// \param scores, visible [keys]
+  FOVEA_NOINLINE void map_scores(const ScoreMap<T>& map, Index row, const KeyRange& keys, T* scores,
+                                 Int<T>* visible) const {
+    const CapFactors<T> cap = cap_factors(map.soft_cap);
+    const T* bias = map.bias.data == nullptr ? nullptr : map.bias.data + query(row) * map.bias.row;
+    for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
+      T* const p = scores + (j - keys.begin);
+      Vec<T> t = load(p);
+      IntVec<T> sees = set1_int<T>(-1);
+      if (map.soft_cap != 0) t = cap_logits(t, cap);
+      if (bias != nullptr) {
+        const Vec<T> more = load_columns(bias, map.bias.column, j, keys.end);
+        t = add_bias(t, more);
+        sees = ~hides_pair(more);
+      }
+      if (map.mask.data != nullptr) sees = sees & load_mask(map.mask, query(row), j, keys.end);
+      if (map.alibi_slope != 0) {
+        t = subtract_alibi(t, alibi_factor(map.alibi_slope),
+                           lane_positions<T>(position(row) - j, -1));
+      }
+      store(p, t);
+      if (map.hides()) store_int<T>(visible + (j - keys.begin), sees);
+    }
+  }
+
+  /// Lane masks of keys [j, j + lanes), cut to `end`.
+  static FOVEA_INLINE IntVec<T> load_mask(const Matrix<const bool>& mask, Index row, Index j,
+                                          Index end) {
+    alignas(kVecBytes) Int<T> lanes[kLanes<T>] = {};
+    const bool* from = mask.data + row * mask.row + j * mask.column;
+    for (Index i = 0; i < smaller(kLanes<T>, end - j); ++i) {
+      lanes[i] = from[i * mask.column] ? -1 : 0;
+    }
+    return load_int<T>(lanes);
+  }
+
+  /// The sums of one chain: what a row does not see adds 0.
+  template <int R>
+  FOVEA_INLINE void add_weights(Rows<R>& rows, const KeyRange& chain, bool first) const {
+    const T* weights = weights_ + (chain.begin - rows.all.begin);
+    T sum[R] = {};
+    for (Index j = 0; j < chain.end - chain.begin; ++j) {
+      FOVEA_UNROLL
+      for (int r = 0; r < R; ++r) sum[r] += weights[r * kKeyTile + j];
+    }
+    for (int r = 0; r < R; ++r) {
+      T& total = state_.sum[rows.first + r];
+      total = fma_one(total, first ? rows.rescale[r] : T{1}, sum[r]);
+    }
+  }
+
+  /// Multiplies the weights of one row by their dropout factors.
+  template <int R>
+  FOVEA_INLINE void drop(const Rows<R>& rows, int r) const {
+    const Index row = rows.first + r;
+    const DropoutMap& map = head_of(row).map.dropout;
+    if (map.probability > 0) drop_weights(map, row, rows.all, weights_ + r * kKeyTile);
+  }
+
+  FOVEA_NOINLINE void drop_weights(const DropoutMap& map, Index row, const KeyRange& keys,
+                                   T* weights) const {
+    const DropoutLaw<T> law(map);
+    const IntVec<T> i = lane_positions<T>(position(row), 0);
+    for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
+      T* const p = weights + (j - keys.begin);
+      store(p, load(p) * law.factor(i, lane_positions<T>(j, 1)));
+    }
+  }
+
+  /// The values of one chain: for all rows together if they see the same keys of it, else row by
+  /// row, so that nothing invisible is multiplied.
+  template <int R>
+  FOVEA_INLINE void add_values(Rows<R>& rows, const KeyRange& chain) const {
+    KeyRange seen[R];
+    for (int r = 0; r < R; ++r) seen[r] = rows.seen[r].within(chain.begin, chain.end);
+    bool same = !seen[0].empty();
+    for (int r = 0; r < R; ++r) {
+      same = same && seen[r].begin == seen[0].begin && seen[r].end == seen[0].end &&
+             !head_of(rows.first + r).map.hides();
+    }
+    if (same) {
+      add_values_of<R, false>(rows.first, seen[0], rows.all.begin, 0, nullptr, rows.rescale);
+      return;
+    }
+    for (int r = 0; r < R; ++r) {
+      if (seen[r].empty()) continue;
+      const Index row = rows.first + r;
+      if (!head_of(row).map.hides()) {
+        add_values_of<1, false>(row, seen[r], rows.all.begin, r, nullptr, rows.rescale + r);
+        continue;
+      }
+      Index list[kChain];
+      const Index offset = seen[r].begin - rows.all.begin;
+      const Int<T>* visible = visible_ + r * kKeyTile + offset;
+      Index n = 0;
+      for (Index j = 0; j < seen[r].end - seen[r].begin; ++j) {
+        if (visible[j] != 0) list[n++] = j;
+      }
+      seen[r].end = seen[r].begin + n;
+      add_values_of<1, true>(row, seen[r], rows.all.begin, r, list, rows.rescale + r);
+    }
+  }
+
+  /// acc of rows [row, row + R), the rows [weight_row, ...) of weights_, which begin at key `from`.
+  /// \param keys those of the chain, or with a list as many   \param rescale becomes 1
+  template <int R, bool kListed>
+  FOVEA_INLINE void add_values_of(Index row, const KeyRange& keys, Index from, Index weight_row,
+                                  const Index* list, T* rescale) const {
+    const ValueVectors<R, kListed, S, T> values{
+        head_.v.data,
+        (keys.begin - head_.key_base) * head_.v.row,
+        head_.v.row,
+        keys.end - keys.begin,
+        list,
+        head_.value_width,
+        weights_ + weight_row * kKeyTile + (keys.begin - from),
+        rescale,
+        state_.acc + row * state_.acc_row,
+        state_.acc_row};
+    constexpr int vectors = smaller(8, (kVecRegisters == 32 ? 16 : 8) / R);
+    for_row_blocks<vectors>(0, head_.value_width / kLanes<T>, values);
+    values.rest();
+    for (int r = 0; r < R; ++r) rescale[r] = 1;
+  }
+
+  const SoftmaxRowArgs<T>& args_;
+  const SoftmaxBlockArgs<T>& head_;  // what the heads share
+  const Index rows_;
+  const Index q_row_;
+  const RowSoftmax<T> state_;
+  T* const queries_;  // [rows, q_row_], scaled
+  T* const weights_;  // [kRowsAtOnce, kKeyTile]
+  // [kRowsAtOnce, kKeyTile] -1 where a pair is visible; of rows whose map hides pairs
+  Int<T>* const visible_;
+};
+
+/// The running softmax of some rows of heads that share a key head, over one segment of keys.
+template <class T>
+void softmax_row(const SoftmaxRowArgs<T>& args) noexcept {
+  const Storage storage = args.heads[0].k.storage;
+  if (storage == Storage::native) SoftmaxRow<Storage::native, T>(args).run();
+  if constexpr (kIsStorable<Storage::bfloat16, T>) {
+    if (storage == Storage::bfloat16) SoftmaxRow<Storage::bfloat16, T>(args).run();
+    if (storage == Storage::float16) SoftmaxRow<Storage::float16, T>(args).run();
+  }
+}

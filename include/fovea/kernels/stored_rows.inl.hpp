@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rows as they are stored: pieces of them as vectors, and whole tiles in the type of the
+/// arithmetic. Test: tests/attention/storage_test.cpp.
+
+/// Copies one element from place j of a tensor to place i of another.
+template <Storage S, class T>
+FOVEA_INLINE void copy_element(void* to, Index i, const void* from, Index j) {
+  constexpr Index bytes = kStoredBytes<S, T>;
+  __builtin_memcpy(static_cast<char*>(to) + i * bytes, static_cast<const char*>(from) + j * bytes,
+                   bytes);
+}
+
+/// A vector's elements from n that lie apart, from place \p offset on; 0 beyond them.
+template <Storage S, class T>
+FOVEA_NOINLINE void gather_lanes(const void* from, Index offset, Index column, Index n,
+                                 void* lanes) {
+  constexpr T nothing = 0;
+  for (Index i = 0; i < n; ++i) copy_element<S, T>(lanes, i, from, offset + i * column);
+  for (Index i = n; i < kLanes<T>; ++i) copy_element<S, T>(lanes, i, &nothing, 0);
+}
+
+/// Up to `lanes` elements of one row from column c on, 0 beyond \p width.
+/// \param row place of the row's first element in m
+template <Storage S, class T>
+FOVEA_INLINE Vec<T> load_columns(const void* m, Index row, Index column, Index c, Index width) {
+  const Index n = smaller(width - c, kLanes<T>);
+  if (column == 1) {
+    return n == kLanes<T> ? load_stored<S, T>(m, row + c) : load_stored_first<S, T>(m, row + c, n);
+  }
+  alignas(kVecBytes) T lanes[kLanes<T>];
+  gather_lanes<S, T>(m, row + c * column, column, n, lanes);
+  return load_stored<S, T>(lanes, 0);
+}
+template <class T>
+FOVEA_INLINE Vec<T> load_columns(const T* row, Index column, Index c, Index width) {
+  return load_columns<Storage::native, T>(row, 0, column, c, width);
+}
+
+/// Up to `lanes` elements of one row from column c on; nothing beyond \p width.
+template <Storage S, class T>
+FOVEA_INLINE void store_columns(void* m, Index row, Index column, Index c, Index width, Vec<T> a) {
+  const Index n = smaller(width - c, kLanes<T>);
+  if (column == 1 && n == kLanes<T>) {
+    store_stored<S, T>(m, row + c, a);
+    return;
+  }
+  alignas(kVecBytes) T lanes[kLanes<T>];
+  store_stored<S, T>(lanes, 0, a);
+  for (Index i = 0; i < n; ++i) copy_element<S, T>(m, row + (c + i) * column, lanes, i);
+}
+template <class T>
+FOVEA_INLINE void store_columns(T* row, Index column, Index c, Index width, Vec<T> a) {
+  store_columns<Storage::native>(row, 0, column, c, width, a);
+}
+
+/// Row \p first of a matrix and every step-th after it.
+template <class T, class Void>
+FOVEA_INLINE StoredMatrix<Void> every_row(const StoredMatrix<Void>& m, Index first, Index step) {
+  using Byte = std::conditional_t<std::is_const_v<Void>, const char, char>;
+  const Index offset = first * m.row * stored_bytes<T>(m.storage);
+  return {static_cast<Byte*>(m.data) + offset, step * m.row, m.column, m.storage};
+}
+
+/// to[i, c] = rows[i, c]. \param to [rows, width rounded up to lanes], its rows to_row apart
+template <Storage S, class T>
+FOVEA_NOINLINE void pack_rows(const void* rows, Index row, Index column, Index count, Index width,
+                              T* to, Index to_row) {
+  constexpr Index w = kLanes<T>;
+  for (Index i = 0; i < count; ++i) {
+    T* to_i = to + i * to_row;
+    Index c = 0;
+    if (column == 1) {
+      FOVEA_UNROLL_BY(4)
+      for (; c + w <= width; c += w) store(to_i + c, load_stored<S, T>(rows, i * row + c));
+    }
+    for (; c < width; c += w) {
+      store(to_i + c, load_columns<S, T>(rows, i * row, column, c, width));
+    }
+  }
+}
+template <class T>
+FOVEA_INLINE void pack_rows(const StoredMatrix<const void>& rows, Index count, Index width, T* to,
+                            Index to_row) {
+  const auto& [data, row, column, storage] = rows;
+  if constexpr (kIsStorable<Storage::bfloat16, T>) {
+    if (storage == Storage::bfloat16) {
+      return pack_rows<Storage::bfloat16>(data, row, column, count, width, to, to_row);
+    }
+    if (storage == Storage::float16) {
+      return pack_rows<Storage::float16>(data, row, column, count, width, to, to_row);
+    }
+  }
+  pack_rows<Storage::native>(data, row, column, count, width, to, to_row);
+}
+
+/// Asks for a row, to read (Write = 0) or write it (1).
+template <class T, int Write, class Void>
+FOVEA_INLINE void prefetch_row(const StoredMatrix<Void>& m, Index row, Index width) {
+  const Index bytes = stored_bytes<T>(m.storage);
+  const auto* at = static_cast<const char*>(m.data) + row * m.row * bytes;
+  for (Index c = 0; c < width; c += 64 / bytes) {
+    __builtin_prefetch(at + c * m.column * bytes, Write, 2);
+  }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of every operator: how much memory and stack it takes.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "attention/gradients.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/memory.hpp"
+#include "support/small_stack.hpp"
+
+namespace fovea_test {
+namespace {
+
+/// Peak bytes and allocations of one backward pass, and what it leaves allocated.
+struct Taken {
+  std::ptrdiff_t bytes;
+  std::ptrdiff_t kept;
+  std::ptrdiff_t allocations;
+};
+
+template <class T>
+Taken taken_by_backward(const Case<T>& op, Index n, AnyExecutor* executor = nullptr) {
+  const Problem<T> problem =
+      make_problem(op, sizes(n, n, 1, 1), 1, {constant(1), constant(1), constant(1)});
+  const Tensor<T> d_out = make_d_out(problem);
+  const Tensor<T> out(problem.out_shape());
+  const Tensor<T> lse(problem.row_shape());
+  const Inputs<T> in = problem.inputs();
+  const Saved<T> saved{lse.view()};
+  op.forward(in, out.view(), saved, nullptr);
+  GradStorage<T> to(in, {});
+  const Grads<T> grads = to.grads(in, {});
+  const std::ptrdiff_t before = heap().reset();
+  op.backward(in, out.view(), saved, d_out.view(), grads, executor);
+  const std::ptrdiff_t peak = heap().peak;
+  const std::ptrdiff_t kept = heap().bytes - before;
+  const std::ptrdiff_t allocations = heap().allocations;
+  return {peak - before, kept, allocations};
+}
+
+/// The weights alone would be n n elements: 9 MiB of float at the least n here.
+TEST_P(Conformance, BackwardTakesNoQuadraticMemory) {
+  each([]<class T>(const Case<T>& op) {
+    const Index n = op.has_pairs() ? 1536 : 4096;
+    const Taken whole = taken_by_backward(op, n);
+    const Taken half = taken_by_backward(op, n / 2);
+    EXPECT_EQ(whole.kept, 0);
+    EXPECT_LE(whole.bytes, 3 << 20);
+    EXPECT_LE(whole.bytes, 2 * half.bytes + 1024);
+    EXPECT_LE(whole.allocations, 16);  // none per block or key
+    EXPECT_EQ(whole.allocations, half.allocations);
+  });
+}
+
+TEST_P(Conformance, BackwardTakesScratchPerThread) {
+  each([]<class T>(const Case<T>& op) {
+    fovea::ThreadPool pool(3);
+    AnyExecutor executor = AnyExecutor::of(pool);
+    const Taken alone = taken_by_backward(op, 1000);
+    const Taken shared = taken_by_backward(op, 1000, &executor);
+    EXPECT_LE(shared.bytes, 3 * alone.bytes + 16384);
+    EXPECT_LE(shared.allocations, 100);  // of the pool's closures
+  });
+}
+
+TEST_P(Conformance, BackwardRunsOnASmallStack) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const Problem<T> problem = make_problem(op, sizes(600, 300, 64, 64));
+      const Tensor<T> d_out = make_d_out(problem);
+      Layout apart;
+      apart.innermost = 2;
+      const Problem<T> strided = problem.in(apart, apart, apart, apart);
+      const Gradients<T> expected = run_backward(op, problem, d_out);
+      Gradients<T> got;
+      Gradients<T> got_strided;
+      on_small_stack([&] {
+        got = run_backward(op, problem, d_out);
+        got_strided = run_backward(op, strided, d_out, nullptr, apart);
+      });
+      EXPECT_TRUE(same_bits(expected, got));
+      EXPECT_TRUE(same_bits(expected, got_strided));
+    });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A call that is right, for tests that spoil one thing of it and read the refusal.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fovea/attention.hpp"
+#include "support/compare.hpp"
+
+namespace fovea_test {
+
+using fovea::FullAttention;
+using fovea::Grads;
+using fovea::Inputs;
+using fovea::LocalAttention;
+using fovea::Saved;
+
+inline constexpr Index kMost = std::numeric_limits<Index>::max();
+
+/// One call on memory that it owns; a test spoils one thing.
+template <class T>
+struct Call {
+  static constexpr Index kBatch = 2, kHeads = 4, kKeyHeads = 2, kQueries = 6, kKeys = 9;
+  static constexpr Index kWidth = 5, kValueWidth = 3;
+
+  Call() {
+    for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<T>(i % 13) - 6;
+  }
+
+  /// Calls check and forward; returns their message, or "accepted".
+  template <class Op>
+  std::string refusal(const Op& op) {
+    const std::vector<T> before = memory;
+    const Inputs<T> in = inputs();
+    const std::string checked = message_of([&] { op.check(in, out, Saved<T>{lse}); });
+    EXPECT_TRUE(same_bits(before, memory)) << "written by check";
+    const std::string run = message_of([&] { op.forward(in, out, Saved<T>{lse}); });
+    EXPECT_EQ(checked, run);
+    if (run == "accepted") return run;
+    EXPECT_TRUE(same_bits(before, memory)) << "written before: " << run;
+    return run;
+  }
+
+  /// The same of check_backward and backward.
+  template <class Op>
+  std::string backward_refusal(const Op& op) {
+    const std::vector<T> before = memory;
+    const Inputs<T> in = inputs();
+    const View<const T> from = out;
+    const Saved<T> saved{lse};
+    const std::string checked =
+        message_of([&] { op.check_backward(in, from, saved, d_out, grads); });
+    EXPECT_TRUE(same_bits(before, memory)) << "written by check_backward";
+    const std::string run = message_of([&] { op.backward(in, from, saved, d_out, grads); });
+    EXPECT_EQ(checked, run);
+    if (run == "accepted") return run;
+    EXPECT_TRUE(same_bits(before, memory)) << "written before: " << run;
+    return run;
+  }
+
+  Inputs<T> inputs() const {
+    return {q, k, v, lengths, cu_q, cu_k, bias, mask, {slopes, slope_count}, {sink, sink_count}};
+  }
+
+  template <class F>
+  static std::string message_of(F&& f) {
+    try {
+      f();
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  T* at(Index offset) { return memory.data() + offset; }
+
+  std::vector<T> memory = std::vector<T>(10000);
+  View<const T> q{at(0), {kBatch, kHeads, kQueries, kWidth}};
+  View<const T> k{at(1000), {kBatch, kKeyHeads, kKeys, kWidth}};
+  View<const T> v{at(2000), {kBatch, kKeyHeads, kKeys, kValueWidth}};
+  View<T> out{at(3000), {kBatch, kHeads, kQueries, kValueWidth}};
+  View<T> lse{at(4000), {kBatch, kHeads, kQueries, 1}};
+  std::vector<Index> lengths;
+  std::vector<Index> cu_q;
+  std::vector<Index> cu_k;
+  View<const T> bias;
+  View<const bool> mask;
+  const T* slopes = at(5000);
+  std::size_t slope_count = 0;
+  T* sink = at(5100);
+  std::size_t sink_count = 0;
+  View<const T> d_out{at(5200), {kBatch, kHeads, kQueries, kValueWidth}};
+  Grads<T> grads{View<T>(at(6000), {kBatch, kHeads, kQueries, kWidth}),
+                 View<T>(at(7000), {kBatch, kKeyHeads, kKeys, kWidth}),
+                 View<T>(at(8000), {kBatch, kKeyHeads, kKeys, kValueWidth})};
+};
+
+template <class Op, class T>
+struct Kind {
+  using Operator = Op;
+  using Scalar = T;
+};
+
+template <class K>
+class BadInput : public testing::Test {
+ protected:
+  using Operator = typename K::Operator;
+  using Scalar = typename K::Scalar;
+
+  void expect(const std::string& message, const Operator& op = Operator{}) {
+    EXPECT_EQ(call_.refusal(op),
+              message == "accepted" ? message : std::string(Operator::name()) + ": " + message);
+    call_ = Call<Scalar>();  // whole again, for the next
+  }
+
+  void expect_backward(const std::string& message, const Operator& op = Operator{}) {
+    EXPECT_EQ(call_.backward_refusal(op),
+              message == "accepted" ? message : std::string(Operator::name()) + ": " + message);
+    call_ = Call<Scalar>();
+  }
+
+  Call<Scalar> call_;
+};
+
+using Kinds = testing::Types<Kind<FullAttention, float>, Kind<FullAttention, double>,
+                             Kind<LocalAttention, float>, Kind<LocalAttention, double>>;
+
+}  // namespace fovea_test

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every refusal of backward: the exact message, `check_backward` and `backward` alike, and nothing
+/// written; and the calls beside them that must work.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "attention/bad_input.hpp"
+#include "support/levels.hpp"
+
+namespace fovea_test {
+namespace {
+
+TYPED_TEST_SUITE(BadInput, Kinds);
+
+TYPED_TEST(BadInput, TheBackwardCallItselfIsAccepted) { this->expect_backward("accepted"); }
+
+/// Everything that forward refuses of its inputs and options.
+TYPED_TEST(BadInput, BackwardRefusesInputsLikeForward) {
+  using Op = typename TypeParam::Operator;
+  auto& call = this->call_;
+  call.k = {call.at(1000), {3, 2, 9, 5}};
+  this->expect_backward("batch of k is 3; expected 2, the batch of q");
+  call.lengths = {9, 10};
+  this->expect_backward("key_lengths[1] is 10; expected 0 to 9, the rows of k");
+  call.cu_k = {0, 9};
+  this->expect_backward("cu_seqlens_q is empty; expected what cu_seqlens_k goes with");
+  call.bias = {call.at(9000), {1, 1, 5, 1}};
+  this->expect_backward("rows of bias is 5; expected 1 or 6, the rows of q");
+  call.sink_count = 3;
+  this->expect_backward("the number of sink is 3; expected 4, the heads of q, or 0");
+  this->expect_backward(
+      "soft_cap is -1.000000; expected more than 0 and finite in the inputs' type",
+      Op({.soft_cap = -1.0}));
+  this->expect_backward("dropout.probability is 1.000000; expected 0 <= p < 1",
+                        Op({.dropout = {.probability = 1.0}}));
+}
+
+TYPED_TEST(BadInput, WhatBackwardReads) {
+  auto& call = this->call_;
+  call.lse = {};
+  this->expect_backward("lse is missing; expected the lse that forward saved");
+  call.lse = {call.at(4000), {2, 4, 5, 1}};
+  this->expect_backward("rows of lse is 5; expected 6, as the inputs make it 2x4x6x1");
+  call.lse = {call.at(4000), {2, 4, 6, 3}};
+  this->expect_backward("width of lse is 3; expected 1, as the inputs make it 2x4x6x1");
+  const std::string rest = ", as the inputs make it 2x4x6x3";
+  call.out = {call.at(3000), {2, 4, 6, 5}};
+  this->expect_backward("width of out is 5; expected 3" + rest);
+  call.out = {};
+  this->expect_backward("batch of out is 0; expected 2" + rest);
+  call.d_out = {call.at(5200), {1, 4, 6, 3}};
+  this->expect_backward("batch of d_out is 1; expected 2" + rest);
+  call.d_out = {call.at(5200), {2, 2, 6, 3}};
+  this->expect_backward("heads of d_out is 2; expected 4" + rest);
+  call.d_out = {};
+  this->expect_backward("batch of d_out is 0; expected 2" + rest);
+}
+
+TYPED_TEST(BadInput, ShapesOfGradients) {
+  auto& call = this->call_;
+  call.grads.q = {call.at(6000), {2, 4, 6, 4}};
+  this->expect_backward(
+      "width of the gradient of q is 4; expected 5, as the inputs make it 2x4x6x5");
+  call.grads.k = {call.at(7000), {2, 4, 9, 5}};
+  this->expect_backward(
+      "heads of the gradient of k is 4; expected 2, as the inputs make it 2x2x9x5");
+  call.grads.v = {call.at(8000), {2, 2, 6, 3}};
+  this->expect_backward(
+      "rows of the gradient of v is 6; expected 9, as the inputs make it 2x2x9x3");
+  call.bias = {call.at(9000), {1, 4, 6, 1}};
+  call.grads.bias = {call.at(9100), {2, 4, 6, 9}};
+  this->expect_backward(
+      "batch of the gradient of bias is 2; expected 1, as the inputs make it 1x4x6x1");
+  call.grads.bias = {call.at(9100), {1, 1, 1, 1}};
+  this->expect_backward("the gradient of bias is asked for; expected a bias");
+  call.grads.sink = {call.at(9500), 4};
+  this->expect_backward(
+      "the number of sinks in the gradients is 4; expected 0, those of the inputs");
+  call.sink_count = 4;
+  call.grads.sink = {call.at(9500), 3};
+  this->expect_backward(
+      "the number of sinks in the gradients is 3; expected 4, those of the inputs");
+}
+
+TYPED_TEST(BadInput, LayoutsOfGradients) {
+  auto& call = this->call_;
+  call.grads.q = {call.at(6000 + 25), {2, 4, 6, 5}, {120, 30, -5, 1}};
+  this->expect_backward(
+      "stride of rows of the gradient of q is -5; expected at least 0 in a tensor that is written");
+  call.grads.k = {call.at(7000), {2, 2, 9, 5}, {0, 45, 5, 1}};
+  this->expect_backward(
+      "the layout of the gradient of k is strides 0x45x5x1 for 2x2x9x5; expected strides that give "
+      "each element its own place");
+  call.grads.v = {call.at(8000), {2, 2, 9, 3}, {1, 2, 4, 36}};
+  this->expect_backward("accepted");
+}
+
+TYPED_TEST(BadInput, GradientsInTheMemoryOfWhatIsRead) {
+  auto& call = this->call_;
+  const auto expect = [&](const char* name, Index offset) {
+    const std::string rest =
+        std::string(" is in the memory of ") + name + "; expected memory of its own";
+    call.grads.q = {call.at(offset), {2, 4, 6, 5}};
+    this->expect_backward("the gradient of q" + rest);
+    call.grads.k = {call.at(offset), {2, 2, 9, 5}};
+    this->expect_backward("the gradient of k" + rest);
+    call.grads.v = {call.at(offset), {2, 2, 9, 3}};
+    this->expect_backward("the gradient of v" + rest);
+  };
+  expect("q", 100);
+  expect("k", 1050);
+  expect("v", 2050);
+  expect("out", 3010);
+  expect("lse", 4010);
+  expect("d_out", 5290);
+  call.sink_count = 4;
+  call.grads.sink = {call.at(5103), 4};
+  this->expect_backward(
+      "the gradient of sink is in the memory of sink; expected memory of its own");
+  call.bias = {call.at(9000), {1, 1, 6, 9}};
+  call.grads.bias = {call.at(9053), {1, 1, 6, 9}};
+  this->expect_backward(
+      "the gradient of bias is in the memory of bias; expected memory of its own");
+}
+
+TYPED_TEST(BadInput, GradientsInTheMemoryOfEachOther) {
+  auto& call = this->call_;
+  const auto expect = [&](const char* gradient, const char* name) {
+    this->expect_backward(std::string("the gradient of ") + gradient +
+                          " is in the memory of the gradient of " + name +
+                          "; expected memory of its own");
+  };
+  call.grads.k = {call.at(6239), {2, 2, 9, 5}};
+  expect("k", "q");
+  call.grads.v = {call.at(6000), {2, 2, 9, 3}};
+  expect("v", "q");
+  call.grads.v = {call.at(7001), {2, 2, 9, 3}};
+  expect("v", "k");
+  call.bias = {call.at(9000), {1, 1, 6, 9}};
+  call.grads.bias = {call.at(8003), {1, 1, 6, 9}};
+  expect("bias", "v");
+  call.bias = {call.at(9000), {1, 1, 6, 9}};
+  call.grads.bias = {call.at(9100), {1, 1, 6, 9}};
+  call.sink_count = 4;
+  call.grads.sink = {call.at(9150), 4};
+  expect("sink", "bias");
+}
+
+/// What is read may share memory; gradients may stand between the elements of each other.
+TYPED_TEST(BadInput, BackwardCallsBesideTheRefusedOnes) {
+  auto& call = this->call_;
+  call.d_out = {call.at(3000), {2, 4, 6, 3}};
+  this->expect_backward("accepted");
+  call.d_out = {call.at(5200), {2, 4, 6, 3}, {0, 0, 0, 1}};
+  this->expect_backward("accepted");
+  call.grads.k = {call.at(7000), {2, 2, 9, 5}, {144, 72, 8, 1}};
+  call.grads.v = {call.at(7005), {2, 2, 9, 3}, {144, 72, 8, 1}};
+  this->expect_backward("accepted");
+  const auto before = call.memory;
+  call.grads = {};
+  EXPECT_EQ(call.backward_refusal(typename TypeParam::Operator{}), "accepted");
+  EXPECT_TRUE(same_bits(before, call.memory)) << "nothing was asked for";
+}
+
+/// No tensor has elements: nothing is read, gradients without a term are 0.
+TYPED_TEST(BadInput, ZeroSizesWorkBackwards) {
+  using Op = typename TypeParam::Operator;
+  using T = typename TypeParam::Scalar;
+  at_each_level([&] {
+    for (int zeros = 0; zeros < 64; ++zeros) {
+      const auto extent = [=](int bit, Index n) { return (zeros >> bit & 1) != 0 ? 0 : n; };
+      const Index batch = extent(0, 2);
+      const Index heads = extent(1, 4);
+      const Index key_heads = heads == 0 ? 0 : 2;
+      const Index queries = extent(2, 6);
+      const Index keys = extent(3, 9);
+      const Index width = extent(4, 5);
+      const Index value_width = extent(5, 3);
+      Call<T> call;
+      const auto place = [&](Index offset, const Shape& shape) {
+        return View<T>(size_of(shape) == 0 ? nullptr : call.at(offset), shape);
+      };
+      call.q = place(0, {batch, heads, queries, width});
+      call.k = place(1000, {batch, key_heads, keys, width});
+      call.v = place(2000, {batch, key_heads, keys, value_width});
+      call.out = place(3000, {batch, heads, queries, value_width});
+      call.lse = place(4000, {batch, heads, queries, 1});
+      call.d_out = place(5200, call.out.shape());
+      call.grads = {place(6000, call.q.shape()), place(7000, call.k.shape()),
+                    place(8000, call.v.shape())};
+      ASSERT_EQ(call.refusal(Op{}), "accepted") << zeros;
+      ASSERT_EQ(call.backward_refusal(Op{}), "accepted") << zeros;
+      if (queries > 0 && keys > 0) continue;
+      for (Index i = 0; i < call.q.size(); ++i) EXPECT_EQ(*call.at(6000 + i), 0) << zeros;
+      for (Index i = 0; i < call.k.size(); ++i) EXPECT_EQ(*call.at(7000 + i), 0) << zeros;
+      for (Index i = 0; i < call.v.size(); ++i) EXPECT_EQ(*call.at(8000 + i), 0) << zeros;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every refusal of what the options of softmax attention take: packed sequences, bias, mask,
+/// ALiBi, sink, soft cap, dropout. The exact message, and nothing written.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "attention/bad_input.hpp"
+
+namespace fovea_test {
+namespace {
+
+TYPED_TEST_SUITE(BadInput, Kinds);
+
+constexpr bool kFlags[432] = {};
+
+/// One batch of packed sequences, 6 queries and 9 keys.
+template <class T>
+void pack(Call<T>& call, const std::vector<Index>& cu_q, const std::vector<Index>& cu_k) {
+  call.q = {call.at(0), {1, 4, 6, 5}};
+  call.k = {call.at(1000), {1, 2, 9, 5}};
+  call.v = {call.at(2000), {1, 2, 9, 3}};
+  call.out = {call.at(3000), {1, 4, 6, 3}};
+  call.lse = {call.at(4000), {1, 4, 6, 1}};
+  call.cu_q = cu_q;
+  call.cu_k = cu_k;
+}
+
+TYPED_TEST(BadInput, PackedSequences) {
+  auto& call = this->call_;
+  const auto expect = [&](const std::vector<Index>& cu_q, const std::vector<Index>& cu_k,
+                          const std::string& message) {
+    pack(call, cu_q, cu_k);
+    this->expect(message);
+  };
+  expect({0, 2, 6}, {0, 9, 9}, "accepted");
+  expect({0, 6}, {0, 9}, "accepted");
+  expect({1, 2, 6}, {0, 4, 9}, "cu_seqlens_q[0] is 1; expected 0, where the first sequence begins");
+  expect({-1, 6}, {0, 9}, "cu_seqlens_q[0] is -1; expected 0, where the first sequence begins");
+  expect({0, 4, 3, 6}, {0, 4, 5, 9},
+         "cu_seqlens_q[2] is 3; expected at least 4: the ends must ascend");
+  expect({0, 2, 5}, {0, 4, 9}, "cu_seqlens_q[2] is 5; expected 6, the rows of q");
+  expect({0, 2, 7}, {0, 4, 9}, "cu_seqlens_q[2] is 7; expected 6, the rows of q");
+  expect({0, 7, 6}, {0, 4, 9}, "cu_seqlens_q[1] is 7; expected at most 6, the rows of q");
+  expect({0, kMost, 6}, {0, 4, 9},
+         "cu_seqlens_q[1] is 9223372036854775807; expected at most 6, the rows of q");
+  expect({0, 2, 6}, {3, 4, 9}, "cu_seqlens_k[0] is 3; expected 0, where the first sequence begins");
+  expect({0, 2, 6}, {0, -4, 9}, "cu_seqlens_k[1] is -4; expected at least 0: the ends must ascend");
+  expect({0, 2, 6}, {0, 4, 8}, "cu_seqlens_k[2] is 8; expected 9, the rows of k");
+  expect({0, 2, 6}, {0, 10, 9}, "cu_seqlens_k[1] is 10; expected at most 9, the rows of k");
+  expect({0, 2, 6}, {0, 9}, "the number of cu_seqlens_k is 2; expected 3, as of cu_seqlens_q");
+  expect({}, {0, 9}, "cu_seqlens_q is empty; expected what cu_seqlens_k goes with");
+  expect({0, 2, 6}, {},
+         "cu_seqlens_q[2] is 6; expected 9, the rows of k, since there is no cu_seqlens_k");
+  expect({0}, {0}, "cu_seqlens_q[0] is 0; expected 6, the rows of q");
+}
+
+TYPED_TEST(BadInput, PackedSequencesBesideOtherWaysToSaySo) {
+  auto& call = this->call_;
+  call.cu_q = {0, 2, 6};
+  call.cu_k = {0, 4, 9};
+  this->expect("batch of q is 2; expected 1, since cu_seqlens_q is given");
+  pack(call, {0, 2, 6}, {0, 4, 9});
+  call.lengths = {9};
+  this->expect("key_lengths is given; expected either key_lengths or cu_seqlens_q");
+}
+
+TYPED_TEST(BadInput, NoSequencesWork) {
+  using T = typename TypeParam::Scalar;
+  auto& call = this->call_;
+  call.q = View<const T>(nullptr, {1, 4, 0, 5});
+  call.k = View<const T>(nullptr, {1, 2, 0, 5});
+  call.v = View<const T>(nullptr, {1, 2, 0, 3});
+  call.out = View<T>(nullptr, {1, 4, 0, 3});
+  call.lse = View<T>(nullptr, {1, 4, 0, 1});
+  call.cu_q = {0};
+  call.cu_k = {0};
+  this->expect("accepted");
+}
+
+TYPED_TEST(BadInput, BiasThatDoesNotBroadcast) {
+  auto& call = this->call_;
+  const auto expect = [&](const Shape& shape, const std::string& message) {
+    call.bias = {call.at(5000), shape};
+    this->expect(message);
+  };
+  for (int full = 0; full < 16; ++full) {
+    const auto extent = [=](int bit, Index n) { return (full >> bit & 1) != 0 ? n : 1; };
+    expect({extent(0, 2), extent(1, 4), extent(2, 6), extent(3, 9)}, "accepted");
+  }
+  expect({3, 4, 6, 9}, "batch of bias is 3; expected 1 or 2, the batch of q");
+  expect({2, 2, 6, 9}, "heads of bias is 2; expected 1 or 4, the heads of q");
+  expect({2, 4, 9, 9}, "rows of bias is 9; expected 1 or 6, the rows of q");
+  expect({2, 4, 6, 6}, "width of bias is 6; expected 1 or 9, the rows of k");
+  expect({0, 4, 6, 9}, "batch of bias is 0; expected 1 or 2, the batch of q");
+  expect({1, 1, 1, 0}, "width of bias is 0; expected 1 or 9, the rows of k");
+}
+
+TYPED_TEST(BadInput, MaskThatDoesNotBroadcast) {
+  auto& call = this->call_;
+  const auto expect = [&](const Shape& shape, const std::string& message) {
+    call.mask = {kFlags, shape};
+    this->expect(message);
+  };
+  for (int full = 0; full < 16; ++full) {
+    const auto extent = [=](int bit, Index n) { return (full >> bit & 1) != 0 ? n : 1; };
+    expect({extent(0, 2), extent(1, 4), extent(2, 6), extent(3, 9)}, "accepted");
+  }
+  expect({3, 1, 6, 9}, "batch of mask is 3; expected 1 or 2, the batch of q");
+  expect({1, 2, 6, 9}, "heads of mask is 2; expected 1 or 4, the heads of q");
+  expect({1, 1, 5, 9}, "rows of mask is 5; expected 1 or 6, the rows of q");
+  expect({1, 1, 6, 10}, "width of mask is 10; expected 1 or 9, the rows of k");
+}
+
+TYPED_TEST(BadInput, NumbersPerHead) {
+  using T = typename TypeParam::Scalar;
+  auto& call = this->call_;
+  for (const std::size_t count : {1u, 3u, 5u, 8u}) {
+    call.slope_count = count;
+    this->expect("the number of alibi_slopes is " + std::to_string(count) +
+                 "; expected 4, the heads of q, or 0");
+    call.sink_count = count;
+    this->expect("the number of sink is " + std::to_string(count) +
+                 "; expected 4, the heads of q, or 0");
+  }
+  for (const T slope : {std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(),
+                        std::numeric_limits<T>::quiet_NaN()}) {
+    call.slope_count = 4;
+    *call.at(5002) = slope;
+    this->expect("alibi_slopes[2] is " + std::to_string(slope) + "; expected finite");
+  }
+  call.slope_count = 4;
+  call.sink_count = 4;
+  *call.at(5101) = std::numeric_limits<T>::infinity();  // a logit like any other
+  this->expect("accepted");
+}
+
+TYPED_TEST(BadInput, SoftCap) {
+  using Op = typename TypeParam::Operator;
+  using T = typename TypeParam::Scalar;
+  const auto expect = [&](double cap, bool fits) {
+    const std::string refusal = "soft_cap is " + std::to_string(cap) +
+                                "; expected more than 0 and finite in the inputs' type";
+    this->expect(fits ? "accepted" : refusal, Op({.soft_cap = cap}));
+  };
+  constexpr bool is_double = std::is_same_v<T, double>;
+  expect(0, false);
+  expect(-0.0, false);
+  expect(-30, false);
+  expect(std::numeric_limits<double>::infinity(), false);
+  expect(std::numeric_limits<double>::quiet_NaN(), false);
+  expect(1e39, is_double);
+  expect(1e-40, is_double);
+  expect(30, true);
+}
+
+TYPED_TEST(BadInput, DropoutProbability) {
+  using Op = typename TypeParam::Operator;
+  const auto expect = [&](double p, bool is_one) {
+    const std::string refusal =
+        "dropout.probability is " + std::to_string(p) + "; expected 0 <= p < 1";
+    this->expect(is_one ? "accepted" : refusal, Op({.dropout = {.probability = p, .seed = 7}}));
+  };
+  expect(-0.1, false);
+  expect(1, false);
+  expect(1.5, false);
+  expect(std::numeric_limits<double>::infinity(), false);
+  expect(std::numeric_limits<double>::quiet_NaN(), false);
+  expect(0, true);
+  expect(0.999, true);
+}
+
+TYPED_TEST(BadInput, OutputsInTheMemoryOfWhatChangesTheLogits) {
+  auto& call = this->call_;
+  const auto expect = [&](const char* name, auto&& spoil) {
+    for (const bool in_out : {true, false}) {
+      spoil(in_out ? Index{3000} : Index{4000});
+      this->expect(std::string(in_out ? "out" : "lse") + " is in the memory of " + name +
+                   "; expected memory of its own");
+    }
+  };
+  expect("bias", [&](Index offset) { call.bias = {call.at(offset), {1, 1, 6, 9}}; });
+  expect("bias", [&](Index offset) { call.bias = {call.at(offset + 10), {1, 1, 1, 1}}; });
+  expect("mask", [&](Index offset) {
+    call.mask = {reinterpret_cast<const bool*>(call.at(offset + 1)), {1, 1, 6, 9}};
+  });
+  expect("sink", [&](Index offset) {
+    call.sink = call.at(offset + 20);
+    call.sink_count = 4;
+  });
+  expect("alibi_slopes", [&](Index offset) {
+    call.slopes = call.at(offset + 20);
+    call.slope_count = 4;
+  });
+}
+
+TYPED_TEST(BadInput, OptionsTogetherAreAccepted) {
+  using Op = typename TypeParam::Operator;
+  auto& call = this->call_;
+  call.bias = {call.at(5300), {1, 4, 6, 9}};
+  call.mask = {kFlags, {2, 1, 6, 9}};
+  call.slope_count = 4;
+  call.sink_count = 4;
+  call.lengths = {9, 0};
+  this->expect("accepted", Op({.soft_cap = 5.0, .dropout = {.probability = 0.5}}));
+  pack(call, {0, 2, 6}, {0, 4, 9});
+  call.bias = {call.at(5300), {1, 4, 6, 9}};
+  call.mask = {kFlags, {1, 1, 6, 9}};
+  call.slope_count = 4;
+  call.sink_count = 4;
+  this->expect("accepted", Op({.soft_cap = 5.0, .dropout = {.probability = 0.5}}));
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One operator with its options and the optional inputs that it is tested with.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "fovea/attention.hpp"
+#include "support/executors.hpp"
+#include "support/oracle/softmax_grad.hpp"
+
+namespace fovea_test {
+
+using fovea::AttentionShape;
+using fovea::Grads;
+using fovea::Inputs;
+using fovea::Saved;
+
+/// The optional inputs that a case adds to every problem. A tensor is named by the dimensions that
+/// it has, of "bhqk": it is broadcast along the others; "1" has none, "" is no tensor.
+struct Extras {
+  std::string bias = {};  // with k: a sixth of its elements are -inf
+  std::string mask = {};  // a quarter of its elements are false
+  bool alibi = false;
+  bool sink = false;
+};
+
+/// One operator with its options, as the properties use it.
+template <class T>
+struct Case {
+  std::string name;
+  Extras extras;
+  fovea::SoftmaxOptions options;
+  std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&, AnyExecutor*)> forward;
+  /// inputs, out, saved, d_out, grads
+  std::function<void(const Inputs<T>&, const View<const T>&, const Saved<T>&, const View<const T>&,
+                     const Grads<T>&, AnyExecutor*)>
+      backward;
+  std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
+  std::function<Index(const AttentionShape&)> visible_pairs;
+  Law visible;
+  std::function<Expected<T>(const Inputs<T>&)> oracle;
+  std::function<ExpectedGrads<T>(const Inputs<T>&, const View<const T>& d_out)> grad_oracle;
+
+  /// Whether the pattern shows key j to a row.
+  bool sees(const AttentionShape& s, Index b, Index h, Index row, Index j) const {
+    return visible(Pair{b, h, row, j, s.queries, s.keys});
+  }
+  bool drops() const { return options.dropout.probability > 0; }
+  /// Whether a row depends on its position beyond the keys that it sees.
+  bool by_position() const { return drops() || extras.alibi; }
+  Index position(const AttentionShape& s, Index row) const {
+    return options.alignment == fovea::CausalAlignment::top_left ? row : row + s.keys - s.queries;
+  }
+  /// Whether it has tensors of Nq x Nk elements.
+  bool has_pairs() const {
+    const auto is_large = [](const std::string& dims) {
+      return dims.find('q') != std::string::npos && dims.find('k') != std::string::npos;
+    };
+    return is_large(extras.bias) || is_large(extras.mask);
+  }
+  /// Whether it is softmax(scale q k) v over its pattern and nothing else.
+  bool plain() const {
+    return extras.bias.empty() && extras.mask.empty() && !extras.alibi && !extras.sink &&
+           !options.soft_cap && !drops();
+  }
+};
+
+/// A case without its oracles. `Op` meets fovea::DifferentiableAttention.
+template <class T, class Op>
+Case<T> make_case(std::string name, const Op& op, Law law) {
+  static_assert(fovea::DifferentiableAttention<Op, T>);
+  Case<T> made;
+  made.name = std::move(name);
+  made.options = op.softmax_options();
+  made.forward = [op](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved,
+                      AnyExecutor* executor) {
+    if (executor == nullptr) {
+      op.forward(in, out, saved);
+    } else {
+      op.forward(in, out, saved, *executor);
+    }
+  };
+  made.backward = [op](const Inputs<T>& in, const View<const T>& out, const Saved<T>& saved,
+                       const View<const T>& d_out, const Grads<T>& grads, AnyExecutor* executor) {
+    if (executor == nullptr) {
+      op.backward(in, out, saved, d_out, grads);
+    } else {
+      op.backward(in, out, saved, d_out, grads, *executor);
+    }
+  };
+  made.workspace_bytes = [op](const AttentionShape& shape, Index workers) {
+    return op.template workspace_bytes<T>(shape, workers);
+  };
+  made.visible_pairs = [op](const AttentionShape& shape) { return op.visible_pairs(shape); };
+  made.visible = std::move(law);
+  return made;
+}
+
+/// An operator that is softmax attention over the pairs that the law shows.
+template <class T, class Op>
+Case<T> softmax_case(std::string name, const Op& op, Law law, Extras extras = {}) {
+  Case<T> made = make_case<T>(std::move(name), op, law);
+  made.extras = std::move(extras);
+  const fovea::SoftmaxOptions options = op.softmax_options();
+  made.oracle = [options, law](const Inputs<T>& in) {
+    return softmax_oracle(in, OracleOperator<T>::of(options, law, in.q.width()));
+  };
+  made.grad_oracle = [options, law](const Inputs<T>& in, const View<const T>& d_out) {
+    return softmax_grad_oracle(in, OracleOperator<T>::of(options, law, in.q.width()), d_out);
+  };
+  return made;
+}
+
+}  // namespace fovea_test

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a decoder refuses, in which words, and that nothing has changed then; and the memory that
+/// it takes.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "attention/decoding.hpp"
+#include "support/memory.hpp"
+
+namespace fovea_test {
+namespace {
+
+constexpr AttentionShape kShape = {2, 4, 2, 40, 40, 5, 3};
+const DecoderShape kSizes = {
+    .batch = 2, .query_heads = 4, .key_heads = 2, .width = 5, .value_width = 3};
+
+/// What f() throws, or "accepted".
+template <class F>
+std::string refusal(F&& f) {
+  try {
+    f();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+/// A decoder with 10 of the tokens, and the step of the next two.
+class BadDecoderInput : public testing::Test {
+ protected:
+  BadDecoderInput() : decoder_(FullAttention{}.decoder<float>(kSizes)) {
+    tokens_.step(decoder_, 0, 10);
+    whole();
+  }
+
+  void whole() {
+    in_ = tokens_.queries(10, 2, 12);
+    in_.k = tokens_.keys(10, 2);
+    in_.v = tokens_.values(10, 2);
+    out_ = tokens_.out_rows(10, 2);
+    saved_ = tokens_.saved_rows(10, 2);
+  }
+
+  /// The step as it was changed is refused, and as it was before gives what it would have.
+  void expect(const std::string& message) {
+    const std::vector<float> before = tokens_.out.values();
+    EXPECT_EQ(refusal([&] { decoder_.step(in_, out_, saved_); }), "FullAttention: " + message);
+    EXPECT_EQ(decoder_.length(), 10);
+    EXPECT_TRUE(same_bits(before, tokens_.out.values()));
+    whole();
+    auto fork = decoder_.fork();
+    fork.step(in_, out_, saved_);
+    expected_.forward(FullAttention{}, 0, 10);
+    expected_.forward(FullAttention{}, 10, 2);
+    EXPECT_TRUE(same_results(tokens_, expected_));
+  }
+
+  Tokens<float> tokens_{kShape};
+  Tokens<float> expected_{kShape};
+  fovea::Decoder<FullAttention, float> decoder_;
+  Inputs<float> in_{View<const float>{}};
+  View<float> out_;
+  Saved<float> saved_;
+};
+
+TEST_F(BadDecoderInput, Queries) {
+  in_.q = {in_.q.data(), {1, 4, 2, 5}};
+  expect("batch of q is 1; expected 2, the batch of the decoder");
+  in_.q = {in_.q.data(), {2, 2, 2, 5}};
+  expect("heads of q is 2; expected 4, the query_heads of the decoder");
+  in_.q = {in_.q.data(), {2, 4, 2, 4}};
+  expect("width of q is 4; expected 5, the width of the decoder");
+  in_.q = part(tokens_.q.view(), 2, 0, 13);
+  expect("rows of q is 13; expected at most 12, the tokens in the decoder");
+}
+
+TEST_F(BadDecoderInput, KeysAndValues) {
+  in_.k = {in_.k.data(), {1, 2, 2, 5}};
+  expect("batch of k is 1; expected 2, the batch of the decoder");
+  in_.k = {in_.k.data(), {2, 1, 2, 5}};
+  expect("heads of k is 1; expected 2, the key_heads of the decoder");
+  in_.k = {in_.k.data(), {2, 2, 2, 6}};
+  expect("width of k is 6; expected 5, the width of the decoder");
+  in_.k = {};
+  expect("batch of k is 0; expected 2, the batch of the decoder");
+  in_.v = {in_.v.data(), {3, 2, 2, 3}};
+  expect("batch of v is 3; expected 2, the batch of the decoder");
+  in_.v = {in_.v.data(), {2, 4, 2, 3}};
+  expect("heads of v is 4; expected 2, the key_heads of the decoder");
+  in_.v = {in_.v.data(), {2, 2, 2, 2}};
+  expect("width of v is 2; expected 3, the value_width of the decoder");
+  in_.v = {in_.v.data(), {2, 2, 1, 3}};
+  expect("rows of v is 1; expected 2, the rows of k");
+}
+
+TEST_F(BadDecoderInput, WhatADecoderHasNoUseFor) {
+  const std::vector<Index> lengths = {12, 12};
+  in_.key_lengths = lengths;
+  expect("key_lengths is given; expected none in a decoder");
+  in_.cu_seqlens_q = lengths;
+  expect("cu_seqlens is given; expected none in a decoder");
+  in_.cu_seqlens_k = lengths;
+  expect("cu_seqlens is given; expected none in a decoder");
+}
+
+TEST_F(BadDecoderInput, Options) {
+  const Tensor<float> bias({1, 1, 2, 10});
+  in_.bias = bias.view();
+  expect("width of bias is 10; expected 1 or 12, the rows of k");
+  const std::vector<float> three(3);
+  in_.sink = three;
+  expect("the number of sink is 3; expected 4, the heads of q, or 0");
+  in_.alibi_slopes = three;
+  expect("the number of alibi_slopes is 3; expected 4, the heads of q, or 0");
+}
+
+TEST_F(BadDecoderInput, Outputs) {
+  out_ = tokens_.out_rows(10, 1);
+  expect("rows of out is 1; expected 2, as the inputs make it 2x4x2x3");
+  out_ = {const_cast<float*>(in_.q.data()), {2, 4, 2, 3}};
+  expect("out is in the memory of q; expected memory of its own");
+  out_ = {const_cast<float*>(in_.k.data()), {2, 4, 2, 3}};
+  expect("out is in the memory of k; expected memory of its own");
+  saved_.lse = {const_cast<float*>(in_.v.data()), {2, 4, 2, 1}};
+  expect("lse is in the memory of v; expected memory of its own");
+  saved_.lse = {out_.data(), {2, 4, 2, 1}};
+  expect("lse is in the memory of out; expected memory of its own");
+}
+
+TEST_F(BadDecoderInput, Append) {
+  const auto append = [&](const Shape& k, const Shape& v) {
+    const std::string message = refusal([&] {
+      decoder_.append({in_.k.data(), k}, {in_.v.data(), v});
+    });
+    EXPECT_EQ(decoder_.length(), 10);
+    return message;
+  };
+  EXPECT_EQ(append({2, 3, 2, 5}, {2, 2, 2, 3}),
+            "FullAttention: heads of k is 3; expected 2, the key_heads of the decoder");
+  EXPECT_EQ(append({2, 2, 2, 5}, {2, 2, 2, 4}),
+            "FullAttention: width of v is 4; expected 3, the value_width of the decoder");
+  EXPECT_EQ(append({2, 2, 2, 5}, {1, 2, 2, 3}),
+            "FullAttention: batch of v is 1; expected 2, the batch of the decoder");
+  EXPECT_EQ(append({2, 2, 2, 5}, {2, 2, 3, 3}),
+            "FullAttention: rows of v is 3; expected 2, the rows of k");
+}
+
+TEST_F(BadDecoderInput, RollBackAndReserve) {
+  EXPECT_EQ(refusal([&] { decoder_.rollback(11); }),
+            "FullAttention: rollback is 11; expected 0 to 10, the tokens in the decoder");
+  EXPECT_EQ(refusal([&] { decoder_.rollback(-1); }),
+            "FullAttention: rollback is -1; expected 0 to 10, the tokens in the decoder");
+  EXPECT_EQ(refusal([&] { decoder_.reserve(-1); }),
+            "FullAttention: reserve is -1; expected at least 0");
+  EXPECT_EQ(decoder_.length(), 10);
+  decoder_.rollback(10);
+  decoder_.rollback(0);
+  EXPECT_EQ(refusal([&] { decoder_.step({in_.q}, out_); }),
+            "FullAttention: the length of the decoder is 0; expected at least one token");
+}
+
+TEST(DecoderErrors, Options) {
+  const auto made = [](const auto& op, const DecoderShape& sizes) {
+    return refusal([&] { op.template decoder<float>(sizes); });
+  };
+  EXPECT_EQ(made(FullAttention{{.alignment = fovea::CausalAlignment::top_left}}, kSizes),
+            "FullAttention: alignment is top_left; expected bottom_right in a decoder, whose "
+            "queries end where its keys end");
+  EXPECT_EQ(made(LocalAttention{{.left = -1}}, kSizes),
+            "LocalAttention: left is -1; expected at least 0 keys");
+  EXPECT_EQ(made(FullAttention{{.soft_cap = 0.0}}, kSizes),
+            "FullAttention: soft_cap is 0.000000; expected more than 0 and finite in the inputs' "
+            "type");
+  DecoderShape sizes = kSizes;
+  sizes.key_heads = 3;
+  EXPECT_EQ(made(FullAttention{}, sizes),
+            "FullAttention: key_heads is 3; expected a divisor of 4, query_heads");
+  sizes.key_heads = 0;
+  EXPECT_EQ(made(FullAttention{}, sizes),
+            "FullAttention: key_heads is 0; expected a divisor of 4, query_heads");
+  for (const auto& [name, member] : {std::pair{"batch", &DecoderShape::batch},
+                                     {"query_heads", &DecoderShape::query_heads},
+                                     {"key_heads", &DecoderShape::key_heads},
+                                     {"width", &DecoderShape::width},
+                                     {"value_width", &DecoderShape::value_width},
+                                     {"reserve", &DecoderShape::reserve},
+                                     {"rollback_tokens", &DecoderShape::rollback_tokens}}) {
+    sizes = kSizes;
+    sizes.*member = -1;
+    EXPECT_EQ(made(FullAttention{}, sizes),
+              std::string("FullAttention: ") + name + " is -1; expected at least 0");
+  }
+}
+
+TEST(DecoderErrors, WhatARingHasLost) {
+  const LocalAttention op{{.left = 10}};
+  const AttentionShape shape = {1, 1, 1, 500, 500, 2, 2};
+  const Tokens<float> tokens(shape);
+  auto decoder = op.decoder<float>({.width = 2, .value_width = 2, .rollback_tokens = 100});
+  tokens.decode(decoder, {50});
+  // It holds left + 1 + 64 + rollback_tokens = 175 tokens, from 325 on.
+  EXPECT_EQ(refusal([&] { decoder.rollback(335); }),
+            "LocalAttention: rollback is 335; expected at least 336, or 0: earlier keys of the "
+            "window are gone (see rollback_tokens)");
+  EXPECT_EQ(
+      refusal([&] { decoder.step(tokens.queries(334, 166, 500), tokens.out_rows(334, 166)); }),
+      "LocalAttention: rows of q is 166; expected at most 165: earlier keys of the window "
+      "are gone");
+  decoder.step(tokens.queries(335, 165, 500), tokens.out_rows(335, 165));
+  decoder.rollback(336);
+  const Tokens<float> expected(shape);
+  decoder.step(tokens.queries(335, 1, 336), tokens.out_rows(335, 1));
+  tokens.decode(decoder, {1, 30});
+  expected.forward(op, 0, 500);
+  for (Index row = 335; row < 500; ++row) {
+    EXPECT_EQ(tokens.out(0, 0, row, 1), expected.out(0, 0, row, 1)) << row;
+  }
+}
+
+/// A window without an end on the right shows all later keys to a query: no ring can.
+TEST(DecoderErrors, NoEndOnTheRight) {
+  const FullAttention op{{.window = {.left = 10}}};
+  const Tokens<float> tokens({1, 1, 1, 500, 500, 2, 2});
+  auto decoder = op.decoder<float>({.width = 2, .value_width = 2});
+  EXPECT_EQ(refusal([&] { tokens.step(decoder, 0, 500); }),
+            "FullAttention: rows of q is 500; expected at most 65: earlier keys of the window are "
+            "gone");
+  EXPECT_EQ(decoder.length(), 0);
+  tokens.step(decoder, 0, 65);
+}
+
+TEST(DecoderMemory, ARingStaysAsItIs) {
+  const LocalAttention op{{.left = 20}};
+  const Tokens<float> tokens({1, 2, 1, 3000, 3000, 8, 8});
+  auto decoder = op.decoder<float>(tokens.decoder_shape());
+  while (decoder.length() < 500) tokens.step(decoder, decoder.length(), 1);
+  const Index bytes = decoder.memory_bytes();
+  const std::ptrdiff_t before = heap().reset();
+  while (decoder.length() < 3000) tokens.step(decoder, decoder.length(), 1);
+  EXPECT_EQ(decoder.memory_bytes(), bytes);
+  EXPECT_EQ(heap().bytes, before);
+  EXPECT_EQ(heap().allocations, 0);
+  auto appended = op.decoder<float>(tokens.decoder_shape());
+  for (Index n = 0; n < 3000; n += 5) appended.append(tokens.keys(n, 5), tokens.values(n, 5));
+  EXPECT_EQ(appended.memory_bytes(), 2 * (20 + 1 + 64) * 16 * 4);  // left, itself, slack
+}
+
+TEST(DecoderMemory, DoublesAndIsKept) {
+  const Tokens<float> tokens({1, 1, 1, 1000, 1000, 8, 8});
+  const FullAttention op;
+  auto decoder = op.decoder<float>(tokens.decoder_shape());
+  for (Index n = 0; n < 1000; ++n) decoder.append(tokens.keys(n, 1), tokens.values(n, 1));
+  EXPECT_EQ(decoder.memory_bytes(), 1024 * 16 * 4);
+  decoder.clear();
+  const std::ptrdiff_t before = heap().reset();
+  decoder.append(tokens.keys(0, 1000), tokens.values(0, 1000));
+  EXPECT_EQ(heap().allocations, 0);
+  EXPECT_EQ(heap().bytes, before);
+  EXPECT_EQ(decoder.fork().memory_bytes(), 1000 * 16 * 4);
+  decoder.reserve(2000);
+  EXPECT_EQ(decoder.memory_bytes(), 2000 * 16 * 4);
+  auto reserved = op.decoder<float>({.width = 8, .value_width = 8, .reserve = 300});
+  EXPECT_EQ(reserved.memory_bytes(), 300 * 16 * 4);
+}
+
+/// Memory that cannot be had changes nothing.
+TEST(DecoderMemory, BadAlloc) {
+  const Tokens<float> tokens({1, 2, 1, 60, 60, 8, 8});
+  const Tokens<float> expected({1, 2, 1, 60, 60, 8, 8});
+  const FullAttention op{{.causal = true}};
+  auto decoder = op.decoder<float>(tokens.decoder_shape());
+  tokens.decode(decoder, {30, 1, 29});
+  decoder.rollback(40);
+  for (const Index many : {Index{1} << 45, std::numeric_limits<Index>::max()}) {
+    const Index bytes = decoder.memory_bytes();
+    EXPECT_THROW(decoder.reserve(many), std::bad_alloc);
+    EXPECT_EQ(decoder.memory_bytes(), bytes);
+    EXPECT_THROW(op.decoder<float>({.width = 8, .reserve = many}), std::bad_alloc);
+    // Keys of stride 0: there are that many of them, but no memory for them.
+    const View<const float> k(tokens.k.view().data(), {1, 1, many / 32, 8}, {0, 0, 0, 1});
+    EXPECT_THROW(decoder.append(k, k), std::bad_alloc);
+    EXPECT_EQ(decoder.length(), 40);
+  }
+  tokens.decode(decoder, {5});
+  expected.forward(op, 0, 60);
+  EXPECT_TRUE(same_results(tokens, expected));
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A decoder gives the bits of `forward`: for every pattern, option, scalar, level, executor,
+/// layout and division of the tokens; also after rolling back, and in a fork.
+#include "fovea/attention/decoder.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "attention/decoding.hpp"
+#include "fovea/core/thread_pool.hpp"
+
+namespace fovea_test {
+namespace {
+
+static_assert(fovea::IncrementalAttention<FullAttention, float>);
+static_assert(fovea::IncrementalAttention<LocalAttention, double>);
+static_assert(fovea::IncrementalAttention<FullAttention, Eigen::bfloat16>);
+static_assert(!fovea::IncrementalAttention<int, float>);
+
+/// Offers what IncrementalAttention asks and nothing else.
+struct ArchetypeDecoder {
+  ArchetypeDecoder() = default;
+  ArchetypeDecoder(ArchetypeDecoder&&) = default;
+  void append(const View<const float>&, const View<const float>&) {}
+  void step(const Inputs<float>&, const View<float>&, const Saved<float>&, fovea::Serial&) {}
+  static Index length() { return 0; }
+  void rollback(Index) {}
+  ArchetypeDecoder fork() const { return {}; }
+};
+struct ArchetypeIncremental {
+  static const char* name() { return "Archetype"; }
+  static void check(const Inputs<float>&, const View<float>&, const Saved<float>&) {}
+  void forward(const Inputs<float>&, const View<float>&, const Saved<float>&,
+               fovea::Serial&) const {}
+  template <class T>
+  Index workspace_bytes(const AttentionShape&, Index) const {
+    return 0;
+  }
+  static Index visible_pairs(const AttentionShape&) { return 0; }
+  template <class T>
+  ArchetypeDecoder decoder(const DecoderShape&) const {
+    return {};
+  }
+};
+static_assert(fovea::IncrementalAttention<ArchetypeIncremental, float>);
+static_assert(!fovea::IncrementalAttention<ArchetypeIncremental, double>);
+
+const FullAttention kFull;
+const FullAttention kCausal{{.causal = true}};
+
+template <class T>
+class DecoderOf : public testing::Test {};
+using Scalars = testing::Types<float, double, Eigen::bfloat16, Eigen::half>;
+TYPED_TEST_SUITE(DecoderOf, Scalars);
+
+/// One token after the other, chunks, and all at once; rows on both sides of kMostRows.
+const std::vector<std::vector<Index>> kDivisions = {
+    {1}, {3, 1, 70, 1, 1, 8, 130, 2}, {1000}, {64, 65, 16, 17}};
+
+TYPED_TEST(DecoderOf, FullAttentionInAnyDivision) {
+  for (const auto& division : kDivisions) {
+    expect_forward<TypeParam>(kCausal, {2, 4, 2, 290, 290, 17, 9}, division);
+    expect_forward<TypeParam>(kFull, {1, 3, 3, 270, 270, 64, 64}, division);
+    expect_forward<TypeParam>(kCausal, {1, 8, 1, 140, 140, 130, 33}, division);
+    expect_forward<TypeParam>(FullAttention{{.window = {100, 40}, .scale = -0.3}},
+                              {1, 4, 2, 420, 420, 5, 40}, division);
+  }
+}
+
+TYPED_TEST(DecoderOf, WindowsInAnyDivision) {
+  for (const auto& division : kDivisions) {
+    for (const auto& op :
+         {LocalAttention{}, LocalAttention{{.left = 4, .right = 4}}, LocalAttention{{.left = 31}},
+          LocalAttention{{.left = 32}}, LocalAttention{{.left = 70, .right = 3}},
+          LocalAttention{{.left = 0, .right = 90}}}) {
+      expect_forward<TypeParam>(op, {1, 4, 2, 390, 390, 32, 32}, division);
+    }
+  }
+}
+
+TYPED_TEST(DecoderOf, OddWidths) {
+  for (const Index width : {0, 1, 2, 15, 16, 31, 32, 33, 63, 65, 96, 128, 129}) {
+    expect_forward<TypeParam>(kCausal, {1, 2, 1, 150, 150, width, 150 - width}, {140, 1, 3});
+    expect_forward<TypeParam>(kCausal, {1, 1, 1, 70, 70, 150 - width, width}, {60, 1});
+  }
+}
+
+TYPED_TEST(DecoderOf, RowsOfOneKeyHead) {
+  for (const Index heads : {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 64, 65}) {
+    expect_forward<TypeParam>(kCausal, {1, heads, 1, 200, 200, 8, 8}, {190, 1, 2, 7});
+  }
+}
+
+/// Around the borders of tiles, chains and segments.
+TYPED_TEST(DecoderOf, Borders) {
+  for (const Index border : {64, 128, 256, 2048, 4096}) {
+    expect_forward<TypeParam>(kCausal, {1, 2, 1, border + 3, border + 3, 4, 4},
+                              {border - 3, 1, 1, 1, 1, 1});
+    expect_forward<TypeParam>(kFull, {1, 2, 2, border + 3, border + 3, 4, 4},
+                              {border - 3, 1, 3, 2});
+    expect_forward<TypeParam>(LocalAttention{{.left = 300, .right = 2}},
+                              {1, 2, 2, border + 3, border + 3, 4, 4}, {border - 3, 1, 3, 2});
+  }
+}
+
+TEST(Decoder, OptionsInAnyDivision) {
+  const fovea::Dropout dropout{.probability = 0.3, .seed = 7};
+  for (const auto& division : kDivisions) {
+    for (const Beside& beside : {Beside{.bias = true}, Beside{.mask = true}, Beside{.alibi = true},
+                                 Beside{.sink = true}, Beside{true, true, true, true}}) {
+      for (const Index heads : {2, 6}) {
+        const AttentionShape shape{2, heads, 2, 210, 210, 16, 20};
+        expect_forward<float>(kCausal, shape, division, beside);
+        expect_forward<double>(LocalAttention{{.left = 40, .right = 1}}, shape, division, beside);
+        expect_forward<float>(LocalAttention{{.left = 6}}, shape, division, beside);
+        expect_forward<Eigen::bfloat16>(kFull, shape, division, beside);
+        expect_forward<float>(FullAttention{{.soft_cap = 2.0, .dropout = dropout}}, shape, division,
+                              beside);
+      }
+    }
+  }
+}
+
+TEST(Decoder, OptionsOverSegments) {
+  for (const Beside& beside : {Beside{.mask = true}, Beside{.bias = true, .alibi = true}}) {
+    expect_forward<float>(kCausal, {1, 2, 1, 2200, 2200, 4, 4}, {2040, 1, 9, 1, 149}, beside);
+  }
+}
+
+/// 4200 steps of one token against one call of forward.
+TEST(Decoder, TokenByToken) {
+  at_each_level([] {
+    const AttentionShape shape{1, 2, 1, 4200, 4200, 3, 5};
+    const Tokens<float> decoded(shape);
+    const Tokens<float> expected(shape);
+    auto decoder = kCausal.decoder<float>(decoded.decoder_shape());
+    decoded.decode(decoder, {1});
+    expected.forward(kCausal, 0, 4200);
+    EXPECT_TRUE(same_results(decoded, expected));
+  });
+}
+
+TEST(Decoder, ManyTokensUnderAWindow) {
+  const AttentionShape shape{1, 1, 1, 65536, 65536, 4, 4};
+  const LocalAttention op{{.left = 70}};
+  const Tokens<float> decoded(shape);
+  const Tokens<float> expected(shape);
+  auto decoder = op.decoder<float>(decoded.decoder_shape());
+  decoded.decode(decoder, {1});
+  expected.forward(op, 0, 65536);
+  EXPECT_TRUE(same_results(decoded, expected));
+}
+
+TEST(Decoder, TheSameBitsWithAnyExecutor) {
+  fovea::ThreadPool two(2);
+  fovea::ThreadPool four(4);
+  Backwards backwards;
+  Shuffled shuffled;
+  for (const Index key_heads : {1, 2}) {
+    const AttentionShape shape{1, 2, key_heads, 6200, 6200, 40, 24};
+    const Tokens<float> expected(shape);
+    auto serial = kCausal.decoder<float>(expected.decoder_shape());
+    expected.decode(serial, {6180, 1, 1, 4});
+    for (AnyExecutor executor : {AnyExecutor::of(two), AnyExecutor::of(four),
+                                 AnyExecutor::of(backwards), AnyExecutor::of(shuffled)}) {
+      const Tokens<float> decoded(shape);
+      auto decoder = kCausal.decoder<float>(decoded.decoder_shape());
+      decoded.decode(decoder, {6180, 1, 1, 4}, executor);
+      EXPECT_TRUE(same_results(decoded, expected));
+    }
+  }
+}
+
+TEST(Decoder, TheSameBitsInAnyLayout) {
+  const AttentionShape shape{2, 4, 2, 150, 150, 20, 12};
+  const Tokens<float> expected(shape);
+  auto dense = kCausal.decoder<float>(expected.decoder_shape());
+  expected.decode(dense, {100, 1, 49});
+  for (const auto& order : all_axis_orders()) {
+    const Tokens<float> decoded(shape, {}, {.order = order, .offset = 3, .innermost = 2, .gap = 5});
+    auto decoder = kCausal.decoder<float>(decoded.decoder_shape());
+    decoded.decode(decoder, {100, 1, 49});
+    EXPECT_TRUE(same_results(decoded, expected));
+  }
+}
+
+/// Appending alone, then queries of the last positions, again and again.
+TEST(Decoder, AppendThenStep) {
+  for (const FullAttention& op : {kCausal, FullAttention{{.window = {50, 2}}}}) {
+    const AttentionShape shape{1, 2, 1, 500, 500, 6, 7};
+    const Tokens<double> decoded(shape);
+    const Tokens<double> expected(shape);
+    auto decoder = op.decoder<double>(decoded.decoder_shape());
+    for (const Index count : {400, 0, 90, 10}) {
+      decoder.append(decoded.keys(decoder.length(), count),
+                     decoded.values(decoder.length(), count));
+    }
+    EXPECT_EQ(decoder.length(), 500);
+    for (const Index rows : {1, 5, 40}) {
+      const Index row = 500 - rows;
+      decoder.step(decoded.queries(row, rows, 500), decoded.out_rows(row, rows),
+                   decoded.saved_rows(row, rows));
+      expected.forward(op, row, rows);
+      EXPECT_TRUE(same_results(decoded, expected));
+    }
+  }
+}
+
+template <class T, class Op>
+void expect_rolled_back(const Op& op, Index rolled_back) {
+  const AttentionShape shape{1, 2, 2, 400, 400, 16, 16};
+  const Tokens<T> decoded(shape);
+  const Tokens<T> expected(shape);
+  // What is rolled back was NaN: nothing of it may be left.
+  Tokens<T> wrong(shape);
+  wrong.k.fill(constant(NAN));
+  wrong.v.fill(constant(NAN));
+  DecoderShape sizes = decoded.decoder_shape();
+  sizes.rollback_tokens = 64;
+  auto decoder = op.template decoder<T>(sizes);
+  decoded.step(decoder, 0, 300);
+  wrong.step(decoder, 300, rolled_back);
+  decoder.rollback(300);
+  EXPECT_EQ(decoder.length(), 300);
+  auto fork = decoder.fork();
+  wrong.step(decoder, 300, rolled_back);  // changes nothing in the fork
+  decoded.decode(fork, {1, 1, 90, 8});
+  auto again = op.template decoder<T>(sizes);
+  expected.decode(again, {300, 1, 1, 90, 8});
+  EXPECT_TRUE(same_results(decoded, expected));
+  EXPECT_EQ(decoder.length(), 300 + rolled_back);
+}
+
+TYPED_TEST(DecoderOf, RollBackAndFork) {
+  for (const Index tokens : {1, 5, 64}) {
+    expect_rolled_back<TypeParam>(kCausal, tokens);
+    expect_rolled_back<TypeParam>(LocalAttention{{.left = 50}}, tokens);
+    expect_rolled_back<TypeParam>(LocalAttention{{.left = 5, .right = 4}}, tokens);
+  }
+}
+
+TEST(Decoder, ClearBeginsAnew) {
+  const AttentionShape shape{1, 1, 1, 300, 300, 8, 8};
+  for (const FullAttention& op : {kCausal, FullAttention{{.causal = true, .window = {20, 0}}}}) {
+    const Tokens<float> first(shape, {}, {}, 10);
+    const Tokens<float> decoded(shape);
+    const Tokens<float> expected(shape);
+    auto decoder = op.decoder<float>(decoded.decoder_shape());
+    first.decode(decoder, {7});
+    const Index bytes = decoder.memory_bytes();
+    decoder.clear();
+    EXPECT_EQ(decoder.length(), 0);
+    decoded.decode(decoder, {7});
+    EXPECT_EQ(decoder.memory_bytes(), bytes);
+    auto fresh = op.decoder<float>(decoded.decoder_shape());
+    expected.decode(fresh, {7});
+    EXPECT_TRUE(same_results(decoded, expected));
+  }
+}
+
+/// A NaN reaches the rows that see it, and no bit of the others.
+TEST(Decoder, NaNReachesWhatSeesIt) {
+  at_each_level([] {
+    for (const bool in_keys : {true, false}) {
+      const AttentionShape shape{1, 1, 1, 200, 200, 8, 8};
+      const LocalAttention op{{.left = 40}};
+      const Tokens<float> decoded(shape);
+      const Tokens<float> expected(shape);
+      (in_keys ? decoded.k : decoded.v)(0, 0, 100, 3) = NAN;
+      auto decoder = op.decoder<float>(decoded.decoder_shape());
+      decoded.decode(decoder, {1, 2, 5});
+      expected.forward(op, 0, 200);
+      for (Index row = 0; row < 200; ++row) {
+        const bool sees = row >= 100 && row <= 140;
+        for (Index c = 0; c < 8; ++c) {
+          const float x = decoded.out(0, 0, row, c);
+          if (sees && (in_keys || c == 3)) {
+            EXPECT_TRUE(std::isnan(x)) << row;
+          } else {
+            EXPECT_EQ(x, expected.out(0, 0, row, c)) << row;
+          }
+        }
+      }
+    }
+  });
+}
+
+/// Hidden by a mask, NaN changes no bit, and a row that sees nothing is 0.
+TEST(Decoder, HiddenNaNChangesNoBit) {
+  at_each_level([] {
+    const AttentionShape shape{1, 3, 1, 150, 150, 8, 8};
+    Tokens<float> poisoned(shape, {.mask = true});
+    Tokens<float> clean(shape, {.mask = true});
+    for (const Tokens<float>* tokens : {&poisoned, &clean}) {
+      tokens->mask.fill([](Index, Index, Index i, Index j) { return i != 140 && j % 10 != 7; });
+    }
+    for (Index j = 7; j < 150; j += 10) {
+      for (Index c = 0; c < 8; ++c) poisoned.k(0, 0, j, c) = poisoned.v(0, 0, j, c) = NAN;
+    }
+    for (const Tokens<float>* tokens : {&poisoned, &clean}) {
+      auto decoder = kCausal.decoder<float>(tokens->decoder_shape());
+      tokens->decode(decoder, {120, 1, 5});
+    }
+    EXPECT_TRUE(same_results(poisoned, clean));
+    EXPECT_EQ(poisoned.out(0, 1, 140, 2), 0.0f);
+    EXPECT_EQ(poisoned.lse(0, 1, 140, 0), -std::numeric_limits<float>::infinity());
+  });
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tokens that a decoder takes one after the other, and what `forward` makes of the same ones.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fovea/attention.hpp"
+#include "fovea/core/eigen.hpp"
+#include "support/compare.hpp"
+#include "support/executors.hpp"
+#include "support/fill.hpp"
+#include "support/levels.hpp"
+#include "support/tensor.hpp"
+
+namespace fovea_test {
+
+using fovea::AttentionShape;
+using fovea::DecoderShape;
+using fovea::FullAttention;
+using fovea::Inputs;
+using fovea::LocalAttention;
+using fovea::Saved;
+
+/// What beside q, k and v a call takes.
+struct Beside {
+  bool bias = false;
+  bool mask = false;
+  bool alibi = false;
+  bool sink = false;
+};
+
+/// [first, first + count) of dimension d, unless x is broadcast there.
+template <class U>
+View<U> part(const View<U>& x, std::size_t d, Index first, Index count) {
+  if (x.shape()[d] == 1) return x;
+  Shape shape = x.shape();
+  shape[d] = count;
+  return {x.size() == 0 ? x.data() : x.data() + first * x.strides()[d], shape, x.strides()};
+}
+
+/// The tokens of a sequence, their queries, and all results of `forward` or of a decoder.
+template <class T>
+struct Tokens {
+  using Number = fovea::Compute<T>;
+
+  AttentionShape shape;
+  Tensor<T> q, k, v, out;
+  Tensor<Number> lse;
+  Tensor<Number> bias{};
+  Tensor<bool> mask{};
+  std::vector<Number> slopes{};
+  std::vector<Number> sink{};
+
+  /// \param s queries and keys are the same number
+  explicit Tokens(const AttentionShape& s, const Beside& beside = {}, const Layout& layout = {},
+                  std::uint64_t seed = 1)
+      : shape(s),
+        q({s.batch, s.query_heads, s.keys, s.width}, layout),
+        k({s.batch, s.key_heads, s.keys, s.width}, layout),
+        v({s.batch, s.key_heads, s.keys, s.value_width}, layout),
+        out({s.batch, s.query_heads, s.keys, s.value_width}, layout),
+        lse({s.batch, s.query_heads, s.keys, 1}, layout) {
+    q.fill(gaussian(seed));
+    k.fill(gaussian(seed + 1));
+    v.fill(gaussian(seed + 2));
+    if (beside.bias) {
+      bias = Tensor<Number>({1, s.query_heads, s.keys, s.keys});
+      bias.fill([&](Index b, Index h, Index i, Index j) {
+        const std::uint64_t bits = hash(seed + 3, b, h, i, j);
+        return bits % 7 == 0 ? -std::numeric_limits<double>::infinity() : uniform(bits);
+      });
+    }
+    if (beside.mask) {
+      mask = Tensor<bool>({s.batch, 1, s.keys, s.keys});
+      mask.fill([&](Index b, Index h, Index i, Index j) {
+        return i != 5 && hash(seed + 4, b, h, i, j) % 3 != 0;
+      });
+    }
+    for (Index h = 0; h < s.query_heads; ++h) {
+      if (beside.alibi) slopes.push_back(static_cast<Number>(0.1 * static_cast<double>(h)));
+      if (beside.sink) sink.push_back(static_cast<Number>(0.5 - 0.2 * static_cast<double>(h)));
+    }
+  }
+
+  DecoderShape decoder_shape() const {
+    return {.batch = shape.batch,
+            .query_heads = shape.query_heads,
+            .key_heads = shape.key_heads,
+            .width = shape.width,
+            .value_width = shape.value_width};
+  }
+
+  View<const T> keys(Index first, Index count) const { return part(k.view(), 2, first, count); }
+  View<const T> values(Index first, Index count) const { return part(v.view(), 2, first, count); }
+
+  /// Query rows [row, row + rows) when there are `length` tokens; without k and v.
+  Inputs<T> queries(Index row, Index rows, Index length) const {
+    Inputs<T> in{part(q.view(), 2, row, rows)};
+    if (size_of(bias.shape()) > 0) in.bias = part(part(bias.view(), 2, row, rows), 3, 0, length);
+    if (size_of(mask.shape()) > 0) in.mask = part(part(mask.view(), 2, row, rows), 3, 0, length);
+    in.alibi_slopes = slopes;
+    in.sink = sink;
+    return in;
+  }
+  View<T> out_rows(Index row, Index rows) const { return part(out.view(), 2, row, rows); }
+  Saved<T> saved_rows(Index row, Index rows) const { return {part(lse.view(), 2, row, rows)}; }
+
+  /// Rows [row, row + rows) by `forward`, with tokens [0, row + rows).
+  template <class Op>
+  void forward(const Op& op, Index row, Index rows) const {
+    Inputs<T> in = queries(row, rows, row + rows);
+    in.k = keys(0, row + rows);
+    in.v = values(0, row + rows);
+    op.forward(in, out_rows(row, rows), saved_rows(row, rows));
+  }
+
+  /// The same by a decoder that has the tokens [0, row).
+  template <class D, class E = fovea::Serial>
+  void step(D& decoder, Index row, Index rows, E&& executor = {}) const {
+    Inputs<T> in = queries(row, rows, row + rows);
+    in.k = keys(row, rows);
+    in.v = values(row, rows);
+    decoder.step(in, out_rows(row, rows), saved_rows(row, rows), executor);
+  }
+
+  /// All tokens in pieces of these lengths, over and over.
+  template <class D, class E = fovea::Serial>
+  void decode(D& decoder, const std::vector<Index>& lengths, E&& executor = {}) const {
+    for (std::size_t n = 0; decoder.length() < shape.keys; ++n) {
+      const Index row = decoder.length();
+      step(decoder, row, std::min(lengths[n % lengths.size()], shape.keys - row), executor);
+    }
+  }
+};
+
+template <class T>
+testing::AssertionResult same_results(const Tokens<T>& a, const Tokens<T>& b) {
+  if (auto out = same_bits(a.out.values(), b.out.values(), a.out.shape()); !out) return out;
+  if (auto lse = same_bits(a.lse.values(), b.lse.values(), a.lse.shape()); !lse) {
+    return lse << " (lse)";
+  }
+  if (a.out.changed_gaps() + b.out.changed_gaps() > 0) {
+    return testing::AssertionFailure() << "written between the elements";
+  }
+  return testing::AssertionSuccess();
+}
+
+/// A decoder against `forward` of each piece over all tokens so far, by bits, at every level.
+template <class T, class Op>
+void expect_forward(const Op& op, const AttentionShape& shape, const std::vector<Index>& lengths,
+                    const Beside& beside = {}) {
+  at_each_level([&] {
+    const Tokens<T> decoded(shape, beside);
+    const Tokens<T> expected(shape, beside);
+    auto decoder = op.template decoder<T>(decoded.decoder_shape());
+    decoded.decode(decoder, lengths);
+    std::size_t n = 0;
+    for (Index row = 0; row < shape.keys;) {
+      const Index rows = std::min(lengths[n++ % lengths.size()], shape.keys - row);
+      expected.forward(op, row, rows);
+      row += rows;
+    }
+    EXPECT_TRUE(same_results(decoded, expected))
+        << "Hq " << shape.query_heads << ", Hk " << shape.key_heads << ", N " << shape.keys
+        << ", D " << shape.width << ", Dv " << shape.value_width;
+  });
+}
+
+}  // namespace fovea_test

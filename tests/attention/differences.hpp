@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Central differences: the Jacobian of an output by every number that has a gradient.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "attention/gradients.hpp"
+
+namespace fovea_test {
+
+/// The numbers of a problem that have a gradient: q, k, v, bias, sink.
+template <class T>
+std::vector<T*> parameters(Problem<T>& problem) {
+  std::vector<T*> all;
+  const auto add = [&](const Tensor<T>& x) {
+    for_each_index(x.shape(),
+                   [&](Index b, Index h, Index n, Index d) { all.push_back(&x(b, h, n, d)); });
+  };
+  add(problem.q);
+  add(problem.k);
+  add(problem.v);
+  if (problem.bias) add(*problem.bias);
+  for (T& x : problem.sink) all.push_back(&x);
+  return all;
+}
+
+/// Gradients in the order of `parameters`.
+template <class T>
+std::vector<Wide<T>> flat(const Gradients<T>& grads) {
+  std::vector<Wide<T>> all;
+  for (const auto* part : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.sink}) {
+    all.insert(all.end(), part->begin(), part->end());
+  }
+  return all;
+}
+template <class T>
+std::vector<Wide<T>> flat(const ExpectedGrads<T>& grads) {
+  std::vector<Wide<T>> all;
+  for (const auto* part : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.sink}) {
+    all.insert(all.end(), part->value.begin(), part->value.end());
+  }
+  return all;
+}
+
+/// Holds every derivative of every output to its central difference, within
+/// tolerance (1 + |derivative|). \param forward its outputs, flat   \param backward from d_out,
+/// flat
+template <class T, class Forward, class Backward>
+void expect_jacobian(Problem<T>& problem, T step, double tolerance, Forward&& forward,
+                     Backward&& backward) {
+  using W = Wide<T>;
+  const Tensor<T> d_out(problem.out_shape());
+  d_out.fill(constant(0));
+  std::vector<std::vector<W>> derivatives;  // [output][parameter]
+  for_each_index(problem.out_shape(), [&](Index b, Index h, Index n, Index d) {
+    d_out(b, h, n, d) = 1;
+    derivatives.push_back(backward(d_out));
+    d_out(b, h, n, d) = 0;
+  });
+  const std::vector<T*> all = parameters(problem);
+  for (std::size_t p = 0; p < all.size(); ++p) {
+    const T before = *all[p];
+    *all[p] = before + step;
+    const auto above = forward();
+    *all[p] = before - step;
+    const auto below = forward();
+    *all[p] = before;
+    for (std::size_t o = 0; o < above.size(); ++o) {
+      const W difference = (W{above[o]} - W{below[o]}) / (2 * W{step});
+      const W derivative = derivatives[o][p];
+      ASSERT_TRUE(std::abs(derivative - difference) <= tolerance * (1 + std::abs(difference)))
+          << "output " << o << " by parameter " << p << " of " << all.size() << ": " << derivative
+          << ", difference " << difference << "; " << describe(problem);
+    }
+  }
+}
+
+}  // namespace fovea_test

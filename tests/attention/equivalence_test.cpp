@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What can be said in two ways is the same, forward and backward: within the bounds of the plain
+/// way's oracle, and by bits where the arithmetic is the same.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "attention/gradients.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::FullAttention;
+using fovea::LocalAttention;
+
+template <class T>
+class Equivalence : public testing::Test {
+ protected:
+  static Case<T> full() { return softmax_case<T>("full", FullAttention{}, all_pairs); }
+  static Case<T> causal() {
+    return softmax_case<T>("causal", FullAttention{{.causal = true}}, band(kAllKeys, 0));
+  }
+  static Case<T> local(Index left, Index right) {
+    return softmax_case<T>("local", LocalAttention{{.left = left, .right = right}},
+                           band(left, right));
+  }
+
+  /// Calls f(problem) with problems that have neither bias nor mask.
+  template <class F>
+  static void for_each_problem(const Case<T>& op, F&& f) {
+    for (const auto& [queries, keys] :
+         {std::array<Index, 2>{40, 40}, {150, 170}, {70, 30}, {3, 2100}}) {
+      f(make_problem(op, {2, 2, 1, queries, keys, 6, 5}));
+    }
+  }
+
+  /// `op` on `in` gives what the plain operator gives on the problem.
+  static void expect_same(const Case<T>& plain, const Problem<T>& problem, const Case<T>& op,
+                          const Inputs<T>& in) {
+    SCOPED_TRACE(describe(problem));
+    const Tensor<T> d_out = make_d_out(problem);
+    const Expected<T> out = plain.oracle(problem.inputs());
+    const ExpectedGrads<T> grads = plain.grad_oracle(problem.inputs(), d_out.view());
+    at_each_level([&] {
+      const Result<T> got = run(op, in);
+      EXPECT_TRUE(within_ratio(got.out, out.out, kOutBound));
+      EXPECT_TRUE(within_ratio(got.lse, out.lse, kLseBound));
+      const Gradients<T> got_grads = run_backward(op, in, View<const T>(d_out.view()));
+      EXPECT_TRUE(within_ratio(got_grads.q, grads.q, kGradBound));
+      EXPECT_TRUE(within_ratio(got_grads.k, grads.k, kGradBound));
+      EXPECT_TRUE(within_ratio(got_grads.v, grads.v, kValueGradBound));
+    });
+  }
+
+  /// The same by bits.
+  static void expect_same_bits(const Case<T>& op, const Problem<T>& problem, const Inputs<T>& in) {
+    at_each_level([&] {
+      EXPECT_TRUE(same_bits(run(op, problem), run(op, in))) << describe(problem);
+      const Tensor<T> d_out = make_d_out(problem);
+      const Wanted inputs{.bias = false, .sink = false};
+      EXPECT_TRUE(same_bits(run_backward(op, problem, d_out),
+                            run_backward(op, in, View<const T>(d_out.view())), inputs))
+          << describe(problem);
+    });
+  }
+
+  /// [1, 1, Nq, Nk] of f(row, key).
+  template <class U, class F>
+  static Tensor<U> logits_of(const Problem<T>& problem, F&& f) {
+    Tensor<U> made({1, 1, problem.shape.queries, problem.shape.keys});
+    made.fill([&](Index, Index, Index row, Index j) { return f(row, j); });
+    return made;
+  }
+
+  static Index position(const Problem<T>& problem, Index row) {
+    return row + problem.shape.keys - problem.shape.queries;
+  }
+};
+
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(Equivalence, Scalars);
+
+TYPED_TEST(Equivalence, AMaskThatHidesNothingIsNone) {
+  for (const Case<TypeParam>& op : {this->full(), this->causal(), this->local(4, 3)}) {
+    this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
+      const auto mask = this->template logits_of<bool>(problem, [](Index, Index) { return true; });
+      Inputs<TypeParam> in = problem.inputs();
+      in.mask = mask.view();
+      this->expect_same(op, problem, op, in);
+      if (op.name != "local")
+        this->expect_same_bits(op, problem, in);  // a band has a form of its own
+    });
+  }
+}
+
+TYPED_TEST(Equivalence, ABiasOfZeroIsNone) {
+  for (const Case<TypeParam>& op : {this->full(), this->causal(), this->local(4, 3)}) {
+    this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
+      const auto bias =
+          this->template logits_of<TypeParam>(problem, [](Index, Index) { return 0; });
+      Inputs<TypeParam> in = problem.inputs();
+      in.bias = bias.view();
+      this->expect_same(op, problem, op, in);
+    });
+  }
+}
+
+TYPED_TEST(Equivalence, AMaskSpellsAPattern) {
+  for (const Case<TypeParam>& op : {this->causal(), this->local(4, 3), this->local(90, 30)}) {
+    this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
+      const auto mask = this->template logits_of<bool>(
+          problem, [&](Index row, Index j) { return op.sees(problem.shape, 0, 0, row, j); });
+      Inputs<TypeParam> in = problem.inputs();
+      in.mask = mask.view();
+      this->expect_same(op, problem, this->full(), in);
+    });
+  }
+}
+
+TYPED_TEST(Equivalence, ABiasOfMinusInfinitySpellsAPattern) {
+  for (const Case<TypeParam>& op : {this->causal(), this->local(4, 3), this->local(90, 30)}) {
+    this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
+      const auto bias = this->template logits_of<TypeParam>(problem, [&](Index row, Index j) {
+        const bool seen = op.sees(problem.shape, 0, 0, row, j);
+        return seen ? TypeParam{0} : -std::numeric_limits<TypeParam>::infinity();
+      });
+      Inputs<TypeParam> in = problem.inputs();
+      in.bias = bias.view();
+      this->expect_same(op, problem, this->full(), in);
+    });
+  }
+}
+
+TYPED_TEST(Equivalence, AMaskSpellsKeyLengths) {
+  const Case<TypeParam> op = this->causal();
+  this->for_each_problem(op, [&](Problem<TypeParam> problem) {
+    problem.key_lengths = {problem.shape.keys / 3, problem.shape.keys - 1};
+    Tensor<bool> mask({2, 1, 1, problem.shape.keys});
+    mask.fill([&](Index b, Index, Index, Index j) { return j < problem.keys_of_batch(b); });
+    Inputs<TypeParam> in = problem.inputs();
+    in.key_lengths = {};
+    in.mask = mask.view();
+    this->expect_same(op, problem, op, in);
+  });
+}
+
+TYPED_TEST(Equivalence, ABiasSpellsAlibi) {
+  const Case<TypeParam> op = this->full();
+  this->for_each_problem(op, [&](Problem<TypeParam> problem) {
+    problem.slopes = {TypeParam(0.25), TypeParam(-0.0625)};
+    Tensor<TypeParam> bias({1, 2, problem.shape.queries, problem.shape.keys});
+    bias.fill([&](Index, Index h, Index row, Index j) {
+      const Index i = this->position(problem, row);
+      return -problem.slopes[as_size(h)] * static_cast<TypeParam>(i < j ? j - i : i - j);
+    });
+    Inputs<TypeParam> in = problem.inputs();
+    in.alibi_slopes = {};
+    in.bias = bias.view();
+    this->expect_same(op, problem, op, in);
+  });
+}
+
+/// A sink is one more key whose value is 0.
+TYPED_TEST(Equivalence, AKeyWithoutAValueIsASink) {
+  const Case<TypeParam> op = this->full();
+  this->for_each_problem(op, [&](Problem<TypeParam> problem) {
+    problem.sink = {TypeParam(0.5), TypeParam(-1.25)};
+    const AttentionShape s = problem.shape;
+    AttentionShape longer = s;
+    ++longer.keys;
+    const Problem<TypeParam> with_key = make_problem(op, longer);
+    for (Index b = 0; b < s.batch; ++b) {
+      for (Index c = 0; c < s.value_width; ++c) with_key.v(b, 0, s.keys, c) = 0;
+      for (Index c = 0; c < s.width; ++c) with_key.k(b, 0, s.keys, c) = 0;
+    }
+    Tensor<TypeParam> bias({1, 2, 1, longer.keys});
+    bias.fill([&](Index, Index h, Index, Index j) {
+      return j == s.keys ? problem.sink[as_size(h)] : TypeParam{0};
+    });
+    Inputs<TypeParam> in = with_key.inputs();
+    in.bias = bias.view();
+    const Expected<TypeParam> expected = op.oracle(problem.inputs());
+    at_each_level([&] {
+      const Result<TypeParam> got = run(op, in);
+      EXPECT_TRUE(within_ratio(got.out, expected.out, kOutBound)) << describe(problem);
+      EXPECT_TRUE(within_ratio(got.lse, expected.lse, kLseBound)) << describe(problem);
+    });
+  });
+}
+
+TYPED_TEST(Equivalence, ASinkOfMinusInfinityIsNone) {
+  for (const Case<TypeParam>& op : {this->full(), this->local(4, 3)}) {
+    this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
+      const std::vector<TypeParam> sink(2, -std::numeric_limits<TypeParam>::infinity());
+      Inputs<TypeParam> in = problem.inputs();
+      in.sink = sink;
+      this->expect_same(op, problem, op, in);
+    });
+  }
+}
+
+/// The seed of a dropout that drops nothing is nothing; another seed drops others.
+TYPED_TEST(Equivalence, DropoutOfProbabilityZeroIsNone) {
+  const auto with = [](double p, std::uint64_t seed) {
+    return softmax_case<TypeParam>(
+        "dropout", FullAttention{{.dropout = {.probability = p, .seed = seed}}}, all_pairs);
+  };
+  const Problem<TypeParam> problem = make_problem(this->full(), {2, 2, 1, 40, 170, 6, 5});
+  at_each_level([&] {
+    EXPECT_TRUE(same_bits(run(this->full(), problem), run(with(0, 99), problem)));
+    EXPECT_TRUE(same_bits(run_backward(this->full(), problem), run_backward(with(0, 99), problem)));
+    EXPECT_FALSE(same_bits(run(with(0.5, 1), problem), run(with(0.5, 2), problem)));
+    EXPECT_FALSE(same_bits(run(with(0.5, 1), problem), run(with(0.5, 1ull << 32), problem)));
+  });
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the properties of backward passes are written with: problems with a d_out, runs,
+/// comparisons.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "attention/conformance.hpp"
+
+namespace fovea_test {
+
+inline constexpr double kValueGradBound = 16;  // reliability.md, section 3.1
+inline constexpr double kGradBound = 32;
+
+/// A set of gradients.
+struct Wanted {
+  bool q = true;
+  bool k = true;
+  bool v = true;
+  bool bias = true;
+  bool sink = true;
+};
+
+/// What one backward pass writes, in logical order; what was not asked for is empty.
+template <class T>
+struct Gradients {
+  AttentionShape shape;
+  std::vector<T> q, k, v;
+  std::vector<T> bias;
+  std::vector<T> sink;
+
+  const T* q_row(Index b, Index h, Index n) const {
+    return q.data() + ((b * shape.query_heads + h) * shape.queries + n) * shape.width;
+  }
+  const T* k_row(Index b, Index h, Index n) const {
+    return k.data() + ((b * shape.key_heads + h) * shape.keys + n) * shape.width;
+  }
+  const T* v_row(Index b, Index h, Index n) const {
+    return v.data() + ((b * shape.key_heads + h) * shape.keys + n) * shape.value_width;
+  }
+};
+
+/// The gradient of the loss by the output, normal data.
+template <class T>
+Tensor<T> make_d_out(const Problem<T>& problem) {
+  Tensor<T> d_out(problem.out_shape());
+  d_out.fill(gaussian(problem.seed + 600));
+  return d_out;
+}
+
+/// Gradients that begin as NaN.
+template <class T>
+struct GradStorage {
+  Tensor<T> q, k, v, bias;
+  std::vector<T> sink;
+
+  GradStorage(const Inputs<T>& in, const Layout& layout)
+      : q(in.q.shape(), layout),
+        k(in.k.shape(), layout),
+        v(in.v.shape(), layout),
+        bias(in.bias.shape(), layout),
+        sink(in.sink.size(), std::numeric_limits<T>::quiet_NaN()) {}
+
+  Grads<T> grads(const Inputs<T>& in, const Wanted& wanted) {
+    Grads<T> made;
+    if (wanted.q) made.q = q.view();
+    if (wanted.k) made.k = k.view();
+    if (wanted.v) made.v = v.view();
+    if (wanted.bias && !in.bias.is_none()) made.bias = bias.view();
+    if (wanted.sink) made.sink = sink;
+    return made;
+  }
+
+  Index changed_gaps() const {
+    return q.changed_gaps() + k.changed_gaps() + v.changed_gaps() + bias.changed_gaps();
+  }
+};
+
+/// Runs forward, then backward into NaN; out, lse and the gradients lie in `layout`, and what
+/// stands between their elements must stay.
+template <class T>
+Gradients<T> run_backward(const Case<T>& op, const Inputs<T>& in, const View<const T>& d_out,
+                          AnyExecutor* executor = nullptr, const Layout& layout = {},
+                          const Wanted& wanted = {}) {
+  const Tensor<T> out(d_out.shape(), layout);
+  const Tensor<T> lse({in.q.batch(), in.q.heads(), in.q.rows(), 1}, layout);
+  const Saved<T> saved{lse.view()};
+  op.forward(in, out.view(), saved, executor);
+  GradStorage<T> to(in, layout);
+  op.backward(in, out.view(), saved, d_out, to.grads(in, wanted), executor);
+  EXPECT_EQ(to.changed_gaps(), 0);
+  Gradients<T> made;
+  made.shape = fovea::shape_of(in);
+  if (wanted.q) made.q = to.q.values();
+  if (wanted.k) made.k = to.k.values();
+  if (wanted.v) made.v = to.v.values();
+  if (wanted.bias) made.bias = to.bias.values();
+  if (wanted.sink) made.sink = to.sink;
+  return made;
+}
+
+template <class T>
+Gradients<T> run_backward(const Case<T>& op, const Problem<T>& problem, const Tensor<T>& d_out,
+                          AnyExecutor* executor = nullptr, const Layout& layout = {},
+                          const Wanted& wanted = {}) {
+  return run_backward(op, problem.inputs(), View<const T>(d_out.view()), executor, layout, wanted);
+}
+
+/// With the d_out of make_d_out.
+template <class T>
+Gradients<T> run_backward(const Case<T>& op, const Problem<T>& problem,
+                          AnyExecutor* executor = nullptr) {
+  return run_backward(op, problem, make_d_out(problem), executor);
+}
+
+/// Whether two results are the same bits. \param wanted the gradients that are compared
+template <class T>
+testing::AssertionResult same_bits(const Gradients<T>& a, const Gradients<T>& b,
+                                   const Wanted& wanted = {}) {
+  const auto compare = [](const char* name, const std::vector<T>& x, const std::vector<T>& y) {
+    testing::AssertionResult same = same_bits(x, y);
+    return same ? same : same << " (gradient of " << name << ")";
+  };
+  testing::AssertionResult same = testing::AssertionSuccess();
+  if (wanted.q && same) same = compare("q", a.q, b.q);
+  if (wanted.k && same) same = compare("k", a.k, b.k);
+  if (wanted.v && same) same = compare("v", a.v, b.v);
+  if (wanted.bias && same) same = compare("bias", a.bias, b.bias);
+  if (wanted.sink && same) same = compare("sink", a.sink, b.sink);
+  return same;
+}
+
+/// Gradients against their oracle. \param data names a row of its own in the table of worst errors
+template <class T>
+void expect_within(const Case<T>& op, const Gradients<T>& got, const ExpectedGrads<T>& expected,
+                   const std::string& data = "") {
+  const auto judge = [&](const char* name, const std::vector<T>& values,
+                         const Reference<T>& reference, double bound) {
+    double& worst = WorstRatios::get().of(op.name + " " + scalar_name<T>() + data + " d_" + name);
+    EXPECT_TRUE(within_ratio(values, reference, bound, &worst)) << "(gradient of " << name << ")";
+  };
+  judge("q", got.q, expected.q, kGradBound);
+  judge("k", got.k, expected.k, kGradBound);
+  judge("v", got.v, expected.v, kValueGradBound);
+  if (!op.extras.bias.empty()) judge("bias", got.bias, expected.bias, kGradBound);
+  if (op.extras.sink) judge("sink", got.sink, expected.sink, kGradBound);
+}
+
+/// Gradients against the oracle, at every level.
+template <class T>
+void expect_grads_conform(const Case<T>& op, const Problem<T>& problem, const Tensor<T>& d_out,
+                          const std::string& data = "") {
+  SCOPED_TRACE(describe(problem));
+  const ExpectedGrads<T> expected = op.grad_oracle(problem.inputs(), d_out.view());
+  at_each_level([&] { expect_within(op, run_backward(op, problem, d_out), expected, data); });
+}
+
+template <class T>
+void expect_grads_conform(const Case<T>& op, const Problem<T>& problem,
+                          const std::string& data = "") {
+  expect_grads_conform(op, problem, make_d_out(problem), data);
+}
+
+}  // namespace fovea_test

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every operator on packed sequences, forward and backward: each sequence is a problem of its own.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "attention/gradients.hpp"
+#include "attention/poisons.hpp"
+#include "fovea/core/thread_pool.hpp"
+
+namespace fovea_test {
+namespace {
+
+/// Sequences of no query, no key, neither; of one token; of fewer and of more queries than keys;
+/// around tiles and blocks.
+template <class T>
+Problem<T> packed_problem(const Case<T>& op, std::uint64_t seed = 1) {
+  return make_packed(op, {1, 4, 2, 0, 0, 5, 6}, {70, 0, 1, 3, 0, 65, 20, 140},
+                     {70, 5, 1, 0, 0, 40, 129, 141}, seed);
+}
+
+TEST_P(Conformance, PackedSequences) {
+  each([]<class T>(const Case<T>& op) {
+    expect_conforms(op, packed_problem(op));
+    expect_conforms(op, make_packed(op, {1, 1, 1, 0, 0, 16, 16}, {600, 30}, {50, 300}));
+    expect_conforms(op, make_packed(op, {1, 2, 1, 0, 0, 3, 2}, {}, {}));
+    expect_conforms(op, make_packed(op, {1, 2, 1, 0, 0, 3, 2}, {0, 0}, {0, 4}));
+    expect_grads_conform(op, packed_problem(op));
+    expect_grads_conform(op, make_packed(op, {1, 1, 1, 0, 0, 16, 16}, {600, 30}, {50, 300}));
+    expect_grads_conform(op, make_packed(op, {1, 2, 1, 0, 0, 3, 2}, {0, 0}, {0, 4}));
+  });
+}
+
+/// cu_seqlens_k is that of the queries if it is not given.
+TEST_P(Conformance, OneCuSeqlensServesBoth) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const std::vector<Index> lengths = {7, 0, 64, 30};
+      const Problem<T> problem = make_packed(op, {1, 2, 2, 0, 0, 5, 6}, lengths, lengths);
+      Inputs<T> in = problem.inputs();
+      in.cu_seqlens_k = {};
+      EXPECT_TRUE(same_bits(run(op, problem), run(op, in)));
+      const Tensor<T> d_out = make_d_out(problem);
+      EXPECT_TRUE(same_bits(run_backward(op, problem, d_out),
+                            run_backward(op, in, View<const T>(d_out.view()))));
+    });
+  });
+}
+
+TEST_P(Conformance, OnePackedSequenceIsNone) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const Problem<T> packed = make_packed(op, {1, 4, 2, 0, 0, 5, 6}, {150}, {170});
+      Problem<T> plain = packed.in({}, {}, {}, {});
+      plain.cu_q = plain.cu_k = {};
+      EXPECT_TRUE(same_bits(run(op, packed), run(op, plain)));
+      EXPECT_TRUE(same_bits(run_backward(op, packed), run_backward(op, plain)));
+    });
+  });
+}
+
+/// The rows of a sequence in a tensor of the packing, [1, heads, rows, width].
+template <class T>
+std::vector<T> rows_of(const std::vector<T>& all, const Shape& shape, Index first, Index count) {
+  std::vector<T> rows;
+  for_each_index({1, shape[1], count, shape[3]}, [&](Index, Index h, Index n, Index d) {
+    rows.push_back(all[place_of(shape, 0, h, first + n, d)]);
+  });
+  return rows;
+}
+
+/// Output, lse and the gradients of q, k and v. (Those of bias and sink are sums over sequences.)
+TEST_P(Conformance, PackedSequencesAreTheSequencesAlone) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const Problem<T> problem = packed_problem(op);
+      const Tensor<T> d_out = make_d_out(problem);
+      const Result<T> all = run(op, problem);
+      const Gradients<T> grads = run_backward(op, problem, d_out);
+      for (std::size_t s = 0; s + 1 < problem.cu_q.size(); ++s) {
+        if (op.drops() && s > 0) break;  // the draws of the others are those of their number
+        const Index first = problem.cu_q[s];
+        const Index queries = problem.cu_q[s + 1] - first;
+        const Index first_key = problem.cu_k[s];
+        const Index keys = problem.cu_k[s + 1] - first_key;
+        SCOPED_TRACE("sequence " + std::to_string(s));
+        const Inputs<T> alone = part_of(problem.inputs(), first, queries, first_key, keys);
+        const Result<T> out = run(op, alone);
+        EXPECT_TRUE(same_bits(rows_of(all.out, problem.out_shape(), first, queries), out.out));
+        EXPECT_TRUE(same_bits(rows_of(all.lse, problem.row_shape(), first, queries), out.lse));
+        const View<const T> d = cut(d_out.view(), 2, first, queries);
+        const Gradients<T> grad = run_backward(op, alone, d);
+        EXPECT_TRUE(same_bits(rows_of(grads.q, problem.q.shape(), first, queries), grad.q));
+        EXPECT_TRUE(same_bits(rows_of(grads.k, problem.k.shape(), first_key, keys), grad.k));
+        EXPECT_TRUE(same_bits(rows_of(grads.v, problem.v.shape(), first_key, keys), grad.v));
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, ThreadsAndSchedulesChangeNoBitOfPackedSequences) {
+  each([]<class T>(const Case<T>& op) {
+    static fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(4)};
+    Shuffled shuffled;
+    std::vector<AnyExecutor> executors = {AnyExecutor::of(pools[0]), AnyExecutor::of(pools[1]),
+                                          AnyExecutor::of(shuffled)};
+    at_each_level([&] {
+      const Problem<T> problem = packed_problem(op);
+      const Result<T> out = run(op, problem);
+      const Gradients<T> grads = run_backward(op, problem);
+      for (AnyExecutor& executor : executors) {
+        EXPECT_TRUE(same_bits(out, run(op, problem, &executor)));
+        EXPECT_TRUE(same_bits(grads, run_backward(op, problem, &executor)));
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, LevelsWithFusedMultiplyAddAgreeOnPackedSequences) {
+  each([]<class T>(const Case<T>& op) {
+    if (!has_level(IsaLevel::v4)) GTEST_SKIP() << "no v4 to compare with v3";
+    const Problem<T> problem = packed_problem(op);
+    const auto at = [&](IsaLevel level, auto&& f) {
+      const AtLevel use(level);
+      return f();
+    };
+    const auto out = [&] { return run(op, problem); };
+    const auto grads = [&] { return run_backward(op, problem); };
+    EXPECT_TRUE(same_bits(at(IsaLevel::v3, out), at(IsaLevel::v4, out)));
+    EXPECT_TRUE(same_bits(at(IsaLevel::v3, grads), at(IsaLevel::v4, grads)));
+  });
+}
+
+/// Every tensor touches a page that cannot be read, and lies in an odd layout.
+TEST_P(Conformance, PackedSequencesStayInTheirTensors) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const Problem<T> problem = packed_problem(op);
+      const Tensor<T> d_out = make_d_out(problem);
+      const Result<T> out = run(op, problem);
+      const Gradients<T> grads = run_backward(op, problem, d_out);
+      for (const Guard guard : {Guard::before, Guard::behind, Guard::none}) {
+        Layout layout;
+        layout.guard = guard;
+        if (guard == Guard::none) layout = {{2, 0, 1, 3}, 3, 2, 1, {}, {}, guard};
+        const Problem<T> odd = problem.in(layout, layout, layout, layout);
+        EXPECT_TRUE(same_bits(out, run(op, odd, nullptr, layout)));
+        EXPECT_TRUE(same_bits(grads, run_backward(op, odd, d_out.in(layout), nullptr, layout)));
+      }
+    });
+  });
+}
+
+/// A sequence that holds poison changes no bit of the others.
+TEST_P(Conformance, PackedSequencesDoNotSeeEachOther) {
+  each([]<class T>(const Case<T>& op) {
+    at_each_level([&] {
+      const Problem<T> problem = packed_problem(op);
+      const Tensor<T> d_out = make_d_out(problem);
+      const Result<T> clean = run(op, problem);
+      const Gradients<T> clean_grads = run_backward(op, problem, d_out);
+      for (const std::size_t s : {std::size_t{0}, std::size_t{5}, std::size_t{7}}) {
+        const Problem<T> poisoned = problem.in({}, {}, {}, {});
+        const Tensor<T> d = d_out.in({});
+        const T poison = all_poisons<T>()[s % 3];
+        for (Index i = problem.cu_q[s]; i < problem.cu_q[s + 1]; ++i) {
+          set_row(poisoned.q, 0, i, poison);
+          set_row(d, 0, i, poison);
+        }
+        for (Index j = problem.cu_k[s]; j < problem.cu_k[s + 1]; ++j) {
+          set_row(poisoned.k, 0, j, poison);
+          set_row(poisoned.v, 0, j, poison);
+        }
+        const Result<T> out = run(op, poisoned);
+        const Gradients<T> grads = run_backward(op, poisoned, d);
+        for (std::size_t other = 0; other + 1 < problem.cu_q.size(); ++other) {
+          if (other == s) continue;
+          const Index row = problem.cu_q[other];
+          const Index rows = problem.cu_q[other + 1] - row;
+          const Index key = problem.cu_k[other];
+          const Index keys = problem.cu_k[other + 1] - key;
+          const auto expect_same = [&](const std::vector<T>& a, const std::vector<T>& b,
+                                       const Shape& shape, Index first, Index count) {
+            EXPECT_TRUE(same_bits(rows_of(a, shape, first, count), rows_of(b, shape, first, count)))
+                << s << " changes " << other;
+          };
+          expect_same(clean.out, out.out, problem.out_shape(), row, rows);
+          expect_same(clean.lse, out.lse, problem.row_shape(), row, rows);
+          expect_same(clean_grads.q, grads.q, problem.q.shape(), row, rows);
+          expect_same(clean_grads.k, grads.k, problem.k.shape(), key, keys);
+          expect_same(clean_grads.v, grads.v, problem.v.shape(), key, keys);
+        }
+      }
+    });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradients of softmax attention (spec.md section 8) by plain loops over the rows of
+/// softmax_row.hpp, with the gauges of reliability.md section 3.1, where |dP| and |Delta| are the
+/// sums of magnitudes that they are computed from. Held to central differences of softmax.hpp by
+/// softmax_grad_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "support/oracle/softmax.hpp"
+
+namespace fovea_test {
+
+/// What a backward pass should give; bias and sink are empty if the inputs have none.
+template <class T>
+struct ExpectedGrads {
+  Reference<T> q, k, v;
+  Reference<T> bias;  // in the shape of bias: the sum over what it was broadcast to
+  Reference<T> sink;  // [1, Hq, 1, 1]
+};
+
+namespace detail {
+
+template <class T>
+void add(Reference<T>& to, const Shape& at, Wide<T> value, Wide<T> gauge) {
+  const std::size_t place = place_of(to.shape, at[0], at[1], at[2], at[3]);
+  to.value[place] += value;
+  to.gauge[place] += gauge;
+}
+
+/// A sum of products, and the sum of their magnitudes.
+template <class T>
+struct Sum {
+  Wide<T> value = 0;
+  Wide<T> magnitude = 0;
+
+  void add(Wide<T> term) {
+    value += term;
+    magnitude += std::abs(term);
+  }
+};
+
+/// The weights of one row backwards.
+template <class T>
+struct OracleRowGrad {
+  using W = Wide<T>;
+  std::vector<Sum<T>> dp;  // of the weights, dropout included: kept <d_out, v>
+  Sum<T> delta;            // sum p dP
+
+  OracleRowGrad(const fovea::Inputs<T>& in, const View<const T>& d_out, const OracleRow<T>& row) {
+    for (std::size_t n = 0; n < row.keys.size(); ++n) {
+      Sum<T> sum;
+      for (Index c = 0; c < in.v.width(); ++c) {
+        sum.add(row.kept[n] * W{d_out(row.batch, row.head, row.query, c)} *
+                W{in.v(row.batch, row.key_head, row.keys[n], c)});
+      }
+      dp.push_back(sum);
+      delta.value += row.p[n] * sum.value;
+      delta.magnitude += row.size[n] * sum.magnitude;
+    }
+  }
+};
+
+template <class T>
+void add_row(const fovea::Inputs<T>& in, Wide<T> scale, const View<const T>& d_out,
+             const OracleRow<T>& row, ExpectedGrads<T>& to) {
+  using W = Wide<T>;
+  const OracleRowGrad<T> grad(in, d_out, row);
+  const W condition = 1 + row.largest;
+  const Index b = row.batch;
+  const auto add_scaled = [&](Reference<T>& x, const Shape& at, W factor, W size, W other) {
+    add(x, at, factor * other, size * std::abs(other) * condition);
+  };
+  for (std::size_t n = 0; n < row.keys.size(); ++n) {
+    const Index j = row.keys[n];
+    const W ds = row.p[n] * (grad.dp[n].value - grad.delta.value);
+    const W ds_size = row.size[n] * (grad.dp[n].magnitude + grad.delta.magnitude);
+    const W dz = scale * ds * row.through[n];
+    const W dz_size = std::abs(scale) * ds_size;
+    for (Index c = 0; c < in.q.width(); ++c) {
+      add_scaled(to.q, {b, row.head, row.query, c}, dz, dz_size, in.k(b, row.key_head, j, c));
+      add_scaled(to.k, {b, row.key_head, j, c}, dz, dz_size, in.q(b, row.head, row.query, c));
+    }
+    const W weight = row.p[n] * row.kept[n];
+    for (Index c = 0; c < in.v.width(); ++c) {
+      add_scaled(to.v, {b, row.key_head, j, c}, weight, row.size[n] * row.kept[n],
+                 d_out(b, row.head, row.query, c));
+    }
+    if (!in.bias.is_none()) {
+      add(to.bias, broadcast_index(in.bias, {b, row.head, row.query, j}), ds, ds_size * condition);
+    }
+  }
+  if (!in.sink.empty()) {
+    add(to.sink, {0, row.head, 0, 0}, -row.sink * grad.delta.value,
+        (row.sink + kFaint<T>)*grad.delta.magnitude * condition);
+  }
+}
+
+}  // namespace detail
+
+/// The gradients of sum d_out out. \param d_out [B, Hq, Nq, Dv]
+template <class T>
+ExpectedGrads<T> softmax_grad_oracle(const fovea::Inputs<T>& in, const OracleOperator<T>& op,
+                                     const View<const T>& d_out) {
+  ExpectedGrads<T> grads{zero_reference<T>(in.q.shape()), zero_reference<T>(in.k.shape()),
+                         zero_reference<T>(in.v.shape()), zero_reference<T>(in.bias.shape()),
+                         zero_reference<T>({1, static_cast<Index>(in.sink.size()), 1, 1})};
+  for_each_oracle_row(
+      in, op, [&](const OracleRow<T>& row) { detail::add_row(in, op.scale, d_out, row, grads); });
+  return grads;
+}
+
+}  // namespace fovea_test

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One row of softmax attention with every option, as spec.md sections 1 and 2 write it: loops over
+/// float64 (long double for double inputs), nothing clever.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "fovea/attention/attention.hpp"
+#include "fovea/attention/softmax_options.hpp"
+#include "fovea/core/philox.hpp"
+#include "support/compare.hpp"
+#include "support/oracle/law.hpp"
+
+namespace fovea_test {
+
+/// What the oracles know of an operator.
+template <class T>
+struct OracleOperator {
+  Wide<T> scale = 1;
+  fovea::SoftmaxOptions options = {};  // but the scale
+  Law law;
+
+  /// The scale that the options say for queries of this width.
+  static OracleOperator of(const fovea::SoftmaxOptions& options, Law law, Index width) {
+    const Wide<T> root = 1 / std::sqrt(width == 0 ? 1 : static_cast<Wide<T>>(width));
+    return {options.scale ? Wide<T>{*options.scale} : root, options, std::move(law)};
+  }
+};
+
+/// Where one sequence lies in the tensors: a batch entry, or a piece of packed rows.
+struct OracleSequence {
+  Index index;
+  Index batch;
+  Index first_query;
+  Index queries;
+  Index first_key;
+  Index keys;
+  Index length;  // its keys at and beyond are invisible
+};
+
+template <class T>
+std::vector<OracleSequence> oracle_sequences(const fovea::Inputs<T>& in) {
+  std::vector<OracleSequence> all;
+  const auto& cu_q = in.cu_seqlens_q;
+  const auto& cu_k = in.cu_seqlens_k.empty() ? cu_q : in.cu_seqlens_k;
+  for (std::size_t s = 0; s + 1 < cu_q.size(); ++s) {
+    const Index keys = cu_k[s + 1] - cu_k[s];
+    all.push_back({static_cast<Index>(s), 0, cu_q[s], cu_q[s + 1] - cu_q[s], cu_k[s], keys, keys});
+  }
+  if (!cu_q.empty()) return all;
+  for (Index b = 0; b < in.q.batch(); ++b) {
+    const Index length = in.key_lengths.empty() ? in.k.rows() : in.key_lengths[as_size(b)];
+    all.push_back({b, b, 0, in.q.rows(), 0, in.k.rows(), length});
+  }
+  return all;
+}
+
+/// The index of an element of a tensor that may be broadcast: 0 where its extent is 1.
+template <class U>
+Shape broadcast_index(const View<U>& x, Shape index) {
+  for (std::size_t d = 0; d < 4; ++d) {
+    if (x.shape()[d] == 1) index[d] = 0;
+  }
+  return index;
+}
+
+template <class U>
+U broadcast_at(const View<U>& x, const Shape& index) {
+  const auto [b, h, i, j] = broadcast_index(x, index);
+  return x(b, h, i, j);
+}
+
+/// The weights of one row. Vectors are over the visible keys. A faint weight may come out as 0:
+/// that is in the gauge, since beside a sink, or where dropout took the others, there may be no
+/// other.
+template <class T>
+struct OracleRow {
+  Index batch = 0;               // of the tensors
+  Index head = 0;                // of q
+  Index query = 0;               // its row of q
+  Index key_head = 0;            // of k and v
+  std::vector<Index> keys;       // rows of k and v
+  std::vector<Wide<T>> s;        // logits
+  std::vector<Wide<T>> through;  // derivative of the logit by scale <q, k>
+  std::vector<Wide<T>> p;        // weights before dropout
+  std::vector<Wide<T>> size;     // their gauge
+  std::vector<Wide<T>> kept;     // what dropout multiplies them by: 0 or 1 / (1 - probability)
+  Wide<T> sink = 0;              // the sink's weight
+  Wide<T> lse = -std::numeric_limits<Wide<T>>::infinity();
+  Wide<T> largest = 0;  // B: max over the logits of |scale| sum |q||k| + |bias| + |slope (i - j)|
+};
+
+namespace detail {
+
+/// Adds the pair of the row and key j of sequence s, if it is visible.
+template <class T>
+void add_pair(const fovea::Inputs<T>& in, const OracleOperator<T>& op, const OracleSequence& s,
+              Index row, Index j, OracleRow<T>& to) {
+  using W = Wide<T>;
+  const Index h = to.head;
+  const Shape at = {s.batch, h, to.query, s.first_key + j};
+  if (j >= s.length || !op.law(Pair{s.index, h, row, j, s.queries, s.keys})) return;
+  if (!in.mask.is_none() && !broadcast_at(in.mask, at)) return;
+  const W bias = in.bias.is_none() ? 0 : W{broadcast_at(in.bias, at)};
+  if (bias == -std::numeric_limits<W>::infinity()) return;
+
+  W dot = 0;
+  W magnitude = 0;
+  for (Index c = 0; c < in.q.width(); ++c) {
+    const W product = W{in.q(s.batch, h, to.query, c)} * W{in.k(s.batch, to.key_head, at[3], c)};
+    dot += product;
+    magnitude += std::abs(product);
+  }
+  W z = op.scale * dot;
+  W through = 1;
+  if (op.options.soft_cap) {
+    const W cap = *op.options.soft_cap;
+    const W t = std::tanh(z / cap);
+    z = cap * t;
+    through = 1 - t * t;
+  }
+  const bool ends = op.options.alignment == fovea::CausalAlignment::bottom_right;
+  const Index i = ends ? row + s.keys - s.queries : row;
+  const W distance = static_cast<W>(i < j ? j - i : i - j);
+  const W slope = in.alibi_slopes.empty() ? 0 : W{in.alibi_slopes[as_size(h)]};
+  const double drop = op.options.dropout.probability;
+  const bool drops =
+      drop > 0 && fovea::uniform_draw<T>(op.options.dropout.seed, s.index, h, i, j) < drop;
+
+  to.keys.push_back(at[3]);
+  to.s.push_back(z + bias - slope * distance);
+  to.through.push_back(through);
+  to.kept.push_back(drops ? 0 : 1 / (1 - W{drop}));
+  const W reach = std::abs(op.scale) * magnitude + std::abs(bias) + std::abs(slope) * distance;
+  to.largest = std::max(to.largest, reach);
+}
+
+}  // namespace detail
+
+/// Row `row` of head h of sequence s. Visible NaN and infinity follow IEEE rules by themselves.
+template <class T>
+OracleRow<T> oracle_row(const fovea::Inputs<T>& in, const OracleOperator<T>& op,
+                        const OracleSequence& s, Index h, Index row) {
+  using W = Wide<T>;
+  OracleRow<T> made;
+  made.batch = s.batch;
+  made.head = h;
+  made.query = s.first_query + row;
+  made.key_head = h / (in.q.heads() / in.k.heads());
+  for (Index j = 0; j < s.keys; ++j) detail::add_pair(in, op, s, row, j, made);
+  if (made.keys.empty()) return made;
+
+  W most = -std::numeric_limits<W>::infinity();
+  const W sink = in.sink.empty() ? most : W{in.sink[as_size(h)]};
+  for (const W s_j : made.s) most = std::max(most, s_j);
+  most = std::max(most, sink);
+  // Logits of -inf alone: exp(-inf) = 0, so lse = log 0 and the weights are 0 / 0.
+  const W shift = most == -std::numeric_limits<W>::infinity() ? 0 : most;
+  W sum = in.sink.empty() ? 0 : std::exp(sink - shift);
+  for (const W s_j : made.s) sum += std::exp(s_j - shift);
+  for (const W s_j : made.s) {
+    made.p.push_back(std::exp(s_j - shift) / sum);
+    made.size.push_back(made.p.back() + kFaint<T>);
+  }
+  if (!in.sink.empty()) {
+    made.sink = std::exp(sink - shift) / sum;
+    made.largest = std::max(made.largest, std::abs(sink));
+  }
+  made.lse = shift + std::log(sum);
+  return made;
+}
+
+/// Calls f(row) for every row of every head of every sequence.
+template <class T, class F>
+void for_each_oracle_row(const fovea::Inputs<T>& in, const OracleOperator<T>& op, F&& f) {
+  for (const OracleSequence& s : oracle_sequences(in)) {
+    for (Index h = 0; h < in.q.heads(); ++h) {
+      for (Index row = 0; row < s.queries; ++row) f(oracle_row(in, op, s, h, row));
+    }
+  }
+}
+
+}  // namespace fovea_test
