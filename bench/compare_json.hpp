@@ -45,6 +45,7 @@ inline void write_row(JsonWriter& json, const Row& row) {
   };
   json.begin_object();
   json.member("operator", row.names.op);
+  json.member("pass", name(row.names.pass));
   json.member("variant", row.names.variant);
   json.member("label", row.names.label);
   json.member("n", row.n);

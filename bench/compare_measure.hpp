@@ -26,15 +26,16 @@ struct Row {
   Index n = 0;
   std::string skipped;  ///< why it was not run; empty: it was
   int runs = 0;
-  double seconds = 0;         ///< median of one forward pass
+  double seconds = 0;         ///< median of one pass
   double least_seconds = 0;   ///< of the fastest run
-  double useful_gflops = 0;   ///< 2 (D + Dv) flops per visible pair
+  double useful_gflops = 0;   ///< of the matrix products of the visible pairs
   double peak_fraction = 0;   ///< of the FMA peak measured before and after, times the threads
-  double cpu_seconds = 0;     ///< mean of one forward pass, all threads
+  double cpu_seconds = 0;     ///< mean of one pass, all threads
   double cpu_share = 0;       ///< of the threads; the rest of the time the machine was busy
   Index workspace_bytes = 0;  ///< of the call, without inputs and output
   Error error;                ///< against the truth of the same operator
-  /// Speed against full attention, and |out - full| / |full|; none if that was not run.
+  /// Speed against full attention, and |out - full| / |full|, of forward passes; none if full
+  /// attention was not run.
   std::optional<double> speed_up;
   std::optional<double> difference;
 };
@@ -73,7 +74,7 @@ std::vector<double> timed_runs(int repeat, const F& f) {
 /// Runs a cell. \param out takes its output [H, N, Dv]
 inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int repeat,
                    ThreadPool& pool, std::vector<float>& out) {
-  const Inputs<float> in = tensors.first(n);
+  const Inputs<float> in = last_rows(tensors.first(n), entry.queries(n));
   const AttentionShape shape = fovea::shape_of(in);
   const Runner<float>& runner = entry.f32;
   const int threads = pool.concurrency();
@@ -85,25 +86,24 @@ inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int 
     row.skipped = "its scratch is larger than the free memory";
     return row;
   }
-  out.assign(static_cast<std::size_t>(shape.query_heads * n * shape.value_width), 0.0f);
-  const View<float> to(out.data(), {1, shape.query_heads, n, shape.value_width});
+  const Shape to = {1, shape.query_heads, shape.queries, shape.value_width};
+  out.assign(static_cast<std::size_t>(to[1] * to[2] * to[3]), 0.0f);
+  const Prepared pass = runner.prepare(in, View<float>(out.data(), to));
   const double peak_before = fma_peak<float>();
-  runner.forward(in, to, pool);
+  pass.run(pool);
   const Stopwatch wall;
   const CpuStopwatch cpu;
-  const std::vector<double> times = timed_runs(repeat, [&] { runner.forward(in, to, pool); });
+  const std::vector<double> times = timed_runs(repeat, [&] { pass.run(pool); });
   row.cpu_share = cpu.share(wall.seconds(), threads);
   row.cpu_seconds = cpu.seconds() / static_cast<double>(times.size());
   const double peak = (peak_before + fma_peak<float>()) / 2 * threads;
   row.runs = static_cast<int>(times.size());
   row.seconds = times[times.size() / 2];
   row.least_seconds = times.front();
-  const double flops = 2.0 * static_cast<double>(shape.width + shape.value_width) *
-                       static_cast<double>(entry.visible_pairs(shape)) *
-                       static_cast<double>(shape.query_heads);
+  const double flops = entry.flops(shape);
   row.useful_gflops = flops / row.seconds * 1e-9;
   row.peak_fraction = flops / row.seconds / peak;
-  row.error = sampled_error<float>(in, to, kErrorRows, runner.reference);
+  row.error = pass.error(kErrorRows);
   return row;
 }
 

@@ -2,7 +2,8 @@
 /// \file
 /// Every operator under Google Benchmark. A name is
 /// `<operator>/<pass>/<type>/<variant>[,threads:<n>]/D:<D>/N:<N>`, one thread unless it says
-/// otherwise; B = 1, H = 8. Medians: --benchmark_repetitions=9 --benchmark_report_aggregates_only
+/// otherwise; B = 1, 8 heads unless the variant says otherwise. Medians: --benchmark_repetitions=9
+/// --benchmark_report_aggregates_only
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -28,41 +29,28 @@ namespace {
 
 using namespace bench;
 
-constexpr Index kHeads = 8;
 constexpr Index kCheckedRows = 3;  // per head
 
-/// Normal q, k, v [1, kHeads, N, D] and an output.
+/// Normal q [1, Hq, queries, D], k, v [1, Hk, N, D] and an output.
 template <class T>
 struct Data {
-  fovea::Shape shape;
+  fovea::Shape q_shape, k_shape;
   std::vector<T> q, k, v, out;
 
-  Data(Index n, Index d) : shape{1, kHeads, n, d} {
-    const Index size = kHeads * n * d;
-    q = gaussians<T>(1, 0, size);
-    k = gaussians<T>(1, 1, size);
-    v = gaussians<T>(1, 2, size);
-    out.assign(static_cast<std::size_t>(size), T(0));
+  Data(const fovea::Shape& queries, const fovea::Shape& keys) : q_shape(queries), k_shape(keys) {
+    const auto size = [](const fovea::Shape& s) { return s[1] * s[2] * s[3]; };
+    q = gaussians<T>(1, 0, size(q_shape));
+    k = gaussians<T>(1, 1, size(k_shape));
+    v = gaussians<T>(1, 2, size(k_shape));
+    out.assign(q.size(), T(0));
   }
 
   Inputs<T> inputs() const {
-    return {View<const T>(q.data(), shape), View<const T>(k.data(), shape),
-            View<const T>(v.data(), shape)};
+    return {View<const T>(q.data(), q_shape), View<const T>(k.data(), k_shape),
+            View<const T>(v.data(), k_shape)};
   }
-  View<T> output() { return View<T>(out.data(), shape); }
-  Index input_bytes() const { return Index{3} * static_cast<Index>(q.size() * sizeof(T)); }
+  View<T> output() { return View<T>(out.data(), q_shape); }
 };
-
-/// The tensors of the benchmark that runs; those of the one before are given back.
-template <class T>
-Data<T>& data(Index n, Index d) {
-  static std::unique_ptr<Data<T>> kept;
-  if (!kept || kept->shape[2] != n || kept->shape[3] != d) {
-    kept.reset();
-    kept = std::make_unique<Data<T>>(n, d);
-  }
-  return *kept;
-}
 
 /// One benchmark.
 struct Cell {
@@ -70,7 +58,21 @@ struct Cell {
   Family family;
   Index n;
   std::string name;
+
+  fovea::Shape q_shape() const { return {1, family.heads, entry->queries(n), family.width}; }
+  fovea::Shape k_shape() const { return {1, family.key_heads, n, family.width}; }
 };
+
+/// The tensors of the benchmark that runs; those of the one before are given back.
+template <class T>
+Data<T>& data(const Cell& cell) {
+  static std::unique_ptr<Data<T>> kept;
+  if (!kept || kept->q_shape != cell.q_shape() || kept->k_shape != cell.k_shape()) {
+    kept.reset();
+    kept = std::make_unique<Data<T>>(cell.q_shape(), cell.k_shape());
+  }
+  return *kept;
+}
 
 /// Tells on stderr which benchmark begins: Google Benchmark prints only what is done.
 class Progress {
@@ -93,15 +95,22 @@ Progress& progress() {
 }
 
 /// The sampled error of a cell, computed the first time it runs.
-template <class T>
-const Error& checked(const Cell& cell, ThreadPool& pool) {
+const Error& checked(const Cell& cell, const Prepared& pass, ThreadPool& pool) {
   static std::map<std::string, Error> done;
   const auto found = done.find(cell.name);
   if (found != done.end()) return found->second;
-  Data<T>& x = data<T>(cell.n, cell.family.width);
-  const Runner<T>& runner = cell.entry->runner<T>();
-  runner.forward(x.inputs(), x.output(), pool);
-  return done[cell.name] = sampled_error<T>(x.inputs(), x.output(), kCheckedRows, runner.reference);
+  pass.run(pool);
+  return done[cell.name] = pass.error(kCheckedRows);
+}
+
+/// Bytes of the inputs, each read once; of a decoding step those of the cache, in their storage.
+template <class T>
+Index input_bytes(const Cell& cell, const AttentionShape& shape) {
+  const Index keys = shape.key_heads * shape.keys * (shape.width + shape.value_width);
+  if (cell.entry->names.pass == Pass::decode) {
+    return keys * (cell.entry->names.storage.empty() ? Index{sizeof(T)} : Index{2});
+  }
+  return (keys + shape.query_heads * shape.queries * shape.width) * Index{sizeof(T)};
 }
 
 /// What was measured of one repetition. The limits are of one thread.
@@ -115,13 +124,11 @@ struct Measured {
 
 template <class T>
 void count(benchmark::State& state, const Cell& cell, const Measured& m) {
-  const Data<T>& x = data<T>(cell.n, cell.family.width);
-  const AttentionShape shape = fovea::shape_of(x.inputs());
+  const AttentionShape shape = fovea::shape_of(data<T>(cell).inputs());
   const double threads = cell.family.threads;
   const auto passes = static_cast<double>(state.iterations());
-  const double flops = passes * 2.0 * static_cast<double>(shape.width + shape.value_width) *
-                       static_cast<double>(cell.entry->visible_pairs(shape) * kHeads);
-  const double bytes = passes * static_cast<double>(x.input_bytes());
+  const double flops = passes * cell.entry->flops(shape);
+  const double bytes = passes * static_cast<double>(input_bytes<T>(cell, shape));
   state.counters["useful_gflops"] = flops / m.seconds * 1e-9;
   state.counters["peak_gflops"] = m.peak * threads * 1e-9;
   state.counters["peak_fraction"] = flops / m.seconds / (m.peak * threads);
@@ -141,7 +148,9 @@ template <class T>
 void run(benchmark::State& state, const Cell& cell) {
   progress().begin(cell.name);
   ThreadPool pool(cell.family.threads);
-  const Error& error = checked<T>(cell, pool);
+  Data<T>& x = data<T>(cell);
+  const Prepared pass = cell.entry->runner<T>().prepare(x.inputs(), x.output());
+  const Error& error = checked(cell, pass, pool);
   if (!(error.ratio <= kErrorLimit)) {
     char text[200];
     std::snprintf(text, sizeof text,
@@ -150,34 +159,37 @@ void run(benchmark::State& state, const Cell& cell) {
     state.SkipWithError(text);
     return;
   }
-  Data<T>& x = data<T>(cell.n, cell.family.width);
-  const Inputs<T> inputs = x.inputs();
-  const View<T> out = x.output();
-  const auto& forward = cell.entry->runner<T>().forward;
+  const Index bytes = input_bytes<T>(cell, fovea::shape_of(x.inputs()));
   const double peak = fma_peak<T>();
-  const double bandwidth = read_bandwidth(x.input_bytes());
-  forward(inputs, out, pool);  // the probe took the caches
+  const double bandwidth = read_bandwidth(bytes);
+  pass.run(pool);  // the probe took the caches
   const Stopwatch wall;
   const CpuStopwatch cpu;
   for (auto _ : state) {
-    forward(inputs, out, pool);
+    pass.run(pool);
     benchmark::ClobberMemory();
   }
   const double seconds = wall.seconds();
   const Measured measured{seconds, std::max(cpu.seconds(), 1e-9),
                           cpu.share(seconds, cell.family.threads), (peak + fma_peak<T>()) / 2,
-                          (bandwidth + read_bandwidth(x.input_bytes())) / 2};
+                          (bandwidth + read_bandwidth(bytes)) / 2};
   count<T>(state, cell, measured);
   state.counters["error_ratio"] = error.ratio;
   state.SetLabel("checked");
 }
 
 std::string name_of(const Entry& entry, const Family& family, Index n) {
-  std::string name = entry.names.op + "/forward/";
-  name += family.scalar == Scalar::f32 ? "f32/" : "f64/";
-  name += entry.names.variant;
-  if (family.threads != 1) name += ",threads:" + std::to_string(family.threads);
-  return name + "/D:" + std::to_string(family.width) + "/N:" + std::to_string(n);
+  const Names& names = entry.names;
+  std::string variant = names.variant;
+  const auto add = [&](const char* key, Index value) {
+    variant += (variant.empty() ? "" : ",") + std::string(key) + ":" + std::to_string(value);
+  };
+  if (family.heads != 8 || names.pass == Pass::decode) add("heads", family.heads);
+  if (family.key_heads != family.heads) add("key_heads", family.key_heads);
+  if (family.threads != 1) add("threads", family.threads);
+  const std::string type = family.scalar == Scalar::f32 ? "f32" : "f64";
+  return names.op + "/" + name(names.pass) + "/" + (names.storage.empty() ? type : names.storage) +
+         "/" + variant + "/D:" + std::to_string(family.width) + "/N:" + std::to_string(n);
 }
 
 std::vector<Cell> cells() {

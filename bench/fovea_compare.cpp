@@ -58,10 +58,10 @@ HeadTensors load(Comparison& run) {
 }
 
 double flops_of(const Entry& entry, AttentionShape shape, Index n) {
-  shape.queries = shape.keys = n;
+  shape.queries = entry.queries(n);
+  shape.keys = n;
   // A baseline computes pairs that it then masks, so its time grows with those that it sees too.
-  return static_cast<double>(entry.visible_pairs(shape)) *
-         static_cast<double>(2 * (shape.width + shape.value_width) * shape.query_heads);
+  return entry.flops(shape);
 }
 
 /// Seconds until the end, the cell (length, entry) and those after it.
@@ -96,7 +96,8 @@ void compare(Comparison& run, const HeadTensors& tensors, const std::string& jso
       std::vector<float> out;
       Row row = measure(entries[e], tensors, lengths[l], run.arguments.repeat, pool, out);
       if (e == 0) full = {row.seconds, out};
-      if (row.skipped.empty() && !full.out.empty()) {
+      const bool forward = entries[e].names.pass == Pass::forward;
+      if (row.skipped.empty() && !full.out.empty() && forward) {
         row.speed_up = full.seconds / row.seconds;
         row.difference = relative_distance(out, full.out);
       }

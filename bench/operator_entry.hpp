@@ -17,16 +17,23 @@
 namespace bench {
 
 using fovea::AttentionShape;
+using fovea::Shape;
 using fovea::ThreadPool;
 
-/// An operator for the scalar T.
+/// A pass that was made ready for some inputs and an output.
+struct Prepared {
+  std::function<void(ThreadPool&)> run;
+  /// How far what the last run wrote is from the truth, on a sample.
+  std::function<Error(Index samples)> error;
+};
+
+/// One pass of an operator for the scalar T.
 template <class T>
 struct Runner {
-  std::function<void(const Inputs<T>&, const View<T>& out, ThreadPool&)> forward;
+  /// The inputs and out must outlive what it returns.
+  std::function<Prepared(const Inputs<T>&, const View<T>& out)> prepare;
   /// Bytes of scratch with that many workers.
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
-  /// The truth for one row of one head.
-  std::function<RowReference<T>(const Inputs<T>&, Index head, Index row)> reference;
 };
 
 enum class Scalar { f32, f64 };
@@ -37,16 +44,33 @@ struct Family {
   Index width = 64;  ///< D = Dv
   int threads = 1;
   std::vector<Index> lengths;  ///< N
+  Index heads = 8;
+  Index key_heads = 8;
 };
+
+/// What one pass does.
+enum class Pass {
+  forward,
+  backward,  ///< after a forward pass that is not timed
+  training,  ///< forward and backward
+  decode,    ///< one query after N keys
+};
+
+constexpr const char* name(Pass pass) {
+  constexpr const char* names[] = {"forward", "backward", "training", "decode"};
+  return names[static_cast<int>(pass)];
+}
 
 /// How an operator is called.
 struct Names {
-  std::string op;       ///< first part of a benchmark's name: "full"
-  std::string variant;  ///< its options: "causal"
-  std::string label;    ///< in fovea_compare; empty: not there
+  std::string op;            ///< first part of a benchmark's name: "full"
+  std::string variant = {};  ///< its options: "causal"
+  std::string label = {};    ///< in fovea_compare; empty: not there
+  Pass pass = Pass::forward;
+  std::string storage = {};  ///< the type of the tensors, where it is not that of the arithmetic
 };
 
-/// An operator with one choice of its options.
+/// One pass of an operator with one choice of its options.
 struct Entry {
   Names names;
   /// (query, key) pairs of one head that are visible.
@@ -60,34 +84,51 @@ struct Entry {
     if constexpr (std::is_same_v<T, float>) return f32;
     if constexpr (std::is_same_v<T, double>) return f64;
   }
+
+  /// Query rows of one pass over n keys.
+  Index queries(Index n) const { return names.pass == Pass::decode ? 1 : n; }
+
+  /// Flops of the matrix products of the visible pairs, all heads: 2 of them forward, 5 backward.
+  double flops(const AttentionShape& shape) const {
+    const auto d = static_cast<double>(shape.width);
+    const auto dv = static_cast<double>(shape.value_width);
+    const double forward = names.pass == Pass::backward ? 0 : 2 * (d + dv);
+    const bool has_backward = names.pass == Pass::backward || names.pass == Pass::training;
+    const double backward = has_backward ? 2 * (3 * d + 2 * dv) : 0;
+    return (forward + backward) * static_cast<double>(visible_pairs(shape)) *
+           static_cast<double>(shape.query_heads * shape.batch);
+  }
 };
 
-/// An operator of the library. `reference(inputs, head, row)` is its truth for float and double.
+/// The last rows of q, and all of k and v, seen as a pass reads them.
+template <class T>
+Inputs<T> last_rows(const Inputs<T>& in, Index rows) {
+  const Shape shape = {in.q.batch(), in.q.heads(), rows, in.q.width()};
+  Inputs<T> last = in;
+  last.q =
+      View<const T>(in.q.data() + (in.q.rows() - rows) * in.q.strides()[2], shape, in.q.strides());
+  return last;
+}
+
+/// Forward passes of an operator of the library, or of anything that has its calls.
+/// `reference(inputs, head, row)` is its truth for float and double.
 template <class Op, class Reference>
 Entry operator_entry(Names names, const Op& op, const Reference& reference,
                      std::vector<Family> families) {
   const auto runner = [&]<class T>(T) {
-    return Runner<T>{[op](const Inputs<T>& in, const View<T>& out, ThreadPool& pool) {
-                       op.forward(in, out, pool);
+    return Runner<T>{[op, reference](const Inputs<T>& in, const View<T>& out) {
+                       return Prepared{
+                           [op, in, out](ThreadPool& pool) { op.forward(in, out, pool); },
+                           [in, out, reference](Index samples) {
+                             return sampled_error<T>(in, out, samples, reference);
+                           }};
                      },
                      [op](const AttentionShape& shape, Index workers) {
                        return op.template workspace_bytes<T>(shape, workers);
-                     },
-                     reference};
+                     }};
   };
   return {std::move(names), [op](const AttentionShape& shape) { return op.visible_pairs(shape); },
           runner(float{}), runner(double{}), std::move(families)};
-}
-
-/// An operator of the library that is a softmax over `op.pattern()`, scale 1 / sqrt(D).
-template <class Op>
-Entry softmax_entry(Names names, const Op& op, std::vector<Family> families) {
-  const auto reference = [pattern = op.pattern()]<class T>(const Inputs<T>& in, Index head,
-                                                           Index row) {
-    const Index i = row + in.k.rows() - in.q.rows();
-    return softmax_row(in, head, row, [&](Index j) { return pattern.allows(i, j); });
-  };
-  return operator_entry(std::move(names), op, reference, std::move(families));
 }
 
 /// Softmax attention with Eigen's matrices in blocks of query rows; see eigen_attention.hpp.

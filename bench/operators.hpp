@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "bench/operator_entry.hpp"
+#include "bench/decode_entry.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/local.hpp"
 
@@ -30,6 +30,26 @@ inline std::vector<Family> linear_families() {
   return {{.lengths = {2048, 4096, 8192, 16384}}, {.threads = 2, .lengths = {16384}}};
 }
 
+/// One query after N keys: heads, one head, heads that share a key head, threads.
+inline std::vector<Family> decode_families() {
+  return {{.lengths = {4096, 32768}},
+          {.lengths = {32768}, .heads = 1, .key_heads = 1},
+          {.lengths = {32768}, .heads = 8, .key_heads = 1},
+          {.threads = 2, .lengths = {32768}},
+          {.threads = 2, .lengths = {32768}, .heads = 1, .key_heads = 1}};
+}
+
+inline std::vector<Family> option_families() { return {{.lengths = {4096}}}; }
+
+inline std::vector<Family> backward_families() {
+  return {{.lengths = {1024, 2048, 4096}},
+          {.width = 128, .lengths = {2048}},
+          {.scalar = Scalar::f64, .lengths = {2048}},
+          {.threads = 2, .lengths = {4096}},
+          {.lengths = {4096}, .heads = 1, .key_heads = 1},
+          {.threads = 2, .lengths = {4096}, .heads = 1, .key_heads = 1}};
+}
+
 inline std::vector<Family> baseline_families() { return {{.lengths = {1024, 4096}}}; }
 
 /// Every operator, in the order of the table.
@@ -41,8 +61,19 @@ inline std::vector<Entry> operators() {
   return {
       softmax_entry({"full", "dense", "full"}, FullAttention{}, dense_families()),
       softmax_entry({"full", "causal", "full, causal"}, FullAttention{{.causal = true}}, causal_families()),
+      extra_entry({"full", "bias", ""}, FullAttention{}, Extra::bias, option_families()),
+      extra_entry({"full", "mask", ""}, FullAttention{}, Extra::mask, option_families()),
+      extra_entry({"full", "alibi", ""}, FullAttention{}, Extra::alibi, option_families()),
+      softmax_entry({"full", "soft_cap", ""}, FullAttention{{.soft_cap = 30}}, option_families()),
+      training_entry({"full", "dense", "", Pass::backward}, FullAttention{}, backward_families()),
+      training_entry({"full", "causal", "", Pass::backward}, FullAttention{{.causal = true}}, backward_families()),
+      training_entry({"full", "causal", "full, causal, training", Pass::training}, FullAttention{{.causal = true}}, {}),
+      decode_entry({"full", "", "full, decoding"}, FullAttention{}, decode_families()),
+      decode_entry<Eigen::bfloat16>({.op = "full", .storage = "bf16"}, FullAttention{}, {{.lengths = {32768}}}),
+      decode_entry<Eigen::half>({.op = "full", .storage = "f16"}, FullAttention{}, {{.lengths = {32768}}}),
       softmax_entry({"local", "window:128", "local, 128 + 128"}, LocalAttention{{128, 128}}, linear_families()),
       softmax_entry({"local", "window:4", ""}, LocalAttention{{4, 4}}, linear_families()),
+      training_entry({"local", "window:128", "", Pass::backward}, LocalAttention{{128, 128}}, {{.lengths = {16384}}}),
       eigen_entry({"naive_eigen", "dense", "Eigen, naive"}, {whole, false}, baseline_families()),
       eigen_entry({"naive_eigen", "causal", "Eigen, naive, causal"}, {whole, true}, baseline_families()),
       eigen_entry({"blocked_eigen", "dense", "Eigen, blocked"}, {128, false}, baseline_families()),

@@ -34,9 +34,19 @@ struct RowReference {
   std::vector<Wide<T>> unit;  // [Dv] A (1 + B)
 };
 
-/// Softmax over the keys j with visible(j), scale 1 / sqrt(D), of a row of batch 0.
-template <class T, class Visible>
-RowReference<T> softmax_row(const Inputs<T>& in, Index head, Index row, const Visible& visible) {
+/// Logits as the products make them.
+struct PlainLogit {
+  template <class W>
+  W operator()(Index, W z) const {
+    return z;
+  }
+};
+
+/// Softmax over the keys j with visible(j) of the logits logit(j, <q, k_j> / sqrt(D)), of a row of
+/// batch 0.
+template <class T, class Visible, class Logit = PlainLogit>
+RowReference<T> softmax_row(const Inputs<T>& in, Index head, Index row, const Visible& visible,
+                            const Logit& logit = {}) {
   using W = Wide<T>;
   const Index key_head = head / (in.q.heads() / in.k.heads());
   const W scale = 1 / std::sqrt(static_cast<W>(std::max<Index>(1, in.q.width())));
@@ -55,9 +65,9 @@ RowReference<T> softmax_row(const Inputs<T>& in, Index head, Index row, const Vi
       size += std::abs(term);
     }
     keys.push_back(j);
-    logits.push_back(scale * dot);
+    logits.push_back(logit(j, scale * dot));
     most = std::max(most, logits.back());
-    gauge = std::max(gauge, scale * size);
+    gauge = std::max(gauge, scale * size + std::abs(logits.back() - scale * dot));
   }
   const auto width = static_cast<std::size_t>(in.v.width());
   RowReference<T> truth{std::vector<W>(width, 0), std::vector<W>(width, 0)};
@@ -89,6 +99,10 @@ struct Error {
     }
     absolute = std::max(absolute, error);
     if (error > 0) ratio = std::max(ratio, unit > 0 ? error / unit : error / 0x1p-1074);
+  }
+  void add(const Error& other) {
+    ratio = std::max(ratio, other.ratio);
+    absolute = std::max(absolute, other.absolute);
   }
 };
 

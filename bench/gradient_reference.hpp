@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The truth for some rows of the gradients of q, k and v of softmax attention in a wider type, and
+/// how far results are from it in the library's own unit: u times the magnitudes that go into the
+/// element, times 1 + B of the rows (reliability: twice the products of forward, so twice the
+/// unit).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "bench/row_reference.hpp"
+
+namespace bench {
+
+/// One visible pair: its weight P, dP, Delta, and the unit's factor 1 + B.
+template <class W>
+struct PairTruth {
+  W weight;
+  W d_weight;
+  W delta;
+  W gauge;
+};
+
+/// The pairs of one head, from lse and out as forward saved them.
+template <class T>
+class PairTruths {
+  using W = Wide<T>;
+
+ public:
+  PairTruths(const Inputs<T>& in, const View<const T>& out, const View<const T>& lse,
+             const View<const T>& d_out, Index head)
+      : in_(in),
+        out_(out),
+        lse_(lse),
+        d_out_(d_out),
+        head_(head),
+        key_head_(head / (in.q.heads() / in.k.heads())),
+        scale_(1 / std::sqrt(static_cast<W>(std::max<Index>(1, in.q.width())))) {}
+
+  PairTruth<W> at(Index i, Index j) const {
+    W dot = 0;
+    W size = 0;
+    for (Index c = 0; c < in_.q.width(); ++c) {
+      const W term = static_cast<W>(in_.q(0, head_, i, c)) * in_.k(0, key_head_, j, c);
+      dot += term;
+      size += std::abs(term);
+    }
+    PairTruth<W> pair{std::exp(scale_ * dot - lse_(0, head_, i, 0)), 0, 0, 1 + scale_ * size};
+    for (Index c = 0; c < in_.v.width(); ++c) {
+      pair.d_weight += static_cast<W>(d_out_(0, head_, i, c)) * in_.v(0, key_head_, j, c);
+      pair.delta += static_cast<W>(d_out_(0, head_, i, c)) * out_(0, head_, i, c);
+    }
+    return pair;
+  }
+
+  W scale() const { return scale_; }
+  Index key_head() const { return key_head_; }
+
+ private:
+  const Inputs<T>& in_;
+  const View<const T>& out_;
+  const View<const T>& lse_;
+  const View<const T>& d_out_;
+  Index head_;
+  Index key_head_;
+  W scale_;
+};
+
+/// One row of a gradient: a sum of terms, and its unit.
+template <class T>
+struct GradientRow {
+  using W = Wide<T>;
+  explicit GradientRow(Index width)
+      : value(static_cast<std::size_t>(width)), unit(static_cast<std::size_t>(width)) {}
+
+  /// Adds factor * x(row), judged by `size`.
+  void add(W factor, W size, const View<const T>& x, Index head, Index row) {
+    for (std::size_t c = 0; c < value.size(); ++c) {
+      const W element = x(0, head, row, static_cast<Index>(c));
+      value[c] += factor * element;
+      unit[c] += size * std::abs(element);
+    }
+  }
+
+  /// Compares with a row of what was computed.
+  void judge(const View<T>& got, Index head, Index row, Error& error) const {
+    constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
+    for (std::size_t c = 0; c < value.size(); ++c) {
+      const auto x = static_cast<W>(got(0, head, row, static_cast<Index>(c)));
+      error.add(static_cast<double>(std::abs(x - value[c])), 2 * u * static_cast<double>(unit[c]));
+    }
+  }
+
+  std::vector<W> value;
+  std::vector<W> unit;
+};
+
+/// Compares sampled rows of the gradients of q, k and v. Query heads and key heads must be as many.
+template <class Pattern, class T, class SavedT, class GradsT>
+Error sampled_gradient_error(const Pattern& pattern, const Inputs<T>& in, const View<const T>& out,
+                             const SavedT& saved, const View<const T>& d_out, const GradsT& grads,
+                             Index samples) {
+  using W = Wide<T>;
+  Error error;
+  const View<const T> lse(saved.lse);
+  const Index first = in.k.rows() - in.q.rows();  // position of query row 0
+  for (Index head = 0; head < in.q.heads(); ++head) {
+    const PairTruths<T> pairs(in, out, lse, d_out, head);
+    const W scale = pairs.scale();
+    for (Index s = 0; s < std::min(samples, in.q.rows()); ++s) {
+      const Index i = sampled_row(s, std::min(samples, in.q.rows()), head, in.q.rows());
+      GradientRow<T> d_q(in.q.width());
+      for (Index j = 0; j < in.k.rows(); ++j) {
+        if (!pattern.allows(i + first, j)) continue;
+        const auto [p, d_p, delta, gauge] = pairs.at(i, j);
+        d_q.add(scale * p * (d_p - delta), scale * p * (std::abs(d_p) + std::abs(delta)) * gauge,
+                in.k, pairs.key_head(), j);
+      }
+      d_q.judge(grads.q, head, i, error);
+    }
+    for (Index s = 0; s < std::min(samples, in.k.rows()); ++s) {
+      const Index j = sampled_row(s, std::min(samples, in.k.rows()), head, in.k.rows());
+      GradientRow<T> d_k(in.k.width());
+      GradientRow<T> d_v(in.v.width());
+      for (Index i = 0; i < in.q.rows(); ++i) {
+        if (!pattern.allows(i + first, j)) continue;
+        const auto [p, d_p, delta, gauge] = pairs.at(i, j);
+        d_k.add(scale * p * (d_p - delta), scale * p * (std::abs(d_p) + std::abs(delta)) * gauge,
+                in.q, head, i);
+        d_v.add(p, p * gauge, d_out, head, i);
+      }
+      d_k.judge(grads.k, pairs.key_head(), j, error);
+      d_v.judge(grads.v, pairs.key_head(), j, error);
+    }
+  }
+  return error;
+}
+
+}  // namespace bench
