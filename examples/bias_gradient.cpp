@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A learned bias of the logits, one per head and distance, and its gradient: backward sums it over
-// what the bias was broadcast to.
+/// \file
+/// A learned bias of the logits, one per head and pair, and its gradient: backward sums it over
+/// what the bias was broadcast to.
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <fovea/fovea.hpp>
 
 using Tensor = Eigen::Tensor<double, 4, Eigen::RowMajor>;  // [B, H, N, D]

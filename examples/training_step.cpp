@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Training steps: forward saves lse, backward turns the gradient of the output into those of q, k
-// and v, and the tensors go down them.
+/// \file
+/// Training steps: forward saves lse, backward turns the gradient of the output into those of q, k
+/// and v, and the tensors go down them.
 #include <cstdio>
+#include <cstdlib>
 #include <fovea/fovea.hpp>
 
 using Tensor = Eigen::Tensor<float, 4, Eigen::RowMajor>;  // [B, H, N, D]

@@ -30,7 +30,7 @@ TYPED_TEST(BadInput, BackwardRefusesInputsLikeForward) {
   call.bias = {call.at(9000), {1, 1, 5, 1}};
   this->expect_backward("rows of bias is 5; expected 1 or 6, the rows of q");
   call.sink_count = 3;
-  this->expect_backward("the number of sink is 3; expected 4, the heads of q, or 0");
+  this->expect_backward("the number of sinks is 3; expected 4, the heads of q, or 0");
   this->expect_backward(
       "soft_cap is -1.000000; expected more than 0 and finite in the inputs' type",
       Op({.soft_cap = -1.0}));

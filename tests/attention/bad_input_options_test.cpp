@@ -65,7 +65,7 @@ TYPED_TEST(BadInput, PackedSequencesBesideOtherWaysToSaySo) {
   this->expect("batch of q is 2; expected 1, since cu_seqlens_q is given");
   pack(call, {0, 2, 6}, {0, 4, 9});
   call.lengths = {9};
-  this->expect("key_lengths is given; expected either key_lengths or cu_seqlens_q");
+  this->expect("the number of key_lengths is 1; expected 0, since cu_seqlens_q is given");
 }
 
 TYPED_TEST(BadInput, NoSequencesWork) {
@@ -123,7 +123,7 @@ TYPED_TEST(BadInput, NumbersPerHead) {
     this->expect("the number of alibi_slopes is " + std::to_string(count) +
                  "; expected 4, the heads of q, or 0");
     call.sink_count = count;
-    this->expect("the number of sink is " + std::to_string(count) +
+    this->expect("the number of sinks is " + std::to_string(count) +
                  "; expected 4, the heads of q, or 0");
   }
   for (const T slope : {std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity(),

@@ -114,7 +114,7 @@ TEST_F(BadDecoderInput, Options) {
   expect("width of bias is 10; expected 1 or 12, the rows of k");
   const std::vector<float> three(3);
   in_.sink = three;
-  expect("the number of sink is 3; expected 4, the heads of q, or 0");
+  expect("the number of sinks is 3; expected 4, the heads of q, or 0");
   in_.alibi_slopes = three;
   expect("the number of alibi_slopes is 3; expected 4, the heads of q, or 0");
 }

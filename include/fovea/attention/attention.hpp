@@ -108,7 +108,7 @@ concept DifferentiableAttention = Attention<Op, T> &&
 struct DecoderShape {
   Index batch = 1;
   Index query_heads = 1;
-  Index key_heads = 1;  ///< divides query_heads
+  Index key_heads = 1;    ///< divides query_heads
   Index width = 0;        ///< D
   Index value_width = 0;  ///< Dv
   Index reserve = 0;      ///< tokens to take memory for at once
@@ -119,9 +119,10 @@ struct DecoderShape {
 /// An attention operator whose tokens may come one after the other.
 template <class Op, class T>
 concept IncrementalAttention = Attention<Op, T> &&
-    requires(const Op op, const DecoderShape& shape, decltype(op.template decoder<T>(shape)) decoder,
-             const View<const T>& x, const Inputs<T>& inputs, const View<T>& out,
-             const Saved<T>& saved, Serial& executor, Index length) {
+    requires(const Op op, const DecoderShape& shape,
+             decltype(op.template decoder<T>(shape)) decoder, const View<const T>& x,
+             const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, Serial& executor,
+             Index length) {
   /// adds the tokens of k and v
   decoder.append(x, x);
   /// attention of the last positions, as `forward` of all tokens gives it

@@ -125,7 +125,8 @@ void check_packing(const char* op, const Inputs<T>& inputs) {
     refuse(op, "batch of q", std::to_string(inputs.q.batch()), "1, since cu_seqlens_q is given");
   }
   if (!inputs.key_lengths.empty()) {
-    refuse(op, "key_lengths", "given", "either key_lengths or cu_seqlens_q");
+    refuse(op, "the number of key_lengths", std::to_string(inputs.key_lengths.size()),
+           "0, since cu_seqlens_q is given");
   }
   if (!cu_k.empty() && cu_k.size() != cu_q.size()) {
     refuse(op, "the number of cu_seqlens_k", std::to_string(cu_k.size()),
@@ -146,7 +147,7 @@ void check_logit_inputs(const char* op, const Inputs<T>& inputs) {
   detail::check_broadcast(op, "bias", inputs.bias, logits);
   detail::check_broadcast(op, "mask", inputs.mask, logits);
   detail::check_per_head(op, "alibi_slopes", inputs.alibi_slopes, logits[1]);
-  detail::check_per_head(op, "sink", inputs.sink, logits[1]);
+  detail::check_per_head(op, "sinks", inputs.sink, logits[1]);
   for (std::size_t h = 0; h < inputs.alibi_slopes.size(); ++h) {
     if (std::isfinite(inputs.alibi_slopes[h])) continue;
     refuse(op, "alibi_slopes[" + std::to_string(h) + "]", std::to_string(inputs.alibi_slopes[h]),

@@ -180,8 +180,8 @@ class SoftmaxBackward {
         });
       }
     }
-    write_rows(args.d_k, grads_.k, s, task.head, first, last, args.head.scale);
-    write_rows(args.d_v, grads_.v, s, task.head, first, last, T{1});
+    write_rows(args.d_k, grads_.k, s, task.head, first, last, call_.scale() * unlift());
+    write_rows(args.d_v, grads_.v, s, task.head, first, last, unlift());
   }
 
   /// How many blocks of keys before `part` a block of queries sees.
@@ -194,9 +194,14 @@ class SoftmaxBackward {
     return before;
   }
 
+  /// What brings the kernels' sums back from lifted weights: exact.
+  T unlift() const {
+    return call_.inputs().alibi_slopes.empty() ? T{1} : T{1} / static_cast<T>(1 << kAlibiLift);
+  }
+
   void add_rows(const T* rows, const Matrix<T>& to, const QueryBlock& block) const {
     kernels<T>().scaled_rows({rows, to, block.first, block.step, block.count,
-                              call_.inputs().q.width(), call_.scale(), true});
+                              call_.inputs().q.width(), call_.scale() * unlift(), true});
   }
 
   /// Rows [first, last) of a sequence's keys or values.

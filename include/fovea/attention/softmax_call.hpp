@@ -82,7 +82,10 @@ class SoftmaxCall {
     ScoreMap<Compute<T>> map;
     const auto head = static_cast<std::size_t>(h);
     if (options_.soft_cap) map.soft_cap = static_cast<Compute<T>>(*options_.soft_cap);
-    if (!inputs_.alibi_slopes.empty()) map.alibi_slope = inputs_.alibi_slopes[head];
+    if (!inputs_.alibi_slopes.empty()) {
+      map.alibi_slope = inputs_.alibi_slopes[head];
+      map.weight_lift = kAlibiLift;
+    }
     map.bias = detail::head_logits(inputs_.bias, s.batch, h, s.first_query, s.first_key);
     map.mask = detail::head_logits(inputs_.mask, s.batch, h, s.first_query, s.first_key);
     map.dropout = {options_.dropout.probability, options_.dropout.seed, s.index, h};

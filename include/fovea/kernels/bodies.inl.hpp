@@ -38,4 +38,4 @@
 /// The kernels of this level; it must be a value that needs no code of this level to be made.
 template <class T>
 inline constexpr KernelTable<T> kKernels = {&softmax_block<T>, &softmax_grad<T>, &scaled_rows<T>,
-                                            &sink_grad<T>, &softmax_row<T>, &softmax_merge<T>};
+                                            &sink_grad<T>,     &softmax_row<T>,  &softmax_merge<T>};

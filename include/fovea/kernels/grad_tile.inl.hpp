@@ -11,6 +11,7 @@ struct GradTileOptions {
   const T* dropout = nullptr;    // 0 or 1 / (1 - p)
   const Int<T>* seen = nullptr;  // lane masks: which pairs are visible
   bool hides = false;            // a logit of -inf is a hidden pair
+  int lift = 0;                  // weights and gradients are times 2 to this power
   bool before_cap = false;       // the gradient of the logits after the cap: that of the bias
 };
 
@@ -46,7 +47,7 @@ FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys,
       const Index lane = v * kLanes<T>;
       const Index at = j * V * kLanes<T> + lane;
       const Vec<T> s = load(scores + at);
-      Vec<T> p = softmax_weight(s - load(lse + lane));
+      Vec<T> p = weight_at_lift(s - load(lse + lane), options.lift);
       Vec<T> d_weight = load(d_weights + at);
       Vec<T> kept = p;
       if (options.dropout != nullptr) {

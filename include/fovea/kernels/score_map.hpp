@@ -20,6 +20,11 @@ struct DropoutMap {
   Index head = 0;
 };
 
+/// Under ALiBi weights fall off to where their products with values are subnormal, which costs a
+/// hundred times as much. Lifted so far, only values below 2^-12 meet that; values above
+/// max / (4096 Nk) overflow.
+inline constexpr int kAlibiLift = 12;
+
 /// z = scale <q, k>; z = cap tanh(z / cap); s = z + bias - slope |i - j|; hidden where the mask is
 /// false or the bias -inf.
 template <class T>
@@ -29,6 +34,8 @@ struct ScoreMap {
   Matrix<const T> bias;     // [Nq, Nk], strides 0 where it is broadcast; or no data
   Matrix<const bool> mask;  // the same
   DropoutMap dropout;
+  /// Weights are kept times 2 to this power, 0 or kAlibiLift: the same for all heads of a call.
+  int weight_lift = 0;
 
   /// Whether a pair within the pattern can be hidden.
   constexpr bool hides() const { return bias.data != nullptr || mask.data != nullptr; }

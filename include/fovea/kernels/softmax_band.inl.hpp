@@ -270,7 +270,7 @@ class SoftmaxBand {
     store(nothing, zero<T>());
     store(sum, zero<T>());
     store(max_logit, top);
-    weight_chain<1>(weights_, most, max_logit, nothing, sum);
+    weight_chain<1>(weights_, most, max_logit, nothing, 0, sum);
   }
 
   /// One row of output.

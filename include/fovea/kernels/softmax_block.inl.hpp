@@ -215,7 +215,8 @@ class SoftmaxBlock {
     const ScoreMap<T>& map = args_.map;
     T* weights = weights_ + begin * kQueries;
     const Index lane = sub * kQueries;
-    weight_chain<V>(weights, end - begin, part_.max + lane, rescale, part_.sum + lane);
+    weight_chain<V>(weights, end - begin, part_.max + lane, rescale, map.weight_lift,
+                    part_.sum + lane);
     if (map.drops()) dropout_tile<V>(map.dropout, pairs.place, begin, end, weights_);
     const T* values = tile.v.data + begin * tile.v.row;
     if (!pairs.select) {
@@ -273,6 +274,7 @@ class SoftmaxBlock {
     alignas(kVecBytes) Int<T> seen[kQueries] = {};
     for (Index i = 0; i < sub_rows(sub); ++i) seen[i] = sees_any(sub, i) ? -1 : 0;
     alignas(kVecBytes) T lse[kQueries];
+    const int lift = args_.map.weight_lift;
     T* o = acc(state, sub);
     FOVEA_UNROLL
     for (int v = 0; v < V; ++v) {
@@ -281,13 +283,13 @@ class SoftmaxBlock {
       Vec<T> most = load(state.max + sub * kQueries + lane);
       Vec<T> sum = load(state.sum + sub * kQueries + lane);
       Vec<T> rescale = set1<T>(1);
-      if (args_.sink != nullptr) rescale = add_sink(*args_.sink, most, sum);
+      if (args_.sink != nullptr) rescale = add_sink(*args_.sink, lift, most, sum);
       const Vec<T> inverse = rescale / sum;
       for (Index c = 0; c < args_.value_width; ++c) {
         T* p = o + c * kQueries + lane;
         store(p, select(visible, load(p) * inverse, zero<T>()));
       }
-      const Vec<T> total = log_sum_exp(most, sum);
+      const Vec<T> total = log_sum_exp(most, sum, lift);
       store(lse + lane, select(visible, total, set1(kMinusInfinity<T>)));
     }
     const Index step = args_.block.step;

@@ -43,9 +43,9 @@ bool is_plain(const SoftmaxBlockArgs<T>& args) {
 ///
 /// A band of at most kBandKeys keys takes the band form, which sums in another order; that choice
 /// is the pattern's and the options' alone, so that a row keeps its bits in any block, batch and
-/// sequence. The band form knows no options. The width of the tile form's sub-blocks changes no bit:
-/// wide ones reuse each scalar of K and V for four vectors, narrow ones compute fewer invisible
-/// pairs along the edges of a window.
+/// sequence. The band form knows no options. The width of the tile form's sub-blocks changes no
+/// bit: wide ones reuse each scalar of K and V for four vectors, narrow ones compute fewer
+/// invisible pairs along the edges of a window.
 template <class T>
 void softmax_block(const SoftmaxBlockArgs<T>& args) noexcept {
   if (args.block.most_keys <= kBandKeys && is_plain(args)) {

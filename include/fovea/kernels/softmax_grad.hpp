@@ -41,7 +41,8 @@ struct SoftmaxGradArgs {
   QueryBlock block;
   Index key_first = 0;  // the keys [key_first, key_last)
   Index key_last = 0;
-  // Sums without the factor `scale`. Either all three, each or none, or d_bias alone.
+  // Sums without the factor `scale`, and times 2 to head.map.weight_lift. Either all three, each or
+  // none, or d_bias alone.
   T* d_q = nullptr;      // [block.count, grad_padded(D)], written
   T* d_k = nullptr;      // [key_last - key_first, grad_padded(D)], added to
   T* d_v = nullptr;      // [key_last - key_first, grad_padded(Dv)], added to

@@ -188,6 +188,7 @@ class SoftmaxGrad {
     const LaneBounds<V, T>* bound = tile.partial ? &bounds : nullptr;
     GradTileOptions<T> options;
     options.hides = tile.partial || map.hides();
+    options.lift = map.weight_lift;
     options.before_cap = args_.d_bias.data != nullptr;
     if (map.soft_cap != 0) {
       cap_tile<V>(map, 0, keys, scores);
@@ -231,12 +232,13 @@ class SoftmaxGrad {
   void add_bias(const Sub& sub, const Tile& tile) {
     const Matrix<T>& bias = args_.d_bias;
     const TilePlace place = tile_place(sub, tile, 0);
+    const T unlift = power_of_two<T>(-head_.map.weight_lift);
     T of_query[kGradTile] = {};
     for (Index j = 0; j < tile.keys(); ++j) {
       T* const to = bias.data + (place.key + place.key_step * j) * bias.column;
       T of_key = 0;
       for (Index i = 0; i < sub.rows; ++i) {
-        const T x = d_weights_[(i / kGroup * kGradTile + j) * kGroup + i % kGroup];
+        const T x = unlift * d_weights_[(i / kGroup * kGradTile + j) * kGroup + i % kGroup];
         if (bias.column == 0) {
           of_query[i] += x;
         } else if (bias.row == 0) {

@@ -45,8 +45,9 @@ class SoftmaxMerge {
 
   /// Divides by the sum and writes the row out; one that saw no key becomes +0, lse -inf.
   void finish(Index i, bool saw, Vec<T> most, Vec<T> sum) const {
+    const int lift = head_.map.weight_lift;
     Vec<T> rescale = set1<T>(1);
-    if (head_.sink != nullptr) rescale = add_sink(*head_.sink, most, sum);
+    if (head_.sink != nullptr) rescale = add_sink(*head_.sink, lift, most, sum);
     const Vec<T> inverse = rescale / sum;
     const Index at = head_.block.first + head_.block.step * i;
     for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
@@ -55,7 +56,8 @@ class SoftmaxMerge {
                        x);
     }
     if (head_.lse.data == nullptr) return;
-    head_.lse.data[at * head_.lse.row] = saw ? log_sum_exp(most, sum).raw[0] : kMinusInfinity<T>;
+    head_.lse.data[at * head_.lse.row] =
+        saw ? log_sum_exp(most, sum, lift).raw[0] : kMinusInfinity<T>;
   }
 
   const SoftmaxMergeArgs<T>& args_;

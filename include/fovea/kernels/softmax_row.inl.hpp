@@ -209,8 +209,9 @@ class SoftmaxRow {
     const Vec<T> shift = finite_shift(now);
     state_.max[row] = now.raw[0];
     rows.rescale[r] = softmax_weight(before - shift).raw[0];
+    const int lift = map.weight_lift;
     for (Index j = 0; j < keys; j += kLanes<T>) {
-      store(weights + j, softmax_weight(load(weights + j) - shift));
+      store(weights + j, weight_at_lift(load(weights + j) - shift, lift));
     }
   }
 

@@ -27,17 +27,38 @@ struct WeightConstants<double> {
 template <class T>
 inline constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
-/// 4^d for d <= 0: +0 from 2^-126.5 (float) or 2^-1022.5 (double) down. NaN stays NaN, whatever
-/// its payload: the power of two is multiplied, not added to the bits.
+/// 2^lift 4^d, +0 where the exponent field of that is 0 or less. NaN stays NaN, whatever its
+/// payload: the power of two is multiplied, not added to the bits. \param lift even
 template <class T>
-FOVEA_INLINE Vec<T> softmax_weight(Vec<T> d) {
+FOVEA_INLINE Vec<T> power_of_four(Vec<T> d, int lift) {
   using Constants = WeightConstants<T>;
   const Vec<T> two = set1<T>(2);
-  const Vec<T> round = set1(Constants::kRound);
-  d = max(set1(Constants::kLowest), d);  // in this order: a NaN in d stays
+  const Vec<T> round = set1(Constants::kRound + static_cast<T>(lift));
+  // In this order: a NaN in d stays.
+  d = max(set1(Constants::kLowest - static_cast<T>(lift / 2)), d);
   const Vec<T> rounded = fma(d, two, round);
   const Vec<T> fraction = fma(d, two, round - rounded);
   return exp2_fraction(fraction) * from_bits<T>(bits(rounded) << Constants::kMantissaBits);
+}
+
+/// 4^d for d <= 0: +0 from 2^-126.5 (float) or 2^-1022.5 (double) down.
+template <class T>
+FOVEA_INLINE Vec<T> softmax_weight(Vec<T> d) {
+  return power_of_four(d, 0);
+}
+
+/// 2^lift 4^d for d <= 0: +0 where softmax_weight is, so that no product with a value of 2^-lift or
+/// more is subnormal.
+template <class T>
+FOVEA_INLINE Vec<T> lifted_weight(Vec<T> d, int lift) {
+  const IntVec<T> vanishes = d < set1(WeightConstants<T>::kLowest + T{0.25});
+  return select(vanishes, zero<T>(), power_of_four(d, lift));
+}
+
+/// Either of them: that of a lift, 0 or more.
+template <class T>
+FOVEA_INLINE Vec<T> weight_at_lift(Vec<T> d, int lift) {
+  return lift == 0 ? softmax_weight(d) : lifted_weight(d, lift);
 }
 
 /// What brings q to half-logits of base 2.
@@ -46,10 +67,20 @@ FOVEA_INLINE T logit_factor(T scale) {
   return static_cast<T>(static_cast<double>(scale) * 0.72134752044448170368);  // log2(e) / 2
 }
 
-/// lse in natural units of a running softmax; 2 ln 2 undoes `logit_factor`.
+/// 2^power, exactly.
 template <class T>
-FOVEA_INLINE Vec<T> log_sum_exp(Vec<T> max_logit, Vec<T> sum) {
-  return fma(max_logit, set1(static_cast<T>(1.38629436111989061883)), log(sum));
+FOVEA_INLINE T power_of_two(int power) {
+  T x = 1;
+  for (; power > 0; --power) x *= 2;
+  for (; power < 0; ++power) x /= 2;
+  return x;
+}
+
+/// lse in natural units of a running softmax of lifted weights; 2 ln 2 undoes `logit_factor`.
+template <class T>
+FOVEA_INLINE Vec<T> log_sum_exp(Vec<T> max_logit, Vec<T> sum, int lift = 0) {
+  const Vec<T> total = sum * set1(power_of_two<T>(-lift));
+  return fma(max_logit, set1(static_cast<T>(1.38629436111989061883)), log(total));
 }
 
 /// What to subtract from logits whose maximum is m: m, but 0 for -inf (no key seen, or only logits
@@ -62,14 +93,14 @@ FOVEA_INLINE Vec<T> finite_shift(Vec<T> m) {
 /// One more logit, in natural units, that has no value. Returns what brings earlier sums of values
 /// to the new maximum: with gradual underflow, since it can be far below 1 for the whole row.
 template <class T>
-FOVEA_INLINE Vec<T> add_sink(T sink, Vec<T>& max_logit, Vec<T>& sum) {
+FOVEA_INLINE Vec<T> add_sink(T sink, int lift, Vec<T>& max_logit, Vec<T>& sum) {
   const Vec<T> logit = set1(logit_factor(sink));
   const Vec<T> now = max(max_logit, logit);
   const Vec<T> shift = finite_shift(now);
   const Vec<T> below = max_logit - shift;
   const Vec<T> sink_below = logit - shift;
   const Vec<T> rescale = exp2(below + below);
-  sum = fma(sum, rescale, exp2(sink_below + sink_below));
+  sum = fma(sum, rescale, exp2(sink_below + sink_below) * set1(power_of_two<T>(lift)));
   max_logit = now;
   return rescale;
 }
@@ -173,10 +204,10 @@ FOVEA_INLINE void raise_maximum(const T* most, T* max_logit, T* rescale) {
 }
 
 /// Scores to weights in place, for the keys of one chain; sum = sum rescale + their weights.
-/// \param max_logit, sum, rescale [V * lanes]
-template <int V, class T>
-FOVEA_NOINLINE void weight_chain(T* scores, Index keys, const T* max_logit, const T* rescale,
-                                 T* sum) {
+/// \param max_logit, sum, rescale [V * lanes]   \param lift of the weights, 0 if not kLifted
+template <int V, bool kLifted, class T>
+FOVEA_NOINLINE void weigh_chain(T* scores, Index keys, const T* max_logit, const T* rescale,
+                                int lift, T* sum) {
   Vec<T> shift[V];
   Vec<T> chain[V];
   FOVEA_UNROLL
@@ -189,7 +220,8 @@ FOVEA_NOINLINE void weight_chain(T* scores, Index keys, const T* max_logit, cons
     FOVEA_UNROLL
     for (int v = 0; v < V; ++v) {
       T* p = scores + j * V * kLanes<T> + v * kLanes<T>;
-      const Vec<T> weight = softmax_weight(load(p) - shift[v]);
+      const Vec<T> below = load(p) - shift[v];
+      const Vec<T> weight = kLifted ? lifted_weight(below, lift) : softmax_weight(below);
       store(p, weight);
       chain[v] = chain[v] + weight;
     }
@@ -198,6 +230,16 @@ FOVEA_NOINLINE void weight_chain(T* scores, Index keys, const T* max_logit, cons
   for (int v = 0; v < V; ++v) {
     T* p = sum + v * kLanes<T>;
     store(p, fma(load(p), load(rescale + v * kLanes<T>), chain[v]));
+  }
+}
+
+template <int V, class T>
+FOVEA_INLINE void weight_chain(T* scores, Index keys, const T* max_logit, const T* rescale,
+                               int lift, T* sum) {
+  if (lift == 0) {
+    weigh_chain<V, false>(scores, keys, max_logit, rescale, 0, sum);
+  } else {
+    weigh_chain<V, true>(scores, keys, max_logit, rescale, lift, sum);
   }
 }
 
