@@ -68,7 +68,7 @@ Error stored_error(const Inputs<T>& in, const View<const S>& out, const Referenc
   const Stored<T> v(View<const S>(Stored<S>(in.v).view()));
   const Inputs<T> rounded{q.view(), k.view(), v.view()};
   const bool rounds = !std::is_same_v<S, T>;
-  const double half_ulp = rounds ? static_cast<double>(Eigen::NumTraits<S>::epsilon()) / 2 : 0;
+  const double half_ulp = rounds ? std::ldexp(1.0, -std::numeric_limits<S>::digits) : 0;
   const double least = rounds ? static_cast<double>(std::numeric_limits<S>::denorm_min()) / 2 : 0;
   Error error;
   for (Index head = 0; head < out.heads(); ++head) {
