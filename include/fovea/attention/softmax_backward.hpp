@@ -108,8 +108,15 @@ class SoftmaxBackward {
     T* const memory = scratch.data<T>();
     if (!grads_.q.is_none()) zero(executor, grads_.q);
     if (!(grads_.q.is_none() && grads_.k.is_none() && grads_.v.is_none())) {
+      // Neighbours are blocks of different heads, which take no turns with each other, and under a
+      // causal pattern those with the most queries come first.
+      const Index all_heads = sequences.count() * call_.inputs().k.heads();
+      const Index stride = sequences.packed() ? 1 : keys.count() / std::max(Index{1}, all_heads);
+      const auto numbered = [&](Index task) {
+        return stride <= 1 ? task : task % all_heads * stride + task / all_heads;
+      };
       for_each_task(executor, keys.count(), [&](Index task, Index worker) {
-        key_task(keys[task], blocks, turns, slot, memory + worker * slot.elements);
+        key_task(keys[numbered(task)], blocks, turns, slot, memory + worker * slot.elements);
       });
     }
     if (!grads_.bias.is_none()) run_bias(executor, slot, memory);
