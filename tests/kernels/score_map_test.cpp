@@ -300,7 +300,7 @@ TYPED_TEST(ScoreMapTile, SoftCapIsWithinSixUlp) {
       for (std::size_t n = 5; n < before.size(); ++n) {
         const Wide<T> expected = Wide<T>{c} * std::tanh(Wide<T>{before[n]} / Wide<T>{c});
         EXPECT_LE(error_ratio<T>(scores[n], expected, 2 * std::abs(expected)), 6) << before[n];
-        EXPECT_LE(scores[n], most[n % kTileLanes]);
+        EXPECT_FALSE(scores[n] > most[n % kTileLanes]);  // which may be NaN in the NaN's lane
       }
       if (fovea::isa_level() == IsaLevel::baseline) return;
       if (!fused) fused = scores;
