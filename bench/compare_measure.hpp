@@ -94,6 +94,7 @@ inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int 
   const Stopwatch wall;
   const CpuStopwatch cpu;
   const std::vector<double> times = timed_runs(repeat, [&] { pass.run(pool); });
+  if (pass.scratch_bytes) row.workspace_bytes = pass.scratch_bytes();
   row.cpu_share = cpu.share(wall.seconds(), threads);
   row.cpu_seconds = cpu.seconds() / static_cast<double>(times.size());
   const double peak = (peak_before + fma_peak<float>()) / 2 * threads;

@@ -32,9 +32,10 @@ struct Plot {
 };
 
 inline std::vector<Plot> plots() {
-  return {{"time", "Time of one forward pass", "milliseconds",
+  return {{"time", "Time of one pass, forward unless it says otherwise", "milliseconds",
            [](const Row& row) { return row.seconds * 1e3; }, false},
-          {"memory", "Scratch memory of one forward pass", "bytes beside inputs and output",
+          {"memory", "Scratch memory of one pass, forward unless it says otherwise",
+           "bytes beside inputs and output",
            [](const Row& row) { return static_cast<double>(row.workspace_bytes); }, true}};
 }
 

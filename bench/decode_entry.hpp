@@ -97,6 +97,9 @@ Entry decode_entry(Names names, const Op& op, std::vector<Family> families) {
           [=](ThreadPool& pool) { work->decoder.step({work->q.view()}, work->out.view(), pool); },
           [=](Index) {
             return stored_error<Of, T>(in, std::as_const(work->out).view(), softmax_reference(op));
+          },
+          [=] {
+            return work->decoder.memory_bytes() - (in.k.size() + in.v.size()) * Index{sizeof(Of)};
           }};
     };
     return Runner<T>{prepare, [](const AttentionShape&, Index) { return Index{0}; }};

@@ -123,7 +123,7 @@ struct Measured {
 };
 
 template <class T>
-void count(benchmark::State& state, const Cell& cell, const Measured& m) {
+void count(benchmark::State& state, const Cell& cell, const Prepared& pass, const Measured& m) {
   const AttentionShape shape = fovea::shape_of(data<T>(cell).inputs());
   const double threads = cell.family.threads;
   const auto passes = static_cast<double>(state.iterations());
@@ -137,9 +137,11 @@ void count(benchmark::State& state, const Cell& cell, const Measured& m) {
   state.counters["cpu_share"] = m.cpu_share;
   state.counters["read_gbps"] = bytes / m.seconds * 1e-9;
   state.counters["bandwidth_fraction"] = bytes / m.seconds / (m.bandwidth * threads);
+  const Index scratch = pass.scratch_bytes
+                            ? pass.scratch_bytes()
+                            : cell.entry->runner<T>().workspace_bytes(shape, cell.family.threads);
   state.counters["workspace_bytes"] = benchmark::Counter(
-      static_cast<double>(cell.entry->runner<T>().workspace_bytes(shape, cell.family.threads)),
-      benchmark::Counter::kDefaults, benchmark::Counter::kIs1024);
+      static_cast<double>(scratch), benchmark::Counter::kDefaults, benchmark::Counter::kIs1024);
 }
 
 /// One repetition: check (once), probe, time, probe. The limits are the means of the probes before
@@ -173,7 +175,7 @@ void run(benchmark::State& state, const Cell& cell) {
   const Measured measured{seconds, std::max(cpu.seconds(), 1e-9),
                           cpu.share(seconds, cell.family.threads), (peak + fma_peak<T>()) / 2,
                           (bandwidth + read_bandwidth(bytes)) / 2};
-  count<T>(state, cell, measured);
+  count<T>(state, cell, pass, measured);
   state.counters["error_ratio"] = error.ratio;
   state.SetLabel("checked");
 }

@@ -25,6 +25,8 @@ struct Prepared {
   std::function<void(ThreadPool&)> run;
   /// How far what the last run wrote is from the truth, on a sample.
   std::function<Error(Index samples)> error;
+  /// Bytes of scratch of the last run, where only the run can tell.
+  std::function<Index()> scratch_bytes = {};
 };
 
 /// One pass of an operator for the scalar T.
