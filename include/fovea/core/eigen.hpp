@@ -45,7 +45,7 @@ View<T> view_of_tensor(T* data, const X& x, bool is_row_major) {
 
 template <class T>
 concept EigenMatrix = std::is_base_of_v<Eigen::MatrixBase<T>, T> &&
-                 (T::Flags& Eigen::DirectAccessBit) != 0;
+                      (T::Flags& Eigen::DirectAccessBit) != 0;
 
 }  // namespace detail
 
