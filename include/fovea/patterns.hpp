@@ -3,5 +3,18 @@
 /// Patterns: which key each query sees.
 #pragma once
 
+#include "fovea/patterns/block_list.hpp"
+#include "fovea/patterns/block_window.hpp"
+#include "fovea/patterns/combine.hpp"
+#include "fovea/patterns/enumerated.hpp"
+#include "fovea/patterns/fixed.hpp"
+#include "fovea/patterns/global.hpp"
+#include "fovea/patterns/partition.hpp"
 #include "fovea/patterns/pattern.hpp"
+#include "fovea/patterns/plan_stats.hpp"
+#include "fovea/patterns/random_blocks.hpp"
+#include "fovea/patterns/slot_plan.hpp"
+#include "fovea/patterns/slots.hpp"
+#include "fovea/patterns/stages.hpp"
+#include "fovea/patterns/strided.hpp"
 #include "fovea/patterns/window.hpp"

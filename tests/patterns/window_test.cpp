@@ -1,118 +1,33 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of patterns/window.hpp and patterns/pattern.hpp: the plan, enumerated pair by pair,
-/// against `allows`.
+/// Tests of patterns/window.hpp and patterns/pattern.hpp.
 #include "fovea/patterns/window.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <sstream>
-#include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "patterns/enumeration.hpp"
 #include "support/fill.hpp"
-#include "support/index.hpp"
 
 namespace fovea_test {
 namespace {
 
-using fovea::BlockStorage;
-using fovea::CausalAlignment;
-using fovea::KeyRun;
-using fovea::QueryBlock;
-using fovea::SequenceShape;
+using fovea::DilatedWindow;
 using fovea::Window;
 
-/// What a plan shows: how often each row stands in it, and each pair.
-struct Shown {
-  std::vector<int> rows;   // [queries]
-  std::vector<int> pairs;  // [queries, keys]
-  std::string fault;       // the first broken promise
-};
-
-std::string fault_of(const KeyRun& run, const QueryBlock& block, Index keys) {
-  if (run.step < 1 || run.count < 0) return "step or count of a run";
-  if (run.count > 0 && (run.first < 0 || run.first + run.step * (run.count - 1) >= keys)) {
-    return "a run beyond the keys";
-  }
-  if ((run.lower == nullptr) != (run.upper == nullptr)) return "one bound without the other";
-  if (run.lower == nullptr) return "";
-  for (Index r = 0; r < block.count; ++r) {
-    if (run.lower[r] < 0 || run.lower[r] > run.count) return "lower beyond the run";
-    if (run.upper[r] < 0 || run.upper[r] > run.count) return "upper beyond the run";
-  }
-  return "";
-}
-
-template <class Plan>
-Shown enumerate(const Plan& plan, Index queries, Index keys) {
-  Shown shown{std::vector<int>(as_size(queries)), std::vector<int>(as_size(queries * keys)), ""};
-  BlockStorage storage;
-  for (Index b = 0; b < plan.block_count(); ++b) {
-    const QueryBlock block = plan.block(b, storage);
-    if (block.count < 1 || block.count > fovea::kMaxBlockRows) shown.fault = "rows of a block";
-    for (Index n = 0; n < block.run_count; ++n) {
-      const std::string fault = fault_of(block.runs[n], block, keys);
-      if (!fault.empty()) shown.fault = fault;
-    }
-    if (!shown.fault.empty()) return shown;
-    for (Index r = 0; r < block.count; ++r) {
-      const Index row = block.first + block.step * r;
-      if (row < 0 || row >= queries) {
-        shown.fault = "a row beyond the queries";
-        return shown;
-      }
-      ++shown.rows[as_size(row)];
-      Index seen = 0;
-      for (Index n = 0; n < block.run_count; ++n) {
-        const KeyRun& run = block.runs[n];
-        const Index low = run.lower == nullptr ? 0 : run.lower[r];
-        const Index high = run.upper == nullptr ? run.count : run.upper[r];
-        for (Index t = low; t < high; ++t, ++seen) {
-          ++shown.pairs[as_size(row * keys + run.first + run.step * t)];
-        }
-      }
-      if (seen > block.most_keys) shown.fault = "more than most_keys";
-    }
-  }
-  return shown;
-}
-
-/// \param allows the law, from spec.md: whether position i sees key j
-template <class Pattern, class Law>
-void expect_law(const Pattern& pattern, const SequenceShape& shape, Law&& allows) {
-  const auto plan = pattern.plan(shape);
-  const Shown shown = enumerate(plan, shape.queries, shape.keys);
-  std::ostringstream text;
-  text << "queries " << shape.queries << ", keys " << shape.keys << ", first position "
-       << shape.first_position << ", left " << pattern.left << ", right " << pattern.right;
-  ASSERT_EQ(shown.fault, "") << text.str();
-  Index pairs = 0;
-  for (Index r = 0; r < shape.queries; ++r) {
-    ASSERT_EQ(shown.rows[as_size(r)], 1) << "row " << r << ", " << text.str();
-    const Index i = r + shape.first_position;
-    for (Index j = 0; j < shape.keys; ++j) {
-      ASSERT_EQ(pattern.allows(i, j), allows(i, j)) << i << " " << j << ", " << text.str();
-      ASSERT_EQ(shown.pairs[as_size(r * shape.keys + j)], allows(i, j) ? 1 : 0)
-          << "row " << r << ", key " << j << ", " << text.str();
-      pairs += allows(i, j) ? 1 : 0;
-    }
-  }
-  ASSERT_EQ(plan.visible_pairs(), pairs) << text.str();
+std::string name_of(const Window& window) {
+  return "left " + std::to_string(window.left) + ", right " + std::to_string(window.right);
 }
 
 void expect_window(const Window& window, const SequenceShape& shape) {
-  expect_law(window, shape, [&](Index i, Index j) {
+  expect_law(window, shape, name_of(window), [&](Index i, Index j) {
     const bool in_left = window.left == Window::kUnbounded || i - j <= window.left;
     const bool in_right = window.right == Window::kUnbounded || j - i <= window.right;
     return in_left && in_right;
   });
 }
-
-constexpr CausalAlignment kAlignments[] = {CausalAlignment::bottom_right,
-                                           CausalAlignment::top_left};
 
 TEST(Window, SmallOnesAllFollowTheLaw) {
   const Index sides[] = {0, 1, 2, 3, 5, 8, 11, Window::kUnbounded};
@@ -156,8 +71,8 @@ TEST(Window, NamedOnesAreWhatTheySay) {
   for (const Index queries : {1, 5, 70}) {
     for (const Index keys : {1, 6, 90}) {
       const SequenceShape shape = SequenceShape::of(queries, keys, CausalAlignment::bottom_right);
-      expect_law(fovea::Dense{}, shape, [](Index, Index) { return true; });
-      expect_law(fovea::Causal{}, shape, [](Index i, Index j) { return j <= i; });
+      expect_law(fovea::Dense{}, shape, "dense", [](Index, Index) { return true; });
+      expect_law(fovea::Causal{}, shape, "causal", [](Index i, Index j) { return j <= i; });
     }
   }
 }
@@ -173,9 +88,9 @@ TEST(Window, SidesOfAnySizeAreExact) {
   for (const Index side :
        {most, most - 1, most / 2, most / 4 + 1, most / 4, most / 4 - 1, Index{1} << 40}) {
     const SequenceShape shape = SequenceShape::of(20, 30, CausalAlignment::bottom_right);
-    expect_law(Window{side, 2}, shape, [](Index i, Index j) { return j <= i + 2; });
-    expect_law(Window{2, side}, shape, [](Index i, Index j) { return i - 2 <= j; });
-    expect_law(Window{side, side}, shape, [](Index, Index) { return true; });
+    expect_law(Window{side, 2}, shape, "side", [](Index i, Index j) { return j <= i + 2; });
+    expect_law(Window{2, side}, shape, "side", [](Index i, Index j) { return i - 2 <= j; });
+    expect_law(Window{side, side}, shape, "side", [](Index, Index) { return true; });
   }
   // Positions as far out as an operator lets them be.
   const Index far = most / 8;
@@ -211,18 +126,55 @@ TEST(Window, BlockRowsDependOnTheQueriesAlone) {
 }
 
 TEST(Window, NegativeSidesAreRefused) {
-  const auto message = [](const Window& window) -> std::string {
-    try {
-      fovea::check_window("Op", window);
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "accepted";
+  const auto message = [](const Window& window) {
+    return refusal([&] { fovea::check_window("Op", window); });
   };
   EXPECT_EQ(message({-1, 4}), "Op: left is -1; expected at least 0 keys");
   EXPECT_EQ(message({4, -7}), "Op: right is -7; expected at least 0 keys");
   EXPECT_EQ(message({0, 0}), "accepted");
   EXPECT_EQ(message({}), "accepted");
+}
+
+/// Blocks of keys ask only the blocks of queries around them.
+TEST(Window, QueryBlocksAreTheNeighbours) {
+  const SequenceShape shape = SequenceShape::of(65536, 65536, CausalAlignment::top_left);
+  const auto window = Window{256, 256}.plan(shape);
+  const auto causal = fovea::Causal{}.plan(shape);
+  for (Index p = 0; p < 128; ++p) {
+    const BlockRange near = window.query_blocks(p);
+    EXPECT_EQ(near.begin, std::max(Index{0}, p - 1));
+    EXPECT_EQ(near.end, std::min(Index{128}, p + 2));
+    EXPECT_EQ(causal.query_blocks(p).begin, p);
+    EXPECT_FALSE(window.meets(p, (p + 64) % 128));
+  }
+}
+
+TEST(DilatedWindow, FollowsTheLaw) {
+  for (const Index dilation : {1, 2, 3, 7, 16, 200}) {
+    for (const Index left : {Index{0}, Index{1}, Index{5}, Window::kUnbounded}) {
+      for (const Index right : {0, 3}) {
+        const DilatedWindow window{left, right, dilation};
+        const std::string name = "dilation " + std::to_string(dilation);
+        for_each_shape(130, [&](const SequenceShape& shape) {
+          expect_law(window, shape, name, [&](Index i, Index j) {
+            for (Index m = -std::min(left, Index{300}); m <= right; ++m) {
+              if (j == i + dilation * m) return true;
+            }
+            return false;
+          });
+        });
+      }
+    }
+  }
+}
+
+TEST(DilatedWindow, BadOnesAreRefused) {
+  const auto message = [](const DilatedWindow& window) {
+    return refusal([&] { fovea::check_dilated_window("Op", window); });
+  };
+  EXPECT_EQ(message({-1, 0, 2}), "Op: left is -1; expected at least 0 keys");
+  EXPECT_EQ(message({1, 0, 0}), "Op: dilation is 0; expected at least 1");
+  EXPECT_EQ(message({1, 0, 2}), "accepted");
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <concepts>
+#include <memory>
+#include <span>
 
 #include "fovea/core/key_run.hpp"
 
@@ -28,11 +30,90 @@ struct SequenceShape {
   }
 };
 
-/// Storage of one block that a plan fills on request; one per thread.
-struct BlockStorage {
-  KeyRun run;
-  Index lower[kMaxBlockRows];
-  Index upper[kMaxBlockRows];
+/// The integers [first, last); empty if first >= last.
+struct Interval {
+  Index first = 0;
+  Index last = 0;
+
+  constexpr bool is_empty() const { return first >= last; }
+  constexpr bool holds(Index x) const { return first <= x && x < last; }
+  constexpr bool meets(const Interval& other) const {
+    return std::max(first, other.first) < std::min(last, other.last);
+  }
+  constexpr Interval within(const Interval& other) const {
+    return {std::max(first, other.first), std::min(last, other.last)};
+  }
+  friend constexpr bool operator==(const Interval&, const Interval&) = default;
+};
+
+/// Beyond every position and key, with room to compute.
+inline constexpr Index kFarPosition = kUnboundedKeys / 4;
+
+/// Every position, or every key.
+inline constexpr Interval kEverywhere = {-kFarPosition, kFarPosition};
+
+/// Rounds to minus infinity. \pre b > 0
+constexpr Index floor_div(Index a, Index b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+/// In [0, b). \pre b > 0
+constexpr Index floor_mod(Index a, Index b) { return a % b + (a % b < 0 ? b : 0); }
+
+/// Storage of one block that a plan fills on request; one per thread. The default serves plans of
+/// one run and stays on the stack; for others give it the plan's `most_runs()`.
+class BlockStorage {
+ public:
+  BlockStorage() = default;
+
+  /// \throws std::bad_alloc. Memory: 8 kB per run.
+  explicit BlockStorage(Index runs)
+      : capacity_(std::max<Index>(runs, 1)), heap_(runs > 1 ? new Run[size()] : nullptr) {
+    if (runs > 1) runs_.reset(new KeyRun[size()]);
+    if (runs > 1) slots_.reset(new Interval[size()]);
+    if (runs > 1) states_.reset(new Slot[size()]);
+  }
+
+  /// Of runs.
+  Index capacity() const { return capacity_; }
+
+  KeyRun* runs() { return runs_ ? runs_.get() : &run_; }
+  Index* lower(Index run) { return bounds(run).lower; }
+  Index* upper(Index run) { return bounds(run).upper; }
+
+  /// A slot of a pattern while its block is made: keys phase + step * t for t in [0, points).
+  struct Slot {
+    Index phase;
+    Index step;
+    Index points;
+    Index begin;   // the first that a row sees
+    Index end;     // and the last, from the rows so far
+    bool written;  // whether lower and upper hold the rows so far
+    bool same;     // whether these see the same
+  };
+
+  Slot& slot(Index run) { return states_ ? states_[static_cast<std::size_t>(run)] : state_; }
+
+  /// What one row sees, while it is looked at.
+  std::span<Interval> slots() { return {slots_ ? slots_.get() : &slot_, size()}; }
+
+ private:
+  struct Run {
+    // The rest of a line keeps the bounds of a row out of one set of the cache.
+    Index lower[kMaxBlockRows + 8];
+    Index upper[kMaxBlockRows + 8];
+  };
+
+  std::size_t size() const { return static_cast<std::size_t>(capacity_); }
+  Run& bounds(Index run) { return heap_ ? heap_[static_cast<std::size_t>(run)] : bounds_; }
+
+  Index capacity_ = 1;
+  std::unique_ptr<Run[]> heap_;
+  std::unique_ptr<KeyRun[]> runs_;
+  std::unique_ptr<Interval[]> slots_;
+  std::unique_ptr<Slot[]> states_;
+  KeyRun run_;
+  Interval slot_;
+  Slot state_;
+  Run bounds_;
 };
 
 /// A pattern for one sequence: a number of blocks that together hold every query row once. Cheap
@@ -61,69 +142,5 @@ concept Pattern = requires(const P pattern, const SequenceShape& shape, Index i,
 constexpr Index block_rows(Index queries) {
   return std::clamp((queries / 8 + 63) / 64 * 64, Index{64}, kMaxBlockRows);
 }
-
-/// The plan of a pattern whose every query sees one interval of keys: `pattern.keys_of(i)` gives
-/// its first key and one past its last, not yet cut to [0, keys), and `pattern.most_keys()` the
-/// largest number of them.
-template <class P>
-class IntervalPlan {
- public:
-  IntervalPlan(const P& pattern, const SequenceShape& shape)
-      : pattern_(pattern), shape_(shape), rows_(block_rows(shape.queries)) {}
-
-  Index block_count() const { return (shape_.queries + rows_ - 1) / rows_; }
-
-  QueryBlock block(Index b, BlockStorage& storage) const {
-    QueryBlock block{b * rows_,    1, std::min(rows_, shape_.queries - b * rows_),
-                     &storage.run, 1, pattern_.most_keys()};
-    Index begin = shape_.keys;
-    Index end = 0;
-    for (Index r = 0; r < block.count; ++r) {
-      const auto [first, last] = interval(block.first + r);
-      storage.lower[r] = first;
-      storage.upper[r] = last;
-      if (first < last) {
-        begin = std::min(begin, first);
-        end = std::max(end, last);
-      }
-    }
-    if (begin >= end) block.run_count = 0;
-    bool every = true;
-    for (Index r = 0; r < block.count; ++r) {
-      every = every && storage.lower[r] == begin && storage.upper[r] == end;
-      const bool sees = storage.lower[r] < storage.upper[r];
-      storage.lower[r] = sees ? storage.lower[r] - begin : 0;
-      storage.upper[r] = sees ? storage.upper[r] - begin : 0;
-    }
-    storage.run = {begin, 1, end - begin, every ? nullptr : storage.lower,
-                   every ? nullptr : storage.upper};
-    return block;
-  }
-
-  Index visible_pairs() const {
-    Index pairs = 0;
-    for (Index r = 0; r < shape_.queries; ++r) {
-      const auto [first, last] = interval(r);
-      pairs += std::max(Index{0}, last - first);
-    }
-    return pairs;
-  }
-
- private:
-  struct Interval {
-    Index first;
-    Index last;
-  };
-
-  Interval interval(Index row) const {
-    const auto [first, last] = pattern_.keys_of(row + shape_.first_position);
-    const Index from = std::clamp(first, Index{0}, shape_.keys);
-    return {from, std::clamp(last, from, shape_.keys)};
-  }
-
-  P pattern_;
-  SequenceShape shape_;
-  Index rows_;
-};
 
 FOVEA_NAMESPACE_END

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The patterns of one interval per query: dense, causal, window (spec.md section 2).
+/// The patterns of one interval of neighbours per query: dense, causal, window (spec.md section 2),
+/// and the window with gaps.
 #pragma once
 
-#include <limits>
 #include <string>
 #include <utility>
 
 #include "fovea/core/error.hpp"
-#include "fovea/patterns/pattern.hpp"
+#include "fovea/patterns/slot_plan.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -20,16 +20,11 @@ struct Window {
   Index left = kUnbounded;
   Index right = kUnbounded;
 
-  constexpr bool allows(Index i, Index j) const {
-    const auto [first, last] = keys_of(i);
-    return first <= j && j < last;
-  }
+  constexpr bool allows(Index i, Index j) const { return keys_of(i).holds(j); }
 
-  /// The first key and one past the last key that position i sees, not cut to the sequence.
-  constexpr std::pair<Index, Index> keys_of(Index i) const {
-    constexpr Index far = std::numeric_limits<Index>::max() / 4;
-    const Index before = left < far ? i - left : -far;
-    const Index after = right < far ? i + right + 1 : far;
+  constexpr Interval keys_of(Index i) const {
+    const Index before = left < kFarPosition ? i - left : -kFarPosition;
+    const Index after = right < kFarPosition ? i + right + 1 : kFarPosition;
     return {before, after};
   }
 
@@ -38,7 +33,16 @@ struct Window {
     return last - first;
   }
 
-  IntervalPlan<Window> plan(const SequenceShape& shape) const { return {*this, shape}; }
+  constexpr Index same_until(Index i) const {
+    return left < kFarPosition || right < kFarPosition ? i + 1 : kFarPosition;
+  }
+
+  constexpr Interval seen_from(const Interval& keys) const {
+    return {Window{right, left}.keys_of(keys.first).first,
+            Window{right, left}.keys_of(keys.last - 1).last};
+  }
+
+  SlotPlan<Window> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 
 /// Every query sees every key.
@@ -49,6 +53,36 @@ struct Causal : Window {
   constexpr Causal() : Window{kUnbounded, 0} {}
 };
 
+/// A window that keeps one key of `dilation`: i + dilation * m for m in [-left, right].
+struct DilatedWindow {
+  Index left = 0;
+  Index right = 0;
+  Index dilation = 1;
+
+  constexpr bool allows(Index i, Index j) const {
+    if ((i - j) % dilation != 0) return false;
+    const Index m = (j - i) / dilation;
+    return -left <= m && m <= right;
+  }
+
+  constexpr Index row_step() const { return dilation; }
+  constexpr Interval keys_of(Index i) const { return window().keys_of(floor_div(i, dilation)); }
+  constexpr Index most_keys() const { return window().most_keys(); }
+
+  constexpr Interval seen_from(const Interval& keys) const {
+    const auto [first, last] = window().seen_from(
+        {floor_div(keys.first, dilation), floor_div(keys.last - 1, dilation) + 1});
+    constexpr Index far = kFarPosition;
+    return {first <= -far / dilation ? -far : first * dilation,
+            last >= far / dilation ? far : last * dilation};
+  }
+
+  SlotPlan<DilatedWindow> plan(const SequenceShape& shape) const { return {*this, shape}; }
+
+ private:
+  constexpr Window window() const { return {left, right}; }
+};
+
 /// \throws std::invalid_argument a side is negative
 inline void check_window(const char* op, const Window& window) {
   for (const auto& [side, keys] :
@@ -57,6 +91,13 @@ inline void check_window(const char* op, const Window& window) {
   }
 }
 
-static_assert(Pattern<Window> && Pattern<Dense> && Pattern<Causal>);
+/// \throws std::invalid_argument a side is negative or the dilation is not positive
+inline void check_dilated_window(const char* op, const DilatedWindow& window) {
+  check_window(op, {window.left, window.right});
+  if (window.dilation < 1) refuse(op, "dilation", std::to_string(window.dilation), "at least 1");
+}
+
+static_assert(Pattern<Window> && Pattern<Dense> && Pattern<Causal> && Pattern<DilatedWindow>);
+static_assert(PartitionedPlan<SlotPlan<Window>>);
 
 FOVEA_NAMESPACE_END

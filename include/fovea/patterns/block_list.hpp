@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Blocks of keys listed for each block of queries.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/core/error.hpp"
+#include "fovea/patterns/slot_plan.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Which blocks of keys each block of queries sees, in rows (CSR): block r of the queries sees the
+/// blocks columns[offsets[r]] ... columns[offsets[r + 1] - 1] of the keys.
+struct BlockRows {
+  std::vector<Index> offsets;  // [blocks of queries + 1], from 0
+  std::vector<Index> columns;  // ascending in each row
+};
+
+/// \throws std::invalid_argument block < 1, offsets that do not ascend from 0 to the end of
+/// columns, a column out of [0, key_blocks), or a row that does not ascend
+inline void check_block_rows(const char* op, Index block, Index key_blocks, const BlockRows& rows) {
+  const auto& [offsets, columns] = rows;
+  const Index size = static_cast<Index>(columns.size());
+  if (block < 1) refuse(op, "block", std::to_string(block), "at least 1");
+  if (offsets.empty() || offsets.front() != 0) {
+    refuse(op, "offset 0", offsets.empty() ? "missing" : std::to_string(offsets[0]), "0");
+  }
+  for (std::size_t r = 0; r + 1 < offsets.size(); ++r) {
+    if (offsets[r + 1] < offsets[r] || offsets[r + 1] > size) {
+      refuse(op, "offset " + std::to_string(r + 1), std::to_string(offsets[r + 1]),
+             std::to_string(offsets[r]) + " to " + std::to_string(size));
+    }
+    for (Index n = offsets[r]; n < offsets[r + 1]; ++n) {
+      const Index column = columns[static_cast<std::size_t>(n)];
+      const Index least = n == offsets[r] ? 0 : columns[static_cast<std::size_t>(n - 1)] + 1;
+      if (column < least || column >= key_blocks) {
+        refuse(op, "block of keys " + std::to_string(n) + ", in row " + std::to_string(r),
+               std::to_string(column),
+               "ascending in [" + std::to_string(least) + ", " + std::to_string(key_blocks) + ")");
+      }
+    }
+  }
+  if (offsets.back() != size) {
+    refuse(op, "last offset", std::to_string(offsets.back()),
+           std::to_string(size) + ", the blocks of keys");
+  }
+}
+
+/// Position i sees key j if block floor(j / block) is listed for block floor(i / block); causal:
+/// and j <= i. Positions without a row see nothing. Cheap to copy.
+class BlockList {
+ public:
+  /// \throws std::invalid_argument as check_block_rows
+  BlockList(Index block, Index key_blocks, BlockRows rows, bool causal = false,
+            const char* op = "BlockList")
+      : block_(block), causal_(causal) {
+    check_block_rows(op, block, key_blocks, rows);
+    lists_ = std::make_shared<const Lists>(std::move(rows), block);
+  }
+
+  bool allows(Index i, Index j) const {
+    const auto& [offsets, columns] = lists_->rows;
+    const Index row = floor_div(i, block_);
+    if (row < 0 || row >= row_count() || (causal_ && j > i)) return false;
+    const std::size_t r = static_cast<std::size_t>(row);
+    return std::binary_search(columns.begin() + offsets[r], columns.begin() + offsets[r + 1],
+                              floor_div(j, block_));
+  }
+
+  Index slot_count() const { return lists_->most; }
+
+  void keys_of(Index i, std::span<Interval> slots) const {
+    slots = slots.first(static_cast<std::size_t>(slot_count()));
+    std::ranges::fill(slots, Interval{});
+    const Index row = floor_div(i, block_);
+    if (row < 0 || row >= row_count()) return;
+    const std::size_t begin = lists_->begins[static_cast<std::size_t>(row)];
+    const std::size_t end = lists_->begins[static_cast<std::size_t>(row) + 1];
+    for (std::size_t n = begin; n < end; ++n) slots[n - begin] = lists_->intervals[n];
+  }
+
+  bool causal_cut() const { return causal_; }
+  Index same_until(Index i) const { return (floor_div(i, block_) + 1) * block_; }
+  Index row_block() const { return block_; }
+
+  Interval seen_from(const Interval& keys) const {
+    return Interval{causal_ ? keys.first : 0, row_count() * block_};
+  }
+
+  /// O(blocks in rows * log(blocks in a row)).
+  bool meets(const Interval& rows, const Interval& keys) const {
+    if (rows.is_empty() || keys.is_empty() || (causal_ && keys.first >= rows.last)) return false;
+    const Index end = std::min(row_count(), floor_div(rows.last - 1, block_) + 1);
+    for (Index r = std::max<Index>(0, floor_div(rows.first, block_)); r < end; ++r) {
+      const auto begin = lists_->intervals.begin();
+      const auto last = begin + static_cast<Index>(lists_->begins[static_cast<std::size_t>(r) + 1]);
+      const auto found =
+          std::upper_bound(begin + static_cast<Index>(lists_->begins[static_cast<std::size_t>(r)]),
+                           last, keys.first, [](Index k, const Interval& x) { return k < x.last; });
+      if (found != last && found->first < keys.last) return true;
+    }
+    return false;
+  }
+
+  SlotPlan<BlockList> plan(const SequenceShape& shape) const { return {*this, shape}; }
+
+ private:
+  /// The rows as given, and as intervals of keys in which neighbouring blocks are one.
+  struct Lists {
+    Lists(BlockRows given, Index block) : rows(std::move(given)), begins{0} {
+      for (std::size_t r = 0; r + 1 < rows.offsets.size(); ++r) {
+        for (Index n = rows.offsets[r]; n < rows.offsets[r + 1]; ++n) {
+          const Index key = rows.columns[static_cast<std::size_t>(n)] * block;
+          if (intervals.size() > begins.back() && intervals.back().last == key) {
+            intervals.back().last += block;
+          } else {
+            intervals.push_back({key, key + block});
+          }
+        }
+        most = std::max(most, static_cast<Index>(intervals.size() - begins.back()));
+        begins.push_back(intervals.size());
+      }
+    }
+
+    BlockRows rows;
+    std::vector<Interval> intervals;
+    std::vector<std::size_t> begins;  // of each row in the intervals
+    Index most = 1;                   // intervals of a row
+  };
+
+  Index row_count() const { return static_cast<Index>(lists_->rows.offsets.size()) - 1; }
+
+  Index block_;
+  bool causal_;
+  std::shared_ptr<const Lists> lists_;
+};
+
+static_assert(Pattern<BlockList>);
+
+FOVEA_NAMESPACE_END

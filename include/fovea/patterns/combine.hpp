@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Patterns made of two: union, difference, intersection, cut position by position so that no key
+/// is seen twice.
+#pragma once
+
+#include <string>
+
+#include "fovea/core/error.hpp"
+#include "fovea/patterns/slot_plan.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+inline std::span<Interval> slots_from(std::span<Interval> slots, Index first) {
+  return slots.subspan(static_cast<std::size_t>(first));
+}
+
+inline Interval& slot_at(std::span<Interval> slots, Index s) {
+  return slots[static_cast<std::size_t>(s)];
+}
+
+/// Whether intervals of one lattice can cut those of the other: it is all keys, or the same lattice
+/// for every position.
+template <class A, class B>
+bool can_cut(const Slots<A>& by, Index s, const Slots<B>& of, Index t) {
+  const Lattice lattice = by.lattice(s, 0);
+  return lattice.step == 1 || (by.row_step() == of.row_step() && lattice == of.lattice(t, 0));
+}
+
+/// \throws std::invalid_argument a slot of a and one of b that do not fit
+template <class A, class B, class Fits>
+void check_lattices(const char* op, const Slots<A>& a, const Slots<B>& b, Fits&& fits) {
+  for (Index s = 0; s < a.count(); ++s) {
+    for (Index t = 0; t < b.count(); ++t) {
+      if (fits(s, t)) continue;
+      const auto name = [](const Lattice& x) {
+        return std::to_string(x.phase) + " + " + std::to_string(x.step) + " t";
+      };
+      refuse(op, "keys of a slot", name(b.lattice(t, 0)) + " beside " + name(a.lattice(s, 0)),
+             "all keys, or the same; EnumeratedPattern takes any law");
+    }
+  }
+}
+
+}  // namespace detail
+
+/// What either pattern shows; no key may be shown by both.
+template <SlotPattern A, SlotPattern B>
+class Joined {
+ public:
+  /// \throws std::invalid_argument they group rows by different steps: use `in_stages`
+  Joined(const A& a, const B& b) : a_(a), b_(b) {
+    if (a_.row_step() != b_.row_step()) {
+      refuse("unite", "step of the rows",
+             std::to_string(b_.row_step()) + " beside " + std::to_string(a_.row_step()),
+             "equal steps; in_stages takes any");
+    }
+  }
+
+  bool allows(Index i, Index j) const { return a_.allows(i, j) || b_.allows(i, j); }
+
+  Index slot_count() const { return a_.count() + b_.count(); }
+  Index room() const { return std::max(a_.room(), a_.count() + b_.room()); }
+  Index row_step() const { return a_.row_step(); }
+  Lattice lattice(Index s) const {
+    return s < a_.count() ? a_.lattice(s, 0) : b_.lattice(s - a_.count(), 0);
+  }
+
+  void keys_of(Index i, std::span<Interval> slots) const {
+    const std::span<Interval> of_b = detail::slots_from(slots, a_.count());
+    if (causal_cut()) {
+      a_.keys_of(i, slots);
+      b_.keys_of(i, of_b);
+    } else {
+      a_.cut_keys_of(i, slots);
+      b_.cut_keys_of(i, of_b);
+    }
+  }
+
+  bool causal_cut() const { return a_.causal_cut() && b_.causal_cut(); }
+  Index same_until(Index i) const {
+    return causal_cut() ? std::min(a_.same_until(i), b_.same_until(i))
+                        : std::min(a_.cut_same_until(i), b_.cut_same_until(i));
+  }
+  Index next_cut(Index i) const { return std::min(a_.next_cut(i), b_.next_cut(i)); }
+  Index row_block() const { return std::max(a_.row_block(), b_.row_block()); }
+
+  Interval seen_from(const Interval& keys) const {
+    const Interval a = a_.seen_from(keys);
+    const Interval b = b_.seen_from(keys);
+    if (a.is_empty()) return b;
+    if (b.is_empty()) return a;
+    return {std::min(a.first, b.first), std::max(a.last, b.last)};
+  }
+  bool meets(const Interval& rows, const Interval& keys) const {
+    return a_.meets(rows, keys) || b_.meets(rows, keys);
+  }
+
+  SlotPlan<Joined> plan(const SequenceShape& shape) const { return {*this, shape}; }
+
+ private:
+  Slots<A> a_;
+  Slots<B> b_;
+};
+
+/// What A shows and B does not. A slot of A becomes one more than B has slots.
+template <SlotPattern A, SlotPattern B>
+class Difference {
+ public:
+  /// \throws std::invalid_argument B has a lattice that is neither all keys nor that of A
+  Difference(const A& a, const B& b) : a_(a), b_(b) {
+    detail::check_lattices("subtract", a_, b_,
+                           [&](Index s, Index t) { return detail::can_cut(b_, t, a_, s); });
+  }
+
+  bool allows(Index i, Index j) const { return a_.allows(i, j) && !b_.allows(i, j); }
+
+  Index slot_count() const { return a_.count() * pieces(); }
+  Index room() const {
+    return std::max(slot_count() - a_.count() + a_.room(), slot_count() + b_.room());
+  }
+  Index row_step() const { return a_.row_step(); }
+  Lattice lattice(Index s) const { return a_.lattice(s / pieces(), 0); }
+
+  /// A's slots stand at the end of the result until they are cut: piece s overwrites only slots
+  /// before s. B's stand behind it.
+  void keys_of(Index i, std::span<Interval> slots) const {
+    const std::span<Interval> whole = detail::slots_from(slots, slot_count() - a_.count());
+    const std::span<Interval> holes = detail::slots_from(slots, slot_count());
+    a_.keys_of(i, whole);
+    if (causal_cut()) {
+      b_.keys_of(i, holes);  // what its cut would spare is cut from A
+    } else {
+      b_.cut_keys_of(i, holes);
+    }
+    for (Index s = 0; s < a_.count(); ++s) {
+      const Lattice lattice = a_.lattice(s, floor_mod(i, a_.row_step()));
+      const Interval slot = detail::slot_at(whole, s);
+      cut(slot, lattice, i, holes, detail::slots_from(slots, s * pieces()));
+    }
+  }
+
+  bool causal_cut() const { return a_.causal_cut(); }
+  Index same_until(Index i) const {
+    return std::min(a_.same_until(i), causal_cut() ? b_.same_until(i) : b_.cut_same_until(i));
+  }
+  Index next_cut(Index i) const { return a_.next_cut(i); }
+  Index row_block() const { return a_.row_block(); }
+  Interval seen_from(const Interval& keys) const { return a_.seen_from(keys); }
+  bool meets(const Interval& rows, const Interval& keys) const { return a_.meets(rows, keys); }
+
+  SlotPlan<Difference> plan(const SequenceShape& shape) const { return {*this, shape}; }
+
+ private:
+  Index pieces() const { return b_.count() + 1; }
+
+  /// The pieces of one slot of A; those that B leaves stand in any order.
+  void cut(const Interval& slot, const Lattice& lattice, Index i, std::span<Interval> holes,
+           std::span<Interval> to) const {
+    Index count = 1;
+    to[0] = slot;
+    for (Index h = 0; h < b_.count(); ++h) {
+      Interval hole = detail::slot_at(holes, h);
+      if (b_.lattice(h, floor_mod(i, b_.row_step())) != lattice) hole = lattice.points(hole);
+      Interval behind;
+      for (Index n = 0; n < count; ++n) {
+        Interval& piece = detail::slot_at(to, n);
+        if (!piece.meets(hole)) continue;
+        // Only one piece reaches behind the hole: they are disjoint.
+        if (hole.last < piece.last) behind = {hole.last, piece.last};
+        piece.last = std::max(piece.first, hole.first);
+      }
+      detail::slot_at(to, count++) = behind;
+    }
+  }
+
+  Slots<A> a_;
+  Slots<B> b_;
+};
+
+/// What both patterns show.
+template <SlotPattern A, SlotPattern B>
+class Intersection {
+ public:
+  /// \throws std::invalid_argument they group rows by different steps, both more than 1, or two
+  /// lattices differ, both not all keys
+  Intersection(const A& a, const B& b) : a_(a), b_(b) {
+    if (a_.row_step() > 1 && b_.row_step() > 1 && a_.row_step() != b_.row_step()) {
+      refuse("intersect", "step of the rows",
+             std::to_string(b_.row_step()) + " beside " + std::to_string(a_.row_step()),
+             "equal steps, or 1; EnumeratedPattern takes any law");
+    }
+    detail::check_lattices("intersect", a_, b_, [&](Index s, Index t) {
+      return detail::can_cut(a_, s, b_, t) || detail::can_cut(b_, t, a_, s);
+    });
+  }
+
+  bool allows(Index i, Index j) const { return a_.allows(i, j) && b_.allows(i, j); }
+
+  Index slot_count() const { return a_.count() * b_.count(); }
+  Index room() const {
+    return std::max(slot_count() + a_.room(), slot_count() + a_.count() + b_.room());
+  }
+  Index row_step() const { return std::max(a_.row_step(), b_.row_step()); }
+  Lattice lattice(Index s) const { return finer(s, 0); }
+
+  void keys_of(Index i, std::span<Interval> slots) const {
+    const std::span<Interval> of_a = detail::slots_from(slots, slot_count());
+    const std::span<Interval> of_b = detail::slots_from(slots, slot_count() + a_.count());
+    a_.keys_of(i, of_a);
+    b_.keys_of(i, of_b);
+    for (Index s = 0; s < slot_count(); ++s) {
+      const Lattice lattice = finer(s, i);
+      Interval x = detail::slot_at(of_a, s / b_.count());
+      Interval y = detail::slot_at(of_b, s % b_.count());
+      if (lattice_of_a(s, i) != lattice) x = lattice.points(x);
+      if (lattice_of_b(s, i) != lattice) y = lattice.points(y);
+      detail::slot_at(slots, s) = x.within(y);
+    }
+  }
+
+  bool causal_cut() const { return a_.causal_cut() || b_.causal_cut(); }
+  Index same_until(Index i) const { return std::min(a_.same_until(i), b_.same_until(i)); }
+  Index next_cut(Index i) const { return std::min(a_.next_cut(i), b_.next_cut(i)); }
+  Index row_block() const { return std::max(a_.row_block(), b_.row_block()); }
+  Interval seen_from(const Interval& keys) const {
+    return a_.seen_from(keys).within(b_.seen_from(keys));
+  }
+  bool meets(const Interval& rows, const Interval& keys) const {
+    return a_.meets(rows, keys) && b_.meets(rows, keys);
+  }
+
+  SlotPlan<Intersection> plan(const SequenceShape& shape) const { return {*this, shape}; }
+
+ private:
+  Lattice lattice_of_a(Index s, Index i) const {
+    return a_.lattice(s / b_.count(), floor_mod(i, a_.row_step()));
+  }
+  Lattice lattice_of_b(Index s, Index i) const {
+    return b_.lattice(s % b_.count(), floor_mod(i, b_.row_step()));
+  }
+  Lattice finer(Index s, Index i) const {
+    const Lattice a = lattice_of_a(s, i);
+    return a.step > 1 ? a : lattice_of_b(s, i);
+  }
+
+  Slots<A> a_;
+  Slots<B> b_;
+};
+
+/// The union of two patterns that show no key twice, which the caller promises: cheaper than
+/// `unite`.
+template <SlotPattern A, SlotPattern B>
+Joined<A, B> join(const A& a, const B& b) {
+  return {a, b};
+}
+
+/// What a shows and b does not.
+template <SlotPattern A, SlotPattern B>
+Difference<A, B> subtract(const A& a, const B& b) {
+  return {a, b};
+}
+
+/// What a or b shows. Give the one whose intervals should stay whole first.
+template <SlotPattern A, SlotPattern B>
+Joined<A, Difference<B, A>> unite(const A& a, const B& b) {
+  return {a, subtract(b, a)};
+}
+
+/// What a and b show.
+template <SlotPattern A, SlotPattern B>
+Intersection<A, B> intersect(const A& a, const B& b) {
+  return {a, b};
+}
+
+FOVEA_NAMESPACE_END

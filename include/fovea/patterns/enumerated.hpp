@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Any law as a pattern: its intervals are listed once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fovea/core/error.hpp"
+#include "fovea/patterns/slot_plan.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// A pattern given by its law alone, `law(i, j)`: whether position i sees key j. The law is asked
+/// for every pair of the shape once; memory O(visible intervals). Good for laws whose rows see a
+/// few intervals; a pattern with `keys_of` costs no listing. Cheap to copy.
+template <class Law>
+requires std::predicate<const Law&, Index, Index>
+class EnumeratedPattern {
+ public:
+  EnumeratedPattern(Law law, const SequenceShape& shape)
+      : law_(std::move(law)), lists_(std::make_shared<const Lists>(law_, shape)) {}
+
+  bool allows(Index i, Index j) const { return law_(i, j); }
+
+  Index slot_count() const { return lists_->most; }
+
+  /// \pre i is a position of the shape
+  void keys_of(Index i, std::span<Interval> slots) const {
+    const auto [begin, end] = lists_->row(i);
+    std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), Interval{});
+    std::copy(lists_->intervals.begin() + begin, lists_->intervals.begin() + end, slots.begin());
+  }
+
+  Interval seen_from(const Interval& keys) const { return lists_->seen_from(keys); }
+
+  /// \throws std::invalid_argument positions or keys that were not listed
+  SlotPlan<EnumeratedPattern> plan(const SequenceShape& shape) const {
+    const SequenceShape& listed = lists_->shape;
+    const Index end = shape.first_position + shape.queries;
+    if (shape.first_position < listed.first_position ||
+        end > listed.first_position + listed.queries) {
+      refuse("EnumeratedPattern", "positions",
+             std::to_string(shape.first_position) + " to " + std::to_string(end),
+             std::to_string(listed.first_position) + " to " +
+                 std::to_string(listed.first_position + listed.queries));
+    }
+    if (shape.keys > listed.keys) {
+      refuse("EnumeratedPattern", "keys", std::to_string(shape.keys),
+             "at most " + std::to_string(listed.keys));
+    }
+    return {*this, shape};
+  }
+
+ private:
+  struct Lists {
+    Lists(const Law& law, const SequenceShape& given)
+        : shape(given),
+          begins{0},
+          first_row(static_cast<std::size_t>(given.keys), given.queries),
+          last_row(static_cast<std::size_t>(given.keys), -1) {
+      for (Index r = 0; r < shape.queries; ++r) {
+        for (Index j = 0; j < shape.keys; ++j) {
+          if (law(r + shape.first_position, j)) add(r, j);
+        }
+        const Index end = static_cast<Index>(intervals.size());
+        most = std::max(most, end - begins.back());
+        begins.push_back(end);
+      }
+    }
+
+    void add(Index row, Index key) {
+      const bool follows =
+          static_cast<Index>(intervals.size()) > begins.back() && intervals.back().last == key;
+      if (follows) {
+        ++intervals.back().last;
+      } else {
+        intervals.push_back({key, key + 1});
+      }
+      Index& first = first_row[static_cast<std::size_t>(key)];
+      first = std::min(first, row);
+      last_row[static_cast<std::size_t>(key)] = row;
+    }
+
+    Interval row(Index i) const {
+      const std::size_t r = static_cast<std::size_t>(i - shape.first_position);
+      return {begins[r], begins[r + 1]};
+    }
+
+    Interval seen_from(const Interval& keys) const {
+      Interval rows = {shape.queries, 0};
+      for (Index j = keys.first; j < std::min(keys.last, shape.keys); ++j) {
+        rows.first = std::min(rows.first, first_row[static_cast<std::size_t>(j)]);
+        rows.last = std::max(rows.last, last_row[static_cast<std::size_t>(j)] + 1);
+      }
+      return {rows.first + shape.first_position, rows.last + shape.first_position};
+    }
+
+    SequenceShape shape;
+    std::vector<Interval> intervals;
+    std::vector<Index> begins;     // of each row in the intervals
+    std::vector<Index> first_row;  // [keys] that sees the key
+    std::vector<Index> last_row;
+    Index most = 1;  // intervals of a row
+  };
+
+  Law law_;
+  std::shared_ptr<const Lists> lists_;
+};
+
+FOVEA_NAMESPACE_END

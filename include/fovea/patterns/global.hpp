@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Global tokens: positions that see every key and that every query sees (Longformer, Beltagy et
+/// al. 2020, section 3.1).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fovea/core/error.hpp"
+#include "fovea/patterns/slot_plan.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Some positions see all and are seen by all; causal: j <= i. Cheap to copy. Best where they stand
+/// together: neighbours share a slot, and their rows a block of their own.
+class GlobalTokens {
+ public:
+  /// The positions [0, count). \throws std::invalid_argument count < 0
+  static GlobalTokens first(Index count, bool causal = false, const char* op = "GlobalTokens") {
+    if (count < 0) refuse(op, "count of global tokens", std::to_string(count), "at least 0");
+    return GlobalTokens(count > 0 ? Runs{{0, count}} : Runs{}, causal);
+  }
+
+  /// \param tokens positions, ascending, each once   \throws std::invalid_argument they are not
+  static GlobalTokens at(const std::vector<Index>& tokens, bool causal = false,
+                         const char* op = "GlobalTokens") {
+    Runs runs;
+    Index before = -1;
+    for (std::size_t n = 0; n < tokens.size(); ++n) {
+      const Index token = tokens[n];
+      if (token < 0 || token <= before || token >= kFarPosition) {
+        refuse(
+            op, "global token " + std::to_string(n), std::to_string(token),
+            before < 0 ? "a position" : "more than " + std::to_string(before) + ", the one before");
+      }
+      if (!runs.empty() && token == before + 1) {
+        runs.back().last = token + 1;
+      } else {
+        runs.push_back({token, token + 1});
+      }
+      before = token;
+    }
+    return GlobalTokens(std::move(runs), causal);
+  }
+
+  bool allows(Index i, Index j) const {
+    return (is_global(i) || is_global(j)) && (!causal_ || j <= i);
+  }
+  bool is_global(Index position) const {
+    const auto run = run_behind(position);
+    return run != runs_->end() && run->first <= position;
+  }
+
+  /// One past the last token.
+  Index end() const { return runs_->empty() ? 0 : runs_->back().last; }
+
+  Index slot_count() const { return std::max<Index>(1, static_cast<Index>(runs_->size())); }
+
+  void keys_of(Index i, std::span<Interval> slots) const {
+    slots = slots.first(static_cast<std::size_t>(slot_count()));
+    if (is_global(i) || runs_->empty()) {
+      std::ranges::fill(slots, Interval{});
+      if (!runs_->empty()) slots[0] = kEverywhere;
+    } else {
+      std::ranges::copy(*runs_, slots.begin());
+    }
+  }
+
+  bool causal_cut() const { return causal_; }
+  Index same_until(Index i) const { return next_cut(i); }
+
+  /// Tokens begin and end a block: it would compute all keys for its other rows, too.
+  Index next_cut(Index i) const {
+    const auto run = run_behind(i);
+    if (run == runs_->end()) return kFarPosition;
+    return i < run->first ? run->first : run->last;
+  }
+
+  Interval seen_from(const Interval& keys) const {
+    if (runs_->empty()) return {};
+    const Interval rows = any_global(keys) ? kEverywhere : Interval{runs_->front().first, end()};
+    return causal_ ? rows.within({keys.first, kFarPosition}) : rows;
+  }
+
+  bool meets(const Interval& rows, const Interval& keys) const {
+    return (!causal_ || keys.first < rows.last) && (any_global(rows) || any_global(keys));
+  }
+
+  SlotPlan<GlobalTokens> plan(const SequenceShape& shape) const { return {*this, shape}; }
+
+ private:
+  using Runs = std::vector<Interval>;
+
+  GlobalTokens(Runs runs, bool causal)
+      : runs_(std::make_shared<const Runs>(std::move(runs))), causal_(causal) {}
+
+  /// The first run that ends behind a position.
+  Runs::const_iterator run_behind(Index position) const {
+    return std::ranges::upper_bound(*runs_, position, {}, &Interval::last);
+  }
+
+  bool any_global(const Interval& positions) const {
+    const auto run = run_behind(positions.first);
+    return run != runs_->end() && run->meets(positions);
+  }
+
+  std::shared_ptr<const Runs> runs_;  // of neighbouring tokens, ascending
+  bool causal_;
+};
+
+/// \throws std::invalid_argument a token beyond the keys
+inline void check_global(const char* op, const GlobalTokens& tokens, Index keys) {
+  if (tokens.end() > keys) {
+    refuse(op, "last global token", std::to_string(tokens.end() - 1),
+           "less than " + std::to_string(keys) + ", the keys");
+  }
+}
+
+static_assert(Pattern<GlobalTokens>);
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How rows and keys are cut into blocks: residue class after residue class of a step, each class
+/// in pieces.
+#pragma once
+
+#include <concepts>
+
+#include "fovea/patterns/pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The indices `first + step * n`, n in [0, count).
+struct Strip {
+  Index first = 0;
+  Index step = 1;
+  Index count = 0;
+
+  /// From the first index to one past the last.
+  constexpr Interval span() const {
+    return {first, count == 0 ? first : first + step * (count - 1) + 1};
+  }
+};
+
+/// Keys whose gradients are computed together.
+using KeyBlock = Strip;
+
+/// Numbers of blocks [begin, end).
+struct BlockRange {
+  Index begin = 0;
+  Index end = 0;
+};
+
+/// A plan whose keys are cut into blocks, too, for the backward pass: every key is in one of them.
+template <class P>
+concept PartitionedPlan = Plan<P> &&
+    requires(const P plan, Index b, Index p, const QueryBlock& block) {
+  /// runs of a block at most, for BlockStorage
+  { plan.most_runs() } -> std::convertible_to<Index>;
+  { plan.key_block_count() } -> std::convertible_to<Index>;
+  { plan.key_block(p) } -> std::same_as<KeyBlock>;
+  /// holds every block of queries that sees a key of block p, and few others
+  { plan.query_blocks(p) } -> std::same_as<BlockRange>;
+  /// false: block b of queries sees no key of block p. O(1) or nearly so
+  { plan.meets(b, p) } -> std::same_as<bool>;
+  /// holds every block of keys that a block of queries sees
+  { plan.key_blocks(block) } -> std::same_as<BlockRange>;
+};
+
+/// The indices [0, count) as strips of at most `rows` of one residue modulo `step`, in the order of
+/// residues. Everything O(1).
+class ResidueStrips {
+ public:
+  constexpr ResidueStrips(Index count, Index step, Index rows)
+      : count_(count),
+        step_(step),
+        rows_(rows),
+        residues_(std::min(count, step)),
+        long_residues_(count % step),
+        long_pieces_(pieces(count / step + 1)),
+        short_pieces_(pieces(count / step)) {}
+
+  constexpr Index step() const { return step_; }
+  constexpr Index size() const { return begin(residues_); }
+
+  constexpr Strip operator[](Index n) const {
+    const Index in_long = begin(long_residues_);
+    const bool is_long = n < in_long;
+    const Index pieces = is_long ? long_pieces_ : short_pieces_;
+    const Index from = is_long ? n : n - in_long;
+    const Index residue = from / pieces + (is_long ? 0 : long_residues_);
+    const Index skipped = from % pieces * rows_;
+    return {residue + step_ * skipped, step_, std::min(rows_, members(residue) - skipped)};
+  }
+
+  /// The strips that hold indices of a residue between `indices.first` and `indices.last`.
+  constexpr BlockRange range(Index residue, const Interval& indices) const {
+    if (residue >= residues_ || indices.is_empty()) return {};
+    const Index low = -floor_div(residue - indices.first, step_);
+    const Index high = floor_div(indices.last - 1 - residue, step_);
+    const Index from = std::max<Index>(low, 0);
+    const Index to = std::min(high, members(residue) - 1);
+    if (from > to) return {};
+    return {begin(residue) + from / rows_, begin(residue) + to / rows_ + 1};
+  }
+
+ private:
+  constexpr Index pieces(Index members) const { return (members + rows_ - 1) / rows_; }
+  constexpr Index members(Index residue) const {
+    return count_ / step_ + (residue < long_residues_ ? 1 : 0);
+  }
+  /// The first strip of a residue.
+  constexpr Index begin(Index residue) const {
+    const Index longs = std::min(residue, long_residues_);
+    return longs * long_pieces_ + (residue - longs) * short_pieces_;
+  }
+
+  Index count_;
+  Index step_;
+  Index rows_;           // of a strip
+  Index residues_;       // that occur
+  Index long_residues_;  // the first so many have one index more than the others
+  Index long_pieces_;    // strips of a long residue
+  Index short_pieces_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a plan costs: pairs that are visible, pairs that the kernels compute, blocks and runs.
+#pragma once
+
+#include "fovea/patterns/partition.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Of one head.
+struct PlanStats {
+  Index visible_pairs = 0;
+  Index computed_pairs = 0;
+  Index blocks = 0;
+  Index runs = 0;
+  double all_pairs = 0;  // queries times keys
+
+  /// Visible of all pairs.
+  double density() const {
+    return all_pairs == 0 ? 0 : static_cast<double>(visible_pairs) / all_pairs;
+  }
+  /// Visible of computed pairs.
+  double useful() const {
+    return computed_pairs == 0
+               ? 1
+               : static_cast<double>(visible_pairs) / static_cast<double>(computed_pairs);
+  }
+};
+
+/// Floating-point operations of pairs, a multiply-add counted as two.
+struct FlopCount {
+  Index width = 0;        // D
+  Index value_width = 0;  // Dv
+
+  constexpr double forward(Index pairs) const {
+    return 2.0 * static_cast<double>(width + value_width) * static_cast<double>(pairs);
+  }
+  constexpr double backward(Index pairs) const {
+    return 2.0 * static_cast<double>(3 * width + 2 * value_width) * static_cast<double>(pairs);
+  }
+};
+
+namespace detail {
+
+/// The keys of a run that rows [row, row + rows) of a block see, as one interval.
+inline Interval seen_by_rows(const KeyRun& run, Index row, Index rows) {
+  if (run.lower == nullptr) return {0, run.count};
+  Interval seen = {run.count, 0};
+  for (Index r = row; r < row + rows; ++r) {
+    if (run.lower[r] >= run.upper[r]) continue;
+    seen.first = std::min(seen.first, run.lower[r]);
+    seen.last = std::max(seen.last, run.upper[r]);
+  }
+  return seen;
+}
+
+}  // namespace detail
+
+/// Pairs that the tile kernels compute of a block: its rows are taken `sub_block` at a time, filled
+/// up to whole sub-blocks, and of each run a sub-block computes all keys from the first to the last
+/// that one of its rows sees. (Rows with few keys take narrower sub-blocks: 16 or 32 lanes.)
+inline Index computed_pairs(const QueryBlock& block, Index sub_block = 64) {
+  Index pairs = 0;
+  for (Index n = 0; n < block.run_count; ++n) {
+    for (Index row = 0; row < block.count; row += sub_block) {
+      const Interval seen =
+          detail::seen_by_rows(block.runs[n], row, std::min(sub_block, block.count - row));
+      if (!seen.is_empty()) pairs += sub_block * (seen.last - seen.first);
+    }
+  }
+  return pairs;
+}
+
+/// Builds every block once.
+template <PartitionedPlan P>
+PlanStats plan_stats(const P& plan, const SequenceShape& shape, Index sub_block = 64) {
+  BlockStorage storage(plan.most_runs());
+  PlanStats stats;
+  stats.visible_pairs = plan.visible_pairs();
+  stats.blocks = plan.block_count();
+  stats.all_pairs = static_cast<double>(shape.queries) * static_cast<double>(shape.keys);
+  for (Index b = 0; b < stats.blocks; ++b) {
+    const QueryBlock block = plan.block(b, storage);
+    stats.runs += block.run_count;
+    stats.computed_pairs += computed_pairs(block, sub_block);
+  }
+  return stats;
+}
+
+FOVEA_NAMESPACE_END

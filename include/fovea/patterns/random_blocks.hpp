@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Random blocks of keys for each block of queries (BigBird, Zaheer et al. 2020, section 2), drawn
+/// by Philox: a function of seed, head and block of queries.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "fovea/core/error.hpp"
+#include "fovea/core/philox.hpp"
+#include "fovea/patterns/slot_plan.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Each block of queries sees `count` distinct blocks of keys, or all candidates if they are fewer.
+/// Candidates are the blocks of keys but the first `skip_first`, and those within `skip_near`
+/// blocks of the query's own; causal: not those behind it, so that a draw depends on no length.
+/// Queries of the first `skip_first` blocks see none: they are global where global blocks are.
+struct RandomBlocks {
+  static constexpr Index kSkipNone = -1;
+  /// A block of queries draws at most so many.
+  static constexpr Index kMostBlocks = 64;
+
+  Index block = 64;
+  Index count = 3;
+  Index key_blocks = 0;  // of the whole sequence; only bidirectional draws depend on it
+  std::uint64_t seed = 0;
+  Index head = 0;
+  bool causal = false;
+  Index skip_first = 0;
+  Index skip_near = kSkipNone;
+
+  bool allows(Index i, Index j) const {
+    if (causal && j > i) return false;
+    const Draws draws = draw(floor_div(i, block));
+    return std::ranges::binary_search(draws.sorted(), floor_div(j, block));
+  }
+
+  Index slot_count() const { return std::clamp(count, Index{1}, kMostBlocks); }
+
+  /// Neighbouring blocks are one interval: long runs are faster.
+  void keys_of(Index i, std::span<Interval> slots) const {
+    slots = slots.first(static_cast<std::size_t>(slot_count()));
+    std::ranges::fill(slots, Interval{});
+    const Draws draws = draw(floor_div(i, block));
+    std::size_t used = 0;
+    for (const Index drawn : draws.sorted()) {
+      const Index end = (drawn + 1) * block;
+      if (used > 0 && slots[used - 1].last == end - block) {
+        slots[used - 1].last = end;
+      } else {
+        slots[used++] = {end - block, end};
+      }
+    }
+  }
+
+  bool causal_cut() const { return causal; }
+  Index same_until(Index i) const { return (floor_div(i, block) + 1) * block; }
+  Index row_block() const { return block; }
+
+  Interval seen_from(const Interval& keys) const {
+    return {causal ? keys.first : -kFarPosition, kFarPosition};
+  }
+
+  SlotPlan<RandomBlocks> plan(const SequenceShape& shape) const { return {*this, shape}; }
+
+ private:
+  /// The blocks of keys that one block of queries draws.
+  struct Draws {
+    std::array<Index, kMostBlocks> blocks;
+    std::size_t size = 0;
+
+    std::span<const Index> sorted() const { return {blocks.data(), size}; }
+  };
+
+  /// Distinct numbers below the number of candidates (Floyd's sampling; Bentley and Floyd 1987):
+  /// each is below `last + 1`, or `last` if that was drawn before. O(count^2).
+  Draws draw(Index own) const {
+    Draws draws;
+    const Index end = causal ? own + 1 : key_blocks;
+    if (own < skip_first || end <= skip_first) return draws;
+    const Index near_first = std::clamp(own - skip_near, skip_first, end);
+    const Index near = std::clamp(own + skip_near + 1, near_first, end) - near_first;
+    const Index candidates = end - skip_first - near;
+    std::array<std::uint32_t, 4> words{};
+    const Index wanted = std::min(std::min(count, kMostBlocks), candidates);
+    for (Index last = candidates - wanted; last < candidates; ++last) {
+      const std::size_t n = draws.size;
+      if (n % 4 == 0) words = random_words(own, n / 4);
+      const auto product = std::uint64_t{words[n % 4]} * static_cast<std::uint64_t>(last + 1);
+      const Index drawn = static_cast<Index>(product >> 32);
+      const auto before = draws.sorted();
+      draws.blocks[draws.size++] = std::ranges::find(before, drawn) == before.end() ? drawn : last;
+    }
+    // Candidates are numbered without the skipped blocks.
+    for (Index& drawn : std::span(draws.blocks.data(), draws.size)) {
+      drawn += skip_first;
+      if (drawn >= near_first) drawn += near;
+    }
+    std::sort(draws.blocks.data(), draws.blocks.data() + draws.size);
+    return draws;
+  }
+
+  std::array<std::uint32_t, 4> random_words(Index own, std::size_t n) const {
+    // A word of its own keeps the draws apart from those of dropout with the same seed.
+    constexpr std::uint32_t kPurpose = 0x626C6F63;
+    return philox4x32_10(
+        {static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(own),
+         static_cast<std::uint32_t>(n), kPurpose},
+        {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  }
+};
+
+/// \throws std::invalid_argument block < 1, count outside 0..kMostBlocks, or blocks to
+/// skip < 0
+inline void check_random_blocks(const char* op, const RandomBlocks& blocks) {
+  if (blocks.block < 1) refuse(op, "block", std::to_string(blocks.block), "at least 1");
+  if (blocks.count < 0 || blocks.count > RandomBlocks::kMostBlocks) {
+    refuse(op, "count of random blocks", std::to_string(blocks.count),
+           "0 to " + std::to_string(RandomBlocks::kMostBlocks));
+  }
+  if (blocks.skip_first < 0) {
+    refuse(op, "skip_first", std::to_string(blocks.skip_first), "at least 0 blocks");
+  }
+  if (blocks.skip_near < RandomBlocks::kSkipNone) {
+    refuse(op, "skip_near", std::to_string(blocks.skip_near), "at least 0 blocks, or kSkipNone");
+  }
+}
+
+static_assert(Pattern<RandomBlocks>);
+
+FOVEA_NAMESPACE_END

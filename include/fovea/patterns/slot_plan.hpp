@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The plan of a pattern of slots: each slot becomes one run of a block. Test
+/// tests/patterns/slot_plan_test.cpp.
+#pragma once
+
+#include <cassert>
+
+#include "fovea/patterns/partition.hpp"
+#include "fovea/patterns/slots.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Blocks of at most block_rows(queries) rows; O(1) memory. A block costs O(rows slots), or
+/// O(slots) if its rows see the same. P is a SlotPattern; it may name its plan while it is
+/// incomplete.
+template <class P>
+class SlotPlan {
+ public:
+  SlotPlan(const P& pattern, const SequenceShape& shape)
+      : slots_(pattern),
+        shape_(shape),
+        rows_(rows_of_block(slots_.row_block(), shape.queries)),
+        row_strips_(shape.queries, slots_.row_step(), rows_),
+        key_strips_(shape.keys, slots_.row_step(), block_rows(shape.keys)) {
+    static_assert(SlotPattern<P>);
+  }
+
+  Index block_count() const {
+    if (slots_.row_step() > 1) return row_strips_.size();
+    return shape_.queries == 0 ? 0 : block_at(positions().last - 1) + 1;
+  }
+
+  Index most_runs() const { return std::max(slots_.count(), slots_.room()); }
+
+  /// \pre storage.capacity() >= most_runs()
+  QueryBlock block(Index b, BlockStorage& storage) const {
+    assert(storage.capacity() >= most_runs());
+    const Strip rows = this->rows(b);
+    QueryBlock block{rows.first, rows.step, rows.count, storage.runs(), 0, slots_.most_keys()};
+    const Index first = rows.first + shape_.first_position;
+    const Index end = first + rows.span().last - rows.first;
+    const Index count = slots_.count();
+    for (Index s = 0; s < count; ++s) {
+      const Lattice lattice = slots_.lattice(s, floor_mod(first, rows.step));
+      const Index points = lattice.size(shape_.keys);
+      storage.slot(s) = {lattice.phase, lattice.step, points, points, 0, false, true};
+    }
+    for (Index r = 0; r < rows.count;) {
+      const Index i = first + r * rows.step;
+      const Index until = slots_.same_until(i);
+      const Index next = until >= end ? rows.count : r + (until - i + rows.step - 1) / rows.step;
+      slots_.keys_of(i, storage.slots());
+      for (Index s = 0; s < count; ++s) {
+        add_rows({r, next, rows, i}, at(storage.slots(), s), s, storage);
+      }
+      r = next;
+    }
+    for (Index s = 0; s < count; ++s) {
+      const KeyRun run = finished_run(s, rows.count, storage);
+      if (run.count > 0) storage.runs()[block.run_count++] = run;
+    }
+    return block;
+  }
+
+  /// O(rows slots).
+  Index visible_pairs() const {
+    BlockStorage storage(most_runs());
+    Index pairs = 0;
+    for (Index i = positions().first; i < positions().last;) {
+      const Index same = slots_.row_step() > 1 ? i + 1 : slots_.cut_same_until(i);
+      const Index end = std::min(same, positions().last);
+      slots_.cut_keys_of(i, storage.slots());
+      const Index residue = floor_mod(i, slots_.row_step());
+      for (Index s = 0; s < slots_.count(); ++s) {
+        const Interval points = {0, slots_.lattice(s, residue).size(shape_.keys)};
+        const Interval seen = at(storage.slots(), s).within(points);
+        if (!seen.is_empty()) pairs += (end - i) * (seen.last - seen.first);
+      }
+      i = end;
+    }
+    return pairs;
+  }
+
+  Index key_block_count() const { return key_strips_.size(); }
+  KeyBlock key_block(Index p) const { return key_strips_[p]; }
+
+  BlockRange query_blocks(Index p) const {
+    const KeyBlock keys = key_block(p);
+    const Interval seen = slots_.seen_from(keys.span()).within(positions());
+    if (seen.is_empty()) return {};
+    const Index first = shape_.first_position;
+    if (slots_.row_step() > 1) {
+      return row_strips_.range(floor_mod(keys.first - first, slots_.row_step()),
+                               {seen.first - first, seen.last - first});
+    }
+    return {block_at(seen.first), block_at(seen.last - 1) + 1};
+  }
+
+  bool meets(Index b, Index p) const {
+    const Interval rows = this->rows(b).span();
+    const KeyBlock keys = key_block(p);
+    const Index first = shape_.first_position;
+    if (floor_mod(rows.first + first - keys.first, slots_.row_step()) != 0) return false;
+    return slots_.meets({rows.first + first, rows.last + first}, keys.span());
+  }
+
+  BlockRange key_blocks(const QueryBlock& block) const {
+    if (block.run_count == 0) return {};
+    Interval keys = {shape_.keys, 0};
+    for (Index r = 0; r < block.run_count; ++r) {
+      const KeyRun& run = block.runs[r];
+      keys.first = std::min(keys.first, run.first);
+      keys.last = std::max(keys.last, run.first + run.step * (run.count - 1) + 1);
+    }
+    return key_strips_.range(keys.first % key_strips_.step(), keys);
+  }
+
+ private:
+  static Interval& at(std::span<Interval> slots, Index s) {
+    return slots[static_cast<std::size_t>(s)];
+  }
+
+  /// A block of rows does not cross a multiple of `multiple`, unless that makes blocks too small.
+  static Index rows_of_block(Index multiple, Index queries) {
+    constexpr Index least = 16;  // the lanes of a vector
+    const Index most = block_rows(queries);
+    if (multiple <= 0 || multiple > most) return most;
+    return (least + multiple - 1) / multiple * multiple;
+  }
+
+  Interval positions() const {
+    return {shape_.first_position, shape_.first_position + shape_.queries};
+  }
+
+  /// The rows of block b.
+  Strip rows(Index b) const {
+    if (slots_.row_step() > 1) return row_strips_[b];
+    Index begin = positions().first;
+    for (;;) {
+      const Index end = std::min(positions().last, slots_.next_cut(begin));
+      const Index count = piece_at(begin, end - 1) + 1;
+      if (b < count) {
+        const Index first = piece_begin(begin, b);
+        return {first - shape_.first_position, 1, std::min(end, piece_begin(begin, b + 1)) - first};
+      }
+      b -= count;
+      begin = end;
+    }
+  }
+
+  /// The block that holds a position. \pre row_step is 1
+  Index block_at(Index position) const {
+    Index blocks = 0;
+    for (Index begin = positions().first;;) {
+      const Index end = std::min(positions().last, slots_.next_cut(begin));
+      if (position < end) return blocks + piece_at(begin, position);
+      blocks += piece_at(begin, end - 1) + 1;
+      begin = end;
+    }
+  }
+
+  /// Rows from `begin` on are cut into pieces: at multiples, if the pattern has any.
+  Index piece_at(Index begin, Index position) const {
+    return slots_.row_block() > 0 ? floor_div(position, rows_) - floor_div(begin, rows_)
+                                  : (position - begin) / rows_;
+  }
+  Index piece_begin(Index begin, Index piece) const {
+    if (slots_.row_block() == 0) return begin + piece * rows_;
+    return piece == 0 ? begin : (floor_div(begin, rows_) + piece) * rows_;
+  }
+
+  /// Rows [begin, end) of a block, which have the same intervals; row `begin` has position i.
+  struct SameRows {
+    Index begin;
+    Index end;
+    const Strip& rows;
+    Index i;
+  };
+
+  /// Adds what some rows see of a slot to its state: as one interval if all rows of the block see
+  /// it, otherwise as bounds.
+  void add_rows(const SameRows& same, const Interval& interval, Index s,
+                BlockStorage& storage) const {
+    BlockStorage::Slot& slot = storage.slot(s);
+    const Index from = std::clamp(interval.first, Index{0}, slot.points);
+    const Index to = std::clamp(interval.last, from, slot.points);
+    const bool crosses =
+        slots_.causal_cut() && from < to && slot.phase + slot.step * (to - 1) > same.i;
+    if (crosses) {
+      add_causal_rows(same, {from, to}, s, storage);
+    } else if (same.end - same.begin == same.rows.count) {
+      slot.begin = from;
+      slot.end = to;
+    } else {
+      write(storage, s, {same.begin, same.end}, {from, to});
+    }
+  }
+
+  /// Rows whose own positions cut the interval: it grows at each lattice point that they reach.
+  void add_causal_rows(const SameRows& same, const Interval& interval, Index s,
+                       BlockStorage& storage) const {
+    const BlockStorage::Slot& slot = storage.slot(s);
+    Index to = floor_div(same.i - slot.phase, slot.step) + 1;
+    for (Index r = same.begin; r < same.end;) {
+      const Index point = slot.phase + slot.step * to;
+      const Index i = same.i + (r - same.begin) * same.rows.step;
+      const Index reached = slot.step == same.rows.step || to >= interval.last
+                                ? 1
+                                : (point - i + same.rows.step - 1) / same.rows.step;
+      const Index next = to >= interval.last ? same.end : std::min(same.end, r + reached);
+      write(storage, s, {r, next}, {interval.first, std::min(to, interval.last)});
+      r = next;
+      ++to;
+    }
+  }
+
+  /// Writes the bounds of some rows.
+  static void write(BlockStorage& storage, Index s, const Interval& rows, const Interval& seen) {
+    BlockStorage::Slot& slot = storage.slot(s);
+    const Interval bounds = seen.is_empty() ? Interval{} : seen;
+    Index* const lower = storage.lower(s);
+    Index* const upper = storage.upper(s);
+    for (Index r = rows.first; r < rows.last; ++r) {
+      lower[r] = bounds.first;
+      upper[r] = bounds.last;
+    }
+    slot.written = true;
+    slot.same = slot.same && bounds == Interval{lower[0], upper[0]};
+    if (bounds.is_empty()) return;
+    slot.begin = std::min(slot.begin, bounds.first);
+    slot.end = std::max(slot.end, bounds.last);
+  }
+
+  /// The run of a slot, its bounds counted from the first key that a row sees.
+  static KeyRun finished_run(Index s, Index rows, BlockStorage& storage) {
+    const BlockStorage::Slot& slot = storage.slot(s);
+    if (slot.begin >= slot.end) return {};
+    KeyRun run{slot.phase + slot.step * slot.begin, slot.step, slot.end - slot.begin};
+    if (!slot.written || slot.same) return run;
+    Index* const lower = storage.lower(s);
+    Index* const upper = storage.upper(s);
+    const Index begin = slot.begin;
+    for (Index r = 0; begin > 0 && r < rows; ++r) {
+      lower[r] = std::max(lower[r] - begin, Index{0});
+      upper[r] = std::max(upper[r] - begin, Index{0});
+    }
+    run.lower = lower;
+    run.upper = upper;
+    return run;
+  }
+
+  Slots<P> slots_;
+  SequenceShape shape_;
+  Index rows_;                // of a block, at most
+  ResidueStrips row_strips_;  // the blocks, if row_step > 1
+  ResidueStrips key_strips_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Patterns in stages: plans that are executed one after the other, each with its own blocks of
+/// rows, while the running softmax of a row goes on. For unions whose parts group rows in different
+/// ways.
+#pragma once
+
+#include <tuple>
+#include <utility>
+
+#include "fovea/patterns/combine.hpp"
+#include "fovea/patterns/strided.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Each row sees what the stages show it; no key is shown by two of them.
+template <Pattern... P>
+class Stages {
+ public:
+  static constexpr std::size_t kCount = sizeof...(P);
+
+  explicit Stages(const P&... stages) : stages_(stages...) {}
+
+  bool allows(Index i, Index j) const {
+    return std::apply([&](const P&... stage) { return (stage.allows(i, j) || ...); }, stages_);
+  }
+
+  template <std::size_t N>
+  const auto& stage() const {
+    return std::get<N>(stages_);
+  }
+
+ private:
+  std::tuple<P...> stages_;
+};
+
+/// A pattern as the list of patterns that an operator executes: stage<N>() for N below kCount.
+template <class P>
+concept StagedPattern = requires(const P pattern, Index i, Index j) {
+  { pattern.allows(i, j) } -> std::same_as<bool>;
+  { P::kCount } -> std::convertible_to<std::size_t>;
+  { pattern.template stage<0>() } -> Pattern;
+};
+
+/// Calls f(stage, number) for each stage in turn; a plain pattern is its own and only one.
+template <class P, class F>
+requires Pattern<P> || StagedPattern<P>
+void for_each_stage(const P& pattern, F&& f) {
+  if constexpr (StagedPattern<P>) {
+    [&]<std::size_t... N>(std::index_sequence<N...>) {
+      (f(pattern.template stage<N>(), std::integral_constant<std::size_t, N>{}), ...);
+    }
+    (std::make_index_sequence<P::kCount>{});
+  } else {
+    f(pattern, std::integral_constant<std::size_t, 0>{});
+  }
+}
+
+/// Stages of a pattern.
+template <class P>
+inline constexpr std::size_t kStageCount = 1;
+template <StagedPattern P>
+inline constexpr std::size_t kStageCount<P> = P::kCount;
+
+/// What a or b shows: a first, then what b adds.
+template <SlotPattern A, SlotPattern B>
+Stages<A, Difference<B, A>> in_stages(const A& a, const B& b) {
+  return Stages<A, Difference<B, A>>(a, subtract(b, a));
+}
+
+/// A1 and A2 of strided attention in one softmax (spec.md section 3).
+using StridedMerged = Stages<Window, StridedBeyond>;
+
+inline StridedMerged strided_merged(Index stride, bool causal = true,
+                                    StridedReach reach = StridedReach::formula) {
+  return StridedMerged(strided_local(stride, causal, reach), StridedBeyond{stride, causal, reach});
+}
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tests of patterns/block_list.hpp.
+#include "fovea/patterns/block_list.hpp"
+
+#include <set>
+
+#include "patterns/enumeration.hpp"
+#include "support/fill.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::BlockList;
+using fovea::BlockRows;
+
+/// Random lists; density of 0 to 4 fifths.
+BlockRows random_rows(std::uint64_t seed, Index query_blocks, Index key_blocks) {
+  BlockRows rows{{0}, {}};
+  for (Index r = 0; r < query_blocks; ++r) {
+    for (Index k = 0; k < key_blocks; ++k) {
+      if (hash(seed, r, k, 0, 0) % 5 < seed % 5) rows.columns.push_back(k);
+    }
+    rows.offsets.push_back(static_cast<Index>(rows.columns.size()));
+  }
+  return rows;
+}
+
+TEST(BlockList, FollowsTheLaw) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    for (const Index block : {1, 5, 16, 64, 100}) {
+      const Index blocks = 130 / block + 1;
+      const BlockRows rows = random_rows(seed, blocks, blocks);
+      const bool causal = seed % 2 == 1;
+      const BlockList list(block, blocks, rows, causal);
+      std::set<std::pair<Index, Index>> pairs;
+      for (Index r = 0; r < blocks; ++r) {
+        for (Index n = rows.offsets[as_size(r)]; n < rows.offsets[as_size(r + 1)]; ++n) {
+          pairs.insert({r, rows.columns[as_size(n)]});
+        }
+      }
+      for (const Index n : {0, 1, 63, 64, 65, 100, 130}) {
+        for (const Index m : {0, 1, 40, 130}) {
+          for (const CausalAlignment alignment : kAlignments) {
+            expect_law(
+                list, SequenceShape::of(n, m, alignment), "block " + std::to_string(block),
+                [&](Index i, Index j) {
+                  return i >= 0 && pairs.count({i / block, j / block}) == 1 && (!causal || j <= i);
+                });
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(BlockList, NeighboursAreOneRun) {
+  const BlockList list(64, 8, {{0, 5, 6}, {0, 1, 4, 5, 6, 2}});
+  const auto plan = list.plan(SequenceShape::of(128, 512, CausalAlignment::top_left));
+  BlockStorage storage(plan.most_runs());
+  ASSERT_EQ(plan.block_count(), 2);
+  const QueryBlock block = plan.block(0, storage);
+  ASSERT_EQ(block.run_count, 2);
+  EXPECT_EQ(block.runs[0].count, 128);
+  EXPECT_EQ(block.runs[1].first, 256);
+  EXPECT_EQ(block.runs[1].count, 192);
+  EXPECT_EQ(plan.block(1, storage).run_count, 1);
+}
+
+TEST(BlockList, BadListsAreRefused) {
+  const auto message = [](Index block, const BlockRows& rows) {
+    return refusal([&] { BlockList(block, 4, rows, false, "Op"); });
+  };
+  EXPECT_EQ(message(0, {{0}, {}}), "Op: block is 0; expected at least 1");
+  EXPECT_EQ(message(8, {{}, {}}), "Op: offset 0 is missing; expected 0");
+  EXPECT_EQ(message(8, {{1, 2}, {0, 1}}), "Op: offset 0 is 1; expected 0");
+  EXPECT_EQ(message(8, {{0, 2, 1}, {0, 1}}), "Op: offset 2 is 1; expected 2 to 2");
+  EXPECT_EQ(message(8, {{0, 3}, {0, 1}}), "Op: offset 1 is 3; expected 0 to 2");
+  EXPECT_EQ(message(8, {{0, 1}, {0, 1}}), "Op: last offset is 1; expected 2, the blocks of keys");
+  EXPECT_EQ(message(8, {{0, 2}, {0, 4}}),
+            "Op: block of keys 1, in row 0 is 4; expected ascending in [1, 4)");
+  EXPECT_EQ(message(8, {{0, 1}, {-1}}),
+            "Op: block of keys 0, in row 0 is -1; expected ascending in [0, 4)");
+  EXPECT_EQ(message(8, {{0, 1, 3}, {3, 2, 1}}),
+            "Op: block of keys 2, in row 1 is 1; expected ascending in [3, 4)");
+  EXPECT_EQ(message(8, {{0, 2}, {2, 2}}),
+            "Op: block of keys 1, in row 0 is 2; expected ascending in [3, 4)");
+  EXPECT_EQ(message(8, {{0, 2, 2, 3}, {0, 3, 0}}), "accepted");
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tests of patterns/combine.hpp and patterns/stages.hpp: all pairs of patterns.
+#include "fovea/patterns/combine.hpp"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "fovea/patterns/block_list.hpp"
+#include "fovea/patterns/fixed.hpp"
+#include "fovea/patterns/global.hpp"
+#include "fovea/patterns/random_blocks.hpp"
+#include "fovea/patterns/stages.hpp"
+#include "patterns/enumeration.hpp"
+
+namespace fovea_test {
+namespace {
+
+using namespace fovea;
+
+const SequenceShape kShapes[] = {{75, 75, 0}, {33, 80, 47}, {80, 33, -47}, {80, 33, 0},
+                                 {1, 75, 74}, {0, 5, 0},    {5, 0, -5}};
+
+/// A pattern of any type, which says what that one says: all pairs as one instantiation, since each
+/// of its own would take minutes to compile. Its functions are members that are called like those
+/// of a pattern.
+struct AnyPattern {
+  template <SlotPattern P>
+  static AnyPattern of(const P& pattern) {
+    const auto slots = std::make_shared<const Slots<P>>(pattern);
+    const Slots<P>* const p = slots.get();
+    return {[p](Index i, Index j) { return p->allows(i, j); },
+            [p] { return p->count(); },
+            [p] { return p->room(); },
+            [p](Index i, std::span<Interval> to) { p->keys_of(i, to); },
+            [p] { return p->row_step(); },
+            [p](Index slot) { return p->lattice(slot, 0); },
+            [p] { return p->causal_cut(); },
+            [p](Index i) { return p->same_until(i); },
+            [p](Index i) { return p->next_cut(i); },
+            [p] { return p->row_block(); },
+            [p](const Interval& keys) { return p->seen_from(keys); },
+            [p](const Interval& rows, const Interval& keys) { return p->meets(rows, keys); },
+            slots};
+  }
+
+  SlotPlan<AnyPattern> plan(const SequenceShape& shape) const { return {*this, shape}; }
+
+  std::function<bool(Index, Index)> allows;
+  std::function<Index()> slot_count;
+  std::function<Index()> room;
+  std::function<void(Index, std::span<Interval>)> keys_of;
+  std::function<Index()> row_step;
+  std::function<Lattice(Index)> lattice;
+  std::function<bool()> causal_cut;
+  std::function<Index(Index)> same_until;
+  std::function<Index(Index)> next_cut;
+  std::function<Index()> row_block;
+  std::function<Interval(const Interval&)> seen_from;
+  std::function<bool(const Interval&, const Interval&)> meets;
+  std::shared_ptr<const void> wrapped;  // what the functions ask
+};
+static_assert(SlotsPattern<AnyPattern> && Pattern<AnyPattern>);
+
+template <class... P>
+std::vector<AnyPattern> any_patterns(const P&... patterns) {
+  return {AnyPattern::of(patterns)...};
+}
+
+/// One of each kind. (A random pattern draws from the 10 blocks of 80 keys.)
+const std::vector<AnyPattern> kPatterns = any_patterns(
+    Window{7, 3}, Causal{}, Dense{}, fixed_local(16), BlockWindow{8, 1, 1},
+    GlobalTokens::at({0, 1, 2, 20, 40, 41}), GlobalTokens::first(5, true),
+    RandomBlocks{8, 3, 10, 4, 0}, BlockList(8, 10, {{0, 2, 4, 4, 6}, {0, 3, 2, 8, 3, 5}}),
+    FixedSummary{{8, 2, 1}}, FixedMerged{{8, 2, 1, false}}, StridedKeys{8}, StridedKeys{8, false},
+    DilatedWindow{2, 1, 8}, StridedKeys{5}, FixedSummary{{6, 2}}, FixedSummary{{8, 8}});
+
+template <class F>
+void for_each_pair(F&& f) {
+  for (std::size_t a = 0; a < kPatterns.size(); ++a) {
+    for (std::size_t b = 0; b < kPatterns.size(); ++b) {
+      SCOPED_TRACE(testing::Message() << "patterns " << a << " and " << b);
+      f(kPatterns[a], kPatterns[b]);
+    }
+  }
+}
+
+/// Of the lattices: what the first can be cut by.
+bool cuts(const AnyPattern& by, const AnyPattern& of) {
+  const Slots<AnyPattern> a(of);
+  const Slots<AnyPattern> b(by);
+  for (Index s = 0; s < a.count(); ++s) {
+    for (Index t = 0; t < b.count(); ++t) {
+      const bool equal = a.row_step() == b.row_step() && a.lattice(s, 0) == b.lattice(t, 0);
+      if (b.lattice(t, 0).step != 1 && !equal) return false;
+    }
+  }
+  return true;
+}
+
+bool same_rows(const AnyPattern& a, const AnyPattern& b) { return a.row_step() == b.row_step(); }
+
+TEST(Combine, DifferencesFollowTheLaw) {
+  Index made = 0;
+  for_each_pair([&](const AnyPattern& a, const AnyPattern& b) {
+    if (!cuts(b, a)) {
+      EXPECT_NE(refusal([&] { subtract(a, b); }), "accepted");
+      return;
+    }
+    ++made;
+    const auto pattern = subtract(a, b);
+    for (const SequenceShape& shape : kShapes) {
+      expect_law(pattern, shape, "difference",
+                 [&](Index i, Index j) { return a.allows(i, j) && !b.allows(i, j); });
+    }
+  });
+  EXPECT_GT(made, 150);
+}
+
+TEST(Combine, UnionsFollowTheLaw) {
+  Index made = 0;
+  for_each_pair([&](const AnyPattern& a, const AnyPattern& b) {
+    if (!cuts(a, b)) return;
+    if (!same_rows(a, b)) {
+      EXPECT_NE(refusal([&] { unite(a, b); }), "accepted");
+      return;
+    }
+    ++made;
+    const auto pattern = unite(a, b);
+    for (const SequenceShape& shape : kShapes) {
+      expect_law(pattern, shape, "union",
+                 [&](Index i, Index j) { return a.allows(i, j) || b.allows(i, j); });
+    }
+  });
+  EXPECT_GT(made, 100);
+}
+
+TEST(Combine, IntersectionsFollowTheLaw) {
+  Index made = 0;
+  for_each_pair([&](const AnyPattern& a, const AnyPattern& b) {
+    const std::string message = refusal([&] { intersect(a, b); });
+    if (message != "accepted") {
+      EXPECT_FALSE(cuts(a, b) && same_rows(a, b)) << message;
+      return;
+    }
+    ++made;
+    const auto pattern = intersect(a, b);
+    for (const SequenceShape& shape : kShapes) {
+      expect_law(pattern, shape, "intersection",
+                 [&](Index i, Index j) { return a.allows(i, j) && b.allows(i, j); });
+    }
+  });
+  EXPECT_GT(made, 150);
+}
+
+/// Each key of each row in one stage only, whatever the steps of the rows.
+template <class P>
+void expect_stages(const P& pattern, const SequenceShape& shape) {
+  std::vector<int> times(as_size(shape.queries * shape.keys));
+  for_each_stage(pattern, [&](const auto& stage, auto) {
+    expect_law(stage, shape, "stage", [&](Index i, Index j) { return stage.allows(i, j); });
+    const Shown shown = enumerate(stage.plan(shape), shape.queries, shape.keys);
+    for (std::size_t n = 0; n < times.size(); ++n) times[n] += shown.pairs[n];
+  });
+  for (Index r = 0; r < shape.queries; ++r) {
+    for (Index j = 0; j < shape.keys; ++j) {
+      ASSERT_EQ(times[as_size(r * shape.keys + j)],
+                pattern.allows(r + shape.first_position, j) ? 1 : 0)
+          << r << " " << j;
+    }
+  }
+}
+
+TEST(Stages, ShowEachKeyOnce) {
+  for_each_pair([&](const AnyPattern& a, const AnyPattern& b) {
+    if (!cuts(a, b)) return;
+    const auto pattern = in_stages(a, b);
+    for (const SequenceShape& shape : kShapes) expect_stages(pattern, shape);
+  });
+}
+
+/// Concrete types, which say less than AnyPattern: one slot without a span, and defaults.
+TEST(Combine, ConcreteTypesFollowTheLaw) {
+  const Window window{7, 3};
+  const StridedKeys strided{8};
+  const FixedMerged merged{{8, 2, 1, false}};
+  const BlockList list(8, 10, {{0, 2, 4, 4, 6}, {0, 3, 2, 8, 3, 5}});
+  for (const SequenceShape& shape : kShapes) {
+    expect_law(subtract(Causal{}, list), shape, "causal, several slots cut out",
+               [&](Index i, Index j) { return j <= i && !list.allows(i, j); });
+    expect_law(unite(window, merged), shape, "an interval, and lattices",
+               [&](Index i, Index j) { return window.allows(i, j) || merged.allows(i, j); });
+    expect_law(intersect(strided, window), shape, "rows of a residue in a window",
+               [&](Index i, Index j) { return strided.allows(i, j) && window.allows(i, j); });
+    expect_stages(in_stages(window, strided), shape);
+  }
+}
+
+TEST(Stages, StridedMergedFollowsTheLaw) {
+  for (const Index l : {1, 2, 5, 8, 64, 100}) {
+    for (const bool causal : {true, false}) {
+      const StridedMerged merged = strided_merged(l, causal);
+      const StridedMerged code = strided_merged(l, causal, StridedReach::code);
+      for (const Index n : {0, 1, 7, 64, 65, 129}) {
+        const SequenceShape shape{n, n, 0};
+        expect_stages(merged, shape);
+        expect_stages(code, shape);
+        for (Index i = 0; i < n; ++i) {
+          for (Index j = 0; j < n; ++j) {
+            const bool in_order = !causal || j <= i;
+            const bool strided = (i - j) % l == 0;
+            ASSERT_EQ(merged.allows(i, j), in_order && (strided || std::abs(i - j) <= l));
+            ASSERT_EQ(code.allows(i, j), in_order && (strided || std::abs(i - j) < l));
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Strided keys beyond the window stay one interval on their lattice.
+TEST(Stages, StridedBeyondTheWindowIsOneRun) {
+  const SequenceShape shape{4096, 4096, 0};
+  const auto beyond = strided_merged(64).stage<1>();
+  const auto plan = beyond.plan(shape);
+  BlockStorage storage(plan.most_runs());
+  Index pairs = 0;
+  for (Index b = 0; b < plan.block_count(); ++b) {
+    const QueryBlock block = plan.block(b, storage);
+    ASSERT_EQ(block.run_count, 1);
+    EXPECT_EQ(block.runs[0].step, 64);
+    EXPECT_EQ(block.step, 64);
+  }
+  for (Index i = 0; i < 4096; ++i) pairs += std::max(Index{0}, i / 64 - 1);
+  EXPECT_EQ(plan.visible_pairs(), pairs);
+}
+
+TEST(Stages, APlainPatternIsItsOnlyStage) {
+  Index stages = 0;
+  for_each_stage(Window{3, 0}, [&](const Window& stage, auto number) {
+    EXPECT_EQ(stage.left, 3);
+    EXPECT_EQ(number(), 0u);
+    ++stages;
+  });
+  EXPECT_EQ(stages, 1);
+  static_assert(kStageCount<Window> == 1 && kStageCount<StridedMerged> == 2);
+}
+
+TEST(Combine, LongformerAndBigBird) {
+  for (const Index n : {70, 200}) {
+    const SequenceShape shape{n, n, 0};
+    for (const bool causal : {true, false}) {
+      const Window window{9, causal ? 0 : 9};
+      expect_law(unite(window, GlobalTokens::first(6, causal)), shape, "longformer",
+                 [&](Index i, Index j) {
+                   return (std::abs(i - j) <= 9 || i < 6 || j < 6) && (!causal || j <= i);
+                 });
+      const BlockWindow local{8, 1, causal ? 0 : 1, causal};
+      const RandomBlocks random{8, 3, (n + 7) / 8, 1, 2, causal, 2, 1};
+      const auto bird = join(unite(GlobalTokens::first(16, causal), local), random);
+      expect_law(bird, shape, "big bird", [&](Index i, Index j) {
+        const bool near = std::abs(i / 8 - j / 8) <= 1;
+        return (near || i < 16 || j < 16 || random.allows(i, j)) && (!causal || j <= i);
+      });
+    }
+  }
+}
+
+TEST(Combine, WhatDoesNotFitIsRefused) {
+  EXPECT_EQ(refusal([] {
+              unite(Window{3, 0}, StridedKeys{4});
+            }),
+            "unite: step of the rows is 4 beside 1; expected equal steps; in_stages takes any");
+  EXPECT_EQ(refusal([] {
+              subtract(Window{3, 0}, StridedKeys{4});
+            }),
+            "subtract: keys of a slot is 0 + 4 t beside 0 + 1 t; expected all keys, or the same; "
+            "EnumeratedPattern takes any law");
+  EXPECT_EQ(refusal([] { intersect(StridedKeys{3}, StridedKeys{4}); }),
+            "intersect: step of the rows is 4 beside 3; expected equal steps, or 1; "
+            "EnumeratedPattern takes any law");
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tests of patterns/slot_plan.hpp, slots.hpp, partition.hpp and plan_stats.hpp: what plans of long
+/// sequences cost, counted.
+#include "fovea/patterns/slot_plan.hpp"
+
+#include "fovea/patterns/combine.hpp"
+#include "fovea/patterns/fixed.hpp"
+#include "fovea/patterns/global.hpp"
+#include "fovea/patterns/random_blocks.hpp"
+#include "fovea/patterns/stages.hpp"
+#include "patterns/enumeration.hpp"
+
+namespace fovea_test {
+namespace {
+
+using namespace fovea;
+
+/// A pattern that counts how often it is asked.
+template <class P>
+struct Counted {
+  P pattern;
+  Index* asked;
+
+  bool allows(Index i, Index j) const { return pattern.allows(i, j); }
+  Index slot_count() const { return slots().count(); }
+  Index room() const { return slots().room(); }
+  Index row_step() const { return slots().row_step(); }
+  Index row_block() const { return slots().row_block(); }
+  Lattice lattice(Index s) const { return slots().lattice(s, 0); }
+  bool causal_cut() const { return slots().causal_cut(); }
+  Index same_until(Index i) const { return slots().same_until(i); }
+  Index next_cut(Index i) const { return slots().next_cut(i); }
+  void keys_of(Index i, std::span<Interval> to) const {
+    ++*asked;
+    slots().keys_of(i, to);
+  }
+  SlotPlan<Counted> plan(const SequenceShape& shape) const { return {*this, shape}; }
+
+ private:
+  Slots<P> slots() const { return Slots<P>(pattern); }
+};
+
+constexpr Index kLong = 65536;
+
+/// Questions that all blocks of a long sequence ask.
+template <class P>
+Index questions(const P& pattern) {
+  Index asked = 0;
+  const Counted<P> counted{pattern, &asked};
+  const auto plan = counted.plan({kLong, kLong, 0});
+  BlockStorage storage(plan.most_runs());
+  Index rows = 0;
+  for (Index b = 0; b < plan.block_count(); ++b) rows += plan.block(b, storage).count;
+  EXPECT_EQ(rows, kLong);
+  return asked;
+}
+
+/// Once per row at most, and once per block where its rows see the same.
+TEST(SlotPlan, LongSequencesAskOncePerRow) {
+  EXPECT_EQ(questions(Window{256, 0}), kLong);
+  EXPECT_EQ(questions(StridedKeys{256}), 256);
+  EXPECT_EQ(questions(Dense{}), 128);
+  EXPECT_EQ(questions(FixedSummary{{256, 8}}), 128);
+  EXPECT_EQ(questions(FixedMerged{{256, 8}}), 256);
+  EXPECT_EQ(questions(unite(Window{256, 256}, GlobalTokens::first(64))), kLong);
+  const RandomBlocks random{64, 3, 1024, 0, 0, false, 2, 1};
+  const auto bird = join(unite(GlobalTokens::first(128), BlockWindow{64, 1, 1}), random);
+  EXPECT_EQ(questions(bird), kLong / 64);
+}
+
+/// Blocks of BigBird need no bounds: no mask code runs.
+TEST(SlotPlan, BlocksWhoseRowsSeeTheSameHaveNoBounds) {
+  const RandomBlocks random{64, 3, 64, 0, 0, false, 2, 1};
+  const auto plan =
+      join(unite(GlobalTokens::first(128), BlockWindow{64, 1, 1}), random).plan({4096, 4096, 0});
+  BlockStorage storage(plan.most_runs());
+  for (Index b = 0; b < plan.block_count(); ++b) {
+    const QueryBlock block = plan.block(b, storage);
+    for (Index n = 0; n < block.run_count; ++n) EXPECT_EQ(block.runs[n].lower, nullptr);
+  }
+  const PlanStats stats = plan_stats(plan, {4096, 4096, 0});
+  EXPECT_EQ(stats.visible_pairs, stats.computed_pairs);
+  EXPECT_EQ(stats.useful(), 1);
+}
+
+TEST(SlotPlan, VisiblePairsOfLongSequences) {
+  const SequenceShape shape{kLong, kLong, 0};
+  EXPECT_EQ(Causal{}.plan(shape).visible_pairs(), kLong * (kLong + 1) / 2);
+  EXPECT_EQ(Dense{}.plan(shape).visible_pairs(), kLong * kLong);
+  // Position i sees floor(i / 256) + 1 keys.
+  EXPECT_EQ(StridedKeys{256}.plan(shape).visible_pairs(), 256 * (256 * 257 / 2));
+  EXPECT_EQ(fixed_local(256).plan(shape).visible_pairs(), 256 * (256 * 257 / 2));
+  // 8 columns of each earlier block; of the own one 1 + ... + 8.
+  EXPECT_EQ((FixedSummary{{256, 8}}.plan(shape).visible_pairs()),
+            8 * 256 * (256 * 255 / 2) + 256 * 36);
+}
+
+TEST(PlanStats, DensityAndFlops) {
+  const SequenceShape shape{128, 128, 0};
+  const PlanStats stats = plan_stats(Causal{}.plan(shape), shape);
+  EXPECT_EQ(stats.visible_pairs, 128 * 129 / 2);
+  EXPECT_EQ(stats.computed_pairs, 64 * 64 + 64 * 128);
+  EXPECT_DOUBLE_EQ(stats.density(), 129.0 / 256);
+  EXPECT_DOUBLE_EQ(stats.useful(), 8256.0 / 12288);
+  EXPECT_EQ(plan_stats(Causal{}.plan({0, 5, 5}), {0, 5, 5}).density(), 0);
+  const FlopCount flops{64, 32};
+  EXPECT_EQ(flops.forward(10), 2 * 96 * 10);
+  EXPECT_EQ(flops.backward(10), 2 * (192 + 64) * 10);
+}
+
+TEST(BlockStorage, HoldsTheRunsThatItWasMadeFor) {
+  BlockStorage one;
+  EXPECT_EQ(one.capacity(), 1);
+  EXPECT_NE(one.lower(0), one.upper(0));
+  BlockStorage many(5);
+  EXPECT_EQ(many.capacity(), 5);
+  EXPECT_EQ(many.slots().size(), 5u);
+  for (Index r = 0; r < 5; ++r) {
+    for (Index s = 0; s < r; ++s) EXPECT_NE(many.lower(r), many.lower(s));
+    many.lower(r)[kMaxBlockRows - 1] = r;
+    many.upper(r)[kMaxBlockRows - 1] = -r;
+  }
+  for (Index r = 0; r < 5; ++r) EXPECT_EQ(many.lower(r)[kMaxBlockRows - 1], r);
+}
+
+TEST(ResidueStrips, HoldEachIndexOnce) {
+  for (Index count = 0; count < 40; ++count) {
+    for (const Index step : {1, 2, 3, 7, 39, 40, 100}) {
+      for (const Index rows : {1, 4, 64}) {
+        const ResidueStrips strips(count, step, rows);
+        std::vector<Index> of(as_size(count), -1);
+        for (Index n = 0; n < strips.size(); ++n) {
+          const Strip strip = strips[n];
+          ASSERT_GE(strip.count, 1);
+          ASSERT_LE(strip.count, rows);
+          for (Index m = 0; m < strip.count; ++m) {
+            Index& at = of[as_size(strip.first + strip.step * m)];
+            ASSERT_EQ(at, -1);
+            at = n;
+          }
+          EXPECT_EQ(strip.span().last, strip.first + step * (strip.count - 1) + 1);
+        }
+        for (Index i = 0; i < count; ++i) {
+          ASSERT_GE(of[as_size(i)], 0);
+          const BlockRange range = strips.range(i % step, {i, i + 1});
+          EXPECT_EQ(range.begin, of[as_size(i)]);
+          EXPECT_EQ(range.end, of[as_size(i)] + 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(FloorDiv, RoundsDown) {
+  for (Index a = -20; a <= 20; ++a) {
+    for (Index b = 1; b < 7; ++b) {
+      EXPECT_EQ(floor_div(a, b) * b + floor_mod(a, b), a);
+      EXPECT_GE(floor_mod(a, b), 0);
+      EXPECT_LT(floor_mod(a, b), b);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tests of patterns/strided.hpp.
+#include "fovea/patterns/strided.hpp"
+
+#include "patterns/enumeration.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::StridedKeys;
+using fovea::StridedReach;
+
+constexpr Index kStrides[] = {1, 2, 3, 8, 16, 64, 100, 500};
+
+std::string name_of(Index stride, bool causal) {
+  return "stride " + std::to_string(stride) + (causal ? ", causal" : "");
+}
+
+TEST(StridedLocal, FollowsTheLaw) {
+  for (const Index l : kStrides) {
+    for_each_shape(130, [&](const SequenceShape& shape) {
+      expect_law(fovea::strided_local(l), shape, name_of(l, true),
+                 [&](Index i, Index j) { return std::max(Index{0}, i - l) <= j && j <= i; });
+      expect_law(fovea::strided_local(l, false), shape, name_of(l, false),
+                 [&](Index i, Index j) { return std::abs(i - j) <= l; });
+    });
+    const SequenceShape shape = SequenceShape::of(90, 90, CausalAlignment::top_left);
+    expect_law(fovea::strided_local(l, true, StridedReach::code), shape, "code",
+               [&](Index i, Index j) { return j <= i && i - j < l; });
+    expect_law(fovea::strided_local(l, false, StridedReach::code), shape, "code",
+               [&](Index i, Index j) { return std::abs(i - j) < l; });
+  }
+}
+
+TEST(StridedKeys, FollowsTheLaw) {
+  for (const Index l : kStrides) {
+    for (const bool causal : {true, false}) {
+      for_each_shape(130, [&](const SequenceShape& shape) {
+        expect_law(StridedKeys{l, causal}, shape, name_of(l, causal),
+                   [&](Index i, Index j) { return (i - j) % l == 0 && (!causal || j <= i); });
+      });
+    }
+  }
+}
+
+TEST(StridedKeys, LongOnesFollowTheLaw) {
+  for (const Index l : {1, 2, 37}) {
+    expect_law(StridedKeys{l}, SequenceShape::of(1500, 1300, CausalAlignment::bottom_right),
+               name_of(l, true), [&](Index i, Index j) { return (i - j) % l == 0 && j <= i; });
+  }
+}
+
+/// Rows of one residue are one dense block with one run at the same step.
+TEST(StridedKeys, RowsOfAResidueAreOneBlock) {
+  const Index l = 128;
+  const SequenceShape shape = SequenceShape::of(16384, 16384, CausalAlignment::top_left);
+  const auto plan = StridedKeys{l}.plan(shape);
+  ASSERT_EQ(plan.block_count(), l);
+  ASSERT_EQ(plan.key_block_count(), l);
+  BlockStorage storage;
+  for (Index b = 0; b < l; ++b) {
+    const QueryBlock block = plan.block(b, storage);
+    EXPECT_EQ(block.step, l);
+    EXPECT_EQ(block.count, 128);
+    ASSERT_EQ(block.run_count, 1);
+    EXPECT_EQ(block.runs[0].step, l);
+    EXPECT_EQ(block.runs[0].first, block.first);
+    EXPECT_EQ(plan.key_block(b).step, l);
+    EXPECT_EQ(plan.query_blocks(b).begin, b);
+    EXPECT_EQ(plan.query_blocks(b).end, b + 1);
+    EXPECT_EQ(plan.key_blocks(block).begin, b);
+    EXPECT_EQ(plan.key_blocks(block).end, b + 1);
+    EXPECT_FALSE(plan.meets(b, (b + 1) % l));
+  }
+}
+
+TEST(StridedKeys, HugeStridesShowTheRowItself) {
+  const Index l = fovea::kUnboundedKeys;
+  expect_law(StridedKeys{l}, SequenceShape::of(20, 30, CausalAlignment::bottom_right), "huge",
+             [](Index i, Index j) { return i == j; });
+}
+
+TEST(CheckStrided, RefusesStridesBelowOne) {
+  EXPECT_EQ(refusal([] { fovea::check_strided("Op", 0); }), "Op: stride is 0; expected at least 1");
+  EXPECT_EQ(refusal([] { fovea::check_strided("Op", -3); }),
+            "Op: stride is -3; expected at least 1");
+  EXPECT_EQ(refusal([] { fovea::check_strided("Op", 1); }), "accepted");
+}
+
+}  // namespace
+}  // namespace fovea_test
