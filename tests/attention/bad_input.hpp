@@ -12,6 +12,7 @@
 
 #include "fovea/attention.hpp"
 #include "support/compare.hpp"
+#include "support/refusal.hpp"
 
 namespace fovea_test {
 
@@ -38,9 +39,9 @@ struct Call {
   std::string refusal(const Op& op) {
     const std::vector<T> before = memory;
     const Inputs<T> in = inputs();
-    const std::string checked = message_of([&] { op.check(in, out, Saved<T>{lse}); });
+    const std::string checked = fovea_test::refusal([&] { op.check(in, out, Saved<T>{lse}); });
     EXPECT_TRUE(same_bits(before, memory)) << "written by check";
-    const std::string run = message_of([&] { op.forward(in, out, Saved<T>{lse}); });
+    const std::string run = fovea_test::refusal([&] { op.forward(in, out, Saved<T>{lse}); });
     EXPECT_EQ(checked, run);
     if (run == "accepted") return run;
     EXPECT_TRUE(same_bits(before, memory)) << "written before: " << run;
@@ -55,9 +56,10 @@ struct Call {
     const View<const T> from = out;
     const Saved<T> saved{lse};
     const std::string checked =
-        message_of([&] { op.check_backward(in, from, saved, d_out, grads); });
+        fovea_test::refusal([&] { op.check_backward(in, from, saved, d_out, grads); });
     EXPECT_TRUE(same_bits(before, memory)) << "written by check_backward";
-    const std::string run = message_of([&] { op.backward(in, from, saved, d_out, grads); });
+    const std::string run =
+        fovea_test::refusal([&] { op.backward(in, from, saved, d_out, grads); });
     EXPECT_EQ(checked, run);
     if (run == "accepted") return run;
     EXPECT_TRUE(same_bits(before, memory)) << "written before: " << run;
@@ -66,16 +68,6 @@ struct Call {
 
   Inputs<T> inputs() const {
     return {q, k, v, lengths, cu_q, cu_k, bias, mask, {slopes, slope_count}, {sink, sink_count}};
-  }
-
-  template <class F>
-  static std::string message_of(F&& f) {
-    try {
-      f();
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "accepted";
   }
 
   T* at(Index offset) { return memory.data() + offset; }

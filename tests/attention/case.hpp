@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -38,6 +39,9 @@ struct Case {
   std::function<void(const Inputs<T>&, const View<const T>&, const Saved<T>&, const View<const T>&,
                      const Grads<T>&, AnyExecutor*)>
       backward;
+  /// A decoder's step: inputs with the new tokens, out, saved.
+  using Step = std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&)>;
+  std::function<Step(const fovea::DecoderShape&)> decoder;
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
   std::function<Index(const AttentionShape&)> visible_pairs;
   Law visible;
@@ -90,6 +94,12 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
     } else {
       op.backward(in, out, saved, d_out, grads, *executor);
     }
+  };
+  made.decoder = [op](const fovea::DecoderShape& shape) {
+    auto decoder = std::make_shared<fovea::Decoder<Op, T>>(op.template decoder<T>(shape));
+    return [decoder](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved) {
+      decoder->step(in, out, saved);
+    };
   };
   made.workspace_bytes = [op](const AttentionShape& shape, Index workers) {
     return op.template workspace_bytes<T>(shape, workers);

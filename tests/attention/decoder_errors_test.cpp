@@ -11,6 +11,7 @@
 
 #include "attention/decoding.hpp"
 #include "support/memory.hpp"
+#include "support/refusal.hpp"
 
 namespace fovea_test {
 namespace {
@@ -18,17 +19,6 @@ namespace {
 constexpr AttentionShape kShape = {2, 4, 2, 40, 40, 5, 3};
 const DecoderShape kSizes = {
     .batch = 2, .query_heads = 4, .key_heads = 2, .width = 5, .value_width = 3};
-
-/// What f() throws, or "accepted".
-template <class F>
-std::string refusal(F&& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 /// A decoder with 10 of the tokens, and the step of the next two.
 class BadDecoderInput : public testing::Test {
@@ -75,7 +65,7 @@ TEST_F(BadDecoderInput, Queries) {
   expect("heads of q is 2; expected 4, the query_heads of the decoder");
   in_.q = {in_.q.data(), {2, 4, 2, 4}};
   expect("width of q is 4; expected 5, the width of the decoder");
-  in_.q = part(tokens_.q.view(), 2, 0, 13);
+  in_.q = cut(tokens_.q.view(), 2, 0, 13);
   expect("rows of q is 13; expected at most 12, the tokens in the decoder");
 }
 

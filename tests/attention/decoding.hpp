@@ -34,15 +34,6 @@ struct Beside {
   bool sink = false;
 };
 
-/// [first, first + count) of dimension d, unless x is broadcast there.
-template <class U>
-View<U> part(const View<U>& x, std::size_t d, Index first, Index count) {
-  if (x.shape()[d] == 1) return x;
-  Shape shape = x.shape();
-  shape[d] = count;
-  return {x.size() == 0 ? x.data() : x.data() + first * x.strides()[d], shape, x.strides()};
-}
-
 /// The tokens of a sequence, their queries, and all results of `forward` or of a decoder.
 template <class T>
 struct Tokens {
@@ -95,20 +86,28 @@ struct Tokens {
             .value_width = shape.value_width};
   }
 
-  View<const T> keys(Index first, Index count) const { return part(k.view(), 2, first, count); }
-  View<const T> values(Index first, Index count) const { return part(v.view(), 2, first, count); }
+  View<const T> keys(Index first, Index count) const {
+    return cut_logits(k.view(), 2, first, count);
+  }
+  View<const T> values(Index first, Index count) const {
+    return cut_logits(v.view(), 2, first, count);
+  }
 
   /// Query rows [row, row + rows) when there are `length` tokens; without k and v.
   Inputs<T> queries(Index row, Index rows, Index length) const {
-    Inputs<T> in{part(q.view(), 2, row, rows)};
-    if (size_of(bias.shape()) > 0) in.bias = part(part(bias.view(), 2, row, rows), 3, 0, length);
-    if (size_of(mask.shape()) > 0) in.mask = part(part(mask.view(), 2, row, rows), 3, 0, length);
+    Inputs<T> in{cut_logits(q.view(), 2, row, rows)};
+    if (size_of(bias.shape()) > 0)
+      in.bias = cut_logits(cut_logits(bias.view(), 2, row, rows), 3, 0, length);
+    if (size_of(mask.shape()) > 0)
+      in.mask = cut_logits(cut_logits(mask.view(), 2, row, rows), 3, 0, length);
     in.alibi_slopes = slopes;
     in.sink = sink;
     return in;
   }
-  View<T> out_rows(Index row, Index rows) const { return part(out.view(), 2, row, rows); }
-  Saved<T> saved_rows(Index row, Index rows) const { return {part(lse.view(), 2, row, rows)}; }
+  View<T> out_rows(Index row, Index rows) const { return cut_logits(out.view(), 2, row, rows); }
+  Saved<T> saved_rows(Index row, Index rows) const {
+    return {cut_logits(lse.view(), 2, row, rows)};
+  }
 
   /// Rows [row, row + rows) by `forward`, with tokens [0, row + rows).
   template <class Op>

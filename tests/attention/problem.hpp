@@ -176,20 +176,6 @@ bool sees_any(const Case<T>& op, const Problem<T>& p, Index b, Index h, Index ro
   return false;
 }
 
-/// [first, first + count) of dimension d of a view.
-template <class U>
-View<U> cut(const View<U>& x, std::size_t d, Index first, Index count) {
-  Shape shape = x.shape();
-  shape[d] = count;
-  return {x.size() == 0 ? x.data() : x.data() + first * x.strides()[d], shape, x.strides()};
-}
-
-/// The same of a tensor that may be broadcast.
-template <class U>
-View<U> cut_logits(const View<U>& x, std::size_t d, Index first, Index count) {
-  return x.is_none() || x.shape()[d] == 1 ? x : cut(x, d, first, count);
-}
-
 /// Query rows [first, first + queries) and keys [first_key, first_key + keys), without lengths.
 template <class T>
 Inputs<T> part_of(const Inputs<T>& in, Index first, Index queries, Index first_key, Index keys) {

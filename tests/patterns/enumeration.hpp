@@ -11,6 +11,7 @@
 
 #include "fovea/patterns/plan_stats.hpp"
 #include "support/index.hpp"
+#include "support/refusal.hpp"
 
 namespace fovea_test {
 
@@ -209,17 +210,6 @@ void for_each_shape(Index most, F&& f) {
     }
   }
   for (Index n = 11; n <= most; ++n) f(SequenceShape::of(n, n, CausalAlignment::bottom_right));
-}
-
-/// The message of what f throws, or "accepted".
-template <class F>
-std::string refusal(F&& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
 }
 
 }  // namespace fovea_test

@@ -166,4 +166,18 @@ class Tensor {
   std::unique_ptr<GuardedBytes> guarded_;
 };
 
+/// [first, first + count) of dimension d of a view.
+template <class U>
+View<U> cut(const View<U>& x, std::size_t d, Index first, Index count) {
+  Shape shape = x.shape();
+  shape[d] = count;
+  return {x.size() == 0 ? x.data() : x.data() + first * x.strides()[d], shape, x.strides()};
+}
+
+/// The same of a tensor that may be broadcast.
+template <class U>
+View<U> cut_logits(const View<U>& x, std::size_t d, Index first, Index count) {
+  return x.is_none() || x.shape()[d] == 1 ? x : cut(x, d, first, count);
+}
+
 }  // namespace fovea_test

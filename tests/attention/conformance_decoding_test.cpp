@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every operator, with all its options: a decoder has the bits of `forward`, however the tokens
+/// are divided; and what a later token or a hidden one holds changes none of them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "attention/conformance.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::DecoderShape;
+
+DecoderShape decoder_shape(const AttentionShape& s) {
+  return {.batch = s.batch,
+          .query_heads = s.query_heads,
+          .key_heads = s.key_heads,
+          .width = s.width,
+          .value_width = s.value_width};
+}
+
+/// The inputs of rows [row, row + rows) when tokens [first_key, row + rows) are given.
+template <class T>
+Inputs<T> rows_with_keys(const Inputs<T>& in, Index row, Index rows, Index first_key) {
+  Inputs<T> part = part_of(in, row, rows, 0, row + rows);
+  part.k = cut(in.k, 2, first_key, row + rows - first_key);
+  part.v = cut(in.v, 2, first_key, row + rows - first_key);
+  return part;
+}
+
+/// out and lse of a sequence that comes in pieces of these lengths, over and over.
+template <class T, class Call>
+Result<T> in_pieces(const Problem<T>& p, const std::vector<Index>& lengths, Call&& call) {
+  const Tensor<T> out(p.out_shape());
+  const Tensor<T> lse(p.row_shape());
+  std::size_t n = 0;
+  for (Index row = 0; row < p.shape.keys;) {
+    const Index rows = std::min(lengths[n++ % lengths.size()], p.shape.keys - row);
+    call(row, rows, cut(out.view(), 2, row, rows), Saved<T>{cut(lse.view(), 2, row, rows)});
+    row += rows;
+  }
+  return {p.out_shape(), out.values(), lse.values()};
+}
+
+/// Tokens that are there when a row is decoded.
+Index tokens_at(Index row, const std::vector<Index>& lengths) {
+  Index end = 0;
+  for (std::size_t n = 0; end <= row; ++n) end += lengths[n % lengths.size()];
+  return end;
+}
+
+template <class T>
+Result<T> decoded(const Case<T>& op, const Problem<T>& p, const std::vector<Index>& lengths) {
+  const auto step = op.decoder(decoder_shape(p.shape));
+  const Inputs<T> in = p.inputs();
+  return in_pieces(p, lengths, [&](Index row, Index rows, const View<T>& out, const Saved<T>& s) {
+    step(rows_with_keys(in, row, rows, row), out, s);
+  });
+}
+
+TEST_P(Conformance, DecodingHasTheBitsOfForward) {
+  each([]<class T>(const Case<T>& op) {
+    if (op.options.alignment == fovea::CausalAlignment::top_left) {
+      EXPECT_NE(refusal([&] { op.decoder({}); }), "accepted");  // whose rows end where keys end
+      return;
+    }
+    at_each_level([&] {
+      for (const AttentionShape& shape :
+           {AttentionShape{2, 4, 2, 200, 200, 9, 6}, AttentionShape{1, 8, 1, 140, 140, 32, 32}}) {
+        const Problem<T> problem = make_problem(op, shape);
+        const Inputs<T> in = problem.inputs();
+        for (const std::vector<Index>& lengths :
+             {std::vector<Index>{1}, {130, 1, 2, 1, 9}, {1000}}) {
+          const Result<T> expected =
+              in_pieces(problem, lengths,
+                        [&](Index row, Index rows, const View<T>& out, const Saved<T>& saved) {
+                          op.forward(rows_with_keys(in, row, rows, 0), out, saved, nullptr);
+                        });
+          EXPECT_TRUE(same_bits(expected, decoded(op, problem, lengths))) << describe(problem);
+        }
+      }
+    });
+  });
+}
+
+TEST_P(Conformance, InvisibleTokensChangeNoBitOfDecodedRows) {
+  each([]<class T>(const Case<T>& op) {
+    if (op.options.alignment == fovea::CausalAlignment::top_left) return;  // has no decoder
+    at_each_level([&] {
+      const Problem<T> problem = make_problem(op, AttentionShape{1, 2, 1, 90, 90, 5, 7});
+      const std::vector<Index> lengths = {70, 1, 4, 15};
+      const Result<T> clean = decoded(op, problem, lengths);
+      for (const Index j : {3, 69, 73, 89}) {
+        for (Index c = 0; c < 7; ++c) {
+          problem.v(0, 0, j, c) = std::numeric_limits<T>::quiet_NaN();
+          if (c < 5) problem.k(0, 0, j, c) = std::numeric_limits<T>::infinity();
+        }
+        const Result<T> poisoned = decoded(op, problem, lengths);
+        problem.k.fill(gaussian_fills(problem.seed).k);
+        problem.v.fill(gaussian_fills(problem.seed).v);
+        for (Index h = 0; h < 2; ++h) {
+          for (Index row = 0; row < 90; ++row) {
+            if (j < tokens_at(row, lengths) && sees(op, problem, 0, h, row, j)) continue;
+            EXPECT_TRUE(same_row(clean, {0, h, row}, poisoned, {0, h, row})) << j << " " << row;
+          }
+        }
+      }
+    });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+
+}  // namespace
+}  // namespace fovea_test
