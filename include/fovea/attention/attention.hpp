@@ -20,8 +20,8 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 struct Inputs {
   View<const T> q;  ///< [B, Hq, Nq, D]
-  View<const T> k =
-      {};  ///< [B, Hk, Nk, D], Hk divides Hq: query head h reads key head h / (Hq / Hk)
+  /// [B, Hk, Nk, D], Hk divides Hq: query head h reads key head h / (Hq / Hk)
+  View<const T> k = {};
   View<const T> v = {};  ///< [B, Hk, Nk, Dv]
   /// [B]: batch b has the keys [0, key_lengths[b]); empty: all Nk keys.
   std::span<const Index> key_lengths = {};

@@ -12,6 +12,7 @@
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/table.hpp"
+#include "fovea/patterns/partition.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -44,23 +45,6 @@ class Turns {
   std::unique_ptr<std::atomic<int>[]> next_;
 };
 
-/// The keys of one task.
-struct KeyBlock {
-  Index first;
-  Index last;
-};
-
-/// Block number `part` of a sequence's keys.
-inline KeyBlock key_block(const Sequence& s, Index part) {
-  const Index rows = block_rows(s.keys);
-  return {part * rows, std::min(s.keys, (part + 1) * rows)};
-}
-
-inline Index key_block_count(const Sequence& s) {
-  const Index rows = block_rows(s.keys);
-  return (s.keys + rows - 1) / rows;
-}
-
 /// Whether a block of queries may see one of the keys [first, last).
 inline bool meets(const QueryBlock& block, Index first, Index last) {
   for (Index r = 0; r < block.run_count; ++r) {
@@ -77,7 +61,8 @@ inline bool meets(const QueryBlock& block, Index first, Index last) {
 
 /// One backward pass. A task is a block of keys of one key head: it owns the gradients of those
 /// keys and values, and goes over all blocks of queries that see them; to the gradient of a block
-/// of queries the tasks add in the order of their keys.
+/// of queries the tasks add in the order of their keys. The plan of P is a PartitionedPlan whose
+/// blocks of keys are without gaps.
 template <class T, class P>
 class SoftmaxBackward {
  public:
@@ -97,7 +82,7 @@ class SoftmaxBackward {
     const SequenceTasks blocks(sequences, call_.inputs().q.heads(),
                                [&](Index s) { return call_.plan(sequences[s]).block_count(); });
     const SequenceTasks keys(sequences, call_.inputs().k.heads(),
-                             [&](Index s) { return detail::key_block_count(sequences[s]); });
+                             [&](Index s) { return call_.plan(sequences[s]).key_block_count(); });
     detail::Turns turns(blocks.count());
     // No part of the pass has more tasks: those of the bias are blocks of either kind per query
     // head.
@@ -161,7 +146,8 @@ class SoftmaxBackward {
   void key_task(const SequenceTask& task, const SequenceTasks& blocks, detail::Turns& turns,
                 const Slot& slot, T* scratch) const {
     const Sequence s = call_.sequences()[task.sequence];
-    const auto [first, last] = detail::key_block(s, task.part);
+    const auto plan = call_.plan(s);
+    const auto [first, last] = plan.key_block(task.part).span();
     const Index group = call_.inputs().q.heads() / call_.inputs().k.heads();
     SoftmaxGradArgs<T> args;
     args.key_first = first;
@@ -173,16 +159,16 @@ class SoftmaxBackward {
     if (!grads_.v.is_none()) args.d_v = d_v;
     if (!grads_.q.is_none()) args.d_q = d_v + slot.d_v;
     std::fill(d_k, d_v + slot.d_v, T{0});
-    const auto plan = call_.plan(s);
+    const BlockRange blocks_of_keys = plan.query_blocks(task.part);
     for (Index h = task.head * group; h < (task.head + 1) * group; ++h) {
       args.head = head(s, h);
-      for (Index b = 0; b < plan.block_count(); ++b) {
+      for (Index b = blocks_of_keys.begin; b < blocks_of_keys.end; ++b) {
         BlockStorage storage;
         args.block = plan.block(b, storage);
         if (!detail::meets(args.block, first, std::min(last, s.key_end))) continue;
         kernels<T>().softmax_grad(args);
         if (grads_.q.is_none()) continue;
-        turns.take(blocks.number(task.sequence, h, b), turn(args.block, s, task.part), [&] {
+        turns.take(blocks.number(task.sequence, h, b), turn(plan, args.block, s, task.part), [&] {
           add_rows(args.d_q, detail::head_matrix(grads_.q, s.batch, h, s.first_query), args.block);
         });
       }
@@ -192,10 +178,11 @@ class SoftmaxBackward {
   }
 
   /// How many blocks of keys before `part` a block of queries sees.
-  static Index turn(const QueryBlock& block, const Sequence& s, Index part) {
+  template <class Plan>
+  static Index turn(const Plan& plan, const QueryBlock& block, const Sequence& s, Index part) {
     Index before = 0;
     for (Index p = 0; p < part; ++p) {
-      const auto [first, last] = detail::key_block(s, p);
+      const auto [first, last] = plan.key_block(p).span();
       if (detail::meets(block, first, std::min(last, s.key_end))) ++before;
     }
     return before;
@@ -245,9 +232,8 @@ class SoftmaxBackward {
     const bool one_part = !by_query && (shape[3] == 1 && whole.keys != 1);
     Index parts = 0;
     for (Index s = 0; s < call_.sequences().count(); ++s) {
-      const Sequence sequence = call_.sequences()[s];
-      parts = std::max(
-          parts, by_query ? call_.plan(sequence).block_count() : detail::key_block_count(sequence));
+      const auto plan = call_.plan(call_.sequences()[s]);
+      parts = std::max(parts, by_query ? plan.block_count() : plan.key_block_count());
     }
     if (one_part) parts = 1;
     const Index heads = shape[1];
@@ -278,9 +264,9 @@ class SoftmaxBackward {
       if (by_query && part >= 0 && b != part) continue;
       BlockStorage storage;
       args.block = plan.block(b, storage);
-      for (Index k = 0; k < detail::key_block_count(s); ++k) {
+      for (Index k = 0; k < plan.key_block_count(); ++k) {
         if (!by_query && part >= 0 && k != part) continue;
-        const auto [first, last] = detail::key_block(s, k);
+        const auto [first, last] = plan.key_block(k).span();
         if (!detail::meets(args.block, first, std::min(last, s.key_end))) continue;
         args.key_first = first;
         args.key_last = last;

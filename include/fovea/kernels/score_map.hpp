@@ -20,9 +20,8 @@ struct DropoutMap {
   Index head = 0;
 };
 
-/// Under ALiBi weights fall off to where their products with values are subnormal, which costs a
-/// hundred times as much. Lifted so far, only values below 2^-12 meet that; values above
-/// max / (4096 Nk) overflow.
+/// Under ALiBi weights fall off to where their products with values are subnormal, which is slow.
+/// Lifted so far, only values below 2^-12 meet that; values above max / (4096 Nk) overflow.
 inline constexpr int kAlibiLift = 12;
 
 /// z = scale <q, k>; z = cap tanh(z / cap); s = z + bias - slope |i - j|; hidden where the mask is

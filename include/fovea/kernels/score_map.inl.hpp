@@ -17,8 +17,8 @@ FOVEA_INLINE CapFactors<T> cap_factors(T soft_cap) {
   return {cap, T{2} / cap};
 }
 
-/// em / (em + 2) for em in [-1, 0] without a division, which would take as long as all the rest of
-/// `cap_logits`: the best cubic for 1 / (em + 2), 1 / 577 off, and steps that cube its error.
+/// em / (em + 2) for em in [-1, 0] without a division, which is slow: the best cubic for 1 / (em +
+/// 2), 1 / 577 off, and steps that cube its error.
 template <class T>
 FOVEA_INLINE Vec<T> tanh_quotient(Vec<T> em) {
   constexpr T inverse_of[] = {T(1632) / 577, T(-1696) / 577, T(768) / 577, T(-128) / 577};
@@ -32,8 +32,7 @@ FOVEA_INLINE Vec<T> tanh_quotient(Vec<T> em) {
   return fma(em, inverse, zero<T>());
 }
 
-/// c tanh(t / c): +-c for +-infinity; NaN stays. Within 6 ulp; `tanh` is better and takes twice as
-/// long.
+/// c tanh(t / c): +-c for +-infinity; NaN stays. Within 6 ulp; `tanh` is better and slower.
 template <class T>
 FOVEA_INLINE Vec<T> cap_logits(Vec<T> t, CapFactors<T> c) {
   using C = MathConstants<T>;
