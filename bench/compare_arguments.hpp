@@ -26,7 +26,7 @@ struct CompareArguments {
   Index heads = 8;
   Index width = 64;
   int threads = 1;
-  int repeat = 5;
+  int repeat = 3;
   std::string json_file;  ///< empty: compare.json in the output directory
   std::string directory = "out";
   bool lengths_given = false;
@@ -52,7 +52,7 @@ what is computed
   --heads H        heads of an embedded text             (8)
   --width D        width of a head of an embedded text   (64)
   --threads T      threads                               (1)
-  --repeat R       timed runs of each cell, at least; the median counts   (5)
+  --repeat R       timed runs of each cell, at least; the median counts   (3)
 
 output
   --plots DIR      directory of plots and JSON, made if missing   (out)

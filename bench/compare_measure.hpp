@@ -32,7 +32,7 @@ struct Row {
   double peak_fraction = 0;   ///< of the FMA peak measured before and after, times the threads
   double cpu_seconds = 0;     ///< mean of one pass, all threads
   double cpu_share = 0;       ///< of the threads; the rest of the time the machine was busy
-  Index workspace_bytes = 0;  ///< of the call, without inputs and output
+  Index workspace_bytes = 0;  ///< of the call, without inputs and output; all that a decoder holds
   Error error;                ///< against the truth of the same operator
   /// Speed against full attention, and |out - full| / |full|, of forward passes; none if full
   /// attention was not run.
@@ -94,7 +94,7 @@ inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int 
   const Stopwatch wall;
   const CpuStopwatch cpu;
   const std::vector<double> times = timed_runs(repeat, [&] { pass.run(pool); });
-  if (pass.scratch_bytes) row.workspace_bytes = pass.scratch_bytes();
+  if (pass.decoder_bytes) row.workspace_bytes = pass.decoder_bytes();
   row.cpu_share = cpu.share(wall.seconds(), threads);
   row.cpu_seconds = cpu.seconds() / static_cast<double>(times.size());
   const double peak = (peak_before + fma_peak<float>()) / 2 * threads;

@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/compare_json.hpp"
@@ -29,14 +31,24 @@ struct Plot {
   std::string y_label;
   double (*value)(const Row&);
   bool binary_units;  ///< y is bytes
+  bool forward;       ///< of forward passes; otherwise of the others
+
+  bool shows(const Row& row) const {
+    const Pass pass = row.names.pass;
+    return row.skipped.empty() && forward == (pass == Pass::forward || pass == Pass::dense_mask);
+  }
 };
 
 inline std::vector<Plot> plots() {
-  return {{"time", "Time of one pass, forward unless it says otherwise", "milliseconds",
-           [](const Row& row) { return row.seconds * 1e3; }, false},
-          {"memory", "Scratch memory of one pass, forward unless it says otherwise",
-           "bytes beside inputs and output",
-           [](const Row& row) { return static_cast<double>(row.workspace_bytes); }, true}};
+  const auto time = [](const Row& row) { return row.seconds * 1e3; };
+  const auto memory = [](const Row& row) { return static_cast<double>(row.workspace_bytes); };
+  return {{"time", "Time of one forward pass", "milliseconds", time, false, true},
+          {"memory", "Memory of one forward pass", "bytes beside inputs and output", memory, true,
+           true},
+          {"time_steps", "Time of a training step, and of decoding one token", "milliseconds", time,
+           false, false},
+          {"memory_steps", "Memory of a training step, and of a decoder with its cache",
+           "bytes beside inputs and output", memory, true, false}};
 }
 
 namespace detail {
@@ -49,31 +61,39 @@ inline std::string gnuplot_quoted(const std::string& text) {
 }
 
 /// The labels in the order of the table, each with its operator.
-inline std::vector<Names> lines_of(const std::vector<Row>& rows) {
+inline std::vector<Names> lines_of(const Plot& plot, const std::vector<Row>& rows) {
   std::vector<Names> lines;
   std::set<std::string> seen;
   for (const Row& row : rows) {
-    if (row.skipped.empty() && seen.insert(row.names.label).second) lines.push_back(row.names);
+    if (plot.shows(row) && seen.insert(row.names.label).second) lines.push_back(row.names);
   }
   return lines;
 }
 
+/// The operators in the order of the table.
+inline std::map<std::string, std::size_t> numbers_of(const std::vector<Row>& rows) {
+  std::map<std::string, std::size_t> numbers;
+  for (const Row& row : rows) numbers.try_emplace(row.names.op, numbers.size());
+  return numbers;
+}
+
 /// Colour by operator (the palette of Okabe and Ito, which colour-blind people can tell apart);
-/// dashes and hollow points for its further variants.
-inline std::string line_styles(const std::vector<Names>& lines) {
+/// dashes and hollow points for its further variants, and for decoding.
+inline std::string line_styles(const std::vector<Names>& lines,
+                               const std::map<std::string, std::size_t>& numbers) {
   const char* const colours[] = {"#0072B2", "#009E73", "#D55E00", "#E69F00",
                                  "#CC79A7", "#56B4E9", "#000000", "#7F7F7F"};
   const int filled[] = {7, 5, 9, 13, 11};
-  std::map<std::string, std::pair<int, int>> seen;  // operator -> (its number, variants so far)
+  std::map<std::string, int> seen;  // operator -> variants so far
   std::string text;
   int style = 0;
   for (const Names& line : lines) {
-    const auto number = static_cast<int>(seen.size());
-    auto& [op, variants] = seen.try_emplace(line.op, number, 0).first->second;
-    const int point = filled[op % 5] - (variants == 0 ? 0 : 1);
+    const std::size_t op = numbers.at(line.op);
+    int& variants = seen[line.op];
+    if (line.pass == Pass::decode) variants = std::max(variants, 1);
     text += "set style line " + std::to_string(++style) + " lw 2 ps 1.1 lc rgb '" +
             colours[op % 8] + "' dt " + std::to_string(variants + 1) + " pt " +
-            std::to_string(point) + "\n";
+            std::to_string(filled[op % 5] - (variants == 0 ? 0 : 1)) + "\n";
     ++variants;
   }
   return text;
@@ -84,7 +104,7 @@ inline std::string y_axis(const Plot& plot, const std::vector<Row>& rows) {
   double least = std::numeric_limits<double>::max();
   double most = 0;
   for (const Row& row : rows) {
-    if (!row.skipped.empty() || plot.value(row) <= 0) continue;
+    if (!plot.shows(row) || plot.value(row) <= 0) continue;
     least = std::min(least, plot.value(row));
     most = std::max(most, plot.value(row));
   }
@@ -103,7 +123,7 @@ inline std::string y_axis(const Plot& plot, const std::vector<Row>& rows) {
   return "set logscale y 2\n" + range + ticks + ")\n";
 }
 
-/// `set` commands that both plots share.
+/// `set` commands that all plots share.
 inline std::string common_settings(const Comparison& run) {
   std::string text =
       "set encoding utf8\n"
@@ -138,39 +158,54 @@ inline std::string subtitle(const Comparison& run) {
 
 namespace detail {
 
-/// "N value" of a line, one pair per text line.
-inline std::string points_of(const std::string& label, const Plot& plot,
-                             const std::vector<Row>& rows) {
-  std::string text;
+/// A line: (N, value) for each length.
+using Points = std::vector<std::pair<Index, double>>;
+
+inline Points points_of(const std::string& label, const Plot& plot, const std::vector<Row>& rows) {
+  Points points;
   for (const Row& row : rows) {
-    if (row.names.label != label || !row.skipped.empty()) continue;
-    text += std::to_string(row.n) + " " + json_number(plot.value(row)) + "\n";
+    if (row.names.label == label && plot.shows(row)) points.emplace_back(row.n, plot.value(row));
   }
+  return points;
+}
+
+/// Whether two lines are one to the eye.
+inline bool look_the_same(const Points& a, const Points& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+    return x.first == y.first && std::abs(x.second - y.second) <= 0.005 * x.second;
+  });
+}
+
+/// "N value", one pair per text line.
+inline std::string text_of(const Points& points) {
+  std::string text;
+  for (const auto& [n, value] : points) text += std::to_string(n) + " " + json_number(value) + "\n";
   return text;
 }
 
-/// Writes the lines' data as named blocks to `blocks`; returns the `plot` command. A line that
-/// would hide another is only named in the key, below the one it equals.
+/// Writes the lines' data as named blocks to `blocks`; returns the `plot` command, or nothing if
+/// there is no line. A line that would hide another is only named in the key, below that one.
 inline std::string plot_command(const Comparison& run, const Plot& plot, std::string& blocks) {
-  const std::vector<Names> lines = lines_of(run.rows);
-  std::vector<std::string> data;
+  const std::vector<Names> lines = lines_of(plot, run.rows);
+  std::vector<Points> data;
   data.reserve(lines.size());
   for (const Names& line : lines) data.push_back(points_of(line.label, plot, run.rows));
+  std::vector<bool> named(lines.size());
   std::string command;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const auto begin = data.begin() + static_cast<std::ptrdiff_t>(i);
-    if (std::find(data.begin(), begin, data[i]) != begin) continue;
+    if (named[i]) continue;
     const std::string block = "$" + plot.file + std::to_string(i);
-    blocks += block + " << EOD\n" + data[i] + "EOD\n";
+    blocks += block + " << EOD\n" + text_of(data[i]) + "EOD\n";
     command += (command.empty() ? "plot " : ", \\\n  ") + block + " with linespoints ls " +
                std::to_string(i + 1) + " title " + gnuplot_quoted(lines[i].label);
     for (std::size_t same = i + 1; same < lines.size(); ++same) {
-      if (data[same] != data[i]) continue;
+      if (named[same] || !look_the_same(data[same], data[i])) continue;
+      named[same] = true;
       command += ", \\\n  keyentry with lines lt nodraw title " +
                  gnuplot_quoted("same: " + lines[same].label);
     }
   }
-  return command + "\n";
+  return command.empty() ? command : command + "\n";
 }
 
 /// Title and subtitle above the left end of the axis.
@@ -190,9 +225,11 @@ inline std::string titles(const Comparison& run, const Plot& plot, int title_siz
 /// The script; it writes <directory>/<file>.svg and .png for every plot.
 inline std::string gnuplot_script(const Comparison& run, const std::string& directory) {
   std::string text = "# Made by fovea_compare; gnuplot draws the plots of this file again.\n" +
-                     detail::common_settings(run) + detail::line_styles(detail::lines_of(run.rows));
+                     detail::common_settings(run);
   for (const Plot& plot : plots()) {
     const std::string command = detail::plot_command(run, plot, text);
+    if (command.empty()) continue;
+    text += detail::line_styles(detail::lines_of(plot, run.rows), detail::numbers_of(run.rows));
     text += detail::y_axis(plot, run.rows);
     text += "set ylabel " + detail::gnuplot_quoted(plot.y_label) + "\n";
     const auto output = [&](const char* extension) {

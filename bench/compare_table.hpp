@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/compare_measure.hpp"
 
@@ -68,6 +70,28 @@ inline void print_row(const Row& row) {
                 row.error.ratio <= kErrorLimit ? "" : "  WRONG");
   }
   std::fflush(stdout);
+}
+
+/// A line for each operator that also ran as full attention with a mask: how many times faster it
+/// is, at each length. Nothing if there is none.
+inline std::string mask_factors(const std::vector<Row>& rows) {
+  std::map<std::string, std::string> factors;  // of a label
+  for (const Row& masked : rows) {
+    if (masked.names.pass != Pass::dense_mask || !masked.skipped.empty()) continue;
+    const auto row = std::ranges::find_if(rows, [&](const Row& x) {
+      return x.names.pass == Pass::forward && x.names.op == masked.names.op &&
+             x.names.variant == masked.names.variant && x.n == masked.n && x.skipped.empty();
+    });
+    if (row == rows.end()) continue;
+    factors[row->names.label] +=
+        ", " + shown("%.1fx", masked.seconds / row->seconds) + " at N = " + std::to_string(row->n);
+  }
+  std::string text;
+  for (const auto& [label, list] : factors) {
+    text += "\n" + label + " is faster than full attention with a mask of the same pairs:\n  " +
+            list.substr(2) + "\n";
+  }
+  return text;
 }
 
 }  // namespace bench

@@ -98,14 +98,12 @@ Entry decode_entry(Names names, const Op& op, std::vector<Family> families) {
           [=](Index) {
             return stored_error<Of, T>(in, std::as_const(work->out).view(), softmax_reference(op));
           },
-          [=] {
-            return work->decoder.memory_bytes() - (in.k.size() + in.v.size()) * Index{sizeof(Of)};
-          }};
+          [=] { return work->decoder.memory_bytes(); }};
     };
     return Runner<T>{prepare, [](const AttentionShape&, Index) { return Index{0}; }};
   };
   Entry entry{std::move(names),
-              [op](const AttentionShape& shape) { return op.visible_pairs(shape); },
+              [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
               runner(float{}),
               {},
               std::move(families)};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Every operator under Google Benchmark. A name is
-/// `<operator>/<pass>/<type>/<variant>[,threads:<n>]/D:<D>/N:<N>`, one thread unless it says
-/// otherwise; B = 1, 8 heads unless the variant says otherwise. Medians: --benchmark_repetitions=9
-/// --benchmark_report_aggregates_only
+/// `<operator>/<pass>/<type>/<variant>[,heads:<h>][,threads:<n>]/D:<D>/N:<N>`; B = 1, 8 heads and
+/// one thread unless it says otherwise. Medians: --benchmark_repetitions=9
+/// --benchmark_report_aggregates_only. Below the table stand ratios of rows, of those that ran;
+/// --benchmark_filter=heads:2/ runs the rows that have one.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -19,10 +20,12 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/cells.hpp"
 #include "bench/gaussian.hpp"
 #include "bench/machine.hpp"
 #include "bench/operators.hpp"
 #include "bench/probe.hpp"
+#include "bench/ratios.hpp"
 #include "bench/stopwatch.hpp"
 
 namespace {
@@ -50,17 +53,6 @@ struct Data {
             View<const T>(v.data(), k_shape)};
   }
   View<T> output() { return View<T>(out.data(), q_shape); }
-};
-
-/// One benchmark.
-struct Cell {
-  std::shared_ptr<const Entry> entry;
-  Family family;
-  Index n;
-  std::string name;
-
-  fovea::Shape q_shape() const { return {1, family.heads, entry->queries(n), family.width}; }
-  fovea::Shape k_shape() const { return {1, family.key_heads, n, family.width}; }
 };
 
 /// The tensors of the benchmark that runs; those of the one before are given back.
@@ -103,14 +95,19 @@ const Error& checked(const Cell& cell, const Prepared& pass, ThreadPool& pool) {
   return done[cell.name] = pass.error(kCheckedRows);
 }
 
-/// Bytes of the inputs, each read once; of a decoding step those of the cache, in their storage.
+/// Bytes of the inputs, each read once; of a decoding step those of the keys and values that it
+/// sees, in their storage. Plans read none.
 template <class T>
-Index input_bytes(const Cell& cell, const AttentionShape& shape) {
-  const Index keys = shape.key_heads * shape.keys * (shape.width + shape.value_width);
+Index input_bytes(const Cell& cell) {
+  if (cell.entry->names.pass == Pass::plan) return 0;
+  const AttentionShape shape = cell.shape();
+  const Index width = shape.width + shape.value_width;
   if (cell.entry->names.pass == Pass::decode) {
-    return keys * (cell.entry->names.storage.empty() ? Index{sizeof(T)} : Index{2});
+    const Index keys = cell.entry->visible_pairs(shape) * shape.key_heads / shape.query_heads;
+    return keys * width * (cell.entry->names.storage.empty() ? Index{sizeof(T)} : Index{2});
   }
-  return (keys + shape.query_heads * shape.queries * shape.width) * Index{sizeof(T)};
+  return (shape.key_heads * shape.keys * width + shape.query_heads * shape.queries * shape.width) *
+         Index{sizeof(T)};
 }
 
 /// What was measured of one repetition. The limits are of one thread.
@@ -124,11 +121,16 @@ struct Measured {
 
 template <class T>
 void count(benchmark::State& state, const Cell& cell, const Prepared& pass, const Measured& m) {
-  const AttentionShape shape = fovea::shape_of(data<T>(cell).inputs());
+  const AttentionShape shape = cell.shape();
+  if (cell.entry->plan_stats) {
+    const PlanStats stats = cell.entry->plan_stats(shape);
+    state.counters["density"] = stats.density();      // visible of all pairs
+    state.counters["useful_share"] = stats.useful();  // visible of computed pairs
+  }
   const double threads = cell.family.threads;
   const auto passes = static_cast<double>(state.iterations());
   const double flops = passes * cell.entry->flops(shape);
-  const double bytes = passes * static_cast<double>(input_bytes<T>(cell, shape));
+  const double bytes = passes * static_cast<double>(input_bytes<T>(cell));
   state.counters["useful_gflops"] = flops / m.seconds * 1e-9;
   state.counters["peak_gflops"] = m.peak * threads * 1e-9;
   state.counters["peak_fraction"] = flops / m.seconds / (m.peak * threads);
@@ -137,8 +139,8 @@ void count(benchmark::State& state, const Cell& cell, const Prepared& pass, cons
   state.counters["cpu_share"] = m.cpu_share;
   state.counters["read_gbps"] = bytes / m.seconds * 1e-9;
   state.counters["bandwidth_fraction"] = bytes / m.seconds / (m.bandwidth * threads);
-  const Index scratch = pass.scratch_bytes
-                            ? pass.scratch_bytes()
+  const Index scratch = pass.decoder_bytes
+                            ? pass.decoder_bytes()
                             : cell.entry->runner<T>().workspace_bytes(shape, cell.family.threads);
   state.counters["workspace_bytes"] = benchmark::Counter(
       static_cast<double>(scratch), benchmark::Counter::kDefaults, benchmark::Counter::kIs1024);
@@ -161,7 +163,7 @@ void run(benchmark::State& state, const Cell& cell) {
     state.SkipWithError(text);
     return;
   }
-  const Index bytes = input_bytes<T>(cell, fovea::shape_of(x.inputs()));
+  const Index bytes = input_bytes<T>(cell);
   const double peak = fma_peak<T>();
   const double bandwidth = read_bandwidth(bytes);
   pass.run(pool);  // the probe took the caches
@@ -180,33 +182,6 @@ void run(benchmark::State& state, const Cell& cell) {
   state.SetLabel("checked");
 }
 
-std::string name_of(const Entry& entry, const Family& family, Index n) {
-  const Names& names = entry.names;
-  std::string variant = names.variant;
-  const auto add = [&](const char* key, Index value) {
-    variant += (variant.empty() ? "" : ",") + std::string(key) + ":" + std::to_string(value);
-  };
-  if (family.heads != 8 || names.pass == Pass::decode) add("heads", family.heads);
-  if (family.key_heads != family.heads) add("key_heads", family.key_heads);
-  if (family.threads != 1) add("threads", family.threads);
-  const std::string type = family.scalar == Scalar::f32 ? "f32" : "f64";
-  return names.op + "/" + name(names.pass) + "/" + (names.storage.empty() ? type : names.storage) +
-         "/" + variant + "/D:" + std::to_string(family.width) + "/N:" + std::to_string(n);
-}
-
-std::vector<Cell> cells() {
-  std::vector<Cell> all;
-  for (const Entry& op : operators()) {
-    const auto entry = std::make_shared<const Entry>(op);
-    for (const Family& family : entry->families) {
-      for (const Index n : family.lengths) {
-        all.push_back({entry, family, n, name_of(*entry, family, n)});
-      }
-    }
-  }
-  return all;
-}
-
 /// How many names the filter keeps; all of them where it is no regular expression of ours.
 std::size_t matches(const std::vector<Cell>& all, std::string filter) {
   if (filter.empty() || filter == "all") return all.size();
@@ -222,10 +197,12 @@ std::size_t matches(const std::vector<Cell>& all, std::string filter) {
   }
 }
 
-/// Prints our own facts. What Debian's library says of its own build is not true of it.
+/// Prints our own facts, and ratios at the end. What Debian's library says of its own build is not
+/// true of it.
 class Reporter : public benchmark::ConsoleReporter {
  public:
-  using ConsoleReporter::ConsoleReporter;
+  Reporter(OutputOptions options, const std::vector<Cell>& cells)
+      : ConsoleReporter(options), cells_(cells), pairs_(row_pairs(cells, sparse_row_pairs())) {}
 
   bool ReportContext(const Context& context) override {
     name_field_width_ = context.name_field_width;
@@ -241,7 +218,21 @@ class Reporter : public benchmark::ConsoleReporter {
   void ReportRuns(const std::vector<Run>& runs) override {
     ConsoleReporter::ReportRuns(runs);
     GetOutputStream() << std::flush;
+    for (const Run& run : runs) {
+      if (run.error_occurred) continue;
+      const double milliseconds = run.GetAdjustedCPUTime();
+      const std::string name = run.run_name.str();
+      if (run.run_type == Run::RT_Iteration) times_.add(name, milliseconds);
+      if (run.aggregate_name == "median") times_.set_median(name, milliseconds);
+    }
   }
+
+  void Finalize() override { GetOutputStream() << ratio_lines(cells_, pairs_, times_); }
+
+ private:
+  const std::vector<Cell>& cells_;
+  std::vector<RowPair> pairs_;
+  RowTimes times_;
 };
 
 /// Whether the user asked for another format on stdout.
@@ -259,7 +250,7 @@ bool wants_console(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const bool console = wants_console(argc, argv);
-  const std::vector<Cell> all = cells();
+  const std::vector<Cell> all = cells_of(operators());
   for (const Cell& cell : all) {
     benchmark::RegisterBenchmark(cell.name.c_str(), [cell](benchmark::State& state) {
       if (cell.family.scalar == Scalar::f32) run<float>(state, cell);
@@ -271,7 +262,8 @@ int main(int argc, char** argv) {
   progress().expect(matches(all, benchmark::GetBenchmarkFilter()));
   for (const auto& [key, value] : machine_facts()) benchmark::AddCustomContext(key, value);
   Reporter reporter(isatty(1) != 0 ? benchmark::ConsoleReporter::OO_ColorTabular
-                                   : benchmark::ConsoleReporter::OO_Tabular);
+                                   : benchmark::ConsoleReporter::OO_Tabular,
+                    all);
   benchmark::RunSpecifiedBenchmarks(console ? &reporter : nullptr);
   benchmark::Shutdown();
   return 0;

@@ -57,21 +57,34 @@ HeadTensors load(Comparison& run) {
   return embed_text(document, longest, arguments.heads, arguments.width);
 }
 
-double flops_of(const Entry& entry, AttentionShape shape, Index n) {
+/// What the time of a cell grows with: the flops of its visible pairs, or of the pairs that it
+/// computes and then masks.
+double work_of(const Entry& entry, AttentionShape shape, Index n) {
   shape.queries = entry.queries(n);
   shape.keys = n;
-  // A baseline computes pairs that it then masks, so its time grows with those that it sees too.
-  return entry.flops(shape);
+  const double flops = entry.flops(shape);
+  return entry.plan_stats ? flops / entry.plan_stats(shape).useful() : flops;
+}
+
+/// The work of every cell, [lengths][entries].
+std::vector<std::vector<double>> work_of_all(const std::vector<Entry>& entries,
+                                             const Comparison& run) {
+  std::vector<std::vector<double>> work;
+  for (const Index n : run.arguments.lengths) {
+    work.emplace_back();
+    for (const Entry& entry : entries) work.back().push_back(work_of(entry, run.shape, n));
+  }
+  return work;
 }
 
 /// Seconds until the end, the cell (length, entry) and those after it.
 double seconds_left(const Forecast& forecast, const std::vector<Entry>& entries,
-                    const Comparison& run, std::size_t length, std::size_t entry) {
+                    const std::vector<std::vector<double>>& work, const Comparison& run,
+                    std::size_t length, std::size_t entry) {
   double seconds = 0;
-  for (std::size_t l = length; l < run.arguments.lengths.size(); ++l) {
+  for (std::size_t l = length; l < work.size(); ++l) {
     for (std::size_t e = l == length ? entry : 0; e < entries.size(); ++e) {
-      const Index n = run.arguments.lengths[l];
-      seconds += forecast.seconds(entries[e].names.label, n, flops_of(entries[e], run.shape, n));
+      seconds += forecast.seconds(entries[e].names.label, run.arguments.lengths[l], work[l][e]);
     }
   }
   return seconds;
@@ -83,6 +96,7 @@ void compare(Comparison& run, const HeadTensors& tensors, const std::string& jso
   std::vector<Entry> entries = operators();
   std::erase_if(entries, [](const Entry& entry) { return entry.names.label.empty(); });
   const std::vector<Index>& lengths = run.arguments.lengths;
+  const std::vector<std::vector<double>> work = work_of_all(entries, run);
   ThreadPool pool(run.arguments.threads);
   Progress progress(static_cast<int>(entries.size() * lengths.size()));
   Forecast forecast(run.arguments.repeat);
@@ -92,16 +106,17 @@ void compare(Comparison& run, const HeadTensors& tensors, const std::string& jso
     for (std::size_t e = 0; e < entries.size(); ++e) {
       const Stopwatch cell;
       progress.begin(entries[e].names.label, lengths[l],
-                     seconds_left(forecast, entries, run, l, e));
+                     seconds_left(forecast, entries, work, run, l, e));
       std::vector<float> out;
       Row row = measure(entries[e], tensors, lengths[l], run.arguments.repeat, pool, out);
       if (e == 0) full = {row.seconds, out};
-      const bool forward = entries[e].names.pass == Pass::forward;
+      const Pass pass = entries[e].names.pass;
+      const bool forward = pass == Pass::forward || pass == Pass::dense_mask;
       if (row.skipped.empty() && !full.out.empty() && forward) {
         row.speed_up = full.seconds / row.seconds;
         row.difference = relative_distance(out, full.out);
       }
-      forecast.learn(row, flops_of(entries[e], run.shape, lengths[l]), cell.seconds());
+      forecast.learn(row, work[l][e], cell.seconds());
       progress.clear();
       print_row(row);
       run.rows.push_back(std::move(row));
@@ -109,6 +124,7 @@ void compare(Comparison& run, const HeadTensors& tensors, const std::string& jso
     run.seconds = total.seconds();
     write_file(json_file, to_json(run));
   }
+  std::printf("%s", mask_factors(run.rows).c_str());
 }
 
 /// Warns if other processes took the cores. Returns whether every operator was right.
@@ -165,8 +181,10 @@ int run_program(int argc, char** argv) {
   const bool right = judge(run);
   std::printf("\n%s: all numbers\n", json_file.c_str());
   if (problem.empty()) {
-    std::printf("%s/time.svg, .png, %s/memory.svg, .png: plots\n", directory.c_str(),
-                directory.c_str());
+    for (const Plot& plot : plots()) {
+      std::printf("%s/%s.svg, .png: %s\n", directory.c_str(), plot.file.c_str(),
+                  plot.title.c_str());
+    }
   } else {
     std::fprintf(stderr, "%s\n", problem.c_str());
   }

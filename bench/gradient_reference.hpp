@@ -10,6 +10,7 @@
 #include <cmath>
 #include <vector>
 
+#include "bench/head_patterns.hpp"
 #include "bench/row_reference.hpp"
 
 namespace bench {
@@ -97,16 +98,19 @@ struct GradientRow {
   std::vector<W> unit;
 };
 
-/// Compares sampled rows of the gradients of q, k and v. Query heads and key heads must be as many.
-template <class Pattern, class T, class SavedT, class GradsT>
-Error sampled_gradient_error(const Pattern& pattern, const Inputs<T>& in, const View<const T>& out,
+/// Compares sampled rows of the gradients of q, k and v of `op`. Query heads and key heads must be
+/// as many.
+template <class Op, class T, class SavedT, class GradsT>
+Error sampled_gradient_error(const Op& op, const Inputs<T>& in, const View<const T>& out,
                              const SavedT& saved, const View<const T>& d_out, const GradsT& grads,
                              Index samples) {
   using W = Wide<T>;
   Error error;
   const View<const T> lse(saved.lse);
-  const Index first = in.k.rows() - in.q.rows();  // position of query row 0
+  const SequenceShape sequence = sequence_shape(op, fovea::shape_of(in));
+  const Index first = sequence.first_position;
   for (Index head = 0; head < in.q.heads(); ++head) {
+    const auto pattern = op.pattern(head, sequence);
     const PairTruths<T> pairs(in, out, lse, d_out, head);
     const W scale = pairs.scale();
     for (Index s = 0; s < std::min(samples, in.q.rows()); ++s) {

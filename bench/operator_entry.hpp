@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/eigen_attention.hpp"
+#include "bench/head_patterns.hpp"
 #include "bench/row_reference.hpp"
 #include "fovea/attention/attention.hpp"
 #include "fovea/core/thread_pool.hpp"
@@ -16,7 +17,6 @@
 
 namespace bench {
 
-using fovea::AttentionShape;
 using fovea::Shape;
 using fovea::ThreadPool;
 
@@ -25,8 +25,8 @@ struct Prepared {
   std::function<void(ThreadPool&)> run;
   /// How far what the last run wrote is from the truth, on a sample.
   std::function<Error(Index samples)> error;
-  /// Bytes of scratch of the last run, where only the run can tell.
-  std::function<Index()> scratch_bytes = {};
+  /// Bytes that a decoder holds, its keys and values among them.
+  std::function<Index()> decoder_bytes = {};
 };
 
 /// One pass of an operator for the scalar T.
@@ -53,13 +53,16 @@ struct Family {
 /// What one pass does.
 enum class Pass {
   forward,
-  backward,  ///< after a forward pass that is not timed
-  training,  ///< forward and backward
-  decode,    ///< one query after N keys
+  backward,    ///< after a forward pass that is not timed
+  training,    ///< forward and backward
+  decode,      ///< one query after N keys
+  dense_mask,  ///< forward by full attention with a mask of the same pattern
+  plan,        ///< no attention: every block of the plans of a forward pass
 };
 
 constexpr const char* name(Pass pass) {
-  constexpr const char* names[] = {"forward", "backward", "training", "decode"};
+  constexpr const char* names[] = {"forward", "backward",   "training",
+                                   "decode",  "dense_mask", "plan"};
   return names[static_cast<int>(pass)];
 }
 
@@ -75,11 +78,13 @@ struct Names {
 /// One pass of an operator with one choice of its options.
 struct Entry {
   Names names;
-  /// (query, key) pairs of one head that are visible.
+  /// (query, key) pairs of all query heads that are visible.
   std::function<Index(const AttentionShape&)> visible_pairs;
   Runner<float> f32;
   Runner<double> f64;
   std::vector<Family> families;
+  /// Pairs of all query heads that are visible and that are computed; none: nobody counts them.
+  std::function<PlanStats(const AttentionShape&)> plan_stats = {};
 
   template <class T>
   const Runner<T>& runner() const {
@@ -92,13 +97,11 @@ struct Entry {
 
   /// Flops of the matrix products of the visible pairs, all heads: 2 of them forward, 5 backward.
   double flops(const AttentionShape& shape) const {
-    const auto d = static_cast<double>(shape.width);
-    const auto dv = static_cast<double>(shape.value_width);
-    const double forward = names.pass == Pass::backward ? 0 : 2 * (d + dv);
+    const fovea::FlopCount count{shape.width, shape.value_width};
+    const Index pairs = visible_pairs(shape) * shape.batch;
     const bool has_backward = names.pass == Pass::backward || names.pass == Pass::training;
-    const double backward = has_backward ? 2 * (3 * d + 2 * dv) : 0;
-    return (forward + backward) * static_cast<double>(visible_pairs(shape)) *
-           static_cast<double>(shape.query_heads * shape.batch);
+    const bool has_forward = names.pass != Pass::backward && names.pass != Pass::plan;
+    return (has_forward ? count.forward(pairs) : 0) + (has_backward ? count.backward(pairs) : 0);
   }
 };
 
@@ -129,8 +132,10 @@ Entry operator_entry(Names names, const Op& op, const Reference& reference,
                        return op.template workspace_bytes<T>(shape, workers);
                      }};
   };
-  return {std::move(names), [op](const AttentionShape& shape) { return op.visible_pairs(shape); },
-          runner(float{}), runner(double{}), std::move(families)};
+  return {
+      std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
+      runner(float{}),     runner(double{}),
+      std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
 }
 
 /// Softmax attention with Eigen's matrices in blocks of query rows; see eigen_attention.hpp.
@@ -147,9 +152,22 @@ struct EigenBaseline {
     return workers * rows(shape.queries) * (shape.keys + 1) * Index{sizeof(T)};
   }
 
-  Index visible_pairs(const AttentionShape& shape) const {
+  Index pattern_period(Index /*heads*/) const { return 1; }
+
+  Index visible_pairs(const AttentionShape& shape, Index /*head*/) const {
     const Index n = shape.queries;
     return causal ? n * (n + 1) / 2 : n * n;
+  }
+
+  /// Pairs of a block: every row of it with every key that its last row sees.
+  Index computed_pairs(const AttentionShape& shape) const {
+    const Index n = shape.queries;
+    Index pairs = 0;
+    for (Index first = 0; first < n; first += rows(n)) {
+      const Index count = std::min(rows(n), n - first);
+      pairs += count * (causal ? first + count : n);
+    }
+    return pairs;
   }
 
   /// Heads are shared out over the threads.
@@ -178,6 +196,10 @@ struct EigenBaseline {
     });
   }
 };
+
+inline PlanStats plan_stats(const EigenBaseline& op, const AttentionShape& shape) {
+  return stats_of(shape, visible_pairs(op, shape), shape.query_heads * op.computed_pairs(shape));
+}
 
 inline Entry eigen_entry(Names names, const EigenBaseline& baseline, std::vector<Family> families) {
   const auto reference = [causal = baseline.causal]<class T>(const Inputs<T>& in, Index head,

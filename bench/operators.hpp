@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operators that fovea_bench times and fovea_compare compares: one line each. The first one
-/// is full attention, which fovea_compare measures the others against.
+/// The operators that fovea_bench times and fovea_compare compares: one line for each pass and
+/// choice of options. The first one is full attention, which fovea_compare measures the others
+/// against.
 #pragma once
 
 #include <vector>
 
 #include "bench/decode_entry.hpp"
+#include "bench/sparse_operators.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/local.hpp"
 
@@ -22,7 +24,8 @@ inline std::vector<Family> dense_families() {
 inline std::vector<Family> causal_families() {
   return {{.lengths = {512, 1024, 2048, 4096, 8192}},
           {.scalar = Scalar::f64, .lengths = {2048}},
-          {.threads = 2, .lengths = {4096}}};
+          {.threads = 2, .lengths = {4096}},
+          {.lengths = {16384}, .heads = 2, .key_heads = 2}};
 }
 
 /// Families of operators that are linear in N.
@@ -52,11 +55,8 @@ inline std::vector<Family> backward_families() {
 
 inline std::vector<Family> baseline_families() { return {{.lengths = {1024, 4096}}}; }
 
-/// Every operator, in the order of the table.
-inline std::vector<Entry> operators() {
+inline std::vector<Entry> full_entries() {
   using fovea::FullAttention;
-  using fovea::LocalAttention;
-  constexpr Index whole = EigenBaseline::kWholeMatrix;
   // clang-format off
   return {
       softmax_entry({"full", "dense", "full"}, FullAttention{}, dense_families()),
@@ -71,15 +71,41 @@ inline std::vector<Entry> operators() {
       decode_entry({"full", "", "full, decoding"}, FullAttention{}, decode_families()),
       decode_entry<Eigen::bfloat16>({.op = "full", .storage = "bf16"}, FullAttention{}, {{.lengths = {32768}}}),
       decode_entry<Eigen::half>({.op = "full", .storage = "f16"}, FullAttention{}, {{.lengths = {32768}}}),
+  };
+  // clang-format on
+}
+
+inline std::vector<Entry> local_entries() {
+  using fovea::LocalAttention;
+  // clang-format off
+  return {
       softmax_entry({"local", "window:128", "local, 128 + 128"}, LocalAttention{{128, 128}}, linear_families()),
       softmax_entry({"local", "window:4", ""}, LocalAttention{{4, 4}}, linear_families()),
       training_entry({"local", "window:128", "", Pass::backward}, LocalAttention{{128, 128}}, {{.lengths = {16384}}}),
+  };
+  // clang-format on
+}
+
+inline std::vector<Entry> eigen_entries() {
+  constexpr Index whole = EigenBaseline::kWholeMatrix;
+  // clang-format off
+  return {
       eigen_entry({"naive_eigen", "dense", "Eigen, naive"}, {whole, false}, baseline_families()),
       eigen_entry({"naive_eigen", "causal", "Eigen, naive, causal"}, {whole, true}, baseline_families()),
       eigen_entry({"blocked_eigen", "dense", "Eigen, blocked"}, {128, false}, baseline_families()),
       eigen_entry({"blocked_eigen", "causal", "Eigen, blocked, causal"}, {128, true}, baseline_families()),
   };
   // clang-format on
+}
+
+/// Every operator, in the order of the table.
+inline std::vector<Entry> operators() {
+  std::vector<Entry> all;
+  for (const auto& entries : {full_entries(), local_entries(), strided_entries(), fixed_entries(),
+                              longformer_entries(), big_bird_entries(), eigen_entries()}) {
+    all.insert(all.end(), entries.begin(), entries.end());
+  }
+  return all;
 }
 
 }  // namespace bench

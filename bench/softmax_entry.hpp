@@ -26,15 +26,16 @@ T broadcast_at(const View<const T>& x, Index h, Index n, Index m) {
   return x(0, at(1, h), at(2, n), at(3, m));
 }
 
-/// The truth of an operator that is a softmax over `op.pattern()`, scale 1 / sqrt(D), with the soft
-/// cap of its options and the bias, mask and slopes of its inputs.
+/// The truth of an operator that is a softmax over `op.pattern(head, shape)`, scale 1 / sqrt(D),
+/// with the soft cap of its options and the bias, mask and slopes of its inputs.
 template <class Op>
 auto softmax_reference(const Op& op) {
   return [op]<class T>(const Inputs<T>& in, Index head, Index row) {
-    const Index i = row + in.k.rows() - in.q.rows();
+    const SequenceShape sequence = sequence_shape(op, fovea::shape_of(in));
+    const Index i = row + sequence.first_position;
+    const auto pattern = op.pattern(head, sequence);
     const auto visible = [&](Index j) {
-      return op.pattern().allows(i, j) &&
-             (in.mask.is_none() || broadcast_at(in.mask, head, row, j));
+      return pattern.allows(i, j) && (in.mask.is_none() || broadcast_at(in.mask, head, row, j));
     };
     const auto logit = [&](Index j, Wide<T> z) {
       if (op.options.soft_cap) {
@@ -137,20 +138,21 @@ Entry training_entry(Names names, const Op& op, std::vector<Family> families) {
         if (with_forward) op.forward(in, out, work->saved, pool);
         op.backward(in, out, work->saved, work->d_out, work->grads, pool);
       };
-      return Prepared{
-          run, [=](Index samples) {
-            Error error = sampled_error<T>(in, out, samples, softmax_reference(op));
-            error.add(sampled_gradient_error(op.pattern(), in, View<const T>(out), work->saved,
-                                             work->d_out, work->grads, samples));
-            return error;
-          }};
+      return Prepared{run, [=](Index samples) {
+                        Error error = sampled_error<T>(in, out, samples, softmax_reference(op));
+                        error.add(sampled_gradient_error(op, in, View<const T>(out), work->saved,
+                                                         work->d_out, work->grads, samples));
+                        return error;
+                      }};
     };
     return Runner<T>{prepare, [op](const AttentionShape& shape, Index workers) {
                        return op.template backward_workspace_bytes<T>(shape, workers);
                      }};
   };
-  return {std::move(names), [op](const AttentionShape& shape) { return op.visible_pairs(shape); },
-          runner(float{}), runner(double{}), std::move(families)};
+  return {
+      std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
+      runner(float{}),     runner(double{}),
+      std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
 }
 
 }  // namespace bench

@@ -4,6 +4,12 @@
 #pragma once
 
 #include "fovea/attention/attention.hpp"
+#include "fovea/attention/big_bird.hpp"
+#include "fovea/attention/block_sparse.hpp"
 #include "fovea/attention/decoder.hpp"
+#include "fovea/attention/fixed.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/local.hpp"
+#include "fovea/attention/longformer.hpp"
+#include "fovea/attention/sparse.hpp"
+#include "fovea/attention/strided.hpp"

@@ -3,6 +3,7 @@
 /// Patterns: which key each query sees.
 #pragma once
 
+#include "fovea/patterns/any_pattern.hpp"
 #include "fovea/patterns/block_list.hpp"
 #include "fovea/patterns/block_window.hpp"
 #include "fovea/patterns/combine.hpp"
@@ -18,3 +19,4 @@
 #include "fovea/patterns/stages.hpp"
 #include "fovea/patterns/strided.hpp"
 #include "fovea/patterns/window.hpp"
+#include "fovea/patterns/window_and_tokens.hpp"

@@ -48,13 +48,20 @@ struct Case {
   std::function<Expected<T>(const Inputs<T>&)> oracle;
   std::function<ExpectedGrads<T>(const Inputs<T>&, const View<const T>& d_out)> grad_oracle;
 
+  /// Whether heads see different keys.
+  bool by_head = false;
+  /// Whether a row's keys stand in several runs, whose order is that of its position.
+  bool in_runs = false;
+  /// Whether the pattern has stages, between which something of each row waits.
+  bool staged = false;
+
   /// Whether the pattern shows key j to a row.
   bool sees(const AttentionShape& s, Index b, Index h, Index row, Index j) const {
     return visible(Pair{b, h, row, j, s.queries, s.keys});
   }
   bool drops() const { return options.dropout.probability > 0; }
   /// Whether a row depends on its position beyond the keys that it sees.
-  bool by_position() const { return drops() || extras.alibi; }
+  bool by_position() const { return drops() || extras.alibi || in_runs; }
   Index position(const AttentionShape& s, Index row) const {
     return options.alignment == fovea::CausalAlignment::top_left ? row : row + s.keys - s.queries;
   }
@@ -104,7 +111,7 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
   made.workspace_bytes = [op](const AttentionShape& shape, Index workers) {
     return op.template workspace_bytes<T>(shape, workers);
   };
-  made.visible_pairs = [op](const AttentionShape& shape) { return op.visible_pairs(shape); };
+  made.visible_pairs = [op](const AttentionShape& shape) { return op.visible_pairs(shape, 0); };
   made.visible = std::move(law);
   return made;
 }

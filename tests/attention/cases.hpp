@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attention/case.hpp"
+#include "attention/sparse_cases.hpp"
 
 namespace fovea_test {
 
@@ -85,14 +86,17 @@ std::vector<Case<T>> option_cases() {
   };
 }
 
-/// Every operator under test. To enter one, add a line above: a name, the operator, its law, what
-/// it takes beside q, k and v; and, if it is no softmax attention, `make_case` with oracles of its
-/// own.
+/// Every operator under test. To enter one, add a line here or in sparse_cases.hpp: a name, the
+/// operator, its law, what it takes beside q, k and v; and, if it is no softmax attention,
+/// `make_case` with oracles of its own.
 template <class T>
 const std::vector<Case<T>>& all_cases() {
   static const std::vector<Case<T>> cases = [] {
     std::vector<Case<T>> all = pattern_cases<T>();
-    for (Case<T>& op : option_cases<T>()) all.push_back(std::move(op));
+    for (std::vector<Case<T>> more :
+         {option_cases<T>(), strided_cases<T>(), fixed_cases<T>(), composed_cases<T>()}) {
+      for (Case<T>& op : more) all.push_back(std::move(op));
+    }
     return all;
   }();
   return cases;

@@ -51,7 +51,7 @@ struct ArchetypeAttention {
   Index workspace_bytes(const AttentionShape&, Index) const {
     return 0;
   }
-  static Index visible_pairs(const AttentionShape&) { return 0; }
+  static Index visible_pairs(const AttentionShape&, Index) { return 0; }
 };
 static_assert(Attention<ArchetypeAttention, float> && Attention<ArchetypeAttention, double>);
 
@@ -63,7 +63,7 @@ struct WithoutForward {
   Index workspace_bytes(const AttentionShape&, Index) const {
     return 0;
   }
-  static Index visible_pairs(const AttentionShape&) { return 0; }
+  static Index visible_pairs(const AttentionShape&, Index) { return 0; }
 };
 static_assert(!Attention<WithoutForward, float>);
 

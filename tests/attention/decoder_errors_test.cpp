@@ -10,6 +10,7 @@
 #include <string>
 
 #include "attention/decoding.hpp"
+#include "fovea/patterns/enumerated.hpp"
 #include "support/memory.hpp"
 #include "support/refusal.hpp"
 
@@ -212,16 +213,44 @@ TEST(DecoderErrors, WhatARingHasLost) {
   }
 }
 
-/// A window without an end on the right shows all later keys to a query: no ring can.
-TEST(DecoderErrors, NoEndOnTheRight) {
-  const FullAttention op{{.window = {.left = 10}}};
-  const Tokens<float> tokens({1, 1, 1, 500, 500, 2, 2});
-  auto decoder = op.decoder<float>({.width = 2, .value_width = 2});
-  EXPECT_EQ(refusal([&] { tokens.step(decoder, 0, 500); }),
-            "FullAttention: rows of q is 500; expected at most 65: earlier keys of the window are "
-            "gone");
-  EXPECT_EQ(decoder.length(), 0);
-  tokens.step(decoder, 0, 65);
+/// What names positions to come waits for them; what can never be right is refused at once.
+TEST(DecoderErrors, PatternsOfPositions) {
+  const fovea::BlockRows rows = {{0, 1, 3}, {0, 0, 7}};
+  const Tokens<float> tokens({1, 1, 1, 20, 20, 2, 2});
+  auto blocks = fovea::BlockSparseAttention{{.block = 10, .layouts = {rows}}}.decoder<float>(
+      tokens.decoder_shape());
+  auto globals = fovea::LongformerAttention{{.left = 2, .global = {5, 90}}}.decoder<float>(
+      tokens.decoder_shape());
+  tokens.decode(blocks, {1, 3});
+  tokens.decode(globals, {1, 3});
+  EXPECT_EQ(refusal([&] {
+              fovea::BlockSparseAttention{{.block = 0, .layouts = {rows}}}.decoder<float>({});
+            }),
+            "BlockSparseAttention: block is 0; expected at least 1");
+  EXPECT_EQ(
+      refusal([&] {
+        fovea::BlockSparseAttention{{.block = 3, .layouts = {{{0, 2}, {1, 0}}}}}.decoder<float>({});
+      }).substr(0, 54),
+      "BlockSparseAttention: block of keys 1, in row 0 is 0; ");
+  EXPECT_EQ(refusal([] { fovea::FixedAttention{{.stride = 4, .summary = 5}}.decoder<float>({}); }),
+            "FixedAttention: summary is 5; expected 1 to 4 keys, the stride");
+}
+
+/// What plans refuse changes nothing.
+TEST(DecoderErrors, WhatAPatternRefuses) {
+  const auto diagonal = [](Index i, Index j) { return i == j; };
+  const fovea::SparseAttention op{{.patterns = {fovea::EnumeratedPattern(diagonal, {12, 12, 0})}}};
+  const Tokens<float> tokens({1, 1, 1, 100, 100, 2, 2});
+  auto decoder = op.decoder<float>(tokens.decoder_shape());
+  tokens.step(decoder, 0, 10);
+  for (const Index rows : {3, 90}) {
+    EXPECT_EQ(refusal([&] { tokens.step(decoder, 10, rows); }),
+              "EnumeratedPattern: positions is 10 to " + std::to_string(10 + rows) +
+                  "; expected 0 to 12");
+    EXPECT_EQ(decoder.length(), 10);
+  }
+  tokens.step(decoder, 10, 2);
+  EXPECT_EQ(tokens.out(0, 0, 11, 1), tokens.v(0, 0, 11, 1));
 }
 
 TEST(DecoderMemory, ARingStaysAsItIs) {
@@ -238,6 +267,53 @@ TEST(DecoderMemory, ARingStaysAsItIs) {
   auto appended = op.decoder<float>(tokens.decoder_shape());
   for (Index n = 0; n < 3000; n += 5) appended.append(tokens.keys(n, 5), tokens.values(n, 5));
   EXPECT_EQ(appended.memory_bytes(), 2 * (20 + 1 + 64) * 16 * 4);  // left, itself, slack
+}
+
+/// Fixed attention keeps its own block and the summary: O(l + N c / l).
+TEST(DecoderMemory, FixedKeepsTheSummary) {
+  using fovea::FixedAttention;
+  using fovea::HeadAssignment;
+  const Tokens<float> tokens({1, 4, 2, 4096, 4096, 8, 8});
+  constexpr Index token = 2 * 16 * 4;  // keys and values of both key heads
+  const auto bytes_after = [&](const FixedAttention& op, Index count) {
+    auto decoder = op.decoder<float>(tokens.decoder_shape());
+    decoder.reserve(count);
+    decoder.append(tokens.keys(0, count), tokens.values(0, count));
+    return decoder.memory_bytes();
+  };
+  for (const auto heads : {HeadAssignment::separate, HeadAssignment::merged}) {
+    const FixedAttention op{{.stride = 32, .summary = 4, .heads = heads}};
+    const Index ring = 2 * (31 + 1 + 64) * token;
+    EXPECT_EQ(bytes_after(op, 2048), ring + 2048 / 32 * 4 * token);
+    EXPECT_EQ(bytes_after(op, 4096), ring + 4096 / 32 * 4 * token);
+    // Each key head keeps the columns of its two query heads.
+    FixedAttention apart = op;
+    apart.options.sub_block_per_head = true;
+    const Index kept = heads == HeadAssignment::merged ? 8 : 4;
+    EXPECT_EQ(bytes_after(apart, 4096), ring + 4096 / 32 * kept * token);
+  }
+  const FixedAttention first{{.stride = 32, .heads = HeadAssignment::only_first}};
+  EXPECT_EQ(bytes_after(first, 4096), 2 * (31 + 1 + 64) * token);
+  const FixedAttention all{{.stride = 32, .summary = 32, .heads = HeadAssignment::only_second}};
+  EXPECT_EQ(bytes_after(all, 4096), 4096 * token);
+}
+
+/// A step of many rows takes its memory and gives it back, but for the caches.
+TEST(DecoderMemory, StepsOfOneRowTakeNoMore) {
+  const fovea::StridedAttention op{{.stride = 16, .heads = fovea::HeadAssignment::merged}};
+  const Tokens<float> tokens({1, 2, 1, 3000, 3000, 8, 8});
+  DecoderShape sizes = tokens.decoder_shape();
+  sizes.reserve = 3000;
+  auto decoder = op.decoder<float>(sizes);
+  tokens.step(decoder, 0, 2900);
+  tokens.decode(decoder, {1});
+  const Index bytes = decoder.memory_bytes();
+  EXPECT_LE(bytes, 3000 * 16 * 4 + 100000);
+  const std::ptrdiff_t before = heap().reset();
+  decoder.rollback(2500);
+  tokens.decode(decoder, {1});
+  EXPECT_EQ(decoder.memory_bytes(), bytes);
+  EXPECT_EQ(heap().bytes, before);
 }
 
 TEST(DecoderMemory, DoublesAndIsKept) {

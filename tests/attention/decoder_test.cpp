@@ -37,7 +37,7 @@ struct ArchetypeIncremental {
   Index workspace_bytes(const AttentionShape&, Index) const {
     return 0;
   }
-  static Index visible_pairs(const AttentionShape&) { return 0; }
+  static Index visible_pairs(const AttentionShape&, Index) { return 0; }
   template <class T>
   ArchetypeDecoder decoder(const DecoderShape&) const {
     return {};
@@ -119,6 +119,15 @@ TEST(Decoder, OptionsInAnyDivision) {
                               beside);
       }
     }
+  }
+}
+
+/// A window without an end on the right shows all later keys to a query, also beyond what the ring
+/// holds.
+TEST(Decoder, NoEndOnTheRight) {
+  const FullAttention op{{.window = {.left = 10}}};
+  for (const auto& division : kDivisions) {
+    expect_forward<float>(op, {1, 2, 1, 500, 500, 4, 4}, division);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "fovea/kernels/stored_rows.inl.hpp"
 
 #include "fovea/kernels/transpose.inl.hpp"
+#include "fovea/kernels/visible_keys.inl.hpp"
 
 #include "fovea/kernels/softmax_tile.inl.hpp"
 

@@ -73,7 +73,7 @@ const std::vector<AnyPattern> kPatterns = any_patterns(
     Window{7, 3}, Causal{}, Dense{}, fixed_local(16), BlockWindow{8, 1, 1},
     GlobalTokens::at({0, 1, 2, 20, 40, 41}), GlobalTokens::first(5, true),
     RandomBlocks{8, 3, 10, 4, 0}, BlockList(8, 10, {{0, 2, 4, 4, 6}, {0, 3, 2, 8, 3, 5}}),
-    FixedSummary{{8, 2, 1}}, FixedMerged{{8, 2, 1, false}}, StridedKeys{8}, StridedKeys{8, false},
+    FixedSummary{{8, 2, 1}}, FixedBeyond{{8, 2, 1, false}}, StridedKeys{8}, StridedKeys{8, false},
     DilatedWindow{2, 1, 8}, StridedKeys{5}, FixedSummary{{6, 2}}, FixedSummary{{8, 8}});
 
 template <class F>
@@ -184,13 +184,13 @@ TEST(Stages, ShowEachKeyOnce) {
 TEST(Combine, ConcreteTypesFollowTheLaw) {
   const Window window{7, 3};
   const StridedKeys strided{8};
-  const FixedMerged merged{{8, 2, 1, false}};
+  const FixedBeyond beyond{{8, 2, 1, false}};
   const BlockList list(8, 10, {{0, 2, 4, 4, 6}, {0, 3, 2, 8, 3, 5}});
   for (const SequenceShape& shape : kShapes) {
     expect_law(subtract(Causal{}, list), shape, "causal, several slots cut out",
                [&](Index i, Index j) { return j <= i && !list.allows(i, j); });
-    expect_law(unite(window, merged), shape, "an interval, and lattices",
-               [&](Index i, Index j) { return window.allows(i, j) || merged.allows(i, j); });
+    expect_law(unite(window, beyond), shape, "an interval, and lattices",
+               [&](Index i, Index j) { return window.allows(i, j) || beyond.allows(i, j); });
     expect_law(intersect(strided, window), shape, "rows of a residue in a window",
                [&](Index i, Index j) { return strided.allows(i, j) && window.allows(i, j); });
     expect_stages(in_stages(window, strided), shape);
@@ -220,6 +220,25 @@ TEST(Stages, StridedMergedFollowsTheLaw) {
 }
 
 /// Strided keys beyond the window stay one interval on their lattice.
+TEST(Stages, FixedMergedFollowsTheLaw) {
+  for (const FixedShape fixed : {FixedShape{1, 1}, {4, 1}, {8, 3, 1}, {8, 8}, {40, 5, 2, false}}) {
+    const FixedMerged merged = fixed_merged(fixed);
+    for (const Index n : {0, 1, 7, 64, 65, 129}) {
+      expect_stages(merged, {n, n, 0});
+      for (Index i = 0; i < n; ++i) {
+        for (Index j = 0; j < n; ++j) {
+          const Index column =
+              j % fixed.stride - fixed.stride + (fixed.sub_block + 1) * fixed.summary;
+          const bool in_summary = 0 <= column && column < fixed.summary;
+          const bool in_order = !fixed.causal || j <= i;
+          ASSERT_EQ(merged.allows(i, j),
+                    in_order && (in_summary || i / fixed.stride == j / fixed.stride));
+        }
+      }
+    }
+  }
+}
+
 TEST(Stages, StridedBeyondTheWindowIsOneRun) {
   const SequenceShape shape{4096, 4096, 0};
   const auto beyond = strided_merged(64).stage<1>();

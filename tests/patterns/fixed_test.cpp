@@ -3,13 +3,15 @@
 /// Tests of patterns/fixed.hpp and patterns/block_window.hpp.
 #include "fovea/patterns/fixed.hpp"
 
+#include "fovea/patterns/stages.hpp"
+
 #include "patterns/enumeration.hpp"
 
 namespace fovea_test {
 namespace {
 
 using fovea::BlockWindow;
-using fovea::FixedMerged;
+using fovea::FixedBeyond;
 using fovea::FixedShape;
 using fovea::FixedSummary;
 
@@ -61,10 +63,10 @@ TEST(Fixed, SummaryFollowsTheLaw) {
   });
 }
 
-TEST(Fixed, MergedFollowsTheLaw) {
+TEST(Fixed, BeyondFollowsTheLaw) {
   for_each_case([](const FixedShape& s, const SequenceShape& shape) {
-    expect_law(FixedMerged{s}, shape, name_of(s), [&](Index i, Index j) {
-      return (in_summary(j, s) || block_of(i, s.stride) == j / s.stride) && (!s.causal || j <= i);
+    expect_law(FixedBeyond{s}, shape, name_of(s), [&](Index i, Index j) {
+      return in_summary(j, s) && block_of(i, s.stride) != j / s.stride && (!s.causal || j <= i);
     });
   });
 }
@@ -74,7 +76,7 @@ TEST(Fixed, KnownRows) {
   const auto row = [](Index i) {
     std::vector<Index> keys;
     for (Index j = 0; j < 16; ++j) {
-      if (FixedMerged{{4, 1}}.allows(i, j)) keys.push_back(j);
+      if (fovea::fixed_merged({4, 1}).allows(i, j)) keys.push_back(j);
     }
     return keys;
   };

@@ -9,6 +9,7 @@
 #include "fovea/patterns/global.hpp"
 #include "fovea/patterns/random_blocks.hpp"
 #include "fovea/patterns/stages.hpp"
+#include "fovea/patterns/window_and_tokens.hpp"
 #include "patterns/enumeration.hpp"
 
 namespace fovea_test {
@@ -35,6 +36,9 @@ struct Counted {
     ++*asked;
     slots().keys_of(i, to);
   }
+  Index linear_until(Index i) const requires fovea::LinearSlots<P> {
+    return pattern.linear_until(i);
+  }
   SlotPlan<Counted> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
@@ -56,14 +60,16 @@ Index questions(const P& pattern) {
   return asked;
 }
 
-/// Once per row at most, and once per block where its rows see the same.
+/// Once per row at most; once per block where its rows see the same, twice where what they see
+/// moves along with them.
 TEST(SlotPlan, LongSequencesAskOncePerRow) {
-  EXPECT_EQ(questions(Window{256, 0}), kLong);
+  EXPECT_EQ(questions(Window{256, 0}), 256);
   EXPECT_EQ(questions(StridedKeys{256}), 256);
   EXPECT_EQ(questions(Dense{}), 128);
   EXPECT_EQ(questions(FixedSummary{{256, 8}}), 128);
-  EXPECT_EQ(questions(FixedMerged{{256, 8}}), 256);
+  EXPECT_EQ(questions(FixedBeyond{{256, 8}}), 256);
   EXPECT_EQ(questions(unite(Window{256, 256}, GlobalTokens::first(64))), kLong);
+  EXPECT_LE(questions(WindowAndTokens({256, 256}, GlobalTokens::first(64))), 300);
   const RandomBlocks random{64, 3, 1024, 0, 0, false, 2, 1};
   const auto bird = join(unite(GlobalTokens::first(128), BlockWindow{64, 1, 1}), random);
   EXPECT_EQ(questions(bird), kLong / 64);
@@ -94,6 +100,21 @@ TEST(SlotPlan, VisiblePairsOfLongSequences) {
   // 8 columns of each earlier block; of the own one 1 + ... + 8.
   EXPECT_EQ((FixedSummary{{256, 8}}.plan(shape).visible_pairs()),
             8 * 256 * (256 * 255 / 2) + 256 * 36);
+}
+
+/// A column of summary keys is one block of keys; nobody asks for those of the other columns.
+TEST(SlotPlan, KeysOfASummaryAreBlocksOfOneColumn) {
+  const auto plan = FixedSummary{{128, 8}}.plan({16384, 16384, 0});
+  ASSERT_EQ(plan.key_block_count(), 128);
+  for (Index p = 0; p < plan.key_block_count(); ++p) {
+    const KeyBlock keys = plan.key_block(p);
+    EXPECT_EQ(keys.first, p);
+    EXPECT_EQ(keys.step, 128);
+    EXPECT_EQ(keys.count, 128);
+    const BlockRange seen = plan.query_blocks(p);
+    EXPECT_EQ(seen.begin < seen.end, p >= 120);
+    EXPECT_EQ(plan.meets(plan.block_count() - 1, p), p >= 120);
+  }
 }
 
 TEST(PlanStats, DensityAndFlops) {

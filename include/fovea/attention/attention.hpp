@@ -89,8 +89,8 @@ concept Attention = std::copyable<Op> &&
   op.forward(inputs, out, saved, executor);
   /// bytes of scratch that `forward` takes with that many workers
   { op.template workspace_bytes<T>(shape, 1) } -> std::same_as<Index>;
-  /// (query, key) pairs of one head that are visible, without key lengths
-  { op.visible_pairs(shape) } -> std::same_as<Index>;
+  /// (query, key) pairs of a query head that are visible, without key lengths
+  { op.visible_pairs(shape, Index{0}) } -> std::same_as<Index>;
 };
 
 /// An attention operator that has a backward pass.

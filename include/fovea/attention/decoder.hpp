@@ -10,31 +10,21 @@
 #include <utility>
 
 #include "fovea/attention/check.hpp"
-#include "fovea/attention/key_value_cache.hpp"
-#include "fovea/attention/softmax_call.hpp"
+#include "fovea/attention/decoder_cache.hpp"
+#include "fovea/attention/head_plans.hpp"
+#include "fovea/attention/softmax_forward.hpp"
 #include "fovea/attention/split_rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-namespace detail {
-
-/// Rows [first, first + count) of a tensor; all of one that is none or has one row for all.
-template <class T>
-View<T> slice_rows(const View<T>& x, Index first, Index count) {
-  if (x.is_none() || x.rows() == 1) return x;
-  Shape shape = x.shape();
-  shape[2] = count;
-  return {head_row(x, 0, 0, first), shape, x.strides()};
-}
-
-}  // namespace detail
-
 /// What `op.decoder<T>(shape)` makes of a softmax operator `Op`: a growing sequence of tokens, and
 /// the attention of its last positions.
 /// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far,
-/// whatever the tokens were appended in, and for any number of threads.
+/// whatever the tokens were appended in, and for any number of threads. Only visible keys are read.
+/// Parts of the pattern that name positions beyond the tokens so far wait for them.
 /// Memory: twice the tokens at most; under a window of `left` keys that of about 2 (left + right +
-/// min(left, 512)) tokens, however long the sequence.
+/// min(left, 512)) tokens, however long the sequence, and where heads see summary columns besides
+/// (fixed attention), these. Of more new tokens than a window holds, `step` takes a copy meanwhile.
 /// Not to be called from several threads at once. Errors are std::invalid_argument, or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class Op, class T>
@@ -43,7 +33,10 @@ class Decoder {
   /// \throws std::invalid_argument options or sizes that make no decoder; std::bad_alloc for
   /// shape.reserve
   Decoder(const Op& op, const DecoderShape& shape)
-      : op_(op), shape_(shape), cache_(checked_cache_shape()) {
+      : op_(op),
+        shape_(shape),
+        cache_(shape, checked_scope()),
+        head_groups_(shape.query_heads, shape.key_heads, scope().period()) {
     if (shape.reserve > 0) cache_.reserve(shape.reserve);
   }
 
@@ -51,20 +44,23 @@ class Decoder {
   Index length() const { return cache_.length(); }
 
   /// Bytes of keys, values and scratch.
-  Index memory_bytes() const { return cache_.memory_bytes() + scratch_.size_bytes(); }
+  Index memory_bytes() const {
+    return cache_.memory_bytes() + scratch_.size_bytes() + few_rows_.memory_bytes();
+  }
 
   /// Adds n tokens. \param k [B, Hk, n, D]   \param v [B, Hk, n, Dv]
   void append(const View<const T>& k, const View<const T>& v) {
     check_tokens(k, v);
     cache_.make_room(length() + k.rows());
-    cache_.append(k, v, 0, k.rows());
+    cache_.append(k, v);
   }
 
   /// Attention of the last n positions; with k and v in the inputs, once those are appended.
   /// \param inputs q [B, Hq, n, D]; as in `forward` bias, mask, alibi_slopes and sink, where Nk is
   ///               the length after appending
   /// \param out [B, Hq, n, Dv], every element written
-  /// Cost: that of `forward`; for few rows K and V are read once, by all threads.
+  /// Cost: that of `forward`; for few rows K and V are read once by the heads that share a key head
+  /// and a pattern, and by all threads.
   template <class Out>
   void step(const Inputs<T>& inputs, Out&& out) {
     step(inputs, View<T>(out), Saved<T>{}, Serial{});
@@ -87,10 +83,14 @@ class Decoder {
   void step(const Inputs<T>& inputs, Out&& out, const Saved<T>& saved, E&& executor) {
     const View<T> to(out);
     check_step(inputs, to, saved);
-    if (is_small(inputs)) {
-      run(inputs, to, saved, Serial{});
+    const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
+    if (rows == 0) {
+      cache_.make_room(length_after(inputs));
+      append_new(inputs);
+    } else if (prefers_rows(rows_after(inputs), worker_count(as_executor(executor), kMostTokens))) {
+      attend_few(inputs, to, saved, as_executor(executor));
     } else {
-      run(inputs, to, saved, as_executor(executor));
+      attend_many(inputs, to, saved, as_executor(executor));
     }
   }
 
@@ -124,23 +124,22 @@ class Decoder {
   Decoder fork() const { return Decoder(*this, cache_.copy()); }
 
  private:
-  Decoder(const Decoder& other, KeyValueCache<T> cache)
-      : op_(other.op_), shape_(other.shape_), cache_(std::move(cache)) {}
+  Decoder(const Decoder& other, DecoderCache<T> cache)
+      : op_(other.op_),
+        shape_(other.shape_),
+        cache_(std::move(cache)),
+        head_groups_(other.head_groups_) {}
 
-  /// Keys before a query that it may see.
-  Index left() const { return op_.pattern().left; }
-  bool has_right_end() const { return op_.pattern().right < kFar; }
-  Index right() const { return has_right_end() ? op_.pattern().right : 0; }
-  /// Tokens that a ring holds at least, beyond those that one query sees.
-  Index slack() const {
-    return std::clamp<Index>(left(), 64, kMaxBlockRows) + shape_.rollback_tokens;
-  }
+  const KeyScope& scope() const { return cache_.scope(); }
+
+  /// Keys before a query that it sees among the recent ones.
+  Index left() const { return scope().reach().before; }
 
   void check_at_least_0(const char* what, Index x) const {
     if (x < 0) refuse(Op::name(), what, std::to_string(x), "at least 0");
   }
 
-  typename KeyValueCache<T>::Shape checked_cache_shape() const {
+  KeyScope checked_scope() const {
     op_.check_options();
     check_softmax_options<Compute<T>>(Op::name(), op_.softmax_options());
     if (op_.softmax_options().alignment != CausalAlignment::bottom_right) {
@@ -159,9 +158,7 @@ class Decoder {
       refuse(Op::name(), "key_heads", std::to_string(heads),
              "a divisor of " + std::to_string(shape_.query_heads) + ", query_heads");
     }
-    const bool ring = left() < kFar && shape_.rollback_tokens < kFar;
-    return {shape_.batch, heads, shape_.width, shape_.value_width,
-            ring ? left() + right() + 1 + slack() : KeyValueCache<T>::kAll};
+    return KeyScope(op_, shape_);
   }
 
   static void check_extent(const char* tensor, const Shape& shape, std::size_t d, Index expected,
@@ -177,7 +174,7 @@ class Decoder {
     check_extent("k", k.shape(), 3, shape_.width, "the width of the decoder");
     check_extent("v", v.shape(), 3, shape_.value_width, "the value_width of the decoder");
     check_extent("v", v.shape(), 2, k.rows(), "the rows of k");
-    const Index most = kFar - length();
+    const Index most = kMostTokens - length();
     if (k.rows() > most) {
       refuse(Op::name(), "rows of k", std::to_string(k.rows()), "at most " + std::to_string(most));
     }
@@ -213,7 +210,7 @@ class Decoder {
     Inputs<T> all = inputs;
     all.k = {&element, {shape_.batch, shape_.key_heads, after, shape_.width}, {}};
     all.v = {&element, {shape_.batch, shape_.key_heads, after, shape_.value_width}, {}};
-    op_.check(all, out, saved);
+    op_.check_tensors(all, out, saved);
     check_apart(inputs, "out", out);
     check_apart(inputs, "lse", saved.lse);
   }
@@ -224,154 +221,179 @@ class Decoder {
     detail::check_apart(Op::name(), name, written, "v", inputs.v);
   }
 
-  /// The keys that the queries see must be held, and without an end on the right all at once.
+  /// The recent keys that the queries see must be held.
   void check_held(Index rows, Index after) const {
-    const Index kept = cache_.shape().kept;
-    if (kept == KeyValueCache<T>::kAll) return;
-    Index most = after;
-    if (cache_.first_held() > 0) most = after - left() - cache_.first_held();
-    if (!has_right_end() && after > kept) most = std::min(most, kept - left());
+    if (!cache_.is_ring() || cache_.first_held() == 0) return;
+    const Index most = after - left() - cache_.first_held();
     if (rows > most) {
       refuse(Op::name(), "rows of q", std::to_string(rows),
              "at most " + std::to_string(most) + ": earlier keys of the window are gone");
     }
   }
 
-  /// Queries that a ring serves at once.
-  Index most_rows() const {
-    const Index kept = cache_.shape().kept;
-    if (kept == KeyValueCache<T>::kAll || !has_right_end()) return kFar;
-    return kept - left() - right() - 1;  // slack(): whole blocks
+  /// Adds the tokens of a step. \pre there is room
+  void append_new(const Inputs<T>& inputs) noexcept {
+    if (appends(inputs)) cache_.append(inputs.k, inputs.v);
   }
 
-  /// Whether the keys of a row are shared out over threads: few rows, and no band, which the block
-  /// kernel sums in another order.
-  bool splits(Index rows) const {
-    return shape_.key_heads > 0 && op_.pattern().most_keys() > kBandKeys &&
-           rows * (shape_.query_heads / shape_.key_heads) <= kMostRows && rows <= most_rows();
+  /// The last rows of a sequence that ends with the new tokens.
+  SequenceShape rows_after(const Inputs<T>& inputs) const {
+    const Index after = length_after(inputs);
+    return {inputs.q.rows(), after, after - inputs.q.rows()};
   }
 
-  /// Whether the call is done before another thread would be awake: a few microseconds.
-  bool is_small(const Inputs<T>& inputs) const {
-    constexpr double most_products = 1 << 16;
-    const Index keys = std::min(length_after(inputs), op_.pattern().most_keys());
-    return static_cast<double>(heads()) * static_cast<double>(inputs.q.rows()) *
-               static_cast<double>(keys) * static_cast<double>(shape_.width + shape_.value_width) <=
-           most_products;
+  /// The first recent key that rows see.
+  Index first_key(const SequenceShape& rows) const {
+    return scope().is_bounded() ? std::max(Index{0}, rows.first_position - left()) : 0;
   }
 
-  /// Some of the query rows, and where they stand.
-  struct Piece {
-    Inputs<T> inputs;
-    View<T> out;
-    Saved<T> saved;
-    Index position;  // of the first of them
-    Index keys;      // of the sequence
-    bool split;      // each segment of keys is a task
+  /// Where the keys of a head stand, and its queries.
+  struct Place {
+    const DecoderCache<T>& cache;
+    SequenceShape rows;
+    Index first_key;  // of the recent ones that the arguments hold
+    Index group;      // query heads per key head
+
+    void operator()(KeySource source, Index b, Index h, SoftmaxBlockArgs<Compute<T>>& args) const {
+      args.first_position = rows.first_position;
+      args.key_end = rows.keys;
+      args.key_rows.base = first_key;
+      if (source == KeySource::summary) cache.place_summary(b, h / group, args);
+    }
+    void operator()(Index stage, const SequenceTask& task,
+                    SoftmaxBlockArgs<Compute<T>>& args) const {
+      (*this)(cache.scope().sources(task.head)[stage], task.sequence, task.head, args);
+    }
   };
 
-  /// Everything is checked. The memory is taken first, then the tokens, and then nothing throws.
-  template <class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) {
-    const Index after = length_after(inputs);
-    const Index rows = heads() > 0 ? inputs.q.rows() : 0;
-    const Index at_once = std::min(rows, most_rows());
-    const bool split = splits(rows);
-    cache_.make_room(after);
-    if (rows > 0) take_scratch(at_once, after, split, executor);
-    Index taken = 0;  // of the rows of k
-    const auto append_to = [&](Index end) {
-      const Index count = std::max(Index{0}, end - length());
-      cache_.append(inputs.k, inputs.v, taken, count);
-      taken += count;
-    };
-    for (Index row = 0; row < rows; row += at_once) {
-      const Index count = std::min(at_once, rows - row);
-      const Index position = after - rows + row;
-      append_to(at_once == rows ? after : std::min(after, position + count + right()));
-      Piece piece{inputs, detail::slice_rows(out, row, count), saved, position, after, split};
-      piece.inputs.q = detail::slice_rows(inputs.q, row, count);
-      piece.inputs.bias = detail::slice_rows(inputs.bias, row, count);
-      piece.inputs.mask = detail::slice_rows(inputs.mask, row, count);
-      piece.saved.lse = detail::slice_rows(saved.lse, row, count);
-      attend(piece, executor);
-    }
-    append_to(after);
+  Place place(const SequenceShape& rows, Index first_key) const {
+    return {cache_, rows, first_key, shape_.query_heads / shape_.key_heads};
   }
 
-  /// The rows from a position on, in a sequence of that many keys.
-  auto plan(Index rows, Index position, Index keys) const {
-    return op_.pattern().plan(SequenceShape{rows, keys, position});
+  /// A call for a step, its keys and values these.
+  SoftmaxCall<T> call(Inputs<T> inputs, const View<const T>& k, const View<const T>& v) const {
+    inputs.k = k;
+    inputs.v = v;
+    return {inputs, op_.softmax_options()};
   }
 
-  SplitRows<Compute<T>> split_rows(const QueryBlock& block) const {
-    return {{shape_.batch, shape_.key_heads, shape_.query_heads / shape_.key_heads, shape_.width,
-             shape_.value_width},
-            block};
-  }
-
-  Index heads() const { return shape_.batch * shape_.query_heads; }
-  /// Of one worker, if rows are not split.
-  Index slot_bytes(Index rows) const {
-    return softmax_block_scratch(block_rows(rows), shape_.width, shape_.value_width) *
-           Index{sizeof(Compute<T>)};
-  }
-
-  template <class E>
-  void take_scratch(Index rows, Index keys, bool split, E&& executor) {
-    const auto plan = this->plan(rows, keys - rows, keys);
-    Index bytes = 0;
-    if (split) {
-      BlockStorage storage;
-      const auto rows_of_call = split_rows(plan.block(0, storage));
-      bytes = rows_of_call.scratch_bytes(worker_count(executor, rows_of_call.task_count()));
+  /// What head h sees.
+  decltype(auto) pattern(Index h, const SequenceShape& rows) const {
+    if constexpr (Op::kPatternKnowsShape) {
+      return op_.pattern(h, rows);
     } else {
-      bytes = worker_count(executor, heads() * plan.block_count()) * slot_bytes(rows);
+      return scope().pattern(h);
     }
-    if (bytes > scratch_.size_bytes()) scratch_ = Workspace(bytes);
   }
 
+  /// Whether rows are computed row by row rather than as blocks: few of them, or blocks that would
+  /// leave most lanes empty or threads idle. The bits are the same.
+  bool prefers_rows(const SequenceShape& rows, Index workers) const {
+    constexpr Index most_lanes = 16;
+    if (rows.queries * head_groups_.most_heads() > kMostRows) return false;
+    if (rows.queries < most_lanes || shape_.batch * shape_.query_heads < workers) return true;
+    bool filled = true;
+    for (Index h = 0; h < scope().period(); ++h) {
+      for_each_plan(pattern(h, rows), rows, [&](const auto& plan, Index /*stage*/) {
+        filled = filled && plan.block_count() * (most_lanes / 2) <= rows.queries;
+      });
+    }
+    return !filled;
+  }
+
+  /// Few rows: segments of keys are shared out over threads. Everything is checked. The memory is
+  /// taken first, then the tokens, and then nothing throws.
   template <class E>
-  void attend(const Piece& piece, E&& executor) {
-    const Index rows = piece.inputs.q.rows();
-    const Index first = left() < kFar ? std::max(Index{0}, piece.position - left()) : 0;
-    Inputs<T> inputs = piece.inputs;
-    inputs.k = cache_.keys(first, length() - first);
-    inputs.v = cache_.values(first, length() - first);
-    const SoftmaxCall call(inputs, op_.softmax_options(), op_.pattern());
-    const auto head = [&](Index b, Index h) {
-      auto args = call.args(call.sequences()[b], h, piece.out, piece.saved);
-      args.first_position = piece.position;
-      args.key_base = first;
-      args.key_end = piece.keys;
-      return args;
-    };
-    const auto plan = this->plan(rows, piece.position, piece.keys);
-    auto* const scratch = scratch_.template data<std::byte>();
-    if (piece.split) {
-      BlockStorage storage;
-      split_rows(plan.block(0, storage)).run(head, scratch, executor);
-      return;
+  void attend_few(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+                  E&& executor) {
+    const SequenceShape rows = rows_after(inputs);
+    few_rows_.clear();
+    for (Index h = 0; h < scope().period(); ++h) {
+      few_rows_.add(pattern(h, rows), rows, scope().sources(h));
     }
-    const Index blocks = plan.block_count();
-    const KernelTable<Compute<T>>& table = kernels<Compute<T>>();
-    for_each_task(executor, heads() * blocks, [&](Index task, Index worker) {
-      const Index h = task / blocks;
-      BlockStorage storage;
-      auto args = head(h / shape_.query_heads, h % shape_.query_heads);
-      args.block = plan.block(blocks - 1 - task % blocks, storage);
-      args.scratch = reinterpret_cast<Compute<T>*>(scratch + worker * slot_bytes(rows));
-      table.softmax_block(args);
-    });
+    few_rows_.finish();
+    SplitRows<Compute<T>> split(
+        {shape_.batch, shape_.width, shape_.value_width, scope().columns() > 0 ? 2 : 1},
+        head_groups_, few_rows_);
+    // Done before another thread would be awake: a few microseconds.
+    constexpr double small = 1 << 16;  // products
+    const bool is_small = static_cast<double>(split.pairs()) *
+                              static_cast<double>(shape_.width + shape_.value_width) <=
+                          small;
+    const Index workers = is_small ? 1 : worker_count(executor, split.task_count());
+    cache_.make_room(rows.keys);
+    if (split.scratch_bytes(workers) > scratch_.size_bytes()) {
+      scratch_ = Workspace(split.scratch_bytes(workers));
+    }
+    append_new(inputs);
+    const Index first = first_key(rows);
+    const auto call = this->call(inputs, cache_.keys(first, rows.keys - first),
+                                 cache_.values(first, rows.keys - first));
+    const Place place = this->place(rows, first);
+    const auto args = [&](KeySource source, Index b, Index h) {
+      auto of_head = call.args(call.sequences()[b], h, out, saved);
+      place(source, b, h, of_head);
+      return of_head;
+    };
+    auto* const scratch = scratch_.template data<std::byte>();
+    if (is_small) {
+      split.run(args, scratch, Serial{});
+    } else {
+      split.run(args, scratch, executor);
+    }
   }
 
-  /// Beyond every position.
-  static constexpr Index kFar = std::numeric_limits<Index>::max() / 16;
+  /// Many rows: the forward pass over the cache, or over a copy of the recent keys if the cache
+  /// forgets some that it needs. Everything is checked; as above, what may throw comes first.
+  template <class E>
+  void attend_many(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+                   E&& executor) {
+    const SequenceShape rows = rows_after(inputs);
+    cache_.make_room(rows.keys);
+    const Index first = first_key(rows);
+    const Index count = rows.keys - first;
+    if (cache_.holds(count)) {
+      forward(rows, first, call(inputs, cache_.keys(first, count), cache_.values(first, count)),
+              out, saved, executor, [&] { append_new(inputs); });
+    } else if (length() == 0) {
+      forward(rows, 0, call(inputs, inputs.k, inputs.v), out, saved, executor,
+              [&] { append_new(inputs); });
+    } else {
+      const Index held = std::max(Index{0}, length() - first);
+      const Index skipped = std::max(Index{0}, first - length());  // new tokens that none sees
+      const Index added = count - held;
+      detail::TokenRows<T> k(shape_.batch, shape_.key_heads, shape_.width, count, false);
+      detail::TokenRows<T> v(shape_.batch, shape_.key_heads, shape_.value_width, count, false);
+      forward(rows, first, call(inputs, k.view(0, count), v.view(0, count)), out, saved, executor,
+              [&] {
+                k.put(cache_.keys(first, held), 0, 0, held);
+                v.put(cache_.values(first, held), 0, 0, held);
+                k.put(inputs.k, skipped, held, added);
+                v.put(inputs.v, skipped, held, added);
+                append_new(inputs);
+              });
+    }
+  }
+
+  /// \param append makes the keys of the call what they shall be
+  template <class E, class Append>
+  void forward(const SequenceShape& rows, Index first_key, const SoftmaxCall<T>& call,
+               const View<T>& out, const Saved<T>& saved, E&& executor, const Append& append) {
+    const HeadPlans plans(op_, shape_.query_heads, rows);
+    SoftmaxForward pass(call, plans, out, saved, place(rows, first_key));
+    pass.reserve(executor);
+    append();
+    pass.compute(executor);
+  }
+
+  static constexpr Index kMostTokens = kFarPosition / 4;
 
   Op op_;
   DecoderShape shape_;
-  KeyValueCache<T> cache_;
-  Workspace scratch_;
+  DecoderCache<T> cache_;
+  HeadGroups head_groups_;
+  FewRows few_rows_;   // of the last step: kept for its memory
+  Workspace scratch_;  // the same
 };
 
 FOVEA_NAMESPACE_END

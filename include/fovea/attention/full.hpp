@@ -37,14 +37,10 @@ class FullAttention : public SoftmaxOperator<FullAttention> {
 
   static constexpr const char* name() { return "FullAttention"; }
 
-  Window pattern() const {
+  Window pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
     Window seen = options.window;
     if (options.causal) seen.right = std::min<Index>(seen.right, 0);
     return seen;
-  }
-
-  SoftmaxOptions softmax_options() const {
-    return {options.scale, options.alignment, options.soft_cap, options.dropout};
   }
 
   void check_options() const { check_window(name(), options.window); }

@@ -34,13 +34,12 @@ class LocalAttention : public SoftmaxOperator<LocalAttention> {
 
   static constexpr const char* name() { return "LocalAttention"; }
 
-  Window pattern() const { return {options.left, options.right}; }
+  Window pattern(Index /*head*/, const SequenceShape& /*shape*/) const { return window(); }
 
-  SoftmaxOptions softmax_options() const {
-    return {options.scale, options.alignment, options.soft_cap, options.dropout};
-  }
+  void check_options() const { check_window(name(), window()); }
 
-  void check_options() const { check_window(name(), pattern()); }
+ private:
+  Window window() const { return {options.left, options.right}; }
 };
 
 FOVEA_NAMESPACE_END

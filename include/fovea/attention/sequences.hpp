@@ -66,49 +66,44 @@ struct SequenceTask {
 /// The numbering of tasks (sequence, head, part): part is the fastest, sequence the slowest.
 class SequenceTasks {
  public:
-  /// \param parts parts(s): how many parts each head of sequence s has
+  /// \param parts parts(s, h): how many parts head h of sequence s has; for sequences that are not
+  ///              packed it is asked for the first alone
   template <class T, class Parts>
   SequenceTasks(const Sequences<T>& sequences, Index heads, Parts&& parts) : heads_(heads) {
-    if (sequences.count() == 0) return;
-    if (!sequences.packed()) {
-      equal_parts_ = parts(Index{0});
-      count_ = sequences.count() * heads * equal_parts_;
-      return;
+    const Index different =
+        sequences.packed() ? sequences.count() : std::min<Index>(sequences.count(), 1);
+    first_.reserve(static_cast<std::size_t>(different * heads) + 1);
+    first_.push_back(0);
+    for (Index s = 0; s < different; ++s) {
+      for (Index h = 0; h < heads; ++h) first_.push_back(first_.back() + parts(s, h));
     }
-    first_.reserve(static_cast<std::size_t>(sequences.count()) + 1);
-    for (Index s = 0; s < sequences.count(); ++s) {
-      first_.push_back(count_);
-      count_ += heads * parts(s);
-    }
-    first_.push_back(count_);
+    const Index periods =
+        sequences.packed() ? std::min<Index>(sequences.count(), 1) : sequences.count();
+    count_ = periods * first_.back();
   }
 
   Index count() const { return count_; }
 
   /// The number of a task.
   Index number(Index sequence, Index head, Index part) const {
-    if (first_.empty()) return (sequence * heads_ + head) * equal_parts_ + part;
-    const auto s = static_cast<std::size_t>(sequence);
-    return first_[s] + head * ((first_[s + 1] - first_[s]) / heads_) + part;
+    const Index row = sequence * heads_ + head;
+    const Index rows = static_cast<Index>(first_.size()) - 1;
+    return row / rows * first_.back() + first_[static_cast<std::size_t>(row % rows)] + part;
   }
 
   SequenceTask operator[](Index task) const {
-    if (first_.empty()) {
-      const Index row = task / equal_parts_;
-      return {row / heads_, row % heads_, task % equal_parts_};
-    }
-    const auto after = std::upper_bound(first_.begin(), first_.end(), task);
-    const Index s = static_cast<Index>(after - first_.begin()) - 1;
-    const Index parts = (*after - *(after - 1)) / heads_;
-    const Index rest = task - *(after - 1);
-    return {s, rest / parts, rest % parts};
+    const Index period = task / first_.back();
+    const Index within = task % first_.back();
+    const auto after = std::upper_bound(first_.begin(), first_.end(), within);
+    const Index rows = static_cast<Index>(first_.size()) - 1;
+    const Index row = period * rows + static_cast<Index>(after - first_.begin()) - 1;
+    return {row / heads_, row % heads_, within - *(after - 1)};
   }
 
  private:
   Index heads_;
   Index count_ = 0;
-  Index equal_parts_ = 0;
-  std::vector<Index> first_;  // task of each sequence, and their number; empty: equal parts
+  std::vector<Index> first_;  // tasks of each row (sequence, head), and of all that differ
 };
 
 FOVEA_NAMESPACE_END

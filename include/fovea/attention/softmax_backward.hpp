@@ -4,298 +4,312 @@
 /// taken, so that the bits depend on no thread.
 #pragma once
 
-#include <atomic>
-#include <cmath>
-#include <memory>
+#include <array>
 
-#include "fovea/attention/softmax_call.hpp"
-#include "fovea/core/executor.hpp"
-#include "fovea/core/workspace.hpp"
-#include "fovea/kernels/table.hpp"
-#include "fovea/patterns/partition.hpp"
+#include "fovea/attention/backward_call.hpp"
+#include "fovea/attention/bias_backward.hpp"
+#include "fovea/attention/block_pairs.hpp"
+#include "fovea/attention/turns.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-namespace detail {
-
-/// Places where tasks add in turn. A task may wait only for tasks of lower numbers: those have been
-/// taken before it, so the lowest one at work never waits.
-class Turns {
- public:
-  explicit Turns(Index places)
-      : next_(places == 0 ? nullptr : std::make_unique<std::atomic<int>[]>(as_size(places))) {}
-
-  /// Calls f when `turn` others have had their turn at the place.
-  template <class F>
-  void take(Index place, Index turn, F&& f) {
-    std::atomic<int>& next = next_[as_size(place)];
-    const int mine = static_cast<int>(turn);
-    for (int now = next.load(std::memory_order_acquire); now != mine;
-         now = next.load(std::memory_order_acquire)) {
-      next.wait(now, std::memory_order_acquire);
-    }
-    f();
-    next.store(mine + 1, std::memory_order_release);
-    next.notify_all();
-  }
-
- private:
-  static std::size_t as_size(Index i) { return static_cast<std::size_t>(i); }
-
-  std::unique_ptr<std::atomic<int>[]> next_;
-};
-
-/// Whether a block of queries may see one of the keys [first, last).
-inline bool meets(const QueryBlock& block, Index first, Index last) {
-  for (Index r = 0; r < block.run_count; ++r) {
-    const KeyRun& run = block.runs[r];
-    const Index end = run.first + run.step * (run.count - 1) + 1;
-    if (run.count == 0 || end <= first || last <= run.first) continue;
-    const Index t = first <= run.first ? 0 : (first - run.first + run.step - 1) / run.step;
-    if (run.first + run.step * t < last) return true;
-  }
-  return false;
-}
-
-}  // namespace detail
-
 /// One backward pass. A task is a block of keys of one key head: it owns the gradients of those
 /// keys and values, and goes over all blocks of queries that see them; to the gradient of a block
-/// of queries the tasks add in the order of their keys. The plan of P is a PartitionedPlan whose
-/// blocks of keys are without gaps.
-template <class T, class P>
+/// of queries the tasks add in the order of their keys.
+///
+/// Stages, and the query heads of one key head that have different patterns, cut the keys in
+/// different ways. Therefore the pass goes in rounds, one after the other: each takes of every key
+/// head one stage and those query heads that have one pattern. The first round writes the gradients
+/// of keys and values, the others add to them.
+template <class T>
 class SoftmaxBackward {
  public:
-  SoftmaxBackward(const SoftmaxCall<T, P>& call, const View<const T>& out, const Saved<T>& saved,
-                  const View<const T>& d_out, const Grads<T>& grads)
-      : call_(call), out_(out), saved_(saved), d_out_(d_out), grads_(grads) {}
+  SoftmaxBackward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<const T>& out,
+                  const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads)
+      : pass_(call, plans, out, saved, d_out, grads) {}
 
   /// Bytes of scratch with that many workers.
-  static Index workspace_bytes(const AttentionShape& shape, Index workers) {
-    return workers * Slot(shape).elements * static_cast<Index>(sizeof(T));
+  static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
+    return BackwardCall<T>::workspace_bytes(shape, plans, workers);
   }
 
   template <class E>
   void run(E&& executor) {
-    const Slot slot(call_.shape());
-    const auto& sequences = call_.sequences();
-    const SequenceTasks blocks(sequences, call_.inputs().q.heads(),
-                               [&](Index s) { return call_.plan(sequences[s]).block_count(); });
-    const SequenceTasks keys(sequences, call_.inputs().k.heads(),
-                             [&](Index s) { return call_.plan(sequences[s]).key_block_count(); });
-    detail::Turns turns(blocks.count());
-    // No part of the pass has more tasks: those of the bias are blocks of either kind per query
-    // head.
-    const Index heads = call_.inputs().q.heads();
-    const Index most_tasks = blocks.count() + keys.count() * std::max(Index{1}, heads) + heads;
-    Workspace scratch(worker_count(executor, most_tasks),
-                      slot.elements * static_cast<Index>(sizeof(T)));
-    T* const memory = scratch.data<T>();
-    if (!grads_.q.is_none()) zero(executor, grads_.q);
-    if (!(grads_.q.is_none() && grads_.k.is_none() && grads_.v.is_none())) {
-      // Neighbours are blocks of different heads, which take no turns with each other, and under a
-      // causal pattern those with the most queries come first.
-      const Index all_heads = sequences.count() * call_.inputs().k.heads();
-      const Index stride = sequences.packed() ? 1 : keys.count() / std::max(Index{1}, all_heads);
-      const auto numbered = [&](Index task) {
-        return stride <= 1 ? task : task % all_heads * stride + task / all_heads;
-      };
-      for_each_task(executor, keys.count(), [&](Index task, Index worker) {
-        key_task(keys[numbered(task)], blocks, turns, slot, memory + worker * slot.elements);
-      });
-    }
-    if (!grads_.bias.is_none()) run_bias(executor, slot, memory);
-    if (!grads_.sink.empty()) run_sink(executor, slot, memory);
+    const Grads<T>& grads = pass_.grads();
+    pass_.take_scratch(worker_count(executor, pass_.most_tasks()));
+    if (!(grads.q.is_none() && grads.k.is_none() && grads.v.is_none())) run_rounds(executor);
+    if (!grads.bias.is_none()) BiasBackward<T>(pass_).run(executor);
+    if (!grads.sink.empty()) run_sink(executor);
   }
 
  private:
-  /// One worker's scratch.
-  struct Slot {
-    explicit Slot(const AttentionShape& shape) {
-      const Index keys = block_rows(shape.keys);
-      kernel = softmax_grad_scratch(keys, shape.width, shape.value_width);
-      d_k = keys * grad_padded(shape.width);
-      d_v = keys * grad_padded(shape.value_width);
-      d_q = block_rows(shape.queries) * grad_padded(shape.width);
-      elements = (kernel + d_k + d_v + d_q + 15) / 16 * 16;
-    }
-    Index kernel, d_k, d_v, d_q;
-    Index elements;
+  using Buffers = typename BackwardCall<T>::Buffers;
+
+  /// Blocks of keys that a task takes.
+  static constexpr Index kMostBlocks = 16;
+
+  /// Query heads of a key head.
+  Index group() const { return pass_.query_heads() / std::max(Index{1}, pass_.key_heads()); }
+  /// Different patterns among them: heads n, n + variants, ... of a group have the same.
+  Index variants() const { return std::min(group(), pass_.plans().period()); }
+
+  /// One round: of every key head the query heads that have the pattern of its head `variant`.
+  struct Round {
+    Index stage;
+    Index variant;
+    SequenceTasks keys;    // of key heads
+    SequenceTasks blocks;  // of query heads: where they take turns
+    Index most_parts;      // tasks of a key head
+
+    bool is_first() const { return stage == 0 && variant == 0; }
   };
 
-  SoftmaxGradHead<T> head(const Sequence& s, Index h) const {
-    const Inputs<T>& in = call_.inputs();
-    SoftmaxGradHead<T> head;
-    head.q = detail::head_matrix(in.q, s.batch, h, s.first_query);
-    head.k = detail::head_matrix(in.k, s.batch, call_.key_head(h), s.first_key);
-    head.v = detail::head_matrix(in.v, s.batch, call_.key_head(h), s.first_key);
-    head.out = detail::head_matrix(out_, s.batch, h, s.first_query);
-    head.d_out = detail::head_matrix(d_out_, s.batch, h, s.first_query);
-    head.lse = detail::head_matrix(View<const T>(saved_.lse), s.batch, h, s.first_query);
-    head.width = in.q.width();
-    head.value_width = in.v.width();
-    head.scale = call_.scale();
-    head.sink = call_.sink(h);
-    head.map = call_.score_map(s, h);
-    head.first_position = call_.sequence_shape(s).first_position;
-    head.key_end = s.key_end;
-    return head;
+  /// Neighbouring blocks of keys that one task takes: several, if they are short.
+  static Index blocks_of_task(const AnyPlan& plan, Index keys) {
+    if (plan.key_block_count() == 0) return 1;
+    return std::clamp<Index>(block_rows(keys) / plan.key_block(0).count, 1, kMostBlocks);
   }
 
-  /// The gradients of one block of keys and values, and what it adds to those of the queries.
-  void key_task(const SequenceTask& task, const SequenceTasks& blocks, detail::Turns& turns,
-                const Slot& slot, T* scratch) const {
-    const Sequence s = call_.sequences()[task.sequence];
-    const auto plan = call_.plan(s);
-    const auto [first, last] = plan.key_block(task.part).span();
-    const Index group = call_.inputs().q.heads() / call_.inputs().k.heads();
-    SoftmaxGradArgs<T> args;
-    args.key_first = first;
-    args.key_last = last;
-    args.scratch = scratch;
-    T* const d_k = scratch + slot.kernel;
-    T* const d_v = d_k + slot.d_k;
-    if (!grads_.k.is_none()) args.d_k = d_k;
-    if (!grads_.v.is_none()) args.d_v = d_v;
-    if (!grads_.q.is_none()) args.d_q = d_v + slot.d_v;
-    std::fill(d_k, d_v + slot.d_v, T{0});
-    const BlockRange blocks_of_keys = plan.query_blocks(task.part);
-    for (Index h = task.head * group; h < (task.head + 1) * group; ++h) {
-      args.head = head(s, h);
-      for (Index b = blocks_of_keys.begin; b < blocks_of_keys.end; ++b) {
-        BlockStorage storage;
-        args.block = plan.block(b, storage);
-        if (!detail::meets(args.block, first, std::min(last, s.key_end))) continue;
-        kernels<T>().softmax_grad(args);
-        if (grads_.q.is_none()) continue;
-        turns.take(blocks.number(task.sequence, h, b), turn(plan, args.block, s, task.part), [&] {
-          add_rows(args.d_q, detail::head_matrix(grads_.q, s.batch, h, s.first_query), args.block);
-        });
+  Round round(Index stage, Index variant) const {
+    Index most = 0;
+    const auto parts = [&](Index s, Index key_head) {
+      const AnyPlan& plan = pass_.plans().plan(stage, s, key_head * group() + variant);
+      const Index blocks = blocks_of_task(plan, pass_.sequences()[s].keys);
+      const Index count = (plan.key_block_count() + blocks - 1) / blocks;
+      most = std::max(most, count);
+      return count;
+    };
+    SequenceTasks keys(pass_.sequences(), pass_.key_heads(), parts);
+    const auto block_count = [&](Index s, Index h) {
+      return pass_.plans().plan(stage, s, h).block_count();
+    };
+    return {stage,
+            variant,
+            std::move(keys),
+            {pass_.sequences(), pass_.query_heads(), block_count},
+            most};
+  }
+
+  template <class E>
+  void run_rounds(E&& executor) {
+    for (Index stage = 0; stage < pass_.plans().stage_count(); ++stage) {
+      for (Index variant = 0; variant < variants(); ++variant) {
+        const Round now = round(stage, variant);
+        detail::Turns turns(pass_.grads().q.is_none() ? 0 : now.blocks.count());
+        if (pass_.sequences().packed()) {
+          for_each_task(executor, now.keys.count(), [&](Index task, Index worker) {
+            key_task(now, now.keys[task], turns, pass_.buffers(worker));
+          });
+        } else {
+          // Neighbours are blocks of different heads, which take no turns with each other, and
+          // under a causal pattern those with the most queries come first.
+          const Index heads = pass_.sequences().count() * pass_.key_heads();
+          for_each_task(executor, heads * now.most_parts, [&](Index task, Index worker) {
+            const Index head = task % heads;
+            key_task(now, {head / pass_.key_heads(), head % pass_.key_heads(), task / heads}, turns,
+                     pass_.buffers(worker));
+          });
+        }
+        if (stage == 0 && !pass_.grads().q.is_none()) clear_unseen_rows(now, turns);
       }
     }
-    write_rows(args.d_k, grads_.k, s, task.head, first, last, call_.scale() * unlift());
-    write_rows(args.d_v, grads_.v, s, task.head, first, last, unlift());
   }
 
-  /// How many blocks of keys before `part` a block of queries sees.
-  template <class Plan>
-  static Index turn(const Plan& plan, const QueryBlock& block, const Sequence& s, Index part) {
+  /// One block of keys of a task.
+  struct KeyPart {
+    Index number;  // of the block
+    KeyBlock keys;
+    BlockRange blocks;  // of queries that may see it
+    Matrix<const T> k;  // its rows, once it is begun
+    Matrix<const T> v;
+    Index row;           // of its first key among those of the task
+    bool begun = false;  // whether a query has seen it
+  };
+
+  /// The blocks of keys of a task.
+  struct KeyParts {
+    std::array<KeyPart, kMostBlocks> at;
+    Index count = 0;
+    BlockRange blocks;  // of queries: all that may see one of them
+  };
+
+  KeyParts parts_of(const AnyPlan& plan, const SequenceTask& task) const {
+    const Index most = blocks_of_task(plan, pass_.sequences()[task.sequence].keys);
+    const Index end = std::min(plan.key_block_count(), (task.part + 1) * most);
+    KeyParts parts;
+    Index row = 0;
+    for (Index p = task.part * most; p < end; ++p) {
+      KeyPart& part = parts.at[static_cast<std::size_t>(parts.count++)];
+      part = {p, plan.key_block(p), plan.query_blocks(p), {}, {}, row};
+      row += part.keys.count;
+      if (part.blocks.begin >= part.blocks.end) continue;
+      const bool first = parts.blocks.begin >= parts.blocks.end;
+      parts.blocks.begin =
+          first ? part.blocks.begin : std::min(parts.blocks.begin, part.blocks.begin);
+      parts.blocks.end = std::max(parts.blocks.end, part.blocks.end);
+    }
+    return parts;
+  }
+
+  /// The gradients of a task's keys and values, and what they add to those of the queries. All its
+  /// blocks of keys take a block of queries before they go on to the next one, which others may
+  /// wait for.
+  void key_task(const Round& round, const SequenceTask& task, detail::Turns& turns,
+                const Buffers& buffers) const {
+    const Sequence s = pass_.sequences()[task.sequence];
+    const Index first_head = task.head * group() + round.variant;
+    const AnyPlan& plan = pass_.plans().plan(round.stage, task.sequence, first_head);
+    KeyParts parts = parts_of(plan, task);
+    SoftmaxGradArgs<T> args;
+    args.scratch = buffers.kernel;
+    if (!pass_.grads().q.is_none()) args.d_q = buffers.d_q;
+    for (Index h = first_head; h < (task.head + 1) * group(); h += variants()) {
+      args.head = pass_.head(s, h);
+      for (Index b = parts.blocks.begin; b < parts.blocks.end; ++b) {
+        bool built = false;
+        for (Index n = 0; n < parts.count; ++n) {
+          KeyPart& part = parts.at[static_cast<std::size_t>(n)];
+          if (b < part.blocks.begin || part.blocks.end <= b || !plan.meets(b, part.number))
+            continue;
+          if (!built) args.block = plan.block(b, buffers.storage);
+          built = true;
+          if (!detail::meets(args.block, part.keys, s.key_end)) continue;
+          const Index before = blocks_before(plan, args.block, part.number, s.key_end);
+          const Interval rows = add_pairs(s, task.head, buffers, part, args);
+          if (args.d_q == nullptr) continue;
+          turns.take(round.blocks.number(task.sequence, h, b), before,
+                     [&] { add_to_queries(args, rows, s, h, round.stage > 0 || before > 0); });
+        }
+      }
+    }
+    for (Index n = 0; n < parts.count; ++n) {
+      write_keys(round, s, task.head, parts.at[static_cast<std::size_t>(n)], buffers);
+    }
+  }
+
+  T* d_k_of(const KeyPart& part, const Buffers& buffers) const {
+    return buffers.d_k + part.row * grad_padded(pass_.call().inputs().k.width());
+  }
+  T* d_v_of(const KeyPart& part, const Buffers& buffers) const {
+    return buffers.d_v + part.row * grad_padded(pass_.call().inputs().v.width());
+  }
+
+  /// What the pairs of a block of queries and one of keys add to the sums of the keys, and the
+  /// gradients of the queries. Returns the rows of the block that see one of the keys.
+  Interval add_pairs(const Sequence& s, Index key_head, const Buffers& buffers, KeyPart& part,
+                     SoftmaxGradArgs<T>& args) const {
+    const Interval rows = detail::rows_that_see(args.block, part.keys, s.key_end, kGradTile);
+    if (rows.is_empty()) return rows;
+    if (!part.begun) {
+      pass_.set_keys(part.keys, s, key_head, part.row, buffers, args);
+      part.k = args.k;
+      part.v = args.v;
+    }
+    args.keys = {part.keys.first, part.keys.step, part.keys.count};
+    args.k = part.k;
+    args.v = part.v;
+    if (!pass_.grads().k.is_none()) args.d_k = d_k_of(part, buffers);
+    if (!pass_.grads().v.is_none()) args.d_v = d_v_of(part, buffers);
+    args.row_begin = rows.first;
+    args.row_end = rows.last;
+    args.add = part.begun;
+    kernels<T>().softmax_grad(args);
+    part.begun = true;
+    return rows;
+  }
+
+  /// The gradients of a block of keys and values: written in the first round, even if no query sees
+  /// them.
+  void write_keys(const Round& round, const Sequence& s, Index key_head, const KeyPart& part,
+                  const Buffers& buffers) const {
+    const Grads<T>& grads = pass_.grads();
+    const bool add = !round.is_first();
+    if (add && !part.begun) return;
+    const auto write = [&](const View<T>& to, T* rows, T scale) {
+      if (to.is_none()) return;
+      if (!part.begun) std::fill_n(rows, part.keys.count * grad_padded(to.width()), T{0});
+      write_rows(rows, to, s.batch, key_head, s.first_key, part.keys, scale, add);
+    };
+    write(grads.k, d_k_of(part, buffers), pass_.call().scale() * pass_.unlift());
+    write(grads.v, d_v_of(part, buffers), pass_.unlift());
+  }
+
+  /// Rows of a block, in the tensors.
+  static Strip rows_of(const QueryBlock& block, const Interval& rows) {
+    return {block.first + block.step * rows.first, block.step,
+            std::max(Index{0}, rows.last - rows.first)};
+  }
+
+  /// Adds some rows of a block to the gradients of its queries, or makes these.
+  void add_to_queries(const SoftmaxGradArgs<T>& args, const Interval& rows, const Sequence& s,
+                      Index h, bool add) const {
+    if (!rows.is_empty()) {
+      write_rows(args.d_q, pass_.grads().q, s.batch, h, s.first_query, rows_of(args.block, rows),
+                 pass_.call().scale() * pass_.unlift(), add);
+    }
+    if (add) return;
+    const Index end = std::max(rows.first, rows.last);
+    clear_queries(s, h, rows_of(args.block, {0, std::min(rows.first, args.block.count)}));
+    clear_queries(s, h, rows_of(args.block, {end, args.block.count}));
+  }
+
+  /// +0 for the gradients of some queries.
+  void clear_queries(const Sequence& s, Index h, const Strip& rows) const {
+    const Matrix<T> d_q = detail::head_matrix(pass_.grads().q, s.batch, h, s.first_query);
+    for (Index r = 0; r < rows.count; ++r) {
+      T* const row = d_q.data + (rows.first + rows.step * r) * d_q.row;
+      for (Index d = 0; d < pass_.grads().q.width(); ++d) row[d * d_q.column] = 0;
+    }
+  }
+
+  /// How many blocks of keys before `part` a block of queries sees: its turns before this one.
+  static Index blocks_before(const AnyPlan& plan, const QueryBlock& block, Index part,
+                             Index key_end) {
     Index before = 0;
-    for (Index p = 0; p < part; ++p) {
-      const auto [first, last] = plan.key_block(p).span();
-      if (detail::meets(block, first, std::min(last, s.key_end))) ++before;
+    for (Index p = plan.key_blocks(block).begin; p < part; ++p) {
+      if (detail::meets(block, plan.key_block(p), key_end)) ++before;
     }
     return before;
   }
 
-  /// What brings the kernels' sums back from lifted weights: exact.
-  T unlift() const {
-    return call_.inputs().alibi_slopes.empty() ? T{1} : T{1} / static_cast<T>(1 << kAlibiLift);
+  /// Makes `strip` of a sequence's rows of a head, or adds to them.
+  static void write_rows(const T* rows, const View<T>& to, Index batch, Index head, Index first,
+                         const Strip& strip, T scale, bool add) {
+    kernels<T>().scaled_rows({rows, detail::head_matrix(to, batch, head, first), strip.first,
+                              strip.step, strip.count, to.width(), scale, add});
   }
 
-  void add_rows(const T* rows, const Matrix<T>& to, const QueryBlock& block) const {
-    kernels<T>().scaled_rows({rows, to, block.first, block.step, block.count,
-                              call_.inputs().q.width(), call_.scale() * unlift(), true});
-  }
-
-  /// Rows [first, last) of a sequence's keys or values.
-  static void write_rows(const T* rows, const View<T>& to, const Sequence& s, Index head,
-                         Index first, Index last, T scale) {
-    if (rows == nullptr) return;
-    kernels<T>().scaled_rows({rows, detail::head_matrix(to, s.batch, head, s.first_key), first, 1,
-                              last - first, to.width(), scale, false});
-  }
-
-  /// Fills a tensor with +0.
-  template <class E>
-  static void zero(E&& executor, const View<T>& x) {
-    constexpr Index rows = 512;
-    const Index parts = (x.rows() + rows - 1) / rows;
-    for_each_task(executor, x.batch() * x.heads() * parts, [&](Index task, Index) {
-      const Index b = task / parts / x.heads();
-      const Index h = task / parts % x.heads();
-      const Index first = task % parts * rows;
-      for (Index n = first; n < std::min(x.rows(), first + rows); ++n) {
-        for (Index d = 0; d < x.width(); ++d) x(b, h, n, d) = 0;
-      }
-    });
-  }
-
-  /// The gradient of the bias: a task owns a part of it, and adds up what it was broadcast to.
-  template <class E>
-  void run_bias(E&& executor, const Slot& slot, T* scratch) {
-    zero(executor, grads_.bias);
-    const Shape& shape = grads_.bias.shape();
-    const AttentionShape whole = call_.shape();
-    // Without a dimension of rows the parts are blocks of keys; without either there is one part.
-    const bool by_query = shape[2] != 1 || whole.queries == 1;
-    const bool one_part = !by_query && (shape[3] == 1 && whole.keys != 1);
-    Index parts = 0;
-    for (Index s = 0; s < call_.sequences().count(); ++s) {
-      const auto plan = call_.plan(call_.sequences()[s]);
-      parts = std::max(parts, by_query ? plan.block_count() : plan.key_block_count());
-    }
-    if (one_part) parts = 1;
-    const Index heads = shape[1];
-    const Index batches = shape[0];
-    for_each_task(executor, batches * heads * parts, [&](Index task, Index worker) {
-      const Index cell = task / parts;
-      for (Index s = 0; s < call_.sequences().count(); ++s) {
-        const Sequence sequence = call_.sequences()[s];
-        if (batches != 1 && sequence.batch != cell / heads) continue;
-        for (Index h = 0; h < whole.query_heads; ++h) {
-          if (heads != 1 && h != cell % heads) continue;
-          bias_task(sequence, h, by_query, one_part ? -1 : task % parts,
-                    scratch + worker * slot.elements);
-        }
-      }
-    });
-  }
-
-  /// What one head of a sequence adds to a part of the bias: the blocks of queries or of keys of
-  /// that number, or all of them.
-  void bias_task(const Sequence& s, Index h, bool by_query, Index part, T* scratch) const {
-    SoftmaxGradArgs<T> args;
-    args.head = head(s, h);
-    args.scratch = scratch;
-    args.d_bias = detail::head_logits(grads_.bias, s.batch, h, s.first_query, s.first_key);
-    const auto plan = call_.plan(s);
-    for (Index b = 0; b < plan.block_count(); ++b) {
-      if (by_query && part >= 0 && b != part) continue;
-      BlockStorage storage;
-      args.block = plan.block(b, storage);
-      for (Index k = 0; k < plan.key_block_count(); ++k) {
-        if (!by_query && part >= 0 && k != part) continue;
-        const auto [first, last] = plan.key_block(k).span();
-        if (!detail::meets(args.block, first, std::min(last, s.key_end))) continue;
-        args.key_first = first;
-        args.key_last = last;
-        kernels<T>().softmax_grad(args);
-      }
+  /// +0 for the gradients of the round's queries in whose block no key is seen.
+  void clear_unseen_rows(const Round& round, const detail::Turns& turns) {
+    BlockStorage& storage = pass_.buffers(0).storage;
+    for (Index place = 0; place < round.blocks.count(); ++place) {
+      if (turns.taken(place) > 0) continue;
+      const SequenceTask at = round.blocks[place];
+      if (at.head % group() % variants() != round.variant) continue;
+      const Sequence s = pass_.sequences()[at.sequence];
+      const QueryBlock block =
+          pass_.plans().plan(round.stage, at.sequence, at.head).block(at.part, storage);
+      clear_queries(s, at.head, rows_of(block, {0, block.count}));
     }
   }
 
   /// The gradient of the sinks.
   template <class E>
-  void run_sink(E&& executor, const Slot& slot, T* scratch) {
-    for_each_task(executor, call_.inputs().q.heads(), [&](Index h, Index worker) {
+  void run_sink(E&& executor) {
+    for_each_task(executor, pass_.query_heads(), [&](Index h, Index worker) {
       T total = 0;
-      for (Index s = 0; s < call_.sequences().count(); ++s) {
-        const Sequence sequence = call_.sequences()[s];
+      for (Index s = 0; s < pass_.sequences().count(); ++s) {
+        const Sequence sequence = pass_.sequences()[s];
         T sum = 0;
         kernels<T>().sink_grad(
-            {head(sequence, h), sequence.queries, &sum, scratch + worker * slot.elements});
+            {pass_.head(sequence, h), sequence.queries, &sum, pass_.buffers(worker).kernel});
         total += sum;
       }
-      grads_.sink[static_cast<std::size_t>(h)] = total;
+      pass_.grads().sink[static_cast<std::size_t>(h)] = total;
     });
   }
 
-  const SoftmaxCall<T, P>& call_;
-  View<const T> out_;
-  Saved<T> saved_;
-  View<const T> d_out_;
-  Grads<T> grads_;
+  BackwardCall<T> pass_;
 };
 
 FOVEA_NAMESPACE_END

@@ -51,12 +51,12 @@ Matrix<T> head_logits(const View<T>& x, Index b, Index h, Index n, Index m) {
 
 }  // namespace detail
 
-/// One call of a softmax operator: its inputs, options and pattern, all checked.
-template <class T, class P>
+/// One call of a softmax operator: its inputs and options, all checked.
+template <class T>
 class SoftmaxCall {
  public:
-  SoftmaxCall(const Inputs<T>& inputs, const SoftmaxOptions& options, const P& pattern)
-      : inputs_(inputs), options_(options), pattern_(pattern), sequences_(inputs) {}
+  SoftmaxCall(const Inputs<T>& inputs, const SoftmaxOptions& options)
+      : inputs_(inputs), options_(options), sequences_(inputs) {}
 
   const Inputs<T>& inputs() const { return inputs_; }
   const Sequences<T>& sequences() const { return sequences_; }
@@ -65,8 +65,6 @@ class SoftmaxCall {
   SequenceShape sequence_shape(const Sequence& s) const {
     return SequenceShape::of(s.queries, s.keys, options_.alignment);
   }
-
-  auto plan(const Sequence& s) const { return pattern_.plan(sequence_shape(s)); }
 
   Compute<T> scale() const {
     const Index d = inputs_.q.width();
@@ -120,7 +118,6 @@ class SoftmaxCall {
  private:
   Inputs<T> inputs_;
   SoftmaxOptions options_;
-  P pattern_;
   Sequences<T> sequences_;
 };
 

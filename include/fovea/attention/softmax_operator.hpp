@@ -6,15 +6,16 @@
 
 #include "fovea/attention/check.hpp"
 #include "fovea/attention/decoder.hpp"
+#include "fovea/attention/head_plans.hpp"
 #include "fovea/attention/softmax_backward.hpp"
-#include "fovea/attention/softmax_call.hpp"
-#include "fovea/core/workspace.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/attention/softmax_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The calls of a softmax operator `Op`, which has `name()`, `softmax_options()`, `pattern()` and
-/// `check_options()`.
+/// The calls of a softmax operator `Op`, which has `name()`, `options` with at least what
+/// SoftmaxOptions has, `check_options()` and `pattern(head, shape)`: any Pattern or StagedPattern.
+/// It may have `pattern_period(heads)`, if heads have different patterns, and
+/// `check_pattern(shape)`, if not every sequence goes with its options.
 /// out[b, h, i] = sum_j softmax_j(s_ij) v_j over the visible keys j: those that the pattern shows
 /// to row i, that lie within the batch's key length or the row's packed sequence, and that neither
 /// mask nor bias hides. s_ij is the logit scale <q_i, k_j>, soft-capped, plus bias, minus ALiBi.
@@ -22,14 +23,37 @@ FOVEA_NAMESPACE_BEGIN
 /// row; what is not visible changes no bit. Weights are divided by their sum last, so values of
 /// more than max / Nk may overflow. The bits of a row depend on neither threads, batch, heads,
 /// strides nor on the rows and keys that it does not see.
-/// Cost: 2 (D + Dv) flops per visible pair, memory O(threads block_rows (D + Dv)).
+/// Cost: 2 (D + Dv) flops per visible pair, memory O(threads block_rows (D + Dv)); under a pattern
+/// of several stages three numbers for each row besides, and Dv more for tensors of 16 bits.
 template <class Op>
 class SoftmaxOperator {
  public:
+  /// The options that every softmax operator has.
+  SoftmaxOptions softmax_options() const {
+    const auto& o = op().options;
+    return {o.scale, o.alignment, o.soft_cap, o.dropout};
+  }
+
+  /// The patterns of heads repeat after so many of them. \param heads of the queries
+  Index pattern_period(Index /*heads*/) const { return 1; }
+
+  /// Whether `pattern(head, shape)` may differ for another shape: a decoder asks at every step.
+  static constexpr bool kPatternKnowsShape = true;
+
+  /// \throws std::invalid_argument options that do not go with such a sequence
+  void check_pattern(const SequenceShape& /*shape*/) const {}
+
   /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
   /// the batch and the number of sequences and heads for what is given of each).
   template <class T>
   void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
+    check_tensors(inputs, out, saved);
+    op().check_pattern(sequence_shape(shape_of(inputs)));
+  }
+
+  /// The same without check_pattern: for sequences that still grow.
+  template <class T>
+  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
     check_read(inputs);
     check_output(Op::name(), "out", out, inputs,
                  {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()});
@@ -74,6 +98,7 @@ class SoftmaxOperator {
   void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
                       const View<const T>& d_out, const Grads<T>& grads) const {
     check_read(inputs);
+    op().check_pattern(sequence_shape(shape_of(inputs)));
     check_saved(Op::name(), inputs, out, saved, d_out);
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
   }
@@ -93,14 +118,16 @@ class SoftmaxOperator {
     const View<const T> from(out);
     const View<const T> d_from(d_out);
     check_backward(inputs, from, saved, d_from, grads);
-    const SoftmaxCall call(inputs, op().softmax_options(), op().pattern());
-    SoftmaxBackward(call, from, saved, d_from, grads).run(as_executor(executor));
+    const SoftmaxCall call(inputs, softmax_options());
+    const HeadPlans plans(op(), call);
+    SoftmaxBackward(call, plans, from, saved, d_from, grads).run(as_executor(executor));
   }
 
   /// Bytes of scratch of `backward` with that many workers, one batch and head.
   template <class T>
   Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    return SoftmaxBackward<T, decltype(op().pattern())>::workspace_bytes(shape, workers);
+    const HeadPlans plans(op(), shape.query_heads, sequence_shape(shape));
+    return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
   }
 
   /// The same attention for tokens that come one after the other, with these options.
@@ -111,62 +138,41 @@ class SoftmaxOperator {
   }
 
   /// Bytes of scratch of `forward` with that many workers: independent of the number of keys, and
-  /// of the number of queries beyond a block.
+  /// of the number of queries beyond a block, unless the pattern has stages.
   template <class T>
   Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    return workers * slot_elements(shape) * static_cast<Index>(sizeof(Compute<T>));
+    const HeadPlans plans(op(), shape.query_heads, sequence_shape(shape));
+    return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
   }
 
-  /// (query, key) pairs of one head that the pattern shows.
-  Index visible_pairs(const AttentionShape& shape) const {
-    const auto alignment = op().softmax_options().alignment;
-    return op()
-        .pattern()
-        .plan(SequenceShape::of(shape.queries, shape.keys, alignment))
-        .visible_pairs();
+  /// (query, key) pairs of one query head that the pattern shows.
+  Index visible_pairs(const AttentionShape& shape, Index head = 0) const {
+    const SequenceShape sequence = sequence_shape(shape);
+    return AnyPattern(op().pattern(head, sequence)).visible_pairs(sequence);
   }
 
  private:
   const Op& op() const { return static_cast<const Op&>(*this); }
 
+  SequenceShape sequence_shape(const AttentionShape& shape) const {
+    return SequenceShape::of(shape.queries, shape.keys, softmax_options().alignment);
+  }
+
   /// Options and inputs.
   template <class T>
   void check_read(const Inputs<T>& inputs) const {
     op().check_options();
-    check_softmax_options<Compute<T>>(Op::name(), op().softmax_options());
+    check_softmax_options<Compute<T>>(Op::name(), softmax_options());
     check_inputs(Op::name(), inputs);
     check_packing(Op::name(), inputs);
     check_logit_inputs(Op::name(), inputs);
   }
 
-  /// Elements of one worker's scratch, a multiple of a cache line.
-  static Index slot_elements(const AttentionShape& shape) {
-    return softmax_block_scratch(block_rows(shape.queries), shape.width, shape.value_width);
-  }
-
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
-    const SoftmaxCall call(inputs, op().softmax_options(), op().pattern());
-    const auto& sequences = call.sequences();
-    const SequenceTasks tasks(sequences, inputs.q.heads(),
-                              [&](Index s) { return call.plan(sequences[s]).block_count(); });
-    const AttentionShape shape = call.shape();
-    const Index slot = slot_elements(shape);
-    Workspace scratch(worker_count(executor, tasks.count()),
-                      slot * static_cast<Index>(sizeof(Compute<T>)));
-    const KernelTable<Compute<T>>& table = kernels<Compute<T>>();
-    for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
-      const auto [s, head, part] = tasks[task];
-      const Sequence sequence = sequences[s];
-      const auto plan = call.plan(sequence);
-      BlockStorage storage;
-      SoftmaxBlockArgs<Compute<T>> args = call.args(sequence, head, out, saved);
-      // Last block first: under a causal pattern it has the most keys, and the end of the schedule
-      // should be made of small blocks.
-      args.block = plan.block(plan.block_count() - 1 - part, storage);
-      args.scratch = scratch.data<Compute<T>>() + worker * slot;
-      table.softmax_block(args);
-    });
+    const SoftmaxCall call(inputs, softmax_options());
+    const HeadPlans plans(op(), call);
+    SoftmaxForward(call, plans, out, saved).run(executor);
   }
 };
 

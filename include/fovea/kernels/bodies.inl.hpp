@@ -7,6 +7,7 @@
 #include "fovea/kernels/stored_rows.inl.hpp"
 
 #include "fovea/kernels/transpose.inl.hpp"
+#include "fovea/kernels/visible_keys.inl.hpp"
 
 #include "fovea/kernels/softmax_tile.inl.hpp"
 
@@ -16,12 +17,13 @@
 
 #include "fovea/kernels/score_map_tile.inl.hpp"
 
-#include "fovea/kernels/visible_keys.inl.hpp"
-
+#include "fovea/kernels/running_softmax.inl.hpp"
 #include "fovea/kernels/softmax_band.inl.hpp"
 #include "fovea/kernels/softmax_block.inl.hpp"
 
 #include "fovea/kernels/softmax_choice.inl.hpp"
+
+#include "fovea/kernels/grad_pairs.inl.hpp"
 
 #include "fovea/kernels/grad_tile.inl.hpp"
 
@@ -37,5 +39,6 @@
 
 /// The kernels of this level; it must be a value that needs no code of this level to be made.
 template <class T>
-inline constexpr KernelTable<T> kKernels = {&softmax_block<T>, &softmax_grad<T>, &scaled_rows<T>,
-                                            &sink_grad<T>,     &softmax_row<T>,  &softmax_merge<T>};
+inline constexpr KernelTable<T> kKernels = {&softmax_block<T>, &softmax_grad<T>, &packed_rows<T>,
+                                            &scaled_rows<T>,   &sink_grad<T>,    &softmax_row<T>,
+                                            &softmax_merge<T>};

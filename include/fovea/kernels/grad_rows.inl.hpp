@@ -3,10 +3,6 @@
 /// The query rows of one tile of the backward pass, brought into the forms that its products need:
 /// q and d_out in the lanes and as rows, lse, and delta_i = <out_i, d_out_i>.
 
-/// Queries whose tiles are computed together: kGradTile of them are kGradGroups groups.
-template <class T>
-inline constexpr Index kGradGroup = 4 * kLanes<T>;
-
 /// Rows of m to lanes, group by group. \param to [groups, grad_padded(width), kGradGroup]
 template <class T>
 FOVEA_NOINLINE void rows_to_groups(const Matrix<const T>& m, Index first, Index step, Index rows,
@@ -19,17 +15,68 @@ FOVEA_NOINLINE void rows_to_groups(const Matrix<const T>& m, Index first, Index 
   }
 }
 
+/// Rows that are asked for ahead of those at work: enough to wait for several at once, where the
+/// hardware cannot guess them.
+inline constexpr Index kRowsAhead = 12;
+
+/// Asks for the row kRowsAhead after row i of [0, count), to read (Write = 0) or write it (1).
+template <int Write, class T>
+FOVEA_INLINE void ask_ahead(const Matrix<T>& m, Index first, Index step, Index i, Index count,
+                            Index width) {
+  constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+  const T* const row = m.data + (first + step * smaller(i + kRowsAhead, count - 1)) * m.row;
+  for (Index c = 0; c < width; c += line) __builtin_prefetch(row + c * m.column, Write, 2);
+}
+
 /// rows[i] = row first + step i of m, with zeros up to grad_padded(width) columns.
 template <class T>
 FOVEA_NOINLINE void copy_rows(const Matrix<const T>& m, Index first, Index step, Index count,
                               Index width, T* rows) {
   const Index padded = grad_padded(width);
   for (Index i = 0; i < count; ++i) {
+    ask_ahead<0>(m, first, step, i, count, width);
     const T* from = m.data + (first + step * i) * m.row;
     for (Index c = 0; c < padded; c += kLanes<T>) {
       store(rows + i * padded + c, c < width ? load_columns(from, m.column, c, width) : zero<T>());
     }
   }
+}
+
+/// Whether some rows at unit columns hold neither NaN nor infinity: four chains, since one would
+/// wait for itself. \param width a multiple of the lanes, or the rows end there
+template <class T>
+FOVEA_NOINLINE bool rows_finite(const Matrix<const T>& m, Index rows, Index width) {
+  constexpr Index chains = 4;
+  Vec<T> poison[chains];
+  FOVEA_UNROLL
+  for (Index n = 0; n < chains; ++n) poison[n] = zero<T>();
+  for (Index i = 0; i < rows; i += chains) {
+    for (Index c = 0; c < width; c += kLanes<T>) {
+      FOVEA_UNROLL
+      for (Index n = 0; n < chains; ++n) {
+        const Vec<T> x = load_columns(m.data + smaller(i + n, rows - 1) * m.row, 1, c, width);
+        poison[n] = poison[n] + (x - x);
+      }
+    }
+  }
+  const Vec<T> all = (poison[0] + poison[1]) + (poison[2] + poison[3]);
+  return !any<T>(~(all == zero<T>()));
+}
+
+/// Rows first + step * i of m with unit columns, and zeros up to grad_padded(width) of them: where
+/// they lie, or copied.
+template <class T>
+FOVEA_NOINLINE Matrix<const T> near_rows(const Matrix<const T>& m, Index first, Index step,
+                                         Index count, Index width, T* rows) {
+  const T* const data = m.data + first * m.row;
+  // Vectors that cross a line of the cache are two loads.
+  constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+  const bool aligned = reinterpret_cast<std::size_t>(data) % 64 == 0 && step * m.row % line == 0;
+  if (aligned && width == grad_padded(width) && are_near(m, step, width)) {
+    return {data, step * m.row, 1};
+  }
+  copy_rows(m, first, step, count, width, rows);
+  return {rows, grad_padded(width), 1};
 }
 
 /// The rows, in scratch that it is given.
@@ -50,7 +97,8 @@ class GradRows {
   /// Rows first + step * [0, count) of the tensors: lse and delta.
   void load_sums(Index first, Index step, Index count) {
     constexpr T infinity = std::numeric_limits<T>::infinity();
-    rows_to_groups(head_.d_out, first, step, count, head_.value_width, T{1}, d_out_);
+    d_out_matrix_ = near_rows(head_.d_out, first, step, count, head_.value_width, d_out_rows_);
+    rows_to_groups(d_out_matrix_, 0, 1, count, head_.value_width, T{1}, d_out_);
     rows_to_groups(head_.out, first, step, count, head_.value_width, T{1}, out_);
     for (Index i = 0; i < kGradTile; i += kGradGroup<T>) {
       const Index at = i * grad_padded(head_.value_width);
@@ -66,9 +114,8 @@ class GradRows {
   /// The same, and q and d_out.
   void load_all(Index first, Index step, Index count) {
     load_sums(first, step, count);
-    rows_to_groups(head_.q, first, step, count, head_.width, logit_factor(head_.scale), queries_);
-    copy_rows(head_.q, first, step, count, head_.width, query_rows_);
-    copy_rows(head_.d_out, first, step, count, head_.value_width, d_out_rows_);
+    query_matrix_ = near_rows(head_.q, first, step, count, head_.width, query_rows_);
+    rows_to_groups(query_matrix_, 0, 1, count, head_.width, logit_factor(head_.scale), queries_);
     count_ = count;
     looked_ = false;
   }
@@ -79,8 +126,8 @@ class GradRows {
     if (!looked_) {
       const Index d = grad_padded(head_.width);
       const Index dv = grad_padded(head_.value_width);
-      finite_ = all_finite(query_rows_, d, count_, d) && all_finite(d_out_rows_, dv, count_, dv) &&
-                all_finite(delta_, kGradTile, 1, kGradTile);
+      finite_ = rows_finite(query_matrix_, count_, d) && rows_finite(d_out_matrix_, count_, dv) &&
+                rows_finite(Matrix<const T>{delta_, kGradTile, 1}, 1, kGradTile);
       looked_ = true;
     }
     return finite_;
@@ -94,8 +141,10 @@ class GradRows {
   const T* d_out(Index g) const {
     return d_out_ + g * kGradGroup<T> * grad_padded(head_.value_width);
   }
-  const T* query_rows() const { return query_rows_; }  ///< [count, grad_padded(D)]
-  const T* d_out_rows() const { return d_out_rows_; }  ///< [count, grad_padded(Dv)]
+  /// [count, grad_padded(D)], unit columns
+  const Matrix<const T>& query_rows() const { return query_matrix_; }
+  /// [count, grad_padded(Dv)], unit columns
+  const Matrix<const T>& d_out_rows() const { return d_out_matrix_; }
   const T* lse(Index g) const { return lse_ + g * kGradGroup<T>; }
   const T* delta(Index g) const { return delta_ + g * kGradGroup<T>; }
 
@@ -108,6 +157,8 @@ class GradRows {
   T* const out_;
   T* const lse_;    // [kGradTile], half-base-2
   T* const delta_;  // [kGradTile]
+  Matrix<const T> query_matrix_;
+  Matrix<const T> d_out_matrix_;
   Index count_ = 0;
   bool looked_ = false;
   bool finite_ = false;

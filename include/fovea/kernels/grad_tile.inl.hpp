@@ -3,6 +3,123 @@
 /// The steps of one tile of the backward pass: weights and their gradients from scores, and the
 /// products that sum over queries. Tiles of scores are [keys, V * lanes], as in softmax_tile.
 
+/// Scalar rows of a register block whose lanes are queries: a power of two, since the keys between
+/// two borders are few.
+template <int V>
+inline constexpr int kGradRows = kAccumulators / V >= 8   ? 8
+                                 : kAccumulators / V >= 4 ? 4
+                                                          : 2;
+
+/// Scores of R keys for V vectors of a group; the chains of score_tile.
+template <int V, class T>
+struct LaneScores {
+  const T* k;  // [keys, D]
+  Index k_row;
+  const T* q;  // [D, kGradGroup]
+  Index width;
+  T* scores;  // [keys, kGradGroup]
+
+  template <int R>
+  FOVEA_INLINE void run(Index j) const {
+    constexpr Index group = kGradGroup<T>;
+    RegisterBlock<R, V, T> s;
+    s.clear();
+    s.multiply_add(k + j * k_row, k_row, 1, q, group, smaller(width, kChain));
+    for (Index c = kChain; c < width; c += kChain) {
+      s.store_to(scores + j * group, group);
+      s.clear();
+      s.multiply_add(k + j * k_row + c, k_row, 1, q + c * group, group, smaller(width - c, kChain));
+      s.add_from(scores + j * group, group);
+    }
+    s.store_to(scores + j * group, group);
+  }
+};
+
+/// scores[j] = K[j] Q for the pairs of a group that are visible, and some beside them.
+/// \param lanes [4] what each vector sees
+template <class T>
+FOVEA_NOINLINE void lane_scores(const SeenKeys* lanes, const T* k, Index k_row, Index keys,
+                                const T* q, Index width, T* scores) {
+  constexpr Index step = 8;
+  bool whole = true;
+  for (Index v = 0; v < 4; ++v) whole = whole && lanes[v].begin == 0 && lanes[v].end == keys;
+  for (Index j = 0; j < keys;) {
+    const Vectors seen = vectors_that_see(lanes, j, j + step);
+    Index end = whole ? keys : j + step;
+    while (end < keys && vectors_that_see(lanes, end, end + step) == seen) end += step;
+    end = smaller(end, keys);
+    const Index lane = seen.first * kLanes<T>;
+    switch (seen.last - seen.first) {
+      case 4:
+        for_row_blocks<kGradRows<4>>(j, end, LaneScores<4, T>{k, k_row, q, width, scores});
+        break;
+      case 3:
+        for_row_blocks<kGradRows<3>>(j, end,
+                                     LaneScores<3, T>{k, k_row, q + lane, width, scores + lane});
+        break;
+      case 2:
+        for_row_blocks<kGradRows<2>>(j, end,
+                                     LaneScores<2, T>{k, k_row, q + lane, width, scores + lane});
+        break;
+      case 1:
+        for_row_blocks<kGradRows<1>>(j, end,
+                                     LaneScores<1, T>{k, k_row, q + lane, width, scores + lane});
+        break;
+      default:
+        break;
+    }
+    j = end;
+  }
+}
+
+/// Sums over keys [begin, end) for V vectors of a group and R columns, one chain.
+template <int V, class T>
+struct LaneSums {
+  const T* k;  // [keys, D]
+  Index k_row;
+  Index begin;
+  Index end;
+  const T* d_logits;  // [keys, kGradGroup]
+  T* acc;             // [D, kGradGroup]
+
+  template <int R>
+  FOVEA_INLINE void run(Index c) const {
+    constexpr Index group = kGradGroup<T>;
+    RegisterBlock<R, V, T> sum;
+    sum.clear();
+    sum.multiply_add(k + begin * k_row + c, 1, k_row, d_logits + begin * group, group, end - begin);
+    sum.add_from(acc + c * group, group);
+    sum.store_to(acc + c * group, group);
+  }
+};
+
+/// acc[c] += sum_j K[j, c] d_logits[j] over the visible pairs of a group; others have d_logits 0.
+template <class T>
+FOVEA_NOINLINE void lane_sums(const SeenKeys* lanes, const T* k, Index k_row, Index width,
+                              const T* d_logits, T* acc) {
+  Index begin = kGradTile;
+  Index end = 0;
+  Index pairs = 0;  // in vectors
+  for (Index v = 0; v < 4; ++v) {
+    if (lanes[v].begin == lanes[v].end) continue;
+    begin = smaller(begin, lanes[v].begin);
+    end = larger(end, lanes[v].end);
+    pairs += lanes[v].end - lanes[v].begin;
+  }
+  // A block of one vector has twice the loads per product, and is some 10 % slower.
+  if (4 * (end - begin) * 8 <= pairs * 9) {
+    for_row_blocks<kBlockRows<4>>(0, width, LaneSums<4, T>{k, k_row, begin, end, d_logits, acc});
+    return;
+  }
+  for (Index v = 0; v < 4; ++v) {
+    const Index lane = v * kLanes<T>;
+    if (lanes[v].begin == lanes[v].end) continue;
+    for_row_blocks<kAccumulators>(
+        0, width,
+        LaneSums<1, T>{k, k_row, lanes[v].begin, lanes[v].end, d_logits + lane, acc + lane});
+  }
+}
+
 /// What a tile of gradients is made with beside scores, each only if there is it.
 template <class T>
 struct GradTileOptions {
@@ -35,6 +152,61 @@ FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys, T* score
       store(scores + at, p);
       store(d_weights + at, p * (load(d_weights + at) - d[v]));
     }
+  }
+}
+
+/// +0 for keys [begin, end) of one vector of a group.
+template <class T>
+FOVEA_INLINE void clear_lanes(Index begin, Index end, T* scores, T* d_weights) {
+  for (Index j = begin; j < end; ++j) {
+    store(scores + j * kGradGroup<T>, zero<T>());
+    store(d_weights + j * kGradGroup<T>, zero<T>());
+  }
+}
+
+/// The weights of one vector of a group and keys [begin, end), +0 where a pair is hidden.
+template <bool kBounds, class T>
+FOVEA_INLINE void weigh_lanes(const Int<T>* lower, const Int<T>* upper, const T* lse,
+                              const T* delta, Index begin, Index end, T* scores, T* d_weights) {
+  const Vec<T> shift = load(lse);
+  const Vec<T> d = load(delta);
+  const IntVec<T> low = load_int<T>(lower);
+  const IntVec<T> high = load_int<T>(upper);
+  FOVEA_UNROLL_BY(1)
+  for (Index j = begin; j < end; ++j) {
+    T* const s = scores + j * kGradGroup<T>;
+    T* const dw = d_weights + j * kGradGroup<T>;
+    Vec<T> p = softmax_weight(load(s) - shift);
+    Vec<T> d_logit = p * (load(dw) - d);
+    if constexpr (kBounds) {
+      const IntVec<T> key = set1_int<T>(static_cast<Int<T>>(j));
+      const IntVec<T> sees = ~(key < low) & (key < high);
+      p = select(sees, p, zero<T>());
+      d_logit = select(sees, d_logit, zero<T>());
+    }
+    store(s, p);
+    store(dw, d_logit);
+  }
+}
+
+/// grad_tile where the bounds hide some pairs: both are +0 there.
+/// \param lanes [4] what each vector sees
+template <class T>
+FOVEA_NOINLINE void grad_tile_in_bounds(const SeenKeys* lanes, const LaneBounds<4, T>& bounds,
+                                        const T* lse, const T* delta, Index keys, T* scores,
+                                        T* d_weights) {
+  for (Index v = 0; v < 4; ++v) {
+    const SeenKeys& seen = lanes[v];
+    const Index at = v * kLanes<T>;
+    const Int<T>* const lower = bounds.lower + at;
+    const Int<T>* const upper = bounds.upper + at;
+    T* const s = scores + at;
+    T* const d = d_weights + at;
+    clear_lanes(0, seen.begin, s, d);
+    weigh_lanes<true>(lower, upper, lse + at, delta + at, seen.begin, seen.full_begin, s, d);
+    weigh_lanes<false>(lower, upper, lse + at, delta + at, seen.full_begin, seen.full_end, s, d);
+    weigh_lanes<true>(lower, upper, lse + at, delta + at, seen.full_end, seen.end, s, d);
+    clear_lanes(seen.end, keys, s, d);
   }
 }
 
@@ -76,24 +248,32 @@ FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys,
 }
 
 /// Sums over the queries of a tile: for R keys and C vectors of columns,
-/// acc[j, c] += sum_i weights[j, i] rows[i, c], one chain over all queries.
+/// acc[j, c] += sum_i weights[j, i] rows[i, c], one chain over the queries that see one of them.
 template <int C, class T>
 struct KeySums {
-  const T* weights;  // [groups, kGradTile, group]: key j of a group at weights + j * group
-  Index group;       // queries of a group
+  const TilePairs<T>& pairs;
+  const T* weights;  // [groups, kGradTile, kGradGroup]
   const T* rows;     // [queries, row]
   Index row;
-  Index queries;
   T* acc;  // [keys, acc_row]
   Index acc_row;
 
   template <int R>
   FOVEA_INLINE void run(Index j) const {
+    constexpr Index group = kGradGroup<T>;
+    Index i = kGradTile;
+    Index end = 0;
+    for (Index n = j / kGradQuad; n <= (j + R - 1) / kGradQuad; ++n) {
+      i = smaller(i, pairs.first_query[n]);
+      end = larger(end, pairs.last_query[n]);
+    }
     RegisterBlock<R, C, T> sum;
     sum.clear();
-    for (Index i = 0; i < queries; i += group) {
-      sum.multiply_add(weights + i * kGradTile + j * group, group, 1, rows + i * row, row,
-                       smaller(group, queries - i));
+    while (i < end) {
+      const Index part = smaller(end - i, group - i % group);
+      sum.multiply_add(weights + (i / group * kGradTile + j) * group + i % group, group, 1,
+                       rows + i * row, row, part);
+      i += part;
     }
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
@@ -119,28 +299,31 @@ FOVEA_INLINE void add_key_sums(const KeySums<C, T>& sums, Index keys, Index colu
   if constexpr (C > 1) {
     if (column < width) {
       add_key_sums<C / 2, T>(
-          {sums.weights, sums.group, sums.rows, sums.row, sums.queries, sums.acc, sums.acc_row},
-          keys, column, width);
+          {sums.pairs, sums.weights, sums.rows, sums.row, sums.acc, sums.acc_row}, keys, column,
+          width);
     }
   }
 }
 
-/// acc[j, c] += sum_i weights[j, i] rows[i, c] for j in [0, keys), c in [0, row).
-/// \param weights [groups, kGradTile, group]   \param rows [queries, row], row a multiple of lanes
+/// acc[j, c] += sum_i weights[j, i] rows[i, c] for j in [0, keys), c in [0, width), over the
+/// visible pairs; others have the weight 0.
+/// \param weights [groups, kGradTile, kGradGroup]   \param rows [queries, row]
+/// \param width a multiple of the lanes
 template <class T>
-FOVEA_NOINLINE void key_sums(const T* weights, Index group, Index keys, const T* rows, Index row,
-                             Index queries, T* acc, Index acc_row) {
-  add_key_sums<4, T>({weights, group, rows, row, queries, acc, acc_row}, keys, 0, row);
+FOVEA_NOINLINE void key_sums(const TilePairs<T>& pairs, const T* weights, Index keys, const T* rows,
+                             Index row, Index width, T* acc, Index acc_row) {
+  add_key_sums<4, T>({pairs, weights, rows, row, acc, acc_row}, keys, 0, width);
 }
 
-/// The same bits with the hidden pairs left out, whose weight 0 does not silence a NaN or an
-/// infinity in the rows.
+/// The same bits with the hidden pairs left out one by one: their weight 0 does not silence a NaN
+/// or an infinity in the rows.
 template <class T>
-FOVEA_NOINLINE void key_sums_selected(const T* weights, const Int<T>* seen, Index group, Index keys,
-                                      const T* rows, Index row, Index queries, T* acc,
+FOVEA_NOINLINE void key_sums_selected(const T* weights, const Int<T>* seen, Index keys,
+                                      const T* rows, Index row, Index width, Index queries, T* acc,
                                       Index acc_row) {
+  constexpr Index group = kGradGroup<T>;
   for (Index j = 0; j < keys; ++j) {
-    for (Index c = 0; c < row; c += kLanes<T>) {
+    for (Index c = 0; c < width; c += kLanes<T>) {
       Vec<T> sum = zero<T>();
       for (Index i = 0; i < queries; ++i) {
         const Index at = (i / group * kGradTile + j) * group + i % group;

@@ -26,21 +26,21 @@ struct RegisterBlock {
     }
   }
 
-  /// \param p [R, V * lanes]
-  FOVEA_INLINE void store_to(T* p) const {
+  /// \param p [R, row], of which the first V * lanes elements are stored
+  FOVEA_INLINE void store_to(T* p, Index row) const {
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL
-      for (int v = 0; v < V; ++v) store(p + (r * V + v) * kLanes<T>, at[r][v]);
+      for (int v = 0; v < V; ++v) store(p + r * row + v * kLanes<T>, at[r][v]);
     }
   }
 
   /// at[r][v] = p[r, v] + at[r][v]
-  FOVEA_INLINE void add_from(const T* p) {
+  FOVEA_INLINE void add_from(const T* p, Index row) {
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL
-      for (int v = 0; v < V; ++v) at[r][v] = load(p + (r * V + v) * kLanes<T>) + at[r][v];
+      for (int v = 0; v < V; ++v) at[r][v] = load(p + r * row + v * kLanes<T>) + at[r][v];
     }
   }
 
@@ -72,6 +72,20 @@ struct RegisterBlock {
           for (int v = 0; v < V; ++v) at[r][v] = fma(scalar, x[v], at[r][v]);
         }
       }
+      a += a_step;
+      b += b_step;
+    }
+  }
+
+  /// The same for vector N alone.
+  template <int N>
+  FOVEA_INLINE void multiply_add_one(const T* a, Index a_row, Index a_step, const T* b,
+                                     Index b_step, Index steps) {
+    FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 4 : 1)
+    for (Index s = 0; s < steps; ++s) {
+      const Vec<T> x = load(b + N * kLanes<T>);
+      FOVEA_UNROLL
+      for (int r = 0; r < R; ++r) at[r][N] = fma(set1(a[r * a_row]), x, at[r][N]);
       a += a_step;
       b += b_step;
     }

@@ -139,6 +139,7 @@ struct ValueVectors {
   Index first;
   Index v_row;
   Index keys;
+  Index ahead;        // keys that are asked for before they are read
   const Index* list;  // [keys], if kListed
   Index value_width;
   const T* weights;  // [R, kKeyTile]
@@ -160,7 +161,7 @@ struct ValueVectors {
       const Index j = kListed ? list[n] : n;
       FOVEA_UNROLL
       for (int x = 0; x < V; x += kVectorsOfLine<S, T>) {
-        const Index later = first + (j + kKeysAhead) * v_row + c + x * kLanes<T>;
+        const Index later = first + (j + ahead) * v_row + c + x * kLanes<T>;
         __builtin_prefetch(static_cast<const char*>(v) + later * kStoredBytes<S, T>, 0, 2);
       }
       Vec<T> value[V];

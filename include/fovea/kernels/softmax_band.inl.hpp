@@ -108,7 +108,8 @@ class SoftmaxBand {
         step_(args.block.step),
         count_(args.block.count),
         run_(args.block.run_count > 0 ? args.block.runs[0] : KeyRun{}),
-        first_row_(run_.first - args.key_base),
+        first_row_(args.key_rows.row(run_.first)),
+        row_step_(args.key_rows.step(run_.step)),
         end_(args.block.run_count > 0 ? run_keys(run_, args.key_end) : 0),
         factor_(logit_factor(args.scale)),
         products_(args.scratch),
@@ -141,10 +142,10 @@ class SoftmaxBand {
   FOVEA_INLINE Index position(Index row) const { return first_ + step_ * row; }
   FOVEA_INLINE const T* query(Index row) const { return q_.data + position(row) * q_.row; }
   FOVEA_INLINE const T* key(Index t) const {
-    return k_.data + (first_row_ + run_.step * t) * k_.row;
+    return k_.data + (first_row_ + row_step_ * t) * k_.row;
   }
   FOVEA_INLINE const T* value(Index t) const {
-    return v_.data + (first_row_ + run_.step * t) * v_.row;
+    return v_.data + (first_row_ + row_step_ * t) * v_.row;
   }
   FOVEA_INLINE T* output(Index row) const { return out_.data + position(row) * out_.row; }
 
@@ -222,7 +223,7 @@ class SoftmaxBand {
       k.load_from(from);
       store(to_a, q.products(k));
       store(to_b, r.products(k));
-      from += run_.step * k_.row;
+      from += row_step_ * k_.row;
       to_a += kQueries * kQueries;
       to_b += kQueries * kQueries;
     }
@@ -238,7 +239,7 @@ class SoftmaxBand {
       RegisterRow<larger(N, 1), T> k;
       k.load_from(from);
       store(to, q.products(k));
-      from += run_.step * k_.row;
+      from += row_step_ * k_.row;
       to += kQueries * kQueries;
     }
   }
@@ -310,7 +311,7 @@ class SoftmaxBand {
       v.load_from(from);
       x.add_weighted(*weight_a, v);
       y.add_weighted(*weight_b, v);
-      from += run_.step * v_.row;
+      from += row_step_ * v_.row;
       weight_a += kQueries;
       weight_b += kQueries;
     }
@@ -328,7 +329,7 @@ class SoftmaxBand {
       RegisterRow<larger(N, 1), T> v;
       v.load_from(from);
       sum.add_weighted(*w, v);
-      from += run_.step * v_.row;
+      from += row_step_ * v_.row;
       w += kQueries;
     }
   }
@@ -356,6 +357,7 @@ class SoftmaxBand {
   const Index count_;
   const KeyRun run_;
   const Index first_row_;  // of k and v: the run's first key
+  const Index row_step_;   // to its next key
   const Index end_;        // of the run's keys that lie before key_end
   const T factor_;         // of the logits
   T* const products_;      // [kBandKeys, lanes, lanes]

@@ -23,11 +23,40 @@ inline constexpr Index kChain = 64;
 /// keys of one row be shared out over threads with the same bits).
 inline constexpr Index kKeySegment = 2048;
 
+/// Where the keys stand: the one at position p in row p / stride * width + p % stride - first -
+/// base of k and v. By default row = position; otherwise they hold, of every `stride` keys, the
+/// `width` ones from key `first` on, and the steps of runs are multiples of the stride.
+struct KeyRows {
+  Index base = 0;
+  Index stride = 1;
+  Index width = 1;
+  Index first = 0;
+
+  constexpr Index row(Index position) const {
+    return position / stride * width + position % stride - first - base;
+  }
+  /// Rows from one key of a run to the next.
+  constexpr Index step(Index run_step) const { return run_step / stride * width; }
+};
+
+/// The running softmax of query rows between two stages: calls whose runs follow each other as if
+/// they stood in one list, each call with its own blocks of rows. Every stage but the last
+/// suspends, every one but the first resumes.
+template <class T>
+struct CarriedSoftmax {
+  Matrix<T> acc;      // [Nq, Dv] weighted sums of values; may be out, if that holds T
+  T* rows = nullptr;  // [Nq, 3] largest logit, sum of weights, 1 if the row has seen a key, else 0
+  bool resumes = false;
+  bool suspends = false;  // then nothing is written to out and lse, and the sink waits
+
+  constexpr bool is_used() const { return resumes || suspends; }
+};
+
 /// One block of queries of one head against the keys that it sees.
 template <class T>
 struct SoftmaxBlockArgs {
   StoredMatrix<const void> q;  // [Nq, D]
-  StoredMatrix<const void> k;  // [keys, D]: row 0 is the key at position key_base
+  StoredMatrix<const void> k;  // [keys, D], in the rows that key_rows says
   StoredMatrix<const void> v;  // [keys, Dv]
   StoredMatrix<void> out;      // [Nq, Dv]
   Matrix<T> lse;               // [Nq, 1], or no data
@@ -37,8 +66,9 @@ struct SoftmaxBlockArgs {
   const T* sink = nullptr;     // a logit without a value, or none
   ScoreMap<T> map;
   Index first_position = 0;  // of query row 0
-  Index key_base = 0;
+  KeyRows key_rows;
   Index key_end = 0;  // keys at and beyond it are invisible
+  CarriedSoftmax<T> carry;
   QueryBlock block;
   T* scratch = nullptr;  // softmax_block_scratch(...) elements, aligned to 64 bytes
 };
@@ -46,7 +76,7 @@ struct SoftmaxBlockArgs {
 /// Elements of scratch for a block of at most \p rows queries: O(rows (D + Dv)), whatever the
 /// number of keys. The same at every level.
 constexpr Index softmax_block_scratch(Index rows, Index width, Index value_width) {
-  constexpr Index most_queries = 64;  // of a sub-block, at any level
+  constexpr Index most_queries = 32;  // of a sub-block, at any level
   constexpr Index most_lanes = 16;
   const auto padded = [](Index n, Index to) { return (n + to - 1) / to * to; };
   const Index queries = padded(rows, most_queries);

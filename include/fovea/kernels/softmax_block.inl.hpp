@@ -2,125 +2,168 @@
 /// \file
 /// Softmax attention of a block of queries over a list of key runs, forward: the running softmax
 /// of Milakov and Gimelshein 2018 with queries in the lanes. Cost 2 (D + Dv) flops per computed
-/// pair; scratch O(rows (D + Dv)). Oracle tests/support/oracle/softmax.hpp, test
-/// tests/attention/conformance_test.cpp.
+/// pair; scratch O(rows (D + Dv)). Oracle tests/support/oracle/softmax.hpp, tests
+/// tests/kernels/softmax_block_test.cpp, softmax_stages_test.cpp.
 
-/// A running softmax: per query the largest logit, the sum of weights relative to it, and the
-/// weighted sum of values.
-template <class T>
-struct RunningSoftmax {
-  T* max;  // [queries]
-  T* sum;  // [queries]
-  T* acc;  // [sub-blocks, Dv padded, V * lanes]
-};
-
-/// One call: a block of queries, cut into sub-blocks of V vectors.
+/// One call: a block of queries, cut into sub-blocks of V vectors. Along the edges of a pattern
+/// each vector has its own keys, so that no key is computed for lanes of which none sees it.
 template <int V, class T>
 class SoftmaxBlock {
  public:
-  explicit SoftmaxBlock(const SoftmaxBlockArgs<T>& args) : args_(args) {
-    const Index queries = sub_blocks() * kQueries;
-    const Index acc = queries * padded(args.value_width);
-    queries_ = args.scratch;
-    part_.acc = queries_ + queries * padded(args.width);
-    total_.acc = part_.acc + acc;
-    part_.max = total_.acc + acc;
-    part_.sum = part_.max + queries;
-    total_.max = part_.sum + queries;
-    total_.sum = total_.max + queries;
-    weights_ = total_.sum + queries;
-    packed_k_ = weights_ + kKeyTile * kQueries;
-    packed_v_ = packed_k_ + kKeyTile * padded(args.width);
-    visible_ = reinterpret_cast<Int<T>*>(packed_v_ + kKeyTile * padded(args.value_width));
-    seen_ = visible_ + kChain * kQueries;
-  }
+  explicit SoftmaxBlock(const SoftmaxBlockArgs<T>& args)
+      : args_(args),
+        sub_size_(kQueries * (padded(args.width) + 2 * padded(args.value_width) + 5)),
+        weights_(args.scratch + sub_blocks() * sub_size_),
+        packed_k_(weights_ + kKeyTile * kQueries),
+        packed_v_(packed_k_ + kKeyTile * padded(args.width)),
+        visible_(reinterpret_cast<Int<T>*>(packed_v_ + kKeyTile * padded(args.value_width))) {}
 
   void run() {
-    for (Index r = 0; r < args_.block.run_count; ++r) attend(args_.block.runs[r]);
+    for (Index r = 0; r < args_.block.run_count; ++r) attend(r);
     for (Index sub = 0; sub < sub_blocks(); ++sub) finish(sub);
   }
 
  private:
-  static constexpr int kQueries = V * kLanes<T>;
-  static constexpr Index kMostSubBlocks = kMaxBlockRows / kLanes<T>;
+  static constexpr Index kQueries = V * kLanes<T>;
+  static constexpr Index kFarApart = 8192;  // bytes from row to row: two pages
+  static constexpr Index kMostSubBlocks = (kMaxBlockRows + kQueries - 1) / kQueries;
 
   static Index padded(Index width) { return (width + 15) / 16 * 16; }
   Index sub_blocks() const { return (args_.block.count + kQueries - 1) / kQueries; }
-  Index sub_rows(Index sub) const { return smaller(kQueries, args_.block.count - sub * kQueries); }
+  Index rows_from(Index sub) const { return args_.block.count - sub * kQueries; }
   Index position(Index row) const { return args_.block.first + args_.block.step * row; }
-  Index row(Index sub) const { return position(sub * kQueries); }
-  T* queries(Index sub) { return queries_ + sub * padded(args_.width) * kQueries; }
-  T* acc(const RunningSoftmax<T>& state, Index sub) {
-    return state.acc + sub * padded(args_.value_width) * kQueries;
+  SubRows sub_rows(Index sub) const {
+    return {position(sub * kQueries), args_.block.step, smaller(kQueries, rows_from(sub))};
   }
+
+  // The scratch of a sub-block:
+  /// [D padded, kQueries], scaled
+  T* queries(Index sub) const { return args_.scratch + sub * sub_size_; }
+  /// [kQueries] -1 if the query has seen a key: from pattern, mask and bias, never from logits
+  Int<T>* seen(Index sub) const {
+    return reinterpret_cast<Int<T>*>(queries(sub) + padded(args_.width) * kQueries);
+  }
+  /// Two of them: that of the current part, and the total of those before it.
+  RunningSoftmax<V, T> state(Index sub, bool second) const {
+    const Index acc = padded(args_.value_width) * kQueries;
+    T* at = queries(sub) + (padded(args_.width) + 1) * kQueries;
+    if (second) at += 2 * kQueries + acc;
+    return {at, at + kQueries, at + 2 * kQueries};
+  }
+  RunningSoftmax<V, T> part(Index sub) const { return state(sub, progress_[sub].swapped); }
+  RunningSoftmax<V, T> total(Index sub) const { return state(sub, !progress_[sub].swapped); }
 
   /// A sub-block is begun at its first tile and finished after its last, so that the memory of
   /// its neighbours' queries and outputs is waited for while it computes.
   void begin(Index sub) {
-    if (progress_[sub] != Progress::none) return;
-    progress_[sub] = Progress::begun;
-    prefetch(sub);
+    if (progress_[sub].begun) return;
+    progress_[sub].begun = true;
+    ask_for_rows(sub);
     const T factor = logit_factor(args_.scale);
-    rows_to_lanes(every_row<T>(args_.q, row(sub), args_.block.step), sub_rows(sub), args_.width,
-                  factor, queries(sub), kQueries);
+    const SubRows rows = sub_rows(sub);
+    rows_to_lanes(every_row<T>(args_.q, rows.first, rows.step), rows.count, args_.width, factor,
+                  queries(sub), kQueries);
     FOVEA_UNROLL
-    for (int v = 0; v < V; ++v) {
-      store_int<T>(seen_ + sub * kQueries + v * kLanes<T>, set1_int<T>(0));
-    }
-    clear(part_, sub);
+    for (int v = 0; v < V; ++v) store_int<T>(seen(sub) + v * kLanes<T>, set1_int<T>(0));
+    part(sub).clear();
+    if (!args_.carry.resumes) return;
+    resume_rows<V>(args_.carry, rows, total(sub), seen(sub));
+    progress_[sub].has_total = true;
+    progress_[sub].values_apart = true;
   }
 
-  /// Asks for the queries of the next sub-block and the output rows of this one.
-  FOVEA_INLINE void prefetch(Index sub) const {
-    const Index last = args_.block.count - 1;
-    for (Index i = sub * kQueries; i < (sub + 1) * kQueries; ++i) {
-      prefetch_row<T, 0>(args_.q, position(smaller(i + kQueries, last)), args_.width);
-      prefetch_row<T, 1>(args_.out, position(smaller(i, last)), args_.value_width);
+  /// What is asked for while scores are computed: rows of the next sub-block and keys of the next
+  /// tile, from behind the block's if need be; what lies behind a tensor is never read.
+  struct Ahead {
+    RowsAhead<0> queries;
+    RowsAhead<1> outputs;
+    RowsAhead<0> carried;
+    RowsAhead<0> keys;
+    RowsAhead<0> values;
+
+    FOVEA_INLINE void ask() {
+      constexpr Index rows = 3;  // within some 500 cycles
+      queries.ask(rows);
+      outputs.ask(rows);
+      carried.ask(rows);
+      keys.ask(rows);
+      values.ask(rows);
     }
+  };
+
+  /// The queries of the next sub-block and the output rows of this one.
+  void ask_for_rows(Index sub) {
+    const CarriedSoftmax<T>& carry = args_.carry;
+    const SubRows rows = sub_rows(sub);
+    const StoredMatrix<void> to = carry.suspends ? stored(carry.acc) : args_.out;
+    ahead_.outputs =
+        RowsAhead<1>::template of<T>(to, rows.first, rows.step, rows.count, args_.value_width);
+    SubRows next = {next_block(), args_.block.step, smaller(kQueries, args_.block.count)};
+    if (sub + 1 < sub_blocks()) next = sub_rows(sub + 1);
+    ahead_.queries =
+        RowsAhead<0>::template of<T>(args_.q, next.first, next.step, next.count, args_.width);
+    if (!carry.resumes) return;
+    ahead_.carried = RowsAhead<0>::template of<T>(stored(carry.acc), next.first, next.step,
+                                                  next.count, args_.value_width);
   }
 
-  void clear(const RunningSoftmax<T>& state, Index sub) {
-    FOVEA_UNROLL
-    for (int v = 0; v < V; ++v) {
-      store(state.max + sub * kQueries + v * kLanes<T>, set1(kMinusInfinity<T>));
-      store(state.sum + sub * kQueries + v * kLanes<T>, zero<T>());
-    }
-    T* o = acc(state, sub);
-    for (Index i = 0; i < args_.value_width * kQueries; i += kLanes<T>) store(o + i, zero<T>());
+  /// The first row of what is mostly the next block: behind this one, or beside it if its rows lie
+  /// apart.
+  Index next_block() const {
+    return args_.block.step > 1 ? args_.block.first + 1 : position(args_.block.count);
   }
 
-  /// What each sub-block sees of a run; returns the union.
+  /// The keys behind [0, end) of run r: its own, those of the run after it, or of the next block.
+  void ask_for_keys(Index r, Index end) {
+    const KeyRun* run = &args_.block.runs[r];
+    Index first = run->first + run->step * end;
+    if (end >= run->count) {
+      const bool last = r + 1 == args_.block.run_count;
+      if (!last) first = (++run)->first;
+      if (last && args_.block.step > 1) first = args_.block.runs[0].first + 1;
+    }
+    const Index keys = larger(0, (args_.key_end - first + run->step - 1) / run->step);
+    const Index count = smaller(kKeyTile, keys);
+    const Index row = args_.key_rows.row(first);
+    const Index step = args_.key_rows.step(run->step);
+    ahead_.keys = RowsAhead<0>::template of<T>(args_.k, row, step, count, args_.width);
+    ahead_.values = RowsAhead<0>::template of<T>(args_.v, row, step, count, args_.value_width);
+  }
+
+  /// What each vector of the block sees of a run; returns the union.
   SeenKeys look(const KeyRun& run, SeenKeys* seen) const {
     const Index count = run_keys(run, args_.key_end);
     SeenKeys all{count, 0, 0, 0};
-    for (Index sub = 0; sub < sub_blocks(); ++sub) {
-      const SeenKeys s = seen_keys(run, sub * kQueries, sub_rows(sub), 0, count);
-      seen[sub] = s;
+    for (Index v = 0; v < sub_blocks() * V; ++v) {
+      const Index row = v * kLanes<T>;
+      const SeenKeys s = seen_keys(run, row, smaller(kLanes<T>, args_.block.count - row), 0, count);
+      seen[v] = s;
       all.begin = smaller(all.begin, s.begin);
       all.end = larger(all.end, s.end);
     }
     return all;
   }
 
-  void attend(const KeyRun& run) {
-    SeenKeys seen[kMostSubBlocks];
+  void attend(Index r) {
+    const KeyRun& run = args_.block.runs[r];
+    SeenKeys seen[kMostSubBlocks * V];
     const SeenKeys all = look(run, seen);
     // Tiles and segments lie at absolute multiples of the keys of this step and phase.
     const Index origin = run.first / run.step;
     for (Index t = all.begin; t < all.end;) {
       const Index end = smaller(all.end, ((origin + t) / kKeyTile + 1) * kKeyTile - origin);
-      Tile tile{t, end, matrix(args_.k, run, t, end, args_.width, packed_k_),
-                matrix(args_.v, run, t, end, args_.value_width, packed_v_)};
+      Tile tile{run, t, end, matrix(args_.k, run, t, end, args_.width, packed_k_, 8),
+                matrix(args_.v, run, t, end, args_.value_width, packed_v_, 2)};
+      ask_for_keys(r, end);
       for (Index sub = 0; sub < sub_blocks(); ++sub) {
-        const SeenKeys& s = seen[sub];
-        const Index from = larger(t, s.begin);
-        const Index to = smaller(end, s.end);
-        if (from >= to) continue;
-        begin(sub);
-        const Index full_begin = clamped(s.full_begin, from, to);
-        const Index full_end = clamped(s.full_end, full_begin, to);
-        add_tile(sub, run, tile, {from - t, full_begin - t, full_end - t, to - t});
-        if (to == s.end && args_.block.run_count == 1) finish(sub);
+        SeenKeys of_tile[V];
+        Index last = 0;
+        for (int v = 0; v < V; ++v) {
+          of_tile[v] = cut_to_tile(seen[sub * V + v], t, end);
+          last = larger(last, seen[sub * V + v].end);
+        }
+        if (!add_tile(sub, tile, of_tile)) continue;
+        if (last <= end && args_.block.run_count == 1) finish(sub);
       }
       if ((origin + end) % kKeySegment == 0 && end < all.end) merge_all();
       t = end;
@@ -130,6 +173,7 @@ class SoftmaxBlock {
 
   /// Keys [begin, end) of a run: at most one tile.
   struct Tile {
+    const KeyRun& run;
     Index begin;
     Index end;
     Matrix<const T> k;  // [end - begin, D]
@@ -145,46 +189,94 @@ class SoftmaxBlock {
     }
   };
 
-  /// Keys [t, end) of the run as a matrix of T with unit columns; packed if it is not one.
+  /// Of the keys that some rows see, those of a tile, counted from its first one.
+  static SeenKeys cut_to_tile(const SeenKeys& seen, Index begin, Index end) {
+    SeenKeys s;
+    s.begin = larger(begin, seen.begin) - begin;
+    s.end = larger(smaller(end, seen.end) - begin, s.begin);
+    s.full_begin = clamped(seen.full_begin - begin, s.begin, s.end);
+    s.full_end = clamped(seen.full_end - begin, s.full_begin, s.end);
+    return s;
+  }
+
+  /// Keys [t, end) of the run as a matrix of T with unit columns; packed if it is not one, or if
+  /// its rows lie far apart and at least `reads` sub-blocks read it: rows on pages of their own
+  /// meet in few sets of a cache. A column of V goes through all of them, K is read some rows at a
+  /// time and worth it only if it is read often.
   Matrix<const T> matrix(const StoredMatrix<const void>& m, const KeyRun& run, Index t, Index end,
-                         Index width, T* packed) const {
-    const auto keys = every_row<T>(m, run.first - args_.key_base + run.step * t, run.step);
-    if (m.storage == Storage::native && m.column == 1) return native<const T>(keys);
+                         Index width, T* packed, Index reads) const {
+    const Index step = args_.key_rows.step(run.step);
+    const auto keys = every_row<T>(m, args_.key_rows.row(run.first) + step * t, step);
+    const bool apart =
+        keys.row * static_cast<Index>(sizeof(T)) >= kFarApart && sub_blocks() >= reads;
+    if (m.storage == Storage::native && m.column == 1 && !apart) return native<const T>(keys);
     pack_rows(keys, end - t, width, packed, padded(width));
     return {packed, padded(width), 1};
   }
 
-  /// One tile for one sub-block; `keys` count from the tile's first one.
-  void add_tile(Index sub, const KeyRun& run, Tile& tile, const SeenKeys& keys) {
+  /// One tile for one sub-block; returns whether it sees a key of it.
+  bool add_tile(Index sub, Tile& tile, SeenKeys (&seen_of)[V]) {
+    const ScoreMap<T>& map = args_.map;
+    VectorKeys<V> keys;
+    bool partial = false;
+    for (int v = 0; v < V; ++v) {
+      keys.begin[v] = seen_of[v].begin;
+      keys.end[v] = seen_of[v].end;
+      partial = partial || is_partial(seen_of[v]);
+    }
+    const Index first = keys.first();
+    const Index last = keys.last();
+    if (first >= last) return false;
+    keys = keys.within(first, last);
+    if (map.changes_logits()) {
+      // The score map goes through the keys of all vectors together.
+      partial = partial || keys.wide_begin > first || keys.wide_end < last;
+      keys = VectorKeys<V>::all(first, last);
+    }
+    begin(sub);
     alignas(kVecBytes) T most[kQueries];
     alignas(kVecBytes) T rescale[kQueries];
-    score_tile<V>(tile.k.data + keys.begin * tile.k.row, tile.k.row, keys.end - keys.begin,
-                  queries(sub), args_.width, weights_ + keys.begin * kQueries, most);
+    score_keys<V>(tile.k.data, tile.k.row, keys, queries(sub), args_.width, weights_, most, ahead_);
     LaneBounds<V, T> bounds;
-    const bool partial = keys.begin < keys.full_begin || keys.full_end < keys.end;
-    if (partial) {
-      set_bounds(bounds, run, sub * kQueries, sub_rows(sub), tile.begin, keys.end);
-    }
-    const ScoreMap<T>& map = args_.map;
-    TilePairs pairs{tile_place(sub, run, tile), partial ? &bounds : nullptr};
+    if (partial) set_bounds(bounds, tile.run, sub * kQueries, rows_from(sub), tile.begin, last);
+    TilePairs pairs{tile_place(sub, tile), partial ? &bounds : nullptr};
+    for (int v = 0; v < V && !map.hides(); ++v) note_seen(sub, v, keys, pairs.bounds);
     if (map.changes_logits()) {
-      map_tile(sub, pairs, keys.begin, keys.end, most);
-    } else if (partial) {
-      mask_tile(bounds, keys.begin, keys.full_begin, weights_);
-      mask_tile(bounds, keys.full_end, keys.end, weights_);
-      maximum_of_tile<V>(weights_, keys.begin, keys.end, most);
+      map_tile(sub, pairs, first, last, most);
+    } else {
+      for (int v = 0; v < V; ++v) {
+        const Index lane = v * kLanes<T>;
+        if (!is_partial(seen_of[v])) continue;
+        mask_vector<V>(bounds.lower + lane, bounds.upper + lane, seen_of[v], weights_ + lane,
+                       most + lane);
+      }
     }
-    raise_maximum<V>(most, part_.max + sub * kQueries, rescale);
+    raise_maximum<V>(most, part(sub).max_logit, rescale);
 
     pairs.select = (partial || map.hides()) && !tile.finite_values(args_.value_width);
     // Chains, too, lie at absolute multiples; the tile begins at one, or at the run's first key.
-    const Index origin = run.first / run.step + tile.begin;
-    for (Index j = keys.begin; j < keys.end;) {
-      const Index end = smaller(keys.end, ((origin + j) / kChain + 1) * kChain - origin);
-      add_chain(sub, tile, j, end, pairs, rescale);
+    const Index origin = tile.run.first / tile.run.step + tile.begin;
+    for (Index j = first; j < last;) {
+      const Index end = smaller(last, ((origin + j) / kChain + 1) * kChain - origin);
+      add_chain(sub, tile, keys.within(j, end), {j, end}, pairs, rescale);
+      progress_[sub].has_part = true;
       for (T& r : rescale) r = 1;
       j = end;
     }
+    return true;
+  }
+
+  /// Lanes of vector v that see a key of a tile.
+  FOVEA_INLINE void note_seen(Index sub, int v, const VectorKeys<V>& keys,
+                              const LaneBounds<V, T>* bounds) const {
+    if (keys.begin[v] >= keys.end[v]) return;
+    Int<T>* at = seen(sub) + v * kLanes<T>;
+    const IntVec<T> sees = bounds == nullptr ? set1_int<T>(-1) : bounds->sees_any(v);
+    store_int<T>(at, load_int<T>(at) | sees);
+  }
+
+  static bool is_partial(const SeenKeys& seen) {
+    return seen.begin < seen.full_begin || seen.full_end < seen.end;
   }
 
   /// What is known of the pairs of a tile and a sub-block.
@@ -194,10 +286,10 @@ class SoftmaxBlock {
     bool select = false;             // whether hidden values must be left out, not weighted by 0
   };
 
-  TilePlace tile_place(Index sub, const KeyRun& run, const Tile& tile) const {
-    const Index rows = args_.block.count - sub * kQueries;
-    return {row(sub), args_.block.step,    rows, run.first + run.step * tile.begin,
-            run.step, args_.first_position};
+  TilePlace tile_place(Index sub, const Tile& tile) const {
+    const KeyRun& run = tile.run;
+    return {position(sub * kQueries),          args_.block.step, rows_from(sub),
+            run.first + run.step * tile.begin, run.step,         args_.first_position};
   }
 
   /// The score map for the logits of keys [begin, end); most = the largest of them, per query.
@@ -205,125 +297,100 @@ class SoftmaxBlock {
     const ScoreMap<T>& map = args_.map;
     if (map.soft_cap != 0) cap_tile<V>(map, begin, end, weights_, most);
     if (map.alibi_slope == 0 && !map.hides() && pairs.bounds == nullptr) return;
-    shift_tile<V>(map, pairs.place, pairs.bounds, begin, end, weights_, seen_ + sub * kQueries,
-                  most);
+    shift_tile<V>(map, pairs.place, pairs.bounds, begin, end, weights_, seen(sub), most);
   }
 
-  /// Keys [begin, end) of a tile, one chain.
-  void add_chain(Index sub, const Tile& tile, Index begin, Index end, const TilePairs& pairs,
-                 const T* rescale) {
+  /// Keys of a tile that are one chain, which is within [begin, end).
+  struct Chain {
+    Index begin;
+    Index end;
+  };
+
+  void add_chain(Index sub, const Tile& tile, const VectorKeys<V>& keys, const Chain& chain,
+                 const TilePairs& pairs, const T* rescale) {
     const ScoreMap<T>& map = args_.map;
-    T* weights = weights_ + begin * kQueries;
-    const Index lane = sub * kQueries;
-    weight_chain<V>(weights, end - begin, part_.max + lane, rescale, map.weight_lift,
-                    part_.sum + lane);
-    if (map.drops()) dropout_tile<V>(map.dropout, pairs.place, begin, end, weights_);
-    const T* values = tile.v.data + begin * tile.v.row;
+    const RunningSoftmax<V, T> to = part(sub);
+    for (int v = 0; v < V; ++v) {
+      const Index lane = v * kLanes<T>;
+      weight_chain<V>(weights_ + keys.begin[v] * kQueries + lane, keys.end[v] - keys.begin[v],
+                      to.max_logit + lane, rescale + lane, map.weight_lift, to.sum + lane);
+    }
+    if (map.drops()) {
+      dropout_tile<V>(map.dropout, pairs.place, chain.begin, chain.end, weights_);
+    }
+    const bool first = !progress_[sub].has_part;
     if (!pairs.select) {
-      value_chain<V>(values, tile.v.row, end - begin, args_.value_width, weights, rescale,
-                     acc(part_, sub));
+      value_chain<V>(tile.v.data, tile.v.row, keys, args_.value_width, weights_,
+                     first ? nullptr : rescale, to.acc);
       return;
     }
-    for (Index j = begin; j < end; ++j) {
+    if (first) to.clear_values(args_.value_width);
+    for (Index j = chain.begin; j < chain.end; ++j) {
       for (int v = 0; v < V; ++v) {
-        store_int<T>(visible_ + ((j - begin) * V + v) * kLanes<T>,
+        store_int<T>(visible_ + ((j - chain.begin) * V + v) * kLanes<T>,
                      visible_lanes<V>(map, pairs.place, pairs.bounds, j, v));
       }
     }
-    value_chain_selected<V>(values, tile.v.row, end - begin, args_.value_width, visible_, weights,
-                            rescale, acc(part_, sub));
+    value_chain_selected<V>(tile.v.data + chain.begin * tile.v.row, tile.v.row,
+                            chain.end - chain.begin, args_.value_width, visible_,
+                            weights_ + chain.begin * kQueries, rescale, to.acc);
   }
 
-  /// Ends a segment: its softmax goes into the total, and the next one begins empty.
+  /// Ends a run or a segment of it: its softmax goes into the total, and the next one begins empty.
+  /// By parts, so that the bits of a row are those of what it sees, and a decoder can share them
+  /// out.
   void merge_all() {
     for (Index sub = 0; sub < sub_blocks(); ++sub) {
-      if (progress_[sub] == Progress::finished) continue;
-      begin(sub);
-      if (!merged_) clear(total_, sub);
-      merge(sub);
-      clear(part_, sub);
-    }
-    merged_ = true;
-  }
-
-  void merge(Index sub) {
-    FOVEA_UNROLL
-    for (int v = 0; v < V; ++v) {
-      const Index i = sub * kQueries + v * kLanes<T>;
-      const Vec<T> now = max(load(total_.max + i), load(part_.max + i));
-      const Vec<T> shift = finite_shift(now);
-      const Vec<T> from_total = softmax_weight(load(total_.max + i) - shift);
-      const Vec<T> from_part = softmax_weight(load(part_.max + i) - shift);
-      store(total_.max + i, now);
-      store(total_.sum + i, fma(load(total_.sum + i), from_total, load(part_.sum + i) * from_part));
-      T* to = acc(total_, sub) + v * kLanes<T>;
-      const T* from = acc(part_, sub) + v * kLanes<T>;
-      for (Index c = 0; c < args_.value_width * kQueries; c += kQueries) {
-        store(to + c, fma(load(to + c), from_total, load(from + c) * from_part));
-      }
+      Progress& progress = progress_[sub];
+      if (!progress.has_part) continue;
+      end_part(sub);
+      progress.has_part = false;
+      part(sub).clear();
     }
   }
 
-  /// Divides by the sum and writes the rows out; a row that sees no key becomes +0, lse -inf.
+  void end_part(Index sub) {
+    Progress& progress = progress_[sub];
+    if (!progress.has_total) {
+      progress.swapped = !progress.swapped;
+      progress.has_total = true;
+      return;
+    }
+    if (progress.values_apart) {
+      resume_values<V>(args_.carry, sub_rows(sub), args_.value_width, total(sub));
+      progress.values_apart = false;
+    }
+    total(sub).merge(part(sub), args_.value_width);
+  }
+
+  /// Nothing more comes for a sub-block: merges its last part, and writes it out.
   void finish(Index sub) {
-    if (progress_[sub] == Progress::finished) return;
+    Progress& progress = progress_[sub];
+    if (progress.finished) return;
     begin(sub);
-    progress_[sub] = Progress::finished;
-    if (merged_) merge(sub);
-    const RunningSoftmax<T>& state = merged_ ? total_ : part_;
-    alignas(kVecBytes) Int<T> seen[kQueries] = {};
-    for (Index i = 0; i < sub_rows(sub); ++i) seen[i] = sees_any(sub, i) ? -1 : 0;
-    alignas(kVecBytes) T lse[kQueries];
-    const int lift = args_.map.weight_lift;
-    T* o = acc(state, sub);
-    FOVEA_UNROLL
-    for (int v = 0; v < V; ++v) {
-      const Index lane = v * kLanes<T>;
-      const IntVec<T> visible = load_int<T>(seen + lane);
-      Vec<T> most = load(state.max + sub * kQueries + lane);
-      Vec<T> sum = load(state.sum + sub * kQueries + lane);
-      Vec<T> rescale = set1<T>(1);
-      if (args_.sink != nullptr) rescale = add_sink(*args_.sink, lift, most, sum);
-      const Vec<T> inverse = rescale / sum;
-      for (Index c = 0; c < args_.value_width; ++c) {
-        T* p = o + c * kQueries + lane;
-        store(p, select(visible, load(p) * inverse, zero<T>()));
-      }
-      const Vec<T> total = log_sum_exp(most, sum, lift);
-      store(lse + lane, select(visible, total, set1(kMinusInfinity<T>)));
-    }
-    const Index step = args_.block.step;
-    lanes_to_rows(o, kQueries, every_row<T>(args_.out, row(sub), step), sub_rows(sub),
-                  args_.value_width);
-    if (args_.lse.data == nullptr) return;
-    for (Index i = 0; i < sub_rows(sub); ++i) {
-      args_.lse.data[(row(sub) + step * i) * args_.lse.row] = lse[i];
-    }
+    progress.finished = true;
+    if (!progress.has_part) part(sub).clear_values(args_.value_width);
+    const bool merges = progress.values_apart;
+    if (!merges && (progress.has_part || !progress.has_total)) end_part(sub);
+    finish_rows<V>(args_, sub_rows(sub), merges ? part(sub) : total(sub), merges, total(sub),
+                   seen(sub));
   }
 
-  /// Whether a row sees a key: from pattern, mask and bias, never from logits.
-  bool sees_any(Index sub, Index i) const {
-    if (args_.map.hides()) return seen_[sub * kQueries + i] != 0;
-    for (Index r = 0; r < args_.block.run_count; ++r) {
-      const KeyRun& run = args_.block.runs[r];
-      const Index low = run.lower == nullptr ? 0 : run.lower[sub * kQueries + i];
-      const Index high = run.upper == nullptr ? run.count : run.upper[sub * kQueries + i];
-      if (low < smaller(high, run_keys(run, args_.key_end))) return true;
-    }
-    return false;
-  }
-
-  enum class Progress : unsigned char { none, begun, finished };
+  struct Progress {
+    bool begun = false;
+    bool has_part = false;
+    bool has_total = false;
+    bool swapped = false;       // which state is the total
+    bool values_apart = false;  // those of the total are still where the stage before left them
+    bool finished = false;
+  };
 
   const SoftmaxBlockArgs<T>& args_;
-  T* queries_ = nullptr;       // [sub-blocks, D padded, V * lanes], scaled
-  RunningSoftmax<T> part_{};   // of the current segment
-  RunningSoftmax<T> total_{};  // of the segments before it, if merged_
-  T* weights_ = nullptr;       // [kKeyTile, V * lanes]
-  T* packed_k_ = nullptr;      // [kKeyTile, D padded]
-  T* packed_v_ = nullptr;      // [kKeyTile, Dv padded]
-  Int<T>* visible_ = nullptr;  // [kChain, V * lanes] lane masks of the pairs of a chain
-  Int<T>* seen_ = nullptr;     // [queries] -1: has seen a key, if the map hides some
-  bool merged_ = false;
+  const Index sub_size_;   // elements of a sub-block's scratch
+  T* const weights_;       // [kKeyTile, kQueries]
+  T* const packed_k_;      // [kKeyTile, D padded]
+  T* const packed_v_;      // [kKeyTile, Dv padded]
+  Int<T>* const visible_;  // [kChain, kQueries] lane masks of the pairs of a chain
+  Ahead ahead_;
   Progress progress_[kMostSubBlocks] = {};
 };

@@ -16,12 +16,18 @@ inline constexpr Index kGradTile = 64;
 /// Columns of rows in scratch are padded with zeros to a multiple of it: 64 bytes of floats.
 constexpr Index grad_padded(Index width) { return (width + 15) / 16 * 16; }
 
+/// Whether every step-th row lies as the kernels read it many times: with unit columns, and not so
+/// far from the next that a tile of them shares few sets of the cache.
+template <class T>
+constexpr bool are_near(const Matrix<const T>& m, Index step, Index width) {
+  const Index apart = (step * m.row < 0 ? -step * m.row : step * m.row);
+  return m.column == 1 && (apart < 2 * width || apart * Index{sizeof(T)} < 1024);
+}
+
 /// One head of the backward pass.
 template <class T>
 struct SoftmaxGradHead {
   Matrix<const T> q;      // [Nq, D]
-  Matrix<const T> k;      // [Nk, D]
-  Matrix<const T> v;      // [Nk, Dv]
   Matrix<const T> out;    // [Nq, Dv]
   Matrix<const T> d_out;  // [Nq, Dv]
   Matrix<const T> lse;    // [Nq, 1]
@@ -34,18 +40,30 @@ struct SoftmaxGradHead {
   Index key_end = 0;         // keys at and beyond it are invisible
 };
 
-/// One block of queries against a block of keys.
+/// The keys first + step * n, n in [0, count): a block of them in the backward pass.
+struct GradKeys {
+  Index first = 0;
+  Index step = 1;
+  Index count = 0;
+};
+
+/// One block of queries against a block of keys. Of a run those keys count that are in the block.
+/// \pre the step of a run that has keys in the block is a multiple of `keys.step`
 template <class T>
 struct SoftmaxGradArgs {
   SoftmaxGradHead<T> head;
   QueryBlock block;
-  Index key_first = 0;  // the keys [key_first, key_last)
-  Index key_last = 0;
+  Index row_begin = 0;  // of the block its rows [row_begin, row_end), a multiple of kGradTile first
+  Index row_end = 0;
+  GradKeys keys;
+  Matrix<const T> k;  // [keys.count, D], unit columns: the rows of `keys`
+  Matrix<const T> v;  // [keys.count, Dv], unit columns
   // Sums without the factor `scale`, and times 2 to head.map.weight_lift. Either all three, each or
   // none, or d_bias alone.
-  T* d_q = nullptr;      // [block.count, grad_padded(D)], written
-  T* d_k = nullptr;      // [key_last - key_first, grad_padded(D)], added to
-  T* d_v = nullptr;      // [key_last - key_first, grad_padded(Dv)], added to
+  T* d_q = nullptr;      // [row_end - row_begin, grad_padded(D)], written
+  T* d_k = nullptr;      // [keys.count, grad_padded(D)], written or added to
+  T* d_v = nullptr;      // [keys.count, grad_padded(Dv)], written or added to
+  bool add = false;      // to d_k and d_v
   Matrix<T> d_bias;      // [Nq, Nk], added to, strides 0 where it was broadcast; or no data
   T* scratch = nullptr;  // softmax_grad_scratch(...) elements, aligned to 64 bytes
 };
@@ -55,10 +73,21 @@ constexpr Index softmax_grad_scratch(Index keys, Index width, Index value_width)
   const Index d = grad_padded(width);
   const Index dv = grad_padded(value_width);
   const Index sums = keys * (d + dv);
-  const Index rows = kGradTile * (4 * d + 4 * dv + 2);
+  const Index rows = kGradTile * (3 * d + 3 * dv + 2);
   const Index tiles = 5 * kGradTile * kGradTile;
   return sums + rows + tiles;
 }
+
+/// Rows of a tensor to be copied: rows[i] = row first + step i.
+template <class T>
+struct PackedRowsArgs {
+  Matrix<const T> from;
+  Index first = 0;
+  Index step = 1;
+  Index count = 0;
+  Index width = 0;
+  T* rows = nullptr;  // [count, grad_padded(width)], zeros beyond width
+};
 
 /// Rows to be added to, or to become, rows of a tensor: to = scale rows (+ to).
 template <class T>

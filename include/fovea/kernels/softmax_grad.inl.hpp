@@ -3,7 +3,7 @@
 /// Softmax attention backward (Dao et al. 2022, algorithm 4, with queries in the lanes): a block of
 /// queries against a block of keys, weights recomputed from lse. Cost 2 (3 D + 2 Dv) flops per
 /// computed pair: five matrix products. Oracle tests/support/oracle/softmax_grad.hpp, test
-/// tests/attention/gradient_test.cpp.
+/// tests/kernels/softmax_grad_test.cpp.
 
 /// One call.
 template <class T>
@@ -14,13 +14,12 @@ class SoftmaxGrad {
         head_(args.head),
         d_(grad_padded(head_.width)),
         dv_(grad_padded(head_.value_width)),
-        keys_(args.key_last - args.key_first),
-        sum_k_(args.scratch),
-        sum_v_(sum_k_ + keys_ * d_),
-        d_queries_(sum_v_ + keys_ * dv_),
-        packed_k_(d_queries_ + kGradTile * d_),
-        packed_v_(packed_k_ + kGradTile * d_),
-        scores_(packed_v_ + kGradTile * dv_),
+        // A single sub-block adds to a row once.
+        sums_apart_(args.add && args.row_end - args.row_begin > kGradTile),
+        sum_k_(sums_apart_ ? args.scratch : args.d_k),
+        sum_v_(sums_apart_ ? args.scratch + args.keys.count * d_ : args.d_v),
+        d_queries_(args.scratch + args.keys.count * (d_ + dv_)),
+        scores_(d_queries_ + kGradTile * d_),
         d_weights_(scores_ + kGradTile * kGradTile),
         capped_(d_weights_ + kGradTile * kGradTile),
         dropout_(capped_ + kGradTile * kGradTile),
@@ -28,16 +27,15 @@ class SoftmaxGrad {
         rows_(head_, dropout_ + 2 * kGradTile * kGradTile) {}
 
   void run() {
-    if (args_.d_k != nullptr) clear(sum_k_, keys_ * d_);
-    if (args_.d_v != nullptr) clear(sum_v_, keys_ * dv_);
-    for (Index row = 0; row < args_.block.count; row += kGradTile) {
-      const Sub sub{row, smaller(kGradTile, args_.block.count - row)};
+    const KeyRows rows = args_.add ? seen_rows() : KeyRows{0, args_.keys.count};
+    if (sums_apart_ || !args_.add) clear_sums(rows);
+    for (Index row = args_.row_begin; row < args_.row_end; row += kGradTile) {
+      const Sub sub{row, smaller(kGradTile, args_.row_end - row)};
       begun_ = false;
       for (Index r = 0; r < args_.block.run_count; ++r) attend(sub, args_.block.runs[r]);
       if (args_.d_q != nullptr) finish(sub);
     }
-    if (args_.d_k != nullptr) add(sum_k_, args_.d_k, keys_ * d_);
-    if (args_.d_v != nullptr) add(sum_v_, args_.d_v, keys_ * dv_);
+    if (sums_apart_) add_sums(rows);
   }
 
  private:
@@ -56,6 +54,8 @@ class SoftmaxGrad {
     const KeyRun& run;
     Index begin;
     Index end;
+    Index row;          // of the first key in the block of keys
+    Index row_step;     // from key to key
     Matrix<const T> k;  // [end - begin, D], unit columns
     Matrix<const T> v;  // [end - begin, Dv], unit columns
     bool partial;       // some of the queries do not see some of the keys
@@ -64,11 +64,28 @@ class SoftmaxGrad {
     Index keys() const { return end - begin; }
   };
 
+  /// Rows of the block of keys.
+  struct KeyRows {
+    Index begin;
+    Index end;
+  };
+
   static void clear(T* x, Index n) {
     for (Index i = 0; i < n; i += kLanes<T>) store(x + i, zero<T>());
   }
   static void add(const T* x, T* to, Index n) {
     for (Index i = 0; i < n; i += kLanes<T>) store(to + i, load(to + i) + load(x + i));
+  }
+
+  void clear_sums(const KeyRows& rows) {
+    if (args_.d_k != nullptr) clear(sum_k_ + rows.begin * d_, (rows.end - rows.begin) * d_);
+    if (args_.d_v != nullptr) clear(sum_v_ + rows.begin * dv_, (rows.end - rows.begin) * dv_);
+  }
+  void add_sums(const KeyRows& rows) {
+    const Index k = rows.begin * d_;
+    const Index v = rows.begin * dv_;
+    if (args_.d_k != nullptr) add(sum_k_ + k, args_.d_k + k, rows.end * d_ - k);
+    if (args_.d_v != nullptr) add(sum_v_ + v, args_.d_v + v, rows.end * dv_ - v);
   }
 
   /// The position of key t of a run.
@@ -79,31 +96,68 @@ class SoftmaxGrad {
     return beyond <= 0 ? 0 : smaller(run.count, (beyond + run.step - 1) / run.step);
   }
 
+  /// The keys [low, high) of a run that are visible keys of the block.
+  struct RunPart {
+    Index low;
+    Index high;
+  };
+  RunPart part_of(const KeyRun& run) const {
+    const GradKeys& keys = args_.keys;
+    if ((run.first - keys.first) % keys.step != 0) return {0, 0};
+    const Index end = keys.first + keys.step * keys.count;
+    return {first_at(run, keys.first), smaller(first_at(run, end), run_keys(run, head_.key_end))};
+  }
+  /// The row of key t of a run in the block of keys.
+  Index key_row(const KeyRun& run, Index t) const {
+    return (position(run, t) - args_.keys.first) / args_.keys.step;
+  }
+
+  /// From the first to the last row that a run reaches.
+  KeyRows seen_rows() const {
+    KeyRows rows{args_.keys.count, 0};
+    for (Index r = 0; r < args_.block.run_count; ++r) {
+      const KeyRun& run = args_.block.runs[r];
+      const RunPart part = part_of(run);
+      if (part.low >= part.high) continue;
+      rows.begin = smaller(rows.begin, key_row(run, part.low));
+      rows.end = larger(rows.end, key_row(run, part.high - 1) + 1);
+    }
+    return rows.begin < rows.end ? rows : KeyRows{0, 0};
+  }
+
   void attend(const Sub& sub, const KeyRun& run) {
-    const Index low = first_at(run, args_.key_first);
-    const Index high = smaller(first_at(run, args_.key_last), run_keys(run, head_.key_end));
-    if (low >= high) return;
-    const SeenKeys seen = seen_keys(run, sub.row, sub.rows, low, high);
+    const RunPart part = part_of(run);
+    if (part.low >= part.high) return;
+    const SeenKeys seen = seen_keys(run, sub.row, sub.rows, part.low, part.high);
     const Index origin = run.first / run.step;
+    const Index step = run.step / args_.keys.step;
     for (Index t = seen.begin; t < seen.end;) {
       const Index end = smaller(seen.end, ((origin + t) / kGradTile + 1) * kGradTile - origin);
       if (!begun_) begin(sub);
+      const Index row = key_row(run, t);
       Tile tile{run,
                 t,
                 end,
-                matrix(head_.k, run, t, end, head_.width, packed_k_),
-                matrix(head_.v, run, t, end, head_.value_width, packed_v_),
+                row,
+                step,
+                {args_.k.data + row * args_.k.row, step * args_.k.row, 1},
+                {args_.v.data + row * args_.v.row, step * args_.v.row, 1},
                 t < seen.full_begin || end > seen.full_end,
                 false};
       tile.select = (tile.partial || head_.map.hides()) && !finite(tile);
+      if (tile.partial && !tile.select) {
+        pairs_.set_bounds(run, sub.row, sub.rows, t, end);
+      } else {
+        pairs_.set_all(sub.rows, end - t);
+      }
       add_tile(sub, tile);
       t = end;
     }
   }
 
   bool finite(const Tile& tile) {
-    return rows_.finite() && all_finite(tile.k.data, tile.k.row, tile.keys(), head_.width) &&
-           all_finite(tile.v.data, tile.v.row, tile.keys(), head_.value_width);
+    return rows_.finite() && rows_finite(tile.k, tile.keys(), head_.width) &&
+           rows_finite(tile.v, tile.keys(), head_.value_width);
   }
 
   void begin(const Sub& sub) {
@@ -115,7 +169,7 @@ class SoftmaxGrad {
 
   /// The rows of d_q: of a sub-block that saw nothing, zeros.
   void finish(const Sub& sub) {
-    T* to = args_.d_q + sub.row * d_;
+    T* to = args_.d_q + (sub.row - args_.row_begin) * d_;
     if (!begun_) {
       clear(to, sub.rows * d_);
       return;
@@ -132,20 +186,20 @@ class SoftmaxGrad {
       add_bias(sub, tile);
       return;
     }
-    const Index at = position(tile.run, tile.begin) - args_.key_first;
-    add_keys(sub, tile, scores_, rows_.d_out_rows(), dv_, args_.d_v != nullptr, sum_v_ + at * dv_);
-    add_keys(sub, tile, d_weights_, rows_.query_rows(), d_, args_.d_k != nullptr, sum_k_ + at * d_);
+    if (args_.d_v != nullptr) add_keys(sub, tile, scores_, rows_.d_out_rows(), dv_, sum_v_);
+    if (args_.d_k != nullptr) add_keys(sub, tile, d_weights_, rows_.query_rows(), d_, sum_k_);
   }
 
   /// What a tile adds to the gradients of its keys or values.
-  void add_keys(const Sub& sub, const Tile& tile, const T* weights, const T* rows, Index row,
-                bool wanted, T* sums) {
-    if (!wanted) return;
-    const Index step = tile.run.step * row;
+  void add_keys(const Sub& sub, const Tile& tile, const T* weights, const Matrix<const T>& rows,
+                Index width, T* sums) {
+    sums += tile.row * width;
+    const Index step = tile.row_step * width;
     if (tile.select) {
-      key_sums_selected(weights, seen_, kGroup, tile.keys(), rows, row, sub.rows, sums, step);
+      key_sums_selected(weights, seen_, tile.keys(), rows.data, rows.row, width, sub.rows, sums,
+                        step);
     } else {
-      key_sums(weights, kGroup, tile.keys(), rows, row, sub.rows, sums, step);
+      key_sums(pairs_, weights, tile.keys(), rows.data, rows.row, width, sums, step);
     }
   }
 
@@ -154,25 +208,25 @@ class SoftmaxGrad {
     const Index keys = tile.keys();
     T* scores = scores_ + g * kGroup * kGradTile;
     T* d_weights = d_weights_ + g * kGroup * kGradTile;
-    alignas(kVecBytes) T most[kGroup];
-    score_tile<V>(tile.k.data, tile.k.row, keys, rows_.queries(g), head_.width, scores, most);
-    score_tile<V>(tile.v.data, tile.v.row, keys, rows_.d_out(g), head_.value_width, d_weights,
-                  most);
-    if (tile.partial || !head_.map.is_identity()) {
+    const SeenKeys* const lanes = pairs_.lanes + g * V;
+    lane_scores(lanes, tile.k.data, tile.k.row, keys, rows_.queries(g), head_.width, scores);
+    lane_scores(lanes, tile.v.data, tile.v.row, keys, rows_.d_out(g), head_.value_width, d_weights);
+    if (tile.select || !head_.map.is_identity()) {
       weigh_with_options(sub, tile, g, scores, d_weights);
+    } else if (tile.partial) {
+      LaneBounds<V, T> bounds;
+      set_bounds(bounds, tile.run, sub.row + g * kGroup, sub.rows - g * kGroup, tile.begin, keys);
+      grad_tile_in_bounds(lanes, bounds, rows_.lse(g), rows_.delta(g), keys, scores, d_weights);
     } else {
       grad_tile<V>(rows_.lse(g), rows_.delta(g), keys, scores, d_weights);
     }
-    if (args_.d_q != nullptr) {
-      T* acc = d_queries_ + g * kGroup * d_;
-      if (tile.select) {
-        query_sums_selected<V>(tile.k.data, tile.k.row, keys, head_.width, d_weights,
-                               seen_ + g * kGroup * kGradTile, acc);
-      } else {
-        alignas(kVecBytes) T one[kGroup];
-        for (T& x : one) x = 1;
-        value_chain<V>(tile.k.data, tile.k.row, keys, head_.width, d_weights, one, acc);
-      }
+    if (args_.d_q == nullptr) return;
+    T* acc = d_queries_ + g * kGroup * d_;
+    if (tile.select) {
+      query_sums_selected<V>(tile.k.data, tile.k.row, keys, head_.width, d_weights,
+                             seen_ + g * kGroup * kGradTile, acc);
+    } else {
+      lane_sums(lanes, tile.k.data, tile.k.row, head_.width, d_weights, acc);
     }
   }
 
@@ -258,35 +312,21 @@ class SoftmaxGrad {
     if (bias.row == 0) *bias.data += total;
   }
 
-  /// Keys [t, end) of the run as a matrix with unit columns; packed if its columns are apart.
-  static Matrix<const T> matrix(const Matrix<const T>& m, const KeyRun& run, Index t, Index end,
-                                Index width, T* packed) {
-    const T* first = m.data + position(run, t) * m.row;
-    if (m.column == 1) return {first, run.step * m.row, 1};
-    for (Index i = 0; i < end - t; ++i) {
-      for (Index c = 0; c < width; ++c) {
-        packed[i * width + c] = first[i * run.step * m.row + c * m.column];
-      }
-    }
-    return {packed, width, 1};
-  }
-
   const SoftmaxGradArgs<T>& args_;
   const SoftmaxGradHead<T>& head_;
   const Index d_;  // D and Dv, padded
   const Index dv_;
-  const Index keys_;    // of the block
-  T* const sum_k_;      // [keys, D padded]: what this block of queries adds
-  T* const sum_v_;      // [keys, Dv padded]
-  T* const d_queries_;  // [groups, D padded, kGroup]
-  T* const packed_k_;   // [kGradTile, D]
-  T* const packed_v_;   // [kGradTile, Dv]
-  T* const scores_;     // [groups, kGradTile, kGroup], then weights
-  T* const d_weights_;  // the same, then gradients of logits
-  T* const capped_;     // the same: logits after the soft cap
-  T* const dropout_;    // the same: factors
-  Int<T>* const seen_;  // the same: lane masks
+  const bool sums_apart_;  // whether what this block of queries adds is summed before it is added
+  T* const sum_k_;         // [keys, D padded]
+  T* const sum_v_;         // [keys, Dv padded]
+  T* const d_queries_;     // [groups, D padded, kGroup]
+  T* const scores_;        // [groups, kGradTile, kGroup], then weights
+  T* const d_weights_;     // the same, then gradients of logits
+  T* const capped_;        // the same: logits after the soft cap
+  T* const dropout_;       // the same: factors
+  Int<T>* const seen_;     // the same: lane masks
   GradRows<T> rows_;
+  TilePairs<T> pairs_;  // of the tile at work
   bool begun_ = false;  // whether rows_ holds the rows of the sub-block at work
 };
 
@@ -297,18 +337,25 @@ void softmax_grad(const SoftmaxGradArgs<T>& args) noexcept {
   SoftmaxGrad<T>(args).run();
 }
 
+/// rows = rows of a tensor.
+template <class T>
+void packed_rows(const PackedRowsArgs<T>& args) noexcept {
+  copy_rows(args.from, args.first, args.step, args.count, args.width, args.rows);
+}
+
 /// to = scale rows (+ to).
 template <class T>
 void scaled_rows(const ScaledRowsArgs<T>& args) noexcept {
   const Index padded = grad_padded(args.width);
+  const Vec<T> scale = set1(args.scale);
   for (Index i = 0; i < args.count; ++i) {
+    ask_ahead<1>(args.to, args.first, args.step, i, args.count, args.width);
     const T* from = args.rows + i * padded;
     T* to = args.to.data + (args.first + args.step * i) * args.to.row;
     for (Index c = 0; c < args.width; c += kLanes<T>) {
       Vec<T> before = zero<T>();
       if (args.add) before = load_columns<T>(to, args.to.column, c, args.width);
-      store_columns(to, args.to.column, c, args.width,
-                    fma(load(from + c), set1(args.scale), before));
+      store_columns(to, args.to.column, c, args.width, fma(load(from + c), scale, before));
     }
   }
 }

@@ -9,17 +9,17 @@ class SoftmaxMerge {
   explicit SoftmaxMerge(const SoftmaxMergeArgs<T>& args) : args_(args), head_(*args.head) {}
 
   void run() const {
-    for (Index i = 0; i < head_.block.count; ++i) merge(i);
+    for (Index i = 0; i < args_.block.count; ++i) merge(i);
   }
 
  private:
   RowSoftmax<const T> part(Index p) const {
-    const Index rows = args_.head_count * head_.block.count;
+    const Index rows = args_.head_count * args_.block.count;
     return {args_.parts + p * softmax_row_part(rows, head_.value_width), rows, head_.value_width};
   }
 
   void merge(Index i) const {
-    const Index row = args_.head_index * head_.block.count + i;
+    const Index row = args_.head_index * args_.block.count + i;
     Vec<T> total_max = set1(kMinusInfinity<T>);
     Vec<T> total_sum = zero<T>();
     bool saw = false;
@@ -49,7 +49,7 @@ class SoftmaxMerge {
     Vec<T> rescale = set1<T>(1);
     if (head_.sink != nullptr) rescale = add_sink(*head_.sink, lift, most, sum);
     const Vec<T> inverse = rescale / sum;
-    const Index at = head_.block.first + head_.block.step * i;
+    const Index at = args_.block.first + args_.block.step * i;
     for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
       const Vec<T> x = saw ? load(args_.scratch + c) * inverse : zero<T>();
       store_columns<S>(head_.out.data, at * head_.out.row, head_.out.column, c, head_.value_width,

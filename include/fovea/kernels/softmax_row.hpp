@@ -11,24 +11,36 @@ FOVEA_NAMESPACE_BEGIN
 /// Query rows that one call takes at most.
 inline constexpr Index kMostRows = 64;
 
-/// The rows of the query heads that share a key head, against the keys of one segment. Row r is
-/// row r % block.count of head r / block.count.
+/// The keys of run `run` at its lattice points [segment, segment + 1) * kKeySegment: the keys
+/// first % step + step * n of a run are its points n.
+struct RunSegment {
+  Index run = 0;
+  Index segment = 0;
+};
+
+/// Some rows of the query heads that share a key head and a pattern, against some segments of what
+/// they see. Row r is row r % block.count of head r / block.count.
 template <class T>
 struct SoftmaxRowArgs {
-  const SoftmaxBlockArgs<T>* heads = nullptr;  // [head_count]: k, v, block and widths are the same
-  Index head_count = 1;                        // head_count * block.count <= kMostRows
-  Index segment = 0;     // keys [segment, segment + 1) * kKeySegment; the block has one run, step 1
-  T* part = nullptr;     // softmax_row_part(...) elements: the running softmax of these keys
+  /// [head_count] k, v, key_rows, key_end and widths are the same; their blocks are not read
+  const SoftmaxBlockArgs<T>* heads = nullptr;
+  Index head_count = 1;                  // head_count * block.count <= kMostRows
+  QueryBlock block;                      // the rows, and all runs
+  const RunSegment* segments = nullptr;  // [segment_count]
+  Index segment_count = 0;
+  T* parts =
+      nullptr;  // [segment_count, softmax_row_part(...)]: the running softmax of each segment
   T* scratch = nullptr;  // softmax_row_scratch(...) elements
 };
 
 /// What the segments left of the rows of one head, to be merged in their order.
 template <class T>
 struct SoftmaxMergeArgs {
-  const SoftmaxBlockArgs<T>* head = nullptr;
-  Index head_index = 0;      // among the heads of the parts
-  Index head_count = 1;      // the same
-  const T* parts = nullptr;  // [part_count, softmax_row_part(...)]
+  const SoftmaxBlockArgs<T>* head = nullptr;  // its block is not read
+  QueryBlock block;                           // the rows
+  Index head_index = 0;                       // among the heads of the parts
+  Index head_count = 1;                       // the same
+  const T* parts = nullptr;                   // [part_count, softmax_row_part(...)]
   Index part_count = 0;
   T* scratch = nullptr;  // softmax_merge_scratch(...) elements
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention of a few query rows against one segment of keys. Each logit, sum and weighted
+/// Softmax attention of a few query rows against segments of keys. Each logit, sum and weighted
 /// sum is the same chain of operations as in softmax_block.inl.hpp: tiles and chains of keys lie at
-/// the same positions, and keys that a row does not see add nothing. So are the bits.
+/// the same points of a run, and keys that a row does not see add nothing. So are the bits.
 /// Test: tests/kernels/softmax_row_test.cpp.
 
 /// The running softmax of some rows, as it lies in memory (softmax_row_part).
@@ -22,7 +22,7 @@ struct RowSoftmax {
         acc_row(detail::whole_registers(value_width)) {}
 };
 
-/// The keys [begin, end) at their positions.
+/// The points [begin, end) of a run.
 struct KeyRange {
   Index begin;
   Index end;
@@ -33,35 +33,62 @@ struct KeyRange {
   FOVEA_INLINE bool empty() const { return begin >= end; }
 };
 
-/// The keys that row i of a block sees. \pre one run at most, of step 1
-template <class T>
-FOVEA_INLINE KeyRange keys_of_row(const SoftmaxBlockArgs<T>& args, Index i) {
-  if (args.block.run_count == 0) return {0, 0};
-  const KeyRun& run = args.block.runs[0];
-  const Index low = run.lower == nullptr ? 0 : run.lower[i];
-  const Index high = run.upper == nullptr ? run.count : run.upper[i];
-  return {run.first + low, smaller(run.first + high, args.key_end)};
-}
+/// A run of keys by its points: where they are in the sequence, and in k and v.
+struct RunPoints {
+  KeyRun run{};
+  Index first = 0;     // the run's first point
+  Index end = 0;       // one past the last that lies before key_end
+  Index phase = 0;     // position of point 0
+  Index row = 0;       // row of point 0
+  Index row_step = 1;  // rows from one point to the next
 
-/// One call: the rows of some heads against one segment.
+  RunPoints() = default;
+  RunPoints(const KeyRun& keys, const KeyRows& rows, Index key_end)
+      : run(keys),
+        first(run.first / run.step),
+        end(first + run_keys(run, key_end)),
+        phase(run.first - run.step * first),
+        row(rows.row(run.first) - rows.step(run.step) * first),
+        row_step(rows.step(run.step)) {}
+
+  FOVEA_INLINE Index position(Index n) const { return phase + run.step * n; }
+
+  /// What row i of the block sees.
+  FOVEA_INLINE KeyRange seen_by(Index i) const {
+    if (run.lower == nullptr) return {first, end};
+    return {first + run.lower[i], smaller(first + run.upper[i], end)};
+  }
+};
+
+/// One call: the rows of some heads against one segment after the other.
 template <Storage S, class T>
 class SoftmaxRow {
  public:
   explicit SoftmaxRow(const SoftmaxRowArgs<T>& args)
       : args_(args),
         head_(args.heads[0]),
-        rows_(args.head_count * head_.block.count),
+        rows_(args.head_count * args.block.count),
         q_row_(detail::whole_registers(head_.width)),
-        state_(args.part, rows_, head_.value_width),
+        state_(args.parts, rows_, head_.value_width),
         queries_(args.scratch),
         weights_(queries_ + rows_ * q_row_),
         visible_(reinterpret_cast<Int<T>*>(weights_ + kRowsAtOnce * kKeyTile)) {}
 
-  void run() const {
+  void run() {
     load_queries();
-    clear();
-    const KeyRange all =
-        keys_of_run().within(args_.segment * kKeySegment, (args_.segment + 1) * kKeySegment);
+    const Index part = softmax_row_part(rows_, head_.value_width);
+    for (Index n = 0; n < args_.segment_count; ++n) {
+      const RunSegment& at = args_.segments[n];
+      state_ = {args_.parts + n * part, rows_, head_.value_width};
+      points_ = {args_.block.runs[at.run], head_.key_rows, head_.key_end};
+      clear();
+      add_segment(KeyRange{points_.first, points_.end}.within(at.segment * kKeySegment,
+                                                              (at.segment + 1) * kKeySegment));
+    }
+  }
+
+ private:
+  void add_segment(const KeyRange& all) const {
     for (Index begin = all.begin; begin < all.end;) {
       const Index end = smaller(all.end, (begin / kKeyTile + 1) * kKeyTile);
       for_row_blocks<kRowsAtOnce>(0, rows_, Tile{*this, {begin, end}});
@@ -69,18 +96,10 @@ class SoftmaxRow {
     }
   }
 
- private:
-  KeyRange keys_of_run() const {
-    if (head_.block.run_count == 0) return {0, 0};
-    const KeyRun& run = head_.block.runs[0];
-    return {run.first, smaller(run.first + run.count, head_.key_end)};
-  }
-
   void load_queries() const {
-    const Index count = head_.block.count;
     for (Index r = 0; r < rows_; ++r) {
-      const SoftmaxBlockArgs<T>& head = args_.heads[r / count];
-      const Index from = (head.block.first + head.block.step * (r % count)) * head.q.row;
+      const SoftmaxBlockArgs<T>& head = head_of(r);
+      const Index from = query(r) * head.q.row;
       const Vec<T> factor = set1(logit_factor(head.scale));
       for (Index c = 0; c < head.width; c += kLanes<T>) {
         const Vec<T> x = load_columns<S, T>(head.q.data, from, head.q.column, c, head.width);
@@ -124,8 +143,7 @@ class SoftmaxRow {
     rows.first = first;
     rows.all = {tile.end, tile.begin};
     for (int r = 0; r < R; ++r) {
-      rows.seen[r] =
-          keys_of_row(head_, (first + r) % head_.block.count).within(tile.begin, tile.end);
+      rows.seen[r] = points_.seen_by((first + r) % args_.block.count).within(tile.begin, tile.end);
       if (rows.seen[r].empty()) continue;
       rows.all.begin = smaller(rows.all.begin, rows.seen[r].begin);
       rows.all.end = larger(rows.all.end, rows.seen[r].end);
@@ -147,21 +165,25 @@ class SoftmaxRow {
   }
 
   const SoftmaxBlockArgs<T>& head_of(Index row) const {
-    return args_.heads[row / head_.block.count];
+    return args_.heads[row / args_.block.count];
   }
   /// The query row, and its position.
   Index query(Index row) const {
-    return head_.block.first + head_.block.step * (row % head_.block.count);
+    return args_.block.first + args_.block.step * (row % args_.block.count);
   }
   Index position(Index row) const { return query(row) + head_.first_position; }
 
-  /// Asks for as many keys as lanes. \param row of k
-  FOVEA_INLINE void prefetch_keys(Index row) const {
+  /// Asks for as many keys as lanes, from point n on, if the run has them.
+  FOVEA_INLINE void prefetch_keys(Index n) const {
     constexpr Index line = 64 / kStoredBytes<S, T>;
-    for (Index i = row; i < row + kLanes<T>; ++i) {
-      for (Index c = 0; c < head_.width; c += line) {
-        const Index at = i * head_.k.row + c;
-        __builtin_prefetch(static_cast<const char*>(head_.k.data) + at * kStoredBytes<S, T>, 0, 2);
+    if (n + kLanes < T >> points_.end) return;
+    const Index k_row = points_.row_step * head_.k.row;
+    const Index width = head_.width;
+    const char* const k = static_cast<const char*>(head_.k.data);
+    Index at = points_.row * head_.k.row + n * k_row;
+    for (int i = 0; i < kLanes<T>; ++i, at += k_row) {
+      for (Index c = 0; c < width; c += line) {
+        __builtin_prefetch(k + (at + c) * kStoredBytes<S, T>, 0, 2);
       }
     }
   }
@@ -169,10 +191,11 @@ class SoftmaxRow {
   /// weights_[r, j - all.begin] = the score of row r and key j.
   template <int R>
   FOVEA_INLINE void score(const Rows<R>& rows) const {
+    const Index k_row = points_.row_step * head_.k.row;
     for (Index j = rows.all.begin; j < rows.all.end; j += kLanes<T>) {
-      if (rows.first == 0) prefetch_keys(j + kKeysAhead - head_.key_base);
-      const KeyGroup<S, T> group{head_.k.data, (j - head_.key_base) * head_.k.row,
-                                 head_.k.row,  smaller(kLanes<T>, rows.all.end - j),
+      if (rows.first == 0) prefetch_keys(j + kKeysAhead);
+      const KeyGroup<S, T> group{head_.k.data, points_.row * head_.k.row + j * k_row,
+                                 k_row,        smaller(kLanes<T>, rows.all.end - j),
                                  head_.width,  queries_ + rows.first * q_row_,
                                  q_row_,       weights_ + (j - rows.all.begin)};
       group.template run<R>();
@@ -220,34 +243,41 @@ class SoftmaxRow {
   FOVEA_NOINLINE void map_scores(const ScoreMap<T>& map, Index row, const KeyRange& keys, T* scores,
                                  Int<T>* visible) const {
     const CapFactors<T> cap = cap_factors(map.soft_cap);
-    const T* bias = map.bias.data == nullptr ? nullptr : map.bias.data + query(row) * map.bias.row;
+    const Matrix<const T> bias = row_of(map.bias, row);
+    const Matrix<const bool> mask = row_of(map.mask, row);
     for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
       T* const p = scores + (j - keys.begin);
       Vec<T> t = load(p);
       IntVec<T> sees = set1_int<T>(-1);
       if (map.soft_cap != 0) t = cap_logits(t, cap);
-      if (bias != nullptr) {
-        const Vec<T> more = load_columns(bias, map.bias.column, j, keys.end);
+      if (bias.data != nullptr) {
+        const Vec<T> more = load_columns(bias.data, bias.column, j, keys.end);
         t = add_bias(t, more);
         sees = ~hides_pair(more);
       }
-      if (map.mask.data != nullptr) sees = sees & load_mask(map.mask, query(row), j, keys.end);
+      if (mask.data != nullptr) sees = sees & load_mask(mask, j, keys.end);
       if (map.alibi_slope != 0) {
-        t = subtract_alibi(t, alibi_factor(map.alibi_slope),
-                           lane_positions<T>(position(row) - j, -1));
+        t = subtract_alibi(
+            t, alibi_factor(map.alibi_slope),
+            lane_positions<T>(position(row) - points_.position(j), -points_.run.step));
       }
       store(p, t);
       if (map.hides()) store_int<T>(visible + (j - keys.begin), sees);
     }
   }
 
+  /// One query's row of a matrix of logits, its columns the points of the run.
+  template <class X>
+  Matrix<const X> row_of(const Matrix<const X>& m, Index row) const {
+    if (m.data == nullptr) return {};
+    return {m.data + query(row) * m.row + points_.phase * m.column, 0, m.column * points_.run.step};
+  }
+
   /// Lane masks of keys [j, j + lanes), cut to `end`.
-  static FOVEA_INLINE IntVec<T> load_mask(const Matrix<const bool>& mask, Index row, Index j,
-                                          Index end) {
+  static FOVEA_INLINE IntVec<T> load_mask(const Matrix<const bool>& mask, Index j, Index end) {
     alignas(kVecBytes) Int<T> lanes[kLanes<T>] = {};
-    const bool* from = mask.data + row * mask.row + j * mask.column;
     for (Index i = 0; i < smaller(kLanes<T>, end - j); ++i) {
-      lanes[i] = from[i * mask.column] ? -1 : 0;
+      lanes[i] = mask.data[(j + i) * mask.column] ? -1 : 0;
     }
     return load_int<T>(lanes);
   }
@@ -281,7 +311,7 @@ class SoftmaxRow {
     const IntVec<T> i = lane_positions<T>(position(row), 0);
     for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
       T* const p = weights + (j - keys.begin);
-      store(p, load(p) * law.factor(i, lane_positions<T>(j, 1)));
+      store(p, load(p) * law.factor(i, lane_positions<T>(points_.position(j), points_.run.step)));
     }
   }
 
@@ -324,11 +354,15 @@ class SoftmaxRow {
   template <int R, bool kListed>
   FOVEA_INLINE void add_values_of(Index row, const KeyRange& keys, Index from, Index weight_row,
                                   const Index* list, T* rescale) const {
+    const Index v_row = points_.row_step * head_.v.row;
+    const Index behind = points_.end - (keys.begin / kChain + 1) * kChain;  // the chain
+    const Index ahead = clamped(behind, 0, kKeysAhead);
     const ValueVectors<R, kListed, S, T> values{
         head_.v.data,
-        (keys.begin - head_.key_base) * head_.v.row,
-        head_.v.row,
+        points_.row * head_.v.row + keys.begin * v_row,
+        v_row,
         keys.end - keys.begin,
+        ahead,
         list,
         head_.value_width,
         weights_ + weight_row * kKeyTile + (keys.begin - from),
@@ -345,14 +379,15 @@ class SoftmaxRow {
   const SoftmaxBlockArgs<T>& head_;  // what the heads share
   const Index rows_;
   const Index q_row_;
-  const RowSoftmax<T> state_;
-  T* const queries_;  // [rows, q_row_], scaled
-  T* const weights_;  // [kRowsAtOnce, kKeyTile]
+  RowSoftmax<T> state_;  // of the segment
+  RunPoints points_;     // of its run
+  T* const queries_;     // [rows, q_row_], scaled
+  T* const weights_;     // [kRowsAtOnce, kKeyTile]
   // [kRowsAtOnce, kKeyTile] -1 where a pair is visible; of rows whose map hides pairs
   Int<T>* const visible_;
 };
 
-/// The running softmax of some rows of heads that share a key head, over one segment of keys.
+/// The running softmaxes of some rows of heads that share a key head, of each segment of keys.
 template <class T>
 void softmax_row(const SoftmaxRowArgs<T>& args) noexcept {
   const Storage storage = args.heads[0].k.storage;

@@ -105,44 +105,33 @@ FOVEA_INLINE Vec<T> add_sink(T sink, int lift, Vec<T>& max_logit, Vec<T>& sum) {
   return rescale;
 }
 
-/// Which keys of a tile each lane sees: those of [lower, upper), counted from its first key.
-template <int V, class T>
-struct LaneBounds {
-  alignas(kVecBytes) Int<T> lower[V * kLanes<T>];
-  alignas(kVecBytes) Int<T> upper[V * kLanes<T>];
-
-  FOVEA_INLINE IntVec<T> sees(int v, Index key) const {
-    const IntVec<T> j = set1_int<T>(static_cast<Int<T>>(key));
-    const IntVec<T> low = load_int<T>(lower + v * kLanes<T>);
-    const IntVec<T> high = load_int<T>(upper + v * kLanes<T>);
-    return ~(j < low) & (j < high);
-  }
-};
-
-/// Scores of R keys: rows of K times transposed queries, and the running maximum.
-template <int V, class T>
+/// Scores of R keys: rows of K times V of the W vectors of transposed queries, and the running
+/// maximum.
+template <int V, int W, class T, class Ahead>
 struct ScoreRows {
+  static constexpr Index kRow = W * kLanes<T>;
+
   const T* k;  // [keys, D]
   Index k_row;
-  const T* q;  // [D, V * lanes]
+  const T* q;  // [D, kRow]
   Index width;
-  T* scores;  // [keys, V * lanes]
+  T* scores;  // [keys, kRow]
   Vec<T> (&most)[V];
+  Ahead& ahead;
 
   template <int R>
   FOVEA_INLINE void run(Index j) const {
-    constexpr int queries = V * kLanes<T>;
+    ahead.ask();
     RegisterBlock<R, V, T> s;
     s.clear();
-    s.multiply_add(k + j * k_row, k_row, 1, q, queries, smaller(width, kChain));
+    s.multiply_add(k + j * k_row, k_row, 1, q, kRow, smaller(width, kChain));
     for (Index c = kChain; c < width; c += kChain) {
-      s.store_to(scores + j * queries);
+      s.store_to(scores + j * kRow, kRow);
       s.clear();
-      s.multiply_add(k + j * k_row + c, k_row, 1, q + c * queries, queries,
-                     smaller(width - c, kChain));
-      s.add_from(scores + j * queries);
+      s.multiply_add(k + j * k_row + c, k_row, 1, q + c * kRow, kRow, smaller(width - c, kChain));
+      s.add_from(scores + j * kRow, kRow);
     }
-    s.store_to(scores + j * queries);
+    s.store_to(scores + j * kRow, kRow);
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL
@@ -152,41 +141,85 @@ struct ScoreRows {
 };
 
 /// scores[j] = K[j] Q for j in [0, keys); most = the largest of them, per query.
-template <int V, class T>
+/// \param ahead asks for memory now and then
+template <int V, class T, class Ahead>
 FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, Index width,
-                               T* scores, T* most) {
+                               T* scores, T* most, Ahead& ahead) {
   Vec<T> m[V];
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) m[v] = set1(kMinusInfinity<T>);
-  for_row_blocks<kBlockRows<V>>(0, keys, ScoreRows<V, T>{k, k_row, q, width, scores, m});
+  for_row_blocks<kBlockRows<V>>(0, keys,
+                                ScoreRows<V, V, T, Ahead>{k, k_row, q, width, scores, m, ahead});
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
 }
 
-/// Takes the invisible pairs out of the scores of keys [begin, end).
+/// The same for keys [begin, end) and one of V vectors; most = the largest of the scores and
+/// itself. \param q, scores, most of its first lane
+template <int V, class T, class Ahead>
+FOVEA_NOINLINE void score_vector(const T* k, Index k_row, Index begin, Index end, const T* q,
+                                 Index width, T* scores, T* most, Ahead& ahead) {
+  constexpr int rows = smaller(8, kAccumulators);  // as many pointers as there are registers for
+  Vec<T> m[1] = {load(most)};
+  for_row_blocks<rows>(begin, end, ScoreRows<1, V, T, Ahead>{k, k_row, q, width, scores, m, ahead});
+  store(most, m[0]);
+}
+
+/// The same for the keys that each vector sees.
+template <int V, class T, class Ahead>
+FOVEA_INLINE void score_keys(const T* k, Index k_row, const VectorKeys<V>& keys, const T* q,
+                             Index width, T* scores, T* most, Ahead& ahead) {
+  const Index wide = keys.wide_begin;
+  score_tile<V>(k + wide * k_row, k_row, keys.wide_end - wide, q, width,
+                scores + wide * V * kLanes<T>, most, ahead);
+  for (int v = 0; v < V; ++v) {
+    const Index lane = v * kLanes<T>;
+    score_vector<V>(k, k_row, keys.begin[v], keys.before_end(v), q + lane, width, scores + lane,
+                    most + lane, ahead);
+    score_vector<V>(k, k_row, keys.behind_begin(v), keys.end[v], q + lane, width, scores + lane,
+                    most + lane, ahead);
+  }
+}
+
+/// The largest scores of keys [begin, end) of one of V vectors: in chains, one would wait for
+/// itself.
 template <int V, class T>
-FOVEA_NOINLINE void mask_tile(const LaneBounds<V, T>& bounds, Index begin, Index end, T* scores) {
-  for (Index j = begin; j < end; ++j) {
+FOVEA_INLINE Vec<T> largest_of(const T* scores, Index begin, Index end) {
+  constexpr Index chains = 4;
+  constexpr Index row = V * kLanes<T>;
+  Vec<T> m[chains];
+  FOVEA_UNROLL
+  for (Index n = 0; n < chains; ++n) m[n] = set1(kMinusInfinity<T>);
+  Index j = begin;
+  for (; j + chains <= end; j += chains) {
     FOVEA_UNROLL
-    for (int v = 0; v < V; ++v) {
-      T* p = scores + j * V * kLanes<T> + v * kLanes<T>;
-      store(p, select(bounds.sees(v, j), load(p), set1(kMinusInfinity<T>)));
+    for (Index n = 0; n < chains; ++n) m[n] = max(m[n], load(scores + (j + n) * row));
+  }
+  for (; j < end; ++j) m[0] = max(m[0], load(scores + j * row));
+  return max(max(m[0], m[1]), max(m[2], m[3]));
+}
+
+/// Takes the invisible pairs out of the scores of one of V vectors. \param scores, lower, upper of
+/// its first lane   \param seen which keys its lanes see   \return the largest scores then
+template <int V, class T>
+FOVEA_NOINLINE void mask_vector(const Int<T>* lower, const Int<T>* upper, const SeenKeys& seen,
+                                T* scores, T* most) {
+  constexpr Index row = V * kLanes<T>;
+  const IntVec<T> low = load_int<T>(lower);
+  const IntVec<T> high = load_int<T>(upper);
+  Vec<T> m = set1(kMinusInfinity<T>);
+  for (Index j = seen.begin; j < seen.end;) {
+    for (; j < seen.full_begin || (seen.full_end <= j && j < seen.end); ++j) {
+      const IntVec<T> key = set1_int<T>(static_cast<Int<T>>(j));
+      const Vec<T> s =
+          select(~(key < low) & (key < high), load(scores + j * row), set1(kMinusInfinity<T>));
+      store(scores + j * row, s);
+      m = max(m, s);
     }
+    m = max(m, largest_of<V, T>(scores, j, seen.full_end));
+    j = larger(j, seen.full_end);
   }
-}
-
-/// most = the largest of the scores of keys [begin, end), per query.
-template <int V, class T>
-FOVEA_NOINLINE void maximum_of_tile(const T* scores, Index begin, Index end, T* most) {
-  Vec<T> m[V];
-  FOVEA_UNROLL
-  for (int v = 0; v < V; ++v) m[v] = set1(kMinusInfinity<T>);
-  for (Index j = begin; j < end; ++j) {
-    FOVEA_UNROLL
-    for (int v = 0; v < V; ++v) m[v] = max(m[v], load(scores + (j * V + v) * kLanes<T>));
-  }
-  FOVEA_UNROLL
-  for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
+  store(most, m);
 }
 
 /// The running maximum with a tile's scores, and what brings earlier sums to it.
@@ -203,34 +236,23 @@ FOVEA_INLINE void raise_maximum(const T* most, T* max_logit, T* rescale) {
   }
 }
 
-/// Scores to weights in place, for the keys of one chain; sum = sum rescale + their weights.
-/// \param max_logit, sum, rescale [V * lanes]   \param lift of the weights, 0 if not kLifted
+/// Scores of one of V vectors to weights in place, for the keys of one chain; sum = sum rescale +
+/// their weights. \param scores of its first lane   \param max_logit, sum, rescale [lanes]
+/// \param lift of the weights, 0 if not kLifted
 template <int V, bool kLifted, class T>
 FOVEA_NOINLINE void weigh_chain(T* scores, Index keys, const T* max_logit, const T* rescale,
                                 int lift, T* sum) {
-  Vec<T> shift[V];
-  Vec<T> chain[V];
-  FOVEA_UNROLL
-  for (int v = 0; v < V; ++v) {
-    shift[v] = finite_shift(load(max_logit + v * kLanes<T>));
-    chain[v] = zero<T>();
-  }
-  FOVEA_UNROLL_BY(1)
+  const Vec<T> shift = finite_shift(load(max_logit));
+  Vec<T> chain = zero<T>();
+  FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 4 : 2)
   for (Index j = 0; j < keys; ++j) {
-    FOVEA_UNROLL
-    for (int v = 0; v < V; ++v) {
-      T* p = scores + j * V * kLanes<T> + v * kLanes<T>;
-      const Vec<T> below = load(p) - shift[v];
-      const Vec<T> weight = kLifted ? lifted_weight(below, lift) : softmax_weight(below);
-      store(p, weight);
-      chain[v] = chain[v] + weight;
-    }
+    T* p = scores + j * V * kLanes<T>;
+    const Vec<T> below = load(p) - shift;
+    const Vec<T> weight = kLifted ? lifted_weight(below, lift) : softmax_weight(below);
+    store(p, weight);
+    chain = chain + weight;
   }
-  FOVEA_UNROLL
-  for (int v = 0; v < V; ++v) {
-    T* p = sum + v * kLanes<T>;
-    store(p, fma(load(p), load(rescale + v * kLanes<T>), chain[v]));
-  }
+  store(sum, fma(load(sum), load(rescale), chain));
 }
 
 template <int V, class T>
@@ -246,33 +268,52 @@ FOVEA_INLINE void weight_chain(T* scores, Index keys, const T* max_logit, const 
 /// Weighted sums of R value columns.
 template <int V, class T>
 struct ValueColumns {
+  static constexpr Index kRow = V * kLanes<T>;
+
   const T* v;  // [keys, Dv]
   Index v_row;
-  Index keys;
-  const T* weights;  // [keys, V * lanes]
-  const T* rescale;  // [V * lanes]
-  T* acc;            // [Dv, V * lanes]
+  const VectorKeys<V>& keys;
+  const T* weights;  // [keys, kRow]
+  const T* rescale;  // [kRow], or null: acc holds nothing yet
+  T* acc;            // [Dv, kRow]
 
   template <int R>
   FOVEA_INLINE void run(Index c) const {
     RegisterBlock<R, V, T> sum;
     sum.clear();
-    sum.multiply_add(v + c, 1, v_row, weights, V * kLanes<T>, keys);
+    add_edges<0>(sum, c, true);
+    const Index wide = keys.wide_begin;
+    sum.multiply_add(v + c + wide * v_row, 1, v_row, weights + wide * kRow, kRow,
+                     keys.wide_end - wide);
+    add_edges<0>(sum, c, false);
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL
       for (int i = 0; i < V; ++i) {
-        T* p = acc + (c + r) * V * kLanes<T> + i * kLanes<T>;
-        store(p, fma(load(p), load(rescale + i * kLanes<T>), sum.at[r][i]));
+        T* p = acc + (c + r) * kRow + i * kLanes<T>;
+        const Index lane = i * kLanes<T>;
+        store(p, rescale == nullptr ? zero<T>() + sum.at[r][i]
+                                    : fma(load(p), load(rescale + lane), sum.at[r][i]));
       }
     }
   }
+
+  /// The keys before or behind those that all vectors see, for vector N and those after it.
+  template <int N, int R>
+  FOVEA_INLINE void add_edges(RegisterBlock<R, V, T>& sum, Index c, bool before) const {
+    const Index begin = before ? keys.begin[N] : keys.behind_begin(N);
+    const Index end = before ? keys.before_end(N) : keys.end[N];
+    sum.template multiply_add_one<N>(v + c + begin * v_row, 1, v_row, weights + begin * kRow, kRow,
+                                     end - begin);
+    if constexpr (N + 1 < V) add_edges<N + 1>(sum, c, before);
+  }
 };
 
-/// acc[c] = acc[c] rescale + sum_j V[j, c] weights[j]: where a pair is invisible its weight is 0.
+/// acc[c] = acc[c] rescale + sum_j V[j, c] weights[j] over the keys that each vector sees: where a
+/// pair of them is invisible its weight is 0. \param rescale null: acc is taken as 0
 template <int V, class T>
-FOVEA_NOINLINE void value_chain(const T* v, Index v_row, Index keys, Index value_width,
-                                const T* weights, const T* rescale, T* acc) {
+FOVEA_NOINLINE void value_chain(const T* v, Index v_row, const VectorKeys<V>& keys,
+                                Index value_width, const T* weights, const T* rescale, T* acc) {
   for_row_blocks<kBlockRows<V>>(0, value_width,
                                 ValueColumns<V, T>{v, v_row, keys, weights, rescale, acc});
 }
@@ -301,12 +342,22 @@ FOVEA_NOINLINE void value_chain_selected(const T* v, Index v_row, Index keys, In
 /// Whether rows [0, rows) at unit columns hold neither NaN nor infinity.
 template <class T>
 FOVEA_NOINLINE bool all_finite(const T* m, Index row, Index rows, Index width) {
-  Vec<T> poison = zero<T>();
+  constexpr Index chains = 4;  // beside each other: one would wait for itself
+  Vec<T> poison[chains] = {zero<T>(), zero<T>(), zero<T>(), zero<T>()};
   for (Index i = 0; i < rows; ++i) {
-    for (Index c = 0; c < width; c += kLanes<T>) {
+    Index c = 0;
+    for (; c + chains * kLanes<T> <= width; c += chains * kLanes<T>) {
+      FOVEA_UNROLL
+      for (Index n = 0; n < chains; ++n) {
+        const Vec<T> x = load(m + i * row + c + n * kLanes<T>);
+        poison[n] = poison[n] + (x - x);
+      }
+    }
+    for (; c < width; c += kLanes<T>) {
       const Vec<T> x = load_columns(m + i * row, 1, c, width);
-      poison = poison + (x - x);
+      poison[0] = poison[0] + (x - x);
     }
   }
-  return !any<T>(~(poison == zero<T>()));
+  const Vec<T> all = (poison[0] + poison[1]) + (poison[2] + poison[3]);
+  return !any<T>(~(all == zero<T>()));
 }

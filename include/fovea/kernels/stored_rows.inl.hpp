@@ -94,12 +94,37 @@ FOVEA_INLINE void pack_rows(const StoredMatrix<const void>& rows, Index count, I
   pack_rows<Storage::native>(data, row, column, count, width, to, to_row);
 }
 
-/// Asks for a row, to read (Write = 0) or write it (1).
-template <class T, int Write, class Void>
-FOVEA_INLINE void prefetch_row(const StoredMatrix<Void>& m, Index row, Index width) {
-  const Index bytes = stored_bytes<T>(m.storage);
-  const auto* at = static_cast<const char*>(m.data) + row * m.row * bytes;
-  for (Index c = 0; c < width; c += 64 / bytes) {
-    __builtin_prefetch(at + c * m.column * bytes, Write, 2);
+/// Rows to ask for little by little while something else is computed: many at once would hold up
+/// the loads behind them.
+template <int Write>
+class RowsAhead {
+ public:
+  RowsAhead() = default;
+
+  /// Rows first, first + step, ... of a matrix.
+  template <class T, class Void>
+  static FOVEA_INLINE RowsAhead of(const StoredMatrix<Void>& m, Index first, Index step,
+                                   Index count, Index width) {
+    const Index bytes = stored_bytes<T>(m.storage);
+    RowsAhead rows;
+    rows.at_ = reinterpret_cast<std::intptr_t>(m.data) + first * m.row * bytes;
+    rows.step_ = step * m.row * bytes;
+    rows.count_ = m.column == 1 ? count : 0;
+    rows.bytes_ = width * bytes;
+    return rows;
   }
-}
+
+  FOVEA_INLINE void ask(Index rows) {
+    for (; rows > 0 && count_ > 0; --rows, --count_) {
+      for (Index b = 0; b < bytes_; b += 64)
+        __builtin_prefetch(reinterpret_cast<const void*>(at_ + b), Write, 2);
+      at_ += step_;
+    }
+  }
+
+ private:
+  std::intptr_t at_ = 0;  // may lie behind the tensor: nothing there is read
+  Index step_ = 0;
+  Index count_ = 0;
+  Index bytes_ = 0;
+};

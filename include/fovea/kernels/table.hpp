@@ -19,6 +19,7 @@ template <class T>
 struct KernelTable {
   void (*softmax_block)(const SoftmaxBlockArgs<T>&) noexcept;
   void (*softmax_grad)(const SoftmaxGradArgs<T>&) noexcept;
+  void (*packed_rows)(const PackedRowsArgs<T>&) noexcept;
   void (*scaled_rows)(const ScaledRowsArgs<T>&) noexcept;
   void (*sink_grad)(const SinkGradArgs<T>&) noexcept;
   void (*softmax_row)(const SoftmaxRowArgs<T>&) noexcept;

@@ -45,6 +45,31 @@ FOVEA_INLINE void transpose(Vec<T> (&rows)[kLanes<T>]) {
   if constexpr (kLanes<T> >= 16) shuffle_halves(rows);
 }
 
+/// Columns [c, c + lanes) of as many rows, 0 beyond `count` and `width`. Asks for the rows behind
+/// them if they are whole, too.
+template <Storage S, class T>
+FOVEA_INLINE void load_rows(const void* rows, Index row, Index column, Index count, Index c,
+                            Index width, Vec<T> (&tile)[kLanes<T>]) {
+  constexpr int w = kLanes<T>;
+  if (count >= w && column == 1 && c + w <= width) {
+    const auto* next = static_cast<const char*>(rows) + c * kStoredBytes<S, T>;
+    if (count >= 2 * w) next += w * row * kStoredBytes<S, T>;
+    Index at = c;
+    FOVEA_UNROLL
+    for (int i = 0; i < w; ++i) {
+      __builtin_prefetch(next);
+      next += row * kStoredBytes<S, T>;
+      tile[i] = load_stored<S, T>(rows, at);
+      at += row;
+    }
+    return;
+  }
+  FOVEA_UNROLL
+  for (int i = 0; i < w; ++i) {
+    tile[i] = i < count ? load_columns<S, T>(rows, i * row, column, c, width) : zero<T>();
+  }
+}
+
 /// qt[c, i] = rows[i, c] * factor for i < count, else 0.
 /// \param rows [count, width], count <= queries   \param qt [width rounded up to lanes, queries]
 /// \param queries a multiple of the lanes
@@ -53,15 +78,11 @@ FOVEA_NOINLINE void rows_to_lanes(const void* rows, Index row, Index column, Ind
                                   Index width, T factor, T* qt, Index queries) {
   constexpr int w = kLanes<T>;
   for (Index first = 0; first < queries; first += w) {
+    const Index at = first < count ? first * row : 0;
+    const auto* from = static_cast<const char*>(rows) + at * kStoredBytes<S, T>;
     for (Index c = 0; c < width; c += w) {
       Vec<T> tile[w];
-      FOVEA_UNROLL
-      for (int i = 0; i < w; ++i) {
-        const Index r = first + i;
-        const Index later = smaller(r + w, count - 1) * row + c * column;
-        __builtin_prefetch(static_cast<const char*>(rows) + later * kStoredBytes<S, T>);
-        tile[i] = r < count ? load_columns<S, T>(rows, r * row, column, c, width) : zero<T>();
-      }
+      load_rows<S, T>(from, row, column, count - first, c, width, tile);
       transpose(tile);
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) store(qt + (c + i) * queries + first, tile[i] * set1(factor));
@@ -88,11 +109,19 @@ FOVEA_INLINE void rows_to_lanes(const T* rows, Index row, Index column, Index co
   rows_to_lanes<Storage::native, T>(rows, row, column, count, width, factor, qt, queries);
 }
 
-/// rows[i, c] = ot[c, i] for i < count.
+/// Rows as they are.
+struct SameRow {
+  template <class T>
+  FOVEA_INLINE Vec<T> operator()(Vec<T> x, Index, Index) const {
+    return x;
+  }
+};
+
+/// rows[i, c] = ot[c, i] for i < count, what `change(columns from c, i, c)` makes of it.
 /// \param ot [width rounded up to lanes, queries]
-template <Storage S, class T>
+template <Storage S, class T, class Change>
 FOVEA_NOINLINE void lanes_to_rows(const T* ot, Index queries, void* rows, Index row, Index column,
-                                  Index count, Index width) {
+                                  Index count, Index width, const Change& change) {
   constexpr int w = kLanes<T>;
   alignas(kVecBytes) T lanes[w * w];
   for (Index first = 0; first < count; first += w) {
@@ -100,41 +129,40 @@ FOVEA_NOINLINE void lanes_to_rows(const T* ot, Index queries, void* rows, Index 
     for (Index c = 0; c < width; c += w) {
       Vec<T> tile[w];
       FOVEA_UNROLL
-      for (int i = 0; i < w; ++i) {
-        const Index later = smaller(first + i + w, count - 1) * row + c * column;
-        __builtin_prefetch(static_cast<const char*>(rows) + later * kStoredBytes<S, T>, 1);
-        tile[i] = load(ot + (c + i) * queries + first);
-      }
+      for (int i = 0; i < w; ++i) tile[i] = load(ot + (c + i) * queries + first);
       transpose(tile);
       if (column == 1 && width - c >= w && last == w) {
         FOVEA_UNROLL
-        for (int i = 0; i < w; ++i) store_stored<S, T>(rows, (first + i) * row + c, tile[i]);
+        for (int i = 0; i < w; ++i) {
+          store_stored<S, T>(rows, (first + i) * row + c, change(tile[i], first + i, c));
+        }
         continue;
       }
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) store(lanes + i * w, tile[i]);
       for (Index i = 0; i < last; ++i) {
-        store_columns<S>(rows, (first + i) * row, column, c, width, load(lanes + i * w));
+        store_columns<S>(rows, (first + i) * row, column, c, width,
+                         change(load(lanes + i * w), first + i, c));
       }
     }
   }
 }
-template <class T>
+template <class T, class Change = SameRow>
 FOVEA_INLINE void lanes_to_rows(const T* ot, Index queries, const StoredMatrix<void>& rows,
-                                Index count, Index width) {
+                                Index count, Index width, const Change& change = {}) {
   const auto& [data, row, column, storage] = rows;
   if constexpr (kIsStorable<Storage::bfloat16, T>) {
     if (storage == Storage::bfloat16) {
-      return lanes_to_rows<Storage::bfloat16>(ot, queries, data, row, column, count, width);
+      return lanes_to_rows<Storage::bfloat16>(ot, queries, data, row, column, count, width, change);
     }
     if (storage == Storage::float16) {
-      return lanes_to_rows<Storage::float16>(ot, queries, data, row, column, count, width);
+      return lanes_to_rows<Storage::float16>(ot, queries, data, row, column, count, width, change);
     }
   }
-  lanes_to_rows<Storage::native>(ot, queries, data, row, column, count, width);
+  lanes_to_rows<Storage::native>(ot, queries, data, row, column, count, width, change);
 }
 template <class T>
 FOVEA_INLINE void lanes_to_rows(const T* ot, Index queries, T* rows, Index row, Index column,
                                 Index count, Index width) {
-  lanes_to_rows<Storage::native>(ot, queries, rows, row, column, count, width);
+  lanes_to_rows<Storage::native>(ot, queries, rows, row, column, count, width, SameRow{});
 }

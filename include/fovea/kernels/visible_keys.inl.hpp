@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which keys of a run some rows of a block see: as one range, and as bounds in the lanes.
+/// Which keys of a run some rows of a block see: as one range, as a range of each vector of rows,
+/// and as bounds in the lanes.
 
 /// The keys of one run that some rows see: all of the rows see those of [full_begin, full_end),
 /// some of them those of [begin, end).
@@ -13,6 +14,7 @@ struct SeenKeys {
 
 /// What rows [row, row + rows) of a block see of the keys [low, high) of a run.
 inline SeenKeys seen_keys(const KeyRun& run, Index row, Index rows, Index low, Index high) {
+  if (rows <= 0) return {high, low, high, low};
   if (run.lower == nullptr) return {low, low, high, high};
   SeenKeys seen{high, low, high, low};
   for (Index i = row; i < row + rows; ++i) {
@@ -28,16 +30,103 @@ inline SeenKeys seen_keys(const KeyRun& run, Index row, Index rows, Index low, I
   return seen;
 }
 
+/// The keys [begin[v], end[v]) that some lanes of vector v of a sub-block see; vector by vector,
+/// since along the edge of a pattern each of them sees other keys. All of the vectors see
+/// [wide_begin, wide_end); if no key is seen by all, both are behind the last one.
+template <int V>
+struct VectorKeys {
+  Index begin[V];
+  Index end[V];
+  Index wide_begin;
+  Index wide_end;
+
+  /// The same keys for all.
+  static FOVEA_INLINE VectorKeys all(Index first, Index last) {
+    VectorKeys keys;
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) {
+      keys.begin[v] = first;
+      keys.end[v] = last;
+    }
+    keys.wide_begin = first;
+    keys.wide_end = last;
+    return keys;
+  }
+
+  FOVEA_INLINE VectorKeys within(Index low, Index high) const {
+    VectorKeys keys;
+    keys.wide_begin = low;
+    keys.wide_end = high;
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) {
+      keys.begin[v] = larger(begin[v], low);
+      keys.end[v] = smaller(end[v], high);
+      keys.wide_begin = larger(keys.wide_begin, keys.begin[v]);
+      keys.wide_end = smaller(keys.wide_end, keys.end[v]);
+    }
+    if (keys.wide_begin >= keys.wide_end) keys.wide_begin = keys.wide_end = high;
+    return keys;
+  }
+
+  /// Of the keys that only some vectors see, vector v sees [begin[v], before_end(v)) and
+  /// [behind_begin(v), end[v]).
+  FOVEA_INLINE Index before_end(int v) const { return smaller(end[v], wide_begin); }
+  FOVEA_INLINE Index behind_begin(int v) const { return larger(begin[v], wide_end); }
+
+  /// The union is within [first(), last()); empty if first() >= last().
+  FOVEA_INLINE Index first() const {
+    Index least = kUnboundedKeys;
+    for (int v = 0; v < V; ++v) {
+      if (begin[v] < end[v]) least = smaller(least, begin[v]);
+    }
+    return least;
+  }
+  FOVEA_INLINE Index last() const {
+    Index most = 0;
+    for (int v = 0; v < V; ++v) {
+      if (begin[v] < end[v]) most = larger(most, end[v]);
+    }
+    return most;
+  }
+};
+
+/// Which keys of a tile each lane sees: those of [lower, upper), counted from its first key.
+template <int V, class T>
+struct LaneBounds {
+  alignas(kVecBytes) Int<T> lower[V * kLanes<T>];
+  alignas(kVecBytes) Int<T> upper[V * kLanes<T>];
+
+  FOVEA_INLINE IntVec<T> sees(int v, Index key) const {
+    const IntVec<T> j = set1_int<T>(static_cast<Int<T>>(key));
+    const IntVec<T> low = load_int<T>(lower + v * kLanes<T>);
+    const IntVec<T> high = load_int<T>(upper + v * kLanes<T>);
+    return ~(j < low) & (j < high);
+  }
+  FOVEA_INLINE IntVec<T> sees_any(int v) const {
+    return load_int<T>(lower + v * kLanes<T>) < load_int<T>(upper + v * kLanes<T>);
+  }
+};
+
 /// The bounds of rows [row, row + rows) in the lanes, counted from key `begin` of the run and cut
 /// to `keys`; lanes beyond the rows see nothing.
 template <int V, class T>
 FOVEA_NOINLINE void set_bounds(LaneBounds<V, T>& bounds, const KeyRun& run, Index row, Index rows,
                                Index begin, Index keys) {
-  for (Index i = 0; i < V * kLanes<T>; ++i) {
-    const bool real = i < rows;
-    const Index low = real && run.lower != nullptr ? run.lower[row + i] - begin : 0;
-    const Index high = !real ? 0 : run.upper != nullptr ? run.upper[row + i] - begin : keys;
-    bounds.lower[i] = static_cast<Int<T>>(clamped(low, 0, keys));
-    bounds.upper[i] = static_cast<Int<T>>(clamped(high, 0, keys));
+  constexpr Index lanes = V * kLanes<T>;
+  const Index real = smaller(rows, lanes);
+  const auto cut = static_cast<Int<T>>(keys);
+  for (Index i = 0; i < lanes; ++i) {
+    bounds.lower[i] = 0;
+    bounds.upper[i] = i < real ? cut : 0;
+  }
+  if (run.lower != nullptr) {
+    for (Index i = 0; i < real; ++i) {
+      bounds.lower[i] = static_cast<Int<T>>(clamped(run.lower[row + i] - begin, 0, keys));
+    }
+  }
+  if (run.upper != nullptr) {
+    for (Index i = 0; i < real; ++i) {
+      bounds.upper[i] = static_cast<Int<T>>(clamped(run.upper[row + i] - begin, 0, keys));
+    }
   }
 }

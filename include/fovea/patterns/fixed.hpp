@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fovea/patterns/block_window.hpp"
+#include "fovea/patterns/strided.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -20,6 +21,7 @@ struct FixedShape {
   constexpr Interval columns() const {
     return {stride - (sub_block + 1) * summary, stride - sub_block * summary};
   }
+  constexpr KeyColumns key_columns() const { return {stride, columns()}; }
 };
 
 /// A1: the keys of the query's own block.
@@ -36,10 +38,12 @@ struct FixedSummary {
     return shape.columns().holds(floor_mod(j, shape.stride)) && (!shape.causal || j <= i);
   }
 
+  constexpr KeyColumns key_columns() const { return shape.key_columns(); }
   constexpr Index slot_count() const { return shape.summary; }
   constexpr Lattice lattice(Index slot) const {
     return {shape.columns().first + slot, shape.stride};
   }
+  constexpr Index key_step() const { return shape.stride; }
 
   void keys_of(Index, std::span<Interval> slots) const {
     std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), kEverywhere);
@@ -53,44 +57,42 @@ struct FixedSummary {
   SlotPlan<FixedSummary> plan(const SequenceShape& s) const { return {*this, s}; }
 };
 
-/// A1 and A2 in one softmax: the own block, and the summary keys of the blocks before it;
+/// A2 without the keys that A1 shows: the summary keys of the blocks before the query's own;
 /// bidirectional: and after it.
-struct FixedMerged {
+struct FixedBeyond {
   FixedShape shape;
 
   constexpr bool allows(Index i, Index j) const {
-    return fixed_local(shape.stride, shape.causal).allows(i, j) || FixedSummary{shape}.allows(i, j);
+    return FixedSummary{shape}.allows(i, j) &&
+           !fixed_local(shape.stride, shape.causal).allows(i, j);
   }
 
-  constexpr Index slot_count() const { return 1 + (shape.causal ? 1 : 2) * shape.summary; }
+  constexpr KeyColumns key_columns() const { return shape.key_columns(); }
+  constexpr Index slot_count() const { return (shape.causal ? 1 : 2) * shape.summary; }
   constexpr Lattice lattice(Index slot) const {
-    if (slot == 0) return {};
-    return {shape.columns().first + (slot - 1) % shape.summary, shape.stride};
+    return FixedSummary{shape}.lattice(slot % shape.summary);
   }
+  constexpr Index key_step() const { return shape.stride; }
 
   void keys_of(Index i, std::span<Interval> slots) const {
     const Index own = floor_div(i, shape.stride);
-    slots[0] = fixed_local(shape.stride).keys_of(i);
     const std::size_t c = static_cast<std::size_t>(shape.summary);
-    std::ranges::fill(slots.subspan(1, c), Interval{-kFarPosition, own});
-    if (!shape.causal) {
-      std::ranges::fill(slots.subspan(1 + c, c), Interval{own + 1, kFarPosition});
-    }
+    std::ranges::fill(slots.first(c), Interval{-kFarPosition, own});
+    if (!shape.causal) std::ranges::fill(slots.subspan(c, c), Interval{own + 1, kFarPosition});
   }
-
-  constexpr bool causal_cut() const { return shape.causal; }
   constexpr Index same_until(Index i) const { return fixed_local(shape.stride).same_until(i); }
   constexpr Interval seen_from(const Interval& keys) const {
-    return {shape.causal ? keys.first : -kFarPosition, kFarPosition};
+    return FixedSummary{shape}.seen_from(keys);
   }
 
-  SlotPlan<FixedMerged> plan(const SequenceShape& s) const { return {*this, s}; }
+  SlotPlan<FixedBeyond> plan(const SequenceShape& s) const { return {*this, s}; }
 };
 
-/// \throws std::invalid_argument stride < 1, c outside 1..stride, or sub-block s beyond the block
+/// \throws std::invalid_argument as check_strided; c outside 1..stride, or sub-block s beyond the
+/// block
 inline void check_fixed(const char* op, const FixedShape& shape) {
   const auto [stride, summary, sub_block, causal] = shape;
-  if (stride < 1) refuse(op, "stride", std::to_string(stride), "at least 1");
+  check_strided(op, stride);
   if (summary < 1 || summary > stride) {
     refuse(op, "summary", std::to_string(summary),
            "1 to " + std::to_string(stride) + " keys, the stride");
@@ -102,6 +104,6 @@ inline void check_fixed(const char* op, const FixedShape& shape) {
   }
 }
 
-static_assert(Pattern<FixedSummary> && Pattern<FixedMerged>);
+static_assert(Pattern<FixedSummary> && Pattern<FixedBeyond>);
 
 FOVEA_NAMESPACE_END

@@ -18,28 +18,37 @@ class GlobalTokens {
  public:
   /// The positions [0, count). \throws std::invalid_argument count < 0
   static GlobalTokens first(Index count, bool causal = false, const char* op = "GlobalTokens") {
-    if (count < 0) refuse(op, "count of global tokens", std::to_string(count), "at least 0");
-    return GlobalTokens(count > 0 ? Runs{{0, count}} : Runs{}, causal);
+    return first_and(count, {}, causal, op);
   }
 
   /// \param tokens positions, ascending, each once   \throws std::invalid_argument they are not
   static GlobalTokens at(const std::vector<Index>& tokens, bool causal = false,
                          const char* op = "GlobalTokens") {
+    return first_and(0, tokens, causal, op);
+  }
+
+  /// The positions [0, count) and, behind them, those of `tokens`.
+  /// \throws std::invalid_argument count < 0, or tokens that do not ascend from there
+  static GlobalTokens first_and(Index count, const std::vector<Index>& tokens, bool causal = false,
+                                const char* op = "GlobalTokens") {
+    if (count < 0 || count > kFarPosition) {
+      refuse(op, "count of global tokens", std::to_string(count), "at least 0");
+    }
     Runs runs;
-    Index before = -1;
+    if (count > 0) runs.push_back({0, count});
     for (std::size_t n = 0; n < tokens.size(); ++n) {
       const Index token = tokens[n];
-      if (token < 0 || token <= before || token >= kFarPosition) {
-        refuse(
-            op, "global token " + std::to_string(n), std::to_string(token),
-            before < 0 ? "a position" : "more than " + std::to_string(before) + ", the one before");
+      const Index least = runs.empty() ? 0 : runs.back().last;
+      if (token < least || token >= kFarPosition) {
+        refuse(op, "global token " + std::to_string(n), std::to_string(token),
+               least == 0 ? "a position"
+                          : "more than " + std::to_string(least - 1) + ", the one before");
       }
-      if (!runs.empty() && token == before + 1) {
+      if (!runs.empty() && token == least) {
         runs.back().last = token + 1;
       } else {
         runs.push_back({token, token + 1});
       }
-      before = token;
     }
     return GlobalTokens(std::move(runs), causal);
   }
@@ -51,6 +60,9 @@ class GlobalTokens {
     const auto run = run_behind(position);
     return run != runs_->end() && run->first <= position;
   }
+
+  /// Neighbouring tokens, ascending.
+  std::span<const Interval> runs() const { return *runs_; }
 
   /// One past the last token.
   Index end() const { return runs_->empty() ? 0 : runs_->back().last; }

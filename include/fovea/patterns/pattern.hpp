@@ -58,6 +58,21 @@ constexpr Index floor_div(Index a, Index b) { return a / b - (a % b < 0 ? 1 : 0)
 /// In [0, b). \pre b > 0
 constexpr Index floor_mod(Index a, Index b) { return a % b + (a % b < 0 ? b : 0); }
 
+/// How far before and after its own position a query sees keys: nothing further, in any sequence.
+struct Reach {
+  Index before = kFarPosition;
+  Index after = kFarPosition;
+};
+
+/// The keys j with j mod stride in `columns`: queries see no others, in any sequence. By default
+/// all. \invariant columns lie in [0, stride)
+struct KeyColumns {
+  Index stride = 1;
+  Interval columns = {0, 1};
+
+  constexpr bool are_all() const { return columns.last - columns.first >= stride; }
+};
+
 /// Storage of one block that a plan fills on request; one per thread. The default serves plans of
 /// one run and stays on the stack; for others give it the plan's `most_runs()`.
 class BlockStorage {
@@ -70,6 +85,12 @@ class BlockStorage {
     if (runs > 1) runs_.reset(new KeyRun[size()]);
     if (runs > 1) slots_.reset(new Interval[size()]);
     if (runs > 1) states_.reset(new Slot[size()]);
+  }
+
+  /// Bytes of one with that many runs.
+  static constexpr Index bytes(Index runs) {
+    constexpr Index run = sizeof(Run) + sizeof(KeyRun) + sizeof(Interval) + sizeof(Slot);
+    return Index{sizeof(BlockStorage)} + (runs > 1 ? runs * run : 0);
   }
 
   /// Of runs.

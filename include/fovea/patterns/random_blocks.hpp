@@ -65,6 +65,19 @@ struct RandomBlocks {
     return {causal ? keys.first : -kFarPosition, kFarPosition};
   }
 
+  /// O(count) for each block of queries.
+  bool meets(const Interval& rows, const Interval& keys) const {
+    if (rows.is_empty() || keys.is_empty() || (causal && keys.first >= rows.last)) return false;
+    const Index last = floor_div(rows.last - 1, block);
+    for (Index own = floor_div(rows.first, block); own <= last; ++own) {
+      const Draws draws = draw(own);
+      for (const Index drawn : draws.sorted()) {
+        if (keys.meets({drawn * block, (drawn + 1) * block})) return true;
+      }
+    }
+    return false;
+  }
+
   SlotPlan<RandomBlocks> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:

@@ -22,8 +22,9 @@ class SlotPlan {
         shape_(shape),
         rows_(rows_of_block(slots_.row_block(), shape.queries)),
         row_strips_(shape.queries, slots_.row_step(), rows_),
-        key_strips_(shape.keys, slots_.row_step(), block_rows(shape.keys)) {
+        key_strips_(shape.keys, slots_.key_step(), block_rows(shape.keys)) {
     static_assert(SlotPattern<P>);
+    assert(slots_.row_step() == 1 || slots_.key_step() == slots_.row_step());
   }
 
   Index block_count() const {
@@ -48,9 +49,19 @@ class SlotPlan {
     }
     for (Index r = 0; r < rows.count;) {
       const Index i = first + r * rows.step;
-      const Index until = slots_.same_until(i);
-      const Index next = until >= end ? rows.count : r + (until - i + rows.step - 1) / rows.step;
+      const auto row_at = [&](Index position) {
+        return position >= end ? rows.count : r + (position - i + rows.step - 1) / rows.step;
+      };
+      const Index next = row_at(slots_.same_until(i));
       slots_.keys_of(i, storage.slots());
+      if constexpr (LinearSlots<P>) {
+        const Index last = row_at(slots_.pattern().linear_until(i));
+        if (last > next) {
+          add_linear_rows({r, last, rows, i}, storage);
+          r = last;
+          continue;
+        }
+      }
       for (Index s = 0; s < count; ++s) {
         add_rows({r, next, rows, i}, at(storage.slots(), s), s, storage);
       }
@@ -87,6 +98,7 @@ class SlotPlan {
 
   BlockRange query_blocks(Index p) const {
     const KeyBlock keys = key_block(p);
+    if (!slots_.has_residue_of(keys.first)) return {};
     const Interval seen = slots_.seen_from(keys.span()).within(positions());
     if (seen.is_empty()) return {};
     const Index first = shape_.first_position;
@@ -102,18 +114,20 @@ class SlotPlan {
     const KeyBlock keys = key_block(p);
     const Index first = shape_.first_position;
     if (floor_mod(rows.first + first - keys.first, slots_.row_step()) != 0) return false;
+    if (!slots_.has_residue_of(keys.first)) return false;
     return slots_.meets({rows.first + first, rows.last + first}, keys.span());
   }
 
   BlockRange key_blocks(const QueryBlock& block) const {
-    if (block.run_count == 0) return {};
-    Interval keys = {shape_.keys, 0};
+    BlockRange blocks;
     for (Index r = 0; r < block.run_count; ++r) {
       const KeyRun& run = block.runs[r];
-      keys.first = std::min(keys.first, run.first);
-      keys.last = std::max(keys.last, run.first + run.step * (run.count - 1) + 1);
+      const Interval keys = Strip{run.first, run.step, run.count}.span();
+      const BlockRange of_run = key_strips_.range(run.first % key_strips_.step(), keys);
+      blocks.begin = r == 0 ? of_run.begin : std::min(blocks.begin, of_run.begin);
+      blocks.end = std::max(blocks.end, of_run.end);
     }
-    return key_strips_.range(keys.first % key_strips_.step(), keys);
+    return blocks;
   }
 
  private:
@@ -194,6 +208,55 @@ class SlotPlan {
       slot.end = to;
     } else {
       write(storage, s, {same.begin, same.end}, {from, to});
+    }
+  }
+
+  /// Adds rows whose intervals move: by how much, the second of them tells. \pre the slots hold the
+  /// intervals of the first row
+  void add_linear_rows(const SameRows& moving, BlockStorage& storage) const {
+    const Index row = moving.begin;
+    for (Index s = 0; s < slots_.count(); ++s) {
+      const Interval& first = at(storage.slots(), s);
+      storage.lower(s)[row] = first.first;
+      storage.upper(s)[row] = first.last;
+    }
+    slots_.keys_of(moving.i + moving.rows.step, storage.slots());
+    for (Index s = 0; s < slots_.count(); ++s) {
+      const Interval first = {storage.lower(s)[row], storage.upper(s)[row]};
+      const Interval second = at(storage.slots(), s);
+      const Interval motion = {second.first - first.first, second.last - first.last};
+      if (motion == Interval{}) {
+        add_rows(moving, first, s, storage);
+      } else {
+        write_linear(storage, s, {row, moving.end}, first, motion);
+      }
+    }
+  }
+
+  /// Writes the bounds of some rows: those of the first one, and how they move from row to row.
+  static void write_linear(BlockStorage& storage, Index s, const Interval& rows, Interval seen,
+                           const Interval& motion) {
+    BlockStorage::Slot& slot = storage.slot(s);
+    Index* const lower = storage.lower(s);
+    Index* const upper = storage.upper(s);
+    const Index points = slot.points;
+    Index begin = slot.begin;
+    Index end = slot.end;
+    for (Index r = rows.first; r < rows.last; ++r) {
+      const Index from = std::max(seen.first, Index{0});
+      const Index to = std::min(seen.last, points);
+      const bool sees = from < to;
+      lower[r] = sees ? from : 0;
+      upper[r] = sees ? to : 0;
+      begin = std::min(begin, sees ? from : points);
+      end = std::max(end, upper[r]);
+      seen = {seen.first + motion.first, seen.last + motion.last};
+    }
+    slot.begin = begin;
+    slot.end = end;
+    slot.written = true;
+    for (Index r = rows.first; slot.same && r < rows.last; ++r) {
+      slot.same = lower[r] == lower[0] && upper[r] == upper[0];
     }
   }
 

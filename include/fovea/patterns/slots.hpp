@@ -51,10 +51,16 @@ concept SlotsPattern = requires(const P pattern, Index i, std::span<Interval> sl
 /// - `row_step()` (1): l > 1 says that position i sees only keys j with (i - j) mod l = 0; the
 ///   intervals then count the keys of that residue, and rows of one residue are computed together.
 /// - `lattice(slot)` (all keys): what the intervals of a slot count, if row_step is 1.
+/// - `key_step()` (row_step()): blocks of keys of the backward pass hold one residue modulo it. The
+///   steps of all slots are multiples of it.
 /// - `room()` (slot_count()): elements of `slots` that keys_of may write to.
 /// - `most_keys()` (no bound): keys that a row sees at most, of a pattern with one slot.
+/// - `reach()` (no bound): how far before and after itself a position sees keys.
+/// - `key_columns()` (all): the only keys that positions see.
 /// - `same_until(i)` (i + 1): positions [i, same_until(i)), of the residue of i, have the same
 ///   intervals.
+/// - `linear_until(i)` (none): from each position of [i, linear_until(i)), of the residue of i, to
+///   the next, a bound of an interval moves by the same number of keys. Not with causal_cut.
 /// - `causal_cut()` (false): the intervals are yet to be cut to keys up to i, so more positions
 ///   may have the same.
 /// - `next_cut(i)` (far): the first position behind i where a block of rows must begin.
@@ -64,6 +70,12 @@ concept SlotsPattern = requires(const P pattern, Index i, std::span<Interval> sl
 ///   `keys`.
 template <class P>
 concept SlotPattern = OneSlotPattern<P> || SlotsPattern<P>;
+
+/// A slot pattern that says how long its intervals move alike.
+template <class P>
+concept LinearSlots = SlotPattern<P> && requires(const P pattern, Index i) {
+  { pattern.linear_until(i) } -> std::same_as<Index>;
+};
 
 /// A slot pattern with all that it may say, said or not.
 template <class P>
@@ -122,6 +134,23 @@ class Slots {
     } else {
       return 1;
     }
+  }
+
+  Index key_step() const {
+    if constexpr (requires { pattern_.key_step(); }) {
+      return pattern_.key_step();
+    } else {
+      return row_step();
+    }
+  }
+
+  /// Whether a slot has keys of the residue of a key modulo key_step().
+  bool has_residue_of(Index key) const {
+    if (key_step() == row_step()) return true;
+    for (Index s = 0; s < count(); ++s) {
+      if (floor_mod(key - lattice(s, 0).phase, key_step()) == 0) return true;
+    }
+    return false;
   }
 
   /// Of the positions of a residue modulo row_step().

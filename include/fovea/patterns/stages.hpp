@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fovea/patterns/combine.hpp"
+#include "fovea/patterns/fixed.hpp"
 #include "fovea/patterns/strided.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -74,6 +75,13 @@ using StridedMerged = Stages<Window, StridedBeyond>;
 inline StridedMerged strided_merged(Index stride, bool causal = true,
                                     StridedReach reach = StridedReach::formula) {
   return StridedMerged(strided_local(stride, causal, reach), StridedBeyond{stride, causal, reach});
+}
+
+/// The same of fixed attention.
+using FixedMerged = Stages<BlockWindow, FixedBeyond>;
+
+inline FixedMerged fixed_merged(const FixedShape& shape) {
+  return FixedMerged(fixed_local(shape.stride, shape.causal), FixedBeyond{shape});
 }
 
 FOVEA_NAMESPACE_END

@@ -61,6 +61,7 @@ struct StridedBeyond {
     slots[0] = {-kFarPosition, own - shown};
     if (!causal) slots[1] = {own + shown + 1, kFarPosition};
   }
+  constexpr Index linear_until(Index) const { return kFarPosition; }
   constexpr Interval seen_from(const Interval& keys) const {
     return StridedKeys{stride, causal}.seen_from(keys);
   }
@@ -68,9 +69,12 @@ struct StridedBeyond {
   SlotPlan<StridedBeyond> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 
-/// \throws std::invalid_argument stride < 1
+/// \throws std::invalid_argument stride < 1, or too large for positions
 inline void check_strided(const char* op, Index stride) {
   if (stride < 1) refuse(op, "stride", std::to_string(stride), "at least 1");
+  if (stride > kFarPosition) {
+    refuse(op, "stride", std::to_string(stride), "at most " + std::to_string(kFarPosition));
+  }
 }
 
 static_assert(Pattern<StridedKeys> && Pattern<StridedBeyond>);

@@ -33,9 +33,14 @@ struct Window {
     return last - first;
   }
 
+  constexpr Reach reach() const {
+    return {std::min(left, kFarPosition), std::min(right, kFarPosition)};
+  }
+
   constexpr Index same_until(Index i) const {
     return left < kFarPosition || right < kFarPosition ? i + 1 : kFarPosition;
   }
+  constexpr Index linear_until(Index) const { return kFarPosition; }
 
   constexpr Interval seen_from(const Interval& keys) const {
     return {Window{right, left}.keys_of(keys.first).first,
@@ -68,6 +73,13 @@ struct DilatedWindow {
   constexpr Index row_step() const { return dilation; }
   constexpr Interval keys_of(Index i) const { return window().keys_of(floor_div(i, dilation)); }
   constexpr Index most_keys() const { return window().most_keys(); }
+  constexpr Index linear_until(Index) const { return kFarPosition; }
+
+  constexpr Reach reach() const {
+    const auto [before, after] = window().reach();
+    const Index most = kFarPosition / dilation;
+    return {std::min(before, most) * dilation, std::min(after, most) * dilation};
+  }
 
   constexpr Interval seen_from(const Interval& keys) const {
     const auto [first, last] = window().seen_from(

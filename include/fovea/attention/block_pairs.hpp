@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which rows of a block of queries see which blocks of keys, from its runs.
+#pragma once
+
+#include "fovea/patterns/partition.hpp"
+#include "fovea/patterns/slots.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// Whether a block of queries may see one of some keys before key_end: from its runs alone, not
+/// from their bounds.
+inline bool meets(const QueryBlock& block, const KeyBlock& keys, Index key_end) {
+  const Index begin = keys.first;
+  const Index end = std::min(keys.span().last, key_end);
+  for (Index r = 0; r < block.run_count; ++r) {
+    const KeyRun& run = block.runs[r];
+    const Index last = run.first + run.step * (run.count - 1);
+    if (run.count == 0 || last < begin || end <= run.first) continue;
+    if ((run.first - begin) % keys.step != 0) continue;
+    const Index t = begin <= run.first ? 0 : (begin - run.first + run.step - 1) / run.step;
+    if (run.first + run.step * t < end) return true;
+  }
+  return false;
+}
+
+/// The rows of a block that see some keys, from the first tile of them to the last one.
+inline Interval rows_that_see(const QueryBlock& block, const KeyBlock& keys, Index key_end,
+                              Index tile) {
+  const Interval whole = {keys.first, std::min(keys.span().last, key_end)};
+  Interval rows = {block.count, 0};
+  for (Index n = 0; n < block.run_count; ++n) {
+    const KeyRun& run = block.runs[n];
+    if ((run.first - keys.first) % keys.step != 0) continue;
+    const Interval seen = Lattice{0, run.step}.points(
+        {whole.first - run.first, whole.last - run.first});  // keys t of the run
+    const auto sees = [&](Index r) {
+      const Interval bounds =
+          run.lower == nullptr ? Interval{0, run.count} : Interval{run.lower[r], run.upper[r]};
+      return seen.meets(bounds);
+    };
+    Index first = 0;
+    while (first < rows.first && !sees(first)) ++first;
+    rows.first = std::min(rows.first, first);
+    Index last = block.count;
+    while (last > std::max(rows.first, rows.last) && !sees(last - 1)) --last;
+    if (last > rows.first) rows.last = std::max(rows.last, last);
+  }
+  rows.first = rows.first / tile * tile;
+  return rows;
+}
+
+}  // namespace detail
+
+FOVEA_NAMESPACE_END

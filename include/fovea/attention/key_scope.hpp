@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which of the tokens so far the heads of an operator may still see: what its decoder must keep.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "fovea/attention/attention.hpp"
+#include "fovea/patterns/any_pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Where a stage of a pattern finds its keys.
+enum class KeySource : unsigned char {
+  recent,   ///< among the last tokens, or all
+  summary,  ///< among certain columns of all tokens
+};
+
+/// The tokens that heads of a causal or a bidirectional pattern see from any later position on: the
+/// last ones, if every stage of every head looks back so far and no further, or only at certain
+/// columns of every `stride` keys; otherwise all.
+class KeyScope {
+ public:
+  /// \param op a softmax operator: `pattern(head, shape)`, `pattern_period(heads)`
+  template <class Op>
+  KeyScope(const Op& op, const DecoderShape& shape)
+      : period_(std::clamp<Index>(op.pattern_period(shape.query_heads), 1,
+                                  std::max<Index>(1, shape.query_heads))),
+        first_columns_(static_cast<std::size_t>(shape.key_heads)) {
+    for (Index h = 0; h < period_; ++h) patterns_.push_back(op.pattern(h, {}));
+    for (const AnyPattern& p : patterns_) stages_ = std::max(stages_, p.stage_count());
+    sources_.assign(static_cast<std::size_t>(period_ * stages_), KeySource::recent);
+    if (!summarise(shape)) {
+      columns_ = 0;
+      std::ranges::fill(sources_, KeySource::recent);
+    }
+    reach_ = {0, 0};
+    for (Index h = 0; h < period_; ++h) {
+      const AnyPattern& p = pattern(h);
+      for (Index s = 0; s < p.stage_count(); ++s) {
+        if (sources(h)[s] == KeySource::summary) continue;
+        reach_.before = std::max(reach_.before, p.reach(s).before);
+        reach_.after = std::max(reach_.after, p.reach(s).after);
+      }
+    }
+  }
+
+  /// Patterns of heads repeat after so many.
+  Index period() const { return period_; }
+
+  /// Of head h, for a sequence without tokens.
+  const AnyPattern& pattern(Index h) const {
+    return patterns_[static_cast<std::size_t>(h % period_)];
+  }
+
+  /// Of the stages of head h.
+  const KeySource* sources(Index h) const { return sources_.data() + h % period_ * stages_; }
+
+  /// How far the stages look that find their keys among the recent ones.
+  const Reach& reach() const { return reach_; }
+  bool is_bounded() const { return reach_.before < kFarPosition; }
+
+  /// Columns of every `stride()` keys that are kept for the other stages; 0: there are none.
+  Index columns() const { return columns_; }
+  Index stride() const { return stride_; }
+  /// Their first one, of a key head.
+  Index first_column(Index key_head) const {
+    return first_columns_[static_cast<std::size_t>(key_head)];
+  }
+
+ private:
+  /// Finds what columns are kept; false: all tokens must be kept.
+  bool summarise(const DecoderShape& shape) {
+    for (Index h = 0; h < period_; ++h) {
+      const AnyPattern& p = pattern(h);
+      for (Index s = 0; s < p.stage_count(); ++s) {
+        if (p.reach(s).before < kFarPosition) continue;
+        const KeyColumns keys = p.key_columns(s);
+        if (keys.are_all() || (stride_ > 1 && keys.stride != stride_)) return false;
+        stride_ = keys.stride;
+        sources_[static_cast<std::size_t>(h * stages_ + s)] = KeySource::summary;
+      }
+    }
+    const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
+    for (Index g = 0; g < shape.key_heads; ++g) {
+      Interval kept = {stride_, 0};
+      for (Index h = g * group; h < (g + 1) * group; ++h) add_columns(h, kept);
+      columns_ = std::max(columns_, kept.last - kept.first);
+      first_columns_[static_cast<std::size_t>(g)] = kept.first;
+    }
+    // Every key head has the same number of columns, so those of one may begin earlier.
+    for (Index& first : first_columns_) first = std::min(first, stride_ - columns_);
+    return columns_ < stride_;
+  }
+
+  void add_columns(Index h, Interval& kept) const {
+    const AnyPattern& p = pattern(h);
+    for (Index s = 0; s < p.stage_count(); ++s) {
+      if (sources(h)[s] != KeySource::summary) continue;
+      const Interval columns = p.key_columns(s).columns;
+      kept = {std::min(kept.first, columns.first), std::max(kept.last, columns.last)};
+    }
+  }
+
+  Index period_;
+  std::vector<AnyPattern> patterns_;  // [period_]
+  Index stages_ = 1;
+  std::vector<KeySource> sources_;  // [period_, stages_]
+  Reach reach_;
+  Index stride_ = 1;
+  Index columns_ = 0;
+  std::vector<Index> first_columns_;  // [key heads]
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which pairs of a tile of the backward pass are visible, as far as its products leave the others
+/// out: what is hidden would add exact zeros, so no bit depends on it.
+
+/// Queries whose tiles are computed together: kGradTile of them are kGradGroups groups.
+template <class T>
+inline constexpr Index kGradGroup = 4 * kLanes<T>;
+
+/// Keys that share one interval of visible queries.
+inline constexpr Index kGradQuad = 4;
+
+/// The tile of one sub-block of queries and up to kGradTile keys of a run.
+template <class T>
+struct TilePairs {
+  SeenKeys lanes[kGradTile / kLanes<T>];     // keys of the tile that a vector of queries sees
+  Index first_query[kGradTile / kGradQuad];  // of those that see one of four keys
+  Index last_query[kGradTile / kGradQuad];   // one past the last
+
+  /// Every one of `rows` queries sees all keys.
+  void set_all(Index rows, Index keys) {
+    for (Index v = 0; v < kGradTile / kLanes<T>; ++v) {
+      lanes[v] = v * kLanes<T> < rows ? SeenKeys{0, 0, keys, keys} : SeenKeys{0, 0, 0, 0};
+    }
+    for (Index n = 0; n * kGradQuad < keys; ++n) {
+      first_query[n] = 0;
+      last_query[n] = rows;
+    }
+  }
+
+  /// Rows [row, row + rows) of a block see keys [begin, end) of a run as its bounds say.
+  void set_bounds(const KeyRun& run, Index row, Index rows, Index begin, Index end) {
+    for (Index v = 0; v < kGradTile / kLanes<T>; ++v) {
+      const Index lane = v * kLanes<T>;
+      lanes[v] = {0, 0, 0, 0};
+      if (lane >= rows) continue;
+      const SeenKeys seen = seen_keys(run, row + lane, smaller(kLanes<T>, rows - lane), begin, end);
+      if (seen.begin >= seen.end) continue;
+      const Index full = clamped(seen.full_begin, seen.begin, seen.end);
+      lanes[v] = {seen.begin - begin, full - begin, clamped(seen.full_end, full, seen.end) - begin,
+                  seen.end - begin};
+    }
+    for (Index n = 0; n * kGradQuad < end - begin; ++n) {
+      set_queries(run, row, rows, begin, n, smaller(end, begin + (n + 1) * kGradQuad));
+    }
+  }
+
+ private:
+  /// The queries of quad n, whose keys end at `end`: first by vectors, then one by one.
+  void set_queries(const KeyRun& run, Index row, Index rows, Index begin, Index n, Index end) {
+    constexpr Index w = kLanes<T>;
+    const Index from = n * kGradQuad;
+    const Index to = end - begin;
+    Index first = 0;
+    while (first < rows && (lanes[first / w].begin >= to || lanes[first / w].end <= from)) {
+      first += w;
+    }
+    Index last = (rows + w - 1) / w * w;
+    while (last > first && (lanes[last / w - 1].begin >= to || lanes[last / w - 1].end <= from)) {
+      last -= w;
+    }
+    last = smaller(last, rows);
+    const Index* lower = run.lower + row;
+    const Index* upper = run.upper + row;
+    while (first < last && (lower[first] >= end || upper[first] <= begin + from)) ++first;
+    while (first < last && (lower[last - 1] >= end || upper[last - 1] <= begin + from)) --last;
+    first_query[n] = smaller(first, last);
+    last_query[n] = last;
+  }
+};
+
+/// The vectors [first, last) of a group.
+struct Vectors {
+  Index first;
+  Index last;
+  friend constexpr bool operator==(const Vectors&, const Vectors&) = default;
+};
+
+/// From the first to the last vector of a group that sees one of keys [begin, end).
+inline Vectors vectors_that_see(const SeenKeys* lanes, Index begin, Index end) {
+  Vectors seen{4, 0};
+  for (Index v = 0; v < 4; ++v) {
+    if (lanes[v].begin < end && begin < lanes[v].end) {
+      seen.first = smaller(seen.first, v);
+      seen.last = v + 1;
+    }
+  }
+  return seen;
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Any pattern, and any plan, behind one type: what operators hold, whose heads may have different
+/// patterns. A call through it costs a virtual call per block, never one per pair.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "fovea/patterns/partition.hpp"
+#include "fovea/patterns/stages.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// A PartitionedPlan of any type. Cheap to copy.
+class AnyPlan {
+ public:
+  /// No blocks.
+  AnyPlan() = default;
+
+  template <PartitionedPlan P>
+  explicit AnyPlan(P plan) : plan_(std::make_shared<const Model<P>>(std::move(plan))) {}
+
+  Index block_count() const { return plan_ ? plan_->block_count() : 0; }
+  Index most_runs() const { return plan_ ? plan_->most_runs() : 0; }
+  QueryBlock block(Index b, BlockStorage& storage) const { return plan_->block(b, storage); }
+  Index visible_pairs() const { return plan_ ? plan_->visible_pairs() : 0; }
+  Index key_block_count() const { return plan_ ? plan_->key_block_count() : 0; }
+  KeyBlock key_block(Index p) const { return plan_->key_block(p); }
+  BlockRange query_blocks(Index p) const { return plan_->query_blocks(p); }
+  bool meets(Index b, Index p) const { return plan_->meets(b, p); }
+  BlockRange key_blocks(const QueryBlock& block) const { return plan_->key_blocks(block); }
+
+ private:
+  struct Interface {
+    virtual ~Interface() = default;
+    virtual Index block_count() const = 0;
+    virtual Index most_runs() const = 0;
+    virtual QueryBlock block(Index b, BlockStorage& storage) const = 0;
+    virtual Index visible_pairs() const = 0;
+    virtual Index key_block_count() const = 0;
+    virtual KeyBlock key_block(Index p) const = 0;
+    virtual BlockRange query_blocks(Index p) const = 0;
+    virtual bool meets(Index b, Index p) const = 0;
+    virtual BlockRange key_blocks(const QueryBlock& block) const = 0;
+  };
+
+  template <class P>
+  struct Model final : Interface {
+    explicit Model(P p) : plan(std::move(p)) {}
+    Index block_count() const override { return plan.block_count(); }
+    Index most_runs() const override { return plan.most_runs(); }
+    QueryBlock block(Index b, BlockStorage& storage) const override {
+      return plan.block(b, storage);
+    }
+    Index visible_pairs() const override { return plan.visible_pairs(); }
+    Index key_block_count() const override { return plan.key_block_count(); }
+    KeyBlock key_block(Index p) const override { return plan.key_block(p); }
+    BlockRange query_blocks(Index p) const override { return plan.query_blocks(p); }
+    bool meets(Index b, Index p) const override { return plan.meets(b, p); }
+    BlockRange key_blocks(const QueryBlock& block) const override { return plan.key_blocks(block); }
+    P plan;
+  };
+
+  std::shared_ptr<const Interface> plan_;
+};
+
+/// That of a pattern that has `reach()`; otherwise no bound.
+template <class P>
+Reach reach_of(const P& pattern) {
+  if constexpr (requires { pattern.reach(); }) {
+    return pattern.reach();
+  } else {
+    return {};
+  }
+}
+
+/// Those of a pattern that has `key_columns()`; otherwise all keys.
+template <class P>
+KeyColumns key_columns_of(const P& pattern) {
+  if constexpr (requires { pattern.key_columns(); }) {
+    return pattern.key_columns();
+  } else {
+    return {};
+  }
+}
+
+/// A Pattern or StagedPattern of any type. Cheap to copy.
+class AnyPattern {
+ public:
+  template <class P>
+  requires(!std::same_as<P, AnyPattern> && (Pattern<P> || StagedPattern<P>)) AnyPattern(
+      const P& pattern)  // NOLINT(google-explicit-constructor): it stands for any of them
+      : pattern_(std::make_shared<const Model<P>>(pattern)) {}
+
+  bool allows(Index i, Index j) const { return pattern_->allows(i, j); }
+
+  /// Stages, which operators execute one after the other; they show no key twice.
+  Index stage_count() const { return pattern_->stage_count(); }
+
+  /// \pre stage < stage_count()
+  AnyPlan plan(Index stage, const SequenceShape& shape) const {
+    return pattern_->plan(stage, shape);
+  }
+  Reach reach(Index stage) const { return pattern_->reach(stage); }
+  KeyColumns key_columns(Index stage) const { return pattern_->key_columns(stage); }
+
+  /// (query, key) pairs that are visible.
+  Index visible_pairs(const SequenceShape& shape) const {
+    Index pairs = 0;
+    for (Index s = 0; s < stage_count(); ++s) pairs += plan(s, shape).visible_pairs();
+    return pairs;
+  }
+
+ private:
+  struct Interface {
+    virtual ~Interface() = default;
+    virtual bool allows(Index i, Index j) const = 0;
+    virtual Index stage_count() const = 0;
+    virtual AnyPlan plan(Index stage, const SequenceShape& shape) const = 0;
+    virtual Reach reach(Index stage) const = 0;
+    virtual KeyColumns key_columns(Index stage) const = 0;
+  };
+
+  template <class P>
+  struct Model final : Interface {
+    explicit Model(const P& p) : pattern(p) {}
+    bool allows(Index i, Index j) const override { return pattern.allows(i, j); }
+    Index stage_count() const override { return static_cast<Index>(kStageCount<P>); }
+    AnyPlan plan(Index stage, const SequenceShape& shape) const override {
+      AnyPlan made;
+      for_each_stage(pattern, [&](const auto& p, auto number) {
+        if (static_cast<Index>(number) == stage) made = AnyPlan(p.plan(shape));
+      });
+      return made;
+    }
+    Reach reach(Index stage) const override {
+      Reach found;
+      for_each_stage(pattern, [&](const auto& p, auto number) {
+        if (static_cast<Index>(number) == stage) found = reach_of(p);
+      });
+      return found;
+    }
+    KeyColumns key_columns(Index stage) const override {
+      KeyColumns found;
+      for_each_stage(pattern, [&](const auto& p, auto number) {
+        if (static_cast<Index>(number) == stage) found = key_columns_of(p);
+      });
+      return found;
+    }
+    P pattern;
+  };
+
+  std::shared_ptr<const Interface> pattern_;
+};
+
+/// Stages of a pattern of any type, AnyPattern included.
+template <class P>
+Index stage_count(const P& pattern) {
+  if constexpr (std::same_as<P, AnyPattern>) {
+    return pattern.stage_count();
+  } else {
+    return static_cast<Index>(kStageCount<P>);
+  }
+}
+
+/// Calls f(plan, stage) for the plan of each stage in turn. A pattern that is no AnyPattern is
+/// planned without a virtual call and without memory from the heap.
+template <class P, class F>
+void for_each_plan(const P& pattern, const SequenceShape& shape, F&& f) {
+  if constexpr (std::same_as<P, AnyPattern>) {
+    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
+      f(pattern.plan(stage, shape), stage);
+    }
+  } else {
+    for_each_stage(
+        pattern, [&](const auto& p, auto number) { f(p.plan(shape), static_cast<Index>(number)); });
+  }
+}
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The sparse operators in the conformance suite, with laws written from spec.md section 3.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/case.hpp"
+
+namespace fovea_test {
+
+/// A law of head, position and key.
+template <class F>
+Law by_positions(F&& f) {
+  return [f](const Pair& p) { return f(p.h, p.i(), p.j); };
+}
+
+/// The number of the block of l that holds a position, which may be negative.
+inline Index block_of(Index i, Index l) { return i >= 0 ? i / l : -((l - 1 - i) / l); }
+
+inline bool strided_first(Index i, Index j, Index l) { return i - l <= j && j <= i; }
+inline bool strided_second(Index i, Index j, Index l) { return j <= i && (i - j) % l == 0; }
+inline bool fixed_first(Index i, Index j, Index l) {
+  return j <= i && block_of(i, l) == block_of(j, l);
+}
+/// \param s sub-block, from the end of a block
+inline bool fixed_second(Index i, Index j, Index l, Index c, Index s = 0) {
+  const Index column = j % l;
+  return j <= i && l - (s + 1) * c <= column && column < l - s * c;
+}
+
+/// The first `count` positions see all keys, and all see them.
+inline bool global_pair(Index i, Index j, Index count) {
+  return (0 <= i && i < count) || j < count;
+}
+
+template <class T, class Op, class F>
+Case<T> sparse_case(std::string name, const Op& op, F&& law, Extras extras = {}) {
+  Case<T> made = softmax_case<T>(std::move(name), op, by_positions(law), std::move(extras));
+  const fovea::AnyPattern pattern = op.pattern(0, {64, 64, 0});
+  made.in_runs = true;
+  made.staged = pattern.stage_count() > 1;
+  made.by_head = op.pattern_period(1 << 20) > 1;
+  return made;
+}
+
+template <class T>
+std::vector<Case<T>> strided_cases() {
+  using fovea::HeadAssignment;
+  using fovea::StridedAttention;
+  constexpr auto top_left = fovea::CausalAlignment::top_left;
+  constexpr fovea::Dropout some{.probability = 0.3, .seed = 0x123456789abcdef};
+  const auto separate = [](Index l) {
+    return [=](Index h, Index i, Index j) {
+      return h % 2 == 0 ? strided_first(i, j, l) : strided_second(i, j, l);
+    };
+  };
+  const auto merged = [](Index l) {
+    return
+        [=](Index, Index i, Index j) { return strided_first(i, j, l) || strided_second(i, j, l); };
+  };
+  const auto both_ways = [](Index, Index i, Index j) {
+    return std::abs(i - j) < 12 || (i - j) % 12 == 0;
+  };
+  const Case<T> top = softmax_case<T>(
+      "strided_top_left",
+      StridedAttention{{.stride = 5, .heads = HeadAssignment::only_second, .alignment = top_left}},
+      [](const Pair& p) { return strided_second(p.row, p.j, 5); });
+  std::vector<Case<T>> made = {
+      sparse_case<T>("strided", StridedAttention{{.stride = 7}}, separate(7)),
+      sparse_case<T>("strided_first",
+                     StridedAttention{{.stride = 40, .heads = HeadAssignment::only_first}},
+                     [](Index, Index i, Index j) { return strided_first(i, j, 40); }),
+      sparse_case<T>("strided_second",
+                     StridedAttention{{.stride = 3, .heads = HeadAssignment::only_second}},
+                     [](Index, Index i, Index j) { return strided_second(i, j, 3); }),
+      sparse_case<T>("strided_merged",
+                     StridedAttention{{.stride = 11, .heads = HeadAssignment::merged}}, merged(11)),
+      sparse_case<T>("strided_merged_128",
+                     StridedAttention{{.stride = 128, .heads = HeadAssignment::merged}},
+                     merged(128)),
+      sparse_case<T>("strided_1", StridedAttention{{.stride = 1, .heads = HeadAssignment::merged}},
+                     merged(1)),
+      sparse_case<T>("strided_both_ways",
+                     StridedAttention{{.stride = 12,
+                                       .heads = HeadAssignment::merged,
+                                       .causal = false,
+                                       .reach = fovea::StridedReach::code}},
+                     both_ways),
+      sparse_case<T>(
+          "strided_everything",
+          StridedAttention{
+              {.stride = 6, .heads = HeadAssignment::merged, .soft_cap = 2.5, .dropout = some}},
+          merged(6), {.bias = "hqk", .mask = "bqk", .alibi = true, .sink = true}),
+      sparse_case<T>("strided_bias_sink", StridedAttention{{.stride = 9}}, separate(9),
+                     {.bias = "bhqk", .sink = true}),
+      // Heads of different patterns share a bias.
+      sparse_case<T>("strided_bias_of_all_heads", StridedAttention{{.stride = 5}}, separate(5),
+                     {.bias = "qk"}),
+  };
+  made.push_back(top);
+  made.back().in_runs = true;
+  return made;
+}
+
+template <class T>
+std::vector<Case<T>> fixed_cases() {
+  using fovea::FixedAttention;
+  using fovea::HeadAssignment;
+  const auto merged = [](Index l, Index c) {
+    return
+        [=](Index, Index i, Index j) { return fixed_first(i, j, l) || fixed_second(i, j, l, c); };
+  };
+  return {
+      sparse_case<T>("fixed", FixedAttention{{.stride = 16, .summary = 3}},
+                     [](Index h, Index i, Index j) {
+                       return h % 2 == 0 ? fixed_first(i, j, 16) : fixed_second(i, j, 16, 3);
+                     }),
+      sparse_case<T>(
+          "fixed_second",
+          FixedAttention{{.stride = 10, .summary = 2, .heads = HeadAssignment::only_second}},
+          [](Index, Index i, Index j) { return fixed_second(i, j, 10, 2); }),
+      sparse_case<T>("fixed_merged",
+                     FixedAttention{{.stride = 20, .summary = 4, .heads = HeadAssignment::merged}},
+                     merged(20, 4)),
+      sparse_case<T>("fixed_merged_bias_of_keys",
+                     FixedAttention{{.stride = 9, .summary = 2, .heads = HeadAssignment::merged}},
+                     merged(9, 2), {.bias = "k"}),
+      sparse_case<T>("fixed_sub_blocks",
+                     FixedAttention{{.stride = 13,
+                                     .summary = 3,
+                                     .heads = HeadAssignment::merged,
+                                     .sub_block_per_head = true}},
+                     [](Index h, Index i, Index j) {
+                       return fixed_first(i, j, 13) || fixed_second(i, j, 13, 3, h % 4);
+                     }),
+      sparse_case<T>(
+          "fixed_both_ways",
+          FixedAttention{
+              {.stride = 8, .summary = 8, .heads = HeadAssignment::only_second, .causal = false}},
+          [](Index, Index, Index) { return true; }),
+      sparse_case<T>(
+          "fixed_merged_mask_alibi",
+          FixedAttention{
+              {.stride = 12, .summary = 1, .heads = HeadAssignment::merged, .causal = false}},
+          [](Index, Index i, Index j) {
+            return block_of(i, 12) == block_of(j, 12) || j % 12 == 11;
+          },
+          {.mask = "hqk", .alibi = true}),
+  };
+}
+
+template <class T>
+std::vector<Case<T>> composed_cases() {
+  using fovea::BigBirdAttention;
+  using fovea::LongformerAttention;
+  using fovea::RandomBlocks;
+  using fovea::SparseAttention;
+  const auto longformer = [](Index, Index i, Index j) {
+    return (i - 9 <= j && j <= i + 30) || global_pair(i, j, 3);
+  };
+  const auto causal_longformer = [](Index, Index i, Index j) {
+    return j <= i && (i - 70 <= j || global_pair(i, j, 20));
+  };
+  const auto big_bird = [](bool causal) {
+    return [=](const Pair& p) {
+      const Index i = p.i();
+      const Index key_blocks = (p.keys + 15) / 16;
+      const RandomBlocks random{16, 2, key_blocks, 5, p.h, causal, 1, 1};
+      const bool near = std::abs(block_of(i, 16) - block_of(p.j, 16)) <= 1;
+      return (!causal || p.j <= i) && (near || global_pair(i, p.j, 16) || random.allows(i, p.j));
+    };
+  };
+  const auto bird_case = [&](const char* name, bool causal, Extras extras = {}) {
+    const BigBirdAttention op{
+        {.block = 16, .global_blocks = 1, .random_blocks = 2, .seed = 5, .causal = causal}};
+    Case<T> made = softmax_case<T>(name, op, big_bird(causal), std::move(extras));
+    made.in_runs = made.by_head = true;
+    return made;
+  };
+  return {
+      sparse_case<T>("longformer", LongformerAttention{{.left = 9, .right = 30, .first_global = 3}},
+                     longformer),
+      sparse_case<T>("longformer_causal",
+                     LongformerAttention{{.left = 70, .first_global = 20, .causal = true}},
+                     causal_longformer),
+      sparse_case<T>("longformer_bias_sink",
+                     LongformerAttention{{.left = 9, .right = 30, .first_global = 3}}, longformer,
+                     {.bias = "bhqk", .sink = true}),
+      bird_case("big_bird", false),
+      bird_case("big_bird_causal", true),
+      bird_case("big_bird_mask_alibi", false, {.mask = "bqk", .alibi = true}),
+      sparse_case<T>(
+          "dilated", SparseAttention{{.patterns = {fovea::DilatedWindow{4, 2, 3}}, .scale = 0.3}},
+          [](Index, Index i, Index j) { return (i - j) % 3 == 0 && i - 12 <= j && j <= i + 6; }),
+      sparse_case<T>("block_list_and_global",
+                     SparseAttention{{.patterns = {fovea::BlockList(
+                                                       24, 200, {{0, 2, 3, 6}, {0, 2, 1, 0, 1, 5}}),
+                                                   fovea::GlobalTokens::at({1, 2, 50})}}},
+                     [](Index h, Index i, Index j) {
+                       const auto global = [](Index x) { return x == 1 || x == 2 || x == 50; };
+                       if (h % 2 == 1) return global(i) || global(j);
+                       const Index column = j / 24;
+                       switch (block_of(i, 24)) {
+                         case 0:
+                           return column == 0 || column == 2;
+                         case 1:
+                           return column == 1;
+                         case 2:
+                           return column == 0 || column == 1 || column == 5;
+                         default:
+                           return false;
+                       }
+                     }),
+  };
+}
+
+}  // namespace fovea_test

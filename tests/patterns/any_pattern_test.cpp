@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tests of patterns/any_pattern.hpp: what stands behind one type says what it says itself.
+#include "fovea/patterns/any_pattern.hpp"
+
+#include "fovea/patterns/global.hpp"
+#include "patterns/enumeration.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::AnyPattern;
+using fovea::AnyPlan;
+using fovea::Reach;
+
+const SequenceShape kShapes[] = {{75, 75, 0}, {33, 80, 47}, {80, 33, 0}, {1, 75, 74}, {0, 5, 0}};
+
+template <class P>
+void expect_same(const P& pattern) {
+  const AnyPattern any = pattern;
+  ASSERT_EQ(any.stage_count(), 1);
+  for (const SequenceShape& shape : kShapes) {
+    struct Stage {
+      const AnyPattern& any;
+      bool allows(Index i, Index j) const { return any.allows(i, j); }
+      AnyPlan plan(const SequenceShape& s) const { return any.plan(0, s); }
+    };
+    expect_law(Stage{any}, shape, "any", [&](Index i, Index j) { return pattern.allows(i, j); });
+    EXPECT_EQ(any.visible_pairs(shape), pattern.plan(shape).visible_pairs());
+  }
+}
+
+TEST(AnyPattern, SaysWhatThePatternSays) {
+  expect_same(fovea::Window{7, 3});
+  expect_same(fovea::Causal{});
+  expect_same(fovea::StridedKeys{8});
+  expect_same(fovea::FixedSummary{{8, 2, 1}});
+  expect_same(fovea::GlobalTokens::at({0, 1, 20}));
+}
+
+TEST(AnyPattern, HasTheStages) {
+  const AnyPattern any = fovea::strided_merged(8);
+  const SequenceShape shape{70, 70, 0};
+  ASSERT_EQ(any.stage_count(), 2);
+  std::vector<int> times(as_size(70 * 70));
+  Index pairs = 0;
+  for (Index stage = 0; stage < 2; ++stage) {
+    const Shown shown = enumerate(any.plan(stage, shape), 70, 70);
+    ASSERT_EQ(shown.fault, "");
+    for (std::size_t n = 0; n < times.size(); ++n) times[n] += shown.pairs[n];
+  }
+  for (Index i = 0; i < 70; ++i) {
+    for (Index j = 0; j < 70; ++j) {
+      const bool sees = j <= i && (i - j <= 8 || (i - j) % 8 == 0);
+      EXPECT_EQ(any.allows(i, j), sees);
+      EXPECT_EQ(times[as_size(i * 70 + j)], sees ? 1 : 0);
+      pairs += sees ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(any.visible_pairs(shape), pairs);
+}
+
+TEST(AnyPattern, KnowsTheReachOfItsStages) {
+  constexpr Index far = fovea::kFarPosition;
+  const auto expect = [](const Reach& reach, Index before, Index after) {
+    EXPECT_EQ(reach.before, before);
+    EXPECT_EQ(reach.after, after);
+  };
+  expect(AnyPattern(fovea::Window{7, 3}).reach(0), 7, 3);
+  expect(AnyPattern(fovea::Window{}).reach(0), far, far);
+  expect(AnyPattern(fovea::Causal{}).reach(0), far, 0);
+  expect(AnyPattern(fovea::DilatedWindow{7, 3, 10}).reach(0), 70, 30);
+  expect(AnyPattern(fovea::fixed_local(16)).reach(0), 15, 0);
+  expect(AnyPattern(fovea::BlockWindow{16, 1, 2}).reach(0), 31, 47);
+  expect(AnyPattern(fovea::GlobalTokens::first(3)).reach(0), far, far);
+  const AnyPattern merged = fovea::strided_merged(8);
+  expect(merged.reach(0), 8, 0);
+  expect(merged.reach(1), far, far);
+}
+
+/// Nothing that a pattern shows lies beyond its reach.
+TEST(AnyPattern, SeesNothingBeyondItsReach) {
+  for (const AnyPattern& pattern :
+       {AnyPattern(fovea::Window{7, 3}), AnyPattern(fovea::DilatedWindow{3, 2, 5}),
+        AnyPattern(fovea::fixed_local(16)), AnyPattern(fovea::fixed_local(16, false)),
+        AnyPattern(fovea::BlockWindow{4, 1, 2})}) {
+    const Reach reach = pattern.reach(0);
+    for (Index i = 0; i < 90; ++i) {
+      for (Index j = 0; j < 90; ++j) {
+        if (pattern.allows(i, j)) {
+          EXPECT_LE(i - j, reach.before);
+          EXPECT_LE(j - i, reach.after);
+        }
+      }
+    }
+  }
+}
+
+TEST(AnyPlan, AnEmptyOneHasNoBlocks) {
+  const AnyPlan none;
+  EXPECT_EQ(none.block_count(), 0);
+  EXPECT_EQ(none.key_block_count(), 0);
+  EXPECT_EQ(none.most_runs(), 0);
+  EXPECT_EQ(none.visible_pairs(), 0);
+}
+
+}  // namespace
+}  // namespace fovea_test
