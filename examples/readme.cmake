@@ -2,7 +2,7 @@
 # shows must be the one that the test of quickstart asks for. Indentation does not count.
 cmake_minimum_required(VERSION 3.24)
 file(READ ${SOURCE}/README.md readme)
-file(GLOB examples ${SOURCE}/examples/*.cpp)
+file(GLOB examples ${SOURCE}/examples/*.cpp ${SOURCE}/examples/*.hpp)
 set(all "")
 foreach(example IN LISTS examples)
   file(READ ${example} text)
