@@ -31,7 +31,7 @@ struct Shown {
   std::vector<int> rows;      // [queries]
   std::vector<int> pairs;     // [queries, keys]
   std::vector<Index> blocks;  // [queries]: the block of each row
-  Index computed = 0;         // pairs from the first to the last visible one of 64 rows and a run
+  Index computed = 0;         // pairs from the first to the last visible one of 16 rows and a run
   Index runs = 0;
   std::string fault;  // the first broken promise
 };
@@ -71,14 +71,14 @@ inline Index computed_pairs_of(const QueryBlock& block) {
   Index pairs = 0;
   for (Index n = 0; n < block.run_count; ++n) {
     const KeyRun& run = block.runs[n];
-    for (Index row = 0; row < block.count; row += 64) {
+    for (Index row = 0; row < block.count; row += 16) {
       std::vector<Index> seen;
-      for (Index r = row; r < std::min(row + 64, block.count); ++r) {
+      for (Index r = row; r < std::min(row + 16, block.count); ++r) {
         for (Index t = low_of(run, r); t < high_of(run, r); ++t) seen.push_back(t);
       }
       if (seen.empty()) continue;
       const auto [first, last] = std::minmax_element(seen.begin(), seen.end());
-      pairs += 64 * (*last - *first + 1);
+      pairs += 16 * (*last - *first + 1);
     }
   }
   return pairs;

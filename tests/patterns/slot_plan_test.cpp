@@ -121,9 +121,9 @@ TEST(PlanStats, DensityAndFlops) {
   const SequenceShape shape{128, 128, 0};
   const PlanStats stats = plan_stats(Causal{}.plan(shape), shape);
   EXPECT_EQ(stats.visible_pairs, 128 * 129 / 2);
-  EXPECT_EQ(stats.computed_pairs, 64 * 64 + 64 * 128);
+  EXPECT_EQ(stats.computed_pairs, 16 * (16 + 32 + 48 + 64 + 80 + 96 + 112 + 128));
   EXPECT_DOUBLE_EQ(stats.density(), 129.0 / 256);
-  EXPECT_DOUBLE_EQ(stats.useful(), 8256.0 / 12288);
+  EXPECT_DOUBLE_EQ(stats.useful(), 8256.0 / 9216);
   EXPECT_EQ(plan_stats(Causal{}.plan({0, 5, 5}), {0, 5, 5}).density(), 0);
   const FlopCount flops{64, 32};
   EXPECT_EQ(flops.forward(10), 2 * 96 * 10);

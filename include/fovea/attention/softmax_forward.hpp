@@ -101,9 +101,18 @@ class SoftmaxForward {
     args.carry.resumes = stage > 0;
     args.carry.suspends = !plans_.is_last(stage, task.sequence, task.head);
     if (args.carry.resumes || args.carry.suspends) args.block.most_keys = kUnboundedKeys;
+    args.next_block = next_block(args.block);
     args.scratch = scratch;
     place_(stage, task, args);
     kernels<Compute<T>>().softmax_block(args);
+  }
+
+  /// Rows from a block to the one that the same worker probably takes next. (Of a long residue
+  /// class, cut into several blocks, it is not worth knowing.)
+  Index next_block(const QueryBlock& block) const {
+    const auto workers = static_cast<Index>(storage_.size());
+    const Index rows = block.step > 1 ? workers : workers * block.count;
+    return block.first < rows || (block.step > 1 && block.first >= block.step) ? 0 : -rows;
   }
 
   /// The rows of one head that wait.

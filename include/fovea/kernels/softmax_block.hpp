@@ -70,6 +70,9 @@ struct SoftmaxBlockArgs {
   Index key_end = 0;  // keys at and beyond it are invisible
   CarriedSoftmax<T> carry;
   QueryBlock block;
+  /// Rows from the block's first one to that of the block that is probably next, whose memory is
+  /// asked for in advance; 0: not known.
+  Index next_block = 0;
   T* scratch = nullptr;  // softmax_block_scratch(...) elements, aligned to 64 bytes
 };
 

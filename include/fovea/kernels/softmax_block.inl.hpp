@@ -98,8 +98,7 @@ class SoftmaxBlock {
     const StoredMatrix<void> to = carry.suspends ? stored(carry.acc) : args_.out;
     ahead_.outputs =
         RowsAhead<1>::template of<T>(to, rows.first, rows.step, rows.count, args_.value_width);
-    SubRows next = {next_block(), args_.block.step, smaller(kQueries, args_.block.count)};
-    if (sub + 1 < sub_blocks()) next = sub_rows(sub + 1);
+    const SubRows next = sub + 1 < sub_blocks() ? sub_rows(sub + 1) : next_block();
     ahead_.queries =
         RowsAhead<0>::template of<T>(args_.q, next.first, next.step, next.count, args_.width);
     if (!carry.resumes) return;
@@ -107,20 +106,22 @@ class SoftmaxBlock {
                                                   next.count, args_.value_width);
   }
 
-  /// The first row of what is mostly the next block: behind this one, or beside it if its rows lie
-  /// apart.
-  Index next_block() const {
-    return args_.block.step > 1 ? args_.block.first + 1 : position(args_.block.count);
+  /// The first sub-block of the next block.
+  SubRows next_block() const {
+    const Index count = args_.next_block == 0 ? 0 : smaller(kQueries, args_.block.count);
+    return {args_.block.first + args_.next_block, args_.block.step, count};
   }
 
-  /// The keys behind [0, end) of run r: its own, those of the run after it, or of the next block.
+  /// The keys behind [0, end) of run r: its own, those of the run after it, or those of the next
+  /// block, whose first one is mostly as far from this block's as its rows are.
   void ask_for_keys(Index r, Index end) {
     const KeyRun* run = &args_.block.runs[r];
     Index first = run->first + run->step * end;
     if (end >= run->count) {
       const bool last = r + 1 == args_.block.run_count;
       if (!last) first = (++run)->first;
-      if (last && args_.block.step > 1) first = args_.block.runs[0].first + 1;
+      if (last) first = args_.block.runs[0].first + args_.next_block;
+      if (last && (first < 0 || args_.next_block == 0)) first = args_.key_end;
     }
     const Index keys = larger(0, (args_.key_end - first + run->step - 1) / run->step);
     const Index count = smaller(kKeyTile, keys);

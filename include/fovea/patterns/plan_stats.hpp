@@ -56,16 +56,19 @@ inline Interval seen_by_rows(const KeyRun& run, Index row, Index rows) {
 
 }  // namespace detail
 
-/// Pairs that the tile kernels compute of a block: its rows are taken `sub_block` at a time, filled
-/// up to whole sub-blocks, and of each run a sub-block computes all keys from the first to the last
-/// that one of its rows sees. (Rows with few keys take narrower sub-blocks: 16 or 32 lanes.)
-inline Index computed_pairs(const QueryBlock& block, Index sub_block = 64) {
+/// Rows of one vector: float at level v4.
+inline constexpr Index kVectorRows = 16;
+
+/// Pairs that the tile kernels compute of a block: its rows are taken a vector at a time, filled up
+/// to whole vectors, and of each run a vector computes all keys from the first to the last that one
+/// of its rows sees. (Some more with a soft cap, bias, mask or ALiBi.)
+inline Index computed_pairs(const QueryBlock& block, Index vector_rows = kVectorRows) {
   Index pairs = 0;
   for (Index n = 0; n < block.run_count; ++n) {
-    for (Index row = 0; row < block.count; row += sub_block) {
+    for (Index row = 0; row < block.count; row += vector_rows) {
       const Interval seen =
-          detail::seen_by_rows(block.runs[n], row, std::min(sub_block, block.count - row));
-      if (!seen.is_empty()) pairs += sub_block * (seen.last - seen.first);
+          detail::seen_by_rows(block.runs[n], row, std::min(vector_rows, block.count - row));
+      if (!seen.is_empty()) pairs += vector_rows * (seen.last - seen.first);
     }
   }
   return pairs;
@@ -73,7 +76,7 @@ inline Index computed_pairs(const QueryBlock& block, Index sub_block = 64) {
 
 /// Builds every block once.
 template <PartitionedPlan P>
-PlanStats plan_stats(const P& plan, const SequenceShape& shape, Index sub_block = 64) {
+PlanStats plan_stats(const P& plan, const SequenceShape& shape, Index vector_rows = kVectorRows) {
   BlockStorage storage(plan.most_runs());
   PlanStats stats;
   stats.visible_pairs = plan.visible_pairs();
@@ -82,7 +85,7 @@ PlanStats plan_stats(const P& plan, const SequenceShape& shape, Index sub_block 
   for (Index b = 0; b < stats.blocks; ++b) {
     const QueryBlock block = plan.block(b, storage);
     stats.runs += block.run_count;
-    stats.computed_pairs += computed_pairs(block, sub_block);
+    stats.computed_pairs += computed_pairs(block, vector_rows);
   }
   return stats;
 }
