@@ -38,7 +38,7 @@ class HeadPlans {
     return plans_[static_cast<std::size_t>((s * period_ + head % period_) * stages_ + stage)];
   }
 
-  /// Whether another stage of the head follows.
+  /// Whether no other stage of the head follows.
   bool is_last(Index stage, Index sequence, Index head) const {
     return stage + 1 == stages_ || plan(stage + 1, sequence, head).block_count() == 0;
   }

@@ -106,7 +106,7 @@ FOVEA_NOINLINE void lane_sums(const SeenKeys* lanes, const T* k, Index k_row, In
     end = larger(end, lanes[v].end);
     pairs += lanes[v].end - lanes[v].begin;
   }
-  // A block of one vector has twice the loads per product, and is some 10 % slower.
+  // A block of one vector has more loads per product: worth it only if it leaves out enough.
   if (4 * (end - begin) * 8 <= pairs * 9) {
     for_row_blocks<kBlockRows<4>>(0, width, LaneSums<4, T>{k, k_row, begin, end, d_logits, acc});
     return;

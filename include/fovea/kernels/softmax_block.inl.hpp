@@ -82,7 +82,7 @@ class SoftmaxBlock {
     RowsAhead<0> values;
 
     FOVEA_INLINE void ask() {
-      constexpr Index rows = 3;  // within some 500 cycles
+      constexpr Index rows = 3;  // of each: more at once would wait for each other
       queries.ask(rows);
       outputs.ask(rows);
       carried.ask(rows);

@@ -33,8 +33,8 @@ bool is_plain(const SoftmaxBlockArgs<T>& args) {
 /// is the pattern's and the options' alone, so that a row keeps its bits in any block, batch and
 /// sequence. The band form knows no options.
 ///
-/// Two vectors of queries in each sub-block: four were slower for every pattern measured and no
-/// faster for dense attention, on AVX2 and AVX-512.
+/// Two vectors of queries in each sub-block: four were slower for nearly every sparse pattern
+/// measured, and no faster for dense attention, on AVX2 and AVX-512.
 template <class T>
 void softmax_block(const SoftmaxBlockArgs<T>& args) noexcept {
   if (args.block.most_keys <= kBandKeys && is_plain(args)) {

@@ -330,8 +330,8 @@ class SoftmaxGrad {
   bool begun_ = false;  // whether rows_ holds the rows of the sub-block at work
 };
 
-/// Backward of one block of queries against a block of keys. Writes d_q, adds to d_k and d_v; or
-/// adds to d_bias.
+/// Backward of one block of queries against a block of keys. Writes d_q; writes d_k and d_v, or
+/// adds to them; or adds to d_bias.
 template <class T>
 void softmax_grad(const SoftmaxGradArgs<T>& args) noexcept {
   SoftmaxGrad<T>(args).run();

@@ -46,8 +46,8 @@ concept SlotsPattern = requires(const P pattern, Index i, std::span<Interval> sl
   pattern.keys_of(i, slots);
 };
 
-/// A pattern that SlotPlan can plan. Beside the required functions it may have, each with its
-/// default:
+/// A pattern that SlotPlan can plan; none of these functions throws. Beside the required ones it
+/// may have, each with its default:
 /// - `row_step()` (1): l > 1 says that position i sees only keys j with (i - j) mod l = 0; the
 ///   intervals then count the keys of that residue, and rows of one residue are computed together.
 /// - `lattice(slot)` (all keys): what the intervals of a slot count, if row_step is 1.

@@ -8,8 +8,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What the window or the tokens show. The same as `unite(window, tokens)`, whose plans take twice
-/// as long: here a window cuts a run of tokens at one end at most, since a query beside it is none.
+/// What the window or the tokens show. The same as `unite(window, tokens)`, whose plans take longer
+/// to build: here a window cuts a run of tokens at one end at most, since a query beside it is
+/// none.
 class WindowAndTokens {
  public:
   /// If the tokens are causal, so is the window.
