@@ -89,41 +89,36 @@ void for_each_block(const AnyPattern& pattern, const SequenceShape& sequence, co
   }
 }
 
-/// The keys of a run that row r of its block sees, as points of the run.
-inline fovea::Interval seen_by_row(const fovea::KeyRun& run, Index r) {
-  return run.lower == nullptr ? fovea::Interval{0, run.count}
-                              : fovea::Interval{run.lower[r], run.upper[r]};
-}
-
-/// Builds every block of every query head, as a forward pass does. Returns the sum of the lengths
-/// of their runs.
-template <class Op>
-Index built_keys(const Op& op, const AttentionShape& shape) {
+/// Calls f(run, rows of its block) for every run of every block of every query head, built as a
+/// forward pass does.
+template <class Op, class F>
+void for_each_run(const Op& op, const AttentionShape& shape, const F& f) {
   const SequenceShape sequence = sequence_shape(op, shape);
-  Index keys = 0;
   for (Index h = 0; h < shape.query_heads; ++h) {
     for_each_block(op.pattern(h, sequence), sequence, [&](const fovea::QueryBlock& block) {
-      for (Index n = 0; n < block.run_count; ++n) keys += block.runs[n].count;
+      for (Index n = 0; n < block.run_count; ++n) f(block.runs[n], block.count);
     });
   }
+}
+
+/// The sum of the lengths of all runs.
+template <class Op>
+Index built_keys(const Op& op, const AttentionShape& shape) {
+  Index keys = 0;
+  for_each_run(op, shape, [&](const fovea::KeyRun& run, Index) { keys += run.count; });
   return keys;
 }
 
 /// (query, key) pairs in the blocks of every query head.
 template <class Op>
 Index built_pairs(const Op& op, const AttentionShape& shape) {
-  const SequenceShape sequence = sequence_shape(op, shape);
   Index pairs = 0;
-  for (Index h = 0; h < shape.query_heads; ++h) {
-    for_each_block(op.pattern(h, sequence), sequence, [&](const fovea::QueryBlock& block) {
-      for (Index n = 0; n < block.run_count; ++n) {
-        for (Index r = 0; r < block.count; ++r) {
-          const fovea::Interval seen = seen_by_row(block.runs[n], r);
-          pairs += std::max<Index>(0, seen.last - seen.first);
-        }
-      }
-    });
-  }
+  for_each_run(op, shape, [&](const fovea::KeyRun& run, Index rows) {
+    for (Index r = 0; r < rows; ++r) {
+      const fovea::Interval seen = fovea::seen_by(run, r);
+      pairs += std::max<Index>(0, seen.last - seen.first);
+    }
+  });
   return pairs;
 }
 
@@ -135,7 +130,7 @@ inline std::unique_ptr<bool[]> mask_of(const AnyPattern& pattern, const Sequence
       const fovea::KeyRun& run = block.runs[n];
       for (Index r = 0; r < block.count; ++r) {
         bool* const row = mask.get() + (block.first + block.step * r) * sequence.keys + run.first;
-        const fovea::Interval seen = seen_by_row(run, r);
+        const fovea::Interval seen = fovea::seen_by(run, r);
         for (Index t = seen.first; t < seen.last; ++t) row[t * run.step] = true;
       }
     }

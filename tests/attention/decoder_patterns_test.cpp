@@ -4,8 +4,6 @@
 /// segments, with heads of different patterns, after rolling back and in forks.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "attention/decoding.hpp"
 #include "fovea/core/thread_pool.hpp"
 
@@ -152,33 +150,6 @@ TEST(DecoderPatterns, TheSameBitsWithAnyExecutor) {
   }
 }
 
-template <class T, class Op>
-void expect_rolled_back(const Op& op, Index rolled_back) {
-  const AttentionShape shape{1, 4, 2, 400, 400, 8, 8};
-  const Tokens<T> decoded(shape);
-  const Tokens<T> expected(shape);
-  // What is rolled back was NaN: nothing of it may be left.
-  Tokens<T> wrong(shape);
-  wrong.k.fill(constant(NAN));
-  wrong.v.fill(constant(NAN));
-  DecoderShape sizes = decoded.decoder_shape();
-  sizes.rollback_tokens = 64;
-  auto decoder = op.template decoder<T>(sizes);
-  decoded.step(decoder, 0, 300);
-  wrong.step(decoder, 300, rolled_back);
-  decoder.rollback(300);
-  auto fork = decoder.fork();
-  wrong.step(decoder, 300, rolled_back);  // changes nothing in the fork
-  decoded.decode(fork, {1, 1, 90, 8});
-  auto again = op.template decoder<T>(sizes);
-  expected.decode(again, {300, 1, 1, 90, 8});
-  EXPECT_TRUE(same_results(decoded, expected));
-  EXPECT_EQ(decoder.length(), 300 + rolled_back);
-  decoder.clear();
-  decoded.decode(decoder, {300, 1, 1, 90, 8});
-  EXPECT_TRUE(same_results(decoded, expected));
-}
-
 TYPED_TEST(DecoderPatternsOf, RollBackAndFork) {
   for (const Index tokens : {1, 5, 64}) {
     for (const HeadAssignment heads : kAssignments) {
@@ -211,25 +182,9 @@ TEST(DecoderPatterns, RollBackFixedToTheEndOfTheRing) {
   }
 }
 
-/// Appending alone, then queries of the last positions.
 TEST(DecoderPatterns, AppendThenStep) {
   for (const HeadAssignment heads : kAssignments) {
-    const FixedAttention op{{.stride = 24, .summary = 5, .heads = heads}};
-    const AttentionShape shape{1, 2, 1, 500, 500, 6, 7};
-    const Tokens<double> decoded(shape);
-    const Tokens<double> expected(shape);
-    auto decoder = op.decoder<double>(decoded.decoder_shape());
-    for (const Index count : {400, 0, 90, 10}) {
-      decoder.append(decoded.keys(decoder.length(), count),
-                     decoded.values(decoder.length(), count));
-    }
-    for (const Index rows : {1, 5, 40}) {
-      const Index row = 500 - rows;
-      decoder.step(decoded.queries(row, rows, 500), decoded.out_rows(row, rows),
-                   decoded.saved_rows(row, rows));
-      expected.forward(op, row, rows);
-      EXPECT_TRUE(same_results(decoded, expected));
-    }
+    expect_append_then_step<double>(FixedAttention{{.stride = 24, .summary = 5, .heads = heads}});
   }
 }
 

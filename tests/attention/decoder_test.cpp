@@ -194,51 +194,9 @@ TEST(Decoder, TheSameBitsInAnyLayout) {
   }
 }
 
-/// Appending alone, then queries of the last positions, again and again.
 TEST(Decoder, AppendThenStep) {
-  for (const FullAttention& op : {kCausal, FullAttention{{.window = {50, 2}}}}) {
-    const AttentionShape shape{1, 2, 1, 500, 500, 6, 7};
-    const Tokens<double> decoded(shape);
-    const Tokens<double> expected(shape);
-    auto decoder = op.decoder<double>(decoded.decoder_shape());
-    for (const Index count : {400, 0, 90, 10}) {
-      decoder.append(decoded.keys(decoder.length(), count),
-                     decoded.values(decoder.length(), count));
-    }
-    EXPECT_EQ(decoder.length(), 500);
-    for (const Index rows : {1, 5, 40}) {
-      const Index row = 500 - rows;
-      decoder.step(decoded.queries(row, rows, 500), decoded.out_rows(row, rows),
-                   decoded.saved_rows(row, rows));
-      expected.forward(op, row, rows);
-      EXPECT_TRUE(same_results(decoded, expected));
-    }
-  }
-}
-
-template <class T, class Op>
-void expect_rolled_back(const Op& op, Index rolled_back) {
-  const AttentionShape shape{1, 2, 2, 400, 400, 16, 16};
-  const Tokens<T> decoded(shape);
-  const Tokens<T> expected(shape);
-  // What is rolled back was NaN: nothing of it may be left.
-  Tokens<T> wrong(shape);
-  wrong.k.fill(constant(NAN));
-  wrong.v.fill(constant(NAN));
-  DecoderShape sizes = decoded.decoder_shape();
-  sizes.rollback_tokens = 64;
-  auto decoder = op.template decoder<T>(sizes);
-  decoded.step(decoder, 0, 300);
-  wrong.step(decoder, 300, rolled_back);
-  decoder.rollback(300);
-  EXPECT_EQ(decoder.length(), 300);
-  auto fork = decoder.fork();
-  wrong.step(decoder, 300, rolled_back);  // changes nothing in the fork
-  decoded.decode(fork, {1, 1, 90, 8});
-  auto again = op.template decoder<T>(sizes);
-  expected.decode(again, {300, 1, 1, 90, 8});
-  EXPECT_TRUE(same_results(decoded, expected));
-  EXPECT_EQ(decoder.length(), 300 + rolled_back);
+  expect_append_then_step<double>(kCausal);
+  expect_append_then_step<double>(FullAttention{{.window = {50, 2}}});
 }
 
 TYPED_TEST(DecoderOf, RollBackAndFork) {

@@ -170,4 +170,53 @@ void expect_forward(const Op& op, const AttentionShape& shape, const std::vector
   });
 }
 
+/// Tokens appended alone, then queries of the last positions, again and again.
+template <class T, class Op>
+void expect_append_then_step(const Op& op) {
+  const AttentionShape shape{1, 2, 1, 500, 500, 6, 7};
+  const Tokens<T> decoded(shape);
+  const Tokens<T> expected(shape);
+  auto decoder = op.template decoder<T>(decoded.decoder_shape());
+  for (const Index count : {400, 0, 90, 10}) {
+    decoder.append(decoded.keys(decoder.length(), count), decoded.values(decoder.length(), count));
+  }
+  EXPECT_EQ(decoder.length(), 500);
+  for (const Index rows : {1, 5, 40}) {
+    const Index row = 500 - rows;
+    decoder.step(decoded.queries(row, rows, 500), decoded.out_rows(row, rows),
+                 decoded.saved_rows(row, rows));
+    expected.forward(op, row, rows);
+    EXPECT_TRUE(same_results(decoded, expected));
+  }
+}
+
+/// That many tokens of NaN come and go again: nothing of them is left, in a fork neither, and
+/// nothing of the fork in the decoder.
+template <class T, class Op>
+void expect_rolled_back(const Op& op, Index rolled_back) {
+  const AttentionShape shape{1, 4, 2, 400, 400, 8, 8};
+  const Tokens<T> decoded(shape);
+  const Tokens<T> expected(shape);
+  Tokens<T> wrong(shape);
+  wrong.k.fill(constant(NAN));
+  wrong.v.fill(constant(NAN));
+  DecoderShape sizes = decoded.decoder_shape();
+  sizes.rollback_tokens = 64;
+  auto decoder = op.template decoder<T>(sizes);
+  decoded.step(decoder, 0, 300);
+  wrong.step(decoder, 300, rolled_back);
+  decoder.rollback(300);
+  EXPECT_EQ(decoder.length(), 300);
+  auto fork = decoder.fork();
+  wrong.step(decoder, 300, rolled_back);
+  decoded.decode(fork, {1, 1, 90, 8});
+  auto again = op.template decoder<T>(sizes);
+  expected.decode(again, {300, 1, 1, 90, 8});
+  EXPECT_TRUE(same_results(decoded, expected));
+  EXPECT_EQ(decoder.length(), 300 + rolled_back);
+  decoder.clear();
+  decoded.decode(decoder, {300, 1, 1, 90, 8});
+  EXPECT_TRUE(same_results(decoded, expected));
+}
+
 }  // namespace fovea_test

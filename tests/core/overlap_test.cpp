@@ -47,20 +47,6 @@ std::string text(const View<float>& x) {
   return fovea::to_string(x.shape()) + " strides " + fovea::to_string(x.strides());
 }
 
-/// Numbers from a seed.
-class Draw {
- public:
-  explicit Draw(std::uint64_t seed) : seed_(seed) {}
-  Index operator()(Index low, Index high) {
-    const auto span = static_cast<std::uint64_t>(high - low + 1);
-    return low + static_cast<Index>(hash(seed_, ++count_, 0, 0, 0) % span);
-  }
-
- private:
-  std::uint64_t seed_;
-  Index count_ = 0;
-};
-
 std::vector<float>& storage() {
   static std::vector<float> all(2000);
   return all;

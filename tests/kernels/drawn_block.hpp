@@ -12,6 +12,7 @@
 
 #include "fovea/kernels/softmax_block.hpp"
 #include "fovea/kernels/table.hpp"
+#include "kernels/shows.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/memory.hpp"
@@ -34,15 +35,7 @@ struct Block {
   std::vector<std::vector<Index>> bounds;  // lower and upper of each run, or empty
   Index key_end = kKeys;
 
-  bool sees(Index r, Index j) const {
-    if (j >= key_end) return false;
-    for (const KeyRun& run : runs) {
-      const Index t = (j - run.first) / run.step;
-      if (j < run.first || (j - run.first) % run.step != 0 || t >= run.count) continue;
-      if (run.lower == nullptr || (run.lower[r] <= t && t < run.upper[r])) return true;
-    }
-    return false;
-  }
+  bool sees(Index r, Index j) const { return j < key_end && shows(runs, r, j); }
 
   /// The block of its row r alone, its runs cut to what that row sees: tiles and segments must lie
   /// where they lay.
@@ -85,19 +78,6 @@ struct Block {
     }
     return made;
   }
-};
-
-class Draw {
- public:
-  explicit Draw(std::uint64_t seed) : seed_(seed) {}
-  Index operator()(Index low, Index high) {
-    const auto span = static_cast<std::uint64_t>(high - low + 1);
-    return low + static_cast<Index>(hash(seed_, ++count_, 0, 0, 0) % span);
-  }
-
- private:
-  std::uint64_t seed_;
-  Index count_ = 0;
 };
 
 /// Bounds of every row: narrow, wide, empty, growing like a causal pattern, sliding like a window,

@@ -13,6 +13,7 @@
 
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/table.hpp"
+#include "kernels/shows.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
@@ -38,15 +39,7 @@ struct Blocks {
 
   Index query(Index r) const { return block.first + block.step * r; }
   Index key(Index n) const { return keys.first + keys.step * n; }
-  bool sees(Index r, Index n) const {
-    const Index j = key(n);
-    if (j >= key_end) return false;
-    return std::any_of(runs.begin(), runs.end(), [&](const KeyRun& run) {
-      const Index t = (j - run.first) / run.step;
-      if (j < run.first || (j - run.first) % run.step != 0 || t >= run.count) return false;
-      return run.lower == nullptr || (run.lower[r] <= t && t < run.upper[r]);
-    });
-  }
+  bool sees(Index r, Index n) const { return key(n) < key_end && shows(runs, r, key(n)); }
 };
 
 enum class Bounds { none, stairs, band, any };

@@ -32,6 +32,20 @@ inline double uniform(std::uint64_t bits) {
   return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
 }
 
+/// Numbers from a seed, one after the other, each in [low, high].
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : seed_(seed) {}
+  Index operator()(Index low, Index high) {
+    const auto span = static_cast<std::uint64_t>(high - low + 1);
+    return low + static_cast<Index>(hash(seed_, ++count_, 0, 0, 0) % span);
+  }
+
+ private:
+  std::uint64_t seed_;
+  Index count_ = 0;
+};
+
 inline Fill constant(double value) {
   return [=](Index, Index, Index, Index) { return value; };
 }

@@ -123,21 +123,6 @@ class BackwardCall {
     return call_.inputs().alibi_slopes.empty() ? T{1} : T{1} / static_cast<T>(1 << kAlibiLift);
   }
 
-  /// Fills a tensor with +0.
-  template <class E>
-  static void zero(E&& executor, const View<T>& x) {
-    constexpr Index rows = 512;
-    const Index parts = (x.rows() + rows - 1) / rows;
-    for_each_task(executor, x.batch() * x.heads() * parts, [&](Index task, Index) {
-      const Index b = task / parts / x.heads();
-      const Index h = task / parts % x.heads();
-      const Index first = task % parts * rows;
-      for (Index n = first; n < std::min(x.rows(), first + rows); ++n) {
-        for (Index d = 0; d < x.width(); ++d) x(b, h, n, d) = 0;
-      }
-    });
-  }
-
  private:
   /// One worker's scratch.
   struct Slot {

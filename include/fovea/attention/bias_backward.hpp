@@ -17,7 +17,7 @@ class BiasBackward {
 
   template <class E>
   void run(E&& executor) {
-    pass_.zero(executor, pass_.grads().bias);
+    zero(executor, pass_.grads().bias);
     const Shape& shape = pass_.grads().bias.shape();
     const AttentionShape whole = pass_.call().shape();
     BiasRound round;
@@ -47,6 +47,21 @@ class BiasBackward {
     bool one_part;
     Index parts;
   };
+
+  /// Fills a tensor with +0.
+  template <class E>
+  static void zero(E&& executor, const View<T>& x) {
+    constexpr Index rows = 512;
+    const Index parts = (x.rows() + rows - 1) / rows;
+    for_each_task(executor, x.batch() * x.heads() * parts, [&](Index task, Index) {
+      const Index b = task / parts / x.heads();
+      const Index h = task / parts % x.heads();
+      const Index first = task % parts * rows;
+      for (Index n = first; n < std::min(x.rows(), first + rows); ++n) {
+        for (Index d = 0; d < x.width(); ++d) x(b, h, n, d) = 0;
+      }
+    });
+  }
 
   Index bias_parts(const BiasRound& round) const {
     if (round.one_part) return 1;

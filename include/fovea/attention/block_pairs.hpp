@@ -36,11 +36,7 @@ inline Interval rows_that_see(const QueryBlock& block, const KeyBlock& keys, Ind
     if ((run.first - keys.first) % keys.step != 0) continue;
     const Interval seen = Lattice{0, run.step}.points(
         {whole.first - run.first, whole.last - run.first});  // keys t of the run
-    const auto sees = [&](Index r) {
-      const Interval bounds =
-          run.lower == nullptr ? Interval{0, run.count} : Interval{run.lower[r], run.upper[r]};
-      return seen.meets(bounds);
-    };
+    const auto sees = [&](Index r) { return seen.meets(seen_by(run, r)); };
     Index first = 0;
     while (first < rows.first && !sees(first)) ++first;
     rows.first = std::min(rows.first, first);

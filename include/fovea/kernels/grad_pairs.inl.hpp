@@ -12,7 +12,7 @@ inline constexpr Index kGradQuad = 4;
 
 /// The tile of one sub-block of queries and up to kGradTile keys of a run.
 template <class T>
-struct TilePairs {
+struct GradPairs {
   SeenKeys lanes[kGradTile / kLanes<T>];     // keys of the tile that a vector of queries sees
   Index first_query[kGradTile / kGradQuad];  // of those that see one of four keys
   Index last_query[kGradTile / kGradQuad];   // one past the last

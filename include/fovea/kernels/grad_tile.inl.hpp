@@ -23,15 +23,7 @@ struct LaneScores {
   FOVEA_INLINE void run(Index j) const {
     constexpr Index group = kGradGroup<T>;
     RegisterBlock<R, V, T> s;
-    s.clear();
-    s.multiply_add(k + j * k_row, k_row, 1, q, group, smaller(width, kChain));
-    for (Index c = kChain; c < width; c += kChain) {
-      s.store_to(scores + j * group, group);
-      s.clear();
-      s.multiply_add(k + j * k_row + c, k_row, 1, q + c * group, group, smaller(width - c, kChain));
-      s.add_from(scores + j * group, group);
-    }
-    s.store_to(scores + j * group, group);
+    score_chains(s, k + j * k_row, k_row, q, width, scores + j * group, group);
   }
 };
 
@@ -251,7 +243,7 @@ FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys,
 /// acc[j, c] += sum_i weights[j, i] rows[i, c], one chain over the queries that see one of them.
 template <int C, class T>
 struct KeySums {
-  const TilePairs<T>& pairs;
+  const GradPairs<T>& pairs;
   const T* weights;  // [groups, kGradTile, kGradGroup]
   const T* rows;     // [queries, row]
   Index row;
@@ -310,7 +302,7 @@ FOVEA_INLINE void add_key_sums(const KeySums<C, T>& sums, Index keys, Index colu
 /// \param weights [groups, kGradTile, kGradGroup]   \param rows [queries, row]
 /// \param width a multiple of the lanes
 template <class T>
-FOVEA_NOINLINE void key_sums(const TilePairs<T>& pairs, const T* weights, Index keys, const T* rows,
+FOVEA_NOINLINE void key_sums(const GradPairs<T>& pairs, const T* weights, Index keys, const T* rows,
                              Index row, Index width, T* acc, Index acc_row) {
   add_key_sums<4, T>({pairs, weights, rows, row, acc, acc_row}, keys, 0, width);
 }

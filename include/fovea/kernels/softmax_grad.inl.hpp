@@ -27,7 +27,7 @@ class SoftmaxGrad {
         rows_(head_, dropout_ + 2 * kGradTile * kGradTile) {}
 
   void run() {
-    const KeyRows rows = args_.add ? seen_rows() : KeyRows{0, args_.keys.count};
+    const RowRange rows = args_.add ? seen_rows() : RowRange{0, args_.keys.count};
     if (sums_apart_ || !args_.add) clear_sums(rows);
     for (Index row = args_.row_begin; row < args_.row_end; row += kGradTile) {
       const Sub sub{row, smaller(kGradTile, args_.row_end - row)};
@@ -65,7 +65,7 @@ class SoftmaxGrad {
   };
 
   /// Rows of the block of keys.
-  struct KeyRows {
+  struct RowRange {
     Index begin;
     Index end;
   };
@@ -77,11 +77,11 @@ class SoftmaxGrad {
     for (Index i = 0; i < n; i += kLanes<T>) store(to + i, load(to + i) + load(x + i));
   }
 
-  void clear_sums(const KeyRows& rows) {
+  void clear_sums(const RowRange& rows) {
     if (args_.d_k != nullptr) clear(sum_k_ + rows.begin * d_, (rows.end - rows.begin) * d_);
     if (args_.d_v != nullptr) clear(sum_v_ + rows.begin * dv_, (rows.end - rows.begin) * dv_);
   }
-  void add_sums(const KeyRows& rows) {
+  void add_sums(const RowRange& rows) {
     const Index k = rows.begin * d_;
     const Index v = rows.begin * dv_;
     if (args_.d_k != nullptr) add(sum_k_ + k, args_.d_k + k, rows.end * d_ - k);
@@ -113,8 +113,8 @@ class SoftmaxGrad {
   }
 
   /// From the first to the last row that a run reaches.
-  KeyRows seen_rows() const {
-    KeyRows rows{args_.keys.count, 0};
+  RowRange seen_rows() const {
+    RowRange rows{args_.keys.count, 0};
     for (Index r = 0; r < args_.block.run_count; ++r) {
       const KeyRun& run = args_.block.runs[r];
       const RunPart part = part_of(run);
@@ -122,7 +122,7 @@ class SoftmaxGrad {
       rows.begin = smaller(rows.begin, key_row(run, part.low));
       rows.end = larger(rows.end, key_row(run, part.high - 1) + 1);
     }
-    return rows.begin < rows.end ? rows : KeyRows{0, 0};
+    return rows.begin < rows.end ? rows : RowRange{0, 0};
   }
 
   void attend(const Sub& sub, const KeyRun& run) {
@@ -326,7 +326,7 @@ class SoftmaxGrad {
   T* const dropout_;       // the same: factors
   Int<T>* const seen_;     // the same: lane masks
   GradRows<T> rows_;
-  TilePairs<T> pairs_;  // of the tile at work
+  GradPairs<T> pairs_;  // of the tile at work
   bool begun_ = false;  // whether rows_ holds the rows of the sub-block at work
 };
 

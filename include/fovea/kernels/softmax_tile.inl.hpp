@@ -105,6 +105,22 @@ FOVEA_INLINE Vec<T> add_sink(T sink, int lift, Vec<T>& max_logit, Vec<T>& sum) {
   return rescale;
 }
 
+/// scores = s = K Q for R keys and V vectors, in chains of columns. \param q [D, row]
+/// \param scores [R, row]
+template <int R, int V, class T>
+FOVEA_INLINE void score_chains(RegisterBlock<R, V, T>& s, const T* k, Index k_row, const T* q,
+                               Index width, T* scores, Index row) {
+  s.clear();
+  s.multiply_add(k, k_row, 1, q, row, smaller(width, kChain));
+  for (Index c = kChain; c < width; c += kChain) {
+    s.store_to(scores, row);
+    s.clear();
+    s.multiply_add(k + c, k_row, 1, q + c * row, row, smaller(width - c, kChain));
+    s.add_from(scores, row);
+  }
+  s.store_to(scores, row);
+}
+
 /// Scores of R keys: rows of K times V of the W vectors of transposed queries, and the running
 /// maximum.
 template <int V, int W, class T, class Ahead>
@@ -123,15 +139,7 @@ struct ScoreRows {
   FOVEA_INLINE void run(Index j) const {
     ahead.ask();
     RegisterBlock<R, V, T> s;
-    s.clear();
-    s.multiply_add(k + j * k_row, k_row, 1, q, kRow, smaller(width, kChain));
-    for (Index c = kChain; c < width; c += kChain) {
-      s.store_to(scores + j * kRow, kRow);
-      s.clear();
-      s.multiply_add(k + j * k_row + c, k_row, 1, q + c * kRow, kRow, smaller(width - c, kChain));
-      s.add_from(scores + j * kRow, kRow);
-    }
-    s.store_to(scores + j * kRow, kRow);
+    score_chains(s, k + j * k_row, k_row, q, width, scores + j * kRow, kRow);
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL

@@ -58,6 +58,11 @@ constexpr Index floor_div(Index a, Index b) { return a / b - (a % b < 0 ? 1 : 0)
 /// In [0, b). \pre b > 0
 constexpr Index floor_mod(Index a, Index b) { return a % b + (a % b < 0 ? b : 0); }
 
+/// The keys of a run that row r of its block sees, as points t of the run.
+inline Interval seen_by(const KeyRun& run, Index r) {
+  return run.lower == nullptr ? Interval{0, run.count} : Interval{run.lower[r], run.upper[r]};
+}
+
 /// How far before and after its own position a query sees keys: nothing further, in any sequence.
 struct Reach {
   Index before = kFarPosition;

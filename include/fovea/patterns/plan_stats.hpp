@@ -47,9 +47,10 @@ inline Interval seen_by_rows(const KeyRun& run, Index row, Index rows) {
   if (run.lower == nullptr) return {0, run.count};
   Interval seen = {run.count, 0};
   for (Index r = row; r < row + rows; ++r) {
-    if (run.lower[r] >= run.upper[r]) continue;
-    seen.first = std::min(seen.first, run.lower[r]);
-    seen.last = std::max(seen.last, run.upper[r]);
+    const Interval of_row = seen_by(run, r);
+    if (of_row.is_empty()) continue;
+    seen.first = std::min(seen.first, of_row.first);
+    seen.last = std::max(seen.last, of_row.last);
   }
   return seen;
 }
