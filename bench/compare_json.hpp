@@ -37,6 +37,19 @@ inline std::string utc_now() {
   return text;
 }
 
+/// Writes what must stand beside every number.
+inline void write_facts(JsonWriter& json, const char* program,
+                        const std::vector<std::string>& command) {
+  json.member("program", program);
+  json.member("date", utc_now());
+  json.begin_array("command");
+  for (const std::string& word : command) json.value(word);
+  json.end();
+  json.begin_object("machine");
+  for (const auto& [key, value] : machine_facts()) json.member(key, value);
+  json.end();
+}
+
 namespace detail {
 
 inline void write_row(JsonWriter& json, const Row& row) {
@@ -73,14 +86,7 @@ inline void write_row(JsonWriter& json, const Row& row) {
 inline std::string to_json(const Comparison& run) {
   JsonWriter json;
   json.begin_object();
-  json.member("program", "fovea_compare");
-  json.member("date", utc_now());
-  json.begin_array("command");
-  for (const std::string& word : run.command) json.value(word);
-  json.end();
-  json.begin_object("machine");
-  for (const auto& [key, value] : machine_facts()) json.member(key, value);
-  json.end();
+  write_facts(json, "fovea_compare", run.command);
   json.begin_object("input");
   json.member("what", run.input);
   json.member("type", "float32");

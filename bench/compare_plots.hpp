@@ -39,7 +39,8 @@ struct Plot {
   }
 };
 
-inline std::vector<Plot> plots() {
+/// Those of fovea_compare.
+inline std::vector<Plot> compare_plots() {
   const auto time = [](const Row& row) { return row.seconds * 1e3; };
   const auto memory = [](const Row& row) { return static_cast<double>(row.workspace_bytes); };
   return {{"time", "Time of one forward pass", "milliseconds", time, false, true},
@@ -77,12 +78,12 @@ inline std::map<std::string, std::size_t> numbers_of(const std::vector<Row>& row
   return numbers;
 }
 
-/// Colour by operator (the palette of Okabe and Ito, which colour-blind people can tell apart);
-/// dashes and hollow points for its further variants, and for decoding.
+/// Colour by operator (the palette of Okabe and Ito, which colour-blind people can tell apart, and
+/// three of Tol's); dashes and hollow points for its further variants, and for decoding.
 inline std::string line_styles(const std::vector<Names>& lines,
                                const std::map<std::string, std::size_t>& numbers) {
-  const char* const colours[] = {"#0072B2", "#009E73", "#D55E00", "#E69F00",
-                                 "#CC79A7", "#56B4E9", "#000000", "#7F7F7F"};
+  constexpr std::array colours = {"#0072B2", "#009E73", "#D55E00", "#E69F00", "#CC79A7", "#56B4E9",
+                                  "#882255", "#44AA99", "#999933", "#000000", "#7F7F7F"};
   const int filled[] = {7, 5, 9, 13, 11};
   std::map<std::string, int> seen;  // operator -> variants so far
   std::string text;
@@ -92,7 +93,7 @@ inline std::string line_styles(const std::vector<Names>& lines,
     int& variants = seen[line.op];
     if (line.pass == Pass::decode) variants = std::max(variants, 1);
     text += "set style line " + std::to_string(++style) + " lw 2 ps 1.1 lc rgb '" +
-            colours[op % 8] + "' dt " + std::to_string(variants + 1) + " pt " +
+            colours[op % colours.size()] + "' dt " + std::to_string(variants + 1) + " pt " +
             std::to_string(filled[op % 5] - (variants == 0 ? 0 : 1)) + "\n";
     ++variants;
   }
@@ -133,7 +134,8 @@ inline std::string common_settings(const Comparison& run) {
       "set border 3 lc rgb '#404040'\n"
       "set tics nomirror out\n"
       "set tmargin 5\n"
-      "set key outside right center vertical Left reverse samplen 3 spacing 1.35 noenhanced\n"
+      "set key outside right center vertical Left reverse samplen 3 spacing 1.15 maxrows 40 "
+      "noenhanced\n"
       "set xtics (";
   std::string separator;
   for (const Index n : run.arguments.lengths) {
@@ -148,8 +150,9 @@ inline std::string common_settings(const Comparison& run) {
 }
 
 inline std::string subtitle(const Comparison& run) {
-  return std::to_string(run.shape.query_heads) + " heads, D = " + std::to_string(run.shape.width) +
-         ", float32, " + std::to_string(run.arguments.threads) +
+  return std::to_string(run.shape.query_heads) +
+         (run.shape.query_heads == 1 ? " head, D = " : " heads, D = ") +
+         std::to_string(run.shape.width) + ", float32, " + std::to_string(run.arguments.threads) +
          (run.arguments.threads == 1 ? " thread, level " : " threads, level ") +
          fovea::name(fovea::isa_level()) + ", " + cpu_name();
 }
@@ -223,10 +226,11 @@ inline std::string titles(const Comparison& run, const Plot& plot, int title_siz
 }  // namespace detail
 
 /// The script; it writes <directory>/<file>.svg and .png for every plot.
-inline std::string gnuplot_script(const Comparison& run, const std::string& directory) {
-  std::string text = "# Made by fovea_compare; gnuplot draws the plots of this file again.\n" +
-                     detail::common_settings(run);
-  for (const Plot& plot : plots()) {
+inline std::string gnuplot_script(const Comparison& run, const std::vector<Plot>& plots,
+                                  const std::string& directory) {
+  std::string text =
+      "# gnuplot draws the plots of this file again.\n" + detail::common_settings(run);
+  for (const Plot& plot : plots) {
     const std::string command = detail::plot_command(run, plot, text);
     if (command.empty()) continue;
     text += detail::line_styles(detail::lines_of(plot, run.rows), detail::numbers_of(run.rows));

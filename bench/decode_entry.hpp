@@ -107,7 +107,7 @@ Entry decode_entry(Names names, const Op& op, std::vector<Family> families) {
               runner(float{}),
               {},
               std::move(families)};
-  if constexpr (std::is_void_v<S>) entry.f64 = runner(double{});
+  if constexpr (std::is_void_v<S>) entry.f64 = double_runner(runner);
   return entry;
 }
 

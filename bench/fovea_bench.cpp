@@ -2,9 +2,10 @@
 /// \file
 /// Every operator under Google Benchmark. A name is
 /// `<operator>/<pass>/<type>/<variant>[,heads:<h>][,threads:<n>]/D:<D>/N:<N>`; B = 1, 8 heads and
-/// one thread unless it says otherwise. Medians: --benchmark_repetitions=9
-/// --benchmark_report_aggregates_only. Below the table stand ratios of rows, of those that ran;
-/// --benchmark_filter=heads:2/ runs the rows that have one.
+/// one thread unless it says otherwise. A row whose label says `other` runs in turns with that, and
+/// time_over_other divides their times (CPU times, of all threads).
+/// Medians: --benchmark_repetitions=9 --benchmark_report_aggregates_only. Below the table stand
+/// ratios of rows, of those that ran; --benchmark_filter=heads:2/ runs the rows that have one.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -96,7 +97,7 @@ const Error& checked(const Cell& cell, const Prepared& pass, ThreadPool& pool) {
 }
 
 /// Bytes of the inputs, each read once; of a decoding step those of the keys and values that it
-/// sees, in their storage. Plans read none.
+/// sees, in their storage, and of the states of a far field. Plans read none.
 template <class T>
 Index input_bytes(const Cell& cell) {
   if (cell.entry->names.pass == Pass::plan) return 0;
@@ -104,20 +105,66 @@ Index input_bytes(const Cell& cell) {
   const Index width = shape.width + shape.value_width;
   if (cell.entry->names.pass == Pass::decode) {
     const Index keys = cell.entry->visible_pairs(shape) * shape.key_heads / shape.query_heads;
-    return keys * width * (cell.entry->names.storage.empty() ? Index{sizeof(T)} : Index{2});
+    const FarWork& far = cell.entry->far;
+    const Index states =
+        shape.key_heads * (far.maps + far.deltas) * shape.width * shape.value_width;
+    return (keys * width + states) *
+           (cell.entry->names.storage.empty() ? Index{sizeof(T)} : Index{2});
   }
   return (shape.key_heads * shape.keys * width + shape.query_heads * shape.queries * shape.width) *
          Index{sizeof(T)};
 }
 
+/// The times of one repetition.
+struct Times {
+  double seconds = 0;      ///< wall time
+  double cpu_seconds = 0;  ///< of all threads
+  double cpu_share = 0;    ///< of the threads
+  double over_other = 0;   ///< median of the ratios of the CPU times of a pass and the other one
+};
+
 /// What was measured of one repetition. The limits are of one thread.
 struct Measured {
-  double seconds;      ///< wall time
-  double cpu_seconds;  ///< of all threads
-  double cpu_share;    ///< of the threads
-  double peak;         ///< flops per second
-  double bandwidth;    ///< bytes per second
+  Times times;
+  double peak;       ///< flops per second
+  double bandwidth;  ///< bytes per second
 };
+
+Times time_alone(benchmark::State& state, const Prepared& pass, ThreadPool& pool) {
+  const Stopwatch wall;
+  const CpuStopwatch cpu;
+  for (auto _ : state) {
+    pass.run(pool);
+    benchmark::ClobberMemory();
+  }
+  const double seconds = wall.seconds();
+  return {seconds, cpu.seconds(), cpu.share(seconds, pool.concurrency())};
+}
+
+/// In turns with the pass that it is compared with, whose time does not count.
+Times time_in_turns(benchmark::State& state, const Prepared& pass, ThreadPool& pool) {
+  Times times;
+  std::vector<double> ratios;
+  pass.other(pool);
+  for (auto _ : state) {
+    const Stopwatch wall;
+    const CpuStopwatch cpu;
+    pass.run(pool);
+    benchmark::ClobberMemory();
+    const double cpu_seconds = cpu.seconds();
+    times.seconds += wall.seconds();
+    times.cpu_seconds += cpu_seconds;
+    state.PauseTiming();
+    const CpuStopwatch other;
+    pass.other(pool);
+    ratios.push_back(cpu_seconds / std::max(other.seconds(), 1e-9));
+    state.ResumeTiming();
+  }
+  std::sort(ratios.begin(), ratios.end());
+  times.cpu_share = std::min(1.0, times.cpu_seconds / (times.seconds * pool.concurrency()));
+  times.over_other = ratios[ratios.size() / 2];
+  return times;
+}
 
 template <class T>
 void count(benchmark::State& state, const Cell& cell, const Prepared& pass, const Measured& m) {
@@ -129,16 +176,22 @@ void count(benchmark::State& state, const Cell& cell, const Prepared& pass, cons
   }
   const double threads = cell.family.threads;
   const auto passes = static_cast<double>(state.iterations());
+  const Times& t = m.times;
   const double flops = passes * cell.entry->flops(shape);
   const double bytes = passes * static_cast<double>(input_bytes<T>(cell));
-  state.counters["useful_gflops"] = flops / m.seconds * 1e-9;
+  state.counters["useful_gflops"] = flops / t.seconds * 1e-9;
   state.counters["peak_gflops"] = m.peak * threads * 1e-9;
-  state.counters["peak_fraction"] = flops / m.seconds / (m.peak * threads);
+  state.counters["peak_fraction"] = flops / t.seconds / (m.peak * threads);
   // On a machine that others use, the first falls; this one counts only the time that we computed.
-  state.counters["peak_fraction_cpu"] = flops / m.cpu_seconds / m.peak;
-  state.counters["cpu_share"] = m.cpu_share;
-  state.counters["read_gbps"] = bytes / m.seconds * 1e-9;
-  state.counters["bandwidth_fraction"] = bytes / m.seconds / (m.bandwidth * threads);
+  state.counters["peak_fraction_cpu"] = flops / t.cpu_seconds / m.peak;
+  state.counters["cpu_share"] = t.cpu_share;
+  state.counters["read_gbps"] = bytes / t.seconds * 1e-9;
+  state.counters["bandwidth_fraction"] = bytes / t.seconds / (m.bandwidth * threads);
+  if (cell.entry->far.maps + cell.entry->far.deltas > 0) {
+    const auto tokens = static_cast<double>(shape.query_heads * shape.queries);  // of all heads
+    state.counters["ns_per_token"] = t.seconds / (passes * tokens) * 1e9;
+  }
+  if (t.over_other > 0) state.counters["time_over_other"] = t.over_other;
   const Index scratch = pass.decoder_bytes
                             ? pass.decoder_bytes()
                             : cell.entry->runner<T>().workspace_bytes(shape, cell.family.threads);
@@ -167,19 +220,13 @@ void run(benchmark::State& state, const Cell& cell) {
   const double peak = fma_peak<T>();
   const double bandwidth = read_bandwidth(bytes);
   pass.run(pool);  // the probe took the caches
-  const Stopwatch wall;
-  const CpuStopwatch cpu;
-  for (auto _ : state) {
-    pass.run(pool);
-    benchmark::ClobberMemory();
-  }
-  const double seconds = wall.seconds();
-  const Measured measured{seconds, std::max(cpu.seconds(), 1e-9),
-                          cpu.share(seconds, cell.family.threads), (peak + fma_peak<T>()) / 2,
+  Times times = pass.other ? time_in_turns(state, pass, pool) : time_alone(state, pass, pool);
+  times.cpu_seconds = std::max(times.cpu_seconds, 1e-9);
+  const Measured measured{times, (peak + fma_peak<T>()) / 2,
                           (bandwidth + read_bandwidth(bytes)) / 2};
   count<T>(state, cell, pass, measured);
   state.counters["error_ratio"] = error.ratio;
-  state.SetLabel("checked");
+  state.SetLabel(pass.other ? "checked; other: " + cell.entry->other : "checked");
 }
 
 /// How many names the filter keeps; all of them where it is no regular expression of ours.
@@ -202,7 +249,7 @@ std::size_t matches(const std::vector<Cell>& all, std::string filter) {
 class Reporter : public benchmark::ConsoleReporter {
  public:
   Reporter(OutputOptions options, const std::vector<Cell>& cells)
-      : ConsoleReporter(options), cells_(cells), pairs_(row_pairs(cells, sparse_row_pairs())) {}
+      : ConsoleReporter(options), cells_(cells), pairs_(row_pairs(cells, operator_row_pairs())) {}
 
   bool ReportContext(const Context& context) override {
     name_field_width_ = context.name_field_width;

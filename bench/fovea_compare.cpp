@@ -176,12 +176,12 @@ int run_program(int argc, char** argv) {
   compare(run, tensors, json_file);
 
   const std::string script = directory + "/compare.gp";
-  write_file(script, gnuplot_script(run, directory));
+  write_file(script, gnuplot_script(run, compare_plots(), directory));
   const std::string problem = run_gnuplot(script);
   const bool right = judge(run);
   std::printf("\n%s: all numbers\n", json_file.c_str());
   if (problem.empty()) {
-    for (const Plot& plot : plots()) {
+    for (const Plot& plot : compare_plots()) {
       std::printf("%s/%s.svg, .png: %s\n", directory.c_str(), plot.file.c_str(),
                   plot.title.c_str());
     }

@@ -27,6 +27,8 @@ struct Prepared {
   std::function<Error(Index samples)> error;
   /// Bytes that a decoder holds, its keys and values among them.
   std::function<Index()> decoder_bytes = {};
+  /// What fovea_bench runs in turns with `run`, to divide by its time.
+  std::function<void(ThreadPool&)> other = {};
 };
 
 /// One pass of an operator for the scalar T.
@@ -37,6 +39,18 @@ struct Runner {
   /// Bytes of scratch with that many workers.
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
 };
+
+/// `make(double{})`, or none in a program that runs nothing in double and compiles no more than it
+/// runs.
+template <class F>
+Runner<double> double_runner(const F& make) {
+#if defined(FOVEA_BENCH_FLOAT_ONLY)
+  static_cast<void>(make);
+  return {};
+#else
+  return make(double{});
+#endif
+}
 
 enum class Scalar { f32, f64 };
 
@@ -66,6 +80,33 @@ constexpr const char* name(Pass pass) {
   return names[static_cast<int>(pass)];
 }
 
+/// The far field of an operator: so many feature maps, and terms by the delta rule.
+struct FarWork {
+  Index maps = 0;
+  Index deltas = 0;
+
+  /// Flops of the products with states [D, Dv]. A token of a key head is added to a state (under
+  /// the delta rule it also reads it), and a row of a query head reads it.
+  double forward(const AttentionShape& shape, Index tokens) const {
+    return flops(shape, tokens, maps + 2 * deltas, maps + deltas);
+  }
+
+  /// The same of backward. Of a map: states again, d_state, and what q, k and v read of them. Of
+  /// the delta rule: forward for a token again, d_state and its update, what the token's error
+  /// reads of it, and what k reads of both.
+  double backward(const AttentionShape& shape) const {
+    return flops(shape, shape.keys, 3 * maps + 6 * deltas, 2 * (maps + deltas));
+  }
+
+ private:
+  static double flops(const AttentionShape& shape, Index tokens, Index of_token, Index of_row) {
+    const Index products =
+        shape.key_heads * tokens * of_token + shape.query_heads * shape.queries * of_row;
+    return 2.0 * static_cast<double>(shape.batch * shape.width * shape.value_width) *
+           static_cast<double>(products);
+  }
+};
+
 /// How an operator is called.
 struct Names {
   std::string op;            ///< first part of a benchmark's name: "full"
@@ -78,13 +119,15 @@ struct Names {
 /// One pass of an operator with one choice of its options.
 struct Entry {
   Names names;
-  /// (query, key) pairs of all query heads that are visible.
+  /// (query, key) pairs of all query heads that are visible to a softmax.
   std::function<Index(const AttentionShape&)> visible_pairs;
   Runner<float> f32;
   Runner<double> f64;
   std::vector<Family> families;
   /// Pairs of all query heads that are visible and that are computed; none: nobody counts them.
   std::function<PlanStats(const AttentionShape&)> plan_stats = {};
+  FarWork far = {};
+  std::string other = {};  ///< what Prepared::other is, if it is there
 
   template <class T>
   const Runner<T>& runner() const {
@@ -95,13 +138,22 @@ struct Entry {
   /// Query rows of one pass over n keys.
   Index queries(Index n) const { return names.pass == Pass::decode ? 1 : n; }
 
-  /// Flops of the matrix products of the visible pairs, all heads: 2 of them forward, 5 backward.
+  /// Flops of the matrix products of a forward pass, all heads: 2 of the visible pairs, and those
+  /// of the far field.
+  double forward_flops(const AttentionShape& shape) const {
+    const fovea::FlopCount count{shape.width, shape.value_width};
+    const Index tokens = names.pass == Pass::decode ? 1 : shape.keys;
+    return count.forward(visible_pairs(shape) * shape.batch) + far.forward(shape, tokens);
+  }
+
+  /// Those of what the pass does; backward has 5 of the visible pairs.
   double flops(const AttentionShape& shape) const {
     const fovea::FlopCount count{shape.width, shape.value_width};
-    const Index pairs = visible_pairs(shape) * shape.batch;
     const bool has_backward = names.pass == Pass::backward || names.pass == Pass::training;
     const bool has_forward = names.pass != Pass::backward && names.pass != Pass::plan;
-    return (has_forward ? count.forward(pairs) : 0) + (has_backward ? count.backward(pairs) : 0);
+    const double backward =
+        has_backward ? count.backward(visible_pairs(shape) * shape.batch) + far.backward(shape) : 0;
+    return (has_forward ? forward_flops(shape) : 0) + backward;
   }
 };
 
@@ -134,7 +186,7 @@ Entry operator_entry(Names names, const Op& op, const Reference& reference,
   };
   return {
       std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
-      runner(float{}),     runner(double{}),
+      runner(float{}),     double_runner(runner),
       std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/decode_entry.hpp"
+#include "bench/far_operators.hpp"
 #include "bench/sparse_operators.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/local.hpp"
@@ -98,11 +99,19 @@ inline std::vector<Entry> eigen_entries() {
   // clang-format on
 }
 
+/// The ratios beside those that `row_pairs` finds.
+inline std::vector<RowPair> operator_row_pairs() {
+  std::vector<RowPair> pairs = sparse_row_pairs();
+  for (const RowPair& pair : far_row_pairs()) pairs.push_back(pair);
+  return pairs;
+}
+
 /// Every operator, in the order of the table.
 inline std::vector<Entry> operators() {
   std::vector<Entry> all;
-  for (const auto& entries : {full_entries(), local_entries(), strided_entries(), fixed_entries(),
-                              longformer_entries(), big_bird_entries(), eigen_entries()}) {
+  for (const auto& entries :
+       {full_entries(), local_entries(), strided_entries(), fixed_entries(), longformer_entries(),
+        big_bird_entries(), linear_entries(), fmm_entries(), delta_entries(), eigen_entries()}) {
     all.insert(all.end(), entries.begin(), entries.end());
   }
   return all;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Numbers that take two rows of fovea_bench: how much more time one took than the other, and
-/// whether that is more than its visible pairs explain. Times are those of the calling thread, so
+/// whether that is more than its useful flops explain. Times are those of the calling thread, so
 /// that other processes do not count: both rows must be of one thread.
 #pragma once
 
@@ -54,21 +54,22 @@ inline std::vector<RowPair> row_pairs(const std::vector<Cell>& cells, std::vecto
 /// A line for each pair of which both rows ran; nothing if there is none.
 inline std::string ratio_lines(const std::vector<Cell>& cells, const std::vector<RowPair>& pairs,
                                const RowTimes& times) {
-  const auto visible = [&](const std::string& name) {
+  const auto flops = [&](const std::string& name) {
     const auto cell = std::ranges::find(cells, name, &Cell::name);
-    return static_cast<double>(cell->entry->visible_pairs(cell->shape()));
+    return cell->entry->forward_flops(cell->shape());
   };
   std::string text;
   for (const auto& [above, below] : pairs) {
     if (!times.has(above) || !times.has(below)) continue;
     const double time = times.median(above) / times.median(below);
-    const double work = visible(above) / visible(below);
+    const double work = flops(above) / flops(below);
     char numbers[64];
     std::snprintf(numbers, sizeof numbers, "%10.4f %10.4f %10.4f  ", time, work, time / work);
     text += numbers + above + "\n" + std::string(30, ' ') + "over  " + below + "\n";
   }
   if (text.empty()) return text;
-  return "\n  CPU time      pairs  time/pairs of a row over another (pairs: visible)\n" + text;
+  return "\n  CPU time       work  time/work of a row over another (work: flops of forward)\n" +
+         text;
 }
 
 }  // namespace bench

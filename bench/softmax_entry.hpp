@@ -99,7 +99,7 @@ Entry extra_entry(Names names, const Op& op, Extra extra, std::vector<Family> fa
     };
   };
   with_extra(entry.f32);
-  with_extra(entry.f64);
+  if (entry.f64.prepare) with_extra(entry.f64);
   return entry;
 }
 
@@ -151,7 +151,7 @@ Entry training_entry(Names names, const Op& op, std::vector<Family> families) {
   };
   return {
       std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
-      runner(float{}),     runner(double{}),
+      runner(float{}),     double_runner(runner),
       std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
 }
 

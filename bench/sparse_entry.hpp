@@ -62,7 +62,7 @@ Entry dense_mask_entry(Names names, const Op& op, std::vector<Family> families) 
   return {std::move(names),
           [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
           runner(float{}),
-          runner(double{}),
+          double_runner(runner),
           std::move(families),
           [op](const AttentionShape& shape) {
             return stats_of(shape, visible_pairs(op, shape),
@@ -89,7 +89,7 @@ Entry plan_entry(Names names, const Op& op, std::vector<Family> families) {
   };
   return {
       std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
-      runner(float{}),     runner(double{}),
+      runner(float{}),     double_runner(runner),
       std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
 }
 

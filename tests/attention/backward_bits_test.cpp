@@ -60,8 +60,8 @@ TEST_P(Conformance, SchedulesChangeNoBitOfGradients) {
   });
 }
 
-/// The gradients of a head's q, k and v are those of the head alone. (Those of bias and sink are
-/// sums over what is broadcast.)
+/// The gradients of a head's q, k, v and beta are those of the head alone. (Those of bias, sink and
+/// blend logits are sums over what is broadcast.)
 TEST_P(Conformance, BatchAndHeadsChangeNoBitOfGradients) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
@@ -84,6 +84,7 @@ TEST_P(Conformance, BatchAndHeadsChangeNoBitOfGradients) {
           expect_same(all.q_row(b, h, 0), alone.q);
           expect_same(all.k_row(b, h, 0), alone.k);
           expect_same(all.v_row(b, h, 0), alone.v);
+          if (op.extras.beta) expect_same(&all.beta[as_size((b * 3 + h) * 140)], alone.beta);
         }
       }
     });
@@ -219,7 +220,8 @@ TEST_P(Conformance, GradientsDoNotDependOnWhichAreAskedFor) {
       const Gradients<T> all = run_backward(op, problem, d_out);
       for (int set = 0; set < 32; ++set) {
         const auto in_set = [=](int bit) { return (set >> bit & 1) != 0; };
-        const Wanted some{in_set(0), in_set(1), in_set(2), in_set(3), in_set(4)};
+        const Wanted some{in_set(0), in_set(1), in_set(2), in_set(3),
+                          in_set(4), in_set(3), in_set(4), in_set(3) != in_set(4)};
         const Gradients<T> got = run_backward(op, problem, d_out, nullptr, {}, some);
         EXPECT_TRUE(same_bits(all, got, some)) << set;
       }
@@ -235,7 +237,8 @@ TEST_P(Conformance, ScalingDOutByAPowerOfTwoScalesTheGradients) {
       const Tensor<T> d_out = make_d_out(problem);
       for (const int power : {-10, -1, 1, 20}) {
         Gradients<T> expected = run_backward(op, problem, d_out);
-        for (auto* part : {&expected.q, &expected.k, &expected.v, &expected.bias, &expected.sink}) {
+        for (auto* part : {&expected.q, &expected.k, &expected.v, &expected.bias, &expected.sink,
+                           &expected.beta, &expected.near_logits, &expected.far_logits}) {
           for (T& x : *part) x = std::ldexp(x, power);
         }
         const Tensor<T> scaled(problem.out_shape());

@@ -68,25 +68,25 @@ class BackwardDifferences : public testing::TestWithParam<const Case<double>*> {
 
 TEST_P(BackwardDifferences, FullJacobian) {
   const Case<double>& op = *GetParam();
-  Problem<double> square = make_problem(op, {1, 2, 1, 12, 12, 3, 2});
+  Problem<double> square = smooth(op, make_problem(op, {1, 2, 1, 12, 12, 3, 2}));
   expect_derivatives(square);
-  Problem<double> with_lengths = make_problem(op, {2, 1, 1, 5, 9, 2, 3}, 2);
+  Problem<double> with_lengths = smooth(op, make_problem(op, {2, 1, 1, 5, 9, 2, 3}, 2));
   with_lengths.key_lengths = {9, 4};
   expect_derivatives(with_lengths);
-  Problem<double> more_queries = make_problem(op, {1, 1, 1, 11, 7, 2, 1}, 3);
+  Problem<double> more_queries = smooth(op, make_problem(op, {1, 1, 1, 11, 7, 2, 1}, 3));
   expect_derivatives(more_queries);
-  Problem<double> packed = make_packed(op, {1, 2, 1, 0, 0, 2, 2}, {4, 0, 7}, {5, 2, 4});
+  Problem<double> packed = smooth(op, make_packed(op, {1, 2, 1, 0, 0, 2, 2}, {4, 0, 7}, {5, 2, 4}));
   expect_derivatives(packed);
 }
 
 TEST_P(BackwardDifferences, RandomDirections) {
   const Case<double>& op = *GetParam();
   std::uint64_t seed = 70;
-  Problem<double> grouped = make_problem(op, {2, 4, 2, 150, 170, 7, 5});
+  Problem<double> grouped = smooth(op, make_problem(op, {2, 4, 2, 150, 170, 7, 5}));
   grouped.key_lengths = {170, 131};
-  Problem<double> tall = make_problem(op, {1, 1, 1, 600, 260, 16, 16}, 2);
+  Problem<double> tall = smooth(op, make_problem(op, {1, 1, 1, 600, 260, 16, 16}, 2));
   Problem<double> packed =
-      make_packed(op, {1, 2, 2, 0, 0, 5, 6}, {70, 1, 130, 65}, {64, 3, 129, 65});
+      smooth(op, make_packed(op, {1, 2, 2, 0, 0, 5, 6}, {70, 1, 130, 65}, {64, 3, 129, 65}));
   at_each_level([&] {
     for (int round = 0; round < 2; ++round) {
       expect_derivative_along_a_line(grouped, seed++);

@@ -103,7 +103,9 @@ Wide<T> inner_product(const std::vector<T>& a, const std::vector<T>& b) {
 /// is one of u |d_out| |v| / sqrt(size of v) in the sum (reliability.md, FINUFFT).
 TEST_P(Conformance, ValuesAndTheirGradientsAreAdjoint) {
   each([]<class T>(const Case<T>& op) {
-    const bool is_short = op.visible_pairs(sizes(65'536, 65'536, 1, 1)) < 13'000'000;
+    if (op.signed_weights) GTEST_SKIP() << "denominators without a bound";
+    const bool is_short =
+        !op.is_softmax || op.visible_pairs(sizes(65'536, 65'536, 1, 1)) < 13'000'000;
     const Index n = op.has_pairs() ? 1500 : is_short ? 65'536 : 5000;
     const Problem<T> problem = make_problem(op, sizes(n, n, 4, 3));
     const Tensor<T> d_out = make_d_out(problem);

@@ -67,7 +67,13 @@ struct Call {
   }
 
   Inputs<T> inputs() const {
-    return {q, k, v, lengths, cu_q, cu_k, bias, mask, {slopes, slope_count}, {sink, sink_count}};
+    Inputs<T> in{q, k, v, lengths, cu_q, cu_k, bias, mask};
+    in.alibi_slopes = {slopes, slope_count};
+    in.sink = {sink, sink_count};
+    in.beta = beta;
+    in.near_logits = near_logits;
+    in.far_logits = far_logits;
+    return in;
   }
 
   T* at(Index offset) { return memory.data() + offset; }
@@ -87,6 +93,9 @@ struct Call {
   std::size_t slope_count = 0;
   T* sink = at(5100);
   std::size_t sink_count = 0;
+  View<const T> beta;
+  View<const T> near_logits;
+  View<const T> far_logits;
   View<const T> d_out{at(5200), {kBatch, kHeads, kQueries, kValueWidth}};
   Grads<T> grads{View<T>(at(6000), {kBatch, kHeads, kQueries, kWidth}),
                  View<T>(at(7000), {kBatch, kKeyHeads, kKeys, kWidth}),

@@ -26,6 +26,9 @@ struct Extras {
   std::string mask = {};  // a quarter of its elements are false
   bool alibi = false;
   bool sink = false;
+  bool beta = false;             // in (0, 1)
+  std::string near_logits = {};  // of "hd"
+  std::string far_logits = {};
 };
 
 /// One operator with its options, as the properties use it.
@@ -33,7 +36,7 @@ template <class T>
 struct Case {
   std::string name;
   Extras extras;
-  fovea::SoftmaxOptions options;
+  fovea::SoftmaxOptions options;  // of another operator the alignment alone
   std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&, AnyExecutor*)> forward;
   /// inputs, out, saved, d_out, grads
   std::function<void(const Inputs<T>&, const View<const T>&, const Saved<T>&, const View<const T>&,
@@ -42,16 +45,23 @@ struct Case {
   /// A decoder's step: inputs with the new tokens, out, saved.
   using Step = std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&)>;
   std::function<Step(const fovea::DecoderShape&)> decoder;
+  bool has_decoder = true;  // or refuses to make one
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
   std::function<Index(const AttentionShape&)> visible_pairs;
   Law visible;
   std::function<Expected<T>(const Inputs<T>&)> oracle;
   std::function<ExpectedGrads<T>(const Inputs<T>&, const View<const T>& d_out)> grad_oracle;
 
+  /// Whether it is softmax attention, all of it: it gives lse, and its weights sum to 1.
+  bool is_softmax = true;
+  /// Whether weights may be 0 or negative, so that rows may have no denominator to speak of.
+  bool signed_weights = false;
   /// Whether heads see different keys.
   bool by_head = false;
   /// Whether a row's keys stand in several runs, whose order is that of its position.
   bool in_runs = false;
+  /// Whether a row's keys do not go into it alike: a band among them has weights of its own.
+  bool has_band = false;
   /// Whether the pattern has stages, between which something of each row waits.
   bool staged = false;
 
@@ -61,7 +71,7 @@ struct Case {
   }
   bool drops() const { return options.dropout.probability > 0; }
   /// Whether a row depends on its position beyond the keys that it sees.
-  bool by_position() const { return drops() || extras.alibi || in_runs; }
+  bool by_position() const { return drops() || extras.alibi || in_runs || has_band; }
   Index position(const AttentionShape& s, Index row) const {
     return options.alignment == fovea::CausalAlignment::top_left ? row : row + s.keys - s.queries;
   }
@@ -74,8 +84,8 @@ struct Case {
   }
   /// Whether it is softmax(scale q k) v over its pattern and nothing else.
   bool plain() const {
-    return extras.bias.empty() && extras.mask.empty() && !extras.alibi && !extras.sink &&
-           !options.soft_cap && !drops();
+    return is_softmax && extras.bias.empty() && extras.mask.empty() && !extras.alibi &&
+           !extras.sink && !options.soft_cap && !drops();
   }
 };
 
@@ -85,7 +95,13 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
   static_assert(fovea::DifferentiableAttention<Op, T>);
   Case<T> made;
   made.name = std::move(name);
-  made.options = op.softmax_options();
+  made.is_softmax = requires { op.softmax_options(); };
+  if constexpr (requires { op.softmax_options(); }) {
+    made.options = op.softmax_options();
+  } else if constexpr (requires { op.options.alignment; }) {
+    made.options.alignment = op.options.alignment;
+  }
+  made.has_decoder = made.options.alignment == fovea::CausalAlignment::bottom_right;
   made.forward = [op](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved,
                       AnyExecutor* executor) {
     if (executor == nullptr) {
@@ -103,7 +119,8 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
     }
   };
   made.decoder = [op](const fovea::DecoderShape& shape) {
-    auto decoder = std::make_shared<fovea::Decoder<Op, T>>(op.template decoder<T>(shape));
+    using Decoder = decltype(op.template decoder<T>(shape));
+    auto decoder = std::make_shared<Decoder>(op.template decoder<T>(shape));
     return [decoder](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved) {
       decoder->step(in, out, saved);
     };

@@ -1,104 +1,42 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operators of the conformance suite: each enters by one line of `all_cases`.
+/// The operators of the conformance suite: each enters by one line of softmax_cases.cpp,
+/// sparse_cases.cpp or linear_cases.cpp, which are compiled once for all tests.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "attention/case.hpp"
-#include "attention/sparse_cases.hpp"
+#include "attention/laws.hpp"
 
 namespace fovea_test {
 
-/// Every pair.
-inline bool all_pairs(const Pair& /*pair*/) { return true; }
-
-/// A window around the position.
-inline Law band(Index left, Index right) {
-  return [=](const Pair& p) { return p.i() - left <= p.j && p.j <= p.i() + right; };
-}
-
-/// A window around the row number: top-left alignment.
-inline Law top_left_band(Index left, Index right) {
-  return [=](const Pair& p) { return p.row - left <= p.j && p.j <= p.row + right; };
-}
-
-inline constexpr Index kAllKeys = 1 << 30;
-
-/// The patterns, without options.
+/// To enter an operator, add a line to one of them: a name, the operator, its law, what it takes
+/// beside q, k and v; and, if it is neither softmax nor linear attention, `make_case` with oracles
+/// of its own. T is float or double.
 template <class T>
-std::vector<Case<T>> pattern_cases() {
-  using fovea::FullAttention;
-  using fovea::LocalAttention;
-  constexpr auto top_left = fovea::CausalAlignment::top_left;
-  return {
-      softmax_case<T>("full", FullAttention{}, all_pairs),
-      softmax_case<T>("causal", FullAttention{{.causal = true}}, band(kAllKeys, 0)),
-      softmax_case<T>("causal_top_left", FullAttention{{.causal = true, .alignment = top_left}},
-                      top_left_band(kAllKeys, 0)),
-      softmax_case<T>("window", FullAttention{{.window = {9, 5}, .scale = -0.4}}, band(9, 5)),
-      softmax_case<T>("causal_window", FullAttention{{.causal = true, .window = {70, 3}}},
-                      band(70, 0)),
-      softmax_case<T>("local_0_0", LocalAttention{}, band(0, 0)),
-      softmax_case<T>("local_4_4", LocalAttention{{.left = 4, .right = 4}}, band(4, 4)),
-      softmax_case<T>("local_3_0", LocalAttention{{.left = 3}}, band(3, 0)),
-      softmax_case<T>("local_16_15", LocalAttention{{.left = 16, .right = 15}}, band(16, 15)),
-      softmax_case<T>("local_128_128", LocalAttention{{.left = 128, .right = 128}}, band(128, 128)),
-      softmax_case<T>("local_0_7", LocalAttention{{.right = 7, .scale = 0.3}}, band(0, 7)),
-      softmax_case<T>("local_top_left",
-                      LocalAttention{{.left = 20, .right = 2, .alignment = top_left}},
-                      top_left_band(20, 2)),
-  };
-}
-
-/// The options, alone and together.
+std::vector<Case<T>> softmax_cases();
 template <class T>
-std::vector<Case<T>> option_cases() {
-  using fovea::FullAttention;
-  using fovea::LocalAttention;
-  constexpr auto top_left = fovea::CausalAlignment::top_left;
-  constexpr fovea::Dropout some{.probability = 0.3, .seed = 0x123456789abcdef};
-  const Extras everything = {.bias = "hqk", .mask = "bqk", .alibi = true, .sink = true};
-  return {
-      softmax_case<T>("full_bias", FullAttention{}, all_pairs, {.bias = "bhqk"}),
-      softmax_case<T>("full_bias_of_keys", FullAttention{}, all_pairs, {.bias = "bk"}),
-      softmax_case<T>("full_bias_of_rows_mask_of_keys", FullAttention{}, all_pairs,
-                      {.bias = "hq", .mask = "hk"}),
-      softmax_case<T>("causal_bias", FullAttention{{.causal = true}}, band(kAllKeys, 0),
-                      {.bias = "qk"}),
-      softmax_case<T>("full_mask", FullAttention{}, all_pairs, {.mask = "bqk"}),
-      softmax_case<T>("causal_alibi", FullAttention{{.causal = true}}, band(kAllKeys, 0),
-                      {.alibi = true}),
-      softmax_case<T>("full_soft_cap", FullAttention{{.soft_cap = 1.7}}, all_pairs),
-      softmax_case<T>("full_sink", FullAttention{}, all_pairs, {.sink = true}),
-      softmax_case<T>("full_dropout", FullAttention{{.dropout = some}}, all_pairs),
-      softmax_case<T>("causal_everything",
-                      FullAttention{{.causal = true, .soft_cap = 2.5, .dropout = some}},
-                      band(kAllKeys, 0), everything),
-      softmax_case<T>("local_bias_sink", LocalAttention{{.left = 70, .right = 5}}, band(70, 5),
-                      {.bias = "bhqk", .sink = true}),
-      softmax_case<T>("local_mask_alibi",
-                      LocalAttention{{.left = 4, .right = 11, .alignment = top_left}},
-                      top_left_band(4, 11), {.mask = "hqk", .alibi = true}),
-      softmax_case<T>("local_everything",
-                      LocalAttention{{.left = 9, .right = 6, .soft_cap = 1.25, .dropout = some}},
-                      band(9, 6), everything),
-  };
+std::vector<Case<T>> sparse_cases();
+template <class T>
+std::vector<Case<T>> far_cases();
+
+/// All of these lists in one.
+template <class T>
+std::vector<Case<T>> joined(std::vector<std::vector<Case<T>>> lists) {
+  std::vector<Case<T>> all;
+  for (std::vector<Case<T>>& list : lists) {
+    for (Case<T>& op : list) all.push_back(std::move(op));
+  }
+  return all;
 }
 
-/// Every operator under test. To enter one, add a line here or in sparse_cases.hpp: a name, the
-/// operator, its law, what it takes beside q, k and v; and, if it is no softmax attention,
-/// `make_case` with oracles of its own.
+/// Every operator under test.
 template <class T>
 const std::vector<Case<T>>& all_cases() {
-  static const std::vector<Case<T>> cases = [] {
-    std::vector<Case<T>> all = pattern_cases<T>();
-    for (std::vector<Case<T>> more :
-         {option_cases<T>(), strided_cases<T>(), fixed_cases<T>(), composed_cases<T>()}) {
-      for (Case<T>& op : more) all.push_back(std::move(op));
-    }
-    return all;
-  }();
+  static const std::vector<Case<T>> cases =
+      joined<T>({softmax_cases<T>(), sparse_cases<T>(), far_cases<T>()});
   return cases;
 }
 

@@ -25,7 +25,7 @@ namespace fovea_test {
 inline constexpr double kOutBound = 16;  // reliability.md, section 3.1
 inline constexpr double kLseBound = 8;
 
-/// What one call writes, in logical order.
+/// What one call writes, in logical order; lse is empty if the operator has none.
 template <class T>
 struct Result {
   Shape shape;
@@ -45,8 +45,8 @@ Result<T> run(const Case<T>& op, const Inputs<T>& in, AnyExecutor* executor = nu
               const Layout& layout = {}) {
   const Shape shape = {in.q.batch(), in.q.heads(), in.q.rows(), in.v.width()};
   const Tensor<T> out(shape, layout);
-  const Tensor<T> lse({shape[0], shape[1], shape[2], 1}, layout);
-  op.forward(in, out.view(), Saved<T>{lse.view()}, executor);
+  const Tensor<T> lse(op.is_softmax ? Shape{shape[0], shape[1], shape[2], 1} : Shape{}, layout);
+  op.forward(in, out.view(), op.is_softmax ? Saved<T>{lse.view()} : Saved<T>{}, executor);
   EXPECT_EQ(out.changed_gaps() + lse.changed_gaps(), 0);
   return {shape, out.values(), lse.values()};
 }
@@ -76,6 +76,7 @@ testing::AssertionResult same_row(const Result<T>& a, const std::array<Index, 3>
   const Shape row = {1, 1, 1, a.shape[3]};
   testing::AssertionResult out = same_bits(a.row(b0, h0, n0), b.row(b1, h1, n1), width, row);
   if (!out) return out << " in rows " << n0 << " and " << n1;
+  if (a.lse.empty()) return testing::AssertionSuccess();
   testing::AssertionResult lse =
       same_bits(&a.row_lse(b0, h0, n0), &b.row_lse(b1, h1, n1), 1, {1, 1, 1, 1});
   if (!lse) return lse << " (lse) in rows " << n0 << " and " << n1;
@@ -130,6 +131,7 @@ void expect_conforms(const Case<T>& op, const Problem<T>& problem, const std::st
   at_each_level([&] {
     const Result<T> got = run(op, problem);
     EXPECT_TRUE(within_ratio(got.out, expected.out, kOutBound, &WorstRatios::get().of(name)));
+    if (!op.is_softmax) return;
     EXPECT_TRUE(
         within_ratio(got.lse, expected.lse, kLseBound, &WorstRatios::get().of(name + " lse")))
         << "(lse)";
@@ -172,11 +174,17 @@ class Conformance : public testing::TestWithParam<Subject> {
   }
 };
 
-/// A property of the operators without options.
+/// A property of softmax attention.
+class SoftmaxConformance : public Conformance {};
+
+/// A property of softmax attention without options.
 class PlainConformance : public Conformance {};
 
 inline auto conforming_subjects() {
   return testing::ValuesIn(subjects([](const auto&) { return true; }));
+}
+inline auto softmax_subjects() {
+  return testing::ValuesIn(subjects([](const auto& op) { return op.is_softmax; }));
 }
 inline auto plain_subjects() {
   return testing::ValuesIn(subjects([](const auto& op) { return op.plain(); }));

@@ -89,6 +89,7 @@ TEST_P(Conformance, GroupedHeadsAreRepeatedHeads) {
         };
         repeated.k.fill(repeat(grouped.k));
         repeated.v.fill(repeat(grouped.v));
+        if (grouped.beta) repeated.beta->fill(repeat(*grouped.beta));
         EXPECT_TRUE(same_bits(run(op, grouped), run(op, repeated)));
       }
     });
@@ -295,7 +296,7 @@ TEST_P(Conformance, ScalingValuesByAPowerOfTwoScalesTheOutput) {
   });
 }
 
-TEST_P(Conformance, PowersOfTwoMoveBetweenQueriesAndKeys) {
+TEST_P(SoftmaxConformance, PowersOfTwoMoveBetweenQueriesAndKeys) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
       const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
@@ -315,6 +316,7 @@ TEST_P(Conformance, PowersOfTwoMoveBetweenQueriesAndKeys) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, SoftmaxConformance, softmax_subjects(), test_name);
 
 }  // namespace
 }  // namespace fovea_test

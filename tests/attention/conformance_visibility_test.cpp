@@ -27,6 +27,7 @@ TEST_P(Conformance, RowsWithoutKeysAreZero) {
           if (sees_any(op, problem, b, 0, row)) return;
           EXPECT_TRUE(same_bits(got.row(b, 0, row), zeros.data(), 3, {1, 1, 1, 3}))
               << describe(problem);
+          if (!op.is_softmax) return;
           EXPECT_EQ(got.row_lse(b, 0, row), -std::numeric_limits<T>::infinity());
         });
       }

@@ -11,7 +11,7 @@
 
 namespace fovea_test {
 
-/// The numbers of a problem that have a gradient: q, k, v, bias, sink.
+/// The numbers of a problem that have a gradient, in the order of Gradients.
 template <class T>
 std::vector<T*> parameters(Problem<T>& problem) {
   std::vector<T*> all;
@@ -24,14 +24,32 @@ std::vector<T*> parameters(Problem<T>& problem) {
   add(problem.v);
   if (problem.bias) add(*problem.bias);
   for (T& x : problem.sink) all.push_back(&x);
+  if (problem.beta) add(*problem.beta);
+  if (problem.near_logits) add(*problem.near_logits);
+  if (problem.far_logits) add(*problem.far_logits);
   return all;
+}
+
+/// The problem with data for differences. Where a denominator nearly vanishes its curvature would
+/// drown them: maps that change sign get numbers that do not.
+template <class T>
+Problem<T> smooth(const Case<T>& op, Problem<T> problem) {
+  if (!op.signed_weights) return problem;
+  for (const Tensor<T>* x : {&problem.q, &problem.k}) {
+    for_each_index(x->shape(), [&](Index b, Index h, Index n, Index d) {
+      T& element = (*x)(b, h, n, d);
+      element = std::abs(element) + T{0.25};
+    });
+  }
+  return problem;
 }
 
 /// Gradients in the order of `parameters`.
 template <class T>
 std::vector<Wide<T>> flat(const Gradients<T>& grads) {
   std::vector<Wide<T>> all;
-  for (const auto* part : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.sink}) {
+  for (const auto* part : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.sink, &grads.beta,
+                           &grads.near_logits, &grads.far_logits}) {
     all.insert(all.end(), part->begin(), part->end());
   }
   return all;
@@ -39,7 +57,8 @@ std::vector<Wide<T>> flat(const Gradients<T>& grads) {
 template <class T>
 std::vector<Wide<T>> flat(const ExpectedGrads<T>& grads) {
   std::vector<Wide<T>> all;
-  for (const auto* part : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.sink}) {
+  for (const auto* part : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.sink, &grads.beta,
+                           &grads.near_logits, &grads.far_logits}) {
     all.insert(all.end(), part->value.begin(), part->value.end());
   }
   return all;

@@ -22,6 +22,9 @@ struct Wanted {
   bool v = true;
   bool bias = true;
   bool sink = true;
+  bool beta = true;
+  bool near_logits = true;
+  bool far_logits = true;
 };
 
 /// What one backward pass writes, in logical order; what was not asked for is empty.
@@ -31,6 +34,8 @@ struct Gradients {
   std::vector<T> q, k, v;
   std::vector<T> bias;
   std::vector<T> sink;
+  std::vector<T> beta;
+  std::vector<T> near_logits, far_logits;
 
   const T* q_row(Index b, Index h, Index n) const {
     return q.data() + ((b * shape.query_heads + h) * shape.queries + n) * shape.width;
@@ -56,13 +61,17 @@ template <class T>
 struct GradStorage {
   Tensor<T> q, k, v, bias;
   std::vector<T> sink;
+  Tensor<T> beta, near_logits, far_logits;
 
   GradStorage(const Inputs<T>& in, const Layout& layout)
       : q(in.q.shape(), layout),
         k(in.k.shape(), layout),
         v(in.v.shape(), layout),
         bias(in.bias.shape(), layout),
-        sink(in.sink.size(), std::numeric_limits<T>::quiet_NaN()) {}
+        sink(in.sink.size(), std::numeric_limits<T>::quiet_NaN()),
+        beta(in.beta.shape(), layout),
+        near_logits(in.near_logits.shape(), layout),
+        far_logits(in.far_logits.shape(), layout) {}
 
   Grads<T> grads(const Inputs<T>& in, const Wanted& wanted) {
     Grads<T> made;
@@ -71,11 +80,18 @@ struct GradStorage {
     if (wanted.v) made.v = v.view();
     if (wanted.bias && !in.bias.is_none()) made.bias = bias.view();
     if (wanted.sink) made.sink = sink;
+    if (wanted.beta && !in.beta.is_none()) made.beta = beta.view();
+    if (wanted.near_logits && !in.near_logits.is_none()) made.near_logits = near_logits.view();
+    if (wanted.far_logits && !in.far_logits.is_none()) made.far_logits = far_logits.view();
     return made;
   }
 
   Index changed_gaps() const {
-    return q.changed_gaps() + k.changed_gaps() + v.changed_gaps() + bias.changed_gaps();
+    Index changed = 0;
+    for (const auto* x : {&q, &k, &v, &bias, &beta, &near_logits, &far_logits}) {
+      changed += x->changed_gaps();
+    }
+    return changed;
   }
 };
 
@@ -86,8 +102,9 @@ Gradients<T> run_backward(const Case<T>& op, const Inputs<T>& in, const View<con
                           AnyExecutor* executor = nullptr, const Layout& layout = {},
                           const Wanted& wanted = {}) {
   const Tensor<T> out(d_out.shape(), layout);
-  const Tensor<T> lse({in.q.batch(), in.q.heads(), in.q.rows(), 1}, layout);
-  const Saved<T> saved{lse.view()};
+  const Tensor<T> lse(op.is_softmax ? Shape{in.q.batch(), in.q.heads(), in.q.rows(), 1} : Shape{},
+                      layout);
+  const Saved<T> saved = op.is_softmax ? Saved<T>{lse.view()} : Saved<T>{};
   op.forward(in, out.view(), saved, executor);
   GradStorage<T> to(in, layout);
   op.backward(in, out.view(), saved, d_out, to.grads(in, wanted), executor);
@@ -99,6 +116,9 @@ Gradients<T> run_backward(const Case<T>& op, const Inputs<T>& in, const View<con
   if (wanted.v) made.v = to.v.values();
   if (wanted.bias) made.bias = to.bias.values();
   if (wanted.sink) made.sink = to.sink;
+  if (wanted.beta) made.beta = to.beta.values();
+  if (wanted.near_logits) made.near_logits = to.near_logits.values();
+  if (wanted.far_logits) made.far_logits = to.far_logits.values();
   return made;
 }
 
@@ -130,6 +150,9 @@ testing::AssertionResult same_bits(const Gradients<T>& a, const Gradients<T>& b,
   if (wanted.v && same) same = compare("v", a.v, b.v);
   if (wanted.bias && same) same = compare("bias", a.bias, b.bias);
   if (wanted.sink && same) same = compare("sink", a.sink, b.sink);
+  if (wanted.beta && same) same = compare("beta", a.beta, b.beta);
+  if (wanted.near_logits && same) same = compare("near_logits", a.near_logits, b.near_logits);
+  if (wanted.far_logits && same) same = compare("far_logits", a.far_logits, b.far_logits);
   return same;
 }
 
@@ -144,9 +167,17 @@ void expect_within(const Case<T>& op, const Gradients<T>& got, const ExpectedGra
   };
   judge("q", got.q, expected.q, kGradBound);
   judge("k", got.k, expected.k, kGradBound);
-  judge("v", got.v, expected.v, kValueGradBound);
+  // Under the delta rule that of v comes by a recurrence too.
+  judge("v", got.v, expected.v, op.extras.beta ? kGradBound : kValueGradBound);
   if (!op.extras.bias.empty()) judge("bias", got.bias, expected.bias, kGradBound);
   if (op.extras.sink) judge("sink", got.sink, expected.sink, kGradBound);
+  if (op.extras.beta) judge("beta", got.beta, expected.beta, kGradBound);
+  if (!op.extras.near_logits.empty()) {
+    judge("near_logits", got.near_logits, expected.near_logits, kGradBound);
+  }
+  if (!op.extras.far_logits.empty()) {
+    judge("far_logits", got.far_logits, expected.far_logits, kGradBound);
+  }
 }
 
 /// Gradients against the oracle, at every level.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/differences.hpp"
+#include "attention/linear_case.hpp"
 
 namespace fovea_test {
 namespace {
@@ -25,16 +26,17 @@ class Oracle : public testing::TestWithParam<const Case<double>*> {
 
 TEST_P(Oracle, GradientsAreCentralDifferences) {
   const Case<double>& op = *GetParam();
-  Problem<double> grouped = make_problem(op, {2, 2, 1, 4, 6, 3, 2}, 3);
+  Problem<double> grouped = smooth(op, make_problem(op, {2, 2, 1, 4, 6, 3, 2}, 3));
   expect_derivatives(grouped);
   grouped.key_lengths = {6, 3};
   expect_derivatives(grouped);
-  Problem<double> more_queries = make_problem(op, {1, 2, 2, 6, 5, 2, 3}, 4);
+  Problem<double> more_queries = smooth(op, make_problem(op, {1, 2, 2, 6, 5, 2, 3}, 4));
   expect_derivatives(more_queries);
 }
 
 TEST_P(Oracle, PackedGradientsAreCentralDifferences) {
-  Problem<double> packed = make_packed(*GetParam(), {1, 2, 1, 0, 0, 2, 2}, {2, 0, 3}, {3, 1, 2});
+  Problem<double> packed =
+      smooth(*GetParam(), make_packed(*GetParam(), {1, 2, 1, 0, 0, 2, 2}, {2, 0, 3}, {3, 1, 2}));
   expect_derivatives(packed);
 }
 
@@ -49,6 +51,30 @@ TEST(OracleSink, TakesItsShare) {
     const long double share = std::exp(problem.sink[i / 5] - expected.lse.value[i]);
     EXPECT_GT(share, 0.01L);
     EXPECT_NEAR(static_cast<double>(expected.out.value[i]), static_cast<double>(1 - share), 1e-15);
+  }
+}
+
+/// Where the floor of a denominator holds, and does not: keys whose features have opposite signs in
+/// two columns.
+TEST(OracleFloor, HasDerivativesOfItsOwn) {
+  for (const bool causal : {false, true}) {
+    const auto op =
+        linear_case<double>("floor", fovea::LinearAttention<fovea::Tanh>{
+                                         {.causal = causal,
+                                          .alignment = fovea::CausalAlignment::bottom_right,
+                                          .denominator = fovea::Denominator::signed_floor(0.5)}});
+    Problem<double> problem = make_problem(op, sizes(5, 5, 2, 3));
+    problem.q.fill([](Index, Index, Index n, Index d) {
+      return n < 2 ? 0.3 : 0.1 + 0.3 * static_cast<double>(d);
+    });
+    problem.k.fill([](Index, Index, Index n, Index d) {
+      return d == 0 ? 1 - 0.1 * static_cast<double>(n) : -0.6;
+    });
+    expect_jacobian(
+        problem, 0x1p-20, 2e-9, [&] { return op.oracle(problem.inputs()).out.value; },
+        [&](const Tensor<double>& d_out) {
+          return flat(op.grad_oracle(problem.inputs(), d_out.view()));
+        });
   }
 }
 

@@ -26,6 +26,9 @@ struct Problem {
   std::optional<Tensor<bool>> mask = {};
   std::vector<T> slopes = {};
   std::vector<T> sink = {};
+  std::optional<Tensor<T>> beta = {};
+  std::optional<Tensor<T>> near_logits = {};
+  std::optional<Tensor<T>> far_logits = {};
   std::vector<Index> key_lengths = {};
   std::vector<Index> cu_q = {};
   std::vector<Index> cu_k = {};
@@ -36,6 +39,9 @@ struct Problem {
     if (mask) in.mask = mask->view();
     in.alibi_slopes = slopes;
     in.sink = sink;
+    if (beta) in.beta = beta->view();
+    if (near_logits) in.near_logits = near_logits->view();
+    if (far_logits) in.far_logits = far_logits->view();
     return in;
   }
   Index keys_of_batch(Index b) const {
@@ -46,12 +52,15 @@ struct Problem {
   }
   Shape row_shape() const { return {shape.batch, shape.query_heads, shape.queries, 1}; }
 
-  /// The same in other layouts, one for both of bias and mask.
+  /// The same in other layouts, one for all but q, k and v.
   Problem in(const Layout& q_layout, const Layout& k_layout, const Layout& v_layout,
-             const Layout& logits) const {
+             const Layout& rest) const {
     Problem other{shape, seed, q.in(q_layout), k.in(k_layout), v.in(v_layout)};
-    if (bias) other.bias = bias->in(logits);
-    if (mask) other.mask = mask->in(logits);
+    if (bias) other.bias = bias->in(rest);
+    if (mask) other.mask = mask->in(rest);
+    if (beta) other.beta = beta->in(rest);
+    if (near_logits) other.near_logits = near_logits->in(rest);
+    if (far_logits) other.far_logits = far_logits->in(rest);
     other.slopes = slopes;
     other.sink = sink;
     other.key_lengths = key_lengths;
@@ -94,6 +103,26 @@ inline Fill mask_fill(std::uint64_t seed) {
   };
 }
 
+/// Rates of the delta rule.
+inline Fill beta_fill(std::uint64_t seed) {
+  return [=](Index b, Index h, Index n, Index d) {
+    return 0.05 + 0.9 * uniform(hash(seed + 700, b, h, n, d));
+  };
+}
+
+/// Logits of the blend of near and far field, of these dimensions of "hd".
+template <class T>
+std::optional<Tensor<T>> make_blend_logits(const AttentionShape& s, const std::string& dims,
+                                           std::uint64_t seed) {
+  if (dims.empty()) return {};
+  const auto extent = [&](char dim, Index n) {
+    return dims.find(dim) == std::string::npos ? 1 : n;
+  };
+  Tensor<T> made({1, extent('h', s.query_heads), 1, extent('d', s.value_width)});
+  made.fill(gaussian(seed));
+  return made;
+}
+
 template <class T>
 Problem<T> make_problem(const Case<T>& op, const AttentionShape& s, std::uint64_t seed,
                         const Fills& fills) {
@@ -115,6 +144,12 @@ Problem<T> make_problem(const Case<T>& op, const AttentionShape& s, std::uint64_
     if (op.extras.alibi) made.slopes.push_back(static_cast<T>(0.3 / static_cast<double>(h + 1)));
     if (op.extras.sink) made.sink.push_back(static_cast<T>(gaussian(seed + 500)(0, h, 0, 0)));
   }
+  if (op.extras.beta) {
+    made.beta = Tensor<T>({s.batch, s.key_heads, s.keys, 1});
+    made.beta->fill(beta_fill(seed));
+  }
+  made.near_logits = make_blend_logits<T>(s, op.extras.near_logits, seed + 800);
+  made.far_logits = make_blend_logits<T>(s, op.extras.far_logits, seed + 900);
   return made;
 }
 
@@ -186,6 +221,7 @@ Inputs<T> part_of(const Inputs<T>& in, Index first, Index queries, Index first_k
   part.v = cut(in.v, 2, first_key, keys);
   part.bias = cut_logits(cut_logits(in.bias, 2, first, queries), 3, first_key, keys);
   part.mask = cut_logits(cut_logits(in.mask, 2, first, queries), 3, first_key, keys);
+  if (!in.beta.is_none()) part.beta = cut(in.beta, 2, first_key, keys);
   return part;
 }
 
@@ -199,6 +235,9 @@ Inputs<T> head_of(const Inputs<T>& in, Index b, Index h, std::span<const Index> 
   part.v = cut(cut(in.v, 0, b, 1), 1, key_head, 1);
   part.bias = cut_logits(cut_logits(in.bias, 0, b, 1), 1, h, 1);
   part.mask = cut_logits(cut_logits(in.mask, 0, b, 1), 1, h, 1);
+  if (!in.beta.is_none()) part.beta = cut(cut(in.beta, 0, b, 1), 1, key_head, 1);
+  part.near_logits = cut_logits(in.near_logits, 1, h, 1);
+  part.far_logits = cut_logits(in.far_logits, 1, h, 1);
   part.key_lengths = lengths;
   if (!in.alibi_slopes.empty()) part.alibi_slopes = in.alibi_slopes.subspan(as_size(h), 1);
   if (!in.sink.empty()) part.sink = in.sink.subspan(as_size(h), 1);

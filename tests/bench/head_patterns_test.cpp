@@ -87,7 +87,29 @@ Cell cell(Pass pass, Index pairs) {
   return bench::cells_of({entry}).front();
 }
 
-TEST(Ratios, AreOfTheMediansAndOfTheVisiblePairs) {
+/// Of a token, in units of D Dv.
+TEST(FarWork, CountsTheProductsWithStates) {
+  constexpr AttentionShape shape{1, 8, 8, 100, 100, 4, 6};
+  constexpr double tokens = 8 * 100 * 4 * 6;
+  const bench::FarWork maps{.maps = 3};
+  EXPECT_EQ(maps.forward(shape, 100), 3 * 4 * tokens);
+  EXPECT_EQ(maps.backward(shape), 3 * 10 * tokens);
+  const bench::FarWork delta{.deltas = 1};
+  EXPECT_EQ(delta.forward(shape, 100), 6 * tokens);
+  EXPECT_EQ(delta.backward(shape), 16 * tokens);
+
+  Entry fmm;
+  fmm.names.pass = Pass::training;
+  fmm.visible_pairs = [](const AttentionShape& s) { return s.query_heads * s.queries * 9; };
+  fmm.far = maps;
+  const double pairs = 8 * 100 * 9;
+  EXPECT_EQ(fmm.flops(shape), 3 * 14 * tokens + pairs * (2 * (4 + 6) + 2 * (3 * 4 + 2 * 6)));
+  fmm.names.pass = Pass::decode;  // one new token and one row
+  const AttentionShape decode{1, 8, 8, 1, 100, 4, 6};
+  EXPECT_EQ(fmm.flops(decode), 3 * 4 * tokens / 100 + pairs / 100 * 2 * (4 + 6));
+}
+
+TEST(Ratios, AreOfTheMediansAndOfTheUsefulFlops) {
   const std::vector<Cell> cells = {cell(Pass::forward, 4), cell(Pass::dense_mask, 4),
                                    cell(Pass::backward, 10)};
   ASSERT_EQ(cells[0].name, "op/forward/f32/v/D:64/N:64");

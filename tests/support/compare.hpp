@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <iomanip>
@@ -23,12 +24,27 @@ namespace fovea_test {
 template <class T>
 inline constexpr Wide<T> kFaint = Wide<T>{std::numeric_limits<T>::min()} / kRoundoff<T>;
 
+/// What is asked of an element.
+enum class Demand : unsigned char {
+  ratio,       // to be the value, within the bound
+  not_finite,  // to be infinite or NaN: which of them the order of the operations decides
+  nothing      // rounding may decide everything
+};
+
 /// What a tensor should hold, and per element the magnitude that its error is measured in.
 template <class T>
 struct Reference {
   Shape shape{};
-  std::vector<Wide<T>> value;  // [B, H, N, D], the last index fastest
-  std::vector<Wide<T>> gauge;  // the same
+  std::vector<Wide<T>> value;       // [B, H, N, D], the last index fastest
+  std::vector<Wide<T>> gauge;       // the same
+  std::vector<Demand> demand = {};  // the same, or empty: ratio
+
+  Demand demand_of(std::size_t i) const { return demand.empty() ? Demand::ratio : demand[i]; }
+  /// Asks less of element i than `ratio`; of two demands the lesser stays.
+  void relax(std::size_t i, Demand to) {
+    if (demand.empty()) demand.assign(value.size(), Demand::ratio);
+    demand[i] = std::max(demand[i], to);
+  }
 };
 
 /// "[b, h, n, d]" of the flat index i.
@@ -54,6 +70,19 @@ Wide<T> error_ratio(T got, Wide<T> expected, Wide<T> gauge) {
   return std::abs(value - expected) / (kRoundoff<T> * gauge + std::numeric_limits<T>::min());
 }
 
+/// The error_ratio of element i, where one is demanded.
+template <class T>
+Wide<T> error_ratio(T got, const Reference<T>& expected, std::size_t i) {
+  switch (expected.demand_of(i)) {
+    case Demand::not_finite:
+      return std::isfinite(got) ? std::numeric_limits<Wide<T>>::infinity() : 0;
+    case Demand::nothing:
+      return 0;
+    default:
+      return error_ratio<T>(got, expected.value[i], expected.gauge[i]);
+  }
+}
+
 /// Whether every error_ratio is at most `bound`. \param worst raised to the largest one, if given
 template <class T>
 testing::AssertionResult within_ratio(const std::vector<T>& got, const Reference<T>& expected,
@@ -68,14 +97,15 @@ testing::AssertionResult within_ratio(const std::vector<T>& got, const Reference
   bool all_zero = true;
   bool none_expected = true;
   for (std::size_t i = 0; i < n; ++i) {
-    const Wide<T> ratio = error_ratio<T>(got[i], expected.value[i], expected.gauge[i]);
+    const Wide<T> ratio = error_ratio(got[i], expected, i);
     if (!(ratio <= bound)) ++bad;
     if (!(ratio <= largest) && !std::isnan(largest)) {
       largest = ratio;
       at = i;
     }
     all_zero = all_zero && got[i] == 0;
-    none_expected = none_expected && std::abs(expected.value[i]) < kFaint<T>;
+    none_expected = none_expected && (expected.demand_of(i) == Demand::nothing ||
+                                      std::abs(expected.value[i]) < kFaint<T>);
   }
   if (worst != nullptr && !(largest <= *worst)) *worst = static_cast<double>(largest);
   if (all_zero && !none_expected) {

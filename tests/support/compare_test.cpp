@@ -135,6 +135,25 @@ TYPED_TEST(Compare, FailsOnAnErrorWithoutAGauge) {
   EXPECT_FALSE(this->judge());
 }
 
+TYPED_TEST(Compare, AsksNoMoreThanIsDemanded) {
+  using T = TypeParam;
+  const auto judged = [&](T got) {
+    this->got_[5] = got;
+    return static_cast<bool>(this->judge());
+  };
+  this->expected_.value[5] = kNaN<Wide<T>>;
+  this->expected_.relax(5, Demand::not_finite);
+  EXPECT_TRUE(judged(kNaN<T>));
+  EXPECT_TRUE(judged(-kInfinity<T>));
+  EXPECT_FALSE(judged(1));
+  this->expected_.relax(5, Demand::nothing);
+  this->expected_.relax(5, Demand::not_finite);  // which is more
+  EXPECT_TRUE(judged(1));
+  EXPECT_TRUE(judged(kNaN<T>));
+  this->got_[6] = 9;
+  EXPECT_FALSE(this->judge()) << "another element";
+}
+
 TYPED_TEST(Compare, FailsOnAnotherSize) {
   this->got_.pop_back();
   EXPECT_FALSE(this->judge());

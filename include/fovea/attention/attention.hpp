@@ -38,6 +38,12 @@ struct Inputs {
   std::span<const Compute<T>> alibi_slopes = {};
   /// [Hq]: one more logit per row that has no value: it takes probability, and counts in lse.
   std::span<const Compute<T>> sink = {};
+  /// [B, Hk, Nk, 1]: the rate at which the delta rule writes a token.
+  View<const Compute<T>> beta = {};
+  /// [1, Hq, 1, Dv], or 1 instead of Hq or Dv: the near field of FMM attention has the weight
+  /// sigmoid(near_logits), its far field sigmoid(far_logits); 1 for what is not given.
+  View<const Compute<T>> near_logits = {};
+  View<const Compute<T>> far_logits = {};
 };
 
 /// What a forward pass writes beside the output, each only if it is given.
@@ -55,7 +61,10 @@ struct Grads {
   View<T> k = {};     ///< [B, Hk, Nk, D]
   View<T> v = {};     ///< [B, Hk, Nk, Dv]
   View<T> bias = {};  ///< the shape of bias: where that is 1, the sum over what it was broadcast to
-  std::span<T> sink = {};  ///< [Hq]
+  std::span<T> sink = {};    ///< [Hq]
+  View<T> beta = {};         ///< [B, Hk, Nk, 1]
+  View<T> near_logits = {};  ///< the shape of near_logits
+  View<T> far_logits = {};   ///< the shape of far_logits
 };
 
 /// The sizes of one call.

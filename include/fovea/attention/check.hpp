@@ -103,6 +103,12 @@ void check_broadcast(const char* op, const char* tensor, const View<U>& x, const
   }
 }
 
+/// Refuses a tensor that the operator has no use for. \param why which operator has one
+template <class U>
+void check_absent(const char* op, const char* tensor, const View<U>& x, const char* why) {
+  if (!x.is_none()) refuse(op, tensor, "given", std::string("none: ") + why);
+}
+
 template <class U>
 void check_per_head(const char* op, const char* name, std::span<const U> x, Index heads) {
   const auto count = static_cast<Index>(x.size());
@@ -140,9 +146,13 @@ void check_packing(const char* op, const Inputs<T>& inputs) {
   detail::check_cu_seqlens(op, "cu_seqlens_k", cu_k, inputs.k.rows(), "k");
 }
 
-/// What changes the logits. \pre check_inputs passed. \throws std::invalid_argument
+/// What changes the logits; what softmax attention has no use for is refused.
+/// \pre check_inputs passed. \throws std::invalid_argument
 template <class T>
 void check_logit_inputs(const char* op, const Inputs<T>& inputs) {
+  detail::check_absent(op, "beta", inputs.beta, "it is of the delta rule");
+  detail::check_absent(op, "near_logits", inputs.near_logits, "it is of FMM attention");
+  detail::check_absent(op, "far_logits", inputs.far_logits, "it is of FMM attention");
   const Shape logits = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.k.rows()};
   detail::check_broadcast(op, "bias", inputs.bias, logits);
   detail::check_broadcast(op, "mask", inputs.mask, logits);
@@ -202,36 +212,51 @@ void check_output(const char* op, const char* tensor, const View<U>& x, const In
   detail::check_apart(op, tensor, x, "mask", inputs.mask);
   detail::check_apart(op, tensor, x, "sink", detail::head_view(inputs.sink));
   detail::check_apart(op, tensor, x, "alibi_slopes", detail::head_view(inputs.alibi_slopes));
+  detail::check_apart(op, tensor, x, "beta", inputs.beta);
+  detail::check_apart(op, tensor, x, "near_logits", inputs.near_logits);
+  detail::check_apart(op, tensor, x, "far_logits", inputs.far_logits);
 }
 
-/// What a backward pass reads beside the inputs must have the shapes. \pre check_inputs passed
+/// A tensor must have the shape of the output. \pre check_inputs passed
 /// \throws std::invalid_argument
 template <class T>
-void check_saved(const char* op, const Inputs<T>& inputs, const View<const T>& out,
-                 const Saved<T>& saved, const View<const T>& d_out) {
-  const Shape rows = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()};
-  const Shape sums = {rows[0], rows[1], rows[2], 1};
-  if (saved.lse.is_none() && rows[0] * rows[1] * rows[2] != 0) {
-    refuse(op, "lse", "missing", "the lse that forward saved");
+void check_rows(const char* op, const char* tensor, const Inputs<T>& inputs,
+                const View<const T>& x) {
+  const Shape expected = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()};
+  const std::string whose = "as the inputs make it " + to_string(expected);
+  for (std::size_t d = 0; d < 4; ++d) {
+    detail::check_extent(op, tensor, x.shape(), d, expected[d], whose);
   }
-  const auto check = [&](const char* tensor, const Shape& shape, const Shape& expected) {
-    const std::string whose = "as the inputs make it " + to_string(expected);
-    for (std::size_t d = 0; d < 4; ++d)
-      detail::check_extent(op, tensor, shape, d, expected[d], whose);
-  };
-  check("out", out.shape(), rows);
-  check("d_out", d_out.shape(), rows);
-  if (!saved.lse.is_none()) check("lse", saved.lse.shape(), sums);
+}
+
+/// The lse that a backward pass reads. \pre check_inputs passed   \throws std::invalid_argument
+template <class T>
+void check_lse(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
+  const Shape rows = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), 1};
+  if (saved.lse.is_none()) {
+    if (rows[0] * rows[1] * rows[2] != 0)
+      refuse(op, "lse", "missing", "the lse that forward saved");
+    return;
+  }
+  const std::string whose = "as the inputs make it " + to_string(rows);
+  for (std::size_t d = 0; d < 4; ++d) {
+    detail::check_extent(op, "lse", saved.lse.shape(), d, rows[d], whose);
+  }
 }
 
 /// The gradients that are asked for must have the shapes of what they are gradients of, and memory
-/// of their own. \pre check_inputs and check_saved passed   \throws std::invalid_argument
+/// of their own. \pre check_inputs passed   \throws std::invalid_argument
 template <class T>
 void check_grads(const char* op, const Inputs<T>& inputs, const View<const T>& out,
                  const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads) {
-  if (!grads.bias.is_none() && inputs.bias.is_none()) {
-    refuse(op, "the gradient of bias", "asked for", "a bias");
-  }
+  const auto check_input = [&](const char* name, const auto& grad, const auto& input) {
+    if (grad.is_none() || !input.is_none()) return;
+    refuse(op, std::string("the gradient of ") + name, "asked for", std::string("a ") + name);
+  };
+  check_input("bias", grads.bias, inputs.bias);
+  check_input("beta", grads.beta, inputs.beta);
+  check_input("near_logits", grads.near_logits, inputs.near_logits);
+  check_input("far_logits", grads.far_logits, inputs.far_logits);
   const auto sinks = static_cast<Index>(inputs.sink.size());
   if (!grads.sink.empty() && static_cast<Index>(grads.sink.size()) != sinks) {
     refuse(op, "the number of sinks in the gradients", std::to_string(grads.sink.size()),
@@ -242,11 +267,14 @@ void check_grads(const char* op, const Inputs<T>& inputs, const View<const T>& o
     View<T> grad;
     Shape shape;
   };
-  const std::array<Named, 5> all = {
+  const std::array<Named, 8> all = {
       {{"the gradient of q", grads.q, inputs.q.shape()},
        {"the gradient of k", grads.k, inputs.k.shape()},
        {"the gradient of v", grads.v, inputs.v.shape()},
        {"the gradient of bias", grads.bias, inputs.bias.shape()},
+       {"the gradient of beta", grads.beta, inputs.beta.shape()},
+       {"the gradient of near_logits", grads.near_logits, inputs.near_logits.shape()},
+       {"the gradient of far_logits", grads.far_logits, inputs.far_logits.shape()},
        {"the gradient of sink", detail::head_view(grads.sink), {1, sinks, 1, 1}}}};
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [name, grad, shape] = all[i];

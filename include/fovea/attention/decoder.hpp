@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "fovea/attention/check.hpp"
 #include "fovea/attention/decoder_cache.hpp"
+#include "fovea/attention/decoder_check.hpp"
 #include "fovea/attention/head_plans.hpp"
 #include "fovea/attention/softmax_forward.hpp"
 #include "fovea/attention/split_rows.hpp"
@@ -116,9 +116,16 @@ class Decoder {
 
   /// Takes memory for that many tokens in all.
   void reserve(Index tokens) {
-    check_at_least_0("reserve", tokens);
+    detail::check_at_least_0(Op::name(), "reserve", tokens);
     cache_.reserve(tokens);
   }
+
+  /// The tokens that are held: all, or under a window the last ones. For operators whose heads see
+  /// no summary columns.
+  HeldTokens<T> held() const { return cache_.held(); }
+
+  /// Holds these tokens instead. \throws std::bad_alloc, with nothing changed
+  void restart(const HeldTokens<T>& held) { cache_.restart(held); }
 
   /// A decoder of its own with the same tokens, in memory for these alone.
   Decoder fork() const { return Decoder(*this, cache_.copy()); }
@@ -135,49 +142,15 @@ class Decoder {
   /// Keys before a query that it sees among the recent ones.
   Index left() const { return scope().reach().before; }
 
-  void check_at_least_0(const char* what, Index x) const {
-    if (x < 0) refuse(Op::name(), what, std::to_string(x), "at least 0");
-  }
-
   KeyScope checked_scope() const {
     op_.check_options();
     check_softmax_options<Compute<T>>(Op::name(), op_.softmax_options());
-    if (op_.softmax_options().alignment != CausalAlignment::bottom_right) {
-      refuse(Op::name(), "alignment", "top_left",
-             "bottom_right in a decoder, whose queries end where its keys end");
-    }
-    check_at_least_0("batch", shape_.batch);
-    check_at_least_0("query_heads", shape_.query_heads);
-    check_at_least_0("key_heads", shape_.key_heads);
-    check_at_least_0("width", shape_.width);
-    check_at_least_0("value_width", shape_.value_width);
-    check_at_least_0("reserve", shape_.reserve);
-    check_at_least_0("rollback_tokens", shape_.rollback_tokens);
-    const Index heads = shape_.key_heads;
-    if (heads == 0 ? shape_.query_heads != 0 : shape_.query_heads % heads != 0) {
-      refuse(Op::name(), "key_heads", std::to_string(heads),
-             "a divisor of " + std::to_string(shape_.query_heads) + ", query_heads");
-    }
+    check_decoder_shape(Op::name(), shape_, op_.softmax_options().alignment);
     return KeyScope(op_, shape_);
   }
 
-  static void check_extent(const char* tensor, const Shape& shape, std::size_t d, Index expected,
-                           std::string_view whose) {
-    detail::check_extent(Op::name(), tensor, shape, d, expected, whose);
-  }
-
   void check_tokens(const View<const T>& k, const View<const T>& v) const {
-    for (const auto& [tensor, x] : {std::pair{"k", &k}, std::pair{"v", &v}}) {
-      check_extent(tensor, x->shape(), 0, shape_.batch, "the batch of the decoder");
-      check_extent(tensor, x->shape(), 1, shape_.key_heads, "the key_heads of the decoder");
-    }
-    check_extent("k", k.shape(), 3, shape_.width, "the width of the decoder");
-    check_extent("v", v.shape(), 3, shape_.value_width, "the value_width of the decoder");
-    check_extent("v", v.shape(), 2, k.rows(), "the rows of k");
-    const Index most = kMostTokens - length();
-    if (k.rows() > most) {
-      refuse(Op::name(), "rows of k", std::to_string(k.rows()), "at most " + std::to_string(most));
-    }
+    check_decoder_tokens(Op::name(), shape_, k, v, kMostTokens - length());
   }
 
   static bool appends(const Inputs<T>& inputs) {
@@ -189,21 +162,9 @@ class Decoder {
 
   void check_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
     const auto& q = inputs.q;
-    check_extent("q", q.shape(), 0, shape_.batch, "the batch of the decoder");
-    check_extent("q", q.shape(), 1, shape_.query_heads, "the query_heads of the decoder");
-    check_extent("q", q.shape(), 3, shape_.width, "the width of the decoder");
     if (appends(inputs)) check_tokens(inputs.k, inputs.v);
-    if (!inputs.key_lengths.empty())
-      refuse(Op::name(), "key_lengths", "given", "none in a decoder");
-    if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
-      refuse(Op::name(), "cu_seqlens", "given", "none in a decoder");
-    }
     const Index after = length_after(inputs);
-    if (after == 0) refuse(Op::name(), "the length of the decoder", "0", "at least one token");
-    if (q.rows() > after) {
-      refuse(Op::name(), "rows of q", std::to_string(q.rows()),
-             "at most " + std::to_string(after) + ", the tokens in the decoder");
-    }
+    check_decoder_rows(Op::name(), shape_, inputs, after);
     check_held(q.rows(), after);
     // Of k and v only the sizes matter now: one element stands for all.
     static const T element{};

@@ -70,6 +70,10 @@ class DecoderCache {
   /// Forgets the tokens from `length` on. \pre length <= length()
   void truncate(Index length) noexcept { recent_.truncate(length); }
 
+  /// The recent tokens. \pre there is no summary
+  HeldTokens<T> held() const { return recent_.held(); }
+  void restart(const HeldTokens<T>& held) { recent_.restart(held); }
+
   /// A copy of its own, with memory for what is held. \throws std::bad_alloc
   DecoderCache copy() const { return {scope_, recent_.copy(), summary_.copy(length())}; }
 

@@ -75,6 +75,14 @@ class TokenRows {
 
 }  // namespace detail
 
+/// The tokens from position `first` on.
+template <class T>
+struct HeldTokens {
+  Index first = 0;
+  View<const T> keys;    // [B, Hk, tokens, D]
+  View<const T> values;  // [B, Hk, tokens, Dv]
+};
+
 /// Keys [B, Hk, tokens, D] and values [B, Hk, tokens, Dv] that tokens are appended to.
 template <class T>
 class KeyValueCache {
@@ -133,6 +141,21 @@ class KeyValueCache {
   void truncate(Index length) noexcept {
     length_ = length;
     if (length == 0) first_held_ = 0;
+  }
+
+  /// What is held.
+  HeldTokens<T> held() const {
+    const Index count = length_ - first_held_;
+    return {first_held_, keys(first_held_, count), values(first_held_, count)};
+  }
+
+  /// Holds these tokens and no others. \throws std::bad_alloc, with nothing changed
+  void restart(const HeldTokens<T>& held) {
+    KeyValueCache other(shape_);
+    other.make_room(held.first + held.keys.rows());
+    other.length_ = other.first_held_ = held.first;
+    other.append(held.keys, held.values, 0, held.keys.rows());
+    *this = std::move(other);
   }
 
   /// A copy of its own, with memory for what is held. \throws std::bad_alloc

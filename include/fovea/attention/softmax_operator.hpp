@@ -6,6 +6,7 @@
 
 #include "fovea/attention/check.hpp"
 #include "fovea/attention/decoder.hpp"
+#include "fovea/attention/forward_calls.hpp"
 #include "fovea/attention/head_plans.hpp"
 #include "fovea/attention/softmax_backward.hpp"
 #include "fovea/attention/softmax_forward.hpp"
@@ -26,7 +27,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Cost: 2 (D + Dv) flops per visible pair, memory O(threads block_rows (D + Dv)); under a pattern
 /// of several stages three numbers for each row besides, and Dv more for tensors of 16 bits.
 template <class Op>
-class SoftmaxOperator {
+class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
  public:
   /// The options that every softmax operator has.
   SoftmaxOptions softmax_options() const {
@@ -64,42 +65,15 @@ class SoftmaxOperator {
     }
   }
 
-  /// \param inputs {q, k, v} and, by their names, the rest of Inputs: views, Eigen tensors or
-  ///               matrices
-  /// \param out [B, Hq, Nq, Dv], every element written
-  /// \throws as `check`, before anything is written; std::bad_alloc for the scratch.
-  template <class Out, class T = Scalar<Out>>
-  void forward(const Inputs<T>& inputs, Out&& out) const {
-    forward(inputs, View<T>(out), Saved<T>{}, Serial{});
-  }
-
-  /// \param saved the same with {lse}
-  template <class Out, class T = Scalar<Out>>
-  void forward(const Inputs<T>& inputs, Out&& out, const Saved<T>& saved) const {
-    forward(inputs, View<T>(out), saved, Serial{});
-  }
-
-  /// \param executor runs the blocks: `ThreadPool`, any `Executor`, Eigen::ThreadPoolDevice
-  template <class Out, class E, class T = Scalar<Out>>
-  requires(!std::convertible_to<E, Saved<T>>) void forward(const Inputs<T>& inputs, Out&& out,
-                                                           E&& executor) const {
-    forward(inputs, View<T>(out), Saved<T>{}, executor);
-  }
-
-  template <class Out, class E, class T = Scalar<Out>>
-  void forward(const Inputs<T>& inputs, Out&& out, const Saved<T>& saved, E&& executor) const {
-    const View<T> to(out);
-    check(inputs, to, saved);
-    run(inputs, to, saved, as_executor(executor));
-  }
-
   /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
   template <class T>
   void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
                       const View<const T>& d_out, const Grads<T>& grads) const {
     check_read(inputs);
     op().check_pattern(sequence_shape(shape_of(inputs)));
-    check_saved(Op::name(), inputs, out, saved, d_out);
+    check_rows(Op::name(), "out", inputs, out);
+    check_rows(Op::name(), "d_out", inputs, d_out);
+    check_lse(Op::name(), inputs, saved);
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
   }
 
@@ -152,6 +126,8 @@ class SoftmaxOperator {
   }
 
  private:
+  friend class ForwardCalls<SoftmaxOperator<Op>>;
+
   const Op& op() const { return static_cast<const Op&>(*this); }
 
   SequenceShape sequence_shape(const AttentionShape& shape) const {

@@ -37,8 +37,54 @@
 
 #include "fovea/kernels/softmax_merge.inl.hpp"
 
+#include "fovea/kernels/feature_map.inl.hpp"
+
+#include "fovea/kernels/running_state.inl.hpp"
+
+#include "fovea/kernels/linear_rows.inl.hpp"
+
+#include "fovea/kernels/linear_output.inl.hpp"
+
+#include "fovea/kernels/linear_stream.inl.hpp"
+
+#include "fovea/kernels/linear_read.inl.hpp"
+
+#include "fovea/kernels/delta_rows.inl.hpp"
+
+#include "fovea/kernels/delta_rule.inl.hpp"
+
+#include "fovea/kernels/linear_grad_products.inl.hpp"
+
+#include "fovea/kernels/linear_grad_state.inl.hpp"
+
+#include "fovea/kernels/linear_grad_rows.inl.hpp"
+
+#include "fovea/kernels/linear_grad_keys.inl.hpp"
+
+#include "fovea/kernels/linear_grad.inl.hpp"
+
+#include "fovea/kernels/linear_grad_total.inl.hpp"
+
+#include "fovea/kernels/delta_grad_rows.inl.hpp"
+
+#include "fovea/kernels/delta_rule_grad.inl.hpp"
+
 /// The kernels of this level; it must be a value that needs no code of this level to be made.
 template <class T>
-inline constexpr KernelTable<T> kKernels = {&softmax_block<T>, &softmax_grad<T>, &packed_rows<T>,
-                                            &scaled_rows<T>,   &sink_grad<T>,    &softmax_row<T>,
-                                            &softmax_merge<T>};
+inline constexpr KernelTable<T> kKernels = {&softmax_block<T>,
+                                            &softmax_grad<T>,
+                                            &packed_rows<T>,
+                                            &scaled_rows<T>,
+                                            &sink_grad<T>,
+                                            &softmax_row<T>,
+                                            &softmax_merge<T>,
+                                            &linear_stream<T>,
+                                            &linear_sum<T>,
+                                            &linear_fold<T>,
+                                            &linear_read<T>,
+                                            &linear_grad_causal_rows<T>,
+                                            &linear_grad_causal_keys<T>,
+                                            &linear_grad_rows<T>,
+                                            &linear_grad_keys<T>,
+                                            &delta_stream<T>,
+                                            &delta_grad<T>};

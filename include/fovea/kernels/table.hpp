@@ -4,9 +4,13 @@
 ///
 /// A translation unit compiles the kernels that it uses. Where several do, one can do it for all:
 /// build every unit with the macro FOVEA_EXTERN_KERNELS, and one of them, which needs to hold
-/// nothing but the include of this header, with FOVEA_KERNELS_UNIT besides.
+/// nothing but the include of this header, with FOVEA_KERNELS_UNIT besides; or two of them, side by
+/// side, with FOVEA_KERNELS_UNIT=32 for float and FOVEA_KERNELS_UNIT=64 for double.
 #pragma once
 
+#include "fovea/kernels/delta_rule.hpp"
+#include "fovea/kernels/linear_attention.hpp"
+#include "fovea/kernels/linear_grad.hpp"
 #include "fovea/kernels/softmax_block.hpp"
 #include "fovea/kernels/softmax_grad.hpp"
 #include "fovea/kernels/softmax_row.hpp"
@@ -24,6 +28,16 @@ struct KernelTable {
   void (*sink_grad)(const SinkGradArgs<T>&) noexcept;
   void (*softmax_row)(const SoftmaxRowArgs<T>&) noexcept;
   void (*softmax_merge)(const SoftmaxMergeArgs<T>&) noexcept;
+  void (*linear_stream)(const LinearStreamArgs<T>&) noexcept;
+  void (*linear_sum)(const LinearSumArgs<T>&) noexcept;
+  void (*linear_fold)(const LinearFoldArgs<T>&) noexcept;
+  void (*linear_read)(const LinearReadArgs<T>&) noexcept;
+  void (*linear_grad_causal_rows)(const LinearGradCausalArgs<T>&) noexcept;
+  void (*linear_grad_causal_keys)(const LinearGradCausalArgs<T>&) noexcept;
+  void (*linear_grad_rows)(const LinearGradRowsArgs<T>&) noexcept;
+  void (*linear_grad_keys)(const LinearGradKeysArgs<T>&) noexcept;
+  void (*delta_stream)(const DeltaStreamArgs<T>&) noexcept;
+  void (*delta_grad)(const DeltaGradArgs<T>&) noexcept;
 };
 
 FOVEA_NAMESPACE_END
@@ -52,14 +66,18 @@ FOVEA_NAMESPACE_END
 FOVEA_NAMESPACE_BEGIN
 
 #if defined(FOVEA_KERNELS_UNIT)
+#if FOVEA_KERNELS_UNIT + 0 != 64
 template <>
 const KernelTable<float>& kernels<float>(IsaLevel level) {
   return FOVEA_AT_LEVEL(level, kKernels<float>);
 }
+#endif
+#if FOVEA_KERNELS_UNIT + 0 != 32
 template <>
 const KernelTable<double>& kernels<double>(IsaLevel level) {
   return FOVEA_AT_LEVEL(level, kKernels<double>);
 }
+#endif
 #else
 /// The kernels of one level; those of the unit's own level where it was not compiled.
 template <class T>

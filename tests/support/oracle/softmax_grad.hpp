@@ -6,21 +6,35 @@
 /// softmax_grad_test.cpp.
 #pragma once
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "support/oracle/softmax.hpp"
 
 namespace fovea_test {
 
-/// What a backward pass should give; bias and sink are empty if the inputs have none.
+/// What a backward pass should give; what the inputs do not have is empty.
 template <class T>
 struct ExpectedGrads {
   Reference<T> q, k, v;
-  Reference<T> bias;  // in the shape of bias: the sum over what it was broadcast to
-  Reference<T> sink;  // [1, Hq, 1, 1]
+  Reference<T> bias = {};         // in the shape of bias: the sum over what it was broadcast to
+  Reference<T> sink = {};         // [1, Hq, 1, 1]
+  Reference<T> beta = {};         // [B, Hk, Nk, 1]
+  Reference<T> near_logits = {};  // in the shape of near_logits
+  Reference<T> far_logits = {};   // in the shape of far_logits
 };
 
 namespace detail {
+
+/// Takes 0 for sums that only the roundings of Wide have kept from it.
+template <class T>
+void drop_noise(Reference<T>& x) {
+  for (std::size_t i = 0; i < x.value.size(); ++i) {
+    const Wide<T> noise = 64 * std::numeric_limits<Wide<T>>::epsilon() * x.gauge[i];
+    if (std::abs(x.value[i]) <= noise) x.value[i] = 0;
+  }
+}
 
 template <class T>
 void add(Reference<T>& to, const Shape& at, Wide<T> value, Wide<T> gauge) {
@@ -48,7 +62,8 @@ struct OracleRowGrad {
   std::vector<Sum<T>> dp;  // of the weights, dropout included: kept <d_out, v>
   Sum<T> delta;            // sum p dP
 
-  OracleRowGrad(const fovea::Inputs<T>& in, const View<const T>& d_out, const OracleRow<T>& row) {
+  template <class D>
+  OracleRowGrad(const fovea::Inputs<T>& in, const View<D>& d_out, const OracleRow<T>& row) {
     for (std::size_t n = 0; n < row.keys.size(); ++n) {
       Sum<T> sum;
       for (Index c = 0; c < in.v.width(); ++c) {
@@ -62,8 +77,8 @@ struct OracleRowGrad {
   }
 };
 
-template <class T>
-void add_row(const fovea::Inputs<T>& in, Wide<T> scale, const View<const T>& d_out,
+template <class T, class D>
+void add_row(const fovea::Inputs<T>& in, Wide<T> scale, const View<D>& d_out,
              const OracleRow<T>& row, ExpectedGrads<T>& to) {
   using W = Wide<T>;
   const OracleRowGrad<T> grad(in, d_out, row);
@@ -99,10 +114,10 @@ void add_row(const fovea::Inputs<T>& in, Wide<T> scale, const View<const T>& d_o
 
 }  // namespace detail
 
-/// The gradients of sum d_out out. \param d_out [B, Hq, Nq, Dv]
-template <class T>
+/// The gradients of sum d_out out. \param d_out [B, Hq, Nq, Dv], of T or wider
+template <class T, class D>
 ExpectedGrads<T> softmax_grad_oracle(const fovea::Inputs<T>& in, const OracleOperator<T>& op,
-                                     const View<const T>& d_out) {
+                                     const View<D>& d_out) {
   ExpectedGrads<T> grads{zero_reference<T>(in.q.shape()), zero_reference<T>(in.k.shape()),
                          zero_reference<T>(in.v.shape()), zero_reference<T>(in.bias.shape()),
                          zero_reference<T>({1, static_cast<Index>(in.sink.size()), 1, 1})};

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The sparse operators in the conformance suite, with laws written from spec.md section 3.
-#pragma once
-
 #include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "attention/case.hpp"
+#include "attention/cases.hpp"
 
 namespace fovea_test {
+namespace {
 
 /// A law of head, position and key.
 template <class F>
@@ -19,23 +18,19 @@ Law by_positions(F&& f) {
 }
 
 /// The number of the block of l that holds a position, which may be negative.
-inline Index block_of(Index i, Index l) { return i >= 0 ? i / l : -((l - 1 - i) / l); }
+Index block_of(Index i, Index l) { return i >= 0 ? i / l : -((l - 1 - i) / l); }
 
-inline bool strided_first(Index i, Index j, Index l) { return i - l <= j && j <= i; }
-inline bool strided_second(Index i, Index j, Index l) { return j <= i && (i - j) % l == 0; }
-inline bool fixed_first(Index i, Index j, Index l) {
-  return j <= i && block_of(i, l) == block_of(j, l);
-}
+bool strided_first(Index i, Index j, Index l) { return i - l <= j && j <= i; }
+bool strided_second(Index i, Index j, Index l) { return j <= i && (i - j) % l == 0; }
+bool fixed_first(Index i, Index j, Index l) { return j <= i && block_of(i, l) == block_of(j, l); }
 /// \param s sub-block, from the end of a block
-inline bool fixed_second(Index i, Index j, Index l, Index c, Index s = 0) {
+bool fixed_second(Index i, Index j, Index l, Index c, Index s = 0) {
   const Index column = j % l;
   return j <= i && l - (s + 1) * c <= column && column < l - s * c;
 }
 
 /// The first `count` positions see all keys, and all see them.
-inline bool global_pair(Index i, Index j, Index count) {
-  return (0 <= i && i < count) || j < count;
-}
+bool global_pair(Index i, Index j, Index count) { return (0 <= i && i < count) || j < count; }
 
 template <class T, class Op, class F>
 Case<T> sparse_case(std::string name, const Op& op, F&& law, Extras extras = {}) {
@@ -217,5 +212,14 @@ std::vector<Case<T>> composed_cases() {
                      }),
   };
 }
+
+}  // namespace
+
+template <class T>
+std::vector<Case<T>> sparse_cases() {
+  return joined<T>({strided_cases<T>(), fixed_cases<T>(), composed_cases<T>()});
+}
+template std::vector<Case<float>> sparse_cases();
+template std::vector<Case<double>> sparse_cases();
 
 }  // namespace fovea_test

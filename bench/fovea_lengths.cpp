@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Time and memory of a training step against the length: Figure 6 of FMMformer (Nguyen et al.
+/// 2021). See --help.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/compare_arguments.hpp"
+#include "bench/compare_json.hpp"
+#include "bench/compare_measure.hpp"
+#include "bench/compare_plots.hpp"
+#include "bench/far_entry.hpp"
+#include "fovea/attention/full.hpp"
+#include "tests/support/memory.hpp"
+
+namespace {
+
+using namespace bench;
+
+constexpr std::string_view kHelp =
+    R"(fovea_lengths: time and memory of one training step, forward and backward, against N, for
+softmax attention, linear attention, far fields of rank 2 and 3, and one of rank 3 with a band of
+bandwidth 30 (|i - j| < 30). Not causal, one head, one thread, float32.
+
+usage: fovea_lengths [options]
+  --lengths LIST   sequence lengths, comma-separated   (512,1024,...,65536)
+  --plots DIR      directory of lengths.json and plots, made if missing   (out)
+  --help           this text
+
+Memory: the bytes that are allocated when they are most, counted by operator new, beside q, k, v and
+the gradient of the output: the output, what forward saves, the gradients of q, k and v, scratch.
+)";
+
+constexpr Index kWidth = 64;
+constexpr int kRepeat = 5;
+constexpr double kLongRun = 4;  // seconds: a step that takes longer runs once
+constexpr Index kSampledRows = 4;
+
+std::vector<Entry> operators_of_figure() {
+  using fovea::EluMinusPlusOne;
+  using fovea::EluPlusOne;
+  using fovea::LinearAttention;
+  using fovea::TanhPlusOne;
+  constexpr Pass pass = Pass::training;
+  const LinearAttention<EluPlusOne> rank_1;
+  const LinearAttention<EluPlusOne, EluMinusPlusOne> rank_2;
+  const LinearAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne> rank_3;
+  const fovea::FmmThreeKernels fmm({.near = fovea::kBand30});
+  return {training_entry({"full", "dense", "softmax", pass}, fovea::FullAttention{}, {}),
+          far_training_entry({"linear", "maps:1", "linear", pass}, rank_1, {}),
+          far_training_entry({"linear", "maps:2", "rank 2", pass}, rank_2, {}),
+          far_training_entry({"linear", "maps:3", "rank 3", pass}, rank_3, {}),
+          far_training_entry({"fmm", "maps:3,band:29", "rank 3 + band 30", pass}, fmm, {})};
+}
+
+std::vector<Plot> figure_plots() {
+  const auto time = [](const Row& row) { return row.seconds * 1e3; };
+  const auto memory = [](const Row& row) { return static_cast<double>(row.workspace_bytes); };
+  return {{"lengths_time", "Time of forward and backward", "milliseconds", time, false, false},
+          {"lengths_memory", "Memory of forward and backward",
+           "bytes beside q, k, v and the gradient of the output", memory, true, false}};
+}
+
+/// One operator at one length. Row::workspace_bytes is what --help says of memory.
+Row measure_step(const Entry& entry, const HeadTensors& tensors) {
+  const Inputs<float> in = tensors.first(tensors.q_shape[2]);
+  const AttentionShape shape = fovea::shape_of(in);
+  ThreadPool pool(1);
+  Row row;
+  row.names = entry.names;
+  row.n = shape.keys;
+  const std::ptrdiff_t before = fovea_test::heap().reset();
+  std::vector<float> out(tensors.q.size());
+  const Prepared step = entry.f32.prepare(in, View<float>(out.data(), tensors.q_shape));
+  fovea_test::heap().reset();
+  std::vector<double> times = {seconds_of([&] { step.run(pool); })};
+  const auto d_out = static_cast<std::ptrdiff_t>(out.size() * sizeof(float));
+  row.workspace_bytes = fovea_test::heap().peak - before - d_out;
+  const double peak_before = fma_peak<float>();
+  const Stopwatch wall;
+  const CpuStopwatch cpu;
+  if (times[0] < kLongRun) times = timed_runs(kRepeat, [&] { step.run(pool); });
+  row.cpu_share = times[0] < kLongRun ? cpu.share(wall.seconds(), 1) : 1;
+  row.runs = static_cast<int>(times.size());
+  row.seconds = times[times.size() / 2];
+  row.least_seconds = times.front();
+  row.useful_gflops = entry.flops(shape) / row.seconds * 1e-9;
+  row.peak_fraction = row.useful_gflops * 2e9 / (peak_before + fma_peak<float>());
+  row.error = step.error(kSampledRows);
+  return row;
+}
+
+std::string figure_json(const Comparison& run) {
+  JsonWriter json;
+  json.begin_object();
+  write_facts(json, "fovea_lengths", run.command);
+  json.member("what", "one training step, forward and backward; not causal, B = 1, float32");
+  json.member("heads", run.shape.query_heads);
+  json.member("width", run.shape.width);
+  json.member("threads", run.arguments.threads);
+  json.member("peak_bytes", "allocated at most, beside q, k, v and the gradient of the output");
+  json.member("seconds", run.seconds);
+  json.begin_array("results");
+  for (const Row& row : run.rows) {
+    json.begin_object();
+    json.member("operator", row.names.op);
+    json.member("variant", row.names.variant);
+    json.member("label", row.names.label);
+    json.member("n", row.n);
+    json.member("runs", row.runs);
+    json.member("milliseconds", row.seconds * 1e3);
+    json.member("least_milliseconds", row.least_seconds * 1e3);
+    json.member("cpu_share", row.cpu_share);
+    json.member("useful_gflops", row.useful_gflops);
+    json.member("peak_fraction", row.peak_fraction);
+    json.member("peak_bytes", row.workspace_bytes);
+    json.member("error_ratio", row.error.ratio);
+    json.end();
+  }
+  json.end();
+  json.end();
+  return json.text() + '\n';
+}
+
+/// \throws ArgumentError
+CompareArguments parse(int argc, char** argv) {
+  CompareArguments parsed;
+  parsed.heads = 1;
+  for (Index n = 512; n <= 65536; n *= 2) parsed.lengths.push_back(n);
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (flag == "--help") {
+      parsed.help = true;
+    } else if ((flag == "--lengths" || flag == "--plots") && i + 1 < argc) {
+      bench::detail::set_argument(parsed, flag, argv[++i]);
+    } else {
+      throw ArgumentError("'" + std::string(flag) + "' is not understood; see --help");
+    }
+  }
+  return parsed;
+}
+
+HeadTensors random_tensors(Index heads, Index n) {
+  const fovea::Shape shape = {1, heads, n, kWidth};
+  const Index size = heads * n * kWidth;
+  return {shape, shape, shape, gaussians(1, 0, size), gaussians(1, 1, size), gaussians(1, 2, size)};
+}
+
+/// Returns whether every operator was right.
+bool run_figure(Comparison& run) {
+  bool right = true;
+  std::printf("%-18s %6s %10s %10s %6s %6s\n", "operator", "N", "ms", "memory", "peak", "error");
+  for (const Index n : run.arguments.lengths) {
+    const HeadTensors tensors = random_tensors(run.arguments.heads, n);
+    run.shape = fovea::shape_of(tensors.first(n));
+    for (const Entry& entry : operators_of_figure()) {
+      const Row& row = run.rows.emplace_back(measure_step(entry, tensors));
+      const bool is_right = row.error.ratio <= kErrorLimit;
+      right = right && is_right;
+      std::printf("%-18s %6td %10.3f %10s %6.2f %6.2f%s\n", row.names.label.c_str(), row.n,
+                  row.seconds * 1e3, human_bytes(static_cast<double>(row.workspace_bytes)).c_str(),
+                  row.peak_fraction, row.error.ratio, is_right ? "" : "  WRONG");
+      std::fflush(stdout);
+    }
+  }
+  return right;
+}
+
+int run_program(int argc, char** argv) {
+  Comparison run;
+  run.arguments = parse(argc, argv);
+  if (run.arguments.help) {
+    std::fputs(std::string(kHelp).c_str(), stdout);
+    return 0;
+  }
+  run.command.assign(argv, argv + argc);
+  const std::string& directory = run.arguments.directory;
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) throw std::runtime_error(directory + ": cannot be made: " + error.message());
+  const Stopwatch total;
+  const bool right = run_figure(run);
+  run.seconds = total.seconds();
+  write_file(directory + "/lengths.json", figure_json(run));
+  const std::string script = directory + "/lengths.gp";
+  write_file(script, gnuplot_script(run, figure_plots(), directory));
+  const std::string problem = run_gnuplot(script);
+  if (!problem.empty()) std::fprintf(stderr, "%s\n", problem.c_str());
+  if (!right) std::fprintf(stderr, "fovea_lengths: an operator is wrong\n");
+  return right ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_program(argc, argv);
+  } catch (const ArgumentError& error) {
+    std::fprintf(stderr, "fovea_lengths: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fovea_lengths: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The steps of the delta rule's backward pass that are not products of matrices: features and
+/// their gradients, the triangular solve, rows in and out.
+
+/// The sum of a_c b_c over a padded row, by one tree at every level.
+template <class T>
+FOVEA_INLINE T row_product(const T* a, const T* b, Index padded) {
+  constexpr int w = kLanes<T>;
+  constexpr int vectors = kSumLanes<T> / w;
+  Vec<T> sum[vectors];
+  FOVEA_UNROLL
+  for (int v = 0; v < vectors; ++v) sum[v] = zero<T>();
+  for (Index c = 0; c < padded; c += kSumLanes<T>) {
+    FOVEA_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      sum[v] = fma(load(a + c + v * w), load(b + c + v * w), sum[v]);
+    }
+  }
+  FOVEA_UNROLL
+  for (int half = vectors / 2; half > 0; half /= 2) {
+    FOVEA_UNROLL
+    for (int v = 0; v < half; ++v) sum[v] = sum[v] + sum[v + half];
+  }
+  return lane_sum(sum[0]);
+}
+
+/// normalised_rows, and phi'(m_i) / sum phi(m_i): what brings the gradient of x, freed of its part
+/// along x, to m.
+template <class T>
+FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const Matrix<const T>& m,
+                                  Index count, Index width, T* x, T* slopes) {
+  const Index padded = padded_row<T>(width);
+  map_rows(map, stored(m), count, width, x, padded);
+  slopes_of(map, m, x, count, width, slopes, padded);
+  divide_by_sums(x, count, padded, slopes);
+}
+
+/// d_x becomes the gradient of what x was made of. Returns d_x . x.
+template <class T>
+FOVEA_INLINE T through_features(const T* x, const T* slopes, Index padded, T* d_x) {
+  const T along = row_product(d_x, x, padded);
+  for (Index c = 0; c < padded; c += kLanes<T>) {
+    store(d_x + c, (load(d_x + c) - set1(along)) * load(slopes + c));
+  }
+  return along;
+}
+
+/// Rows of a gradient become, or are added, those of scratch times `sign`.
+template <class T>
+FOVEA_NOINLINE void write_rows(const T* rows, Index row, T sign, const Matrix<T>& to, Index count,
+                               Index width, bool add) {
+  const Vec<T> factor = set1(sign);
+  for (Index i = 0; i < count; ++i) {
+    T* const to_i = to.data + i * to.row;
+    for (Index c = 0; c < width; c += kLanes<T>) {
+      const Vec<T> before = add ? load_columns(to_i, to.column, c, width) : zero<T>();
+      store_columns(to_i, to.column, c, width, fma(load(rows + i * row + c), factor, before));
+    }
+  }
+}
+
+/// Values minus what is in the lanes.
+template <class T>
+struct ValuesMinus {
+  const Matrix<const T> values;
+  Index width;
+  FOVEA_INLINE Vec<T> operator()(Vec<T> x, Index i, Index c) const {
+    return load_columns(values.data + i * values.row, values.column, c, width) - x;
+  }
+};
+
+/// Row `first` of a matrix and those behind it.
+template <class T>
+FOVEA_INLINE Matrix<T> rows_from(const Matrix<T>& m, Index first) {
+  return {m.data + first * m.row, m.row, m.column};
+}
+
+/// Rows s of G from the last one on, in place of beta_s (...): chains over t from the last one on.
+template <int V, class T>
+struct ErrorGradients {
+  const T* weights;  // [count, kDeltaChunk] W
+  T* g;              // [count, row]
+  Index row;
+  Index count;
+
+  template <int R>
+  FOVEA_INLINE void run(Index from_end) const {
+    const Index first = count - from_end - R;
+    const T* const w = weights + first * kDeltaChunk + first;
+    T* const rows = g + first * row;
+    RegisterBlock<R, V, T> sum;
+    sum.clear();
+    sum.add_from(rows, row);
+    const Index last = from_end + R - 1;
+    sum.multiply_add(w + last * kDeltaChunk, 1, -kDeltaChunk, rows + last * row, -row, from_end);
+    FOVEA_UNROLL
+    for (int t = R - 1; t > 0; --t) {
+      FOVEA_UNROLL
+      for (int r = 0; r < t; ++r) {
+        const Vec<T> factor = set1(w[t * kDeltaChunk + r]);
+        FOVEA_UNROLL
+        for (int v = 0; v < V; ++v) sum.at[r][v] = fma(factor, sum.at[t][v], sum.at[r][v]);
+      }
+    }
+    sum.store_to(rows, row);
+  }
+};
+template <class T>
+struct ErrorGradientGroups {
+  const T* weights;
+  T* g;
+  Index row;
+  Index count;
+
+  template <int V>
+  FOVEA_INLINE void run(Index vector) const {
+    for_row_blocks<kBlockRows<V>>(
+        0, count, ErrorGradients<V, T>{weights, g + vector * kLanes<T>, row, count});
+  }
+};

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The delta rule in chunks (delta_rule.hpp). With B = beta k' of the chunk's tokens and S the
+/// state before the chunk,
+///
+///     e_t   = v_t - S^T k'_t - sum_{s < t} (k'_t . B_s) e_s
+///     far_i = S^T q'_i + sum_{s <= i} (q'_i . B_s) e_s
+///
+/// and B^T E is added to S, with compensation. Value columns are in the lanes, for k' . B and
+/// q' . B the tokens; each element is one fixed chain, however its rows come in calls and blocks.
+/// Cost per token, of one query head: 6 D Dv flops and 2 kDeltaChunk (D + Dv).
+
+/// n elements rounded up to whole vectors.
+template <class T>
+constexpr Index in_whole_vectors(Index n) {
+  return (n + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+}
+
+/// Which tokens of a chunk the rows of a block see: those before it, each one's own too, or a fixed
+/// number.
+enum class DeltaRowKind : std::uint8_t { token, causal, last };
+
+/// R rows times the state, in chains of columns. \param x [R, D] scalars   \param state [D, row]
+template <int R, int V, class T>
+FOVEA_INLINE void times_state(RegisterBlock<R, V, T>& sum, const T* x, Index x_row, Index width,
+                              const T* state, Index row) {
+  constexpr Index part = V * kLanes<T>;
+  sum.clear();
+  sum.multiply_add(x, x_row, 1, state, row, smaller(width, kChain));
+  for (Index c = kChain; c < width; c += kChain) {
+    alignas(kVecBytes) T before[R * part];
+    sum.store_to(before, part);
+    sum.clear();
+    sum.multiply_add(x + c, x_row, 1, state + c * row, row, smaller(width - c, kChain));
+    sum.add_from(before, part);
+  }
+}
+
+/// Rows of the next chunk, to be asked for while this one is computed.
+struct DeltaAhead {
+  RowsAhead<0> x;       // q or k
+  RowsAhead<0> values;  // of tokens
+  RowsAhead<1> out;     // of queries
+
+  FOVEA_INLINE void ask(Index rows) {
+    x.ask(rows);
+    values.ask(rows);
+    out.ask(rows);
+  }
+};
+
+/// Rows of errors or of far.
+template <class T>
+struct DeltaRows {
+  const T* x;  // [rows, x_row] q', or -k'
+  Index x_row;
+  Index width;
+  const T* weights;  // [rows, kDeltaChunk] x . B
+  const T* state;    // [D, row]
+  const T* errors;   // [kDeltaChunk, row]
+  Index row;
+  const T* values;  // [rows, Dv] of tokens
+  Index values_row;
+  T* out;  // [rows, Dv] of tokens their rows of errors
+  Index out_row;
+  Index seen;  // tokens of the chunk that row 0 sees
+  DeltaAhead* ahead;
+};
+
+/// V vectors of their columns.
+template <DeltaRowKind kKind, int V, class T>
+struct DeltaColumns {
+  const DeltaRows<T>& p;
+  Index column;
+
+  template <int R>
+  FOVEA_INLINE void run(Index first) const {
+    const Index common = kKind == DeltaRowKind::last ? p.seen : p.seen + first;
+    const T* const weights = p.weights + first * kDeltaChunk;
+    const T* const errors = p.errors + column;
+    p.ahead->ask(R);
+    RegisterBlock<R, V, T> sum;
+    times_state(sum, p.x + first * p.x_row, p.x_row, p.width, p.state + column, p.row);
+    if constexpr (kKind == DeltaRowKind::token) {
+      sum.add_from(p.values + first * p.values_row + column, p.values_row);
+    }
+    sum.multiply_add(weights, kDeltaChunk, 1, errors, p.row, common);
+    FOVEA_UNROLL
+    for (int s = 0; s + 1 < R && kKind != DeltaRowKind::last; ++s) {
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const T* const error = errors + (common + s) * p.row + v * kLanes<T>;
+        const Vec<T> e = kKind == DeltaRowKind::token ? sum.at[s][v] : load(error);
+        FOVEA_UNROLL
+        for (int r = s + 1; r < R; ++r) {
+          sum.at[r][v] = fma(set1(weights[r * kDeltaChunk + common + s]), e, sum.at[r][v]);
+        }
+      }
+    }
+    sum.store_to(p.out + first * p.out_row + column, p.out_row);
+  }
+};
+
+/// Cuts the columns into groups of vectors.
+template <DeltaRowKind kKind, class T>
+struct DeltaGroups {
+  const DeltaRows<T>& p;
+  Index rows;
+
+  template <int V>
+  FOVEA_INLINE void run(Index vector) const {
+    for_row_blocks<kBlockRows<V>>(0, rows, DeltaColumns<kKind, V, T>{p, vector * kLanes<T>});
+  }
+};
+
+/// All rows and columns. \param columns a multiple of the lanes
+template <DeltaRowKind kKind, class T>
+FOVEA_NOINLINE void delta_rows(const DeltaRows<T>& p, Index rows, Index columns) {
+  for_row_blocks<4>(0, columns / kLanes<T>, DeltaGroups<kKind, T>{p, rows});
+}
+
+/// weights[r, s] = x_r . B_s for some tokens s, V vectors of them.
+template <int V, class T>
+struct DeltaWeights {
+  const T* x;  // [rows, x_row]
+  Index x_row;
+  Index width;
+  const T* keys_t;  // [D, kDeltaChunk]
+  T* weights;       // [rows, kDeltaChunk]
+
+  template <int R>
+  FOVEA_INLINE void run(Index r) const {
+    RegisterBlock<R, V, T> sum;
+    score_chains(sum, x + r * x_row, x_row, keys_t, width, weights + r * kDeltaChunk, kDeltaChunk);
+  }
+};
+
+/// Of rows of which row r sees `seen` + r tokens, or fewer, the weights of at least those tokens.
+template <class T>
+FOVEA_NOINLINE void delta_weights(const T* x, Index x_row, Index width, const T* keys_t,
+                                  Index count, Index seen, T* weights) {
+  constexpr Index w = kLanes<T>;
+  for (Index token = 0; token < kDeltaChunk; token += 2 * w) {
+    const Index one = larger(token + 1 - seen, 0);  // the first row that sees the first vector
+    const Index two = smaller(larger(token + w + 1 - seen, 0), count);
+    if (one >= count) return;
+    for_row_blocks<kBlockRows<1>>(
+        one, two, DeltaWeights<1, T>{x, x_row, width, keys_t + token, weights + token});
+    for_row_blocks<kBlockRows<2>>(
+        two, count, DeltaWeights<2, T>{x, x_row, width, keys_t + token, weights + token});
+  }
+}
+
+/// A whole chunk to be added to the state.
+template <class T>
+struct DeltaChunk {
+  const T* keys;  // [kDeltaChunk, keys_row] B
+  Index keys_row;
+  const T* errors;  // [kDeltaChunk, row]
+  const T* sum;     // [D, row]
+  T* to;            // the sum with the chunk; may be `sum`
+  T* lost;          // [D, row] what rounding took from it
+  Index row;
+};
+
+/// S += B^T E for V vectors of columns, with compensation (Kahan 1965).
+template <int V, class T>
+struct DeltaChunkColumns {
+  const DeltaChunk<T>& p;
+  Index column;
+
+  template <int R>
+  FOVEA_INLINE void run(Index d) const {
+    RegisterBlock<R, V, T> more;
+    more.clear();
+    more.multiply_add(p.keys + d, 1, p.keys_row, p.errors + column, p.row, kDeltaChunk);
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const Index at = (d + r) * p.row + column + v * kLanes<T>;
+        const Vec<T> before = load(p.sum + at);
+        const Vec<T> y = more.at[r][v] + load(p.lost + at);
+        const Vec<T> after = before + y;
+        store(p.to + at, after);
+        store(p.lost + at, y - (after - before));
+      }
+    }
+  }
+};
+template <class T>
+struct DeltaChunkGroups {
+  const DeltaChunk<T>& p;
+  Index width;
+
+  template <int V>
+  FOVEA_INLINE void run(Index vector) const {
+    for_row_blocks<kBlockRows<V>>(0, width, DeltaChunkColumns<V, T>{p, vector * kLanes<T>});
+  }
+};
+
+/// S += B^T E. \param columns a multiple of the lanes
+template <class T>
+FOVEA_NOINLINE void add_chunk(const DeltaChunk<T>& p, Index width, Index columns) {
+  for_row_blocks<4>(0, columns / kLanes<T>, DeltaChunkGroups<T>{p, width});
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The matrix products of linear attention's backward pass: register blocks whose chains are those
+/// of one element alone, and triangles that touch no pair beyond the diagonal, whatever it holds.
+
+/// Widths of one call, and how far its rows are apart: whole cache lines.
+template <class T>
+struct GradWidths {
+  GradWidths(Index width_, Index value_width_)
+      : width(width_),
+        value_width(value_width_),
+        d(padded_row<T>(width)),
+        dv(padded_row<T>(value_width)) {}
+
+  Index width;        // D
+  Index value_width;  // Dv
+  Index d;            // row of D elements
+  Index dv;
+};
+
+/// Scratch that is given away from its front.
+template <class T>
+struct GradScratch {
+  T* at;
+  FOVEA_INLINE T* take(Index n) {
+    T* const taken = at;
+    at += n;
+    return taken;
+  }
+};
+
+/// Rows of the next tile, to be asked for while this one is computed: evenly, since what waits for
+/// memory holds up the loads behind it.
+template <class T>
+class GradAhead {
+ public:
+  GradAhead() = default;
+  /// \param elements of the products that will ask
+  explicit GradAhead(Index elements) {
+    const Index blocks = larger(1, elements / (kLanes<T> * kAccumulators));
+    rows_ = (kLinearChunk + blocks - 1) / blocks;
+  }
+
+  /// Rows [first, first + count) of a tensor to be read.
+  void read(const Matrix<const T>& m, Index first, Index count, Index width) {
+    reads_[read_count_++] = RowsAhead<0>::template of<T>(stored(m), first, 1, count, width);
+  }
+  /// The same, to be written, if there is one.
+  void write(const Matrix<T>& m, Index first, Index count, Index width) {
+    if (m.data == nullptr) return;
+    writes_[write_count_++] = RowsAhead<1>::template of<T>(stored(m), first, 1, count, width);
+  }
+
+  /// Asks for so many rows of each.
+  FOVEA_INLINE void ask(Index rows) {
+    for (Index n = 0; n < read_count_; ++n) reads_[n].ask(rows);
+    for (Index n = 0; n < write_count_; ++n) writes_[n].ask(rows);
+  }
+  /// What one register block asks for.
+  FOVEA_INLINE void ask() { ask(rows_); }
+
+ private:
+  RowsAhead<0> reads_[4];
+  RowsAhead<1> writes_[2];
+  Index rows_ = 0;  // of each tensor
+  Index read_count_ = 0;
+  Index write_count_ = 0;
+};
+
+/// to[i, c] = phi'(x[i, c]), from the features where they tell: the slope of elu is the smaller of
+/// 1 and its value. \param features [count, row], phi(x), not scaled   \param to [count, row]
+template <class T>
+FOVEA_NOINLINE void slopes_of(const FeatureMapArgs<T>& map, const Matrix<const T>& x,
+                              const T* features, Index count, Index width, T* to, Index row) {
+  const FeatureMapKind kind = map.kind;
+  const bool is_elu =
+      kind == FeatureMapKind::elu_plus_one || kind == FeatureMapKind::elu_minus_plus_one;
+  if (!is_elu) {
+    slope_rows(map, stored(x), count, width, to, row);
+    return;
+  }
+  const Vec<T> sign = set1(kind == FeatureMapKind::elu_plus_one ? T(1) : T(-1));
+  for (Index i = 0; i < count * row; i += kLanes<T>) {
+    store(to + i, min(set1(T(1)), load(features + i)) * sign);
+  }
+}
+
+/// to[c] = row(c, to[c]), or row(c, 0) where nothing is added to.
+template <class T, class Row>
+FOVEA_INLINE void write_row(T* to, Index column, Index width, bool add, const Row& row) {
+  constexpr Index w = kLanes<T>;
+  Index c = 0;
+  if (column == 1) {
+    for (; c + w <= width; c += w) store(to + c, row(c, add ? load(to + c) : zero<T>()));
+  }
+  for (; c < width; c += w) {
+    const Vec<T> before = add ? load_columns(to, column, c, width) : zero<T>();
+    store_columns(to, column, c, width, row(c, before));
+  }
+}
+
+/// Which steps a row of a product sums over, of all [0, steps).
+enum class ProductSteps {
+  all,        // cut every kChain
+  up_to_row,  // row i: [0, i + offset]; steps <= kChain
+  from_row    // row i: [i - offset, steps); steps <= kChain
+};
+
+/// to[i, c] = sum_s a[i, s] b[s, c] (+ to[i, c]).
+template <class T>
+struct RowsProduct {
+  const T* a;  // scalars, at strides a_row and a_step
+  Index a_row;
+  Index a_step;
+  const T* b;  // [steps, columns]
+  Index b_row;
+  T* to;  // [rows, columns]
+  Index to_row;
+  Index steps;
+  GradAhead<T>* ahead = nullptr;
+  Index offset = 0;
+  bool add = false;
+};
+
+/// V vectors of columns of a product, R rows at a time.
+template <ProductSteps kSteps, int V, class T>
+struct ProductColumns {
+  const RowsProduct<T>& p;
+  Index column;
+
+  template <int R>
+  FOVEA_INLINE void run(Index i) const {
+    const T* const a = p.a + i * p.a_row;
+    const T* const b = p.b + column;
+    T* const to = p.to + i * p.to_row + column;
+    if (p.ahead != nullptr) p.ahead->ask();
+    if constexpr (kSteps == ProductSteps::all) {
+      for (Index s = 0; s == 0 || s < p.steps; s += kChain) {
+        RegisterBlock<R, V, T> sum;
+        sum.clear();
+        sum.multiply_add(a + s * p.a_step, p.a_row, p.a_step, b + s * p.b_row, p.b_row,
+                         smaller(kChain, p.steps - s));
+        if (p.add || s > 0) sum.add_from(to, p.to_row);
+        sum.store_to(to, p.to_row);
+      }
+    } else {
+      RegisterBlock<R, V, T> sum;
+      sum.clear();
+      if constexpr (kSteps == ProductSteps::up_to_row) {
+        up_to_row(a, b, i, sum);
+      } else {
+        from_row(a, b, i, sum);
+      }
+      if (p.add) sum.add_from(to, p.to_row);
+      sum.store_to(to, p.to_row);
+    }
+  }
+
+ private:
+  /// One step of rows [begin, end) of a block.
+  template <int R>
+  FOVEA_INLINE void step(const T* a, const T* b, Index s, int begin, int end,
+                         RegisterBlock<R, V, T>& sum) const {
+    Vec<T> x[V];
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) x[v] = load(b + s * p.b_row + v * kLanes<T>);
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      if (r < begin || r >= end) continue;
+      const Vec<T> scalar = set1(a[r * p.a_row + s * p.a_step]);
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) sum.at[r][v] = fma(scalar, x[v], sum.at[r][v]);
+    }
+  }
+
+  template <int R>
+  FOVEA_INLINE void up_to_row(const T* a, const T* b, Index i, RegisterBlock<R, V, T>& sum) const {
+    const Index common = smaller(p.steps, i + p.offset + 1);
+    sum.multiply_add(a, p.a_row, p.a_step, b, p.b_row, common);
+    FOVEA_UNROLL
+    for (int t = 0; t < R - 1; ++t) {
+      if (common + t < p.steps) step(a, b, common + t, t + 1, R, sum);
+    }
+  }
+
+  template <int R>
+  FOVEA_INLINE void from_row(const T* a, const T* b, Index i, RegisterBlock<R, V, T>& sum) const {
+    const Index first = i - p.offset;
+    FOVEA_UNROLL
+    for (int t = 0; t < R - 1; ++t) {
+      if (first + t >= 0 && first + t < p.steps) step(a, b, first + t, 0, t + 1, sum);
+    }
+    const Index common = clamped(first + R - 1, 0, p.steps);
+    sum.multiply_add(a + common * p.a_step, p.a_row, p.a_step, b + common * p.b_row, p.b_row,
+                     p.steps - common);
+  }
+};
+
+/// Cuts the columns of a product into groups of vectors.
+template <ProductSteps kSteps, class T>
+struct ProductGroups {
+  const RowsProduct<T>& p;
+  Index rows;
+
+  template <int V>
+  FOVEA_INLINE void run(Index vector) const {
+    constexpr int most = kBlockRows<V> < 8 ? kBlockRows<V> : 8;
+    constexpr int block = kSteps == ProductSteps::all ? kBlockRows<V> : most;
+    for_row_blocks<block>(0, rows, ProductColumns<kSteps, V, T>{p, vector * kLanes<T>});
+  }
+};
+
+/// \param columns whole vectors
+template <ProductSteps kSteps, class T>
+FOVEA_NOINLINE void multiply_rows(const RowsProduct<T>& p, Index rows, Index columns) {
+  for_row_blocks<4>(0, columns / kLanes<T>, ProductGroups<kSteps, T>{p, rows});
+}
+
+/// pairs[i, j] = a_i . b_j for the pairs j <= i + offset, and some beside them.
+/// \param b_t [width, kLinearChunk]   \param pairs [rows, kLinearChunk]
+template <class T>
+FOVEA_NOINLINE void pair_products(const T* a, Index a_row, const T* b_t, Index width, Index rows,
+                                  Index tokens, Index offset, T* pairs) {
+  const RowsProduct<T> p{a, a_row, 1, b_t, kLinearChunk, pairs, kLinearChunk, width};
+  for (Index j = 0; j < tokens; j += kLanes<T>) {
+    const Index first = larger(0, j - offset);
+    if (first >= rows) return;
+    for_row_blocks<kAccumulators>(first, rows, ProductColumns<ProductSteps::all, 1, T>{p, j});
+  }
+}

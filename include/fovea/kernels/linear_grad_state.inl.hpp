@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The running sums of linear attention's backward pass: a matrix to which chunks are added with
+/// what each addition loses (Kahan), so that it does not drift and needs little memory; and a
+/// vector, summed as in running_state.inl.hpp, so that denominators are those of the forward pass
+/// to the bit.
+
+template <class T>
+class GradSums {
+ public:
+  /// Zeros. \param row of the matrix   \param vector elements; both are whole cache lines
+  GradSums(Index rows, Index row, Index vector, GradScratch<T>& scratch)
+      : rows_(rows), row_(row), matrix_(scratch.take(rows * row)), lost_(scratch.take(rows * row)) {
+    vector_.width = 0;
+    vector_.value_row = 0;
+    vector_.row = vector;
+    vector_.elements = vector;
+    vector_.high = scratch.take(vector);
+    vector_.low = scratch.take(vector);
+    vector_.local = scratch.take(vector);
+    vector_.read = scratch.take(vector);
+    clear_elements(matrix_, rows * row);
+    clear_elements(lost_, rows * row);
+    clear_elements(vector_.high, 4 * vector);
+  }
+
+  const T* matrix() const { return matrix_; }       // [rows, row]
+  const T* vector() const { return vector_.read; }  // [vector]
+
+  /// matrix[i, c] += sum_s a[i, s] b[s, c], one chain.
+  /// \param a scalars, at strides a_row and a_step   \param b [steps, row], steps <= kLinearChunk
+  FOVEA_NOINLINE void add_products(const T* a, Index a_row, Index a_step, const T* b, Index steps,
+                                   GradAhead<T>& ahead) {
+    const Groups groups{{a, a_row, a_step, b, row_, matrix_, row_, steps, &ahead}, lost_, rows_};
+    for_row_blocks<4>(0, row_ / kLanes<T>, groups);
+  }
+
+  /// vector += x
+  FOVEA_NOINLINE void add(const T* x) {
+    for (Index c = 0; c < vector_.row; c += kLanes<T>) {
+      const Vec<T> local = load(vector_.local + c) + load(x + c);
+      store(vector_.local + c, local);
+      store(vector_.read + c, load(vector_.high + c) + local);
+    }
+  }
+
+  /// Ends a segment of the vector.
+  void fold() { fold_segment(vector_); }
+
+ private:
+  template <int V>
+  struct Columns {
+    const RowsProduct<T>& p;
+    T* lost;
+    Index c;
+
+    template <int R>
+    FOVEA_INLINE void run(Index i) const {
+      p.ahead->ask();
+      const Index row = p.to_row;
+      T* const to = p.to + i * row + c;
+      T* const lost_i = lost + i * row + c;
+      RegisterBlock<R, V, T> block;
+      block.clear();
+      block.multiply_add(p.a + i * p.a_row, p.a_row, p.a_step, p.b + c, row, p.steps);
+      FOVEA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        FOVEA_UNROLL
+        for (int v = 0; v < V; ++v) {
+          const Index at = r * row + v * kLanes<T>;
+          const Vec<T> before = load(to + at);
+          const Vec<T> x = block.at[r][v] - load(lost_i + at);
+          const Vec<T> sum = before + x;
+          store(to + at, sum);
+          store(lost_i + at, (sum - before) - x);
+        }
+      }
+    }
+  };
+
+  struct Groups {
+    RowsProduct<T> p;
+    T* lost;
+    Index rows;
+
+    template <int V>
+    FOVEA_INLINE void run(Index vector) const {
+      for_row_blocks<kBlockRows<V>>(0, rows, Columns<V>{p, lost, vector * kLanes<T>});
+    }
+  };
+
+  const Index rows_;
+  const Index row_;
+  T* const matrix_;
+  T* const lost_;           // what `matrix` is too large by
+  RunningState<T> vector_;  // its normaliser alone
+};

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// From the numerators and denominators of rows to the rows of `out`: divided, summed over the
+/// maps, blended, and rounded once to what they are stored in.
+
+/// Calls `functor.template run<S>()` for a storage.
+template <class T, class Functor>
+FOVEA_INLINE void with_storage(Storage storage, const Functor& functor) {
+  if constexpr (kIsStorable<Storage::bfloat16, T>) {
+    if (storage == Storage::bfloat16) return functor.template run<Storage::bfloat16>();
+    if (storage == Storage::float16) return functor.template run<Storage::float16>();
+  }
+  functor.template run<Storage::native>();
+}
+
+/// Blends and stores lanes of row i from column c on; \p far is the sum over all maps.
+template <Storage S, class T>
+FOVEA_INLINE void write_far(const LinearRows<T>& rows, Index i, Index c, Index width, Vec<T> far) {
+  if (rows.far_weight != nullptr) far = far * load_columns(rows.far_weight, 1, c, width);
+  if (rows.near.data != nullptr) {
+    const T* near = rows.near.data + i * rows.near.row;
+    const Vec<T> weight =
+        rows.near_weight == nullptr ? set1(T{1}) : load_columns(rows.near_weight, 1, c, width);
+    far = fma(weight, load_columns(near, rows.near.column, c, width), far);
+  }
+  store_columns<S>(rows.out.data, i * rows.out.row, rows.out.column, c, width, far);
+}
+
+/// Rows [first, first + count) that see no token: 0, blended.
+template <class T>
+struct UnseenRows {
+  const LinearRows<T>& rows;
+  Index first;
+  Index count;
+  Index width;  // Dv
+
+  template <Storage S>
+  FOVEA_NOINLINE void run() const {
+    for (Index i = first; i < first + count; ++i) {
+      for (Index c = 0; c < width; c += kLanes<T>) write_far<S>(rows, i, c, width, zero<T>());
+    }
+  }
+};
+
+/// Rows from `first` on, of one map of several.
+template <class T>
+struct FarRows {
+  const LinearRows<T>& rows;
+  Index first;
+  Index width;  // Dv
+  const StateReader<T>& reader;
+  bool zero_row;  // the policy
+  bool is_first;  // map
+  bool is_last;
+  T* sums;  // [count, value_row] over the maps so far
+
+  template <Storage S>
+  FOVEA_NOINLINE void run() const {
+    for (Index r = 0; r < reader.count; ++r) {
+      const T* numerators = reader.numerators + r * reader.value_row;
+      T* sums_r = sums + r * reader.value_row;
+      for (Index c = 0; c < width; c += kLanes<T>) {
+        const Vec<T> x = add_term(r, load(numerators + c), sums_r + c);
+        if (is_last) {
+          write_far<S>(rows, first + r, c, width, x);
+        } else {
+          store(sums_r + c, x);
+        }
+      }
+    }
+  }
+
+  /// sum + numerator / denominator. The product with an inverse joins a sum by fma() alone.
+  FOVEA_INLINE Vec<T> add_term(Index r, Vec<T> numerator, const T* sum) const {
+    const Vec<T> before = is_first ? zero<T>() : load(sum);
+    const T inverse = reader.inverses[r];
+    if (inverse != 0) {
+      return is_first ? numerator * set1(inverse) : fma(numerator, set1(inverse), before);
+    }
+    const T denominator = reader.denominators[r];
+    if (zero_row && denominator == 0) return before;
+    const Vec<T> term = numerator / set1(denominator);
+    return is_first ? term : before + term;
+  }
+};

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rows of queries that read a state: denominators, weights of the keys of the open chunk, and
+/// outputs, for one head and one feature map. A row's bits depend on its query and on what it sees.
+///
+/// Numerator of row i: a chain over the chunk's keys up to i and on through kFeatureChain features
+/// times rows of the state, plus chains of further features. Lanes: value columns; of weights,
+/// keys.
+
+/// Steps of one chain of roundings over features.
+inline constexpr Index kFeatureChain = 32;
+
+/// Denominators whose size is within 2^-n and 2^n: no feature of the row needs to be scaled.
+template <class T>
+inline constexpr T kUsualDenominator = sizeof(T) == 4 ? T(0x1p60) : T(0x1p400);
+
+/// Rows whose largest feature is within 2^-n and 2^n are never scaled.
+template <class T>
+inline constexpr T kUsualFeature = sizeof(T) == 4 ? T(0x1p40) : T(0x1p300);
+
+/// Rows that come next, to ask memory for: of queries and outputs.
+struct RowsAfter {
+  RowsAhead<0> q;
+  RowsAhead<1> out;
+
+  FOVEA_INLINE void ask(Index rows) {
+    q.ask(rows);
+    out.ask(rows);
+  }
+};
+
+/// Rows of one head, and what they read. Row r sees the first `first + r + 1` keys of the chunk,
+/// at most `keys`.
+template <class T>
+struct StateReader {
+  Index width;
+  Index row;                  // of features: padded D
+  Index value_row;            // padded Dv
+  const T* state;             // [D, value_row]
+  const T* normaliser;        // [row]
+  const T* run = nullptr;     // [keys, row], added to the normaliser; or none
+  const T* lanes = nullptr;   // [row, kLinearChunk] features of the chunk's keys
+  const T* values = nullptr;  // [keys, value_row]
+  Index keys = 0;
+  Index first = 0;
+  Index count = 0;            // rows, at most kLinearChunk
+  T* features = nullptr;      // [count, row]
+  T* weights = nullptr;       // [count, kLinearChunk]
+  T* numerators = nullptr;    // [count, value_row]
+  T* denominators = nullptr;  // [kLinearChunk]
+  T* inverses = nullptr;      // [kLinearChunk]: of the denominators, or 0: to be divided by
+  T* scales = nullptr;        // [kLinearChunk], 1 where features stay as they are; or not wanted
+
+  /// [count, Dv]: where all rows go, times their inverses; or null, and the numerators are kept.
+  T* out = nullptr;
+  Index out_row = 0;
+  RowsAfter* ahead = nullptr;  // or none
+
+  /// The last key of the chunk that row r sees.
+  FOVEA_INLINE Index key(Index r) const { return smaller(first + r, keys - 1); }
+};
+
+template <class T>
+FOVEA_INLINE Vec<T> absolute(Vec<T> x) {
+  return from_bits<T>(bits(x) & set1_int<T>(~MathConstants<T>::kSignMask));
+}
+
+/// Lane i of the result is the sum of rows[i]: each by the same tree, halves onto halves.
+template <class T>
+FOVEA_INLINE Vec<T> lane_sums(Vec<T> (&rows)[kLanes<T>]) {
+  FOVEA_UNROLL
+  for (int half = kLanes<T> / 2; half > 0; half /= 2) {
+    FOVEA_UNROLL
+    for (int i = 0; i < half; ++i) {
+      rows[i] =
+          interleave<false>(rows[i], rows[i + half]) + interleave<true>(rows[i], rows[i + half]);
+    }
+  }
+  return rows[0];
+}
+
+/// The products of a feature row with the normaliser that row r sees, in the lanes of a cache line
+/// and then in half as many until they are one vector. \tparam Absolute their sizes
+template <bool Absolute, class T>
+FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
+  constexpr int w = kLanes<T>;
+  constexpr int vectors = 64 / kVecBytes;
+  const T* features = reader.features + r * reader.row;
+  const T* run = reader.run == nullptr ? nullptr : reader.run + reader.key(r) * reader.row;
+  Vec<T> sum[vectors];
+  FOVEA_UNROLL
+  for (int v = 0; v < vectors; ++v) sum[v] = zero<T>();
+  for (Index d = 0; d < reader.row; d += vectors * w) {
+    FOVEA_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      const Index at = d + v * w;
+      Vec<T> x = load(features + at);
+      Vec<T> z = load(reader.normaliser + at);
+      if (run != nullptr) z = z + load(run + at);
+      if constexpr (Absolute) {
+        x = absolute(x);
+        z = absolute(z);
+      }
+      sum[v] = fma(x, z, sum[v]);
+    }
+  }
+  FOVEA_UNROLL
+  for (int n = vectors / 2; n > 0; n /= 2) {
+    FOVEA_UNROLL
+    for (int v = 0; v < n; ++v) sum[v] = sum[v] + sum[v + n];
+  }
+  return sum[0];
+}
+
+/// Of rows [first, first + lanes), 0 behind the last one.
+template <bool Absolute, class T>
+FOVEA_INLINE Vec<T> denominators_of(const StateReader<T>& reader, Index first) {
+  Vec<T> rows[kLanes<T>];
+  FOVEA_UNROLL
+  for (int i = 0; i < kLanes<T>; ++i) {
+    rows[i] =
+        first + i < reader.count ? normaliser_products<Absolute>(reader, first + i) : zero<T>();
+  }
+  return lane_sums(rows);
+}
+
+/// Lanes whose size is usual; NaN is not.
+template <class T>
+FOVEA_INLINE IntVec<T> is_usual(Vec<T> denominator) {
+  constexpr T most = kUsualDenominator<T>;
+  const Vec<T> size = absolute(denominator);
+  return (size > set1(1 / most)) & (size < set1(most));
+}
+
+/// Multiplies a row of features by the power of two that brings its largest one near 1, if that
+/// one is finite and far from it: neither features nor products may lose digits below the normal
+/// numbers, or overflow, and the quotient stays the same. \return the power of two
+template <class T>
+FOVEA_NOINLINE T scale_features(T* features, Index width) {
+  T largest = 0;
+  for (Index d = 0; d < width; ++d) {
+    const T size = features[d] < 0 ? -features[d] : features[d];
+    if (size > largest) largest = size;
+  }
+  constexpr T usual = kUsualFeature<T>;
+  if (!(largest > 0) || largest >= MathConstants<T>::kInfinity) return 1;
+  if (largest >= 1 / usual && largest <= usual) return 1;
+  constexpr T up = 4, down = T(0.25);
+  T factor = 1;
+  // A power of four may lie beyond the range of T where `largest` is subnormal.
+  while (largest * factor < down && factor < 1 / MathConstants<T>::kSmallestNormal) factor *= up;
+  while (largest * factor > up) factor *= down;
+  for (Index d = 0; d < width; ++d) features[d] *= factor;
+  return factor;
+}
+
+/// sign(den) max(|den|, least), the sign of 0 being +; NaN stays.
+template <class T>
+FOVEA_INLINE Vec<T> with_floor(Vec<T> denominator, Vec<T> least) {
+  const Vec<T> size = absolute(denominator);
+  const Vec<T> floored = select(size < least, least, size);
+  return select(denominator < zero<T>(), zero<T>() - floored, floored);
+}
+
+/// Denominators and their inverses of all rows; scales features where that is needed.
+/// \returns whether every row has an inverse
+template <class T>
+FOVEA_NOINLINE bool find_denominators(const StateReader<T>& reader, DenominatorPolicy policy,
+                                      T floor) {
+  constexpr Index w = kLanes<T>;
+  bool all = true;
+  for (Index first = 0; first < reader.count; first += w) {
+    Vec<T> denominator = denominators_of<false>(reader, first);
+    const IntVec<T> within =
+        lane_index<T>() < set1_int<T>(static_cast<Int<T>>(reader.count - first));
+    if (any(within & ~is_usual(denominator))) {
+      alignas(kVecBytes) Int<T> usual[w];
+      store_int<T>(usual, is_usual(denominator));
+      for (Index i = 0; i < smaller(w, reader.count - first); ++i) {
+        if (usual[i] != 0) continue;
+        const T scale = scale_features(reader.features + (first + i) * reader.row, reader.width);
+        if (reader.scales != nullptr) reader.scales[first + i] = scale;
+      }
+      denominator = denominators_of<false>(reader, first);
+    }
+    if (policy == DenominatorPolicy::signed_floor) {
+      denominator = with_floor(denominator, set1(floor) * denominators_of<true>(reader, first));
+    }
+    const Vec<T> inverse = set1(T(1)) / denominator;
+    store(reader.denominators + first, denominator);
+    store(reader.inverses + first, select(is_usual(denominator), inverse, zero<T>()));
+    all = all && !any(within & ~is_usual(denominator));
+  }
+  return all;
+}
+
+/// sum[i] += features[i, d] * rows[d] over d: the first kFeatureChain features go on with the
+/// chains of `sum`, further ones make their own.
+/// \param features [R, width]   \param rows [width, V * lanes]
+/// \param before [R, V * lanes]: scratch
+template <int R, int V, class T>
+FOVEA_INLINE void add_features(RegisterBlock<R, V, T>& sum, const T* features, Index features_row,
+                               const T* rows, Index rows_row, Index width, T* before,
+                               Index before_row) {
+  sum.multiply_add(features, features_row, 1, rows, rows_row, smaller(width, kFeatureChain));
+  for (Index d = kFeatureChain; d < width; d += kFeatureChain) {
+    sum.store_to(before, before_row);
+    sum.clear();
+    sum.multiply_add(features + d, features_row, 1, rows + d * rows_row, rows_row,
+                     smaller(width - d, kFeatureChain));
+    sum.add_from(before, before_row);
+  }
+}
+
+/// weights[r, j] = <features of r, key j> for the V vectors of keys from `keys` on: what stands in
+/// lanes behind a row's last key is never read.
+template <int V, class T>
+struct ChunkWeights {
+  const StateReader<T>& reader;
+  Index keys;
+
+  template <int R>
+  FOVEA_INLINE void run(Index r) const {
+    T* weights = reader.weights + r * kLinearChunk + keys;
+    RegisterBlock<R, V, T> sum;
+    sum.clear();
+    add_features(sum, reader.features + r * reader.row, reader.row, reader.lanes + keys,
+                 kLinearChunk, reader.width, weights, kLinearChunk);
+    sum.store_to(weights, kLinearChunk);
+  }
+};
+
+/// Keys two vectors at a time: rows that see no key of the second one take the first one alone.
+template <class T>
+FOVEA_NOINLINE void find_weights(const StateReader<T>& reader) {
+  constexpr Index w = kLanes<T>;
+  const Index seen = reader.key(reader.count - 1) + 1;
+  for (Index keys = 0; keys < seen; keys += 2 * w) {
+    const Index one = clamped(keys - reader.first, 0, reader.count);
+    const Index two =
+        keys + w < reader.keys ? clamped(keys + w - reader.first, 0, reader.count) : reader.count;
+    for_row_blocks<kBlockRows<1>>(one, two, ChunkWeights<1, T>{reader, keys});
+    for_row_blocks<kBlockRows<2>>(two, reader.count, ChunkWeights<2, T>{reader, keys});
+  }
+}
+
+/// The numerators of R rows in V vectors of columns.
+/// \pre of several rows, each sees one key of the chunk more than the one before, or none sees any
+template <int V, class T>
+struct ReadBlock {
+  const StateReader<T>& reader;
+  Index c;
+
+  template <int R>
+  FOVEA_INLINE void run(Index r) const {
+    T* numerators = reader.numerators + r * reader.value_row + c;
+    RegisterBlock<R, V, T> sum;
+    sum.clear();
+    if (reader.keys > 0) add_chunk(sum, r);
+    add_features(sum, reader.features + r * reader.row, reader.row, reader.state + c,
+                 reader.value_row, reader.width, numerators, reader.value_row);
+    if (reader.out == nullptr) {
+      sum.store_to(numerators, reader.value_row);
+    } else {
+      divide(sum, r);
+    }
+    if (reader.ahead != nullptr) reader.ahead->ask(R);
+  }
+
+  /// The keys of the chunk that row r sees, then for each row what it sees beyond them.
+  template <int R>
+  FOVEA_INLINE void add_chunk(RegisterBlock<R, V, T>& sum, Index r) const {
+    const T* weights = reader.weights + r * kLinearChunk;
+    const Index seen = reader.key(r) + 1;
+    sum.multiply_add(weights, kLinearChunk, 1, reader.values + c, reader.value_row, seen);
+    FOVEA_UNROLL
+    for (int t = 1; t < R; ++t) {
+      const Index j = seen + t - 1;
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const Vec<T> x = load(reader.values + j * reader.value_row + c + v * kLanes<T>);
+        FOVEA_UNROLL
+        for (int i = t; i < R; ++i) {
+          sum.at[i][v] = fma(set1(weights[i * kLinearChunk + j]), x, sum.at[i][v]);
+        }
+      }
+    }
+  }
+
+  template <int R>
+  FOVEA_INLINE void divide(const RegisterBlock<R, V, T>& sum, Index r) const {
+    FOVEA_UNROLL
+    for (int i = 0; i < R; ++i) {
+      const Vec<T> inverse = set1(reader.inverses[r + i]);
+      T* out = reader.out + (r + i) * reader.out_row + c;
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) store(out + v * kLanes<T>, sum.at[i][v] * inverse);
+    }
+  }
+};
+
+template <class T>
+struct ReadColumns {
+  const StateReader<T>& reader;
+
+  template <int V>
+  FOVEA_INLINE void run(Index vector) const {
+    const Index c = vector * kLanes<T>;
+    const Index stepping =
+        reader.keys == 0 ? reader.count : clamped(reader.keys - reader.first, 0, reader.count);
+    for_blocks_or_rows<kBlockRows<V>>(0, stepping, ReadBlock<V, T>{reader, c});
+    for_blocks_or_rows<1>(stepping, reader.count, ReadBlock<V, T>{reader, c});
+  }
+};
+
+template <class T>
+FOVEA_NOINLINE void find_numerators(const StateReader<T>& reader) {
+  for_row_blocks<kStateVectors>(0, reader.value_row / kLanes<T>, ReadColumns<T>{reader});
+}

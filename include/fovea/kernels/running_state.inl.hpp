@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The running state of one feature map and head of keys: sums over all closed chunks that do not
+/// drift, and the open chunk's tokens one by one.
+///
+/// sums = (high + low) + local. `local` sums the chunks of one segment from 0; at its end it enters
+/// the double word (high, low). `read` = high + local is what rows read. The products of a chunk
+/// are two chains per element. The normaliser enters its double word chunk by chunk: it costs
+/// little, and divides everything.
+
+template <class T>
+struct RunningState {
+  Index width;      // D
+  Index row;        // of features and normalisers: padded D
+  Index value_row;  // padded Dv
+  Index elements;   // width * value_row + row
+  T* high;          // [elements]: [D, value_row], then the normaliser [row]
+  T* low;           // [elements]
+  T* local;         // [elements]
+  T* read;          // [elements]
+  T* features;      // [kLinearChunk, row] of the open chunk's keys, 0 beyond D
+  T* lanes;         // [row, kLinearChunk]: the same transposed
+  T* run;           // [kLinearChunk, row]: sums of features up to and with each token
+  const T* values;  // [kLinearChunk, value_row], 0 beyond Dv
+
+  FOVEA_INLINE T* normaliser() const { return read + width * value_row; }
+};
+
+/// The state of map l of `state` (linear_state_elements).
+template <class T>
+FOVEA_INLINE RunningState<T> running_state(T* state, Index width, Index value_width, Index l) {
+  RunningState<T> s;
+  s.width = width;
+  s.row = padded_row<T>(width);
+  s.value_row = padded_row<T>(value_width);
+  s.elements = width * s.value_row + s.row;
+  s.values = state;
+  const Index chunk = kLinearChunk * s.row;
+  s.high = state + kLinearChunk * s.value_row + l * (4 * s.elements + 3 * chunk);
+  s.low = s.high + s.elements;
+  s.local = s.low + s.elements;
+  s.read = s.local + s.elements;
+  s.features = s.read + s.elements;
+  s.lanes = s.features + chunk;
+  s.run = s.lanes + chunk;
+  return s;
+}
+
+template <class T>
+FOVEA_NOINLINE void clear_elements(T* p, Index count) {
+  for (Index i = 0; i < count; i += kLanes<T>) store(p + i, zero<T>());
+}
+
+/// No tokens. The chunk's memory is cleared too, for what the lanes behind the last key compute
+/// and nobody reads must not be slow.
+template <class T>
+FOVEA_INLINE void clear_state(const RunningState<T>& s) {
+  clear_elements(s.high, 4 * s.elements + 3 * kLinearChunk * s.row);
+}
+
+/// (high, low) += x, the sum of a segment: high is again what is nearest to the sum. Infinities
+/// and NaN stay what they are.
+template <class T>
+FOVEA_INLINE void add_to_double_word(Vec<T>& high, Vec<T>& low, Vec<T> x) {
+  const Vec<T> sum = high + x;
+  const Vec<T> part = sum - high;
+  const Vec<T> rest = low + ((high - (sum - part)) + (x - part));
+  const IntVec<T> finite = (sum - sum) == zero<T>();
+  high = select(finite, sum + rest, sum);
+  low = select(finite, rest - (high - sum), zero<T>());
+}
+
+/// Ends a segment.
+template <class T>
+FOVEA_NOINLINE void fold_segment(const RunningState<T>& s) {
+  for (Index i = 0; i < s.elements; i += kLanes<T>) {
+    Vec<T> high = load(s.high + i);
+    Vec<T> low = load(s.low + i);
+    add_to_double_word(high, low, load(s.local + i));
+    store(s.high + i, high);
+    store(s.low + i, low);
+    store(s.local + i, zero<T>());
+    store(s.read + i, high);
+  }
+}
+
+/// Vectors of columns that register blocks of states and outputs are wide.
+inline constexpr int kStateVectors = FOVEA_LEVEL == 4 ? 4 : 2;
+
+/// for_row_blocks with blocks of R rows and of one row only: less code where few rows are left
+/// over.
+template <int R, class Functor>
+FOVEA_INLINE void for_blocks_or_rows(Index begin, Index end, const Functor& functor) {
+  for (; begin + R <= end; begin += R) functor.template run<R>(begin);
+  if constexpr (R > 1) {
+    for (; begin < end; ++begin) functor.template run<1>(begin);
+  }
+}
+
+/// Tokens that come next, to ask memory for.
+struct TokensAfter {
+  RowsAhead<0> k;
+  RowsAhead<0> v;
+
+  FOVEA_INLINE void ask(Index tokens) {
+    k.ask(tokens);
+    v.ask(tokens);
+  }
+};
+
+/// block[d] = sum of features[i, d] * values[i] over the tokens, in two chains.
+/// \param features [tokens, R]   \param values [tokens, V * lanes]
+template <int R, int V, class T>
+FOVEA_INLINE void multiply_tokens(RegisterBlock<R, V, T>& block, const T* features,
+                                  Index features_row, const T* values, Index values_row,
+                                  Index tokens) {
+  const Index half = tokens / 2;
+  alignas(kVecBytes) T first[R * V * kLanes<T>];
+  block.clear();
+  block.multiply_add(features, 1, features_row, values, values_row, half);
+  block.store_to(first, V * kLanes<T>);
+  block.clear();
+  block.multiply_add(features + half * features_row, 1, features_row, values + half * values_row,
+                     values_row, tokens - half);
+  block.add_from(first, V * kLanes<T>);
+}
+
+/// Adds the products of a chunk to the V vectors of columns from `c` on.
+template <int V, class T>
+struct ChunkProducts {
+  const RunningState<T>& s;
+  TokensAfter& after;
+  Index c;
+
+  template <int R>
+  FOVEA_INLINE void run(Index d) const {
+    RegisterBlock<R, V, T> block;
+    multiply_tokens(block, s.features + d, s.row, s.values + c, s.value_row, kLinearChunk);
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const Index at = (d + r) * s.value_row + c + v * kLanes<T>;
+        const Vec<T> local = load(s.local + at) + block.at[r][v];
+        store(s.local + at, local);
+        store(s.read + at, load(s.high + at) + local);
+      }
+    }
+    after.ask(R / 2);
+  }
+};
+
+template <class T>
+struct ChunkColumns {
+  const RunningState<T>& s;
+  TokensAfter& after;
+
+  template <int V>
+  FOVEA_INLINE void run(Index vector) const {
+    for_blocks_or_rows<kBlockRows<V>>(0, s.width,
+                                      ChunkProducts<V, T>{s, after, vector * kLanes<T>});
+  }
+};
+
+/// Closes the open chunk, which is full. \param tokens with it; a multiple of kLinearChunk
+/// \param after asked for on the way
+template <class T>
+FOVEA_NOINLINE void close_chunk(const RunningState<T>& s, Index tokens, TokensAfter& after) {
+  for_row_blocks<kStateVectors>(0, s.value_row / kLanes<T>, ChunkColumns<T>{s, after});
+  const T* chunk = s.run + (kLinearChunk - 1) * s.row;
+  const Index first = s.width * s.value_row;
+  for (Index d = 0; d < s.row; d += kLanes<T>) {
+    const Index at = first + d;
+    Vec<T> high = load(s.high + at);
+    Vec<T> low = load(s.low + at);
+    add_to_double_word(high, low, load(chunk + d));
+    store(s.high + at, high);
+    store(s.low + at, low);
+    store(s.read + at, high);
+  }
+  if (tokens % kStateSegment == 0) fold_segment(s);
+}
+
+/// lanes[c, i] = rows[i, c] for i in [begin, end).
+/// \param rows [kLinearChunk, row]   \param lanes [row, kLinearChunk]
+template <class T>
+FOVEA_NOINLINE void chunk_to_lanes(const T* rows, Index row, Index begin, Index end, T* lanes) {
+  constexpr Index w = kLanes<T>;
+  Index i = begin;
+  while (i < end) {
+    if (i % w != 0 || i + w > end) {
+      for (Index c = 0; c < row; ++c) lanes[c * kLinearChunk + i] = rows[i * row + c];
+      ++i;
+      continue;
+    }
+    for (Index c = 0; c < row; c += w) {
+      Vec<T> tile[w];
+      FOVEA_UNROLL
+      for (int r = 0; r < w; ++r) tile[r] = load(rows + (i + r) * row + c);
+      transpose(tile);
+      FOVEA_UNROLL
+      for (int r = 0; r < w; ++r) store(lanes + (c + r) * kLinearChunk + i, tile[r]);
+    }
+    i += w;
+  }
+}
+
+/// Tokens of one chain of roundings in `run`.
+inline constexpr Index kRunChain = 8;
+
+/// s.run for tokens [begin, end): chains of kRunChain features, and a chain of their sums.
+template <class T>
+FOVEA_NOINLINE void find_runs(const RunningState<T>& s, Index begin, Index end) {
+  constexpr Index w = kLanes<T>;
+  for (Index first = begin / kRunChain * kRunChain; first < end; first += kRunChain) {
+    for (Index d = 0; d < s.row; d += w) {
+      const Vec<T> before = first == 0 ? zero<T>() : load(s.run + (first - 1) * s.row + d);
+      Vec<T> sum = zero<T>();
+      for (Index i = first; i < smaller(first + kRunChain, end); ++i) {
+        sum = sum + load(s.features + i * s.row + d);
+        store(s.run + i * s.row + d, before + sum);
+      }
+    }
+  }
+}
+
+/// Keys of tokens [begin, end) of the open chunk. \param k [end - begin, D]
+template <class T>
+FOVEA_INLINE void append_keys(const RunningState<T>& s, const FeatureMapArgs<T>& map,
+                              const StoredMatrix<const void>& k, Index begin, Index end) {
+  map_rows(map, k, end - begin, s.width, s.features + begin * s.row, s.row);
+  chunk_to_lanes(s.features, s.row, begin, end, s.lanes);
+  find_runs(s, begin, end);
+}
+
+/// to[i, c] = rows[i, c], 0 from `width` on to the end of the padded row.
+template <class T>
+FOVEA_INLINE void pack_padded_rows(const StoredMatrix<const void>& rows, Index count, Index width,
+                                   T* to) {
+  const Index row = padded_row<T>(width);
+  pack_rows(rows, count, width, to, row);
+  const Index packed = (width + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  if (packed == row) return;
+  for (Index i = 0; i < count; ++i) clear_elements(to + i * row + packed, row - packed);
+}

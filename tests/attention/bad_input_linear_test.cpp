@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What linear attention, FMM attention and the delta rule refuse, with the exact message, forward
+/// and backward alike and nothing written; and what looks bad and is not.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "attention/bad_input.hpp"
+#include "attention/conformance.hpp"
+#include "attention/linear_case.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::DeltaRule;
+using fovea::DeltaRuleAttention;
+using fovea::Denominator;
+using fovea::EluPlusOne;
+using fovea::FmmAttention;
+using fovea::LinearAttention;
+using fovea::Tanh;
+
+// A map that may be negative asks for a policy, alone or among others; those that are not do not.
+// That the message of a compiler says so is a test of tests/consumer.
+static_assert(!std::default_initializable<LinearAttention<Tanh>>);
+static_assert(!std::default_initializable<LinearAttention<EluPlusOne, Tanh>>);
+static_assert(!std::default_initializable<FmmAttention<EluPlusOne, Tanh>>);
+static_assert(!std::constructible_from<LinearAttention<Tanh>, fovea::LinearOptions<EluPlusOne>>);
+static_assert(std::default_initializable<LinearAttention<EluPlusOne>>);
+static_assert(std::default_initializable<LinearAttention<fovea::Relu>>);
+static_assert(std::default_initializable<FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>>);
+static_assert(std::default_initializable<DeltaRuleAttention<EluPlusOne>>);
+
+static_assert(fovea::IncrementalAttention<LinearAttention<EluPlusOne>, float>);
+static_assert(fovea::IncrementalAttention<FmmAttention<EluPlusOne>, double>);
+static_assert(fovea::IncrementalAttention<DeltaRuleAttention<EluPlusOne>, float>);
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// 6 queries, 9 keys, 4 heads of 2 key heads, D = 5, Dv = 3.
+class BadLinearInput : public testing::Test {
+ protected:
+  using Plain = LinearAttention<EluPlusOne>;
+  using Fmm = FmmAttention<EluPlusOne>;
+  using Delta = DeltaRuleAttention<EluPlusOne>;
+
+  BadLinearInput() { reset(); }
+
+  /// The call is right for operators that read no beta.
+  void reset() {
+    call_ = Call<float>();
+    call_.lse = {};
+  }
+  void give_beta() {
+    for (Index i = 0; i < 36; ++i) *call_.at(9200 + i) = 0.5f;
+    call_.beta = {call_.at(9200), {2, 2, 9, 1}};
+  }
+
+  template <class Op>
+  void expect(const std::string& message, const Op& op) {
+    const std::string whole =
+        message == "accepted" ? message : std::string(Op::name()) + ": " + message;
+    EXPECT_EQ(call_.refusal(op), whole);
+    EXPECT_EQ(call_.backward_refusal(op), whole);
+    reset();
+  }
+
+  Call<float> call_;
+};
+
+TEST_F(BadLinearInput, TheCallItselfIsAccepted) {
+  expect("accepted", Plain{});
+  expect("accepted", Plain{{.causal = true}});
+  expect("accepted", Fmm{{.near = {.left = 2, .right = 2}}});
+  give_beta();
+  expect("accepted", Delta{});
+  give_beta();
+  expect("accepted", FmmAttention<DeltaRule<EluPlusOne>>{});
+}
+
+TEST_F(BadLinearInput, ShapesAndLengths) {
+  call_.k = {call_.at(1000), {3, 2, 9, 5}};
+  expect("batch of k is 3; expected 2, the batch of q", Plain{});
+  call_.k = {call_.at(1000), {2, 2, 9, 4}};
+  expect("width of k is 4; expected 5, the width of q", Fmm{});
+  call_.lengths = {9, 10};
+  expect("key_lengths[1] is 10; expected 0 to 9, the rows of k", Plain{});
+  call_.out = {call_.at(3000), {2, 4, 6, 5}};
+  expect("width of out is 5; expected 3, as the inputs make it 2x4x6x3", Plain{});
+  call_.cu_k = {0, 9};
+  expect("cu_seqlens_q is empty; expected what cu_seqlens_k goes with", Fmm{});
+}
+
+TEST_F(BadLinearInput, WhatOnlySoftmaxAttentionReads) {
+  const std::string why = " is given; expected none: it is of softmax attention";
+  const auto expect_all = [&](const std::string& what, const auto& spoil) {
+    spoil();
+    expect(what + why, Plain{});
+    spoil();
+    expect(what + why, Fmm{});
+    spoil();
+    give_beta();
+    expect(what + why, Delta{});
+  };
+  expect_all("bias", [&] { call_.bias = {call_.at(9000), {1, 1, 6, 9}}; });
+  static const bool flag = true;
+  expect_all("mask", [&] { call_.mask = {&flag, {1, 1, 1, 1}}; });
+  expect_all("alibi_slopes", [&] { call_.slope_count = 4; });
+  expect_all("sink", [&] { call_.sink_count = 4; });
+  expect_all("lse", [&] { call_.lse = {call_.at(4000), {2, 4, 6, 1}}; });
+}
+
+TEST_F(BadLinearInput, WhatOnlyOthersRead) {
+  give_beta();
+  expect("beta is given; expected none: it is of the delta rule", Plain{});
+  give_beta();
+  expect("beta is given; expected none: it is of the delta rule", Fmm{});
+  call_.near_logits = {call_.at(9300), {1, 1, 1, 1}};
+  expect("near_logits is given; expected none: it is of FMM attention", Plain{});
+  call_.far_logits = {call_.at(9300), {1, 1, 1, 1}};
+  give_beta();
+  expect("far_logits is given; expected none: it is of FMM attention", Delta{});
+  // Softmax attention reads none of them.
+  const auto expect_softmax = [&](const std::string& what) {
+    call_.lse = {call_.at(4000), {2, 4, 6, 1}};
+    expect(what, FullAttention{});
+  };
+  give_beta();
+  expect_softmax("beta is given; expected none: it is of the delta rule");
+  call_.near_logits = {call_.at(9300), {1, 1, 1, 1}};
+  expect_softmax("near_logits is given; expected none: it is of FMM attention");
+  call_.far_logits = {call_.at(9300), {1, 1, 1, 1}};
+  expect_softmax("far_logits is given; expected none: it is of FMM attention");
+}
+
+TEST_F(BadLinearInput, Rates) {
+  expect("beta is missing; expected rates 2x2x9x1", Delta{});
+  expect("beta is missing; expected rates 2x2x9x1", FmmAttention<DeltaRule<EluPlusOne>>{});
+  call_.beta = {call_.at(9200), {2, 4, 9, 1}};
+  expect("heads of beta is 4; expected 2, as of k", Delta{});
+  call_.beta = {call_.at(9200), {2, 2, 6, 1}};
+  expect("rows of beta is 6; expected 9, as of k", Delta{});
+  call_.beta = {call_.at(9200), {2, 2, 9, 3}};
+  expect("width of beta is 3; expected 1, one rate for a token", Delta{});
+  for (const float beta : {-0.25f, kNaN, kInfinity, -kInfinity}) {
+    give_beta();
+    *call_.at(9200 + 18 + 9 + 4) = beta;
+    expect("beta[1, 1, 4] is " + std::to_string(beta) + "; expected finite and at least 0",
+           Delta{});
+    give_beta();
+    *call_.at(9200 + 18 + 9 + 4) = beta;
+    call_.lengths = {9, 4};  // which hides it
+    expect("accepted", Delta{});
+  }
+  give_beta();
+  *call_.at(9200) = 0;
+  *call_.at(9201) = 1.5f;  // beyond (0, 1), and right
+  expect("accepted", Delta{});
+}
+
+TEST_F(BadLinearInput, BlendLogits) {
+  const auto set = [&](const Shape& near, const Shape& far) {
+    call_.near_logits = {call_.at(9300), near};
+    call_.far_logits = {call_.at(9400), far};
+  };
+  set({1, 2, 1, 1}, {1, 1, 1, 1});
+  expect("heads of near_logits is 2; expected 1 or 4, the heads of q", Fmm{});
+  set({1, 1, 1, 1}, {1, 4, 1, 5});
+  expect("width of far_logits is 5; expected 1 or 3, the width of v", Fmm{});
+  set({2, 4, 1, 1}, {1, 1, 1, 1});
+  expect("batch of near_logits is 2; expected 1, for the whole batch", Fmm{});
+  set({1, 1, 1, 1}, {1, 1, 6, 1});
+  expect("rows of far_logits is 6; expected 1, for all rows", Fmm{});
+  set({1, 4, 1, 3}, {1, 4, 1, 1});
+  *call_.at(9300 + 2 * 3 + 1) = kNaN;
+  expect("near_logits[2, 1] is nan; expected a number", Fmm{});
+  set({1, 4, 1, 3}, {1, 4, 1, 1});
+  *call_.at(9403) = kNaN;
+  expect("far_logits[3, 0] is nan; expected a number", Fmm{});
+  set({1, 4, 1, 3}, {1, 4, 1, 1});
+  *call_.at(9300) = kInfinity;
+  *call_.at(9400) = -kInfinity;
+  expect("accepted", Fmm{});
+  const Fmm normalised{{.near = {.left = 1}, .normalise_rows = true}};
+  set({1, 1, 1, 1}, {1, 4, 1, 1});
+  *call_.at(9300) = -kInfinity;
+  *call_.at(9402) = -kInfinity;
+  expect("the weights of head 2 is all 0; expected one above 0, since rows are normalised",
+         normalised);
+}
+
+TEST_F(BadLinearInput, Options) {
+  const auto with_floor = [](double tau) {
+    return LinearAttention<Tanh>{{.causal = false,
+                                  .alignment = fovea::CausalAlignment::bottom_right,
+                                  .denominator = Denominator::signed_floor(tau)}};
+  };
+  for (const double tau : {0.0, -0.5, 1.5, std::nan(""), HUGE_VAL}) {
+    expect("tau of signed_floor is " + std::to_string(tau) + "; expected 0 < tau <= 1",
+           with_floor(tau));
+  }
+  expect("accepted", with_floor(1));
+  expect("accepted", with_floor(1e-6));
+  expect("left is -1; expected at least 0 keys", Fmm{{.near = {.left = -1}}});
+  expect("right is -2; expected at least 0 keys", Fmm{{.near = {.right = -2}}});
+  expect("scale is nan; expected finite in the inputs' type",
+         Fmm{{.near = {.left = 1}, .scale = std::nan("")}});
+  give_beta();
+  expect("causal is false; expected true: of the delta rule",
+         FmmAttention<DeltaRule<EluPlusOne>>{{.near = {.left = 1}, .causal = false}});
+}
+
+TEST_F(BadLinearInput, Gradients) {
+  call_.grads.beta = {call_.at(9500), {2, 2, 9, 1}};
+  EXPECT_EQ(call_.backward_refusal(Plain{}),
+            "LinearAttention: the gradient of beta is asked for; expected a beta");
+  reset();
+  call_.grads.near_logits = {call_.at(9500), {1, 1, 1, 1}};
+  EXPECT_EQ(call_.backward_refusal(Fmm{}),
+            "FmmAttention: the gradient of near_logits is asked for; expected a near_logits");
+  reset();
+  give_beta();
+  call_.grads.beta = {call_.at(9500), {2, 4, 9, 1}};
+  EXPECT_EQ(call_.backward_refusal(Delta{}),
+            "DeltaRuleAttention: heads of the gradient of beta is 4; expected 2, as the inputs "
+            "make it 2x2x9x1");
+  reset();
+  give_beta();
+  call_.grads.beta = {call_.at(9201), {2, 2, 9, 1}};
+  EXPECT_EQ(call_.backward_refusal(Delta{}),
+            "DeltaRuleAttention: the gradient of beta is in the memory of beta; expected memory "
+            "of its own");
+}
+
+TEST_F(BadLinearInput, Decoders) {
+  const fovea::DecoderShape shape{.query_heads = 4, .key_heads = 2, .width = 5, .value_width = 3};
+  const auto message = [&](const auto& op, const fovea::DecoderShape& sizes) {
+    return refusal([&] { op.template decoder<float>(sizes); });
+  };
+  const Plain causal{{.causal = true}};
+  EXPECT_EQ(message(Plain{}, shape),
+            "LinearAttention: causal is false; expected true in a decoder");
+  fovea::DecoderShape spoilt = shape;
+  spoilt.rollback_tokens = 3;
+  EXPECT_EQ(message(causal, spoilt),
+            "LinearAttention: rollback_tokens is 3; expected 0: earlier tokens are sums (keep a "
+            "fork or a save)");
+  spoilt = shape;
+  spoilt.key_heads = 3;
+  EXPECT_NE(message(causal, spoilt), "accepted");
+  EXPECT_EQ(message(causal, shape), "accepted");
+
+  auto decoder = causal.decoder<float>(shape);
+  const auto step = [&](Index rows, Index tokens) {
+    const Inputs<float> in{{call_.at(0), {1, 4, rows, 5}},
+                           {call_.at(1000), {1, 2, tokens, 5}},
+                           {call_.at(2000), {1, 2, tokens, 3}}};
+    return refusal([&] { decoder.step(in, View<float>(call_.at(3000), {1, 4, rows, 3})); });
+  };
+  EXPECT_EQ(step(3, 2),
+            "LinearAttention: rows of q is 3; expected at most 2, the tokens in the "
+            "decoder");
+  EXPECT_EQ(step(2, 2), "accepted");
+  EXPECT_EQ(step(4, 2),
+            "LinearAttention: rows of q is 4; expected at most 3: earlier tokens are sums");
+  EXPECT_EQ(decoder.length(), 2);
+}
+
+/// A band wider than the sequence, one token, no keys: the right answer.
+template <class T>
+class OddLinearInput : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(OddLinearInput, Scalars);
+
+template <class T>
+void expect_right(const Case<T>& op) {
+  for (const auto& [queries, keys] :
+       {std::array<Index, 2>{1, 1}, {1, 0}, {5, 0}, {0, 5}, {1, 9}, {9, 1}, {20, 20}}) {
+    Problem<T> problem = make_problem(op, {2, 2, 1, queries, keys, 4, 3});
+    expect_conforms(op, problem);
+    for (const Index length : {Index{0}, std::min<Index>(keys, 1)}) {
+      problem.key_lengths = {length, keys};
+      expect_conforms(op, problem);
+    }
+  }
+}
+
+TYPED_TEST(OddLinearInput, IsRight) {
+  using T = TypeParam;
+  for (const bool causal : {false, true}) {
+    for (const Index wide : {Index{20}, Index{1} << 40, kMost}) {
+      expect_right(fmm_case<T>(
+          "fmm",
+          FmmAttention<EluPlusOne>{{.near = {.left = wide, .right = wide}, .causal = causal}}));
+    }
+    expect_right(linear_case<T>("linear", LinearAttention<EluPlusOne>{{.causal = causal}}));
+  }
+  expect_right(delta_case<T>("delta", DeltaRuleAttention<EluPlusOne>{}));
+}
+
+}  // namespace
+}  // namespace fovea_test

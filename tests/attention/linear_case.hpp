@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Cases of linear attention, FMM attention and the delta rule, with oracles written from spec.md
+/// section 4.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/case.hpp"
+#include "attention/laws.hpp"
+#include "support/oracle/fmm.hpp"
+
+namespace fovea_test {
+
+/// A feature map of one's own.
+struct SquarePlusOne {
+  static constexpr const char* name() { return "x^2 + 1"; }
+  static constexpr bool kNonNegative = true;
+  template <class S>
+  static S value(S x) noexcept {
+    return x * x + 1;
+  }
+  template <class S>
+  static S derivative(S x) noexcept {
+    return 2 * x;
+  }
+};
+
+template <class T, class Map>
+OracleMap<T> oracle_map(Map /*map*/) {
+  using W = Wide<T>;
+  return {[](W x) { return Map::value(x); }, [](W x) { return Map::derivative(x); }};
+}
+template <class T>
+OracleMap<T> oracle_map(fovea::EluPlusOne /*map*/) {
+  return elu_plus_one<T>();
+}
+template <class T>
+OracleMap<T> oracle_map(fovea::EluMinusPlusOne /*map*/) {
+  return elu_plus_one<T>(-1);
+}
+template <class T>
+OracleMap<T> oracle_map(fovea::TanhPlusOne /*map*/) {
+  return tanh_plus_one<T>();
+}
+template <class T>
+OracleMap<T> oracle_map(fovea::Tanh /*map*/) {
+  return tanh_map<T>();
+}
+template <class T>
+OracleMap<T> oracle_map(fovea::Relu /*map*/) {
+  return relu<T>();
+}
+
+/// What a far field shows: every key, or those up to the row's position.
+inline Law far_law(bool causal, fovea::CausalAlignment alignment) {
+  if (!causal) return all_pairs;
+  const bool top = alignment == fovea::CausalAlignment::top_left;
+  return top ? top_left_band(kAllKeys, 0) : band(kAllKeys, 0);
+}
+
+/// The far field of FMM attention with these terms: feature maps, or DeltaRule of one.
+template <class T, class... Terms, class Options>
+OracleFmm<T> oracle_far(const Options& options) {
+  OracleFmm<T> far;
+  const auto add = [&]<class Term>(fovea::FarTerm<Term>) {
+    const OracleMap<T> map = oracle_map<T>(typename fovea::FarTerm<Term>::Map{});
+    if constexpr (fovea::FarTerm<Term>::kIsDelta) {
+      far.deltas.push_back({map, options.alignment});
+    } else {
+      far.linear.maps.push_back(map);
+    }
+  };
+  (add(fovea::FarTerm<Terms>{}), ...);
+  far.linear.law = far_law(options.causal, options.alignment);
+  switch (options.denominator.policy()) {
+    case fovea::DenominatorPolicy::zero_row:
+      far.linear.policy = OraclePolicy::zero_row;
+      break;
+    case fovea::DenominatorPolicy::signed_floor:
+      far.linear.policy = OraclePolicy::signed_floor;
+      far.linear.tau = static_cast<T>(options.denominator.tau());
+      break;
+    default:
+      break;
+  }
+  return far;
+}
+
+template <class T>
+bool has_signed_weights(const OracleLinear<T>& op) {
+  for (const OracleMap<T>& map : op.maps) {
+    if (!map.positive) return true;
+  }
+  return false;
+}
+
+template <class T, class... Maps>
+Case<T> linear_case(std::string name, const fovea::LinearAttention<Maps...>& op) {
+  const OracleLinear<T> oracle = oracle_far<T, Maps...>(op.options).linear;
+  Case<T> made = make_case<T>(std::move(name), op, oracle.law);
+  made.signed_weights = has_signed_weights(oracle);
+  made.has_decoder = made.has_decoder && op.options.causal;
+  made.oracle = [oracle](const Inputs<T>& in) {
+    return Expected<T>{linear_oracle(in, oracle), {}};
+  };
+  made.grad_oracle = [oracle](const Inputs<T>& in, const View<const T>& d_out) {
+    return linear_grad_oracle(in, oracle, d_out);
+  };
+  return made;
+}
+
+template <class T, class... Terms>
+Case<T> fmm_case(std::string name, const fovea::FmmAttention<Terms...>& op, Extras extras = {}) {
+  const auto& o = op.options;
+  OracleFmm<T> oracle = oracle_far<T, Terms...>(o);
+  oracle.normalise_rows = o.normalise_rows;
+  const Index right = o.causal ? 0 : o.near.right;
+  const bool top = o.alignment == fovea::CausalAlignment::top_left;
+  const Law near = top ? top_left_band(o.near.left, right) : band(o.near.left, right);
+  const fovea::SoftmaxOptions options{.scale = o.scale, .alignment = o.alignment};
+  const auto at_width = [oracle, options, near](Index width) {
+    OracleFmm<T> whole = oracle;
+    whole.near = OracleOperator<T>::of(options, near, width);
+    return whole;
+  };
+  Case<T> made = make_case<T>(std::move(name), op, oracle.linear.law);
+  made.extras = std::move(extras);
+  made.signed_weights = has_signed_weights(oracle.linear);
+  made.has_band = true;
+  made.has_decoder = made.has_decoder && o.causal;
+  made.oracle = [at_width](const Inputs<T>& in) {
+    return Expected<T>{fmm_oracle(in, at_width(in.q.width())), {}};
+  };
+  made.grad_oracle = [at_width](const Inputs<T>& in, const View<const T>& d_out) {
+    return fmm_grad_oracle(in, at_width(in.q.width()), d_out);
+  };
+  return made;
+}
+
+template <class T, class Map>
+Case<T> delta_case(std::string name, const fovea::DeltaRuleAttention<Map>& op) {
+  const OracleDelta<T> oracle{oracle_map<T>(Map{}), op.options.alignment};
+  Case<T> made = make_case<T>(std::move(name), op, far_law(true, op.options.alignment));
+  made.extras.beta = true;
+  made.oracle = [oracle](const Inputs<T>& in) { return Expected<T>{delta_oracle(in, oracle), {}}; };
+  made.grad_oracle = [oracle](const Inputs<T>& in, const View<const T>& d_out) {
+    return delta_grad_oracle(in, oracle, d_out);
+  };
+  return made;
+}
+
+}  // namespace fovea_test

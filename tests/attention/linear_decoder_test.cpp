@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Decoders of linear attention, FMM attention and the delta rule beyond the conformance suite:
+/// memory that stays, states that are saved, forked and rolled back, and sequences so long that
+/// sums in the scalar's own precision would have lost their digits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "attention/conformance.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/oracle/delta_rule.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::DecoderShape;
+using fovea::DeltaRule;
+using fovea::DeltaRuleAttention;
+using fovea::EluPlusOne;
+using fovea::FmmAttention;
+using fovea::LinearAttention;
+
+/// A sequence and the rows that a decoder makes of it.
+template <class T>
+struct Stream {
+  Case<T> plain = softmax_case<T>("plain", fovea::FullAttention{}, all_pairs);
+  Problem<T> problem;
+  Tensor<T> beta;
+  Tensor<T> out;
+  bool has_beta;
+
+  Stream(const AttentionShape& shape, bool with_beta, const Fills& fills)
+      : problem(make_problem(plain, shape, 1, fills)),
+        beta({shape.batch, shape.key_heads, shape.keys, 1}),
+        out(problem.out_shape()),
+        has_beta(with_beta) {
+    beta.fill(beta_fill(1));
+  }
+  Stream(const AttentionShape& shape, bool with_beta)
+      : Stream(shape, with_beta, gaussian_fills(1)) {}
+
+  DecoderShape decoder_shape() const {
+    const AttentionShape& s = problem.shape;
+    return {s.batch, s.query_heads, s.key_heads, s.width, s.value_width};
+  }
+
+  Inputs<T> tokens(Index first, Index count) const {
+    Inputs<T> in{cut(problem.q.view(), 2, first, count), cut(problem.k.view(), 2, first, count),
+                 cut(problem.v.view(), 2, first, count)};
+    if (has_beta) in.beta = cut(beta.view(), 2, first, count);
+    return in;
+  }
+
+  /// Tokens up to `end`, in pieces of this length.
+  template <class D>
+  void decode(D& decoder, Index end, Index piece = 1) const {
+    while (decoder.length() < end) {
+      const Index first = decoder.length();
+      const Index count = std::min(piece, end - first);
+      decoder.step(tokens(first, count), cut(out.view(), 2, first, count));
+    }
+  }
+
+  /// All rows by `forward`.
+  template <class Op>
+  std::vector<T> forward(const Op& op) const {
+    const Tensor<T> expected(out.shape());
+    op.forward(tokens(0, problem.shape.keys), expected.view());
+    return expected.values();
+  }
+
+  /// Whether rows [first, last) have the bits of `expected`.
+  testing::AssertionResult has_rows(const std::vector<T>& expected, Index first, Index last) const {
+    const Tensor<T> all(out.shape());
+    std::size_t i = 0;
+    for_each_index(out.shape(),
+                   [&](Index b, Index h, Index n, Index d) { all(b, h, n, d) = expected[i++]; });
+    const auto rows = [&](const Tensor<T>& x) {
+      const View<T> part = cut(x.view(), 2, first, last - first);
+      std::vector<T> values;
+      for_each_index(part.shape(), [&](Index b, Index h, Index n, Index d) {
+        values.push_back(part(b, h, n, d));
+      });
+      return values;
+    };
+    return same_bits(rows(out), rows(all));
+  }
+};
+
+/// Calls f(op, whether it reads beta) with causal operators of every kind.
+template <class F>
+void for_each_operator(F&& f) {
+  f(LinearAttention<EluPlusOne>{{.causal = true}}, false);
+  f(LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{.causal = true}}, false);
+  f(FmmAttention<EluPlusOne>{{.near = {.left = 4}, .causal = true}}, false);
+  f(FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{.near = {.left = 40}}}, true);
+  f(DeltaRuleAttention<EluPlusOne>{}, true);
+}
+
+template <class T>
+class LinearDecoder : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(LinearDecoder, Scalars);
+
+constexpr AttentionShape kShape{2, 4, 2, 200, 200, 9, 7};
+
+TYPED_TEST(LinearDecoder, ASavedStateGoesOn) {
+  for_each_operator([](const auto& op, bool has_beta) {
+    at_each_level([&] {
+      const Stream<TypeParam> stream(kShape, has_beta);
+      const std::vector<TypeParam> expected = stream.forward(op);
+      for (const Index at : {0, 1, 31, 32, 33, 63, 64, 100}) {
+        auto first = op.template decoder<TypeParam>(stream.decoder_shape());
+        stream.decode(first, at, 7);
+        const std::vector<std::byte> state = first.save();
+        auto second = op.template decoder<TypeParam>(stream.decoder_shape());
+        stream.decode(second, 50, 50);  // which the state takes the place of
+        second.restore(state);
+        EXPECT_EQ(second.length(), at);
+        stream.out.fill(constant(0));
+        stream.decode(second, 200, 3);
+        EXPECT_TRUE(stream.has_rows(expected, at, 200)) << op.name() << " at " << at;
+        EXPECT_EQ(first.length(), at);
+      }
+    });
+  });
+}
+
+TYPED_TEST(LinearDecoder, RefusesStatesOfOthers) {
+  using T = TypeParam;
+  for_each_operator([](const auto& op, bool has_beta) {
+    const Stream<T> stream(kShape, has_beta);
+    auto decoder = op.template decoder<T>(stream.decoder_shape());
+    stream.decode(decoder, 70, 20);
+    std::vector<std::byte> state = decoder.save();
+    DecoderShape wider = stream.decoder_shape();
+    ++wider.width;
+    auto other = op.template decoder<T>(wider);
+    EXPECT_NE(refusal([&] { other.restore(state); }), "accepted");
+    const LinearAttention<fovea::EluMinusPlusOne, EluPlusOne, EluPlusOne> three{{.causal = true}};
+    auto of_three = three.template decoder<T>(stream.decoder_shape());
+    EXPECT_NE(refusal([&] { of_three.restore(state); }), "accepted");
+    for (const std::size_t size : {std::size_t{0}, std::size_t{7}, state.size() - 1}) {
+      EXPECT_NE(refusal([&] { decoder.restore(std::span(state).first(size)); }), "accepted");
+    }
+    state.push_back({});
+    EXPECT_NE(refusal([&] { decoder.restore(state); }), "accepted");
+    // As it was.
+    EXPECT_EQ(decoder.length(), 70);
+    stream.decode(decoder, 200, 9);
+    EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 200)) << op.name();
+  });
+}
+
+TYPED_TEST(LinearDecoder, ForksGoTheirOwnWays) {
+  for_each_operator([](const auto& op, bool has_beta) {
+    const Stream<TypeParam> stream(kShape, has_beta);
+    const Stream<TypeParam> wrong(kShape, has_beta,
+                                  {gaussian(1), constant(NAN), constant(INFINITY)});
+    const std::vector<TypeParam> expected = stream.forward(op);
+    auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
+    stream.decode(decoder, 75, 8);
+    auto fork = decoder.fork();
+    wrong.decode(decoder, 120, 1);
+    stream.decode(fork, 200, 1);
+    EXPECT_TRUE(stream.has_rows(expected, 0, 200)) << op.name();
+    EXPECT_EQ(decoder.length(), 120);
+    decoder.clear();
+    stream.out.fill(constant(0));
+    stream.decode(decoder, 200, 11);
+    EXPECT_TRUE(stream.has_rows(expected, 0, 200)) << op.name();
+  });
+}
+
+/// Of the chunk that is open, tokens can be taken back; nothing of them is left.
+TYPED_TEST(LinearDecoder, RollsBackWithinTheChunk) {
+  for_each_operator([](const auto& op, bool has_beta) {
+    at_each_level([&] {
+      const Stream<TypeParam> stream(kShape, has_beta);
+      const Stream<TypeParam> wrong(kShape, has_beta,
+                                    {gaussian(1), constant(NAN), constant(INFINITY)});
+      const std::vector<TypeParam> expected = stream.forward(op);
+      for (const Index keep : {97, 100, 127}) {
+        auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
+        stream.decode(decoder, keep, 5);
+        wrong.decode(decoder, 128, 2);
+        decoder.rollback(keep);
+        EXPECT_EQ(decoder.length(), keep);
+        stream.decode(decoder, 200, 1);
+        EXPECT_TRUE(stream.has_rows(expected, 0, 200)) << op.name() << " from " << keep;
+        EXPECT_NE(refusal([&] { decoder.rollback(keep); }), "accepted") << "a closed chunk";
+        EXPECT_NE(refusal([&] { decoder.rollback(201); }), "accepted");
+        decoder.rollback(0);
+        EXPECT_EQ(decoder.length(), 0);
+      }
+    });
+  });
+}
+
+TYPED_TEST(LinearDecoder, TheSameBitsOnThreads) {
+  fovea::ThreadPool pool(3);
+  for_each_operator([&](const auto& op, bool has_beta) {
+    const AttentionShape shape{3, 8, 4, 150, 150, 32, 64};
+    const Stream<TypeParam> stream(shape, has_beta);
+    auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
+    for (const Index count : {100, 1, 49}) {
+      const Index first = decoder.length();
+      decoder.step(stream.tokens(first, count), cut(stream.out.view(), 2, first, count), pool);
+    }
+    EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 150)) << op.name();
+  });
+}
+
+TYPED_TEST(LinearDecoder, TakesConstantMemory) {
+  for_each_operator([](const auto& op, bool has_beta) {
+    const Stream<TypeParam> stream({1, 2, 1, 9000, 9000, 8, 8}, has_beta);
+    auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
+    stream.decode(decoder, 5000, 1);  // beyond all borders of segments
+    const Index bytes = decoder.memory_bytes();
+    stream.decode(decoder, 9000, 1);
+    EXPECT_EQ(decoder.memory_bytes(), bytes) << op.name();
+    EXPECT_LE(bytes, 1 << 20) << op.name();
+  });
+}
+
+/// How many tokens the longest sequence has: 65,536, or what FOVEA_DECODED_TOKENS says.
+Index most_tokens() {
+  const char* const text = std::getenv("FOVEA_DECODED_TOKENS");
+  return text == nullptr ? 65'536 : std::stoll(text);
+}
+
+/// Whether the row at a position is compared: all of the first, some later, the last ones.
+bool is_sampled(Index n, Index tokens) {
+  return n < 100 || n % 4099 == 0 || (n & (n + 1)) == 0 || n > tokens - 40;
+}
+
+/// Sums of phi(k) v^T and of phi(k) token by token in Wide, for maps that are positive.
+template <class T>
+class RunningSums {
+ public:
+  using W = Wide<T>;
+
+  RunningSums(OracleMap<T> map, Index width, Index value_width)
+      : map_(std::move(map)),
+        width_(as_size(width)),
+        value_width_(as_size(value_width)),
+        sum_(width_ * value_width_),
+        size_(sum_.size()),
+        normaliser_(width_) {}
+
+  void add(const Problem<T>& p, Index n) {
+    for (std::size_t d = 0; d < width_; ++d) {
+      const W k = map_.value(W{p.k(0, 0, n, static_cast<Index>(d))});
+      normaliser_[d] += k;
+      for (std::size_t c = 0; c < value_width_; ++c) {
+        const W v = p.v(0, 0, n, static_cast<Index>(c));
+        sum_[d * value_width_ + c] += k * v;
+        size_[d * value_width_ + c] += k * std::abs(v);
+      }
+    }
+  }
+
+  /// Adds the map's term of head h of row n to one element, and its gauge.
+  void read(const Problem<T>& p, Index h, Index n, Index column, W& value, W& gauge) const {
+    W den = 0;
+    W numerator = 0;
+    W size = 0;
+    for (std::size_t d = 0; d < width_; ++d) {
+      const W q = map_.value(W{p.q(0, h, n, static_cast<Index>(d))});
+      den += q * normaliser_[d];
+      numerator += q * sum_[d * value_width_ + as_size(column)];
+      size += q * size_[d * value_width_ + as_size(column)];
+    }
+    value += numerator / den;
+    gauge += size / den;
+  }
+
+ private:
+  OracleMap<T> map_;
+  std::size_t width_, value_width_;
+  std::vector<W> sum_, size_;  // [D, Dv]
+  std::vector<W> normaliser_;  // [D]
+};
+
+/// The state of the delta rule token by token in Wide, gauges as in oracle/delta_rule.hpp.
+template <class T>
+class RunningDelta {
+ public:
+  using W = Wide<T>;
+
+  RunningDelta(Index width, Index value_width)
+      : width_(as_size(width)),
+        value_width_(as_size(value_width)),
+        state_(width_ * value_width_),
+        most_(state_.size()),
+        error_size_(value_width_) {}
+
+  void add(const Problem<T>& p, const Tensor<T>& beta, Index n) {
+    const OracleShares<T> k(elu_plus_one<T>(), p.k.view(), 0, 0, n);
+    for (std::size_t c = 0; c < value_width_; ++c) {
+      W read = 0;
+      for (std::size_t d = 0; d < width_; ++d) read += k.share[d] * state_[d * value_width_ + c];
+      const W v = p.v(0, 0, n, static_cast<Index>(c));
+      error_size_[c] = std::max(error_size_[c], std::abs(v) + std::abs(read));
+      for (std::size_t d = 0; d < width_; ++d) {
+        W& x = state_[d * value_width_ + c];
+        x += W{beta(0, 0, n, 0)} * k.share[d] * (v - read);
+        most_[d * value_width_ + c] = std::max(most_[d * value_width_ + c], std::abs(x));
+      }
+    }
+  }
+
+  void read(const Problem<T>& p, Index h, Index n, Index column, W& value, W& gauge) const {
+    const OracleShares<T> q(elu_plus_one<T>(), p.q.view(), 0, h, n);
+    gauge += error_size_[as_size(column)];
+    for (std::size_t d = 0; d < width_; ++d) {
+      const std::size_t i = d * value_width_ + as_size(column);
+      value += q.share[d] * state_[i];
+      gauge += q.share[d] * most_[i];
+    }
+  }
+
+ private:
+  std::size_t width_, value_width_;
+  std::vector<W> state_, most_;  // [D, Dv]
+  std::vector<W> error_size_;    // [Dv]
+};
+
+/// Decodes all tokens one by one, and compares the sampled rows with what read(head, row, column,
+/// value, gauge) says after add(row). \param data names a row in the table of worst errors
+template <class T, class Op, class Add, class Read>
+void expect_long_sequence(const Op& op, const Stream<T>& stream, const char* data, const Add& add,
+                          const Read& read) {
+  const AttentionShape& s = stream.problem.shape;
+  const std::size_t count = as_size(s.query_heads * s.value_width);
+  const Tensor<T> row({1, s.query_heads, 1, s.value_width});
+  auto decoder = op.template decoder<T>(stream.decoder_shape());
+  double& worst = WorstRatios::get().of(std::string(Op::name()) + " " + scalar_name<T>() + data);
+  for (Index n = 0; n < s.keys; ++n) {
+    decoder.step(stream.tokens(n, 1), row.view());
+    add(n);
+    if (!is_sampled(n, s.keys)) continue;
+    Reference<T> expected{row.shape(), std::vector<Wide<T>>(count), std::vector<Wide<T>>(count)};
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto at = static_cast<Index>(i);
+      read(at / s.value_width, n, at % s.value_width, expected.value[i], expected.gauge[i]);
+    }
+    ASSERT_TRUE(within_ratio(row.values(), expected, kOutBound, &worst)) << "token " << n;
+  }
+}
+
+/// Values and features that do not cancel: sums grow with every token.
+Fills one_sided() {
+  const auto shifted = [](const Fill& fill) -> Fill {
+    return [=](Index b, Index h, Index n, Index d) { return 1 + 0.3 * fill(b, h, n, d); };
+  };
+  const Fills any = gaussian_fills(1);
+  return {any.q, shifted(any.k), shifted(any.v)};
+}
+
+TYPED_TEST(LinearDecoder, LongSequencesKeepTheirDigits) {
+  using T = TypeParam;
+  const AttentionShape shape{1, 2, 1, most_tokens(), most_tokens(), 8, 8};
+  for (const bool is_one_sided : {false, true}) {
+    const Fills fills = is_one_sided ? one_sided() : gaussian_fills(1);
+    const Stream<T> stream(shape, true, fills);
+    const Stream<T> without_beta(shape, false, fills);
+    const char* const data = is_one_sided ? " long, one-sided" : " long";
+    at_each_level([&] {
+      RunningSums<T> first(elu_plus_one<T>(), 8, 8);
+      RunningSums<T> second(tanh_plus_one<T>(), 8, 8);
+      expect_long_sequence(
+          LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{.causal = true}}, without_beta, data,
+          [&](Index n) {
+            first.add(stream.problem, n);
+            second.add(stream.problem, n);
+          },
+          [&](Index h, Index n, Index c, Wide<T>& value, Wide<T>& gauge) {
+            first.read(stream.problem, h, n, c, value, gauge);
+            second.read(stream.problem, h, n, c, value, gauge);
+          });
+      RunningDelta<T> delta(8, 8);
+      expect_long_sequence(
+          DeltaRuleAttention<EluPlusOne>{}, stream, data,
+          [&](Index n) { delta.add(stream.problem, stream.beta, n); },
+          [&](Index h, Index n, Index c, Wide<T>& value, Wide<T>& gauge) {
+            delta.read(stream.problem, h, n, c, value, gauge);
+          });
+    });
+  }
+}
+
+/// The forward pass of the same length has the bits of the decoder.
+TYPED_TEST(LinearDecoder, LongSequencesAreTheForwardPass) {
+  for_each_operator([](const auto& op, bool has_beta) {
+    const Stream<TypeParam> stream({1, 1, 1, 9000, 9000, 8, 5}, has_beta);
+    auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
+    stream.decode(decoder, 9000, 1);
+    EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 9000)) << op.name();
+  });
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What linear attention, FMM attention and the delta rule say in two ways is the same: by bits
+/// where the arithmetic is the same, else within the bounds of the oracle.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "attention/gradients.hpp"
+#include "attention/linear_case.hpp"
+#include "fovea/core/eigen.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::DeltaRuleAttention;
+using fovea::EluPlusOne;
+using fovea::FmmAttention;
+using fovea::FullAttention;
+using fovea::LinearAttention;
+using fovea::LocalAttention;
+using fovea::Relu;
+
+template <class T>
+class LinearEquivalence : public testing::Test {
+ protected:
+  static constexpr T kInfinity = std::numeric_limits<T>::infinity();
+
+  /// FMM attention whose near and far field have these weights.
+  template <class... Terms>
+  static Inputs<T> with_weights(const Problem<T>& problem, const T& near_logit,
+                                const T& far_logit) {
+    Inputs<T> in = problem.inputs();
+    in.near_logits = View<const T>(&near_logit, {1, 1, 1, 1});
+    in.far_logits = View<const T>(&far_logit, {1, 1, 1, 1});
+    return in;
+  }
+
+  /// Calls f(problem) at several sizes.
+  template <class F>
+  static void for_each_problem(F&& f) {
+    const Case<T> plain = softmax_case<T>("full", FullAttention{}, all_pairs);
+    for (const auto& [queries, keys] :
+         {std::array<Index, 2>{40, 40}, {150, 170}, {70, 30}, {3, 2100}, {1, 1}}) {
+      f(make_problem(plain, {2, 4, 2, queries, keys, 6, 17}));
+    }
+  }
+
+  /// `a` and `b` of the same inputs have the same bits of out and of the gradients of q, k and v.
+  template <class A, class B>
+  static void expect_same(const A& a, const Inputs<T>& of_a, const B& b,
+                          const Problem<T>& problem) {
+    SCOPED_TRACE(describe(problem));
+    const Inputs<T> of_b = problem.inputs();
+    const Tensor<T> d_out = make_d_out(problem);
+    at_each_level([&] {
+      const Tensor<T> out_a(problem.out_shape());
+      const Tensor<T> out_b(problem.out_shape());
+      const Tensor<T> lse(problem.row_shape());
+      const Saved<T> saved = requires { b.softmax_options(); }
+      ? Saved<T>{lse.view()} : Saved<T>{};
+      a.forward(of_a, out_a.view());
+      b.forward(of_b, out_b.view(), saved);
+      EXPECT_TRUE(same_bits(out_a.values(), out_b.values(), out_a.shape()));
+      GradStorage<T> grads_a(of_b, {});
+      GradStorage<T> grads_b(of_b, {});
+      a.backward(of_a, out_a.view(), Saved<T>{}, d_out.view(), grads_a.grads(of_b, {}));
+      b.backward(of_b, out_b.view(), saved, d_out.view(), grads_b.grads(of_b, {}));
+      EXPECT_TRUE(same_bits(grads_a.q.values(), grads_b.q.values(), of_a.q.shape())) << "d_q";
+      EXPECT_TRUE(same_bits(grads_a.k.values(), grads_b.k.values(), of_a.k.shape())) << "d_k";
+      EXPECT_TRUE(same_bits(grads_a.v.values(), grads_b.v.values(), of_a.v.shape())) << "d_v";
+    });
+  }
+};
+
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(LinearEquivalence, Scalars);
+
+/// Blend weights (1, 0) and (0, 1).
+TYPED_TEST(LinearEquivalence, OneFieldAloneIsThatField) {
+  using T = TypeParam;
+  const T one = this->kInfinity;
+  const T zero = -this->kInfinity;
+  for (const bool causal : {false, true}) {
+    const FmmAttention<EluPlusOne, fovea::TanhPlusOne> fmm{
+        {.near = {.left = 4, .right = 4}, .causal = causal}};
+    const LocalAttention near{{.left = 4, .right = causal ? 0 : 4}};
+    const LinearAttention<EluPlusOne, fovea::TanhPlusOne> far{{.causal = causal}};
+    this->for_each_problem([&](const Problem<T>& problem) {
+      this->expect_same(fmm, this->with_weights(problem, one, zero), near, problem);
+      this->expect_same(fmm, this->with_weights(problem, zero, one), far, problem);
+    });
+  }
+}
+
+/// A band that covers everything, and a far field of weight 0.
+TYPED_TEST(LinearEquivalence, AWideBandAloneIsFullAttention) {
+  using T = TypeParam;
+  for (const Index wide : {Index{2100}, Index{1} << 40}) {
+    const FmmAttention<EluPlusOne> fmm{{.near = {.left = wide, .right = wide}}};
+    const FmmAttention<EluPlusOne> causal{{.near = {.left = wide}, .causal = true}};
+    this->for_each_problem([&](const Problem<T>& problem) {
+      const Inputs<T> in = this->with_weights(problem, this->kInfinity, -this->kInfinity);
+      this->expect_same(fmm, in, FullAttention{}, problem);
+      this->expect_same(causal, in, FullAttention{{.causal = true}}, problem);
+    });
+  }
+}
+
+/// Weights that are normalised sum to 1 in every row, so that values of 1 come out as 1.
+TYPED_TEST(LinearEquivalence, NormalisedRowsSumToOne) {
+  using T = TypeParam;
+  for (const bool causal : {false, true}) {
+    const Case<T> op = fmm_case<T>(
+        "normalised",
+        FmmAttention<EluPlusOne, fovea::EluMinusPlusOne, fovea::TanhPlusOne>{
+            {.near = {.left = 9, .right = 3}, .causal = causal, .normalise_rows = true}},
+        {.near_logits = "hd", .far_logits = "h"});
+    const Problem<T> problem =
+        make_problem(op, {1, 3, 1, 140, 140, 6, 5}, 3, {gaussian(1), gaussian(2), constant(1)});
+    at_each_level([&] {
+      for (const T x : run(op, problem).out) {
+        ASSERT_TRUE(std::abs(x - 1) <= 8 * static_cast<T>(kRoundoff<T>)) << x;
+      }
+    });
+  }
+}
+
+/// The first map of the paper, as a user would write it.
+struct OwnElu {
+  static constexpr const char* name() { return "elu(x) + 1 of one's own"; }
+  static constexpr bool kNonNegative = true;
+  template <class S>
+  static S value(S x) noexcept {
+    return x < 0 ? std::exp(x) : x + 1;
+  }
+  template <class S>
+  static S derivative(S x) noexcept {
+    return x < 0 ? std::exp(x) : S{1};
+  }
+};
+
+/// Within the bounds of the built-in map's oracle.
+TYPED_TEST(LinearEquivalence, AnOwnMapIsTheBuiltInOne) {
+  using T = TypeParam;
+  for (const bool causal : {false, true}) {
+    Case<T> own = linear_case<T>("own", LinearAttention<OwnElu>{{.causal = causal}});
+    const Case<T> built_in = linear_case<T>("elu", LinearAttention<EluPlusOne>{{.causal = causal}});
+    own.oracle = built_in.oracle;
+    own.grad_oracle = built_in.grad_oracle;
+    this->for_each_problem([&](const Problem<T>& problem) {
+      expect_conforms(own, problem);
+      expect_grads_conform(own, problem);
+    });
+  }
+}
+
+/// Without rates nothing is written, and only the rates have a gradient.
+TYPED_TEST(LinearEquivalence, TheDeltaRuleWithoutRatesIsZero) {
+  using T = TypeParam;
+  const Case<T> op = delta_case<T>("delta", DeltaRuleAttention<EluPlusOne>{});
+  Problem<T> problem = make_problem(op, {2, 4, 2, 70, 80, 5, 3});
+  problem.beta->fill(constant(0));
+  at_each_level([&] {
+    for (const T x : run(op, problem).out) ASSERT_EQ(x, 0);
+    const Gradients<T> grads = run_backward(op, problem);
+    for (const std::vector<T>* zeros : {&grads.q, &grads.k, &grads.v}) {
+      for (const T x : *zeros) ASSERT_EQ(x, 0);
+    }
+    EXPECT_NE(grads.beta[0], 0);
+  });
+  expect_grads_conform(op, problem);
+}
+
+/// Keys of one feature and rates of 1 are a memory: a query reads the last value under its key.
+TYPED_TEST(LinearEquivalence, TheDeltaRuleRemembersByKey) {
+  using T = TypeParam;
+  const Case<T> op = delta_case<T>("delta", DeltaRuleAttention<Relu>{});
+  const AttentionShape shape = sizes(200, 200, 5, 7);
+  const auto key_of = [](Index n) { return static_cast<Index>(hash(9, n, 0, 0, 0) % 5); };
+  const Fill hot = [&](Index, Index, Index n, Index d) { return d == key_of(n) ? 2.0 : -1.0; };
+  const Fill asked = [](Index, Index, Index n, Index d) { return d == n % 5 ? 0.25 : -3.0; };
+  Problem<T> problem = make_problem(op, shape, 1, {asked, hot, integers(4, 1000)});
+  problem.beta->fill(constant(1));
+  at_each_level([&] {
+    const Result<T> got = run(op, problem);
+    for (Index row = 0; row < shape.queries; ++row) {
+      Index last = row;
+      while (last >= 0 && key_of(last) != row % 5) --last;
+      for (Index c = 0; c < shape.value_width; ++c) {
+        ASSERT_EQ(got.row(0, 0, row)[c], last < 0 ? 0 : problem.v(0, 0, last, c)) << row;
+      }
+    }
+  });
+}
+
+/// Small integers whose features are integers: every sum is exact, so the linear form has the
+/// digits of the naive one.
+TYPED_TEST(LinearEquivalence, IntegersAreExact) {
+  using T = TypeParam;
+  const Case<T> op = linear_case<T>("linear", LinearAttention<Relu>{{.causal = true}});
+  const Fill positive = [](Index b, Index h, Index n, Index d) {
+    return static_cast<double>(hash(3, b, h, n, d) % 4 + 1);
+  };
+  const Problem<T> problem =
+      make_problem(op, sizes(300, 300, 6, 5), 1, {positive, positive, integers(2, 20)});
+  const Expected<T> expected = op.oracle(problem.inputs());
+  at_each_level([&] {
+    const Result<T> got = run(op, problem);
+    for (std::size_t i = 0; i < got.out.size(); ++i) {
+      // The quotient of two exact numbers, by a division or by the inverse.
+      ASSERT_TRUE(std::abs(got.out[i] - expected.out.value[i]) <=
+                  2 * kRoundoff<T> * std::abs(expected.out.value[i]))
+          << i;
+    }
+  });
+}
+
+/// Tensors of 16 bits give the result of the same numbers as floats, rounded once.
+template <class S, class Op>
+void expect_rounded(const Op& op, bool has_beta) {
+  for (const auto& [queries, keys] : {std::array<Index, 2>{70, 70}, {9, 140}}) {
+    const AttentionShape s{1, 4, 2, queries, keys, 9, 19};
+    const Case<float> plain = softmax_case<float>("full", FullAttention{}, all_pairs);
+    const Problem<float> numbers = make_problem(plain, s);
+    const auto narrowed = [](const Tensor<float>& x) {
+      Tensor<S> narrow(x.shape());
+      narrow.fill([&](Index b, Index h, Index n, Index d) {
+        return x(b, h, n, d) = static_cast<float>(S(x(b, h, n, d)));
+      });
+      return narrow;
+    };
+    const Tensor<S> q = narrowed(numbers.q);
+    const Tensor<S> k = narrowed(numbers.k);
+    const Tensor<S> v = narrowed(numbers.v);
+    Tensor<float> beta({1, 2, keys, 1});
+    beta.fill(beta_fill(1));
+    Inputs<S> narrow{q.view(), k.view(), v.view()};
+    Inputs<float> wide = numbers.inputs();
+    if (has_beta) narrow.beta = wide.beta = beta.view();
+    const Tensor<S> out(numbers.out_shape());
+    const Tensor<float> expected(numbers.out_shape());
+    at_each_level([&] {
+      op.forward(narrow, out.view());
+      op.forward(wide, expected.view());
+      for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
+        ASSERT_EQ(static_cast<float>(out(b, h, n, d)), static_cast<float>(S(expected(b, h, n, d))));
+      });
+    });
+  }
+}
+
+template <class S>
+class LinearStorage : public testing::Test {};
+using ShortTypes = testing::Types<Eigen::bfloat16, Eigen::half>;
+TYPED_TEST_SUITE(LinearStorage, ShortTypes, );
+
+TYPED_TEST(LinearStorage, RoundsTheFloatResultOnce) {
+  for (const bool causal : {false, true}) {
+    expect_rounded<TypeParam>(LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{.causal = causal}},
+                              false);
+    expect_rounded<TypeParam>(
+        FmmAttention<EluPlusOne>{{.near = {.left = 40, .right = 40}, .causal = causal}}, false);
+  }
+  expect_rounded<TypeParam>(DeltaRuleAttention<EluPlusOne>{}, true);
+}
+
+}  // namespace
+}  // namespace fovea_test

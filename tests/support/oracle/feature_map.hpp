@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Feature maps as spec.md section 4 writes them, for the oracles of the far field.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "support/compare.hpp"
+
+namespace fovea_test {
+
+/// A feature map phi of single numbers.
+template <class T>
+struct OracleMap {
+  std::function<Wide<T>(Wide<T>)> value;
+  std::function<Wide<T>(Wide<T>)> derivative;
+  /// Whether phi > 0 wherever it does not underflow.
+  bool positive = true;
+};
+
+/// max(x, 0) + exp(min(x, 0)) at sign x. \param sign 1: elu(x) + 1, -1: elu(-x) + 1
+template <class T>
+OracleMap<T> elu_plus_one(int sign = 1) {
+  using W = Wide<T>;
+  const auto s = static_cast<W>(sign);
+  return {[s](W x) { return s * x < 0 ? std::exp(s * x) : s * x + 1; },
+          [s](W x) { return s * x < 0 ? s * std::exp(s * x)
+                            : x == x  ? s
+                                      : x; }};
+}
+
+/// 1 + tanh(x) and its derivative, without their cancellations.
+template <class T>
+OracleMap<T> tanh_plus_one() {
+  using W = Wide<T>;
+  return {[](W x) { return 2 / (1 + std::exp(-2 * x)); },
+          [](W x) { return 1 / (std::cosh(x) * std::cosh(x)); }};
+}
+
+template <class T>
+OracleMap<T> tanh_map() {
+  using W = Wide<T>;
+  return {[](W x) { return std::tanh(x); }, [](W x) { return 1 / (std::cosh(x) * std::cosh(x)); },
+          false};
+}
+
+/// max(x, 0), its derivative 0 at 0.
+template <class T>
+OracleMap<T> relu() {
+  using W = Wide<T>;
+  return {[](W x) { return x < 0 ? W{0} : x; },
+          [](W x) { return x > 0    ? W{1}
+                           : x == x ? W{0}
+                                    : x; }, false};
+}
+
+/// phi(x); 0 or infinite where T has no other number for it: beside it there may be nothing, and
+/// then 0 / 0 is what T gives.
+template <class T>
+Wide<T> feature(const OracleMap<T>& map, Wide<T> x) {
+  const Wide<T> value = map.value(x);
+  const T rounded = static_cast<T>(value);
+  return rounded == 0 || std::isinf(rounded) ? Wide<T>{rounded} : value;
+}
+
+/// The features of all of x [B, H, N, D].
+template <class T>
+struct OracleFeatures {
+  Shape shape;
+  std::vector<Wide<T>> values;  // [B, H, N, D]
+
+  OracleFeatures(const OracleMap<T>& map, const View<const T>& x) : shape(x.shape()) {
+    for_each_index(shape, [&](Index b, Index h, Index n, Index d) {
+      values.push_back(feature(map, Wide<T>{x(b, h, n, d)}));
+    });
+  }
+
+  /// Of one row, [D].
+  std::vector<Wide<T>> row(Index b, Index h, Index n) const {
+    const auto first = values.begin() + ((b * shape[1] + h) * shape[2] + n) * shape[3];
+    return {first, first + shape[3]};
+  }
+};
+
+}  // namespace fovea_test
