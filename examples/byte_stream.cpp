@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// usage: byte_stream [--bytes N] [file]     - is the standard input; without a file, endless text
+/// Guesses the next byte of a stream, however long, in constant memory. FMM attention with fast
+/// weights: what followed a context is written by the delta rule (far field), and looked up among
+/// the last bytes (near field). Nothing else is learnt. Prints, as it goes, how many guesses were
+/// right, the time, and the memory.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fovea/fovea.hpp>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <stdexcept>
+#include <string>
+
+namespace {
+
+using Tensor = fovea::Tensor4<float>;  // [1, heads, N, D]
+using fovea::Index;
+
+constexpr Index kHeads = 4;        // head h knows the last h + 1 bytes
+constexpr Index kWidth = 128;      // features of a context
+constexpr Index kValueWidth = 64;  // of a byte
+constexpr int kActive = 4;         // features that a context has
+
+/// Whole numbers and their squares, without end.
+class EndlessText {
+ public:
+  int next() {
+    if (at_ == text_.size()) {
+      const std::string n = std::to_string(number_);
+      text_ = "the square of " + n + " is " + std::to_string(number_ * number_) + ".\n";
+      number_ = (number_ + 1) % 10'000;
+      at_ = 0;
+    }
+    return static_cast<unsigned char>(text_[at_++]);
+  }
+
+ private:
+  std::uint64_t number_ = 1;
+  std::string text_;
+  std::size_t at_ = 0;
+};
+
+/// The next byte of a file, or of the endless text; negative at the end.
+class Source {
+ public:
+  explicit Source(const std::string& file) : is_endless_(file.empty()) {
+    if (is_endless_) return;
+    if (file != "-") file_.open(file, std::ios::binary);
+    in_ = file == "-" ? &std::cin : &file_;
+    if (!*in_) throw std::runtime_error("cannot read " + file);
+  }
+
+  int next() { return is_endless_ ? endless_.next() : in_->get(); }
+
+ private:
+  bool is_endless_;
+  EndlessText endless_;
+  std::ifstream file_;
+  std::istream* in_ = nullptr;
+};
+
+/// Guesses bytes from the bytes before.
+class Guesser {
+ public:
+  Guesser()
+      : decoder_(make_op().decoder<float>({.query_heads = kHeads,
+                                           .key_heads = kHeads,
+                                           .width = kWidth,
+                                           .value_width = kValueWidth})),
+        q_(1, kHeads, 1, kWidth),
+        k_(1, kHeads, 1, kWidth),
+        v_(1, kHeads, 1, kValueWidth),
+        beta_(1, kHeads, 1, 1),
+        out_(1, kHeads, 1, kValueWidth) {
+    std::mt19937 bits(1);
+    for (auto& byte : signs_) {
+      for (float& x : byte) x = bits() % 2 == 0 ? 1.0f : -1.0f;
+    }
+    beta_.setConstant(1);
+    q_.setConstant(0);
+  }
+
+  /// Learns what followed the last context, and guesses what follows this one.
+  int step(int byte) {
+    k_ = q_;
+    history_ = history_ << 8 | static_cast<unsigned>(byte);
+    q_.setConstant(0);
+    for (Index h = 0; h < kHeads; ++h) {
+      const std::uint32_t context = h == 3 ? history_ : history_ & ((1u << (8 * (h + 1))) - 1);
+      std::minstd_rand features(context * 2654435761u + 1);
+      for (int n = 0; n < kActive; ++n)
+        q_(0, h, 0, static_cast<Index>(features() >> 5) % kWidth) = 6;
+      for (Index c = 0; c < kValueWidth; ++c) v_(0, h, 0, c) = signs_[byte][c];
+    }
+    fovea::Inputs<float> token{q_, k_, v_};
+    token.beta = beta_;
+    decoder_.step(token, out_);
+    return best();
+  }
+
+  Index bytes() const { return decoder_.length(); }
+  Index memory_bytes() const { return decoder_.memory_bytes(); }
+
+ private:
+  static fovea::FmmAttention<fovea::DeltaRule<fovea::Relu>> make_op() {
+    return fovea::FmmAttention<fovea::DeltaRule<fovea::Relu>>{{.near = {.left = 31}}};
+  }
+
+  /// The byte whose signs agree best with the heads, of which those with long contexts count more.
+  int best() const {
+    float blend[kValueWidth] = {};
+    for (Index h = 0; h < kHeads; ++h) {
+      for (Index c = 0; c < kValueWidth; ++c) {
+        blend[c] += static_cast<float>(h + 1) * out_(0, h, 0, c);
+      }
+    }
+    float most = 0;
+    int byte = 0;
+    for (int b = 0; b < 256; ++b) {
+      float agreement = 0;
+      for (Index c = 0; c < kValueWidth; ++c) agreement += blend[c] * signs_[b][c];
+      if (b == 0 || agreement > most) {
+        most = agreement;
+        byte = b;
+      }
+    }
+    return byte;
+  }
+
+  fovea::FarDecoder<fovea::FmmAttention<fovea::DeltaRule<fovea::Relu>>, float> decoder_;
+  Tensor q_, k_, v_, beta_, out_;
+  float signs_[256][kValueWidth];
+  std::uint32_t history_ = 0;
+};
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Index most = -1;
+  std::string file;
+  for (int n = 1; n < argc; ++n) {
+    if (std::strcmp(argv[n], "--bytes") == 0 && n + 1 < argc) {
+      most = std::atoll(argv[++n]);
+    } else {
+      file = argv[n];
+    }
+  }
+  Source source(file);
+  Guesser guesser;
+  std::printf("%12s %14s %14s %14s\n", "bytes", "guessed right", "us per byte", "decoder");
+  const double begin = seconds_now();
+  Index right = 0, asked = 0, next_report = 256, memory = 0;
+  int guess = -1;
+  bool is_constant = true;
+  for (int byte = source.next(); byte >= 0 && guesser.bytes() != most; byte = source.next()) {
+    right += byte == guess ? 1 : 0;
+    ++asked;
+    guess = guesser.step(byte);
+    if (guesser.bytes() < next_report) continue;
+    std::printf("%12td %12.1f %% %14.2f %11td kB\n", guesser.bytes(),
+                100 * static_cast<double>(right) / static_cast<double>(asked),
+                1e6 * (seconds_now() - begin) / static_cast<double>(guesser.bytes()),
+                guesser.memory_bytes() / 1024);
+    std::fflush(stdout);
+    // Once the ring of the near field is full, nothing grows.
+    if (next_report >= 8192) is_constant = is_constant && guesser.memory_bytes() == memory;
+    memory = guesser.memory_bytes();
+    right = asked = 0;
+    next_report *= 2;
+  }
+  std::printf("the memory stayed the same: %s\n", is_constant ? "yes" : "no");
+  return is_constant ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "byte_stream: %s\n", error.what());
+  return 1;
+}
