@@ -29,7 +29,7 @@ struct Band {
 /// Options of FmmAttention.
 template <class... Terms>
 struct FmmOptions {
-  Band near;
+  Band near = {};
   /// Keys after the query's position are invisible, whatever near.right says.
   bool causal = (FarTerm<Terms>::kIsDelta || ...);
   /// Of the near field's logits; 1 / sqrt(D) if not set.
