@@ -73,6 +73,7 @@ struct Call {
     in.beta = beta;
     in.near_logits = near_logits;
     in.far_logits = far_logits;
+    in.indices = indices;
     return in;
   }
 
@@ -96,6 +97,7 @@ struct Call {
   View<const T> beta;
   View<const T> near_logits;
   View<const T> far_logits;
+  View<const Index> indices;
   View<const T> d_out{at(5200), {kBatch, kHeads, kQueries, kValueWidth}};
   Grads<T> grads{View<T>(at(6000), {kBatch, kHeads, kQueries, kWidth}),
                  View<T>(at(7000), {kBatch, kKeyHeads, kKeys, kWidth}),

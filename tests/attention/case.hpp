@@ -36,7 +36,7 @@ template <class T>
 struct Case {
   std::string name;
   Extras extras;
-  fovea::SoftmaxOptions options;  // of another operator the alignment alone
+  fovea::SoftmaxOptions options;  // of others what they share with it
   std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&, AnyExecutor*)> forward;
   /// inputs, out, saved, d_out, grads
   std::function<void(const Inputs<T>&, const View<const T>&, const Saved<T>&, const View<const T>&,
@@ -44,8 +44,8 @@ struct Case {
       backward;
   /// A decoder's step: inputs with the new tokens, out, saved.
   using Step = std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&)>;
-  std::function<Step(const fovea::DecoderShape&)> decoder;
-  bool has_decoder = true;  // or refuses to make one
+  std::function<Step(const fovea::DecoderShape&)> decoder;  // or none
+  bool has_decoder = true;                                  // or refuses to make one
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
   std::function<Index(const AttentionShape&)> visible_pairs;
   Law visible;
@@ -64,6 +64,8 @@ struct Case {
   bool has_band = false;
   /// Whether the pattern has stages, between which something of each row waits.
   bool staged = false;
+  /// Whether its calls make the lists of keys that it is given: their memory is no scratch of it.
+  bool makes_lists = false;
 
   /// Whether the pattern shows key j to a row.
   bool sees(const AttentionShape& s, Index b, Index h, Index row, Index j) const {
@@ -118,13 +120,17 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
       op.backward(in, out, saved, d_out, grads, *executor);
     }
   };
-  made.decoder = [op](const fovea::DecoderShape& shape) {
-    using Decoder = decltype(op.template decoder<T>(shape));
-    auto decoder = std::make_shared<Decoder>(op.template decoder<T>(shape));
-    return [decoder](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved) {
-      decoder->step(in, out, saved);
+  if constexpr (fovea::IncrementalAttention<Op, T>) {
+    made.decoder = [op](const fovea::DecoderShape& shape) {
+      using Decoder = decltype(op.template decoder<T>(shape));
+      auto decoder = std::make_shared<Decoder>(op.template decoder<T>(shape));
+      return [decoder](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved) {
+        decoder->step(in, out, saved);
+      };
     };
-  };
+  } else {
+    made.has_decoder = false;
+  }
   made.workspace_bytes = [op](const AttentionShape& shape, Index workers) {
     return op.template workspace_bytes<T>(shape, workers);
   };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The operators of the conformance suite: each enters by one line of softmax_cases.cpp,
-/// sparse_cases.cpp or linear_cases.cpp, which are compiled once for all tests.
+/// sparse_cases.cpp, linear_cases.cpp, indexed_cases.cpp or smart_bird_cases.cpp, which are
+/// compiled once for all tests.
 #pragma once
 
 #include <utility>
@@ -21,6 +22,10 @@ template <class T>
 std::vector<Case<T>> sparse_cases();
 template <class T>
 std::vector<Case<T>> far_cases();
+template <class T>
+std::vector<Case<T>> indexed_cases();
+template <class T>
+std::vector<Case<T>> smart_bird_cases();
 
 /// All of these lists in one.
 template <class T>
@@ -36,7 +41,8 @@ std::vector<Case<T>> joined(std::vector<std::vector<Case<T>>> lists) {
 template <class T>
 const std::vector<Case<T>>& all_cases() {
   static const std::vector<Case<T>> cases =
-      joined<T>({softmax_cases<T>(), sparse_cases<T>(), far_cases<T>()});
+      joined<T>({softmax_cases<T>(), sparse_cases<T>(), far_cases<T>(), indexed_cases<T>(),
+                 smart_bird_cases<T>()});
   return cases;
 }
 

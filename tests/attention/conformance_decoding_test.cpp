@@ -81,7 +81,9 @@ Result<T> decoded(const Case<T>& op, const Problem<T>& p, const std::vector<Inde
 TEST_P(Conformance, DecodingHasTheBitsOfForward) {
   each([]<class T>(const Case<T>& op) {
     if (!op.has_decoder) {
-      EXPECT_NE(refusal([&] { op.decoder({}); }), "accepted");
+      if (op.decoder) {
+        EXPECT_NE(refusal([&] { op.decoder({}); }), "accepted");
+      }
       return;
     }
     at_each_level([&] {

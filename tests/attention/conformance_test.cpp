@@ -176,8 +176,8 @@ TEST_P(PlainConformance, OneHotGivesTheValueExactly) {
     const double gap = std::is_same_v<T, float> ? 104.5 : 746;
     const AttentionShape shape = sizes(200, 200, 1, 5);
     for (const Index hot : {0, 5, 127, 128, 199}) {
-      const double sign = op.name == "window" ? -1 / 0.4 : op.name == "local_0_7" ? 1 / 0.3 : 1;
-      const auto value = [=](Index j) { return j == hot ? sign * gap : 0; };
+      const double logit = gap / op.options.scale.value_or(1);
+      const auto value = [=](Index j) { return j == hot ? logit : 0; };
       const Problem<T> problem =
           make_problem(op, shape, 4, {constant(1), first_column(value), gaussian(4)});
       at_each_level([&] {

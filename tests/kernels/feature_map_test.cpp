@@ -174,15 +174,6 @@ void for_each_block(F&& f) {
 
 // ---- accuracy -----------------------------------------------------------------------------------
 
-constexpr bool has_fma(IsaLevel level) {
-#if defined(__aarch64__) || defined(__FMA__)
-  static_cast<void>(level);
-  return true;
-#else
-  return level != IsaLevel::baseline;
-#endif
-}
-
 /// What feature_map.inl.hpp states, in ulp.
 template <class T>
 double stated(FeatureMapKind kind, bool slope, bool fused) {

@@ -31,4 +31,17 @@ inline void numerators(std::uint64_t seed, std::uint32_t batch, std::uint32_t he
   }
 }
 
-inline PhiloxOperations operations() { return {&words, &numerators<float>, &numerators<double>}; }
+/// The same by RowDraws, which takes one i for all lanes.
+template <class T>
+inline void row_numerators(std::uint64_t seed, std::uint32_t batch, std::uint32_t head,
+                           const Int<T>* i, const Int<T>* j, Int<T>* out) {
+  const RowDraws draws({seed, batch, head}, static_cast<std::uint32_t>(*i));
+  for (int lane = 0; lane < kDrawLanes; lane += kLanes<T>) {
+    store_int<T>(out + lane, draws.numerator<T>(load_int<T>(j + lane)));
+  }
+}
+
+inline PhiloxOperations operations() {
+  return {&words, &numerators<float>, &numerators<double>, &row_numerators<float>,
+          &row_numerators<double>};
+}

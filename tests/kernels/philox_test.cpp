@@ -21,10 +21,13 @@ constexpr int kDrawLanes = 16;
 /// What philox_body.inl.hpp offers of one level.
 struct PhiloxOperations {
   void (*words)(const std::int64_t* counters, std::uint64_t seed, std::uint32_t* out);
-  void (*float_numerators)(std::uint64_t seed, std::uint32_t batch, std::uint32_t head,
-                           const std::int32_t* i, const std::int32_t* j, std::int32_t* out);
-  void (*double_numerators)(std::uint64_t seed, std::uint32_t batch, std::uint32_t head,
-                            const std::int64_t* i, const std::int64_t* j, std::int64_t* out);
+  template <class Integer>
+  using Numerators = void (*)(std::uint64_t seed, std::uint32_t batch, std::uint32_t head,
+                              const Integer* i, const Integer* j, Integer* out);
+  Numerators<std::int32_t> float_numerators;
+  Numerators<std::int64_t> double_numerators;
+  Numerators<std::int32_t> float_row_numerators;
+  Numerators<std::int64_t> double_row_numerators;
 };
 
 }  // namespace
@@ -68,14 +71,15 @@ TEST(PhiloxLanes, WordsAreThoseOfTheScalarCode) {
   });
 }
 
-/// Numerators over 2^bits are the draws; positions wrap modulo 2^32, as in the scalar code.
+/// Numerators over 2^bits are the draws, of one i or of many; positions wrap modulo 2^32, as in the
+/// scalar code.
 template <class T, class Integer, class Operation>
-void expect_draws(int bits, Operation numerators) {
+void expect_draws(int bits, Operation numerators, bool one_i) {
   for (std::uint64_t round = 0; round < 200; ++round) {
     std::array<Integer, kDrawLanes> i{};
     std::array<Integer, kDrawLanes> j{};
     for (std::size_t lane = 0; lane < kDrawLanes; ++lane) {
-      i[lane] = static_cast<Integer>(pick(round, static_cast<Index>(2 * lane)));
+      i[lane] = static_cast<Integer>(pick(round, one_i ? 0 : static_cast<Index>(2 * lane)));
       j[lane] = static_cast<Integer>(pick(round, static_cast<Index>(2 * lane + 1)));
     }
     const std::uint64_t seed = pick(round, -1);
@@ -92,8 +96,15 @@ void expect_draws(int bits, Operation numerators) {
 
 TEST(PhiloxLanes, NumeratorsAreTheDraws) {
   at_each_level([] {
-    expect_draws<float, std::int32_t>(24, at_level().float_numerators);
-    expect_draws<double, std::int64_t>(53, at_level().double_numerators);
+    expect_draws<float, std::int32_t>(24, at_level().float_numerators, false);
+    expect_draws<double, std::int64_t>(53, at_level().double_numerators, false);
+  });
+}
+
+TEST(PhiloxLanes, NumeratorsOfARowAreTheDraws) {
+  at_each_level([] {
+    expect_draws<float, std::int32_t>(24, at_level().float_row_numerators, true);
+    expect_draws<double, std::int64_t>(53, at_level().double_row_numerators, true);
   });
 }
 

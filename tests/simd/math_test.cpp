@@ -26,11 +26,13 @@ enum class MathFunction { exp2_fraction, exp2, exp, log, tanh, sigmoid };
 
 #define FOVEA_LEVEL_BODY "simd/math_body.inl.hpp"
 #include "fovea/simd/foreach_level.hpp"
+#include "support/levels.hpp"
 
 namespace {
 
 using fovea::Index;
 using fovea::IsaLevel;
+using fovea_test::has_fma;
 
 template <class T>
 inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
@@ -60,15 +62,6 @@ Evaluate<T> evaluate_at(IsaLevel level) {
 #define FOVEA_SKIP_WITHOUT(level)           \
   if (evaluate_at<float>(level) == nullptr) \
   GTEST_SKIP() << "level " << fovea::name(level) << " is not in this unit or machine"
-
-constexpr bool has_fma(IsaLevel level) {
-#if defined(__aarch64__) || defined(__FMA__)
-  static_cast<void>(level);
-  return true;
-#else
-  return level != IsaLevel::baseline;
-#endif
-}
 
 template <class T>
 T evaluate_one(IsaLevel level, MathFunction f, T x) {

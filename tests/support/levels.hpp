@@ -38,6 +38,16 @@ inline bool has_level(IsaLevel level) {
   return fovea::isa_level() == level;
 }
 
+/// Whether fma() rounds once at a level.
+constexpr bool has_fma(IsaLevel level) {
+#if defined(__aarch64__) || defined(__FMA__)
+  static_cast<void>(level);
+  return true;
+#else
+  return level != IsaLevel::baseline;
+#endif
+}
+
 /// Calls f() once at each level there is.
 template <class F>
 void at_each_level(F&& f) {

@@ -39,8 +39,9 @@ inline HeapCount& heap() {
 
 namespace detail {
 
-// The size stands before each piece, at the piece's own alignment.
-inline void* allocate(std::size_t size, std::size_t alignment) {
+// The size stands before each piece, at the piece's own alignment. Neither function is inlined: a
+// compiler that sees free() beside a call of operator new takes the two for a mismatch.
+[[gnu::noinline]] inline void* allocate(std::size_t size, std::size_t alignment) {
   if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
   const std::size_t total = (size + 2 * alignment - 1) / alignment * alignment;
   auto* const base = static_cast<std::byte*>(std::aligned_alloc(alignment, total));
@@ -50,7 +51,7 @@ inline void* allocate(std::size_t size, std::size_t alignment) {
   return base + alignment;
 }
 
-inline void release(void* data, std::size_t alignment) {
+[[gnu::noinline]] inline void release(void* data, std::size_t alignment) {
   if (data == nullptr) return;
   if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
   std::byte* const base = static_cast<std::byte*>(data) - alignment;

@@ -44,6 +44,13 @@ struct Inputs {
   /// sigmoid(near_logits), its far field sigmoid(far_logits); 1 for what is not given.
   View<const Compute<T>> near_logits = {};
   View<const Compute<T>> far_logits = {};
+  /// [B, Hq, Nq, K]: the keys of each row, ascending, -1 behind the last one.
+  View<const Index> indices = {};
+  /// [B, 1, Nq, d] and [B, 1, Nk, d]: queries and keys of the sketch that chooses keys.
+  View<const Compute<T>> sketch_q = {};
+  View<const Compute<T>> sketch_k = {};
+  /// [B, Hq, Nq, Nk] in (0, 1): instead of the draws that the choice makes of its seed.
+  View<const Compute<T>> draws = {};
 };
 
 /// What a forward pass writes beside the output, each only if it is given.
@@ -51,6 +58,8 @@ template <class T>
 struct Saved {
   /// [B, Hq, Nq, 1]: natural logarithm of the row's sum of exp(logit); -inf if it sees no key.
   View<Compute<T>> lse = {};
+  /// [B, Hq, Nq, K]: the keys that an operator chose for each row, ascending, -1 behind the last.
+  View<Index> indices = {};
 };
 
 /// The gradients that a backward pass writes, each only if it is given: those of the loss with

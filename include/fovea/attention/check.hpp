@@ -109,6 +109,23 @@ void check_absent(const char* op, const char* tensor, const View<U>& x, const ch
   if (!x.is_none()) refuse(op, tensor, "given", std::string("none: ") + why);
 }
 
+/// Refuses what chooses keys.
+template <class T>
+void check_no_choice(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
+  constexpr const char* why = "it is of SmartBirdAttention";
+  check_absent(op, "sketch_q", inputs.sketch_q, why);
+  check_absent(op, "sketch_k", inputs.sketch_k, why);
+  check_absent(op, "draws", inputs.draws, why);
+  check_absent(op, "the saved indices", saved.indices, why);
+}
+
+/// Refuses lists of keys, and what chooses them.
+template <class T>
+void check_no_lists(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
+  check_absent(op, "indices", inputs.indices, "it is of IndexedAttention");
+  check_no_choice(op, inputs, saved);
+}
+
 template <class U>
 void check_per_head(const char* op, const char* name, std::span<const U> x, Index heads) {
   const auto count = static_cast<Index>(x.size());
@@ -149,7 +166,8 @@ void check_packing(const char* op, const Inputs<T>& inputs) {
 /// What changes the logits; what softmax attention has no use for is refused.
 /// \pre check_inputs passed. \throws std::invalid_argument
 template <class T>
-void check_logit_inputs(const char* op, const Inputs<T>& inputs) {
+void check_logit_inputs(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
+  detail::check_no_lists(op, inputs, saved);
   detail::check_absent(op, "beta", inputs.beta, "it is of the delta rule");
   detail::check_absent(op, "near_logits", inputs.near_logits, "it is of FMM attention");
   detail::check_absent(op, "far_logits", inputs.far_logits, "it is of FMM attention");
@@ -171,6 +189,19 @@ namespace detail {
 template <class T>
 View<T> head_view(std::span<T> x) {
   return {x.data(), {1, static_cast<Index>(x.size()), 1, 1}};
+}
+
+/// Refuses what changes the logits of softmax attention.
+template <class T>
+void check_no_logit_inputs(const char* op, const Inputs<T>& inputs, const char* why) {
+  check_absent(op, "bias", inputs.bias, why);
+  check_absent(op, "mask", inputs.mask, why);
+  // An empty span may have an address.
+  const auto per_head = [](const auto& x) {
+    return x.empty() ? decltype(head_view(x)){} : head_view(x);
+  };
+  check_absent(op, "alibi_slopes", per_head(inputs.alibi_slopes), why);
+  check_absent(op, "sink", per_head(inputs.sink), why);
 }
 
 /// Refuses x if it shares an element with another tensor.
@@ -215,6 +246,10 @@ void check_output(const char* op, const char* tensor, const View<U>& x, const In
   detail::check_apart(op, tensor, x, "beta", inputs.beta);
   detail::check_apart(op, tensor, x, "near_logits", inputs.near_logits);
   detail::check_apart(op, tensor, x, "far_logits", inputs.far_logits);
+  detail::check_apart(op, tensor, x, "indices", inputs.indices);
+  detail::check_apart(op, tensor, x, "sketch_q", inputs.sketch_q);
+  detail::check_apart(op, tensor, x, "sketch_k", inputs.sketch_k);
+  detail::check_apart(op, tensor, x, "draws", inputs.draws);
 }
 
 /// A tensor must have the shape of the output. \pre check_inputs passed

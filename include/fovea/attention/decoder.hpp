@@ -14,6 +14,7 @@
 #include "fovea/attention/head_plans.hpp"
 #include "fovea/attention/softmax_forward.hpp"
 #include "fovea/attention/split_rows.hpp"
+#include "fovea/attention/step_calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -28,7 +29,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Not to be called from several threads at once. Errors are std::invalid_argument, or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class Op, class T>
-class Decoder {
+class Decoder : public StepCalls<Decoder<Op, T>, T> {
  public:
   /// \throws std::invalid_argument options or sizes that make no decoder; std::bad_alloc for
   /// shape.reserve
@@ -53,45 +54,6 @@ class Decoder {
     check_tokens(k, v);
     cache_.make_room(length() + k.rows());
     cache_.append(k, v);
-  }
-
-  /// Attention of the last n positions; with k and v in the inputs, once those are appended.
-  /// \param inputs q [B, Hq, n, D]; as in `forward` bias, mask, alibi_slopes and sink, where Nk is
-  ///               the length after appending
-  /// \param out [B, Hq, n, Dv], every element written
-  /// Cost: that of `forward`; for few rows K and V are read once by the heads that share a key head
-  /// and a pattern, and by all threads.
-  template <class Out>
-  void step(const Inputs<T>& inputs, Out&& out) {
-    step(inputs, View<T>(out), Saved<T>{}, Serial{});
-  }
-
-  /// \param saved as in `forward`
-  template <class Out>
-  void step(const Inputs<T>& inputs, Out&& out, const Saved<T>& saved) {
-    step(inputs, View<T>(out), saved, Serial{});
-  }
-
-  /// \param executor as in `forward`
-  template <class Out, class E>
-  requires(!std::convertible_to<E, Saved<T>>) void step(const Inputs<T>& inputs, Out&& out,
-                                                        E&& executor) {
-    step(inputs, View<T>(out), Saved<T>{}, executor);
-  }
-
-  template <class Out, class E>
-  void step(const Inputs<T>& inputs, Out&& out, const Saved<T>& saved, E&& executor) {
-    const View<T> to(out);
-    check_step(inputs, to, saved);
-    const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
-    if (rows == 0) {
-      cache_.make_room(length_after(inputs));
-      append_new(inputs);
-    } else if (prefers_rows(rows_after(inputs), worker_count(as_executor(executor), kMostTokens))) {
-      attend_few(inputs, to, saved, as_executor(executor));
-    } else {
-      attend_many(inputs, to, saved, as_executor(executor));
-    }
   }
 
   /// Forgets the tokens from position `length` on. Under a window, at least the last
@@ -131,6 +93,8 @@ class Decoder {
   Decoder fork() const { return Decoder(*this, cache_.copy()); }
 
  private:
+  friend class StepCalls<Decoder<Op, T>, T>;
+
   Decoder(const Decoder& other, DecoderCache<T> cache)
       : op_(other.op_),
         shape_(other.shape_),
@@ -189,6 +153,22 @@ class Decoder {
     if (rows > most) {
       refuse(Op::name(), "rows of q", std::to_string(rows),
              "at most " + std::to_string(most) + ": earlier keys of the window are gone");
+    }
+  }
+
+  /// A step (StepCalls). For few rows K and V are read once by the heads that share a key head and
+  /// a pattern, and by all threads.
+  template <class E>
+  void run_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) {
+    check_step(inputs, out, saved);
+    const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
+    if (rows == 0) {
+      cache_.make_room(length_after(inputs));
+      append_new(inputs);
+    } else if (prefers_rows(rows_after(inputs), worker_count(executor, kMostTokens))) {
+      attend_few(inputs, out, saved, executor);
+    } else {
+      attend_many(inputs, out, saved, executor);
     }
   }
 

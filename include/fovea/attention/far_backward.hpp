@@ -230,7 +230,8 @@ class FarBackward {
     of_keys.compute(
         executor, [&](Index s) { return seen(sequences_[s]); },
         [&](const SequenceTask& segment, T* sums, Index worker) {
-          kernels<T>().linear_sum(sum_args(segment, sums, worker));
+          kernels<T>().linear_sum(segment_sum_args(inputs_, far_, sequences_[segment.sequence],
+                                                   segment, sums, scratch(worker)));
         });
     of_rows.compute(
         executor, [&](Index s) { return seen(sequences_[s]) == 0 ? 0 : queries(s); },
@@ -255,21 +256,6 @@ class FarBackward {
   template <class Rows>
   SequenceTasks segment_tasks(Index heads, const Rows& rows) const {
     return {sequences_, heads, [&](Index s, Index) { return FarTotals<T>::segments(rows(s)); }};
-  }
-
-  LinearSumArgs<T> sum_args(const SequenceTask& segment, T* sums, Index worker) {
-    const Sequence s = sequences_[segment.sequence];
-    const Index first = segment.part * kLinearSegment;
-    LinearSumArgs<T> args;
-    args.k = detail::head_stored(inputs_.k, s.batch, segment.head, s.first_key + first);
-    args.v = detail::head_stored(inputs_.v, s.batch, segment.head, s.first_key + first);
-    args.width = shape_.width;
-    args.value_width = shape_.value_width;
-    args.maps = far_.linear_maps();
-    args.tokens = std::min(kLinearSegment, s.key_end - first);
-    args.sums = sums;
-    args.scratch = scratch(worker);
-    return args;
   }
 
   LinearGradRowsArgs<T> row_args(const SequenceTask& segment, bool add, T* sums, Index worker) {

@@ -12,15 +12,9 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 void check_far_inputs(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
   constexpr const char* why = "it is of softmax attention";
-  detail::check_absent(op, "bias", inputs.bias, why);
-  detail::check_absent(op, "mask", inputs.mask, why);
-  // An empty span may have an address.
-  const auto per_head = [](const auto& x) {
-    return x.empty() ? decltype(detail::head_view(x)){} : detail::head_view(x);
-  };
-  detail::check_absent(op, "alibi_slopes", per_head(inputs.alibi_slopes), why);
-  detail::check_absent(op, "sink", per_head(inputs.sink), why);
+  detail::check_no_logit_inputs(op, inputs, why);
   detail::check_absent(op, "lse", saved.lse, why);
+  detail::check_no_lists(op, inputs, saved);
 }
 
 /// Rates of the delta rule: [B, Hk, Nk, 1], finite and at least 0 where a token is visible.

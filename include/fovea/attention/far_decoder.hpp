@@ -13,6 +13,7 @@
 #include "fovea/attention/far_state.hpp"
 #include "fovea/attention/far_stream.hpp"
 #include "fovea/attention/near_blocks.hpp"
+#include "fovea/attention/step_calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -26,7 +27,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Not to be called from several threads at once. Errors are std::invalid_argument, or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class Op, class T>
-class FarDecoder {
+class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
  public:
   using C = Compute<T>;
 
@@ -58,44 +59,6 @@ class FarDecoder {
     inputs.q = no_rows();
     add(inputs, View<T>(nullptr, {shape_.batch, shape_.query_heads, 0, shape_.value_width}),
         Serial{});
-  }
-
-  /// Attention of the last n positions; with k and v in the inputs, once those are appended.
-  /// \param inputs q [B, Hq, n, D], at most one row more than new tokens; k, v, beta and logits as
-  ///               in `forward`
-  /// \param out [B, Hq, n, Dv], every element written
-  template <class Out>
-  void step(const Inputs<T>& inputs, Out&& out) {
-    step(inputs, View<T>(out), Saved<T>{}, Serial{});
-  }
-
-  /// \param saved nothing: there is no lse
-  template <class Out>
-  void step(const Inputs<T>& inputs, Out&& out, const Saved<T>& saved) {
-    step(inputs, View<T>(out), saved, Serial{});
-  }
-
-  /// \param executor as in `forward`
-  template <class Out, class E>
-  requires(!std::convertible_to<E, Saved<T>>) void step(const Inputs<T>& inputs, Out&& out,
-                                                        E&& executor) {
-    step(inputs, View<T>(out), Saved<T>{}, executor);
-  }
-
-  template <class Out, class E>
-  void step(const Inputs<T>& inputs, Out&& out, const Saved<T>& saved, E&& executor) {
-    const View<T> to(out);
-    check_step(inputs, to, saved);
-    // Done before another thread would be awake: a few microseconds.
-    constexpr double small = 1 << 18;  // products
-    const double products = static_cast<double>(shape_.batch * shape_.query_heads) *
-                            static_cast<double>(inputs.q.rows() + 1) *
-                            static_cast<double>(shape_.width * shape_.value_width);
-    if (products <= small) {
-      add(inputs, to, Serial{});
-    } else {
-      add(inputs, to, as_executor(executor));
-    }
   }
 
   /// Forgets the tokens from position `length` on: all of them, or some of the chunk that is open.
@@ -155,6 +118,8 @@ class FarDecoder {
   }
 
  private:
+  friend class StepCalls<FarDecoder<Op, T>, T>;
+
   using Stream = FarStream<T>;
 
   static DecoderShape checked(const Op& op, const DecoderShape& shape) {
@@ -236,6 +201,22 @@ class FarDecoder {
       if (Op::kHasBeta) all.beta = {&rate, {shape_.batch, shape_.key_heads, 1, 1}, {}};
     }
     op_.check(all, out, saved);
+  }
+
+  /// A step (StepCalls), of at most one row more than new tokens.
+  template <class E>
+  void run_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) {
+    check_step(inputs, out, saved);
+    // Done before another thread would be awake: a few microseconds.
+    constexpr double small = 1 << 18;  // products
+    const double products = static_cast<double>(shape_.batch * shape_.query_heads) *
+                            static_cast<double>(inputs.q.rows() + 1) *
+                            static_cast<double>(shape_.width * shape_.value_width);
+    if (products <= small) {
+      add(inputs, out, Serial{});
+    } else {
+      add(inputs, out, executor);
+    }
   }
 
   /// Adds the tokens of the inputs, and lets the rows read. Everything is checked. What may throw

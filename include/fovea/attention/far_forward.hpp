@@ -159,7 +159,8 @@ class FarForward {
     totals.compute(
         executor, [&](Index s) { return sequences_[s].key_end; },
         [&](const SequenceTask& segment, C* sums, Index worker) {
-          sum_segment(segment, sums, memory(worker).kernel);
+          kernels<C>().linear_sum(segment_sum_args(inputs_, far_, sequences_[segment.sequence],
+                                                   segment, sums, memory(worker).kernel));
         });
     for_each_task(executor, blocks.count(), [&](Index task, Index worker) {
       const auto [sequence, head, b] = blocks[task];
@@ -176,21 +177,6 @@ class FarForward {
   Index block_count(Index sequence) const {
     if (near_) return near_->block_count(sequence);
     return (sequences_[sequence].queries + kReadRows - 1) / kReadRows;
-  }
-
-  void sum_segment(const SequenceTask& segment, C* sums, C* scratch) const {
-    const Sequence s = sequences_[segment.sequence];
-    const Index first = segment.part * kLinearSegment;
-    LinearSumArgs<C> args;
-    args.k = detail::head_stored(inputs_.k, s.batch, segment.head, s.first_key + first);
-    args.v = detail::head_stored(inputs_.v, s.batch, segment.head, s.first_key + first);
-    args.width = shape_.width;
-    args.value_width = shape_.value_width;
-    args.maps = far_.linear_maps();
-    args.tokens = std::min(kLinearSegment, s.key_end - first);
-    args.sums = sums;
-    args.scratch = scratch;
-    kernels<C>().linear_sum(args);
   }
 
   /// \param total of the key head, if there are keys

@@ -7,11 +7,31 @@
 #include <algorithm>
 
 #include "fovea/attention/far_field.hpp"
+#include "fovea/attention/head_matrix.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
+
+/// The sums of one segment of the tokens of a key head. \param segment of `sequence`
+template <class U, class T = Compute<U>>
+LinearSumArgs<T> segment_sum_args(const Inputs<U>& inputs, const FarField<T>& far,
+                                  const Sequence& sequence, const SequenceTask& segment, T* sums,
+                                  T* scratch) {
+  const Index first = segment.part * kLinearSegment;
+  const Index row = sequence.first_key + first;
+  LinearSumArgs<T> args;
+  args.k = detail::head_stored(inputs.k, sequence.batch, segment.head, row);
+  args.v = detail::head_stored(inputs.v, sequence.batch, segment.head, row);
+  args.width = inputs.k.width();
+  args.value_width = inputs.v.width();
+  args.maps = far.linear_maps();
+  args.tokens = std::min(kLinearSegment, sequence.key_end - first);
+  args.sums = sums;
+  args.scratch = scratch;
+  return args;
+}
 
 /// For each head of each sequence the sums of its segments of kLinearSegment rows, and their total
 /// over as many neighbouring heads as `group` says, in the order of heads and segments.

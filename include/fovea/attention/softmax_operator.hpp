@@ -55,7 +55,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
   /// The same without check_pattern: for sequences that still grow.
   template <class T>
   void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
-    check_read(inputs);
+    check_read(inputs, saved);
     check_output(Op::name(), "out", out, inputs,
                  {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()});
     if (!saved.lse.is_none()) {
@@ -69,7 +69,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
   template <class T>
   void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
                       const View<const T>& d_out, const Grads<T>& grads) const {
-    check_read(inputs);
+    check_read(inputs, saved);
     op().check_pattern(sequence_shape(shape_of(inputs)));
     check_rows(Op::name(), "out", inputs, out);
     check_rows(Op::name(), "d_out", inputs, d_out);
@@ -136,12 +136,12 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
 
   /// Options and inputs.
   template <class T>
-  void check_read(const Inputs<T>& inputs) const {
+  void check_read(const Inputs<T>& inputs, const Saved<T>& saved) const {
     op().check_options();
     check_softmax_options<Compute<T>>(Op::name(), softmax_options());
     check_inputs(Op::name(), inputs);
     check_packing(Op::name(), inputs);
-    check_logit_inputs(Op::name(), inputs);
+    check_logit_inputs(Op::name(), inputs, saved);
   }
 
   template <class T, class E>

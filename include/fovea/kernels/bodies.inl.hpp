@@ -7,6 +7,8 @@
 #include "fovea/kernels/stored_rows.inl.hpp"
 
 #include "fovea/kernels/transpose.inl.hpp"
+
+#include "fovea/kernels/lane_sums.inl.hpp"
 #include "fovea/kernels/visible_keys.inl.hpp"
 
 #include "fovea/kernels/softmax_tile.inl.hpp"
@@ -43,6 +45,10 @@
 
 #include "fovea/kernels/linear_rows.inl.hpp"
 
+#include "fovea/kernels/gather.inl.hpp"
+
+#include "fovea/kernels/gather_grad.inl.hpp"
+
 #include "fovea/kernels/linear_output.inl.hpp"
 
 #include "fovea/kernels/linear_stream.inl.hpp"
@@ -69,6 +75,17 @@
 
 #include "fovea/kernels/delta_rule_grad.inl.hpp"
 
+#include "fovea/kernels/compress.inl.hpp"
+#include "fovea/kernels/unfused.inl.hpp"
+
+#include "fovea/kernels/sketch_scores.inl.hpp"
+
+#include "fovea/kernels/sketch_sampling.inl.hpp"
+
+#include "fovea/kernels/sketch_candidates.inl.hpp"
+
+#include "fovea/kernels/sketch_select.inl.hpp"
+
 /// The kernels of this level; it must be a value that needs no code of this level to be made.
 template <class T>
 inline constexpr KernelTable<T> kKernels = {&softmax_block<T>,
@@ -87,4 +104,8 @@ inline constexpr KernelTable<T> kKernels = {&softmax_block<T>,
                                             &linear_grad_rows<T>,
                                             &linear_grad_keys<T>,
                                             &delta_stream<T>,
-                                            &delta_grad<T>};
+                                            &delta_grad<T>,
+                                            &gather<T>,
+                                            &gather_grad_rows<T>,
+                                            &gather_grad_keys<T>,
+                                            &sketch_select<T>};

@@ -17,12 +17,7 @@ FOVEA_INLINE T row_product(const T* a, const T* b, Index padded) {
       sum[v] = fma(load(a + c + v * w), load(b + c + v * w), sum[v]);
     }
   }
-  FOVEA_UNROLL
-  for (int half = vectors / 2; half > 0; half /= 2) {
-    FOVEA_UNROLL
-    for (int v = 0; v < half; ++v) sum[v] = sum[v] + sum[v + half];
-  }
-  return lane_sum(sum[0]);
+  return lane_sum(halves_added(sum));
 }
 
 /// normalised_rows, and phi'(m_i) / sum phi(m_i): what brings the gradient of x, freed of its part

@@ -3,10 +3,6 @@
 /// Streaming through the delta rule (delta_rule.hpp): features, chunks, and the rows that read
 /// them. Test: tests/kernels/delta_rule_test.cpp.
 
-/// Lanes of sums over columns, at every level.
-template <class T>
-inline constexpr int kSumLanes = 64 / static_cast<int>(sizeof(T));
-
 /// A row, padded with zeros to a multiple of 64 bytes, added up to one vector.
 template <class T>
 FOVEA_INLINE Vec<T> row_lanes(const T* x, Index padded) {
@@ -19,12 +15,7 @@ FOVEA_INLINE Vec<T> row_lanes(const T* x, Index padded) {
     FOVEA_UNROLL
     for (int v = 0; v < vectors; ++v) sum[v] = sum[v] + load(x + c + v * w);
   }
-  FOVEA_UNROLL
-  for (int half = vectors / 2; half > 0; half /= 2) {
-    FOVEA_UNROLL
-    for (int v = 0; v < half; ++v) sum[v] = sum[v] + sum[v + half];
-  }
-  return sum[0];
+  return halves_added(sum);
 }
 
 /// The sum of the lanes by the tree of lane_sums.
@@ -88,39 +79,6 @@ FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const StoredMatr
   const Index padded = padded_row<T>(width);
   map_rows(map, m, count, width, x, padded);
   divide_by_sums<T>(x, count, padded, nullptr);
-}
-
-/// Rows [first, first + count) of a head: near_weight near + far_weight far.
-/// \param far [count, row], or null: 0
-template <Storage S, class T>
-FOVEA_NOINLINE void blend_far(const LinearRows<T>& rows, Index first, Index count, Index width,
-                              const T* far, Index row) {
-  for (Index i = 0; i < count; ++i) {
-    for (Index c = 0; c < width; c += kLanes<T>) {
-      Vec<T> x = far == nullptr ? zero<T>() : load(far + i * row + c);
-      if (rows.far_weight != nullptr) x = x * load_columns(rows.far_weight, 1, c, width);
-      if (rows.near.data != nullptr) {
-        const T* const near = rows.near.data + (first + i) * rows.near.row;
-        const Vec<T> weight =
-            rows.near_weight == nullptr ? set1(T{1}) : load_columns(rows.near_weight, 1, c, width);
-        x = fma(weight, load_columns(near, rows.near.column, c, width), x);
-      }
-      store_columns<S>(rows.out.data, (first + i) * rows.out.row, rows.out.column, c, width, x);
-    }
-  }
-}
-template <class T>
-FOVEA_INLINE void blend_far(const LinearRows<T>& rows, Index first, Index count, Index width,
-                            const T* far, Index row) {
-  if constexpr (kIsStorable<Storage::bfloat16, T>) {
-    if (rows.out.storage == Storage::bfloat16) {
-      return blend_far<Storage::bfloat16>(rows, first, count, width, far, row);
-    }
-    if (rows.out.storage == Storage::float16) {
-      return blend_far<Storage::float16>(rows, first, count, width, far, row);
-    }
-  }
-  blend_far<Storage::native>(rows, first, count, width, far, row);
 }
 
 /// Whether kernels can take rows as they lie: whole vectors of the type of the arithmetic.

@@ -26,21 +26,34 @@ FOVEA_INLINE void write_far(const LinearRows<T>& rows, Index i, Index c, Index w
   store_columns<S>(rows.out.data, i * rows.out.row, rows.out.column, c, width, far);
 }
 
-/// Rows [first, first + count) that see no token: 0, blended.
+/// Rows [first, first + count): what `far` holds, blended and stored.
 template <class T>
-struct UnseenRows {
+struct BlendedRows {
   const LinearRows<T>& rows;
   Index first;
   Index count;
-  Index width;  // Dv
+  Index width;   // Dv
+  const T* far;  // [count, row], or null: 0
+  Index row;
 
   template <Storage S>
   FOVEA_NOINLINE void run() const {
-    for (Index i = first; i < first + count; ++i) {
-      for (Index c = 0; c < width; c += kLanes<T>) write_far<S>(rows, i, c, width, zero<T>());
+    for (Index i = 0; i < count; ++i) {
+      for (Index c = 0; c < width; c += kLanes<T>) {
+        const Vec<T> x = far == nullptr ? zero<T>() : load(far + i * row + c);
+        write_far<S>(rows, first + i, c, width, x);
+      }
     }
   }
 };
+
+/// Rows [first, first + count) become near_weight near + far_weight far.
+/// \param far [count, row], or null: 0, of rows that see no token
+template <class T>
+FOVEA_INLINE void blend_far(const LinearRows<T>& rows, Index first, Index count, Index width,
+                            const T* far, Index row) {
+  with_storage<T>(rows.out.storage, BlendedRows<T>{rows, first, count, width, far, row});
+}
 
 /// Rows from `first` on, of one map of several.
 template <class T>

@@ -65,26 +65,12 @@ FOVEA_INLINE Vec<T> absolute(Vec<T> x) {
   return from_bits<T>(bits(x) & set1_int<T>(~MathConstants<T>::kSignMask));
 }
 
-/// Lane i of the result is the sum of rows[i]: each by the same tree, halves onto halves.
-template <class T>
-FOVEA_INLINE Vec<T> lane_sums(Vec<T> (&rows)[kLanes<T>]) {
-  FOVEA_UNROLL
-  for (int half = kLanes<T> / 2; half > 0; half /= 2) {
-    FOVEA_UNROLL
-    for (int i = 0; i < half; ++i) {
-      rows[i] =
-          interleave<false>(rows[i], rows[i + half]) + interleave<true>(rows[i], rows[i + half]);
-    }
-  }
-  return rows[0];
-}
-
 /// The products of a feature row with the normaliser that row r sees, in the lanes of a cache line
 /// and then in half as many until they are one vector. \tparam Absolute their sizes
 template <bool Absolute, class T>
 FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
   constexpr int w = kLanes<T>;
-  constexpr int vectors = 64 / kVecBytes;
+  constexpr int vectors = kSumLanes<T> / w;
   const T* features = reader.features + r * reader.row;
   const T* run = reader.run == nullptr ? nullptr : reader.run + reader.key(r) * reader.row;
   Vec<T> sum[vectors];
@@ -104,12 +90,7 @@ FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
       sum[v] = fma(x, z, sum[v]);
     }
   }
-  FOVEA_UNROLL
-  for (int n = vectors / 2; n > 0; n /= 2) {
-    FOVEA_UNROLL
-    for (int v = 0; v < n; ++v) sum[v] = sum[v] + sum[v + n];
-  }
-  return sum[0];
+  return halves_added(sum);
 }
 
 /// Of rows [first, first + lanes), 0 behind the last one.

@@ -105,8 +105,7 @@ class LinearStream {
   void read_unseen(Index count) const {
     if (count == 0) return;
     for (Index h = 0; h < args_.heads; ++h) {
-      const LinearRows<T>& rows = args_.rows[h];
-      with_storage<T>(rows.out.storage, UnseenRows<T>{rows, 0, count, args_.value_width});
+      blend_far<T>(args_.rows[h], 0, count, args_.value_width, nullptr, 0);
     }
   }
 

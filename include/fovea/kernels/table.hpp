@@ -9,8 +9,10 @@
 #pragma once
 
 #include "fovea/kernels/delta_rule.hpp"
+#include "fovea/kernels/gather.hpp"
 #include "fovea/kernels/linear_attention.hpp"
 #include "fovea/kernels/linear_grad.hpp"
+#include "fovea/kernels/sketch_select.hpp"
 #include "fovea/kernels/softmax_block.hpp"
 #include "fovea/kernels/softmax_grad.hpp"
 #include "fovea/kernels/softmax_row.hpp"
@@ -38,6 +40,10 @@ struct KernelTable {
   void (*linear_grad_keys)(const LinearGradKeysArgs<T>&) noexcept;
   void (*delta_stream)(const DeltaStreamArgs<T>&) noexcept;
   void (*delta_grad)(const DeltaGradArgs<T>&) noexcept;
+  void (*gather)(const GatherArgs<T>&) noexcept;
+  void (*gather_grad_rows)(const GatherGradRowsArgs<T>&) noexcept;
+  void (*gather_grad_keys)(const GatherGradKeysArgs<T>&) noexcept;
+  void (*sketch_select)(const SketchSelectArgs<T>&) noexcept;
 };
 
 FOVEA_NAMESPACE_END

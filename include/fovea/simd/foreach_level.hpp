@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 // GCC sees a change of sign in every array bound that depends on a template's int. Clang does not,
 // and checks these files with the same warning.

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention of rows over lists of keys: softmax of the logits of a row's own keys, and the
+/// weighted sum of their values. Cost 2 (D + Dv) flops and D + Dv loads per pair: every pair has
+/// rows of K and V of its own. Oracle tests/support/oracle/softmax.hpp, test
+/// tests/kernels/gather_test.cpp.
+///
+/// A logit is summed in the lanes of a cache line, columns c, c + kSumLanes, ... in one chain, then
+/// by a tree, halves onto halves. An output element is a sum over kChain entries of the list at a
+/// time, of which the even and the odd ones are two chains; the sum of weights has the same chains,
+/// so that weights sum to 1. No bit depends on other rows, or on entries that a row does not see.
+
+/// Rows of a matrix that a list names.
+template <class T>
+struct ListedRows {
+  const void* data;
+  Index row;
+  Index column;
+  Index width;
+  const Index* list;
+  Index count;
+
+  /// The place of the row of entry n.
+  FOVEA_INLINE Index at(Index n) const { return list[n] * row; }
+};
+
+template <class T>
+FOVEA_INLINE ListedRows<T> listed_rows(const StoredMatrix<const void>& m, Index width,
+                                       const Index* list, Index count) {
+  return {m.data, m.row, m.column, width, list, count};
+}
+
+/// The product of a row of a matrix with x, in as many sums as lanes. \param x zeros behind the
+/// width up to kSumLanes   \tparam kLines width / kSumLanes at unit columns; 0: any
+template <int kLines, Storage S, class T>
+FOVEA_INLINE Vec<T> listed_product(const ListedRows<T>& rows, Index at, const T* x) {
+  constexpr int w = kLanes<T>;
+  constexpr int vectors = kSumLanes<T> / w;
+  Vec<T> sum[vectors];
+  FOVEA_UNROLL
+  for (int v = 0; v < vectors; ++v) sum[v] = zero<T>();
+  if constexpr (kLines > 0) {
+    FOVEA_UNROLL
+    for (int c = 0; c < kLines * vectors; ++c) {
+      const Vec<T> y = load_stored<S, T>(rows.data, at + c * w);
+      sum[c % vectors] = fma(y, load(x + c * w), sum[c % vectors]);
+    }
+  } else {
+    for (Index c = 0; c < rows.width; c += kSumLanes<T>) {
+      FOVEA_UNROLL
+      for (int v = 0; v < vectors; ++v) {
+        const Index from = c + v * w;
+        Vec<T> y = zero<T>();
+        if (from < rows.width) {
+          y = load_columns<S, T>(rows.data, at, rows.column, from, rows.width);
+        }
+        sum[v] = fma(y, load(x + from), sum[v]);
+      }
+    }
+  }
+  return halves_added(sum);
+}
+
+/// to[n] = the product of x with the row of entry n, and `beyond` behind the last one up to a whole
+/// vector. Keeps the largest in lanes.
+template <int kLines, Storage S, class T>
+struct ListedProducts {
+  const ListedRows<T>& rows;
+  const T* x;
+  T beyond;
+  T* to;  // [count padded]
+  Vec<T> most;
+
+  FOVEA_NOINLINE void run() {
+    constexpr int w = kLanes<T>;
+    constexpr int few = w > 4 ? 4 : w;
+    Index n = 0;
+    for (; n + w <= rows.count; n += w) whole(n);
+    if (n + few < rows.count) {
+      rest<w>(n);
+    } else if (n < rows.count) {
+      rest<few>(n);
+    }
+  }
+
+ private:
+  /// As many entries as lanes.
+  FOVEA_INLINE void whole(Index n) {
+    Vec<T> sums[kLanes<T>];
+    FOVEA_UNROLL
+    for (int i = 0; i < kLanes<T>; ++i) {
+      sums[i] = listed_product<kLines, S>(rows, rows.at(n + i), x);
+    }
+    keep(n, lane_sums(sums));
+  }
+
+  /// At most R entries, the last of the list again for those behind it.
+  template <int R>
+  FOVEA_INLINE void rest(Index n) {
+    Vec<T> sums[R];
+    FOVEA_UNROLL
+    for (int i = 0; i < R; ++i) {
+      sums[i] = listed_product<kLines, S>(rows, rows.at(smaller(n + i, rows.count - 1)), x);
+    }
+    const auto count = static_cast<Int<T>>(rows.count - n);
+    keep(n, select(lane_index<T>() < set1_int<T>(count), lane_sums(sums), set1(beyond)));
+  }
+
+  FOVEA_INLINE void keep(Index n, Vec<T> products) {
+    most = max(most, products);
+    store(to + n, products);
+  }
+};
+
+/// to[n] of every entry; returns the largest in lanes. \param to [count padded]
+template <Storage S, class T>
+FOVEA_INLINE Vec<T> listed_products(const ListedRows<T>& rows, const T* x, T beyond, T* to) {
+  const Vec<T> none = set1(kMinusInfinity<T>);
+  const bool is_even = rows.column == 1 && rows.width % kSumLanes<T> == 0;
+  switch (is_even ? rows.width / kSumLanes<T> : 0) {
+    case 2: {
+      ListedProducts<2, S, T> products{rows, x, beyond, to, none};
+      products.run();
+      return products.most;
+    }
+    case 4: {
+      ListedProducts<4, S, T> products{rows, x, beyond, to, none};
+      products.run();
+      return products.most;
+    }
+    case 8: {
+      ListedProducts<8, S, T> products{rows, x, beyond, to, none};
+      products.run();
+      return products.most;
+    }
+    default: {
+      ListedProducts<0, S, T> products{rows, x, beyond, to, none};
+      products.run();
+      return products.most;
+    }
+  }
+}
+
+/// Listed rows with weights: that of entry n is weights[n] or, if they are placed,
+/// weights[places[n]].
+template <class T>
+struct WeightedList {
+  ListedRows<T> rows;
+  const T* weights;
+  const Index* places = nullptr;
+};
+
+/// A single list, where WeightedRows takes several.
+template <class T>
+struct OneList {
+  WeightedList<T> list;
+
+  static constexpr bool kPlaced = false;
+  FOVEA_INLINE Index count() const { return 1; }
+  FOVEA_INLINE WeightedList<T> operator[](Index /*i*/) const { return list; }
+};
+
+/// One row of outputs: factor sum_n weight_n row_n, over some lists one after the other.
+template <class Lists, Storage S, class T>
+struct WeightedRows {
+  const Lists& lists;
+  Index width;
+  bool whole;  // the rows of all lists are at unit columns
+  T factor;
+  void* to;
+  Index at;  // of the row of outputs
+  Index column;
+
+  /// V vectors of columns from a vector on.
+  template <int V>
+  FOVEA_INLINE void run(Index vector) const {
+    constexpr int w = kLanes<T>;
+    const Index c = vector * w;
+    Vec<T> sum[V];
+    FOVEA_UNROLL
+    for (int x = 0; x < V; ++x) sum[x] = zero<T>();
+    for (Index i = 0; i < lists.count(); ++i) {
+      const WeightedList<T> list = lists[i];
+      for (Index n = 0; n < list.rows.count; n += kChain) {
+        add(list, n, smaller(n + kChain, list.rows.count), c, sum);
+      }
+    }
+    FOVEA_UNROLL
+    for (int x = 0; x < V; ++x) {
+      // Of no entry it is +0, whatever the sign of the factor.
+      const Vec<T> y = fma(sum[x], set1(factor), zero<T>());
+      store_columns<S>(to, at, column, c + x * w, width, y);
+    }
+  }
+
+  FOVEA_INLINE void all() const {
+    constexpr int w = kLanes<T>;
+    const Index vectors = whole ? width / w : 0;
+    for_row_blocks<4>(0, vectors, *this);
+    for (Index vector = vectors; vector * w < width; ++vector) run<1>(vector);
+  }
+
+ private:
+  /// One vector; one of a single one may be a piece, or of columns apart.
+  template <int V>
+  static FOVEA_INLINE Vec<T> value(const ListedRows<T>& rows, Index at, Index c) {
+    if constexpr (V == 1) return load_columns<S, T>(rows.data, at, rows.column, c, rows.width);
+    return load_stored<S, T>(rows.data, at + c);
+  }
+
+  template <int V>
+  FOVEA_INLINE void add_entry(const WeightedList<T>& list, Index n, Index c,
+                              Vec<T> (&chain)[V]) const {
+    const Vec<T> weight = set1(list.weights[Lists::kPlaced ? list.places[n] : n]);
+    const Index from = list.rows.at(n);
+    FOVEA_UNROLL
+    for (int x = 0; x < V; ++x) {
+      chain[x] = fma(value<V>(list.rows, from, c + x * kLanes<T>), weight, chain[x]);
+    }
+  }
+
+  /// The chains of entries [n, end).
+  template <int V>
+  FOVEA_INLINE void add(const WeightedList<T>& list, Index n, Index end, Index c,
+                        Vec<T> (&sum)[V]) const {
+    Vec<T> even[V];
+    Vec<T> odd[V];
+    FOVEA_UNROLL
+    for (int x = 0; x < V; ++x) even[x] = odd[x] = zero<T>();
+    FOVEA_UNROLL_BY(1)
+    for (; n + 2 <= end; n += 2) {
+      add_entry(list, n, c, even);
+      add_entry(list, n + 1, c, odd);
+    }
+    if (n < end) add_entry(list, n, c, even);
+    FOVEA_UNROLL
+    for (int x = 0; x < V; ++x) sum[x] = sum[x] + (even[x] + odd[x]);
+  }
+};
+
+/// The row of outputs of a single list.
+template <Storage S, class T>
+FOVEA_INLINE void weighted_row(const ListedRows<T>& rows, const T* weights, T factor,
+                               const StoredMatrix<void>& to, Index r) {
+  const OneList<T> list{{rows, weights}};
+  WeightedRows<OneList<T>, S, T>{list,    rows.width, rows.column == 1, factor,
+                                 to.data, r * to.row, to.column}
+      .all();
+}
+
+/// weights[n] = 4^(logit - shift) in place of the logits.
+template <class T>
+FOVEA_INLINE void weigh_list(T* logits, Index count, Vec<T> shift) {
+  for (Index n = 0; n < count; n += kLanes<T>) {
+    store(logits + n, softmax_weight(load(logits + n) - shift));
+  }
+}
+
+/// Their sum, in the chains of WeightedRows.
+template <class T>
+FOVEA_INLINE T sum_of_list(const T* weights, Index count) {
+  T sum = 0;
+  for (Index n = 0; n < count;) {
+    const Index end = smaller(n + kChain, count);
+    T chain[2] = {0, 0};
+    for (; n + 2 <= end; n += 2) {
+      chain[0] += weights[n];
+      chain[1] += weights[n + 1];
+    }
+    if (n < end) chain[0] += weights[n++];
+    sum += chain[0] + chain[1];
+  }
+  return sum;
+}
+
+/// A row in scratch, times a factor, with zeros behind it up to kSumLanes.
+template <Storage S, class T>
+FOVEA_INLINE void scaled_row(const StoredMatrix<const void>& m, Index row, Index width, T factor,
+                             T* to) {
+  for (Index c = 0; c < gather_padded(width); c += kLanes<T>) {
+    Vec<T> x = zero<T>();
+    if (c < width) x = load_columns<S, T>(m.data, row * m.row, m.column, c, width);
+    store(to + c, x * set1(factor));
+  }
+}
+
+/// The visible entries of row r, one after the other: where they lie, or copied.
+FOVEA_INLINE const Index* unit_list(const KeyLists& lists, Index r, Index seen, Index* copy) {
+  const Index* const list = lists.of(r);
+  if (lists.step == 1) return list;
+  for (Index n = 0; n < seen; ++n) copy[n] = list[n * lists.step];
+  return copy;
+}
+
+/// Asks for the rows of a matrix that a list names, to the cache behind the first one, which takes
+/// more at once.
+template <class T>
+FOVEA_INLINE void ask_listed(const StoredMatrix<const void>& m, Index width, const KeyLists& lists,
+                             Index r) {
+  if (m.column != 1) return;
+  const Index bytes = stored_bytes<T>(m.storage);
+  const Index* const list = lists.of(r);
+  for (Index n = 0; n < lists.length && list[n * lists.step] >= 0; ++n) {
+    const Index row = list[n * lists.step] * m.row * bytes;
+    for (Index b = 0; b < width * bytes; b += 64) {
+      __builtin_prefetch(static_cast<const char*>(m.data) + row + b, 0, 2);
+    }
+  }
+}
+
+template <Storage S, class T>
+class Gather {
+ public:
+  explicit Gather(const GatherArgs<T>& args)
+      : args_(args),
+        factor_(logit_factor(args.scale)),
+        q_(args.scratch),
+        weights_(args.scratch + gather_padded(args.width)),
+        list_(reinterpret_cast<Index*>(weights_ + gather_padded(args.lists.length))) {}
+
+  void run() const {
+    for (Index r = args_.first; r < args_.first + args_.count; ++r) attend(r);
+  }
+
+ private:
+  void attend(Index r) const {
+    const Index seen = args_.lists.visible(r);
+    const Index* const list = unit_list(args_.lists, r, seen, list_);
+    const bool ahead = args_.ahead && r + 1 < args_.first + args_.count;
+    if (ahead) ask_listed<T>(args_.k, args_.width, args_.lists, r + 1);
+    T sum = 1;
+    T lse = kMinusInfinity<T>;
+    if (seen > 0) {
+      scaled_row<S>(args_.q, r, args_.width, factor_, q_);
+      const auto keys = listed_rows<T>(args_.k, args_.width, list, seen);
+      const Vec<T> most = largest_lane(listed_products<S>(keys, q_, kMinusInfinity<T>, weights_));
+      weigh_list(weights_, seen, finite_shift(most));
+      sum = sum_of_list(weights_, seen);
+      if (args_.lse.data != nullptr) lse = log_sum_exp(most, set1(sum)).raw[0];
+    }
+    if (ahead) ask_listed<T>(args_.v, args_.value_width, args_.lists, r + 1);
+    weighted_row<S>(listed_rows<T>(args_.v, args_.value_width, list, seen), weights_, 1 / sum,
+                    args_.out, r);
+    if (args_.lse.data != nullptr) args_.lse.data[r * args_.lse.row] = lse;
+  }
+
+  const GatherArgs<T>& args_;
+  const T factor_;
+  T* const q_;         // [D padded], scaled
+  T* const weights_;   // [K padded]
+  Index* const list_;  // [K]
+};
+
+/// Rows of one query head against the keys of their lists.
+template <class T>
+void gather(const GatherArgs<T>& args) noexcept {
+  const Storage storage = args.k.storage;
+  if (storage == Storage::native) Gather<Storage::native, T>(args).run();
+  if constexpr (kIsStorable<Storage::bfloat16, T>) {
+    if (storage == Storage::bfloat16) Gather<Storage::bfloat16, T>(args).run();
+    if (storage == Storage::float16) Gather<Storage::float16, T>(args).run();
+  }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention over lists of keys backwards. By rows: weights P = exp(s - lse) once more,
+/// dS = P (<d_out, v> - <d_out, out>) and dq = scale sum_j dS_j k_j. By keys, over the rows that
+/// list them: dv = sum_i P_i d_out_i and dk = scale sum_i dS_i q_i, in the order of heads and rows.
+/// Cost 2 (3 D + 2 Dv) flops per pair. Oracle tests/support/oracle/softmax_grad.hpp, test
+/// tests/kernels/gather_test.cpp.
+
+template <class T>
+class GatherGradRows {
+ public:
+  explicit GatherGradRows(const GatherGradRowsArgs<T>& args)
+      : args_(args),
+        factor_(logit_factor(args.scale)),
+        q_(args.scratch),
+        d_out_(q_ + gather_padded(args.width)),
+        weights_(d_out_ + gather_padded(args.value_width)),
+        d_logits_(weights_ + gather_padded(args.lists.length)),
+        delta_(d_logits_ + gather_padded(args.lists.length)),
+        list_(reinterpret_cast<Index*>(delta_ + gather_padded(1))) {}
+
+  void run() const {
+    for (Index r = args_.first; r < args_.first + args_.count; ++r) attend(r);
+  }
+
+ private:
+  static constexpr Storage kNative = Storage::native;
+
+  void attend(Index r) const {
+    const Index seen = args_.lists.visible(r);
+    const Index* const list = unit_list(args_.lists, r, seen, list_);
+    const auto keys = listed_rows<T>(stored(args_.k), args_.width, list, seen);
+    if (seen > 0) {
+      scaled_row<kNative>(stored(args_.q), r, args_.width, factor_, q_);
+      listed_products<kNative>(keys, q_, kMinusInfinity<T>, weights_);
+      weigh_list(weights_, seen, set1(args_.lse.data[r * args_.lse.row] * logit_factor(T{1})));
+      keep(weights_, seen, r, args_.weights);
+    }
+    if (args_.d_q.data == nullptr && args_.d_logits == nullptr) return;
+    if (seen > 0) {
+      weigh_gradients(r, list, seen);
+      keep(d_logits_, seen, r, args_.d_logits);
+    }
+    if (args_.d_q.data != nullptr) {
+      weighted_row<kNative>(keys, d_logits_, args_.scale, stored(args_.d_q), r);
+    }
+  }
+
+  /// The gradients of the logits of row r.
+  FOVEA_INLINE void weigh_gradients(Index r, const Index* list, Index seen) const {
+    const Index width = args_.value_width;
+    scaled_row<kNative>(stored(args_.d_out), r, width, T{1}, d_out_);
+    listed_products<kNative>(listed_rows<T>(stored(args_.out), width, &r, 1), d_out_, T{0}, delta_);
+    listed_products<kNative>(listed_rows<T>(stored(args_.v), width, list, seen), d_out_, T{0},
+                             d_logits_);
+    const Vec<T> delta = set1(delta_[0]);
+    for (Index n = 0; n < seen; n += kLanes<T>) {
+      store(d_logits_ + n, load(weights_ + n) * (load(d_logits_ + n) - delta));
+    }
+  }
+
+  /// to[r, n] of the visible entries, if it is wanted.
+  FOVEA_INLINE void keep(const T* x, Index seen, Index r, T* to) const {
+    if (to == nullptr) return;
+    to += r * args_.lists.length;
+    Index n = 0;
+    for (; n + kLanes<T> <= seen; n += kLanes<T>) store(to + n, load(x + n));
+    if (n < seen) store_first(to + n, load(x + n), seen - n);
+  }
+
+  const GatherGradRowsArgs<T>& args_;
+  const T factor_;
+  T* const q_;         // [D padded], scaled
+  T* const d_out_;     // [Dv padded]
+  T* const weights_;   // [K padded]
+  T* const d_logits_;  // [K padded]
+  T* const delta_;     // [1 padded]
+  Index* const list_;  // [K]
+};
+
+/// Rows of one query head backwards.
+template <class T>
+void gather_grad_rows(const GatherGradRowsArgs<T>& args) noexcept {
+  GatherGradRows<T>(args).run();
+}
+
+/// The rows that list one key, head after head, with their weights, or the gradients of logits.
+template <bool kOfValues, class T>
+struct RowsOfKey {
+  const GatherGradKeysArgs<T>& args;
+  Index key;
+
+  static constexpr bool kPlaced = true;
+  FOVEA_INLINE Index count() const { return args.head_count; }
+  FOVEA_INLINE WeightedList<T> operator[](Index i) const {
+    const GatherGradHead<T>& head = args.heads[i];
+    const Index begin = head.lists.begin[key];
+    const Matrix<const T>& m = kOfValues ? head.d_out : head.q;
+    return {listed_rows<T>(stored(m), kOfValues ? args.value_width : args.width,
+                           head.lists.rows + begin, head.lists.begin[key + 1] - begin),
+            kOfValues ? head.weights : head.d_logits, head.lists.places + begin};
+  }
+};
+
+template <bool kOfValues, class T>
+void gather_grad_key(const GatherGradKeysArgs<T>& args, Index key) {
+  const RowsOfKey<kOfValues, T> rows{args, key};
+  const Matrix<T>& to = kOfValues ? args.d_v : args.d_k;
+  bool whole = true;
+  for (Index i = 0; i < args.head_count; ++i) {
+    whole = whole && (kOfValues ? args.heads[i].d_out : args.heads[i].q).column == 1;
+  }
+  WeightedRows<RowsOfKey<kOfValues, T>, Storage::native, T>{
+      rows,     kOfValues ? args.value_width : args.width,
+      whole,    kOfValues ? T{1} : args.scale,
+      to.data,  key * to.row,
+      to.column}
+      .all();
+}
+
+/// Gradients of some keys and values.
+template <class T>
+void gather_grad_keys(const GatherGradKeysArgs<T>& args) noexcept {
+  for (Index key = args.first; key < args.first + args.count; ++key) {
+    if (args.d_v.data != nullptr) gather_grad_key<true>(args, key);
+    if (args.d_k.data != nullptr) gather_grad_key<false>(args, key);
+  }
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The keys of a row that may be among the K best (Smart Bird, eqs. 2 and 3), found without a draw.
+///
+/// Since s < p, a score theta that K keys reach rules out every key with p <= theta, and of the
+/// others every draw up to theta / p. Such a theta is guessed: as many keys as the policy makes one
+/// expect, those wanted, score above it. Test: tests/attention/sketch_selection_test.cpp.
+
+/// Draws are compared with bounds that leave so much room for rounding.
+template <class T>
+inline constexpr T kDrawRoom = sizeof(T) == 4 ? T(0x1p-16) : T(0x1p-44);
+
+/// The denominator of draws.
+template <class T>
+inline constexpr T kDraws = T(std::int64_t{1} << kDrawBits<T>);
+
+/// Keys that are looked at to guess a threshold, at most.
+inline constexpr Index kSketchSample = 512;
+
+/// The candidates of one row after the other, under one policy.
+template <SamplingPolicy P, class T>
+class SketchCandidates {
+ public:
+  /// \param memory 3 * room elements
+  SketchCandidates(T* memory, Index room)
+      : losses_(memory), least_(losses_ + room), keys_(reinterpret_cast<Int<T>*>(least_ + room)) {}
+
+  Index count() const { return count_; }
+  /// Of the candidates, and something behind the last one up to a whole vector.
+  const T* losses() const { return losses_; }
+  /// Numerators that their draws have to pass; what stands behind the last one none can.
+  const T* least() const { return least_; }
+  const Int<T>* keys() const { return keys_; }
+
+  /// In the order of ordered_bits: only if K keys score as much, no key was ruled out that scores
+  /// as much as they; the smallest integer, if no key was ruled out.
+  std::int64_t bound() const { return bound_; }
+
+  /// The keys that may score above a threshold, and the draw that each needs for that.
+  void find(const SketchRow<T>& row, T wanted) {
+    row_ = row;
+    wanted_ = wanted;
+    if constexpr (P == SamplingPolicy::random) {
+      take_all_alike();
+    } else {
+      // Every key of a loss below this one is among the candidates.
+      T below = MathConstants<T>::kInfinity;
+      if (row_.keys > kSketchSample) {
+        // The sample sees few of them: half more, so that there are enough.
+        const Index vectors = row_.keys / kLanes<T>;
+        const Index sampled = sample((vectors * kLanes<T> + kSketchSample - 1) / kSketchSample);
+        const T share = static_cast<T>(sampled) / static_cast<T>(row_.keys);
+        below = threshold(sampled, wanted_ * T(1.5) * share + 1, loss_beyond<P>(largest(sampled)));
+      }
+      theta_ = MathConstants<T>::kInfinity;
+      if (below < MathConstants<T>::kInfinity) {
+        collect_below(below);
+        theta_ = threshold(count_, wanted_, below);
+      }
+      if (!(theta_ < MathConstants<T>::kInfinity)) {
+        collect_all();
+        theta_ = threshold(count_, wanted_, loss_beyond<P>(largest(count_)));
+      }
+      if (theta_ < MathConstants<T>::kInfinity) keep_below(theta_);
+      set_least();
+    }
+  }
+
+ private:
+  FOVEA_INLINE Vec<T> loss(Vec<T> score) const {
+    if constexpr (P == SamplingPolicy::top_k) return zero<T>() - score;
+    return row_.loss(score);
+  }
+
+  /// The losses of every step-th vector into losses_. \returns how many
+  FOVEA_NOINLINE Index sample(Index step) const {
+    Index count = 0;
+    for (Index j = 0; j + kLanes<T> <= row_.keys; j += step * kLanes<T>) {
+      store(losses_ + count, loss(load(row_.scores + j)));
+      count += kLanes<T>;
+    }
+    return count;
+  }
+
+  /// The largest finite of the first n losses; -infinity if there is none.
+  FOVEA_NOINLINE T largest(Index n) const {
+    constexpr T infinity = MathConstants<T>::kInfinity;
+    Vec<T> most = set1(-infinity);
+    for (Index j = 0; j < n; j += kLanes<T>) {
+      const Vec<T> x = load(losses_ + j);
+      most = max(most, select(x < set1(infinity), x, most));
+    }
+    return largest_lane(most).raw[0];
+  }
+
+  /// A loss, at most `high`, below which about as many as wanted of the first n in losses_ are
+  /// expected to score above its p; infinity if there is none.
+  FOVEA_NOINLINE T threshold(Index n, T wanted, T high) const {
+    constexpr T infinity = MathConstants<T>::kInfinity;
+    if (!(high > -infinity && high < infinity)) return infinity;
+    const T most = expected_above<P>(losses_, n, high);
+    if (!(most >= wanted)) return infinity;
+    T low = P == SamplingPolicy::top_k ? -row_.most : row_.normaliser;
+    // Expectations grow like a power of the distance: a step goes where a square would be right,
+    // then where a line would be, and if that does not end it, to the middle.
+    constexpr int steps = 24;
+    T at_low = 0;
+    T at_high = most;
+    for (int step = 0; step < steps && at_high > wanted * kEnough; ++step) {
+      const T share = (wanted * kAim - at_low) / (at_high - at_low);
+      const T part = step >= 6 || !(share > 0) ? T(0.5) : at_low > 0 ? share : root(share);
+      const T middle = low + (high - low) * part;
+      const T expected = expected_above<P>(losses_, n, middle);
+      const bool enough = expected >= wanted;
+      (enough ? high : low) = middle;
+      (enough ? at_high : at_low) = expected;
+    }
+    return high;
+  }
+
+  /// Takes the keys of losses below theta.
+  FOVEA_NOINLINE void collect_below(T theta) {
+    Index count = 0;
+    IntVec<T> key = lane_index<T>();
+    for (Index j = 0; j < row_.keys; j += kLanes<T>) {
+      const Vec<T> x = loss(load(row_.scores + j));
+      const std::uint32_t below = mask_bits(x < set1(theta));
+      if (below != 0) {
+        store_lanes(losses_ + count, x, below);
+        store_lanes_int<T>(keys_ + count, key, below);
+        count += bit_count(below);
+      }
+      key = key + set1_int<T>(kLanes<T>);
+    }
+    end_candidates(count);
+  }
+
+  void collect_all() {
+    IntVec<T> key = lane_index<T>();
+    for (Index j = 0; j < row_.keys; j += kLanes<T>) {
+      store(losses_ + j, loss(load(row_.scores + j)));
+      store_int<T>(keys_ + j, key);
+      key = key + set1_int<T>(kLanes<T>);
+    }
+    end_candidates(row_.keys);
+  }
+
+  /// Of the candidates, those of losses below theta.
+  FOVEA_NOINLINE void keep_below(T theta) {
+    Index count = 0;
+    for (Index n = 0; n < count_; n += kLanes<T>) {
+      const Vec<T> x = load(losses_ + n);
+      const IntVec<T> key = load_int<T>(keys_ + n);
+      const std::uint32_t below = mask_bits(x < set1(theta));
+      store_lanes(losses_ + count, x, below);
+      store_lanes_int<T>(keys_ + count, key, below);
+      count += bit_count(below);
+    }
+    end_candidates(count);
+  }
+
+  /// No key that a vector reads behind the last candidate is one.
+  void end_candidates(Index count) {
+    store(losses_ + count, set1(MathConstants<T>::kInfinity));
+    count_ = count;
+  }
+
+  /// The numerators that draws have to pass; those behind the last candidate none can.
+  FOVEA_NOINLINE void set_least() {
+    const bool all = !(theta_ < MathConstants<T>::kInfinity);
+    const Vec<T> factor = set1(kDraws<T> * (1 - kDrawRoom<T>));
+    for (Index n = 0; n < count_; n += kLanes<T>) {
+      store(least_ + n, all || P == SamplingPolicy::top_k
+                            ? set1(T(-1))
+                            : least_draw<P>(load(losses_ + n), theta_) * factor);
+    }
+    end_least();
+    set_bound(all);
+  }
+  void end_least() { store(least_ + count_, set1(MathConstants<T>::kInfinity)); }
+
+  /// The score that a key has to pass so that no key is missed which scores as much.
+  void set_bound(bool all) {
+    constexpr double room = 1 + 0x1p-40;
+    const Vec<double> loss = set1(static_cast<double>(theta_));
+    const Vec<double> bound = sampling_score<P>(set1(1.0), loss);
+    bound_ =
+        all ? std::numeric_limits<std::int64_t>::min()
+            : first_lane(ordered_bits(P == SamplingPolicy::top_k ? bound : bound * set1(room))) + 1;
+  }
+  static FOVEA_INLINE std::int64_t first_lane(IntVec<double> x) { return x.raw[0]; }
+
+  /// Under the policy `random` every key is a candidate, and needs the same draw.
+  void take_all_alike() {
+    const T share = 1 - wanted_ / static_cast<T>(row_.keys);
+    IntVec<T> key = lane_index<T>();
+    for (Index j = 0; j < row_.keys; j += kLanes<T>) {
+      store_int<T>(keys_ + j, key);
+      store(losses_ + j, zero<T>());
+      store(least_ + j, set1(share * kDraws<T>));
+      key = key + set1_int<T>(kLanes<T>);
+    }
+    end_candidates(row_.keys);
+    end_least();
+    // A draw above the bound passes the least one, which was rounded.
+    const double bound = static_cast<double>(share) * (1 + 0x1p-20);
+    bound_ = share > 0 ? first_lane(ordered_bits(set1(bound)))
+                       : std::numeric_limits<std::int64_t>::min();
+  }
+
+  static FOVEA_INLINE T root(T x) { return static_cast<T>(__builtin_sqrt(static_cast<double>(x))); }
+
+  /// A threshold is good enough if so many times the wanted keys are expected above it, and so many
+  /// are aimed at.
+  static constexpr T kEnough = T(1.125);
+  static constexpr T kAim = T(1.06);
+
+  T* losses_;
+  T* least_;
+  Int<T>* keys_;
+  SketchRow<T> row_{};
+  T wanted_ = 0;
+  T theta_ = 0;
+  std::int64_t bound_ = 0;
+  Index count_ = 0;
+};

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How likely a key is to be among the best of its row, by what its sketch weight loses against 1
+/// (Smart Bird, eq. 2 and Figure 4). A loss is -log2(alpha), of top_k -logit: either order is that
+/// of the sampling weights p, the smallest loss first.
+
+/// Since s = u p < p, a key whose p is below some score that K keys reach cannot be among the best.
+/// `least` is the draw that a key of this loss needs for a score above the p of the loss `theta`.
+template <SamplingPolicy P, class T>
+FOVEA_INLINE Vec<T> least_draw(Vec<T> loss, T theta) {
+  if constexpr (P == SamplingPolicy::squared_inverse_log) {
+    const Vec<T> ratio = loss * set1(1 / theta);
+    return ratio * ratio;
+  } else if constexpr (P == SamplingPolicy::inverse_log) {
+    return loss * set1(1 / theta);
+  } else if constexpr (P == SamplingPolicy::raw) {
+    return exp2(loss - set1(theta));
+  } else {
+    return zero<T>();  // top_k: nothing is drawn
+  }
+}
+
+/// A loss beyond the largest one, against which keys of any finite loss are as likely as not.
+template <SamplingPolicy P, class T>
+FOVEA_INLINE T loss_beyond(T largest) {
+  if constexpr (P == SamplingPolicy::raw) return largest + 2;
+  if constexpr (P == SamplingPolicy::top_k) return largest + (largest < 0 ? -largest : largest) + 1;
+  return 2 * largest + MathConstants<T>::kSmallestNormal;
+}
+
+/// How many of n keys are expected to score above the p of theta; no key of a larger loss can.
+template <SamplingPolicy P, class T>
+FOVEA_NOINLINE T expected_above(const T* losses, Index n, T theta) {
+  Vec<T> sum = zero<T>();
+  for (Index j = 0; j < n; j += kLanes<T>) {
+    const Vec<T> loss = load(losses + j);
+    const Vec<T> chance = set1(T(1)) - least_draw<P>(loss, theta);
+    sum = sum + select(loss < set1(theta), chance, zero<T>());
+  }
+  return sum_of_lanes(sum);
+}
+
+/// The score of a draw; twice the digits for float, and the same bits at every level.
+template <SamplingPolicy P>
+FOVEA_INLINE Vec<double> sampling_score(Vec<double> u, Vec<double> loss) {
+  if constexpr (P == SamplingPolicy::squared_inverse_log) return u / (loss * loss);
+  if constexpr (P == SamplingPolicy::inverse_log) return u / loss;
+  if constexpr (P == SamplingPolicy::raw) return u * unfused_exp2(zero<double>() - loss);
+  if constexpr (P == SamplingPolicy::top_k) return zero<double>() - loss;
+  return u;
+}
+
+/// The integers of the same order: NaN apart.
+FOVEA_INLINE IntVec<double> ordered_bits(Vec<double> x) {
+  const IntVec<double> raw = bits(x);
+  const IntVec<double> negative = raw < set1_int<double>(0);
+  return {raw.raw ^ (negative.raw & set1_int<double>(0x7fffffffffffffff).raw)};
+}
+
+/// How many of n numbers are at least `least`. \param numbers padded with the smallest integer
+FOVEA_INLINE Index count_at_least(const std::int64_t* numbers, Index n, std::int64_t least) {
+  const IntVec<double> below = set1_int<double>(least - 1);
+  Index count = 0;
+  for (Index i = 0; i < n; i += kLanes<double>) {
+    count += bit_count(mask_bits(load_int<double>(numbers + i) > below));
+  }
+  return count;
+}
+
+/// Which of n numbers are the K largest: those above `value`, and the first `equal` of those that
+/// are equal to it.
+struct LargestNumbers {
+  std::int64_t value;
+  Index equal;
+};
+
+/// \param low, high at least `wanted` numbers are at least low, and none is at least high
+FOVEA_NOINLINE inline LargestNumbers largest_numbers(const std::int64_t* numbers, Index n,
+                                                     Index wanted, std::int64_t low,
+                                                     std::int64_t high) {
+  Index above_high = 0;
+  // The distance may not fit a signed integer.
+  while (static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) > 1) {
+    const std::uint64_t distance =
+        static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+    const auto middle = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + distance / 2);
+    const Index count = count_at_least(numbers, n, middle);
+    if (count == wanted) return {middle - 1, 0};
+    const bool enough = count > wanted;
+    low = enough ? middle : low;
+    high = enough ? high : middle;
+    above_high = enough ? above_high : count;
+  }
+  return {low, wanted - above_high};
+}

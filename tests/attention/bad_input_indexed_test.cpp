@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What IndexedAttention refuses, with the exact message, forward and backward alike and nothing
+/// written; and what looks bad and is not.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "attention/bad_input.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::IndexedAttention;
+using fovea::IndexedOptions;
+
+/// 6 queries, 9 keys, 4 heads of 2 key heads, D = 5, Dv = 3, and lists of K = 4.
+class BadIndexedInput : public testing::Test {
+ protected:
+  BadIndexedInput() { reset(); }
+
+  void reset() {
+    call_ = Call<float>();
+    lists_.assign(2 * 4 * 6 * 4, -1);
+    for (std::size_t row = 0; row < 48; ++row) {
+      lists_[4 * row] = 1;
+      lists_[4 * row + 1] = 3;
+      lists_[4 * row + 2] = 8;
+    }
+    call_.indices = {lists_.data(), {2, 4, 6, 4}};
+  }
+
+  /// Entry n of row i of head 2 of batch entry 1.
+  Index& entry(Index i, Index n) { return lists_[static_cast<std::size_t>((36 + i) * 4 + n)]; }
+
+  void expect(const std::string& message, const IndexedOptions& options = {}) {
+    const IndexedAttention op(options);
+    const std::string whole = message == "accepted" ? message : "IndexedAttention: " + message;
+    EXPECT_EQ(call_.refusal(op), whole);
+    EXPECT_EQ(call_.backward_refusal(op), whole);
+    reset();
+  }
+
+  std::vector<Index> lists_;
+  Call<float> call_;
+};
+
+TEST_F(BadIndexedInput, ShapesOfLists) {
+  expect("accepted");
+  call_.indices = {};
+  expect("indices is missing; expected [B, Hq, Nq, K], the keys of each row");
+  call_.indices = {lists_.data(), {1, 4, 6, 4}};
+  expect("batch of indices is 1; expected 2, the batch of q");
+  call_.indices = {lists_.data(), {2, 2, 6, 4}};
+  expect("heads of indices is 2; expected 4, the heads of q");
+  call_.indices = {lists_.data(), {2, 4, 5, 4}};
+  expect("rows of indices is 5; expected 6, the rows of q");
+  call_.indices = {lists_.data(), {2, 4, 6, 0}};
+  expect("accepted");
+}
+
+TEST_F(BadIndexedInput, EntriesOfLists) {
+  const std::string keys = "; expected a key from 0 to 8, or -1 behind the last one";
+  entry(3, 2) = 9;
+  expect("indices[1, 2, 3, 2] is 9" + keys);
+  entry(0, 0) = -2;
+  expect("indices[1, 2, 0, 0] is -2" + keys);
+  entry(5, 3) = std::numeric_limits<Index>::max();
+  expect("indices[1, 2, 5, 3] is 9223372036854775807" + keys);
+  entry(4, 1) = std::numeric_limits<Index>::min();
+  expect("indices[1, 2, 4, 1] is -9223372036854775808" + keys);
+  const std::string ascends = ": the keys of a row must ascend, and none may come twice";
+  entry(2, 2) = 2;
+  expect("indices[1, 2, 2, 2] is 2; expected more than 3" + ascends);
+  entry(2, 1) = 1;
+  expect("indices[1, 2, 2, 1] is 1; expected more than 1" + ascends);
+  const std::string ended = "; expected -1, as before it: nothing stands behind the last key";
+  entry(1, 0) = -1;
+  expect("indices[1, 2, 1, 1] is 3" + ended);
+  entry(1, 2) = -1;
+  entry(1, 3) = 7;
+  expect("indices[1, 2, 1, 3] is 7" + ended);
+}
+
+TEST_F(BadIndexedInput, WhatLooksBadAndIsNot) {
+  call_.lengths = {2, 0};  // lists may name keys beyond them
+  expect("accepted");
+  expect("accepted", {.causal = true});
+  lists_.assign(lists_.size(), -1);
+  expect("accepted");
+  for (std::size_t i = 0; i < lists_.size(); ++i) lists_[i] = static_cast<Index>(5 + i % 4);
+  expect("accepted");
+  call_.indices = {lists_.data(), {2, 4, 6, 4}, {0, 0, 0, 1}};  // one list for all
+  expect("accepted");
+}
+
+/// Keys count within the sequence of their row.
+TEST_F(BadIndexedInput, ListsOfPackedSequences) {
+  const auto pack = [&] {
+    call_.q = {call_.at(0), {1, 4, 6, 5}};
+    call_.k = {call_.at(1000), {1, 2, 9, 5}};
+    call_.v = {call_.at(2000), {1, 2, 9, 3}};
+    call_.out = {call_.at(3000), {1, 4, 6, 3}};
+    call_.lse = {call_.at(4000), {1, 4, 6, 1}};
+    call_.d_out = {call_.at(5200), {1, 4, 6, 3}};
+    call_.grads = {View<float>(call_.at(6000), {1, 4, 6, 5}),
+                   View<float>(call_.at(7000), {1, 2, 9, 5}),
+                   View<float>(call_.at(8000), {1, 2, 9, 3})};
+    call_.indices = {lists_.data(), {1, 4, 6, 4}};
+    call_.cu_q = {0, 2, 6};
+    call_.cu_k = {0, 5, 9};
+    for (Index& j : lists_) j = j == 8 ? -1 : j;
+  };
+  pack();
+  expect("accepted");
+  pack();
+  lists_[4 * 2 + 1] = 4;  // the first row of the second sequence
+  expect("indices[0, 0, 2, 1] is 4; expected a key from 0 to 3, or -1 behind the last one");
+}
+
+TEST_F(BadIndexedInput, WhatItDoesNotRead) {
+  const std::string softmax = " is given; expected none: it is of softmax attention over patterns";
+  call_.bias = {call_.at(9000), {1, 1, 6, 9}};
+  expect("bias" + softmax);
+  static const bool flag = true;
+  call_.mask = {&flag, {1, 1, 1, 1}};
+  expect("mask" + softmax);
+  call_.slope_count = 4;
+  expect("alibi_slopes" + softmax);
+  call_.sink_count = 4;
+  expect("sink" + softmax);
+  call_.beta = {call_.at(9000), {2, 2, 9, 1}};
+  expect("beta is given; expected none: it is of the delta rule");
+  call_.near_logits = {call_.at(9000), {1, 1, 1, 1}};
+  expect("near_logits is given; expected none: it is of FMM attention");
+  call_.far_logits = {call_.at(9000), {1, 1, 1, 1}};
+  expect("far_logits is given; expected none: it is of FMM attention");
+}
+
+TEST_F(BadIndexedInput, OptionsAndOutputs) {
+  expect("scale is inf; expected finite in the inputs' type",
+         {.scale = std::numeric_limits<double>::infinity()});
+  call_.q = {call_.at(0), {2, 3, 6, 5}};
+  expect("heads of k is 2; expected a divisor of 3, the heads of q");
+  call_.out = {call_.at(3000), {2, 4, 6, 2}};
+  expect("width of out is 2; expected 3, as the inputs make it 2x4x6x3");
+  call_.lse = {};
+  EXPECT_EQ(call_.backward_refusal(IndexedAttention{}),
+            "IndexedAttention: lse is missing; expected the lse that forward saved");
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What Smart Bird attention refuses, by its message, before anything is written.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "attention/sketch_problem.hpp"
+#include "support/compare.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+constexpr Index kMost = std::numeric_limits<Index>::max();
+
+/// One call that is right; a test spoils one thing of `in`, `out` or `saved`.
+class BadSmartBird : public testing::Test {
+ protected:
+  void expect(const std::string& message, const SmartBirdOptions& options = {.keys_per_row = 4}) {
+    const SmartBirdAttention op(options);
+    const std::vector<float> before = memory_.values();
+    const std::string checked = refusal([&] { op.check(in, out, saved); });
+    EXPECT_EQ(checked, message == "accepted" ? message : "SmartBirdAttention: " + message);
+    EXPECT_EQ(checked, refusal([&] { op.forward(in, out, saved); }));
+    if (message != "accepted") {
+      EXPECT_TRUE(same_bits(before, memory_.values())) << "written";
+      EXPECT_EQ(values_of(indices_.view()), std::vector<Index>(2 * 3 * 6 * 4, -1)) << "written";
+    }
+    in = problem_.inputs();
+    out = memory_.view();
+    saved = {{}, indices_.view()};
+  }
+
+  const BirdProblem<float> problem_{{.batch = 2, .queries = 6, .keys = 9}};
+  Tensor<float> memory_{problem_.out_shape()};
+  IndexTensor indices_{{2, 3, 6, 4}};
+
+ public:
+  Inputs<float> in = problem_.inputs();
+  View<float> out = memory_.view();
+  Saved<float> saved{{}, indices_.view()};
+};
+
+TEST_F(BadSmartBird, Options) {
+  expect("keys_per_row is 0; expected at least 1", {.keys_per_row = 0});
+  expect("keys_per_row is -3; expected at least 1", {.keys_per_row = -3});
+  expect("scale is nan; expected finite in the inputs' type",
+         {.keys_per_row = 4, .scale = std::numeric_limits<double>::quiet_NaN()});
+  expect("sketch_scale is inf; expected finite in the inputs' type",
+         {.keys_per_row = 4, .sketch_scale = std::numeric_limits<double>::infinity()});
+}
+
+TEST_F(BadSmartBird, Sketch) {
+  const View<const float> q = in.sketch_q;
+  const View<const float> k = in.sketch_k;
+  in.sketch_q = {};
+  expect("sketch_q is missing; expected the sketch's, [B, 1, N, d]");
+  in.sketch_k = {};
+  expect("sketch_k is missing; expected the sketch's, [B, 1, N, d]");
+  in.sketch_q = {q.data(), {2, 2, 3, 4}};
+  expect("heads of sketch_q is 2; expected 1, since all heads share the sketch");
+  in.sketch_k = {k.data(), {2, 3, 3, 4}};
+  expect("heads of sketch_k is 3; expected 1, since all heads share the sketch");
+  in.sketch_q = cut(q, 2, 0, 5);
+  expect("rows of sketch_q is 5; expected 6, the rows of q");
+  in.sketch_k = cut(k, 2, 0, 8);
+  expect("rows of sketch_k is 8; expected 9, the rows of k");
+  in.sketch_k = cut(k, 3, 0, 3);
+  expect("width of sketch_k is 3; expected 4, the width of sketch_q");
+  in.sketch_k = cut(k, 0, 0, 1);
+  expect("batch of sketch_k is 1; expected 2, the batch of sketch_q");
+  in.sketch_q = cut(q, 0, 0, 1);
+  in.sketch_k = cut(k, 0, 0, 1);
+  expect("batch of sketch_q is 1; expected 2, the batch of q");
+}
+
+TEST_F(BadSmartBird, Draws) {
+  const std::vector<float> draws(2 * 3 * 6 * 9, 0.5F);
+  in.draws = {draws.data(), {2, 3, 6, 9}};
+  expect("accepted");
+  indices_ = IndexTensor({2, 3, 6, 4});
+  in.draws = {draws.data(), {2, 3, 6, 8}};
+  expect("width of draws is 8; expected 9, one for each pair");
+  in.draws = {draws.data(), {2, 1, 6, 9}};
+  expect("heads of draws is 1; expected 3, one for each pair");
+}
+
+TEST_F(BadSmartBird, WhatItHasNoUseFor) {
+  const float number = 0;
+  in.bias = {&number, {1, 1, 1, 1}};
+  expect("bias is given; expected none: it is of softmax attention over patterns");
+  in.beta = {&number, {1, 1, 1, 1}};
+  expect("beta is given; expected none: it is of the delta rule");
+  in.indices = indices_.view();
+  expect("indices is given; expected none: it is of IndexedAttention");
+}
+
+TEST_F(BadSmartBird, WhatIsWritten) {
+  saved.indices = View<Index>(indices_.view().data(), {2, 3, 6, 3});
+  expect("width of indices is 3; expected 4, as the inputs make it 2x3x6x4");
+  saved.indices = View<Index>(indices_.view().data(), {2, 3, 6, 4}, {72, 24, 4, 0});
+  expect(
+      "the layout of indices is strides 72x24x4x0 for 2x3x6x4; expected strides that give each "
+      "element its own place");
+  out = View<float>(memory_.view().data(), {2, 3, 5, 12});
+  expect("rows of out is 5; expected 6, as the inputs make it 2x3x6x12");
+}
+
+TEST_F(BadSmartBird, Selection) {
+  const SmartBirdAttention op({.keys_per_row = 4});
+  const auto refused = [&](const View<Index>& to) {
+    const std::string message = refusal([&] { op.select(in, to); });
+    in = problem_.inputs();
+    return message;
+  };
+  EXPECT_EQ(refused(indices_.view()), "accepted");
+  EXPECT_EQ(refused(View<Index>(indices_.view().data(), {2, 3, 6, 3})),
+            "SmartBirdAttention: width of indices is 3; expected 4, as the inputs make it 2x3x6x4");
+  in.sketch_q = {};
+  EXPECT_EQ(refused(indices_.view()),
+            "SmartBirdAttention: sketch_q is missing; expected the sketch's, [B, 1, N, d]");
+  EXPECT_EQ(refusal([&] { static_cast<void>(op.select(in, -1)); }),
+            "View: heads is -1; expected at least 0");
+  const std::vector<Index> lengths = {9, 10};
+  in.key_lengths = lengths;
+  EXPECT_EQ(refused(indices_.view()),
+            "SmartBirdAttention: key_lengths[1] is 10; expected 0 to 9, the rows of k");
+  EXPECT_EQ(refusal([&] {
+              IndexTensor({kMost, 2, 2, 2});
+            }),
+            "View: shape is " + std::to_string(kMost) +
+                "x2x2x2; expected a size that fits std::ptrdiff_t");
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// IndexedAttention beyond the conformance suite: lists of all keys are full attention, padding and
+/// strides of lists change no bit, lists that differ by batch and sequence, tensors of 16 bits,
+/// groups of heads in the backward pass, memory, sort_indices, row_lists.
+#include "fovea/attention/indexed.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "attention/cases.hpp"
+#include "attention/problem.hpp"
+#include "fovea/core/eigen.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/compare.hpp"
+#include "support/levels.hpp"
+#include "support/memory.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::FullAttention;
+using fovea::IndexedAttention;
+
+static_assert(fovea::Attention<IndexedAttention, Eigen::bfloat16>);
+static_assert(fovea::DifferentiableAttention<IndexedAttention, double>);
+static_assert(!fovea::DifferentiableAttention<IndexedAttention, Eigen::half>);
+static_assert(!fovea::IncrementalAttention<IndexedAttention, float>);
+
+/// Lists of about `share` of the keys, in K places.
+Tensor<Index> some_lists(const AttentionShape& s, double share, Index length,
+                         const Layout& layout = {}) {
+  Tensor<Index> lists({s.batch, s.query_heads, s.queries, length}, layout);
+  for_each_index({s.batch, s.query_heads, s.queries, 1}, [&](Index b, Index h, Index i, Index) {
+    Index n = 0;
+    for (Index j = 0; j < s.keys && n < length; ++j) {
+      if (uniform(hash(9, b, h, i, j)) < share) lists(b, h, i, n++) = j;
+    }
+    for (; n < length; ++n) lists(b, h, i, n) = -1;
+  });
+  return lists;
+}
+
+/// q, k, v and d_out of one call, and what it writes.
+template <class T>
+struct Run {
+  Run(const IndexedAttention& op, const AttentionShape& s, const Tensor<Index>& lists,
+      AnyExecutor* executor = nullptr)
+      : problem(make_problem(Case<T>{}, s)) {
+    Inputs<T> in = problem.inputs();
+    in.indices = lists.view();
+    all(op, in, executor);
+  }
+  /// Without lists: another operator.
+  template <class Op>
+  Run(const Op& op, const AttentionShape& s) : problem(make_problem(Case<T>{}, s)) {
+    all(op, problem.inputs(), nullptr);
+  }
+
+  template <class Op>
+  void all(const Op& op, const Inputs<T>& in, AnyExecutor* executor) {
+    const Tensor<T> out(problem.out_shape());
+    const Tensor<T> lse(problem.row_shape());
+    const Tensor<T> d_out(problem.out_shape());
+    d_out.fill(gaussian(8));
+    const Tensor<T> d_q(in.q.shape());
+    const Tensor<T> d_k(in.k.shape());
+    const Tensor<T> d_v(in.v.shape());
+    const Saved<T> saved{lse.view()};
+    const Grads<T> grads{d_q.view(), d_k.view(), d_v.view()};
+    if (executor == nullptr) {
+      op.forward(in, out.view(), saved);
+      op.backward(in, out.view(), saved, d_out.view(), grads);
+    } else {
+      op.forward(in, out.view(), saved, *executor);
+      op.backward(in, out.view(), saved, d_out.view(), grads, *executor);
+    }
+    parts = {out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values()};
+  }
+
+  Problem<T> problem;
+  std::vector<std::vector<T>> parts;  // out, lse, d_q, d_k, d_v
+};
+
+template <class T>
+void expect_same(const Run<T>& a, const Run<T>& b) {
+  for (std::size_t n = 0; n < a.parts.size(); ++n) {
+    EXPECT_TRUE(same_bits(a.parts[n], b.parts[n])) << "part " << n;
+  }
+}
+
+template <class T>
+class Indexed : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(Indexed, Scalars);
+
+TYPED_TEST(Indexed, ListsOfAllKeysAreFullAttention) {
+  using T = TypeParam;
+  const AttentionShape s{2, 4, 2, 70, 90, 20, 7};
+  const Tensor<Index> all = some_lists(s, 1, s.keys);
+  at_each_level([&] {
+    for (const bool causal : {false, true}) {
+      const Run<T> listed(IndexedAttention{{.causal = causal}}, s, all);
+      const Run<T> full(FullAttention{{.causal = causal}}, s);
+      for (std::size_t n = 0; n < full.parts.size(); ++n) {
+        for (std::size_t i = 0; i < full.parts[n].size(); ++i) {
+          const T expected = full.parts[n][i];
+          if (listed.parts[n][i] == expected) continue;  // -infinity
+          ASSERT_NEAR(listed.parts[n][i], expected,
+                      64 * std::numeric_limits<T>::epsilon() * (1 + std::abs(expected)))
+              << "part " << n << ", element " << i;
+        }
+      }
+    }
+  });
+}
+
+/// More places of lists, and lists that lie otherwise.
+TYPED_TEST(Indexed, PaddingAndStridesOfListsChangeNoBit) {
+  using T = TypeParam;
+  const AttentionShape s{2, 4, 2, 40, 60, 16, 9};
+  at_each_level([&] {
+    const Run<T> expected(IndexedAttention{}, s, some_lists(s, 0.2, 40));
+    expect_same(expected, Run<T>(IndexedAttention{}, s, some_lists(s, 0.2, 60)));
+    expect_same(expected, Run<T>(IndexedAttention{}, s, some_lists(s, 0.2, 97)));
+    const Layout apart{.order = {3, 1, 0, 2}, .innermost = 2, .gap = 3};
+    expect_same(expected, Run<T>(IndexedAttention{}, s, some_lists(s, 0.2, 40, apart)));
+    Layout reversed;
+    reversed.reversed = {true, false, true, true};
+    reversed.guard = Guard::behind;
+    expect_same(expected, Run<T>(IndexedAttention{}, s, some_lists(s, 0.2, 40, reversed)));
+  });
+}
+
+/// One head, and more entries than one group of heads holds.
+TYPED_TEST(Indexed, ThreadsChangeNoBit) {
+  using T = TypeParam;
+  fovea::ThreadPool pool(2);
+  AnyExecutor executor = AnyExecutor::of(pool);
+  for (const AttentionShape& s :
+       {AttentionShape{1, 1, 1, 700, 500, 16, 16}, AttentionShape{2, 4, 2, 2100, 300, 2, 2}}) {
+    const Tensor<Index> lists = some_lists(s, 0.5, 200);
+    expect_same(Run<T>(IndexedAttention{}, s, lists),
+                Run<T>(IndexedAttention{}, s, lists, &executor));
+  }
+}
+
+/// Groups of heads are no part of a result: each batch entry and key head alone has its bits.
+TYPED_TEST(Indexed, HeadsAloneHaveTheSameBits) {
+  using T = TypeParam;
+  const AttentionShape s{2, 4, 2, 1500, 400, 2, 3};
+  const Tensor<Index> lists = some_lists(s, 1, 400);  // 600 000 entries a head
+  const Run<T> all(IndexedAttention{}, s, lists);
+  const AttentionShape part{1, 2, 1, s.queries, s.keys, s.width, s.value_width};
+  for (Index b = 0; b < 2; ++b) {
+    for (Index g = 0; g < 2; ++g) {
+      Run<T> alone(FullAttention{}, part);
+      Inputs<T> in = all.problem.inputs();
+      in.q = cut(cut(in.q, 0, b, 1), 1, 2 * g, 2);
+      in.k = cut(cut(in.k, 0, b, 1), 1, g, 1);
+      in.v = cut(cut(in.v, 0, b, 1), 1, g, 1);
+      in.indices = cut(cut(View<const Index>(lists.view()), 0, b, 1), 1, 2 * g, 2);
+      const Tensor<T> out(alone.problem.out_shape());
+      IndexedAttention{}.forward(in, out.view());
+      const std::vector<T>& whole = all.parts[0];
+      const std::size_t size = out.values().size();
+      const std::size_t at = as_size(b * 2 + g) * size;
+      EXPECT_TRUE(same_bits(whole.data() + at, out.values().data(), size, out.shape()));
+    }
+  }
+}
+
+/// The float result, rounded once.
+TEST(IndexedStorage, RoundsTheFloatResult) {
+  const AttentionShape s{1, 2, 1, 30, 80, 64, 20};
+  const Tensor<Index> lists = some_lists(s, 0.3, 40);
+  const Tensor<Eigen::bfloat16> q({1, 2, 30, 64}), k({1, 1, 80, 64}), v({1, 1, 80, 20});
+  const Tensor<float> float_q(q.shape()), float_k(k.shape()), float_v(v.shape());
+  const auto fill = [](const auto& x, const auto& as_float, const Fill& value) {
+    for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
+      x(b, h, n, d) = static_cast<Eigen::bfloat16>(static_cast<float>(value(b, h, n, d)));
+      as_float(b, h, n, d) = static_cast<float>(x(b, h, n, d));
+    });
+  };
+  fill(q, float_q, gaussian(1));
+  fill(k, float_k, gaussian(2));
+  fill(v, float_v, gaussian(3));
+  at_each_level([&] {
+    const Tensor<Eigen::bfloat16> out({1, 2, 30, 20});
+    const Tensor<float> float_out(out.shape());
+    Inputs<Eigen::bfloat16> in{q.view(), k.view(), v.view()};
+    Inputs<float> float_in{float_q.view(), float_k.view(), float_v.view()};
+    in.indices = float_in.indices = lists.view();
+    IndexedAttention{}.forward(in, out.view());
+    IndexedAttention{}.forward(float_in, float_out.view());
+    for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
+      const float rounded = static_cast<float>(Eigen::bfloat16(float_out(b, h, n, d)));
+      EXPECT_EQ(static_cast<float>(out(b, h, n, d)), rounded);
+    });
+  });
+}
+
+/// Both passes take what they say and a few small objects.
+TYPED_TEST(Indexed, TakesItsWorkspaceAndNoMore) {
+  using T = TypeParam;
+  const IndexedAttention op;
+  for (const Index n : {300, 9000}) {
+    const AttentionShape s{2, 2, 1, n, n, 8, 8};
+    const Tensor<Index> lists = some_lists({2, 2, 1, n, 60, 0, 0}, 0.5, 20);
+    const Problem<T> problem = make_problem(Case<T>{}, s);
+    Inputs<T> in = problem.inputs();
+    in.indices = lists.view();
+    const Tensor<T> out(problem.out_shape());
+    const Tensor<T> lse(problem.row_shape());
+    const Tensor<T> d_q(in.q.shape()), d_k(in.k.shape()), d_v(in.v.shape());
+    std::ptrdiff_t before = heap().reset();
+    op.forward(in, out.view(), Saved<T>{lse.view()});
+    EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(s, 1, 20) + 1024);
+    EXPECT_LE(heap().allocations, 8);
+    before = heap().reset();
+    op.backward(in, out.view(), Saved<T>{lse.view()}, out.view(),
+                Grads<T>{d_q.view(), d_k.view(), d_v.view()});
+    EXPECT_LE(heap().peak - before, op.backward_workspace_bytes<T>(s, 1, 20) + 1024);
+    EXPECT_LE(heap().allocations, 16);
+  }
+}
+
+/// The gradient of q alone needs no memory for entries.
+TEST(IndexedMemory, GradientOfQueriesAlone) {
+  const AttentionShape s{1, 1, 1, 20'000, 60, 4, 4};
+  const Tensor<Index> lists = some_lists(s, 0.5, 20);
+  const Problem<float> problem = make_problem(Case<float>{}, s);
+  Inputs<float> in = problem.inputs();
+  in.indices = lists.view();
+  const Tensor<float> out(problem.out_shape());
+  const Tensor<float> lse(problem.row_shape());
+  const Tensor<float> d_q(in.q.shape());
+  IndexedAttention{}.forward(in, out.view(), Saved<float>{lse.view()});
+  const std::ptrdiff_t before = heap().reset();
+  IndexedAttention{}.backward(in, out.view(), Saved<float>{lse.view()}, out.view(),
+                              Grads<float>{d_q.view()});
+  EXPECT_LE(heap().peak - before, 4096);
+}
+
+TEST(SortIndices, BringsKeysIntoOrderAndKeepsRepeats) {
+  std::vector<Index> lists = {5, -1, 3, 0, 2, 2, -1, -1, -1, -1, -1, -1, 7, 6, 5, 4};
+  fovea::sort_indices({lists.data(), {1, 2, 2, 4}});
+  EXPECT_EQ(lists, (std::vector<Index>{0, 3, 5, -1, 2, 2, -1, -1, -1, -1, -1, -1, 4, 5, 6, 7}));
+  fovea::sort_indices({lists.data() + 3, {1, 1, 1, 4}, {0, 0, 0, -1}});
+  EXPECT_EQ(lists[0], -1);
+  EXPECT_EQ(lists[3], 0);
+  fovea::sort_indices({lists.data(), {1, 1, 4, 0}});
+  EXPECT_THROW(fovea::sort_indices({lists.data(), {1, 1, 2, 2}, {0, 0, 0, 1}}),
+               std::invalid_argument);
+}
+
+TEST(RowLists, EntriesOfAKeyStandInTheOrderOfRows) {
+  const std::vector<Index> lists = {0, 2, 3, 2, -1, -1, -1, -1, -1, 0, 2, 4};
+  fovea::KeyLists all;
+  all.data = lists.data();
+  all.row = all.length = 3;
+  all.key_end = 4;  // key 4 is invisible
+  std::vector<Index> begin(6), rows(12), places(12);
+  transpose_lists(all, 4, 5, {begin.data(), rows.data(), places.data()});
+  EXPECT_EQ(begin, (std::vector<Index>{0, 2, 2, 5, 6, 6}));
+  rows.resize(6);
+  places.resize(6);
+  EXPECT_EQ(rows, (std::vector<Index>{0, 3, 0, 1, 3, 0}));
+  EXPECT_EQ(places, (std::vector<Index>{0, 9, 1, 3, 10, 2}));
+}
+
+}  // namespace
+}  // namespace fovea_test

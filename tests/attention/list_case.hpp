@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Cases of operators that attend over lists of keys.
+#pragma once
+
+#include <utility>
+
+#include "attention/case.hpp"
+
+namespace fovea_test {
+
+/// A case whose calls make the lists, with the oracles of softmax attention over the pairs that the
+/// law shows. `op.options` has a scale and an alignment.
+template <class T, class Op>
+Case<T> list_case(std::string name, const Op& op, const Law& law) {
+  Case<T> made = make_case<T>(std::move(name), op, law);
+  const fovea::SoftmaxOptions options{.scale = op.options.scale, .alignment = op.options.alignment};
+  made.options = options;
+  made.is_softmax = true;
+  made.makes_lists = true;
+  made.oracle = [options, law](const Inputs<T>& in) {
+    return softmax_oracle(in, OracleOperator<T>::of(options, law, in.q.width()));
+  };
+  made.grad_oracle = [options, law](const Inputs<T>& in, const View<const T>& d_out) {
+    return softmax_grad_oracle(in, OracleOperator<T>::of(options, law, in.q.width()), d_out);
+  };
+  return made;
+}
+
+}  // namespace fovea_test

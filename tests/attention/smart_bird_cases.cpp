@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Smart Bird attention in the conformance suite. Each row keeps as many keys as there are, so that
+/// the visible ones are a law; a choice among them is tested in sketch_selection_test.cpp and
+/// smart_bird_test.cpp.
+#include <algorithm>
+#include <memory>
+
+#include "attention/cases.hpp"
+#include "attention/list_case.hpp"
+#include "support/fill.hpp"
+#include "support/tensor.hpp"
+
+namespace fovea_test {
+namespace {
+
+constexpr Index kSketchWidth = 3;
+
+/// The sketch of some rows: any numbers.
+template <class T>
+Tensor<T> sketch(Index batch, Index rows, std::uint64_t seed) {
+  Tensor<T> made({batch, 1, rows, kSketchWidth});
+  made.fill(gaussian(seed));
+  return made;
+}
+
+/// The inputs of one call with a sketch, and the operator that keeps all of its keys.
+template <class T>
+struct SketchedCall {
+  SketchedCall(const Inputs<T>& in, fovea::SmartBirdOptions options)
+      : q(sketch<T>(in.q.batch(), in.q.rows(), 1)),
+        k(sketch<T>(in.k.batch(), in.k.rows(), 2)),
+        inputs(in) {
+    inputs.sketch_q = q.view();
+    inputs.sketch_k = k.view();
+    options.keys_per_row = std::max(Index{1}, in.k.rows());
+    op = fovea::SmartBirdAttention(options);
+  }
+
+  Tensor<T> q, k;
+  Inputs<T> inputs;
+  fovea::SmartBirdAttention op;
+};
+
+template <class T>
+Case<T> smart_bird_case(std::string name, const fovea::SmartBirdOptions& chosen, const Law& law) {
+  Case<T> made = list_case<T>(std::move(name), fovea::SmartBirdAttention(chosen), law);
+  made.forward = [chosen](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved,
+                          AnyExecutor* executor) {
+    const SketchedCall<T> call(in, chosen);
+    if (executor == nullptr) {
+      call.op.forward(call.inputs, out, saved);
+    } else {
+      call.op.forward(call.inputs, out, saved, *executor);
+    }
+  };
+  made.backward = [chosen](const Inputs<T>& in, const View<const T>& out, const Saved<T>& saved,
+                           const View<const T>& d_out, const Grads<T>& grads,
+                           AnyExecutor* executor) {
+    const SketchedCall<T> call(in, chosen);
+    if (executor == nullptr) {
+      call.op.backward(call.inputs, out, saved, d_out, grads);
+    } else {
+      call.op.backward(call.inputs, out, saved, d_out, grads, *executor);
+    }
+  };
+  made.decoder = [chosen](const fovea::DecoderShape& shape) {
+    constexpr Index more_than_any_test_appends = 5000;
+    fovea::SmartBirdOptions all = chosen;
+    all.keys_per_row = more_than_any_test_appends;
+    const fovea::SmartBirdAttention op(all);
+    using Decoder = fovea::SmartBirdDecoder<T>;
+    auto decoder = std::make_shared<Decoder>(op.template decoder<T>(shape, kSketchWidth));
+    return [decoder](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved) {
+      const Tensor<T> q = sketch<T>(in.q.batch(), in.q.rows(), 1);
+      const Tensor<T> k = sketch<T>(in.k.batch(), in.k.rows(), 2);
+      Inputs<T> with = in;
+      with.sketch_q = q.view();
+      if (!in.k.is_none()) with.sketch_k = k.view();
+      decoder->step(with, out, saved);
+    };
+  };
+  made.visible_pairs = [law](const AttentionShape& s) {
+    Index pairs = 0;
+    for (Index i = 0; i < s.queries; ++i) {
+      for (Index j = 0; j < s.keys; ++j) pairs += law(Pair{0, 0, i, j, s.queries, s.keys}) ? 1 : 0;
+    }
+    return pairs;
+  };
+  return made;
+}
+
+}  // namespace
+
+template <class T>
+std::vector<Case<T>> smart_bird_cases() {
+  return {
+      smart_bird_case<T>("smart_bird", {}, all_pairs),
+      smart_bird_case<T>(
+          "smart_bird_causal",
+          {.policy = fovea::SamplingPolicy::inverse_log, .causal = true, .scale = 0.4},
+          band(kAllKeys, 0)),
+      smart_bird_case<T>("smart_bird_top_left",
+                         {.policy = fovea::SamplingPolicy::top_k,
+                          .causal = true,
+                          .alignment = fovea::CausalAlignment::top_left},
+                         top_left_band(kAllKeys, 0)),
+  };
+}
+template std::vector<Case<float>> smart_bird_cases();
+template std::vector<Case<double>> smart_bird_cases();
+
+}  // namespace fovea_test

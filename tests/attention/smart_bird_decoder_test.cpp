@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The decoder of Smart Bird attention: the bits of `forward`, whatever the steps, and its errors.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "attention/sketch_problem.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/compare.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::DecoderShape;
+using fovea::SmartBirdDecoder;
+
+DecoderShape decoder_shape(const BirdSizes& s) {
+  return {s.batch, s.heads, s.key_heads, s.width, s.value_width};
+}
+
+/// Positions [first, first + count) of a problem, new tokens included.
+template <class T>
+Inputs<T> tokens(const BirdProblem<T>& p, Index first, Index count) {
+  Inputs<T> in{cut(p.q.view(), 2, first, count), cut(p.k.view(), 2, first, count),
+               cut(p.v.view(), 2, first, count)};
+  in.sketch_q = cut(p.sketch_q.view(), 2, first, count);
+  in.sketch_k = cut(p.sketch_k.view(), 2, first, count);
+  return in;
+}
+
+template <class T>
+void expect_forward(const SmartBirdOptions& options, Index piece) {
+  const BirdProblem<T> problem({.batch = 2, .heads = 4, .key_heads = 2, .queries = 75, .keys = 75});
+  const SmartBirdAttention op(options);
+  const Tensor<T> whole(problem.out_shape());
+  const Tensor<T> whole_lse(problem.row_shape());
+  IndexTensor whole_keys({2, 4, 75, options.keys_per_row});
+  op.forward(problem.inputs(), whole.view(), Saved<T>{whole_lse.view(), whole_keys.view()});
+  SmartBirdDecoder<T> decoder = op.template decoder<T>(decoder_shape(problem.sizes));
+  const Tensor<T> out(problem.out_shape());
+  const Tensor<T> lse(problem.row_shape());
+  IndexTensor keys({2, 4, 75, options.keys_per_row});
+  fovea::ThreadPool pool(2);
+  while (decoder.length() < 75) {
+    const Index first = decoder.length();
+    const Index count = std::min(piece, 75 - first);
+    const Saved<T> saved{cut(lse.view(), 2, first, count), cut(keys.view(), 2, first, count)};
+    decoder.step(tokens(problem, first, count), cut(out.view(), 2, first, count), saved, pool);
+  }
+  EXPECT_TRUE(same_bits(out.values(), whole.values()));
+  EXPECT_TRUE(same_bits(lse.values(), whole_lse.values()));
+  EXPECT_EQ(values_of(keys.view()), values_of(whole_keys.view()));
+}
+
+TEST(SmartBirdDecoding, StepsAreForward) {
+  for (const SamplingPolicy policy :
+       {SamplingPolicy::squared_inverse_log, SamplingPolicy::top_k, SamplingPolicy::random}) {
+    for (const Index piece : {1, 13, 75}) {
+      expect_forward<float>({.keys_per_row = 9, .policy = policy, .seed = 4, .causal = true},
+                            piece);
+    }
+  }
+  expect_forward<double>({.keys_per_row = 5, .causal = true}, 4);
+}
+
+/// Without `causal` a step sees all keys so far, as forward of its queries does.
+TEST(SmartBirdDecoding, SeesAllKeysIfNotCausal) {
+  const BirdProblem<float> problem({.queries = 40, .keys = 40});
+  const SmartBirdAttention op({.keys_per_row = 6});
+  auto decoder = op.decoder<float>(decoder_shape(problem.sizes));
+  const Inputs<float> all = problem.inputs();
+  decoder.append(all.k, all.v, all.sketch_k);
+  Inputs<float> last;
+  last.q = cut(all.q, 2, 33, 7);
+  last.sketch_q = cut(all.sketch_q, 2, 33, 7);
+  const Tensor<float> out({1, 3, 7, 12});
+  decoder.step(last, out.view());
+  Inputs<float> in = all;
+  in.q = last.q;
+  in.sketch_q = last.sketch_q;
+  const Tensor<float> expected({1, 3, 7, 12});
+  op.forward(in, expected.view());
+  EXPECT_TRUE(same_bits(out.values(), expected.values()));
+}
+
+TEST(SmartBirdDecoding, ForksAndRollsBack) {
+  const BirdProblem<float> problem({.queries = 60, .keys = 60});
+  const SmartBirdAttention op({.keys_per_row = 4, .causal = true});
+  const Tensor<float> whole(problem.out_shape());
+  op.forward(problem.inputs(), whole.view());
+  auto decoder = op.decoder<float>(decoder_shape(problem.sizes));
+  const Tensor<float> out(problem.out_shape());
+  const auto step = [&](auto& at, Index count) {
+    const Index first = at.length();
+    at.step(tokens(problem, first, count), cut(out.view(), 2, first, count));
+  };
+  step(decoder, 30);
+  auto other = decoder.fork();
+  EXPECT_LE(other.memory_bytes(), decoder.memory_bytes());
+  step(decoder, 20);
+  decoder.rollback(17);
+  step(decoder, 43);
+  EXPECT_TRUE(same_bits(out.values(), whole.values()));
+  EXPECT_EQ(other.length(), 30);
+  step(other, 30);
+  EXPECT_TRUE(same_bits(out.values(), whole.values()));
+  other.clear();
+  other.reserve(60);
+  step(other, 60);
+  EXPECT_TRUE(same_bits(out.values(), whole.values()));
+}
+
+TEST(SmartBirdDecoding, RefusesWhatDoesNotFit) {
+  const BirdProblem<float> problem({.queries = 10, .keys = 10});
+  const SmartBirdAttention op({.keys_per_row = 4, .causal = true});
+  auto decoder = op.decoder<float>(decoder_shape(problem.sizes));
+  Tensor<float> out({1, 3, 2, 12});
+  out.fill(constant(5));
+  const auto refused = [&](const Inputs<float>& in) {
+    const std::string message = refusal([&] { decoder.step(in, out.view()); });
+    EXPECT_EQ(out(0, 2, 1, 11), 5) << "written before: " << message;
+    EXPECT_EQ(decoder.length(), 0);
+    return message;
+  };
+  Inputs<float> in = tokens(problem, 0, 2);
+  in.sketch_k = {};
+  EXPECT_EQ(refused(in),
+            "SmartBirdAttention: sketch_k is missing; expected the sketch's keys, [B, 1, n, d]");
+  in = tokens(problem, 0, 2);
+  in.sketch_q = cut(problem.sketch_q.view(), 2, 0, 1);
+  EXPECT_EQ(refused(in), "SmartBirdAttention: rows of sketch_q is 1; expected 2, the rows of q");
+  in = tokens(problem, 0, 2);
+  in.sketch_k = cut(cut(problem.sketch_k.view(), 2, 0, 2), 3, 0, 3);
+  EXPECT_EQ(refused(in), "SmartBirdAttention: width of sketch_k is 3; expected 4, of the decoder");
+  EXPECT_EQ(refusal([&] {
+              decoder.append(cut(problem.k.view(), 2, 0, 2), cut(problem.v.view(), 2, 0, 2));
+            }),
+            "SmartBirdAttention: sketch_k is missing; expected the sketch's keys, [B, 1, n, d]");
+  EXPECT_EQ(refusal([&] { decoder.rollback(1); }),
+            "SmartBirdAttention: rollback is 1; expected 0 to 0, the tokens in the decoder");
+  EXPECT_EQ(refusal([&] {
+              SmartBirdAttention({.alignment = fovea::CausalAlignment::top_left})
+                  .decoder<float>(decoder_shape(problem.sizes));
+            }),
+            "SmartBirdAttention: alignment is top_left; expected bottom_right in a decoder, whose "
+            "queries end where its keys end");
+}
+
+}  // namespace
+}  // namespace fovea_test

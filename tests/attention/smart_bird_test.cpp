@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Smart Bird attention beyond the conformance suite: that it is attention over the keys that the
+/// oracle chooses, its gradients, and what a sketch that is no number makes of a row.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "attention/sketch_problem.hpp"
+#include "fovea/core/eigen.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/compare.hpp"
+#include "support/levels.hpp"
+#include "support/memory.hpp"
+#include "support/oracle/softmax_grad.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::AttentionShape;
+using fovea::Grads;
+
+/// The law of the keys that the oracle chooses. \param in must outlive it
+template <class T>
+Law chosen_law(const Inputs<T>& in, const SmartBirdOptions& options) {
+  return [&in, options](const Pair& p) {
+    const OracleSequence s = oracle_sequences(in)[as_size(p.b)];
+    const OracleChoice choice = oracle_choice(in, options, s, p.h, p.row);
+    return std::binary_search(choice.keys.begin(), choice.keys.end(), p.j);
+  };
+}
+
+/// Small enough that no row is left to rounding; CheckedByOracle asserts it.
+template <class T>
+void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& options) {
+  const Inputs<T> in = problem.inputs();
+  for (const OracleSequence& s : oracle_sequences(in)) {
+    for (Index h = 0; h < problem.sizes.heads; ++h) {
+      for (Index row = 0; row < s.queries; ++row) {
+        ASSERT_TRUE(oracle_choice(in, options, s, h, row).is_decided);
+      }
+    }
+  }
+  const Law law = chosen_law(in, options);
+  fovea::SoftmaxOptions softmax;
+  softmax.alignment = options.alignment;
+  if (options.scale) softmax.scale = *options.scale;
+  const auto oracle = OracleOperator<T>::of(softmax, law, problem.sizes.width);
+  const Expected<T> expected = softmax_oracle(in, oracle);
+  Tensor<T> d_out(problem.out_shape());
+  d_out.fill(gaussian(77));
+  const ExpectedGrads<T> grads = softmax_grad_oracle(in, oracle, View<const T>(d_out.view()));
+  const SmartBirdAttention op(options);
+  at_each_level([&] {
+    const Tensor<T> out(problem.out_shape());
+    const Tensor<T> lse(problem.row_shape());
+    const Saved<T> saved{lse.view()};
+    op.forward(in, out.view(), saved);
+    EXPECT_TRUE(within_ratio(out.values(), expected.out, 16));
+    EXPECT_TRUE(within_ratio(lse.values(), expected.lse, 8));
+    const Tensor<T> d_q(problem.q.shape()), d_k(problem.k.shape()), d_v(problem.v.shape());
+    op.backward(in, View<const T>(out.view()), saved, View<const T>(d_out.view()),
+                Grads<T>{d_q.view(), d_k.view(), d_v.view()});
+    EXPECT_TRUE(within_ratio(d_q.values(), grads.q, 32));
+    EXPECT_TRUE(within_ratio(d_k.values(), grads.k, 32));
+    EXPECT_TRUE(within_ratio(d_v.values(), grads.v, 16));
+  });
+}
+
+TEST(SmartBird, AttendsToTheKeysOfTheOracle) {
+  for (const bool causal : {false, true}) {
+    for (const SamplingPolicy policy :
+         {SamplingPolicy::squared_inverse_log, SamplingPolicy::raw, SamplingPolicy::top_k}) {
+      const SmartBirdOptions options{
+          .keys_per_row = 5, .policy = policy, .seed = 2, .causal = causal};
+      expect_oracle(BirdProblem<float>({.batch = 2, .queries = 24, .keys = 24}), options);
+      expect_oracle(BirdProblem<double>({.heads = 4, .key_heads = 2, .queries = 13, .keys = 31}),
+                    options);
+    }
+  }
+}
+
+TEST(SmartBird, AttendsWithinPackedSequences) {
+  BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 30, .keys = 60});
+  problem.cu_q = {0, 9, 9, 30};
+  problem.cu_k = {0, 22, 30, 60};
+  expect_oracle(problem, {.keys_per_row = 4, .causal = true});
+  BirdProblem<float> padded({.batch = 2, .heads = 2, .key_heads = 1, .queries = 12, .keys = 40});
+  padded.key_lengths = {0, 25};
+  expect_oracle(padded, {.keys_per_row = 6, .scale = 0.3, .sketch_scale = 2});
+}
+
+/// Forward is IndexedAttention over what select gives; and what is saved is that.
+TEST(SmartBird, IsIndexedAttentionOverItsChoice) {
+  const BirdProblem<float> problem({.batch = 2, .heads = 4, .key_heads = 2});
+  const SmartBirdAttention op({.keys_per_row = 6, .causal = true});
+  Inputs<float> in = problem.inputs();
+  const Tensor<float> out(problem.out_shape());
+  const Tensor<float> lse(problem.row_shape());
+  IndexTensor saved({2, 4, 50, 6});
+  op.forward(in, out.view(), Saved<float>{lse.view(), saved.view()});
+  const IndexTensor chosen = op.select(in, 4);
+  EXPECT_EQ(values_of(saved.view()), values_of(chosen.view()));
+  Inputs<float> listed{in.q, in.k, in.v};
+  listed.indices = chosen.view();
+  const Tensor<float> other(problem.out_shape());
+  const Tensor<float> other_lse(problem.row_shape());
+  fovea::IndexedAttention{}.forward(listed, other.view(), Saved<float>{other_lse.view()});
+  EXPECT_TRUE(same_bits(out.values(), other.values()));
+  EXPECT_TRUE(same_bits(lse.values(), other_lse.values()));
+}
+
+/// The keys that were saved, and those chosen again, give the same gradients, for any threads.
+TEST(SmartBird, BackwardWithAndWithoutSavedKeys) {
+  const BirdProblem<double> problem({.heads = 2, .key_heads = 2, .queries = 60, .keys = 60});
+  const SmartBirdAttention op({.keys_per_row = 7, .seed = 5});
+  const Inputs<double> in = problem.inputs();
+  const Tensor<double> out(problem.out_shape());
+  const Tensor<double> lse(problem.row_shape());
+  IndexTensor indices({1, 2, 60, 7});
+  op.forward(in, out.view(), Saved<double>{lse.view(), indices.view()});
+  Tensor<double> d_out(problem.out_shape());
+  d_out.fill(gaussian(5));
+  const auto gradients = [&](const Saved<double>& saved, auto&& executor) {
+    const Tensor<double> d_q(problem.q.shape()), d_k(problem.k.shape()), d_v(problem.v.shape());
+    op.backward(in, View<const double>(out.view()), saved, View<const double>(d_out.view()),
+                Grads<double>{d_q.view(), d_k.view(), d_v.view()}, executor);
+    std::vector<double> all = d_q.values();
+    for (const auto& more : {d_k.values(), d_v.values()}) {
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  };
+  fovea::ThreadPool pool(2);
+  const std::vector<double> with = gradients({lse.view(), indices.view()}, fovea::Serial{});
+  EXPECT_TRUE(same_bits(with, gradients({lse.view()}, fovea::Serial{})));
+  EXPECT_TRUE(same_bits(with, gradients({lse.view(), indices.view()}, pool)));
+}
+
+TEST(SmartBird, ASketchThatIsNoNumberMakesNoneOfItsRows) {
+  BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 20, .keys = 20});
+  const SmartBirdAttention op({.keys_per_row = 4, .causal = true});
+  const Tensor<float> before(problem.out_shape());
+  op.forward(problem.inputs(), before.view());
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    problem.sketch_k(0, 0, 12, 2) = bad;
+    const Tensor<float> out(problem.out_shape());
+    const Tensor<float> lse(problem.row_shape());
+    op.forward(problem.inputs(), out.view(), Saved<float>{lse.view()});
+    for (Index h = 0; h < 2; ++h) {
+      for (Index i = 0; i < 20; ++i) {
+        // A product of -infinity is a weight of 0, and harms nobody.
+        const bool harmless = std::isinf(bad) && problem.sketch_q(0, 0, i, 2) < 0;
+        const bool is_bad = i >= 12 && !harmless;
+        EXPECT_EQ(std::isnan(out(0, h, i, 0)), is_bad) << "row " << i;
+        EXPECT_EQ(std::isnan(lse(0, h, i, 0)), is_bad) << "row " << i;
+        if (i < 12) {
+          EXPECT_EQ(out(0, h, i, 3), before(0, h, i, 3)) << "row " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(SmartBird, MoreKeysThanThereAre) {
+  const BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 9, .keys = 9});
+  const Tensor<float> out(problem.out_shape());
+  SmartBirdAttention({.keys_per_row = 1000}).forward(problem.inputs(), out.view());
+  const Inputs<float> in = problem.inputs();
+  const auto everything = OracleOperator<float>::of(
+      {}, [](const Pair&) { return true; }, 16);
+  EXPECT_TRUE(within_ratio(out.values(), softmax_oracle(in, everything).out, 16));
+}
+
+TEST(SmartBird, TakesEigenTensorsOfSixteenBits) {
+  using Half = Eigen::Tensor<Eigen::bfloat16, 4, Eigen::RowMajor>;
+  using Float = Eigen::Tensor<float, 4, Eigen::RowMajor>;
+  const BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 15, .keys = 15});
+  Half q(1, 2, 15, 16), k(1, 2, 15, 16), v(1, 2, 15, 12), out(1, 2, 15, 12);
+  Float wide_q(1, 2, 15, 16), wide_k(1, 2, 15, 16), wide_v(1, 2, 15, 12), wide(1, 2, 15, 12);
+  const auto put = [](const Tensor<float>& from, Half& to, Float& back) {
+    for_each_index(from.shape(), [&](Index b, Index h, Index n, Index d) {
+      to(b, h, n, d) = static_cast<Eigen::bfloat16>(from(b, h, n, d));
+      back(b, h, n, d) = static_cast<float>(to(b, h, n, d));
+    });
+  };
+  put(problem.q, q, wide_q);
+  put(problem.k, k, wide_k);
+  put(problem.v, v, wide_v);
+  const SmartBirdAttention op({.keys_per_row = 4});
+  Inputs<Eigen::bfloat16> in{q, k, v};
+  Inputs<float> wide_in{wide_q, wide_k, wide_v};
+  in.sketch_q = wide_in.sketch_q = problem.sketch_q.view();
+  in.sketch_k = wide_in.sketch_k = problem.sketch_k.view();
+  op.forward(in, out);
+  op.forward(wide_in, wide);
+  for (Index i = 0; i < wide.size(); ++i) {
+    EXPECT_EQ(static_cast<float>(out.data()[i]),
+              static_cast<float>(static_cast<Eigen::bfloat16>(wide.data()[i])));
+  }
+}
+
+/// Both passes take what they say and a few small objects; saved lists are not scratch.
+template <class T>
+void expect_workspace(Index n) {
+  const SmartBirdAttention op({.keys_per_row = 20, .causal = true});
+  const BirdProblem<T> problem({.batch = 2, .heads = 2, .key_heads = 1, .queries = n, .keys = n});
+  const Inputs<T> in = problem.inputs();
+  const AttentionShape shape = fovea::shape_of(in);
+  const Tensor<T> out(problem.out_shape());
+  const Tensor<T> lse(problem.row_shape());
+  IndexTensor lists({2, 2, n, 20});
+  const Tensor<T> d_q(problem.q.shape()), d_k(problem.k.shape()), d_v(problem.v.shape());
+  const std::ptrdiff_t of_lists = 2 * 2 * n * 20 * static_cast<std::ptrdiff_t>(sizeof(Index));
+
+  std::ptrdiff_t before = heap().reset();
+  op.forward(in, out.view(), Saved<T>{lse.view()});
+  EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(shape) + 1024);
+  EXPECT_LE(heap().allocations, 12);
+  before = heap().reset();
+  op.forward(in, out.view(), Saved<T>{lse.view(), lists.view()});
+  EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(shape) - of_lists + 1024);
+  before = heap().reset();
+  op.backward(in, View<const T>(out.view()), Saved<T>{lse.view(), lists.view()},
+              View<const T>(out.view()), Grads<T>{d_q.view(), d_k.view(), d_v.view()});
+  EXPECT_LE(heap().peak - before, op.backward_workspace_bytes<T>(shape) + 1024);
+  EXPECT_LE(heap().allocations, 16);
+}
+
+TEST(SmartBird, TakesItsWorkspaceAndNoMore) {
+  for (const Index n : {300, 3000}) {
+    expect_workspace<float>(n);
+    expect_workspace<double>(n);
+  }
+}
+
+TEST(SmartBird, PairsAreThoseAttendedTo) {
+  const SmartBirdAttention causal({.keys_per_row = 3, .causal = true});
+  EXPECT_EQ(causal.visible_pairs({.queries = 5, .keys = 5}), 1 + 2 + 3 + 3 + 3);
+  EXPECT_EQ(SmartBirdAttention({.keys_per_row = 8}).visible_pairs({.queries = 5, .keys = 6}), 30);
+}
+
+}  // namespace
+}  // namespace fovea_test
