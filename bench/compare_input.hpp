@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/document_sketch.hpp"
 #include "bench/gaussian.hpp"
 #include "bench/npy.hpp"
 #include "fovea/attention/attention.hpp"
@@ -27,6 +28,7 @@ struct HeadTensors {
   fovea::Shape k_shape{};  // [1, Hk, N, D]
   fovea::Shape v_shape{};  // [1, Hk, N, Dv]
   std::vector<float> q, k, v;
+  Sketch<float> sketch = {};  // of as many positions as are in use
 
   /// The inputs of the first n positions.
   fovea::Inputs<float> first(Index n) const {

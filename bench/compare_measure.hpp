@@ -71,10 +71,17 @@ std::vector<double> timed_runs(int repeat, const F& f) {
   return times;
 }
 
+/// What an entry reads of the first n positions.
+inline Inputs<float> inputs_of(const Entry& entry, const HeadTensors& tensors, Index n) {
+  const Inputs<float> in = last_rows(tensors.first(n), entry.queries(n));
+  return entry.sketch.width > 0 ? tensors.sketch.beside(in) : in;
+}
+
 /// Runs a cell. \param out takes its output [H, N, Dv]
+/// \pre the sketch of the tensors is that of the first n positions
 inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int repeat,
                    ThreadPool& pool, std::vector<float>& out) {
-  const Inputs<float> in = last_rows(tensors.first(n), entry.queries(n));
+  const Inputs<float> in = inputs_of(entry, tensors, n);
   const AttentionShape shape = fovea::shape_of(in);
   const Runner<float>& runner = entry.f32;
   const int threads = pool.concurrency();

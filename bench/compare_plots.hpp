@@ -79,11 +79,11 @@ inline std::map<std::string, std::size_t> numbers_of(const std::vector<Row>& row
 }
 
 /// Colour by operator (the palette of Okabe and Ito, which colour-blind people can tell apart, and
-/// three of Tol's); dashes and hollow points for its further variants, and for decoding.
+/// four of Tol's); dashes and hollow points for its further variants, and for decoding.
 inline std::string line_styles(const std::vector<Names>& lines,
                                const std::map<std::string, std::size_t>& numbers) {
   constexpr std::array colours = {"#0072B2", "#009E73", "#D55E00", "#E69F00", "#CC79A7", "#56B4E9",
-                                  "#882255", "#44AA99", "#999933", "#000000", "#7F7F7F"};
+                                  "#882255", "#44AA99", "#999933", "#332288", "#000000", "#7F7F7F"};
   const int filled[] = {7, 5, 9, 13, 11};
   std::map<std::string, int> seen;  // operator -> variants so far
   std::string text;
@@ -265,6 +265,14 @@ inline std::string run_gnuplot(const std::string& script) {
     return "no plots: gnuplot could not draw " + script;
   }
   return {};
+}
+
+/// Writes a script to a file and runs it. Complains on stderr; returns whether it drew.
+inline bool draw(const std::string& file, const std::string& script) {
+  write_file(file, script);
+  const std::string problem = run_gnuplot(file);
+  if (!problem.empty()) std::fprintf(stderr, "%s\n", problem.c_str());
+  return problem.empty();
 }
 
 }  // namespace bench

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The default document of fovea_compare: the sources of this project, one after the other.
+/// The document of fovea_compare and fovea_sampling: a file, or the sources of this project, one
+/// after the other.
 #pragma once
 
 #include <algorithm>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include "bench/compare_arguments.hpp"
 #include "bench/npy.hpp"
 
 namespace bench {
@@ -35,6 +38,24 @@ inline std::string source_document(const std::filesystem::path& root) {
   if (document.empty()) {
     throw std::runtime_error(root.string() +
                              ": the sources of this build are no longer there; give --text FILE");
+  }
+  return document;
+}
+
+struct Document {
+  std::string bytes;
+  std::string what;  ///< for people
+};
+
+/// The text that is asked for, or the sources below `root`. \throws std::runtime_error
+inline Document document_of(const CompareArguments& arguments, const std::filesystem::path& root) {
+  const bool own = arguments.text_file.empty();
+  Document document{own ? source_document(root) : read_file(arguments.text_file),
+                    own ? "the sources of fovea" : arguments.text_file};
+  if (document.bytes.empty()) throw std::runtime_error(arguments.text_file + ": is empty");
+  document.what += ", " + std::to_string(document.bytes.size()) + " bytes";
+  if (static_cast<Index>(document.bytes.size()) < arguments.lengths.back()) {
+    document.what += ", repeated";
   }
   return document;
 }

@@ -71,8 +71,7 @@ inline std::vector<Entry> linear_entries() {
       far_training_entry({"linear", "maps:1", "", Pass::backward}, one, detail::far_backward_families()),
       far_training_entry({"linear", "causal,maps:1", "", Pass::backward}, one_causal, detail::far_backward_families()),
       far_training_entry({"linear", "causal,maps:3", "", Pass::backward}, three_causal, {{.lengths = {4096, 16384}}}),
-      far_training_entry({"linear", "causal,maps:1", "linear, training", Pass::training}, one_causal, {}),
-      far_decode_entry({"linear", "causal,maps:1", "linear, decoding"}, one_causal, detail::far_decode_families()),
+      far_decode_entry({"linear", "causal,maps:1"}, one_causal, detail::far_decode_families()),
   };
   // clang-format on
 }
@@ -98,7 +97,7 @@ inline std::vector<Entry> fmm_entries() {
       far_entry({"fmm", "maps:3,band:4"}, three, detail::far_families(), parts),
       far_entry({"fmm", "maps:3,band:4"}, three, {detail::shared_head()}),
       far_entry({"fmm", "causal,maps:3,band:4", "FMM 3 maps, causal"}, three_causal, detail::far_families(), causal_parts),
-      far_entry({"fmm", "causal,maps:1,band:4", "FMM 1 map, causal"}, one_causal, detail::few_far_families()),
+      far_entry({"fmm", "causal,maps:1,band:4"}, one_causal, detail::few_far_families()),
       far_entry({"fmm", "maps:3,band:4,beside:full"}, three, of_full, full),
       far_entry({"fmm", "causal,maps:3,band:4,beside:full"}, three_causal, of_full, full_causal),
       far_training_entry({"fmm", "maps:3,band:4", "", Pass::backward}, three, detail::far_backward_families()),
@@ -117,8 +116,7 @@ inline std::vector<Entry> delta_entries() {
       far_entry({"delta", "elu", "delta rule"}, op, detail::far_families()),
       far_entry({"delta", "elu,beside:loop"}, op, {detail::far_heads(4, {4096, 16384, 65536})}, loop),
       far_training_entry({"delta", "elu", "", Pass::backward}, op, detail::far_backward_families()),
-      far_training_entry({"delta", "elu", "delta rule, training", Pass::training}, op, {}),
-      far_decode_entry({"delta", "elu", "delta rule, decoding"}, op, detail::far_decode_families()),
+      far_decode_entry({"delta", "elu"}, op, detail::far_decode_families()),
   };
   // clang-format on
 }

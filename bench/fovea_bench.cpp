@@ -4,6 +4,7 @@
 /// `<operator>/<pass>/<type>/<variant>[,heads:<h>][,threads:<n>]/D:<D>/N:<N>`; B = 1, 8 heads and
 /// one thread unless it says otherwise. A row whose label says `other` runs in turns with that, and
 /// time_over_other divides their times (CPU times, of all threads).
+/// ns_per_token is of a row and head; cycles_per_pair, of choices of keys, of a row, key and head.
 /// Medians: --benchmark_repetitions=9 --benchmark_report_aggregates_only. Below the table stand
 /// ratios of rows, of those that ran; --benchmark_filter=heads:2/ runs the rows that have one.
 #include <benchmark/benchmark.h>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "bench/cells.hpp"
+#include "bench/document_sketch.hpp"
 #include "bench/gaussian.hpp"
 #include "bench/machine.hpp"
 #include "bench/operators.hpp"
@@ -35,11 +37,12 @@ using namespace bench;
 
 constexpr Index kCheckedRows = 3;  // per head
 
-/// Normal q [1, Hq, queries, D], k, v [1, Hk, N, D] and an output.
+/// Normal q [1, Hq, queries, D], k, v [1, Hk, N, D], a sketch and an output.
 template <class T>
 struct Data {
   fovea::Shape q_shape, k_shape;
   std::vector<T> q, k, v, out;
+  Sketch<T> sketch;
 
   Data(const fovea::Shape& queries, const fovea::Shape& keys) : q_shape(queries), k_shape(keys) {
     const auto size = [](const fovea::Shape& s) { return s[1] * s[2] * s[3]; };
@@ -47,11 +50,16 @@ struct Data {
     k = gaussians<T>(1, 1, size(k_shape));
     v = gaussians<T>(1, 2, size(k_shape));
     out.assign(q.size(), T(0));
+    sketch = {{1, 1, q_shape[2], kSketchWidth},
+              {1, 1, k_shape[2], kSketchWidth},
+              gaussians<T>(5, 0, q_shape[2] * kSketchWidth),
+              gaussians<T>(5, 1, k_shape[2] * kSketchWidth)};
   }
 
-  Inputs<T> inputs() const {
-    return {View<const T>(q.data(), q_shape), View<const T>(k.data(), k_shape),
-            View<const T>(v.data(), k_shape)};
+  Inputs<T> inputs(const SketchWork& reads) const {
+    const Inputs<T> in{View<const T>(q.data(), q_shape), View<const T>(k.data(), k_shape),
+                       View<const T>(v.data(), k_shape)};
+    return reads.width > 0 ? sketch.beside(in) : in;
   }
   View<T> output() { return View<T>(out.data(), q_shape); }
 };
@@ -108,10 +116,13 @@ Index input_bytes(const Cell& cell) {
     const FarWork& far = cell.entry->far;
     const Index states =
         shape.key_heads * (far.maps + far.deltas) * shape.width * shape.value_width;
-    return (keys * width + states) *
+    return (keys * width + states + shape.keys * cell.entry->sketch.width) *
            (cell.entry->names.storage.empty() ? Index{sizeof(T)} : Index{2});
   }
-  return (shape.key_heads * shape.keys * width + shape.query_heads * shape.queries * shape.width) *
+  const Index sketch = (shape.keys + shape.queries) * cell.entry->sketch.width;
+  if (cell.entry->names.pass == Pass::select) return sketch * Index{sizeof(T)};
+  return (shape.key_heads * shape.keys * width + shape.query_heads * shape.queries * shape.width +
+          sketch) *
          Index{sizeof(T)};
 }
 
@@ -166,6 +177,15 @@ Times time_in_turns(benchmark::State& state, const Prepared& pass, ThreadPool& p
   return times;
 }
 
+/// Flops of a cycle at the peak: two units that multiply and add whole vectors. A cycle so defined
+/// is one of the clock at which the peak was measured in the same run.
+template <class T>
+double flops_per_cycle() {
+  const fovea::IsaLevel level = fovea::isa_level();
+  const Index bytes = level == fovea::IsaLevel::v4 ? 64 : level == fovea::IsaLevel::v3 ? 32 : 16;
+  return 4.0 * static_cast<double>(bytes / Index{sizeof(T)});
+}
+
 template <class T>
 void count(benchmark::State& state, const Cell& cell, const Prepared& pass, const Measured& m) {
   const AttentionShape shape = cell.shape();
@@ -187,9 +207,11 @@ void count(benchmark::State& state, const Cell& cell, const Prepared& pass, cons
   state.counters["cpu_share"] = t.cpu_share;
   state.counters["read_gbps"] = bytes / t.seconds * 1e-9;
   state.counters["bandwidth_fraction"] = bytes / t.seconds / (m.bandwidth * threads);
-  if (cell.entry->far.maps + cell.entry->far.deltas > 0) {
-    const auto tokens = static_cast<double>(shape.query_heads * shape.queries);  // of all heads
-    state.counters["ns_per_token"] = t.seconds / (passes * tokens) * 1e9;
+  const auto rows = passes * static_cast<double>(shape.query_heads * shape.queries);
+  state.counters["ns_per_token"] = t.seconds / rows * 1e9;  // of a head
+  if (cell.entry->names.pass == Pass::select) {
+    const double cycles = t.cpu_seconds * m.peak / flops_per_cycle<T>();
+    state.counters["cycles_per_pair"] = cycles / (rows * static_cast<double>(shape.keys));
   }
   if (t.over_other > 0) state.counters["time_over_other"] = t.over_other;
   const Index scratch = pass.decoder_bytes
@@ -206,7 +228,7 @@ void run(benchmark::State& state, const Cell& cell) {
   progress().begin(cell.name);
   ThreadPool pool(cell.family.threads);
   Data<T>& x = data<T>(cell);
-  const Prepared pass = cell.entry->runner<T>().prepare(x.inputs(), x.output());
+  const Prepared pass = cell.entry->runner<T>().prepare(x.inputs(cell.entry->sketch), x.output());
   const Error& error = checked(cell, pass, pool);
   if (!(error.ratio <= kErrorLimit)) {
     char text[200];

@@ -20,6 +20,7 @@
 #include "bench/compare_sources.hpp"
 #include "bench/compare_table.hpp"
 #include "bench/operators.hpp"
+#include "bench/program.hpp"
 
 namespace {
 
@@ -41,20 +42,16 @@ HeadTensors load(Comparison& run) {
     run.input = "q, k, v of " + arguments.qkv_directory + ", " + fovea::to_string(tensors.q_shape);
     return tensors;
   }
-  const std::string document = arguments.text_file.empty() ? source_document(FOVEA_SOURCE_DIR)
-                                                           : read_file(arguments.text_file);
-  if (document.empty()) throw std::runtime_error(arguments.text_file + ": is empty");
-  run.input = arguments.text_file.empty() ? "the sources of fovea" : arguments.text_file;
-  run.input += ", " + std::to_string(document.size()) + " bytes";
+  const Document document = document_of(arguments, FOVEA_SOURCE_DIR);
+  run.input = document.what;
   const Index longest = arguments.lengths.back();
-  if (static_cast<Index>(document.size()) < longest) run.input += ", repeated";
   const double bytes = 5.0 * sizeof(float) * static_cast<double>(longest) *
                        static_cast<double>(arguments.heads * arguments.width);
   if (bytes > static_cast<double>(available_bytes())) {
     throw std::runtime_error("q, k, v and two outputs take " + human_bytes(bytes) +
                              ", more than the free memory; ask for shorter --lengths");
   }
-  return embed_text(document, longest, arguments.heads, arguments.width);
+  return embed_text(document.bytes, longest, arguments.heads, arguments.width);
 }
 
 /// What the time of a cell grows with: the flops of its visible pairs, or of the pairs that it
@@ -84,26 +81,38 @@ double seconds_left(const Forecast& forecast, const std::vector<Entry>& entries,
   double seconds = 0;
   for (std::size_t l = length; l < work.size(); ++l) {
     for (std::size_t e = l == length ? entry : 0; e < entries.size(); ++e) {
+      if (run.arguments.lengths[l] > entries[e].longest) continue;
       seconds += forecast.seconds(entries[e].names.label, run.arguments.lengths[l], work[l][e]);
     }
   }
   return seconds;
 }
 
+/// How many pairs of an operator and a length are compared.
+int cell_count(const std::vector<Entry>& entries, const std::vector<Index>& lengths) {
+  int count = 0;
+  for (const Entry& entry : entries) {
+    for (const Index n : lengths) count += n <= entry.longest ? 1 : 0;
+  }
+  return count;
+}
+
 /// Runs every operator over the lengths; the JSON is rewritten after each length.
-void compare(Comparison& run, const HeadTensors& tensors, const std::string& json_file) {
+void compare(Comparison& run, HeadTensors& tensors, const std::string& json_file) {
   const Stopwatch total;
   std::vector<Entry> entries = operators();
   std::erase_if(entries, [](const Entry& entry) { return entry.names.label.empty(); });
   const std::vector<Index>& lengths = run.arguments.lengths;
   const std::vector<std::vector<double>> work = work_of_all(entries, run);
   ThreadPool pool(run.arguments.threads);
-  Progress progress(static_cast<int>(entries.size() * lengths.size()));
+  Progress progress(cell_count(entries, lengths));
   Forecast forecast(run.arguments.repeat);
   print_header();
   for (std::size_t l = 0; l < lengths.size(); ++l) {
     Yardstick full;
+    tensors.sketch = document_sketch(tensors.first(lengths[l]), kSketchWidth);
     for (std::size_t e = 0; e < entries.size(); ++e) {
+      if (lengths[l] > entries[e].longest) continue;
       const Stopwatch cell;
       progress.begin(entries[e].names.label, lengths[l],
                      seconds_left(forecast, entries, work, run, l, e));
@@ -161,12 +170,10 @@ int run_program(int argc, char** argv) {
   const std::string& directory = run.arguments.directory;
   const std::string json_file =
       run.arguments.json_file.empty() ? directory + "/compare.json" : run.arguments.json_file;
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) throw std::runtime_error(directory + ": cannot be made: " + error.message());
+  make_directory(directory);
   write_file(json_file, to_json(run));  // fails now rather than at the end
 
-  const HeadTensors tensors = load(run);
+  HeadTensors tensors = load(run);
   run.shape = fovea::shape_of(tensors.first(tensors.q_shape[2]));
   for (const auto& [key, value] : machine_facts())
     std::printf("%s: %s\n", key.c_str(), value.c_str());
@@ -175,18 +182,15 @@ int run_program(int argc, char** argv) {
               run.shape.width, run.arguments.threads);
   compare(run, tensors, json_file);
 
-  const std::string script = directory + "/compare.gp";
-  write_file(script, gnuplot_script(run, compare_plots(), directory));
-  const std::string problem = run_gnuplot(script);
+  const bool is_drawn =
+      draw(directory + "/compare.gp", gnuplot_script(run, compare_plots(), directory));
   const bool right = judge(run);
   std::printf("\n%s: all numbers\n", json_file.c_str());
-  if (problem.empty()) {
+  if (is_drawn) {
     for (const Plot& plot : compare_plots()) {
       std::printf("%s/%s.svg, .png: %s\n", directory.c_str(), plot.file.c_str(),
                   plot.title.c_str());
     }
-  } else {
-    std::fprintf(stderr, "%s\n", problem.c_str());
   }
   std::printf("took %s\n", human_seconds(run.seconds).c_str());
   return right ? 0 : 1;
@@ -195,16 +199,5 @@ int run_program(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run_program(argc, argv);
-  } catch (const ArgumentError& error) {
-    std::fprintf(stderr, "fovea_compare: %s\n", error.what());
-    return 2;
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "fovea_compare: not enough memory; ask for shorter --lengths\n");
-    return 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "fovea_compare: %s\n", error.what());
-    return 1;
-  }
+  return exit_status("fovea_compare", [&] { return run_program(argc, argv); });
 }

@@ -15,6 +15,7 @@
 #include "bench/compare_measure.hpp"
 #include "bench/compare_plots.hpp"
 #include "bench/far_entry.hpp"
+#include "bench/program.hpp"
 #include "fovea/attention/full.hpp"
 #include "tests/support/memory.hpp"
 
@@ -180,17 +181,12 @@ int run_program(int argc, char** argv) {
   }
   run.command.assign(argv, argv + argc);
   const std::string& directory = run.arguments.directory;
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) throw std::runtime_error(directory + ": cannot be made: " + error.message());
+  make_directory(directory);
   const Stopwatch total;
   const bool right = run_figure(run);
   run.seconds = total.seconds();
   write_file(directory + "/lengths.json", figure_json(run));
-  const std::string script = directory + "/lengths.gp";
-  write_file(script, gnuplot_script(run, figure_plots(), directory));
-  const std::string problem = run_gnuplot(script);
-  if (!problem.empty()) std::fprintf(stderr, "%s\n", problem.c_str());
+  draw(directory + "/lengths.gp", gnuplot_script(run, figure_plots(), directory));
   if (!right) std::fprintf(stderr, "fovea_lengths: an operator is wrong\n");
   return right ? 0 : 1;
 }
@@ -198,13 +194,5 @@ int run_program(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run_program(argc, argv);
-  } catch (const ArgumentError& error) {
-    std::fprintf(stderr, "fovea_lengths: %s\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "fovea_lengths: %s\n", error.what());
-    return 1;
-  }
+  return exit_status("fovea_lengths", [&] { return run_program(argc, argv); });
 }

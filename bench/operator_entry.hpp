@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "fovea/attention/attention.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/core/workspace.hpp"
+#include "fovea/patterns/window.hpp"
 
 namespace bench {
 
@@ -72,11 +74,12 @@ enum class Pass {
   decode,      ///< one query after N keys
   dense_mask,  ///< forward by full attention with a mask of the same pattern
   plan,        ///< no attention: every block of the plans of a forward pass
+  select,      ///< no attention: the keys of a forward pass, chosen by a sketch
 };
 
 constexpr const char* name(Pass pass) {
-  constexpr const char* names[] = {"forward", "backward",   "training",
-                                   "decode",  "dense_mask", "plan"};
+  constexpr const char* names[] = {"forward",    "backward", "training", "decode",
+                                   "dense_mask", "plan",     "select"};
   return names[static_cast<int>(pass)];
 }
 
@@ -107,6 +110,20 @@ struct FarWork {
   }
 };
 
+/// The sketch that chooses an operator's keys.
+struct SketchWork {
+  Index width = 0;  ///< d; 0: there is none
+  bool causal = false;
+
+  /// Flops of its logits: once for all heads.
+  double flops(const AttentionShape& shape) const {
+    const auto sequence = SequenceShape::of(shape.queries, shape.keys, {});
+    const Index pairs = causal ? fovea::Causal{}.plan(sequence).visible_pairs()
+                               : fovea::Dense{}.plan(sequence).visible_pairs();
+    return 2.0 * static_cast<double>(shape.batch * width) * static_cast<double>(pairs);
+  }
+};
+
 /// How an operator is called.
 struct Names {
   std::string op;            ///< first part of a benchmark's name: "full"
@@ -127,7 +144,9 @@ struct Entry {
   /// Pairs of all query heads that are visible and that are computed; none: nobody counts them.
   std::function<PlanStats(const AttentionShape&)> plan_stats = {};
   FarWork far = {};
-  std::string other = {};  ///< what Prepared::other is, if it is there
+  SketchWork sketch = {};
+  std::string other = {};                             ///< what Prepared::other is, if it is there
+  Index longest = std::numeric_limits<Index>::max();  ///< of the lengths that are compared
 
   template <class T>
   const Runner<T>& runner() const {
@@ -139,11 +158,12 @@ struct Entry {
   Index queries(Index n) const { return names.pass == Pass::decode ? 1 : n; }
 
   /// Flops of the matrix products of a forward pass, all heads: 2 of the visible pairs, and those
-  /// of the far field.
+  /// of the far field and of the sketch.
   double forward_flops(const AttentionShape& shape) const {
     const fovea::FlopCount count{shape.width, shape.value_width};
     const Index tokens = names.pass == Pass::decode ? 1 : shape.keys;
-    return count.forward(visible_pairs(shape) * shape.batch) + far.forward(shape, tokens);
+    return count.forward(visible_pairs(shape) * shape.batch) + far.forward(shape, tokens) +
+           sketch.flops(shape);
   }
 
   /// Those of what the pass does; backward has 5 of the visible pairs.
@@ -258,7 +278,9 @@ inline Entry eigen_entry(Names names, const EigenBaseline& baseline, std::vector
                                                              Index row) {
     return softmax_row(in, head, row, [&](Index j) { return !causal || j <= row; });
   };
-  return operator_entry(std::move(names), baseline, reference, std::move(families));
+  Entry entry = operator_entry(std::move(names), baseline, reference, std::move(families));
+  entry.longest = 4096;  // beyond, it takes longer than all others together
+  return entry;
 }
 
 }  // namespace bench

@@ -26,7 +26,7 @@ std::string message_of(const std::vector<std::string_view>& words) {
 
 TEST(CompareArguments, HaveDefaults) {
   const CompareArguments a = parse({});
-  EXPECT_EQ(a.lengths, (std::vector<fovea::Index>{512, 1024, 2048, 4096, 8192}));
+  EXPECT_EQ(a.lengths, (std::vector<fovea::Index>{1024, 4096, 8192}));
   EXPECT_EQ(a.heads, 8);
   EXPECT_EQ(a.width, 64);
   EXPECT_EQ(a.threads, 1);
