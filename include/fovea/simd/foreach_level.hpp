@@ -48,6 +48,7 @@ namespace baseline {
 
 #include "fovea/simd/math.inl.hpp"
 #include "fovea/simd/storage.inl.hpp"
+#include "fovea/simd/transpose.inl.hpp"
 #endif
 #include FOVEA_LEVEL_BODY
 }  // namespace of the level
@@ -65,6 +66,7 @@ namespace v3 {
 
 #include "fovea/simd/math.inl.hpp"
 #include "fovea/simd/storage.inl.hpp"
+#include "fovea/simd/transpose.inl.hpp"
 #endif
 #include FOVEA_LEVEL_BODY
 }  // namespace v3
@@ -84,6 +86,7 @@ namespace v4 {
 
 #include "fovea/simd/math.inl.hpp"
 #include "fovea/simd/storage.inl.hpp"
+#include "fovea/simd/transpose.inl.hpp"
 #endif
 #include FOVEA_LEVEL_BODY
 }  // namespace v4
