@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rows of a few channels to one sequence for each channel, and back, by register transposes.
+
+/// The elements of lanes columns from c on, 0 beyond the channels there are.
+template <class T>
+FOVEA_INLINE Vec<T> load_channels(const T* row, Index column, Index c, Index channels) {
+  if (column == 1 && c + kLanes<T> <= channels) return load(row + c);
+  alignas(kVecBytes) T lanes[kLanes<T>] = {};
+  for (Index i = c; i < channels && i < c + kLanes<T>; ++i) lanes[i - c] = row[i * column];
+  return load(lanes);
+}
+
+template <class T>
+FOVEA_INLINE void store_channels(T* row, Index column, Index c, Index channels, Vec<T> x) {
+  if (column == 1 && c + kLanes<T> <= channels) return store(row + c, x);
+  alignas(kVecBytes) T lanes[kLanes<T>];
+  store(lanes, x);
+  for (Index i = c; i < channels && i < c + kLanes<T>; ++i) row[i * column] = lanes[i - c];
+}
+
+/// sequences[c, i] = rows[i, c] for i < count, 0 up to the length.
+template <class T>
+FOVEA_NOINLINE void gather_channels(const GatherChannelsArgs<T>& a) noexcept {
+  constexpr int w = kLanes<T>;
+  for (Index first = 0; first < a.length; first += w) {
+    for (Index c = 0; c < a.channels; c += w) {
+      Vec<T> tile[w];
+      if (first + w <= a.count) {
+        const T* const ahead = a.rows + (first + 3 * w <= a.count ? first + 2 * w : first) * a.row;
+        FOVEA_UNROLL
+        for (int i = 0; i < w; ++i) {
+          __builtin_prefetch(ahead + i * a.row + c * a.column);
+          tile[i] = load_channels(a.rows + (first + i) * a.row, a.column, c, a.channels);
+        }
+      } else {
+        for (int i = 0; i < w; ++i) {
+          tile[i] = first + i < a.count
+                        ? load_channels(a.rows + (first + i) * a.row, a.column, c, a.channels)
+                        : zero<T>();
+        }
+      }
+      transpose(tile);
+      FOVEA_UNROLL
+      for (int i = 0; i < w; ++i) store(a.sequences + (c + i) * a.stride + first, tile[i]);
+    }
+  }
+}
+
+/// rows[i, c] = sequences[c, i] for i < count, +0 for the rows from there on.
+template <class T>
+FOVEA_NOINLINE void scatter_channels(const ScatterChannelsArgs<T>& a) noexcept {
+  constexpr int w = kLanes<T>;
+  for (Index first = 0; first < a.count; first += w) {
+    for (Index c = 0; c < a.channels; c += w) {
+      Vec<T> tile[w];
+      FOVEA_UNROLL
+      for (int i = 0; i < w; ++i) tile[i] = load(a.sequences + (c + i) * a.stride + first);
+      transpose(tile);
+      if (first + w <= a.count) {
+        FOVEA_UNROLL
+        for (int i = 0; i < w; ++i) {
+          store_channels(a.rows + (first + i) * a.row, a.column, c, a.channels, tile[i]);
+        }
+      } else {
+        for (int i = 0; first + i < a.count; ++i) {
+          store_channels(a.rows + (first + i) * a.row, a.column, c, a.channels, tile[i]);
+        }
+      }
+    }
+  }
+  for (Index i = a.count; i < a.length; ++i) {
+    for (Index c = 0; c < a.channels; ++c) a.rows[i * a.row + c * a.column] = 0;
+  }
+}

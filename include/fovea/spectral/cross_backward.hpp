@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of HiddenStateCross: its adjoint in either tensor is a correlation with the
+/// other one, computed by transforms of the same sizes.
+#pragma once
+
+#include "fovea/core/executor.hpp"
+#include "fovea/spectral/cross_check.hpp"
+#include "fovea/spectral/cross_tasks.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// One call. Per channel: a transform of N/2 complex elements of g, and for each gradient one of N
+/// of the other tensor, a product, and an inverse transform of N.
+template <class T>
+class CrossBackward {
+ public:
+  CrossBackward(const CrossInputs<T>& inputs, const View<const T>& d_out,
+                const CrossGrads<T>& grads, FftPlanning planning)
+      : inputs_(inputs),
+        d_out_(d_out),
+        grads_(grads),
+        tasks_(d_out.shape(), inputs.key_lengths, planning, true) {}
+
+  static Index workspace_bytes(Index length, Index workers) {
+    return workers * Slot(transform_size(length)).size * Index{sizeof(T)};
+  }
+
+  template <class E>
+  void run(E&& executor) const {
+    if (grads_.f1.is_none() && grads_.f2.is_none()) return;
+    const Slot slot(transform_size(d_out_.rows()));
+    Workspace scratch(worker_count(executor, tasks_.count()), slot.size * Index{sizeof(T)});
+    for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
+      compute(task, scratch.data<T>() + worker * slot.size);
+    });
+  }
+
+ private:
+  /// Where things stand in a worker's scratch.
+  struct Slot {
+    explicit Slot(const TransformSize& n)
+        : block(kCrossChannels<T> * cross_stride(n)),
+          spectrum(spectral_padded(2 * n.size())),
+          half(spectral_padded(n.size())),
+          size(3 * block + 2 * spectrum + half) {}
+    Index block;
+    Index spectrum;
+    Index half;
+    Index size;
+  };
+
+  void compute(Index task, T* scratch) const {
+    const auto& kernels = spectral_kernels<T>();
+    const Index batch = tasks_.batch(task);
+    const Index first = tasks_.first_channel(task);
+    const CrossPlan<T>* const plan = tasks_.plan(task);
+    if (plan == nullptr) {
+      scatter(scratch, {}, grads_.f1, batch, first, 0);
+      scatter(scratch, {}, grads_.f2, batch, first, 0);
+      return;
+    }
+    const Slot slot(plan->size);
+    const Index n = plan->length;
+    T* const g = scratch;
+    T* const f1 = g + slot.block;
+    T* const f2 = f1 + slot.block;
+    T* const spectra = f2 + slot.block;
+    // Row n - 1 of the output is constant.
+    kernels.gather_channels(gather_args<T>(d_out_, batch, first, n - 1, g, plan->size));
+    const auto gather = [&](const View<T>& grad, const View<const T>& other, T* to) {
+      if (!grad.is_none())
+        kernels.gather_channels(gather_args<T>(other, batch, first, n, to, plan->size));
+    };
+    gather(grads_.f2, inputs_.f1, f1);
+    gather(grads_.f1, inputs_.f2, f2);
+    const Index channels = std::min(kCrossChannels<T>, d_out_.width() - first);
+    for (Index c = 0; c < channels; ++c) {
+      const Index at = c * cross_stride(plan->size);
+      T* const g_spectrum = spectra + 2 * slot.spectrum;
+      transform_gradient(*plan, kernels, g + at, spectra, g_spectrum);
+      if (!grads_.f1.is_none()) correlate(*plan, kernels, g + at, f2 + at, g_spectrum, spectra);
+      if (!grads_.f2.is_none()) correlate(*plan, kernels, g + at, f1 + at, g_spectrum, spectra);
+    }
+    scatter(f2, plan->size, grads_.f1, batch, first, n);
+    scatter(f1, plan->size, grads_.f2, batch, first, n);
+  }
+
+  static void scatter(const T* from, const TransformSize& size, const View<T>& grad, Index batch,
+                      Index first, Index count) {
+    if (grad.is_none()) return;
+    spectral_kernels<T>().scatter_channels(scatter_args<T>(from, size, grad, batch, first, count));
+  }
+
+  /// The transform of g[2i] + i g[2i + 1], N/2 elements. \param work as many
+  static void transform_gradient(const CrossPlan<T>& plan, const SpectralKernelTable<T>& kernels,
+                                 const T* g, T* work, T* spectrum) {
+    const auto& [rows, columns] = plan.size;
+    if (rows == 1) return plan.forward_half->execute(g, spectrum);
+    kernels.spread({g, work, plan.roots->half(), columns / 2, false});
+    for (Index r = 0; r < rows; ++r) {
+      plan.forward_half->execute(work + r * columns, spectrum + r * columns);
+    }
+  }
+
+  /// One gradient of one channel, where the other tensor stood.
+  static void correlate(const CrossPlan<T>& plan, const SpectralKernelTable<T>& kernels, const T* g,
+                        T* other, const T* g_spectrum, T* spectra) {
+    const auto& [rows, columns] = plan.size;
+    T* const work = spectra;
+    T* const z = work + spectral_padded(2 * plan.size.size());
+    plan.transform(kernels, other, work, z);
+    // The spectra of even and odd elements are doubled, of both factors.
+    const T scale = 1 / (4 * static_cast<T>(plan.size.size()));
+    kernels.correlation({z, g_spectrum, plan.roots->spectrum(), columns, scale});
+    for (Index r = 0; r < rows; ++r) {
+      plan.inverse->execute(z + 2 * r * columns, work + 2 * r * columns);
+    }
+    kernels.finish({work, columns, plan.roots->whole(), columns, true, other, g, other});
+  }
+
+  CrossInputs<T> inputs_;
+  View<const T> d_out_;
+  CrossGrads<T> grads_;
+  CrossTasks<T> tasks_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What HiddenStateCross reads and writes, and the checks that it makes before anything is written.
+#pragma once
+
+#include <limits>
+#include <span>
+#include <string>
+
+#include "fovea/core/overlap.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What a cross reads. Views of const, any strides.
+template <class T>
+struct CrossInputs {
+  View<const T> f1;                         ///< [B, 1, L, C] the mapped states
+  View<const T> f2;                         ///< [B, 1, L, C]
+  std::span<const Index> key_lengths = {};  ///< [B] rows of each sequence, in [0, L]; empty: all L
+};
+
+/// What a backward pass writes; each only if it is given.
+template <class T>
+struct CrossGrads {
+  View<T> f1 = {};  ///< [B, 1, L, C]
+  View<T> f2 = {};  ///< [B, 1, L, C]
+};
+
+/// The longest sequences: FFTW counts in int, and so do bytes of scratch with room to spare.
+inline constexpr Index kLongestCross = Index{1} << 30;
+
+namespace detail {
+
+/// Refuses x unless it has that shape.
+inline void check_cross_shape(const char* op, const char* tensor, const Shape& shape,
+                              const Shape& expected) {
+  for (std::size_t d = 0; d < 4; ++d) {
+    if (shape[d] == expected[d]) continue;
+    refuse(op, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(shape[d]),
+           std::to_string(expected[d]) + ", as of f1");
+  }
+}
+
+template <class T, class U>
+void check_cross_apart(const char* op, const char* tensor, const View<T>& x, const char* name,
+                       const View<U>& other) {
+  if (!shares_elements(x, other)) return;
+  refuse(op, tensor, std::string("in the memory of ") + name, "memory of its own");
+}
+
+}  // namespace detail
+
+/// \throws std::invalid_argument
+template <class T>
+void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
+  const Shape& shape = inputs.f1.shape();
+  if (shape[1] != 1) {
+    refuse(op, "heads of f1", std::to_string(shape[1]), "1: the cross has channels, no heads");
+  }
+  if (shape[2] > kLongestCross) {
+    refuse(op, "rows of f1", std::to_string(shape[2]),
+           "at most " + std::to_string(kLongestCross) + ", for the sizes of FFTW");
+  }
+  detail::check_cross_shape(op, "f2", inputs.f2.shape(), shape);
+  const auto lengths = static_cast<Index>(inputs.key_lengths.size());
+  if (lengths != 0 && lengths != shape[0]) {
+    refuse(op, "the number of key_lengths", std::to_string(lengths),
+           std::to_string(shape[0]) + ", the batch of f1, or 0");
+  }
+  for (std::size_t b = 0; b < inputs.key_lengths.size(); ++b) {
+    const Index length = inputs.key_lengths[b];
+    if (length >= 0 && length <= shape[2]) continue;
+    refuse(op, "key_lengths[" + std::to_string(b) + "]", std::to_string(length),
+           "0 to " + std::to_string(shape[2]) + ", the rows of f1");
+  }
+}
+
+/// What is written must have the shape of f1, distinct elements, and share none with an input.
+/// \pre check_cross_inputs passed. \throws std::invalid_argument
+template <class T>
+void check_cross_output(const char* op, const char* tensor, const View<T>& x,
+                        const CrossInputs<T>& inputs) {
+  detail::check_cross_shape(op, tensor, x.shape(), inputs.f1.shape());
+  for (std::size_t d = 0; d < 4; ++d) {
+    if (x.strides()[d] >= 0 || x.shape()[d] <= 1) continue;
+    refuse(op, std::string("stride of ") + kDimensionNames[d] + " of " + tensor,
+           std::to_string(x.strides()[d]), "at least 0 in a tensor that is written");
+  }
+  if (!has_distinct_elements(x)) {
+    refuse(op, std::string("the layout of ") + tensor,
+           "strides " + to_string(x.strides()) + " for " + to_string(x.shape()),
+           "strides that give each element its own place");
+  }
+  detail::check_cross_apart(op, tensor, x, "f1", inputs.f1);
+  detail::check_cross_apart(op, tensor, x, "f2", inputs.f2);
+}
+
+FOVEA_NAMESPACE_END

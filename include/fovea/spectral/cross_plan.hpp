@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the cross of hidden states of one length needs and many calls share: the sizes of its
+/// transforms, their plans, and tables of roots of unity.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <type_traits>
+
+#include "fovea/core/workspace.hpp"
+#include "fovea/spectral/kernels.hpp"
+#include "fovea/spectral/plan_cache.hpp"
+#include "fovea/spectral/transform_size.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Elements of T rounded up to what scratch is cut into: 16, at least 64 bytes.
+constexpr Index spectral_padded(Index n) { return (n + kRootBlock - 1) / kRootBlock * kRootBlock; }
+
+/// The roots of unity of transforms of a size N, and of N/2, rounded once.
+template <class T>
+class CrossRoots {
+ public:
+  explicit CrossRoots(const TransformSize& size)
+      : size_(size),
+        table_(elements(size), Index{sizeof(T)}),
+        place_(table_.data<T>()),
+        row_(place_ + spectral_padded(size.columns)),
+        whole_(row_ + spectral_padded(2 * size.rows)),
+        half_(whole_ + outer_elements(size.rows, size.columns)) {
+    for (Index k = 0; k < size.columns / 2; ++k) put(place_ + 2 * k, k, size.columns);
+    for (Index r = 0; r < size.rows; ++r) put(row_ + 2 * r, r, size.size());
+    if (size.rows == 1) return;
+    fill_outer(whole_, size.columns);
+    fill_outer(half_, size.columns / 2);
+  }
+
+  /// e^{-2 pi i k / N}.
+  SpectrumRoots<T> spectrum() const { return {size_.rows, size_.columns, place_, row_}; }
+  /// Of the outer step of transforms of length N.
+  OuterRoots<T> whole() const { return outer(whole_, size_.columns); }
+  /// The same of length N/2.
+  OuterRoots<T> half() const { return outer(half_, size_.columns / 2); }
+
+ private:
+  static Index blocks(Index columns) { return (columns + kRootBlock - 1) / kRootBlock; }
+
+  static Index outer_elements(Index rows, Index columns) {
+    return rows == 1 ? 0 : 2 * rows * (spectral_padded(blocks(columns)) + kRootBlock);
+  }
+
+  static Index elements(const TransformSize& size) {
+    return spectral_padded(size.columns) + spectral_padded(2 * size.rows) +
+           outer_elements(size.rows, size.columns) + outer_elements(size.rows, size.columns / 2);
+  }
+
+  /// e^{-2 pi i k / n}, from an angle of at most pi / 4.
+  static void put(T* to, Index k, Index n, Index imaginary = 1) {
+    using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
+    k %= n;
+    const Index eighth = 8 * k / n;
+    const Index quarter = (eighth + 1) / 2;  // the nearest axis
+    const Wide angle = 2 * std::numbers::pi_v<Wide> * static_cast<Wide>(4 * k - quarter * n) /
+                       (4 * static_cast<Wide>(n));
+    const Wide cosine = std::cos(angle);
+    const Wide sine = std::sin(angle);
+    const Wide re[] = {cosine, -sine, -cosine, sine};
+    const Wide im[] = {-sine, -cosine, sine, cosine};
+    to[0] = static_cast<T>(re[quarter % 4]);
+    to[imaginary] = static_cast<T>(im[quarter % 4]);
+  }
+
+  void fill_outer(T* to, Index columns) const {
+    const Index rows = size_.rows;
+    T* const lanes = to + 2 * rows * spectral_padded(blocks(columns));
+    for (Index r = 0; r < rows; ++r) {
+      for (Index block = 0; block < blocks(columns); ++block) {
+        put(to + 2 * (block * rows + r), block * kRootBlock * r, rows * columns);
+      }
+      for (Index m = 0; m < kRootBlock; ++m) {
+        put(lanes + 2 * kRootBlock * r + m, m * r, rows * columns, kRootBlock);
+      }
+    }
+  }
+
+  OuterRoots<T> outer(const T* from, Index columns) const {
+    if (size_.rows == 1) return {};
+    return {size_.rows, from, from + 2 * size_.rows * spectral_padded(blocks(columns))};
+  }
+
+  TransformSize size_;
+  Workspace table_;
+  T* place_;
+  T* row_;
+  T* whole_;
+  T* half_;
+};
+
+/// The transforms of sequences of length n.
+template <class T>
+struct CrossPlan {
+  Index length = 0;  ///< n
+  TransformSize size;
+  std::shared_ptr<const CrossRoots<T>> roots;
+  std::shared_ptr<const FftPlan<T>> forward;       ///< of M elements
+  std::shared_ptr<const FftPlan<T>> inverse_half;  ///< of M/2; forward pass
+  std::shared_ptr<const FftPlan<T>> forward_half;  ///< of M/2; backward pass
+  std::shared_ptr<const FftPlan<T>> inverse;       ///< of M; backward pass
+
+  /// \pre length >= 2. \throws as FftPlan
+  CrossPlan(Index n, FftPlanning planning, bool is_backward)
+      : length(n), size(transform_size(n)), roots(roots_of(size)) {
+    const auto plan = [&](Index elements, FftDirection direction) {
+      return fft_plan<T>({elements, direction, planning});
+    };
+    forward = plan(size.columns, FftDirection::forward);
+    if (is_backward) {
+      forward_half = plan(size.columns / 2, FftDirection::forward);
+      inverse = plan(size.columns, FftDirection::inverse);
+    } else {
+      inverse_half = plan(size.columns / 2, FftDirection::inverse);
+    }
+  }
+
+  /// spectrum [R, M] of a sequence of real numbers, padded by zeros to N.
+  /// \param work complex [N]
+  void transform(const SpectralKernelTable<T>& kernels, const T* x, T* work, T* spectrum) const {
+    kernels.spread({x, work, roots->whole(), size.columns, true});
+    for (Index r = 0; r < size.rows; ++r) {
+      const Index at = 2 * r * size.columns;
+      forward->execute(work + at, spectrum + at);
+    }
+  }
+
+ private:
+  static std::shared_ptr<const CrossRoots<T>> roots_of(const TransformSize& size) {
+    static auto& cache = *new SharedCache<TransformSize, CrossRoots<T>>(kCachedPlans);
+    return cache.find_or_make(size, [&] { return std::make_shared<const CrossRoots<T>>(size); });
+  }
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How the cross of hidden states is cut into tasks: blocks of channels of one sequence.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fovea/core/view.hpp"
+#include "fovea/spectral/cross_plan.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Channels of a task: what a row of them takes is one cache line.
+template <class T>
+inline constexpr Index kCrossChannels = 64 / Index{sizeof(T)};
+
+/// Elements from one channel's sequence to the next in scratch. One line more than the sequence, so
+/// that one row of all channels does not fall into one set of the cache.
+constexpr Index cross_stride(const TransformSize& size) {
+  return spectral_padded(size.size()) + kRootBlock;
+}
+
+/// The tasks of one call, and the plans of its sequences. \tparam Views of [B, 1, L, C]
+template <class T>
+class CrossTasks {
+ public:
+  /// \throws as FftPlan
+  CrossTasks(const Shape& shape, std::span<const Index> key_lengths, FftPlanning planning,
+             bool is_backward)
+      : blocks_((shape[3] + kCrossChannels<T> - 1) / kCrossChannels<T>) {
+    for (Index b = 0; b < shape[0]; ++b) {
+      const Index n = key_lengths.empty() ? shape[2] : key_lengths[static_cast<std::size_t>(b)];
+      const auto same = std::find_if(plans_.begin(), plans_.end(),
+                                     [&](const auto& plan) { return plan.length == n; });
+      of_batch_.push_back(static_cast<std::size_t>(same - plans_.begin()));
+      if (same != plans_.end()) continue;
+      // Below 2 there is nothing to transform.
+      if (n < 2 || blocks_ == 0) plans_.push_back({n, {}});
+      if (n >= 2 && blocks_ > 0) plans_.push_back({n, CrossPlan<T>(n, planning, is_backward)});
+    }
+  }
+
+  Index count() const { return static_cast<Index>(of_batch_.size()) * blocks_; }
+  Index batch(Index task) const { return task / blocks_; }
+  Index first_channel(Index task) const { return task % blocks_ * kCrossChannels<T>; }
+
+  /// Of a task's sequence; null if it has less than two rows.
+  const CrossPlan<T>* plan(Index task) const {
+    const auto& plan = plans_[of_batch_[static_cast<std::size_t>(batch(task))]].plan;
+    return plan.has_value() ? &*plan : nullptr;
+  }
+
+ private:
+  struct OfLength {
+    Index length;
+    std::optional<CrossPlan<T>> plan;
+  };
+
+  Index blocks_;
+  std::vector<OfLength> plans_;
+  std::vector<std::size_t> of_batch_;
+};
+
+/// The rows of a task's channels as sequences: from \p x [B, 1, L, C].
+template <class T>
+GatherChannelsArgs<T> gather_args(const View<const T>& x, Index batch, Index first, Index count,
+                                  T* sequences, const TransformSize& size) {
+  return {&x(batch, 0, 0, first),
+          x.strides()[2],
+          x.strides()[3],
+          count,
+          std::min(kCrossChannels<T>, x.width() - first),
+          sequences,
+          cross_stride(size),
+          spectral_padded(size.size())};
+}
+
+/// The way back: rows from \p count on are 0.
+template <class T>
+ScatterChannelsArgs<T> scatter_args(const T* sequences, const TransformSize& size, const View<T>& x,
+                                    Index batch, Index first, Index count) {
+  return {sequences,
+          cross_stride(size),
+          &x(batch, 0, 0, first),
+          x.strides()[2],
+          x.strides()[3],
+          count,
+          x.rows(),
+          std::min(kCrossChannels<T>, x.width() - first)};
+}
+
+FOVEA_NAMESPACE_END

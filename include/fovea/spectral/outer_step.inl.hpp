@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The first step of long forward transforms and the last one of inverse ones: R transforms of
+/// length M, of which FFTW computes each in a cache, make one of length R M.
+
+/// e^{-2 pi i m r / (R M)}, lanes from m on. \param root at the multiple of kRootBlock below m
+template <class V, class T>
+FOVEA_INLINE Complex<V> root_at(const OuterRoots<T>& roots, Index block, Index lane, int r) {
+  const T* const base = roots.blocks + 2 * (block * roots.rows + r);
+  const T* const lanes = roots.lanes + 2 * kRootBlock * r + lane;
+  return Complex<V>{set1(base[0]), set1(base[1])} *
+         Complex<V>{load(lanes), load(lanes + kRootBlock)};
+}
+
+/// Row r of z, at m: the sum over q of x[M q + m] e^{-2 pi i q r / R} e^{-2 pi i m r / (R M)},
+/// whose transform of length M is the elements R k + r of the transform of x.
+template <int R, bool Half, class T>
+FOVEA_INLINE void spread_rows(const SpreadArgs<T>& a) {
+  using V = Vec<T>;
+  constexpr int inputs = Half ? R / 2 : R;
+  for (Index m = 0; m < a.columns; m += kLanes<T>) {
+    Complex<V> x[R], rows[R];
+    FOVEA_UNROLL
+    for (int q = 0; q < inputs; ++q) x[q] = load_complex<V, false>(a.x + 2 * (q * a.columns + m));
+    transform<R, Half, T>(x, rows);
+    store_complex<false>(a.z + 2 * m, rows[0]);
+    const Index block = m / kRootBlock;
+    FOVEA_UNROLL
+    for (int r = 1; r < R; ++r) {
+      const Complex<V> root = root_at<V>(a.roots, block, m % kRootBlock, r);
+      store_complex<false>(a.z + 2 * (r * a.columns + m), rows[r] * root);
+    }
+  }
+}
+
+/// One row: x and, if the upper half is 0, as many zeros behind it.
+template <class T>
+FOVEA_INLINE void spread_row(const SpreadArgs<T>& a) {
+  const Index count = a.half ? a.columns : 2 * a.columns;
+  Index i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) store(a.z + i, load(a.x + i));
+  for (; i < count; ++i) a.z[i] = a.x[i];
+  if (!a.half) return;
+  for (; i + kLanes<T> <= 2 * count; i += kLanes<T>) store(a.z + i, zero<T>());
+  for (; i < 2 * count; ++i) a.z[i] = 0;
+}
+
+template <int R, class T>
+FOVEA_INLINE void spread_half_or_full(const SpreadArgs<T>& a) {
+  if (a.half) return spread_rows<R, true>(a);
+  spread_rows<R, false>(a);
+}
+
+template <class T>
+FOVEA_NOINLINE void spread(const SpreadArgs<T>& a) noexcept {
+  switch (a.roots.rows) {
+    case 2:
+      return spread_half_or_full<2>(a);
+    case 4:
+      return spread_half_or_full<4>(a);
+    case 8:
+      return spread_half_or_full<8>(a);
+    case 16:
+      return spread_half_or_full<16>(a);
+    default:
+      return spread_row(a);
+  }
+}
+
+/// out = y - a b for the lanes at i.
+template <class T>
+FOVEA_INLINE void finish_lanes(const FinishArgs<T>& f, Index i, Vec<T> y) {
+  store(f.out + i, fma(negative(load(f.a + i)), load(f.b + i), y));
+}
+
+/// The inverse of spread_rows for rows that were transformed back: an inverse transform is a
+/// transform of numbers with their parts swapped.
+template <int R, bool Half, class T>
+FOVEA_INLINE void finish_rows(const FinishArgs<T>& f) {
+  using V = Vec<T>;
+  for (Index m = 0; m < f.columns; m += kLanes<T>) {
+    Complex<V> rows[R], y[R];
+    rows[0] = swapped(load_complex<V, false>(f.z + 2 * m));
+    const Index block = m / kRootBlock;
+    FOVEA_UNROLL
+    for (int r = 1; r < R; ++r) {
+      const Complex<V> root = root_at<V>(f.roots, block, m % kRootBlock, r);
+      const Complex<V> z = load_complex<V, false>(f.z + 2 * (r * f.stride + m));
+      rows[r] = swapped(conjugate(root) * z);
+    }
+    transform<R, false, T>(rows, y);
+    FOVEA_UNROLL
+    for (int q = 0; q < (Half ? R / 2 : R); ++q) {
+      const Index i = 2 * (q * f.columns + m);
+      finish_lanes(f, i, interleave<false>(y[q].im, y[q].re));
+      finish_lanes(f, i + kLanes<T>, interleave<true>(y[q].im, y[q].re));
+    }
+  }
+}
+
+template <int R, class T>
+FOVEA_INLINE void finish_half_or_full(const FinishArgs<T>& f) {
+  if (f.half) return finish_rows<R, true>(f);
+  finish_rows<R, false>(f);
+}
+
+template <class T>
+FOVEA_NOINLINE void finish(const FinishArgs<T>& f) noexcept {
+  switch (f.roots.rows) {
+    case 2:
+      return finish_half_or_full<2>(f);
+    case 4:
+      return finish_half_or_full<4>(f);
+    case 8:
+      return finish_half_or_full<8>(f);
+    case 16:
+      return finish_half_or_full<16>(f);
+    default:
+      break;
+  }
+  const Index count = f.half ? f.columns : 2 * f.columns;
+  for (Index i = 0; i < count; i += kLanes<T>) finish_lanes(f, i, load(f.z + i));
+}

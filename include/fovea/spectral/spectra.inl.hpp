@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Products of spectra. A sequence of N real numbers x is transformed as the N/2 complex numbers
+/// x[2a] + i x[2a + 1], padded to N, without a pass that takes the transform of x from it: with E
+/// and O the spectra of the even and of the odd elements, Z = E + i O, so
+/// 2 E[k] = Z[k] + conj Z[N - k] and 2 i O[k] = Z[k] - conj Z[N - k].
+///
+/// What is at k, N - k, N/2 - k and N/2 + k is made of what was there, so all of it is in place.
+
+/// Where the four stand: k is place `k` of row r, and k = R * place + row.
+struct Quad {
+  Index here;    // k
+  Index beyond;  // N/2 + k
+  Index mirror;  // N - k; descends
+  Index across;  // N/2 - k; descends
+};
+
+FOVEA_INLINE Quad quad_at(Index rows, Index columns, Index r, Index place) {
+  const Index here = r * columns + place;
+  const Index mirror =
+      r == 0 ? (place == 0 ? 0 : columns - place) : (rows - r) * columns + columns - 1 - place;
+  const Index across = r == 0 ? columns / 2 - place : mirror - columns / 2;
+  return {here, here + columns / 2, mirror, across};
+}
+
+/// Twice the spectra of the even and the odd elements, from Z[k] and Z[N - k].
+template <class V>
+struct EvenOdd {
+  Complex<V> even;
+  Complex<V> odd;
+};
+
+template <class V>
+FOVEA_INLINE EvenOdd<V> even_odd(Complex<V> at, Complex<V> mirrored) {
+  const Complex<V> other = conjugate(mirrored);
+  return {at + other, times_minus_i(at - other)};
+}
+
+/// The same of one sequence at k and at N/2 - k.
+template <class V, class T>
+FOVEA_INLINE EvenOdd<V> near_side(const T* z, const Quad& at) {
+  return even_odd(load_complex<V, false>(z + 2 * at.here),
+                  load_complex<V, true>(z + 2 * at.mirror));
+}
+template <class V, class T>
+FOVEA_INLINE EvenOdd<V> far_side(const T* z, const Quad& at) {
+  return even_odd(load_complex<V, true>(z + 2 * at.across),
+                  load_complex<V, false>(z + 2 * at.beyond));
+}
+
+/// e^{-2 pi i (N/2 - k) / N} from that of k.
+template <class V>
+FOVEA_INLINE Complex<V> root_across(Complex<V> root) {
+  return {negative(root.re), root.im};
+}
+
+/// Four times the spectrum of C0[2i] + C0[2i + 1]: E1 (E2 + O2) + O1 (E2 + w O2), w the root of k.
+template <class V>
+FOVEA_INLINE Complex<V> cross_of(const EvenOdd<V>& a, const EvenOdd<V>& b, Complex<V> root) {
+  return multiply_add(a.even * (b.even + b.odd), a.odd, multiply_add(b.even, root, b.odd));
+}
+
+/// y of N real elements from its spectrum, by an inverse transform of length N/2 whose elements are
+/// y[2i] + i y[2i + 1].
+template <class T>
+struct CrossProduct {
+  const CrossProductArgs<T>& a;
+
+  template <class V>
+  FOVEA_INLINE void at(const Quad& q, Complex<V> root) const {
+    const Complex<V> near = cross_of(near_side<V>(a.z1, q), near_side<V>(a.z2, q), root);
+    const Complex<V> far =
+        conjugate(cross_of(far_side<V>(a.z1, q), far_side<V>(a.z2, q), root_across(root)));
+    const V scale = spread_over<V>(a.scale);
+    const Complex<V> sum = near + far;
+    const Complex<V> turned_back = conjugate(root) * (near - far);
+    const Complex<V> even = {sum.re * scale, sum.im * scale};
+    const Complex<V> odd = {turned_back.re * scale, turned_back.im * scale};
+    store_complex<false>(a.z1 + 2 * q.here, even + times_i(odd));
+    store_complex<true>(a.z1 + 2 * q.across, conjugate(even) + times_i(conjugate(odd)));
+  }
+};
+
+/// The spectrum of the gradient of one tensor, over that of the other tensor: from
+/// dE1 = G conj(E2 + O2) and dO1 = G conj(E2 + w O2), as the elements of Z1 are of E1 and O1.
+template <class T>
+struct Correlation {
+  const CorrelationArgs<T>& a;
+
+  /// At k and N - k.
+  template <class V>
+  FOVEA_INLINE EvenOdd<V> gradient(Complex<V> g, const EvenOdd<V>& other, Complex<V> root) const {
+    return {g * conjugate(other.even + other.odd),
+            g * conjugate(multiply_add(other.even, root, other.odd))};
+  }
+
+  template <class V>
+  FOVEA_INLINE void at(const Quad& q, Complex<V> root) const {
+    // g has N/2 complex elements, hence rows of half the length.
+    const Index row = q.here / a.columns;
+    const Index mirror_row = q.mirror / a.columns;
+    const Index back = a.columns / 2;
+    const Index across = q.across - mirror_row * a.columns;
+    const T* const g_here = a.g + 2 * (q.here - row * back);
+    const T* const g_across = a.g + 2 * (mirror_row * back + (across == back ? 0 : across));
+    const EvenOdd<V> g = even_odd(load_complex<V, false>(g_here), load_complex<V, true>(g_across));
+    const V scale = spread_over<V>(a.scale);
+    const Complex<V> even = {g.even.re * scale, g.even.im * scale};
+    const Complex<V> odd = Complex<V>{g.odd.re * scale, g.odd.im * scale} * root;
+    const EvenOdd<V> near = gradient(even + odd, near_side<V>(a.z, q), root);
+    const EvenOdd<V> far = gradient(conjugate(even - odd), far_side<V>(a.z, q), root_across(root));
+    store_complex<false>(a.z + 2 * q.here, near.even + times_i(near.odd));
+    store_complex<true>(a.z + 2 * q.mirror, conjugate(near.even) + times_i(conjugate(near.odd)));
+    store_complex<true>(a.z + 2 * q.across, far.even + times_i(far.odd));
+    store_complex<false>(a.z + 2 * q.beyond, conjugate(far.even) + times_i(conjugate(far.odd)));
+  }
+};
+
+/// f.at(quad, root of k) for the places [first, last) of row r.
+template <class T, class F>
+FOVEA_INLINE void for_each_place(const SpectrumRoots<T>& roots, Index r, Index first, Index last,
+                                 const F& f) {
+  const T* const of_row = roots.of_row + 2 * r;
+  Index place = first;
+  for (; place + kLanes<T> <= last; place += kLanes<T>) {
+    Complex<Vec<T>> root = load_complex<Vec<T>, false>(roots.of_place + 2 * place);
+    if (r != 0) root = root * Complex<Vec<T>>{set1(of_row[0]), set1(of_row[1])};
+    f.at(quad_at(roots.rows, roots.columns, r, place), root);
+  }
+  for (; place < last; ++place) {
+    Complex<One<T>> root = load_complex<One<T>, false>(roots.of_place + 2 * place);
+    if (r != 0) root = root * Complex<One<T>>{{of_row[0]}, {of_row[1]}};
+    f.at(quad_at(roots.rows, roots.columns, r, place), root);
+  }
+}
+
+/// The same for every quad, each once.
+template <class T, class F>
+FOVEA_INLINE void for_each_quad(const SpectrumRoots<T>& roots, const F& f) {
+  // k = 0 is its own mirror.
+  for_each_place(roots, 0, 0, 1, f);
+  for_each_place(roots, 0, 1, roots.columns / 4 + 1, f);
+  for (Index r = 1; 2 * r <= roots.rows; ++r) {
+    const Index places = 2 * r == roots.rows ? roots.columns / 4 : roots.columns / 2;
+    for_each_place(roots, r, 0, places, f);
+  }
+}
+
+template <class T>
+FOVEA_NOINLINE void cross_product(const CrossProductArgs<T>& a) noexcept {
+  for_each_quad(a.roots, CrossProduct<T>{a});
+}
+
+template <class T>
+FOVEA_NOINLINE void correlation(const CorrelationArgs<T>& a) noexcept {
+  for_each_quad(a.roots, Correlation<T>{a});
+}
