@@ -41,11 +41,9 @@ class CrossBackward {
   struct Slot {
     explicit Slot(const TransformSize& n)
         : block(kCrossChannels<T> * cross_stride(n)),
-          spectrum(spectral_padded(2 * n.size())),
-          half(spectral_padded(n.size())),
-          size(3 * block + 2 * spectrum + half) {}
+          half(n.rows * spectral_padded(n.columns)),
+          size(3 * block + half + (n.rows + 1) * spectrum_row(n)) {}
     Index block;
-    Index spectrum;
     Index half;
     Index size;
   };
@@ -65,7 +63,8 @@ class CrossBackward {
     T* const g = scratch;
     T* const f1 = g + slot.block;
     T* const f2 = f1 + slot.block;
-    T* const spectra = f2 + slot.block;
+    T* const g_spectrum = f2 + slot.block;
+    T* const z = g_spectrum + slot.half;
     // Row n - 1 of the output is constant.
     kernels.gather_channels(gather_args<T>(d_out_, batch, first, n - 1, g, plan->size));
     const auto gather = [&](const View<T>& grad, const View<const T>& other, T* to) {
@@ -77,10 +76,9 @@ class CrossBackward {
     const Index channels = std::min(kCrossChannels<T>, d_out_.width() - first);
     for (Index c = 0; c < channels; ++c) {
       const Index at = c * cross_stride(plan->size);
-      T* const g_spectrum = spectra + 2 * slot.spectrum;
-      transform_gradient(*plan, kernels, g + at, spectra, g_spectrum);
-      if (!grads_.f1.is_none()) correlate(*plan, kernels, g + at, f2 + at, g_spectrum, spectra);
-      if (!grads_.f2.is_none()) correlate(*plan, kernels, g + at, f1 + at, g_spectrum, spectra);
+      transform_gradient(*plan, kernels, g + at, z, g_spectrum);
+      if (!grads_.f1.is_none()) correlate(*plan, kernels, g + at, f2 + at, g_spectrum, z);
+      if (!grads_.f2.is_none()) correlate(*plan, kernels, g + at, f1 + at, g_spectrum, z);
     }
     scatter(f2, plan->size, grads_.f1, batch, first, n);
     scatter(f1, plan->size, grads_.f2, batch, first, n);
@@ -105,18 +103,15 @@ class CrossBackward {
 
   /// One gradient of one channel, where the other tensor stood.
   static void correlate(const CrossPlan<T>& plan, const SpectralKernelTable<T>& kernels, const T* g,
-                        T* other, const T* g_spectrum, T* spectra) {
+                        T* other, const T* g_spectrum, T* z) {
     const auto& [rows, columns] = plan.size;
-    T* const work = spectra;
-    T* const z = work + spectral_padded(2 * plan.size.size());
-    plan.transform(kernels, other, work, z);
+    const Index row = plan.row();
+    plan.transform(kernels, other, z);
     // The spectra of even and odd elements are doubled, of both factors.
     const T scale = 1 / (4 * static_cast<T>(plan.size.size()));
     kernels.correlation({z, g_spectrum, plan.roots->spectrum(), columns, scale});
-    for (Index r = 0; r < rows; ++r) {
-      plan.inverse->execute(z + 2 * r * columns, work + 2 * r * columns);
-    }
-    kernels.finish({work, columns, plan.roots->whole(), columns, true, other, g, other});
+    for (Index r = rows; r-- > 0;) plan.inverse->execute(z + r * row, z + (r + 1) * row);
+    kernels.finish({z + row, row / 2, plan.roots->whole(), columns, true, other, g, other});
   }
 
   CrossInputs<T> inputs_;

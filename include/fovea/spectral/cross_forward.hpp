@@ -41,10 +41,8 @@ class CrossForward {
   struct Slot {
     explicit Slot(const TransformSize& n)
         : block(kCrossChannels<T> * cross_stride(n)),
-          spectrum(spectral_padded(2 * n.size())),
-          size(2 * block + 3 * spectrum) {}
+          size(2 * block + (2 * n.rows + 1) * spectrum_row(n)) {}
     Index block;
-    Index spectrum;
     Index size;
   };
 
@@ -76,19 +74,16 @@ class CrossForward {
   static void cross(const CrossPlan<T>& plan, const SpectralKernelTable<T>& kernels, T* f1,
                     const T* f2, T* spectra) {
     const auto& [rows, columns] = plan.size;
-    const Index spectrum = spectral_padded(2 * plan.size.size());
-    T* const work = spectra;
-    T* const z1 = work + spectrum;
-    T* const z2 = z1 + spectrum;
-    plan.transform(kernels, f1, work, z1);
-    plan.transform(kernels, f2, work, z2);
+    const Index row = plan.row();
+    T* const z1 = spectra;
+    T* const z2 = z1 + rows * row;
+    plan.transform(kernels, f1, z1);
+    plan.transform(kernels, f2, z2);
     // Spectra of even and odd elements are doubled, and so are those of y's.
     const T scale = 1 / (4 * static_cast<T>(plan.size.size()));
     kernels.cross_product({z1, z2, plan.roots->spectrum(), scale});
-    for (Index r = 0; r < rows; ++r) {
-      plan.inverse_half->execute(z1 + 2 * r * columns, work + r * columns);
-    }
-    kernels.finish({work, columns / 2, plan.roots->half(), columns / 2, false, f1, f2, f1});
+    for (Index r = 0; r < rows; ++r) plan.inverse_half->execute(z1 + r * row, z2 + r * row);
+    kernels.finish({z2, row / 2, plan.roots->half(), columns / 2, false, f1, f2, f1});
   }
 
   CrossInputs<T> inputs_;

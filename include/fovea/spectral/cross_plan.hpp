@@ -19,6 +19,11 @@ FOVEA_NAMESPACE_BEGIN
 /// Elements of T rounded up to what scratch is cut into: 16, at least 64 bytes.
 constexpr Index spectral_padded(Index n) { return (n + kRootBlock - 1) / kRootBlock * kRootBlock; }
 
+/// Elements of T from one row of a spectrum to the next.
+constexpr Index spectrum_row(const TransformSize& size) {
+  return spectral_padded(2 * size.columns);
+}
+
 /// The roots of unity of transforms of a size N, and of N/2, rounded once.
 template <class T>
 class CrossRoots {
@@ -124,13 +129,16 @@ struct CrossPlan {
     }
   }
 
+  /// Elements of T from one row of a spectrum to the next.
+  Index row() const { return spectrum_row(size); }
+
   /// spectrum [R, M] of a sequence of real numbers, padded by zeros to N.
-  /// \param work complex [N]
-  void transform(const SpectralKernelTable<T>& kernels, const T* x, T* work, T* spectrum) const {
-    kernels.spread({x, work, roots->whole(), size.columns, true});
+  /// \param spectrum one row longer: each row is transformed to the place of the one before it, so
+  ///                 that no second array takes room in the cache
+  void transform(const SpectralKernelTable<T>& kernels, const T* x, T* spectrum) const {
+    kernels.spread({x, spectrum + row(), roots->whole(), size.columns, true});
     for (Index r = 0; r < size.rows; ++r) {
-      const Index at = 2 * r * size.columns;
-      forward->execute(work + at, spectrum + at);
+      forward->execute(spectrum + (r + 1) * row(), spectrum + r * row());
     }
   }
 

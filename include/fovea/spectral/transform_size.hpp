@@ -35,7 +35,7 @@ struct TransformSize {
 
 /// The longest transform that is left to FFTW as a whole: both of its arrays are in a first-level
 /// cache, or nearly.
-inline constexpr Index kLongestWhole = 8192;
+inline constexpr Index kLongestWhole = 4096;
 
 /// The size for a product of sequences that needs n elements: the least even good one, and for long
 /// ones a multiple of 32 rows. It never falls as n grows.
