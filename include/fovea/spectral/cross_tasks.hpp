@@ -13,9 +13,10 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Channels of a task: what a row of them takes is one cache line.
+/// Channels of a task: a row of them takes two cache lines, which processors fetch together. Blocks
+/// of one line took 1.4 times as long to gather and to scatter (C = 64, float).
 template <class T>
-inline constexpr Index kCrossChannels = 64 / Index{sizeof(T)};
+inline constexpr Index kCrossChannels = 128 / Index{sizeof(T)};
 
 /// Elements from one channel's sequence to the next in scratch. One line more than the sequence, so
 /// that one row of all channels does not fall into one set of the cache.
