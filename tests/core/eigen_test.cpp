@@ -11,6 +11,7 @@
 namespace fovea_test {
 namespace {
 
+using fovea::channels_view;
 using fovea::Index;
 using fovea::row_view;
 using fovea::Shape;
@@ -145,6 +146,29 @@ void check_rows() {
       for (Index n = 0; n < 4; ++n) EXPECT_EQ(&view(b, h, n, 0), &lse(b, h, n));
     }
   }
+}
+
+template <int Options>
+void check_channels() {
+  Eigen::Tensor<double, 3, Options> x(2, 3, 4);
+  const auto& constant = x;
+  const View<double> view = channels_view(x);
+  const View<const double> of_constant = channels_view(constant);
+  ASSERT_EQ(view.shape(), (Shape{2, 1, 3, 4}));
+  ASSERT_EQ(of_constant.shape(), view.shape());
+  for (Index b = 0; b < 2; ++b) {
+    for (Index i = 0; i < 3; ++i) {
+      for (Index c = 0; c < 4; ++c) {
+        EXPECT_EQ(&view(b, 0, i, c), &x(b, i, c));
+        EXPECT_EQ(&of_constant(b, 0, i, c), &x(b, i, c));
+      }
+    }
+  }
+}
+
+TEST(EigenView, ChannelsOfBothOrders) {
+  check_channels<Eigen::RowMajor>();
+  check_channels<Eigen::ColMajor>();
 }
 
 TEST(EigenView, RowsOfBothOrders) {

@@ -113,4 +113,25 @@ View<T> row_view(Eigen::Tensor<T, 3, Options, I>& x) {
   return View<T>(x.data(), shape, {1, shape[0], shape[0] * shape[1], 0});
 }
 
+namespace detail {
+
+template <class T, class X>
+View<T> view_of_channels(T* data, const X& x, bool is_row_major) {
+  const Shape shape = {x.dimension(0), 1, x.dimension(1), x.dimension(2)};
+  if (is_row_major) return View<T>(data, shape);
+  return View<T>(data, shape, {1, 0, shape[0], shape[0] * shape[2]});
+}
+
+}  // namespace detail
+
+/// A tensor [B, L, C] of channels, such as hidden states, as the view [B, 1, L, C].
+template <class T, int Options, class I>
+View<T> channels_view(Eigen::Tensor<T, 3, Options, I>& x) {
+  return detail::view_of_channels<T>(x.data(), x, (Options & Eigen::RowMajorBit) != 0);
+}
+template <class T, int Options, class I>
+View<const T> channels_view(const Eigen::Tensor<T, 3, Options, I>& x) {
+  return detail::view_of_channels<const T>(x.data(), x, (Options & Eigen::RowMajorBit) != 0);
+}
+
 FOVEA_NAMESPACE_END

@@ -54,11 +54,12 @@ FOVEA_NOINLINE void scatter_channels(const ScatterChannelsArgs<T>& a) noexcept {
   for (Index first = 0; first < a.count; first += w) {
     for (Index c = 0; c < a.channels; c += w) {
       Vec<T> tile[w];
-      T* const ahead = first + 5 * w <= a.count ? a.rows + (first + 4 * w) * a.row : a.rows;
-      const Index step = ahead == a.rows ? 0 : a.row;
+      const bool is_far = first + 5 * w <= a.count;
+      const T* const ahead = a.rows + c * a.column + (is_far ? first + 4 * w : first) * a.row;
+      const Index step = is_far ? a.row : 0;
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) {
-        __builtin_prefetch(ahead + i * step + (c < a.channels ? c : 0) * a.column, 1);
+        __builtin_prefetch(ahead + i * step, 1);
         tile[i] = load(a.sequences + (c + i) * a.stride + first);
       }
       transpose(tile);

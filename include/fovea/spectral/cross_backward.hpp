@@ -28,7 +28,7 @@ class CrossBackward {
 
   template <class E>
   void run(E&& executor) const {
-    if (grads_.f1.is_none() && grads_.f2.is_none()) return;
+    if (d_out_.size() == 0 || (grads_.f1.is_none() && grads_.f2.is_none())) return;
     const Slot slot(transform_size(d_out_.rows()));
     Workspace scratch(worker_count(executor, tasks_.count()), slot.size * Index{sizeof(T)});
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A plan of FFTW: a complex transform of one length, from one array to another. Held by
-/// tests/spectral/fft_plan_test.cpp.
+/// tests/spectral/plan_cache_test.cpp.
 #pragma once
 
 #include <limits>

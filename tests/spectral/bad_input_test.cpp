@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What HiddenStateCross and FftPlan refuse, in their words, before anything is written or planned.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+#include "fovea/spectral/hidden_state_cross.hpp"
+#include "support/fill.hpp"
+#include "support/refusal.hpp"
+#include "support/tensor.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::CrossGrads;
+using fovea::CrossInputs;
+using fovea::HiddenStateCross;
+
+class CrossBadInput : public testing::Test {
+ protected:
+  CrossBadInput() {
+    f1_.fill(gaussian(1));
+    f2_.fill(gaussian(2));
+    out_.fill(constant(7));
+  }
+
+  std::string forward(const CrossInputs<float>& inputs, const View<float>& out) const {
+    const std::string message = refusal([&] { HiddenStateCross().forward(inputs, out); });
+    const auto values = out_.values();
+    EXPECT_EQ(std::count(values.begin(), values.end(), 7.0F), 24) << "written before the refusal";
+    return message;
+  }
+  std::string backward(const CrossInputs<float>& inputs, const View<const float>& d_out,
+                       const CrossGrads<float>& grads) const {
+    return refusal([&] { HiddenStateCross().backward(inputs, d_out, grads); });
+  }
+
+  Tensor<float> f1_{{2, 1, 4, 3}};
+  Tensor<float> f2_{{2, 1, 4, 3}};
+  Tensor<float> out_{{2, 1, 4, 3}};
+};
+
+TEST_F(CrossBadInput, Shapes) {
+  const Tensor<float> heads({2, 2, 4, 3});
+  EXPECT_EQ(forward({heads.view(), heads.view()}, out_.view()),
+            "HiddenStateCross: heads of f1 is 2; expected 1: the cross has channels, no heads");
+  const Tensor<float> longer({2, 1, 5, 3});
+  EXPECT_EQ(forward({f1_.view(), longer.view()}, out_.view()),
+            "HiddenStateCross: rows of f2 is 5; expected 4, as of f1");
+  EXPECT_EQ(forward({f1_.view(), f2_.view()}, longer.view()),
+            "HiddenStateCross: rows of out is 5; expected 4, as of f1");
+  const Tensor<float> narrow({2, 1, 4, 2});
+  EXPECT_EQ(backward({f1_.view(), f2_.view()}, narrow.view(), {out_.view()}),
+            "HiddenStateCross: width of d_out is 2; expected 3, as of f1");
+  EXPECT_EQ(backward({f1_.view(), f2_.view()}, f1_.view(), {.f2 = narrow.view()}),
+            "HiddenStateCross: width of the gradient of f2 is 2; expected 3, as of f1");
+}
+
+TEST_F(CrossBadInput, KeyLengths) {
+  const std::vector<Index> one = {4};
+  EXPECT_EQ(forward({f1_.view(), f2_.view(), one}, out_.view()),
+            "HiddenStateCross: the number of key_lengths is 1; expected 2, the batch of f1, or 0");
+  for (const Index length : {Index{-1}, Index{5}}) {
+    const std::vector<Index> lengths = {4, length};
+    EXPECT_EQ(forward({f1_.view(), f2_.view(), lengths}, out_.view()),
+              "HiddenStateCross: key_lengths[1] is " + std::to_string(length) +
+                  "; expected 0 to 4, the rows of f1");
+  }
+}
+
+TEST_F(CrossBadInput, MemoryOfItsOwn) {
+  EXPECT_EQ(forward({f1_.view(), f2_.view()}, f2_.view()),
+            "HiddenStateCross: out is in the memory of f2; expected memory of its own");
+  EXPECT_EQ(backward({f1_.view(), f2_.view()}, out_.view(), {out_.view()}),
+            "HiddenStateCross: the gradient of f1 is in the memory of d_out; expected memory of "
+            "its own");
+  const Tensor<float> d_out(f1_.shape());
+  EXPECT_EQ(backward({f1_.view(), f2_.view()}, d_out.view(), {out_.view(), out_.view()}),
+            "HiddenStateCross: the gradient of f2 is in the memory of the gradient of f1; expected "
+            "memory of its own");
+  const View<float> broadcast(&out_(0, 0, 0, 0), {2, 1, 4, 3}, {12, 0, 0, 1});
+  EXPECT_EQ(forward({f1_.view(), f2_.view()}, broadcast),
+            "HiddenStateCross: the layout of out is strides 12x0x0x1 for 2x1x4x3; expected strides "
+            "that give each element its own place");
+  const View<float> descending(&out_(0, 0, 3, 0), {1, 1, 4, 3}, {12, 0, -3, 1});
+  const View<const float> first(&f1_(0, 0, 0, 0), {1, 1, 4, 3});
+  const View<const float> second(&f2_(0, 0, 0, 0), {1, 1, 4, 3});
+  EXPECT_EQ(forward({first, second}, descending),
+            "HiddenStateCross: stride of rows of out is -3; expected at least 0 in a tensor that "
+            "is written");
+}
+
+/// What is read may be one tensor, may be broadcast, and may descend.
+TEST_F(CrossBadInput, InputsMayShareMemory) {
+  const Tensor<float> out(f1_.shape());
+  EXPECT_EQ(refusal([&] {
+              HiddenStateCross().forward(CrossInputs<float>{f1_.view(), f1_.view()}, out.view());
+            }),
+            "accepted");
+}
+
+/// Nothing of that size is touched, asked for or planned.
+TEST_F(CrossBadInput, TooLongForFftw) {
+  float one = 0;
+  const Index rows = (Index{1} << 30) + 1;
+  const View<const float> endless(&one, {1, 1, rows, 1}, {0, 0, 0, 0});
+  const View<float> out(&one + 1, {1, 1, rows, 1});
+  const std::size_t plans = fovea::fft_plans<float>().size();
+  EXPECT_EQ(refusal([&] {
+              HiddenStateCross().check(CrossInputs<float>{endless, endless}, out);
+            }),
+            "HiddenStateCross: rows of f1 is 1073741825; expected at most 1073741824, for the "
+            "sizes of FFTW");
+  EXPECT_EQ(refusal([&] {
+              HiddenStateCross().forward(CrossInputs<float>{endless, endless}, out);
+            }),
+            "HiddenStateCross: rows of f1 is 1073741825; expected at most 1073741824, for the "
+            "sizes of FFTW");
+  EXPECT_EQ(fovea::fft_plans<float>().size(), plans);
+  EXPECT_EQ(refusal([] { fovea::FftPlan<float>({Index{1} << 31}); }),
+            "FftPlan: size is 2147483648; expected 1 to 2147483647, the sizes of FFTW");
+  EXPECT_EQ(refusal([] { fovea::FftPlan<double>({0}); }),
+            "FftPlan: size is 0; expected 1 to 2147483647, the sizes of FFTW");
+}
+
+TEST(CrossEmpty, NoRowsAndNoChannels) {
+  for (const Shape& shape : {Shape{0, 1, 4, 3}, Shape{2, 1, 0, 3}, Shape{2, 1, 4, 0}}) {
+    const Tensor<double> f(shape);
+    const Tensor<double> out(shape);
+    const Tensor<double> d_f1(shape);
+    const CrossInputs<double> inputs{f.view(), f.view()};
+    HiddenStateCross().forward(inputs, out.view());
+    HiddenStateCross().backward(inputs, out.view(), {d_f1.view()});
+  }
+  HiddenStateCross().forward(CrossInputs<float>{View<const float>(nullptr, {0, 1, 0, 0}),
+                                                View<const float>(nullptr, {0, 1, 0, 0})},
+                             View<float>(nullptr, {0, 1, 0, 0}));
+}
+
+}  // namespace
+}  // namespace fovea_test
