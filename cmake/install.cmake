@@ -1,4 +1,4 @@
-# What `cmake --install` puts down: the headers, the CMake package and the pkg-config file. All of
+# What `cmake --install` puts down: the headers, the CMake package and the pkg-config files. All of
 # it is relocatable and independent of the architecture, hence share/ and not lib/.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -9,6 +9,11 @@ set(FOVEA_PKGCONFIG_DIR ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(TARGETS fovea EXPORT foveaTargets
   FILE_SET HEADERS FILE_SET bodies FILE_SET optional)
 install(EXPORT foveaTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
+
+# By itself: without the component nothing asks for FFTW.
+install(TARGETS fovea_fftw EXPORT foveaFftwTargets)
+install(EXPORT foveaFftwTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
+install(FILES cmake/FindFFTW3.cmake DESTINATION ${FOVEA_CMAKE_DIR})
 
 configure_package_config_file(cmake/foveaConfig.cmake.in foveaConfig.cmake
   INSTALL_DESTINATION ${FOVEA_CMAKE_DIR}
@@ -23,5 +28,7 @@ install(FILES ${PROJECT_BINARY_DIR}/foveaConfig.cmake ${PROJECT_BINARY_DIR}/fove
 # The way from the .pc file to the prefix, so that the prefix can be moved.
 file(RELATIVE_PATH FOVEA_PC_TO_PREFIX /prefix/${FOVEA_PKGCONFIG_DIR} /prefix)
 configure_file(cmake/fovea.pc.in fovea.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/fovea.pc DESTINATION ${FOVEA_PKGCONFIG_DIR})
+configure_file(cmake/fovea-fftw.pc.in fovea-fftw.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/fovea.pc ${PROJECT_BINARY_DIR}/fovea-fftw.pc
+  DESTINATION ${FOVEA_PKGCONFIG_DIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/fovea)

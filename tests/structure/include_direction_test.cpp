@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The floors of include/fovea: an include points only to the left of
-/// core, simd, kernels, patterns, attention, layers; few headers know Eigen; and each folder's
-/// umbrella header holds the whole folder. Each law is also broken on purpose, in a copy.
+/// core, simd, kernels, patterns, attention, layers; few headers know Eigen; each folder's umbrella
+/// header holds the whole folder; and only who includes spectral needs FFTW. Each law is also
+/// broken on purpose, in a copy.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -124,12 +125,35 @@ bool is_in_no_umbrella(const std::string& header) {
          header == "fovea/core/eigen.hpp";
 }
 
+/// What needs FFTW, which is under the GPL and not everywhere: it has an umbrella of its own.
+bool is_spectral(const std::string& header) { return floor_of(header) == "spectral"; }
+
+/// FFTW's header is reached by way of spectral alone, and that not from fovea.hpp nor from the
+/// umbrella of another floor.
+Complaints includes_of_fftw(const Headers& headers) {
+  Complaints complaints;
+  for (const auto& [header, names] : headers) {
+    const bool is_its_own = header == "fovea/spectral/fftw.hpp";
+    if (!is_its_own && std::find(names.begin(), names.end(), "fftw3.h") != names.end()) {
+      complaints.push_back(header + " includes fftw3.h");
+    }
+    const bool is_umbrella = std::count(header.begin(), header.end(), '/') == 1;
+    if (!is_umbrella || is_spectral(header)) continue;
+    for (const std::string& reached : reached_from(headers, header)) {
+      if (is_spectral(reached)) complaints.push_back(header + " reaches " + reached);
+    }
+  }
+  return complaints;
+}
+
 Complaints missing_from_umbrellas(const Headers& headers) {
   Complaints complaints;
   const std::set<std::string> everything = reached_from(headers, "fovea/fovea.hpp");
   for (const auto& [header, names] : headers) {
     if (is_in_no_umbrella(header) || header == "fovea/fovea.hpp") continue;
-    if (everything.count(header) == 0) complaints.push_back("fovea/fovea.hpp lacks " + header);
+    if (everything.count(header) == 0 && !is_spectral(header)) {
+      complaints.push_back("fovea/fovea.hpp lacks " + header);
+    }
     const std::string umbrella = "fovea/" + floor_of(header) + ".hpp";
     if (reached_from(headers, umbrella).count(header) == 0) {
       complaints.push_back(umbrella + " lacks " + header);
@@ -143,7 +167,7 @@ Complaints missing_from_umbrellas(const Headers& headers) {
 
 Complaints all_complaints(const Headers& headers) {
   Complaints all = includes_to_the_right(headers);
-  for (const auto& law : {includes_of_eigen, missing_from_umbrellas}) {
+  for (const auto& law : {includes_of_eigen, includes_of_fftw, missing_from_umbrellas}) {
     for (const std::string& complaint : law(headers)) all.push_back(complaint);
   }
   return all;
@@ -174,6 +198,10 @@ TEST(IncludeDirection, FewHeadersKnowEigen) {
 
 TEST(IncludeDirection, UmbrellasHoldTheirFolders) {
   EXPECT_EQ(joined(missing_from_umbrellas(our_headers())), "");
+}
+
+TEST(IncludeDirection, FftwIsForThoseWhoAskForIt) {
+  EXPECT_EQ(joined(includes_of_fftw(our_headers())), "");
 }
 
 /// A copy of include/ with a line added to one of its files, or with a new file.
@@ -227,7 +255,18 @@ TEST_F(IncludeDirectionBroken, Eigen) {
                    "fovea/core/view.hpp includes fovea/core/eigen.hpp");
 }
 
+TEST_F(IncludeDirectionBroken, FftwForEverybody) {
+  expect_complaint("fovea/spectral/fft_plan.hpp", "#include <fftw3.h>",
+                   "fovea/spectral/fft_plan.hpp includes fftw3.h");
+  expect_complaint("fovea/attention/full.hpp", "#include \"fovea/spectral/fftw.hpp\"",
+                   "fovea/attention.hpp reaches fovea/spectral/fftw.hpp");
+  expect_complaint("fovea/fovea.hpp", "#include \"fovea/spectral.hpp\"",
+                   "fovea/fovea.hpp reaches fovea/spectral/hidden_state_cross.hpp");
+}
+
 TEST_F(IncludeDirectionBroken, NotInTheUmbrella) {
+  expect_complaint("fovea/spectral/wavelet.hpp", "#pragma once",
+                   "fovea/spectral.hpp lacks fovea/spectral/wavelet.hpp");
   expect_complaint("fovea/patterns/strided_new.hpp", "#pragma once",
                    "fovea/patterns.hpp lacks fovea/patterns/strided_new.hpp");
 }
