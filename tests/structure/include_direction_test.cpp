@@ -129,7 +129,7 @@ bool is_in_no_umbrella(const std::string& header) {
 bool is_spectral(const std::string& header) { return floor_of(header) == "spectral"; }
 
 /// FFTW's header is reached by way of spectral alone, and that not from fovea.hpp nor from the
-/// umbrella of another floor.
+/// umbrella of another floor but layers, which are built on everything.
 Complaints includes_of_fftw(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {
@@ -138,7 +138,7 @@ Complaints includes_of_fftw(const Headers& headers) {
       complaints.push_back(header + " includes fftw3.h");
     }
     const bool is_umbrella = std::count(header.begin(), header.end(), '/') == 1;
-    if (!is_umbrella || is_spectral(header)) continue;
+    if (!is_umbrella || is_spectral(header) || floor_of(header) == "layers") continue;
     for (const std::string& reached : reached_from(headers, header)) {
       if (is_spectral(reached)) complaints.push_back(header + " reaches " + reached);
     }
@@ -146,12 +146,17 @@ Complaints includes_of_fftw(const Headers& headers) {
   return complaints;
 }
 
+bool needs_fftw(const Headers& headers, const std::string& header) {
+  const auto reached = reached_from(headers, header);
+  return std::any_of(reached.begin(), reached.end(), is_spectral);
+}
+
 Complaints missing_from_umbrellas(const Headers& headers) {
   Complaints complaints;
   const std::set<std::string> everything = reached_from(headers, "fovea/fovea.hpp");
   for (const auto& [header, names] : headers) {
     if (is_in_no_umbrella(header) || header == "fovea/fovea.hpp") continue;
-    if (everything.count(header) == 0 && !is_spectral(header)) {
+    if (everything.count(header) == 0 && !needs_fftw(headers, header)) {
       complaints.push_back("fovea/fovea.hpp lacks " + header);
     }
     const std::string umbrella = "fovea/" + floor_of(header) + ".hpp";
