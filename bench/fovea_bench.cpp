@@ -20,6 +20,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/cells.hpp"
@@ -30,6 +31,10 @@
 #include "bench/probe.hpp"
 #include "bench/ratios.hpp"
 #include "bench/stopwatch.hpp"
+
+#if defined(FOVEA_BENCH_FFTW)
+#include "bench/cross_entry.hpp"
+#endif
 
 namespace {
 
@@ -266,12 +271,29 @@ std::size_t matches(const std::vector<Cell>& all, std::string filter) {
   }
 }
 
+/// Every row, and every ratio of two; those of the cross where FFTW is.
+std::vector<Entry> all_entries() {
+  std::vector<Entry> all = operators();
+#if defined(FOVEA_BENCH_FFTW)
+  for (Entry& entry : cross_entries()) all.push_back(std::move(entry));
+#endif
+  return all;
+}
+
+std::vector<RowPair> all_row_pairs() {
+  std::vector<RowPair> all = operator_row_pairs();
+#if defined(FOVEA_BENCH_FFTW)
+  for (RowPair& pair : cross_row_pairs()) all.push_back(std::move(pair));
+#endif
+  return all;
+}
+
 /// Prints our own facts, and ratios at the end. What Debian's library says of its own build is not
 /// true of it.
 class Reporter : public benchmark::ConsoleReporter {
  public:
   Reporter(OutputOptions options, const std::vector<Cell>& cells)
-      : ConsoleReporter(options), cells_(cells), pairs_(row_pairs(cells, operator_row_pairs())) {}
+      : ConsoleReporter(options), cells_(cells), pairs_(row_pairs(cells, all_row_pairs())) {}
 
   bool ReportContext(const Context& context) override {
     name_field_width_ = context.name_field_width;
@@ -319,7 +341,7 @@ bool wants_console(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const bool console = wants_console(argc, argv);
-  const std::vector<Cell> all = cells_of(operators());
+  const std::vector<Cell> all = cells_of(all_entries());
   for (const Cell& cell : all) {
     benchmark::RegisterBenchmark(cell.name.c_str(), [cell](benchmark::State& state) {
       if (cell.family.scalar == Scalar::f32) run<float>(state, cell);

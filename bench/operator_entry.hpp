@@ -147,6 +147,8 @@ struct Entry {
   SketchWork sketch = {};
   std::string other = {};                             ///< what Prepared::other is, if it is there
   Index longest = std::numeric_limits<Index>::max();  ///< of the lengths that are compared
+  /// All flops of a pass, where there are no pairs.
+  std::function<double(const AttentionShape&)> own_flops = {};
 
   template <class T>
   const Runner<T>& runner() const {
@@ -160,6 +162,7 @@ struct Entry {
   /// Flops of the matrix products of a forward pass, all heads: 2 of the visible pairs, and those
   /// of the far field and of the sketch.
   double forward_flops(const AttentionShape& shape) const {
+    if (own_flops) return own_flops(shape);
     const fovea::FlopCount count{shape.width, shape.value_width};
     const Index tokens = names.pass == Pass::decode ? 1 : shape.keys;
     return count.forward(visible_pairs(shape) * shape.batch) + far.forward(shape, tokens) +
@@ -168,6 +171,7 @@ struct Entry {
 
   /// Those of what the pass does; backward has 5 of the visible pairs.
   double flops(const AttentionShape& shape) const {
+    if (own_flops) return own_flops(shape);
     const fovea::FlopCount count{shape.width, shape.value_width};
     const bool has_backward = names.pass == Pass::backward || names.pass == Pass::training;
     const bool has_forward = names.pass != Pass::backward && names.pass != Pass::plan;
