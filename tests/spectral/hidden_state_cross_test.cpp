@@ -270,8 +270,8 @@ TEST(CrossMemory, WorkspaceIsLinear) {
   EXPECT_EQ(op.workspace_bytes<float>(1, 100, 32, 8), op.workspace_bytes<float>(1, 100, 32, 1));
   EXPECT_EQ(op.workspace_bytes<float>(1, 100, 64, 8), 2 * op.workspace_bytes<float>(1, 100, 32));
   // Two blocks of channels, and not much more.
-  EXPECT_LT(op.workspace_bytes<float>(1, 65536, 64), Index{65536} * 32 * 4 * 5 / 2);
-  EXPECT_LT(op.backward_workspace_bytes<float>(1, 65536, 64), Index{65536} * 32 * 4 * 7 / 2);
+  EXPECT_LT(op.workspace_bytes<float>(1, 65536, 64), Index{65536} * 16 * 4 * 5 / 2);
+  EXPECT_LT(op.backward_workspace_bytes<float>(1, 65536, 64), Index{65536} * 16 * 4 * 7 / 2);
 }
 
 TEST(CrossTensors, EigenTensorsAsViews) {

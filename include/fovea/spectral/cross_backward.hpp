@@ -23,13 +23,14 @@ class CrossBackward {
         tasks_(d_out.shape(), inputs.key_lengths, planning, true) {}
 
   static Index workspace_bytes(Index length, Index workers) {
-    return workers * Slot(transform_size(length)).size * Index{sizeof(T)};
+    return workers * Slot(transform_size(length), cross_channels<T>(length)).size *
+           Index{sizeof(T)};
   }
 
   template <class E>
   void run(E&& executor) const {
     if (d_out_.size() == 0 || (grads_.f1.is_none() && grads_.f2.is_none())) return;
-    const Slot slot(transform_size(d_out_.rows()));
+    const Slot slot(transform_size(d_out_.rows()), cross_channels<T>(d_out_.rows()));
     Workspace scratch(worker_count(executor, tasks_.count()), slot.size * Index{sizeof(T)});
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
       compute(task, scratch.data<T>() + worker * slot.size);
@@ -39,8 +40,8 @@ class CrossBackward {
  private:
   /// Where things stand in a worker's scratch.
   struct Slot {
-    explicit Slot(const TransformSize& n)
-        : block(kCrossChannels<T> * cross_stride(n)),
+    Slot(const TransformSize& n, Index channels)
+        : block(channels * cross_stride(n)),
           half(n.rows * spectral_padded(n.columns)),
           size(3 * block + half + (n.rows + 1) * spectrum_row(n)) {}
     Index block;
@@ -52,13 +53,14 @@ class CrossBackward {
     const auto& kernels = spectral_kernels<T>();
     const Index batch = tasks_.batch(task);
     const Index first = tasks_.first_channel(task);
+    const Index channels = tasks_.channels(task);
     const CrossPlan<T>* const plan = tasks_.plan(task);
     if (plan == nullptr) {
-      scatter(scratch, {}, grads_.f1, batch, first, 0);
-      scatter(scratch, {}, grads_.f2, batch, first, 0);
+      scatter(scratch, {}, grads_.f1, batch, first, channels, 0);
+      scatter(scratch, {}, grads_.f2, batch, first, channels, 0);
       return;
     }
-    const Slot slot(plan->size);
+    const Slot slot(plan->size, cross_channels<T>(d_out_.rows()));
     const Index n = plan->length;
     T* const g = scratch;
     T* const f1 = g + slot.block;
@@ -66,28 +68,28 @@ class CrossBackward {
     T* const g_spectrum = f2 + slot.block;
     T* const z = g_spectrum + slot.half;
     // Row n - 1 of the output is constant.
-    kernels.gather_channels(gather_args<T>(d_out_, batch, first, n - 1, g, plan->size));
+    kernels.gather_channels(gather_args<T>(d_out_, batch, first, channels, n - 1, g, plan->size));
     const auto gather = [&](const View<T>& grad, const View<const T>& other, T* to) {
       if (!grad.is_none())
-        kernels.gather_channels(gather_args<T>(other, batch, first, n, to, plan->size));
+        kernels.gather_channels(gather_args<T>(other, batch, first, channels, n, to, plan->size));
     };
     gather(grads_.f2, inputs_.f1, f1);
     gather(grads_.f1, inputs_.f2, f2);
-    const Index channels = std::min(kCrossChannels<T>, d_out_.width() - first);
     for (Index c = 0; c < channels; ++c) {
       const Index at = c * cross_stride(plan->size);
       transform_gradient(*plan, kernels, g + at, z, g_spectrum);
       if (!grads_.f1.is_none()) correlate(*plan, kernels, g + at, f2 + at, g_spectrum, z);
       if (!grads_.f2.is_none()) correlate(*plan, kernels, g + at, f1 + at, g_spectrum, z);
     }
-    scatter(f2, plan->size, grads_.f1, batch, first, n);
-    scatter(f1, plan->size, grads_.f2, batch, first, n);
+    scatter(f2, plan->size, grads_.f1, batch, first, channels, n);
+    scatter(f1, plan->size, grads_.f2, batch, first, channels, n);
   }
 
   static void scatter(const T* from, const TransformSize& size, const View<T>& grad, Index batch,
-                      Index first, Index count) {
+                      Index first, Index channels, Index count) {
     if (grad.is_none()) return;
-    spectral_kernels<T>().scatter_channels(scatter_args<T>(from, size, grad, batch, first, count));
+    spectral_kernels<T>().scatter_channels(
+        scatter_args<T>(from, size, grad, batch, first, channels, count));
   }
 
   /// The transform of g[2i] + i g[2i + 1], N/2 elements. \param work as many

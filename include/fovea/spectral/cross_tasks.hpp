@@ -13,10 +13,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Channels of a task: a row of them takes two cache lines, which processors fetch together. Blocks
-/// of one line took 1.4 times as long to gather and to scatter (C = 64, float).
+/// Channels of a task of sequences of so many rows. A row of them takes two cache lines, which
+/// processors fetch together: blocks of one line took 1.4 times as long to gather and to scatter
+/// (C = 64, float). Of long sequences one line, for the sake of memory.
 template <class T>
-inline constexpr Index kCrossChannels = 128 / Index{sizeof(T)};
+constexpr Index cross_channels(Index length) {
+  return (length <= 32768 ? 128 : 64) / Index{sizeof(T)};
+}
 
 /// Elements from one channel's sequence to the next in scratch. One line more than the sequence, so
 /// that one row of all channels does not fall into one set of the cache.
@@ -31,7 +34,9 @@ class CrossTasks {
   /// \throws as FftPlan
   CrossTasks(const Shape& shape, std::span<const Index> key_lengths, FftPlanning planning,
              bool is_backward)
-      : blocks_((shape[3] + kCrossChannels<T> - 1) / kCrossChannels<T>) {
+      : width_(shape[3]),
+        channels_(cross_channels<T>(shape[2])),
+        blocks_((width_ + channels_ - 1) / channels_) {
     for (Index b = 0; b < shape[0]; ++b) {
       const Index n = key_lengths.empty() ? shape[2] : key_lengths[static_cast<std::size_t>(b)];
       const auto same = std::find_if(plans_.begin(), plans_.end(),
@@ -46,7 +51,8 @@ class CrossTasks {
 
   Index count() const { return static_cast<Index>(of_batch_.size()) * blocks_; }
   Index batch(Index task) const { return task / blocks_; }
-  Index first_channel(Index task) const { return task % blocks_ * kCrossChannels<T>; }
+  Index first_channel(Index task) const { return task % blocks_ * channels_; }
+  Index channels(Index task) const { return std::min(channels_, width_ - first_channel(task)); }
 
   /// Of a task's sequence; null if it has less than two rows.
   const CrossPlan<T>* plan(Index task) const {
@@ -60,20 +66,22 @@ class CrossTasks {
     std::optional<CrossPlan<T>> plan;
   };
 
+  Index width_;
+  Index channels_;  // of a block
   Index blocks_;
   std::vector<OfLength> plans_;
   std::vector<std::size_t> of_batch_;
 };
 
-/// The rows of a task's channels as sequences: from \p x [B, 1, L, C].
+/// The rows of channels [first, first + channels) of a sequence of \p x [B, 1, L, C].
 template <class T>
-GatherChannelsArgs<T> gather_args(const View<const T>& x, Index batch, Index first, Index count,
-                                  T* sequences, const TransformSize& size) {
+GatherChannelsArgs<T> gather_args(const View<const T>& x, Index batch, Index first, Index channels,
+                                  Index count, T* sequences, const TransformSize& size) {
   return {&x(batch, 0, 0, first),
           x.strides()[2],
           x.strides()[3],
           count,
-          std::min(kCrossChannels<T>, x.width() - first),
+          channels,
           sequences,
           cross_stride(size),
           spectral_padded(size.size())};
@@ -82,7 +90,7 @@ GatherChannelsArgs<T> gather_args(const View<const T>& x, Index batch, Index fir
 /// The way back: rows from \p count on are 0.
 template <class T>
 ScatterChannelsArgs<T> scatter_args(const T* sequences, const TransformSize& size, const View<T>& x,
-                                    Index batch, Index first, Index count) {
+                                    Index batch, Index first, Index channels, Index count) {
   return {sequences,
           cross_stride(size),
           &x(batch, 0, 0, first),
@@ -90,7 +98,7 @@ ScatterChannelsArgs<T> scatter_args(const T* sequences, const TransformSize& siz
           x.strides()[3],
           count,
           x.rows(),
-          std::min(kCrossChannels<T>, x.width() - first)};
+          channels};
 }
 
 FOVEA_NAMESPACE_END

@@ -102,7 +102,8 @@ class HiddenStateCross {
  private:
   template <class T>
   static Index busy_workers(Index batch, Index length, Index channels, Index workers) {
-    const Index tasks = batch * ((channels + kCrossChannels<T> - 1) / kCrossChannels<T>);
+    const Index of_task = cross_channels<T>(length);
+    const Index tasks = batch * ((channels + of_task - 1) / of_task);
     return length == 0 ? 0 : std::min(tasks, workers);
   }
 };
