@@ -51,6 +51,9 @@ struct Inputs {
   View<const Compute<T>> sketch_k = {};
   /// [B, Hq, Nq, Nk] in (0, 1): instead of the draws that the choice makes of its seed.
   View<const Compute<T>> draws = {};
+  /// [B, Hq, Nk, M]: the queries that each key is most likely to be attended by, as real numbers
+  /// (Ibar of FSAT, eq. 9).
+  View<const Compute<T>> dominant = {};
 };
 
 /// What a forward pass writes beside the output, each only if it is given.
@@ -74,6 +77,7 @@ struct Grads {
   View<T> beta = {};         ///< [B, Hk, Nk, 1]
   View<T> near_logits = {};  ///< the shape of near_logits
   View<T> far_logits = {};   ///< the shape of far_logits
+  View<T> dominant = {};     ///< [B, Hq, Nk, M]
 };
 
 /// The sizes of one call.

@@ -109,14 +109,27 @@ void check_absent(const char* op, const char* tensor, const View<U>& x, const ch
   if (!x.is_none()) refuse(op, tensor, "given", std::string("none: ") + why);
 }
 
-/// Refuses what chooses keys.
+/// Refuses the sketch that chooses keys, and what goes with it.
 template <class T>
-void check_no_choice(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
+void check_no_sketch(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
   constexpr const char* why = "it is of SmartBirdAttention";
   check_absent(op, "sketch_q", inputs.sketch_q, why);
   check_absent(op, "sketch_k", inputs.sketch_k, why);
   check_absent(op, "draws", inputs.draws, why);
   check_absent(op, "the saved indices", saved.indices, why);
+}
+
+/// Refuses the indices of queries that predict a graph.
+template <class T>
+void check_no_graph(const char* op, const Inputs<T>& inputs) {
+  check_absent(op, "dominant", inputs.dominant, "it is of FsatAttention");
+}
+
+/// Refuses what chooses keys.
+template <class T>
+void check_no_choice(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
+  check_no_sketch(op, inputs, saved);
+  check_no_graph(op, inputs);
 }
 
 /// Refuses lists of keys, and what chooses them.
@@ -250,6 +263,7 @@ void check_output(const char* op, const char* tensor, const View<U>& x, const In
   detail::check_apart(op, tensor, x, "sketch_q", inputs.sketch_q);
   detail::check_apart(op, tensor, x, "sketch_k", inputs.sketch_k);
   detail::check_apart(op, tensor, x, "draws", inputs.draws);
+  detail::check_apart(op, tensor, x, "dominant", inputs.dominant);
 }
 
 /// A tensor must have the shape of the output. \pre check_inputs passed
@@ -292,6 +306,7 @@ void check_grads(const char* op, const Inputs<T>& inputs, const View<const T>& o
   check_input("beta", grads.beta, inputs.beta);
   check_input("near_logits", grads.near_logits, inputs.near_logits);
   check_input("far_logits", grads.far_logits, inputs.far_logits);
+  check_input("dominant", grads.dominant, inputs.dominant);
   const auto sinks = static_cast<Index>(inputs.sink.size());
   if (!grads.sink.empty() && static_cast<Index>(grads.sink.size()) != sinks) {
     refuse(op, "the number of sinks in the gradients", std::to_string(grads.sink.size()),
@@ -302,7 +317,7 @@ void check_grads(const char* op, const Inputs<T>& inputs, const View<const T>& o
     View<T> grad;
     Shape shape;
   };
-  const std::array<Named, 8> all = {
+  const std::array<Named, 9> all = {
       {{"the gradient of q", grads.q, inputs.q.shape()},
        {"the gradient of k", grads.k, inputs.k.shape()},
        {"the gradient of v", grads.v, inputs.v.shape()},
@@ -310,6 +325,7 @@ void check_grads(const char* op, const Inputs<T>& inputs, const View<const T>& o
        {"the gradient of beta", grads.beta, inputs.beta.shape()},
        {"the gradient of near_logits", grads.near_logits, inputs.near_logits.shape()},
        {"the gradient of far_logits", grads.far_logits, inputs.far_logits.shape()},
+       {"the gradient of dominant", grads.dominant, inputs.dominant.shape()},
        {"the gradient of sink", detail::head_view(grads.sink), {1, sinks, 1, 1}}}};
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [name, grad, shape] = all[i];

@@ -75,7 +75,8 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
     const View<const T> from(out);
     const View<const T> d_from(d_out);
     check_backward(inputs, from, saved, d_from, grads);
-    IndexedBackward<T>(inputs, options, from, saved, d_from, grads).run(as_executor(executor));
+    IndexedBackward<T>(inputs, {inputs.indices, options}, from, saved, d_from, grads)
+        .run(as_executor(executor));
   }
 
   /// Bytes of scratch of `forward` with that many workers. \param length K
@@ -93,7 +94,7 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
   /// Bytes of scratch of `backward` with that many workers. \param length K
   template <class T>
   Index backward_workspace_bytes(const AttentionShape& shape, Index workers, Index length) const {
-    return IndexedBackward<T>::workspace_bytes(shape, length, workers);
+    return IndexedBackward<T>::workspace_bytes(shape, length, shape.queries * length, workers);
   }
 
   /// The same for lists as long as there are keys.
@@ -124,7 +125,7 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
 
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
-    IndexedForward<T>(inputs, options, out, saved).run(executor);
+    IndexedForward<T>(inputs, {inputs.indices, options}, out, saved).run(executor);
   }
 };
 

@@ -60,37 +60,49 @@ class HeadPieces {
 /// One backward pass. It goes over the key heads of the batch in groups, as many as kMostEntries
 /// entries of lists allow, chosen by the shape alone: the rows of their query heads, which leave
 /// weights and gradients of logits behind; their lists the other way round; their keys.
+/// Lists that are built are so before the rows of a group, and take the gradients of their factors
+/// after them.
 /// It checks nothing. \pre as of IndexedForward, and lse is given   \tparam T float or double
-template <class T>
+/// \tparam Lists as TensorLists; if they are built, `take_memory(heads, workers)`,
+/// `build(s, h, place, worker)` and `take_gradients(s, h, place)` besides
+template <class T, class Lists = TensorLists>
 class IndexedBackward {
  public:
-  IndexedBackward(const Inputs<T>& inputs, const IndexedOptions& options, const View<const T>& out,
+  IndexedBackward(const Inputs<T>& inputs, const Lists& lists, const View<const T>& out,
                   const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads)
       : inputs_(inputs),
-        options_(options),
+        lists_(lists),
         out_(out),
         saved_(saved),
         d_out_(d_out),
         grads_(grads),
         sequences_(inputs),
         rows_(sequences_, inputs.q.heads(), [](const Sequence& s) { return pieces(s.queries); }),
-        lists_(sequences_, inputs.q.heads(), [](const Sequence&) { return Index{1}; }),
+        heads_(sequences_, inputs.q.heads(), [](const Sequence&) { return Index{1}; }),
         keys_(sequences_, inputs.k.heads(), [](const Sequence& s) { return pieces(s.keys); }),
-        memory_(shape_of(inputs), inputs.indices.width(),
-                sequences_.packed() ? sequences_.count() : 1, grads) {}
+        memory_(shape_of(inputs), lists.entries(), sequences_.packed() ? sequences_.count() : 1,
+                grads) {}
   IndexedBackward(const IndexedBackward&) = delete;
   IndexedBackward& operator=(const IndexedBackward&) = delete;
 
   /// Bytes of scratch with that many workers, if all gradients are asked for and the sequences are
-  /// not packed. \param length K, the entries of a row's list
-  static Index workspace_bytes(const AttentionShape& shape, Index length, Index workers) {
+  /// not packed; of lists that are built the lists apart. \param length of the longest list
+  /// \param entries of a query head
+  static Index workspace_bytes(const AttentionShape& shape, Index length, Index entries,
+                               Index workers) {
     T some{};
     const View<T> wanted(&some, {1, 1, 1, 1});
-    const Memory memory(shape, length, 1, {.q = wanted, .k = wanted, .v = wanted});
+    const Memory memory(shape, entries, 1, {.q = wanted, .k = wanted, .v = wanted});
     const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
     return memory.key_heads * group * memory.head_bytes() +
            workers *
                (slot(shape, length) * Index{sizeof(T)} + group * Index{sizeof(GatherGradHead<T>)});
+  }
+
+  /// Query heads whose lists are built at once. \param entries of one
+  static Index heads_at_once(const AttentionShape& shape, Index entries) {
+    const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
+    return group * Memory(shape, entries, 1, {}).key_heads;
   }
 
   /// \throws std::bad_alloc, before anything is written
@@ -100,7 +112,7 @@ class IndexedBackward {
     const Index most = std::min(memory_.key_heads, all);
     const Index heads = most * group();
     const Index tasks =
-        std::max({heads * rows_.count(), heads * lists_.count(), most * keys_.count()});
+        std::max({heads * rows_.count(), heads * heads_.count(), most * keys_.count()});
     const Index workers = worker_count(executor, tasks);
     take_scratch(heads, workers);
     for (Index first = 0; first < all; first += most) {
@@ -118,15 +130,16 @@ class IndexedBackward {
 
   /// What the query heads of a group leave behind.
   struct Memory {
-    Memory(const AttentionShape& shape, Index length, Index sequences, const Grads<T>& grads)
-        : entries(shape.queries * length),
+    Memory(const AttentionShape& shape, Index entries_of_head, Index sequences,
+           const Grads<T>& grads)
+        : entries(entries_of_head),
           begins(shape.keys + sequences),
           keeps_weights(!grads.v.is_none()),
           keeps_logits(!grads.k.is_none()) {
       const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
       const Index of_key_head = std::max<Index>(1, group * entries);
       key_heads = std::max<Index>(1, kMostEntries / of_key_head);
-      if (!keeps()) key_heads = std::max<Index>(1, shape.batch * shape.key_heads);
+      if (!keeps() && !Lists::kBuilt) key_heads = std::max<Index>(1, shape.batch * shape.key_heads);
       key_heads = std::min(key_heads, std::max<Index>(1, shape.batch * shape.key_heads));
     }
 
@@ -138,7 +151,7 @@ class IndexedBackward {
       return numbers() * Index{sizeof(T)} + integers() * Index{sizeof(Index)};
     }
 
-    Index entries;  // [Nq, K] of a query head
+    Index entries;  // of a query head
     Index begins;   // of its RowLists, one more for each sequence
     bool keeps_weights;
     bool keeps_logits;
@@ -152,7 +165,8 @@ class IndexedBackward {
   Index group() const { return inputs_.k.heads() == 0 ? 0 : inputs_.q.heads() / inputs_.k.heads(); }
 
   void take_scratch(Index heads, Index workers) {
-    slot_ = slot(shape_of(inputs_), inputs_.indices.width());
+    if constexpr (Lists::kBuilt) lists_.take_memory(heads, workers);
+    slot_ = slot(shape_of(inputs_), lists_.length());
     scratch_ = Workspace(workers, slot_ * Index{sizeof(T)});
     numbers_ = Workspace(heads, memory_.numbers() * Index{sizeof(T)});
     integers_ = Workspace(heads, memory_.integers() * Index{sizeof(Index)});
@@ -163,41 +177,49 @@ class IndexedBackward {
   template <class E>
   void run_heads(Index first, Index count, E&& executor) {
     const Index heads = count * group();
+    if constexpr (Lists::kBuilt) {
+      for_each_task(executor, heads * heads_.count(), [&](Index task, Index worker) {
+        const Piece piece = heads_(first * group(), task);
+        lists_.build(piece.sequence, piece.head, piece.place, worker);
+      });
+    }
     for_each_task(executor, heads * rows_.count(), [&](Index task, Index worker) {
       const Piece piece = rows_(first * group(), task);
       kernels<T>().gather_grad_rows(row_args(piece, worker));
     });
-    if (!memory_.keeps()) return;
-    for_each_task(executor, heads * lists_.count(), [&](Index task, Index /*worker*/) {
-      const Piece piece = lists_(first * group(), task);
+    if (!memory_.keeps() && !Lists::kBuilt) return;
+    for_each_task(executor, heads * heads_.count(), [&](Index task, Index /*worker*/) {
+      const Piece piece = heads_(first * group(), task);
       const Sequence& s = piece.sequence;
+      if constexpr (Lists::kBuilt) lists_.take_gradients(s, piece.head, piece.place);
+      if (!memory_.keeps()) return;
       transpose_lists(lists_of(piece), s.queries, s.keys, row_lists(piece.place, s));
     });
+    if (!memory_.keeps()) return;
     for_each_task(executor, count * keys_.count(), [&](Index task, Index worker) {
       kernels<T>().gather_grad_keys(key_args(keys_(first, task), worker));
     });
   }
 
   KeyLists lists_of(const Piece& piece) const {
-    return detail::key_lists(inputs_.indices, options_, piece.sequence, piece.head);
+    return lists_.rows(piece.sequence, piece.head, piece.place);
   }
 
   /// Weights of query head `place` of the group, in sequence s.
   T* weights(Index place, const Sequence& s) {
     if (!memory_.keeps_weights) return nullptr;
-    return numbers_.template data<T>() + place * memory_.numbers() + first_entry(s);
+    return numbers_.template data<T>() + place * memory_.numbers() + lists_.first_entry(s);
   }
   /// Gradients of logits.
   T* d_logits(Index place, const Sequence& s) {
     if (!memory_.keeps_logits) return nullptr;
     const Index behind = memory_.keeps_weights ? memory_.entries : 0;
-    return numbers_.template data<T>() + place * memory_.numbers() + behind + first_entry(s);
+    return numbers_.template data<T>() + place * memory_.numbers() + behind + lists_.first_entry(s);
   }
-  Index first_entry(const Sequence& s) const { return s.first_query * inputs_.indices.width(); }
 
   RowListMemory row_lists(Index place, const Sequence& s) {
     Index* const begin = integers_.template data<Index>() + place * memory_.integers();
-    Index* const rows = begin + memory_.begins + first_entry(s);
+    Index* const rows = begin + memory_.begins + lists_.first_entry(s);
     return {begin + s.first_key + (sequences_.packed() ? s.index : 0), rows,
             rows + memory_.entries};
   }
@@ -218,9 +240,11 @@ class IndexedBackward {
     args.lse = detail::head_matrix(View<const T>(saved_.lse), s.batch, h, s.first_query);
     args.d_q = matrix(grads_.q, s, h, s.first_query);
     args.lists = lists_of(piece);
+    args.factors = lists_.factors(s, piece.place);
+    args.d_factors = lists_.d_factors(s, piece.place);
     args.width = inputs_.q.width();
     args.value_width = inputs_.v.width();
-    args.scale = options_.template scale_of<T>(args.width);
+    args.scale = lists_.template scale_of<T>(args.width);
     args.first = piece.part * kRows;
     args.count = std::min(kRows, s.queries - args.first);
     args.weights = weights(piece.place, s);
@@ -249,21 +273,21 @@ class IndexedBackward {
     args.d_v = matrix(grads_.v, s, piece.head, s.first_key);
     args.width = inputs_.q.width();
     args.value_width = inputs_.v.width();
-    args.scale = options_.template scale_of<T>(args.width);
+    args.scale = lists_.template scale_of<T>(args.width);
     args.first = piece.part * kRows;
     args.count = std::min(kRows, s.keys - args.first);
     return args;
   }
 
   Inputs<T> inputs_;
-  IndexedOptions options_;
+  Lists lists_;
   View<const T> out_;
   Saved<T> saved_;
   View<const T> d_out_;
   Grads<T> grads_;
   Sequences<T> sequences_;
   detail::HeadPieces<T> rows_;
-  detail::HeadPieces<T> lists_;
+  detail::HeadPieces<T> heads_;
   detail::HeadPieces<T> keys_;
   Memory memory_;
   Index slot_ = 0;

@@ -31,34 +31,52 @@ struct IndexedOptions {
   }
 };
 
-namespace detail {
+/// Where passes over lists of keys find them: in a tensor [B, Hq, Nq, K].
+struct TensorLists {
+  static constexpr bool kBuilt = false;  // they are there before the pass begins
 
-/// The lists of one head of a sequence.
-inline KeyLists key_lists(const View<const Index>& indices, const IndexedOptions& options,
-                          const Sequence& s, Index h) {
-  KeyLists lists;
-  lists.data = head_row(indices, s.batch, h, s.first_query);
-  lists.row = indices.strides()[2];
-  lists.step = column_stride(indices);
-  lists.length = indices.width();
-  lists.key_end = s.key_end;
-  lists.causal = options.causal;
-  lists.first_position = SequenceShape::of(s.queries, s.keys, options.alignment).first_position;
-  return lists;
-}
+  View<const Index> indices;
+  IndexedOptions options;
 
-}  // namespace detail
+  template <class T>
+  T scale_of(Index width) const {
+    return options.template scale_of<T>(width);
+  }
+  /// Of the longest list.
+  Index length() const { return indices.width(); }
+  /// Of one query head.
+  Index entries() const { return indices.rows() * indices.width(); }
+  /// Where the entries of a sequence begin among them.
+  Index first_entry(const Sequence& s) const { return s.first_query * indices.width(); }
+
+  /// The lists of one head of a sequence. \param place of the head, among those of the pass
+  KeyLists rows(const Sequence& s, Index h, Index /*place*/) const {
+    KeyLists lists;
+    lists.data = detail::head_row(indices, s.batch, h, s.first_query);
+    lists.row = indices.strides()[2];
+    lists.step = detail::column_stride(indices);
+    lists.length = indices.width();
+    lists.key_end = s.key_end;
+    lists.causal = options.causal;
+    lists.first_position = SequenceShape::of(s.queries, s.keys, options.alignment).first_position;
+    return lists;
+  }
+
+  /// What the weights of their entries are multiplied by: nothing.
+  static std::nullptr_t factors(const Sequence& /*s*/, Index /*place*/) { return nullptr; }
+  static std::nullptr_t d_factors(const Sequence& /*s*/, Index /*place*/) { return nullptr; }
+};
 
 /// One forward pass: a task is a block of rows of one query head. It checks nothing, so that an
 /// operator that makes its own lists can run it on rows cut from larger tensors.
-/// \pre what IndexedAttention checks of its inputs, where indices are [B, Hq, Nq, K]
-template <class T>
+/// \pre what IndexedAttention checks of its inputs   \tparam Lists as TensorLists
+template <class T, class Lists = TensorLists>
 class IndexedForward {
  public:
-  IndexedForward(const Inputs<T>& inputs, const IndexedOptions& options, const View<T>& out,
+  IndexedForward(const Inputs<T>& inputs, const Lists& lists, const View<T>& out,
                  const Saved<T>& saved)
       : inputs_(inputs),
-        options_(options),
+        lists_(lists),
         out_(out),
         saved_(saved),
         sequences_(inputs),
@@ -96,7 +114,7 @@ class IndexedForward {
   /// and less lose.
   static constexpr Index kAheadBytes = Index{16} << 20;
 
-  Index elements() const { return slot(inputs_.q.width(), inputs_.indices.width()); }
+  Index elements() const { return slot(inputs_.q.width(), lists_.length()); }
   static Index slot(Index width, Index length) { return gather_scratch(width, length); }
 
   void attend(const SequenceTask& task, Compute<T>* scratch) const {
@@ -110,10 +128,12 @@ class IndexedForward {
     if (!saved_.lse.is_none()) {
       args.lse = detail::head_matrix(saved_.lse, s.batch, task.head, s.first_query);
     }
-    args.lists = detail::key_lists(inputs_.indices, options_, s, task.head);
+    const Index place = s.batch * inputs_.q.heads() + task.head;
+    args.lists = lists_.rows(s, task.head, place);
+    args.factors = lists_.factors(s, place);
     args.width = inputs_.q.width();
     args.value_width = inputs_.v.width();
-    args.scale = options_.template scale_of<Compute<T>>(args.width);
+    args.scale = lists_.template scale_of<Compute<T>>(args.width);
     args.first = task.part * kRows;
     args.count = std::min(kRows, s.queries - args.first);
     args.ahead = s.keys * (args.width + args.value_width) * Index{sizeof(T)} >= kAheadBytes;
@@ -122,7 +142,7 @@ class IndexedForward {
   }
 
   Inputs<T> inputs_;
-  IndexedOptions options_;
+  Lists lists_;
   View<T> out_;
   Saved<T> saved_;
   Sequences<T> sequences_;

@@ -14,8 +14,8 @@ FOVEA_NAMESPACE_BEGIN
 /// Memory for RowLists.
 struct RowListMemory {
   Index* begin = nullptr;   // [keys + 1]
-  Index* rows = nullptr;    // [Nq K]
-  Index* places = nullptr;  // [Nq K]
+  Index* rows = nullptr;    // [Nq K], or as many as there are entries
+  Index* places = nullptr;  // the same
 };
 
 /// Sorts the visible entries of `rows` lists by their keys, by counting: entries of one key stay in
@@ -35,7 +35,7 @@ inline RowLists transpose_lists(const KeyLists& lists, Index rows, Index keys,
   for_each_entry([&](Index key, Index r, Index n) {
     const Index entry = to.begin[key]++;
     to.rows[entry] = r;
-    to.places[entry] = r * lists.length + n;
+    to.places[entry] = lists.place(r) + n;
   });
   // Each key's begin has moved to its end, where the next one's was.
   std::copy_backward(to.begin, to.begin + keys, to.begin + keys + 1);

@@ -58,6 +58,7 @@ void check_smart_bird_inputs(const char* op, const Inputs<T>& inputs) {
   check_inputs(op, inputs);
   check_no_scores(op, inputs);
   detail::check_absent(op, "indices", inputs.indices, "it is of IndexedAttention");
+  detail::check_no_graph(op, inputs);
   const Index heads = inputs.q.heads();
   check_packing(op, inputs);
   check_sketch(op, inputs, heads);

@@ -110,7 +110,9 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
       select_keys(options, inputs, again.view(), nullptr, threads);
       listed.indices = again.view();
     }
-    IndexedBackward<T>(listed, indexed_options(), from, saved, d_from, grads).run(threads);
+    IndexedBackward<T>(listed, {listed.indices, {.scale = options.scale}}, from, saved, d_from,
+                       grads)
+        .run(threads);
   }
 
   /// Bytes of scratch of `forward` with that many workers, if the indices are not saved.
@@ -127,7 +129,8 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
   /// Bytes of scratch of `backward` with that many workers, if the indices are saved.
   template <class T>
   Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    return IndexedBackward<T>::workspace_bytes(shape, options.keys_per_row, workers);
+    const Index entries = shape.queries * options.keys_per_row;
+    return IndexedBackward<T>::workspace_bytes(shape, options.keys_per_row, entries, workers);
   }
 
   /// (query, key) pairs of one query head that are attended to, without key lengths.
@@ -157,8 +160,6 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
   static Shape row_shape(const Inputs<T>& inputs, Index width) {
     return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), width};
   }
-
-  IndexedOptions indexed_options() const { return {.scale = options.scale}; }
 
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {

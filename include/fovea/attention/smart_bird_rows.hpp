@@ -78,8 +78,7 @@ class SmartBirdRows {
                 saved.indices),
         out_(out),
         lse_(saved.lse),
-        attention_(with_indices(inputs, chosen_.indices()), {.scale = options.scale}, out, {lse_}) {
-  }
+        attention_(inputs, {chosen_.indices(), {.scale = options.scale}}, out, {lse_}) {}
 
   /// Bytes of scratch with that many workers, that of the choice apart, if the indices are not
   /// saved.

@@ -14,25 +14,29 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The calls of a softmax operator `Op`, which has `name()`, `options` with at least what
-/// SoftmaxOptions has, `check_options()` and `pattern(head, shape)`: any Pattern or StagedPattern.
-/// It may have `pattern_period(heads)`, if heads have different patterns, and
-/// `check_pattern(shape)`, if not every sequence goes with its options.
-/// out[b, h, i] = sum_j softmax_j(s_ij) v_j over the visible keys j: those that the pattern shows
-/// to row i, that lie within the batch's key length or the row's packed sequence, and that neither
-/// mask nor bias hides. s_ij is the logit scale <q_i, k_j>, soft-capped, plus bias, minus ALiBi.
-/// A row that sees no key is +0, and its lse -inf. A NaN or infinity that is visible reaches the
-/// row; what is not visible changes no bit. Weights are divided by their sum last, so values of
-/// more than max / Nk may overflow. The bits of a row depend on neither threads, batch, heads,
-/// strides nor on the rows and keys that it does not see.
-/// Cost: 2 (D + Dv) flops per visible pair, memory O(threads block_rows (D + Dv)); under a pattern
-/// of several stages three numbers for each row besides, and Dv more for tensors of 16 bits.
+/// SoftmaxOptions has or with a scale alone, `check_options()` and `pattern(head, shape)`: any
+/// Pattern or StagedPattern. It may have `pattern_period(heads)`, if heads have different patterns,
+/// and `check_pattern(shape)`, if not every sequence goes with its options. out[b, h, i] = sum_j
+/// softmax_j(s_ij) v_j over the visible keys j: those that the pattern shows to row i, that lie
+/// within the batch's key length or the row's packed sequence, and that neither mask nor bias
+/// hides. s_ij is the logit scale <q_i, k_j>, soft-capped, plus bias, minus ALiBi. A row that sees
+/// no key is +0, and its lse -inf. A NaN or infinity that is visible reaches the row; what is not
+/// visible changes no bit. Weights are divided by their sum last, so values of more than max / Nk
+/// may overflow. The bits of a row depend on neither threads, batch, heads, strides nor on the rows
+/// and keys that it does not see. Cost: 2 (D + Dv) flops per visible pair, memory O(threads
+/// block_rows (D + Dv)); under a pattern of several stages three numbers for each row besides, and
+/// Dv more for tensors of 16 bits.
 template <class Op>
 class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
  public:
-  /// The options that every softmax operator has.
+  /// The options that every softmax operator has; those of one that has a scale alone.
   SoftmaxOptions softmax_options() const {
     const auto& o = op().options;
-    return {o.scale, o.alignment, o.soft_cap, o.dropout};
+    if constexpr (requires { o.alignment; }) {
+      return {o.scale, o.alignment, o.soft_cap, o.dropout};
+    } else {
+      return {.scale = o.scale};
+    }
   }
 
   /// The patterns of heads repeat after so many of them. \param heads of the queries

@@ -49,6 +49,8 @@
 
 #include "fovea/kernels/gather_grad.inl.hpp"
 
+#include "fovea/kernels/normal_density.inl.hpp"
+
 #include "fovea/kernels/linear_output.inl.hpp"
 
 #include "fovea/kernels/linear_stream.inl.hpp"
@@ -108,4 +110,5 @@ inline constexpr KernelTable<T> kKernels = {&softmax_block<T>,
                                             &gather<T>,
                                             &gather_grad_rows<T>,
                                             &gather_grad_keys<T>,
-                                            &sketch_select<T>};
+                                            &sketch_select<T>,
+                                            &normal_density<T>};

@@ -12,19 +12,28 @@ FOVEA_NAMESPACE_BEGIN
 /// The lists of the rows of one head: entry n of row r is data[r * row + n * step], a key or -1.
 /// They ascend, and -1 stands behind the last key alone. Row r sees of its list the keys before
 /// key_end; if it is causal, also those up to its position alone.
+/// Or, where `begin` is given, lists of any length one behind the other: row r sees the keys
+/// data[begin[r]] up to data[begin[r + 1] - 1], all of them.
 struct KeyLists {
   const Index* data = nullptr;
   Index row = 0;
   Index step = 1;
-  Index length = 0;   // K: entries of a row
+  Index length = 0;   // K: entries of a row, with `begin` at most
   Index key_end = 0;  // keys at and beyond it are invisible
   bool causal = false;
-  Index first_position = 0;  // of row 0
+  Index first_position = 0;      // of row 0
+  const Index* begin = nullptr;  // [rows + 1], or null
 
-  constexpr const Index* of(Index r) const { return data + r * row; }
+  constexpr const Index* of(Index r) const {
+    return data + (begin == nullptr ? r * row : begin[r]);
+  }
+
+  /// Where the first entry of row r stands in arrays of one element for each entry.
+  constexpr Index place(Index r) const { return begin == nullptr ? r * length : begin[r]; }
 
   /// How many of its entries row r sees: they are its first ones.
   constexpr Index visible(Index r) const {
+    if (begin != nullptr) return begin[r + 1] - begin[r];
     if (length == 0) return 0;
     const Index behind = first_position + r + 1;
     const Index end = causal && behind < key_end ? behind : key_end;
@@ -46,6 +55,7 @@ struct GatherArgs {
   StoredMatrix<void> out;      // [Nq, Dv]
   Matrix<T> lse;               // [Nq, 1], or no data
   KeyLists lists;              // [Nq, K]
+  const T* factors = nullptr;  // of the weights of entries, after the softmax; null: 1
   Index width = 0;             // D
   Index value_width = 0;       // Dv
   T scale = 0;                 // of the logits
@@ -66,22 +76,24 @@ constexpr Index gather_scratch(Index width, Index length) {
 /// The same rows backwards: gradients of their queries, and what those of their keys are made of.
 template <class T>
 struct GatherGradRowsArgs {
-  Matrix<const T> q;      // [Nq, D]
-  Matrix<const T> k;      // [keys, D]
-  Matrix<const T> v;      // [keys, Dv]
-  Matrix<const T> out;    // [Nq, Dv]
-  Matrix<const T> d_out;  // [Nq, Dv]
-  Matrix<const T> lse;    // [Nq, 1]
-  Matrix<T> d_q;          // [Nq, D], or no data
-  KeyLists lists;         // [Nq, K]
+  Matrix<const T> q;           // [Nq, D]
+  Matrix<const T> k;           // [keys, D]
+  Matrix<const T> v;           // [keys, Dv]
+  Matrix<const T> out;         // [Nq, Dv]
+  Matrix<const T> d_out;       // [Nq, Dv]
+  Matrix<const T> lse;         // [Nq, 1]
+  Matrix<T> d_q;               // [Nq, D], or no data
+  KeyLists lists;              // [Nq, K]
+  const T* factors = nullptr;  // as in GatherArgs
   Index width = 0;
   Index value_width = 0;
   T scale = 0;
   Index first = 0;  // rows [first, first + count)
   Index count = 0;
-  T* weights = nullptr;   // [Nq, K] of the visible entries, or null
-  T* d_logits = nullptr;  // [Nq, K] gradients of their logits, or null
-  T* scratch = nullptr;   // gather_grad_scratch(...) elements, aligned to 64 bytes
+  T* weights = nullptr;    // [Nq, K] of the visible entries, factors included, or null
+  T* d_logits = nullptr;   // [Nq, K] gradients of their logits, or null
+  T* d_factors = nullptr;  // [Nq, K] gradients of their factors, or null
+  T* scratch = nullptr;    // gather_grad_scratch(...) elements, aligned to 64 bytes
 };
 
 /// Elements of scratch of GatherGradRowsArgs.

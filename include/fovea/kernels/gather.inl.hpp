@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of rows over lists of keys: softmax of the logits of a row's own keys, and the
-/// weighted sum of their values. Cost 2 (D + Dv) flops and D + Dv loads per pair: every pair has
-/// rows of K and V of its own. Oracle tests/support/oracle/softmax.hpp, test
-/// tests/kernels/gather_test.cpp.
+/// Attention of rows over lists of keys: softmax of the logits of a row's own keys, times a factor
+/// of each entry if there are any, and the weighted sum of their values. Cost 2 (D + Dv) flops and
+/// D + Dv loads per pair: every pair has rows of K and V of its own. Oracle
+/// tests/support/oracle/softmax.hpp, test tests/kernels/gather_test.cpp.
 ///
 /// A logit is summed in the lanes of a cache line, columns c, c + kSumLanes, ... in one chain, then
 /// by a tree, halves onto halves. An output element is a sum over kChain entries of the list at a
@@ -73,14 +73,9 @@ struct ListedProducts {
 
   FOVEA_NOINLINE void run() {
     constexpr int w = kLanes<T>;
-    constexpr int few = w > 4 ? 4 : w;
     Index n = 0;
     for (; n + w <= rows.count; n += w) whole(n);
-    if (n + few < rows.count) {
-      rest<w>(n);
-    } else if (n < rows.count) {
-      rest<few>(n);
-    }
+    if (n < rows.count) rest_of<(w > 4 ? 4 : w)>(n);
   }
 
  private:
@@ -92,6 +87,15 @@ struct ListedProducts {
       sums[i] = listed_product<kLines, S>(rows, rows.at(n + i), x);
     }
     keep(n, lane_sums(sums));
+  }
+
+  /// The entries from n on, by the smallest number of places from R on that holds them.
+  template <int R>
+  FOVEA_INLINE void rest_of(Index n) {
+    if constexpr (R < kLanes<T>) {
+      if (n + R < rows.count) return rest_of<2 * R>(n);
+    }
+    rest<R>(n);
   }
 
   /// At most R entries, the last of the list again for those behind it.
@@ -256,6 +260,20 @@ FOVEA_INLINE void weigh_list(T* logits, Index count, Vec<T> shift) {
   }
 }
 
+/// The elements [n, n + lanes) of an array that ends at `count`, 0 behind it.
+template <class T>
+FOVEA_INLINE Vec<T> load_up_to(const T* x, Index n, Index count) {
+  return n + kLanes<T> <= count ? load(x + n) : load_first(x + n, count - n);
+}
+
+/// weights[n] times factors[n]. \param factors [count], nothing behind them is read
+template <class T>
+FOVEA_INLINE void scale_list(T* weights, const T* factors, Index count) {
+  for (Index n = 0; n < count; n += kLanes<T>) {
+    store(weights + n, load(weights + n) * load_up_to(factors, n, count));
+  }
+}
+
 /// Their sum, in the chains of WeightedRows.
 template <class T>
 FOVEA_INLINE T sum_of_list(const T* weights, Index count) {
@@ -308,6 +326,22 @@ FOVEA_INLINE void ask_listed(const StoredMatrix<const void>& m, Index width, con
   }
 }
 
+/// The same for entries of lists that lie one behind the other, which also cost where they are few:
+/// those that stand kEntriesAhead behind the ones of row r, to the first cache. \param end of what
+/// is asked for
+inline constexpr Index kEntriesAhead = 8;
+template <class T>
+FOVEA_INLINE void ask_entries(const StoredMatrix<const void>& m, Index width, const KeyLists& lists,
+                              Index r, Index end) {
+  if (m.column != 1) return;
+  const Index bytes = stored_bytes<T>(m.storage);
+  const Index last = smaller(lists.begin[r + 1] + kEntriesAhead, end);
+  for (Index n = lists.begin[r] + kEntriesAhead; n < last; ++n) {
+    const char* const row = static_cast<const char*>(m.data) + lists.data[n] * m.row * bytes;
+    for (Index b = 0; b < width * bytes; b += 64) __builtin_prefetch(row + b, 0, 3);
+  }
+}
+
 template <Storage S, class T>
 class Gather {
  public:
@@ -326,8 +360,14 @@ class Gather {
   void attend(Index r) const {
     const Index seen = args_.lists.visible(r);
     const Index* const list = unit_list(args_.lists, r, seen, list_);
-    const bool ahead = args_.ahead && r + 1 < args_.first + args_.count;
+    const bool rowwise = args_.lists.begin == nullptr;
+    const bool ahead = args_.ahead && rowwise && r + 1 < args_.first + args_.count;
     if (ahead) ask_listed<T>(args_.k, args_.width, args_.lists, r + 1);
+    if (!rowwise) {
+      const Index end = args_.lists.begin[args_.first + args_.count];
+      ask_entries<T>(args_.k, args_.width, args_.lists, r, end);
+      ask_entries<T>(args_.v, args_.value_width, args_.lists, r, end);
+    }
     T sum = 1;
     T lse = kMinusInfinity<T>;
     if (seen > 0) {
@@ -336,6 +376,9 @@ class Gather {
       const Vec<T> most = largest_lane(listed_products<S>(keys, q_, kMinusInfinity<T>, weights_));
       weigh_list(weights_, seen, finite_shift(most));
       sum = sum_of_list(weights_, seen);
+      if (args_.factors != nullptr) {
+        scale_list(weights_, args_.factors + args_.lists.place(r), seen);
+      }
       if (args_.lse.data != nullptr) lse = log_sum_exp(most, set1(sum)).raw[0];
     }
     if (ahead) ask_listed<T>(args_.v, args_.value_width, args_.lists, r + 1);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention over lists of keys backwards. By rows: weights P = exp(s - lse) once more,
-/// dS = P (<d_out, v> - <d_out, out>) and dq = scale sum_j dS_j k_j. By keys, over the rows that
-/// list them: dv = sum_i P_i d_out_i and dk = scale sum_i dS_i q_i, in the order of heads and rows.
+/// dS = P (f <d_out, v> - <d_out, out>) with the factor f of the entry (df = P <d_out, v>), and
+/// dq = scale sum_j dS_j k_j. By keys, over the rows that list them: dv = sum_i P_i f_i d_out_i and
+/// dk = scale sum_i dS_i q_i, in the order of heads and rows.
 /// Cost 2 (3 D + 2 Dv) flops per pair. Oracle tests/support/oracle/softmax_grad.hpp, test
 /// tests/kernels/gather_test.cpp.
 
@@ -34,12 +35,12 @@ class GatherGradRows {
       scaled_row<kNative>(stored(args_.q), r, args_.width, factor_, q_);
       listed_products<kNative>(keys, q_, kMinusInfinity<T>, weights_);
       weigh_list(weights_, seen, set1(args_.lse.data[r * args_.lse.row] * logit_factor(T{1})));
+      if (args_.d_q.data != nullptr || args_.d_logits != nullptr || args_.d_factors != nullptr) {
+        weigh_gradients(r, list, seen);
+        keep(d_logits_, seen, r, args_.d_logits);
+      }
+      if (args_.factors != nullptr) scale_list(weights_, factors_of(r), seen);
       keep(weights_, seen, r, args_.weights);
-    }
-    if (args_.d_q.data == nullptr && args_.d_logits == nullptr) return;
-    if (seen > 0) {
-      weigh_gradients(r, list, seen);
-      keep(d_logits_, seen, r, args_.d_logits);
     }
     if (args_.d_q.data != nullptr) {
       weighted_row<kNative>(keys, d_logits_, args_.scale, stored(args_.d_q), r);
@@ -54,18 +55,39 @@ class GatherGradRows {
     listed_products<kNative>(listed_rows<T>(stored(args_.v), width, list, seen), d_out_, T{0},
                              d_logits_);
     const Vec<T> delta = set1(delta_[0]);
+    if (args_.factors == nullptr) {
+      for (Index n = 0; n < seen; n += kLanes<T>) {
+        store(d_logits_ + n, load(weights_ + n) * (load(d_logits_ + n) - delta));
+      }
+      return;
+    }
     for (Index n = 0; n < seen; n += kLanes<T>) {
-      store(d_logits_ + n, load(weights_ + n) * (load(d_logits_ + n) - delta));
+      const Vec<T> weight = load(weights_ + n);
+      const Vec<T> d_weight = load(d_logits_ + n);
+      if (args_.d_factors != nullptr) {
+        keep(weight * d_weight, n, seen, args_.d_factors + args_.lists.place(r));
+      }
+      const Vec<T> factor = load_up_to(factors_of(r), n, seen);
+      store(d_logits_ + n, weight * fma(factor, d_weight, zero<T>() - delta));
     }
   }
+
+  FOVEA_INLINE const T* factors_of(Index r) const { return args_.factors + args_.lists.place(r); }
 
   /// to[r, n] of the visible entries, if it is wanted.
   FOVEA_INLINE void keep(const T* x, Index seen, Index r, T* to) const {
     if (to == nullptr) return;
-    to += r * args_.lists.length;
-    Index n = 0;
-    for (; n + kLanes<T> <= seen; n += kLanes<T>) store(to + n, load(x + n));
-    if (n < seen) store_first(to + n, load(x + n), seen - n);
+    for (Index n = 0; n < seen; n += kLanes<T>) {
+      keep(load(x + n), n, seen, to + args_.lists.place(r));
+    }
+  }
+  /// Elements [n, n + lanes) of a list of `seen`.
+  FOVEA_INLINE void keep(Vec<T> x, Index n, Index seen, T* to) const {
+    if (n + kLanes<T> <= seen) {
+      store(to + n, x);
+    } else {
+      store_first(to + n, x, seen - n);
+    }
   }
 
   const GatherGradRowsArgs<T>& args_;

@@ -12,6 +12,7 @@
 #include "fovea/kernels/gather.hpp"
 #include "fovea/kernels/linear_attention.hpp"
 #include "fovea/kernels/linear_grad.hpp"
+#include "fovea/kernels/normal_density.hpp"
 #include "fovea/kernels/sketch_select.hpp"
 #include "fovea/kernels/softmax_block.hpp"
 #include "fovea/kernels/softmax_grad.hpp"
@@ -44,6 +45,7 @@ struct KernelTable {
   void (*gather_grad_rows)(const GatherGradRowsArgs<T>&) noexcept;
   void (*gather_grad_keys)(const GatherGradKeysArgs<T>&) noexcept;
   void (*sketch_select)(const SketchSelectArgs<T>&) noexcept;
+  void (*normal_density)(const NormalDensityArgs<T>&) noexcept;
 };
 
 FOVEA_NAMESPACE_END

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Calls of FSAT attention: tensors, what they give, and what they should give.
+#pragma once
+
+#include <vector>
+
+#include "attention/case.hpp"
+#include "fovea/attention/fsat.hpp"
+#include "support/fill.hpp"
+#include "support/oracle/fsat.hpp"
+#include "support/tensor.hpp"
+
+namespace fovea_test {
+
+using fovea::FsatAttention;
+using fovea::FsatOptions;
+
+struct FsatSizes {
+  Index batch = 1;
+  Index heads = 2;
+  Index key_heads = 2;
+  Index tokens = 40;
+  Index slots = 4;
+  Index width = 5;
+  Index value_width = 3;
+};
+
+/// Dominant indices of any size up to `most`, half of them within a short piece of the sequence, so
+/// that queries have many keys, few or none; some are integers, and some stand twice with a key.
+inline Fill dominant_fill(std::uint64_t seed, double most) {
+  return [=](Index b, Index h, Index j, Index m) {
+    if (m % 4 == 3 && j % 2 == 0) m -= 1;
+    const double u = uniform(hash(seed, b, h, j, m));
+    const double x = most * (m % 2 == 0 ? u : u / 5);
+    return m % 4 == 2 && j % 3 == 0 ? std::floor(x) : static_cast<double>(static_cast<float>(x));
+  };
+}
+
+template <class T>
+struct FsatProblem {
+  explicit FsatProblem(const FsatSizes& s, std::uint64_t seed = 1, const Layout& layout = {})
+      : FsatProblem(s, dominant_fill(seed + 3, static_cast<double>(s.tokens)), seed, layout) {}
+
+  FsatProblem(const FsatSizes& s, const Fill& dominants, std::uint64_t seed = 1,
+              const Layout& layout = {})
+      : q({s.batch, s.heads, s.tokens, s.width}, layout),
+        k({s.batch, s.key_heads, s.tokens, s.width}, layout),
+        v({s.batch, s.key_heads, s.tokens, s.value_width}, layout),
+        dominant({s.batch, s.heads, s.tokens, s.slots}, layout),
+        d_out({s.batch, s.heads, s.tokens, s.value_width}, layout) {
+    q.fill(gaussian(seed));
+    k.fill(gaussian(seed + 1));
+    v.fill(gaussian(seed + 2));
+    dominant.fill(dominants);
+    d_out.fill(gaussian(seed + 4));
+  }
+
+  Inputs<T> inputs() const {
+    Inputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_seqlens};
+    in.dominant = dominant.view();
+    return in;
+  }
+
+  Tensor<T> q, k, v, dominant, d_out;
+  std::vector<Index> key_lengths = {};
+  std::vector<Index> cu_seqlens = {};
+};
+
+/// What one call of each pass writes.
+template <class T>
+struct FsatResult {
+  std::vector<T> out, lse, d_q, d_k, d_v, d_dominant;
+};
+
+/// Both passes into NaN.
+template <class T>
+FsatResult<T> run_fsat(const FsatAttention& op, const FsatProblem<T>& p,
+                       AnyExecutor* executor = nullptr, const Layout& layout = {}) {
+  const Inputs<T> in = p.inputs();
+  const Tensor<T> out(p.d_out.shape(), layout);
+  const Tensor<T> lse({in.q.batch(), in.q.heads(), in.q.rows(), 1}, layout);
+  const Tensor<T> d_q(in.q.shape(), layout), d_k(in.k.shape(), layout), d_v(in.v.shape(), layout);
+  const Tensor<T> d_dominant(in.dominant.shape(), layout);
+  const Saved<T> saved{lse.view()};
+  Grads<T> grads{d_q.view(), d_k.view(), d_v.view()};
+  grads.dominant = d_dominant.view();
+  if (executor == nullptr) {
+    op.forward(in, out.view(), saved);
+    op.backward(in, out.view(), saved, p.d_out.view(), grads);
+  } else {
+    op.forward(in, out.view(), saved, *executor);
+    op.backward(in, out.view(), saved, p.d_out.view(), grads, *executor);
+  }
+  EXPECT_EQ(out.changed_gaps() + lse.changed_gaps() + d_q.changed_gaps() + d_k.changed_gaps() +
+                d_v.changed_gaps() + d_dominant.changed_gaps(),
+            0);
+  return {out.values(), lse.values(), d_q.values(),
+          d_k.values(), d_v.values(), d_dominant.values()};
+}
+
+template <class T>
+testing::AssertionResult same_bits(const FsatResult<T>& a, const FsatResult<T>& b) {
+  struct Part {
+    const char* name;
+    std::vector<T> FsatResult<T>::*values;
+  };
+  for (const auto& [name, values] :
+       {Part{"out", &FsatResult<T>::out}, Part{"lse", &FsatResult<T>::lse},
+        Part{"d_q", &FsatResult<T>::d_q}, Part{"d_k", &FsatResult<T>::d_k},
+        Part{"d_v", &FsatResult<T>::d_v}, Part{"d_dominant", &FsatResult<T>::d_dominant}}) {
+    if (testing::AssertionResult same = same_bits(a.*values, b.*values); !same) {
+      return same << " (" << name << ")";
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+}  // namespace fovea_test

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// FSAT attention as spec.md section 6 writes it (Zhuang et al. 2022, eqs. 7-10), and its
+/// gradients: every row looks at every key and slot, in float64 (long double for double inputs).
+/// Gauges: those of softmax.hpp, where a confidence weighs 1 + (I - Ibar)^2 / (2 sigma^2) more.
+/// Held to central differences by tests/attention/fsat_test.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "fovea/attention/fsat_options.hpp"
+#include "support/oracle/softmax_grad.hpp"
+
+namespace fovea_test {
+
+using fovea::FsatEdges;
+
+/// What a backward pass of FSAT should give.
+template <class T>
+struct ExpectedFsatGrads {
+  ExpectedGrads<T> softmax;
+  Reference<T> dominant;
+};
+
+/// Where one slot of a key points: Ip, and Ir; -1: nowhere.
+struct OracleSlot {
+  Index predicted = -1;
+  Index random = -1;
+};
+
+/// An edge of one row.
+template <class T>
+struct OracleEdge {
+  Index key;   // of the sequence
+  Index slot;  // m
+  bool is_random;
+  Wide<T> distance;  // I - Ibar
+  Wide<T> confidence;
+  Wide<T> size;  // its gauge
+};
+
+/// The graph of one head of a sequence.
+template <class T>
+class OracleGraph {
+ public:
+  using W = Wide<T>;
+
+  OracleGraph(const fovea::Inputs<T>& in, const fovea::FsatOptions& options,
+              const OracleSequence& s, Index h)
+      : in_(in), options_(options), s_(s), head_(h), slots_(in.dominant.width()) {
+    for (Index j = 0; j < s.length; ++j) {
+      for (Index m = 0; m < slots_; ++m) points_.push_back(slot(j, m));
+    }
+  }
+
+  W variance() const {
+    return options_.variance ? W{*options_.variance} : static_cast<W>(options_.max_length);
+  }
+
+  /// The edges of row i, by ascending key: of several from one key that of the largest confidence,
+  /// the smallest distance; then the predicted one; then the smaller slot.
+  std::vector<OracleEdge<T>> row(Index i) const {
+    std::vector<OracleEdge<T>> edges;
+    for (Index j = 0; j < s_.length; ++j) {
+      std::vector<OracleEdge<T>> of_key;
+      for (const bool is_random : {false, true}) {
+        for (Index m = 0; m < slots_; ++m) {
+          const OracleSlot& to = points_[as_size(j * slots_ + m)];
+          if ((is_random ? to.random : to.predicted) != i) continue;
+          const W distance = static_cast<W>(i) - W{dominant(j, m)};
+          const W power = distance * distance / (2 * variance());
+          const W constant = options_.confidence == fovea::Confidence::relative
+                                 ? 1
+                                 : 1 / std::sqrt(2 * kPi * variance());
+          const W confidence = constant * std::exp(-power);
+          of_key.push_back(
+              {j, m, is_random, distance, confidence, confidence * (1 + power) + kFaint<T>});
+        }
+      }
+      const auto best =
+          std::min_element(of_key.begin(), of_key.end(), [](const auto& a, const auto& b) {
+            return std::abs(a.distance) < std::abs(b.distance);
+          });  // the first of equal ones
+      if (best != of_key.end()) edges.push_back(*best);
+    }
+    return edges;
+  }
+
+ private:
+  static constexpr W kPi = static_cast<W>(3.14159265358979323846264338327950288L);
+
+  T dominant(Index j, Index m) const { return in_.dominant(s_.batch, head_, s_.first_key + j, m); }
+
+  OracleSlot slot(Index j, Index m) const {
+    OracleSlot made;
+    if (options_.edges != FsatEdges::random) {
+      const auto most = static_cast<W>(options_.max_length - 1);
+      const W index = std::min(std::floor(W{dominant(j, m)}), most);
+      if (index < static_cast<W>(s_.length)) made.predicted = static_cast<Index>(index);
+    }
+    if (options_.edges != FsatEdges::predicted) {
+      const double u = fovea::uniform_draw<double>(options_.seed, s_.index, head_, j, m);
+      made.random = static_cast<Index>(u * static_cast<double>(s_.length));
+    }
+    return made;
+  }
+
+  const fovea::Inputs<T>& in_;
+  const fovea::FsatOptions& options_;
+  const OracleSequence& s_;
+  Index head_;
+  Index slots_;
+  std::vector<OracleSlot> points_;  // [length, M]
+};
+
+/// Calls f(row, edges, graph) for every row: its weights before the confidences, and its edges.
+template <class T, class F>
+void for_each_fsat_row(const fovea::Inputs<T>& in, const fovea::FsatOptions& options, F&& f) {
+  std::vector<bool> shown;
+  OracleOperator<T> op = OracleOperator<T>::of({.scale = options.scale}, {}, in.q.width());
+  op.law = [&](const Pair& p) { return bool{shown[as_size(p.j)]}; };
+  for (const OracleSequence& s : oracle_sequences(in)) {
+    for (Index h = 0; h < in.q.heads(); ++h) {
+      const OracleGraph<T> graph(in, options, s, h);
+      for (Index i = 0; i < s.queries; ++i) {
+        const std::vector<OracleEdge<T>> edges = graph.row(i);
+        shown.assign(as_size(s.keys), false);
+        for (const OracleEdge<T>& edge : edges) shown[as_size(edge.key)] = true;
+        f(oracle_row(in, op, s, h, i), edges, graph);
+      }
+    }
+  }
+}
+
+/// out_i = sum_j softmax_j(s_ij) confidence_ij v_j.
+template <class T>
+Expected<T> fsat_oracle(const fovea::Inputs<T>& in, const fovea::FsatOptions& options) {
+  using W = Wide<T>;
+  const Index width = in.v.width();
+  Expected<T> expected{zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), width}),
+                       zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), 1})};
+  for_each_fsat_row(in, options, [&](const auto& row, const auto& edges, const auto&) {
+    const std::size_t at = place_of(expected.lse.shape, row.batch, row.head, row.query, 0);
+    expected.lse.value[at] = row.lse;
+    expected.lse.gauge[at] = 1 + row.largest + std::abs(row.lse);
+    for (Index c = 0; c < width; ++c) {
+      W out = 0;
+      W magnitude = 0;
+      for (std::size_t n = 0; n < edges.size(); ++n) {
+        const W value = in.v(row.batch, row.key_head, row.keys[n], c);
+        out += row.p[n] * edges[n].confidence * value;
+        magnitude += row.size[n] * edges[n].size * std::abs(value);
+      }
+      const std::size_t element = at * as_size(width) + as_size(c);
+      expected.out.value[element] = out;
+      expected.out.gauge[element] = magnitude * (1 + row.largest);
+    }
+  });
+  return expected;
+}
+
+namespace detail {
+
+/// The gradients that one row gives.
+template <class T, class D>
+void add_fsat_row(const fovea::Inputs<T>& in, const fovea::FsatOptions& options, Wide<T> scale,
+                  const View<D>& d_out, const OracleRow<T>& row,
+                  const std::vector<OracleEdge<T>>& edges, const OracleGraph<T>& graph,
+                  ExpectedFsatGrads<T>& to) {
+  using W = Wide<T>;
+  const Index b = row.batch;
+  const W condition = 1 + row.largest;
+  std::vector<Sum<T>> products;  // <d_out, v>
+  Sum<T> delta;                  // <d_out, out>
+  for (std::size_t n = 0; n < edges.size(); ++n) {
+    Sum<T> sum;
+    for (Index c = 0; c < in.v.width(); ++c) {
+      sum.add(W{d_out(b, row.head, row.query, c)} * W{in.v(b, row.key_head, row.keys[n], c)});
+    }
+    products.push_back(sum);
+    delta.value += row.p[n] * edges[n].confidence * sum.value;
+    delta.magnitude += row.size[n] * edges[n].size * sum.magnitude;
+  }
+  for (std::size_t n = 0; n < edges.size(); ++n) {
+    const auto& [key, slot, is_random, distance, confidence, size] = edges[n];
+    const Index j = row.keys[n];
+    const W ds = scale * row.p[n] * (confidence * products[n].value - delta.value);
+    const W ds_size = std::abs(scale) * row.size[n] *
+                      (size * products[n].magnitude + delta.magnitude) * condition;
+    for (Index c = 0; c < in.q.width(); ++c) {
+      const W k = in.k(b, row.key_head, j, c);
+      const W q = in.q(b, row.head, row.query, c);
+      add(to.softmax.q, {b, row.head, row.query, c}, ds * k, ds_size * std::abs(k));
+      add(to.softmax.k, {b, row.key_head, j, c}, ds * q, ds_size * std::abs(q));
+    }
+    for (Index c = 0; c < in.v.width(); ++c) {
+      const W d = d_out(b, row.head, row.query, c);
+      add(to.softmax.v, {b, row.key_head, j, c}, row.p[n] * confidence * d,
+          row.size[n] * size * std::abs(d) * condition);
+    }
+    const W by_confidence = row.p[n] * products[n].value;
+    const W flows = options.truncate_gradient ? std::min(W{0}, by_confidence) : by_confidence;
+    const W slope = distance / graph.variance();
+    add(to.dominant, {b, row.head, j, slot}, flows * confidence * slope,
+        row.size[n] * products[n].magnitude * condition * size * std::abs(slope));
+  }
+}
+
+}  // namespace detail
+
+/// The gradients of sum d_out out. \param d_out [B, Hq, Nq, Dv], of T or wider
+template <class T, class D>
+ExpectedFsatGrads<T> fsat_grad_oracle(const fovea::Inputs<T>& in, const fovea::FsatOptions& options,
+                                      const View<D>& d_out) {
+  ExpectedFsatGrads<T> grads{
+      {zero_reference<T>(in.q.shape()), zero_reference<T>(in.k.shape()),
+       zero_reference<T>(in.v.shape()), zero_reference<T>({}), zero_reference<T>({1, 0, 1, 1})},
+      zero_reference<T>(in.dominant.shape())};
+  const Wide<T> scale = OracleOperator<T>::of({.scale = options.scale}, {}, in.q.width()).scale;
+  for_each_fsat_row(in, options, [&](const auto& row, const auto& edges, const auto& graph) {
+    detail::add_fsat_row(in, options, scale, d_out, row, edges, graph, grads);
+  });
+  for (Reference<T>* x : {&grads.softmax.q, &grads.softmax.k}) detail::drop_noise(*x);
+  return grads;
+}
+
+}  // namespace fovea_test
