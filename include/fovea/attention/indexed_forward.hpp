@@ -115,7 +115,9 @@ class IndexedForward {
   static constexpr Index kAheadBytes = Index{16} << 20;
 
   Index elements() const { return slot(inputs_.q.width(), lists_.length()); }
-  static Index slot(Index width, Index length) { return gather_scratch(width, length); }
+  static Index slot(Index width, Index length) {
+    return Lists::kBuilt ? gather_short_scratch(width, length) : gather_scratch(width, length);
+  }
 
   void attend(const SequenceTask& task, Compute<T>* scratch) const {
     const Sequence s = sequences_[task.sequence];

@@ -47,6 +47,8 @@
 
 #include "fovea/kernels/gather.inl.hpp"
 
+#include "fovea/kernels/gather_short.inl.hpp"
+
 #include "fovea/kernels/gather_grad.inl.hpp"
 
 #include "fovea/kernels/normal_density.inl.hpp"

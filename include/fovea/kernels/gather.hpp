@@ -61,8 +61,9 @@ struct GatherArgs {
   T scale = 0;                 // of the logits
   Index first = 0;             // rows [first, first + count)
   Index count = 0;
-  bool ahead = false;    // ask for the keys and values of a row before it: where no cache holds all
-  T* scratch = nullptr;  // gather_scratch(...) elements, aligned to 64 bytes
+  bool ahead = false;  // ask for the keys and values of a row before it: where no cache holds all
+  // gather_scratch(...) elements, or gather_short_scratch(...), aligned to 64 bytes
+  T* scratch = nullptr;
 };
 
 /// Numbers of one row in scratch, padded to a cache line of floats.
@@ -71,6 +72,16 @@ constexpr Index gather_padded(Index n) { return (n + 15) / 16 * 16; }
 /// Elements of scratch of GatherArgs: the query, the weights and the list of one row.
 constexpr Index gather_scratch(Index width, Index length) {
   return gather_padded(width) + 3 * gather_padded(length);
+}
+
+/// Rows of lists that lie one behind the other which are computed together if they are short, and
+/// their entries.
+inline constexpr Index kShortRows = 32;
+inline constexpr Index kShortEntries = 64;
+
+/// The same of lists that lie one behind the other: the queries of some rows besides.
+constexpr Index gather_short_scratch(Index width, Index length) {
+  return gather_scratch(width, length) + kShortRows * gather_padded(width);
 }
 
 /// The same rows backwards: gradients of their queries, and what those of their keys are made of.

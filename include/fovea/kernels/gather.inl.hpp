@@ -326,22 +326,6 @@ FOVEA_INLINE void ask_listed(const StoredMatrix<const void>& m, Index width, con
   }
 }
 
-/// The same for entries of lists that lie one behind the other, which also cost where they are few:
-/// those that stand kEntriesAhead behind the ones of row r, to the first cache. \param end of what
-/// is asked for
-inline constexpr Index kEntriesAhead = 8;
-template <class T>
-FOVEA_INLINE void ask_entries(const StoredMatrix<const void>& m, Index width, const KeyLists& lists,
-                              Index r, Index end) {
-  if (m.column != 1) return;
-  const Index bytes = stored_bytes<T>(m.storage);
-  const Index last = smaller(lists.begin[r + 1] + kEntriesAhead, end);
-  for (Index n = lists.begin[r] + kEntriesAhead; n < last; ++n) {
-    const char* const row = static_cast<const char*>(m.data) + lists.data[n] * m.row * bytes;
-    for (Index b = 0; b < width * bytes; b += 64) __builtin_prefetch(row + b, 0, 3);
-  }
-}
-
 template <Storage S, class T>
 class Gather {
  public:
@@ -356,18 +340,11 @@ class Gather {
     for (Index r = args_.first; r < args_.first + args_.count; ++r) attend(r);
   }
 
- private:
   void attend(Index r) const {
     const Index seen = args_.lists.visible(r);
     const Index* const list = unit_list(args_.lists, r, seen, list_);
-    const bool rowwise = args_.lists.begin == nullptr;
-    const bool ahead = args_.ahead && rowwise && r + 1 < args_.first + args_.count;
+    const bool ahead = args_.ahead && r + 1 < args_.first + args_.count;
     if (ahead) ask_listed<T>(args_.k, args_.width, args_.lists, r + 1);
-    if (!rowwise) {
-      const Index end = args_.lists.begin[args_.first + args_.count];
-      ask_entries<T>(args_.k, args_.width, args_.lists, r, end);
-      ask_entries<T>(args_.v, args_.value_width, args_.lists, r, end);
-    }
     T sum = 1;
     T lse = kMinusInfinity<T>;
     if (seen > 0) {
@@ -387,20 +364,10 @@ class Gather {
     if (args_.lse.data != nullptr) args_.lse.data[r * args_.lse.row] = lse;
   }
 
+ private:
   const GatherArgs<T>& args_;
   const T factor_;
   T* const q_;         // [D padded], scaled
   T* const weights_;   // [K padded]
   Index* const list_;  // [K]
 };
-
-/// Rows of one query head against the keys of their lists.
-template <class T>
-void gather(const GatherArgs<T>& args) noexcept {
-  const Storage storage = args.k.storage;
-  if (storage == Storage::native) Gather<Storage::native, T>(args).run();
-  if constexpr (kIsStorable<Storage::bfloat16, T>) {
-    if (storage == Storage::bfloat16) Gather<Storage::bfloat16, T>(args).run();
-    if (storage == Storage::float16) Gather<Storage::float16, T>(args).run();
-  }
-}
