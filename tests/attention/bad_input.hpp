@@ -74,6 +74,7 @@ struct Call {
     in.near_logits = near_logits;
     in.far_logits = far_logits;
     in.indices = indices;
+    in.dominant = dominant;
     return in;
   }
 
@@ -98,6 +99,7 @@ struct Call {
   View<const T> near_logits;
   View<const T> far_logits;
   View<const Index> indices;
+  View<const T> dominant;
   View<const T> d_out{at(5200), {kBatch, kHeads, kQueries, kValueWidth}};
   Grads<T> grads{View<T>(at(6000), {kBatch, kHeads, kQueries, kWidth}),
                  View<T>(at(7000), {kBatch, kKeyHeads, kKeys, kWidth}),

@@ -54,6 +54,8 @@ struct Case {
 
   /// Whether it is softmax attention, all of it: it gives lse, and its weights sum to 1.
   bool is_softmax = true;
+  /// Whether these weights are multiplied by something afterwards, so that they do not.
+  bool scales_weights = false;
   /// Whether weights may be 0 or negative, so that rows may have no denominator to speak of.
   bool signed_weights = false;
   /// Whether heads see different keys.
@@ -66,12 +68,17 @@ struct Case {
   bool staged = false;
   /// Whether its calls make the lists of keys that it is given: their memory is no scratch of it.
   bool makes_lists = false;
+  /// Whether queries and keys are the same tokens: as many, and beyond a key length there are
+  /// neither. Problems get as many of both as the larger number asks for.
+  bool is_square = false;
+  /// Whether the keys of a row are drawn: by the place of its sequence and head, and by the length.
+  bool draws = false;
 
   /// Whether the pattern shows key j to a row.
   bool sees(const AttentionShape& s, Index b, Index h, Index row, Index j) const {
     return visible(Pair{b, h, row, j, s.queries, s.keys});
   }
-  bool drops() const { return options.dropout.probability > 0; }
+  bool drops() const { return draws || options.dropout.probability > 0; }
   /// Whether a row depends on its position beyond the keys that it sees.
   bool by_position() const { return drops() || extras.alibi || in_runs || has_band; }
   Index position(const AttentionShape& s, Index row) const {
@@ -86,8 +93,8 @@ struct Case {
   }
   /// Whether it is softmax(scale q k) v over its pattern and nothing else.
   bool plain() const {
-    return is_softmax && extras.bias.empty() && extras.mask.empty() && !extras.alibi &&
-           !extras.sink && !options.soft_cap && !drops();
+    return is_softmax && !scales_weights && extras.bias.empty() && extras.mask.empty() &&
+           !extras.alibi && !extras.sink && !options.soft_cap && !drops();
   }
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The operators of the conformance suite: each enters by one line of softmax_cases.cpp,
-/// sparse_cases.cpp, linear_cases.cpp, indexed_cases.cpp or smart_bird_cases.cpp, which are
-/// compiled once for all tests.
+/// sparse_cases.cpp, linear_cases.cpp, indexed_cases.cpp, smart_bird_cases.cpp or fsat_cases.cpp,
+/// which are compiled once for all tests.
 #pragma once
 
 #include <utility>
@@ -26,6 +26,8 @@ template <class T>
 std::vector<Case<T>> indexed_cases();
 template <class T>
 std::vector<Case<T>> smart_bird_cases();
+template <class T>
+std::vector<Case<T>> fsat_cases();
 
 /// All of these lists in one.
 template <class T>
@@ -42,7 +44,7 @@ template <class T>
 const std::vector<Case<T>>& all_cases() {
   static const std::vector<Case<T>> cases =
       joined<T>({softmax_cases<T>(), sparse_cases<T>(), far_cases<T>(), indexed_cases<T>(),
-                 smart_bird_cases<T>()});
+                 smart_bird_cases<T>(), fsat_cases<T>()});
   return cases;
 }
 

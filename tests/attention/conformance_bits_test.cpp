@@ -99,6 +99,7 @@ TEST_P(Conformance, GroupedHeadsAreRepeatedHeads) {
 /// A full key length is none; a shorter one is a shorter K for rows that then see the same keys.
 TEST_P(Conformance, KeyLengthsCutTheKeys) {
   each([]<class T>(const Case<T>& op) {
+    if (op.draws) GTEST_SKIP() << "it draws other keys in a shorter sequence";
     at_each_level([&] {
       Problem<T> problem = make_problem(op, {2, 2, 1, 70, 150, 4, 3});
       const Result<T> none = run(op, problem);
@@ -109,6 +110,7 @@ TEST_P(Conformance, KeyLengthsCutTheKeys) {
         const Result<T> cut = run(op, problem);
         for (Index row = 0; row < 70; ++row) {
           EXPECT_TRUE(same_row(none, {1, 1, row}, cut, {1, 1, row})) << length;
+          if (op.is_square && row >= length) continue;  // it is no token
           bool loses = false;
           for (Index j = length; j < 150; ++j) {
             loses = loses || op.sees(problem.shape, 0, 0, row, j);

@@ -250,6 +250,7 @@ TEST_P(Conformance, VisibleInfinityFollowsIeee) {
 template <class T>
 void expect_same_rows(const Case<T>& op, const Problem<T>& whole, const Result<T>& all, Index first,
                       Index queries, Index keys) {
+  if (op.is_square && queries != keys) return;  // there is no such call
   AttentionShape shape = whole.shape;
   shape.queries = queries;
   shape.keys = keys;
@@ -264,6 +265,7 @@ void expect_same_rows(const Case<T>& op, const Problem<T>& whole, const Result<T
 
 TEST_P(Conformance, PrefixesHaveTheSameBits) {
   each([]<class T>(const Case<T>& op) {
+    if (op.draws) GTEST_SKIP() << "it draws other keys in a shorter sequence";
     at_each_level([&] {
       const Problem<T> whole = make_problem(op, sizes(300, 300, 5, 18));
       const Result<T> all = run(op, whole);

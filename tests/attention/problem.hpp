@@ -3,6 +3,7 @@
 /// Everything that one call of a case reads, what of it is visible, and parts of it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -124,8 +125,9 @@ std::optional<Tensor<T>> make_blend_logits(const AttentionShape& s, const std::s
 }
 
 template <class T>
-Problem<T> make_problem(const Case<T>& op, const AttentionShape& s, std::uint64_t seed,
+Problem<T> make_problem(const Case<T>& op, AttentionShape s, std::uint64_t seed,
                         const Fills& fills) {
+  if (op.is_square) s.queries = s.keys = std::max(s.queries, s.keys);
   Problem<T> made{s, seed, Tensor<T>({s.batch, s.query_heads, s.queries, s.width}),
                   Tensor<T>({s.batch, s.key_heads, s.keys, s.width}),
                   Tensor<T>({s.batch, s.key_heads, s.keys, s.value_width})};
@@ -165,8 +167,9 @@ Problem<T> make_packed(const Case<T>& op, AttentionShape shape, const std::vecto
   std::vector<Index> cu_q = {0};
   std::vector<Index> cu_k = {0};
   for (std::size_t s = 0; s < queries.size(); ++s) {
-    cu_q.push_back(cu_q.back() + queries[s]);
-    cu_k.push_back(cu_k.back() + keys[s]);
+    const Index most = std::max(queries[s], keys[s]);
+    cu_q.push_back(cu_q.back() + (op.is_square ? most : queries[s]));
+    cu_k.push_back(cu_k.back() + (op.is_square ? most : keys[s]));
   }
   shape.batch = 1;
   shape.queries = cu_q.back();
@@ -191,6 +194,10 @@ bool sees(const Case<T>& op, const Problem<T>& p, Index b, Index h, Index row, I
   if (p.mask && !broadcast_at(p.mask->view(), at)) return false;
   if (p.bias && broadcast_at(p.bias->view(), at) == -std::numeric_limits<T>::infinity()) {
     return false;
+  }
+  if (p.cu_q.empty() && op.is_square) {
+    const Index tokens = p.keys_of_batch(b);
+    return op.visible(Pair{b, h, row, j, tokens, tokens});
   }
   if (p.cu_q.empty()) return op.sees(p.shape, b, h, row, j);
   Index s = 0;

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What FSAT attention refuses, with the exact message, forward and backward alike and nothing
+/// written; what looks bad and is not; and that no other operator takes dominant indices.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "attention/bad_input.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::FsatAttention;
+using fovea::FsatOptions;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// 9 tokens, 4 heads of 2 key heads, D = 5, Dv = 3, M = 2.
+class BadFsatInput : public testing::Test {
+ protected:
+  BadFsatInput() { reset(); }
+
+  void reset() {
+    call_ = Call<float>();
+    call_.q = {call_.at(0), {2, 4, 9, 5}};
+    call_.out = {call_.at(3000), {2, 4, 9, 3}};
+    call_.lse = {call_.at(4000), {2, 4, 9, 1}};
+    call_.d_out = {call_.at(5200), {2, 4, 9, 3}};
+    call_.grads.q = {call_.at(6000), {2, 4, 9, 5}};
+    dominant_.resize(2 * 4 * 9 * 2);
+    for (std::size_t i = 0; i < dominant_.size(); ++i) {
+      dominant_[i] = static_cast<float>(i % 19) / 2;
+    }
+    call_.dominant = {dominant_.data(), {2, 4, 9, 2}};
+    call_.grads.dominant = {call_.at(8500), {2, 4, 9, 2}};
+  }
+
+  /// Slot m of token j of head 2 of batch entry 1.
+  float& entry(Index j, Index m) { return dominant_[static_cast<std::size_t>((54 + j) * 2 + m)]; }
+
+  void expect(const std::string& message, const FsatOptions& options = {.max_length = 9}) {
+    const FsatAttention op(options);
+    const std::string whole = message == "accepted" ? message : "FsatAttention: " + message;
+    EXPECT_EQ(call_.refusal(op), whole);
+    EXPECT_EQ(call_.backward_refusal(op), whole);
+    reset();
+  }
+
+  std::vector<float> dominant_;
+  Call<float> call_;
+};
+
+TEST_F(BadFsatInput, Options) {
+  expect("accepted");
+  const std::string tokens = "; expected at least 9, the tokens of the longest sequence";
+  expect("max_length is 0" + tokens, {});
+  expect("max_length is 8" + tokens, {.max_length = 8});
+  expect("max_length is -5" + tokens, {.max_length = -5});
+  expect("accepted", {.max_length = 1 << 20});
+  const std::string positive = "; expected more than 0 and finite in the inputs' type";
+  expect("variance is 0.000000" + positive, {.max_length = 9, .variance = 0});
+  expect("variance is -1.000000" + positive, {.max_length = 9, .variance = -1});
+  expect("variance is inf" + positive, {.max_length = 9, .variance = kInfinity});
+  expect("variance is nan" + positive, {.max_length = 9, .variance = kNan});
+  expect("variance is 0.000000" + positive, {.max_length = 9, .variance = 1e-300});
+  expect("scale is inf; expected finite in the inputs' type",
+         {.max_length = 9, .scale = kInfinity});
+}
+
+TEST_F(BadFsatInput, ShapesOfDominantIndices) {
+  call_.dominant = {};
+  call_.grads.dominant = {};
+  expect("dominant is missing; expected [B, Hq, Nk, M], the dominant indices of each key");
+  call_.grads.dominant = {};
+  call_.dominant = {dominant_.data(), {2, 4, 9, 0}};
+  expect("width of dominant is 0; expected at least 1, the dominant queries of a key");
+  call_.grads.dominant = {};
+  call_.dominant = {dominant_.data(), {1, 4, 9, 2}};
+  expect("batch of dominant is 1; expected 2, the batch of q");
+  call_.grads.dominant = {};
+  call_.dominant = {dominant_.data(), {2, 2, 9, 2}};
+  expect("heads of dominant is 2; expected 4, the heads of q");
+  call_.grads.dominant = {};
+  call_.dominant = {dominant_.data(), {2, 4, 8, 2}};
+  expect("rows of dominant is 8; expected 9, the rows of k");
+}
+
+TEST_F(BadFsatInput, EntriesOfDominantIndices) {
+  const std::string number = "; expected a finite number of at least 0";
+  entry(3, 1) = static_cast<float>(kNan);
+  expect("dominant[1, 2, 3, 1] is nan" + number);
+  entry(0, 0) = static_cast<float>(kInfinity);
+  entry(1, 0) = -1;  // not the first
+  expect("dominant[1, 2, 0, 0] is inf" + number);
+  entry(8, 1) = -static_cast<float>(kInfinity);
+  expect("dominant[1, 2, 8, 1] is -inf" + number);
+  entry(8, 0) = -0.5F;
+  expect("dominant[1, 2, 8, 0] is -0.500000" + number);
+}
+
+TEST_F(BadFsatInput, WhatLooksBadAndIsNot) {
+  entry(4, 0) = 1e30F;  // as Lmax: the last token
+  entry(5, 1) = -0.0F;
+  expect("accepted");
+  call_.lengths = {9, 3};  // what stands behind is not looked at
+  entry(3, 0) = static_cast<float>(kNan);
+  entry(8, 1) = -1;
+  expect("accepted");
+  call_.lengths = {9, 4};
+  entry(3, 0) = static_cast<float>(kNan);
+  expect("dominant[1, 2, 3, 0] is nan; expected a finite number of at least 0");
+  call_.grads.dominant = {};
+  call_.dominant = {dominant_.data(), {2, 4, 9, 2}, {0, 0, 0, 1}};  // broadcast
+  expect("accepted");
+}
+
+TEST_F(BadFsatInput, QueriesAndKeysAreTheSameTokens) {
+  const std::string token = ": an index of a query is one of a key's token";
+  call_.q = {call_.at(0), {2, 4, 6, 5}};
+  expect("rows of k is 9; expected 6, the rows of q" + token);
+  const auto pack = [&] {
+    call_.q = {call_.at(0), {1, 4, 9, 5}};
+    call_.k = {call_.at(1000), {1, 2, 9, 5}};
+    call_.v = {call_.at(2000), {1, 2, 9, 3}};
+    call_.out = {call_.at(3000), {1, 4, 9, 3}};
+    call_.lse = {call_.at(4000), {1, 4, 9, 1}};
+    call_.d_out = {call_.at(5200), {1, 4, 9, 3}};
+    call_.grads = {View<float>(call_.at(6000), {1, 4, 9, 5}),
+                   View<float>(call_.at(7000), {1, 2, 9, 5}),
+                   View<float>(call_.at(8000), {1, 2, 9, 3})};
+    call_.dominant = {dominant_.data(), {1, 4, 9, 2}};
+    call_.cu_q = {0, 3, 9};
+  };
+  pack();
+  expect("accepted", {.max_length = 6});
+  pack();
+  expect("max_length is 5; expected at least 6, the tokens of the longest sequence",
+         {.max_length = 5});
+  pack();
+  call_.cu_k = {0, 3, 9};
+  expect("accepted");
+  pack();
+  call_.cu_k = {0, 4, 9};
+  expect("cu_seqlens_k[1] is 4; expected 3, as of cu_seqlens_q" + token);
+}
+
+TEST_F(BadFsatInput, WhatItDoesNotRead) {
+  const std::string softmax = " is given; expected none: it is of softmax attention over patterns";
+  call_.bias = {call_.at(9000), {1, 1, 9, 9}};
+  expect("bias" + softmax);
+  static const bool flag = true;
+  call_.mask = {&flag, {1, 1, 1, 1}};
+  expect("mask" + softmax);
+  call_.slope_count = 4;
+  expect("alibi_slopes" + softmax);
+  call_.sink_count = 4;
+  expect("sink" + softmax);
+  call_.beta = {call_.at(9000), {2, 2, 9, 1}};
+  expect("beta is given; expected none: it is of the delta rule");
+  call_.near_logits = {call_.at(9000), {1, 1, 1, 1}};
+  expect("near_logits is given; expected none: it is of FMM attention");
+  static const Index key = 0;
+  call_.indices = {&key, {1, 1, 1, 1}};
+  expect("indices is given; expected none: it is of IndexedAttention");
+}
+
+TEST_F(BadFsatInput, WhatIsWritten) {
+  call_.out = {call_.at(3000), {2, 4, 9, 2}};
+  EXPECT_EQ(call_.refusal(FsatAttention({.max_length = 9})),
+            "FsatAttention: width of out is 2; expected 3, as the inputs make it 2x4x9x3");
+  reset();
+  call_.lse = {};
+  EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
+            "FsatAttention: lse is missing; expected the lse that forward saved");
+  reset();
+  call_.grads.dominant = {call_.at(8500), {2, 4, 9, 1}};
+  EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
+            "FsatAttention: width of the gradient of dominant is 1; expected 2, as the inputs make "
+            "it 2x4x9x2");
+  reset();
+  call_.grads.dominant = {dominant_.data(), {2, 4, 9, 2}};
+  EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
+            "FsatAttention: the gradient of dominant is in the memory of dominant; expected memory "
+            "of its own");
+}
+
+TEST_F(BadFsatInput, NoOtherOperatorTakesDominantIndices) {
+  const std::string why = ": dominant is given; expected none: it is of FsatAttention";
+  EXPECT_EQ(call_.refusal(fovea::FullAttention{}), "FullAttention" + why);
+  EXPECT_EQ(call_.refusal(fovea::FatAttention{}), "FatAttention" + why);
+  EXPECT_EQ(call_.refusal(fovea::IndexedAttention{}), "IndexedAttention" + why);
+  EXPECT_EQ(call_.refusal(fovea::SmartBirdAttention{}), "SmartBirdAttention" + why);
+  EXPECT_EQ(call_.refusal(fovea::LinearAttention<fovea::EluPlusOne>{}), "LinearAttention" + why);
+  call_.dominant = {};
+  EXPECT_EQ(call_.backward_refusal(fovea::FullAttention{}),
+            "FullAttention: the gradient of dominant is asked for; expected a dominant");
+}
+
+TEST(BadFatInput, ScaleIsFinite) {
+  const fovea::FatAttention op({.scale = kInfinity});
+  EXPECT_EQ(Call<float>().refusal(op),
+            "FatAttention: scale is inf; expected finite in the inputs' type");
+  EXPECT_EQ(Call<float>().refusal(fovea::FatAttention{}), "accepted");
+}
+
+}  // namespace
+}  // namespace fovea_test
