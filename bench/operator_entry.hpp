@@ -75,11 +75,12 @@ enum class Pass {
   dense_mask,  ///< forward by full attention with a mask of the same pattern
   plan,        ///< no attention: every block of the plans of a forward pass
   select,      ///< no attention: the keys of a forward pass, chosen by a sketch
+  graph,       ///< no attention: the graph of a forward pass
 };
 
 constexpr const char* name(Pass pass) {
   constexpr const char* names[] = {"forward",    "backward", "training", "decode",
-                                   "dense_mask", "plan",     "select"};
+                                   "dense_mask", "plan",     "select",   "graph"};
   return names[static_cast<int>(pass)];
 }
 

@@ -9,6 +9,7 @@
 
 #include "bench/decode_entry.hpp"
 #include "bench/far_operators.hpp"
+#include "bench/fsat_entry.hpp"
 #include "bench/smart_bird_operators.hpp"
 #include "bench/sparse_operators.hpp"
 #include "fovea/attention/full.hpp"
@@ -113,7 +114,7 @@ inline std::vector<Entry> operators() {
   for (const auto& entries :
        {full_entries(), local_entries(), strided_entries(), fixed_entries(), longformer_entries(),
         big_bird_entries(), linear_entries(), fmm_entries(), delta_entries(), smart_bird_entries(),
-        indexed_entries(), sketch_entries(), eigen_entries()}) {
+        indexed_entries(), sketch_entries(), fsat_entries(), eigen_entries()}) {
     all.insert(all.end(), entries.begin(), entries.end());
   }
   return all;

@@ -2,7 +2,8 @@
 /// \file
 /// The kernels of attention over lists of keys against plain loops, forward and backward: any width
 /// and length of list, any strides, what is not visible poisoned, every level; and by bits between
-/// the levels that have a fused multiply-add.
+/// the levels that have a fused multiply-add. Lists of any length one behind the other, and
+/// factors.
 #include "fovea/kernels/gather.hpp"
 
 #include <gtest/gtest.h>
@@ -33,6 +34,8 @@ struct Sizes {
   Index value_width = 16;
   bool causal = false;
   Index innermost = 1;  // stride of columns, and of entries
+  bool packed = false;  // lists one behind the other, with what the row sees and no more
+  bool factors = false;
 };
 
 /// What the kernels are called with, and what they should give.
@@ -63,14 +66,17 @@ class Call {
         key += 1 + static_cast<Index>(hash(6, r, n, 0, 0) % 3);
       }
     }
+    pack();
     poison();
   }
 
   struct Result {
     std::vector<T> out, lse, d_q, d_k, d_v;
+    std::vector<T> d_factors;  // [rows, K]
   };
 
-  Result run() const {
+  /// \param at_once rows of a call of the forward pass
+  Result run(Index at_once = 1 << 20) const {
     const Shape rows = {1, 1, s_.rows, s_.value_width};
     const Tensor<T> out(rows, layout_);
     const Tensor<T> lse({1, 1, s_.rows, 1}, layout_);
@@ -78,7 +84,9 @@ class Call {
     const Tensor<T> d_k(k_.shape(), layout_);
     const Tensor<T> d_v(v_.shape(), layout_);
     std::vector<T> scratch(
-        as_size(fovea::gather_grad_scratch(s_.width, s_.value_width, s_.length)) + 16);
+        as_size(std::max(fovea::gather_grad_scratch(s_.width, s_.value_width, s_.length),
+                         fovea::gather_short_scratch(s_.width, s_.length))) +
+        16);
     fovea::GatherArgs<T> forward;
     forward.q = stored(read(q_));
     forward.k = stored(read(k_));
@@ -86,19 +94,23 @@ class Call {
     forward.out = stored(write(out));
     forward.lse = write(lse);
     forward.lists = lists();
+    forward.factors = factors();
     forward.width = s_.width;
     forward.value_width = s_.value_width;
     forward.scale = static_cast<T>(kScale);
-    forward.count = s_.rows;
     forward.scratch = scratch.data();
-    fovea::kernels<T>().gather(forward);
-    backward(out, lse, d_q, d_k, d_v, scratch.data());
+    for (Index r = 0; r < s_.rows; r += at_once) {
+      forward.first = r;
+      forward.count = std::min(at_once, s_.rows - r);
+      fovea::kernels<T>().gather(forward);
+    }
+    const std::vector<T> d_factors = backward(out, lse, d_q, d_k, d_v, scratch.data());
     EXPECT_EQ(out.changed_gaps() + d_q.changed_gaps() + d_k.changed_gaps() + d_v.changed_gaps(), 0);
-    return {out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values()};
+    return {out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values(), d_factors};
   }
 
   struct Expectation {
-    Reference<T> out, lse, d_q, d_k, d_v;
+    Reference<T> out, lse, d_q, d_k, d_v, d_factors;
   };
 
   Expectation expected() const {
@@ -106,8 +118,12 @@ class Call {
       const std::vector<W> zero(as_size(size_of(shape)));
       return Reference<T>{shape, zero, zero};
     };
-    Expectation to{zeros({1, 1, s_.rows, s_.value_width}), zeros({1, 1, s_.rows, 1}),
-                   zeros(q_.shape()), zeros(k_.shape()), zeros(v_.shape())};
+    Expectation to{zeros({1, 1, s_.rows, s_.value_width}),
+                   zeros({1, 1, s_.rows, 1}),
+                   zeros(q_.shape()),
+                   zeros(k_.shape()),
+                   zeros(v_.shape()),
+                   zeros(list_.shape())};
     for (Index r = 0; r < s_.rows; ++r) add_row(r, to);
     return to;
   }
@@ -122,8 +138,34 @@ class Call {
 
   KeyLists lists() const {
     const View<const Index> view = list_.view();
+    if (s_.packed) return {keys_.data(), 0, 1, s_.length, s_.keys, false, 0, begin_.data()};
     return {view.data(), view.strides()[2], view.strides()[3],     s_.length,
             key_end(),   s_.causal,         s_.keys - s_.rows - 60};
+  }
+
+  const T* factors() const { return s_.factors ? factors_.data() : nullptr; }
+
+  /// The factor of entry n of row r; some are 0.
+  W factor(Index r, Index n) const {
+    if (!s_.factors) return 1;
+    const std::uint64_t bits = hash(7, r, n, 0, 0);
+    return bits % 7 == 0 ? 0 : static_cast<T>(uniform(bits) * 3 - 1);
+  }
+
+  /// What rows see as lists one behind the other, and the factors of the entries, nothing behind
+  /// the last one.
+  void pack() {
+    begin_.push_back(0);
+    for (Index r = 0; r < s_.rows; ++r) {
+      for (Index n = 0; n < s_.length; ++n) {
+        if (s_.packed && !sees(r, n)) continue;
+        keys_.push_back(list_(0, 0, r, n));
+        factors_.push_back(static_cast<T>(factor(r, n)));
+      }
+      begin_.push_back(static_cast<Index>(keys_.size()));
+    }
+    keys_.shrink_to_fit();
+    factors_.shrink_to_fit();
   }
 
   static Matrix<const T> read(const Tensor<T>& x) {
@@ -150,10 +192,12 @@ class Call {
     }
   }
 
-  void backward(const Tensor<T>& out, const Tensor<T>& lse, const Tensor<T>& d_q,
-                const Tensor<T>& d_k, const Tensor<T>& d_v, T* scratch) const {
+  /// Returns the gradients of factors.
+  std::vector<T> backward(const Tensor<T>& out, const Tensor<T>& lse, const Tensor<T>& d_q,
+                          const Tensor<T>& d_k, const Tensor<T>& d_v, T* scratch) const {
     std::vector<T> weights(as_size(s_.rows * s_.length));
     std::vector<T> d_logits(weights.size());
+    std::vector<T> d_factors(weights.size());
     fovea::GatherGradRowsArgs<T> rows;
     rows.q = read(q_);
     rows.k = read(k_);
@@ -163,6 +207,8 @@ class Call {
     rows.lse = read(lse);
     rows.d_q = write(d_q);
     rows.lists = lists();
+    rows.factors = factors();
+    rows.d_factors = s_.factors ? d_factors.data() : nullptr;
     rows.width = s_.width;
     rows.value_width = s_.value_width;
     rows.scale = static_cast<T>(kScale);
@@ -188,6 +234,13 @@ class Call {
     keys.scale = rows.scale;
     keys.count = s_.keys;
     fovea::kernels<T>().gather_grad_keys(keys);
+    std::vector<T> by_row(weights.size());
+    for (Index r = 0; r < s_.rows; ++r) {
+      for (Index n = 0; n < rows.lists.visible(r); ++n) {
+        by_row[as_size(r * s_.length + n)] = d_factors[as_size(rows.lists.place(r) + n)];
+      }
+    }
+    return by_row;
   }
 
   static void add(Reference<T>& to, Index n, Index c, W term, W size) {
@@ -200,7 +253,7 @@ class Call {
   void add_row(Index r, Expectation& to) const {
     const W scale = static_cast<T>(kScale);
     std::vector<Index> keys;
-    std::vector<W> logit, d_weight, d_size;
+    std::vector<W> logit, d_weight, d_size, factor_of;
     W reach = 0;
     for (Index n = 0; n < s_.length; ++n) {
       if (!sees(r, n)) continue;
@@ -215,6 +268,7 @@ class Call {
         dp_size += std::abs(W{d_out_(0, 0, r, c)} * W{v_(0, 0, j, c)});
       }
       keys.push_back(j);
+      factor_of.push_back(factor(r, n));
       logit.push_back(scale * z);
       d_weight.push_back(dp);
       d_size.push_back(dp_size);
@@ -229,13 +283,14 @@ class Call {
     to.lse.value[row] = lse;
     to.lse.gauge[row] = 1 + reach + std::abs(lse);
     for (std::size_t n = 0; n < keys.size(); ++n) {
-      delta += std::exp(logit[n] - lse) * d_weight[n];
-      delta_size += std::exp(logit[n] - lse) * d_size[n];
+      delta += std::exp(logit[n] - lse) * factor_of[n] * d_weight[n];
+      delta_size += std::exp(logit[n] - lse) * std::abs(factor_of[n]) * d_size[n];
     }
     for (std::size_t n = 0; n < keys.size(); ++n) {
       const W p = std::exp(logit[n] - lse);
-      const W ds_size = scale * p * (d_size[n] + delta_size);
-      W ds = scale * p * (d_weight[n] - delta);
+      const W f = factor_of[n];
+      const W ds_size = scale * p * (std::abs(f) * d_size[n] + delta_size);
+      W ds = scale * p * (f * d_weight[n] - delta);
       // Only the roundings of W have kept it from 0.
       if (std::abs(ds) <= 64 * std::numeric_limits<W>::epsilon() * ds_size) ds = 0;
       const auto weigh = [&](Reference<T>& x, Index at, Index c, W weight, W size, T other) {
@@ -246,8 +301,11 @@ class Call {
         weigh(to.d_k, keys[n], c, ds, ds_size, q_(0, 0, r, c));
       }
       for (Index c = 0; c < s_.value_width; ++c) {
-        weigh(to.out, r, c, p, p, v_(0, 0, keys[n], c));
-        weigh(to.d_v, keys[n], c, p, p, d_out_(0, 0, r, c));
+        weigh(to.out, r, c, p * f, p * std::abs(f), v_(0, 0, keys[n], c));
+        weigh(to.d_v, keys[n], c, p * f, p * std::abs(f), d_out_(0, 0, r, c));
+      }
+      if (s_.factors) {
+        add(to.d_factors, r, static_cast<Index>(n), p * d_weight[n], p * d_size[n] * (1 + reach));
       }
     }
   }
@@ -256,6 +314,8 @@ class Call {
   Layout layout_;
   Tensor<T> q_, k_, v_, d_out_;
   Tensor<Index> list_;
+  std::vector<Index> keys_, begin_;  // of lists one behind the other
+  std::vector<T> factors_;
 };
 
 template <class T>
@@ -264,7 +324,8 @@ class Gather : public testing::Test {
   static void expect_conforms(const Sizes& s) {
     SCOPED_TRACE("K " + std::to_string(s.length) + ", D " + std::to_string(s.width) + ", Dv " +
                  std::to_string(s.value_width) + (s.causal ? ", causal" : "") + ", columns " +
-                 std::to_string(s.innermost));
+                 std::to_string(s.innermost) + (s.packed ? ", packed" : "") +
+                 (s.factors ? ", factors" : ""));
     const Call<T> call(s);
     const auto expected = call.expected();
     std::vector<typename Call<T>::Result> fused;
@@ -275,6 +336,7 @@ class Gather : public testing::Test {
       EXPECT_TRUE(within_ratio(got.d_q, expected.d_q, 32)) << "d_q";
       EXPECT_TRUE(within_ratio(got.d_k, expected.d_k, 32)) << "d_k";
       EXPECT_TRUE(within_ratio(got.d_v, expected.d_v, 16)) << "d_v";
+      EXPECT_TRUE(within_ratio(got.d_factors, expected.d_factors, 32)) << "d_factors";
       if (fovea::isa_level() != IsaLevel::baseline) fused.push_back(got);
     });
     for (std::size_t i = 1; i < fused.size(); ++i) {
@@ -283,6 +345,7 @@ class Gather : public testing::Test {
       EXPECT_TRUE(same_bits(fused[0].d_q, fused[i].d_q)) << "d_q";
       EXPECT_TRUE(same_bits(fused[0].d_k, fused[i].d_k)) << "d_k";
       EXPECT_TRUE(same_bits(fused[0].d_v, fused[i].d_v)) << "d_v";
+      EXPECT_TRUE(same_bits(fused[0].d_factors, fused[i].d_factors)) << "d_factors";
     }
   }
 };
@@ -310,6 +373,56 @@ TYPED_TEST(Gather, AnyStrides) {
       this->expect_conforms({.width = width, .value_width = width, .innermost = innermost});
     }
   }
+}
+
+/// Lists of any length one behind the other, with factors and without; rows of more entries than a
+/// cache line holds weights among short ones.
+TYPED_TEST(Gather, ListsOneBehindTheOther) {
+  for (const bool factors : {false, true}) {
+    for (const Index length : {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 40, 100}) {
+      for (const bool causal : {false, true}) {
+        Sizes s{.rows = 75, .keys = 400, .length = length, .width = 64, .value_width = 64};
+        s.causal = causal;
+        s.packed = true;
+        s.factors = factors;
+        this->expect_conforms(s);
+      }
+    }
+    for (const Index width : {0, 1, 5, 16, 20, 32, 33, 128}) {
+      for (const Index innermost : {1, 3}) {
+        Sizes s{.rows = 40, .width = width, .value_width = 128 - width, .causal = true};
+        s.innermost = innermost;
+        s.packed = true;
+        s.factors = factors;
+        this->expect_conforms(s);
+      }
+    }
+  }
+}
+
+TYPED_TEST(Gather, FactorsOfEntries) {
+  for (const Index length : {0, 1, 3, 8, 17, 64}) {
+    for (const Index width : {5, 64}) {
+      Sizes s{.length = length, .width = width, .value_width = width};
+      s.factors = true;
+      this->expect_conforms(s);
+    }
+  }
+}
+
+/// No bit of a row depends on which rows it is computed with, however they are cut.
+TYPED_TEST(Gather, ShortRowsDoNotDependOnEachOther) {
+  using T = TypeParam;
+  Sizes s{.rows = 120, .keys = 300, .length = 9, .width = 24, .value_width = 7, .causal = true};
+  s.packed = s.factors = true;
+  const Call<T> call(s);
+  at_each_level([&] {
+    const auto whole = call.run();
+    for (const Index rows : {1, 7, 33}) {
+      EXPECT_TRUE(same_bits(whole.out, call.run(rows).out)) << rows;
+      EXPECT_TRUE(same_bits(whole.lse, call.run(rows).lse)) << rows;
+    }
+  });
 }
 
 /// A key that more rows list than one chain of its gradient holds.

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A decoder of FSAT attention, which there is none of, and of an operator that has one.
+#include <fovea/attention.hpp>
+
+#ifdef WITH_DECODER
+const fovea::FullAttention op({.causal = true});
+#else
+const fovea::FsatAttention op({.max_length = 16});
+#endif
+
+int main() { op.decoder<float>(fovea::DecoderShape{}); }
