@@ -195,7 +195,9 @@ TEST_F(BadFsatInput, NoOtherOperatorTakesDominantIndices) {
   EXPECT_EQ(call_.refusal(fovea::FatAttention{}), "FatAttention" + why);
   EXPECT_EQ(call_.refusal(fovea::IndexedAttention{}), "IndexedAttention" + why);
   EXPECT_EQ(call_.refusal(fovea::SmartBirdAttention{}), "SmartBirdAttention" + why);
+  call_.lse = {};
   EXPECT_EQ(call_.refusal(fovea::LinearAttention<fovea::EluPlusOne>{}), "LinearAttention" + why);
+  reset();
   call_.dominant = {};
   EXPECT_EQ(call_.backward_refusal(fovea::FullAttention{}),
             "FullAttention: the gradient of dominant is asked for; expected a dominant");

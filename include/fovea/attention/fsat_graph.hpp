@@ -20,13 +20,13 @@ FOVEA_NAMESPACE_BEGIN
 /// The graphs of some heads. Slot m of key j has an edge from query Ip[j, m], one from query
 /// Ir[j, m], or both, as the options say; where the length of the sequence is n, edges are among
 /// its first n tokens. Of edges from one query to one key the one of the largest confidence stays:
-/// that of the smallest |I - Ibar|, which is compared exactly; of equal ones a predicted edge
-/// before a random one, then that of the smaller m. Each query has its keys as a row, ascending.
-/// Rows come of a counting sort of the edges in the order of keys and slots, one task for each head
-/// of a sequence: the same bits for any threads. It checks nothing. Cost: two passes over the
-/// slots. Memory: for each slot and head an index and a number (as many again with gradients, which
-/// also need the slot), an index for each query; for each worker an index for each slot and query
-/// of one head. \tparam T float or double
+/// that of the smallest |I - Ibar|, where a confidence may have become 0; of equal ones a predicted
+/// edge before a random one, then that of the smaller m.
+/// Each query has its keys as a row, ascending. Rows come of a counting sort of the edges in the
+/// order of keys and slots, one task for each head of a sequence: the same bits for any threads.
+/// It checks nothing. Cost: two passes over the slots. Memory: for each slot and head 8 bytes and a
+/// number (twice in training; twice with gradients), for each query 8 bytes; for each worker 8
+/// bytes for each slot and query of one head. \tparam T float or double
 template <class T>
 class FsatGraph {
  public:

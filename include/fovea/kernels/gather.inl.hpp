@@ -318,7 +318,8 @@ FOVEA_INLINE void ask_listed(const StoredMatrix<const void>& m, Index width, con
   if (m.column != 1) return;
   const Index bytes = stored_bytes<T>(m.storage);
   const Index* const list = lists.of(r);
-  for (Index n = 0; n < lists.length && list[n * lists.step] >= 0; ++n) {
+  const Index most = lists.begin == nullptr ? lists.length : lists.visible(r);
+  for (Index n = 0; n < most && list[n * lists.step] >= 0; ++n) {
     const Index row = list[n * lists.step] * m.row * bytes;
     for (Index b = 0; b < width * bytes; b += 64) {
       __builtin_prefetch(static_cast<const char*>(m.data) + row + b, 0, 2);
