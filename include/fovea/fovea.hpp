@@ -7,5 +7,6 @@
 #include "fovea/core.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/kernels.hpp"
+#include "fovea/layers.hpp"
 #include "fovea/patterns.hpp"
 #include "fovea/simd.hpp"

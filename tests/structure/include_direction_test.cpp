@@ -90,7 +90,7 @@ Complaints includes_to_the_right(const Headers& headers) {
   return complaints;
 }
 
-/// thread_pool.hpp is there for Eigen's pool, and takes nothing else.
+/// thread_pool.hpp is there for Eigen's pool, and takes nothing else; layers use Eigen's products.
 Complaints includes_of_eigen(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {
@@ -98,7 +98,8 @@ Complaints includes_of_eigen(const Headers& headers) {
     for (const std::string& name : names) {
       const bool is_eigen = name.starts_with("Eigen/") || name.starts_with("unsupported/Eigen/");
       const bool is_pool = header == "fovea/core/thread_pool.hpp" && name.ends_with("ThreadPool");
-      if (is_eigen && !is_pool) complaints.push_back(header + " includes " + name);
+      const bool is_product = floor_of(header) == "layers" && name == "Eigen/Core";
+      if (is_eigen && !is_pool && !is_product) complaints.push_back(header + " includes " + name);
       if (name == "fovea/core/eigen.hpp") complaints.push_back(header + " includes " + name);
     }
   }
@@ -125,11 +126,11 @@ bool is_in_no_umbrella(const std::string& header) {
          header == "fovea/core/eigen.hpp";
 }
 
-/// What needs FFTW, which is under the GPL and not everywhere: it has an umbrella of its own.
+/// What is FFTW's, which is under the GPL and not everywhere: it has an umbrella of its own.
 bool is_spectral(const std::string& header) { return floor_of(header) == "spectral"; }
 
 /// FFTW's header is reached by way of spectral alone, and that not from fovea.hpp nor from the
-/// umbrella of another floor but layers, which are built on everything.
+/// umbrella of another floor.
 Complaints includes_of_fftw(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {
@@ -138,7 +139,7 @@ Complaints includes_of_fftw(const Headers& headers) {
       complaints.push_back(header + " includes fftw3.h");
     }
     const bool is_umbrella = std::count(header.begin(), header.end(), '/') == 1;
-    if (!is_umbrella || is_spectral(header) || floor_of(header) == "layers") continue;
+    if (!is_umbrella || is_spectral(header)) continue;
     for (const std::string& reached : reached_from(headers, header)) {
       if (is_spectral(reached)) complaints.push_back(header + " reaches " + reached);
     }
@@ -146,9 +147,10 @@ Complaints includes_of_fftw(const Headers& headers) {
   return complaints;
 }
 
-bool needs_fftw(const Headers& headers, const std::string& header) {
+/// Whether a header of another floor is built on spectral: who wants one includes it by its name.
+bool is_built_on_spectral(const Headers& headers, const std::string& header) {
   const auto reached = reached_from(headers, header);
-  return std::any_of(reached.begin(), reached.end(), is_spectral);
+  return !is_spectral(header) && std::any_of(reached.begin(), reached.end(), is_spectral);
 }
 
 Complaints missing_from_umbrellas(const Headers& headers) {
@@ -156,7 +158,8 @@ Complaints missing_from_umbrellas(const Headers& headers) {
   const std::set<std::string> everything = reached_from(headers, "fovea/fovea.hpp");
   for (const auto& [header, names] : headers) {
     if (is_in_no_umbrella(header) || header == "fovea/fovea.hpp") continue;
-    if (everything.count(header) == 0 && !needs_fftw(headers, header)) {
+    if (is_built_on_spectral(headers, header)) continue;
+    if (everything.count(header) == 0 && !is_spectral(header)) {
       complaints.push_back("fovea/fovea.hpp lacks " + header);
     }
     const std::string umbrella = "fovea/" + floor_of(header) + ".hpp";
@@ -258,6 +261,8 @@ TEST_F(IncludeDirectionBroken, Eigen) {
                    "fovea/core/thread_pool.hpp includes Eigen/Core");
   expect_complaint("fovea/core/view.hpp", "#include \"fovea/core/eigen.hpp\"",
                    "fovea/core/view.hpp includes fovea/core/eigen.hpp");
+  expect_complaint("fovea/layers/linear.hpp", "#include <unsupported/Eigen/CXX11/Tensor>",
+                   "fovea/layers/linear.hpp includes unsupported/Eigen/CXX11/Tensor");
 }
 
 TEST_F(IncludeDirectionBroken, FftwForEverybody) {
@@ -267,6 +272,8 @@ TEST_F(IncludeDirectionBroken, FftwForEverybody) {
                    "fovea/attention.hpp reaches fovea/spectral/fftw.hpp");
   expect_complaint("fovea/fovea.hpp", "#include \"fovea/spectral.hpp\"",
                    "fovea/fovea.hpp reaches fovea/spectral/hidden_state_cross.hpp");
+  expect_complaint("fovea/layers.hpp", "#include \"fovea/layers/fsat_layer.hpp\"",
+                   "fovea/layers.hpp reaches fovea/spectral/hidden_state_cross.hpp");
 }
 
 TEST_F(IncludeDirectionBroken, NotInTheUmbrella) {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Weights around the operators: layers with forward and backward passes, a loss, an optimiser. What
+/// needs FFTW is apart: fovea/layers/fsat_layer.hpp and fovea/layers/fat_layer.hpp.
+#pragma once
+
+#include "fovea/layers/activation.hpp"
+#include "fovea/layers/adam.hpp"
+#include "fovea/layers/cross_entropy.hpp"
+#include "fovea/layers/depthwise_conv.hpp"
+#include "fovea/layers/elementwise.hpp"
+#include "fovea/layers/embedding.hpp"
+#include "fovea/layers/encoder_block.hpp"
+#include "fovea/layers/feed_forward.hpp"
+#include "fovea/layers/gelu.hpp"
+#include "fovea/layers/guide.hpp"
+#include "fovea/layers/head_attention.hpp"
+#include "fovea/layers/hidden_map.hpp"
+#include "fovea/layers/layer_calls.hpp"
+#include "fovea/layers/layer_check.hpp"
+#include "fovea/layers/layer_norm.hpp"
+#include "fovea/layers/linear.hpp"
+#include "fovea/layers/mean_pool.hpp"
+#include "fovea/layers/multi_head.hpp"
+#include "fovea/layers/parameter.hpp"
+#include "fovea/layers/predicted_dominant.hpp"

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Adam (Kingma and Ba 2015, algorithm 1), with the decoupled weight decay of AdamW (Loshchilov and
+/// Hutter 2019) and a bound on the norm of the gradient. Held by tests/layers/adam_test.cpp.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "fovea/layers/layer_norm.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Options of Adam; each may be changed from step to step.
+struct AdamOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;     ///< of the mean of gradients, in [0, 1)
+  double beta2 = 0.999;   ///< of the mean of their squares, in [0, 1)
+  double epsilon = 1e-8;  ///< added to the root of the mean square, more than 0
+  /// Every step takes learning_rate * weight_decay of each weight off it; not of what is one row:
+  /// biases, and scale and shift of a normalisation.
+  double weight_decay = 0;
+  /// Gradients whose norm over all parameters is larger are scaled down to it.
+  std::optional<double> clip_norm = {};
+};
+
+/// m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, w -= rate m' / (sqrt(v') + epsilon) with
+/// m' = m / (1 - b1^t), v' = v / (1 - b2^t), for all parameters of a layer (anything with `visit`).
+/// Holds m and v: two numbers for each weight. Its steps have the same bits for any number of
+/// threads.
+template <class T>
+class Adam {
+ public:
+  AdamOptions options;
+
+  explicit Adam(const AdamOptions& chosen = {}) : options(chosen) {}
+
+  /// Steps taken.
+  Index steps() const { return steps_; }
+
+  /// One step down the gradients, which it leaves as they are.
+  /// \param layer the same in each call   \return the norm of the gradient, before it is clipped
+  /// \throws std::invalid_argument options out of range; parameters of other sizes than before
+  template <class Layer, class E = Serial>
+  double step(Layer& layer, E&& executor = {}) {
+    check_options();
+    std::vector<Parameter<T>*> parameters;
+    layer.visit([&](Parameter<T>& parameter) { parameters.push_back(&parameter); });
+    prepare(parameters);
+    const double norm = std::sqrt(sum_of_squares(parameters));
+    const bool clips = options.clip_norm && norm > *options.clip_norm;
+    ++steps_;
+    const auto t = static_cast<double>(steps_);
+    Step now{.share = clips ? *options.clip_norm / norm : 1,
+             .unbias1 = 1 / (1 - std::pow(options.beta1, t)),
+             .unbias2 = 1 / (1 - std::pow(options.beta2, t))};
+    auto&& threads = as_executor(executor);
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      Parameter<T>& parameter = *parameters[p];
+      now.decay = parameter.value.rows() > 1 ? options.learning_rate * options.weight_decay : 0;
+      detail::for_each_column_block(
+          threads, parameter.value.size(), kWeightsPerTask,
+          [&](Index first, Index count) { move(parameter, moments_[p], now, first, count); });
+    }
+    return norm;
+  }
+
+ private:
+  static constexpr Index kWeightsPerTask = 8192;
+
+  struct Moments {
+    RowMatrix<T> mean;
+    RowMatrix<T> square;
+  };
+
+  struct Step {
+    double share;    ///< of the gradient that clipping leaves
+    double unbias1;  ///< 1 / (1 - beta1^t)
+    double unbias2;
+    double decay = 0;
+  };
+
+  void check_options() const {
+    const auto check_rate = [](const char* name, double beta) {
+      if (!(beta >= 0 && beta < 1)) refuse("Adam", name, std::to_string(beta), "0 <= beta < 1");
+    };
+    check_rate("beta1", options.beta1);
+    check_rate("beta2", options.beta2);
+    if (!(options.epsilon > 0)) {
+      refuse("Adam", "epsilon", std::to_string(options.epsilon), "more than 0");
+    }
+    if (options.clip_norm && !(*options.clip_norm > 0)) {
+      refuse("Adam", "clip_norm", std::to_string(*options.clip_norm), "more than 0");
+    }
+  }
+
+  void prepare(const std::vector<Parameter<T>*>& parameters) {
+    if (steps_ == 0) {
+      moments_.clear();
+      for (const Parameter<T>* p : parameters) {
+        const RowMatrix<T> zero = RowMatrix<T>::Zero(p->value.rows(), p->value.cols());
+        moments_.push_back({zero, zero});
+      }
+    }
+    if (parameters.size() != moments_.size()) {
+      refuse("Adam", "the number of parameters", std::to_string(parameters.size()),
+             std::to_string(moments_.size()) + ", those of the first step");
+    }
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      if (parameters[p]->value.size() == moments_[p].mean.size()) continue;
+      refuse("Adam", "the size of " + parameters[p]->name,
+             std::to_string(parameters[p]->value.size()),
+             std::to_string(moments_[p].mean.size()) + ", that of the first step");
+    }
+  }
+
+  static double sum_of_squares(const std::vector<Parameter<T>*>& parameters) {
+    double sum = 0;
+    for (const Parameter<T>* p : parameters) {
+      const T* const g = p->gradient.data();
+      sum += detail::lane_sum<double>(p->gradient.size(), [&](Index i) {
+        const auto x = static_cast<double>(g[i]);
+        return x * x;
+      });
+    }
+    return sum;
+  }
+
+  void move(Parameter<T>& parameter, Moments& moments, const Step& now, Index first,
+            Index count) const {
+    T* const w = parameter.value.data() + first;
+    const T* const g = parameter.gradient.data() + first;
+    T* const m = moments.mean.data() + first;
+    T* const v = moments.square.data() + first;
+    const auto share = static_cast<T>(now.share);
+    const auto beta1 = static_cast<T>(options.beta1);
+    const auto beta2 = static_cast<T>(options.beta2);
+    const auto rest1 = static_cast<T>(1 - options.beta1);
+    const auto rest2 = static_cast<T>(1 - options.beta2);
+    const auto rate = static_cast<T>(options.learning_rate * now.unbias1);
+    const auto unbias2 = static_cast<T>(now.unbias2);
+    const auto epsilon = static_cast<T>(options.epsilon);
+    const auto kept = static_cast<T>(1 - now.decay);
+    for (Index i = 0; i < count; ++i) {
+      const T gradient = share * g[i];
+      m[i] = beta1 * m[i] + rest1 * gradient;
+      v[i] = beta2 * v[i] + rest2 * gradient * gradient;
+      w[i] = kept * w[i] - rate * m[i] / (std::sqrt(unbias2 * v[i]) + epsilon);
+    }
+  }
+
+  Index steps_ = 0;
+  std::vector<Moments> moments_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tokens and their positions as vectors. Held by tests/layers/embedding_test.cpp.
+#pragma once
+
+#include "fovea/layers/layer_calls.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// y[b, i] = table[token[b, i]] + position[i] for tokens in [0, vocabulary) of B sequences one
+/// behind the other, and y [B, 1, L, C] with dense rows, L at most max_length. Weights are drawn
+/// uniform with variance 1 / C. The bits are the same for any number of threads.
+template <class T>
+class Embedding {
+ public:
+  Parameter<T> table;     ///< [vocabulary, C]
+  Parameter<T> position;  ///< [max_length, C]
+
+  Embedding() = default;
+
+  /// \throws std::invalid_argument a size below 1
+  Embedding(Index vocabulary, Index max_length, Index width, Initialiser& initialiser)
+      : table("embedding.table", vocabulary, width),
+        position("embedding.position", max_length, width) {
+    check_size("Embedding", "the vocabulary", vocabulary);
+    check_size("Embedding", "max_length", max_length);
+    check_size("Embedding", "the width of y", width);
+    const double bound = std::sqrt(3 / static_cast<double>(width));
+    initialiser.uniform(table, bound);
+    initialiser.uniform(position, bound);
+  }
+
+  template <class F>
+  void visit(F&& f) {
+    f(table);
+    f(position);
+  }
+
+  /// \param tokens [B L]   \throws std::invalid_argument the number of tokens, the first token that
+  /// is none of the vocabulary, the shape of y
+  template <class E = Serial>
+  void forward(std::span<const Index> tokens, const View<T>& y, E&& executor = {}) const {
+    check(tokens, "y", y);
+    detail::for_each_row_block(as_executor(executor), y.batch(), y.rows(),
+                               [&](Index b, Index first, Index count) {
+                                 for (Index n = first; n < first + count; ++n) {
+                                   detail::rows_of(y, b, n, 1) =
+                                       table.value.row(at(tokens, y, b, n)) + position.value.row(n);
+                                 }
+                               });
+  }
+
+  /// Adds to the gradients of the parameters. \param d_y gradient of the loss with respect to y
+  template <class E = Serial>
+  void backward(std::span<const Index> tokens, const View<const T>& d_y, E&& executor = {}) {
+    check(tokens, "d_y", d_y);
+    detail::for_each_column_block(
+        as_executor(executor), d_y.width(), detail::kColumnsPerTask, [&](Index first, Index count) {
+          for (Index b = 0; b < d_y.batch(); ++b) {
+            const auto rows = detail::rows_of(d_y, b);
+            for (Index n = 0; n < d_y.rows(); ++n) {
+              const auto d = rows.row(n).segment(first, count);
+              table.gradient.row(at(tokens, d_y, b, n)).segment(first, count) += d;
+              position.gradient.row(n).segment(first, count) += d;
+            }
+          }
+        });
+  }
+
+ private:
+  template <class U>
+  static Index at(std::span<const Index> tokens, const View<U>& y, Index b, Index n) {
+    return tokens[static_cast<std::size_t>(b * y.rows() + n)];
+  }
+
+  template <class U>
+  void check(std::span<const Index> tokens, const char* tensor, const View<U>& y) const {
+    check_activations("Embedding", tensor, y, table.value.cols());
+    if (y.rows() > position.value.rows()) {
+      refuse("Embedding", std::string("rows of ") + tensor, std::to_string(y.rows()),
+             "at most " + std::to_string(position.value.rows()) + ", max_length");
+    }
+    if (static_cast<Index>(tokens.size()) != y.batch() * y.rows()) {
+      refuse("Embedding", "the number of tokens", std::to_string(tokens.size()),
+             std::to_string(y.batch() * y.rows()) + ", batch times rows of " + tensor);
+    }
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i] >= 0 && tokens[i] < table.value.rows()) continue;
+      refuse("Embedding", "token " + std::to_string(i), std::to_string(tokens[i]),
+             "0 to " + std::to_string(table.value.rows() - 1) + ", the vocabulary");
+    }
+  }
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A block of an encoder, normalised before each part. Held by tests/layers/encoder_block_test.cpp.
+#pragma once
+
+#include "fovea/layers/feed_forward.hpp"
+#include "fovea/layers/layer_norm.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// z = x + y for activations.
+template <class T, class E>
+void add_activations(const View<const T>& x, const View<const T>& y, const View<T>& z,
+                     E&& executor) {
+  for_each_row_block(executor, x.batch(), x.rows(), [&](Index b, Index first, Index count) {
+    rows_of(z, b, first, count) = rows_of(x, b, first, count) + rows_of(y, b, first, count);
+  });
+}
+
+}  // namespace detail
+
+/// h = x + Attention(norm(x)), y = h + FeedForward(norm(h)) for x and y [B, 1, L, Dm] with dense
+/// rows. `AttentionLayer` is any layer of tokens: MultiHead of an operator, FsatLayer, FatLayer.
+template <class AttentionLayer, class T = float>
+class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Tokens<T>> {
+ public:
+  AttentionLayer attention;
+
+  struct Saved {
+    typename LayerNorm<T>::Saved norm1;
+    typename LayerNorm<T>::Saved norm2;
+    typename AttentionLayer::Saved attention;
+    typename FeedForward<T>::Saved feed_forward;
+    Buffer<T> normal1;  ///< [B, 1, L, Dm], as those that follow
+    Buffer<T> hidden;
+    Buffer<T> normal2;
+    Buffer<T> part;  ///< what is added, forward and backward
+    Buffer<T> d_hidden;
+  };
+
+  EncoderBlock() = default;
+
+  /// \param layer of tokens of this width   \param hidden width of the feed-forward network
+  /// \throws std::invalid_argument a size below 1
+  EncoderBlock(AttentionLayer layer, Index width, Index hidden, Initialiser& initialiser)
+      : attention(std::move(layer)),
+        norm1_(width, {.name = "norm1"}),
+        norm2_(width, {.name = "norm2"}),
+        feed_forward_(width, hidden, initialiser) {}
+
+  template <class F>
+  void visit(F&& f) {
+    norm1_.visit(f);
+    attention.visit(f);
+    norm2_.visit(f);
+    feed_forward_.visit(f);
+  }
+
+  using LayerCalls<EncoderBlock<AttentionLayer, T>, T, Tokens<T>>::forward;
+  /// \throws std::invalid_argument as the parts; std::bad_alloc
+  template <class E = Serial>
+  void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
+    check_forward("EncoderBlock", tokens.x, norm1_.width(), y, norm1_.width());
+    auto&& threads = as_executor(executor);
+    const Shape& shape = y.shape();
+    const View<T> normal1 = saved.normal1.resize(shape);
+    const View<T> hidden = saved.hidden.resize(shape);
+    const View<T> normal2 = saved.normal2.resize(shape);
+    const View<T> part = saved.part.resize(shape);
+    norm1_.forward(tokens.x, normal1, saved.norm1, threads);
+    attention.forward(tokens.with(normal1), part, saved.attention, threads);
+    detail::add_activations<T>(tokens.x, part, hidden, threads);
+    norm2_.forward(hidden, normal2, saved.norm2, threads);
+    feed_forward_.forward(normal2, part, saved.feed_forward, threads);
+    detail::add_activations<T>(hidden, part, y, threads);
+  }
+
+  /// Adds to the gradients of the parameters; writes d_x if it is given.
+  template <class E = Serial>
+  void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
+                E&& executor = {}) {
+    check_backward("EncoderBlock", tokens.x, norm1_.width(), d_y, norm1_.width(), d_x);
+    check_saved("EncoderBlock", saved.hidden.view(), tokens.x);
+    auto&& threads = as_executor(executor);
+    const View<T> part = saved.part.view();
+    const View<T> d_hidden = saved.d_hidden.resize(d_y.shape());
+    feed_forward_.backward(saved.normal2.view(), saved.feed_forward, d_y, part, threads);
+    norm2_.backward(saved.hidden.view(), saved.norm2, part, part, threads);
+    detail::add_activations<T>(d_y, part, d_hidden, threads);
+    attention.backward(tokens.with(saved.normal1.view()), saved.attention, d_hidden, part, threads);
+    norm1_.backward(tokens.x, saved.norm1, part, part, threads);
+    if (!d_x.is_none()) detail::add_activations<T>(d_hidden, part, d_x, threads);
+  }
+
+ private:
+  LayerNorm<T> norm1_;
+  LayerNorm<T> norm2_;
+  FeedForward<T> feed_forward_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// GELU in its tanh form (Hendrycks and Gimpel 2016), which needs no erf:
+/// y = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), within 5e-4 of x Phi(x). Held by
+/// tests/layers/gelu_test.cpp.
+#pragma once
+
+#include "fovea/layers/elementwise.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// GELU of activations [B, 1, L, C] of any C; it learns nothing. One exponential per element.
+template <class T>
+class Gelu : public LayerCalls<Gelu<T>, T> {
+ public:
+  /// Nothing: backward reads x again.
+  struct Saved {};
+
+  template <class F>
+  void visit(F&& /*f*/) {}
+
+  using LayerCalls<Gelu<T>, T>::forward;
+  /// \throws std::invalid_argument naming tensor, dimension, expected and got
+  template <class E = Serial>
+  void forward(const View<const T>& x, const View<T>& y, Saved& /*saved*/,
+               E&& executor = {}) const {
+    check_forward("Gelu", x, x.width(), y, x.width());
+    detail::map_activations(x, y, as_executor(executor),
+                            [](const detail::Piece<T>& piece) { return detail::gelu<T>(piece); });
+  }
+
+  /// Writes d_x, which may be d_y.
+  template <class E = Serial>
+  void backward(const View<const T>& x, Saved& /*saved*/, const View<const T>& d_y,
+                const View<T>& d_x, E&& executor = {}) {
+    check_activations("Gelu", "x", x, x.width());
+    check_alike("Gelu", "d_y", d_y, x.width(), x);
+    check_alike("Gelu", "d_x", d_x, x.width(), x);
+    check_written("Gelu", "d_x", d_x, "x", x);
+    detail::map_activations(x, d_y, d_x, as_executor(executor),
+                            [](const detail::Piece<T>& at, const detail::Piece<T>& d) {
+                              return detail::Piece<T>(d * detail::gelu_derivative<T>(at));
+                            });
+  }
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The non-linear maps f1 and f2 of the pooled hidden state cross (FSAT, eq. 1; section 5.4): fully
+/// connected, or a depth-wise separable convolution, with GELU behind. Held by
+/// tests/layers/hidden_map_test.cpp.
+#pragma once
+
+#include "fovea/layers/depthwise_conv.hpp"
+#include "fovea/layers/gelu.hpp"
+#include "fovea/layers/linear.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What stands before the GELU of a HiddenMap.
+enum class HiddenMapKind {
+  fully_connected,  ///< a linear map of each token
+  convolution,      ///< 5 taps along the sequence in each channel, then a linear map of each token
+};
+
+/// Options of HiddenMap.
+struct HiddenMapOptions {
+  HiddenMapKind kind = HiddenMapKind::fully_connected;
+  std::string name = "map";
+};
+
+/// y = GELU(x W + b), or of the convolution of x instead of x; see DepthwiseConv for key lengths.
+/// x [B, 1, L, In] and y [B, 1, L, Out] with dense rows.
+template <class T>
+class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
+ public:
+  /// What the GELU and the linear map read. As much memory again for the gradient on its way.
+  struct Saved {
+    Buffer<T> convolved;  ///< [B, 1, L, In], if there is a convolution
+    Buffer<T> mapped;     ///< [B, 1, L, Out]
+    Buffer<T> d_convolved;
+    Buffer<T> d_mapped;
+  };
+
+  HiddenMap() = default;
+
+  /// \throws std::invalid_argument a size below 1
+  HiddenMap(Index in, Index out, Initialiser& initialiser, const HiddenMapOptions& options = {})
+      : kind_(options.kind) {
+    if (has_convolution()) {
+      convolution_ = DepthwiseConv<T>(in, initialiser, {.name = options.name.c_str()});
+    }
+    linear_ = Linear<T>(in, out, initialiser,
+                        {.initialisation = Initialisation::he, .name = options.name.c_str()});
+  }
+
+  Index in() const { return linear_.in(); }
+  Index out() const { return linear_.out(); }
+
+  template <class F>
+  void visit(F&& f) {
+    if (has_convolution()) convolution_.visit(f);
+    linear_.visit(f);
+  }
+
+  using LayerCalls<HiddenMap<T>, T, Tokens<T>>::forward;
+  /// \throws std::invalid_argument naming tensor, dimension, expected and got; std::bad_alloc
+  template <class E = Serial>
+  void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
+    check_forward("HiddenMap", tokens.x, in(), y, out());
+    check_lengths("HiddenMap", tokens);
+    const View<T> mapped = saved.mapped.resize(y.batch(), y.rows(), out());
+    View<const T> from = tokens.x;
+    if (has_convolution()) {
+      const View<T> convolved = saved.convolved.resize(y.batch(), y.rows(), in());
+      convolution_.forward(tokens, convolved, executor);
+      from = convolved;
+    }
+    linear_.forward(from, mapped, executor);
+    Gelu<T>().forward(mapped, y, executor);
+  }
+
+  /// Adds to the gradients of the parameters; writes d_x, or adds to it, if it is given.
+  template <class E = Serial>
+  void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
+                E&& executor = {}, Into into = Into::write) {
+    check_backward("HiddenMap", tokens.x, in(), d_y, out(), d_x);
+    check_saved("HiddenMap", saved.mapped.view(), tokens.x);
+    const View<T> d_mapped = saved.d_mapped.resize(d_y.batch(), d_y.rows(), out());
+    typename Gelu<T>::Saved nothing;
+    Gelu<T>().backward(saved.mapped.view(), nothing, d_y, d_mapped, executor);
+    typename Linear<T>::Saved linear_saved;
+    if (!has_convolution()) {
+      linear_.backward(tokens.x, linear_saved, d_mapped, d_x, executor, into);
+      return;
+    }
+    const View<T> d_convolved = saved.d_convolved.resize(d_y.batch(), d_y.rows(), in());
+    linear_.backward(saved.convolved.view(), linear_saved, d_mapped, d_convolved, executor);
+    typename DepthwiseConv<T>::Saved convolution_saved;
+    convolution_.backward(tokens, convolution_saved, d_convolved, d_x, executor, into);
+  }
+
+ private:
+  bool has_convolution() const { return kind_ == HiddenMapKind::convolution; }
+
+  HiddenMapKind kind_ = HiddenMapKind::fully_connected;
+  DepthwiseConv<T> convolution_;
+  Linear<T> linear_;
+};
+
+FOVEA_NAMESPACE_END

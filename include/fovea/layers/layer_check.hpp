@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The checks that every layer makes of its activations before anything is written. Held by
+/// tests/layers/messages_test.cpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fovea/core/overlap.hpp"
+#include "fovea/layers/activation.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// A size that a layer is made with must be at least 1. \throws std::invalid_argument
+inline void check_size(const char* layer, const char* what, Index size) {
+  if (size < 1) refuse(layer, what, std::to_string(size), "at least 1");
+}
+
+/// A dimension of a tensor must be as expected; `whose` says where that comes from.
+/// \throws std::invalid_argument
+inline void check_dimension(const char* layer, const char* tensor, const Shape& shape,
+                            std::size_t d, Index expected, std::string_view whose) {
+  if (shape[d] == expected) return;
+  refuse(layer, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(shape[d]),
+         std::to_string(expected).append(", ").append(whose));
+}
+
+/// Activations must be [B, 1, L, width] with unit stride in a row. \throws std::invalid_argument
+template <class T>
+void check_activations(const char* layer, const char* tensor, const View<T>& x, Index width) {
+  check_dimension(layer, tensor, x.shape(), 1, 1, "since heads are a layer's own");
+  check_dimension(layer, tensor, x.shape(), 3, width, "that of the layer");
+  if (x.width() > 1 && x.strides()[3] != 1) {
+    refuse(layer, std::string("stride of width of ") + tensor, std::to_string(x.strides()[3]),
+           "1: the channels of a token lie side by side");
+  }
+  if (x.rows() > 1 && x.strides()[2] < 0) {
+    refuse(layer, std::string("stride of rows of ") + tensor, std::to_string(x.strides()[2]),
+           "at least 0");
+  }
+}
+
+/// Other activations of the same tokens as x. \throws std::invalid_argument
+template <class T, class U>
+void check_alike(const char* layer, const char* tensor, const View<T>& y, Index width,
+                 const View<U>& x) {
+  check_activations(layer, tensor, y, width);
+  check_dimension(layer, tensor, y.shape(), 0, x.batch(), "the batch of x");
+  check_dimension(layer, tensor, y.shape(), 2, x.rows(), "the rows of x");
+}
+
+/// What is written must have distinct elements, none of them one of the input's.
+/// \throws std::invalid_argument
+template <class T, class U>
+void check_written(const char* layer, const char* tensor, const View<T>& y, const char* input,
+                   const View<U>& x) {
+  if (!has_distinct_elements(y)) {
+    refuse(layer, std::string("the layout of ") + tensor,
+           "strides " + to_string(y.strides()) + " for " + to_string(y.shape()),
+           "strides that give each element its own place");
+  }
+  if (shares_elements(y, x)) {
+    refuse(layer, tensor, std::string("in the memory of ") + input, "memory of its own");
+  }
+}
+
+/// x and y of a forward pass. \throws std::invalid_argument
+template <class T>
+void check_forward(const char* layer, const View<const T>& x, Index width, const View<T>& y,
+                   Index out_width) {
+  check_activations(layer, "x", x, width);
+  check_alike(layer, "y", y, out_width, x);
+  check_written(layer, "y", y, "x", x);
+}
+
+/// x, d_y and d_x of a backward pass; d_x may be none. \throws std::invalid_argument
+template <class T>
+void check_backward(const char* layer, const View<const T>& x, Index width,
+                    const View<const T>& d_y, Index out_width, const View<T>& d_x) {
+  check_activations(layer, "x", x, width);
+  check_alike(layer, "d_y", d_y, out_width, x);
+  if (d_x.is_none()) return;
+  check_alike(layer, "d_x", d_x, width, x);
+  check_written(layer, "d_x", d_x, "x", x);
+  check_written(layer, "d_x", d_x, "d_y", d_y);
+}
+
+/// What a forward pass saved must be of these tokens. \throws std::invalid_argument
+template <class T, class U>
+void check_saved(const char* layer, const View<T>& kept, const View<U>& x) {
+  if (kept.batch() == x.batch() && kept.rows() == x.rows()) return;
+  refuse(layer, "what was saved",
+         std::to_string(kept.batch()) + " sequences of " + std::to_string(kept.rows()) + " rows",
+         std::to_string(x.batch()) + " of " + std::to_string(x.rows()) +
+             ": saved by the forward pass of this x");
+}
+
+/// Key lengths: none, or one for each sequence. \throws std::invalid_argument
+template <class T>
+void check_lengths(const char* layer, const Tokens<T>& tokens) {
+  const auto& lengths = tokens.key_lengths;
+  if (!lengths.empty() && static_cast<Index>(lengths.size()) != tokens.x.batch()) {
+    refuse(layer, "the number of key_lengths", std::to_string(lengths.size()),
+           std::to_string(tokens.x.batch()) + ", the batch of x, or 0");
+  }
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    if (lengths[b] >= 0 && lengths[b] <= tokens.x.rows()) continue;
+    refuse(layer, "key_lengths[" + std::to_string(b) + "]", std::to_string(lengths[b]),
+           "0 to " + std::to_string(tokens.x.rows()) + ", the rows of x");
+  }
+}
+
+FOVEA_NAMESPACE_END

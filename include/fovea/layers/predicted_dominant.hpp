@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The dominant indices of FSAT attention, predicted from the hidden state cross (FSAT, eq. 9): the
+/// guide of FsatLayer. Held by tests/layers/fsat_layer_test.cpp.
+#pragma once
+
+#include <cmath>
+
+#include "fovea/layers/guide.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Ibar = sigmoid(C W_I + b_I) Lmax for the M slots of each key and head. W_I [Dm, H M] is drawn as
+/// every matrix; b_I begins where the indices of a key whose C is 0 are spread evenly over
+/// [0, Lmax): slot m of head h at (h M + m + 1/2) / (H M) of it. So all of the sequence has keys
+/// that predict it from the first step on.
+template <class T>
+class PredictedDominant : public PlainGuide<T> {
+ public:
+  struct Saved {
+    Buffer<T> dominant;  ///< Ibar, [B, 1, L, H M]
+    Buffer<T> d_dominant;
+  };
+
+  PredictedDominant() = default;
+
+  /// \throws std::invalid_argument M < 1, max_length < 1
+  PredictedDominant(const FsatAttention& op, const HeadSizes& sizes, Initialiser& initialiser)
+      : heads_(sizes.heads), slots_(sizes.dominant) {
+    check_size("FsatLayer", "dominant", slots_);
+    check_size("FsatLayer", "max_length", op.options.max_length);
+    most_ = static_cast<T>(op.options.max_length);
+    index_ = Linear<T>(sizes.width, heads_ * slots_, initialiser, {.name = "dominant"});
+    for (Index c = 0; c < heads_ * slots_; ++c) {
+      const double at = (static_cast<double>(c) + 0.5) / static_cast<double>(heads_ * slots_);
+      index_.bias.value(0, c) = static_cast<T>(std::log(at / (1 - at)));
+    }
+  }
+
+  template <class F>
+  void visit(F&& f) {
+    index_.visit(f);
+  }
+
+  template <class E>
+  void compute(const FsatAttention& /*op*/, const Tokens<T>& source, Saved& saved,
+               E&& executor) const {
+    const View<T> dominant = saved.dominant.resize(source.x.batch(), source.x.rows(), index_.out());
+    index_.forward(source.x, dominant, executor);
+    const T most = most_;
+    detail::map_activations<T>(dominant, dominant, as_executor(executor),
+                               [most](const detail::Piece<T>& x) {
+                                 return detail::Piece<T>(detail::sigmoid<T>(x) * most);
+                               });
+  }
+
+  void attach(const Tokens<T>& /*source*/, Saved& saved, Inputs<T>& inputs,
+              fovea::Saved<T>& /*kept*/) const {
+    inputs.dominant = as_heads(saved.dominant.view(), 0, heads_, slots_);
+  }
+
+  void ask(const Tokens<T>& source, Saved& saved, Grads<T>& grads) const {
+    const View<T> d = saved.d_dominant.resize(source.x.batch(), source.x.rows(), index_.out());
+    grads.dominant = as_heads(d, 0, heads_, slots_);
+  }
+
+  template <class E>
+  void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
+    const View<T> d = saved.d_dominant.view();
+    const T most = most_;
+    const auto slope = [most](const detail::Piece<T>& x, const detail::Piece<T>& d_x) {
+      return detail::Piece<T>(d_x * x * (T{1} - x / most));
+    };
+    detail::map_activations<T>(saved.dominant.view(), d, d, as_executor(executor), slope);
+    typename Linear<T>::Saved nothing;
+    index_.backward(source.x, nothing, d, d_source, executor, Into::add);
+  }
+
+ private:
+  Index heads_ = 1;
+  Index slots_ = 4;
+  T most_ = 1;
+  Linear<T> index_;
+};
+
+FOVEA_NAMESPACE_END

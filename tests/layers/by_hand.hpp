@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A multi-head layer done by hand: its weights by name, projections in plain loops, the operator
+/// on dense tensors.
+#pragma once
+
+#include <string>
+
+#include "fovea/attention/attention.hpp"
+#include "layers/gradient_check.hpp"
+#include "support/oracle/fsat_layer.hpp"
+
+namespace fovea_test {
+
+template <class Layer>
+Weights weights_of(Layer& layer) {
+  Weights all;
+  layer.visit([&](fovea::Parameter<double>& p) { all[p.name] = p.value; });
+  return all;
+}
+
+/// Columns [first, first + heads width) of x W + b, as [B, heads, L, width]. \param x [B, 1, L, C]
+inline Activations projected(const Activations& x, const Weights& weights, const std::string& name,
+                             Index first, Index heads, Index width) {
+  const Matrix& w = weights.at(name + ".weight");
+  const auto bias = weights.find(name + ".bias");
+  Activations y({x.shape()[0], heads, x.shape()[2], width});
+  y.fill([&](Index b, Index h, Index n, Index d) {
+    const Index column = first + h * width + d;
+    double sum = bias == weights.end() ? 0 : bias->second(0, column);
+    for (Index i = 0; i < w.rows(); ++i) sum += x(b, 0, n, i) * w(i, column);
+    return sum;
+  });
+  return y;
+}
+
+/// Heads side by side: [B, H, L, D] as [B, 1, L, H D].
+inline Activations side_by_side(const Activations& x) {
+  const Shape& shape = x.shape();
+  Activations y({shape[0], 1, shape[2], shape[1] * shape[3]});
+  y.fill([&](Index b, Index, Index n, Index c) { return x(b, c / shape[3], n, c % shape[3]); });
+  return y;
+}
+
+}  // namespace fovea_test

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#include "fovea/layers/embedding.hpp"
+
+#include "layers/gradient_check.hpp"
+
+namespace fovea_test {
+namespace {
+
+using Layer = fovea::Embedding<double>;
+
+Layer layer(Index vocabulary, Index most, Index width) {
+  fovea::Initialiser initialiser(3);
+  return Layer(vocabulary, most, width, initialiser);
+}
+
+const std::vector<Index> kTokens = {4, 0, 4, 1, 3, 4};  // two sequences of three
+
+TEST(Embedding, IsTokenPlusPosition) {
+  const Layer embedding = layer(5, 4, 70);
+  const Activations y({2, 1, 3, 70}, {.gap = 1});
+  embedding.forward(kTokens, y.view());
+  for_each_index(y.shape(), [&](Index b, Index, Index n, Index c) {
+    EXPECT_EQ(y(b, 0, n, c), embedding.table.value(kTokens[as_size(3 * b + n)], c) +
+                                 embedding.position.value(n, c));
+  });
+}
+
+TEST(Embedding, GradientsAreSumsOverTheTokens) {
+  Layer embedding = layer(5, 4, 70);
+  const Activations d_y = drawn({2, 1, 3, 70}, 1);
+  embedding.table.gradient.setConstant(1);
+  fovea::ThreadPool three(3);
+  embedding.backward(kTokens, d_y.view(), three);
+  for (Index token = 0; token < 5; ++token) {
+    for (Index c = 0; c < 70; ++c) {
+      double of_token = 1;
+      double of_position = 0;
+      for (Index i = 0; i < 6; ++i) {
+        if (kTokens[as_size(i)] == token) of_token += d_y(i / 3, 0, i % 3, c);
+        if (i % 3 == token) of_position += d_y(i / 3, 0, i % 3, c);
+      }
+      EXPECT_DOUBLE_EQ(embedding.table.gradient(token, c), of_token);
+      if (token < 4) {
+        EXPECT_DOUBLE_EQ(embedding.position.gradient(token, c), of_position);
+      }
+    }
+  }
+}
+
+TEST(Embedding, Refusals) {
+  Layer embedding = layer(5, 4, 7);
+  const Activations y({2, 1, 3, 7});
+  const auto forward = [&](const std::vector<Index>& tokens, const Shape& shape) {
+    const Activations to(shape);
+    return refusal([&] { embedding.forward(tokens, to.view()); });
+  };
+  EXPECT_EQ(forward({0, 1, 2, 3, 5, 0}, {2, 1, 3, 7}),
+            "Embedding: token 4 is 5; expected 0 to 4, the vocabulary");
+  EXPECT_EQ(forward({0, -1, 2}, {1, 1, 3, 7}),
+            "Embedding: token 1 is -1; expected 0 to 4, the vocabulary");
+  EXPECT_EQ(forward({0, 1}, {2, 1, 3, 7}),
+            "Embedding: the number of tokens is 2; expected 6, batch times rows of y");
+  EXPECT_EQ(forward({0, 1, 2, 3, 4}, {1, 1, 5, 7}),
+            "Embedding: rows of y is 5; expected at most 4, max_length");
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#include "fovea/layers/gelu.hpp"
+
+#include "layers/gradient_check.hpp"
+
+namespace fovea_test {
+namespace {
+
+using Layer = fovea::Gelu<double>;
+
+/// Of a row.
+std::vector<double> gelu(const std::vector<double>& x) {
+  const Activations from({1, 1, 1, static_cast<Index>(x.size())});
+  from.fill([&](Index, Index, Index, Index d) { return x[as_size(d)]; });
+  const Activations y(from.shape());
+  Layer().forward(from.view(), y.view());
+  return y.values();
+}
+
+TEST(Gelu, IsTheTanhForm) {
+  std::vector<double> x;
+  std::vector<double> expected;
+  for (double at = -9; at < 9; at += 0.037) {
+    x.push_back(at);
+    const double inner = std::sqrt(2 / std::acos(-1)) * (at + 0.044715 * at * at * at);
+    expected.push_back(at * (1 + std::tanh(inner)) / 2);
+  }
+  EXPECT_TRUE(close_to(gelu(x), expected, 1e-15));
+}
+
+TEST(Gelu, IsNearTheErfForm) {
+  double most = 0;
+  for (double at = -9; at < 9; at += 0.01) {
+    const double exact = at * (1 + std::erf(at / std::sqrt(2))) / 2;
+    most = std::max(most, std::abs(gelu({at})[0] - exact));
+  }
+  EXPECT_LT(most, 5e-4);
+  EXPECT_GT(most, 1e-4);
+}
+
+TEST(Gelu, Ends) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::vector<double> y = gelu({1e300, inf, -1e5, 0, std::nan("")});
+  EXPECT_EQ(y[0], 1e300);
+  EXPECT_EQ(y[1], inf);
+  EXPECT_NEAR(y[2], 0, 1e-25);
+  EXPECT_EQ(y[3], 0);
+  EXPECT_TRUE(std::isnan(y[4]));
+  // The derivative far out is 1 and 0, not infinity times 0.
+  const auto slope =
+      fovea::detail::gelu_derivative<double>(fovea::detail::Piece<double>::Constant(1e200));
+  EXPECT_EQ(slope[0], 1);
+}
+
+TEST(Gelu, AnElementsBitsAreItsOwn) {
+  const std::vector<double> x = drawn({1, 1, 1, 150}, 5).values();
+  const std::vector<double> y = gelu(x);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_TRUE(same_bits(gelu({x[i]}), {y[i]}));
+}
+
+TEST(Gelu, Gradients) {
+  Layer layer;
+  expect_layer_gradients(layer, {2, 1, 3, 70}, {2, 1, 3, 70}, alone);
+}
+
+TEST(Gelu, ThreadsChangeNoBit) {
+  Layer layer;
+  expect_same_bits_for_threads(layer, {2, 1, 300, 9}, {2, 1, 300, 9}, alone);
+}
+
+TEST(Sigmoid, IsTheLogisticFunction) {
+  using Piece = fovea::detail::Piece<double>;
+  for (double at = -40; at < 40; at += 0.7) {
+    EXPECT_DOUBLE_EQ(fovea::detail::sigmoid<double>(Piece::Constant(at))[0],
+                     1 / (1 + std::exp(-at)));
+  }
+  EXPECT_TRUE(std::isnan(fovea::detail::sigmoid<double>(Piece::Constant(std::nan("")))[0]));
+  EXPECT_EQ(fovea::detail::sigmoid<double>(Piece::Constant(1e308))[3], 1);
+}
+
+}  // namespace
+}  // namespace fovea_test

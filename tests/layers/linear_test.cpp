@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "fovea/layers/linear.hpp"
+
+#include "layers/gradient_check.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::Initialiser;
+using Layer = fovea::Linear<double>;
+
+Layer layer(Index in, Index out, bool bias = true) {
+  Initialiser initialiser(3);
+  Layer made(in, out, initialiser, {.bias = bias});
+  draw_parameters(made, 7);
+  return made;
+}
+
+/// x W + b, in the order of the sum's definition.
+std::vector<double> expected(const Layer& linear, const Activations& x) {
+  std::vector<double> y;
+  for (Index b = 0; b < x.shape()[0]; ++b) {
+    for (Index n = 0; n < x.shape()[2]; ++n) {
+      for (Index j = 0; j < linear.out(); ++j) {
+        double sum = linear.bias.value.size() == 0 ? 0 : linear.bias.value(0, j);
+        for (Index i = 0; i < linear.in(); ++i) sum += x(b, 0, n, i) * linear.weight.value(i, j);
+        y.push_back(sum);
+      }
+    }
+  }
+  return y;
+}
+
+TEST(Linear, IsTheMatrixProduct) {
+  for (const bool bias : {true, false}) {
+    const Layer linear = layer(5, 7, bias);
+    // Rows of 5 in a matrix of 9 columns, and batches with a gap.
+    const Activations x({2, 1, 300, 5}, {.gap = 4});
+    const Activations y({2, 1, 300, 7}, {.gap = 3});
+    x.fill(gaussian(1));
+    linear.forward(x.view(), y.view());
+    EXPECT_TRUE(close_to(y.values(), expected(linear, x), 1e-14));
+    EXPECT_EQ(y.changed_gaps(), 0);
+  }
+}
+
+TEST(Linear, Gradients) {
+  for (const bool bias : {true, false}) {
+    Layer linear = layer(4, 3, bias);
+    expect_layer_gradients(linear, {2, 1, 5, 4}, {2, 1, 5, 3}, alone);
+  }
+}
+
+TEST(Linear, AddsToTheGradientOfXIfAsked) {
+  Layer linear = layer(4, 3);
+  const Activations x = drawn({1, 1, 6, 4}, 1);
+  const Activations d_y = drawn({1, 1, 6, 3}, 2);
+  const Activations once({1, 1, 6, 4});
+  const Activations twice({1, 1, 6, 4});
+  Layer::Saved saved;
+  for (const Activations* d_x : {&once, &twice}) {
+    linear.backward(x.view(), saved, d_y.view(), d_x->view());
+  }
+  linear.backward(x.view(), saved, d_y.view(), twice.view(), fovea::Serial{}, fovea::Into::add);
+  for_each_index(once.shape(), [&](Index b, Index h, Index n, Index d) {
+    EXPECT_DOUBLE_EQ(twice(b, h, n, d), 2 * once(b, h, n, d));
+  });
+  // Nobody asks for the gradient of the first layer's input.
+  linear.backward(x.view(), saved, d_y.view(), {});
+}
+
+TEST(Linear, ThreadsChangeNoBit) {
+  Layer small = layer(24, 70);
+  expect_same_bits_for_threads(small, {2, 1, 300, 24}, {2, 1, 300, 70}, alone);
+  Layer large = layer(160, 130);
+  expect_same_bits_for_threads(large, {1, 1, 260, 160}, {1, 1, 260, 130}, alone);
+}
+
+TEST(Linear, NoTokens) {
+  Layer linear = layer(4, 3);
+  const auto all = everything(linear, {1, 1, 0, 4}, {1, 1, 0, 3}, alone, fovea::Serial{});
+  for (const double x : all) EXPECT_EQ(x, 0);
+  everything(linear, {0, 1, 5, 4}, {0, 1, 5, 3}, alone, fovea::Serial{});
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What layers refuse, and in which words; nothing is written before.
+#include "fovea/attention/full.hpp"
+#include "fovea/layers/encoder_block.hpp"
+#include "fovea/layers/multi_head.hpp"
+#include "layers/gradient_check.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::Tokens;
+
+/// A layer of 4 channels.
+template <class Layer>
+Layer make(fovea::Initialiser& initialiser) {
+  if constexpr (std::is_same_v<Layer, fovea::Linear<double>>) {
+    return Layer(4, 4, initialiser);
+  } else if constexpr (std::is_same_v<Layer, fovea::LayerNorm<double>>) {
+    return Layer(4);
+  } else if constexpr (std::is_same_v<Layer, fovea::DepthwiseConv<double>>) {
+    return Layer(4, initialiser);
+  } else if constexpr (std::is_same_v<Layer, fovea::MultiHead<fovea::FullAttention, double>>) {
+    return Layer(fovea::FullAttention{}, {.width = 4}, initialiser);
+  } else {
+    return Layer(4, 4, initialiser);
+  }
+}
+
+template <class Layer>
+class Messages : public testing::Test {
+ public:
+  static std::string forward(const View<const double>& x, const View<double>& y) {
+    fovea::Initialiser initialiser(1);
+    const Layer layer = make<Layer>(initialiser);
+    const std::string text = refusal([&] { layer.forward(x, y); });
+    return text.substr(text.find(':') + 2);
+  }
+  static std::string backward(const View<const double>& x, const View<const double>& d_y,
+                              const View<double>& d_x) {
+    fovea::Initialiser initialiser(1);
+    Layer layer = make<Layer>(initialiser);
+    typename Layer::Saved saved;
+    const Activations y(Shape{x.batch(), 1, x.rows(), 4});
+    layer.forward(x, y.view(), saved);
+    const std::string text = refusal([&] { layer.backward(x, saved, d_y, d_x); });
+    layer.visit([](fovea::Parameter<double>& p) { EXPECT_EQ(p.gradient.squaredNorm(), 0); });
+    return text.substr(text.find(':') + 2);
+  }
+};
+
+using Layers =
+    testing::Types<fovea::Linear<double>, fovea::LayerNorm<double>, fovea::DepthwiseConv<double>,
+                   fovea::HiddenMap<double>, fovea::FeedForward<double>,
+                   fovea::MultiHead<fovea::FullAttention, double>>;
+TYPED_TEST_SUITE(Messages, Layers);
+
+TYPED_TEST(Messages, Forward) {
+  const Activations x = filled({2, 1, 3, 4}, 1);
+  const Activations y({2, 1, 3, 4});
+  const auto with = [&](const Shape& x_shape, const Shape& y_shape) {
+    const Activations from = filled(x_shape, 1);
+    const Activations to(y_shape);
+    const std::string text = this->forward(from.view(), to.view());
+    for (const double at : to.values()) EXPECT_TRUE(std::isnan(at));
+    return text;
+  };
+  EXPECT_EQ(with({2, 1, 3, 5}, {2, 1, 3, 4}), "width of x is 5; expected 4, that of the layer");
+  EXPECT_EQ(with({2, 2, 3, 4}, {2, 1, 3, 4}),
+            "heads of x is 2; expected 1, since heads are a layer's own");
+  EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 3, 5}), "width of y is 5; expected 4, that of the layer");
+  EXPECT_EQ(with({2, 1, 3, 4}, {1, 1, 3, 4}), "batch of y is 1; expected 2, the batch of x");
+  EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 2, 4}), "rows of y is 2; expected 3, the rows of x");
+  EXPECT_EQ(this->forward(x.view(), x.view()),
+            "y is in the memory of x; expected memory of its own");
+  const Activations columns = x.in({.order = {0, 1, 3, 2}});
+  EXPECT_EQ(this->forward(columns.view(), y.view()),
+            "stride of width of x is 3; expected 1: the channels of a token lie side by side");
+  const Activations reversed = x.in({.reversed = {false, false, true, false}});
+  EXPECT_EQ(this->forward(reversed.view(), y.view()),
+            "stride of rows of x is -4; expected at least 0");
+  const View<double> one_row(y.view().data(), {2, 1, 3, 4}, {0, 0, 0, 1});
+  EXPECT_EQ(this->forward(x.view(), one_row),
+            "the layout of y is strides 0x0x0x1 for 2x1x3x4; expected strides that give each "
+            "element its own place");
+}
+
+TYPED_TEST(Messages, Backward) {
+  const Activations x = filled({2, 1, 3, 4}, 1);
+  const Activations d_x({2, 1, 3, 4});
+  const auto with = [&](const Shape& d_y_shape, const Shape& d_x_shape) {
+    const Activations d_y = filled(d_y_shape, 1);
+    const Activations to(d_x_shape);
+    return this->backward(x.view(), d_y.view(), to.view());
+  };
+  EXPECT_EQ(with({2, 1, 3, 5}, {2, 1, 3, 4}), "width of d_y is 5; expected 4, that of the layer");
+  EXPECT_EQ(with({2, 1, 4, 4}, {2, 1, 3, 4}), "rows of d_y is 4; expected 3, the rows of x");
+  EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 3, 3}), "width of d_x is 3; expected 4, that of the layer");
+  EXPECT_EQ(with({2, 1, 3, 4}, {1, 1, 3, 4}), "batch of d_x is 1; expected 2, the batch of x");
+  const Activations d_y = filled({2, 1, 3, 4}, 1);
+  EXPECT_EQ(this->backward(x.view(), d_y.view(), x.view()),
+            "d_x is in the memory of x; expected memory of its own");
+}
+
+TEST(LayerMessages, Lengths) {
+  fovea::Initialiser initialiser(1);
+  const fovea::DepthwiseConv<double> layer(4, initialiser);
+  const Activations x = filled({2, 1, 3, 4}, 1);
+  const Activations y({2, 1, 3, 4});
+  const auto with = [&](const std::vector<Index>& lengths) {
+    return refusal([&] { layer.forward(Tokens<double>(x.view(), lengths), y.view()); });
+  };
+  EXPECT_EQ(with({1}),
+            "DepthwiseConv: the number of key_lengths is 1; expected 2, the batch of x, or 0");
+  EXPECT_EQ(with({3, 4}), "DepthwiseConv: key_lengths[1] is 4; expected 0 to 3, the rows of x");
+  EXPECT_EQ(with({-1, 3}), "DepthwiseConv: key_lengths[0] is -1; expected 0 to 3, the rows of x");
+}
+
+TEST(LayerMessages, WhatWasSavedIsOfOtherTokens) {
+  const fovea::LayerNorm<double> norm(4);
+  fovea::LayerNorm<double> again(4);
+  const Activations x = filled({2, 1, 3, 4}, 1);
+  const Activations y({2, 1, 3, 4});
+  fovea::LayerNorm<double>::Saved saved;
+  norm.forward(x.view(), y.view(), saved);
+  const Activations other = filled({2, 1, 5, 4}, 1);
+  EXPECT_EQ(refusal([&] { again.backward(other.view(), saved, other.view(), {}); }),
+            "LayerNorm: what was saved is 2 sequences of 3 rows; expected 2 of 5: saved by the "
+            "forward pass of this x");
+}
+
+}  // namespace
+}  // namespace fovea_test
