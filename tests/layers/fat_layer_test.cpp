@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include "fovea/layers/fat_layer.hpp"
+
+#include "layers/by_hand.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::FatLayerOptions;
+using fovea::HiddenMapKind;
+using fovea::Tokens;
+using Layer = fovea::FatLayer<double>;
+
+constexpr Shape kShape = {2, 1, 9, 6};
+const std::vector<Index> kLengths = {9, 6};
+
+Layer layer(HiddenMapKind map) {
+  FatLayerOptions options;
+  options.width = 6;
+  options.heads = 2;
+  options.head_width = 4;
+  options.map = map;
+  fovea::Initialiser initialiser(3);
+  Layer made(options, initialiser);
+  draw_parameters(made, 17, 0.4);
+  return made;
+}
+
+Tokens<double> with_lengths(const View<const double>& x) { return Tokens<double>(x, kLengths); }
+
+TEST(FatLayer, IsItsDefinition) {
+  Layer made = layer(HiddenMapKind::fully_connected);
+  const Activations x = drawn(kShape, 11);
+  const Activations y(kShape);
+  made.forward(with_lengths(x.view()), y.view());
+  for (Index b = 0; b < 2; ++b) {
+    Matrix rows(kLengths[as_size(b)], 6);
+    for (Index i = 0; i < rows.size(); ++i) rows.data()[i] = x(b, 0, i / 6, i % 6);
+    const Matrix expected =
+        fsat_layer::layer(rows, weights_of(made), {.heads = 2, .head_width = 4});
+    for (Index i = 0; i < rows.size(); ++i) {
+      EXPECT_NEAR(y(b, 0, i / 6, i % 6), expected.data()[i], 1e-12);
+    }
+  }
+}
+
+TEST(FatLayer, Gradients) {
+  for (const HiddenMapKind map : {HiddenMapKind::fully_connected, HiddenMapKind::convolution}) {
+    Layer made = layer(map);
+    expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
+  }
+}
+
+TEST(FatLayer, ThreadsChangeNoBit) {
+  Layer made = layer(HiddenMapKind::convolution);
+  expect_same_bits_for_threads(made, {2, 1, 200, 6}, {2, 1, 200, 6}, alone);
+}
+
+}  // namespace
+}  // namespace fovea_test
