@@ -33,7 +33,7 @@
 #include "bench/stopwatch.hpp"
 
 #if defined(FOVEA_BENCH_FFTW)
-#include "bench/cross_entry.hpp"
+#include "bench/fsat_cross_entry.hpp"
 #endif
 
 namespace {
@@ -271,11 +271,13 @@ std::size_t matches(const std::vector<Cell>& all, std::string filter) {
   }
 }
 
-/// Every row, and every ratio of two; those of the cross where FFTW is.
+/// Every row, and every ratio of two; those of the cross and on top of it where FFTW is.
 std::vector<Entry> all_entries() {
   std::vector<Entry> all = operators();
 #if defined(FOVEA_BENCH_FFTW)
-  for (Entry& entry : cross_entries()) all.push_back(std::move(entry));
+  for (const auto& entries : {cross_entries(), fsat_cross_entries()}) {
+    all.insert(all.end(), entries.begin(), entries.end());
+  }
 #endif
   return all;
 }

@@ -21,6 +21,9 @@
 #include "bench/compare_table.hpp"
 #include "bench/operators.hpp"
 #include "bench/program.hpp"
+#if defined(FOVEA_BENCH_FFTW)
+#include "bench/fsat_cross_entry.hpp"
+#endif
 
 namespace {
 
@@ -101,6 +104,9 @@ int cell_count(const std::vector<Entry>& entries, const std::vector<Index>& leng
 void compare(Comparison& run, HeadTensors& tensors, const std::string& json_file) {
   const Stopwatch total;
   std::vector<Entry> entries = operators();
+#if defined(FOVEA_BENCH_FFTW)
+  for (Entry& entry : fsat_cross_entries()) entries.push_back(std::move(entry));
+#endif
   std::erase_if(entries, [](const Entry& entry) { return entry.names.label.empty(); });
   const std::vector<Index>& lengths = run.arguments.lengths;
   const std::vector<std::vector<double>> work = work_of_all(entries, run);

@@ -176,7 +176,7 @@ inline Entry fsat_graph_entry(Names names, std::vector<Family> families) {
 inline std::vector<Entry> fsat_entries() {
   const std::vector<Family> forward = {{.lengths = {1024, 4096, 16384, 65536}},
                                        {.threads = 2, .lengths = {4096, 16384}}};
-  return {fsat_forward_entry({"fsat", "random:4", "FSAT core, random indices"}, forward),
+  return {fsat_forward_entry({"fsat", "random:4"}, forward),
           fsat_backward_entry({"fsat", "random:4"}, forward),
           fsat_graph_entry({"fsat", "random:4"}, {{.lengths = {1024, 4096, 16384, 65536}}})};
 }

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Training steps per second and peak memory of encoder layers against the vanilla Transformer
+/// layer: Table 2 of FSAT (Zhuang et al. 2022). See --help.
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/compare_arguments.hpp"
+#include "bench/compare_json.hpp"
+#include "bench/compare_measure.hpp"
+#include "bench/compare_table.hpp"
+#include "bench/dense_attention.hpp"
+#include "bench/gaussian.hpp"
+#include "bench/program.hpp"
+#include "fovea/attention/big_bird.hpp"
+#include "fovea/attention/full.hpp"
+#include "fovea/attention/local.hpp"
+#include "fovea/attention/strided.hpp"
+#include "fovea/layers.hpp"
+#include "fovea/layers/fat_layer.hpp"
+#include "fovea/layers/fsat_layer.hpp"
+#include "tests/support/memory.hpp"
+
+namespace {
+
+using namespace bench;
+using fovea::EncoderBlock;
+using fovea::Initialiser;
+using fovea::MultiHead;
+
+constexpr std::string_view kHelp =
+    R"(fovea_layers: training steps per second and peak memory of one encoder layer (attention and
+feed-forward network, each behind a normalisation), against the same layer whose attention keeps its
+N x N weights: Table 2 of FSAT (Zhuang et al. 2022), in its shape for bytes of text: width 256, 4
+heads, feed-forward width 1024 (512 in FSAT and FAT, as in the paper), one sequence, float32.
+
+usage: fovea_layers [options]
+  --lengths LIST   sequence lengths, comma-separated   (1024,2048,3072,4096)
+  --threads T      threads                             (1)
+  --repeat R       timed steps; the median counts      (5)
+  --plots DIR      directory of layers.json, made if missing   (out)
+  --help           this text
+
+A step is forward, backward and Adam. Memory: the bytes that are allocated when they are most,
+counted by operator new: activations and their gradients, what is kept for the backward pass,
+scratch; not weights, which differ by at most a third between the layers.
+)";
+
+constexpr Index kWidth = 256;
+constexpr Index kHeads = 4;
+constexpr Index kHidden = 1024;
+
+/// A layer with its optimiser, ready to be trained.
+using Step = std::function<void(ThreadPool&)>;
+
+struct Model {
+  std::string label;
+  std::function<Step(Index n)> make;
+};
+
+/// Trains a block towards y = 0 on noise: what is learnt is not the matter here.
+template <class Layer>
+Step step_of(const std::function<Layer(Initialiser&)>& make_layer, Index n, Index hidden) {
+  struct State {
+    EncoderBlock<Layer, float> block;
+    typename EncoderBlock<Layer, float>::Saved saved;
+    fovea::Adam<float> adam;
+    std::vector<float> noise;
+    fovea::Buffer<float> y;
+    fovea::Buffer<float> d_x;
+  };
+  auto state = std::make_shared<State>();
+  Initialiser initialiser(1);
+  Layer layer = make_layer(initialiser);
+  state->block = EncoderBlock<Layer, float>(std::move(layer), kWidth, hidden, initialiser);
+  state->noise = gaussians(1, 0, n * kWidth);
+  return [state, n](ThreadPool& pool) {
+    State& s = *state;
+    const fovea::Shape shape = {1, 1, n, kWidth};
+    const View<const float> x(s.noise.data(), shape);
+    const View<float> y = s.y.resize(shape);
+    const View<float> d_x = s.d_x.resize(shape);
+    fovea::zero_gradients(s.block);
+    s.block.forward(x, y, s.saved, pool);
+    s.block.backward(x, s.saved, y, d_x, pool);  // y is the gradient of |y|^2 / 2
+    s.adam.step(s.block, pool);
+  };
+}
+
+template <class Op>
+Model multi_head(std::string label, const Op& op) {
+  using Layer = MultiHead<Op, float>;
+  const std::function<Layer(Initialiser&)> make = [op](Initialiser& initialiser) {
+    return Layer(op, {.width = kWidth, .heads = kHeads}, initialiser);
+  };
+  return {std::move(label), [make](Index n) { return step_of<Layer>(make, n, kHidden); }};
+}
+
+/// FsatLayer or FatLayer.
+template <class Layer, class Options>
+Model crossed(std::string label, Options options) {
+  options.width = kWidth;
+  options.heads = kHeads;
+  return {std::move(label), [options](Index n) {
+            Options sized = options;
+            if constexpr (requires { sized.attention.max_length; }) sized.attention.max_length = n;
+            const std::function<Layer(Initialiser&)> make = [sized](Initialiser& initialiser) {
+              Layer layer(sized, initialiser);
+              if constexpr (requires { layer.set_training(1); }) layer.set_training(1);
+              return layer;
+            };
+            return step_of<Layer>(make, n, kHidden / 2);
+          }};
+}
+
+/// The first one is what the others are measured against.
+std::vector<Model> models() {
+  return {multi_head("Transformer, N x N kept", DenseAttention{}),
+          multi_head("Transformer, full", fovea::FullAttention{}),
+          multi_head("local, 128 + 128", fovea::LocalAttention{{128, 128}}),
+          multi_head("strided, 128", fovea::StridedAttention{{.stride = 128}}),
+          multi_head("BigBird", fovea::BigBirdAttention{}),
+          multi_head("linear, elu + 1", fovea::LinearAttention<fovea::EluPlusOne>{}),
+          multi_head("Smart Bird, K = 20", fovea::SmartBirdAttention{{.keys_per_row = 20}}),
+          crossed<fovea::FsatLayer<float>>("FSAT", fovea::FsatLayerOptions{}),
+          crossed<fovea::FatLayer<float>>("FAT", fovea::FatLayerOptions{})};
+}
+
+struct LayerRow {
+  std::string label;
+  Index n = 0;
+  double seconds = 0;
+  double least_seconds = 0;
+  double cpu_share = 0;
+  std::ptrdiff_t peak_bytes = 0;
+  double speed = 0;   ///< steps per second over those of the first model
+  double memory = 0;  ///< peak bytes over those of the first model
+};
+
+LayerRow measure_model(const Model& model, Index n, int repeat, ThreadPool& pool) {
+  LayerRow row{.label = model.label, .n = n};
+  const std::ptrdiff_t before = fovea_test::heap().reset();
+  const Step step = model.make(n);
+  step(pool);
+  row.peak_bytes = fovea_test::heap().peak - before;
+  const Stopwatch wall;
+  const CpuStopwatch cpu;
+  const std::vector<double> times = timed_runs(repeat, [&] { step(pool); });
+  row.cpu_share = cpu.share(wall.seconds(), pool.concurrency());
+  row.seconds = times[times.size() / 2];
+  row.least_seconds = times.front();
+  return row;
+}
+
+std::vector<LayerRow> measure_all(const CompareArguments& arguments, ThreadPool& pool) {
+  std::vector<LayerRow> rows;
+  std::printf("%-24s %6s %10s %10s %8s %8s\n", "layer", "N", "ms a step", "memory", "speed",
+              "memory");
+  for (const Index n : arguments.lengths) {
+    const std::size_t vanilla = rows.size();
+    for (const Model& model : models()) {
+      LayerRow& row = rows.emplace_back(measure_model(model, n, arguments.repeat, pool));
+      row.speed = rows[vanilla].seconds / row.seconds;
+      row.memory =
+          static_cast<double>(row.peak_bytes) / static_cast<double>(rows[vanilla].peak_bytes);
+      std::printf("%-24s %6td %10.2f %10s %8.2f %8.3f\n", row.label.c_str(), row.n,
+                  row.seconds * 1e3, human_bytes(static_cast<double>(row.peak_bytes)).c_str(),
+                  row.speed, row.memory);
+      std::fflush(stdout);
+    }
+  }
+  return rows;
+}
+
+std::string table_json(const std::vector<LayerRow>& rows, const CompareArguments& arguments,
+                       const std::vector<std::string>& command) {
+  JsonWriter json;
+  json.begin_object();
+  write_facts(json, "fovea_layers", command);
+  json.member("what", "one training step of an encoder layer: forward, backward, Adam; float32");
+  json.member("width", kWidth);
+  json.member("heads", kHeads);
+  json.member("threads", arguments.threads);
+  json.member("peak_bytes", "allocated at most by operator new; weights are not among them");
+  json.begin_array("results");
+  for (const LayerRow& row : rows) {
+    json.begin_object();
+    json.member("label", row.label);
+    json.member("n", row.n);
+    json.member("milliseconds", row.seconds * 1e3);
+    json.member("least_milliseconds", row.least_seconds * 1e3);
+    json.member("cpu_share", row.cpu_share);
+    json.member("peak_bytes", row.peak_bytes);
+    json.member("relative_steps_per_second", row.speed);
+    json.member("relative_peak_memory", row.memory);
+    json.end();
+  }
+  json.end();
+  json.end();
+  return json.text() + '\n';
+}
+
+/// \throws ArgumentError
+CompareArguments parse(int argc, char** argv) {
+  CompareArguments parsed;
+  parsed.lengths = {1024, 2048, 3072, 4096};
+  parsed.repeat = 5;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    const bool known =
+        flag == "--lengths" || flag == "--threads" || flag == "--repeat" || flag == "--plots";
+    if (flag == "--help") {
+      parsed.help = true;
+    } else if (known && i + 1 < argc) {
+      bench::detail::set_argument(parsed, flag, argv[++i]);
+    } else {
+      throw ArgumentError("'" + std::string(flag) + "' is not understood; see --help");
+    }
+  }
+  return parsed;
+}
+
+int run_program(int argc, char** argv) {
+  const CompareArguments arguments = parse(argc, argv);
+  if (arguments.help) {
+    std::fputs(std::string(kHelp).c_str(), stdout);
+    return 0;
+  }
+  make_directory(arguments.directory);
+  ThreadPool pool(arguments.threads);
+  const std::vector<LayerRow> rows = measure_all(arguments, pool);
+  write_file(arguments.directory + "/layers.json",
+             table_json(rows, arguments, std::vector<std::string>(argv, argv + argc)));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return exit_status("fovea_layers", [&] { return run_program(argc, argv); });
+}
