@@ -3,8 +3,8 @@
 /// FSAT learns where to look (Zhuang et al. 2022, section 4.2.3): a small model of FsatLayer is
 /// trained end to end on messages for far rows, and three ablations of the paper's Table 3 beside
 /// it: without truncating the gradient of confidences, with random edges alone, and with predicted
-/// edges alone. far_tokens [--steps N]: prints a log, and writes far_tokens.json and
-/// far_tokens.svg.
+/// edges alone. Each is trained from three seeds. far_tokens [--steps N]: prints a log, and writes
+/// far_tokens.json and far_tokens.svg.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,6 +34,7 @@ constexpr Index kDominant = 4;
 constexpr Index kHidden = 8;
 constexpr Index kBatch = 16;
 constexpr Index kTestBatch = 128;
+constexpr Index kSeeds = 3;
 constexpr std::uint64_t kTestSeed = 1;  // training steps have even ones
 constexpr double kRate = 4e-3;
 constexpr int kEvaluations = 16;
@@ -65,8 +66,8 @@ struct Score {
 /// Tokens to the values that rows answer: embedding, one block, normalisation, classifier.
 class Reader {
  public:
-  Reader(const planted::Messages& task, const Variant& variant)
-      : task_(task), variant_(variant), initialiser_(1) {
+  Reader(const planted::Messages& task, const Variant& variant, Index seed)
+      : task_(task), variant_(variant), initialiser_(static_cast<std::uint64_t>(seed)) {
     fovea::FsatLayerOptions options;
     options.width = kWidth;
     options.heads = kHeads;
@@ -89,9 +90,9 @@ class Reader {
   }
 
   /// Returns the loss.
-  double train(const planted::Batch& batch, Index step) {
+  double train(const planted::Batch& batch, std::uint64_t edge_seed) {
     edges() = variant_.training;
-    block_.attention.op().options.seed = static_cast<std::uint64_t>(step);
+    block_.attention.op().options.seed = edge_seed;
     fovea::zero_gradients(*this);
     const View<float> logits = forward(batch.tokens, kBatch);
     const View<float> d_logits = d_logits_.resize(logits.shape());
@@ -186,9 +187,9 @@ double rate_at(Index step, Index steps) {
   return kRate * rise * (10 * step < 7 * steps ? 1 : 0.2);
 }
 
-std::vector<Score> train(const planted::Messages& task, const Variant& variant, Index steps,
-                         std::mutex& printing) {
-  Reader reader(task, variant);
+std::vector<Score> train(const planted::Messages& task, const Variant& variant, Index seed,
+                         Index steps, std::mutex& printing) {
+  Reader reader(task, variant, seed);
   fovea::Adam<float> adam({.clip_norm = 1.0});
   std::vector<Score> scores;
   double loss = 0;
@@ -197,24 +198,45 @@ std::vector<Score> train(const planted::Messages& task, const Variant& variant, 
     if (step % every == 0 || step == steps) {
       const Score& now = scores.emplace_back(reader.score(step));
       const std::lock_guard lock(printing);
-      std::printf("%-20s %6td %8.3f %9.3f %8.2f %10.2f %8.2f\n", variant.name, step, loss,
-                  now.accuracy, now.asked, now.not_asked, now.others);
+      std::printf("%-20s %4td %6td %8.3f %9.3f %8.2f %10.2f %8.2f\n", variant.name, seed, step,
+                  loss, now.accuracy, now.asked, now.not_asked, now.others);
       std::fflush(stdout);
     }
     if (step == steps) break;
-    loss = reader.train(task.draw(kBatch, 2 * static_cast<std::uint64_t>(step)), step);
+    const auto draw = static_cast<std::uint64_t>(step * kSeeds + seed);
+    loss = reader.train(task.draw(kBatch, 2 * draw), draw);
     adam.options.learning_rate = rate_at(step, steps);
     adam.step(reader);
   }
   return scores;
 }
 
-void write_json(const char* file, const std::vector<std::vector<Score>>& scores) {
+/// The mean over some models, step by step.
+std::vector<Score> mean_of(const std::vector<std::vector<Score>>& models) {
+  std::vector<Score> mean(models[0].size());
+  const auto share = 1 / static_cast<double>(models.size());
+  for (const std::vector<Score>& scores : models) {
+    for (std::size_t s = 0; s < mean.size(); ++s) {
+      mean[s].step = scores[s].step;
+      mean[s].accuracy += share * scores[s].accuracy;
+      mean[s].asked += share * scores[s].asked;
+      mean[s].not_asked += share * scores[s].not_asked;
+      mean[s].others += share * scores[s].others;
+    }
+  }
+  return mean;
+}
+
+/// \param scores mean of each variant   \param last accuracies at the end, [variants, seeds]
+void write_json(const char* file, const std::vector<std::vector<Score>>& scores,
+                const std::vector<std::vector<double>>& last) {
   std::ofstream json(file);
   json << "{\n  \"program\": \"far_tokens\",\n  \"models\": [";
   for (std::size_t v = 0; v < scores.size(); ++v) {
     json << (v == 0 ? "" : ",") << "\n    {\n      \"name\": \"" << kVariants[v].name
-         << "\",\n      \"scores\": [";
+         << "\",\n      \"last_accuracy_of_seeds\": [";
+    for (std::size_t i = 0; i < last[v].size(); ++i) json << (i == 0 ? "" : ", ") << last[v][i];
+    json << "],\n      \"mean_scores\": [";
     for (std::size_t s = 0; s < scores[v].size(); ++s) {
       const Score& score = scores[v][s];
       json << (s == 0 ? "" : ",") << "\n        {\"step\": " << score.step
@@ -256,26 +278,35 @@ bool draw(const char* file, const std::vector<std::vector<Score>>& scores) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Index steps = 6000;
+  Index steps = 3000;
   if (argc == 3 && std::strcmp(argv[1], "--steps") == 0) steps = std::atol(argv[2]);
   if ((argc != 1 && argc != 3) || steps < 1) {
     std::fprintf(stderr, "usage: far_tokens [--steps N]\n");
     return 2;
   }
   const planted::Messages task;
-  std::printf("%-20s %6s %8s %9s   edges of a row: asked, address, other\n", "model", "step",
-              "loss", "accuracy");
-  std::vector<std::vector<Score>> scores(std::size(kVariants));
+  std::printf("%-20s %4s %6s %8s %9s   edges of a row: asked, address, other\n", "model", "seed",
+              "step", "loss", "accuracy");
+  std::vector<std::vector<Score>> models(std::size(kVariants) * kSeeds);
   std::mutex printing;
   fovea::ThreadPool pool;
-  fovea::for_each_task(pool, std::ssize(scores), [&](Index v, Index /*worker*/) {
-    scores[static_cast<std::size_t>(v)] = train(task, kVariants[v], steps, printing);
+  fovea::for_each_task(pool, std::ssize(models), [&](Index i, Index /*worker*/) {
+    models[static_cast<std::size_t>(i)] =
+        train(task, kVariants[i / kSeeds], i % kSeeds, steps, printing);
   });
-  write_json("far_tokens.json", scores);
+  std::vector<std::vector<Score>> scores;
+  std::vector<std::vector<double>> ends;
+  for (auto first = models.begin(); first != models.end(); first += kSeeds) {
+    scores.push_back(mean_of({first, first + kSeeds}));
+    std::vector<double>& end = ends.emplace_back();
+    for (Index seed = 0; seed < kSeeds; ++seed) end.push_back(first[seed].back().accuracy);
+  }
+  write_json("far_tokens.json", scores, ends);
   const bool drawn = draw("far_tokens.svg", scores);
   const auto last = [&](std::size_t v) { return scores[v].back().accuracy; };
-  std::printf("accuracy: FSAT %.3f, no truncation %.3f, only random %.3f, only predicted %.3f\n",
-              last(0), last(1), last(2), last(3));
+  std::printf(
+      "mean accuracy: FSAT %.3f, no truncation %.3f, only random %.3f, only predicted %.3f\n",
+      last(0), last(1), last(2), last(3));
   std::printf("far_tokens.json and far_tokens.svg: %s\n", drawn ? "written" : "not written");
   return drawn ? 0 : 1;
 }
