@@ -79,11 +79,12 @@ inline std::map<std::string, std::size_t> numbers_of(const std::vector<Row>& row
 }
 
 /// Colour by operator (the palette of Okabe and Ito, which colour-blind people can tell apart, and
-/// four of Tol's); dashes and hollow points for its further variants, and for decoding.
+/// five of Tol's); dashes and hollow points for its further variants, and for decoding.
 inline std::string line_styles(const std::vector<Names>& lines,
                                const std::map<std::string, std::size_t>& numbers) {
-  constexpr std::array colours = {"#0072B2", "#009E73", "#D55E00", "#E69F00", "#CC79A7", "#56B4E9",
-                                  "#882255", "#44AA99", "#999933", "#332288", "#000000", "#7F7F7F"};
+  constexpr std::array colours = {"#0072B2", "#009E73", "#D55E00", "#E69F00", "#CC79A7",
+                                  "#56B4E9", "#882255", "#44AA99", "#999933", "#332288",
+                                  "#000000", "#7F7F7F", "#661100"};
   const int filled[] = {7, 5, 9, 13, 11};
   std::map<std::string, int> seen;  // operator -> variants so far
   std::string text;
