@@ -62,7 +62,7 @@ inline Fill gaussian(std::uint64_t seed, double deviation = 1) {
 /// Integers from -most to most.
 inline Fill integers(std::uint64_t seed, int most) {
   return [=](Index b, Index h, Index n, Index d) {
-    const auto span = static_cast<std::uint64_t>(2 * most + 1);
+    const auto span = 2 * static_cast<std::uint64_t>(most) + 1;
     return static_cast<double>(hash(seed, b, h, n, d) % span) - most;
   };
 }

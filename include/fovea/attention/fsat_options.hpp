@@ -18,6 +18,7 @@ struct NotCausal {
   constexpr NotCausal() = default;
 
   template <class X>
+  // NOLINTNEXTLINE(google-explicit-constructor): `.causal = true` is to arrive here
   requires(!std::same_as<X, NotCausal>) constexpr NotCausal(const X& /*flag*/) {
     static_assert(!std::same_as<X, X>,
                   "FSAT and FAT are not causal: position i of the hidden state cross mixes tokens "

@@ -90,8 +90,9 @@ KeyColumns key_columns_of(const P& pattern) {
 class AnyPattern {
  public:
   template <class P>
-  requires(!std::same_as<P, AnyPattern> && (Pattern<P> || StagedPattern<P>)) AnyPattern(
-      const P& pattern)  // NOLINT(google-explicit-constructor): it stands for any of them
+  // NOLINTNEXTLINE(google-explicit-constructor): it stands for any of them
+  requires(!std::same_as<P, AnyPattern> && (Pattern<P> || StagedPattern<P>))
+      AnyPattern(const P& pattern)
       : pattern_(std::make_shared<const Model<P>>(pattern)) {}
 
   bool allows(Index i, Index j) const { return pattern_->allows(i, j); }

@@ -27,7 +27,8 @@ FOVEA_NOINLINE void gather_channels(const GatherChannelsArgs<T>& a) noexcept {
     for (Index c = 0; c < a.channels; c += w) {
       Vec<T> tile[w];
       if (first + w <= a.count) {
-        const T* const ahead = a.rows + (first + 3 * w <= a.count ? first + 2 * w : first) * a.row;
+        const bool is_far = first + Index{3} * w <= a.count;
+        const T* const ahead = a.rows + (is_far ? first + Index{2} * w : first) * a.row;
         FOVEA_UNROLL
         for (int i = 0; i < w; ++i) {
           __builtin_prefetch(ahead + i * a.row + c * a.column);
@@ -54,8 +55,9 @@ FOVEA_NOINLINE void scatter_channels(const ScatterChannelsArgs<T>& a) noexcept {
   for (Index first = 0; first < a.count; first += w) {
     for (Index c = 0; c < a.channels; c += w) {
       Vec<T> tile[w];
-      const bool is_far = first + 5 * w <= a.count;
-      const T* const ahead = a.rows + c * a.column + (is_far ? first + 4 * w : first) * a.row;
+      const bool is_far = first + Index{5} * w <= a.count;
+      const T* const ahead =
+          a.rows + c * a.column + (is_far ? first + Index{4} * w : first) * a.row;
       const Index step = is_far ? a.row : 0;
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) {

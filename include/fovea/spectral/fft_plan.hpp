@@ -50,7 +50,7 @@ class FftPlan {
     }
     constexpr Index element = 2 * Index{sizeof(T)};
     // Two arrays, and roots and buffers of FFTW's own.
-    Workspace(shape.size, 6 * element);
+    { const Workspace asked(shape.size, 6 * element); }
     const Index padded = (shape.size + 7) / 8 * 8;
     Workspace in(padded, element);
     Workspace out(padded, element);
