@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Weights around the operators: layers with forward and backward passes, a loss, an optimiser. What
-/// needs FFTW is apart: fovea/layers/fsat_layer.hpp and fovea/layers/fat_layer.hpp.
+/// Weights around the operators: layers with forward and backward passes, a loss, an optimiser.
+/// What needs FFTW is apart: fovea/layers/fsat_layer.hpp and fovea/layers/fat_layer.hpp.
 #pragma once
 
 #include "fovea/layers/activation.hpp"
