@@ -167,7 +167,7 @@ inline Entry transforms_alone_entry(Names names, std::vector<Family> families) {
   Entry entry = detail::cross_entry_of(std::move(names), std::move(families), 3);
   entry.f32 = {[](const Inputs<float>& in, const View<float>&) {
                  const auto peer = std::make_shared<TransformsAlone>(in.q.rows(), in.q.width());
-                 return Prepared{[=](ThreadPool&) { peer->run(); }, [](Index) { return Error{}; }};
+                 return Prepared{[=](ThreadPool&) { peer->run(); }, {}};
                },
                [](const AttentionShape&, Index) { return Index{1} << 20; }};
   return entry;

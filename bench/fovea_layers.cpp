@@ -48,7 +48,7 @@ usage: fovea_layers [options]
 
 A step is forward, backward and Adam. Memory: the bytes that are allocated when they are most,
 counted by operator new: activations and their gradients, what is kept for the backward pass,
-scratch; not weights, which differ by at most a third between the layers.
+scratch; not weights, which Eigen allocates.
 )";
 
 constexpr Index kWidth = 256;

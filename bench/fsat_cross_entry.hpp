@@ -149,7 +149,7 @@ inline Entry fsat_layer_entry(Names names, std::vector<Family> families) {
                  return Prepared{[=](ThreadPool& pool) {
                                    is_backward ? layer->backward(pool) : layer->forward(pool);
                                  },
-                                 [](Index) { return Error{}; }};
+                                 {}};
                },
                [](const AttentionShape& s, Index workers) {
                  return fsat_of(s.keys).workspace_bytes<float>(s, workers);

@@ -163,7 +163,7 @@ inline Entry fsat_graph_entry(Names names, std::vector<Family> families) {
                         graph.build(sequences[0], h, h, 0);
                       }
                     },
-                    [](Index) { return Error{}; }};
+                    {}};
   };
   entry.f32 = {prepare, [](const AttentionShape& shape, Index workers) {
                  return fovea::FsatGraph<float>::size_bytes({}, shape.keys, kDominantIndices, 1,

@@ -25,7 +25,7 @@ using fovea::ThreadPool;
 /// A pass that was made ready for some inputs and an output.
 struct Prepared {
   std::function<void(ThreadPool&)> run;
-  /// How far what the last run wrote is from the truth, on a sample.
+  /// How far what the last run wrote is from the truth, on a sample; none: the row is not checked.
   std::function<Error(Index samples)> error;
   /// Bytes that a decoder holds, its keys and values among them.
   std::function<Index()> decoder_bytes = {};

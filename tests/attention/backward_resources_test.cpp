@@ -43,7 +43,8 @@ Taken taken_by_backward(const Case<T>& op, Index n, AnyExecutor* executor = null
 /// The weights alone would be n n elements: 9 MiB of float at the least n here.
 TEST_P(Conformance, BackwardTakesNoQuadraticMemory) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists) GTEST_SKIP() << "indexed_test and smart_bird_test count without the lists";
+    if (op.makes_lists)
+      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     const Index n = op.has_pairs() ? 1536 : 4096;
     const Taken whole = taken_by_backward(op, n);
     const Taken half = taken_by_backward(op, n / 2);
@@ -58,7 +59,8 @@ TEST_P(Conformance, BackwardTakesNoQuadraticMemory) {
 
 TEST_P(Conformance, BackwardTakesScratchPerThread) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists) GTEST_SKIP() << "indexed_test and smart_bird_test count without the lists";
+    if (op.makes_lists)
+      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     fovea::ThreadPool pool(3);
     AnyExecutor executor = AnyExecutor::of(pool);
     const Taken alone = taken_by_backward(op, 1000);

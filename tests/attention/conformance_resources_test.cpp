@@ -20,7 +20,8 @@ namespace {
 
 TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists) GTEST_SKIP() << "indexed_test and smart_bird_test count without the lists";
+    if (op.makes_lists)
+      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     const auto bytes = [&](Index queries, Index keys) {
       return op.workspace_bytes(sizes(queries, keys, 64, 64), 1);
     };
@@ -39,7 +40,8 @@ TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
 /// One forward pass takes its workspace, a few small objects, and nothing else.
 TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists) GTEST_SKIP() << "indexed_test and smart_bird_test count without the lists";
+    if (op.makes_lists)
+      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     for (const Index n : {Index{100}, Index{op.has_pairs() ? 1500 : 8192}}) {
       const Problem<T> problem =
           make_problem(op, sizes(n, n, 1, 1), 1, {constant(1), constant(1), constant(1)});
@@ -60,7 +62,8 @@ TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
 
 TEST_P(Conformance, ThreadsTakeAWorkspaceEach) {
   each([]<class T>(const Case<T>& op) {
-    if (op.makes_lists) GTEST_SKIP() << "indexed_test and smart_bird_test count without the lists";
+    if (op.makes_lists)
+      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     fovea::ThreadPool pool(3);
     AnyExecutor executor = AnyExecutor::of(pool);
     const Problem<T> problem = make_problem(op, {2, 2, 1, 700, 700, 8, 8});
