@@ -17,9 +17,9 @@ FOVEA_INLINE Vec<T> apply(VecOp op, Vec<T> a, Vec<T> b, Vec<T> c) {
     case VecOp::fused:
       return fma(a, b, c);
     case VecOp::maximum:
-      return max(a, b);
+      return maximum(a, b);
     case VecOp::minimum:
-      return min(a, b);
+      return minimum(a, b);
     case VecOp::less:
       return from_bits<T>(a < b);
     case VecOp::greater:

@@ -57,7 +57,7 @@ class BiasBackward {
       const Index b = task / parts / x.heads();
       const Index h = task / parts % x.heads();
       const Index first = task % parts * rows;
-      for (Index n = first; n < std::min(x.rows(), first + rows); ++n) {
+      for (Index n = first; n < (std::min)(x.rows(), first + rows); ++n) {
         for (Index d = 0; d < x.width(); ++d) x(b, h, n, d) = 0;
       }
     });
@@ -69,7 +69,7 @@ class BiasBackward {
     for (Index s = 0; s < pass_.sequences().count(); ++s) {
       for (Index h = round.variant; h < pass_.query_heads(); h += round.variants) {
         const AnyPlan& plan = pass_.plans().plan(round.stage, s, h);
-        parts = std::max(parts, round.by_query ? plan.block_count() : plan.key_block_count());
+        parts = (std::max)(parts, round.by_query ? plan.block_count() : plan.key_block_count());
       }
     }
     return parts;

@@ -14,7 +14,7 @@ namespace detail {
 /// from their bounds.
 inline bool meets(const QueryBlock& block, const KeyBlock& keys, Index key_end) {
   const Index begin = keys.first;
-  const Index end = std::min(keys.span().last, key_end);
+  const Index end = (std::min)(keys.span().last, key_end);
   for (Index r = 0; r < block.run_count; ++r) {
     const KeyRun& run = block.runs[r];
     const Index last = run.first + run.step * (run.count - 1);
@@ -29,7 +29,7 @@ inline bool meets(const QueryBlock& block, const KeyBlock& keys, Index key_end) 
 /// The rows of a block that see some keys, from the first tile of them to the last one.
 inline Interval rows_that_see(const QueryBlock& block, const KeyBlock& keys, Index key_end,
                               Index tile) {
-  const Interval whole = {keys.first, std::min(keys.span().last, key_end)};
+  const Interval whole = {keys.first, (std::min)(keys.span().last, key_end)};
   Interval rows = {block.count, 0};
   for (Index n = 0; n < block.run_count; ++n) {
     const KeyRun& run = block.runs[n];
@@ -39,10 +39,10 @@ inline Interval rows_that_see(const QueryBlock& block, const KeyBlock& keys, Ind
     const auto sees = [&](Index r) { return seen.meets(seen_by(run, r)); };
     Index first = 0;
     while (first < rows.first && !sees(first)) ++first;
-    rows.first = std::min(rows.first, first);
+    rows.first = (std::min)(rows.first, first);
     Index last = block.count;
-    while (last > std::max(rows.first, rows.last) && !sees(last - 1)) --last;
-    if (last > rows.first) rows.last = std::max(rows.last, last);
+    while (last > (std::max)(rows.first, rows.last) && !sees(last - 1)) --last;
+    if (last > rows.first) rows.last = (std::max)(rows.last, last);
   }
   rows.first = rows.first / tile * tile;
   return rows;

@@ -56,8 +56,8 @@ void check_inputs(const char* op, const Inputs<T>& inputs) {
     }
   }
   // Positions are sums of row counts, and scratch is some hundred rows of q and v.
-  constexpr Index most_rows = std::numeric_limits<Index>::max() / 8;
-  constexpr Index most_width = std::numeric_limits<Index>::max() / (Index{1} << 16);
+  constexpr Index most_rows = (std::numeric_limits<Index>::max)() / 8;
+  constexpr Index most_width = (std::numeric_limits<Index>::max)() / (Index{1} << 16);
   for (const auto& [tensor, shape] : {std::pair{"q", q}, std::pair{"k", k}, std::pair{"v", v}}) {
     if (shape[2] > most_rows) {
       refuse(op, std::string("rows of ") + tensor, std::to_string(shape[2]),

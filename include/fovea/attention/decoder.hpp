@@ -64,7 +64,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
       refuse(Op::name(), "rollback", std::to_string(length),
              "0 to " + std::to_string(before) + ", the tokens in the decoder");
     }
-    const Index needed = std::max(Index{0}, length - 1 - left());
+    const Index needed = (std::max)(Index{0}, length - 1 - left());
     if (length > 0 && length < before && needed < cache_.first_held()) {
       refuse(Op::name(), "rollback", std::to_string(length),
              "at least " + std::to_string(cache_.first_held() + left() + 1) +
@@ -185,7 +185,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
 
   /// The first recent key that rows see.
   Index first_key(const SequenceShape& rows) const {
-    return scope().is_bounded() ? std::max(Index{0}, rows.first_position - left()) : 0;
+    return scope().is_bounded() ? (std::max)(Index{0}, rows.first_position - left()) : 0;
   }
 
   /// Where the keys of a head stand, and its queries.
@@ -300,8 +300,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
       forward(rows, 0, call(inputs, inputs.k, inputs.v), out, saved, executor,
               [&] { append_new(inputs); });
     } else {
-      const Index held = std::max(Index{0}, length() - first);
-      const Index skipped = std::max(Index{0}, first - length());  // new tokens that none sees
+      const Index held = (std::max)(Index{0}, length() - first);
+      const Index skipped = (std::max)(Index{0}, first - length());  // new tokens that none sees
       const Index added = count - held;
       detail::TokenRows<T> k(shape_.batch, shape_.key_heads, shape_.width, count, false);
       detail::TokenRows<T> v(shape_.batch, shape_.key_heads, shape_.value_width, count, false);

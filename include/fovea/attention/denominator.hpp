@@ -60,7 +60,7 @@ template <class T>
 void check_denominator(const char* op, const Denominator& denominator) {
   if (denominator.policy() != DenominatorPolicy::signed_floor) return;
   const double tau = denominator.tau();
-  if (!(tau >= static_cast<double>(std::numeric_limits<T>::min()) && tau <= 1)) {
+  if (!(tau >= static_cast<double>((std::numeric_limits<T>::min)()) && tau <= 1)) {
     refuse(op, "tau of signed_floor", std::to_string(tau), "0 < tau <= 1");
   }
 }

@@ -67,18 +67,18 @@ class FarBackward {
   static Index slot_elements(const AttentionShape& shape, const FarField<T>& far) {
     Index elements = 0;
     if (far.map_count() > 0) {
-      elements = std::max(linear_grad_scratch<T>(shape.width, shape.value_width),
-                          linear_sum_scratch<T>(far.linear_shape(shape)));
+      elements = (std::max)(linear_grad_scratch<T>(shape.width, shape.value_width),
+                            linear_sum_scratch<T>(far.linear_shape(shape)));
     }
     if (far.delta_count() > 0) {
-      const Index group = shape.query_heads / std::max(Index{1}, shape.key_heads);
-      elements = std::max(elements,
-                          delta_grad_scratch<T>(shape.keys, group, shape.width, shape.value_width));
+      const Index group = shape.query_heads / (std::max)(Index{1}, shape.key_heads);
+      elements = (std::max)(
+          elements, delta_grad_scratch<T>(shape.keys, group, shape.width, shape.value_width));
     }
     return elements;
   }
 
-  Index group() const { return shape_.query_heads / std::max(Index{1}, shape_.key_heads); }
+  Index group() const { return shape_.query_heads / (std::max)(Index{1}, shape_.key_heads); }
   bool wants_keys() const { return !grads_.k.is_none() || !grads_.v.is_none(); }
 
   void take_scratch(Index workers) {
@@ -190,7 +190,7 @@ class FarBackward {
         Workspace(shape_.batch * shape_.query_heads * shape_.queries, saved_row * Index{sizeof(T)}),
         saved_row, std::vector<LinearGradRows<T>>(static_cast<std::size_t>(row_heads))};
     Found found(products, row_heads);
-    take_scratch(worker_count(executor, std::max(row_heads, key_heads)));
+    take_scratch(worker_count(executor, (std::max)(row_heads, key_heads)));
     clear_unseen(add);
     for_each_task(executor, row_heads, [&](Index task, Index worker) {
       const Sequence s = sequences_[task / shape_.query_heads];
@@ -221,7 +221,7 @@ class FarBackward {
     const SequenceTasks rows = segment_tasks(shape_.query_heads, queries);
     const SequenceTasks tokens = segment_tasks(shape_.key_heads, keys);
     Found found(products, rows.count());
-    const Index most = std::max({of_keys.most_tasks(), of_rows.most_tasks(), tokens.count()});
+    const Index most = (std::max)({of_keys.most_tasks(), of_rows.most_tasks(), tokens.count()});
     take_scratch(worker_count(executor, most));
     of_keys.reserve();
     of_rows.reserve();
@@ -263,7 +263,7 @@ class FarBackward {
     const Index first = segment.part * kLinearSegment;
     LinearGradRowsArgs<T> args;
     args.rows = rows_of(s, segment.head, first);
-    args.row_count = std::min(kLinearSegment, s.queries - first);
+    args.row_count = (std::min)(kLinearSegment, s.queries - first);
     args.width = shape_.width;
     args.value_width = shape_.value_width;
     args.maps = far_.linear_maps();
@@ -277,7 +277,7 @@ class FarBackward {
     const Sequence s = sequences_[segment.sequence];
     const Index first = segment.part * kLinearSegment;
     LinearGradKeysArgs<T> args;
-    args.tokens = tokens_of(s, segment.head, first, std::min(kLinearSegment, s.key_end - first));
+    args.tokens = tokens_of(s, segment.head, first, (std::min)(kLinearSegment, s.key_end - first));
     args.width = shape_.width;
     args.value_width = shape_.value_width;
     args.maps = far_.linear_maps();

@@ -144,11 +144,11 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
   Index chunk() const {
     return far_.delta_count() == 0 ? kLinearChunk
            : far_.map_count() == 0 ? kDeltaChunk
-                                   : std::min(kLinearChunk, kDeltaChunk);
+                                   : (std::min)(kLinearChunk, kDeltaChunk);
   }
 
   LinearShape linear_shape() const { return {far_.map_count(), shape_.width, shape_.value_width}; }
-  Index group() const { return shape_.query_heads / std::max(Index{1}, shape_.key_heads); }
+  Index group() const { return shape_.query_heads / (std::max)(Index{1}, shape_.key_heads); }
 
   /// Elements of one key head.
   Index state_elements() const {

@@ -69,9 +69,9 @@ class FarForward {
         kernel = padded_row<C>(std::max(linear_sum_scratch<C>(sums), linear_read_scratch<C>(sums)));
       }
       if (has_near) {
-        const Index group = shape.query_heads / std::max(Index{1}, shape.key_heads);
+        const Index group = shape.query_heads / (std::max)(Index{1}, shape.key_heads);
         wide = FarStream<T>::wide_elements(sums, group, kMaxBlockRows);
-        kernel = std::max(kernel, padded_row<C>(NearBlocks<T>::scratch_elements(shape)));
+        kernel = (std::max)(kernel, padded_row<C>(NearBlocks<T>::scratch_elements(shape)));
       }
       elements = state + delta + wide + kernel;
     }
@@ -154,7 +154,7 @@ class FarForward {
                                [&](Index s, Index) { return block_count(s); });
     FarTotals<C> totals(sequences_, shape_.key_heads, 1, far_.linear_shape(shape_),
                         [&](Index s) { return sequences_[s].keys; });
-    take_scratch(worker_count(executor, std::max(totals.most_tasks(), blocks.count())));
+    take_scratch(worker_count(executor, (std::max)(totals.most_tasks(), blocks.count())));
     totals.reserve();
     totals.compute(
         executor, [&](Index s) { return sequences_[s].key_end; },
@@ -185,7 +185,7 @@ class FarForward {
     const Index key_head = head / group();
     const Index g = head % group();
     Index first = b * kReadRows;
-    Index count = std::min(kReadRows, s.queries - first);
+    Index count = (std::min)(kReadRows, s.queries - first);
     if (near_) {
       const QueryBlock block = near_->block(s.index, b, storage(worker));
       first = block.first;

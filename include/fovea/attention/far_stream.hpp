@@ -44,7 +44,7 @@ class FarStream {
   }
 
   /// Query heads of a key head.
-  Index group() const { return inputs_.q.heads() / std::max(Index{1}, inputs_.k.heads()); }
+  Index group() const { return inputs_.q.heads() / (std::max)(Index{1}, inputs_.k.heads()); }
 
   /// What one worker computes with.
   struct Memory {

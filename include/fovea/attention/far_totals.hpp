@@ -27,7 +27,7 @@ LinearSumArgs<T> segment_sum_args(const Inputs<U>& inputs, const FarField<T>& fa
   args.width = inputs.k.width();
   args.value_width = inputs.v.width();
   args.maps = far.linear_maps();
-  args.tokens = std::min(kLinearSegment, sequence.key_end - first);
+  args.tokens = (std::min)(kLinearSegment, sequence.key_end - first);
   args.sums = sums;
   args.scratch = scratch;
   return args;
@@ -57,7 +57,7 @@ class FarTotals {
   }
 
   /// Tasks of `compute`: no step has more.
-  Index most_tasks() const { return std::max(tasks_.count(), groups_); }
+  Index most_tasks() const { return (std::max)(tasks_.count(), groups_); }
 
   /// \throws std::bad_alloc
   void reserve() { sums_ = Workspace(tasks_.count(), elements_ * Index{sizeof(T)}); }
@@ -70,7 +70,7 @@ class FarTotals {
       const SequenceTask segment = tasks_[task];
       if (segment.part < segments(used(segment.sequence))) sum(segment, at(task), worker);
     });
-    const Index groups = heads_ / std::max(Index{1}, group_);
+    const Index groups = heads_ / (std::max)(Index{1}, group_);
     for_each_task(executor, groups_, [&](Index task, Index) {
       const Index sequence = task / groups;
       const Index count = segments(used(sequence));

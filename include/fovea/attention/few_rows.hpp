@@ -28,12 +28,12 @@ class HeadGroups {
     for (Index key_head = 0; key_head < key_heads; ++key_head) {
       const Index begin = key_head * (query_heads / key_heads);
       const Index end = begin + query_heads / key_heads;
-      for (Index first = begin; first < std::min(end, begin + period); ++first) {
+      for (Index first = begin; first < (std::min)(end, begin + period); ++first) {
         const Index before = static_cast<Index>(heads_.size());
         for (Index h = first; h < end; h += period) heads_.push_back(h);
         const Index count = static_cast<Index>(heads_.size()) - before;
         groups_.push_back({key_head, first % period, before, count});
-        most_heads_ = std::max(most_heads_, count);
+        most_heads_ = (std::max)(most_heads_, count);
       }
     }
   }
@@ -107,7 +107,7 @@ class FewRows {
     heads.segments.last = size(segments_);
     heads.tasks.last = size(tasks_);
     for (Index n = heads.items.first; n < heads.items.last; ++n) {
-      heads.most_rows = std::max(heads.most_rows, item(n).block.count);
+      heads.most_rows = (std::max)(heads.most_rows, item(n).block.count);
     }
     for (Index n = heads.tasks.first; n < heads.tasks.last; ++n) {
       heads.pairs += task(n).keys * item(task(n).item).block.count;
@@ -233,7 +233,8 @@ class FewRows {
       const Index begin = run.first / run.step;
       const Index end = begin + run.count;
       for (Index s = begin / kKeySegment; s * kKeySegment < end; ++s) {
-        const Index keys = std::min(end, (s + 1) * kKeySegment) - std::max(begin, s * kKeySegment);
+        const Index keys =
+            (std::min)(end, (s + 1) * kKeySegment) - (std::max)(begin, s * kKeySegment);
         if (!is_open || tasks_.back().source != source || tasks_.back().keys + keys > kKeySegment) {
           tasks_.push_back({size(items_), size(segments_), 0, 0, source});
         }

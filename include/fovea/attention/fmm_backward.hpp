@@ -30,8 +30,8 @@ class FmmBackward {
   static Index workspace_bytes(const AttentionShape& shape, const FarField<T>& far,
                                const LocalAttention& near, Index workers) {
     const Index rows = shape.batch * shape.query_heads * shape.queries;
-    const Index passes = std::max(near.template backward_workspace_bytes<T>(shape, workers),
-                                  FarBackward<T>::workspace_bytes(shape, far, workers));
+    const Index passes = (std::max)(near.template backward_workspace_bytes<T>(shape, workers),
+                                    FarBackward<T>::workspace_bytes(shape, far, workers));
     return rows * (3 * shape.value_width + 1) * Index{sizeof(T)} + passes;
   }
 

@@ -21,7 +21,7 @@ namespace detail {
 /// Whether all of [rows, M] numbers are finite and not negative. \param x the first one
 template <class T>
 bool are_indices(const Matrix<const T>& x, Index rows, Index width) {
-  constexpr T most = std::numeric_limits<T>::max();
+  constexpr T most = (std::numeric_limits<T>::max)();
   const bool is_one_piece = x.column == 1 && x.row == width;
   const Index count = is_one_piece ? rows * width : width;
   bool good = true;
@@ -58,15 +58,15 @@ void check_fsat_options(const char* op, const FsatOptions& options, const Inputs
   const Sequences<U> sequences(inputs);
   Index longest = sequences.packed() ? 0 : inputs.q.rows();
   for (Index s = 0; sequences.packed() && s < sequences.count(); ++s) {
-    longest = std::max(longest, sequences[s].keys);
+    longest = (std::max)(longest, sequences[s].keys);
   }
-  if (options.max_length < std::max<Index>(1, longest)) {
+  if (options.max_length < (std::max<Index>)(1, longest)) {
     refuse(op, "max_length", std::to_string(options.max_length),
            "at least " + std::to_string(std::max<Index>(1, longest)) +
                ", the tokens of the longest sequence");
   }
-  constexpr auto least = static_cast<double>(std::numeric_limits<T>::min());
-  constexpr auto most = static_cast<double>(std::numeric_limits<T>::max());
+  constexpr auto least = static_cast<double>((std::numeric_limits<T>::min)());
+  constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
   const double variance = options.variance_or_default();
   if (!(variance >= least && variance <= most)) {
     refuse(op, "variance", std::to_string(variance), "more than 0 and finite in the inputs' type");
@@ -102,7 +102,7 @@ void check_dominant(const char* op, const Inputs<T>& inputs) {
         const Index j = i / x.width();
         const Index m = i % x.width();
         const Compute<T> number = head.data[j * head.row + m * head.column];
-        if (number >= 0 && number <= std::numeric_limits<Compute<T>>::max()) continue;
+        if (number >= 0 && number <= (std::numeric_limits<Compute<T>>::max)()) continue;
         refuse(op,
                "dominant[" + std::to_string(s.batch) + ", " + std::to_string(h) + ", " +
                    std::to_string(s.first_key + j) + ", " + std::to_string(m) + "]",

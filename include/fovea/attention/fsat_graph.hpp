@@ -192,7 +192,7 @@ class FsatGraph {
       const T* const from = graph.dominant.data + j * graph.dominant.row;
       for (Index m = 0; m < graph.slots; ++m) {
         const auto floor = static_cast<Index>(std::min(from[m * graph.dominant.column], most));
-        to[m] = std::min(std::min(floor, last), graph.length);
+        to[m] = (std::min)(std::min(floor, last), graph.length);
       }
       to += edges_per_key();
     }

@@ -39,7 +39,7 @@ class FullAttention : public SoftmaxOperator<FullAttention> {
 
   Window pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
     Window seen = options.window;
-    if (options.causal) seen.right = std::min<Index>(seen.right, 0);
+    if (options.causal) seen.right = (std::min<Index>)(seen.right, 0);
     return seen;
   }
 

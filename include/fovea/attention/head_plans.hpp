@@ -46,7 +46,7 @@ class HeadPlans {
   /// Of any block, for BlockStorage.
   Index most_runs() const {
     Index most = 0;
-    for (const AnyPlan& plan : plans_) most = std::max(most, plan.most_runs());
+    for (const AnyPlan& plan : plans_) most = (std::max)(most, plan.most_runs());
     return most;
   }
 
@@ -54,19 +54,19 @@ class HeadPlans {
   template <class T>
   static Index different_sequences(const SoftmaxCall<T>& call) {
     const Index count = call.sequences().count();
-    return call.sequences().packed() ? count : std::min<Index>(count, 1);
+    return call.sequences().packed() ? count : (std::min<Index>)(count, 1);
   }
 
   template <class Op, class ShapeOf>
   HeadPlans(const Op& op, Index heads, Index sequences, const ShapeOf& shape_of)
-      : period_(std::clamp<Index>(op.pattern_period(heads), 1, std::max<Index>(1, heads))),
+      : period_(std::clamp<Index>(op.pattern_period(heads), 1, (std::max<Index>)(1, heads))),
         sequences_(sequences) {
     std::vector<AnyPattern> patterns;
     patterns.reserve(static_cast<std::size_t>(sequences * period_));
     for (Index s = 0; s < sequences; ++s) {
       for (Index h = 0; h < period_; ++h) {
         patterns.push_back(op.pattern(h, shape_of(s)));
-        stages_ = std::max(stages_, patterns.back().stage_count());
+        stages_ = (std::max)(stages_, patterns.back().stage_count());
       }
     }
     plans_.resize(patterns.size() * static_cast<std::size_t>(stages_));

@@ -109,14 +109,14 @@ class IndexedBackward {
   template <class E>
   void run(E&& executor) {
     const Index all = inputs_.k.batch() * inputs_.k.heads();
-    const Index most = std::min(memory_.key_heads, all);
+    const Index most = (std::min)(memory_.key_heads, all);
     const Index heads = most * group();
     const Index tasks =
-        std::max({heads * rows_.count(), heads * heads_.count(), most * keys_.count()});
+        (std::max)({heads * rows_.count(), heads * heads_.count(), most * keys_.count()});
     const Index workers = worker_count(executor, tasks);
     take_scratch(heads, workers);
     for (Index first = 0; first < all; first += most) {
-      run_heads(first, std::min(most, all - first), executor);
+      run_heads(first, (std::min)(most, all - first), executor);
     }
   }
 
@@ -137,10 +137,11 @@ class IndexedBackward {
           keeps_weights(!grads.v.is_none()),
           keeps_logits(!grads.k.is_none()) {
       const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
-      const Index of_key_head = std::max<Index>(1, group * entries);
-      key_heads = std::max<Index>(1, kMostEntries / of_key_head);
-      if (!keeps() && !Lists::kBuilt) key_heads = std::max<Index>(1, shape.batch * shape.key_heads);
-      key_heads = std::min(key_heads, std::max<Index>(1, shape.batch * shape.key_heads));
+      const Index of_key_head = (std::max<Index>)(1, group * entries);
+      key_heads = (std::max<Index>)(1, kMostEntries / of_key_head);
+      if (!keeps() && !Lists::kBuilt)
+        key_heads = (std::max<Index>)(1, shape.batch * shape.key_heads);
+      key_heads = (std::min)(key_heads, (std::max<Index>)(1, shape.batch * shape.key_heads));
     }
 
     bool keeps() const { return keeps_weights || keeps_logits; }
@@ -246,7 +247,7 @@ class IndexedBackward {
     args.value_width = inputs_.v.width();
     args.scale = lists_.template scale_of<T>(args.width);
     args.first = piece.part * kRows;
-    args.count = std::min(kRows, s.queries - args.first);
+    args.count = (std::min)(kRows, s.queries - args.first);
     args.weights = weights(piece.place, s);
     args.d_logits = d_logits(piece.place, s);
     args.scratch = scratch_.template data<T>() + worker * slot_;
@@ -275,7 +276,7 @@ class IndexedBackward {
     args.value_width = inputs_.v.width();
     args.scale = lists_.template scale_of<T>(args.width);
     args.first = piece.part * kRows;
-    args.count = std::min(kRows, s.keys - args.first);
+    args.count = (std::min)(kRows, s.keys - args.first);
     return args;
   }
 

@@ -137,7 +137,7 @@ class IndexedForward {
     args.value_width = inputs_.v.width();
     args.scale = lists_.template scale_of<Compute<T>>(args.width);
     args.first = task.part * kRows;
-    args.count = std::min(kRows, s.queries - args.first);
+    args.count = (std::min)(kRows, s.queries - args.first);
     args.ahead = s.keys * (args.width + args.value_width) * Index{sizeof(T)} >= kAheadBytes;
     args.scratch = scratch;
     kernels<Compute<T>>().gather(args);

@@ -26,10 +26,10 @@ class KeyScope {
   template <class Op>
   KeyScope(const Op& op, const DecoderShape& shape)
       : period_(std::clamp<Index>(op.pattern_period(shape.query_heads), 1,
-                                  std::max<Index>(1, shape.query_heads))),
+                                  (std::max<Index>)(1, shape.query_heads))),
         first_columns_(static_cast<std::size_t>(shape.key_heads)) {
     for (Index h = 0; h < period_; ++h) patterns_.push_back(op.pattern(h, {}));
-    for (const AnyPattern& p : patterns_) stages_ = std::max(stages_, p.stage_count());
+    for (const AnyPattern& p : patterns_) stages_ = (std::max)(stages_, p.stage_count());
     sources_.assign(static_cast<std::size_t>(period_ * stages_), KeySource::recent);
     if (!summarise(shape)) {
       columns_ = 0;
@@ -40,8 +40,8 @@ class KeyScope {
       const AnyPattern& p = pattern(h);
       for (Index s = 0; s < p.stage_count(); ++s) {
         if (sources(h)[s] == KeySource::summary) continue;
-        reach_.before = std::max(reach_.before, p.reach(s).before);
-        reach_.after = std::max(reach_.after, p.reach(s).after);
+        reach_.before = (std::max)(reach_.before, p.reach(s).before);
+        reach_.after = (std::max)(reach_.after, p.reach(s).after);
       }
     }
   }
@@ -86,11 +86,11 @@ class KeyScope {
     for (Index g = 0; g < shape.key_heads; ++g) {
       Interval kept = {stride_, 0};
       for (Index h = g * group; h < (g + 1) * group; ++h) add_columns(h, kept);
-      columns_ = std::max(columns_, kept.last - kept.first);
+      columns_ = (std::max)(columns_, kept.last - kept.first);
       first_columns_[static_cast<std::size_t>(g)] = kept.first;
     }
     // Every key head has the same number of columns, so those of one may begin earlier.
-    for (Index& first : first_columns_) first = std::min(first, stride_ - columns_);
+    for (Index& first : first_columns_) first = (std::min)(first, stride_ - columns_);
     return columns_ < stride_;
   }
 
@@ -99,7 +99,7 @@ class KeyScope {
     for (Index s = 0; s < p.stage_count(); ++s) {
       if (sources(h)[s] != KeySource::summary) continue;
       const Interval columns = p.key_columns(s).columns;
-      kept = {std::min(kept.first, columns.first), std::max(kept.last, columns.last)};
+      kept = {(std::min)(kept.first, columns.first), (std::max)(kept.last, columns.last)};
     }
   }
 

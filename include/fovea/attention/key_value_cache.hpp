@@ -88,7 +88,7 @@ template <class T>
 class KeyValueCache {
  public:
   /// No bound on the tokens that are kept.
-  static constexpr Index kAll = std::numeric_limits<Index>::max();
+  static constexpr Index kAll = (std::numeric_limits<Index>::max)();
 
   struct Shape {
     Index batch = 1;
@@ -130,11 +130,11 @@ class KeyValueCache {
   /// Rows [from, from + count) of k and v become the next tokens. \pre there is room
   void append(const View<const T>& k, const View<const T>& v, Index from, Index count) noexcept {
     const Index skipped =
-        std::max(Index{0}, count - shape_.kept);  // the ring has lost them already
+        (std::max)(Index{0}, count - shape_.kept);  // the ring has lost them already
     keys_.put(k, from + skipped, length_ + skipped, count - skipped);
     values_.put(v, from + skipped, length_ + skipped, count - skipped);
     length_ += count;
-    first_held_ = std::max(first_held_, length_ - std::min(length_, shape_.kept));
+    first_held_ = (std::max)(first_held_, length_ - (std::min)(length_, shape_.kept));
   }
 
   /// Forgets the tokens from `length` on. \pre length <= length()
@@ -175,7 +175,7 @@ class KeyValueCache {
   /// Takes memory for `tokens` and what the other holds.
   void copy_from(const KeyValueCache& other, Index tokens) {
     const bool ring = tokens >= shape_.kept;
-    const Index room = std::min(tokens, shape_.kept);
+    const Index room = (std::min)(tokens, shape_.kept);
     keys_ = {shape_.batch, shape_.heads, shape_.width, room, ring};
     values_ = {shape_.batch, shape_.heads, shape_.value_width, room, ring};
     length_ = first_held_ = other.first_held_;

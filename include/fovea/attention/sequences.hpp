@@ -71,14 +71,14 @@ class SequenceTasks {
   template <class T, class Parts>
   SequenceTasks(const Sequences<T>& sequences, Index heads, Parts&& parts) : heads_(heads) {
     const Index different =
-        sequences.packed() ? sequences.count() : std::min<Index>(sequences.count(), 1);
+        sequences.packed() ? sequences.count() : (std::min<Index>)(sequences.count(), 1);
     first_.reserve(static_cast<std::size_t>(different * heads) + 1);
     first_.push_back(0);
     for (Index s = 0; s < different; ++s) {
       for (Index h = 0; h < heads; ++h) first_.push_back(first_.back() + parts(s, h));
     }
     const Index periods =
-        sequences.packed() ? std::min<Index>(sequences.count(), 1) : sequences.count();
+        sequences.packed() ? (std::min<Index>)(sequences.count(), 1) : sequences.count();
     count_ = periods * first_.back();
   }
 

@@ -14,7 +14,7 @@ void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
   if (options.keys_per_row < 1) {
     refuse(op, "keys_per_row", std::to_string(options.keys_per_row), "at least 1");
   }
-  constexpr auto most = static_cast<double>(std::numeric_limits<T>::max());
+  constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
   const auto check_scale = [&](const char* name, const std::optional<double>& scale) {
     if (!scale || std::abs(*scale) <= most) return;
     refuse(op, name, std::to_string(*scale), "finite in the inputs' type");

@@ -37,7 +37,7 @@ class SketchKeys {
   /// there was some: O(1) a token. \throws std::bad_alloc, with nothing changed
   void make_room(Index kept, Index tokens) {
     if (sketch_padded(tokens) <= room_) return;
-    move_to(kept, std::max(tokens, std::min(2 * room_, kMostTokens)));
+    move_to(kept, (std::max)(tokens, (std::min)(2 * room_, kMostTokens)));
   }
   /// The same, and no more room. \throws as make_room
   void reserve(Index kept, Index tokens) {

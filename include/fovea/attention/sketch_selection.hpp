@@ -60,7 +60,7 @@ class SketchSelection {
     args.keys = keys_.keys(s.batch, s.first_key);
     args.keys_row = keys_.room();
     args.width = keys_.width();
-    args.rows = std::min(kBlockRows, s.queries - first);
+    args.rows = (std::min)(kBlockRows, s.queries - first);
     args.key_end = s.key_end;
     args.causal = options_.causal;
     args.first_position =
@@ -96,7 +96,7 @@ class SketchSelection {
 
   T scale() const {
     if (options_.sketch_scale) return static_cast<T>(*options_.sketch_scale);
-    const Index width = std::max(Index{1}, keys_.width());
+    const Index width = (std::max)(Index{1}, keys_.width());
     return static_cast<T>(1 / std::sqrt(static_cast<double>(width)));
   }
 
@@ -133,7 +133,7 @@ void select_keys(const SmartBirdOptions& options, const Inputs<T>& inputs,
   const Index blocks = (key_rows + block - 1) / block;
   for_each_task(executor, sketch.k.batch() * blocks, [&](Index task, Index) {
     const Index first = task % blocks * block;
-    keys.put(sketch.k, task / blocks, first, first, std::min(block, key_rows - first));
+    keys.put(sketch.k, task / blocks, first, first, (std::min)(block, key_rows - first));
   });
   for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
     const SequenceTask at = tasks[task];

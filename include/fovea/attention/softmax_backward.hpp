@@ -49,9 +49,9 @@ class SoftmaxBackward {
   static constexpr Index kMostBlocks = 16;
 
   /// Query heads of a key head.
-  Index group() const { return pass_.query_heads() / std::max(Index{1}, pass_.key_heads()); }
+  Index group() const { return pass_.query_heads() / (std::max)(Index{1}, pass_.key_heads()); }
   /// Different patterns among them: heads n, n + variants, ... of a group have the same.
-  Index variants() const { return std::min(group(), pass_.plans().period()); }
+  Index variants() const { return (std::min)(group(), pass_.plans().period()); }
 
   /// One round: of every key head the query heads that have the pattern of its head `variant`.
   struct Round {
@@ -76,7 +76,7 @@ class SoftmaxBackward {
       const AnyPlan& plan = pass_.plans().plan(stage, s, key_head * group() + variant);
       const Index blocks = blocks_of_task(plan, pass_.sequences()[s].keys);
       const Index count = (plan.key_block_count() + blocks - 1) / blocks;
-      most = std::max(most, count);
+      most = (std::max)(most, count);
       return count;
     };
     SequenceTasks keys(pass_.sequences(), pass_.key_heads(), parts);
@@ -135,7 +135,7 @@ class SoftmaxBackward {
 
   KeyParts parts_of(const AnyPlan& plan, const SequenceTask& task) const {
     const Index most = blocks_of_task(plan, pass_.sequences()[task.sequence].keys);
-    const Index end = std::min(plan.key_block_count(), (task.part + 1) * most);
+    const Index end = (std::min)(plan.key_block_count(), (task.part + 1) * most);
     KeyParts parts;
     Index row = 0;
     for (Index p = task.part * most; p < end; ++p) {
@@ -145,8 +145,8 @@ class SoftmaxBackward {
       if (part.blocks.begin >= part.blocks.end) continue;
       const bool first = parts.blocks.begin >= parts.blocks.end;
       parts.blocks.begin =
-          first ? part.blocks.begin : std::min(parts.blocks.begin, part.blocks.begin);
-      parts.blocks.end = std::max(parts.blocks.end, part.blocks.end);
+          first ? part.blocks.begin : (std::min)(parts.blocks.begin, part.blocks.begin);
+      parts.blocks.end = (std::max)(parts.blocks.end, part.blocks.end);
     }
     return parts;
   }
@@ -237,7 +237,7 @@ class SoftmaxBackward {
   /// Rows of a block, in the tensors.
   static Strip rows_of(const QueryBlock& block, const Interval& rows) {
     return {block.first + block.step * rows.first, block.step,
-            std::max(Index{0}, rows.last - rows.first)};
+            (std::max)(Index{0}, rows.last - rows.first)};
   }
 
   /// Adds some rows of a block to the gradients of its queries, or makes these.
@@ -248,8 +248,8 @@ class SoftmaxBackward {
                  pass_.call().scale() * pass_.unlift(), add);
     }
     if (add) return;
-    const Index end = std::max(rows.first, rows.last);
-    clear_queries(s, h, rows_of(args.block, {0, std::min(rows.first, args.block.count)}));
+    const Index end = (std::max)(rows.first, rows.last);
+    clear_queries(s, h, rows_of(args.block, {0, (std::min)(rows.first, args.block.count)}));
     clear_queries(s, h, rows_of(args.block, {end, args.block.count}));
   }
 

@@ -50,7 +50,7 @@ class SoftmaxForward {
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
       tasks_.emplace_back(call_.sequences(), shape.query_heads,
                           [&](Index s, Index h) { return plans_.plan(stage, s, h).block_count(); });
-      workers = std::max(workers, worker_count(executor, tasks_.back().count()));
+      workers = (std::max)(workers, worker_count(executor, tasks_.back().count()));
     }
     carry_ = Workspace(carry_elements(shape, plans_), kElement);
     scratch_ = Workspace(workers, slot_bytes(shape));

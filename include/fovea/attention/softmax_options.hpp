@@ -36,12 +36,12 @@ struct SoftmaxOptions {
 /// \tparam T the type of the arithmetic   \throws std::invalid_argument
 template <class T>
 void check_softmax_options(const char* op, const SoftmaxOptions& options) {
-  constexpr auto most = static_cast<double>(std::numeric_limits<T>::max());
+  constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
   if (options.scale && !(std::abs(*options.scale) <= most)) {
     refuse(op, "scale", std::to_string(*options.scale), "finite in the inputs' type");
   }
   if (options.soft_cap) {
-    constexpr auto least = static_cast<double>(std::numeric_limits<T>::min());
+    constexpr auto least = static_cast<double>((std::numeric_limits<T>::min)());
     const double cap = *options.soft_cap;
     if (!(cap >= least && cap <= most)) {
       refuse(op, "soft_cap", std::to_string(cap), "more than 0 and finite in the inputs' type");

@@ -35,14 +35,14 @@ class SplitRows {
       part_elements_ += group_elements(group);
       pairs_ += group.count * c.pairs;
       const Index most_rows = group.count * c.most_rows;
-      worker_elements_ = std::max({worker_elements_, softmax_row_scratch(most_rows, shape_.width),
-                                   softmax_merge_scratch(shape_.value_width)});
+      worker_elements_ = (std::max)({worker_elements_, softmax_row_scratch(most_rows, shape_.width),
+                                     softmax_merge_scratch(shape_.value_width)});
       for (Index n = c.items.first; n < c.items.last; ++n) {
         const FewRows::Item& item = rows_.item(n);
         if (!item.is_band) continue;
         worker_elements_ =
-            std::max(worker_elements_,
-                     softmax_block_scratch(item.block.count, shape_.width, shape_.value_width));
+            (std::max)(worker_elements_,
+                       softmax_block_scratch(item.block.count, shape_.width, shape_.value_width));
       }
     }
     worker_elements_ = detail::whole_registers(worker_elements_);
@@ -51,7 +51,7 @@ class SplitRows {
   /// Bytes of scratch with that many workers.
   Index scratch_bytes(Index workers) const {
     return head_bytes() +
-           (shape_.batch * part_elements_ + std::max<Index>(1, workers) * worker_elements_) *
+           (shape_.batch * part_elements_ + (std::max<Index>)(1, workers) * worker_elements_) *
                Index{sizeof(T)};
   }
 

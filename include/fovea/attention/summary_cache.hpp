@@ -60,8 +60,8 @@ class SummaryRows {
       T* const rows = memory_.template data<T>() + h * rows_ * width_;
       for (Index block = first / shape.stride; block * shape.stride < first + count; ++block) {
         const Index begin = block * shape.stride + column;  // the block's first token kept
-        const Index end = std::min(first + count, begin + shape.columns);
-        for (Index p = std::max(first, begin); p < end; ++p) {
+        const Index end = (std::min)(first + count, begin + shape.columns);
+        for (Index p = (std::max)(first, begin); p < end; ++p) {
           T* const to = rows + (block * shape.columns + p - begin) * width_;
           for (Index c = 0; c < width_; ++c)
             to[c] = x(h / shape.heads, key_head, from + p - first, c);
@@ -108,7 +108,7 @@ class SummaryCache {
   /// Room for that many tokens in all. Twice the room if it grows: O(1) a token.
   /// \param length tokens that are there   \throws std::bad_alloc, with nothing changed.
   void make_room(Index length, Index tokens) {
-    if (blocks_of(tokens) > blocks_) move_to(length, std::max(blocks_of(tokens), 2 * blocks_));
+    if (blocks_of(tokens) > blocks_) move_to(length, (std::max)(blocks_of(tokens), 2 * blocks_));
   }
 
   /// Room for that many tokens in all and no more. \throws as make_room

@@ -98,7 +98,7 @@ class GuardedCalls {
     error_.swap(error);
   }
 
-  std::atomic<Index> lowest_{std::numeric_limits<Index>::max()};
+  std::atomic<Index> lowest_{(std::numeric_limits<Index>::max)()};
   std::mutex mutex_;
   std::exception_ptr error_;
 };
@@ -109,7 +109,7 @@ class GuardedCalls {
 template <class E>
 requires Executor<std::remove_reference_t<E>> Index worker_count(E&& executor, Index tasks) {
   return std::clamp(tasks, Index{0},
-                    std::max(Index{1}, static_cast<Index>(executor.concurrency())));
+                    (std::max)(Index{1}, static_cast<Index>(executor.concurrency())));
 }
 
 /// Calls f(task, worker) once for each task in [0, tasks). Workers take the next task in turn;

@@ -21,7 +21,9 @@ FOVEA_NAMESPACE_BEGIN
 /// The task arena of the calling thread. Work is isolated: a thread that waits here takes no task
 /// from outside. A cancelled outer task group does not cancel it: every call is made.
 struct TbbExecutor {
-  static int concurrency() { return std::max(1, oneapi::tbb::this_task_arena::max_concurrency()); }
+  static int concurrency() {
+    return (std::max)(1, oneapi::tbb::this_task_arena::max_concurrency());
+  }
 
   /// As Executor says. Inside a call of any executor it runs in that thread, in order.
   template <class F>

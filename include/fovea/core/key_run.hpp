@@ -17,7 +17,7 @@ inline constexpr Index kMaxBlockRows = 512;
 inline constexpr Index kBandKeys = 32;
 
 /// No bound on the keys of a row.
-inline constexpr Index kUnboundedKeys = std::numeric_limits<Index>::max();
+inline constexpr Index kUnboundedKeys = (std::numeric_limits<Index>::max)();
 
 /// The keys `first + step * t`, t in [0, count).
 /// Without bounds every query of the block sees all of them; with bounds, row r of the block sees

@@ -95,7 +95,7 @@ bool shares_elements(const View<A>& a, const View<B>& b) {
   for (std::size_t d = 0; d < 4; ++d) {
     const Index reach_a = a.strides()[d] * (a.shape()[d] - 1);
     const Index reach_b = b.strides()[d] * (b.shape()[d] - 1);
-    offset += std::max<Index>(0, -reach_a) + std::max<Index>(0, reach_b);
+    offset += (std::max<Index>)(0, -reach_a) + (std::max<Index>)(0, reach_b);
     detail::add_term(terms, n, std::abs(a.strides()[d]), a.shape()[d]);
     detail::add_term(terms, n, std::abs(b.strides()[d]), b.shape()[d]);
   }

@@ -48,7 +48,7 @@ inline int default_concurrency() {
     int count = 0;
     const auto parsed = std::from_chars(text, end, count);
     if (parsed.ec == std::errc{} && parsed.ptr == end && count > 0) {
-      return std::min(count, kMaxConcurrency);
+      return (std::min)(count, kMaxConcurrency);
     }
   }
 #if defined(__linux__)
@@ -116,7 +116,7 @@ void pool_parallel_for(Eigen::ThreadPoolInterface* pool, int concurrency, Index 
   }
   const auto call = [&f](Index i) { f(i); };
   const auto job = std::make_shared<PoolJob>(n, call);
-  for (Index helper = 1; helper < std::min(n, Index{concurrency}); ++helper) {
+  for (Index helper = 1; helper < (std::min)(n, Index{concurrency}); ++helper) {
     if (caught([&] { pool->Schedule([job] { job->work(); }); })) break;  // fewer helpers
   }
   job->work();
@@ -251,7 +251,7 @@ class ThreadPool {
       FOVEA_THROW(std::invalid_argument("ThreadPool: concurrency is " +
                                         std::to_string(concurrency) + "; expected at least 1"));
     }
-    return std::min(concurrency, kMaxConcurrency) - 1;
+    return (std::min)(concurrency, kMaxConcurrency) - 1;
   }
 
   std::unique_ptr<detail::OwnedPool> pool_;
@@ -280,7 +280,7 @@ class EigenExecutor {
 
  private:
   EigenExecutor(Eigen::ThreadPoolInterface* pool, int concurrency)
-      : pool_(pool), concurrency_(pool == nullptr ? 1 : std::max(concurrency, 1)) {}
+      : pool_(pool), concurrency_(pool == nullptr ? 1 : (std::max)(concurrency, 1)) {}
 
   Eigen::ThreadPoolInterface* pool_;
   int concurrency_;

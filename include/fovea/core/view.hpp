@@ -36,7 +36,7 @@ namespace detail {
 
 /// a * b, or nothing if it does not fit; a, b >= 0.
 inline bool multiply(Index a, Index b, Index& product) {
-  if (b != 0 && a > std::numeric_limits<Index>::max() / b) return false;
+  if (b != 0 && a > (std::numeric_limits<Index>::max)() / b) return false;
   product = a * b;
   return true;
 }
@@ -141,7 +141,7 @@ class View {
     checked(shape_);
     if (size() == 0) return;
     if (data_ == nullptr) refuse("View", "data", "null", "storage for " + to_string(shape_));
-    constexpr Index most = std::numeric_limits<Index>::max() / static_cast<Index>(sizeof(T));
+    constexpr Index most = (std::numeric_limits<Index>::max)() / static_cast<Index>(sizeof(T));
     Index reach = 0;
     for (std::size_t d = 0; d < 4; ++d) {
       if (shape_[d] == 1) continue;

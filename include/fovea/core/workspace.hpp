@@ -74,7 +74,7 @@ class Workspace {
 
   /// count * piece_bytes, small enough to be rounded up to the alignment.
   static Index product(Index count, Index piece_bytes) {
-    constexpr Index largest = std::numeric_limits<Index>::max() - Index{kWorkspaceAlignment};
+    constexpr Index largest = (std::numeric_limits<Index>::max)() - Index{kWorkspaceAlignment};
     const bool fits =
         count >= 0 && piece_bytes >= 0 && (piece_bytes == 0 || count <= largest / piece_bytes);
     if (!fits) FOVEA_THROW(std::bad_array_new_length());

@@ -51,7 +51,8 @@ FOVEA_INLINE Vec<T> scale_by_shifted(Vec<T> p, Vec<T> n, Vec<T> shifted) {
 template <class T>
 FOVEA_INLINE Vec<T> exp_below_zero(Vec<T> x) {
   using C = MathConstants<T>;
-  const Vec<T> clamped = max(set1(C::kExpMin), min(zero<T>(), x));  // in this order: a NaN stays
+  const Vec<T> clamped =
+      maximum(set1(C::kExpMin), minimum(zero<T>(), x));  // in this order: a NaN stays
   const Vec<T> shifted = fma(clamped, set1(C::kLog2E), set1(C::kMagic));
   const Vec<T> n = shifted - set1(C::kMagic);
   const Vec<T> r = fma(n, set1(-C::kLn2Low), fma(n, set1(-C::kLn2High), clamped));
@@ -64,7 +65,7 @@ FOVEA_INLINE Vec<T> sech_squared(Vec<T> x) {
   using C = MathConstants<T>;
   const Vec<T> minus = from_bits<T>(bits(x) | set1_int<T>(C::kSignMask));
   // 4 e at once: where e is subnormal, 4 e may be normal.
-  SplitPower<T> power = split_exp(max(set1(C::kExpMin), minus + minus));
+  SplitPower<T> power = split_exp(maximum(set1(C::kExpMin), minus + minus));
   power.n = power.n + set1_int<T>(2);
   const Vec<T> four_e = join(power);
   const Vec<T> sum = fma(four_e, set1(T(0.25)), set1(T(1)));
@@ -76,7 +77,7 @@ FOVEA_INLINE Vec<T> sech_squared(Vec<T> x) {
 template <FeatureMapKind K, class T>
 FOVEA_INLINE Vec<T> feature(Vec<T> x) {
   if constexpr (K == FeatureMapKind::elu_plus_one) {
-    return max(zero<T>(), x) + exp_below_zero(x);  // one of them is 0 or 1
+    return maximum(zero<T>(), x) + exp_below_zero(x);  // one of them is 0 or 1
   } else if constexpr (K == FeatureMapKind::elu_minus_plus_one) {
     return feature<FeatureMapKind::elu_plus_one>(zero<T>() - x);
   } else if constexpr (K == FeatureMapKind::tanh_plus_one) {
@@ -86,7 +87,7 @@ FOVEA_INLINE Vec<T> feature(Vec<T> x) {
     return tanh(x);
   } else {
     static_assert(K == FeatureMapKind::relu);
-    return max(zero<T>(), x);
+    return maximum(zero<T>(), x);
   }
 }
 

@@ -111,7 +111,7 @@ struct ListedProducts {
   }
 
   FOVEA_INLINE void keep(Index n, Vec<T> products) {
-    most = max(most, products);
+    most = maximum(most, products);
     store(to + n, products);
   }
 };

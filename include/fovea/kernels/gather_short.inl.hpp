@@ -132,7 +132,7 @@ class GatherShort {
     for (int v = 0; v < kVectors; ++v) {
       const IntVec<T> behind = set1_int<T>(static_cast<Int<T>>(count - v * w));
       z[v] = select(lane_index<T>() < behind, load(logits_ + at + v * w), set1(kMinusInfinity<T>));
-      most = max(most, z[v]);
+      most = maximum(most, z[v]);
     }
     most = largest_lane(most);
     const Vec<T> shift = finite_shift(most);

@@ -81,7 +81,7 @@ FOVEA_NOINLINE void slopes_of(const FeatureMapArgs<T>& map, const Matrix<const T
   }
   const Vec<T> sign = set1(kind == FeatureMapKind::elu_plus_one ? T(1) : T(-1));
   for (Index i = 0; i < count * row; i += kLanes<T>) {
-    store(to + i, min(set1(T(1)), load(features + i)) * sign);
+    store(to + i, minimum(set1(T(1)), load(features + i)) * sign);
   }
 }
 

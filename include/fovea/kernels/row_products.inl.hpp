@@ -28,7 +28,8 @@ FOVEA_INLINE T fma_one(T a, T b, T c) {
 /// All lanes the largest lane.
 template <class T>
 FOVEA_INLINE Vec<T> largest_lane(Vec<T> a) {
-  for (int w = kLanes<T>; w > 1; w /= 2) a = max(interleave<false>(a, a), interleave<true>(a, a));
+  for (int w = kLanes<T>; w > 1; w /= 2)
+    a = maximum(interleave<false>(a, a), interleave<true>(a, a));
   return a;
 }
 

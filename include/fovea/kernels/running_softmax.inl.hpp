@@ -12,7 +12,7 @@ struct MergeFactors {
   Vec<T> part;
 
   FOVEA_INLINE MergeFactors(Vec<T> max_of_total, Vec<T> max_of_part) {
-    max_logit = max(max_of_total, max_of_part);
+    max_logit = maximum(max_of_total, max_of_part);
     const Vec<T> shift = finite_shift(max_logit);
     total = softmax_weight(max_of_total - shift);
     part = softmax_weight(max_of_part - shift);

@@ -40,7 +40,7 @@ FOVEA_INLINE Vec<T> cap_logits(Vec<T> t, CapFactors<T> c) {
   // x = -2 |t / c| = n ln 2 + r; e^x - 1 = 2^n (e^r - 1) + (2^n - 1). For n < 0 the factor 2^n
   // shrinks what r lacks.
   const Vec<T> minus = from_bits<T>(bits(t * set1(c.twice_inverse)) | sign_mask);
-  const Vec<T> x = max(set1(C::kTanhMin), minus);  // in this order: a NaN stays
+  const Vec<T> x = maximum(set1(C::kTanhMin), minus);  // in this order: a NaN stays
   const Vec<T> shifted = fma(x, set1(C::kLog2E), set1(C::kMagic));
   const Vec<T> r = fma(shifted - set1(C::kMagic), set1(-C::kLn2), x);
   const Vec<T> power = fma(r * r, polynomial(r, C::kExpm1), r);

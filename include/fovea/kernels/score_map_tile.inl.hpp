@@ -185,7 +185,7 @@ struct ShiftedLanes {
         if constexpr (kBounds) visible = visible & in_bounds(first + r);
         if constexpr (kBias || kMask || kBounds) t = select(visible, t, set1(kMinusInfinity<T>));
         store(p, t);
-        largest = max(largest, t);
+        largest = maximum(largest, t);
         any_visible = any_visible | visible;
       }
     }
@@ -219,7 +219,7 @@ FOVEA_NOINLINE void cap_tile(const ScoreMap<T>& map, Index begin, Index end, T* 
       T* const p = scores + (j * V + v) * kLanes<T>;
       const Vec<T> t = cap_logits(load(p), factors);
       store(p, t);
-      m[v] = max(m[v], t);
+      m[v] = maximum(m[v], t);
     }
   }
   if (most == nullptr) return;

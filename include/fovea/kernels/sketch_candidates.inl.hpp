@@ -88,7 +88,7 @@ class SketchCandidates {
     Vec<T> most = set1(-infinity);
     for (Index j = 0; j < n; j += kLanes<T>) {
       const Vec<T> x = load(losses_ + j);
-      most = max(most, select(x < set1(infinity), x, most));
+      most = maximum(most, select(x < set1(infinity), x, most));
     }
     return largest_lane(most).raw[0];
   }
@@ -185,7 +185,7 @@ class SketchCandidates {
     const Vec<double> loss = set1(static_cast<double>(theta_));
     const Vec<double> bound = sampling_score<P>(set1(1.0), loss);
     bound_ =
-        all ? std::numeric_limits<std::int64_t>::min()
+        all ? (std::numeric_limits<std::int64_t>::min)()
             : first_lane(ordered_bits(P == SamplingPolicy::top_k ? bound : bound * set1(room))) + 1;
   }
   static FOVEA_INLINE std::int64_t first_lane(IntVec<double> x) { return x.raw[0]; }
@@ -205,7 +205,7 @@ class SketchCandidates {
     // A draw above the bound passes the least one, which was rounded.
     const double bound = static_cast<double>(share) * (1 + 0x1p-20);
     bound_ = share > 0 ? first_lane(ordered_bits(set1(bound)))
-                       : std::numeric_limits<std::int64_t>::min();
+                       : (std::numeric_limits<std::int64_t>::min)();
   }
 
   static FOVEA_INLINE T root(T x) { return static_cast<T>(__builtin_sqrt(static_cast<double>(x))); }

@@ -35,7 +35,7 @@ FOVEA_NOINLINE void sketch_logits(const T* q, const T* columns, Index columns_ro
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       store(scores + r * scores_row + j, sum[r]);
-      most[r] = max(sum[r], most[r]);
+      most[r] = maximum(sum[r], most[r]);
     }
   }
 }
@@ -88,7 +88,7 @@ FOVEA_INLINE Index end_scores(T* scores, Index keys) {
 template <class T>
 FOVEA_NOINLINE SketchRow<T> sketch_row(T* scores, Index begin, Index keys, Vec<T> before) {
   const Index end = end_scores(scores, keys);
-  for (Index j = begin; j < end; j += kLanes<T>) before = max(load(scores + j), before);
+  for (Index j = begin; j < end; j += kLanes<T>) before = maximum(load(scores + j), before);
   const T most = largest_lane(before).raw[0];
   const double log_sum = sketch_log_sum(scores, end, most);
   // The sum is NaN if a logit is NaN or +inf, or if all are -inf.

@@ -178,7 +178,7 @@ class SketchSelect {
   /// \returns one more than the largest
   FOVEA_NOINLINE std::int64_t score_hits(Index hits) {
     constexpr Index w = kLanes<double>;
-    constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+    constexpr std::int64_t least = (std::numeric_limits<std::int64_t>::min)();
     IntVec<double> high = set1_int<double>(least);
     for (Index n = 0; n < hits; n += w) {
       const Vec<double> u = widened(hit_draws_ + n) * set1(1 / static_cast<double>(kDraws<T>));
@@ -213,7 +213,7 @@ class SketchSelect {
                                                   : read_draws(h, row);
     if (hits < args_.chosen) return false;
     const std::int64_t high = score_hits(hits);
-    constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+    constexpr std::int64_t least = (std::numeric_limits<std::int64_t>::min)();
     if (candidates_.bound() != least &&
         count_at_least(hit_scores_, hits, candidates_.bound()) < args_.chosen)
       return false;

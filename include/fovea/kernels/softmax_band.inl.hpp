@@ -265,7 +265,7 @@ class SoftmaxBand {
       const IntVec<T> sees = set1_int<T>(static_cast<Int<T>>(o)) < load_int<T>(counts);
       const Vec<T> score = select(sees, sum_rows<kQueries>(rows), set1(kMinusInfinity<T>));
       store(weights_ + o * kQueries, score);
-      top = max(top, score);
+      top = maximum(top, score);
     }
     alignas(kVecBytes) T nothing[kQueries];  // there is no sum before
     store(nothing, zero<T>());

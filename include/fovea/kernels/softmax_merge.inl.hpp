@@ -28,8 +28,8 @@ class SoftmaxMerge {
     for (Index p = 0; p < args_.part_count; ++p) {
       const RowSoftmax<const T> state = part(p);
       saw = saw || state.saw[row] != 0;
-      const Vec<T> part_max = set1(state.max[row]);
-      const Vec<T> now = max(total_max, part_max);
+      const Vec<T> part_max = set1(state.max_logit[row]);
+      const Vec<T> now = maximum(total_max, part_max);
       const Vec<T> shift = finite_shift(now);
       const Vec<T> from_total = softmax_weight(total_max - shift);
       const Vec<T> from_part = softmax_weight(part_max - shift);

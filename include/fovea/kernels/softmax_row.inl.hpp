@@ -8,15 +8,15 @@
 /// The running softmax of some rows, as it lies in memory (softmax_row_part).
 template <class T>
 struct RowSoftmax {
-  T* max;  // [rows]
-  T* sum;  // [rows]
+  T* max_logit;  // [rows]
+  T* sum;        // [rows]
   T* saw;  // [rows] 1 if the row saw a key, else 0: from pattern, mask and bias, not from logits
   T* acc;  // [rows, acc_row]
   Index acc_row;
 
   RowSoftmax(T* part, Index rows, Index value_width)
-      : max(part),
-        sum(max + detail::whole_registers(rows)),
+      : max_logit(part),
+        sum(max_logit + detail::whole_registers(rows)),
         saw(sum + detail::whole_registers(rows)),
         acc(saw + detail::whole_registers(rows)),
         acc_row(detail::whole_registers(value_width)) {}
@@ -110,7 +110,7 @@ class SoftmaxRow {
 
   void clear() const {
     for (Index r = 0; r < rows_; ++r) {
-      state_.max[r] = kMinusInfinity<T>;
+      state_.max_logit[r] = kMinusInfinity<T>;
       state_.sum[r] = 0;
       state_.saw[r] = 0;
     }
@@ -224,13 +224,13 @@ class SoftmaxRow {
       saw = saw | sees;
       const Vec<T> s = select(sees, load(weights + j), set1(kMinusInfinity<T>));
       store(weights + j, s);
-      most = max(most, s);
+      most = maximum(most, s);
     }
     if (any<T>(saw)) state_.saw[row] = 1;
-    const Vec<T> before = set1(state_.max[row]);
-    const Vec<T> now = max(before, largest_lane(most));
+    const Vec<T> before = set1(state_.max_logit[row]);
+    const Vec<T> now = maximum(before, largest_lane(most));
     const Vec<T> shift = finite_shift(now);
-    state_.max[row] = now.raw[0];
+    state_.max_logit[row] = now.raw[0];
     rows.rescale[r] = softmax_weight(before - shift).raw[0];
     const int lift = map.weight_lift;
     for (Index j = 0; j < keys; j += kLanes<T>) {

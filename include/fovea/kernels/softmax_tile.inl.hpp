@@ -35,7 +35,7 @@ FOVEA_INLINE Vec<T> power_of_four(Vec<T> d, int lift) {
   const Vec<T> two = set1<T>(2);
   const Vec<T> round = set1(Constants::kRound + static_cast<T>(lift));
   // In this order: a NaN in d stays.
-  d = max(set1(Constants::kLowest - static_cast<T>(lift / 2)), d);
+  d = maximum(set1(Constants::kLowest - static_cast<T>(lift / 2)), d);
   const Vec<T> rounded = fma(d, two, round);
   const Vec<T> fraction = fma(d, two, round - rounded);
   return exp2_fraction(fraction) * from_bits<T>(bits(rounded) << Constants::kMantissaBits);
@@ -95,7 +95,7 @@ FOVEA_INLINE Vec<T> finite_shift(Vec<T> m) {
 template <class T>
 FOVEA_INLINE Vec<T> add_sink(T sink, int lift, Vec<T>& max_logit, Vec<T>& sum) {
   const Vec<T> logit = set1(logit_factor(sink));
-  const Vec<T> now = max(max_logit, logit);
+  const Vec<T> now = maximum(max_logit, logit);
   const Vec<T> shift = finite_shift(now);
   const Vec<T> below = max_logit - shift;
   const Vec<T> sink_below = logit - shift;
@@ -143,7 +143,7 @@ struct ScoreRows {
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL
-      for (int v = 0; v < V; ++v) most[v] = max(most[v], s.at[r][v]);
+      for (int v = 0; v < V; ++v) most[v] = maximum(most[v], s.at[r][v]);
     }
   }
 };
@@ -201,10 +201,10 @@ FOVEA_INLINE Vec<T> largest_of(const T* scores, Index begin, Index end) {
   Index j = begin;
   for (; j + chains <= end; j += chains) {
     FOVEA_UNROLL
-    for (Index n = 0; n < chains; ++n) m[n] = max(m[n], load(scores + (j + n) * row));
+    for (Index n = 0; n < chains; ++n) m[n] = maximum(m[n], load(scores + (j + n) * row));
   }
-  for (; j < end; ++j) m[0] = max(m[0], load(scores + j * row));
-  return max(max(m[0], m[1]), max(m[2], m[3]));
+  for (; j < end; ++j) m[0] = maximum(m[0], load(scores + j * row));
+  return maximum(maximum(m[0], m[1]), maximum(m[2], m[3]));
 }
 
 /// Takes the invisible pairs out of the scores of one of V vectors. \param scores, lower, upper of
@@ -222,9 +222,9 @@ FOVEA_NOINLINE void mask_vector(const Int<T>* lower, const Int<T>* upper, const 
       const Vec<T> s =
           select(~(key < low) & (key < high), load(scores + j * row), set1(kMinusInfinity<T>));
       store(scores + j * row, s);
-      m = max(m, s);
+      m = maximum(m, s);
     }
-    m = max(m, largest_of<V, T>(scores, j, seen.full_end));
+    m = maximum(m, largest_of<V, T>(scores, j, seen.full_end));
     j = larger(j, seen.full_end);
   }
   store(most, m);
@@ -238,7 +238,7 @@ FOVEA_INLINE void raise_maximum(const T* most, T* max_logit, T* rescale) {
   for (int v = 0; v < V; ++v) {
     const Index lane = v * kLanes<T>;
     const Vec<T> before = load(max_logit + lane);
-    const Vec<T> now = max(before, load(most + lane));
+    const Vec<T> now = maximum(before, load(most + lane));
     store(max_logit + lane, now);
     store(rescale + lane, softmax_weight(before - finite_shift(now)));
   }

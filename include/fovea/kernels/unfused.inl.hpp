@@ -17,7 +17,7 @@ template <class T>
 FOVEA_INLINE Vec<T> unfused_exp2(Vec<T> x) {
   using C = MathConstants<T>;
   constexpr T least = sizeof(T) == 4 ? T(-126) : T(-1022);
-  const Vec<T> clamped = max(set1(least), x);
+  const Vec<T> clamped = maximum(set1(least), x);
   const Vec<T> shifted = clamped + set1(C::kMagic);
   const Vec<T> f = clamped - (shifted - set1(C::kMagic));
   constexpr int terms = static_cast<int>(sizeof(C::kExp2) / sizeof(T));

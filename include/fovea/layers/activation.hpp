@@ -127,7 +127,7 @@ void for_each_row_block(E&& executor, Index batch, Index rows, F&& f) {
   const Index per_batch = blocks(rows, kRowsPerTask);
   for_each_task(executor, batch * per_batch, [&](Index task, Index /*worker*/) {
     const Index first = task % per_batch * kRowsPerTask;
-    f(task / per_batch, first, std::min(kRowsPerTask, rows - first));
+    f(task / per_batch, first, (std::min)(kRowsPerTask, rows - first));
   });
 }
 
@@ -135,7 +135,7 @@ void for_each_row_block(E&& executor, Index batch, Index rows, F&& f) {
 template <class E, class F>
 void for_each_column_block(E&& executor, Index columns, Index block, F&& f) {
   for_each_task(executor, blocks(columns, block), [&](Index task, Index /*worker*/) {
-    f(task * block, std::min(block, columns - task * block));
+    f(task * block, (std::min)(block, columns - task * block));
   });
 }
 

@@ -20,7 +20,7 @@ namespace detail {
 template <class T>
 double cross_entropy_row(const T* x, Index classes, Index target, T* d, double share) {
   double most = -std::numeric_limits<double>::infinity();
-  for (Index c = 0; c < classes; ++c) most = std::max(most, static_cast<double>(x[c]));
+  for (Index c = 0; c < classes; ++c) most = (std::max)(most, static_cast<double>(x[c]));
   double sum = 0;
   for (Index c = 0; c < classes; ++c) sum += std::exp(static_cast<double>(x[c]) - most);
   if (d != nullptr) {
@@ -66,7 +66,7 @@ double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits,
   detail::check_targets(logits, targets, d_logits);
   const auto counted = static_cast<double>(
       std::count_if(targets.begin(), targets.end(), [](Index t) { return t != kNoTarget; }));
-  const double share = 1 / std::max(1.0, counted);
+  const double share = 1 / (std::max)(1.0, counted);
   std::vector<double> losses(targets.size());
   detail::for_each_row_block(as_executor(executor), logits.batch(), logits.rows(),
                              [&](Index b, Index first, Index count) {

@@ -93,8 +93,8 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
   /// y[i] += w[t] x[i + shift] for the rows where both are of the sequence.
   void add_tap(const View<const T>& x, const View<T>& y, Index b, Rows rows, Index length, Index t,
                Index shift) const {
-    const Index begin = std::max(rows.begin, -shift);
-    const Index end = std::min({rows.end, length, length - shift});
+    const Index begin = (std::max)(rows.begin, -shift);
+    const Index end = (std::min)({rows.end, length, length - shift});
     const auto w = weight.value.row(t).array();
     for (Index i = begin; i < end; ++i) {
       detail::rows_of(y, b, i, 1).array() += detail::rows_of(x, b, i + shift, 1).array() * w;

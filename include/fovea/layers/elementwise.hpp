@@ -22,7 +22,7 @@ void map_row(const T* x, T* y, Index count, F&& f) {
   Piece<T> in;
   Piece<T> out;
   for (Index first = 0; first < count; first += kPiece) {
-    const Index n = std::min<Index>(kPiece, count - first);
+    const Index n = (std::min<Index>)(kPiece, count - first);
     if (n < kPiece) in.setZero();
     std::copy_n(x + first, n, in.data());
     out = f(in);
@@ -37,7 +37,7 @@ void map_rows(const T* x, const T* y, T* z, Index count, F&& f) {
   Piece<T> b;
   Piece<T> out;
   for (Index first = 0; first < count; first += kPiece) {
-    const Index n = std::min<Index>(kPiece, count - first);
+    const Index n = (std::min<Index>)(kPiece, count - first);
     if (n < kPiece) {
       a.setZero();
       b.setZero();
@@ -54,7 +54,7 @@ template <class T>
 Piece<T> sigmoid(const Piece<T>& x) {
   // Beyond 80 the exponential must not overflow to what is no number in some vector units; NaN
   // passes by the product, since a clamp may lose it.
-  const Piece<T> clamped = x.max(T{-80}).min(T{80});
+  const Piece<T> clamped = ((x.max)(T{-80}).min)(T{80});
   const Piece<T> y = T{1} / (T{1} + (-clamped).exp());
   return (x == x).select(y, x);
 }
@@ -80,7 +80,7 @@ template <class T>
 Piece<T> gelu_derivative(const Piece<T>& x) {
   const Piece<T> s = gelu_gate<T>(x);
   // Far out s (1 - s) vanishes before x u'(x) overflows.
-  const Piece<T> near = x.max(T{-1e3}).min(T{1e3});
+  const Piece<T> near = ((x.max)(T{-1e3}).min)(T{1e3});
   const Piece<T> slope =
       static_cast<T>(kGeluSlope) * (T{1} + static_cast<T>(3 * kGeluCubic) * near.square());
   return s + near * s * (T{1} - s) * slope;

@@ -240,7 +240,7 @@ class Guide<SmartBirdAttention, T> : public PlainGuide<T> {
     const Index rows = source.x.rows();
     sketch_.forward(source.x, saved.sketch.resize(batch, rows, sketch_.out()), executor);
     // A row of the operator's own options; it refuses those that are none.
-    saved.indices.resize({batch, heads_, rows, std::max<Index>(0, op.options.keys_per_row)});
+    saved.indices.resize({batch, heads_, rows, (std::max<Index>)(0, op.options.keys_per_row)});
   }
 
   void attach(const Tokens<T>& /*source*/, Saved& saved, Inputs<T>& inputs,

@@ -47,7 +47,9 @@ void multiply_rows_transposed(const View<const T>& d_y, const RowMatrix<T>& weig
 
 /// Rows or columns of a tile: half of them, so that threads share the work, in whole cache lines;
 /// small tiles pack the same rows again and again, larger ones than 256 leave the cache.
-constexpr Index tile_extent(Index extent) { return std::min<Index>(256, blocks(extent, 64) * 32); }
+constexpr Index tile_extent(Index extent) {
+  return (std::min<Index>)(256, blocks(extent, 64) * 32);
+}
 
 /// sum += x^T d_y over all tokens: tiles of it are tasks, each of which goes through all tokens in
 /// order.
@@ -61,8 +63,8 @@ void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatr
   for_each_task(executor, tasks, [&](Index task, Index /*worker*/) {
     const Index i = task / columns * tile_rows;
     const Index j = task % columns * tile_columns;
-    const Index height = std::min(tile_rows, sum.rows() - i);
-    const Index width = std::min(tile_columns, sum.cols() - j);
+    const Index height = (std::min)(tile_rows, sum.rows() - i);
+    const Index width = (std::min)(tile_columns, sum.cols() - j);
     for (Index b = 0; b < x.batch(); ++b) {
       sum.block(i, j, height, width).noalias() +=
           rows_of(x, b).middleCols(i, height).transpose() * rows_of(d_y, b).middleCols(j, width);

@@ -93,8 +93,8 @@ class BlockList {
   /// O(blocks in rows * log(blocks in a row)).
   bool meets(const Interval& rows, const Interval& keys) const {
     if (rows.is_empty() || keys.is_empty() || (causal_ && keys.first >= rows.last)) return false;
-    const Index end = std::min(row_count(), floor_div(rows.last - 1, block_) + 1);
-    for (Index r = std::max<Index>(0, floor_div(rows.first, block_)); r < end; ++r) {
+    const Index end = (std::min)(row_count(), floor_div(rows.last - 1, block_) + 1);
+    for (Index r = (std::max<Index>)(0, floor_div(rows.first, block_)); r < end; ++r) {
       const auto begin = lists_->intervals.begin();
       const auto last = begin + static_cast<Index>(lists_->begins[static_cast<std::size_t>(r) + 1]);
       const auto found =
@@ -120,7 +120,7 @@ class BlockList {
             intervals.push_back({key, key + block});
           }
         }
-        most = std::max(most, static_cast<Index>(intervals.size() - begins.back()));
+        most = (std::max)(most, static_cast<Index>(intervals.size() - begins.back()));
         begins.push_back(intervals.size());
       }
     }

@@ -41,8 +41,8 @@ struct BlockWindow {
  private:
   /// From so many blocks before that of i to so many after that of j.
   constexpr Interval whole_blocks(Index i, Index j, Index before, Index after) const {
-    const Interval blocks = {floor_div(i, block) - std::min(before, kFarPosition),
-                             floor_div(j, block) + std::min(after, kFarPosition) + 1};
+    const Interval blocks = {floor_div(i, block) - (std::min)(before, kFarPosition),
+                             floor_div(j, block) + (std::min)(after, kFarPosition) + 1};
     const Index most = kFarPosition / block;
     return {blocks.first <= -most ? -kFarPosition : blocks.first * block,
             blocks.last >= most ? kFarPosition : blocks.last * block};

@@ -62,7 +62,7 @@ class Joined {
   bool allows(Index i, Index j) const { return a_.allows(i, j) || b_.allows(i, j); }
 
   Index slot_count() const { return a_.count() + b_.count(); }
-  Index room() const { return std::max(a_.room(), a_.count() + b_.room()); }
+  Index room() const { return (std::max)(a_.room(), a_.count() + b_.room()); }
   Index row_step() const { return a_.row_step(); }
   Lattice lattice(Index s) const {
     return s < a_.count() ? a_.lattice(s, 0) : b_.lattice(s - a_.count(), 0);
@@ -81,18 +81,18 @@ class Joined {
 
   bool causal_cut() const { return a_.causal_cut() && b_.causal_cut(); }
   Index same_until(Index i) const {
-    return causal_cut() ? std::min(a_.same_until(i), b_.same_until(i))
-                        : std::min(a_.cut_same_until(i), b_.cut_same_until(i));
+    return causal_cut() ? (std::min)(a_.same_until(i), b_.same_until(i))
+                        : (std::min)(a_.cut_same_until(i), b_.cut_same_until(i));
   }
-  Index next_cut(Index i) const { return std::min(a_.next_cut(i), b_.next_cut(i)); }
-  Index row_block() const { return std::max(a_.row_block(), b_.row_block()); }
+  Index next_cut(Index i) const { return (std::min)(a_.next_cut(i), b_.next_cut(i)); }
+  Index row_block() const { return (std::max)(a_.row_block(), b_.row_block()); }
 
   Interval seen_from(const Interval& keys) const {
     const Interval a = a_.seen_from(keys);
     const Interval b = b_.seen_from(keys);
     if (a.is_empty()) return b;
     if (b.is_empty()) return a;
-    return {std::min(a.first, b.first), std::max(a.last, b.last)};
+    return {(std::min)(a.first, b.first), (std::max)(a.last, b.last)};
   }
   bool meets(const Interval& rows, const Interval& keys) const {
     return a_.meets(rows, keys) || b_.meets(rows, keys);
@@ -119,7 +119,7 @@ class Difference {
 
   Index slot_count() const { return a_.count() * pieces(); }
   Index room() const {
-    return std::max(slot_count() - a_.count() + a_.room(), slot_count() + b_.room());
+    return (std::max)(slot_count() - a_.count() + a_.room(), slot_count() + b_.room());
   }
   Index row_step() const { return a_.row_step(); }
   Lattice lattice(Index s) const { return a_.lattice(s / pieces(), 0); }
@@ -144,7 +144,7 @@ class Difference {
 
   bool causal_cut() const { return a_.causal_cut(); }
   Index same_until(Index i) const {
-    return std::min(a_.same_until(i), causal_cut() ? b_.same_until(i) : b_.cut_same_until(i));
+    return (std::min)(a_.same_until(i), causal_cut() ? b_.same_until(i) : b_.cut_same_until(i));
   }
   Index next_cut(Index i) const { return a_.next_cut(i); }
   Index row_block() const { return a_.row_block(); }
@@ -170,7 +170,7 @@ class Difference {
         if (!piece.meets(hole)) continue;
         // Only one piece reaches behind the hole: they are disjoint.
         if (hole.last < piece.last) behind = {hole.last, piece.last};
-        piece.last = std::max(piece.first, hole.first);
+        piece.last = (std::max)(piece.first, hole.first);
       }
       detail::slot_at(to, count++) = behind;
     }
@@ -201,9 +201,9 @@ class Intersection {
 
   Index slot_count() const { return a_.count() * b_.count(); }
   Index room() const {
-    return std::max(slot_count() + a_.room(), slot_count() + a_.count() + b_.room());
+    return (std::max)(slot_count() + a_.room(), slot_count() + a_.count() + b_.room());
   }
-  Index row_step() const { return std::max(a_.row_step(), b_.row_step()); }
+  Index row_step() const { return (std::max)(a_.row_step(), b_.row_step()); }
   Lattice lattice(Index s) const { return finer(s, 0); }
 
   void keys_of(Index i, std::span<Interval> slots) const {
@@ -222,9 +222,9 @@ class Intersection {
   }
 
   bool causal_cut() const { return a_.causal_cut() || b_.causal_cut(); }
-  Index same_until(Index i) const { return std::min(a_.same_until(i), b_.same_until(i)); }
-  Index next_cut(Index i) const { return std::min(a_.next_cut(i), b_.next_cut(i)); }
-  Index row_block() const { return std::max(a_.row_block(), b_.row_block()); }
+  Index same_until(Index i) const { return (std::min)(a_.same_until(i), b_.same_until(i)); }
+  Index next_cut(Index i) const { return (std::min)(a_.next_cut(i), b_.next_cut(i)); }
+  Index row_block() const { return (std::max)(a_.row_block(), b_.row_block()); }
   Interval seen_from(const Interval& keys) const {
     return a_.seen_from(keys).within(b_.seen_from(keys));
   }

@@ -64,7 +64,7 @@ class EnumeratedPattern {
           if (law(r + shape.first_position, j)) add(r, j);
         }
         const Index end = static_cast<Index>(intervals.size());
-        most = std::max(most, end - begins.back());
+        most = (std::max)(most, end - begins.back());
         begins.push_back(end);
       }
     }
@@ -78,7 +78,7 @@ class EnumeratedPattern {
         intervals.push_back({key, key + 1});
       }
       Index& first = first_row[static_cast<std::size_t>(key)];
-      first = std::min(first, row);
+      first = (std::min)(first, row);
       last_row[static_cast<std::size_t>(key)] = row;
     }
 
@@ -89,9 +89,9 @@ class EnumeratedPattern {
 
     Interval seen_from(const Interval& keys) const {
       Interval rows = {shape.queries, 0};
-      for (Index j = keys.first; j < std::min(keys.last, shape.keys); ++j) {
-        rows.first = std::min(rows.first, first_row[static_cast<std::size_t>(j)]);
-        rows.last = std::max(rows.last, last_row[static_cast<std::size_t>(j)] + 1);
+      for (Index j = keys.first; j < (std::min)(keys.last, shape.keys); ++j) {
+        rows.first = (std::min)(rows.first, first_row[static_cast<std::size_t>(j)]);
+        rows.last = (std::max)(rows.last, last_row[static_cast<std::size_t>(j)] + 1);
       }
       return {rows.first + shape.first_position, rows.last + shape.first_position};
     }

@@ -67,7 +67,7 @@ class GlobalTokens {
   /// One past the last token.
   Index end() const { return runs_->empty() ? 0 : runs_->back().last; }
 
-  Index slot_count() const { return std::max<Index>(1, static_cast<Index>(runs_->size())); }
+  Index slot_count() const { return (std::max<Index>)(1, static_cast<Index>(runs_->size())); }
 
   void keys_of(Index i, std::span<Interval> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));

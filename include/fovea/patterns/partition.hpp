@@ -70,7 +70,7 @@ class ResidueStrips {
     const Index from = is_long ? n : n - in_long;
     const Index residue = from / pieces + (is_long ? 0 : long_residues_);
     const Index skipped = from % pieces * rows_;
-    return {residue + step_ * skipped, step_, std::min(rows_, members(residue) - skipped)};
+    return {residue + step_ * skipped, step_, (std::min)(rows_, members(residue) - skipped)};
   }
 
   /// The strips that hold indices of a residue between `indices.first` and `indices.last`.
@@ -78,8 +78,8 @@ class ResidueStrips {
     if (residue >= residues_ || indices.is_empty()) return {};
     const Index low = -floor_div(residue - indices.first, step_);
     const Index high = floor_div(indices.last - 1 - residue, step_);
-    const Index from = std::max<Index>(low, 0);
-    const Index to = std::min(high, members(residue) - 1);
+    const Index from = (std::max<Index>)(low, 0);
+    const Index to = (std::min)(high, members(residue) - 1);
     if (from > to) return {};
     return {begin(residue) + from / rows_, begin(residue) + to / rows_ + 1};
   }
@@ -91,7 +91,7 @@ class ResidueStrips {
   }
   /// The first strip of a residue.
   constexpr Index begin(Index residue) const {
-    const Index longs = std::min(residue, long_residues_);
+    const Index longs = (std::min)(residue, long_residues_);
     return longs * long_pieces_ + (residue - longs) * short_pieces_;
   }
 

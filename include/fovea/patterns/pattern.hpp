@@ -38,10 +38,10 @@ struct Interval {
   constexpr bool is_empty() const { return first >= last; }
   constexpr bool holds(Index x) const { return first <= x && x < last; }
   constexpr bool meets(const Interval& other) const {
-    return std::max(first, other.first) < std::min(last, other.last);
+    return (std::max)(first, other.first) < (std::min)(last, other.last);
   }
   constexpr Interval within(const Interval& other) const {
-    return {std::max(first, other.first), std::min(last, other.last)};
+    return {(std::max)(first, other.first), (std::min)(last, other.last)};
   }
   friend constexpr bool operator==(const Interval&, const Interval&) = default;
 };

@@ -49,8 +49,8 @@ inline Interval seen_by_rows(const KeyRun& run, Index row, Index rows) {
   for (Index r = row; r < row + rows; ++r) {
     const Interval of_row = seen_by(run, r);
     if (of_row.is_empty()) continue;
-    seen.first = std::min(seen.first, of_row.first);
-    seen.last = std::max(seen.last, of_row.last);
+    seen.first = (std::min)(seen.first, of_row.first);
+    seen.last = (std::max)(seen.last, of_row.last);
   }
   return seen;
 }
@@ -68,7 +68,7 @@ inline Index computed_pairs(const QueryBlock& block, Index vector_rows = kVector
   for (Index n = 0; n < block.run_count; ++n) {
     for (Index row = 0; row < block.count; row += vector_rows) {
       const Interval seen =
-          detail::seen_by_rows(block.runs[n], row, std::min(vector_rows, block.count - row));
+          detail::seen_by_rows(block.runs[n], row, (std::min)(vector_rows, block.count - row));
       if (!seen.is_empty()) pairs += vector_rows * (seen.last - seen.first);
     }
   }

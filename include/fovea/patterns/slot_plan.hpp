@@ -32,7 +32,7 @@ class SlotPlan {
     return shape_.queries == 0 ? 0 : block_at(positions().last - 1) + 1;
   }
 
-  Index most_runs() const { return std::max(slots_.count(), slots_.room()); }
+  Index most_runs() const { return (std::max)(slots_.count(), slots_.room()); }
 
   /// \pre storage.capacity() >= most_runs()
   QueryBlock block(Index b, BlockStorage& storage) const {
@@ -80,7 +80,7 @@ class SlotPlan {
     Index pairs = 0;
     for (Index i = positions().first; i < positions().last;) {
       const Index same = slots_.row_step() > 1 ? i + 1 : slots_.cut_same_until(i);
-      const Index end = std::min(same, positions().last);
+      const Index end = (std::min)(same, positions().last);
       slots_.cut_keys_of(i, storage.slots());
       const Index residue = floor_mod(i, slots_.row_step());
       for (Index s = 0; s < slots_.count(); ++s) {
@@ -124,8 +124,8 @@ class SlotPlan {
       const KeyRun& run = block.runs[r];
       const Interval keys = Strip{run.first, run.step, run.count}.span();
       const BlockRange of_run = key_strips_.range(run.first % key_strips_.step(), keys);
-      blocks.begin = r == 0 ? of_run.begin : std::min(blocks.begin, of_run.begin);
-      blocks.end = std::max(blocks.end, of_run.end);
+      blocks.begin = r == 0 ? of_run.begin : (std::min)(blocks.begin, of_run.begin);
+      blocks.end = (std::max)(blocks.end, of_run.end);
     }
     return blocks;
   }
@@ -152,11 +152,12 @@ class SlotPlan {
     if (slots_.row_step() > 1) return row_strips_[b];
     Index begin = positions().first;
     for (;;) {
-      const Index end = std::min(positions().last, slots_.next_cut(begin));
+      const Index end = (std::min)(positions().last, slots_.next_cut(begin));
       const Index count = piece_at(begin, end - 1) + 1;
       if (b < count) {
         const Index first = piece_begin(begin, b);
-        return {first - shape_.first_position, 1, std::min(end, piece_begin(begin, b + 1)) - first};
+        return {first - shape_.first_position, 1,
+                (std::min)(end, piece_begin(begin, b + 1)) - first};
       }
       b -= count;
       begin = end;
@@ -167,7 +168,7 @@ class SlotPlan {
   Index block_at(Index position) const {
     Index blocks = 0;
     for (Index begin = positions().first;;) {
-      const Index end = std::min(positions().last, slots_.next_cut(begin));
+      const Index end = (std::min)(positions().last, slots_.next_cut(begin));
       if (position < end) return blocks + piece_at(begin, position);
       blocks += piece_at(begin, end - 1) + 1;
       begin = end;
@@ -243,13 +244,13 @@ class SlotPlan {
     Index begin = slot.begin;
     Index end = slot.end;
     for (Index r = rows.first; r < rows.last; ++r) {
-      const Index from = std::max(seen.first, Index{0});
-      const Index to = std::min(seen.last, points);
+      const Index from = (std::max)(seen.first, Index{0});
+      const Index to = (std::min)(seen.last, points);
       const bool sees = from < to;
       lower[r] = sees ? from : 0;
       upper[r] = sees ? to : 0;
-      begin = std::min(begin, sees ? from : points);
-      end = std::max(end, upper[r]);
+      begin = (std::min)(begin, sees ? from : points);
+      end = (std::max)(end, upper[r]);
       seen = {seen.first + motion.first, seen.last + motion.last};
     }
     slot.begin = begin;
@@ -271,8 +272,8 @@ class SlotPlan {
       const Index reached = slot.step == same.rows.step || to >= interval.last
                                 ? 1
                                 : (point - i + same.rows.step - 1) / same.rows.step;
-      const Index next = to >= interval.last ? same.end : std::min(same.end, r + reached);
-      write(storage, s, {r, next}, {interval.first, std::min(to, interval.last)});
+      const Index next = to >= interval.last ? same.end : (std::min)(same.end, r + reached);
+      write(storage, s, {r, next}, {interval.first, (std::min)(to, interval.last)});
       r = next;
       ++to;
     }
@@ -291,8 +292,8 @@ class SlotPlan {
     slot.written = true;
     slot.same = slot.same && bounds == Interval{lower[0], upper[0]};
     if (bounds.is_empty()) return;
-    slot.begin = std::min(slot.begin, bounds.first);
-    slot.end = std::max(slot.end, bounds.last);
+    slot.begin = (std::min)(slot.begin, bounds.first);
+    slot.end = (std::max)(slot.end, bounds.last);
   }
 
   /// The run of a slot, its bounds counted from the first key that a row sees.
@@ -305,8 +306,8 @@ class SlotPlan {
     Index* const upper = storage.upper(s);
     const Index begin = slot.begin;
     for (Index r = 0; begin > 0 && r < rows; ++r) {
-      lower[r] = std::max(lower[r] - begin, Index{0});
-      upper[r] = std::max(upper[r] - begin, Index{0});
+      lower[r] = (std::max)(lower[r] - begin, Index{0});
+      upper[r] = (std::max)(upper[r] - begin, Index{0});
     }
     run.lower = lower;
     run.upper = upper;

@@ -123,7 +123,8 @@ class Slots {
     keys_of(i, slots);
     for (Index s = 0; causal_cut() && s < count(); ++s) {
       Interval& slot = slots[static_cast<std::size_t>(s)];
-      slot.last = std::min(slot.last, lattice(s, floor_mod(i, row_step())).points({i, i + 1}).last);
+      slot.last =
+          (std::min)(slot.last, lattice(s, floor_mod(i, row_step())).points({i, i + 1}).last);
     }
   }
   Index cut_same_until(Index i) const { return causal_cut() ? i + 1 : same_until(i); }

@@ -34,7 +34,7 @@ struct Window {
   }
 
   constexpr Reach reach() const {
-    return {std::min(left, kFarPosition), std::min(right, kFarPosition)};
+    return {(std::min)(left, kFarPosition), (std::min)(right, kFarPosition)};
   }
 
   constexpr Index same_until(Index i) const {
@@ -78,7 +78,7 @@ struct DilatedWindow {
   constexpr Reach reach() const {
     const auto [before, after] = window().reach();
     const Index most = kFarPosition / dilation;
-    return {std::min(before, most) * dilation, std::min(after, most) * dilation};
+    return {(std::min)(before, most) * dilation, (std::min)(after, most) * dilation};
   }
 
   constexpr Interval seen_from(const Interval& keys) const {

@@ -16,7 +16,7 @@ class WindowAndTokens {
   /// If the tokens are causal, so is the window.
   WindowAndTokens(const Window& window, const GlobalTokens& tokens)
       : window_(window), tokens_(tokens) {
-    if (causal()) window_.right = std::min<Index>(window_.right, 0);
+    if (causal()) window_.right = (std::min<Index>)(window_.right, 0);
   }
 
   bool allows(Index i, Index j) const { return window_.allows(i, j) || tokens_.allows(i, j); }
@@ -34,9 +34,9 @@ class WindowAndTokens {
       if (is_global || (causal() && run.first > i)) {
         slot = {};
       } else if (run.first > i) {
-        slot = {std::max(run.first, slots[0].last), run.last};
+        slot = {(std::max)(run.first, slots[0].last), run.last};
       } else {
-        slot = {run.first, std::min(run.last, slots[0].first)};
+        slot = {run.first, (std::min)(run.last, slots[0].first)};
       }
     }
   }
@@ -52,7 +52,7 @@ class WindowAndTokens {
     const auto [before, after] = window_.reach();
     for (const Interval& run : tokens_.runs()) {
       const Index turn = run.first > i ? run.first - 1 - after : run.last + before;
-      if (i < turn) until = std::min(until, turn + 1);
+      if (i < turn) until = (std::min)(until, turn + 1);
     }
     return until;
   }
@@ -63,7 +63,7 @@ class WindowAndTokens {
     const Interval near = window_.seen_from(keys);
     const Interval global = tokens_.seen_from(keys);
     if (global.is_empty()) return near;
-    return {std::min(near.first, global.first), std::max(near.last, global.last)};
+    return {(std::min)(near.first, global.first), (std::max)(near.last, global.last)};
   }
   bool meets(const Interval& rows, const Interval& keys) const {
     return rows.meets(window_.seen_from(keys)) || tokens_.meets(rows, keys);

@@ -15,10 +15,10 @@
 /// Named numbers of T; std functions are not called inside a region.
 template <class T>
 struct SpecialValues {
-  static constexpr T kSmallestNormal = std::numeric_limits<T>::min();
+  static constexpr T kSmallestNormal = (std::numeric_limits<T>::min)();
   static constexpr T kInfinity = std::numeric_limits<T>::infinity();
   static constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
-  static constexpr Int<T> kSignMask = std::numeric_limits<Int<T>>::min();
+  static constexpr Int<T> kSignMask = (std::numeric_limits<Int<T>>::min)();
 };
 
 /// What the functions know about T. Polynomials: Sollya's fpminimax, lowest coefficient first.
@@ -126,7 +126,7 @@ FOVEA_INLINE Vec<T> polynomial(Vec<T> x, const T (&c)[N]) {
 /// x within [low, high]; NaN stays.
 template <class T>
 FOVEA_INLINE Vec<T> clamp(Vec<T> x, T low, T high) {
-  return max(set1(low), min(set1(high), x));
+  return maximum(set1(low), minimum(set1(high), x));
 }
 
 /// p * 2^n for n = floor(n/2) + ceil(n/2), one factor each, so that overflow, and underflow with
@@ -255,7 +255,7 @@ FOVEA_INLINE Vec<T> tanh(Vec<T> x) {
   const IntVec<T> sign_mask = set1_int<T>(C::kSignMask);
   // e^-2|x| - 1 = (2^n - 1) + 2^n head + 2^n tail = expm1 + rest: each sum keeps what it loses.
   const Vec<T> negative = from_bits<T>(bits(x) | sign_mask);
-  const SplitPower<T> power = split_exp(max(set1(C::kTanhMin), negative + negative));
+  const SplitPower<T> power = split_exp(maximum(set1(C::kTanhMin), negative + negative));
   const Vec<T> scale = from_bits<T>((power.n << C::kMantissaBits) + set1_int<T>(C::kOneBits));
   const Vec<T> one = set1(T(1));
   const Vec<T> base = scale - one;

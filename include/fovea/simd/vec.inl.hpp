@@ -244,7 +244,7 @@ FOVEA_INLINE Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {
 
 /// The larger lane. Where either is NaN: \p b (the rule of x86), on AArch64 NaN.
 template <class T>
-FOVEA_INLINE Vec<T> max(Vec<T> a, Vec<T> b) {
+FOVEA_INLINE Vec<T> maximum(Vec<T> a, Vec<T> b) {
 #if FOVEA_LEVEL == 4
   if constexpr (sizeof(T) == 4)
     return {_mm512_maskz_max_ps(static_cast<__mmask16>(-1), a.raw, b.raw)};
@@ -266,7 +266,7 @@ FOVEA_INLINE Vec<T> max(Vec<T> a, Vec<T> b) {
 
 /// The smaller lane. Where either is NaN: \p b (the rule of x86), on AArch64 NaN.
 template <class T>
-FOVEA_INLINE Vec<T> min(Vec<T> a, Vec<T> b) {
+FOVEA_INLINE Vec<T> minimum(Vec<T> a, Vec<T> b) {
 #if FOVEA_LEVEL == 4
   if constexpr (sizeof(T) == 4)
     return {_mm512_maskz_min_ps(static_cast<__mmask16>(-1), a.raw, b.raw)};

@@ -52,7 +52,7 @@ class CrossTasks {
   Index count() const { return static_cast<Index>(of_batch_.size()) * blocks_; }
   Index batch(Index task) const { return task / blocks_; }
   Index first_channel(Index task) const { return task % blocks_ * channels_; }
-  Index channels(Index task) const { return std::min(channels_, width_ - first_channel(task)); }
+  Index channels(Index task) const { return (std::min)(channels_, width_ - first_channel(task)); }
 
   /// Of a task's sequence; null if it has less than two rows.
   const CrossPlan<T>* plan(Index task) const {

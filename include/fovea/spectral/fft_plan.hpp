@@ -39,7 +39,7 @@ template <class T>
 class FftPlan {
  public:
   /// The largest size: FFTW counts in int.
-  static constexpr Index kMostElements = std::numeric_limits<int>::max();
+  static constexpr Index kMostElements = (std::numeric_limits<int>::max)();
 
   /// \throws std::invalid_argument size < 1 or beyond int; std::bad_alloc no memory for planning;
   ///         std::runtime_error FFTW has no plan

@@ -104,7 +104,7 @@ class HiddenStateCross {
   static Index busy_workers(Index batch, Index length, Index channels, Index workers) {
     const Index of_task = cross_channels<T>(length);
     const Index tasks = batch * ((channels + of_task - 1) / of_task);
-    return length == 0 ? 0 : std::min(tasks, workers);
+    return length == 0 ? 0 : (std::min)(tasks, workers);
   }
 };
 
