@@ -222,7 +222,11 @@ struct FarDecoding {
                                         .key_heads = in.k.heads(),
                                         .width = in.q.width(),
                                         .value_width = in.v.width()})) {
-    decoder.append(in.k, in.v, data.inputs.beta);
+    typename Op::template Tokens<T> tokens;
+    tokens.k = in.k;
+    tokens.v = in.v;
+    if constexpr (requires { tokens.beta; }) tokens.beta = data.inputs.beta;
+    decoder.append(tokens);
   }
 
   void step(const View<T>& out, ThreadPool& pool) {

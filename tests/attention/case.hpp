@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "attention/any_decoder.hpp"
 #include "fovea/attention.hpp"
 #include "support/executors.hpp"
 #include "support/oracle/softmax_grad.hpp"
@@ -42,10 +43,8 @@ struct Case {
   std::function<void(const Inputs<T>&, const View<const T>&, const Saved<T>&, const View<const T>&,
                      const Grads<T>&, AnyExecutor*)>
       backward;
-  /// A decoder's step: inputs with the new tokens, out, saved.
-  using Step = std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&)>;
-  std::function<Step(const fovea::DecoderShape&)> decoder;  // or none
-  bool has_decoder = true;                                  // or refuses to make one
+  std::function<AnyDecoder<T>(const fovea::DecoderShape&)> decoder;  // or none
+  bool has_decoder = true;                                           // or refuses to make one
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
   std::function<Index(const AttentionShape&)> visible_pairs;
   Law visible;
@@ -129,11 +128,7 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
   };
   if constexpr (fovea::IncrementalAttention<Op, T>) {
     made.decoder = [op](const fovea::DecoderShape& shape) {
-      using Decoder = decltype(op.template decoder<T>(shape));
-      auto decoder = std::make_shared<Decoder>(op.template decoder<T>(shape));
-      return [decoder](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved) {
-        decoder->step(in, out, saved);
-      };
+      return any_decoder<Op, T>(op.template decoder<T>(shape));
     };
   } else {
     made.has_decoder = false;

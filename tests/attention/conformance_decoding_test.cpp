@@ -70,11 +70,11 @@ bool sees_then(const Case<T>& op, Problem<T>& p, Index h, Index row, Index j, In
 
 template <class T>
 Result<T> decoded(const Case<T>& op, const Problem<T>& p, const std::vector<Index>& lengths) {
-  const auto step = op.decoder(decoder_shape(p.shape));
+  const AnyDecoder<T> decoder = op.decoder(decoder_shape(p.shape));
   const Inputs<T> in = p.inputs();
   return in_pieces(op, p, lengths,
                    [&](Index row, Index rows, const View<T>& out, const Saved<T>& saved) {
-                     step(rows_with_keys(in, row, rows, row), out, saved);
+                     decoder.step(rows_with_keys(in, row, rows, row), out, saved);
                    });
 }
 

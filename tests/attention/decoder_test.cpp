@@ -22,13 +22,15 @@ static_assert(!fovea::IncrementalAttention<int, float>);
 struct ArchetypeDecoder {
   ArchetypeDecoder() = default;
   ArchetypeDecoder(ArchetypeDecoder&&) = default;
-  void append(const View<const float>&, const View<const float>&) {}
+  void append(const fovea::KeyValueTokens<float>&) {}
   void step(const Inputs<float>&, const View<float>&, const Saved<float>&, fovea::Serial&) {}
   static Index length() { return 0; }
   void rollback(Index) {}
   ArchetypeDecoder fork() const { return {}; }
 };
 struct ArchetypeIncremental {
+  template <class T>
+  using Tokens = fovea::KeyValueTokens<T>;
   static const char* name() { return "Archetype"; }
   static void check(const Inputs<float>&, const View<float>&, const Saved<float>&) {}
   void forward(const Inputs<float>&, const View<float>&, const Saved<float>&,

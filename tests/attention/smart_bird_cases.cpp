@@ -69,16 +69,15 @@ Case<T> smart_bird_case(std::string name, const fovea::SmartBirdOptions& chosen,
     fovea::SmartBirdOptions all = chosen;
     all.keys_per_row = more_than_any_test_appends;
     const fovea::SmartBirdAttention op(all);
-    using Decoder = fovea::SmartBirdDecoder<T>;
-    auto decoder = std::make_shared<Decoder>(op.template decoder<T>(shape, kSketchWidth));
-    return [decoder](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved) {
-      const Tensor<T> q = sketch<T>(in.q.batch(), in.q.rows(), 1);
-      const Tensor<T> k = sketch<T>(in.k.batch(), in.k.rows(), 2);
-      Inputs<T> with = in;
-      with.sketch_q = q.view();
-      if (!in.k.is_none()) with.sketch_k = k.view();
-      decoder->step(with, out, saved);
-    };
+    return any_decoder<fovea::SmartBirdAttention, T>(
+        op.template decoder<T>(shape, kSketchWidth), [](const Inputs<T>& in, const auto& f) {
+          const Tensor<T> q = sketch<T>(in.q.batch(), in.q.rows(), 1);
+          const Tensor<T> k = sketch<T>(in.k.batch(), in.k.rows(), 2);
+          Inputs<T> with = in;
+          with.sketch_q = q.view();
+          if (!in.k.is_none()) with.sketch_k = k.view();
+          f(with);
+        });
   };
   made.visible_pairs = [law](const AttentionShape& s) {
     Index pairs = 0;

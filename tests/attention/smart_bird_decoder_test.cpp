@@ -137,7 +137,7 @@ TEST(SmartBirdDecoding, RefusesWhatDoesNotFit) {
   in.sketch_k = cut(cut(problem.sketch_k.view(), 2, 0, 2), 3, 0, 3);
   EXPECT_EQ(refused(in), "SmartBirdAttention: width of sketch_k is 3; expected 4, of the decoder");
   EXPECT_EQ(refusal([&] {
-              decoder.append(cut(problem.k.view(), 2, 0, 2), cut(problem.v.view(), 2, 0, 2));
+              decoder.append({cut(problem.k.view(), 2, 0, 2), cut(problem.v.view(), 2, 0, 2), {}});
             }),
             "SmartBirdAttention: sketch_k is missing; expected the sketch's keys, [B, 1, n, d]");
   EXPECT_EQ(refusal([&] { decoder.rollback(1); }),

@@ -138,15 +138,23 @@ struct DecoderShape {
   Index rollback_tokens = 0;
 };
 
+/// What most decoders take of new tokens. What the decoder of `Op` takes is `Op::Tokens<T>`, which
+/// has these two first.
+template <class T>
+struct KeyValueTokens {
+  View<const T> k;  ///< [B, Hk, n, D]
+  View<const T> v;  ///< [B, Hk, n, Dv]
+};
+
 /// An attention operator whose tokens may come one after the other.
 template <class Op, class T>
 concept IncrementalAttention = Attention<Op, T> &&
     requires(const Op op, const DecoderShape& shape,
-             decltype(op.template decoder<T>(shape)) decoder, const View<const T>& x,
-             const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, Serial& executor,
-             Index length) {
-  /// adds the tokens of k and v
-  decoder.append(x, x);
+             decltype(op.template decoder<T>(shape)) decoder,
+             const typename Op::template Tokens<T>& tokens, const Inputs<T>& inputs,
+             const View<T>& out, const Saved<T>& saved, Serial& executor, Index length) {
+  /// adds the tokens
+  decoder.append(tokens);
   /// attention of the last positions, as `forward` of all tokens gives it
   decoder.step(inputs, out, saved, executor);
   /// tokens so far

@@ -49,12 +49,13 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
     return cache_.memory_bytes() + scratch_.size_bytes() + few_rows_.memory_bytes();
   }
 
-  /// Adds n tokens. \param k [B, Hk, n, D]   \param v [B, Hk, n, Dv]
-  void append(const View<const T>& k, const View<const T>& v) {
-    check_tokens(k, v);
-    cache_.make_room(length() + k.rows());
-    cache_.append(k, v);
+  /// Adds n tokens.
+  void append(const KeyValueTokens<T>& tokens) {
+    check_tokens(tokens.k, tokens.v);
+    cache_.make_room(length() + tokens.k.rows());
+    cache_.append(tokens.k, tokens.v);
   }
+  void append(const View<const T>& k, const View<const T>& v) { append({k, v}); }
 
   /// Forgets the tokens from position `length` on. Under a window, at least the last
   /// `rollback_tokens` can be forgotten, or all.

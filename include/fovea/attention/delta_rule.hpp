@@ -28,6 +28,10 @@ class DeltaRuleAttention : public FarOnlyOperator<DeltaRuleAttention<Map>> {
  public:
   static constexpr bool kHasBeta = true;
 
+  /// What a decoder takes of new tokens.
+  template <class T>
+  using Tokens = DeltaTokens<T>;
+
   DeltaRuleOptions options;
 
   explicit DeltaRuleAttention(const DeltaRuleOptions& chosen = {}) : options(chosen) {}

@@ -17,6 +17,14 @@ void check_far_inputs(const char* op, const Inputs<T>& inputs, const Saved<T>& s
   detail::check_no_lists(op, inputs, saved);
 }
 
+/// What a decoder takes of new tokens under the delta rule.
+template <class T>
+struct DeltaTokens {
+  View<const T> k;              ///< [B, Hk, n, D]
+  View<const T> v;              ///< [B, Hk, n, Dv]
+  View<const Compute<T>> beta;  ///< [B, Hk, n, 1]
+};
+
 /// Rates of the delta rule: [B, Hk, Nk, 1], finite and at least 0 where a token is visible.
 /// O(B Hk Nk). \pre check_inputs and check_packing passed. \throws std::invalid_argument
 template <class T>

@@ -48,17 +48,23 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
     return state_.size_bytes() + scratch_.size_bytes() + (near_ ? near_->memory_bytes() : 0);
   }
 
-  /// Adds n tokens. \param k [B, Hk, n, D]   \param v [B, Hk, n, Dv]   \param beta [B, Hk, n, 1] of
-  /// the delta rule
-  void append(const View<const T>& k, const View<const T>& v, const View<const C>& beta = {}) {
+  /// Adds n tokens.
+  void append(const typename Op::template Tokens<T>& tokens) {
     Inputs<T> inputs;
-    inputs.k = k;
-    inputs.v = v;
-    inputs.beta = beta;
+    inputs.k = tokens.k;
+    inputs.v = tokens.v;
+    if constexpr (Op::kHasBeta) inputs.beta = tokens.beta;
     check_tokens(inputs);
     inputs.q = no_rows();
     add(inputs, View<T>(nullptr, {shape_.batch, shape_.query_heads, 0, shape_.value_width}),
         Serial{});
+  }
+  void append(const View<const T>& k, const View<const T>& v) requires(!Op::kHasBeta) {
+    append({k, v});
+  }
+  void append(const View<const T>& k, const View<const T>& v,
+              const View<const C>& beta) requires(Op::kHasBeta) {
+    append({k, v, beta});
   }
 
   /// Forgets the tokens from position `length` on: all of them, or some of the chunk that is open.

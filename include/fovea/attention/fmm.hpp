@@ -61,6 +61,10 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
   static constexpr bool kHasNear = true;
   static constexpr Index kTerms = sizeof...(Terms);
 
+  /// What a decoder takes of new tokens.
+  template <class T>
+  using Tokens = std::conditional_t<kHasBeta, DeltaTokens<T>, KeyValueTokens<T>>;
+
   FmmOptions<Terms...> options;
 
   FmmAttention() requires std::default_initializable<DenominatorOption<Terms...>>

@@ -36,6 +36,10 @@ class LinearAttention : public FarOnlyOperator<LinearAttention<Maps...>> {
  public:
   static constexpr bool kHasBeta = false;
 
+  /// What a decoder takes of new tokens.
+  template <class T>
+  using Tokens = KeyValueTokens<T>;
+
   LinearOptions<Maps...> options;
 
   LinearAttention() requires std::default_initializable<DenominatorOption<Maps...>>

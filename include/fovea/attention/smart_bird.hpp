@@ -35,6 +35,10 @@ FOVEA_NAMESPACE_BEGIN
 /// they are saved, d numbers per key, and for each worker 48 bytes per key (double: 88).
 class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
  public:
+  /// What a decoder takes of new tokens.
+  template <class T>
+  using Tokens = SketchTokens<T>;
+
   SmartBirdOptions options;
 
   SmartBirdAttention() = default;

@@ -15,6 +15,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// What a decoder that chooses keys by a sketch takes of new tokens.
+template <class T>
+struct SketchTokens {
+  View<const T> k;                  ///< [B, Hk, n, D]
+  View<const T> v;                  ///< [B, Hk, n, Dv]
+  View<const Compute<T>> sketch_k;  ///< [B, 1, n, d]
+};
+
 /// What `SmartBirdAttention::decoder<T>(shape)` makes: a growing sequence of tokens, and the
 /// attention of its last positions.
 /// `step` gives, bit for bit, what `forward` gives for the same queries and all keys so far,
@@ -47,12 +55,14 @@ class SmartBirdDecoder : public StepCalls<SmartBirdDecoder<T>, T> {
   /// Bytes of keys, values and sketch keys.
   Index memory_bytes() const { return cache_.memory_bytes() + sketch_.size_bytes(); }
 
-  /// Adds n tokens. \param k [B, Hk, n, D]   \param v [B, Hk, n, Dv]
-  /// \param sketch_k [B, 1, n, d]: refused if it is left out
-  void append(const View<const T>& k, const View<const T>& v, const View<const C>& sketch_k = {}) {
-    check_tokens(k, v, sketch_k);
-    make_room(length() + k.rows());
-    add(k, v, sketch_k);
+  /// Adds n tokens.
+  void append(const SketchTokens<T>& tokens) {
+    check_tokens(tokens.k, tokens.v, tokens.sketch_k);
+    make_room(length() + tokens.k.rows());
+    add(tokens.k, tokens.v, tokens.sketch_k);
+  }
+  void append(const View<const T>& k, const View<const T>& v, const View<const C>& sketch_k) {
+    append({k, v, sketch_k});
   }
 
   /// Forgets the tokens from position `length` on.

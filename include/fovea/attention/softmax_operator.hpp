@@ -39,6 +39,10 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
     }
   }
 
+  /// What a decoder takes of new tokens.
+  template <class T>
+  using Tokens = KeyValueTokens<T>;
+
   /// The patterns of heads repeat after so many of them. \param heads of the queries
   Index pattern_period(Index /*heads*/) const { return 1; }
 

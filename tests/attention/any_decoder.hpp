@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A decoder of any operator behind one type, as the properties use it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "fovea/attention.hpp"
+#include "support/executors.hpp"
+
+namespace fovea_test {
+
+using fovea::Inputs;
+using fovea::Saved;
+
+/// What IncrementalAttention asks of a decoder.
+template <class T>
+struct AnyDecoder {
+  /// Inputs with the new tokens, or with none; out, saved, and an executor or null.
+  std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&, AnyExecutor*)> step_on;
+  /// Those of the inputs that are of tokens.
+  std::function<void(const Inputs<T>&)> append;
+  std::function<Index()> length;
+  std::function<void(Index)> reserve;
+  std::function<AnyDecoder()> fork;
+
+  void step(const Inputs<T>& in, const View<T>& out, const Saved<T>& saved) const {
+    step_on(in, out, saved, nullptr);
+  }
+};
+
+/// The tokens of some inputs, for a decoder of `Op`.
+template <class Op, class T>
+typename Op::template Tokens<T> tokens_of(const Inputs<T>& in) {
+  typename Op::template Tokens<T> tokens;
+  tokens.k = in.k;
+  tokens.v = in.v;
+  if constexpr (requires { tokens.beta; }) tokens.beta = in.beta;
+  if constexpr (requires { tokens.sketch_k; }) tokens.sketch_k = in.sketch_k;
+  return tokens;
+}
+
+/// \param decoder of `Op`
+/// \param read read(inputs, f) calls f with what the decoder reads instead of these inputs
+template <class Op, class T, class Decoder, class Read>
+AnyDecoder<T> any_decoder(Decoder decoder, const Read& read) {
+  const auto held = std::make_shared<Decoder>(std::move(decoder));
+  AnyDecoder<T> any;
+  any.step_on = [held, read](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved,
+                             AnyExecutor* executor) {
+    read(in, [&](const Inputs<T>& all) {
+      if (executor == nullptr) {
+        held->step(all, out, saved);
+      } else {
+        held->step(all, out, saved, *executor);
+      }
+    });
+  };
+  any.append = [held, read](const Inputs<T>& in) {
+    read(in, [&](const Inputs<T>& all) { held->append(tokens_of<Op>(all)); });
+  };
+  any.length = [held] { return held->length(); };
+  any.reserve = [held](Index tokens) { held->reserve(tokens); };
+  any.fork = [held, read] { return any_decoder<Op, T>(held->fork(), read); };
+  return any;
+}
+
+/// A decoder that reads what it is given.
+template <class Op, class T, class Decoder>
+AnyDecoder<T> any_decoder(Decoder decoder) {
+  return any_decoder<Op, T>(std::move(decoder), [](const Inputs<T>& in, const auto& f) { f(in); });
+}
+
+}  // namespace fovea_test
