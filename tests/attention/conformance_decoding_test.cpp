@@ -105,6 +105,43 @@ TEST_P(Conformance, DecodingHasTheBitsOfForward) {
   });
 }
 
+/// The last row again and again, of tokens that came in a step or were appended, with query heads
+/// that share a key head and without: its keys are not given then.
+TEST_P(Conformance, AStepNeedsNoNewTokens) {
+  each([]<class T>(const Case<T>& op) {
+    if (!op.has_decoder) return;
+    for (const Index key_heads : {1, 2, 4}) {
+      const Index n = 70;
+      const Problem<T> problem = make_problem(op, AttentionShape{2, 4, key_heads, n, n, 9, 6});
+      const Inputs<T> in = problem.inputs();
+      const Tensor<T> out({2, 4, 1, 6});
+      const Tensor<T> lse(op.is_softmax ? Shape{2, 4, 1, 1} : Shape{});
+      const Saved<T> saved = op.is_softmax ? Saved<T>{lse.view()} : Saved<T>{};
+      op.forward(rows_with_keys(in, n - 1, 1, 0), out.view(), saved, nullptr);
+      const Result<T> expected = {out.shape(), out.values(), lse.values()};
+      Inputs<T> query = rows_with_keys(in, n - 1, 1, 0);
+      query.k = query.v = {};
+      query.beta = {};
+      const AnyDecoder<T> decoder = op.decoder(decoder_shape(problem.shape));
+      decoder.append(rows_with_keys(in, 0, n - 5, 0));
+      decoder.append(rows_with_keys(in, n - 5, 5, n - 5));
+      for (int time = 0; time < 2; ++time) {
+        out.fill(constant(7));
+        decoder.step(query, out.view(), saved);
+        EXPECT_TRUE(same_bits(expected, {out.shape(), out.values(), lse.values()})) << key_heads;
+      }
+      const AnyDecoder<T> stepped = op.decoder(decoder_shape(problem.shape));
+      const Tensor<T> all(problem.out_shape());
+      const Tensor<T> all_lse(op.is_softmax ? problem.row_shape() : Shape{});
+      stepped.step(rows_with_keys(in, 0, n, 0), all.view(),
+                   op.is_softmax ? Saved<T>{all_lse.view()} : Saved<T>{});
+      out.fill(constant(7));
+      stepped.step(query, out.view(), saved);
+      EXPECT_TRUE(same_bits(expected, {out.shape(), out.values(), lse.values()})) << key_heads;
+    }
+  });
+}
+
 TEST_P(Conformance, InvisibleTokensChangeNoBitOfDecodedRows) {
   each([]<class T>(const Case<T>& op) {
     if (!op.has_decoder) return;

@@ -243,7 +243,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
     C* const scratch = scratch_.template data<C>();
     if (near_) step_near(inputs, out, rows, scratch, executor);
 
-    const Stream stream(inputs, far_, weights, Op::kHasNear, out);
+    const Stream stream(inputs, group(), far_, weights, Op::kHasNear, out);
     const typename Stream::Strip strip{0, rows, 0, tokens, length_, length_ + tokens - rows};
     for_each_task(executor, heads, [&](Index task, Index worker) {
       typename Stream::Memory at;

@@ -30,7 +30,8 @@ class FarForward {
         far_(far),
         sequences_(inputs),
         out_(out),
-        stream_(inputs, far, weights, near != nullptr, out) {
+        stream_(inputs, shape_.query_heads / (std::max)(Index{1}, shape_.key_heads), far, weights,
+                near != nullptr, out) {
     if (near != nullptr) near_.emplace(inputs, *near);
   }
 

@@ -21,9 +21,15 @@ class FarStream {
   using C = Compute<T>;
   static constexpr bool kOutIsWide = std::same_as<T, C>;
 
-  FarStream(const Inputs<T>& inputs, const FarField<C>& far, const FarWeights<C>& weights,
-            bool has_near, const View<T>& out)
-      : inputs_(inputs), far_(far), weights_(weights), has_near_(has_near), out_(out) {}
+  /// \param group query heads of a key head: a step of a decoder may come without keys that tell it
+  FarStream(const Inputs<T>& inputs, Index group, const FarField<C>& far,
+            const FarWeights<C>& weights, bool has_near, const View<T>& out)
+      : inputs_(inputs),
+        group_(group),
+        far_(far),
+        weights_(weights),
+        has_near_(has_near),
+        out_(out) {}
 
   /// Elements of the state of the sums, and of the delta rule, of one key head.
   static Index state_elements(const LinearShape& shape) {
@@ -44,7 +50,7 @@ class FarStream {
   }
 
   /// Query heads of a key head.
-  Index group() const { return inputs_.q.heads() / (std::max)(Index{1}, inputs_.k.heads()); }
+  Index group() const { return group_; }
 
   /// What one worker computes with.
   struct Memory {
@@ -145,6 +151,7 @@ class FarStream {
   }
 
   Inputs<T> inputs_;
+  Index group_;
   FarField<C> far_;
   const FarWeights<C>& weights_;
   bool has_near_;
