@@ -6,8 +6,10 @@
 
 #include <barrier>
 #include <cstdlib>
+#include <functional>
 #include <latch>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -197,6 +199,47 @@ TEST(ForEachTask, OneWorkerNeedsNoExecutorCall) {
   EXPECT_THROW(fovea::for_each_task(executor, 2, [&](Index, Index) { ++runs; }),
                std::runtime_error);
   EXPECT_EQ(runs, 1);
+}
+
+/// Runs the first so many calls, then throws what it is given, if anything.
+struct Quits {
+  Index calls;
+  std::function<void()> end;
+
+  static int concurrency() { return 4; }
+  template <class F>
+  void parallel_for(Index n, F&& f) const {
+    for (Index i = 0; i < std::min(n, calls); ++i) f(i);
+    if (end) end();
+  }
+};
+
+TEST(ForEachTask, DoesWhatAnExecutorLeavesBehind) {
+  const auto no_memory = [] { throw std::bad_alloc(); };
+  const auto no_threads = [] {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  };
+  for (const std::function<void()>& end :
+       std::vector<std::function<void()>>{{}, no_memory, no_threads}) {
+    for (const Index calls : {0, 1, 4}) {
+      Tally runs(9);
+      fovea::for_each_task(Quits{calls, end}, 9, [&](Index task, Index worker) {
+        runs.raise(task);
+        EXPECT_LT(worker, 4);
+      });
+      EXPECT_TRUE(runs.all(1)) << calls;
+      EXPECT_EQ(error_of([&] {
+                  fovea::for_each_task(Quits{calls, end}, 9, [](Index task, Index) {
+                    if (task >= 5) fail_at(task);
+                  });
+                }),
+                "failed at 5");
+    }
+  }
+  EXPECT_EQ(error_of([&] {
+              fovea::for_each_task(Quits{0, [] { fail_at(7); }}, 9, [](Index, Index) {});
+            }),
+            "failed at 7");
 }
 
 TEST(ForEachTask, ConcurrencyBelowOneCountsAsOne) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Counts heap memory by replacing operator new and delete: included by one test file of an
-/// executable, at most.
+/// Counts heap memory, and lets allocations fail, by replacing operator new and delete: included by
+/// one test file of an executable, at most.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 namespace fovea_test {
@@ -37,11 +38,47 @@ inline HeapCount& heap() {
   return count;
 }
 
+/// While it lives, the n-th allocation fails, or all from the n-th on. \pre only one lives
+class FailingHeap {
+ public:
+  FailingHeap(std::ptrdiff_t nth, bool forever) {
+    is_forever() = forever;
+    left() = nth;
+  }
+  FailingHeap(const FailingHeap&) = delete;
+  FailingHeap& operator=(const FailingHeap&) = delete;
+  ~FailingHeap() { left() = kNever; }
+
+  /// Whether any has failed.
+  static bool has_struck() { return left() <= 0; }
+
+  /// Whether this allocation shall fail.
+  static bool strikes() {
+    if (left() == kNever) return false;
+    const std::ptrdiff_t now = --left();
+    return now == 0 || (now < 0 && is_forever());
+  }
+
+ private:
+  static constexpr std::ptrdiff_t kNever = std::numeric_limits<std::ptrdiff_t>::max();
+
+  /// Allocations up to the one that fails.
+  static std::atomic<std::ptrdiff_t>& left() {
+    static std::atomic<std::ptrdiff_t> count{kNever};
+    return count;
+  }
+  static std::atomic<bool>& is_forever() {
+    static std::atomic<bool> forever{false};
+    return forever;
+  }
+};
+
 namespace detail {
 
 // The size stands before each piece, at the piece's own alignment. Neither function is inlined: a
 // compiler that sees free() beside a call of operator new takes the two for a mismatch.
 [[gnu::noinline]] inline void* allocate(std::size_t size, std::size_t alignment) {
+  if (FailingHeap::strikes()) throw std::bad_alloc();
   if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
   const std::size_t total = (size + 2 * alignment - 1) / alignment * alignment;
   auto* const base = static_cast<std::byte*>(std::aligned_alloc(alignment, total));

@@ -4,6 +4,7 @@
 /// taken, so that the bits depend on no thread.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "fovea/attention/far_totals.hpp"
@@ -46,11 +47,23 @@ class FarBackward {
     return elements * Index{sizeof(T)} + sums;
   }
 
+  /// Takes all memory of `compute` with the same executor.
+  /// \param wants_products whether `compute` is given products   \throws std::bad_alloc
+  template <class E>
+  void reserve(bool wants_products, E&& executor) {
+    Index tasks = 0;
+    if (far_.map_count() > 0 && far_.causal) tasks = reserve_causal(wants_products);
+    if (far_.map_count() > 0 && !far_.causal) tasks = reserve_not_causal(wants_products);
+    if (far_.delta_count() > 0) tasks = (std::max)(tasks, reserve_delta(wants_products));
+    slot_ = padded_row<T>(slot_elements(shape_, far_));
+    scratch_ = Workspace(worker_count(executor, tasks), slot_ * Index{sizeof(T)});
+  }
+
   /// \param products [Hq]: the sums over batch and rows of <weight d_out_i, far_i>, added to; or
   ///                 null
-  /// \throws std::bad_alloc
+  /// \pre reserve was called, once
   template <class E>
-  void run(double* products, E&& executor) {
+  void compute(double* products, E&& executor) {
     bool add = accumulate_;
     if (far_.map_count() > 0) {
       if (far_.causal) {
@@ -81,10 +94,6 @@ class FarBackward {
   Index group() const { return shape_.query_heads / (std::max)(Index{1}, shape_.key_heads); }
   bool wants_keys() const { return !grads_.k.is_none() || !grads_.v.is_none(); }
 
-  void take_scratch(Index workers) {
-    slot_ = padded_row<T>(slot_elements(shape_, far_));
-    scratch_ = Workspace(workers, slot_ * Index{sizeof(T)});
-  }
   T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }
 
   template <class U>
@@ -136,119 +145,135 @@ class FarBackward {
   /// What each task found of a product, to be added up in their order.
   class Found {
    public:
-    Found(double* products, Index tasks)
-        : products_(products), found_(static_cast<std::size_t>(products == nullptr ? 0 : tasks)) {}
+    Found() = default;
+    Found(bool wanted, Index tasks) : found_(static_cast<std::size_t>(wanted ? tasks : 0)) {}
 
-    T* at(Index task) {
-      return products_ == nullptr ? nullptr : &found_[static_cast<std::size_t>(task)];
-    }
+    T* at(Index task) { return found_.empty() ? nullptr : &found_[static_cast<std::size_t>(task)]; }
 
-    /// \param head_of head_of(task)
+    /// \param products of each head, if they are wanted   \param head_of head_of(task)
     template <class HeadOf>
-    void add_up(const HeadOf& head_of) const {
+    void add_up(double* products, const HeadOf& head_of) const {
       for (std::size_t n = 0; n < found_.size(); ++n) {
-        products_[head_of(static_cast<Index>(n))] += static_cast<double>(found_[n]);
+        products[head_of(static_cast<Index>(n))] += static_cast<double>(found_[n]);
       }
     }
 
    private:
-    double* products_;
     std::vector<T> found_;
   };
 
   /// Causal sums: what all tasks share.
   struct Causal {
     Workspace saved;  // [B, Hq, Nq] rows
-    Index saved_row;
+    Index saved_row = 0;
     std::vector<LinearGradRows<T>> rows;  // [sequences, Hq]
+    Found found;
   };
 
-  LinearGradCausalArgs<T> causal_args(Causal& all, const Sequence& s, Index head, Index heads,
-                                      bool add, Index worker) {
+  LinearGradCausalArgs<T> causal_args(const Sequence& s, Index head, Index heads, bool add,
+                                      Index worker) {
     LinearGradCausalArgs<T> args;
     args.tokens = tokens_of(s, head / group(), 0, s.key_end);
     args.width = shape_.width;
     args.value_width = shape_.value_width;
     args.maps = far_.linear_maps();
-    args.rows = all.rows.data() + s.index * shape_.query_heads + head;
+    args.rows = causal_.rows.data() + s.index * shape_.query_heads + head;
     args.heads = heads;
     args.row_count = s.queries;
     args.first_position = far_.first_position(s.queries, s.keys);
     args.accumulate = add;
     const Index before = shape_.query_heads * (s.batch * shape_.queries + s.first_query);
-    args.saved = all.saved.template data<T>() + (before + head * s.queries) * all.saved_row;
+    args.saved = causal_.saved.template data<T>() + (before + head * s.queries) * causal_.saved_row;
     args.scratch = scratch(worker);
     return args;
   }
 
+  Index row_heads() const { return sequences_.count() * shape_.query_heads; }
+  Index key_heads() const { return sequences_.count() * shape_.key_heads; }
+
+  /// Returns the most tasks of a step, as the others do.
+  Index reserve_causal(bool wants_products) {
+    causal_.saved_row = linear_grad_saved<T>(1, shape_.width, far_.linear_maps());
+    causal_.saved = Workspace(shape_.batch * shape_.query_heads * shape_.queries,
+                              causal_.saved_row * Index{sizeof(T)});
+    causal_.rows.resize(static_cast<std::size_t>(row_heads()));
+    causal_.found = Found(wants_products, row_heads());
+    return (std::max)(row_heads(), key_heads());
+  }
+
   template <class E>
   void run_causal(double* products, bool add, E&& executor) {
-    const Index row_heads = sequences_.count() * shape_.query_heads;
-    const Index key_heads = sequences_.count() * shape_.key_heads;
-    const Index saved_row = linear_grad_saved<T>(1, shape_.width, far_.linear_maps());
-    Causal all{
-        Workspace(shape_.batch * shape_.query_heads * shape_.queries, saved_row * Index{sizeof(T)}),
-        saved_row, std::vector<LinearGradRows<T>>(static_cast<std::size_t>(row_heads))};
-    Found found(products, row_heads);
-    take_scratch(worker_count(executor, (std::max)(row_heads, key_heads)));
     clear_unseen(add);
-    for_each_task(executor, row_heads, [&](Index task, Index worker) {
+    for_each_task(executor, row_heads(), [&](Index task, Index worker) {
       const Sequence s = sequences_[task / shape_.query_heads];
       const Index head = task % shape_.query_heads;
-      LinearGradRows<T>& rows = all.rows[static_cast<std::size_t>(task)];
+      LinearGradRows<T>& rows = causal_.rows[static_cast<std::size_t>(task)];
       rows = rows_of(s, head, 0);
-      rows.d_out_times_out = found.at(task);
+      rows.d_out_times_out = causal_.found.at(task);
       if (seen(s) == 0) return;
-      kernels<T>().linear_grad_causal_rows(causal_args(all, s, head, 1, add, worker));
+      kernels<T>().linear_grad_causal_rows(causal_args(s, head, 1, add, worker));
     });
-    found.add_up([&](Index task) { return task % shape_.query_heads; });
+    causal_.found.add_up(products, [&](Index task) { return task % shape_.query_heads; });
     if (!wants_keys()) return;
-    for_each_task(executor, key_heads, [&](Index task, Index worker) {
+    for_each_task(executor, key_heads(), [&](Index task, Index worker) {
       const Sequence s = sequences_[task / shape_.key_heads];
       const Index head = task % shape_.key_heads * group();
       if (seen(s) == 0) return;
-      kernels<T>().linear_grad_causal_keys(causal_args(all, s, head, group(), add, worker));
+      kernels<T>().linear_grad_causal_keys(causal_args(s, head, group(), add, worker));
     });
+  }
+
+  /// Sums that are not causal: segments of rows and of tokens, and their totals.
+  struct NotCausal {
+    FarTotals<T> of_keys;
+    FarTotals<T> of_rows;
+    SequenceTasks rows;
+    SequenceTasks tokens;
+    Found found;
+  };
+
+  Index reserve_not_causal(bool wants_products) {
+    const LinearShape linear = far_.linear_shape(shape_);
+    const auto keys = [&](Index s) { return sequences_[s].keys; };
+    const auto queries = [&](Index s) { return sequences_[s].queries; };
+    const NotCausal& made = not_causal_.emplace(
+        NotCausal{FarTotals<T>(sequences_, shape_.key_heads, 1, linear, keys),
+                  FarTotals<T>(sequences_, shape_.query_heads, group(), linear, queries),
+                  segment_tasks(shape_.query_heads, queries),
+                  segment_tasks(shape_.key_heads, keys),
+                  {}});
+    not_causal_->found = Found(wants_products, made.rows.count());
+    not_causal_->of_keys.reserve();
+    not_causal_->of_rows.reserve();
+    return (std::max)({made.of_keys.most_tasks(), made.of_rows.most_tasks(), made.tokens.count()});
   }
 
   template <class E>
   void run_not_causal(double* products, bool add, E&& executor) {
-    const LinearShape linear = far_.linear_shape(shape_);
-    const auto keys = [&](Index s) { return sequences_[s].keys; };
-    const auto queries = [&](Index s) { return sequences_[s].queries; };
-    FarTotals<T> of_keys(sequences_, shape_.key_heads, 1, linear, keys);
-    FarTotals<T> of_rows(sequences_, shape_.query_heads, group(), linear, queries);
-    const SequenceTasks rows = segment_tasks(shape_.query_heads, queries);
-    const SequenceTasks tokens = segment_tasks(shape_.key_heads, keys);
-    Found found(products, rows.count());
-    const Index most = (std::max)({of_keys.most_tasks(), of_rows.most_tasks(), tokens.count()});
-    take_scratch(worker_count(executor, most));
-    of_keys.reserve();
-    of_rows.reserve();
-
+    NotCausal& all = *not_causal_;
     clear_unseen(add);
-    of_keys.compute(
+    all.of_keys.compute(
         executor, [&](Index s) { return seen(sequences_[s]); },
         [&](const SequenceTask& segment, T* sums, Index worker) {
           kernels<T>().linear_sum(segment_sum_args(inputs_, far_, sequences_[segment.sequence],
                                                    segment, sums, scratch(worker)));
         });
-    of_rows.compute(
-        executor, [&](Index s) { return seen(sequences_[s]) == 0 ? 0 : queries(s); },
+    all.of_rows.compute(
+        executor, [&](Index s) { return seen(sequences_[s]) == 0 ? 0 : sequences_[s].queries; },
         [&](const SequenceTask& segment, T* sums, Index worker) {
           LinearGradRowsArgs<T> args = row_args(segment, add, sums, worker);
-          args.total = of_keys.total(segment.sequence, segment.head / group());
+          args.total = all.of_keys.total(segment.sequence, segment.head / group());
           args.rows.d_out_times_out =
-              found.at(rows.number(segment.sequence, segment.head, segment.part));
+              all.found.at(all.rows.number(segment.sequence, segment.head, segment.part));
           kernels<T>().linear_grad_rows(args);
         });
-    found.add_up([&](Index task) { return rows[task].head; });
+    all.found.add_up(products, [&](Index task) { return all.rows[task].head; });
     if (!wants_keys()) return;
-    for_each_task(executor, tokens.count(), [&](Index task, Index worker) {
-      const SequenceTask segment = tokens[task];
+    for_each_task(executor, all.tokens.count(), [&](Index task, Index worker) {
+      const SequenceTask segment = all.tokens[task];
       if (segment.part * kLinearSegment >= seen(sequences_[segment.sequence])) return;
       LinearGradKeysArgs<T> args = key_args(segment, add, worker);
-      args.total = of_rows.total(segment.sequence, segment.head * group());
+      args.total = all.of_rows.total(segment.sequence, segment.head * group());
       kernels<T>().linear_grad_keys(args);
     });
   }
@@ -286,30 +311,37 @@ class FarBackward {
     return args;
   }
 
+  /// The term of the delta rule.
+  struct Delta {
+    std::vector<LinearGradRows<T>> rows;  // [sequences, Hq]
+    Found found;
+  };
+
+  Index reserve_delta(bool wants_products) {
+    delta_.rows.resize(static_cast<std::size_t>(row_heads()));
+    delta_.found = Found(wants_products, row_heads());
+    return key_heads();
+  }
+
   template <class E>
   void run_delta(double* products, bool add, E&& executor) {
-    const Index key_heads = sequences_.count() * shape_.key_heads;
-    const Index row_heads = sequences_.count() * shape_.query_heads;
-    Found found(products, row_heads);
-    std::vector<LinearGradRows<T>> rows(static_cast<std::size_t>(row_heads));
-    take_scratch(worker_count(executor, key_heads));
     clear_unseen(add);
     for (Index n = 0; n < sequences_.count(); ++n) {
       const Sequence s = sequences_[n];
       clear(grads_.beta, s.batch, s.first_key + seen(s), s.keys - seen(s));
     }
-    for_each_task(executor, key_heads, [&](Index task, Index worker) {
+    for_each_task(executor, key_heads(), [&](Index task, Index worker) {
       const Sequence s = sequences_[task / shape_.key_heads];
       const Index key_head = task % shape_.key_heads;
       if (seen(s) == 0) return;
-      LinearGradRows<T>* const own = rows.data() + task * group();
+      LinearGradRows<T>* const own = delta_.rows.data() + task * group();
       for (Index g = 0; g < group(); ++g) {
         own[g] = rows_of(s, key_head * group() + g, 0);
-        own[g].d_out_times_out = found.at(task * group() + g);
+        own[g].d_out_times_out = delta_.found.at(task * group() + g);
       }
       kernels<T>().delta_grad(delta_args(s, key_head, own, add, worker));
     });
-    found.add_up([&](Index task) { return task % shape_.query_heads; });
+    delta_.found.add_up(products, [&](Index task) { return task % shape_.query_heads; });
   }
 
   DeltaGradArgs<T> delta_args(const Sequence& s, Index key_head, const LinearGradRows<T>* rows,
@@ -338,6 +370,9 @@ class FarBackward {
   View<const T> d_out_;
   Grads<T> grads_;
   bool accumulate_;
+  Causal causal_;
+  std::optional<NotCausal> not_causal_;
+  Delta delta_;
   Workspace scratch_;
   Index slot_ = 0;
 };

@@ -48,6 +48,27 @@ class FarForward {
   /// \throws std::bad_alloc, before anything is written
   template <class E>
   void run(E&& executor) {
+    reserve(executor);
+    compute(executor);
+  }
+
+  /// Takes the memory of `compute` with the same executor. \throws std::bad_alloc
+  template <class E>
+  void reserve(E&& executor) {
+    if (far_.causal) {
+      take_scratch(worker_count(executor, causal_tasks()));
+      return;
+    }
+    blocks_.emplace(sequences_, shape_.query_heads, [&](Index s, Index) { return block_count(s); });
+    totals_.emplace(sequences_, shape_.key_heads, Index{1}, far_.linear_shape(shape_),
+                    [&](Index s) { return sequences_[s].keys; });
+    take_scratch(worker_count(executor, (std::max)(totals_->most_tasks(), blocks_->count())));
+    totals_->reserve();
+  }
+
+  /// \pre reserve(executor) was called, once
+  template <class E>
+  void compute(E&& executor) {
     if (far_.causal) {
       run_causal(executor);
     } else {
@@ -104,11 +125,11 @@ class FarForward {
 
   BlockStorage& storage(Index worker) { return storage_[static_cast<std::size_t>(worker)]; }
 
+  Index causal_tasks() const { return sequences_.count() * shape_.key_heads; }
+
   template <class E>
   void run_causal(E&& executor) {
-    const Index heads = sequences_.count() * shape_.key_heads;
-    take_scratch(worker_count(executor, heads));
-    for_each_task(executor, heads, [&](Index task, Index worker) {
+    for_each_task(executor, causal_tasks(), [&](Index task, Index worker) {
       const Sequence s = sequences_[task / shape_.key_heads];
       const Index key_head = task % shape_.key_heads;
       if (s.queries == 0) return;
@@ -151,23 +172,17 @@ class FarForward {
 
   template <class E>
   void run_not_causal(E&& executor) {
-    const SequenceTasks blocks(sequences_, shape_.query_heads,
-                               [&](Index s, Index) { return block_count(s); });
-    FarTotals<C> totals(sequences_, shape_.key_heads, 1, far_.linear_shape(shape_),
-                        [&](Index s) { return sequences_[s].keys; });
-    take_scratch(worker_count(executor, (std::max)(totals.most_tasks(), blocks.count())));
-    totals.reserve();
-    totals.compute(
+    totals_->compute(
         executor, [&](Index s) { return sequences_[s].key_end; },
         [&](const SequenceTask& segment, C* sums, Index worker) {
           kernels<C>().linear_sum(segment_sum_args(inputs_, far_, sequences_[segment.sequence],
                                                    segment, sums, memory(worker).kernel));
         });
-    for_each_task(executor, blocks.count(), [&](Index task, Index worker) {
-      const auto [sequence, head, b] = blocks[task];
+    for_each_task(executor, blocks_->count(), [&](Index task, Index worker) {
+      const auto [sequence, head, b] = (*blocks_)[task];
       const Sequence s = sequences_[sequence];
       // Without a key there is no total.
-      const C* const total = s.key_end == 0 ? nullptr : totals.total(sequence, head / group());
+      const C* const total = s.key_end == 0 ? nullptr : totals_->total(sequence, head / group());
       read_block(s, head, b, total, worker);
     });
   }
@@ -221,6 +236,8 @@ class FarForward {
   View<T> out_;
   FarStream<T> stream_;
   std::optional<NearBlocks<T>> near_;
+  std::optional<SequenceTasks> blocks_;  // of rows, if it is not causal
+  std::optional<FarTotals<C>> totals_;   // the same
   std::optional<Slot> slot_;
   Workspace scratch_;                  // [workers]
   std::vector<LinearRows<C>> rows_;    // [workers, group]

@@ -136,8 +136,9 @@ class FarOnlyOperator : public FarOperator<Op> {
   void run_backward(const Inputs<T>& inputs, const View<const T>& d_out, const Grads<T>& grads,
                     E&& executor) const {
     const FarWeights<T> weights;
-    FarBackward<T>(inputs, op().template far<T>(), weights, d_out, grads, false)
-        .run(nullptr, executor);
+    FarBackward<T> pass(inputs, op().template far<T>(), weights, d_out, grads, false);
+    pass.reserve(false, executor);
+    pass.compute(nullptr, executor);
   }
 };
 

@@ -3,6 +3,9 @@
 /// The backward pass of FMM attention: the near field's, the far field's, and the logits'.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "fovea/attention/far_backward.hpp"
 #include "fovea/attention/far_forward.hpp"
 #include "fovea/attention/fmm_blend.hpp"
@@ -26,59 +29,144 @@ class FmmBackward {
         grads_(grads) {}
 
   /// Bytes of scratch with that many workers: three tensors like `out` at most, a number per row,
-  /// and what near and far field take one after the other.
+  /// and the scratch of all four passes, which is taken before the first of them begins.
   static Index workspace_bytes(const AttentionShape& shape, const FarField<T>& far,
                                const LocalAttention& near, Index workers) {
     const Index rows = shape.batch * shape.query_heads * shape.queries;
-    const Index passes = (std::max)(near.template backward_workspace_bytes<T>(shape, workers),
-                                    FarBackward<T>::workspace_bytes(shape, far, workers));
-    return rows * (3 * shape.value_width + 1) * Index{sizeof(T)} + passes;
+    return rows * (3 * shape.value_width + 1) * Index{sizeof(T)} +
+           near.template workspace_bytes<T>(shape, workers) +
+           near.template backward_workspace_bytes<T>(shape, workers) +
+           FarForward<T>::workspace_bytes(shape, far, false, workers) +
+           FarBackward<T>::workspace_bytes(shape, far, workers);
   }
 
-  /// \throws std::bad_alloc
+  /// \throws std::bad_alloc, before anything is written
   template <class E>
   void run(E&& executor) {
     const bool wants_logits = !grads_.near_logits.is_none() || !grads_.far_logits.is_none();
     std::vector<double> of_near(wants_logits ? columns() : 0);
     std::vector<double> of_far(wants_logits ? columns() : 0);
-    run_near(wants_logits ? &of_near : nullptr, executor);
-    run_far(wants_logits ? &of_far : nullptr, executor);
+    const bool wants_near =
+        wants_logits || !(grads_.q.is_none() && grads_.k.is_none() && grads_.v.is_none());
+    std::optional<Near> near;
+    if (wants_near) near.emplace(*this).reserve(executor);
+    Far far(*this, wants_logits);
+    far.reserve(executor);
+    if (near) near->compute(wants_logits ? &of_near : nullptr, executor);
+    far.compute(wants_logits ? &of_far : nullptr, executor);
     if (wants_logits) blend_.write_gradients(of_near, of_far, grads_);
   }
 
  private:
+  /// A tensor of its own.
+  struct Owned {
+    explicit Owned(const Shape& of)
+        : shape(of), memory(shape[0] * shape[1] * shape[2] * shape[3], Index{sizeof(T)}) {}
+    View<T> view() { return {memory.template data<T>(), shape}; }
+
+    Shape shape;
+    Workspace memory;
+  };
+
+  /// The passes of the near field: forward, and backward from d_out times its weights.
+  class Near {
+   public:
+    explicit Near(const FmmBackward& all)
+        : all_(all),
+          out_(all.out_shape()),
+          lse_({all.shape_.batch, all.shape_.query_heads, all.shape_.queries, 1}),
+          d_out_(all.weights_.are_given() ? all.out_shape() : Shape{}),
+          call_(NearBlocks<T>::only_rows(all.inputs_), all.near_.softmax_options()),
+          plans_(all.near_, call_),
+          forward_(call_, plans_, out_.view(), {lse_.view()}),
+          backward_(call_, plans_, out_.view(), {lse_.view()},
+                    all.weights_.are_given() ? View<const T>(d_out_.view()) : all.d_out_,
+                    {all.grads_.q, all.grads_.k, all.grads_.v}) {}
+
+    template <class E>
+    void reserve(E&& executor) {
+      forward_.reserve(executor);
+      backward_.reserve(executor);
+    }
+
+    /// \param products [Hq, Dv] as of add_columns, or null
+    template <class E>
+    void compute(std::vector<double>* products, E&& executor) {
+      forward_.compute(executor);
+      if (products != nullptr) all_.add_columns(out_.view(), 0, *products, executor);
+      if (all_.weights_.are_given()) {
+        const Index heads = all_.shape_.query_heads;
+        for_each_task(executor, all_.shape_.batch * heads, [&](Index task, Index) {
+          all_.weigh(task / heads, task % heads, d_out_.view());
+        });
+      }
+      backward_.compute(executor);
+    }
+
+   private:
+    const FmmBackward& all_;
+    Owned out_;
+    Owned lse_;
+    Owned d_out_;  // empty if the weights are 1
+    SoftmaxCall<T> call_;
+    HeadPlans plans_;
+    SoftmaxForward<T> forward_;
+    SoftmaxBackward<T> backward_;
+  };
+
+  /// The passes of the far field: backward, and forward if the gradients of the logits need it.
+  class Far {
+   public:
+    Far(const FmmBackward& all, bool wants_logits)
+        : all_(all),
+          wants_sums_(wants_logits && all.blend_.is_same_for_columns()),
+          wants_out_(wants_logits && !wants_sums_),
+          out_(wants_out_ ? all.out_shape() : Shape{}),
+          sums_(static_cast<std::size_t>(wants_sums_ ? all.shape_.query_heads : 0)),
+          backward_(all.inputs_, all.far_, all.weights_, all.d_out_, all.grads_, true) {
+      if (wants_out_) forward_.emplace(all.inputs_, all.far_, nullptr, none_, out_.view());
+    }
+    Far(const Far&) = delete;
+    Far& operator=(const Far&) = delete;
+
+    template <class E>
+    void reserve(E&& executor) {
+      if (forward_) forward_->reserve(executor);
+      backward_.reserve(wants_sums_, executor);
+    }
+
+    /// \param products [Hq, Dv], as of FmmBlend::write_gradients, or null
+    template <class E>
+    void compute(std::vector<double>* products, E&& executor) {
+      if (forward_) {
+        forward_->compute(executor);
+        all_.add_columns(out_.view(), 1, *products, executor);
+      }
+      backward_.compute(wants_sums_ ? sums_.data() : nullptr, executor);
+      if (!wants_sums_ || all_.shape_.value_width == 0) return;
+      // The pass found the sums with the weights w2 / normaliser.
+      for (std::size_t h = 0; h < sums_.size(); ++h) {
+        (*products)[h * static_cast<std::size_t>(all_.shape_.value_width)] =
+            sums_[h] * all_.blend_.normaliser(static_cast<Index>(h), 0);
+      }
+    }
+
+   private:
+    const FmmBackward& all_;
+    bool wants_sums_;
+    bool wants_out_;
+    Owned out_;
+    std::vector<double> sums_;  // [Hq]
+    FarWeights<T> none_;
+    std::optional<FarForward<T>> forward_;
+    FarBackward<T> backward_;
+  };
+
   std::size_t columns() const {
     return static_cast<std::size_t>(shape_.query_heads * shape_.value_width);
   }
   Shape out_shape() const {
     return {shape_.batch, shape_.query_heads, shape_.queries, shape_.value_width};
-  }
-  Workspace tensor(const Shape& shape) const {
-    return Workspace(shape[0] * shape[1] * shape[2] * shape[3], Index{sizeof(T)});
-  }
-
-  template <class E>
-  void run_near(std::vector<double>* products, E&& executor) {
-    const Grads<T> grads = {grads_.q, grads_.k, grads_.v};
-    if (products == nullptr && grads.q.is_none() && grads.k.is_none() && grads.v.is_none()) return;
-    const Shape rows = {shape_.batch, shape_.query_heads, shape_.queries, 1};
-    Workspace out_memory = tensor(out_shape());
-    Workspace lse_memory = tensor(rows);
-    const View<T> out(out_memory.template data<T>(), out_shape());
-    const Saved<T> saved{View<T>(lse_memory.template data<T>(), rows)};
-    const Inputs<T> inputs = NearBlocks<T>::only_rows(inputs_);
-    near_.forward(inputs, out, saved, executor);
-    if (products != nullptr) add_columns(out, 0, *products, executor);
-    if (!weights_.are_given()) {
-      near_.backward(inputs, out, saved, d_out_, grads, executor);
-      return;
-    }
-    Workspace d_memory = tensor(out_shape());
-    const View<T> d_near(d_memory.template data<T>(), out_shape());
-    for_each_task(executor, shape_.batch * shape_.query_heads, [&](Index task, Index) {
-      weigh(task / shape_.query_heads, task % shape_.query_heads, d_near);
-    });
-    near_.backward(inputs, out, saved, d_near, grads, executor);
   }
 
   /// d_near = a1 d_out, of one head.
@@ -108,28 +196,6 @@ class FmmBackward {
         sums[c] *= which == 0 ? w1 : w2;
       }
     });
-  }
-
-  template <class E>
-  void run_far(std::vector<double>* products, E&& executor) {
-    FarBackward<T> pass(inputs_, far_, weights_, d_out_, grads_, true);
-    if (products == nullptr) return pass.run(nullptr, executor);
-    if (!blend_.is_same_for_columns()) {
-      Workspace memory = tensor(out_shape());
-      const View<T> out(memory.template data<T>(), out_shape());
-      const FarWeights<T> none;
-      FarForward<T>(inputs_, far_, nullptr, none, out).run(executor);
-      add_columns(out, 1, *products, executor);
-      return pass.run(nullptr, executor);
-    }
-    // The pass finds the sums with the weights w2 / normaliser.
-    std::vector<double> sums(static_cast<std::size_t>(shape_.query_heads));
-    pass.run(sums.data(), executor);
-    if (shape_.value_width == 0) return;
-    for (Index h = 0; h < shape_.query_heads; ++h) {
-      (*products)[static_cast<std::size_t>(h * shape_.value_width)] =
-          sums[static_cast<std::size_t>(h)] * blend_.normaliser(h, 0);
-    }
   }
 
   Inputs<T> inputs_;

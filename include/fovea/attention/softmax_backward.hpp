@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "fovea/attention/backward_call.hpp"
 #include "fovea/attention/bias_backward.hpp"
@@ -33,11 +34,36 @@ class SoftmaxBackward {
     return BackwardCall<T>::workspace_bytes(shape, plans, workers);
   }
 
+  /// \throws std::bad_alloc, before anything is written
   template <class E>
   void run(E&& executor) {
-    const Grads<T>& grads = pass_.grads();
+    reserve(executor);
+    compute(executor);
+  }
+
+  /// Takes the memory of `compute` with the same executor. \throws std::bad_alloc
+  template <class E>
+  void reserve(E&& executor) {
     pass_.take_scratch(worker_count(executor, pass_.most_tasks()));
-    if (!(grads.q.is_none() && grads.k.is_none() && grads.v.is_none())) run_rounds(executor);
+    const Grads<T>& grads = pass_.grads();
+    if (grads.q.is_none() && grads.k.is_none() && grads.v.is_none()) return;
+    const Index stages = pass_.plans().stage_count();
+    Index places = 0;
+    rounds_.reserve(static_cast<std::size_t>(stages * variants()));
+    for (Index stage = 0; stage < stages; ++stage) {
+      for (Index variant = 0; variant < variants(); ++variant) {
+        rounds_.push_back(round(stage, variant));
+        places = (std::max)(places, rounds_.back().blocks.count());
+      }
+    }
+    turns_ = detail::Turns(grads.q.is_none() ? 0 : places);
+  }
+
+  /// \pre reserve(executor) was called, once
+  template <class E>
+  void compute(E&& executor) {
+    const Grads<T>& grads = pass_.grads();
+    for (const Round& round : rounds_) run_round(round, executor);
     if (!grads.bias.is_none()) BiasBackward<T>(pass_).run(executor);
     if (!grads.sink.empty()) run_sink(executor);
   }
@@ -91,28 +117,23 @@ class SoftmaxBackward {
   }
 
   template <class E>
-  void run_rounds(E&& executor) {
-    for (Index stage = 0; stage < pass_.plans().stage_count(); ++stage) {
-      for (Index variant = 0; variant < variants(); ++variant) {
-        const Round now = round(stage, variant);
-        detail::Turns turns(pass_.grads().q.is_none() ? 0 : now.blocks.count());
-        if (pass_.sequences().packed()) {
-          for_each_task(executor, now.keys.count(), [&](Index task, Index worker) {
-            key_task(now, now.keys[task], turns, pass_.buffers(worker));
-          });
-        } else {
-          // Neighbours are blocks of different heads, which take no turns with each other, and
-          // under a causal pattern those with the most queries come first.
-          const Index heads = pass_.sequences().count() * pass_.key_heads();
-          for_each_task(executor, heads * now.most_parts, [&](Index task, Index worker) {
-            const Index head = task % heads;
-            key_task(now, {head / pass_.key_heads(), head % pass_.key_heads(), task / heads}, turns,
-                     pass_.buffers(worker));
-          });
-        }
-        if (stage == 0 && !pass_.grads().q.is_none()) clear_unseen_rows(now, turns);
-      }
+  void run_round(const Round& now, E&& executor) {
+    turns_.restart();
+    if (pass_.sequences().packed()) {
+      for_each_task(executor, now.keys.count(), [&](Index task, Index worker) {
+        key_task(now, now.keys[task], pass_.buffers(worker));
+      });
+    } else {
+      // Neighbours are blocks of different heads, which take no turns with each other, and
+      // under a causal pattern those with the most queries come first.
+      const Index heads = pass_.sequences().count() * pass_.key_heads();
+      for_each_task(executor, heads * now.most_parts, [&](Index task, Index worker) {
+        const Index head = task % heads;
+        key_task(now, {head / pass_.key_heads(), head % pass_.key_heads(), task / heads},
+                 pass_.buffers(worker));
+      });
     }
+    if (now.stage == 0 && !pass_.grads().q.is_none()) clear_unseen_rows(now);
   }
 
   /// One block of keys of a task.
@@ -154,8 +175,7 @@ class SoftmaxBackward {
   /// The gradients of a task's keys and values, and what they add to those of the queries. All its
   /// blocks of keys take a block of queries before they go on to the next one, which others may
   /// wait for.
-  void key_task(const Round& round, const SequenceTask& task, detail::Turns& turns,
-                const Buffers& buffers) const {
+  void key_task(const Round& round, const SequenceTask& task, const Buffers& buffers) {
     const Sequence s = pass_.sequences()[task.sequence];
     const Index first_head = task.head * group() + round.variant;
     const AnyPlan& plan = pass_.plans().plan(round.stage, task.sequence, first_head);
@@ -177,8 +197,8 @@ class SoftmaxBackward {
           const Index before = blocks_before(plan, args.block, part.number, s.key_end);
           const Interval rows = add_pairs(s, task.head, buffers, part, args);
           if (args.d_q == nullptr) continue;
-          turns.take(round.blocks.number(task.sequence, h, b), before,
-                     [&] { add_to_queries(args, rows, s, h, round.stage > 0 || before > 0); });
+          turns_.take(round.blocks.number(task.sequence, h, b), before,
+                      [&] { add_to_queries(args, rows, s, h, round.stage > 0 || before > 0); });
         }
       }
     }
@@ -280,10 +300,10 @@ class SoftmaxBackward {
   }
 
   /// +0 for the gradients of the round's queries in whose block no key is seen.
-  void clear_unseen_rows(const Round& round, const detail::Turns& turns) {
+  void clear_unseen_rows(const Round& round) {
     BlockStorage& storage = pass_.buffers(0).storage;
     for (Index place = 0; place < round.blocks.count(); ++place) {
-      if (turns.taken(place) > 0) continue;
+      if (turns_.taken(place) > 0) continue;
       const SequenceTask at = round.blocks[place];
       if (at.head % group() % variants() != round.variant) continue;
       const Sequence s = pass_.sequences()[at.sequence];
@@ -310,6 +330,8 @@ class SoftmaxBackward {
   }
 
   BackwardCall<T> pass_;
+  std::vector<Round> rounds_;  // none if no gradient of q, k or v is asked for
+  detail::Turns turns_{0};     // of the queries' blocks of a round
 };
 
 FOVEA_NAMESPACE_END

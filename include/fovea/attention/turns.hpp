@@ -17,7 +17,15 @@ namespace detail {
 class Turns {
  public:
   explicit Turns(Index places)
-      : next_(places == 0 ? nullptr : std::make_unique<std::atomic<int>[]>(as_size(places))) {}
+      : places_(places),
+        next_(places == 0 ? nullptr : std::make_unique<std::atomic<int>[]>(as_size(places))) {}
+
+  /// Nobody has had a turn. \pre nobody is at work
+  void restart() {
+    for (Index place = 0; place < places_; ++place) {
+      next_[as_size(place)].store(0, std::memory_order_relaxed);
+    }
+  }
 
   /// How many have had their turn. \pre nobody is at work
   Index taken(Index place) const { return next_[as_size(place)].load(std::memory_order_relaxed); }
@@ -39,6 +47,7 @@ class Turns {
  private:
   static std::size_t as_size(Index i) { return static_cast<std::size_t>(i); }
 
+  Index places_;
   std::unique_ptr<std::atomic<int>[]> next_;
 };
 

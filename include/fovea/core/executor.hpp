@@ -10,6 +10,8 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 
@@ -65,6 +67,24 @@ std::exception_ptr caught(F&& f) noexcept {
   return nullptr;
 }
 
+/// Whether an executor threw that since it could not get memory or threads.
+inline bool is_shortage(const std::exception_ptr& error) {
+#if defined(__cpp_exceptions)
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (const std::system_error&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+#else
+  static_cast<void>(error);
+  return false;
+#endif
+}
+
 /// Whether this thread is inside a call of some parallel_for.
 inline bool& inside_call() noexcept {
   static thread_local bool inside = false;
@@ -117,6 +137,8 @@ requires Executor<std::remove_reference_t<E>> Index worker_count(E&& executor, I
 /// so it names a slot of scratch. What a task computes must not depend on its worker.
 /// If tasks throw, what the lowest of them threw is rethrown once none is running, and higher tasks
 /// may be left out. With one worker the executor is not called.
+/// Tasks that the executor leaves behind, since it had no memory or no threads, are computed by the
+/// calling thread. What else the executor throws is rethrown, unless a task threw.
 template <class E, class F>
 requires Executor<std::remove_reference_t<E>>
 void for_each_task(E&& executor, Index tasks, F&& f) {
@@ -127,12 +149,16 @@ void for_each_task(E&& executor, Index tasks, F&& f) {
   }
   std::atomic<Index> next{0};
   detail::GuardedCalls calls;
-  executor.parallel_for(workers, [&](Index worker) {
+  const auto work = [&](Index worker) {
     for (Index task = next++; task < tasks; task = next++) {
       calls.run(task, [&](Index i) { f(i, worker); });
     }
-  });
+  };
+  const std::exception_ptr refused = detail::caught([&] { executor.parallel_for(workers, work); });
+  const bool fails = refused && !detail::is_shortage(refused);
+  if (!fails) work(0);
   calls.rethrow();
+  if (fails) std::rethrow_exception(refused);
 }
 
 /// How a type that is no Executor becomes one: a specialisation has `static E adapt(const X&)`.

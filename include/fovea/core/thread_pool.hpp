@@ -106,7 +106,8 @@ class PoolJob {
 };
 
 /// Executor::parallel_for over a pool, null for none. The caller works too and waits only for
-/// calls that already run, so neither a busy pool nor a refused closure can block it.
+/// calls that already run, so neither a busy pool nor a refused closure can block it. Without
+/// memory for what it would share with the pool it does all the work itself.
 template <class F>
 void pool_parallel_for(Eigen::ThreadPoolInterface* pool, int concurrency, Index n, F& f) {
   const bool serial = pool == nullptr || concurrency == 1 || n <= 1;
@@ -115,7 +116,11 @@ void pool_parallel_for(Eigen::ThreadPoolInterface* pool, int concurrency, Index 
     return;
   }
   const auto call = [&f](Index i) { f(i); };
-  const auto job = std::make_shared<PoolJob>(n, call);
+  std::shared_ptr<PoolJob> job;
+  if (caught([&] { job = std::make_shared<PoolJob>(n, call); })) {
+    Serial::parallel_for(n, f);
+    return;
+  }
   for (Index helper = 1; helper < (std::min)(n, Index{concurrency}); ++helper) {
     if (caught([&] { pool->Schedule([job] { job->work(); }); })) break;  // fewer helpers
   }

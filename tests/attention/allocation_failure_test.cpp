@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Memory that cannot be had: whichever allocation of a call fails, once or from then on, the call
+/// throws std::bad_alloc and has changed nothing, or does all of its work without; nothing leaks,
+/// and the same call gives the right bits afterwards.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "attention/gradients.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/memory.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::DecoderShape;
+
+constexpr double kUntouched = 7;
+
+/// Fails the n-th allocation of `call`, n = 1, 2, ... until none fails; beyond the first hundred,
+/// which a case that makes lists of keys for every row needs, not quite all.
+/// \param reset before each call   \param failed after one that threw   \param done after others
+void fail_each_allocation(const std::function<void()>& reset, const std::function<void()>& call,
+                          const std::function<void()>& failed, const std::function<void()>& done) {
+  for (const bool forever : {false, true}) {
+    bool struck = true;
+    for (std::ptrdiff_t n = 1; struck; n += 1 + n / 100) {
+      ASSERT_LE(n, 100'000) << "it does not end";
+      reset();
+      bool threw = false;
+      {
+        const FailingHeap failing(n, forever);
+        try {
+          call();
+        } catch (const std::bad_alloc&) {
+          threw = true;
+        }
+        struck = FailingHeap::has_struck();
+      }
+      ASSERT_TRUE(struck || !threw);
+      threw ? failed() : done();
+      if (testing::Test::HasFailure()) FAIL() << "allocation " << n << (forever ? " and on" : "");
+    }
+  }
+}
+
+/// Runs `property(executor)` without an executor and with a pool of three threads; afterwards as
+/// much memory is in use as before.
+template <class Property>
+void serial_and_in_a_pool(Property&& property) {
+  const auto kept = [&](auto&& run) {
+    run();  // what is made once and stays
+    const std::ptrdiff_t before = heap().bytes;
+    run();
+    return heap().bytes - before;
+  };
+  EXPECT_EQ(kept([&] { property(nullptr); }), 0) << "leaked";
+  EXPECT_EQ(kept([&] {
+              fovea::ThreadPool pool(3);
+              AnyExecutor executor = AnyExecutor::of(pool);
+              property(&executor);
+            }),
+            0)
+      << "leaked, with threads";
+}
+
+template <class T>
+bool is_untouched(const std::vector<T>& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](T x) { return x == static_cast<T>(kUntouched); });
+}
+
+/// out and lse that begin as kUntouched.
+template <class T>
+struct Written {
+  Written(const Case<T>& op, const Shape& shape)
+      : out(shape), lse(op.is_softmax ? Shape{shape[0], shape[1], shape[2], 1} : Shape{}) {}
+
+  void reset() const {
+    out.fill(constant(kUntouched));
+    lse.fill(constant(kUntouched));
+  }
+  bool untouched() const { return is_untouched(out.values()) && is_untouched(lse.values()); }
+  Saved<T> saved() const { return lse.values().empty() ? Saved<T>{} : Saved<T>{lse.view()}; }
+  Result<T> result() const { return {out.shape(), out.values(), lse.values()}; }
+
+  Tensor<T> out, lse;
+};
+
+TEST_P(Conformance, ForwardOfFailedAllocations) {
+  each([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = make_problem(op, AttentionShape{2, 4, 2, 150, 150, 8, 8});
+    const Result<T> expected = run(op, problem);
+    serial_and_in_a_pool([&](AnyExecutor* executor) {
+      const Written<T> to(op, problem.out_shape());
+      fail_each_allocation(
+          [&] { to.reset(); },
+          [&] { op.forward(problem.inputs(), to.out.view(), to.saved(), executor); },
+          [&] { EXPECT_TRUE(to.untouched()); },
+          [&] { EXPECT_TRUE(same_bits(expected, to.result())); });
+    });
+  });
+}
+
+TEST_P(Conformance, BackwardOfFailedAllocations) {
+  each([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = make_problem(op, AttentionShape{2, 4, 2, 150, 150, 8, 8});
+    const Tensor<T> d_out = make_d_out(problem);
+    const Inputs<T> in = problem.inputs();
+    const Gradients<T> expected = run_backward(op, problem, d_out);
+    const Written<T> from(op, problem.out_shape());
+    op.forward(in, from.out.view(), from.saved(), nullptr);
+    serial_and_in_a_pool([&](AnyExecutor* executor) {
+      GradStorage<T> to(in, {});
+      const Grads<T> grads = to.grads(in, {});
+      const auto tensors = [&] {
+        return std::array{&to.q, &to.k, &to.v, &to.bias, &to.beta, &to.near_logits, &to.far_logits};
+      };
+      fail_each_allocation(
+          [&] {
+            for (const Tensor<T>* x : tensors()) x->fill(constant(kUntouched));
+            std::fill(to.sink.begin(), to.sink.end(), static_cast<T>(kUntouched));
+          },
+          [&] { op.backward(in, from.out.view(), from.saved(), d_out.view(), grads, executor); },
+          [&] {
+            for (const Tensor<T>* x : tensors()) EXPECT_TRUE(is_untouched(x->values()));
+            EXPECT_TRUE(is_untouched(to.sink));
+          },
+          [&] {
+            const Gradients<T> got = {
+                expected.shape,   to.q.values(),           to.k.values(),
+                to.v.values(),    to.bias.values(),        to.sink,
+                to.beta.values(), to.near_logits.values(), to.far_logits.values()};
+            EXPECT_TRUE(same_bits(expected, got));
+          });
+    });
+  });
+}
+
+/// A sequence of which a decoder has the first tokens.
+template <class T>
+struct Decoding {
+  static constexpr Index kBefore = 90;
+  static constexpr Index kAll = 130;
+
+  const Case<T>& op;
+  Problem<T> problem = make_problem(op, AttentionShape{1, 4, 2, kAll, kAll, 8, 8});
+  DecoderShape shape{.query_heads = 4, .key_heads = 2, .width = 8, .value_width = 8};
+
+  /// The tokens [first, first + count) and their queries.
+  Inputs<T> tokens(Index first, Index count) const {
+    Inputs<T> part = part_of(problem.inputs(), first, count, 0, first + count);
+    part.k = cut(problem.inputs().k, 2, first, count);
+    part.v = cut(problem.inputs().v, 2, first, count);
+    if (!part.beta.is_none()) part.beta = cut(problem.inputs().beta, 2, first, count);
+    return part;
+  }
+
+  /// What a decoder makes of the next tokens.
+  Result<T> next(const AnyDecoder<T>& decoder, Index count) const {
+    const Written<T> to(op, {1, 4, count, 8});
+    decoder.step(tokens(decoder.length(), count), to.out.view(), to.saved());
+    return to.result();
+  }
+
+  AnyDecoder<T> decoder() const {
+    const AnyDecoder<T> made = op.decoder(shape);
+    for (const Index count : {33, 1, 50, 6}) next(made, count);
+    return made;
+  }
+};
+
+TEST_P(Conformance, DecodersOfFailedAllocations) {
+  each([]<class T>(const Case<T>& op) {
+    if (!op.has_decoder) return;
+    const Decoding<T> sequence{op};
+    serial_and_in_a_pool([&](AnyExecutor* executor) {
+      const AnyDecoder<T> before = sequence.decoder();
+      AnyDecoder<T> now;
+      const auto reset = [&] { now = before.fork(); };
+      for (const Index count : {1, 30}) {
+        const AnyDecoder<T> other = before.fork();
+        const Result<T> expected = sequence.next(other, count);
+        const Result<T> later = sequence.next(other, 2);
+        const auto goes_on = [&] {
+          EXPECT_EQ(now.length(), Decoding<T>::kBefore + count);
+          EXPECT_TRUE(same_bits(later, sequence.next(now, 2))) << "later";
+        };
+        const auto as_before = [&] {
+          EXPECT_EQ(now.length(), Decoding<T>::kBefore);
+          EXPECT_TRUE(same_bits(expected, sequence.next(now, count))) << "again";
+          goes_on();
+        };
+        const Written<T> to(op, {1, 4, count, 8});
+        const Inputs<T> in = sequence.tokens(Decoding<T>::kBefore, count);
+        fail_each_allocation(
+            [&] {
+              reset();
+              to.reset();
+            },
+            [&] { now.step_on(in, to.out.view(), to.saved(), executor); },
+            [&] {
+              EXPECT_TRUE(to.untouched());
+              as_before();
+            },
+            [&] {
+              EXPECT_TRUE(same_bits(expected, to.result()));
+              goes_on();
+            });
+        fail_each_allocation(
+            reset, [&] { now.append(in); }, as_before, goes_on);
+        fail_each_allocation(
+            reset, [&] { now.reserve(500); }, as_before, as_before);
+      }
+      // Made anew, and copied.
+      const auto first = [&](const AnyDecoder<T>& decoder) {
+        EXPECT_EQ(decoder.length(), 0);
+        sequence.next(decoder, 5);
+      };
+      const auto nothing = [] {};
+      fail_each_allocation(
+          nothing, [&] { now = op.decoder(sequence.shape); }, nothing, [&] { first(now); });
+      AnyDecoder<T> copy;
+      fail_each_allocation(
+          nothing, [&] { copy = before.fork(); }, nothing,
+          [&] { EXPECT_EQ(copy.length(), Decoding<T>::kBefore); });
+    });
+  });
+}
+
+TEST(SmartBirdSelect, OfFailedAllocations) {
+  const fovea::SmartBirdAttention op({.keys_per_row = 5, .causal = true});
+  Tensor<float> q({2, 1, 90, 4});
+  Tensor<float> k({2, 1, 90, 4});
+  q.fill(gaussian(1));
+  k.fill(gaussian(2));
+  Inputs<float> in;
+  in.sketch_q = q.view();
+  in.sketch_k = k.view();
+  const Shape shape = {2, 3, 90, 5};
+  const Tensor<Index> expected(shape);
+  op.select(in, expected.view());
+  serial_and_in_a_pool([&](AnyExecutor* executor) {
+    const Tensor<Index> to(shape);
+    fail_each_allocation([&] { to.fill(constant(kUntouched)); },
+                         [&] {
+                           if (executor == nullptr) {
+                             op.select(in, to.view());
+                           } else {
+                             op.select(in, to.view(), *executor);
+                           }
+                         },
+                         [&] { EXPECT_TRUE(is_untouched(to.values())); },
+                         [&] { EXPECT_EQ(expected.values(), to.values()); });
+  });
+}
+
+/// The same code serves all scalars.
+auto in_float() {
+  std::vector<Subject> all;
+  for (const Case<float>& op : all_cases<float>()) all.push_back({&op});
+  return testing::ValuesIn(all);
+}
+INSTANTIATE_TEST_SUITE_P(, Conformance, in_float(), test_name);
+
+}  // namespace
+}  // namespace fovea_test
