@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -157,11 +158,30 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
     }
   }
 
+  /// Takes back the new tokens if the scope is left by an exception: that of a user's pattern,
+  /// since nothing else throws once they are appended. What a ring has forgotten for them stays
+  /// forgotten.
+  class Appended {
+   public:
+    explicit Appended(DecoderCache<T>& cache) : cache_(cache), length_(cache.length()) {}
+    Appended(const Appended&) = delete;
+    Appended& operator=(const Appended&) = delete;
+    ~Appended() {
+      if (std::uncaught_exceptions() > exceptions_) cache_.truncate(length_);
+    }
+
+   private:
+    DecoderCache<T>& cache_;
+    Index length_;
+    int exceptions_ = std::uncaught_exceptions();
+  };
+
   /// A step (StepCalls). For few rows K and V are read once by the heads that share a key head and
   /// a pattern, and by all threads.
   template <class E>
   void run_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) {
     check_step(inputs, out, saved);
+    const Appended until_done(cache_);
     const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
     if (rows == 0) {
       cache_.make_room(length_after(inputs));

@@ -176,6 +176,7 @@ class SoftmaxBackward {
   /// blocks of keys take a block of queries before they go on to the next one, which others may
   /// wait for.
   void key_task(const Round& round, const SequenceTask& task, const Buffers& buffers) {
+    const detail::TurnsGuard guard(turns_);
     const Sequence s = pass_.sequences()[task.sequence];
     const Index first_head = task.head * group() + round.variant;
     const AnyPlan& plan = pass_.plans().plan(round.stage, task.sequence, first_head);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
 
 #include "fovea/core/config.hpp"
@@ -13,7 +14,8 @@ FOVEA_NAMESPACE_BEGIN
 namespace detail {
 
 /// Places where tasks add in turn. A task may wait only for tasks of lower numbers: those have been
-/// taken before it, so the lowest one at work never waits.
+/// taken before it, so the lowest one at work never waits. A task that throws must say `stop`, or
+/// those behind it would wait for ever: TurnsGuard does.
 class Turns {
  public:
   explicit Turns(Index places)
@@ -30,25 +32,53 @@ class Turns {
   /// How many have had their turn. \pre nobody is at work
   Index taken(Index place) const { return next_[as_size(place)].load(std::memory_order_relaxed); }
 
-  /// Calls f when `turn` others have had their turn at the place.
+  /// Calls f when `turn` others have had their turn at the place; not once they are stopped.
   template <class F>
   void take(Index place, Index turn, F&& f) {
     std::atomic<int>& next = next_[as_size(place)];
-    const int mine = static_cast<int>(turn);
+    int mine = static_cast<int>(turn);
     for (int now = next.load(std::memory_order_acquire); now != mine;
          now = next.load(std::memory_order_acquire)) {
+      if (now == kStopped) return;
       next.wait(now, std::memory_order_acquire);
     }
     f();
-    next.store(mine + 1, std::memory_order_release);
+    // Not if it was stopped meanwhile: nobody may wait here again.
+    next.compare_exchange_strong(mine, mine + 1, std::memory_order_release,
+                                 std::memory_order_relaxed);
     next.notify_all();
   }
 
+  /// Nobody waits any more.
+  void stop() noexcept {
+    for (Index place = 0; place < places_; ++place) {
+      next_[as_size(place)].store(kStopped, std::memory_order_release);
+      next_[as_size(place)].notify_all();
+    }
+  }
+
  private:
+  static constexpr int kStopped = -1;
+
   static std::size_t as_size(Index i) { return static_cast<std::size_t>(i); }
 
   Index places_;
   std::unique_ptr<std::atomic<int>[]> next_;
+};
+
+/// Stops the turns if the scope is left by an exception.
+class TurnsGuard {
+ public:
+  explicit TurnsGuard(Turns& turns) : turns_(turns) {}
+  TurnsGuard(const TurnsGuard&) = delete;
+  TurnsGuard& operator=(const TurnsGuard&) = delete;
+  ~TurnsGuard() {
+    if (std::uncaught_exceptions() > exceptions_) turns_.stop();
+  }
+
+ private:
+  Turns& turns_;
+  const int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace detail
