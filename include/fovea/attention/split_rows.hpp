@@ -121,7 +121,7 @@ class SplitRows {
   void compute(Index b, const HeadGroups::Group& group, const FewRows::Task& task, T* parts,
                T* scratch) const {
     const FewRows::Item& item = rows_.item(task.item);
-    const KernelTable<T>& table = kernels<T>();
+    const KernelTable<T> table = kernels<T>();
     const SoftmaxBlockArgs<T>* const heads = head(task.source, b, group.first);
     if (item.is_band) {
       for (Index n = 0; n < group.count; ++n) {
@@ -147,7 +147,7 @@ class SplitRows {
 
   /// Writes the rows of one batch entry.
   void merge(Index b) const {
-    const KernelTable<T>& table = kernels<T>();
+    const KernelTable<T> table = kernels<T>();
     T* parts = parts_ + b * part_elements_;
     for (const HeadGroups::Group& group : heads_.groups()) {
       const FewRows::HeadClass& c = rows_.head_class(group.head_class);

@@ -90,27 +90,12 @@
 
 #include "fovea/kernels/sketch_select.inl.hpp"
 
+#if defined(FOVEA_KERNELS_UNIT)
 /// The kernels of this level; it must be a value that needs no code of this level to be made.
 template <class T>
-inline constexpr KernelTable<T> kKernels = {&softmax_block<T>,
-                                            &softmax_grad<T>,
-                                            &packed_rows<T>,
-                                            &scaled_rows<T>,
-                                            &sink_grad<T>,
-                                            &softmax_row<T>,
-                                            &softmax_merge<T>,
-                                            &linear_stream<T>,
-                                            &linear_sum<T>,
-                                            &linear_fold<T>,
-                                            &linear_read<T>,
-                                            &linear_grad_causal_rows<T>,
-                                            &linear_grad_causal_keys<T>,
-                                            &linear_grad_rows<T>,
-                                            &linear_grad_keys<T>,
-                                            &delta_stream<T>,
-                                            &delta_grad<T>,
-                                            &gather<T>,
-                                            &gather_grad_rows<T>,
-                                            &gather_grad_keys<T>,
-                                            &sketch_select<T>,
-                                            &normal_density<T>};
+inline constexpr KernelTable<T> kKernels = {
+#define FOVEA_KERNEL(kernel, Args) &kernel<T>,
+    FOVEA_EACH_KERNEL(FOVEA_KERNEL)
+#undef FOVEA_KERNEL
+};
+#endif

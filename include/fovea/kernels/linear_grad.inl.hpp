@@ -273,7 +273,7 @@ FOVEA_NOINLINE void clear_rows(const Matrix<T>& m, Index begin, Index end, Index
   }
 }
 
-/// One entry of KernelTable.
+/// A kernel (FOVEA_EACH_KERNEL).
 template <class T>
 void linear_grad_causal_rows(const LinearGradCausalArgs<T>& args) noexcept {
   const GradPositions<T> positions(args);
@@ -296,7 +296,7 @@ void linear_grad_causal_rows(const LinearGradCausalArgs<T>& args) noexcept {
   }
 }
 
-/// One entry of KernelTable.
+/// A kernel (FOVEA_EACH_KERNEL).
 template <class T>
 void linear_grad_causal_keys(const LinearGradCausalArgs<T>& args) noexcept {
   const GradPositions<T> positions(args);

@@ -75,7 +75,7 @@ class GradRowsOfTotal {
   GradRecords<T> records_;
 };
 
-/// One entry of KernelTable.
+/// A kernel (FOVEA_EACH_KERNEL).
 template <class T>
 void linear_grad_rows(const LinearGradRowsArgs<T>& args) noexcept {
   CompensatedSum<T> sum;
@@ -85,7 +85,7 @@ void linear_grad_rows(const LinearGradRowsArgs<T>& args) noexcept {
   if (args.rows.d_out_times_out != nullptr) *args.rows.d_out_times_out = sum.value();
 }
 
-/// One entry of KernelTable.
+/// A kernel (FOVEA_EACH_KERNEL).
 template <class T>
 void linear_grad_keys(const LinearGradKeysArgs<T>& args) noexcept {
   const GradWidths<T> widths(args.width, args.value_width);

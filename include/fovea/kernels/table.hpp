@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels of every instruction-set level as tables of function pointers, and the choice.
+/// The kernels of every instruction-set level, and the choice of a level.
 ///
-/// A translation unit compiles the kernels that it uses. Where several do, one can do it for all:
-/// build every unit with the macro FOVEA_EXTERN_KERNELS, and one of them, which needs to hold
-/// nothing but the include of this header, with FOVEA_KERNELS_UNIT besides; or two of them, side by
-/// side, with FOVEA_KERNELS_UNIT=32 for float and FOVEA_KERNELS_UNIT=64 for double.
+/// A translation unit compiles the kernels that it calls, and no others. Where several do, one can
+/// do it for all: build every unit with the macro FOVEA_EXTERN_KERNELS, and one of them, which
+/// needs to hold nothing but the include of this header, with FOVEA_KERNELS_UNIT besides; or two of
+/// them, side by side, with FOVEA_KERNELS_UNIT=32 for float and FOVEA_KERNELS_UNIT=64 for double.
 #pragma once
 
 #include "fovea/kernels/delta_rule.hpp"
@@ -19,40 +19,35 @@
 #include "fovea/kernels/softmax_row.hpp"
 #include "fovea/simd/isa.hpp"
 
-FOVEA_NAMESPACE_BEGIN
-
-/// One level's kernels for the scalar T (float or double).
-template <class T>
-struct KernelTable {
-  void (*softmax_block)(const SoftmaxBlockArgs<T>&) noexcept;
-  void (*softmax_grad)(const SoftmaxGradArgs<T>&) noexcept;
-  void (*packed_rows)(const PackedRowsArgs<T>&) noexcept;
-  void (*scaled_rows)(const ScaledRowsArgs<T>&) noexcept;
-  void (*sink_grad)(const SinkGradArgs<T>&) noexcept;
-  void (*softmax_row)(const SoftmaxRowArgs<T>&) noexcept;
-  void (*softmax_merge)(const SoftmaxMergeArgs<T>&) noexcept;
-  void (*linear_stream)(const LinearStreamArgs<T>&) noexcept;
-  void (*linear_sum)(const LinearSumArgs<T>&) noexcept;
-  void (*linear_fold)(const LinearFoldArgs<T>&) noexcept;
-  void (*linear_read)(const LinearReadArgs<T>&) noexcept;
-  void (*linear_grad_causal_rows)(const LinearGradCausalArgs<T>&) noexcept;
-  void (*linear_grad_causal_keys)(const LinearGradCausalArgs<T>&) noexcept;
-  void (*linear_grad_rows)(const LinearGradRowsArgs<T>&) noexcept;
-  void (*linear_grad_keys)(const LinearGradKeysArgs<T>&) noexcept;
-  void (*delta_stream)(const DeltaStreamArgs<T>&) noexcept;
-  void (*delta_grad)(const DeltaGradArgs<T>&) noexcept;
-  void (*gather)(const GatherArgs<T>&) noexcept;
-  void (*gather_grad_rows)(const GatherGradRowsArgs<T>&) noexcept;
-  void (*gather_grad_keys)(const GatherGradKeysArgs<T>&) noexcept;
-  void (*sketch_select)(const SketchSelectArgs<T>&) noexcept;
-  void (*normal_density)(const NormalDensityArgs<T>&) noexcept;
-};
-
-FOVEA_NAMESPACE_END
+// Every kernel: its name, and what it is given.
+#define FOVEA_EACH_KERNEL(f)                                                                   \
+  f(softmax_block, SoftmaxBlockArgs) f(softmax_grad, SoftmaxGradArgs)                          \
+      f(packed_rows, PackedRowsArgs) f(scaled_rows, ScaledRowsArgs) f(sink_grad, SinkGradArgs) \
+          f(softmax_row, SoftmaxRowArgs) f(softmax_merge, SoftmaxMergeArgs)                    \
+              f(linear_stream, LinearStreamArgs) f(linear_sum, LinearSumArgs)                  \
+                  f(linear_fold, LinearFoldArgs) f(linear_read, LinearReadArgs)                \
+                      f(linear_grad_causal_rows, LinearGradCausalArgs)                         \
+                          f(linear_grad_causal_keys, LinearGradCausalArgs)                     \
+                              f(linear_grad_rows, LinearGradRowsArgs)                          \
+                                  f(linear_grad_keys, LinearGradKeysArgs)                      \
+                                      f(delta_stream, DeltaStreamArgs)                         \
+                                          f(delta_grad, DeltaGradArgs) f(gather, GatherArgs)   \
+                                              f(gather_grad_rows, GatherGradRowsArgs)          \
+                                                  f(gather_grad_keys, GatherGradKeysArgs)      \
+                                                      f(sketch_select, SketchSelectArgs)       \
+                                                          f(normal_density, NormalDensityArgs)
 
 #if defined(FOVEA_EXTERN_KERNELS)
 
 FOVEA_NAMESPACE_BEGIN
+
+/// One level's kernels for the scalar T (float or double), wherever they were compiled.
+template <class T>
+struct KernelTable {
+#define FOVEA_KERNEL(kernel, Args) void (*kernel)(const Args<T>&) noexcept;
+  FOVEA_EACH_KERNEL(FOVEA_KERNEL)
+#undef FOVEA_KERNEL
+};
 
 /// The kernels of one level, compiled by the unit with FOVEA_KERNELS_UNIT.
 template <class T>
@@ -87,13 +82,27 @@ const KernelTable<double>& kernels<double>(IsaLevel level) {
 }
 #endif
 #else
+
+/// One level's kernels for the scalar T (float or double). Each is compiled where it is called: its
+/// instantiation is that of the member, at every level.
+template <class T>
+struct KernelTable {
+#define FOVEA_KERNEL(kernel, Args) \
+  void kernel(const Args<T>& args) const noexcept { FOVEA_AT_LEVEL(level, kernel<T>)(args); }
+  FOVEA_EACH_KERNEL(FOVEA_KERNEL)
+#undef FOVEA_KERNEL
+
+  IsaLevel level;
+};
+
 /// The kernels of one level; those of the unit's own level where it was not compiled.
 template <class T>
-const KernelTable<T>& kernels(IsaLevel level = isa_level()) {
-  return FOVEA_AT_LEVEL(level, kKernels<T>);
+KernelTable<T> kernels(IsaLevel level = isa_level()) {
+  return {level};
 }
 #endif
 
 FOVEA_NAMESPACE_END
 
 #endif
+#undef FOVEA_EACH_KERNEL
