@@ -4,9 +4,8 @@
 #pragma once
 
 #include <ctime>
-#include <filesystem>
-#include <fstream>
-#include <stdexcept>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -105,18 +104,6 @@ inline std::string to_json(const Comparison& run) {
   json.end();
   json.end();
   return json.text() + '\n';
-}
-
-/// Replaces the file as a whole, so that a run that is stopped leaves what it had.
-/// \throws std::runtime_error
-inline void write_file(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".part";
-  std::ofstream stream(beside, std::ios::binary | std::ios::trunc);
-  stream << text;
-  stream.close();
-  std::error_code error;
-  if (stream) std::filesystem::rename(beside, path, error);
-  if (!stream || error) throw std::runtime_error(path + ": cannot be written");
 }
 
 }  // namespace bench

@@ -19,6 +19,7 @@
 
 #include "bench/compare_json.hpp"
 #include "bench/compare_table.hpp"
+#include "bench/output_file.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has it in no header
 
@@ -225,6 +226,18 @@ inline std::string titles(const Comparison& run, const Plot& plot, int title_siz
 }
 
 }  // namespace detail
+
+/// Refuses at once the files that a script and its plots could not be written to.
+/// \throws std::runtime_error
+inline void check_plots(const std::string& script, const std::vector<Plot>& plots,
+                        const std::string& directory) {
+  check_output(script);
+  for (const Plot& plot : plots) {
+    for (const char* extension : {".svg", ".png"}) {
+      check_output(directory + "/" + plot.file + extension);
+    }
+  }
+}
 
 /// The script; it writes <directory>/<file>.svg and .png for every plot.
 inline std::string gnuplot_script(const Comparison& run, const std::vector<Plot>& plots,

@@ -20,6 +20,7 @@
 #include "bench/compare_sources.hpp"
 #include "bench/compare_table.hpp"
 #include "bench/operators.hpp"
+#include "bench/output_file.hpp"
 #include "bench/program.hpp"
 #if defined(FOVEA_BENCH_FFTW)
 #include "bench/fsat_cross_entry.hpp"
@@ -176,8 +177,10 @@ int run_program(int argc, char** argv) {
   const std::string& directory = run.arguments.directory;
   const std::string json_file =
       run.arguments.json_file.empty() ? directory + "/compare.json" : run.arguments.json_file;
+  const std::string script = directory + "/compare.gp";
   make_directory(directory);
-  write_file(json_file, to_json(run));  // fails now rather than at the end
+  check_output(json_file);
+  check_plots(script, compare_plots(), directory);
 
   HeadTensors tensors = load(run);
   run.shape = fovea::shape_of(tensors.first(tensors.q_shape[2]));
@@ -188,8 +191,7 @@ int run_program(int argc, char** argv) {
               run.shape.width, run.arguments.threads);
   compare(run, tensors, json_file);
 
-  const bool is_drawn =
-      draw(directory + "/compare.gp", gnuplot_script(run, compare_plots(), directory));
+  const bool is_drawn = draw(script, gnuplot_script(run, compare_plots(), directory));
   const bool right = judge(run);
   std::printf("\n%s: all numbers\n", json_file.c_str());
   if (is_drawn) {

@@ -16,6 +16,7 @@
 #include "bench/compare_table.hpp"
 #include "bench/dense_attention.hpp"
 #include "bench/gaussian.hpp"
+#include "bench/output_file.hpp"
 #include "bench/program.hpp"
 #include "fovea/attention/big_bird.hpp"
 #include "fovea/attention/full.hpp"
@@ -232,10 +233,11 @@ int run_program(int argc, char** argv) {
     return 0;
   }
   make_directory(arguments.directory);
+  const std::string json_file = arguments.directory + "/layers.json";
+  check_output(json_file);
   ThreadPool pool(arguments.threads);
   const std::vector<LayerRow> rows = measure_all(arguments, pool);
-  write_file(arguments.directory + "/layers.json",
-             table_json(rows, arguments, std::vector<std::string>(argv, argv + argc)));
+  write_file(json_file, table_json(rows, arguments, std::vector<std::string>(argv, argv + argc)));
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "bench/compare_measure.hpp"
 #include "bench/compare_plots.hpp"
 #include "bench/far_entry.hpp"
+#include "bench/output_file.hpp"
 #include "bench/program.hpp"
 #include "fovea/attention/full.hpp"
 #include "tests/support/memory.hpp"
@@ -182,11 +183,15 @@ int run_program(int argc, char** argv) {
   run.command.assign(argv, argv + argc);
   const std::string& directory = run.arguments.directory;
   make_directory(directory);
+  const std::string json_file = directory + "/lengths.json";
+  const std::string script = directory + "/lengths.gp";
+  check_output(json_file);
+  check_plots(script, figure_plots(), directory);
   const Stopwatch total;
   const bool right = run_figure(run);
   run.seconds = total.seconds();
-  write_file(directory + "/lengths.json", figure_json(run));
-  draw(directory + "/lengths.gp", gnuplot_script(run, figure_plots(), directory));
+  write_file(json_file, figure_json(run));
+  draw(script, gnuplot_script(run, figure_plots(), directory));
   if (!right) std::fprintf(stderr, "fovea_lengths: an operator is wrong\n");
   return right ? 0 : 1;
 }

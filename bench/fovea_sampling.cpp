@@ -15,6 +15,7 @@
 #include "bench/compare_json.hpp"
 #include "bench/compare_plots.hpp"
 #include "bench/compare_sources.hpp"
+#include "bench/output_file.hpp"
 #include "bench/program.hpp"
 #include "bench/sparse_entry.hpp"
 #include "fovea/attention/indexed.hpp"
@@ -230,6 +231,12 @@ int run_program(int argc, char** argv) {
   run.command.assign(argv, argv + argc);
   const std::string& directory = run.arguments.directory;
   make_directory(directory);
+  const std::string json_file =
+      run.arguments.json_file.empty() ? directory + "/sampling.json" : run.arguments.json_file;
+  for (const std::string& file :
+       {json_file, directory + "/sampling.gp", directory + "/sampling.svg"}) {
+    check_output(file);
+  }
   const Index n = run.arguments.lengths[0];
   const Document document = document_of(run.arguments, FOVEA_SOURCE_DIR);
   run.input = document.what;
@@ -242,8 +249,7 @@ int run_program(int argc, char** argv) {
               run.input.c_str(), run.shape.query_heads, run.shape.width, n, kSketchWidth);
   print(table, "share of the weight of full attention, mean over rows and heads", &Found::mass);
   print(table, "|out - full| / |full|", &Found::distance);
-  const std::string& json = run.arguments.json_file;
-  write_file(json.empty() ? directory + "/sampling.json" : json, table_json(run, table));
+  write_file(json_file, table_json(run, table));
   draw(directory + "/sampling.gp", plot_script(run, table, directory));
   return 0;
 }

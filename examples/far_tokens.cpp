@@ -228,7 +228,8 @@ std::vector<Score> mean_of(const std::vector<std::vector<Score>>& models) {
 }
 
 /// \param scores mean of each variant   \param last accuracies at the end, [variants, seeds]
-void write_json(const char* file, const std::vector<std::vector<Score>>& scores,
+/// Returns whether the file could be written.
+bool write_json(const char* file, const std::vector<std::vector<Score>>& scores,
                 const std::vector<std::vector<double>>& last) {
   std::ofstream json(file);
   json << "{\n  \"program\": \"far_tokens\",\n  \"models\": [";
@@ -247,6 +248,7 @@ void write_json(const char* file, const std::vector<std::vector<Score>>& scores,
     json << "\n      ]\n    }";
   }
   json << "\n  ]\n}\n";
+  return json.flush().good();
 }
 
 bool draw(const char* file, const std::vector<std::vector<Score>>& scores) {
@@ -301,12 +303,12 @@ int main(int argc, char** argv) {
     std::vector<double>& end = ends.emplace_back();
     for (Index seed = 0; seed < kSeeds; ++seed) end.push_back(first[seed].back().accuracy);
   }
-  write_json("far_tokens.json", scores, ends);
-  const bool drawn = draw("far_tokens.svg", scores);
+  const bool written =
+      write_json("far_tokens.json", scores, ends) && draw("far_tokens.svg", scores);
   const auto last = [&](std::size_t v) { return scores[v].back().accuracy; };
   std::printf(
       "mean accuracy: FSAT %.3f, no truncation %.3f, only random %.3f, only predicted %.3f\n",
       last(0), last(1), last(2), last(3));
-  std::printf("far_tokens.json and far_tokens.svg: %s\n", drawn ? "written" : "not written");
-  return drawn ? 0 : 1;
+  std::printf("far_tokens.json and far_tokens.svg: %s\n", written ? "written" : "not written");
+  return written ? 0 : 1;
 }
