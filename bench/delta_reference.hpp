@@ -106,21 +106,27 @@ struct DeltaHead {
   }
 };
 
-/// Sampled rows of the gradients of one head, Nq = Nk.
+/// Sampled rows of the gradients of one key head, and of one query head at a time of those that
+/// read it, Nq = Nk. What the query heads add to k, v and beta is summed, and so are its units.
 template <class T>
 struct SampledGradients {
   std::vector<Index> rows;
   std::vector<GradientRow<T>> q, k, v, beta;  // one for each row
 
-  SampledGradients(const Inputs<T>& in, Index head, Index samples) {
+  SampledGradients(const Inputs<T>& in, Index key_head, Index samples) {
     const Index count = std::min(samples, in.q.rows());
     for (Index s = 0; s < count; ++s) {
-      rows.push_back(sampled_row(s, count, head, in.q.rows()));
+      rows.push_back(sampled_row(s, count, key_head, in.q.rows()));
       q.emplace_back(in.q.width());
       k.emplace_back(in.k.width());
       v.emplace_back(in.v.width());
       beta.emplace_back(1);
     }
+  }
+
+  /// Before the gradients of a further query head.
+  void begin_head() {
+    for (GradientRow<T>& row : q) row = GradientRow<T>(static_cast<Index>(row.value.size()));
   }
 
   /// Calls f(sample) for those whose row is n.
@@ -132,17 +138,23 @@ struct SampledGradients {
   }
 };
 
-/// Adds the gradients of the delta rule's term for one head. \pre Nq = Nk, Hq = Hk
+/// Adds the gradients of the delta rule's term for one query head. \pre Nq = Nk
 template <class T>
 class DeltaSweep {
   using W = Wide<T>;
   using Vector = std::vector<W>;
 
  public:
-  /// \param weight of the term in the output   \param d_out [1, H, N, Dv]
+  /// \param weight of the term in the output   \param d_out [1, Hq, N, Dv]
   DeltaSweep(const FarTokens<T>& x, const WideMap<W>& map, Index head, W weight,
              const View<const T>& d_out, SampledGradients<T>& to)
-      : x_(x), map_(map), head_(head), weight_(weight), d_out_(d_out), to_(to) {}
+      : x_(x),
+        map_(map),
+        head_(head),
+        key_head_(x.key_head(head)),
+        weight_(weight),
+        d_out_(d_out),
+        to_(to) {}
 
   void run() {
     forward();
@@ -166,7 +178,7 @@ class DeltaSweep {
   }
 
   void forward() {
-    DeltaHead<T> states(x_, map_, head_);
+    DeltaHead<T> states(x_, map_, key_head_);
     kept_.resize(to_.rows.size());
     for (Index t = 0; t < x_.count; ++t) {
       to_.at(t, [&](std::size_t s) { kept_[s].before = states.state; });
@@ -197,8 +209,8 @@ class DeltaSweep {
   /// From the gradient by the state after token t to that by the state before it.
   void pass(Index t) {
     const FeatureShares<T> q(map_, x_.in.q, head_, t);
-    const FeatureShares<T> k(map_, x_.in.k, head_, t);
-    const W beta = x_.in.beta(0, head_, t, 0);
+    const FeatureShares<T> k(map_, x_.in.k, key_head_, t);
+    const W beta = x_.in.beta(0, key_head_, t, 0);
     Vector by_update(width());
     Vector size(width());
     Vector d(width());
@@ -249,12 +261,13 @@ class DeltaSweep {
                                 (kept_[s].most[i] + error_size[c]) * size[c]);
       }
     }
-    k.add_gradient(map_, x_.in.k, head_, t, by_k, by_k_size, to_.k[s]);
+    k.add_gradient(map_, x_.in.k, key_head_, t, by_k, by_k_size, to_.k[s]);
   }
 
   const FarTokens<T>& x_;
   const WideMap<W>& map_;
   Index head_;
+  Index key_head_;
   W weight_;
   const View<const T>& d_out_;
   SampledGradients<T>& to_;

@@ -88,8 +88,9 @@ struct TokenLoop {
           static_cast<std::size_t>(in.v.rows() * in.v.width()));
       return [=, *this](ThreadPool&) {
         for (Index h = 0; h < in.q.heads(); ++h) {
-          loop({&in.q(0, h, 0, 0), &in.k(0, h, 0, 0), &in.v(0, h, 0, 0),
-                in.beta.is_none() ? nullptr : &in.beta(0, h, 0, 0),
+          const Index key_head = h / (in.q.heads() / in.k.heads());
+          loop({&in.q(0, h, 0, 0), &in.k(0, key_head, 0, 0), &in.v(0, key_head, 0, 0),
+                in.beta.is_none() ? nullptr : &in.beta(0, key_head, 0, 0),
                 static_cast<std::size_t>(in.q.rows()), static_cast<std::size_t>(in.q.width()),
                 static_cast<std::size_t>(in.v.width())},
                out->data());

@@ -13,26 +13,27 @@
 
 namespace bench {
 
-/// Adds the gradients of a feature map's term for one head. \pre Nq = Nk, Hq = Hk
+/// Adds the gradients of a feature map's term for one query head. \pre Nq = Nk
 template <class T>
 class SumsGradient {
   using W = Wide<T>;
 
  public:
-  /// \param weight of the term in the output   \param d_out [1, H, N, Dv]
+  /// \param weight of the term in the output   \param d_out [1, Hq, N, Dv]
   SumsGradient(const FarTokens<T>& x, const WideMap<W>& map, bool causal, Index head, W weight,
                const View<const T>& d_out, SampledGradients<T>& to)
       : x_(x),
         map_(map),
         causal_(causal),
         head_(head),
+        key_head_(x.key_head(head)),
         weight_(weight),
         to_(to),
         q_(features_of(map, x.in.q, head)),
-        k_(features_of(map, x.in.k, head)) {
+        k_(features_of(map, x.in.k, key_head_)) {
     for (Index n = 0; n < x.count; ++n) {
       for (Index c = 0; c < value_width(); ++c) {
-        v_.push_back(x.in.v(0, head, n, c));
+        v_.push_back(x.in.v(0, key_head_, n, c));
         d_out_.push_back(weight_ * static_cast<W>(d_out(0, head, n, c)));
       }
     }
@@ -119,9 +120,9 @@ class SumsGradient {
 
   /// Adds a gradient by features and its unit as one by x.
   void add(const std::vector<W>& value, const std::vector<W>& size, const View<const T>& x,
-           Index row, GradientRow<T>& to) const {
+           Index head, Index row, GradientRow<T>& to) const {
     for (std::size_t d = 0; d < value.size(); ++d) {
-      const W slope = map_.derivative(x(0, head_, row, static_cast<Index>(d)));
+      const W slope = map_.derivative(x(0, head, row, static_cast<Index>(d)));
       to.value[d] += slope * value[d];
       to.unit[d] += std::abs(slope) * size[d];
     }
@@ -138,7 +139,7 @@ class SumsGradient {
         size[d] += unit * k(t)[d];
       }
     }
-    add(value, size, x_.in.q, n, to_.q[s]);
+    add(value, size, x_.in.q, head_, n, to_.q[s]);
   }
 
   void add_token(std::size_t s) {
@@ -157,13 +158,14 @@ class SumsGradient {
         to_.v[s].unit[static_cast<std::size_t>(c)] += share * std::abs(d_out(n)[c]);
       }
     }
-    add(value, size, x_.in.k, t, to_.k[s]);
+    add(value, size, x_.in.k, key_head_, t, to_.k[s]);
   }
 
   const FarTokens<T>& x_;
   const WideMap<W>& map_;
   bool causal_;
   Index head_;
+  Index key_head_;
   W weight_;
   SampledGradients<T>& to_;
   std::vector<W> q_, k_;      // [N, D] features
@@ -171,13 +173,13 @@ class SumsGradient {
   std::vector<Row> rows_;     // [N]
 };
 
-/// Adds the gradients of the near field for one head. \pre Nq = Nk, Hq = Hk
+/// Adds the gradients of the near field for one query head. \pre Nq = Nk
 template <class T>
 class BandGradient {
   using W = Wide<T>;
 
  public:
-  /// \param weight of the near field in the output   \param d_out [1, H, N, Dv]
+  /// \param weight of the near field in the output   \param d_out [1, Hq, N, Dv]
   BandGradient(const FarTokens<T>& x, const fovea::LocalAttention& near, Index head, W weight,
                const View<const T>& d_out, SampledGradients<T>& to)
       : x_(x), near_(near), head_(head), weight_(weight), d_out_(d_out), to_(to) {}
@@ -186,7 +188,7 @@ class BandGradient {
     for (std::size_t s = 0; s < to_.rows.size(); ++s) {
       const Index n = to_.rows[s];
       for (const Pair& pair : pairs_of(n)) {
-        to_.q[s].add(pair.by_product, pair.size, x_.in.k, head_, pair.token);
+        to_.q[s].add(pair.by_product, pair.size, x_.in.k, x_.key_head(head_), pair.token);
       }
       const Index first = std::max<Index>(0, n - near_.options.right);
       const Index last = std::min(x_.count - 1, n + near_.options.left);
@@ -215,8 +217,9 @@ class BandGradient {
     W delta = 0;
     for (std::size_t n = 0; n < band.weights.size(); ++n) {
       for (Index c = 0; c < x_.in.v.width(); ++c) {
-        by_weight[n] += weight_ * static_cast<W>(d_out_(0, head_, row, c)) *
-                        static_cast<W>(x_.in.v(0, head_, band.first + static_cast<Index>(n), c));
+        by_weight[n] +=
+            weight_ * static_cast<W>(d_out_(0, head_, row, c)) *
+            static_cast<W>(x_.in.v(0, x_.key_head(head_), band.first + static_cast<Index>(n), c));
       }
       delta += band.weights[n] * by_weight[n];
     }
@@ -239,27 +242,44 @@ class BandGradient {
   SampledGradients<T>& to_;
 };
 
-/// Compares `samples` rows of the gradients of q, k, v and beta, of the first and the last head.
-/// \pre Nq = Nk, Hq = Hk
+namespace detail {
+
+/// Adds the gradients of all terms of one query head.
+template <class T>
+void add_gradients(const FarModel<T>& model, const FarTokens<T>& x, Index head,
+                   const View<const T>& d_out, SampledGradients<T>& to) {
+  const auto [near, far] = blend_of(x.in, head);
+  if (model.near) BandGradient<T>(x, *model.near, head, near, d_out, to).run();
+  for (const auto& map : model.sums) {
+    SumsGradient<T>(x, map, model.causal, head, far, d_out, to).run();
+  }
+  for (const auto& map : model.deltas) DeltaSweep<T>(x, map, head, far, d_out, to).run();
+}
+
+}  // namespace detail
+
+/// Compares `samples` rows of the gradients of k, v and beta of the first and the last key head,
+/// and of q of all heads that read them. \pre Nq = Nk
 template <class T, class GradsT>
 Error far_gradient_error(const FarModel<T>& model, const FarTokens<T>& x,
                          const View<const T>& d_out, const GradsT& grads, Index samples) {
   Error error;
-  std::vector<Index> heads = {0};
-  if (x.in.q.heads() > 1) heads.push_back(x.in.q.heads() - 1);
-  for (const Index head : heads) {
-    const auto [near, far] = blend_of(x.in, head);
-    SampledGradients<T> want(x.in, head, samples);
-    if (model.near) BandGradient<T>(x, *model.near, head, near, d_out, want).run();
-    for (const auto& map : model.sums) {
-      SumsGradient<T>(x, map, model.causal, head, far, d_out, want).run();
+  std::vector<Index> key_heads = {0};
+  if (x.in.k.heads() > 1) key_heads.push_back(x.in.k.heads() - 1);
+  const Index group = x.in.q.heads() / x.in.k.heads();
+  for (const Index key_head : key_heads) {
+    SampledGradients<T> want(x.in, key_head, samples);
+    for (Index head = key_head * group; head < (key_head + 1) * group; ++head) {
+      want.begin_head();
+      detail::add_gradients(model, x, head, d_out, want);
+      for (std::size_t s = 0; s < want.rows.size(); ++s) {
+        want.q[s].judge(grads.q, head, want.rows[s], error);
+      }
     }
-    for (const auto& map : model.deltas) DeltaSweep<T>(x, map, head, far, d_out, want).run();
     for (std::size_t s = 0; s < want.rows.size(); ++s) {
-      want.q[s].judge(grads.q, head, want.rows[s], error);
-      want.k[s].judge(grads.k, head, want.rows[s], error);
-      want.v[s].judge(grads.v, head, want.rows[s], error);
-      if (!grads.beta.is_none()) want.beta[s].judge(grads.beta, head, want.rows[s], error);
+      want.k[s].judge(grads.k, key_head, want.rows[s], error);
+      want.v[s].judge(grads.v, key_head, want.rows[s], error);
+      if (!grads.beta.is_none()) want.beta[s].judge(grads.beta, key_head, want.rows[s], error);
     }
   }
   return error;

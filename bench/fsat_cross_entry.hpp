@@ -17,14 +17,15 @@
 
 namespace bench {
 
-/// q and k of all heads side by side as f1 and f2, and what the core reads of their cross.
+/// q and k of all heads side by side as f1 and f2, and what the core reads of their cross. A key
+/// head stands there once for each query head that reads it: f1 and f2 are of one width.
 class CrossedHeads {
  public:
   explicit CrossedHeads(const Inputs<float>& in)
       : heads_(in.q.heads()),
         width_(in.q.width()),
-        f1_(beside(f1_memory_, in.q)),
-        f2_(beside(f2_memory_, in.k)),
+        f1_(beside(f1_memory_, in.q, heads_)),
+        f2_(beside(f2_memory_, in.k, heads_)),
         c_(c_memory_.resize(1, in.q.rows(), heads_ * width_)),
         data_(crossed(in)) {
     // So that the cross, a sum of N products, is of the size of its factors.
@@ -48,12 +49,13 @@ class CrossedHeads {
   }
 
  private:
-  /// [1, H, N, D] as [1, 1, N, H D].
-  static View<float> beside(fovea::Buffer<float>& memory, const View<const float>& x) {
-    const View<float> to = memory.resize(1, x.rows(), x.heads() * x.width());
-    for (Index h = 0; h < x.heads(); ++h) {
+  /// [1, H, N, D] as [1, 1, N, `heads` D].
+  static View<float> beside(fovea::Buffer<float>& memory, const View<const float>& x, Index heads) {
+    const View<float> to = memory.resize(1, x.rows(), heads * x.width());
+    for (Index h = 0; h < heads; ++h) {
+      const Index from = h / (heads / x.heads());
       for (Index n = 0; n < x.rows(); ++n) {
-        for (Index d = 0; d < x.width(); ++d) to(0, 0, n, h * x.width() + d) = x(0, h, n, d);
+        for (Index d = 0; d < x.width(); ++d) to(0, 0, n, h * x.width() + d) = x(0, from, n, d);
       }
     }
     return to;

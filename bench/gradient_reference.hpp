@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "bench/head_patterns.hpp"
@@ -98,47 +99,88 @@ struct GradientRow {
   std::vector<W> unit;
 };
 
-/// Compares sampled rows of the gradients of q, k and v of `op`. Query heads and key heads must be
-/// as many.
+/// Rows of the gradients of an operator whose heads have patterns.
+template <class Op, class T>
+class GradientTruth {
+  using W = Wide<T>;
+
+ public:
+  GradientTruth(const Op& op, const Inputs<T>& in, const View<const T>& out,
+                const View<const T>& lse, const View<const T>& d_out)
+      : op_(op),
+        in_(in),
+        out_(out),
+        lse_(lse),
+        d_out_(d_out),
+        sequence_(sequence_shape(op, fovea::shape_of(in))) {}
+
+  GradientRow<T> d_q(Index head, Index i) const {
+    GradientRow<T> row(in_.q.width());
+    const PairTruths<T> pairs(in_, out_, lse_, d_out_, head);
+    const auto pattern = op_.pattern(head, sequence_);
+    for (Index j = 0; j < in_.k.rows(); ++j) {
+      if (!pattern.allows(i + sequence_.first_position, j)) continue;
+      const PairTruth<W> pair = pairs.at(i, j);
+      row.add(by_product(pairs, pair), size_of_product(pairs, pair), in_.k, pairs.key_head(), j);
+    }
+    return row;
+  }
+
+  /// Of k and of v: sums over all query heads that read the key head.
+  std::pair<GradientRow<T>, GradientRow<T>> d_k_and_d_v(Index key_head, Index j) const {
+    GradientRow<T> d_k(in_.k.width());
+    GradientRow<T> d_v(in_.v.width());
+    const Index group = in_.q.heads() / in_.k.heads();
+    for (Index head = key_head * group; head < (key_head + 1) * group; ++head) {
+      const PairTruths<T> pairs(in_, out_, lse_, d_out_, head);
+      const auto pattern = op_.pattern(head, sequence_);
+      for (Index i = 0; i < in_.q.rows(); ++i) {
+        if (!pattern.allows(i + sequence_.first_position, j)) continue;
+        const PairTruth<W> pair = pairs.at(i, j);
+        d_k.add(by_product(pairs, pair), size_of_product(pairs, pair), in_.q, head, i);
+        d_v.add(pair.weight, pair.weight * pair.gauge, d_out_, head, i);
+      }
+    }
+    return {d_k, d_v};
+  }
+
+ private:
+  /// The gradient by <q, k>, and its unit.
+  static W by_product(const PairTruths<T>& pairs, const PairTruth<W>& pair) {
+    return pairs.scale() * pair.weight * (pair.d_weight - pair.delta);
+  }
+  static W size_of_product(const PairTruths<T>& pairs, const PairTruth<W>& pair) {
+    return pairs.scale() * pair.weight * (std::abs(pair.d_weight) + std::abs(pair.delta)) *
+           pair.gauge;
+  }
+
+  const Op& op_;
+  const Inputs<T>& in_;
+  View<const T> out_, lse_, d_out_;
+  SequenceShape sequence_;
+};
+
+/// Compares `samples` rows of each head of the gradients of q, k and v of `op`.
 template <class Op, class T, class SavedT, class GradsT>
 Error sampled_gradient_error(const Op& op, const Inputs<T>& in, const View<const T>& out,
                              const SavedT& saved, const View<const T>& d_out, const GradsT& grads,
                              Index samples) {
-  using W = Wide<T>;
   Error error;
   const View<const T> lse(saved.lse);
-  const SequenceShape sequence = sequence_shape(op, fovea::shape_of(in));
-  const Index first = sequence.first_position;
-  for (Index head = 0; head < in.q.heads(); ++head) {
-    const auto pattern = op.pattern(head, sequence);
-    const PairTruths<T> pairs(in, out, lse, d_out, head);
-    const W scale = pairs.scale();
-    for (Index s = 0; s < std::min(samples, in.q.rows()); ++s) {
-      const Index i = sampled_row(s, std::min(samples, in.q.rows()), head, in.q.rows());
-      GradientRow<T> d_q(in.q.width());
-      for (Index j = 0; j < in.k.rows(); ++j) {
-        if (!pattern.allows(i + first, j)) continue;
-        const auto [p, d_p, delta, gauge] = pairs.at(i, j);
-        d_q.add(scale * p * (d_p - delta), scale * p * (std::abs(d_p) + std::abs(delta)) * gauge,
-                in.k, pairs.key_head(), j);
-      }
-      d_q.judge(grads.q, head, i, error);
+  const GradientTruth<Op, T> truth(op, in, out, lse, d_out);
+  const auto for_each_sample = [samples](const View<const T>& x, const auto& judge) {
+    const Index count = std::min(samples, x.rows());
+    for (Index head = 0; head < x.heads(); ++head) {
+      for (Index s = 0; s < count; ++s) judge(head, sampled_row(s, count, head, x.rows()));
     }
-    for (Index s = 0; s < std::min(samples, in.k.rows()); ++s) {
-      const Index j = sampled_row(s, std::min(samples, in.k.rows()), head, in.k.rows());
-      GradientRow<T> d_k(in.k.width());
-      GradientRow<T> d_v(in.v.width());
-      for (Index i = 0; i < in.q.rows(); ++i) {
-        if (!pattern.allows(i + first, j)) continue;
-        const auto [p, d_p, delta, gauge] = pairs.at(i, j);
-        d_k.add(scale * p * (d_p - delta), scale * p * (std::abs(d_p) + std::abs(delta)) * gauge,
-                in.q, head, i);
-        d_v.add(p, p * gauge, d_out, head, i);
-      }
-      d_k.judge(grads.k, pairs.key_head(), j, error);
-      d_v.judge(grads.v, pairs.key_head(), j, error);
-    }
-  }
+  };
+  for_each_sample(in.q,
+                  [&](Index head, Index i) { truth.d_q(head, i).judge(grads.q, head, i, error); });
+  for_each_sample(in.k, [&](Index head, Index j) {
+    const auto [d_k, d_v] = truth.d_k_and_d_v(head, j);
+    d_k.judge(grads.k, head, j, error);
+    d_v.judge(grads.v, head, j, error);
+  });
   return error;
 }
 

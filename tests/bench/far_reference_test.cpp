@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 #include "attention/laws.hpp"
@@ -24,24 +25,27 @@ using fovea_test::OracleOperator;
 using fovea_test::Reference;
 using T = double;
 
-constexpr Index kHeads = 2;
+constexpr Index kHeads = 2;  // of k and v
 constexpr Index kRows = 37;
 constexpr Index kWidth = 5;
 constexpr Index kValueWidth = 6;
 constexpr double kRoundoff = 0x1p-53;
 
-constexpr Shape shape_of_rows(Index rows, Index width) { return {1, kHeads, rows, width}; }
+constexpr Shape shape_of_rows(Index rows, Index width, Index group = 1) {
+  return {1, kHeads * group, rows, width};
+}
 
 /// Tensors of one problem; what an operator reads beside them is in FarData.
 struct Problem {
   std::vector<T> q, k, v;
   bench::Inputs<T> inputs;
 
-  explicit Problem(Index queries)
-      : q(bench::gaussians<T>(7, 0, kHeads * queries * kWidth)),
+  /// \param group query heads that read one key head
+  explicit Problem(Index queries, Index group = 1)
+      : q(bench::gaussians<T>(7, 0, group * kHeads * queries * kWidth)),
         k(bench::gaussians<T>(7, 1, kHeads * kRows * kWidth)),
         v(bench::gaussians<T>(7, 2, kHeads * kRows * kValueWidth)),
-        inputs{View<const T>(q.data(), shape_of_rows(queries, kWidth)),
+        inputs{View<const T>(q.data(), shape_of_rows(queries, kWidth, group)),
                View<const T>(k.data(), shape_of_rows(kRows, kWidth)),
                View<const T>(v.data(), shape_of_rows(kRows, kValueWidth))} {}
 };
@@ -87,10 +91,13 @@ struct Written {
   }
 };
 
-template <class Op>
-void expect_gradients(const Op& op, const bench::Inputs<T>& in, const View<const T>& d_out,
-                      const ExpectedGrads<T>& want) {
-  Written written(want);
+/// \param oracle the gradients for those inputs and a gradient of the output
+template <class Op, class Oracle>
+void expect_gradients(const Op& op, const bench::Inputs<T>& in, const Oracle& oracle) {
+  const Shape shape = {1, in.q.heads(), kRows, kValueWidth};
+  const std::vector<T> d_out_data = bench::gaussians<T>(8, 0, shape[1] * shape[2] * shape[3]);
+  const View<const T> d_out(d_out_data.data(), shape);
+  Written written(oracle(in, d_out));
   const auto model = bench::far_model<T>(op);
   const auto error = [&] {
     return far_gradient_error(model, FarTokens<T>(in), d_out, written.grads, kRows).ratio;
@@ -106,44 +113,59 @@ void expect_gradients(const Op& op, const bench::Inputs<T>& in, const View<const
   }
 }
 
-std::vector<T> output_gradient() { return bench::gaussians<T>(8, 0, kHeads * kRows * kValueWidth); }
+/// Query heads that read one key head.
+constexpr std::array<Index, 2> kGroups = {1, 3};
+
+void expect_linear(bool causal, Index group) {
+  const Problem problem(kRows, group);
+  const fovea::LinearAttention<fovea::EluPlusOne, fovea::TanhPlusOne> op({.causal = causal});
+  OracleFmm<T> oracle = oracle_of(causal, 0, 0);
+  oracle.linear.maps = {fovea_test::elu_plus_one<T>(), fovea_test::tanh_plus_one<T>()};
+  expect_rows(op, problem.inputs, linear_oracle(problem.inputs, oracle.linear));
+  expect_gradients(op, problem.inputs, [&](const auto& in, const auto& d_out) {
+    return linear_grad_oracle(in, oracle.linear, d_out);
+  });
+}
 
 TEST(FarReference, LinearAttention) {
-  for (const bool causal : {false, true}) {
-    const Problem problem(kRows);
-    const fovea::LinearAttention<fovea::EluPlusOne, fovea::TanhPlusOne> op({.causal = causal});
-    OracleFmm<T> oracle = oracle_of(causal, 0, 0);
-    oracle.linear.maps = {fovea_test::elu_plus_one<T>(), fovea_test::tanh_plus_one<T>()};
-    expect_rows(op, problem.inputs, linear_oracle(problem.inputs, oracle.linear));
-    const std::vector<T> d_out = output_gradient();
-    const View<const T> d_view(d_out.data(), shape_of_rows(kRows, kValueWidth));
-    expect_gradients(op, problem.inputs, d_view,
-                     linear_grad_oracle(problem.inputs, oracle.linear, d_view));
+  for (const Index group : kGroups) {
+    SCOPED_TRACE(group);
+    expect_linear(false, group);
+    expect_linear(true, group);
   }
 }
 
 TEST(FarReference, DeltaRule) {
-  const Problem problem(kRows);
-  const fovea::DeltaRuleAttention<> op;
+  for (const Index group : kGroups) {
+    SCOPED_TRACE(group);
+    const Problem problem(kRows, group);
+    const fovea::DeltaRuleAttention<> op;
+    const bench::FarData<T> data(problem.inputs, op);
+    const fovea_test::OracleDelta<T> oracle{fovea_test::elu_plus_one<T>()};
+    expect_rows(op, data.inputs, delta_oracle(data.inputs, oracle));
+    expect_gradients(op, data.inputs, [&](const auto& in, const auto& d_out) {
+      return delta_grad_oracle(in, oracle, d_out);
+    });
+  }
+}
+
+void expect_fmm(bool causal, Index group) {
+  const Problem problem(kRows, group);
+  const fovea::FmmTwoKernels op({.near = {.left = 4, .right = 2}, .causal = causal});
   const bench::FarData<T> data(problem.inputs, op);
-  const fovea_test::OracleDelta<T> oracle{fovea_test::elu_plus_one<T>()};
-  expect_rows(op, data.inputs, delta_oracle(data.inputs, oracle));
-  const std::vector<T> d_out = output_gradient();
-  const View<const T> d_view(d_out.data(), shape_of_rows(kRows, kValueWidth));
-  expect_gradients(op, data.inputs, d_view, delta_grad_oracle(data.inputs, oracle, d_view));
+  OracleFmm<T> oracle = oracle_of(causal, 4, causal ? 0 : 2);
+  oracle.linear.maps = {fovea_test::elu_plus_one<T>(), fovea_test::elu_plus_one<T>(-1)};
+  expect_rows(op, data.inputs, fmm_oracle(data.inputs, oracle));
+  expect_gradients(op, data.inputs, [&](const auto& in, const auto& d_out) {
+    return fmm_grad_oracle(in, oracle, d_out);
+  });
 }
 
 TEST(FarReference, FmmAttention) {
-  for (const bool causal : {false, true}) {
-    const Problem problem(kRows);
-    const fovea::FmmTwoKernels op({.near = {.left = 4, .right = 2}, .causal = causal});
-    const bench::FarData<T> data(problem.inputs, op);
-    OracleFmm<T> oracle = oracle_of(causal, 4, causal ? 0 : 2);
-    oracle.linear.maps = {fovea_test::elu_plus_one<T>(), fovea_test::elu_plus_one<T>(-1)};
-    expect_rows(op, data.inputs, fmm_oracle(data.inputs, oracle));
-    const std::vector<T> d_out = output_gradient();
-    const View<const T> d_view(d_out.data(), shape_of_rows(kRows, kValueWidth));
-    expect_gradients(op, data.inputs, d_view, fmm_grad_oracle(data.inputs, oracle, d_view));
+  for (const Index group : kGroups) {
+    SCOPED_TRACE(group);
+    expect_fmm(false, group);
+    expect_fmm(true, group);
   }
 }
 
