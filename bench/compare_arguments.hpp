@@ -60,6 +60,7 @@ output
   --json FILE      where the JSON goes                   (compare.json in that directory)
   --help           this text
 
+Speed-up and distance are from full attention, for causal operators from causal full attention.
 The operators run at the instruction-set level of the machine; FOVEA_ISA=baseline|v3|v4 caps it.
 )";
 

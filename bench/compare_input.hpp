@@ -133,6 +133,44 @@ inline HeadTensors embed_text(std::string_view document, Index n, Index heads, I
   return x;
 }
 
+namespace detail {
+
+/// Which number of a tensor [1, H, N, D] is the first that is not finite, in its first n rows, and
+/// how many there are; nothing if there is none. \param name of the tensor
+inline std::string not_finite(const char* name, const fovea::View<const float>& x) {
+  std::string first;
+  Index count = 0;
+  for (Index h = 0; h < x.heads(); ++h) {
+    for (Index n = 0; n < x.rows(); ++n) {
+      for (Index d = 0; d < x.width(); ++d) {
+        const float number = x(0, h, n, d);
+        if (std::isfinite(number) || count++ > 0) continue;
+        first = std::string(name) + " holds " + (std::isnan(number) ? "NaN" : "infinity") +
+                " at head " + std::to_string(h) + ", row " + std::to_string(n) + ", column " +
+                std::to_string(d);
+      }
+    }
+  }
+  if (count > 1) first += " and " + std::to_string(count - 1) + " more";
+  return first;
+}
+
+}  // namespace detail
+
+/// Refuses tensors that hold NaN or infinity in their first n rows: nobody could tell how far an
+/// operator's results are from the truth. \throws std::runtime_error that names the tensors
+inline void check_finite(const HeadTensors& tensors, Index n, const std::string& directory) {
+  const fovea::Inputs<float> in = tensors.first(n);
+  std::string found;
+  for (const auto& [name, x] : {std::pair{"q.npy", in.q}, {"k.npy", in.k}, {"v.npy", in.v}}) {
+    const std::string one = detail::not_finite(name, x);
+    if (!one.empty()) found += (found.empty() ? "" : "; ") + one;
+  }
+  if (found.empty()) return;
+  throw std::runtime_error(directory + ": " + found +
+                           " (as float32): the operators' results could not be judged");
+}
+
 /// q.npy, k.npy and v.npy of a directory. \throws std::runtime_error
 inline HeadTensors read_qkv(const std::string& directory) {
   NpyTensor q = read_npy(directory + "/q.npy");

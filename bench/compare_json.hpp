@@ -26,6 +26,18 @@ struct Comparison {
   double seconds = 0;
 };
 
+/// "9 heads on 3 key heads, D = 64".
+inline std::string heads_and_width(const AttentionShape& shape) {
+  const auto counted = [](Index n, const char* what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+  };
+  std::string text = counted(shape.query_heads, "head");
+  if (shape.key_heads != shape.query_heads) text += " on " + counted(shape.key_heads, "key head");
+  text += ", D = " + std::to_string(shape.width);
+  if (shape.value_width != shape.width) text += ", Dv = " + std::to_string(shape.value_width);
+  return text;
+}
+
 /// "2026-01-31T12:00:00Z".
 inline std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -63,7 +75,7 @@ inline void write_row(JsonWriter& json, const Row& row) {
   json.member("n", row.n);
   json.member("workspace_bytes", row.workspace_bytes);
   if (!row.skipped.empty()) {
-    json.member("skipped", row.skipped);
+    json.member(row.failed ? "failed" : "skipped", row.skipped);
   } else {
     json.member("runs", row.runs);
     json.member("milliseconds", row.seconds * 1e3);
@@ -72,6 +84,7 @@ inline void write_row(JsonWriter& json, const Row& row) {
     json.member("useful_gflops", row.useful_gflops);
     json.member("peak_fraction", row.peak_fraction);
     json.member("cpu_share", row.cpu_share);
+    if (!row.yardstick.empty()) json.member("full", row.yardstick);
     optional("speed_up_to_full", row.speed_up);
     json.member("error_ratio", row.error.ratio);
     json.member("max_absolute_error", row.error.absolute);

@@ -4,12 +4,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/compare_input.hpp"
+#include "bench/human.hpp"
 #include "bench/machine.hpp"
 #include "bench/operator_entry.hpp"
 #include "bench/probe.hpp"
@@ -24,7 +28,8 @@ inline constexpr Index kErrorRows = 16;
 struct Row {
   Names names;
   Index n = 0;
-  std::string skipped;  ///< why it was not run; empty: it was
+  std::string skipped;  ///< why nothing was measured; empty: it was
+  bool failed = false;  ///< it was tried, and threw what `skipped` says
   int runs = 0;
   double seconds = 0;         ///< median of one pass
   double least_seconds = 0;   ///< of the fastest run
@@ -34,16 +39,11 @@ struct Row {
   double cpu_share = 0;       ///< of the threads; the rest of the time the machine was busy
   Index workspace_bytes = 0;  ///< of the call, without inputs and output; all that a decoder holds
   Error error;                ///< against the truth of the same operator
-  /// Speed against full attention, and |out - full| / |full|, of forward passes; none if full
-  /// attention was not run.
+  /// Speed against full attention, and |out - full| / |full|, of forward passes; none if that
+  /// full attention was not run. A causal row is measured against causal full attention.
   std::optional<double> speed_up;
   std::optional<double> difference;
-};
-
-/// Full attention at one length, which the others are measured against.
-struct Yardstick {
-  double seconds = 0;
-  std::vector<float> out;
+  std::string yardstick;  ///< the label of that full attention
 };
 
 /// |a - b| / |b|, Euclidean.
@@ -57,6 +57,33 @@ inline double relative_distance(const std::vector<float>& a, const std::vector<f
   }
   return size > 0 ? std::sqrt(difference / size) : std::sqrt(difference);
 }
+
+/// Full attention at one length, causal and not, which the others are measured against: like with
+/// like. The first full attention of a kind is the measure of its kind.
+class Yardsticks {
+ public:
+  /// Compares a row that was measured; other passes than forward ones are left alone.
+  void compare(const Entry& entry, const std::vector<float>& out, Row& row) {
+    const Pass pass = entry.names.pass;
+    if (pass != Pass::forward && pass != Pass::dense_mask) return;
+    Yardstick& full = of_kind_[entry.causal ? 1 : 0];
+    if (full.label.empty() && entry.names.op == "full") {
+      full = {entry.names.label, row.seconds, out};
+    }
+    if (full.label.empty()) return;
+    row.yardstick = full.label;
+    row.speed_up = full.seconds / row.seconds;
+    row.difference = relative_distance(out, full.out);
+  }
+
+ private:
+  struct Yardstick {
+    std::string label;
+    double seconds = 0;
+    std::vector<float> out;
+  };
+  std::array<Yardstick, 2> of_kind_;  // not causal, causal
+};
 
 /// Seconds of runs of f: at least `repeat` of them, and for at least 0.2 s; sorted.
 template <class F>
@@ -77,22 +104,14 @@ inline Inputs<float> inputs_of(const Entry& entry, const HeadTensors& tensors, I
   return entry.sketch.width > 0 ? tensors.sketch.beside(in) : in;
 }
 
-/// Runs a cell. \param out takes its output [H, N, Dv]
-/// \pre the sketch of the tensors is that of the first n positions
-inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int repeat,
-                   ThreadPool& pool, std::vector<float>& out) {
-  const Inputs<float> in = inputs_of(entry, tensors, n);
+namespace detail {
+
+/// Runs a cell. \param row takes what is measured; what is known before is there
+inline void run_cell(const Entry& entry, const Inputs<float>& in, int repeat, ThreadPool& pool,
+                     std::vector<float>& out, Row& row) {
   const AttentionShape shape = fovea::shape_of(in);
   const Runner<float>& runner = entry.f32;
   const int threads = pool.concurrency();
-  Row row;
-  row.names = entry.names;
-  row.n = n;
-  row.workspace_bytes = runner.workspace_bytes(shape, threads);
-  if (row.workspace_bytes > available_bytes()) {
-    row.skipped = "its scratch is larger than the free memory";
-    return row;
-  }
   const Shape to = {1, shape.query_heads, shape.queries, shape.value_width};
   out.assign(static_cast<std::size_t>(to[1] * to[2] * to[3]), 0.0f);
   const Prepared pass = runner.prepare(in, View<float>(out.data(), to));
@@ -112,6 +131,40 @@ inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int 
   row.useful_gflops = flops / row.seconds * 1e-9;
   row.peak_fraction = flops / row.seconds / peak;
   row.error = pass.error(kErrorRows);
+}
+
+/// Why a cell is not worth trying, or nothing.
+inline std::string obstacle_of(const Entry& entry, const AttentionShape& shape,
+                               Index workspace_bytes) {
+  const std::string obstacle = entry.obstacle ? entry.obstacle(shape) : std::string();
+  if (!obstacle.empty() || workspace_bytes <= available_bytes()) return obstacle;
+  return "its scratch is larger than the free memory: " +
+         human_bytes(static_cast<double>(workspace_bytes));
+}
+
+}  // namespace detail
+
+/// Runs a cell. One that cannot run, or throws, is marked: it does not take the others with it.
+/// \param out takes its output [H, N, Dv]
+/// \pre the sketch of the tensors is that of the first n positions
+inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int repeat,
+                   ThreadPool& pool, std::vector<float>& out) {
+  Row row;
+  row.names = entry.names;
+  row.n = n;
+  try {
+    const Inputs<float> in = inputs_of(entry, tensors, n);
+    const AttentionShape shape = fovea::shape_of(in);
+    row.workspace_bytes = entry.f32.workspace_bytes(shape, pool.concurrency());
+    row.skipped = detail::obstacle_of(entry, shape, row.workspace_bytes);
+    if (row.skipped.empty()) detail::run_cell(entry, in, repeat, pool, out, row);
+  } catch (const std::bad_alloc&) {
+    row.skipped = "not enough memory";
+    row.failed = true;
+  } catch (const std::exception& error) {
+    row.skipped = error.what();
+    row.failed = true;
+  }
   return row;
 }
 

@@ -152,9 +152,7 @@ inline std::string common_settings(const Comparison& run) {
 }
 
 inline std::string subtitle(const Comparison& run) {
-  return std::to_string(run.shape.query_heads) +
-         (run.shape.query_heads == 1 ? " head, D = " : " heads, D = ") +
-         std::to_string(run.shape.width) + ", float32, " + std::to_string(run.arguments.threads) +
+  return heads_and_width(run.shape) + ", float32, " + std::to_string(run.arguments.threads) +
          (run.arguments.threads == 1 ? " thread, level " : " threads, level ") +
          fovea::name(fovea::isa_level()) + ", " + cpu_name();
 }

@@ -12,34 +12,9 @@
 #include <vector>
 
 #include "bench/compare_measure.hpp"
+#include "bench/human.hpp"
 
 namespace bench {
-
-/// "488 KiB": three digits and a binary unit.
-inline std::string human_bytes(double bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  std::size_t unit = 0;
-  while (bytes >= 999.5 && unit < 5) {
-    bytes /= 1024;
-    ++unit;
-  }
-  char text[32];
-  const int digits = unit == 0 || bytes >= 99.95 ? 0 : bytes >= 9.995 ? 1 : 2;
-  std::snprintf(text, sizeof text, "%.*f %s", digits, bytes, units[unit]);
-  return text;
-}
-
-/// "2 m 05 s", "31 s".
-inline std::string human_seconds(double seconds) {
-  const int whole = static_cast<int>(std::lround(std::clamp(seconds, 0.0, 1e6)));
-  char text[32];
-  if (whole < 60) {
-    std::snprintf(text, sizeof text, "%d s", whole);
-  } else {
-    std::snprintf(text, sizeof text, "%d m %02d s", whole / 60, whole % 60);
-  }
-  return text;
-}
 
 /// x with that printf format, or "-".
 inline std::string shown(const char* format, std::optional<double> x) {
@@ -60,8 +35,7 @@ inline void print_header() {
 inline void print_row(const Row& row) {
   std::printf("%-23s %6td ", row.names.label.c_str(), row.n);
   if (!row.skipped.empty()) {
-    std::printf("skipped: %s (%s)\n", row.skipped.c_str(),
-                human_bytes(static_cast<double>(row.workspace_bytes)).c_str());
+    std::printf("%s: %s\n", row.failed ? "FAILED" : "skipped", row.skipped.c_str());
   } else {
     std::printf("%9.3f %8.1f %5.2f %8s %9s %7.2f %9.1e %9s%s\n", row.seconds * 1e3,
                 row.useful_gflops, row.peak_fraction, shown("%.2fx", row.speed_up).c_str(),

@@ -117,6 +117,7 @@ Entry far_entry(Names names, const Op& op, std::vector<Family> families) {
   entry.names = std::move(names);
   entry.families = std::move(families);
   entry.far = far_work(op);
+  entry.causal = far_model<float>(op).causal;
   if constexpr (Op::kHasNear) {
     entry.visible_pairs = [near = op.near()](const AttentionShape& shape) {
       return visible_pairs(near, shape);

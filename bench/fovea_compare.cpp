@@ -43,16 +43,17 @@ HeadTensors load(Comparison& run) {
     }
     std::erase_if(arguments.lengths, [&](Index n) { return n > rows; });
     if (arguments.lengths.empty()) arguments.lengths = {rows};
+    check_finite(tensors, arguments.lengths.back(), arguments.qkv_directory);
     run.input = "q, k, v of " + arguments.qkv_directory + ", " + fovea::to_string(tensors.q_shape);
     return tensors;
   }
   const Document document = document_of(arguments, FOVEA_SOURCE_DIR);
   run.input = document.what;
   const Index longest = arguments.lengths.back();
-  const double bytes = 5.0 * sizeof(float) * static_cast<double>(longest) *
+  const double bytes = 6.0 * sizeof(float) * static_cast<double>(longest) *
                        static_cast<double>(arguments.heads * arguments.width);
   if (bytes > static_cast<double>(available_bytes())) {
-    throw std::runtime_error("q, k, v and two outputs take " + human_bytes(bytes) +
+    throw std::runtime_error("q, k, v and three outputs take " + human_bytes(bytes) +
                              ", more than the free memory; ask for shorter --lengths");
   }
   return embed_text(document.bytes, longest, arguments.heads, arguments.width);
@@ -116,7 +117,7 @@ void compare(Comparison& run, HeadTensors& tensors, const std::string& json_file
   Forecast forecast(run.arguments.repeat);
   print_header();
   for (std::size_t l = 0; l < lengths.size(); ++l) {
-    Yardstick full;
+    Yardsticks full;
     tensors.sketch = document_sketch(tensors.first(lengths[l]), kSketchWidth);
     for (std::size_t e = 0; e < entries.size(); ++e) {
       if (lengths[l] > entries[e].longest) continue;
@@ -125,13 +126,7 @@ void compare(Comparison& run, HeadTensors& tensors, const std::string& json_file
                      seconds_left(forecast, entries, work, run, l, e));
       std::vector<float> out;
       Row row = measure(entries[e], tensors, lengths[l], run.arguments.repeat, pool, out);
-      if (e == 0) full = {row.seconds, out};
-      const Pass pass = entries[e].names.pass;
-      const bool forward = pass == Pass::forward || pass == Pass::dense_mask;
-      if (row.skipped.empty() && !full.out.empty() && forward) {
-        row.speed_up = full.seconds / row.seconds;
-        row.difference = relative_distance(out, full.out);
-      }
+      if (row.skipped.empty()) full.compare(entries[e], out, row);
       forecast.learn(row, work[l][e], cell.seconds());
       progress.clear();
       print_row(row);
@@ -143,11 +138,13 @@ void compare(Comparison& run, HeadTensors& tensors, const std::string& json_file
   std::printf("%s", mask_factors(run.rows).c_str());
 }
 
-/// Warns if other processes took the cores. Returns whether every operator was right.
+/// Warns if other processes took the cores. Returns whether every operator ran and was right.
 bool judge(const Comparison& run) {
   double least = 1;
   bool right = true;
+  bool ran = true;
   for (const Row& row : run.rows) {
+    ran = ran && !row.failed;
     if (!row.skipped.empty()) continue;
     least = std::min(least, row.cpu_share);
     right = right && row.error.ratio <= kErrorLimit;
@@ -162,7 +159,8 @@ bool judge(const Comparison& run) {
     std::fprintf(stderr, "fovea_compare: an operator is wrong: its error is above %.0f units\n",
                  kErrorLimit);
   }
-  return right;
+  if (!ran) std::fprintf(stderr, "fovea_compare: an operator could not run: see the table\n");
+  return right && ran;
 }
 
 int run_program(int argc, char** argv) {
@@ -174,6 +172,7 @@ int run_program(int argc, char** argv) {
     return 0;
   }
   run.command.assign(argv, argv + argc);
+  HeadTensors tensors = load(run);
   const std::string& directory = run.arguments.directory;
   const std::string json_file =
       run.arguments.json_file.empty() ? directory + "/compare.json" : run.arguments.json_file;
@@ -182,13 +181,12 @@ int run_program(int argc, char** argv) {
   check_output(json_file);
   check_plots(script, compare_plots(), directory);
 
-  HeadTensors tensors = load(run);
   run.shape = fovea::shape_of(tensors.first(tensors.q_shape[2]));
   for (const auto& [key, value] : machine_facts())
     std::printf("%s: %s\n", key.c_str(), value.c_str());
   std::printf("input: %s\n", run.input.c_str());
-  std::printf("heads: %td, D: %td, threads: %d, type: float32\n\n", run.shape.query_heads,
-              run.shape.width, run.arguments.threads);
+  std::printf("%s, threads: %d, type: float32\n\n", heads_and_width(run.shape).c_str(),
+              run.arguments.threads);
   compare(run, tensors, json_file);
 
   const bool is_drawn = draw(script, gnuplot_script(run, compare_plots(), directory));

@@ -80,6 +80,11 @@ inline Entry fsat_cross_entry(Names names, std::vector<Family> families) {
   entry.own_flops = [](const AttentionShape& s) {
     return static_cast<double>(s.query_heads) * transform_flops(s, 2.5);
   };
+  entry.obstacle = [](const AttentionShape& s) -> std::string {
+    if (s.value_width == s.width) return {};
+    return "the cross has the width of q, which is " + std::to_string(s.width) + "; v has " +
+           std::to_string(s.value_width);
+  };
   entry.other = "full attention";
   entry.f32 = {[](const Inputs<float>& in, const View<float>& out) {
                  const auto crossed = std::make_shared<CrossedHeads>(in);

@@ -38,6 +38,22 @@ constexpr Index heads_of(Index n, Index count, Index heads) {
   return (heads - n + count - 1) / count;
 }
 
+/// Whether no row of any head sees a later key.
+template <class Op>
+bool is_causal(const Op& op) {
+  constexpr Index tokens = 64;  // shows a later key of every pattern that is measured
+  const SequenceShape sequence = sequence_shape(op, {.queries = tokens, .keys = tokens});
+  for (Index n = 0; n < pattern_count(op, tokens); ++n) {
+    const auto pattern = op.pattern(n, sequence);
+    for (Index i = 0; i < tokens; ++i) {
+      for (Index j = i + 1; j < tokens; ++j) {
+        if (pattern.allows(i, j)) return false;
+      }
+    }
+  }
+  return true;
+}
+
 /// (query, key) pairs that are visible, of all query heads.
 template <class Op>
 Index visible_pairs(const Op& op, const AttentionShape& shape) {

@@ -148,6 +148,9 @@ struct Entry {
   SketchWork sketch = {};
   std::string other = {};                             ///< what Prepared::other is, if it is there
   Index longest = std::numeric_limits<Index>::max();  ///< of the lengths that are compared
+  bool causal = false;  ///< no row sees a later key; of forward passes
+  /// Why it cannot run on inputs of a shape; none, or nothing: it can.
+  std::function<std::string(const AttentionShape&)> obstacle = {};
   /// All flops of a pass, where there are no pairs.
   std::function<double(const AttentionShape&)> own_flops = {};
 
@@ -284,6 +287,7 @@ inline Entry eigen_entry(Names names, const EigenBaseline& baseline, std::vector
     return softmax_row(in, head, row, [&](Index j) { return !causal || j <= row; });
   };
   Entry entry = operator_entry(std::move(names), baseline, reference, std::move(families));
+  entry.causal = baseline.causal;
   entry.longest = 4096;  // beyond, it takes longer than all others together
   return entry;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The operators that fovea_bench times and fovea_compare compares: one line for each pass and
-/// choice of options. The first one is full attention, which fovea_compare measures the others
-/// against.
+/// choice of options. The first ones are full attention, not causal and causal, which fovea_compare
+/// measures the others against.
 #pragma once
 
 #include <vector>

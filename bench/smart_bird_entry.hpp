@@ -187,6 +187,7 @@ Entry list_entry(Names names, const Op& op, std::vector<Family> families) {
   entry.names = std::move(names);
   entry.families = std::move(families);
   entry.sketch = sketch_work(op);
+  entry.causal = op.options.causal;
   entry.visible_pairs = [causal = op.options.causal](const AttentionShape& shape) {
     const SmartBirdAttention listing({.keys_per_row = kKeysPerRow, .causal = causal});
     return shape.query_heads * listing.visible_pairs(shape);

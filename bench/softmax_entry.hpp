@@ -54,7 +54,9 @@ auto softmax_reference(const Op& op) {
 /// Forward passes.
 template <class Op>
 Entry softmax_entry(Names names, const Op& op, std::vector<Family> families) {
-  return operator_entry(std::move(names), op, softmax_reference(op), std::move(families));
+  Entry entry = operator_entry(std::move(names), op, softmax_reference(op), std::move(families));
+  entry.causal = is_causal(op);
+  return entry;
 }
 
 /// What an operator may read beside q, k and v.

@@ -59,15 +59,17 @@ Entry dense_mask_entry(Names names, const Op& op, std::vector<Family> families) 
                               pattern_count(op, shape.query_heads) * shape.queries * shape.keys;
                      }};
   };
-  return {std::move(names),
-          [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
-          runner(float{}),
-          double_runner(runner),
-          std::move(families),
-          [op](const AttentionShape& shape) {
-            return stats_of(shape, visible_pairs(op, shape),
-                            shape.query_heads * shape.queries * shape.keys);
-          }};
+  Entry entry{std::move(names),
+              [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
+              runner(float{}),
+              double_runner(runner),
+              std::move(families),
+              [op](const AttentionShape& shape) {
+                return stats_of(shape, visible_pairs(op, shape),
+                                shape.query_heads * shape.queries * shape.keys);
+              }};
+  entry.causal = is_causal(op);
+  return entry;
 }
 
 /// Builds what a forward pass of `op` builds of its plans: every block of every head.

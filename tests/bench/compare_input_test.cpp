@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <stdexcept>
 #include <string>
 
 namespace {
@@ -110,6 +112,31 @@ TEST(EmbedText, LogitsSpreadAsInAModel) {
     EXPECT_LT(spread, 8);
     previous = spread;
   }
+}
+
+/// What check_finite says of the first n rows.
+std::string refusal_of(const HeadTensors& tensors, Index n) {
+  try {
+    check_finite(tensors, n, "dir");
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(CheckFinite, NamesTheTensorAndTheFirstPlace) {
+  HeadTensors x = bench::embed_text(kText, 10, 2, 4);
+  EXPECT_EQ(refusal_of(x, 10), "accepted");
+  x.k[(1 * 10 + 7) * 4 + 2] = std::numeric_limits<float>::quiet_NaN();
+  const std::string end = " (as float32): the operators' results could not be judged";
+  EXPECT_EQ(refusal_of(x, 10), "dir: k.npy holds NaN at head 1, row 7, column 2" + end);
+  EXPECT_EQ(refusal_of(x, 7), "accepted");  // rows that nobody reads
+  x.k[(0 * 10 + 8) * 4 + 3] = -std::numeric_limits<float>::infinity();
+  x.v[3] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(refusal_of(x, 10),
+            "dir: k.npy holds infinity at head 0, row 8, column 3 and 1 more; "
+            "v.npy holds NaN at head 0, row 0, column 3" +
+                end);
 }
 
 }  // namespace

@@ -9,7 +9,10 @@
 
 #include "bench/ratios.hpp"
 #include "fovea/attention/big_bird.hpp"
+#include "fovea/attention/fixed.hpp"
 #include "fovea/attention/full.hpp"
+#include "fovea/attention/local.hpp"
+#include "fovea/attention/longformer.hpp"
 #include "fovea/attention/strided.hpp"
 
 namespace {
@@ -76,6 +79,26 @@ TEST(HeadPatterns, MasksShowWhatPatternsAllow) {
   expect_masks(fovea::StridedAttention({.stride = 16}));
   expect_masks(fovea::StridedAttention({.stride = 16, .heads = fovea::HeadAssignment::merged}));
   expect_masks(fovea::BigBirdAttention({.block = 16}));
+}
+
+TEST(HeadPatterns, TellWhatIsCausal) {
+  using fovea::HeadAssignment;
+  EXPECT_TRUE(bench::is_causal(fovea::FullAttention{{.causal = true}}));
+  EXPECT_TRUE(bench::is_causal(fovea::LocalAttention{{128, 0}}));
+  EXPECT_TRUE(bench::is_causal(fovea::BigBirdAttention({.block = 64, .causal = true})));
+  EXPECT_FALSE(bench::is_causal(fovea::FullAttention{}));
+  EXPECT_FALSE(bench::is_causal(fovea::LocalAttention{{128, 1}}));
+  EXPECT_FALSE(bench::is_causal(fovea::BigBirdAttention({.block = 64})));
+  EXPECT_FALSE(bench::is_causal(fovea::LongformerAttention({.left = 256, .right = 256})));
+  for (const HeadAssignment heads : {HeadAssignment::separate, HeadAssignment::merged}) {
+    for (const bool causal : {false, true}) {
+      const fovea::StridedAttention strided({.stride = 128, .heads = heads, .causal = causal});
+      EXPECT_EQ(bench::is_causal(strided), causal);
+      const fovea::FixedAttention fixed(
+          {.stride = 128, .summary = 8, .heads = heads, .causal = causal});
+      EXPECT_EQ(bench::is_causal(fixed), causal);
+    }
+  }
 }
 
 /// A row with so many visible pairs for each query.
