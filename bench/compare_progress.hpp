@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What runs and how long the rest takes, on stderr.
+/// What runs and how long the rest takes, on a terminal.
 #pragma once
 
 #include <unistd.h>
@@ -10,21 +10,24 @@
 #include <map>
 #include <string>
 
-#include "bench/compare_table.hpp"
+#include "bench/compare_measure.hpp"
+#include "bench/human.hpp"
 
 namespace bench {
 
-/// Tells on stderr what runs and how long the rest takes.
+/// Tells on stderr what runs and how long the rest takes, in a line that comes and goes: only where
+/// stderr is a terminal.
 class Progress {
  public:
   explicit Progress(int total) : total_(total) {}
 
   void begin(const std::string& label, Index n, double seconds_left) {
     ++started_;
+    if (!terminal_) return;
     clear();
-    std::fprintf(stderr, "[%d/%d%s] %s, N = %td%s", started_, total_,
+    std::fprintf(stderr, "[%d/%d%s] %s, N = %td", started_, total_,
                  seconds_left > 0 ? (", " + human_seconds(seconds_left) + " left").c_str() : "",
-                 label.c_str(), n, terminal_ ? "" : "\n");
+                 label.c_str(), n);
     std::fflush(stderr);
   }
 

@@ -80,13 +80,13 @@ Data<T>& data(const Cell& cell) {
   return *kept;
 }
 
-/// Tells on stderr which benchmark begins: Google Benchmark prints only what is done.
+/// Tells on a terminal which benchmark begins: Google Benchmark prints only what is done.
 class Progress {
  public:
   void expect(std::size_t total) { total_ = total; }
 
   void begin(const std::string& name) {
-    if (!seen_.insert(name).second) return;
+    if (isatty(2) == 0 || !seen_.insert(name).second) return;
     std::fprintf(stderr, "[%zu/%zu] %s\n", seen_.size(), total_, name.c_str());
   }
 
