@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Time and memory against N as a gnuplot script with its data, and the call of gnuplot.
+/// Time and memory against N as a gnuplot script with its data. Test:
+/// tests/bench/compare_plots_test.cpp.
 #pragma once
-
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
@@ -18,10 +16,8 @@
 #include <vector>
 
 #include "bench/compare_json.hpp"
-#include "bench/compare_table.hpp"
+#include "bench/gnuplot.hpp"
 #include "bench/output_file.hpp"
-
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has it in no header
 
 namespace bench {
 
@@ -54,13 +50,6 @@ inline std::vector<Plot> compare_plots() {
 }
 
 namespace detail {
-
-/// text in single quotes, in which gnuplot replaces nothing (in double quotes it runs `commands`).
-inline std::string gnuplot_quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "''" : std::string(1, c);
-  return out + "'";
-}
 
 /// The labels in the order of the table, each with its operator.
 inline std::vector<Names> lines_of(const Plot& plot, const std::vector<Row>& rows) {
@@ -135,9 +124,6 @@ inline std::string common_settings(const Comparison& run) {
       "set grid xtics ytics lt 1 lw 0.6 lc rgb '#DDDDDD'\n"
       "set border 3 lc rgb '#404040'\n"
       "set tics nomirror out\n"
-      "set tmargin 5\n"
-      "set key outside right center vertical Left reverse samplen 3 spacing 1.15 maxrows 40 "
-      "noenhanced\n"
       "set xtics (";
   std::string separator;
   for (const Index n : run.arguments.lengths) {
@@ -186,41 +172,41 @@ inline std::string text_of(const Points& points) {
   return text;
 }
 
+/// What draws a plot, and the entries of its key.
+struct PlotCommand {
+  std::string text;
+  std::vector<std::string> key;
+};
+
 /// Writes the lines' data as named blocks to `blocks`; returns the `plot` command, or nothing if
-/// there is no line. A line that would hide another is only named in the key, below that one.
-inline std::string plot_command(const Comparison& run, const Plot& plot, std::string& blocks) {
+/// there is no line. A line that another one would hide is only named in the key, after that one
+/// and with its sample.
+inline PlotCommand plot_command(const Comparison& run, const Plot& plot, std::string& blocks) {
   const std::vector<Names> lines = lines_of(plot, run.rows);
   std::vector<Points> data;
   data.reserve(lines.size());
   for (const Names& line : lines) data.push_back(points_of(line.label, plot, run.rows));
   std::vector<bool> named(lines.size());
-  std::string command;
+  PlotCommand command;
+  const auto add = [&](const std::string& drawn, const std::string& label) {
+    command.text +=
+        (command.text.empty() ? "plot " : ", \\\n  ") + drawn + " title " + gnuplot_quoted(label);
+    command.key.push_back(label);
+  };
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (named[i]) continue;
     const std::string block = "$" + plot.file + std::to_string(i);
     blocks += block + " << EOD\n" + text_of(data[i]) + "EOD\n";
-    command += (command.empty() ? "plot " : ", \\\n  ") + block + " with linespoints ls " +
-               std::to_string(i + 1) + " title " + gnuplot_quoted(lines[i].label);
+    const std::string style = " with linespoints ls " + std::to_string(i + 1);
+    add(block + style, lines[i].label);
     for (std::size_t same = i + 1; same < lines.size(); ++same) {
       if (named[same] || !look_the_same(data[same], data[i])) continue;
       named[same] = true;
-      command += ", \\\n  keyentry with lines lt nodraw title " +
-                 gnuplot_quoted("same: " + lines[same].label);
+      add("keyentry" + style, "same: " + lines[same].label);
     }
   }
-  return command.empty() ? command : command + "\n";
-}
-
-/// Title and subtitle above the left end of the axis.
-inline std::string titles(const Comparison& run, const Plot& plot, int title_size, int text_size) {
-  const auto label = [](int number, const std::string& text, const char* height, int size,
-                        const char* colour) {
-    return "set label " + std::to_string(number) + " " + gnuplot_quoted(text) + " at graph 0, " +
-           height + " font '," + std::to_string(size) + "' textcolor rgb '" + colour +
-           "' noenhanced\n";
-  };
-  return label(1, plot.title, "graph 1.13", title_size, "#000000") +
-         label(2, subtitle(run), "graph 1.06", text_size, "#505050");
+  if (!command.text.empty()) command.text += "\n";
+  return command;
 }
 
 }  // namespace detail
@@ -231,8 +217,8 @@ inline void check_plots(const std::string& script, const std::vector<Plot>& plot
                         const std::string& directory) {
   check_output(script);
   for (const Plot& plot : plots) {
-    for (const char* extension : {".svg", ".png"}) {
-      check_output(directory + "/" + plot.file + extension);
+    for (const PictureFormat& format : kPictureFormats) {
+      check_output(directory + "/" + plot.file + format.extension);
     }
   }
 }
@@ -243,48 +229,20 @@ inline std::string gnuplot_script(const Comparison& run, const std::vector<Plot>
   std::string text =
       "# gnuplot draws the plots of this file again.\n" + detail::common_settings(run);
   for (const Plot& plot : plots) {
-    const std::string command = detail::plot_command(run, plot, text);
-    if (command.empty()) continue;
+    const detail::PlotCommand command = detail::plot_command(run, plot, text);
+    if (command.text.empty()) continue;
     text += detail::line_styles(detail::lines_of(plot, run.rows), detail::numbers_of(run.rows));
     text += detail::y_axis(plot, run.rows);
     text += "set ylabel " + detail::gnuplot_quoted(plot.y_label) + "\n";
-    const auto output = [&](const char* extension) {
-      return "set output " + detail::gnuplot_quoted(directory + "/" + plot.file + extension) + "\n";
-    };
-    text += detail::titles(run, plot, 18, 13) +
-            "set terminal svg size 960,560 dynamic background rgb 'white' font "
-            "'Helvetica,Arial,sans-serif,14'\n" +
-            output(".svg") + command + "unset output\n";
-    text += detail::titles(run, plot, 32, 24) +
-            "set terminal pngcairo size 1920,1120 background rgb 'white' font 'Sans,25' "
-            "linewidth 2 pointscale 2\n" +
-            output(".png") + command + "unset output\n";
+    const PictureLayout layout(command.key);
+    for (const PictureFormat& format : kPictureFormats) {
+      text += layout.commands(format) + layout.titles(format, plot.title, detail::subtitle(run)) +
+              "set output " +
+              detail::gnuplot_quoted(directory + "/" + plot.file + format.extension) + "\n" +
+              command.text + "unset output\n";
+    }
   }
   return text;
-}
-
-/// Runs gnuplot on a script. Returns what went wrong, or nothing.
-inline std::string run_gnuplot(const std::string& script) {
-  std::string program = "gnuplot";
-  std::string argument = script;
-  char* const words[] = {program.data(), argument.data(), nullptr};
-  pid_t child = 0;
-  if (posix_spawnp(&child, "gnuplot", nullptr, nullptr, words, environ) != 0) {
-    return "no plots: there is no gnuplot (apt install gnuplot-nox); then run: gnuplot " + script;
-  }
-  int status = 0;
-  if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return "no plots: gnuplot could not draw " + script;
-  }
-  return {};
-}
-
-/// Writes a script to a file and runs it. Complains on stderr; returns whether it drew.
-inline bool draw(const std::string& file, const std::string& script) {
-  write_file(file, script);
-  const std::string problem = run_gnuplot(file);
-  if (!problem.empty()) std::fprintf(stderr, "%s\n", problem.c_str());
-  return problem.empty();
 }
 
 }  // namespace bench

@@ -13,8 +13,9 @@
 #include "bench/compare_arguments.hpp"
 #include "bench/compare_input.hpp"
 #include "bench/compare_json.hpp"
-#include "bench/compare_plots.hpp"
+#include "bench/compare_measure.hpp"
 #include "bench/compare_sources.hpp"
+#include "bench/gnuplot.hpp"
 #include "bench/output_file.hpp"
 #include "bench/program.hpp"
 #include "bench/sparse_entry.hpp"
@@ -175,19 +176,9 @@ std::string plot_script(const Comparison& run, const Table& table, const std::st
   text +=
       ")\nset xlabel 'keys of each row, K'\nset ylabel 'share of the weight of full attention'\n"
       "set grid xtics ytics lt 1 lw 0.6 lc rgb '#DDDDDD'\nset border 3 lc rgb '#404040'\n"
-      "set tics nomirror out\nset tmargin 5\n"
-      "set key outside right center vertical Left reverse samplen 3 spacing 1.15\n"
-      "set label 1 'Weight of full attention on the keys that a sketch finds' at graph 0, 1.13 "
-      "font ',18'\nset label 2 " +
-      quoted("N = " + std::to_string(run.shape.keys) + ", " +
-             std::to_string(run.shape.query_heads) +
-             " heads, D = " + std::to_string(run.shape.width) + ", a sketch of " +
-             std::to_string(kSketchWidth) + " dimensions") +
-      " at graph 0, 1.06 font ',13' textcolor rgb '#505050'\n"
-      "set terminal svg size 960,480 dynamic background rgb 'white' font "
-      "'Helvetica,Arial,sans-serif,14'\nset output " +
-      quoted(directory + "/sampling.svg") + "\n";
+      "set tics nomirror out\n";
   std::string command;
+  std::vector<std::string> key;
   for (std::size_t c = 0; c < kChoices.size(); ++c) {
     const std::string block = "$choice" + std::to_string(c);
     text += block + " << EOD\n";
@@ -198,8 +189,15 @@ std::string plot_script(const Comparison& run, const Table& table, const std::st
     command += (c == 0 ? "plot " : ", \\\n  ") + block + " with linespoints lw 2 pt 7 lc rgb '" +
                colours[c] + "' dt " + (kChoices[c].by_sketch ? "1" : "2") + " title " +
                quoted(kChoices[c].name);
+    key.emplace_back(kChoices[c].name);
   }
-  return text + command + "\n";
+  const PictureFormat& svg = kPictureFormats[0];
+  const PictureLayout layout(key);
+  return text + layout.commands(svg) +
+         layout.titles(svg, "Weight of full attention on the keys that a sketch finds",
+                       "N = " + std::to_string(run.shape.keys) + ", " + heads_and_width(run.shape) +
+                           ", a sketch of " + std::to_string(kSketchWidth) + " dimensions") +
+         "set output " + quoted(directory + "/sampling" + svg.extension) + "\n" + command + "\n";
 }
 
 /// \throws ArgumentError

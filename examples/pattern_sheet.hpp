@@ -61,8 +61,43 @@ namespace detail {
 /// Sizes in units of the sheet.
 inline constexpr Index kSquare = 3;
 inline constexpr Index kMargin = 20;
-inline constexpr Index kAbove = 34;  // title and options
+inline constexpr Index kAbove = 20;  // title
+inline constexpr Index kLine = 14;   // of options, below the title
+inline constexpr Index kFont = 11;
 inline constexpr Index kBelow = 20;  // density and names of the parts
+
+/// At most the width of a text in the units of the sheet: in DejaVu Sans, the widest font that a
+/// viewer may take.
+inline double width_of(const std::string& text) {
+  double ems = 0;
+  for (const char c : text) {
+    const auto is_one_of = [c](const char* these) {
+      return std::string(these).find(c) != std::string::npos;
+    };
+    ems += is_one_of(" ,.:;'ijlI|")    ? 0.34
+           : is_one_of("frt()[]-/")    ? 0.42
+           : is_one_of("mwMW=+%@&<>_") ? 1.0
+           : 'A' <= c && c <= 'Z'      ? 0.79
+                                       : 0.64;
+  }
+  return ems * kFont;
+}
+
+/// A text in lines that are no wider than a picture, broken at spaces.
+inline std::vector<std::string> lines_of(const std::string& text, Index n) {
+  std::vector<std::string> lines(1);
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    std::string& line = lines.back();
+    const std::string longer = line.empty() ? word : line + " " + word;
+    if (line.empty() || width_of(longer) <= static_cast<double>(n * kSquare)) {
+      line = longer;
+    } else {
+      lines.push_back(word);
+    }
+  }
+  return lines;
+}
 
 /// [n n] the number of the part that colours each pair; of a pair in no part, the number of parts;
 /// -1: not visible.
@@ -117,12 +152,12 @@ inline void draw_lines(std::ostream& svg, Index grid, Index n) {
 }
 
 /// "12.5 %", and the names of the parts in their colours.
-inline void draw_legend(std::ostream& svg, const Picture& picture, Index n) {
+inline void draw_legend(std::ostream& svg, const Picture& picture, Index above, Index n) {
   const double share = static_cast<double>(count_visible(picture.allows, n)) /
                        (static_cast<double>(n) * static_cast<double>(n));
   char percent[32];
   std::snprintf(percent, sizeof percent, "%.1f %%", share * 100);
-  svg << "<text y=\"" << kAbove + n * kSquare + 14 << "\">" << percent;
+  svg << "<text y=\"" << above + n * kSquare + 14 << "\">" << percent;
   for (const Part& part : picture.parts) {
     svg << "<tspan dx=\"8\" font-weight=\"bold\" fill=\"" << part.colour << "\">" << part.name
         << "</tspan>";
@@ -130,11 +165,15 @@ inline void draw_legend(std::ostream& svg, const Picture& picture, Index n) {
   svg << "</text>\n";
 }
 
-inline void draw(std::ostream& svg, const Picture& picture, Index n) {
-  svg << "<text y=\"12\" font-weight=\"bold\">" << picture.title << "</text>\n<text y=\"26\">"
-      << picture.options << "</text>\n";
-  draw_legend(svg, picture, n);
-  svg << "<g transform=\"translate(0 " << kAbove << ") scale(" << kSquare
+/// \param above what stands above the squares
+inline void draw(std::ostream& svg, const Picture& picture, Index above, Index n) {
+  svg << "<text y=\"12\" font-weight=\"bold\">" << picture.title << "</text>\n";
+  Index y = 12;
+  for (const std::string& line : lines_of(picture.options, n)) {
+    svg << "<text y=\"" << (y += kLine) << "\">" << line << "</text>\n";
+  }
+  draw_legend(svg, picture, above, n);
+  svg << "<g transform=\"translate(0 " << above << ") scale(" << kSquare
       << ")\" fill=\"none\" stroke-width=\".3\">\n";
   draw_lines(svg, picture.grid, n);
   const std::vector<int> numbers = part_of_pairs(picture, n);
@@ -155,7 +194,12 @@ inline std::string sheet(const std::string& heading, const std::vector<Picture>&
                          Index columns) {
   using detail::kMargin;
   const Index width = n * detail::kSquare + kMargin;
-  const Index height = detail::kAbove + n * detail::kSquare + detail::kBelow + kMargin;
+  std::size_t lines = 1;
+  for (const Picture& picture : pictures) {
+    lines = std::max(lines, detail::lines_of(picture.options, n).size());
+  }
+  const Index above = detail::kAbove + static_cast<Index>(lines) * detail::kLine;
+  const Index height = above + n * detail::kSquare + detail::kBelow + kMargin;
   const Index count = static_cast<Index>(pictures.size());
   const Index top = kMargin + (heading.empty() ? 0 : 20);
   const Index whole_width = kMargin + columns * width;
@@ -163,7 +207,7 @@ inline std::string sheet(const std::string& heading, const std::vector<Picture>&
   std::ostringstream svg;
   svg << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << whole_width << "\" height=\""
       << whole_height << "\" viewBox=\"0 0 " << whole_width << " " << whole_height
-      << "\" font-family=\"Helvetica,Arial,sans-serif\" font-size=\"11\">\n"
+      << "\" font-family=\"Helvetica,Arial,sans-serif\" font-size=\"" << detail::kFont << "\">\n"
       << "<rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"#FFFFFF\"/>\n"
       << "<g fill=\"#202020\">\n";
   if (!heading.empty()) {
@@ -172,7 +216,7 @@ inline std::string sheet(const std::string& heading, const std::vector<Picture>&
   for (Index p = 0; p < count; ++p) {
     svg << "<g transform=\"translate(" << kMargin + p % columns * width << " "
         << top + p / columns * height << ")\">\n";
-    detail::draw(svg, pictures[static_cast<std::size_t>(p)], n);
+    detail::draw(svg, pictures[static_cast<std::size_t>(p)], above, n);
     svg << "</g>\n";
   }
   svg << "</g>\n</svg>\n";

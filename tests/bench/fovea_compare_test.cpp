@@ -108,6 +108,7 @@ TEST_F(FoveaCompare, GroupedHeadsAreRightInEveryRow) {
   EXPECT_GE(count(all, "\"label\": "), 26);
   EXPECT_EQ(count(all, "\"label\": "), count(all, "\"error_ratio\": "));
   EXPECT_EQ(count(all, "\"pass\": \"training\""), 4);
+  EXPECT_EQ(count(all, "\"full\": \"full, causal\""), 9);  // of the rows that are causal
   // Nothing lies about but what is told of.
   for (const auto& entry : fs::directory_iterator(directory_ / "out")) {
     const std::string extension = entry.path().extension().string();
