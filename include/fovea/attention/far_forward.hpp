@@ -88,7 +88,8 @@ class FarForward {
         delta = FarStream<T>::delta_elements(sums, far);
         kernel = FarStream<T>::scratch_elements(sums);
       } else {
-        kernel = padded_row<C>(std::max(linear_sum_scratch<C>(sums), linear_read_scratch<C>(sums)));
+        kernel =
+            padded_row<C>((std::max)(linear_sum_scratch<C>(sums), linear_read_scratch<C>(sums)));
       }
       if (has_near) {
         const Index group = shape.query_heads / (std::max)(Index{1}, shape.key_heads);

@@ -41,8 +41,8 @@ class FarStream {
   }
   /// Elements of scratch of `add`.
   static Index scratch_elements(const LinearShape& shape) {
-    return padded_row<C>(std::max(linear_stream_scratch<C>(shape),
-                                  delta_stream_scratch<C>(shape.width, shape.value_width)));
+    return padded_row<C>((std::max)(linear_stream_scratch<C>(shape),
+                                    delta_stream_scratch<C>(shape.width, shape.value_width)));
   }
   /// Elements of that many rows of each query head of a key head before they are rounded.
   static Index wide_elements(const LinearShape& shape, Index group, Index rows) {

@@ -191,8 +191,8 @@ class FsatGraph {
     for (Index j = 0; j < graph.length; ++j) {
       const T* const from = graph.dominant.data + j * graph.dominant.row;
       for (Index m = 0; m < graph.slots; ++m) {
-        const auto floor = static_cast<Index>(std::min(from[m * graph.dominant.column], most));
-        to[m] = (std::min)(std::min(floor, last), graph.length);
+        const auto floor = static_cast<Index>((std::min)(from[m * graph.dominant.column], most));
+        to[m] = (std::min)((std::min)(floor, last), graph.length);
       }
       to += edges_per_key();
     }

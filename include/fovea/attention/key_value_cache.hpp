@@ -117,14 +117,14 @@ class KeyValueCache {
   /// \throws std::bad_alloc, with nothing changed.
   void make_room(Index tokens) {
     constexpr Index least = 16;
-    if (std::min(tokens, shape_.kept) <= capacity()) return;
+    if ((std::min)(tokens, shape_.kept) <= capacity()) return;
     const Index twice = capacity() > kAll / 2 ? kAll : 2 * capacity();
-    move_to(std::max({tokens, twice, least}));
+    move_to((std::max)({tokens, twice, least}));
   }
 
   /// Room for that many tokens in all and no more. \throws as make_room
   void reserve(Index tokens) {
-    if (std::min(tokens, shape_.kept) > capacity()) move_to(tokens);
+    if ((std::min)(tokens, shape_.kept) > capacity()) move_to(tokens);
   }
 
   /// Rows [from, from + count) of k and v become the next tokens. \pre there is room

@@ -23,7 +23,7 @@ class OpenMpExecutor {
   OpenMpExecutor() : OpenMpExecutor(omp_get_max_threads()) {}
 
   /// A concurrency below 1 counts as 1.
-  explicit OpenMpExecutor(int concurrency) : concurrency_(std::max(concurrency, 1)) {}
+  explicit OpenMpExecutor(int concurrency) : concurrency_((std::max)(concurrency, 1)) {}
 
   int concurrency() const { return concurrency_; }
 
@@ -35,7 +35,7 @@ class OpenMpExecutor {
       Serial::parallel_for(n, f);
       return;
     }
-    const int team = static_cast<int>(std::min(n, Index{concurrency_}));
+    const int team = static_cast<int>((std::min)(n, Index{concurrency_}));
     detail::GuardedCalls calls;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
     for (Index i = 0; i < n; ++i) calls.run(i, f);

@@ -24,8 +24,8 @@ struct BlockWindow {
   constexpr Interval keys_of(Index i) const { return whole_blocks(i, i, left, right); }
   constexpr Reach reach() const {
     const Index most = kFarPosition / block - 1;
-    return {(std::min(left, most) + 1) * block - 1,
-            causal ? 0 : (std::min(right, most) + 1) * block - 1};
+    return {((std::min)(left, most) + 1) * block - 1,
+            causal ? 0 : ((std::min)(right, most) + 1) * block - 1};
   }
   constexpr bool causal_cut() const { return causal; }
   constexpr Index same_until(Index i) const { return whole_blocks(i, i, 0, 0).last; }

@@ -55,7 +55,7 @@ class ResidueStrips {
       : count_(count),
         step_(step),
         rows_(rows),
-        residues_(std::min(count, step)),
+        residues_((std::min)(count, step)),
         long_residues_(count % step),
         long_pieces_(pieces(count / step + 1)),
         short_pieces_(pieces(count / step)) {}

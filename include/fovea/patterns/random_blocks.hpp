@@ -99,7 +99,7 @@ struct RandomBlocks {
     const Index near = std::clamp(own + skip_near + 1, near_first, end) - near_first;
     const Index candidates = end - skip_first - near;
     std::array<std::uint32_t, 4> words{};
-    const Index wanted = (std::min)(std::min(count, kMostBlocks), candidates);
+    const Index wanted = (std::min)({count, kMostBlocks, candidates});
     for (Index last = candidates - wanted; last < candidates; ++last) {
       const std::size_t n = draws.size;
       if (n % 4 == 0) words = random_words(own, n / 4);

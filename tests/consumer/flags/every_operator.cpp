@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every umbrella header, and every pass of each operator once. With MIN_AND_MAX the two names are
+/// macros in our headers, as those of some platforms leave them. The headers of Eigen and std stand
+/// first: the former take such macros away, some of the latter stumble over them.
+#include <Eigen/Dense>
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unsupported/Eigen/CXX11/Tensor>
+#include <unsupported/Eigen/CXX11/ThreadPool>
+#include <vector>
+#if defined(MIN_AND_MAX)
+#define min(a, b) (((a) < (b)) ? (a) : (b))
+#define max(a, b) (((a) > (b)) ? (a) : (b))
+#endif
+
+#include <fovea/fovea.hpp>
+#if __has_include(<fftw3.h>)
+#include <fovea/layers/fat_layer.hpp>
+#include <fovea/layers/fsat_layer.hpp>
+#include <fovea/spectral.hpp>
+#endif
+#if defined(MIN_AND_MAX) && (!defined(min) || !defined(max))
+#error "a header has taken the macros away, so this shows nothing"
+#endif
+
+namespace {
+
+using namespace fovea;
+
+/// Forward and backward of one operator.
+template <class Op>
+void train(const Op& op) {
+  ThreadPool pool(1);
+  Tensor4<float> q, k, v, out, d_q;
+  const Inputs<float> inputs{q, k, v};
+  op.forward(inputs, out, pool);
+  op.backward(inputs, out, Saved<float>{}, out, {.q = d_q}, pool);
+}
+
+/// A decoder of one operator besides.
+template <class Op>
+void train_and_decode(const Op& op) {
+  train(op);
+  auto decoder = op.template decoder<float>({.width = 4, .value_width = 4});
+  Tensor4<float> q, k, v, out;
+  decoder.append(View<const float>(k), View<const float>(v));
+  decoder.step({q, k, v}, out);
+}
+
+}  // namespace
+
+int main() {
+  train_and_decode(FullAttention{{.causal = true}});
+  train_and_decode(LocalAttention{{.left = 4}});
+  train_and_decode(StridedAttention{});
+  train_and_decode(FixedAttention{});
+  train_and_decode(LongformerAttention{});
+  train_and_decode(BigBirdAttention{});
+  train_and_decode(BlockSparseAttention{{.layouts = {{}}}});
+  train_and_decode(SparseAttention{{.patterns = {unite(Window{4, 4}, GlobalTokens::at({0}))}}});
+  train_and_decode(LinearAttention<EluPlusOne>{});
+  train_and_decode(FmmAttention<EluPlusOne, TanhPlusOne>{});
+  train_and_decode(DeltaRuleAttention<>{});
+  train_and_decode(SmartBirdAttention{});
+  train(IndexedAttention{});
+  train(FsatAttention{{.max_length = 16}});
+  train(FatAttention{});
+  const auto attended =
+      attend(FullAttention{}, Tensor4<double>{}, Tensor4<double>{}, Tensor4<double>{}, Serial{});
+#if __has_include(<fftw3.h>)
+  Tensor4<float> f, c;
+  HiddenStateCross{}.forward(CrossInputs<float>{f, f}, c);
+  HiddenStateCross{}.backward(CrossInputs<float>{f, f}, c, {.f1 = c});
+#endif
+  return attended.size() == 0 ? 0 : 1;
+}
