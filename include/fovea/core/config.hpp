@@ -3,8 +3,13 @@
 /// What the compiler must promise, the version, and the tag of the inline namespace.
 #pragma once
 
-#include <cstddef>
-
+// Before any header of std, so that one that fails to compile cannot hide the reason.
+#if !defined(__GNUC__)
+#error "fovea needs the vector extensions of GNU C++: build with GCC or Clang, not MSVC or clang-cl"
+#endif
+#if defined(__SIZEOF_PTRDIFF_T__) && __SIZEOF_PTRDIFF_T__ < 8
+#error "fovea needs a 64-bit target: it counts elements in std::ptrdiff_t, which must have 64 bits"
+#endif
 #if !defined(__cplusplus) || __cplusplus < 202002L
 #error "fovea needs C++20 (-std=c++20)"
 #endif
@@ -17,6 +22,8 @@
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
 #error "fovea needs float arithmetic in float (FLT_EVAL_METHOD 0)"
 #endif
+
+#include <cstddef>
 
 #define FOVEA_VERSION_MAJOR 0
 #define FOVEA_VERSION_MINOR 1
@@ -91,13 +98,8 @@
   }                         \
   }
 
-#if defined(__GNUC__)
 #define FOVEA_INLINE inline __attribute__((always_inline))
 #define FOVEA_NOINLINE __attribute__((noinline))
-#else
-#define FOVEA_INLINE inline
-#define FOVEA_NOINLINE
-#endif
 
 #if defined(__cpp_exceptions)
 #define FOVEA_THROW(exception) throw exception

@@ -27,7 +27,7 @@
 
 // GCC sees a change of sign in every array bound that depends on a template's int. Clang does not,
 // and checks these files with the same warning.
-#if defined(__GNUC__) && !defined(__clang__)
+#if !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #endif
@@ -95,7 +95,7 @@ FOVEA_REGION_END
 #undef FOVEA_LEVEL
 #endif
 
-#if defined(__GNUC__) && !defined(__clang__)
+#if !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
 #undef FOVEA_LEVEL_BODY

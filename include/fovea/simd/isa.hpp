@@ -9,7 +9,7 @@
 
 #include "fovea/core/config.hpp"
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
@@ -29,7 +29,7 @@ constexpr const char* name(IsaLevel level) {
 
 namespace detail {
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__)
 /// By cpuid: `__builtin_cpu_supports` of Clang 14 does not know F16C.
 inline bool machine_has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -38,7 +38,7 @@ inline bool machine_has_f16c() {
 #endif
 
 inline IsaLevel machine_isa_level() {
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(FOVEA_NATIVE_ONLY)
+#if defined(__x86_64__) && !defined(FOVEA_NATIVE_ONLY)
   __builtin_cpu_init();
   const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                       __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&

@@ -10,7 +10,7 @@
 #include "fovea/core/config.hpp"
 
 // Which levels this translation unit compiles: its own, and those above it.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(FOVEA_NATIVE_ONLY)
+#if defined(__x86_64__) && !defined(FOVEA_NATIVE_ONLY)
 #define FOVEA_COMPILE_V3 (FOVEA_UNIT_LEVEL < 3)
 #define FOVEA_COMPILE_V4 (FOVEA_UNIT_LEVEL < 4)
 #else
@@ -57,7 +57,7 @@
                                                  "avx2,fma,bmi,bmi2"))),                        \
                            apply_to = function))
 #define FOVEA_REGION_END FOVEA_PRAGMA(clang attribute pop)
-#elif defined(__GNUC__)
+#else
 #define FOVEA_REGION_BEGIN_V3    \
   FOVEA_PRAGMA(GCC push_options) \
   FOVEA_PRAGMA(GCC target("avx2,fma,f16c,bmi,bmi2"))
@@ -73,10 +73,7 @@
 #if defined(__clang__)
 #define FOVEA_UNROLL FOVEA_PRAGMA(clang loop unroll(full))
 #define FOVEA_UNROLL_BY(n) FOVEA_PRAGMA(clang loop unroll_count(n))
-#elif defined(__GNUC__)
+#else
 #define FOVEA_UNROLL FOVEA_PRAGMA(GCC unroll 32)
 #define FOVEA_UNROLL_BY(n) FOVEA_PRAGMA(GCC unroll n)
-#else
-#define FOVEA_UNROLL
-#define FOVEA_UNROLL_BY(n)
 #endif
