@@ -2,8 +2,8 @@
 /// \file
 /// HiddenStateCross against the double loops of its equations, forward and backward, at every
 /// level: lengths of every kind, channels, strides; the adjoint by central differences; what is
-/// beyond a length changes no bit, a sequence has the bits that it has alone, and threads change
-/// none; what is not finite stays in its channel.
+/// beyond a length changes no bit, a sequence has the bits that it has alone, and neither threads
+/// nor the levels with a fused multiply-add change any; what is not finite stays in its channel.
 #include "fovea/spectral/hidden_state_cross.hpp"
 
 #include <gtest/gtest.h>
@@ -186,6 +186,31 @@ TYPED_TEST(Cross, ThreadsChangeNoBit) {
     expect_same<T>(of.run(pool), expected);
     expect_same<T>(of.run(backwards), expected);
     expect_same<T>(of.run(shuffled), expected);
+  }
+}
+
+/// What is left over of a row of the spectrum at one level fills a register of another: every
+/// length up to 130, then such as need factors of 3 and 5, and steps around FFTW's transforms.
+TYPED_TEST(Cross, LevelsWithFmaHaveTheSameBits) {
+  using T = TypeParam;
+  if (!has_level(IsaLevel::v4) || !has_level(IsaLevel::v3)) {
+    GTEST_SKIP() << "no v4 and v3 to compare";
+  }
+  std::vector<Index> lengths = {173,  251,  331,  499,  599,  700,  997,  1500,
+                                2053, 3001, 4096, 4099, 5000, 9001, 20011};
+  for (Index n = 1; n <= 130; ++n) lengths.push_back(n);
+  for (const Index n : lengths) {
+    SCOPED_TRACE(n);
+    for (const Index channels : {1, 7, 35}) {
+      if (n > 130 && channels > 7) continue;
+      SCOPED_TRACE(channels);
+      const CrossCase<T> of({1, 1, n, channels});
+      const auto at = [&](IsaLevel level) {
+        const AtLevel scope(level);
+        return of.run();
+      };
+      expect_same<T>(at(IsaLevel::v3), at(IsaLevel::v4));
+    }
   }
 }
 

@@ -2,6 +2,10 @@
 /// \file
 /// Complex numbers in lanes: loads and stores of interleaved ones, in either direction, and small
 /// discrete Fourier transforms in registers.
+///
+/// What one level computes in registers another has left over, and the bits are to be the same. So
+/// no product here is one that a compiler might fuse with a sum, of either side: what is fused is
+/// written as `fma`, and the factor of a sum is applied to the sum.
 
 /// One number with the operations of a Vec: what is left over at the end of a row.
 template <class T>
@@ -21,9 +25,15 @@ template <class T>
 FOVEA_INLINE One<T> operator*(One<T> a, One<T> b) {
   return {a.raw * b.raw};
 }
+/// Rounded once where the level's Vec is.
 template <class T>
 FOVEA_INLINE One<T> fma(One<T> a, One<T> b, One<T> c) {
+#if FOVEA_LEVEL >= 3 || defined(__aarch64__) || defined(__FMA__)
+  if constexpr (sizeof(T) == 4) return {__builtin_fmaf(a.raw, b.raw, c.raw)};
+  if constexpr (sizeof(T) == 8) return {__builtin_fma(a.raw, b.raw, c.raw)};
+#else
   return {a.raw * b.raw + c.raw};
+#endif
 }
 
 template <class V>
@@ -67,6 +77,11 @@ FOVEA_INLINE Complex<V> operator*(Complex<V> a, Complex<V> b) {
 template <class V>
 FOVEA_INLINE Complex<V> multiply_add(Complex<V> a, Complex<V> b, Complex<V> c) {
   return {fma(negative(b.im), c.im, fma(b.re, c.re, a.re)), fma(b.im, c.re, fma(b.re, c.im, a.im))};
+}
+/// To be stored, or multiplied: a sum with it might be fused, or not.
+template <class V>
+FOVEA_INLINE Complex<V> scaled(Complex<V> a, V factor) {
+  return {a.re * factor, a.im * factor};
 }
 template <class V>
 FOVEA_INLINE Complex<V> conjugate(Complex<V> a) {

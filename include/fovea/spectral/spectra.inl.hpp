@@ -72,12 +72,11 @@ struct CrossProduct {
     const Complex<V> far =
         conjugate(cross_of(far_side<V>(a.z1, q), far_side<V>(a.z2, q), root_across(root)));
     const V scale = spread_over<V>(a.scale);
-    const Complex<V> sum = near + far;
-    const Complex<V> turned_back = conjugate(root) * (near - far);
-    const Complex<V> even = {sum.re * scale, sum.im * scale};
-    const Complex<V> odd = {turned_back.re * scale, turned_back.im * scale};
-    store_complex<false>(a.z1 + 2 * q.here, even + times_i(odd));
-    store_complex<true>(a.z1 + 2 * q.across, conjugate(even) + times_i(conjugate(odd)));
+    const Complex<V> even = near + far;
+    const Complex<V> odd = conjugate(root) * (near - far);
+    store_complex<false>(a.z1 + 2 * q.here, scaled(even + times_i(odd), scale));
+    store_complex<true>(a.z1 + 2 * q.across,
+                        scaled(conjugate(even) + times_i(conjugate(odd)), scale));
   }
 };
 
@@ -105,10 +104,11 @@ struct Correlation {
     const T* const g_across = a.g + 2 * (mirror_row * back + (across == back ? 0 : across));
     const EvenOdd<V> g = even_odd(load_complex<V, false>(g_here), load_complex<V, true>(g_across));
     const V scale = spread_over<V>(a.scale);
-    const Complex<V> even = {g.even.re * scale, g.even.im * scale};
-    const Complex<V> odd = Complex<V>{g.odd.re * scale, g.odd.im * scale} * root;
-    const EvenOdd<V> near = gradient(even + odd, near_side<V>(a.z, q), root);
-    const EvenOdd<V> far = gradient(conjugate(even - odd), far_side<V>(a.z, q), root_across(root));
+    const Complex<V> odd = g.odd * root;
+    const Complex<V> sum = scaled(g.even + odd, scale);
+    const Complex<V> difference = scaled(conjugate(g.even - odd), scale);
+    const EvenOdd<V> near = gradient(sum, near_side<V>(a.z, q), root);
+    const EvenOdd<V> far = gradient(difference, far_side<V>(a.z, q), root_across(root));
     store_complex<false>(a.z + 2 * q.here, near.even + times_i(near.odd));
     store_complex<true>(a.z + 2 * q.mirror, conjugate(near.even) + times_i(conjugate(near.odd)));
     store_complex<true>(a.z + 2 * q.across, far.even + times_i(far.odd));
