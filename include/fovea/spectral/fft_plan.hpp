@@ -16,7 +16,8 @@ FOVEA_NAMESPACE_BEGIN
 
 /// How FFTW chooses among its ways to compute a transform: by a rule, the same in every run, or by
 /// measuring, which takes up to seconds once and may choose otherwise, and so give other bits, in
-/// another run.
+/// another run. What a process has measured, or read as wisdom, FFTW also takes for the plans that
+/// it makes by rule afterwards: a program that wants the same bits in every run does neither.
 enum class FftPlanning { estimate, measure };
 
 enum class FftDirection { forward, inverse };

@@ -23,8 +23,9 @@ struct CrossOptions {
 /// stands there in f1 and f2 changes no bit: the result is that of the sequence alone.
 /// Errors are of transforms: small beside |f1| |f2| of the channel, not beside each element. A NaN
 /// or infinity before the length makes its channel NaN, but the rows that are +0, and changes no
-/// bit of another one. Bits depend neither on threads, batch, other channels nor strides; with
-/// FftPlanning::measure they may differ from one run of a program to the next.
+/// bit of another one. Bits depend neither on threads, batch, other channels nor strides,
+/// and are the same at every level that has a fused multiply-add; in a program that lets FFTW
+/// measure (FftPlanning) they may differ from one run to the next.
 ///
 /// With E and O the transforms, of N >= n elements, of the even and the odd elements of a sequence,
 /// that of C0[2i] + C0[2i + 1] is E1 (E2 + O2) + O1 (E2 + w O2), w = e^{-2 pi i k / N}: nothing of
