@@ -127,6 +127,23 @@ TEST(Overlap, StridesOfExtentsOfOneDoNotCount) {
   EXPECT_TRUE(has_distinct_elements(View<float>(x, {2, 0, 4, 1}, {0, 1, 1, 1})));
 }
 
+/// A dimension of one index may have any stride.
+TEST(Overlap, ExtremeStridesOfExtentsOfOneDoNotCount) {
+  constexpr Index most = std::numeric_limits<Index>::max();
+  constexpr Index least = std::numeric_limits<Index>::min();
+  float x[8] = {};
+  bool y[8] = {};
+  for (const Index stride : {least, least + 1, most}) {
+    const View<float> low(x, {1, 1, 1, 4}, {stride, stride, stride, 1});
+    const View<float> high(x + 4, {1, 1, 1, 4}, {stride, least, most, 1});
+    EXPECT_TRUE(has_distinct_elements(low));
+    EXPECT_TRUE(shares_elements(low, low));
+    EXPECT_FALSE(shares_elements(low, high));
+    EXPECT_FALSE(shares_elements(high, low));
+    EXPECT_FALSE(shares_elements(low, View<bool>(y, {1, 1, 1, 8}, {stride, most, least, 1})));
+  }
+}
+
 TEST(Overlap, EmptyViewsShareNothing) {
   float x[4] = {};
   const View<float> some(x, {1, 1, 2, 2});
@@ -171,6 +188,31 @@ TEST(Overlap, HugeReachDoesNotOverflow) {
   EXPECT_TRUE(shares_elements(down, up));
   EXPECT_FALSE(shares_elements(up, View<float>(far(1), {1, 1, 1, 2}, {0, 0, 0, most - 2})));
   EXPECT_TRUE(has_distinct_elements(up));
+}
+
+/// Elements of one byte reach as far as Index goes: sums of two reaches do not fit, nor addresses.
+TEST(Overlap, HugeReachOfBytesDoesNotOverflow) {
+  constexpr Index most = std::numeric_limits<Index>::max();
+  const auto bytes = [](Index first) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    return reinterpret_cast<std::int8_t*>(std::intptr_t{1} << 40) + first;
+  };
+  const View<std::int8_t> up(bytes(0), {1, 1, 1, 2}, {0, 0, 0, most});
+  const View<std::int8_t> down(bytes(0), {1, 1, 1, 2}, {0, 0, 0, -most});
+  const View<std::int8_t> half(bytes(5), {1, 1, 2, 2}, {0, 0, 1, most / 2});
+  EXPECT_TRUE(shares_elements(up, down));
+  EXPECT_TRUE(shares_elements(up, half));  // on the safe side
+  EXPECT_TRUE(shares_elements(half, half));
+  EXPECT_TRUE(has_distinct_elements(up));
+  // Of other sizes the bytes are compared, as far as addresses go.
+  EXPECT_TRUE(shares_elements(up, View<float>(far(1000), {1, 1, 1, 4})));
+  EXPECT_FALSE(shares_elements(up, View<float>(far(-1000), {1, 1, 1, 4})));
+  EXPECT_TRUE(shares_elements(down, View<float>(far(-1000), {1, 1, 1, 4})));
+  EXPECT_FALSE(shares_elements(down, View<float>(far(1000), {1, 1, 1, 4})));
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  auto* const last = reinterpret_cast<std::int8_t*>(std::numeric_limits<std::intptr_t>::min());
+  EXPECT_FALSE(shares_elements(View<std::int8_t>(last, {1, 1, 1, 2}, {0, 0, 0, -most}),
+                               View<float>(far(0), {1, 1, 1, 4})));
 }
 
 }  // namespace

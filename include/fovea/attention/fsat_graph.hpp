@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fovea/attention/fsat_options.hpp"
 #include "fovea/attention/head_matrix.hpp"
@@ -185,7 +186,8 @@ class FsatGraph {
 
   /// Ip of every slot.
   void point_predicted(const Building& graph) const noexcept {
-    constexpr T most = static_cast<T>(Index{1} << 62);  // of what an Index holds
+    // A power of two, so that T holds it; the largest Index would be rounded up.
+    constexpr T most = static_cast<T>((std::numeric_limits<Index>::max)() / 2 + 1);
     const Index last = options_.max_length - 1;
     Index* to = graph.points;
     for (Index j = 0; j < graph.length; ++j) {

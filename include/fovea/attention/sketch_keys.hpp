@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "fovea/core/view.hpp"
@@ -60,7 +61,7 @@ class SketchKeys {
   }
 
  private:
-  static constexpr Index kMostTokens = Index{1} << 48;
+  static constexpr Index kMostTokens = (std::numeric_limits<Index>::max)() / 4;
 
   void move_to(Index kept, Index tokens) {
     SketchKeys other(batch_, width_);
