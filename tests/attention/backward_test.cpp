@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "attention/gradients.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/refusal.hpp"
 
 namespace fovea_test {
 namespace {
@@ -33,6 +35,39 @@ TEST_P(Conformance, GradientsAtEdgeSizes) {
                                         {11, 1031},
                                         {5, 2051}}) {
       expect_grads_conform(op, make_problem(op, sizes(queries, keys, 3, 5), seed++));
+    }
+  });
+}
+
+/// Every choice of the seven sizes is 0: results and gradients are what the oracles say, which is 0
+/// wherever no pair contributes. Query heads without key heads have nothing to read: refused.
+TEST_P(Conformance, ZeroSizesAndTheirGradients) {
+  each([]<class T>(const Case<T>& op) {
+    fovea::ThreadPool pool(3);
+    AnyExecutor threads = AnyExecutor::of(pool);
+    for (int zeros = 0; zeros < 128; ++zeros) {
+      const auto extent = [=](int bit, Index n) { return (zeros >> bit & 1) != 0 ? 0 : n; };
+      const Problem<T> problem =
+          make_problem(op, {extent(0, 2), extent(1, 4), extent(2, 2), extent(3, 6), extent(4, 9),
+                            extent(5, 5), extent(6, 3)});
+      const Tensor<T> d_out = make_d_out(problem);
+      SCOPED_TRACE(describe(problem));
+      if (problem.shape.query_heads > 0 && problem.shape.key_heads == 0) {
+        EXPECT_NE(refusal([&] { run(op, problem); }), "accepted");
+        continue;
+      }
+      const Expected<T> expected = op.oracle(problem.inputs());
+      const ExpectedGrads<T> grads = op.grad_oracle(problem.inputs(), d_out.view());
+      at_each_level([&] {
+        for (AnyExecutor* executor : {static_cast<AnyExecutor*>(nullptr), &threads}) {
+          const Result<T> got = run(op, problem, executor);
+          EXPECT_TRUE(within_ratio(got.out, expected.out, kOutBound));
+          if (op.is_softmax) {
+            EXPECT_TRUE(within_ratio(got.lse, expected.lse, kLseBound));
+          }
+          expect_within(op, run_backward(op, problem, d_out, executor), grads);
+        }
+      });
     }
   });
 }

@@ -78,6 +78,13 @@ Result<T> decoded(const Case<T>& op, const Problem<T>& p, const std::vector<Inde
                    });
 }
 
+/// Several heads to a key head, some sizes 0.
+std::vector<AttentionShape> decoded_shapes() {
+  return {{2, 4, 2, 200, 200, 9, 6}, {1, 8, 1, 140, 140, 32, 32}, {0, 4, 2, 40, 40, 9, 6},
+          {2, 0, 2, 40, 40, 9, 6},   {2, 0, 0, 40, 40, 9, 6},     {2, 4, 2, 40, 40, 0, 6},
+          {2, 4, 2, 40, 40, 9, 0},   {2, 4, 2, 40, 40, 0, 0},     {0, 0, 2, 40, 40, 0, 0}};
+}
+
 TEST_P(Conformance, DecodingHasTheBitsOfForward) {
   each([]<class T>(const Case<T>& op) {
     if (!op.has_decoder) {
@@ -87,8 +94,7 @@ TEST_P(Conformance, DecodingHasTheBitsOfForward) {
       return;
     }
     at_each_level([&] {
-      for (const AttentionShape& shape :
-           {AttentionShape{2, 4, 2, 200, 200, 9, 6}, AttentionShape{1, 8, 1, 140, 140, 32, 32}}) {
+      for (const AttentionShape& shape : decoded_shapes()) {
         const Problem<T> problem = make_problem(op, shape);
         const Inputs<T> in = problem.inputs();
         for (const std::vector<Index>& lengths :

@@ -57,13 +57,13 @@ class BackwardCall {
         call_.sequences().packed() ? sequences : (std::min<Index>)(sequences, 1);
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
       for (Index s = 0; s < different; ++s) {
-        for (Index h = 0; h < (std::min)(query_heads(), plans_.period()); ++h) {
+        for (Index h = 0; h < plans_.period(); ++h) {
           const AnyPlan& plan = plans_.plan(stage, s, h);
           most_parts = (std::max)({most_parts, plan.block_count(), plan.key_block_count()});
         }
       }
     }
-    return (sequences * most_parts + 1) * query_heads();
+    return (sequences * most_parts + 1) * (std::max)({query_heads(), key_heads(), Index{1}});
   }
 
   /// What one worker computes with.

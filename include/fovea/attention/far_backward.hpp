@@ -120,7 +120,10 @@ class FarBackward {
   }
 
   /// Tokens of a sequence that a row can see.
-  static Index seen(const Sequence& s) { return s.queries == 0 ? 0 : s.key_end; }
+  Index seen(const Sequence& s) const {
+    const bool has_rows = s.queries > 0 && shape_.query_heads > 0;
+    return has_rows ? s.key_end : 0;
+  }
 
   /// Zeros for what no kernel reaches: tokens that no row can see, and rows that can see none.
   void clear_unseen(bool add) const {

@@ -76,8 +76,9 @@ class SoftmaxBackward {
 
   /// Query heads of a key head.
   Index group() const { return pass_.query_heads() / (std::max)(Index{1}, pass_.key_heads()); }
-  /// Different patterns among them: heads n, n + variants, ... of a group have the same.
-  Index variants() const { return (std::min)(group(), pass_.plans().period()); }
+  /// Different patterns among them: heads n, n + variants, ... of a group have the same. Without
+  /// query heads there is still one round, which writes the gradients of the keys.
+  Index variants() const { return std::clamp(group(), Index{1}, pass_.plans().period()); }
 
   /// One round: of every key head the query heads that have the pattern of its head `variant`.
   struct Round {
