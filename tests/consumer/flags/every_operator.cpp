@@ -51,7 +51,10 @@ void train_and_decode(const Op& op) {
   train(op);
   auto decoder = op.template decoder<float>({.width = 4, .value_width = 4});
   Tensor4<float> q, k, v, out;
-  decoder.append(View<const float>(k), View<const float>(v));
+  typename Op::template Tokens<float> tokens;
+  tokens.k = k;
+  tokens.v = v;
+  decoder.append(tokens);
   decoder.step({q, k, v}, out);
 }
 

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What tests of memory that cannot be had are written with. Like memory.hpp, included by one test
+/// file of an executable, at most.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <new>
+#include <vector>
+
+#include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
+#include "support/memory.hpp"
+
+namespace fovea_test {
+
+/// What outputs hold before a call.
+inline constexpr double kUntouched = 7;
+
+/// Fails the n-th allocation of `call`, n = 1, 2, ... until none fails; beyond the first hundred,
+/// which a case that makes lists of keys for every row needs, not quite all.
+/// \param reset before each call   \param failed after one that threw   \param done after others
+inline void fail_each_allocation(const std::function<void()>& reset,
+                                 const std::function<void()>& call,
+                                 const std::function<void()>& failed,
+                                 const std::function<void()>& done) {
+  for (const bool forever : {false, true}) {
+    bool struck = true;
+    for (std::ptrdiff_t n = 1; struck; n += 1 + n / 100) {
+      ASSERT_LE(n, 100'000) << "it does not end";
+      reset();
+      bool threw = false;
+      {
+        const FailingHeap failing(n, forever);
+        try {
+          call();
+        } catch (const std::bad_alloc&) {
+          threw = true;
+        }
+        struck = FailingHeap::has_struck();
+      }
+      ASSERT_TRUE(struck || !threw);
+      threw ? failed() : done();
+      if (testing::Test::HasFailure()) FAIL() << "allocation " << n << (forever ? " and on" : "");
+    }
+  }
+}
+
+/// Runs `property(executor)` without an executor and with a pool of three threads; afterwards as
+/// much memory is in use as before.
+template <class Property>
+void serial_and_in_a_pool(Property&& property) {
+  const auto kept = [&](auto&& run) {
+    run();  // what is made once and stays
+    const std::ptrdiff_t before = heap().bytes;
+    run();
+    return heap().bytes - before;
+  };
+  EXPECT_EQ(kept([&] { property(nullptr); }), 0) << "leaked";
+  EXPECT_EQ(kept([&] {
+              fovea::ThreadPool pool(3);
+              AnyExecutor executor = AnyExecutor::of(pool);
+              property(&executor);
+            }),
+            0)
+      << "leaked, with threads";
+}
+
+template <class T>
+bool is_untouched(const std::vector<T>& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](T x) { return x == static_cast<T>(kUntouched); });
+}
+
+}  // namespace fovea_test
