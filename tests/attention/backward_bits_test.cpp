@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "attention/gradients.hpp"
@@ -111,6 +112,61 @@ TEST_P(Conformance, StridesChangeNoBitOfGradients) {
         EXPECT_TRUE(same_bits(dense, run_backward(op, strided, d, nullptr, grads))) << i;
       }
     });
+  });
+}
+
+/// The view with this stride wherever there is one index.
+template <class U>
+View<U> with_idle_strides(const View<U>& x, Index stride) {
+  if (x.is_none()) return x;
+  Shape strides = x.strides();
+  for (std::size_t d = 0; d < 4; ++d) {
+    if (x.shape()[d] == 1) strides[d] = stride;
+  }
+  return {x.data(), x.shape(), strides};
+}
+
+/// Nobody takes a step along a dimension of one index, whatever its stride says. With sanitizers
+/// the test says more: such a stride does not fit what it would be multiplied by.
+TEST_P(Conformance, StridesOfOneIndexChangeNoBit) {
+  each([]<class T>(const Case<T>& op) {
+    for (const auto& [queries, keys] : {std::array<Index, 2>{1, 1}, {1, 70}, {70, 1}}) {
+      for (const Index width : {1, 5}) {
+        const Problem<T> problem = make_problem(op, sizes(queries, keys, width, width));
+        const Tensor<T> d_out = make_d_out(problem);
+        const Gradients<T> dense = run_backward(op, problem, d_out);
+        for (const Index stride :
+             {std::numeric_limits<Index>::min(), std::numeric_limits<Index>::max()}) {
+          const auto idle = [=](const auto& x) { return with_idle_strides(x, stride); };
+          Inputs<T> in = problem.inputs();
+          in.q = idle(in.q);
+          in.k = idle(in.k);
+          in.v = idle(in.v);
+          in.bias = idle(in.bias);
+          in.mask = idle(in.mask);
+          in.beta = idle(in.beta);
+          in.near_logits = idle(in.near_logits);
+          in.far_logits = idle(in.far_logits);
+          const Tensor<T> out(problem.out_shape());
+          const Tensor<T> lse(op.is_softmax ? problem.row_shape() : Shape{});
+          const Saved<T> saved = op.is_softmax ? Saved<T>{idle(lse.view())} : Saved<T>{};
+          op.forward(in, idle(out.view()), saved, nullptr);
+          GradStorage<T> to(in, {});
+          Grads<T> grads = to.grads(in, {});
+          for (View<T>* x : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.beta,
+                             &grads.near_logits, &grads.far_logits}) {
+            *x = idle(*x);
+          }
+          op.backward(in, idle(View<const T>(out.view())), saved, idle(View<const T>(d_out.view())),
+                      grads, nullptr);
+          EXPECT_TRUE(same_bits(run(op, problem).out, out.values()));
+          EXPECT_TRUE(same_bits(
+              dense, {dense.shape, to.q.values(), to.k.values(), to.v.values(), to.bias.values(),
+                      to.sink, to.beta.values(), to.near_logits.values(), to.far_logits.values()}))
+              << describe(problem);
+        }
+      }
+    }
   });
 }
 

@@ -23,16 +23,22 @@ Index column_stride(const View<T>& x) {
   return x.width() == 1 ? 1 : x.strides()[3];
 }
 
+/// The stride of the rows; that of a single row leads nowhere, and may be too large to multiply.
+template <class T>
+Index row_stride(const View<T>& x) {
+  return x.rows() == 1 ? x.width() : x.strides()[2];
+}
+
 /// A head from row n on.
 template <class T>
 Matrix<T> head_matrix(const View<T>& x, Index b, Index h, Index n) {
-  return {head_row(x, b, h, n), x.strides()[2], column_stride(x)};
+  return {head_row(x, b, h, n), row_stride(x), column_stride(x)};
 }
 
 template <class T>
 auto head_stored(const View<T>& x, Index b, Index h, Index n) {
   using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
-  return StoredMatrix<Void>{head_row(x, b, h, n), x.strides()[2], column_stride(x),
+  return StoredMatrix<Void>{head_row(x, b, h, n), row_stride(x), column_stride(x),
                             ScalarTraits<std::remove_const_t<T>>::kStorage};
 }
 

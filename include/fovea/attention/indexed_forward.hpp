@@ -53,7 +53,7 @@ struct TensorLists {
   KeyLists rows(const Sequence& s, Index h, Index /*place*/) const {
     KeyLists lists;
     lists.data = detail::head_row(indices, s.batch, h, s.first_query);
-    lists.row = indices.strides()[2];
+    lists.row = detail::row_stride(indices);
     lists.step = detail::column_stride(indices);
     lists.length = indices.width();
     lists.key_end = s.key_end;
