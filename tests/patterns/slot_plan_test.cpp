@@ -4,6 +4,9 @@
 /// sequences cost, counted.
 #include "fovea/patterns/slot_plan.hpp"
 
+#include <limits>
+
+#include "fovea/patterns/any_pattern.hpp"
 #include "fovea/patterns/combine.hpp"
 #include "fovea/patterns/fixed.hpp"
 #include "fovea/patterns/global.hpp"
@@ -100,6 +103,32 @@ TEST(SlotPlan, VisiblePairsOfLongSequences) {
   // 8 columns of each earlier block; of the own one 1 + ... + 8.
   EXPECT_EQ((FixedSummary{{256, 8}}.plan(shape).visible_pairs()),
             8 * 256 * (256 * 255 / 2) + 256 * 36);
+}
+
+/// More pairs than Index holds are as many as it holds.
+TEST(SlotPlan, VisiblePairsSaturate) {
+  constexpr Index most = std::numeric_limits<Index>::max();
+  constexpr Index large = Index{1} << 32;
+  const auto pairs = [](Index queries, Index keys) {
+    return Dense{}.plan({queries, keys, 0}).visible_pairs();
+  };
+  EXPECT_EQ(pairs(large, large / 4), Index{1} << 62);
+  EXPECT_EQ(pairs(large, large / 2), most);
+  EXPECT_EQ(pairs(large, large), most);
+  EXPECT_EQ(pairs(7, most / 7), most / 7 * 7);
+  EXPECT_EQ(pairs(8, most / 7), most);
+  // From position 2^60 on, row by row.
+  EXPECT_EQ(Causal{}.plan({9, large << 29, large << 28}).visible_pairs(), most);
+  const fovea::AnyPattern twice = fovea::Stages<Dense, Dense>({}, {});
+  EXPECT_EQ(twice.visible_pairs({large, large / 8, 0}), Index{1} << 62);
+  EXPECT_EQ(twice.visible_pairs({large, large / 4, 0}), most);
+  const SequenceShape shape{600, Index{1} << 60, 0};
+  const PlanStats stats = plan_stats(Dense{}.plan(shape), shape);
+  EXPECT_EQ(stats.visible_pairs, most);
+  EXPECT_EQ(stats.computed_pairs, most);
+  EXPECT_EQ(fovea::add_pairs(most, 0, 5), most);
+  EXPECT_EQ(fovea::add_pairs(most - 5, 5, 1), most);
+  EXPECT_EQ(fovea::add_pairs(most - 5, 1, 6), most);
 }
 
 /// A column of summary keys is one block of keys; nobody asks for those of the other columns.

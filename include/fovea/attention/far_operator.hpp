@@ -63,7 +63,7 @@ class FarOperator : public ForwardCalls<FarOperator<Op>> {
                                           workers);
   }
 
-  /// (query, key) pairs of one query head that are visible.
+  /// (query, key) pairs of one query head that are visible; the largest Index, if they are more.
   Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
     const FarField<float> far = op().template far<float>();
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, far.alignment);

@@ -120,7 +120,7 @@ class FsatAttention : public ForwardCalls<FsatAttention> {
   /// training two. How many there are is the matter of the dominant indices. \param slots M
   Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0, Index slots = 4) const {
     const Index edges = slots * FsatGraph<float>::edges_per_slot(options);
-    return shape.keys * (std::min)(edges, shape.queries);
+    return add_pairs(0, shape.keys, (std::min)(edges, shape.queries));
   }
 
   /// There is none. \tparam T as of other operators

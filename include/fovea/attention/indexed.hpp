@@ -104,7 +104,7 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
   }
 
   /// (query, key) pairs of one query head that lists may name: all, or those that causal attention
-  /// shows. How many they do name is their matter.
+  /// shows; the largest Index, if they are more. How many they do name is their matter.
   Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     return options.causal ? Causal{}.plan(sequence).visible_pairs()

@@ -145,7 +145,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
       const Index seen = options.causal
                              ? std::clamp(sequence.first_position + row + 1, Index{0}, shape.keys)
                              : shape.keys;
-      pairs += (std::min)(seen, options.keys_per_row);
+      pairs = add_pairs(pairs, 1, (std::min)(seen, options.keys_per_row));
     }
     return pairs;
   }

@@ -127,7 +127,8 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
     return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
   }
 
-  /// (query, key) pairs of one query head that the pattern shows.
+  /// (query, key) pairs of one query head that the pattern shows; the largest Index, if they are
+  /// more.
   Index visible_pairs(const AttentionShape& shape, Index head = 0) const {
     const SequenceShape sequence = sequence_shape(shape);
     return AnyPattern(op().pattern(head, sequence)).visible_pairs(sequence);

@@ -107,10 +107,12 @@ class AnyPattern {
   Reach reach(Index stage) const { return pattern_->reach(stage); }
   KeyColumns key_columns(Index stage) const { return pattern_->key_columns(stage); }
 
-  /// (query, key) pairs that are visible.
+  /// (query, key) pairs that are visible; the largest Index, if they are more.
   Index visible_pairs(const SequenceShape& shape) const {
     Index pairs = 0;
-    for (Index s = 0; s < stage_count(); ++s) pairs += plan(s, shape).visible_pairs();
+    for (Index s = 0; s < stage_count(); ++s) {
+      pairs = add_pairs(pairs, 1, plan(s, shape).visible_pairs());
+    }
     return pairs;
   }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -57,6 +58,13 @@ constexpr Index floor_div(Index a, Index b) { return a / b - (a % b < 0 ? 1 : 0)
 
 /// In [0, b). \pre b > 0
 constexpr Index floor_mod(Index a, Index b) { return a % b + (a % b < 0 ? b : 0); }
+
+/// `pairs` and those of so many rows with so many keys each; the largest Index, if that does not
+/// fit. All >= 0.
+constexpr Index add_pairs(Index pairs, Index rows, Index keys) {
+  constexpr Index most = (std::numeric_limits<Index>::max)();
+  return keys > 0 && rows > (most - pairs) / keys ? most : pairs + rows * keys;
+}
 
 /// The keys of a run that row r of its block sees, as points t of the run.
 inline Interval seen_by(const KeyRun& run, Index r) {
@@ -150,7 +158,7 @@ concept Plan = requires(const P plan, Index b, BlockStorage& storage) {
   { plan.block_count() } -> std::convertible_to<Index>;
   /// block b; its runs may point into the storage
   { plan.block(b, storage) } -> std::same_as<QueryBlock>;
-  /// how many (query, key) pairs are visible
+  /// how many (query, key) pairs are visible; the largest Index, if they are more
   { plan.visible_pairs() } -> std::convertible_to<Index>;
 };
 

@@ -7,7 +7,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Of one head.
+/// Of one head. Counts of pairs that Index does not hold are the largest Index.
 struct PlanStats {
   Index visible_pairs = 0;
   Index computed_pairs = 0;
@@ -69,7 +69,7 @@ inline Index computed_pairs(const QueryBlock& block, Index vector_rows = kVector
     for (Index row = 0; row < block.count; row += vector_rows) {
       const Interval seen =
           detail::seen_by_rows(block.runs[n], row, (std::min)(vector_rows, block.count - row));
-      if (!seen.is_empty()) pairs += vector_rows * (seen.last - seen.first);
+      if (!seen.is_empty()) pairs = add_pairs(pairs, vector_rows, seen.last - seen.first);
     }
   }
   return pairs;
@@ -86,7 +86,7 @@ PlanStats plan_stats(const P& plan, const SequenceShape& shape, Index vector_row
   for (Index b = 0; b < stats.blocks; ++b) {
     const QueryBlock block = plan.block(b, storage);
     stats.runs += block.run_count;
-    stats.computed_pairs += computed_pairs(block, vector_rows);
+    stats.computed_pairs = add_pairs(stats.computed_pairs, 1, computed_pairs(block, vector_rows));
   }
   return stats;
 }

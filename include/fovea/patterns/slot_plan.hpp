@@ -86,7 +86,7 @@ class SlotPlan {
       for (Index s = 0; s < slots_.count(); ++s) {
         const Interval points = {0, slots_.lattice(s, residue).size(shape_.keys)};
         const Interval seen = at(storage.slots(), s).within(points);
-        if (!seen.is_empty()) pairs += (end - i) * (seen.last - seen.first);
+        if (!seen.is_empty()) pairs = add_pairs(pairs, end - i, seen.last - seen.first);
       }
       i = end;
     }
