@@ -227,9 +227,10 @@ class BandGradient {
     std::vector<Pair> pairs;
     for (std::size_t n = 0; n < band.weights.size(); ++n) {
       const W p = band.weights[n];
-      pairs.push_back({band.first + static_cast<Index>(n), weight_ * p, weight_ * p * band.gauge,
+      const W size = (p + kFaintWeight<T>)*band.gauge;
+      pairs.push_back({band.first + static_cast<Index>(n), weight_ * p, weight_ * size,
                        scale * p * (by_weight[n] - delta),
-                       scale * p * (std::abs(by_weight[n]) + std::abs(delta)) * band.gauge});
+                       scale * size * (std::abs(by_weight[n]) + std::abs(delta))});
     }
     return pairs;
   }

@@ -42,7 +42,7 @@ void add_band(const FarTokens<T>& x, const fovea::LocalAttention& near, Index he
       for (std::size_t c = 0; c < to.truth[s].out.size(); ++c) {
         const W v = x.in.v(0, x.key_head(head), key, static_cast<Index>(c));
         to.truth[s].out[c] += weight * row.weights[n] * v;
-        to.truth[s].unit[c] += weight * row.weights[n] * std::abs(v) * row.gauge;
+        to.truth[s].unit[c] += weight * (row.weights[n] + kFaintWeight<T>)*std::abs(v) * row.gauge;
       }
     }
   }

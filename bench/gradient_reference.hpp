@@ -138,7 +138,7 @@ class GradientTruth {
         if (!pattern.allows(i + sequence_.first_position, j)) continue;
         const PairTruth<W> pair = pairs.at(i, j);
         d_k.add(by_product(pairs, pair), size_of_product(pairs, pair), in_.q, head, i);
-        d_v.add(pair.weight, pair.weight * pair.gauge, d_out_, head, i);
+        d_v.add(pair.weight, (pair.weight + kFaintWeight<T>)*pair.gauge, d_out_, head, i);
       }
     }
     return {d_k, d_v};
@@ -150,7 +150,8 @@ class GradientTruth {
     return pairs.scale() * pair.weight * (pair.d_weight - pair.delta);
   }
   static W size_of_product(const PairTruths<T>& pairs, const PairTruth<W>& pair) {
-    return pairs.scale() * pair.weight * (std::abs(pair.d_weight) + std::abs(pair.delta)) *
+    return pairs.scale() *
+           (pair.weight + kFaintWeight<T>)*(std::abs(pair.d_weight) + std::abs(pair.delta)) *
            pair.gauge;
   }
 

@@ -27,6 +27,11 @@ using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
 /// Ratio that a float or double operator must not pass (BLAS level 3's customary limit).
 inline constexpr double kErrorLimit = 16;
 
+/// Weights below it have fewer digits than others in T, or are 0: units take them for as large.
+template <class T>
+inline constexpr Wide<T> kFaintWeight = Wide<T>{std::numeric_limits<T>::min()} /
+                                        std::numeric_limits<T>::epsilon() * 2;
+
 /// The truth for one row.
 template <class T>
 struct RowReference {
@@ -72,18 +77,14 @@ RowReference<T> softmax_row(const Inputs<T>& in, Index head, Index row, const Vi
   const auto width = static_cast<std::size_t>(in.v.width());
   RowReference<T> truth{std::vector<W>(width, 0), std::vector<W>(width, 0)};
   W total = 0;
+  for (const W logit_of_key : logits) total += std::exp(logit_of_key - most);
   for (std::size_t t = 0; t < keys.size(); ++t) {
-    const W weight = std::exp(logits[t] - most);
-    total += weight;
+    const W weight = std::exp(logits[t] - most) / total;
     for (std::size_t c = 0; c < width; ++c) {
       const W value = in.v(0, key_head, keys[t], static_cast<Index>(c));
       truth.out[c] += weight * value;
-      truth.unit[c] += weight * std::abs(value) * (1 + gauge);
+      truth.unit[c] += (weight + kFaintWeight<T>)*std::abs(value) * (1 + gauge);
     }
-  }
-  for (std::size_t c = 0; c < width && total > 0; ++c) {
-    truth.out[c] /= total;
-    truth.unit[c] /= total;
   }
   return truth;
 }

@@ -103,4 +103,22 @@ TEST(GradientReference, OfHeadsWithPatternsOfTheirOwn) {
   }
 }
 
+/// A row whose largest weight meets a value of 0: what is left is e^-150, which a float is not.
+TEST(RowReference, WeightsBelowTheSmallestFloatAreNoErrors) {
+  const std::vector<float> q = {1};
+  const std::vector<float> k = {0, -150};
+  const std::vector<float> v = {0, 1};
+  const Shape two = {1, 1, 2, 1};
+  const bench::Inputs<float> in{View<const float>(q.data(), {1, 1, 1, 1}),
+                                View<const float>(k.data(), two), View<const float>(v.data(), two)};
+  const auto truth = [](const bench::Inputs<float>& inputs, Index head, Index row) {
+    return bench::softmax_row(inputs, head, row, [](Index) { return true; });
+  };
+  float out = 0;
+  const View<const float> view(&out, {1, 1, 1, 1});
+  EXPECT_LE(bench::sampled_error<float>(in, view, 1, truth).ratio, 1);
+  out = 1e-30f;
+  EXPECT_GT(bench::sampled_error<float>(in, view, 1, truth).ratio, bench::kErrorLimit);
+}
+
 }  // namespace
