@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -155,6 +158,136 @@ TYPED_TEST(LinearDecoder, RefusesStatesOfOthers) {
     stream.decode(decoder, 200, 9);
     EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 200)) << op.name();
   });
+}
+
+std::int64_t word(const std::vector<std::byte>& bytes, std::size_t at) {
+  std::int64_t number = 0;
+  std::memcpy(&number, bytes.data() + at, sizeof(number));
+  return number;
+}
+void set_word(std::vector<std::byte>& bytes, std::size_t at, std::int64_t number) {
+  std::memcpy(bytes.data() + at, &number, sizeof(number));
+}
+
+/// A saved state, spoilt in one of the ways that files are, or that someone may choose.
+/// \param length where the number of tokens stands; behind the states stand that of the first token
+/// held and how many they are
+std::vector<std::byte> spoilt(std::vector<std::byte> state, std::size_t length, std::size_t held,
+                              Draw& draw) {
+  constexpr Index least = std::numeric_limits<Index>::min();
+  constexpr Index most = std::numeric_limits<Index>::max();
+  const auto size = static_cast<Index>(state.size());
+  const auto extreme = [&] {
+    constexpr Index one = 1;
+    const Index few[] = {0, 1, 2, -1, 63, 64, 69, 70, 71, 100};
+    const Index many[] = {least,     least + 1, most,          most - 1,      most / 2,
+                          most / 4,  most / 8,  most / 16 + 1, most / 16 - 9, size,
+                          one << 31, one << 32, one << 40};
+    return draw(0, 1) == 0 ? few[draw(0, 9)] : many[draw(0, 12)];
+  };
+  const auto any_word = [&] { return as_size(draw(0, size / 8 - 1)) * 8; };
+  switch (draw(0, 5)) {
+    case 0:
+      state.resize(as_size(draw(0, size - 1)));
+      break;
+    case 1:
+      for (Index n = draw(1, 3); n > 0; --n) {
+        state[as_size(draw(0, size - 1))] ^= static_cast<std::byte>(1 << draw(0, 7));
+      }
+      break;
+    case 2:
+      set_word(state, any_word(), extreme());
+      break;
+    case 3:  // all behind the header
+      for (std::size_t i = length; i < state.size(); ++i) {
+        state[i] = static_cast<std::byte>(draw(0, 255));
+      }
+      break;
+    case 4:  // some bytes more, or the middle is gone
+      if (draw(0, 1) == 0) {
+        state.resize(state.size() + as_size(draw(1, 200)));
+      } else {
+        const Index from = draw(0, size - 1);
+        state.erase(state.begin() + from, state.begin() + draw(from, size));
+      }
+      break;
+    default: {  // tokens that end where they say, anywhere
+      const std::int64_t tokens = extreme();
+      set_word(state, length, tokens);
+      if (held + 16 > state.size()) break;
+      const std::int64_t rows = draw(0, 1) == 0 ? word(state, held + 8) : extreme();
+      set_word(state, held + 8, rows);
+      set_word(state, held,
+               static_cast<std::int64_t>(static_cast<std::uint64_t>(tokens) -
+                                         static_cast<std::uint64_t>(rows)));
+    }
+  }
+  return state;
+}
+
+/// What a state that was taken, however it came about, must let be done.
+template <class Decoder, class T>
+void expect_usable(Decoder& decoder, const Decoder& fresh, const Stream<T>& stream) {
+  const Index length = decoder.length();
+  const Tensor<T> out({1, 2, 2, 2});
+  EXPECT_EQ(refusal([&] { decoder.step(stream.tokens(0, 2), out.view()); }), "accepted") << length;
+  Decoder fork = decoder.fork();
+  Decoder restored = fresh.fork();
+  const std::vector<std::byte> state = fork.save();
+  EXPECT_EQ(refusal([&] { restored.restore(state); }), "accepted") << length;
+  EXPECT_EQ(restored.save(), state);
+  const Index back = length + 1;
+  const bool is_back = refusal([&] { restored.rollback(back); }) == "accepted";
+  EXPECT_EQ(restored.length(), is_back ? back : length + 2);
+  EXPECT_EQ(refusal([&] { restored.step(stream.tokens(0, 1), cut(out.view(), 2, 0, 1)); }),
+            "accepted");
+  EXPECT_EQ(refusal([&] { decoder.rollback(0); }), "accepted");
+  EXPECT_EQ(refusal([&] { decoder.step(stream.tokens(0, 2), out.view()); }), "accepted");
+}
+
+/// Bytes come from files: whatever they are, `restore` takes them or refuses them, and the decoder
+/// stays whole. With sanitizers the test says more.
+TYPED_TEST(LinearDecoder, RestoresOrRefusesAnyBytes) {
+  using T = TypeParam;
+  for_each_operator([](const auto& op, bool has_beta) {
+    const Stream<T> stream({1, 2, 1, 200, 200, 3, 2}, has_beta);
+    const auto fresh = op.template decoder<T>(stream.decoder_shape());
+    const std::size_t length = sizeof(fovea::FarStateHeader{}.identity());
+    const std::size_t held = length + 8 + as_size(word(fresh.save(), 9 * 8));
+    auto source = fresh.fork();
+    int taken = 0;
+    constexpr int rounds = 800;
+    for (int round = 0; round < rounds; ++round) {
+      if (round % 8 == 0) stream.decode(source, source.length() + 1);
+      Draw draw(static_cast<std::uint64_t>(round));
+      const std::vector<std::byte> state = spoilt(source.save(), length, held, draw);
+      auto decoder = source.fork();
+      const std::vector<std::byte> before = decoder.save();
+      if (refusal([&] { decoder.restore(state); }) == "accepted") {
+        ++taken;
+        EXPECT_EQ(decoder.save(), state) << round;
+        expect_usable(decoder, fresh, stream);
+      } else {
+        EXPECT_EQ(decoder.save(), before) << round;
+      }
+    }
+    // Both answers were given.
+    EXPECT_GT(taken, rounds / 20) << op.name();
+    EXPECT_LT(taken, rounds * 19 / 20) << op.name();
+  });
+}
+
+/// A band without an end is one of every length.
+TYPED_TEST(LinearDecoder, SavesANearFieldWithoutAnEnd) {
+  using T = TypeParam;
+  const FmmAttention<EluPlusOne> op{{.near = {.left = fovea::Window::kUnbounded}, .causal = true}};
+  const Stream<T> stream({1, 2, 1, 90, 90, 3, 2}, false);
+  auto first = op.template decoder<T>(stream.decoder_shape());
+  stream.decode(first, 40);
+  auto second = op.template decoder<T>(stream.decoder_shape());
+  second.restore(first.save());
+  stream.decode(second, 90);
+  EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 90));
 }
 
 TYPED_TEST(LinearDecoder, ForksGoTheirOwnWays) {

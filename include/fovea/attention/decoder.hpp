@@ -348,7 +348,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
     pass.compute(executor);
   }
 
-  static constexpr Index kMostTokens = kFarPosition / 4;
+  static constexpr Index kMostTokens = kMostDecoderTokens;
 
   Op op_;
   DecoderShape shape_;

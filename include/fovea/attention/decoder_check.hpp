@@ -10,6 +10,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// Positions of later tokens are still far from kFarPosition.
+inline constexpr Index kMostDecoderTokens = kFarPosition / 4;
+
 namespace detail {
 
 inline void check_at_least_0(const char* op, const char* what, Index x) {

@@ -180,7 +180,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
   Index new_tokens(const Inputs<T>& inputs) const { return appends(inputs) ? inputs.k.rows() : 0; }
 
   void check_tokens(const Inputs<T>& inputs) const {
-    check_decoder_tokens(Op::name(), shape_, inputs.k, inputs.v, kFarPosition / 4 - length_);
+    check_decoder_tokens(Op::name(), shape_, inputs.k, inputs.v, kMostDecoderTokens - length_);
     if constexpr (Op::kHasBeta) {
       check_beta(Op::name(), inputs);
     } else {
@@ -337,7 +337,9 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
     header.deltas = far_.delta_count();
     header.state_bytes = state_.size_bytes();
     header.length = length_;
-    if constexpr (Op::kHasNear) header.left = op_.near().options.left + 1;
+    if constexpr (Op::kHasNear) {
+      header.left = (std::min)(op_.near().options.left, kFarPosition) + 1;
+    }
     return header;
   }
 

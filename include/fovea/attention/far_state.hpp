@@ -3,6 +3,7 @@
 /// The state of a FarDecoder as bytes. Test: tests/attention/linear_decoder_test.cpp.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "fovea/attention/attention.hpp"
+#include "fovea/attention/decoder_check.hpp"
 #include "fovea/attention/key_value_cache.hpp"
 #include "fovea/core/error.hpp"
 #include "fovea/kernels/delta_rule.hpp"
@@ -90,12 +91,12 @@ class FarStateReader {
  public:
   /// \throws std::invalid_argument bytes of another decoder
   FarStateReader(const char* op, std::span<const std::byte> bytes, const FarStateHeader& expected)
-      : op_(op), bytes_(bytes) {
+      : op_(op), bytes_(bytes), left_(expected.left) {
     for (const std::int64_t number : expected.identity()) {
       if (get_number() != number) refuse_state("of another operator, shape, scalar or version");
     }
     length_ = get_number();
-    if (length_ < 0) refuse_state("with a negative length");
+    if (length_ < 0 || length_ > kMostDecoderTokens) refuse_state("of no length that there is");
   }
 
   Index length() const { return length_; }
@@ -112,8 +113,13 @@ class FarStateReader {
    public:
     Tokens(FarStateReader& reader, const DecoderShape& shape) : first_(reader.get_number()) {
       const Index rows = reader.get_number();
-      if (first_ < 0 || rows < 0 || first_ + rows != reader.length()) {
+      const Index length = reader.length();
+      if (first_ < 0 || first_ > length || rows != length - first_) {
         reader.refuse_state("with tokens that do not end at its length");
+      }
+      // The last token, and the next one, may look back at `left_` keys with their own.
+      if (first_ > (std::max)(Index{0}, length - reader.left_)) {
+        reader.refuse_state("without some tokens of its near field");
       }
       keys_ = reader.get_rows<C>(shape, rows, shape.width);
       values_ = reader.get_rows<C>(shape, rows, shape.value_width);
@@ -169,6 +175,7 @@ class FarStateReader {
 
   const char* op_;
   std::span<const std::byte> bytes_;
+  Index left_;  // as of the header
   Index length_ = 0;
 };
 

@@ -190,7 +190,7 @@ class SmartBirdDecoder : public StepCalls<SmartBirdDecoder<T>, T> {
     rows.attend(executor);
   }
 
-  static constexpr Index kMostTokens = kFarPosition / 4;
+  static constexpr Index kMostTokens = kMostDecoderTokens;
 
   const char* name_;
   SmartBirdOptions options_;
