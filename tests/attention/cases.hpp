@@ -29,6 +29,11 @@ std::vector<Case<T>> smart_bird_cases();
 template <class T>
 std::vector<Case<T>> fsat_cases();
 
+/// Sparse operators with options beyond any sequence, none of the operators under test: what they
+/// cost must follow the sequence. In sparse_cases.cpp.
+template <class T>
+std::vector<Case<T>> boundless_cases();
+
 /// All of these lists in one.
 template <class T>
 std::vector<Case<T>> joined(std::vector<std::vector<Case<T>>> lists) {

@@ -77,6 +77,45 @@ TEST_P(Conformance, ThreadsTakeAWorkspaceEach) {
   });
 }
 
+/// Bytes for each token that options may cost: of a run for each key, and what rows take.
+constexpr Index kBytesOfAToken = Index{20} << 10;
+
+/// Options beyond the sequence: time is not measured, but what takes memory takes time.
+template <class T>
+void expect_cost_of_the_sequence(const Case<T>& op, Index n) {
+  const Problem<T> problem = make_problem(op, {1, 2, 1, n, n, 8, 8});
+  const Index limit = n * kBytesOfAToken;
+  const Tensor<T> out(problem.out_shape());
+  const Inputs<T> in = problem.inputs();
+  std::ptrdiff_t before = heap().reset();
+  op.forward(in, out.view(), Saved<T>{}, nullptr);
+  EXPECT_LE(heap().peak - before, limit) << "forward";
+  before = heap().reset();
+  EXPECT_LE(op.workspace_bytes(problem.shape, 1), limit);
+  EXPECT_LE(op.visible_pairs(problem.shape), n * n);
+  EXPECT_LE(heap().peak - before, limit) << "counting";
+  before = heap().reset();
+  const auto step = op.decoder({.query_heads = 2, .key_heads = 1, .width = 8, .value_width = 8});
+  for (Index row = 0; row < n; ++row) {
+    step(part_of(in, row, 1, row, 1), cut(out.view(), 2, row, 1), {});
+  }
+  EXPECT_LE(heap().peak - before, limit) << "decoder";
+}
+
+template <class T>
+void expect_costs_of_sequences() {
+  for (const Case<T>& op : boundless_cases<T>()) {
+    SCOPED_TRACE(op.name + " " + scalar_name<T>());
+    for (const Index n : {50, 150}) expect_cost_of_the_sequence(op, n);
+    expect_conforms(op, make_problem(op, {2, 4, 2, 45, 50, 5, 6}), " without bounds");
+  }
+}
+
+TEST(Boundless, OptionsCostWhatTheSequenceCosts) {
+  expect_costs_of_sequences<float>();
+  expect_costs_of_sequences<double>();
+}
+
 TEST_P(Conformance, RunsOnASmallStack) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {

@@ -229,6 +229,33 @@ TYPED_TEST(Indexed, TakesItsWorkspaceAndNoMore) {
   }
 }
 
+/// Lists have no more keys than there are, however many places they have.
+TEST(IndexedMemory, FollowsTheKeysAndNotThePlaces) {
+  const IndexedAttention op;
+  const AttentionShape s{1, 2, 1, 50, 50, 8, 8};
+  const Index none = -1;
+  Inputs<float> in;
+  const Problem<float> problem = make_problem(Case<float>{}, s);
+  in = problem.inputs();
+  in.indices = View<const Index>(&none, {1, 2, 50, 1 << 18}, {0, 0, 0, 0});
+  const Tensor<float> out(problem.out_shape());
+  const Tensor<float> lse(problem.row_shape());
+  const Tensor<float> d_q(in.q.shape()), d_k(in.k.shape()), d_v(in.v.shape());
+  const Index limit = 50 * (4 << 10);
+  std::ptrdiff_t before = heap().reset();
+  op.forward(in, out.view(), Saved<float>{lse.view()});
+  EXPECT_LE(heap().peak - before, limit);
+  before = heap().reset();
+  op.backward(in, out.view(), Saved<float>{lse.view()}, out.view(),
+              Grads<float>{d_q.view(), d_k.view(), d_v.view()});
+  EXPECT_LE(heap().peak - before, limit);
+  EXPECT_EQ(op.workspace_bytes<float>(s, 1, 1 << 30), op.workspace_bytes<float>(s, 1, 50));
+  EXPECT_EQ(op.backward_workspace_bytes<float>(s, 1, 1 << 30),
+            op.backward_workspace_bytes<float>(s, 1, 50));
+  EXPECT_EQ(out.values(), std::vector<float>(2 * 50 * 8));
+  EXPECT_EQ(d_v.values(), std::vector<float>(50 * 8));
+}
+
 /// The gradient of q alone needs no memory for entries.
 TEST(IndexedMemory, GradientOfQueriesAlone) {
   const AttentionShape s{1, 1, 1, 20'000, 60, 4, 4};

@@ -237,6 +237,57 @@ TEST(SmartBird, TakesItsWorkspaceAndNoMore) {
   }
 }
 
+/// More keys than there are cost no more than all of them.
+TEST(SmartBird, CostsFollowTheKeysThatThereAre) {
+  const SmartBirdAttention all({.keys_per_row = 50, .causal = true});
+  const SmartBirdAttention more({.keys_per_row = Index{1} << 60, .causal = true});
+  const BirdProblem<float> problem(
+      {.batch = 1, .heads = 2, .key_heads = 1, .queries = 50, .keys = 50});
+  const Inputs<float> in = problem.inputs();
+  const AttentionShape shape = fovea::shape_of(in);
+  struct Results {
+    explicit Results(const BirdProblem<float>& p)
+        : out(p.out_shape()),
+          lse(p.row_shape()),
+          d_q(p.q.shape()),
+          d_k(p.k.shape()),
+          d_v(p.v.shape()) {}
+    Tensor<float> out, lse, d_q, d_k, d_v;
+  };
+  const auto run = [&](const SmartBirdAttention& op, const Results& to) {
+    const std::ptrdiff_t before = heap().reset();
+    op.forward(in, to.out.view(), Saved<float>{to.lse.view()});
+    op.backward(in, View<const float>(to.out.view()), Saved<float>{to.lse.view()},
+                View<const float>(to.out.view()),
+                Grads<float>{to.d_q.view(), to.d_k.view(), to.d_v.view()});
+    return heap().peak - before;
+  };
+  const Results expected(problem);
+  const Results got(problem);
+  EXPECT_EQ(run(all, expected), run(more, got));
+  EXPECT_TRUE(same_bits(expected.out.values(), got.out.values()));
+  EXPECT_TRUE(same_bits(expected.lse.values(), got.lse.values()));
+  EXPECT_TRUE(same_bits(expected.d_q.values(), got.d_q.values()));
+  EXPECT_TRUE(same_bits(expected.d_k.values(), got.d_k.values()));
+  EXPECT_TRUE(same_bits(expected.d_v.values(), got.d_v.values()));
+  EXPECT_EQ(more.workspace_bytes<float>(shape), all.workspace_bytes<float>(shape));
+  EXPECT_EQ(more.backward_workspace_bytes<float>(shape),
+            all.backward_workspace_bytes<float>(shape));
+  EXPECT_EQ(more.visible_pairs(shape), all.visible_pairs(shape));
+  constexpr Index far = Index{1} << 61;
+  EXPECT_EQ(SmartBirdAttention({.keys_per_row = far}).visible_pairs({.queries = 9, .keys = far}),
+            std::numeric_limits<Index>::max());
+
+  fovea::DecoderShape sizes{
+      .query_heads = 2, .key_heads = 1, .width = in.q.width(), .value_width = in.v.width()};
+  auto decoder = more.decoder<float>(sizes, in.sketch_q.width());
+  const Results decoded(problem);
+  const std::ptrdiff_t before = heap().reset();
+  decoder.step(in, decoded.out.view());
+  EXPECT_LE(heap().peak - before, 50 * (4 << 10));
+  EXPECT_TRUE(same_bits(expected.out.values(), decoded.out.values()));
+}
+
 TEST(SmartBird, PairsAreThoseAttendedTo) {
   const SmartBirdAttention causal({.keys_per_row = 3, .causal = true});
   EXPECT_EQ(causal.visible_pairs({.queries = 5, .keys = 5}), 1 + 2 + 3 + 3 + 3);

@@ -213,7 +213,109 @@ std::vector<Case<T>> composed_cases() {
   };
 }
 
+constexpr Index kHuge = Index{1} << 60;
+
+/// Strides, summaries and windows.
+template <class T>
+std::vector<Case<T>> boundless_strides() {
+  using fovea::FixedAttention;
+  using fovea::HeadAssignment;
+  using fovea::SparseAttention;
+  using fovea::StridedAttention;
+  constexpr auto merged = HeadAssignment::merged;
+  constexpr auto only_second = HeadAssignment::only_second;
+  constexpr Index million = 1'000'000;
+  const auto before = [](Index, Index i, Index j) { return j <= i; };
+  const auto own = [](Index, Index i, Index j) { return i == j; };
+  return {
+      sparse_case<T>("fixed", FixedAttention{{.stride = million, .summary = million}}, before),
+      sparse_case<T>("fixed_merged",
+                     FixedAttention{{.stride = million, .summary = million - 1, .heads = merged}},
+                     before),
+      sparse_case<T>(
+          "fixed_merged_both_ways",
+          FixedAttention{
+              {.stride = million, .summary = million - 7, .heads = merged, .causal = false}},
+          [](Index, Index, Index) { return true; }),
+      sparse_case<T>("fixed_second",
+                     FixedAttention{{.stride = kHuge, .summary = kHuge - 20, .heads = only_second}},
+                     [](Index, Index i, Index j) { return 20 <= j && j <= i; }),
+      sparse_case<T>(
+          "fixed_sub_blocks",
+          FixedAttention{
+              {.stride = kHuge, .summary = 1, .heads = only_second, .sub_block_per_head = true}},
+          [](Index, Index, Index) { return false; }),
+      sparse_case<T>(
+          "fixed_united",
+          SparseAttention{{.patterns = {fovea::unite(
+                               fovea::Window{3, 0}, fovea::FixedSummary{{million, million - 9}})}}},
+          [](Index, Index i, Index j) { return j <= i && (i - j <= 3 || j >= 9); }),
+      sparse_case<T>("strided", StridedAttention{{.stride = kHuge}},
+                     [](Index h, Index i, Index j) { return h % 2 == 0 ? j <= i : i == j; }),
+      sparse_case<T>("strided_merged", StridedAttention{{.stride = million, .heads = merged}},
+                     before),
+      sparse_case<T>(
+          "dilated",
+          SparseAttention{{.patterns = {fovea::DilatedWindow{kHuge, 2 * kHuge, 4 * kHuge}}}}, own),
+      sparse_case<T>("strided_keys",
+                     SparseAttention{{.patterns = {fovea::StridedKeys{fovea::kUnboundedKeys}}}},
+                     own),
+      sparse_case<T>("dilated_by_3",
+                     SparseAttention{{.patterns = {fovea::DilatedWindow{kHuge, kHuge, 3}}}},
+                     [](Index, Index i, Index j) { return (i - j) % 3 == 0; }),
+  };
+}
+
+/// Blocks, and lists that name many positions.
+template <class T>
+std::vector<Case<T>> boundless_blocks() {
+  using fovea::BigBirdAttention;
+  using fovea::GlobalTokens;
+  using fovea::LongformerAttention;
+  using fovea::SparseAttention;
+  const auto all = [](Index, Index, Index) { return true; };
+  std::vector<Index> even;
+  for (Index i = 0; i < 200'000; i += 2) even.push_back(i);
+  const fovea::BlockRows even_columns{{0, static_cast<Index>(even.size())}, even};
+  const GlobalTokens tokens = GlobalTokens::at(even, true);
+  const auto sees_even = [](Index i, Index j) { return j <= i && (i % 2 == 0 || j % 2 == 0); };
+  return {
+      sparse_case<T>("longformer",
+                     LongformerAttention{{.left = kHuge, .right = kHuge, .first_global = kHuge}},
+                     all),
+      sparse_case<T>("longformer_window", LongformerAttention{{.left = kHuge, .causal = true}},
+                     [](Index, Index i, Index j) { return j <= i; }),
+      sparse_case<T>("big_bird",
+                     BigBirdAttention{{.block = kHuge, .window_blocks = kHuge, .global_blocks = 1}},
+                     all),
+      sparse_case<T>("big_bird_of_one_block",
+                     BigBirdAttention{{.block = fovea::kUnboundedKeys, .global_blocks = 0}}, all),
+      sparse_case<T>(
+          "block_window",
+          SparseAttention{{.patterns = {fovea::BlockWindow{fovea::kUnboundedKeys, 1, 1}}}}, all),
+      sparse_case<T>("block_list",
+                     SparseAttention{{.patterns = {fovea::BlockList(kHuge, 1, {{0, 1}, {0}})}}},
+                     all),
+      sparse_case<T>("block_list_of_many",
+                     SparseAttention{{.patterns = {fovea::BlockList(1, 200'000, even_columns)}}},
+                     [](Index, Index i, Index j) { return i == 0 && j % 2 == 0; }),
+      sparse_case<T>("tokens", SparseAttention{{.patterns = {tokens}}},
+                     [=](Index, Index i, Index j) { return sees_even(i, j); }),
+      sparse_case<T>(
+          "window_and_tokens",
+          SparseAttention{{.patterns = {fovea::WindowAndTokens({4, 0}, tokens)}}},
+          [=](Index, Index i, Index j) { return sees_even(i, j) || (j <= i && i - j <= 4); }),
+  };
+}
+
 }  // namespace
+
+template <class T>
+std::vector<Case<T>> boundless_cases() {
+  return joined<T>({boundless_strides<T>(), boundless_blocks<T>()});
+}
+template std::vector<Case<float>> boundless_cases();
+template std::vector<Case<double>> boundless_cases();
 
 template <class T>
 std::vector<Case<T>> sparse_cases() {

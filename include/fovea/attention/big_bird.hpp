@@ -46,7 +46,7 @@ class BigBirdAttention : public SoftmaxOperator<BigBirdAttention> {
 
   AnyPattern pattern(Index head, const SequenceShape& shape) const {
     const auto& o = options;
-    const Index key_blocks = (shape.keys + o.block - 1) / o.block;
+    const Index key_blocks = -floor_div(-shape.keys, o.block);
     return join(unite(GlobalTokens::first(o.global_blocks * o.block, o.causal), window()),
                 random(head, key_blocks));
   }

@@ -56,7 +56,7 @@ class BlockSparseAttention : public SoftmaxOperator<BlockSparseAttention> {
   }
 
   void check_pattern(const SequenceShape& shape) const {
-    const Index key_blocks = (shape.keys + options.block - 1) / options.block;
+    const Index key_blocks = -floor_div(-shape.keys, options.block);
     for (const BlockRows& rows : options.layouts) {
       check_block_rows(name(), options.block, key_blocks, rows);
     }

@@ -23,7 +23,7 @@ FOVEA_NAMESPACE_BEGIN
 /// heads, strides nor on K, beyond the keys that it sees.
 /// There is no decoder: who chooses keys for new tokens calls `forward` with them, Nq = 1.
 /// Cost: 2 (D + Dv) flops per visible pair, and as many loads as that: bound by the cache that K
-/// and V of a head fit into. Memory O(threads (D + K)).
+/// and V of a head fit into. Memory O(threads (D + min(K, Nk))).
 class IndexedAttention : public ForwardCalls<IndexedAttention> {
  public:
   IndexedOptions options;
@@ -75,14 +75,14 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
     const View<const T> from(out);
     const View<const T> d_from(d_out);
     check_backward(inputs, from, saved, d_from, grads);
-    IndexedBackward<T>(inputs, {inputs.indices, options}, from, saved, d_from, grads)
-        .run(as_executor(executor));
+    const TensorLists lists(inputs.indices, inputs.k.rows(), options);
+    IndexedBackward<T>(inputs, lists, from, saved, d_from, grads).run(as_executor(executor));
   }
 
   /// Bytes of scratch of `forward` with that many workers. \param length K
   template <class T>
   Index workspace_bytes(const AttentionShape& shape, Index workers, Index length) const {
-    return IndexedForward<T>::workspace_bytes(shape, length, workers);
+    return IndexedForward<T>::workspace_bytes(shape, (std::min)(length, shape.keys), workers);
   }
 
   /// The same for lists as long as there are keys.
@@ -94,7 +94,8 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
   /// Bytes of scratch of `backward` with that many workers. \param length K
   template <class T>
   Index backward_workspace_bytes(const AttentionShape& shape, Index workers, Index length) const {
-    return IndexedBackward<T>::workspace_bytes(shape, length, shape.queries * length, workers);
+    const Index most = (std::min)(length, shape.keys);
+    return IndexedBackward<T>::workspace_bytes(shape, most, shape.queries * most, workers);
   }
 
   /// The same for lists as long as there are keys.
@@ -125,7 +126,8 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
 
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
-    IndexedForward<T>(inputs, {inputs.indices, options}, out, saved).run(executor);
+    const TensorLists lists(inputs.indices, inputs.k.rows(), options);
+    IndexedForward<T>(inputs, lists, out, saved).run(executor);
   }
 };
 

@@ -35,6 +35,10 @@ struct IndexedOptions {
 struct TensorLists {
   static constexpr bool kBuilt = false;  // they are there before the pass begins
 
+  /// \param given lists that ascend strictly   \param keys that there are, the bound of any list
+  TensorLists(const View<const Index>& given, Index keys, const IndexedOptions& chosen)
+      : indices(first_places(given, keys)), options(chosen) {}
+
   View<const Index> indices;
   IndexedOptions options;
 
@@ -65,6 +69,14 @@ struct TensorLists {
   /// What the weights of their entries are multiplied by: nothing.
   static std::nullptr_t factors(const Sequence& /*s*/, Index /*place*/) { return nullptr; }
   static std::nullptr_t d_factors(const Sequence& /*s*/, Index /*place*/) { return nullptr; }
+
+ private:
+  /// The places behind as many as there are keys hold none: scratch need not follow them.
+  static View<const Index> first_places(const View<const Index>& given, Index keys) {
+    if (given.width() <= keys) return given;
+    const auto& [batch, heads, rows, width] = given.shape();
+    return {given.data(), {batch, heads, rows, keys}, given.strides()};
+  }
 };
 
 /// One forward pass: a task is a block of rows of one query head. It checks nothing, so that an

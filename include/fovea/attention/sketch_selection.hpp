@@ -20,7 +20,7 @@ template <class T>
 struct SketchRows {
   View<const T> q;           ///< [B, 1, Nq, d]
   View<const T> draws = {};  ///< [B, H, Nq, Nk], or none
-  View<Index> indices;       ///< [B, H, Nq, K]
+  View<Index> indices;       ///< [B, H, Nq, K], or with min(K, Nk) places
   /// [B, Nq]: whether the row's sketch is made of numbers; or null
   bool* is_number = nullptr;
 };
@@ -81,7 +81,7 @@ class SketchSelection {
     args.indices_head = rows_.indices.strides()[1];
     args.indices_row = rows_.indices.strides()[2];
     args.indices_column = rows_.indices.strides()[3];
-    args.chosen = options_.keys_per_row;
+    args.chosen = rows_.indices.width();
     if (rows_.is_number != nullptr) {
       args.is_number = rows_.is_number + s.batch * rows_.q.rows() + row;
     }

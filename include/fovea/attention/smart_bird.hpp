@@ -31,8 +31,8 @@ FOVEA_NAMESPACE_BEGIN
 /// same for any number of threads, and the keys also at every instruction-set level.
 ///
 /// Cost: O(d) per pair of row and key once for all heads, some draws for each head, and
-/// 2 K (D + Dv) flops per row and head. Memory: 8 K bytes per row and head for the indices unless
-/// they are saved, d numbers per key, and for each worker 48 bytes per key (double: 88).
+/// 2 K (D + Dv) flops per row and head. Memory: 8 min(K, Nk) bytes per row and head for the indices
+/// unless they are saved, d numbers per key, and for each worker 48 bytes per key (double: 88).
 class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
  public:
   /// What a decoder takes of new tokens.
@@ -110,13 +110,12 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
     IndexTensor again;
     Inputs<T> listed = with_indices(inputs, saved.indices);
     if (saved.indices.is_none()) {
-      again = IndexTensor(row_shape(inputs, options.keys_per_row));
+      again = IndexTensor(row_shape(inputs, options.places(inputs.k.rows())));
       select_keys(options, inputs, again.view(), nullptr, threads);
       listed.indices = again.view();
     }
-    IndexedBackward<T>(listed, {listed.indices, {.scale = options.scale}}, from, saved, d_from,
-                       grads)
-        .run(threads);
+    const TensorLists lists(listed.indices, inputs.k.rows(), {.scale = options.scale});
+    IndexedBackward<T>(listed, lists, from, saved, d_from, grads).run(threads);
   }
 
   /// Bytes of scratch of `forward` with that many workers, if the indices are not saved.
@@ -133,8 +132,8 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
   /// Bytes of scratch of `backward` with that many workers, if the indices are saved.
   template <class T>
   Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    const Index entries = shape.queries * options.keys_per_row;
-    return IndexedBackward<T>::workspace_bytes(shape, options.keys_per_row, entries, workers);
+    const Index places = options.places(shape.keys);
+    return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers);
   }
 
   /// (query, key) pairs of one query head that are attended to, without key lengths.
@@ -145,7 +144,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
       const Index seen = options.causal
                              ? std::clamp(sequence.first_position + row + 1, Index{0}, shape.keys)
                              : shape.keys;
-      pairs = add_pairs(pairs, 1, (std::min)(seen, options.keys_per_row));
+      pairs = add_pairs(pairs, 1, options.places(seen));
     }
     return pairs;
   }

@@ -3,6 +3,7 @@
 /// Options of Smart Bird attention.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -28,6 +29,9 @@ struct SmartBirdOptions {
   std::optional<double> scale = {};
   /// Of the sketch's logits; 1 / sqrt(d) if not set.
   std::optional<double> sketch_scale = {};
+
+  /// The places that a row's list needs: no more than there are keys.
+  Index places(Index keys) const { return (std::min)(keys_per_row, keys); }
 };
 
 FOVEA_NAMESPACE_END

@@ -74,19 +74,21 @@ class SmartBirdRows {
   /// \throws std::bad_alloc
   SmartBirdRows(const SmartBirdOptions& options, const Inputs<T>& inputs, const View<T>& out,
                 const Saved<T>& saved)
-      : chosen_({inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.keys_per_row},
-                saved.indices),
+      : chosen_(
+            {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.places(inputs.k.rows())},
+            saved.indices),
         out_(out),
         lse_(saved.lse),
-        attention_(inputs, {chosen_.indices(), {.scale = options.scale}}, out, {lse_}) {}
+        attention_(inputs, {chosen_.indices(), inputs.k.rows(), {.scale = options.scale}}, out,
+                   {lse_}) {}
 
   /// Bytes of scratch with that many workers, that of the choice apart, if the indices are not
   /// saved.
   static Index workspace_bytes(const SmartBirdOptions& options, const AttentionShape& shape,
                                Index workers) {
-    return ChosenKeys::size_bytes(
-               {shape.batch, shape.query_heads, shape.queries, options.keys_per_row}) +
-           IndexedForward<T>::workspace_bytes(shape, options.keys_per_row, workers);
+    const Index places = options.places(shape.keys);
+    return ChosenKeys::size_bytes({shape.batch, shape.query_heads, shape.queries, places}) +
+           IndexedForward<T>::workspace_bytes(shape, places, workers);
   }
 
   const View<Index>& indices() const { return chosen_.indices(); }

@@ -16,29 +16,34 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Which tokens are kept: p with p % stride in [first[h], first[h] + columns) of key head h.
+/// Which tokens are kept: p with p % stride in [first[h], first[h] + columns) of key head h. They
+/// are rows without gaps, `columns` for every `stride` tokens.
 struct SummaryShape {
   Index batch = 1;
   Index heads = 1;
   Index stride = 1;
   Index columns = 0;         // 0: nothing is kept
   std::vector<Index> first;  // [heads]
+
+  /// Rows that so many tokens may fill: no more than there are tokens, whatever the stride.
+  Index rows_of(Index tokens) const {
+    return tokens / stride * columns + (std::min)(tokens % stride, columns);
+  }
 };
 
 namespace detail {
 
-/// Rows of tokens, [B, H, blocks * columns, width]; a block is what is kept of `stride` tokens.
+/// Rows of tokens, [B, H, rows, width].
 template <class T>
 class SummaryRows {
  public:
   SummaryRows() = default;
 
   /// \throws std::bad_alloc also if the size does not fit Index.
-  SummaryRows(const SummaryShape& shape, Index width, Index blocks)
-      : heads_(shape.batch * shape.heads), width_(width) {
+  SummaryRows(const SummaryShape& shape, Index width, Index rows)
+      : heads_(shape.batch * shape.heads), width_(width), rows_(rows) {
     Index bytes = 0;
-    const bool fits = multiply(blocks, shape.columns, rows_) && multiply(rows_, width, bytes) &&
-                      multiply(bytes, Index{sizeof(T)}, bytes);
+    const bool fits = multiply(rows, width, bytes) && multiply(bytes, Index{sizeof(T)}, bytes);
     if (!fits) FOVEA_THROW(std::bad_array_new_length());
     memory_ = Workspace(heads_, bytes);
   }
@@ -108,12 +113,13 @@ class SummaryCache {
   /// Room for that many tokens in all. Twice the room if it grows: O(1) a token.
   /// \param length tokens that are there   \throws std::bad_alloc, with nothing changed.
   void make_room(Index length, Index tokens) {
-    if (blocks_of(tokens) > blocks_) move_to(length, (std::max)(blocks_of(tokens), 2 * blocks_));
+    const Index rows = shape_.rows_of(tokens);
+    if (rows > rows_) move_to(length, (std::max)(rows, 2 * rows_));
   }
 
   /// Room for that many tokens in all and no more. \throws as make_room
   void reserve(Index length, Index tokens) {
-    if (blocks_of(tokens) > blocks_) move_to(length, blocks_of(tokens));
+    if (shape_.rows_of(tokens) > rows_) move_to(length, shape_.rows_of(tokens));
   }
 
   /// Rows [from, from + count) of k and v become the tokens [first, first + count).
@@ -127,34 +133,30 @@ class SummaryCache {
   /// A copy of its own of that many tokens, with memory for no more. \throws std::bad_alloc
   SummaryCache copy(Index length) const {
     SummaryCache other(shape_, width_, value_width_);
-    other.copy_from(*this, length, blocks_of(length));
+    other.copy_from(*this, length, shape_.rows_of(length));
     return other;
   }
 
  private:
-  Index blocks_of(Index tokens) const {
-    return shape_.columns == 0 || tokens == 0 ? 0 : (tokens - 1) / shape_.stride + 1;
-  }
-
-  void move_to(Index length, Index blocks) {
+  void move_to(Index length, Index rows) {
     SummaryCache other(shape_, width_, value_width_);
-    other.copy_from(*this, length, blocks);
+    other.copy_from(*this, length, rows);
     *this = std::move(other);
   }
 
-  /// Takes memory for `blocks` and what the other holds of its first `length` tokens.
-  void copy_from(const SummaryCache& other, Index length, Index blocks) {
-    keys_ = {shape_, width_, blocks};
-    values_ = {shape_, value_width_, blocks};
-    blocks_ = blocks;
-    keys_.copy_from(other.keys_, other.blocks_of(length) * shape_.columns);
-    values_.copy_from(other.values_, other.blocks_of(length) * shape_.columns);
+  /// Takes memory for `rows` and what the other holds of its first `length` tokens.
+  void copy_from(const SummaryCache& other, Index length, Index rows) {
+    keys_ = {shape_, width_, rows};
+    values_ = {shape_, value_width_, rows};
+    rows_ = rows;
+    keys_.copy_from(other.keys_, shape_.rows_of(length));
+    values_.copy_from(other.values_, shape_.rows_of(length));
   }
 
   SummaryShape shape_;
   Index width_;
   Index value_width_;
-  Index blocks_ = 0;  // that fit the memory
+  Index rows_ = 0;  // of a head that fit the memory
   detail::SummaryRows<T> keys_;
   detail::SummaryRows<T> values_;
 };

@@ -20,11 +20,13 @@ struct BlockRows {
 };
 
 /// \throws std::invalid_argument block < 1, offsets that do not ascend from 0 to the end of
-/// columns, a column out of [0, key_blocks), or a row that does not ascend
+/// columns, a column out of [0, key_blocks) or too large for positions, or a row that does not
+/// ascend
 inline void check_block_rows(const char* op, Index block, Index key_blocks, const BlockRows& rows) {
   const auto& [offsets, columns] = rows;
   const Index size = static_cast<Index>(columns.size());
   if (block < 1) refuse(op, "block", std::to_string(block), "at least 1");
+  const Index end = (std::min)(key_blocks, (std::max)(kFarPosition / block, Index{1}));
   if (offsets.empty() || offsets.front() != 0) {
     refuse(op, "offset 0", offsets.empty() ? "missing" : std::to_string(offsets[0]), "0");
   }
@@ -36,10 +38,10 @@ inline void check_block_rows(const char* op, Index block, Index key_blocks, cons
     for (Index n = offsets[r]; n < offsets[r + 1]; ++n) {
       const Index column = columns[static_cast<std::size_t>(n)];
       const Index least = n == offsets[r] ? 0 : columns[static_cast<std::size_t>(n - 1)] + 1;
-      if (column < least || column >= key_blocks) {
+      if (column < least || column >= end) {
         refuse(op, "block of keys " + std::to_string(n) + ", in row " + std::to_string(r),
                std::to_string(column),
-               "ascending in [" + std::to_string(least) + ", " + std::to_string(key_blocks) + ")");
+               "ascending in [" + std::to_string(least) + ", " + std::to_string(end) + ")");
       }
     }
   }
@@ -59,6 +61,7 @@ class BlockList {
       : block_(block), causal_(causal) {
     check_block_rows(op, block, key_blocks, rows);
     lists_ = std::make_shared<const Lists>(std::move(rows), block);
+    slots_ = lists_->most;
   }
 
   bool allows(Index i, Index j) const {
@@ -70,7 +73,14 @@ class BlockList {
                               floor_div(j, block_));
   }
 
-  Index slot_count() const { return lists_->most; }
+  /// Between two intervals of a row there is a block of keys at least.
+  BlockList up_to(Index keys) const {
+    BlockList cut = *this;
+    const Index key_blocks = -floor_div(-keys, block_);
+    cut.slots_ = std::clamp((key_blocks + 1) / 2, Index{1}, lists_->most);
+    return cut;
+  }
+  Index slot_count() const { return slots_; }
 
   void keys_of(Index i, std::span<Interval> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));
@@ -79,7 +89,8 @@ class BlockList {
     if (row < 0 || row >= row_count()) return;
     const std::size_t begin = lists_->begins[static_cast<std::size_t>(row)];
     const std::size_t end = lists_->begins[static_cast<std::size_t>(row) + 1];
-    for (std::size_t n = begin; n < end; ++n) slots[n - begin] = lists_->intervals[n];
+    const std::size_t count = (std::min)(end - begin, slots.size());
+    for (std::size_t n = 0; n < count; ++n) slots[n] = lists_->intervals[begin + n];
   }
 
   bool causal_cut() const { return causal_; }
@@ -87,7 +98,8 @@ class BlockList {
   Index row_block() const { return block_; }
 
   Interval seen_from(const Interval& keys) const {
-    return Interval{causal_ ? keys.first : 0, row_count() * block_};
+    const bool are_all = row_count() > kFarPosition / block_;
+    return Interval{causal_ ? keys.first : 0, are_all ? kFarPosition : row_count() * block_};
   }
 
   /// O(blocks in rows * log(blocks in a row)).
@@ -136,6 +148,7 @@ class BlockList {
   Index block_;
   bool causal_;
   std::shared_ptr<const Lists> lists_;
+  Index slots_ = 1;
 };
 
 static_assert(Pattern<BlockList>);

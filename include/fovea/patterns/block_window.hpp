@@ -23,7 +23,7 @@ struct BlockWindow {
 
   constexpr Interval keys_of(Index i) const { return whole_blocks(i, i, left, right); }
   constexpr Reach reach() const {
-    const Index most = kFarPosition / block - 1;
+    const Index most = (std::max)(kFarPosition / block, Index{1}) - 1;
     return {((std::min)(left, most) + 1) * block - 1,
             causal ? 0 : ((std::min)(right, most) + 1) * block - 1};
   }

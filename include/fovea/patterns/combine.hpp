@@ -61,6 +61,7 @@ class Joined {
 
   bool allows(Index i, Index j) const { return a_.allows(i, j) || b_.allows(i, j); }
 
+  Joined up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
   Index slot_count() const { return a_.count() + b_.count(); }
   Index room() const { return (std::max)(a_.room(), a_.count() + b_.room()); }
   Index row_step() const { return a_.row_step(); }
@@ -117,6 +118,7 @@ class Difference {
 
   bool allows(Index i, Index j) const { return a_.allows(i, j) && !b_.allows(i, j); }
 
+  Difference up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
   Index slot_count() const { return a_.count() * pieces(); }
   Index room() const {
     return (std::max)(slot_count() - a_.count() + a_.room(), slot_count() + b_.room());
@@ -199,6 +201,7 @@ class Intersection {
 
   bool allows(Index i, Index j) const { return a_.allows(i, j) && b_.allows(i, j); }
 
+  Intersection up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
   Index slot_count() const { return a_.count() * b_.count(); }
   Index room() const {
     return (std::max)(slot_count() + a_.room(), slot_count() + a_.count() + b_.room());

@@ -33,13 +33,20 @@ constexpr BlockWindow fixed_local(Index stride, bool causal = true) {
 /// column.
 struct FixedSummary {
   FixedShape shape;
+  /// Of the summary, so many columns alone have a slot.
+  Index most_columns = kUnboundedKeys;
+
+  /// Without the columns whose first key would stand behind the sequence.
+  constexpr FixedSummary up_to(Index keys) const {
+    return {shape, (std::max)(keys - shape.columns().first, Index{1})};
+  }
 
   constexpr bool allows(Index i, Index j) const {
     return shape.columns().holds(floor_mod(j, shape.stride)) && (!shape.causal || j <= i);
   }
 
   constexpr KeyColumns key_columns() const { return shape.key_columns(); }
-  constexpr Index slot_count() const { return shape.summary; }
+  constexpr Index slot_count() const { return (std::min)(shape.summary, most_columns); }
   constexpr Lattice lattice(Index slot) const {
     return {shape.columns().first + slot, shape.stride};
   }
@@ -61,31 +68,36 @@ struct FixedSummary {
 /// bidirectional: and after it.
 struct FixedBeyond {
   FixedShape shape;
+  Index most_columns = kUnboundedKeys;  // as of FixedSummary
+
+  constexpr FixedBeyond up_to(Index keys) const {
+    return {shape, summary().up_to(keys).most_columns};
+  }
 
   constexpr bool allows(Index i, Index j) const {
-    return FixedSummary{shape}.allows(i, j) &&
-           !fixed_local(shape.stride, shape.causal).allows(i, j);
+    return summary().allows(i, j) && !fixed_local(shape.stride, shape.causal).allows(i, j);
   }
 
   constexpr KeyColumns key_columns() const { return shape.key_columns(); }
-  constexpr Index slot_count() const { return (shape.causal ? 1 : 2) * shape.summary; }
+  constexpr Index slot_count() const { return (shape.causal ? 1 : 2) * summary().slot_count(); }
   constexpr Lattice lattice(Index slot) const {
-    return FixedSummary{shape}.lattice(slot % shape.summary);
+    return summary().lattice(slot % summary().slot_count());
   }
   constexpr Index key_step() const { return shape.stride; }
 
   void keys_of(Index i, std::span<Interval> slots) const {
     const Index own = floor_div(i, shape.stride);
-    const std::size_t c = static_cast<std::size_t>(shape.summary);
+    const auto c = static_cast<std::size_t>(summary().slot_count());
     std::ranges::fill(slots.first(c), Interval{-kFarPosition, own});
     if (!shape.causal) std::ranges::fill(slots.subspan(c, c), Interval{own + 1, kFarPosition});
   }
   constexpr Index same_until(Index i) const { return fixed_local(shape.stride).same_until(i); }
-  constexpr Interval seen_from(const Interval& keys) const {
-    return FixedSummary{shape}.seen_from(keys);
-  }
+  constexpr Interval seen_from(const Interval& keys) const { return summary().seen_from(keys); }
 
   SlotPlan<FixedBeyond> plan(const SequenceShape& s) const { return {*this, s}; }
+
+ private:
+  constexpr FixedSummary summary() const { return {shape, most_columns}; }
 };
 
 /// \throws std::invalid_argument as check_strided; c outside 1..stride, or sub-block s beyond the

@@ -61,21 +61,29 @@ class GlobalTokens {
     return run != runs_->end() && run->first <= position;
   }
 
-  /// Neighbouring tokens, ascending.
-  std::span<const Interval> runs() const { return *runs_; }
+  /// Without a slot for tokens behind the keys, which see all keys nevertheless.
+  GlobalTokens up_to(Index keys) const {
+    GlobalTokens cut = *this;
+    const auto behind = std::ranges::lower_bound(*runs_, keys, {}, &Interval::first);
+    cut.shown_ = static_cast<std::size_t>(behind - runs_->begin());
+    return cut;
+  }
+
+  /// Neighbouring tokens that have a slot, ascending.
+  std::span<const Interval> runs() const { return {runs_->data(), shown_}; }
 
   /// One past the last token.
   Index end() const { return runs_->empty() ? 0 : runs_->back().last; }
 
-  Index slot_count() const { return (std::max<Index>)(1, static_cast<Index>(runs_->size())); }
+  Index slot_count() const { return (std::max<Index>)(1, static_cast<Index>(shown_)); }
 
   void keys_of(Index i, std::span<Interval> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));
-    if (is_global(i) || runs_->empty()) {
-      std::ranges::fill(slots, Interval{});
-      if (!runs_->empty()) slots[0] = kEverywhere;
+    std::ranges::fill(slots, Interval{});
+    if (is_global(i)) {
+      slots[0] = kEverywhere;
     } else {
-      std::ranges::copy(*runs_, slots.begin());
+      std::ranges::copy(runs(), slots.begin());
     }
   }
 
@@ -105,7 +113,9 @@ class GlobalTokens {
   using Runs = std::vector<Interval>;
 
   GlobalTokens(Runs runs, bool causal)
-      : runs_(std::make_shared<const Runs>(std::move(runs))), causal_(causal) {}
+      : runs_(std::make_shared<const Runs>(std::move(runs))),
+        shown_(runs_->size()),
+        causal_(causal) {}
 
   /// The first run that ends behind a position.
   Runs::const_iterator run_behind(Index position) const {
@@ -118,6 +128,7 @@ class GlobalTokens {
   }
 
   std::shared_ptr<const Runs> runs_;  // of neighbouring tokens, ascending
+  std::size_t shown_;                 // the first so many have a slot
   bool causal_;
 };
 

@@ -18,7 +18,7 @@ template <class P>
 class SlotPlan {
  public:
   SlotPlan(const P& pattern, const SequenceShape& shape)
-      : slots_(pattern),
+      : slots_(Slots<P>(pattern).up_to(shape.keys)),
         shape_(shape),
         rows_(rows_of_block(slots_.row_block(), shape.queries)),
         row_strips_(shape.queries, slots_.row_step(), rows_),
@@ -71,6 +71,7 @@ class SlotPlan {
       const KeyRun run = finished_run(s, rows.count, storage);
       if (run.count > 0) storage.runs()[block.run_count++] = run;
     }
+    block.step = step_within(block.step, shape_.queries);
     return block;
   }
 
@@ -94,7 +95,11 @@ class SlotPlan {
   }
 
   Index key_block_count() const { return key_strips_.size(); }
-  KeyBlock key_block(Index p) const { return key_strips_[p]; }
+  KeyBlock key_block(Index p) const {
+    KeyBlock keys = key_strips_[p];
+    keys.step = step_within(keys.step, shape_.keys);
+    return keys;
+  }
 
   BlockRange query_blocks(Index p) const {
     const KeyBlock keys = key_block(p);
@@ -141,6 +146,11 @@ class SlotPlan {
     const Index most = block_rows(queries);
     if (multiple <= 0 || multiple > most) return most;
     return (least + multiple - 1) / multiple * multiple;
+  }
+
+  /// A step beyond the sequence, which is taken never, as one that can be multiplied by strides.
+  static Index step_within(Index step, Index count) {
+    return (std::min)(step, (std::max)(count, Index{1}));
   }
 
   Interval positions() const {
@@ -267,11 +277,10 @@ class SlotPlan {
     const BlockStorage::Slot& slot = storage.slot(s);
     Index to = floor_div(same.i - slot.phase, slot.step) + 1;
     for (Index r = same.begin; r < same.end;) {
-      const Index point = slot.phase + slot.step * to;
       const Index i = same.i + (r - same.begin) * same.rows.step;
       const Index reached = slot.step == same.rows.step || to >= interval.last
                                 ? 1
-                                : (point - i + same.rows.step - 1) / same.rows.step;
+                                : slot.phase + slot.step * to - i;  // rows.step is 1
       const Index next = to >= interval.last ? same.end : (std::min)(same.end, r + reached);
       write(storage, s, {r, next}, {interval.first, (std::min)(to, interval.last)});
       r = next;
@@ -297,10 +306,11 @@ class SlotPlan {
   }
 
   /// The run of a slot, its bounds counted from the first key that a row sees.
-  static KeyRun finished_run(Index s, Index rows, BlockStorage& storage) {
+  KeyRun finished_run(Index s, Index rows, BlockStorage& storage) const {
     const BlockStorage::Slot& slot = storage.slot(s);
     if (slot.begin >= slot.end) return {};
-    KeyRun run{slot.phase + slot.step * slot.begin, slot.step, slot.end - slot.begin};
+    KeyRun run{slot.phase + slot.step * slot.begin, step_within(slot.step, shape_.keys),
+               slot.end - slot.begin};
     if (!slot.written || slot.same) return run;
     Index* const lower = storage.lower(s);
     Index* const upper = storage.upper(s);

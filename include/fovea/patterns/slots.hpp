@@ -48,6 +48,8 @@ concept SlotsPattern = requires(const P pattern, Index i, std::span<Interval> sl
 
 /// A pattern that SlotPlan can plan; none of these functions throws. Beside the required ones it
 /// may have, each with its default:
+/// - `up_to(keys)` (itself): the same for a sequence of so many keys, its slots fewer if the others
+///   hold no such key; the rest keep their order. What a plan costs follows from it.
 /// - `row_step()` (1): l > 1 says that position i sees only keys j with (i - j) mod l = 0; the
 ///   intervals then count the keys of that residue, and rows of one residue are computed together.
 /// - `lattice(slot)` (all keys): what the intervals of a slot count, if row_step is 1.
@@ -84,6 +86,13 @@ class Slots {
   explicit Slots(const P& pattern) : pattern_(pattern) {}
 
   const P& pattern() const { return pattern_; }
+  P up_to(Index keys) const {
+    if constexpr (requires { pattern_.up_to(keys); }) {
+      return pattern_.up_to(keys);
+    } else {
+      return pattern_;
+    }
+  }
   bool allows(Index i, Index j) const { return pattern_.allows(i, j); }
 
   Index count() const {

@@ -21,6 +21,7 @@ class WindowAndTokens {
 
   bool allows(Index i, Index j) const { return window_.allows(i, j) || tokens_.allows(i, j); }
 
+  WindowAndTokens up_to(Index keys) const { return {window_, tokens_.up_to(keys)}; }
   Index slot_count() const { return 1 + static_cast<Index>(tokens_.runs().size()); }
 
   /// The window, or what a token sees; then each run of tokens without the window.
