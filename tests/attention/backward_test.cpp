@@ -116,6 +116,61 @@ TEST_P(Conformance, GradientsAtExtremeLogits) {
   });
 }
 
+/// The magnitude of the scale of an operator's logits.
+template <class T>
+double scale_of(const Case<T>& op, Index width) {
+  return op.options.scale ? std::abs(*op.options.scale) : 1 / std::sqrt(static_cast<double>(width));
+}
+
+/// A problem whose logits are `size` and -size exactly, as far as T tells them apart: the weights
+/// of a row are those of ties, of few keys or of many, and nothing in them is owed to the logits'
+/// rounding.
+template <class T>
+Problem<T> tied_problem(const Case<T>& op, const AttentionShape& shape, double size) {
+  const auto value = [=](Index j) { return j % 9 == 4 || j % 31 == 5 ? size : -size; };
+  Problem<T> made = make_problem(op, shape, 5, {constant(1), first_column(value), gaussian(5)});
+  // What it adds to a logit hides it, or leaves the nearest keys alone.
+  if (made.bias) {
+    made.bias->fill([fill = bias_fill(5, op.extras)](Index b, Index h, Index i, Index j) {
+      const double x = fill(b, h, i, j);
+      return std::isinf(x) ? x : 0;
+    });
+  }
+  for (T& slope : made.slopes) slope = static_cast<T>(4 * size * scale_of(op, shape.width));
+  return made;
+}
+
+/// The reference of a tied_problem: the factor 1 + B of the gauges is for the roundings of logits.
+template <class T>
+ExpectedGrads<T> tied_reference(const Case<T>& op, const Problem<T>& problem,
+                                const Tensor<T>& d_out, double size) {
+  ExpectedGrads<T> expected = op.grad_oracle(problem.inputs(), d_out.view());
+  const double scale = scale_of(op, problem.shape.width);
+  for (auto* x : {&expected.q, &expected.k, &expected.v, &expected.bias, &expected.sink}) {
+    for (Wide<T>& gauge : x->gauge) gauge /= static_cast<Wide<T>>(1 + scale * size);
+  }
+  return expected;
+}
+
+/// With logits in the thousands lse has no digits to spare; the weights have them nevertheless, as
+/// exactly as under small logits.
+TEST_P(SoftmaxConformance, GradientsAtLogitsInTheThousands) {
+  each([]<class T>(const Case<T>& op) {
+    if (op.options.soft_cap) GTEST_SKIP() << "a cap keeps the logits small";
+    for (const double size : {4e3, 7073.0, 3e4}) {
+      for (const AttentionShape& shape :
+           {sizes(40, 150, 2, 6), sizes(150, 140, 2, 3), AttentionShape{2, 4, 2, 70, 65, 2, 5}}) {
+        const Problem<T> problem = tied_problem(op, shape, size);
+        SCOPED_TRACE(describe(problem));
+        const Tensor<T> d_out = make_d_out(problem);
+        const ExpectedGrads<T> expected = tied_reference(op, problem, d_out, size);
+        at_each_level(
+            [&] { expect_within(op, run_backward(op, problem, d_out), expected, " thousands"); });
+      }
+    }
+  });
+}
+
 /// Long sums of equal terms: every rounding errs the same way.
 TEST_P(Conformance, GradientsOfConstantData) {
   each([]<class T>(const Case<T>& op) {
@@ -162,6 +217,7 @@ TEST_P(Conformance, ValuesAndTheirGradientsAreAdjoint) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, SoftmaxConformance, softmax_subjects(), test_name);
 
 /// Adding a number to all logits of a row changes nothing, so the gradient of the bias sums to 0
 /// over the row's keys; a sink takes part in the sum.
@@ -199,6 +255,75 @@ TYPED_TEST(RowSums, OfTheGradientOfTheLogitsAreZero) {
   expect_rows_sum_to_zero<TypeParam>(
       FullAttention{{.causal = true, .soft_cap = 1.5, .dropout = some}}, band(kAllKeys, 0));
   expect_rows_sum_to_zero<TypeParam>(LocalAttention{{.left = 9, .right = 40}}, band(9, 40));
+}
+
+/// d_v of one query row over keys whose logits are given, at every level.
+template <class T>
+std::vector<T> value_gradient(const std::vector<double>& logits, const fovea::FullAttention& op,
+                              T lse_more, std::vector<T> sink = {}, const T* bias = nullptr) {
+  const auto keys = static_cast<Index>(logits.size());
+  std::vector<T> q = {1};
+  std::vector<T> k(logits.begin(), logits.end());
+  std::vector<T> v(logits.size(), 1);
+  std::vector<T> d_v(logits.size());
+  T out = 0;
+  T lse = 0;
+  T d_out = 1;
+  Inputs<T> in{View<const T>(q.data(), {1, 1, 1, 1}), View<const T>(k.data(), {1, 1, keys, 1}),
+               View<const T>(v.data(), {1, 1, keys, 1})};
+  in.sink = sink;
+  if (bias != nullptr) in.bias = View<const T>(bias, {1, 1, 1, keys});
+  const Saved<T> saved{View<T>(&lse, {1, 1, 1, 1})};
+  op.forward(in, View<T>(&out, {1, 1, 1, 1}), saved);
+  lse += lse_more;
+  op.backward(in, View<const T>(&out, {1, 1, 1, 1}), saved, View<const T>(&d_out, {1, 1, 1, 1}),
+              Grads<T>{.v = View<T>(d_v.data(), {1, 1, keys, 1})});
+  return d_v;
+}
+
+template <class T>
+class LargeLse : public testing::Test {};
+TYPED_TEST_SUITE(LargeLse, Scalars);
+
+/// d_out is 1, so the gradient of a value is its weight.
+TYPED_TEST(LargeLse, LeavesWeightsThatSumToOne) {
+  using T = TypeParam;
+  using fovea::FullAttention;
+  const FullAttention plain{{.scale = 1.0}};
+  const FullAttention capped{{.scale = 1.0, .soft_cap = 2e4}};
+  constexpr auto u = static_cast<T>(kRoundoff<T>);
+  at_each_level([&] {
+    for (const double size : {100.0, 5001.0, -5001.0, 29999.0, 1e6}) {
+      // Three keys: the logarithm of two is exact in the kernels' units.
+      const std::vector<T> tied = value_gradient<T>({size, size, size, size - 200}, plain, 0);
+      EXPECT_NEAR(tied[0], 1.0 / 3, 4 * u) << size;
+      EXPECT_EQ(tied[0], tied[2]);
+      EXPECT_LT(tied[3], 1e-30);
+      if (size < 2e4) {
+        EXPECT_NEAR(value_gradient<T>({size, size - 200}, capped, 0)[0], 1, 4 * u) << size;
+      }
+      // A sink takes all of a row's weight, or none.
+      EXPECT_NEAR(value_gradient<T>({size}, plain, 0, {static_cast<T>(size - 500)})[0], 1, 4 * u);
+      EXPECT_LT(value_gradient<T>({size}, plain, 0, {static_cast<T>(size + 500)})[0], 1e-30);
+      const auto bias = static_cast<T>(size);
+      const T biases[] = {bias, bias, bias - 300, bias};
+      const std::vector<T> biased = value_gradient<T>({0, 0, 0, 0}, plain, 0, {}, biases);
+      EXPECT_NEAR(biased[0], 1.0 / 3, 4 * u) << size;
+      EXPECT_EQ(biased[0], biased[3]);
+    }
+  });
+}
+
+/// A caller's lse may be that of more keys than the call has: rounding alone is mended.
+TYPED_TEST(LargeLse, OfMoreKeysStaysAsItIs) {
+  using T = TypeParam;
+  at_each_level([&] {
+    for (const double size : {100.0, 5000.0}) {
+      const fovea::FullAttention op{{.scale = 1.0}};
+      const T weight = value_gradient<T>({size, size}, op, static_cast<T>(1))[0];
+      EXPECT_NEAR(weight, std::exp(-1.0) / 2, static_cast<double>(4 * kRoundoff<T>) * size);
+    }
+  });
 }
 
 }  // namespace

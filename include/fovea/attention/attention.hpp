@@ -59,7 +59,8 @@ struct Inputs {
 /// What a forward pass writes beside the output, each only if it is given.
 template <class T>
 struct Saved {
-  /// [B, Hq, Nq, 1]: natural logarithm of the row's sum of exp(logit); -inf if it sees no key.
+  /// [B, Hq, Nq, 1]: natural logarithm of the row's sum of exp(logit); -inf if it sees no key. Its
+  /// rounding costs the gradients no digits, however large it is.
   View<Compute<T>> lse = {};
   /// [B, Hq, Nq, K]: the keys that an operator chose for each row, ascending, -1 behind the last.
   View<Index> indices = {};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fovea/attention/head_plans.hpp"
+#include "fovea/attention/lse_low_parts.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/table.hpp"
@@ -28,6 +29,7 @@ class BackwardCall {
         saved_(saved),
         d_out_(d_out),
         grads_(grads),
+        lse_low_(call, plans, saved.lse),
         slot_(call.shape()) {}
 
   /// Bytes of scratch with that many workers.
@@ -40,6 +42,15 @@ class BackwardCall {
     scratch_ = Workspace(workers, slot_.elements * kElement);
     storage_.reserve(static_cast<std::size_t>(workers));
     for (Index w = 0; w < workers; ++w) storage_.emplace_back(plans_.most_runs());
+    lse_low_.take_memory();
+  }
+
+  /// What the kernels need to know of rows with a large lse; before them, and after take_scratch.
+  template <class E>
+  void find_lse_low(E&& executor) {
+    lse_low_.find(executor, [this](Index worker) {
+      return LseScratch<T>{storage_[static_cast<std::size_t>(worker)], buffers(worker).kernel};
+    });
   }
 
   const SoftmaxCall<T>& call() const { return call_; }
@@ -98,6 +109,7 @@ class BackwardCall {
     head.out = detail::head_matrix(out_, s.batch, h, s.first_query);
     head.d_out = detail::head_matrix(d_out_, s.batch, h, s.first_query);
     head.lse = detail::head_matrix(View<const T>(saved_.lse), s.batch, h, s.first_query);
+    head.lse_low = lse_low_.of(s, h);
     head.width = in.q.width();
     head.value_width = in.v.width();
     head.scale = call_.scale();
@@ -133,7 +145,9 @@ class BackwardCall {
       keys = rows * grad_padded(shape.width);
       values = rows * grad_padded(shape.value_width);
       queries = block_rows(shape.queries) * grad_padded(shape.width);
-      elements = (kernel + 2 * keys + 2 * values + queries + 15) / 16 * 16;
+      elements = (std::max)(kernel + 2 * keys + 2 * values + queries,
+                            LseLowParts<T>::scratch_elements(shape));
+      elements = (elements + 15) / 16 * 16;
     }
     Index kernel, keys, values, queries;
     Index elements;
@@ -155,6 +169,7 @@ class BackwardCall {
   Saved<T> saved_;
   View<const T> d_out_;
   Grads<T> grads_;
+  LseLowParts<T> lse_low_;
   Slot slot_;
   Workspace scratch_;
   std::vector<BlockStorage> storage_;  // of each worker

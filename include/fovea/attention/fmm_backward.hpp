@@ -29,7 +29,7 @@ class FmmBackward {
         grads_(grads) {}
 
   /// Bytes of scratch with that many workers: three tensors like `out` at most, a number per row,
-  /// and the scratch of all four passes, which is taken before the first of them begins.
+  /// and the scratch of all four passes, which is taken before gradients are written.
   static Index workspace_bytes(const AttentionShape& shape, const FarField<T>& far,
                                const LocalAttention& near, Index workers) {
     const Index rows = shape.batch * shape.query_heads * shape.queries;
@@ -83,16 +83,17 @@ class FmmBackward {
                     all.weights_.are_given() ? View<const T>(d_out_.view()) : all.d_out_,
                     {all.grads_.q, all.grads_.k, all.grads_.v}) {}
 
+    /// Runs forward, whose lse says what memory backward takes; nothing of the caller's is written.
+    /// \throws std::bad_alloc
     template <class E>
     void reserve(E&& executor) {
-      forward_.reserve(executor);
+      forward_.run(executor);
       backward_.reserve(executor);
     }
 
     /// \param products [Hq, Dv] as of add_columns, or null
     template <class E>
     void compute(std::vector<double>* products, E&& executor) {
-      forward_.compute(executor);
       if (products != nullptr) all_.add_columns(out_.view(), 0, *products, executor);
       if (all_.weights_.are_given()) {
         const Index heads = all_.shape_.query_heads;

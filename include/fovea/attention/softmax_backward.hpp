@@ -41,7 +41,8 @@ class SoftmaxBackward {
     compute(executor);
   }
 
-  /// Takes the memory of `compute` with the same executor. \throws std::bad_alloc
+  /// Takes the memory of `compute` with the same executor. \pre lse holds what forward gave
+  /// \throws std::bad_alloc
   template <class E>
   void reserve(E&& executor) {
     pass_.take_scratch(worker_count(executor, pass_.most_tasks()));
@@ -62,6 +63,7 @@ class SoftmaxBackward {
   /// \pre reserve(executor) was called, once
   template <class E>
   void compute(E&& executor) {
+    pass_.find_lse_low(executor);
     const Grads<T>& grads = pass_.grads();
     for (const Round& round : rounds_) run_round(round, executor);
     if (!grads.bias.is_none()) BiasBackward<T>(pass_).run(executor);

@@ -87,7 +87,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
 
   /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
   /// `forward`, soft cap, bias, sink and dropout (the same draws) included; 0 for what is not
-  /// visible. Weights are recomputed from lse. The same bits for any number of threads.
+  /// visible. Weights are recomputed from lse; of rows with |lse| > kLargeLse also from what its
+  /// rounding took, which costs their blocks 2 D flops per visible pair more, and the call one
+  /// number for each row (four if the pattern has stages). The same bits for any number of threads.
   /// \param inputs, out, saved as in `forward`, with lse   \param d_out [B, Hq, Nq, Dv]
   /// \param grads written, each if it is given: q, k, v, bias, sink
   /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch.

@@ -33,8 +33,9 @@ class GatherGradRows {
     const auto keys = listed_rows<T>(stored(args_.k), args_.width, list, seen);
     if (seen > 0) {
       scaled_row<kNative>(stored(args_.q), r, args_.width, factor_, q_);
-      listed_products<kNative>(keys, q_, kMinusInfinity<T>, weights_);
-      weigh_list(weights_, seen, set1(args_.lse.data[r * args_.lse.row] * logit_factor(T{1})));
+      const Vec<T> most =
+          largest_lane(listed_products<kNative>(keys, q_, kMinusInfinity<T>, weights_));
+      weigh(args_.lse.data[r * args_.lse.row], most, seen);
       if (args_.d_q.data != nullptr || args_.d_logits != nullptr || args_.d_factors != nullptr) {
         weigh_gradients(r, list, seen);
         keep(d_logits_, seen, r, args_.d_logits);
@@ -44,6 +45,21 @@ class GatherGradRows {
     }
     if (args_.d_q.data != nullptr) {
       weighted_row<kNative>(keys, d_logits_, args_.scale, stored(args_.d_q), r);
+    }
+  }
+
+  /// The weights from the logits of a row, of which `most` is the largest. Of a large lse they need
+  /// its low part.
+  FOVEA_INLINE void weigh(T lse, Vec<T> most, Index seen) const {
+    Vec<T> low = zero<T>();
+    if (lse < -kLargeLse || kLargeLse < lse) {
+      for (Index n = 0; n < seen; n += kLanes<T>) store(d_logits_ + n, load(weights_ + n));
+      weigh_list(d_logits_, seen, finite_shift(most));
+      low = lse_low_part(set1(lse), most, set1(sum_of_list(d_logits_, seen)));
+    }
+    const Vec<T> shift = lse_shift(set1(lse));
+    for (Index n = 0; n < seen; n += kLanes<T>) {
+      store(weights_ + n, softmax_weight((load(weights_ + n) - shift) - low));
     }
   }
 

@@ -83,7 +83,7 @@ FOVEA_NOINLINE Matrix<const T> near_rows(const Matrix<const T>& m, Index first, 
 template <class T>
 class GradRows {
  public:
-  /// \param scratch kGradTile (2 grad_padded(D) + 3 grad_padded(Dv) + 2) elements
+  /// \param scratch kGradTile (2 grad_padded(D) + 3 grad_padded(Dv) + 3) elements
   GradRows(const SoftmaxGradHead<T>& head, T* scratch)
       : head_(head),
         queries_(scratch),
@@ -92,9 +92,10 @@ class GradRows {
         d_out_rows_(d_out_ + kGradTile * grad_padded(head.value_width)),
         out_(d_out_rows_ + kGradTile * grad_padded(head.value_width)),
         lse_(out_ + kGradTile * grad_padded(head.value_width)),
-        delta_(lse_ + kGradTile) {}
+        delta_(lse_ + kGradTile),
+        lse_low_(delta_ + kGradTile) {}
 
-  /// Rows first + step * [0, count) of the tensors: lse and delta.
+  /// Rows first + step * [0, count) of the tensors: lse, its low parts, and delta.
   void load_sums(Index first, Index step, Index count) {
     constexpr T infinity = std::numeric_limits<T>::infinity();
     d_out_matrix_ = near_rows(head_.d_out, first, step, count, head_.value_width, d_out_rows_);
@@ -108,6 +109,12 @@ class GradRows {
       const T lse = i < count ? head_.lse.data[(first + step * i) * head_.lse.row] : infinity;
       // exp(s - inf) = 0: the weights of padding, and of rows that see no key.
       lse_[i] = lse == -infinity ? infinity : lse * logit_factor(T{1});
+    }
+    has_lse_low_ = false;
+    if (head_.lse_low == nullptr) return;
+    for (Index i = 0; i < kGradTile; ++i) {
+      lse_low_[i] = i < count ? head_.lse_low[first + step * i] : T{0};
+      has_lse_low_ = has_lse_low_ || lse_low_[i] != 0;
     }
   }
 
@@ -146,6 +153,8 @@ class GradRows {
   /// [count, grad_padded(Dv)], unit columns
   const Matrix<const T>& d_out_rows() const { return d_out_matrix_; }
   const T* lse(Index g) const { return lse_ + g * kGradGroup<T>; }
+  /// Null if all of the rows' are 0.
+  const T* lse_low(Index g) const { return has_lse_low_ ? lse_low_ + g * kGradGroup<T> : nullptr; }
   const T* delta(Index g) const { return delta_ + g * kGradGroup<T>; }
 
  private:
@@ -155,8 +164,10 @@ class GradRows {
   T* const d_out_;
   T* const d_out_rows_;
   T* const out_;
-  T* const lse_;    // [kGradTile], half-base-2
-  T* const delta_;  // [kGradTile]
+  T* const lse_;      // [kGradTile], half-base-2
+  T* const delta_;    // [kGradTile]
+  T* const lse_low_;  // [kGradTile], half-base-2
+  bool has_lse_low_ = false;
   Matrix<const T> query_matrix_;
   Matrix<const T> d_out_matrix_;
   Index count_ = 0;

@@ -117,6 +117,7 @@ template <class T>
 struct GradTileOptions {
   const T* capped = nullptr;     // logits after the soft cap
   T inverse_cap = 0;             // of half-base-2 logits
+  const T* lse_low = nullptr;    // of a lane
   const T* dropout = nullptr;    // 0 or 1 / (1 - p)
   const Int<T>* seen = nullptr;  // lane masks: which pairs are visible
   bool hides = false;            // a logit of -inf is a hidden pair
@@ -211,7 +212,9 @@ FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys,
       const Index lane = v * kLanes<T>;
       const Index at = j * V * kLanes<T> + lane;
       const Vec<T> s = load(scores + at);
-      Vec<T> p = weight_at_lift(s - load(lse + lane), options.lift);
+      Vec<T> below = s - load(lse + lane);
+      if (options.lse_low != nullptr) below = below - load(options.lse_low + lane);
+      Vec<T> p = weight_at_lift(below, options.lift);
       Vec<T> d_weight = load(d_weights + at);
       Vec<T> kept = p;
       if (options.dropout != nullptr) {

@@ -114,7 +114,7 @@ struct FinishedRows {
 };
 
 /// The end of a stage for the rows of a sub-block. Writes out and lse, where a row that has seen no
-/// key is +0 and -inf; or leaves the total to the next stage.
+/// key is +0 and -inf, or the low parts of lse; or leaves the total to the next stage.
 /// \param total what stands before `part`   \param merges whether its values are still those of
 /// the earlier stages' acc; otherwise all is in `part`
 /// \param seen [V * lanes] -1 for rows that have seen a key, else 0
@@ -148,9 +148,21 @@ FOVEA_NOINLINE void finish_rows(const SoftmaxBlockArgs<T>& args, const SubRows& 
     }
     Vec<T> rescale = set1<T>(1);
     if (args.sink != nullptr) rescale = add_sink(*args.sink, lift, most, sum);
+    if (args.lse_low != nullptr) {
+      store(lse + lane, zero<T>());
+      for (Index i = lane; i < smaller(lane + kLanes<T>, rows.count); ++i) {
+        lse[i] = args.lse.data[(rows.first + rows.step * i) * args.lse.row];
+      }
+      store(lse + lane, lse_low_part(load(lse + lane), most, sum, lift));
+      continue;
+    }
     store(finished.inverse + lane, rescale / sum);
     store(lse + lane,
           select(load_int<T>(seen + lane), log_sum_exp(most, sum, lift), set1(kMinusInfinity<T>)));
+  }
+  if (args.lse_low != nullptr && !carry.suspends) {
+    for (Index i = 0; i < rows.count; ++i) args.lse_low[rows.first + rows.step * i] = lse[i];
+    return;
   }
   const StoredMatrix<void> to = carry.suspends ? stored(carry.acc) : args.out;
   lanes_to_rows(part.acc, row, every_row<T>(to, rows.first, rows.step), rows.count,

@@ -18,6 +18,12 @@ inline constexpr Index kKeyTile = 128;
 /// of chains keep the rounding of a constant row within the contract, whatever the width.
 inline constexpr Index kChain = 64;
 
+/// Beyond it, of either sign, the rounding of lse would weigh in the weights that a backward pass
+/// recomputes from it: their relative error is that of lse in absolute terms. So of such rows the
+/// low part of lse, what its rounding took, is recomputed first. Below, it is at most 2^-18 (float)
+/// or 2^-47 (double).
+inline constexpr int kLargeLse = 32;
+
 /// Keys of one segment, at absolute multiples too: a segment has its own running softmax, merged
 /// into the row's total at its end. It bounds the length of the chains of roundings (and lets the
 /// keys of one row be shared out over threads with the same bits).
@@ -60,10 +66,13 @@ struct SoftmaxBlockArgs {
   StoredMatrix<const void> v;  // [keys, Dv]
   StoredMatrix<void> out;      // [Nq, Dv]
   Matrix<T> lse;               // [Nq, 1], or no data
-  Index width = 0;             // D
-  Index value_width = 0;       // Dv
-  T scale = 0;                 // of the logits
-  const T* sink = nullptr;     // a logit without a value, or none
+  /// [Nq], or null. If it is given, the call is of a backward pass: lse is read, and its low parts
+  /// are all that is written. \pre value_width is 0, and block.most_keys is kUnboundedKeys
+  T* lse_low = nullptr;
+  Index width = 0;          // D
+  Index value_width = 0;    // Dv
+  T scale = 0;              // of the logits
+  const T* sink = nullptr;  // a logit without a value, or none
   ScoreMap<T> map;
   Index first_position = 0;  // of query row 0
   KeyRows key_rows;

@@ -31,6 +31,9 @@ struct SoftmaxGradHead {
   Matrix<const T> out;    // [Nq, Dv]
   Matrix<const T> d_out;  // [Nq, Dv]
   Matrix<const T> lse;    // [Nq, 1]
+  /// [Nq] what more is to be subtracted from half-logits of base 2 (lse_low_part), or null:
+  /// nothing.
+  const T* lse_low = nullptr;
   Index width = 0;        // D
   Index value_width = 0;  // Dv
   T scale = 0;            // of the logits
@@ -73,7 +76,7 @@ constexpr Index softmax_grad_scratch(Index keys, Index width, Index value_width)
   const Index d = grad_padded(width);
   const Index dv = grad_padded(value_width);
   const Index sums = keys * (d + dv);
-  const Index rows = kGradTile * (3 * d + 3 * dv + 2);
+  const Index rows = kGradTile * (3 * d + 3 * dv + 3);
   const Index tiles = 5 * kGradTile * kGradTile;
   return sums + rows + tiles;
 }

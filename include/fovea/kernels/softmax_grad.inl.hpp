@@ -211,7 +211,7 @@ class SoftmaxGrad {
     const SeenKeys* const lanes = pairs_.lanes + g * V;
     lane_scores(lanes, tile.k.data, tile.k.row, keys, rows_.queries(g), head_.width, scores);
     lane_scores(lanes, tile.v.data, tile.v.row, keys, rows_.d_out(g), head_.value_width, d_weights);
-    if (tile.select || !head_.map.is_identity()) {
+    if (tile.select || !head_.map.is_identity() || rows_.lse_low(g) != nullptr) {
       weigh_with_options(sub, tile, g, scores, d_weights);
     } else if (tile.partial) {
       LaneBounds<V, T> bounds;
@@ -243,6 +243,7 @@ class SoftmaxGrad {
     GradTileOptions<T> options;
     options.hides = tile.partial || map.hides();
     options.lift = map.weight_lift;
+    options.lse_low = rows_.lse_low(g);
     options.before_cap = args_.d_bias.data != nullptr;
     if (map.soft_cap != 0) {
       cap_tile<V>(map, 0, keys, scores);
@@ -364,7 +365,7 @@ void scaled_rows(const ScaledRowsArgs<T>& args) noexcept {
 template <class T>
 void sink_grad(const SinkGradArgs<T>& args) noexcept {
   GradRows<T> rows(args.head, args.scratch);
-  const T sink = *args.head.sink * logit_factor(T{1});
+  const T sink = logit_factor(*args.head.sink);
   T total[kGradTile] = {};
   for (Index first = 0; first < args.queries; first += kGradTile) {
     rows.load_sums(first, 1, smaller(kGradTile, args.queries - first));
@@ -372,7 +373,9 @@ void sink_grad(const SinkGradArgs<T>& args) noexcept {
       for (Index i = 0; i < kGradGroup<T>; i += kLanes<T>) {
         T* sum = total + g * kGradGroup<T> + i;
         const Vec<T> lse = load(rows.lse(g) + i);
-        const Vec<T> term = softmax_weight(set1(sink) - lse) * load(rows.delta(g) + i);
+        Vec<T> below = set1(sink) - lse;
+        if (rows.lse_low(g) != nullptr) below = below - load(rows.lse_low(g) + i);
+        const Vec<T> term = softmax_weight(below) * load(rows.delta(g) + i);
         const IntVec<T> sees_none = lse == set1(std::numeric_limits<T>::infinity());
         store(sum, select(sees_none, load(sum), load(sum) - term));
       }

@@ -83,6 +83,30 @@ FOVEA_INLINE Vec<T> log_sum_exp(Vec<T> max_logit, Vec<T> sum, int lift = 0) {
   return fma(max_logit, set1(static_cast<T>(1.38629436111989061883)), log(total));
 }
 
+/// lse in half-logits of base 2. Rounded before anything is taken from it: a bare product might be
+/// fused into the difference that reads it.
+template <class T>
+FOVEA_INLINE Vec<T> lse_shift(Vec<T> lse) {
+  return fma(lse, set1(logit_factor(T{1})), zero<T>());
+}
+
+/// What of that logarithm a backward pass lacks that shifts logits by `lse_shift` of the rounded
+/// lse: the maximum, and the logarithm relative to it, hold more digits than their sum. 0 where lse
+/// is not large, or is further from it than rounding brings it: then it is not the logarithm of
+/// these logits alone, and stays as it was given.
+template <class T>
+FOVEA_INLINE Vec<T> lse_low_part(Vec<T> lse, Vec<T> max_logit, Vec<T> sum, int lift = 0) {
+  const IntVec<T> magnitude = set1_int<T>(~MathConstants<T>::kSignMask);
+  const Vec<T> shift = lse_shift(lse);
+  const Vec<T> total = sum * set1(power_of_two<T>(-lift));
+  const Vec<T> low = fma(log(total), set1(logit_factor(T{1})), max_logit - shift);
+  constexpr T most = 32 * std::numeric_limits<T>::epsilon();
+  const Vec<T> size = from_bits<T>(bits(low) & magnitude);
+  const Vec<T> far = from_bits<T>(bits(shift) & magnitude) * set1(most);
+  const Vec<T> lse_size = from_bits<T>(bits(lse) & magnitude);
+  return select((set1<T>(kLargeLse) < lse_size) & (size < far), low, zero<T>());
+}
+
 /// What to subtract from logits whose maximum is m: m, but 0 for -inf (no key seen, or only logits
 /// of -inf), since -inf - -inf is NaN.
 template <class T>
