@@ -115,7 +115,7 @@ class GuardedCalls {
     const std::lock_guard lock(mutex_);
     if (lowest_.load(std::memory_order_relaxed) < i) return;
     lowest_.store(i, std::memory_order_relaxed);
-    error_.swap(error);
+    std::swap(error_, error);
   }
 
   std::atomic<Index> lowest_{(std::numeric_limits<Index>::max)()};
