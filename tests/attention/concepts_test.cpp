@@ -241,6 +241,15 @@ TEST(Attend, FixedMatrices) {
   EXPECT_TRUE(same_bits(plain<float>(FullAttention{}, {x, x, x}), elements_of(out)));
 }
 
+/// Of views it makes a row-major tensor.
+TEST(Attend, Views) {
+  const Tensors<Eigen::ColMajor> t;
+  const View<const float> q(t.q), k(t.k);
+  const fovea::Tensor4<float> out =
+      attend(LocalAttention{{.left = 4}}, q, k, View<const float>(t.v));
+  EXPECT_TRUE(same_bits(plain<float>(LocalAttention{{.left = 4}}, {q, k, t.v}), elements_of(out)));
+}
+
 TEST(Attend, EmptyTensors) {
   Eigen::Tensor<float, 4, Eigen::RowMajor> q(1, 2, 3, 4), k(1, 2, 0, 4), v(1, 2, 0, 5);
   q.setZero();

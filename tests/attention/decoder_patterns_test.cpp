@@ -66,6 +66,29 @@ TYPED_TEST(DecoderPatternsOf, Fixed) {
   }
 }
 
+/// Keys of width 0 give means, values of width 0 nothing but lse; both are tokens all the same.
+TYPED_TEST(DecoderPatternsOf, WidthsOf0) {
+  const auto check = [](const auto& op) {
+    for (const auto& [width, value_width] : {std::pair{0, 5}, std::pair{6, 0}, std::pair{0, 0}}) {
+      expect_forward<TypeParam>(op, {2, 4, 2, 150, 150, width, value_width}, {1, 40, 3});
+    }
+  };
+  check(fovea::FullAttention{{.causal = true}});
+  check(fovea::LocalAttention{{.left = 20}});
+  check(StridedAttention{{.stride = 7, .heads = HeadAssignment::merged}});
+  check(FixedAttention{{.stride = 8, .summary = 2}});
+}
+
+/// Tensors without elements may have no memory.
+TYPED_TEST(DecoderPatternsOf, WidthsOf0WithoutMemory) {
+  using T = TypeParam;
+  const auto tensor = [](Index heads, Index n) { return View<T>(nullptr, {2, heads, n, 0}); };
+  auto decoder = fovea::FullAttention{}.decoder<T>({.batch = 2, .query_heads = 4, .key_heads = 2});
+  decoder.append(tensor(2, 3), tensor(2, 3));
+  decoder.step({tensor(4, 2), tensor(2, 5), tensor(2, 5)}, tensor(4, 2));
+  EXPECT_EQ(decoder.length(), 8);
+}
+
 TYPED_TEST(DecoderPatternsOf, Compositions) {
   const fovea::BlockRows rows = {{0, 1, 3, 3, 6, 8}, {0, 0, 1, 0, 2, 3, 1, 4}};
   for (const auto& division : kDivisions) {

@@ -134,6 +134,22 @@ TYPED_TEST(LinearDecoder, ASavedStateGoesOn) {
   });
 }
 
+TYPED_TEST(LinearDecoder, WidthsOf0) {
+  for_each_operator([](const auto& op, bool has_beta) {
+    for (const auto& [width, value_width] : {std::pair{0, 7}, std::pair{9, 0}, std::pair{0, 0}}) {
+      const Stream<TypeParam> stream({2, 4, 2, 70, 70, width, value_width}, has_beta);
+      auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
+      stream.decode(decoder, 40);
+      auto restored = op.template decoder<TypeParam>(stream.decoder_shape());
+      restored.restore(decoder.save());
+      stream.decode(restored, 70, 15);
+      EXPECT_EQ(restored.length(), 70);
+      EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 70))
+          << op.name() << ", D " << width << ", Dv " << value_width;
+    }
+  });
+}
+
 TYPED_TEST(LinearDecoder, RefusesStatesOfOthers) {
   using T = TypeParam;
   for_each_operator([](const auto& op, bool has_beta) {

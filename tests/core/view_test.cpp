@@ -54,6 +54,17 @@ TEST(View, IsNoneAtFirst) {
   float x = 0;
   EXPECT_FALSE((View<float>(&x, {1, 1, 1, 1}).is_none()));
   EXPECT_FALSE((View<float>(&x, {1, 1, 0, 1}).is_none()));
+  EXPECT_FALSE((View<float>(nullptr, {1, 1, 0, 1}).is_none()));
+}
+
+TEST(Messages, HoldNumbersInShort) {
+  EXPECT_EQ(fovea::to_string(1e300), "1e+300");
+  EXPECT_EQ(fovea::to_string(-0.1), "-0.1");
+  EXPECT_EQ(fovea::to_string(0.1F), "0.1");
+  EXPECT_EQ(fovea::to_string(1 + std::numeric_limits<double>::epsilon()), "1.0000000000000002");
+  EXPECT_EQ(fovea::to_string(-std::numeric_limits<double>::denorm_min()), "-5e-324");
+  EXPECT_EQ(fovea::to_string(-std::numeric_limits<double>::max()), "-1.7976931348623157e+308");
+  EXPECT_EQ(fovea::to_string(-std::numeric_limits<double>::infinity()), "-inf");
 }
 
 TEST(View, IsRowMajorWithoutStrides) {

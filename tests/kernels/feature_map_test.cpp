@@ -200,12 +200,13 @@ class FeatureMap : public testing::TestWithParam<std::tuple<FeatureMapKind, bool
  protected:
   template <class T>
   void check_accuracy() {
-    const auto [kind, slope] = GetParam();
+    const FeatureMapKind kind = std::get<0>(GetParam());
+    const bool slope = std::get<1>(GetParam());
     for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::v3, IsaLevel::v4}) {
       if (!has_level(level)) continue;
       double worst = 0;
       T at = 0;
-      for_each_block<T>([&, kind = kind, slope = slope](const std::vector<T>& x) {
+      for_each_block<T>([&](const std::vector<T>& x) {
         const std::vector<T> y = mapped(level, kind, slope, x);
         for (std::size_t i = 0; i < x.size(); ++i) {
           const double error = ulp_error<T>(y[i], exact<Wide<T>>(kind, slope, x[i]));
@@ -222,9 +223,10 @@ class FeatureMap : public testing::TestWithParam<std::tuple<FeatureMapKind, bool
   template <class T>
   void check_bits() {
     if (!has_level(IsaLevel::v4)) GTEST_SKIP() << "no v4";
-    const auto [kind, slope] = GetParam();
+    const FeatureMapKind kind = std::get<0>(GetParam());
+    const bool slope = std::get<1>(GetParam());
     std::size_t different = 0;
-    for_each_block<T>([&, kind = kind, slope = slope](const std::vector<T>& x) {
+    for_each_block<T>([&](const std::vector<T>& x) {
       const std::vector<T> at3 = mapped(IsaLevel::v3, kind, slope, x);
       const std::vector<T> at4 = mapped(IsaLevel::v4, kind, slope, x);
       for (std::size_t i = 0; i < x.size(); ++i) {

@@ -168,26 +168,78 @@ concept IncrementalAttention = Attention<Op, T> &&
 
 /// The scalar of a View, or of a tensor or matrix that can be viewed.
 template <class X>
-struct ScalarOf {
-  using type = typename ViewTraits<X>::Scalar;
-};
-template <class T>
-struct ScalarOf<View<T>> {
-  using type = std::remove_const_t<T>;
-};
-template <class X>
-using Scalar = typename ScalarOf<std::remove_cvref_t<X>>::type;
+using Scalar = typename ViewTraits<std::remove_cvref_t<X>>::Scalar;
 
-/// Attention of q over k and v into a new tensor [B, Hq, Nq, Dv] of the kind of q (an Eigen tensor
-/// in q's storage order; a matrix if q is one). `executor` as in `forward`.
-template <class Op, Viewable Q, Viewable K, Viewable V, class E = Serial>
-auto attend(const Op& op, const Q& q, const K& k, const V& v, E&& executor = {}) {
+namespace detail {
+
+/// What may run the work of an operator.
+template <class E>
+concept RunsWork = requires(E& executor) {
+  as_executor(executor);
+};
+
+template <class... X>
+concept Tensors = (Viewable<X> && ...);
+
+/// Whether q, k and v are tensors of one scalar that there is attention of.
+template <class Q, class K, class V>
+concept TensorsOfOneScalar = Tensors<Q, K, V> && TensorScalar<Scalar<Q>> &&
+    std::same_as<Scalar<K>, Scalar<Q>> && std::same_as<Scalar<V>, Scalar<Q>>;
+
+}  // namespace detail
+
+/// Attention of q over k and v into a new tensor [B, Hq, Nq, Dv] of the kind of q: an Eigen tensor
+/// in q's storage order, a matrix if q is one, a Tensor4 if it is a View. `executor` as in
+/// `forward`.
+template <class Op, class Q, class K, class V, detail::RunsWork E = Serial>
+requires detail::TensorsOfOneScalar<Q, K, V> && Attention<Op, Scalar<Q>>
+[[nodiscard]] auto attend(const Op& op, const Q& q, const K& k, const V& v, E&& executor = {}) {
   using T = Scalar<Q>;
   const Inputs<T> inputs{q, k, v};
   auto out =
       ViewTraits<Q>::make({inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()});
   op.forward(inputs, View<T>(out), Saved<T>{}, executor);
   return out;
+}
+
+namespace detail {
+
+/// Says in one sentence why the call above does not take these.
+template <class Q, class K, class V, class E = Serial>
+constexpr void explain_attend() {
+  constexpr bool are_tensors = Tensors<Q, K, V>;
+  static_assert(are_tensors,
+                "fovea: attend takes q, k and v as Eigen tensors of rank 4, Eigen matrices, or "
+                "fovea::View, all by <fovea/core/eigen.hpp>; evaluate other expressions first");
+  if constexpr (are_tensors) {
+    constexpr bool are_numbers = TensorScalar<Scalar<Q>>;
+    constexpr bool are_alike =
+        std::same_as<Scalar<K>, Scalar<Q>> && std::same_as<Scalar<V>, Scalar<Q>>;
+    static_assert(are_numbers,
+                  "fovea: attention is of float, double, Eigen::bfloat16 or Eigen::half; convert "
+                  "other tensors first, for instance by q.cast<float>()");
+    static_assert(!are_numbers || are_alike, "fovea: q, k and v have one scalar type");
+    static_assert(!are_numbers || !are_alike || RunsWork<E>,
+                  "fovea: what runs the work is an Executor, for instance fovea::ThreadPool, or an "
+                  "Eigen::ThreadPoolDevice (<fovea/core/thread_pool.hpp>)");
+  }
+}
+
+/// What a call of `attend` that is wrong somewhere begins with.
+template <class Q, class Op>
+concept MeantFor = Attention<Op, float> || Viewable<Q>;
+
+}  // namespace detail
+
+/// Every other call on an operator or on tensors: does not compile, and says why.
+template <class Op, detail::MeantFor<Op> Q, class... Rest>
+Q attend(const Op& /*op*/, const Q& q, const Rest&... /*rest*/) {
+  constexpr bool is_whole = Attention<Op, float> && (sizeof...(Rest) == 2 || sizeof...(Rest) == 3);
+  static_assert(is_whole,
+                "fovea: write attend(op, q, k, v), or attend(op, q, k, v, pool), with an operator "
+                "such as fovea::FullAttention{{.causal = true}}");
+  if constexpr (is_whole) detail::explain_attend<Q, Rest...>();
+  return q;
 }
 
 FOVEA_NAMESPACE_END

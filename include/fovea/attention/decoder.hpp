@@ -43,10 +43,10 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
   }
 
   /// Tokens so far.
-  Index length() const { return cache_.length(); }
+  [[nodiscard]] Index length() const { return cache_.length(); }
 
   /// Bytes of keys, values and scratch.
-  Index memory_bytes() const {
+  [[nodiscard]] Index memory_bytes() const {
     return cache_.memory_bytes() + scratch_.size_bytes() + few_rows_.memory_bytes();
   }
 
@@ -86,13 +86,13 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
 
   /// The tokens that are held: all, or under a window the last ones. For operators whose heads see
   /// no summary columns.
-  HeldTokens<T> held() const { return cache_.held(); }
+  [[nodiscard]] HeldTokens<T> held() const { return cache_.held(); }
 
   /// Holds these tokens instead. \throws std::bad_alloc, with nothing changed
   void restart(const HeldTokens<T>& held) { cache_.restart(held); }
 
   /// A decoder of its own with the same tokens, in memory for these alone.
-  Decoder fork() const { return Decoder(*this, cache_.copy()); }
+  [[nodiscard]] Decoder fork() const { return Decoder(*this, cache_.copy()); }
 
  private:
   friend class StepCalls<Decoder<Op, T>, T>;

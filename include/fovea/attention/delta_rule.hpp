@@ -51,7 +51,7 @@ class DeltaRuleAttention : public FarOnlyOperator<DeltaRuleAttention<Map>> {
   /// The same attention for tokens that come one after the other: constant memory.
   /// \throws as the constructor of FarDecoder
   template <class T>
-  FarDecoder<DeltaRuleAttention, T> decoder(const DecoderShape& shape) const {
+  [[nodiscard]] FarDecoder<DeltaRuleAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};
   }
 };

@@ -41,10 +41,10 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
   }
 
   /// Tokens so far.
-  Index length() const { return length_; }
+  [[nodiscard]] Index length() const { return length_; }
 
   /// Bytes of states, ring and scratch.
-  Index memory_bytes() const {
+  [[nodiscard]] Index memory_bytes() const {
     return state_.size_bytes() + scratch_.size_bytes() + (near_ ? near_->memory_bytes() : 0);
   }
 
@@ -90,7 +90,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
   void reserve(Index tokens) { detail::check_at_least_0(Op::name(), "reserve", tokens); }
 
   /// A decoder of its own with the same tokens.
-  FarDecoder fork() const {
+  [[nodiscard]] FarDecoder fork() const {
     FarDecoder other(op_, shape_);
     other.take(*this);
     return other;
@@ -98,7 +98,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
 
   /// The state as bytes, for `restore` of a decoder with the same operator, sizes and scalar in a
   /// process with the same byte order and version of the library.
-  std::vector<std::byte> save() const {
+  [[nodiscard]] std::vector<std::byte> save() const {
     FarStateWriter writer(header());
     writer.put(state_.template data<std::byte>(), state_.size_bytes());
     if (near_) writer.put(near_->held());

@@ -58,13 +58,13 @@ class FarOperator : public ForwardCalls<FarOperator<Op>> {
 
   /// Bytes of scratch of `forward` with that many workers.
   template <class T>
-  Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
     return FarForward<T>::workspace_bytes(shape, op().template far<Compute<T>>(), Op::kHasNear,
                                           workers);
   }
 
   /// (query, key) pairs of one query head that are visible; the largest Index, if they are more.
-  Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
     const FarField<float> far = op().template far<float>();
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, far.alignment);
     return far.causal ? Causal{}.plan(sequence).visible_pairs()
@@ -111,7 +111,8 @@ class FarOnlyOperator : public FarOperator<Op> {
 
   /// Bytes of scratch of `backward` with that many workers.
   template <class T>
-  Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+                                               Index workers = 1) const {
     return FarBackward<T>::workspace_bytes(shape, op().template far<T>(), workers);
   }
 

@@ -98,14 +98,15 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
 
   /// Bytes of scratch of `backward` with that many workers.
   template <class T>
-  Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+                                               Index workers = 1) const {
     return FmmBackward<T>::workspace_bytes(shape, far<T>(), near(), workers);
   }
 
   /// The same attention for tokens that come one after the other: constant memory.
   /// \throws as the constructor of FarDecoder
   template <class T>
-  FarDecoder<FmmAttention, T> decoder(const DecoderShape& shape) const {
+  [[nodiscard]] FarDecoder<FmmAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};
   }
 

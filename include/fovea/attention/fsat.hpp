@@ -98,7 +98,8 @@ class FsatAttention : public ForwardCalls<FsatAttention> {
 
   /// Bytes of scratch of `forward` with that many workers. \param slots M
   template <class T>
-  Index workspace_bytes(const AttentionShape& shape, Index workers = 1, Index slots = 4) const {
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1,
+                                      Index slots = 4) const {
     using C = Compute<T>;
     return FsatGraph<C>::size_bytes(options, shape.keys, slots, 1, shape.batch * shape.query_heads,
                                     workers, false) +
@@ -107,8 +108,8 @@ class FsatAttention : public ForwardCalls<FsatAttention> {
 
   /// Bytes of scratch of `backward` with that many workers, all gradients. \param slots M
   template <class T>
-  Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1,
-                                 Index slots = 4) const {
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1,
+                                               Index slots = 4) const {
     using Backward = IndexedBackward<T, FsatLists<T>>;
     const Index edges = shape.keys * slots * FsatGraph<T>::edges_per_slot(options);
     return FsatGraph<T>::size_bytes(options, shape.keys, slots, 1,
@@ -118,7 +119,8 @@ class FsatAttention : public ForwardCalls<FsatAttention> {
 
   /// (query, key) pairs of one query head that may have an edge, for M = 4: one for each slot, in
   /// training two. How many there are is the matter of the dominant indices. \param slots M
-  Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0, Index slots = 4) const {
+  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0,
+                                    Index slots = 4) const {
     const Index edges = slots * FsatGraph<float>::edges_per_slot(options);
     return add_pairs(0, shape.keys, (std::min)(edges, shape.queries));
   }

@@ -81,32 +81,35 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
 
   /// Bytes of scratch of `forward` with that many workers. \param length K
   template <class T>
-  Index workspace_bytes(const AttentionShape& shape, Index workers, Index length) const {
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers,
+                                      Index length) const {
     return IndexedForward<T>::workspace_bytes(shape, (std::min)(length, shape.keys), workers);
   }
 
   /// The same for lists as long as there are keys.
   template <class T>
-  Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
     return workspace_bytes<T>(shape, workers, shape.keys);
   }
 
   /// Bytes of scratch of `backward` with that many workers. \param length K
   template <class T>
-  Index backward_workspace_bytes(const AttentionShape& shape, Index workers, Index length) const {
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape, Index workers,
+                                               Index length) const {
     const Index most = (std::min)(length, shape.keys);
     return IndexedBackward<T>::workspace_bytes(shape, most, shape.queries * most, workers);
   }
 
   /// The same for lists as long as there are keys.
   template <class T>
-  Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+                                               Index workers = 1) const {
     return backward_workspace_bytes<T>(shape, workers, shape.keys);
   }
 
   /// (query, key) pairs of one query head that lists may name: all, or those that causal attention
   /// shows; the largest Index, if they are more. How many they do name is their matter.
-  Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     return options.causal ? Causal{}.plan(sequence).visible_pairs()
                           : Dense{}.plan(sequence).visible_pairs();

@@ -63,7 +63,7 @@ class LinearAttention : public FarOnlyOperator<LinearAttention<Maps...>> {
   /// The same attention for tokens that come one after the other: constant memory.
   /// \throws as the constructor of FarDecoder
   template <class T>
-  FarDecoder<LinearAttention, T> decoder(const DecoderShape& shape) const {
+  [[nodiscard]] FarDecoder<LinearAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};
   }
 };

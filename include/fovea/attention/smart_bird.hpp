@@ -62,7 +62,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
 
   /// The same into a new tensor. \param heads of the attention
   template <class T, class E = Serial>
-  IndexTensor select(const Inputs<T>& inputs, Index heads, E&& executor = {}) const {
+  [[nodiscard]] IndexTensor select(const Inputs<T>& inputs, Index heads, E&& executor = {}) const {
     check_smart_bird_options<Compute<T>>(name(), options);
     check_sketch(name(), inputs, heads);
     IndexTensor indices(
@@ -121,8 +121,8 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
   /// Bytes of scratch of `forward` with that many workers, if the indices are not saved.
   /// \param sketch_width d
   template <class T>
-  Index workspace_bytes(const AttentionShape& shape, Index workers = 1,
-                        Index sketch_width = 4) const {
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1,
+                                      Index sketch_width = 4) const {
     using C = Compute<T>;
     return SmartBirdRows<T>::workspace_bytes(options, shape, workers) +
            SketchKeys<C>::size_bytes(shape.batch, sketch_width, shape.keys) +
@@ -131,13 +131,14 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
 
   /// Bytes of scratch of `backward` with that many workers, if the indices are saved.
   template <class T>
-  Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+                                               Index workers = 1) const {
     const Index places = options.places(shape.keys);
     return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers);
   }
 
   /// (query, key) pairs of one query head that are attended to, without key lengths.
-  Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     Index pairs = 0;
     for (Index row = 0; row < shape.queries; ++row) {
@@ -152,7 +153,8 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
   /// The same attention for tokens that come one after the other. \param sketch_width d
   /// \throws as the constructor of SmartBirdDecoder
   template <class T>
-  SmartBirdDecoder<T> decoder(const DecoderShape& shape, Index sketch_width = 4) const {
+  [[nodiscard]] SmartBirdDecoder<T> decoder(const DecoderShape& shape,
+                                            Index sketch_width = 4) const {
     return {name(), options, shape, sketch_width};
   }
 

@@ -50,10 +50,10 @@ class SmartBirdDecoder : public StepCalls<SmartBirdDecoder<T>, T> {
   }
 
   /// Tokens so far.
-  Index length() const { return cache_.length(); }
+  [[nodiscard]] Index length() const { return cache_.length(); }
 
   /// Bytes of keys, values and sketch keys.
-  Index memory_bytes() const { return cache_.memory_bytes() + sketch_.size_bytes(); }
+  [[nodiscard]] Index memory_bytes() const { return cache_.memory_bytes() + sketch_.size_bytes(); }
 
   /// Adds n tokens.
   void append(const SketchTokens<T>& tokens) {
@@ -85,7 +85,7 @@ class SmartBirdDecoder : public StepCalls<SmartBirdDecoder<T>, T> {
   }
 
   /// A decoder of its own with the same tokens, in memory for these alone.
-  SmartBirdDecoder fork() const {
+  [[nodiscard]] SmartBirdDecoder fork() const {
     return SmartBirdDecoder(*this, cache_.copy(), sketch_.copy(length()));
   }
 

@@ -109,7 +109,8 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
 
   /// Bytes of scratch of `backward` with that many workers, one batch and head.
   template <class T>
-  Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+                                               Index workers = 1) const {
     const HeadPlans plans(op(), shape.query_heads, sequence_shape(shape));
     return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
   }
@@ -117,21 +118,21 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
   /// The same attention for tokens that come one after the other, with these options.
   /// \throws as the constructor of Decoder
   template <class T>
-  Decoder<Op, T> decoder(const DecoderShape& shape) const {
+  [[nodiscard]] Decoder<Op, T> decoder(const DecoderShape& shape) const {
     return {op(), shape};
   }
 
   /// Bytes of scratch of `forward` with that many workers: independent of the number of keys, and
   /// of the number of queries beyond a block, unless the pattern has stages.
   template <class T>
-  Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
     const HeadPlans plans(op(), shape.query_heads, sequence_shape(shape));
     return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
   }
 
   /// (query, key) pairs of one query head that the pattern shows; the largest Index, if they are
   /// more.
-  Index visible_pairs(const AttentionShape& shape, Index head = 0) const {
+  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index head = 0) const {
     const SequenceShape sequence = sequence_shape(shape);
     return AnyPattern(op().pattern(head, sequence)).visible_pairs(sequence);
   }

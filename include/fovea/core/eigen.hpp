@@ -105,9 +105,14 @@ struct ViewTraits<M> {
   }
 };
 
+template <class T>
+struct ResultOfViews {
+  static Tensor4<T> make(const Shape& s) { return ViewTraits<Tensor4<T>>::make(s); }
+};
+
 /// A tensor [B, H, N] of one number per row, such as lse, as the view [B, H, N, 1].
 template <class T, int Options, class I>
-View<T> row_view(Eigen::Tensor<T, 3, Options, I>& x) {
+[[nodiscard]] View<T> row_view(Eigen::Tensor<T, 3, Options, I>& x) {
   const Shape shape = {x.dimension(0), x.dimension(1), x.dimension(2), 1};
   if constexpr ((Options & Eigen::RowMajorBit) != 0) return View<T>(x.data(), shape);
   return View<T>(x.data(), shape, {1, shape[0], shape[0] * shape[1], 0});
@@ -126,11 +131,11 @@ View<T> view_of_channels(T* data, const X& x, bool is_row_major) {
 
 /// A tensor [B, L, C] of channels, such as hidden states, as the view [B, 1, L, C].
 template <class T, int Options, class I>
-View<T> channels_view(Eigen::Tensor<T, 3, Options, I>& x) {
+[[nodiscard]] View<T> channels_view(Eigen::Tensor<T, 3, Options, I>& x) {
   return detail::view_of_channels<T>(x.data(), x, (Options & Eigen::RowMajorBit) != 0);
 }
 template <class T, int Options, class I>
-View<const T> channels_view(const Eigen::Tensor<T, 3, Options, I>& x) {
+[[nodiscard]] View<const T> channels_view(const Eigen::Tensor<T, 3, Options, I>& x) {
   return detail::view_of_channels<const T>(x.data(), x, (Options & Eigen::RowMajorBit) != 0);
 }
 

@@ -3,6 +3,9 @@
 /// One form for every refusal: operator, tensor, dimension, expected, got.
 #pragma once
 
+#include <array>
+#include <charconv>
+#include <concepts>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -10,6 +13,13 @@
 #include "fovea/core/config.hpp"
 
 FOVEA_NAMESPACE_BEGIN
+
+/// The shortest text that reads as x: "1e+300", where std::to_string has 308 characters, "0.1".
+template <std::floating_point T>
+std::string to_string(T x) {
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), x).ptr};
+}
 
 /// Throws std::invalid_argument "<where>: <what> is <got>; expected <expected>", for example
 /// "FullAttention: heads of k is 3; expected a divisor of 8, the heads of q".

@@ -60,7 +60,8 @@ constexpr double open_unit_double(std::uint64_t bits) {
 /// \pre each coordinate is in [0, 2^32).
 template <std::floating_point T>
 requires std::same_as<T, float> || std::same_as<T, double>
-constexpr T uniform_draw(std::uint64_t seed, Index batch, Index head, Index i, Index j) {
+[[nodiscard]] constexpr T uniform_draw(std::uint64_t seed, Index batch, Index head, Index i,
+                                       Index j) {
   const std::array<std::uint32_t, 4> words =
       philox4x32_10({static_cast<std::uint32_t>(batch), static_cast<std::uint32_t>(head),
                      static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j)},

@@ -31,6 +31,12 @@ struct ScalarTraits<double> {
   static constexpr Storage kStorage = Storage::native;
 };
 
+/// A type that the numbers of a tensor may have.
+template <class T>
+concept TensorScalar = requires {
+  typename ScalarTraits<T>::Compute;
+};
+
 /// The type that tensors of T are computed in: float for the 16-bit types, else T itself.
 template <class T>
 using Compute = typename ScalarTraits<T>::Compute;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include "fovea/core/config.hpp"
@@ -53,6 +54,15 @@ inline std::string to_string(const Shape& shape) {
   return text;
 }
 
+/// Refuses a tensor for its dimension d; one that was never given, for that.
+[[noreturn]] inline void refuse_extent(std::string_view where, const std::string& tensor,
+                                       const Shape& shape, std::size_t d,
+                                       const std::string& expected) {
+  const std::string name = kDimensionNames[d];
+  if (shape == Shape{}) refuse(where, tensor, "missing", "one of " + name + " " + expected);
+  refuse(where, name + " of " + tensor, std::to_string(shape[d]), expected);
+}
+
 /// Strides of a tensor of this shape whose last index is the fastest.
 inline Shape row_major(const Shape& shape) {
   return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
@@ -63,9 +73,14 @@ class View;
 
 namespace detail {
 
-/// Whether what ViewTraits makes of an X is a view of T, or of what T is const of.
+template <class X>
+inline constexpr bool kIsView = false;
+template <class T>
+inline constexpr bool kIsView<View<T>> = true;
+
+/// Whether what ViewTraits makes of an X, no view itself, is a view of T, or of what T is const of.
 template <class X, class T>
-concept ViewsAs = requires(X& x) {
+concept ViewsAs = !kIsView<std::remove_cvref_t<X>> && requires(X & x) {
   { ViewTraits<std::remove_cvref_t<X>>::view(x).data() } -> std::convertible_to<T*>;
 }
 &&std::is_same_v<typename ViewTraits<std::remove_cvref_t<X>>::Scalar, std::remove_const_t<T>>;
@@ -115,7 +130,7 @@ class View {
   /// The number of elements.
   Index size() const { return shape_[0] * shape_[1] * shape_[2] * shape_[3]; }
   /// Whether it was never given a tensor.
-  bool is_none() const { return data_ == nullptr && size() == 0; }
+  bool is_none() const { return data_ == nullptr && shape_ == Shape{}; }
 
   T& operator()(Index b, Index h, Index n, Index d) const {
     return data_[b * strides_[0] + h * strides_[1] + n * strides_[2] + d * strides_[3]];
@@ -161,6 +176,18 @@ class View {
   T* data_ = nullptr;
   Shape shape_{};
   Shape strides_{};
+};
+
+/// The tensor that `attend` makes of views: `static ... make(const Shape&)` (core/eigen.hpp).
+template <class T>
+struct ResultOfViews;
+
+template <class T>
+struct ViewTraits<View<T>> {
+  using Scalar = std::remove_const_t<T>;
+
+  static View<T> view(const View<T>& x) { return x; }
+  static auto make(const Shape& s) { return ResultOfViews<Scalar>::make(s); }
 };
 
 FOVEA_NAMESPACE_END

@@ -81,7 +81,7 @@ struct Tokens {
 /// The heads that lie side by side in a matrix of activations: [B, 1, L, W] as [B, H, L, D], from
 /// column `first` on.
 template <class T>
-View<T> as_heads(const View<T>& x, Index first, Index heads, Index head_width) {
+[[nodiscard]] View<T> as_heads(const View<T>& x, Index first, Index heads, Index head_width) {
   const Shape shape = {x.batch(), heads, x.rows(), head_width};
   return {x.size() == 0 ? x.data() : x.data() + first,
           shape,

@@ -77,7 +77,8 @@ inline Index computed_pairs(const QueryBlock& block, Index vector_rows = kVector
 
 /// Builds every block once.
 template <PartitionedPlan P>
-PlanStats plan_stats(const P& plan, const SequenceShape& shape, Index vector_rows = kVectorRows) {
+[[nodiscard]] PlanStats plan_stats(const P& plan, const SequenceShape& shape,
+                                   Index vector_rows = kVectorRows) {
   BlockStorage storage(plan.most_runs());
   PlanStats stats;
   stats.visible_pairs = plan.visible_pairs();

@@ -87,15 +87,16 @@ class HiddenStateCross {
 
   /// Bytes of scratch of `forward` with that many workers; no more than there are tasks work.
   template <class T>
-  Index workspace_bytes(Index batch, Index length, Index channels, Index workers = 1) const {
+  [[nodiscard]] Index workspace_bytes(Index batch, Index length, Index channels,
+                                      Index workers = 1) const {
     return CrossForward<T>::workspace_bytes(length,
                                             busy_workers<T>(batch, length, channels, workers));
   }
 
   /// The same of `backward`.
   template <class T>
-  Index backward_workspace_bytes(Index batch, Index length, Index channels,
-                                 Index workers = 1) const {
+  [[nodiscard]] Index backward_workspace_bytes(Index batch, Index length, Index channels,
+                                               Index workers = 1) const {
     return CrossBackward<T>::workspace_bytes(length,
                                              busy_workers<T>(batch, length, channels, workers));
   }
