@@ -63,11 +63,11 @@ TEST_F(BadFsatInput, Options) {
   expect("max_length is -5" + tokens, {.max_length = -5});
   expect("accepted", {.max_length = 1 << 20});
   const std::string positive = "; expected more than 0 and finite in the inputs' type";
-  expect("variance is 0.000000" + positive, {.max_length = 9, .variance = 0});
-  expect("variance is -1.000000" + positive, {.max_length = 9, .variance = -1});
+  expect("variance is 0" + positive, {.max_length = 9, .variance = 0});
+  expect("variance is -1" + positive, {.max_length = 9, .variance = -1});
   expect("variance is inf" + positive, {.max_length = 9, .variance = kInfinity});
   expect("variance is nan" + positive, {.max_length = 9, .variance = kNan});
-  expect("variance is 0.000000" + positive, {.max_length = 9, .variance = 1e-300});
+  expect("variance is 1e-300" + positive, {.max_length = 9, .variance = 1e-300});
   expect("scale is inf; expected finite in the inputs' type",
          {.max_length = 9, .scale = kInfinity});
 }
@@ -100,7 +100,7 @@ TEST_F(BadFsatInput, EntriesOfDominantIndices) {
   entry(8, 1) = -static_cast<float>(kInfinity);
   expect("dominant[1, 2, 8, 1] is -inf" + number);
   entry(8, 0) = -0.5F;
-  expect("dominant[1, 2, 8, 0] is -0.500000" + number);
+  expect("dominant[1, 2, 8, 0] is -0.5" + number);
 }
 
 TEST_F(BadFsatInput, WhatLooksBadAndIsNot) {

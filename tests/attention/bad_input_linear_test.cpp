@@ -151,7 +151,7 @@ TEST_F(BadLinearInput, Rates) {
   for (const float beta : {-0.25f, kNaN, kInfinity, -kInfinity}) {
     give_beta();
     *call_.at(9200 + 18 + 9 + 4) = beta;
-    expect("beta[1, 1, 4] is " + std::to_string(beta) + "; expected finite and at least 0",
+    expect("beta[1, 1, 4] is " + fovea::to_string(beta) + "; expected finite and at least 0",
            Delta{});
     give_beta();
     *call_.at(9200 + 18 + 9 + 4) = beta;
@@ -202,7 +202,7 @@ TEST_F(BadLinearInput, Options) {
                                   .denominator = Denominator::signed_floor(tau)}};
   };
   for (const double tau : {0.0, -0.5, 1.5, std::nan(""), HUGE_VAL}) {
-    expect("tau of signed_floor is " + std::to_string(tau) + "; expected 0 < tau <= 1",
+    expect("tau of signed_floor is " + fovea::to_string(tau) + "; expected 0 < tau <= 1",
            with_floor(tau));
   }
   expect("accepted", with_floor(1));
@@ -241,7 +241,7 @@ TEST_F(BadLinearInput, Gradients) {
 TEST_F(BadLinearInput, Decoders) {
   const fovea::DecoderShape shape{.query_heads = 4, .key_heads = 2, .width = 5, .value_width = 3};
   const auto message = [&](const auto& op, const fovea::DecoderShape& sizes) {
-    return refusal([&] { op.template decoder<float>(sizes); });
+    return refusal([&] { static_cast<void>(op.template decoder<float>(sizes)); });
   };
   const Plain causal{{.causal = true}};
   EXPECT_EQ(message(Plain{}, shape),

@@ -130,7 +130,7 @@ TYPED_TEST(BadInput, NumbersPerHead) {
                         std::numeric_limits<T>::quiet_NaN()}) {
     call.slope_count = 4;
     *call.at(5002) = slope;
-    this->expect("alibi_slopes[2] is " + std::to_string(slope) + "; expected finite");
+    this->expect("alibi_slopes[2] is " + fovea::to_string(slope) + "; expected finite");
   }
   call.slope_count = 4;
   call.sink_count = 4;
@@ -142,7 +142,7 @@ TYPED_TEST(BadInput, SoftCap) {
   using Op = typename TypeParam::Operator;
   using T = typename TypeParam::Scalar;
   const auto expect = [&](double cap, bool fits) {
-    const std::string refusal = "soft_cap is " + std::to_string(cap) +
+    const std::string refusal = "soft_cap is " + fovea::to_string(cap) +
                                 "; expected more than 0 and finite in the inputs' type";
     this->expect(fits ? "accepted" : refusal, Op({.soft_cap = cap}));
   };
@@ -161,7 +161,7 @@ TYPED_TEST(BadInput, DropoutProbability) {
   using Op = typename TypeParam::Operator;
   const auto expect = [&](double p, bool is_one) {
     const std::string refusal =
-        "dropout.probability is " + std::to_string(p) + "; expected 0 <= p < 1";
+        "dropout.probability is " + fovea::to_string(p) + "; expected 0 <= p < 1";
     this->expect(is_one ? "accepted" : refusal, Op({.dropout = {.probability = p, .seed = 7}}));
   };
   expect(-0.1, false);

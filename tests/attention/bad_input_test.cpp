@@ -29,6 +29,16 @@ TYPED_TEST(BadInput, Batch) {
   this->expect("batch of k is 2; expected 0, the batch of q");
 }
 
+TYPED_TEST(BadInput, MissingTensors) {
+  auto& call = this->call_;
+  call.k = {};
+  this->expect("k is missing; expected one of batch 2, the batch of q");
+  call.v = {};
+  this->expect("v is missing; expected one of batch 2, the batch of q");
+  call.q = {};
+  this->expect("q is missing; expected what attends to k and v");
+}
+
 TYPED_TEST(BadInput, Heads) {
   auto& call = this->call_;
   for (const Index heads : {3, 8, 0}) {
@@ -78,11 +88,12 @@ TYPED_TEST(BadInput, Scale) {
   for (const double scale :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
         -std::numeric_limits<double>::infinity()}) {
-    this->expect("scale is " + std::to_string(scale) + rest, with_scale(scale));
+    this->expect("scale is " + fovea::to_string(scale) + rest, with_scale(scale));
   }
   const bool fits = std::is_same_v<T, double>;
-  const std::string too_large = "scale is " + std::to_string(1e39) + rest;
+  const std::string too_large = "scale is 1e+39" + rest;
   this->expect(fits ? "accepted" : too_large, with_scale(1e39));
+  if (!fits) this->expect("scale is 1e+300" + rest, with_scale(1e300));
   this->expect("accepted", with_scale(-3));
   this->expect("accepted", with_scale(0));
   this->expect("accepted", with_scale(1e-300));
@@ -124,7 +135,7 @@ TYPED_TEST(BadInput, OutShape) {
   call.out = {call.at(3000), {2, 4, 6, 5}};
   this->expect("width of out is 5; expected 3" + rest);
   call.out = {};
-  this->expect("batch of out is 0; expected 2" + rest);
+  this->expect("out is missing; expected one of batch 2" + rest);
 }
 
 TYPED_TEST(BadInput, OutLayout) {

@@ -33,8 +33,15 @@ Inputs<T> tokens(const BirdProblem<T>& p, Index first, Index count) {
 }
 
 template <class T>
-void expect_forward(const SmartBirdOptions& options, Index piece) {
-  const BirdProblem<T> problem({.batch = 2, .heads = 4, .key_heads = 2, .queries = 75, .keys = 75});
+void expect_forward(const SmartBirdOptions& options, Index piece, Index width = 16,
+                    Index value_width = 12) {
+  const BirdProblem<T> problem({.batch = 2,
+                                .heads = 4,
+                                .key_heads = 2,
+                                .queries = 75,
+                                .keys = 75,
+                                .width = width,
+                                .value_width = value_width});
   const SmartBirdAttention op(options);
   const Tensor<T> whole(problem.out_shape());
   const Tensor<T> whole_lse(problem.row_shape());
@@ -65,6 +72,14 @@ TEST(SmartBirdDecoding, StepsAreForward) {
     }
   }
   expect_forward<double>({.keys_per_row = 5, .causal = true}, 4);
+}
+
+TEST(SmartBirdDecoding, WidthsOf0) {
+  for (const Index piece : {1, 20}) {
+    for (const auto& [width, value_width] : {std::pair{0, 12}, std::pair{16, 0}, std::pair{0, 0}}) {
+      expect_forward<float>({.keys_per_row = 9, .causal = true}, piece, width, value_width);
+    }
+  }
 }
 
 /// Without `causal` a step sees all keys so far, as forward of its queries does.
@@ -143,8 +158,8 @@ TEST(SmartBirdDecoding, RefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal([&] { decoder.rollback(1); }),
             "SmartBirdAttention: rollback is 1; expected 0 to 0, the tokens in the decoder");
   EXPECT_EQ(refusal([&] {
-              SmartBirdAttention({.alignment = fovea::CausalAlignment::top_left})
-                  .decoder<float>(decoder_shape(problem.sizes));
+              static_cast<void>(SmartBirdAttention({.alignment = fovea::CausalAlignment::top_left})
+                                    .decoder<float>(decoder_shape(problem.sizes)));
             }),
             "SmartBirdAttention: alignment is top_left; expected bottom_right in a decoder, whose "
             "queries end where its keys end");

@@ -104,9 +104,9 @@ TEST(Adam, Refusals) {
     Adam<double> adam(options);
     return refusal([&] { adam.step(model); });
   };
-  EXPECT_EQ(with({.beta1 = 1}), "Adam: beta1 is 1.000000; expected 0 <= beta < 1");
-  EXPECT_EQ(with({.epsilon = 0}), "Adam: epsilon is 0.000000; expected more than 0");
-  EXPECT_EQ(with({.clip_norm = 0.0}), "Adam: clip_norm is 0.000000; expected more than 0");
+  EXPECT_EQ(with({.beta1 = 1}), "Adam: beta1 is 1; expected 0 <= beta < 1");
+  EXPECT_EQ(with({.epsilon = 0}), "Adam: epsilon is 0; expected more than 0");
+  EXPECT_EQ(with({.clip_norm = 0.0}), "Adam: clip_norm is 0; expected more than 0");
   Model model;
   Adam<double> adam;
   adam.step(model);

@@ -60,7 +60,7 @@ TEST(LayerNorm, ThreadsChangeNoBit) {
 
 TEST(LayerNorm, Refusals) {
   EXPECT_EQ(refusal([] { Layer(3, {.epsilon = 0}); }),
-            "LayerNorm: epsilon is 0.000000; expected more than 0");
+            "LayerNorm: epsilon is 0; expected more than 0");
 }
 
 }  // namespace

@@ -71,6 +71,10 @@ TYPED_TEST(Messages, Forward) {
   EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 3, 5}), "width of y is 5; expected 4, that of the layer");
   EXPECT_EQ(with({2, 1, 3, 4}, {1, 1, 3, 4}), "batch of y is 1; expected 2, the batch of x");
   EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 2, 4}), "rows of y is 2; expected 3, the rows of x");
+  EXPECT_EQ(this->forward({}, y.view()),
+            "x is missing; expected one of heads 1, since heads are a layer's own");
+  EXPECT_EQ(this->forward(x.view(), {}),
+            "y is missing; expected one of heads 1, since heads are a layer's own");
   EXPECT_EQ(this->forward(x.view(), x.view()),
             "y is in the memory of x; expected memory of its own");
   const Activations columns = x.in({.order = {0, 1, 3, 2}});
@@ -98,6 +102,8 @@ TYPED_TEST(Messages, Backward) {
   EXPECT_EQ(with({2, 1, 3, 4}, {2, 1, 3, 3}), "width of d_x is 3; expected 4, that of the layer");
   EXPECT_EQ(with({2, 1, 3, 4}, {1, 1, 3, 4}), "batch of d_x is 1; expected 2, the batch of x");
   const Activations d_y = filled({2, 1, 3, 4}, 1);
+  EXPECT_EQ(this->backward(x.view(), {}, d_x.view()),
+            "d_y is missing; expected one of heads 1, since heads are a layer's own");
   EXPECT_EQ(this->backward(x.view(), d_y.view(), x.view()),
             "d_x is in the memory of x; expected memory of its own");
 }

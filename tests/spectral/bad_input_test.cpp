@@ -52,6 +52,13 @@ TEST_F(CrossBadInput, Shapes) {
             "HiddenStateCross: rows of f2 is 5; expected 4, as of f1");
   EXPECT_EQ(forward({f1_.view(), f2_.view()}, longer.view()),
             "HiddenStateCross: rows of out is 5; expected 4, as of f1");
+  EXPECT_EQ(forward({{}, f2_.view()}, out_.view()),
+            "HiddenStateCross: f1 is missing; expected one of heads 1: the cross has channels, no "
+            "heads");
+  EXPECT_EQ(forward({f1_.view(), {}}, out_.view()),
+            "HiddenStateCross: f2 is missing; expected one of batch 2, as of f1");
+  EXPECT_EQ(forward({f1_.view(), f2_.view()}, {}),
+            "HiddenStateCross: out is missing; expected one of batch 2, as of f1");
   const Tensor<float> narrow({2, 1, 4, 2});
   EXPECT_EQ(backward({f1_.view(), f2_.view()}, narrow.view(), {out_.view()}),
             "HiddenStateCross: width of d_out is 2; expected 3, as of f1");

@@ -12,6 +12,7 @@
 
 #include "fovea/attention/attention.hpp"
 #include "fovea/core/overlap.hpp"
+#include "fovea/simd/isa.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -21,23 +22,25 @@ namespace detail {
 inline void check_extent(const char* op, const char* tensor, const Shape& shape, std::size_t d,
                          Index expected, std::string_view whose) {
   if (shape[d] == expected) return;
-  refuse(op, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(shape[d]),
-         std::to_string(expected).append(", ").append(whose));
+  refuse_extent(op, tensor, shape, d, std::to_string(expected).append(", ").append(whose));
 }
 
 }  // namespace detail
 
-/// q, k, v and the key lengths must agree. \throws std::invalid_argument
+/// q, k, v and the key lengths must agree. \throws std::invalid_argument, also as `isa_level`
 template <class T>
 void check_inputs(const char* op, const Inputs<T>& inputs) {
+  static_cast<void>(isa_level());
   const Shape& q = inputs.q.shape();
   const Shape& k = inputs.k.shape();
   const Shape& v = inputs.v.shape();
+  if (inputs.q.is_none() && (k[0] != 0 || v[0] != 0 || k[3] != 0)) {
+    refuse(op, "q", "missing", "what attends to k and v");
+  }
   detail::check_extent(op, "k", k, 0, q[0], "the batch of q");
   detail::check_extent(op, "v", v, 0, q[0], "the batch of q");
   if (k[1] == 0 ? q[1] != 0 : q[1] % k[1] != 0) {
-    refuse(op, "heads of k", std::to_string(k[1]),
-           "a divisor of " + std::to_string(q[1]) + ", the heads of q");
+    refuse_extent(op, "k", k, 1, "a divisor of " + std::to_string(q[1]) + ", the heads of q");
   }
   detail::check_extent(op, "v", v, 1, k[1], "the heads of k");
   detail::check_extent(op, "k", k, 3, q[3], "the width of q");
@@ -191,7 +194,7 @@ void check_logit_inputs(const char* op, const Inputs<T>& inputs, const Saved<T>&
   detail::check_per_head(op, "sinks", inputs.sink, logits[1]);
   for (std::size_t h = 0; h < inputs.alibi_slopes.size(); ++h) {
     if (std::isfinite(inputs.alibi_slopes[h])) continue;
-    refuse(op, "alibi_slopes[" + std::to_string(h) + "]", std::to_string(inputs.alibi_slopes[h]),
+    refuse(op, "alibi_slopes[" + std::to_string(h) + "]", to_string(inputs.alibi_slopes[h]),
            "finite");
   }
 }

@@ -24,6 +24,7 @@ inline void check_at_least_0(const char* op, const char* what, Index x) {
 /// \throws std::invalid_argument sizes or an alignment that make no decoder
 inline void check_decoder_shape(const char* op, const DecoderShape& shape,
                                 CausalAlignment alignment) {
+  static_cast<void>(isa_level());  // throws now, not once tokens are appended
   if (alignment != CausalAlignment::bottom_right) {
     refuse(op, "alignment", "top_left",
            "bottom_right in a decoder, whose queries end where its keys end");

@@ -48,7 +48,7 @@ void check_beta(const char* op, const Inputs<T>& inputs) {
         refuse(op,
                "beta[" + std::to_string(at.batch) + ", " + std::to_string(h) + ", " +
                    std::to_string(n) + "]",
-               std::to_string(beta), "finite and at least 0");
+               to_string(beta), "finite and at least 0");
       }
     }
   }

@@ -69,7 +69,7 @@ void check_fsat_options(const char* op, const FsatOptions& options, const Inputs
   constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
   const double variance = options.variance_or_default();
   if (!(variance >= least && variance <= most)) {
-    refuse(op, "variance", std::to_string(variance), "more than 0 and finite in the inputs' type");
+    refuse(op, "variance", to_string(variance), "more than 0 and finite in the inputs' type");
   }
 }
 
@@ -106,7 +106,7 @@ void check_dominant(const char* op, const Inputs<T>& inputs) {
         refuse(op,
                "dominant[" + std::to_string(s.batch) + ", " + std::to_string(h) + ", " +
                    std::to_string(s.first_key + j) + ", " + std::to_string(m) + "]",
-               std::to_string(number), "a finite number of at least 0");
+               to_string(number), "a finite number of at least 0");
       }
     }
   }

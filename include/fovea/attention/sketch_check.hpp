@@ -17,7 +17,7 @@ void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
   constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
   const auto check_scale = [&](const char* name, const std::optional<double>& scale) {
     if (!scale || std::abs(*scale) <= most) return;
-    refuse(op, name, std::to_string(*scale), "finite in the inputs' type");
+    refuse(op, name, to_string(*scale), "finite in the inputs' type");
   };
   check_scale("scale", options.scale);
   check_scale("sketch_scale", options.sketch_scale);

@@ -38,17 +38,17 @@ template <class T>
 void check_softmax_options(const char* op, const SoftmaxOptions& options) {
   constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
   if (options.scale && !(std::abs(*options.scale) <= most)) {
-    refuse(op, "scale", std::to_string(*options.scale), "finite in the inputs' type");
+    refuse(op, "scale", to_string(*options.scale), "finite in the inputs' type");
   }
   if (options.soft_cap) {
     constexpr auto least = static_cast<double>((std::numeric_limits<T>::min)());
     const double cap = *options.soft_cap;
     if (!(cap >= least && cap <= most)) {
-      refuse(op, "soft_cap", std::to_string(cap), "more than 0 and finite in the inputs' type");
+      refuse(op, "soft_cap", to_string(cap), "more than 0 and finite in the inputs' type");
     }
   }
   const double p = options.dropout.probability;
-  if (!(p >= 0 && p < 1)) refuse(op, "dropout.probability", std::to_string(p), "0 <= p < 1");
+  if (!(p >= 0 && p < 1)) refuse(op, "dropout.probability", to_string(p), "0 <= p < 1");
 }
 
 FOVEA_NAMESPACE_END

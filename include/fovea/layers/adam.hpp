@@ -83,15 +83,15 @@ class Adam {
 
   void check_options() const {
     const auto check_rate = [](const char* name, double beta) {
-      if (!(beta >= 0 && beta < 1)) refuse("Adam", name, std::to_string(beta), "0 <= beta < 1");
+      if (!(beta >= 0 && beta < 1)) refuse("Adam", name, to_string(beta), "0 <= beta < 1");
     };
     check_rate("beta1", options.beta1);
     check_rate("beta2", options.beta2);
     if (!(options.epsilon > 0)) {
-      refuse("Adam", "epsilon", std::to_string(options.epsilon), "more than 0");
+      refuse("Adam", "epsilon", to_string(options.epsilon), "more than 0");
     }
     if (options.clip_norm && !(*options.clip_norm > 0)) {
-      refuse("Adam", "clip_norm", std::to_string(*options.clip_norm), "more than 0");
+      refuse("Adam", "clip_norm", to_string(*options.clip_norm), "more than 0");
     }
   }
 

@@ -22,8 +22,7 @@ inline void check_size(const char* layer, const char* what, Index size) {
 inline void check_dimension(const char* layer, const char* tensor, const Shape& shape,
                             std::size_t d, Index expected, std::string_view whose) {
   if (shape[d] == expected) return;
-  refuse(layer, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(shape[d]),
-         std::to_string(expected).append(", ").append(whose));
+  refuse_extent(layer, tensor, shape, d, std::to_string(expected).append(", ").append(whose));
 }
 
 /// Activations must be [B, 1, L, width] with unit stride in a row. \throws std::invalid_argument

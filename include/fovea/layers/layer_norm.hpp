@@ -60,7 +60,7 @@ class LayerNorm : public LayerCalls<LayerNorm<T>, T> {
         epsilon_(static_cast<T>(options.epsilon)) {
     check_size("LayerNorm", "the width of x", width);
     if (!(epsilon_ > 0)) {
-      refuse("LayerNorm", "epsilon", std::to_string(options.epsilon), "more than 0");
+      refuse("LayerNorm", "epsilon", to_string(options.epsilon), "more than 0");
     }
   }
 

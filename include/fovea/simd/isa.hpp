@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <initializer_list>
 #include <string_view>
 
 #include "fovea/core/config.hpp"
+#include "fovea/core/error.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -52,14 +54,20 @@ inline IsaLevel machine_isa_level() {
 #endif
 }
 
+/// \throws std::invalid_argument a name that is none
 inline IsaLevel environment_isa_cap() {
   const char* text = std::getenv("FOVEA_ISA");
   const std::string_view cap = text == nullptr ? "" : text;
-  return cap == "baseline" ? IsaLevel::baseline : cap == "v3" ? IsaLevel::v3 : IsaLevel::v4;
+  if (cap.empty()) return IsaLevel::v4;
+  for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::v3, IsaLevel::v4}) {
+    if (cap == name(level)) return level;
+  }
+  refuse("fovea", "the environment variable FOVEA_ISA", cap, "baseline, v3 or v4");
 }
 
 constexpr IsaLevel lower(IsaLevel a, IsaLevel b) { return a < b ? a : b; }
 
+/// What the environment says, until something else was stored. Throws as long as that is wrong.
 inline std::atomic<IsaLevel>& isa_cap() {
   static std::atomic<IsaLevel> cap{environment_isa_cap()};
   return cap;
@@ -68,14 +76,16 @@ inline std::atomic<IsaLevel>& isa_cap() {
 }  // namespace detail
 
 /// The highest level that this machine runs and this translation unit holds.
-inline IsaLevel highest_isa_level() {
+[[nodiscard]] inline IsaLevel highest_isa_level() {
   static const IsaLevel level = detail::machine_isa_level();
   return level < kUnitIsaLevel ? kUnitIsaLevel : level;
 }
 
 /// The level in use: the highest one, capped by the environment variable FOVEA_ISA
 /// (baseline, v3, v4) or by `cap_isa_level`, and never below the unit's own flags.
-inline IsaLevel isa_level() {
+/// \throws std::invalid_argument another value of FOVEA_ISA, as every operator does before it
+/// writes
+[[nodiscard]] inline IsaLevel isa_level() {
   const IsaLevel level =
       detail::lower(highest_isa_level(), detail::isa_cap().load(std::memory_order_relaxed));
   return level < kUnitIsaLevel ? kUnitIsaLevel : level;

@@ -36,8 +36,7 @@ inline void check_cross_shape(const char* op, const char* tensor, const Shape& s
                               const Shape& expected) {
   for (std::size_t d = 0; d < 4; ++d) {
     if (shape[d] == expected[d]) continue;
-    refuse(op, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(shape[d]),
-           std::to_string(expected[d]) + ", as of f1");
+    refuse_extent(op, tensor, shape, d, std::to_string(expected[d]) + ", as of f1");
   }
 }
 
@@ -53,9 +52,10 @@ void check_cross_apart(const char* op, const char* tensor, const View<T>& x, con
 /// \throws std::invalid_argument
 template <class T>
 void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
+  static_cast<void>(isa_level());
   const Shape& shape = inputs.f1.shape();
   if (shape[1] != 1) {
-    refuse(op, "heads of f1", std::to_string(shape[1]), "1: the cross has channels, no heads");
+    refuse_extent(op, "f1", shape, 1, "1: the cross has channels, no heads");
   }
   if (shape[2] > kLongestCross) {
     refuse(op, "rows of f1", std::to_string(shape[2]),
