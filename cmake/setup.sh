@@ -10,7 +10,8 @@ case ${1:-test} in
   test) packages+=(libgtest-dev libtbb-dev libfftw3-dev pkg-config) ;;
   all)
     packages+=(gnuplot-nox libgtest-dev libtbb-dev libfftw3-dev pkg-config clang-14 clang-19
-      libc++-19-dev libc++abi-19-dev libomp-14-dev clang-format-14 clang-tidy-14 g++-aarch64-linux-gnu qemu-user googletest)
+      libomp-14-dev libc++-19-dev libc++abi-19-dev clang-format-14 clang-tidy-14
+      g++-aarch64-linux-gnu qemu-user googletest)
     ;;
   *)
     echo "setup.sh: '$1' is not one of test, compare, all" >&2
