@@ -95,9 +95,10 @@ void expect_cost_of_the_sequence(const Case<T>& op, Index n) {
   EXPECT_LE(op.visible_pairs(problem.shape), n * n);
   EXPECT_LE(heap().peak - before, limit) << "counting";
   before = heap().reset();
-  const auto step = op.decoder({.query_heads = 2, .key_heads = 1, .width = 8, .value_width = 8});
+  const AnyDecoder<T> decoder =
+      op.decoder({.query_heads = 2, .key_heads = 1, .width = 8, .value_width = 8});
   for (Index row = 0; row < n; ++row) {
-    step(part_of(in, row, 1, row, 1), cut(out.view(), 2, row, 1), {});
+    decoder.step(part_of(in, row, 1, row, 1), cut(out.view(), 2, row, 1), {});
   }
   EXPECT_LE(heap().peak - before, limit) << "decoder";
 }
