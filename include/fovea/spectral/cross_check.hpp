@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fovea/core/overlap.hpp"
+#include "fovea/simd/isa.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
