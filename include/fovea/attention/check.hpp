@@ -201,10 +201,10 @@ void check_logit_inputs(const char* op, const Inputs<T>& inputs, const Saved<T>&
 
 namespace detail {
 
-/// One number per head as a view.
+/// One number per head as a view; of no numbers no tensor.
 template <class T>
 View<T> head_view(std::span<T> x) {
-  return {x.data(), {1, static_cast<Index>(x.size()), 1, 1}};
+  return x.empty() ? View<T>{} : View<T>{x.data(), {1, static_cast<Index>(x.size()), 1, 1}};
 }
 
 /// Refuses what changes the logits of softmax attention.
@@ -213,11 +213,8 @@ void check_no_logit_inputs(const char* op, const Inputs<T>& inputs, const char* 
   check_absent(op, "bias", inputs.bias, why);
   check_absent(op, "mask", inputs.mask, why);
   // An empty span may have an address.
-  const auto per_head = [](const auto& x) {
-    return x.empty() ? decltype(head_view(x)){} : head_view(x);
-  };
-  check_absent(op, "alibi_slopes", per_head(inputs.alibi_slopes), why);
-  check_absent(op, "sink", per_head(inputs.sink), why);
+  check_absent(op, "alibi_slopes", head_view(inputs.alibi_slopes), why);
+  check_absent(op, "sink", head_view(inputs.sink), why);
 }
 
 /// Refuses x if it shares an element with another tensor.
