@@ -31,7 +31,9 @@ TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
     };
     const Index slot = bytes(4096, 4096) - waiting(4096);
     EXPECT_EQ(slot, bytes(1 << 20, 1 << 20) - waiting(1 << 20));
-    EXPECT_EQ(slot, bytes(4096, 1) - waiting(4096));
+    // Less only where there are fewer keys than a row has runs.
+    EXPECT_LE(bytes(4096, 1) - waiting(4096), slot);
+    EXPECT_EQ(slot, bytes(4096, 100) - waiting(4096));
     EXPECT_LE(slot, 4 << 20);
     EXPECT_EQ(op.workspace_bytes(sizes(4096, 4096, 64, 64), 7), 7 * slot + waiting(4096));
   });
