@@ -11,7 +11,8 @@ int main() {
   k.setZero();
   v.setZero();
   try {
-    fovea::attend(fovea::FullAttention{}, q, k, v);
+    const auto out = fovea::attend(fovea::FullAttention{}, q, k, v);
+    std::printf("accepted: %td rows\n", out.dimension(2));
   } catch (const std::invalid_argument& error) {
     std::printf("%s\n", error.what());
     return 0;
