@@ -104,11 +104,8 @@ testing::AssertionResult within_ratio(const std::vector<T>& got, const Reference
       at = i;
     }
     all_zero = all_zero && got[i] == 0;
-    // A 64th of a unit is less than what the oracle's own roundings leave of an exact zero.
-    none_expected =
-        none_expected &&
-        (expected.demand_of(i) == Demand::nothing || std::abs(expected.value[i]) < kFaint<T> ||
-         error_ratio(T{0}, expected, i) < 1 / static_cast<Wide<T>>(64));
+    none_expected = none_expected && (expected.demand_of(i) == Demand::nothing ||
+                                      std::abs(expected.value[i]) < kFaint<T>);
   }
   if (worst != nullptr && !(largest <= *worst)) *worst = static_cast<double>(largest);
   if (all_zero && !none_expected) {
