@@ -23,17 +23,17 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cells.hpp"
-#include "bench/document_sketch.hpp"
-#include "bench/gaussian.hpp"
-#include "bench/machine.hpp"
-#include "bench/operators.hpp"
-#include "bench/probe.hpp"
-#include "bench/ratios.hpp"
-#include "bench/stopwatch.hpp"
+#include "bench/entries/operators.hpp"
+#include "bench/io/document_sketch.hpp"
+#include "bench/io/gaussian.hpp"
+#include "bench/measure/cells.hpp"
+#include "bench/measure/machine.hpp"
+#include "bench/measure/probe.hpp"
+#include "bench/measure/ratios.hpp"
+#include "bench/measure/stopwatch.hpp"
 
 #if defined(FOVEA_BENCH_FFTW)
-#include "bench/fsat_cross_entry.hpp"
+#include "bench/entries/fsat_cross_entry.hpp"
 #endif
 
 namespace {

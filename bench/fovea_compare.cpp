@@ -11,19 +11,19 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/compare_arguments.hpp"
-#include "bench/compare_input.hpp"
-#include "bench/compare_json.hpp"
-#include "bench/compare_measure.hpp"
-#include "bench/compare_plots.hpp"
-#include "bench/compare_progress.hpp"
-#include "bench/compare_sources.hpp"
-#include "bench/compare_table.hpp"
-#include "bench/operators.hpp"
-#include "bench/output_file.hpp"
-#include "bench/program.hpp"
+#include "bench/entries/operators.hpp"
+#include "bench/io/compare_arguments.hpp"
+#include "bench/io/compare_input.hpp"
+#include "bench/io/compare_json.hpp"
+#include "bench/io/compare_plots.hpp"
+#include "bench/io/compare_progress.hpp"
+#include "bench/io/compare_sources.hpp"
+#include "bench/io/compare_table.hpp"
+#include "bench/io/output_file.hpp"
+#include "bench/io/program.hpp"
+#include "bench/measure/compare_measure.hpp"
 #if defined(FOVEA_BENCH_FFTW)
-#include "bench/fsat_cross_entry.hpp"
+#include "bench/entries/fsat_cross_entry.hpp"
 #endif
 
 namespace {

@@ -10,14 +10,14 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/compare_arguments.hpp"
-#include "bench/compare_json.hpp"
-#include "bench/compare_measure.hpp"
-#include "bench/compare_table.hpp"
-#include "bench/dense_attention.hpp"
-#include "bench/gaussian.hpp"
-#include "bench/output_file.hpp"
-#include "bench/program.hpp"
+#include "bench/baselines/dense_attention.hpp"
+#include "bench/io/compare_arguments.hpp"
+#include "bench/io/compare_json.hpp"
+#include "bench/io/compare_table.hpp"
+#include "bench/io/gaussian.hpp"
+#include "bench/io/output_file.hpp"
+#include "bench/io/program.hpp"
+#include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/big_bird.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/local.hpp"

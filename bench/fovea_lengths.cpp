@@ -10,13 +10,13 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/compare_arguments.hpp"
-#include "bench/compare_json.hpp"
-#include "bench/compare_measure.hpp"
-#include "bench/compare_plots.hpp"
-#include "bench/far_entry.hpp"
-#include "bench/output_file.hpp"
-#include "bench/program.hpp"
+#include "bench/entries/far_entry.hpp"
+#include "bench/io/compare_arguments.hpp"
+#include "bench/io/compare_json.hpp"
+#include "bench/io/compare_plots.hpp"
+#include "bench/io/output_file.hpp"
+#include "bench/io/program.hpp"
+#include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/full.hpp"
 #include "tests/support/memory.hpp"
 

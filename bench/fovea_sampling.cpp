@@ -10,15 +10,15 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/compare_arguments.hpp"
-#include "bench/compare_input.hpp"
-#include "bench/compare_json.hpp"
-#include "bench/compare_measure.hpp"
-#include "bench/compare_sources.hpp"
-#include "bench/gnuplot.hpp"
-#include "bench/output_file.hpp"
-#include "bench/program.hpp"
-#include "bench/sparse_entry.hpp"
+#include "bench/entries/sparse_entry.hpp"
+#include "bench/io/compare_arguments.hpp"
+#include "bench/io/compare_input.hpp"
+#include "bench/io/compare_json.hpp"
+#include "bench/io/compare_sources.hpp"
+#include "bench/io/gnuplot.hpp"
+#include "bench/io/output_file.hpp"
+#include "bench/io/program.hpp"
+#include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/smart_bird.hpp"
 

@@ -4,4 +4,5 @@
 #pragma once
 
 #include "fovea/simd/isa.hpp"
+#include "fovea/simd/matrix.hpp"
 #include "fovea/simd/region.hpp"

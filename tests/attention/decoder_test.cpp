@@ -2,7 +2,7 @@
 /// \file
 /// A decoder gives the bits of `forward`: for every pattern, option, scalar, level, executor,
 /// layout and division of the tokens; also after rolling back, and in a fork.
-#include "fovea/attention/decoder.hpp"
+#include "fovea/attention/softmax/decoder.hpp"
 
 #include <cmath>
 #include <limits>

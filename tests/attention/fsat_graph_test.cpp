@@ -2,7 +2,7 @@
 /// \file
 /// The graph of FSAT against one of sets and maps, by bits of its keys and slots; its random edges:
 /// uniform, and others for another seed, sequence, head, key and slot.
-#include "fovea/attention/fsat_graph.hpp"
+#include "fovea/attention/fsat/graph.hpp"
 
 #include <gtest/gtest.h>
 

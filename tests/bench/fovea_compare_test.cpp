@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/gaussian.hpp"
-#include "bench/npy.hpp"
+#include "bench/io/gaussian.hpp"
+#include "bench/io/npy.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "fovea/attention/softmax_operator.hpp"
+#include "fovea/attention/softmax/operator.hpp"
 #include "fovea/patterns/combine.hpp"
 #include "fovea/patterns/global.hpp"
 #include "fovea/patterns/random_blocks.hpp"

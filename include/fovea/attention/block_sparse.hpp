@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fovea/attention/softmax_operator.hpp"
+#include "fovea/attention/softmax/operator.hpp"
 #include "fovea/patterns/block_list.hpp"
 
 FOVEA_NAMESPACE_BEGIN

@@ -4,8 +4,8 @@
 /// Tests: tests/attention/linear_equivalence_test.cpp and the conformance suite.
 #pragma once
 
-#include "fovea/attention/far_decoder.hpp"
-#include "fovea/attention/far_operator.hpp"
+#include "fovea/attention/linear/decoder.hpp"
+#include "fovea/attention/linear/operator.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

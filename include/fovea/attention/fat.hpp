@@ -4,8 +4,8 @@
 /// hidden state cross. Test tests/attention/fsat_test.cpp and the conformance suite.
 #pragma once
 
-#include "fovea/attention/fsat_options.hpp"
-#include "fovea/attention/softmax_operator.hpp"
+#include "fovea/attention/fsat/options.hpp"
+#include "fovea/attention/softmax/operator.hpp"
 #include "fovea/patterns/window.hpp"
 
 FOVEA_NAMESPACE_BEGIN

@@ -5,8 +5,8 @@
 
 #include <numeric>
 
-#include "fovea/attention/head_assignment.hpp"
-#include "fovea/attention/softmax_operator.hpp"
+#include "fovea/attention/softmax/head_assignment.hpp"
+#include "fovea/attention/softmax/operator.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

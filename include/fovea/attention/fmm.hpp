@@ -5,9 +5,9 @@
 /// conformance suite.
 #pragma once
 
-#include "fovea/attention/far_decoder.hpp"
-#include "fovea/attention/far_operator.hpp"
-#include "fovea/attention/fmm_backward.hpp"
+#include "fovea/attention/fmm/backward.hpp"
+#include "fovea/attention/linear/decoder.hpp"
+#include "fovea/attention/linear/operator.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

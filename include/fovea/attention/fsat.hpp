@@ -5,10 +5,10 @@
 /// conformance suite.
 #pragma once
 
-#include "fovea/attention/forward_calls.hpp"
-#include "fovea/attention/fsat_check.hpp"
-#include "fovea/attention/fsat_lists.hpp"
-#include "fovea/attention/indexed_backward.hpp"
+#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/fsat/check.hpp"
+#include "fovea/attention/fsat/graph_lists.hpp"
+#include "fovea/attention/indexed/backward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "fovea/attention/softmax_operator.hpp"
+#include "fovea/attention/softmax/operator.hpp"
 #include "fovea/patterns/window.hpp"
 
 FOVEA_NAMESPACE_BEGIN

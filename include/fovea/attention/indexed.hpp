@@ -5,10 +5,10 @@
 /// tests/attention/indexed_test.cpp.
 #pragma once
 
-#include "fovea/attention/forward_calls.hpp"
-#include "fovea/attention/indexed_backward.hpp"
-#include "fovea/attention/indexed_check.hpp"
-#include "fovea/attention/softmax_options.hpp"
+#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/indexed/backward.hpp"
+#include "fovea/attention/indexed/check.hpp"
+#include "fovea/attention/softmax/options.hpp"
 #include "fovea/patterns/window.hpp"
 
 FOVEA_NAMESPACE_BEGIN

@@ -3,7 +3,7 @@
 /// Local (window) attention: softmax over a window around each query (spec.md section 2).
 #pragma once
 
-#include "fovea/attention/softmax_operator.hpp"
+#include "fovea/attention/softmax/operator.hpp"
 #include "fovea/patterns/window.hpp"
 
 FOVEA_NAMESPACE_BEGIN

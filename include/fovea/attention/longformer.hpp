@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "fovea/attention/softmax_operator.hpp"
+#include "fovea/attention/softmax/operator.hpp"
 #include "fovea/patterns/window_and_tokens.hpp"
 
 FOVEA_NAMESPACE_BEGIN

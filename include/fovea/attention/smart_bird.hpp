@@ -5,13 +5,13 @@
 /// conformance suite.
 #pragma once
 
-#include "fovea/attention/forward_calls.hpp"
-#include "fovea/attention/index_tensor.hpp"
+#include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/indexed.hpp"
-#include "fovea/attention/sketch_check.hpp"
-#include "fovea/attention/sketch_selection.hpp"
-#include "fovea/attention/smart_bird_decoder.hpp"
-#include "fovea/attention/smart_bird_rows.hpp"
+#include "fovea/attention/indexed/index_tensor.hpp"
+#include "fovea/attention/smart_bird/check.hpp"
+#include "fovea/attention/smart_bird/decoder.hpp"
+#include "fovea/attention/smart_bird/rows.hpp"
+#include "fovea/attention/smart_bird/selection.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "fovea/attention/softmax_operator.hpp"
+#include "fovea/attention/softmax/operator.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -3,8 +3,8 @@
 /// Strided attention of the Sparse Transformer (Child et al. 2019, section 4.3; spec.md section 3).
 #pragma once
 
-#include "fovea/attention/head_assignment.hpp"
-#include "fovea/attention/softmax_operator.hpp"
+#include "fovea/attention/softmax/head_assignment.hpp"
+#include "fovea/attention/softmax/operator.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -8,15 +8,15 @@
 /// them, side by side, with FOVEA_KERNELS_UNIT=32 for float and FOVEA_KERNELS_UNIT=64 for double.
 #pragma once
 
-#include "fovea/kernels/delta_rule.hpp"
-#include "fovea/kernels/gather.hpp"
-#include "fovea/kernels/linear_attention.hpp"
-#include "fovea/kernels/linear_grad.hpp"
-#include "fovea/kernels/normal_density.hpp"
-#include "fovea/kernels/sketch_select.hpp"
-#include "fovea/kernels/softmax_block.hpp"
-#include "fovea/kernels/softmax_grad.hpp"
-#include "fovea/kernels/softmax_row.hpp"
+#include "fovea/kernels/indexed/gather.hpp"
+#include "fovea/kernels/indexed/normal_density.hpp"
+#include "fovea/kernels/linear/delta_rule.hpp"
+#include "fovea/kernels/linear/grad.hpp"
+#include "fovea/kernels/linear/linear.hpp"
+#include "fovea/kernels/sketch/select.hpp"
+#include "fovea/kernels/softmax/block.hpp"
+#include "fovea/kernels/softmax/grad.hpp"
+#include "fovea/kernels/softmax/row.hpp"
 #include "fovea/simd/isa.hpp"
 
 // Every kernel: its name, and what it is given.

@@ -3,7 +3,7 @@
 /// FOVEA_ISA caps the level of the process. Argument: the level that it names, or the message by
 /// which every operator and decoder refuses what it holds.
 #include <cstdio>
-#include <fovea/attention/decoder_check.hpp>
+#include <fovea/attention/call/decoder_check.hpp>
 #include <fovea/simd.hpp>
 #include <stdexcept>
 #include <string_view>

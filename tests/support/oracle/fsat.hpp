@@ -10,7 +10,7 @@
 #include <cmath>
 #include <vector>
 
-#include "fovea/attention/fsat_options.hpp"
+#include "fovea/attention/fsat/options.hpp"
 #include "support/oracle/softmax_grad.hpp"
 
 namespace fovea_test {

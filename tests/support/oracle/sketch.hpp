@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-#include "fovea/attention/smart_bird_options.hpp"
+#include "fovea/attention/smart_bird/options.hpp"
 #include "support/oracle/softmax_row.hpp"
 
 namespace fovea_test {

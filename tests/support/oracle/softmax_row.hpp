@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fovea/attention/attention.hpp"
-#include "fovea/attention/softmax_options.hpp"
+#include "fovea/attention/softmax/options.hpp"
 #include "fovea/core/philox.hpp"
 #include "support/compare.hpp"
 #include "support/oracle/law.hpp"

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Entries of the cross of hidden states, f1, f2 and d_out [1, 1, N, C] in the places of q, k and
+/// v, of its peers, and the ratios that it is judged by. Flops are those by which FFTs are counted,
+/// 5 N log2 N of a complex transform of N, of the transforms that this cross has.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bench/baselines/fftw_peers.hpp"
+#include "bench/entries/operator_entry.hpp"
+#include "bench/measure/ratios.hpp"
+#include "fovea/spectral/hidden_state_cross.hpp"
+
+namespace bench {
+
+using fovea::CrossInputs;
+using fovea::FftPlanning;
+using fovea::HiddenStateCross;
+
+inline CrossInputs<float> cross_inputs(const Inputs<float>& in) { return {in.q, in.k}; }
+
+/// Flops of complex transforms of so many lengths N.
+inline double transform_flops(const AttentionShape& shape, double transforms) {
+  const auto n = static_cast<double>(shape.keys);
+  return static_cast<double>(shape.width) * transforms * 5 * n * std::log2(n);
+}
+
+namespace detail {
+
+/// Elements of one channel.
+inline std::vector<double> cross_channel(const View<const float>& x, Index c) {
+  std::vector<double> values;
+  for (Index i = 0; i < x.rows(); ++i) values.push_back(double{x(0, 0, i, c)});
+  return values;
+}
+
+inline double cross_norm(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double value : x) sum += value * value;
+  return std::sqrt(sum);
+}
+
+/// `value(channel of a, channel of b, row)` against x, in some rows of some channels; the unit is
+/// that of transforms: u lg N |a| |b|.
+template <class F>
+Error cross_error(const View<const float>& a, const View<const float>& b,
+                  const View<const float>& x, Index samples, const F& value) {
+  constexpr double u = 0x1p-24;
+  Error error;
+  for (Index s = 0; s < samples; ++s) {
+    const Index c = sampled_row(s, samples, 0, x.width());
+    const std::vector<double> first = cross_channel(a, c);
+    const std::vector<double> second = cross_channel(b, c);
+    const double lg = std::log2(static_cast<double>(std::max<Index>(x.rows(), 2)));
+    const double unit = u * lg * cross_norm(first) * cross_norm(second);
+    for (Index t = 0; t < 64; ++t) {
+      const Index i = t * (x.rows() - 1) / 63;
+      error.add(std::abs(double{x(0, 0, i, c)} - value(first, second, i)), unit);
+    }
+  }
+  return error;
+}
+
+/// Row i of eqs. 2 and 4.
+inline double cross_value(const std::vector<double>& a, const std::vector<double>& b, Index i) {
+  const auto n = static_cast<Index>(a.size());
+  if (i == n - 1) return 0;
+  const auto at = [](const std::vector<double>& x, Index j) {
+    return x[static_cast<std::size_t>(j)];
+  };
+  double sum = -at(a, i) * at(b, i);
+  for (Index j = 0; j < n; ++j) {
+    for (const Index k : {2 * i - j, 2 * i + 1 - j}) {
+      if (k >= 0 && k < n) sum += at(a, j) * at(b, k);
+    }
+  }
+  return sum;
+}
+
+/// Row a of its adjoint.
+inline double cross_gradient(const std::vector<double>& g, const std::vector<double>& f, Index a) {
+  const auto n = static_cast<Index>(f.size());
+  const auto at = [](const std::vector<double>& x, Index j) {
+    return x[static_cast<std::size_t>(j)];
+  };
+  const auto given = [&](Index i) { return i < n - 1 ? at(g, i) : 0; };
+  double sum = -given(a) * at(f, a);
+  for (Index b = 0; b < n; ++b) sum += given((a + b) / 2) * at(f, b);
+  return sum;
+}
+
+inline Entry cross_entry_of(Names names, std::vector<Family> families, double transforms) {
+  for (Family& family : families) family.heads = family.key_heads = 1;
+  Entry entry;
+  entry.names = std::move(names);
+  entry.families = std::move(families);
+  entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
+  entry.own_flops = [=](const AttentionShape& s) { return transform_flops(s, transforms); };
+  return entry;
+}
+
+}  // namespace detail
+
+inline Entry cross_forward_entry(Names names, FftPlanning planning, std::vector<Family> families) {
+  const HiddenStateCross op({planning});
+  Entry entry = detail::cross_entry_of(std::move(names), std::move(families), 2.5);
+  entry.f32 = {[op](const Inputs<float>& in, const View<float>& out) {
+                 return Prepared{[=](ThreadPool& pool) { op.forward(cross_inputs(in), out, pool); },
+                                 [=](Index samples) {
+                                   return detail::cross_error(in.q, in.k, out, samples,
+                                                              detail::cross_value);
+                                 }};
+               },
+               [op](const AttentionShape& s, Index workers) {
+                 return op.workspace_bytes<float>(1, s.keys, s.width, workers);
+               }};
+  return entry;
+}
+
+inline Entry cross_backward_entry(Names names, FftPlanning planning, std::vector<Family> families) {
+  names.pass = Pass::backward;
+  const HiddenStateCross op({planning});
+  Entry entry = detail::cross_entry_of(std::move(names), std::move(families), 4.5);
+  entry.f32 = {
+      [op](const Inputs<float>& in, const View<float>& out) {
+        const auto d_f2 = std::make_shared<fovea::Workspace>(out.size(), sizeof(float));
+        const View<float> second(d_f2->data<float>(), out.shape());
+        return Prepared{
+            [=](ThreadPool& pool) {
+              op.backward(cross_inputs(in), in.v, {out, second}, pool);
+            },
+            [=, keeps = d_f2](Index samples) {
+              Error error = detail::cross_error(in.v, in.k, out, samples, detail::cross_gradient);
+              error.add(detail::cross_error(in.v, in.q, second, samples, detail::cross_gradient));
+              return error;
+            }};
+      },
+      [op](const AttentionShape& s, Index workers) {
+        return op.backward_workspace_bytes<float>(1, s.keys, s.width, workers);
+      }};
+  return entry;
+}
+
+inline Entry strided_fftw_entry(Names names, std::vector<Family> families) {
+  // Of real transforms of 2N, which count as complex ones of N.
+  Entry entry = detail::cross_entry_of(std::move(names), std::move(families), 3);
+  entry.f32 = {[](const Inputs<float>& in, const View<float>& out) {
+                 const auto peer = std::make_shared<StridedCross>(in.q.rows(), in.q.width());
+                 return Prepared{[=](ThreadPool&) { peer->run(in.q, in.k, out); },
+                                 [=](Index samples) {
+                                   return detail::cross_error(in.q, in.k, out, samples,
+                                                              detail::cross_value);
+                                 }};
+               },
+               [](const AttentionShape& s, Index) {
+                 return (6 * s.keys + 4) * s.width * Index{sizeof(float)};
+               }};
+  return entry;
+}
+
+inline Entry transforms_alone_entry(Names names, std::vector<Family> families) {
+  Entry entry = detail::cross_entry_of(std::move(names), std::move(families), 3);
+  entry.f32 = {[](const Inputs<float>& in, const View<float>&) {
+                 const auto peer = std::make_shared<TransformsAlone>(in.q.rows(), in.q.width());
+                 return Prepared{[=](ThreadPool&) { peer->run(); }, {}};
+               },
+               [](const AttentionShape&, Index) { return Index{1} << 20; }};
+  return entry;
+}
+
+inline std::vector<Entry> cross_entries() {
+  constexpr auto estimate = FftPlanning::estimate;
+  constexpr auto measure = FftPlanning::measure;
+  const std::vector<Index> lengths = {1024, 4096, 16384, 65536};
+  const std::vector<Family> families = {{.lengths = lengths},
+                                        {.threads = 2, .lengths = {4096, 65536}}};
+  // clang-format off
+  return {
+      cross_forward_entry({"cross", "estimate"}, estimate, families),
+      cross_backward_entry({"cross", "estimate"}, estimate, families),
+      cross_forward_entry({"cross", "measure"}, measure, families),
+      cross_backward_entry({"cross", "measure"}, measure, families),
+      strided_fftw_entry({"cross/strided_fftw", "measure"}, {{.lengths = {1024, 4096}}}),
+      transforms_alone_entry({"cross/transforms_alone", "measure"}, {{.lengths = lengths}}),
+  };
+  // clang-format on
+}
+
+/// What it takes beside its peers, backward over forward, and long over short.
+inline std::vector<RowPair> cross_row_pairs() {
+  const auto row = [](const char* op, const char* n) {
+    return std::string(op) + "/f32/measure,heads:1/D:64/N:" + n;
+  };
+  std::vector<RowPair> pairs;
+  for (const char* n : {"1024", "4096", "16384", "65536"}) {
+    pairs.emplace_back(row("cross/forward", n), row("cross/strided_fftw/forward", n));
+    pairs.emplace_back(row("cross/forward", n), row("cross/transforms_alone/forward", n));
+    pairs.emplace_back(row("cross/backward", n), row("cross/forward", n));
+  }
+  pairs.emplace_back(row("cross/forward", "65536"), row("cross/forward", "4096"));
+  return pairs;
+}
+
+}  // namespace bench

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Entries of FSAT attention: the core, graph and attention, without the cross before it. The
+/// dominant indices are random, uniform over the sequence: honest for the time, since each key has
+/// M edges wherever they lead, and meaningless for anything else.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bench/entries/softmax_entry.hpp"
+#include "fovea/attention/fsat.hpp"
+
+namespace bench {
+
+using fovea::FsatAttention;
+
+/// M of what is measured, as in the paper.
+inline constexpr Index kDominantIndices = 4;
+
+/// The operator for sequences of so many tokens.
+inline FsatAttention fsat_of(Index tokens) { return FsatAttention({.max_length = tokens}); }
+
+/// Inputs with dominant indices.
+template <class T>
+struct FsatData {
+  explicit FsatData(const Inputs<T>& in) : inputs(in), op(fsat_of(in.k.rows())) {
+    const Index count = in.q.heads() * in.k.rows() * kDominantIndices;
+    dominant.reserve(static_cast<std::size_t>(count));
+    for (Index n = 0; n < count; ++n) {
+      const double u = fovea::uniform_draw<double>(6, 0, 0, n / (1 << 20), n % (1 << 20));
+      dominant.push_back(static_cast<T>(u * static_cast<double>(in.k.rows())));
+    }
+    inputs.dominant =
+        View<const T>(dominant.data(), {1, in.q.heads(), in.k.rows(), kDominantIndices});
+  }
+  FsatData(const FsatData&) = delete;
+  FsatData& operator=(const FsatData&) = delete;
+
+  std::vector<T> dominant;
+  Inputs<T> inputs;
+  FsatAttention op;
+};
+
+/// The distance of a row from the nearest dominant index of key j that is floored to it; a negative
+/// one if there is none.
+template <class T>
+Wide<T> fsat_distance(const Inputs<T>& in, Index head, Index row, Index j) {
+  Wide<T> least = -1;
+  for (Index m = 0; m < in.dominant.width(); ++m) {
+    const Wide<T> ibar = in.dominant(0, head, j, m);
+    const Index index = std::min(static_cast<Index>(std::floor(ibar)), in.k.rows() - 1);
+    const Wide<T> distance = std::abs(static_cast<Wide<T>>(index) - ibar);
+    if (index == row && !(least >= 0 && least <= distance)) least = distance;
+  }
+  return least;
+}
+
+/// The truth for one row: softmax over its keys, each value times its confidence.
+template <class T>
+RowReference<T> fsat_row(const Inputs<T>& in, Index head, Index row) {
+  using W = Wide<T>;
+  const auto visible = [&](Index j) { return fsat_distance(in, head, row, j) >= 0; };
+  std::vector<T> one_hot(static_cast<std::size_t>(in.k.rows()));
+  RowReference<T> truth{std::vector<W>(static_cast<std::size_t>(in.v.width()), 0),
+                        std::vector<W>(static_cast<std::size_t>(in.v.width()), 0)};
+  const W variance = static_cast<W>(in.k.rows());
+  for (Index j = 0; j < in.k.rows(); ++j) {
+    if (!visible(j)) continue;
+    // The weight of key j is what a value of 1 there, and 0 elsewhere, makes.
+    Inputs<T> weight = in;
+    one_hot[static_cast<std::size_t>(j)] = 1;
+    weight.v = View<const T>(one_hot.data(), {1, in.k.heads(), in.k.rows(), 1}, {0, 0, 1, 0});
+    const RowReference<T> p = softmax_row(weight, head, row, visible);
+    one_hot[static_cast<std::size_t>(j)] = 0;
+    const W distance = fsat_distance(in, head, row, j);
+    const W confidence = std::exp(-distance * distance / (2 * variance)) /
+                         std::sqrt(2 * static_cast<W>(3.141592653589793238462643L) * variance);
+    for (std::size_t c = 0; c < truth.out.size(); ++c) {
+      const W value = in.v(0, head / (in.q.heads() / in.k.heads()), j, static_cast<Index>(c));
+      truth.out[c] += p.out[0] * confidence * value;
+      truth.unit[c] += p.unit[0] * confidence * std::abs(value);
+    }
+  }
+  return truth;
+}
+
+namespace detail {
+
+/// An entry in float without its runner.
+inline Entry fsat_entry(Names names, std::vector<Family> families) {
+  Entry entry;
+  entry.names = std::move(names);
+  entry.families = std::move(families);
+  entry.visible_pairs = [](const AttentionShape& shape) {
+    return shape.query_heads * FsatAttention{}.visible_pairs(shape);
+  };
+  return entry;
+}
+
+inline Error fsat_error(const FsatData<float>& data, const View<const float>& out, Index samples) {
+  return sampled_error<float>(
+      data.inputs, out, samples,
+      [](const Inputs<float>& in, Index head, Index row) { return fsat_row(in, head, row); });
+}
+
+}  // namespace detail
+
+/// Forward passes.
+inline Entry fsat_forward_entry(Names names, std::vector<Family> families) {
+  Entry entry = detail::fsat_entry(std::move(names), std::move(families));
+  entry.f32 = {[](const Inputs<float>& in, const View<float>& out) {
+                 const auto data = std::make_shared<FsatData<float>>(in);
+                 return Prepared{
+                     [=](ThreadPool& pool) { data->op.forward(data->inputs, out, pool); },
+                     [=](Index samples) { return detail::fsat_error(*data, out, samples); }};
+               },
+               [](const AttentionShape& shape, Index workers) {
+                 return fsat_of(shape.keys).workspace_bytes<float>(shape, workers);
+               }};
+  return entry;
+}
+
+/// Backward passes with the gradient of the dominant indices; what is checked is the output.
+inline Entry fsat_backward_entry(Names names, std::vector<Family> families) {
+  names.pass = Pass::backward;
+  Entry entry = detail::fsat_entry(std::move(names), std::move(families));
+  const auto prepare = [](const Inputs<float>& in, const View<float>& out) {
+    const auto data = std::make_shared<FsatData<float>>(in);
+    const auto work = std::make_shared<Training<float>>(in, out);
+    const auto d_dominant = std::make_shared<std::vector<float>>(data->dominant.size());
+    work->grads.dominant = View<float>(d_dominant->data(), data->inputs.dominant.shape());
+    data->op.forward(data->inputs, out, work->saved);
+    return Prepared{[=](ThreadPool& pool) {
+                      static_cast<void>(d_dominant);
+                      data->op.backward(data->inputs, out, work->saved, work->d_out, work->grads,
+                                        pool);
+                    },
+                    [=](Index samples) { return detail::fsat_error(*data, out, samples); }};
+  };
+  entry.f32 = {prepare, [](const AttentionShape& shape, Index workers) {
+                 return fsat_of(shape.keys).backward_workspace_bytes<float>(shape, workers);
+               }};
+  return entry;
+}
+
+/// The graphs of a forward pass alone, on one thread; the output is not touched.
+inline Entry fsat_graph_entry(Names names, std::vector<Family> families) {
+  names.pass = Pass::graph;
+  Entry entry = detail::fsat_entry(std::move(names), std::move(families));
+  entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
+  const auto prepare = [](const Inputs<float>& in, const View<float>&) {
+    const auto data = std::make_shared<FsatData<float>>(in);
+    return Prepared{[=](ThreadPool&) {
+                      fovea::FsatGraph<float> graph(data->inputs.dominant, data->op.options, 1,
+                                                    false);
+                      graph.take_memory(data->inputs.q.heads(), 1);
+                      const fovea::Sequences<float> sequences(data->inputs);
+                      for (Index h = 0; h < data->inputs.q.heads(); ++h) {
+                        graph.build(sequences[0], h, h, 0);
+                      }
+                    },
+                    {}};
+  };
+  entry.f32 = {prepare, [](const AttentionShape& shape, Index workers) {
+                 return fovea::FsatGraph<float>::size_bytes({}, shape.keys, kDominantIndices, 1,
+                                                            shape.query_heads, workers, false);
+               }};
+  return entry;
+}
+
+/// The core of FSAT with M = 4 random dominant indices.
+inline std::vector<Entry> fsat_entries() {
+  const std::vector<Family> forward = {{.lengths = {1024, 4096, 16384, 65536}},
+                                       {.threads = 2, .lengths = {4096, 16384}}};
+  return {fsat_forward_entry({"fsat", "random:4"}, forward),
+          fsat_backward_entry({"fsat", "random:4"}, forward),
+          fsat_graph_entry({"fsat", "random:4"}, {{.lengths = {1024, 4096, 16384, 65536}}})};
+}
+
+}  // namespace bench

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What fovea_bench and fovea_compare know of an operator, and how an entry is made of one.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/baselines/eigen_attention.hpp"
+#include "bench/reference/head_patterns.hpp"
+#include "bench/reference/row_reference.hpp"
+#include "fovea/attention/attention.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/patterns/window.hpp"
+
+namespace bench {
+
+using fovea::Shape;
+using fovea::ThreadPool;
+
+/// A pass that was made ready for some inputs and an output.
+struct Prepared {
+  std::function<void(ThreadPool&)> run;
+  /// How far what the last run wrote is from the truth, on a sample; none: the row is not checked.
+  std::function<Error(Index samples)> error;
+  /// Bytes that a decoder holds, its keys and values among them.
+  std::function<Index()> decoder_bytes = {};
+  /// What fovea_bench runs in turns with `run`, to divide by its time.
+  std::function<void(ThreadPool&)> other = {};
+};
+
+/// One pass of an operator for the scalar T.
+template <class T>
+struct Runner {
+  /// The inputs and out must outlive what it returns.
+  std::function<Prepared(const Inputs<T>&, const View<T>& out)> prepare;
+  /// Bytes of scratch with that many workers.
+  std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
+};
+
+/// `make(double{})`, or none in a program that runs nothing in double and compiles no more than it
+/// runs.
+template <class F>
+Runner<double> double_runner(const F& make) {
+#if defined(FOVEA_BENCH_FLOAT_ONLY)
+  static_cast<void>(make);
+  return {};
+#else
+  return make(double{});
+#endif
+}
+
+enum class Scalar { f32, f64 };
+
+/// One family of benchmarks: a line of a plot.
+struct Family {
+  Scalar scalar = Scalar::f32;
+  Index width = 64;  ///< D = Dv
+  int threads = 1;
+  std::vector<Index> lengths;  ///< N
+  Index heads = 8;
+  Index key_heads = 8;
+};
+
+/// What one pass does.
+enum class Pass {
+  forward,
+  backward,    ///< after a forward pass that is not timed
+  training,    ///< forward and backward
+  decode,      ///< one query after N keys
+  dense_mask,  ///< forward by full attention with a mask of the same pattern
+  plan,        ///< no attention: every block of the plans of a forward pass
+  select,      ///< no attention: the keys of a forward pass, chosen by a sketch
+  graph,       ///< no attention: the graph of a forward pass
+};
+
+constexpr const char* name(Pass pass) {
+  constexpr const char* names[] = {"forward",    "backward", "training", "decode",
+                                   "dense_mask", "plan",     "select",   "graph"};
+  return names[static_cast<int>(pass)];
+}
+
+/// The far field of an operator: so many feature maps, and terms by the delta rule.
+struct FarWork {
+  Index maps = 0;
+  Index deltas = 0;
+
+  /// Flops of the products with states [D, Dv]. A token of a key head is added to a state (under
+  /// the delta rule it also reads it), and a row of a query head reads it.
+  double forward(const AttentionShape& shape, Index tokens) const {
+    return flops(shape, tokens, maps + 2 * deltas, maps + deltas);
+  }
+
+  /// The same of backward. Of a map: states again, d_state, and what q, k and v read of them. Of
+  /// the delta rule: forward for a token again, d_state and its update, what the token's error
+  /// reads of it, and what k reads of both.
+  double backward(const AttentionShape& shape) const {
+    return flops(shape, shape.keys, 3 * maps + 6 * deltas, 2 * (maps + deltas));
+  }
+
+ private:
+  static double flops(const AttentionShape& shape, Index tokens, Index of_token, Index of_row) {
+    const Index products =
+        shape.key_heads * tokens * of_token + shape.query_heads * shape.queries * of_row;
+    return 2.0 * static_cast<double>(shape.batch * shape.width * shape.value_width) *
+           static_cast<double>(products);
+  }
+};
+
+/// The sketch that chooses an operator's keys.
+struct SketchWork {
+  Index width = 0;  ///< d; 0: there is none
+  bool causal = false;
+
+  /// Flops of its logits: once for all heads.
+  double flops(const AttentionShape& shape) const {
+    const auto sequence = SequenceShape::of(shape.queries, shape.keys, {});
+    const Index pairs = causal ? fovea::Causal{}.plan(sequence).visible_pairs()
+                               : fovea::Dense{}.plan(sequence).visible_pairs();
+    return 2.0 * static_cast<double>(shape.batch * width) * static_cast<double>(pairs);
+  }
+};
+
+/// How an operator is called.
+struct Names {
+  std::string op;            ///< first part of a benchmark's name: "full"
+  std::string variant = {};  ///< its options: "causal"
+  std::string label = {};    ///< in fovea_compare; empty: not there
+  Pass pass = Pass::forward;
+  std::string storage = {};  ///< the type of the tensors, where it is not that of the arithmetic
+};
+
+/// One pass of an operator with one choice of its options.
+struct Entry {
+  Names names;
+  /// (query, key) pairs of all query heads that are visible to a softmax.
+  std::function<Index(const AttentionShape&)> visible_pairs;
+  Runner<float> f32;
+  Runner<double> f64;
+  std::vector<Family> families;
+  /// Pairs of all query heads that are visible and that are computed; none: nobody counts them.
+  std::function<PlanStats(const AttentionShape&)> plan_stats = {};
+  FarWork far = {};
+  SketchWork sketch = {};
+  std::string other = {};                             ///< what Prepared::other is, if it is there
+  Index longest = std::numeric_limits<Index>::max();  ///< of the lengths that are compared
+  bool causal = false;  ///< no row sees a later key; of forward passes
+  /// Why it cannot run on inputs of a shape; none, or nothing: it can.
+  std::function<std::string(const AttentionShape&)> obstacle = {};
+  /// All flops of a pass, where there are no pairs.
+  std::function<double(const AttentionShape&)> own_flops = {};
+
+  template <class T>
+  const Runner<T>& runner() const {
+    if constexpr (std::is_same_v<T, float>) return f32;
+    if constexpr (std::is_same_v<T, double>) return f64;
+  }
+
+  /// Query rows of one pass over n keys.
+  Index queries(Index n) const { return names.pass == Pass::decode ? 1 : n; }
+
+  /// Flops of the matrix products of a forward pass, all heads: 2 of the visible pairs, and those
+  /// of the far field and of the sketch.
+  double forward_flops(const AttentionShape& shape) const {
+    if (own_flops) return own_flops(shape);
+    const fovea::FlopCount count{shape.width, shape.value_width};
+    const Index tokens = names.pass == Pass::decode ? 1 : shape.keys;
+    return count.forward(visible_pairs(shape) * shape.batch) + far.forward(shape, tokens) +
+           sketch.flops(shape);
+  }
+
+  /// Those of what the pass does; backward has 5 of the visible pairs.
+  double flops(const AttentionShape& shape) const {
+    if (own_flops) return own_flops(shape);
+    const fovea::FlopCount count{shape.width, shape.value_width};
+    const bool has_backward = names.pass == Pass::backward || names.pass == Pass::training;
+    const bool has_forward = names.pass != Pass::backward && names.pass != Pass::plan;
+    const double backward =
+        has_backward ? count.backward(visible_pairs(shape) * shape.batch) + far.backward(shape) : 0;
+    return (has_forward ? forward_flops(shape) : 0) + backward;
+  }
+};
+
+/// The last rows of q, and all of k and v, seen as a pass reads them.
+template <class T>
+Inputs<T> last_rows(const Inputs<T>& in, Index rows) {
+  const Shape shape = {in.q.batch(), in.q.heads(), rows, in.q.width()};
+  Inputs<T> last = in;
+  last.q =
+      View<const T>(in.q.data() + (in.q.rows() - rows) * in.q.strides()[2], shape, in.q.strides());
+  return last;
+}
+
+/// Forward passes of an operator of the library, or of anything that has its calls.
+/// `reference(inputs, head, row)` is its truth for float and double.
+template <class Op, class Reference>
+Entry operator_entry(Names names, const Op& op, const Reference& reference,
+                     std::vector<Family> families) {
+  const auto runner = [&]<class T>(T) {
+    return Runner<T>{[op, reference](const Inputs<T>& in, const View<T>& out) {
+                       return Prepared{
+                           [op, in, out](ThreadPool& pool) { op.forward(in, out, pool); },
+                           [in, out, reference](Index samples) {
+                             return sampled_error<T>(in, out, samples, reference);
+                           }};
+                     },
+                     [op](const AttentionShape& shape, Index workers) {
+                       return op.template workspace_bytes<T>(shape, workers);
+                     }};
+  };
+  return {
+      std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
+      runner(float{}),     double_runner(runner),
+      std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
+}
+
+/// Softmax attention with Eigen's matrices in blocks of query rows; see eigen_attention.hpp.
+struct EigenBaseline {
+  static constexpr Index kWholeMatrix = 0;
+
+  Index block_rows = kWholeMatrix;
+  bool causal = false;
+
+  Index rows(Index n) const { return block_rows == kWholeMatrix ? n : std::min(block_rows, n); }
+
+  template <class T>
+  Index workspace_bytes(const AttentionShape& shape, Index workers) const {
+    return workers * rows(shape.queries) * (shape.keys + 1) * Index{sizeof(T)};
+  }
+
+  Index pattern_period(Index /*heads*/) const { return 1; }
+
+  Index visible_pairs(const AttentionShape& shape, Index /*head*/) const {
+    const Index n = shape.queries;
+    return causal ? n * (n + 1) / 2 : n * n;
+  }
+
+  /// Pairs of a block: every row of it with every key that its last row sees.
+  Index computed_pairs(const AttentionShape& shape) const {
+    const Index n = shape.queries;
+    Index pairs = 0;
+    for (Index first = 0; first < n; first += rows(n)) {
+      const Index count = std::min(rows(n), n - first);
+      pairs += count * (causal ? first + count : n);
+    }
+    return pairs;
+  }
+
+  /// Heads are shared out over the threads.
+  template <class T>
+  void forward(const Inputs<T>& in, const View<T>& out, ThreadPool& pool) const {
+    const AttentionShape shape = fovea::shape_of(in);
+    const Index workers = fovea::worker_count(pool, shape.query_heads);
+    const Index slot = workspace_bytes<T>(shape, 1);
+    fovea::Workspace scratch(workers, slot);
+    fovea::for_each_task(pool, shape.query_heads, [&](Index h, Index worker) {
+      const Index key_head = h / (shape.query_heads / shape.key_heads);
+      const EigenHead<T> head{&in.q(0, h, 0, 0),
+                              &in.k(0, key_head, 0, 0),
+                              &in.v(0, key_head, 0, 0),
+                              &out(0, h, 0, 0),
+                              shape.queries,
+                              shape.width,
+                              shape.value_width,
+                              in.q.strides()[2],
+                              in.k.strides()[2],
+                              in.v.strides()[2],
+                              out.strides()[2],
+                              causal};
+      eigen_attention(head, rows(shape.queries),
+                      scratch.data<T>() + worker * slot / Index{sizeof(T)});
+    });
+  }
+};
+
+inline PlanStats plan_stats(const EigenBaseline& op, const AttentionShape& shape) {
+  return stats_of(shape, visible_pairs(op, shape), shape.query_heads * op.computed_pairs(shape));
+}
+
+inline Entry eigen_entry(Names names, const EigenBaseline& baseline, std::vector<Family> families) {
+  const auto reference = [causal = baseline.causal]<class T>(const Inputs<T>& in, Index head,
+                                                             Index row) {
+    return softmax_row(in, head, row, [&](Index j) { return !causal || j <= row; });
+  };
+  Entry entry = operator_entry(std::move(names), baseline, reference, std::move(families));
+  entry.causal = baseline.causal;
+  entry.longest = 4096;  // beyond, it takes longer than all others together
+  return entry;
+}
+
+}  // namespace bench

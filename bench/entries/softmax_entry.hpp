@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Entries of the softmax operators: forward passes with their options, backward passes, training
+/// steps.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/entries/operator_entry.hpp"
+#include "bench/io/gaussian.hpp"
+#include "bench/reference/gradient_reference.hpp"
+
+namespace bench {
+
+using fovea::Grads;
+using fovea::Saved;
+
+/// The element of a tensor that may be broadcast.
+template <class T>
+T broadcast_at(const View<const T>& x, Index h, Index n, Index m) {
+  const auto at = [&](std::size_t d, Index i) { return x.shape()[d] == 1 ? 0 : i; };
+  return x(0, at(1, h), at(2, n), at(3, m));
+}
+
+/// The truth of an operator that is a softmax over `op.pattern(head, shape)`, scale 1 / sqrt(D),
+/// with the soft cap of its options and the bias, mask and slopes of its inputs.
+template <class Op>
+auto softmax_reference(const Op& op) {
+  return [op]<class T>(const Inputs<T>& in, Index head, Index row) {
+    const SequenceShape sequence = sequence_shape(op, fovea::shape_of(in));
+    const Index i = row + sequence.first_position;
+    const auto pattern = op.pattern(head, sequence);
+    const auto visible = [&](Index j) {
+      return pattern.allows(i, j) && (in.mask.is_none() || broadcast_at(in.mask, head, row, j));
+    };
+    const auto logit = [&](Index j, Wide<T> z) {
+      if (op.options.soft_cap) {
+        const auto cap = static_cast<Wide<T>>(*op.options.soft_cap);
+        z = cap * std::tanh(z / cap);
+      }
+      if (!in.bias.is_none()) z += static_cast<Wide<T>>(broadcast_at(in.bias, head, row, j));
+      if (in.alibi_slopes.empty()) return z;
+      const T slope = in.alibi_slopes[static_cast<std::size_t>(head)];
+      return z - static_cast<Wide<T>>(slope) * static_cast<Wide<T>>(std::abs(i - j));
+    };
+    return softmax_row(in, head, row, visible, logit);
+  };
+}
+
+/// Forward passes.
+template <class Op>
+Entry softmax_entry(Names names, const Op& op, std::vector<Family> families) {
+  Entry entry = operator_entry(std::move(names), op, softmax_reference(op), std::move(families));
+  entry.causal = is_causal(op);
+  return entry;
+}
+
+/// What an operator may read beside q, k and v.
+enum class Extra { bias, mask, alibi };
+
+/// The tensor of an extra for some inputs: bias and mask are [1, 1, Nq, Nk], one in eight pairs
+/// hidden.
+template <class T>
+struct ExtraTensor {
+  ExtraTensor(Extra extra, Inputs<T>& in) {
+    const Shape shape = {1, 1, in.q.rows(), in.k.rows()};
+    const Index size = shape[2] * shape[3];
+    if (extra == Extra::bias) {
+      numbers = gaussians<T>(3, 0, size);
+      in.bias = View<const T>(numbers.data(), shape);
+    } else if (extra == Extra::mask) {
+      flags = std::make_unique<bool[]>(static_cast<std::size_t>(size));
+      for (Index i = 0; i < size; ++i) flags[static_cast<std::size_t>(i)] = (i * 37 >> 3) % 8 != 0;
+      in.mask = View<const bool>(flags.get(), shape);
+    } else {
+      for (Index h = 0; h < in.q.heads(); ++h) {
+        numbers.push_back(static_cast<T>(std::exp2(-static_cast<double>(h + 1))));
+      }
+      in.alibi_slopes = numbers;
+    }
+  }
+
+  std::vector<T> numbers;
+  std::unique_ptr<bool[]> flags;
+};
+
+/// Forward passes with an extra.
+template <class Op>
+Entry extra_entry(Names names, const Op& op, Extra extra, std::vector<Family> families) {
+  Entry entry = softmax_entry(std::move(names), op, std::move(families));
+  const auto with_extra = [extra]<class T>(Runner<T>& runner) {
+    runner.prepare = [plain = runner.prepare, extra](const Inputs<T>& in, const View<T>& out) {
+      Inputs<T> more = in;
+      const auto tensor = std::make_shared<ExtraTensor<T>>(extra, more);
+      const Prepared pass = plain(more, out);
+      return Prepared{[tensor, pass](ThreadPool& pool) { pass.run(pool); }, pass.error};
+    };
+  };
+  with_extra(entry.f32);
+  if (entry.f64.prepare) with_extra(entry.f64);
+  return entry;
+}
+
+/// A gradient of the output, and what a backward pass reads and writes.
+template <class T>
+struct Training {
+  Training(const Inputs<T>& in, const View<T>& out)
+      : d_out_data(gaussians<T>(2, 0, out.size())),
+        lse_data(size(out.size() / std::max<Index>(1, out.width()))),
+        d_q(size(in.q.size())),
+        d_k(size(in.k.size())),
+        d_v(size(in.v.size())),
+        d_out(d_out_data.data(), out.shape()),
+        saved{View<T>(lse_data.data(), {out.batch(), out.heads(), out.rows(), 1})},
+        grads{.q = View<T>(d_q.data(), in.q.shape()),
+              .k = View<T>(d_k.data(), in.k.shape()),
+              .v = View<T>(d_v.data(), in.v.shape())} {}
+
+  static std::vector<T> size(Index n) { return std::vector<T>(static_cast<std::size_t>(n)); }
+
+  std::vector<T> d_out_data, lse_data, d_q, d_k, d_v;
+  View<const T> d_out;
+  Saved<T> saved;
+  Grads<T> grads;
+};
+
+/// Backward passes, or forward and backward ones.
+template <class Op>
+Entry training_entry(Names names, const Op& op, std::vector<Family> families) {
+  const bool with_forward = names.pass == Pass::training;
+  const auto runner = [&]<class T>(T) {
+    const auto prepare = [op, with_forward](const Inputs<T>& in, const View<T>& out) {
+      const auto work = std::make_shared<Training<T>>(in, out);
+      if (!with_forward) op.forward(in, out, work->saved);
+      const auto run = [=](ThreadPool& pool) {
+        if (with_forward) op.forward(in, out, work->saved, pool);
+        op.backward(in, out, work->saved, work->d_out, work->grads, pool);
+      };
+      return Prepared{run, [=](Index samples) {
+                        Error error = sampled_error<T>(in, out, samples, softmax_reference(op));
+                        error.add(sampled_gradient_error(op, in, View<const T>(out), work->saved,
+                                                         work->d_out, work->grads, samples));
+                        return error;
+                      }};
+    };
+    return Runner<T>{prepare, [op](const AttentionShape& shape, Index workers) {
+                       return op.template backward_workspace_bytes<T>(shape, workers);
+                     }};
+  };
+  return {
+      std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
+      runner(float{}),     double_runner(runner),
+      std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
+}
+
+}  // namespace bench

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Everything that fovea_compare found out, as JSON.
+#pragma once
+
+#include <ctime>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/io/compare_arguments.hpp"
+#include "bench/io/json_writer.hpp"
+#include "bench/measure/compare_measure.hpp"
+#include "bench/measure/machine.hpp"
+
+namespace bench {
+
+/// One run of the program.
+struct Comparison {
+  std::vector<std::string> command;
+  CompareArguments arguments;
+  std::string input;     ///< what the sequence is, for people
+  AttentionShape shape;  ///< of the longest sequence
+  std::vector<Row> rows;
+  double seconds = 0;
+};
+
+/// "9 heads on 3 key heads, D = 64".
+inline std::string heads_and_width(const AttentionShape& shape) {
+  const auto counted = [](Index n, const char* what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+  };
+  std::string text = counted(shape.query_heads, "head");
+  if (shape.key_heads != shape.query_heads) text += " on " + counted(shape.key_heads, "key head");
+  text += ", D = " + std::to_string(shape.width);
+  if (shape.value_width != shape.width) text += ", Dv = " + std::to_string(shape.value_width);
+  return text;
+}
+
+/// "2026-01-31T12:00:00Z".
+inline std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+/// Writes what must stand beside every number.
+inline void write_facts(JsonWriter& json, const char* program,
+                        const std::vector<std::string>& command) {
+  json.member("program", program);
+  json.member("date", utc_now());
+  json.begin_array("command");
+  for (const std::string& word : command) json.value(word);
+  json.end();
+  json.begin_object("machine");
+  for (const auto& [key, value] : machine_facts()) json.member(key, value);
+  json.end();
+}
+
+namespace detail {
+
+inline void write_row(JsonWriter& json, const Row& row) {
+  const auto optional = [&](const char* key, const std::optional<double>& x) {
+    json.member(key, x.value_or(std::numeric_limits<double>::quiet_NaN()));
+  };
+  json.begin_object();
+  json.member("operator", row.names.op);
+  json.member("pass", name(row.names.pass));
+  json.member("variant", row.names.variant);
+  json.member("label", row.names.label);
+  json.member("n", row.n);
+  json.member("workspace_bytes", row.workspace_bytes);
+  if (!row.skipped.empty()) {
+    json.member(row.failed ? "failed" : "skipped", row.skipped);
+  } else {
+    json.member("runs", row.runs);
+    json.member("milliseconds", row.seconds * 1e3);
+    json.member("least_milliseconds", row.least_seconds * 1e3);
+    json.member("cpu_milliseconds", row.cpu_seconds * 1e3);
+    json.member("useful_gflops", row.useful_gflops);
+    json.member("peak_fraction", row.peak_fraction);
+    json.member("cpu_share", row.cpu_share);
+    if (!row.yardstick.empty()) json.member("full", row.yardstick);
+    optional("speed_up_to_full", row.speed_up);
+    json.member("error_ratio", row.error.ratio);
+    json.member("max_absolute_error", row.error.absolute);
+    optional("relative_difference_from_full", row.difference);
+  }
+  json.end();
+}
+
+}  // namespace detail
+
+inline std::string to_json(const Comparison& run) {
+  JsonWriter json;
+  json.begin_object();
+  write_facts(json, "fovea_compare", run.command);
+  json.begin_object("input");
+  json.member("what", run.input);
+  json.member("type", "float32");
+  json.member("query_heads", run.shape.query_heads);
+  json.member("key_heads", run.shape.key_heads);
+  json.member("width", run.shape.width);
+  json.member("value_width", run.shape.value_width);
+  json.end();
+  json.member("threads", run.arguments.threads);
+  json.member("repeat", run.arguments.repeat);
+  json.member("error_rows_per_head", kErrorRows);
+  json.member("error_unit", "u A (1 + B), u = 2^-24");
+  json.member("seconds", run.seconds);
+  json.begin_array("results");
+  for (const Row& row : run.rows) detail::write_row(json, row);
+  json.end();
+  json.end();
+  return json.text() + '\n';
+}
+
+}  // namespace bench

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The table that fovea_compare prints as it goes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/io/human.hpp"
+#include "bench/measure/compare_measure.hpp"
+
+namespace bench {
+
+/// x with that printf format, or "-".
+inline std::string shown(const char* format, std::optional<double> x) {
+  if (!x) return "-";
+  char text[64];
+  std::snprintf(text, sizeof text, format, *x);
+  return text;
+}
+
+inline void print_header() {
+  std::printf("%-23s %6s %9s %8s %5s %8s %9s %7s %9s %9s\n", "operator", "N", "ms", "GFLOP/s",
+              "peak", "speed-up", "workspace", "error", "max |err|", "from full");
+  std::printf("%-23s %6s %9s %8s %5s %8s %9s %7s %9s %9s\n", "", "", "median", "useful", "share",
+              "to full", "", "units", "", "rel. L2");
+  std::fflush(stdout);
+}
+
+inline void print_row(const Row& row) {
+  std::printf("%-23s %6td ", row.names.label.c_str(), row.n);
+  if (!row.skipped.empty()) {
+    std::printf("%s: %s\n", row.failed ? "FAILED" : "skipped", row.skipped.c_str());
+  } else {
+    std::printf("%9.3f %8.1f %5.2f %8s %9s %7.2f %9.1e %9s%s\n", row.seconds * 1e3,
+                row.useful_gflops, row.peak_fraction, shown("%.2fx", row.speed_up).c_str(),
+                human_bytes(static_cast<double>(row.workspace_bytes)).c_str(), row.error.ratio,
+                row.error.absolute, shown("%.1e", row.difference).c_str(),
+                row.error.ratio <= kErrorLimit ? "" : "  WRONG");
+  }
+  std::fflush(stdout);
+}
+
+/// A line for each operator that also ran as full attention with a mask: how many times faster it
+/// is, at each length. Nothing if there is none.
+inline std::string mask_factors(const std::vector<Row>& rows) {
+  std::map<std::string, std::string> factors;  // of a label
+  for (const Row& masked : rows) {
+    if (masked.names.pass != Pass::dense_mask || !masked.skipped.empty()) continue;
+    const auto row = std::ranges::find_if(rows, [&](const Row& x) {
+      return x.names.pass == Pass::forward && x.names.op == masked.names.op &&
+             x.names.variant == masked.names.variant && x.n == masked.n && x.skipped.empty();
+    });
+    if (row == rows.end()) continue;
+    factors[row->names.label] +=
+        ", " + shown("%.1fx", masked.seconds / row->seconds) + " at N = " + std::to_string(row->n);
+  }
+  std::string text;
+  for (const auto& [label, list] : factors) {
+    text += "\n" + label + " is faster than full attention with a mask of the same pairs:\n  " +
+            list.substr(2) + "\n";
+  }
+  return text;
+}
+
+}  // namespace bench

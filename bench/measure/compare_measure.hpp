@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One cell of the comparison: an operator at one length, timed and checked.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/entries/operator_entry.hpp"
+#include "bench/io/compare_input.hpp"
+#include "bench/io/human.hpp"
+#include "bench/measure/machine.hpp"
+#include "bench/measure/probe.hpp"
+#include "bench/measure/stopwatch.hpp"
+
+namespace bench {
+
+/// Rows of each head that are compared with the truth.
+inline constexpr Index kErrorRows = 16;
+
+/// A row of the table.
+struct Row {
+  Names names;
+  Index n = 0;
+  std::string skipped;  ///< why nothing was measured; empty: it was
+  bool failed = false;  ///< it was tried, and threw what `skipped` says
+  int runs = 0;
+  double seconds = 0;         ///< median of one pass
+  double least_seconds = 0;   ///< of the fastest run
+  double useful_gflops = 0;   ///< of the matrix products of the visible pairs
+  double peak_fraction = 0;   ///< of the FMA peak measured before and after, times the threads
+  double cpu_seconds = 0;     ///< mean of one pass, all threads
+  double cpu_share = 0;       ///< of the threads; the rest of the time the machine was busy
+  Index workspace_bytes = 0;  ///< of the call, without inputs and output; all that a decoder holds
+  Error error;                ///< against the truth of the same operator
+  /// Speed against full attention, and |out - full| / |full|, of forward passes; none if that
+  /// full attention was not run. A causal row is measured against causal full attention.
+  std::optional<double> speed_up;
+  std::optional<double> difference;
+  std::string yardstick;  ///< the label of that full attention
+};
+
+/// |a - b| / |b|, Euclidean.
+inline double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double gap = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    difference += gap * gap;
+    size += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  return size > 0 ? std::sqrt(difference / size) : std::sqrt(difference);
+}
+
+/// Full attention at one length, causal and not, which the others are measured against: like with
+/// like. The first full attention of a kind is the measure of its kind.
+class Yardsticks {
+ public:
+  /// Compares a row that was measured; other passes than forward ones are left alone.
+  void compare(const Entry& entry, const std::vector<float>& out, Row& row) {
+    const Pass pass = entry.names.pass;
+    if (pass != Pass::forward && pass != Pass::dense_mask) return;
+    Yardstick& full = of_kind_[entry.causal ? 1 : 0];
+    if (full.label.empty() && entry.names.op == "full") {
+      full = {entry.names.label, row.seconds, out};
+    }
+    if (full.label.empty()) return;
+    row.yardstick = full.label;
+    row.speed_up = full.seconds / row.seconds;
+    row.difference = relative_distance(out, full.out);
+  }
+
+ private:
+  struct Yardstick {
+    std::string label;
+    double seconds = 0;
+    std::vector<float> out;
+  };
+  std::array<Yardstick, 2> of_kind_;  // not causal, causal
+};
+
+/// Seconds of runs of f: at least `repeat` of them, and for at least 0.2 s; sorted.
+template <class F>
+std::vector<double> timed_runs(int repeat, const F& f) {
+  constexpr double least_seconds = 0.2;
+  std::vector<double> times;
+  const Stopwatch watch;
+  while (static_cast<int>(times.size()) < repeat || watch.seconds() < least_seconds) {
+    times.push_back(seconds_of(f));
+  }
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+/// What an entry reads of the first n positions.
+inline Inputs<float> inputs_of(const Entry& entry, const HeadTensors& tensors, Index n) {
+  const Inputs<float> in = last_rows(tensors.first(n), entry.queries(n));
+  return entry.sketch.width > 0 ? tensors.sketch.beside(in) : in;
+}
+
+namespace detail {
+
+/// Runs a cell. \param row takes what is measured; what is known before is there
+inline void run_cell(const Entry& entry, const Inputs<float>& in, int repeat, ThreadPool& pool,
+                     std::vector<float>& out, Row& row) {
+  const AttentionShape shape = fovea::shape_of(in);
+  const Runner<float>& runner = entry.f32;
+  const int threads = pool.concurrency();
+  const Shape to = {1, shape.query_heads, shape.queries, shape.value_width};
+  out.assign(static_cast<std::size_t>(to[1] * to[2] * to[3]), 0.0f);
+  const Prepared pass = runner.prepare(in, View<float>(out.data(), to));
+  const double peak_before = fma_peak<float>();
+  pass.run(pool);
+  const Stopwatch wall;
+  const CpuStopwatch cpu;
+  const std::vector<double> times = timed_runs(repeat, [&] { pass.run(pool); });
+  if (pass.decoder_bytes) row.workspace_bytes = pass.decoder_bytes();
+  row.cpu_share = cpu.share(wall.seconds(), threads);
+  row.cpu_seconds = cpu.seconds() / static_cast<double>(times.size());
+  const double peak = (peak_before + fma_peak<float>()) / 2 * threads;
+  row.runs = static_cast<int>(times.size());
+  row.seconds = times[times.size() / 2];
+  row.least_seconds = times.front();
+  const double flops = entry.flops(shape);
+  row.useful_gflops = flops / row.seconds * 1e-9;
+  row.peak_fraction = flops / row.seconds / peak;
+  row.error = pass.error(kErrorRows);
+}
+
+/// Why a cell is not worth trying, or nothing.
+inline std::string obstacle_of(const Entry& entry, const AttentionShape& shape,
+                               Index workspace_bytes) {
+  const std::string obstacle = entry.obstacle ? entry.obstacle(shape) : std::string();
+  if (!obstacle.empty() || workspace_bytes <= available_bytes()) return obstacle;
+  return "its scratch is larger than the free memory: " +
+         human_bytes(static_cast<double>(workspace_bytes));
+}
+
+}  // namespace detail
+
+/// Runs a cell. One that cannot run, or throws, is marked: it does not take the others with it.
+/// \param out takes its output [H, N, Dv]
+/// \pre the sketch of the tensors is that of the first n positions
+inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int repeat,
+                   ThreadPool& pool, std::vector<float>& out) {
+  Row row;
+  row.names = entry.names;
+  row.n = n;
+  try {
+    const Inputs<float> in = inputs_of(entry, tensors, n);
+    const AttentionShape shape = fovea::shape_of(in);
+    row.workspace_bytes = entry.f32.workspace_bytes(shape, pool.concurrency());
+    row.skipped = detail::obstacle_of(entry, shape, row.workspace_bytes);
+    if (row.skipped.empty()) detail::run_cell(entry, in, repeat, pool, out, row);
+  } catch (const std::bad_alloc&) {
+    row.skipped = "not enough memory";
+    row.failed = true;
+  } catch (const std::exception& error) {
+    row.skipped = error.what();
+    row.failed = true;
+  }
+  return row;
+}
+
+}  // namespace bench

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The limits of this machine, measured beside every benchmark: FMA peak and read bandwidth of one
+/// thread at the instruction-set level in use. Clocks drift and machines are shared; a fraction of
+/// a limit measured a moment ago carries over, GFLOP/s do not.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "bench/measure/stopwatch.hpp"
+#include "fovea/core/config.hpp"
+#include "fovea/simd/isa.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// One level's probes (bench/measure/fma_probe.inl.hpp).
+template <class T>
+struct Probes {
+  Index (*fma_chains)(const T* operands, Index steps, T* sink) noexcept;
+  void (*read_all)(const T* data, Index n, T* sink) noexcept;
+};
+
+FOVEA_NAMESPACE_END
+
+#define FOVEA_LEVEL_BODY "bench/measure/fma_probe.inl.hpp"
+#include "fovea/simd/foreach_level.hpp"
+
+namespace bench {
+
+using fovea::Index;
+
+/// The probes of the level in use.
+template <class T>
+const fovea::Probes<T>& probes() {
+  return FOVEA_AT_LEVEL(fovea::isa_level(), kProbes<T>);
+}
+
+/// Flops per second of multiply-adds of T on one thread: the best of ten slices of half a
+/// millisecond, so that a slice lost to another process does not lower it.
+template <class T>
+double fma_peak() {
+  constexpr int slices = 10;
+  const T operands[2] = {static_cast<T>(0.999), static_cast<T>(0.001)};
+  T sink[64];
+  double best = 0;
+  Index steps = 1 << 12;
+  for (int slice = 0; slice < slices;) {
+    Index flops = 0;
+    const double seconds =
+        seconds_of([&] { flops = probes<T>().fma_chains(operands, steps, sink); });
+    if (seconds < 0.5e-3) {
+      steps *= 2;
+      continue;
+    }
+    best = std::max(best, static_cast<double>(flops) / seconds);
+    ++slice;
+  }
+  return best;
+}
+
+/// Bytes per second that one thread reads from a working set of about `bytes` (at least 1 MiB, at
+/// most 256 MiB) that was read before: the best of five passes.
+inline double read_bandwidth(Index bytes) {
+  constexpr Index mib = Index{1} << 20;
+  const Index n = std::clamp(bytes / mib, Index{1}, Index{256}) * mib / Index{sizeof(float)};
+  static std::vector<float> data;  // kept: touching new pages costs more than the probe
+  if (static_cast<Index>(data.size()) < n) data.assign(static_cast<std::size_t>(n), 1.0f);
+  float sink[64];
+  double best = 0;
+  for (int pass = 0; pass < 6; ++pass) {
+    const double seconds = seconds_of([&] { probes<float>().read_all(data.data(), n, sink); });
+    if (pass > 0) best = std::max(best, static_cast<double>(n) * sizeof(float) / seconds);
+  }
+  return best;
+}
+
+}  // namespace bench

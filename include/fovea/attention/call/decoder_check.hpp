@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The checks that every decoder makes of its sizes and of what comes in a step.
+#pragma once
+
+#include <string>
+
+#include "fovea/attention/call/check.hpp"
+#include "fovea/patterns/pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Positions of later tokens are still far from kFarPosition.
+inline constexpr Index kMostDecoderTokens = kFarPosition / 4;
+
+namespace detail {
+
+inline void check_at_least_0(const char* op, const char* what, Index x) {
+  if (x < 0) refuse(op, what, std::to_string(x), "at least 0");
+}
+
+}  // namespace detail
+
+/// \throws std::invalid_argument sizes or an alignment that make no decoder
+inline void check_decoder_shape(const char* op, const DecoderShape& shape,
+                                CausalAlignment alignment) {
+  static_cast<void>(isa_level());  // throws now, not once tokens are appended
+  if (alignment != CausalAlignment::bottom_right) {
+    refuse(op, "alignment", "top_left",
+           "bottom_right in a decoder, whose queries end where its keys end");
+  }
+  detail::check_at_least_0(op, "batch", shape.batch);
+  detail::check_at_least_0(op, "query_heads", shape.query_heads);
+  detail::check_at_least_0(op, "key_heads", shape.key_heads);
+  detail::check_at_least_0(op, "width", shape.width);
+  detail::check_at_least_0(op, "value_width", shape.value_width);
+  detail::check_at_least_0(op, "reserve", shape.reserve);
+  detail::check_at_least_0(op, "rollback_tokens", shape.rollback_tokens);
+  const Index heads = shape.key_heads;
+  if (heads == 0 ? shape.query_heads != 0 : shape.query_heads % heads != 0) {
+    refuse(op, "key_heads", std::to_string(heads),
+           "a divisor of " + std::to_string(shape.query_heads) + ", query_heads");
+  }
+}
+
+/// Tokens to be appended. \param most that there is room for   \throws std::invalid_argument
+template <class T>
+void check_decoder_tokens(const char* op, const DecoderShape& shape, const View<const T>& k,
+                          const View<const T>& v, Index most) {
+  for (const auto& [tensor, x] : {std::pair{"k", &k}, std::pair{"v", &v}}) {
+    detail::check_extent(op, tensor, x->shape(), 0, shape.batch, "the batch of the decoder");
+    detail::check_extent(op, tensor, x->shape(), 1, shape.key_heads,
+                         "the key_heads of the decoder");
+  }
+  detail::check_extent(op, "k", k.shape(), 3, shape.width, "the width of the decoder");
+  detail::check_extent(op, "v", v.shape(), 3, shape.value_width, "the value_width of the decoder");
+  detail::check_extent(op, "v", v.shape(), 2, k.rows(), "the rows of k");
+  if (k.rows() > most) {
+    refuse(op, "rows of k", std::to_string(k.rows()), "at most " + std::to_string(most));
+  }
+}
+
+/// Queries of a step. \param after tokens once those of the step are appended
+/// \throws std::invalid_argument
+template <class T>
+void check_decoder_rows(const char* op, const DecoderShape& shape, const Inputs<T>& inputs,
+                        Index after) {
+  const auto& q = inputs.q;
+  detail::check_extent(op, "q", q.shape(), 0, shape.batch, "the batch of the decoder");
+  detail::check_extent(op, "q", q.shape(), 1, shape.query_heads, "the query_heads of the decoder");
+  detail::check_extent(op, "q", q.shape(), 3, shape.width, "the width of the decoder");
+  if (!inputs.key_lengths.empty()) refuse(op, "key_lengths", "given", "none in a decoder");
+  if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
+    refuse(op, "cu_seqlens", "given", "none in a decoder");
+  }
+  if (after == 0) refuse(op, "the length of the decoder", "0", "at least one token");
+  if (q.rows() > after) {
+    refuse(op, "rows of q", std::to_string(q.rows()),
+           "at most " + std::to_string(after) + ", the tokens in the decoder");
+  }
+}
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// From the views of a call to the matrices that a kernel reads of one head.
+#pragma once
+
+#include "fovea/core/view.hpp"
+#include "fovea/simd/matrix.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// The first element of row n of a head; no arithmetic on the null pointer of an empty tensor.
+template <class T>
+T* head_row(const View<T>& x, Index b, Index h, Index n) {
+  const Shape& s = x.strides();
+  return x.size() == 0 ? x.data() : x.data() + b * s[0] + h * s[1] + n * s[2];
+}
+
+/// The stride of the columns; a single column is at unit stride, whatever its stride says.
+template <class T>
+Index column_stride(const View<T>& x) {
+  return x.width() == 1 ? 1 : x.strides()[3];
+}
+
+/// The stride of the rows; that of a single row leads nowhere, and may be too large to multiply.
+template <class T>
+Index row_stride(const View<T>& x) {
+  return x.rows() == 1 ? x.width() : x.strides()[2];
+}
+
+/// A head from row n on.
+template <class T>
+Matrix<T> head_matrix(const View<T>& x, Index b, Index h, Index n) {
+  return {head_row(x, b, h, n), row_stride(x), column_stride(x)};
+}
+
+template <class T>
+auto head_stored(const View<T>& x, Index b, Index h, Index n) {
+  using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
+  return StoredMatrix<Void>{head_row(x, b, h, n), row_stride(x), column_stride(x),
+                            ScalarTraits<std::remove_const_t<T>>::kStorage};
+}
+
+/// The [Nq, Nk] of one head of a tensor that may be broadcast, from row n and column m on.
+template <class T>
+Matrix<T> head_logits(const View<T>& x, Index b, Index h, Index n, Index m) {
+  if (x.is_none()) return {};
+  const auto stride = [&](std::size_t d) { return x.shape()[d] == 1 ? 0 : x.strides()[d]; };
+  if (x.size() == 0) return {x.data(), 0, 0};
+  return {x.data() + b * stride(0) + h * stride(1) + n * stride(2) + m * stride(3), stride(2),
+          stride(3)};
+}
+
+}  // namespace detail
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of FMM attention: the near field's, the far field's, and the logits'.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "fovea/attention/fmm/blend.hpp"
+#include "fovea/attention/linear/backward.hpp"
+#include "fovea/attention/linear/forward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// One backward pass. The near field is computed again, since its softmax needs its own output;
+/// the far field's gradients are added to the near field's.
+template <class T>
+class FmmBackward {
+ public:
+  FmmBackward(const Inputs<T>& inputs, const FarField<T>& far, const LocalAttention& near,
+              const FmmBlend<T>& blend, const View<const T>& d_out, const Grads<T>& grads)
+      : inputs_(inputs),
+        shape_(shape_of(inputs)),
+        far_(far),
+        near_(near),
+        blend_(blend),
+        weights_(blend.weights()),
+        d_out_(d_out),
+        grads_(grads) {}
+
+  /// Bytes of scratch with that many workers: three tensors like `out` at most, a number per row,
+  /// and the scratch of all four passes, which is taken before gradients are written.
+  static Index workspace_bytes(const AttentionShape& shape, const FarField<T>& far,
+                               const LocalAttention& near, Index workers) {
+    const Index rows = shape.batch * shape.query_heads * shape.queries;
+    return rows * (3 * shape.value_width + 1) * Index{sizeof(T)} +
+           near.template workspace_bytes<T>(shape, workers) +
+           near.template backward_workspace_bytes<T>(shape, workers) +
+           FarForward<T>::workspace_bytes(shape, far, false, workers) +
+           FarBackward<T>::workspace_bytes(shape, far, workers);
+  }
+
+  /// \throws std::bad_alloc, before anything is written
+  template <class E>
+  void run(E&& executor) {
+    const bool wants_logits = !grads_.near_logits.is_none() || !grads_.far_logits.is_none();
+    std::vector<double> of_near(wants_logits ? columns() : 0);
+    std::vector<double> of_far(wants_logits ? columns() : 0);
+    const bool wants_near =
+        wants_logits || !(grads_.q.is_none() && grads_.k.is_none() && grads_.v.is_none());
+    std::optional<Near> near;
+    if (wants_near) near.emplace(*this).reserve(executor);
+    Far far(*this, wants_logits);
+    far.reserve(executor);
+    if (near) near->compute(wants_logits ? &of_near : nullptr, executor);
+    far.compute(wants_logits ? &of_far : nullptr, executor);
+    if (wants_logits) blend_.write_gradients(of_near, of_far, grads_);
+  }
+
+ private:
+  /// A tensor of its own.
+  struct Owned {
+    explicit Owned(const Shape& of)
+        : shape(of), memory(shape[0] * shape[1] * shape[2] * shape[3], Index{sizeof(T)}) {}
+    View<T> view() { return {memory.template data<T>(), shape}; }
+
+    Shape shape;
+    Workspace memory;
+  };
+
+  /// The passes of the near field: forward, and backward from d_out times its weights.
+  class Near {
+   public:
+    explicit Near(const FmmBackward& all)
+        : all_(all),
+          out_(all.out_shape()),
+          lse_({all.shape_.batch, all.shape_.query_heads, all.shape_.queries, 1}),
+          d_out_(all.weights_.are_given() ? all.out_shape() : Shape{}),
+          call_(NearBlocks<T>::only_rows(all.inputs_), all.near_.softmax_options()),
+          plans_(all.near_, call_),
+          forward_(call_, plans_, out_.view(), {lse_.view()}),
+          backward_(call_, plans_, out_.view(), {lse_.view()},
+                    all.weights_.are_given() ? View<const T>(d_out_.view()) : all.d_out_,
+                    {all.grads_.q, all.grads_.k, all.grads_.v}) {}
+
+    /// Runs forward, whose lse says what memory backward takes; nothing of the caller's is written.
+    /// \throws std::bad_alloc
+    template <class E>
+    void reserve(E&& executor) {
+      forward_.run(executor);
+      backward_.reserve(executor);
+    }
+
+    /// \param products [Hq, Dv] as of add_columns, or null
+    template <class E>
+    void compute(std::vector<double>* products, E&& executor) {
+      if (products != nullptr) all_.add_columns(out_.view(), 0, *products, executor);
+      if (all_.weights_.are_given()) {
+        const Index heads = all_.shape_.query_heads;
+        for_each_task(executor, all_.shape_.batch * heads, [&](Index task, Index) {
+          all_.weigh(task / heads, task % heads, d_out_.view());
+        });
+      }
+      backward_.compute(executor);
+    }
+
+   private:
+    const FmmBackward& all_;
+    Owned out_;
+    Owned lse_;
+    Owned d_out_;  // empty if the weights are 1
+    SoftmaxCall<T> call_;
+    HeadPlans plans_;
+    SoftmaxForward<T> forward_;
+    SoftmaxBackward<T> backward_;
+  };
+
+  /// The passes of the far field: backward, and forward if the gradients of the logits need it.
+  class Far {
+   public:
+    Far(const FmmBackward& all, bool wants_logits)
+        : all_(all),
+          wants_sums_(wants_logits && all.blend_.is_same_for_columns()),
+          wants_out_(wants_logits && !wants_sums_),
+          out_(wants_out_ ? all.out_shape() : Shape{}),
+          sums_(static_cast<std::size_t>(wants_sums_ ? all.shape_.query_heads : 0)),
+          backward_(all.inputs_, all.far_, all.weights_, all.d_out_, all.grads_, true) {
+      if (wants_out_) forward_.emplace(all.inputs_, all.far_, nullptr, none_, out_.view());
+    }
+    Far(const Far&) = delete;
+    Far& operator=(const Far&) = delete;
+
+    template <class E>
+    void reserve(E&& executor) {
+      if (forward_) forward_->reserve(executor);
+      backward_.reserve(wants_sums_, executor);
+    }
+
+    /// \param products [Hq, Dv], as of FmmBlend::write_gradients, or null
+    template <class E>
+    void compute(std::vector<double>* products, E&& executor) {
+      if (forward_) {
+        forward_->compute(executor);
+        all_.add_columns(out_.view(), 1, *products, executor);
+      }
+      backward_.compute(wants_sums_ ? sums_.data() : nullptr, executor);
+      if (!wants_sums_ || all_.shape_.value_width == 0) return;
+      // The pass found the sums with the weights w2 / normaliser.
+      for (std::size_t h = 0; h < sums_.size(); ++h) {
+        (*products)[h * static_cast<std::size_t>(all_.shape_.value_width)] =
+            sums_[h] * all_.blend_.normaliser(static_cast<Index>(h), 0);
+      }
+    }
+
+   private:
+    const FmmBackward& all_;
+    bool wants_sums_;
+    bool wants_out_;
+    Owned out_;
+    std::vector<double> sums_;  // [Hq]
+    FarWeights<T> none_;
+    std::optional<FarForward<T>> forward_;
+    FarBackward<T> backward_;
+  };
+
+  std::size_t columns() const {
+    return static_cast<std::size_t>(shape_.query_heads * shape_.value_width);
+  }
+  Shape out_shape() const {
+    return {shape_.batch, shape_.query_heads, shape_.queries, shape_.value_width};
+  }
+
+  /// d_near = a1 d_out, of one head.
+  void weigh(Index b, Index h, const View<T>& d_near) const {
+    const T* const weight = weights_.near(h);
+    for (Index n = 0; n < shape_.queries; ++n) {
+      for (Index c = 0; c < shape_.value_width; ++c) {
+        d_near(b, h, n, c) = weight[c] * d_out_(b, h, n, c);
+      }
+    }
+  }
+
+  /// products[h, c] = w (sum over batch and rows of d_out x), w = w1 or w2.
+  template <class E>
+  void add_columns(const View<T>& x, int which, std::vector<double>& products, E&& executor) const {
+    for_each_task(executor, shape_.query_heads, [&](Index h, Index) {
+      double* const sums = products.data() + h * shape_.value_width;
+      for (Index b = 0; b < shape_.batch; ++b) {
+        for (Index n = 0; n < shape_.queries; ++n) {
+          for (Index c = 0; c < shape_.value_width; ++c) {
+            sums[c] += static_cast<double>(d_out_(b, h, n, c)) * static_cast<double>(x(b, h, n, c));
+          }
+        }
+      }
+      for (Index c = 0; c < shape_.value_width; ++c) {
+        const auto [w1, w2] = blend_.at(h, c);
+        sums[c] *= which == 0 ? w1 : w2;
+      }
+    });
+  }
+
+  Inputs<T> inputs_;
+  AttentionShape shape_;
+  FarField<T> far_;
+  const LocalAttention& near_;
+  const FmmBlend<T>& blend_;
+  FarWeights<T> weights_;
+  View<const T> d_out_;
+  Grads<T> grads_;
+};
+
+FOVEA_NAMESPACE_END

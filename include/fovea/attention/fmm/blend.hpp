@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The blend of near and far field, and the gradients of its logits (FMMformer, eq. 12; spec.md
+/// section 4).
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "fovea/attention/linear/terms.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// out = a1 near + a2 far with w = sigmoid(logit), 1 where no logit is given, for each query head
+/// and column; a = w, or w / (w1 + terms w2) if rows are normalised.
+template <class T>
+class FmmBlend {
+ public:
+  FmmBlend(const Inputs<T>& inputs, Index terms, bool normalise_rows)
+      : near_logits_(inputs.near_logits),
+        far_logits_(inputs.far_logits),
+        heads_(inputs.q.heads()),
+        value_width_(inputs.v.width()),
+        terms_(static_cast<double>(terms)),
+        normalise_(normalise_rows) {}
+
+  /// Not given if both are 1.
+  FarWeights<Compute<T>> weights() const {
+    if (near_logits_.is_none() && far_logits_.is_none() && !normalise_) return {};
+    FarWeights<Compute<T>> made(heads_, value_width_);
+    for (Index h = 0; h < heads_; ++h) {
+      for (Index c = 0; c < value_width_; ++c) {
+        const auto [w1, w2] = at(h, c);
+        const double sum = normaliser(h, c);
+        made.near(h)[c] = static_cast<Compute<T>>(w1 / sum);
+        made.far(h)[c] = static_cast<Compute<T>>(w2 / sum);
+      }
+    }
+    return made;
+  }
+
+  /// w1 and w2.
+  std::pair<double, double> at(Index h, Index c) const {
+    return {sigmoid(near_logits_, h, c), sigmoid(far_logits_, h, c)};
+  }
+
+  /// What both are divided by.
+  double normaliser(Index h, Index c) const {
+    if (!normalise_) return 1;
+    const auto [w1, w2] = at(h, c);
+    return w1 + terms_ * w2;
+  }
+
+  /// Whether the far field's weights are the same for all columns.
+  bool is_same_for_columns() const {
+    return !has_columns(near_logits_) && !has_columns(far_logits_);
+  }
+
+  /// Gradients of the logits. \param near [Hq, Dv] w1 times the sum over batch and rows of
+  /// d_out near   \param far [Hq, Dv] w2 times that of d_out far; if all columns have the same
+  /// weights, their sums may stand in any of them
+  void write_gradients(const std::vector<double>& near, const std::vector<double>& far,
+                       const Grads<T>& grads) const {
+    write(grads.near_logits, near_logits_,
+          [&](Index h, Index c) { return products_of(h, c, near, far).first; });
+    write(grads.far_logits, far_logits_,
+          [&](Index h, Index c) { return products_of(h, c, near, far).second; });
+  }
+
+ private:
+  using Logits = View<const Compute<T>>;
+
+  static bool has_columns(const Logits& x) { return !x.is_none() && x.width() > 1; }
+
+  /// Where head h and column c stand in a tensor that may be broadcast.
+  template <class U>
+  static U& element(const View<U>& x, Index h, Index c) {
+    return x(0, x.heads() == 1 ? 0 : h, 0, x.width() == 1 ? 0 : c);
+  }
+
+  static double sigmoid(const Logits& x, Index h, Index c) {
+    return x.is_none() ? 1 : 1 / (1 + std::exp(-static_cast<double>(element(x, h, c))));
+  }
+
+  /// The loss by w1 and w2, times these.
+  std::pair<double, double> products_of(Index h, Index c, const std::vector<double>& near,
+                                        const std::vector<double>& far) const {
+    const auto n = static_cast<std::size_t>(h * value_width_ + c);
+    if (!normalise_) return {near[n], far[n]};
+    const auto [w1, w2] = at(h, c);
+    const double sum = normaliser(h, c);
+    const double of_near = (near[n] * terms_ * w2 - far[n] * w1) / (sum * sum);
+    return {of_near, -of_near};
+  }
+
+  /// The gradient of logits x from w times that of w: where x was broadcast, the sum.
+  template <class Product>
+  void write(const View<T>& gradient, const Logits& x, const Product& product) const {
+    if (gradient.is_none()) return;
+    for (Index xh = 0; xh < x.heads(); ++xh) {
+      for (Index xc = 0; xc < x.width(); ++xc) {
+        const Index last_head = x.heads() == 1 ? heads_ : xh + 1;
+        const Index last_column = x.width() == 1 ? value_width_ : xc + 1;
+        double sum = 0;
+        for (Index h = xh; h < last_head; ++h) {
+          for (Index c = xc; c < last_column; ++c) sum += product(h, c);
+        }
+        const double rest = 1 / (1 + std::exp(static_cast<double>(x(0, xh, 0, xc))));  // 1 - w
+        gradient(0, xh, 0, xc) = static_cast<T>(sum * rest);
+      }
+    }
+  }
+
+  Logits near_logits_;
+  Logits far_logits_;
+  Index heads_;
+  Index value_width_;
+  double terms_;
+  bool normalise_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The checks of FSAT attention: options, sequences, and every dominant index in every call.
+/// Test tests/attention/bad_input_fsat_test.cpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/fsat/options.hpp"
+#include "fovea/attention/indexed/check.hpp"
+#include "fovea/attention/softmax/options.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// Whether all of [rows, M] numbers are finite and not negative. \param x the first one
+template <class T>
+bool are_indices(const Matrix<const T>& x, Index rows, Index width) {
+  constexpr T most = (std::numeric_limits<T>::max)();
+  const bool is_one_piece = x.column == 1 && x.row == width;
+  const Index count = is_one_piece ? rows * width : width;
+  bool good = true;
+  for (Index j = 0; j < (is_one_piece ? 1 : rows); ++j) {
+    const T* const row = x.data + j * x.row;
+    for (Index m = 0; m < count; ++m) {
+      const T number = row[m * x.column];
+      good = good & (number >= 0) & (number <= most);
+    }
+  }
+  return good;
+}
+
+/// Queries and keys are the same tokens, sequence by sequence.
+template <class T>
+void check_same_tokens(const char* op, const Inputs<T>& inputs) {
+  check_extent(op, "k", inputs.k.shape(), 2, inputs.q.rows(),
+               "the rows of q: an index of a query is one of a key's token");
+  for (std::size_t s = 0; s < inputs.cu_seqlens_k.size(); ++s) {
+    if (inputs.cu_seqlens_k[s] == inputs.cu_seqlens_q[s]) continue;
+    refuse(op, "cu_seqlens_k[" + std::to_string(s) + "]", std::to_string(inputs.cu_seqlens_k[s]),
+           std::to_string(inputs.cu_seqlens_q[s]) +
+               ", as of cu_seqlens_q: an index of a query is one of a key's token");
+  }
+}
+
+}  // namespace detail
+
+/// \tparam T the type of the arithmetic   \pre check_packing passed
+/// \throws std::invalid_argument
+template <class T, class U>
+void check_fsat_options(const char* op, const FsatOptions& options, const Inputs<U>& inputs) {
+  check_softmax_options<T>(op, {.scale = options.scale});
+  const Sequences<U> sequences(inputs);
+  Index longest = sequences.packed() ? 0 : inputs.q.rows();
+  for (Index s = 0; sequences.packed() && s < sequences.count(); ++s) {
+    longest = (std::max)(longest, sequences[s].keys);
+  }
+  if (options.max_length < (std::max<Index>)(1, longest)) {
+    refuse(op, "max_length", std::to_string(options.max_length),
+           "at least " + std::to_string(std::max<Index>(1, longest)) +
+               ", the tokens of the longest sequence");
+  }
+  constexpr auto least = static_cast<double>((std::numeric_limits<T>::min)());
+  constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
+  const double variance = options.variance_or_default();
+  if (!(variance >= least && variance <= most)) {
+    refuse(op, "variance", to_string(variance), "more than 0 and finite in the inputs' type");
+  }
+}
+
+/// The dominant indices: [B, Hq, L, M], those within the key lengths finite and not negative.
+/// O(B Hq L M). \pre check_inputs and check_packing passed
+/// \throws std::invalid_argument naming the first entry that is wrong
+template <class T>
+void check_dominant(const char* op, const Inputs<T>& inputs) {
+  const View<const Compute<T>>& x = inputs.dominant;
+  const Shape& q = inputs.q.shape();
+  if (x.is_none()) {
+    if (q[0] * q[1] * q[2] == 0) return;
+    refuse(op, "dominant", "missing", "[B, Hq, Nk, M], the dominant indices of each key");
+  }
+  constexpr std::array<const char*, 3> whose = {"the batch of q", "the heads of q",
+                                                "the rows of k"};
+  for (std::size_t d = 0; d < 3; ++d) {
+    detail::check_extent(op, "dominant", x.shape(), d, q[d], whose[d]);
+  }
+  if (x.width() == 0) {
+    refuse(op, "width of dominant", "0", "at least 1, the dominant queries of a key");
+  }
+  const Sequences<T> sequences(inputs);
+  for (Index n = 0; n < sequences.count(); ++n) {
+    const Sequence s = sequences[n];
+    for (Index h = 0; h < q[1]; ++h) {
+      const auto head = detail::head_matrix(x, s.batch, h, s.first_key);
+      if (detail::are_indices(head, s.key_end, x.width())) continue;
+      for (Index i = 0; i < s.key_end * x.width(); ++i) {
+        const Index j = i / x.width();
+        const Index m = i % x.width();
+        const Compute<T> number = head.data[j * head.row + m * head.column];
+        if (number >= 0 && number <= (std::numeric_limits<Compute<T>>::max)()) continue;
+        refuse(op,
+               "dominant[" + std::to_string(s.batch) + ", " + std::to_string(h) + ", " +
+                   std::to_string(s.first_key + j) + ", " + std::to_string(m) + "]",
+               to_string(number), "a finite number of at least 0");
+      }
+    }
+  }
+}
+
+/// What FSAT attention reads; what it has no use for is refused. \throws std::invalid_argument
+template <class T>
+void check_fsat_inputs(const char* op, const FsatOptions& options, const Inputs<T>& inputs,
+                       const Saved<T>& saved) {
+  check_inputs(op, inputs);
+  check_packing(op, inputs);
+  check_no_scores(op, inputs);
+  detail::check_absent(op, "indices", inputs.indices, "it is of IndexedAttention");
+  detail::check_no_sketch(op, inputs, saved);
+  detail::check_same_tokens(op, inputs);
+  check_fsat_options<Compute<T>>(op, options, inputs);
+}
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of attention over lists of keys: which thread computes what, and in which
+/// order sums are taken, so that the bits depend on no thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "fovea/attention/indexed/forward.hpp"
+#include "fovea/attention/indexed/transpose_lists.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// Pieces of neighbouring heads, numbered head by head: heads count through the batch, and those of
+/// packed tensors have the pieces of all sequences.
+template <class T>
+class HeadPieces {
+ public:
+  struct Piece {
+    Sequence sequence;
+    Index head;   // of the batch entry
+    Index place;  // the head, among those that are asked for
+    Index part;   // of the sequence
+  };
+
+  /// \param heads of a batch entry   \param parts parts(sequence): the pieces of a head
+  template <class Parts>
+  HeadPieces(const Sequences<T>& sequences, Index heads, Parts&& parts)
+      : sequences_(sequences),
+        heads_(heads),
+        of_head_(sequences, 1, [&](Index s, Index) { return parts(sequences[s]); }),
+        count_(sequences.packed()      ? of_head_.count()
+               : sequences.count() > 0 ? of_head_.count() / sequences.count()
+                                       : 0) {}
+
+  /// Of one head.
+  Index count() const { return count_; }
+
+  /// Piece n of the heads from `first` on.
+  Piece operator()(Index first, Index n) const {
+    const Index head = first + n / count_;
+    const SequenceTask task = of_head_[n % count_];
+    const Index sequence = sequences_.packed() ? task.sequence : head / heads_;
+    return {sequences_[sequence], head % heads_, n / count_, task.part};
+  }
+
+ private:
+  const Sequences<T>& sequences_;
+  Index heads_;
+  SequenceTasks of_head_;
+  Index count_;
+};
+
+}  // namespace detail
+
+/// One backward pass. It goes over the key heads of the batch in groups, as many as kMostEntries
+/// entries of lists allow, chosen by the shape alone: the rows of their query heads, which leave
+/// weights and gradients of logits behind; their lists the other way round; their keys.
+/// Lists that are built are so before the rows of a group, and take the gradients of their factors
+/// after them.
+/// It checks nothing. \pre as of IndexedForward, and lse is given   \tparam T float or double
+/// \tparam Lists as TensorLists; if they are built, `take_memory(heads, workers)`,
+/// `build(s, h, place, worker)` and `take_gradients(s, h, place)` besides
+template <class T, class Lists = TensorLists>
+class IndexedBackward {
+ public:
+  IndexedBackward(const Inputs<T>& inputs, const Lists& lists, const View<const T>& out,
+                  const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads)
+      : inputs_(inputs),
+        lists_(lists),
+        out_(out),
+        saved_(saved),
+        d_out_(d_out),
+        grads_(grads),
+        sequences_(inputs),
+        rows_(sequences_, inputs.q.heads(), [](const Sequence& s) { return pieces(s.queries); }),
+        heads_(sequences_, inputs.q.heads(), [](const Sequence&) { return Index{1}; }),
+        keys_(sequences_, inputs.k.heads(), [](const Sequence& s) { return pieces(s.keys); }),
+        memory_(shape_of(inputs), lists.entries(), sequences_.packed() ? sequences_.count() : 1,
+                grads) {}
+  IndexedBackward(const IndexedBackward&) = delete;
+  IndexedBackward& operator=(const IndexedBackward&) = delete;
+
+  /// Bytes of scratch with that many workers, if all gradients are asked for and the sequences are
+  /// not packed; of lists that are built the lists apart. \param length of the longest list
+  /// \param entries of a query head
+  static Index workspace_bytes(const AttentionShape& shape, Index length, Index entries,
+                               Index workers) {
+    T some{};
+    const View<T> wanted(&some, {1, 1, 1, 1});
+    const Memory memory(shape, entries, 1, {.q = wanted, .k = wanted, .v = wanted});
+    const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
+    return memory.key_heads * group * memory.head_bytes() +
+           workers *
+               (slot(shape, length) * Index{sizeof(T)} + group * Index{sizeof(GatherGradHead<T>)});
+  }
+
+  /// Query heads whose lists are built at once. \param entries of one
+  static Index heads_at_once(const AttentionShape& shape, Index entries) {
+    const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
+    return group * Memory(shape, entries, 1, {}).key_heads;
+  }
+
+  /// \throws std::bad_alloc, before anything is written
+  template <class E>
+  void run(E&& executor) {
+    const Index all = inputs_.k.batch() * inputs_.k.heads();
+    const Index most = (std::min)(memory_.key_heads, all);
+    const Index heads = most * group();
+    const Index tasks =
+        (std::max)({heads * rows_.count(), heads * heads_.count(), most * keys_.count()});
+    const Index workers = worker_count(executor, tasks);
+    take_scratch(heads, workers);
+    for (Index first = 0; first < all; first += most) {
+      run_heads(first, (std::min)(most, all - first), executor);
+    }
+  }
+
+ private:
+  using Piece = typename detail::HeadPieces<T>::Piece;
+
+  static constexpr Index kRows = 128;                    // rows, or keys, of a task
+  static constexpr Index kMostEntries = Index{1} << 21;  // of lists at once
+
+  static Index pieces(Index rows) { return (rows + kRows - 1) / kRows; }
+
+  /// What the query heads of a group leave behind.
+  struct Memory {
+    Memory(const AttentionShape& shape, Index entries_of_head, Index sequences,
+           const Grads<T>& grads)
+        : entries(entries_of_head),
+          begins(shape.keys + sequences),
+          keeps_weights(!grads.v.is_none()),
+          keeps_logits(!grads.k.is_none()) {
+      const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
+      const Index of_key_head = (std::max<Index>)(1, group * entries);
+      key_heads = (std::max<Index>)(1, kMostEntries / of_key_head);
+      if (!keeps() && !Lists::kBuilt)
+        key_heads = (std::max<Index>)(1, shape.batch * shape.key_heads);
+      key_heads = (std::min)(key_heads, (std::max<Index>)(1, shape.batch * shape.key_heads));
+    }
+
+    bool keeps() const { return keeps_weights || keeps_logits; }
+    Index numbers() const { return entries * (Index{keeps_weights} + Index{keeps_logits}); }
+    Index integers() const { return keeps() ? 2 * entries + begins : 0; }
+    /// Of one query head.
+    Index head_bytes() const {
+      return numbers() * Index{sizeof(T)} + integers() * Index{sizeof(Index)};
+    }
+
+    Index entries;  // of a query head
+    Index begins;   // of its RowLists, one more for each sequence
+    bool keeps_weights;
+    bool keeps_logits;
+    Index key_heads;  // of a group
+  };
+
+  static Index slot(const AttentionShape& shape, Index length) {
+    return gather_padded(gather_grad_scratch(shape.width, shape.value_width, length));
+  }
+
+  Index group() const { return inputs_.k.heads() == 0 ? 0 : inputs_.q.heads() / inputs_.k.heads(); }
+
+  void take_scratch(Index heads, Index workers) {
+    if constexpr (Lists::kBuilt) lists_.take_memory(heads, workers);
+    slot_ = slot(shape_of(inputs_), lists_.length());
+    scratch_ = Workspace(workers, slot_ * Index{sizeof(T)});
+    numbers_ = Workspace(heads, memory_.numbers() * Index{sizeof(T)});
+    integers_ = Workspace(heads, memory_.integers() * Index{sizeof(Index)});
+    head_args_.resize(static_cast<std::size_t>(workers * group()));
+  }
+
+  /// Key heads [first, first + count) of the batch.
+  template <class E>
+  void run_heads(Index first, Index count, E&& executor) {
+    const Index heads = count * group();
+    if constexpr (Lists::kBuilt) {
+      for_each_task(executor, heads * heads_.count(), [&](Index task, Index worker) {
+        const Piece piece = heads_(first * group(), task);
+        lists_.build(piece.sequence, piece.head, piece.place, worker);
+      });
+    }
+    for_each_task(executor, heads * rows_.count(), [&](Index task, Index worker) {
+      const Piece piece = rows_(first * group(), task);
+      kernels<T>().gather_grad_rows(row_args(piece, worker));
+    });
+    if (!memory_.keeps() && !Lists::kBuilt) return;
+    for_each_task(executor, heads * heads_.count(), [&](Index task, Index /*worker*/) {
+      const Piece piece = heads_(first * group(), task);
+      const Sequence& s = piece.sequence;
+      if constexpr (Lists::kBuilt) lists_.take_gradients(s, piece.head, piece.place);
+      if (!memory_.keeps()) return;
+      transpose_lists(lists_of(piece), s.queries, s.keys, row_lists(piece.place, s));
+    });
+    if (!memory_.keeps()) return;
+    for_each_task(executor, count * keys_.count(), [&](Index task, Index worker) {
+      kernels<T>().gather_grad_keys(key_args(keys_(first, task), worker));
+    });
+  }
+
+  KeyLists lists_of(const Piece& piece) const {
+    return lists_.rows(piece.sequence, piece.head, piece.place);
+  }
+
+  /// Weights of query head `place` of the group, in sequence s.
+  T* weights(Index place, const Sequence& s) {
+    if (!memory_.keeps_weights) return nullptr;
+    return numbers_.template data<T>() + place * memory_.numbers() + lists_.first_entry(s);
+  }
+  /// Gradients of logits.
+  T* d_logits(Index place, const Sequence& s) {
+    if (!memory_.keeps_logits) return nullptr;
+    const Index behind = memory_.keeps_weights ? memory_.entries : 0;
+    return numbers_.template data<T>() + place * memory_.numbers() + behind + lists_.first_entry(s);
+  }
+
+  RowListMemory row_lists(Index place, const Sequence& s) {
+    Index* const begin = integers_.template data<Index>() + place * memory_.integers();
+    Index* const rows = begin + memory_.begins + lists_.first_entry(s);
+    return {begin + s.first_key + (sequences_.packed() ? s.index : 0), rows,
+            rows + memory_.entries};
+  }
+
+  static Matrix<T> matrix(const View<T>& x, const Sequence& s, Index head, Index row) {
+    return x.is_none() ? Matrix<T>{} : detail::head_matrix(x, s.batch, head, row);
+  }
+
+  GatherGradRowsArgs<T> row_args(const Piece& piece, Index worker) {
+    const Sequence& s = piece.sequence;
+    const Index h = piece.head;
+    GatherGradRowsArgs<T> args;
+    args.q = detail::head_matrix(inputs_.q, s.batch, h, s.first_query);
+    args.k = detail::head_matrix(inputs_.k, s.batch, h / group(), s.first_key);
+    args.v = detail::head_matrix(inputs_.v, s.batch, h / group(), s.first_key);
+    args.out = detail::head_matrix(out_, s.batch, h, s.first_query);
+    args.d_out = detail::head_matrix(d_out_, s.batch, h, s.first_query);
+    args.lse = detail::head_matrix(View<const T>(saved_.lse), s.batch, h, s.first_query);
+    args.d_q = matrix(grads_.q, s, h, s.first_query);
+    args.lists = lists_of(piece);
+    args.factors = lists_.factors(s, piece.place);
+    args.d_factors = lists_.d_factors(s, piece.place);
+    args.width = inputs_.q.width();
+    args.value_width = inputs_.v.width();
+    args.scale = lists_.template scale_of<T>(args.width);
+    args.first = piece.part * kRows;
+    args.count = (std::min)(kRows, s.queries - args.first);
+    args.weights = weights(piece.place, s);
+    args.d_logits = d_logits(piece.place, s);
+    args.scratch = scratch_.template data<T>() + worker * slot_;
+    return args;
+  }
+
+  GatherGradKeysArgs<T> key_args(const Piece& piece, Index worker) {
+    const Sequence& s = piece.sequence;
+    GatherGradHead<T>* const heads = head_args_.data() + worker * group();
+    for (Index g = 0; g < group(); ++g) {
+      const Index place = piece.place * group() + g;
+      const Index h = piece.head * group() + g;
+      const RowListMemory lists = row_lists(place, s);
+      heads[g] = {detail::head_matrix(inputs_.q, s.batch, h, s.first_query),
+                  detail::head_matrix(d_out_, s.batch, h, s.first_query),
+                  weights(place, s),
+                  d_logits(place, s),
+                  {lists.begin, lists.rows, lists.places}};
+    }
+    GatherGradKeysArgs<T> args;
+    args.heads = heads;
+    args.head_count = group();
+    args.d_k = matrix(grads_.k, s, piece.head, s.first_key);
+    args.d_v = matrix(grads_.v, s, piece.head, s.first_key);
+    args.width = inputs_.q.width();
+    args.value_width = inputs_.v.width();
+    args.scale = lists_.template scale_of<T>(args.width);
+    args.first = piece.part * kRows;
+    args.count = (std::min)(kRows, s.keys - args.first);
+    return args;
+  }
+
+  Inputs<T> inputs_;
+  Lists lists_;
+  View<const T> out_;
+  Saved<T> saved_;
+  View<const T> d_out_;
+  Grads<T> grads_;
+  Sequences<T> sequences_;
+  detail::HeadPieces<T> rows_;
+  detail::HeadPieces<T> heads_;
+  detail::HeadPieces<T> keys_;
+  Memory memory_;
+  Index slot_ = 0;
+  Workspace scratch_;   // [workers, slot]
+  Workspace numbers_;   // [query heads of a group] weights, gradients of logits
+  Workspace integers_;  // [query heads of a group] RowLists
+  std::vector<GatherGradHead<T>> head_args_;  // [workers, group]
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of attention over lists of keys: which thread computes what.
+#pragma once
+
+#include <cmath>
+#include <optional>
+
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/sequences.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/kernels/table.hpp"
+#include "fovea/patterns/pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Options of IndexedAttention.
+struct IndexedOptions {
+  /// Of the logits; 1 / sqrt(D) if not set.
+  std::optional<double> scale = {};
+  /// Row i sees, of its list, the keys up to its own position.
+  bool causal = false;
+  /// The position of query row 0 if Nq != Nk.
+  CausalAlignment alignment = CausalAlignment::bottom_right;
+
+  /// The scale of the logits of queries of this width.
+  template <class T>
+  T scale_of(Index width) const {
+    if (scale) return static_cast<T>(*scale);
+    return width == 0 ? 1 : static_cast<T>(1.0 / std::sqrt(static_cast<double>(width)));
+  }
+};
+
+/// Where passes over lists of keys find them: in a tensor [B, Hq, Nq, K].
+struct TensorLists {
+  static constexpr bool kBuilt = false;  // they are there before the pass begins
+
+  /// \param given lists that ascend strictly   \param keys that there are, the bound of any list
+  TensorLists(const View<const Index>& given, Index keys, const IndexedOptions& chosen)
+      : indices(first_places(given, keys)), options(chosen) {}
+
+  View<const Index> indices;
+  IndexedOptions options;
+
+  template <class T>
+  T scale_of(Index width) const {
+    return options.template scale_of<T>(width);
+  }
+  /// Of the longest list.
+  Index length() const { return indices.width(); }
+  /// Of one query head.
+  Index entries() const { return indices.rows() * indices.width(); }
+  /// Where the entries of a sequence begin among them.
+  Index first_entry(const Sequence& s) const { return s.first_query * indices.width(); }
+
+  /// The lists of one head of a sequence. \param place of the head, among those of the pass
+  KeyLists rows(const Sequence& s, Index h, Index /*place*/) const {
+    KeyLists lists;
+    lists.data = detail::head_row(indices, s.batch, h, s.first_query);
+    lists.row = detail::row_stride(indices);
+    lists.step = detail::column_stride(indices);
+    lists.length = indices.width();
+    lists.key_end = s.key_end;
+    lists.causal = options.causal;
+    lists.first_position = SequenceShape::of(s.queries, s.keys, options.alignment).first_position;
+    return lists;
+  }
+
+  /// What the weights of their entries are multiplied by: nothing.
+  static std::nullptr_t factors(const Sequence& /*s*/, Index /*place*/) { return nullptr; }
+  static std::nullptr_t d_factors(const Sequence& /*s*/, Index /*place*/) { return nullptr; }
+
+ private:
+  /// The places behind as many as there are keys hold none: scratch need not follow them.
+  static View<const Index> first_places(const View<const Index>& given, Index keys) {
+    if (given.width() <= keys) return given;
+    const auto& [batch, heads, rows, width] = given.shape();
+    return {given.data(), {batch, heads, rows, keys}, given.strides()};
+  }
+};
+
+/// One forward pass: a task is a block of rows of one query head. It checks nothing, so that an
+/// operator that makes its own lists can run it on rows cut from larger tensors.
+/// \pre what IndexedAttention checks of its inputs   \tparam Lists as TensorLists
+template <class T, class Lists = TensorLists>
+class IndexedForward {
+ public:
+  IndexedForward(const Inputs<T>& inputs, const Lists& lists, const View<T>& out,
+                 const Saved<T>& saved)
+      : inputs_(inputs),
+        lists_(lists),
+        out_(out),
+        saved_(saved),
+        sequences_(inputs),
+        tasks_(sequences_, inputs.q.heads(),
+               [this](Index s, Index) { return (sequences_[s].queries + kRows - 1) / kRows; }) {}
+
+  /// Bytes of scratch with that many workers. \param length K, the entries of a row's list
+  static Index workspace_bytes(const AttentionShape& shape, Index length, Index workers) {
+    return workers * slot(shape.width, length) * kElement;
+  }
+
+  /// \throws std::bad_alloc, before anything is written
+  template <class E>
+  void run(E&& executor) {
+    take_scratch(executor);
+    compute(executor);
+  }
+
+  /// The same in two steps: only the first may throw.
+  template <class E>
+  void take_scratch(E&& executor) {
+    scratch_ = Workspace(worker_count(executor, tasks_.count()), elements() * kElement);
+  }
+  template <class E>
+  void compute(E&& executor) {
+    for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
+      attend(tasks_[task], scratch_.template data<Compute<T>>() + worker * elements());
+    });
+  }
+
+ private:
+  static constexpr Index kElement = sizeof(Compute<T>);
+  static constexpr Index kRows = 128;  // of a task
+  /// Keys and values of a head that are asked for ahead. Measured: 32 MiB gain from it, 4 MiB
+  /// and less lose.
+  static constexpr Index kAheadBytes = Index{16} << 20;
+
+  Index elements() const { return slot(inputs_.q.width(), lists_.length()); }
+  static Index slot(Index width, Index length) {
+    return Lists::kBuilt ? gather_short_scratch(width, length) : gather_scratch(width, length);
+  }
+
+  void attend(const SequenceTask& task, Compute<T>* scratch) const {
+    const Sequence s = sequences_[task.sequence];
+    const Index key_head = task.head / (inputs_.q.heads() / inputs_.k.heads());
+    GatherArgs<Compute<T>> args;
+    args.q = detail::head_stored(inputs_.q, s.batch, task.head, s.first_query);
+    args.k = detail::head_stored(inputs_.k, s.batch, key_head, s.first_key);
+    args.v = detail::head_stored(inputs_.v, s.batch, key_head, s.first_key);
+    args.out = detail::head_stored(out_, s.batch, task.head, s.first_query);
+    if (!saved_.lse.is_none()) {
+      args.lse = detail::head_matrix(saved_.lse, s.batch, task.head, s.first_query);
+    }
+    const Index place = s.batch * inputs_.q.heads() + task.head;
+    args.lists = lists_.rows(s, task.head, place);
+    args.factors = lists_.factors(s, place);
+    args.width = inputs_.q.width();
+    args.value_width = inputs_.v.width();
+    args.scale = lists_.template scale_of<Compute<T>>(args.width);
+    args.first = task.part * kRows;
+    args.count = (std::min)(kRows, s.queries - args.first);
+    args.ahead = s.keys * (args.width + args.value_width) * Index{sizeof(T)} >= kAheadBytes;
+    args.scratch = scratch;
+    kernels<Compute<T>>().gather(args);
+  }
+
+  Inputs<T> inputs_;
+  Lists lists_;
+  View<T> out_;
+  Saved<T> saved_;
+  Sequences<T> sequences_;
+  SequenceTasks tasks_;
+  Workspace scratch_;
+};
+
+FOVEA_NAMESPACE_END

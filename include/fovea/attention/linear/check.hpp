@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The checks of what the operators with a far field read beside q, k and v.
+#pragma once
+
+#include "fovea/attention/call/check.hpp"
+#include "fovea/attention/call/sequences.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Tensors that no far field reads. \throws std::invalid_argument
+template <class T>
+void check_far_inputs(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
+  constexpr const char* why = "it is of softmax attention";
+  detail::check_no_logit_inputs(op, inputs, why);
+  detail::check_absent(op, "lse", saved.lse, why);
+  detail::check_no_lists(op, inputs, saved);
+}
+
+/// What a decoder takes of new tokens under the delta rule.
+template <class T>
+struct DeltaTokens {
+  View<const T> k;              ///< [B, Hk, n, D]
+  View<const T> v;              ///< [B, Hk, n, Dv]
+  View<const Compute<T>> beta;  ///< [B, Hk, n, 1]
+};
+
+/// Rates of the delta rule: [B, Hk, Nk, 1], finite and at least 0 where a token is visible.
+/// O(B Hk Nk). \pre check_inputs and check_packing passed. \throws std::invalid_argument
+template <class T>
+void check_beta(const char* op, const Inputs<T>& inputs) {
+  const Shape expected = {inputs.k.batch(), inputs.k.heads(), inputs.k.rows(), 1};
+  if (inputs.beta.is_none()) {
+    if (expected[0] * expected[1] * expected[2] == 0) return;
+    refuse(op, "beta", "missing", "rates " + to_string(expected));
+  }
+  for (std::size_t d = 0; d < 4; ++d) {
+    detail::check_extent(op, "beta", inputs.beta.shape(), d, expected[d],
+                         d == 3 ? "one rate for a token" : "as of k");
+  }
+  const Sequences<T> sequences(inputs);
+  for (Index s = 0; s < sequences.count(); ++s) {
+    const Sequence at = sequences[s];
+    for (Index h = 0; h < expected[1]; ++h) {
+      for (Index n = at.first_key; n < at.first_key + at.key_end; ++n) {
+        const auto beta = inputs.beta(at.batch, h, n, 0);
+        if (beta >= 0 && std::isfinite(beta)) continue;
+        refuse(op,
+               "beta[" + std::to_string(at.batch) + ", " + std::to_string(h) + ", " +
+                   std::to_string(n) + "]",
+               to_string(beta), "finite and at least 0");
+      }
+    }
+  }
+}
+
+/// Logits of a blend: [1, Hq or 1, 1, Dv or 1], none of them NaN. O(Hq Dv).
+/// \pre check_inputs passed. \throws std::invalid_argument
+template <class T>
+void check_blend_logits(const char* op, const char* tensor, const View<const Compute<T>>& x,
+                        const Inputs<T>& inputs) {
+  if (x.is_none()) return;
+  const Shape most = {1, inputs.q.heads(), 1, inputs.v.width()};
+  const char* const whose[] = {"for the whole batch", "the heads of q", "for all rows",
+                               "the width of v"};
+  for (std::size_t d = 0; d < 4; ++d) {
+    if (x.shape()[d] == 1 || x.shape()[d] == most[d]) continue;
+    refuse(op, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(x.shape()[d]),
+           (most[d] == 1 ? "1, " : "1 or " + std::to_string(most[d]) + ", ") + whose[d]);
+  }
+  for (Index h = 0; h < x.heads(); ++h) {
+    for (Index c = 0; c < x.width(); ++c) {
+      if (!std::isnan(x(0, h, 0, c))) continue;
+      refuse(op, std::string(tensor) + "[" + std::to_string(h) + ", " + std::to_string(c) + "]",
+             "nan", "a number");
+    }
+  }
+}
+
+FOVEA_NAMESPACE_END

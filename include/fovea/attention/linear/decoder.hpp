@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Incremental attention with a far field: one state for each key head and term, and a ring for the
+/// near field. Tests: the conformance suite and tests/attention/linear_decoder_test.cpp.
+#pragma once
+
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "fovea/attention/call/step_calls.hpp"
+#include "fovea/attention/fmm/near_field.hpp"
+#include "fovea/attention/linear/check.hpp"
+#include "fovea/attention/linear/decoder_state.hpp"
+#include "fovea/attention/linear/stream.hpp"
+#include "fovea/attention/softmax/decoder.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What `op.decoder<T>(shape)` makes of a causal operator `Op` with a far field: a growing sequence
+/// of tokens, and the attention of its last positions.
+/// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far,
+/// whatever the tokens were appended in, and for any number of threads.
+/// Memory is constant: for each key head a state of about 4 D Dv numbers a map (the delta rule:
+/// 2 D Dv) and a chunk of tokens, and the ring of the near field. Sums of any length keep their
+/// digits: closed segments are added in twice the precision.
+/// Not to be called from several threads at once. Errors are std::invalid_argument, or
+/// std::bad_alloc, and leave the decoder and the outputs as they were.
+template <class Op, class T>
+class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
+ public:
+  using C = Compute<T>;
+
+  /// \throws std::invalid_argument options or sizes that make no decoder; std::bad_alloc
+  FarDecoder(const Op& op, const DecoderShape& shape)
+      : op_(op),
+        shape_(checked(op, shape)),
+        far_(op.template far<C>()),
+        state_(memory_of_states()) {
+    if constexpr (Op::kHasNear) near_.emplace(op_.near(), near_shape());
+  }
+
+  /// Tokens so far.
+  [[nodiscard]] Index length() const { return length_; }
+
+  /// Bytes of states, ring and scratch.
+  [[nodiscard]] Index memory_bytes() const {
+    return state_.size_bytes() + scratch_.size_bytes() + (near_ ? near_->memory_bytes() : 0);
+  }
+
+  /// Adds n tokens.
+  void append(const typename Op::template Tokens<T>& tokens) {
+    Inputs<T> inputs;
+    inputs.k = tokens.k;
+    inputs.v = tokens.v;
+    if constexpr (Op::kHasBeta) inputs.beta = tokens.beta;
+    check_tokens(inputs);
+    inputs.q = no_rows();
+    add(inputs, View<T>(nullptr, {shape_.batch, shape_.query_heads, 0, shape_.value_width}),
+        Serial{});
+  }
+  void append(const View<const T>& k, const View<const T>& v) requires(!Op::kHasBeta) {
+    append({k, v});
+  }
+  void append(const View<const T>& k, const View<const T>& v,
+              const View<const C>& beta) requires(Op::kHasBeta) {
+    append({k, v, beta});
+  }
+
+  /// Forgets the tokens from position `length` on: all of them, or some of the chunk that is open.
+  /// For more, keep a `fork` or a `save`.
+  void rollback(Index length) {
+    const Index least = length_ == 0 ? 0 : (length_ - 1) / chunk() * chunk() + 1;
+    if (length < 0 || length > length_ || (length != 0 && length < least)) {
+      refuse(Op::name(), "rollback", std::to_string(length),
+             std::to_string(least) + " to " + std::to_string(length_) +
+                 ", or 0: earlier tokens are sums by now (keep a fork or a save)");
+    }
+    if (near_) near_->rollback(length);
+    length_ = length;
+  }
+
+  /// Forgets all tokens and keeps the memory.
+  void clear() noexcept {
+    if (near_) near_->clear();
+    length_ = 0;
+  }
+
+  /// Checks `tokens`, and does nothing: the memory is constant.
+  void reserve(Index tokens) { detail::check_at_least_0(Op::name(), "reserve", tokens); }
+
+  /// A decoder of its own with the same tokens.
+  [[nodiscard]] FarDecoder fork() const {
+    FarDecoder other(op_, shape_);
+    other.take(*this);
+    return other;
+  }
+
+  /// The state as bytes, for `restore` of a decoder with the same operator, sizes and scalar in a
+  /// process with the same byte order and version of the library.
+  [[nodiscard]] std::vector<std::byte> save() const {
+    FarStateWriter writer(header());
+    writer.put(state_.template data<std::byte>(), state_.size_bytes());
+    if (near_) writer.put(near_->held());
+    return writer.take();
+  }
+
+  /// Takes the tokens of a saved decoder instead of its own.
+  /// \throws std::invalid_argument bytes that are not of such a decoder; std::bad_alloc
+  void restore(std::span<const std::byte> bytes) {
+    FarStateReader reader(Op::name(), bytes, header());
+    Workspace state(state_.size_bytes());
+    reader.get(state.template data<std::byte>(), state.size_bytes());
+    const Index length = reader.length();
+    if constexpr (Op::kHasNear) {
+      const auto tokens = reader.template tokens<C>(shape_);
+      reader.finish();
+      near_->restart(tokens.view());
+    } else {
+      reader.finish();
+    }
+    state_ = std::move(state);
+    length_ = length;
+  }
+
+ private:
+  friend class StepCalls<FarDecoder<Op, T>, T>;
+
+  using Stream = FarStream<T>;
+
+  static DecoderShape checked(const Op& op, const DecoderShape& shape) {
+    op.template check_options<C>();
+    const FarField<C> far = op.template far<C>();
+    check_decoder_shape(Op::name(), shape, far.alignment);
+    if (!far.causal) refuse(Op::name(), "causal", "false", "true in a decoder");
+    if (shape.rollback_tokens > 0) {
+      refuse(Op::name(), "rollback_tokens", std::to_string(shape.rollback_tokens),
+             "0: earlier tokens are sums (keep a fork or a save)");
+    }
+    return shape;
+  }
+
+  /// Tokens that the near field can roll back: those of the chunk that is open.
+  DecoderShape near_shape() const {
+    DecoderShape near = shape_;
+    near.rollback_tokens = chunk();
+    return near;
+  }
+  /// Of the chunks, that of which a part can be forgotten.
+  Index chunk() const {
+    return far_.delta_count() == 0 ? kLinearChunk
+           : far_.map_count() == 0 ? kDeltaChunk
+                                   : (std::min)(kLinearChunk, kDeltaChunk);
+  }
+
+  LinearShape linear_shape() const { return {far_.map_count(), shape_.width, shape_.value_width}; }
+  Index group() const { return shape_.query_heads / (std::max)(Index{1}, shape_.key_heads); }
+
+  /// Elements of one key head.
+  Index state_elements() const {
+    return sums_elements() + Stream::delta_elements(linear_shape(), far_);
+  }
+  Index sums_elements() const { return Stream::state_elements(linear_shape()); }
+  Workspace memory_of_states() const {
+    Workspace memory(shape_.batch * shape_.key_heads, state_elements() * Index{sizeof(C)});
+    if (memory.size_bytes() > 0) {
+      std::memset(memory.template data<std::byte>(), 0,
+                  static_cast<std::size_t>(memory.size_bytes()));
+    }
+    return memory;
+  }
+
+  View<const T> no_rows() const {
+    return {nullptr, {shape_.batch, shape_.query_heads, 0, shape_.width}};
+  }
+
+  static bool appends(const Inputs<T>& inputs) {
+    return !inputs.k.is_none() || !inputs.v.is_none();
+  }
+  Index new_tokens(const Inputs<T>& inputs) const { return appends(inputs) ? inputs.k.rows() : 0; }
+
+  void check_tokens(const Inputs<T>& inputs) const {
+    check_decoder_tokens(Op::name(), shape_, inputs.k, inputs.v, kMostDecoderTokens - length_);
+    if constexpr (Op::kHasBeta) {
+      check_beta(Op::name(), inputs);
+    } else {
+      detail::check_absent(Op::name(), "beta", inputs.beta, "it is of the delta rule");
+    }
+  }
+
+  void check_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
+    if (appends(inputs)) check_tokens(inputs);
+    const Index after = length_ + new_tokens(inputs);
+    check_decoder_rows(Op::name(), shape_, inputs, after);
+    const Index most = new_tokens(inputs) + (length_ > 0 ? 1 : 0);
+    if (inputs.q.rows() > most) {
+      refuse(Op::name(), "rows of q", std::to_string(inputs.q.rows()),
+             "at most " + std::to_string(most) + ": earlier tokens are sums");
+    }
+    // Of tokens that came before only the sizes matter now: one element stands for all.
+    static const T element{};
+    static const C rate{};
+    Inputs<T> all = inputs;
+    if (!appends(inputs)) {
+      all.k = {&element, {shape_.batch, shape_.key_heads, 1, shape_.width}, {}};
+      all.v = {&element, {shape_.batch, shape_.key_heads, 1, shape_.value_width}, {}};
+      if (Op::kHasBeta) all.beta = {&rate, {shape_.batch, shape_.key_heads, 1, 1}, {}};
+    }
+    op_.check(all, out, saved);
+  }
+
+  /// A step (StepCalls), of at most one row more than new tokens.
+  template <class E>
+  void run_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) {
+    check_step(inputs, out, saved);
+    // Done before another thread would be awake: a few microseconds.
+    constexpr double small = 1 << 18;  // products
+    const double products = static_cast<double>(shape_.batch * shape_.query_heads) *
+                            static_cast<double>(inputs.q.rows() + 1) *
+                            static_cast<double>(shape_.width * shape_.value_width);
+    if (products <= small) {
+      add(inputs, out, Serial{});
+    } else {
+      add(inputs, out, executor);
+    }
+  }
+
+  /// Adds the tokens of the inputs, and lets the rows read. Everything is checked. What may throw
+  /// comes first.
+  template <class E>
+  void add(const Inputs<T>& inputs, const View<T>& out, E&& executor) {
+    const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
+    const Index tokens = new_tokens(inputs);
+    const Index heads = shape_.batch * shape_.key_heads;
+    const Index workers = worker_count(executor, heads);
+    const FarWeights<C>& weights = weights_of(inputs);
+    // Every head has rows of its own before they are rounded: the near field writes all at once.
+    const Index wide = near_ ? Stream::wide_elements(linear_shape(), group(), rows) : 0;
+    const Index kernel = Stream::scratch_elements(linear_shape());
+    const Index needed = (heads * wide + workers * kernel) * Index{sizeof(C)};
+    if (needed > scratch_.size_bytes()) scratch_ = Workspace(needed);
+    rows_.resize(static_cast<std::size_t>(workers * group()));
+    C* const scratch = scratch_.template data<C>();
+    if (near_) step_near(inputs, out, rows, scratch, executor);
+
+    const Stream stream(inputs, group(), far_, weights, Op::kHasNear, out);
+    const typename Stream::Strip strip{0, rows, 0, tokens, length_, length_ + tokens - rows};
+    for_each_task(executor, heads, [&](Index task, Index worker) {
+      typename Stream::Memory at;
+      at.state = state_.template data<C>() + task * state_elements();
+      at.delta = at.state + sums_elements();
+      at.wide = scratch + task * wide;
+      at.wide_rows = rows;
+      at.kernel = scratch + heads * wide + worker * kernel;
+      at.rows = rows_.data() + worker * group();
+      stream.add(task / shape_.key_heads, task % shape_.key_heads, strip, at);
+    });
+    length_ += tokens;
+  }
+
+  /// The near field of all heads: into `out`, or, if that is of 16 bits, into `wide`.
+  template <class E>
+  void step_near(const Inputs<T>& inputs, const View<T>& out, Index rows, C* wide, E&& executor) {
+    if constexpr (Stream::kOutIsWide) {
+      step_near(NearBlocks<T>::only_rows(inputs), out, rows, executor);
+    } else {
+      // The ring holds the numbers of the arithmetic, of which 16-bit tensors are a part.
+      Wide q(inputs.q), k(inputs.k), v(inputs.v);
+      const Index row = padded_row<C>(shape_.value_width);
+      const View<C> to(wide, {shape_.batch, shape_.query_heads, rows, shape_.value_width},
+                       {shape_.query_heads * rows * row, rows * row, row, 1});
+      Inputs<C> widened{q.view(), k.view(), v.view()};
+      step_near(widened, to, rows, executor);
+    }
+  }
+  template <class E>
+  void step_near(const Inputs<C>& inputs, const View<C>& out, Index rows, E&& executor) {
+    if (rows > 0) return near_->step(inputs, out, executor);
+    if (!inputs.k.is_none()) near_->append(inputs.k, inputs.v);
+  }
+
+  /// A copy in the type of the arithmetic.
+  class Wide {
+   public:
+    explicit Wide(const View<const T>& x) : shape_(x.shape()), is_none_(x.is_none()) {
+      if (is_none_) return;
+      numbers_.reserve(static_cast<std::size_t>(x.size()));
+      for (Index b = 0; b < x.batch(); ++b) {
+        for (Index h = 0; h < x.heads(); ++h) {
+          for (Index n = 0; n < x.rows(); ++n) {
+            for (Index c = 0; c < x.width(); ++c) {
+              numbers_.push_back(static_cast<C>(x(b, h, n, c)));
+            }
+          }
+        }
+      }
+    }
+    View<const C> view() const {
+      return is_none_ ? View<const C>{} : View<const C>(numbers_.data(), shape_);
+    }
+
+   private:
+    Shape shape_;
+    bool is_none_;
+    std::vector<C> numbers_;
+  };
+
+  /// Those of the inputs; they are made again only if the logits have changed.
+  const FarWeights<C>& weights_of(const Inputs<T>& inputs) {
+    if constexpr (Op::kHasNear) {
+      if (inputs.q.rows() == 0) return weights_;
+      std::vector<C> logits;
+      for (const View<const C>& x : {inputs.near_logits, inputs.far_logits}) {
+        logits.push_back(static_cast<C>(x.is_none() ? 0 : x.heads()));
+        logits.push_back(static_cast<C>(x.is_none() ? 0 : x.width()));
+        for (Index h = 0; !x.is_none() && h < x.heads(); ++h) {
+          for (Index c = 0; c < x.width(); ++c) logits.push_back(x(0, h, 0, c));
+        }
+      }
+      if (logits != logits_ || !has_weights_) {
+        Inputs<T> sized = inputs;
+        sized.v = {nullptr, {shape_.batch, shape_.key_heads, 0, shape_.value_width}};
+        weights_ = op_.blend(sized).weights();
+        logits_ = std::move(logits);
+        has_weights_ = true;
+      }
+    }
+    return weights_;
+  }
+
+  /// What a saved state must agree in.
+  FarStateHeader header() const {
+    FarStateHeader header;
+    header.scalar_bytes = sizeof(C);
+    header.shape = shape_;
+    header.maps = far_.map_count();
+    header.deltas = far_.delta_count();
+    header.state_bytes = state_.size_bytes();
+    header.length = length_;
+    if constexpr (Op::kHasNear) {
+      header.left = (std::min)(op_.near().options.left, kFarPosition) + 1;
+    }
+    return header;
+  }
+
+  void take(const FarDecoder& other) {
+    if (state_.size_bytes() > 0) {
+      std::memcpy(state_.template data<std::byte>(), other.state_.template data<std::byte>(),
+                  static_cast<std::size_t>(state_.size_bytes()));
+    }
+    if (near_) near_ = other.near_->fork();
+    length_ = other.length_;
+  }
+
+  Op op_;
+  DecoderShape shape_;
+  FarField<C> far_;
+  Workspace state_;  // [B, Hk, state_elements]
+  Index length_ = 0;
+  std::optional<Decoder<LocalAttention, C>> near_;
+  FarWeights<C> weights_;
+  bool has_weights_ = false;
+  std::vector<C> logits_;  // that the weights are of
+  std::vector<LinearRows<C>> rows_;
+  Workspace scratch_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The state of a FarDecoder as bytes. Test: tests/attention/linear_decoder_test.cpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fovea/attention/call/decoder_check.hpp"
+#include "fovea/attention/call/key_value_cache.hpp"
+#include "fovea/core/error.hpp"
+#include "fovea/kernels/linear/delta_rule.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What saved bytes begin with, so that no other decoder takes them.
+struct FarStateHeader {
+  Index scalar_bytes = 0;  // of the arithmetic
+  DecoderShape shape;
+  Index maps = 0;
+  Index deltas = 0;
+  Index state_bytes = 0;
+  Index left = 0;  // of the near field, plus 1; 0: none
+  Index length = 0;
+
+  /// What must agree, with the layout of states; the tokens so far are no part of it.
+  std::array<std::int64_t, 14> identity() const {
+    constexpr std::int64_t magic = 0x316661667665766f;
+    return {magic,
+            scalar_bytes,
+            shape.batch,
+            shape.query_heads,
+            shape.key_heads,
+            shape.width,
+            shape.value_width,
+            maps,
+            deltas,
+            state_bytes,
+            left,
+            kLinearChunk,
+            kLinearSegment,
+            kDeltaChunk};
+  }
+};
+
+/// Bytes one after the other.
+class FarStateWriter {
+ public:
+  explicit FarStateWriter(const FarStateHeader& header) {
+    for (const std::int64_t number : header.identity()) put_number(number);
+    put_number(header.length);
+  }
+
+  void put(const void* data, Index bytes) {
+    const auto* const first = static_cast<const std::byte*>(data);
+    if (bytes > 0) bytes_.insert(bytes_.end(), first, first + bytes);
+  }
+
+  /// The tokens of a near field.
+  template <class C>
+  void put(const HeldTokens<C>& held) {
+    put_number(held.first);
+    put_number(held.keys.rows());
+    for (const View<const C>& x : {held.keys, held.values}) {
+      for (Index b = 0; b < x.batch(); ++b) {
+        for (Index h = 0; h < x.heads(); ++h) {
+          for (Index n = 0; n < x.rows(); ++n) {
+            for (Index c = 0; c < x.width(); ++c) put(&x(b, h, n, c), sizeof(C));
+          }
+        }
+      }
+    }
+  }
+
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  void put_number(std::int64_t number) { put(&number, sizeof(number)); }
+
+  std::vector<std::byte> bytes_;
+};
+
+/// Reads what FarStateWriter wrote.
+class FarStateReader {
+ public:
+  /// \throws std::invalid_argument bytes of another decoder
+  FarStateReader(const char* op, std::span<const std::byte> bytes, const FarStateHeader& expected)
+      : op_(op), bytes_(bytes), left_(expected.left) {
+    for (const std::int64_t number : expected.identity()) {
+      if (get_number() != number) refuse_state("of another operator, shape, scalar or version");
+    }
+    length_ = get_number();
+    if (length_ < 0 || length_ > kMostDecoderTokens) refuse_state("of no length that there is");
+  }
+
+  Index length() const { return length_; }
+
+  void get(void* to, Index bytes) {
+    if (bytes > static_cast<Index>(bytes_.size())) refuse_state("cut off");
+    if (bytes > 0) std::memcpy(to, bytes_.data(), static_cast<std::size_t>(bytes));
+    bytes_ = bytes_.subspan(static_cast<std::size_t>(bytes));
+  }
+
+  /// The tokens of a near field, in memory of their own.
+  template <class C>
+  class Tokens {
+   public:
+    Tokens(FarStateReader& reader, const DecoderShape& shape) : first_(reader.get_number()) {
+      const Index rows = reader.get_number();
+      const Index length = reader.length();
+      if (first_ < 0 || first_ > length || rows != length - first_) {
+        reader.refuse_state("with tokens that do not end at its length");
+      }
+      // The last token, and the next one, may look back at `left_` keys with their own.
+      if (first_ > (std::max)(Index{0}, length - reader.left_)) {
+        reader.refuse_state("without some tokens of its near field");
+      }
+      keys_ = reader.get_rows<C>(shape, rows, shape.width);
+      values_ = reader.get_rows<C>(shape, rows, shape.value_width);
+      shape_ = {shape.batch, shape.key_heads, rows, shape.width};
+      value_width_ = shape.value_width;
+    }
+
+    HeldTokens<C> view() const {
+      return {first_, View<const C>(keys_.data(), shape_),
+              View<const C>(values_.data(), {shape_[0], shape_[1], shape_[2], value_width_})};
+    }
+
+   private:
+    Index first_;
+    Shape shape_{};
+    Index value_width_ = 0;
+    std::vector<C> keys_;
+    std::vector<C> values_;
+  };
+  template <class C>
+  Tokens<C> tokens(const DecoderShape& shape) {
+    return Tokens<C>(*this, shape);
+  }
+
+  /// \throws std::invalid_argument bytes are left
+  void finish() const {
+    if (!bytes_.empty()) refuse_state("with bytes behind its end");
+  }
+
+ private:
+  [[noreturn]] void refuse_state(const char* what) const {
+    refuse(op_, "state", what, "the bytes that `save` of such a decoder gave");
+  }
+
+  std::int64_t get_number() {
+    std::int64_t number = 0;
+    get(&number, sizeof(number));
+    return number;
+  }
+
+  template <class C>
+  std::vector<C> get_rows(const DecoderShape& shape, Index rows, Index width) {
+    Index count = 0;
+    Index bytes = 0;
+    const bool fits = detail::multiply(shape.batch * shape.key_heads, rows, count) &&
+                      detail::multiply(count, width, count) &&
+                      detail::multiply(count, Index{sizeof(C)}, bytes);
+    if (!fits || bytes > static_cast<Index>(bytes_.size())) refuse_state("cut off");
+    std::vector<C> numbers(static_cast<std::size_t>(count));
+    get(numbers.data(), bytes);
+    return numbers;
+  }
+
+  const char* op_;
+  std::span<const std::byte> bytes_;
+  Index left_;  // as of the header
+  Index length_ = 0;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What becomes of a row of linear attention whose denominator vanishes or changes sign.
+#pragma once
+
+#include <limits>
+#include <string>
+
+#include "fovea/attention/linear/feature_map.hpp"
+#include "fovea/core/error.hpp"
+#include "fovea/kernels/linear/linear.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The policy for the denominator den_i = sum_d phi(q_i)_d z_id, z_i = sum_j phi(k_j) over the
+/// visible keys j (spec.md section 4).
+class Denominator {
+ public:
+  /// Divides by whatever it is: 0 / 0 is NaN.
+  static constexpr Denominator propagate() { return {DenominatorPolicy::propagate, 0}; }
+
+  /// A row whose denominator is exactly 0 gets 0 from this map, and has no gradient through it.
+  static constexpr Denominator zero_row() { return {DenominatorPolicy::zero_row, 0}; }
+
+  /// Divides by sign(den_i) max(|den_i|, tau sum_d |phi(q_i)_d z_id|), where the sign of 0 is +.
+  /// \param tau in (0, 1]
+  static constexpr Denominator signed_floor(double tau) {
+    return {DenominatorPolicy::signed_floor, tau};
+  }
+
+  constexpr DenominatorPolicy policy() const { return policy_; }
+  constexpr double tau() const { return tau_; }
+
+ private:
+  constexpr Denominator(DenominatorPolicy policy, double tau) : policy_(policy), tau_(tau) {}
+
+  DenominatorPolicy policy_;
+  double tau_;
+};
+
+/// Has to be chosen.
+struct RequiredDenominator : Denominator {
+  constexpr RequiredDenominator(Denominator chosen) : Denominator(chosen) {}  // NOLINT: a value
+};
+
+/// `propagate` if not chosen.
+struct DefaultDenominator : Denominator {
+  constexpr DefaultDenominator() : Denominator(propagate()) {}
+  constexpr DefaultDenominator(Denominator chosen) : Denominator(chosen) {}  // NOLINT: a value
+};
+
+/// The type of an option `denominator` for these maps: one that must be given if a map may be
+/// negative.
+template <class... Maps>
+using DenominatorOption =
+    std::conditional_t<(Maps::kNonNegative && ...), DefaultDenominator, RequiredDenominator>;
+
+/// \throws std::invalid_argument
+template <class T>
+void check_denominator(const char* op, const Denominator& denominator) {
+  if (denominator.policy() != DenominatorPolicy::signed_floor) return;
+  const double tau = denominator.tau();
+  if (!(tau >= static_cast<double>((std::numeric_limits<T>::min)()) && tau <= 1)) {
+    refuse(op, "tau of signed_floor", to_string(tau), "0 < tau <= 1");
+  }
+}
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of linear, delta-rule and FMM attention: which thread computes what, and where
+/// it has its scratch.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "fovea/attention/fmm/near_field.hpp"
+#include "fovea/attention/linear/segment_sums.hpp"
+#include "fovea/attention/linear/stream.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// One forward pass.
+/// Causal: a task is a key head of a sequence with its query heads; it goes over the tokens once,
+/// with the state in its scratch, and over the near field's blocks of rows as it comes to them.
+/// Not causal: the sums of segments of tokens, their totals, then blocks of rows that read these.
+template <class T>
+class FarForward {
+ public:
+  using C = Compute<T>;
+
+  /// \param near of FMM attention, or none
+  FarForward(const Inputs<T>& inputs, const FarField<C>& far, const LocalAttention* near,
+             const FarWeights<C>& weights, const View<T>& out)
+      : inputs_(inputs),
+        shape_(shape_of(inputs)),
+        far_(far),
+        sequences_(inputs),
+        out_(out),
+        stream_(inputs, shape_.query_heads / (std::max)(Index{1}, shape_.key_heads), far, weights,
+                near != nullptr, out) {
+    if (near != nullptr) near_.emplace(inputs, *near);
+  }
+
+  /// Bytes of scratch with that many workers.
+  static Index workspace_bytes(const AttentionShape& shape, const FarField<C>& far, bool has_near,
+                               Index workers) {
+    const Index sums = far.causal ? 0
+                                  : FarTotals<C>::bytes(shape.batch * shape.key_heads, shape.keys,
+                                                        far.linear_shape(shape));
+    const Index storage = has_near ? BlockStorage::bytes(1) : 0;
+    return workers * (Slot(shape, far, has_near).elements * kElement + storage) + sums;
+  }
+
+  /// \throws std::bad_alloc, before anything is written
+  template <class E>
+  void run(E&& executor) {
+    reserve(executor);
+    compute(executor);
+  }
+
+  /// Takes the memory of `compute` with the same executor. \throws std::bad_alloc
+  template <class E>
+  void reserve(E&& executor) {
+    if (far_.causal) {
+      take_scratch(worker_count(executor, causal_tasks()));
+      return;
+    }
+    blocks_.emplace(sequences_, shape_.query_heads, [&](Index s, Index) { return block_count(s); });
+    totals_.emplace(sequences_, shape_.key_heads, Index{1}, far_.linear_shape(shape_),
+                    [&](Index s) { return sequences_[s].keys; });
+    take_scratch(worker_count(executor, (std::max)(totals_->most_tasks(), blocks_->count())));
+    totals_->reserve();
+  }
+
+  /// \pre reserve(executor) was called, once
+  template <class E>
+  void compute(E&& executor) {
+    if (far_.causal) {
+      run_causal(executor);
+    } else {
+      run_not_causal(executor);
+    }
+  }
+
+ private:
+  static constexpr Index kElement = sizeof(C);
+
+  /// Scratch of one worker.
+  struct Slot {
+    Slot(const AttentionShape& shape, const FarField<C>& far, bool has_near) {
+      const LinearShape sums = far.linear_shape(shape);
+      if (far.causal) {
+        state = FarStream<T>::state_elements(sums);
+        delta = FarStream<T>::delta_elements(sums, far);
+        kernel = FarStream<T>::scratch_elements(sums);
+      } else {
+        kernel =
+            padded_row<C>((std::max)(linear_sum_scratch<C>(sums), linear_read_scratch<C>(sums)));
+      }
+      if (has_near) {
+        const Index group = shape.query_heads / (std::max)(Index{1}, shape.key_heads);
+        wide = FarStream<T>::wide_elements(sums, group, kMaxBlockRows);
+        kernel = (std::max)(kernel, padded_row<C>(NearBlocks<T>::scratch_elements(shape)));
+      }
+      elements = state + delta + wide + kernel;
+    }
+
+    Index state = 0;
+    Index delta = 0;
+    Index wide = 0;
+    Index kernel = 0;
+    Index elements = 0;  // as all of them a multiple of a cache line
+  };
+
+  using Memory = typename FarStream<T>::Memory;
+
+  Index group() const { return stream_.group(); }
+
+  void take_scratch(Index workers) {
+    slot_.emplace(shape_, far_, near_.has_value());
+    scratch_ = Workspace(workers, slot_->elements * kElement);
+    rows_.resize(static_cast<std::size_t>(workers * group()));
+    if (near_) storage_.resize(static_cast<std::size_t>(workers));
+  }
+
+  Memory memory(Index worker) {
+    C* const state = scratch_.template data<C>() + worker * slot_->elements;
+    C* const delta = state + slot_->state;
+    C* const wide = delta + slot_->delta;
+    return {state, delta, wide, kMaxBlockRows, wide + slot_->wide, rows_.data() + worker * group()};
+  }
+
+  BlockStorage& storage(Index worker) { return storage_[static_cast<std::size_t>(worker)]; }
+
+  Index causal_tasks() const { return sequences_.count() * shape_.key_heads; }
+
+  template <class E>
+  void run_causal(E&& executor) {
+    for_each_task(executor, causal_tasks(), [&](Index task, Index worker) {
+      const Sequence s = sequences_[task / shape_.key_heads];
+      const Index key_head = task % shape_.key_heads;
+      if (s.queries == 0) return;
+      if (near_) {
+        add_blocks(s, key_head, worker);
+      } else {
+        add(s, key_head, {0, s.queries}, 0, s.key_end, memory(worker));
+      }
+    });
+  }
+
+  /// Rows of a sequence, and its tokens [length, end).
+  void add(const Sequence& s, Index key_head, const Interval& rows, Index length, Index end,
+           const Memory& at) const {
+    const Index first_position = far_.first_position(s.queries, s.keys);
+    stream_.add(s.batch, key_head,
+                {s.first_query + rows.first, rows.last - rows.first, s.first_key + length,
+                 end - length, length, first_position + rows.first},
+                at);
+  }
+
+  /// Near and far field of one key head, block of rows by block.
+  void add_blocks(const Sequence& s, Index key_head, Index worker) {
+    const Memory at = memory(worker);
+    const Index first_position = far_.first_position(s.queries, s.keys);
+    Index length = 0;
+    for (Index b = 0; b < near_->block_count(s.index); ++b) {
+      const QueryBlock block = near_->block(s.index, b, storage(worker));
+      const Index last_row = block.first + block.count;
+      for (Index g = 0; g < group(); ++g) {
+        near_->attend(s, key_head * group() + g, block,
+                      stream_.near_rows(s.batch, key_head, g, s.first_query + block.first, at),
+                      at.kernel);
+      }
+      const Index end = std::clamp(first_position + last_row, length, s.key_end);
+      add(s, key_head, {block.first, last_row}, length, end, at);
+      length = end;
+    }
+  }
+
+  template <class E>
+  void run_not_causal(E&& executor) {
+    totals_->compute(
+        executor, [&](Index s) { return sequences_[s].key_end; },
+        [&](const SequenceTask& segment, C* sums, Index worker) {
+          kernels<C>().linear_sum(segment_sum_args(inputs_, far_, sequences_[segment.sequence],
+                                                   segment, sums, memory(worker).kernel));
+        });
+    for_each_task(executor, blocks_->count(), [&](Index task, Index worker) {
+      const auto [sequence, head, b] = (*blocks_)[task];
+      const Sequence s = sequences_[sequence];
+      // Without a key there is no total.
+      const C* const total = s.key_end == 0 ? nullptr : totals_->total(sequence, head / group());
+      read_block(s, head, b, total, worker);
+    });
+  }
+
+  /// Rows that read a total together, if no near field says so.
+  static constexpr Index kReadRows = 256;
+
+  Index block_count(Index sequence) const {
+    if (near_) return near_->block_count(sequence);
+    return (sequences_[sequence].queries + kReadRows - 1) / kReadRows;
+  }
+
+  /// \param total of the key head, if there are keys
+  void read_block(const Sequence& s, Index head, Index b, const C* total, Index worker) {
+    const Memory at = memory(worker);
+    const Index key_head = head / group();
+    const Index g = head % group();
+    Index first = b * kReadRows;
+    Index count = (std::min)(kReadRows, s.queries - first);
+    if (near_) {
+      const QueryBlock block = near_->block(s.index, b, storage(worker));
+      first = block.first;
+      count = block.count;
+      near_->attend(s, head, block,
+                    stream_.near_rows(s.batch, key_head, g, s.first_query + first, at), at.kernel);
+    }
+    if (s.key_end == 0) return clear_rows(s, head, first, count);
+    LinearReadArgs<C> args;
+    args.rows = stream_.term_rows(s.batch, key_head, g, s.first_query + first, true, true, at);
+    args.row_count = count;
+    args.width = shape_.width;
+    args.value_width = shape_.value_width;
+    args.maps = far_.linear_maps();
+    args.total = total;
+    args.scratch = at.kernel;
+    kernels<C>().linear_read(args);
+  }
+
+  void clear_rows(const Sequence& s, Index head, Index first, Index count) const {
+    for (Index n = 0; n < count; ++n) {
+      for (Index c = 0; c < shape_.value_width; ++c) {
+        out_(s.batch, head, s.first_query + first + n, c) = T(0);
+      }
+    }
+  }
+
+  Inputs<T> inputs_;
+  AttentionShape shape_;
+  FarField<C> far_;
+  Sequences<T> sequences_;
+  View<T> out_;
+  FarStream<T> stream_;
+  std::optional<NearBlocks<T>> near_;
+  std::optional<SequenceTasks> blocks_;  // of rows, if it is not causal
+  std::optional<FarTotals<C>> totals_;   // the same
+  std::optional<Slot> slot_;
+  Workspace scratch_;                  // [workers]
+  std::vector<LinearRows<C>> rows_;    // [workers, group]
+  std::vector<BlockStorage> storage_;  // [workers] of the near field if there is a near field
+};
+
+FOVEA_NAMESPACE_END

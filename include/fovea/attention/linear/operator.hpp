@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What LinearAttention, DeltaRuleAttention and FmmAttention share: checks and calls.
+#pragma once
+
+#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/linear/backward.hpp"
+#include "fovea/attention/linear/check.hpp"
+#include "fovea/attention/linear/forward.hpp"
+#include "fovea/patterns/window.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The calls of an operator `Op` that has `name()`, `check_options<T>()` and `far<T>()`: its
+/// FarField for arithmetic in T. If it has a near field, also `near()`, its LocalAttention.
+/// `kHasBeta`: whether beta is read.
+/// The bits of a row depend on neither threads, batch, heads, strides nor on what it does not see,
+/// and a decoder gives them too. Cost: O(N D Dv) flops for each term, however long the sequence.
+template <class Op>
+class FarOperator : public ForwardCalls<FarOperator<Op>> {
+ public:
+  /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
+  /// the batch and the number of sequences for what is given of each; in the visible tokens for
+  /// beta).
+  template <class T>
+  void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
+    check_read(inputs, saved);
+    check_output(Op::name(), "out", out, inputs, out_shape(inputs));
+  }
+
+  /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
+  template <class T>
+  void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+                      const View<const T>& d_out, const Grads<T>& grads) const {
+    check_read(inputs, saved);
+    check_rows(Op::name(), "out", inputs, out);
+    check_rows(Op::name(), "d_out", inputs, d_out);
+    check_grads(Op::name(), inputs, out, saved, d_out, grads);
+  }
+
+  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
+  /// `forward`; 0 for what is not visible. States are recomputed, those of a far field also
+  /// backwards from the end. The same bits for any number of threads.
+  /// \param inputs as in `forward`   \param out, saved not read   \param d_out [B, Hq, Nq, Dv]
+  /// \param grads written, each if it is given, in the shapes of the inputs
+  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch.
+  /// Cost: 10 D Dv to 12 D Dv flops per token, head and feature map. Memory O(N), and a state for
+  /// each worker; under the delta rule a state for every kDeltaChunk tokens of a worker's head.
+  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
+  requires std::floating_point<T>
+  void backward(const Inputs<T>& inputs, const Out& out, const Saved<T>& saved, const D& d_out,
+                const Grads<T>& grads, E&& executor = {}) const {
+    const View<const T> from(out);
+    const View<const T> d_from(d_out);
+    check_backward(inputs, from, saved, d_from, grads);
+    op().run_backward(inputs, d_from, grads, as_executor(executor));
+  }
+
+  /// Bytes of scratch of `forward` with that many workers.
+  template <class T>
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+    return FarForward<T>::workspace_bytes(shape, op().template far<Compute<T>>(), Op::kHasNear,
+                                          workers);
+  }
+
+  /// (query, key) pairs of one query head that are visible; the largest Index, if they are more.
+  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
+    const FarField<float> far = op().template far<float>();
+    const auto sequence = SequenceShape::of(shape.queries, shape.keys, far.alignment);
+    return far.causal ? Causal{}.plan(sequence).visible_pairs()
+                      : Dense{}.plan(sequence).visible_pairs();
+  }
+
+ protected:
+  template <class T>
+  static Shape out_shape(const Inputs<T>& inputs) {
+    return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()};
+  }
+
+ private:
+  friend class ForwardCalls<FarOperator<Op>>;
+
+  const Op& op() const { return static_cast<const Op&>(*this); }
+
+  template <class T>
+  void check_read(const Inputs<T>& inputs, const Saved<T>& saved) const {
+    op().template check_options<Compute<T>>();
+    check_inputs(Op::name(), inputs);
+    check_packing(Op::name(), inputs);
+    check_far_inputs(Op::name(), inputs, saved);
+    if constexpr (Op::kHasBeta) {
+      check_beta(Op::name(), inputs);
+    } else {
+      detail::check_absent(Op::name(), "beta", inputs.beta, "it is of the delta rule");
+    }
+    op().check_logits(inputs);
+  }
+
+  template <class T, class E>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& /*saved*/,
+           E&& executor) const {
+    op().run_forward(inputs, out, executor);
+  }
+};
+
+/// An operator without a near field. `Op` as in FarOperator.
+template <class Op>
+class FarOnlyOperator : public FarOperator<Op> {
+ public:
+  static constexpr bool kHasNear = false;
+
+  /// Bytes of scratch of `backward` with that many workers.
+  template <class T>
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+                                               Index workers = 1) const {
+    return FarBackward<T>::workspace_bytes(shape, op().template far<T>(), workers);
+  }
+
+ private:
+  friend class FarOperator<Op>;
+
+  const Op& op() const { return static_cast<const Op&>(*this); }
+
+  template <class T>
+  void check_logits(const Inputs<T>& inputs) const {
+    detail::check_absent(Op::name(), "near_logits", inputs.near_logits, "it is of FMM attention");
+    detail::check_absent(Op::name(), "far_logits", inputs.far_logits, "it is of FMM attention");
+  }
+
+  template <class T, class E>
+  void run_forward(const Inputs<T>& inputs, const View<T>& out, E&& executor) const {
+    const FarWeights<Compute<T>> weights;
+    FarForward<T>(inputs, op().template far<Compute<T>>(), nullptr, weights, out).run(executor);
+  }
+
+  template <class T, class E>
+  void run_backward(const Inputs<T>& inputs, const View<const T>& d_out, const Grads<T>& grads,
+                    E&& executor) const {
+    const FarWeights<T> weights;
+    FarBackward<T> pass(inputs, op().template far<T>(), weights, d_out, grads, false);
+    pass.reserve(false, executor);
+    pass.compute(nullptr, executor);
+  }
+};
+
+FOVEA_NAMESPACE_END

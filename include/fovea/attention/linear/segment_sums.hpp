@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sums over segments of rows, and their totals: what is shared by all rows of a far field that is
+/// not causal.
+#pragma once
+
+#include <algorithm>
+
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/linear/terms.hpp"
+#include "fovea/core/executor.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/kernels/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The sums of one segment of the tokens of a key head. \param segment of `sequence`
+template <class U, class T = Compute<U>>
+LinearSumArgs<T> segment_sum_args(const Inputs<U>& inputs, const FarField<T>& far,
+                                  const Sequence& sequence, const SequenceTask& segment, T* sums,
+                                  T* scratch) {
+  const Index first = segment.part * kLinearSegment;
+  const Index row = sequence.first_key + first;
+  LinearSumArgs<T> args;
+  args.k = detail::head_stored(inputs.k, sequence.batch, segment.head, row);
+  args.v = detail::head_stored(inputs.v, sequence.batch, segment.head, row);
+  args.width = inputs.k.width();
+  args.value_width = inputs.v.width();
+  args.maps = far.linear_maps();
+  args.tokens = (std::min)(kLinearSegment, sequence.key_end - first);
+  args.sums = sums;
+  args.scratch = scratch;
+  return args;
+}
+
+/// For each head of each sequence the sums of its segments of kLinearSegment rows, and their total
+/// over as many neighbouring heads as `group` says, in the order of heads and segments.
+/// \tparam T the type of the arithmetic
+template <class T>
+class FarTotals {
+ public:
+  /// \param rows rows(s): how many rows sequence s has   \param heads a multiple of group
+  template <class U, class Rows>
+  FarTotals(const Sequences<U>& sequences, Index heads, Index group, const LinearShape& shape,
+            const Rows& rows)
+      : tasks_(sequences, heads, [&](Index s, Index) { return segments(rows(s)); }),
+        group_(group),
+        groups_(group == 0 ? 0 : sequences.count() * heads / group),
+        heads_(heads),
+        elements_(sum_elements(shape)) {}
+
+  static Index segments(Index rows) { return (rows + kLinearSegment - 1) / kLinearSegment; }
+
+  /// Bytes of the sums of that many heads of that many rows.
+  static Index bytes(Index heads, Index rows, const LinearShape& shape) {
+    return heads * segments(rows) * sum_elements(shape) * Index{sizeof(T)};
+  }
+
+  /// Tasks of `compute`: no step has more.
+  Index most_tasks() const { return (std::max)(tasks_.count(), groups_); }
+
+  /// \throws std::bad_alloc
+  void reserve() { sums_ = Workspace(tasks_.count(), elements_ * Index{sizeof(T)}); }
+
+  /// \param used used(s): rows of sequence s that count; the segments behind them are left out
+  /// \param sum sum(task, sums, worker): writes the sums of segment `task.part`
+  template <class E, class Used, class Sum>
+  void compute(E&& executor, const Used& used, const Sum& sum) {
+    for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
+      const SequenceTask segment = tasks_[task];
+      if (segment.part < segments(used(segment.sequence))) sum(segment, at(task), worker);
+    });
+    const Index groups = heads_ / (std::max)(Index{1}, group_);
+    for_each_task(executor, groups_, [&](Index task, Index) {
+      const Index sequence = task / groups;
+      const Index count = segments(used(sequence));
+      if (count == 0) return;
+      T* const first = at(tasks_.number(sequence, task % groups * group_, 0));
+      kernels<T>().linear_fold({first, group_ * count, elements_, first});
+    });
+  }
+
+  /// Of a group's first head. \pre its sequence has rows that count
+  const T* total(Index sequence, Index head) const {
+    return sums_.template data<T>() + tasks_.number(sequence, head, 0) * elements_;
+  }
+
+ private:
+  static Index sum_elements(const LinearShape& shape) {
+    return padded_row<T>(linear_sum_elements<T>(shape));
+  }
+  T* at(Index task) { return sums_.template data<T>() + task * elements_; }
+
+  SequenceTasks tasks_;  // segments of heads
+  Index group_;
+  Index groups_;  // of all sequences
+  Index heads_;
+  Index elements_;
+  Workspace sums_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One causal pass of a key head over its tokens, with the query heads that read it: by the forward
+/// pass from the first token on, by a decoder as tokens come.
+#pragma once
+
+#include <algorithm>
+
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/linear/terms.hpp"
+#include "fovea/kernels/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The terms of a far field as they are added to rows, one after the other. Under a near field the
+/// rows hold its result before the first term; until the last term they stand in `out`, or, if that
+/// is of 16 bits, in memory of their own.
+template <class T>
+class FarStream {
+ public:
+  using C = Compute<T>;
+  static constexpr bool kOutIsWide = std::same_as<T, C>;
+
+  /// \param group query heads of a key head: a step of a decoder may come without keys that tell it
+  FarStream(const Inputs<T>& inputs, Index group, const FarField<C>& far,
+            const FarWeights<C>& weights, bool has_near, const View<T>& out)
+      : inputs_(inputs),
+        group_(group),
+        far_(far),
+        weights_(weights),
+        has_near_(has_near),
+        out_(out) {}
+
+  /// Elements of the state of the sums, and of the delta rule, of one key head.
+  static Index state_elements(const LinearShape& shape) {
+    return shape.maps == 0 ? 0 : padded_row<C>(linear_state_elements<C>(shape));
+  }
+  static Index delta_elements(const LinearShape& shape, const FarField<C>& far) {
+    if (far.delta_count() == 0) return 0;
+    return padded_row<C>(delta_state_elements<C>(shape.width, shape.value_width));
+  }
+  /// Elements of scratch of `add`.
+  static Index scratch_elements(const LinearShape& shape) {
+    return padded_row<C>((std::max)(linear_stream_scratch<C>(shape),
+                                    delta_stream_scratch<C>(shape.width, shape.value_width)));
+  }
+  /// Elements of that many rows of each query head of a key head before they are rounded.
+  static Index wide_elements(const LinearShape& shape, Index group, Index rows) {
+    return kOutIsWide ? 0 : group * rows * padded_row<C>(shape.value_width);
+  }
+
+  /// Query heads of a key head.
+  Index group() const { return group_; }
+
+  /// What one worker computes with.
+  struct Memory {
+    C* state = nullptr;
+    C* delta = nullptr;
+    C* wide = nullptr;
+    Index wide_rows = 0;
+    C* kernel = nullptr;
+    LinearRows<C>* rows = nullptr;  // [group]
+  };
+
+  /// Rows, and tokens that the terms have not seen yet.
+  struct Strip {
+    Index first_row = 0;  // of q and out
+    Index rows = 0;
+    Index first_token = 0;  // row of k and v
+    Index tokens = 0;
+    Index length = 0;          // tokens that the terms have seen
+    Index first_position = 0;  // of the first row
+  };
+
+  /// The rows of a query head of a group before the last term is added.
+  StoredMatrix<void> near_rows(Index b, Index key_head, Index g, Index first_row,
+                               const Memory& at) const {
+    if constexpr (kOutIsWide) {
+      return detail::head_stored(out_, b, key_head * group() + g, first_row);
+    } else {
+      const Index row = padded_row<C>(out_.width());
+      return {at.wide + g * at.wide_rows * row, row, 1, Storage::native};
+    }
+  }
+
+  /// The same rows as they take part in a term of the far field.
+  LinearRows<C> term_rows(Index b, Index key_head, Index g, Index first_row, bool is_first,
+                          bool is_last, const Memory& at) const {
+    const Index head = key_head * group() + g;
+    const StoredMatrix<void> before = near_rows(b, key_head, g, first_row, at);
+    LinearRows<C> rows;
+    rows.q = detail::head_stored(inputs_.q, b, head, first_row);
+    rows.out = is_last ? detail::head_stored(out_, b, head, first_row) : before;
+    if (has_near_ || !is_first) {
+      rows.near = {static_cast<const C*>(before.data), before.row, before.column};
+    }
+    rows.near_weight = is_first ? weights_.near(head) : nullptr;
+    rows.far_weight = weights_.far(head);
+    return rows;
+  }
+
+  /// Adds the tokens of a strip to the states of a key head, and the far field to its rows.
+  void add(Index b, Index key_head, const Strip& strip, const Memory& at) const {
+    const bool has_sums = far_.map_count() > 0;
+    const bool has_delta = far_.delta_count() > 0;
+    if (has_sums) {
+      auto args = stream_args<LinearStreamArgs<C>>(b, key_head, strip, at);
+      args.maps = far_.linear_maps();
+      args.state = at.state;
+      set_rows(b, key_head, strip, true, !has_delta, at);
+      kernels<C>().linear_stream(args);
+    }
+    if (has_delta) {
+      auto args = stream_args<DeltaStreamArgs<C>>(b, key_head, strip, at);
+      if (strip.tokens > 0) {
+        args.beta = detail::head_stored(inputs_.beta, b, key_head, strip.first_token);
+      }
+      args.map = far_.deltas[0];
+      args.state = at.delta;
+      set_rows(b, key_head, strip, !has_sums, true, at);
+      kernels<C>().delta_stream(args);
+    }
+  }
+
+ private:
+  void set_rows(Index b, Index key_head, const Strip& strip, bool is_first, bool is_last,
+                const Memory& at) const {
+    if (strip.rows == 0) return;
+    for (Index g = 0; g < group(); ++g) {
+      at.rows[g] = term_rows(b, key_head, g, strip.first_row, is_first, is_last, at);
+    }
+  }
+
+  template <class Args>
+  Args stream_args(Index b, Index key_head, const Strip& strip, const Memory& at) const {
+    Args args;
+    if (strip.tokens > 0) {
+      args.k = detail::head_stored(inputs_.k, b, key_head, strip.first_token);
+      args.v = detail::head_stored(inputs_.v, b, key_head, strip.first_token);
+    }
+    args.width = inputs_.q.width();
+    args.value_width = out_.width();
+    args.length = strip.length;
+    args.tokens = strip.tokens;
+    args.rows = at.rows;
+    args.heads = strip.rows == 0 ? 0 : group();
+    args.row_count = strip.rows;
+    args.first_position = strip.first_position;
+    args.scratch = at.kernel;
+    return args;
+  }
+
+  Inputs<T> inputs_;
+  Index group_;
+  FarField<C> far_;
+  const FarWeights<C>& weights_;
+  bool has_near_;
+  View<T> out_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The checks of a sketch, and of where the keys go that it chooses.
+#pragma once
+
+#include "fovea/attention/indexed/check.hpp"
+#include "fovea/attention/smart_bird/options.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// \tparam T the type of the arithmetic   \throws std::invalid_argument
+template <class T>
+void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
+  if (options.keys_per_row < 1) {
+    refuse(op, "keys_per_row", std::to_string(options.keys_per_row), "at least 1");
+  }
+  constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
+  const auto check_scale = [&](const char* name, const std::optional<double>& scale) {
+    if (!scale || std::abs(*scale) <= most) return;
+    refuse(op, name, to_string(*scale), "finite in the inputs' type");
+  };
+  check_scale("scale", options.scale);
+  check_scale("sketch_scale", options.sketch_scale);
+}
+
+/// The sketch of queries and keys, for so many heads of the attention: shapes, key lengths, packing
+/// and draws. q, k and v are not read. \throws std::invalid_argument
+template <class T>
+void check_sketch(const char* op, const Inputs<T>& inputs, Index heads) {
+  const Shape& q = inputs.sketch_q.shape();
+  const Shape& k = inputs.sketch_k.shape();
+  const auto check_given = [&](const char* name, const auto& x) {
+    if (x.is_none() && heads > 0) refuse(op, name, "missing", "the sketch's, [B, 1, N, d]");
+  };
+  check_given("sketch_q", inputs.sketch_q);
+  check_given("sketch_k", inputs.sketch_k);
+  if (heads == 0) return;
+  detail::check_extent(op, "sketch_q", q, 1, 1, "since all heads share the sketch");
+  detail::check_extent(op, "sketch_k", k, 1, 1, "since all heads share the sketch");
+  // The rules for q, k and v, told of the sketch.
+  Inputs<Compute<T>> sketch{inputs.sketch_q,    inputs.sketch_k,     inputs.sketch_k,
+                            inputs.key_lengths, inputs.cu_seqlens_q, inputs.cu_seqlens_k};
+  detail::check_extent(op, "sketch_k", k, 0, q[0], "the batch of sketch_q");
+  detail::check_extent(op, "sketch_k", k, 3, q[3], "the width of sketch_q");
+  check_inputs(op, sketch);
+  check_packing(op, sketch);
+  if (inputs.draws.is_none()) return;
+  const Shape drawn = {q[0], heads, q[2], k[2]};
+  for (std::size_t d = 0; d < 4; ++d) {
+    detail::check_extent(op, "draws", inputs.draws.shape(), d, drawn[d], "one for each pair");
+  }
+}
+
+/// What Smart Bird attention reads; what it has no use for is refused.
+/// \throws std::invalid_argument
+template <class T>
+void check_smart_bird_inputs(const char* op, const Inputs<T>& inputs) {
+  check_inputs(op, inputs);
+  check_no_scores(op, inputs);
+  detail::check_absent(op, "indices", inputs.indices, "it is of IndexedAttention");
+  detail::check_no_graph(op, inputs);
+  const Index heads = inputs.q.heads();
+  check_packing(op, inputs);
+  check_sketch(op, inputs, heads);
+  if (heads == 0) return;
+  detail::check_extent(op, "sketch_q", inputs.sketch_q.shape(), 0, inputs.q.batch(),
+                       "the batch of q");
+  detail::check_extent(op, "sketch_q", inputs.sketch_q.shape(), 2, inputs.q.rows(),
+                       "the rows of q");
+  detail::check_extent(op, "sketch_k", inputs.sketch_k.shape(), 2, inputs.k.rows(),
+                       "the rows of k");
+}
+
+/// Options, inputs, and what is written. \throws std::invalid_argument
+template <class T>
+void check_smart_bird(const char* op, const SmartBirdOptions& options, const Inputs<T>& inputs,
+                      const View<T>& out, const Saved<T>& saved) {
+  check_smart_bird_options<Compute<T>>(op, options);
+  check_smart_bird_inputs(op, inputs);
+  const auto shape = [&](Index width) {
+    return Shape{inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), width};
+  };
+  check_output(op, "out", out, inputs, shape(inputs.v.width()));
+  if (!saved.lse.is_none()) {
+    check_output(op, "lse", saved.lse, inputs, shape(1));
+    detail::check_apart(op, "lse", saved.lse, "out", out);
+  }
+  if (saved.indices.is_none()) return;
+  check_output(op, "indices", saved.indices, inputs, shape(options.keys_per_row));
+  detail::check_apart(op, "indices", saved.indices, "out", out);
+  detail::check_apart(op, "indices", saved.indices, "lse", saved.lse);
+}
+
+FOVEA_NAMESPACE_END

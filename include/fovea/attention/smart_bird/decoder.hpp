@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Incremental Smart Bird attention: the sketch of new queries against the cached sketch keys
+/// chooses, and the chosen keys are attended to. Test: tests/attention/smart_bird_decoder_test.cpp.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "fovea/attention/call/decoder_check.hpp"
+#include "fovea/attention/call/key_value_cache.hpp"
+#include "fovea/attention/call/step_calls.hpp"
+#include "fovea/attention/smart_bird/check.hpp"
+#include "fovea/attention/smart_bird/rows.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What a decoder that chooses keys by a sketch takes of new tokens.
+template <class T>
+struct SketchTokens {
+  View<const T> k;                  ///< [B, Hk, n, D]
+  View<const T> v;                  ///< [B, Hk, n, Dv]
+  View<const Compute<T>> sketch_k;  ///< [B, 1, n, d]
+};
+
+/// What `SmartBirdAttention::decoder<T>(shape)` makes: a growing sequence of tokens, and the
+/// attention of its last positions.
+/// `step` gives, bit for bit, what `forward` gives for the same queries and all keys so far,
+/// whatever the tokens were appended in, and for any number of threads.
+/// Cost of a row: O(d) per token once for all heads, some draws, and K keys and values for each
+/// head. Memory: keys, values and d numbers more per token, twice that at most.
+/// Not to be called from several threads at once. Errors are std::invalid_argument, or
+/// std::bad_alloc, and leave the decoder and the outputs as they were.
+template <class T>
+class SmartBirdDecoder : public StepCalls<SmartBirdDecoder<T>, T> {
+ public:
+  using C = Compute<T>;
+
+  /// \param name of the operator, for messages   \param sketch_width d
+  /// \throws std::invalid_argument options or sizes that make no decoder; std::bad_alloc for
+  /// shape.reserve
+  SmartBirdDecoder(const char* name, const SmartBirdOptions& options, const DecoderShape& shape,
+                   Index sketch_width)
+      : name_(name),
+        options_(checked(name, options, shape, sketch_width)),
+        shape_(shape),
+        cache_({shape.batch, shape.key_heads, shape.width, shape.value_width}),
+        sketch_(shape.batch, sketch_width) {
+    if (shape.reserve > 0) reserve(shape.reserve);
+  }
+
+  /// Tokens so far.
+  [[nodiscard]] Index length() const { return cache_.length(); }
+
+  /// Bytes of keys, values and sketch keys.
+  [[nodiscard]] Index memory_bytes() const { return cache_.memory_bytes() + sketch_.size_bytes(); }
+
+  /// Adds n tokens.
+  void append(const SketchTokens<T>& tokens) {
+    check_tokens(tokens.k, tokens.v, tokens.sketch_k);
+    make_room(length() + tokens.k.rows());
+    add(tokens.k, tokens.v, tokens.sketch_k);
+  }
+  void append(const View<const T>& k, const View<const T>& v, const View<const C>& sketch_k) {
+    append({k, v, sketch_k});
+  }
+
+  /// Forgets the tokens from position `length` on.
+  void rollback(Index length) {
+    if (length < 0 || length > this->length()) {
+      refuse(name_, "rollback", std::to_string(length),
+             "0 to " + std::to_string(this->length()) + ", the tokens in the decoder");
+    }
+    cache_.truncate(length);
+  }
+
+  /// Forgets all tokens and keeps the memory.
+  void clear() noexcept { cache_.truncate(0); }
+
+  /// Takes memory for that many tokens in all.
+  void reserve(Index tokens) {
+    detail::check_at_least_0(name_, "reserve", tokens);
+    cache_.reserve(tokens);
+    sketch_.reserve(length(), tokens);
+  }
+
+  /// A decoder of its own with the same tokens, in memory for these alone.
+  [[nodiscard]] SmartBirdDecoder fork() const {
+    return SmartBirdDecoder(*this, cache_.copy(), sketch_.copy(length()));
+  }
+
+ private:
+  friend class StepCalls<SmartBirdDecoder<T>, T>;
+
+  SmartBirdDecoder(const SmartBirdDecoder& other, KeyValueCache<T> cache, SketchKeys<C> sketch)
+      : name_(other.name_),
+        options_(other.options_),
+        shape_(other.shape_),
+        cache_(std::move(cache)),
+        sketch_(std::move(sketch)) {}
+
+  static SmartBirdOptions checked(const char* name, const SmartBirdOptions& options,
+                                  const DecoderShape& shape, Index sketch_width) {
+    check_smart_bird_options<C>(name, options);
+    check_decoder_shape(name, shape, options.alignment);
+    detail::check_at_least_0(name, "sketch_width", sketch_width);
+    return options;
+  }
+
+  void check_tokens(const View<const T>& k, const View<const T>& v,
+                    const View<const C>& sketch_k) const {
+    check_decoder_tokens(name_, shape_, k, v, kMostTokens - length());
+    const char* const of_decoder = "of the decoder";
+    if (sketch_k.is_none() && shape_.batch * k.rows() > 0) {
+      refuse(name_, "sketch_k", "missing", "the sketch's keys, [B, 1, n, d]");
+    }
+    if (sketch_k.is_none()) return;
+    detail::check_extent(name_, "sketch_k", sketch_k.shape(), 0, shape_.batch, of_decoder);
+    detail::check_extent(name_, "sketch_k", sketch_k.shape(), 1, 1,
+                         "since all heads share the sketch");
+    detail::check_extent(name_, "sketch_k", sketch_k.shape(), 2, k.rows(), "the rows of k");
+    detail::check_extent(name_, "sketch_k", sketch_k.shape(), 3, sketch_.width(), of_decoder);
+  }
+
+  static bool appends(const Inputs<T>& inputs) {
+    return !inputs.k.is_none() || !inputs.v.is_none() || !inputs.sketch_k.is_none();
+  }
+  Index length_after(const Inputs<T>& inputs) const {
+    return length() + (appends(inputs) ? inputs.k.rows() : 0);
+  }
+
+  /// The inputs with keys of these sizes: the values do not matter.
+  Inputs<T> sized(Inputs<T> inputs, Index tokens) const {
+    static const T element{};
+    static const C number{};
+    inputs.k = {&element, {shape_.batch, shape_.key_heads, tokens, shape_.width}, {}};
+    inputs.v = {&element, {shape_.batch, shape_.key_heads, tokens, shape_.value_width}, {}};
+    inputs.sketch_k = {&number, {shape_.batch, 1, tokens, sketch_.width()}, {}};
+    return inputs;
+  }
+
+  void check_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
+    if (appends(inputs)) check_tokens(inputs.k, inputs.v, inputs.sketch_k);
+    const Index after = length_after(inputs);
+    check_decoder_rows(name_, shape_, inputs, after);
+    check_smart_bird(name_, options_, sized(inputs, after), out, saved);
+    const auto check_apart = [&](const char* name, const auto& written) {
+      detail::check_apart(name_, name, written, "k", inputs.k);
+      detail::check_apart(name_, name, written, "v", inputs.v);
+      detail::check_apart(name_, name, written, "sketch_k", inputs.sketch_k);
+    };
+    check_apart("out", out);
+    check_apart("lse", saved.lse);
+    check_apart("indices", saved.indices);
+  }
+
+  /// \throws std::bad_alloc, with no token changed
+  void make_room(Index tokens) {
+    cache_.make_room(tokens);
+    sketch_.make_room(length(), tokens);
+  }
+
+  /// \pre there is room
+  void add(const View<const T>& k, const View<const T>& v, const View<const C>& sketch_k) noexcept {
+    for (Index b = 0; b < shape_.batch; ++b) sketch_.put(sketch_k, b, 0, length(), k.rows());
+    cache_.append(k, v, 0, k.rows());
+  }
+
+  /// A step (StepCalls). Memory is taken first, then the tokens, and then nothing throws.
+  template <class E>
+  void run_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) {
+    check_step(inputs, out, saved);
+    const Index after = length_after(inputs);
+    make_room(after);
+    Inputs<T> all = inputs;
+    all.k = cache_.keys(0, after);
+    all.v = cache_.values(0, after);
+    SmartBirdRows<T> rows(options_, all, out, saved);
+    rows.take_scratch(executor);
+    SketchSelection<C> selection(
+        options_, {inputs.sketch_q, inputs.draws, rows.indices(), rows.is_number()}, sketch_);
+    const Index blocks = selection.block_count(inputs.q.rows());
+    const Index tasks = shape_.query_heads == 0 ? 0 : shape_.batch * blocks;
+    selection.take_scratch(tasks, after, executor);
+    if (appends(inputs)) add(inputs.k, inputs.v, inputs.sketch_k);
+    for_each_task(executor, tasks, [&](Index task, Index worker) {
+      const Index b = task / blocks;
+      selection.run({b, b, 0, inputs.q.rows(), 0, after, after}, task % blocks, worker);
+    });
+    rows.attend(executor);
+  }
+
+  static constexpr Index kMostTokens = kMostDecoderTokens;
+
+  const char* name_;
+  SmartBirdOptions options_;
+  DecoderShape shape_;
+  KeyValueCache<T> cache_;
+  SketchKeys<C> sketch_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The choice of keys by a sketch: which thread does what, and where it has its scratch.
+#pragma once
+
+#include <cmath>
+
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/sequences.hpp"
+#include "fovea/attention/smart_bird/options.hpp"
+#include "fovea/attention/smart_bird/sketch_keys.hpp"
+#include "fovea/core/executor.hpp"
+#include "fovea/kernels/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The rows of one call and what is chosen for them. Everything is checked.
+/// \tparam T the type of the arithmetic
+template <class T>
+struct SketchRows {
+  View<const T> q;           ///< [B, 1, Nq, d]
+  View<const T> draws = {};  ///< [B, H, Nq, Nk], or none
+  View<Index> indices;       ///< [B, H, Nq, K], or with min(K, Nk) places
+  /// [B, Nq]: whether the row's sketch is made of numbers; or null
+  bool* is_number = nullptr;
+};
+
+/// Chooses keys for some rows. A task is a block of rows of a sequence with all heads: they share
+/// the sketch's scores.
+template <class T>
+class SketchSelection {
+ public:
+  /// Rows of one task: few, since they cost as much as keys.
+  static constexpr Index kBlockRows = 16;
+
+  SketchSelection(const SmartBirdOptions& options, const SketchRows<T>& rows,
+                  const SketchKeys<T>& keys)
+      : options_(options), rows_(rows), keys_(keys) {}
+
+  /// Bytes of scratch with that many workers.
+  static Index workspace_bytes(Index keys, Index width, Index workers) {
+    return workers * slot_bytes(keys, width);
+  }
+
+  /// Takes the scratch for sequences of at most that many keys. \throws std::bad_alloc
+  template <class E>
+  void take_scratch(Index tasks, Index most_keys, E&& executor) {
+    slot_ = slot_bytes(most_keys, keys_.width());
+    scratch_ = Workspace(worker_count(executor, tasks), slot_);
+  }
+
+  static Index block_count(Index rows) { return (rows + kBlockRows - 1) / kBlockRows; }
+
+  /// A block of rows of a sequence.
+  void run(const Sequence& s, Index block, Index worker) {
+    const Index first = block * kBlockRows;
+    const Index row = s.first_query + first;
+    SketchSelectArgs<T> args;
+    args.q = detail::head_matrix(rows_.q, s.batch, 0, row);
+    args.keys = keys_.keys(s.batch, s.first_key);
+    args.keys_row = keys_.room();
+    args.width = keys_.width();
+    args.rows = (std::min)(kBlockRows, s.queries - first);
+    args.key_end = s.key_end;
+    args.causal = options_.causal;
+    args.first_position =
+        SequenceShape::of(s.queries, s.keys, options_.alignment).first_position + first;
+    args.scale = scale();
+    args.policy = options_.policy;
+    args.seed = options_.seed;
+    args.batch = static_cast<std::uint32_t>(s.index);
+    args.heads = rows_.indices.heads();
+    if (!rows_.draws.is_none()) {
+      args.draws = detail::head_row(rows_.draws, s.batch, 0, row);
+      args.draws_head = rows_.draws.strides()[1];
+      args.draws_row = rows_.draws.strides()[2];
+      args.draws_column = rows_.draws.strides()[3];
+      args.draws += s.first_key * args.draws_column;
+    }
+    args.indices = detail::head_row(rows_.indices, s.batch, 0, row);
+    args.indices_head = rows_.indices.strides()[1];
+    args.indices_row = rows_.indices.strides()[2];
+    args.indices_column = rows_.indices.strides()[3];
+    args.chosen = rows_.indices.width();
+    if (rows_.is_number != nullptr) {
+      args.is_number = rows_.is_number + s.batch * rows_.q.rows() + row;
+    }
+    args.scratch = scratch_.template data<std::byte>() + worker * slot_;
+    kernels<T>().sketch_select(args);
+  }
+
+ private:
+  static Index slot_bytes(Index keys, Index width) {
+    return (sketch_select_scratch<T>(keys, width) + 63) / 64 * 64;
+  }
+
+  T scale() const {
+    if (options_.sketch_scale) return static_cast<T>(*options_.sketch_scale);
+    const Index width = (std::max)(Index{1}, keys_.width());
+    return static_cast<T>(1 / std::sqrt(static_cast<double>(width)));
+  }
+
+  SmartBirdOptions options_;
+  SketchRows<T> rows_;
+  const SketchKeys<T>& keys_;
+  Index slot_ = 0;
+  Workspace scratch_;
+};
+
+/// Chooses the keys of all rows of checked inputs. \throws std::bad_alloc, before anything is
+/// written
+template <class T, class E>
+void select_keys(const SmartBirdOptions& options, const Inputs<T>& inputs,
+                 const View<Index>& indices, bool* is_number, E&& executor) {
+  using C = Compute<T>;
+  const Index heads = indices.heads();
+  if (heads == 0) return;
+  Inputs<C> sketch{inputs.sketch_q, inputs.sketch_k};
+  sketch.key_lengths = inputs.key_lengths;
+  sketch.cu_seqlens_q = inputs.cu_seqlens_q;
+  sketch.cu_seqlens_k = inputs.cu_seqlens_k;
+  const Sequences<C> sequences(sketch);
+  const SequenceTasks tasks(sequences, 1, [&](Index s, Index) {
+    return SketchSelection<C>::block_count(sequences[s].queries);
+  });
+  const Index key_rows = sketch.k.rows();
+  SketchKeys<C> keys(sketch.k.batch(), sketch.k.width());
+  keys.reserve(0, key_rows);
+  SketchSelection<C> selection(options, {sketch.q, inputs.draws, indices, is_number}, keys);
+  selection.take_scratch(tasks.count(), key_rows, executor);
+
+  constexpr Index block = 1024;
+  const Index blocks = (key_rows + block - 1) / block;
+  for_each_task(executor, sketch.k.batch() * blocks, [&](Index task, Index) {
+    const Index first = task % blocks * block;
+    keys.put(sketch.k, task / blocks, first, first, (std::min)(block, key_rows - first));
+  });
+  for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
+    const SequenceTask at = tasks[task];
+    selection.run(sequences[at.sequence], at.part, worker);
+  });
+}
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The keys of a sketch as its kernel reads them: column by column, keys side by side.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "fovea/core/view.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/kernels/sketch/select.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Sketch keys [B, 1, tokens, d] as [B, d, room].
+template <class T>
+class SketchKeys {
+ public:
+  SketchKeys(Index batch, Index width) : batch_(batch), width_(width) {}
+
+  /// Bytes for that many tokens.
+  static Index size_bytes(Index batch, Index width, Index tokens) {
+    return batch * width * sketch_padded(tokens) * Index{sizeof(T)};
+  }
+
+  Index width() const { return width_; }
+  Index size_bytes() const { return memory_.size_bytes(); }
+  /// Distance of the columns.
+  Index room() const { return room_; }
+  /// Column 0 of a batch entry from a key on; none if there are no columns.
+  const T* keys(Index b, Index first) const {
+    const T* const data = memory_.template data<T>();
+    return data == nullptr ? nullptr : data + b * width_ * room_ + first;
+  }
+
+  /// Room for that many tokens, of which the first `kept` are kept. Twice the room if it grows and
+  /// there was some: O(1) a token. \throws std::bad_alloc, with nothing changed
+  void make_room(Index kept, Index tokens) {
+    if (sketch_padded(tokens) <= room_) return;
+    move_to(kept, (std::max)(tokens, (std::min)(2 * room_, kMostTokens)));
+  }
+  /// The same, and no more room. \throws as make_room
+  void reserve(Index kept, Index tokens) {
+    if (sketch_padded(tokens) > room_) move_to(kept, tokens);
+  }
+
+  /// Rows [from, from + count) of batch entry b of x become the tokens from `first` on.
+  void put(const View<const T>& x, Index b, Index from, Index first, Index count) noexcept {
+    for (Index c = 0; c < width_; ++c) {
+      T* const to = memory_.template data<T>() + (b * width_ + c) * room_ + first;
+      for (Index n = 0; n < count; ++n) to[n] = x(b, 0, from + n, c);
+    }
+  }
+
+  /// A copy of its own of the first tokens. \throws std::bad_alloc
+  SketchKeys copy(Index tokens) const {
+    SketchKeys other(batch_, width_);
+    if (tokens > 0) other.copy_from(*this, tokens, tokens);
+    return other;
+  }
+
+ private:
+  static constexpr Index kMostTokens = (std::numeric_limits<Index>::max)() / 4;
+
+  void move_to(Index kept, Index tokens) {
+    SketchKeys other(batch_, width_);
+    other.copy_from(*this, kept, tokens);
+    *this = std::move(other);
+  }
+
+  void copy_from(const SketchKeys& other, Index kept, Index tokens) {
+    const Index room = sketch_padded(tokens);
+    Index columns = 0;
+    Index elements = 0;
+    if (!detail::multiply(batch_, width_, columns) || !detail::multiply(columns, room, elements)) {
+      FOVEA_THROW(std::bad_array_new_length());
+    }
+    memory_ = Workspace(elements, Index{sizeof(T)});
+    room_ = room;
+    // Vectors read behind the last key, too.
+    std::fill_n(memory_.template data<T>(), elements, T{0});
+    for (Index column = 0; column < columns && kept > 0; ++column) {
+      const T* const from = other.memory_.template data<T>() + column * other.room_;
+      std::copy_n(from, kept, memory_.template data<T>() + column * room);
+    }
+  }
+
+  Index batch_;
+  Index width_;
+  Index room_ = 0;
+  Workspace memory_;
+};
+
+FOVEA_NAMESPACE_END

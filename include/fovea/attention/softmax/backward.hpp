@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of softmax attention: which thread computes what, and in which order sums are
+/// taken, so that the bits depend on no thread.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "fovea/attention/call/ordered_sections.hpp"
+#include "fovea/attention/softmax/backward_call.hpp"
+#include "fovea/attention/softmax/bias_backward.hpp"
+#include "fovea/attention/softmax/block_pairs.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// One backward pass. A task is a block of keys of one key head: it owns the gradients of those
+/// keys and values, and goes over all blocks of queries that see them; to the gradient of a block
+/// of queries the tasks add in the order of their keys.
+///
+/// Stages, and the query heads of one key head that have different patterns, cut the keys in
+/// different ways. Therefore the pass goes in rounds, one after the other: each takes of every key
+/// head one stage and those query heads that have one pattern. The first round writes the gradients
+/// of keys and values, the others add to them.
+template <class T>
+class SoftmaxBackward {
+ public:
+  SoftmaxBackward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<const T>& out,
+                  const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads)
+      : pass_(call, plans, out, saved, d_out, grads) {}
+
+  /// Bytes of scratch with that many workers.
+  static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
+    return BackwardCall<T>::workspace_bytes(shape, plans, workers);
+  }
+
+  /// \throws std::bad_alloc, before anything is written
+  template <class E>
+  void run(E&& executor) {
+    reserve(executor);
+    compute(executor);
+  }
+
+  /// Takes the memory of `compute` with the same executor. \pre lse holds what forward gave
+  /// \throws std::bad_alloc
+  template <class E>
+  void reserve(E&& executor) {
+    pass_.take_scratch(worker_count(executor, pass_.most_tasks()));
+    const Grads<T>& grads = pass_.grads();
+    if (grads.q.is_none() && grads.k.is_none() && grads.v.is_none()) return;
+    const Index stages = pass_.plans().stage_count();
+    Index places = 0;
+    rounds_.reserve(static_cast<std::size_t>(stages * variants()));
+    for (Index stage = 0; stage < stages; ++stage) {
+      for (Index variant = 0; variant < variants(); ++variant) {
+        rounds_.push_back(round(stage, variant));
+        places = (std::max)(places, rounds_.back().blocks.count());
+      }
+    }
+    turns_ = detail::Turns(grads.q.is_none() ? 0 : places);
+  }
+
+  /// \pre reserve(executor) was called, once
+  template <class E>
+  void compute(E&& executor) {
+    pass_.find_lse_low(executor);
+    const Grads<T>& grads = pass_.grads();
+    for (const Round& round : rounds_) run_round(round, executor);
+    if (!grads.bias.is_none()) BiasBackward<T>(pass_).run(executor);
+    if (!grads.sink.empty()) run_sink(executor);
+  }
+
+ private:
+  using Buffers = typename BackwardCall<T>::Buffers;
+
+  /// Blocks of keys that a task takes.
+  static constexpr Index kMostBlocks = 16;
+
+  /// Query heads of a key head.
+  Index group() const { return pass_.query_heads() / (std::max)(Index{1}, pass_.key_heads()); }
+  /// Different patterns among them: heads n, n + variants, ... of a group have the same. Without
+  /// query heads there is still one round, which writes the gradients of the keys.
+  Index variants() const { return std::clamp(group(), Index{1}, pass_.plans().period()); }
+
+  /// One round: of every key head the query heads that have the pattern of its head `variant`.
+  struct Round {
+    Index stage;
+    Index variant;
+    SequenceTasks keys;    // of key heads
+    SequenceTasks blocks;  // of query heads: where they take turns
+    Index most_parts;      // tasks of a key head
+
+    bool is_first() const { return stage == 0 && variant == 0; }
+  };
+
+  /// Neighbouring blocks of keys that one task takes: several, if they are short.
+  static Index blocks_of_task(const AnyPlan& plan, Index keys) {
+    if (plan.key_block_count() == 0) return 1;
+    return std::clamp<Index>(block_rows(keys) / plan.key_block(0).count, 1, kMostBlocks);
+  }
+
+  Round round(Index stage, Index variant) const {
+    Index most = 0;
+    const auto parts = [&](Index s, Index key_head) {
+      const AnyPlan& plan = pass_.plans().plan(stage, s, key_head * group() + variant);
+      const Index blocks = blocks_of_task(plan, pass_.sequences()[s].keys);
+      const Index count = (plan.key_block_count() + blocks - 1) / blocks;
+      most = (std::max)(most, count);
+      return count;
+    };
+    SequenceTasks keys(pass_.sequences(), pass_.key_heads(), parts);
+    const auto block_count = [&](Index s, Index h) {
+      return pass_.plans().plan(stage, s, h).block_count();
+    };
+    return {stage,
+            variant,
+            std::move(keys),
+            {pass_.sequences(), pass_.query_heads(), block_count},
+            most};
+  }
+
+  template <class E>
+  void run_round(const Round& now, E&& executor) {
+    turns_.restart();
+    if (pass_.sequences().packed()) {
+      for_each_task(executor, now.keys.count(), [&](Index task, Index worker) {
+        key_task(now, now.keys[task], pass_.buffers(worker));
+      });
+    } else {
+      // Neighbours are blocks of different heads, which take no turns with each other, and
+      // under a causal pattern those with the most queries come first.
+      const Index heads = pass_.sequences().count() * pass_.key_heads();
+      for_each_task(executor, heads * now.most_parts, [&](Index task, Index worker) {
+        const Index head = task % heads;
+        key_task(now, {head / pass_.key_heads(), head % pass_.key_heads(), task / heads},
+                 pass_.buffers(worker));
+      });
+    }
+    if (now.stage == 0 && !pass_.grads().q.is_none()) clear_unseen_rows(now);
+  }
+
+  /// One block of keys of a task.
+  struct KeyPart {
+    Index number;  // of the block
+    KeyBlock keys;
+    BlockRange blocks;  // of queries that may see it
+    Matrix<const T> k;  // its rows, once it is begun
+    Matrix<const T> v;
+    Index row;           // of its first key among those of the task
+    bool begun = false;  // whether a query has seen it
+  };
+
+  /// The blocks of keys of a task.
+  struct KeyParts {
+    std::array<KeyPart, kMostBlocks> at;
+    Index count = 0;
+    BlockRange blocks;  // of queries: all that may see one of them
+  };
+
+  KeyParts parts_of(const AnyPlan& plan, const SequenceTask& task) const {
+    const Index most = blocks_of_task(plan, pass_.sequences()[task.sequence].keys);
+    const Index end = (std::min)(plan.key_block_count(), (task.part + 1) * most);
+    KeyParts parts;
+    Index row = 0;
+    for (Index p = task.part * most; p < end; ++p) {
+      KeyPart& part = parts.at[static_cast<std::size_t>(parts.count++)];
+      part = {p, plan.key_block(p), plan.query_blocks(p), {}, {}, row};
+      row += part.keys.count;
+      if (part.blocks.begin >= part.blocks.end) continue;
+      const bool first = parts.blocks.begin >= parts.blocks.end;
+      parts.blocks.begin =
+          first ? part.blocks.begin : (std::min)(parts.blocks.begin, part.blocks.begin);
+      parts.blocks.end = (std::max)(parts.blocks.end, part.blocks.end);
+    }
+    return parts;
+  }
+
+  /// The gradients of a task's keys and values, and what they add to those of the queries. All its
+  /// blocks of keys take a block of queries before they go on to the next one, which others may
+  /// wait for.
+  void key_task(const Round& round, const SequenceTask& task, const Buffers& buffers) {
+    const detail::TurnsGuard guard(turns_);
+    const Sequence s = pass_.sequences()[task.sequence];
+    const Index first_head = task.head * group() + round.variant;
+    const AnyPlan& plan = pass_.plans().plan(round.stage, task.sequence, first_head);
+    KeyParts parts = parts_of(plan, task);
+    SoftmaxGradArgs<T> args;
+    args.scratch = buffers.kernel;
+    if (!pass_.grads().q.is_none()) args.d_q = buffers.d_q;
+    for (Index h = first_head; h < (task.head + 1) * group(); h += variants()) {
+      args.head = pass_.head(s, h);
+      for (Index b = parts.blocks.begin; b < parts.blocks.end; ++b) {
+        bool built = false;
+        for (Index n = 0; n < parts.count; ++n) {
+          KeyPart& part = parts.at[static_cast<std::size_t>(n)];
+          if (b < part.blocks.begin || part.blocks.end <= b || !plan.meets(b, part.number))
+            continue;
+          if (!built) args.block = plan.block(b, buffers.storage);
+          built = true;
+          if (!detail::meets(args.block, part.keys, s.key_end)) continue;
+          const Index before = blocks_before(plan, args.block, part.number, s.key_end);
+          const Interval rows = add_pairs(s, task.head, buffers, part, args);
+          if (args.d_q == nullptr) continue;
+          turns_.take(round.blocks.number(task.sequence, h, b), before,
+                      [&] { add_to_queries(args, rows, s, h, round.stage > 0 || before > 0); });
+        }
+      }
+    }
+    for (Index n = 0; n < parts.count; ++n) {
+      write_keys(round, s, task.head, parts.at[static_cast<std::size_t>(n)], buffers);
+    }
+  }
+
+  T* d_k_of(const KeyPart& part, const Buffers& buffers) const {
+    return buffers.d_k + part.row * grad_padded(pass_.call().inputs().k.width());
+  }
+  T* d_v_of(const KeyPart& part, const Buffers& buffers) const {
+    return buffers.d_v + part.row * grad_padded(pass_.call().inputs().v.width());
+  }
+
+  /// What the pairs of a block of queries and one of keys add to the sums of the keys, and the
+  /// gradients of the queries. Returns the rows of the block that see one of the keys.
+  Interval add_pairs(const Sequence& s, Index key_head, const Buffers& buffers, KeyPart& part,
+                     SoftmaxGradArgs<T>& args) const {
+    const Interval rows = detail::rows_that_see(args.block, part.keys, s.key_end, kGradTile);
+    if (rows.is_empty()) return rows;
+    if (!part.begun) {
+      pass_.set_keys(part.keys, s, key_head, part.row, buffers, args);
+      part.k = args.k;
+      part.v = args.v;
+    }
+    args.keys = {part.keys.first, part.keys.step, part.keys.count};
+    args.k = part.k;
+    args.v = part.v;
+    if (!pass_.grads().k.is_none()) args.d_k = d_k_of(part, buffers);
+    if (!pass_.grads().v.is_none()) args.d_v = d_v_of(part, buffers);
+    args.row_begin = rows.first;
+    args.row_end = rows.last;
+    args.add = part.begun;
+    kernels<T>().softmax_grad(args);
+    part.begun = true;
+    return rows;
+  }
+
+  /// The gradients of a block of keys and values: written in the first round, even if no query sees
+  /// them.
+  void write_keys(const Round& round, const Sequence& s, Index key_head, const KeyPart& part,
+                  const Buffers& buffers) const {
+    const Grads<T>& grads = pass_.grads();
+    const bool add = !round.is_first();
+    if (add && !part.begun) return;
+    const auto write = [&](const View<T>& to, T* rows, T scale) {
+      if (to.is_none()) return;
+      if (!part.begun) std::fill_n(rows, part.keys.count * grad_padded(to.width()), T{0});
+      write_rows(rows, to, s.batch, key_head, s.first_key, part.keys, scale, add);
+    };
+    write(grads.k, d_k_of(part, buffers), pass_.call().scale() * pass_.unlift());
+    write(grads.v, d_v_of(part, buffers), pass_.unlift());
+  }
+
+  /// Rows of a block, in the tensors.
+  static Strip rows_of(const QueryBlock& block, const Interval& rows) {
+    return {block.first + block.step * rows.first, block.step,
+            (std::max)(Index{0}, rows.last - rows.first)};
+  }
+
+  /// Adds some rows of a block to the gradients of its queries, or makes these.
+  void add_to_queries(const SoftmaxGradArgs<T>& args, const Interval& rows, const Sequence& s,
+                      Index h, bool add) const {
+    if (!rows.is_empty()) {
+      write_rows(args.d_q, pass_.grads().q, s.batch, h, s.first_query, rows_of(args.block, rows),
+                 pass_.call().scale() * pass_.unlift(), add);
+    }
+    if (add) return;
+    const Index end = (std::max)(rows.first, rows.last);
+    clear_queries(s, h, rows_of(args.block, {0, (std::min)(rows.first, args.block.count)}));
+    clear_queries(s, h, rows_of(args.block, {end, args.block.count}));
+  }
+
+  /// +0 for the gradients of some queries.
+  void clear_queries(const Sequence& s, Index h, const Strip& rows) const {
+    const Matrix<T> d_q = detail::head_matrix(pass_.grads().q, s.batch, h, s.first_query);
+    for (Index r = 0; r < rows.count; ++r) {
+      T* const row = d_q.data + (rows.first + rows.step * r) * d_q.row;
+      for (Index d = 0; d < pass_.grads().q.width(); ++d) row[d * d_q.column] = 0;
+    }
+  }
+
+  /// How many blocks of keys before `part` a block of queries sees: its turns before this one.
+  static Index blocks_before(const AnyPlan& plan, const QueryBlock& block, Index part,
+                             Index key_end) {
+    Index before = 0;
+    for (Index p = plan.key_blocks(block).begin; p < part; ++p) {
+      if (detail::meets(block, plan.key_block(p), key_end)) ++before;
+    }
+    return before;
+  }
+
+  /// Makes `strip` of a sequence's rows of a head, or adds to them.
+  static void write_rows(const T* rows, const View<T>& to, Index batch, Index head, Index first,
+                         const Strip& strip, T scale, bool add) {
+    kernels<T>().scaled_rows({rows, detail::head_matrix(to, batch, head, first), strip.first,
+                              strip.step, strip.count, to.width(), scale, add});
+  }
+
+  /// +0 for the gradients of the round's queries in whose block no key is seen.
+  void clear_unseen_rows(const Round& round) {
+    BlockStorage& storage = pass_.buffers(0).storage;
+    for (Index place = 0; place < round.blocks.count(); ++place) {
+      if (turns_.taken(place) > 0) continue;
+      const SequenceTask at = round.blocks[place];
+      if (at.head % group() % variants() != round.variant) continue;
+      const Sequence s = pass_.sequences()[at.sequence];
+      const QueryBlock block =
+          pass_.plans().plan(round.stage, at.sequence, at.head).block(at.part, storage);
+      clear_queries(s, at.head, rows_of(block, {0, block.count}));
+    }
+  }
+
+  /// The gradient of the sinks.
+  template <class E>
+  void run_sink(E&& executor) {
+    for_each_task(executor, pass_.query_heads(), [&](Index h, Index worker) {
+      T total = 0;
+      for (Index s = 0; s < pass_.sequences().count(); ++s) {
+        const Sequence sequence = pass_.sequences()[s];
+        T sum = 0;
+        kernels<T>().sink_grad(
+            {pass_.head(sequence, h), sequence.queries, &sum, pass_.buffers(worker).kernel});
+        total += sum;
+      }
+      pass_.grads().sink[static_cast<std::size_t>(h)] = total;
+    });
+  }
+
+  BackwardCall<T> pass_;
+  std::vector<Round> rounds_;  // none if no gradient of q, k or v is asked for
+  detail::Turns turns_{0};     // of the queries' blocks of a round
+};
+
+FOVEA_NAMESPACE_END

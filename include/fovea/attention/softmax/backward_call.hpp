@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the parts of a backward pass share: the tensors of a call, and what each worker computes
+/// with.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "fovea/attention/softmax/head_plans.hpp"
+#include "fovea/attention/softmax/lse_low_parts.hpp"
+#include "fovea/core/executor.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/kernels/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// One call of `backward`.
+template <class T>
+class BackwardCall {
+ public:
+  static constexpr Index kElement = sizeof(T);
+
+  BackwardCall(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<const T>& out,
+               const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads)
+      : call_(call),
+        plans_(plans),
+        out_(out),
+        saved_(saved),
+        d_out_(d_out),
+        grads_(grads),
+        lse_low_(call, plans, saved.lse),
+        slot_(call.shape()) {}
+
+  /// Bytes of scratch with that many workers.
+  static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
+    return workers * (Slot(shape).elements * kElement + BlockStorage::bytes(plans.most_runs()));
+  }
+
+  /// Takes the scratch. Later no part of the pass may have more tasks than most_tasks().
+  void take_scratch(Index workers) {
+    scratch_ = Workspace(workers, slot_.elements * kElement);
+    storage_.reserve(static_cast<std::size_t>(workers));
+    for (Index w = 0; w < workers; ++w) storage_.emplace_back(plans_.most_runs());
+    lse_low_.take_memory();
+  }
+
+  /// What the kernels need to know of rows with a large lse; before them, and after take_scratch.
+  template <class E>
+  void find_lse_low(E&& executor) {
+    lse_low_.find(executor, [this](Index worker) {
+      return LseScratch<T>{storage_[static_cast<std::size_t>(worker)], buffers(worker).kernel};
+    });
+  }
+
+  const SoftmaxCall<T>& call() const { return call_; }
+  const Sequences<T>& sequences() const { return call_.sequences(); }
+  const HeadPlans& plans() const { return plans_; }
+  const Grads<T>& grads() const { return grads_; }
+  Index query_heads() const { return call_.inputs().q.heads(); }
+  Index key_heads() const { return call_.inputs().k.heads(); }
+
+  /// At least as many as any part of the pass has.
+  Index most_tasks() const {
+    Index most_parts = 1;
+    const Index sequences = call_.sequences().count();
+    const Index different =
+        call_.sequences().packed() ? sequences : (std::min<Index>)(sequences, 1);
+    for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
+      for (Index s = 0; s < different; ++s) {
+        for (Index h = 0; h < plans_.period(); ++h) {
+          const AnyPlan& plan = plans_.plan(stage, s, h);
+          most_parts = (std::max)({most_parts, plan.block_count(), plan.key_block_count()});
+        }
+      }
+    }
+    return (sequences * most_parts + 1) * (std::max)({query_heads(), key_heads(), Index{1}});
+  }
+
+  /// What one worker computes with.
+  struct Buffers {
+    BlockStorage& storage;
+    T* kernel;
+    T* d_q;  // of a block of queries
+    T* d_k;  // of a block of keys
+    T* d_v;
+    T* packed_k;  // the keys, if they are far apart
+    T* packed_v;
+  };
+  Buffers buffers(Index worker) {
+    T* const kernel = scratch_.template data<T>() + worker * slot_.elements;
+    T* const d_q = kernel + slot_.kernel;
+    T* const d_k = d_q + slot_.queries;
+    T* const d_v = d_k + slot_.keys;
+    T* const packed_k = d_v + slot_.values;
+    return {storage_[static_cast<std::size_t>(worker)],
+            kernel,
+            d_q,
+            d_k,
+            d_v,
+            packed_k,
+            packed_k + slot_.keys};
+  }
+
+  SoftmaxGradHead<T> head(const Sequence& s, Index h) const {
+    const Inputs<T>& in = call_.inputs();
+    SoftmaxGradHead<T> head;
+    head.q = detail::head_matrix(in.q, s.batch, h, s.first_query);
+    head.out = detail::head_matrix(out_, s.batch, h, s.first_query);
+    head.d_out = detail::head_matrix(d_out_, s.batch, h, s.first_query);
+    head.lse = detail::head_matrix(View<const T>(saved_.lse), s.batch, h, s.first_query);
+    head.lse_low = lse_low_.of(s, h);
+    head.width = in.q.width();
+    head.value_width = in.v.width();
+    head.scale = call_.scale();
+    head.sink = call_.sink(h);
+    head.map = call_.score_map(s, h);
+    head.first_position = call_.sequence_shape(s).first_position;
+    head.key_end = s.key_end;
+    return head;
+  }
+
+  /// The keys of a block, for the kernel. \param row of the buffers where they may be packed
+  void set_keys(const KeyBlock& keys, const Sequence& s, Index key_head, Index row,
+                const Buffers& buffers, SoftmaxGradArgs<T>& args) const {
+    const Inputs<T>& in = call_.inputs();
+    args.keys = {keys.first, keys.step, keys.count};
+    args.k = near_rows(detail::head_matrix(in.k, s.batch, key_head, s.first_key), keys,
+                       in.k.width(), buffers.packed_k + row * grad_padded(in.k.width()));
+    args.v = near_rows(detail::head_matrix(in.v, s.batch, key_head, s.first_key), keys,
+                       in.v.width(), buffers.packed_v + row * grad_padded(in.v.width()));
+  }
+
+  /// What brings the kernels' sums back from lifted weights: exact.
+  T unlift() const {
+    return call_.inputs().alibi_slopes.empty() ? T{1} : T{1} / static_cast<T>(1 << kAlibiLift);
+  }
+
+ private:
+  /// One worker's scratch.
+  struct Slot {
+    explicit Slot(const AttentionShape& shape) {
+      const Index rows = block_rows(shape.keys);
+      kernel = softmax_grad_scratch(rows, shape.width, shape.value_width);
+      keys = rows * grad_padded(shape.width);
+      values = rows * grad_padded(shape.value_width);
+      queries = block_rows(shape.queries) * grad_padded(shape.width);
+      elements = (std::max)(kernel + 2 * keys + 2 * values + queries,
+                            LseLowParts<T>::scratch_elements(shape));
+      elements = (elements + 15) / 16 * 16;
+    }
+    Index kernel, keys, values, queries;
+    Index elements;
+  };
+
+  /// Some rows as the kernels read them, packed if they are far apart.
+  static Matrix<const T> near_rows(const Matrix<const T>& m, const KeyBlock& rows, Index width,
+                                   T* packed) {
+    if (are_near(m, rows.step, width)) {
+      return {m.data + rows.first * m.row, rows.step * m.row, 1};
+    }
+    kernels<T>().packed_rows({m, rows.first, rows.step, rows.count, width, packed});
+    return {packed, grad_padded(width), 1};
+  }
+
+  const SoftmaxCall<T>& call_;
+  const HeadPlans& plans_;
+  View<const T> out_;
+  Saved<T> saved_;
+  View<const T> d_out_;
+  Grads<T> grads_;
+  LseLowParts<T> lse_low_;
+  Slot slot_;
+  Workspace scratch_;
+  std::vector<BlockStorage> storage_;  // of each worker
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradient of the bias.
+#pragma once
+
+#include "fovea/attention/softmax/backward_call.hpp"
+#include "fovea/attention/softmax/block_pairs.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// A task owns a part of the bias, and adds up what it was broadcast to. Stages and different
+/// patterns cut it into different parts, so they take rounds, one after the other.
+template <class T>
+class BiasBackward {
+ public:
+  explicit BiasBackward(BackwardCall<T>& pass) : pass_(pass) {}
+
+  template <class E>
+  void run(E&& executor) {
+    zero(executor, pass_.grads().bias);
+    const Shape& shape = pass_.grads().bias.shape();
+    const AttentionShape whole = pass_.call().shape();
+    BiasRound round;
+    round.variants = shape[1] == 1 ? pass_.plans().period() : 1;
+    // Without a dimension of rows the parts are blocks of keys; without either there is one part.
+    round.by_query = shape[2] != 1 || whole.queries == 1;
+    round.one_part = !round.by_query && (shape[3] == 1 && whole.keys != 1);
+    for (round.stage = 0; round.stage < pass_.plans().stage_count(); ++round.stage) {
+      for (round.variant = 0; round.variant < round.variants; ++round.variant) {
+        round.parts = bias_parts(round);
+        for_each_task(executor, shape[0] * shape[1] * round.parts, [&](Index task, Index worker) {
+          bias_task(round, task / round.parts, task % round.parts, pass_.buffers(worker));
+        });
+      }
+    }
+  }
+
+ private:
+  using Buffers = typename BackwardCall<T>::Buffers;
+
+  /// One round.
+  struct BiasRound {
+    Index stage;
+    Index variant;   // of `variants` patterns, those of heads h with h % variants == variant
+    Index variants;  // more than one if heads of different patterns add to the same part
+    bool by_query;   // whether parts are blocks of queries, otherwise of keys
+    bool one_part;
+    Index parts;
+  };
+
+  /// Fills a tensor with +0.
+  template <class E>
+  static void zero(E&& executor, const View<T>& x) {
+    constexpr Index rows = 512;
+    const Index parts = (x.rows() + rows - 1) / rows;
+    for_each_task(executor, x.batch() * x.heads() * parts, [&](Index task, Index) {
+      const Index b = task / parts / x.heads();
+      const Index h = task / parts % x.heads();
+      const Index first = task % parts * rows;
+      for (Index n = first; n < (std::min)(x.rows(), first + rows); ++n) {
+        for (Index d = 0; d < x.width(); ++d) x(b, h, n, d) = 0;
+      }
+    });
+  }
+
+  Index bias_parts(const BiasRound& round) const {
+    if (round.one_part) return 1;
+    Index parts = 0;
+    for (Index s = 0; s < pass_.sequences().count(); ++s) {
+      for (Index h = round.variant; h < pass_.query_heads(); h += round.variants) {
+        const AnyPlan& plan = pass_.plans().plan(round.stage, s, h);
+        parts = (std::max)(parts, round.by_query ? plan.block_count() : plan.key_block_count());
+      }
+    }
+    return parts;
+  }
+
+  /// \param cell batch entry and head of the bias
+  void bias_task(const BiasRound& round, Index cell, Index part, const Buffers& buffers) const {
+    const Index batches = pass_.grads().bias.batch();
+    const Index heads = pass_.grads().bias.heads();
+    for (Index s = 0; s < pass_.sequences().count(); ++s) {
+      const Sequence sequence = pass_.sequences()[s];
+      if (batches != 1 && sequence.batch != cell / heads) continue;
+      for (Index h = round.variant; h < pass_.query_heads(); h += round.variants) {
+        if (heads != 1 && h != cell % heads) continue;
+        add_bias(round, sequence, h, part, buffers);
+      }
+    }
+  }
+
+  /// What one head of a sequence adds to a part of the bias: the blocks of queries or of keys of
+  /// that number, or all of them.
+  void add_bias(const BiasRound& round, const Sequence& s, Index h, Index part,
+                const Buffers& buffers) const {
+    SoftmaxGradArgs<T> args;
+    args.head = pass_.head(s, h);
+    args.scratch = buffers.kernel;
+    args.d_bias = detail::head_logits(pass_.grads().bias, s.batch, h, s.first_query, s.first_key);
+    const AnyPlan& plan = pass_.plans().plan(round.stage, s.index, h);
+    const bool by_key = !round.by_query && !round.one_part;
+    if (by_key && part >= plan.key_block_count()) return;
+    for (Index b = 0; b < plan.block_count(); ++b) {
+      if (round.by_query && b != part) continue;
+      if (by_key && !plan.meets(b, part)) continue;
+      args.block = plan.block(b, buffers.storage);
+      for (Index k = 0; k < plan.key_block_count(); ++k) {
+        if (by_key && k != part) continue;
+        const KeyBlock keys = plan.key_block(k);
+        if (!detail::meets(args.block, keys, s.key_end)) continue;
+        const Interval rows = detail::rows_that_see(args.block, keys, s.key_end, kGradTile);
+        if (rows.is_empty()) continue;
+        args.row_begin = rows.first;
+        args.row_end = rows.last;
+        pass_.set_keys(keys, s, pass_.call().key_head(h), 0, buffers, args);
+        kernels<T>().softmax_grad(args);
+      }
+    }
+  }
+
+  BackwardCall<T>& pass_;
+};
+
+FOVEA_NAMESPACE_END

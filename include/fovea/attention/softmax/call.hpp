@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// From the checked tensors and options of one call to what a kernel reads of one head.
+#pragma once
+
+#include <cmath>
+
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/sequences.hpp"
+#include "fovea/attention/softmax/options.hpp"
+#include "fovea/kernels/softmax/block.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// One call of a softmax operator: its inputs and options, all checked.
+template <class T>
+class SoftmaxCall {
+ public:
+  SoftmaxCall(const Inputs<T>& inputs, const SoftmaxOptions& options)
+      : inputs_(inputs), options_(options), sequences_(inputs) {}
+
+  const Inputs<T>& inputs() const { return inputs_; }
+  const Sequences<T>& sequences() const { return sequences_; }
+  AttentionShape shape() const { return shape_of(inputs_); }
+
+  SequenceShape sequence_shape(const Sequence& s) const {
+    return SequenceShape::of(s.queries, s.keys, options_.alignment);
+  }
+
+  Compute<T> scale() const {
+    const Index d = inputs_.q.width();
+    if (options_.scale) return static_cast<Compute<T>>(*options_.scale);
+    return d == 0 ? 1 : static_cast<Compute<T>>(1.0 / std::sqrt(static_cast<double>(d)));
+  }
+
+  /// The key head that query head h reads.
+  Index key_head(Index h) const { return h / (inputs_.q.heads() / inputs_.k.heads()); }
+
+  /// What happens to the logits of one head of a sequence.
+  ScoreMap<Compute<T>> score_map(const Sequence& s, Index h) const {
+    ScoreMap<Compute<T>> map;
+    const auto head = static_cast<std::size_t>(h);
+    if (options_.soft_cap) map.soft_cap = static_cast<Compute<T>>(*options_.soft_cap);
+    if (!inputs_.alibi_slopes.empty()) {
+      map.alibi_slope = inputs_.alibi_slopes[head];
+      map.weight_lift = kAlibiLift;
+    }
+    map.bias = detail::head_logits(inputs_.bias, s.batch, h, s.first_query, s.first_key);
+    map.mask = detail::head_logits(inputs_.mask, s.batch, h, s.first_query, s.first_key);
+    map.dropout = {options_.dropout.probability, options_.dropout.seed, s.index, h};
+    return map;
+  }
+
+  const Compute<T>* sink(Index h) const {
+    return inputs_.sink.empty() ? nullptr : &inputs_.sink[static_cast<std::size_t>(h)];
+  }
+
+  /// Everything of one head but block and scratch.
+  SoftmaxBlockArgs<Compute<T>> args(const Sequence& s, Index h, const View<T>& out,
+                                    const Saved<T>& saved) const {
+    SoftmaxBlockArgs<Compute<T>> args;
+    args.q = detail::head_stored(inputs_.q, s.batch, h, s.first_query);
+    args.k = detail::head_stored(inputs_.k, s.batch, key_head(h), s.first_key);
+    args.v = detail::head_stored(inputs_.v, s.batch, key_head(h), s.first_key);
+    args.out = detail::head_stored(out, s.batch, h, s.first_query);
+    if (!saved.lse.is_none()) {
+      args.lse = detail::head_matrix(saved.lse, s.batch, h, s.first_query);
+    }
+    args.width = inputs_.q.width();
+    args.value_width = inputs_.v.width();
+    args.scale = scale();
+    args.sink = sink(h);
+    args.map = score_map(s, h);
+    args.first_position = sequence_shape(s).first_position;
+    args.key_end = s.key_end;
+    return args;
+  }
+
+ private:
+  Inputs<T> inputs_;
+  SoftmaxOptions options_;
+  Sequences<T> sequences_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a few query rows see, as lists: for each class of heads the rows that are computed
+/// together, their runs of keys from all stages of the pattern, and pieces of them for threads.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "fovea/attention/softmax/retained_keys.hpp"
+#include "fovea/kernels/softmax/row.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The query heads in groups that share a key head and a pattern: these read their keys once.
+class HeadGroups {
+ public:
+  struct Group {
+    Index key_head;
+    Index head_class;  // head % period
+    Index first;       // among the heads in this order
+    Index count;
+  };
+
+  /// \pre key_heads divides query_heads
+  HeadGroups(Index query_heads, Index key_heads, Index period) {
+    for (Index key_head = 0; key_head < key_heads; ++key_head) {
+      const Index begin = key_head * (query_heads / key_heads);
+      const Index end = begin + query_heads / key_heads;
+      for (Index first = begin; first < (std::min)(end, begin + period); ++first) {
+        const Index before = static_cast<Index>(heads_.size());
+        for (Index h = first; h < end; h += period) heads_.push_back(h);
+        const Index count = static_cast<Index>(heads_.size()) - before;
+        groups_.push_back({key_head, first % period, before, count});
+        most_heads_ = (std::max)(most_heads_, count);
+      }
+    }
+  }
+
+  const std::vector<Group>& groups() const { return groups_; }
+  Index head_count() const { return static_cast<Index>(heads_.size()); }
+  /// Of a group.
+  Index most_heads() const { return most_heads_; }
+
+  /// The query head at place n of the order.
+  Index head(Index n) const { return heads_[static_cast<std::size_t>(n)]; }
+
+ private:
+  std::vector<Group> groups_;
+  std::vector<Index> heads_;
+  Index most_heads_ = 0;
+};
+
+/// The lists of one call. Their memory is kept: filled again, they take no more.
+class FewRows {
+ public:
+  /// Rows that are computed together.
+  struct Item {
+    QueryBlock block;
+    bool is_band = false;  // it takes the band form of the block kernel, and has no segments
+    Index first_run = 0;
+    Index first_segment = 0;
+    Index segment_count = 0;
+  };
+
+  /// What one thread does: segments of one item whose keys have one source, or a whole band.
+  struct Task {
+    Index item = 0;
+    Index first_segment = 0;
+    Index segment_count = 0;
+    Index keys = 0;
+    KeySource source = KeySource::recent;
+  };
+
+  /// [first, last) of a list.
+  struct HeadClass {
+    Interval items;
+    Interval segments;
+    Interval tasks;
+    Index most_rows = 0;  // of an item
+    Index pairs = 0;
+  };
+
+  /// Forgets what was added.
+  void clear() {
+    classes_.clear();
+    items_.clear();
+    runs_.clear();
+    notes_.clear();
+    bounds_.clear();
+    segments_.clear();
+    tasks_.clear();
+  }
+
+  /// The rows of the shape for the next class of heads. \param sources of each stage
+  /// \throws what the pattern throws; std::bad_alloc
+  template <class P>
+  void add(const P& pattern, const SequenceShape& shape, const KeySource* sources) {
+    HeadClass heads{{size(items_), 0}, {size(segments_), 0}, {size(tasks_), 0}};
+    if (!add_together(pattern, shape, sources)) {
+      for (Index r = 0; r < shape.queries; ++r) {
+        add_row(pattern, {1, shape.keys, shape.first_position + r}, r, sources);
+      }
+    }
+    heads.items.last = size(items_);
+    heads.segments.last = size(segments_);
+    heads.tasks.last = size(tasks_);
+    for (Index n = heads.items.first; n < heads.items.last; ++n) {
+      heads.most_rows = (std::max)(heads.most_rows, item(n).block.count);
+    }
+    for (Index n = heads.tasks.first; n < heads.tasks.last; ++n) {
+      heads.pairs += task(n).keys * item(task(n).item).block.count;
+    }
+    classes_.push_back(heads);
+  }
+
+  /// Ends the lists: the blocks find their runs, and the runs their bounds.
+  void finish() {
+    for (std::size_t n = 0; n < runs_.size(); ++n) {
+      if (notes_[n].bounds < 0) continue;
+      runs_[n].lower = bounds_.data() + notes_[n].bounds;
+      runs_[n].upper = runs_[n].lower + notes_[n].rows;
+    }
+    for (Item& item : items_) item.block.runs = runs_.data() + item.first_run;
+  }
+
+  const HeadClass& head_class(Index c) const { return classes_[static_cast<std::size_t>(c)]; }
+  const Item& item(Index n) const { return items_[static_cast<std::size_t>(n)]; }
+  const Task& task(Index n) const { return tasks_[static_cast<std::size_t>(n)]; }
+  const RunSegment* segments(Index n) const { return segments_.data() + n; }
+
+  Index memory_bytes() const {
+    return bytes(classes_) + bytes(items_) + bytes(runs_) + bytes(notes_) + bytes(bounds_) +
+           bytes(segments_) + bytes(tasks_) +
+           (storage_ && storage_->capacity() > 1 ? BlockStorage::bytes(storage_->capacity()) : 0);
+  }
+
+ private:
+  /// Of a run.
+  struct Note {
+    KeySource source;
+    Index bounds = -1;  // where they stand: lower, then upper
+    Index rows = 0;
+  };
+
+  template <class X>
+  static Index size(const std::vector<X>& list) {
+    return static_cast<Index>(list.size());
+  }
+  template <class X>
+  static Index bytes(const std::vector<X>& list) {
+    return static_cast<Index>(list.capacity() * sizeof(X));
+  }
+
+  BlockStorage& storage(Index runs) {
+    if (!storage_ || runs > storage_->capacity()) storage_.emplace(runs);
+    return *storage_;
+  }
+
+  /// All rows as one item, or the blocks of a band; false: the stages have several blocks.
+  template <class P>
+  bool add_together(const P& pattern, const SequenceShape& shape, const KeySource* sources) {
+    const Index runs_before = size(runs_);
+    const Index bounds_before = size(bounds_);
+    bool together = true;
+    bool band = false;
+    for_each_plan(pattern, shape, [&](const auto& plan, Index stage) {
+      if (!together || plan.block_count() == 0) return;
+      BlockStorage& memory = storage(plan.most_runs());
+      const QueryBlock first = plan.block(0, memory);
+      band = stage_count(pattern) == 1 && first.most_keys <= kBandKeys;
+      together = band || plan.block_count() == 1;
+      if (band) {
+        add_band(first);
+        for (Index b = 1; b < plan.block_count(); ++b) add_band(plan.block(b, memory));
+      } else if (together) {
+        add_runs(first, sources[stage]);
+      }
+    });
+    if (band) return true;
+    if (together) {
+      add_item(0, shape.queries, runs_before);
+    } else {
+      runs_.resize(static_cast<std::size_t>(runs_before));
+      notes_.resize(static_cast<std::size_t>(runs_before), Note{});
+      bounds_.resize(static_cast<std::size_t>(bounds_before));
+    }
+    return together;
+  }
+
+  /// \param row of the queries, which alone is in the shape
+  template <class P>
+  void add_row(const P& pattern, const SequenceShape& shape, Index row, const KeySource* sources) {
+    const Index runs_before = size(runs_);
+    for_each_plan(pattern, shape, [&](const auto& plan, Index stage) {
+      add_runs(plan.block(0, storage(plan.most_runs())), sources[stage]);
+    });
+    add_item(row, 1, runs_before);
+  }
+
+  void add_runs(const QueryBlock& block, KeySource source) {
+    for (Index r = 0; r < block.run_count; ++r) {
+      KeyRun run = block.runs[r];
+      Note note{source};
+      if (run.lower != nullptr) {
+        note.bounds = size(bounds_);
+        note.rows = block.count;
+        bounds_.insert(bounds_.end(), run.lower, run.lower + block.count);
+        bounds_.insert(bounds_.end(), run.upper, run.upper + block.count);
+      }
+      runs_.push_back(run);
+      notes_.push_back(note);
+    }
+  }
+
+  void add_band(const QueryBlock& block) {
+    Item item{block, true, size(runs_), size(segments_), 0};
+    add_runs(block, KeySource::recent);
+    Index keys = 0;
+    for (Index r = 0; r < block.run_count; ++r) keys += block.runs[r].count;
+    tasks_.push_back({size(items_), item.first_segment, 0, keys, KeySource::recent});
+    items_.push_back(item);
+  }
+
+  /// The runs from `first_run` on, for rows [row, row + rows).
+  void add_item(Index row, Index rows, Index first_run) {
+    Item item{{row, 1, rows, nullptr, size(runs_) - first_run}, false, first_run, size(segments_)};
+    bool is_open = false;  // the last task takes more segments
+    for (Index r = 0; r < item.block.run_count; ++r) {
+      const KeyRun& run = runs_[static_cast<std::size_t>(first_run + r)];
+      const KeySource source = notes_[static_cast<std::size_t>(first_run + r)].source;
+      const Index begin = run.first / run.step;
+      const Index end = begin + run.count;
+      for (Index s = begin / kKeySegment; s * kKeySegment < end; ++s) {
+        const Index keys =
+            (std::min)(end, (s + 1) * kKeySegment) - (std::max)(begin, s * kKeySegment);
+        if (!is_open || tasks_.back().source != source || tasks_.back().keys + keys > kKeySegment) {
+          tasks_.push_back({size(items_), size(segments_), 0, 0, source});
+        }
+        is_open = true;
+        segments_.push_back({r, s});
+        ++tasks_.back().segment_count;
+        tasks_.back().keys += keys;
+      }
+    }
+    item.segment_count = size(segments_) - item.first_segment;
+    items_.push_back(item);
+  }
+
+  std::vector<HeadClass> classes_;
+  std::vector<Item> items_;
+  std::vector<KeyRun> runs_;
+  std::vector<Note> notes_;  // of each run
+  std::vector<Index> bounds_;
+  std::vector<RunSegment> segments_;
+  std::vector<Task> tasks_;
+  std::optional<BlockStorage> storage_;
+};
+
+FOVEA_NAMESPACE_END

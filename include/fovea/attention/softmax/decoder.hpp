@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Incremental softmax attention: a key/value cache and the attention of the last positions over
+/// it. Tests: tests/attention/decoder_test.cpp.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "fovea/attention/call/decoder_check.hpp"
+#include "fovea/attention/call/step_calls.hpp"
+#include "fovea/attention/softmax/decoder_cache.hpp"
+#include "fovea/attention/softmax/forward.hpp"
+#include "fovea/attention/softmax/head_plans.hpp"
+#include "fovea/attention/softmax/split_kv.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What `op.decoder<T>(shape)` makes of a softmax operator `Op`: a growing sequence of tokens, and
+/// the attention of its last positions.
+/// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far,
+/// whatever the tokens were appended in, and for any number of threads. Only visible keys are read.
+/// Parts of the pattern that name positions beyond the tokens so far wait for them.
+/// Memory: twice the tokens at most; under a window of `left` keys that of about 2 (left + right +
+/// min(left, 512)) tokens, however long the sequence, and where heads see summary columns besides
+/// (fixed attention), these. Of more new tokens than a window holds, `step` takes a copy meanwhile.
+/// Not to be called from several threads at once. Errors are std::invalid_argument, or
+/// std::bad_alloc, and leave the decoder and the outputs as they were.
+template <class Op, class T>
+class Decoder : public StepCalls<Decoder<Op, T>, T> {
+ public:
+  /// \throws std::invalid_argument options or sizes that make no decoder; std::bad_alloc for
+  /// shape.reserve
+  Decoder(const Op& op, const DecoderShape& shape)
+      : op_(op),
+        shape_(shape),
+        cache_(shape, checked_scope()),
+        head_groups_(shape.query_heads, shape.key_heads, scope().period()) {
+    if (shape.reserve > 0) cache_.reserve(shape.reserve);
+  }
+
+  /// Tokens so far.
+  [[nodiscard]] Index length() const { return cache_.length(); }
+
+  /// Bytes of keys, values and scratch.
+  [[nodiscard]] Index memory_bytes() const {
+    return cache_.memory_bytes() + scratch_.size_bytes() + few_rows_.memory_bytes();
+  }
+
+  /// Adds n tokens.
+  void append(const KeyValueTokens<T>& tokens) {
+    check_tokens(tokens.k, tokens.v);
+    cache_.make_room(length() + tokens.k.rows());
+    cache_.append(tokens.k, tokens.v);
+  }
+  void append(const View<const T>& k, const View<const T>& v) { append({k, v}); }
+
+  /// Forgets the tokens from position `length` on. Under a window, at least the last
+  /// `rollback_tokens` can be forgotten, or all.
+  void rollback(Index length) {
+    const Index before = this->length();
+    if (length < 0 || length > before) {
+      refuse(Op::name(), "rollback", std::to_string(length),
+             "0 to " + std::to_string(before) + ", the tokens in the decoder");
+    }
+    const Index needed = (std::max)(Index{0}, length - 1 - left());
+    if (length > 0 && length < before && needed < cache_.first_held()) {
+      refuse(Op::name(), "rollback", std::to_string(length),
+             "at least " + std::to_string(cache_.first_held() + left() + 1) +
+                 ", or 0: earlier keys of the window are gone (see rollback_tokens)");
+    }
+    cache_.truncate(length);
+  }
+
+  /// Forgets all tokens and keeps the memory.
+  void clear() noexcept { cache_.truncate(0); }
+
+  /// Takes memory for that many tokens in all.
+  void reserve(Index tokens) {
+    detail::check_at_least_0(Op::name(), "reserve", tokens);
+    cache_.reserve(tokens);
+  }
+
+  /// The tokens that are held: all, or under a window the last ones. For operators whose heads see
+  /// no summary columns.
+  [[nodiscard]] HeldTokens<T> held() const { return cache_.held(); }
+
+  /// Holds these tokens instead. \throws std::bad_alloc, with nothing changed
+  void restart(const HeldTokens<T>& held) { cache_.restart(held); }
+
+  /// A decoder of its own with the same tokens, in memory for these alone.
+  [[nodiscard]] Decoder fork() const { return Decoder(*this, cache_.copy()); }
+
+ private:
+  friend class StepCalls<Decoder<Op, T>, T>;
+
+  Decoder(const Decoder& other, DecoderCache<T> cache)
+      : op_(other.op_),
+        shape_(other.shape_),
+        cache_(std::move(cache)),
+        head_groups_(other.head_groups_) {}
+
+  const KeyScope& scope() const { return cache_.scope(); }
+
+  /// Keys before a query that it sees among the recent ones.
+  Index left() const { return scope().reach().before; }
+
+  KeyScope checked_scope() const {
+    op_.check_options();
+    check_softmax_options<Compute<T>>(Op::name(), op_.softmax_options());
+    check_decoder_shape(Op::name(), shape_, op_.softmax_options().alignment);
+    return KeyScope(op_, shape_);
+  }
+
+  void check_tokens(const View<const T>& k, const View<const T>& v) const {
+    check_decoder_tokens(Op::name(), shape_, k, v, kMostTokens - length());
+  }
+
+  static bool appends(const Inputs<T>& inputs) {
+    return !inputs.k.is_none() || !inputs.v.is_none();
+  }
+  Index length_after(const Inputs<T>& inputs) const {
+    return length() + (appends(inputs) ? inputs.k.rows() : 0);
+  }
+
+  void check_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
+    const auto& q = inputs.q;
+    if (appends(inputs)) check_tokens(inputs.k, inputs.v);
+    const Index after = length_after(inputs);
+    check_decoder_rows(Op::name(), shape_, inputs, after);
+    check_held(q.rows(), after);
+    // Of k and v only the sizes matter now: one element stands for all.
+    static const T element{};
+    Inputs<T> all = inputs;
+    all.k = {&element, {shape_.batch, shape_.key_heads, after, shape_.width}, {}};
+    all.v = {&element, {shape_.batch, shape_.key_heads, after, shape_.value_width}, {}};
+    op_.check_tensors(all, out, saved);
+    check_apart(inputs, "out", out);
+    check_apart(inputs, "lse", saved.lse);
+  }
+
+  template <class U>
+  static void check_apart(const Inputs<T>& inputs, const char* name, const View<U>& written) {
+    detail::check_apart(Op::name(), name, written, "k", inputs.k);
+    detail::check_apart(Op::name(), name, written, "v", inputs.v);
+  }
+
+  /// The recent keys that the queries see must be held.
+  void check_held(Index rows, Index after) const {
+    if (!cache_.is_ring() || cache_.first_held() == 0) return;
+    const Index most = after - left() - cache_.first_held();
+    if (rows > most) {
+      refuse(Op::name(), "rows of q", std::to_string(rows),
+             "at most " + std::to_string(most) + ": earlier keys of the window are gone");
+    }
+  }
+
+  /// Takes back the new tokens if the scope is left by an exception: that of a user's pattern,
+  /// since nothing else throws once they are appended. What a ring has forgotten for them stays
+  /// forgotten.
+  class Appended {
+   public:
+    explicit Appended(DecoderCache<T>& cache) : cache_(cache), length_(cache.length()) {}
+    Appended(const Appended&) = delete;
+    Appended& operator=(const Appended&) = delete;
+    ~Appended() {
+      if (std::uncaught_exceptions() > exceptions_) cache_.truncate(length_);
+    }
+
+   private:
+    DecoderCache<T>& cache_;
+    Index length_;
+    int exceptions_ = std::uncaught_exceptions();
+  };
+
+  /// A step (StepCalls). For few rows K and V are read once by the heads that share a key head and
+  /// a pattern, and by all threads.
+  template <class E>
+  void run_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) {
+    check_step(inputs, out, saved);
+    const Appended until_done(cache_);
+    const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
+    if (rows == 0) {
+      cache_.make_room(length_after(inputs));
+      append_new(inputs);
+    } else if (prefers_rows(rows_after(inputs), worker_count(executor, kMostTokens))) {
+      attend_few(inputs, out, saved, executor);
+    } else {
+      attend_many(inputs, out, saved, executor);
+    }
+  }
+
+  /// Adds the tokens of a step. \pre there is room
+  void append_new(const Inputs<T>& inputs) noexcept {
+    if (appends(inputs)) cache_.append(inputs.k, inputs.v);
+  }
+
+  /// The last rows of a sequence that ends with the new tokens.
+  SequenceShape rows_after(const Inputs<T>& inputs) const {
+    const Index after = length_after(inputs);
+    return {inputs.q.rows(), after, after - inputs.q.rows()};
+  }
+
+  /// The first recent key that rows see.
+  Index first_key(const SequenceShape& rows) const {
+    return scope().is_bounded() ? (std::max)(Index{0}, rows.first_position - left()) : 0;
+  }
+
+  /// Where the keys of a head stand, and its queries.
+  struct Place {
+    const DecoderCache<T>& cache;
+    SequenceShape rows;
+    Index first_key;  // of the recent ones that the arguments hold
+    Index group;      // query heads per key head
+
+    void operator()(KeySource source, Index b, Index h, SoftmaxBlockArgs<Compute<T>>& args) const {
+      args.first_position = rows.first_position;
+      args.key_end = rows.keys;
+      args.key_rows.base = first_key;
+      if (source == KeySource::summary) cache.place_summary(b, h / group, args);
+    }
+    void operator()(Index stage, const SequenceTask& task,
+                    SoftmaxBlockArgs<Compute<T>>& args) const {
+      (*this)(cache.scope().sources(task.head)[stage], task.sequence, task.head, args);
+    }
+  };
+
+  Place place(const SequenceShape& rows, Index first_key) const {
+    return {cache_, rows, first_key, shape_.query_heads / shape_.key_heads};
+  }
+
+  /// A call for a step, its keys and values these.
+  SoftmaxCall<T> call(Inputs<T> inputs, const View<const T>& k, const View<const T>& v) const {
+    inputs.k = k;
+    inputs.v = v;
+    return {inputs, op_.softmax_options()};
+  }
+
+  /// What head h sees.
+  decltype(auto) pattern(Index h, const SequenceShape& rows) const {
+    if constexpr (Op::kPatternKnowsShape) {
+      return op_.pattern(h, rows);
+    } else {
+      return scope().pattern(h);
+    }
+  }
+
+  /// Whether rows are computed row by row rather than as blocks: few of them, or blocks that would
+  /// leave most lanes empty or threads idle. The bits are the same.
+  bool prefers_rows(const SequenceShape& rows, Index workers) const {
+    constexpr Index most_lanes = 16;
+    if (rows.queries * head_groups_.most_heads() > kMostRows) return false;
+    if (rows.queries < most_lanes || shape_.batch * shape_.query_heads < workers) return true;
+    bool filled = true;
+    for (Index h = 0; h < scope().period(); ++h) {
+      for_each_plan(pattern(h, rows), rows, [&](const auto& plan, Index /*stage*/) {
+        filled = filled && plan.block_count() * (most_lanes / 2) <= rows.queries;
+      });
+    }
+    return !filled;
+  }
+
+  /// Few rows: segments of keys are shared out over threads. Everything is checked. The memory is
+  /// taken first, then the tokens, and then nothing throws.
+  template <class E>
+  void attend_few(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+                  E&& executor) {
+    const SequenceShape rows = rows_after(inputs);
+    few_rows_.clear();
+    for (Index h = 0; h < scope().period(); ++h) {
+      few_rows_.add(pattern(h, rows), rows, scope().sources(h));
+    }
+    few_rows_.finish();
+    SplitRows<Compute<T>> split(
+        {shape_.batch, shape_.width, shape_.value_width, scope().columns() > 0 ? 2 : 1},
+        head_groups_, few_rows_);
+    // Done before another thread would be awake: a few microseconds.
+    constexpr double small = 1 << 16;  // products
+    const bool is_small = static_cast<double>(split.pairs()) *
+                              static_cast<double>(shape_.width + shape_.value_width) <=
+                          small;
+    const Index workers = is_small ? 1 : worker_count(executor, split.task_count());
+    cache_.make_room(rows.keys);
+    if (split.scratch_bytes(workers) > scratch_.size_bytes()) {
+      scratch_ = Workspace(split.scratch_bytes(workers));
+    }
+    append_new(inputs);
+    const Index first = first_key(rows);
+    const auto call = this->call(inputs, cache_.keys(first, rows.keys - first),
+                                 cache_.values(first, rows.keys - first));
+    const Place place = this->place(rows, first);
+    const auto args = [&](KeySource source, Index b, Index h) {
+      auto of_head = call.args(call.sequences()[b], h, out, saved);
+      place(source, b, h, of_head);
+      return of_head;
+    };
+    auto* const scratch = scratch_.template data<std::byte>();
+    if (is_small) {
+      split.run(args, scratch, Serial{});
+    } else {
+      split.run(args, scratch, executor);
+    }
+  }
+
+  /// Many rows: the forward pass over the cache, or over a copy of the recent keys if the cache
+  /// forgets some that it needs. Everything is checked; as above, what may throw comes first.
+  template <class E>
+  void attend_many(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+                   E&& executor) {
+    const SequenceShape rows = rows_after(inputs);
+    cache_.make_room(rows.keys);
+    const Index first = first_key(rows);
+    const Index count = rows.keys - first;
+    if (cache_.holds(count)) {
+      forward(rows, first, call(inputs, cache_.keys(first, count), cache_.values(first, count)),
+              out, saved, executor, [&] { append_new(inputs); });
+    } else if (length() == 0) {
+      forward(rows, 0, call(inputs, inputs.k, inputs.v), out, saved, executor,
+              [&] { append_new(inputs); });
+    } else {
+      const Index held = (std::max)(Index{0}, length() - first);
+      const Index skipped = (std::max)(Index{0}, first - length());  // new tokens that none sees
+      const Index added = count - held;
+      detail::TokenRows<T> k(shape_.batch, shape_.key_heads, shape_.width, count, false);
+      detail::TokenRows<T> v(shape_.batch, shape_.key_heads, shape_.value_width, count, false);
+      forward(rows, first, call(inputs, k.view(0, count), v.view(0, count)), out, saved, executor,
+              [&] {
+                k.put(cache_.keys(first, held), 0, 0, held);
+                v.put(cache_.values(first, held), 0, 0, held);
+                k.put(inputs.k, skipped, held, added);
+                v.put(inputs.v, skipped, held, added);
+                append_new(inputs);
+              });
+    }
+  }
+
+  /// \param append makes the keys of the call what they shall be
+  template <class E, class Append>
+  void forward(const SequenceShape& rows, Index first_key, const SoftmaxCall<T>& call,
+               const View<T>& out, const Saved<T>& saved, E&& executor, const Append& append) {
+    const HeadPlans plans(op_, shape_.query_heads, rows);
+    SoftmaxForward pass(call, plans, out, saved, place(rows, first_key));
+    pass.reserve(executor);
+    append();
+    pass.compute(executor);
+  }
+
+  static constexpr Index kMostTokens = kMostDecoderTokens;
+
+  Op op_;
+  DecoderShape shape_;
+  DecoderCache<T> cache_;
+  HeadGroups head_groups_;
+  FewRows few_rows_;   // of the last step: kept for its memory
+  Workspace scratch_;  // the same
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The tokens of a decoder: all of them, or the last ones and the summary columns of all.
+/// Test: tests/attention/decoder_patterns_test.cpp.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "fovea/attention/call/key_value_cache.hpp"
+#include "fovea/attention/softmax/call.hpp"
+#include "fovea/attention/softmax/retained_keys.hpp"
+#include "fovea/attention/softmax/summary_cache.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What the heads of a decoder may still see of its tokens.
+template <class T>
+class DecoderCache {
+ public:
+  DecoderCache(const DecoderShape& shape, KeyScope scope)
+      : scope_(std::move(scope)),
+        recent_({shape.batch, shape.key_heads, shape.width, shape.value_width,
+                 kept(scope_, shape.rollback_tokens)}),
+        summary_(summary_shape(scope_, shape), shape.width, shape.value_width) {}
+
+  const KeyScope& scope() const { return scope_; }
+  Index length() const { return recent_.length(); }
+  Index memory_bytes() const { return recent_.memory_bytes() + summary_.memory_bytes(); }
+
+  /// Whether only the last tokens are held, beside the summary.
+  bool is_ring() const { return recent_.shape().kept != KeyValueCache<T>::kAll; }
+  /// Positions from here on to the length are held among the recent ones.
+  Index first_held() const { return recent_.first_held(); }
+  /// Whether that many recent tokens lie in one piece.
+  bool holds(Index tokens) const { return tokens <= recent_.shape().kept; }
+
+  /// Positions [first, first + count) of the recent tokens. \pre holds(count)
+  View<const T> keys(Index first, Index count) const { return recent_.keys(first, count); }
+  View<const T> values(Index first, Index count) const { return recent_.values(first, count); }
+
+  /// Lets a head read the summary. \param args of a query head of that key head
+  void place_summary(Index b, Index key_head, SoftmaxBlockArgs<Compute<T>>& args) const {
+    args.k.data = summary_.keys(b, key_head);
+    args.k.row = args.width;
+    args.v.data = summary_.values(b, key_head);
+    args.v.row = args.value_width;
+    args.k.column = args.v.column = 1;
+    args.key_rows = summary_.key_rows(key_head);
+  }
+
+  /// Room for that many tokens in all. \throws std::bad_alloc, with no token changed
+  void make_room(Index tokens) {
+    summary_.make_room(length(), tokens);
+    recent_.make_room(tokens);
+  }
+
+  /// Room for that many tokens in all and no more. \throws as make_room
+  void reserve(Index tokens) {
+    summary_.reserve(length(), tokens);
+    recent_.reserve(tokens);
+  }
+
+  /// Adds the tokens of k and v. \pre there is room
+  void append(const View<const T>& k, const View<const T>& v) noexcept {
+    summary_.append(k, v, 0, length(), k.rows());
+    recent_.append(k, v, 0, k.rows());
+  }
+
+  /// Forgets the tokens from `length` on. \pre length <= length()
+  void truncate(Index length) noexcept { recent_.truncate(length); }
+
+  /// The recent tokens. \pre there is no summary
+  HeldTokens<T> held() const { return recent_.held(); }
+  void restart(const HeldTokens<T>& held) { recent_.restart(held); }
+
+  /// A copy of its own, with memory for what is held. \throws std::bad_alloc
+  DecoderCache copy() const { return {scope_, recent_.copy(), summary_.copy(length())}; }
+
+ private:
+  DecoderCache(const KeyScope& scope, KeyValueCache<T> recent, SummaryCache<T> summary)
+      : scope_(scope), recent_(std::move(recent)), summary_(std::move(summary)) {}
+
+  /// Under a bound, what one query sees and some more, so that several queries may ask at once.
+  static Index kept(const KeyScope& scope, Index rollback_tokens) {
+    const auto [before, after] = scope.reach();
+    if (!scope.is_bounded() || rollback_tokens >= kFarPosition) return KeyValueCache<T>::kAll;
+    return before + (after < kFarPosition ? after : 0) + 1 +
+           std::clamp<Index>(before, 64, kMaxBlockRows) + rollback_tokens;
+  }
+
+  static SummaryShape summary_shape(const KeyScope& scope, const DecoderShape& shape) {
+    SummaryShape made{shape.batch, shape.key_heads, scope.stride(), scope.columns(), {}};
+    for (Index h = 0; h < shape.key_heads; ++h) made.first.push_back(scope.first_column(h));
+    return made;
+  }
+
+  KeyScope scope_;
+  KeyValueCache<T> recent_;
+  SummaryCache<T> summary_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of softmax attention: which thread computes what, and where it has its scratch.
+#pragma once
+
+#include <vector>
+
+#include "fovea/attention/softmax/head_plans.hpp"
+#include "fovea/core/executor.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/kernels/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The keys of every head stand where its call says.
+struct KeysOfCall {
+  template <class Args>
+  void operator()(Index /*stage*/, const SequenceTask& /*task*/, Args& /*args*/) const {}
+};
+
+/// One forward pass. A task is a block of queries of one head; between the stages of a pattern the
+/// running softmax of every row waits in memory. \tparam Place place(stage, task, args) may change
+/// where the keys of a head stand, and the positions of its queries
+template <class T, class Place = KeysOfCall>
+class SoftmaxForward {
+ public:
+  SoftmaxForward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<T>& out,
+                 const Saved<T>& saved, const Place& place = {})
+      : call_(call), plans_(plans), out_(out), saved_(saved), place_(place) {}
+
+  /// Bytes of scratch with that many workers.
+  static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
+    return workers * (slot_bytes(shape) + BlockStorage::bytes(plans.most_runs())) +
+           carry_elements(shape, plans) * kElement;
+  }
+
+  /// \throws std::bad_alloc, before anything is written
+  template <class E>
+  void run(E&& executor) {
+    reserve(executor);
+    compute(executor);
+  }
+
+  /// Takes the memory of `compute` with the same executor. \throws std::bad_alloc
+  template <class E>
+  void reserve(E&& executor) {
+    const AttentionShape shape = call_.shape();
+    Index workers = 0;
+    tasks_.reserve(static_cast<std::size_t>(plans_.stage_count()));
+    for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
+      tasks_.emplace_back(call_.sequences(), shape.query_heads,
+                          [&](Index s, Index h) { return plans_.plan(stage, s, h).block_count(); });
+      workers = (std::max)(workers, worker_count(executor, tasks_.back().count()));
+    }
+    carry_ = Workspace(carry_elements(shape, plans_), kElement);
+    scratch_ = Workspace(workers, slot_bytes(shape));
+    storage_.reserve(static_cast<std::size_t>(workers));
+    for (Index w = 0; w < workers; ++w) storage_.emplace_back(plans_.most_runs());
+  }
+
+  /// \pre reserve(executor) was called, once
+  template <class E>
+  void compute(E&& executor) {
+    const Index slot = slot_bytes(call_.shape()) / kElement;
+    for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
+      const SequenceTasks& tasks = tasks_[static_cast<std::size_t>(stage)];
+      for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
+        attend(stage, tasks[task], storage_[static_cast<std::size_t>(worker)],
+               scratch_.template data<Compute<T>>() + worker * slot);
+      });
+    }
+  }
+
+ private:
+  static constexpr Index kElement = sizeof(Compute<T>);
+  static constexpr bool kOutIsWide = std::same_as<T, Compute<T>>;
+
+  /// Of one worker, a multiple of a cache line.
+  static Index slot_bytes(const AttentionShape& shape) {
+    return softmax_block_scratch(block_rows(shape.queries), shape.width, shape.value_width) *
+           kElement;
+  }
+
+  /// What waits of a row: three numbers, and the sum of values unless that fits `out`.
+  static Index carry_row(const AttentionShape& shape) {
+    return 3 + (kOutIsWide ? 0 : shape.value_width);
+  }
+  static Index carry_elements(const AttentionShape& shape, const HeadPlans& plans) {
+    if (plans.stage_count() == 1) return 0;
+    return shape.batch * shape.query_heads * shape.queries * carry_row(shape);
+  }
+
+  void attend(Index stage, const SequenceTask& task, BlockStorage& storage, Compute<T>* scratch) {
+    const Sequence sequence = call_.sequences()[task.sequence];
+    const AnyPlan& plan = plans_.plan(stage, task.sequence, task.head);
+    SoftmaxBlockArgs<Compute<T>> args = call_.args(sequence, task.head, out_, saved_);
+    // Last block first: under a causal pattern it has the most keys, and the end of the schedule
+    // should be made of small blocks.
+    args.block = plan.block(plan.block_count() - 1 - task.part, storage);
+    args.carry = carry(sequence, task.head);
+    args.carry.resumes = stage > 0;
+    args.carry.suspends = !plans_.is_last(stage, task.sequence, task.head);
+    if (args.carry.resumes || args.carry.suspends) args.block.most_keys = kUnboundedKeys;
+    args.next_block = next_block(args.block);
+    args.scratch = scratch;
+    place_(stage, task, args);
+    kernels<Compute<T>>().softmax_block(args);
+  }
+
+  /// Rows from a block to the one that the same worker probably takes next. (Of a long residue
+  /// class, cut into several blocks, it is not worth knowing.)
+  Index next_block(const QueryBlock& block) const {
+    const auto workers = static_cast<Index>(storage_.size());
+    const Index rows = block.step > 1 ? workers : workers * block.count;
+    return block.first < rows || (block.step > 1 && block.first >= block.step) ? 0 : -rows;
+  }
+
+  /// The rows of one head that wait.
+  CarriedSoftmax<Compute<T>> carry(const Sequence& s, Index head) {
+    CarriedSoftmax<Compute<T>> carry;
+    if (carry_.size_bytes() == 0) return carry;
+    const AttentionShape shape = call_.shape();
+    const Index row = (s.batch * shape.query_heads + head) * shape.queries + s.first_query;
+    carry.rows = carry_.template data<Compute<T>>() + row * 3;
+    if constexpr (kOutIsWide) {
+      carry.acc = detail::head_matrix(out_, s.batch, head, s.first_query);
+    } else {
+      Compute<T>* const sums =
+          carry_.template data<Compute<T>>() + shape.batch * shape.query_heads * shape.queries * 3;
+      carry.acc = {sums + row * shape.value_width, shape.value_width, 1};
+    }
+    return carry;
+  }
+
+  const SoftmaxCall<T>& call_;
+  const HeadPlans& plans_;
+  View<T> out_;
+  Saved<T> saved_;
+  Place place_;
+  std::vector<SequenceTasks> tasks_;  // of each stage
+  Workspace carry_;
+  Workspace scratch_;                  // [workers]
+  std::vector<BlockStorage> storage_;  // [workers]
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The plans of one call: for each stage, sequence and head.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "fovea/attention/softmax/call.hpp"
+#include "fovea/patterns/any_pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What each head of each sequence sees. Sequences that are not packed have the same shape, and
+/// heads `period()` apart the same pattern: these share a plan.
+class HeadPlans {
+ public:
+  /// \param op a softmax operator: `pattern(head, shape)`, `pattern_period(heads)`
+  template <class Op, class T>
+  HeadPlans(const Op& op, const SoftmaxCall<T>& call)
+      : HeadPlans(op, call.inputs().q.heads(), different_sequences(call),
+                  [&](Index s) { return call.sequence_shape(call.sequences()[s]); }) {}
+
+  /// For sequences of that shape.
+  template <class Op>
+  HeadPlans(const Op& op, Index heads, const SequenceShape& shape)
+      : HeadPlans(op, heads, 1, [&](Index) { return shape; }) {}
+
+  /// Heads that may differ: those of head h are those of head h % period().
+  Index period() const { return period_; }
+
+  /// Stages of the head that has most. They are executed one after the other.
+  Index stage_count() const { return stages_; }
+
+  /// Without blocks where the head has no such stage.
+  const AnyPlan& plan(Index stage, Index sequence, Index head) const {
+    const Index s = sequences_ == 1 ? 0 : sequence;
+    return plans_[static_cast<std::size_t>((s * period_ + head % period_) * stages_ + stage)];
+  }
+
+  /// Whether no other stage of the head follows.
+  bool is_last(Index stage, Index sequence, Index head) const {
+    return stage + 1 == stages_ || plan(stage + 1, sequence, head).block_count() == 0;
+  }
+
+  /// Of any block, for BlockStorage.
+  Index most_runs() const {
+    Index most = 0;
+    for (const AnyPlan& plan : plans_) most = (std::max)(most, plan.most_runs());
+    return most;
+  }
+
+ private:
+  template <class T>
+  static Index different_sequences(const SoftmaxCall<T>& call) {
+    const Index count = call.sequences().count();
+    return call.sequences().packed() ? count : (std::min<Index>)(count, 1);
+  }
+
+  template <class Op, class ShapeOf>
+  HeadPlans(const Op& op, Index heads, Index sequences, const ShapeOf& shape_of)
+      : period_(std::clamp<Index>(op.pattern_period(heads), 1, (std::max<Index>)(1, heads))),
+        sequences_(sequences) {
+    std::vector<AnyPattern> patterns;
+    patterns.reserve(static_cast<std::size_t>(sequences * period_));
+    for (Index s = 0; s < sequences; ++s) {
+      for (Index h = 0; h < period_; ++h) {
+        patterns.push_back(op.pattern(h, shape_of(s)));
+        stages_ = (std::max)(stages_, patterns.back().stage_count());
+      }
+    }
+    plans_.resize(patterns.size() * static_cast<std::size_t>(stages_));
+    for (std::size_t n = 0; n < patterns.size(); ++n) {
+      for (Index stage = 0; stage < patterns[n].stage_count(); ++stage) {
+        plans_[n * static_cast<std::size_t>(stages_) + static_cast<std::size_t>(stage)] =
+            patterns[n].plan(stage, shape_of(static_cast<Index>(n) / period_));
+      }
+    }
+  }
+
+  Index period_;
+  Index sequences_;  // that differ
+  Index stages_ = 1;
+  std::vector<AnyPlan> plans_;  // [sequences_, period_, stages_]
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Few query rows against many keys: segments of keys are tasks of their own, so that one head
+/// keeps all threads busy; the segments are then merged in their order. The split depends on
+/// positions alone, and so do the bits.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+
+#include "fovea/attention/softmax/decode_plan.hpp"
+#include "fovea/core/executor.hpp"
+#include "fovea/kernels/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// One call: the rows of FewRows for all heads of a batch.
+template <class T>
+class SplitRows {
+ public:
+  struct Shape {
+    Index batch = 1;
+    Index width = 0;
+    Index value_width = 0;
+    Index sources = 1;  // of keys: recent alone, or both
+  };
+
+  /// \param rows finished; the rows of an item times the heads of a group are at most kMostRows
+  SplitRows(const Shape& shape, const HeadGroups& heads, const FewRows& rows)
+      : shape_(shape), heads_(heads), rows_(rows) {
+    for (const HeadGroups::Group& group : heads_.groups()) {
+      const FewRows::HeadClass& c = rows_.head_class(group.head_class);
+      tasks_ += c.tasks.last - c.tasks.first;
+      part_elements_ += group_elements(group);
+      pairs_ += group.count * c.pairs;
+      const Index most_rows = group.count * c.most_rows;
+      worker_elements_ = (std::max)({worker_elements_, softmax_row_scratch(most_rows, shape_.width),
+                                     softmax_merge_scratch(shape_.value_width)});
+      for (Index n = c.items.first; n < c.items.last; ++n) {
+        const FewRows::Item& item = rows_.item(n);
+        if (!item.is_band) continue;
+        worker_elements_ =
+            (std::max)(worker_elements_,
+                       softmax_block_scratch(item.block.count, shape_.width, shape_.value_width));
+      }
+    }
+    worker_elements_ = detail::whole_registers(worker_elements_);
+  }
+
+  /// Bytes of scratch with that many workers.
+  Index scratch_bytes(Index workers) const {
+    return head_bytes() +
+           (shape_.batch * part_elements_ + (std::max<Index>)(1, workers) * worker_elements_) *
+               Index{sizeof(T)};
+  }
+
+  Index task_count() const { return shape_.batch * tasks_; }
+
+  /// (query, key) pairs of all heads.
+  Index pairs() const { return shape_.batch * pairs_; }
+
+  /// \param args args(source, batch, query head): all of a head but block and scratch
+  /// \param scratch scratch_bytes(worker_count(executor, task_count())), aligned as a Workspace
+  template <class Args, class E>
+  void run(Args&& args, std::byte* scratch, E&& executor) {
+    args_ = reinterpret_cast<SoftmaxBlockArgs<T>*>(scratch);
+    parts_ = reinterpret_cast<T*>(scratch + head_bytes());
+    slots_ = parts_ + shape_.batch * part_elements_;
+    for (Index s = 0; s < shape_.sources; ++s) {
+      for (Index b = 0; b < shape_.batch; ++b) {
+        for (Index n = 0; n < heads_.head_count(); ++n) {
+          const KeySource source = static_cast<KeySource>(s);
+          ::new (head(source, b, n)) SoftmaxBlockArgs<T>(args(source, b, heads_.head(n)));
+        }
+      }
+    }
+    for_each_task(executor, task_count(), [&](Index task, Index worker) {
+      compute(task / tasks_, task % tasks_, slots_ + worker * worker_elements_);
+    });
+    // A few multiplications per segment and column: not worth waking threads.
+    for (Index b = 0; b < shape_.batch; ++b) merge(b);
+  }
+
+ private:
+  Index head_bytes() const {
+    const Index bytes =
+        shape_.sources * shape_.batch * heads_.head_count() * Index{sizeof(SoftmaxBlockArgs<T>)};
+    return (bytes + 63) / 64 * 64;
+  }
+
+  SoftmaxBlockArgs<T>* head(KeySource source, Index b, Index n) const {
+    return args_ + (static_cast<Index>(source) * shape_.batch + b) * heads_.head_count() + n;
+  }
+
+  /// Of one segment.
+  Index part_elements(const HeadGroups::Group& group, Index rows) const {
+    return softmax_row_part(group.count * rows, shape_.value_width);
+  }
+  /// Of all segments of a group.
+  Index group_elements(const HeadGroups::Group& group) const {
+    const FewRows::HeadClass& c = rows_.head_class(group.head_class);
+    return (c.segments.last - c.segments.first) * part_elements(group, c.most_rows);
+  }
+
+  /// \param parts of the group   \param task of the batch entry
+  void compute(Index b, Index task, T* scratch) const {
+    T* parts = parts_ + b * part_elements_;
+    for (const HeadGroups::Group& group : heads_.groups()) {
+      const FewRows::HeadClass& c = rows_.head_class(group.head_class);
+      const Index tasks = c.tasks.last - c.tasks.first;
+      if (task < tasks) {
+        compute(b, group, rows_.task(c.tasks.first + task), parts, scratch);
+        return;
+      }
+      task -= tasks;
+      parts += group_elements(group);
+    }
+  }
+
+  void compute(Index b, const HeadGroups::Group& group, const FewRows::Task& task, T* parts,
+               T* scratch) const {
+    const FewRows::Item& item = rows_.item(task.item);
+    const KernelTable<T> table = kernels<T>();
+    const SoftmaxBlockArgs<T>* const heads = head(task.source, b, group.first);
+    if (item.is_band) {
+      for (Index n = 0; n < group.count; ++n) {
+        SoftmaxBlockArgs<T> args = heads[n];
+        args.block = item.block;
+        args.scratch = scratch;
+        table.softmax_block(args);
+      }
+      return;
+    }
+    T* const part =
+        parts + first_part(group, item) +
+        (task.first_segment - item.first_segment) * part_elements(group, item.block.count);
+    table.softmax_row({heads, group.count, item.block, rows_.segments(task.first_segment),
+                       task.segment_count, part, scratch});
+  }
+
+  /// Where the parts of an item begin among those of its group.
+  Index first_part(const HeadGroups::Group& group, const FewRows::Item& item) const {
+    const FewRows::HeadClass& c = rows_.head_class(group.head_class);
+    return (item.first_segment - c.segments.first) * part_elements(group, c.most_rows);
+  }
+
+  /// Writes the rows of one batch entry.
+  void merge(Index b) const {
+    const KernelTable<T> table = kernels<T>();
+    T* parts = parts_ + b * part_elements_;
+    for (const HeadGroups::Group& group : heads_.groups()) {
+      const FewRows::HeadClass& c = rows_.head_class(group.head_class);
+      for (Index i = c.items.first; i < c.items.last; ++i) {
+        const FewRows::Item& item = rows_.item(i);
+        if (item.is_band) continue;
+        for (Index n = 0; n < group.count; ++n) {
+          table.softmax_merge({head(KeySource::recent, b, group.first + n), item.block, n,
+                               group.count, parts + first_part(group, item), item.segment_count,
+                               slots_});
+        }
+      }
+      parts += group_elements(group);
+    }
+  }
+
+  Shape shape_;
+  const HeadGroups& heads_;
+  const FewRows& rows_;
+  Index tasks_ = 0;                      // of a batch entry
+  Index part_elements_ = 0;              // of a batch entry
+  Index pairs_ = 0;                      // of a batch entry
+  Index worker_elements_ = 0;            // of a worker's scratch
+  SoftmaxBlockArgs<T>* args_ = nullptr;  // [sources, batch, heads in the order of heads_]
+  T* parts_ = nullptr;
+  T* slots_ = nullptr;  // [workers]
+};
+
+FOVEA_NAMESPACE_END

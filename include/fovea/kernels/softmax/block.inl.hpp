@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Softmax attention of a block of queries over a list of key runs, forward: the running softmax
+/// of Milakov and Gimelshein 2018 with queries in the lanes. Cost 2 (D + Dv) flops per computed
+/// pair; scratch O(rows (D + Dv)). Oracle tests/support/oracle/softmax.hpp, tests
+/// tests/kernels/softmax/block_test.cpp, softmax_stages_test.cpp.
+
+/// One call: a block of queries, cut into sub-blocks of V vectors. Along the edges of a pattern
+/// each vector has its own keys, so that no key is computed for lanes of which none sees it.
+template <int V, class T>
+class SoftmaxBlock {
+ public:
+  explicit SoftmaxBlock(const SoftmaxBlockArgs<T>& args)
+      : args_(args),
+        sub_size_(kQueries * (padded(args.width) + 2 * padded(args.value_width) + 5)),
+        weights_(args.scratch + sub_blocks() * sub_size_),
+        packed_k_(weights_ + kKeyTile * kQueries),
+        packed_v_(packed_k_ + kKeyTile * padded(args.width)),
+        visible_(reinterpret_cast<Int<T>*>(packed_v_ + kKeyTile * padded(args.value_width))) {}
+
+  void run() {
+    for (Index r = 0; r < args_.block.run_count; ++r) attend(r);
+    for (Index sub = 0; sub < sub_blocks(); ++sub) finish(sub);
+  }
+
+ private:
+  static constexpr Index kQueries = V * kLanes<T>;
+  static constexpr Index kFarApart = 8192;  // bytes from row to row: two pages
+  static constexpr Index kMostSubBlocks = (kMaxBlockRows + kQueries - 1) / kQueries;
+
+  static Index padded(Index width) { return (width + 15) / 16 * 16; }
+  Index sub_blocks() const { return (args_.block.count + kQueries - 1) / kQueries; }
+  Index rows_from(Index sub) const { return args_.block.count - sub * kQueries; }
+  Index position(Index row) const { return args_.block.first + args_.block.step * row; }
+  SubRows sub_rows(Index sub) const {
+    return {position(sub * kQueries), args_.block.step, smaller(kQueries, rows_from(sub))};
+  }
+
+  // The scratch of a sub-block:
+  /// [D padded, kQueries], scaled
+  T* queries(Index sub) const { return args_.scratch + sub * sub_size_; }
+  /// [kQueries] -1 if the query has seen a key: from pattern, mask and bias, never from logits
+  Int<T>* seen(Index sub) const {
+    return reinterpret_cast<Int<T>*>(queries(sub) + padded(args_.width) * kQueries);
+  }
+  /// Two of them: that of the current part, and the total of those before it.
+  RunningSoftmax<V, T> state(Index sub, bool second) const {
+    const Index acc = padded(args_.value_width) * kQueries;
+    T* at = queries(sub) + (padded(args_.width) + 1) * kQueries;
+    if (second) at += 2 * kQueries + acc;
+    return {at, at + kQueries, at + 2 * kQueries};
+  }
+  RunningSoftmax<V, T> part(Index sub) const { return state(sub, progress_[sub].swapped); }
+  RunningSoftmax<V, T> total(Index sub) const { return state(sub, !progress_[sub].swapped); }
+
+  /// A sub-block is begun at its first tile and finished after its last, so that the memory of
+  /// its neighbours' queries and outputs is waited for while it computes.
+  void begin(Index sub) {
+    if (progress_[sub].begun) return;
+    progress_[sub].begun = true;
+    ask_for_rows(sub);
+    const T factor = logit_factor(args_.scale);
+    const SubRows rows = sub_rows(sub);
+    rows_to_lanes(every_row<T>(args_.q, rows.first, rows.step), rows.count, args_.width, factor,
+                  queries(sub), kQueries);
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) store_int<T>(seen(sub) + v * kLanes<T>, set1_int<T>(0));
+    part(sub).clear();
+    if (!args_.carry.resumes) return;
+    resume_rows<V>(args_.carry, rows, total(sub), seen(sub));
+    progress_[sub].has_total = true;
+    progress_[sub].values_apart = true;
+  }
+
+  /// What is asked for while scores are computed: rows of the next sub-block and keys of the next
+  /// tile, from behind the block's if need be; what lies behind a tensor is never read.
+  struct Ahead {
+    RowsAhead<0> queries;
+    RowsAhead<1> outputs;
+    RowsAhead<0> carried;
+    RowsAhead<0> keys;
+    RowsAhead<0> values;
+
+    FOVEA_INLINE void ask() {
+      constexpr Index rows = 3;  // of each: more at once would wait for each other
+      queries.ask(rows);
+      outputs.ask(rows);
+      carried.ask(rows);
+      keys.ask(rows);
+      values.ask(rows);
+    }
+  };
+
+  /// The queries of the next sub-block and the output rows of this one.
+  void ask_for_rows(Index sub) {
+    const CarriedSoftmax<T>& carry = args_.carry;
+    const SubRows rows = sub_rows(sub);
+    const StoredMatrix<void> to = carry.suspends ? stored(carry.acc) : args_.out;
+    ahead_.outputs =
+        RowsAhead<1>::template of<T>(to, rows.first, rows.step, rows.count, args_.value_width);
+    const SubRows next = sub + 1 < sub_blocks() ? sub_rows(sub + 1) : next_block();
+    ahead_.queries =
+        RowsAhead<0>::template of<T>(args_.q, next.first, next.step, next.count, args_.width);
+    if (!carry.resumes) return;
+    ahead_.carried = RowsAhead<0>::template of<T>(stored(carry.acc), next.first, next.step,
+                                                  next.count, args_.value_width);
+  }
+
+  /// The first sub-block of the next block.
+  SubRows next_block() const {
+    const Index count = args_.next_block == 0 ? 0 : smaller(kQueries, args_.block.count);
+    return {args_.block.first + args_.next_block, args_.block.step, count};
+  }
+
+  /// The keys behind [0, end) of run r: its own, those of the run after it, or those of the next
+  /// block, whose first one is mostly as far from this block's as its rows are.
+  void ask_for_keys(Index r, Index end) {
+    const KeyRun* run = &args_.block.runs[r];
+    Index first = run->first + run->step * end;
+    if (end >= run->count) {
+      const bool last = r + 1 == args_.block.run_count;
+      if (!last) first = (++run)->first;
+      if (last) first = args_.block.runs[0].first + args_.next_block;
+      if (last && (first < 0 || args_.next_block == 0)) first = args_.key_end;
+    }
+    const Index keys = larger(0, (args_.key_end - first + run->step - 1) / run->step);
+    const Index count = smaller(kKeyTile, keys);
+    const Index row = args_.key_rows.row(first);
+    const Index step = args_.key_rows.step(run->step);
+    ahead_.keys = RowsAhead<0>::template of<T>(args_.k, row, step, count, args_.width);
+    ahead_.values = RowsAhead<0>::template of<T>(args_.v, row, step, count, args_.value_width);
+  }
+
+  /// What each vector of the block sees of a run; returns the union.
+  SeenKeys look(const KeyRun& run, SeenKeys* seen) const {
+    const Index count = run_keys(run, args_.key_end);
+    SeenKeys all{count, 0, 0, 0};
+    for (Index v = 0; v < sub_blocks() * V; ++v) {
+      const Index row = v * kLanes<T>;
+      const SeenKeys s = seen_keys(run, row, smaller(kLanes<T>, args_.block.count - row), 0, count);
+      seen[v] = s;
+      all.begin = smaller(all.begin, s.begin);
+      all.end = larger(all.end, s.end);
+    }
+    return all;
+  }
+
+  void attend(Index r) {
+    const KeyRun& run = args_.block.runs[r];
+    SeenKeys seen[kMostSubBlocks * V];
+    const SeenKeys all = look(run, seen);
+    // Tiles and segments lie at absolute multiples of the keys of this step and phase.
+    const Index origin = run.first / run.step;
+    for (Index t = all.begin; t < all.end;) {
+      const Index end = smaller(all.end, ((origin + t) / kKeyTile + 1) * kKeyTile - origin);
+      Tile tile{run, t, end, matrix(args_.k, run, t, end, args_.width, packed_k_, 8),
+                matrix(args_.v, run, t, end, args_.value_width, packed_v_, 2)};
+      ask_for_keys(r, end);
+      for (Index sub = 0; sub < sub_blocks(); ++sub) {
+        SeenKeys of_tile[V];
+        Index last = 0;
+        for (int v = 0; v < V; ++v) {
+          of_tile[v] = cut_to_tile(seen[sub * V + v], t, end);
+          last = larger(last, seen[sub * V + v].end);
+        }
+        if (!add_tile(sub, tile, of_tile)) continue;
+        if (last <= end && args_.block.run_count == 1) finish(sub);
+      }
+      if ((origin + end) % kKeySegment == 0 && end < all.end) merge_all();
+      t = end;
+    }
+    if (args_.block.run_count > 1) merge_all();
+  }
+
+  /// Keys [begin, end) of a run: at most one tile.
+  struct Tile {
+    const KeyRun& run;
+    Index begin;
+    Index end;
+    Matrix<const T> k;  // [end - begin, D]
+    Matrix<const T> v;  // [end - begin, Dv]
+    bool looked = false;
+    bool finite = false;
+
+    /// Whether V holds neither NaN nor infinity; looked at once, if someone asks.
+    bool finite_values(Index value_width) {
+      if (!looked) finite = all_finite(v.data, v.row, end - begin, value_width);
+      looked = true;
+      return finite;
+    }
+  };
+
+  /// Of the keys that some rows see, those of a tile, counted from its first one.
+  static SeenKeys cut_to_tile(const SeenKeys& seen, Index begin, Index end) {
+    SeenKeys s;
+    s.begin = larger(begin, seen.begin) - begin;
+    s.end = larger(smaller(end, seen.end) - begin, s.begin);
+    s.full_begin = clamped(seen.full_begin - begin, s.begin, s.end);
+    s.full_end = clamped(seen.full_end - begin, s.full_begin, s.end);
+    return s;
+  }
+
+  /// Keys [t, end) of the run as a matrix of T with unit columns; packed if it is not one, or if
+  /// its rows lie far apart and at least `reads` sub-blocks read it: rows on pages of their own
+  /// meet in few sets of a cache. A column of V goes through all of them, K is read some rows at a
+  /// time and worth it only if it is read often.
+  Matrix<const T> matrix(const StoredMatrix<const void>& m, const KeyRun& run, Index t, Index end,
+                         Index width, T* packed, Index reads) const {
+    const Index step = args_.key_rows.step(run.step);
+    const auto keys = every_row<T>(m, args_.key_rows.row(run.first) + step * t, step);
+    const bool apart =
+        keys.row * static_cast<Index>(sizeof(T)) >= kFarApart && sub_blocks() >= reads;
+    if (m.storage == Storage::native && m.column == 1 && !apart) return native<const T>(keys);
+    pack_rows(keys, end - t, width, packed, padded(width));
+    return {packed, padded(width), 1};
+  }
+
+  /// One tile for one sub-block; returns whether it sees a key of it.
+  bool add_tile(Index sub, Tile& tile, SeenKeys (&seen_of)[V]) {
+    const ScoreMap<T>& map = args_.map;
+    VectorKeys<V> keys;
+    bool partial = false;
+    for (int v = 0; v < V; ++v) {
+      keys.begin[v] = seen_of[v].begin;
+      keys.end[v] = seen_of[v].end;
+      partial = partial || is_partial(seen_of[v]);
+    }
+    const Index first = keys.first();
+    const Index last = keys.last();
+    if (first >= last) return false;
+    keys = keys.within(first, last);
+    if (map.changes_logits()) {
+      // The score map goes through the keys of all vectors together.
+      partial = partial || keys.wide_begin > first || keys.wide_end < last;
+      keys = VectorKeys<V>::all(first, last);
+    }
+    begin(sub);
+    alignas(kVecBytes) T most[kQueries];
+    alignas(kVecBytes) T rescale[kQueries];
+    score_keys<V>(tile.k.data, tile.k.row, keys, queries(sub), args_.width, weights_, most, ahead_);
+    LaneBounds<V, T> bounds;
+    if (partial) set_bounds(bounds, tile.run, sub * kQueries, rows_from(sub), tile.begin, last);
+    TilePairs pairs{tile_place(sub, tile), partial ? &bounds : nullptr};
+    for (int v = 0; v < V && !map.hides(); ++v) note_seen(sub, v, keys, pairs.bounds);
+    if (map.changes_logits()) {
+      map_tile(sub, pairs, first, last, most);
+    } else {
+      for (int v = 0; v < V; ++v) {
+        const Index lane = v * kLanes<T>;
+        if (!is_partial(seen_of[v])) continue;
+        mask_vector<V>(bounds.lower + lane, bounds.upper + lane, seen_of[v], weights_ + lane,
+                       most + lane);
+      }
+    }
+    raise_maximum<V>(most, part(sub).max_logit, rescale);
+
+    pairs.select = (partial || map.hides()) && !tile.finite_values(args_.value_width);
+    // Chains, too, lie at absolute multiples; the tile begins at one, or at the run's first key.
+    const Index origin = tile.run.first / tile.run.step + tile.begin;
+    for (Index j = first; j < last;) {
+      const Index end = smaller(last, ((origin + j) / kChain + 1) * kChain - origin);
+      add_chain(sub, tile, keys.within(j, end), {j, end}, pairs, rescale);
+      progress_[sub].has_part = true;
+      for (T& r : rescale) r = 1;
+      j = end;
+    }
+    return true;
+  }
+
+  /// Lanes of vector v that see a key of a tile.
+  FOVEA_INLINE void note_seen(Index sub, int v, const VectorKeys<V>& keys,
+                              const LaneBounds<V, T>* bounds) const {
+    if (keys.begin[v] >= keys.end[v]) return;
+    Int<T>* at = seen(sub) + v * kLanes<T>;
+    const IntVec<T> sees = bounds == nullptr ? set1_int<T>(-1) : bounds->sees_any(v);
+    store_int<T>(at, load_int<T>(at) | sees);
+  }
+
+  static bool is_partial(const SeenKeys& seen) {
+    return seen.begin < seen.full_begin || seen.full_end < seen.end;
+  }
+
+  /// What is known of the pairs of a tile and a sub-block.
+  struct TilePairs {
+    TilePlace place;
+    const LaneBounds<V, T>* bounds;  // null: the pattern shows all of them
+    bool select = false;             // whether hidden values must be left out, not weighted by 0
+  };
+
+  TilePlace tile_place(Index sub, const Tile& tile) const {
+    const KeyRun& run = tile.run;
+    return {position(sub * kQueries),          args_.block.step, rows_from(sub),
+            run.first + run.step * tile.begin, run.step,         args_.first_position};
+  }
+
+  /// The score map for the logits of keys [begin, end); most = the largest of them, per query.
+  void map_tile(Index sub, const TilePairs& pairs, Index begin, Index end, T* most) {
+    const ScoreMap<T>& map = args_.map;
+    if (map.soft_cap != 0) cap_tile<V>(map, begin, end, weights_, most);
+    if (map.alibi_slope == 0 && !map.hides() && pairs.bounds == nullptr) return;
+    shift_tile<V>(map, pairs.place, pairs.bounds, begin, end, weights_, seen(sub), most);
+  }
+
+  /// Keys of a tile that are one chain, which is within [begin, end).
+  struct Chain {
+    Index begin;
+    Index end;
+  };
+
+  void add_chain(Index sub, const Tile& tile, const VectorKeys<V>& keys, const Chain& chain,
+                 const TilePairs& pairs, const T* rescale) {
+    const ScoreMap<T>& map = args_.map;
+    const RunningSoftmax<V, T> to = part(sub);
+    for (int v = 0; v < V; ++v) {
+      const Index lane = v * kLanes<T>;
+      weight_chain<V>(weights_ + keys.begin[v] * kQueries + lane, keys.end[v] - keys.begin[v],
+                      to.max_logit + lane, rescale + lane, map.weight_lift, to.sum + lane);
+    }
+    if (map.drops()) {
+      dropout_tile<V>(map.dropout, pairs.place, chain.begin, chain.end, weights_);
+    }
+    const bool first = !progress_[sub].has_part;
+    if (!pairs.select) {
+      value_chain<V>(tile.v.data, tile.v.row, keys, args_.value_width, weights_,
+                     first ? nullptr : rescale, to.acc);
+      return;
+    }
+    if (first) to.clear_values(args_.value_width);
+    for (Index j = chain.begin; j < chain.end; ++j) {
+      for (int v = 0; v < V; ++v) {
+        store_int<T>(visible_ + ((j - chain.begin) * V + v) * kLanes<T>,
+                     visible_lanes<V>(map, pairs.place, pairs.bounds, j, v));
+      }
+    }
+    value_chain_selected<V>(tile.v.data + chain.begin * tile.v.row, tile.v.row,
+                            chain.end - chain.begin, args_.value_width, visible_,
+                            weights_ + chain.begin * kQueries, rescale, to.acc);
+  }
+
+  /// Ends a run or a segment of it: its softmax goes into the total, and the next one begins empty.
+  /// By parts, so that the bits of a row are those of what it sees, and a decoder can share them
+  /// out.
+  void merge_all() {
+    for (Index sub = 0; sub < sub_blocks(); ++sub) {
+      Progress& progress = progress_[sub];
+      if (!progress.has_part) continue;
+      end_part(sub);
+      progress.has_part = false;
+      part(sub).clear();
+    }
+  }
+
+  void end_part(Index sub) {
+    Progress& progress = progress_[sub];
+    if (!progress.has_total) {
+      progress.swapped = !progress.swapped;
+      progress.has_total = true;
+      return;
+    }
+    if (progress.values_apart) {
+      resume_values<V>(args_.carry, sub_rows(sub), args_.value_width, total(sub));
+      progress.values_apart = false;
+    }
+    total(sub).merge(part(sub), args_.value_width);
+  }
+
+  /// Nothing more comes for a sub-block: merges its last part, and writes it out.
+  void finish(Index sub) {
+    Progress& progress = progress_[sub];
+    if (progress.finished) return;
+    begin(sub);
+    progress.finished = true;
+    if (!progress.has_part) part(sub).clear_values(args_.value_width);
+    const bool merges = progress.values_apart;
+    if (!merges && (progress.has_part || !progress.has_total)) end_part(sub);
+    finish_rows<V>(args_, sub_rows(sub), merges ? part(sub) : total(sub), merges, total(sub),
+                   seen(sub));
+  }
+
+  struct Progress {
+    bool begun = false;
+    bool has_part = false;
+    bool has_total = false;
+    bool swapped = false;       // which state is the total
+    bool values_apart = false;  // those of the total are still where the stage before left them
+    bool finished = false;
+  };
+
+  const SoftmaxBlockArgs<T>& args_;
+  const Index sub_size_;   // elements of a sub-block's scratch
+  T* const weights_;       // [kKeyTile, kQueries]
+  T* const packed_k_;      // [kKeyTile, D padded]
+  T* const packed_v_;      // [kKeyTile, Dv padded]
+  Int<T>* const visible_;  // [kChain, kQueries] lane masks of the pairs of a chain
+  Ahead ahead_;
+  Progress progress_[kMostSubBlocks] = {};
+};

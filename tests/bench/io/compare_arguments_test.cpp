@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// The command line of fovea_compare.
+#include "bench/io/compare_arguments.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace {
+
+using bench::CompareArguments;
+
+CompareArguments parse(const std::vector<std::string_view>& words) {
+  return bench::parse_compare_arguments(words);
+}
+
+std::string message_of(const std::vector<std::string_view>& words) {
+  try {
+    parse(words);
+  } catch (const bench::ArgumentError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(CompareArguments, HaveDefaults) {
+  const CompareArguments a = parse({});
+  EXPECT_EQ(a.lengths, (std::vector<fovea::Index>{1024, 4096, 8192}));
+  EXPECT_EQ(a.heads, 8);
+  EXPECT_EQ(a.width, 64);
+  EXPECT_EQ(a.threads, 1);
+  EXPECT_EQ(a.directory, "out");
+  EXPECT_FALSE(a.help);
+  EXPECT_FALSE(a.lengths_given);
+}
+
+TEST(CompareArguments, TakeBothForms) {
+  const CompareArguments a =
+      parse({"--text", "a b.txt", "--lengths=64,32,64", "--heads", "2", "--width=16", "--threads",
+             "3", "--repeat", "1", "--json=x.json", "--plots", "dir"});
+  EXPECT_EQ(a.text_file, "a b.txt");
+  EXPECT_EQ(a.lengths, (std::vector<fovea::Index>{32, 64}));
+  EXPECT_EQ(a.heads, 2);
+  EXPECT_EQ(a.width, 16);
+  EXPECT_EQ(a.threads, 3);
+  EXPECT_EQ(a.repeat, 1);
+  EXPECT_EQ(a.json_file, "x.json");
+  EXPECT_EQ(a.directory, "dir");
+  EXPECT_TRUE(a.lengths_given);
+}
+
+TEST(CompareArguments, HelpStandsAnywhere) {
+  EXPECT_TRUE(parse({"--heads", "2", "--help"}).help);
+  EXPECT_TRUE(parse({"-h"}).help);
+}
+
+TEST(CompareArguments, RefuseWithOneLine) {
+  const std::vector<std::vector<std::string_view>> wrong = {{"--colour"},
+                                                            {"file.txt"},
+                                                            {"--lengths"},
+                                                            {"--lengths", ""},
+                                                            {"--lengths="},
+                                                            {"--lengths", "1,"},
+                                                            {"--lengths", ",1"},
+                                                            {"--lengths", "0"},
+                                                            {"--lengths", "1k"},
+                                                            {"--lengths", "-1"},
+                                                            {"--heads", "0"},
+                                                            {"--heads", "two"},
+                                                            {"--heads", "1e3"},
+                                                            {"--heads=99999999999999999999"},
+                                                            {"--repeat", "0"},
+                                                            {"--threads", "-1"},
+                                                            {"--text", "--qkv"},
+                                                            {"--heads", "1", "--heads", "1"},
+                                                            {""},
+                                                            {"--"},
+                                                            {"--text="},
+                                                            {"--help=1"},
+                                                            {"--qkv", "d", "--text", "t"},
+                                                            {"--qkv", "d", "--heads", "2"},
+                                                            {"--width=1", "--qkv=d"}};
+  for (const auto& words : wrong) {
+    const std::string message = message_of(words);
+    EXPECT_NE(message, "accepted") << words.front();
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+  }
+  EXPECT_EQ(message_of({"--heads", "0"}), "--heads: '0' is no whole number from 1 to 1024");
+  EXPECT_EQ(message_of({"--text"}), "--text needs a value; see --help");
+}
+
+TEST(CompareArguments, HelpNamesEveryFlag) {
+  for (const std::string_view flag : bench::kCompareFlags) {
+    EXPECT_NE(bench::kCompareHelp.find(flag), std::string_view::npos) << flag;
+  }
+}
+
+}  // namespace

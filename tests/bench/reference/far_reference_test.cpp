@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+// The references of the benchmarks, linear in N, against the oracles of the tests, which are not.
+#include "bench/reference/far_reference.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "attention/laws.hpp"
+#include "bench/entries/far_entry.hpp"
+#include "support/oracle/fmm.hpp"
+
+namespace {
+
+using bench::Error;
+using bench::FarTokens;
+using bench::Index;
+using bench::Shape;
+using bench::View;
+using fovea_test::ExpectedGrads;
+using fovea_test::Law;
+using fovea_test::OracleFmm;
+using fovea_test::OracleOperator;
+using fovea_test::Reference;
+using T = double;
+
+constexpr Index kHeads = 2;  // of k and v
+constexpr Index kRows = 37;
+constexpr Index kWidth = 5;
+constexpr Index kValueWidth = 6;
+constexpr double kRoundoff = 0x1p-53;
+
+constexpr Shape shape_of_rows(Index rows, Index width, Index group = 1) {
+  return {1, kHeads * group, rows, width};
+}
+
+/// Tensors of one problem; what an operator reads beside them is in FarData.
+struct Problem {
+  std::vector<T> q, k, v;
+  bench::Inputs<T> inputs;
+
+  /// \param group query heads that read one key head
+  explicit Problem(Index queries, Index group = 1)
+      : q(bench::gaussians<T>(7, 0, group * kHeads * queries * kWidth)),
+        k(bench::gaussians<T>(7, 1, kHeads * kRows * kWidth)),
+        v(bench::gaussians<T>(7, 2, kHeads * kRows * kValueWidth)),
+        inputs{View<const T>(q.data(), shape_of_rows(queries, kWidth, group)),
+               View<const T>(k.data(), shape_of_rows(kRows, kWidth)),
+               View<const T>(v.data(), shape_of_rows(kRows, kValueWidth))} {}
+};
+
+std::vector<T> rounded(const Reference<T>& x) { return {x.value.begin(), x.value.end()}; }
+
+/// Oracles in the shape of FMM attention; the near field only where the operator has one.
+OracleFmm<T> oracle_of(bool causal, Index left, Index right) {
+  OracleFmm<T> oracle;
+  const Law near = fovea_test::band(left, right);
+  oracle.near = OracleOperator<T>::of({}, near, kWidth);
+  oracle.linear.law = causal ? fovea_test::band(fovea_test::kAllKeys, 0) : fovea_test::all_pairs;
+  return oracle;
+}
+
+/// All rows of the oracle are right, and an error is measured in the oracle's gauge.
+template <class Op>
+void expect_rows(const Op& op, const bench::Inputs<T>& in, const Reference<T>& want) {
+  std::vector<T> out = rounded(want);
+  const View<const T> view(out.data(), want.shape);
+  const auto model = bench::far_model<T>(op);
+  const auto error = [&] { return far_error(model, FarTokens<T>(in), view, kRows).ratio; };
+  EXPECT_LE(error(), 1.001);
+  for (const std::size_t i : {std::size_t{3}, out.size() / 2, out.size() - 1}) {
+    const T right = out[i];
+    out[i] += 1e6 * kRoundoff * static_cast<T>(want.gauge[i]);
+    EXPECT_NEAR(error(), 1e6, 1e3) << "element " << i;
+    out[i] = right;
+  }
+}
+
+/// The gradients of an oracle as an operator would have written them.
+struct Written {
+  std::vector<T> q, k, v, beta;
+  fovea::Grads<T> grads;
+
+  explicit Written(const ExpectedGrads<T>& want)
+      : q(rounded(want.q)), k(rounded(want.k)), v(rounded(want.v)), beta(rounded(want.beta)) {
+    grads.q = View<T>(q.data(), want.q.shape);
+    grads.k = View<T>(k.data(), want.k.shape);
+    grads.v = View<T>(v.data(), want.v.shape);
+    if (!beta.empty()) grads.beta = View<T>(beta.data(), want.beta.shape);
+  }
+};
+
+/// \param oracle the gradients for those inputs and a gradient of the output
+template <class Op, class Oracle>
+void expect_gradients(const Op& op, const bench::Inputs<T>& in, const Oracle& oracle) {
+  const Shape shape = {1, in.q.heads(), kRows, kValueWidth};
+  const std::vector<T> d_out_data = bench::gaussians<T>(8, 0, shape[1] * shape[2] * shape[3]);
+  const View<const T> d_out(d_out_data.data(), shape);
+  Written written(oracle(in, d_out));
+  const auto model = bench::far_model<T>(op);
+  const auto error = [&] {
+    return far_gradient_error(model, FarTokens<T>(in), d_out, written.grads, kRows).ratio;
+  };
+  EXPECT_LE(error(), 1.001);
+  for (std::vector<T>* x : {&written.q, &written.k, &written.v, &written.beta}) {
+    if (x->empty()) continue;
+    T& element = (*x)[x->size() * 3 / 4];  // of the last head
+    const T right = element;
+    element *= 1 + 1e-6;
+    EXPECT_GT(error(), bench::kErrorLimit);
+    element = right;
+  }
+}
+
+/// Query heads that read one key head.
+constexpr std::array<Index, 2> kGroups = {1, 3};
+
+void expect_linear(bool causal, Index group) {
+  const Problem problem(kRows, group);
+  const fovea::LinearAttention<fovea::EluPlusOne, fovea::TanhPlusOne> op({.causal = causal});
+  OracleFmm<T> oracle = oracle_of(causal, 0, 0);
+  oracle.linear.maps = {fovea_test::elu_plus_one<T>(), fovea_test::tanh_plus_one<T>()};
+  expect_rows(op, problem.inputs, linear_oracle(problem.inputs, oracle.linear));
+  expect_gradients(op, problem.inputs, [&](const auto& in, const auto& d_out) {
+    return linear_grad_oracle(in, oracle.linear, d_out);
+  });
+}
+
+TEST(FarReference, LinearAttention) {
+  for (const Index group : kGroups) {
+    SCOPED_TRACE(group);
+    expect_linear(false, group);
+    expect_linear(true, group);
+  }
+}
+
+TEST(FarReference, DeltaRule) {
+  for (const Index group : kGroups) {
+    SCOPED_TRACE(group);
+    const Problem problem(kRows, group);
+    const fovea::DeltaRuleAttention<> op;
+    const bench::FarData<T> data(problem.inputs, op);
+    const fovea_test::OracleDelta<T> oracle{fovea_test::elu_plus_one<T>()};
+    expect_rows(op, data.inputs, delta_oracle(data.inputs, oracle));
+    expect_gradients(op, data.inputs, [&](const auto& in, const auto& d_out) {
+      return delta_grad_oracle(in, oracle, d_out);
+    });
+  }
+}
+
+void expect_fmm(bool causal, Index group) {
+  const Problem problem(kRows, group);
+  const fovea::FmmTwoKernels op({.near = {.left = 4, .right = 2}, .causal = causal});
+  const bench::FarData<T> data(problem.inputs, op);
+  OracleFmm<T> oracle = oracle_of(causal, 4, causal ? 0 : 2);
+  oracle.linear.maps = {fovea_test::elu_plus_one<T>(), fovea_test::elu_plus_one<T>(-1)};
+  expect_rows(op, data.inputs, fmm_oracle(data.inputs, oracle));
+  expect_gradients(op, data.inputs, [&](const auto& in, const auto& d_out) {
+    return fmm_grad_oracle(in, oracle, d_out);
+  });
+}
+
+TEST(FarReference, FmmAttention) {
+  for (const Index group : kGroups) {
+    SCOPED_TRACE(group);
+    expect_fmm(false, group);
+    expect_fmm(true, group);
+  }
+}
+
+/// Fewer queries than tokens, and tokens that come again: two rounds of k and v, three rows of q.
+TEST(FarReference, DecodedTokens) {
+  const Problem problem(3);
+  const fovea::FmmFastWeight op({.near = {.left = 4}});
+  const bench::FarData<T> data(problem.inputs, op);
+  const auto twice = [](const View<const T>& x) {
+    std::vector<T> rows;
+    for (Index h = 0; h < kHeads; ++h) {
+      for (Index n = 0; n < 2 * kRows; ++n) {
+        for (Index c = 0; c < x.width(); ++c) rows.push_back(x(0, h, n % kRows, c));
+      }
+    }
+    return rows;
+  };
+  const auto k = twice(data.inputs.k);
+  const auto v = twice(data.inputs.v);
+  const auto beta = twice(data.inputs.beta);
+  bench::Inputs<T> all = data.inputs;
+  all.k = View<const T>(k.data(), shape_of_rows(2 * kRows, kWidth));
+  all.v = View<const T>(v.data(), shape_of_rows(2 * kRows, kValueWidth));
+  all.beta = View<const T>(beta.data(), shape_of_rows(2 * kRows, 1));
+  OracleFmm<T> oracle = oracle_of(true, 4, 0);
+  oracle.deltas = {{fovea_test::elu_plus_one<T>()}};
+  const Reference<T> want = fmm_oracle(all, oracle);
+  const std::vector<T> out = rounded(want);
+  const FarTokens<T> tokens(data.inputs, 2 * kRows);
+  const auto model = bench::far_model<T>(op);
+  EXPECT_LE(far_error(model, tokens, View<const T>(out.data(), want.shape), 3).ratio, 1.001);
+}
+
+}  // namespace

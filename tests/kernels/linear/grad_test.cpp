@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tests of kernels/linear_grad.hpp: gradients by the oracle, which central differences hold, for
+/// every map and policy; and by bits what must not matter.
+#include "fovea/kernels/linear/grad.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fovea/core/workspace.hpp"
+#include "fovea/kernels/table.hpp"
+#include "support/compare.hpp"
+#include "support/fill.hpp"
+#include "support/levels.hpp"
+#include "support/oracle/linear.hpp"
+#include "support/oracle/linear_grad.hpp"
+#include "support/tensor.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::DenominatorPolicy;
+using fovea::FeatureMapArgs;
+using fovea::FeatureMapKind;
+using fovea::LinearGradRows;
+using fovea::LinearGradTokens;
+using fovea::Matrix;
+
+constexpr double kBound = 32;
+constexpr double kValueBound = 16;
+
+/// x^2: a map of one's own.
+template <class T>
+void square(const T* x, T* y, Index n) noexcept {
+  for (Index i = 0; i < n; ++i) y[i] = x[i] * x[i];
+}
+template <class T>
+void twice(const T* x, T* y, Index n) noexcept {
+  for (Index i = 0; i < n; ++i) y[i] = 2 * x[i];
+}
+
+template <class T>
+FeatureMapArgs<T> map_args(FeatureMapKind kind) {
+  return kind == FeatureMapKind::own ? FeatureMapArgs<T>{kind, &square<T>, &twice<T>}
+                                     : FeatureMapArgs<T>{kind};
+}
+
+template <class T>
+OracleMap<T> oracle_map(FeatureMapKind kind) {
+  using W = Wide<T>;
+  switch (kind) {
+    case FeatureMapKind::elu_plus_one:
+      return elu_plus_one<T>();
+    case FeatureMapKind::elu_minus_plus_one:
+      return elu_plus_one<T>(-1);
+    case FeatureMapKind::tanh_plus_one:
+      return tanh_plus_one<T>();
+    case FeatureMapKind::tanh:
+      return tanh_map<T>();
+    case FeatureMapKind::relu:
+      return relu<T>();
+    default:
+      return {[](W x) { return x * x; }, [](W x) { return 2 * x; }, false};
+  }
+}
+
+struct Setup {
+  bool causal = true;
+  Index heads = 1;
+  Index rows = 70;
+  Index tokens = 70;
+  Index width = 20;
+  Index value_width = 12;
+  Index first = 0;  // position of row 0, if causal
+  std::vector<FeatureMapKind> maps = {FeatureMapKind::elu_plus_one};
+  DenominatorPolicy policy = DenominatorPolicy::propagate;
+  double tau = 0;
+  bool weighted = false;
+};
+
+template <class T>
+struct Problem {
+  Setup setup;
+  Tensor<T> q, k, v, d_out;
+  std::vector<T> far_weight;
+  std::vector<FeatureMapArgs<T>> maps;
+
+  explicit Problem(const Setup& s, std::uint64_t seed = 1)
+      : setup(s),
+        q({1, s.heads, s.rows, s.width}),
+        k({1, 1, s.tokens, s.width}),
+        v({1, 1, s.tokens, s.value_width}),
+        d_out({1, s.heads, s.rows, s.value_width}) {
+    q.fill(gaussian(seed));
+    k.fill(gaussian(seed + 1));
+    v.fill(gaussian(seed + 2));
+    d_out.fill(gaussian(seed + 3));
+    for (Index c = 0; s.weighted && c < s.value_width; ++c) {
+      far_weight.push_back(static_cast<T>(0.25 + 0.5 * static_cast<double>(c % 3)));
+    }
+    for (const FeatureMapKind kind : s.maps) maps.push_back(map_args<T>(kind));
+  }
+
+  fovea::LinearMaps<T> linear_maps() const {
+    return {maps.data(), static_cast<Index>(maps.size()), setup.policy, static_cast<T>(setup.tau)};
+  }
+};
+
+/// Gradients, and sum <G_i, far_i> of each head.
+template <class T>
+struct Result {
+  Tensor<T> q, k, v;
+  std::vector<T> products;
+};
+
+struct RunOptions {
+  Layout layout = {};
+  bool q = true;
+  bool k = true;
+  bool v = true;
+  bool head_by_head = false;
+  std::optional<double> before = {};  // what the gradients hold that are added to
+};
+
+template <class T>
+Matrix<T> matrix_of(const Tensor<T>& x, Index h, Index first = 0) {
+  const auto view = x.view();
+  const Shape& strides = view.strides();
+  return {view.data() + h * strides[1] + first * strides[2], strides[2], strides[3]};
+}
+template <class T>
+Matrix<const T> input_of(const Tensor<T>& x, Index h, Index first = 0) {
+  const Matrix<T> m = matrix_of(x, h, first);
+  return {m.data, m.row, m.column};
+}
+
+template <class T>
+class Runner {
+ public:
+  Runner(const Problem<T>& p, const RunOptions& options)
+      : p_(p),
+        options_(options),
+        q_(p.q.in(options.layout)),
+        k_(p.k.in(options.layout)),
+        v_(p.v.in(options.layout)),
+        d_out_(p.d_out.in(options.layout)),
+        scratch_(fovea::linear_grad_scratch<T>(p.setup.width, p.setup.value_width) *
+                 Index{sizeof(T)}),
+        result_{Tensor<T>(p.q.shape(), options.layout), Tensor<T>(p.k.shape(), options.layout),
+                Tensor<T>(p.v.shape(), options.layout),
+                std::vector<T>(as_size(p.setup.heads), std::numeric_limits<T>::quiet_NaN())} {
+    if (options.before) {
+      for (Tensor<T>* x : {&result_.q, &result_.k, &result_.v}) x->fill(constant(*options.before));
+    }
+  }
+
+  Result<T> run() {
+    if (p_.setup.causal) {
+      run_causal();
+    } else {
+      run_total();
+    }
+    return std::move(result_);
+  }
+
+ private:
+  LinearGradRows<T> rows(Index h, Index first = 0) {
+    LinearGradRows<T> r;
+    r.q = input_of(q_, h, first);
+    r.d_out = input_of(d_out_, h, first);
+    r.far_weight = p_.far_weight.empty() ? nullptr : p_.far_weight.data();
+    if (options_.q) r.d_q = matrix_of(result_.q, h, first);
+    r.d_out_times_out = &result_.products[as_size(h)];
+    return r;
+  }
+  LinearGradTokens<T> tokens(Index first, Index count) {
+    LinearGradTokens<T> t;
+    t.k = input_of(k_, 0, first);
+    t.v = input_of(v_, 0, first);
+    if (options_.k) t.d_k = matrix_of(result_.k, 0, first);
+    if (options_.v) t.d_v = matrix_of(result_.v, 0, first);
+    t.count = count;
+    return t;
+  }
+
+  void run_causal() {
+    const Setup& s = p_.setup;
+    const Index saved = fovea::linear_grad_saved(s.rows, s.width, p_.linear_maps());
+    std::vector<T> kept(as_size(s.heads * saved));
+    std::vector<LinearGradRows<T>> heads;
+    for (Index h = 0; h < s.heads; ++h) heads.push_back(rows(h));
+    fovea::LinearGradCausalArgs<T> args;
+    args.tokens = tokens(0, s.tokens);
+    args.width = s.width;
+    args.value_width = s.value_width;
+    args.maps = p_.linear_maps();
+    args.row_count = s.rows;
+    args.first_position = s.first;
+    args.accumulate = options_.before.has_value();
+    args.scratch = scratch_.template data<T>();
+    const Index step = options_.head_by_head ? 1 : s.heads;
+    for (Index h = 0; h < s.heads; h += step) {
+      args.rows = heads.data() + h;
+      args.heads = step;
+      args.saved = kept.data() + h * saved;
+      fovea::kernels<T>().linear_grad_causal_rows(args);
+    }
+    args.rows = heads.data();
+    args.heads = s.heads;
+    args.saved = kept.data();
+    fovea::kernels<T>().linear_grad_causal_keys(args);
+  }
+
+  void run_total() {
+    const Setup& s = p_.setup;
+    const fovea::LinearShape shape{static_cast<Index>(s.maps.size()), s.width, s.value_width};
+    const Index elements = fovea::linear_sum_elements<T>(shape);
+    const auto all = segments(s.tokens) + s.heads * segments(s.rows);
+    fovea::Workspace memory(all * elements * Index{sizeof(T)});
+    T* const sums = memory.data<T>();
+    sum_tokens(shape, sums);
+    T* const row_sums = sums + segments(s.tokens) * elements;
+    fovea::kernels<T>().linear_fold({sums, segments(s.tokens), elements, sums});
+    for (Index h = 0; h < s.heads; ++h) {
+      double product = 0;
+      for (Index n = 0; n < segments(s.rows); ++n) {
+        const Index first = n * fovea::kLinearSegment;
+        fovea::LinearGradRowsArgs<T> args;
+        args.rows = rows(h, first);
+        args.row_count = std::min(fovea::kLinearSegment, s.rows - first);
+        args.width = s.width;
+        args.value_width = s.value_width;
+        args.maps = p_.linear_maps();
+        args.accumulate = options_.before.has_value();
+        args.total = sums;
+        args.sums = row_sums + (h * segments(s.rows) + n) * elements;
+        args.scratch = scratch_.template data<T>();
+        fovea::kernels<T>().linear_grad_rows(args);
+        product += static_cast<double>(result_.products[as_size(h)]);
+      }
+      result_.products[as_size(h)] = static_cast<T>(product);
+    }
+    fovea::kernels<T>().linear_fold({row_sums, s.heads * segments(s.rows), elements, row_sums});
+    for (Index first = 0; first < s.tokens; first += 33) {  // any division
+      fovea::LinearGradKeysArgs<T> args;
+      args.tokens = tokens(first, std::min<Index>(33, s.tokens - first));
+      args.width = s.width;
+      args.value_width = s.value_width;
+      args.maps = p_.linear_maps();
+      args.accumulate = options_.before.has_value();
+      args.total = row_sums;
+      args.scratch = scratch_.template data<T>();
+      fovea::kernels<T>().linear_grad_keys(args);
+    }
+  }
+
+  static Index segments(Index n) { return (n + fovea::kLinearSegment - 1) / fovea::kLinearSegment; }
+
+  void sum_tokens(const fovea::LinearShape& shape, T* sums) {
+    fovea::Workspace scratch(fovea::linear_sum_scratch<T>(shape) * Index{sizeof(T)});
+    for (Index n = 0; n < segments(p_.setup.tokens); ++n) {
+      const Index first = n * fovea::kLinearSegment;
+      fovea::LinearSumArgs<T> args;
+      args.k = fovea::stored(input_of(k_, 0, first));
+      args.v = fovea::stored(input_of(v_, 0, first));
+      args.width = shape.width;
+      args.value_width = shape.value_width;
+      args.maps = p_.linear_maps();
+      args.tokens = std::min(fovea::kLinearSegment, p_.setup.tokens - first);
+      args.sums = sums + n * fovea::linear_sum_elements<T>(shape);
+      args.scratch = scratch.data<T>();
+      fovea::kernels<T>().linear_sum(args);
+    }
+  }
+
+  const Problem<T>& p_;
+  RunOptions options_;
+  Tensor<T> q_, k_, v_, d_out_;
+  fovea::Workspace scratch_;
+  Result<T> result_;
+};
+
+template <class T>
+Result<T> run(const Problem<T>& p, const RunOptions& options = {}) {
+  return Runner<T>(p, options).run();
+}
+
+template <class T>
+struct Expected {
+  ExpectedGrads<T> grads;
+  Reference<T> products;
+};
+
+template <class T>
+Expected<T> expected(const Problem<T>& p) {
+  const Setup& s = p.setup;
+  fovea::Inputs<T> in;
+  in.q = View<const T>(p.q.view());
+  in.k = View<const T>(p.k.view());
+  in.v = View<const T>(p.v.view());
+  OracleLinear<T> op;
+  for (const FeatureMapKind kind : s.maps) op.maps.push_back(oracle_map<T>(kind));
+  op.policy = s.policy == DenominatorPolicy::propagate  ? OraclePolicy::propagate
+              : s.policy == DenominatorPolicy::zero_row ? OraclePolicy::zero_row
+                                                        : OraclePolicy::signed_floor;
+  op.tau = static_cast<T>(s.tau);
+  op.law = [s](const Pair& pair) { return !s.causal || pair.j <= pair.row + s.first; };
+  Tensor<T> weighted(p.d_out.shape());
+  weighted.fill([&](Index b, Index h, Index n, Index c) {
+    return p.d_out(b, h, n, c) * (p.far_weight.empty() ? T(1) : p.far_weight[as_size(c)]);
+  });
+  Expected<T> e{linear_grad_oracle(in, op, weighted.view()), zero_reference<T>({1, s.heads, 1, 1})};
+  const Reference<T> out = linear_oracle(in, op);
+  for_each_index(out.shape, [&](Index b, Index h, Index n, Index c) {
+    const std::size_t i = place_of(out.shape, b, h, n, c);
+    e.products.value[as_size(h)] += out.value[i] * weighted(b, h, n, c);
+    e.products.gauge[as_size(h)] += out.gauge[i] * std::abs(weighted(b, h, n, c));
+    if (out.demand_of(i) != Demand::ratio) e.products.relax(as_size(h), Demand::nothing);
+  });
+  return e;
+}
+
+/// What a reference becomes if `before` was there.
+template <class T>
+Reference<T> added(Reference<T> x, double before) {
+  for (auto& value : x.value) value += before;
+  for (auto& gauge : x.gauge) gauge += std::abs(before);
+  return x;
+}
+
+template <class T>
+void expect_within(const Result<T>& got, const Expected<T>& e, double before = 0) {
+  EXPECT_TRUE(within_ratio(got.q.values(), added(e.grads.q, before), kBound)) << "d_q";
+  EXPECT_TRUE(within_ratio(got.k.values(), added(e.grads.k, before), kBound)) << "d_k";
+  EXPECT_TRUE(within_ratio(got.v.values(), added(e.grads.v, before), kValueBound)) << "d_v";
+  EXPECT_TRUE(within_ratio(got.products, e.products, kBound)) << "<G, far>";
+}
+
+template <class T>
+void expect_same(const Result<T>& a, const Result<T>& b) {
+  EXPECT_TRUE(same_bits(a.q.values(), b.q.values(), a.q.shape())) << "d_q";
+  EXPECT_TRUE(same_bits(a.k.values(), b.k.values(), a.k.shape())) << "d_k";
+  EXPECT_TRUE(same_bits(a.v.values(), b.v.values(), a.v.shape())) << "d_v";
+  EXPECT_TRUE(same_bits(a.products, b.products)) << "<G, far>";
+}
+
+std::string text(const Setup& s) {
+  std::string maps;
+  for (const FeatureMapKind kind : s.maps) maps += std::to_string(static_cast<int>(kind)) + " ";
+  return std::string(s.causal ? "causal " : "all ") + std::to_string(s.heads) + " heads, " +
+         std::to_string(s.rows) + " rows from " + std::to_string(s.first) + ", " +
+         std::to_string(s.tokens) + " tokens, widths " + std::to_string(s.width) + " and " +
+         std::to_string(s.value_width) + ", maps " + maps + "policy " +
+         std::to_string(static_cast<int>(s.policy));
+}
+
+/// Shapes at the borders of chunks, vectors and chains; rows before and behind the tokens.
+std::vector<Setup> shapes() {
+  std::vector<Setup> all(9);
+  all[1] = {true, 3, 45, 100, 33, 17, 55};
+  all[2] = {true, 2, 130, 40, 16, 64, 0};
+  all[3] = {true, 1, 50, 70, 1, 1, -20};
+  all[4] = {true, 2, 5, 200, 7, 5, 60};
+  all[5] = {true, 1, 20, 64, 70, 130, 64};
+  all[6] = {true, 1, 9, 5, 4, 4, -9};  // nothing is seen
+  all[7] = {true, 1, 1, 1, 3, 2, 0};
+  all[8] = {true, 2, 96, 97, 48, 32, 1};
+  for (std::size_t i = 0; i < 9; i += 2) {
+    if (i == 6) continue;
+    all.push_back(all[i]);
+    all.back().causal = false;
+  }
+  return all;
+}
+
+template <class T>
+class LinearGrad : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(LinearGrad, Scalars);
+
+TYPED_TEST(LinearGrad, IsWithinBoundsForEveryShape) {
+  for (Setup s : shapes()) {
+    s.weighted = true;
+    SCOPED_TRACE(text(s));
+    const Problem<TypeParam> p(s);
+    const Expected<TypeParam> e = expected(p);
+    at_each_level([&] { expect_within(run(p), e); });
+  }
+}
+
+TYPED_TEST(LinearGrad, IsWithinBoundsForEveryMapAndPolicy) {
+  using enum FeatureMapKind;
+  for (const bool causal : {true, false}) {
+    for (const auto& maps :
+         std::vector<std::vector<FeatureMapKind>>{{elu_minus_plus_one},
+                                                  {tanh_plus_one},
+                                                  {tanh},
+                                                  {relu},
+                                                  {own},
+                                                  {elu_plus_one, tanh, elu_minus_plus_one}}) {
+      for (const auto policy : {DenominatorPolicy::propagate, DenominatorPolicy::zero_row,
+                                DenominatorPolicy::signed_floor}) {
+        Setup s{causal, 2, 40, 45, 6, 9, 5, maps, policy, 0.3};
+        SCOPED_TRACE(text(s));
+        Problem<TypeParam> p(s);
+        // Rows of relu without a feature, and a key without a sign.
+        for (Index d = 0; d < s.width && policy != DenominatorPolicy::propagate; ++d) {
+          p.q(0, 1, 7, d) = -1;
+          p.k(0, 0, 3, d) = 0;
+        }
+        const Expected<TypeParam> e = expected(p);
+        at_each_level([&] { expect_within(run(p), e); });
+      }
+    }
+  }
+}
+
+TYPED_TEST(LinearGrad, DoesNotDriftOnTheSameTokens) {
+  for (const bool causal : {true, false}) {
+    Setup s;
+    s.causal = causal;
+    s.rows = 40;
+    s.tokens = 3 * fovea::kLinearSegment + 77;
+    s.first = s.tokens - s.rows;
+    s.width = 2;
+    s.value_width = 3;
+    Problem<TypeParam> p(s);
+    p.q.fill(constant(0.1));
+    // Two kinds of tokens: of one kind, nothing would depend on q.
+    p.k.fill([](Index, Index, Index n, Index d) {
+      return n % 2 == 0 ? -0.3 : 0.1 * static_cast<double>(d);
+    });
+    p.v.fill([](Index, Index, Index n, Index) { return n % 2 == 0 ? 0.7 : 0.2; });
+    p.d_out.fill(constant(0.1));
+    const Expected<TypeParam> e = expected(p);
+    at_each_level([&] { expect_within(run(p), e); });
+  }
+}
+
+TYPED_TEST(LinearGrad, AddsToWhatIsThere) {
+  for (const bool causal : {true, false}) {
+    Setup s{causal, 2, 40, 45, 6, 9, -3};
+    s.maps = {FeatureMapKind::relu, FeatureMapKind::elu_plus_one};
+    s.policy = DenominatorPolicy::zero_row;
+    const Problem<TypeParam> p(s);
+    const Expected<TypeParam> e = expected(p);
+    RunOptions options;
+    options.before = 0.5;
+    at_each_level([&] { expect_within(run(p, options), e, 0.5); });
+  }
+}
+
+TYPED_TEST(LinearGrad, HasTheSameBitsAtV3AndV4) {
+  if (!has_level(IsaLevel::v4)) GTEST_SKIP() << "no v4";
+  for (Setup s : shapes()) {
+    SCOPED_TRACE(text(s));
+    s.policy = DenominatorPolicy::signed_floor;
+    s.tau = 0.3;
+    s.maps = {FeatureMapKind::elu_plus_one, FeatureMapKind::tanh};
+    const Problem<TypeParam> p(s);
+    const Result<TypeParam> v4 = run(p);
+    const AtLevel at(IsaLevel::v3);
+    expect_same(run(p), v4);
+  }
+}
+
+TYPED_TEST(LinearGrad, DoesNotDependOnStridesOrCalls) {
+  Layout layout;
+  layout.order = {0, 3, 1, 2};
+  layout.innermost = 2;
+  layout.gap = 3;
+  layout.reversed = {false, true, true, false};
+  for (const Setup& s : shapes()) {
+    SCOPED_TRACE(text(s));
+    const Problem<TypeParam> p(s);
+    at_each_level([&] {
+      const Result<TypeParam> whole = run(p);
+      RunOptions options;
+      options.layout = layout;
+      options.head_by_head = true;
+      const Result<TypeParam> other = run(p, options);
+      expect_same(other, whole);
+      EXPECT_EQ(other.q.changed_gaps() + other.k.changed_gaps() + other.v.changed_gaps(), 0);
+    });
+  }
+}
+
+TYPED_TEST(LinearGrad, MakesWhatIsWantedAlone) {
+  for (const bool causal : {true, false}) {
+    const Problem<TypeParam> p(Setup{causal, 2, 40, 45, 20, 9, 5});
+    at_each_level([&] {
+      const Result<TypeParam> all = run(p);
+      for (const int only : {0, 1, 2}) {
+        RunOptions options;
+        options.q = only == 0;
+        options.k = only == 1;
+        options.v = only == 2;
+        const Result<TypeParam> one = run(p, options);
+        const Tensor<TypeParam>* const got[] = {&one.q, &one.k, &one.v};
+        const Tensor<TypeParam>* const expected[] = {&all.q, &all.k, &all.v};
+        for (const int n : {0, 1, 2}) {
+          if (n == only) {
+            EXPECT_TRUE(same_bits(got[n]->values(), expected[n]->values())) << n;
+          } else {
+            EXPECT_TRUE(std::isnan(got[n]->values()[0])) << n << " is written";
+          }
+        }
+      }
+    });
+  }
+}
+
+/// The rows [first, first + count) of a tensor's heads.
+template <class T>
+std::vector<T> rows_of(const Tensor<T>& x, Index first, Index count) {
+  std::vector<T> values;
+  for (Index h = 0; h < x.shape()[1]; ++h) {
+    for (Index n = first; n < first + count; ++n) {
+      for (Index c = 0; c < x.shape()[3]; ++c) values.push_back(x(0, h, n, c));
+    }
+  }
+  return values;
+}
+
+template <class T>
+void poison(const Tensor<T>& x, Index h, Index n) {
+  const T bad[] = {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity()};
+  for (Index c = 0; c < x.shape()[3]; ++c) x(0, h, n, c) = bad[c % 2];
+}
+
+TYPED_TEST(LinearGrad, NothingPassesFromTokensToEarlierRows) {
+  const Setup s{true, 2, 75, 90, 20, 9, 10};
+  at_each_level([&] {
+    const Result<TypeParam> clean = run(Problem<TypeParam>(s));
+    for (const Index token : {10, 31, 32, 40, 84, 85, 89}) {
+      Problem<TypeParam> p(s);
+      poison(p.k, 0, token);
+      poison(p.v, 0, token);
+      const Result<TypeParam> got = run(p);
+      const Index before = token - s.first;  // rows
+      EXPECT_TRUE(same_bits(rows_of(got.q, 0, std::min(s.rows, before)),
+                            rows_of(clean.q, 0, std::min(s.rows, before))))
+          << token;
+      if (before < s.rows) {
+        EXPECT_TRUE(std::isnan(got.q(0, 1, before, 0))) << token;
+        continue;
+      }
+      EXPECT_EQ(got.k(0, 0, token, 0), 0);
+      EXPECT_EQ(got.v(0, 0, token, 0), 0);
+      EXPECT_TRUE(same_bits(rows_of(got.k, 0, token), rows_of(clean.k, 0, token)));
+      EXPECT_TRUE(same_bits(rows_of(got.v, 0, token), rows_of(clean.v, 0, token)));
+    }
+  });
+}
+
+TYPED_TEST(LinearGrad, NothingPassesFromRowsToLaterTokensOrOtherRows) {
+  const Setup s{true, 2, 75, 90, 20, 9, 10};
+  at_each_level([&] {
+    const Result<TypeParam> clean = run(Problem<TypeParam>(s));
+    for (const Index row : {0, 21, 22, 23, 40, 74}) {
+      Problem<TypeParam> p(s);
+      poison(p.q, 1, row);
+      const Result<TypeParam> got = run(p);
+      const Index later = row + s.first + 1;
+      EXPECT_TRUE(same_bits(rows_of(got.k, later, s.tokens - later),
+                            rows_of(clean.k, later, s.tokens - later)));
+      EXPECT_TRUE(same_bits(rows_of(got.v, later, s.tokens - later),
+                            rows_of(clean.v, later, s.tokens - later)));
+      EXPECT_TRUE(std::isnan(got.k(0, 0, later - 1, 0)) && std::isnan(got.v(0, 0, 0, 0)));
+      EXPECT_TRUE(std::isnan(got.q(0, 1, row, 3)));
+      for (Index n = 0; n < s.rows; ++n)
+        got.q(0, 1, row, n % s.width) = clean.q(0, 1, row, n % s.width);
+      EXPECT_TRUE(same_bits(got.q.values(), clean.q.values())) << row;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace fovea_test
