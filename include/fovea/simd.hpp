@@ -6,3 +6,4 @@
 #include "fovea/simd/isa.hpp"
 #include "fovea/simd/matrix.hpp"
 #include "fovea/simd/region.hpp"
+#include "fovea/simd/softmax_constants.hpp"

@@ -2,8 +2,6 @@
 /// \file
 /// kernels/philox.inl.hpp over arrays: what philox_test.cpp compiles once per level.
 
-#include "fovea/simd/philox.inl.hpp"
-
 /// words[lane, 4] of the counters c[4, kDrawLanes], whose upper halves hold anything.
 inline void words(const std::int64_t* c, std::uint64_t seed, std::uint32_t* out) {
   for (int first = 0; first < kDrawLanes; first += kLanes<double>) {

@@ -37,6 +37,10 @@ concept TensorScalar = requires {
   typename ScalarTraits<T>::Compute;
 };
 
+/// How tensors of T are stored.
+template <class T>
+inline constexpr Storage kStorage = ScalarTraits<T>::kStorage;
+
 /// The type that tensors of T are computed in: float for the 16-bit types, else T itself.
 template <class T>
 using Compute = typename ScalarTraits<T>::Compute;

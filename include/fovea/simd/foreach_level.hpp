@@ -7,9 +7,13 @@
 /// includes nothing; what it needs stands before the use, outside the regions.
 
 #include "fovea/core/config.hpp"
+#include "fovea/core/key_run.hpp"
+#include "fovea/core/philox.hpp"
 #include "fovea/core/scalar.hpp"
 #include "fovea/simd/isa.hpp"
+#include "fovea/simd/matrix.hpp"
 #include "fovea/simd/region.hpp"
+#include "fovea/simd/softmax_constants.hpp"
 
 #if !defined(FOVEA_LEVEL_BODY)
 #error "define FOVEA_LEVEL_BODY before including fovea/simd/foreach_level.hpp"
@@ -44,11 +48,7 @@ namespace baseline {
 #endif
 #if !defined(FOVEA_SIMD_UNIT_DONE)
 #define FOVEA_SIMD_UNIT_DONE
-#include "fovea/simd/vec.inl.hpp"
-
-#include "fovea/simd/math.inl.hpp"
-#include "fovea/simd/storage.inl.hpp"
-#include "fovea/simd/transpose.inl.hpp"
+#include "fovea/simd/bodies.inl.hpp"
 #endif
 #include FOVEA_LEVEL_BODY
 }  // namespace of the level
@@ -62,11 +62,7 @@ FOVEA_NAMESPACE_BEGIN
 namespace v3 {
 #if !defined(FOVEA_SIMD_V3_DONE)
 #define FOVEA_SIMD_V3_DONE
-#include "fovea/simd/vec.inl.hpp"
-
-#include "fovea/simd/math.inl.hpp"
-#include "fovea/simd/storage.inl.hpp"
-#include "fovea/simd/transpose.inl.hpp"
+#include "fovea/simd/bodies.inl.hpp"
 #endif
 #include FOVEA_LEVEL_BODY
 }  // namespace v3
@@ -82,11 +78,7 @@ FOVEA_NAMESPACE_BEGIN
 namespace v4 {
 #if !defined(FOVEA_SIMD_V4_DONE)
 #define FOVEA_SIMD_V4_DONE
-#include "fovea/simd/vec.inl.hpp"
-
-#include "fovea/simd/math.inl.hpp"
-#include "fovea/simd/storage.inl.hpp"
-#include "fovea/simd/transpose.inl.hpp"
+#include "fovea/simd/bodies.inl.hpp"
 #endif
 #include FOVEA_LEVEL_BODY
 }  // namespace v4

@@ -14,7 +14,11 @@ constexpr Index run_keys(const KeyRun& run, Index key_end) {
 }
 
 /// A matrix that is stored in the type of the arithmetic.
-template <class T, class Void>
-FOVEA_INLINE Matrix<T> native(const StoredMatrix<Void>& m) {
+template <class T>
+FOVEA_INLINE Matrix<const T> native(const StoredMatrix<>& m) {
+  return {static_cast<const T*>(m.data), m.row, m.column};
+}
+template <class T>
+FOVEA_INLINE Matrix<T> native(const OutputMatrix<>& m) {
   return {static_cast<T*>(m.data), m.row, m.column};
 }

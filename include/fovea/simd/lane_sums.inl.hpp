@@ -64,3 +64,11 @@ template <class T>
 FOVEA_INLINE T total_of_lanes(Vec<T> (&sum)[kSumLanes<T> / kLanes<T>]) {
   return sum_of_lanes(halves_added(sum));
 }
+
+/// All lanes the largest lane.
+template <class T>
+FOVEA_INLINE Vec<T> largest_lane(Vec<T> a) {
+  for (int w = kLanes<T>; w > 1; w /= 2)
+    a = maximum(interleave<false>(a, a), interleave<true>(a, a));
+  return a;
+}

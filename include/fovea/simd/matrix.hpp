@@ -3,8 +3,6 @@
 /// Matrices as kernels see them: a pointer and two strides.
 #pragma once
 
-#include <type_traits>
-
 #include "fovea/core/scalar.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -17,21 +15,41 @@ struct Matrix {
   Index column = 1;
 };
 
-/// A matrix in its storage type: element (i, c) stands i * row + c * column elements of that type
-/// after `data`. \tparam Void void or const void
-template <class Void>
+/// A matrix to read, stored in S: element (i, c) stands i * row + c * column elements of that type
+/// after `data`. The storage is part of the type, so that a kernel of floats holds no conversion.
+template <Storage S = Storage::native>
 struct StoredMatrix {
-  Void* data = nullptr;
+  const void* data = nullptr;
   Index row = 0;
   Index column = 1;
-  Storage storage = Storage::native;
+};
+
+/// A matrix to write, stored in S, or in the type of the arithmetic if it `is_wide`: what another
+/// kernel reads again is not rounded.
+template <Storage S = Storage::native>
+struct OutputMatrix {
+  void* data = nullptr;
+  Index row = 0;
+  Index column = 1;
+  bool is_wide = false;
 };
 
 /// The same matrix, stored in the type of the arithmetic.
 template <class T>
-constexpr auto stored(const Matrix<T>& m) {
-  using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
-  return StoredMatrix<Void>{m.data, m.row, m.column, Storage::native};
+constexpr StoredMatrix<> stored(const Matrix<T>& m) {
+  return {m.data, m.row, m.column};
+}
+
+/// The same matrix to write, among tensors of the type of the arithmetic.
+template <class T>
+constexpr OutputMatrix<> output(const Matrix<T>& m) {
+  return {m.data, m.row, m.column};
+}
+
+/// The same matrix to write, beside tensors that are stored in S.
+template <Storage S, class T>
+constexpr OutputMatrix<S> wide_output(const Matrix<T>& m) {
+  return {m.data, m.row, m.column, true};
 }
 
 FOVEA_NAMESPACE_END

@@ -101,3 +101,19 @@ FOVEA_INLINE void for_row_blocks(Index begin, Index end, const Functor& functor)
     if (begin < end) for_row_blocks<R / 2>(begin, end, functor);
   }
 }
+
+/// scores = s = K Q for R keys and V vectors, in chains of columns. \param q [D, row]
+/// \param scores [R, row]
+template <int R, int V, class T>
+FOVEA_INLINE void score_chains(RegisterBlock<R, V, T>& s, const T* k, Index k_row, const T* q,
+                               Index width, T* scores, Index row) {
+  s.clear();
+  s.multiply_add(k, k_row, 1, q, row, smaller(width, kChain));
+  for (Index c = kChain; c < width; c += kChain) {
+    s.store_to(scores, row);
+    s.clear();
+    s.multiply_add(k + c, k_row, 1, q + c * row, row, smaller(width - c, kChain));
+    s.add_from(scores, row);
+  }
+  s.store_to(scores, row);
+}

@@ -47,19 +47,10 @@ FOVEA_NOINLINE void rows_to_lanes(const void* rows, Index row, Index column, Ind
     }
   }
 }
-template <class T>
-FOVEA_INLINE void rows_to_lanes(const StoredMatrix<const void>& rows, Index count, Index width,
-                                T factor, T* qt, Index queries) {
-  const auto& [data, row, column, storage] = rows;
-  if constexpr (kIsStorable<Storage::bfloat16, T>) {
-    if (storage == Storage::bfloat16) {
-      return rows_to_lanes<Storage::bfloat16>(data, row, column, count, width, factor, qt, queries);
-    }
-    if (storage == Storage::float16) {
-      return rows_to_lanes<Storage::float16>(data, row, column, count, width, factor, qt, queries);
-    }
-  }
-  rows_to_lanes<Storage::native>(data, row, column, count, width, factor, qt, queries);
+template <Storage S, class T>
+FOVEA_INLINE void rows_to_lanes(const StoredMatrix<S>& rows, Index count, Index width, T factor,
+                                T* qt, Index queries) {
+  rows_to_lanes<S>(rows.data, rows.row, rows.column, count, width, factor, qt, queries);
 }
 template <class T>
 FOVEA_INLINE void rows_to_lanes(const T* rows, Index row, Index column, Index count, Index width,
@@ -105,19 +96,16 @@ FOVEA_NOINLINE void lanes_to_rows(const T* ot, Index queries, void* rows, Index 
     }
   }
 }
-template <class T, class Change = SameRow>
-FOVEA_INLINE void lanes_to_rows(const T* ot, Index queries, const StoredMatrix<void>& rows,
-                                Index count, Index width, const Change& change = {}) {
-  const auto& [data, row, column, storage] = rows;
-  if constexpr (kIsStorable<Storage::bfloat16, T>) {
-    if (storage == Storage::bfloat16) {
-      return lanes_to_rows<Storage::bfloat16>(ot, queries, data, row, column, count, width, change);
-    }
-    if (storage == Storage::float16) {
-      return lanes_to_rows<Storage::float16>(ot, queries, data, row, column, count, width, change);
+template <Storage S, class T, class Change>
+FOVEA_INLINE void lanes_to_rows(const T* ot, Index queries, const OutputMatrix<S>& rows,
+                                Index count, Index width, const Change& change) {
+  if constexpr (S != Storage::native) {
+    if (!rows.is_wide) {
+      return lanes_to_rows<S>(ot, queries, rows.data, rows.row, rows.column, count, width, change);
     }
   }
-  lanes_to_rows<Storage::native>(ot, queries, data, row, column, count, width, change);
+  lanes_to_rows<Storage::native>(ot, queries, rows.data, rows.row, rows.column, count, width,
+                                 change);
 }
 template <class T>
 FOVEA_INLINE void lanes_to_rows(const T* ot, Index queries, T* rows, Index row, Index column,

@@ -197,9 +197,23 @@ inline constexpr bool kIsStorable = S == Storage::native || sizeof(T) == sizeof(
 template <Storage S, class T>
 inline constexpr Index kStoredBytes = S == Storage::native ? Index{sizeof(T)} : 2;
 
-template <class T>
-FOVEA_INLINE Index stored_bytes(Storage storage) {
-  return storage == Storage::native ? kStoredBytes<Storage::native, T> : 2;
+/// The same of a matrix.
+template <class T, Storage S>
+FOVEA_INLINE Index element_bytes(const StoredMatrix<S>& /*m*/) {
+  return kStoredBytes<S, T>;
+}
+template <class T, Storage S>
+FOVEA_INLINE Index element_bytes(const OutputMatrix<S>& m) {
+  return m.is_wide ? kStoredBytes<Storage::native, T> : kStoredBytes<S, T>;
+}
+
+/// Calls `functor.template run<X>()` for the storage X that a matrix is written in.
+template <Storage S, class Functor>
+FOVEA_INLINE void with_storage(const OutputMatrix<S>& m, const Functor& functor) {
+  if constexpr (S != Storage::native) {
+    if (!m.is_wide) return functor.template run<S>();
+  }
+  functor.template run<Storage::native>();
 }
 
 /// The address of an element of 16 bits.

@@ -55,11 +55,15 @@ FOVEA_INLINE void store_columns(T* row, Index column, Index c, Index width, Vec<
 }
 
 /// Row \p first of a matrix and every step-th after it.
-template <class T, class Void>
-FOVEA_INLINE StoredMatrix<Void> every_row(const StoredMatrix<Void>& m, Index first, Index step) {
-  using Byte = std::conditional_t<std::is_const_v<Void>, const char, char>;
-  const Index offset = first * m.row * stored_bytes<T>(m.storage);
-  return {static_cast<Byte*>(m.data) + offset, step * m.row, m.column, m.storage};
+template <class T, Storage S>
+FOVEA_INLINE StoredMatrix<S> every_row(const StoredMatrix<S>& m, Index first, Index step) {
+  const Index offset = first * m.row * element_bytes<T>(m);
+  return {static_cast<const char*>(m.data) + offset, step * m.row, m.column};
+}
+template <class T, Storage S>
+FOVEA_INLINE OutputMatrix<S> every_row(const OutputMatrix<S>& m, Index first, Index step) {
+  const Index offset = first * m.row * element_bytes<T>(m);
+  return {static_cast<char*>(m.data) + offset, step * m.row, m.column, m.is_wide};
 }
 
 /// to[i, c] = rows[i, c]. \param to [rows, width rounded up to lanes], its rows to_row apart
@@ -79,19 +83,10 @@ FOVEA_NOINLINE void pack_rows(const void* rows, Index row, Index column, Index c
     }
   }
 }
-template <class T>
-FOVEA_INLINE void pack_rows(const StoredMatrix<const void>& rows, Index count, Index width, T* to,
+template <Storage S, class T>
+FOVEA_INLINE void pack_rows(const StoredMatrix<S>& rows, Index count, Index width, T* to,
                             Index to_row) {
-  const auto& [data, row, column, storage] = rows;
-  if constexpr (kIsStorable<Storage::bfloat16, T>) {
-    if (storage == Storage::bfloat16) {
-      return pack_rows<Storage::bfloat16>(data, row, column, count, width, to, to_row);
-    }
-    if (storage == Storage::float16) {
-      return pack_rows<Storage::float16>(data, row, column, count, width, to, to_row);
-    }
-  }
-  pack_rows<Storage::native>(data, row, column, count, width, to, to_row);
+  pack_rows<S>(rows.data, rows.row, rows.column, count, width, to, to_row);
 }
 
 /// Rows to ask for little by little while something else is computed: many at once would hold up
@@ -102,10 +97,10 @@ class RowsAhead {
   RowsAhead() = default;
 
   /// Rows first, first + step, ... of a matrix.
-  template <class T, class Void>
-  static FOVEA_INLINE RowsAhead of(const StoredMatrix<Void>& m, Index first, Index step,
-                                   Index count, Index width) {
-    const Index bytes = stored_bytes<T>(m.storage);
+  template <class T, class Rows>
+  static FOVEA_INLINE RowsAhead of(const Rows& m, Index first, Index step, Index count,
+                                   Index width) {
+    const Index bytes = element_bytes<T>(m);
     RowsAhead rows;
     rows.at_ = reinterpret_cast<std::intptr_t>(m.data) + first * m.row * bytes;
     rows.step_ = step * m.row * bytes;

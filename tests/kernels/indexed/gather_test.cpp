@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "fovea/attention/indexed/transpose_lists.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/indexed/table.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
@@ -91,7 +91,7 @@ class Call {
     forward.q = stored(read(q_));
     forward.k = stored(read(k_));
     forward.v = stored(read(v_));
-    forward.out = stored(write(out));
+    forward.out = output(write(out));
     forward.lse = write(lse);
     forward.lists = lists();
     forward.factors = factors();
@@ -102,7 +102,7 @@ class Call {
     for (Index r = 0; r < s_.rows; r += at_once) {
       forward.first = r;
       forward.count = std::min(at_once, s_.rows - r);
-      fovea::kernels<T>().gather(forward);
+      fovea::IndexedKernels<T>{}.gather(forward);
     }
     const std::vector<T> d_factors = backward(out, lse, d_q, d_k, d_v, scratch.data());
     EXPECT_EQ(out.changed_gaps() + d_q.changed_gaps() + d_k.changed_gaps() + d_v.changed_gaps(), 0);
@@ -216,7 +216,7 @@ class Call {
     rows.weights = weights.data();
     rows.d_logits = d_logits.data();
     rows.scratch = scratch;
-    fovea::kernels<T>().gather_grad_rows(rows);
+    fovea::IndexedGradKernels<T>{}.rows(rows);
     std::vector<Index> begin(as_size(s_.keys) + 1);
     std::vector<Index> listed(weights.size());
     std::vector<Index> places(weights.size());
@@ -233,7 +233,7 @@ class Call {
     keys.value_width = s_.value_width;
     keys.scale = rows.scale;
     keys.count = s_.keys;
-    fovea::kernels<T>().gather_grad_keys(keys);
+    fovea::IndexedGradKernels<T>{}.keys(keys);
     std::vector<T> by_row(weights.size());
     for (Index r = 0; r < s_.rows; ++r) {
       for (Index n = 0; n < rows.lists.visible(r); ++n) {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/linear/table.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
@@ -186,7 +186,7 @@ class Call {
     args.first_position = s_.first;
     args.accumulate = before != nullptr;
     args.scratch = scratch.data;
-    fovea::kernels<T>().delta_grad(args);
+    fovea::LinearGradKernels<T>{}.delta(args);
     for (const Tensor<T>* x : {&d_q, &d_k, &d_v, &d_beta}) EXPECT_EQ(x->changed_gaps(), 0);
     return {d_q.values(), d_k.values(), d_v.values(), d_beta.values(), products};
   }
@@ -206,7 +206,7 @@ class Call {
     const auto& [q, k, v, beta, near, d_out, near_weight, far_weight] = tensors_;
     for (Index h = 0; h < s_.heads && row < rows_end; ++h) {
       rows[as_size(h)].q = stored(matrix<const T>(q, h, row));
-      rows[as_size(h)].out = stored(matrix<T>(out, h, row));
+      rows[as_size(h)].out = output(matrix<T>(out, h, row));
       if (!s_.blended) continue;
       rows[as_size(h)].near = matrix<const T>(near, h, row);
       rows[as_size(h)].near_weight = near_weight.data();
@@ -216,7 +216,7 @@ class Call {
     if (begin < end) {
       args.k = stored(matrix<const T>(k, 0, begin));
       args.v = stored(matrix<const T>(v, 0, begin));
-      args.beta = stored(matrix<const T>(beta, 0, begin));
+      args.beta = matrix<const T>(beta, 0, begin);
     }
     args.width = s_.width;
     args.value_width = s_.value_width;
@@ -229,7 +229,7 @@ class Call {
     args.first_position = s_.first + row;
     args.state = state.data;
     args.scratch = scratch.data;
-    fovea::kernels<T>().delta_stream(args);
+    fovea::LinearKernels<T>{}.delta_stream(args);
   }
 
   Sizes s_;
@@ -740,23 +740,19 @@ TEST(DeltaRuleStorage, BFloat16) {
   const auto q = upper_halves(x.q.values());
   const auto k = upper_halves(x.k.values());
   const auto v = upper_halves(x.v.values());
-  const auto beta = upper_halves(x.beta.values());
+  const std::vector<float> beta = x.beta.values();
   at_each_level([&] {
     std::vector<float> expected = call.forward(sizes.tokens);
     for (float& y : expected) y = rounded(y);
     std::vector<std::uint16_t> out(expected.size());
-    const auto stored = [](auto& m, Index row) {
-      using Element = std::remove_reference_t<decltype(m[0])>;
-      using Void = std::conditional_t<std::is_const_v<Element>, const void, void>;
-      return fovea::StoredMatrix<Void>{m.data(), row, 1, fovea::Storage::bfloat16};
-    };
-    fovea::LinearRows<float> rows;
-    rows.q = stored(q, sizes.width);
-    rows.out = stored(out, sizes.value_width);
-    fovea::DeltaStreamArgs<float> args;
-    args.k = stored(k, sizes.width);
-    args.v = stored(v, sizes.value_width);
-    args.beta = stored(beta, 1);
+    constexpr fovea::Storage kStored = fovea::Storage::bfloat16;
+    fovea::LinearRows<float, kStored> rows;
+    rows.q = {q.data(), sizes.width, 1};
+    rows.out = {out.data(), sizes.value_width, 1};
+    fovea::DeltaStreamArgs<float, kStored> args;
+    args.k = {k.data(), sizes.width, 1};
+    args.v = {v.data(), sizes.value_width, 1};
+    args.beta = {beta.data(), 1, 1};
     args.width = sizes.width;
     args.value_width = sizes.value_width;
     args.tokens = sizes.tokens;
@@ -767,7 +763,7 @@ TEST(DeltaRuleStorage, BFloat16) {
     const Memory<float> scratch(fovea::delta_stream_scratch<float>(sizes.width, sizes.value_width));
     args.state = state.data;
     args.scratch = scratch.data;
-    fovea::kernels<float>().delta_stream(args);
+    fovea::LinearKernels<float, kStored>{}.delta_stream(args);
     EXPECT_EQ(out, upper_halves(expected));
   });
 }

@@ -30,13 +30,9 @@ namespace {
 using fovea::Index;
 
 /// What feature_map_body.inl.hpp offers of one level.
-template <class T>
-struct MapRows {
-  using Function = void (*)(const fovea::FeatureMapArgs<T>&, const fovea::StoredMatrix<const void>&,
+template <fovea::Storage S, class T>
+using MappedRows = void (*)(const fovea::FeatureMapArgs<T>&, const fovea::StoredMatrix<S>&,
                             Index count, Index width, T* to, Index to_row);
-  Function value;
-  Function slope;
-};
 
 }  // namespace
 
@@ -60,9 +56,15 @@ const char* name(FeatureMapKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
+template <fovea::Storage S, class T>
+MappedRows<S, T> values_at(IsaLevel level) {
+  return FOVEA_AT_LEVEL(level, value_function<S, T>());
+}
+
 template <class T>
-MapRows<T> functions_at(IsaLevel level) {
-  return FOVEA_AT_LEVEL(level, map_functions<T>());
+MappedRows<fovea::Storage::native, T> function_at(IsaLevel level, bool slope) {
+  if (slope) return FOVEA_AT_LEVEL(level, slope_function<T>());
+  return values_at<fovea::Storage::native, T>(level);
 }
 
 /// phi or phi' of n numbers at a level.
@@ -72,8 +74,7 @@ std::vector<T> mapped(IsaLevel level, FeatureMapKind kind, bool slope, const std
   std::vector<T> y(as_size(fovea::padded_row<T>(n)));
   FeatureMapArgs<T> map;
   map.kind = kind;
-  const MapRows<T> functions = functions_at<T>(level);
-  (slope ? functions.slope : functions.value)(map, {x.data(), n, 1}, 1, n, y.data(), n);
+  function_at<T>(level, slope)(map, {x.data(), n, 1}, 1, n, y.data(), n);
   y.resize(x.size());
   return y;
 }
@@ -275,12 +276,11 @@ class FeatureRows : public testing::Test {
     const Index padded = fovea::padded_row<T>(width);
     const Index row = padded + 8;
     const auto strides = x.view().strides();
-    const StoredMatrix<const void> matrix = {&x(0, 0, 0, 0), strides[2], column};
+    const StoredMatrix<> matrix = {&x(0, 0, 0, 0), strides[2], column};
     const FeatureMapArgs<T> map = {kind, &halve<T>, &negate<T>};
-    const MapRows<T> functions = functions_at<T>(fovea::isa_level());
     for (const bool slope : {false, true}) {
       std::vector<T> y(as_size(rows * row), T(77));
-      (slope ? functions.slope : functions.value)(map, matrix, rows, width, y.data(), row);
+      function_at<T>(fovea::isa_level(), slope)(map, matrix, rows, width, y.data(), row);
       for (Index i = 0; i < rows; ++i) {
         for (Index c = 0; c < row; ++c) {
           T expected = c < padded ? T(0) : T(77);
@@ -330,8 +330,8 @@ TEST(StoredFeatureRows, Bfloat16) {
       FeatureMapArgs<float> map;
       map.kind = kind;
       std::vector<float> y(as_size(fovea::padded_row<float>(width)));
-      functions_at<float>(fovea::isa_level())
-          .value(map, {stored.data(), width, 1, fovea::Storage::bfloat16}, 1, width, y.data(), 32);
+      values_at<fovea::Storage::bfloat16, float>(fovea::isa_level())(map, {stored.data(), width, 1},
+                                                                     1, width, y.data(), 32);
       y.resize(width);
       EXPECT_TRUE(same_bits(y, mapped(fovea::isa_level(), kind, false, x))) << name(kind);
     }

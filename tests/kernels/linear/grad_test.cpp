@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/linear/table.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
@@ -209,12 +209,12 @@ class Runner {
       args.rows = heads.data() + h;
       args.heads = step;
       args.saved = kept.data() + h * saved;
-      fovea::kernels<T>().linear_grad_causal_rows(args);
+      fovea::LinearGradKernels<T>{}.causal_rows(args);
     }
     args.rows = heads.data();
     args.heads = s.heads;
     args.saved = kept.data();
-    fovea::kernels<T>().linear_grad_causal_keys(args);
+    fovea::LinearGradKernels<T>{}.causal_keys(args);
   }
 
   void run_total() {
@@ -226,7 +226,7 @@ class Runner {
     T* const sums = memory.data<T>();
     sum_tokens(shape, sums);
     T* const row_sums = sums + segments(s.tokens) * elements;
-    fovea::kernels<T>().linear_fold({sums, segments(s.tokens), elements, sums});
+    fovea::LinearKernels<T>{}.fold({sums, segments(s.tokens), elements, sums});
     for (Index h = 0; h < s.heads; ++h) {
       double product = 0;
       for (Index n = 0; n < segments(s.rows); ++n) {
@@ -241,12 +241,12 @@ class Runner {
         args.total = sums;
         args.sums = row_sums + (h * segments(s.rows) + n) * elements;
         args.scratch = scratch_.template data<T>();
-        fovea::kernels<T>().linear_grad_rows(args);
+        fovea::LinearGradKernels<T>{}.rows(args);
         product += static_cast<double>(result_.products[as_size(h)]);
       }
       result_.products[as_size(h)] = static_cast<T>(product);
     }
-    fovea::kernels<T>().linear_fold({row_sums, s.heads * segments(s.rows), elements, row_sums});
+    fovea::LinearKernels<T>{}.fold({row_sums, s.heads * segments(s.rows), elements, row_sums});
     for (Index first = 0; first < s.tokens; first += 33) {  // any division
       fovea::LinearGradKeysArgs<T> args;
       args.tokens = tokens(first, std::min<Index>(33, s.tokens - first));
@@ -256,7 +256,7 @@ class Runner {
       args.accumulate = options_.before.has_value();
       args.total = row_sums;
       args.scratch = scratch_.template data<T>();
-      fovea::kernels<T>().linear_grad_keys(args);
+      fovea::LinearGradKernels<T>{}.keys(args);
     }
   }
 
@@ -275,7 +275,7 @@ class Runner {
       args.tokens = std::min(fovea::kLinearSegment, p_.setup.tokens - first);
       args.sums = sums + n * fovea::linear_sum_elements<T>(shape);
       args.scratch = scratch.data<T>();
-      fovea::kernels<T>().linear_sum(args);
+      fovea::LinearKernels<T>{}.sum(args);
     }
   }
 

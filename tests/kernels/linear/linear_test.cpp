@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/linear/table.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
@@ -121,17 +121,17 @@ class Call {
         std::max(fovea::linear_sum_scratch<T>(shape_), fovea::linear_read_scratch<T>(shape_)));
     for (Index n = 0; n < segments; ++n) {
       fovea::LinearSumArgs<T> args;
-      args.k = matrix<const void>(k, 0, n * kLinearSegment);
-      args.v = matrix<const void>(v, 0, n * kLinearSegment);
+      args.k = matrix<fovea::StoredMatrix<>>(k, 0, n * kLinearSegment);
+      args.v = matrix<fovea::StoredMatrix<>>(v, 0, n * kLinearSegment);
       args.width = s_.width;
       args.value_width = s_.value_width;
       args.maps = maps();
       args.tokens = std::min(kLinearSegment, s_.tokens - n * kLinearSegment);
       args.sums = sums.data + n * elements;
       args.scratch = scratch.data;
-      fovea::kernels<T>().linear_sum(args);
+      fovea::LinearKernels<T>{}.sum(args);
     }
-    fovea::kernels<T>().linear_fold({sums.data, segments, elements, sums.data});
+    fovea::LinearKernels<T>{}.fold({sums.data, segments, elements, sums.data});
     for (Index h = 0; h < s_.heads; ++h) {
       fovea::LinearReadArgs<T> args;
       args.rows = rows_of(h, 0, out);
@@ -141,7 +141,7 @@ class Call {
       args.maps = maps();
       args.total = sums.data;
       args.scratch = scratch.data;
-      fovea::kernels<T>().linear_read(args);
+      fovea::LinearKernels<T>{}.read(args);
     }
     EXPECT_EQ(out.changed_gaps(), 0);
     return out.values();
@@ -180,8 +180,8 @@ class Call {
     return Tensor<T>({1, s_.heads, s_.rows, s_.value_width}, layout());
   }
 
-  template <class Void>
-  static fovea::StoredMatrix<Void> matrix(const Tensor<T>& x, Index h, Index row) {
+  template <class Matrix>
+  static Matrix matrix(const Tensor<T>& x, Index h, Index row) {
     const auto strides = x.view().strides();
     return {x.shape()[2] == 0 ? nullptr : &x(0, h, row, 0), strides[2], strides[3]};
   }
@@ -192,8 +192,8 @@ class Call {
 
   fovea::LinearRows<T> rows_of(Index h, Index row, const Tensor<T>& out) const {
     fovea::LinearRows<T> rows;
-    rows.q = matrix<const void>(q, h, row);
-    rows.out = matrix<void>(out, h, row);
+    rows.q = matrix<fovea::StoredMatrix<>>(q, h, row);
+    rows.out = matrix<fovea::OutputMatrix<>>(out, h, row);
     if (s_.blended) {
       rows.near = {&near(0, h, row, 0), near.view().strides()[2], near.view().strides()[3]};
       rows.near_weight = near_weight_.data();
@@ -210,8 +210,8 @@ class Call {
     }
     fovea::LinearStreamArgs<T> args;
     if (begin < end) {
-      args.k = matrix<const void>(k, 0, begin);
-      args.v = matrix<const void>(v, 0, begin);
+      args.k = matrix<fovea::StoredMatrix<>>(k, 0, begin);
+      args.v = matrix<fovea::StoredMatrix<>>(v, 0, begin);
     }
     args.width = s_.width;
     args.value_width = s_.value_width;
@@ -224,7 +224,7 @@ class Call {
     args.first_position = s_.first + row;
     args.state = state.data;
     args.scratch = scratch.data;
-    fovea::kernels<T>().linear_stream(args);
+    fovea::LinearKernels<T>{}.stream(args);
   }
 
   std::vector<fovea::FeatureMapArgs<T>> maps_;
@@ -583,27 +583,29 @@ TEST(LinearAttentionStorage, Bfloat16) {
   std::vector<Line> scratch(as_size(fovea::linear_stream_scratch<float>(shape)) / 16 + 1);
   const fovea::FeatureMapArgs<float> map;
   at_each_level([&] {
-    fovea::LinearRows<float> rows;
-    fovea::LinearStreamArgs<float> args;
-    args.width = width;
-    args.value_width = value_width;
-    args.maps = {&map, 1};
-    args.tokens = n;
-    args.rows = &rows;
-    args.heads = 1;
-    args.row_count = n;
-    args.state = state[0].x;
-    args.scratch = scratch[0].x;
-    const auto run = [&](auto& q_data, auto& k_data, auto& v_data, auto& to,
-                         fovea::Storage storage) {
-      rows.q = {q_data.data(), width, 1, storage};
-      rows.out = {to.data(), value_width, 1, storage};
-      args.k = {k_data.data(), width, 1, storage};
-      args.v = {v_data.data(), value_width, 1, storage};
-      fovea::kernels<float>().linear_stream(args);
+    const auto run = [&]<fovea::Storage S>(std::integral_constant<fovea::Storage, S>,
+                                           const auto& q_data, const auto& k_data,
+                                           const auto& v_data, auto& to) {
+      fovea::LinearRows<float, S> rows;
+      fovea::LinearStreamArgs<float, S> args;
+      args.width = width;
+      args.value_width = value_width;
+      args.maps = {&map, 1};
+      args.tokens = n;
+      args.rows = &rows;
+      args.heads = 1;
+      args.row_count = n;
+      args.state = state[0].x;
+      args.scratch = scratch[0].x;
+      rows.q = {q_data.data(), width, 1};
+      rows.out = {to.data(), value_width, 1};
+      args.k = {k_data.data(), width, 1};
+      args.v = {v_data.data(), value_width, 1};
+      fovea::LinearKernels<float, S>{}.stream(args);
     };
-    run(q, k, v, out, fovea::Storage::native);
-    run(q16, k16, v16, out16, fovea::Storage::bfloat16);
+    using fovea::Storage;
+    run(std::integral_constant<Storage, Storage::native>{}, q, k, v, out);
+    run(std::integral_constant<Storage, Storage::bfloat16>{}, q16, k16, v16, out16);
     for (std::size_t i = 0; i < out.size(); ++i) {
       const auto bits = std::bit_cast<std::uint32_t>(out[i]);
       const auto rounded = static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);

@@ -3,15 +3,7 @@
 /// compress.inl.hpp, unfused.inl.hpp and the counting of sketch_sampling.inl.hpp over arrays: what
 /// sketch_math_test.cpp compiles once per level.
 
-#include "fovea/simd/integers.inl.hpp"
-#include "fovea/simd/stored_rows.inl.hpp"
-
-#include "fovea/simd/rows_to_lanes.inl.hpp"
-
-#include "fovea/simd/lane_sums.inl.hpp"
-
 #include "fovea/kernels/sketch/unfused.inl.hpp"
-#include "fovea/simd/compress.inl.hpp"
 
 #include "fovea/kernels/sketch/sampling.inl.hpp"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fovea/kernels/softmax/block.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/softmax/table.hpp"
 #include "kernels/softmax/shows.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
@@ -224,7 +224,7 @@ void call(const Block& block, Guard guard, fovea::SoftmaxBlockArgs<T> args) {
   args.block = block.block;
   args.block.runs = block.runs.data();
   args.block.run_count = static_cast<Index>(block.runs.size());
-  fovea::kernels<T>().softmax_block(args);
+  fovea::SoftmaxKernels<T>{}.block(args);
 }
 
 template <class T>

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/softmax/table.hpp"
 #include "kernels/softmax/shows.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
@@ -160,7 +160,7 @@ Sums<T> run(const Problem<T>& p, const Blocks& blocks, Index begin, Index end, b
   args.d_v = d_v.data();
   args.add = add;
   args.scratch = scratch.data<T>();
-  fovea::kernels<T>().softmax_grad(args);
+  fovea::SoftmaxGradKernels<T>{}.grad(args);
   const auto unpadded = [](const std::vector<T>& x, Index width) {
     std::vector<T> rows;
     const auto padded = static_cast<std::size_t>(fovea::grad_padded(width));

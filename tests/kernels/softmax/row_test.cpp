@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/softmax/table.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
@@ -82,7 +82,7 @@ class Call {
     for (Index h = 0; h < s_.heads; ++h) {
       SoftmaxBlockArgs<T> args = head(h, result);
       args.scratch = scratch.data();
-      fovea::kernels<T>().softmax_block(args);
+      fovea::SoftmaxKernels<T>{}.block(args);
     }
     return result;
   }
@@ -107,13 +107,13 @@ class Call {
                             {.guard = guard});
     const Tensor<T> row({1, 1, 1, fovea::softmax_merge_scratch(s_.value_width)}, {.guard = guard});
     for (Index n = (count - 1) / 3 * 3; n >= 0; n -= 3) {
-      fovea::kernels<T>().softmax_row({heads.data(), s_.heads, block(), segments.data() + n,
-                                       std::min<Index>(3, count - n), &parts(0, 0, n, 0),
-                                       scratch.view().data()});
+      fovea::SoftmaxKernels<T>{}.row({heads.data(), s_.heads, block(), segments.data() + n,
+                                      std::min<Index>(3, count - n), &parts(0, 0, n, 0),
+                                      scratch.view().data()});
     }
     for (Index h = 0; h < s_.heads; ++h) {
-      fovea::kernels<T>().softmax_merge({&heads[as_size(h)], block(), h, s_.heads,
-                                         parts.view().data(), count, row.view().data()});
+      fovea::SoftmaxKernels<T>{}.merge({&heads[as_size(h)], block(), h, s_.heads,
+                                        parts.view().data(), count, row.view().data()});
     }
     return result;
   }
@@ -124,7 +124,7 @@ class Call {
     args.q = stored(fovea::Matrix<const T>{&q_(0, h, 0, 0), s_.width, 1});
     args.k = stored(fovea::Matrix<const T>{&k_(0, 0, 0, 0), s_.width, 1});
     args.v = stored(fovea::Matrix<const T>{&v_(0, 0, 0, 0), s_.value_width, 1});
-    args.out = stored(fovea::Matrix<T>{&result.out(0, h, 0, 0), s_.value_width, 1});
+    args.out = output(fovea::Matrix<T>{&result.out(0, h, 0, 0), s_.value_width, 1});
     args.lse = {&result.lse(0, h, 0, 0), 1, 1};
     args.width = s_.width;
     args.value_width = s_.value_width;

@@ -3,16 +3,9 @@
 /// The tile functions of the score map: what score_map_test.cpp compiles once per level. A tile has
 /// kTileLanes lanes at every level.
 
-#include "fovea/simd/integers.inl.hpp"
-#include "fovea/simd/register_block.inl.hpp"
-#include "fovea/simd/stored_rows.inl.hpp"
-
 #include "fovea/kernels/softmax/visible_keys.inl.hpp"
-#include "fovea/simd/rows_to_lanes.inl.hpp"
 
 #include "fovea/kernels/softmax/tile.inl.hpp"
-
-#include "fovea/simd/philox.inl.hpp"
 
 #include "fovea/kernels/softmax/score_map.inl.hpp"
 

@@ -36,10 +36,14 @@ Matrix<T> head_matrix(const View<T>& x, Index b, Index h, Index n) {
 }
 
 template <class T>
-auto head_stored(const View<T>& x, Index b, Index h, Index n) {
-  using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
-  return StoredMatrix<Void>{head_row(x, b, h, n), row_stride(x), column_stride(x),
-                            ScalarTraits<std::remove_const_t<T>>::kStorage};
+StoredMatrix<kStorage<T>> head_stored(const View<const T>& x, Index b, Index h, Index n) {
+  return {head_row(x, b, h, n), row_stride(x), column_stride(x)};
+}
+
+/// The same of a tensor that is written.
+template <class T>
+OutputMatrix<kStorage<T>> head_output(const View<T>& x, Index b, Index h, Index n) {
+  return {head_row(x, b, h, n), row_stride(x), column_stride(x)};
 }
 
 /// The [Nq, Nk] of one head of a tensor that may be broadcast, from row n and column m on.

@@ -38,8 +38,8 @@ class NearBlocks {
 
   /// \param to [block.count, Dv]   \param scratch scratch_elements, aligned to 64 bytes
   void attend(const Sequence& sequence, Index head, const QueryBlock& block,
-              const StoredMatrix<void>& to, Compute<T>* scratch) const {
-    SoftmaxBlockArgs<Compute<T>> args = call_.args(sequence, head, View<T>{}, Saved<T>{});
+              const OutputMatrix<kStorage<T>>& to, Compute<T>* scratch) const {
+    HeadArgs<T> args = call_.args(sequence, head, View<T>{}, Saved<T>{});
     args.q = detail::head_stored(call_.inputs().q, sequence.batch, head,
                                  sequence.first_query + block.first);
     args.out = to;
@@ -47,7 +47,7 @@ class NearBlocks {
     args.block = block;
     args.block.first = 0;
     args.scratch = scratch;
-    kernels<Compute<T>>().softmax_block(args);
+    SoftmaxKernels<Compute<T>, kStorage<T>>{}.block(args);
   }
 
  private:

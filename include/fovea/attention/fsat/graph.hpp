@@ -14,7 +14,7 @@
 #include "fovea/attention/fsat/options.hpp"
 #include "fovea/core/philox.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/indexed/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -95,7 +95,7 @@ class FsatGraph {
     const Index count = graph.begin[s.keys];
     std::copy_backward(graph.begin, graph.begin + s.keys, graph.begin + s.keys + 1);
     graph.begin[0] = 0;
-    kernels<T>().normal_density({x, count, static_cast<T>(-0.5 / variance()), peak()});
+    DensityKernels<T>{}.normal_density({x, count, static_cast<T>(-0.5 / variance()), peak()});
   }
 
   /// The rows of a graph.

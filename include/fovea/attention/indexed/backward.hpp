@@ -186,7 +186,7 @@ class IndexedBackward {
     }
     for_each_task(executor, heads * rows_.count(), [&](Index task, Index worker) {
       const Piece piece = rows_(first * group(), task);
-      kernels<T>().gather_grad_rows(row_args(piece, worker));
+      IndexedGradKernels<T>{}.rows(row_args(piece, worker));
     });
     if (!memory_.keeps() && !Lists::kBuilt) return;
     for_each_task(executor, heads * heads_.count(), [&](Index task, Index /*worker*/) {
@@ -198,7 +198,7 @@ class IndexedBackward {
     });
     if (!memory_.keeps()) return;
     for_each_task(executor, count * keys_.count(), [&](Index task, Index worker) {
-      kernels<T>().gather_grad_keys(key_args(keys_(first, task), worker));
+      IndexedGradKernels<T>{}.keys(key_args(keys_(first, task), worker));
     });
   }
 

@@ -9,7 +9,7 @@
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/indexed/table.hpp"
 #include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -134,11 +134,11 @@ class IndexedForward {
   void attend(const SequenceTask& task, Compute<T>* scratch) const {
     const Sequence s = sequences_[task.sequence];
     const Index key_head = task.head / (inputs_.q.heads() / inputs_.k.heads());
-    GatherArgs<Compute<T>> args;
+    GatherArgs<Compute<T>, kStorage<T>> args;
     args.q = detail::head_stored(inputs_.q, s.batch, task.head, s.first_query);
     args.k = detail::head_stored(inputs_.k, s.batch, key_head, s.first_key);
     args.v = detail::head_stored(inputs_.v, s.batch, key_head, s.first_key);
-    args.out = detail::head_stored(out_, s.batch, task.head, s.first_query);
+    args.out = detail::head_output(out_, s.batch, task.head, s.first_query);
     if (!saved_.lse.is_none()) {
       args.lse = detail::head_matrix(saved_.lse, s.batch, task.head, s.first_query);
     }
@@ -152,7 +152,7 @@ class IndexedForward {
     args.count = (std::min)(kRows, s.queries - args.first);
     args.ahead = s.keys * (args.width + args.value_width) * Index{sizeof(T)} >= kAheadBytes;
     args.scratch = scratch;
-    kernels<Compute<T>>().gather(args);
+    IndexedKernels<Compute<T>, kStorage<T>>{}.gather(args);
   }
 
   Inputs<T> inputs_;

@@ -214,7 +214,7 @@ class FarBackward {
       rows = rows_of(s, head, 0);
       rows.d_out_times_out = causal_.found.at(task);
       if (seen(s) == 0) return;
-      kernels<T>().linear_grad_causal_rows(causal_args(s, head, 1, add, worker));
+      LinearGradKernels<T>{}.causal_rows(causal_args(s, head, 1, add, worker));
     });
     causal_.found.add_up(products, [&](Index task) { return task % shape_.query_heads; });
     if (!wants_keys()) return;
@@ -222,7 +222,7 @@ class FarBackward {
       const Sequence s = sequences_[task / shape_.key_heads];
       const Index head = task % shape_.key_heads * group();
       if (seen(s) == 0) return;
-      kernels<T>().linear_grad_causal_keys(causal_args(s, head, group(), add, worker));
+      LinearGradKernels<T>{}.causal_keys(causal_args(s, head, group(), add, worker));
     });
   }
 
@@ -258,8 +258,8 @@ class FarBackward {
     all.of_keys.compute(
         executor, [&](Index s) { return seen(sequences_[s]); },
         [&](const SequenceTask& segment, T* sums, Index worker) {
-          kernels<T>().linear_sum(segment_sum_args(inputs_, far_, sequences_[segment.sequence],
-                                                   segment, sums, scratch(worker)));
+          LinearKernels<T>{}.sum(segment_sum_args(inputs_, far_, sequences_[segment.sequence],
+                                                  segment, sums, scratch(worker)));
         });
     all.of_rows.compute(
         executor, [&](Index s) { return seen(sequences_[s]) == 0 ? 0 : sequences_[s].queries; },
@@ -268,7 +268,7 @@ class FarBackward {
           args.total = all.of_keys.total(segment.sequence, segment.head / group());
           args.rows.d_out_times_out =
               all.found.at(all.rows.number(segment.sequence, segment.head, segment.part));
-          kernels<T>().linear_grad_rows(args);
+          LinearGradKernels<T>{}.rows(args);
         });
     all.found.add_up(products, [&](Index task) { return all.rows[task].head; });
     if (!wants_keys()) return;
@@ -277,7 +277,7 @@ class FarBackward {
       if (segment.part * kLinearSegment >= seen(sequences_[segment.sequence])) return;
       LinearGradKeysArgs<T> args = key_args(segment, add, worker);
       args.total = all.of_rows.total(segment.sequence, segment.head * group());
-      kernels<T>().linear_grad_keys(args);
+      LinearGradKernels<T>{}.keys(args);
     });
   }
 
@@ -342,7 +342,7 @@ class FarBackward {
         own[g] = rows_of(s, key_head * group() + g, 0);
         own[g].d_out_times_out = delta_.found.at(task * group() + g);
       }
-      kernels<T>().delta_grad(delta_args(s, key_head, own, add, worker));
+      LinearGradKernels<T>{}.delta(delta_args(s, key_head, own, add, worker));
     });
     delta_.found.add_up(products, [&](Index task) { return task % shape_.query_heads; });
   }

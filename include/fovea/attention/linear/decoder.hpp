@@ -361,7 +361,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
   FarWeights<C> weights_;
   bool has_weights_ = false;
   std::vector<C> logits_;  // that the weights are of
-  std::vector<LinearRows<C>> rows_;
+  std::vector<LinearRows<C, kStorage<T>>> rows_;
   Workspace scratch_;
 };
 

@@ -176,8 +176,8 @@ class FarForward {
     totals_->compute(
         executor, [&](Index s) { return sequences_[s].key_end; },
         [&](const SequenceTask& segment, C* sums, Index worker) {
-          kernels<C>().linear_sum(segment_sum_args(inputs_, far_, sequences_[segment.sequence],
-                                                   segment, sums, memory(worker).kernel));
+          LinearKernels<C, kStorage<T>>{}.sum(segment_sum_args(
+              inputs_, far_, sequences_[segment.sequence], segment, sums, memory(worker).kernel));
         });
     for_each_task(executor, blocks_->count(), [&](Index task, Index worker) {
       const auto [sequence, head, b] = (*blocks_)[task];
@@ -211,7 +211,7 @@ class FarForward {
                     stream_.near_rows(s.batch, key_head, g, s.first_query + first, at), at.kernel);
     }
     if (s.key_end == 0) return clear_rows(s, head, first, count);
-    LinearReadArgs<C> args;
+    LinearReadArgs<C, kStorage<T>> args;
     args.rows = stream_.term_rows(s.batch, key_head, g, s.first_query + first, true, true, at);
     args.row_count = count;
     args.width = shape_.width;
@@ -219,7 +219,7 @@ class FarForward {
     args.maps = far_.linear_maps();
     args.total = total;
     args.scratch = at.kernel;
-    kernels<C>().linear_read(args);
+    LinearKernels<C, kStorage<T>>{}.read(args);
   }
 
   void clear_rows(const Sequence& s, Index head, Index first, Index count) const {
@@ -240,8 +240,8 @@ class FarForward {
   std::optional<SequenceTasks> blocks_;  // of rows, if it is not causal
   std::optional<FarTotals<C>> totals_;   // the same
   std::optional<Slot> slot_;
-  Workspace scratch_;                  // [workers]
-  std::vector<LinearRows<C>> rows_;    // [workers, group]
+  Workspace scratch_;                             // [workers]
+  std::vector<LinearRows<C, kStorage<T>>> rows_;  // [workers, group]
   std::vector<BlockStorage> storage_;  // [workers] of the near field if there is a near field
 };
 

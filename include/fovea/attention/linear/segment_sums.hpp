@@ -10,18 +10,18 @@
 #include "fovea/attention/linear/terms.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/linear/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 /// The sums of one segment of the tokens of a key head. \param segment of `sequence`
 template <class U, class T = Compute<U>>
-LinearSumArgs<T> segment_sum_args(const Inputs<U>& inputs, const FarField<T>& far,
-                                  const Sequence& sequence, const SequenceTask& segment, T* sums,
-                                  T* scratch) {
+LinearSumArgs<T, kStorage<U>> segment_sum_args(const Inputs<U>& inputs, const FarField<T>& far,
+                                               const Sequence& sequence,
+                                               const SequenceTask& segment, T* sums, T* scratch) {
   const Index first = segment.part * kLinearSegment;
   const Index row = sequence.first_key + first;
-  LinearSumArgs<T> args;
+  LinearSumArgs<T, kStorage<U>> args;
   args.k = detail::head_stored(inputs.k, sequence.batch, segment.head, row);
   args.v = detail::head_stored(inputs.v, sequence.batch, segment.head, row);
   args.width = inputs.k.width();
@@ -76,7 +76,7 @@ class FarTotals {
       const Index count = segments(used(sequence));
       if (count == 0) return;
       T* const first = at(tasks_.number(sequence, task % groups * group_, 0));
-      kernels<T>().linear_fold({first, group_ * count, elements_, first});
+      LinearKernels<T>{}.fold({first, group_ * count, elements_, first});
     });
   }
 

@@ -8,7 +8,7 @@
 
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/linear/terms.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/linear/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -59,7 +59,7 @@ class FarStream {
     C* wide = nullptr;
     Index wide_rows = 0;
     C* kernel = nullptr;
-    LinearRows<C>* rows = nullptr;  // [group]
+    LinearRows<C, kStorage<T>>* rows = nullptr;  // [group]
   };
 
   /// Rows, and tokens that the terms have not seen yet.
@@ -73,24 +73,24 @@ class FarStream {
   };
 
   /// The rows of a query head of a group before the last term is added.
-  StoredMatrix<void> near_rows(Index b, Index key_head, Index g, Index first_row,
-                               const Memory& at) const {
+  OutputMatrix<kStorage<T>> near_rows(Index b, Index key_head, Index g, Index first_row,
+                                      const Memory& at) const {
     if constexpr (kOutIsWide) {
-      return detail::head_stored(out_, b, key_head * group() + g, first_row);
+      return detail::head_output(out_, b, key_head * group() + g, first_row);
     } else {
       const Index row = padded_row<C>(out_.width());
-      return {at.wide + g * at.wide_rows * row, row, 1, Storage::native};
+      return {at.wide + g * at.wide_rows * row, row, 1, true};
     }
   }
 
   /// The same rows as they take part in a term of the far field.
-  LinearRows<C> term_rows(Index b, Index key_head, Index g, Index first_row, bool is_first,
-                          bool is_last, const Memory& at) const {
+  LinearRows<C, kStorage<T>> term_rows(Index b, Index key_head, Index g, Index first_row,
+                                       bool is_first, bool is_last, const Memory& at) const {
     const Index head = key_head * group() + g;
-    const StoredMatrix<void> before = near_rows(b, key_head, g, first_row, at);
-    LinearRows<C> rows;
+    const OutputMatrix<kStorage<T>> before = near_rows(b, key_head, g, first_row, at);
+    LinearRows<C, kStorage<T>> rows;
     rows.q = detail::head_stored(inputs_.q, b, head, first_row);
-    rows.out = is_last ? detail::head_stored(out_, b, head, first_row) : before;
+    rows.out = is_last ? detail::head_output(out_, b, head, first_row) : before;
     if (has_near_ || !is_first) {
       rows.near = {static_cast<const C*>(before.data), before.row, before.column};
     }
@@ -104,21 +104,21 @@ class FarStream {
     const bool has_sums = far_.map_count() > 0;
     const bool has_delta = far_.delta_count() > 0;
     if (has_sums) {
-      auto args = stream_args<LinearStreamArgs<C>>(b, key_head, strip, at);
+      auto args = stream_args<LinearStreamArgs<C, kStorage<T>>>(b, key_head, strip, at);
       args.maps = far_.linear_maps();
       args.state = at.state;
       set_rows(b, key_head, strip, true, !has_delta, at);
-      kernels<C>().linear_stream(args);
+      LinearKernels<C, kStorage<T>>{}.stream(args);
     }
     if (has_delta) {
-      auto args = stream_args<DeltaStreamArgs<C>>(b, key_head, strip, at);
+      auto args = stream_args<DeltaStreamArgs<C, kStorage<T>>>(b, key_head, strip, at);
       if (strip.tokens > 0) {
-        args.beta = detail::head_stored(inputs_.beta, b, key_head, strip.first_token);
+        args.beta = detail::head_matrix(inputs_.beta, b, key_head, strip.first_token);
       }
       args.map = far_.deltas[0];
       args.state = at.delta;
       set_rows(b, key_head, strip, !has_sums, true, at);
-      kernels<C>().delta_stream(args);
+      LinearKernels<C, kStorage<T>>{}.delta_stream(args);
     }
   }
 

@@ -10,7 +10,7 @@
 #include "fovea/attention/smart_bird/options.hpp"
 #include "fovea/attention/smart_bird/sketch_keys.hpp"
 #include "fovea/core/executor.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/sketch/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -86,7 +86,7 @@ class SketchSelection {
       args.is_number = rows_.is_number + s.batch * rows_.q.rows() + row;
     }
     args.scratch = scratch_.template data<std::byte>() + worker * slot_;
-    kernels<T>().sketch_select(args);
+    SketchKernels<T>{}.select(args);
   }
 
  private:

@@ -237,7 +237,7 @@ class SoftmaxBackward {
     args.row_begin = rows.first;
     args.row_end = rows.last;
     args.add = part.begun;
-    kernels<T>().softmax_grad(args);
+    SoftmaxGradKernels<T>{}.grad(args);
     part.begun = true;
     return rows;
   }
@@ -299,8 +299,9 @@ class SoftmaxBackward {
   /// Makes `strip` of a sequence's rows of a head, or adds to them.
   static void write_rows(const T* rows, const View<T>& to, Index batch, Index head, Index first,
                          const Strip& strip, T scale, bool add) {
-    kernels<T>().scaled_rows({rows, detail::head_matrix(to, batch, head, first), strip.first,
-                              strip.step, strip.count, to.width(), scale, add});
+    SoftmaxGradKernels<T>{}.scaled_rows({rows, detail::head_matrix(to, batch, head, first),
+                                         strip.first, strip.step, strip.count, to.width(), scale,
+                                         add});
   }
 
   /// +0 for the gradients of the round's queries in whose block no key is seen.
@@ -325,7 +326,7 @@ class SoftmaxBackward {
       for (Index s = 0; s < pass_.sequences().count(); ++s) {
         const Sequence sequence = pass_.sequences()[s];
         T sum = 0;
-        kernels<T>().sink_grad(
+        SoftmaxGradKernels<T>{}.sink_grad(
             {pass_.head(sequence, h), sequence.queries, &sum, pass_.buffers(worker).kernel});
         total += sum;
       }

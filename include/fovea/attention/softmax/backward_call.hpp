@@ -11,7 +11,7 @@
 #include "fovea/attention/softmax/lse_low_parts.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/softmax/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -159,7 +159,7 @@ class BackwardCall {
     if (are_near(m, rows.step, width)) {
       return {m.data + rows.first * m.row, rows.step * m.row, 1};
     }
-    kernels<T>().packed_rows({m, rows.first, rows.step, rows.count, width, packed});
+    SoftmaxGradKernels<T>{}.packed_rows({m, rows.first, rows.step, rows.count, width, packed});
     return {packed, grad_padded(width), 1};
   }
 

@@ -113,7 +113,7 @@ class BiasBackward {
         args.row_begin = rows.first;
         args.row_end = rows.last;
         pass_.set_keys(keys, s, pass_.call().key_head(h), 0, buffers, args);
-        kernels<T>().softmax_grad(args);
+        SoftmaxGradKernels<T>{}.grad(args);
       }
     }
   }

@@ -12,6 +12,10 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// What a kernel reads of one head of tensors of T.
+template <class T>
+using HeadArgs = SoftmaxBlockArgs<Compute<T>, kStorage<T>>;
+
 /// One call of a softmax operator: its inputs and options, all checked.
 template <class T>
 class SoftmaxCall {
@@ -56,13 +60,12 @@ class SoftmaxCall {
   }
 
   /// Everything of one head but block and scratch.
-  SoftmaxBlockArgs<Compute<T>> args(const Sequence& s, Index h, const View<T>& out,
-                                    const Saved<T>& saved) const {
-    SoftmaxBlockArgs<Compute<T>> args;
+  HeadArgs<T> args(const Sequence& s, Index h, const View<T>& out, const Saved<T>& saved) const {
+    HeadArgs<T> args;
     args.q = detail::head_stored(inputs_.q, s.batch, h, s.first_query);
     args.k = detail::head_stored(inputs_.k, s.batch, key_head(h), s.first_key);
     args.v = detail::head_stored(inputs_.v, s.batch, key_head(h), s.first_key);
-    args.out = detail::head_stored(out, s.batch, h, s.first_query);
+    args.out = detail::head_output(out, s.batch, h, s.first_query);
     if (!saved.lse.is_none()) {
       args.lse = detail::head_matrix(saved.lse, s.batch, h, s.first_query);
     }

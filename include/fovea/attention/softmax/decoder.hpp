@@ -216,14 +216,13 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
     Index first_key;  // of the recent ones that the arguments hold
     Index group;      // query heads per key head
 
-    void operator()(KeySource source, Index b, Index h, SoftmaxBlockArgs<Compute<T>>& args) const {
+    void operator()(KeySource source, Index b, Index h, HeadArgs<T>& args) const {
       args.first_position = rows.first_position;
       args.key_end = rows.keys;
       args.key_rows.base = first_key;
       if (source == KeySource::summary) cache.place_summary(b, h / group, args);
     }
-    void operator()(Index stage, const SequenceTask& task,
-                    SoftmaxBlockArgs<Compute<T>>& args) const {
+    void operator()(Index stage, const SequenceTask& task, HeadArgs<T>& args) const {
       (*this)(cache.scope().sources(task.head)[stage], task.sequence, task.head, args);
     }
   };
@@ -274,7 +273,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
       few_rows_.add(pattern(h, rows), rows, scope().sources(h));
     }
     few_rows_.finish();
-    SplitRows<Compute<T>> split(
+    SplitRows<T> split(
         {shape_.batch, shape_.width, shape_.value_width, scope().columns() > 0 ? 2 : 1},
         head_groups_, few_rows_);
     // Done before another thread would be awake: a few microseconds.

@@ -40,7 +40,7 @@ class DecoderCache {
   View<const T> values(Index first, Index count) const { return recent_.values(first, count); }
 
   /// Lets a head read the summary. \param args of a query head of that key head
-  void place_summary(Index b, Index key_head, SoftmaxBlockArgs<Compute<T>>& args) const {
+  void place_summary(Index b, Index key_head, HeadArgs<T>& args) const {
     args.k.data = summary_.keys(b, key_head);
     args.k.row = args.width;
     args.v.data = summary_.values(b, key_head);

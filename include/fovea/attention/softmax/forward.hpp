@@ -8,7 +8,7 @@
 #include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/softmax/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -93,7 +93,7 @@ class SoftmaxForward {
   void attend(Index stage, const SequenceTask& task, BlockStorage& storage, Compute<T>* scratch) {
     const Sequence sequence = call_.sequences()[task.sequence];
     const AnyPlan& plan = plans_.plan(stage, task.sequence, task.head);
-    SoftmaxBlockArgs<Compute<T>> args = call_.args(sequence, task.head, out_, saved_);
+    HeadArgs<T> args = call_.args(sequence, task.head, out_, saved_);
     // Last block first: under a causal pattern it has the most keys, and the end of the schedule
     // should be made of small blocks.
     args.block = plan.block(plan.block_count() - 1 - task.part, storage);
@@ -104,7 +104,7 @@ class SoftmaxForward {
     args.next_block = next_block(args.block);
     args.scratch = scratch;
     place_(stage, task, args);
-    kernels<Compute<T>>().softmax_block(args);
+    SoftmaxKernels<Compute<T>, kStorage<T>>{}.block(args);
   }
 
   /// Rows from a block to the one that the same worker probably takes next. (Of a long residue

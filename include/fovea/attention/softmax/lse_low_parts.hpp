@@ -17,7 +17,7 @@
 #include "fovea/attention/softmax/head_plans.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/softmax/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -113,7 +113,7 @@ class LseLowParts {
     args.carry.resumes = stage > 0;
     args.carry.suspends = !plans_.is_last(stage, task.sequence, task.head);
     args.scratch = scratch.kernel;
-    kernels<T>().softmax_block(args);
+    SoftmaxKernels<T>{}.block(args);
   }
 
   const SoftmaxCall<T>& call_;

@@ -11,7 +11,7 @@
 
 #include "fovea/attention/softmax/decode_plan.hpp"
 #include "fovea/core/executor.hpp"
-#include "fovea/kernels/table.hpp"
+#include "fovea/kernels/softmax/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -19,6 +19,8 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class SplitRows {
  public:
+  using C = Compute<T>;
+
   struct Shape {
     Index batch = 1;
     Index width = 0;
@@ -52,7 +54,7 @@ class SplitRows {
   Index scratch_bytes(Index workers) const {
     return head_bytes() +
            (shape_.batch * part_elements_ + (std::max<Index>)(1, workers) * worker_elements_) *
-               Index{sizeof(T)};
+               Index{sizeof(C)};
   }
 
   Index task_count() const { return shape_.batch * tasks_; }
@@ -64,14 +66,14 @@ class SplitRows {
   /// \param scratch scratch_bytes(worker_count(executor, task_count())), aligned as a Workspace
   template <class Args, class E>
   void run(Args&& args, std::byte* scratch, E&& executor) {
-    args_ = reinterpret_cast<SoftmaxBlockArgs<T>*>(scratch);
-    parts_ = reinterpret_cast<T*>(scratch + head_bytes());
+    args_ = reinterpret_cast<HeadArgs<T>*>(scratch);
+    parts_ = reinterpret_cast<C*>(scratch + head_bytes());
     slots_ = parts_ + shape_.batch * part_elements_;
     for (Index s = 0; s < shape_.sources; ++s) {
       for (Index b = 0; b < shape_.batch; ++b) {
         for (Index n = 0; n < heads_.head_count(); ++n) {
           const KeySource source = static_cast<KeySource>(s);
-          ::new (head(source, b, n)) SoftmaxBlockArgs<T>(args(source, b, heads_.head(n)));
+          ::new (head(source, b, n)) HeadArgs<T>(args(source, b, heads_.head(n)));
         }
       }
     }
@@ -85,11 +87,11 @@ class SplitRows {
  private:
   Index head_bytes() const {
     const Index bytes =
-        shape_.sources * shape_.batch * heads_.head_count() * Index{sizeof(SoftmaxBlockArgs<T>)};
+        shape_.sources * shape_.batch * heads_.head_count() * Index{sizeof(HeadArgs<T>)};
     return (bytes + 63) / 64 * 64;
   }
 
-  SoftmaxBlockArgs<T>* head(KeySource source, Index b, Index n) const {
+  HeadArgs<T>* head(KeySource source, Index b, Index n) const {
     return args_ + (static_cast<Index>(source) * shape_.batch + b) * heads_.head_count() + n;
   }
 
@@ -104,8 +106,8 @@ class SplitRows {
   }
 
   /// \param parts of the group   \param task of the batch entry
-  void compute(Index b, Index task, T* scratch) const {
-    T* parts = parts_ + b * part_elements_;
+  void compute(Index b, Index task, C* scratch) const {
+    C* parts = parts_ + b * part_elements_;
     for (const HeadGroups::Group& group : heads_.groups()) {
       const FewRows::HeadClass& c = rows_.head_class(group.head_class);
       const Index tasks = c.tasks.last - c.tasks.first;
@@ -118,25 +120,25 @@ class SplitRows {
     }
   }
 
-  void compute(Index b, const HeadGroups::Group& group, const FewRows::Task& task, T* parts,
-               T* scratch) const {
+  void compute(Index b, const HeadGroups::Group& group, const FewRows::Task& task, C* parts,
+               C* scratch) const {
     const FewRows::Item& item = rows_.item(task.item);
-    const KernelTable<T> table = kernels<T>();
-    const SoftmaxBlockArgs<T>* const heads = head(task.source, b, group.first);
+    const SoftmaxKernels<C, kStorage<T>> kernels;
+    const HeadArgs<T>* const heads = head(task.source, b, group.first);
     if (item.is_band) {
       for (Index n = 0; n < group.count; ++n) {
-        SoftmaxBlockArgs<T> args = heads[n];
+        HeadArgs<T> args = heads[n];
         args.block = item.block;
         args.scratch = scratch;
-        table.softmax_block(args);
+        kernels.block(args);
       }
       return;
     }
-    T* const part =
+    C* const part =
         parts + first_part(group, item) +
         (task.first_segment - item.first_segment) * part_elements(group, item.block.count);
-    table.softmax_row({heads, group.count, item.block, rows_.segments(task.first_segment),
-                       task.segment_count, part, scratch});
+    kernels.row({heads, group.count, item.block, rows_.segments(task.first_segment),
+                 task.segment_count, part, scratch});
   }
 
   /// Where the parts of an item begin among those of its group.
@@ -147,17 +149,16 @@ class SplitRows {
 
   /// Writes the rows of one batch entry.
   void merge(Index b) const {
-    const KernelTable<T> table = kernels<T>();
-    T* parts = parts_ + b * part_elements_;
+    const SoftmaxKernels<C, kStorage<T>> kernels;
+    C* parts = parts_ + b * part_elements_;
     for (const HeadGroups::Group& group : heads_.groups()) {
       const FewRows::HeadClass& c = rows_.head_class(group.head_class);
       for (Index i = c.items.first; i < c.items.last; ++i) {
         const FewRows::Item& item = rows_.item(i);
         if (item.is_band) continue;
         for (Index n = 0; n < group.count; ++n) {
-          table.softmax_merge({head(KeySource::recent, b, group.first + n), item.block, n,
-                               group.count, parts + first_part(group, item), item.segment_count,
-                               slots_});
+          kernels.merge({head(KeySource::recent, b, group.first + n), item.block, n, group.count,
+                         parts + first_part(group, item), item.segment_count, slots_});
         }
       }
       parts += group_elements(group);
@@ -167,13 +168,13 @@ class SplitRows {
   Shape shape_;
   const HeadGroups& heads_;
   const FewRows& rows_;
-  Index tasks_ = 0;                      // of a batch entry
-  Index part_elements_ = 0;              // of a batch entry
-  Index pairs_ = 0;                      // of a batch entry
-  Index worker_elements_ = 0;            // of a worker's scratch
-  SoftmaxBlockArgs<T>* args_ = nullptr;  // [sources, batch, heads in the order of heads_]
-  T* parts_ = nullptr;
-  T* slots_ = nullptr;  // [workers]
+  Index tasks_ = 0;              // of a batch entry
+  Index part_elements_ = 0;      // of a batch entry
+  Index pairs_ = 0;              // of a batch entry
+  Index worker_elements_ = 0;    // of a worker's scratch
+  HeadArgs<T>* args_ = nullptr;  // [sources, batch, heads in the order of heads_]
+  C* parts_ = nullptr;
+  C* slots_ = nullptr;  // [workers]
 };
 
 FOVEA_NAMESPACE_END

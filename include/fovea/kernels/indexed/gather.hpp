@@ -6,6 +6,7 @@
 #pragma once
 
 #include "fovea/simd/matrix.hpp"
+#include "fovea/simd/softmax_constants.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -47,12 +48,12 @@ struct KeyLists {
 };
 
 /// Some rows of one query head against the keys of their lists. All matrices are stored alike.
-template <class T>
+template <class T, Storage S = Storage::native>
 struct GatherArgs {
-  StoredMatrix<const void> q;  // [Nq, D]
-  StoredMatrix<const void> k;  // [keys, D]
-  StoredMatrix<const void> v;  // [keys, Dv]
-  StoredMatrix<void> out;      // [Nq, Dv]
+  StoredMatrix<S> q;           // [Nq, D]
+  StoredMatrix<S> k;           // [keys, D]
+  StoredMatrix<S> v;           // [keys, Dv]
+  OutputMatrix<S> out;         // [Nq, Dv]
   Matrix<T> lse;               // [Nq, 1], or no data
   KeyLists lists;              // [Nq, K]
   const T* factors = nullptr;  // of the weights of entries, after the softmax; null: 1

@@ -24,9 +24,9 @@ struct ListedRows {
   FOVEA_INLINE Index at(Index n) const { return list[n] * row; }
 };
 
-template <class T>
-FOVEA_INLINE ListedRows<T> listed_rows(const StoredMatrix<const void>& m, Index width,
-                                       const Index* list, Index count) {
+template <class T, Storage S>
+FOVEA_INLINE ListedRows<T> listed_rows(const StoredMatrix<S>& m, Index width, const Index* list,
+                                       Index count) {
   return {m.data, m.row, m.column, width, list, count};
 }
 
@@ -245,7 +245,7 @@ struct WeightedRows {
 /// The row of outputs of a single list.
 template <Storage S, class T>
 FOVEA_INLINE void weighted_row(const ListedRows<T>& rows, const T* weights, T factor,
-                               const StoredMatrix<void>& to, Index r) {
+                               const OutputMatrix<S>& to, Index r) {
   const OneList<T> list{{rows, weights}};
   WeightedRows<OneList<T>, S, T>{list,    rows.width, rows.column == 1, factor,
                                  to.data, r * to.row, to.column}
@@ -293,8 +293,7 @@ FOVEA_INLINE T sum_of_list(const T* weights, Index count) {
 
 /// A row in scratch, times a factor, with zeros behind it up to kSumLanes.
 template <Storage S, class T>
-FOVEA_INLINE void scaled_row(const StoredMatrix<const void>& m, Index row, Index width, T factor,
-                             T* to) {
+FOVEA_INLINE void scaled_row(const StoredMatrix<S>& m, Index row, Index width, T factor, T* to) {
   for (Index c = 0; c < gather_padded(width); c += kLanes<T>) {
     Vec<T> x = zero<T>();
     if (c < width) x = load_columns<S, T>(m.data, row * m.row, m.column, c, width);
@@ -312,11 +311,11 @@ FOVEA_INLINE const Index* unit_list(const KeyLists& lists, Index r, Index seen, 
 
 /// Asks for the rows of a matrix that a list names, to the cache behind the first one, which takes
 /// more at once.
-template <class T>
-FOVEA_INLINE void ask_listed(const StoredMatrix<const void>& m, Index width, const KeyLists& lists,
+template <class T, Storage S>
+FOVEA_INLINE void ask_listed(const StoredMatrix<S>& m, Index width, const KeyLists& lists,
                              Index r) {
   if (m.column != 1) return;
-  const Index bytes = stored_bytes<T>(m.storage);
+  constexpr Index bytes = kStoredBytes<S, T>;
   const Index* const list = lists.of(r);
   const Index most = lists.begin == nullptr ? lists.length : lists.visible(r);
   for (Index n = 0; n < most && list[n * lists.step] >= 0; ++n) {
@@ -330,7 +329,7 @@ FOVEA_INLINE void ask_listed(const StoredMatrix<const void>& m, Index width, con
 template <Storage S, class T>
 class Gather {
  public:
-  explicit Gather(const GatherArgs<T>& args)
+  explicit Gather(const GatherArgs<T, S>& args)
       : args_(args),
         factor_(logit_factor(args.scale)),
         q_(args.scratch),
@@ -366,7 +365,7 @@ class Gather {
   }
 
  private:
-  const GatherArgs<T>& args_;
+  const GatherArgs<T, S>& args_;
   const T factor_;
   T* const q_;         // [D padded], scaled
   T* const weights_;   // [K padded]

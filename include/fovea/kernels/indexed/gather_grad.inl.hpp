@@ -44,7 +44,7 @@ class GatherGradRows {
       keep(weights_, seen, r, args_.weights);
     }
     if (args_.d_q.data != nullptr) {
-      weighted_row<kNative>(keys, d_logits_, args_.scale, stored(args_.d_q), r);
+      weighted_row<kNative>(keys, d_logits_, args_.scale, output(args_.d_q), r);
     }
   }
 

@@ -14,7 +14,7 @@
 template <Storage S, class T>
 class GatherShort {
  public:
-  explicit GatherShort(const GatherArgs<T>& args)
+  explicit GatherShort(const GatherArgs<T, S>& args)
       : args_(args),
         long_rows_(args),
         factor_(logit_factor(args.scale)),
@@ -116,7 +116,7 @@ class GatherShort {
     ask_row(args_.k, args_.width, args_.lists.data[entry]);
     ask_row(args_.v, args_.value_width, args_.lists.data[entry]);
   }
-  static FOVEA_INLINE void ask_row(const StoredMatrix<const void>& m, Index width, Index row) {
+  static FOVEA_INLINE void ask_row(const StoredMatrix<S>& m, Index width, Index row) {
     if (m.column != 1) return;
     constexpr Index bytes = kStoredBytes<S, T>;
     const char* const from = static_cast<const char*>(m.data) + row * m.row * bytes;
@@ -156,7 +156,7 @@ class GatherShort {
 
   /// One row of outputs.
   struct Values {
-    const GatherArgs<T>& args;
+    const GatherArgs<T, S>& args;
     const T* weights;
     const Index* list;
     Index count;
@@ -204,7 +204,7 @@ class GatherShort {
     }
   }
 
-  const GatherArgs<T>& args_;
+  const GatherArgs<T, S>& args_;
   const Gather<S, T> long_rows_;
   const T factor_;
   const Index padded_;     // of D
@@ -215,22 +215,12 @@ class GatherShort {
   std::int32_t query_[kShortEntries + kMost];  // of each entry, among the rows
 };
 
-template <Storage S, class T>
-FOVEA_INLINE void gather_stored(const GatherArgs<T>& args) {
+/// Rows of one query head against the keys of their lists.
+template <class T, Storage S>
+void gather(const GatherArgs<T, S>& args) noexcept {
   if (args.lists.begin == nullptr) {
     Gather<S, T>(args).run();
   } else {
     GatherShort<S, T>(args).run();
-  }
-}
-
-/// Rows of one query head against the keys of their lists.
-template <class T>
-void gather(const GatherArgs<T>& args) noexcept {
-  const Storage storage = args.k.storage;
-  if (storage == Storage::native) gather_stored<Storage::native>(args);
-  if constexpr (kIsStorable<Storage::bfloat16, T>) {
-    if (storage == Storage::bfloat16) gather_stored<Storage::bfloat16>(args);
-    if (storage == Storage::float16) gather_stored<Storage::float16>(args);
   }
 }

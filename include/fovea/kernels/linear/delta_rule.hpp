@@ -19,17 +19,17 @@ inline constexpr Index kDeltaChunk = 32;
 /// Adds tokens to a state, and lets rows read it on the way. `state` holds the tokens before: all
 /// closed chunks as one sum, those of the last chunk one by one, so that any division of a sequence
 /// into calls gives the same bits.
-template <class T>
+template <class T, Storage S = Storage::native>
 struct DeltaStreamArgs {
-  StoredMatrix<const void> k;     // [tokens, D]
-  StoredMatrix<const void> v;     // [tokens, Dv]
-  StoredMatrix<const void> beta;  // [tokens, 1]
+  StoredMatrix<S> k;     // [tokens, D]
+  StoredMatrix<S> v;     // [tokens, Dv]
+  Matrix<const T> beta;  // [tokens, 1]
   Index width = 0;
   Index value_width = 0;
   FeatureMapArgs<T> map;
-  Index length = 0;                     // tokens that the state holds already
-  Index tokens = 0;                     // to be added
-  const LinearRows<T>* rows = nullptr;  // [heads] query heads that share the state
+  Index length = 0;                        // tokens that the state holds already
+  Index tokens = 0;                        // to be added
+  const LinearRows<T, S>* rows = nullptr;  // [heads] query heads that share the state
   Index heads = 0;
   Index row_count = 0;       // of each head
   Index first_position = 0;  // of row 0; \pre positions >= length - 1, or negative

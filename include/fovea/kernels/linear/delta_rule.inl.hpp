@@ -73,8 +73,8 @@ FOVEA_NOINLINE void divide_by_sums(T* x, Index count, Index padded, T* slopes) {
 
 /// phi(m_i) / sum phi(m_i), 0 from `width` on to the end of the padded row.
 /// \param x [count, padded_row(width)]
-template <class T>
-FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const StoredMatrix<const void>& m,
+template <Storage S, class T>
+FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const StoredMatrix<S>& m,
                                   Index count, Index width, T* x) {
   const Index padded = padded_row<T>(width);
   map_rows(map, m, count, width, x, padded);
@@ -82,16 +82,20 @@ FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const StoredMatr
 }
 
 /// Whether kernels can take rows as they lie: whole vectors of the type of the arithmetic.
-template <class T, class Void>
-FOVEA_INLINE bool are_whole(const StoredMatrix<Void>& m, Index width) {
-  return m.column == 1 && m.storage == Storage::native && width % kLanes<T> == 0;
+template <class T, Storage S>
+FOVEA_INLINE bool are_whole(const StoredMatrix<S>& m, Index width) {
+  return m.column == 1 && S == Storage::native && width % kLanes<T> == 0;
+}
+template <class T, Storage S>
+FOVEA_INLINE bool are_whole(const OutputMatrix<S>& m, Index width) {
+  return m.column == 1 && (S == Storage::native || m.is_wide) && width % kLanes<T> == 0;
 }
 
 /// One call of delta_stream.
-template <class T>
+template <class T, Storage S>
 class DeltaStream {
  public:
-  explicit DeltaStream(const DeltaStreamArgs<T>& args)
+  explicit DeltaStream(const DeltaStreamArgs<T, S>& args)
       : a_(args),
         at_(args.width, args.value_width),
         columns_(in_whole_vectors<T>(args.value_width)),
@@ -136,30 +140,33 @@ class DeltaStream {
     const Index count = next - token;
     const Index from = token - a_.length;
     normalised_rows(a_.map, every_row<T>(a_.k, from, 1), count, a_.width, x_);
-    add_keys(every_row<T>(a_.beta, from, 1), first, count);
+    add_keys(from, first, count);
     delta_weights(x_, at_.width_row, a_.width, a_.state + at_.keys_t, count, first, weights_);
     DeltaRows<T> rows = rows_at(first);
     rows.out = a_.state + at_.errors + first * at_.value_row;
-    const StoredMatrix<const void> v = every_row<T>(a_.v, from, 1);
+    const StoredMatrix<S> v = every_row<T>(a_.v, from, 1);
     const Index behind = smaller(kDeltaChunk, a_.tokens - from - count);
     DeltaAhead ahead;
-    ahead.x = RowsAhead<0>::of<T>(a_.k, from + count, 1, behind, a_.width);
-    ahead.values = RowsAhead<0>::of<T>(v, count, 1, behind, a_.value_width);
+    ahead.x = RowsAhead<0>::template of<T>(a_.k, from + count, 1, behind, a_.width);
+    ahead.values = RowsAhead<0>::template of<T>(v, count, 1, behind, a_.value_width);
     rows.ahead = &ahead;
     if (are_whole<T>(v, a_.value_width)) {
       rows.values = static_cast<const T*>(v.data);
       rows.values_row = v.row;
     } else {
-      pack_rows<T>(v, count, a_.value_width, rows_, at_.value_row);
+      pack_rows(v, count, a_.value_width, rows_, at_.value_row);
     }
     delta_rows<DeltaRowKind::token>(rows, count, columns_);
   }
 
   /// B and its transpose for tokens of the chunk; turns the signs of x.
-  FOVEA_INLINE void add_keys(const StoredMatrix<const void>& beta, Index first, Index count) {
+  /// \param from the first of them in this call, \p first in the chunk
+  FOVEA_INLINE void add_keys(Index from, Index first, Index count) {
     T* const keys = a_.state + at_.keys + first * at_.width_row;
     T* const keys_t = a_.state + at_.keys_t;
-    pack_rows<T>({beta.data, 0, beta.row, beta.storage}, 1, count, beta_, kDeltaChunk);
+    const Matrix<const T>& beta = a_.beta;
+    pack_rows(StoredMatrix<>{beta.data + from * beta.row, 0, beta.row}, 1, count, beta_,
+              kDeltaChunk);
     for (Index i = 0; i < count; ++i) {
       const Vec<T> factor = set1(beta_[i]);
       const Index end = (i + 1) * at_.width_row;
@@ -190,14 +197,14 @@ class DeltaStream {
     const Index count = smaller(smaller(left, a_.row_count - row), kDeltaChunk);
     const Index begin = (token - 1) / kDeltaChunk * kDeltaChunk;
     for (Index h = 0; h < a_.heads; ++h) {
-      const LinearRows<T>& head = a_.rows[h];
+      const LinearRows<T, S>& head = a_.rows[h];
       normalised_rows(a_.map, every_row<T>(head.q, row, 1), count, a_.width, x_);
       DeltaRows<T> rows = rows_at((causal ? position + 1 : token) - begin);
-      const StoredMatrix<void> out = every_row<T>(head.out, row, 1);
+      const OutputMatrix<S> out = every_row<T>(head.out, row, 1);
       const Index behind = smaller(kDeltaChunk, a_.row_count - row - count);
       DeltaAhead ahead;
-      ahead.x = RowsAhead<0>::of<T>(head.q, row + count, 1, behind, a_.width);
-      ahead.out = RowsAhead<1>::of<T>(out, count, 1, behind, a_.value_width);
+      ahead.x = RowsAhead<0>::template of<T>(head.q, row + count, 1, behind, a_.width);
+      ahead.out = RowsAhead<1>::template of<T>(out, count, 1, behind, a_.value_width);
       rows.ahead = &ahead;
       const bool as_it_is = head.near.data == nullptr && head.far_weight == nullptr &&
                             are_whole<T>(out, a_.value_width);
@@ -234,7 +241,7 @@ class DeltaStream {
             nullptr};
   }
 
-  const DeltaStreamArgs<T>& a_;
+  const DeltaStreamArgs<T, S>& a_;
   const DeltaStateLayout<T> at_;
   const Index columns_;  // Dv rounded up to vectors
   T* const x_;           // [kDeltaChunk, width_row] q', or k' with its signs turned
@@ -244,7 +251,7 @@ class DeltaStream {
 };
 
 /// See DeltaStreamArgs.
-template <class T>
-void delta_stream(const DeltaStreamArgs<T>& args) noexcept {
-  DeltaStream<T>(args).run();
+template <class T, Storage S>
+void delta_stream(const DeltaStreamArgs<T, S>& args) noexcept {
+  DeltaStream<T, S>(args).run();
 }

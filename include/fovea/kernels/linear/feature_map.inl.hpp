@@ -155,12 +155,12 @@ FOVEA_NOINLINE void map_rows_by(void (*function)(const T*, T*, Index) noexcept, 
   }
 }
 
-template <FeaturePart P, class T>
-FOVEA_INLINE void map_rows_part(const FeatureMapArgs<T>& map, const StoredMatrix<const void>& x,
-                                Index count, Index width, T* to, Index to_row) {
+template <FeaturePart P, Storage S, class T>
+FOVEA_INLINE void map_rows_part(const FeatureMapArgs<T>& map, const StoredMatrix<S>& x, Index count,
+                                Index width, T* to, Index to_row) {
   const T* from = static_cast<const T*>(x.data);
   Index from_row = x.row;
-  if (map.kind == FeatureMapKind::own || x.column != 1 || x.storage != Storage::native) {
+  if (map.kind == FeatureMapKind::own || x.column != 1 || S != Storage::native) {
     pack_rows(x, count, width, to, to_row);
     from = to;
     from_row = to_row;
@@ -185,15 +185,15 @@ FOVEA_INLINE void map_rows_part(const FeatureMapArgs<T>& map, const StoredMatrix
 
 /// to[i, c] = phi(x[i, c]), 0 from `width` on to the end of the padded row.
 /// \param x [count, width], in any storage   \param to [count, padded_row(width)], to_row apart
-template <class T>
-FOVEA_NOINLINE void map_rows(const FeatureMapArgs<T>& map, const StoredMatrix<const void>& x,
-                             Index count, Index width, T* to, Index to_row) {
+template <Storage S, class T>
+FOVEA_NOINLINE void map_rows(const FeatureMapArgs<T>& map, const StoredMatrix<S>& x, Index count,
+                             Index width, T* to, Index to_row) {
   map_rows_part<FeaturePart::value>(map, x, count, width, to, to_row);
 }
 
 /// to[i, c] = phi'(x[i, c]), likewise.
 template <class T>
-FOVEA_NOINLINE void slope_rows(const FeatureMapArgs<T>& map, const StoredMatrix<const void>& x,
-                               Index count, Index width, T* to, Index to_row) {
+FOVEA_NOINLINE void slope_rows(const FeatureMapArgs<T>& map, const StoredMatrix<>& x, Index count,
+                               Index width, T* to, Index to_row) {
   map_rows_part<FeaturePart::slope>(map, x, count, width, to, to_row);
 }

@@ -37,10 +37,10 @@ struct LinearShape {
 
 /// Rows that read a state: those of one query head. Row r is the query at position first + r; it
 /// sees the tokens up to that position, the last token if that is earlier, none if it is negative.
-template <class T>
+template <class T, Storage S = Storage::native>
 struct LinearRows {
-  StoredMatrix<const void> q;  // [rows, D]
-  StoredMatrix<void> out;      // [rows, Dv]
+  StoredMatrix<S> q;    // [rows, D]
+  OutputMatrix<S> out;  // [rows, Dv]
   /// [rows, Dv]: added to `out`, times near_weight; or no data
   Matrix<const T> near;
   const T* near_weight = nullptr;  // [Dv], or null: 1
@@ -59,16 +59,16 @@ struct LinearMaps {
 /// Causal: adds tokens to a state, and lets rows read it on the way. `state` holds the tokens
 /// before: all closed chunks as sums, those of the last chunk one by one, so that any division of
 /// a sequence into calls gives the same bits.
-template <class T>
+template <class T, Storage S = Storage::native>
 struct LinearStreamArgs {
-  StoredMatrix<const void> k;  // [tokens, D]
-  StoredMatrix<const void> v;  // [tokens, Dv]
+  StoredMatrix<S> k;  // [tokens, D]
+  StoredMatrix<S> v;  // [tokens, Dv]
   Index width = 0;
   Index value_width = 0;
   LinearMaps<T> maps;
-  Index length = 0;                     // tokens that the state holds already
-  Index tokens = 0;                     // to be added
-  const LinearRows<T>* rows = nullptr;  // [heads] query heads that share the state
+  Index length = 0;                        // tokens that the state holds already
+  Index tokens = 0;                        // to be added
+  const LinearRows<T, S>* rows = nullptr;  // [heads] query heads that share the state
   Index heads = 0;
   Index row_count = 0;       // of each head
   Index first_position = 0;  // of row 0; \pre positions >= length - 1, or negative
@@ -77,10 +77,10 @@ struct LinearStreamArgs {
 };
 
 /// Not causal, first step: the sums of one segment of tokens (from 0).
-template <class T>
+template <class T, Storage S = Storage::native>
 struct LinearSumArgs {
-  StoredMatrix<const void> k;  // [tokens, D], of one segment: at most kLinearSegment tokens
-  StoredMatrix<const void> v;
+  StoredMatrix<S> k;  // [tokens, D], of one segment: at most kLinearSegment tokens
+  StoredMatrix<S> v;
   Index width = 0;
   Index value_width = 0;
   LinearMaps<T> maps;
@@ -99,9 +99,9 @@ struct LinearFoldArgs {
 };
 
 /// Third step: rows that all see the same tokens, at least one.
-template <class T>
+template <class T, Storage S = Storage::native>
 struct LinearReadArgs {
-  LinearRows<T> rows;
+  LinearRows<T, S> rows;
   Index row_count = 0;
   Index width = 0;
   Index value_width = 0;

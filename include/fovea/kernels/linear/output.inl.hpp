@@ -3,19 +3,10 @@
 /// From the numerators and denominators of rows to the rows of `out`: divided, summed over the
 /// maps, blended, and rounded once to what they are stored in.
 
-/// Calls `functor.template run<S>()` for a storage.
-template <class T, class Functor>
-FOVEA_INLINE void with_storage(Storage storage, const Functor& functor) {
-  if constexpr (kIsStorable<Storage::bfloat16, T>) {
-    if (storage == Storage::bfloat16) return functor.template run<Storage::bfloat16>();
-    if (storage == Storage::float16) return functor.template run<Storage::float16>();
-  }
-  functor.template run<Storage::native>();
-}
-
 /// Blends and stores lanes of row i from column c on; \p far is the sum over all maps.
-template <Storage S, class T>
-FOVEA_INLINE void write_far(const LinearRows<T>& rows, Index i, Index c, Index width, Vec<T> far) {
+template <Storage X, class T, Storage S>
+FOVEA_INLINE void write_far(const LinearRows<T, S>& rows, Index i, Index c, Index width,
+                            Vec<T> far) {
   if (rows.far_weight != nullptr) far = far * load_columns(rows.far_weight, 1, c, width);
   if (rows.near.data != nullptr) {
     const T* near = rows.near.data + i * rows.near.row;
@@ -23,25 +14,25 @@ FOVEA_INLINE void write_far(const LinearRows<T>& rows, Index i, Index c, Index w
         rows.near_weight == nullptr ? set1(T{1}) : load_columns(rows.near_weight, 1, c, width);
     far = fma(weight, load_columns(near, rows.near.column, c, width), far);
   }
-  store_columns<S>(rows.out.data, i * rows.out.row, rows.out.column, c, width, far);
+  store_columns<X>(rows.out.data, i * rows.out.row, rows.out.column, c, width, far);
 }
 
 /// Rows [first, first + count): what `far` holds, blended and stored.
-template <class T>
+template <class T, Storage S>
 struct BlendedRows {
-  const LinearRows<T>& rows;
+  const LinearRows<T, S>& rows;
   Index first;
   Index count;
   Index width;   // Dv
   const T* far;  // [count, row], or null: 0
   Index row;
 
-  template <Storage S>
+  template <Storage X>
   FOVEA_NOINLINE void run() const {
     for (Index i = 0; i < count; ++i) {
       for (Index c = 0; c < width; c += kLanes<T>) {
         const Vec<T> x = far == nullptr ? zero<T>() : load(far + i * row + c);
-        write_far<S>(rows, first + i, c, width, x);
+        write_far<X>(rows, first + i, c, width, x);
       }
     }
   }
@@ -49,16 +40,16 @@ struct BlendedRows {
 
 /// Rows [first, first + count) become near_weight near + far_weight far.
 /// \param far [count, row], or null: 0, of rows that see no token
-template <class T>
-FOVEA_INLINE void blend_far(const LinearRows<T>& rows, Index first, Index count, Index width,
+template <class T, Storage S>
+FOVEA_INLINE void blend_far(const LinearRows<T, S>& rows, Index first, Index count, Index width,
                             const T* far, Index row) {
-  with_storage<T>(rows.out.storage, BlendedRows<T>{rows, first, count, width, far, row});
+  with_storage(rows.out, BlendedRows<T, S>{rows, first, count, width, far, row});
 }
 
 /// Rows from `first` on, of one map of several.
-template <class T>
+template <class T, Storage S>
 struct FarRows {
-  const LinearRows<T>& rows;
+  const LinearRows<T, S>& rows;
   Index first;
   Index width;  // Dv
   const StateReader<T>& reader;
@@ -67,7 +58,7 @@ struct FarRows {
   bool is_last;
   T* sums;  // [count, value_row] over the maps so far
 
-  template <Storage S>
+  template <Storage X>
   FOVEA_NOINLINE void run() const {
     for (Index r = 0; r < reader.count; ++r) {
       const T* numerators = reader.numerators + r * reader.value_row;
@@ -75,7 +66,7 @@ struct FarRows {
       for (Index c = 0; c < width; c += kLanes<T>) {
         const Vec<T> x = add_term(r, load(numerators + c), sums_r + c);
         if (is_last) {
-          write_far<S>(rows, first + r, c, width, x);
+          write_far<X>(rows, first + r, c, width, x);
         } else {
           store(sums_r + c, x);
         }

@@ -62,8 +62,8 @@ FOVEA_NOINLINE void add_block(BlockSums<T>& s) {
 }
 
 /// The sums of one segment of tokens.
-template <class T>
-void linear_sum(const LinearSumArgs<T>& args) noexcept {
+template <class T, Storage S>
+void linear_sum(const LinearSumArgs<T, S>& args) noexcept {
   BlockSums<T> s;
   s.width = args.width;
   s.row = padded_row<T>(args.width);
@@ -104,8 +104,8 @@ void linear_fold(const LinearFoldArgs<T>& args) noexcept {
 }
 
 /// Rows that all see the same tokens.
-template <class T>
-void linear_read(const LinearReadArgs<T>& args) noexcept {
+template <class T, Storage S>
+void linear_read(const LinearReadArgs<T, S>& args) noexcept {
   const RowScratch<T> scratch(args.scratch, args.width, args.value_width);
   const Index elements = linear_map_elements<T>(args.width, args.value_width);
   StateReader<T> reader;

@@ -225,18 +225,17 @@ FOVEA_NOINLINE void find_runs(const RunningState<T>& s, Index begin, Index end) 
 }
 
 /// Keys of tokens [begin, end) of the open chunk. \param k [end - begin, D]
-template <class T>
+template <Storage S, class T>
 FOVEA_INLINE void append_keys(const RunningState<T>& s, const FeatureMapArgs<T>& map,
-                              const StoredMatrix<const void>& k, Index begin, Index end) {
+                              const StoredMatrix<S>& k, Index begin, Index end) {
   map_rows(map, k, end - begin, s.width, s.features + begin * s.row, s.row);
   chunk_to_lanes(s.features, s.row, begin, end, s.lanes);
   find_runs(s, begin, end);
 }
 
 /// to[i, c] = rows[i, c], 0 from `width` on to the end of the padded row.
-template <class T>
-FOVEA_INLINE void pack_padded_rows(const StoredMatrix<const void>& rows, Index count, Index width,
-                                   T* to) {
+template <Storage S, class T>
+FOVEA_INLINE void pack_padded_rows(const StoredMatrix<S>& rows, Index count, Index width, T* to) {
   const Index row = padded_row<T>(width);
   pack_rows(rows, count, width, to, row);
   const Index packed = (width + kLanes<T> - 1) / kLanes<T> * kLanes<T>;

@@ -34,23 +34,23 @@ struct RowScratch {
 };
 
 /// Whether whole vectors go to `out` as they are.
-template <class T>
-FOVEA_INLINE bool is_plain(const LinearRows<T>& rows, Index value_width) {
-  return rows.out.storage == Storage::native && rows.out.column == 1 &&
+template <class T, Storage S>
+FOVEA_INLINE bool is_plain(const LinearRows<T, S>& rows, Index value_width) {
+  return (S == Storage::native || rows.out.is_wide) && rows.out.column == 1 &&
          value_width == padded_row<T>(value_width) && rows.near.data == nullptr &&
          rows.far_weight == nullptr;
 }
 
 /// The rows of a reader, from row `first` of a head on, through map l.
 /// \param next rows after them, to ask memory for
-template <class T>
-FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T>& rows, Index first,
+template <class T, Storage S>
+FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T, S>& rows, Index first,
                             Index next, Index value_width, const LinearMaps<T>& maps, Index l,
                             T* sums) {
   RowsAfter after;
   if (l == 0) {
-    after = {RowsAhead<0>::of<T>(rows.q, first + reader.count, 1, next, reader.width),
-             RowsAhead<1>::of<T>(rows.out, first + reader.count, 1, next, value_width)};
+    after = {RowsAhead<0>::template of<T>(rows.q, first + reader.count, 1, next, reader.width),
+             RowsAhead<1>::template of<T>(rows.out, first + reader.count, 1, next, value_width)};
   }
   reader.ahead = &after;
   map_rows(maps.maps[l], every_row<T>(rows.q, first, 1), reader.count, reader.width,
@@ -63,14 +63,14 @@ FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T>& rows, I
   find_numerators(reader);
   if (plain) return;
   const bool zero_row = maps.policy == DenominatorPolicy::zero_row;
-  with_storage<T>(rows.out.storage, FarRows<T>{rows, first, value_width, reader, zero_row, l == 0,
-                                               l == maps.count - 1, sums});
+  with_storage(rows.out, FarRows<T, S>{rows, first, value_width, reader, zero_row, l == 0,
+                                       l == maps.count - 1, sums});
 }
 
-template <class T>
+template <class T, Storage S>
 class LinearStream {
  public:
-  explicit LinearStream(const LinearStreamArgs<T>& args)
+  explicit LinearStream(const LinearStreamArgs<T, S>& args)
       : args_(args), scratch_(args.scratch, args.width, args.value_width) {}
 
   void run() const {
@@ -115,10 +115,10 @@ class LinearStream {
     const Index first = chunk * kLinearChunk;
     const Index next = end - args_.length;
     TokensAfter after = {
-        RowsAhead<0>::of<T>(args_.k, next, 1, smaller(kLinearChunk, args_.tokens - next),
-                            args_.width),
-        RowsAhead<0>::of<T>(args_.v, next, 1, smaller(kLinearChunk, args_.tokens - next),
-                            args_.value_width)};
+        RowsAhead<0>::template of<T>(args_.k, next, 1, smaller(kLinearChunk, args_.tokens - next),
+                                     args_.width),
+        RowsAhead<0>::template of<T>(args_.v, next, 1, smaller(kLinearChunk, args_.tokens - next),
+                                     args_.value_width)};
     for (Index l = 0; l < args_.maps.count; ++l) {
       const RunningState<T> state = map_state(l);
       if (begin == first && first > 0) close_chunk(state, first, after);
@@ -164,12 +164,12 @@ class LinearStream {
     return reader;
   }
 
-  const LinearStreamArgs<T>& args_;
+  const LinearStreamArgs<T, S>& args_;
   RowScratch<T> scratch_;
 };
 
 /// Adds tokens to a state; rows read it on the way.
-template <class T>
-void linear_stream(const LinearStreamArgs<T>& args) noexcept {
-  LinearStream<T>(args).run();
+template <class T, Storage S>
+void linear_stream(const LinearStreamArgs<T, S>& args) noexcept {
+  LinearStream<T, S>(args).run();
 }

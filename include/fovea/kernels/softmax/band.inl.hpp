@@ -97,9 +97,9 @@ template <int N, class T>
 class SoftmaxBand {
  public:
   explicit SoftmaxBand(const SoftmaxBlockArgs<T>& args)
-      : q_(native<const T>(args.q)),
-        k_(native<const T>(args.k)),
-        v_(native<const T>(args.v)),
+      : q_(native<T>(args.q)),
+        k_(native<T>(args.k)),
+        v_(native<T>(args.v)),
         out_(native<T>(args.out)),
         lse_(args.lse),
         width_(args.width),

@@ -6,6 +6,7 @@
 
 #include "fovea/core/key_run.hpp"
 #include "fovea/kernels/softmax/score_map.hpp"
+#include "fovea/simd/softmax_constants.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -13,16 +14,6 @@ FOVEA_NAMESPACE_BEGIN
 /// begin at absolute multiples of it, so that a row has the same chain of operations alone, in a
 /// block and in a longer sequence.
 inline constexpr Index kKeyTile = 128;
-
-/// Keys of one chain of additions, and columns of one chain of a logit, at absolute multiples: sums
-/// of chains keep the rounding of a constant row within the contract, whatever the width.
-inline constexpr Index kChain = 64;
-
-/// Beyond it, of either sign, the rounding of lse would weigh in the weights that a backward pass
-/// recomputes from it: their relative error is that of lse in absolute terms. So of such rows the
-/// low part of lse, what its rounding took, is recomputed first. Below, it is at most 2^-18 (float)
-/// or 2^-47 (double).
-inline constexpr int kLargeLse = 32;
 
 /// Keys of one segment, at absolute multiples too: a segment has its own running softmax, merged
 /// into the row's total at its end. It bounds the length of the chains of roundings (and lets the
@@ -59,13 +50,14 @@ struct CarriedSoftmax {
 };
 
 /// One block of queries of one head against the keys that it sees.
-template <class T>
+/// \tparam S the storage of q, k, v and out
+template <class T, Storage S = Storage::native>
 struct SoftmaxBlockArgs {
-  StoredMatrix<const void> q;  // [Nq, D]
-  StoredMatrix<const void> k;  // [keys, D], in the rows that key_rows says
-  StoredMatrix<const void> v;  // [keys, Dv]
-  StoredMatrix<void> out;      // [Nq, Dv]
-  Matrix<T> lse;               // [Nq, 1], or no data
+  StoredMatrix<S> q;    // [Nq, D]
+  StoredMatrix<S> k;    // [keys, D], in the rows that key_rows says
+  StoredMatrix<S> v;    // [keys, Dv]
+  OutputMatrix<S> out;  // [Nq, Dv]
+  Matrix<T> lse;        // [Nq, 1], or no data
   /// [Nq], or null. If it is given, the call is of a backward pass: lse is read, and its low parts
   /// are all that is written. \pre value_width is 0, and block.most_keys is kUnboundedKeys
   T* lse_low = nullptr;

@@ -5,12 +5,31 @@
 /// pair; scratch O(rows (D + Dv)). Oracle tests/support/oracle/softmax.hpp, tests
 /// tests/kernels/softmax/block_test.cpp, softmax_stages_test.cpp.
 
+/// What is asked for while scores are computed: rows of the next sub-block and keys of the next
+/// tile, from behind the block's if need be; what lies behind a tensor is never read.
+struct BlockAhead {
+  RowsAhead<0> queries;
+  RowsAhead<1> outputs;
+  RowsAhead<0> carried;
+  RowsAhead<0> keys;
+  RowsAhead<0> values;
+
+  FOVEA_INLINE void ask() {
+    constexpr Index rows = 3;  // of each: more at once would wait for each other
+    queries.ask(rows);
+    outputs.ask(rows);
+    carried.ask(rows);
+    keys.ask(rows);
+    values.ask(rows);
+  }
+};
+
 /// One call: a block of queries, cut into sub-blocks of V vectors. Along the edges of a pattern
 /// each vector has its own keys, so that no key is computed for lanes of which none sees it.
-template <int V, class T>
+template <int V, class T, Storage S>
 class SoftmaxBlock {
  public:
-  explicit SoftmaxBlock(const SoftmaxBlockArgs<T>& args)
+  explicit SoftmaxBlock(const SoftmaxBlockArgs<T, S>& args)
       : args_(args),
         sub_size_(kQueries * (padded(args.width) + 2 * padded(args.value_width) + 5)),
         weights_(args.scratch + sub_blocks() * sub_size_),
@@ -72,32 +91,12 @@ class SoftmaxBlock {
     progress_[sub].values_apart = true;
   }
 
-  /// What is asked for while scores are computed: rows of the next sub-block and keys of the next
-  /// tile, from behind the block's if need be; what lies behind a tensor is never read.
-  struct Ahead {
-    RowsAhead<0> queries;
-    RowsAhead<1> outputs;
-    RowsAhead<0> carried;
-    RowsAhead<0> keys;
-    RowsAhead<0> values;
-
-    FOVEA_INLINE void ask() {
-      constexpr Index rows = 3;  // of each: more at once would wait for each other
-      queries.ask(rows);
-      outputs.ask(rows);
-      carried.ask(rows);
-      keys.ask(rows);
-      values.ask(rows);
-    }
-  };
-
   /// The queries of the next sub-block and the output rows of this one.
   void ask_for_rows(Index sub) {
     const CarriedSoftmax<T>& carry = args_.carry;
     const SubRows rows = sub_rows(sub);
-    const StoredMatrix<void> to = carry.suspends ? stored(carry.acc) : args_.out;
-    ahead_.outputs =
-        RowsAhead<1>::template of<T>(to, rows.first, rows.step, rows.count, args_.value_width);
+    ahead_.outputs = RowsAhead<1>::template of<T>(output_of(args_), rows.first, rows.step,
+                                                  rows.count, args_.value_width);
     const SubRows next = sub + 1 < sub_blocks() ? sub_rows(sub + 1) : next_block();
     ahead_.queries =
         RowsAhead<0>::template of<T>(args_.q, next.first, next.step, next.count, args_.width);
@@ -204,13 +203,15 @@ class SoftmaxBlock {
   /// its rows lie far apart and at least `reads` sub-blocks read it: rows on pages of their own
   /// meet in few sets of a cache. A column of V goes through all of them, K is read some rows at a
   /// time and worth it only if it is read often.
-  Matrix<const T> matrix(const StoredMatrix<const void>& m, const KeyRun& run, Index t, Index end,
+  Matrix<const T> matrix(const StoredMatrix<S>& m, const KeyRun& run, Index t, Index end,
                          Index width, T* packed, Index reads) const {
     const Index step = args_.key_rows.step(run.step);
     const auto keys = every_row<T>(m, args_.key_rows.row(run.first) + step * t, step);
     const bool apart =
         keys.row * static_cast<Index>(sizeof(T)) >= kFarApart && sub_blocks() >= reads;
-    if (m.storage == Storage::native && m.column == 1 && !apart) return native<const T>(keys);
+    if constexpr (S == Storage::native) {
+      if (m.column == 1 && !apart) return native<T>(keys);
+    }
     pack_rows(keys, end - t, width, packed, padded(width));
     return {packed, padded(width), 1};
   }
@@ -386,12 +387,12 @@ class SoftmaxBlock {
     bool finished = false;
   };
 
-  const SoftmaxBlockArgs<T>& args_;
+  const SoftmaxBlockArgs<T, S>& args_;
   const Index sub_size_;   // elements of a sub-block's scratch
   T* const weights_;       // [kKeyTile, kQueries]
   T* const packed_k_;      // [kKeyTile, D padded]
   T* const packed_v_;      // [kKeyTile, Dv padded]
   Int<T>* const visible_;  // [kChain, kQueries] lane masks of the pairs of a chain
-  Ahead ahead_;
+  BlockAhead ahead_;
   Progress progress_[kMostSubBlocks] = {};
 };

@@ -20,11 +20,10 @@ FOVEA_NOINLINE void softmax_band(const SoftmaxBlockArgs<T>& args) {
   }
 }
 
-/// Whether logits and weights are those of the products alone, in tensors of T and in one stage.
+/// Whether logits and weights are those of the products alone, in one stage.
 template <class T>
 bool is_plain(const SoftmaxBlockArgs<T>& args) {
-  return args.map.is_identity() && args.sink == nullptr && args.q.storage == Storage::native &&
-         !args.carry.is_used();
+  return args.map.is_identity() && args.sink == nullptr && !args.carry.is_used();
 }
 
 /// Forward softmax attention of one block of queries. Writes out and lse of the block's rows.
@@ -35,11 +34,10 @@ bool is_plain(const SoftmaxBlockArgs<T>& args) {
 ///
 /// Two vectors of queries in each sub-block: four were slower for nearly every sparse pattern
 /// measured, and no faster for dense attention, on AVX2 and AVX-512.
-template <class T>
-void softmax_block(const SoftmaxBlockArgs<T>& args) noexcept {
-  if (args.block.most_keys <= kBandKeys && is_plain(args)) {
-    softmax_band(args);
-  } else {
-    SoftmaxBlock<2, T>(args).run();
+template <class T, Storage S>
+void softmax_block(const SoftmaxBlockArgs<T, S>& args) noexcept {
+  if constexpr (S == Storage::native) {
+    if (args.block.most_keys <= kBandKeys && is_plain(args)) return softmax_band(args);
   }
+  SoftmaxBlock<2, T, S>(args).run();
 }

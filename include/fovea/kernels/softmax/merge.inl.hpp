@@ -6,7 +6,7 @@
 template <Storage S, class T>
 class SoftmaxMerge {
  public:
-  explicit SoftmaxMerge(const SoftmaxMergeArgs<T>& args) : args_(args), head_(*args.head) {}
+  explicit SoftmaxMerge(const SoftmaxMergeArgs<T, S>& args) : args_(args), head_(*args.head) {}
 
   void run() const {
     for (Index i = 0; i < args_.block.count; ++i) merge(i);
@@ -60,17 +60,12 @@ class SoftmaxMerge {
         saw ? log_sum_exp(most, sum, lift).raw[0] : kMinusInfinity<T>;
   }
 
-  const SoftmaxMergeArgs<T>& args_;
-  const SoftmaxBlockArgs<T>& head_;
+  const SoftmaxMergeArgs<T, S>& args_;
+  const SoftmaxBlockArgs<T, S>& head_;
 };
 
 /// The output rows of one head from the running softmaxes of its segments.
-template <class T>
-void softmax_merge(const SoftmaxMergeArgs<T>& args) noexcept {
-  const Storage storage = args.head->out.storage;
-  if (storage == Storage::native) SoftmaxMerge<Storage::native, T>(args).run();
-  if constexpr (kIsStorable<Storage::bfloat16, T>) {
-    if (storage == Storage::bfloat16) SoftmaxMerge<Storage::bfloat16, T>(args).run();
-    if (storage == Storage::float16) SoftmaxMerge<Storage::float16, T>(args).run();
-  }
+template <class T, Storage S>
+void softmax_merge(const SoftmaxMergeArgs<T, S>& args) noexcept {
+  SoftmaxMerge<S, T>(args).run();
 }

@@ -20,10 +20,10 @@ struct RunSegment {
 
 /// Some rows of the query heads that share a key head and a pattern, against some segments of what
 /// they see. Row r is row r % block.count of head r / block.count.
-template <class T>
+template <class T, Storage S = Storage::native>
 struct SoftmaxRowArgs {
   /// [head_count] k, v, key_rows, key_end and widths are the same; their blocks are not read
-  const SoftmaxBlockArgs<T>* heads = nullptr;
+  const SoftmaxBlockArgs<T, S>* heads = nullptr;
   Index head_count = 1;                  // head_count * block.count <= kMostRows
   QueryBlock block;                      // the rows, and all runs
   const RunSegment* segments = nullptr;  // [segment_count]
@@ -34,13 +34,13 @@ struct SoftmaxRowArgs {
 };
 
 /// What the segments left of the rows of one head, to be merged in their order.
-template <class T>
+template <class T, Storage S = Storage::native>
 struct SoftmaxMergeArgs {
-  const SoftmaxBlockArgs<T>* head = nullptr;  // its block is not read
-  QueryBlock block;                           // the rows
-  Index head_index = 0;                       // among the heads of the parts
-  Index head_count = 1;                       // the same
-  const T* parts = nullptr;                   // [part_count, softmax_row_part(...)]
+  const SoftmaxBlockArgs<T, S>* head = nullptr;  // its block is not read
+  QueryBlock block;                              // the rows
+  Index head_index = 0;                          // among the heads of the parts
+  Index head_count = 1;                          // the same
+  const T* parts = nullptr;                      // [part_count, softmax_row_part(...)]
   Index part_count = 0;
   T* scratch = nullptr;  // softmax_merge_scratch(...) elements
 };

@@ -64,7 +64,7 @@ struct RunPoints {
 template <Storage S, class T>
 class SoftmaxRow {
  public:
-  explicit SoftmaxRow(const SoftmaxRowArgs<T>& args)
+  explicit SoftmaxRow(const SoftmaxRowArgs<T, S>& args)
       : args_(args),
         head_(args.heads[0]),
         rows_(args.head_count * args.block.count),
@@ -98,7 +98,7 @@ class SoftmaxRow {
 
   void load_queries() const {
     for (Index r = 0; r < rows_; ++r) {
-      const SoftmaxBlockArgs<T>& head = head_of(r);
+      const SoftmaxBlockArgs<T, S>& head = head_of(r);
       const Index from = query(r) * head.q.row;
       const Vec<T> factor = set1(logit_factor(head.scale));
       for (Index c = 0; c < head.width; c += kLanes<T>) {
@@ -164,7 +164,7 @@ class SoftmaxRow {
     }
   }
 
-  const SoftmaxBlockArgs<T>& head_of(Index row) const {
+  const SoftmaxBlockArgs<T, S>& head_of(Index row) const {
     return args_.heads[row / args_.block.count];
   }
   /// The query row, and its position.
@@ -375,8 +375,8 @@ class SoftmaxRow {
     for (int r = 0; r < R; ++r) rescale[r] = 1;
   }
 
-  const SoftmaxRowArgs<T>& args_;
-  const SoftmaxBlockArgs<T>& head_;  // what the heads share
+  const SoftmaxRowArgs<T, S>& args_;
+  const SoftmaxBlockArgs<T, S>& head_;  // what the heads share
   const Index rows_;
   const Index q_row_;
   RowSoftmax<T> state_;  // of the segment
@@ -388,12 +388,7 @@ class SoftmaxRow {
 };
 
 /// The running softmaxes of some rows of heads that share a key head, of each segment of keys.
-template <class T>
-void softmax_row(const SoftmaxRowArgs<T>& args) noexcept {
-  const Storage storage = args.heads[0].k.storage;
-  if (storage == Storage::native) SoftmaxRow<Storage::native, T>(args).run();
-  if constexpr (kIsStorable<Storage::bfloat16, T>) {
-    if (storage == Storage::bfloat16) SoftmaxRow<Storage::bfloat16, T>(args).run();
-    if (storage == Storage::float16) SoftmaxRow<Storage::float16, T>(args).run();
-  }
+template <class T, Storage S>
+void softmax_row(const SoftmaxRowArgs<T, S>& args) noexcept {
+  SoftmaxRow<S, T>(args).run();
 }

@@ -25,14 +25,6 @@ FOVEA_INLINE T fma_one(T a, T b, T c) {
   return fma(set1(a), set1(b), set1(c)).raw[0];
 }
 
-/// All lanes the largest lane.
-template <class T>
-FOVEA_INLINE Vec<T> largest_lane(Vec<T> a) {
-  for (int w = kLanes<T>; w > 1; w /= 2)
-    a = maximum(interleave<false>(a, a), interleave<true>(a, a));
-  return a;
-}
-
 /// R scores of each of `count` keys, at most as many as lanes: q[r] K[j].
 template <Storage S, class T>
 struct KeyGroup {

@@ -113,13 +113,19 @@ struct FinishedRows {
   }
 };
 
+/// Where the rows of this stage go.
+template <class T, Storage S>
+FOVEA_INLINE OutputMatrix<S> output_of(const SoftmaxBlockArgs<T, S>& args) {
+  return args.carry.suspends ? wide_output<S>(args.carry.acc) : args.out;
+}
+
 /// The end of a stage for the rows of a sub-block. Writes out and lse, where a row that has seen no
 /// key is +0 and -inf, or the low parts of lse; or leaves the total to the next stage.
 /// \param total what stands before `part`   \param merges whether its values are still those of
 /// the earlier stages' acc; otherwise all is in `part`
 /// \param seen [V * lanes] -1 for rows that have seen a key, else 0
-template <int V, class T>
-FOVEA_NOINLINE void finish_rows(const SoftmaxBlockArgs<T>& args, const SubRows& rows,
+template <int V, class T, Storage S>
+FOVEA_NOINLINE void finish_rows(const SoftmaxBlockArgs<T, S>& args, const SubRows& rows,
                                 const RunningSoftmax<V, T>& part, bool merges,
                                 const RunningSoftmax<V, T>& total, const Int<T>* seen) {
   constexpr Index row = V * kLanes<T>;
@@ -164,8 +170,7 @@ FOVEA_NOINLINE void finish_rows(const SoftmaxBlockArgs<T>& args, const SubRows& 
     for (Index i = 0; i < rows.count; ++i) args.lse_low[rows.first + rows.step * i] = lse[i];
     return;
   }
-  const StoredMatrix<void> to = carry.suspends ? stored(carry.acc) : args.out;
-  lanes_to_rows(part.acc, row, every_row<T>(to, rows.first, rows.step), rows.count,
+  lanes_to_rows(part.acc, row, every_row<T>(output_of(args), rows.first, rows.step), rows.count,
                 args.value_width, finished);
   if (carry.suspends) {
     for (Index i = 0; i < rows.count; ++i) {

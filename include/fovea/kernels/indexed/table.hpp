@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The kernels of attention over lists of keys, one function for each pass.
+#pragma once
+
+#include "fovea/kernels/indexed/gather.hpp"
+#include "fovea/kernels/indexed/normal_density.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/simd/isa.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Forward, of tensors that are computed in T and stored in S.
+template <class T, Storage S = Storage::native>
+struct IndexedKernels {
+  /// Some rows of one query head against the keys of their lists.
+  void gather(const GatherArgs<T, S>& args) const noexcept;
+
+  IsaLevel level = isa_level();
+};
+
+/// Backward, of tensors of T.
+template <class T>
+struct IndexedGradKernels {
+  /// The gradients of queries, and what those of keys are made of.
+  void rows(const GatherGradRowsArgs<T>& args) const noexcept;
+  /// The gradients of keys and values.
+  void keys(const GatherGradKeysArgs<T>& args) const noexcept;
+
+  IsaLevel level = isa_level();
+};
+
+/// The confidences of FSAT.
+template <class T>
+struct DensityKernels {
+  /// The density of a normal distribution at some numbers, in place.
+  void normal_density(const NormalDensityArgs<T>& args) const noexcept;
+
+  IsaLevel level = isa_level();
+};
+
+FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_KERNEL_BODIES
+
+#define FOVEA_LEVEL_BODY "fovea/kernels/indexed/bodies.inl.hpp"
+#include "fovea/simd/foreach_level.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+template <class T, Storage S>
+void IndexedKernels<T, S>::gather(const GatherArgs<T, S>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, gather<T, S>)(args);
+}
+FOVEA_STORED_KERNELS(IndexedKernels)
+
+template <class T>
+void IndexedGradKernels<T>::rows(const GatherGradRowsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, gather_grad_rows<T>)(args);
+}
+template <class T>
+void IndexedGradKernels<T>::keys(const GatherGradKeysArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, gather_grad_keys<T>)(args);
+}
+FOVEA_KERNELS(IndexedGradKernels)
+
+template <class T>
+void DensityKernels<T>::normal_density(const NormalDensityArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, normal_density<T>)(args);
+}
+FOVEA_KERNELS(DensityKernels)
+
+FOVEA_NAMESPACE_END
+
+#endif

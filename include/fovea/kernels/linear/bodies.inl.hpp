@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The kernel bodies of linear attention and the delta rule, in the order of what uses what;
+/// compiled once per instruction-set level.
+
+#include "fovea/kernels/linear/feature_map.inl.hpp"
+
+#include "fovea/kernels/linear/running_state.inl.hpp"
+
+#include "fovea/kernels/linear/rows.inl.hpp"
+
+#include "fovea/kernels/linear/output.inl.hpp"
+
+#include "fovea/kernels/linear/stream.inl.hpp"
+
+#include "fovea/kernels/linear/read.inl.hpp"
+
+#include "fovea/kernels/linear/delta_rows.inl.hpp"
+
+#include "fovea/kernels/linear/delta_rule.inl.hpp"
+
+#include "fovea/kernels/linear/grad_products.inl.hpp"
+
+#include "fovea/kernels/linear/grad_state.inl.hpp"
+
+#include "fovea/kernels/linear/grad_rows.inl.hpp"
+
+#include "fovea/kernels/linear/grad_keys.inl.hpp"
+
+#include "fovea/kernels/linear/grad.inl.hpp"
+
+#include "fovea/kernels/linear/grad_total.inl.hpp"
+
+#include "fovea/kernels/linear/delta_grad_rows.inl.hpp"
+
+#include "fovea/kernels/linear/delta_grad.inl.hpp"

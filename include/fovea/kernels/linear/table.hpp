@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The kernels of linear attention and of the delta rule, one function for each pass.
+#pragma once
+
+#include "fovea/kernels/linear/delta_rule.hpp"
+#include "fovea/kernels/linear/grad.hpp"
+#include "fovea/kernels/linear/linear.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/simd/isa.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Forward and decoding, of tensors that are computed in T and stored in S.
+template <class T, Storage S = Storage::native>
+struct LinearKernels {
+  /// Causal: tokens enter a state, and rows read it on the way.
+  void stream(const LinearStreamArgs<T, S>& args) const noexcept;
+  /// Not causal: the sums of one segment of tokens.
+  void sum(const LinearSumArgs<T, S>& args) const noexcept;
+  /// The sums of all segments, rounded once.
+  void fold(const LinearFoldArgs<T>& args) const noexcept;
+  /// Rows that all see the same tokens.
+  void read(const LinearReadArgs<T, S>& args) const noexcept;
+  /// The delta rule: tokens enter a state, and rows read it on the way.
+  void delta_stream(const DeltaStreamArgs<T, S>& args) const noexcept;
+
+  IsaLevel level = isa_level();
+};
+
+/// Backward, of tensors of T.
+template <class T>
+struct LinearGradKernels {
+  /// Causal: the gradients of queries.
+  void causal_rows(const LinearGradCausalArgs<T>& args) const noexcept;
+  /// Causal: the gradients of keys and values.
+  void causal_keys(const LinearGradCausalArgs<T>& args) const noexcept;
+  /// Not causal: the gradients of queries, and what those of keys are made of.
+  void rows(const LinearGradRowsArgs<T>& args) const noexcept;
+  /// Not causal: the gradients of keys and values.
+  void keys(const LinearGradKeysArgs<T>& args) const noexcept;
+  /// All gradients of the delta rule.
+  void delta(const DeltaGradArgs<T>& args) const noexcept;
+
+  IsaLevel level = isa_level();
+};
+
+FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_KERNEL_BODIES
+
+#define FOVEA_LEVEL_BODY "fovea/kernels/linear/bodies.inl.hpp"
+#include "fovea/simd/foreach_level.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+template <class T, Storage S>
+void LinearKernels<T, S>::stream(const LinearStreamArgs<T, S>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_stream<T, S>)(args);
+}
+template <class T, Storage S>
+void LinearKernels<T, S>::sum(const LinearSumArgs<T, S>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_sum<T, S>)(args);
+}
+template <class T, Storage S>
+void LinearKernels<T, S>::fold(const LinearFoldArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_fold<T>)(args);
+}
+template <class T, Storage S>
+void LinearKernels<T, S>::read(const LinearReadArgs<T, S>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_read<T, S>)(args);
+}
+template <class T, Storage S>
+void LinearKernels<T, S>::delta_stream(const DeltaStreamArgs<T, S>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, delta_stream<T, S>)(args);
+}
+FOVEA_STORED_KERNELS(LinearKernels)
+
+template <class T>
+void LinearGradKernels<T>::causal_rows(const LinearGradCausalArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_causal_rows<T>)(args);
+}
+template <class T>
+void LinearGradKernels<T>::causal_keys(const LinearGradCausalArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_causal_keys<T>)(args);
+}
+template <class T>
+void LinearGradKernels<T>::rows(const LinearGradRowsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_rows<T>)(args);
+}
+template <class T>
+void LinearGradKernels<T>::keys(const LinearGradKeysArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_keys<T>)(args);
+}
+template <class T>
+void LinearGradKernels<T>::delta(const DeltaGradArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, delta_grad<T>)(args);
+}
+FOVEA_KERNELS(LinearGradKernels)
+
+FOVEA_NAMESPACE_END
+
+#endif

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The kernel bodies of the choice of keys by a sketch, in the order of what uses what; compiled
+/// once per instruction-set level.
+
+#include "fovea/kernels/sketch/unfused.inl.hpp"
+
+#include "fovea/kernels/sketch/scores.inl.hpp"
+
+#include "fovea/kernels/sketch/sampling.inl.hpp"
+
+#include "fovea/kernels/sketch/candidates.inl.hpp"
+
+#include "fovea/kernels/sketch/select.inl.hpp"

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The kernel that chooses keys by a sketch.
+#pragma once
+
+#include "fovea/kernels/sketch/select.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/simd/isa.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The choice, by numbers of T.
+template <class T>
+struct SketchKernels {
+  /// The keys of some rows.
+  void select(const SketchSelectArgs<T>& args) const noexcept;
+
+  IsaLevel level = isa_level();
+};
+
+FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_KERNEL_BODIES
+
+#define FOVEA_LEVEL_BODY "fovea/kernels/sketch/bodies.inl.hpp"
+#include "fovea/simd/foreach_level.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+template <class T>
+void SketchKernels<T>::select(const SketchSelectArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, sketch_select<T>)(args);
+}
+FOVEA_KERNELS(SketchKernels)
+
+FOVEA_NAMESPACE_END
+
+#endif

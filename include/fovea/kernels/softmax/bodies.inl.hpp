@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The kernel bodies of softmax attention over patterns, in the order of what uses what; compiled
+/// once per instruction-set level.
+
+#include "fovea/kernels/softmax/visible_keys.inl.hpp"
+
+#include "fovea/kernels/softmax/tile.inl.hpp"
+
+#include "fovea/kernels/softmax/score_map.inl.hpp"
+
+#include "fovea/kernels/softmax/score_map_tile.inl.hpp"
+
+#include "fovea/kernels/softmax/running_softmax.inl.hpp"
+
+#include "fovea/kernels/softmax/band.inl.hpp"
+
+#include "fovea/kernels/softmax/block.inl.hpp"
+
+#include "fovea/kernels/softmax/dispatch.inl.hpp"
+
+#include "fovea/kernels/softmax/grad_pairs.inl.hpp"
+
+#include "fovea/kernels/softmax/grad_tile.inl.hpp"
+
+#include "fovea/kernels/softmax/grad_rows.inl.hpp"
+
+#include "fovea/kernels/softmax/grad.inl.hpp"
+
+#include "fovea/kernels/softmax/row_products.inl.hpp"
+
+#include "fovea/kernels/softmax/row.inl.hpp"
+
+#include "fovea/kernels/softmax/merge.inl.hpp"
