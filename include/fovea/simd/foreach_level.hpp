@@ -38,6 +38,7 @@
 
 // The unit's own level, by its own flags.
 #define FOVEA_LEVEL FOVEA_UNIT_LEVEL
+FOVEA_REGION_BEGIN_BASELINE
 FOVEA_NAMESPACE_BEGIN
 #if FOVEA_UNIT_LEVEL == 4
 namespace v4 {
@@ -53,6 +54,7 @@ namespace baseline {
 #include FOVEA_LEVEL_BODY
 }  // namespace of the level
 FOVEA_NAMESPACE_END
+FOVEA_REGION_END_BASELINE
 #undef FOVEA_LEVEL
 
 #if FOVEA_COMPILE_V3

@@ -67,6 +67,17 @@
 #define FOVEA_REGION_END FOVEA_PRAGMA(GCC pop_options)
 #endif
 
+// The baseline of a unit that compiles the levels above it, too: short code.
+#if defined(__clang__) || !FOVEA_COMPILE_V3
+#define FOVEA_REGION_BEGIN_BASELINE
+#define FOVEA_REGION_END_BASELINE
+#else
+#define FOVEA_REGION_BEGIN_BASELINE \
+  FOVEA_PRAGMA(GCC push_options)    \
+  FOVEA_PRAGMA(GCC optimize("Os"))
+#define FOVEA_REGION_END_BASELINE FOVEA_PRAGMA(GCC pop_options)
+#endif
+
 // `FOVEA_UNROLL` before a loop whose trip count is a small constant: the accumulators of such a
 // loop live in registers only if it is unrolled, at -O2 too. `FOVEA_UNROLL_BY(n)` before a long
 // one.

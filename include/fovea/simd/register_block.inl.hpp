@@ -44,36 +44,43 @@ struct RegisterBlock {
     }
   }
 
-  /// at[r][v] += a[r, s] * b[s, v] for s in [0, steps), in this order.
+  /// at[r][v] += a[r] * b[v]. Whichever side has fewer operands stays in registers, the other one
+  /// passes through.
+  FOVEA_INLINE void multiply_add_step(const T* a, Index a_row, const T* b) {
+    if constexpr (R < V) {
+      Vec<T> scalar[R];
+      FOVEA_UNROLL
+      for (int r = 0; r < R; ++r) scalar[r] = set1(a[r * a_row]);
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const Vec<T> x = load(b + v * kLanes<T>);
+        FOVEA_UNROLL
+        for (int r = 0; r < R; ++r) at[r][v] = fma(scalar[r], x, at[r][v]);
+      }
+    } else {
+      Vec<T> x[V];
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) x[v] = load(b + v * kLanes<T>);
+      FOVEA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const Vec<T> scalar = set1(a[r * a_row]);
+        FOVEA_UNROLL
+        for (int v = 0; v < V; ++v) at[r][v] = fma(scalar, x[v], at[r][v]);
+      }
+    }
+  }
+
+  /// at[r][v] += a[r, s] * b[s, v] for s in [0, steps), in this order. Steps are unrolled in whole
+  /// blocks, where that was measured to pay on AVX-512; what is left over runs in short code.
   /// \param a [R, steps] scalars at strides a_row, a_step   \param b [steps, V * lanes]
   FOVEA_INLINE void multiply_add(const T* a, Index a_row, Index a_step, const T* b, Index b_step,
                                  Index steps) {
-    FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 8 : 1)
-    for (Index s = 0; s < steps; ++s) {
-      // Whichever side has fewer operands stays in registers, the other one passes through.
-      if constexpr (R < V) {
-        Vec<T> scalar[R];
-        FOVEA_UNROLL
-        for (int r = 0; r < R; ++r) scalar[r] = set1(a[r * a_row]);
-        FOVEA_UNROLL
-        for (int v = 0; v < V; ++v) {
-          const Vec<T> x = load(b + v * kLanes<T>);
-          FOVEA_UNROLL
-          for (int r = 0; r < R; ++r) at[r][v] = fma(scalar[r], x, at[r][v]);
-        }
-      } else {
-        Vec<T> x[V];
-        FOVEA_UNROLL
-        for (int v = 0; v < V; ++v) x[v] = load(b + v * kLanes<T>);
-        FOVEA_UNROLL
-        for (int r = 0; r < R; ++r) {
-          const Vec<T> scalar = set1(a[r * a_row]);
-          FOVEA_UNROLL
-          for (int v = 0; v < V; ++v) at[r][v] = fma(scalar, x[v], at[r][v]);
-        }
-      }
-      a += a_step;
-      b += b_step;
+    if constexpr (2 * R * V > kAccumulators) {
+      FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 8 : 1)
+      for (Index s = 0; s < steps; ++s, a += a_step, b += b_step) multiply_add_step(a, a_row, b);
+    } else {
+      FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 2 : 1)
+      for (Index s = 0; s < steps; ++s, a += a_step, b += b_step) multiply_add_step(a, a_row, b);
     }
   }
 
@@ -81,7 +88,7 @@ struct RegisterBlock {
   template <int N>
   FOVEA_INLINE void multiply_add_one(const T* a, Index a_row, Index a_step, const T* b,
                                      Index b_step, Index steps) {
-    FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 4 : 1)
+    FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 2 : 1)
     for (Index s = 0; s < steps; ++s) {
       const Vec<T> x = load(b + N * kLanes<T>);
       FOVEA_UNROLL

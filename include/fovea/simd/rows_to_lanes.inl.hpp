@@ -3,6 +3,16 @@
 /// Rows of queries to lanes and back, by register transposes (simd/transpose.inl.hpp); whatever
 /// the rows are stored in, lanes hold the type of the arithmetic.
 
+/// padded[i, 0...] = columns [c, c + lanes) of row i, 0 beyond `count` and `width`.
+template <Storage S, class T>
+FOVEA_NOINLINE void load_edge(const void* rows, Index row, Index column, Index count, Index c,
+                              Index width, T* padded) {
+  for (Index i = 0; i < kLanes<T>; ++i) {
+    store(padded + i * kLanes<T>,
+          i < count ? load_columns<S, T>(rows, i * row, column, c, width) : zero<T>());
+  }
+}
+
 /// Columns [c, c + lanes) of as many rows, 0 beyond `count` and `width`. Asks for the rows behind
 /// them if they are whole, too.
 template <Storage S, class T>
@@ -22,10 +32,10 @@ FOVEA_INLINE void load_rows(const void* rows, Index row, Index column, Index cou
     }
     return;
   }
+  alignas(kVecBytes) T padded[w * w];
+  load_edge<S, T>(rows, row, column, count, c, width, padded);
   FOVEA_UNROLL
-  for (int i = 0; i < w; ++i) {
-    tile[i] = i < count ? load_columns<S, T>(rows, i * row, column, c, width) : zero<T>();
-  }
+  for (int i = 0; i < w; ++i) tile[i] = load(padded + i * w);
 }
 
 /// qt[c, i] = rows[i, c] * factor for i < count, else 0.
@@ -80,18 +90,16 @@ FOVEA_NOINLINE void lanes_to_rows(const T* ot, Index queries, void* rows, Index 
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) tile[i] = load(ot + (c + i) * queries + first);
       transpose(tile);
-      if (column == 1 && width - c >= w && last == w) {
-        FOVEA_UNROLL
-        for (int i = 0; i < w; ++i) {
-          store_stored<S, T>(rows, (first + i) * row + c, change(tile[i], first + i, c));
-        }
-        continue;
-      }
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) store(lanes + i * w, tile[i]);
+      const bool is_whole = column == 1 && width - c >= w;
       for (Index i = 0; i < last; ++i) {
-        store_columns<S>(rows, (first + i) * row, column, c, width,
-                         change(load(lanes + i * w), first + i, c));
+        const Vec<T> x = change(load(lanes + i * w), first + i, c);
+        if (is_whole) {
+          store_stored<S, T>(rows, (first + i) * row + c, x);
+        } else {
+          store_columns<S>(rows, (first + i) * row, column, c, width, x);
+        }
       }
     }
   }

@@ -20,6 +20,10 @@ inline constexpr int kVecBytes = 16;
 inline constexpr int kVecRegisters = 16;
 #endif
 
+/// Whether this is the level below all others of the unit: it is kept short. Every machine of the
+/// last ten years takes another one.
+inline constexpr bool kIsCompact = FOVEA_LEVEL == 1 && FOVEA_COMPILE_V3;
+
 /// Lanes of a vector of T.
 template <class T>
 inline constexpr int kLanes = kVecBytes / static_cast<int>(sizeof(T));

@@ -2,22 +2,29 @@
 /// \file
 /// Which form of the softmax kernel a block takes: the one place that chooses.
 
-/// The band form; the widths of most models have their own, whose rows stay in registers.
+/// The band form for rows of N elements, if they stay in registers, and else for any. The baseline
+/// of x86-64 has the second alone: it is there to be right, not fast.
+template <int N, class T>
+FOVEA_INLINE bool softmax_band_of(const SoftmaxBlockArgs<T>& args, Index width) {
+  constexpr int registers = N / kLanes<T>;
+  if constexpr (registers <= kVecRegisters / 2 && !kIsCompact) {
+    if (width == N) SoftmaxBand<registers, T>(args).run();
+    return width == N;
+  }
+  return false;
+}
+
+/// The band form; the widths of most models have their own.
 template <class T>
 FOVEA_NOINLINE void softmax_band(const SoftmaxBlockArgs<T>& args) {
-  constexpr Index w = kLanes<T>;
   const bool unit_columns =
       args.q.column == 1 && args.k.column == 1 && args.v.column == 1 && args.out.column == 1;
-  const Index registers = unit_columns && args.width == args.value_width ? args.width : 0;
-  if (registers == 32 && 32 / w <= kVecRegisters / 2) {
-    SoftmaxBand<32 / w, T>(args).run();
-  } else if (registers == 64 && 64 / w <= kVecRegisters / 2) {
-    SoftmaxBand<64 / w, T>(args).run();
-  } else if (registers == 128 && 128 / w <= kVecRegisters / 2) {
-    SoftmaxBand<128 / w, T>(args).run();
-  } else {
-    SoftmaxBand<0, T>(args).run();
+  const Index width = unit_columns && args.width == args.value_width ? args.width : 0;
+  if (softmax_band_of<32>(args, width) || softmax_band_of<64>(args, width) ||
+      softmax_band_of<128>(args, width)) {
+    return;
   }
+  SoftmaxBand<0, T>(args).run();
 }
 
 /// Whether logits and weights are those of the products alone, in one stage.
