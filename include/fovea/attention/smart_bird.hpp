@@ -35,6 +35,14 @@ FOVEA_NAMESPACE_BEGIN
 /// unless they are saved, d numbers per key, and for each worker 48 bytes per key (double: 88).
 class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
  public:
+  template <class T>
+  using Inputs = SmartBirdInputs<T>;
+  template <class T>
+  using Saved = SmartBirdSaved<T>;
+  template <class T>
+  using Grads = SmartBirdGrads<T>;
+  using Shape = SmartBirdShape;
+
   /// What a decoder takes of new tokens.
   template <class T>
   using Tokens = SketchTokens<T>;
@@ -46,13 +54,12 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
 
   static constexpr const char* name() { return "SmartBirdAttention"; }
 
-  /// Chooses keys alone: what `forward` attends to.
-  /// \param inputs sketch_q, sketch_k, and if given key_lengths, cu_seqlens_q, cu_seqlens_k, draws
+  /// Chooses keys alone: what `forward` attends to. \tparam T the type of the arithmetic
   /// \param indices [B, Hq, Nq, K] with K = keys_per_row: ascending, -1 behind the last key
   /// \throws std::invalid_argument, before anything is written; std::bad_alloc
-  template <class T, class E = Serial>
-  void select(const Inputs<T>& inputs, const View<Index>& indices, E&& executor = {}) const {
-    check_smart_bird_options<Compute<T>>(name(), options);
+  template <class T = float, class E = Serial>
+  void select(const SketchInputs<T>& inputs, const View<Index>& indices, E&& executor = {}) const {
+    check_smart_bird_options<T>(name(), options);
     check_sketch(name(), inputs, indices.heads());
     check_output(
         name(), "indices", indices, inputs,
@@ -61,9 +68,10 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
   }
 
   /// The same into a new tensor. \param heads of the attention
-  template <class T, class E = Serial>
-  [[nodiscard]] IndexTensor select(const Inputs<T>& inputs, Index heads, E&& executor = {}) const {
-    check_smart_bird_options<Compute<T>>(name(), options);
+  template <class T = float, class E = Serial>
+  [[nodiscard]] IndexTensor select(const SketchInputs<T>& inputs, Index heads,
+                                   E&& executor = {}) const {
+    check_smart_bird_options<T>(name(), options);
     check_sketch(name(), inputs, heads);
     IndexTensor indices(
         {inputs.sketch_q.batch(), heads, inputs.sketch_q.rows(), options.keys_per_row});
@@ -74,22 +82,23 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
   /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
   /// the batch and the number of sequences for what is given of each).
   template <class T>
-  void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
-    check_smart_bird(name(), options, inputs, out, saved);
+  void check(const InputsOf<SmartBirdAttention, T>& inputs, const View<T>& out,
+             const SavedOf<SmartBirdAttention, T>& saved = {}) const {
+    check_smart_bird<T>(name(), options, inputs, out, saved);
   }
 
   /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
   template <class T>
-  void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                      const View<const T>& d_out, const Grads<T>& grads) const {
+  void check_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
+                      const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
+                      const GradsOf<SmartBirdAttention, T>& grads) const {
     check_smart_bird_options<Compute<T>>(name(), options);
     check_smart_bird_inputs(name(), inputs);
-    const Inputs<T> listed = with_indices(inputs, saved.indices);
-    if (!saved.indices.is_none()) check_indices(name(), listed);
+    if (!saved.indices.is_none()) check_indices(name(), with_indices(inputs, saved.indices));
     check_rows(name(), "out", inputs, out);
     check_rows(name(), "d_out", inputs, d_out);
     check_lse(name(), inputs, saved);
-    check_grads(name(), listed, out, saved, d_out, grads);
+    check_grads(name(), inputs, out, saved, d_out, grads);
   }
 
   /// Gradients of q, k and v from d_out, the gradient of the loss with respect to out, with the
@@ -101,44 +110,45 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
   /// \throws as `check_backward`, before anything is written; std::bad_alloc
   template <class Out, class D, class E = Serial, class T = Scalar<Out>>
   requires std::floating_point<T>
-  void backward(const Inputs<T>& inputs, const Out& out, const Saved<T>& saved, const D& d_out,
-                const Grads<T>& grads, E&& executor = {}) const {
+  void backward(const InputsOf<SmartBirdAttention, T>& inputs, const Out& out,
+                const SavedOf<SmartBirdAttention, T>& saved, const D& d_out,
+                const GradsOf<SmartBirdAttention, T>& grads, E&& executor = {}) const {
     const View<const T> from(out);
     const View<const T> d_from(d_out);
     check_backward(inputs, from, saved, d_from, grads);
     auto&& threads = as_executor(executor);
     IndexTensor again;
-    Inputs<T> listed = with_indices(inputs, saved.indices);
+    View<const Index> indices = saved.indices;
     if (saved.indices.is_none()) {
-      again = IndexTensor(row_shape(inputs, options.places(inputs.k.rows())));
-      select_keys(options, inputs, again.view(), nullptr, threads);
-      listed.indices = again.view();
+      again = IndexTensor(
+          {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.places(inputs.k.rows())});
+      select_keys(options, detail::sketch_of(inputs), again.view(), nullptr, threads);
+      indices = again.view();
     }
-    const TensorLists lists(listed.indices, inputs.k.rows(), {.scale = options.scale});
-    IndexedBackward<T>(listed, lists, from, saved, d_from, grads).run(threads);
+    const TensorLists lists(indices, inputs.k.rows(), {.scale = options.scale});
+    IndexedBackward<T>(with_indices(inputs, indices), lists, from, {saved.lse}, d_from, grads)
+        .run(threads);
   }
 
   /// Bytes of scratch of `forward` with that many workers, if the indices are not saved.
-  /// \param sketch_width d
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1,
-                                      Index sketch_width = 4) const {
+  [[nodiscard]] Index workspace_bytes(const SmartBirdShape& shape, Index workers = 1) const {
     using C = Compute<T>;
     return SmartBirdRows<T>::workspace_bytes(options, shape, workers) +
-           SketchKeys<C>::size_bytes(shape.batch, sketch_width, shape.keys) +
-           SketchSelection<C>::workspace_bytes(shape.keys, sketch_width, workers);
+           SketchKeys<C>::size_bytes(shape.batch, shape.sketch_width, shape.keys) +
+           SketchSelection<C>::workspace_bytes(shape.keys, shape.sketch_width, workers);
   }
 
   /// Bytes of scratch of `backward` with that many workers, if the indices are saved.
   template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+  [[nodiscard]] Index backward_workspace_bytes(const SmartBirdShape& shape,
                                                Index workers = 1) const {
     const Index places = options.places(shape.keys);
     return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers);
   }
 
   /// (query, key) pairs of one query head that are attended to, without key lengths.
-  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index visible_pairs(const SmartBirdShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     Index pairs = 0;
     for (Index row = 0; row < shape.queries; ++row) {
@@ -161,16 +171,11 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
  private:
   friend class ForwardCalls<SmartBirdAttention>;
 
-  template <class T>
-  static Shape row_shape(const Inputs<T>& inputs, Index width) {
-    return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), width};
-  }
-
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
-    SmartBirdRows<T> rows(options, inputs, out, saved);
+    SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved);
     rows.take_scratch(executor);
-    select_keys(options, inputs, rows.indices(), rows.is_number(), executor);
+    select_keys(options, detail::sketch_of(inputs), rows.indices(), rows.is_number(), executor);
     rows.attend(executor);
   }
 };

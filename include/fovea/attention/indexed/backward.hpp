@@ -68,8 +68,9 @@ class HeadPieces {
 template <class T, class Lists = TensorLists>
 class IndexedBackward {
  public:
-  IndexedBackward(const Inputs<T>& inputs, const Lists& lists, const View<const T>& out,
-                  const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads)
+  IndexedBackward(const IndexedInputs<T>& inputs, const Lists& lists, const View<const T>& out,
+                  const IndexedSaved<T>& saved, const View<const T>& d_out,
+                  const IndexedGrads<T>& grads)
       : inputs_(inputs),
         lists_(lists),
         out_(out),
@@ -131,7 +132,7 @@ class IndexedBackward {
   /// What the query heads of a group leave behind.
   struct Memory {
     Memory(const AttentionShape& shape, Index entries_of_head, Index sequences,
-           const Grads<T>& grads)
+           const IndexedGrads<T>& grads)
         : entries(entries_of_head),
           begins(shape.keys + sequences),
           keeps_weights(!grads.v.is_none()),
@@ -280,12 +281,12 @@ class IndexedBackward {
     return args;
   }
 
-  Inputs<T> inputs_;
+  IndexedInputs<T> inputs_;
   Lists lists_;
   View<const T> out_;
-  Saved<T> saved_;
+  IndexedSaved<T> saved_;
   View<const T> d_out_;
-  Grads<T> grads_;
+  IndexedGrads<T> grads_;
   Sequences<T> sequences_;
   detail::HeadPieces<T> rows_;
   detail::HeadPieces<T> heads_;

@@ -85,8 +85,8 @@ struct TensorLists {
 template <class T, class Lists = TensorLists>
 class IndexedForward {
  public:
-  IndexedForward(const Inputs<T>& inputs, const Lists& lists, const View<T>& out,
-                 const Saved<T>& saved)
+  IndexedForward(const IndexedInputs<T>& inputs, const Lists& lists, const View<T>& out,
+                 const IndexedSaved<T>& saved)
       : inputs_(inputs),
         lists_(lists),
         out_(out),
@@ -155,10 +155,10 @@ class IndexedForward {
     kernels<Compute<T>>().gather(args);
   }
 
-  Inputs<T> inputs_;
+  IndexedInputs<T> inputs_;
   Lists lists_;
   View<T> out_;
-  Saved<T> saved_;
+  IndexedSaved<T> saved_;
   Sequences<T> sequences_;
   SequenceTasks tasks_;
   Workspace scratch_;

@@ -21,8 +21,8 @@ template <class T>
 class FarBackward {
  public:
   /// \param accumulate add to the gradients of q, k and v
-  FarBackward(const Inputs<T>& inputs, const FarField<T>& far, const FarWeights<T>& weights,
-              const View<const T>& d_out, const Grads<T>& grads, bool accumulate)
+  FarBackward(const FarInputs<T>& inputs, const FarField<T>& far, const FarWeights<T>& weights,
+              const View<const T>& d_out, const FarGrads<T>& grads, bool accumulate)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),
@@ -365,13 +365,13 @@ class FarBackward {
     return args;
   }
 
-  Inputs<T> inputs_;
+  FarInputs<T> inputs_;
   AttentionShape shape_;
   FarField<T> far_;
   const FarWeights<T>& weights_;
   Sequences<T> sequences_;
   View<const T> d_out_;
-  Grads<T> grads_;
+  FarGrads<T> grads_;
   bool accumulate_;
   Causal causal_;
   std::optional<NotCausal> not_causal_;

@@ -23,7 +23,7 @@ class FarForward {
   using C = Compute<T>;
 
   /// \param near of FMM attention, or none
-  FarForward(const Inputs<T>& inputs, const FarField<C>& far, const LocalAttention* near,
+  FarForward(const FarInputs<T>& inputs, const FarField<C>& far, const LocalAttention* near,
              const FarWeights<C>& weights, const View<T>& out)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
@@ -230,7 +230,7 @@ class FarForward {
     }
   }
 
-  Inputs<T> inputs_;
+  FarInputs<T> inputs_;
   AttentionShape shape_;
   FarField<C> far_;
   Sequences<T> sequences_;

@@ -26,7 +26,8 @@ template <class T>
 class SoftmaxBackward {
  public:
   SoftmaxBackward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<const T>& out,
-                  const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads)
+                  const SoftmaxSaved<T>& saved, const View<const T>& d_out,
+                  const SoftmaxGrads<T>& grads)
       : pass_(call, plans, out, saved, d_out, grads) {}
 
   /// Bytes of scratch with that many workers.
@@ -46,7 +47,7 @@ class SoftmaxBackward {
   template <class E>
   void reserve(E&& executor) {
     pass_.take_scratch(worker_count(executor, pass_.most_tasks()));
-    const Grads<T>& grads = pass_.grads();
+    const SoftmaxGrads<T>& grads = pass_.grads();
     if (grads.q.is_none() && grads.k.is_none() && grads.v.is_none()) return;
     const Index stages = pass_.plans().stage_count();
     Index places = 0;
@@ -64,7 +65,7 @@ class SoftmaxBackward {
   template <class E>
   void compute(E&& executor) {
     pass_.find_lse_low(executor);
-    const Grads<T>& grads = pass_.grads();
+    const SoftmaxGrads<T>& grads = pass_.grads();
     for (const Round& round : rounds_) run_round(round, executor);
     if (!grads.bias.is_none()) BiasBackward<T>(pass_).run(executor);
     if (!grads.sink.empty()) run_sink(executor);
@@ -246,7 +247,7 @@ class SoftmaxBackward {
   /// them.
   void write_keys(const Round& round, const Sequence& s, Index key_head, const KeyPart& part,
                   const Buffers& buffers) const {
-    const Grads<T>& grads = pass_.grads();
+    const SoftmaxGrads<T>& grads = pass_.grads();
     const bool add = !round.is_first();
     if (add && !part.begun) return;
     const auto write = [&](const View<T>& to, T* rows, T scale) {

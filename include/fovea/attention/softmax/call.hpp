@@ -16,10 +16,10 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class SoftmaxCall {
  public:
-  SoftmaxCall(const Inputs<T>& inputs, const SoftmaxOptions& options)
+  SoftmaxCall(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options)
       : inputs_(inputs), options_(options), sequences_(inputs) {}
 
-  const Inputs<T>& inputs() const { return inputs_; }
+  const SoftmaxInputs<T>& inputs() const { return inputs_; }
   const Sequences<T>& sequences() const { return sequences_; }
   AttentionShape shape() const { return shape_of(inputs_); }
 
@@ -57,7 +57,7 @@ class SoftmaxCall {
 
   /// Everything of one head but block and scratch.
   SoftmaxBlockArgs<Compute<T>> args(const Sequence& s, Index h, const View<T>& out,
-                                    const Saved<T>& saved) const {
+                                    const SoftmaxSaved<T>& saved) const {
     SoftmaxBlockArgs<Compute<T>> args;
     args.q = detail::head_stored(inputs_.q, s.batch, h, s.first_query);
     args.k = detail::head_stored(inputs_.k, s.batch, key_head(h), s.first_key);
@@ -77,7 +77,7 @@ class SoftmaxCall {
   }
 
  private:
-  Inputs<T> inputs_;
+  SoftmaxInputs<T> inputs_;
   SoftmaxOptions options_;
   Sequences<T> sequences_;
 };
