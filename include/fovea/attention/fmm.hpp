@@ -142,15 +142,15 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
   friend class FarOperator<FmmAttention>;
 
   template <class T, class E>
-  void run_forward(const FarInputs<T>& inputs, const View<T>& out, E&& executor) const {
+  void compute(const FarInputs<T>& inputs, const View<T>& out, E&& executor) const {
     const LocalAttention near_field = near();
     const FarWeights<Compute<T>> weights = blend(inputs).weights();
     FarForward<T>(inputs, far<Compute<T>>(), &near_field, weights, out).run(executor);
   }
 
   template <class T, class E>
-  void run_backward(const FarInputs<T>& inputs, const View<const T>& d_out,
-                    const FarGrads<T>& grads, E&& executor) const {
+  void compute_gradients(const FarInputs<T>& inputs, const View<const T>& d_out,
+                         const FarGrads<T>& grads, E&& executor) const {
     const LocalAttention near_field = near();
     const FmmBlend<T> blend = this->blend(inputs);
     FmmBackward<T>(inputs, far<T>(), near_field, blend, d_out, grads).run(executor);

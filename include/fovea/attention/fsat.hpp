@@ -5,6 +5,7 @@
 /// conformance suite.
 #pragma once
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/fsat/check.hpp"
 #include "fovea/attention/fsat/graph_lists.hpp"
@@ -34,7 +35,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Cost: 2 (D + Dv) flops and D + Dv loads per edge, at most M edges per key (training: 2 M), and
 /// two passes over dominant. Memory O(B H L M) for the graph of all heads: per slot 8 bytes and a
 /// number, per query 8 bytes (both twice as often in training: FsatGraph); no L x L.
-class FsatAttention : public ForwardCalls<FsatAttention> {
+class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<FsatAttention> {
  public:
   template <class T>
   using Inputs = FsatInputs<T>;
@@ -74,34 +75,6 @@ class FsatAttention : public ForwardCalls<FsatAttention> {
     check_dominant(name(), inputs);
   }
 
-  /// Gradients of the loss from d_out, its gradient with respect to out. Those of q, k and v are
-  /// exact derivatives of `forward` with the same edges: these are built again, and where an edge
-  /// leads is not differentiated. That of Ibar is by the confidences alone,
-  /// sum over the edges of the slot of g conf (I - Ibar) / sigma^2, with g the gradient of the
-  /// confidence, or min(0, g) where it is truncated (section 4.2.4, the default).
-  /// The same bits for any number of threads.
-  /// \param inputs, out, saved as in `forward`, with lse   \param d_out [B, Hq, L, Dv]
-  /// \param grads written, each if it is given: q, k, v, dominant
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch.
-  /// Cost: the graph again, and 2 (3 D + 2 Dv) flops per edge. Memory: 24 bytes and three numbers
-  /// (with the gradient of dominant 32 and four) for each edge that the slots of some heads may
-  /// have: as many heads as have 2 million, at least those of one key head.
-  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-  requires std::floating_point<T>
-  void backward(const InputsOf<FsatAttention, T>& inputs, const Out& out,
-                const SavedOf<FsatAttention, T>& saved, const D& d_out,
-                const GradsOf<FsatAttention, T>& grads, E&& executor = {}) const {
-    const View<const T> from(out);
-    const View<const T> d_from(d_out);
-    check_backward(inputs, from, saved, d_from, grads);
-    FsatGraph<T> graph(inputs.dominant, options, sequences_of_a_row(inputs),
-                       !grads.dominant.is_none());
-    const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
-    IndexedBackward<T, FsatLists<T>>(detail::inputs_as<IndexedInputs<T>>(inputs), lists, from,
-                                     saved, d_from, {grads.q, grads.k, grads.v})
-        .run(as_executor(executor));
-  }
-
   /// Bytes of scratch of `forward` with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const FsatShape& shape, Index workers = 1) const {
@@ -138,11 +111,32 @@ class FsatAttention : public ForwardCalls<FsatAttention> {
 
  private:
   friend class ForwardCalls<FsatAttention>;
+  friend class BackwardCalls<FsatAttention>;
 
   template <class T>
   static Index sequences_of_a_row(const Inputs<T>& inputs) {
     const Sequences<T> sequences(inputs);
     return sequences.packed() ? sequences.count() : 1;
+  }
+
+  /// Gradients of the loss from d_out, its gradient with respect to out. Those of q, k and v are
+  /// exact derivatives of `forward` with the same edges: these are built again, and where an edge
+  /// leads is not differentiated. That of Ibar is by the confidences alone, sum over the edges of
+  /// the slot of g conf (I - Ibar) / sigma^2, with g the gradient of the confidence, or min(0, g)
+  /// where it is truncated (section 4.2.4, the default). Cost: the graph again, and 2 (3 D + 2 Dv)
+  /// flops per edge. Memory: 24 bytes and three numbers (with the gradient of dominant 32 and four)
+  /// for each edge that the slots of some heads may have: as many heads as have 2 million, at least
+  /// those of one key head.
+  template <class T, class E>
+  void run_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
+                    const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
+                    const GradsOf<FsatAttention, T>& grads, E&& executor) const {
+    FsatGraph<T> graph(inputs.dominant, options, sequences_of_a_row(inputs),
+                       !grads.dominant.is_none());
+    const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
+    IndexedBackward<T, FsatLists<T>>(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out, saved,
+                                     d_out, {grads.q, grads.k, grads.v})
+        .run(executor);
   }
 
   template <class T, class E>

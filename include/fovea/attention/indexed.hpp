@@ -5,6 +5,7 @@
 /// tests/attention/indexed_test.cpp.
 #pragma once
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/indexed/backward.hpp"
 #include "fovea/attention/indexed/check.hpp"
@@ -23,7 +24,8 @@ FOVEA_NAMESPACE_BEGIN
 /// There is no decoder: who chooses keys for new tokens calls `forward` with them, Nq = 1.
 /// Cost: 2 (D + Dv) flops per visible pair, and as many loads as that: bound by the cache that K
 /// and V of a head fit into. Memory O(threads (D + min(K, Nk))).
-class IndexedAttention : public ForwardCalls<IndexedAttention> {
+class IndexedAttention : public ForwardCalls<IndexedAttention>,
+                         public BackwardCalls<IndexedAttention> {
  public:
   template <class T>
   using Inputs = IndexedInputs<T>;
@@ -62,27 +64,6 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
     check_indices(name(), inputs);
   }
 
-  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
-  /// `forward` with these lists; 0 for what is not visible. Weights are recomputed from lse.
-  /// Gradients of a key are sums over the rows that list it, in the order of heads and rows: the
-  /// same bits for any number of threads.
-  /// \param inputs, out, saved as in `forward`, with lse   \param d_out [B, Hq, Nq, Dv]
-  /// \param grads written, each if it is given: q, k, v
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch.
-  /// Cost: 2 (3 D + 2 Dv) flops per visible pair. Memory 16 bytes and two numbers for each entry of
-  /// the lists of some heads: as many as have 2 million entries, at least those of one key head.
-  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-  requires std::floating_point<T>
-  void backward(const InputsOf<IndexedAttention, T>& inputs, const Out& out,
-                const SavedOf<IndexedAttention, T>& saved, const D& d_out,
-                const GradsOf<IndexedAttention, T>& grads, E&& executor = {}) const {
-    const View<const T> from(out);
-    const View<const T> d_from(d_out);
-    check_backward(inputs, from, saved, d_from, grads);
-    const TensorLists lists(inputs.indices, inputs.k.rows(), options);
-    IndexedBackward<T>(inputs, lists, from, saved, d_from, grads).run(as_executor(executor));
-  }
-
   /// Bytes of scratch of `forward` with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const IndexedShape& shape, Index workers = 1) const {
@@ -106,6 +87,7 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
 
  private:
   friend class ForwardCalls<IndexedAttention>;
+  friend class BackwardCalls<IndexedAttention>;
 
   /// The places of a list that may hold a key.
   static Index places(const IndexedShape& shape) {
@@ -118,6 +100,20 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
     check_softmax_options<Compute<T>>(name(), {.scale = options.scale});
     check_inputs(name(), inputs);
     check_packing(name(), inputs);
+  }
+
+  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
+  /// `forward` with these lists; 0 for what is not visible. Weights are recomputed from lse.
+  /// Gradients of a key are sums over the rows that list it, in the order of heads and rows: the
+  /// same bits for any number of threads. Cost: 2 (3 D + 2 Dv) flops per visible pair. Memory 16
+  /// bytes and two numbers for each entry of the lists of some heads: as many as have 2 million
+  /// entries, at least those of one key head.
+  template <class T, class E>
+  void run_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
+                    const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
+                    const GradsOf<IndexedAttention, T>& grads, E&& executor) const {
+    const TensorLists lists(inputs.indices, inputs.k.rows(), options);
+    IndexedBackward<T>(inputs, lists, out, saved, d_out, grads).run(executor);
   }
 
   template <class T, class E>

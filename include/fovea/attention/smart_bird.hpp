@@ -5,6 +5,7 @@
 /// conformance suite.
 #pragma once
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/index_tensor.hpp"
@@ -33,7 +34,8 @@ FOVEA_NAMESPACE_BEGIN
 /// Cost: O(d) per pair of row and key once for all heads, some draws for each head, and
 /// 2 K (D + Dv) flops per row and head. Memory: 8 min(K, Nk) bytes per row and head for the indices
 /// unless they are saved, d numbers per key, and for each worker 48 bytes per key (double: 88).
-class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
+class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
+                           public BackwardCalls<SmartBirdAttention> {
  public:
   template <class T>
   using Inputs = SmartBirdInputs<T>;
@@ -101,35 +103,6 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
     check_grads(name(), inputs, out, saved, d_out, grads);
   }
 
-  /// Gradients of q, k and v from d_out, the gradient of the loss with respect to out, with the
-  /// chosen keys fixed: the choice is not differentiated, and the sketch is trained by a head of
-  /// its own (section 3.1). The same bits for any number of threads.
-  /// \param inputs, out, saved as in `forward`, with lse; without saved indices the keys are chosen
-  ///        again, the same ones   \param d_out [B, Hq, Nq, Dv]
-  /// \param grads q, k, v: written, each if it is given
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc
-  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-  requires std::floating_point<T>
-  void backward(const InputsOf<SmartBirdAttention, T>& inputs, const Out& out,
-                const SavedOf<SmartBirdAttention, T>& saved, const D& d_out,
-                const GradsOf<SmartBirdAttention, T>& grads, E&& executor = {}) const {
-    const View<const T> from(out);
-    const View<const T> d_from(d_out);
-    check_backward(inputs, from, saved, d_from, grads);
-    auto&& threads = as_executor(executor);
-    IndexTensor again;
-    View<const Index> indices = saved.indices;
-    if (saved.indices.is_none()) {
-      again = IndexTensor(
-          {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.places(inputs.k.rows())});
-      select_keys(options, detail::sketch_of(inputs), again.view(), nullptr, threads);
-      indices = again.view();
-    }
-    const TensorLists lists(indices, inputs.k.rows(), {.scale = options.scale});
-    IndexedBackward<T>(with_indices(inputs, indices), lists, from, {saved.lse}, d_from, grads)
-        .run(threads);
-  }
-
   /// Bytes of scratch of `forward` with that many workers, if the indices are not saved.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const SmartBirdShape& shape, Index workers = 1) const {
@@ -170,6 +143,27 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
 
  private:
   friend class ForwardCalls<SmartBirdAttention>;
+  friend class BackwardCalls<SmartBirdAttention>;
+
+  /// Gradients of q, k and v from d_out, the gradient of the loss with respect to out, with the
+  /// chosen keys fixed: the choice is not differentiated, and the sketch is trained by a head of
+  /// its own (section 3.1). Without saved indices the keys are chosen again, the same ones.
+  template <class T, class E>
+  void run_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
+                    const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
+                    const GradsOf<SmartBirdAttention, T>& grads, E&& executor) const {
+    IndexTensor again;
+    View<const Index> indices = saved.indices;
+    if (saved.indices.is_none()) {
+      again = IndexTensor(
+          {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.places(inputs.k.rows())});
+      select_keys(options, detail::sketch_of(inputs), again.view(), nullptr, executor);
+      indices = again.view();
+    }
+    const TensorLists lists(indices, inputs.k.rows(), {.scale = options.scale});
+    IndexedBackward<T>(with_indices(inputs, indices), lists, out, {saved.lse}, d_out, grads)
+        .run(executor);
+  }
 
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {

@@ -3,6 +3,7 @@
 /// What LinearAttention, DeltaRuleAttention and FmmAttention share: checks and calls.
 #pragma once
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/linear/backward.hpp"
 #include "fovea/attention/linear/check.hpp"
@@ -17,7 +18,7 @@ FOVEA_NAMESPACE_BEGIN
 /// The bits of a row depend on neither threads, batch, heads, strides nor on what it does not see,
 /// and a decoder gives them too. Cost: O(N D Dv) flops for each term, however long the sequence.
 template <class Op>
-class FarOperator : public ForwardCalls<FarOperator<Op>> {
+class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<FarOperator<Op>> {
  public:
   // Op says which inputs and gradients it has.
   template <class T>
@@ -49,24 +50,6 @@ class FarOperator : public ForwardCalls<FarOperator<Op>> {
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
   }
 
-  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
-  /// `forward`; 0 for what is not visible. States are recomputed, those of a far field also
-  /// backwards from the end. The same bits for any number of threads.
-  /// \param inputs as in `forward`   \param out, saved not read   \param d_out [B, Hq, Nq, Dv]
-  /// \param grads written, each if it is given
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch.
-  /// Cost: 10 D Dv to 12 D Dv flops per token, head and feature map. Memory O(N), and a state for
-  /// each worker; under the delta rule a state for every kDeltaChunk tokens of a worker's head.
-  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-  requires std::floating_point<T>
-  void backward(const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
-                const D& d_out, const GradsOf<Op, T>& grads, E&& executor = {}) const {
-    const View<const T> from(out);
-    const View<const T> d_from(d_out);
-    check_backward(inputs, from, saved, d_from, grads);
-    op().run_backward(far_inputs<T>(inputs), d_from, far_grads<T>(grads), as_executor(executor));
-  }
-
   /// Bytes of scratch of `forward` with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
@@ -84,6 +67,7 @@ class FarOperator : public ForwardCalls<FarOperator<Op>> {
 
  private:
   friend class ForwardCalls<FarOperator<Op>>;
+  friend class BackwardCalls<FarOperator<Op>>;
 
   const Op& op() const { return static_cast<const Op&>(*this); }
 
@@ -113,10 +97,22 @@ class FarOperator : public ForwardCalls<FarOperator<Op>> {
     if constexpr (Op::kHasNear) op().check_logits(inputs);
   }
 
+  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
+  /// `forward`; 0 for what is not visible. States are recomputed, those of a far field also
+  /// backwards from the end. Cost: 10 D Dv to 12 D Dv flops per token, head and feature map. Memory
+  /// O(N), and a state for each worker; under the delta rule a state for every kDeltaChunk tokens
+  /// of a worker's head.
+  template <class T, class E>
+  void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& /*out*/,
+                    const SavedOf<Op, T>& /*saved*/, const View<const T>& d_out,
+                    const GradsOf<Op, T>& grads, E&& executor) const {
+    op().compute_gradients(far_inputs<T>(inputs), d_out, far_grads<T>(grads), executor);
+  }
+
   template <class T, class E>
   void run(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& /*saved*/,
            E&& executor) const {
-    op().run_forward(far_inputs<T>(inputs), out, executor);
+    op().compute(far_inputs<T>(inputs), out, executor);
   }
 };
 
@@ -139,14 +135,14 @@ class FarOnlyOperator : public FarOperator<Op> {
   const Op& op() const { return static_cast<const Op&>(*this); }
 
   template <class T, class E>
-  void run_forward(const FarInputs<T>& inputs, const View<T>& out, E&& executor) const {
+  void compute(const FarInputs<T>& inputs, const View<T>& out, E&& executor) const {
     const FarWeights<Compute<T>> weights;
     FarForward<T>(inputs, op().template far<Compute<T>>(), nullptr, weights, out).run(executor);
   }
 
   template <class T, class E>
-  void run_backward(const FarInputs<T>& inputs, const View<const T>& d_out,
-                    const FarGrads<T>& grads, E&& executor) const {
+  void compute_gradients(const FarInputs<T>& inputs, const View<const T>& d_out,
+                         const FarGrads<T>& grads, E&& executor) const {
     const FarWeights<T> weights;
     FarBackward<T> pass(inputs, op().template far<T>(), weights, d_out, grads, false);
     pass.reserve(false, executor);
