@@ -11,27 +11,18 @@
 #include <string_view>
 
 #include "fovea/attention/attention.hpp"
-#include "fovea/core/overlap.hpp"
+#include "fovea/core/tensor_check.hpp"
 #include "fovea/simd/isa.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Refuses `tensor` unless its dimension d is as expected; `whose` says where that comes from.
-inline void check_extent(const char* op, const char* tensor, const Shape& shape, std::size_t d,
-                         Index expected, std::string_view whose) {
-  if (shape[d] == expected) return;
-  refuse_extent(op, tensor, shape, d, std::to_string(expected).append(", ").append(whose));
-}
-
 /// Refuses `tensor` unless it has the shape that the inputs make.
 inline void check_made_shape(const char* op, const char* tensor, const Shape& shape,
                              const Shape& expected) {
-  for (std::size_t d = 0; d < 4; ++d) {
-    if (shape[d] == expected[d]) continue;
-    check_extent(op, tensor, shape, d, expected[d], "as the inputs make it " + to_string(expected));
-  }
+  if (shape == expected) return;
+  check_extents(op, tensor, shape, expected, "as the inputs make it " + to_string(expected));
 }
 
 }  // namespace detail
@@ -180,14 +171,6 @@ View<T> as_view(std::span<T> x) {
   return x.empty() ? View<T>{} : View<T>{x.data(), {1, static_cast<Index>(x.size()), 1, 1}};
 }
 
-/// Refuses x if it shares an element with another tensor.
-template <class T, class U>
-void check_apart(const char* op, const char* tensor, const View<T>& x, const char* name,
-                 const View<U>& other) {
-  if (!shares_elements(x, other)) return;
-  refuse(op, tensor, std::string("in the memory of ") + name, "memory of its own");
-}
-
 }  // namespace detail
 
 /// What is written must have the shape, distinct elements, and share none with an input.
@@ -195,18 +178,8 @@ void check_apart(const char* op, const char* tensor, const View<T>& x, const cha
 template <class U, class I>
 void check_output(const char* op, const char* tensor, const View<U>& x, const I& inputs,
                   const Shape& expected) {
-  if (x.shape() != expected) detail::check_made_shape(op, tensor, x.shape(), expected);
-  for (std::size_t d = 0; d < 4; ++d) {
-    if (x.strides()[d] < 0 && x.shape()[d] > 1) {
-      refuse(op, std::string("stride of ") + kDimensionNames[d] + " of " + tensor,
-             std::to_string(x.strides()[d]), "at least 0 in a tensor that is written");
-    }
-  }
-  if (!has_distinct_elements(x)) {
-    refuse(op, std::string("the layout of ") + tensor,
-           "strides " + to_string(x.strides()) + " for " + to_string(x.shape()),
-           "strides that give each element its own place");
-  }
+  detail::check_made_shape(op, tensor, x.shape(), expected);
+  detail::check_written_layout(op, tensor, x);
   inputs.for_each_tensor([&](const char* name, const auto& other) {
     detail::check_apart(op, tensor, x, name, detail::as_view(other));
   });
