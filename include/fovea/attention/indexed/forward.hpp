@@ -3,10 +3,10 @@
 /// The forward pass of attention over lists of keys: which thread computes what.
 #pragma once
 
-#include <cmath>
 #include <optional>
 
 #include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/table.hpp"
@@ -26,8 +26,7 @@ struct IndexedOptions {
   /// The scale of the logits of queries of this width.
   template <class T>
   T scale_of(Index width) const {
-    if (scale) return static_cast<T>(*scale);
-    return width == 0 ? 1 : static_cast<T>(1.0 / std::sqrt(static_cast<double>(width)));
+    return detail::logit_scale<T>(scale, width);
   }
 };
 

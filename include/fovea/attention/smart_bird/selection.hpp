@@ -3,9 +3,8 @@
 /// The choice of keys by a sketch: which thread does what, and where it has its scratch.
 #pragma once
 
-#include <cmath>
-
 #include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/smart_bird/options.hpp"
 #include "fovea/attention/smart_bird/sketch_keys.hpp"
@@ -94,11 +93,7 @@ class SketchSelection {
     return (sketch_select_scratch<T>(keys, width) + 63) / 64 * 64;
   }
 
-  T scale() const {
-    if (options_.sketch_scale) return static_cast<T>(*options_.sketch_scale);
-    const Index width = (std::max)(Index{1}, keys_.width());
-    return static_cast<T>(1 / std::sqrt(static_cast<double>(width)));
-  }
+  T scale() const { return detail::logit_scale<T>(options_.sketch_scale, keys_.width()); }
 
   SmartBirdOptions options_;
   SketchRows<T> rows_;

@@ -3,9 +3,8 @@
 /// From the checked tensors and options of one call to what a kernel reads of one head.
 #pragma once
 
-#include <cmath>
-
 #include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/softmax/options.hpp"
 #include "fovea/kernels/softmax/block.hpp"
@@ -28,9 +27,7 @@ class SoftmaxCall {
   }
 
   Compute<T> scale() const {
-    const Index d = inputs_.q.width();
-    if (options_.scale) return static_cast<Compute<T>>(*options_.scale);
-    return d == 0 ? 1 : static_cast<Compute<T>>(1.0 / std::sqrt(static_cast<double>(d)));
+    return detail::logit_scale<Compute<T>>(options_.scale, inputs_.q.width());
   }
 
   /// The key head that query head h reads.
