@@ -20,6 +20,12 @@ struct AttentionShape {
 
 namespace detail {
 
+/// The query heads that read one key head: query head h reads key head h / group_size. 0 if there
+/// are no heads.
+constexpr Index group_size(Index query_heads, Index key_heads) {
+  return key_heads == 0 ? 0 : query_heads / key_heads;
+}
+
 /// The sizes that all families have, of the shape of one.
 template <class S>
 AttentionShape common_shape(const S& s) {

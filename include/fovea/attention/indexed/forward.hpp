@@ -132,7 +132,7 @@ class IndexedForward {
 
   void attend(const SequenceTask& task, Compute<T>* scratch) const {
     const Sequence s = sequences_[task.sequence];
-    const Index key_head = task.head / (inputs_.q.heads() / inputs_.k.heads());
+    const Index key_head = task.head / detail::group_size(inputs_.q.heads(), inputs_.k.heads());
     GatherArgs<Compute<T>> args;
     args.q = detail::head_stored(inputs_.q, s.batch, task.head, s.first_query);
     args.k = detail::head_stored(inputs_.k, s.batch, key_head, s.first_key);

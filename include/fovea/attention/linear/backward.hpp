@@ -84,14 +84,14 @@ class FarBackward {
                             linear_sum_scratch<T>(far.linear_shape(shape)));
     }
     if (far.delta_count() > 0) {
-      const Index group = shape.query_heads / (std::max)(Index{1}, shape.key_heads);
+      const Index group = detail::group_size(shape.query_heads, shape.key_heads);
       elements = (std::max)(
           elements, delta_grad_scratch<T>(shape.keys, group, shape.width, shape.value_width));
     }
     return elements;
   }
 
-  Index group() const { return shape_.query_heads / (std::max)(Index{1}, shape_.key_heads); }
+  Index group() const { return detail::group_size(shape_.query_heads, shape_.key_heads); }
   bool wants_keys() const { return !grads_.k.is_none() || !grads_.v.is_none(); }
 
   T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }

@@ -155,7 +155,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   }
 
   LinearShape linear_shape() const { return {far_.map_count(), shape_.width, shape_.value_width}; }
-  Index group() const { return shape_.query_heads / (std::max)(Index{1}, shape_.key_heads); }
+  Index group() const { return detail::group_size(shape_.query_heads, shape_.key_heads); }
 
   /// Elements of one key head.
   Index state_elements() const {

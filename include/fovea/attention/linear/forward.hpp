@@ -30,7 +30,7 @@ class FarForward {
         far_(far),
         sequences_(inputs),
         out_(out),
-        stream_(inputs, shape_.query_heads / (std::max)(Index{1}, shape_.key_heads), far, weights,
+        stream_(inputs, detail::group_size(shape_.query_heads, shape_.key_heads), far, weights,
                 near != nullptr, out) {
     if (near != nullptr) near_.emplace(inputs, *near);
   }
@@ -92,7 +92,7 @@ class FarForward {
             padded_row<C>((std::max)(linear_sum_scratch<C>(sums), linear_read_scratch<C>(sums)));
       }
       if (has_near) {
-        const Index group = shape.query_heads / (std::max)(Index{1}, shape.key_heads);
+        const Index group = detail::group_size(shape.query_heads, shape.key_heads);
         wide = FarStream<T>::wide_elements(sums, group, kMaxBlockRows);
         kernel = (std::max)(kernel, padded_row<C>(NearBlocks<T>::scratch_elements(shape)));
       }

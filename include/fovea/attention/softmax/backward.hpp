@@ -78,7 +78,7 @@ class SoftmaxBackward {
   static constexpr Index kMostBlocks = 16;
 
   /// Query heads of a key head.
-  Index group() const { return pass_.query_heads() / (std::max)(Index{1}, pass_.key_heads()); }
+  Index group() const { return detail::group_size(pass_.query_heads(), pass_.key_heads()); }
   /// Different patterns among them: heads n, n + variants, ... of a group have the same. Without
   /// query heads there is still one round, which writes the gradients of the keys.
   Index variants() const { return std::clamp(group(), Index{1}, pass_.plans().period()); }

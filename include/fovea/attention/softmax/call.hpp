@@ -31,7 +31,9 @@ class SoftmaxCall {
   }
 
   /// The key head that query head h reads.
-  Index key_head(Index h) const { return h / (inputs_.q.heads() / inputs_.k.heads()); }
+  Index key_head(Index h) const {
+    return h / detail::group_size(inputs_.q.heads(), inputs_.k.heads());
+  }
 
   /// What happens to the logits of one head of a sequence.
   ScoreMap<Compute<T>> score_map(const Sequence& s, Index h) const {

@@ -232,7 +232,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
   };
 
   Place place(const SequenceShape& rows, Index first_key) const {
-    return {cache_, rows, first_key, shape_.query_heads / shape_.key_heads};
+    return {cache_, rows, first_key, detail::group_size(shape_.query_heads, shape_.key_heads)};
   }
 
   /// A call for a step, its keys and values these.
