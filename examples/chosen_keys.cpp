@@ -49,8 +49,8 @@ int main() {
   listed.indices = chosen;
   fovea::IndexedAttention{}.forward(listed, again, pool);
 
-  auto decoder =
-      op.decoder<float>({.query_heads = heads, .key_heads = heads, .width = d, .value_width = d});
+  auto decoder = op.decoder<float>(
+      {.query_heads = heads, .key_heads = heads, .width = d, .value_width = d, .sketch_width = 4});
   decoder.step(inputs, step, pool);
 
   fovea::IndexTensor found = nearest(q, k);

@@ -136,4 +136,13 @@ typename Op::Shape shape_for(const fovea::AttentionShape& s, fovea::Index beyond
   return shape;
 }
 
+/// The sizes of a decoder of the operator `Op`. \param beyond d, if they say it
+template <class Op>
+typename Op::DecoderShape decoder_shape_for(const fovea::DecoderShape& s, fovea::Index beyond) {
+  typename Op::DecoderShape shape{s.batch,       s.query_heads, s.key_heads,      s.width,
+                                  s.value_width, s.reserve,     s.rollback_tokens};
+  if constexpr (requires { shape.sketch_width; }) shape.sketch_width = beyond;
+  return shape;
+}
+
 }  // namespace bench

@@ -292,7 +292,8 @@ inline Entry list_decode_entry(Names names, const SmartBirdAttention& op,
                            .key_heads = in.k.heads(),
                            .width = in.q.width(),
                            .value_width = in.v.width(),
-                           .reserve = in.k.rows()}));
+                           .reserve = in.k.rows(),
+                           .sketch_width = in.sketch_k.width()}));
     decoder->append(in.k, in.v, in.sketch_k);
     AllInputs<float> query;
     query.q = in.q;

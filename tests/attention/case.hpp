@@ -134,7 +134,8 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
   };
   if constexpr (fovea::IncrementalAttention<Op, T>) {
     made.decoder = [op](const fovea::DecoderShape& shape) {
-      return any_decoder<Op, T>(op.template decoder<T>(shape));
+      return any_decoder<Op, T>(
+          op.template decoder<T>(bench::decoder_shape_for<Op>(shape, kBeyond)));
     };
   } else {
     made.has_decoder = false;

@@ -38,6 +38,7 @@ struct ArchetypeIncremental {
   template <class T>
   using Saved = fovea::LinearSaved<T>;
   using Shape = AttentionShape;
+  using DecoderShape = fovea::DecoderShape;
   static void check(const Inputs<float>&, const View<float>&, const Saved<float>&) {}
   void forward(const Inputs<float>&, const View<float>&, const Saved<float>&,
                fovea::Serial&) const {}

@@ -70,7 +70,9 @@ Case<T> smart_bird_case(std::string name, const fovea::SmartBirdOptions& chosen,
     all.keys_per_row = more_than_any_test_appends;
     const fovea::SmartBirdAttention op(all);
     return any_decoder<fovea::SmartBirdAttention, T>(
-        op.template decoder<T>(shape, kSketchWidth), [](const AllInputs<T>& in, const auto& f) {
+        op.template decoder<T>(
+            bench::decoder_shape_for<fovea::SmartBirdAttention>(shape, kSketchWidth)),
+        [](const AllInputs<T>& in, const auto& f) {
           const Tensor<T> q = sketch<T>(in.q.batch(), in.q.rows(), 1);
           const Tensor<T> k = sketch<T>(in.k.batch(), in.k.rows(), 2);
           AllInputs<T> with = in;

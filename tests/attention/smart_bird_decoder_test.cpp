@@ -18,8 +18,13 @@ namespace {
 using fovea::DecoderShape;
 using fovea::SmartBirdDecoder;
 
-DecoderShape decoder_shape(const BirdSizes& s) {
-  return {s.batch, s.heads, s.key_heads, s.width, s.value_width};
+fovea::SmartBirdDecoderShape decoder_shape(const BirdSizes& s) {
+  return {.batch = s.batch,
+          .query_heads = s.heads,
+          .key_heads = s.key_heads,
+          .width = s.width,
+          .value_width = s.value_width,
+          .sketch_width = s.sketch_width};
 }
 
 /// Positions [first, first + count) of a problem, new tokens included.

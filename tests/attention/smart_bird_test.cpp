@@ -279,9 +279,11 @@ TEST(SmartBird, CostsFollowTheKeysThatThereAre) {
   EXPECT_EQ(SmartBirdAttention({.keys_per_row = far}).visible_pairs({.queries = 9, .keys = far}),
             std::numeric_limits<Index>::max());
 
-  fovea::DecoderShape sizes{
-      .query_heads = 2, .key_heads = 1, .width = in.q.width(), .value_width = in.v.width()};
-  auto decoder = more.decoder<float>(sizes, in.sketch_q.width());
+  auto decoder = more.decoder<float>({.query_heads = 2,
+                                      .key_heads = 1,
+                                      .width = in.q.width(),
+                                      .value_width = in.v.width(),
+                                      .sketch_width = in.sketch_q.width()});
   const Results decoded(problem);
   const std::ptrdiff_t before = heap().reset();
   decoder.step(in, decoded.out.view());

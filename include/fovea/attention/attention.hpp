@@ -81,7 +81,7 @@ struct KeyValueTokens {
 /// An attention operator whose tokens may come one after the other.
 template <class Op, class T>
 concept IncrementalAttention = Attention<Op, T> &&
-    requires(const Op op, const DecoderShape& shape,
+    requires(const Op op, const typename Op::DecoderShape& shape,
              decltype(op.template decoder<T>(shape)) decoder,
              const typename Op::template Tokens<T>& tokens,
              const typename Op::template Inputs<T>& inputs, const View<T>& out,

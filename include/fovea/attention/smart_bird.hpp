@@ -44,6 +44,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   template <class T>
   using Grads = SmartBirdGrads<T>;
   using Shape = SmartBirdShape;
+  using DecoderShape = SmartBirdDecoderShape;
 
   /// What a decoder takes of new tokens.
   template <class T>
@@ -133,12 +134,11 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     return pairs;
   }
 
-  /// The same attention for tokens that come one after the other. \param sketch_width d
+  /// The same attention for tokens that come one after the other.
   /// \throws as the constructor of SmartBirdDecoder
   template <class T>
-  [[nodiscard]] SmartBirdDecoder<T> decoder(const DecoderShape& shape,
-                                            Index sketch_width = 4) const {
-    return {name(), options, shape, sketch_width};
+  [[nodiscard]] SmartBirdDecoder<T> decoder(const DecoderShape& shape) const {
+    return {name(), options, shape, shape.sketch_width};
   }
 
  private:

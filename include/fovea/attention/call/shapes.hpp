@@ -122,4 +122,21 @@ struct DecoderShape {
   Index rollback_tokens = 0;
 };
 
+/// The sizes of a decoder of SmartBirdAttention: those of DecoderShape, and d.
+struct SmartBirdDecoderShape {
+  Index batch = 1;
+  Index query_heads = 1;
+  Index key_heads = 1;
+  Index width = 0;
+  Index value_width = 0;
+  Index reserve = 0;
+  Index rollback_tokens = 0;
+  Index sketch_width = 0;  ///< d
+
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  operator DecoderShape() const {
+    return {batch, query_heads, key_heads, width, value_width, reserve, rollback_tokens};
+  }
+};
+
 FOVEA_NAMESPACE_END

@@ -28,6 +28,7 @@ class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<F
   template <class T>
   using Grads = GradsOf<Op, T>;
   using Shape = AttentionShape;
+  using DecoderShape = fovea::DecoderShape;
 
   /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
   /// the batch and the number of sequences for what is given of each; in the visible tokens for

@@ -48,6 +48,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   template <class T>
   using Grads = SoftmaxGrads<T>;
   using Shape = AttentionShape;
+  using DecoderShape = fovea::DecoderShape;
 
   /// What a decoder takes of new tokens.
   template <class T>
