@@ -221,6 +221,21 @@ struct GradOf {
   Shape shape = {};
 };
 
+/// "the gradient of q", in no memory but its own: a call that is right takes none for messages.
+class GradName {
+ public:
+  GradName() = default;
+  explicit GradName(std::string_view of) {
+    constexpr std::string_view before = "the gradient of ";
+    before.copy(text_.data(), before.size());
+    of.copy(text_.data() + before.size(), text_.size() - 1 - before.size());
+  }
+  const char* text() const { return text_.data(); }
+
+ private:
+  std::array<char, 40> text_ = {};
+};
+
 /// The tensor of that name, none if there is none.
 template <class I>
 GradOf tensor_named(const I& inputs, std::string_view wanted) {
@@ -256,7 +271,7 @@ void check_grads(const char* op, const I& inputs, const View<const T>& out, cons
                  const View<const T>& d_out, const G& grads) {
   detail::check_grads_of_given<T>(op, inputs, grads);
   struct Named {
-    std::string name;
+    detail::GradName name;
     View<T> grad;
   };
   std::array<Named, 8> before;
@@ -265,8 +280,8 @@ void check_grads(const char* op, const I& inputs, const View<const T>& out, cons
     const View<T> grad = detail::as_view(tensor);
     if (grad.is_none()) return;
     Named& now = before[count];
-    now = {std::string("the gradient of ") + of, grad};
-    const char* const name = now.name.c_str();
+    now = {detail::GradName(of), grad};
+    const char* const name = now.name.text();
     check_output(op, name, grad, inputs, detail::tensor_named(inputs, of).shape);
     detail::check_apart(op, name, grad, "out", out);
     detail::check_apart(op, name, grad, "d_out", d_out);
@@ -274,7 +289,7 @@ void check_grads(const char* op, const I& inputs, const View<const T>& out, cons
       detail::check_apart(op, name, grad, kept, other);
     });
     for (std::size_t j = 0; j < count; ++j) {
-      detail::check_apart(op, name, grad, before[j].name.c_str(), before[j].grad);
+      detail::check_apart(op, name, grad, before[j].name.text(), before[j].grad);
     }
     ++count;
   });
