@@ -61,9 +61,9 @@ struct Data {
               gaussians<T>(5, 1, k_shape[2] * kSketchWidth)};
   }
 
-  Inputs<T> inputs(const SketchWork& reads) const {
-    const Inputs<T> in{View<const T>(q.data(), q_shape), View<const T>(k.data(), k_shape),
-                       View<const T>(v.data(), k_shape)};
+  AllInputs<T> inputs(const SketchWork& reads) const {
+    const AllInputs<T> in{View<const T>(q.data(), q_shape), View<const T>(k.data(), k_shape),
+                          View<const T>(v.data(), k_shape)};
     return reads.width > 0 ? sketch.beside(in) : in;
   }
   View<T> output() { return View<T>(out.data(), q_shape); }

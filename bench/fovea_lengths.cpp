@@ -70,7 +70,7 @@ std::vector<Plot> figure_plots() {
 
 /// One operator at one length. Row::workspace_bytes is what --help says of memory.
 Row measure_step(const Entry& entry, const HeadTensors& tensors) {
-  const Inputs<float> in = tensors.first(tensors.q_shape[2]);
+  const AllInputs<float> in = tensors.first(tensors.q_shape[2]);
   const AttentionShape shape = fovea::shape_of(in);
   ThreadPool pool(1);
   Row row;

@@ -73,7 +73,7 @@ using Table = std::array<std::array<Found, kKeys.size()>, kChoices.size()>;
 
 /// An output with the logarithm of each row's sum.
 struct Result {
-  explicit Result(const Inputs<float>& in)
+  explicit Result(const AllInputs<float>& in)
       : out(static_cast<std::size_t>(in.q.heads() * in.q.rows() * in.v.width())),
         lse(static_cast<std::size_t>(in.q.heads() * in.q.rows())),
         out_view(out.data(), {1, in.q.heads(), in.q.rows(), in.v.width()}),
@@ -86,18 +86,18 @@ struct Result {
 };
 
 /// Attention to the keys of the largest weights: a sketch of each head's own queries and keys.
-void attend_to_best(const Inputs<float>& in, Index keys, const Result& to, ThreadPool& pool) {
+void attend_to_best(const AllInputs<float>& in, Index keys, const Result& to, ThreadPool& pool) {
   SmartBirdAttention op({.keys_per_row = keys, .policy = SamplingPolicy::top_k});
   for (Index h = 0; h < in.q.heads(); ++h) {
     const Index key_head = h / (in.q.heads() / in.k.heads());
-    Inputs<float> one{head_of(in.q, h), head_of(in.k, key_head), head_of(in.v, key_head)};
+    AllInputs<float> one{head_of(in.q, h), head_of(in.k, key_head), head_of(in.v, key_head)};
     one.sketch_q = one.q;
     one.sketch_k = one.k;
     op.forward(one, head_of(to.out_view, h), {head_of(to.lse_view, h)}, pool);
   }
 }
 
-Found find(const Inputs<float>& in, const Choice& choice, Index keys, const Result& full,
+Found find(const AllInputs<float>& in, const Choice& choice, Index keys, const Result& full,
            ThreadPool& pool) {
   const Result chosen(in);
   if (choice.by_sketch) {
@@ -114,10 +114,10 @@ Found find(const Inputs<float>& in, const Choice& choice, Index keys, const Resu
 }
 
 Table find_all(const HeadTensors& tensors, ThreadPool& pool) {
-  const Inputs<float> plain = tensors.first(tensors.q_shape[2]);
+  const AllInputs<float> plain = tensors.first(tensors.q_shape[2]);
   const Result full(plain);
   fovea::FullAttention{}.forward(plain, full.out_view, {full.lse_view}, pool);
-  const Inputs<float> in = tensors.sketch.beside(plain);
+  const AllInputs<float> in = tensors.sketch.beside(plain);
   Table table{};
   for (std::size_t c = 0; c < kChoices.size(); ++c) {
     for (std::size_t k = 0; k < kKeys.size(); ++k) {

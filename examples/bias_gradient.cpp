@@ -18,7 +18,7 @@ int main() {
   const fovea::FullAttention op;
   Tensor out(3, 2, 40, 8), d_bias(1, 2, 40, 40);
   Eigen::Tensor<double, 3, Eigen::RowMajor> lse(3, 2, 40);
-  const fovea::Saved<double> saved{fovea::row_view(lse)};
+  const fovea::SoftmaxSaved<double> saved{fovea::row_view(lse)};
   const auto loss = [&] {
     op.forward({.q = q, .k = k, .v = v, .bias = bias}, out, saved);
     const Eigen::Tensor<double, 0, Eigen::RowMajor> sum = (out * weight).sum();

@@ -98,9 +98,7 @@ class Guesser {
         q_(0, h, 0, static_cast<Index>(features() >> 5) % kWidth) = 6;
       for (Index c = 0; c < kValueWidth; ++c) v_(0, h, 0, c) = signs_[byte][c];
     }
-    fovea::Inputs<float> token{q_, k_, v_};
-    token.beta = beta_;
-    decoder_.step(token, out_);
+    decoder_.step({.q = q_, .k = k_, .v = v_, .beta = beta_}, out_);
     return best();
   }
 

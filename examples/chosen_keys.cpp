@@ -38,19 +38,19 @@ int main() {
   Tensor out(1, heads, n, d), again(1, heads, n, d), step(1, heads, n, d);
 
   const fovea::SmartBirdAttention op{{.keys_per_row = 20, .causal = true}};
-  fovea::Inputs<float> inputs{q, k, v};
+  fovea::SmartBirdInputs<float> inputs{q, k, v};
   inputs.sketch_q = sketch_q;
   inputs.sketch_k = sketch_k;
   op.forward(inputs, out, pool);
 
   // The same in two calls: the choice, and the attention over any lists of keys.
-  const fovea::IndexTensor chosen = op.select(inputs, heads, pool);
-  fovea::Inputs<float> listed{q, k, v};
+  const fovea::IndexTensor chosen = op.select({sketch_q, sketch_k}, heads, pool);
+  fovea::IndexedInputs<float> listed{q, k, v};
   listed.indices = chosen;
   fovea::IndexedAttention{}.forward(listed, again, pool);
 
-  auto decoder =
-      op.decoder<float>({.query_heads = heads, .key_heads = heads, .width = d, .value_width = d});
+  auto decoder = op.decoder<float>(
+      {.query_heads = heads, .key_heads = heads, .width = d, .value_width = d, .sketch_width = 4});
   decoder.step(inputs, step, pool);
 
   fovea::IndexTensor found = nearest(q, k);

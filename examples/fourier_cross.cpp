@@ -25,9 +25,7 @@ int main() {
 
   const auto k = fovea::as_heads(fovea::View<const float>(c), 0, heads, d);  // [B, H, L, D]
   const fovea::FsatAttention op{{.max_length = n}};
-  fovea::Inputs<float> inputs{q, k, k};
-  inputs.dominant = dominant;
-  op.forward(inputs, out, pool);
+  op.forward({.q = q, .k = k, .v = k, .dominant = dominant}, out, pool);
 
   double largest = 0, error = 0;
   for (fovea::Index i = 0; i < n; ++i) {

@@ -20,14 +20,14 @@ int main() {
 
   const fovea::FmmAttention<fovea::EluPlusOne, fovea::TanhPlusOne> op{
       {.near = {.left = 4, .right = 4}, .causal = true}};
-  fovea::Inputs<float> inputs{q, k, v};
+  fovea::FmmInputs<float> inputs{q, k, v};
   inputs.near_logits = near_logits;
   inputs.far_logits = far_logits;
   op.forward(inputs, out, pool);
 
   const Tensor target = fovea::attend(fovea::LocalAttention{{.left = 4}}, q, k, v, pool);
   Tensor d_near(1, heads, 1, 1), d_far(1, heads, 1, 1);
-  fovea::Grads<float> grads;
+  fovea::FmmGrads<float> grads;
   grads.near_logits = d_near;
   grads.far_logits = d_far;
   float first = 0, last = 0;

@@ -51,9 +51,7 @@ int main() {
   // The gradient of the sum of all outputs by one key, and its difference quotient.
   fovea::Tensor4<double> d_out(1, 1, n, width), d_k(1, 1, n, width);
   d_out.setConstant(1);
-  fovea::Grads<double> grads;
-  grads.k = d_k;
-  op.backward({q, k, v}, out, {}, d_out, grads);
+  op.backward({q, k, v}, out, {}, d_out, {.k = d_k});
   const auto sum_at = [&](double step) {
     fovea::Tensor4<double> moved = k;
     moved(0, 0, 7, 3) += step;

@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   for (Tensor* x : {&q, &k, &v, &d_out}) x->setRandom();
   Tensor d_q = q, d_k = k, d_v = v;
   Eigen::Tensor<float, 3, Eigen::RowMajor> lse(1, kHeads, n);
-  const fovea::Saved<float> saved{fovea::row_view(lse)};
+  const fovea::SoftmaxSaved<float> saved{fovea::row_view(lse)};
   fovea::ThreadPool pool;
   op.forward({q, k, v}, out, saved, pool);
   op.backward({q, k, v}, out, saved, d_out, {.q = d_q, .k = d_k, .v = d_v}, pool);

@@ -89,7 +89,7 @@ Matrix embed(const std::vector<std::string>& words) {
 
 /// The whole map of a head [N, N]: what attention makes of the unit vectors as values.
 template <class Op>
-Matrix map_of(const Op& op, fovea::Inputs<float> inputs, fovea::ThreadPool& pool) {
+Matrix map_of(const Op& op, typename Op::template Inputs<float> inputs, fovea::ThreadPool& pool) {
   const Index n = inputs.q.rows();
   const Matrix values = Matrix::Identity(n, n);
   Matrix map(n, n);
@@ -109,7 +109,7 @@ class SketchHead {
     const Matrix values = Matrix::Identity(n, n);
     Matrix map(n, n), d_map(n, n), d_q(n, kSketchWidth), d_k(n, kSketchWidth);
     std::vector<float> lse(static_cast<std::size_t>(n));
-    const fovea::Saved<float> saved{fovea::View<float>(lse.data(), {1, 1, n, 1})};
+    const fovea::SoftmaxSaved<float> saved{fovea::View<float>(lse.data(), {1, 1, n, 1})};
     Weights to_q(1), to_k(2);
     for (int step = 1; step <= 400; ++step) {
       q = x * to_q.now;
@@ -211,21 +211,20 @@ int main(int argc, char** argv) try {
   }
   const SketchHead sketch(x, mean, pool);
 
-  fovea::Inputs<float> inputs{q[0], k[0]};
-  inputs.sketch_q = fovea::View<const float>(sketch.q);
-  inputs.sketch_k = fovea::View<const float>(sketch.k);
   const fovea::SmartBirdAttention bird({.keys_per_row = kKeysPerRow});
   const fovea::SmartBirdAttention random(
       {.keys_per_row = kKeysPerRow, .policy = fovea::SamplingPolicy::random});
-  const double found = mass(bird.select(inputs, kHeads), maps);
-  const double by_chance = mass(random.select(inputs, kHeads), maps);
+  const double found = mass(bird.select({sketch.q, sketch.k}, kHeads), maps);
+  const double by_chance = mass(random.select({sketch.q, sketch.k}, kHeads), maps);
 
   const auto side = static_cast<std::size_t>(x.rows()) * kPixel;
   drawing::Pixels picture(3 * side + 2 * kGap, side, kWhite);
   const Matrix sketched = map_of(fovea::FullAttention{}, {sketch.q, sketch.k}, pool);
   draw(picture, 0, maps[0], large_weight(maps[0]), 0);
   draw(picture, 1, sketched, large_weight(sketched), 0);
-  draw(picture, 2, map_of(bird, inputs, pool), large_weight(maps[0]), 4);
+  const Matrix chosen =
+      map_of(bird, {.q = q[0], .k = k[0], .sketch_q = sketch.q, .sketch_k = sketch.k}, pool);
+  draw(picture, 2, chosen, large_weight(maps[0]), 4);
   if (!drawing::write_png(file, picture, kColours)) {
     throw std::runtime_error("cannot write " + file);
   }

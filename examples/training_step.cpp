@@ -21,7 +21,7 @@ int main() {
 
   float first = 0, last = 0;
   for (int step = 0; step < 200; ++step) {
-    const fovea::Saved<float> saved{fovea::row_view(lse)};
+    const fovea::SoftmaxSaved<float> saved{fovea::row_view(lse)};
     op.forward({q, k, v}, out, saved, pool);
     d_out = out - target;  // of the loss |out - target|^2 / 2
     const Eigen::Tensor<float, 0, Eigen::RowMajor> loss = d_out.square().mean();

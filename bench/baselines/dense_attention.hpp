@@ -14,16 +14,21 @@
 namespace bench {
 
 using fovea::AttentionShape;
-using fovea::Grads;
 using fovea::Index;
-using fovea::Inputs;
-using fovea::Saved;
 using fovea::View;
 
 /// softmax(q k^T / sqrt(D)) v for float, by Eigen's matrix products; heads are tasks. One object
 /// serves one layer: it holds the weights of the last forward pass.
 class DenseAttention {
  public:
+  template <class T>
+  using Inputs = fovea::LinearInputs<T>;
+  template <class T>
+  using Saved = fovea::SoftmaxSaved<T>;
+  template <class T>
+  using Grads = fovea::LinearGrads<T>;
+  using Shape = AttentionShape;
+
   static constexpr const char* name() { return "DenseAttention"; }
 
   template <class T>

@@ -22,7 +22,7 @@ using fovea::CrossInputs;
 using fovea::FftPlanning;
 using fovea::HiddenStateCross;
 
-inline CrossInputs<float> cross_inputs(const Inputs<float>& in) { return {in.q, in.k}; }
+inline CrossInputs<float> cross_inputs(const AllInputs<float>& in) { return {in.q, in.k}; }
 
 /// Flops of complex transforms of so many lengths N.
 inline double transform_flops(const AttentionShape& shape, double transforms) {
@@ -109,7 +109,7 @@ inline Entry cross_entry_of(Names names, std::vector<Family> families, double tr
 inline Entry cross_forward_entry(Names names, FftPlanning planning, std::vector<Family> families) {
   const HiddenStateCross op({planning});
   Entry entry = detail::cross_entry_of(std::move(names), std::move(families), 2.5);
-  entry.f32 = {[op](const Inputs<float>& in, const View<float>& out) {
+  entry.f32 = {[op](const AllInputs<float>& in, const View<float>& out) {
                  return Prepared{[=](ThreadPool& pool) { op.forward(cross_inputs(in), out, pool); },
                                  [=](Index samples) {
                                    return detail::cross_error(in.q, in.k, out, samples,
@@ -127,7 +127,7 @@ inline Entry cross_backward_entry(Names names, FftPlanning planning, std::vector
   const HiddenStateCross op({planning});
   Entry entry = detail::cross_entry_of(std::move(names), std::move(families), 4.5);
   entry.f32 = {
-      [op](const Inputs<float>& in, const View<float>& out) {
+      [op](const AllInputs<float>& in, const View<float>& out) {
         const auto d_f2 = std::make_shared<fovea::Workspace>(out.size(), sizeof(float));
         const View<float> second(d_f2->data<float>(), out.shape());
         return Prepared{
@@ -149,7 +149,7 @@ inline Entry cross_backward_entry(Names names, FftPlanning planning, std::vector
 inline Entry strided_fftw_entry(Names names, std::vector<Family> families) {
   // Of real transforms of 2N, which count as complex ones of N.
   Entry entry = detail::cross_entry_of(std::move(names), std::move(families), 3);
-  entry.f32 = {[](const Inputs<float>& in, const View<float>& out) {
+  entry.f32 = {[](const AllInputs<float>& in, const View<float>& out) {
                  const auto peer = std::make_shared<StridedCross>(in.q.rows(), in.q.width());
                  return Prepared{[=](ThreadPool&) { peer->run(in.q, in.k, out); },
                                  [=](Index samples) {
@@ -165,7 +165,7 @@ inline Entry strided_fftw_entry(Names names, std::vector<Family> families) {
 
 inline Entry transforms_alone_entry(Names names, std::vector<Family> families) {
   Entry entry = detail::cross_entry_of(std::move(names), std::move(families), 3);
-  entry.f32 = {[](const Inputs<float>& in, const View<float>&) {
+  entry.f32 = {[](const AllInputs<float>& in, const View<float>&) {
                  const auto peer = std::make_shared<TransformsAlone>(in.q.rows(), in.q.width());
                  return Prepared{[=](ThreadPool&) { peer->run(); }, {}};
                },

@@ -41,7 +41,7 @@ struct Stored {
 template <class Op, class S>
 struct Decoding {
   template <class T>
-  Decoding(const Op& op, const Inputs<T>& in, const View<const T>& out_like)
+  Decoding(const Op& op, const AllInputs<T>& in, const View<const T>& out_like)
       : decoder(op.template decoder<S>({.batch = 1,
                                         .query_heads = in.q.heads(),
                                         .key_heads = in.k.heads(),
@@ -61,12 +61,12 @@ struct Decoding {
 /// Compares out, of S, with the truth for inputs that were rounded to S. Rounding out to S is no
 /// error.
 template <class S, class T, class Reference>
-Error stored_error(const Inputs<T>& in, const View<const S>& out, const Reference& truth) {
+Error stored_error(const AllInputs<T>& in, const View<const S>& out, const Reference& truth) {
   constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
   const Stored<T> q(View<const S>(Stored<S>(in.q).view()));
   const Stored<T> k(View<const S>(Stored<S>(in.k).view()));
   const Stored<T> v(View<const S>(Stored<S>(in.v).view()));
-  const Inputs<T> rounded{q.view(), k.view(), v.view()};
+  const AllInputs<T> rounded{q.view(), k.view(), v.view()};
   const bool rounds = !std::is_same_v<S, T>;
   const double half_ulp = rounds ? std::ldexp(1.0, -std::numeric_limits<S>::digits) : 0;
   const double least = rounds ? static_cast<double>(std::numeric_limits<S>::denorm_min()) / 2 : 0;
@@ -90,7 +90,7 @@ template <class S = void, class Op>
 Entry decode_entry(Names names, const Op& op, std::vector<Family> families) {
   names.pass = Pass::decode;
   const auto runner = [&]<class T>(T) {
-    const auto prepare = [op](const Inputs<T>& in, const View<T>& out) {
+    const auto prepare = [op](const AllInputs<T>& in, const View<T>& out) {
       using Of = std::conditional_t<std::is_void_v<S>, T, S>;
       const auto work = std::make_shared<Decoding<Op, Of>>(op, in, View<const T>(out));
       return Prepared{

@@ -22,7 +22,7 @@ namespace bench {
 template <class T>
 struct FarData {
   template <class Op>
-  FarData(const Inputs<T>& in, const Op& /*op*/) : inputs(in) {
+  FarData(const AllInputs<T>& in, const Op& /*op*/) : inputs(in) {
     const Shape rates = {in.k.batch(), in.k.heads(), in.k.rows(), 1};
     const Shape heads = {1, in.q.heads(), 1, 1};
     if constexpr (Op::kHasBeta) {
@@ -41,7 +41,7 @@ struct FarData {
   FarData& operator=(const FarData&) = delete;
 
   std::vector<T> beta, near_logits, far_logits;
-  Inputs<T> inputs;
+  AllInputs<T> inputs;
 };
 
 /// A pass that is compared with nothing.
@@ -49,7 +49,7 @@ struct NoOther {
   std::string name = {};
 
   template <class T>
-  std::function<void(ThreadPool&)> operator()(const Inputs<T>& /*in*/) const {
+  std::function<void(ThreadPool&)> operator()(const AllInputs<T>& /*in*/) const {
     return {};
   }
 };
@@ -61,7 +61,7 @@ struct ForwardPasses {
   std::tuple<Ops...> ops;
 
   template <class T>
-  std::function<void(ThreadPool&)> operator()(const Inputs<T>& in) const {
+  std::function<void(ThreadPool&)> operator()(const AllInputs<T>& in) const {
     const auto out = std::make_shared<std::vector<T>>(
         static_cast<std::size_t>(in.q.heads() * in.q.rows() * in.v.width()));
     const View<T> to(out->data(), {1, in.q.heads(), in.q.rows(), in.v.width()});
@@ -69,7 +69,7 @@ struct ForwardPasses {
       static_cast<void>(out);
       std::apply(
           [&](const Ops&... op) {
-            (op.forward(Inputs<T>{in.q, in.k, in.v}, to, pool), ...);
+            (op.forward(AllInputs<T>{in.q, in.k, in.v}, to, pool), ...);
           },
           ops);
     };
@@ -82,7 +82,7 @@ struct TokenLoop {
   void (*loop)(const TokenLoopInput&, float*);
 
   template <class T>
-  std::function<void(ThreadPool&)> operator()(const Inputs<T>& in) const {
+  std::function<void(ThreadPool&)> operator()(const AllInputs<T>& in) const {
     if constexpr (std::is_same_v<T, float>) {
       const auto out = std::make_shared<std::vector<float>>(
           static_cast<std::size_t>(in.v.rows() * in.v.width()));
@@ -134,7 +134,7 @@ Entry far_entry(Names names, const Op& op, std::vector<Family> families) {
 template <class Op, class Other = NoOther>
 Entry far_entry(Names names, const Op& op, std::vector<Family> families, const Other& other = {}) {
   const auto runner = [&]<class T>(T) {
-    const auto prepare = [op, other](const Inputs<T>& in, const View<T>& out) {
+    const auto prepare = [op, other](const AllInputs<T>& in, const View<T>& out) {
       const auto data = std::make_shared<const FarData<T>>(in, op);
       return Prepared{.run = [=](ThreadPool& pool) { op.forward(data->inputs, out, pool); },
                       .error =
@@ -159,7 +159,7 @@ Entry far_entry(Names names, const Op& op, std::vector<Family> families, const O
 template <class T>
 struct FarTraining {
   template <class Op>
-  FarTraining(const Inputs<T>& in, const View<T>& out, const Op& op)
+  FarTraining(const AllInputs<T>& in, const View<T>& out, const Op& op)
       : data(in, op),
         basic(data.inputs, out),
         beta(data.beta.size()),
@@ -183,7 +183,7 @@ template <class Op>
 Entry far_training_entry(Names names, const Op& op, std::vector<Family> families) {
   const bool with_forward = names.pass == Pass::training;
   const auto runner = [&]<class T>(T) {
-    const auto prepare = [op, with_forward](const Inputs<T>& in, const View<T>& out) {
+    const auto prepare = [op, with_forward](const AllInputs<T>& in, const View<T>& out) {
       const auto work = std::make_shared<FarTraining<T>>(in, out, op);
       const auto forward = [=](ThreadPool& pool) { op.forward(work->data.inputs, out, pool); };
       Prepared pass;
@@ -217,7 +217,7 @@ Entry far_training_entry(Names names, const Op& op, std::vector<Family> families
 /// A decoder that has some tokens; `step` adds one, the next of them over and over.
 template <class Op, class T>
 struct FarDecoding {
-  FarDecoding(const Op& op, const Inputs<T>& in)
+  FarDecoding(const Op& op, const AllInputs<T>& in)
       : data(in, op),
         decoder(op.template decoder<T>({.batch = 1,
                                         .query_heads = in.q.heads(),
@@ -237,7 +237,7 @@ struct FarDecoding {
       if (x.is_none()) return x;
       return View<const T>(&x(0, 0, row, 0), {1, x.heads(), 1, x.width()}, x.strides());
     };
-    Inputs<T> one = data.inputs;
+    AllInputs<T> one = data.inputs;
     one.k = token(one.k);
     one.v = token(one.v);
     one.beta = token(one.beta);
@@ -253,7 +253,7 @@ template <class Op>
 Entry far_decode_entry(Names names, const Op& op, std::vector<Family> families) {
   names.pass = Pass::decode;
   const auto runner = [&]<class T>(T) {
-    const auto prepare = [op](const Inputs<T>& in, const View<T>& out) {
+    const auto prepare = [op](const AllInputs<T>& in, const View<T>& out) {
       const auto work = std::make_shared<FarDecoding<Op, T>>(op, in);
       return Prepared{[=](ThreadPool& pool) { work->step(out, pool); },
                       [=](Index samples) {

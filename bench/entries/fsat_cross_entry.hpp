@@ -21,7 +21,7 @@ namespace bench {
 /// head stands there once for each query head that reads it: f1 and f2 are of one width.
 class CrossedHeads {
  public:
-  explicit CrossedHeads(const Inputs<float>& in)
+  explicit CrossedHeads(const AllInputs<float>& in)
       : heads_(in.q.heads()),
         width_(in.q.width()),
         f1_(beside(f1_memory_, in.q, heads_)),
@@ -61,8 +61,8 @@ class CrossedHeads {
     return to;
   }
 
-  Inputs<float> crossed(const Inputs<float>& in) const {
-    Inputs<float> of = in;
+  AllInputs<float> crossed(const AllInputs<float>& in) const {
+    AllInputs<float> of = in;
     of.k = of.v = fovea::as_heads(View<const float>(c_), 0, heads_, width_);
     return of;
   }
@@ -86,7 +86,7 @@ inline Entry fsat_cross_entry(Names names, std::vector<Family> families) {
            std::to_string(s.value_width);
   };
   entry.other = "full attention";
-  entry.f32 = {[](const Inputs<float>& in, const View<float>& out) {
+  entry.f32 = {[](const AllInputs<float>& in, const View<float>& out) {
                  const auto crossed = std::make_shared<CrossedHeads>(in);
                  return Prepared{
                      [=](ThreadPool& pool) { crossed->run(out, pool); },
@@ -95,7 +95,7 @@ inline Entry fsat_cross_entry(Names names, std::vector<Family> families) {
                      [=](ThreadPool& pool) { fovea::FullAttention{}.forward(in, out, pool); }};
                },
                [](const AttentionShape& s, Index workers) {
-                 return fsat_of(s.keys).workspace_bytes<float>(s, workers) +
+                 return fsat_of(s.keys).workspace_bytes<float>(fsat_shape(s), workers) +
                         HiddenStateCross{}.workspace_bytes<float>(1, s.keys,
                                                                   s.query_heads * s.width, workers);
                }};
@@ -149,7 +149,7 @@ inline Entry fsat_layer_entry(Names names, std::vector<Family> families) {
     const double products = 6 * 2 * static_cast<double>(s.keys) * width * width;
     return (is_backward ? 2 : 1) * products;
   };
-  entry.f32 = {[=](const Inputs<float>& in, const View<float>&) {
+  entry.f32 = {[=](const AllInputs<float>& in, const View<float>&) {
                  const auto layer = std::make_shared<FsatLayerRun>(fovea::shape_of(in));
                  ThreadPool serial(1);
                  layer->forward(serial);
@@ -159,7 +159,7 @@ inline Entry fsat_layer_entry(Names names, std::vector<Family> families) {
                                  {}};
                },
                [](const AttentionShape& s, Index workers) {
-                 return fsat_of(s.keys).workspace_bytes<float>(s, workers);
+                 return fsat_of(s.keys).workspace_bytes<float>(fsat_shape(s), workers);
                }};
   return entry;
 }

@@ -21,13 +21,17 @@ using fovea::FsatAttention;
 /// M of what is measured, as in the paper.
 inline constexpr Index kDominantIndices = 4;
 
+inline fovea::FsatShape fsat_shape(const AttentionShape& shape) {
+  return shape_for<FsatAttention>(shape, kDominantIndices);
+}
+
 /// The operator for sequences of so many tokens.
 inline FsatAttention fsat_of(Index tokens) { return FsatAttention({.max_length = tokens}); }
 
 /// Inputs with dominant indices.
 template <class T>
 struct FsatData {
-  explicit FsatData(const Inputs<T>& in) : inputs(in), op(fsat_of(in.k.rows())) {
+  explicit FsatData(const AllInputs<T>& in) : inputs(in), op(fsat_of(in.k.rows())) {
     const Index count = in.q.heads() * in.k.rows() * kDominantIndices;
     dominant.reserve(static_cast<std::size_t>(count));
     for (Index n = 0; n < count; ++n) {
@@ -41,14 +45,14 @@ struct FsatData {
   FsatData& operator=(const FsatData&) = delete;
 
   std::vector<T> dominant;
-  Inputs<T> inputs;
+  AllInputs<T> inputs;
   FsatAttention op;
 };
 
 /// The distance of a row from the nearest dominant index of key j that is floored to it; a negative
 /// one if there is none.
 template <class T>
-Wide<T> fsat_distance(const Inputs<T>& in, Index head, Index row, Index j) {
+Wide<T> fsat_distance(const AllInputs<T>& in, Index head, Index row, Index j) {
   Wide<T> least = -1;
   for (Index m = 0; m < in.dominant.width(); ++m) {
     const Wide<T> ibar = in.dominant(0, head, j, m);
@@ -61,7 +65,7 @@ Wide<T> fsat_distance(const Inputs<T>& in, Index head, Index row, Index j) {
 
 /// The truth for one row: softmax over its keys, each value times its confidence.
 template <class T>
-RowReference<T> fsat_row(const Inputs<T>& in, Index head, Index row) {
+RowReference<T> fsat_row(const AllInputs<T>& in, Index head, Index row) {
   using W = Wide<T>;
   const auto visible = [&](Index j) { return fsat_distance(in, head, row, j) >= 0; };
   std::vector<T> one_hot(static_cast<std::size_t>(in.k.rows()));
@@ -71,7 +75,7 @@ RowReference<T> fsat_row(const Inputs<T>& in, Index head, Index row) {
   for (Index j = 0; j < in.k.rows(); ++j) {
     if (!visible(j)) continue;
     // The weight of key j is what a value of 1 there, and 0 elsewhere, makes.
-    Inputs<T> weight = in;
+    AllInputs<T> weight = in;
     one_hot[static_cast<std::size_t>(j)] = 1;
     weight.v = View<const T>(one_hot.data(), {1, in.k.heads(), in.k.rows(), 1}, {0, 0, 1, 0});
     const RowReference<T> p = softmax_row(weight, head, row, visible);
@@ -96,7 +100,7 @@ inline Entry fsat_entry(Names names, std::vector<Family> families) {
   entry.names = std::move(names);
   entry.families = std::move(families);
   entry.visible_pairs = [](const AttentionShape& shape) {
-    return shape.query_heads * FsatAttention{}.visible_pairs(shape);
+    return shape.query_heads * FsatAttention{}.visible_pairs(fsat_shape(shape));
   };
   return entry;
 }
@@ -104,7 +108,7 @@ inline Entry fsat_entry(Names names, std::vector<Family> families) {
 inline Error fsat_error(const FsatData<float>& data, const View<const float>& out, Index samples) {
   return sampled_error<float>(
       data.inputs, out, samples,
-      [](const Inputs<float>& in, Index head, Index row) { return fsat_row(in, head, row); });
+      [](const AllInputs<float>& in, Index head, Index row) { return fsat_row(in, head, row); });
 }
 
 }  // namespace detail
@@ -112,14 +116,14 @@ inline Error fsat_error(const FsatData<float>& data, const View<const float>& ou
 /// Forward passes.
 inline Entry fsat_forward_entry(Names names, std::vector<Family> families) {
   Entry entry = detail::fsat_entry(std::move(names), std::move(families));
-  entry.f32 = {[](const Inputs<float>& in, const View<float>& out) {
+  entry.f32 = {[](const AllInputs<float>& in, const View<float>& out) {
                  const auto data = std::make_shared<FsatData<float>>(in);
                  return Prepared{
                      [=](ThreadPool& pool) { data->op.forward(data->inputs, out, pool); },
                      [=](Index samples) { return detail::fsat_error(*data, out, samples); }};
                },
                [](const AttentionShape& shape, Index workers) {
-                 return fsat_of(shape.keys).workspace_bytes<float>(shape, workers);
+                 return fsat_of(shape.keys).workspace_bytes<float>(fsat_shape(shape), workers);
                }};
   return entry;
 }
@@ -128,7 +132,7 @@ inline Entry fsat_forward_entry(Names names, std::vector<Family> families) {
 inline Entry fsat_backward_entry(Names names, std::vector<Family> families) {
   names.pass = Pass::backward;
   Entry entry = detail::fsat_entry(std::move(names), std::move(families));
-  const auto prepare = [](const Inputs<float>& in, const View<float>& out) {
+  const auto prepare = [](const AllInputs<float>& in, const View<float>& out) {
     const auto data = std::make_shared<FsatData<float>>(in);
     const auto work = std::make_shared<Training<float>>(in, out);
     const auto d_dominant = std::make_shared<std::vector<float>>(data->dominant.size());
@@ -141,9 +145,10 @@ inline Entry fsat_backward_entry(Names names, std::vector<Family> families) {
                     },
                     [=](Index samples) { return detail::fsat_error(*data, out, samples); }};
   };
-  entry.f32 = {prepare, [](const AttentionShape& shape, Index workers) {
-                 return fsat_of(shape.keys).backward_workspace_bytes<float>(shape, workers);
-               }};
+  entry.f32 = {
+      prepare, [](const AttentionShape& shape, Index workers) {
+        return fsat_of(shape.keys).backward_workspace_bytes<float>(fsat_shape(shape), workers);
+      }};
   return entry;
 }
 
@@ -152,18 +157,18 @@ inline Entry fsat_graph_entry(Names names, std::vector<Family> families) {
   names.pass = Pass::graph;
   Entry entry = detail::fsat_entry(std::move(names), std::move(families));
   entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
-  const auto prepare = [](const Inputs<float>& in, const View<float>&) {
+  const auto prepare = [](const AllInputs<float>& in, const View<float>&) {
     const auto data = std::make_shared<FsatData<float>>(in);
-    return Prepared{[=](ThreadPool&) {
-                      fovea::FsatGraph<float> graph(data->inputs.dominant, data->op.options, 1,
-                                                    false);
-                      graph.take_memory(data->inputs.q.heads(), 1);
-                      const fovea::Sequences<float> sequences(data->inputs);
-                      for (Index h = 0; h < data->inputs.q.heads(); ++h) {
-                        graph.build(sequences[0], h, h, 0);
-                      }
-                    },
-                    {}};
+    return Prepared{
+        [=](ThreadPool&) {
+          fovea::FsatGraph<float> graph(data->inputs.dominant, data->op.options, 1, false);
+          graph.take_memory(data->inputs.q.heads(), 1);
+          const fovea::Sequences<float> sequences{fovea::FsatInputs<float>(data->inputs)};
+          for (Index h = 0; h < data->inputs.q.heads(); ++h) {
+            graph.build(sequences[0], h, h, 0);
+          }
+        },
+        {}};
   };
   entry.f32 = {prepare, [](const AttentionShape& shape, Index workers) {
                  return fovea::FsatGraph<float>::size_bytes({}, shape.keys, kDominantIndices, 1,

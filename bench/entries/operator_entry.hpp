@@ -37,7 +37,7 @@ struct Prepared {
 template <class T>
 struct Runner {
   /// The inputs and out must outlive what it returns.
-  std::function<Prepared(const Inputs<T>&, const View<T>& out)> prepare;
+  std::function<Prepared(const AllInputs<T>&, const View<T>& out)> prepare;
   /// Bytes of scratch with that many workers.
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
 };
@@ -187,9 +187,9 @@ struct Entry {
 
 /// The last rows of q, and all of k and v, seen as a pass reads them.
 template <class T>
-Inputs<T> last_rows(const Inputs<T>& in, Index rows) {
+AllInputs<T> last_rows(const AllInputs<T>& in, Index rows) {
   const Shape shape = {in.q.batch(), in.q.heads(), rows, in.q.width()};
-  Inputs<T> last = in;
+  AllInputs<T> last = in;
   last.q =
       View<const T>(in.q.data() + (in.q.rows() - rows) * in.q.strides()[2], shape, in.q.strides());
   return last;
@@ -201,7 +201,7 @@ template <class Op, class Reference>
 Entry operator_entry(Names names, const Op& op, const Reference& reference,
                      std::vector<Family> families) {
   const auto runner = [&]<class T>(T) {
-    return Runner<T>{[op, reference](const Inputs<T>& in, const View<T>& out) {
+    return Runner<T>{[op, reference](const AllInputs<T>& in, const View<T>& out) {
                        return Prepared{
                            [op, in, out](ThreadPool& pool) { op.forward(in, out, pool); },
                            [in, out, reference](Index samples) {
@@ -252,7 +252,7 @@ struct EigenBaseline {
 
   /// Heads are shared out over the threads.
   template <class T>
-  void forward(const Inputs<T>& in, const View<T>& out, ThreadPool& pool) const {
+  void forward(const AllInputs<T>& in, const View<T>& out, ThreadPool& pool) const {
     const AttentionShape shape = fovea::shape_of(in);
     const Index workers = fovea::worker_count(pool, shape.query_heads);
     const Index slot = workspace_bytes<T>(shape, 1);
@@ -282,7 +282,7 @@ inline PlanStats plan_stats(const EigenBaseline& op, const AttentionShape& shape
 }
 
 inline Entry eigen_entry(Names names, const EigenBaseline& baseline, std::vector<Family> families) {
-  const auto reference = [causal = baseline.causal]<class T>(const Inputs<T>& in, Index head,
+  const auto reference = [causal = baseline.causal]<class T>(const AllInputs<T>& in, Index head,
                                                              Index row) {
     return softmax_row(in, head, row, [&](Index j) { return !causal || j <= row; });
   };

@@ -50,14 +50,14 @@ struct ListedKeys {
 
 /// Distinct keys of each row, ascending: every key is as likely as any other.
 template <class T>
-IndexTensor random_keys(const Inputs<T>& in) {
+IndexTensor random_keys(const AllInputs<T>& in) {
   static const T unread{};
   const SmartBirdAttention op(
       {.keys_per_row = kKeysPerRow, .policy = fovea::SamplingPolicy::random});
-  Inputs<T> sketch;  // of no dimension: it is not read
+  AllInputs<T> sketch;  // of no dimension: it is not read
   sketch.sketch_q = View<const T>(&unread, {1, 1, in.q.rows(), 0});
   sketch.sketch_k = View<const T>(&unread, {1, 1, in.k.rows(), 0});
-  return op.select(sketch, in.q.heads());
+  return op.select(sketch.sketch(), in.q.heads());
 }
 
 /// The scores of one row under squared_inverse_log, and their units: u times what an error of one
@@ -66,7 +66,7 @@ template <class T>
 struct ScoreTruth {
   using W = Wide<T>;
 
-  ScoreTruth(const SmartBirdAttention& op, const Inputs<T>& in, Index head, Index row) {
+  ScoreTruth(const SmartBirdAttention& op, const AllInputs<T>& in, Index head, Index row) {
     const Index position = row + in.k.rows() - in.q.rows();
     const Index keys = op.options.causal ? position + 1 : in.k.rows();
     const W scale = 1 / std::sqrt(static_cast<W>(in.sketch_q.width()));
@@ -98,7 +98,7 @@ struct ScoreTruth {
 
 /// How much better a key that was left out scores than one that was kept: 0 if the lists are right.
 template <class T>
-Error selection_error(const SmartBirdAttention& op, const Inputs<T>& in,
+Error selection_error(const SmartBirdAttention& op, const AllInputs<T>& in,
                       const View<const Index>& lists, Index samples) {
   constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
   Error error;
@@ -133,16 +133,16 @@ Error selection_error(const SmartBirdAttention& op, const Inputs<T>& in,
 /// What a pass over lists reads, and the lists: those that it is given, or those that it chooses.
 template <class T>
 struct ListData {
-  ListData(const IndexedAttention&, const Inputs<T>& in) : inputs(in), lists(random_keys(in)) {
+  ListData(const IndexedAttention&, const AllInputs<T>& in) : inputs(in), lists(random_keys(in)) {
     inputs.indices = lists.view();
     inputs.sketch_q = inputs.sketch_k = {};
   }
-  ListData(const SmartBirdAttention& op, const Inputs<T>& in)
+  ListData(const SmartBirdAttention& op, const AllInputs<T>& in)
       : inputs(in), lists({1, in.q.heads(), in.q.rows(), op.options.keys_per_row}) {}
   ListData(const ListData&) = delete;
   ListData& operator=(const ListData&) = delete;
 
-  Inputs<T> inputs;
+  AllInputs<T> inputs;
   IndexTensor lists;
 };
 
@@ -159,20 +159,22 @@ Error list_error(const SmartBirdAttention& op, const ListData<T>& data, Index sa
 }
 
 inline Index list_scratch(const IndexedAttention& op, const AttentionShape& shape, Index workers) {
-  return op.workspace_bytes<float>(shape, workers, kKeysPerRow);
+  return op.workspace_bytes<float>(shape_for<IndexedAttention>(shape, kKeysPerRow), workers);
 }
 inline Index list_scratch(const SmartBirdAttention& op, const AttentionShape& shape,
                           Index workers) {
-  return op.workspace_bytes<float>(shape, workers, kSketchWidth);
+  return op.workspace_bytes<float>(shape_for<SmartBirdAttention>(shape, kSketchWidth), workers);
 }
 
 inline Index list_backward_scratch(const IndexedAttention& op, const AttentionShape& shape,
                                    Index workers) {
-  return op.backward_workspace_bytes<float>(shape, workers, kKeysPerRow);
+  return op.backward_workspace_bytes<float>(shape_for<IndexedAttention>(shape, kKeysPerRow),
+                                            workers);
 }
 inline Index list_backward_scratch(const SmartBirdAttention& op, const AttentionShape& shape,
                                    Index workers) {
-  return op.backward_workspace_bytes<float>(shape, workers);
+  return op.backward_workspace_bytes<float>(shape_for<SmartBirdAttention>(shape, kSketchWidth),
+                                            workers);
 }
 
 inline SketchWork sketch_work(const IndexedAttention&) { return {}; }
@@ -190,7 +192,8 @@ Entry list_entry(Names names, const Op& op, std::vector<Family> families) {
   entry.causal = op.options.causal;
   entry.visible_pairs = [causal = op.options.causal](const AttentionShape& shape) {
     const SmartBirdAttention listing({.keys_per_row = kKeysPerRow, .causal = causal});
-    return shape.query_heads * listing.visible_pairs(shape);
+    return shape.query_heads *
+           listing.visible_pairs(shape_for<SmartBirdAttention>(shape, kSketchWidth));
   };
   return entry;
 }
@@ -203,10 +206,10 @@ inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector
   Entry entry = detail::list_entry(std::move(names), op, std::move(families));
   entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
   entry.f32 = {
-      [op](const Inputs<float>& in, const View<float>&) {
+      [op](const AllInputs<float>& in, const View<float>&) {
         const auto data = std::make_shared<ListData<float>>(op, in);
         return Prepared{
-            [=](ThreadPool& pool) { op.select(data->inputs, data->lists.view(), pool); },
+            [=](ThreadPool& pool) { op.select(data->inputs.sketch(), data->lists.view(), pool); },
             [=](Index samples) { return detail::list_error(op, *data, samples); }};
       },
       [](const AttentionShape& shape, Index workers) {
@@ -222,11 +225,11 @@ Entry list_forward_entry(Names names, const Op& op, std::vector<Family> families
                          const Other& other = {}) {
   Entry entry = detail::list_entry(std::move(names), op, std::move(families));
   entry.other = other.name;
-  entry.f32 = {[op, other](const Inputs<float>& in, const View<float>& out) {
+  entry.f32 = {[op, other](const AllInputs<float>& in, const View<float>& out) {
                  const auto data = std::make_shared<ListData<float>>(op, in);
                  const auto error = [=](Index samples) {
                    if constexpr (std::is_same_v<Op, SmartBirdAttention>) {
-                     op.select(data->inputs, data->lists.view());
+                     op.select(data->inputs.sketch(), data->lists.view());
                    }
                    Error sum = detail::list_error(op, *data, samples);
                    sum.add(sampled_error<float>(data->inputs, out, samples,
@@ -249,7 +252,7 @@ template <class Op>
 Entry list_training_entry(Names names, const Op& op, std::vector<Family> families) {
   const bool with_forward = names.pass == Pass::training;
   Entry entry = detail::list_entry(std::move(names), op, std::move(families));
-  const auto prepare = [op, with_forward](const Inputs<float>& in, const View<float>& out) {
+  const auto prepare = [op, with_forward](const AllInputs<float>& in, const View<float>& out) {
     const auto data = std::make_shared<ListData<float>>(op, in);
     const auto work = std::make_shared<Training<float>>(in, out);
     if constexpr (std::is_same_v<Op, SmartBirdAttention>) {
@@ -281,7 +284,7 @@ inline Entry list_decode_entry(Names names, const SmartBirdAttention& op,
                                std::vector<Family> families) {
   names.pass = Pass::decode;
   Entry entry = detail::list_entry(std::move(names), op, std::move(families));
-  const auto prepare = [op](const Inputs<float>& in, const View<float>& out) {
+  const auto prepare = [op](const AllInputs<float>& in, const View<float>& out) {
     const auto data = std::make_shared<ListData<float>>(op, in);
     const auto decoder = std::make_shared<fovea::SmartBirdDecoder<float>>(
         op.decoder<float>({.batch = 1,
@@ -289,9 +292,10 @@ inline Entry list_decode_entry(Names names, const SmartBirdAttention& op,
                            .key_heads = in.k.heads(),
                            .width = in.q.width(),
                            .value_width = in.v.width(),
-                           .reserve = in.k.rows()}));
+                           .reserve = in.k.rows(),
+                           .sketch_width = in.sketch_k.width()}));
     decoder->append(in.k, in.v, in.sketch_k);
-    Inputs<float> query;
+    AllInputs<float> query;
     query.q = in.q;
     query.sketch_q = in.sketch_q;
     Prepared pass;

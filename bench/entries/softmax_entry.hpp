@@ -16,9 +16,6 @@
 
 namespace bench {
 
-using fovea::Grads;
-using fovea::Saved;
-
 /// The element of a tensor that may be broadcast.
 template <class T>
 T broadcast_at(const View<const T>& x, Index h, Index n, Index m) {
@@ -30,7 +27,7 @@ T broadcast_at(const View<const T>& x, Index h, Index n, Index m) {
 /// with the soft cap of its options and the bias, mask and slopes of its inputs.
 template <class Op>
 auto softmax_reference(const Op& op) {
-  return [op]<class T>(const Inputs<T>& in, Index head, Index row) {
+  return [op]<class T>(const AllInputs<T>& in, Index head, Index row) {
     const SequenceShape sequence = sequence_shape(op, fovea::shape_of(in));
     const Index i = row + sequence.first_position;
     const auto pattern = op.pattern(head, sequence);
@@ -66,7 +63,7 @@ enum class Extra { bias, mask, alibi };
 /// hidden.
 template <class T>
 struct ExtraTensor {
-  ExtraTensor(Extra extra, Inputs<T>& in) {
+  ExtraTensor(Extra extra, AllInputs<T>& in) {
     const Shape shape = {1, 1, in.q.rows(), in.k.rows()};
     const Index size = shape[2] * shape[3];
     if (extra == Extra::bias) {
@@ -93,8 +90,8 @@ template <class Op>
 Entry extra_entry(Names names, const Op& op, Extra extra, std::vector<Family> families) {
   Entry entry = softmax_entry(std::move(names), op, std::move(families));
   const auto with_extra = [extra]<class T>(Runner<T>& runner) {
-    runner.prepare = [plain = runner.prepare, extra](const Inputs<T>& in, const View<T>& out) {
-      Inputs<T> more = in;
+    runner.prepare = [plain = runner.prepare, extra](const AllInputs<T>& in, const View<T>& out) {
+      AllInputs<T> more = in;
       const auto tensor = std::make_shared<ExtraTensor<T>>(extra, more);
       const Prepared pass = plain(more, out);
       return Prepared{[tensor, pass](ThreadPool& pool) { pass.run(pool); }, pass.error};
@@ -108,7 +105,7 @@ Entry extra_entry(Names names, const Op& op, Extra extra, std::vector<Family> fa
 /// A gradient of the output, and what a backward pass reads and writes.
 template <class T>
 struct Training {
-  Training(const Inputs<T>& in, const View<T>& out)
+  Training(const AllInputs<T>& in, const View<T>& out)
       : d_out_data(gaussians<T>(2, 0, out.size())),
         lse_data(size(out.size() / std::max<Index>(1, out.width()))),
         d_q(size(in.q.size())),
@@ -124,8 +121,8 @@ struct Training {
 
   std::vector<T> d_out_data, lse_data, d_q, d_k, d_v;
   View<const T> d_out;
-  Saved<T> saved;
-  Grads<T> grads;
+  AllSaved<T> saved;
+  AllGrads<T> grads;
 };
 
 /// Backward passes, or forward and backward ones.
@@ -133,7 +130,7 @@ template <class Op>
 Entry training_entry(Names names, const Op& op, std::vector<Family> families) {
   const bool with_forward = names.pass == Pass::training;
   const auto runner = [&]<class T>(T) {
-    const auto prepare = [op, with_forward](const Inputs<T>& in, const View<T>& out) {
+    const auto prepare = [op, with_forward](const AllInputs<T>& in, const View<T>& out) {
       const auto work = std::make_shared<Training<T>>(in, out);
       if (!with_forward) op.forward(in, out, work->saved);
       const auto run = [=](ThreadPool& pool) {

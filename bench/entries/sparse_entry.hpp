@@ -38,13 +38,13 @@ template <class Op>
 Entry dense_mask_entry(Names names, const Op& op, std::vector<Family> families) {
   names.pass = Pass::dense_mask;
   const auto runner = [&]<class T>(T) {
-    const auto prepare = [op](const Inputs<T>& in, const View<T>& out) {
-      const auto masks =
-          std::make_shared<const std::vector<std::unique_ptr<bool[]>>>(masks_of(op, shape_of(in)));
+    const auto prepare = [op](const AllInputs<T>& in, const View<T>& out) {
+      const auto masks = std::make_shared<const std::vector<std::unique_ptr<bool[]>>>(
+          masks_of(op, fovea::shape_of(in)));
       const auto run = [=](ThreadPool& pool) {
         for (Index h = 0; h < in.q.heads(); ++h) {
           const Index key_head = h / (in.q.heads() / in.k.heads());
-          Inputs<T> one{head_of(in.q, h), head_of(in.k, key_head), head_of(in.v, key_head)};
+          AllInputs<T> one{head_of(in.q, h), head_of(in.k, key_head), head_of(in.v, key_head)};
           one.mask = View<const bool>((*masks)[static_cast<std::size_t>(h) % masks->size()].get(),
                                       {1, 1, in.q.rows(), in.k.rows()});
           fovea::FullAttention{}.forward(one, head_of(out, h), pool);
@@ -77,8 +77,8 @@ template <class Op>
 Entry plan_entry(Names names, const Op& op, std::vector<Family> families) {
   names.pass = Pass::plan;
   const auto runner = [&]<class T>(T) {
-    const auto prepare = [op](const Inputs<T>& in, const View<T>&) {
-      const AttentionShape shape = shape_of(in);
+    const auto prepare = [op](const AllInputs<T>& in, const View<T>&) {
+      const AttentionShape shape = fovea::shape_of(in);
       const auto keys = std::make_shared<Index>(0);
       return Prepared{[=](ThreadPool&) { *keys = built_keys(op, shape); },
                       [=](Index) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/entries/all_inputs.hpp"
 #include "bench/io/document_sketch.hpp"
 #include "bench/io/gaussian.hpp"
 #include "bench/io/npy.hpp"
@@ -31,7 +32,7 @@ struct HeadTensors {
   Sketch<float> sketch = {};  // of as many positions as are in use
 
   /// The inputs of the first n positions.
-  fovea::Inputs<float> first(Index n) const {
+  bench::AllInputs<float> first(Index n) const {
     const auto beginning = [n](const std::vector<float>& x, fovea::Shape shape) {
       const fovea::Shape strides = fovea::row_major(shape);
       shape[2] = n;
@@ -160,7 +161,7 @@ inline std::string not_finite(const char* name, const fovea::View<const float>& 
 /// Refuses tensors that hold NaN or infinity in their first n rows: nobody could tell how far an
 /// operator's results are from the truth. \throws std::runtime_error that names the tensors
 inline void check_finite(const HeadTensors& tensors, Index n, const std::string& directory) {
-  const fovea::Inputs<float> in = tensors.first(n);
+  const bench::AllInputs<float> in = tensors.first(n);
   std::string found;
   for (const auto& [name, x] : {std::pair{"q.npy", in.q}, {"k.npy", in.k}, {"v.npy", in.v}}) {
     const std::string one = detail::not_finite(name, x);

@@ -10,12 +10,12 @@
 #include <cmath>
 #include <vector>
 
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/attention/attention.hpp"
 
 namespace bench {
 
 using fovea::Index;
-using fovea::Inputs;
 using fovea::Shape;
 using fovea::View;
 
@@ -30,7 +30,7 @@ struct Sketch {
   std::vector<T> q, k;
 
   /// The inputs with the sketch, of whose queries those of the last rows count.
-  Inputs<T> beside(Inputs<T> in) const {
+  AllInputs<T> beside(AllInputs<T> in) const {
     const Index rows = in.q.rows();
     in.sketch_q =
         View<const T>(q.data() + (q_shape[2] - rows) * q_shape[3], {1, 1, rows, q_shape[3]});
@@ -79,7 +79,7 @@ void put_rows(const Eigen::MatrixXd& x, std::vector<T>& to) {
 /// eigenvectors K V S^(-1/2) w, w those of A^T Q^T Q A. Time O(N (Hk D)^2 + (Hk D)^3), memory
 /// O(N Hk D), in double.
 template <class T>
-Sketch<T> document_sketch(const Inputs<T>& in, Index width) {
+Sketch<T> document_sketch(const AllInputs<T>& in, Index width) {
   const Index groups = in.k.heads();
   const Eigen::MatrixXd q = detail::side_by_side(in.q, groups);
   Eigen::MatrixXd k = detail::side_by_side(in.k, groups);

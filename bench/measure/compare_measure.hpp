@@ -99,15 +99,15 @@ std::vector<double> timed_runs(int repeat, const F& f) {
 }
 
 /// What an entry reads of the first n positions.
-inline Inputs<float> inputs_of(const Entry& entry, const HeadTensors& tensors, Index n) {
-  const Inputs<float> in = last_rows(tensors.first(n), entry.queries(n));
+inline AllInputs<float> inputs_of(const Entry& entry, const HeadTensors& tensors, Index n) {
+  const AllInputs<float> in = last_rows(tensors.first(n), entry.queries(n));
   return entry.sketch.width > 0 ? tensors.sketch.beside(in) : in;
 }
 
 namespace detail {
 
 /// Runs a cell. \param row takes what is measured; what is known before is there
-inline void run_cell(const Entry& entry, const Inputs<float>& in, int repeat, ThreadPool& pool,
+inline void run_cell(const Entry& entry, const AllInputs<float>& in, int repeat, ThreadPool& pool,
                      std::vector<float>& out, Row& row) {
   const AttentionShape shape = fovea::shape_of(in);
   const Runner<float>& runner = entry.f32;
@@ -153,7 +153,7 @@ inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int 
   row.names = entry.names;
   row.n = n;
   try {
-    const Inputs<float> in = inputs_of(entry, tensors, n);
+    const AllInputs<float> in = inputs_of(entry, tensors, n);
     const AttentionShape shape = fovea::shape_of(in);
     row.workspace_bytes = entry.f32.workspace_bytes(shape, pool.concurrency());
     row.skipped = detail::obstacle_of(entry, shape, row.workspace_bytes);

@@ -113,7 +113,7 @@ struct SampledGradients {
   std::vector<Index> rows;
   std::vector<GradientRow<T>> q, k, v, beta;  // one for each row
 
-  SampledGradients(const Inputs<T>& in, Index key_head, Index samples) {
+  SampledGradients(const AllInputs<T>& in, Index key_head, Index samples) {
     const Index count = std::min(samples, in.q.rows());
     for (Index s = 0; s < count; ++s) {
       rows.push_back(sampled_row(s, count, key_head, in.q.rows()));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/entries/all_inputs.hpp"
 #include "bench/reference/row_reference.hpp"
 #include "fovea/attention/delta_rule.hpp"
 #include "fovea/attention/fmm.hpp"
@@ -85,11 +86,11 @@ FarModel<T> far_model(const fovea::FmmAttention<Terms...>& op) {
 /// at the last position.
 template <class T>
 struct FarTokens {
-  const Inputs<T>& in;
+  const AllInputs<T>& in;
   Index count;
 
-  explicit FarTokens(const Inputs<T>& inputs) : FarTokens(inputs, inputs.k.rows()) {}
-  FarTokens(const Inputs<T>& inputs, Index tokens) : in(inputs), count(tokens) {}
+  explicit FarTokens(const AllInputs<T>& inputs) : FarTokens(inputs, inputs.k.rows()) {}
+  FarTokens(const AllInputs<T>& inputs, Index tokens) : in(inputs), count(tokens) {}
 
   Index row(Index t) const { return t % in.k.rows(); }
   Index position(Index query_row) const { return count - in.q.rows() + query_row; }
@@ -100,7 +101,7 @@ struct FarTokens {
 
 /// The weights of near and far field of a head.
 template <class T>
-std::pair<Wide<T>, Wide<T>> blend_of(const Inputs<T>& in, Index head) {
+std::pair<Wide<T>, Wide<T>> blend_of(const AllInputs<T>& in, Index head) {
   using W = Wide<T>;
   const auto weight = [&](const View<const T>& logits) {
     if (logits.is_none()) return W{1};

@@ -18,7 +18,7 @@ struct FarRows {
   std::vector<Index> rows;             // of q
   std::vector<RowReference<T>> truth;  // of each
 
-  FarRows(const Inputs<T>& in, Index head, Index samples) {
+  FarRows(const AllInputs<T>& in, Index head, Index samples) {
     const Index count = std::min(samples, in.q.rows());
     const std::vector<Wide<T>> zeros(static_cast<std::size_t>(in.v.width()));
     for (Index s = 0; s < count; ++s) {

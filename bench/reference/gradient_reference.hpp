@@ -31,7 +31,7 @@ class PairTruths {
   using W = Wide<T>;
 
  public:
-  PairTruths(const Inputs<T>& in, const View<const T>& out, const View<const T>& lse,
+  PairTruths(const AllInputs<T>& in, const View<const T>& out, const View<const T>& lse,
              const View<const T>& d_out, Index head)
       : in_(in),
         out_(out),
@@ -61,7 +61,7 @@ class PairTruths {
   Index key_head() const { return key_head_; }
 
  private:
-  const Inputs<T>& in_;
+  const AllInputs<T>& in_;
   const View<const T>& out_;
   const View<const T>& lse_;
   const View<const T>& d_out_;
@@ -105,7 +105,7 @@ class GradientTruth {
   using W = Wide<T>;
 
  public:
-  GradientTruth(const Op& op, const Inputs<T>& in, const View<const T>& out,
+  GradientTruth(const Op& op, const AllInputs<T>& in, const View<const T>& out,
                 const View<const T>& lse, const View<const T>& d_out)
       : op_(op),
         in_(in),
@@ -156,14 +156,14 @@ class GradientTruth {
   }
 
   const Op& op_;
-  const Inputs<T>& in_;
+  const AllInputs<T>& in_;
   View<const T> out_, lse_, d_out_;
   SequenceShape sequence_;
 };
 
 /// Compares `samples` rows of each head of the gradients of q, k and v of `op`.
 template <class Op, class T, class SavedT, class GradsT>
-Error sampled_gradient_error(const Op& op, const Inputs<T>& in, const View<const T>& out,
+Error sampled_gradient_error(const Op& op, const AllInputs<T>& in, const View<const T>& out,
                              const SavedT& saved, const View<const T>& d_out, const GradsT& grads,
                              Index samples) {
   Error error;

@@ -12,12 +12,12 @@
 #include <type_traits>
 #include <vector>
 
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/attention/attention.hpp"
 
 namespace bench {
 
 using fovea::Index;
-using fovea::Inputs;
 using fovea::View;
 
 /// What the truth for results of T is computed in.
@@ -50,7 +50,7 @@ struct PlainLogit {
 /// Softmax over the keys j with visible(j) of the logits logit(j, <q, k_j> / sqrt(D)), of a row of
 /// batch 0.
 template <class T, class Visible, class Logit = PlainLogit>
-RowReference<T> softmax_row(const Inputs<T>& in, Index head, Index row, const Visible& visible,
+RowReference<T> softmax_row(const AllInputs<T>& in, Index head, Index row, const Visible& visible,
                             const Logit& logit = {}) {
   using W = Wide<T>;
   const Index key_head = head / (in.q.heads() / in.k.heads());
@@ -117,7 +117,7 @@ inline Index sampled_row(Index sample, Index samples, Index head, Index rows) {
 
 /// Compares `samples` rows of each head (of batch 0) of out with truth(in, head, row).
 template <class T, class Reference>
-Error sampled_error(const Inputs<T>& in, const View<const T>& out, Index samples,
+Error sampled_error(const AllInputs<T>& in, const View<const T>& out, Index samples,
                     const Reference& truth) {
   constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
   Error error;

@@ -10,6 +10,7 @@
 #include "fovea/core/overlap.hpp"
 #include "fovea/core/philox.hpp"
 #include "fovea/core/scalar.hpp"
+#include "fovea/core/tensor_check.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/core/view.hpp"
 #include "fovea/core/workspace.hpp"

@@ -27,7 +27,9 @@ struct Written {
     lse.fill(constant(kUntouched));
   }
   bool untouched() const { return is_untouched(out.values()) && is_untouched(lse.values()); }
-  Saved<T> saved() const { return lse.values().empty() ? Saved<T>{} : Saved<T>{lse.view()}; }
+  AllSaved<T> saved() const {
+    return lse.values().empty() ? AllSaved<T>{} : AllSaved<T>{lse.view()};
+  }
   Result<T> result() const { return {out.shape(), out.values(), lse.values()}; }
 
   Tensor<T> out, lse;
@@ -52,13 +54,13 @@ TEST_P(Conformance, BackwardOfFailedAllocations) {
   each([]<class T>(const Case<T>& op) {
     const Problem<T> problem = make_problem(op, AttentionShape{2, 4, 2, 150, 150, 8, 8});
     const Tensor<T> d_out = make_d_out(problem);
-    const Inputs<T> in = problem.inputs();
+    const AllInputs<T> in = problem.inputs();
     const Gradients<T> expected = run_backward(op, problem, d_out);
     const Written<T> from(op, problem.out_shape());
     op.forward(in, from.out.view(), from.saved(), nullptr);
     serial_and_in_a_pool([&](AnyExecutor* executor) {
       GradStorage<T> to(in, {});
-      const Grads<T> grads = to.grads(in, {});
+      const AllGrads<T> grads = to.grads(in, {});
       const auto tensors = [&] {
         return std::array{&to.q, &to.k, &to.v, &to.bias, &to.beta, &to.near_logits, &to.far_logits};
       };
@@ -94,8 +96,8 @@ struct Decoding {
   DecoderShape shape{.query_heads = 4, .key_heads = 2, .width = 8, .value_width = 8};
 
   /// The tokens [first, first + count) and their queries.
-  Inputs<T> tokens(Index first, Index count) const {
-    Inputs<T> part = part_of(problem.inputs(), first, count, 0, first + count);
+  AllInputs<T> tokens(Index first, Index count) const {
+    AllInputs<T> part = part_of(problem.inputs(), first, count, 0, first + count);
     part.k = cut(problem.inputs().k, 2, first, count);
     part.v = cut(problem.inputs().v, 2, first, count);
     if (!part.beta.is_none()) part.beta = cut(problem.inputs().beta, 2, first, count);
@@ -138,7 +140,7 @@ TEST_P(Conformance, DecodersOfFailedAllocations) {
           goes_on();
         };
         const Written<T> to(op, {1, 4, count, 8});
-        const Inputs<T> in = sequence.tokens(Decoding<T>::kBefore, count);
+        const AllInputs<T> in = sequence.tokens(Decoding<T>::kBefore, count);
         fail_each_allocation(
             [&] {
               reset();
@@ -180,20 +182,20 @@ TEST(SmartBirdSelect, OfFailedAllocations) {
   Tensor<float> k({2, 1, 90, 4});
   q.fill(gaussian(1));
   k.fill(gaussian(2));
-  Inputs<float> in;
+  AllInputs<float> in;
   in.sketch_q = q.view();
   in.sketch_k = k.view();
   const Shape shape = {2, 3, 90, 5};
   const Tensor<Index> expected(shape);
-  op.select(in, expected.view());
+  op.select(in.sketch(), expected.view());
   serial_and_in_a_pool([&](AnyExecutor* executor) {
     const Tensor<Index> to(shape);
     fail_each_allocation([&] { to.fill(constant(kUntouched)); },
                          [&] {
                            if (executor == nullptr) {
-                             op.select(in, to.view());
+                             op.select(in.sketch(), to.view());
                            } else {
-                             op.select(in, to.view(), *executor);
+                             op.select(in.sketch(), to.view(), *executor);
                            }
                          },
                          [&] { EXPECT_TRUE(is_untouched(to.values())); },

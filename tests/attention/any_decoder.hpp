@@ -7,33 +7,35 @@
 #include <memory>
 #include <utility>
 
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/attention.hpp"
 #include "support/executors.hpp"
 
 namespace fovea_test {
 
-using fovea::Inputs;
-using fovea::Saved;
+using bench::AllInputs;
+using bench::AllSaved;
 
 /// What IncrementalAttention asks of a decoder.
 template <class T>
 struct AnyDecoder {
   /// Inputs with the new tokens, or with none; out, saved, and an executor or null.
-  std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&, AnyExecutor*)> step_on;
+  std::function<void(const AllInputs<T>&, const View<T>&, const AllSaved<T>&, AnyExecutor*)>
+      step_on;
   /// Those of the inputs that are of tokens.
-  std::function<void(const Inputs<T>&)> append;
+  std::function<void(const AllInputs<T>&)> append;
   std::function<Index()> length;
   std::function<void(Index)> reserve;
   std::function<AnyDecoder()> fork;
 
-  void step(const Inputs<T>& in, const View<T>& out, const Saved<T>& saved) const {
+  void step(const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved) const {
     step_on(in, out, saved, nullptr);
   }
 };
 
 /// The tokens of some inputs, for a decoder of `Op`.
 template <class Op, class T>
-typename Op::template Tokens<T> tokens_of(const Inputs<T>& in) {
+typename Op::template Tokens<T> tokens_of(const AllInputs<T>& in) {
   typename Op::template Tokens<T> tokens;
   tokens.k = in.k;
   tokens.v = in.v;
@@ -48,9 +50,9 @@ template <class Op, class T, class Decoder, class Read>
 AnyDecoder<T> any_decoder(Decoder decoder, const Read& read) {
   const auto held = std::make_shared<Decoder>(std::move(decoder));
   AnyDecoder<T> any;
-  any.step_on = [held, read](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved,
+  any.step_on = [held, read](const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved,
                              AnyExecutor* executor) {
-    read(in, [&](const Inputs<T>& all) {
+    read(in, [&](const AllInputs<T>& all) {
       if (executor == nullptr) {
         held->step(all, out, saved);
       } else {
@@ -58,8 +60,8 @@ AnyDecoder<T> any_decoder(Decoder decoder, const Read& read) {
       }
     });
   };
-  any.append = [held, read](const Inputs<T>& in) {
-    read(in, [&](const Inputs<T>& all) { held->append(tokens_of<Op>(all)); });
+  any.append = [held, read](const AllInputs<T>& in) {
+    read(in, [&](const AllInputs<T>& all) { held->append(tokens_of<Op>(all)); });
   };
   any.length = [held] { return held->length(); };
   any.reserve = [held](Index tokens) { held->reserve(tokens); };
@@ -70,7 +72,8 @@ AnyDecoder<T> any_decoder(Decoder decoder, const Read& read) {
 /// A decoder that reads what it is given.
 template <class Op, class T, class Decoder>
 AnyDecoder<T> any_decoder(Decoder decoder) {
-  return any_decoder<Op, T>(std::move(decoder), [](const Inputs<T>& in, const auto& f) { f(in); });
+  return any_decoder<Op, T>(std::move(decoder),
+                            [](const AllInputs<T>& in, const auto& f) { f(in); });
 }
 
 }  // namespace fovea_test

@@ -149,7 +149,7 @@ TEST_P(Conformance, StridesOfOneIndexChangeNoBit) {
         for (const Index stride :
              {std::numeric_limits<Index>::min(), std::numeric_limits<Index>::max()}) {
           const auto idle = [=](const auto& x) { return with_idle_strides(x, stride); };
-          Inputs<T> in = problem.inputs();
+          AllInputs<T> in = problem.inputs();
           in.q = idle(in.q);
           in.k = idle(in.k);
           in.v = idle(in.v);
@@ -160,10 +160,10 @@ TEST_P(Conformance, StridesOfOneIndexChangeNoBit) {
           in.far_logits = idle(in.far_logits);
           const Tensor<T> out(problem.out_shape());
           const Tensor<T> lse(op.is_softmax ? problem.row_shape() : Shape{});
-          const Saved<T> saved = op.is_softmax ? Saved<T>{idle(lse.view())} : Saved<T>{};
+          const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{idle(lse.view())} : AllSaved<T>{};
           op.forward(in, idle(out.view()), saved, nullptr);
           GradStorage<T> to(in, {});
-          Grads<T> grads = to.grads(in, {});
+          AllGrads<T> grads = to.grads(in, {});
           for (View<T>* x : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.beta,
                              &grads.near_logits, &grads.far_logits}) {
             *x = idle(*x);

@@ -27,11 +27,11 @@ Taken taken_by_backward(const Case<T>& op, Index n, AnyExecutor* executor = null
   const Tensor<T> d_out = make_d_out(problem);
   const Tensor<T> out(problem.out_shape());
   const Tensor<T> lse(op.is_softmax ? problem.row_shape() : Shape{});
-  const Inputs<T> in = problem.inputs();
-  const Saved<T> saved = op.is_softmax ? Saved<T>{lse.view()} : Saved<T>{};
+  const AllInputs<T> in = problem.inputs();
+  const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{};
   op.forward(in, out.view(), saved, nullptr);
   GradStorage<T> to(in, {});
-  const Grads<T> grads = to.grads(in, {});
+  const AllGrads<T> grads = to.grads(in, {});
   const std::ptrdiff_t before = heap().reset();
   op.backward(in, out.view(), saved, d_out.view(), grads, executor);
   const std::ptrdiff_t peak = heap().peak;

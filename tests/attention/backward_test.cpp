@@ -273,15 +273,15 @@ std::vector<T> value_gradient(const std::vector<double>& logits, const fovea::Fu
   T out = 0;
   T lse = 0;
   T d_out = 1;
-  Inputs<T> in{View<const T>(q.data(), {1, 1, 1, 1}), View<const T>(k.data(), {1, 1, keys, 1}),
-               View<const T>(v.data(), {1, 1, keys, 1})};
+  AllInputs<T> in{View<const T>(q.data(), {1, 1, 1, 1}), View<const T>(k.data(), {1, 1, keys, 1}),
+                  View<const T>(v.data(), {1, 1, keys, 1})};
   in.sink = sink;
   if (bias != nullptr) in.bias = View<const T>(bias, {1, 1, 1, keys});
-  const Saved<T> saved{View<T>(&lse, {1, 1, 1, 1})};
+  const AllSaved<T> saved{View<T>(&lse, {1, 1, 1, 1})};
   op.forward(in, View<T>(&out, {1, 1, 1, 1}), saved);
   lse += lse_more;
   op.backward(in, View<const T>(&out, {1, 1, 1, 1}), saved, View<const T>(&d_out, {1, 1, 1, 1}),
-              Grads<T>{.v = View<T>(d_v.data(), {1, 1, keys, 1})});
+              AllGrads<T>{.v = View<T>(d_v.data(), {1, 1, keys, 1})});
   return d_v;
 }
 

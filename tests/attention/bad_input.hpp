@@ -10,17 +10,18 @@
 #include <string>
 #include <vector>
 
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/attention.hpp"
 #include "support/compare.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test {
 
+using bench::AllGrads;
+using bench::AllInputs;
+using bench::AllSaved;
 using fovea::FullAttention;
-using fovea::Grads;
-using fovea::Inputs;
 using fovea::LocalAttention;
-using fovea::Saved;
 
 inline constexpr Index kMost = std::numeric_limits<Index>::max();
 
@@ -38,10 +39,10 @@ struct Call {
   template <class Op>
   std::string refusal(const Op& op) {
     const std::vector<T> before = memory;
-    const Inputs<T> in = inputs();
-    const std::string checked = fovea_test::refusal([&] { op.check(in, out, Saved<T>{lse}); });
+    const AllInputs<T> in = inputs();
+    const std::string checked = fovea_test::refusal([&] { op.check(in, out, AllSaved<T>{lse}); });
     EXPECT_TRUE(same_bits(before, memory)) << "written by check";
-    const std::string run = fovea_test::refusal([&] { op.forward(in, out, Saved<T>{lse}); });
+    const std::string run = fovea_test::refusal([&] { op.forward(in, out, AllSaved<T>{lse}); });
     EXPECT_EQ(checked, run);
     if (run == "accepted") return run;
     EXPECT_TRUE(same_bits(before, memory)) << "written before: " << run;
@@ -52,9 +53,9 @@ struct Call {
   template <class Op>
   std::string backward_refusal(const Op& op) {
     const std::vector<T> before = memory;
-    const Inputs<T> in = inputs();
+    const AllInputs<T> in = inputs();
     const View<const T> from = out;
-    const Saved<T> saved{lse};
+    const AllSaved<T> saved{lse};
     const std::string checked =
         fovea_test::refusal([&] { op.check_backward(in, from, saved, d_out, grads); });
     EXPECT_TRUE(same_bits(before, memory)) << "written by check_backward";
@@ -66,8 +67,8 @@ struct Call {
     return run;
   }
 
-  Inputs<T> inputs() const {
-    Inputs<T> in{q, k, v, lengths, cu_q, cu_k, bias, mask};
+  AllInputs<T> inputs() const {
+    AllInputs<T> in{q, k, v, lengths, cu_q, cu_k, bias, mask};
     in.alibi_slopes = {slopes, slope_count};
     in.sink = {sink, sink_count};
     in.beta = beta;
@@ -101,9 +102,9 @@ struct Call {
   View<const Index> indices;
   View<const T> dominant;
   View<const T> d_out{at(5200), {kBatch, kHeads, kQueries, kValueWidth}};
-  Grads<T> grads{View<T>(at(6000), {kBatch, kHeads, kQueries, kWidth}),
-                 View<T>(at(7000), {kBatch, kKeyHeads, kKeys, kWidth}),
-                 View<T>(at(8000), {kBatch, kKeyHeads, kKeys, kValueWidth})};
+  AllGrads<T> grads{View<T>(at(6000), {kBatch, kHeads, kQueries, kWidth}),
+                    View<T>(at(7000), {kBatch, kKeyHeads, kKeys, kWidth}),
+                    View<T>(at(8000), {kBatch, kKeyHeads, kKeys, kValueWidth})};
 };
 
 template <class Op, class T>

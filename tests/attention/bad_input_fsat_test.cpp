@@ -149,26 +149,6 @@ TEST_F(BadFsatInput, QueriesAndKeysAreTheSameTokens) {
   expect("cu_seqlens_k[1] is 4; expected 3, as of cu_seqlens_q" + token);
 }
 
-TEST_F(BadFsatInput, WhatItDoesNotRead) {
-  const std::string softmax = " is given; expected none: it is of softmax attention over patterns";
-  call_.bias = {call_.at(9000), {1, 1, 9, 9}};
-  expect("bias" + softmax);
-  static const bool flag = true;
-  call_.mask = {&flag, {1, 1, 1, 1}};
-  expect("mask" + softmax);
-  call_.slope_count = 4;
-  expect("alibi_slopes" + softmax);
-  call_.sink_count = 4;
-  expect("sink" + softmax);
-  call_.beta = {call_.at(9000), {2, 2, 9, 1}};
-  expect("beta is given; expected none: it is of the delta rule");
-  call_.near_logits = {call_.at(9000), {1, 1, 1, 1}};
-  expect("near_logits is given; expected none: it is of FMM attention");
-  static const Index key = 0;
-  call_.indices = {&key, {1, 1, 1, 1}};
-  expect("indices is given; expected none: it is of IndexedAttention");
-}
-
 TEST_F(BadFsatInput, WhatIsWritten) {
   call_.out = {call_.at(3000), {2, 4, 9, 2}};
   EXPECT_EQ(call_.refusal(FsatAttention({.max_length = 9})),
@@ -187,20 +167,6 @@ TEST_F(BadFsatInput, WhatIsWritten) {
   EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
             "FsatAttention: the gradient of dominant is in the memory of dominant; expected memory "
             "of its own");
-}
-
-TEST_F(BadFsatInput, NoOtherOperatorTakesDominantIndices) {
-  const std::string why = ": dominant is given; expected none: it is of FsatAttention";
-  EXPECT_EQ(call_.refusal(fovea::FullAttention{}), "FullAttention" + why);
-  EXPECT_EQ(call_.refusal(fovea::FatAttention{}), "FatAttention" + why);
-  EXPECT_EQ(call_.refusal(fovea::IndexedAttention{}), "IndexedAttention" + why);
-  EXPECT_EQ(call_.refusal(fovea::SmartBirdAttention{}), "SmartBirdAttention" + why);
-  call_.lse = {};
-  EXPECT_EQ(call_.refusal(fovea::LinearAttention<fovea::EluPlusOne>{}), "LinearAttention" + why);
-  reset();
-  call_.dominant = {};
-  EXPECT_EQ(call_.backward_refusal(fovea::FullAttention{}),
-            "FullAttention: the gradient of dominant is asked for; expected a dominant");
 }
 
 TEST(BadFatInput, ScaleIsFinite) {

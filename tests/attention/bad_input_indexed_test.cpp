@@ -120,25 +120,6 @@ TEST_F(BadIndexedInput, ListsOfPackedSequences) {
   expect("indices[0, 0, 2, 1] is 4; expected a key from 0 to 3, or -1 behind the last one");
 }
 
-TEST_F(BadIndexedInput, WhatItDoesNotRead) {
-  const std::string softmax = " is given; expected none: it is of softmax attention over patterns";
-  call_.bias = {call_.at(9000), {1, 1, 6, 9}};
-  expect("bias" + softmax);
-  static const bool flag = true;
-  call_.mask = {&flag, {1, 1, 1, 1}};
-  expect("mask" + softmax);
-  call_.slope_count = 4;
-  expect("alibi_slopes" + softmax);
-  call_.sink_count = 4;
-  expect("sink" + softmax);
-  call_.beta = {call_.at(9000), {2, 2, 9, 1}};
-  expect("beta is given; expected none: it is of the delta rule");
-  call_.near_logits = {call_.at(9000), {1, 1, 1, 1}};
-  expect("near_logits is given; expected none: it is of FMM attention");
-  call_.far_logits = {call_.at(9000), {1, 1, 1, 1}};
-  expect("far_logits is given; expected none: it is of FMM attention");
-}
-
 TEST_F(BadIndexedInput, OptionsAndOutputs) {
   expect("scale is inf; expected finite in the inputs' type",
          {.scale = std::numeric_limits<double>::infinity()});

@@ -97,48 +97,6 @@ TEST_F(BadLinearInput, ShapesAndLengths) {
   expect("cu_seqlens_q is empty; expected what cu_seqlens_k goes with", Fmm{});
 }
 
-TEST_F(BadLinearInput, WhatOnlySoftmaxAttentionReads) {
-  const std::string why = " is given; expected none: it is of softmax attention";
-  const auto expect_all = [&](const std::string& what, const auto& spoil) {
-    spoil();
-    expect(what + why, Plain{});
-    spoil();
-    expect(what + why, Fmm{});
-    spoil();
-    give_beta();
-    expect(what + why, Delta{});
-  };
-  expect_all("bias", [&] { call_.bias = {call_.at(9000), {1, 1, 6, 9}}; });
-  static const bool flag = true;
-  expect_all("mask", [&] { call_.mask = {&flag, {1, 1, 1, 1}}; });
-  expect_all("alibi_slopes", [&] { call_.slope_count = 4; });
-  expect_all("sink", [&] { call_.sink_count = 4; });
-  expect_all("lse", [&] { call_.lse = {call_.at(4000), {2, 4, 6, 1}}; });
-}
-
-TEST_F(BadLinearInput, WhatOnlyOthersRead) {
-  give_beta();
-  expect("beta is given; expected none: it is of the delta rule", Plain{});
-  give_beta();
-  expect("beta is given; expected none: it is of the delta rule", Fmm{});
-  call_.near_logits = {call_.at(9300), {1, 1, 1, 1}};
-  expect("near_logits is given; expected none: it is of FMM attention", Plain{});
-  call_.far_logits = {call_.at(9300), {1, 1, 1, 1}};
-  give_beta();
-  expect("far_logits is given; expected none: it is of FMM attention", Delta{});
-  // Softmax attention reads none of them.
-  const auto expect_softmax = [&](const std::string& what) {
-    call_.lse = {call_.at(4000), {2, 4, 6, 1}};
-    expect(what, FullAttention{});
-  };
-  give_beta();
-  expect_softmax("beta is given; expected none: it is of the delta rule");
-  call_.near_logits = {call_.at(9300), {1, 1, 1, 1}};
-  expect_softmax("near_logits is given; expected none: it is of FMM attention");
-  call_.far_logits = {call_.at(9300), {1, 1, 1, 1}};
-  expect_softmax("far_logits is given; expected none: it is of FMM attention");
-}
-
 TEST_F(BadLinearInput, Rates) {
   expect("beta is missing; expected rates 2x2x9x1", Delta{});
   expect("beta is missing; expected rates 2x2x9x1", FmmAttention<DeltaRule<EluPlusOne>>{});
@@ -217,10 +175,6 @@ TEST_F(BadLinearInput, Options) {
 }
 
 TEST_F(BadLinearInput, Gradients) {
-  call_.grads.beta = {call_.at(9500), {2, 2, 9, 1}};
-  EXPECT_EQ(call_.backward_refusal(Plain{}),
-            "LinearAttention: the gradient of beta is asked for; expected a beta");
-  reset();
   call_.grads.near_logits = {call_.at(9500), {1, 1, 1, 1}};
   EXPECT_EQ(call_.backward_refusal(Fmm{}),
             "FmmAttention: the gradient of near_logits is asked for; expected a near_logits");
@@ -258,9 +212,9 @@ TEST_F(BadLinearInput, Decoders) {
 
   auto decoder = causal.decoder<float>(shape);
   const auto step = [&](Index rows, Index tokens) {
-    const Inputs<float> in{{call_.at(0), {1, 4, rows, 5}},
-                           {call_.at(1000), {1, 2, tokens, 5}},
-                           {call_.at(2000), {1, 2, tokens, 3}}};
+    const AllInputs<float> in{{call_.at(0), {1, 4, rows, 5}},
+                              {call_.at(1000), {1, 2, tokens, 5}},
+                              {call_.at(2000), {1, 2, tokens, 3}}};
     return refusal([&] { decoder.step(in, View<float>(call_.at(3000), {1, 4, rows, 3})); });
   };
   EXPECT_EQ(step(3, 2),

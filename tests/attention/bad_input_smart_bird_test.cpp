@@ -39,9 +39,9 @@ class BadSmartBird : public testing::Test {
   IndexTensor indices_{{2, 3, 6, 4}};
 
  public:
-  Inputs<float> in = problem_.inputs();
+  AllInputs<float> in = problem_.inputs();
   View<float> out = memory_.view();
-  Saved<float> saved{{}, indices_.view()};
+  AllSaved<float> saved{{}, indices_.view()};
 };
 
 TEST_F(BadSmartBird, Options) {
@@ -88,16 +88,6 @@ TEST_F(BadSmartBird, Draws) {
   expect("heads of draws is 1; expected 3, one for each pair");
 }
 
-TEST_F(BadSmartBird, WhatItHasNoUseFor) {
-  const float number = 0;
-  in.bias = {&number, {1, 1, 1, 1}};
-  expect("bias is given; expected none: it is of softmax attention over patterns");
-  in.beta = {&number, {1, 1, 1, 1}};
-  expect("beta is given; expected none: it is of the delta rule");
-  in.indices = indices_.view();
-  expect("indices is given; expected none: it is of IndexedAttention");
-}
-
 TEST_F(BadSmartBird, WhatIsWritten) {
   saved.indices = View<Index>(indices_.view().data(), {2, 3, 6, 3});
   expect("width of indices is 3; expected 4, as the inputs make it 2x3x6x4");
@@ -112,7 +102,7 @@ TEST_F(BadSmartBird, WhatIsWritten) {
 TEST_F(BadSmartBird, Selection) {
   const SmartBirdAttention op({.keys_per_row = 4});
   const auto refused = [&](const View<Index>& to) {
-    const std::string message = refusal([&] { op.select(in, to); });
+    const std::string message = refusal([&] { op.select(in.sketch(), to); });
     in = problem_.inputs();
     return message;
   };
@@ -122,7 +112,7 @@ TEST_F(BadSmartBird, Selection) {
   in.sketch_q = {};
   EXPECT_EQ(refused(indices_.view()),
             "SmartBirdAttention: sketch_q is missing; expected the sketch's, [B, 1, N, d]");
-  EXPECT_EQ(refusal([&] { static_cast<void>(op.select(in, -1)); }),
+  EXPECT_EQ(refusal([&] { static_cast<void>(op.select(in.sketch(), -1)); }),
             "View: heads is -1; expected at least 0");
   const std::vector<Index> lengths = {9, 10};
   in.key_lengths = lengths;

@@ -266,7 +266,7 @@ TYPED_TEST(BadInput, ScratchBeyondMemory) {
   const View<const T> wide(call.at(0), {1, 1, 1, width}, {0, 0, 0, 0});
   const View<T> out(call.at(3000), {1, 1, 1, 1});
   const std::vector<T> before = call.memory;
-  const Inputs<T> in{wide, wide, View<const T>(call.at(0), {1, 1, 1, 1})};
+  const AllInputs<T> in{wide, wide, View<const T>(call.at(0), {1, 1, 1, 1})};
   EXPECT_THROW(Op{}.forward(in, out), std::bad_alloc);
   EXPECT_TRUE(same_bits(before, call.memory));
 }

@@ -9,16 +9,17 @@
 #include <utility>
 
 #include "attention/any_decoder.hpp"
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/attention.hpp"
 #include "support/executors.hpp"
 #include "support/oracle/softmax_grad.hpp"
 
 namespace fovea_test {
 
+using bench::AllGrads;
+using bench::AllInputs;
+using bench::AllSaved;
 using fovea::AttentionShape;
-using fovea::Grads;
-using fovea::Inputs;
-using fovea::Saved;
 
 /// The optional inputs that a case adds to every problem. A tensor is named by the dimensions that
 /// it has, of "bhqk": it is broadcast along the others; "1" has none, "" is no tensor.
@@ -38,18 +39,19 @@ struct Case {
   std::string name;
   Extras extras;
   fovea::SoftmaxOptions options;  // of others what they share with it
-  std::function<void(const Inputs<T>&, const View<T>&, const Saved<T>&, AnyExecutor*)> forward;
+  std::function<void(const AllInputs<T>&, const View<T>&, const AllSaved<T>&, AnyExecutor*)>
+      forward;
   /// inputs, out, saved, d_out, grads
-  std::function<void(const Inputs<T>&, const View<const T>&, const Saved<T>&, const View<const T>&,
-                     const Grads<T>&, AnyExecutor*)>
+  std::function<void(const AllInputs<T>&, const View<const T>&, const AllSaved<T>&,
+                     const View<const T>&, const AllGrads<T>&, AnyExecutor*)>
       backward;
   std::function<AnyDecoder<T>(const fovea::DecoderShape&)> decoder;  // or none
   bool has_decoder = true;                                           // or refuses to make one
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
   std::function<Index(const AttentionShape&)> visible_pairs;
   Law visible;
-  std::function<Expected<T>(const Inputs<T>&)> oracle;
-  std::function<ExpectedGrads<T>(const Inputs<T>&, const View<const T>& d_out)> grad_oracle;
+  std::function<Expected<T>(const AllInputs<T>&)> oracle;
+  std::function<ExpectedGrads<T>(const AllInputs<T>&, const View<const T>& d_out)> grad_oracle;
 
   /// Whether it is softmax attention, all of it: it gives lse, and its weights sum to 1.
   bool is_softmax = true;
@@ -97,6 +99,9 @@ struct Case {
   }
 };
 
+/// The width of sketches, and the dominant indices of a key, in all cases.
+inline constexpr Index kBeyond = 4;
+
 /// A case without its oracles. `Op` meets fovea::DifferentiableAttention.
 template <class T, class Op>
 Case<T> make_case(std::string name, const Op& op, Law law) {
@@ -110,7 +115,7 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
     made.options.alignment = op.options.alignment;
   }
   made.has_decoder = made.options.alignment == fovea::CausalAlignment::bottom_right;
-  made.forward = [op](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved,
+  made.forward = [op](const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved,
                       AnyExecutor* executor) {
     if (executor == nullptr) {
       op.forward(in, out, saved);
@@ -118,8 +123,9 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
       op.forward(in, out, saved, *executor);
     }
   };
-  made.backward = [op](const Inputs<T>& in, const View<const T>& out, const Saved<T>& saved,
-                       const View<const T>& d_out, const Grads<T>& grads, AnyExecutor* executor) {
+  made.backward = [op](const AllInputs<T>& in, const View<const T>& out, const AllSaved<T>& saved,
+                       const View<const T>& d_out, const AllGrads<T>& grads,
+                       AnyExecutor* executor) {
     if (executor == nullptr) {
       op.backward(in, out, saved, d_out, grads);
     } else {
@@ -128,15 +134,22 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
   };
   if constexpr (fovea::IncrementalAttention<Op, T>) {
     made.decoder = [op](const fovea::DecoderShape& shape) {
-      return any_decoder<Op, T>(op.template decoder<T>(shape));
+      return any_decoder<Op, T>(
+          op.template decoder<T>(bench::decoder_shape_for<Op>(shape, kBeyond)));
     };
   } else {
     made.has_decoder = false;
   }
-  made.workspace_bytes = [op](const AttentionShape& shape, Index workers) {
-    return op.template workspace_bytes<T>(shape, workers);
+  const auto shape_of = [](const AttentionShape& shape) {
+    constexpr bool has_lists = requires(typename Op::Shape s) { s.keys_per_row; };
+    return bench::shape_for<Op>(shape, has_lists ? shape.keys : kBeyond);
   };
-  made.visible_pairs = [op](const AttentionShape& shape) { return op.visible_pairs(shape, 0); };
+  made.workspace_bytes = [=](const AttentionShape& shape, Index workers) {
+    return op.template workspace_bytes<T>(shape_of(shape), workers);
+  };
+  made.visible_pairs = [=](const AttentionShape& shape) {
+    return op.visible_pairs(shape_of(shape), 0);
+  };
   made.visible = std::move(law);
   return made;
 }
@@ -147,10 +160,10 @@ Case<T> softmax_case(std::string name, const Op& op, Law law, Extras extras = {}
   Case<T> made = make_case<T>(std::move(name), op, law);
   made.extras = std::move(extras);
   const fovea::SoftmaxOptions options = op.softmax_options();
-  made.oracle = [options, law](const Inputs<T>& in) {
+  made.oracle = [options, law](const AllInputs<T>& in) {
     return softmax_oracle(in, OracleOperator<T>::of(options, law, in.q.width()));
   };
-  made.grad_oracle = [options, law](const Inputs<T>& in, const View<const T>& d_out) {
+  made.grad_oracle = [options, law](const AllInputs<T>& in, const View<const T>& d_out) {
     return softmax_grad_oracle(in, OracleOperator<T>::of(options, law, in.q.width()), d_out);
   };
   return made;

@@ -23,11 +23,8 @@ using fovea::Attention;
 using fovea::AttentionShape;
 using fovea::DifferentiableAttention;
 using fovea::FullAttention;
-using fovea::Grads;
-using fovea::Inputs;
 using fovea::LocalAttention;
 using fovea::row_view;
-using fovea::Saved;
 
 static_assert(Attention<FullAttention, float> && Attention<FullAttention, double>);
 static_assert(Attention<LocalAttention, float> && Attention<LocalAttention, double>);
@@ -39,6 +36,14 @@ static_assert(DifferentiableAttention<LocalAttention, double>);
 
 /// Offers what Attention asks and nothing else.
 struct ArchetypeAttention {
+  template <class T>
+  using Inputs = fovea::LinearInputs<T>;
+  template <class T>
+  using Saved = fovea::LinearSaved<T>;
+  template <class T>
+  using Grads = fovea::LinearGrads<T>;
+  using Shape = AttentionShape;
+
   struct Name {
     operator const char*() const { return "Archetype"; }  // NOLINT: convertible is enough
   };
@@ -55,15 +60,8 @@ struct ArchetypeAttention {
 };
 static_assert(Attention<ArchetypeAttention, float> && Attention<ArchetypeAttention, double>);
 
-struct WithoutForward {
-  static const char* name() { return "WithoutForward"; }
-  template <class T>
-  void check(const Inputs<T>&, const View<T>&, const Saved<T>&) const {}
-  template <class T>
-  Index workspace_bytes(const AttentionShape&, Index) const {
-    return 0;
-  }
-  static Index visible_pairs(const AttentionShape&, Index) { return 0; }
+struct WithoutForward : ArchetypeAttention {
+  void forward() const = delete;
 };
 static_assert(!Attention<WithoutForward, float>);
 
@@ -113,9 +111,50 @@ struct AllowsInt : ArchetypePattern {
 };
 static_assert(!fovea::Pattern<AllowsInt>);
 
+// Inputs, saved tensors and gradients of one family are none of another.
+static_assert(!std::convertible_to<fovea::SmartBirdInputs<float>, fovea::SoftmaxInputs<float>>);
+static_assert(!std::convertible_to<fovea::SoftmaxInputs<float>, fovea::LinearInputs<float>>);
+static_assert(!std::convertible_to<fovea::SmartBirdSaved<float>, fovea::SoftmaxSaved<float>>);
+static_assert(!std::convertible_to<fovea::DeltaGrads<float>, fovea::LinearGrads<float>>);
+// A shape that says more is an AttentionShape too, and not the other way round.
+static_assert(std::convertible_to<fovea::IndexedShape, AttentionShape>);
+static_assert(!std::convertible_to<AttentionShape, fovea::IndexedShape>);
+
+/// The names that a visitor meets, those of spans of numbers too.
+template <class X>
+std::string names_of(const X& x) {
+  std::string names;
+  x.for_each_tensor([&](const char* name, const auto& /*tensor*/) {
+    names += names.empty() ? "" : " ";
+    names += name;
+  });
+  return names;
+}
+
+TEST(Visitors, MeetEveryTensorOfAFamily) {
+  EXPECT_EQ(names_of(fovea::SoftmaxInputs<float>{}), "q k v bias mask sink alibi_slopes");
+  EXPECT_EQ(names_of(fovea::LinearInputs<float>{}), "q k v");
+  EXPECT_EQ(names_of(fovea::DeltaInputs<float>{}), "q k v beta");
+  EXPECT_EQ(names_of(fovea::FmmInputs<float>{}), "q k v near_logits far_logits");
+  EXPECT_EQ(names_of(fovea::FmmDeltaInputs<float>{}), "q k v beta near_logits far_logits");
+  EXPECT_EQ(names_of(fovea::IndexedInputs<float>{}), "q k v indices");
+  EXPECT_EQ(names_of(fovea::SmartBirdInputs<float>{}), "q k v sketch_q sketch_k draws");
+  EXPECT_EQ(names_of(fovea::SketchInputs<float>{}), "sketch_q sketch_k draws");
+  EXPECT_EQ(names_of(fovea::FsatInputs<float>{}), "q k v dominant");
+  EXPECT_EQ(names_of(fovea::SoftmaxSaved<float>{}), "lse");
+  EXPECT_EQ(names_of(fovea::SmartBirdSaved<float>{}), "lse indices");
+  EXPECT_EQ(names_of(fovea::LinearSaved<float>{}), "");
+  EXPECT_EQ(names_of(fovea::SoftmaxGrads<float>{}), "q k v bias sink");
+  EXPECT_EQ(names_of(fovea::LinearGrads<float>{}), "q k v");
+  EXPECT_EQ(names_of(fovea::DeltaGrads<float>{}), "q k v beta");
+  EXPECT_EQ(names_of(fovea::FmmGrads<float>{}), "q k v near_logits far_logits");
+  EXPECT_EQ(names_of(fovea::FmmDeltaGrads<float>{}), "q k v beta near_logits far_logits");
+  EXPECT_EQ(names_of(fovea::FsatGrads<float>{}), "q k v dominant");
+}
+
 /// The operator itself is the oracle here: plain views, serial.
 template <class T, class Op>
-std::vector<T> plain(const Op& op, const Inputs<T>& in) {
+std::vector<T> plain(const Op& op, const fovea::SoftmaxInputs<T>& in) {
   std::vector<T> out(as_size(in.q.batch() * in.q.heads() * in.q.rows() * in.v.width()));
   const View<T> to(out.data(), {in.q.batch(), in.q.heads(), in.q.rows(), in.v.width()});
   op.forward(in, to);
@@ -250,6 +289,26 @@ TEST(Attend, Views) {
   EXPECT_TRUE(same_bits(plain<float>(LocalAttention{{.left = 4}}, {q, k, t.v}), elements_of(out)));
 }
 
+/// With a bias, by braces, by name, on a pool, and of another scalar.
+TEST(Attend, EverythingThatTheOperatorReads) {
+  const Tensors<Eigen::RowMajor> t;
+  const FullAttention op;
+  Eigen::Tensor<float, 4, Eigen::RowMajor> bias(1, 4, 70, 80);
+  fill(bias, 9);
+  fovea::SoftmaxInputs<float> inputs{t.q, t.k, t.v};
+  const std::vector<float> without = plain<float>(op, inputs);
+  inputs.bias = bias;
+  const std::vector<float> expected = plain<float>(op, inputs);
+  EXPECT_FALSE(same_bits(expected, without));
+  fovea::ThreadPool pool(2);
+  const auto braces = attend(op, {.q = t.q, .k = t.k, .v = t.v, .bias = bias});
+  EXPECT_TRUE(same_bits(expected, elements_of(braces)));
+  EXPECT_TRUE(same_bits(expected, elements_of(attend(op, inputs, pool))));
+  const Eigen::Tensor<double, 4, Eigen::RowMajor> q = t.q.cast<double>();
+  const fovea::SoftmaxInputs<double> wide{.q = q, .k = q, .v = q};
+  EXPECT_TRUE(same_bits(plain<double>(op, wide), elements_of(attend(op, wide))));
+}
+
 TEST(Attend, EmptyTensors) {
   Eigen::Tensor<float, 4, Eigen::RowMajor> q(1, 2, 3, 4), k(1, 2, 0, 4), v(1, 2, 0, 5);
   q.setZero();
@@ -280,9 +339,9 @@ void check_forward() {
   expect_written(false);
   op.forward({t.q, t.k, t.v}, t.out, fovea::Serial{});
   expect_written(false);
-  op.forward({t.q, t.k, t.v}, t.out, Saved<float>{row_view(t.lse)});
+  op.forward({t.q, t.k, t.v}, t.out, fovea::SoftmaxSaved<float>{row_view(t.lse)});
   expect_written(true);
-  op.forward({t.q, t.k, t.v}, t.out, Saved<float>{row_view(t.lse)}, pool);
+  op.forward({t.q, t.k, t.v}, t.out, fovea::SoftmaxSaved<float>{row_view(t.lse)}, pool);
   expect_written(true);
   op.forward({t.q, t.k, t.v}, t.out, {.lse = row_view(t.lse)}, pool);
   expect_written(true);
@@ -312,7 +371,7 @@ void check_backward() {
     }
     return values;
   };
-  const Saved<float> saved{row_view(t.lse)};
+  const fovea::SoftmaxSaved<float> saved{row_view(t.lse)};
   op.backward({t.q, t.k, t.v}, t.out, saved, d_out, {.q = d_q, .k = d_k, .v = d_v});
   const std::vector<float> expected = all();
   EXPECT_GT(std::count_if(expected.begin(), expected.end(), [](float x) { return x != 0; }), 3000);
@@ -321,7 +380,8 @@ void check_backward() {
   EXPECT_TRUE(same_bits(expected, all()));
   Eigen::ThreadPool eigen_pool(2);
   Eigen::ThreadPoolDevice device(&eigen_pool, 2);
-  op.backward({t.q, t.k, t.v}, t.out, saved, d_out, Grads<float>{d_q, d_k, d_v}, device);
+  op.backward({t.q, t.k, t.v}, t.out, saved, d_out, fovea::SoftmaxGrads<float>{d_q, d_k, d_v},
+              device);
   EXPECT_TRUE(same_bits(expected, all()));
   op.backward({t.q, t.k, t.v}, View<const float>(t.out), saved, View<const float>(d_out),
               {d_q, d_k, d_v}, fovea::Serial{});

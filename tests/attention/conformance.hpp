@@ -41,12 +41,12 @@ struct Result {
 
 /// Runs forward into NaN; what stands between the elements of out and lse must stay.
 template <class T>
-Result<T> run(const Case<T>& op, const Inputs<T>& in, AnyExecutor* executor = nullptr,
+Result<T> run(const Case<T>& op, const AllInputs<T>& in, AnyExecutor* executor = nullptr,
               const Layout& layout = {}) {
   const Shape shape = {in.q.batch(), in.q.heads(), in.q.rows(), in.v.width()};
   const Tensor<T> out(shape, layout);
   const Tensor<T> lse(op.is_softmax ? Shape{shape[0], shape[1], shape[2], 1} : Shape{}, layout);
-  op.forward(in, out.view(), op.is_softmax ? Saved<T>{lse.view()} : Saved<T>{}, executor);
+  op.forward(in, out.view(), op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{}, executor);
   EXPECT_EQ(out.changed_gaps() + lse.changed_gaps(), 0);
   return {shape, out.values(), lse.values()};
 }

@@ -61,7 +61,7 @@ TEST_P(Conformance, BatchAndHeadsChangeNoBit) {
     at_each_level([&] {
       const Problem<T> problem = composed_problem(op);
       const Result<T> all = run(op, problem);
-      const Inputs<T> in = problem.inputs();
+      const AllInputs<T> in = problem.inputs();
       for (Index b = 0; b < 3; ++b) {
         for (Index h = 0; h < 4; ++h) {
           if (op.drops() && b + h > 0) continue;  // its draws are those of its place
@@ -273,7 +273,7 @@ TEST_P(Conformance, RunsRepeatTheirBits) {
       const Tensor<T> out(problem.out_shape());
       for (const double before : {0.0, 1e30, -std::numeric_limits<double>::infinity()}) {
         out.fill(constant(before));
-        op.forward(problem.inputs(), out.view(), Saved<T>{}, nullptr);  // without lse
+        op.forward(problem.inputs(), out.view(), AllSaved<T>{}, nullptr);  // without lse
         EXPECT_TRUE(same_bits(first.out, out.values(), problem.out_shape()));
       }
     });

@@ -26,8 +26,8 @@ DecoderShape decoder_shape(const AttentionShape& s) {
 
 /// The inputs of rows [row, row + rows) when tokens [first_key, row + rows) are given.
 template <class T>
-Inputs<T> rows_with_keys(const Inputs<T>& in, Index row, Index rows, Index first_key) {
-  Inputs<T> part = part_of(in, row, rows, 0, row + rows);
+AllInputs<T> rows_with_keys(const AllInputs<T>& in, Index row, Index rows, Index first_key) {
+  AllInputs<T> part = part_of(in, row, rows, 0, row + rows);
   part.k = cut(in.k, 2, first_key, row + rows - first_key);
   part.v = cut(in.v, 2, first_key, row + rows - first_key);
   if (!in.beta.is_none()) part.beta = cut(in.beta, 2, first_key, row + rows - first_key);
@@ -43,7 +43,8 @@ Result<T> in_pieces(const Case<T>& op, const Problem<T>& p, const std::vector<In
   std::size_t n = 0;
   for (Index row = 0; row < p.shape.keys;) {
     const Index rows = std::min(lengths[n++ % lengths.size()], p.shape.keys - row);
-    const Saved<T> saved = op.is_softmax ? Saved<T>{cut(lse.view(), 2, row, rows)} : Saved<T>{};
+    const AllSaved<T> saved =
+        op.is_softmax ? AllSaved<T>{cut(lse.view(), 2, row, rows)} : AllSaved<T>{};
     call(row, rows, cut(out.view(), 2, row, rows), saved);
     row += rows;
   }
@@ -71,9 +72,9 @@ bool sees_then(const Case<T>& op, Problem<T>& p, Index h, Index row, Index j, In
 template <class T>
 Result<T> decoded(const Case<T>& op, const Problem<T>& p, const std::vector<Index>& lengths) {
   const AnyDecoder<T> decoder = op.decoder(decoder_shape(p.shape));
-  const Inputs<T> in = p.inputs();
+  const AllInputs<T> in = p.inputs();
   return in_pieces(op, p, lengths,
-                   [&](Index row, Index rows, const View<T>& out, const Saved<T>& saved) {
+                   [&](Index row, Index rows, const View<T>& out, const AllSaved<T>& saved) {
                      decoder.step(rows_with_keys(in, row, rows, row), out, saved);
                    });
 }
@@ -96,12 +97,12 @@ TEST_P(Conformance, DecodingHasTheBitsOfForward) {
     at_each_level([&] {
       for (const AttentionShape& shape : decoded_shapes()) {
         const Problem<T> problem = make_problem(op, shape);
-        const Inputs<T> in = problem.inputs();
+        const AllInputs<T> in = problem.inputs();
         for (const std::vector<Index>& lengths :
              {std::vector<Index>{1}, {130, 1, 2, 1, 9}, {1000}}) {
           const Result<T> expected =
               in_pieces(op, problem, lengths,
-                        [&](Index row, Index rows, const View<T>& out, const Saved<T>& saved) {
+                        [&](Index row, Index rows, const View<T>& out, const AllSaved<T>& saved) {
                           op.forward(rows_with_keys(in, row, rows, 0), out, saved, nullptr);
                         });
           EXPECT_TRUE(same_bits(expected, decoded(op, problem, lengths))) << describe(problem);
@@ -119,13 +120,13 @@ TEST_P(Conformance, AStepNeedsNoNewTokens) {
     for (const Index key_heads : {1, 2, 4}) {
       const Index n = 70;
       const Problem<T> problem = make_problem(op, AttentionShape{2, 4, key_heads, n, n, 9, 6});
-      const Inputs<T> in = problem.inputs();
+      const AllInputs<T> in = problem.inputs();
       const Tensor<T> out({2, 4, 1, 6});
       const Tensor<T> lse(op.is_softmax ? Shape{2, 4, 1, 1} : Shape{});
-      const Saved<T> saved = op.is_softmax ? Saved<T>{lse.view()} : Saved<T>{};
+      const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{};
       op.forward(rows_with_keys(in, n - 1, 1, 0), out.view(), saved, nullptr);
       const Result<T> expected = {out.shape(), out.values(), lse.values()};
-      Inputs<T> query = rows_with_keys(in, n - 1, 1, 0);
+      AllInputs<T> query = rows_with_keys(in, n - 1, 1, 0);
       query.k = query.v = {};
       query.beta = {};
       const AnyDecoder<T> decoder = op.decoder(decoder_shape(problem.shape));
@@ -140,7 +141,7 @@ TEST_P(Conformance, AStepNeedsNoNewTokens) {
       const Tensor<T> all(problem.out_shape());
       const Tensor<T> all_lse(op.is_softmax ? problem.row_shape() : Shape{});
       stepped.step(rows_with_keys(in, 0, n, 0), all.view(),
-                   op.is_softmax ? Saved<T>{all_lse.view()} : Saved<T>{});
+                   op.is_softmax ? AllSaved<T>{all_lse.view()} : AllSaved<T>{});
       out.fill(constant(7));
       stepped.step(query, out.view(), saved);
       EXPECT_TRUE(same_bits(expected, {out.shape(), out.values(), lse.values()})) << key_heads;

@@ -142,7 +142,7 @@ class Denominators : public testing::Test {
       return n == 0 ? (d == 0 ? 50.0 : 0.0) : (d == 0 ? 0.0 : -50.0);
     });
     v.fill([](Index, Index, Index n, Index) { return n == 0 ? 7.0 : n == 1 ? 3.0 : 8.0; });
-    op.forward(Inputs<T>{q.view(), k.view(), v.view()}, out.view());
+    op.forward(AllInputs<T>{q.view(), k.view(), v.view()}, out.view());
     return out.values();
   }
 };

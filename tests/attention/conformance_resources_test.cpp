@@ -49,7 +49,7 @@ TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
           make_problem(op, sizes(n, n, 1, 1), 1, {constant(1), constant(1), constant(1)});
       const Tensor<T> out(problem.out_shape());
       const std::ptrdiff_t before = heap().reset();
-      op.forward(problem.inputs(), out.view(), Saved<T>{}, nullptr);
+      op.forward(problem.inputs(), out.view(), AllSaved<T>{}, nullptr);
       const std::ptrdiff_t taken = heap().peak - before;
       const std::ptrdiff_t kept = heap().bytes - before;
       const std::ptrdiff_t allocations = heap().allocations;
@@ -71,7 +71,7 @@ TEST_P(Conformance, ThreadsTakeAWorkspaceEach) {
     const Problem<T> problem = make_problem(op, {2, 2, 1, 700, 700, 8, 8});
     const Tensor<T> out(problem.out_shape());
     const std::ptrdiff_t before = heap().reset();
-    op.forward(problem.inputs(), out.view(), Saved<T>{}, &executor);
+    op.forward(problem.inputs(), out.view(), AllSaved<T>{}, &executor);
     const std::ptrdiff_t taken = heap().peak - before;
     const std::ptrdiff_t allocations = heap().allocations;
     EXPECT_LE(taken, op.workspace_bytes(problem.shape, 3) + 8192);
@@ -88,9 +88,9 @@ void expect_cost_of_the_sequence(const Case<T>& op, Index n) {
   const Problem<T> problem = make_problem(op, {1, 2, 1, n, n, 8, 8});
   const Index limit = n * kBytesOfAToken;
   const Tensor<T> out(problem.out_shape());
-  const Inputs<T> in = problem.inputs();
+  const AllInputs<T> in = problem.inputs();
   std::ptrdiff_t before = heap().reset();
-  op.forward(in, out.view(), Saved<T>{}, nullptr);
+  op.forward(in, out.view(), AllSaved<T>{}, nullptr);
   EXPECT_LE(heap().peak - before, limit) << "forward";
   before = heap().reset();
   EXPECT_LE(op.workspace_bytes(problem.shape, 1), limit);
@@ -165,7 +165,7 @@ TEST_P(Conformance, LeavesMxcsrAlone) {
         const Tensor<T> out(problem.out_shape());
         const WithMxcsr with(mode);
         const unsigned before = _mm_getcsr() & ~kStickyFlags;
-        op.forward(problem.inputs(), out.view(), Saved<T>{}, nullptr);
+        op.forward(problem.inputs(), out.view(), AllSaved<T>{}, nullptr);
         EXPECT_EQ(_mm_getcsr() & ~kStickyFlags, before);
       }
     });

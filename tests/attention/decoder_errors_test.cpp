@@ -54,9 +54,9 @@ class BadDecoderInput : public testing::Test {
   Tokens<float> tokens_{kShape};
   Tokens<float> expected_{kShape};
   fovea::Decoder<FullAttention, float> decoder_;
-  Inputs<float> in_{View<const float>{}};
+  AllInputs<float> in_{View<const float>{}};
   View<float> out_;
-  Saved<float> saved_;
+  AllSaved<float> saved_;
 };
 
 TEST_F(BadDecoderInput, Queries) {

@@ -23,7 +23,8 @@ struct ArchetypeDecoder {
   ArchetypeDecoder() = default;
   ArchetypeDecoder(ArchetypeDecoder&&) = default;
   void append(const fovea::KeyValueTokens<float>&) {}
-  void step(const Inputs<float>&, const View<float>&, const Saved<float>&, fovea::Serial&) {}
+  void step(const fovea::LinearInputs<float>&, const View<float>&, const fovea::LinearSaved<float>&,
+            fovea::Serial&) {}
   static Index length() { return 0; }
   void rollback(Index) {}
   ArchetypeDecoder fork() const { return {}; }
@@ -32,6 +33,12 @@ struct ArchetypeIncremental {
   template <class T>
   using Tokens = fovea::KeyValueTokens<T>;
   static const char* name() { return "Archetype"; }
+  template <class T>
+  using Inputs = fovea::LinearInputs<T>;
+  template <class T>
+  using Saved = fovea::LinearSaved<T>;
+  using Shape = AttentionShape;
+  using DecoderShape = fovea::DecoderShape;
   static void check(const Inputs<float>&, const View<float>&, const Saved<float>&) {}
   void forward(const Inputs<float>&, const View<float>&, const Saved<float>&,
                fovea::Serial&) const {}

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/attention.hpp"
 #include "fovea/core/eigen.hpp"
 #include "support/compare.hpp"
@@ -19,12 +20,12 @@
 
 namespace fovea_test {
 
+using bench::AllInputs;
+using bench::AllSaved;
 using fovea::AttentionShape;
 using fovea::DecoderShape;
 using fovea::FullAttention;
-using fovea::Inputs;
 using fovea::LocalAttention;
-using fovea::Saved;
 
 /// What beside q, k and v a call takes.
 struct Beside {
@@ -94,8 +95,8 @@ struct Tokens {
   }
 
   /// Query rows [row, row + rows) when there are `length` tokens; without k and v.
-  Inputs<T> queries(Index row, Index rows, Index length) const {
-    Inputs<T> in{cut_logits(q.view(), 2, row, rows)};
+  AllInputs<T> queries(Index row, Index rows, Index length) const {
+    AllInputs<T> in{cut_logits(q.view(), 2, row, rows)};
     if (size_of(bias.shape()) > 0)
       in.bias = cut_logits(cut_logits(bias.view(), 2, row, rows), 3, 0, length);
     if (size_of(mask.shape()) > 0)
@@ -105,14 +106,14 @@ struct Tokens {
     return in;
   }
   View<T> out_rows(Index row, Index rows) const { return cut_logits(out.view(), 2, row, rows); }
-  Saved<T> saved_rows(Index row, Index rows) const {
+  AllSaved<T> saved_rows(Index row, Index rows) const {
     return {cut_logits(lse.view(), 2, row, rows)};
   }
 
   /// Rows [row, row + rows) by `forward`, with tokens [0, row + rows).
   template <class Op>
   void forward(const Op& op, Index row, Index rows) const {
-    Inputs<T> in = queries(row, rows, row + rows);
+    AllInputs<T> in = queries(row, rows, row + rows);
     in.k = keys(0, row + rows);
     in.v = values(0, row + rows);
     op.forward(in, out_rows(row, rows), saved_rows(row, rows));
@@ -121,7 +122,7 @@ struct Tokens {
   /// The same by a decoder that has the tokens [0, row).
   template <class D, class E = fovea::Serial>
   void step(D& decoder, Index row, Index rows, E&& executor = {}) const {
-    Inputs<T> in = queries(row, rows, row + rows);
+    AllInputs<T> in = queries(row, rows, row + rows);
     in.k = keys(row, rows);
     in.v = values(row, rows);
     decoder.step(in, out_rows(row, rows), saved_rows(row, rows), executor);

@@ -39,7 +39,7 @@ class Equivalence : public testing::Test {
 
   /// `op` on `in` gives what the plain operator gives on the problem.
   static void expect_same(const Case<T>& plain, const Problem<T>& problem, const Case<T>& op,
-                          const Inputs<T>& in) {
+                          const AllInputs<T>& in) {
     SCOPED_TRACE(describe(problem));
     const Tensor<T> d_out = make_d_out(problem);
     const Expected<T> out = plain.oracle(problem.inputs());
@@ -56,7 +56,8 @@ class Equivalence : public testing::Test {
   }
 
   /// The same by bits.
-  static void expect_same_bits(const Case<T>& op, const Problem<T>& problem, const Inputs<T>& in) {
+  static void expect_same_bits(const Case<T>& op, const Problem<T>& problem,
+                               const AllInputs<T>& in) {
     at_each_level([&] {
       EXPECT_TRUE(same_bits(run(op, problem), run(op, in))) << describe(problem);
       const Tensor<T> d_out = make_d_out(problem);
@@ -87,7 +88,7 @@ TYPED_TEST(Equivalence, AMaskThatHidesNothingIsNone) {
   for (const Case<TypeParam>& op : {this->full(), this->causal(), this->local(4, 3)}) {
     this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
       const auto mask = this->template logits_of<bool>(problem, [](Index, Index) { return true; });
-      Inputs<TypeParam> in = problem.inputs();
+      AllInputs<TypeParam> in = problem.inputs();
       in.mask = mask.view();
       this->expect_same(op, problem, op, in);
       if (op.name != "local")
@@ -101,7 +102,7 @@ TYPED_TEST(Equivalence, ABiasOfZeroIsNone) {
     this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
       const auto bias =
           this->template logits_of<TypeParam>(problem, [](Index, Index) { return 0; });
-      Inputs<TypeParam> in = problem.inputs();
+      AllInputs<TypeParam> in = problem.inputs();
       in.bias = bias.view();
       this->expect_same(op, problem, op, in);
     });
@@ -113,7 +114,7 @@ TYPED_TEST(Equivalence, AMaskSpellsAPattern) {
     this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
       const auto mask = this->template logits_of<bool>(
           problem, [&](Index row, Index j) { return op.sees(problem.shape, 0, 0, row, j); });
-      Inputs<TypeParam> in = problem.inputs();
+      AllInputs<TypeParam> in = problem.inputs();
       in.mask = mask.view();
       this->expect_same(op, problem, this->full(), in);
     });
@@ -127,7 +128,7 @@ TYPED_TEST(Equivalence, ABiasOfMinusInfinitySpellsAPattern) {
         const bool seen = op.sees(problem.shape, 0, 0, row, j);
         return seen ? TypeParam{0} : -std::numeric_limits<TypeParam>::infinity();
       });
-      Inputs<TypeParam> in = problem.inputs();
+      AllInputs<TypeParam> in = problem.inputs();
       in.bias = bias.view();
       this->expect_same(op, problem, this->full(), in);
     });
@@ -140,7 +141,7 @@ TYPED_TEST(Equivalence, AMaskSpellsKeyLengths) {
     problem.key_lengths = {problem.shape.keys / 3, problem.shape.keys - 1};
     Tensor<bool> mask({2, 1, 1, problem.shape.keys});
     mask.fill([&](Index b, Index, Index, Index j) { return j < problem.keys_of_batch(b); });
-    Inputs<TypeParam> in = problem.inputs();
+    AllInputs<TypeParam> in = problem.inputs();
     in.key_lengths = {};
     in.mask = mask.view();
     this->expect_same(op, problem, op, in);
@@ -156,7 +157,7 @@ TYPED_TEST(Equivalence, ABiasSpellsAlibi) {
       const Index i = this->position(problem, row);
       return -problem.slopes[as_size(h)] * static_cast<TypeParam>(i < j ? j - i : i - j);
     });
-    Inputs<TypeParam> in = problem.inputs();
+    AllInputs<TypeParam> in = problem.inputs();
     in.alibi_slopes = {};
     in.bias = bias.view();
     this->expect_same(op, problem, op, in);
@@ -180,7 +181,7 @@ TYPED_TEST(Equivalence, AKeyWithoutAValueIsASink) {
     bias.fill([&](Index, Index h, Index, Index j) {
       return j == s.keys ? problem.sink[as_size(h)] : TypeParam{0};
     });
-    Inputs<TypeParam> in = with_key.inputs();
+    AllInputs<TypeParam> in = with_key.inputs();
     in.bias = bias.view();
     const Expected<TypeParam> expected = op.oracle(problem.inputs());
     at_each_level([&] {
@@ -195,7 +196,7 @@ TYPED_TEST(Equivalence, ASinkOfMinusInfinityIsNone) {
   for (const Case<TypeParam>& op : {this->full(), this->local(4, 3)}) {
     this->for_each_problem(op, [&](const Problem<TypeParam>& problem) {
       const std::vector<TypeParam> sink(2, -std::numeric_limits<TypeParam>::infinity());
-      Inputs<TypeParam> in = problem.inputs();
+      AllInputs<TypeParam> in = problem.inputs();
       in.sink = sink;
       this->expect_same(op, problem, op, in);
     });

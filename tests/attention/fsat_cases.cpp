@@ -28,7 +28,7 @@ double dominant_index(Index h, Index j, Index m) {
 /// The inputs of one call with its dominant indices, which count within each sequence.
 template <class T>
 struct DominatedCall {
-  explicit DominatedCall(const Inputs<T>& in)
+  explicit DominatedCall(const AllInputs<T>& in)
       : dominant({in.q.batch(), in.q.heads(), in.k.rows(), kSlots}), inputs(in) {
     for (const OracleSequence& s : oracle_sequences(in)) {
       for_each_index({1, in.q.heads(), s.keys, kSlots}, [&](Index, Index h, Index j, Index m) {
@@ -39,7 +39,7 @@ struct DominatedCall {
   }
 
   Tensor<T> dominant;
-  Inputs<T> inputs;
+  AllInputs<T> inputs;
 };
 
 /// Whether an edge of a sequence leads from a row to a key; `p.keys` are its tokens.
@@ -69,19 +69,19 @@ Case<T> fsat_case(std::string name, const fovea::FsatOptions& options) {
   made.by_head = true;
   made.is_square = true;
   made.draws = options.edges != FsatEdges::predicted;
-  made.forward = [forward = made.forward](const Inputs<T>& in, const View<T>& out,
-                                          const Saved<T>& saved, AnyExecutor* executor) {
+  made.forward = [forward = made.forward](const AllInputs<T>& in, const View<T>& out,
+                                          const AllSaved<T>& saved, AnyExecutor* executor) {
     forward(DominatedCall<T>(in).inputs, out, saved, executor);
   };
-  made.backward = [backward = made.backward](const Inputs<T>& in, const View<const T>& out,
-                                             const Saved<T>& saved, const View<const T>& d_out,
-                                             const Grads<T>& grads, AnyExecutor* executor) {
+  made.backward = [backward = made.backward](const AllInputs<T>& in, const View<const T>& out,
+                                             const AllSaved<T>& saved, const View<const T>& d_out,
+                                             const AllGrads<T>& grads, AnyExecutor* executor) {
     backward(DominatedCall<T>(in).inputs, out, saved, d_out, grads, executor);
   };
-  made.oracle = [options](const Inputs<T>& in) {
+  made.oracle = [options](const AllInputs<T>& in) {
     return fsat_oracle(DominatedCall<T>(in).inputs, options);
   };
-  made.grad_oracle = [options](const Inputs<T>& in, const View<const T>& d_out) {
+  made.grad_oracle = [options](const AllInputs<T>& in, const View<const T>& d_out) {
     return fsat_grad_oracle(DominatedCall<T>(in).inputs, options, d_out).softmax;
   };
   return made;

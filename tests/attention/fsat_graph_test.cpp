@@ -112,7 +112,7 @@ TYPED_TEST(FsatGraphs, AreThoseOfSets) {
         FsatProblem<T> p({.batch = 2, .heads = 3, .key_heads = 3, .tokens = tokens, .slots = slots},
                          static_cast<std::uint64_t>(tokens + slots));
         p.key_lengths = {tokens, tokens / 2};
-        const Inputs<T> in = p.inputs();
+        const fovea::FsatInputs<T> in = p.inputs();
         at_each_level([&] {
           FsatGraph<T> graph(in.dominant, options, 1, true);
           graph.take_memory(6, 1);
@@ -140,7 +140,7 @@ TYPED_TEST(FsatGraphs, AreAccurateInLongSequences) {
     const FsatProblem<T> p(
         {.heads = 1, .key_heads = 1, .tokens = tokens, .slots = 2, .width = 0, .value_width = 0},
         Fill(near));
-    const Inputs<T> in = p.inputs();
+    const fovea::FsatInputs<T> in = p.inputs();
     FsatGraph<T> graph(in.dominant, options, 1, true);
     graph.take_memory(1, 1);
     expect_same_graph<T>(graph, in.dominant, options, Sequences<T>(in)[0], 0, 0);
@@ -158,7 +158,7 @@ std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens,
                                .slots = slots,
                                .width = 0,
                                .value_width = 0});
-  const Inputs<double> in = p.inputs();
+  const fovea::FsatInputs<double> in = p.inputs();
   FsatGraph<double> graph(in.dominant, options, 1, true);
   graph.take_memory(1, 1);
   std::vector<Index> made(as_size(heads * tokens * slots), -1);

@@ -56,8 +56,8 @@ struct FsatProblem {
     d_out.fill(gaussian(seed + 4));
   }
 
-  Inputs<T> inputs() const {
-    Inputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_seqlens};
+  AllInputs<T> inputs() const {
+    AllInputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_seqlens};
     in.dominant = dominant.view();
     return in;
   }
@@ -77,13 +77,13 @@ struct FsatResult {
 template <class T>
 FsatResult<T> run_fsat(const FsatAttention& op, const FsatProblem<T>& p,
                        AnyExecutor* executor = nullptr, const Layout& layout = {}) {
-  const Inputs<T> in = p.inputs();
+  const AllInputs<T> in = p.inputs();
   const Tensor<T> out(p.d_out.shape(), layout);
   const Tensor<T> lse({in.q.batch(), in.q.heads(), in.q.rows(), 1}, layout);
   const Tensor<T> d_q(in.q.shape(), layout), d_k(in.k.shape(), layout), d_v(in.v.shape(), layout);
   const Tensor<T> d_dominant(in.dominant.shape(), layout);
-  const Saved<T> saved{lse.view()};
-  Grads<T> grads{d_q.view(), d_k.view(), d_v.view()};
+  const AllSaved<T> saved{lse.view()};
+  AllGrads<T> grads{d_q.view(), d_k.view(), d_v.view()};
   grads.dominant = d_dominant.view();
   if (executor == nullptr) {
     op.forward(in, out.view(), saved);

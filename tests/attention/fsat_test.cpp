@@ -285,18 +285,18 @@ TYPED_TEST(Fsat, GradientsDoNotDependOnWhichAreAskedFor) {
   const FsatAttention op({.max_length = 200, .edges = FsatEdges::both});
   const FsatProblem<T> p({.heads = 4, .key_heads = 2, .tokens = 200});
   const FsatResult<T> all = run_fsat(op, p);
-  const Inputs<T> in = p.inputs();
+  const AllInputs<T> in = p.inputs();
   const Tensor<T> out(p.d_out.shape()), lse({1, 4, 200, 1});
-  op.forward(in, out.view(), Saved<T>{lse.view()});
+  op.forward(in, out.view(), AllSaved<T>{lse.view()});
   for (int set = 0; set < 16; ++set) {
     const Tensor<T> d_q(in.q.shape()), d_k(in.k.shape()), d_v(in.v.shape());
     const Tensor<T> d_dominant(in.dominant.shape());
-    Grads<T> grads;
+    AllGrads<T> grads;
     if ((set & 1) != 0) grads.q = d_q.view();
     if ((set & 2) != 0) grads.k = d_k.view();
     if ((set & 4) != 0) grads.v = d_v.view();
     if ((set & 8) != 0) grads.dominant = d_dominant.view();
-    op.backward(in, out.view(), Saved<T>{lse.view()}, p.d_out.view(), grads);
+    op.backward(in, out.view(), AllSaved<T>{lse.view()}, p.d_out.view(), grads);
     EXPECT_TRUE((set & 1) == 0 || same_bits(all.d_q, d_q.values())) << set;
     EXPECT_TRUE((set & 2) == 0 || same_bits(all.d_k, d_k.values())) << set;
     EXPECT_TRUE((set & 4) == 0 || same_bits(all.d_v, d_v.values())) << set;
@@ -427,7 +427,7 @@ TEST(FsatStorage, RoundsTheFloatResult) {
   at_each_level([&] {
     const Tensor<Eigen::bfloat16> out(p.d_out.shape());
     const Tensor<float> float_out(out.shape());
-    Inputs<Eigen::bfloat16> in{q.view(), k.view(), v.view()};
+    AllInputs<Eigen::bfloat16> in{q.view(), k.view(), v.view()};
     in.dominant = p.dominant.view();
     op.forward(in, out.view());
     op.forward(p.inputs(), float_out.view());
@@ -447,20 +447,20 @@ TYPED_TEST(Fsat, TakesItsWorkspaceAndNoMore) {
       options.edges = edges;
       const FsatAttention op(options);
       const FsatProblem<T> p({.batch = 2, .heads = 2, .key_heads = 1, .tokens = n});
-      const AttentionShape s{2, 2, 1, n, n, 5, 3};
-      const Inputs<T> in = p.inputs();
+      const fovea::FsatInputs<T> in = p.inputs();
+      const fovea::FsatShape s = fovea::shape_of(in);
       const Tensor<T> out(p.d_out.shape()), lse({2, 2, n, 1});
       const Tensor<T> d_q(in.q.shape()), d_k(in.k.shape()), d_v(in.v.shape());
       const Tensor<T> d_dominant(in.dominant.shape());
-      Grads<T> grads{d_q.view(), d_k.view(), d_v.view()};
+      AllGrads<T> grads{d_q.view(), d_k.view(), d_v.view()};
       grads.dominant = d_dominant.view();
       std::ptrdiff_t before = heap().reset();
-      op.forward(in, out.view(), Saved<T>{lse.view()});
+      op.forward(in, out.view(), AllSaved<T>{lse.view()});
       EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(s, 1) + 1024);
       EXPECT_GE(heap().peak - before, op.workspace_bytes<T>(s, 1) - 1024);
       EXPECT_LE(heap().allocations, 12);
       before = heap().reset();
-      op.backward(in, out.view(), Saved<T>{lse.view()}, out.view(), grads);
+      op.backward(in, out.view(), AllSaved<T>{lse.view()}, out.view(), grads);
       EXPECT_LE(heap().peak - before, op.backward_workspace_bytes<T>(s, 1) + 1024);
       EXPECT_GE(heap().peak - before, op.backward_workspace_bytes<T>(s, 1) - 1024);
       EXPECT_LE(heap().allocations, 20);

@@ -63,7 +63,7 @@ struct GradStorage {
   std::vector<T> sink;
   Tensor<T> beta, near_logits, far_logits;
 
-  GradStorage(const Inputs<T>& in, const Layout& layout)
+  GradStorage(const AllInputs<T>& in, const Layout& layout)
       : q(in.q.shape(), layout),
         k(in.k.shape(), layout),
         v(in.v.shape(), layout),
@@ -73,8 +73,8 @@ struct GradStorage {
         near_logits(in.near_logits.shape(), layout),
         far_logits(in.far_logits.shape(), layout) {}
 
-  Grads<T> grads(const Inputs<T>& in, const Wanted& wanted) {
-    Grads<T> made;
+  AllGrads<T> grads(const AllInputs<T>& in, const Wanted& wanted) {
+    AllGrads<T> made;
     if (wanted.q) made.q = q.view();
     if (wanted.k) made.k = k.view();
     if (wanted.v) made.v = v.view();
@@ -98,13 +98,13 @@ struct GradStorage {
 /// Runs forward, then backward into NaN; out, lse and the gradients lie in `layout`, and what
 /// stands between their elements must stay.
 template <class T>
-Gradients<T> run_backward(const Case<T>& op, const Inputs<T>& in, const View<const T>& d_out,
+Gradients<T> run_backward(const Case<T>& op, const AllInputs<T>& in, const View<const T>& d_out,
                           AnyExecutor* executor = nullptr, const Layout& layout = {},
                           const Wanted& wanted = {}) {
   const Tensor<T> out(d_out.shape(), layout);
   const Tensor<T> lse(op.is_softmax ? Shape{in.q.batch(), in.q.heads(), in.q.rows(), 1} : Shape{},
                       layout);
-  const Saved<T> saved = op.is_softmax ? Saved<T>{lse.view()} : Saved<T>{};
+  const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{};
   op.forward(in, out.view(), saved, executor);
   GradStorage<T> to(in, layout);
   op.backward(in, out.view(), saved, d_out, to.grads(in, wanted), executor);

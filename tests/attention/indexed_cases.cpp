@@ -17,7 +17,7 @@ bool is_listed(const Pair& p) { return hash(77, p.h, p.i(), p.j, 0) % 5 == 0; }
 class Lists {
  public:
   template <class T>
-  Lists(const Inputs<T>& in, const Law& law) {
+  Lists(const AllInputs<T>& in, const Law& law) {
     const Shape& q = in.q.shape();
     std::vector<std::vector<Index>> rows(as_size(q[0] * q[1] * q[2]));
     for (const OracleSequence& s : oracle_sequences(in)) {
@@ -52,18 +52,18 @@ Case<T> indexed_case(std::string name, const fovea::IndexedAttention& op, const 
                      const Law& law) {
   Case<T> made = list_case<T>(std::move(name), op, law);
   made.by_head = true;
-  made.forward = [listed, forward = made.forward](const Inputs<T>& in, const View<T>& out,
-                                                  const Saved<T>& saved, AnyExecutor* executor) {
+  made.forward = [listed, forward = made.forward](const AllInputs<T>& in, const View<T>& out,
+                                                  const AllSaved<T>& saved, AnyExecutor* executor) {
     const Lists lists(in, listed);
-    Inputs<T> with = in;
+    AllInputs<T> with = in;
     with.indices = lists.view();
     forward(with, out, saved, executor);
   };
   made.backward = [listed, backward = made.backward](
-                      const Inputs<T>& in, const View<const T>& out, const Saved<T>& saved,
-                      const View<const T>& d_out, const Grads<T>& grads, AnyExecutor* executor) {
+                      const AllInputs<T>& in, const View<const T>& out, const AllSaved<T>& saved,
+                      const View<const T>& d_out, const AllGrads<T>& grads, AnyExecutor* executor) {
     const Lists lists(in, listed);
-    Inputs<T> with = in;
+    AllInputs<T> with = in;
     with.indices = lists.view();
     backward(with, out, saved, d_out, grads, executor);
   };

@@ -51,7 +51,7 @@ struct Run {
   Run(const IndexedAttention& op, const AttentionShape& s, const Tensor<Index>& lists,
       AnyExecutor* executor = nullptr)
       : problem(make_problem(Case<T>{}, s)) {
-    Inputs<T> in = problem.inputs();
+    AllInputs<T> in = problem.inputs();
     in.indices = lists.view();
     all(op, in, executor);
   }
@@ -62,7 +62,7 @@ struct Run {
   }
 
   template <class Op>
-  void all(const Op& op, const Inputs<T>& in, AnyExecutor* executor) {
+  void all(const Op& op, const AllInputs<T>& in, AnyExecutor* executor) {
     const Tensor<T> out(problem.out_shape());
     const Tensor<T> lse(problem.row_shape());
     const Tensor<T> d_out(problem.out_shape());
@@ -70,8 +70,8 @@ struct Run {
     const Tensor<T> d_q(in.q.shape());
     const Tensor<T> d_k(in.k.shape());
     const Tensor<T> d_v(in.v.shape());
-    const Saved<T> saved{lse.view()};
-    const Grads<T> grads{d_q.view(), d_k.view(), d_v.view()};
+    const AllSaved<T> saved{lse.view()};
+    const AllGrads<T> grads{d_q.view(), d_k.view(), d_v.view()};
     if (executor == nullptr) {
       op.forward(in, out.view(), saved);
       op.backward(in, out.view(), saved, d_out.view(), grads);
@@ -159,7 +159,7 @@ TYPED_TEST(Indexed, HeadsAloneHaveTheSameBits) {
   for (Index b = 0; b < 2; ++b) {
     for (Index g = 0; g < 2; ++g) {
       Run<T> alone(FullAttention{}, part);
-      Inputs<T> in = all.problem.inputs();
+      AllInputs<T> in = all.problem.inputs();
       in.q = cut(cut(in.q, 0, b, 1), 1, 2 * g, 2);
       in.k = cut(cut(in.k, 0, b, 1), 1, g, 1);
       in.v = cut(cut(in.v, 0, b, 1), 1, g, 1);
@@ -192,8 +192,8 @@ TEST(IndexedStorage, RoundsTheFloatResult) {
   at_each_level([&] {
     const Tensor<Eigen::bfloat16> out({1, 2, 30, 20});
     const Tensor<float> float_out(out.shape());
-    Inputs<Eigen::bfloat16> in{q.view(), k.view(), v.view()};
-    Inputs<float> float_in{float_q.view(), float_k.view(), float_v.view()};
+    AllInputs<Eigen::bfloat16> in{q.view(), k.view(), v.view()};
+    AllInputs<float> float_in{float_q.view(), float_k.view(), float_v.view()};
     in.indices = float_in.indices = lists.view();
     IndexedAttention{}.forward(in, out.view());
     IndexedAttention{}.forward(float_in, float_out.view());
@@ -204,6 +204,10 @@ TEST(IndexedStorage, RoundsTheFloatResult) {
   });
 }
 
+fovea::IndexedShape with_lists(const AttentionShape& s, Index keys_per_row) {
+  return bench::shape_for<IndexedAttention>(s, keys_per_row);
+}
+
 /// Both passes take what they say and a few small objects.
 TYPED_TEST(Indexed, TakesItsWorkspaceAndNoMore) {
   using T = TypeParam;
@@ -212,19 +216,19 @@ TYPED_TEST(Indexed, TakesItsWorkspaceAndNoMore) {
     const AttentionShape s{2, 2, 1, n, n, 8, 8};
     const Tensor<Index> lists = some_lists({2, 2, 1, n, 60, 0, 0}, 0.5, 20);
     const Problem<T> problem = make_problem(Case<T>{}, s);
-    Inputs<T> in = problem.inputs();
+    AllInputs<T> in = problem.inputs();
     in.indices = lists.view();
     const Tensor<T> out(problem.out_shape());
     const Tensor<T> lse(problem.row_shape());
     const Tensor<T> d_q(in.q.shape()), d_k(in.k.shape()), d_v(in.v.shape());
     std::ptrdiff_t before = heap().reset();
-    op.forward(in, out.view(), Saved<T>{lse.view()});
-    EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(s, 1, 20) + 1024);
+    op.forward(in, out.view(), AllSaved<T>{lse.view()});
+    EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(with_lists(s, 20)) + 1024);
     EXPECT_LE(heap().allocations, 8);
     before = heap().reset();
-    op.backward(in, out.view(), Saved<T>{lse.view()}, out.view(),
-                Grads<T>{d_q.view(), d_k.view(), d_v.view()});
-    EXPECT_LE(heap().peak - before, op.backward_workspace_bytes<T>(s, 1, 20) + 1024);
+    op.backward(in, out.view(), AllSaved<T>{lse.view()}, out.view(),
+                AllGrads<T>{d_q.view(), d_k.view(), d_v.view()});
+    EXPECT_LE(heap().peak - before, op.backward_workspace_bytes<T>(with_lists(s, 20)) + 1024);
     EXPECT_LE(heap().allocations, 16);
   }
 }
@@ -234,7 +238,7 @@ TEST(IndexedMemory, FollowsTheKeysAndNotThePlaces) {
   const IndexedAttention op;
   const AttentionShape s{1, 2, 1, 50, 50, 8, 8};
   const Index none = -1;
-  Inputs<float> in;
+  AllInputs<float> in;
   const Problem<float> problem = make_problem(Case<float>{}, s);
   in = problem.inputs();
   in.indices = View<const Index>(&none, {1, 2, 50, 1 << 18}, {0, 0, 0, 0});
@@ -243,15 +247,16 @@ TEST(IndexedMemory, FollowsTheKeysAndNotThePlaces) {
   const Tensor<float> d_q(in.q.shape()), d_k(in.k.shape()), d_v(in.v.shape());
   const Index limit = 50 * (4 << 10);
   std::ptrdiff_t before = heap().reset();
-  op.forward(in, out.view(), Saved<float>{lse.view()});
+  op.forward(in, out.view(), AllSaved<float>{lse.view()});
   EXPECT_LE(heap().peak - before, limit);
   before = heap().reset();
-  op.backward(in, out.view(), Saved<float>{lse.view()}, out.view(),
-              Grads<float>{d_q.view(), d_k.view(), d_v.view()});
+  op.backward(in, out.view(), AllSaved<float>{lse.view()}, out.view(),
+              AllGrads<float>{d_q.view(), d_k.view(), d_v.view()});
   EXPECT_LE(heap().peak - before, limit);
-  EXPECT_EQ(op.workspace_bytes<float>(s, 1, 1 << 30), op.workspace_bytes<float>(s, 1, 50));
-  EXPECT_EQ(op.backward_workspace_bytes<float>(s, 1, 1 << 30),
-            op.backward_workspace_bytes<float>(s, 1, 50));
+  const fovea::IndexedShape many = with_lists(s, 1 << 30);
+  const fovea::IndexedShape fifty = with_lists(s, 50);
+  EXPECT_EQ(op.workspace_bytes<float>(many), op.workspace_bytes<float>(fifty));
+  EXPECT_EQ(op.backward_workspace_bytes<float>(many), op.backward_workspace_bytes<float>(fifty));
   EXPECT_EQ(out.values(), std::vector<float>(2 * 50 * 8));
   EXPECT_EQ(d_v.values(), std::vector<float>(50 * 8));
 }
@@ -261,15 +266,15 @@ TEST(IndexedMemory, GradientOfQueriesAlone) {
   const AttentionShape s{1, 1, 1, 20'000, 60, 4, 4};
   const Tensor<Index> lists = some_lists(s, 0.5, 20);
   const Problem<float> problem = make_problem(Case<float>{}, s);
-  Inputs<float> in = problem.inputs();
+  AllInputs<float> in = problem.inputs();
   in.indices = lists.view();
   const Tensor<float> out(problem.out_shape());
   const Tensor<float> lse(problem.row_shape());
   const Tensor<float> d_q(in.q.shape());
-  IndexedAttention{}.forward(in, out.view(), Saved<float>{lse.view()});
+  IndexedAttention{}.forward(in, out.view(), AllSaved<float>{lse.view()});
   const std::ptrdiff_t before = heap().reset();
-  IndexedAttention{}.backward(in, out.view(), Saved<float>{lse.view()}, out.view(),
-                              Grads<float>{d_q.view()});
+  IndexedAttention{}.backward(in, out.view(), AllSaved<float>{lse.view()}, out.view(),
+                              AllGrads<float>{d_q.view()});
   EXPECT_LE(heap().peak - before, 4096);
 }
 

@@ -103,10 +103,10 @@ Case<T> linear_case(std::string name, const fovea::LinearAttention<Maps...>& op)
   Case<T> made = make_case<T>(std::move(name), op, oracle.law);
   made.signed_weights = has_signed_weights(oracle);
   made.has_decoder = made.has_decoder && op.options.causal;
-  made.oracle = [oracle](const Inputs<T>& in) {
+  made.oracle = [oracle](const AllInputs<T>& in) {
     return Expected<T>{linear_oracle(in, oracle), {}};
   };
-  made.grad_oracle = [oracle](const Inputs<T>& in, const View<const T>& d_out) {
+  made.grad_oracle = [oracle](const AllInputs<T>& in, const View<const T>& d_out) {
     return linear_grad_oracle(in, oracle, d_out);
   };
   return made;
@@ -131,10 +131,10 @@ Case<T> fmm_case(std::string name, const fovea::FmmAttention<Terms...>& op, Extr
   made.signed_weights = has_signed_weights(oracle.linear);
   made.has_band = true;
   made.has_decoder = made.has_decoder && o.causal;
-  made.oracle = [at_width](const Inputs<T>& in) {
+  made.oracle = [at_width](const AllInputs<T>& in) {
     return Expected<T>{fmm_oracle(in, at_width(in.q.width())), {}};
   };
-  made.grad_oracle = [at_width](const Inputs<T>& in, const View<const T>& d_out) {
+  made.grad_oracle = [at_width](const AllInputs<T>& in, const View<const T>& d_out) {
     return fmm_grad_oracle(in, at_width(in.q.width()), d_out);
   };
   return made;
@@ -145,8 +145,10 @@ Case<T> delta_case(std::string name, const fovea::DeltaRuleAttention<Map>& op) {
   const OracleDelta<T> oracle{oracle_map<T>(Map{}), op.options.alignment};
   Case<T> made = make_case<T>(std::move(name), op, far_law(true, op.options.alignment));
   made.extras.beta = true;
-  made.oracle = [oracle](const Inputs<T>& in) { return Expected<T>{delta_oracle(in, oracle), {}}; };
-  made.grad_oracle = [oracle](const Inputs<T>& in, const View<const T>& d_out) {
+  made.oracle = [oracle](const AllInputs<T>& in) {
+    return Expected<T>{delta_oracle(in, oracle), {}};
+  };
+  made.grad_oracle = [oracle](const AllInputs<T>& in, const View<const T>& d_out) {
     return delta_grad_oracle(in, oracle, d_out);
   };
   return made;

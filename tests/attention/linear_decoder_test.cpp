@@ -52,9 +52,9 @@ struct Stream {
     return {s.batch, s.query_heads, s.key_heads, s.width, s.value_width};
   }
 
-  Inputs<T> tokens(Index first, Index count) const {
-    Inputs<T> in{cut(problem.q.view(), 2, first, count), cut(problem.k.view(), 2, first, count),
-                 cut(problem.v.view(), 2, first, count)};
+  AllInputs<T> tokens(Index first, Index count) const {
+    AllInputs<T> in{cut(problem.q.view(), 2, first, count), cut(problem.k.view(), 2, first, count),
+                    cut(problem.v.view(), 2, first, count)};
     if (has_beta) in.beta = cut(beta.view(), 2, first, count);
     return in;
   }

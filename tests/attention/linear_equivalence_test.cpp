@@ -30,9 +30,9 @@ class LinearEquivalence : public testing::Test {
 
   /// FMM attention whose near and far field have these weights.
   template <class... Terms>
-  static Inputs<T> with_weights(const Problem<T>& problem, const T& near_logit,
-                                const T& far_logit) {
-    Inputs<T> in = problem.inputs();
+  static AllInputs<T> with_weights(const Problem<T>& problem, const T& near_logit,
+                                   const T& far_logit) {
+    AllInputs<T> in = problem.inputs();
     in.near_logits = View<const T>(&near_logit, {1, 1, 1, 1});
     in.far_logits = View<const T>(&far_logit, {1, 1, 1, 1});
     return in;
@@ -50,23 +50,23 @@ class LinearEquivalence : public testing::Test {
 
   /// `a` and `b` of the same inputs have the same bits of out and of the gradients of q, k and v.
   template <class A, class B>
-  static void expect_same(const A& a, const Inputs<T>& of_a, const B& b,
+  static void expect_same(const A& a, const AllInputs<T>& of_a, const B& b,
                           const Problem<T>& problem) {
     SCOPED_TRACE(describe(problem));
-    const Inputs<T> of_b = problem.inputs();
+    const AllInputs<T> of_b = problem.inputs();
     const Tensor<T> d_out = make_d_out(problem);
     at_each_level([&] {
       const Tensor<T> out_a(problem.out_shape());
       const Tensor<T> out_b(problem.out_shape());
       const Tensor<T> lse(problem.row_shape());
-      const Saved<T> saved = requires { b.softmax_options(); }
-      ? Saved<T>{lse.view()} : Saved<T>{};
+      const AllSaved<T> saved = requires { b.softmax_options(); }
+      ? AllSaved<T>{lse.view()} : AllSaved<T>{};
       a.forward(of_a, out_a.view());
       b.forward(of_b, out_b.view(), saved);
       EXPECT_TRUE(same_bits(out_a.values(), out_b.values(), out_a.shape()));
       GradStorage<T> grads_a(of_b, {});
       GradStorage<T> grads_b(of_b, {});
-      a.backward(of_a, out_a.view(), Saved<T>{}, d_out.view(), grads_a.grads(of_b, {}));
+      a.backward(of_a, out_a.view(), AllSaved<T>{}, d_out.view(), grads_a.grads(of_b, {}));
       b.backward(of_b, out_b.view(), saved, d_out.view(), grads_b.grads(of_b, {}));
       EXPECT_TRUE(same_bits(grads_a.q.values(), grads_b.q.values(), of_a.q.shape())) << "d_q";
       EXPECT_TRUE(same_bits(grads_a.k.values(), grads_b.k.values(), of_a.k.shape())) << "d_k";
@@ -102,7 +102,7 @@ TYPED_TEST(LinearEquivalence, AWideBandAloneIsFullAttention) {
     const FmmAttention<EluPlusOne> fmm{{.near = {.left = wide, .right = wide}}};
     const FmmAttention<EluPlusOne> causal{{.near = {.left = wide}, .causal = true}};
     this->for_each_problem([&](const Problem<T>& problem) {
-      const Inputs<T> in = this->with_weights(problem, this->kInfinity, -this->kInfinity);
+      const AllInputs<T> in = this->with_weights(problem, this->kInfinity, -this->kInfinity);
       this->expect_same(fmm, in, FullAttention{}, problem);
       this->expect_same(causal, in, FullAttention{{.causal = true}}, problem);
     });
@@ -237,8 +237,8 @@ void expect_rounded(const Op& op, bool has_beta) {
     const Tensor<S> v = narrowed(numbers.v);
     Tensor<float> beta({1, 2, keys, 1});
     beta.fill(beta_fill(1));
-    Inputs<S> narrow{q.view(), k.view(), v.view()};
-    Inputs<float> wide = numbers.inputs();
+    AllInputs<S> narrow{q.view(), k.view(), v.view()};
+    AllInputs<float> wide = numbers.inputs();
     if (has_beta) narrow.beta = wide.beta = beta.view();
     const Tensor<S> out(numbers.out_shape());
     const Tensor<float> expected(numbers.out_shape());

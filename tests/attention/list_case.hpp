@@ -18,10 +18,10 @@ Case<T> list_case(std::string name, const Op& op, const Law& law) {
   made.options = options;
   made.is_softmax = true;
   made.makes_lists = true;
-  made.oracle = [options, law](const Inputs<T>& in) {
+  made.oracle = [options, law](const AllInputs<T>& in) {
     return softmax_oracle(in, OracleOperator<T>::of(options, law, in.q.width()));
   };
-  made.grad_oracle = [options, law](const Inputs<T>& in, const View<const T>& d_out) {
+  made.grad_oracle = [options, law](const AllInputs<T>& in, const View<const T>& d_out) {
     return softmax_grad_oracle(in, OracleOperator<T>::of(options, law, in.q.width()), d_out);
   };
   return made;

@@ -39,7 +39,7 @@ TEST_P(Conformance, OneCuSeqlensServesBoth) {
     at_each_level([&] {
       const std::vector<Index> lengths = {7, 0, 64, 30};
       const Problem<T> problem = make_packed(op, {1, 2, 2, 0, 0, 5, 6}, lengths, lengths);
-      Inputs<T> in = problem.inputs();
+      AllInputs<T> in = problem.inputs();
       in.cu_seqlens_k = {};
       EXPECT_TRUE(same_bits(run(op, problem), run(op, in)));
       const Tensor<T> d_out = make_d_out(problem);
@@ -87,7 +87,7 @@ TEST_P(Conformance, PackedSequencesAreTheSequencesAlone) {
         const Index first_key = problem.cu_k[s];
         const Index keys = problem.cu_k[s + 1] - first_key;
         SCOPED_TRACE("sequence " + std::to_string(s));
-        const Inputs<T> alone = part_of(problem.inputs(), first, queries, first_key, keys);
+        const AllInputs<T> alone = part_of(problem.inputs(), first, queries, first_key, keys);
         const Result<T> out = run(op, alone);
         EXPECT_TRUE(same_bits(rows_of(all.out, problem.out_shape(), first, queries), out.out));
         if (op.is_softmax) {

@@ -34,8 +34,8 @@ struct Problem {
   std::vector<Index> cu_q = {};
   std::vector<Index> cu_k = {};
 
-  Inputs<T> inputs() const {
-    Inputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_q, cu_k};
+  AllInputs<T> inputs() const {
+    AllInputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_q, cu_k};
     if (bias) in.bias = bias->view();
     if (mask) in.mask = mask->view();
     in.alibi_slopes = slopes;
@@ -220,8 +220,9 @@ bool sees_any(const Case<T>& op, const Problem<T>& p, Index b, Index h, Index ro
 
 /// Query rows [first, first + queries) and keys [first_key, first_key + keys), without lengths.
 template <class T>
-Inputs<T> part_of(const Inputs<T>& in, Index first, Index queries, Index first_key, Index keys) {
-  Inputs<T> part = in;
+AllInputs<T> part_of(const AllInputs<T>& in, Index first, Index queries, Index first_key,
+                     Index keys) {
+  AllInputs<T> part = in;
   part.key_lengths = part.cu_seqlens_q = part.cu_seqlens_k = {};
   part.q = cut(in.q, 2, first, queries);
   part.k = cut(in.k, 2, first_key, keys);
@@ -234,8 +235,8 @@ Inputs<T> part_of(const Inputs<T>& in, Index first, Index queries, Index first_k
 
 /// Batch b and head h alone. \param lengths that of the keys of batch b, or empty
 template <class T>
-Inputs<T> head_of(const Inputs<T>& in, Index b, Index h, std::span<const Index> lengths) {
-  Inputs<T> part = in;
+AllInputs<T> head_of(const AllInputs<T>& in, Index b, Index h, std::span<const Index> lengths) {
+  AllInputs<T> part = in;
   const Index key_head = h / (in.q.heads() / in.k.heads());
   part.q = cut(cut(in.q, 0, b, 1), 1, h, 1);
   part.k = cut(cut(in.k, 0, b, 1), 1, key_head, 1);

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "support/fill.hpp"
 #include "support/oracle/sketch.hpp"
@@ -12,9 +13,9 @@
 
 namespace fovea_test {
 
+using bench::AllInputs;
+using bench::AllSaved;
 using fovea::IndexTensor;
-using fovea::Inputs;
-using fovea::Saved;
 using fovea::SmartBirdAttention;
 using fovea::SmartBirdOptions;
 
@@ -46,8 +47,8 @@ struct BirdProblem {
     sketch_k.fill(gaussian(seed + 400));
   }
 
-  Inputs<T> inputs() const {
-    Inputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_q, cu_k};
+  AllInputs<T> inputs() const {
+    AllInputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_q, cu_k};
     in.sketch_q = sketch_q.view();
     in.sketch_k = sketch_k.view();
     return in;

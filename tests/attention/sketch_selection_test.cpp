@@ -34,7 +34,7 @@ struct Share {
 /// Chosen keys against the oracle, row by row, and their form.
 template <class T>
 Share expect_choice(const BirdProblem<T>& problem, const SmartBirdOptions& options,
-                    const View<const Index>& chosen, const Inputs<T>& in) {
+                    const View<const Index>& chosen, const AllInputs<T>& in) {
   Share share;
   for (const OracleSequence& s : oracle_sequences(in)) {
     for (Index h = 0; h < problem.sizes.heads; ++h) {
@@ -66,11 +66,11 @@ template <class T>
 void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& options,
                    const View<const T>& draws = {}) {
   const SmartBirdAttention op(options);
-  Inputs<T> in = problem.inputs();
+  AllInputs<T> in = problem.inputs();
   in.draws = draws;
   std::vector<Index> first;
   at_each_level([&] {
-    const IndexTensor chosen = op.select(in, problem.sizes.heads);
+    const IndexTensor chosen = op.select(in.sketch(), problem.sizes.heads);
     if (!first.empty()) {
       EXPECT_EQ(first, values_of(chosen.view())) << "another level chose otherwise";
       return;
@@ -130,11 +130,11 @@ TEST_P(SketchSelection, TakesDraws) {
   draws.fill([](Index b, Index h, Index i, Index j) {
     return fovea::uniform_draw<float>(3, b, h, i + 692, j);
   });
-  Inputs<float> in = problem.inputs();
+  AllInputs<float> in = problem.inputs();
   const SmartBirdAttention op(options);
-  const IndexTensor by_seed = op.select(in, 2);
+  const IndexTensor by_seed = op.select(in.sketch(), 2);
   in.draws = draws.view();
-  EXPECT_EQ(values_of(by_seed.view()), values_of(op.select(in, 2).view()));
+  EXPECT_EQ(values_of(by_seed.view()), values_of(op.select(in.sketch(), 2).view()));
 }
 
 /// Whatever a sample of vectors shows of a row, the others may hide better keys, or as good ones.
@@ -174,14 +174,14 @@ TEST_P(SketchSelection, DoesNotReadWhatIsInvisible) {
   BirdProblem<float> problem({.heads = 2, .queries = 40, .keys = 40});
   problem.key_lengths = {29};
   const SmartBirdAttention op({.keys_per_row = 6, .policy = GetParam(), .causal = true});
-  const IndexTensor before = op.select(problem.inputs(), 2);
+  const IndexTensor before = op.select(problem.inputs().sketch(), 2);
   for (Index j = 20; j < 40; ++j) {
     for (Index c = 0; c < 4; ++c) {
       problem.sketch_k(0, 0, j, c) = c % 2 == 0 ? std::numeric_limits<float>::quiet_NaN()
                                                 : std::numeric_limits<float>::infinity();
     }
   }
-  const IndexTensor after = op.select(problem.inputs(), 2);
+  const IndexTensor after = op.select(problem.inputs().sketch(), 2);
   for (Index h = 0; h < 2; ++h) {
     for (Index i = 0; i < 20; ++i) {
       EXPECT_EQ(keys_of(before.view(), 0, h, i), keys_of(after.view(), 0, h, i)) << "row " << i;
@@ -192,30 +192,30 @@ TEST_P(SketchSelection, DoesNotReadWhatIsInvisible) {
 TEST_P(SketchSelection, IsTheSameForAnyThreads) {
   const BirdProblem<float> problem({.batch = 2, .heads = 3, .queries = 100, .keys = 300});
   const SmartBirdAttention op({.policy = GetParam(), .causal = true});
-  const std::vector<Index> serial = values_of(op.select(problem.inputs(), 3).view());
+  const std::vector<Index> serial = values_of(op.select(problem.inputs().sketch(), 3).view());
   Backwards backwards;
   Shuffled shuffled;
   fovea::ThreadPool pool(2);
-  EXPECT_EQ(serial, values_of(op.select(problem.inputs(), 3, backwards).view()));
-  EXPECT_EQ(serial, values_of(op.select(problem.inputs(), 3, shuffled).view()));
-  EXPECT_EQ(serial, values_of(op.select(problem.inputs(), 3, pool).view()));
+  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 3, backwards).view()));
+  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 3, shuffled).view()));
+  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 3, pool).view()));
 }
 
 /// Any layout of the sketch, of the draws and of the indices.
 TEST_P(SketchSelection, TakesAnyStrides) {
   const BirdProblem<float> problem({.batch = 2, .heads = 3, .queries = 21, .keys = 45});
   const SmartBirdAttention op({.keys_per_row = 7, .policy = GetParam()});
-  const std::vector<Index> expected = values_of(op.select(problem.inputs(), 3).view());
+  const std::vector<Index> expected = values_of(op.select(problem.inputs().sketch(), 3).view());
   const Layout odd{.order = {3, 0, 2, 1}, .offset = 5, .innermost = 2, .gap = 3};
   const Tensor<float> sq = problem.sketch_q.in(odd);
   const Tensor<float> sk = problem.sketch_k.in(
       {.order = {2, 1, 3, 0}, .offset = 1, .gap = 2, .reversed = {true, false, true, true}});
-  Inputs<float> in = problem.inputs();
+  AllInputs<float> in = problem.inputs();
   in.sketch_q = sq.view();
   in.sketch_k = sk.view();
   std::vector<Index> memory(2 * 3 * 21 * 7 * 2, -5);
   const View<Index> indices(memory.data(), {2, 3, 21, 7}, {2, 4, 12, 252});
-  op.select(in, indices);
+  op.select(in.sketch(), indices);
   EXPECT_EQ(expected, values_of(indices));
   for (std::size_t n = 1; n < memory.size(); n += 2) EXPECT_EQ(memory[n], -5) << "a gap";
 }
@@ -231,10 +231,10 @@ INSTANTIATE_TEST_SUITE_P(Policies, SketchSelection, testing::ValuesIn(kPolicies)
 TEST(SketchSelectionMargin, FewRowsAreLeftToRounding) {
   const BirdProblem<float> problem({.heads = 2, .queries = 150, .keys = 4096});
   Share share;
-  const Inputs<float> in = problem.inputs();
+  const AllInputs<float> in = problem.inputs();
   for (const SamplingPolicy policy : kPolicies) {
     const SmartBirdOptions options{.policy = policy};
-    const IndexTensor chosen = SmartBirdAttention(options).select(in, 2);
+    const IndexTensor chosen = SmartBirdAttention(options).select(in.sketch(), 2);
     const Share of_policy = expect_choice(problem, options, chosen.view(), in);
     share.undecided += of_policy.undecided;
     share.rows += of_policy.rows;
@@ -248,7 +248,7 @@ TEST(SketchSelectionEdges, TiesGoToTheSmallerKey) {
   problem.sketch_q.fill(constant(0));
   const IndexTensor chosen =
       SmartBirdAttention({.keys_per_row = 5, .policy = SamplingPolicy::top_k})
-          .select(problem.inputs(), 2);
+          .select(problem.inputs().sketch(), 2);
   EXPECT_EQ(keys_of(chosen.view(), 0, 1, 3), (std::vector<Index>{0, 1, 2, 3, 4}));
 }
 
@@ -259,8 +259,8 @@ TEST(SketchSelectionEdges, AKeyOfWeightOneIsAlwaysKept) {
   problem.sketch_k.fill(first_column([](Index j) { return j == 11 ? 1e4 : -1e4; }));
   for (const SamplingPolicy policy :
        {SamplingPolicy::squared_inverse_log, SamplingPolicy::inverse_log, SamplingPolicy::raw}) {
-    const IndexTensor chosen =
-        SmartBirdAttention({.keys_per_row = 2, .policy = policy}).select(problem.inputs(), 4);
+    const IndexTensor chosen = SmartBirdAttention({.keys_per_row = 2, .policy = policy})
+                                   .select(problem.inputs().sketch(), 4);
     for (Index i = 0; i < 50; ++i) {
       const std::vector<Index> keys = keys_of(chosen.view(), 0, i % 4, i);
       EXPECT_EQ(std::count(keys.begin(), keys.end(), 11), 1);
@@ -274,7 +274,8 @@ TEST(SketchSelectionEdges, AWeightOfZeroIsStillAVisibleKey) {
   problem.sketch_q.fill(first_column([](Index) { return 1.0; }));
   problem.sketch_k.fill(first_column([](Index j) { return j < 37 ? 0.0 : 1.0; }));
   for (Index j = 0; j < 37; ++j) problem.sketch_k(0, 0, j, 0) = -infinity;
-  const IndexTensor chosen = SmartBirdAttention({.keys_per_row = 5}).select(problem.inputs(), 1);
+  const IndexTensor chosen =
+      SmartBirdAttention({.keys_per_row = 5}).select(problem.inputs().sketch(), 1);
   // Three keys have weight 1/3; of the others, all of score 0, the first two.
   EXPECT_EQ(keys_of(chosen.view(), 0, 0, 1), (std::vector<Index>{0, 1, 37, 38, 39}));
 }
@@ -283,7 +284,7 @@ TEST(SketchSelectionEdges, ASketchThatIsNoNumberKeepsTheFirstKeys) {
   BirdProblem<float> problem({.heads = 2, .queries = 30, .keys = 30});
   problem.sketch_k(0, 0, 12, 1) = std::numeric_limits<float>::quiet_NaN();
   const IndexTensor chosen =
-      SmartBirdAttention({.keys_per_row = 3, .causal = true}).select(problem.inputs(), 2);
+      SmartBirdAttention({.keys_per_row = 3, .causal = true}).select(problem.inputs().sketch(), 2);
   for (Index i = 12; i < 30; ++i) {
     EXPECT_EQ(keys_of(chosen.view(), 0, 1, i), (std::vector<Index>{0, 1, 2}));
   }
@@ -302,7 +303,7 @@ TEST(SketchSelectionDistribution, IsThatOfDirectSampling) {
        {SamplingPolicy::squared_inverse_log, SamplingPolicy::inverse_log, SamplingPolicy::raw,
         SamplingPolicy::random}) {
     const SmartBirdOptions options{.keys_per_row = 2, .policy = policy, .seed = 12345};
-    const Inputs<float> in = problem.inputs();
+    const AllInputs<float> in = problem.inputs();
     const OracleSequence sequence = oracle_sequences(in)[0];
     const OracleSketch<float> sketch = oracle_sketch(in, options, sequence, 0, keys);
     std::map<std::array<Index, 2>, double> chance;
@@ -323,7 +324,7 @@ TEST(SketchSelectionDistribution, IsThatOfDirectSampling) {
           static_cast<Index>(std::max_element(score.begin(), score.end()) - score.begin());
       chance[{std::min(first, second), std::max(first, second)}] += 1.0 / trials;
     }
-    const IndexTensor chosen = SmartBirdAttention(options).select(in, heads);
+    const IndexTensor chosen = SmartBirdAttention(options).select(in.sketch(), heads);
     std::map<std::array<Index, 2>, double> count;
     for (Index h = 0; h < heads; ++h) {
       for (Index i = 0; i < rows; ++i) {

@@ -27,7 +27,7 @@ Tensor<T> sketch(Index batch, Index rows, std::uint64_t seed) {
 /// The inputs of one call with a sketch, and the operator that keeps all of its keys.
 template <class T>
 struct SketchedCall {
-  SketchedCall(const Inputs<T>& in, fovea::SmartBirdOptions options)
+  SketchedCall(const AllInputs<T>& in, fovea::SmartBirdOptions options)
       : q(sketch<T>(in.q.batch(), in.q.rows(), 1)),
         k(sketch<T>(in.k.batch(), in.k.rows(), 2)),
         inputs(in) {
@@ -38,14 +38,14 @@ struct SketchedCall {
   }
 
   Tensor<T> q, k;
-  Inputs<T> inputs;
+  AllInputs<T> inputs;
   fovea::SmartBirdAttention op;
 };
 
 template <class T>
 Case<T> smart_bird_case(std::string name, const fovea::SmartBirdOptions& chosen, const Law& law) {
   Case<T> made = list_case<T>(std::move(name), fovea::SmartBirdAttention(chosen), law);
-  made.forward = [chosen](const Inputs<T>& in, const View<T>& out, const Saved<T>& saved,
+  made.forward = [chosen](const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved,
                           AnyExecutor* executor) {
     const SketchedCall<T> call(in, chosen);
     if (executor == nullptr) {
@@ -54,9 +54,9 @@ Case<T> smart_bird_case(std::string name, const fovea::SmartBirdOptions& chosen,
       call.op.forward(call.inputs, out, saved, *executor);
     }
   };
-  made.backward = [chosen](const Inputs<T>& in, const View<const T>& out, const Saved<T>& saved,
-                           const View<const T>& d_out, const Grads<T>& grads,
-                           AnyExecutor* executor) {
+  made.backward = [chosen](const AllInputs<T>& in, const View<const T>& out,
+                           const AllSaved<T>& saved, const View<const T>& d_out,
+                           const AllGrads<T>& grads, AnyExecutor* executor) {
     const SketchedCall<T> call(in, chosen);
     if (executor == nullptr) {
       call.op.backward(call.inputs, out, saved, d_out, grads);
@@ -70,10 +70,12 @@ Case<T> smart_bird_case(std::string name, const fovea::SmartBirdOptions& chosen,
     all.keys_per_row = more_than_any_test_appends;
     const fovea::SmartBirdAttention op(all);
     return any_decoder<fovea::SmartBirdAttention, T>(
-        op.template decoder<T>(shape, kSketchWidth), [](const Inputs<T>& in, const auto& f) {
+        op.template decoder<T>(
+            bench::decoder_shape_for<fovea::SmartBirdAttention>(shape, kSketchWidth)),
+        [](const AllInputs<T>& in, const auto& f) {
           const Tensor<T> q = sketch<T>(in.q.batch(), in.q.rows(), 1);
           const Tensor<T> k = sketch<T>(in.k.batch(), in.k.rows(), 2);
-          Inputs<T> with = in;
+          AllInputs<T> with = in;
           with.sketch_q = q.view();
           if (!in.k.is_none()) with.sketch_k = k.view();
           f(with);

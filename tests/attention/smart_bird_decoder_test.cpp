@@ -18,15 +18,20 @@ namespace {
 using fovea::DecoderShape;
 using fovea::SmartBirdDecoder;
 
-DecoderShape decoder_shape(const BirdSizes& s) {
-  return {s.batch, s.heads, s.key_heads, s.width, s.value_width};
+fovea::SmartBirdDecoderShape decoder_shape(const BirdSizes& s) {
+  return {.batch = s.batch,
+          .query_heads = s.heads,
+          .key_heads = s.key_heads,
+          .width = s.width,
+          .value_width = s.value_width,
+          .sketch_width = s.sketch_width};
 }
 
 /// Positions [first, first + count) of a problem, new tokens included.
 template <class T>
-Inputs<T> tokens(const BirdProblem<T>& p, Index first, Index count) {
-  Inputs<T> in{cut(p.q.view(), 2, first, count), cut(p.k.view(), 2, first, count),
-               cut(p.v.view(), 2, first, count)};
+AllInputs<T> tokens(const BirdProblem<T>& p, Index first, Index count) {
+  AllInputs<T> in{cut(p.q.view(), 2, first, count), cut(p.k.view(), 2, first, count),
+                  cut(p.v.view(), 2, first, count)};
   in.sketch_q = cut(p.sketch_q.view(), 2, first, count);
   in.sketch_k = cut(p.sketch_k.view(), 2, first, count);
   return in;
@@ -46,7 +51,7 @@ void expect_forward(const SmartBirdOptions& options, Index piece, Index width = 
   const Tensor<T> whole(problem.out_shape());
   const Tensor<T> whole_lse(problem.row_shape());
   IndexTensor whole_keys({2, 4, 75, options.keys_per_row});
-  op.forward(problem.inputs(), whole.view(), Saved<T>{whole_lse.view(), whole_keys.view()});
+  op.forward(problem.inputs(), whole.view(), AllSaved<T>{whole_lse.view(), whole_keys.view()});
   SmartBirdDecoder<T> decoder = op.template decoder<T>(decoder_shape(problem.sizes));
   const Tensor<T> out(problem.out_shape());
   const Tensor<T> lse(problem.row_shape());
@@ -55,7 +60,7 @@ void expect_forward(const SmartBirdOptions& options, Index piece, Index width = 
   while (decoder.length() < 75) {
     const Index first = decoder.length();
     const Index count = std::min(piece, 75 - first);
-    const Saved<T> saved{cut(lse.view(), 2, first, count), cut(keys.view(), 2, first, count)};
+    const AllSaved<T> saved{cut(lse.view(), 2, first, count), cut(keys.view(), 2, first, count)};
     decoder.step(tokens(problem, first, count), cut(out.view(), 2, first, count), saved, pool);
   }
   EXPECT_TRUE(same_bits(out.values(), whole.values()));
@@ -87,14 +92,14 @@ TEST(SmartBirdDecoding, SeesAllKeysIfNotCausal) {
   const BirdProblem<float> problem({.queries = 40, .keys = 40});
   const SmartBirdAttention op({.keys_per_row = 6});
   auto decoder = op.decoder<float>(decoder_shape(problem.sizes));
-  const Inputs<float> all = problem.inputs();
+  const AllInputs<float> all = problem.inputs();
   decoder.append(all.k, all.v, all.sketch_k);
-  Inputs<float> last;
+  AllInputs<float> last;
   last.q = cut(all.q, 2, 33, 7);
   last.sketch_q = cut(all.sketch_q, 2, 33, 7);
   const Tensor<float> out({1, 3, 7, 12});
   decoder.step(last, out.view());
-  Inputs<float> in = all;
+  AllInputs<float> in = all;
   in.q = last.q;
   in.sketch_q = last.sketch_q;
   const Tensor<float> expected({1, 3, 7, 12});
@@ -135,13 +140,13 @@ TEST(SmartBirdDecoding, RefusesWhatDoesNotFit) {
   auto decoder = op.decoder<float>(decoder_shape(problem.sizes));
   Tensor<float> out({1, 3, 2, 12});
   out.fill(constant(5));
-  const auto refused = [&](const Inputs<float>& in) {
+  const auto refused = [&](const AllInputs<float>& in) {
     const std::string message = refusal([&] { decoder.step(in, out.view()); });
     EXPECT_EQ(out(0, 2, 1, 11), 5) << "written before: " << message;
     EXPECT_EQ(decoder.length(), 0);
     return message;
   };
-  Inputs<float> in = tokens(problem, 0, 2);
+  AllInputs<float> in = tokens(problem, 0, 2);
   in.sketch_k = {};
   EXPECT_EQ(refused(in),
             "SmartBirdAttention: sketch_k is missing; expected the sketch's keys, [B, 1, n, d]");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attention/sketch_problem.hpp"
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/compare.hpp"
@@ -19,12 +20,12 @@
 namespace fovea_test {
 namespace {
 
+using bench::AllGrads;
 using fovea::AttentionShape;
-using fovea::Grads;
 
 /// The law of the keys that the oracle chooses. \param in must outlive it
 template <class T>
-Law chosen_law(const Inputs<T>& in, const SmartBirdOptions& options) {
+Law chosen_law(const AllInputs<T>& in, const SmartBirdOptions& options) {
   return [&in, options](const Pair& p) {
     const OracleSequence s = oracle_sequences(in)[as_size(p.b)];
     const OracleChoice choice = oracle_choice(in, options, s, p.h, p.row);
@@ -35,7 +36,7 @@ Law chosen_law(const Inputs<T>& in, const SmartBirdOptions& options) {
 /// Small enough that no row is left to rounding; CheckedByOracle asserts it.
 template <class T>
 void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& options) {
-  const Inputs<T> in = problem.inputs();
+  const AllInputs<T> in = problem.inputs();
   for (const OracleSequence& s : oracle_sequences(in)) {
     for (Index h = 0; h < problem.sizes.heads; ++h) {
       for (Index row = 0; row < s.queries; ++row) {
@@ -56,13 +57,13 @@ void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& option
   at_each_level([&] {
     const Tensor<T> out(problem.out_shape());
     const Tensor<T> lse(problem.row_shape());
-    const Saved<T> saved{lse.view()};
+    const AllSaved<T> saved{lse.view()};
     op.forward(in, out.view(), saved);
     EXPECT_TRUE(within_ratio(out.values(), expected.out, 16));
     EXPECT_TRUE(within_ratio(lse.values(), expected.lse, 8));
     const Tensor<T> d_q(problem.q.shape()), d_k(problem.k.shape()), d_v(problem.v.shape());
     op.backward(in, View<const T>(out.view()), saved, View<const T>(d_out.view()),
-                Grads<T>{d_q.view(), d_k.view(), d_v.view()});
+                AllGrads<T>{d_q.view(), d_k.view(), d_v.view()});
     EXPECT_TRUE(within_ratio(d_q.values(), grads.q, 32));
     EXPECT_TRUE(within_ratio(d_k.values(), grads.k, 32));
     EXPECT_TRUE(within_ratio(d_v.values(), grads.v, 16));
@@ -96,18 +97,18 @@ TEST(SmartBird, AttendsWithinPackedSequences) {
 TEST(SmartBird, IsIndexedAttentionOverItsChoice) {
   const BirdProblem<float> problem({.batch = 2, .heads = 4, .key_heads = 2});
   const SmartBirdAttention op({.keys_per_row = 6, .causal = true});
-  Inputs<float> in = problem.inputs();
+  AllInputs<float> in = problem.inputs();
   const Tensor<float> out(problem.out_shape());
   const Tensor<float> lse(problem.row_shape());
   IndexTensor saved({2, 4, 50, 6});
-  op.forward(in, out.view(), Saved<float>{lse.view(), saved.view()});
-  const IndexTensor chosen = op.select(in, 4);
+  op.forward(in, out.view(), AllSaved<float>{lse.view(), saved.view()});
+  const IndexTensor chosen = op.select(in.sketch(), 4);
   EXPECT_EQ(values_of(saved.view()), values_of(chosen.view()));
-  Inputs<float> listed{in.q, in.k, in.v};
+  AllInputs<float> listed{in.q, in.k, in.v};
   listed.indices = chosen.view();
   const Tensor<float> other(problem.out_shape());
   const Tensor<float> other_lse(problem.row_shape());
-  fovea::IndexedAttention{}.forward(listed, other.view(), Saved<float>{other_lse.view()});
+  fovea::IndexedAttention{}.forward(listed, other.view(), AllSaved<float>{other_lse.view()});
   EXPECT_TRUE(same_bits(out.values(), other.values()));
   EXPECT_TRUE(same_bits(lse.values(), other_lse.values()));
 }
@@ -116,17 +117,17 @@ TEST(SmartBird, IsIndexedAttentionOverItsChoice) {
 TEST(SmartBird, BackwardWithAndWithoutSavedKeys) {
   const BirdProblem<double> problem({.heads = 2, .key_heads = 2, .queries = 60, .keys = 60});
   const SmartBirdAttention op({.keys_per_row = 7, .seed = 5});
-  const Inputs<double> in = problem.inputs();
+  const AllInputs<double> in = problem.inputs();
   const Tensor<double> out(problem.out_shape());
   const Tensor<double> lse(problem.row_shape());
   IndexTensor indices({1, 2, 60, 7});
-  op.forward(in, out.view(), Saved<double>{lse.view(), indices.view()});
+  op.forward(in, out.view(), AllSaved<double>{lse.view(), indices.view()});
   Tensor<double> d_out(problem.out_shape());
   d_out.fill(gaussian(5));
-  const auto gradients = [&](const Saved<double>& saved, auto&& executor) {
+  const auto gradients = [&](const AllSaved<double>& saved, auto&& executor) {
     const Tensor<double> d_q(problem.q.shape()), d_k(problem.k.shape()), d_v(problem.v.shape());
     op.backward(in, View<const double>(out.view()), saved, View<const double>(d_out.view()),
-                Grads<double>{d_q.view(), d_k.view(), d_v.view()}, executor);
+                AllGrads<double>{d_q.view(), d_k.view(), d_v.view()}, executor);
     std::vector<double> all = d_q.values();
     for (const auto& more : {d_k.values(), d_v.values()}) {
       all.insert(all.end(), more.begin(), more.end());
@@ -149,7 +150,7 @@ TEST(SmartBird, ASketchThatIsNoNumberMakesNoneOfItsRows) {
     problem.sketch_k(0, 0, 12, 2) = bad;
     const Tensor<float> out(problem.out_shape());
     const Tensor<float> lse(problem.row_shape());
-    op.forward(problem.inputs(), out.view(), Saved<float>{lse.view()});
+    op.forward(problem.inputs(), out.view(), AllSaved<float>{lse.view()});
     for (Index h = 0; h < 2; ++h) {
       for (Index i = 0; i < 20; ++i) {
         // A product of -infinity is a weight of 0, and harms nobody.
@@ -169,7 +170,7 @@ TEST(SmartBird, MoreKeysThanThereAre) {
   const BirdProblem<float> problem({.heads = 2, .key_heads = 2, .queries = 9, .keys = 9});
   const Tensor<float> out(problem.out_shape());
   SmartBirdAttention({.keys_per_row = 1000}).forward(problem.inputs(), out.view());
-  const Inputs<float> in = problem.inputs();
+  const AllInputs<float> in = problem.inputs();
   const auto everything = OracleOperator<float>::of(
       {}, [](const Pair&) { return true; }, 16);
   EXPECT_TRUE(within_ratio(out.values(), softmax_oracle(in, everything).out, 16));
@@ -191,8 +192,8 @@ TEST(SmartBird, TakesEigenTensorsOfSixteenBits) {
   put(problem.k, k, wide_k);
   put(problem.v, v, wide_v);
   const SmartBirdAttention op({.keys_per_row = 4});
-  Inputs<Eigen::bfloat16> in{q, k, v};
-  Inputs<float> wide_in{wide_q, wide_k, wide_v};
+  AllInputs<Eigen::bfloat16> in{q, k, v};
+  AllInputs<float> wide_in{wide_q, wide_k, wide_v};
   in.sketch_q = wide_in.sketch_q = problem.sketch_q.view();
   in.sketch_k = wide_in.sketch_k = problem.sketch_k.view();
   op.forward(in, out);
@@ -208,8 +209,8 @@ template <class T>
 void expect_workspace(Index n) {
   const SmartBirdAttention op({.keys_per_row = 20, .causal = true});
   const BirdProblem<T> problem({.batch = 2, .heads = 2, .key_heads = 1, .queries = n, .keys = n});
-  const Inputs<T> in = problem.inputs();
-  const AttentionShape shape = fovea::shape_of(in);
+  const fovea::SmartBirdInputs<T> in = problem.inputs();
+  const fovea::SmartBirdShape shape = fovea::shape_of(in);
   const Tensor<T> out(problem.out_shape());
   const Tensor<T> lse(problem.row_shape());
   IndexTensor lists({2, 2, n, 20});
@@ -217,15 +218,15 @@ void expect_workspace(Index n) {
   const std::ptrdiff_t of_lists = 2 * 2 * n * 20 * static_cast<std::ptrdiff_t>(sizeof(Index));
 
   std::ptrdiff_t before = heap().reset();
-  op.forward(in, out.view(), Saved<T>{lse.view()});
+  op.forward(in, out.view(), AllSaved<T>{lse.view()});
   EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(shape) + 1024);
   EXPECT_LE(heap().allocations, 12);
   before = heap().reset();
-  op.forward(in, out.view(), Saved<T>{lse.view(), lists.view()});
+  op.forward(in, out.view(), AllSaved<T>{lse.view(), lists.view()});
   EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(shape) - of_lists + 1024);
   before = heap().reset();
-  op.backward(in, View<const T>(out.view()), Saved<T>{lse.view(), lists.view()},
-              View<const T>(out.view()), Grads<T>{d_q.view(), d_k.view(), d_v.view()});
+  op.backward(in, View<const T>(out.view()), AllSaved<T>{lse.view(), lists.view()},
+              View<const T>(out.view()), AllGrads<T>{d_q.view(), d_k.view(), d_v.view()});
   EXPECT_LE(heap().peak - before, op.backward_workspace_bytes<T>(shape) + 1024);
   EXPECT_LE(heap().allocations, 16);
 }
@@ -243,8 +244,8 @@ TEST(SmartBird, CostsFollowTheKeysThatThereAre) {
   const SmartBirdAttention more({.keys_per_row = Index{1} << 60, .causal = true});
   const BirdProblem<float> problem(
       {.batch = 1, .heads = 2, .key_heads = 1, .queries = 50, .keys = 50});
-  const Inputs<float> in = problem.inputs();
-  const AttentionShape shape = fovea::shape_of(in);
+  const fovea::SmartBirdInputs<float> in = problem.inputs();
+  const fovea::SmartBirdShape shape = fovea::shape_of(in);
   struct Results {
     explicit Results(const BirdProblem<float>& p)
         : out(p.out_shape()),
@@ -256,10 +257,10 @@ TEST(SmartBird, CostsFollowTheKeysThatThereAre) {
   };
   const auto run = [&](const SmartBirdAttention& op, const Results& to) {
     const std::ptrdiff_t before = heap().reset();
-    op.forward(in, to.out.view(), Saved<float>{to.lse.view()});
-    op.backward(in, View<const float>(to.out.view()), Saved<float>{to.lse.view()},
+    op.forward(in, to.out.view(), AllSaved<float>{to.lse.view()});
+    op.backward(in, View<const float>(to.out.view()), AllSaved<float>{to.lse.view()},
                 View<const float>(to.out.view()),
-                Grads<float>{to.d_q.view(), to.d_k.view(), to.d_v.view()});
+                AllGrads<float>{to.d_q.view(), to.d_k.view(), to.d_v.view()});
     return heap().peak - before;
   };
   const Results expected(problem);
@@ -278,9 +279,11 @@ TEST(SmartBird, CostsFollowTheKeysThatThereAre) {
   EXPECT_EQ(SmartBirdAttention({.keys_per_row = far}).visible_pairs({.queries = 9, .keys = far}),
             std::numeric_limits<Index>::max());
 
-  fovea::DecoderShape sizes{
-      .query_heads = 2, .key_heads = 1, .width = in.q.width(), .value_width = in.v.width()};
-  auto decoder = more.decoder<float>(sizes, in.sketch_q.width());
+  auto decoder = more.decoder<float>({.query_heads = 2,
+                                      .key_heads = 1,
+                                      .width = in.q.width(),
+                                      .value_width = in.v.width(),
+                                      .sketch_width = in.sketch_q.width()});
   const Results decoded(problem);
   const std::ptrdiff_t before = heap().reset();
   decoder.step(in, decoded.out.view());

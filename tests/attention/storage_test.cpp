@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/attention.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
@@ -25,11 +26,11 @@
 namespace fovea_test {
 namespace {
 
+using bench::AllInputs;
+using bench::AllSaved;
 using fovea::AttentionShape;
 using fovea::FullAttention;
-using fovea::Inputs;
 using fovea::LocalAttention;
-using fovea::Saved;
 
 static_assert(fovea::Attention<FullAttention, Eigen::bfloat16>);
 static_assert(fovea::Attention<LocalAttention, Eigen::half>);
@@ -38,8 +39,8 @@ static_assert(fovea::DifferentiableAttention<FullAttention, float>);
 static_assert(fovea::DifferentiableAttention<LocalAttention, double>);
 static_assert(!fovea::DifferentiableAttention<FullAttention, Eigen::bfloat16>);
 static_assert(!fovea::DifferentiableAttention<LocalAttention, Eigen::half>);
-static_assert(std::is_same_v<decltype(Inputs<Eigen::half>::bias), View<const float>>);
-static_assert(std::is_same_v<decltype(Saved<Eigen::bfloat16>::lse), View<float>>);
+static_assert(std::is_same_v<decltype(AllInputs<Eigen::half>::bias), View<const float>>);
+static_assert(std::is_same_v<decltype(AllSaved<Eigen::bfloat16>::lse), View<float>>);
 
 /// The inputs of one call, and the same numbers as floats.
 template <class S>
@@ -63,8 +64,8 @@ struct Problem {
         [&](Index b, Index h, Index n, Index d) { return static_cast<float>(x(b, h, n, d)); });
   }
 
-  Inputs<S> inputs() const { return {q.view(), k.view(), v.view(), key_lengths}; }
-  Inputs<float> float_inputs() const {
+  AllInputs<S> inputs() const { return {q.view(), k.view(), v.view(), key_lengths}; }
+  AllInputs<float> float_inputs() const {
     return {float_q.view(), float_k.view(), float_v.view(), key_lengths};
   }
   Shape out_shape() const {
@@ -97,14 +98,14 @@ testing::AssertionResult all_rounded(const std::vector<S>& x, const std::vector<
 
 /// out and lse of one call, in two types. \param layout of out
 template <class Op, class S>
-void expect_rounded(const Op& op, const Problem<S>& problem, const Inputs<S>& inputs,
-                    const Inputs<float>& float_inputs, const Layout& layout = {}) {
+void expect_rounded(const Op& op, const Problem<S>& problem, const AllInputs<S>& inputs,
+                    const AllInputs<float>& float_inputs, const Layout& layout = {}) {
   const Tensor<S> out(problem.out_shape(), layout);
   const Tensor<float> lse(problem.row_shape(), layout);
   const Tensor<float> float_out(problem.out_shape());
   const Tensor<float> float_lse(problem.row_shape());
-  op.forward(inputs, out.view(), Saved<S>{lse.view()});
-  op.forward(float_inputs, float_out.view(), Saved<float>{float_lse.view()});
+  op.forward(inputs, out.view(), AllSaved<S>{lse.view()});
+  op.forward(float_inputs, float_out.view(), AllSaved<float>{float_lse.view()});
   EXPECT_TRUE(all_rounded(out.values(), float_out.values()));
   EXPECT_TRUE(same_bits(lse.values(), float_lse.values()));
   EXPECT_EQ(out.changed_gaps() + lse.changed_gaps(), 0);
@@ -207,7 +208,7 @@ TYPED_TEST(StorageOf, RoundsTheTileFormOfNarrowBands) {
     const bool visible = true;
     for (const Index width : {5, 16, 32, 64}) {
       const Problem<TypeParam> problem({1, 2, 1, 150, 150, width, width});
-      Inputs<float> with_mask = problem.float_inputs();
+      AllInputs<float> with_mask = problem.float_inputs();
       with_mask.mask = View<const bool>(&visible, {1, 1, 1, 1});
       for (const Index left : {0, 3, 31}) {
         expect_rounded(LocalAttention{{.left = left}}, problem, problem.inputs(), with_mask);
@@ -323,16 +324,17 @@ void expect_steps_equal_forward(const Op& op, Index tokens, Index chunk, Index w
   const Problem<S> problem({2, 4, 2, tokens, tokens, width, width - 8});
   const Tensor<S> expected(problem.out_shape());
   const Tensor<float> expected_lse(problem.row_shape());
-  op.forward(problem.inputs(), expected.view(), Saved<S>{expected_lse.view()});
+  op.forward(problem.inputs(), expected.view(), AllSaved<S>{expected_lse.view()});
   const Tensor<S> out(problem.out_shape());
   const Tensor<float> lse(problem.row_shape());
   auto decoder = op.template decoder<S>(
       {.batch = 2, .query_heads = 4, .key_heads = 2, .width = width, .value_width = width - 8});
   for (Index n = 0; n < tokens; n += chunk) {
     const Index count = std::min(chunk, tokens - n);
-    const Inputs<S> inputs{rows_of(problem.q.view(), n, count), rows_of(problem.k.view(), n, count),
-                           rows_of(problem.v.view(), n, count)};
-    decoder.step(inputs, rows_of(out.view(), n, count), Saved<S>{rows_of(lse.view(), n, count)});
+    const AllInputs<S> inputs{rows_of(problem.q.view(), n, count),
+                              rows_of(problem.k.view(), n, count),
+                              rows_of(problem.v.view(), n, count)};
+    decoder.step(inputs, rows_of(out.view(), n, count), AllSaved<S>{rows_of(lse.view(), n, count)});
   }
   EXPECT_TRUE(same_bits(out.values(), expected.values(), out.shape()));
   EXPECT_TRUE(same_bits(lse.values(), expected_lse.values(), lse.shape()));

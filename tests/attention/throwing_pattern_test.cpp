@@ -89,7 +89,7 @@ TEST(ThrowingPattern, ReachesTheCallerOfForward) {
   const Tokens<float> expected({1, 4, 2, 700, 700, 8, 8});
   expected.forward(kPlain, 0, 700);
   fovea::ThreadPool pool(3);
-  Inputs<float> in = tokens.queries(0, 700, 700);
+  AllInputs<float> in = tokens.queries(0, 700, 700);
   in.k = tokens.k.view();
   in.v = tokens.v.view();
   const auto forward = [&] { kOperator.forward(in, tokens.out.view(), {tokens.lse.view()}, pool); };
@@ -102,7 +102,7 @@ TEST(ThrowingPattern, ReachesTheCallerOfBackward) {
   const AttentionShape shape{1, 4, 2, 700, 700, 8, 8};
   const Tokens<float> tokens(shape);
   tokens.forward(kPlain, 0, 700);
-  Inputs<float> in = tokens.queries(0, 700, 700);
+  AllInputs<float> in = tokens.queries(0, 700, 700);
   in.k = tokens.k.view();
   in.v = tokens.v.view();
   const Tensor<float> d_out(tokens.out.shape());
@@ -111,11 +111,11 @@ TEST(ThrowingPattern, ReachesTheCallerOfBackward) {
     Tensor<float> q, k, v;
     explicit Gradients(const Tokens<float>& of)
         : q(of.q.shape()), k(of.k.shape()), v(of.v.shape()) {}
-    fovea::Grads<float> views() const { return {.q = q.view(), .k = k.view(), .v = v.view()}; }
+    bench::AllGrads<float> views() const { return {.q = q.view(), .k = k.view(), .v = v.view()}; }
   };
   const Gradients expected(tokens);
   const Gradients got(tokens);
-  const Saved<float> saved{tokens.lse.view()};
+  const AllSaved<float> saved{tokens.lse.view()};
   kPlain.backward(in, tokens.out.view(), saved, d_out.view(), expected.views());
   fovea::ThreadPool pool(3);
   const auto backward = [&] {

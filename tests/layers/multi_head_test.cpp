@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "fovea/layers/multi_head.hpp"
 
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/attention.hpp"
 #include "layers/by_hand.hpp"
 
@@ -69,7 +70,7 @@ class Subject {
     const Activations q = part(0, sizes.heads);
     const Activations k = part(sizes.heads, sizes.key_heads);
     const Activations v = part(sizes.heads + sizes.key_heads, sizes.key_heads);
-    fovea::Inputs<double> inputs{q.view(), k.view(), v.view(), kLengths};
+    bench::AllInputs<double> inputs{q.view(), k.view(), v.view(), kLengths};
     const Activations beta = rates(x, weights, sizes);
     if (weights.count("beta.weight") != 0) inputs.beta = beta.view();
     const Shape per_head = {1, sizes.heads, 1, 1};

@@ -1,109 +1,51 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What every operator takes and gives, the concept Attention, and `attend`, which returns a new
-/// tensor.
+/// The concept Attention, and `attend`, which returns a new tensor. What an operator takes and
+/// gives are types of its family (fovea/attention/call).
 #pragma once
 
 #include <concepts>
-#include <span>
-#include <utility>
+#include <type_traits>
 
+#include "fovea/attention/call/grads.hpp"
+#include "fovea/attention/call/inputs.hpp"
+#include "fovea/attention/call/saved.hpp"
+#include "fovea/attention/call/shapes.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/scalar.hpp"
 #include "fovea/core/view.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The tensors that an operator reads. Beyond q, k and v all are optional, and an operator refuses
-/// what it has no use for. Numbers that are not q, k or v are of the type of the arithmetic,
-/// `Compute<T>`: float for tensors of 16 bits.
-template <class T>
-struct Inputs {
-  View<const T> q;  ///< [B, Hq, Nq, D]
-  /// [B, Hk, Nk, D], Hk divides Hq: query head h reads key head h / (Hq / Hk)
-  View<const T> k = {};
-  View<const T> v = {};  ///< [B, Hk, Nk, Dv]
-  /// [B]: batch b has the keys [0, key_lengths[b]); empty: all Nk keys.
-  std::span<const Index> key_lengths = {};
-  /// [S + 1] ascending from 0 to Nq: B = 1, and sequence s has the query rows
-  /// [cu_seqlens_q[s], cu_seqlens_q[s + 1]); empty: not packed.
-  std::span<const Index> cu_seqlens_q = {};
-  /// [S + 1], the same for the rows of k and v; empty: cu_seqlens_q.
-  std::span<const Index> cu_seqlens_k = {};
-  /// [B, Hq, Nq, Nk], or 1 instead of any of them: added to the logits; -infinity hides the pair.
-  View<const Compute<T>> bias = {};
-  /// [B, Hq, Nq, Nk], or 1 instead of any of them: false hides the pair.
-  View<const bool> mask = {};
-  /// [Hq]: slope |i - j| is taken from the logits (ALiBi; Press, Smith and Lewis 2022).
-  std::span<const Compute<T>> alibi_slopes = {};
-  /// [Hq]: one more logit per row that has no value: it takes probability, and counts in lse.
-  std::span<const Compute<T>> sink = {};
-  /// [B, Hk, Nk, 1]: the rate at which the delta rule writes a token.
-  View<const Compute<T>> beta = {};
-  /// [1, Hq, 1, Dv], or 1 instead of Hq or Dv: the near field of FMM attention has the weight
-  /// sigmoid(near_logits), its far field sigmoid(far_logits); 1 for what is not given.
-  View<const Compute<T>> near_logits = {};
-  View<const Compute<T>> far_logits = {};
-  /// [B, Hq, Nq, K]: the keys of each row, ascending, -1 behind the last one.
-  View<const Index> indices = {};
-  /// [B, 1, Nq, d] and [B, 1, Nk, d]: queries and keys of the sketch that chooses keys.
-  View<const Compute<T>> sketch_q = {};
-  View<const Compute<T>> sketch_k = {};
-  /// [B, Hq, Nq, Nk] in (0, 1): instead of the draws that the choice makes of its seed.
-  View<const Compute<T>> draws = {};
-  /// [B, Hq, Nk, M]: the queries that each key is most likely to be attended by, as real numbers
-  /// (Ibar of FSAT, eq. 9).
-  View<const Compute<T>> dominant = {};
+namespace detail {
+
+template <class Op, class T>
+struct TypesOf {
+  using Inputs = typename Op::template Inputs<T>;
+  using Saved = typename Op::template Saved<T>;
+  using Grads = typename Op::template Grads<T>;
 };
 
-/// What a forward pass writes beside the output, each only if it is given.
-template <class T>
-struct Saved {
-  /// [B, Hq, Nq, 1]: natural logarithm of the row's sum of exp(logit); -inf if it sees no key. Its
-  /// rounding costs the gradients no digits, however large it is.
-  View<Compute<T>> lse = {};
-  /// [B, Hq, Nq, K]: the keys that an operator chose for each row, ascending, -1 behind the last.
-  View<Index> indices = {};
-};
+}  // namespace detail
 
-/// The gradients that a backward pass writes, each only if it is given: those of the loss with
-/// respect to the tensors of `Inputs`, in their shapes.
-template <class T>
-struct Grads {
-  View<T> q = {};     ///< [B, Hq, Nq, D]
-  View<T> k = {};     ///< [B, Hk, Nk, D]
-  View<T> v = {};     ///< [B, Hk, Nk, Dv]
-  View<T> bias = {};  ///< the shape of bias: where that is 1, the sum over what it was broadcast to
-  std::span<T> sink = {};    ///< [Hq]
-  View<T> beta = {};         ///< [B, Hk, Nk, 1]
-  View<T> near_logits = {};  ///< the shape of near_logits
-  View<T> far_logits = {};   ///< the shape of far_logits
-  View<T> dominant = {};     ///< [B, Hq, Nk, M]
-};
+/// What the operator `Op` reads, saves and gives gradients of, for tensors of T: parameters of
+/// these types deduce nothing, so that braces and whatever converts to the operator's own types
+/// arrive.
+template <class Op, class T>
+using InputsOf = typename detail::TypesOf<Op, T>::Inputs;
+template <class Op, class T>
+using SavedOf = typename detail::TypesOf<Op, T>::Saved;
+template <class Op, class T>
+using GradsOf = typename detail::TypesOf<Op, T>::Grads;
 
-/// The sizes of one call.
-struct AttentionShape {
-  Index batch = 1;
-  Index query_heads = 1;
-  Index key_heads = 1;
-  Index queries = 0;
-  Index keys = 0;
-  Index width = 0;        ///< D
-  Index value_width = 0;  ///< Dv
-};
-
-/// The sizes of one call from its tensors, unchecked.
-template <class T>
-AttentionShape shape_of(const Inputs<T>& inputs) {
-  return {inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
-          inputs.k.rows(),  inputs.q.width(), inputs.v.width()};
-}
-
-/// An attention operator for the scalar T: a small value that holds its options.
+/// An attention operator for the scalar T: a small value that holds its options. Its members
+/// `Inputs<T>`, `Saved<T>`, `Grads<T>` and `Shape` are types of its family (call/inputs.hpp,
+/// saved.hpp, grads.hpp, shapes.hpp).
 template <class Op, class T>
 concept Attention = std::copyable<Op> &&
-    requires(const Op op, const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
-             const AttentionShape& shape, Serial& executor) {
+    requires(const Op op, const typename Op::template Inputs<T>& inputs, const View<T>& out,
+             const typename Op::template Saved<T>& saved, const typename Op::Shape& shape,
+             Serial& executor) {
   /// the name that stands in messages, tables and benchmarks
   { Op::name() } -> std::convertible_to<const char*>;
   /// throws what `forward` would throw, and does nothing else
@@ -119,24 +61,13 @@ concept Attention = std::copyable<Op> &&
 /// An attention operator that has a backward pass.
 template <class Op, class T>
 concept DifferentiableAttention = Attention<Op, T> &&
-    requires(const Op op, const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-             const Grads<T>& grads, Serial& executor) {
+    requires(const Op op, const typename Op::template Inputs<T>& inputs, const View<const T>& out,
+             const typename Op::template Saved<T>& saved,
+             const typename Op::template Grads<T>& grads, Serial& executor) {
   /// throws what `backward` would throw, and does nothing else
   op.check_backward(inputs, out, saved, out, grads);
   /// computes grads from d_out, the gradient of the loss with respect to out
   op.backward(inputs, out, saved, out, grads, executor);
-};
-
-/// The sizes of a decoder.
-struct DecoderShape {
-  Index batch = 1;
-  Index query_heads = 1;
-  Index key_heads = 1;    ///< divides query_heads
-  Index width = 0;        ///< D
-  Index value_width = 0;  ///< Dv
-  Index reserve = 0;      ///< tokens to take memory for at once
-  /// Under a window, how many tokens can be rolled back at least.
-  Index rollback_tokens = 0;
 };
 
 /// What most decoders take of new tokens. What the decoder of `Op` takes is `Op::Tokens<T>`, which
@@ -150,10 +81,11 @@ struct KeyValueTokens {
 /// An attention operator whose tokens may come one after the other.
 template <class Op, class T>
 concept IncrementalAttention = Attention<Op, T> &&
-    requires(const Op op, const DecoderShape& shape,
+    requires(const Op op, const typename Op::DecoderShape& shape,
              decltype(op.template decoder<T>(shape)) decoder,
-             const typename Op::template Tokens<T>& tokens, const Inputs<T>& inputs,
-             const View<T>& out, const Saved<T>& saved, Serial& executor, Index length) {
+             const typename Op::template Tokens<T>& tokens,
+             const typename Op::template Inputs<T>& inputs, const View<T>& out,
+             const typename Op::template Saved<T>& saved, Serial& executor, Index length) {
   /// adds the tokens
   decoder.append(tokens);
   /// attention of the last positions, as `forward` of all tokens gives it
@@ -186,6 +118,33 @@ template <class Q, class K, class V>
 concept TensorsOfOneScalar = Tensors<Q, K, V> && TensorScalar<Scalar<Q>> &&
     std::same_as<Scalar<K>, Scalar<Q>> && std::same_as<Scalar<V>, Scalar<Q>>;
 
+/// Inputs that `Op` reads, or what converts to them.
+template <class I, class Op>
+concept InputsOfOperator = AnyInputs<I> && requires {
+  requires std::convertible_to<const I&, typename Op::template Inputs<InputScalar<I>>>;
+};
+
+/// Says why an operator does not take inputs that it does not read.
+template <class I>
+constexpr void refuse_family() {
+  static_assert(!std::same_as<I, I>,
+                "fovea: these are the inputs of another family of operators, or of another scalar; "
+                "an operator reads its own Inputs<T>, FullAttention for instance SoftmaxInputs<T>");
+}
+
+/// Attention into `out`, which is as large as it has to be.
+template <class T, class Op, class I, class Out, class E>
+void attend_into(const Op& op, const I& inputs, Out& out, E&& executor) {
+  op.forward(inputs, View<T>(out), typename Op::template Saved<T>{}, executor);
+}
+
+template <class T, class Op, class I, class E>
+auto attend_to_inputs(const Op& op, const I& inputs, E&& executor) {
+  auto out = ViewTraits<View<const T>>::make(out_shape(inputs));
+  attend_into<T>(op, inputs, out, executor);
+  return out;
+}
+
 }  // namespace detail
 
 /// Attention of q over k and v into a new tensor [B, Hq, Nq, Dv] of the kind of q: an Eigen tensor
@@ -195,11 +154,31 @@ template <class Op, class Q, class K, class V, detail::RunsWork E = Serial>
 requires detail::TensorsOfOneScalar<Q, K, V> && Attention<Op, Scalar<Q>>
 [[nodiscard]] auto attend(const Op& op, const Q& q, const K& k, const V& v, E&& executor = {}) {
   using T = Scalar<Q>;
-  const Inputs<T> inputs{q, k, v};
-  auto out =
-      ViewTraits<Q>::make({inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()});
-  op.forward(inputs, View<T>(out), Saved<T>{}, executor);
+  typename Op::template Inputs<T> inputs;
+  inputs.q = View<const T>(q);
+  inputs.k = View<const T>(k);
+  inputs.v = View<const T>(v);
+  auto out = ViewTraits<Q>::make(detail::out_shape(inputs));
+  detail::attend_into<T>(op, inputs, out, executor);
   return out;
+}
+
+/// The same with everything that the operator reads, into a new Tensor4: in braces with tensors of
+/// float, `attend(op, {.q = q, .k = k, .v = v, .bias = bias})`.
+template <class Op, detail::RunsWork E = Serial>
+requires Attention<Op, float>
+[[nodiscard]] auto attend(const Op& op,
+                          const std::type_identity_t<typename Op::template Inputs<float>>& inputs,
+                          E&& executor = {}) {
+  return detail::attend_to_inputs<float>(op, inputs, executor);
+}
+
+/// The same for other scalars: `attend(op, fovea::SoftmaxInputs<double>{.q = q, .k = k, .v = v})`.
+template <class Op, detail::InputsOfOperator<Op> I, detail::RunsWork E = Serial>
+requires(!std::same_as<detail::InputScalar<I>, float>) &&
+    Attention<Op, detail::InputScalar<I>> [[nodiscard]] auto attend(const Op& op, const I& inputs,
+                                                                    E&& executor = {}) {
+  return detail::attend_to_inputs<detail::InputScalar<I>>(op, inputs, executor);
 }
 
 namespace detail {
@@ -233,12 +212,15 @@ concept MeantFor = Attention<Op, float> || Viewable<Q>;
 
 /// Every other call on an operator or on tensors: does not compile, and says why.
 template <class Op, detail::MeantFor<Op> Q, class... Rest>
-Q attend(const Op& /*op*/, const Q& q, const Rest&... /*rest*/) {
+requires(!detail::InputsOfOperator<Q, Op>) Q
+    attend(const Op& /*op*/, const Q& q, const Rest&... /*rest*/) {
+  constexpr bool is_family = !detail::AnyInputs<Q>;
+  if constexpr (!is_family) detail::refuse_family<Q>();
   constexpr bool is_whole = Attention<Op, float> && (sizeof...(Rest) == 2 || sizeof...(Rest) == 3);
-  static_assert(is_whole,
+  static_assert(!is_family || is_whole,
                 "fovea: write attend(op, q, k, v), or attend(op, q, k, v, pool), with an operator "
                 "such as fovea::FullAttention{{.causal = true}}");
-  if constexpr (is_whole) detail::explain_attend<Q, Rest...>();
+  if constexpr (is_family && is_whole) detail::explain_attend<Q, Rest...>();
   return q;
 }
 

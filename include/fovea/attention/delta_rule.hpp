@@ -28,6 +28,11 @@ class DeltaRuleAttention : public FarOnlyOperator<DeltaRuleAttention<Map>> {
  public:
   static constexpr bool kHasBeta = true;
 
+  template <class T>
+  using Inputs = DeltaInputs<T>;
+  template <class T>
+  using Grads = DeltaGrads<T>;
+
   /// What a decoder takes of new tokens.
   template <class T>
   using Tokens = DeltaTokens<T>;

@@ -61,6 +61,11 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
   static constexpr bool kHasNear = true;
   static constexpr Index kTerms = sizeof...(Terms);
 
+  template <class T>
+  using Inputs = std::conditional_t<kHasBeta, FmmDeltaInputs<T>, FmmInputs<T>>;
+  template <class T>
+  using Grads = std::conditional_t<kHasBeta, FmmDeltaGrads<T>, FmmGrads<T>>;
+
   /// What a decoder takes of new tokens.
   template <class T>
   using Tokens = std::conditional_t<kHasBeta, DeltaTokens<T>, KeyValueTokens<T>>;
@@ -112,14 +117,14 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
 
   /// How near and far field are weighted.
   template <class T>
-  FmmBlend<T> blend(const Inputs<T>& inputs) const {
+  FmmBlend<T> blend(const FarInputs<T>& inputs) const {
     return {inputs, kTerms, options.normalise_rows};
   }
 
   /// \throws std::invalid_argument logits of another shape, or NaN, or that leave nothing to
   /// normalise
   template <class T>
-  void check_logits(const Inputs<T>& inputs) const {
+  void check_logits(const FarInputs<T>& inputs) const {
     check_blend_logits(name(), "near_logits", inputs.near_logits, inputs);
     check_blend_logits(name(), "far_logits", inputs.far_logits, inputs);
     if (!options.normalise_rows) return;
@@ -137,15 +142,15 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
   friend class FarOperator<FmmAttention>;
 
   template <class T, class E>
-  void run_forward(const Inputs<T>& inputs, const View<T>& out, E&& executor) const {
+  void compute(const FarInputs<T>& inputs, const View<T>& out, E&& executor) const {
     const LocalAttention near_field = near();
     const FarWeights<Compute<T>> weights = blend(inputs).weights();
     FarForward<T>(inputs, far<Compute<T>>(), &near_field, weights, out).run(executor);
   }
 
   template <class T, class E>
-  void run_backward(const Inputs<T>& inputs, const View<const T>& d_out, const Grads<T>& grads,
-                    E&& executor) const {
+  void compute_gradients(const FarInputs<T>& inputs, const View<const T>& d_out,
+                         const FarGrads<T>& grads, E&& executor) const {
     const LocalAttention near_field = near();
     const FmmBlend<T> blend = this->blend(inputs);
     FmmBackward<T>(inputs, far<T>(), near_field, blend, d_out, grads).run(executor);

@@ -5,6 +5,7 @@
 /// conformance suite.
 #pragma once
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/fsat/check.hpp"
 #include "fovea/attention/fsat/graph_lists.hpp"
@@ -34,8 +35,16 @@ FOVEA_NAMESPACE_BEGIN
 /// Cost: 2 (D + Dv) flops and D + Dv loads per edge, at most M edges per key (training: 2 M), and
 /// two passes over dominant. Memory O(B H L M) for the graph of all heads: per slot 8 bytes and a
 /// number, per query 8 bytes (both twice as often in training: FsatGraph); no L x L.
-class FsatAttention : public ForwardCalls<FsatAttention> {
+class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<FsatAttention> {
  public:
+  template <class T>
+  using Inputs = FsatInputs<T>;
+  template <class T>
+  using Saved = FsatSaved<T>;
+  template <class T>
+  using Grads = FsatGrads<T>;
+  using Shape = FsatShape;
+
   FsatOptions options;
 
   FsatAttention() = default;
@@ -46,23 +55,19 @@ class FsatAttention : public ForwardCalls<FsatAttention> {
   /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got; of the
   /// dominant indices the first entry that is wrong. O(B Hq L M): every entry is looked at.
   template <class T>
-  void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
-    check_fsat_inputs(name(), options, inputs, saved);
-    check_output(name(), "out", out, inputs,
-                 {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()});
-    if (!saved.lse.is_none()) {
-      check_output(name(), "lse", saved.lse, inputs,
-                   {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), 1});
-      detail::check_apart(name(), "lse", saved.lse, "out", out);
-    }
+  void check(const InputsOf<FsatAttention, T>& inputs, const View<T>& out,
+             const SavedOf<FsatAttention, T>& saved = {}) const {
+    check_fsat_inputs(name(), options, inputs);
+    check_outputs(name(), inputs, out, saved);
     check_dominant(name(), inputs);
   }
 
   /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
   template <class T>
-  void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                      const View<const T>& d_out, const Grads<T>& grads) const {
-    check_fsat_inputs(name(), options, inputs, saved);
+  void check_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
+                      const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
+                      const GradsOf<FsatAttention, T>& grads) const {
+    check_fsat_inputs(name(), options, inputs);
     check_rows(name(), "out", inputs, out);
     check_rows(name(), "d_out", inputs, d_out);
     check_lse(name(), inputs, saved);
@@ -70,58 +75,29 @@ class FsatAttention : public ForwardCalls<FsatAttention> {
     check_dominant(name(), inputs);
   }
 
-  /// Gradients of the loss from d_out, its gradient with respect to out. Those of q, k and v are
-  /// exact derivatives of `forward` with the same edges: these are built again, and where an edge
-  /// leads is not differentiated. That of Ibar is by the confidences alone,
-  /// sum over the edges of the slot of g conf (I - Ibar) / sigma^2, with g the gradient of the
-  /// confidence, or min(0, g) where it is truncated (section 4.2.4, the default).
-  /// The same bits for any number of threads.
-  /// \param inputs, out, saved as in `forward`, with lse   \param d_out [B, Hq, L, Dv]
-  /// \param grads written, each if it is given: q, k, v, dominant
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch.
-  /// Cost: the graph again, and 2 (3 D + 2 Dv) flops per edge. Memory: 24 bytes and three numbers
-  /// (with the gradient of dominant 32 and four) for each edge that the slots of some heads may
-  /// have: as many heads as have 2 million, at least those of one key head.
-  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-  requires std::floating_point<T>
-  void backward(const Inputs<T>& inputs, const Out& out, const Saved<T>& saved, const D& d_out,
-                const Grads<T>& grads, E&& executor = {}) const {
-    const View<const T> from(out);
-    const View<const T> d_from(d_out);
-    check_backward(inputs, from, saved, d_from, grads);
-    FsatGraph<T> graph(inputs.dominant, options, sequences_of_a_row(inputs),
-                       !grads.dominant.is_none());
-    const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
-    IndexedBackward<T, FsatLists<T>>(inputs, lists, from, saved, d_from, grads)
-        .run(as_executor(executor));
-  }
-
-  /// Bytes of scratch of `forward` with that many workers. \param slots M
+  /// Bytes of scratch of `forward` with that many workers.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1,
-                                      Index slots = 4) const {
+  [[nodiscard]] Index workspace_bytes(const FsatShape& shape, Index workers = 1) const {
     using C = Compute<T>;
-    return FsatGraph<C>::size_bytes(options, shape.keys, slots, 1, shape.batch * shape.query_heads,
-                                    workers, false) +
+    return FsatGraph<C>::size_bytes(options, shape.keys, shape.dominants, 1,
+                                    shape.batch * shape.query_heads, workers, false) +
            IndexedForward<T, FsatLists<C>>::workspace_bytes(shape, shape.keys, workers);
   }
 
-  /// Bytes of scratch of `backward` with that many workers, all gradients. \param slots M
+  /// Bytes of scratch of `backward` with that many workers, all gradients.
   template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape, Index workers = 1,
-                                               Index slots = 4) const {
+  [[nodiscard]] Index backward_workspace_bytes(const FsatShape& shape, Index workers = 1) const {
     using Backward = IndexedBackward<T, FsatLists<T>>;
-    const Index edges = shape.keys * slots * FsatGraph<T>::edges_per_slot(options);
-    return FsatGraph<T>::size_bytes(options, shape.keys, slots, 1,
+    const Index edges = shape.keys * shape.dominants * FsatGraph<T>::edges_per_slot(options);
+    return FsatGraph<T>::size_bytes(options, shape.keys, shape.dominants, 1,
                                     Backward::heads_at_once(shape, edges), workers, true) +
            Backward::workspace_bytes(shape, shape.keys, edges, workers);
   }
 
-  /// (query, key) pairs of one query head that may have an edge, for M = 4: one for each slot, in
-  /// training two. How many there are is the matter of the dominant indices. \param slots M
-  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0,
-                                    Index slots = 4) const {
-    const Index edges = slots * FsatGraph<float>::edges_per_slot(options);
+  /// (query, key) pairs of one query head that may have an edge: one for each slot, in training
+  /// two. How many there are is the matter of the dominant indices.
+  [[nodiscard]] Index visible_pairs(const FsatShape& shape, Index /*head*/ = 0) const {
+    const Index edges = shape.dominants * FsatGraph<float>::edges_per_slot(options);
     return add_pairs(0, shape.keys, (std::min)(edges, shape.queries));
   }
 
@@ -135,11 +111,32 @@ class FsatAttention : public ForwardCalls<FsatAttention> {
 
  private:
   friend class ForwardCalls<FsatAttention>;
+  friend class BackwardCalls<FsatAttention>;
 
   template <class T>
   static Index sequences_of_a_row(const Inputs<T>& inputs) {
     const Sequences<T> sequences(inputs);
     return sequences.packed() ? sequences.count() : 1;
+  }
+
+  /// Gradients of the loss from d_out, its gradient with respect to out. Those of q, k and v are
+  /// exact derivatives of `forward` with the same edges: these are built again, and where an edge
+  /// leads is not differentiated. That of Ibar is by the confidences alone, sum over the edges of
+  /// the slot of g conf (I - Ibar) / sigma^2, with g the gradient of the confidence, or min(0, g)
+  /// where it is truncated (section 4.2.4, the default). Cost: the graph again, and 2 (3 D + 2 Dv)
+  /// flops per edge. Memory: 24 bytes and three numbers (with the gradient of dominant 32 and four)
+  /// for each edge that the slots of some heads may have: as many heads as have 2 million, at least
+  /// those of one key head.
+  template <class T, class E>
+  void run_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
+                    const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
+                    const GradsOf<FsatAttention, T>& grads, E&& executor) const {
+    FsatGraph<T> graph(inputs.dominant, options, sequences_of_a_row(inputs),
+                       !grads.dominant.is_none());
+    const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
+    IndexedBackward<T, FsatLists<T>>(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out, saved,
+                                     d_out, {grads.q, grads.k, grads.v})
+        .run(executor);
   }
 
   template <class T, class E>
@@ -151,7 +148,8 @@ class FsatAttention : public ForwardCalls<FsatAttention> {
     FsatGraph<C> graph(inputs.dominant, options, sequences_of_a_row(inputs), false);
     graph.take_memory(inputs.q.batch() * heads, worker_count(executor, graphs));
     const FsatLists<C> lists(graph, options.scale, inputs.k.rows());
-    IndexedForward<T, FsatLists<C>> attention(inputs, lists, out, saved);
+    IndexedForward<T, FsatLists<C>> attention(detail::inputs_as<IndexedInputs<T>>(inputs), lists,
+                                              out, saved);
     attention.take_scratch(executor);
     for_each_task(executor, graphs, [&](Index task, Index worker) {
       const Sequence s = sequences[task / heads];

@@ -5,6 +5,7 @@
 /// tests/attention/indexed_test.cpp.
 #pragma once
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/indexed/backward.hpp"
 #include "fovea/attention/indexed/check.hpp"
@@ -15,17 +16,25 @@ FOVEA_NAMESPACE_BEGIN
 
 /// out[b, h, i] = sum_j softmax_j(scale <q_i, k_j>) v_j over the keys j = indices[b, h, i, 0..K)
 /// that are visible: before the batch's key length and, if it is causal, up to the row's position.
-/// `Inputs::indices` [B, Hq, Nq, K] has in each row keys that ascend strictly, and -1 behind the
-/// last one; `sort_indices` brings others into that form. In packed sequences a row's keys count
-/// from the first one of its own sequence.
-/// A row that sees no key is +0, and its lse -inf. A NaN or infinity that is visible reaches the
-/// row; what is not visible changes no bit. The bits of a row depend neither on threads, batch,
-/// heads, strides nor on K, beyond the keys that it sees.
+/// `IndexedInputs::indices` [B, Hq, Nq, K] has in each row keys that ascend strictly, and -1 behind
+/// the last one; `sort_indices` brings others into that form. In packed sequences a row's keys
+/// count from the first one of its own sequence. A row that sees no key is +0, and its lse -inf. A
+/// NaN or infinity that is visible reaches the row; what is not visible changes no bit. The bits of
+/// a row depend neither on threads, batch, heads, strides nor on K, beyond the keys that it sees.
 /// There is no decoder: who chooses keys for new tokens calls `forward` with them, Nq = 1.
 /// Cost: 2 (D + Dv) flops per visible pair, and as many loads as that: bound by the cache that K
 /// and V of a head fit into. Memory O(threads (D + min(K, Nk))).
-class IndexedAttention : public ForwardCalls<IndexedAttention> {
+class IndexedAttention : public ForwardCalls<IndexedAttention>,
+                         public BackwardCalls<IndexedAttention> {
  public:
+  template <class T>
+  using Inputs = IndexedInputs<T>;
+  template <class T>
+  using Saved = IndexedSaved<T>;
+  template <class T>
+  using Grads = IndexedGrads<T>;
+  using Shape = IndexedShape;
+
   IndexedOptions options;
 
   explicit IndexedAttention(const IndexedOptions& chosen = {}) : options(chosen) {}
@@ -35,23 +44,19 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
   /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got; of a list
   /// the first entry that is wrong. O(B Hq Nq K): every entry is looked at.
   template <class T>
-  void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
-    check_tensors(inputs, saved);
-    check_output(name(), "out", out, inputs,
-                 {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()});
-    if (!saved.lse.is_none()) {
-      check_output(name(), "lse", saved.lse, inputs,
-                   {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), 1});
-      detail::check_apart(name(), "lse", saved.lse, "out", out);
-    }
+  void check(const InputsOf<IndexedAttention, T>& inputs, const View<T>& out,
+             const SavedOf<IndexedAttention, T>& saved = {}) const {
+    check_tensors(inputs);
+    check_outputs(name(), inputs, out, saved);
     check_indices(name(), inputs);
   }
 
   /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
   template <class T>
-  void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                      const View<const T>& d_out, const Grads<T>& grads) const {
-    check_tensors(inputs, saved);
+  void check_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
+                      const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
+                      const GradsOf<IndexedAttention, T>& grads) const {
+    check_tensors(inputs);
     check_rows(name(), "out", inputs, out);
     check_rows(name(), "d_out", inputs, d_out);
     check_lse(name(), inputs, saved);
@@ -59,57 +64,22 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
     check_indices(name(), inputs);
   }
 
-  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
-  /// `forward` with these lists; 0 for what is not visible. Weights are recomputed from lse.
-  /// Gradients of a key are sums over the rows that list it, in the order of heads and rows: the
-  /// same bits for any number of threads.
-  /// \param inputs, out, saved as in `forward`, with lse   \param d_out [B, Hq, Nq, Dv]
-  /// \param grads written, each if it is given: q, k, v
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch.
-  /// Cost: 2 (3 D + 2 Dv) flops per visible pair. Memory 16 bytes and two numbers for each entry of
-  /// the lists of some heads: as many as have 2 million entries, at least those of one key head.
-  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-  requires std::floating_point<T>
-  void backward(const Inputs<T>& inputs, const Out& out, const Saved<T>& saved, const D& d_out,
-                const Grads<T>& grads, E&& executor = {}) const {
-    const View<const T> from(out);
-    const View<const T> d_from(d_out);
-    check_backward(inputs, from, saved, d_from, grads);
-    const TensorLists lists(inputs.indices, inputs.k.rows(), options);
-    IndexedBackward<T>(inputs, lists, from, saved, d_from, grads).run(as_executor(executor));
+  /// Bytes of scratch of `forward` with that many workers.
+  template <class T>
+  [[nodiscard]] Index workspace_bytes(const IndexedShape& shape, Index workers = 1) const {
+    return IndexedForward<T>::workspace_bytes(shape, places(shape), workers);
   }
 
-  /// Bytes of scratch of `forward` with that many workers. \param length K
+  /// Bytes of scratch of `backward` with that many workers.
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers,
-                                      Index length) const {
-    return IndexedForward<T>::workspace_bytes(shape, (std::min)(length, shape.keys), workers);
-  }
-
-  /// The same for lists as long as there are keys.
-  template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    return workspace_bytes<T>(shape, workers, shape.keys);
-  }
-
-  /// Bytes of scratch of `backward` with that many workers. \param length K
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape, Index workers,
-                                               Index length) const {
-    const Index most = (std::min)(length, shape.keys);
-    return IndexedBackward<T>::workspace_bytes(shape, most, shape.queries * most, workers);
-  }
-
-  /// The same for lists as long as there are keys.
-  template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
-                                               Index workers = 1) const {
-    return backward_workspace_bytes<T>(shape, workers, shape.keys);
+  [[nodiscard]] Index backward_workspace_bytes(const IndexedShape& shape, Index workers = 1) const {
+    const Index entries = shape.queries * places(shape);
+    return IndexedBackward<T>::workspace_bytes(shape, places(shape), entries, workers);
   }
 
   /// (query, key) pairs of one query head that lists may name: all, or those that causal attention
   /// shows; the largest Index, if they are more. How many they do name is their matter.
-  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index visible_pairs(const IndexedShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     return options.causal ? Causal{}.plan(sequence).visible_pairs()
                           : Dense{}.plan(sequence).visible_pairs();
@@ -117,14 +87,33 @@ class IndexedAttention : public ForwardCalls<IndexedAttention> {
 
  private:
   friend class ForwardCalls<IndexedAttention>;
+  friend class BackwardCalls<IndexedAttention>;
+
+  /// The places of a list that may hold a key.
+  static Index places(const IndexedShape& shape) {
+    return (std::min)(shape.keys_per_row, shape.keys);
+  }
 
   /// Options and inputs but the entries of lists.
   template <class T>
-  void check_tensors(const Inputs<T>& inputs, const Saved<T>& saved) const {
+  void check_tensors(const Inputs<T>& inputs) const {
     check_softmax_options<Compute<T>>(name(), {.scale = options.scale});
     check_inputs(name(), inputs);
     check_packing(name(), inputs);
-    check_list_inputs(name(), inputs, saved);
+  }
+
+  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
+  /// `forward` with these lists; 0 for what is not visible. Weights are recomputed from lse.
+  /// Gradients of a key are sums over the rows that list it, in the order of heads and rows: the
+  /// same bits for any number of threads. Cost: 2 (3 D + 2 Dv) flops per visible pair. Memory 16
+  /// bytes and two numbers for each entry of the lists of some heads: as many as have 2 million
+  /// entries, at least those of one key head.
+  template <class T, class E>
+  void run_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
+                    const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
+                    const GradsOf<IndexedAttention, T>& grads, E&& executor) const {
+    const TensorLists lists(inputs.indices, inputs.k.rows(), options);
+    IndexedBackward<T>(inputs, lists, out, saved, d_out, grads).run(executor);
   }
 
   template <class T, class E>

@@ -24,7 +24,7 @@ struct LinearOptions {
 /// z_li = sum_j phi_l(k_j) over the keys j that are visible to row i: each map has its own
 /// denominator, and there is no factor 1 / sqrt(D) (spec.md section 4).
 /// A row that sees no key is +0. Features that underflow to 0 count as 0: a denominator of 0 is
-/// treated as `denominator` says. Shapes as in Inputs; no lse; Nq != Nk, key lengths, packed
+/// treated as `denominator` says. Shapes as in LinearInputs; no lse; Nq != Nk, key lengths, packed
 /// sequences, grouped heads and Dv != D as in softmax attention.
 /// Cost: 4 D Dv flops per token and map, and when causal about 2 kLinearChunk (D + Dv) more; memory
 /// O(D Dv) for each worker and map, and when not causal N / kLinearSegment states for each key
@@ -35,6 +35,11 @@ class LinearAttention : public FarOnlyOperator<LinearAttention<Maps...>> {
 
  public:
   static constexpr bool kHasBeta = false;
+
+  template <class T>
+  using Inputs = LinearInputs<T>;
+  template <class T>
+  using Grads = LinearGrads<T>;
 
   /// What a decoder takes of new tokens.
   template <class T>

@@ -5,6 +5,7 @@
 /// conformance suite.
 #pragma once
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/index_tensor.hpp"
@@ -33,8 +34,18 @@ FOVEA_NAMESPACE_BEGIN
 /// Cost: O(d) per pair of row and key once for all heads, some draws for each head, and
 /// 2 K (D + Dv) flops per row and head. Memory: 8 min(K, Nk) bytes per row and head for the indices
 /// unless they are saved, d numbers per key, and for each worker 48 bytes per key (double: 88).
-class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
+class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
+                           public BackwardCalls<SmartBirdAttention> {
  public:
+  template <class T>
+  using Inputs = SmartBirdInputs<T>;
+  template <class T>
+  using Saved = SmartBirdSaved<T>;
+  template <class T>
+  using Grads = SmartBirdGrads<T>;
+  using Shape = SmartBirdShape;
+  using DecoderShape = SmartBirdDecoderShape;
+
   /// What a decoder takes of new tokens.
   template <class T>
   using Tokens = SketchTokens<T>;
@@ -46,13 +57,12 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
 
   static constexpr const char* name() { return "SmartBirdAttention"; }
 
-  /// Chooses keys alone: what `forward` attends to.
-  /// \param inputs sketch_q, sketch_k, and if given key_lengths, cu_seqlens_q, cu_seqlens_k, draws
+  /// Chooses keys alone: what `forward` attends to. \tparam T the type of the arithmetic
   /// \param indices [B, Hq, Nq, K] with K = keys_per_row: ascending, -1 behind the last key
   /// \throws std::invalid_argument, before anything is written; std::bad_alloc
-  template <class T, class E = Serial>
-  void select(const Inputs<T>& inputs, const View<Index>& indices, E&& executor = {}) const {
-    check_smart_bird_options<Compute<T>>(name(), options);
+  template <class T = float, class E = Serial>
+  void select(const SketchInputs<T>& inputs, const View<Index>& indices, E&& executor = {}) const {
+    check_smart_bird_options<T>(name(), options);
     check_sketch(name(), inputs, indices.heads());
     check_output(
         name(), "indices", indices, inputs,
@@ -61,9 +71,10 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
   }
 
   /// The same into a new tensor. \param heads of the attention
-  template <class T, class E = Serial>
-  [[nodiscard]] IndexTensor select(const Inputs<T>& inputs, Index heads, E&& executor = {}) const {
-    check_smart_bird_options<Compute<T>>(name(), options);
+  template <class T = float, class E = Serial>
+  [[nodiscard]] IndexTensor select(const SketchInputs<T>& inputs, Index heads,
+                                   E&& executor = {}) const {
+    check_smart_bird_options<T>(name(), options);
     check_sketch(name(), inputs, heads);
     IndexTensor indices(
         {inputs.sketch_q.batch(), heads, inputs.sketch_q.rows(), options.keys_per_row});
@@ -74,71 +85,44 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
   /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
   /// the batch and the number of sequences for what is given of each).
   template <class T>
-  void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
-    check_smart_bird(name(), options, inputs, out, saved);
+  void check(const InputsOf<SmartBirdAttention, T>& inputs, const View<T>& out,
+             const SavedOf<SmartBirdAttention, T>& saved = {}) const {
+    check_smart_bird<T>(name(), options, inputs, out, saved);
   }
 
   /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
   template <class T>
-  void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                      const View<const T>& d_out, const Grads<T>& grads) const {
+  void check_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
+                      const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
+                      const GradsOf<SmartBirdAttention, T>& grads) const {
     check_smart_bird_options<Compute<T>>(name(), options);
     check_smart_bird_inputs(name(), inputs);
-    const Inputs<T> listed = with_indices(inputs, saved.indices);
-    if (!saved.indices.is_none()) check_indices(name(), listed);
+    if (!saved.indices.is_none()) check_indices(name(), with_indices(inputs, saved.indices));
     check_rows(name(), "out", inputs, out);
     check_rows(name(), "d_out", inputs, d_out);
     check_lse(name(), inputs, saved);
-    check_grads(name(), listed, out, saved, d_out, grads);
-  }
-
-  /// Gradients of q, k and v from d_out, the gradient of the loss with respect to out, with the
-  /// chosen keys fixed: the choice is not differentiated, and the sketch is trained by a head of
-  /// its own (section 3.1). The same bits for any number of threads.
-  /// \param inputs, out, saved as in `forward`, with lse; without saved indices the keys are chosen
-  ///        again, the same ones   \param d_out [B, Hq, Nq, Dv]
-  /// \param grads q, k, v: written, each if it is given
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc
-  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-  requires std::floating_point<T>
-  void backward(const Inputs<T>& inputs, const Out& out, const Saved<T>& saved, const D& d_out,
-                const Grads<T>& grads, E&& executor = {}) const {
-    const View<const T> from(out);
-    const View<const T> d_from(d_out);
-    check_backward(inputs, from, saved, d_from, grads);
-    auto&& threads = as_executor(executor);
-    IndexTensor again;
-    Inputs<T> listed = with_indices(inputs, saved.indices);
-    if (saved.indices.is_none()) {
-      again = IndexTensor(row_shape(inputs, options.places(inputs.k.rows())));
-      select_keys(options, inputs, again.view(), nullptr, threads);
-      listed.indices = again.view();
-    }
-    const TensorLists lists(listed.indices, inputs.k.rows(), {.scale = options.scale});
-    IndexedBackward<T>(listed, lists, from, saved, d_from, grads).run(threads);
+    check_grads(name(), inputs, out, saved, d_out, grads);
   }
 
   /// Bytes of scratch of `forward` with that many workers, if the indices are not saved.
-  /// \param sketch_width d
   template <class T>
-  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1,
-                                      Index sketch_width = 4) const {
+  [[nodiscard]] Index workspace_bytes(const SmartBirdShape& shape, Index workers = 1) const {
     using C = Compute<T>;
     return SmartBirdRows<T>::workspace_bytes(options, shape, workers) +
-           SketchKeys<C>::size_bytes(shape.batch, sketch_width, shape.keys) +
-           SketchSelection<C>::workspace_bytes(shape.keys, sketch_width, workers);
+           SketchKeys<C>::size_bytes(shape.batch, shape.sketch_width, shape.keys) +
+           SketchSelection<C>::workspace_bytes(shape.keys, shape.sketch_width, workers);
   }
 
   /// Bytes of scratch of `backward` with that many workers, if the indices are saved.
   template <class T>
-  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+  [[nodiscard]] Index backward_workspace_bytes(const SmartBirdShape& shape,
                                                Index workers = 1) const {
     const Index places = options.places(shape.keys);
     return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers);
   }
 
   /// (query, key) pairs of one query head that are attended to, without key lengths.
-  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
+  [[nodiscard]] Index visible_pairs(const SmartBirdShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     Index pairs = 0;
     for (Index row = 0; row < shape.queries; ++row) {
@@ -150,27 +134,42 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention> {
     return pairs;
   }
 
-  /// The same attention for tokens that come one after the other. \param sketch_width d
+  /// The same attention for tokens that come one after the other.
   /// \throws as the constructor of SmartBirdDecoder
   template <class T>
-  [[nodiscard]] SmartBirdDecoder<T> decoder(const DecoderShape& shape,
-                                            Index sketch_width = 4) const {
-    return {name(), options, shape, sketch_width};
+  [[nodiscard]] SmartBirdDecoder<T> decoder(const DecoderShape& shape) const {
+    return {name(), options, shape, shape.sketch_width};
   }
 
  private:
   friend class ForwardCalls<SmartBirdAttention>;
+  friend class BackwardCalls<SmartBirdAttention>;
 
-  template <class T>
-  static Shape row_shape(const Inputs<T>& inputs, Index width) {
-    return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), width};
+  /// Gradients of q, k and v from d_out, the gradient of the loss with respect to out, with the
+  /// chosen keys fixed: the choice is not differentiated, and the sketch is trained by a head of
+  /// its own (section 3.1). Without saved indices the keys are chosen again, the same ones.
+  template <class T, class E>
+  void run_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
+                    const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
+                    const GradsOf<SmartBirdAttention, T>& grads, E&& executor) const {
+    IndexTensor again;
+    View<const Index> indices = saved.indices;
+    if (saved.indices.is_none()) {
+      again = IndexTensor(
+          {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.places(inputs.k.rows())});
+      select_keys(options, detail::sketch_of(inputs), again.view(), nullptr, executor);
+      indices = again.view();
+    }
+    const TensorLists lists(indices, inputs.k.rows(), {.scale = options.scale});
+    IndexedBackward<T>(with_indices(inputs, indices), lists, out, {saved.lse}, d_out, grads)
+        .run(executor);
   }
 
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
-    SmartBirdRows<T> rows(options, inputs, out, saved);
+    SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved);
     rows.take_scratch(executor);
-    select_keys(options, inputs, rows.indices(), rows.is_number(), executor);
+    select_keys(options, detail::sketch_of(inputs), rows.indices(), rows.is_number(), executor);
     rows.attend(executor);
   }
 };

@@ -50,12 +50,13 @@ class PlainGuide {
   void compute(const Op& /*op*/, const Tokens<T>& /*source*/, Kept& /*saved*/,
                E&& /*executor*/) const {}
 
-  template <class Kept>
-  void attach(const Tokens<T>& /*source*/, Kept& /*saved*/, Inputs<T>& /*inputs*/,
-              fovea::Saved<T>& /*kept*/) const {}
+  /// \param inputs, kept Op::Inputs<T> and Op::Saved<T>
+  template <class Kept, class I, class S>
+  void attach(const Tokens<T>& /*source*/, Kept& /*saved*/, I& /*inputs*/, S& /*kept*/) const {}
 
-  template <class Kept>
-  void ask(const Tokens<T>& /*source*/, Kept& /*saved*/, Grads<T>& /*grads*/) const {}
+  /// \param grads Op::Grads<T>
+  template <class Kept, class G>
+  void ask(const Tokens<T>& /*source*/, Kept& /*saved*/, G& /*grads*/) const {}
 
   template <class Kept, class E>
   void finish(const Tokens<T>& /*source*/, Kept& /*saved*/, const View<T>& /*d_source*/,
@@ -105,12 +106,13 @@ class RateGuide : public PlainGuide<T> {
     detail::map_activations<T>(beta, beta, as_executor(executor), detail::sigmoid<T>);
   }
 
-  void attach(const Tokens<T>& /*source*/, Saved& saved, Inputs<T>& inputs,
-              fovea::Saved<T>& /*kept*/) const {
+  template <class I, class S>
+  void attach(const Tokens<T>& /*source*/, Saved& saved, I& inputs, S& /*kept*/) const {
     inputs.beta = of_key_heads(saved.beta.view());
   }
 
-  void ask(const Tokens<T>& source, Saved& saved, Grads<T>& grads) const {
+  template <class G>
+  void ask(const Tokens<T>& source, Saved& saved, G& grads) const {
     grads.beta = of_key_heads(saved.d_beta.resize(source.x.batch(), source.x.rows(), rate_.out()));
   }
 
@@ -184,14 +186,15 @@ class Guide<FmmAttention<Terms...>, T>
     f(far_logits);
   }
 
-  void attach(const Tokens<T>& source, Saved& saved, Inputs<T>& inputs,
-              fovea::Saved<T>& kept) const {
+  template <class I, class S>
+  void attach(const Tokens<T>& source, Saved& saved, I& inputs, S& kept) const {
     Base::attach(source, saved, inputs, kept);
     inputs.near_logits = View<const T>(near_logits.value.data(), shape());
     inputs.far_logits = View<const T>(far_logits.value.data(), shape());
   }
 
-  void ask(const Tokens<T>& source, Saved& saved, Grads<T>& grads) const {
+  template <class G>
+  void ask(const Tokens<T>& source, Saved& saved, G& grads) const {
     Base::ask(source, saved, grads);
     grads.near_logits = saved.d_near.resize(shape());
     grads.far_logits = saved.d_far.resize(shape());
@@ -243,8 +246,8 @@ class Guide<SmartBirdAttention, T> : public PlainGuide<T> {
     saved.indices.resize({batch, heads_, rows, (std::max<Index>)(0, op.options.keys_per_row)});
   }
 
-  void attach(const Tokens<T>& /*source*/, Saved& saved, Inputs<T>& inputs,
-              fovea::Saved<T>& kept) const {
+  void attach(const Tokens<T>& /*source*/, Saved& saved, SmartBirdInputs<T>& inputs,
+              SmartBirdSaved<T>& kept) const {
     const View<T> sketch = saved.sketch.view();
     const Index width = sketch_.out() / 2;
     const Shape shape = {sketch.batch(), 1, sketch.rows(), width};
@@ -264,8 +267,8 @@ class Guide<IndexedAttention, T> : public PlainGuide<T> {
  public:
   using PlainGuide<T>::PlainGuide;
 
-  void attach(const Tokens<T>& source, typename PlainGuide<T>::Saved& /*saved*/, Inputs<T>& inputs,
-              fovea::Saved<T>& /*kept*/) const {
+  void attach(const Tokens<T>& source, typename PlainGuide<T>::Saved& /*saved*/,
+              IndexedInputs<T>& inputs, IndexedSaved<T>& /*kept*/) const {
     inputs.indices = source.indices;
   }
 };
@@ -276,8 +279,8 @@ class Guide<FsatAttention, T> : public PlainGuide<T> {
  public:
   using PlainGuide<T>::PlainGuide;
 
-  void attach(const Tokens<T>& source, typename PlainGuide<T>::Saved& /*saved*/, Inputs<T>& inputs,
-              fovea::Saved<T>& /*kept*/) const {
+  void attach(const Tokens<T>& source, typename PlainGuide<T>::Saved& /*saved*/,
+              FsatInputs<T>& inputs, FsatSaved<T>& /*kept*/) const {
     inputs.dominant = source.dominant;
   }
 };

@@ -59,7 +59,10 @@ class HeadAttention {
     const Index heads = qkv[0].heads();
     const Index width = qkv[0].width();
     const auto [inputs, kept] = attached(qkv, source, saved);
-    Grads<T> grads{d_qkv[0], d_qkv[1], d_qkv[2]};
+    GradsOf<Op, T> grads;
+    grads.q = d_qkv[0];
+    grads.k = d_qkv[1];
+    grads.v = d_qkv[2];
     guide.ask(source, saved.guide, grads);
     const View<const T> out(as_heads(saved.out.view(), 0, heads, width));
     const View<const T> d_out(as_heads(saved.d_out.view(), 0, heads, width));
@@ -74,11 +77,15 @@ class HeadAttention {
   }
 
  private:
-  std::pair<Inputs<T>, fovea::Saved<T>> attached(const std::array<View<const T>, 3>& qkv,
-                                                 const Tokens<T>& source, Saved& saved) const {
-    Inputs<T> inputs{qkv[0], qkv[1], qkv[2], source.key_lengths};
-    fovea::Saved<T> kept;
-    if (G::kHasLse) kept.lse = saved.lse.view();
+  std::pair<InputsOf<Op, T>, SavedOf<Op, T>> attached(const std::array<View<const T>, 3>& qkv,
+                                                      const Tokens<T>& source, Saved& saved) const {
+    InputsOf<Op, T> inputs;
+    inputs.q = qkv[0];
+    inputs.k = qkv[1];
+    inputs.v = qkv[2];
+    inputs.key_lengths = source.key_lengths;
+    SavedOf<Op, T> kept;
+    if constexpr (G::kHasLse) kept.lse = saved.lse.view();
     guide.attach(source, saved.guide, inputs, kept);
     return {inputs, kept};
   }

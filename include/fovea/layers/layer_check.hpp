@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "fovea/core/overlap.hpp"
+#include "fovea/core/tensor_check.hpp"
 #include "fovea/layers/activation.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -17,19 +17,11 @@ inline void check_size(const char* layer, const char* what, Index size) {
   if (size < 1) refuse(layer, what, std::to_string(size), "at least 1");
 }
 
-/// A dimension of a tensor must be as expected; `whose` says where that comes from.
-/// \throws std::invalid_argument
-inline void check_dimension(const char* layer, const char* tensor, const Shape& shape,
-                            std::size_t d, Index expected, std::string_view whose) {
-  if (shape[d] == expected) return;
-  refuse_extent(layer, tensor, shape, d, std::to_string(expected).append(", ").append(whose));
-}
-
 /// Activations must be [B, 1, L, width] with unit stride in a row. \throws std::invalid_argument
 template <class T>
 void check_activations(const char* layer, const char* tensor, const View<T>& x, Index width) {
-  check_dimension(layer, tensor, x.shape(), 1, 1, "since heads are a layer's own");
-  check_dimension(layer, tensor, x.shape(), 3, width, "that of the layer");
+  detail::check_extent(layer, tensor, x.shape(), 1, 1, "since heads are a layer's own");
+  detail::check_extent(layer, tensor, x.shape(), 3, width, "that of the layer");
   if (x.width() > 1 && x.strides()[3] != 1) {
     refuse(layer, std::string("stride of width of ") + tensor, std::to_string(x.strides()[3]),
            "1: the channels of a token lie side by side");
@@ -45,8 +37,8 @@ template <class T, class U>
 void check_alike(const char* layer, const char* tensor, const View<T>& y, Index width,
                  const View<U>& x) {
   check_activations(layer, tensor, y, width);
-  check_dimension(layer, tensor, y.shape(), 0, x.batch(), "the batch of x");
-  check_dimension(layer, tensor, y.shape(), 2, x.rows(), "the rows of x");
+  detail::check_extent(layer, tensor, y.shape(), 0, x.batch(), "the batch of x");
+  detail::check_extent(layer, tensor, y.shape(), 2, x.rows(), "the rows of x");
 }
 
 /// What is written must have distinct elements, none of them one of the input's.
@@ -54,14 +46,8 @@ void check_alike(const char* layer, const char* tensor, const View<T>& y, Index 
 template <class T, class U>
 void check_written(const char* layer, const char* tensor, const View<T>& y, const char* input,
                    const View<U>& x) {
-  if (!has_distinct_elements(y)) {
-    refuse(layer, std::string("the layout of ") + tensor,
-           "strides " + to_string(y.strides()) + " for " + to_string(y.shape()),
-           "strides that give each element its own place");
-  }
-  if (shares_elements(y, x)) {
-    refuse(layer, tensor, std::string("in the memory of ") + input, "memory of its own");
-  }
+  detail::check_distinct(layer, tensor, y);
+  detail::check_apart(layer, tensor, y, input, x);
 }
 
 /// x and y of a forward pass. \throws std::invalid_argument

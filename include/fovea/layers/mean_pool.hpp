@@ -59,8 +59,8 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
     check_activations("MeanPool", "x", tokens.x, tokens.x.width());
     check_lengths("MeanPool", tokens);
     check_activations("MeanPool", tensor, y, tokens.x.width());
-    check_dimension("MeanPool", tensor, y.shape(), 0, tokens.x.batch(), "the batch of x");
-    check_dimension("MeanPool", tensor, y.shape(), 2, 1, "the mean");
+    detail::check_extent("MeanPool", tensor, y.shape(), 0, tokens.x.batch(), "the batch of x");
+    detail::check_extent("MeanPool", tensor, y.shape(), 2, 1, "the mean");
   }
 };
 

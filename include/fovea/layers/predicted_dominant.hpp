@@ -54,12 +54,12 @@ class PredictedDominant : public PlainGuide<T> {
                                });
   }
 
-  void attach(const Tokens<T>& /*source*/, Saved& saved, Inputs<T>& inputs,
-              fovea::Saved<T>& /*kept*/) const {
+  void attach(const Tokens<T>& /*source*/, Saved& saved, FsatInputs<T>& inputs,
+              FsatSaved<T>& /*kept*/) const {
     inputs.dominant = as_heads(saved.dominant.view(), 0, heads_, slots_);
   }
 
-  void ask(const Tokens<T>& source, Saved& saved, Grads<T>& grads) const {
+  void ask(const Tokens<T>& source, Saved& saved, FsatGrads<T>& grads) const {
     const View<T> d = saved.d_dominant.resize(source.x.batch(), source.x.rows(), index_.out());
     grads.dominant = as_heads(d, 0, heads_, slots_);
   }

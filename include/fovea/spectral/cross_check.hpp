@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "fovea/core/overlap.hpp"
+#include "fovea/core/tensor_check.hpp"
 #include "fovea/simd/isa.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -30,26 +30,6 @@ struct CrossGrads {
 /// The longest sequences: FFTW counts in int, and so do bytes of scratch with room to spare.
 inline constexpr Index kLongestCross = Index{1} << 30;
 
-namespace detail {
-
-/// Refuses x unless it has that shape.
-inline void check_cross_shape(const char* op, const char* tensor, const Shape& shape,
-                              const Shape& expected) {
-  for (std::size_t d = 0; d < 4; ++d) {
-    if (shape[d] == expected[d]) continue;
-    refuse_extent(op, tensor, shape, d, std::to_string(expected[d]) + ", as of f1");
-  }
-}
-
-template <class T, class U>
-void check_cross_apart(const char* op, const char* tensor, const View<T>& x, const char* name,
-                       const View<U>& other) {
-  if (!shares_elements(x, other)) return;
-  refuse(op, tensor, std::string("in the memory of ") + name, "memory of its own");
-}
-
-}  // namespace detail
-
 /// \throws std::invalid_argument
 template <class T>
 void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
@@ -62,7 +42,7 @@ void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
     refuse(op, "rows of f1", std::to_string(shape[2]),
            "at most " + std::to_string(kLongestCross) + ", for the sizes of FFTW");
   }
-  detail::check_cross_shape(op, "f2", inputs.f2.shape(), shape);
+  detail::check_extents(op, "f2", inputs.f2.shape(), shape, "as of f1");
   const auto lengths = static_cast<Index>(inputs.key_lengths.size());
   if (lengths != 0 && lengths != shape[0]) {
     refuse(op, "the number of key_lengths", std::to_string(lengths),
@@ -81,19 +61,10 @@ void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
 template <class T>
 void check_cross_output(const char* op, const char* tensor, const View<T>& x,
                         const CrossInputs<T>& inputs) {
-  detail::check_cross_shape(op, tensor, x.shape(), inputs.f1.shape());
-  for (std::size_t d = 0; d < 4; ++d) {
-    if (x.strides()[d] >= 0 || x.shape()[d] <= 1) continue;
-    refuse(op, std::string("stride of ") + kDimensionNames[d] + " of " + tensor,
-           std::to_string(x.strides()[d]), "at least 0 in a tensor that is written");
-  }
-  if (!has_distinct_elements(x)) {
-    refuse(op, std::string("the layout of ") + tensor,
-           "strides " + to_string(x.strides()) + " for " + to_string(x.shape()),
-           "strides that give each element its own place");
-  }
-  detail::check_cross_apart(op, tensor, x, "f1", inputs.f1);
-  detail::check_cross_apart(op, tensor, x, "f2", inputs.f2);
+  detail::check_extents(op, tensor, x.shape(), inputs.f1.shape(), "as of f1");
+  detail::check_written_layout(op, tensor, x);
+  detail::check_apart(op, tensor, x, "f1", inputs.f1);
+  detail::check_apart(op, tensor, x, "f2", inputs.f2);
 }
 
 FOVEA_NAMESPACE_END

@@ -53,15 +53,15 @@ class HiddenStateCross {
   void check_backward(const CrossInputs<T>& inputs, const View<const T>& d_out,
                       const CrossGrads<T>& grads) const {
     check_cross_inputs(name(), inputs);
-    detail::check_cross_shape(name(), "d_out", d_out.shape(), inputs.f1.shape());
+    detail::check_extents(name(), "d_out", d_out.shape(), inputs.f1.shape(), "as of f1");
     constexpr const char* f1 = "the gradient of f1";
     constexpr const char* f2 = "the gradient of f2";
     for (const auto& [tensor, grad] : {std::pair{f1, grads.f1}, std::pair{f2, grads.f2}}) {
       if (grad.is_none()) continue;
       check_cross_output(name(), tensor, grad, inputs);
-      detail::check_cross_apart(name(), tensor, grad, "d_out", d_out);
+      detail::check_apart(name(), tensor, grad, "d_out", d_out);
     }
-    detail::check_cross_apart(name(), f2, grads.f2, f1, grads.f1);
+    detail::check_apart(name(), f2, grads.f2, f1, grads.f1);
   }
 
   /// \param out [B, 1, L, C] is written

@@ -11,8 +11,8 @@
 
 namespace {
 
+using bench::AllInputs;
 using bench::Index;
-using bench::Inputs;
 using bench::Sketch;
 using bench::View;
 
@@ -20,7 +20,7 @@ const std::string kText =
     "A sketch of few dimensions finds the keys that many of them would find. ";
 
 /// The mean of the heads' logits, less the mean of each row.
-Eigen::MatrixXd centred_logits(const Inputs<double>& in) {
+Eigen::MatrixXd centred_logits(const AllInputs<double>& in) {
   Eigen::MatrixXd mean = Eigen::MatrixXd::Zero(in.q.rows(), in.k.rows());
   for (Index h = 0; h < in.q.heads(); ++h) {
     const Index key_head = h / (in.q.heads() / in.k.heads());
@@ -37,7 +37,7 @@ Eigen::MatrixXd centred_logits(const Inputs<double>& in) {
   return mean;
 }
 
-Eigen::MatrixXd sketched_logits(const Inputs<double>& in) {
+Eigen::MatrixXd sketched_logits(const AllInputs<double>& in) {
   Eigen::MatrixXd logits(in.sketch_q.rows(), in.sketch_k.rows());
   for (Index i = 0; i < logits.rows(); ++i) {
     for (Index j = 0; j < logits.cols(); ++j) {
@@ -62,7 +62,7 @@ struct Document {
   }
 
   std::vector<double> q, k;
-  Inputs<double> in;
+  AllInputs<double> in;
 };
 
 void expect_best_of_rank(const Document& document, Index rank) {
@@ -102,9 +102,9 @@ TEST(DocumentSketch, OfOneKeyIsNothing) {
 TEST(DocumentSketch, GivesTheLastRowsTheirQueries) {
   const Document document(20, 2, 2, 4);
   const Sketch<double> sketch = bench::document_sketch(document.in, 4);
-  Inputs<double> last = document.in;
+  AllInputs<double> last = document.in;
   last.q = View<const double>(&document.in.q(0, 0, 17, 0), {1, 2, 3, 4}, last.q.strides());
-  const Inputs<double> in = sketch.beside(last);
+  const AllInputs<double> in = sketch.beside(last);
   EXPECT_EQ(in.sketch_q.rows(), 3);
   EXPECT_EQ(in.sketch_k.rows(), 20);
   for (Index c = 0; c < 4; ++c) {

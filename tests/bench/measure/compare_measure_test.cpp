@@ -16,10 +16,10 @@
 
 namespace {
 
+using bench::AllInputs;
 using bench::Entry;
 using bench::HeadTensors;
 using bench::Index;
-using bench::Inputs;
 using bench::Pass;
 using bench::Prepared;
 using bench::Row;
@@ -41,7 +41,7 @@ Entry constant(const std::string& op, bool causal, float number, Pass pass = Pas
   entry.causal = causal;
   entry.visible_pairs = [](const bench::AttentionShape&) { return Index{1}; };
   entry.f32.workspace_bytes = [](const bench::AttentionShape&, Index) { return Index{0}; };
-  entry.f32.prepare = [number](const Inputs<float>&, const View<float>& out) {
+  entry.f32.prepare = [number](const AllInputs<float>&, const View<float>& out) {
     const auto write = [=](ThreadPool&) { std::fill_n(out.data(), out.size(), number); };
     return Prepared{write, [](Index) { return bench::Error{}; }};
   };
@@ -59,7 +59,7 @@ Entry throwing(const std::string& step, const E& error) {
     fail_at("scratch");
     return Index{0};
   };
-  entry.f32.prepare = [=](const Inputs<float>&, const View<float>&) {
+  entry.f32.prepare = [=](const AllInputs<float>&, const View<float>&) {
     fail_at("prepare");
     return Prepared{[=](ThreadPool&) { fail_at("run"); },
                     [=](Index) {

@@ -38,7 +38,7 @@ constexpr Shape shape_of_rows(Index rows, Index width, Index group = 1) {
 /// Tensors of one problem; what an operator reads beside them is in FarData.
 struct Problem {
   std::vector<T> q, k, v;
-  bench::Inputs<T> inputs;
+  bench::AllInputs<T> inputs;
 
   /// \param group query heads that read one key head
   explicit Problem(Index queries, Index group = 1)
@@ -63,7 +63,7 @@ OracleFmm<T> oracle_of(bool causal, Index left, Index right) {
 
 /// All rows of the oracle are right, and an error is measured in the oracle's gauge.
 template <class Op>
-void expect_rows(const Op& op, const bench::Inputs<T>& in, const Reference<T>& want) {
+void expect_rows(const Op& op, const bench::AllInputs<T>& in, const Reference<T>& want) {
   std::vector<T> out = rounded(want);
   const View<const T> view(out.data(), want.shape);
   const auto model = bench::far_model<T>(op);
@@ -80,7 +80,7 @@ void expect_rows(const Op& op, const bench::Inputs<T>& in, const Reference<T>& w
 /// The gradients of an oracle as an operator would have written them.
 struct Written {
   std::vector<T> q, k, v, beta;
-  fovea::Grads<T> grads;
+  bench::AllGrads<T> grads;
 
   explicit Written(const ExpectedGrads<T>& want)
       : q(rounded(want.q)), k(rounded(want.k)), v(rounded(want.v)), beta(rounded(want.beta)) {
@@ -93,7 +93,7 @@ struct Written {
 
 /// \param oracle the gradients for those inputs and a gradient of the output
 template <class Op, class Oracle>
-void expect_gradients(const Op& op, const bench::Inputs<T>& in, const Oracle& oracle) {
+void expect_gradients(const Op& op, const bench::AllInputs<T>& in, const Oracle& oracle) {
   const Shape shape = {1, in.q.heads(), kRows, kValueWidth};
   const std::vector<T> d_out_data = bench::gaussians<T>(8, 0, shape[1] * shape[2] * shape[3]);
   const View<const T> d_out(d_out_data.data(), shape);
@@ -186,7 +186,7 @@ TEST(FarReference, DecodedTokens) {
   const auto k = twice(data.inputs.k);
   const auto v = twice(data.inputs.v);
   const auto beta = twice(data.inputs.beta);
-  bench::Inputs<T> all = data.inputs;
+  bench::AllInputs<T> all = data.inputs;
   all.k = View<const T>(k.data(), shape_of_rows(2 * kRows, kWidth));
   all.v = View<const T>(v.data(), shape_of_rows(2 * kRows, kValueWidth));
   all.beta = View<const T>(beta.data(), shape_of_rows(2 * kRows, 1));

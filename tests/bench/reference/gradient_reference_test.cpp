@@ -32,10 +32,10 @@ constexpr Index kValueWidth = 6;
 /// What a right operator would have written, and the error that the reference finds in it.
 struct Problem {
   std::vector<T> q, k, v, d_out, out, lse, d_q, d_k, d_v;
-  bench::Inputs<T> inputs;
+  bench::AllInputs<T> inputs;
   View<const T> d_out_view;
-  fovea::Saved<T> saved;
-  fovea::Grads<T> grads;
+  bench::AllSaved<T> saved;
+  bench::AllGrads<T> grads;
 
   Problem(Index heads, const Law& law)
       : q(bench::gaussians<T>(7, 0, heads * kRows * kWidth)),
@@ -109,9 +109,10 @@ TEST(RowReference, WeightsBelowTheSmallestFloatAreNoErrors) {
   const std::vector<float> k = {0, -150};
   const std::vector<float> v = {0, 1};
   const Shape two = {1, 1, 2, 1};
-  const bench::Inputs<float> in{View<const float>(q.data(), {1, 1, 1, 1}),
-                                View<const float>(k.data(), two), View<const float>(v.data(), two)};
-  const auto truth = [](const bench::Inputs<float>& inputs, Index head, Index row) {
+  const bench::AllInputs<float> in{View<const float>(q.data(), {1, 1, 1, 1}),
+                                   View<const float>(k.data(), two),
+                                   View<const float>(v.data(), two)};
+  const auto truth = [](const bench::AllInputs<float>& inputs, Index head, Index row) {
     return bench::softmax_row(inputs, head, row, [](Index) { return true; });
   };
   float out = 0;

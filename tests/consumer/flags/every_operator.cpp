@@ -40,9 +40,9 @@ template <class Op>
 void train(const Op& op) {
   ThreadPool pool(1);
   Tensor4<float> q, k, v, out, d_q;
-  const Inputs<float> inputs{q, k, v};
+  const typename Op::template Inputs<float> inputs{q, k, v};
   op.forward(inputs, out, pool);
-  op.backward(inputs, out, Saved<float>{}, out, {.q = d_q}, pool);
+  op.backward(inputs, out, {}, out, {.q = d_q}, pool);
 }
 
 /// A decoder of one operator besides.

@@ -4,6 +4,7 @@
 /// that makes it so, right.
 #include <fovea/attention.hpp>
 #include <fovea/core/eigen.hpp>
+#include <fovea/core/thread_pool.hpp>
 
 namespace {
 
@@ -40,8 +41,33 @@ int main() {
   attend(op, q, k, v);
   op.workspace_bytes<float>({});
   op.decoder<float>({}).fork();
-  fovea::SmartBirdAttention().select(fovea::Inputs<float>{q}, 1);
+  fovea::SmartBirdAttention().select({q, k}, 1);
+#elif defined(OTHER_FAMILY)
+  fovea::Tensor4<float> out;
+  op.forward(fovea::SmartBirdInputs<float>{q, k, v}, out);
+#elif defined(OTHER_FAMILY_TO_ATTEND)
+  const auto out = attend(op, fovea::LinearInputs<float>{q, k, v});
+#elif defined(OTHER_MEMBER)
+  fovea::Tensor4<float> out;
+  op.forward({.q = q, .k = k, .v = v, .beta = k}, out);
+#elif defined(OTHER_GRADIENT)
+  const fovea::Tensor4<float> out;
+  fovea::Tensor4<float> d_beta;
+  op.backward({q, k, v}, out, {}, out, {.beta = d_beta});
+#elif defined(OTHER_SIZE)
+  return static_cast<int>(op.workspace_bytes<float>({.queries = 4, .keys_per_row = 2}));
+#elif defined(OTHER_TOKENS)
+  op.decoder<float>({}).append({.k = k, .v = v, .beta = k});
 #else
   const auto out = attend(op, q, k, v);
+  const fovea::ThreadPool pool;
+  const auto biased = attend(op, {.q = q, .k = k, .v = v, .bias = k}, pool);
+  const auto named = attend(op, fovea::SoftmaxInputs<float>{.q = q, .k = k, .v = v});
+  const fovea::Tensor4<double> x;
+  const auto wide = attend(op, fovea::SoftmaxInputs<double>{.q = x, .k = x, .v = x}, pool);
+  fovea::Tensor4<float> to, d_bias;
+  op.forward({q, k, v}, to);
+  op.forward({.q = q, .k = k, .v = v, .bias = k}, to, {.lse = to}, pool);
+  op.backward({.q = q, .k = k, .v = v, .bias = k}, to, {.lse = to}, to, {.bias = d_bias});
 #endif
 }

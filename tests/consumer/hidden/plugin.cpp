@@ -10,6 +10,6 @@ extern "C" __attribute__((visibility("default"))) void plugin_attend(const float
                                                                      fovea::Index d) {
   const fovea::Shape shape = {1, 1, n, d};
   const auto view = [&](const float* x) { return fovea::View<const float>(x, shape); };
-  fovea::FullAttention{{.causal = true}}.forward(fovea::Inputs<float>{view(q), view(k), view(v)},
-                                                 fovea::View<float>(out, shape));
+  fovea::FullAttention{{.causal = true}}.forward(
+      fovea::SoftmaxInputs<float>{view(q), view(k), view(v)}, fovea::View<float>(out, shape));
 }

@@ -10,8 +10,8 @@ int FOVEA_UNIT(int level, const float* q, const float* k, const float* v, float*
                float* band) {
   using namespace fovea;
   const Shape shape = {1, mixed::kHeads, mixed::kRows, mixed::kWidth};
-  const Inputs<float> inputs{View<const float>(q, shape), View<const float>(k, shape),
-                             View<const float>(v, shape)};
+  const SoftmaxInputs<float> inputs{View<const float>(q, shape), View<const float>(k, shape),
+                                    View<const float>(v, shape)};
   cap_isa_level(static_cast<IsaLevel>(level));
   ThreadPool pool(2);
   FullAttention{{.causal = true}}.forward(inputs, View<float>(full, shape), pool);

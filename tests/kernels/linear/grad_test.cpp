@@ -300,7 +300,7 @@ struct Expected {
 template <class T>
 Expected<T> expected(const Problem<T>& p) {
   const Setup& s = p.setup;
-  fovea::Inputs<T> in;
+  bench::AllInputs<T> in;
   in.q = View<const T>(p.q.view());
   in.k = View<const T>(p.k.view());
   in.v = View<const T>(p.v.view());

@@ -20,7 +20,7 @@ Expected<T> oracle_of(const Block& block, const Data<T>& data) {
   const View<T> q = data.q.view();
   const View<const T> rows(&q(0, 0, block.block.first, 0), {1, 1, block.block.count, data.width},
                            {0, 0, q.strides()[2] * block.block.step, q.strides()[3]});
-  return softmax_oracle(fovea::Inputs<T>{rows, data.k.view(), data.v.view()}, Wide<T>{0.25},
+  return softmax_oracle(bench::AllInputs<T>{rows, data.k.view(), data.v.view()}, Wide<T>{0.25},
                         [&](Index, Index, Index r, Index j) { return block.sees(r, j); });
 }
 

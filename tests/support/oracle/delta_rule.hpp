@@ -91,7 +91,7 @@ struct OracleStates {
   std::vector<Token> tokens;
 
   /// \param count tokens that any row sees
-  OracleStates(const fovea::Inputs<T>& in, const OracleDelta<T>& op, const OracleSequence& s,
+  OracleStates(const bench::AllInputs<T>& in, const OracleDelta<T>& op, const OracleSequence& s,
                Index head, Index count) {
     const auto width = as_size(in.v.width());
     std::vector<W> state(as_size(in.k.width()) * width);
@@ -135,7 +135,7 @@ namespace detail {
 
 /// Calls f(sequence, key head, states, rows): the rows are those of each of its query heads.
 template <class T, class F>
-void for_each_delta_head(const fovea::Inputs<T>& in, const OracleDelta<T>& op, F&& f) {
+void for_each_delta_head(const bench::AllInputs<T>& in, const OracleDelta<T>& op, F&& f) {
   for (const OracleSequence& s : oracle_sequences(in)) {
     const bool ends = op.alignment == fovea::CausalAlignment::bottom_right;
     const Index length = std::min(s.keys, s.length);
@@ -155,7 +155,7 @@ void for_each_delta_head(const fovea::Inputs<T>& in, const OracleDelta<T>& op, F
 
 /// [B, Hq, Nq, Dv].
 template <class T>
-Reference<T> delta_oracle(const fovea::Inputs<T>& in, const OracleDelta<T>& op) {
+Reference<T> delta_oracle(const bench::AllInputs<T>& in, const OracleDelta<T>& op) {
   using W = Wide<T>;
   const Index width = in.v.width();
   Reference<T> out = zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), width});
@@ -197,8 +197,8 @@ class DeltaSweep {
   using W = Wide<T>;
   using Vector = std::vector<W>;
 
-  DeltaSweep(const fovea::Inputs<T>& in, const OracleDelta<T>& op, const OracleSequence& s, Index g,
-             const OracleStates<T>& states, const View<D>& d_out, ExpectedGrads<T>& to)
+  DeltaSweep(const bench::AllInputs<T>& in, const OracleDelta<T>& op, const OracleSequence& s,
+             Index g, const OracleStates<T>& states, const View<D>& d_out, ExpectedGrads<T>& to)
       : in_(in),
         op_(op),
         s_(s),
@@ -285,7 +285,7 @@ class DeltaSweep {
     return sum;
   }
 
-  const fovea::Inputs<T>& in_;
+  const bench::AllInputs<T>& in_;
   const OracleDelta<T>& op_;
   const OracleSequence& s_;
   Index head_;
@@ -302,7 +302,7 @@ class DeltaSweep {
 
 /// The gradients of sum d_out out. \param d_out [B, Hq, Nq, Dv], of T or wider
 template <class T, class D>
-ExpectedGrads<T> delta_grad_oracle(const fovea::Inputs<T>& in, const OracleDelta<T>& op,
+ExpectedGrads<T> delta_grad_oracle(const bench::AllInputs<T>& in, const OracleDelta<T>& op,
                                    const View<D>& d_out) {
   ExpectedGrads<T> grads{zero_reference<T>(in.q.shape()), zero_reference<T>(in.k.shape()),
                          zero_reference<T>(in.v.shape())};

@@ -37,7 +37,7 @@ void add_to(Reference<T>& to, const Reference<T>& x) {
 
 /// The far field, all terms.
 template <class T>
-Reference<T> far_oracle(const fovea::Inputs<T>& in, const OracleFmm<T>& op) {
+Reference<T> far_oracle(const bench::AllInputs<T>& in, const OracleFmm<T>& op) {
   Reference<T> far = linear_oracle(in, op.linear);
   for (const OracleDelta<T>& delta : op.deltas) add_to(far, delta_oracle(in, delta));
   return far;
@@ -58,7 +58,7 @@ struct OracleBlend {
   W divisor = 1;  // near + r far if rows are normalised
   bool divides = false;
 
-  OracleBlend(const fovea::Inputs<T>& in, const OracleFmm<T>& op, Index h, Index c)
+  OracleBlend(const bench::AllInputs<T>& in, const OracleFmm<T>& op, Index h, Index c)
       : terms(static_cast<W>(op.linear.maps.size() + op.deltas.size())),
         divides(op.normalise_rows) {
     const Shape at = {0, h, 0, c};
@@ -72,7 +72,7 @@ struct OracleBlend {
 
 /// [B, Hq, Nq, Dv].
 template <class T>
-Reference<T> fmm_oracle(const fovea::Inputs<T>& in, const OracleFmm<T>& op) {
+Reference<T> fmm_oracle(const bench::AllInputs<T>& in, const OracleFmm<T>& op) {
   const Reference<T> near = softmax_oracle(in, op.near).out;
   Reference<T> out = detail::far_oracle(in, op);
   for_each_index(out.shape, [&](Index b, Index h, Index n, Index c) {
@@ -88,7 +88,7 @@ namespace detail {
 
 /// The gradients of the blend logits.
 template <class T, class D>
-void add_logit_grads(const fovea::Inputs<T>& in, const OracleFmm<T>& op, const View<D>& d_out,
+void add_logit_grads(const bench::AllInputs<T>& in, const OracleFmm<T>& op, const View<D>& d_out,
                      ExpectedGrads<T>& to) {
   using W = Wide<T>;
   const Reference<T> near = softmax_oracle(in, op.near).out;
@@ -119,7 +119,7 @@ void add_logit_grads(const fovea::Inputs<T>& in, const OracleFmm<T>& op, const V
 
 /// The gradients of sum d_out out. \param d_out [B, Hq, Nq, Dv]
 template <class T>
-ExpectedGrads<T> fmm_grad_oracle(const fovea::Inputs<T>& in, const OracleFmm<T>& op,
+ExpectedGrads<T> fmm_grad_oracle(const bench::AllInputs<T>& in, const OracleFmm<T>& op,
                                  const View<const T>& d_out) {
   using W = Wide<T>;
   const Tensor<W> d_near(d_out.shape());

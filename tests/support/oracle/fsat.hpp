@@ -47,7 +47,7 @@ class OracleGraph {
  public:
   using W = Wide<T>;
 
-  OracleGraph(const fovea::Inputs<T>& in, const fovea::FsatOptions& options,
+  OracleGraph(const bench::AllInputs<T>& in, const fovea::FsatOptions& options,
               const OracleSequence& s, Index h)
       : in_(in), options_(options), s_(s), head_(h), slots_(in.dominant.width()) {
     for (Index j = 0; j < s.length; ++j) {
@@ -107,7 +107,7 @@ class OracleGraph {
     return made;
   }
 
-  const fovea::Inputs<T>& in_;
+  const bench::AllInputs<T>& in_;
   const fovea::FsatOptions& options_;
   const OracleSequence& s_;
   Index head_;
@@ -117,7 +117,7 @@ class OracleGraph {
 
 /// Calls f(row, edges, graph) for every row: its weights before the confidences, and its edges.
 template <class T, class F>
-void for_each_fsat_row(const fovea::Inputs<T>& in, const fovea::FsatOptions& options, F&& f) {
+void for_each_fsat_row(const bench::AllInputs<T>& in, const fovea::FsatOptions& options, F&& f) {
   std::vector<bool> shown;
   OracleOperator<T> op = OracleOperator<T>::of({.scale = options.scale}, {}, in.q.width());
   op.law = [&](const Pair& p) { return bool{shown[as_size(p.j)]}; };
@@ -136,7 +136,7 @@ void for_each_fsat_row(const fovea::Inputs<T>& in, const fovea::FsatOptions& opt
 
 /// out_i = sum_j softmax_j(s_ij) confidence_ij v_j.
 template <class T>
-Expected<T> fsat_oracle(const fovea::Inputs<T>& in, const fovea::FsatOptions& options) {
+Expected<T> fsat_oracle(const bench::AllInputs<T>& in, const fovea::FsatOptions& options) {
   using W = Wide<T>;
   const Index width = in.v.width();
   Expected<T> expected{zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), width}),
@@ -165,7 +165,7 @@ namespace detail {
 
 /// The gradients that one row gives.
 template <class T, class D>
-void add_fsat_row(const fovea::Inputs<T>& in, const fovea::FsatOptions& options, Wide<T> scale,
+void add_fsat_row(const bench::AllInputs<T>& in, const fovea::FsatOptions& options, Wide<T> scale,
                   const View<D>& d_out, const OracleRow<T>& row,
                   const std::vector<OracleEdge<T>>& edges, const OracleGraph<T>& graph,
                   ExpectedFsatGrads<T>& to) {
@@ -212,8 +212,8 @@ void add_fsat_row(const fovea::Inputs<T>& in, const fovea::FsatOptions& options,
 
 /// The gradients of sum d_out out. \param d_out [B, Hq, Nq, Dv], of T or wider
 template <class T, class D>
-ExpectedFsatGrads<T> fsat_grad_oracle(const fovea::Inputs<T>& in, const fovea::FsatOptions& options,
-                                      const View<D>& d_out) {
+ExpectedFsatGrads<T> fsat_grad_oracle(const bench::AllInputs<T>& in,
+                                      const fovea::FsatOptions& options, const View<D>& d_out) {
   ExpectedFsatGrads<T> grads{
       {zero_reference<T>(in.q.shape()), zero_reference<T>(in.k.shape()),
        zero_reference<T>(in.v.shape()), zero_reference<T>({}), zero_reference<T>({1, 0, 1, 1})},

@@ -119,7 +119,7 @@ struct OracleFarMap {
   OracleFeatures<T> q, k;
 };
 template <class T>
-std::vector<OracleFarMap<T>> oracle_far_maps(const fovea::Inputs<T>& in,
+std::vector<OracleFarMap<T>> oracle_far_maps(const bench::AllInputs<T>& in,
                                              const OracleLinear<T>& op) {
   std::vector<OracleFarMap<T>> all;
   for (const OracleMap<T>& map : op.maps) all.push_back({map, {map, in.q}, {map, in.k}});
@@ -161,7 +161,7 @@ struct OracleTerm {
 };
 
 template <class T>
-OracleTerm<T> oracle_term(const fovea::Inputs<T>& in, const OracleLinearPlace& at,
+OracleTerm<T> oracle_term(const bench::AllInputs<T>& in, const OracleLinearPlace& at,
                           const OracleLinearRow<T>& row, Index column) {
   using W = Wide<T>;
   if (row.is_zeroed) return {};
@@ -179,7 +179,7 @@ OracleTerm<T> oracle_term(const fovea::Inputs<T>& in, const OracleLinearPlace& a
 
 /// Calls f(place) for every row that sees a key.
 template <class T, class F>
-void for_each_linear_row(const fovea::Inputs<T>& in, const Law& law, F&& f) {
+void for_each_linear_row(const bench::AllInputs<T>& in, const Law& law, F&& f) {
   for (const OracleSequence& s : oracle_sequences(in)) {
     for (Index h = 0; h < in.q.heads(); ++h) {
       for (Index r = 0; r < s.queries; ++r) {
@@ -195,7 +195,7 @@ void for_each_linear_row(const fovea::Inputs<T>& in, const Law& law, F&& f) {
 
 /// [B, Hq, Nq, Dv].
 template <class T>
-Reference<T> linear_oracle(const fovea::Inputs<T>& in, const OracleLinear<T>& op) {
+Reference<T> linear_oracle(const bench::AllInputs<T>& in, const OracleLinear<T>& op) {
   const Index width = in.v.width();
   Reference<T> out = zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), width});
   const std::vector<OracleFarMap<T>> maps = oracle_far_maps(in, op);

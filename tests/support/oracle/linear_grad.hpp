@@ -22,8 +22,9 @@ class LinearRowGrad {
  public:
   using W = Wide<T>;
 
-  LinearRowGrad(const fovea::Inputs<T>& in, const OracleLinear<T>& op, const OracleFarMap<T>& map,
-                const OracleLinearPlace& at, const View<D>& d_out, ExpectedGrads<T>& to)
+  LinearRowGrad(const bench::AllInputs<T>& in, const OracleLinear<T>& op,
+                const OracleFarMap<T>& map, const OracleLinearPlace& at, const View<D>& d_out,
+                ExpectedGrads<T>& to)
       : in_(in),
         map_(map.map),
         at_(at),
@@ -101,7 +102,7 @@ class LinearRowGrad {
     for (const Index j : at_.keys) relax_row(to_.v, at_.key_head, j);
   }
 
-  const fovea::Inputs<T>& in_;
+  const bench::AllInputs<T>& in_;
   const OracleMap<T>& map_;
   const OracleLinearPlace& at_;
   OracleLinearRow<T> row_;
@@ -115,7 +116,7 @@ class LinearRowGrad {
 
 /// The gradients of sum d_out out. \param d_out [B, Hq, Nq, Dv], of T or wider
 template <class T, class D>
-ExpectedGrads<T> linear_grad_oracle(const fovea::Inputs<T>& in, const OracleLinear<T>& op,
+ExpectedGrads<T> linear_grad_oracle(const bench::AllInputs<T>& in, const OracleLinear<T>& op,
                                     const View<D>& d_out) {
   ExpectedGrads<T> grads{zero_reference<T>(in.q.shape()), zero_reference<T>(in.k.shape()),
                          zero_reference<T>(in.v.shape())};

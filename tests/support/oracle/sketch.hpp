@@ -66,7 +66,7 @@ struct OracleSketch {
 };
 
 template <class T>
-OracleSketch<T> oracle_sketch(const fovea::Inputs<T>& in, const fovea::SmartBirdOptions& options,
+OracleSketch<T> oracle_sketch(const bench::AllInputs<T>& in, const fovea::SmartBirdOptions& options,
                               const OracleSequence& s, Index row, Index visible) {
   using W = Wide<T>;
   const Index width = in.sketch_q.width();
@@ -97,7 +97,7 @@ OracleSketch<T> oracle_sketch(const fovea::Inputs<T>& in, const fovea::SmartBird
 
 /// The keys of row `row` of head h of sequence s.
 template <class T>
-OracleChoice oracle_choice(const fovea::Inputs<T>& in, const fovea::SmartBirdOptions& options,
+OracleChoice oracle_choice(const bench::AllInputs<T>& in, const fovea::SmartBirdOptions& options,
                            const OracleSequence& s, Index h, Index row) {
   using W = Wide<T>;
   const bool ends = options.alignment == fovea::CausalAlignment::bottom_right;

@@ -32,7 +32,7 @@ constexpr std::size_t place_of(const Shape& shape, Index b, Index h, Index n, In
 }
 
 template <class T>
-Expected<T> softmax_oracle(const fovea::Inputs<T>& in, const OracleOperator<T>& op) {
+Expected<T> softmax_oracle(const bench::AllInputs<T>& in, const OracleOperator<T>& op) {
   using W = Wide<T>;
   const Index width = in.v.width();
   Expected<T> expected{zero_reference<T>({in.q.batch(), in.q.heads(), in.q.rows(), width}),
@@ -60,7 +60,7 @@ Expected<T> softmax_oracle(const fovea::Inputs<T>& in, const OracleOperator<T>& 
 /// Without options. \param visible whether query row i of head h of batch b sees key j, key lengths
 /// apart: visible(b, h, i, j)
 template <class T, class Visible>
-Expected<T> softmax_oracle(const fovea::Inputs<T>& in, Wide<T> scale, Visible&& visible) {
+Expected<T> softmax_oracle(const bench::AllInputs<T>& in, Wide<T> scale, Visible&& visible) {
   const Law law = [&](const Pair& p) { return visible(p.b, p.h, p.row, p.j); };
   return softmax_oracle(in, OracleOperator<T>{scale, {}, law});
 }

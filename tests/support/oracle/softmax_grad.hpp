@@ -63,7 +63,7 @@ struct OracleRowGrad {
   Sum<T> delta;            // sum p dP
 
   template <class D>
-  OracleRowGrad(const fovea::Inputs<T>& in, const View<D>& d_out, const OracleRow<T>& row) {
+  OracleRowGrad(const bench::AllInputs<T>& in, const View<D>& d_out, const OracleRow<T>& row) {
     for (std::size_t n = 0; n < row.keys.size(); ++n) {
       Sum<T> sum;
       for (Index c = 0; c < in.v.width(); ++c) {
@@ -78,7 +78,7 @@ struct OracleRowGrad {
 };
 
 template <class T, class D>
-void add_row(const fovea::Inputs<T>& in, Wide<T> scale, const View<D>& d_out,
+void add_row(const bench::AllInputs<T>& in, Wide<T> scale, const View<D>& d_out,
              const OracleRow<T>& row, ExpectedGrads<T>& to) {
   using W = Wide<T>;
   const OracleRowGrad<T> grad(in, d_out, row);
@@ -116,7 +116,7 @@ void add_row(const fovea::Inputs<T>& in, Wide<T> scale, const View<D>& d_out,
 
 /// The gradients of sum d_out out. \param d_out [B, Hq, Nq, Dv], of T or wider
 template <class T, class D>
-ExpectedGrads<T> softmax_grad_oracle(const fovea::Inputs<T>& in, const OracleOperator<T>& op,
+ExpectedGrads<T> softmax_grad_oracle(const bench::AllInputs<T>& in, const OracleOperator<T>& op,
                                      const View<D>& d_out) {
   ExpectedGrads<T> grads{zero_reference<T>(in.q.shape()), zero_reference<T>(in.k.shape()),
                          zero_reference<T>(in.v.shape()), zero_reference<T>(in.bias.shape()),

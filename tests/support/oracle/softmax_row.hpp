@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "bench/entries/all_inputs.hpp"
 #include "fovea/attention/attention.hpp"
 #include "fovea/attention/softmax/options.hpp"
 #include "fovea/core/philox.hpp"
@@ -43,7 +44,7 @@ struct OracleSequence {
 };
 
 template <class T>
-std::vector<OracleSequence> oracle_sequences(const fovea::Inputs<T>& in) {
+std::vector<OracleSequence> oracle_sequences(const bench::AllInputs<T>& in) {
   std::vector<OracleSequence> all;
   const auto& cu_q = in.cu_seqlens_q;
   const auto& cu_k = in.cu_seqlens_k.empty() ? cu_q : in.cu_seqlens_k;
@@ -98,7 +99,7 @@ namespace detail {
 
 /// Adds the pair of the row and key j of sequence s, if it is visible.
 template <class T>
-void add_pair(const fovea::Inputs<T>& in, const OracleOperator<T>& op, const OracleSequence& s,
+void add_pair(const bench::AllInputs<T>& in, const OracleOperator<T>& op, const OracleSequence& s,
               Index row, Index j, OracleRow<T>& to) {
   using W = Wide<T>;
   const Index h = to.head;
@@ -143,7 +144,7 @@ void add_pair(const fovea::Inputs<T>& in, const OracleOperator<T>& op, const Ora
 
 /// Row `row` of head h of sequence s. Visible NaN and infinity follow IEEE rules by themselves.
 template <class T>
-OracleRow<T> oracle_row(const fovea::Inputs<T>& in, const OracleOperator<T>& op,
+OracleRow<T> oracle_row(const bench::AllInputs<T>& in, const OracleOperator<T>& op,
                         const OracleSequence& s, Index h, Index row) {
   using W = Wide<T>;
   OracleRow<T> made;
@@ -176,7 +177,7 @@ OracleRow<T> oracle_row(const fovea::Inputs<T>& in, const OracleOperator<T>& op,
 
 /// Calls f(row) for every row of every head of every sequence.
 template <class T, class F>
-void for_each_oracle_row(const fovea::Inputs<T>& in, const OracleOperator<T>& op, F&& f) {
+void for_each_oracle_row(const bench::AllInputs<T>& in, const OracleOperator<T>& op, F&& f) {
   for (const OracleSequence& s : oracle_sequences(in)) {
     for (Index h = 0; h < in.q.heads(); ++h) {
       for (Index row = 0; row < s.queries; ++row) f(oracle_row(in, op, s, h, row));

@@ -11,25 +11,25 @@
 #include <string_view>
 
 #include "fovea/attention/attention.hpp"
-#include "fovea/core/overlap.hpp"
+#include "fovea/core/tensor_check.hpp"
 #include "fovea/simd/isa.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Refuses `tensor` unless its dimension d is as expected; `whose` says where that comes from.
-inline void check_extent(const char* op, const char* tensor, const Shape& shape, std::size_t d,
-                         Index expected, std::string_view whose) {
-  if (shape[d] == expected) return;
-  refuse_extent(op, tensor, shape, d, std::to_string(expected).append(", ").append(whose));
+/// Refuses `tensor` unless it has the shape that the inputs make.
+inline void check_made_shape(const char* op, const char* tensor, const Shape& shape,
+                             const Shape& expected) {
+  if (shape == expected) return;
+  check_extents(op, tensor, shape, expected, "as the inputs make it " + to_string(expected));
 }
 
 }  // namespace detail
 
 /// q, k, v and the key lengths must agree. \throws std::invalid_argument, also as `isa_level`
-template <class T>
-void check_inputs(const char* op, const Inputs<T>& inputs) {
+template <detail::AnyInputs I>
+void check_inputs(const char* op, const I& inputs) {
   static_cast<void>(isa_level());
   const Shape& q = inputs.q.shape();
   const Shape& k = inputs.k.shape();
@@ -106,42 +106,6 @@ void check_broadcast(const char* op, const char* tensor, const View<U>& x, const
   }
 }
 
-/// Refuses a tensor that the operator has no use for. \param why which operator has one
-template <class U>
-void check_absent(const char* op, const char* tensor, const View<U>& x, const char* why) {
-  if (!x.is_none()) refuse(op, tensor, "given", std::string("none: ") + why);
-}
-
-/// Refuses the sketch that chooses keys, and what goes with it.
-template <class T>
-void check_no_sketch(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
-  constexpr const char* why = "it is of SmartBirdAttention";
-  check_absent(op, "sketch_q", inputs.sketch_q, why);
-  check_absent(op, "sketch_k", inputs.sketch_k, why);
-  check_absent(op, "draws", inputs.draws, why);
-  check_absent(op, "the saved indices", saved.indices, why);
-}
-
-/// Refuses the indices of queries that predict a graph.
-template <class T>
-void check_no_graph(const char* op, const Inputs<T>& inputs) {
-  check_absent(op, "dominant", inputs.dominant, "it is of FsatAttention");
-}
-
-/// Refuses what chooses keys.
-template <class T>
-void check_no_choice(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
-  check_no_sketch(op, inputs, saved);
-  check_no_graph(op, inputs);
-}
-
-/// Refuses lists of keys, and what chooses them.
-template <class T>
-void check_no_lists(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
-  check_absent(op, "indices", inputs.indices, "it is of IndexedAttention");
-  check_no_choice(op, inputs, saved);
-}
-
 template <class U>
 void check_per_head(const char* op, const char* name, std::span<const U> x, Index heads) {
   const auto count = static_cast<Index>(x.size());
@@ -154,8 +118,8 @@ void check_per_head(const char* op, const char* name, std::span<const U> x, Inde
 }  // namespace detail
 
 /// The sequences of packed tensors. \pre check_inputs passed. \throws std::invalid_argument
-template <class T>
-void check_packing(const char* op, const Inputs<T>& inputs) {
+template <detail::AnyInputs I>
+void check_packing(const char* op, const I& inputs) {
   const auto& cu_q = inputs.cu_seqlens_q;
   const auto& cu_k = inputs.cu_seqlens_k;
   if (cu_q.empty() && cu_k.empty()) return;
@@ -179,14 +143,10 @@ void check_packing(const char* op, const Inputs<T>& inputs) {
   detail::check_cu_seqlens(op, "cu_seqlens_k", cu_k, inputs.k.rows(), "k");
 }
 
-/// What changes the logits; what softmax attention has no use for is refused.
+/// What changes the logits of softmax attention.
 /// \pre check_inputs passed. \throws std::invalid_argument
 template <class T>
-void check_logit_inputs(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
-  detail::check_no_lists(op, inputs, saved);
-  detail::check_absent(op, "beta", inputs.beta, "it is of the delta rule");
-  detail::check_absent(op, "near_logits", inputs.near_logits, "it is of FMM attention");
-  detail::check_absent(op, "far_logits", inputs.far_logits, "it is of FMM attention");
+void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs) {
   const Shape logits = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.k.rows()};
   detail::check_broadcast(op, "bias", inputs.bias, logits);
   detail::check_broadcast(op, "mask", inputs.mask, logits);
@@ -201,143 +161,138 @@ void check_logit_inputs(const char* op, const Inputs<T>& inputs, const Saved<T>&
 
 namespace detail {
 
-/// One number per head as a view; of no numbers no tensor.
+/// A tensor of inputs or gradients as a view: of one number per head too, of no numbers no tensor.
 template <class T>
-View<T> head_view(std::span<T> x) {
+const View<T>& as_view(const View<T>& x) {
+  return x;
+}
+template <class T>
+View<T> as_view(std::span<T> x) {
   return x.empty() ? View<T>{} : View<T>{x.data(), {1, static_cast<Index>(x.size()), 1, 1}};
-}
-
-/// Refuses what changes the logits of softmax attention.
-template <class T>
-void check_no_logit_inputs(const char* op, const Inputs<T>& inputs, const char* why) {
-  check_absent(op, "bias", inputs.bias, why);
-  check_absent(op, "mask", inputs.mask, why);
-  // An empty span may have an address.
-  check_absent(op, "alibi_slopes", head_view(inputs.alibi_slopes), why);
-  check_absent(op, "sink", head_view(inputs.sink), why);
-}
-
-/// Refuses x if it shares an element with another tensor.
-template <class T, class U>
-void check_apart(const char* op, const char* tensor, const View<T>& x, const char* name,
-                 const View<U>& other) {
-  if (!shares_elements(x, other)) return;
-  refuse(op, tensor, std::string("in the memory of ") + name, "memory of its own");
 }
 
 }  // namespace detail
 
 /// What is written must have the shape, distinct elements, and share none with an input.
-/// \throws std::invalid_argument
-template <class U, class T>
-void check_output(const char* op, const char* tensor, const View<U>& x, const Inputs<T>& inputs,
+/// \param inputs any struct that has `for_each_tensor`   \throws std::invalid_argument
+template <class U, class I>
+void check_output(const char* op, const char* tensor, const View<U>& x, const I& inputs,
                   const Shape& expected) {
-  if (x.shape() != expected) {
-    const std::string whose = "as the inputs make it " + to_string(expected);
-    for (std::size_t d = 0; d < 4; ++d) {
-      detail::check_extent(op, tensor, x.shape(), d, expected[d], whose);
-    }
-  }
-  for (std::size_t d = 0; d < 4; ++d) {
-    if (x.strides()[d] < 0 && x.shape()[d] > 1) {
-      refuse(op, std::string("stride of ") + kDimensionNames[d] + " of " + tensor,
-             std::to_string(x.strides()[d]), "at least 0 in a tensor that is written");
-    }
-  }
-  if (!has_distinct_elements(x)) {
-    refuse(op, std::string("the layout of ") + tensor,
-           "strides " + to_string(x.strides()) + " for " + to_string(x.shape()),
-           "strides that give each element its own place");
-  }
-  detail::check_apart(op, tensor, x, "q", inputs.q);
-  detail::check_apart(op, tensor, x, "k", inputs.k);
-  detail::check_apart(op, tensor, x, "v", inputs.v);
-  detail::check_apart(op, tensor, x, "bias", inputs.bias);
-  detail::check_apart(op, tensor, x, "mask", inputs.mask);
-  detail::check_apart(op, tensor, x, "sink", detail::head_view(inputs.sink));
-  detail::check_apart(op, tensor, x, "alibi_slopes", detail::head_view(inputs.alibi_slopes));
-  detail::check_apart(op, tensor, x, "beta", inputs.beta);
-  detail::check_apart(op, tensor, x, "near_logits", inputs.near_logits);
-  detail::check_apart(op, tensor, x, "far_logits", inputs.far_logits);
-  detail::check_apart(op, tensor, x, "indices", inputs.indices);
-  detail::check_apart(op, tensor, x, "sketch_q", inputs.sketch_q);
-  detail::check_apart(op, tensor, x, "sketch_k", inputs.sketch_k);
-  detail::check_apart(op, tensor, x, "draws", inputs.draws);
-  detail::check_apart(op, tensor, x, "dominant", inputs.dominant);
+  detail::check_made_shape(op, tensor, x.shape(), expected);
+  detail::check_written_layout(op, tensor, x);
+  inputs.for_each_tensor([&](const char* name, const auto& other) {
+    detail::check_apart(op, tensor, x, name, detail::as_view(other));
+  });
+}
+
+/// The output, and what is saved for the backward pass. \pre check_inputs passed
+/// \throws std::invalid_argument
+template <class T, detail::InputsFor<T> I, class S>
+void check_outputs(const char* op, const I& inputs, const View<T>& out, const S& saved) {
+  check_output(op, "out", out, inputs, detail::out_shape(inputs));
+  if (saved.lse.is_none()) return;
+  check_output(op, "lse", saved.lse, inputs, detail::row_shape(inputs));
+  detail::check_apart(op, "lse", saved.lse, "out", out);
 }
 
 /// A tensor must have the shape of the output. \pre check_inputs passed
 /// \throws std::invalid_argument
-template <class T>
-void check_rows(const char* op, const char* tensor, const Inputs<T>& inputs,
-                const View<const T>& x) {
-  const Shape expected = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()};
-  const std::string whose = "as the inputs make it " + to_string(expected);
-  for (std::size_t d = 0; d < 4; ++d) {
-    detail::check_extent(op, tensor, x.shape(), d, expected[d], whose);
-  }
+template <class T, detail::InputsFor<T> I>
+void check_rows(const char* op, const char* tensor, const I& inputs, const View<const T>& x) {
+  detail::check_made_shape(op, tensor, x.shape(), detail::out_shape(inputs));
 }
 
 /// The lse that a backward pass reads. \pre check_inputs passed   \throws std::invalid_argument
-template <class T>
-void check_lse(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
-  const Shape rows = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), 1};
-  if (saved.lse.is_none()) {
-    if (rows[0] * rows[1] * rows[2] != 0)
-      refuse(op, "lse", "missing", "the lse that forward saved");
-    return;
-  }
-  const std::string whose = "as the inputs make it " + to_string(rows);
-  for (std::size_t d = 0; d < 4; ++d) {
-    detail::check_extent(op, "lse", saved.lse.shape(), d, rows[d], whose);
+template <detail::AnyInputs I, class S>
+void check_lse(const char* op, const I& inputs, const S& saved) {
+  const Shape rows = detail::row_shape(inputs);
+  if (!saved.lse.is_none()) {
+    detail::check_made_shape(op, "lse", saved.lse.shape(), rows);
+  } else if (rows[0] * rows[1] * rows[2] != 0) {
+    refuse(op, "lse", "missing", "the lse that forward saved");
   }
 }
 
+namespace detail {
+
+/// A tensor that a gradient is of.
+struct GradOf {
+  bool is_none = true;
+  Shape shape = {};
+};
+
+/// "the gradient of q", in no memory but its own: a call that is right takes none for messages.
+class GradName {
+ public:
+  GradName() = default;
+  explicit GradName(std::string_view of) {
+    constexpr std::string_view before = "the gradient of ";
+    before.copy(text_.data(), before.size());
+    of.copy(text_.data() + before.size(), text_.size() - 1 - before.size());
+  }
+  const char* text() const { return text_.data(); }
+
+ private:
+  std::array<char, 40> text_ = {};
+};
+
+/// The tensor of that name, none if there is none.
+template <class I>
+GradOf tensor_named(const I& inputs, std::string_view wanted) {
+  GradOf found;
+  inputs.for_each_tensor([&](const char* name, const auto& tensor) {
+    if (name == wanted) found = {as_view(tensor).is_none(), as_view(tensor).shape()};
+  });
+  return found;
+}
+
+/// Refuses gradients of what was not given, q, k and v apart, whose extents tell.
+template <class T, class I, class G>
+void check_grads_of_given(const char* op, const I& inputs, const G& grads) {
+  grads.for_each_tensor([&]<class X>(const char* name, const X& grad) {
+    const std::string_view own = name;
+    if (own == "q" || own == "k" || own == "v" || !std::same_as<X, View<T>>) return;
+    if (as_view(grad).is_none() || !tensor_named(inputs, name).is_none) return;
+    refuse(op, std::string("the gradient of ") + name, "asked for", std::string("a ") + name);
+  });
+  if constexpr (requires { grads.sink; }) {
+    if (grads.sink.empty() || grads.sink.size() == inputs.sink.size()) return;
+    refuse(op, "the number of sinks in the gradients", std::to_string(grads.sink.size()),
+           std::to_string(inputs.sink.size()) + ", those of the inputs");
+  }
+}
+
+}  // namespace detail
+
 /// The gradients that are asked for must have the shapes of what they are gradients of, and memory
 /// of their own. \pre check_inputs passed   \throws std::invalid_argument
-template <class T>
-void check_grads(const char* op, const Inputs<T>& inputs, const View<const T>& out,
-                 const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads) {
-  const auto check_input = [&](const char* name, const auto& grad, const auto& input) {
-    if (grad.is_none() || !input.is_none()) return;
-    refuse(op, std::string("the gradient of ") + name, "asked for", std::string("a ") + name);
-  };
-  check_input("bias", grads.bias, inputs.bias);
-  check_input("beta", grads.beta, inputs.beta);
-  check_input("near_logits", grads.near_logits, inputs.near_logits);
-  check_input("far_logits", grads.far_logits, inputs.far_logits);
-  check_input("dominant", grads.dominant, inputs.dominant);
-  const auto sinks = static_cast<Index>(inputs.sink.size());
-  if (!grads.sink.empty() && static_cast<Index>(grads.sink.size()) != sinks) {
-    refuse(op, "the number of sinks in the gradients", std::to_string(grads.sink.size()),
-           std::to_string(sinks) + ", those of the inputs");
-  }
+template <class T, detail::InputsFor<T> I, class S, class G>
+void check_grads(const char* op, const I& inputs, const View<const T>& out, const S& saved,
+                 const View<const T>& d_out, const G& grads) {
+  detail::check_grads_of_given<T>(op, inputs, grads);
   struct Named {
-    const char* name;
+    detail::GradName name;
     View<T> grad;
-    Shape shape;
   };
-  const std::array<Named, 9> all = {
-      {{"the gradient of q", grads.q, inputs.q.shape()},
-       {"the gradient of k", grads.k, inputs.k.shape()},
-       {"the gradient of v", grads.v, inputs.v.shape()},
-       {"the gradient of bias", grads.bias, inputs.bias.shape()},
-       {"the gradient of beta", grads.beta, inputs.beta.shape()},
-       {"the gradient of near_logits", grads.near_logits, inputs.near_logits.shape()},
-       {"the gradient of far_logits", grads.far_logits, inputs.far_logits.shape()},
-       {"the gradient of dominant", grads.dominant, inputs.dominant.shape()},
-       {"the gradient of sink", detail::head_view(grads.sink), {1, sinks, 1, 1}}}};
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto& [name, grad, shape] = all[i];
-    if (grad.is_none()) continue;
-    check_output(op, name, grad, inputs, shape);
+  std::array<Named, 8> before;
+  std::size_t count = 0;
+  grads.for_each_tensor([&](const char* of, const auto& tensor) {
+    const View<T> grad = detail::as_view(tensor);
+    if (grad.is_none()) return;
+    Named& now = before[count];
+    now = {detail::GradName(of), grad};
+    const char* const name = now.name.text();
+    check_output(op, name, grad, inputs, detail::tensor_named(inputs, of).shape);
     detail::check_apart(op, name, grad, "out", out);
     detail::check_apart(op, name, grad, "d_out", d_out);
-    detail::check_apart(op, name, grad, "lse", saved.lse);
-    for (std::size_t j = 0; j < i; ++j) {
-      detail::check_apart(op, name, grad, all[j].name, all[j].grad);
+    saved.for_each_tensor([&](const char* kept, const auto& other) {
+      detail::check_apart(op, name, grad, kept, other);
+    });
+    for (std::size_t j = 0; j < count; ++j) {
+      detail::check_apart(op, name, grad, before[j].name.text(), before[j].grad);
     }
-  }
+    ++count;
+  });
 }
 
 FOVEA_NAMESPACE_END

@@ -62,9 +62,8 @@ void check_decoder_tokens(const char* op, const DecoderShape& shape, const View<
 
 /// Queries of a step. \param after tokens once those of the step are appended
 /// \throws std::invalid_argument
-template <class T>
-void check_decoder_rows(const char* op, const DecoderShape& shape, const Inputs<T>& inputs,
-                        Index after) {
+template <detail::AnyInputs I>
+void check_decoder_rows(const char* op, const DecoderShape& shape, const I& inputs, Index after) {
   const auto& q = inputs.q;
   detail::check_extent(op, "q", q.shape(), 0, shape.batch, "the batch of the decoder");
   detail::check_extent(op, "q", q.shape(), 1, shape.query_heads, "the query_heads of the decoder");

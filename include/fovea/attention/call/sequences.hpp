@@ -26,7 +26,8 @@ struct Sequence {
 template <class T>
 class Sequences {
  public:
-  explicit Sequences(const Inputs<T>& inputs)
+  template <detail::InputsFor<T> I>
+  explicit Sequences(const I& inputs)
       : batch_(inputs.q.batch()),
         queries_(inputs.q.rows()),
         keys_(inputs.k.rows()),

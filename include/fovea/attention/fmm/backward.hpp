@@ -17,8 +17,8 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class FmmBackward {
  public:
-  FmmBackward(const Inputs<T>& inputs, const FarField<T>& far, const LocalAttention& near,
-              const FmmBlend<T>& blend, const View<const T>& d_out, const Grads<T>& grads)
+  FmmBackward(const FarInputs<T>& inputs, const FarField<T>& far, const LocalAttention& near,
+              const FmmBlend<T>& blend, const View<const T>& d_out, const FarGrads<T>& grads)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),
@@ -199,14 +199,14 @@ class FmmBackward {
     });
   }
 
-  Inputs<T> inputs_;
+  FarInputs<T> inputs_;
   AttentionShape shape_;
   FarField<T> far_;
   const LocalAttention& near_;
   const FmmBlend<T>& blend_;
   FarWeights<T> weights_;
   View<const T> d_out_;
-  Grads<T> grads_;
+  FarGrads<T> grads_;
 };
 
 FOVEA_NAMESPACE_END

@@ -3,6 +3,7 @@
 /// The near field of FMM attention, block of queries by block of queries (FMMformer, eq. 4).
 #pragma once
 
+#include "fovea/attention/linear/terms.hpp"
 #include "fovea/attention/local.hpp"
 #include "fovea/core/workspace.hpp"
 
@@ -12,16 +13,12 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class NearBlocks {
  public:
-  NearBlocks(const Inputs<T>& inputs, const LocalAttention& op)
+  NearBlocks(const FarInputs<T>& inputs, const LocalAttention& op)
       : call_(only_rows(inputs), op.softmax_options()), plans_(op, call_) {}
 
   /// The inputs that the near field reads.
-  static Inputs<T> only_rows(const Inputs<T>& inputs) {
-    Inputs<T> rows{inputs.q, inputs.k, inputs.v};
-    rows.key_lengths = inputs.key_lengths;
-    rows.cu_seqlens_q = inputs.cu_seqlens_q;
-    rows.cu_seqlens_k = inputs.cu_seqlens_k;
-    return rows;
+  static SoftmaxInputs<T> only_rows(const FarInputs<T>& inputs) {
+    return detail::inputs_as<SoftmaxInputs<T>>(inputs);
   }
 
   /// Elements of scratch of one worker.
@@ -39,7 +36,7 @@ class NearBlocks {
   /// \param to [block.count, Dv]   \param scratch scratch_elements, aligned to 64 bytes
   void attend(const Sequence& sequence, Index head, const QueryBlock& block,
               const OutputMatrix<kStorage<T>>& to, Compute<T>* scratch) const {
-    HeadArgs<T> args = call_.args(sequence, head, View<T>{}, Saved<T>{});
+    HeadArgs<T> args = call_.args(sequence, head, View<T>{}, SoftmaxSaved<T>{});
     args.q = detail::head_stored(call_.inputs().q, sequence.batch, head,
                                  sequence.first_query + block.first);
     args.out = to;

@@ -37,7 +37,7 @@ bool are_indices(const Matrix<const T>& x, Index rows, Index width) {
 
 /// Queries and keys are the same tokens, sequence by sequence.
 template <class T>
-void check_same_tokens(const char* op, const Inputs<T>& inputs) {
+void check_same_tokens(const char* op, const FsatInputs<T>& inputs) {
   check_extent(op, "k", inputs.k.shape(), 2, inputs.q.rows(),
                "the rows of q: an index of a query is one of a key's token");
   for (std::size_t s = 0; s < inputs.cu_seqlens_k.size(); ++s) {
@@ -53,7 +53,7 @@ void check_same_tokens(const char* op, const Inputs<T>& inputs) {
 /// \tparam T the type of the arithmetic   \pre check_packing passed
 /// \throws std::invalid_argument
 template <class T, class U>
-void check_fsat_options(const char* op, const FsatOptions& options, const Inputs<U>& inputs) {
+void check_fsat_options(const char* op, const FsatOptions& options, const FsatInputs<U>& inputs) {
   check_softmax_options<T>(op, {.scale = options.scale});
   const Sequences<U> sequences(inputs);
   Index longest = sequences.packed() ? 0 : inputs.q.rows();
@@ -77,7 +77,7 @@ void check_fsat_options(const char* op, const FsatOptions& options, const Inputs
 /// O(B Hq L M). \pre check_inputs and check_packing passed
 /// \throws std::invalid_argument naming the first entry that is wrong
 template <class T>
-void check_dominant(const char* op, const Inputs<T>& inputs) {
+void check_dominant(const char* op, const FsatInputs<T>& inputs) {
   const View<const Compute<T>>& x = inputs.dominant;
   const Shape& q = inputs.q.shape();
   if (x.is_none()) {
@@ -112,15 +112,11 @@ void check_dominant(const char* op, const Inputs<T>& inputs) {
   }
 }
 
-/// What FSAT attention reads; what it has no use for is refused. \throws std::invalid_argument
+/// What FSAT attention reads, but the dominant indices. \throws std::invalid_argument
 template <class T>
-void check_fsat_inputs(const char* op, const FsatOptions& options, const Inputs<T>& inputs,
-                       const Saved<T>& saved) {
+void check_fsat_inputs(const char* op, const FsatOptions& options, const FsatInputs<T>& inputs) {
   check_inputs(op, inputs);
   check_packing(op, inputs);
-  check_no_scores(op, inputs);
-  detail::check_absent(op, "indices", inputs.indices, "it is of IndexedAttention");
-  detail::check_no_sketch(op, inputs, saved);
   detail::check_same_tokens(op, inputs);
   check_fsat_options<Compute<T>>(op, options, inputs);
 }

@@ -68,8 +68,9 @@ class HeadPieces {
 template <class T, class Lists = TensorLists>
 class IndexedBackward {
  public:
-  IndexedBackward(const Inputs<T>& inputs, const Lists& lists, const View<const T>& out,
-                  const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads)
+  IndexedBackward(const IndexedInputs<T>& inputs, const Lists& lists, const View<const T>& out,
+                  const IndexedSaved<T>& saved, const View<const T>& d_out,
+                  const IndexedGrads<T>& grads)
       : inputs_(inputs),
         lists_(lists),
         out_(out),
@@ -93,7 +94,7 @@ class IndexedBackward {
     T some{};
     const View<T> wanted(&some, {1, 1, 1, 1});
     const Memory memory(shape, entries, 1, {.q = wanted, .k = wanted, .v = wanted});
-    const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
+    const Index group = detail::group_size(shape.query_heads, shape.key_heads);
     return memory.key_heads * group * memory.head_bytes() +
            workers *
                (slot(shape, length) * Index{sizeof(T)} + group * Index{sizeof(GatherGradHead<T>)});
@@ -101,7 +102,7 @@ class IndexedBackward {
 
   /// Query heads whose lists are built at once. \param entries of one
   static Index heads_at_once(const AttentionShape& shape, Index entries) {
-    const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
+    const Index group = detail::group_size(shape.query_heads, shape.key_heads);
     return group * Memory(shape, entries, 1, {}).key_heads;
   }
 
@@ -131,12 +132,12 @@ class IndexedBackward {
   /// What the query heads of a group leave behind.
   struct Memory {
     Memory(const AttentionShape& shape, Index entries_of_head, Index sequences,
-           const Grads<T>& grads)
+           const IndexedGrads<T>& grads)
         : entries(entries_of_head),
           begins(shape.keys + sequences),
           keeps_weights(!grads.v.is_none()),
           keeps_logits(!grads.k.is_none()) {
-      const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
+      const Index group = detail::group_size(shape.query_heads, shape.key_heads);
       const Index of_key_head = (std::max<Index>)(1, group * entries);
       key_heads = (std::max<Index>)(1, kMostEntries / of_key_head);
       if (!keeps() && !Lists::kBuilt)
@@ -163,7 +164,7 @@ class IndexedBackward {
     return gather_padded(gather_grad_scratch(shape.width, shape.value_width, length));
   }
 
-  Index group() const { return inputs_.k.heads() == 0 ? 0 : inputs_.q.heads() / inputs_.k.heads(); }
+  Index group() const { return detail::group_size(inputs_.q.heads(), inputs_.k.heads()); }
 
   void take_scratch(Index heads, Index workers) {
     if constexpr (Lists::kBuilt) lists_.take_memory(heads, workers);
@@ -280,12 +281,12 @@ class IndexedBackward {
     return args;
   }
 
-  Inputs<T> inputs_;
+  IndexedInputs<T> inputs_;
   Lists lists_;
   View<const T> out_;
-  Saved<T> saved_;
+  IndexedSaved<T> saved_;
   View<const T> d_out_;
-  Grads<T> grads_;
+  IndexedGrads<T> grads_;
   Sequences<T> sequences_;
   detail::HeadPieces<T> rows_;
   detail::HeadPieces<T> heads_;

@@ -61,7 +61,7 @@ inline void refuse_entry(const char* op, const View<const Index>& indices, const
 /// -1 behind its last key. O(B Hq Nq K). \pre check_inputs and check_packing passed.
 /// \throws std::invalid_argument naming the first entry that is wrong
 template <class T>
-void check_indices(const char* op, const Inputs<T>& inputs) {
+void check_indices(const char* op, const IndexedInputs<T>& inputs) {
   const View<const Index>& indices = inputs.indices;
   const Shape& q = inputs.q.shape();
   if (indices.is_none()) {
@@ -85,23 +85,6 @@ void check_indices(const char* op, const Inputs<T>& inputs) {
       }
     }
   }
-}
-
-/// Tensors that attention over lists, whoever made them, does not read.
-/// \throws std::invalid_argument
-template <class T>
-void check_no_scores(const char* op, const Inputs<T>& inputs) {
-  detail::check_no_logit_inputs(op, inputs, "it is of softmax attention over patterns");
-  detail::check_absent(op, "beta", inputs.beta, "it is of the delta rule");
-  detail::check_absent(op, "near_logits", inputs.near_logits, "it is of FMM attention");
-  detail::check_absent(op, "far_logits", inputs.far_logits, "it is of FMM attention");
-}
-
-/// The same, and what chooses lists. \throws std::invalid_argument
-template <class T>
-void check_list_inputs(const char* op, const Inputs<T>& inputs, const Saved<T>& saved) {
-  check_no_scores(op, inputs);
-  detail::check_no_choice(op, inputs, saved);
 }
 
 /// Brings the rows of lists [B, H, N, K] into the form that IndexedAttention reads: ascending, -1

@@ -3,10 +3,10 @@
 /// The forward pass of attention over lists of keys: which thread computes what.
 #pragma once
 
-#include <cmath>
 #include <optional>
 
 #include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/indexed/table.hpp"
@@ -26,8 +26,7 @@ struct IndexedOptions {
   /// The scale of the logits of queries of this width.
   template <class T>
   T scale_of(Index width) const {
-    if (scale) return static_cast<T>(*scale);
-    return width == 0 ? 1 : static_cast<T>(1.0 / std::sqrt(static_cast<double>(width)));
+    return detail::logit_scale<T>(scale, width);
   }
 };
 
@@ -85,8 +84,8 @@ struct TensorLists {
 template <class T, class Lists = TensorLists>
 class IndexedForward {
  public:
-  IndexedForward(const Inputs<T>& inputs, const Lists& lists, const View<T>& out,
-                 const Saved<T>& saved)
+  IndexedForward(const IndexedInputs<T>& inputs, const Lists& lists, const View<T>& out,
+                 const IndexedSaved<T>& saved)
       : inputs_(inputs),
         lists_(lists),
         out_(out),
@@ -133,7 +132,7 @@ class IndexedForward {
 
   void attend(const SequenceTask& task, Compute<T>* scratch) const {
     const Sequence s = sequences_[task.sequence];
-    const Index key_head = task.head / (inputs_.q.heads() / inputs_.k.heads());
+    const Index key_head = task.head / detail::group_size(inputs_.q.heads(), inputs_.k.heads());
     GatherArgs<Compute<T>, kStorage<T>> args;
     args.q = detail::head_stored(inputs_.q, s.batch, task.head, s.first_query);
     args.k = detail::head_stored(inputs_.k, s.batch, key_head, s.first_key);
@@ -155,10 +154,10 @@ class IndexedForward {
     IndexedKernels<Compute<T>, kStorage<T>>{}.gather(args);
   }
 
-  Inputs<T> inputs_;
+  IndexedInputs<T> inputs_;
   Lists lists_;
   View<T> out_;
-  Saved<T> saved_;
+  IndexedSaved<T> saved_;
   Sequences<T> sequences_;
   SequenceTasks tasks_;
   Workspace scratch_;

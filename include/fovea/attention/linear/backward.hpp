@@ -21,8 +21,8 @@ template <class T>
 class FarBackward {
  public:
   /// \param accumulate add to the gradients of q, k and v
-  FarBackward(const Inputs<T>& inputs, const FarField<T>& far, const FarWeights<T>& weights,
-              const View<const T>& d_out, const Grads<T>& grads, bool accumulate)
+  FarBackward(const FarInputs<T>& inputs, const FarField<T>& far, const FarWeights<T>& weights,
+              const View<const T>& d_out, const FarGrads<T>& grads, bool accumulate)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),
@@ -84,14 +84,14 @@ class FarBackward {
                             linear_sum_scratch<T>(far.linear_shape(shape)));
     }
     if (far.delta_count() > 0) {
-      const Index group = shape.query_heads / (std::max)(Index{1}, shape.key_heads);
+      const Index group = detail::group_size(shape.query_heads, shape.key_heads);
       elements = (std::max)(
           elements, delta_grad_scratch<T>(shape.keys, group, shape.width, shape.value_width));
     }
     return elements;
   }
 
-  Index group() const { return shape_.query_heads / (std::max)(Index{1}, shape_.key_heads); }
+  Index group() const { return detail::group_size(shape_.query_heads, shape_.key_heads); }
   bool wants_keys() const { return !grads_.k.is_none() || !grads_.v.is_none(); }
 
   T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }
@@ -365,13 +365,13 @@ class FarBackward {
     return args;
   }
 
-  Inputs<T> inputs_;
+  FarInputs<T> inputs_;
   AttentionShape shape_;
   FarField<T> far_;
   const FarWeights<T>& weights_;
   Sequences<T> sequences_;
   View<const T> d_out_;
-  Grads<T> grads_;
+  FarGrads<T> grads_;
   bool accumulate_;
   Causal causal_;
   std::optional<NotCausal> not_causal_;

@@ -27,7 +27,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Not to be called from several threads at once. Errors are std::invalid_argument, or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class Op, class T>
-class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
+class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, LinearSaved<T>> {
  public:
   using C = Compute<T>;
 
@@ -50,7 +50,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
 
   /// Adds n tokens.
   void append(const typename Op::template Tokens<T>& tokens) {
-    Inputs<T> inputs;
+    FarInputs<T> inputs;
     inputs.k = tokens.k;
     inputs.v = tokens.v;
     if constexpr (Op::kHasBeta) inputs.beta = tokens.beta;
@@ -124,8 +124,9 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
   }
 
  private:
-  friend class StepCalls<FarDecoder<Op, T>, T>;
+  friend class StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, LinearSaved<T>>;
 
+  using Inputs = InputsOf<Op, T>;
   using Stream = FarStream<T>;
 
   static DecoderShape checked(const Op& op, const DecoderShape& shape) {
@@ -154,7 +155,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
   }
 
   LinearShape linear_shape() const { return {far_.map_count(), shape_.width, shape_.value_width}; }
-  Index group() const { return shape_.query_heads / (std::max)(Index{1}, shape_.key_heads); }
+  Index group() const { return detail::group_size(shape_.query_heads, shape_.key_heads); }
 
   /// Elements of one key head.
   Index state_elements() const {
@@ -174,21 +175,19 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
     return {nullptr, {shape_.batch, shape_.query_heads, 0, shape_.width}};
   }
 
-  static bool appends(const Inputs<T>& inputs) {
+  static bool appends(const FarInputs<T>& inputs) {
     return !inputs.k.is_none() || !inputs.v.is_none();
   }
-  Index new_tokens(const Inputs<T>& inputs) const { return appends(inputs) ? inputs.k.rows() : 0; }
-
-  void check_tokens(const Inputs<T>& inputs) const {
-    check_decoder_tokens(Op::name(), shape_, inputs.k, inputs.v, kMostDecoderTokens - length_);
-    if constexpr (Op::kHasBeta) {
-      check_beta(Op::name(), inputs);
-    } else {
-      detail::check_absent(Op::name(), "beta", inputs.beta, "it is of the delta rule");
-    }
+  Index new_tokens(const FarInputs<T>& inputs) const {
+    return appends(inputs) ? inputs.k.rows() : 0;
   }
 
-  void check_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
+  void check_tokens(const FarInputs<T>& inputs) const {
+    check_decoder_tokens(Op::name(), shape_, inputs.k, inputs.v, kMostDecoderTokens - length_);
+    if constexpr (Op::kHasBeta) check_beta(Op::name(), inputs);
+  }
+
+  void check_step(const Inputs& given, const FarInputs<T>& inputs, const View<T>& out) const {
     if (appends(inputs)) check_tokens(inputs);
     const Index after = length_ + new_tokens(inputs);
     check_decoder_rows(Op::name(), shape_, inputs, after);
@@ -199,20 +198,22 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
     }
     // Of tokens that came before only the sizes matter now: one element stands for all.
     static const T element{};
-    static const C rate{};
-    Inputs<T> all = inputs;
+    [[maybe_unused]] static const C rate{};
+    Inputs all = given;
     if (!appends(inputs)) {
       all.k = {&element, {shape_.batch, shape_.key_heads, 1, shape_.width}, {}};
       all.v = {&element, {shape_.batch, shape_.key_heads, 1, shape_.value_width}, {}};
-      if (Op::kHasBeta) all.beta = {&rate, {shape_.batch, shape_.key_heads, 1, 1}, {}};
+      if constexpr (Op::kHasBeta) all.beta = {&rate, {shape_.batch, shape_.key_heads, 1, 1}, {}};
     }
-    op_.check(all, out, saved);
+    op_.check(all, out);
   }
 
   /// A step (StepCalls), of at most one row more than new tokens.
   template <class E>
-  void run_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) {
-    check_step(inputs, out, saved);
+  void run_step(const Inputs& given, const View<T>& out, const LinearSaved<T>& /*saved*/,
+                E&& executor) {
+    const auto inputs = detail::inputs_as<FarInputs<T>>(given);
+    check_step(given, inputs, out);
     // Done before another thread would be awake: a few microseconds.
     constexpr double small = 1 << 18;  // products
     const double products = static_cast<double>(shape_.batch * shape_.query_heads) *
@@ -228,7 +229,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
   /// Adds the tokens of the inputs, and lets the rows read. Everything is checked. What may throw
   /// comes first.
   template <class E>
-  void add(const Inputs<T>& inputs, const View<T>& out, E&& executor) {
+  void add(const FarInputs<T>& inputs, const View<T>& out, E&& executor) {
     const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
     const Index tokens = new_tokens(inputs);
     const Index heads = shape_.batch * shape_.key_heads;
@@ -260,7 +261,8 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
 
   /// The near field of all heads: into `out`, or, if that is of 16 bits, into `wide`.
   template <class E>
-  void step_near(const Inputs<T>& inputs, const View<T>& out, Index rows, C* wide, E&& executor) {
+  void step_near(const FarInputs<T>& inputs, const View<T>& out, Index rows, C* wide,
+                 E&& executor) {
     if constexpr (Stream::kOutIsWide) {
       step_near(NearBlocks<T>::only_rows(inputs), out, rows, executor);
     } else {
@@ -269,12 +271,12 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
       const Index row = padded_row<C>(shape_.value_width);
       const View<C> to(wide, {shape_.batch, shape_.query_heads, rows, shape_.value_width},
                        {shape_.query_heads * rows * row, rows * row, row, 1});
-      Inputs<C> widened{q.view(), k.view(), v.view()};
+      SoftmaxInputs<C> widened{q.view(), k.view(), v.view()};
       step_near(widened, to, rows, executor);
     }
   }
   template <class E>
-  void step_near(const Inputs<C>& inputs, const View<C>& out, Index rows, E&& executor) {
+  void step_near(const SoftmaxInputs<C>& inputs, const View<C>& out, Index rows, E&& executor) {
     if (rows > 0) return near_->step(inputs, out, executor);
     if (!inputs.k.is_none()) near_->append(inputs.k, inputs.v);
   }
@@ -306,7 +308,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
   };
 
   /// Those of the inputs; they are made again only if the logits have changed.
-  const FarWeights<C>& weights_of(const Inputs<T>& inputs) {
+  const FarWeights<C>& weights_of(const FarInputs<T>& inputs) {
     if constexpr (Op::kHasNear) {
       if (inputs.q.rows() == 0) return weights_;
       std::vector<C> logits;
@@ -318,7 +320,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T> {
         }
       }
       if (logits != logits_ || !has_weights_) {
-        Inputs<T> sized = inputs;
+        FarInputs<T> sized = inputs;
         sized.v = {nullptr, {shape_.batch, shape_.key_heads, 0, shape_.value_width}};
         weights_ = op_.blend(sized).weights();
         logits_ = std::move(logits);

@@ -23,14 +23,14 @@ class FarForward {
   using C = Compute<T>;
 
   /// \param near of FMM attention, or none
-  FarForward(const Inputs<T>& inputs, const FarField<C>& far, const LocalAttention* near,
+  FarForward(const FarInputs<T>& inputs, const FarField<C>& far, const LocalAttention* near,
              const FarWeights<C>& weights, const View<T>& out)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),
         sequences_(inputs),
         out_(out),
-        stream_(inputs, shape_.query_heads / (std::max)(Index{1}, shape_.key_heads), far, weights,
+        stream_(inputs, detail::group_size(shape_.query_heads, shape_.key_heads), far, weights,
                 near != nullptr, out) {
     if (near != nullptr) near_.emplace(inputs, *near);
   }
@@ -92,7 +92,7 @@ class FarForward {
             padded_row<C>((std::max)(linear_sum_scratch<C>(sums), linear_read_scratch<C>(sums)));
       }
       if (has_near) {
-        const Index group = shape.query_heads / (std::max)(Index{1}, shape.key_heads);
+        const Index group = detail::group_size(shape.query_heads, shape.key_heads);
         wide = FarStream<T>::wide_elements(sums, group, kMaxBlockRows);
         kernel = (std::max)(kernel, padded_row<C>(NearBlocks<T>::scratch_elements(shape)));
       }
@@ -230,7 +230,7 @@ class FarForward {
     }
   }
 
-  Inputs<T> inputs_;
+  FarInputs<T> inputs_;
   AttentionShape shape_;
   FarField<C> far_;
   Sequences<T> sequences_;

@@ -3,6 +3,7 @@
 /// What LinearAttention, DeltaRuleAttention and FmmAttention share: checks and calls.
 #pragma once
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/linear/backward.hpp"
 #include "fovea/attention/linear/check.hpp"
@@ -17,43 +18,37 @@ FOVEA_NAMESPACE_BEGIN
 /// The bits of a row depend on neither threads, batch, heads, strides nor on what it does not see,
 /// and a decoder gives them too. Cost: O(N D Dv) flops for each term, however long the sequence.
 template <class Op>
-class FarOperator : public ForwardCalls<FarOperator<Op>> {
+class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<FarOperator<Op>> {
  public:
+  // Op says which inputs and gradients it has.
+  template <class T>
+  using Inputs = InputsOf<Op, T>;
+  template <class T>
+  using Saved = LinearSaved<T>;
+  template <class T>
+  using Grads = GradsOf<Op, T>;
+  using Shape = AttentionShape;
+  using DecoderShape = fovea::DecoderShape;
+
   /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
   /// the batch and the number of sequences for what is given of each; in the visible tokens for
   /// beta).
   template <class T>
-  void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
-    check_read(inputs, saved);
-    check_output(Op::name(), "out", out, inputs, out_shape(inputs));
+  void check(const InputsOf<Op, T>& inputs, const View<T>& out,
+             const SavedOf<Op, T>& /*saved*/ = {}) const {
+    check_read(far_inputs<T>(inputs));
+    check_output(Op::name(), "out", out, inputs, detail::out_shape(inputs));
   }
 
   /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
   template <class T>
-  void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                      const View<const T>& d_out, const Grads<T>& grads) const {
-    check_read(inputs, saved);
+  void check_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
+                      const SavedOf<Op, T>& saved, const View<const T>& d_out,
+                      const GradsOf<Op, T>& grads) const {
+    check_read(far_inputs<T>(inputs));
     check_rows(Op::name(), "out", inputs, out);
     check_rows(Op::name(), "d_out", inputs, d_out);
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
-  }
-
-  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
-  /// `forward`; 0 for what is not visible. States are recomputed, those of a far field also
-  /// backwards from the end. The same bits for any number of threads.
-  /// \param inputs as in `forward`   \param out, saved not read   \param d_out [B, Hq, Nq, Dv]
-  /// \param grads written, each if it is given, in the shapes of the inputs
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch.
-  /// Cost: 10 D Dv to 12 D Dv flops per token, head and feature map. Memory O(N), and a state for
-  /// each worker; under the delta rule a state for every kDeltaChunk tokens of a worker's head.
-  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-  requires std::floating_point<T>
-  void backward(const Inputs<T>& inputs, const Out& out, const Saved<T>& saved, const D& d_out,
-                const Grads<T>& grads, E&& executor = {}) const {
-    const View<const T> from(out);
-    const View<const T> d_from(d_out);
-    check_backward(inputs, from, saved, d_from, grads);
-    op().run_backward(inputs, d_from, grads, as_executor(executor));
   }
 
   /// Bytes of scratch of `forward` with that many workers.
@@ -71,35 +66,54 @@ class FarOperator : public ForwardCalls<FarOperator<Op>> {
                       : Dense{}.plan(sequence).visible_pairs();
   }
 
- protected:
-  template <class T>
-  static Shape out_shape(const Inputs<T>& inputs) {
-    return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()};
-  }
-
  private:
   friend class ForwardCalls<FarOperator<Op>>;
+  friend class BackwardCalls<FarOperator<Op>>;
 
   const Op& op() const { return static_cast<const Op&>(*this); }
 
   template <class T>
-  void check_read(const Inputs<T>& inputs, const Saved<T>& saved) const {
+  static FarInputs<T> far_inputs(const InputsOf<Op, T>& inputs) {
+    return detail::inputs_as<FarInputs<T>>(inputs);
+  }
+
+  /// Those members of the gradients that there are.
+  template <class T>
+  static FarGrads<T> far_grads(const GradsOf<Op, T>& grads) {
+    FarGrads<T> all{grads.q, grads.k, grads.v};
+    if constexpr (requires { grads.beta; }) all.beta = grads.beta;
+    if constexpr (requires { grads.near_logits; }) {
+      all.near_logits = grads.near_logits;
+      all.far_logits = grads.far_logits;
+    }
+    return all;
+  }
+
+  template <class T>
+  void check_read(const FarInputs<T>& inputs) const {
     op().template check_options<Compute<T>>();
     check_inputs(Op::name(), inputs);
     check_packing(Op::name(), inputs);
-    check_far_inputs(Op::name(), inputs, saved);
-    if constexpr (Op::kHasBeta) {
-      check_beta(Op::name(), inputs);
-    } else {
-      detail::check_absent(Op::name(), "beta", inputs.beta, "it is of the delta rule");
-    }
-    op().check_logits(inputs);
+    if constexpr (Op::kHasBeta) check_beta(Op::name(), inputs);
+    if constexpr (Op::kHasNear) op().check_logits(inputs);
+  }
+
+  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
+  /// `forward`; 0 for what is not visible. States are recomputed, those of a far field also
+  /// backwards from the end. Cost: 10 D Dv to 12 D Dv flops per token, head and feature map. Memory
+  /// O(N), and a state for each worker; under the delta rule a state for every kDeltaChunk tokens
+  /// of a worker's head.
+  template <class T, class E>
+  void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& /*out*/,
+                    const SavedOf<Op, T>& /*saved*/, const View<const T>& d_out,
+                    const GradsOf<Op, T>& grads, E&& executor) const {
+    op().compute_gradients(far_inputs<T>(inputs), d_out, far_grads<T>(grads), executor);
   }
 
   template <class T, class E>
-  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& /*saved*/,
+  void run(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& /*saved*/,
            E&& executor) const {
-    op().run_forward(inputs, out, executor);
+    op().compute(far_inputs<T>(inputs), out, executor);
   }
 };
 
@@ -121,21 +135,15 @@ class FarOnlyOperator : public FarOperator<Op> {
 
   const Op& op() const { return static_cast<const Op&>(*this); }
 
-  template <class T>
-  void check_logits(const Inputs<T>& inputs) const {
-    detail::check_absent(Op::name(), "near_logits", inputs.near_logits, "it is of FMM attention");
-    detail::check_absent(Op::name(), "far_logits", inputs.far_logits, "it is of FMM attention");
-  }
-
   template <class T, class E>
-  void run_forward(const Inputs<T>& inputs, const View<T>& out, E&& executor) const {
+  void compute(const FarInputs<T>& inputs, const View<T>& out, E&& executor) const {
     const FarWeights<Compute<T>> weights;
     FarForward<T>(inputs, op().template far<Compute<T>>(), nullptr, weights, out).run(executor);
   }
 
   template <class T, class E>
-  void run_backward(const Inputs<T>& inputs, const View<const T>& d_out, const Grads<T>& grads,
-                    E&& executor) const {
+  void compute_gradients(const FarInputs<T>& inputs, const View<const T>& d_out,
+                         const FarGrads<T>& grads, E&& executor) const {
     const FarWeights<T> weights;
     FarBackward<T> pass(inputs, op().template far<T>(), weights, d_out, grads, false);
     pass.reserve(false, executor);

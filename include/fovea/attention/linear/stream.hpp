@@ -22,7 +22,7 @@ class FarStream {
   static constexpr bool kOutIsWide = std::same_as<T, C>;
 
   /// \param group query heads of a key head: a step of a decoder may come without keys that tell it
-  FarStream(const Inputs<T>& inputs, Index group, const FarField<C>& far,
+  FarStream(const FarInputs<T>& inputs, Index group, const FarField<C>& far,
             const FarWeights<C>& weights, bool has_near, const View<T>& out)
       : inputs_(inputs),
         group_(group),
@@ -150,7 +150,7 @@ class FarStream {
     return args;
   }
 
-  Inputs<T> inputs_;
+  FarInputs<T> inputs_;
   Index group_;
   FarField<C> far_;
   const FarWeights<C>& weights_;

@@ -14,6 +14,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// What the passes of a far field read, and the gradients that they write, whichever family they
+/// are of: the inputs that have all of it, made by `detail::inputs_as`.
+template <class T>
+using FarInputs = FmmDeltaInputs<T>;
+template <class T>
+using FarGrads = FmmDeltaGrads<T>;
+
 /// A term of the far field that is written by the delta rule (fast weights) instead of a sum.
 template <class Map>
 struct DeltaRule {

@@ -24,9 +24,9 @@ void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
 }
 
 /// The sketch of queries and keys, for so many heads of the attention: shapes, key lengths, packing
-/// and draws. q, k and v are not read. \throws std::invalid_argument
+/// and draws. \throws std::invalid_argument
 template <class T>
-void check_sketch(const char* op, const Inputs<T>& inputs, Index heads) {
+void check_sketch(const char* op, const SketchInputs<T>& inputs, Index heads) {
   const Shape& q = inputs.sketch_q.shape();
   const Shape& k = inputs.sketch_k.shape();
   const auto check_given = [&](const char* name, const auto& x) {
@@ -38,8 +38,7 @@ void check_sketch(const char* op, const Inputs<T>& inputs, Index heads) {
   detail::check_extent(op, "sketch_q", q, 1, 1, "since all heads share the sketch");
   detail::check_extent(op, "sketch_k", k, 1, 1, "since all heads share the sketch");
   // The rules for q, k and v, told of the sketch.
-  Inputs<Compute<T>> sketch{inputs.sketch_q,    inputs.sketch_k,     inputs.sketch_k,
-                            inputs.key_lengths, inputs.cu_seqlens_q, inputs.cu_seqlens_k};
+  const LinearInputs<T> sketch = detail::tokens_of(inputs);
   detail::check_extent(op, "sketch_k", k, 0, q[0], "the batch of sketch_q");
   detail::check_extent(op, "sketch_k", k, 3, q[3], "the width of sketch_q");
   check_inputs(op, sketch);
@@ -51,17 +50,13 @@ void check_sketch(const char* op, const Inputs<T>& inputs, Index heads) {
   }
 }
 
-/// What Smart Bird attention reads; what it has no use for is refused.
-/// \throws std::invalid_argument
+/// What Smart Bird attention reads. \throws std::invalid_argument
 template <class T>
-void check_smart_bird_inputs(const char* op, const Inputs<T>& inputs) {
+void check_smart_bird_inputs(const char* op, const SmartBirdInputs<T>& inputs) {
   check_inputs(op, inputs);
-  check_no_scores(op, inputs);
-  detail::check_absent(op, "indices", inputs.indices, "it is of IndexedAttention");
-  detail::check_no_graph(op, inputs);
   const Index heads = inputs.q.heads();
   check_packing(op, inputs);
-  check_sketch(op, inputs, heads);
+  check_sketch(op, detail::sketch_of(inputs), heads);
   if (heads == 0) return;
   detail::check_extent(op, "sketch_q", inputs.sketch_q.shape(), 0, inputs.q.batch(),
                        "the batch of q");
@@ -73,20 +68,15 @@ void check_smart_bird_inputs(const char* op, const Inputs<T>& inputs) {
 
 /// Options, inputs, and what is written. \throws std::invalid_argument
 template <class T>
-void check_smart_bird(const char* op, const SmartBirdOptions& options, const Inputs<T>& inputs,
-                      const View<T>& out, const Saved<T>& saved) {
+void check_smart_bird(const char* op, const SmartBirdOptions& options,
+                      const SmartBirdInputs<T>& inputs, const View<T>& out,
+                      const SmartBirdSaved<T>& saved) {
   check_smart_bird_options<Compute<T>>(op, options);
   check_smart_bird_inputs(op, inputs);
-  const auto shape = [&](Index width) {
-    return Shape{inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), width};
-  };
-  check_output(op, "out", out, inputs, shape(inputs.v.width()));
-  if (!saved.lse.is_none()) {
-    check_output(op, "lse", saved.lse, inputs, shape(1));
-    detail::check_apart(op, "lse", saved.lse, "out", out);
-  }
+  check_outputs(op, inputs, out, saved);
   if (saved.indices.is_none()) return;
-  check_output(op, "indices", saved.indices, inputs, shape(options.keys_per_row));
+  check_output(op, "indices", saved.indices, inputs,
+               {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.keys_per_row});
   detail::check_apart(op, "indices", saved.indices, "out", out);
   detail::check_apart(op, "indices", saved.indices, "lse", saved.lse);
 }

@@ -32,7 +32,8 @@ struct SketchTokens {
 /// Not to be called from several threads at once. Errors are std::invalid_argument, or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class T>
-class SmartBirdDecoder : public StepCalls<SmartBirdDecoder<T>, T> {
+class SmartBirdDecoder
+    : public StepCalls<SmartBirdDecoder<T>, T, SmartBirdInputs<T>, SmartBirdSaved<T>> {
  public:
   using C = Compute<T>;
 
@@ -90,7 +91,7 @@ class SmartBirdDecoder : public StepCalls<SmartBirdDecoder<T>, T> {
   }
 
  private:
-  friend class StepCalls<SmartBirdDecoder<T>, T>;
+  friend class StepCalls<SmartBirdDecoder<T>, T, SmartBirdInputs<T>, SmartBirdSaved<T>>;
 
   SmartBirdDecoder(const SmartBirdDecoder& other, KeyValueCache<T> cache, SketchKeys<C> sketch)
       : name_(other.name_),
@@ -122,15 +123,15 @@ class SmartBirdDecoder : public StepCalls<SmartBirdDecoder<T>, T> {
     detail::check_extent(name_, "sketch_k", sketch_k.shape(), 3, sketch_.width(), of_decoder);
   }
 
-  static bool appends(const Inputs<T>& inputs) {
+  static bool appends(const SmartBirdInputs<T>& inputs) {
     return !inputs.k.is_none() || !inputs.v.is_none() || !inputs.sketch_k.is_none();
   }
-  Index length_after(const Inputs<T>& inputs) const {
+  Index length_after(const SmartBirdInputs<T>& inputs) const {
     return length() + (appends(inputs) ? inputs.k.rows() : 0);
   }
 
   /// The inputs with keys of these sizes: the values do not matter.
-  Inputs<T> sized(Inputs<T> inputs, Index tokens) const {
+  SmartBirdInputs<T> sized(SmartBirdInputs<T> inputs, Index tokens) const {
     static const T element{};
     static const C number{};
     inputs.k = {&element, {shape_.batch, shape_.key_heads, tokens, shape_.width}, {}};
@@ -139,7 +140,8 @@ class SmartBirdDecoder : public StepCalls<SmartBirdDecoder<T>, T> {
     return inputs;
   }
 
-  void check_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
+  void check_step(const SmartBirdInputs<T>& inputs, const View<T>& out,
+                  const SmartBirdSaved<T>& saved) const {
     if (appends(inputs)) check_tokens(inputs.k, inputs.v, inputs.sketch_k);
     const Index after = length_after(inputs);
     check_decoder_rows(name_, shape_, inputs, after);
@@ -168,11 +170,12 @@ class SmartBirdDecoder : public StepCalls<SmartBirdDecoder<T>, T> {
 
   /// A step (StepCalls). Memory is taken first, then the tokens, and then nothing throws.
   template <class E>
-  void run_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) {
+  void run_step(const SmartBirdInputs<T>& inputs, const View<T>& out,
+                const SmartBirdSaved<T>& saved, E&& executor) {
     check_step(inputs, out, saved);
     const Index after = length_after(inputs);
     make_room(after);
-    Inputs<T> all = inputs;
+    IndexedInputs<T> all = with_indices(inputs, {});
     all.k = cache_.keys(0, after);
     all.v = cache_.values(0, after);
     SmartBirdRows<T> rows(options_, all, out, saved);

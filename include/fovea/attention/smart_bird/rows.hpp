@@ -14,9 +14,10 @@ FOVEA_NAMESPACE_BEGIN
 
 /// What attends over lists reads.
 template <class T>
-Inputs<T> with_indices(Inputs<T> inputs, const View<const Index>& indices) {
-  inputs.indices = indices;
-  return inputs;
+IndexedInputs<T> with_indices(const SmartBirdInputs<T>& inputs, const View<const Index>& indices) {
+  auto listed = detail::inputs_as<IndexedInputs<T>>(inputs);
+  listed.indices = indices;
+  return listed;
 }
 
 /// Room for the keys chosen for some rows, and for whether their sketch was made of numbers.
@@ -72,8 +73,8 @@ class SmartBirdRows {
  public:
   /// \param inputs q, k and v, and where sequences begin and end
   /// \throws std::bad_alloc
-  SmartBirdRows(const SmartBirdOptions& options, const Inputs<T>& inputs, const View<T>& out,
-                const Saved<T>& saved)
+  SmartBirdRows(const SmartBirdOptions& options, const IndexedInputs<T>& inputs, const View<T>& out,
+                const SmartBirdSaved<T>& saved)
       : chosen_(
             {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.places(inputs.k.rows())},
             saved.indices),

@@ -3,9 +3,8 @@
 /// The choice of keys by a sketch: which thread does what, and where it has its scratch.
 #pragma once
 
-#include <cmath>
-
 #include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/smart_bird/options.hpp"
 #include "fovea/attention/smart_bird/sketch_keys.hpp"
@@ -94,11 +93,7 @@ class SketchSelection {
     return (sketch_select_scratch<T>(keys, width) + 63) / 64 * 64;
   }
 
-  T scale() const {
-    if (options_.sketch_scale) return static_cast<T>(*options_.sketch_scale);
-    const Index width = (std::max)(Index{1}, keys_.width());
-    return static_cast<T>(1 / std::sqrt(static_cast<double>(width)));
-  }
+  T scale() const { return detail::logit_scale<T>(options_.sketch_scale, keys_.width()); }
 
   SmartBirdOptions options_;
   SketchRows<T> rows_;
@@ -110,23 +105,18 @@ class SketchSelection {
 /// Chooses the keys of all rows of checked inputs. \throws std::bad_alloc, before anything is
 /// written
 template <class T, class E>
-void select_keys(const SmartBirdOptions& options, const Inputs<T>& inputs,
+void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
                  const View<Index>& indices, bool* is_number, E&& executor) {
-  using C = Compute<T>;
-  const Index heads = indices.heads();
-  if (heads == 0) return;
-  Inputs<C> sketch{inputs.sketch_q, inputs.sketch_k};
-  sketch.key_lengths = inputs.key_lengths;
-  sketch.cu_seqlens_q = inputs.cu_seqlens_q;
-  sketch.cu_seqlens_k = inputs.cu_seqlens_k;
-  const Sequences<C> sequences(sketch);
+  if (indices.heads() == 0) return;
+  const LinearInputs<T> sketch = detail::tokens_of(inputs);
+  const Sequences<T> sequences(sketch);
   const SequenceTasks tasks(sequences, 1, [&](Index s, Index) {
-    return SketchSelection<C>::block_count(sequences[s].queries);
+    return SketchSelection<T>::block_count(sequences[s].queries);
   });
   const Index key_rows = sketch.k.rows();
-  SketchKeys<C> keys(sketch.k.batch(), sketch.k.width());
+  SketchKeys<T> keys(sketch.k.batch(), sketch.k.width());
   keys.reserve(0, key_rows);
-  SketchSelection<C> selection(options, {sketch.q, inputs.draws, indices, is_number}, keys);
+  SketchSelection<T> selection(options, {sketch.q, inputs.draws, indices, is_number}, keys);
   selection.take_scratch(tasks.count(), key_rows, executor);
 
   constexpr Index block = 1024;

@@ -26,7 +26,8 @@ template <class T>
 class SoftmaxBackward {
  public:
   SoftmaxBackward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<const T>& out,
-                  const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads)
+                  const SoftmaxSaved<T>& saved, const View<const T>& d_out,
+                  const SoftmaxGrads<T>& grads)
       : pass_(call, plans, out, saved, d_out, grads) {}
 
   /// Bytes of scratch with that many workers.
@@ -46,7 +47,7 @@ class SoftmaxBackward {
   template <class E>
   void reserve(E&& executor) {
     pass_.take_scratch(worker_count(executor, pass_.most_tasks()));
-    const Grads<T>& grads = pass_.grads();
+    const SoftmaxGrads<T>& grads = pass_.grads();
     if (grads.q.is_none() && grads.k.is_none() && grads.v.is_none()) return;
     const Index stages = pass_.plans().stage_count();
     Index places = 0;
@@ -64,7 +65,7 @@ class SoftmaxBackward {
   template <class E>
   void compute(E&& executor) {
     pass_.find_lse_low(executor);
-    const Grads<T>& grads = pass_.grads();
+    const SoftmaxGrads<T>& grads = pass_.grads();
     for (const Round& round : rounds_) run_round(round, executor);
     if (!grads.bias.is_none()) BiasBackward<T>(pass_).run(executor);
     if (!grads.sink.empty()) run_sink(executor);
@@ -77,7 +78,7 @@ class SoftmaxBackward {
   static constexpr Index kMostBlocks = 16;
 
   /// Query heads of a key head.
-  Index group() const { return pass_.query_heads() / (std::max)(Index{1}, pass_.key_heads()); }
+  Index group() const { return detail::group_size(pass_.query_heads(), pass_.key_heads()); }
   /// Different patterns among them: heads n, n + variants, ... of a group have the same. Without
   /// query heads there is still one round, which writes the gradients of the keys.
   Index variants() const { return std::clamp(group(), Index{1}, pass_.plans().period()); }
@@ -246,7 +247,7 @@ class SoftmaxBackward {
   /// them.
   void write_keys(const Round& round, const Sequence& s, Index key_head, const KeyPart& part,
                   const Buffers& buffers) const {
-    const Grads<T>& grads = pass_.grads();
+    const SoftmaxGrads<T>& grads = pass_.grads();
     const bool add = !round.is_first();
     if (add && !part.begun) return;
     const auto write = [&](const View<T>& to, T* rows, T scale) {

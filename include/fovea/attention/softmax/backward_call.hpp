@@ -22,7 +22,8 @@ class BackwardCall {
   static constexpr Index kElement = sizeof(T);
 
   BackwardCall(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<const T>& out,
-               const Saved<T>& saved, const View<const T>& d_out, const Grads<T>& grads)
+               const SoftmaxSaved<T>& saved, const View<const T>& d_out,
+               const SoftmaxGrads<T>& grads)
       : call_(call),
         plans_(plans),
         out_(out),
@@ -56,7 +57,7 @@ class BackwardCall {
   const SoftmaxCall<T>& call() const { return call_; }
   const Sequences<T>& sequences() const { return call_.sequences(); }
   const HeadPlans& plans() const { return plans_; }
-  const Grads<T>& grads() const { return grads_; }
+  const SoftmaxGrads<T>& grads() const { return grads_; }
   Index query_heads() const { return call_.inputs().q.heads(); }
   Index key_heads() const { return call_.inputs().k.heads(); }
 
@@ -103,7 +104,7 @@ class BackwardCall {
   }
 
   SoftmaxGradHead<T> head(const Sequence& s, Index h) const {
-    const Inputs<T>& in = call_.inputs();
+    const SoftmaxInputs<T>& in = call_.inputs();
     SoftmaxGradHead<T> head;
     head.q = detail::head_matrix(in.q, s.batch, h, s.first_query);
     head.out = detail::head_matrix(out_, s.batch, h, s.first_query);
@@ -123,7 +124,7 @@ class BackwardCall {
   /// The keys of a block, for the kernel. \param row of the buffers where they may be packed
   void set_keys(const KeyBlock& keys, const Sequence& s, Index key_head, Index row,
                 const Buffers& buffers, SoftmaxGradArgs<T>& args) const {
-    const Inputs<T>& in = call_.inputs();
+    const SoftmaxInputs<T>& in = call_.inputs();
     args.keys = {keys.first, keys.step, keys.count};
     args.k = near_rows(detail::head_matrix(in.k, s.batch, key_head, s.first_key), keys,
                        in.k.width(), buffers.packed_k + row * grad_padded(in.k.width()));
@@ -166,9 +167,9 @@ class BackwardCall {
   const SoftmaxCall<T>& call_;
   const HeadPlans& plans_;
   View<const T> out_;
-  Saved<T> saved_;
+  SoftmaxSaved<T> saved_;
   View<const T> d_out_;
-  Grads<T> grads_;
+  SoftmaxGrads<T> grads_;
   LseLowParts<T> lse_low_;
   Slot slot_;
   Workspace scratch_;

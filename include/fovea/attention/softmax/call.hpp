@@ -3,9 +3,8 @@
 /// From the checked tensors and options of one call to what a kernel reads of one head.
 #pragma once
 
-#include <cmath>
-
 #include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/softmax/options.hpp"
 #include "fovea/kernels/softmax/block.hpp"
@@ -20,10 +19,10 @@ using HeadArgs = SoftmaxBlockArgs<Compute<T>, kStorage<T>>;
 template <class T>
 class SoftmaxCall {
  public:
-  SoftmaxCall(const Inputs<T>& inputs, const SoftmaxOptions& options)
+  SoftmaxCall(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options)
       : inputs_(inputs), options_(options), sequences_(inputs) {}
 
-  const Inputs<T>& inputs() const { return inputs_; }
+  const SoftmaxInputs<T>& inputs() const { return inputs_; }
   const Sequences<T>& sequences() const { return sequences_; }
   AttentionShape shape() const { return shape_of(inputs_); }
 
@@ -32,13 +31,13 @@ class SoftmaxCall {
   }
 
   Compute<T> scale() const {
-    const Index d = inputs_.q.width();
-    if (options_.scale) return static_cast<Compute<T>>(*options_.scale);
-    return d == 0 ? 1 : static_cast<Compute<T>>(1.0 / std::sqrt(static_cast<double>(d)));
+    return detail::logit_scale<Compute<T>>(options_.scale, inputs_.q.width());
   }
 
   /// The key head that query head h reads.
-  Index key_head(Index h) const { return h / (inputs_.q.heads() / inputs_.k.heads()); }
+  Index key_head(Index h) const {
+    return h / detail::group_size(inputs_.q.heads(), inputs_.k.heads());
+  }
 
   /// What happens to the logits of one head of a sequence.
   ScoreMap<Compute<T>> score_map(const Sequence& s, Index h) const {
@@ -60,7 +59,8 @@ class SoftmaxCall {
   }
 
   /// Everything of one head but block and scratch.
-  HeadArgs<T> args(const Sequence& s, Index h, const View<T>& out, const Saved<T>& saved) const {
+  HeadArgs<T> args(const Sequence& s, Index h, const View<T>& out,
+                   const SoftmaxSaved<T>& saved) const {
     HeadArgs<T> args;
     args.q = detail::head_stored(inputs_.q, s.batch, h, s.first_query);
     args.k = detail::head_stored(inputs_.k, s.batch, key_head(h), s.first_key);
@@ -80,7 +80,7 @@ class SoftmaxCall {
   }
 
  private:
-  Inputs<T> inputs_;
+  SoftmaxInputs<T> inputs_;
   SoftmaxOptions options_;
   Sequences<T> sequences_;
 };

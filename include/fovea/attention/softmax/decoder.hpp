@@ -30,7 +30,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Not to be called from several threads at once. Errors are std::invalid_argument, or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class Op, class T>
-class Decoder : public StepCalls<Decoder<Op, T>, T> {
+class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSaved<T>> {
  public:
   /// \throws std::invalid_argument options or sizes that make no decoder; std::bad_alloc for
   /// shape.reserve
@@ -95,7 +95,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
   [[nodiscard]] Decoder fork() const { return Decoder(*this, cache_.copy()); }
 
  private:
-  friend class StepCalls<Decoder<Op, T>, T>;
+  friend class StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSaved<T>>;
 
   Decoder(const Decoder& other, DecoderCache<T> cache)
       : op_(other.op_),
@@ -119,14 +119,15 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
     check_decoder_tokens(Op::name(), shape_, k, v, kMostTokens - length());
   }
 
-  static bool appends(const Inputs<T>& inputs) {
+  static bool appends(const SoftmaxInputs<T>& inputs) {
     return !inputs.k.is_none() || !inputs.v.is_none();
   }
-  Index length_after(const Inputs<T>& inputs) const {
+  Index length_after(const SoftmaxInputs<T>& inputs) const {
     return length() + (appends(inputs) ? inputs.k.rows() : 0);
   }
 
-  void check_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
+  void check_step(const SoftmaxInputs<T>& inputs, const View<T>& out,
+                  const SoftmaxSaved<T>& saved) const {
     const auto& q = inputs.q;
     if (appends(inputs)) check_tokens(inputs.k, inputs.v);
     const Index after = length_after(inputs);
@@ -134,7 +135,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
     check_held(q.rows(), after);
     // Of k and v only the sizes matter now: one element stands for all.
     static const T element{};
-    Inputs<T> all = inputs;
+    SoftmaxInputs<T> all = inputs;
     all.k = {&element, {shape_.batch, shape_.key_heads, after, shape_.width}, {}};
     all.v = {&element, {shape_.batch, shape_.key_heads, after, shape_.value_width}, {}};
     op_.check_tensors(all, out, saved);
@@ -143,7 +144,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
   }
 
   template <class U>
-  static void check_apart(const Inputs<T>& inputs, const char* name, const View<U>& written) {
+  static void check_apart(const SoftmaxInputs<T>& inputs, const char* name,
+                          const View<U>& written) {
     detail::check_apart(Op::name(), name, written, "k", inputs.k);
     detail::check_apart(Op::name(), name, written, "v", inputs.v);
   }
@@ -179,7 +181,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
   /// A step (StepCalls). For few rows K and V are read once by the heads that share a key head and
   /// a pattern, and by all threads.
   template <class E>
-  void run_step(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) {
+  void run_step(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
+                E&& executor) {
     check_step(inputs, out, saved);
     const Appended until_done(cache_);
     const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
@@ -194,12 +197,12 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
   }
 
   /// Adds the tokens of a step. \pre there is room
-  void append_new(const Inputs<T>& inputs) noexcept {
+  void append_new(const SoftmaxInputs<T>& inputs) noexcept {
     if (appends(inputs)) cache_.append(inputs.k, inputs.v);
   }
 
   /// The last rows of a sequence that ends with the new tokens.
-  SequenceShape rows_after(const Inputs<T>& inputs) const {
+  SequenceShape rows_after(const SoftmaxInputs<T>& inputs) const {
     const Index after = length_after(inputs);
     return {inputs.q.rows(), after, after - inputs.q.rows()};
   }
@@ -228,11 +231,12 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
   };
 
   Place place(const SequenceShape& rows, Index first_key) const {
-    return {cache_, rows, first_key, shape_.query_heads / shape_.key_heads};
+    return {cache_, rows, first_key, detail::group_size(shape_.query_heads, shape_.key_heads)};
   }
 
   /// A call for a step, its keys and values these.
-  SoftmaxCall<T> call(Inputs<T> inputs, const View<const T>& k, const View<const T>& v) const {
+  SoftmaxCall<T> call(SoftmaxInputs<T> inputs, const View<const T>& k,
+                      const View<const T>& v) const {
     inputs.k = k;
     inputs.v = v;
     return {inputs, op_.softmax_options()};
@@ -265,7 +269,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
   /// Few rows: segments of keys are shared out over threads. Everything is checked. The memory is
   /// taken first, then the tokens, and then nothing throws.
   template <class E>
-  void attend_few(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+  void attend_few(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
                   E&& executor) {
     const SequenceShape rows = rows_after(inputs);
     few_rows_.clear();
@@ -307,7 +311,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
   /// Many rows: the forward pass over the cache, or over a copy of the recent keys if the cache
   /// forgets some that it needs. Everything is checked; as above, what may throw comes first.
   template <class E>
-  void attend_many(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+  void attend_many(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
                    E&& executor) {
     const SequenceShape rows = rows_after(inputs);
     cache_.make_room(rows.keys);
@@ -339,7 +343,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T> {
   /// \param append makes the keys of the call what they shall be
   template <class E, class Append>
   void forward(const SequenceShape& rows, Index first_key, const SoftmaxCall<T>& call,
-               const View<T>& out, const Saved<T>& saved, E&& executor, const Append& append) {
+               const View<T>& out, const SoftmaxSaved<T>& saved, E&& executor,
+               const Append& append) {
     const HeadPlans plans(op_, shape_.query_heads, rows);
     SoftmaxForward pass(call, plans, out, saved, place(rows, first_key));
     pass.reserve(executor);

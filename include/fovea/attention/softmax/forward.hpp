@@ -25,7 +25,7 @@ template <class T, class Place = KeysOfCall>
 class SoftmaxForward {
  public:
   SoftmaxForward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<T>& out,
-                 const Saved<T>& saved, const Place& place = {})
+                 const SoftmaxSaved<T>& saved, const Place& place = {})
       : call_(call), plans_(plans), out_(out), saved_(saved), place_(place) {}
 
   /// Bytes of scratch with that many workers.
@@ -135,7 +135,7 @@ class SoftmaxForward {
   const SoftmaxCall<T>& call_;
   const HeadPlans& plans_;
   View<T> out_;
-  Saved<T> saved_;
+  SoftmaxSaved<T> saved_;
   Place place_;
   std::vector<SequenceTasks> tasks_;  // of each stage
   Workspace carry_;

@@ -96,7 +96,7 @@ class LseLowParts {
   void attend(Index stage, const SequenceTask& task, const LseScratch<T>& scratch) {
     const Sequence s = call_.sequences()[task.sequence];
     const AnyPlan& plan = plans_.plan(stage, task.sequence, task.head);
-    SoftmaxBlockArgs<T> args = call_.args(s, task.head, View<T>(), Saved<T>{lse_});
+    SoftmaxBlockArgs<T> args = call_.args(s, task.head, View<T>(), SoftmaxSaved<T>{lse_});
     args.block = plan.block(task.part, scratch.storage);
     bool needed = false;
     for (Index i = 0; i < args.block.count && !needed; ++i) {

@@ -4,6 +4,7 @@
 /// differs.
 #pragma once
 
+#include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/softmax/backward.hpp"
@@ -27,7 +28,8 @@ FOVEA_NAMESPACE_BEGIN
 /// block_rows (D + Dv)); under a pattern of several stages three numbers for each row besides, and
 /// Dv more for tensors of 16 bits.
 template <class Op>
-class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
+class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
+                        public BackwardCalls<SoftmaxOperator<Op>> {
  public:
   /// The options that every softmax operator has; those of one that has a scale alone.
   SoftmaxOptions softmax_options() const {
@@ -38,6 +40,15 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
       return {.scale = o.scale};
     }
   }
+
+  template <class T>
+  using Inputs = SoftmaxInputs<T>;
+  template <class T>
+  using Saved = SoftmaxSaved<T>;
+  template <class T>
+  using Grads = SoftmaxGrads<T>;
+  using Shape = AttentionShape;
+  using DecoderShape = fovea::DecoderShape;
 
   /// What a decoder takes of new tokens.
   template <class T>
@@ -55,7 +66,8 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
   /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
   /// the batch and the number of sequences and heads for what is given of each).
   template <class T>
-  void check(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved = {}) const {
+  void check(const InputsOf<Op, T>& inputs, const View<T>& out,
+             const SavedOf<Op, T>& saved = {}) const {
     check_tensors(inputs, out, saved);
     op().check_pattern(sequence_shape(shape_of(inputs)));
   }
@@ -63,48 +75,21 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
   /// The same without check_pattern: for sequences that still grow.
   template <class T>
   void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
-    check_read(inputs, saved);
-    check_output(Op::name(), "out", out, inputs,
-                 {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()});
-    if (!saved.lse.is_none()) {
-      check_output(Op::name(), "lse", saved.lse, inputs,
-                   {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), 1});
-      detail::check_apart(Op::name(), "lse", saved.lse, "out", out);
-    }
+    check_read(inputs);
+    check_outputs(Op::name(), inputs, out, saved);
   }
 
   /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
   template <class T>
-  void check_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                      const View<const T>& d_out, const Grads<T>& grads) const {
-    check_read(inputs, saved);
+  void check_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
+                      const SavedOf<Op, T>& saved, const View<const T>& d_out,
+                      const GradsOf<Op, T>& grads) const {
+    check_read(inputs);
     op().check_pattern(sequence_shape(shape_of(inputs)));
     check_rows(Op::name(), "out", inputs, out);
     check_rows(Op::name(), "d_out", inputs, d_out);
     check_lse(Op::name(), inputs, saved);
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
-  }
-
-  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
-  /// `forward`, soft cap, bias, sink and dropout (the same draws) included; 0 for what is not
-  /// visible. Weights are recomputed from lse; of rows with |lse| > kLargeLse also from what its
-  /// rounding took, which costs their blocks 2 D flops per visible pair more, and the call one
-  /// number for each row (four if the pattern has stages). The same bits for any number of threads.
-  /// \param inputs, out, saved as in `forward`, with lse   \param d_out [B, Hq, Nq, Dv]
-  /// \param grads written, each if it is given: q, k, v, bias, sink
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch.
-  /// Cost: 2 (3 D + 2 Dv) flops per visible pair, and as much as forward again for the gradient of
-  /// bias. Memory O(threads block_rows (D + Dv)), and 4 bytes for each head and block of queries.
-  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-  requires std::floating_point<T>
-  void backward(const Inputs<T>& inputs, const Out& out, const Saved<T>& saved, const D& d_out,
-                const Grads<T>& grads, E&& executor = {}) const {
-    const View<const T> from(out);
-    const View<const T> d_from(d_out);
-    check_backward(inputs, from, saved, d_from, grads);
-    const SoftmaxCall call(inputs, softmax_options());
-    const HeadPlans plans(op(), call);
-    SoftmaxBackward(call, plans, from, saved, d_from, grads).run(as_executor(executor));
   }
 
   /// Bytes of scratch of `backward` with that many workers, one batch and head.
@@ -139,6 +124,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
 
  private:
   friend class ForwardCalls<SoftmaxOperator<Op>>;
+  friend class BackwardCalls<SoftmaxOperator<Op>>;
 
   const Op& op() const { return static_cast<const Op&>(*this); }
 
@@ -148,12 +134,28 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>> {
 
   /// Options and inputs.
   template <class T>
-  void check_read(const Inputs<T>& inputs, const Saved<T>& saved) const {
+  void check_read(const Inputs<T>& inputs) const {
     op().check_options();
     check_softmax_options<Compute<T>>(Op::name(), softmax_options());
     check_inputs(Op::name(), inputs);
     check_packing(Op::name(), inputs);
-    check_logit_inputs(Op::name(), inputs, saved);
+    check_logit_inputs(Op::name(), inputs);
+  }
+
+  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
+  /// `forward`, soft cap, bias, sink and dropout (the same draws) included; 0 for what is not
+  /// visible. Weights are recomputed from lse; of rows with |lse| > kLargeLse also from what its
+  /// rounding took, which costs their blocks 2 D flops per visible pair more, and the call one
+  /// number for each row (four if the pattern has stages). Cost: 2 (3 D + 2 Dv) flops per visible
+  /// pair, and as much as forward again for the gradient of bias. Memory O(threads block_rows (D +
+  /// Dv)), and 4 bytes for each head and block of queries.
+  template <class T, class E>
+  void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
+                    const SavedOf<Op, T>& saved, const View<const T>& d_out,
+                    const GradsOf<Op, T>& grads, E&& executor) const {
+    const SoftmaxCall call(inputs, softmax_options());
+    const HeadPlans plans(op(), call);
+    SoftmaxBackward(call, plans, out, saved, d_out, grads).run(executor);
   }
 
   template <class T, class E>

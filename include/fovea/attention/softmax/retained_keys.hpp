@@ -82,7 +82,7 @@ class KeyScope {
         sources_[static_cast<std::size_t>(h * stages_ + s)] = KeySource::summary;
       }
     }
-    const Index group = shape.key_heads == 0 ? 0 : shape.query_heads / shape.key_heads;
+    const Index group = detail::group_size(shape.query_heads, shape.key_heads);
     for (Index g = 0; g < shape.key_heads; ++g) {
       Interval kept = {stride_, 0};
       for (Index h = g * group; h < (g + 1) * group; ++h) add_columns(h, kept);

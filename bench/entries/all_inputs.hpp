@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The inputs, saved tensors and gradients of all families together, for code that runs any
+/// operator: they convert to those of one, and what that one does not have is left behind.
+#pragma once
+
+#include <concepts>
+#include <span>
+#include <type_traits>
+
+#include "fovea/attention/attention.hpp"
+
+namespace bench {
+
+namespace detail {
+
+/// Something whose q is a View<T>.
+template <class To, class T>
+concept HasQueries = std::is_aggregate_v<To> && std::default_initializable<To> && requires(To to) {
+  requires std::same_as<decltype(to.q), fovea::View<T>>;
+};
+
+}  // namespace detail
+
+/// What some operator reads.
+template <class T>
+struct AllInputs {
+  fovea::View<const T> q = {};
+  fovea::View<const T> k = {};
+  fovea::View<const T> v = {};
+  std::span<const fovea::Index> key_lengths = {};
+  std::span<const fovea::Index> cu_seqlens_q = {};
+  std::span<const fovea::Index> cu_seqlens_k = {};
+  fovea::View<const fovea::Compute<T>> bias = {};
+  fovea::View<const bool> mask = {};
+  std::span<const fovea::Compute<T>> alibi_slopes = {};
+  std::span<const fovea::Compute<T>> sink = {};
+  fovea::View<const fovea::Compute<T>> beta = {};
+  fovea::View<const fovea::Compute<T>> near_logits = {};
+  fovea::View<const fovea::Compute<T>> far_logits = {};
+  fovea::View<const fovea::Index> indices = {};
+  fovea::View<const fovea::Compute<T>> sketch_q = {};
+  fovea::View<const fovea::Compute<T>> sketch_k = {};
+  fovea::View<const fovea::Compute<T>> draws = {};
+  fovea::View<const fovea::Compute<T>> dominant = {};
+
+  /// The inputs of a family.
+  template <detail::HasQueries<const T> To>
+  // NOLINTNEXTLINE(google-explicit-constructor): an operator is called with these
+  operator To() const {
+    auto to = fovea::detail::inputs_as<To>(*this);
+    if constexpr (requires { to.bias; }) {
+      to.bias = bias;
+      to.mask = mask;
+      to.alibi_slopes = alibi_slopes;
+      to.sink = sink;
+    }
+    if constexpr (requires { to.indices; }) to.indices = indices;
+    if constexpr (requires { to.sketch_q; }) {
+      to.sketch_q = sketch_q;
+      to.sketch_k = sketch_k;
+      to.draws = draws;
+    }
+    if constexpr (requires { to.dominant; }) to.dominant = dominant;
+    return to;
+  }
+
+  /// What chooses keys alone.
+  fovea::SketchInputs<fovea::Compute<T>> sketch() const {
+    return {sketch_q, sketch_k, key_lengths, cu_seqlens_q, cu_seqlens_k, draws};
+  }
+};
+
+/// What some operator saves.
+template <class T>
+struct AllSaved {
+  fovea::View<fovea::Compute<T>> lse = {};
+  fovea::View<fovea::Index> indices = {};
+
+  /// The saved tensors of a family.
+  template <class To>
+  requires std::same_as<To, fovea::SoftmaxSaved<T>> || std::same_as<To, fovea::SmartBirdSaved<T>> ||
+      std::same_as<To, fovea::LinearSaved<T>>
+  // NOLINTNEXTLINE(google-explicit-constructor): as of the inputs
+  operator To() const {
+    To to;
+    if constexpr (requires { to.lse; }) to.lse = lse;
+    if constexpr (requires { to.indices; }) to.indices = indices;
+    return to;
+  }
+};
+
+/// The gradients of some operator.
+template <class T>
+struct AllGrads {
+  fovea::View<T> q = {};
+  fovea::View<T> k = {};
+  fovea::View<T> v = {};
+  fovea::View<T> bias = {};
+  std::span<T> sink = {};
+  fovea::View<T> beta = {};
+  fovea::View<T> near_logits = {};
+  fovea::View<T> far_logits = {};
+  fovea::View<T> dominant = {};
+
+  /// The gradients of a family.
+  template <detail::HasQueries<T> To>
+  // NOLINTNEXTLINE(google-explicit-constructor): as of the inputs
+  operator To() const {
+    To to;
+    to.q = q;
+    to.k = k;
+    to.v = v;
+    if constexpr (requires { to.bias; }) {
+      to.bias = bias;
+      to.sink = sink;
+    }
+    if constexpr (requires { to.beta; }) to.beta = beta;
+    if constexpr (requires { to.near_logits; }) {
+      to.near_logits = near_logits;
+      to.far_logits = far_logits;
+    }
+    if constexpr (requires { to.dominant; }) to.dominant = dominant;
+    return to;
+  }
+};
+
+/// The shape of the operator `Op`. \param beyond K, M or d, if that says one of them
+template <class Op>
+typename Op::Shape shape_for(const fovea::AttentionShape& s, fovea::Index beyond) {
+  typename Op::Shape shape{s.batch, s.query_heads, s.key_heads,  s.queries,
+                           s.keys,  s.width,       s.value_width};
+  if constexpr (requires { shape.keys_per_row; }) shape.keys_per_row = beyond;
+  if constexpr (requires { shape.sketch_width; }) shape.sketch_width = beyond;
+  if constexpr (requires { shape.dominants; }) shape.dominants = beyond;
+  return shape;
+}
+
+/// The sizes of a decoder of the operator `Op`. \param beyond d, if they say it
+template <class Op>
+typename Op::DecoderShape decoder_shape_for(const fovea::DecoderShape& s, fovea::Index beyond) {
+  typename Op::DecoderShape shape{s.batch,       s.query_heads, s.key_heads,      s.width,
+                                  s.value_width, s.reserve,     s.rollback_tokens};
+  if constexpr (requires { shape.sketch_width; }) shape.sketch_width = beyond;
+  return shape;
+}
+
+}  // namespace bench

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The way to call the backward pass of an operator.
+#pragma once
+
+#include "fovea/attention/attention.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// `backward` of an operator `Op` that derives from it and has `check_backward(inputs, out, saved,
+/// d_out, grads)` and, for this class, `run_backward` with the same and an executor, which says
+/// what the gradients are.
+template <class Op>
+class BackwardCalls {
+ public:
+  /// Gradients of the loss from d_out, its gradient with respect to out. The same bits for any
+  /// number of threads.
+  /// \param inputs as in `forward`
+  /// \param out, saved as `forward` made them, with lse if the operator has one
+  /// \param d_out [B, Hq, Nq, Dv]
+  /// \param grads written, each if it is given
+  /// \param executor as in `forward`
+  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch
+  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
+  requires std::floating_point<T>
+  void backward(const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
+                const D& d_out, const GradsOf<Op, T>& grads, E&& executor = {}) const {
+    const View<const T> from(out);
+    const View<const T> d_from(d_out);
+    const Op& op = static_cast<const Op&>(*this);
+    op.check_backward(inputs, from, saved, d_from, grads);
+    op.run_backward(inputs, from, saved, d_from, grads, as_executor(executor));
+  }
+
+ protected:
+  ~BackwardCalls() = default;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the operators of each family read. All structs are flat and begin with the same six
+/// members, so that code which has no others works for all of them; what an operator does not read,
+/// its inputs do not have. Consumer tests: tests/consumer/flags/wrong_calls.cpp.
+#pragma once
+
+#include <concepts>
+#include <span>
+#include <type_traits>
+
+#include "fovea/core/scalar.hpp"
+#include "fovea/core/view.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What softmax attention over patterns reads; beyond q, k and v all is optional. Numbers that are
+/// not q, k or v are of the type of the arithmetic, `Compute<T>`: float for tensors of 16 bits.
+/// `for_each_tensor(visit)`, here and below, calls visit(name, tensor) for every View and every
+/// span of numbers.
+template <class T>
+struct SoftmaxInputs {
+  View<const T> q = {};  ///< [B, Hq, Nq, D]
+  /// [B, Hk, Nk, D], Hk divides Hq: query head h reads key head h / (Hq / Hk)
+  View<const T> k = {};
+  View<const T> v = {};  ///< [B, Hk, Nk, Dv]
+  /// [B]: batch b has the keys [0, key_lengths[b]); empty: all Nk keys.
+  std::span<const Index> key_lengths = {};
+  /// [S + 1] ascending from 0 to Nq: B = 1, and sequence s has the query rows
+  /// [cu_seqlens_q[s], cu_seqlens_q[s + 1]); empty: not packed.
+  std::span<const Index> cu_seqlens_q = {};
+  /// [S + 1], the same for the rows of k and v; empty: cu_seqlens_q.
+  std::span<const Index> cu_seqlens_k = {};
+  /// [B, Hq, Nq, Nk], or 1 instead of any of them: added to the logits; -infinity hides the pair.
+  View<const Compute<T>> bias = {};
+  /// [B, Hq, Nq, Nk], or 1 instead of any of them: false hides the pair.
+  View<const bool> mask = {};
+  /// [Hq]: slope |i - j| is taken from the logits (ALiBi; Press, Smith and Lewis 2022).
+  std::span<const Compute<T>> alibi_slopes = {};
+  /// [Hq]: one more logit per row that has no value: it takes probability, and counts in lse.
+  std::span<const Compute<T>> sink = {};
+
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("bias", bias);
+    visit("mask", mask);
+    visit("sink", sink);
+    visit("alibi_slopes", alibi_slopes);
+  }
+};
+
+/// What linear attention reads: q, k, v, and where sequences begin and end, as in SoftmaxInputs.
+template <class T>
+struct LinearInputs {
+  View<const T> q = {};                      ///< [B, Hq, Nq, D]
+  View<const T> k = {};                      ///< [B, Hk, Nk, D]
+  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};   ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+  }
+};
+
+/// What the delta rule reads.
+template <class T>
+struct DeltaInputs {
+  View<const T> q = {};                      ///< [B, Hq, Nq, D]
+  View<const T> k = {};                      ///< [B, Hk, Nk, D]
+  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};   ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  /// [B, Hk, Nk, 1]: the rate at which a token is written. Must be given.
+  View<const Compute<T>> beta = {};
+
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("beta", beta);
+  }
+};
+
+/// What FMM attention reads whose terms are feature maps.
+template <class T>
+struct FmmInputs {
+  View<const T> q = {};                      ///< [B, Hq, Nq, D]
+  View<const T> k = {};                      ///< [B, Hk, Nk, D]
+  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};   ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  /// [1, Hq, 1, Dv], or 1 instead of Hq or Dv: the near field has the weight sigmoid(near_logits),
+  /// the far field sigmoid(far_logits); 1 for what is not given.
+  View<const Compute<T>> near_logits = {};
+  View<const Compute<T>> far_logits = {};
+
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("near_logits", near_logits);
+    visit("far_logits", far_logits);
+  }
+};
+
+/// What FMM attention reads one of whose terms is a delta rule.
+template <class T>
+struct FmmDeltaInputs {
+  View<const T> q = {};                      ///< [B, Hq, Nq, D]
+  View<const T> k = {};                      ///< [B, Hk, Nk, D]
+  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};   ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  View<const Compute<T>> beta = {};          ///< as in DeltaInputs
+  View<const Compute<T>> near_logits = {};   ///< as in FmmInputs
+  View<const Compute<T>> far_logits = {};    ///< as in FmmInputs
+
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("beta", beta);
+    visit("near_logits", near_logits);
+    visit("far_logits", far_logits);
+  }
+};
+
+/// What attention over lists of keys reads.
+template <class T>
+struct IndexedInputs {
+  View<const T> q = {};                      ///< [B, Hq, Nq, D]
+  View<const T> k = {};                      ///< [B, Hk, Nk, D]
+  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};   ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  /// [B, Hq, Nq, K]: the keys of each row, ascending, -1 behind the last one. Must be given.
+  View<const Index> indices = {};
+
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("indices", indices);
+  }
+};
+
+/// What Smart Bird attention reads.
+template <class T>
+struct SmartBirdInputs {
+  View<const T> q = {};                      ///< [B, Hq, Nq, D]
+  View<const T> k = {};                      ///< [B, Hk, Nk, D]
+  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};   ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  View<const Compute<T>> sketch_q = {};      ///< as in SketchInputs
+  View<const Compute<T>> sketch_k = {};      ///< as in SketchInputs
+  View<const Compute<T>> draws = {};         ///< as in SketchInputs
+
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("sketch_q", sketch_q);
+    visit("sketch_k", sketch_k);
+    visit("draws", draws);
+  }
+};
+
+/// What the choice of keys by a sketch reads, without attention. \tparam T float or double
+template <class T>
+struct SketchInputs {
+  /// [B, 1, Nq, d] and [B, 1, Nk, d]: queries and keys of the sketch that chooses keys. Must be
+  /// given.
+  View<const T> sketch_q = {};
+  View<const T> sketch_k = {};
+  std::span<const Index> key_lengths = {};   ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  /// [B, Hq, Nq, Nk] in (0, 1): instead of the draws that the choice makes of its seed.
+  View<const T> draws = {};
+
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("sketch_q", sketch_q);
+    visit("sketch_k", sketch_k);
+    visit("draws", draws);
+  }
+};
+
+/// What FSAT attention reads.
+template <class T>
+struct FsatInputs {
+  View<const T> q = {};                      ///< [B, Hq, L, D]
+  View<const T> k = {};                      ///< [B, Hk, L, D]
+  View<const T> v = {};                      ///< [B, Hk, L, Dv]
+  std::span<const Index> key_lengths = {};   ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  /// [B, Hq, L, M]: the queries that each key is most likely to be attended by, as real numbers
+  /// (Ibar of FSAT, eq. 9). Must be given.
+  View<const Compute<T>> dominant = {};
+
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("dominant", dominant);
+  }
+};
+
+namespace detail {
+
+/// Inputs of some family, for tensors of T.
+template <class I, class T>
+concept InputsFor = std::is_aggregate_v<I> && requires(const I& inputs) {
+  requires std::same_as<decltype(inputs.q), View<const T>>;
+  requires std::same_as<decltype(inputs.k), View<const T>>;
+  requires std::same_as<decltype(inputs.v), View<const T>>;
+  inputs.for_each_tensor([](const char*, const auto&) {});
+};
+
+/// The scalar of q of some inputs.
+template <class I>
+using InputScalar = typename decltype(I::q)::Scalar;
+
+/// Inputs of some family.
+template <class I>
+concept AnyInputs = requires {
+  typename InputScalar<I>;
+  requires InputsFor<I, InputScalar<I>>;
+};
+
+/// The shape of the output.
+template <AnyInputs I>
+Shape out_shape(const I& inputs) {
+  return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()};
+}
+
+/// The shape of what is one number for each row, such as lse.
+template <AnyInputs I>
+Shape row_shape(const I& inputs) {
+  return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), 1};
+}
+
+/// Those members of `from` that `To` has: what the machinery of several families reads, from the
+/// inputs of one of them.
+template <class To, class From>
+To inputs_as(const From& from) {
+  To to;
+  to.q = from.q;
+  to.k = from.k;
+  to.v = from.v;
+  to.key_lengths = from.key_lengths;
+  to.cu_seqlens_q = from.cu_seqlens_q;
+  to.cu_seqlens_k = from.cu_seqlens_k;
+  if constexpr (requires { to.beta = from.beta; }) to.beta = from.beta;
+  if constexpr (requires { to.near_logits = from.near_logits; }) to.near_logits = from.near_logits;
+  if constexpr (requires { to.far_logits = from.far_logits; }) to.far_logits = from.far_logits;
+  return to;
+}
+
+/// The sketch of inputs that have one.
+template <class T>
+SketchInputs<Compute<T>> sketch_of(const SmartBirdInputs<T>& inputs) {
+  return {inputs.sketch_q,     inputs.sketch_k,     inputs.key_lengths,
+          inputs.cu_seqlens_q, inputs.cu_seqlens_k, inputs.draws};
+}
+
+/// A sketch as what has queries, keys, and sequences of both.
+template <class T>
+LinearInputs<T> tokens_of(const SketchInputs<T>& sketch) {
+  return {sketch.sketch_q,    sketch.sketch_k,     sketch.sketch_k,
+          sketch.key_lengths, sketch.cu_seqlens_q, sketch.cu_seqlens_k};
+}
+
+}  // namespace detail
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The sizes of one call and of a decoder, for each family.
+#pragma once
+
+#include "fovea/attention/call/inputs.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The sizes of one call.
+struct AttentionShape {
+  Index batch = 1;
+  Index query_heads = 1;
+  Index key_heads = 1;
+  Index queries = 0;
+  Index keys = 0;
+  Index width = 0;        ///< D
+  Index value_width = 0;  ///< Dv
+};
+
+namespace detail {
+
+/// The query heads that read one key head: query head h reads key head h / group_size. 0 if there
+/// are no heads.
+constexpr Index group_size(Index query_heads, Index key_heads) {
+  return key_heads == 0 ? 0 : query_heads / key_heads;
+}
+
+/// The sizes that all families have, of the shape of one.
+template <class S>
+AttentionShape common_shape(const S& s) {
+  return {s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.width, s.value_width};
+}
+
+}  // namespace detail
+
+/// The sizes of a call of IndexedAttention: those of AttentionShape, and K.
+struct IndexedShape {
+  Index batch = 1;
+  Index query_heads = 1;
+  Index key_heads = 1;
+  Index queries = 0;
+  Index keys = 0;
+  Index width = 0;
+  Index value_width = 0;
+  Index keys_per_row = 0;  ///< K, the places of a list
+
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  operator AttentionShape() const { return detail::common_shape(*this); }
+};
+
+/// The sizes of a call of SmartBirdAttention: those of AttentionShape, and d.
+struct SmartBirdShape {
+  Index batch = 1;
+  Index query_heads = 1;
+  Index key_heads = 1;
+  Index queries = 0;
+  Index keys = 0;
+  Index width = 0;
+  Index value_width = 0;
+  Index sketch_width = 0;  ///< d
+
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  operator AttentionShape() const { return detail::common_shape(*this); }
+};
+
+/// The sizes of a call of FsatAttention: those of AttentionShape, and M.
+struct FsatShape {
+  Index batch = 1;
+  Index query_heads = 1;
+  Index key_heads = 1;
+  Index queries = 0;
+  Index keys = 0;
+  Index width = 0;
+  Index value_width = 0;
+  Index dominants = 0;  ///< M, the dominant queries of a key
+
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  operator AttentionShape() const { return detail::common_shape(*this); }
+};
+
+/// The sizes of one call from its tensors, unchecked.
+template <class I>
+AttentionShape shape_of(const I& inputs) {
+  return {inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
+          inputs.k.rows(),  inputs.q.width(), inputs.v.width()};
+}
+
+namespace detail {
+
+/// The shape of a family. \param last its last member   \tparam S the shape
+template <class S, class I>
+S family_shape(const I& inputs, Index last) {
+  return {inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
+          inputs.k.rows(),  inputs.q.width(), inputs.v.width(), last};
+}
+
+}  // namespace detail
+
+template <class T>
+IndexedShape shape_of(const IndexedInputs<T>& inputs) {
+  return detail::family_shape<IndexedShape>(inputs, inputs.indices.width());
+}
+template <class T>
+SmartBirdShape shape_of(const SmartBirdInputs<T>& inputs) {
+  return detail::family_shape<SmartBirdShape>(inputs, inputs.sketch_k.width());
+}
+template <class T>
+FsatShape shape_of(const FsatInputs<T>& inputs) {
+  return detail::family_shape<FsatShape>(inputs, inputs.dominant.width());
+}
+
+/// The sizes of a decoder.
+struct DecoderShape {
+  Index batch = 1;
+  Index query_heads = 1;
+  Index key_heads = 1;    ///< divides query_heads
+  Index width = 0;        ///< D
+  Index value_width = 0;  ///< Dv
+  Index reserve = 0;      ///< tokens to take memory for at once
+  /// Under a window, how many tokens can be rolled back at least.
+  Index rollback_tokens = 0;
+};
+
+/// The sizes of a decoder of SmartBirdAttention: those of DecoderShape, and d.
+struct SmartBirdDecoderShape {
+  Index batch = 1;
+  Index query_heads = 1;
+  Index key_heads = 1;
+  Index width = 0;
+  Index value_width = 0;
+  Index reserve = 0;
+  Index rollback_tokens = 0;
+  Index sketch_width = 0;  ///< d
+
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  operator DecoderShape() const {
+    return {batch, query_heads, key_heads, width, value_width, reserve, rollback_tokens};
+  }
+};
+
+FOVEA_NAMESPACE_END
