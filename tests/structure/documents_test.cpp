@@ -168,7 +168,7 @@ std::string missing_sections(const Pages& sources, const std::string& maths) {
   std::string complaints;
   for (const auto& [path, text] : sources) {
     std::string joined;  // a citation may run over the end of a line of a comment
-    for (std::string line : lines_of(text)) {
+    for (const std::string& line : lines_of(text)) {
       const std::size_t begin = line.find_first_not_of(" /");
       joined += (begin == std::string::npos ? "" : line.substr(begin)) + " ";
     }
@@ -221,6 +221,34 @@ std::string other_versions(const std::string& config, const Pages& named) {
   return complaints;
 }
 
+/// Presets that the workflow runs and CMakePresets.json does not have, and scripts that are not
+/// there.
+std::string missing_commands(const std::string& workflow, const std::string& presets) {
+  static const std::regex list(R"(preset: \[([^\]]*)\])");
+  static const std::regex named(R"(--preset ([a-z][a-z0-9-]*))");
+  static const std::regex word(R"([a-z][a-z0-9-]*)");
+  static const std::regex script(R"(run: (?:bash )?((?:cmake/|\.ci/)[a-z./]+))");
+  std::set<std::string> asked;
+  std::string complaints;
+  for (const std::string& line : lines_of(workflow)) {
+    std::smatch match;
+    if (std::regex_search(line, match, named)) asked.insert(match[1]);
+    if (std::regex_search(line, match, script) && source_text(match[1]).empty()) {
+      complaints += "no script " + match[1].str() + "\n";
+    }
+    if (!std::regex_search(line, match, list)) continue;
+    const std::string all = match[1];
+    for (std::sregex_iterator at(all.begin(), all.end(), word), end; at != end; ++at) {
+      asked.insert(at->str());
+    }
+  }
+  for (const std::string& preset : asked) {
+    const std::string name = "\"name\": \"" + preset + "\"";
+    if (presets.find(name) == std::string::npos) complaints += "no preset " + preset + "\n";
+  }
+  return complaints;
+}
+
 Pages named_versions() {
   Pages pages = our_pages();
   for (const char* path : {"CMakeLists.txt", "include/fovea/core/config.hpp"}) {
@@ -268,6 +296,13 @@ TEST(Documents, CitedSectionsExist) {
 
 TEST(Documents, OneVersion) {
   EXPECT_EQ(other_versions(source_text("include/fovea/core/config.hpp"), named_versions()), "");
+}
+
+TEST(Documents, TheWorkflowRunsWhatThereIs) {
+  const std::string workflow = source_text(".github/workflows/ci.yml");
+  EXPECT_NE(workflow.find(".ci/run"), std::string::npos);
+  EXPECT_NE(workflow.find("libcxx, aarch64]"), std::string::npos);
+  EXPECT_EQ(missing_commands(workflow, source_text("CMakePresets.json")), "");
 }
 
 // Laws that are broken on purpose.
@@ -376,6 +411,14 @@ TEST(DocumentsBroken, Sections) {
                        {"b.hpp", "/// as MATHS.md,\n/// section 3"},
                        {"c.hpp", "/// MATHS.md section 2"}};
   EXPECT_EQ(missing_sections(cites, maths), "a.hpp cites section 5\nb.hpp cites section 3\n");
+}
+
+TEST(DocumentsBroken, Workflow) {
+  const std::string presets = R"({"name": "release"}, {"name": "dev"})";
+  EXPECT_EQ(missing_commands("- run: cmake --preset tsan\n- run: bash cmake/none.sh\n"
+                             "  preset: [release, asan, dev]\n- run: bash cmake/test.sh\n",
+                             presets),
+            "no script cmake/none.sh\nno preset asan\nno preset tsan\n");
 }
 
 TEST(DocumentsBroken, Versions) {
