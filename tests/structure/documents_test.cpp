@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -303,6 +304,16 @@ TEST(Documents, TheWorkflowRunsWhatThereIs) {
   EXPECT_NE(workflow.find(".ci/run"), std::string::npos);
   EXPECT_NE(workflow.find("libcxx, aarch64]"), std::string::npos);
   EXPECT_EQ(missing_commands(workflow, source_text("CMakePresets.json")), "");
+}
+
+/// It shows the help that stands in a header, without a build.
+TEST(Documents, TheComparisonHasHelp) {
+  std::FILE* const out = popen("bash '" FOVEA_SOURCE_DIR "/cmake/compare.sh' --help 2>&1", "r");
+  ASSERT_NE(out, nullptr);
+  std::string help;
+  for (int c = 0; (c = std::fgetc(out)) != EOF;) help += static_cast<char>(c);
+  EXPECT_EQ(pclose(out), 0) << help;
+  EXPECT_NE(help.find("--repeat"), std::string::npos) << help;
 }
 
 // Laws that are broken on purpose.
