@@ -1,4 +1,4 @@
-# Targets that look at the sources: check_format, header_times. clang-tidy runs with the compiler
+# Targets that look at the sources: check_format, header_times, doxygen. clang-tidy runs with the compiler
 # where CMAKE_CXX_CLANG_TIDY is set, as the preset `dev` does.
 find_program(FOVEA_CLANG_FORMAT NAMES clang-format-14 clang-format)
 if(FOVEA_CLANG_FORMAT)
@@ -14,3 +14,5 @@ add_custom_target(header_times
           ${PROJECT_SOURCE_DIR}/include
           "-isystem$<JOIN:$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>, -isystem>"
   COMMENT "Seconds to compile each header alone, at -O2" USES_TERMINAL VERBATIM)
+
+include(${CMAKE_CURRENT_LIST_DIR}/doxygen.cmake)

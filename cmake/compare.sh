@@ -7,7 +7,7 @@ for argument in "$@"; do
   if [[ $argument == --help || $argument == -h ]]; then
     # What the program itself would print, from its source: nothing has to be built for it.
     exec sed -n '/kCompareHelp =/,/^)";$/ { s/^ *R"(//; /kCompareHelp =/d; /^)";$/d; p }' \
-      "$root/bench/compare_arguments.hpp"
+      "$root/bench/io/compare_arguments.hpp"
   fi
 done
 "$root/cmake/setup.sh" compare
