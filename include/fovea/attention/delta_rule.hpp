@@ -45,9 +45,9 @@ class DeltaRuleAttention : public FarOnlyOperator<DeltaRuleAttention<Map>> {
 
   /// Its one term, for arithmetic in T.
   template <class T>
-  FarField<T> far() const {
-    return FarField<T>::template of<DeltaRule<Map>>(Denominator::propagate(), true,
-                                                    options.alignment);
+  FarFieldOf<T, DeltaRule<Map>> far() const {
+    return FarFieldOf<T, DeltaRule<Map>>::template of<DeltaRule<Map>>(Denominator::propagate(),
+                                                                      true, options.alignment);
   }
 
   template <class T>

@@ -59,6 +59,8 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
  public:
   static constexpr bool kHasBeta = (FarTerm<Terms>::kIsDelta || ...);
   static constexpr bool kHasNear = true;
+  template <class T>
+  using NearField = NearBlocks<T>;
   static constexpr Index kTerms = sizeof...(Terms);
 
   template <class T>
@@ -88,9 +90,9 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
 
   /// The far field, for arithmetic in T.
   template <class T>
-  FarField<T> far() const {
-    return FarField<T>::template of<Terms...>(options.denominator, options.causal,
-                                              options.alignment);
+  FarFieldOf<T, Terms...> far() const {
+    return FarFieldOf<T, Terms...>::template of<Terms...>(options.denominator, options.causal,
+                                                          options.alignment);
   }
 
   template <class T>
@@ -105,7 +107,8 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
-    return FmmBackward<T>::workspace_bytes(shape, far<T>(), near(), workers);
+    return FmmBackward<T, FarFieldOf<T, Terms...>>::workspace_bytes(shape, far<T>(), near(),
+                                                                    workers);
   }
 
   /// The same attention for tokens that come one after the other: constant memory.
@@ -143,9 +146,9 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
 
   template <class T, class E>
   void compute(const FarInputs<T>& inputs, const View<T>& out, E&& executor) const {
-    const LocalAttention near_field = near();
     const FarWeights<Compute<T>> weights = blend(inputs).weights();
-    FarForward<T>(inputs, far<Compute<T>>(), &near_field, weights, out).run(executor);
+    FarForward(inputs, far<Compute<T>>(), weights, out, NearBlocks<T>(inputs, near()))
+        .run(executor);
   }
 
   template <class T, class E>
@@ -153,7 +156,7 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
                          const FarGrads<T>& grads, E&& executor) const {
     const LocalAttention near_field = near();
     const FmmBlend<T> blend = this->blend(inputs);
-    FmmBackward<T>(inputs, far<T>(), near_field, blend, d_out, grads).run(executor);
+    FmmBackward(inputs, far<T>(), near_field, blend, d_out, grads).run(executor);
   }
 };
 

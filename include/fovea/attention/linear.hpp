@@ -55,9 +55,9 @@ class LinearAttention : public FarOnlyOperator<LinearAttention<Maps...>> {
 
   /// Its sums, for arithmetic in T.
   template <class T>
-  FarField<T> far() const {
-    return FarField<T>::template of<Maps...>(options.denominator, options.causal,
-                                             options.alignment);
+  FarFieldOf<T, Maps...> far() const {
+    return FarFieldOf<T, Maps...>::template of<Maps...>(options.denominator, options.causal,
+                                                        options.alignment);
   }
 
   template <class T>

@@ -14,10 +14,11 @@ FOVEA_NAMESPACE_BEGIN
 
 /// One backward pass. The near field is computed again, since its softmax needs its own output;
 /// the far field's gradients are added to the near field's.
-template <class T>
+/// \tparam Field a FarField of T
+template <class T, class Field>
 class FmmBackward {
  public:
-  FmmBackward(const FarInputs<T>& inputs, const FarField<T>& far, const LocalAttention& near,
+  FmmBackward(const FarInputs<T>& inputs, const Field& far, const LocalAttention& near,
               const FmmBlend<T>& blend, const View<const T>& d_out, const FarGrads<T>& grads)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
@@ -30,14 +31,14 @@ class FmmBackward {
 
   /// Bytes of scratch with that many workers: three tensors like `out` at most, a number per row,
   /// and the scratch of all four passes, which is taken before gradients are written.
-  static Index workspace_bytes(const AttentionShape& shape, const FarField<T>& far,
+  static Index workspace_bytes(const AttentionShape& shape, const Field& far,
                                const LocalAttention& near, Index workers) {
     const Index rows = shape.batch * shape.query_heads * shape.queries;
     return rows * (3 * shape.value_width + 1) * Index{sizeof(T)} +
            near.template workspace_bytes<T>(shape, workers) +
            near.template backward_workspace_bytes<T>(shape, workers) +
-           FarForward<T>::workspace_bytes(shape, far, false, workers) +
-           FarBackward<T>::workspace_bytes(shape, far, workers);
+           FarForward<T, Field>::workspace_bytes(shape, far, workers) +
+           FarBackward<T, Field>::workspace_bytes(shape, far, workers);
   }
 
   /// \throws std::bad_alloc, before anything is written
@@ -125,7 +126,7 @@ class FmmBackward {
           out_(wants_out_ ? all.out_shape() : Shape{}),
           sums_(static_cast<std::size_t>(wants_sums_ ? all.shape_.query_heads : 0)),
           backward_(all.inputs_, all.far_, all.weights_, all.d_out_, all.grads_, true) {
-      if (wants_out_) forward_.emplace(all.inputs_, all.far_, nullptr, none_, out_.view());
+      if (wants_out_) forward_.emplace(all.inputs_, all.far_, none_, out_.view());
     }
     Far(const Far&) = delete;
     Far& operator=(const Far&) = delete;
@@ -159,8 +160,8 @@ class FmmBackward {
     Owned out_;
     std::vector<double> sums_;  // [Hq]
     FarWeights<T> none_;
-    std::optional<FarForward<T>> forward_;
-    FarBackward<T> backward_;
+    std::optional<FarForward<T, Field>> forward_;
+    FarBackward<T, Field> backward_;
   };
 
   std::size_t columns() const {
@@ -201,7 +202,7 @@ class FmmBackward {
 
   FarInputs<T> inputs_;
   AttentionShape shape_;
-  FarField<T> far_;
+  Field far_;
   const LocalAttention& near_;
   const FmmBlend<T>& blend_;
   FarWeights<T> weights_;

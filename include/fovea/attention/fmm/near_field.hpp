@@ -13,6 +13,8 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class NearBlocks {
  public:
+  static constexpr bool kExists = true;
+
   NearBlocks(const FarInputs<T>& inputs, const LocalAttention& op)
       : call_(only_rows(inputs), op.softmax_options()), plans_(op, call_) {}
 

@@ -17,11 +17,12 @@ FOVEA_NAMESPACE_BEGIN
 /// Causal sums: the rows of each query head, then the tokens of each key head backwards. Sums that
 /// are not causal: totals, segments of rows, totals of these, segments of tokens. Terms of the
 /// delta rule: a task is a key head with its query heads.
-template <class T>
+/// \tparam Field a FarField of T
+template <class T, class Field>
 class FarBackward {
  public:
   /// \param accumulate add to the gradients of q, k and v
-  FarBackward(const FarInputs<T>& inputs, const FarField<T>& far, const FarWeights<T>& weights,
+  FarBackward(const FarInputs<T>& inputs, const Field& far, const FarWeights<T>& weights,
               const View<const T>& d_out, const FarGrads<T>& grads, bool accumulate)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
@@ -33,13 +34,13 @@ class FarBackward {
         accumulate_(accumulate) {}
 
   /// Bytes of scratch with that many workers.
-  static Index workspace_bytes(const AttentionShape& shape, const FarField<T>& far, Index workers) {
+  static Index workspace_bytes(const AttentionShape& shape, const Field& far, Index workers) {
     Index elements = workers * padded_row<T>(slot_elements(shape, far));
     Index sums = 0;
-    if (far.map_count() > 0 && far.causal) {
+    if (Field::kHasSums && far.causal) {
       elements += shape.batch * shape.query_heads *
                   linear_grad_saved<T>(shape.queries, shape.width, far.linear_maps());
-    } else if (far.map_count() > 0) {
+    } else if (Field::kHasSums) {
       const LinearShape linear = far.linear_shape(shape);
       sums = FarTotals<T>::bytes(shape.batch * shape.key_heads, shape.keys, linear) +
              FarTotals<T>::bytes(shape.batch * shape.query_heads, shape.queries, linear);
@@ -52,9 +53,9 @@ class FarBackward {
   template <class E>
   void reserve(bool wants_products, E&& executor) {
     Index tasks = 0;
-    if (far_.map_count() > 0 && far_.causal) tasks = reserve_causal(wants_products);
-    if (far_.map_count() > 0 && !far_.causal) tasks = reserve_not_causal(wants_products);
-    if (far_.delta_count() > 0) tasks = (std::max)(tasks, reserve_delta(wants_products));
+    if (Field::kHasSums && far_.causal) tasks = reserve_causal(wants_products);
+    if (Field::kHasSums && !far_.causal) tasks = reserve_not_causal(wants_products);
+    if (Field::kHasDelta) tasks = (std::max)(tasks, reserve_delta(wants_products));
     slot_ = padded_row<T>(slot_elements(shape_, far_));
     scratch_ = Workspace(worker_count(executor, tasks), slot_ * Index{sizeof(T)});
   }
@@ -65,7 +66,7 @@ class FarBackward {
   template <class E>
   void compute(double* products, E&& executor) {
     bool add = accumulate_;
-    if (far_.map_count() > 0) {
+    if constexpr (Field::kHasSums) {
       if (far_.causal) {
         run_causal(products, add, executor);
       } else {
@@ -73,17 +74,17 @@ class FarBackward {
       }
       add = true;
     }
-    if (far_.delta_count() > 0) run_delta(products, add, executor);
+    if constexpr (Field::kHasDelta) run_delta(products, add, executor);
   }
 
  private:
-  static Index slot_elements(const AttentionShape& shape, const FarField<T>& far) {
+  static Index slot_elements(const AttentionShape& shape, const Field& far) {
     Index elements = 0;
-    if (far.map_count() > 0) {
+    if (Field::kHasSums) {
       elements = (std::max)(linear_grad_scratch<T>(shape.width, shape.value_width),
                             linear_sum_scratch<T>(far.linear_shape(shape)));
     }
-    if (far.delta_count() > 0) {
+    if (Field::kHasDelta) {
       const Index group = detail::group_size(shape.query_heads, shape.key_heads);
       elements = (std::max)(
           elements, delta_grad_scratch<T>(shape.keys, group, shape.width, shape.value_width));
@@ -367,7 +368,7 @@ class FarBackward {
 
   FarInputs<T> inputs_;
   AttentionShape shape_;
-  FarField<T> far_;
+  Field far_;
   const FarWeights<T>& weights_;
   Sequences<T> sequences_;
   View<const T> d_out_;

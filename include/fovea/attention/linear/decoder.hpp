@@ -127,11 +127,12 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   friend class StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, LinearSaved<T>>;
 
   using Inputs = InputsOf<Op, T>;
-  using Stream = FarStream<T>;
+  using Field = decltype(std::declval<const Op&>().template far<C>());
+  using Stream = FarStream<T, Field>;
 
   static DecoderShape checked(const Op& op, const DecoderShape& shape) {
     op.template check_options<C>();
-    const FarField<C> far = op.template far<C>();
+    const Field far = op.template far<C>();
     check_decoder_shape(Op::name(), shape, far.alignment);
     if (!far.causal) refuse(Op::name(), "causal", "false", "true in a decoder");
     if (shape.rollback_tokens > 0) {
@@ -356,7 +357,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
 
   Op op_;
   DecoderShape shape_;
-  FarField<C> far_;
+  Field far_;
   Workspace state_;  // [B, Hk, state_elements]
   Index length_ = 0;
   std::optional<Decoder<LocalAttention, C>> near_;

@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
 #include "fovea/attention/linear/stream.hpp"
 
@@ -17,32 +16,30 @@ FOVEA_NAMESPACE_BEGIN
 /// Causal: a task is a key head of a sequence with its query heads; it goes over the tokens once,
 /// with the state in its scratch, and over the near field's blocks of rows as it comes to them.
 /// Not causal: the sums of segments of tokens, their totals, then blocks of rows that read these.
-template <class T>
+/// \tparam Field a FarField for the arithmetic of T   \tparam Near NearBlocks<T>, or NoNearField
+template <class T, class Field, class Near = NoNearField>
 class FarForward {
  public:
   using C = Compute<T>;
 
-  /// \param near of FMM attention, or none
-  FarForward(const FarInputs<T>& inputs, const FarField<C>& far, const LocalAttention* near,
-             const FarWeights<C>& weights, const View<T>& out)
+  FarForward(const FarInputs<T>& inputs, const Field& far, const FarWeights<C>& weights,
+             const View<T>& out, Near near = {})
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),
         sequences_(inputs),
         out_(out),
         stream_(inputs, detail::group_size(shape_.query_heads, shape_.key_heads), far, weights,
-                near != nullptr, out) {
-    if (near != nullptr) near_.emplace(inputs, *near);
-  }
+                Near::kExists, out),
+        near_(std::move(near)) {}
 
   /// Bytes of scratch with that many workers.
-  static Index workspace_bytes(const AttentionShape& shape, const FarField<C>& far, bool has_near,
-                               Index workers) {
+  static Index workspace_bytes(const AttentionShape& shape, const Field& far, Index workers) {
     const Index sums = far.causal ? 0
                                   : FarTotals<C>::bytes(shape.batch * shape.key_heads, shape.keys,
                                                         far.linear_shape(shape));
-    const Index storage = has_near ? BlockStorage::bytes(1) : 0;
-    return workers * (Slot(shape, far, has_near).elements * kElement + storage) + sums;
+    const Index storage = Near::kExists ? BlockStorage::bytes(1) : 0;
+    return workers * (Slot(shape, far).elements * kElement + storage) + sums;
   }
 
   /// \throws std::bad_alloc, before anything is written
@@ -69,11 +66,9 @@ class FarForward {
   /// \pre reserve(executor) was called, once
   template <class E>
   void compute(E&& executor) {
-    if (far_.causal) {
-      run_causal(executor);
-    } else {
-      run_not_causal(executor);
-    }
+    if (far_.causal) return run_causal(executor);
+    // The delta rule is causal.
+    if constexpr (Field::kHasSums) run_not_causal(executor);
   }
 
  private:
@@ -81,20 +76,20 @@ class FarForward {
 
   /// Scratch of one worker.
   struct Slot {
-    Slot(const AttentionShape& shape, const FarField<C>& far, bool has_near) {
+    Slot(const AttentionShape& shape, const Field& far) {
       const LinearShape sums = far.linear_shape(shape);
       if (far.causal) {
-        state = FarStream<T>::state_elements(sums);
-        delta = FarStream<T>::delta_elements(sums, far);
-        kernel = FarStream<T>::scratch_elements(sums);
+        state = FarStream<T, Field>::state_elements(sums);
+        delta = FarStream<T, Field>::delta_elements(sums, far);
+        kernel = FarStream<T, Field>::scratch_elements(sums);
       } else {
         kernel =
             padded_row<C>((std::max)(linear_sum_scratch<C>(sums), linear_read_scratch<C>(sums)));
       }
-      if (has_near) {
+      if constexpr (Near::kExists) {
         const Index group = detail::group_size(shape.query_heads, shape.key_heads);
-        wide = FarStream<T>::wide_elements(sums, group, kMaxBlockRows);
-        kernel = (std::max)(kernel, padded_row<C>(NearBlocks<T>::scratch_elements(shape)));
+        wide = FarStream<T, Field>::wide_elements(sums, group, kMaxBlockRows);
+        kernel = (std::max)(kernel, padded_row<C>(Near::scratch_elements(shape)));
       }
       elements = state + delta + wide + kernel;
     }
@@ -106,15 +101,15 @@ class FarForward {
     Index elements = 0;  // as all of them a multiple of a cache line
   };
 
-  using Memory = typename FarStream<T>::Memory;
+  using Memory = typename FarStream<T, Field>::Memory;
 
   Index group() const { return stream_.group(); }
 
   void take_scratch(Index workers) {
-    slot_.emplace(shape_, far_, near_.has_value());
+    slot_.emplace(shape_, far_);
     scratch_ = Workspace(workers, slot_->elements * kElement);
     rows_.resize(static_cast<std::size_t>(workers * group()));
-    if (near_) storage_.resize(static_cast<std::size_t>(workers));
+    if constexpr (Near::kExists) storage_.resize(static_cast<std::size_t>(workers));
   }
 
   Memory memory(Index worker) {
@@ -134,7 +129,7 @@ class FarForward {
       const Sequence s = sequences_[task / shape_.key_heads];
       const Index key_head = task % shape_.key_heads;
       if (s.queries == 0) return;
-      if (near_) {
+      if constexpr (Near::kExists) {
         add_blocks(s, key_head, worker);
       } else {
         add(s, key_head, {0, s.queries}, 0, s.key_end, memory(worker));
@@ -157,13 +152,13 @@ class FarForward {
     const Memory at = memory(worker);
     const Index first_position = far_.first_position(s.queries, s.keys);
     Index length = 0;
-    for (Index b = 0; b < near_->block_count(s.index); ++b) {
-      const QueryBlock block = near_->block(s.index, b, storage(worker));
+    for (Index b = 0; b < near_.block_count(s.index); ++b) {
+      const QueryBlock block = near_.block(s.index, b, storage(worker));
       const Index last_row = block.first + block.count;
       for (Index g = 0; g < group(); ++g) {
-        near_->attend(s, key_head * group() + g, block,
-                      stream_.near_rows(s.batch, key_head, g, s.first_query + block.first, at),
-                      at.kernel);
+        near_.attend(s, key_head * group() + g, block,
+                     stream_.near_rows(s.batch, key_head, g, s.first_query + block.first, at),
+                     at.kernel);
       }
       const Index end = std::clamp(first_position + last_row, length, s.key_end);
       add(s, key_head, {block.first, last_row}, length, end, at);
@@ -192,7 +187,7 @@ class FarForward {
   static constexpr Index kReadRows = 256;
 
   Index block_count(Index sequence) const {
-    if (near_) return near_->block_count(sequence);
+    if constexpr (Near::kExists) return near_.block_count(sequence);
     return (sequences_[sequence].queries + kReadRows - 1) / kReadRows;
   }
 
@@ -203,12 +198,12 @@ class FarForward {
     const Index g = head % group();
     Index first = b * kReadRows;
     Index count = (std::min)(kReadRows, s.queries - first);
-    if (near_) {
-      const QueryBlock block = near_->block(s.index, b, storage(worker));
+    if constexpr (Near::kExists) {
+      const QueryBlock block = near_.block(s.index, b, storage(worker));
       first = block.first;
       count = block.count;
-      near_->attend(s, head, block,
-                    stream_.near_rows(s.batch, key_head, g, s.first_query + first, at), at.kernel);
+      near_.attend(s, head, block,
+                   stream_.near_rows(s.batch, key_head, g, s.first_query + first, at), at.kernel);
     }
     if (s.key_end == 0) return clear_rows(s, head, first, count);
     LinearReadArgs<C, kStorage<T>> args;
@@ -232,11 +227,11 @@ class FarForward {
 
   FarInputs<T> inputs_;
   AttentionShape shape_;
-  FarField<C> far_;
+  Field far_;
   Sequences<T> sequences_;
   View<T> out_;
-  FarStream<T> stream_;
-  std::optional<NearBlocks<T>> near_;
+  FarStream<T, Field> stream_;
+  Near near_;
   std::optional<SequenceTasks> blocks_;  // of rows, if it is not causal
   std::optional<FarTotals<C>> totals_;   // the same
   std::optional<Slot> slot_;

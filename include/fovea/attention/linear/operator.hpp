@@ -54,13 +54,15 @@ class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<F
   /// Bytes of scratch of `forward` with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
-    return FarForward<T>::workspace_bytes(shape, op().template far<Compute<T>>(), Op::kHasNear,
-                                          workers);
+    const auto far = op().template far<Compute<T>>();
+    using Near = typename Op::template NearField<T>;
+    return FarForward<T, std::remove_const_t<decltype(far)>, Near>::workspace_bytes(shape, far,
+                                                                                    workers);
   }
 
   /// (query, key) pairs of one query head that are visible; the largest Index, if they are more.
   [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
-    const FarField<float> far = op().template far<float>();
+    const auto far = op().template far<float>();
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, far.alignment);
     return far.causal ? Causal{}.plan(sequence).visible_pairs()
                       : Dense{}.plan(sequence).visible_pairs();
@@ -122,12 +124,15 @@ template <class Op>
 class FarOnlyOperator : public FarOperator<Op> {
  public:
   static constexpr bool kHasNear = false;
+  template <class T>
+  using NearField = NoNearField;
 
   /// Bytes of scratch of `backward` with that many workers.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
-    return FarBackward<T>::workspace_bytes(shape, op().template far<T>(), workers);
+    const auto far = op().template far<T>();
+    return FarBackward<T, std::remove_const_t<decltype(far)>>::workspace_bytes(shape, far, workers);
   }
 
  private:
@@ -138,14 +143,14 @@ class FarOnlyOperator : public FarOperator<Op> {
   template <class T, class E>
   void compute(const FarInputs<T>& inputs, const View<T>& out, E&& executor) const {
     const FarWeights<Compute<T>> weights;
-    FarForward<T>(inputs, op().template far<Compute<T>>(), nullptr, weights, out).run(executor);
+    FarForward(inputs, op().template far<Compute<T>>(), weights, out).run(executor);
   }
 
   template <class T, class E>
   void compute_gradients(const FarInputs<T>& inputs, const View<const T>& d_out,
                          const FarGrads<T>& grads, E&& executor) const {
     const FarWeights<T> weights;
-    FarBackward<T> pass(inputs, op().template far<T>(), weights, d_out, grads, false);
+    FarBackward pass(inputs, op().template far<T>(), weights, d_out, grads, false);
     pass.reserve(false, executor);
     pass.compute(nullptr, executor);
   }

@@ -15,8 +15,8 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The sums of one segment of the tokens of a key head. \param segment of `sequence`
-template <class U, class T = Compute<U>>
-LinearSumArgs<T, kStorage<U>> segment_sum_args(const FarInputs<U>& inputs, const FarField<T>& far,
+template <class U, class Field, class T = Compute<U>>
+LinearSumArgs<T, kStorage<U>> segment_sum_args(const FarInputs<U>& inputs, const Field& far,
                                                const Sequence& sequence,
                                                const SequenceTask& segment, T* sums, T* scratch) {
   const Index first = segment.part * kLinearSegment;

@@ -15,15 +15,16 @@ FOVEA_NAMESPACE_BEGIN
 /// The terms of a far field as they are added to rows, one after the other. Under a near field the
 /// rows hold its result before the first term; until the last term they stand in `out`, or, if that
 /// is of 16 bits, in memory of their own.
-template <class T>
+/// \tparam Field a FarField for the arithmetic of T
+template <class T, class Field>
 class FarStream {
  public:
   using C = Compute<T>;
   static constexpr bool kOutIsWide = std::same_as<T, C>;
 
   /// \param group query heads of a key head: a step of a decoder may come without keys that tell it
-  FarStream(const FarInputs<T>& inputs, Index group, const FarField<C>& far,
-            const FarWeights<C>& weights, bool has_near, const View<T>& out)
+  FarStream(const FarInputs<T>& inputs, Index group, const Field& far, const FarWeights<C>& weights,
+            bool has_near, const View<T>& out)
       : inputs_(inputs),
         group_(group),
         far_(far),
@@ -35,8 +36,8 @@ class FarStream {
   static Index state_elements(const LinearShape& shape) {
     return shape.maps == 0 ? 0 : padded_row<C>(linear_state_elements<C>(shape));
   }
-  static Index delta_elements(const LinearShape& shape, const FarField<C>& far) {
-    if (far.delta_count() == 0) return 0;
+  static Index delta_elements(const LinearShape& shape, const Field& far) {
+    if (!Field::kHasDelta) return 0;
     return padded_row<C>(delta_state_elements<C>(shape.width, shape.value_width));
   }
   /// Elements of scratch of `add`.
@@ -101,23 +102,21 @@ class FarStream {
 
   /// Adds the tokens of a strip to the states of a key head, and the far field to its rows.
   void add(Index b, Index key_head, const Strip& strip, const Memory& at) const {
-    const bool has_sums = far_.map_count() > 0;
-    const bool has_delta = far_.delta_count() > 0;
-    if (has_sums) {
+    if constexpr (Field::kHasSums) {
       auto args = stream_args<LinearStreamArgs<C, kStorage<T>>>(b, key_head, strip, at);
       args.maps = far_.linear_maps();
       args.state = at.state;
-      set_rows(b, key_head, strip, true, !has_delta, at);
+      set_rows(b, key_head, strip, true, !Field::kHasDelta, at);
       LinearKernels<C, kStorage<T>>{}.stream(args);
     }
-    if (has_delta) {
+    if constexpr (Field::kHasDelta) {
       auto args = stream_args<DeltaStreamArgs<C, kStorage<T>>>(b, key_head, strip, at);
       if (strip.tokens > 0) {
         args.beta = detail::head_matrix(inputs_.beta, b, key_head, strip.first_token);
       }
       args.map = far_.deltas[0];
       args.state = at.delta;
-      set_rows(b, key_head, strip, !has_sums, true, at);
+      set_rows(b, key_head, strip, !Field::kHasSums, true, at);
       LinearKernels<C, kStorage<T>>{}.delta_stream(args);
     }
   }
@@ -152,7 +151,7 @@ class FarStream {
 
   FarInputs<T> inputs_;
   Index group_;
-  FarField<C> far_;
+  Field far_;
   const FarWeights<C>& weights_;
   bool has_near_;
   View<T> out_;

@@ -65,8 +65,13 @@ inline constexpr auto kTermMaps = term_maps<T, kDelta, Terms...>();
 }  // namespace detail
 
 /// What the far field of an operator is. \tparam T the type of the arithmetic
-template <class T>
+/// \tparam kSums whether it has maps that are summed   \tparam kDelta whether it has a delta rule:
+/// who has none compiles no kernel of it
+template <class T, bool kSums, bool kDelta>
 struct FarField {
+  static constexpr bool kHasSums = kSums;
+  static constexpr bool kHasDelta = kDelta;
+
   std::span<const FeatureMapArgs<T>> maps;    // of sums, each with its denominators
   std::span<const FeatureMapArgs<T>> deltas;  // that of the delta rule, or none
   Denominator denominator = Denominator::propagate();
@@ -97,6 +102,16 @@ struct FarField {
   Index first_position(Index queries, Index keys) const {
     return SequenceShape::of(queries, keys, alignment).first_position;
   }
+};
+
+/// That of an operator with these terms.
+template <class T, class... Terms>
+using FarFieldOf =
+    FarField<T, (!FarTerm<Terms>::kIsDelta || ...), (FarTerm<Terms>::kIsDelta || ...)>;
+
+/// An operator without a near field.
+struct NoNearField {
+  static constexpr bool kExists = false;
 };
 
 /// The weights of near and far field for each query head and column of the values, or none.
