@@ -1,5 +1,6 @@
-# What `cmake --install` puts down: the headers, the CMake package and the pkg-config files. All of
-# it is relocatable and independent of the architecture, hence share/ and not lib/.
+# What `cmake --install` puts down: the headers, the CMake package and the pkg-config files, all of
+# them relocatable and independent of the architecture, hence in share/; and the compiled kernels,
+# if they were built, in lib/.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -15,8 +16,17 @@ install(TARGETS fovea_fftw EXPORT foveaFftwTargets)
 install(EXPORT foveaFftwTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 install(FILES cmake/FindFFTW3.cmake DESTINATION ${FOVEA_CMAKE_DIR})
 
+if(FOVEA_INSTALL_KERNELS)
+  # Who only wants the headers need not build anything first.
+  install(TARGETS fovea_kernels fovea_kernels_32 fovea_kernels_64 EXPORT foveaKernelsTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
+  install(EXPORT foveaKernelsTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
+endif()
+
+set(FOVEA_KERNELS_LIBRARY ${CMAKE_INSTALL_LIBDIR}/libfovea_kernels_64.a)
 configure_package_config_file(cmake/foveaConfig.cmake.in foveaConfig.cmake
   INSTALL_DESTINATION ${FOVEA_CMAKE_DIR}
+  PATH_VARS FOVEA_KERNELS_LIBRARY
   NO_SET_AND_CHECK_MACRO)
 # Before 1.0 a minor version may change the interface.
 write_basic_package_version_file(foveaConfigVersion.cmake
@@ -29,6 +39,12 @@ install(FILES ${PROJECT_BINARY_DIR}/foveaConfig.cmake ${PROJECT_BINARY_DIR}/fove
 file(RELATIVE_PATH FOVEA_PC_TO_PREFIX /prefix/${FOVEA_PKGCONFIG_DIR} /prefix)
 configure_file(cmake/fovea.pc.in fovea.pc @ONLY)
 configure_file(cmake/fovea-fftw.pc.in fovea-fftw.pc @ONLY)
+if(FOVEA_INSTALL_KERNELS)
+  set(FOVEA_LIB_PKGCONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  file(RELATIVE_PATH FOVEA_LIB_PC_TO_PREFIX /prefix/${FOVEA_LIB_PKGCONFIG_DIR} /prefix)
+  configure_file(cmake/fovea-kernels.pc.in fovea-kernels.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/fovea-kernels.pc DESTINATION ${FOVEA_LIB_PKGCONFIG_DIR})
+endif()
 install(FILES ${PROJECT_BINARY_DIR}/fovea.pc ${PROJECT_BINARY_DIR}/fovea-fftw.pc
   DESTINATION ${FOVEA_PKGCONFIG_DIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/fovea)

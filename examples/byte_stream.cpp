@@ -131,7 +131,7 @@ class Guesser {
     return byte;
   }
 
-  fovea::FarDecoder<fovea::FmmAttention<fovea::DeltaRule<fovea::Relu>>, float> decoder_;
+  fovea::LinearDecoder<fovea::FmmAttention<fovea::DeltaRule<fovea::Relu>>, float> decoder_;
   Tensor q_, k_, v_, beta_, out_;
   float signs_[256][kValueWidth];
   std::uint32_t history_ = 0;

@@ -55,11 +55,11 @@ template <class T, class... Terms>
 FarModel<T> far_model_of(bool causal) {
   FarModel<T> model;
   model.causal = causal;
-  const auto add = [&]<class Term>(fovea::FarTerm<Term>) {
-    auto& terms = fovea::FarTerm<Term>::kIsDelta ? model.deltas : model.sums;
-    terms.push_back(wide_map<Wide<T>>(typename fovea::FarTerm<Term>::Map{}));
+  const auto add = [&]<class Term>(fovea::LinearTerm<Term>) {
+    auto& terms = fovea::LinearTerm<Term>::kIsDelta ? model.deltas : model.sums;
+    terms.push_back(wide_map<Wide<T>>(typename fovea::LinearTerm<Term>::Map{}));
   };
-  (add(fovea::FarTerm<Terms>{}), ...);
+  (add(fovea::LinearTerm<Terms>{}), ...);
   return model;
 }
 

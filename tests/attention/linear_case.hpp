@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cases of linear attention, FMM attention and the delta rule, with oracles written from spec.md
+/// Cases of linear attention, FMM attention and the delta rule, with oracles written from MATHS.md
 /// section 4.
 #pragma once
 
@@ -65,15 +65,15 @@ inline Law far_law(bool causal, fovea::CausalAlignment alignment) {
 template <class T, class... Terms, class Options>
 OracleFmm<T> oracle_far(const Options& options) {
   OracleFmm<T> far;
-  const auto add = [&]<class Term>(fovea::FarTerm<Term>) {
-    const OracleMap<T> map = oracle_map<T>(typename fovea::FarTerm<Term>::Map{});
-    if constexpr (fovea::FarTerm<Term>::kIsDelta) {
+  const auto add = [&]<class Term>(fovea::LinearTerm<Term>) {
+    const OracleMap<T> map = oracle_map<T>(typename fovea::LinearTerm<Term>::Map{});
+    if constexpr (fovea::LinearTerm<Term>::kIsDelta) {
       far.deltas.push_back({map, options.alignment});
     } else {
       far.linear.maps.push_back(map);
     }
   };
-  (add(fovea::FarTerm<Terms>{}), ...);
+  (add(fovea::LinearTerm<Terms>{}), ...);
   far.linear.law = far_law(options.causal, options.alignment);
   switch (options.denominator.policy()) {
     case fovea::DenominatorPolicy::zero_row:

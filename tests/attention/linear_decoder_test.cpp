@@ -268,7 +268,7 @@ TYPED_TEST(LinearDecoder, RestoresOrRefusesAnyBytes) {
   for_each_operator([](const auto& op, bool has_beta) {
     const Stream<T> stream({1, 2, 1, 200, 200, 3, 2}, has_beta);
     const auto fresh = op.template decoder<T>(stream.decoder_shape());
-    const std::size_t length = sizeof(fovea::FarStateHeader{}.identity());
+    const std::size_t length = sizeof(fovea::LinearStateHeader{}.identity());
     const std::size_t held = length + 8 + as_size(word(fresh.save(), 9 * 8));
     auto source = fresh.fork();
     int taken = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sparse operators in the conformance suite, with laws written from spec.md section 3.
+/// The sparse operators in the conformance suite, with laws written from MATHS.md, section 3.
 #include <cstdlib>
 #include <string>
 #include <utility>

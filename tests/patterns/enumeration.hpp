@@ -160,7 +160,7 @@ std::string fault_of_keys(const Plan& plan, const Shown& shown, const SequenceSh
   return "";
 }
 
-/// \param law from spec.md: whether position i sees key j
+/// \param law from MATHS.md: whether position i sees key j
 template <class Pattern, class Law>
 void expect_law(const Pattern& pattern, const SequenceShape& shape, const std::string& name,
                 Law&& law) {

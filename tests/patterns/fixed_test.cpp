@@ -71,7 +71,7 @@ TEST(Fixed, BeyondFollowsTheLaw) {
   });
 }
 
-/// Enumerated in reference/features.md: n = 16, l = 4, c = 1.
+/// Enumerated by hand: n = 16, l = 4, c = 1.
 TEST(Fixed, KnownRows) {
   const auto row = [](Index i) {
     std::vector<Index> keys;

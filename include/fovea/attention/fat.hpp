@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// FAT attention (Zhuang et al. 2022, eq. 5): full attention whose keys and values come of the
-/// hidden state cross. Test tests/attention/fsat_test.cpp and the conformance suite.
+/// hidden state cross.
 #pragma once
 
 #include "fovea/attention/fsat/options.hpp"

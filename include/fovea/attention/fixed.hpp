@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Fixed attention of the Sparse Transformer (Child et al. 2019, section 4.3; spec.md section 3).
+/// Fixed attention of the Sparse Transformer (Child et al. 2019, section 4.3; MATHS.md, section 3).
 #pragma once
 
 #include <numeric>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// FMM attention: a near field, softmax over a band, and a far field of low rank (FMMformer; Nguyen
-/// et al. 2021; spec.md section 4). Tests: tests/attention/linear_equivalence_test.cpp and the
-/// conformance suite.
+/// et al. 2021; MATHS.md, section 4).
 #pragma once
 
 #include "fovea/attention/fmm/backward.hpp"
@@ -31,7 +30,7 @@ template <class... Terms>
 struct FmmOptions {
   Band near = {};
   /// Keys after the query's position are invisible, whatever near.right says.
-  bool causal = (FarTerm<Terms>::kIsDelta || ...);
+  bool causal = (LinearTerm<Terms>::kIsDelta || ...);
   /// Of the near field's logits; 1 / sqrt(D) if not set.
   std::optional<double> scale = {};
   /// The position of query row 0 if Nq != Nk.
@@ -53,11 +52,11 @@ struct FmmOptions {
 /// Cost: that of LocalAttention and of the terms; blocks of rows stay in cache from one to the
 /// other.
 template <class... Terms>
-class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
-  static_assert(sizeof...(Terms) > 0 && (FeatureMap<typename FarTerm<Terms>::Map> && ...));
+class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
+  static_assert(sizeof...(Terms) > 0 && (FeatureMap<typename LinearTerm<Terms>::Map> && ...));
 
  public:
-  static constexpr bool kHasBeta = (FarTerm<Terms>::kIsDelta || ...);
+  static constexpr bool kHasBeta = (LinearTerm<Terms>::kIsDelta || ...);
   static constexpr bool kHasNear = true;
   template <class T>
   using NearField = NearBlocks<T>;
@@ -90,9 +89,9 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
 
   /// The far field, for arithmetic in T.
   template <class T>
-  FarFieldOf<T, Terms...> far() const {
-    return FarFieldOf<T, Terms...>::template of<Terms...>(options.denominator, options.causal,
-                                                          options.alignment);
+  LinearTermsOf<T, Terms...> far() const {
+    return LinearTermsOf<T, Terms...>::template of<Terms...>(options.denominator, options.causal,
+                                                             options.alignment);
   }
 
   template <class T>
@@ -107,27 +106,27 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
-    return FmmBackward<T, FarFieldOf<T, Terms...>>::workspace_bytes(shape, far<T>(), near(),
-                                                                    workers);
+    return FmmBackward<T, LinearTermsOf<T, Terms...>>::workspace_bytes(shape, far<T>(), near(),
+                                                                       workers);
   }
 
   /// The same attention for tokens that come one after the other: constant memory.
-  /// \throws as the constructor of FarDecoder
+  /// \throws as the constructor of LinearDecoder
   template <class T>
-  [[nodiscard]] FarDecoder<FmmAttention, T> decoder(const DecoderShape& shape) const {
+  [[nodiscard]] LinearDecoder<FmmAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};
   }
 
   /// How near and far field are weighted.
   template <class T>
-  FmmBlend<T> blend(const FarInputs<T>& inputs) const {
+  FmmBlend<T> blend(const LinearFamilyInputs<T>& inputs) const {
     return {inputs, kTerms, options.normalise_rows};
   }
 
   /// \throws std::invalid_argument logits of another shape, or NaN, or that leave nothing to
   /// normalise
   template <class T>
-  void check_logits(const FarInputs<T>& inputs) const {
+  void check_logits(const LinearFamilyInputs<T>& inputs) const {
     check_blend_logits(name(), "near_logits", inputs.near_logits, inputs);
     check_blend_logits(name(), "far_logits", inputs.far_logits, inputs);
     if (!options.normalise_rows) return;
@@ -142,18 +141,18 @@ class FmmAttention : public FarOperator<FmmAttention<Terms...>> {
   }
 
  private:
-  friend class FarOperator<FmmAttention>;
+  friend class LinearOperator<FmmAttention>;
 
   template <class T, class E>
-  void compute(const FarInputs<T>& inputs, const View<T>& out, E&& executor) const {
+  void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out, E&& executor) const {
     const FarWeights<Compute<T>> weights = blend(inputs).weights();
-    FarForward(inputs, far<Compute<T>>(), weights, out, NearBlocks<T>(inputs, near()))
+    LinearForward(inputs, far<Compute<T>>(), weights, out, NearBlocks<T>(inputs, near()))
         .run(executor);
   }
 
   template <class T, class E>
-  void compute_gradients(const FarInputs<T>& inputs, const View<const T>& d_out,
-                         const FarGrads<T>& grads, E&& executor) const {
+  void compute_gradients(const LinearFamilyInputs<T>& inputs, const View<const T>& d_out,
+                         const LinearFamilyGrads<T>& grads, E&& executor) const {
     const LocalAttention near_field = near();
     const FmmBlend<T> blend = this->blend(inputs);
     FmmBackward(inputs, far<T>(), near_field, blend, d_out, grads).run(executor);

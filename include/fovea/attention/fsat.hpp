@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// FSAT attention (Zhuang et al. 2022, section 4): each query attends to the keys that have
-/// predicted it. Oracle tests/support/oracle/fsat.hpp, test tests/attention/fsat_test.cpp and the
-/// conformance suite.
+/// predicted it.
 #pragma once
 
 #include "fovea/attention/call/backward_calls.hpp"
@@ -18,7 +17,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Ibar[b, h, j, m] (eq. 9), an input, is floor(Ibar) = i, or in training a random index is i.
 /// conf_ij = N(i; Ibar, sigma^2) (eqs. 8 and 10). Weights are not normalised again after the
 /// confidences. Of an edge that two slots m have, the larger confidence counts. A query without an
-/// edge is +0, and its lse -inf. See FsatOptions, FsatGraph and spec.md, section 6.
+/// edge is +0, and its lse -inf. See FsatOptions, FsatGraph and MATHS.md, section 6.
 ///
 /// Inputs: q, k, v (queries and keys are the same tokens: Nq = Nk = L), dominant [B, Hq, L, M], and
 /// if given key_lengths or cu_seqlens_q. With a key length n the first n tokens have the bits of

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Full softmax attention (Vaswani et al. 2017; spec.md section 2), optionally causal or windowed.
+/// Full softmax attention (Vaswani et al. 2017; MATHS.md, section 2), optionally causal or
+/// windowed.
 #pragma once
 
 #include <algorithm>

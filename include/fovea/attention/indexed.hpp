@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention of each row over a list of keys of its own (spec.md, sections 2 and 5): top-k
-/// retrieval, routing, or any other choice of keys. Oracle tests/support/oracle/softmax.hpp, test
-/// tests/attention/indexed_test.cpp.
+/// Softmax attention of each row over a list of keys of its own (MATHS.md, sections 2 and 5): top-k
+/// retrieval, routing, or any other choice of keys.
 #pragma once
 
 #include "fovea/attention/call/backward_calls.hpp"

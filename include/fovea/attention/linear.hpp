@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Linear attention with any feature maps (FMMformer, eqs. 8-10; Katharopoulos et al. 2020).
-/// Tests: tests/attention/linear_equivalence_test.cpp and the conformance suite.
 #pragma once
 
 #include "fovea/attention/linear/decoder.hpp"
@@ -22,7 +21,7 @@ struct LinearOptions {
 
 /// out_i = sum_l phi_l(q_i)^T S_li / (phi_l(q_i)^T z_li) with S_li = sum_j phi_l(k_j) v_j^T and
 /// z_li = sum_j phi_l(k_j) over the keys j that are visible to row i: each map has its own
-/// denominator, and there is no factor 1 / sqrt(D) (spec.md section 4).
+/// denominator, and there is no factor 1 / sqrt(D) (MATHS.md, section 4).
 /// A row that sees no key is +0. Features that underflow to 0 count as 0: a denominator of 0 is
 /// treated as `denominator` says. Shapes as in LinearInputs; no lse; Nq != Nk, key lengths, packed
 /// sequences, grouped heads and Dv != D as in softmax attention.
@@ -30,7 +29,7 @@ struct LinearOptions {
 /// O(D Dv) for each worker and map, and when not causal N / kLinearSegment states for each key
 /// head.
 template <class... Maps>
-class LinearAttention : public FarOnlyOperator<LinearAttention<Maps...>> {
+class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>> {
   static_assert(sizeof...(Maps) > 0 && (FeatureMap<Maps> && ...));
 
  public:
@@ -55,9 +54,9 @@ class LinearAttention : public FarOnlyOperator<LinearAttention<Maps...>> {
 
   /// Its sums, for arithmetic in T.
   template <class T>
-  FarFieldOf<T, Maps...> far() const {
-    return FarFieldOf<T, Maps...>::template of<Maps...>(options.denominator, options.causal,
-                                                        options.alignment);
+  LinearTermsOf<T, Maps...> far() const {
+    return LinearTermsOf<T, Maps...>::template of<Maps...>(options.denominator, options.causal,
+                                                           options.alignment);
   }
 
   template <class T>
@@ -66,9 +65,9 @@ class LinearAttention : public FarOnlyOperator<LinearAttention<Maps...>> {
   }
 
   /// The same attention for tokens that come one after the other: constant memory.
-  /// \throws as the constructor of FarDecoder
+  /// \throws as the constructor of LinearDecoder
   template <class T>
-  [[nodiscard]] FarDecoder<LinearAttention, T> decoder(const DecoderShape& shape) const {
+  [[nodiscard]] LinearDecoder<LinearAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};
   }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Local (window) attention: softmax over a window around each query (spec.md section 2).
+/// Local (window) attention: softmax over a window around each query (MATHS.md, section 2).
 #pragma once
 
 #include "fovea/attention/softmax/operator.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Smart Bird attention (Wu et al. 2021): a sketch of one head and a few dimensions chooses the
-/// keys that each row and head attends to. Tests: tests/attention/smart_bird_test.cpp and the
-/// conformance suite.
+/// keys that each row and head attends to.
 #pragma once
 
 #include "fovea/attention/call/backward_calls.hpp"
@@ -22,7 +21,7 @@ FOVEA_NAMESPACE_BEGIN
 /// kept, u_ij uniform in (0, 1), another for every batch, head, row and key (eq. 3). Of equal
 /// scores the smaller key is kept; where alpha is 1 the key always is; where no more than K keys
 /// are visible all are. Visible: within the key length or the packed sequence, and if causal up to
-/// the row's position. See spec.md section 5.
+/// the row's position. See MATHS.md, section 5.
 ///
 /// Inputs beside q, k and v: sketch_q [B, 1, Nq, d], sketch_k [B, 1, Nk, d] in the type of the
 /// arithmetic; draws [B, Hq, Nq, Nk] instead of the seed's, to compare with other programs.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Strided attention of the Sparse Transformer (Child et al. 2019, section 4.3; spec.md section 3).
+/// Strided attention of the Sparse Transformer (Child et al. 2019, section 4.3; MATHS.md, section
+/// 3).
 #pragma once
 
 #include "fovea/attention/softmax/head_assignment.hpp"

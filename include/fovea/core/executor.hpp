@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Who runs the tasks of an operator: the concept Executor, the calling thread alone (`Serial`),
-/// and `for_each_task`, the one scheduler of the operators. Held by tests/core/executor_test.cpp.
+/// and `for_each_task`, the one scheduler of the operators.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An Executor on OpenMP's threads. Held by tests/core/executor_openmp_test.cpp.
+/// An Executor on OpenMP's threads.
 #pragma once
 
 #if !defined(_OPENMP)

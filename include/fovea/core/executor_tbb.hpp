@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An Executor on oneTBB's threads. Held by tests/core/executor_tbb_test.cpp.
+/// An Executor on oneTBB's threads.
 #pragma once
 
 #include "fovea/core/config.hpp"

@@ -2,7 +2,7 @@
 /// \file
 /// Random numbers that are a function of their coordinates: Philox4x32-10 (Salmon, Moraes, Dror and
 /// Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3). No state, so the
-/// same bits for any schedule. Known answers: tests/core/philox_test.cpp.
+/// same bits for any schedule.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Executors on Eigen's thread pool: `ThreadPool` owns its threads, `EigenExecutor` borrows those
-/// of an Eigen::ThreadPoolDevice. Held by tests/core/executor_test.cpp.
+/// of an Eigen::ThreadPoolDevice.
 #pragma once
 
 #include "fovea/core/config.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Scratch memory of an operator, taken once before threads start. Held by
-/// tests/core/workspace_test.cpp.
+/// Scratch memory of an operator, taken once before threads start.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Activations as the layers see them: views [B, 1, L, C] whose rows are dense, the buffers that
-/// keep them between forward and backward, and how rows are cut into tasks. Held by
-/// tests/layers/activation_test.cpp.
+/// keep them between forward and backward, and how rows are cut into tasks.
 #pragma once
 
 #include <Eigen/Core>

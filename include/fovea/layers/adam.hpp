@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Adam (Kingma and Ba 2015, algorithm 1), with the decoupled weight decay of AdamW (Loshchilov and
-/// Hutter 2019) and a bound on the norm of the gradient. Held by tests/layers/adam_test.cpp.
+/// Hutter 2019) and a bound on the norm of the gradient.
 #pragma once
 
 #include <cmath>

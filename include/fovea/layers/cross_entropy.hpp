@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The loss of a classifier: softmax cross entropy and its gradient. Held by
-/// tests/layers/cross_entropy_test.cpp.
+/// The loss of a classifier: softmax cross entropy and its gradient.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A convolution along the sequence for each channel on its own. Cost 2 taps flops per element.
-/// Held by tests/layers/depthwise_conv_test.cpp.
 #pragma once
 
 #include "fovea/layers/layer_calls.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of single elements, in vectors: sigmoid and GELU with their derivatives. Held by
-/// tests/layers/gelu_test.cpp.
+/// Functions of single elements, in vectors: sigmoid and GELU with their derivatives.
 #pragma once
 
 #include "fovea/layers/layer_calls.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tokens and their positions as vectors. Held by tests/layers/embedding_test.cpp.
+/// Tokens and their positions as vectors.
 #pragma once
 
 #include "fovea/layers/layer_calls.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A block of an encoder, normalised before each part. Held by tests/layers/encoder_block_test.cpp.
+/// A block of an encoder, normalised before each part.
 #pragma once
 
 #include "fovea/layers/feed_forward.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The FAT layer (Zhuang et al. 2022, eq. 5): full attention over the hidden state cross. Needs
-/// FFTW. Held by tests/layers/fat_layer_test.cpp.
+/// FFTW.
 #pragma once
 
 #include "fovea/attention/fat.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The feed-forward network of an encoder block: linear, GELU, linear. Held by
-/// tests/layers/feed_forward_test.cpp.
+/// The feed-forward network of an encoder block: linear, GELU, linear.
 #pragma once
 
 #include "fovea/layers/hidden_map.hpp"

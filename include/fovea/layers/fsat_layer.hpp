@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The FSAT layer (Zhuang et al. 2022, sections 3 and 4): attention along the edges that the hidden
-/// state cross predicts. Needs FFTW. Held by tests/layers/fsat_layer_test.cpp.
+/// state cross predicts. Needs FFTW.
 #pragma once
 
 #include "fovea/layers/hidden_cross_layer.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// GELU in its tanh form (Hendrycks and Gimpel 2016), which needs no erf:
-/// y = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), within 5e-4 of x Phi(x). Held by
-/// tests/layers/gelu_test.cpp.
+/// GELU in its tanh form (Hendrycks and Gimpel 2016), which needs no erf: y = x / 2 (1 +
+/// tanh(sqrt(2 / pi) (x + 0.044715 x^3))), within 5e-4 of x Phi(x).
 #pragma once
 
 #include "fovea/layers/elementwise.hpp"

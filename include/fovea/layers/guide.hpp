@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What an operator reads beside q, k and v, and where a layer has it from: one `Guide` for each
-/// kind of operator. Held by tests/layers/multi_head_test.cpp.
+/// kind of operator.
 #pragma once
 
 #include "fovea/attention/delta_rule.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An operator between the projections of a layer: heads are columns of its matrices. Held by
-/// tests/layers/multi_head_test.cpp.
+/// An operator between the projections of a layer: heads are columns of its matrices.
 #pragma once
 
 #include <array>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention whose keys and values are the pooled hidden state cross (FSAT, eqs. 1-6; spec.md,
+/// Attention whose keys and values are the pooled hidden state cross (FSAT, eqs. 1-6; MATHS.md,
 /// section 6): what FsatLayer and FatLayer share. Needs FFTW. Cost: O(L log L) for each channel,
-/// the operator, and 2 Dm (2 Dm + 4 H D) flops per token, twice that in the backward pass. Held by
-/// tests/layers/fsat_layer_test.cpp and tests/layers/fat_layer_test.cpp.
+/// the operator, and 2 Dm (2 Dm + 4 H D) flops per token, twice that in the backward pass.
 #pragma once
 
 #include "fovea/layers/head_attention.hpp"

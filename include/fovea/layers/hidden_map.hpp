@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The non-linear maps f1 and f2 of the pooled hidden state cross (FSAT, eq. 1; section 5.4): fully
-/// connected, or a depth-wise separable convolution, with GELU behind. Held by
-/// tests/layers/hidden_map_test.cpp.
+/// connected, or a depth-wise separable convolution, with GELU behind.
 #pragma once
 
 #include "fovea/layers/depthwise_conv.hpp"

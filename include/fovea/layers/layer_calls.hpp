@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The ways to call a layer. Held by tests/layers/linear_test.cpp.
+/// The ways to call a layer.
 #pragma once
 
 #include <concepts>

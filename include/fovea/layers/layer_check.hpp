@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks that every layer makes of its activations before anything is written. Held by
-/// tests/layers/messages_test.cpp.
+/// The checks that every layer makes of its activations before anything is written.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Layer normalisation over the channels of a token (Ba, Kiros and Hinton 2016). Cost: a few passes
-/// over a row in cache. Held by tests/layers/layer_norm_test.cpp.
+/// over a row in cache.
 #pragma once
 
 #include <array>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// y = x W + b. Cost 2 In Out flops per token forward, 4 In Out backward. Held by
-/// tests/layers/linear_test.cpp.
+/// y = x W + b. Cost 2 In Out flops per token forward, 4 In Out backward.
 #pragma once
 
 #include "fovea/layers/layer_calls.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The mean of a sequence's tokens, as a classifier reads it. Held by
-/// tests/layers/mean_pool_test.cpp.
+/// The mean of a sequence's tokens, as a classifier reads it.
 #pragma once
 
 #include "fovea/layers/layer_calls.hpp"

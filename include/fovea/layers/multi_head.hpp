@@ -2,7 +2,7 @@
 /// \file
 /// Attention of several heads between projections, for every operator: x to y (Vaswani et al. 2017,
 /// section 3.2.2). Cost: 2 Dm (2 H + 2 Hk) D flops per token beside the operator, twice that in the
-/// backward pass. Held by tests/layers/multi_head_test.cpp.
+/// backward pass.
 #pragma once
 
 #include "fovea/layers/head_attention.hpp"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A weight with its gradient and its name, and how weights are drawn: from the counter-based
-/// generator, so that a seed gives the same weights on every machine. Held by
-/// tests/layers/parameter_test.cpp.
+/// generator, so that a seed gives the same weights on every machine.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The dominant indices of FSAT attention, predicted from the hidden state cross (FSAT, eq. 9): the
-/// guide of FsatLayer. Held by tests/layers/fsat_layer_test.cpp.
+/// guide of FsatLayer.
 #pragma once
 
 #include <cmath>

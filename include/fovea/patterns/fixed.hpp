@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Fixed attention of the Sparse Transformer (Child et al. 2019; spec.md section 3): the query's
+/// Fixed attention of the Sparse Transformer (Child et al. 2019; MATHS.md, section 3): the query's
 /// own block A1, and the summary keys A2 of every block.
 #pragma once
 

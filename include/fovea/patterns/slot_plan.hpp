@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The plan of a pattern of slots: each slot becomes one run of a block. Test
-/// tests/patterns/slot_plan_test.cpp.
+/// The plan of a pattern of slots: each slot becomes one run of a block.
 #pragma once
 
 #include <cassert>

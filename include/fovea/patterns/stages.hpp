@@ -69,7 +69,7 @@ Stages<A, Difference<B, A>> in_stages(const A& a, const B& b) {
   return Stages<A, Difference<B, A>>(a, subtract(b, a));
 }
 
-/// A1 and A2 of strided attention in one softmax (spec.md section 3).
+/// A1 and A2 of strided attention in one softmax (MATHS.md, section 3).
 using StridedMerged = Stages<Window, StridedBeyond>;
 
 inline StridedMerged strided_merged(Index stride, bool causal = true,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Strided attention of the Sparse Transformer (Child et al. 2019; spec.md section 3): the local
+/// Strided attention of the Sparse Transformer (Child et al. 2019; MATHS.md, section 3): the local
 /// window A1 and the strided keys A2, (i - j) mod l = 0.
 #pragma once
 

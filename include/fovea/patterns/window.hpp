@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The patterns of one interval of neighbours per query: dense, causal, window (spec.md section 2),
-/// and the window with gaps.
+/// The patterns of one interval of neighbours per query: dense, causal, window (MATHS.md, section
+/// 2), and the window with gaps.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lists of the lanes that a mask sets. Test: tests/kernels/sketch_math_test.cpp.
+/// Lists of the lanes that a mask sets.
 
 /// One bit per lane of a mask, lane 0 the lowest.
 template <class T>

@@ -9,7 +9,7 @@
 ///
 /// "Error a, b | c, d" is in ulp of the exact result, which may be subnormal: of float, double, and
 /// behind the bar where fma() rounds twice. That of float is the largest over all 2^32 arguments,
-/// rounded up; that of double bounds samples of several million. tests/simd/math_test.cpp holds
+/// rounded up; that of double bounds samples of several million. The test of this file holds
 /// these numbers.
 
 /// Named numbers of T; std functions are not called inside a region.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Philox4x32-10 of core/philox.hpp, one counter per lane; the same bits at every level. Cost: 20
-/// multiplications per vector of double, 40 per vector of float. Test
-/// tests/kernels/philox_test.cpp.
+/// multiplications per vector of double, 40 per vector of float.
 
 /// 64-bit lanes of which the lower halves count; what the upper ones hold does not matter.
 using LowHalves = IntVec<double>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Loads and stores of a `Vec<T>` in any `Storage`: elements of 16 bits become float and back.
-/// Included by foreach_level.hpp, after vec.inl.hpp. Test: tests/simd/storage_test.cpp.
+/// Included by foreach_level.hpp, after vec.inl.hpp.
 ///
 /// Loads are exact, stores round to nearest even: beyond the largest number to infinity, below the
 /// normal ones to the subnormal ones. NaN stays NaN, with the upper bits of its payload, and every

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Rows as they are stored: pieces of them as vectors, and whole tiles in the type of the
-/// arithmetic. Test: tests/attention/storage_test.cpp.
+/// arithmetic.
 
 /// Copies one element from place j of a tensor to place i of another.
 template <Storage S, class T>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A plan of FFTW: a complex transform of one length, from one array to another. Held by
-/// tests/spectral/plan_cache_test.cpp.
+/// A plan of FFTW: a complex transform of one length, from one array to another.
 #pragma once
 
 #include <limits>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The Fourier cross of hidden states (FSAT, eqs. 1-4; spec.md, section 6), by FFTW. Oracle
-/// tests/support/oracle/hidden_state_cross.hpp, test tests/spectral/hidden_state_cross_test.cpp.
+/// The Fourier cross of hidden states (FSAT, eqs. 1-4; MATHS.md, section 6), by FFTW.
 #pragma once
 
 #include <algorithm>

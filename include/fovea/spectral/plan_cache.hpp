@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What is made once and used by many calls: plans of FFTW, and tables of roots of unity. Held by
-/// tests/spectral/plan_cache_test.cpp.
+/// What is made once and used by many calls: plans of FFTW, and tables of roots of unity.
 #pragma once
 
 #include <algorithm>

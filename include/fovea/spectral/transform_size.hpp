@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sizes that transform well. Held by tests/spectral/plan_cache_test.cpp.
+/// Sizes that transform well.
 #pragma once
 
 #include "fovea/core/config.hpp"

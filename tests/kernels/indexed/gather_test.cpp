@@ -249,7 +249,7 @@ class Call {
     to.gauge[at] += size;
   }
 
-  /// One row by spec.md section 2, and its derivatives.
+  /// One row by MATHS.md, section 2, and its derivatives.
   void add_row(Index r, Expectation& to) const {
     const W scale = static_cast<T>(kScale);
     std::vector<Index> keys;

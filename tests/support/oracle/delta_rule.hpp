@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The delta rule as spec.md section 4 writes it (FMMformer, Table 2; Schlag et al. 2021), token by
-/// token:
+/// The delta rule as MATHS.md, section 4 writes it (FMMformer, Table 2; Schlag et al. 2021), token
+/// by token:
 ///   u_t = beta_t (v_t - W_{t-1} k'_t),  W_t = W_{t-1} + u_t k'_t^T,  o_t = W_t q'_t,
 /// and its gradients by the reverse sweep. k' and q' are features divided by their sum.
 ///

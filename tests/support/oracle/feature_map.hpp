@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Feature maps as spec.md section 4 writes them, for the oracles of the far field.
+/// Feature maps as MATHS.md, section 4 writes them, for the oracles of the far field.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FMM attention as spec.md section 4 writes it (FMMformer, eqs. 4, 10 and 12): softmax attention
+/// FMM attention as MATHS.md, section 4 writes it (FMMformer, eqs. 4, 10 and 12): softmax attention
 /// over a band plus linear attention or the delta rule, blended by sigmoids of two logits; and its
 /// gradients. Gauges: the sum of those of the parts, with the weights.
 #pragma once

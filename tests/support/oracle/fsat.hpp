@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FSAT attention as spec.md section 6 writes it (Zhuang et al. 2022, eqs. 7-10), and its
+/// FSAT attention as MATHS.md, section 6 writes it (Zhuang et al. 2022, eqs. 7-10), and its
 /// gradients: every row looks at every key and slot, in float64 (long double for double inputs).
 /// Gauges: those of softmax.hpp, where a confidence weighs 1 + (I - Ibar)^2 / (2 sigma^2) more.
 /// Held to central differences by tests/attention/fsat_test.cpp.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The layers on the hidden state cross (spec.md, section 6) for one sequence, in plain loops over
+/// The layers on the hidden state cross (MATHS.md, section 6) for one sequence, in plain loops over
 /// its definition, from weights by name. Steps are apart, so that a test can hold one of them
 /// still.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a pattern shows, as oracles read it: a law over rows and keys, written from spec.md.
+/// What a pattern shows, as oracles read it: a law over rows and keys, written from MATHS.md.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct Pair {
   Index queries;
   Index keys;
 
-  /// The row's position: queries end where keys end (spec.md, section 1).
+  /// The row's position: queries end where keys end (MATHS.md, section 1).
   Index i() const { return row + keys - queries; }
 };
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear attention as spec.md section 4 writes it (FMMformer, eqs. 8-10): O(N^2) weights
+/// Linear attention as MATHS.md, section 4 writes it (FMMformer, eqs. 8-10): O(N^2) weights
 /// w_ij = <phi(q_i), phi(k_j)> over a law of visible pairs, nothing clever.
 ///
 /// With kappa = sum |phi(q)_d phi(k_j)_d| / |denominator|, which is 1 for maps that are not
 /// negative, the gauge of a map's term is the larger of
 ///   sum_j,d |phi(q)_d phi(k_j)_d v_j| / |denominator|, which its numerator is computed from, and
 ///   kappa |term|, since the relative error of the denominator is kappa;
-/// for maps that are not negative that is sum w |v| / sum w of reliability.md, section 3.1. Nothing
-/// is demanded where kappa is so large that rounding decides the sign of a denominator, and where
-/// denominators or, for gradients, quotients by them are too small for T.
+/// for maps that are not negative that is sum w |v| / sum w of include/fovea/README.md, "How
+/// results are judged" Nothing is demanded where kappa is so large that rounding decides the sign
+/// of a denominator, and where denominators or, for gradients, quotients by them are too small for
+/// T.
 #pragma once
 
 #include <algorithm>

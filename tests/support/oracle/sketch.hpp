@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The choice of keys as spec.md section 5 writes it, and by how much it is decided: loops over
+/// The choice of keys as MATHS.md, section 5 writes it, and by how much it is decided: loops over
 /// float64 (long double for double inputs), all scores of a row sorted.
 #pragma once
 

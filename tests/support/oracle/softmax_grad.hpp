@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of softmax attention (spec.md section 8) by plain loops over the rows of
-/// softmax_row.hpp, with the gauges of reliability.md section 3.1, where |dP| and |Delta| are the
-/// sums of magnitudes that they are computed from. Held to central differences of softmax.hpp by
-/// softmax_grad_test.cpp.
+/// The gradients of softmax attention (MATHS.md, section 8) by plain loops over the rows of
+/// softmax_row.hpp, with the gauges of include/fovea/README.md, "How results are judged", where
+/// |dP| and |Delta| are the sums of magnitudes that they are computed from. Held to central
+/// differences of softmax.hpp by softmax_grad_test.cpp.
 #pragma once
 
 #include <cmath>

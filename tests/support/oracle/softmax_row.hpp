@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One row of softmax attention with every option, as spec.md sections 1 and 2 write it: loops over
-/// float64 (long double for double inputs), nothing clever.
+/// One row of softmax attention with every option, as MATHS.md, sections 1 and 2 write it: loops
+/// over float64 (long double for double inputs), nothing clever.
 #pragma once
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 /// \file
 /// What the operators of each family read. All structs are flat and begin with the same six
 /// members, so that code which has no others works for all of them; what an operator does not read,
-/// its inputs do not have. Consumer tests: tests/consumer/flags/wrong_calls.cpp.
+/// its inputs do not have.
 #pragma once
 
 #include <concepts>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The keys and values of the tokens so far: a buffer that grows by doubling, or a ring of the last
-/// tokens. Test: tests/attention/decoder_test.cpp.
+/// tokens.
 #pragma once
 
 #include <algorithm>

@@ -15,10 +15,10 @@ namespace detail {
 
 /// Places where tasks add in turn. A task may wait only for tasks of lower numbers: those have been
 /// taken before it, so the lowest one at work never waits. A task that throws must say `stop`, or
-/// those behind it would wait for ever: TurnsGuard does.
-class Turns {
+/// those behind it would wait for ever: OrderedSectionsGuard does.
+class OrderedSections {
  public:
-  explicit Turns(Index places)
+  explicit OrderedSections(Index places)
       : places_(places),
         next_(places == 0 ? nullptr : std::make_unique<std::atomic<int>[]>(as_size(places))) {}
 
@@ -67,17 +67,17 @@ class Turns {
 };
 
 /// Stops the turns if the scope is left by an exception.
-class TurnsGuard {
+class OrderedSectionsGuard {
  public:
-  explicit TurnsGuard(Turns& turns) : turns_(turns) {}
-  TurnsGuard(const TurnsGuard&) = delete;
-  TurnsGuard& operator=(const TurnsGuard&) = delete;
-  ~TurnsGuard() {
+  explicit OrderedSectionsGuard(OrderedSections& turns) : turns_(turns) {}
+  OrderedSectionsGuard(const OrderedSectionsGuard&) = delete;
+  OrderedSectionsGuard& operator=(const OrderedSectionsGuard&) = delete;
+  ~OrderedSectionsGuard() {
     if (std::uncaught_exceptions() > exceptions_) turns_.stop();
   }
 
  private:
-  Turns& turns_;
+  OrderedSections& turns_;
   const int exceptions_ = std::uncaught_exceptions();
 };
 

@@ -14,12 +14,13 @@ FOVEA_NAMESPACE_BEGIN
 
 /// One backward pass. The near field is computed again, since its softmax needs its own output;
 /// the far field's gradients are added to the near field's.
-/// \tparam Field a FarField of T
+/// \tparam Field a LinearTerms of T
 template <class T, class Field>
 class FmmBackward {
  public:
-  FmmBackward(const FarInputs<T>& inputs, const Field& far, const LocalAttention& near,
-              const FmmBlend<T>& blend, const View<const T>& d_out, const FarGrads<T>& grads)
+  FmmBackward(const LinearFamilyInputs<T>& inputs, const Field& far, const LocalAttention& near,
+              const FmmBlend<T>& blend, const View<const T>& d_out,
+              const LinearFamilyGrads<T>& grads)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),
@@ -37,8 +38,8 @@ class FmmBackward {
     return rows * (3 * shape.value_width + 1) * Index{sizeof(T)} +
            near.template workspace_bytes<T>(shape, workers) +
            near.template backward_workspace_bytes<T>(shape, workers) +
-           FarForward<T, Field>::workspace_bytes(shape, far, workers) +
-           FarBackward<T, Field>::workspace_bytes(shape, far, workers);
+           LinearForward<T, Field>::workspace_bytes(shape, far, workers) +
+           LinearBackward<T, Field>::workspace_bytes(shape, far, workers);
   }
 
   /// \throws std::bad_alloc, before anything is written
@@ -160,8 +161,8 @@ class FmmBackward {
     Owned out_;
     std::vector<double> sums_;  // [Hq]
     FarWeights<T> none_;
-    std::optional<FarForward<T, Field>> forward_;
-    FarBackward<T, Field> backward_;
+    std::optional<LinearForward<T, Field>> forward_;
+    LinearBackward<T, Field> backward_;
   };
 
   std::size_t columns() const {
@@ -200,14 +201,14 @@ class FmmBackward {
     });
   }
 
-  FarInputs<T> inputs_;
+  LinearFamilyInputs<T> inputs_;
   AttentionShape shape_;
   Field far_;
   const LocalAttention& near_;
   const FmmBlend<T>& blend_;
   FarWeights<T> weights_;
   View<const T> d_out_;
-  FarGrads<T> grads_;
+  LinearFamilyGrads<T> grads_;
 };
 
 FOVEA_NAMESPACE_END

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The blend of near and far field, and the gradients of its logits (FMMformer, eq. 12; spec.md
+/// The blend of near and far field, and the gradients of its logits (FMMformer, eq. 12; MATHS.md
 /// section 4).
 #pragma once
 
@@ -16,7 +16,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class FmmBlend {
  public:
-  FmmBlend(const FarInputs<T>& inputs, Index terms, bool normalise_rows)
+  FmmBlend(const LinearFamilyInputs<T>& inputs, Index terms, bool normalise_rows)
       : near_logits_(inputs.near_logits),
         far_logits_(inputs.far_logits),
         heads_(inputs.q.heads()),
@@ -60,7 +60,7 @@ class FmmBlend {
   /// d_out near   \param far [Hq, Dv] w2 times that of d_out far; if all columns have the same
   /// weights, their sums may stand in any of them
   void write_gradients(const std::vector<double>& near, const std::vector<double>& far,
-                       const FarGrads<T>& grads) const {
+                       const LinearFamilyGrads<T>& grads) const {
     write(grads.near_logits, near_logits_,
           [&](Index h, Index c) { return products_of(h, c, near, far).first; });
     write(grads.far_logits, far_logits_,

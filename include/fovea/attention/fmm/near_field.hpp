@@ -15,11 +15,11 @@ class NearBlocks {
  public:
   static constexpr bool kExists = true;
 
-  NearBlocks(const FarInputs<T>& inputs, const LocalAttention& op)
+  NearBlocks(const LinearFamilyInputs<T>& inputs, const LocalAttention& op)
       : call_(only_rows(inputs), op.softmax_options()), plans_(op, call_) {}
 
   /// The inputs that the near field reads.
-  static SoftmaxInputs<T> only_rows(const FarInputs<T>& inputs) {
+  static SoftmaxInputs<T> only_rows(const LinearFamilyInputs<T>& inputs) {
     return detail::inputs_as<SoftmaxInputs<T>>(inputs);
   }
 

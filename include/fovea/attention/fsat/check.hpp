@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The checks of FSAT attention: options, sequences, and every dominant index in every call.
-/// Test tests/attention/bad_input_fsat_test.cpp.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sparse graph of FSAT attention (Zhuang et al. 2022, section 4.1; spec.md, section 6): from
-/// dominant indices to rows of keys with confidences. Tests: tests/attention/fsat_graph_test.cpp,
-/// which has a graph of sets beside it, and tests/attention/fsat_test.cpp.
+/// The sparse graph of FSAT attention (Zhuang et al. 2022, section 4.1; MATHS.md, section 6): from
+/// dominant indices to rows of keys with confidences.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The graph of FSAT attention as the passes over lists of keys read it: rows of keys whose weights
-/// are multiplied by the confidences. Test tests/attention/fsat_test.cpp.
+/// are multiplied by the confidences.
 #pragma once
 
 #include "fovea/attention/fsat/graph.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The options of FSAT attention (Zhuang et al. 2022; spec.md, section 6), and the type of an
+/// The options of FSAT attention (Zhuang et al. 2022; MATHS.md, section 6), and the type of an
 /// option that it cannot have.
 #pragma once
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Lists of keys the other way round: for each key the rows that list it. Gradients of keys are
-/// sums over these, in a fixed order and without atomics. Test
-/// tests/attention/indexed_test.cpp.
+/// sums over these, in a fixed order and without atomics.
 #pragma once
 
 #include <algorithm>

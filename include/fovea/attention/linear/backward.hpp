@@ -17,13 +17,14 @@ FOVEA_NAMESPACE_BEGIN
 /// Causal sums: the rows of each query head, then the tokens of each key head backwards. Sums that
 /// are not causal: totals, segments of rows, totals of these, segments of tokens. Terms of the
 /// delta rule: a task is a key head with its query heads.
-/// \tparam Field a FarField of T
+/// \tparam Field a LinearTerms of T
 template <class T, class Field>
-class FarBackward {
+class LinearBackward {
  public:
   /// \param accumulate add to the gradients of q, k and v
-  FarBackward(const FarInputs<T>& inputs, const Field& far, const FarWeights<T>& weights,
-              const View<const T>& d_out, const FarGrads<T>& grads, bool accumulate)
+  LinearBackward(const LinearFamilyInputs<T>& inputs, const Field& far,
+                 const FarWeights<T>& weights, const View<const T>& d_out,
+                 const LinearFamilyGrads<T>& grads, bool accumulate)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),
@@ -42,8 +43,8 @@ class FarBackward {
                   linear_grad_saved<T>(shape.queries, shape.width, far.linear_maps());
     } else if (Field::kHasSums) {
       const LinearShape linear = far.linear_shape(shape);
-      sums = FarTotals<T>::bytes(shape.batch * shape.key_heads, shape.keys, linear) +
-             FarTotals<T>::bytes(shape.batch * shape.query_heads, shape.queries, linear);
+      sums = SegmentSums<T>::bytes(shape.batch * shape.key_heads, shape.keys, linear) +
+             SegmentSums<T>::bytes(shape.batch * shape.query_heads, shape.queries, linear);
     }
     return elements * Index{sizeof(T)} + sums;
   }
@@ -229,8 +230,8 @@ class FarBackward {
 
   /// Sums that are not causal: segments of rows and of tokens, and their totals.
   struct NotCausal {
-    FarTotals<T> of_keys;
-    FarTotals<T> of_rows;
+    SegmentSums<T> of_keys;
+    SegmentSums<T> of_rows;
     SequenceTasks rows;
     SequenceTasks tokens;
     Found found;
@@ -241,8 +242,8 @@ class FarBackward {
     const auto keys = [&](Index s) { return sequences_[s].keys; };
     const auto queries = [&](Index s) { return sequences_[s].queries; };
     const NotCausal& made = not_causal_.emplace(
-        NotCausal{FarTotals<T>(sequences_, shape_.key_heads, 1, linear, keys),
-                  FarTotals<T>(sequences_, shape_.query_heads, group(), linear, queries),
+        NotCausal{SegmentSums<T>(sequences_, shape_.key_heads, 1, linear, keys),
+                  SegmentSums<T>(sequences_, shape_.query_heads, group(), linear, queries),
                   segment_tasks(shape_.query_heads, queries),
                   segment_tasks(shape_.key_heads, keys),
                   {}});
@@ -284,7 +285,7 @@ class FarBackward {
 
   template <class Rows>
   SequenceTasks segment_tasks(Index heads, const Rows& rows) const {
-    return {sequences_, heads, [&](Index s, Index) { return FarTotals<T>::segments(rows(s)); }};
+    return {sequences_, heads, [&](Index s, Index) { return SegmentSums<T>::segments(rows(s)); }};
   }
 
   LinearGradRowsArgs<T> row_args(const SequenceTask& segment, bool add, T* sums, Index worker) {
@@ -366,13 +367,13 @@ class FarBackward {
     return args;
   }
 
-  FarInputs<T> inputs_;
+  LinearFamilyInputs<T> inputs_;
   AttentionShape shape_;
   Field far_;
   const FarWeights<T>& weights_;
   Sequences<T> sequences_;
   View<const T> d_out_;
-  FarGrads<T> grads_;
+  LinearFamilyGrads<T> grads_;
   bool accumulate_;
   Causal causal_;
   std::optional<NotCausal> not_causal_;

@@ -20,7 +20,7 @@ struct DeltaTokens {
 /// Rates of the delta rule: [B, Hk, Nk, 1], finite and at least 0 where a token is visible.
 /// O(B Hk Nk). \pre check_inputs and check_packing passed. \throws std::invalid_argument
 template <class T>
-void check_beta(const char* op, const FarInputs<T>& inputs) {
+void check_beta(const char* op, const LinearFamilyInputs<T>& inputs) {
   const Shape expected = {inputs.k.batch(), inputs.k.heads(), inputs.k.rows(), 1};
   if (inputs.beta.is_none()) {
     if (expected[0] * expected[1] * expected[2] == 0) return;
@@ -50,7 +50,7 @@ void check_beta(const char* op, const FarInputs<T>& inputs) {
 /// \pre check_inputs passed. \throws std::invalid_argument
 template <class T>
 void check_blend_logits(const char* op, const char* tensor, const View<const Compute<T>>& x,
-                        const FarInputs<T>& inputs) {
+                        const LinearFamilyInputs<T>& inputs) {
   if (x.is_none()) return;
   const Shape most = {1, inputs.q.heads(), 1, inputs.v.width()};
   const char* const whose[] = {"for the whole batch", "the heads of q", "for all rows",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Incremental attention with a far field: one state for each key head and term, and a ring for the
-/// near field. Tests: the conformance suite and tests/attention/linear_decoder_test.cpp.
+/// near field.
 #pragma once
 
 #include <cstring>
@@ -27,12 +27,12 @@ FOVEA_NAMESPACE_BEGIN
 /// Not to be called from several threads at once. Errors are std::invalid_argument, or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class Op, class T>
-class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, LinearSaved<T>> {
+class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, LinearSaved<T>> {
  public:
   using C = Compute<T>;
 
   /// \throws std::invalid_argument options or sizes that make no decoder; std::bad_alloc
-  FarDecoder(const Op& op, const DecoderShape& shape)
+  LinearDecoder(const Op& op, const DecoderShape& shape)
       : op_(op),
         shape_(checked(op, shape)),
         far_(op.template far<C>()),
@@ -50,7 +50,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
 
   /// Adds n tokens.
   void append(const typename Op::template Tokens<T>& tokens) {
-    FarInputs<T> inputs;
+    LinearFamilyInputs<T> inputs;
     inputs.k = tokens.k;
     inputs.v = tokens.v;
     if constexpr (Op::kHasBeta) inputs.beta = tokens.beta;
@@ -90,8 +90,8 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   void reserve(Index tokens) { detail::check_at_least_0(Op::name(), "reserve", tokens); }
 
   /// A decoder of its own with the same tokens.
-  [[nodiscard]] FarDecoder fork() const {
-    FarDecoder other(op_, shape_);
+  [[nodiscard]] LinearDecoder fork() const {
+    LinearDecoder other(op_, shape_);
     other.take(*this);
     return other;
   }
@@ -99,7 +99,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   /// The state as bytes, for `restore` of a decoder with the same operator, sizes and scalar in a
   /// process with the same byte order and version of the library.
   [[nodiscard]] std::vector<std::byte> save() const {
-    FarStateWriter writer(header());
+    LinearStateWriter writer(header());
     writer.put(state_.template data<std::byte>(), state_.size_bytes());
     if (near_) writer.put(near_->held());
     return writer.take();
@@ -108,7 +108,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   /// Takes the tokens of a saved decoder instead of its own.
   /// \throws std::invalid_argument bytes that are not of such a decoder; std::bad_alloc
   void restore(std::span<const std::byte> bytes) {
-    FarStateReader reader(Op::name(), bytes, header());
+    LinearStateReader reader(Op::name(), bytes, header());
     Workspace state(state_.size_bytes());
     reader.get(state.template data<std::byte>(), state.size_bytes());
     const Index length = reader.length();
@@ -124,11 +124,11 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   }
 
  private:
-  friend class StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, LinearSaved<T>>;
+  friend class StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, LinearSaved<T>>;
 
   using Inputs = InputsOf<Op, T>;
   using Field = decltype(std::declval<const Op&>().template far<C>());
-  using Stream = FarStream<T, Field>;
+  using Stream = CausalStream<T, Field>;
 
   static DecoderShape checked(const Op& op, const DecoderShape& shape) {
     op.template check_options<C>();
@@ -159,9 +159,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   Index group() const { return detail::group_size(shape_.query_heads, shape_.key_heads); }
 
   /// Elements of one key head.
-  Index state_elements() const {
-    return sums_elements() + Stream::delta_elements(linear_shape(), far_);
-  }
+  Index state_elements() const { return sums_elements() + Stream::delta_elements(linear_shape()); }
   Index sums_elements() const { return Stream::state_elements(linear_shape()); }
   Workspace memory_of_states() const {
     Workspace memory(shape_.batch * shape_.key_heads, state_elements() * Index{sizeof(C)});
@@ -176,19 +174,20 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
     return {nullptr, {shape_.batch, shape_.query_heads, 0, shape_.width}};
   }
 
-  static bool appends(const FarInputs<T>& inputs) {
+  static bool appends(const LinearFamilyInputs<T>& inputs) {
     return !inputs.k.is_none() || !inputs.v.is_none();
   }
-  Index new_tokens(const FarInputs<T>& inputs) const {
+  Index new_tokens(const LinearFamilyInputs<T>& inputs) const {
     return appends(inputs) ? inputs.k.rows() : 0;
   }
 
-  void check_tokens(const FarInputs<T>& inputs) const {
+  void check_tokens(const LinearFamilyInputs<T>& inputs) const {
     check_decoder_tokens(Op::name(), shape_, inputs.k, inputs.v, kMostDecoderTokens - length_);
     if constexpr (Op::kHasBeta) check_beta(Op::name(), inputs);
   }
 
-  void check_step(const Inputs& given, const FarInputs<T>& inputs, const View<T>& out) const {
+  void check_step(const Inputs& given, const LinearFamilyInputs<T>& inputs,
+                  const View<T>& out) const {
     if (appends(inputs)) check_tokens(inputs);
     const Index after = length_ + new_tokens(inputs);
     check_decoder_rows(Op::name(), shape_, inputs, after);
@@ -213,7 +212,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   template <class E>
   void run_step(const Inputs& given, const View<T>& out, const LinearSaved<T>& /*saved*/,
                 E&& executor) {
-    const auto inputs = detail::inputs_as<FarInputs<T>>(given);
+    const auto inputs = detail::inputs_as<LinearFamilyInputs<T>>(given);
     check_step(given, inputs, out);
     // Done before another thread would be awake: a few microseconds.
     constexpr double small = 1 << 18;  // products
@@ -230,7 +229,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   /// Adds the tokens of the inputs, and lets the rows read. Everything is checked. What may throw
   /// comes first.
   template <class E>
-  void add(const FarInputs<T>& inputs, const View<T>& out, E&& executor) {
+  void add(const LinearFamilyInputs<T>& inputs, const View<T>& out, E&& executor) {
     const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
     const Index tokens = new_tokens(inputs);
     const Index heads = shape_.batch * shape_.key_heads;
@@ -262,7 +261,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
 
   /// The near field of all heads: into `out`, or, if that is of 16 bits, into `wide`.
   template <class E>
-  void step_near(const FarInputs<T>& inputs, const View<T>& out, Index rows, C* wide,
+  void step_near(const LinearFamilyInputs<T>& inputs, const View<T>& out, Index rows, C* wide,
                  E&& executor) {
     if constexpr (Stream::kOutIsWide) {
       step_near(NearBlocks<T>::only_rows(inputs), out, rows, executor);
@@ -309,7 +308,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   };
 
   /// Those of the inputs; they are made again only if the logits have changed.
-  const FarWeights<C>& weights_of(const FarInputs<T>& inputs) {
+  const FarWeights<C>& weights_of(const LinearFamilyInputs<T>& inputs) {
     if constexpr (Op::kHasNear) {
       if (inputs.q.rows() == 0) return weights_;
       std::vector<C> logits;
@@ -321,7 +320,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
         }
       }
       if (logits != logits_ || !has_weights_) {
-        FarInputs<T> sized = inputs;
+        LinearFamilyInputs<T> sized = inputs;
         sized.v = {nullptr, {shape_.batch, shape_.key_heads, 0, shape_.value_width}};
         weights_ = op_.blend(sized).weights();
         logits_ = std::move(logits);
@@ -332,8 +331,8 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
   }
 
   /// What a saved state must agree in.
-  FarStateHeader header() const {
-    FarStateHeader header;
+  LinearStateHeader header() const {
+    LinearStateHeader header;
     header.scalar_bytes = sizeof(C);
     header.shape = shape_;
     header.maps = far_.map_count();
@@ -346,7 +345,7 @@ class FarDecoder : public StepCalls<FarDecoder<Op, T>, T, InputsOf<Op, T>, Linea
     return header;
   }
 
-  void take(const FarDecoder& other) {
+  void take(const LinearDecoder& other) {
     if (state_.size_bytes() > 0) {
       std::memcpy(state_.template data<std::byte>(), other.state_.template data<std::byte>(),
                   static_cast<std::size_t>(state_.size_bytes()));

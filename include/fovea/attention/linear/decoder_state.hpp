@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The state of a FarDecoder as bytes. Test: tests/attention/linear_decoder_test.cpp.
+/// The state of a LinearDecoder as bytes.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// What saved bytes begin with, so that no other decoder takes them.
-struct FarStateHeader {
+struct LinearStateHeader {
   Index scalar_bytes = 0;  // of the arithmetic
   DecoderShape shape;
   Index maps = 0;
@@ -50,9 +50,9 @@ struct FarStateHeader {
 };
 
 /// Bytes one after the other.
-class FarStateWriter {
+class LinearStateWriter {
  public:
-  explicit FarStateWriter(const FarStateHeader& header) {
+  explicit LinearStateWriter(const LinearStateHeader& header) {
     for (const std::int64_t number : header.identity()) put_number(number);
     put_number(header.length);
   }
@@ -86,11 +86,12 @@ class FarStateWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads what FarStateWriter wrote.
-class FarStateReader {
+/// Reads what LinearStateWriter wrote.
+class LinearStateReader {
  public:
   /// \throws std::invalid_argument bytes of another decoder
-  FarStateReader(const char* op, std::span<const std::byte> bytes, const FarStateHeader& expected)
+  LinearStateReader(const char* op, std::span<const std::byte> bytes,
+                    const LinearStateHeader& expected)
       : op_(op), bytes_(bytes), left_(expected.left) {
     for (const std::int64_t number : expected.identity()) {
       if (get_number() != number) refuse_state("of another operator, shape, scalar or version");
@@ -111,7 +112,7 @@ class FarStateReader {
   template <class C>
   class Tokens {
    public:
-    Tokens(FarStateReader& reader, const DecoderShape& shape) : first_(reader.get_number()) {
+    Tokens(LinearStateReader& reader, const DecoderShape& shape) : first_(reader.get_number()) {
       const Index rows = reader.get_number();
       const Index length = reader.length();
       if (first_ < 0 || first_ > length || rows != length - first_) {

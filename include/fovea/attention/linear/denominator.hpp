@@ -13,7 +13,7 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The policy for the denominator den_i = sum_d phi(q_i)_d z_id, z_i = sum_j phi(k_j) over the
-/// visible keys j (spec.md section 4).
+/// visible keys j (MATHS.md, section 4).
 class Denominator {
  public:
   /// Divides by whatever it is: 0 / 0 is NaN.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Feature maps phi of the far field: what makes exp(<q, k>) of attention into <phi(q), phi(k)>
-/// (FMMformer, section 3.2; spec.md section 4). Test: tests/kernels/feature_map_test.cpp.
+/// (FMMformer, section 3.2; MATHS.md, section 4).
 #pragma once
 
 #include <array>

@@ -16,14 +16,14 @@ FOVEA_NAMESPACE_BEGIN
 /// Causal: a task is a key head of a sequence with its query heads; it goes over the tokens once,
 /// with the state in its scratch, and over the near field's blocks of rows as it comes to them.
 /// Not causal: the sums of segments of tokens, their totals, then blocks of rows that read these.
-/// \tparam Field a FarField for the arithmetic of T   \tparam Near NearBlocks<T>, or NoNearField
+/// \tparam Field a LinearTerms for the arithmetic of T   \tparam Near NearBlocks<T>, or NoNearField
 template <class T, class Field, class Near = NoNearField>
-class FarForward {
+class LinearForward {
  public:
   using C = Compute<T>;
 
-  FarForward(const FarInputs<T>& inputs, const Field& far, const FarWeights<C>& weights,
-             const View<T>& out, Near near = {})
+  LinearForward(const LinearFamilyInputs<T>& inputs, const Field& far, const FarWeights<C>& weights,
+                const View<T>& out, Near near = {})
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),
@@ -36,8 +36,8 @@ class FarForward {
   /// Bytes of scratch with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const Field& far, Index workers) {
     const Index sums = far.causal ? 0
-                                  : FarTotals<C>::bytes(shape.batch * shape.key_heads, shape.keys,
-                                                        far.linear_shape(shape));
+                                  : SegmentSums<C>::bytes(shape.batch * shape.key_heads, shape.keys,
+                                                          far.linear_shape(shape));
     const Index storage = Near::kExists ? BlockStorage::bytes(1) : 0;
     return workers * (Slot(shape, far).elements * kElement + storage) + sums;
   }
@@ -79,16 +79,16 @@ class FarForward {
     Slot(const AttentionShape& shape, const Field& far) {
       const LinearShape sums = far.linear_shape(shape);
       if (far.causal) {
-        state = FarStream<T, Field>::state_elements(sums);
-        delta = FarStream<T, Field>::delta_elements(sums, far);
-        kernel = FarStream<T, Field>::scratch_elements(sums);
+        state = CausalStream<T, Field>::state_elements(sums);
+        delta = CausalStream<T, Field>::delta_elements(sums);
+        kernel = CausalStream<T, Field>::scratch_elements(sums);
       } else {
         kernel =
             padded_row<C>((std::max)(linear_sum_scratch<C>(sums), linear_read_scratch<C>(sums)));
       }
       if constexpr (Near::kExists) {
         const Index group = detail::group_size(shape.query_heads, shape.key_heads);
-        wide = FarStream<T, Field>::wide_elements(sums, group, kMaxBlockRows);
+        wide = CausalStream<T, Field>::wide_elements(sums, group, kMaxBlockRows);
         kernel = (std::max)(kernel, padded_row<C>(Near::scratch_elements(shape)));
       }
       elements = state + delta + wide + kernel;
@@ -101,7 +101,7 @@ class FarForward {
     Index elements = 0;  // as all of them a multiple of a cache line
   };
 
-  using Memory = typename FarStream<T, Field>::Memory;
+  using Memory = typename CausalStream<T, Field>::Memory;
 
   Index group() const { return stream_.group(); }
 
@@ -225,15 +225,15 @@ class FarForward {
     }
   }
 
-  FarInputs<T> inputs_;
+  LinearFamilyInputs<T> inputs_;
   AttentionShape shape_;
   Field far_;
   Sequences<T> sequences_;
   View<T> out_;
-  FarStream<T, Field> stream_;
+  CausalStream<T, Field> stream_;
   Near near_;
-  std::optional<SequenceTasks> blocks_;  // of rows, if it is not causal
-  std::optional<FarTotals<C>> totals_;   // the same
+  std::optional<SequenceTasks> blocks_;   // of rows, if it is not causal
+  std::optional<SegmentSums<C>> totals_;  // the same
   std::optional<Slot> slot_;
   Workspace scratch_;                             // [workers]
   std::vector<LinearRows<C, kStorage<T>>> rows_;  // [workers, group]

@@ -13,12 +13,13 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The calls of an operator `Op` that has `name()`, `check_options<T>()` and `far<T>()`: its
-/// FarField for arithmetic in T. If it has a near field, also `near()`, its LocalAttention.
+/// LinearTerms for arithmetic in T. If it has a near field, also `near()`, its LocalAttention.
 /// `kHasBeta`: whether beta is read.
 /// The bits of a row depend on neither threads, batch, heads, strides nor on what it does not see,
 /// and a decoder gives them too. Cost: O(N D Dv) flops for each term, however long the sequence.
 template <class Op>
-class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<FarOperator<Op>> {
+class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
+                       public BackwardCalls<LinearOperator<Op>> {
  public:
   // Op says which inputs and gradients it has.
   template <class T>
@@ -36,7 +37,7 @@ class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<F
   template <class T>
   void check(const InputsOf<Op, T>& inputs, const View<T>& out,
              const SavedOf<Op, T>& /*saved*/ = {}) const {
-    check_read(far_inputs<T>(inputs));
+    check_read(family_inputs<T>(inputs));
     check_output(Op::name(), "out", out, inputs, detail::out_shape(inputs));
   }
 
@@ -45,7 +46,7 @@ class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<F
   void check_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
                       const SavedOf<Op, T>& saved, const View<const T>& d_out,
                       const GradsOf<Op, T>& grads) const {
-    check_read(far_inputs<T>(inputs));
+    check_read(family_inputs<T>(inputs));
     check_rows(Op::name(), "out", inputs, out);
     check_rows(Op::name(), "d_out", inputs, d_out);
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
@@ -56,8 +57,8 @@ class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<F
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
     const auto far = op().template far<Compute<T>>();
     using Near = typename Op::template NearField<T>;
-    return FarForward<T, std::remove_const_t<decltype(far)>, Near>::workspace_bytes(shape, far,
-                                                                                    workers);
+    return LinearForward<T, std::remove_const_t<decltype(far)>, Near>::workspace_bytes(shape, far,
+                                                                                       workers);
   }
 
   /// (query, key) pairs of one query head that are visible; the largest Index, if they are more.
@@ -69,20 +70,20 @@ class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<F
   }
 
  private:
-  friend class ForwardCalls<FarOperator<Op>>;
-  friend class BackwardCalls<FarOperator<Op>>;
+  friend class ForwardCalls<LinearOperator<Op>>;
+  friend class BackwardCalls<LinearOperator<Op>>;
 
   const Op& op() const { return static_cast<const Op&>(*this); }
 
   template <class T>
-  static FarInputs<T> far_inputs(const InputsOf<Op, T>& inputs) {
-    return detail::inputs_as<FarInputs<T>>(inputs);
+  static LinearFamilyInputs<T> family_inputs(const InputsOf<Op, T>& inputs) {
+    return detail::inputs_as<LinearFamilyInputs<T>>(inputs);
   }
 
   /// Those members of the gradients that there are.
   template <class T>
-  static FarGrads<T> far_grads(const GradsOf<Op, T>& grads) {
-    FarGrads<T> all{grads.q, grads.k, grads.v};
+  static LinearFamilyGrads<T> family_grads(const GradsOf<Op, T>& grads) {
+    LinearFamilyGrads<T> all{grads.q, grads.k, grads.v};
     if constexpr (requires { grads.beta; }) all.beta = grads.beta;
     if constexpr (requires { grads.near_logits; }) {
       all.near_logits = grads.near_logits;
@@ -92,7 +93,7 @@ class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<F
   }
 
   template <class T>
-  void check_read(const FarInputs<T>& inputs) const {
+  void check_read(const LinearFamilyInputs<T>& inputs) const {
     op().template check_options<Compute<T>>();
     check_inputs(Op::name(), inputs);
     check_packing(Op::name(), inputs);
@@ -109,19 +110,19 @@ class FarOperator : public ForwardCalls<FarOperator<Op>>, public BackwardCalls<F
   void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& /*out*/,
                     const SavedOf<Op, T>& /*saved*/, const View<const T>& d_out,
                     const GradsOf<Op, T>& grads, E&& executor) const {
-    op().compute_gradients(far_inputs<T>(inputs), d_out, far_grads<T>(grads), executor);
+    op().compute_gradients(family_inputs<T>(inputs), d_out, family_grads<T>(grads), executor);
   }
 
   template <class T, class E>
   void run(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& /*saved*/,
            E&& executor) const {
-    op().compute(far_inputs<T>(inputs), out, executor);
+    op().compute(family_inputs<T>(inputs), out, executor);
   }
 };
 
-/// An operator without a near field. `Op` as in FarOperator.
+/// An operator without a near field. `Op` as in LinearOperator.
 template <class Op>
-class FarOnlyOperator : public FarOperator<Op> {
+class LinearOnlyOperator : public LinearOperator<Op> {
  public:
   static constexpr bool kHasNear = false;
   template <class T>
@@ -132,25 +133,26 @@ class FarOnlyOperator : public FarOperator<Op> {
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
     const auto far = op().template far<T>();
-    return FarBackward<T, std::remove_const_t<decltype(far)>>::workspace_bytes(shape, far, workers);
+    return LinearBackward<T, std::remove_const_t<decltype(far)>>::workspace_bytes(shape, far,
+                                                                                  workers);
   }
 
  private:
-  friend class FarOperator<Op>;
+  friend class LinearOperator<Op>;
 
   const Op& op() const { return static_cast<const Op&>(*this); }
 
   template <class T, class E>
-  void compute(const FarInputs<T>& inputs, const View<T>& out, E&& executor) const {
+  void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out, E&& executor) const {
     const FarWeights<Compute<T>> weights;
-    FarForward(inputs, op().template far<Compute<T>>(), weights, out).run(executor);
+    LinearForward(inputs, op().template far<Compute<T>>(), weights, out).run(executor);
   }
 
   template <class T, class E>
-  void compute_gradients(const FarInputs<T>& inputs, const View<const T>& d_out,
-                         const FarGrads<T>& grads, E&& executor) const {
+  void compute_gradients(const LinearFamilyInputs<T>& inputs, const View<const T>& d_out,
+                         const LinearFamilyGrads<T>& grads, E&& executor) const {
     const FarWeights<T> weights;
-    FarBackward pass(inputs, op().template far<T>(), weights, d_out, grads, false);
+    LinearBackward pass(inputs, op().template far<T>(), weights, d_out, grads, false);
     pass.reserve(false, executor);
     pass.compute(nullptr, executor);
   }

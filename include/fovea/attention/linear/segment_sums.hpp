@@ -16,8 +16,8 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The sums of one segment of the tokens of a key head. \param segment of `sequence`
 template <class U, class Field, class T = Compute<U>>
-LinearSumArgs<T, kStorage<U>> segment_sum_args(const FarInputs<U>& inputs, const Field& far,
-                                               const Sequence& sequence,
+LinearSumArgs<T, kStorage<U>> segment_sum_args(const LinearFamilyInputs<U>& inputs,
+                                               const Field& far, const Sequence& sequence,
                                                const SequenceTask& segment, T* sums, T* scratch) {
   const Index first = segment.part * kLinearSegment;
   const Index row = sequence.first_key + first;
@@ -37,12 +37,12 @@ LinearSumArgs<T, kStorage<U>> segment_sum_args(const FarInputs<U>& inputs, const
 /// over as many neighbouring heads as `group` says, in the order of heads and segments.
 /// \tparam T the type of the arithmetic
 template <class T>
-class FarTotals {
+class SegmentSums {
  public:
   /// \param rows rows(s): how many rows sequence s has   \param heads a multiple of group
   template <class U, class Rows>
-  FarTotals(const Sequences<U>& sequences, Index heads, Index group, const LinearShape& shape,
-            const Rows& rows)
+  SegmentSums(const Sequences<U>& sequences, Index heads, Index group, const LinearShape& shape,
+              const Rows& rows)
       : tasks_(sequences, heads, [&](Index s, Index) { return segments(rows(s)); }),
         group_(group),
         groups_(group == 0 ? 0 : sequences.count() * heads / group),

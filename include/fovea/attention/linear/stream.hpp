@@ -15,16 +15,16 @@ FOVEA_NAMESPACE_BEGIN
 /// The terms of a far field as they are added to rows, one after the other. Under a near field the
 /// rows hold its result before the first term; until the last term they stand in `out`, or, if that
 /// is of 16 bits, in memory of their own.
-/// \tparam Field a FarField for the arithmetic of T
+/// \tparam Field a LinearTerms for the arithmetic of T
 template <class T, class Field>
-class FarStream {
+class CausalStream {
  public:
   using C = Compute<T>;
   static constexpr bool kOutIsWide = std::same_as<T, C>;
 
   /// \param group query heads of a key head: a step of a decoder may come without keys that tell it
-  FarStream(const FarInputs<T>& inputs, Index group, const Field& far, const FarWeights<C>& weights,
-            bool has_near, const View<T>& out)
+  CausalStream(const LinearFamilyInputs<T>& inputs, Index group, const Field& far,
+               const FarWeights<C>& weights, bool has_near, const View<T>& out)
       : inputs_(inputs),
         group_(group),
         far_(far),
@@ -36,7 +36,7 @@ class FarStream {
   static Index state_elements(const LinearShape& shape) {
     return shape.maps == 0 ? 0 : padded_row<C>(linear_state_elements<C>(shape));
   }
-  static Index delta_elements(const LinearShape& shape, const Field& far) {
+  static Index delta_elements(const LinearShape& shape) {
     if (!Field::kHasDelta) return 0;
     return padded_row<C>(delta_state_elements<C>(shape.width, shape.value_width));
   }
@@ -149,7 +149,7 @@ class FarStream {
     return args;
   }
 
-  FarInputs<T> inputs_;
+  LinearFamilyInputs<T> inputs_;
   Index group_;
   Field far_;
   const FarWeights<C>& weights_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The far field of FMM attention, of which linear attention and the delta rule are special cases
-/// (FMMformer, eqs. 8-10 and Table 2; spec.md section 4): its terms, and what one call of it is.
+/// (FMMformer, eqs. 8-10 and Table 2; MATHS.md, section 4): its terms, and what one call of it is.
 #pragma once
 
 #include <array>
@@ -17,9 +17,9 @@ FOVEA_NAMESPACE_BEGIN
 /// What the passes of a far field read, and the gradients that they write, whichever family they
 /// are of: the inputs that have all of it, made by `detail::inputs_as`.
 template <class T>
-using FarInputs = FmmDeltaInputs<T>;
+using LinearFamilyInputs = FmmDeltaInputs<T>;
 template <class T>
-using FarGrads = FmmDeltaGrads<T>;
+using LinearFamilyGrads = FmmDeltaGrads<T>;
 
 /// A term of the far field that is written by the delta rule (fast weights) instead of a sum.
 template <class Map>
@@ -32,12 +32,12 @@ struct DeltaRule {
 
 /// A term of the far field: a feature map, or DeltaRule of one.
 template <class Term>
-struct FarTerm {
+struct LinearTerm {
   using Map = Term;
   static constexpr bool kIsDelta = false;
 };
 template <class M>
-struct FarTerm<DeltaRule<M>> {
+struct LinearTerm<DeltaRule<M>> {
   using Map = M;
   static constexpr bool kIsDelta = true;
 };
@@ -47,15 +47,15 @@ namespace detail {
 /// The maps of the terms that are written by the delta rule, or of those that are not.
 template <class T, bool kDelta, class... Terms>
 constexpr auto term_maps() {
-  constexpr std::size_t count = (std::size_t{FarTerm<Terms>::kIsDelta == kDelta} + ... + 0);
+  constexpr std::size_t count = (std::size_t{LinearTerm<Terms>::kIsDelta == kDelta} + ... + 0);
   std::array<FeatureMapArgs<T>, count> maps{};
   std::size_t n = 0;
-  const auto add = [&]<class Term>(FarTerm<Term>) {
-    if constexpr (FarTerm<Term>::kIsDelta == kDelta) {
-      maps[n++] = map_args<typename FarTerm<Term>::Map, T>();
+  const auto add = [&]<class Term>(LinearTerm<Term>) {
+    if constexpr (LinearTerm<Term>::kIsDelta == kDelta) {
+      maps[n++] = map_args<typename LinearTerm<Term>::Map, T>();
     }
   };
-  (add(FarTerm<Terms>{}), ...);
+  (add(LinearTerm<Terms>{}), ...);
   return maps;
 }
 
@@ -68,7 +68,7 @@ inline constexpr auto kTermMaps = term_maps<T, kDelta, Terms...>();
 /// \tparam kSums whether it has maps that are summed   \tparam kDelta whether it has a delta rule:
 /// who has none compiles no kernel of it
 template <class T, bool kSums, bool kDelta>
-struct FarField {
+struct LinearTerms {
   static constexpr bool kHasSums = kSums;
   static constexpr bool kHasDelta = kDelta;
 
@@ -80,8 +80,8 @@ struct FarField {
 
   /// \tparam Terms feature maps, and at most one DeltaRule: there is one beta
   template <class... Terms>
-  static FarField of(const Denominator& denominator, bool causal, CausalAlignment alignment) {
-    static_assert((Index{FarTerm<Terms>::kIsDelta} + ...) <= 1);
+  static LinearTerms of(const Denominator& denominator, bool causal, CausalAlignment alignment) {
+    static_assert((Index{LinearTerm<Terms>::kIsDelta} + ...) <= 1);
     return {detail::kTermMaps<T, false, Terms...>, detail::kTermMaps<T, true, Terms...>,
             denominator, causal, alignment};
   }
@@ -106,8 +106,8 @@ struct FarField {
 
 /// That of an operator with these terms.
 template <class T, class... Terms>
-using FarFieldOf =
-    FarField<T, (!FarTerm<Terms>::kIsDelta || ...), (FarTerm<Terms>::kIsDelta || ...)>;
+using LinearTermsOf =
+    LinearTerms<T, (!LinearTerm<Terms>::kIsDelta || ...), (LinearTerm<Terms>::kIsDelta || ...)>;
 
 /// An operator without a near field.
 struct NoNearField {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Incremental Smart Bird attention: the sketch of new queries against the cached sketch keys
-/// chooses, and the chosen keys are attended to. Test: tests/attention/smart_bird_decoder_test.cpp.
+/// chooses, and the chosen keys are attended to.
 #pragma once
 
 #include <string>

@@ -58,7 +58,7 @@ class SoftmaxBackward {
         places = (std::max)(places, rounds_.back().blocks.count());
       }
     }
-    turns_ = detail::Turns(grads.q.is_none() ? 0 : places);
+    turns_ = detail::OrderedSections(grads.q.is_none() ? 0 : places);
   }
 
   /// \pre reserve(executor) was called, once
@@ -180,7 +180,7 @@ class SoftmaxBackward {
   /// blocks of keys take a block of queries before they go on to the next one, which others may
   /// wait for.
   void key_task(const Round& round, const SequenceTask& task, const Buffers& buffers) {
-    const detail::TurnsGuard guard(turns_);
+    const detail::OrderedSectionsGuard guard(turns_);
     const Sequence s = pass_.sequences()[task.sequence];
     const Index first_head = task.head * group() + round.variant;
     const AnyPlan& plan = pass_.plans().plan(round.stage, task.sequence, first_head);
@@ -336,8 +336,8 @@ class SoftmaxBackward {
   }
 
   BackwardCall<T> pass_;
-  std::vector<Round> rounds_;  // none if no gradient of q, k or v is asked for
-  detail::Turns turns_{0};     // of the queries' blocks of a round
+  std::vector<Round> rounds_;         // none if no gradient of q, k or v is asked for
+  detail::OrderedSections turns_{0};  // of the queries' blocks of a round
 };
 
 FOVEA_NAMESPACE_END

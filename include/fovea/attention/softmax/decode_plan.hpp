@@ -53,7 +53,7 @@ class HeadGroups {
 };
 
 /// The lists of one call. Their memory is kept: filled again, they take no more.
-class FewRows {
+class DecodePlan {
  public:
   /// Rows that are computed together.
   struct Item {

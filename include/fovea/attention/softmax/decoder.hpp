@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Incremental softmax attention: a key/value cache and the attention of the last positions over
-/// it. Tests: tests/attention/decoder_test.cpp.
+/// it.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
 
   /// Bytes of keys, values and scratch.
   [[nodiscard]] Index memory_bytes() const {
-    return cache_.memory_bytes() + scratch_.size_bytes() + few_rows_.memory_bytes();
+    return cache_.memory_bytes() + scratch_.size_bytes() + decode_plan_.memory_bytes();
   }
 
   /// Adds n tokens.
@@ -103,16 +103,16 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
         cache_(std::move(cache)),
         head_groups_(other.head_groups_) {}
 
-  const KeyScope& scope() const { return cache_.scope(); }
+  const RetainedKeys& scope() const { return cache_.scope(); }
 
   /// Keys before a query that it sees among the recent ones.
   Index left() const { return scope().reach().before; }
 
-  KeyScope checked_scope() const {
+  RetainedKeys checked_scope() const {
     op_.check_options();
     check_softmax_options<Compute<T>>(Op::name(), op_.softmax_options());
     check_decoder_shape(Op::name(), shape_, op_.softmax_options().alignment);
-    return KeyScope(op_, shape_);
+    return RetainedKeys(op_, shape_);
   }
 
   void check_tokens(const View<const T>& k, const View<const T>& v) const {
@@ -272,14 +272,14 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
   void attend_few(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
                   E&& executor) {
     const SequenceShape rows = rows_after(inputs);
-    few_rows_.clear();
+    decode_plan_.clear();
     for (Index h = 0; h < scope().period(); ++h) {
-      few_rows_.add(pattern(h, rows), rows, scope().sources(h));
+      decode_plan_.add(pattern(h, rows), rows, scope().sources(h));
     }
-    few_rows_.finish();
-    SplitRows<T> split(
+    decode_plan_.finish();
+    SplitKv<T> split(
         {shape_.batch, shape_.width, shape_.value_width, scope().columns() > 0 ? 2 : 1},
-        head_groups_, few_rows_);
+        head_groups_, decode_plan_);
     // Done before another thread would be awake: a few microseconds.
     constexpr double small = 1 << 16;  // products
     const bool is_small = static_cast<double>(split.pairs()) *
@@ -358,8 +358,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
   DecoderShape shape_;
   DecoderCache<T> cache_;
   HeadGroups head_groups_;
-  FewRows few_rows_;   // of the last step: kept for its memory
-  Workspace scratch_;  // the same
+  DecodePlan decode_plan_;  // of the last step: kept for its memory
+  Workspace scratch_;       // the same
 };
 
 FOVEA_NAMESPACE_END

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The tokens of a decoder: all of them, or the last ones and the summary columns of all.
-/// Test: tests/attention/decoder_patterns_test.cpp.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +17,13 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class DecoderCache {
  public:
-  DecoderCache(const DecoderShape& shape, KeyScope scope)
+  DecoderCache(const DecoderShape& shape, RetainedKeys scope)
       : scope_(std::move(scope)),
         recent_({shape.batch, shape.key_heads, shape.width, shape.value_width,
                  kept(scope_, shape.rollback_tokens)}),
         summary_(summary_shape(scope_, shape), shape.width, shape.value_width) {}
 
-  const KeyScope& scope() const { return scope_; }
+  const RetainedKeys& scope() const { return scope_; }
   Index length() const { return recent_.length(); }
   Index memory_bytes() const { return recent_.memory_bytes() + summary_.memory_bytes(); }
 
@@ -78,24 +77,24 @@ class DecoderCache {
   DecoderCache copy() const { return {scope_, recent_.copy(), summary_.copy(length())}; }
 
  private:
-  DecoderCache(const KeyScope& scope, KeyValueCache<T> recent, SummaryCache<T> summary)
+  DecoderCache(const RetainedKeys& scope, KeyValueCache<T> recent, SummaryCache<T> summary)
       : scope_(scope), recent_(std::move(recent)), summary_(std::move(summary)) {}
 
   /// Under a bound, what one query sees and some more, so that several queries may ask at once.
-  static Index kept(const KeyScope& scope, Index rollback_tokens) {
+  static Index kept(const RetainedKeys& scope, Index rollback_tokens) {
     const auto [before, after] = scope.reach();
     if (!scope.is_bounded() || rollback_tokens >= kFarPosition) return KeyValueCache<T>::kAll;
     return before + (after < kFarPosition ? after : 0) + 1 +
            std::clamp<Index>(before, 64, kMaxBlockRows) + rollback_tokens;
   }
 
-  static SummaryShape summary_shape(const KeyScope& scope, const DecoderShape& shape) {
+  static SummaryShape summary_shape(const RetainedKeys& scope, const DecoderShape& shape) {
     SummaryShape made{shape.batch, shape.key_heads, scope.stride(), scope.columns(), {}};
     for (Index h = 0; h < shape.key_heads; ++h) made.first.push_back(scope.first_column(h));
     return made;
   }
 
-  KeyScope scope_;
+  RetainedKeys scope_;
   KeyValueCache<T> recent_;
   SummaryCache<T> summary_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Which heads see which of the two patterns of a factorised attention (Child et al. 2019, section
-/// 4.3; spec.md section 3).
+/// 4.3; MATHS.md, section 3).
 #pragma once
 
 #include "fovea/core/config.hpp"

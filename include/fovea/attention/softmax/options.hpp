@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The options that every softmax operator has (spec.md section 2), and their checks.
+/// The options that every softmax operator has (MATHS.md, section 2), and their checks.
 #pragma once
 
 #include <cmath>

@@ -20,11 +20,11 @@ enum class KeySource : unsigned char {
 /// The tokens that heads of a causal or a bidirectional pattern see from any later position on: the
 /// last ones, if every stage of every head looks back so far and no further, or only at certain
 /// columns of every `stride` keys; otherwise all.
-class KeyScope {
+class RetainedKeys {
  public:
   /// \param op a softmax operator: `pattern(head, shape)`, `pattern_period(heads)`
   template <class Op>
-  KeyScope(const Op& op, const DecoderShape& shape)
+  RetainedKeys(const Op& op, const DecoderShape& shape)
       : period_(std::clamp<Index>(op.pattern_period(shape.query_heads), 1,
                                   (std::max<Index>)(1, shape.query_heads))),
         first_columns_(static_cast<std::size_t>(shape.key_heads)) {

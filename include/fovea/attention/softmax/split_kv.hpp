@@ -15,9 +15,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One call: the rows of FewRows for all heads of a batch.
+/// One call: the rows of DecodePlan for all heads of a batch.
 template <class T>
-class SplitRows {
+class SplitKv {
  public:
   using C = Compute<T>;
 
@@ -29,10 +29,10 @@ class SplitRows {
   };
 
   /// \param rows finished; the rows of an item times the heads of a group are at most kMostRows
-  SplitRows(const Shape& shape, const HeadGroups& heads, const FewRows& rows)
+  SplitKv(const Shape& shape, const HeadGroups& heads, const DecodePlan& rows)
       : shape_(shape), heads_(heads), rows_(rows) {
     for (const HeadGroups::Group& group : heads_.groups()) {
-      const FewRows::HeadClass& c = rows_.head_class(group.head_class);
+      const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
       tasks_ += c.tasks.last - c.tasks.first;
       part_elements_ += group_elements(group);
       pairs_ += group.count * c.pairs;
@@ -40,7 +40,7 @@ class SplitRows {
       worker_elements_ = (std::max)({worker_elements_, softmax_row_scratch(most_rows, shape_.width),
                                      softmax_merge_scratch(shape_.value_width)});
       for (Index n = c.items.first; n < c.items.last; ++n) {
-        const FewRows::Item& item = rows_.item(n);
+        const DecodePlan::Item& item = rows_.item(n);
         if (!item.is_band) continue;
         worker_elements_ =
             (std::max)(worker_elements_,
@@ -101,7 +101,7 @@ class SplitRows {
   }
   /// Of all segments of a group.
   Index group_elements(const HeadGroups::Group& group) const {
-    const FewRows::HeadClass& c = rows_.head_class(group.head_class);
+    const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
     return (c.segments.last - c.segments.first) * part_elements(group, c.most_rows);
   }
 
@@ -109,7 +109,7 @@ class SplitRows {
   void compute(Index b, Index task, C* scratch) const {
     C* parts = parts_ + b * part_elements_;
     for (const HeadGroups::Group& group : heads_.groups()) {
-      const FewRows::HeadClass& c = rows_.head_class(group.head_class);
+      const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
       const Index tasks = c.tasks.last - c.tasks.first;
       if (task < tasks) {
         compute(b, group, rows_.task(c.tasks.first + task), parts, scratch);
@@ -120,9 +120,9 @@ class SplitRows {
     }
   }
 
-  void compute(Index b, const HeadGroups::Group& group, const FewRows::Task& task, C* parts,
+  void compute(Index b, const HeadGroups::Group& group, const DecodePlan::Task& task, C* parts,
                C* scratch) const {
-    const FewRows::Item& item = rows_.item(task.item);
+    const DecodePlan::Item& item = rows_.item(task.item);
     const SoftmaxKernels<C, kStorage<T>> kernels;
     const HeadArgs<T>* const heads = head(task.source, b, group.first);
     if (item.is_band) {
@@ -142,8 +142,8 @@ class SplitRows {
   }
 
   /// Where the parts of an item begin among those of its group.
-  Index first_part(const HeadGroups::Group& group, const FewRows::Item& item) const {
-    const FewRows::HeadClass& c = rows_.head_class(group.head_class);
+  Index first_part(const HeadGroups::Group& group, const DecodePlan::Item& item) const {
+    const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
     return (item.first_segment - c.segments.first) * part_elements(group, c.most_rows);
   }
 
@@ -152,9 +152,9 @@ class SplitRows {
     const SoftmaxKernels<C, kStorage<T>> kernels;
     C* parts = parts_ + b * part_elements_;
     for (const HeadGroups::Group& group : heads_.groups()) {
-      const FewRows::HeadClass& c = rows_.head_class(group.head_class);
+      const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
       for (Index i = c.items.first; i < c.items.last; ++i) {
-        const FewRows::Item& item = rows_.item(i);
+        const DecodePlan::Item& item = rows_.item(i);
         if (item.is_band) continue;
         for (Index n = 0; n < group.count; ++n) {
           kernels.merge({head(KeySource::recent, b, group.first + n), item.block, n, group.count,
@@ -167,7 +167,7 @@ class SplitRows {
 
   Shape shape_;
   const HeadGroups& heads_;
-  const FewRows& rows_;
+  const DecodePlan& rows_;
   Index tasks_ = 0;              // of a batch entry
   Index part_elements_ = 0;      // of a batch entry
   Index pairs_ = 0;              // of a batch entry

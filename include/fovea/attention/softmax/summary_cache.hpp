@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The keys and values of some columns of every `stride` tokens, without gaps.
-/// Test: tests/attention/decoder_patterns_test.cpp.
 #pragma once
 
 #include <algorithm>

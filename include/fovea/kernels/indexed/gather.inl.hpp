@@ -2,8 +2,7 @@
 /// \file
 /// Attention of rows over lists of keys: softmax of the logits of a row's own keys, times a factor
 /// of each entry if there are any, and the weighted sum of their values. Cost 2 (D + Dv) flops and
-/// D + Dv loads per pair: every pair has rows of K and V of its own. Oracle
-/// tests/support/oracle/softmax.hpp, test tests/kernels/gather_test.cpp.
+/// D + Dv loads per pair: every pair has rows of K and V of its own.
 ///
 /// A logit is summed in the lanes of a cache line, columns c, c + kSumLanes, ... in one chain, then
 /// by a tree, halves onto halves. An output element is a sum over kChain entries of the list at a

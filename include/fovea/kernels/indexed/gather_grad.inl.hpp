@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention over lists of keys backwards. By rows: weights P = exp(s - lse) once more,
-/// dS = P (f <d_out, v> - <d_out, out>) with the factor f of the entry (df = P <d_out, v>), and
-/// dq = scale sum_j dS_j k_j. By keys, over the rows that list them: dv = sum_i P_i f_i d_out_i and
-/// dk = scale sum_i dS_i q_i, in the order of heads and rows.
-/// Cost 2 (3 D + 2 Dv) flops per pair. Oracle tests/support/oracle/softmax_grad.hpp, test
-/// tests/kernels/gather_test.cpp.
+/// Attention over lists of keys backwards. By rows: weights P = exp(s - lse) once more, dS = P (f
+/// <d_out, v> - <d_out, out>) with the factor f of the entry (df = P <d_out, v>), and dq = scale
+/// sum_j dS_j k_j. By keys, over the rows that list them: dv = sum_i P_i f_i d_out_i and dk = scale
+/// sum_i dS_i q_i, in the order of heads and rows. Cost 2 (3 D + 2 Dv) flops per pair.
 
 template <class T>
 class GatherGradRows {

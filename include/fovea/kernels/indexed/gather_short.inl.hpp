@@ -3,8 +3,7 @@
 /// Attention of rows over short lists of keys that lie one behind the other, as those of a
 /// predicted graph: of no key, a few, or some. A row alone would cost more branches that go wrong
 /// than products, so rows are computed together: first the logits of all their entries, whatever
-/// row they are of; then the weights, row by row without a branch; then the sums of values. Test
-/// tests/kernels/gather_test.cpp.
+/// row they are of; then the weights, row by row without a branch; then the sums of values.
 ///
 /// A logit has the bits of gather.inl.hpp; weights are summed in the lanes of a cache line, halves
 /// onto halves, and divided before the values are added up in one chain. A list that is longer than

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Normal densities of many distances from the mean: the confidences of FSAT (eqs. 8 and 10).
-/// Error: 3 + x^2 / (2 variance) ulp. Test tests/kernels/normal_density_test.cpp.
+/// Error: 3 + x^2 / (2 variance) ulp.
 
 template <class T>
 FOVEA_INLINE Vec<T> normal_density_of(Vec<T> x, const NormalDensityArgs<T>& args) {

@@ -10,7 +10,7 @@
 ///     dq'_i = S dO_i + sum_{s <= i} (dO_i . e_s) B_s
 ///
 /// dbeta_s = dB_s . k'_s, and dO Q'^T - K'^T G is added to R. Cost per token and row of a head:
-/// 16 D Dv flops and kDeltaChunk (4 D + 4 Dv). Test: tests/kernels/delta_rule_test.cpp.
+/// 16 D Dv flops and kDeltaChunk (4 D + 4 Dv).
 
 /// One call of delta_grad.
 template <class T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Streaming through the delta rule (delta_rule.hpp): features, chunks, and the rows that read
-/// them. Test: tests/kernels/delta_rule_test.cpp.
+/// them.
 
 /// A row, padded with zeros to a multiple of 64 bytes, added up to one vector.
 template <class T>

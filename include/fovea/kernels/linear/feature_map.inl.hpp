@@ -3,7 +3,7 @@
 /// Feature maps of vectors and of rows, and their derivatives. NaN stays NaN, infinities give the
 /// limits, and nothing cancels: near 0 a map keeps its relative accuracy.
 ///
-/// "Error a, b | c, d" is in ulp as in simd/math.inl.hpp. tests/kernels/linear/feature_map_test.cpp
+/// "Error a, b | c, d" is in ulp as in simd/math.inl.hpp. The test of this file
 /// holds these numbers.
 
 /// e^r on [-ln(2)/2, ln(2)/2], lowest coefficient first, by Sollya's fpminimax. Relative error

@@ -3,7 +3,7 @@
 /// Causal linear attention backward (FMMformer, eqs. 8-10; formulas in linear_grad.hpp): chunks
 /// forwards with the state S, then backwards with the state R of the rows that see a chunk; within
 /// a chunk pair by pair. Cost per token, query head and map: 12 D Dv + 6 kLinearChunk (D + Dv) / 2
-/// flops. Test: tests/kernels/linear_grad_test.cpp.
+/// flops.
 
 /// What the causal steps have in common: positions.
 template <class T>

@@ -2,7 +2,7 @@
 /// \file
 /// Linear attention backward that is not causal: one state for all rows, and one sum over rows for
 /// all tokens (formulas in linear_grad.hpp). Cost per token, query head and map: 8 D Dv flops, and
-/// 2 D Dv of linear_sum. Test: tests/kernels/linear_grad_test.cpp.
+/// 2 D Dv of linear_sum.
 
 /// Rows that all see the same tokens, of one map.
 template <class T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Linear attention that is not causal, in three steps: sums over segments of tokens, their total,
-/// and the rows that read it. Test: tests/kernels/linear_attention_test.cpp.
+/// and the rows that read it.
 
 /// The sums of one map, of which one block of tokens is added at a time.
 template <class T>

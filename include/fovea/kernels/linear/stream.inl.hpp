@@ -3,7 +3,6 @@
 /// Causal linear attention of one head of keys: tokens enter the state, and rows read it on the
 /// way, chunk by chunk. Cost per token, map and head: 4 D Dv + about kLinearChunk (3/2 D + Dv)
 /// operations. Measured at D = Dv = 64 and 128: chunks of 64 are slower, 16 tie at 64.
-/// Test: tests/kernels/linear_attention_test.cpp.
 
 /// Parts of the scratch (linear_stream_scratch).
 template <class T>

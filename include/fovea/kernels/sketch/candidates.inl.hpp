@@ -4,7 +4,7 @@
 ///
 /// Since s < p, a score theta that K keys reach rules out every key with p <= theta, and of the
 /// others every draw up to theta / p. Such a theta is guessed: as many keys as the policy makes one
-/// expect, those wanted, score above it. Test: tests/attention/sketch_selection_test.cpp.
+/// expect, those wanted, score above it.
 
 /// Draws are compared with bounds that leave so much room for rounding.
 template <class T>

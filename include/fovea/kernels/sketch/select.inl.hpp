@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The keys that each head of a row keeps (Smart Bird, eqs. 2 and 3, section 3.1): those of the K
-/// largest scores s = u p, exactly, though few draws are made.
-/// Candidates are found first, by a threshold that so many keys are expected to pass; draws are
-/// made for these alone. If fewer than K pass after all, it is lowered. Test:
-/// tests/attention/sketch_selection_test.cpp.
+/// largest scores s = u p, exactly, though few draws are made. Candidates are found first, by a
+/// threshold that so many keys are expected to pass; draws are made for these alone. If fewer than
+/// K pass after all, it is lowered.
 
 /// One call under one policy.
 template <SamplingPolicy P, class T>

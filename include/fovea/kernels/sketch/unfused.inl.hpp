@@ -3,7 +3,6 @@
 /// Arithmetic that rounds after every operation: the same bits at every level, those without a
 /// fused multiply-add too. For what decides, rather than what is averaged: of two keys that are
 /// almost alike, every machine has to choose the same one.
-/// Test: tests/kernels/sketch_math_test.cpp.
 
 /// a * b, rounded before anything is added to it.
 template <class T>

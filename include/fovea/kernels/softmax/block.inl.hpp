@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention of a block of queries over a list of key runs, forward: the running softmax
-/// of Milakov and Gimelshein 2018 with queries in the lanes. Cost 2 (D + Dv) flops per computed
-/// pair; scratch O(rows (D + Dv)). Oracle tests/support/oracle/softmax.hpp, tests
-/// tests/kernels/softmax/block_test.cpp, softmax_stages_test.cpp.
+/// Softmax attention of a block of queries over a list of key runs, forward: the running softmax of
+/// Milakov and Gimelshein 2018 with queries in the lanes. Cost 2 (D + Dv) flops per computed pair;
+/// scratch O(rows (D + Dv)).
 
 /// What is asked for while scores are computed: rows of the next sub-block and keys of the next
 /// tile, from behind the block's if need be; what lies behind a tensor is never read.

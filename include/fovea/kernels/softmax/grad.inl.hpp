@@ -2,8 +2,7 @@
 /// \file
 /// Softmax attention backward (Dao et al. 2022, algorithm 4, with queries in the lanes): a block of
 /// queries against a block of keys, weights recomputed from lse. Cost 2 (3 D + 2 Dv) flops per
-/// computed pair: five matrix products. Oracle tests/support/oracle/softmax_grad.hpp, test
-/// tests/kernels/softmax_grad_test.cpp.
+/// computed pair: five matrix products.
 
 /// One call.
 template <class T>

@@ -3,7 +3,6 @@
 /// Softmax attention of a few query rows against segments of keys. Each logit, sum and weighted
 /// sum is the same chain of operations as in softmax_block.inl.hpp: tiles and chains of keys lie at
 /// the same points of a run, and keys that a row does not see add nothing. So are the bits.
-/// Test: tests/kernels/softmax_row_test.cpp.
 
 /// The running softmax of some rows, as it lies in memory (softmax_row_part).
 template <class T>

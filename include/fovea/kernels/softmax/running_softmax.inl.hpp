@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The running softmax of the queries of a sub-block, V vectors of them: how parts of it are
-/// merged, carried from stage to stage and written out. Test
-/// tests/kernels/softmax_stages_test.cpp.
+/// merged, carried from stage to stage and written out.
 
 /// What brings two sums of weights, or of values, to the maximum of both.
 template <class T>

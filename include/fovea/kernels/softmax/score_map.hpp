@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What happens to a logit between the product and the softmax, and to a weight after it: the
-/// options of softmax attention (spec.md section 2) for one head, as the kernels read them.
+/// options of softmax attention (MATHS.md, section 2) for one head, as the kernels read them.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,6 @@
 /// \file
 /// The score map of a head (score_map.hpp) on vectors of pairs, the same operations wherever
 /// queries or keys lie in the lanes. Logits are half-logits of base 2, as softmax_tile keeps them.
-/// Test tests/kernels/score_map_test.cpp.
 
 /// The soft cap c of half-logits of base 2, and 2 / c.
 template <class T>

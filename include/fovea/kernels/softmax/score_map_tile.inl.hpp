@@ -2,7 +2,6 @@
 /// \file
 /// The score map on the tiles of the forward and the backward kernel, whose lanes are queries. Cost
 /// per pair: a load of bias or mask and a few operations; the soft cap some 25, dropout a Philox.
-/// Test tests/kernels/score_map_test.cpp.
 
 /// Where a tile lies in its head: lane i is the query row `row + row_step i`, for i < rows (which
 /// may count rows beyond the tile), the other lanes are padding; key j of the tile is at position

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the object of a forward pass must not hold: one symbol of each kind.
+namespace fovea {
+
+#if defined(OTHER_PASS)
+void softmax_grad();
+void softmax_grad() {}
+#elif defined(DECODING)
+void softmax_row();
+void softmax_row() {}
+#elif defined(OTHER_FAMILY)
+void linear_stream();
+void linear_stream() {}
+#elif defined(OTHER_STORAGE)
+enum class Storage : unsigned char { native, bfloat16 };
+template <Storage S>
+void pack_rows() {}
+template void pack_rows<Storage::bfloat16>();
+#endif
+
+}  // namespace fovea
