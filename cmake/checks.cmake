@@ -16,3 +16,11 @@ add_custom_target(header_times
   COMMENT "Seconds to compile each header alone, at -O2" USES_TERMINAL VERBATIM)
 
 include(${CMAKE_CURRENT_LIST_DIR}/doxygen.cmake)
+
+# Seconds, memory and code size of small programs, beside one of Eigen's.
+add_custom_target(compile_times
+  COMMAND bash ${PROJECT_SOURCE_DIR}/bench/compile_times/run.sh ${CMAKE_CXX_COMPILER}
+          ${PROJECT_SOURCE_DIR}/include
+          $<JOIN:$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>,$<SEMICOLON>>
+          3 ${PROJECT_BINARY_DIR}/compile_times.json
+  COMMENT "Compiling small programs, in turns with one of Eigen's" USES_TERMINAL VERBATIM)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The floors of include/fovea: an include points only to the left of
-/// core, simd, kernels, patterns, attention, layers; few headers know Eigen; each folder's umbrella
+/// core, simd, kernels, patterns, attention, layers, and within a floor to the rooms that a room
+/// stands on; few headers know Eigen; each folder's umbrella
 /// header holds the whole folder; and only who includes spectral needs FFTW. Each law is also
 /// broken on purpose, in a copy.
 #include <gtest/gtest.h>
@@ -69,6 +70,37 @@ const std::map<std::string, std::set<std::string>>& floors() {
 
 using Complaints = std::vector<std::string>;
 
+/// The room of a header within its floor, "attention/softmax"; empty for what stands in no room.
+std::string room_of(const std::string& header) {
+  static const std::regex in_room("^fovea/((attention|kernels)/[a-z_]+)/[^/]*$");
+  std::smatch match;
+  return std::regex_match(header, match, in_room) ? std::string(match[1]) : std::string();
+}
+
+/// The rooms that each room may include, beside itself and the floors to its left.
+const std::map<std::string, std::set<std::string>>& rooms() {
+  static const std::map<std::string, std::set<std::string>> all = {
+      {"kernels/softmax", {}},
+      {"kernels/linear", {}},
+      {"kernels/indexed", {}},
+      {"kernels/sketch", {}},
+      {"attention/call", {}},
+      {"attention/softmax", {"attention/call"}},
+      {"attention/linear", {"attention/call"}},
+      {"attention/indexed", {"attention/call"}},
+      {"attention/fmm", {"attention/call", "attention/linear", "attention/softmax"}},
+      {"attention/smart_bird", {"attention/call", "attention/indexed"}},
+      {"attention/fsat", {"attention/call", "attention/indexed", "attention/softmax"}}};
+  return all;
+}
+
+/// The doors that a room may go through: what all operators are, and for the near field the
+/// operator that it is.
+bool is_open_door(const std::string& room, const std::string& header) {
+  return header == "fovea/attention/attention.hpp" || header == "fovea/kernels/unit.hpp" ||
+         (room == "attention/fmm" && header == "fovea/attention/local.hpp");
+}
+
 Complaints includes_to_the_right(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {
@@ -85,6 +117,28 @@ Complaints includes_to_the_right(const Headers& headers) {
       } else if (allowed->second.count(floor_of(name)) == 0) {
         complaints.push_back(header + " includes " + name + ", to its right");
       }
+    }
+  }
+  return complaints;
+}
+
+Complaints includes_of_other_rooms(const Headers& headers) {
+  Complaints complaints;
+  for (const auto& [header, names] : headers) {
+    const std::string room = room_of(header);
+    if (room.empty()) continue;
+    const auto allowed = rooms().find(room);
+    if (allowed == rooms().end()) {
+      complaints.push_back(header + " is in no room");
+      continue;
+    }
+    for (const std::string& name : names) {
+      if (floor_of(name) != floor_of(header) || room_of(name) == room) continue;
+      if (room_of(name).empty() ? is_open_door(room, name)
+                                : allowed->second.count(room_of(name)) > 0) {
+        continue;
+      }
+      complaints.push_back(header + " includes " + name + ", of another room");
     }
   }
   return complaints;
@@ -175,7 +229,8 @@ Complaints missing_from_umbrellas(const Headers& headers) {
 
 Complaints all_complaints(const Headers& headers) {
   Complaints all = includes_to_the_right(headers);
-  for (const auto& law : {includes_of_eigen, includes_of_fftw, missing_from_umbrellas}) {
+  for (const auto& law :
+       {includes_of_other_rooms, includes_of_eigen, includes_of_fftw, missing_from_umbrellas}) {
     for (const std::string& complaint : law(headers)) all.push_back(complaint);
   }
   return all;
@@ -199,6 +254,10 @@ TEST(IncludeDirection, TheHeadersWereRead) {
 }
 
 TEST(IncludeDirection, PointsLeft) { EXPECT_EQ(joined(includes_to_the_right(our_headers())), ""); }
+
+TEST(IncludeDirection, RoomsStandOnTheirNeighboursAlone) {
+  EXPECT_EQ(joined(includes_of_other_rooms(our_headers())), "");
+}
 
 TEST(IncludeDirection, FewHeadersKnowEigen) {
   EXPECT_EQ(joined(includes_of_eigen(our_headers())), "");
@@ -248,6 +307,21 @@ TEST_F(IncludeDirectionBroken, ToTheRight) {
 TEST_F(IncludeDirectionBroken, ToSpectralFromKernels) {
   expect_complaint("fovea/spectral/plan.hpp", "#include \"fovea/kernels/table.hpp\"",
                    "fovea/spectral/plan.hpp includes fovea/kernels/table.hpp, to its right");
+}
+
+TEST_F(IncludeDirectionBroken, ToAnotherRoom) {
+  expect_complaint("fovea/kernels/linear/table.hpp", "#include \"fovea/kernels/softmax/block.hpp\"",
+                   "table.hpp includes fovea/kernels/softmax/block.hpp, of another room");
+  expect_complaint("fovea/attention/call/check.hpp", "#include \"fovea/attention/full.hpp\"",
+                   "check.hpp includes fovea/attention/full.hpp, of another room");
+  expect_complaint("fovea/attention/linear/forward.hpp",
+                   "#include \"fovea/attention/fmm/near_field.hpp\"",
+                   "forward.hpp includes fovea/attention/fmm/near_field.hpp, of another room");
+}
+
+TEST_F(IncludeDirectionBroken, InNoRoom) {
+  expect_complaint("fovea/attention/cellar/check.hpp", "",
+                   "fovea/attention/cellar/check.hpp is in no room");
 }
 
 TEST_F(IncludeDirectionBroken, OnNoFloor) {

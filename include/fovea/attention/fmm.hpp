@@ -60,6 +60,8 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   static constexpr bool kHasNear = true;
   template <class T>
   using NearField = NearBlocks<T>;
+  template <class T>
+  using NearDecoder = Decoder<LocalAttention, T>;
   static constexpr Index kTerms = sizeof...(Terms);
 
   template <class T>

@@ -29,7 +29,7 @@ int main(int, char** arguments) {
   const std::string_view named = arguments[1];
   if (named.size() > 8) {
     const auto level = [] { static_cast<void>(fovea::isa_level()); };
-    const auto call = [] { fovea::check_inputs<float>("Op", {{}}); };
+    const auto call = [] { fovea::check_inputs("Op", fovea::SoftmaxInputs<float>{}); };
     const auto decoder = [] {
       fovea::check_decoder_shape("Op", {}, fovea::CausalAlignment::bottom_right);
     };

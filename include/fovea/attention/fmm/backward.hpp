@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fovea/attention/fmm/blend.hpp"
+#include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/attention/linear/backward.hpp"
 #include "fovea/attention/linear/forward.hpp"
 

@@ -9,11 +9,9 @@
 #include <vector>
 
 #include "fovea/attention/call/step_calls.hpp"
-#include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/attention/linear/check.hpp"
 #include "fovea/attention/linear/decoder_state.hpp"
 #include "fovea/attention/linear/stream.hpp"
-#include "fovea/attention/softmax/decoder.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -45,7 +43,9 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
 
   /// Bytes of states, ring and scratch.
   [[nodiscard]] Index memory_bytes() const {
-    return state_.size_bytes() + scratch_.size_bytes() + (near_ ? near_->memory_bytes() : 0);
+    Index bytes = state_.size_bytes() + scratch_.size_bytes();
+    if constexpr (Op::kHasNear) bytes += near_->memory_bytes();
+    return bytes;
   }
 
   /// Adds n tokens.
@@ -76,13 +76,13 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
              std::to_string(least) + " to " + std::to_string(length_) +
                  ", or 0: earlier tokens are sums by now (keep a fork or a save)");
     }
-    if (near_) near_->rollback(length);
+    if constexpr (Op::kHasNear) near_->rollback(length);
     length_ = length;
   }
 
   /// Forgets all tokens and keeps the memory.
   void clear() noexcept {
-    if (near_) near_->clear();
+    if constexpr (Op::kHasNear) near_->clear();
     length_ = 0;
   }
 
@@ -101,7 +101,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
   [[nodiscard]] std::vector<std::byte> save() const {
     LinearStateWriter writer(header());
     writer.put(state_.template data<std::byte>(), state_.size_bytes());
-    if (near_) writer.put(near_->held());
+    if constexpr (Op::kHasNear) writer.put(near_->held());
     return writer.take();
   }
 
@@ -236,13 +236,13 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     const Index workers = worker_count(executor, heads);
     const FarWeights<C>& weights = weights_of(inputs);
     // Every head has rows of its own before they are rounded: the near field writes all at once.
-    const Index wide = near_ ? Stream::wide_elements(linear_shape(), group(), rows) : 0;
+    const Index wide = Op::kHasNear ? Stream::wide_elements(linear_shape(), group(), rows) : 0;
     const Index kernel = Stream::scratch_elements(linear_shape());
     const Index needed = (heads * wide + workers * kernel) * Index{sizeof(C)};
     if (needed > scratch_.size_bytes()) scratch_ = Workspace(needed);
     rows_.resize(static_cast<std::size_t>(workers * group()));
     C* const scratch = scratch_.template data<C>();
-    if (near_) step_near(inputs, out, rows, scratch, executor);
+    if constexpr (Op::kHasNear) step_near(inputs, out, rows, scratch, executor);
 
     const Stream stream(inputs, group(), far_, weights, Op::kHasNear, out);
     const typename Stream::Strip strip{0, rows, 0, tokens, length_, length_ + tokens - rows};
@@ -264,7 +264,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
   void step_near(const LinearFamilyInputs<T>& inputs, const View<T>& out, Index rows, C* wide,
                  E&& executor) {
     if constexpr (Stream::kOutIsWide) {
-      step_near(NearBlocks<T>::only_rows(inputs), out, rows, executor);
+      step_near(detail::inputs_as<SoftmaxInputs<T>>(inputs), out, rows, executor);
     } else {
       // The ring holds the numbers of the arithmetic, of which 16-bit tensors are a part.
       Wide q(inputs.q), k(inputs.k), v(inputs.v);
@@ -350,7 +350,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
       std::memcpy(state_.template data<std::byte>(), other.state_.template data<std::byte>(),
                   static_cast<std::size_t>(state_.size_bytes()));
     }
-    if (near_) near_ = other.near_->fork();
+    if constexpr (Op::kHasNear) near_ = other.near_->fork();
     length_ = other.length_;
   }
 
@@ -359,7 +359,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
   Field far_;
   Workspace state_;  // [B, Hk, state_elements]
   Index length_ = 0;
-  std::optional<Decoder<LocalAttention, C>> near_;
+  std::optional<typename Op::template NearDecoder<C>> near_;  // if it has a near field
   FarWeights<C> weights_;
   bool has_weights_ = false;
   std::vector<C> logits_;  // that the weights are of

@@ -127,6 +127,8 @@ class LinearOnlyOperator : public LinearOperator<Op> {
   static constexpr bool kHasNear = false;
   template <class T>
   using NearField = NoNearField;
+  template <class T>
+  using NearDecoder = NoNearField;
 
   /// Bytes of scratch of `backward` with that many workers.
   template <class T>
