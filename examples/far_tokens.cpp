@@ -22,7 +22,7 @@
 namespace {
 
 using fovea::Buffer;
-using fovea::FsatEdges;
+using fovea::EdgeSource;
 using fovea::Index;
 using fovea::View;
 using Block = fovea::EncoderBlock<fovea::FsatLayer<float>>;
@@ -43,15 +43,15 @@ constexpr int kEvaluations = 16;
 struct Variant {
   const char* name;
   const char* colour;
-  FsatEdges training;
-  FsatEdges inference;
+  EdgeSource training;
+  EdgeSource inference;
   bool truncates;
 };
 constexpr Variant kVariants[] = {
-    {"FSAT", "#0072B2", FsatEdges::both, FsatEdges::predicted, true},
-    {"no truncation", "#009E73", FsatEdges::both, FsatEdges::predicted, false},
-    {"only random edges", "#D55E00", FsatEdges::random, FsatEdges::random, true},
-    {"only predicted edges", "#000000", FsatEdges::predicted, FsatEdges::predicted, true},
+    {"FSAT", "#0072B2", EdgeSource::both, EdgeSource::predicted, true},
+    {"no truncation", "#009E73", EdgeSource::both, EdgeSource::predicted, false},
+    {"only random edges", "#D55E00", EdgeSource::random, EdgeSource::random, true},
+    {"only predicted edges", "#000000", EdgeSource::predicted, EdgeSource::predicted, true},
 };
 
 /// How good a model is on sequences that it was not trained on.
@@ -130,7 +130,7 @@ class Reader {
   }
 
  private:
-  FsatEdges& edges() { return block_.attention.op().options.edges; }
+  EdgeSource& edges() { return block_.attention.op().options.edges; }
 
   View<float> forward(const std::vector<Index>& tokens, Index batch) {
     const View<float> x = x_.resize(batch, task_.length, kWidth);
@@ -146,7 +146,7 @@ class Reader {
 
   /// Where the indices lie that the last forward pass predicted.
   void count_edges(const planted::Batch& batch, Score& score) {
-    const View<float> dominant = block_saved_.attention.heads.guide.dominant.view();
+    const View<float> dominant = block_saved_.attention.heads.learned.dominant.view();
     const Index rows = task_.length;
     double edges[3] = {}, seen[3] = {};
     std::vector<int> kind(static_cast<std::size_t>(rows), 2);

@@ -22,7 +22,7 @@ struct NearPixels {
   fovea::Index slot_count() const { return radius + 1; }
 
   /// Writes them. They need not end with the sequence, but must have no key in common.
-  void keys_of(fovea::Index i, std::span<fovea::Interval> slots) const {
+  void keys_of(fovea::Index i, std::span<fovea::Range> slots) const {
     const fovea::Index column = i % width;
     for (fovea::Index up = 0; up <= radius; ++up) {
       const fovea::Index row = i - column - up * width;  // its first pixel
@@ -35,8 +35,8 @@ struct NearPixels {
   /// Not needed, but what is said here is neither looked at nor, in a decoder, kept: how far before
   /// and after itself a position sees keys, and which positions may see a key of an interval.
   fovea::Reach reach() const { return {radius * (width + 1), 0}; }
-  fovea::Interval seen_from(const fovea::Interval& keys) const {
-    return {keys.first, keys.last + reach().before};
+  fovea::Range seen_from(const fovea::Range& keys) const {
+    return {keys.begin, keys.end + reach().before};
   }
 
   /// What operators ask for. SlotPlan makes it of the functions above.

@@ -131,8 +131,8 @@ Index built_pairs(const Op& op, const AttentionShape& shape) {
   Index pairs = 0;
   for_each_run(op, shape, [&](const fovea::KeyRun& run, Index rows) {
     for (Index r = 0; r < rows; ++r) {
-      const fovea::Interval seen = fovea::seen_by(run, r);
-      pairs += std::max<Index>(0, seen.last - seen.first);
+      const fovea::Range seen = fovea::seen_by(run, r);
+      pairs += std::max<Index>(0, seen.end - seen.begin);
     }
   });
   return pairs;
@@ -146,8 +146,8 @@ inline std::unique_ptr<bool[]> mask_of(const AnyPattern& pattern, const Sequence
       const fovea::KeyRun& run = block.runs[n];
       for (Index r = 0; r < block.count; ++r) {
         bool* const row = mask.get() + (block.first + block.step * r) * sequence.keys + run.first;
-        const fovea::Interval seen = fovea::seen_by(run, r);
-        for (Index t = seen.first; t < seen.last; ++t) row[t * run.step] = true;
+        const fovea::Range seen = fovea::seen_by(run, r);
+        for (Index t = seen.begin; t < seen.end; ++t) row[t * run.step] = true;
       }
     }
   });

@@ -49,8 +49,8 @@ bool has_edge(const fovea::FsatOptions& options, const Pair& p) {
   for (Index m = 0; m < kSlots; ++m) {
     const auto ibar = static_cast<T>(dominant_index(p.h, p.j, m));
     const Index predicted = std::min(static_cast<Index>(ibar), options.max_length - 1);
-    if (options.edges != FsatEdges::random && predicted == p.row) return true;
-    if (options.edges == FsatEdges::predicted) continue;
+    if (options.edges != EdgeSource::random && predicted == p.row) return true;
+    if (options.edges == EdgeSource::predicted) continue;
     const double u = fovea::uniform_draw<double>(options.seed, p.b, p.h, p.j, m);
     if (static_cast<Index>(u * static_cast<double>(p.keys)) == p.row) return true;
   }
@@ -68,7 +68,7 @@ Case<T> fsat_case(std::string name, const fovea::FsatOptions& options) {
   made.makes_lists = true;
   made.by_head = true;
   made.is_square = true;
-  made.draws = options.edges != FsatEdges::predicted;
+  made.draws = options.edges != EdgeSource::predicted;
   made.forward = [forward = made.forward](const AllInputs<T>& in, const View<T>& out,
                                           const AllSaved<T>& saved, AnyExecutor* executor) {
     forward(DominatedCall<T>(in).inputs, out, saved, executor);
@@ -97,7 +97,7 @@ std::vector<Case<T>> fsat_cases() {
   training.variance = 4e8;
   training.confidence = fovea::Confidence::relative;
   training.scale = -0.3;
-  training.edges = FsatEdges::both;
+  training.edges = EdgeSource::both;
   training.seed = 5;
   return {fsat_case<T>("fsat", predicted), fsat_case<T>("fsat_training", training),
           softmax_case<T>("fat", fovea::FatAttention{}, all_pairs)};

@@ -51,10 +51,10 @@ NaiveGraph naive_graph(const View<const T>& dominant, const FsatOptions& options
         if (i < s.key_end) made[i][j].insert({distance, is_random, m});
       };
       const auto last = static_cast<long double>(options.max_length - 1);
-      if (options.edges != FsatEdges::random) {
+      if (options.edges != EdgeSource::random) {
         add(static_cast<Index>(std::min(std::floor(ibar), last)), false);
       }
-      if (options.edges == FsatEdges::predicted) continue;
+      if (options.edges == EdgeSource::predicted) continue;
       const double u = fovea::uniform_draw<double>(options.seed, s.index, h, j, m);
       add(static_cast<Index>(std::floor(u * static_cast<double>(s.key_end))), true);
     }
@@ -103,7 +103,7 @@ TYPED_TEST_SUITE(FsatGraphs, Scalars);
 
 TYPED_TEST(FsatGraphs, AreThoseOfSets) {
   using T = TypeParam;
-  for (const FsatEdges edges : {FsatEdges::predicted, FsatEdges::random, FsatEdges::both}) {
+  for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::random, EdgeSource::both}) {
     for (const Index tokens : {1, 2, 5, 64, 311}) {
       for (const Index slots : {1, 3, 4, 9}) {
         FsatOptions options{.max_length = tokens + tokens / 3, .seed = 9};
@@ -150,7 +150,7 @@ TYPED_TEST(FsatGraphs, AreAccurateInLongSequences) {
 /// The random queries of every slot, as edges of a graph of nothing else.
 std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens, Index slots) {
   FsatOptions options{.max_length = tokens, .seed = seed};
-  options.edges = FsatEdges::random;
+  options.edges = EdgeSource::random;
   // Each slot's own dominant index keeps edges of one query and key apart only if it has one slot.
   const FsatProblem<double> p({.heads = heads,
                                .key_heads = heads,

@@ -50,7 +50,7 @@ void expect_conforms(const FsatOptions& options, const FsatProblem<T>& p) {
 /// Every choice of what an edge is, for sequences of up to `tokens`.
 std::vector<FsatOptions> all_options(Index tokens) {
   std::vector<FsatOptions> all;
-  for (const FsatEdges edges : {FsatEdges::predicted, FsatEdges::random, FsatEdges::both}) {
+  for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::random, EdgeSource::both}) {
     for (const Confidence confidence : {Confidence::density, Confidence::relative}) {
       for (const bool truncates : {true, false}) {
         FsatOptions options{.max_length = tokens};
@@ -86,7 +86,7 @@ TYPED_TEST(Fsat, ConformsWithEveryOption) {
 TYPED_TEST(Fsat, ConformsAtAnyWidth) {
   for (const Index width : {0, 1, 4, 7, 16, 33, 64, 80}) {
     FsatOptions options{.max_length = 300};
-    options.edges = width % 2 == 0 ? FsatEdges::both : FsatEdges::predicted;
+    options.edges = width % 2 == 0 ? EdgeSource::both : EdgeSource::predicted;
     options.variance = 2000;
     expect_conforms(options, FsatProblem<TypeParam>(
                                  {.tokens = 130, .width = width, .value_width = 81 - width}));
@@ -271,7 +271,7 @@ TYPED_TEST(Fsat, PackedSequencesAreSequencesAlone) {
     p.cu_seqlens = {0, 60, 61, 61, 130 - 19, 130};
     const FsatResult<T> whole = run_fsat(op, p);
     for (std::size_t s = 0; s + 1 < p.cu_seqlens.size(); ++s) {
-      if (options.edges != FsatEdges::predicted && s > 0) continue;
+      if (options.edges != EdgeSource::predicted && s > 0) continue;
       const Index first = p.cu_seqlens[s];
       const Index count = p.cu_seqlens[s + 1] - first;
       expect_part(p, whole, run_fsat(op, part_of(p, 0, first, count)), 0, first, count);
@@ -282,7 +282,7 @@ TYPED_TEST(Fsat, PackedSequencesAreSequencesAlone) {
 /// Every gradient is the same whichever of them are asked for.
 TYPED_TEST(Fsat, GradientsDoNotDependOnWhichAreAskedFor) {
   using T = TypeParam;
-  const FsatAttention op({.max_length = 200, .edges = FsatEdges::both});
+  const FsatAttention op({.max_length = 200, .edges = EdgeSource::both});
   const FsatProblem<T> p({.heads = 4, .key_heads = 2, .tokens = 200});
   const FsatResult<T> all = run_fsat(op, p);
   const AllInputs<T> in = p.inputs();
@@ -441,7 +441,7 @@ TEST(FsatStorage, RoundsTheFloatResult) {
 /// Both passes take what they say and a few small objects: nothing of L x L.
 TYPED_TEST(Fsat, TakesItsWorkspaceAndNoMore) {
   using T = TypeParam;
-  for (const FsatEdges edges : {FsatEdges::predicted, FsatEdges::both}) {
+  for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::both}) {
     for (const Index n : {300, 9000}) {
       FsatOptions options{.max_length = n};
       options.edges = edges;

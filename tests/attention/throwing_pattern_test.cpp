@@ -14,10 +14,10 @@
 namespace fovea_test {
 namespace {
 
-using fovea::BlockRange;
 using fovea::BlockStorage;
 using fovea::KeyBlock;
 using fovea::QueryBlock;
+using fovea::Range;
 using fovea::SequenceShape;
 using fovea::SparseAttention;
 
@@ -38,8 +38,8 @@ struct ThrowingPlan {
   Index visible_pairs() const { return plan.visible_pairs(); }
   Index key_block_count() const { return plan.key_block_count(); }
   KeyBlock key_block(Index p) const { return plan.key_block(p); }
-  BlockRange query_blocks(Index p) const { return plan.query_blocks(p); }
-  BlockRange key_blocks(const QueryBlock& block) const { return plan.key_blocks(block); }
+  Range query_blocks(Index p) const { return plan.query_blocks(p); }
+  Range key_blocks(const QueryBlock& block) const { return plan.key_blocks(block); }
   bool meets(Index b, Index p) const {
     ask();
     return plan.meets(b, p);

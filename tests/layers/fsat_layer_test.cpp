@@ -6,7 +6,7 @@
 namespace fovea_test {
 namespace {
 
-using fovea::FsatEdges;
+using fovea::EdgeSource;
 using fovea::FsatLayerOptions;
 using fovea::HiddenMapKind;
 using fovea::Tokens;
@@ -18,7 +18,7 @@ constexpr Index kWidth = 6;
 constexpr Shape kShape = {kBatch, 1, kRows, kWidth};
 const std::vector<Index> kLengths = {9, 6};
 
-FsatLayerOptions options(HiddenMapKind map, FsatEdges edges, bool truncate) {
+FsatLayerOptions options(HiddenMapKind map, EdgeSource edges, bool truncate) {
   FsatLayerOptions made;
   made.width = kWidth;
   made.heads = 2;
@@ -42,8 +42,8 @@ fsat_layer::Options oracle_options(const FsatLayerOptions& chosen, Index sequenc
           .slots = chosen.dominant,
           .most = static_cast<double>(chosen.attention.max_length),
           .density = chosen.attention.confidence == fovea::Confidence::density,
-          .predicted = chosen.attention.edges != FsatEdges::random,
-          .random = chosen.attention.edges != FsatEdges::predicted,
+          .predicted = chosen.attention.edges != EdgeSource::random,
+          .random = chosen.attention.edges != EdgeSource::predicted,
           .seed = chosen.attention.seed,
           .sequence = sequence};
 }
@@ -59,12 +59,12 @@ Matrix sequence(const Activations& x, Index b) {
 
 struct Kind {
   HiddenMapKind map;
-  FsatEdges edges;
+  EdgeSource edges;
 };
-const std::vector<Kind> kKinds = {{HiddenMapKind::fully_connected, FsatEdges::predicted},
-                                  {HiddenMapKind::fully_connected, FsatEdges::both},
-                                  {HiddenMapKind::convolution, FsatEdges::both},
-                                  {HiddenMapKind::convolution, FsatEdges::random}};
+const std::vector<Kind> kKinds = {{HiddenMapKind::fully_connected, EdgeSource::predicted},
+                                  {HiddenMapKind::fully_connected, EdgeSource::both},
+                                  {HiddenMapKind::convolution, EdgeSource::both},
+                                  {HiddenMapKind::convolution, EdgeSource::random}};
 
 Tokens<double> with_lengths(const View<const double>& x) { return Tokens<double>(x, kLengths); }
 
@@ -234,7 +234,7 @@ TEST(FsatLayer, ThreadsChangeNoBit) {
 }
 
 TEST(FsatLayer, ALengthIsTheShorterSequence) {
-  Layer made = layer(options(HiddenMapKind::convolution, FsatEdges::predicted, true));
+  Layer made = layer(options(HiddenMapKind::convolution, EdgeSource::predicted, true));
   const Activations x = drawn(kShape, 11);
   const Activations y(kShape);
   made.forward(with_lengths(x.view()), y.view());
@@ -252,7 +252,7 @@ TEST(FsatLayer, ALengthIsTheShorterSequence) {
 
 TEST(FsatLayer, IndicesBeginSpreadOverTheSequence) {
   fovea::Initialiser initialiser(3);
-  Layer made(options(HiddenMapKind::fully_connected, FsatEdges::predicted, true), initialiser);
+  Layer made(options(HiddenMapKind::fully_connected, EdgeSource::predicted, true), initialiser);
   const Weights weights = weights_of(made);
   for (Index c = 0; c < 4; ++c) {
     EXPECT_NEAR(logistic(weights.at("dominant.bias")(0, c)), (static_cast<double>(c) + 0.5) / 4,
@@ -261,7 +261,7 @@ TEST(FsatLayer, IndicesBeginSpreadOverTheSequence) {
 }
 
 TEST(FsatLayer, TrainingAndInference) {
-  FsatLayerOptions chosen = options(HiddenMapKind::fully_connected, FsatEdges::predicted, true);
+  FsatLayerOptions chosen = options(HiddenMapKind::fully_connected, EdgeSource::predicted, true);
   Layer made = layer(chosen);
   const Activations x = drawn(kShape, 11);
   const auto output = [&] {
@@ -282,7 +282,8 @@ TEST(FsatLayer, TrainingAndInference) {
 TEST(FsatLayer, Refusals) {
   const auto making = [](auto&& change) {
     return refusal([&] {
-      FsatLayerOptions chosen = options(HiddenMapKind::fully_connected, FsatEdges::predicted, true);
+      FsatLayerOptions chosen =
+          options(HiddenMapKind::fully_connected, EdgeSource::predicted, true);
       change(chosen);
       fovea::Initialiser initialiser(1);
       Layer(chosen, initialiser);
@@ -295,7 +296,7 @@ TEST(FsatLayer, Refusals) {
   EXPECT_EQ(making([](FsatLayerOptions& o) { o.heads = 4; }),
             "FsatLayer: heads is 4; expected a divisor of 6, the width, since no head_width is "
             "given");
-  Layer made = layer(options(HiddenMapKind::fully_connected, FsatEdges::predicted, true));
+  Layer made = layer(options(HiddenMapKind::fully_connected, EdgeSource::predicted, true));
   const Activations x = drawn({1, 1, 12, kWidth}, 1);
   const Activations y(x.shape());
   EXPECT_EQ(refusal([&] { made.forward(x.view(), y.view()); }),
@@ -309,7 +310,7 @@ TEST(FsatLayer, Refusals) {
 
 TEST(FsatLayer, OneAndTwoTokens) {
   for (const Index rows : {1, 2}) {
-    Layer made = layer(options(HiddenMapKind::convolution, FsatEdges::both, true));
+    Layer made = layer(options(HiddenMapKind::convolution, EdgeSource::both, true));
     for (const double x :
          everything(made, {1, 1, rows, kWidth}, {1, 1, rows, kWidth}, alone, fovea::Serial{})) {
       EXPECT_TRUE(std::isfinite(x));

@@ -210,7 +210,7 @@ TEST(MultiHead, Indexed) { expect_all(fovea::IndexedAttention{}, {.has_lists = t
 
 TEST(MultiHead, Fat) { expect_all(fovea::FatAttention{}); }
 TEST(MultiHead, Fsat) {
-  const fovea::FsatOptions options = {.max_length = 13, .edges = fovea::FsatEdges::both};
+  const fovea::FsatOptions options = {.max_length = 13, .edges = fovea::EdgeSource::both};
   expect_all(fovea::FsatAttention{options}, {.has_dominant = true});
 }
 

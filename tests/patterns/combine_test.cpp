@@ -33,15 +33,15 @@ struct AnyPattern {
     return {[p](Index i, Index j) { return p->allows(i, j); },
             [p] { return p->count(); },
             [p] { return p->room(); },
-            [p](Index i, std::span<Interval> to) { p->keys_of(i, to); },
+            [p](Index i, std::span<Range> to) { p->keys_of(i, to); },
             [p] { return p->row_step(); },
             [p](Index slot) { return p->lattice(slot, 0); },
             [p] { return p->causal_cut(); },
             [p](Index i) { return p->same_until(i); },
             [p](Index i) { return p->next_cut(i); },
             [p] { return p->row_block(); },
-            [p](const Interval& keys) { return p->seen_from(keys); },
-            [p](const Interval& rows, const Interval& keys) { return p->meets(rows, keys); },
+            [p](const Range& keys) { return p->seen_from(keys); },
+            [p](const Range& rows, const Range& keys) { return p->meets(rows, keys); },
             slots};
   }
 
@@ -50,15 +50,15 @@ struct AnyPattern {
   std::function<bool(Index, Index)> allows;
   std::function<Index()> slot_count;
   std::function<Index()> room;
-  std::function<void(Index, std::span<Interval>)> keys_of;
+  std::function<void(Index, std::span<Range>)> keys_of;
   std::function<Index()> row_step;
   std::function<Lattice(Index)> lattice;
   std::function<bool()> causal_cut;
   std::function<Index(Index)> same_until;
   std::function<Index(Index)> next_cut;
   std::function<Index()> row_block;
-  std::function<Interval(const Interval&)> seen_from;
-  std::function<bool(const Interval&, const Interval&)> meets;
+  std::function<Range(const Range&)> seen_from;
+  std::function<bool(const Range&, const Range&)> meets;
   std::shared_ptr<const void> wrapped;  // what the functions ask
 };
 static_assert(SlotsPattern<AnyPattern> && Pattern<AnyPattern>);

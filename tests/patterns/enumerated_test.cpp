@@ -11,13 +11,13 @@ namespace fovea_test {
 namespace {
 
 using fovea::EnumeratedPattern;
-using fovea::Interval;
+using fovea::Range;
 using fovea::SlotPlan;
 
 /// As the README has it: every query sees the keys of the first half of its past.
 struct FirstHalf {
   bool allows(Index i, Index j) const { return 0 <= j && 2 * j <= i; }
-  Interval keys_of(Index i) const { return {0, i < 0 ? 0 : i / 2 + 1}; }
+  Range keys_of(Index i) const { return {0, i < 0 ? 0 : i / 2 + 1}; }
   SlotPlan<FirstHalf> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 static_assert(fovea::Pattern<FirstHalf>);
@@ -26,7 +26,7 @@ static_assert(fovea::Pattern<FirstHalf>);
 struct Ends {
   bool allows(Index i, Index j) const { return j < 2 || (j <= i && j >= i - 2); }
   Index slot_count() const { return 2; }
-  void keys_of(Index i, std::span<Interval> slots) const {
+  void keys_of(Index i, std::span<Range> slots) const {
     slots[0] = {0, 2};
     slots[1] = {std::max(Index{2}, i - 2), i + 1};
   }

@@ -15,12 +15,12 @@
 
 namespace fovea_test {
 
-using fovea::BlockRange;
 using fovea::BlockStorage;
 using fovea::CausalAlignment;
 using fovea::KeyBlock;
 using fovea::KeyRun;
 using fovea::QueryBlock;
+using fovea::Range;
 using fovea::SequenceShape;
 
 inline constexpr CausalAlignment kAlignments[] = {CausalAlignment::bottom_right,
@@ -134,11 +134,11 @@ std::string fault_of_keys(const Plan& plan, const Shown& shown, const SequenceSh
       if (block_of[as_size(j)] >= 0) return "a key in two blocks";
       block_of[as_size(j)] = p;
     }
-    const BlockRange range = plan.query_blocks(p);
+    const Range range = plan.query_blocks(p);
     if (range.begin < 0 || range.end > plan.block_count()) return "query_blocks beyond the blocks";
   }
   BlockStorage storage(plan.most_runs());
-  std::vector<BlockRange> of_block;
+  std::vector<Range> of_block;
   for (Index b = 0; b < plan.block_count(); ++b) {
     of_block.push_back(plan.key_blocks(plan.block(b, storage)));
     if (of_block.back().end > plan.key_block_count()) return "key_blocks beyond the blocks";
@@ -146,7 +146,7 @@ std::string fault_of_keys(const Plan& plan, const Shown& shown, const SequenceSh
   for (Index j = 0; j < shape.keys; ++j) {
     const Index p = block_of[as_size(j)];
     if (p < 0) return "a key in no block";
-    const BlockRange range = plan.query_blocks(p);
+    const Range range = plan.query_blocks(p);
     for (Index r = 0; r < shape.queries; ++r) {
       if (shown.pairs[as_size(r * shape.keys + j)] == 0) continue;
       const Index b = shown.blocks[as_size(r)];

@@ -35,7 +35,7 @@ struct Counted {
   bool causal_cut() const { return slots().causal_cut(); }
   Index same_until(Index i) const { return slots().same_until(i); }
   Index next_cut(Index i) const { return slots().next_cut(i); }
-  void keys_of(Index i, std::span<Interval> to) const {
+  void keys_of(Index i, std::span<Range> to) const {
     ++*asked;
     slots().keys_of(i, to);
   }
@@ -140,7 +140,7 @@ TEST(SlotPlan, KeysOfASummaryAreBlocksOfOneColumn) {
     EXPECT_EQ(keys.first, p);
     EXPECT_EQ(keys.step, 128);
     EXPECT_EQ(keys.count, 128);
-    const BlockRange seen = plan.query_blocks(p);
+    const Range seen = plan.query_blocks(p);
     EXPECT_EQ(seen.begin < seen.end, p >= 120);
     EXPECT_EQ(plan.meets(plan.block_count() - 1, p), p >= 120);
   }
@@ -189,11 +189,11 @@ TEST(ResidueStrips, HoldEachIndexOnce) {
             ASSERT_EQ(at, -1);
             at = n;
           }
-          EXPECT_EQ(strip.span().last, strip.first + step * (strip.count - 1) + 1);
+          EXPECT_EQ(strip.span().end, strip.first + step * (strip.count - 1) + 1);
         }
         for (Index i = 0; i < count; ++i) {
           ASSERT_GE(of[as_size(i)], 0);
-          const BlockRange range = strips.range(i % step, {i, i + 1});
+          const Range range = strips.range(i % step, {i, i + 1});
           EXPECT_EQ(range.begin, of[as_size(i)]);
           EXPECT_EQ(range.end, of[as_size(i)] + 1);
         }

@@ -141,7 +141,7 @@ TEST(Window, QueryBlocksAreTheNeighbours) {
   const auto window = Window{256, 256}.plan(shape);
   const auto causal = fovea::Causal{}.plan(shape);
   for (Index p = 0; p < 128; ++p) {
-    const BlockRange near = window.query_blocks(p);
+    const Range near = window.query_blocks(p);
     EXPECT_EQ(near.begin, std::max(Index{0}, p - 1));
     EXPECT_EQ(near.end, std::min(Index{128}, p + 2));
     EXPECT_EQ(causal.query_blocks(p).begin, p);

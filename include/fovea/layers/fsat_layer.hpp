@@ -32,12 +32,12 @@ class FsatLayer : public HiddenCrossLayer<FsatAttention, T, PredictedDominant<T>
   /// Predicted and random edges, as in training (section 4.2.3). \param seed of the random edges of
   /// this step: another one for each step and layer, the same in forward and backward
   void set_training(std::uint64_t seed) {
-    this->op().options.edges = FsatEdges::both;
+    this->op().options.edges = EdgeSource::both;
     this->op().options.seed = seed;
   }
 
   /// Predicted edges alone.
-  void set_inference() { this->op().options.edges = FsatEdges::predicted; }
+  void set_inference() { this->op().options.edges = EdgeSource::predicted; }
 };
 
 FOVEA_NAMESPACE_END

@@ -5,34 +5,34 @@
 
 #include <array>
 
-#include "fovea/layers/guide.hpp"
+#include "fovea/layers/learned_inputs.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Calls an operator `Op` on heads, with what its guide `G` gives it, and keeps what its backward
-/// pass reads. The source is what the guide reads.
-template <class Op, class T, class G = Guide<Op, T>>
+/// Calls an operator `Op` on heads, with its learned inputs `G`, and keeps what its backward
+/// pass reads. The learned inputs are made of the source.
+template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HeadAttention {
   static_assert(DifferentiableAttention<Op, T>);
 
  public:
-  Op op;    ///< its options may change from step to step
-  G guide;  ///< what it learns beside the projections
+  Op op;      ///< its options may change from step to step
+  G learned;  ///< what it learns beside the projections
 
   struct Saved {
     Buffer<T> out;    ///< [B, 1, L, H D]
     Buffer<T> d_out;  ///< the same
     Buffer<T> lse;    ///< [B, H, L, 1], if the operator has one
-    typename G::Saved guide;
+    typename G::Saved learned;
   };
 
   HeadAttention() = default;
   HeadAttention(const Op& chosen, const HeadSizes& sizes, Initialiser& initialiser)
-      : op(chosen), guide(chosen, sizes, initialiser) {}
+      : op(chosen), learned(chosen, sizes, initialiser) {}
 
   template <class F>
   void visit(F&& f) {
-    guide.visit(f);
+    learned.visit(f);
   }
 
   /// \param qkv [B, H, L, D], [B, Hk, L, D] twice   \return the heads' outputs side by side
@@ -42,7 +42,7 @@ class HeadAttention {
     const auto& q = qkv[0];
     const View<T> out = saved.out.resize(q.batch(), q.rows(), q.heads() * q.width());
     if (G::kHasLse) saved.lse.resize({q.batch(), q.heads(), q.rows(), 1});
-    guide.compute(op, source, saved.guide, executor);
+    learned.compute(op, source, saved.learned, executor);
     const auto [inputs, kept] = attached(qkv, source, saved);
     op.forward(inputs, as_heads(out, 0, q.heads(), q.width()), kept, executor);
     return out;
@@ -62,17 +62,17 @@ class HeadAttention {
     grads.q = d_qkv[0];
     grads.k = d_qkv[1];
     grads.v = d_qkv[2];
-    guide.ask(source, saved.guide, grads);
+    learned.ask(source, saved.learned, grads);
     const View<const T> out(as_heads(saved.out.view(), 0, heads, width));
     const View<const T> d_out(as_heads(saved.d_out.view(), 0, heads, width));
     op.backward(inputs, out, kept, d_out, grads, executor);
   }
 
-  /// Gradients of what the guide learns; behind `backward`.
+  /// Gradients of the learned inputs; after `backward`.
   /// \param d_source added to, if it is given
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
-    guide.finish(source, saved.guide, d_source, executor);
+    learned.finish(source, saved.learned, d_source, executor);
   }
 
  private:
@@ -85,7 +85,7 @@ class HeadAttention {
     inputs.key_lengths = source.key_lengths;
     SavedOf<Op, T> kept;
     if constexpr (G::kHasLse) kept.lse = saved.lse.view();
-    guide.attach(source, saved.guide, inputs, kept);
+    learned.attach(source, saved.learned, inputs, kept);
     return {inputs, kept};
   }
 };

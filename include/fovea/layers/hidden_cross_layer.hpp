@@ -25,12 +25,13 @@ struct HiddenCrossOptions {
 
 /// C = LayerNorm(cross(f1(x), f2(x))), Q = x W_Q, K = C W_K, V = C W_V, y = concat_h(Op(Q^h, K^h,
 /// V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_K and W_V stand side by side in one
-/// matrix. `G` is the operator's guide; it reads C. Not causal: row i of C mixes tokens up to 2 i
+/// matrix. `G` is the operator's LearnedInputs, made of C. Not causal: row i of C mixes tokens up
+/// to 2 i
 /// + 1. A sequence of a key length gives the rows of the shorter sequence; the rows behind it are
 /// what W_O makes of the operator's rows there. Memory kept: 5 Dm + 4 H D numbers per token (with a
 /// convolution 2 Dm more), about as many for gradients, and the operator's. The bits are the same
 /// for any number of threads.
-template <class Op, class T, class G = Guide<Op, T>>
+template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens<T>> {
  public:
   struct Saved {
@@ -72,8 +73,8 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
 
   /// The operator: its options may change from step to step.
   Op& op() { return attention_.op; }
-  /// The operator's guide.
-  G& guide() { return attention_.guide; }
+  /// The operator's learned inputs.
+  G& learned_inputs() { return attention_.learned; }
   const HeadSizes& sizes() const { return sizes_; }
 
   template <class F>

@@ -46,9 +46,9 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
 
 /// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O for x and y [B, 1, L, Dm] with dense rows.
 /// W_Q, W_K and W_V stand side by side in one matrix [Dm, (H + 2 Hk) D], heads inside each; the
-/// operator reads its columns where they are. What an operator reads beside q, k and v is its
-/// Guide's matter: learnt logits of FMM attention, rates of the delta rule, Smart Bird's sketch;
-/// `Tokens` has the lists of IndexedAttention and the dominant indices of FsatAttention.
+/// operator reads its columns where they are. What an operator reads beside q, k and v
+/// comes from its LearnedInputs (logits of FMM attention, rates of the delta rule, Smart Bird's
+/// sketch) or from `Tokens` (the lists of IndexedAttention, the dominant indices of FsatAttention).
 /// Rows behind a key length are rows too: what the operator makes of their queries.
 /// Memory: (2 H + 2 Hk) D numbers per token kept, and as many for gradients, beside the operator's
 /// own. The bits are the same for any number of threads.

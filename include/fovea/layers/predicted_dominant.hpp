@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dominant indices of FSAT attention, predicted from the hidden state cross (FSAT, eq. 9): the
-/// guide of FsatLayer.
+/// The dominant indices of FSAT attention, predicted from the hidden state cross (FSAT, eq. 9):
+/// the learned inputs of FsatLayer.
 #pragma once
 
 #include <cmath>
 
-#include "fovea/layers/guide.hpp"
+#include "fovea/layers/learned_inputs.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -15,7 +15,7 @@ FOVEA_NAMESPACE_BEGIN
 /// [0, Lmax): slot m of head h at (h M + m + 1/2) / (H M) of it. So all of the sequence has keys
 /// that predict it from the first step on.
 template <class T>
-class PredictedDominant : public PlainGuide<T> {
+class PredictedDominant : public NothingLearned<T> {
  public:
   struct Saved {
     Buffer<T> dominant;  ///< Ibar, [B, 1, L, H M]

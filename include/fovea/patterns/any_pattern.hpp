@@ -28,9 +28,9 @@ class AnyPlan {
   Index visible_pairs() const { return plan_ ? plan_->visible_pairs() : 0; }
   Index key_block_count() const { return plan_ ? plan_->key_block_count() : 0; }
   KeyBlock key_block(Index p) const { return plan_->key_block(p); }
-  BlockRange query_blocks(Index p) const { return plan_->query_blocks(p); }
+  Range query_blocks(Index p) const { return plan_->query_blocks(p); }
   bool meets(Index b, Index p) const { return plan_->meets(b, p); }
-  BlockRange key_blocks(const QueryBlock& block) const { return plan_->key_blocks(block); }
+  Range key_blocks(const QueryBlock& block) const { return plan_->key_blocks(block); }
 
  private:
   struct Interface {
@@ -41,9 +41,9 @@ class AnyPlan {
     virtual Index visible_pairs() const = 0;
     virtual Index key_block_count() const = 0;
     virtual KeyBlock key_block(Index p) const = 0;
-    virtual BlockRange query_blocks(Index p) const = 0;
+    virtual Range query_blocks(Index p) const = 0;
     virtual bool meets(Index b, Index p) const = 0;
-    virtual BlockRange key_blocks(const QueryBlock& block) const = 0;
+    virtual Range key_blocks(const QueryBlock& block) const = 0;
   };
 
   template <class P>
@@ -57,9 +57,9 @@ class AnyPlan {
     Index visible_pairs() const override { return plan.visible_pairs(); }
     Index key_block_count() const override { return plan.key_block_count(); }
     KeyBlock key_block(Index p) const override { return plan.key_block(p); }
-    BlockRange query_blocks(Index p) const override { return plan.query_blocks(p); }
+    Range query_blocks(Index p) const override { return plan.query_blocks(p); }
     bool meets(Index b, Index p) const override { return plan.meets(b, p); }
-    BlockRange key_blocks(const QueryBlock& block) const override { return plan.key_blocks(block); }
+    Range key_blocks(const QueryBlock& block) const override { return plan.key_blocks(block); }
     P plan;
   };
 

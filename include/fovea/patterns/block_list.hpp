@@ -82,9 +82,9 @@ class BlockList {
   }
   Index slot_count() const { return slots_; }
 
-  void keys_of(Index i, std::span<Interval> slots) const {
+  void keys_of(Index i, std::span<Range> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));
-    std::ranges::fill(slots, Interval{});
+    std::ranges::fill(slots, Range{});
     const Index row = floor_div(i, block_);
     if (row < 0 || row >= row_count()) return;
     const std::size_t begin = lists_->begins[static_cast<std::size_t>(row)];
@@ -97,22 +97,22 @@ class BlockList {
   Index same_until(Index i) const { return (floor_div(i, block_) + 1) * block_; }
   Index row_block() const { return block_; }
 
-  Interval seen_from(const Interval& keys) const {
+  Range seen_from(const Range& keys) const {
     const bool are_all = row_count() > kFarPosition / block_;
-    return Interval{causal_ ? keys.first : 0, are_all ? kFarPosition : row_count() * block_};
+    return Range{causal_ ? keys.begin : 0, are_all ? kFarPosition : row_count() * block_};
   }
 
   /// O(blocks in rows * log(blocks in a row)).
-  bool meets(const Interval& rows, const Interval& keys) const {
-    if (rows.is_empty() || keys.is_empty() || (causal_ && keys.first >= rows.last)) return false;
-    const Index end = (std::min)(row_count(), floor_div(rows.last - 1, block_) + 1);
-    for (Index r = (std::max<Index>)(0, floor_div(rows.first, block_)); r < end; ++r) {
+  bool meets(const Range& rows, const Range& keys) const {
+    if (rows.is_empty() || keys.is_empty() || (causal_ && keys.begin >= rows.end)) return false;
+    const Index end = (std::min)(row_count(), floor_div(rows.end - 1, block_) + 1);
+    for (Index r = (std::max<Index>)(0, floor_div(rows.begin, block_)); r < end; ++r) {
       const auto begin = lists_->intervals.begin();
       const auto last = begin + static_cast<Index>(lists_->begins[static_cast<std::size_t>(r) + 1]);
       const auto found =
           std::upper_bound(begin + static_cast<Index>(lists_->begins[static_cast<std::size_t>(r)]),
-                           last, keys.first, [](Index k, const Interval& x) { return k < x.last; });
-      if (found != last && found->first < keys.last) return true;
+                           last, keys.begin, [](Index k, const Range& x) { return k < x.end; });
+      if (found != last && found->begin < keys.end) return true;
     }
     return false;
   }
@@ -126,8 +126,8 @@ class BlockList {
       for (std::size_t r = 0; r + 1 < rows.offsets.size(); ++r) {
         for (Index n = rows.offsets[r]; n < rows.offsets[r + 1]; ++n) {
           const Index key = rows.columns[static_cast<std::size_t>(n)] * block;
-          if (intervals.size() > begins.back() && intervals.back().last == key) {
-            intervals.back().last += block;
+          if (intervals.size() > begins.back() && intervals.back().end == key) {
+            intervals.back().end += block;
           } else {
             intervals.push_back({key, key + block});
           }
@@ -138,7 +138,7 @@ class BlockList {
     }
 
     BlockRows rows;
-    std::vector<Interval> intervals;
+    std::vector<Range> intervals;
     std::vector<std::size_t> begins;  // of each row in the intervals
     Index most = 1;                   // intervals of a row
   };

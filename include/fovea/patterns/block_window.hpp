@@ -21,31 +21,31 @@ struct BlockWindow {
     return -left <= apart && apart <= right && (!causal || j <= i);
   }
 
-  constexpr Interval keys_of(Index i) const { return whole_blocks(i, i, left, right); }
+  constexpr Range keys_of(Index i) const { return whole_blocks(i, i, left, right); }
   constexpr Reach reach() const {
     const Index most = (std::max)(kFarPosition / block, Index{1}) - 1;
     return {((std::min)(left, most) + 1) * block - 1,
             causal ? 0 : ((std::min)(right, most) + 1) * block - 1};
   }
   constexpr bool causal_cut() const { return causal; }
-  constexpr Index same_until(Index i) const { return whole_blocks(i, i, 0, 0).last; }
+  constexpr Index same_until(Index i) const { return whole_blocks(i, i, 0, 0).end; }
   constexpr Index row_block() const { return block; }
 
-  constexpr Interval seen_from(const Interval& keys) const {
-    const auto [first, last] = whole_blocks(keys.first, keys.last - 1, right, left);
-    return {causal ? keys.first : first, last};
+  constexpr Range seen_from(const Range& keys) const {
+    const auto [first, last] = whole_blocks(keys.begin, keys.end - 1, right, left);
+    return {causal ? keys.begin : first, last};
   }
 
   SlotPlan<BlockWindow> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   /// From so many blocks before that of i to so many after that of j.
-  constexpr Interval whole_blocks(Index i, Index j, Index before, Index after) const {
-    const Interval blocks = {floor_div(i, block) - (std::min)(before, kFarPosition),
-                             floor_div(j, block) + (std::min)(after, kFarPosition) + 1};
+  constexpr Range whole_blocks(Index i, Index j, Index before, Index after) const {
+    const Range blocks = {floor_div(i, block) - (std::min)(before, kFarPosition),
+                          floor_div(j, block) + (std::min)(after, kFarPosition) + 1};
     const Index most = kFarPosition / block;
-    return {blocks.first <= -most ? -kFarPosition : blocks.first * block,
-            blocks.last >= most ? kFarPosition : blocks.last * block};
+    return {blocks.begin <= -most ? -kFarPosition : blocks.begin * block,
+            blocks.end >= most ? kFarPosition : blocks.end * block};
   }
 };
 

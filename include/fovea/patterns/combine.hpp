@@ -13,11 +13,11 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-inline std::span<Interval> slots_from(std::span<Interval> slots, Index first) {
+inline std::span<Range> slots_from(std::span<Range> slots, Index first) {
   return slots.subspan(static_cast<std::size_t>(first));
 }
 
-inline Interval& slot_at(std::span<Interval> slots, Index s) {
+inline Range& slot_at(std::span<Range> slots, Index s) {
   return slots[static_cast<std::size_t>(s)];
 }
 
@@ -69,8 +69,8 @@ class Joined {
     return s < a_.count() ? a_.lattice(s, 0) : b_.lattice(s - a_.count(), 0);
   }
 
-  void keys_of(Index i, std::span<Interval> slots) const {
-    const std::span<Interval> of_b = detail::slots_from(slots, a_.count());
+  void keys_of(Index i, std::span<Range> slots) const {
+    const std::span<Range> of_b = detail::slots_from(slots, a_.count());
     if (causal_cut()) {
       a_.keys_of(i, slots);
       b_.keys_of(i, of_b);
@@ -88,14 +88,14 @@ class Joined {
   Index next_cut(Index i) const { return (std::min)(a_.next_cut(i), b_.next_cut(i)); }
   Index row_block() const { return (std::max)(a_.row_block(), b_.row_block()); }
 
-  Interval seen_from(const Interval& keys) const {
-    const Interval a = a_.seen_from(keys);
-    const Interval b = b_.seen_from(keys);
+  Range seen_from(const Range& keys) const {
+    const Range a = a_.seen_from(keys);
+    const Range b = b_.seen_from(keys);
     if (a.is_empty()) return b;
     if (b.is_empty()) return a;
-    return {(std::min)(a.first, b.first), (std::max)(a.last, b.last)};
+    return {(std::min)(a.begin, b.begin), (std::max)(a.end, b.end)};
   }
-  bool meets(const Interval& rows, const Interval& keys) const {
+  bool meets(const Range& rows, const Range& keys) const {
     return a_.meets(rows, keys) || b_.meets(rows, keys);
   }
 
@@ -128,9 +128,9 @@ class Difference {
 
   /// A's slots stand at the end of the result until they are cut: piece s overwrites only slots
   /// before s. B's stand behind it.
-  void keys_of(Index i, std::span<Interval> slots) const {
-    const std::span<Interval> whole = detail::slots_from(slots, slot_count() - a_.count());
-    const std::span<Interval> holes = detail::slots_from(slots, slot_count());
+  void keys_of(Index i, std::span<Range> slots) const {
+    const std::span<Range> whole = detail::slots_from(slots, slot_count() - a_.count());
+    const std::span<Range> holes = detail::slots_from(slots, slot_count());
     a_.keys_of(i, whole);
     if (causal_cut()) {
       b_.keys_of(i, holes);  // what its cut would spare is cut from A
@@ -139,7 +139,7 @@ class Difference {
     }
     for (Index s = 0; s < a_.count(); ++s) {
       const Lattice lattice = a_.lattice(s, floor_mod(i, a_.row_step()));
-      const Interval slot = detail::slot_at(whole, s);
+      const Range slot = detail::slot_at(whole, s);
       cut(slot, lattice, i, holes, detail::slots_from(slots, s * pieces()));
     }
   }
@@ -150,8 +150,8 @@ class Difference {
   }
   Index next_cut(Index i) const { return a_.next_cut(i); }
   Index row_block() const { return a_.row_block(); }
-  Interval seen_from(const Interval& keys) const { return a_.seen_from(keys); }
-  bool meets(const Interval& rows, const Interval& keys) const { return a_.meets(rows, keys); }
+  Range seen_from(const Range& keys) const { return a_.seen_from(keys); }
+  bool meets(const Range& rows, const Range& keys) const { return a_.meets(rows, keys); }
 
   SlotPlan<Difference> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
@@ -159,20 +159,20 @@ class Difference {
   Index pieces() const { return b_.count() + 1; }
 
   /// The pieces of one slot of A; those that B leaves stand in any order.
-  void cut(const Interval& slot, const Lattice& lattice, Index i, std::span<Interval> holes,
-           std::span<Interval> to) const {
+  void cut(const Range& slot, const Lattice& lattice, Index i, std::span<Range> holes,
+           std::span<Range> to) const {
     Index count = 1;
     to[0] = slot;
     for (Index h = 0; h < b_.count(); ++h) {
-      Interval hole = detail::slot_at(holes, h);
+      Range hole = detail::slot_at(holes, h);
       if (b_.lattice(h, floor_mod(i, b_.row_step())) != lattice) hole = lattice.points(hole);
-      Interval behind;
+      Range behind;
       for (Index n = 0; n < count; ++n) {
-        Interval& piece = detail::slot_at(to, n);
+        Range& piece = detail::slot_at(to, n);
         if (!piece.meets(hole)) continue;
         // Only one piece reaches behind the hole: they are disjoint.
-        if (hole.last < piece.last) behind = {hole.last, piece.last};
-        piece.last = (std::max)(piece.first, hole.first);
+        if (hole.end < piece.end) behind = {hole.end, piece.end};
+        piece.end = (std::max)(piece.begin, hole.begin);
       }
       detail::slot_at(to, count++) = behind;
     }
@@ -209,15 +209,15 @@ class Intersection {
   Index row_step() const { return (std::max)(a_.row_step(), b_.row_step()); }
   Lattice lattice(Index s) const { return finer(s, 0); }
 
-  void keys_of(Index i, std::span<Interval> slots) const {
-    const std::span<Interval> of_a = detail::slots_from(slots, slot_count());
-    const std::span<Interval> of_b = detail::slots_from(slots, slot_count() + a_.count());
+  void keys_of(Index i, std::span<Range> slots) const {
+    const std::span<Range> of_a = detail::slots_from(slots, slot_count());
+    const std::span<Range> of_b = detail::slots_from(slots, slot_count() + a_.count());
     a_.keys_of(i, of_a);
     b_.keys_of(i, of_b);
     for (Index s = 0; s < slot_count(); ++s) {
       const Lattice lattice = finer(s, i);
-      Interval x = detail::slot_at(of_a, s / b_.count());
-      Interval y = detail::slot_at(of_b, s % b_.count());
+      Range x = detail::slot_at(of_a, s / b_.count());
+      Range y = detail::slot_at(of_b, s % b_.count());
       if (lattice_of_a(s, i) != lattice) x = lattice.points(x);
       if (lattice_of_b(s, i) != lattice) y = lattice.points(y);
       detail::slot_at(slots, s) = x.within(y);
@@ -228,10 +228,8 @@ class Intersection {
   Index same_until(Index i) const { return (std::min)(a_.same_until(i), b_.same_until(i)); }
   Index next_cut(Index i) const { return (std::min)(a_.next_cut(i), b_.next_cut(i)); }
   Index row_block() const { return (std::max)(a_.row_block(), b_.row_block()); }
-  Interval seen_from(const Interval& keys) const {
-    return a_.seen_from(keys).within(b_.seen_from(keys));
-  }
-  bool meets(const Interval& rows, const Interval& keys) const {
+  Range seen_from(const Range& keys) const { return a_.seen_from(keys).within(b_.seen_from(keys)); }
+  bool meets(const Range& rows, const Range& keys) const {
     return a_.meets(rows, keys) && b_.meets(rows, keys);
   }
 

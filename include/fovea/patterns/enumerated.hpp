@@ -26,13 +26,13 @@ class EnumeratedPattern {
   Index slot_count() const { return lists_->most; }
 
   /// \pre i is a position of the shape
-  void keys_of(Index i, std::span<Interval> slots) const {
+  void keys_of(Index i, std::span<Range> slots) const {
     const auto [begin, end] = lists_->row(i);
-    std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), Interval{});
+    std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), Range{});
     std::copy(lists_->intervals.begin() + begin, lists_->intervals.begin() + end, slots.begin());
   }
 
-  Interval seen_from(const Interval& keys) const { return lists_->seen_from(keys); }
+  Range seen_from(const Range& keys) const { return lists_->seen_from(keys); }
 
   /// \throws std::invalid_argument positions or keys that were not listed
   SlotPlan<EnumeratedPattern> plan(const SequenceShape& shape) const {
@@ -71,9 +71,9 @@ class EnumeratedPattern {
 
     void add(Index row, Index key) {
       const bool follows =
-          static_cast<Index>(intervals.size()) > begins.back() && intervals.back().last == key;
+          static_cast<Index>(intervals.size()) > begins.back() && intervals.back().end == key;
       if (follows) {
-        ++intervals.back().last;
+        ++intervals.back().end;
       } else {
         intervals.push_back({key, key + 1});
       }
@@ -82,22 +82,22 @@ class EnumeratedPattern {
       last_row[static_cast<std::size_t>(key)] = row;
     }
 
-    Interval row(Index i) const {
+    Range row(Index i) const {
       const std::size_t r = static_cast<std::size_t>(i - shape.first_position);
       return {begins[r], begins[r + 1]};
     }
 
-    Interval seen_from(const Interval& keys) const {
-      Interval rows = {shape.queries, 0};
-      for (Index j = keys.first; j < (std::min)(keys.last, shape.keys); ++j) {
-        rows.first = (std::min)(rows.first, first_row[static_cast<std::size_t>(j)]);
-        rows.last = (std::max)(rows.last, last_row[static_cast<std::size_t>(j)] + 1);
+    Range seen_from(const Range& keys) const {
+      Range rows = {shape.queries, 0};
+      for (Index j = keys.begin; j < (std::min)(keys.end, shape.keys); ++j) {
+        rows.begin = (std::min)(rows.begin, first_row[static_cast<std::size_t>(j)]);
+        rows.end = (std::max)(rows.end, last_row[static_cast<std::size_t>(j)] + 1);
       }
-      return {rows.first + shape.first_position, rows.last + shape.first_position};
+      return {rows.begin + shape.first_position, rows.end + shape.first_position};
     }
 
     SequenceShape shape;
-    std::vector<Interval> intervals;
+    std::vector<Range> intervals;
     std::vector<Index> begins;     // of each row in the intervals
     std::vector<Index> first_row;  // [keys] that sees the key
     std::vector<Index> last_row;

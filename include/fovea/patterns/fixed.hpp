@@ -18,7 +18,7 @@ struct FixedShape {
   bool causal = true;
 
   /// The columns of a block that summarise it.
-  constexpr Interval columns() const {
+  constexpr Range columns() const {
     return {stride - (sub_block + 1) * summary, stride - sub_block * summary};
   }
   constexpr KeyColumns key_columns() const { return {stride, columns()}; }
@@ -38,7 +38,7 @@ struct FixedSummary {
 
   /// Without the columns whose first key would stand behind the sequence.
   constexpr FixedSummary up_to(Index keys) const {
-    return {shape, (std::max)(keys - shape.columns().first, Index{1})};
+    return {shape, (std::max)(keys - shape.columns().begin, Index{1})};
   }
 
   constexpr bool allows(Index i, Index j) const {
@@ -48,17 +48,17 @@ struct FixedSummary {
   constexpr KeyColumns key_columns() const { return shape.key_columns(); }
   constexpr Index slot_count() const { return (std::min)(shape.summary, most_columns); }
   constexpr Lattice lattice(Index slot) const {
-    return {shape.columns().first + slot, shape.stride};
+    return {shape.columns().begin + slot, shape.stride};
   }
   constexpr Index key_step() const { return shape.stride; }
 
-  void keys_of(Index, std::span<Interval> slots) const {
+  void keys_of(Index, std::span<Range> slots) const {
     std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), kEverywhere);
   }
   constexpr bool causal_cut() const { return shape.causal; }
   constexpr Index same_until(Index) const { return kFarPosition; }
-  constexpr Interval seen_from(const Interval& keys) const {
-    return {shape.causal ? keys.first : -kFarPosition, kFarPosition};
+  constexpr Range seen_from(const Range& keys) const {
+    return {shape.causal ? keys.begin : -kFarPosition, kFarPosition};
   }
 
   SlotPlan<FixedSummary> plan(const SequenceShape& s) const { return {*this, s}; }
@@ -85,14 +85,14 @@ struct FixedBeyond {
   }
   constexpr Index key_step() const { return shape.stride; }
 
-  void keys_of(Index i, std::span<Interval> slots) const {
+  void keys_of(Index i, std::span<Range> slots) const {
     const Index own = floor_div(i, shape.stride);
     const auto c = static_cast<std::size_t>(summary().slot_count());
-    std::ranges::fill(slots.first(c), Interval{-kFarPosition, own});
-    if (!shape.causal) std::ranges::fill(slots.subspan(c, c), Interval{own + 1, kFarPosition});
+    std::ranges::fill(slots.first(c), Range{-kFarPosition, own});
+    if (!shape.causal) std::ranges::fill(slots.subspan(c, c), Range{own + 1, kFarPosition});
   }
   constexpr Index same_until(Index i) const { return fixed_local(shape.stride).same_until(i); }
-  constexpr Interval seen_from(const Interval& keys) const { return summary().seen_from(keys); }
+  constexpr Range seen_from(const Range& keys) const { return summary().seen_from(keys); }
 
   SlotPlan<FixedBeyond> plan(const SequenceShape& s) const { return {*this, s}; }
 

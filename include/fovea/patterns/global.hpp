@@ -38,14 +38,14 @@ class GlobalTokens {
     if (count > 0) runs.push_back({0, count});
     for (std::size_t n = 0; n < tokens.size(); ++n) {
       const Index token = tokens[n];
-      const Index least = runs.empty() ? 0 : runs.back().last;
+      const Index least = runs.empty() ? 0 : runs.back().end;
       if (token < least || token >= kFarPosition) {
         refuse(op, "global token " + std::to_string(n), std::to_string(token),
                least == 0 ? "a position"
                           : "more than " + std::to_string(least - 1) + ", the one before");
       }
       if (!runs.empty() && token == least) {
-        runs.back().last = token + 1;
+        runs.back().end = token + 1;
       } else {
         runs.push_back({token, token + 1});
       }
@@ -58,28 +58,28 @@ class GlobalTokens {
   }
   bool is_global(Index position) const {
     const auto run = run_behind(position);
-    return run != runs_->end() && run->first <= position;
+    return run != runs_->end() && run->begin <= position;
   }
 
   /// Without a slot for tokens behind the keys, which see all keys nevertheless.
   GlobalTokens up_to(Index keys) const {
     GlobalTokens cut = *this;
-    const auto behind = std::ranges::lower_bound(*runs_, keys, {}, &Interval::first);
+    const auto behind = std::ranges::lower_bound(*runs_, keys, {}, &Range::begin);
     cut.shown_ = static_cast<std::size_t>(behind - runs_->begin());
     return cut;
   }
 
   /// Neighbouring tokens that have a slot, ascending.
-  std::span<const Interval> runs() const { return {runs_->data(), shown_}; }
+  std::span<const Range> runs() const { return {runs_->data(), shown_}; }
 
   /// One past the last token.
-  Index end() const { return runs_->empty() ? 0 : runs_->back().last; }
+  Index end() const { return runs_->empty() ? 0 : runs_->back().end; }
 
   Index slot_count() const { return (std::max<Index>)(1, static_cast<Index>(shown_)); }
 
-  void keys_of(Index i, std::span<Interval> slots) const {
+  void keys_of(Index i, std::span<Range> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));
-    std::ranges::fill(slots, Interval{});
+    std::ranges::fill(slots, Range{});
     if (is_global(i)) {
       slots[0] = kEverywhere;
     } else {
@@ -94,23 +94,23 @@ class GlobalTokens {
   Index next_cut(Index i) const {
     const auto run = run_behind(i);
     if (run == runs_->end()) return kFarPosition;
-    return i < run->first ? run->first : run->last;
+    return i < run->begin ? run->begin : run->end;
   }
 
-  Interval seen_from(const Interval& keys) const {
+  Range seen_from(const Range& keys) const {
     if (runs_->empty()) return {};
-    const Interval rows = any_global(keys) ? kEverywhere : Interval{runs_->front().first, end()};
-    return causal_ ? rows.within({keys.first, kFarPosition}) : rows;
+    const Range rows = any_global(keys) ? kEverywhere : Range{runs_->front().begin, end()};
+    return causal_ ? rows.within({keys.begin, kFarPosition}) : rows;
   }
 
-  bool meets(const Interval& rows, const Interval& keys) const {
-    return (!causal_ || keys.first < rows.last) && (any_global(rows) || any_global(keys));
+  bool meets(const Range& rows, const Range& keys) const {
+    return (!causal_ || keys.begin < rows.end) && (any_global(rows) || any_global(keys));
   }
 
   SlotPlan<GlobalTokens> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
-  using Runs = std::vector<Interval>;
+  using Runs = std::vector<Range>;
 
   GlobalTokens(Runs runs, bool causal)
       : runs_(std::make_shared<const Runs>(std::move(runs))),
@@ -119,11 +119,11 @@ class GlobalTokens {
 
   /// The first run that ends behind a position.
   Runs::const_iterator run_behind(Index position) const {
-    return std::ranges::upper_bound(*runs_, position, {}, &Interval::last);
+    return std::ranges::upper_bound(*runs_, position, {}, &Range::end);
   }
 
-  bool any_global(const Interval& positions) const {
-    const auto run = run_behind(positions.first);
+  bool any_global(const Range& positions) const {
+    const auto run = run_behind(positions.begin);
     return run != runs_->end() && run->meets(positions);
   }
 

@@ -17,19 +17,13 @@ struct Strip {
   Index count = 0;
 
   /// From the first index to one past the last.
-  constexpr Interval span() const {
+  constexpr Range span() const {
     return {first, count == 0 ? first : first + step * (count - 1) + 1};
   }
 };
 
 /// Keys whose gradients are computed together.
 using KeyBlock = Strip;
-
-/// Numbers of blocks [begin, end).
-struct BlockRange {
-  Index begin = 0;
-  Index end = 0;
-};
 
 /// A plan whose keys are cut into blocks, too, for the backward pass: every key is in one of them.
 template <class P>
@@ -40,11 +34,11 @@ concept PartitionedPlan = Plan<P> &&
   { plan.key_block_count() } -> std::convertible_to<Index>;
   { plan.key_block(p) } -> std::same_as<KeyBlock>;
   /// holds every block of queries that sees a key of block p, and few others
-  { plan.query_blocks(p) } -> std::same_as<BlockRange>;
+  { plan.query_blocks(p) } -> std::same_as<Range>;
   /// false: block b of queries sees no key of block p. O(1) or nearly so
   { plan.meets(b, p) } -> std::same_as<bool>;
   /// holds every block of keys that a block of queries sees
-  { plan.key_blocks(block) } -> std::same_as<BlockRange>;
+  { plan.key_blocks(block) } -> std::same_as<Range>;
 };
 
 /// The indices [0, count) as strips of at most `rows` of one residue modulo `step`, in the order of
@@ -73,11 +67,11 @@ class ResidueStrips {
     return {residue + step_ * skipped, step_, (std::min)(rows_, members(residue) - skipped)};
   }
 
-  /// The strips that hold indices of a residue between `indices.first` and `indices.last`.
-  constexpr BlockRange range(Index residue, const Interval& indices) const {
+  /// The strips that hold indices of a residue of `indices`.
+  constexpr Range range(Index residue, const Range& indices) const {
     if (residue >= residues_ || indices.is_empty()) return {};
-    const Index low = -floor_div(residue - indices.first, step_);
-    const Index high = floor_div(indices.last - 1 - residue, step_);
+    const Index low = -floor_div(residue - indices.begin, step_);
+    const Index high = floor_div(indices.end - 1 - residue, step_);
     const Index from = (std::max<Index>)(low, 0);
     const Index to = (std::min)(high, members(residue) - 1);
     if (from > to) return {};

@@ -31,27 +31,31 @@ struct SequenceShape {
   }
 };
 
-/// The integers [first, last); empty if first >= last.
-struct Interval {
-  Index first = 0;
-  Index last = 0;
+/// The integers from `begin` up to, not including, `end`; none if begin >= end.
+struct Range {
+  Index begin = 0;
+  Index end = 0;
 
-  constexpr bool is_empty() const { return first >= last; }
-  constexpr bool holds(Index x) const { return first <= x && x < last; }
-  constexpr bool meets(const Interval& other) const {
-    return (std::max)(first, other.first) < (std::min)(last, other.last);
+  /// Whether it holds no integer.
+  constexpr bool is_empty() const { return begin >= end; }
+  /// Whether x is one of its integers.
+  constexpr bool holds(Index x) const { return begin <= x && x < end; }
+  /// Whether some integer is in both.
+  constexpr bool meets(const Range& other) const {
+    return (std::max)(begin, other.begin) < (std::min)(end, other.end);
   }
-  constexpr Interval within(const Interval& other) const {
-    return {(std::max)(first, other.first), (std::min)(last, other.last)};
+  /// The integers that are in both.
+  constexpr Range within(const Range& other) const {
+    return {(std::max)(begin, other.begin), (std::min)(end, other.end)};
   }
-  friend constexpr bool operator==(const Interval&, const Interval&) = default;
+  friend constexpr bool operator==(const Range&, const Range&) = default;
 };
 
 /// Beyond every position and key, with room to compute.
 inline constexpr Index kFarPosition = kUnboundedKeys / 4;
 
 /// Every position, or every key.
-inline constexpr Interval kEverywhere = {-kFarPosition, kFarPosition};
+inline constexpr Range kEverywhere = {-kFarPosition, kFarPosition};
 
 /// Rounds to minus infinity. \pre b > 0
 constexpr Index floor_div(Index a, Index b) { return a / b - (a % b < 0 ? 1 : 0); }
@@ -67,8 +71,8 @@ constexpr Index add_pairs(Index pairs, Index rows, Index keys) {
 }
 
 /// The keys of a run that row r of its block sees, as points t of the run.
-inline Interval seen_by(const KeyRun& run, Index r) {
-  return run.lower == nullptr ? Interval{0, run.count} : Interval{run.lower[r], run.upper[r]};
+inline Range seen_by(const KeyRun& run, Index r) {
+  return run.lower == nullptr ? Range{0, run.count} : Range{run.lower[r], run.upper[r]};
 }
 
 /// How far before and after its own position a query sees keys: nothing further, in any sequence.
@@ -81,9 +85,9 @@ struct Reach {
 /// all. \invariant columns lie in [0, stride)
 struct KeyColumns {
   Index stride = 1;
-  Interval columns = {0, 1};
+  Range columns = {0, 1};
 
-  constexpr bool are_all() const { return columns.last - columns.first >= stride; }
+  constexpr bool are_all() const { return columns.end - columns.begin >= stride; }
 };
 
 /// Storage of one block that a plan fills on request; one per thread. The default serves plans of
@@ -96,13 +100,13 @@ class BlockStorage {
   explicit BlockStorage(Index runs)
       : capacity_(std::max<Index>(runs, 1)), heap_(runs > 1 ? new Run[size()] : nullptr) {
     if (runs > 1) runs_.reset(new KeyRun[size()]);
-    if (runs > 1) slots_.reset(new Interval[size()]);
+    if (runs > 1) slots_.reset(new Range[size()]);
     if (runs > 1) states_.reset(new Slot[size()]);
   }
 
   /// Bytes of one with that many runs.
   static constexpr Index bytes(Index runs) {
-    constexpr Index run = sizeof(Run) + sizeof(KeyRun) + sizeof(Interval) + sizeof(Slot);
+    constexpr Index run = sizeof(Run) + sizeof(KeyRun) + sizeof(Range) + sizeof(Slot);
     return Index{sizeof(BlockStorage)} + (runs > 1 ? runs * run : 0);
   }
 
@@ -127,7 +131,7 @@ class BlockStorage {
   Slot& slot(Index run) { return states_ ? states_[static_cast<std::size_t>(run)] : state_; }
 
   /// What one row sees, while it is looked at.
-  std::span<Interval> slots() { return {slots_ ? slots_.get() : &slot_, size()}; }
+  std::span<Range> slots() { return {slots_ ? slots_.get() : &slot_, size()}; }
 
  private:
   struct Run {
@@ -142,10 +146,10 @@ class BlockStorage {
   Index capacity_ = 1;
   std::unique_ptr<Run[]> heap_;
   std::unique_ptr<KeyRun[]> runs_;
-  std::unique_ptr<Interval[]> slots_;
+  std::unique_ptr<Range[]> slots_;
   std::unique_ptr<Slot[]> states_;
   KeyRun run_;
-  Interval slot_;
+  Range slot_;
   Slot state_;
   Run bounds_;
 };

@@ -43,14 +43,14 @@ struct FlopCount {
 namespace detail {
 
 /// The keys of a run that rows [row, row + rows) of a block see, as one interval.
-inline Interval seen_by_rows(const KeyRun& run, Index row, Index rows) {
+inline Range seen_by_rows(const KeyRun& run, Index row, Index rows) {
   if (run.lower == nullptr) return {0, run.count};
-  Interval seen = {run.count, 0};
+  Range seen = {run.count, 0};
   for (Index r = row; r < row + rows; ++r) {
-    const Interval of_row = seen_by(run, r);
+    const Range of_row = seen_by(run, r);
     if (of_row.is_empty()) continue;
-    seen.first = (std::min)(seen.first, of_row.first);
-    seen.last = (std::max)(seen.last, of_row.last);
+    seen.begin = (std::min)(seen.begin, of_row.begin);
+    seen.end = (std::max)(seen.end, of_row.end);
   }
   return seen;
 }
@@ -67,9 +67,9 @@ inline Index computed_pairs(const QueryBlock& block, Index vector_rows = kVector
   Index pairs = 0;
   for (Index n = 0; n < block.run_count; ++n) {
     for (Index row = 0; row < block.count; row += vector_rows) {
-      const Interval seen =
+      const Range seen =
           detail::seen_by_rows(block.runs[n], row, (std::min)(vector_rows, block.count - row));
-      if (!seen.is_empty()) pairs = add_pairs(pairs, vector_rows, seen.last - seen.first);
+      if (!seen.is_empty()) pairs = add_pairs(pairs, vector_rows, seen.end - seen.begin);
     }
   }
   return pairs;

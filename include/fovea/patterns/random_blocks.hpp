@@ -42,15 +42,15 @@ struct RandomBlocks {
   Index slot_count() const { return std::clamp(count, Index{1}, kMostBlocks); }
 
   /// Neighbouring blocks are one interval: long runs are faster.
-  void keys_of(Index i, std::span<Interval> slots) const {
+  void keys_of(Index i, std::span<Range> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));
-    std::ranges::fill(slots, Interval{});
+    std::ranges::fill(slots, Range{});
     const Draws draws = draw(floor_div(i, block));
     std::size_t used = 0;
     for (const Index drawn : draws.sorted()) {
       const Index end = (drawn + 1) * block;
-      if (used > 0 && slots[used - 1].last == end - block) {
-        slots[used - 1].last = end;
+      if (used > 0 && slots[used - 1].end == end - block) {
+        slots[used - 1].end = end;
       } else {
         slots[used++] = {end - block, end};
       }
@@ -61,15 +61,15 @@ struct RandomBlocks {
   Index same_until(Index i) const { return (floor_div(i, block) + 1) * block; }
   Index row_block() const { return block; }
 
-  Interval seen_from(const Interval& keys) const {
-    return {causal ? keys.first : -kFarPosition, kFarPosition};
+  Range seen_from(const Range& keys) const {
+    return {causal ? keys.begin : -kFarPosition, kFarPosition};
   }
 
   /// O(count) for each block of queries.
-  bool meets(const Interval& rows, const Interval& keys) const {
-    if (rows.is_empty() || keys.is_empty() || (causal && keys.first >= rows.last)) return false;
-    const Index last = floor_div(rows.last - 1, block);
-    for (Index own = floor_div(rows.first, block); own <= last; ++own) {
+  bool meets(const Range& rows, const Range& keys) const {
+    if (rows.is_empty() || keys.is_empty() || (causal && keys.begin >= rows.end)) return false;
+    const Index last = floor_div(rows.end - 1, block);
+    for (Index own = floor_div(rows.begin, block); own <= last; ++own) {
       const Draws draws = draw(own);
       for (const Index drawn : draws.sorted()) {
         if (keys.meets({drawn * block, (drawn + 1) * block})) return true;

@@ -28,7 +28,7 @@ class SlotPlan {
 
   Index block_count() const {
     if (slots_.row_step() > 1) return row_strips_.size();
-    return shape_.queries == 0 ? 0 : block_at(positions().last - 1) + 1;
+    return shape_.queries == 0 ? 0 : block_at(positions().end - 1) + 1;
   }
 
   Index most_runs() const { return (std::max)(slots_.count(), slots_.room()); }
@@ -39,7 +39,7 @@ class SlotPlan {
     const Strip rows = this->rows(b);
     QueryBlock block{rows.first, rows.step, rows.count, storage.runs(), 0, slots_.most_keys()};
     const Index first = rows.first + shape_.first_position;
-    const Index end = first + rows.span().last - rows.first;
+    const Index end = first + rows.span().end - rows.first;
     const Index count = slots_.count();
     for (Index s = 0; s < count; ++s) {
       const Lattice lattice = slots_.lattice(s, floor_mod(first, rows.step));
@@ -78,15 +78,15 @@ class SlotPlan {
   Index visible_pairs() const {
     BlockStorage storage(most_runs());
     Index pairs = 0;
-    for (Index i = positions().first; i < positions().last;) {
+    for (Index i = positions().begin; i < positions().end;) {
       const Index same = slots_.row_step() > 1 ? i + 1 : slots_.cut_same_until(i);
-      const Index end = (std::min)(same, positions().last);
+      const Index end = (std::min)(same, positions().end);
       slots_.cut_keys_of(i, storage.slots());
       const Index residue = floor_mod(i, slots_.row_step());
       for (Index s = 0; s < slots_.count(); ++s) {
-        const Interval points = {0, slots_.lattice(s, residue).size(shape_.keys)};
-        const Interval seen = at(storage.slots(), s).within(points);
-        if (!seen.is_empty()) pairs = add_pairs(pairs, end - i, seen.last - seen.first);
+        const Range points = {0, slots_.lattice(s, residue).size(shape_.keys)};
+        const Range seen = at(storage.slots(), s).within(points);
+        if (!seen.is_empty()) pairs = add_pairs(pairs, end - i, seen.end - seen.begin);
       }
       i = end;
     }
@@ -100,34 +100,34 @@ class SlotPlan {
     return keys;
   }
 
-  BlockRange query_blocks(Index p) const {
+  Range query_blocks(Index p) const {
     const KeyBlock keys = key_block(p);
     if (!slots_.has_residue_of(keys.first)) return {};
-    const Interval seen = slots_.seen_from(keys.span()).within(positions());
+    const Range seen = slots_.seen_from(keys.span()).within(positions());
     if (seen.is_empty()) return {};
     const Index first = shape_.first_position;
     if (slots_.row_step() > 1) {
       return row_strips_.range(floor_mod(keys.first - first, slots_.row_step()),
-                               {seen.first - first, seen.last - first});
+                               {seen.begin - first, seen.end - first});
     }
-    return {block_at(seen.first), block_at(seen.last - 1) + 1};
+    return {block_at(seen.begin), block_at(seen.end - 1) + 1};
   }
 
   bool meets(Index b, Index p) const {
-    const Interval rows = this->rows(b).span();
+    const Range rows = this->rows(b).span();
     const KeyBlock keys = key_block(p);
     const Index first = shape_.first_position;
-    if (floor_mod(rows.first + first - keys.first, slots_.row_step()) != 0) return false;
+    if (floor_mod(rows.begin + first - keys.first, slots_.row_step()) != 0) return false;
     if (!slots_.has_residue_of(keys.first)) return false;
-    return slots_.meets({rows.first + first, rows.last + first}, keys.span());
+    return slots_.meets({rows.begin + first, rows.end + first}, keys.span());
   }
 
-  BlockRange key_blocks(const QueryBlock& block) const {
-    BlockRange blocks;
+  Range key_blocks(const QueryBlock& block) const {
+    Range blocks;
     for (Index r = 0; r < block.run_count; ++r) {
       const KeyRun& run = block.runs[r];
-      const Interval keys = Strip{run.first, run.step, run.count}.span();
-      const BlockRange of_run = key_strips_.range(run.first % key_strips_.step(), keys);
+      const Range keys = Strip{run.first, run.step, run.count}.span();
+      const Range of_run = key_strips_.range(run.first % key_strips_.step(), keys);
       blocks.begin = r == 0 ? of_run.begin : (std::min)(blocks.begin, of_run.begin);
       blocks.end = (std::max)(blocks.end, of_run.end);
     }
@@ -135,9 +135,7 @@ class SlotPlan {
   }
 
  private:
-  static Interval& at(std::span<Interval> slots, Index s) {
-    return slots[static_cast<std::size_t>(s)];
-  }
+  static Range& at(std::span<Range> slots, Index s) { return slots[static_cast<std::size_t>(s)]; }
 
   /// A block of rows does not cross a multiple of `multiple`, unless that makes blocks too small.
   static Index rows_of_block(Index multiple, Index queries) {
@@ -152,16 +150,16 @@ class SlotPlan {
     return (std::min)(step, (std::max)(count, Index{1}));
   }
 
-  Interval positions() const {
+  Range positions() const {
     return {shape_.first_position, shape_.first_position + shape_.queries};
   }
 
   /// The rows of block b.
   Strip rows(Index b) const {
     if (slots_.row_step() > 1) return row_strips_[b];
-    Index begin = positions().first;
+    Index begin = positions().begin;
     for (;;) {
-      const Index end = (std::min)(positions().last, slots_.next_cut(begin));
+      const Index end = (std::min)(positions().end, slots_.next_cut(begin));
       const Index count = piece_at(begin, end - 1) + 1;
       if (b < count) {
         const Index first = piece_begin(begin, b);
@@ -176,8 +174,8 @@ class SlotPlan {
   /// The block that holds a position. \pre row_step is 1
   Index block_at(Index position) const {
     Index blocks = 0;
-    for (Index begin = positions().first;;) {
-      const Index end = (std::min)(positions().last, slots_.next_cut(begin));
+    for (Index begin = positions().begin;;) {
+      const Index end = (std::min)(positions().end, slots_.next_cut(begin));
       if (position < end) return blocks + piece_at(begin, position);
       blocks += piece_at(begin, end - 1) + 1;
       begin = end;
@@ -204,11 +202,10 @@ class SlotPlan {
 
   /// Adds what some rows see of a slot to its state: as one interval if all rows of the block see
   /// it, otherwise as bounds.
-  void add_rows(const SameRows& same, const Interval& interval, Index s,
-                BlockStorage& storage) const {
+  void add_rows(const SameRows& same, const Range& interval, Index s, BlockStorage& storage) const {
     BlockStorage::Slot& slot = storage.slot(s);
-    const Index from = std::clamp(interval.first, Index{0}, slot.points);
-    const Index to = std::clamp(interval.last, from, slot.points);
+    const Index from = std::clamp(interval.begin, Index{0}, slot.points);
+    const Index to = std::clamp(interval.end, from, slot.points);
     const bool crosses =
         slots_.causal_cut() && from < to && slot.phase + slot.step * (to - 1) > same.i;
     if (crosses) {
@@ -226,16 +223,16 @@ class SlotPlan {
   void add_linear_rows(const SameRows& moving, BlockStorage& storage) const {
     const Index row = moving.begin;
     for (Index s = 0; s < slots_.count(); ++s) {
-      const Interval& first = at(storage.slots(), s);
-      storage.lower(s)[row] = first.first;
-      storage.upper(s)[row] = first.last;
+      const Range& first = at(storage.slots(), s);
+      storage.lower(s)[row] = first.begin;
+      storage.upper(s)[row] = first.end;
     }
     slots_.keys_of(moving.i + moving.rows.step, storage.slots());
     for (Index s = 0; s < slots_.count(); ++s) {
-      const Interval first = {storage.lower(s)[row], storage.upper(s)[row]};
-      const Interval second = at(storage.slots(), s);
-      const Interval motion = {second.first - first.first, second.last - first.last};
-      if (motion == Interval{}) {
+      const Range first = {storage.lower(s)[row], storage.upper(s)[row]};
+      const Range second = at(storage.slots(), s);
+      const Range motion = {second.begin - first.begin, second.end - first.end};
+      if (motion == Range{}) {
         add_rows(moving, first, s, storage);
       } else {
         write_linear(storage, s, {row, moving.end}, first, motion);
@@ -244,64 +241,64 @@ class SlotPlan {
   }
 
   /// Writes the bounds of some rows: those of the first one, and how they move from row to row.
-  static void write_linear(BlockStorage& storage, Index s, const Interval& rows, Interval seen,
-                           const Interval& motion) {
+  static void write_linear(BlockStorage& storage, Index s, const Range& rows, Range seen,
+                           const Range& motion) {
     BlockStorage::Slot& slot = storage.slot(s);
     Index* const lower = storage.lower(s);
     Index* const upper = storage.upper(s);
     const Index points = slot.points;
     Index begin = slot.begin;
     Index end = slot.end;
-    for (Index r = rows.first; r < rows.last; ++r) {
-      const Index from = (std::max)(seen.first, Index{0});
-      const Index to = (std::min)(seen.last, points);
+    for (Index r = rows.begin; r < rows.end; ++r) {
+      const Index from = (std::max)(seen.begin, Index{0});
+      const Index to = (std::min)(seen.end, points);
       const bool sees = from < to;
       lower[r] = sees ? from : 0;
       upper[r] = sees ? to : 0;
       begin = (std::min)(begin, sees ? from : points);
       end = (std::max)(end, upper[r]);
-      seen = {seen.first + motion.first, seen.last + motion.last};
+      seen = {seen.begin + motion.begin, seen.end + motion.end};
     }
     slot.begin = begin;
     slot.end = end;
     slot.written = true;
-    for (Index r = rows.first; slot.same && r < rows.last; ++r) {
+    for (Index r = rows.begin; slot.same && r < rows.end; ++r) {
       slot.same = lower[r] == lower[0] && upper[r] == upper[0];
     }
   }
 
   /// Rows whose own positions cut the interval: it grows at each lattice point that they reach.
-  void add_causal_rows(const SameRows& same, const Interval& interval, Index s,
+  void add_causal_rows(const SameRows& same, const Range& interval, Index s,
                        BlockStorage& storage) const {
     const BlockStorage::Slot& slot = storage.slot(s);
     Index to = floor_div(same.i - slot.phase, slot.step) + 1;
     for (Index r = same.begin; r < same.end;) {
       const Index i = same.i + (r - same.begin) * same.rows.step;
-      const Index reached = slot.step == same.rows.step || to >= interval.last
+      const Index reached = slot.step == same.rows.step || to >= interval.end
                                 ? 1
                                 : slot.phase + slot.step * to - i;  // rows.step is 1
-      const Index next = to >= interval.last ? same.end : (std::min)(same.end, r + reached);
-      write(storage, s, {r, next}, {interval.first, (std::min)(to, interval.last)});
+      const Index next = to >= interval.end ? same.end : (std::min)(same.end, r + reached);
+      write(storage, s, {r, next}, {interval.begin, (std::min)(to, interval.end)});
       r = next;
       ++to;
     }
   }
 
   /// Writes the bounds of some rows.
-  static void write(BlockStorage& storage, Index s, const Interval& rows, const Interval& seen) {
+  static void write(BlockStorage& storage, Index s, const Range& rows, const Range& seen) {
     BlockStorage::Slot& slot = storage.slot(s);
-    const Interval bounds = seen.is_empty() ? Interval{} : seen;
+    const Range bounds = seen.is_empty() ? Range{} : seen;
     Index* const lower = storage.lower(s);
     Index* const upper = storage.upper(s);
-    for (Index r = rows.first; r < rows.last; ++r) {
-      lower[r] = bounds.first;
-      upper[r] = bounds.last;
+    for (Index r = rows.begin; r < rows.end; ++r) {
+      lower[r] = bounds.begin;
+      upper[r] = bounds.end;
     }
     slot.written = true;
-    slot.same = slot.same && bounds == Interval{lower[0], upper[0]};
+    slot.same = slot.same && bounds == Range{lower[0], upper[0]};
     if (bounds.is_empty()) return;
-    slot.begin = (std::min)(slot.begin, bounds.first);
-    slot.end = (std::max)(slot.end, bounds.last);
+    slot.begin = (std::min)(slot.begin, bounds.begin);
+    slot.end = (std::max)(slot.end, bounds.end);
   }
 
   /// The run of a slot, its bounds counted from the first key that a row sees.

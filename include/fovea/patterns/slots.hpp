@@ -23,9 +23,9 @@ struct Lattice {
     return phase < keys ? (keys - 1 - phase) / step + 1 : 0;
   }
   /// Its points among the keys of an interval of keys.
-  constexpr Interval points(const Interval& keys) const {
+  constexpr Range points(const Range& keys) const {
     if (step == 1) return keys;
-    return {-floor_div(phase - keys.first, step), -floor_div(phase - keys.last, step)};
+    return {-floor_div(phase - keys.begin, step), -floor_div(phase - keys.end, step)};
   }
   friend constexpr bool operator==(const Lattice&, const Lattice&) = default;
 };
@@ -34,13 +34,13 @@ struct Lattice {
 template <class P>
 concept OneSlotPattern = requires(const P pattern, Index i) {
   { pattern.allows(i, i) } -> std::same_as<bool>;
-  { pattern.keys_of(i) } -> std::same_as<Interval>;
+  { pattern.keys_of(i) } -> std::same_as<Range>;
 };
 
 /// `slot_count()` slots: `keys_of(i, slots)` writes what position i sees of each, disjoint and not
 /// cut to the sequence.
 template <class P>
-concept SlotsPattern = requires(const P pattern, Index i, std::span<Interval> slots) {
+concept SlotsPattern = requires(const P pattern, Index i, std::span<Range> slots) {
   { pattern.allows(i, i) } -> std::same_as<bool>;
   { pattern.slot_count() } -> std::convertible_to<Index>;
   pattern.keys_of(i, slots);
@@ -111,7 +111,7 @@ class Slots {
     }
   }
 
-  void keys_of(Index i, std::span<Interval> slots) const {
+  void keys_of(Index i, std::span<Range> slots) const {
     if constexpr (OneSlotPattern<P>) {
       slots[0] = pattern_.keys_of(i);
     } else {
@@ -128,12 +128,11 @@ class Slots {
   }
 
   /// `keys_of`, cut, and how long it holds.
-  void cut_keys_of(Index i, std::span<Interval> slots) const {
+  void cut_keys_of(Index i, std::span<Range> slots) const {
     keys_of(i, slots);
     for (Index s = 0; causal_cut() && s < count(); ++s) {
-      Interval& slot = slots[static_cast<std::size_t>(s)];
-      slot.last =
-          (std::min)(slot.last, lattice(s, floor_mod(i, row_step())).points({i, i + 1}).last);
+      Range& slot = slots[static_cast<std::size_t>(s)];
+      slot.end = (std::min)(slot.end, lattice(s, floor_mod(i, row_step())).points({i, i + 1}).end);
     }
   }
   Index cut_same_until(Index i) const { return causal_cut() ? i + 1 : same_until(i); }
@@ -206,7 +205,7 @@ class Slots {
     }
   }
 
-  Interval seen_from(const Interval& keys) const {
+  Range seen_from(const Range& keys) const {
     if constexpr (requires { pattern_.seen_from(keys); }) {
       return pattern_.seen_from(keys);
     } else {
@@ -214,7 +213,7 @@ class Slots {
     }
   }
 
-  bool meets(const Interval& rows, const Interval& keys) const {
+  bool meets(const Range& rows, const Range& keys) const {
     if constexpr (requires { pattern_.meets(rows, keys); }) {
       return pattern_.meets(rows, keys);
     } else {

@@ -32,11 +32,11 @@ struct StridedKeys {
   }
 
   constexpr Index row_step() const { return stride; }
-  constexpr Interval keys_of(Index) const { return kEverywhere; }
+  constexpr Range keys_of(Index) const { return kEverywhere; }
   constexpr Index same_until(Index) const { return kFarPosition; }
   constexpr bool causal_cut() const { return causal; }
-  constexpr Interval seen_from(const Interval& keys) const {
-    return {causal ? keys.first : -kFarPosition, kFarPosition};
+  constexpr Range seen_from(const Range& keys) const {
+    return {causal ? keys.begin : -kFarPosition, kFarPosition};
   }
 
   SlotPlan<StridedKeys> plan(const SequenceShape& shape) const { return {*this, shape}; }
@@ -55,14 +55,14 @@ struct StridedBeyond {
 
   constexpr Index row_step() const { return stride; }
   constexpr Index slot_count() const { return causal ? 1 : 2; }
-  void keys_of(Index i, std::span<Interval> slots) const {
+  void keys_of(Index i, std::span<Range> slots) const {
     const Index own = floor_div(i, stride);
     const Index shown = reach == StridedReach::formula ? 1 : 0;  // of the window, on either side
     slots[0] = {-kFarPosition, own - shown};
     if (!causal) slots[1] = {own + shown + 1, kFarPosition};
   }
   constexpr Index linear_until(Index) const { return kFarPosition; }
-  constexpr Interval seen_from(const Interval& keys) const {
+  constexpr Range seen_from(const Range& keys) const {
     return StridedKeys{stride, causal}.seen_from(keys);
   }
 

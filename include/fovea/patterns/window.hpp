@@ -22,7 +22,7 @@ struct Window {
 
   constexpr bool allows(Index i, Index j) const { return keys_of(i).holds(j); }
 
-  constexpr Interval keys_of(Index i) const {
+  constexpr Range keys_of(Index i) const {
     const Index before = left < kFarPosition ? i - left : -kFarPosition;
     const Index after = right < kFarPosition ? i + right + 1 : kFarPosition;
     return {before, after};
@@ -42,9 +42,9 @@ struct Window {
   }
   constexpr Index linear_until(Index) const { return kFarPosition; }
 
-  constexpr Interval seen_from(const Interval& keys) const {
-    return {Window{right, left}.keys_of(keys.first).first,
-            Window{right, left}.keys_of(keys.last - 1).last};
+  constexpr Range seen_from(const Range& keys) const {
+    return {Window{right, left}.keys_of(keys.begin).begin,
+            Window{right, left}.keys_of(keys.end - 1).end};
   }
 
   SlotPlan<Window> plan(const SequenceShape& shape) const { return {*this, shape}; }
@@ -71,7 +71,7 @@ struct DilatedWindow {
   }
 
   constexpr Index row_step() const { return dilation; }
-  constexpr Interval keys_of(Index i) const { return window().keys_of(floor_div(i, dilation)); }
+  constexpr Range keys_of(Index i) const { return window().keys_of(floor_div(i, dilation)); }
   constexpr Index most_keys() const { return window().most_keys(); }
   constexpr Index linear_until(Index) const { return kFarPosition; }
 
@@ -81,9 +81,9 @@ struct DilatedWindow {
     return {(std::min)(before, most) * dilation, (std::min)(after, most) * dilation};
   }
 
-  constexpr Interval seen_from(const Interval& keys) const {
+  constexpr Range seen_from(const Range& keys) const {
     const auto [first, last] = window().seen_from(
-        {floor_div(keys.first, dilation), floor_div(keys.last - 1, dilation) + 1});
+        {floor_div(keys.begin, dilation), floor_div(keys.end - 1, dilation) + 1});
     constexpr Index far = kFarPosition;
     return {first <= -far / dilation ? -far : first * dilation,
             last >= far / dilation ? far : last * dilation};

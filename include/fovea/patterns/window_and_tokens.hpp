@@ -25,19 +25,19 @@ class WindowAndTokens {
   Index slot_count() const { return 1 + static_cast<Index>(tokens_.runs().size()); }
 
   /// The window, or what a token sees; then each run of tokens without the window.
-  void keys_of(Index i, std::span<Interval> slots) const {
+  void keys_of(Index i, std::span<Range> slots) const {
     const bool is_global = tokens_.is_global(i);
     slots[0] =
-        is_global ? Interval{-kFarPosition, causal() ? i + 1 : kFarPosition} : window_.keys_of(i);
+        is_global ? Range{-kFarPosition, causal() ? i + 1 : kFarPosition} : window_.keys_of(i);
     std::size_t s = 0;
-    for (const Interval& run : tokens_.runs()) {
-      Interval& slot = slots[++s];
-      if (is_global || (causal() && run.first > i)) {
+    for (const Range& run : tokens_.runs()) {
+      Range& slot = slots[++s];
+      if (is_global || (causal() && run.begin > i)) {
         slot = {};
-      } else if (run.first > i) {
-        slot = {(std::max)(run.first, slots[0].last), run.last};
+      } else if (run.begin > i) {
+        slot = {(std::max)(run.begin, slots[0].end), run.end};
       } else {
-        slot = {run.first, (std::min)(run.last, slots[0].first)};
+        slot = {run.begin, (std::min)(run.end, slots[0].begin)};
       }
     }
   }
@@ -51,8 +51,8 @@ class WindowAndTokens {
     Index until = tokens_.next_cut(i);
     if (tokens_.is_global(i)) return until;
     const auto [before, after] = window_.reach();
-    for (const Interval& run : tokens_.runs()) {
-      const Index turn = run.first > i ? run.first - 1 - after : run.last + before;
+    for (const Range& run : tokens_.runs()) {
+      const Index turn = run.begin > i ? run.begin - 1 - after : run.end + before;
       if (i < turn) until = (std::min)(until, turn + 1);
     }
     return until;
@@ -60,13 +60,13 @@ class WindowAndTokens {
 
   Index next_cut(Index i) const { return tokens_.next_cut(i); }
 
-  Interval seen_from(const Interval& keys) const {
-    const Interval near = window_.seen_from(keys);
-    const Interval global = tokens_.seen_from(keys);
+  Range seen_from(const Range& keys) const {
+    const Range near = window_.seen_from(keys);
+    const Range global = tokens_.seen_from(keys);
     if (global.is_empty()) return near;
-    return {(std::min)(near.first, global.first), (std::max)(near.last, global.last)};
+    return {(std::min)(near.begin, global.begin), (std::max)(near.end, global.end)};
   }
-  bool meets(const Interval& rows, const Interval& keys) const {
+  bool meets(const Range& rows, const Range& keys) const {
     return rows.meets(window_.seen_from(keys)) || tokens_.meets(rows, keys);
   }
 

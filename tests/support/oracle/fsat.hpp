@@ -15,7 +15,7 @@
 
 namespace fovea_test {
 
-using fovea::FsatEdges;
+using fovea::EdgeSource;
 
 /// What a backward pass of FSAT should give.
 template <class T>
@@ -95,12 +95,12 @@ class OracleGraph {
 
   OracleSlot slot(Index j, Index m) const {
     OracleSlot made;
-    if (options_.edges != FsatEdges::random) {
+    if (options_.edges != EdgeSource::random) {
       const auto most = static_cast<W>(options_.max_length - 1);
       const W index = std::min(std::floor(W{dominant(j, m)}), most);
       if (index < static_cast<W>(s_.length)) made.predicted = static_cast<Index>(index);
     }
-    if (options_.edges != FsatEdges::predicted) {
+    if (options_.edges != EdgeSource::predicted) {
       const double u = fovea::uniform_draw<double>(options_.seed, s_.index, head_, j, m);
       made.random = static_cast<Index>(u * static_cast<double>(s_.length));
     }

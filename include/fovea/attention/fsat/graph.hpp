@@ -41,7 +41,7 @@ class FsatGraph {
 
   /// Edges that one slot may have.
   static Index edges_per_slot(const FsatOptions& options) {
-    return options.edges == FsatEdges::both ? 2 : 1;
+    return options.edges == EdgeSource::both ? 2 : 1;
   }
   Index edges_per_key() const { return dominant_.width() * edges_per_slot(options_); }
   /// Of one head, at most.
@@ -84,8 +84,8 @@ class FsatGraph {
                    marks + dominant_.rows()};
     std::fill_n(graph.begin, s.keys + 1, Index{0});
     std::fill_n(marks, s.key_end, Index{-1});
-    if (options_.edges != FsatEdges::random) point_predicted(graph);
-    if (options_.edges != FsatEdges::predicted) point_randomly(graph, s, h);
+    if (options_.edges != EdgeSource::random) point_predicted(graph);
+    if (options_.edges != EdgeSource::predicted) point_randomly(graph, s, h);
     count_edges(graph);
     for (Index i = 0; i < s.keys; ++i) graph.begin[i + 1] += graph.begin[i];
     T* const x = confidences_.template data<T>() + edge_at(place, s);
@@ -169,7 +169,7 @@ class FsatGraph {
     return place * begins_ + s.first_key + (s.index - s.batch);
   }
   Index scratch_size() const { return dominant_.rows() * (1 + edges_per_key()); }
-  bool has_both() const { return options_.edges == FsatEdges::both; }
+  bool has_both() const { return options_.edges == EdgeSource::both; }
   double variance() const { return options_.variance_or_default(); }
 
   T peak() const {

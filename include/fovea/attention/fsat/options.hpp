@@ -33,7 +33,7 @@ enum class Confidence : unsigned char {
 };
 
 /// Where edges lead.
-enum class FsatEdges : unsigned char {
+enum class EdgeSource : unsigned char {
   predicted,  ///< to Ip = min(floor(Ibar), Lmax - 1): inference
   random,     ///< to Ir, uniform over the sequence: the ablation of the paper's Table 3
   both,       ///< to both: training
@@ -48,7 +48,7 @@ struct FsatOptions {
   Confidence confidence = Confidence::density;
   /// Of the logits; 1 / sqrt(D) if not set.
   std::optional<double> scale = {};
-  FsatEdges edges = FsatEdges::predicted;
+  EdgeSource edges = EdgeSource::predicted;
   /// Of the random edges: slot m of key j leads to floor(u n), u =
   /// `uniform_draw<double>(seed, sequence, head, j, m)` (fovea/core/philox.hpp), n the length. A
   /// training step takes another one each time, and the same in forward and backward.

@@ -138,12 +138,12 @@ class LinearForward {
   }
 
   /// Rows of a sequence, and its tokens [length, end).
-  void add(const Sequence& s, Index key_head, const Interval& rows, Index length, Index end,
+  void add(const Sequence& s, Index key_head, const Range& rows, Index length, Index end,
            const Memory& at) const {
     const Index first_position = far_.first_position(s.queries, s.keys);
     stream_.add(s.batch, key_head,
-                {s.first_query + rows.first, rows.last - rows.first, s.first_key + length,
-                 end - length, length, first_position + rows.first},
+                {s.first_query + rows.begin, rows.end - rows.begin, s.first_key + length,
+                 end - length, length, first_position + rows.begin},
                 at);
   }
 

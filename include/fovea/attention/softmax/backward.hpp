@@ -144,7 +144,7 @@ class SoftmaxBackward {
   struct KeyPart {
     Index number;  // of the block
     KeyBlock keys;
-    BlockRange blocks;  // of queries that may see it
+    Range blocks;       // of queries that may see it
     Matrix<const T> k;  // its rows, once it is begun
     Matrix<const T> v;
     Index row;           // of its first key among those of the task
@@ -155,7 +155,7 @@ class SoftmaxBackward {
   struct KeyParts {
     std::array<KeyPart, kMostBlocks> at;
     Index count = 0;
-    BlockRange blocks;  // of queries: all that may see one of them
+    Range blocks;  // of queries: all that may see one of them
   };
 
   KeyParts parts_of(const AnyPlan& plan, const SequenceTask& task) const {
@@ -200,7 +200,7 @@ class SoftmaxBackward {
           built = true;
           if (!detail::meets(args.block, part.keys, s.key_end)) continue;
           const Index before = blocks_before(plan, args.block, part.number, s.key_end);
-          const Interval rows = add_pairs(s, task.head, buffers, part, args);
+          const Range rows = add_pairs(s, task.head, buffers, part, args);
           if (args.d_q == nullptr) continue;
           turns_.take(round.blocks.number(task.sequence, h, b), before,
                       [&] { add_to_queries(args, rows, s, h, round.stage > 0 || before > 0); });
@@ -221,9 +221,9 @@ class SoftmaxBackward {
 
   /// What the pairs of a block of queries and one of keys add to the sums of the keys, and the
   /// gradients of the queries. Returns the rows of the block that see one of the keys.
-  Interval add_pairs(const Sequence& s, Index key_head, const Buffers& buffers, KeyPart& part,
-                     SoftmaxGradArgs<T>& args) const {
-    const Interval rows = detail::rows_that_see(args.block, part.keys, s.key_end, kGradTile);
+  Range add_pairs(const Sequence& s, Index key_head, const Buffers& buffers, KeyPart& part,
+                  SoftmaxGradArgs<T>& args) const {
+    const Range rows = detail::rows_that_see(args.block, part.keys, s.key_end, kGradTile);
     if (rows.is_empty()) return rows;
     if (!part.begun) {
       pass_.set_keys(part.keys, s, key_head, part.row, buffers, args);
@@ -235,8 +235,8 @@ class SoftmaxBackward {
     args.v = part.v;
     if (!pass_.grads().k.is_none()) args.d_k = d_k_of(part, buffers);
     if (!pass_.grads().v.is_none()) args.d_v = d_v_of(part, buffers);
-    args.row_begin = rows.first;
-    args.row_end = rows.last;
+    args.row_begin = rows.begin;
+    args.row_end = rows.end;
     args.add = part.begun;
     SoftmaxGradKernels<T>{}.grad(args);
     part.begun = true;
@@ -260,21 +260,21 @@ class SoftmaxBackward {
   }
 
   /// Rows of a block, in the tensors.
-  static Strip rows_of(const QueryBlock& block, const Interval& rows) {
-    return {block.first + block.step * rows.first, block.step,
-            (std::max)(Index{0}, rows.last - rows.first)};
+  static Strip rows_of(const QueryBlock& block, const Range& rows) {
+    return {block.first + block.step * rows.begin, block.step,
+            (std::max)(Index{0}, rows.end - rows.begin)};
   }
 
   /// Adds some rows of a block to the gradients of its queries, or makes these.
-  void add_to_queries(const SoftmaxGradArgs<T>& args, const Interval& rows, const Sequence& s,
-                      Index h, bool add) const {
+  void add_to_queries(const SoftmaxGradArgs<T>& args, const Range& rows, const Sequence& s, Index h,
+                      bool add) const {
     if (!rows.is_empty()) {
       write_rows(args.d_q, pass_.grads().q, s.batch, h, s.first_query, rows_of(args.block, rows),
                  pass_.call().scale() * pass_.unlift(), add);
     }
     if (add) return;
-    const Index end = (std::max)(rows.first, rows.last);
-    clear_queries(s, h, rows_of(args.block, {0, (std::min)(rows.first, args.block.count)}));
+    const Index end = (std::max)(rows.begin, rows.end);
+    clear_queries(s, h, rows_of(args.block, {0, (std::min)(rows.begin, args.block.count)}));
     clear_queries(s, h, rows_of(args.block, {end, args.block.count}));
   }
 

@@ -108,10 +108,10 @@ class BiasBackward {
         if (by_key && k != part) continue;
         const KeyBlock keys = plan.key_block(k);
         if (!detail::meets(args.block, keys, s.key_end)) continue;
-        const Interval rows = detail::rows_that_see(args.block, keys, s.key_end, kGradTile);
+        const Range rows = detail::rows_that_see(args.block, keys, s.key_end, kGradTile);
         if (rows.is_empty()) continue;
-        args.row_begin = rows.first;
-        args.row_end = rows.last;
+        args.row_begin = rows.begin;
+        args.row_end = rows.end;
         pass_.set_keys(keys, s, pass_.call().key_head(h), 0, buffers, args);
         SoftmaxGradKernels<T>{}.grad(args);
       }

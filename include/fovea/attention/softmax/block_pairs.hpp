@@ -14,7 +14,7 @@ namespace detail {
 /// from their bounds.
 inline bool meets(const QueryBlock& block, const KeyBlock& keys, Index key_end) {
   const Index begin = keys.first;
-  const Index end = (std::min)(keys.span().last, key_end);
+  const Index end = (std::min)(keys.span().end, key_end);
   for (Index r = 0; r < block.run_count; ++r) {
     const KeyRun& run = block.runs[r];
     const Index last = run.first + run.step * (run.count - 1);
@@ -27,24 +27,24 @@ inline bool meets(const QueryBlock& block, const KeyBlock& keys, Index key_end) 
 }
 
 /// The rows of a block that see some keys, from the first tile of them to the last one.
-inline Interval rows_that_see(const QueryBlock& block, const KeyBlock& keys, Index key_end,
-                              Index tile) {
-  const Interval whole = {keys.first, (std::min)(keys.span().last, key_end)};
-  Interval rows = {block.count, 0};
+inline Range rows_that_see(const QueryBlock& block, const KeyBlock& keys, Index key_end,
+                           Index tile) {
+  const Range whole = {keys.first, (std::min)(keys.span().end, key_end)};
+  Range rows = {block.count, 0};
   for (Index n = 0; n < block.run_count; ++n) {
     const KeyRun& run = block.runs[n];
     if ((run.first - keys.first) % keys.step != 0) continue;
-    const Interval seen = Lattice{0, run.step}.points(
-        {whole.first - run.first, whole.last - run.first});  // keys t of the run
+    const Range seen = Lattice{0, run.step}.points(
+        {whole.begin - run.first, whole.end - run.first});  // keys t of the run
     const auto sees = [&](Index r) { return seen.meets(seen_by(run, r)); };
     Index first = 0;
-    while (first < rows.first && !sees(first)) ++first;
-    rows.first = (std::min)(rows.first, first);
+    while (first < rows.begin && !sees(first)) ++first;
+    rows.begin = (std::min)(rows.begin, first);
     Index last = block.count;
-    while (last > (std::max)(rows.first, rows.last) && !sees(last - 1)) --last;
-    if (last > rows.first) rows.last = (std::max)(rows.last, last);
+    while (last > (std::max)(rows.begin, rows.end) && !sees(last - 1)) --last;
+    if (last > rows.begin) rows.end = (std::max)(rows.end, last);
   }
-  rows.first = rows.first / tile * tile;
+  rows.begin = rows.begin / tile * tile;
   return rows;
 }
 

@@ -75,9 +75,9 @@ class DecodePlan {
 
   /// [first, last) of a list.
   struct HeadClass {
-    Interval items;
-    Interval segments;
-    Interval tasks;
+    Range items;
+    Range segments;
+    Range tasks;
     Index most_rows = 0;  // of an item
     Index pairs = 0;
   };
@@ -103,13 +103,13 @@ class DecodePlan {
         add_row(pattern, {1, shape.keys, shape.first_position + r}, r, sources);
       }
     }
-    heads.items.last = size(items_);
-    heads.segments.last = size(segments_);
-    heads.tasks.last = size(tasks_);
-    for (Index n = heads.items.first; n < heads.items.last; ++n) {
+    heads.items.end = size(items_);
+    heads.segments.end = size(segments_);
+    heads.tasks.end = size(tasks_);
+    for (Index n = heads.items.begin; n < heads.items.end; ++n) {
       heads.most_rows = (std::max)(heads.most_rows, item(n).block.count);
     }
-    for (Index n = heads.tasks.first; n < heads.tasks.last; ++n) {
+    for (Index n = heads.tasks.begin; n < heads.tasks.end; ++n) {
       heads.pairs += task(n).keys * item(task(n).item).block.count;
     }
     classes_.push_back(heads);

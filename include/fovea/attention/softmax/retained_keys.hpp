@@ -84,22 +84,22 @@ class RetainedKeys {
     }
     const Index group = detail::group_size(shape.query_heads, shape.key_heads);
     for (Index g = 0; g < shape.key_heads; ++g) {
-      Interval kept = {stride_, 0};
+      Range kept = {stride_, 0};
       for (Index h = g * group; h < (g + 1) * group; ++h) add_columns(h, kept);
-      columns_ = (std::max)(columns_, kept.last - kept.first);
-      first_columns_[static_cast<std::size_t>(g)] = kept.first;
+      columns_ = (std::max)(columns_, kept.end - kept.begin);
+      first_columns_[static_cast<std::size_t>(g)] = kept.begin;
     }
     // Every key head has the same number of columns, so those of one may begin earlier.
     for (Index& first : first_columns_) first = (std::min)(first, stride_ - columns_);
     return columns_ < stride_;
   }
 
-  void add_columns(Index h, Interval& kept) const {
+  void add_columns(Index h, Range& kept) const {
     const AnyPattern& p = pattern(h);
     for (Index s = 0; s < p.stage_count(); ++s) {
       if (sources(h)[s] != KeySource::summary) continue;
-      const Interval columns = p.key_columns(s).columns;
-      kept = {(std::min)(kept.first, columns.first), (std::max)(kept.last, columns.last)};
+      const Range columns = p.key_columns(s).columns;
+      kept = {(std::min)(kept.begin, columns.begin), (std::max)(kept.end, columns.end)};
     }
   }
 

@@ -33,13 +33,13 @@ class SplitKv {
       : shape_(shape), heads_(heads), rows_(rows) {
     for (const HeadGroups::Group& group : heads_.groups()) {
       const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
-      tasks_ += c.tasks.last - c.tasks.first;
+      tasks_ += c.tasks.end - c.tasks.begin;
       part_elements_ += group_elements(group);
       pairs_ += group.count * c.pairs;
       const Index most_rows = group.count * c.most_rows;
       worker_elements_ = (std::max)({worker_elements_, softmax_row_scratch(most_rows, shape_.width),
                                      softmax_merge_scratch(shape_.value_width)});
-      for (Index n = c.items.first; n < c.items.last; ++n) {
+      for (Index n = c.items.begin; n < c.items.end; ++n) {
         const DecodePlan::Item& item = rows_.item(n);
         if (!item.is_band) continue;
         worker_elements_ =
@@ -102,7 +102,7 @@ class SplitKv {
   /// Of all segments of a group.
   Index group_elements(const HeadGroups::Group& group) const {
     const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
-    return (c.segments.last - c.segments.first) * part_elements(group, c.most_rows);
+    return (c.segments.end - c.segments.begin) * part_elements(group, c.most_rows);
   }
 
   /// \param parts of the group   \param task of the batch entry
@@ -110,9 +110,9 @@ class SplitKv {
     C* parts = parts_ + b * part_elements_;
     for (const HeadGroups::Group& group : heads_.groups()) {
       const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
-      const Index tasks = c.tasks.last - c.tasks.first;
+      const Index tasks = c.tasks.end - c.tasks.begin;
       if (task < tasks) {
-        compute(b, group, rows_.task(c.tasks.first + task), parts, scratch);
+        compute(b, group, rows_.task(c.tasks.begin + task), parts, scratch);
         return;
       }
       task -= tasks;
@@ -144,7 +144,7 @@ class SplitKv {
   /// Where the parts of an item begin among those of its group.
   Index first_part(const HeadGroups::Group& group, const DecodePlan::Item& item) const {
     const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
-    return (item.first_segment - c.segments.first) * part_elements(group, c.most_rows);
+    return (item.first_segment - c.segments.begin) * part_elements(group, c.most_rows);
   }
 
   /// Writes the rows of one batch entry.
@@ -153,7 +153,7 @@ class SplitKv {
     C* parts = parts_ + b * part_elements_;
     for (const HeadGroups::Group& group : heads_.groups()) {
       const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
-      for (Index i = c.items.first; i < c.items.last; ++i) {
+      for (Index i = c.items.begin; i < c.items.end; ++i) {
         const DecodePlan::Item& item = rows_.item(i);
         if (item.is_band) continue;
         for (Index n = 0; n < group.count; ++n) {

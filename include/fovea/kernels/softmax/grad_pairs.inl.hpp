@@ -69,10 +69,10 @@ struct GradPairs {
   }
 };
 
-/// The vectors [first, last) of a group.
+/// The vectors [begin, end) of a group.
 struct Vectors {
-  Index first;
-  Index last;
+  Index begin;
+  Index end;
   friend constexpr bool operator==(const Vectors&, const Vectors&) = default;
 };
 
@@ -81,8 +81,8 @@ inline Vectors vectors_that_see(const SeenKeys* lanes, Index begin, Index end) {
   Vectors seen{4, 0};
   for (Index v = 0; v < 4; ++v) {
     if (lanes[v].begin < end && begin < lanes[v].end) {
-      seen.first = smaller(seen.first, v);
-      seen.last = v + 1;
+      seen.begin = smaller(seen.begin, v);
+      seen.end = v + 1;
     }
   }
   return seen;

@@ -40,8 +40,8 @@ FOVEA_NOINLINE void lane_scores(const SeenKeys* lanes, const T* k, Index k_row, 
     Index end = whole ? keys : j + step;
     while (end < keys && vectors_that_see(lanes, end, end + step) == seen) end += step;
     end = smaller(end, keys);
-    const Index lane = seen.first * kLanes<T>;
-    switch (seen.last - seen.first) {
+    const Index lane = seen.begin * kLanes<T>;
+    switch (seen.end - seen.begin) {
       case 4:
         for_row_blocks<kGradRows<4>>(j, end, LaneScores<4, T>{k, k_row, q, width, scores});
         break;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an operator reads beside q, k and v, and where a layer has it from: one `Guide` for each
-/// kind of operator.
+/// What an operator reads beside q, k and v, and where a layer has it from: one `LearnedInputs` for
+/// each kind of operator.
 #pragma once
 
 #include "fovea/attention/delta_rule.hpp"
@@ -17,7 +17,7 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The sizes that the heads of a layer have.
 struct HeadSizes {
-  Index width = 0;      ///< Dm, of the tokens that a guide reads
+  Index width = 0;      ///< Dm, of the tokens that learned inputs are made of
   Index heads = 1;      ///< of the queries
   Index key_heads = 1;  ///< divides heads
   Index head_width = 0;
@@ -25,13 +25,13 @@ struct HeadSizes {
   Index dominant = 4;      ///< M, the indices that FsatLayer predicts for each key and head
 };
 
-/// The guide of an operator that reads q, k and v alone and has an lse: softmax attention of every
-/// pattern. Another kind derives from it and has its own members instead:
-/// `visit(f)` over what it learns; `compute` makes of the source's tokens what the operator reads;
-/// `attach` gives that to the operator, and says where it saves; `ask` says which gradients the
-/// operator has to give; `finish` takes them to the parameters, and adds to the source's gradient.
+/// The learned inputs of an operator that reads q, k and v alone and has an lse: softmax attention
+/// of every pattern. Another kind derives from it and has its own members instead: `visit(f)` over
+/// what it learns; `compute` makes of the source's tokens what the operator reads; `attach` gives
+/// that to the operator, and says where it saves; `ask` says which gradients the operator has to
+/// give; `finish` takes them to the parameters, and adds to the source's gradient.
 template <class T>
-class PlainGuide {
+class NothingLearned {
  public:
   /// Whether the operator writes and reads lse.
   static constexpr bool kHasLse = true;
@@ -39,9 +39,9 @@ class PlainGuide {
   /// What is kept from forward to backward.
   struct Saved {};
 
-  PlainGuide() = default;
+  NothingLearned() = default;
   template <class Op>
-  PlainGuide(const Op& /*op*/, const HeadSizes& /*sizes*/, Initialiser& /*initialiser*/) {}
+  NothingLearned(const Op& /*op*/, const HeadSizes& /*sizes*/, Initialiser& /*initialiser*/) {}
 
   template <class F>
   void visit(F&& /*f*/) {}
@@ -63,24 +63,24 @@ class PlainGuide {
               E&& /*executor*/) {}
 };
 
-/// The guide of an operator; what is none of the kinds below is softmax attention.
+/// The learned inputs of an operator. What is none of the kinds below is softmax attention.
 template <class Op, class T>
-class Guide : public PlainGuide<T> {
+class LearnedInputs : public NothingLearned<T> {
  public:
-  using PlainGuide<T>::PlainGuide;
+  using NothingLearned<T>::NothingLearned;
 };
 
 /// Linear attention has no lse.
 template <class T, class... Maps>
-class Guide<LinearAttention<Maps...>, T> : public PlainGuide<T> {
+class LearnedInputs<LinearAttention<Maps...>, T> : public NothingLearned<T> {
  public:
   static constexpr bool kHasLse = false;
-  using PlainGuide<T>::PlainGuide;
+  using NothingLearned<T>::NothingLearned;
 };
 
 /// beta = sigmoid(x W + b), a rate for each token and key head: what the delta rule writes with.
 template <class T>
-class RateGuide : public PlainGuide<T> {
+class LearnedRates : public NothingLearned<T> {
  public:
   static constexpr bool kHasLse = false;
 
@@ -89,9 +89,9 @@ class RateGuide : public PlainGuide<T> {
     Buffer<T> d_beta;
   };
 
-  RateGuide() = default;
+  LearnedRates() = default;
   template <class Op>
-  RateGuide(const Op& /*op*/, const HeadSizes& sizes, Initialiser& initialiser)
+  LearnedRates(const Op& /*op*/, const HeadSizes& sizes, Initialiser& initialiser)
       : rate_(sizes.width, sizes.key_heads, initialiser, {.name = "beta"}) {}
 
   template <class F>
@@ -137,20 +137,20 @@ class RateGuide : public PlainGuide<T> {
 };
 
 template <class Map, class T>
-class Guide<DeltaRuleAttention<Map>, T> : public RateGuide<T> {
+class LearnedInputs<DeltaRuleAttention<Map>, T> : public LearnedRates<T> {
  public:
-  using RateGuide<T>::RateGuide;
+  using LearnedRates<T>::LearnedRates;
 };
 
 namespace detail {
 
 template <class T, bool HasBeta>
 struct FmmBase {
-  using type = PlainGuide<T>;
+  using type = NothingLearned<T>;
 };
 template <class T>
 struct FmmBase<T, true> {
-  using type = RateGuide<T>;
+  using type = LearnedRates<T>;
 };
 
 }  // namespace detail
@@ -158,7 +158,7 @@ struct FmmBase<T, true> {
 /// FMM attention: the logits of near and far field, one for each head, from 0; beta, if one of its
 /// terms is a delta rule.
 template <class T, class... Terms>
-class Guide<FmmAttention<Terms...>, T>
+class LearnedInputs<FmmAttention<Terms...>, T>
     : public detail::FmmBase<T, FmmAttention<Terms...>::kHasBeta>::type {
   using Base = typename detail::FmmBase<T, FmmAttention<Terms...>::kHasBeta>::type;
 
@@ -173,8 +173,8 @@ class Guide<FmmAttention<Terms...>, T>
     Buffer<T> d_far;
   };
 
-  Guide() = default;
-  Guide(const FmmAttention<Terms...>& op, const HeadSizes& sizes, Initialiser& initialiser)
+  LearnedInputs() = default;
+  LearnedInputs(const FmmAttention<Terms...>& op, const HeadSizes& sizes, Initialiser& initialiser)
       : Base(op, sizes, initialiser),
         near_logits("near_logits", 1, sizes.heads),
         far_logits("far_logits", 1, sizes.heads) {}
@@ -218,15 +218,15 @@ class Guide<FmmAttention<Terms...>, T>
 /// sketch does it by a loss of its own (Wu et al. 2021, section 3.1). The chosen keys are kept for
 /// the backward pass.
 template <class T>
-class Guide<SmartBirdAttention, T> : public PlainGuide<T> {
+class LearnedInputs<SmartBirdAttention, T> : public NothingLearned<T> {
  public:
   struct Saved {
     Buffer<T> sketch;       ///< [B, 1, L, 2 d]
     Buffer<Index> indices;  ///< [B, H, L, K]
   };
 
-  Guide() = default;
-  Guide(const SmartBirdAttention& /*op*/, const HeadSizes& sizes, Initialiser& initialiser)
+  LearnedInputs() = default;
+  LearnedInputs(const SmartBirdAttention& /*op*/, const HeadSizes& sizes, Initialiser& initialiser)
       : heads_(sizes.heads),
         sketch_(sizes.width, 2 * sizes.sketch_width, initialiser,
                 {.bias = false, .outputs_of_one = sizes.sketch_width, .name = "sketch"}) {}
@@ -263,11 +263,11 @@ class Guide<SmartBirdAttention, T> : public PlainGuide<T> {
 
 /// Lists that come with the tokens.
 template <class T>
-class Guide<IndexedAttention, T> : public PlainGuide<T> {
+class LearnedInputs<IndexedAttention, T> : public NothingLearned<T> {
  public:
-  using PlainGuide<T>::PlainGuide;
+  using NothingLearned<T>::NothingLearned;
 
-  void attach(const Tokens<T>& source, typename PlainGuide<T>::Saved& /*saved*/,
+  void attach(const Tokens<T>& source, typename NothingLearned<T>::Saved& /*saved*/,
               IndexedInputs<T>& inputs, IndexedSaved<T>& /*kept*/) const {
     inputs.indices = source.indices;
   }
@@ -275,11 +275,11 @@ class Guide<IndexedAttention, T> : public PlainGuide<T> {
 
 /// Dominant indices that come with the tokens; their gradient goes nowhere.
 template <class T>
-class Guide<FsatAttention, T> : public PlainGuide<T> {
+class LearnedInputs<FsatAttention, T> : public NothingLearned<T> {
  public:
-  using PlainGuide<T>::PlainGuide;
+  using NothingLearned<T>::NothingLearned;
 
-  void attach(const Tokens<T>& source, typename PlainGuide<T>::Saved& /*saved*/,
+  void attach(const Tokens<T>& source, typename NothingLearned<T>::Saved& /*saved*/,
               FsatInputs<T>& inputs, FsatSaved<T>& /*kept*/) const {
     inputs.dominant = source.dominant;
   }
