@@ -34,10 +34,20 @@
 #if defined(__x86_64__) && defined(__AVX512F__) && defined(__AVX512BW__) && \
     defined(__AVX512DQ__) && defined(__AVX512VL__) && defined(__AVX512CD__)
 #define FOVEA_UNIT_LEVEL 4
+#define FOVEA_UNIT_LEVEL_NAME v4
 #elif defined(__x86_64__) && defined(__AVX2__) && defined(__FMA__)
 #define FOVEA_UNIT_LEVEL 3
+#define FOVEA_UNIT_LEVEL_NAME v3
 #else
 #define FOVEA_UNIT_LEVEL 1
+#define FOVEA_UNIT_LEVEL_NAME baseline
+#endif
+
+// Whether this translation unit compiles the levels above its own, too.
+#if defined(__x86_64__) && !defined(FOVEA_NATIVE_ONLY)
+#define FOVEA_COMPILES_LEVELS 1
+#else
+#define FOVEA_COMPILES_LEVELS 0
 #endif
 
 // Code built with other flags or macros gets other symbols, so that the linker can never hand a

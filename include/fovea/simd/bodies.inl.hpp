@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What any kernel body stands on, in the order of what uses what; compiled once per
-/// instruction-set level, by the first use of foreach_level.hpp in a unit.
+/// instruction-set level, by simd/vec.hpp.
 
 #include "fovea/simd/vec.inl.hpp"
+
+#include "fovea/simd/float16.inl.hpp"
+
+#include "fovea/simd/vec_operations.inl.hpp"
 
 #include "fovea/simd/math.inl.hpp"
 
@@ -24,5 +28,3 @@
 #include "fovea/simd/softmax_weight.inl.hpp"
 
 #include "fovea/simd/philox.inl.hpp"
-
-#include "fovea/simd/compress.inl.hpp"

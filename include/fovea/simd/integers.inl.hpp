@@ -3,6 +3,11 @@
 /// The integers of the kernels. std::min and its like do not belong into a region: a function of
 /// the standard library that is instantiated there would be linked into baseline code.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/levels/read_alone.inl.hpp"
+#endif
+
 constexpr Index smaller(Index a, Index b) { return a < b ? a : b; }
 constexpr Index larger(Index a, Index b) { return a < b ? b : a; }
 constexpr Index clamped(Index x, Index low, Index high) { return smaller(larger(x, low), high); }

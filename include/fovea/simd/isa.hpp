@@ -5,7 +5,7 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <initializer_list>
+#include <limits>
 #include <string_view>
 
 #include "fovea/core/config.hpp"
@@ -21,12 +21,19 @@ FOVEA_NAMESPACE_BEGIN
 /// v3: AVX2 + FMA + F16C. v4: AVX-512 F, BW, DQ, VL, CD.
 enum class IsaLevel { baseline = 1, v3 = 3, v4 = 4 };
 
+// FOVEA_LEVELS(f, ...): f(name, ...) for each level above the baseline, from the lowest up.
+#define FOVEA_LEVELS(f, ...) f(v3, __VA_ARGS__) f(v4, __VA_ARGS__)
+
 /// The level of this translation unit's own flags, the lowest one that it holds.
 inline constexpr auto kUnitIsaLevel = static_cast<IsaLevel>(FOVEA_UNIT_LEVEL);
 
 /// "baseline", "v3" or "v4".
 constexpr const char* name(IsaLevel level) {
-  return level == IsaLevel::v4 ? "v4" : level == IsaLevel::v3 ? "v3" : "baseline";
+#define FOVEA_NAMED(name_, level) \
+  if ((level) == IsaLevel::name_) return #name_;
+  FOVEA_LEVELS(FOVEA_NAMED, level)
+#undef FOVEA_NAMED
+  return "baseline";
 }
 
 namespace detail {
@@ -40,28 +47,26 @@ inline bool machine_has_f16c() {
 #endif
 
 inline IsaLevel machine_isa_level() {
-#if defined(__x86_64__) && !defined(FOVEA_NATIVE_ONLY)
+  IsaLevel highest = kUnitIsaLevel;
+#if FOVEA_COMPILES_LEVELS
   __builtin_cpu_init();
-  const bool has_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                      machine_has_f16c();
-  const bool has_v4 = has_v3 && __builtin_cpu_supports("avx512f") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
-  return has_v4 ? IsaLevel::v4 : has_v3 ? IsaLevel::v3 : IsaLevel::baseline;
-#else
-  return kUnitIsaLevel;
+  [[maybe_unused]] bool has_lower = true;
+#define FOVEA_EACH_LEVEL "fovea/simd/levels/detected.inl.hpp"
+#include "fovea/simd/each_level.inl.hpp"
 #endif
+  return highest;
 }
 
 /// \throws std::invalid_argument a name that is none
 inline IsaLevel environment_isa_cap() {
   const char* text = std::getenv("FOVEA_ISA");
   const std::string_view cap = text == nullptr ? "" : text;
-  if (cap.empty()) return IsaLevel::v4;
-  for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::v3, IsaLevel::v4}) {
-    if (cap == name(level)) return level;
-  }
+  if (cap.empty()) return static_cast<IsaLevel>((std::numeric_limits<int>::max)());
+#define FOVEA_CAPPED(name_, cap) \
+  if ((cap) == #name_) return IsaLevel::name_;
+  FOVEA_LEVELS(FOVEA_CAPPED, cap)
+#undef FOVEA_CAPPED
+  if (cap == "baseline") return IsaLevel::baseline;
   refuse("fovea", "the environment variable FOVEA_ISA", cap, "baseline, v3 or v4");
 }
 

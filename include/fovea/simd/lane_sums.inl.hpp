@@ -2,6 +2,12 @@
 /// \file
 /// Sums of lanes in one order at every level.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/vec_operations.inl.hpp"
+#include "fovea/simd/transpose.inl.hpp"
+#endif
+
 /// Lanes of sums over columns, at every level.
 template <class T>
 inline constexpr int kSumLanes = 64 / static_cast<int>(sizeof(T));

@@ -12,6 +12,11 @@
 /// rounded up; that of double bounds samples of several million. The test of this file holds
 /// these numbers.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/vec_operations.inl.hpp"
+#endif
+
 /// Named numbers of T; std functions are not called inside a region.
 template <class T>
 struct SpecialValues {

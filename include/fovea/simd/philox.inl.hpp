@@ -3,32 +3,10 @@
 /// Philox4x32-10 of core/philox.hpp, one counter per lane; the same bits at every level. Cost: 20
 /// multiplications per vector of double, 40 per vector of float.
 
-/// 64-bit lanes of which the lower halves count; what the upper ones hold does not matter.
-using LowHalves = IntVec<double>;
-
-/// The 64-bit products of the lower halves.
-FOVEA_INLINE LowHalves multiply_low(LowHalves a, LowHalves b) {
-  using Raw = LowHalves::Raw;
-#if FOVEA_LEVEL == 4
-  return {reinterpret_cast<Raw>(_mm512_maskz_mul_epu32(static_cast<__mmask8>(-1),
-                                                       reinterpret_cast<__m512i>(a.raw),
-                                                       reinterpret_cast<__m512i>(b.raw)))};
-#elif FOVEA_LEVEL == 3
-  return {reinterpret_cast<Raw>(
-      _mm256_mul_epu32(reinterpret_cast<__m256i>(a.raw), reinterpret_cast<__m256i>(b.raw)))};
-#elif defined(__SSE2__)
-  return {reinterpret_cast<Raw>(
-      _mm_mul_epu32(reinterpret_cast<__m128i>(a.raw), reinterpret_cast<__m128i>(b.raw)))};
-#elif defined(__aarch64__)
-  return {reinterpret_cast<Raw>(vmull_u32(vmovn_u64(reinterpret_cast<uint64x2_t>(a.raw)),
-                                          vmovn_u64(reinterpret_cast<uint64x2_t>(b.raw))))};
-#else
-  using Wrapping = LowHalves::Wrapping;
-  const Wrapping low = reinterpret_cast<Wrapping>(set1_int<double>(0xffffffff).raw);
-  return {reinterpret_cast<Raw>((reinterpret_cast<Wrapping>(a.raw) & low) *
-                                (reinterpret_cast<Wrapping>(b.raw) & low))};
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/vec_operations.inl.hpp"
 #endif
-}
 
 /// The upper halves, brought down. Not the arithmetic shift, which AVX2 lacks.
 FOVEA_INLINE LowHalves high_halves(LowHalves a) {

@@ -9,73 +9,36 @@
 
 #include "fovea/core/config.hpp"
 
-// Which levels this translation unit compiles: its own, and those above it.
-#if defined(__x86_64__) && !defined(FOVEA_NATIVE_ONLY)
-#define FOVEA_COMPILE_V3 (FOVEA_UNIT_LEVEL < 3)
-#define FOVEA_COMPILE_V4 (FOVEA_UNIT_LEVEL < 4)
-#else
-#define FOVEA_COMPILE_V3 0
-#define FOVEA_COMPILE_V4 0
-#endif
+#include "fovea/simd/isa.hpp"
 
-// FOVEA_AT_LEVEL(level, name): what `name` is in the namespace of an IsaLevel; of the unit's own
-// level where that one is not compiled.
-#if FOVEA_UNIT_LEVEL == 4 || FOVEA_COMPILE_V4
-#define FOVEA_V4_NAMESPACE ::fovea::v4
-#elif FOVEA_UNIT_LEVEL == 3
-#define FOVEA_V4_NAMESPACE ::fovea::v3
-#else
-#define FOVEA_V4_NAMESPACE ::fovea::baseline
-#endif
-#if FOVEA_UNIT_LEVEL == 4
-#define FOVEA_V3_NAMESPACE ::fovea::v4
-#define FOVEA_BASELINE_NAMESPACE ::fovea::v4
-#elif FOVEA_UNIT_LEVEL == 3
-#define FOVEA_V3_NAMESPACE ::fovea::v3
-#define FOVEA_BASELINE_NAMESPACE ::fovea::v3
-#elif FOVEA_COMPILE_V3
-#define FOVEA_V3_NAMESPACE ::fovea::v3
-#define FOVEA_BASELINE_NAMESPACE ::fovea::baseline
-#else
-#define FOVEA_V3_NAMESPACE ::fovea::baseline
-#define FOVEA_BASELINE_NAMESPACE ::fovea::baseline
-#endif
-#define FOVEA_AT_LEVEL(level, ...)                                      \
-  ((level) == ::fovea::IsaLevel::v4   ? FOVEA_V4_NAMESPACE::__VA_ARGS__ \
-   : (level) == ::fovea::IsaLevel::v3 ? FOVEA_V3_NAMESPACE::__VA_ARGS__ \
-                                      : FOVEA_BASELINE_NAMESPACE::__VA_ARGS__)
+// Of a level that simd/each_level.inl.hpp describes: whether this unit compiles it beside its own,
+// and whether it is the baseline of a unit that compiles others, which is compiled to short code.
+#define FOVEA_COMPILES_LEVEL (FOVEA_COMPILES_LEVELS && FOVEA_LEVEL > FOVEA_UNIT_LEVEL)
+#define FOVEA_LEVEL_IS_COMPACT (FOVEA_COMPILES_LEVELS && FOVEA_UNIT_LEVEL == 1 && FOVEA_LEVEL == 1)
+
+// FOVEA_AT_LEVEL(level, name): what `name` is in the namespace of an IsaLevel.
+#define FOVEA_IF_LEVEL(name_, level, ...) \
+  (level) == ::fovea::IsaLevel::name_ ? ::fovea::name_::__VA_ARGS__:
+#define FOVEA_AT_LEVEL(level, ...) \
+  (FOVEA_LEVELS(FOVEA_IF_LEVEL, level, __VA_ARGS__)::fovea::baseline::__VA_ARGS__)
 
 #define FOVEA_PRAGMA(text) _Pragma(#text)
 
 #if defined(__clang__)
-#define FOVEA_REGION_BEGIN_V3                                                          \
-  FOVEA_PRAGMA(clang attribute push(__attribute__((target("avx2,fma,f16c,bmi,bmi2"))), \
-                                    apply_to = function))
-#define FOVEA_REGION_BEGIN_V4                                                                   \
-  FOVEA_PRAGMA(                                                                                 \
-      clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd," \
-                                                 "avx2,fma,bmi,bmi2"))),                        \
-                           apply_to = function))
+#define FOVEA_REGION_BEGIN(features) \
+  FOVEA_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
 #define FOVEA_REGION_END FOVEA_PRAGMA(clang attribute pop)
+#define FOVEA_REGION_BEGIN_COMPACT
+#define FOVEA_REGION_END_COMPACT
 #else
-#define FOVEA_REGION_BEGIN_V3    \
-  FOVEA_PRAGMA(GCC push_options) \
-  FOVEA_PRAGMA(GCC target("avx2,fma,f16c,bmi,bmi2"))
-#define FOVEA_REGION_BEGIN_V4    \
-  FOVEA_PRAGMA(GCC push_options) \
-  FOVEA_PRAGMA(GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi,bmi2"))
+#define FOVEA_REGION_BEGIN(features) \
+  FOVEA_PRAGMA(GCC push_options)     \
+  FOVEA_PRAGMA(GCC target(features))
 #define FOVEA_REGION_END FOVEA_PRAGMA(GCC pop_options)
-#endif
-
-// The baseline of a unit that compiles the levels above it, too: short code.
-#if defined(__clang__) || !FOVEA_COMPILE_V3
-#define FOVEA_REGION_BEGIN_BASELINE
-#define FOVEA_REGION_END_BASELINE
-#else
-#define FOVEA_REGION_BEGIN_BASELINE \
-  FOVEA_PRAGMA(GCC push_options)    \
+#define FOVEA_REGION_BEGIN_COMPACT \
+  FOVEA_PRAGMA(GCC push_options)   \
   FOVEA_PRAGMA(GCC optimize("Os"))
-#define FOVEA_REGION_END_BASELINE FOVEA_PRAGMA(GCC pop_options)
+#define FOVEA_REGION_END_COMPACT FOVEA_PRAGMA(GCC pop_options)
 #endif
 
 // `FOVEA_UNROLL` before a loop whose trip count is a small constant: the accumulators of such a

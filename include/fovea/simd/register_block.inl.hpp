@@ -5,9 +5,15 @@
 /// scores (scalars from K, vectors from transposed Q) and values (scalars from V, vectors of
 /// weights). Cost: R V multiply-adds on R + V loads per step.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/vec_operations.inl.hpp"
+#include "fovea/simd/integers.inl.hpp"
+#endif
+
 /// Accumulators that stay in registers beside the operands; from measurement on AVX-512 (16 of
 /// 32 registers: 4 x 4 and 8 x 2 tie, 24 gain nothing) and AVX2 (12 of 16).
-inline constexpr int kAccumulators = kVecRegisters == 32 ? 16 : FOVEA_LEVEL == 3 ? 12 : 8;
+inline constexpr int kAccumulators = Arch::kAccumulators;
 
 /// Scalar rows of a register block that is V vectors wide.
 template <int V>
@@ -76,10 +82,10 @@ struct RegisterBlock {
   FOVEA_INLINE void multiply_add(const T* a, Index a_row, Index a_step, const T* b, Index b_step,
                                  Index steps) {
     if constexpr (2 * R * V > kAccumulators) {
-      FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 8 : 1)
+      FOVEA_UNROLL_BY(Arch::kFullBlockSteps)
       for (Index s = 0; s < steps; ++s, a += a_step, b += b_step) multiply_add_step(a, a_row, b);
     } else {
-      FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 2 : 1)
+      FOVEA_UNROLL_BY(Arch::kSmallBlockSteps)
       for (Index s = 0; s < steps; ++s, a += a_step, b += b_step) multiply_add_step(a, a_row, b);
     }
   }
@@ -88,7 +94,7 @@ struct RegisterBlock {
   template <int N>
   FOVEA_INLINE void multiply_add_one(const T* a, Index a_row, Index a_step, const T* b,
                                      Index b_step, Index steps) {
-    FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 2 : 1)
+    FOVEA_UNROLL_BY(Arch::kSmallBlockSteps)
     for (Index s = 0; s < steps; ++s) {
       const Vec<T> x = load(b + N * kLanes<T>);
       FOVEA_UNROLL

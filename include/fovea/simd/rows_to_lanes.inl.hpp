@@ -3,6 +3,12 @@
 /// Rows of queries to lanes and back, by register transposes (simd/transpose.inl.hpp); whatever
 /// the rows are stored in, lanes hold the type of the arithmetic.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/transpose.inl.hpp"
+#include "fovea/simd/stored_rows.inl.hpp"
+#endif
+
 /// padded[i, 0...] = columns [c, c + lanes) of row i, 0 beyond `count` and `width`.
 template <Storage S, class T>
 FOVEA_NOINLINE void load_edge(const void* rows, Index row, Index column, Index count, Index c,

@@ -5,6 +5,11 @@
 /// Logits are kept as s log2(e) / 2: halved, so that no finite logit overflows and the difference
 /// to the maximum doubles exactly in `softmax_weight`.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/math.inl.hpp"
+#endif
+
 /// Constants of `softmax_weight`.
 template <class T>
 struct WeightConstants;

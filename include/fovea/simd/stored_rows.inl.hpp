@@ -3,6 +3,12 @@
 /// Rows as they are stored: pieces of them as vectors, and whole tiles in the type of the
 /// arithmetic.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/storage.inl.hpp"
+#include "fovea/simd/integers.inl.hpp"
+#endif
+
 /// Copies one element from place j of a tensor to place i of another.
 template <Storage S, class T>
 FOVEA_INLINE void copy_element(void* to, Index i, const void* from, Index j) {

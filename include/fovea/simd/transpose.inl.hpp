@@ -2,6 +2,11 @@
 /// \file
 /// Transposes lanes x lanes elements in registers. Included by foreach_level.hpp.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/vec.inl.hpp"
+#endif
+
 /// The perfect shuffle of two registers: a0 b0 a1 b1 ..., its low or its high half.
 template <bool High, class T>
 FOVEA_INLINE Vec<T> interleave(Vec<T> a, Vec<T> b) {

@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The vector type of one level: `Vec<T>` (T float or double) and `IntVec<T>`, the integers of the
-/// same width, with the operations that the kernels are made of. Included by foreach_level.hpp.
-///
-/// Every operation is one IEEE operation per lane (or a select or a permutation), so a chain of
-/// them gives the same bits at every width that has a fused multiply-add.
+/// The vector types of one level: `Vec<T>` (T float or double), `IntVec<T>`, the integers of the
+/// same width, and `ShortVec`, elements of 16 bits; with the operations that the compiler's vectors
+/// have by themselves. simd/vec_operations.inl.hpp has the others.
 
-#if FOVEA_LEVEL == 4
-inline constexpr int kVecBytes = 64;
-inline constexpr int kVecRegisters = 32;
-#elif FOVEA_LEVEL == 3
-inline constexpr int kVecBytes = 32;
-inline constexpr int kVecRegisters = 16;
-#elif defined(__aarch64__)
-inline constexpr int kVecBytes = 16;
-inline constexpr int kVecRegisters = 32;
-#else
-inline constexpr int kVecBytes = 16;
-inline constexpr int kVecRegisters = 16;
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/levels/read_alone.inl.hpp"
 #endif
+
+/// Bytes of a register.
+inline constexpr int kVecBytes = FOVEA_LEVEL_VEC_BYTES;
 
 /// Whether this is the level below all others of the unit: it is kept short. Every machine of the
 /// last ten years takes another one.
-inline constexpr bool kIsCompact = FOVEA_LEVEL == 1 && FOVEA_COMPILE_V3;
+inline constexpr bool kIsCompact = FOVEA_LEVEL_IS_COMPACT;
 
 /// Lanes of a vector of T.
 template <class T>
@@ -186,30 +178,6 @@ FOVEA_INLINE IntVec<T> operator>(IntVec<T> a, IntVec<T> b) {
   return {a.raw > b.raw};
 }
 
-/// The first \p n lanes from p, n < lanes, the others 0; reads nothing beyond p + n.
-template <class T>
-FOVEA_INLINE Vec<T> load_first(const T* p, Index n) {
-#if FOVEA_LEVEL == 4
-  const auto mask = static_cast<std::uint32_t>((1U << n) - 1U);
-  if constexpr (sizeof(T) == 4) {
-    return {_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), p)};
-  } else {
-    return {_mm512_maskz_loadu_pd(static_cast<__mmask8>(mask), p)};
-  }
-#elif FOVEA_LEVEL == 3
-  const IntVec<T> mask = lane_index<T>() < set1_int<T>(static_cast<Int<T>>(n));
-  if constexpr (sizeof(T) == 4) {
-    return {_mm256_maskload_ps(p, reinterpret_cast<__m256i>(mask.raw))};
-  } else {
-    return {_mm256_maskload_pd(p, reinterpret_cast<__m256i>(mask.raw))};
-  }
-#else
-  alignas(kVecBytes) T lanes[kLanes<T>] = {};
-  for (Index lane = 0; lane < n; ++lane) lanes[lane] = p[lane];
-  return load(lanes);
-#endif
-}
-
 /// mask ? a : b per lane; what stands in the other operand does not matter.
 template <class T>
 FOVEA_INLINE Vec<T> select(IntVec<T> mask, Vec<T> a, Vec<T> b) {
@@ -225,71 +193,6 @@ FOVEA_INLINE Vec<T> from_bits(IntVec<T> a) {
   return {reinterpret_cast<typename Vec<T>::Raw>(a.raw)};
 }
 
-/// a * b + c, rounded once wherever the level has a fused multiply-add (v3, v4, AArch64,
-/// and a baseline that was compiled with -mfma).
-template <class T>
-FOVEA_INLINE Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {
-#if FOVEA_LEVEL == 4
-  if constexpr (sizeof(T) == 4) return {_mm512_fmadd_ps(a.raw, b.raw, c.raw)};
-  if constexpr (sizeof(T) == 8) return {_mm512_fmadd_pd(a.raw, b.raw, c.raw)};
-#elif FOVEA_LEVEL == 3
-  if constexpr (sizeof(T) == 4) return {_mm256_fmadd_ps(a.raw, b.raw, c.raw)};
-  if constexpr (sizeof(T) == 8) return {_mm256_fmadd_pd(a.raw, b.raw, c.raw)};
-#elif defined(__aarch64__)
-  if constexpr (sizeof(T) == 4) return {vfmaq_f32(c.raw, a.raw, b.raw)};
-  if constexpr (sizeof(T) == 8) return {vfmaq_f64(c.raw, a.raw, b.raw)};
-#elif defined(__FMA__)
-  if constexpr (sizeof(T) == 4) return {_mm_fmadd_ps(a.raw, b.raw, c.raw)};
-  if constexpr (sizeof(T) == 8) return {_mm_fmadd_pd(a.raw, b.raw, c.raw)};
-#else
-  return {a.raw * b.raw + c.raw};
-#endif
-}
-
-/// The larger lane. Where either is NaN: \p b (the rule of x86), on AArch64 NaN.
-template <class T>
-FOVEA_INLINE Vec<T> maximum(Vec<T> a, Vec<T> b) {
-#if FOVEA_LEVEL == 4
-  if constexpr (sizeof(T) == 4)
-    return {_mm512_maskz_max_ps(static_cast<__mmask16>(-1), a.raw, b.raw)};
-  if constexpr (sizeof(T) == 8)
-    return {_mm512_maskz_max_pd(static_cast<__mmask8>(-1), a.raw, b.raw)};
-#elif FOVEA_LEVEL == 3
-  if constexpr (sizeof(T) == 4) return {_mm256_max_ps(a.raw, b.raw)};
-  if constexpr (sizeof(T) == 8) return {_mm256_max_pd(a.raw, b.raw)};
-#elif defined(__aarch64__)
-  if constexpr (sizeof(T) == 4) return {vmaxq_f32(a.raw, b.raw)};
-  if constexpr (sizeof(T) == 8) return {vmaxq_f64(a.raw, b.raw)};
-#elif defined(__SSE2__)
-  if constexpr (sizeof(T) == 4) return {_mm_max_ps(a.raw, b.raw)};
-  if constexpr (sizeof(T) == 8) return {_mm_max_pd(a.raw, b.raw)};
-#else
-  return {a.raw > b.raw ? a.raw : b.raw};
-#endif
-}
-
-/// The smaller lane. Where either is NaN: \p b (the rule of x86), on AArch64 NaN.
-template <class T>
-FOVEA_INLINE Vec<T> minimum(Vec<T> a, Vec<T> b) {
-#if FOVEA_LEVEL == 4
-  if constexpr (sizeof(T) == 4)
-    return {_mm512_maskz_min_ps(static_cast<__mmask16>(-1), a.raw, b.raw)};
-  if constexpr (sizeof(T) == 8)
-    return {_mm512_maskz_min_pd(static_cast<__mmask8>(-1), a.raw, b.raw)};
-#elif FOVEA_LEVEL == 3
-  if constexpr (sizeof(T) == 4) return {_mm256_min_ps(a.raw, b.raw)};
-  if constexpr (sizeof(T) == 8) return {_mm256_min_pd(a.raw, b.raw)};
-#elif defined(__aarch64__)
-  if constexpr (sizeof(T) == 4) return {vminq_f32(a.raw, b.raw)};
-  if constexpr (sizeof(T) == 8) return {vminq_f64(a.raw, b.raw)};
-#elif defined(__SSE2__)
-  if constexpr (sizeof(T) == 4) return {_mm_min_ps(a.raw, b.raw)};
-  if constexpr (sizeof(T) == 8) return {_mm_min_pd(a.raw, b.raw)};
-#else
-  return {a.raw < b.raw ? a.raw : b.raw};
-#endif
-}
-
 /// Whether any lane of a mask is set.
 template <class T>
 FOVEA_INLINE bool any(IntVec<T> mask) {
@@ -298,3 +201,24 @@ FOVEA_INLINE bool any(IntVec<T> mask) {
   for (int lane = 0; lane < kLanes<T>; ++lane) set |= mask.raw[lane];
   return set != 0;
 }
+
+/// 16 bits for each lane of a Vec<float>.
+struct ShortVec {
+  using Raw __attribute__((vector_size(kVecBytes / 2))) = std::uint16_t;
+  using Unaligned
+      __attribute__((vector_size(kVecBytes / 2), aligned(alignof(std::uint16_t)), may_alias)) =
+          std::uint16_t;
+  Raw raw;
+};
+
+/// \p data need not be aligned to more than an element.
+FOVEA_INLINE ShortVec load_short(const void* data) {
+  return {*static_cast<const ShortVec::Unaligned*>(data)};
+}
+
+FOVEA_INLINE void store_short(void* data, ShortVec a) {
+  *static_cast<ShortVec::Unaligned*>(data) = a.raw;
+}
+
+/// 64-bit lanes of which the lower halves count; what the upper ones hold does not matter.
+using LowHalves = IntVec<double>;

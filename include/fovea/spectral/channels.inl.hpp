@@ -2,6 +2,12 @@
 /// \file
 /// Rows of a few channels to one sequence for each channel, and back, by register transposes.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/transpose.inl.hpp"
+#include "fovea/spectral/kernels.hpp"
+#endif
+
 /// The elements of lanes columns from c on, 0 beyond the channels there are.
 template <class T>
 FOVEA_INLINE Vec<T> load_channels(const T* row, Index column, Index c, Index channels) {

@@ -7,6 +7,12 @@
 /// no product here is one that a compiler might fuse with a sum, of either side: what is fused is
 /// written as `fma`, and the factor of a sum is applied to the sum.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/vec_operations.inl.hpp"
+#include "fovea/simd/transpose.inl.hpp"
+#endif
+
 /// One number with the operations of a Vec: what is left over at the end of a row.
 template <class T>
 struct One {
@@ -28,12 +34,9 @@ FOVEA_INLINE One<T> operator*(One<T> a, One<T> b) {
 /// Rounded once where the level's Vec is.
 template <class T>
 FOVEA_INLINE One<T> fma(One<T> a, One<T> b, One<T> c) {
-#if FOVEA_LEVEL >= 3 || defined(__aarch64__) || defined(__FMA__)
+  if constexpr (!Arch::kHasFma) return {a.raw * b.raw + c.raw};
   if constexpr (sizeof(T) == 4) return {__builtin_fmaf(a.raw, b.raw, c.raw)};
   if constexpr (sizeof(T) == 8) return {__builtin_fma(a.raw, b.raw, c.raw)};
-#else
-  return {a.raw * b.raw + c.raw};
-#endif
 }
 
 template <class V>

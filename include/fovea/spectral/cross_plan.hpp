@@ -11,6 +11,7 @@
 
 #include "fovea/core/workspace.hpp"
 #include "fovea/spectral/kernels.hpp"
+#include "fovea/spectral/table.hpp"
 #include "fovea/spectral/plan_cache.hpp"
 #include "fovea/spectral/transform_size.hpp"
 

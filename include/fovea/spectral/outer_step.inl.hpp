@@ -3,6 +3,12 @@
 /// The first step of long forward transforms and the last one of inverse ones: R transforms of
 /// length M, of which FFTW computes each in a cache, make one of length R M.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/spectral/complex.inl.hpp"
+#include "fovea/spectral/kernels.hpp"
+#endif
+
 /// e^{-2 pi i m r / (R M)}, lanes from m on. \param root at the multiple of kRootBlock below m
 template <class V, class T>
 FOVEA_INLINE Complex<V> root_at(const OuterRoots<T>& roots, Index block, Index lane, int r) {

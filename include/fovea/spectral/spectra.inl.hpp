@@ -7,6 +7,12 @@
 ///
 /// What is at k, N - k, N/2 - k and N/2 + k is made of what was there, so all of it is in place.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/spectral/complex.inl.hpp"
+#include "fovea/spectral/kernels.hpp"
+#endif
+
 /// Where the four stand: k is place `k` of row r, and k = R * place + row.
 struct Quad {
   Index here;    // k

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// compress.inl.hpp, unfused.inl.hpp and the counting of sketch_sampling.inl.hpp over arrays: what
+/// store_lanes, unfused.inl.hpp and the counting of sampling.inl.hpp over arrays: what
 /// sketch_math_test.cpp compiles once per level.
 
 #include "fovea/kernels/sketch/unfused.inl.hpp"

@@ -9,6 +9,15 @@
 /// time, of which the even and the odd ones are two chains; the sum of weights has the same chains,
 /// so that weights sum to 1. No bit depends on other rows, or on entries that a row does not see.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/stored_rows.inl.hpp"
+#include "fovea/simd/lane_sums.inl.hpp"
+#include "fovea/simd/softmax_weight.inl.hpp"
+#include "fovea/kernels/indexed/gather.hpp"
+#endif
+
 /// Rows of a matrix that a list names.
 template <class T>
 struct ListedRows {

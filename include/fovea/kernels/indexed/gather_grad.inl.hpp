@@ -5,6 +5,11 @@
 /// sum_j dS_j k_j. By keys, over the rows that list them: dv = sum_i P_i f_i d_out_i and dk = scale
 /// sum_i dS_i q_i, in the order of heads and rows. Cost 2 (3 D + 2 Dv) flops per pair.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/indexed/gather.inl.hpp"
+#endif
+
 template <class T>
 class GatherGradRows {
  public:

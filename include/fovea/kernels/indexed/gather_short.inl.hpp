@@ -10,6 +10,11 @@
 /// a cache line of weights goes the other way. No bit of a row depends on which rows it is computed
 /// with.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/indexed/gather.inl.hpp"
+#endif
+
 template <Storage S, class T>
 class GatherShort {
  public:

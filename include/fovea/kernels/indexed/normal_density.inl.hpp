@@ -3,6 +3,12 @@
 /// Normal densities of many distances from the mean: the confidences of FSAT (eqs. 8 and 10).
 /// Error: 3 + x^2 / (2 variance) ulp.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/math.inl.hpp"
+#include "fovea/kernels/indexed/normal_density.hpp"
+#endif
+
 template <class T>
 FOVEA_INLINE Vec<T> normal_density_of(Vec<T> x, const NormalDensityArgs<T>& args) {
   // Not x * x first, which may overflow where the density is near its peak.

@@ -12,6 +12,12 @@
 /// dbeta_s = dB_s . k'_s, and dO Q'^T - K'^T G is added to R. Cost per token and row of a head:
 /// 16 D Dv flops and kDeltaChunk (4 D + 4 Dv).
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/linear/grad.inl.hpp"
+#include "fovea/kernels/linear/delta_grad_rows.inl.hpp"
+#endif
+
 /// One call of delta_grad.
 template <class T>
 class DeltaGrad {

@@ -3,6 +3,12 @@
 /// The steps of the delta rule's backward pass that are not products of matrices: features and
 /// their gradients, the triangular solve, rows in and out.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/linear/delta_rule.inl.hpp"
+#include "fovea/kernels/linear/grad_products.inl.hpp"
+#endif
+
 /// The sum of a_c b_c over a padded row, by one tree at every level.
 template <class T>
 FOVEA_INLINE T row_product(const T* a, const T* b, Index padded) {

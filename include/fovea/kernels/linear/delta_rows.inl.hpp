@@ -10,6 +10,13 @@
 /// q' . B the tokens; each element is one fixed chain, however its rows come in calls and blocks.
 /// Cost per token, of one query head: 6 D Dv flops and 2 kDeltaChunk (D + Dv).
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/stored_rows.inl.hpp"
+#include "fovea/kernels/linear/delta_rule.hpp"
+#endif
+
 /// n elements rounded up to whole vectors.
 template <class T>
 constexpr Index in_whole_vectors(Index n) {

@@ -3,6 +3,14 @@
 /// Streaming through the delta rule (delta_rule.hpp): features, chunks, and the rows that read
 /// them.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/rows_to_lanes.inl.hpp"
+#include "fovea/kernels/linear/output.inl.hpp"
+#include "fovea/kernels/linear/delta_rows.inl.hpp"
+#include "fovea/kernels/linear/delta_rule.hpp"
+#endif
+
 /// A row, padded with zeros to a multiple of 64 bytes, added up to one vector.
 template <class T>
 FOVEA_INLINE Vec<T> row_lanes(const T* x, Index padded) {

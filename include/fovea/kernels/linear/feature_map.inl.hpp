@@ -6,6 +6,13 @@
 /// "Error a, b | c, d" is in ulp as in simd/math.inl.hpp. The test of this file
 /// holds these numbers.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/math.inl.hpp"
+#include "fovea/simd/stored_rows.inl.hpp"
+#include "fovea/kernels/linear/feature_map.hpp"
+#endif
+
 /// e^r on [-ln(2)/2, ln(2)/2], lowest coefficient first, by Sollya's fpminimax. Relative error
 /// 3.8e-9 (float), 4.5e-18 (double).
 template <class T>
@@ -30,21 +37,6 @@ struct ExpPolynomial<double> {
                                              0x1.28b0a8fb1af21p-22,
                                              0x1.ae14874a8348bp-26};
 };
-
-/// p * 2^n with one rounding. \param shifted n + kMagic
-template <class T>
-FOVEA_INLINE Vec<T> scale_by_shifted(Vec<T> p, Vec<T> n, Vec<T> shifted) {
-#if FOVEA_LEVEL == 4
-  static_cast<void>(shifted);
-  if constexpr (sizeof(T) == 4)
-    return {_mm512_maskz_scalef_ps(static_cast<__mmask16>(-1), p.raw, n.raw)};
-  if constexpr (sizeof(T) == 8)
-    return {_mm512_maskz_scalef_pd(static_cast<__mmask8>(-1), p.raw, n.raw)};
-#else
-  static_cast<void>(n);
-  return scale_by_exp2(p, bits(shifted));
-#endif
-}
 
 /// e^min(x, 0), with gradual underflow; cheaper than `exp`, and not monotone: neighbours may be one
 /// ulp in the wrong order. Error 0.89, 0.87 | 1.17, 1.15.

@@ -5,6 +5,13 @@
 /// a chunk pair by pair. Cost per token, query head and map: 12 D Dv + 6 kLinearChunk (D + Dv) / 2
 /// flops.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/linear/grad_state.inl.hpp"
+#include "fovea/kernels/linear/grad_rows.inl.hpp"
+#include "fovea/kernels/linear/grad_keys.inl.hpp"
+#endif
+
 /// What the causal steps have in common: positions.
 template <class T>
 struct GradPositions {

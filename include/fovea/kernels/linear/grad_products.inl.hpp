@@ -3,6 +3,13 @@
 /// The matrix products of linear attention's backward pass: register blocks whose chains are those
 /// of one element alone, and triangles that touch no pair beyond the diagonal, whatever it holds.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/kernels/linear/feature_map.inl.hpp"
+#include "fovea/kernels/linear/linear.hpp"
+#endif
+
 /// Widths of one call, and how far its rows are apart: whole cache lines.
 template <class T>
 struct GradWidths {

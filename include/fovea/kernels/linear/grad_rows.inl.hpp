@@ -3,6 +3,13 @@
 /// The query side of linear attention's backward pass: features of up to kLinearChunk rows, their
 /// denominators, gradients, and what they add to the gradients of the tokens that they see.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/linear/stream.inl.hpp"
+#include "fovea/kernels/linear/grad_products.inl.hpp"
+#include "fovea/kernels/linear/grad.hpp"
+#endif
+
 /// A sum whose error does not grow with the number of terms (Neumaier).
 template <class T>
 struct CompensatedSum {

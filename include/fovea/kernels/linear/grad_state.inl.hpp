@@ -5,6 +5,12 @@
 /// vector, summed as in running_state.inl.hpp, so that denominators are those of the forward pass
 /// to the bit.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/linear/running_state.inl.hpp"
+#include "fovea/kernels/linear/grad_products.inl.hpp"
+#endif
+
 template <class T>
 class GradSums {
  public:

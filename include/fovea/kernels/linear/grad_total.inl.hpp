@@ -4,6 +4,12 @@
 /// all tokens (formulas in linear_grad.hpp). Cost per token, query head and map: 8 D Dv flops, and
 /// 2 D Dv of linear_sum.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/linear/grad_rows.inl.hpp"
+#include "fovea/kernels/linear/grad_keys.inl.hpp"
+#endif
+
 /// Rows that all see the same tokens, of one map.
 template <class T>
 class GradRowsOfTotal {

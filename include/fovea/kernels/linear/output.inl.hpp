@@ -3,6 +3,11 @@
 /// From the numerators and denominators of rows to the rows of `out`: divided, summed over the
 /// maps, blended, and rounded once to what they are stored in.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/linear/rows.inl.hpp"
+#endif
+
 /// Blends and stores lanes of row i from column c on; \p far is the sum over all maps.
 template <Storage X, class T, Storage S>
 FOVEA_INLINE void write_far(const LinearRows<T, S>& rows, Index i, Index c, Index width,

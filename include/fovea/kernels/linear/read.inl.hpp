@@ -3,6 +3,11 @@
 /// Linear attention that is not causal, in three steps: sums over segments of tokens, their total,
 /// and the rows that read it.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/linear/stream.inl.hpp"
+#endif
+
 /// The sums of one map, of which one block of tokens is added at a time.
 template <class T>
 struct BlockSums {

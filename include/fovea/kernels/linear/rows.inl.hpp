@@ -7,6 +7,13 @@
 /// times rows of the state, plus chains of further features. Lanes: value columns; of weights,
 /// keys.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/lane_sums.inl.hpp"
+#include "fovea/kernels/linear/running_state.inl.hpp"
+#include "fovea/kernels/linear/linear.hpp"
+#endif
+
 /// Steps of one chain of roundings over features.
 inline constexpr Index kFeatureChain = 32;
 

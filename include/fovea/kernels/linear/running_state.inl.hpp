@@ -8,6 +8,14 @@
 /// are two chains per element. The normaliser enters its double word chunk by chunk: it costs
 /// little, and divides everything.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/transpose.inl.hpp"
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/kernels/linear/feature_map.inl.hpp"
+#include "fovea/kernels/linear/linear.hpp"
+#endif
+
 template <class T>
 struct RunningState {
   Index width;      // D
@@ -85,7 +93,7 @@ FOVEA_NOINLINE void fold_segment(const RunningState<T>& s) {
 }
 
 /// Vectors of columns that register blocks of states and outputs are wide.
-inline constexpr int kStateVectors = FOVEA_LEVEL == 4 ? 4 : 2;
+inline constexpr int kStateVectors = Arch::kStateVectors;
 
 /// for_row_blocks with blocks of R rows and of one row only: less code where few rows are left
 /// over.

@@ -4,6 +4,11 @@
 /// way, chunk by chunk. Cost per token, map and head: 4 D Dv + about kLinearChunk (3/2 D + Dv)
 /// operations. Measured at D = Dv = 64 and 128: chunks of 64 are slower, 16 tie at 64.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/linear/output.inl.hpp"
+#endif
+
 /// Parts of the scratch (linear_stream_scratch).
 template <class T>
 struct RowScratch {

@@ -6,6 +6,13 @@
 /// others every draw up to theta / p. Such a theta is guessed: as many keys as the policy makes one
 /// expect, those wanted, score above it.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/philox.inl.hpp"
+#include "fovea/kernels/sketch/scores.inl.hpp"
+#include "fovea/kernels/sketch/sampling.inl.hpp"
+#endif
+
 /// Draws are compared with bounds that leave so much room for rounding.
 template <class T>
 inline constexpr T kDrawRoom = sizeof(T) == 4 ? T(0x1p-16) : T(0x1p-44);

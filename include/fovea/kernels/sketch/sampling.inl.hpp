@@ -4,6 +4,13 @@
 /// (Smart Bird, eq. 2 and Figure 4). A loss is -log2(alpha), of top_k -logit: either order is that
 /// of the sampling weights p, the smallest loss first.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/lane_sums.inl.hpp"
+#include "fovea/kernels/sketch/unfused.inl.hpp"
+#include "fovea/kernels/sketch/select.hpp"
+#endif
+
 /// Since s = u p < p, a key whose p is below some score that K keys reach cannot be among the best.
 /// `least` is the draw that a key of this loss needs for a score above the p of the loss `theta`.
 template <SamplingPolicy P, class T>

@@ -4,6 +4,12 @@
 /// row's logits stay in memory, since whoever chooses reads them again. The same bits at every
 /// level.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/lane_sums.inl.hpp"
+#include "fovea/kernels/sketch/unfused.inl.hpp"
+#endif
+
 /// Keys whose exponentials are summed in T; such sums are added up in double.
 inline constexpr Index kSketchTile = 512;
 

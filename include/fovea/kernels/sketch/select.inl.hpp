@@ -5,6 +5,11 @@
 /// threshold that so many keys are expected to pass; draws are made for these alone. If fewer than
 /// K pass after all, it is lowered.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/sketch/candidates.inl.hpp"
+#endif
+
 /// One call under one policy.
 template <SamplingPolicy P, class T>
 class SketchSelect {

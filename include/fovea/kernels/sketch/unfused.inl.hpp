@@ -4,6 +4,12 @@
 /// fused multiply-add too. For what decides, rather than what is averaged: of two keys that are
 /// almost alike, every machine has to choose the same one.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/math.inl.hpp"
+#include "fovea/simd/integers.inl.hpp"
+#endif
+
 /// a * b, rounded before anything is added to it.
 template <class T>
 FOVEA_INLINE Vec<T> product(Vec<T> a, Vec<T> b) {

@@ -7,6 +7,13 @@
 /// Values: lanes along Dv. Cost 2 (D + Dv) flops per visible pair and a fourth more for the trees
 /// at D = 64. Oracle and tests as softmax_block.inl.hpp.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/transpose.inl.hpp"
+#include "fovea/kernels/softmax/tile.inl.hpp"
+#include "fovea/kernels/softmax/block.hpp"
+#endif
+
 /// Partial sums of a dot product: registers that together hold 64 bytes.
 inline constexpr int kDotParts = 64 / kVecBytes;
 

@@ -4,6 +4,13 @@
 /// Milakov and Gimelshein 2018 with queries in the lanes. Cost 2 (D + Dv) flops per computed pair;
 /// scratch O(rows (D + Dv)).
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/softmax/tile.inl.hpp"
+#include "fovea/kernels/softmax/score_map_tile.inl.hpp"
+#include "fovea/kernels/softmax/running_softmax.inl.hpp"
+#endif
+
 /// What is asked for while scores are computed: rows of the next sub-block and keys of the next
 /// tile, from behind the block's if need be; what lies behind a tensor is never read.
 struct BlockAhead {

@@ -2,6 +2,12 @@
 /// \file
 /// Which form of the softmax kernel a block takes: the one place that chooses.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/softmax/band.inl.hpp"
+#include "fovea/kernels/softmax/block.inl.hpp"
+#endif
+
 /// The band form for rows of N elements, if they stay in registers, and else for any. The baseline
 /// of x86-64 has the second alone: it is there to be right, not fast.
 template <int N, class T>

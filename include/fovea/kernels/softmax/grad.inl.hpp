@@ -4,6 +4,13 @@
 /// queries against a block of keys, weights recomputed from lse. Cost 2 (3 D + 2 Dv) flops per
 /// computed pair: five matrix products.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/lane_sums.inl.hpp"
+#include "fovea/kernels/softmax/score_map_tile.inl.hpp"
+#include "fovea/kernels/softmax/grad_rows.inl.hpp"
+#endif
+
 /// One call.
 template <class T>
 class SoftmaxGrad {

@@ -3,6 +3,12 @@
 /// Which pairs of a tile of the backward pass are visible, as far as its products leave the others
 /// out: what is hidden would add exact zeros, so no bit depends on it.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/softmax/visible_keys.inl.hpp"
+#include "fovea/kernels/softmax/grad.hpp"
+#endif
+
 /// Queries whose tiles are computed together: kGradTile of them are kGradGroups groups.
 template <class T>
 inline constexpr Index kGradGroup = 4 * kLanes<T>;

@@ -3,6 +3,13 @@
 /// The query rows of one tile of the backward pass, brought into the forms that its products need:
 /// q and d_out in the lanes and as rows, lse, and delta_i = <out_i, d_out_i>.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/rows_to_lanes.inl.hpp"
+#include "fovea/kernels/softmax/grad_tile.inl.hpp"
+#include "fovea/kernels/softmax/grad.hpp"
+#endif
+
 /// Rows of m to lanes, group by group. \param to [groups, grad_padded(width), kGradGroup]
 template <class T>
 FOVEA_NOINLINE void rows_to_groups(const Matrix<const T>& m, Index first, Index step, Index rows,

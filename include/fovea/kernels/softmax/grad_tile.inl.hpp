@@ -3,6 +3,13 @@
 /// The steps of one tile of the backward pass: weights and their gradients from scores, and the
 /// products that sum over queries. Tiles of scores are [keys, V * lanes], as in softmax_tile.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/softmax_weight.inl.hpp"
+#include "fovea/kernels/softmax/grad_pairs.inl.hpp"
+#endif
+
 /// Scalar rows of a register block whose lanes are queries: a power of two, since the keys between
 /// two borders are few.
 template <int V>

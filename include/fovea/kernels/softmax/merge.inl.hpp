@@ -2,6 +2,11 @@
 /// \file
 /// Merges what softmax_row.inl.hpp leaves of each segment, and writes the rows out.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/softmax/row.inl.hpp"
+#endif
+
 /// Merges the segments of the rows of one head as SoftmaxBlock::merge does, and writes out and lse.
 template <Storage S, class T>
 class SoftmaxMerge {

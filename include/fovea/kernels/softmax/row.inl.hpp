@@ -4,6 +4,16 @@
 /// sum is the same chain of operations as in softmax_block.inl.hpp: tiles and chains of keys lie at
 /// the same points of a run, and keys that a row does not see add nothing. So are the bits.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/lane_sums.inl.hpp"
+#include "fovea/kernels/softmax/score_map.inl.hpp"
+#include "fovea/kernels/softmax/row_products.inl.hpp"
+#include "fovea/kernels/softmax/block.hpp"
+#include "fovea/kernels/softmax/row.hpp"
+#endif
+
 /// The running softmax of some rows, as it lies in memory (softmax_row_part).
 template <class T>
 struct RowSoftmax {

@@ -6,6 +6,13 @@
 /// stored, once for R rows. Cost: 2 (D + Dv) flops per pair, and log2(lanes) D / lanes shuffles per
 /// key, half of that for bfloat16.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/transpose.inl.hpp"
+#include "fovea/simd/stored_rows.inl.hpp"
+#include "fovea/kernels/softmax/block.hpp"
+#endif
+
 /// Rows that share one transposition of K and one load of V: with the lanes x lanes elements of a
 /// transposition they fill the registers.
 inline constexpr int kRowsAtOnce = kVecRegisters == 32 ? 8 : 4;

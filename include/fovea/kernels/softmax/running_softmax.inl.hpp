@@ -3,6 +3,13 @@
 /// The running softmax of the queries of a sub-block, V vectors of them: how parts of it are
 /// merged, carried from stage to stage and written out.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/rows_to_lanes.inl.hpp"
+#include "fovea/simd/softmax_weight.inl.hpp"
+#include "fovea/kernels/softmax/block.hpp"
+#endif
+
 /// What brings two sums of weights, or of values, to the maximum of both.
 template <class T>
 struct MergeFactors {

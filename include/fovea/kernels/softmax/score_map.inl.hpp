@@ -3,6 +3,13 @@
 /// The score map of a head (score_map.hpp) on vectors of pairs, the same operations wherever
 /// queries or keys lie in the lanes. Logits are half-logits of base 2, as softmax_tile keeps them.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/softmax_weight.inl.hpp"
+#include "fovea/simd/philox.inl.hpp"
+#include "fovea/kernels/softmax/score_map.hpp"
+#endif
+
 /// The soft cap c of half-logits of base 2, and 2 / c.
 template <class T>
 struct CapFactors {

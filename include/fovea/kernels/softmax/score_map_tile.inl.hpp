@@ -3,6 +3,13 @@
 /// The score map on the tiles of the forward and the backward kernel, whose lanes are queries. Cost
 /// per pair: a load of bias or mask and a few operations; the soft cap some 25, dropout a Philox.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/transpose.inl.hpp"
+#include "fovea/kernels/softmax/visible_keys.inl.hpp"
+#include "fovea/kernels/softmax/score_map.inl.hpp"
+#endif
+
 /// Where a tile lies in its head: lane i is the query row `row + row_step i`, for i < rows (which
 /// may count rows beyond the tile), the other lanes are padding; key j of the tile is at position
 /// `key + key_step j`. The position of a query is its row + first_position. Bias and mask have a

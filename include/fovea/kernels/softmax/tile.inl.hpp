@@ -3,6 +3,16 @@
 /// The steps of one tile of the softmax kernel: scores, masking, maximum; and, for each chain of
 /// its keys, weights and values. A tile is up to kKeyTile keys against V vectors of queries;
 /// matrices of it are [keys, V * lanes].
+
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/stored_rows.inl.hpp"
+#include "fovea/simd/softmax_weight.inl.hpp"
+#include "fovea/kernels/softmax/visible_keys.inl.hpp"
+#include "fovea/kernels/softmax/block.hpp"
+#endif
+
 /// Scores of R keys: rows of K times V of the W vectors of transposed queries, and the running
 /// maximum.
 template <int V, int W, class T, class Ahead>
@@ -134,7 +144,7 @@ FOVEA_NOINLINE void weigh_chain(T* scores, Index keys, const T* max_logit, const
                                 int lift, T* sum) {
   const Vec<T> shift = finite_shift(load(max_logit));
   Vec<T> chain = zero<T>();
-  FOVEA_UNROLL_BY(FOVEA_LEVEL == 4 ? 4 : 2)
+  FOVEA_UNROLL_BY(Arch::kWeightSteps)
   for (Index j = 0; j < keys; ++j) {
     T* p = scores + j * V * kLanes<T>;
     const Vec<T> below = load(p) - shift;

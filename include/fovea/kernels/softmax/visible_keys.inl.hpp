@@ -3,6 +3,12 @@
 /// Which keys of a run some rows of a block see: as one range, as a range of each vector of rows,
 /// and as bounds in the lanes.
 
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/vec.inl.hpp"
+#include "fovea/simd/integers.inl.hpp"
+#endif
+
 /// The keys of one run that some rows see: all of the rows see those of [full_begin, full_end),
 /// some of them those of [begin, end).
 struct SeenKeys {

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The lowest level: what the flags of the translation unit allow. On x86-64 that is SSE2, on
+/// AArch64 NEON, elsewhere whatever the compiler makes of plain vectors. See
+/// simd/each_level.inl.hpp.
+
+#define FOVEA_LEVEL 1
+#define FOVEA_LEVEL_NAME baseline
+#define FOVEA_LEVEL_VEC_BYTES 16
+#if defined(__aarch64__)
+#define FOVEA_LEVEL_ARCH "fovea/simd/arch/neon.inl.hpp"
+#define FOVEA_LEVEL_OPERATIONS Neon
+#elif defined(__SSE2__)
+#define FOVEA_LEVEL_ARCH "fovea/simd/arch/sse2.inl.hpp"
+#define FOVEA_LEVEL_OPERATIONS Sse2
+#else
+#define FOVEA_LEVEL_ARCH "fovea/simd/arch/portable.inl.hpp"
+#define FOVEA_LEVEL_OPERATIONS Portable
+#endif
+#define FOVEA_LEVEL_TARGET ""  // never above the flags of a unit
+#define FOVEA_LEVEL_IS_ON_MACHINE true
+#include FOVEA_EACH_LEVEL
+#include "fovea/simd/levels/end.inl.hpp"

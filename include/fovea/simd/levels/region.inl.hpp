@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Compiles FOVEA_LEVEL_BODY for one level, in the namespace of its name. A level that this unit
+/// does not compile is another name of the unit's own level.
+
+#if FOVEA_LEVEL == FOVEA_UNIT_LEVEL || FOVEA_COMPILES_LEVEL
+#if FOVEA_LEVEL != FOVEA_UNIT_LEVEL
+FOVEA_REGION_BEGIN(FOVEA_LEVEL_TARGET)
+#elif FOVEA_LEVEL_IS_COMPACT
+FOVEA_REGION_BEGIN_COMPACT
+#endif
+FOVEA_NAMESPACE_BEGIN
+namespace FOVEA_LEVEL_NAME {
+#include FOVEA_LEVEL_BODY
+}  // namespace FOVEA_LEVEL_NAME
+FOVEA_NAMESPACE_END
+#if FOVEA_LEVEL != FOVEA_UNIT_LEVEL
+FOVEA_REGION_END
+#elif FOVEA_LEVEL_IS_COMPACT
+FOVEA_REGION_END_COMPACT
+#endif
+#else
+FOVEA_NAMESPACE_BEGIN
+namespace FOVEA_UNIT_LEVEL_NAME {}
+namespace FOVEA_LEVEL_NAME = FOVEA_UNIT_LEVEL_NAME;
+FOVEA_NAMESPACE_END
+#endif

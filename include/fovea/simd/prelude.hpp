@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What kernel bodies use of the headers outside of the regions: integers, arguments, intrinsics.
+#pragma once
+
+#include "fovea/core/config.hpp"
+#include "fovea/core/key_run.hpp"
+#include "fovea/core/philox.hpp"
+#include "fovea/core/scalar.hpp"
+#include "fovea/simd/isa.hpp"
+#include "fovea/simd/matrix.hpp"
+#include "fovea/simd/region.hpp"
+#include "fovea/simd/softmax_constants.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The operations of vectors that each machine does its own way, by the struct of simd/arch that
+/// the level names.
+///
+/// Every operation is one IEEE operation per lane (or a select or a permutation), so a chain of
+/// them gives the same bits at every width that has a fused multiply-add.
+
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/float16.inl.hpp"
+#endif
+
+#include FOVEA_LEVEL_ARCH
+
+/// What this level's machines do their own way.
+using Arch = FOVEA_LEVEL_OPERATIONS;
+
+/// Registers of the level.
+inline constexpr int kVecRegisters = Arch::kRegisters;
+
+/// The first \p n lanes from p, n < lanes, the others 0; reads nothing beyond p + n.
+template <class T>
+FOVEA_INLINE Vec<T> load_first(const T* p, Index n) {
+  return Arch::load_first(p, n);
+}
+
+/// a * b + c, rounded once wherever the level has a fused multiply-add (v3, v4, AArch64,
+/// and a baseline that was compiled with -mfma).
+template <class T>
+FOVEA_INLINE Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {
+  return Arch::fma(a, b, c);
+}
+
+/// The larger lane. Where either is NaN: \p b (the rule of x86), on AArch64 NaN.
+template <class T>
+FOVEA_INLINE Vec<T> maximum(Vec<T> a, Vec<T> b) {
+  return Arch::maximum(a, b);
+}
+
+/// The smaller lane. Where either is NaN: \p b (the rule of x86), on AArch64 NaN.
+template <class T>
+FOVEA_INLINE Vec<T> minimum(Vec<T> a, Vec<T> b) {
+  return Arch::minimum(a, b);
+}
+
+/// p * 2^n with one rounding. \param shifted n + kMagic
+template <class T>
+FOVEA_INLINE Vec<T> scale_by_shifted(Vec<T> p, Vec<T> n, Vec<T> shifted) {
+  return Arch::scale_by_shifted(p, n, shifted);
+}
+
+/// One bit per lane of a mask, lane 0 the lowest.
+template <class T>
+FOVEA_INLINE std::uint32_t mask_bits(IntVec<T> mask) {
+  return Arch::template mask_bits<T>(mask);
+}
+
+/// How many bits are set.
+FOVEA_INLINE Index bit_count(std::uint32_t bits) { return __builtin_popcount(bits); }
+
+/// Writes the lanes whose bits are set to p, one behind the other. May write a whole vector.
+template <class T>
+FOVEA_INLINE void store_lanes(T* p, Vec<T> a, std::uint32_t bits) {
+  Arch::store_lanes(p, a, bits);
+}
+template <class T>
+FOVEA_INLINE void store_lanes_int(Int<T>* p, IntVec<T> a, std::uint32_t bits) {
+  Arch::template store_lanes_int<T>(p, a, bits);
+}
+
+/// The 64-bit products of the lower halves.
+FOVEA_INLINE LowHalves multiply_low(LowHalves a, LowHalves b) { return Arch::multiply_low(a, b); }
+
+/// The first \p n lanes from data, the others 0; reads nothing beyond them.
+FOVEA_INLINE ShortVec load_short_first(const void* data, Index n) {
+  return Arch::load_short_first(data, n);
+}
+
+/// Writes the first \p n lanes to data.
+FOVEA_INLINE void store_short_first(void* data, ShortVec a, Index n) {
+  Arch::store_short_first(data, a, n);
+}
+
+/// The lanes as integers of 32 bits, from 0 to 65535.
+FOVEA_INLINE IntVec<float> widened(ShortVec a) { return Arch::widened(a); }
+
+/// The lower 16 bits of each lane.
+FOVEA_INLINE ShortVec narrowed(IntVec<float> a) { return Arch::narrowed(a); }
+
+/// Between binary16 and float.
+FOVEA_INLINE Vec<float> from_float16(ShortVec a) { return Arch::from_float16(a); }
+FOVEA_INLINE ShortVec to_float16(Vec<float> a) { return Arch::to_float16(a); }
