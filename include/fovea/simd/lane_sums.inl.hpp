@@ -4,8 +4,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/vec_operations.inl.hpp"
 #include "fovea/simd/transpose.inl.hpp"
+#include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
 /// Lanes of sums over columns, at every level.

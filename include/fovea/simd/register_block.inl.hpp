@@ -7,8 +7,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/vec_operations.inl.hpp"
 #include "fovea/simd/integers.inl.hpp"
+#include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
 /// Accumulators that stay in registers beside the operands; from measurement on AVX-512 (16 of

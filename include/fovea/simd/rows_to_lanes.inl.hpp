@@ -5,8 +5,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/transpose.inl.hpp"
 #include "fovea/simd/stored_rows.inl.hpp"
+#include "fovea/simd/transpose.inl.hpp"
 #endif
 
 /// padded[i, 0...] = columns [c, c + lanes) of row i, 0 beyond `count` and `width`.

@@ -5,8 +5,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/storage.inl.hpp"
 #include "fovea/simd/integers.inl.hpp"
+#include "fovea/simd/storage.inl.hpp"
 #endif
 
 /// Copies one element from place j of a tensor to place i of another.

@@ -9,8 +9,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/vec_operations.inl.hpp"
 #include "fovea/simd/transpose.inl.hpp"
+#include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
 /// One number with the operations of a Vec: what is left over at the end of a row.

@@ -11,8 +11,8 @@
 
 #include "fovea/core/workspace.hpp"
 #include "fovea/spectral/kernels.hpp"
-#include "fovea/spectral/table.hpp"
 #include "fovea/spectral/plan_cache.hpp"
+#include "fovea/spectral/table.hpp"
 #include "fovea/spectral/transform_size.hpp"
 
 FOVEA_NAMESPACE_BEGIN

@@ -58,6 +58,8 @@ int main() {
   return static_cast<int>(op.workspace_bytes<float>({.queries = 4, .keys_per_row = 2}));
 #elif defined(OTHER_TOKENS)
   op.decoder<float>({}).append({.k = k, .v = v, .beta = k});
+#elif defined(INT_TENSOR) || defined(EXPRESSION) || defined(OTHER_SCALAR)
+  const auto out = attend(op, q, k, v);
 #else
   const auto out = attend(op, q, k, v);
   const fovea::ThreadPool pool;

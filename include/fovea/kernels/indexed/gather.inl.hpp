@@ -11,11 +11,11 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/register_block.inl.hpp"
-#include "fovea/simd/stored_rows.inl.hpp"
-#include "fovea/simd/lane_sums.inl.hpp"
-#include "fovea/simd/softmax_weight.inl.hpp"
 #include "fovea/kernels/indexed/gather.hpp"
+#include "fovea/simd/lane_sums.inl.hpp"
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/softmax_weight.inl.hpp"
+#include "fovea/simd/stored_rows.inl.hpp"
 #endif
 
 /// Rows of a matrix that a list names.

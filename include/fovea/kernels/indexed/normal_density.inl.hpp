@@ -5,8 +5,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/math.inl.hpp"
 #include "fovea/kernels/indexed/normal_density.hpp"
+#include "fovea/simd/math.inl.hpp"
 #endif
 
 template <class T>

@@ -14,8 +14,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/linear/grad.inl.hpp"
 #include "fovea/kernels/linear/delta_grad_rows.inl.hpp"
+#include "fovea/kernels/linear/grad.inl.hpp"
 #endif
 
 /// One call of delta_grad.

@@ -12,9 +12,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
+#include "fovea/kernels/linear/delta_rule.hpp"
 #include "fovea/simd/register_block.inl.hpp"
 #include "fovea/simd/stored_rows.inl.hpp"
-#include "fovea/kernels/linear/delta_rule.hpp"
 #endif
 
 /// n elements rounded up to whole vectors.

@@ -5,10 +5,10 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/rows_to_lanes.inl.hpp"
-#include "fovea/kernels/linear/output.inl.hpp"
 #include "fovea/kernels/linear/delta_rows.inl.hpp"
 #include "fovea/kernels/linear/delta_rule.hpp"
+#include "fovea/kernels/linear/output.inl.hpp"
+#include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
 /// A row, padded with zeros to a multiple of 64 bytes, added up to one vector.

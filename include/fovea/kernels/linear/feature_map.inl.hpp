@@ -8,9 +8,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
+#include "fovea/kernels/linear/feature_map.hpp"
 #include "fovea/simd/math.inl.hpp"
 #include "fovea/simd/stored_rows.inl.hpp"
-#include "fovea/kernels/linear/feature_map.hpp"
 #endif
 
 /// e^r on [-ln(2)/2, ln(2)/2], lowest coefficient first, by Sollya's fpminimax. Relative error

@@ -7,9 +7,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/linear/grad_state.inl.hpp"
-#include "fovea/kernels/linear/grad_rows.inl.hpp"
 #include "fovea/kernels/linear/grad_keys.inl.hpp"
+#include "fovea/kernels/linear/grad_rows.inl.hpp"
+#include "fovea/kernels/linear/grad_state.inl.hpp"
 #endif
 
 /// What the causal steps have in common: positions.

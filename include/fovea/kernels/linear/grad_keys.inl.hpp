@@ -5,11 +5,11 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/rows_to_lanes.inl.hpp"
-#include "fovea/kernels/linear/running_state.inl.hpp"
-#include "fovea/kernels/linear/grad_products.inl.hpp"
 #include "fovea/kernels/linear/grad.hpp"
+#include "fovea/kernels/linear/grad_products.inl.hpp"
 #include "fovea/kernels/linear/linear.hpp"
+#include "fovea/kernels/linear/running_state.inl.hpp"
+#include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
 /// Tokens [first, first + count) of one head of keys and one map.

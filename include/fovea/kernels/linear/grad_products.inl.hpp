@@ -5,9 +5,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/register_block.inl.hpp"
 #include "fovea/kernels/linear/feature_map.inl.hpp"
 #include "fovea/kernels/linear/linear.hpp"
+#include "fovea/simd/register_block.inl.hpp"
 #endif
 
 /// Widths of one call, and how far its rows are apart: whole cache lines.

@@ -5,9 +5,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/linear/stream.inl.hpp"
-#include "fovea/kernels/linear/grad_products.inl.hpp"
 #include "fovea/kernels/linear/grad.hpp"
+#include "fovea/kernels/linear/grad_products.inl.hpp"
+#include "fovea/kernels/linear/stream.inl.hpp"
 #endif
 
 /// A sum whose error does not grow with the number of terms (Neumaier).

@@ -7,8 +7,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/linear/running_state.inl.hpp"
 #include "fovea/kernels/linear/grad_products.inl.hpp"
+#include "fovea/kernels/linear/running_state.inl.hpp"
 #endif
 
 template <class T>

@@ -6,8 +6,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/linear/grad_rows.inl.hpp"
 #include "fovea/kernels/linear/grad_keys.inl.hpp"
+#include "fovea/kernels/linear/grad_rows.inl.hpp"
 #endif
 
 /// Rows that all see the same tokens, of one map.

@@ -9,9 +9,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/lane_sums.inl.hpp"
-#include "fovea/kernels/linear/running_state.inl.hpp"
 #include "fovea/kernels/linear/linear.hpp"
+#include "fovea/kernels/linear/running_state.inl.hpp"
+#include "fovea/simd/lane_sums.inl.hpp"
 #endif
 
 /// Steps of one chain of roundings over features.

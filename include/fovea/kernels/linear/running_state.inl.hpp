@@ -10,10 +10,10 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/transpose.inl.hpp"
-#include "fovea/simd/register_block.inl.hpp"
 #include "fovea/kernels/linear/feature_map.inl.hpp"
 #include "fovea/kernels/linear/linear.hpp"
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/transpose.inl.hpp"
 #endif
 
 template <class T>

@@ -8,9 +8,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/philox.inl.hpp"
-#include "fovea/kernels/sketch/scores.inl.hpp"
 #include "fovea/kernels/sketch/sampling.inl.hpp"
+#include "fovea/kernels/sketch/scores.inl.hpp"
+#include "fovea/simd/philox.inl.hpp"
 #endif
 
 /// Draws are compared with bounds that leave so much room for rounding.

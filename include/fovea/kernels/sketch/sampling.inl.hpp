@@ -6,9 +6,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/lane_sums.inl.hpp"
-#include "fovea/kernels/sketch/unfused.inl.hpp"
 #include "fovea/kernels/sketch/select.hpp"
+#include "fovea/kernels/sketch/unfused.inl.hpp"
+#include "fovea/simd/lane_sums.inl.hpp"
 #endif
 
 /// Since s = u p < p, a key whose p is below some score that K keys reach cannot be among the best.

@@ -6,8 +6,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/lane_sums.inl.hpp"
 #include "fovea/kernels/sketch/unfused.inl.hpp"
+#include "fovea/simd/lane_sums.inl.hpp"
 #endif
 
 /// Keys whose exponentials are summed in T; such sums are added up in double.

@@ -6,8 +6,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/math.inl.hpp"
 #include "fovea/simd/integers.inl.hpp"
+#include "fovea/simd/math.inl.hpp"
 #endif
 
 /// a * b, rounded before anything is added to it.

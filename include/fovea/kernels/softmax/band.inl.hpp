@@ -9,9 +9,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/transpose.inl.hpp"
-#include "fovea/kernels/softmax/tile.inl.hpp"
 #include "fovea/kernels/softmax/block.hpp"
+#include "fovea/kernels/softmax/tile.inl.hpp"
+#include "fovea/simd/transpose.inl.hpp"
 #endif
 
 /// Partial sums of a dot product: registers that together hold 64 bytes.

@@ -6,9 +6,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/softmax/tile.inl.hpp"
-#include "fovea/kernels/softmax/score_map_tile.inl.hpp"
 #include "fovea/kernels/softmax/running_softmax.inl.hpp"
+#include "fovea/kernels/softmax/score_map_tile.inl.hpp"
+#include "fovea/kernels/softmax/tile.inl.hpp"
 #endif
 
 /// What is asked for while scores are computed: rows of the next sub-block and keys of the next

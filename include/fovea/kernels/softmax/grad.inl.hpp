@@ -6,9 +6,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/lane_sums.inl.hpp"
-#include "fovea/kernels/softmax/score_map_tile.inl.hpp"
 #include "fovea/kernels/softmax/grad_rows.inl.hpp"
+#include "fovea/kernels/softmax/score_map_tile.inl.hpp"
+#include "fovea/simd/lane_sums.inl.hpp"
 #endif
 
 /// One call.

@@ -5,8 +5,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/softmax/visible_keys.inl.hpp"
 #include "fovea/kernels/softmax/grad.hpp"
+#include "fovea/kernels/softmax/visible_keys.inl.hpp"
 #endif
 
 /// Queries whose tiles are computed together: kGradTile of them are kGradGroups groups.

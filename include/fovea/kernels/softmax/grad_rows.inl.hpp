@@ -5,9 +5,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/rows_to_lanes.inl.hpp"
-#include "fovea/kernels/softmax/grad_tile.inl.hpp"
 #include "fovea/kernels/softmax/grad.hpp"
+#include "fovea/kernels/softmax/grad_tile.inl.hpp"
+#include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
 /// Rows of m to lanes, group by group. \param to [groups, grad_padded(width), kGradGroup]

@@ -5,9 +5,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
+#include "fovea/kernels/softmax/grad_pairs.inl.hpp"
 #include "fovea/simd/register_block.inl.hpp"
 #include "fovea/simd/softmax_weight.inl.hpp"
-#include "fovea/kernels/softmax/grad_pairs.inl.hpp"
 #endif
 
 /// Scalar rows of a register block whose lanes are queries: a power of two, since the keys between

@@ -6,12 +6,12 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/register_block.inl.hpp"
-#include "fovea/simd/lane_sums.inl.hpp"
-#include "fovea/kernels/softmax/score_map.inl.hpp"
-#include "fovea/kernels/softmax/row_products.inl.hpp"
 #include "fovea/kernels/softmax/block.hpp"
 #include "fovea/kernels/softmax/row.hpp"
+#include "fovea/kernels/softmax/row_products.inl.hpp"
+#include "fovea/kernels/softmax/score_map.inl.hpp"
+#include "fovea/simd/lane_sums.inl.hpp"
+#include "fovea/simd/register_block.inl.hpp"
 #endif
 
 /// The running softmax of some rows, as it lies in memory (softmax_row_part).

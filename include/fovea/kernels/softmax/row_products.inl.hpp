@@ -8,9 +8,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/transpose.inl.hpp"
-#include "fovea/simd/stored_rows.inl.hpp"
 #include "fovea/kernels/softmax/block.hpp"
+#include "fovea/simd/stored_rows.inl.hpp"
+#include "fovea/simd/transpose.inl.hpp"
 #endif
 
 /// Rows that share one transposition of K and one load of V: with the lanes x lanes elements of a

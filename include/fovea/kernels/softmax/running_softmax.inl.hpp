@@ -5,9 +5,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
+#include "fovea/kernels/softmax/block.hpp"
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #include "fovea/simd/softmax_weight.inl.hpp"
-#include "fovea/kernels/softmax/block.hpp"
 #endif
 
 /// What brings two sums of weights, or of values, to the maximum of both.

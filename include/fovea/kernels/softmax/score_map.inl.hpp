@@ -5,9 +5,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/softmax_weight.inl.hpp"
-#include "fovea/simd/philox.inl.hpp"
 #include "fovea/kernels/softmax/score_map.hpp"
+#include "fovea/simd/philox.inl.hpp"
+#include "fovea/simd/softmax_weight.inl.hpp"
 #endif
 
 /// The soft cap c of half-logits of base 2, and 2 / c.

@@ -5,9 +5,9 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/transpose.inl.hpp"
-#include "fovea/kernels/softmax/visible_keys.inl.hpp"
 #include "fovea/kernels/softmax/score_map.inl.hpp"
+#include "fovea/kernels/softmax/visible_keys.inl.hpp"
+#include "fovea/simd/transpose.inl.hpp"
 #endif
 
 /// Where a tile lies in its head: lane i is the query row `row + row_step i`, for i < rows (which

@@ -6,11 +6,11 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/register_block.inl.hpp"
-#include "fovea/simd/stored_rows.inl.hpp"
-#include "fovea/simd/softmax_weight.inl.hpp"
-#include "fovea/kernels/softmax/visible_keys.inl.hpp"
 #include "fovea/kernels/softmax/block.hpp"
+#include "fovea/kernels/softmax/visible_keys.inl.hpp"
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/softmax_weight.inl.hpp"
+#include "fovea/simd/stored_rows.inl.hpp"
 #endif
 
 /// Scores of R keys: rows of K times V of the W vectors of transposed queries, and the running

@@ -5,8 +5,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/simd/vec.inl.hpp"
 #include "fovea/simd/integers.inl.hpp"
+#include "fovea/simd/vec.inl.hpp"
 #endif
 
 /// The keys of one run that some rows see: all of the rows see those of [full_begin, full_end),
