@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operators.
+/// Includes every attention operator.
 #pragma once
 
 #include "fovea/attention/attention.hpp"

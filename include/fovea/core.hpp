@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What every floor speaks: views, errors, executors, random numbers, scratch.
+/// Includes what all other parts use: views, errors, executors, random numbers and scratch memory.
+/// Eigen's tensors as arguments need fovea/core/eigen.hpp, too.
 #pragma once
 
 #include "fovea/core/config.hpp"

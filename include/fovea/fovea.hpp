@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Everything, with Eigen's tensors as arguments and results.
+/// Includes the whole library, with Eigen's tensors as arguments and results, except what needs
+/// FFTW, OpenMP or oneTBB.
 #pragma once
 
 #include "fovea/attention.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels: arithmetic on raw pointers, chosen per instruction-set level.
+/// Includes the kernels: arithmetic on raw pointers, with a choice of the instruction-set level.
 #pragma once
 
 #include "fovea/kernels/table.hpp"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Weights around the operators: layers with forward and backward passes, a loss, an optimiser.
-/// What needs FFTW is apart: fovea/layers/fsat_layer.hpp and fovea/layers/fat_layer.hpp.
+/// Includes weights around the operators: layers with forward and backward passes, a loss and an
+/// optimiser. Layers that need FFTW are apart, in fovea/layers/fsat_layer.hpp and
+/// fovea/layers/fat_layer.hpp.
 #pragma once
 
 #include "fovea/layers/activation.hpp"

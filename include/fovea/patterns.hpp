@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns: which key each query sees.
+/// Includes the patterns, which say which key each query sees.
 #pragma once
 
 #include "fovea/patterns/any_pattern.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Instruction-set levels; the vector type itself is reached through simd/foreach_level.hpp.
+/// Includes the instruction-set levels. The vector type itself is reached through
+/// fovea/simd/foreach_level.hpp.
 #pragma once
 
 #include "fovea/simd/isa.hpp"

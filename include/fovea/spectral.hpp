@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The spectral part, which needs FFTW (the CMake target fovea::fftw). FFTW is under the GPL, so
-/// fovea.hpp does not include this header.
+/// Includes the spectral part, which needs FFTW (the CMake target fovea::fftw). FFTW is under the
+/// GPL, so fovea.hpp does not include this header.
 #pragma once
 
 #include "fovea/spectral/hidden_state_cross.hpp"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the compiler must promise, the version, and the tag of the inline namespace.
+/// The demands on the compiler, the version of the library, and the name of its inline namespace.
 #pragma once
 
-// Before any header of std, so that one that fails to compile cannot hide the reason.
+// These checks come before any standard header, which might itself fail to compile and hide the
+// reason.
 #if !defined(__GNUC__)
 #error "fovea needs the vector extensions of GNU C++: build with GCC or Clang, not MSVC or clang-cl"
 #endif
@@ -29,8 +30,9 @@
 #define FOVEA_VERSION_MINOR 1
 #define FOVEA_VERSION_PATCH 0
 
-// The instruction-set level of this translation unit's own flags: 1 baseline, 3 AVX2 + FMA,
-// 4 AVX-512. Fixed here, before any region changes the macros it is made of.
+// FOVEA_UNIT_LEVEL is the instruction-set level that the flags of this translation unit allow: 1 is
+// the baseline, 3 is AVX2 with FMA, and 4 is AVX-512. It is fixed here, because regions that are
+// compiled for another level change the macros that it is made of.
 #if defined(__x86_64__) && defined(__AVX512F__) && defined(__AVX512BW__) && \
     defined(__AVX512DQ__) && defined(__AVX512VL__) && defined(__AVX512CD__)
 #define FOVEA_UNIT_LEVEL 4
@@ -50,8 +52,9 @@
 #define FOVEA_COMPILES_LEVELS 0
 #endif
 
-// Code built with other flags or macros gets other symbols, so that the linker can never hand a
-// caller a function that was compiled for instructions that its machine lacks: one letter per flag.
+// The name of the inline namespace has one letter for each of these flags and macros. Code that is
+// built with other flags or macros therefore gets other symbols, and the linker can never hand a
+// caller a function that was compiled for instructions that its machine lacks.
 #if defined(__AVX__)
 #define FOVEA_TAG_AVX a
 #elif defined(__SSE4_2__)
@@ -111,6 +114,7 @@
 #define FOVEA_INLINE inline __attribute__((always_inline))
 #define FOVEA_NOINLINE __attribute__((noinline))
 
+// Where exceptions are disabled, an error ends the process.
 #if defined(__cpp_exceptions)
 #define FOVEA_THROW(exception) throw exception
 #else
@@ -120,7 +124,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Sizes, strides and positions count elements.
+/// The type of sizes, strides and positions. They count elements, not bytes.
 using Index = std::ptrdiff_t;
 
 FOVEA_NAMESPACE_END

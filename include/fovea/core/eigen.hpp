@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The only place that knows Eigen's tensors and matrices: how each becomes a `View`, and how an
-/// operator's result becomes an Eigen tensor again.
+/// The only header that knows Eigen's tensors and matrices: how each one becomes a `View`, and how
+/// the result of an operator becomes an Eigen tensor again.
 #pragma once
 
 #include <Eigen/Core>
@@ -13,25 +13,27 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// Eigen's bfloat16 is stored in 16 bits and computed in float.
 template <>
 struct ScalarTraits<Eigen::bfloat16> {
-  using Compute = float;
-  static constexpr Storage kStorage = Storage::bfloat16;
+  using Compute = float;                                  ///< The type of the arithmetic.
+  static constexpr Storage kStorage = Storage::bfloat16;  ///< How the elements lie in memory.
 };
 
+/// Eigen's half is stored in 16 bits and computed in float.
 template <>
 struct ScalarTraits<Eigen::half> {
-  using Compute = float;
-  static constexpr Storage kStorage = Storage::float16;
+  using Compute = float;                                 ///< The type of the arithmetic.
+  static constexpr Storage kStorage = Storage::float16;  ///< How the elements lie in memory.
 };
 
-/// The tensor that `attend` returns unless its inputs say otherwise.
+/// The tensor that `attend` returns where its inputs are views, not tensors of Eigen.
 template <class T>
 using Tensor4 = Eigen::Tensor<T, 4, Eigen::RowMajor>;
 
 namespace detail {
 
-/// The view of a dense tensor of rank 4, in its storage order.
+/// The view of a dense tensor of rank 4 that is stored in row-major or column-major order.
 template <class T, class X>
 View<T> view_of_tensor(T* data, const X& x, bool is_row_major) {
   Shape shape;
@@ -43,55 +45,73 @@ View<T> view_of_tensor(T* data, const X& x, bool is_row_major) {
   return View<T>(data, shape, strides);
 }
 
+/// A matrix of Eigen whose elements lie in memory: no expression that has yet to be computed.
 template <class T>
 concept EigenMatrix = std::is_base_of_v<Eigen::MatrixBase<T>, T> &&
                       (T::Flags& Eigen::DirectAccessBit) != 0;
 
 }  // namespace detail
 
+/// How an Eigen tensor [B, H, N, D] of either storage order is viewed.
 template <class T, int Rank, int Options, class I>
 struct ViewTraits<Eigen::Tensor<T, Rank, Options, I>> {
   static_assert(Rank == 4, "fovea: an operator takes tensors of rank 4, [B, H, N, D]");
-  using Scalar = T;
+  using Scalar = T;  ///< The type of the elements.
+  /// What `attend` returns for a query tensor of this type.
   using Result = Eigen::Tensor<T, 4, Options, I>;
+  /// Whether the last index is the fastest in memory.
   static constexpr bool kRowMajor = (Options & Eigen::RowMajorBit) != 0;
 
+  /// The view of all elements of x, which may be written.
   static View<T> view(Eigen::Tensor<T, Rank, Options, I>& x) {
     return detail::view_of_tensor<T>(x.data(), x, kRowMajor);
   }
+  /// The view of all elements of x, which are only read.
   static View<const T> view(const Eigen::Tensor<T, Rank, Options, I>& x) {
     return detail::view_of_tensor<const T>(x.data(), x, kRowMajor);
   }
+  /// An uninitialised tensor of the shape s.
   static Result make(const Shape& s) {
     return Result(static_cast<I>(s[0]), static_cast<I>(s[1]), static_cast<I>(s[2]),
                   static_cast<I>(s[3]));
   }
 };
 
+/// How an Eigen map of memory as a tensor [B, H, N, D] is viewed.
 template <class Plain, int Options, template <class> class MakePointer>
 struct ViewTraits<Eigen::TensorMap<Plain, Options, MakePointer>> {
-  using Map = Eigen::TensorMap<Plain, Options, MakePointer>;
+  using Map = Eigen::TensorMap<Plain, Options, MakePointer>;  ///< The map itself.
+  /// The type of the elements, without const.
   using Scalar = std::remove_const_t<typename Plain::Scalar>;
+  /// The traits of the tensor type that the map stands for.
   using Owner = ViewTraits<std::remove_const_t<Plain>>;
+  /// What `attend` returns for a query tensor of this type.
   using Result = typename Owner::Result;
+  /// Scalar, which is const if the mapped tensor is.
   using Element = std::conditional_t<std::is_const_v<Plain>, const Scalar, Scalar>;
 
+  /// The view of all elements of x.
   static View<Element> view(const Map& x) {
     return detail::view_of_tensor<Element>(x.data(), x, Owner::kRowMajor);
   }
+  /// An uninitialised tensor of the shape s, which owns its memory.
   static Result make(const Shape& s) { return Owner::make(s); }
 };
 
-/// A matrix [N, D], a Map, a Block or a Ref: one batch, one head.
+/// How a matrix [N, D], or a Map, Block or Ref of one, is viewed: as one batch with one head.
 template <detail::EigenMatrix M>
 struct ViewTraits<M> {
-  using Scalar = typename M::Scalar;
+  using Scalar = typename M::Scalar;  ///< The type of the elements.
+  /// What `attend` returns for a query matrix of this type: a matrix of the same storage order.
   using Result = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic,
                                M::IsRowMajor ? Eigen::RowMajor : Eigen::ColMajor>;
 
+  /// The view [1, 1, N, D] of x, whose elements may be written.
   static auto view(M& x) { return of(x.data(), x); }
+  /// The view [1, 1, N, D] of x, whose elements are only read.
   static auto view(const M& x) { return of(x.data(), x); }
 
+  /// An uninitialised matrix of s[2] rows and s[3] columns.
   static Result make(const Shape& s) { return Result(s[2], s[3]); }
 
  private:
@@ -105,12 +125,14 @@ struct ViewTraits<M> {
   }
 };
 
+/// How `attend` makes its result where its inputs are views.
 template <class T>
 struct ResultOfViews {
+  /// An uninitialised row-major tensor of the shape s.
   static Tensor4<T> make(const Shape& s) { return ViewTraits<Tensor4<T>>::make(s); }
 };
 
-/// A tensor [B, H, N] of one number per row, such as lse, as the view [B, H, N, 1].
+/// The view [B, H, N, 1] of a tensor [B, H, N] that has one number for each row, such as lse.
 template <class T, int Options, class I>
 [[nodiscard]] View<T> row_view(Eigen::Tensor<T, 3, Options, I>& x) {
   const Shape shape = {x.dimension(0), x.dimension(1), x.dimension(2), 1};
@@ -120,6 +142,7 @@ template <class T, int Options, class I>
 
 namespace detail {
 
+/// The view [B, 1, L, C] of a tensor [B, L, C] in row-major or column-major order.
 template <class T, class X>
 View<T> view_of_channels(T* data, const X& x, bool is_row_major) {
   const Shape shape = {x.dimension(0), 1, x.dimension(1), x.dimension(2)};
@@ -129,11 +152,12 @@ View<T> view_of_channels(T* data, const X& x, bool is_row_major) {
 
 }  // namespace detail
 
-/// A tensor [B, L, C] of channels, such as hidden states, as the view [B, 1, L, C].
+/// The view [B, 1, L, C] of a tensor [B, L, C] of channels, such as hidden states.
 template <class T, int Options, class I>
 [[nodiscard]] View<T> channels_view(Eigen::Tensor<T, 3, Options, I>& x) {
   return detail::view_of_channels<T>(x.data(), x, (Options & Eigen::RowMajorBit) != 0);
 }
+/// The view [B, 1, L, C] of a tensor [B, L, C] of channels that is only read.
 template <class T, int Options, class I>
 [[nodiscard]] View<const T> channels_view(const Eigen::Tensor<T, 3, Options, I>& x) {
   return detail::view_of_channels<const T>(x.data(), x, (Options & Eigen::RowMajorBit) != 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Who runs the tasks of an operator: the concept Executor, the calling thread alone (`Serial`),
-/// and `for_each_task`, the one scheduler of the operators.
+/// Who runs the tasks of an operator: the concept Executor; `Serial`, which uses the calling thread
+/// alone; and `for_each_task`, the scheduler of all operators.
 #pragma once
 
 #include <algorithm>
@@ -21,29 +21,32 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The least callable that `Executor::parallel_for` takes.
+/// The simplest callable that `parallel_for` of an Executor has to take.
 struct IndexCall {
   void operator()(Index i) const;
 };
 
 }  // namespace detail
 
-/// What runs calls, possibly at once on several threads.
+/// An executor runs calls, possibly several at once on different threads.
 template <class E>
 concept Executor = requires(E& e, Index n, const detail::IndexCall& f) {
-  /// How many calls may run at once, that of the calling thread included: at least 1, and the same
-  /// each time the same thread asks.
+  /// The number of calls that may run at once, the one in the calling thread included. It is at
+  /// least 1, and the same each time the same thread asks.
   { e.concurrency() } -> std::integral;
-  /// Calls f(i) once for each i in [0, n), in any order, on any threads; returns when all are done.
-  /// If calls throw, what the lowest of their indices threw is rethrown once no call is running;
-  /// calls of higher indices may then be left out. Made inside a call, it may run in that thread.
+  /// Calls f(i) once for each i in [0, n), in any order and on any threads, and returns when all
+  /// calls are done. If calls throw, the exception of the lowest index is rethrown once no call is
+  /// running; calls with higher indices may then be left out. If this is called inside another
+  /// call, it may run everything in that thread.
   e.parallel_for(n, f);
 };
 
-/// Runs every call in the calling thread, in order.
+/// An executor that makes every call in the calling thread, in order.
 struct Serial {
+  /// Always 1.
   static constexpr int concurrency() { return 1; }
 
+  /// Calls f(0) to f(n - 1) one after the other. An exception ends the loop and reaches the caller.
   template <class F>
   static void parallel_for(Index n, F&& f) {
     for (Index i = 0; i < n; ++i) f(i);
@@ -52,7 +55,7 @@ struct Serial {
 
 namespace detail {
 
-/// Calls f; returns what it threw, or null.
+/// Calls f, and returns the exception that it threw, or null.
 template <class F>
 std::exception_ptr caught(F&& f) noexcept {
 #if defined(__cpp_exceptions)
@@ -67,7 +70,7 @@ std::exception_ptr caught(F&& f) noexcept {
   return nullptr;
 }
 
-/// Whether an executor threw that since it could not get memory or threads.
+/// Whether an executor threw this exception because it could not get memory or threads.
 inline bool is_shortage(const std::exception_ptr& error) {
 #if defined(__cpp_exceptions)
   try {
@@ -91,11 +94,12 @@ inline bool& inside_call() noexcept {
   return inside;
 }
 
-/// The calls of one parallel_for, made from any threads: keeps what the lowest index threw.
-/// A call is left out only if a lower one threw, so the schedule cannot change what is rethrown.
+/// The calls of one parallel_for, which may be made from any threads. The exception of the lowest
+/// index is kept. A call is left out only if a lower one threw, so the schedule cannot change which
+/// exception is rethrown.
 class GuardedCalls {
  public:
-  /// Calls f(i), marking the thread as inside a call.
+  /// Calls f(i) while the thread is marked as inside a call. An exception is kept, not thrown.
   template <class F>
   void run(Index i, F&& f) noexcept {
     if (lowest_.load(std::memory_order_relaxed) < i) return;
@@ -105,7 +109,7 @@ class GuardedCalls {
     if (error) keep(i, std::move(error));
   }
 
-  /// \pre no call is running.
+  /// Throws the exception that was kept, if there is one. \pre no call is running
   void rethrow() {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
@@ -125,20 +129,23 @@ class GuardedCalls {
 
 }  // namespace detail
 
-/// How many worker indices `for_each_task` hands out: min(concurrency, tasks), 0 without tasks.
+/// The number of workers that `for_each_task` uses: min(concurrency, tasks), so 0 without tasks.
 template <class E>
 requires Executor<std::remove_reference_t<E>> Index worker_count(E&& executor, Index tasks) {
   return std::clamp(tasks, Index{0},
                     (std::max)(Index{1}, static_cast<Index>(executor.concurrency())));
 }
 
-/// Calls f(task, worker) once for each task in [0, tasks). Workers take the next task in turn;
-/// worker is in [0, worker_count(executor, tasks)) and no two calls with the same one run at once,
-/// so it names a slot of scratch. What a task computes must not depend on its worker.
-/// If tasks throw, what the lowest of them threw is rethrown once none is running, and higher tasks
-/// may be left out. With one worker the executor is not called.
-/// Tasks that the executor leaves behind, since it had no memory or no threads, are computed by the
-/// calling thread. What else the executor throws is rethrown, unless a task threw.
+/// Calls f(task, worker) once for each task in [0, tasks). Each worker takes the next task in turn.
+/// The number `worker` is in [0, worker_count(executor, tasks)), and no two calls with the same one
+/// run at once, so it may be the index of a slot of scratch memory. What a task computes must not
+/// depend on its worker.
+///
+/// If tasks throw, the exception of the lowest one is rethrown once no task is running, and higher
+/// tasks may be left out. With one worker the executor is not called at all.
+///
+/// If the executor has no memory or no threads, the calling thread computes the tasks that are
+/// left. Any other exception of the executor is rethrown, unless a task threw one.
 template <class E, class F>
 requires Executor<std::remove_reference_t<E>>
 void for_each_task(E&& executor, Index tasks, F&& f) {
@@ -161,18 +168,19 @@ void for_each_task(E&& executor, Index tasks, F&& f) {
   if (fails) std::rethrow_exception(refused);
 }
 
-/// How a type that is no Executor becomes one: a specialisation has `static E adapt(const X&)`.
-/// fovea/core/thread_pool.hpp has the one for Eigen::ThreadPoolDevice; include it before use.
+/// How a type that is no Executor becomes one: a specialisation has `static E adapt(const X&)`,
+/// whose result E is an Executor. The specialisation for Eigen::ThreadPoolDevice is in
+/// fovea/core/thread_pool.hpp, which has to be included before such a device is used.
 template <class X>
 struct ExecutorAdapter;
 
-/// x itself if it is an Executor.
+/// x itself, since it is an Executor.
 template <Executor X>
 X& as_executor(X& x) {
   return x;
 }
 
-/// The Executor that ExecutorAdapter makes of x, for instance of an Eigen::ThreadPoolDevice.
+/// The Executor that ExecutorAdapter makes of x, for example of an Eigen::ThreadPoolDevice.
 template <class X>
 requires(!Executor<X>) && requires(X& x) {
   { ExecutorAdapter<std::remove_const_t<X>>::adapt(x) } -> Executor;

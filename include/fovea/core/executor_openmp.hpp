@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An Executor on OpenMP's threads.
+/// An Executor that uses the threads of OpenMP.
 #pragma once
 
 #if !defined(_OPENMP)
@@ -16,19 +16,21 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A parallel region per parallel_for. OpenMP ends the process if it cannot create its threads.
+/// An Executor whose parallel_for opens one parallel region of OpenMP. OpenMP ends the process if
+/// it cannot create its threads.
 class OpenMpExecutor {
  public:
-  /// As many threads as OMP_NUM_THREADS or omp_set_num_threads() say now.
+  /// Uses as many threads as OMP_NUM_THREADS or omp_set_num_threads() say at this moment.
   OpenMpExecutor() : OpenMpExecutor(omp_get_max_threads()) {}
 
-  /// A concurrency below 1 counts as 1.
+  /// Uses this many threads, the calling one included. A number below 1 counts as 1.
   explicit OpenMpExecutor(int concurrency) : concurrency_((std::max)(concurrency, 1)) {}
 
+  /// The number of threads, the calling one included.
   int concurrency() const { return concurrency_; }
 
-  /// As Executor says. Inside a parallel region, or inside a call of any executor, it runs in that
-  /// thread, in order.
+  /// Makes the calls as Executor says. Inside a parallel region, or inside a call of any executor,
+  /// they run in the calling thread, in order.
   template <class F>
   void parallel_for(Index n, F&& f) const {
     if (n <= 1 || concurrency_ == 1 || omp_in_parallel() != 0 || detail::inside_call()) {

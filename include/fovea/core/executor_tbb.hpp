@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An Executor on oneTBB's threads.
+/// An Executor that uses the threads of oneTBB.
 #pragma once
 
 #include "fovea/core/config.hpp"
@@ -18,14 +18,17 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The task arena of the calling thread. Work is isolated: a thread that waits here takes no task
-/// from outside. A cancelled outer task group does not cancel it: every call is made.
+/// An Executor that uses the task arena of the calling thread. Its work is isolated: a thread that
+/// waits here takes no task from outside. If an outer task group is cancelled, this work is not:
+/// every call is made.
 struct TbbExecutor {
+  /// The number of threads of the calling thread's arena; at least 1.
   static int concurrency() {
     return (std::max)(1, oneapi::tbb::this_task_arena::max_concurrency());
   }
 
-  /// As Executor says. Inside a call of any executor it runs in that thread, in order.
+  /// Makes the calls as Executor says. Inside a call of any executor they run in the calling
+  /// thread, in order.
   template <class F>
   static void parallel_for(Index n, F&& f) {
     if (n <= 1 || detail::inside_call()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The integers that say which keys a block of queries sees: what patterns make and kernels read.
+/// The integers that say which keys a block of queries sees. Patterns make them, and kernels read
+/// them.
 #pragma once
 
 #include <limits>
@@ -9,36 +10,39 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Most query rows that one block holds.
+/// The largest number of query rows in one block.
 inline constexpr Index kMaxBlockRows = 512;
 
-/// Rows that see at most so many keys, in one run, are computed pair by pair, not by tiles: beyond
-/// it the tiles' invisible pairs cost less than the sums across lanes.
+/// Rows that see at most this many keys, all in one run, are computed pair by pair. For longer rows
+/// tiles are faster: the invisible pairs that a tile computes cost less than the sums across the
+/// lanes of a vector that single pairs need.
 inline constexpr Index kBandKeys = 32;
 
-/// No bound on the keys of a row.
+/// Says that the number of keys of a row has no bound.
 inline constexpr Index kUnboundedKeys = (std::numeric_limits<Index>::max)();
 
-/// The keys `first + step * t`, t in [0, count).
-/// Without bounds every query of the block sees all of them; with bounds, row r of the block sees
-/// t in [lower[r], upper[r]), both within [0, count]; an empty interval is lower[r] >= upper[r].
+/// A run of keys: `first + step * t` for t in [0, count). Without bounds, every query of the block
+/// sees all of them. With bounds, row r of the block sees the keys whose t is in
+/// [lower[r], upper[r]). Both bounds are in [0, count], and the row sees no key of the run if
+/// lower[r] >= upper[r].
 struct KeyRun {
-  Index first = 0;
-  Index step = 1;
-  Index count = 0;
-  const Index* lower = nullptr;  // [rows of the block], or none
-  const Index* upper = nullptr;  // [rows of the block], or none
+  Index first = 0;               ///< The first key of the run.
+  Index step = 1;                ///< The distance between neighbouring keys of the run.
+  Index count = 0;               ///< The number of keys in the run.
+  const Index* lower = nullptr;  ///< The lower bounds [rows of the block], or null without bounds.
+  const Index* upper = nullptr;  ///< The upper bounds [rows of the block], or null without bounds.
 };
 
-/// The query rows `first + step * r`, r in [0, count), handled together, and the keys they see.
-/// No key appears in two runs of a block.
+/// The query rows `first + step * r`, r in [0, count), which are handled together, and the keys
+/// that they see. No key appears in two runs of a block.
 struct QueryBlock {
-  Index first = 0;
-  Index step = 1;
-  Index count = 0;
-  const KeyRun* runs = nullptr;
-  Index run_count = 0;
-  /// No row of the pattern sees more keys, in any sequence; at most kBandKeys only with one run.
+  Index first = 0;               ///< The first row of the block.
+  Index step = 1;                ///< The distance between neighbouring rows of the block.
+  Index count = 0;               ///< The number of rows, at most kMaxBlockRows.
+  const KeyRun* runs = nullptr;  ///< The runs of keys [run_count].
+  Index run_count = 0;           ///< The number of runs.
+  /// No row of the pattern sees more keys than this, in any sequence. It is kBandKeys or less only
+  /// if the pattern has a single run.
   Index most_keys = kUnboundedKeys;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether two views share an element, and whether a view's elements are distinct: in O(1), from
-/// the strides.
+/// Whether two views share an element, and whether the elements of a view are distinct. Both are
+/// decided from the strides, in O(1).
 #pragma once
 
 #include <algorithm>
@@ -18,26 +18,29 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// One term of a sum of offsets: a stride > 0, taken 0 ... count - 1 times.
+/// One term of a sum of offsets: a stride > 0, which is taken 0 to count - 1 times.
 struct Term {
   Index stride;
   Index count;
 };
 
+/// Room for one term of each dimension of two views.
 using Terms = std::array<Term, 8>;
 
-/// |stride| of a dimension: 0 if it has one index, which takes no step whatever its stride says.
+/// The absolute stride of a dimension. It is 0 for a dimension of extent 1, which takes no step
+/// whatever its stride says.
 inline Index step_of(Index stride, Index extent) { return extent == 1 ? 0 : std::abs(stride); }
 
-/// a + b, or the largest Index if that does not fit; b >= 0.
+/// a + b, or the largest Index if the sum does not fit. \pre b >= 0
 inline Index saturated_sum(Index a, Index b) {
   constexpr Index most = (std::numeric_limits<Index>::max)();
   return a > most - b ? most : a + b;
 }
 
-/// Whether some sum of terms [t, n) is `target`: the terms by descending stride, and for each only
-/// the counts that leave a rest within reach of the later ones, which for nested layouts is one or
-/// two. `steps` bounds the work; when it runs out the answer is yes, to be on the safe side.
+/// Whether the terms t to n - 1 can have the sum `target`. They are in descending order of stride.
+/// Of each term only those counts are tried that leave a rest within reach of the later terms; for
+/// nested layouts these are one or two. `steps` bounds the work: when it runs out, the answer is
+/// yes, to be on the safe side.
 inline bool reaches(const Terms& terms, std::size_t t, std::size_t n, Index target, int& steps) {
   if (--steps < 0) return true;
   if (t == n) return target == 0;
@@ -52,7 +55,8 @@ inline bool reaches(const Terms& terms, std::size_t t, std::size_t n, Index targ
   return false;
 }
 
-/// Adds a term to the first n, by descending stride; terms of one stride become one.
+/// Adds a term to the first n ones, which stay in descending order of stride. Terms of the same
+/// stride are merged into one.
 inline void add_term(Terms& terms, std::size_t& n, Index stride, Index count) {
   if (stride == 0 || count == 1) return;
   std::size_t at = 0;
@@ -69,11 +73,12 @@ inline void add_term(Terms& terms, std::size_t& n, Index stride, Index count) {
 
 namespace detail {
 
-/// The bytes from a view's lowest element to its highest, as far as addresses go.
+/// The addresses from the lowest element of a view to the end of its highest one, cut to the range
+/// of std::intptr_t.
 template <class T>
 std::pair<std::intptr_t, std::intptr_t> byte_range(const View<T>& x) {
   const auto first = reinterpret_cast<std::intptr_t>(x.data());
-  Index low = 0;  // elements before the first one
+  Index low = 0;  // how far elements reach below data()
   Index high = 0;
   for (std::size_t d = 0; d < 4; ++d) {
     const Index reach = step_of(x.strides()[d], x.shape()[d]) * (x.shape()[d] - 1);
@@ -88,10 +93,10 @@ std::pair<std::intptr_t, std::intptr_t> byte_range(const View<T>& x) {
 
 }  // namespace detail
 
-/// Whether an element of \p a is an element of \p b. Exact for layouts whose strides nest; views
-/// whose interleaving takes more than a few thousand steps to decide count as overlapping, and so
-/// do views whose reaches add up to more than Index holds, and views of elements of different sizes
-/// one of which begins before the other ends.
+/// Whether an element of \p a is also an element of \p b. The answer is exact for layouts whose
+/// strides nest. To be on the safe side it is also yes for views whose interleaving takes more than
+/// a few thousand steps to decide, for views whose reaches add up to more than Index holds, and for
+/// views with elements of different sizes if their ranges of addresses meet.
 template <class A, class B>
 bool shares_elements(const View<A>& a, const View<B>& b) {
   if (a.size() == 0 || b.size() == 0) return false;
@@ -102,10 +107,12 @@ bool shares_elements(const View<A>& a, const View<B>& b) {
   }
   const auto address_a = reinterpret_cast<std::uintptr_t>(a.data());
   const auto address_b = reinterpret_cast<std::uintptr_t>(b.data());
-  // a0 + sum a = b0 + sum b, with every index of b, and of a negative stride, counted from its end.
+  // The views share an element if an element of a and one of b can have the same address. All terms
+  // are brought to one side of that equation. A dimension whose term would be negative there is
+  // counted from its end, which adds its reach to `offset`.
   auto bytes = static_cast<std::intptr_t>(address_b - address_a);
   Index offset = 0;
-  Index reach = 0;  // of both views
+  Index reach = 0;  // of both views together
   detail::Terms terms{};
   std::size_t n = 0;
   for (std::size_t d = 0; d < 4; ++d) {
@@ -120,20 +127,21 @@ bool shares_elements(const View<A>& a, const View<B>& b) {
     detail::add_term(terms, n, step_b, b.shape()[d]);
   }
   constexpr auto size = static_cast<std::intptr_t>(sizeof(A));
-  if (bytes % size != 0) bytes -= bytes % size;  // elements that overlap by bytes: near enough
+  if (bytes % size != 0) bytes -= bytes % size;  // A partial overlap counts as a whole one.
   int steps = 4096;
   const Index target = detail::saturated_sum(static_cast<Index>(bytes / size), offset);
   return target >= 0 && detail::reaches(terms, 0, n, target, steps);
 }
 
-/// Whether no two indices of a view name the same element, as what is written needs; sufficient,
-/// by nesting: each stride must pass the reach of the smaller ones.
+/// Whether no two indices of a view name the same element, as a tensor that is written needs. The
+/// criterion is sufficient, not exact: every stride must be larger than the reach of all smaller
+/// ones.
 template <class T>
 bool has_distinct_elements(const View<T>& x) {
   if (x.size() == 0) return true;
   for (std::size_t d = 0; d < 4; ++d) {
     const Index stride = detail::step_of(x.strides()[d], x.shape()[d]);
-    Index reach = 0;  // of the dimensions inside d
+    Index reach = 0;  // of all dimensions inside d
     for (std::size_t e = 0; e < 4; ++e) {
       const Index inner = detail::step_of(x.strides()[e], x.shape()[e]);
       if (inner < stride || (inner == stride && e > d)) reach += inner * (x.shape()[e] - 1);

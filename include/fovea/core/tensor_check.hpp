@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of one tensor that operators, layers and the cross share. Each refuses with
-/// std::invalid_argument that names `where`, an operator or a layer, and the tensor.
+/// The checks of one tensor that operators, layers and the cross share. If a check fails, it throws
+/// std::invalid_argument with a message that names `where`, an operator or a layer, and the tensor.
 #pragma once
 
 #include <string>
@@ -13,14 +13,15 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Dimension d must be as expected; `whose` says where that comes from.
+/// The extent of dimension d must be as expected; `whose` says in the message where the expected
+/// one comes from.
 inline void check_extent(const char* where, const char* tensor, const Shape& shape, std::size_t d,
                          Index expected, std::string_view whose) {
   if (shape[d] == expected) return;
   refuse_extent(where, tensor, shape, d, std::to_string(expected).append(", ").append(whose));
 }
 
-/// All four must be.
+/// All four extents must be as expected.
 inline void check_extents(const char* where, const char* tensor, const Shape& shape,
                           const Shape& expected, std::string_view whose) {
   for (std::size_t d = 0; d < 4; ++d) {
@@ -28,7 +29,7 @@ inline void check_extents(const char* where, const char* tensor, const Shape& sh
   }
 }
 
-/// What is written must give each element its own place.
+/// A tensor that is written must have a place of its own for each element.
 template <class T>
 void check_distinct(const char* where, const char* tensor, const View<T>& x) {
   if (has_distinct_elements(x)) return;
@@ -37,7 +38,7 @@ void check_distinct(const char* where, const char* tensor, const View<T>& x) {
          "strides that give each element its own place");
 }
 
-/// The same, and no stride may be negative.
+/// A tensor that is written must pass check_distinct and have no negative stride.
 template <class T>
 void check_written_layout(const char* where, const char* tensor, const View<T>& x) {
   for (std::size_t d = 0; d < 4; ++d) {
@@ -48,7 +49,7 @@ void check_written_layout(const char* where, const char* tensor, const View<T>& 
   check_distinct(where, tensor, x);
 }
 
-/// x must share no element with another tensor.
+/// x must share no element with the tensor called `name`.
 template <class T, class U>
 void check_apart(const char* where, const char* tensor, const View<T>& x, const char* name,
                  const View<U>& other) {

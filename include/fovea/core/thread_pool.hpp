@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Executors on Eigen's thread pool: `ThreadPool` owns its threads, `EigenExecutor` borrows those
-/// of an Eigen::ThreadPoolDevice.
+/// Executors on Eigen's thread pool: `ThreadPool` owns its threads, and `EigenExecutor` borrows
+/// those of an Eigen::ThreadPoolDevice.
 #pragma once
 
 #include "fovea/core/config.hpp"
@@ -36,12 +36,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Most threads that a ThreadPool runs on. Eigen's pool asserts below 2^14, and its tables grow
-/// with the square of the count.
+/// The largest number of threads that a ThreadPool uses. Eigen's pool asserts that it has fewer
+/// than 2^14, and its tables grow with the square of their number.
 inline constexpr int kMaxConcurrency = 1024;
 
-/// The environment variable FOVEA_NUM_THREADS if it is a positive integer, else the CPUs of the
-/// affinity mask (Linux), else std::thread::hardware_concurrency(); in [1, kMaxConcurrency].
+/// The number of threads that a ThreadPool has by default, in [1, kMaxConcurrency]: the environment
+/// variable FOVEA_NUM_THREADS if it is a positive integer, otherwise the number of CPUs in the
+/// affinity mask (on Linux), otherwise std::thread::hardware_concurrency().
 inline int default_concurrency() {
   if (const char* text = std::getenv("FOVEA_NUM_THREADS")) {
     const char* const end = text + std::strlen(text);
@@ -63,12 +64,12 @@ inline int default_concurrency() {
 
 namespace detail {
 
-/// One parallel_for: what its caller shares with the closures that it leaves in a pool's queue.
-/// Indices are claimed from a counter, so a closure that comes late finds none and touches
-/// nothing of the caller's, who may be gone by then.
+/// One parallel_for: the state that its caller shares with the closures that it leaves in a pool's
+/// queue. Indices are claimed from a counter. So a closure that comes late finds none, and touches
+/// nothing that belongs to the caller, who may be gone by then.
 class PoolJob {
  public:
-  /// Keeps the address of f.
+  /// Keeps the address of f, which must outlive the calls.
   template <class F>
   PoolJob(Index count, const F& f)
       : count_(count),
@@ -76,7 +77,7 @@ class PoolJob {
         f_(&f),
         call_([](const void* callable, Index i) { (*static_cast<const F*>(callable))(i); }) {}
 
-  /// Runs calls until all are claimed.
+  /// Makes calls until every index is claimed.
   void work() noexcept {
     for (Index i = next_++; i < count_; i = next_++) {
       calls_.run(i, [this](Index index) { call_(f_, index); });
@@ -87,7 +88,7 @@ class PoolJob {
     }
   }
 
-  /// Returns when no call is left or running; rethrows what the lowest index threw.
+  /// Returns when no call is left or running, and rethrows the exception of the lowest index.
   void wait() {
     std::unique_lock lock(mutex_);
     all_done_.wait(lock, [this] { return unfinished_ == 0; });
@@ -105,9 +106,10 @@ class PoolJob {
   std::condition_variable all_done_;
 };
 
-/// Executor::parallel_for over a pool, null for none. The caller works too and waits only for
-/// calls that already run, so neither a busy pool nor a refused closure can block it. Without
-/// memory for what it would share with the pool it does all the work itself.
+/// The parallel_for of an Executor over a pool, which is null if there is none. The caller works
+/// too, and waits only for calls that are running already, so neither a busy pool nor a refused
+/// closure can block it. If there is no memory for the state that it would share with the pool, the
+/// caller does all the work.
 template <class F>
 void pool_parallel_for(Eigen::ThreadPoolInterface* pool, int concurrency, Index n, F& f) {
   const bool serial = pool == nullptr || concurrency == 1 || n <= 1;
@@ -122,16 +124,17 @@ void pool_parallel_for(Eigen::ThreadPoolInterface* pool, int concurrency, Index 
     return;
   }
   for (Index helper = 1; helper < (std::min)(n, Index{concurrency}); ++helper) {
-    if (caught([&] { pool->Schedule([job] { job->work(); }); })) break;  // fewer helpers
+    if (caught([&] { pool->Schedule([job] { job->work(); }); })) break;  // go on with fewer helpers
   }
   job->work();
   job->wait();
 }
 
-/// A thread that starts at once and waits to be told what to run; ends without, if never told.
+/// A thread that starts at once and waits until it is told what to run. If it is never told, it
+/// ends without having run anything.
 class PoolThread {
  public:
-  /// \throws std::system_error if no thread can be had.
+  /// \throws std::system_error if the system refuses the thread
   PoolThread() : thread_([this] { run(); }) {}
   PoolThread(const PoolThread&) = delete;
   PoolThread& operator=(const PoolThread&) = delete;
@@ -148,7 +151,7 @@ class PoolThread {
     wake_.notify_one();
   }
 
-  /// Eigen calls it when a pool is cancelled.
+  /// Eigen calls this when a pool is cancelled; there is nothing to do.
   void OnCancel() {}
 
  private:
@@ -164,12 +167,12 @@ class PoolThread {
   std::condition_variable wake_;
   bool started_ = false;
   std::function<void()> loop_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // declared last, since it uses the other members
 };
 
 using PoolThreads = std::vector<std::unique_ptr<PoolThread>>;
 
-/// At most count threads: stops at the first that `make` throws for.
+/// Makes `count` threads, or fewer: it stops at the first one for which `make` throws.
 template <class Make>
 PoolThreads make_pool_threads(int count, Make&& make) {
   PoolThreads threads;
@@ -180,9 +183,9 @@ PoolThreads make_pool_threads(int count, Make&& make) {
   return threads;
 }
 
-/// The thread environment of Eigen's pool, over threads that exist already. Eigen's own creates
-/// them inside the pool's constructor, where a failure leaves the pool waiting for ever: it ends
-/// only when all of its NumThreads() threads are idle.
+/// The environment from which Eigen's pool takes its threads. These exist already. Eigen's own
+/// environment creates them in the constructor of the pool, where a failure would leave the pool
+/// waiting for ever, because it ends only when all of its NumThreads() threads are idle.
 struct PoolEnvironment {
   struct Task {
     std::function<void()> f;
@@ -203,7 +206,7 @@ struct PoolEnvironment {
 
 using OwnedPool = Eigen::ThreadPoolTempl<PoolEnvironment>;
 
-/// Eigen's pool over these threads; null if there are none.
+/// Eigen's pool over these threads, or null if there are none.
 inline std::unique_ptr<OwnedPool> make_pool(PoolThreads threads) {
   if (threads.empty()) return nullptr;
   const auto count = static_cast<int>(threads.size());
@@ -212,7 +215,7 @@ inline std::unique_ptr<OwnedPool> make_pool(PoolThreads threads) {
       count, allow_spinning, PoolEnvironment{std::make_shared<PoolThreads>(std::move(threads))});
 }
 
-/// What Eigen::ThreadPoolDevice offers, told without the header of Eigen's tensors.
+/// What Eigen::ThreadPoolDevice offers, described without the header of Eigen's tensors.
 template <class Device>
 concept EigenPoolDevice = requires(const Device& device) {
   { device.getPool() } -> std::convertible_to<Eigen::ThreadPoolInterface*>;
@@ -221,31 +224,35 @@ concept EigenPoolDevice = requires(const Device& device) {
 
 }  // namespace detail
 
-/// The calling thread and `concurrency - 1` threads of its own, which sleep when there is no work.
-/// Any number of threads may call at the same time. If the system refuses threads, there are fewer.
-/// \pre no call is running when it is destroyed.
+/// An Executor that uses the calling thread and `concurrency - 1` threads of its own, which sleep
+/// when there is no work. Any number of threads may use it at the same time. If the system refuses
+/// some of its threads, it works with fewer.
+/// \pre no call is running when it is destroyed
 class ThreadPool {
  public:
+  /// A pool of default_concurrency() threads, the calling one included.
   ThreadPool() : ThreadPool(default_concurrency()) {}
 
-  /// \param concurrency counts the calling thread; above kMaxConcurrency it is cut to that.
-  /// \throws std::invalid_argument if concurrency < 1.
+  /// \param concurrency number of threads, the calling one included; it is cut to kMaxConcurrency
+  /// \throws std::invalid_argument if concurrency < 1
   explicit ThreadPool(int concurrency)
       : ThreadPool(concurrency, [] { return std::make_unique<detail::PoolThread>(); }) {}
 
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  /// How many calls may run at once: one in each thread of the pool, and one in the calling thread.
   int concurrency() const { return pool_ == nullptr ? 1 : pool_->NumThreads() + 1; }
 
-  /// As Executor says. From inside a call of any executor it runs in that thread, in order.
+  /// Makes the calls as Executor says. Inside a call of any executor they run in the calling
+  /// thread, in order.
   template <class F>
   void parallel_for(Index n, F&& f) const {
     detail::pool_parallel_for(pool_.get(), concurrency(), n, f);
   }
 
  protected:
-  /// `make` returns the next thread; when it throws, those made so far are the pool.
+  /// \param make returns the next thread; when it throws, the pool keeps the threads made so far
   template <class Make>
   ThreadPool(int concurrency, Make&& make)
       : pool_(detail::make_pool(detail::make_pool_threads(own_threads(concurrency), make))) {}
@@ -262,22 +269,24 @@ class ThreadPool {
   std::unique_ptr<detail::OwnedPool> pool_;
 };
 
-/// An Executor on the threads of an Eigen pool, which must outlive it. Cheap to copy.
+/// An Executor on the threads of an Eigen pool, which must outlive it. It is cheap to copy.
 class EigenExecutor {
  public:
-  /// Takes part with the calling thread, so that NumThreads() threads work in all; null: it alone.
+  /// Uses the calling thread and threads of the pool, NumThreads() in all. If the pool is null, it
+  /// uses the calling thread alone.
   explicit EigenExecutor(Eigen::ThreadPoolInterface* pool)
       : EigenExecutor(pool, pool == nullptr ? 1 : pool->NumThreads()) {}
 
-  /// The pool of an Eigen::ThreadPoolDevice, and as many threads as the device was given.
+  /// Uses the pool of an Eigen::ThreadPoolDevice, and as many threads as the device was given.
   template <detail::EigenPoolDevice Device>
   explicit EigenExecutor(const Device& device)
       : EigenExecutor(device.getPool(), device.numThreads()) {}
 
+  /// How many calls may run at once, the one in the calling thread included; at least 1.
   int concurrency() const { return concurrency_; }
 
-  /// As Executor says. From inside a call of any executor, or from a thread of the pool, it runs in
-  /// that thread, in order.
+  /// Makes the calls as Executor says. Inside a call of any executor, or in a thread of the pool,
+  /// they run in the calling thread, in order.
   template <class F>
   void parallel_for(Index n, F&& f) const {
     detail::pool_parallel_for(pool_, concurrency_, n, f);
@@ -291,8 +300,10 @@ class EigenExecutor {
   int concurrency_;
 };
 
+/// How an Eigen::ThreadPoolDevice runs the work of operators.
 template <detail::EigenPoolDevice Device>
 struct ExecutorAdapter<Device> {
+  /// An executor on the pool of the device, which must outlive it.
   static EigenExecutor adapt(const Device& device) { return EigenExecutor(device); }
 };
 

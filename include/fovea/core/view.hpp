@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A tensor as the operators see it: pointer, four extents, four strides, in the logical order
+/// A tensor as the operators see it: a pointer, four extents and four strides, in the logical order
 /// [B, H, N, D] whatever the order in memory.
 #pragma once
 
@@ -17,17 +17,19 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Extents or strides in the order [batch, heads, rows, width], in elements.
+/// Four extents, or four strides in elements, in the order [batch, heads, rows, width].
 using Shape = std::array<Index, 4>;
 
-/// The names of the dimensions in messages.
+/// The names of the four dimensions in error messages.
 inline constexpr std::array<const char*, 4> kDimensionNames = {"batch", "heads", "rows", "width"};
 
-/// Tells how a type is viewed: specialisations (core/eigen.hpp) hold `Scalar` and
-/// `static View<...> view(X&)`.
+/// Says how a type is viewed. A specialisation has the type `Scalar` of the elements and
+/// `static View<...> view(X&)`. It may also have `make(shape)`, which makes the tensor that
+/// `attend` returns. Those for Eigen's types are in fovea/core/eigen.hpp.
 template <class X>
 struct ViewTraits;
 
+/// A type that can be viewed, because it has ViewTraits.
 template <class X>
 concept Viewable = requires {
   typename ViewTraits<std::remove_cvref_t<X>>::Scalar;
@@ -35,7 +37,7 @@ concept Viewable = requires {
 
 namespace detail {
 
-/// a * b, or nothing if it does not fit; a, b >= 0.
+/// Sets `product` to a * b, and returns false if that does not fit. \pre a >= 0 and b >= 0
 inline bool multiply(Index a, Index b, Index& product) {
   if (b != 0 && a > (std::numeric_limits<Index>::max)() / b) return false;
   product = a * b;
@@ -44,7 +46,7 @@ inline bool multiply(Index a, Index b, Index& product) {
 
 }  // namespace detail
 
-/// "2x8x4096x64".
+/// The extents as text, for example "2x8x4096x64".
 inline std::string to_string(const Shape& shape) {
   std::string text;
   for (std::size_t d = 0; d < 4; ++d) {
@@ -54,7 +56,8 @@ inline std::string to_string(const Shape& shape) {
   return text;
 }
 
-/// Refuses a tensor for its dimension d; one that was never given, for that.
+/// Throws std::invalid_argument because of the extent of dimension d of a tensor. If the tensor was
+/// never given, the message says that it is missing.
 [[noreturn]] inline void refuse_extent(std::string_view where, const std::string& tensor,
                                        const Shape& shape, std::size_t d,
                                        const std::string& expected) {
@@ -63,7 +66,7 @@ inline std::string to_string(const Shape& shape) {
   refuse(where, name + " of " + tensor, std::to_string(shape[d]), expected);
 }
 
-/// Strides of a tensor of this shape whose last index is the fastest.
+/// The strides of a dense tensor of this shape whose last index is the fastest.
 inline Shape row_major(const Shape& shape) {
   return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
 }
@@ -78,7 +81,8 @@ inline constexpr bool kIsView = false;
 template <class T>
 inline constexpr bool kIsView<View<T>> = true;
 
-/// Whether what ViewTraits makes of an X, no view itself, is a view of T, or of what T is const of.
+/// Whether ViewTraits makes of an X, which is no view itself, a view of T, or of T without its
+/// const.
 template <class X, class T>
 concept ViewsAs = !kIsView<std::remove_cvref_t<X>> && requires(X & x) {
   { ViewTraits<std::remove_cvref_t<X>>::view(x).data() } -> std::convertible_to<T*>;
@@ -87,64 +91,77 @@ concept ViewsAs = !kIsView<std::remove_cvref_t<X>> && requires(X & x) {
 
 }  // namespace detail
 
-/// Non-owning view of a tensor [B, H, N, D]. Any stride is a view, 0 (a broadcast) and negative
-/// ones too; what an operator writes must have distinct elements, which the operator checks.
-/// A view of const is made from a view of non-const, and either from what ViewTraits knows.
+/// A view of a tensor [B, H, N, D] that somebody else owns. Any strides are allowed, also 0 (a
+/// broadcast) and negative ones. A tensor that an operator writes must have distinct elements,
+/// which the operator checks. A view of const elements can be made from a view of others, and
+/// either from any type that has ViewTraits.
 template <class T>
 class View {
  public:
-  using Scalar = std::remove_const_t<T>;
+  using Scalar = std::remove_const_t<T>;  ///< The type of the elements, without const.
 
-  /// No tensor: no data, all extents 0.
+  /// No tensor: the data is null and all extents are 0.
   View() = default;
 
-  /// \param data element [0, 0, 0, 0]; may be null if an extent is 0
-  /// \throws std::invalid_argument an extent < 0, data null but elements, or offsets beyond Index
+  /// \param data element [0, 0, 0, 0]; it may be null if an extent is 0
+  /// \param shape extents, each at least 0
+  /// \param strides distances in elements from one index to the next
+  /// \throws std::invalid_argument if an extent is negative, if data is null although there are
+  /// elements, or if an offset does not fit Index
   View(T* data, const Shape& shape, const Shape& strides)
       : data_(data), shape_(shape), strides_(strides) {
     check();
   }
 
-  /// Row-major and dense.
+  /// The view of a dense tensor whose last index is the fastest. \throws as the constructor above
   View(T* data, const Shape& shape) : View(data, shape, row_major(checked(shape))) {}
 
+  /// The same tensor, which can only be read through this view.
   template <class U>
   requires(std::is_const_v<T>&& std::is_same_v<U, Scalar>)
       // NOLINTNEXTLINE(google-explicit-constructor): a view of non-const is a view of const
       View(const View<U>& other)
       : data_(other.data()), shape_(other.shape()), strides_(other.strides()) {}
 
-  /// From an Eigen tensor, map or matrix (fovea/core/eigen.hpp).
+  /// The view of an Eigen tensor, map or matrix (fovea/core/eigen.hpp).
   template <Viewable X>
   requires detail::ViewsAs<X, T>
   // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload)
   View(X&& x) : View(ViewTraits<std::remove_cvref_t<X>>::view(x)) {}
 
+  /// The address of element [0, 0, 0, 0]; null if there is no tensor.
   T* data() const { return data_; }
+  /// The four extents.
   const Shape& shape() const { return shape_; }
+  /// The four strides, in elements.
   const Shape& strides() const { return strides_; }
+  /// The extent B, the number of sequences.
   Index batch() const { return shape_[0]; }
+  /// The extent H, the number of heads.
   Index heads() const { return shape_[1]; }
+  /// The extent N, the number of rows: one for each token.
   Index rows() const { return shape_[2]; }
+  /// The extent D, the number of elements in a row.
   Index width() const { return shape_[3]; }
-  /// The number of elements.
+  /// The number of elements, the product of the extents.
   Index size() const { return shape_[0] * shape_[1] * shape_[2] * shape_[3]; }
-  /// Whether it was never given a tensor.
+  /// Whether this view was never given a tensor.
   bool is_none() const { return data_ == nullptr && shape_ == Shape{}; }
 
+  /// The element at [b, h, n, d]. The indices are not checked.
   T& operator()(Index b, Index h, Index n, Index d) const {
     return data_[b * strides_[0] + h * strides_[1] + n * strides_[2] + d * strides_[3]];
   }
 
  private:
-  // The product of the extents must fit before row_major multiplies them.
+  // The product of the extents must fit Index before row_major multiplies them.
   static const Shape& checked(const Shape& shape) {
     Index size = 1;
     for (std::size_t d = 4; d-- > 0;) {
       if (shape[d] < 0) {
         refuse("View", std::string(kDimensionNames[d]), std::to_string(shape[d]), "at least 0");
       }
-      // Extents of 0 count as 1, so that every partial product fits too.
+      // An extent of 0 counts as 1 here, so that every partial product fits too.
       if (!detail::multiply(size, shape[d] == 0 ? 1 : shape[d], size)) {
         refuse("View", "shape", to_string(shape), "a size that fits std::ptrdiff_t");
       }
@@ -178,15 +195,19 @@ class View {
   Shape strides_{};
 };
 
-/// The tensor that `attend` makes of views: `static ... make(const Shape&)` (core/eigen.hpp).
+/// How `attend` makes its result where its inputs are views: it has
+/// `static ... make(const Shape&)`, which fovea/core/eigen.hpp defines.
 template <class T>
 struct ResultOfViews;
 
+/// A view is viewed as itself.
 template <class T>
 struct ViewTraits<View<T>> {
-  using Scalar = std::remove_const_t<T>;
+  using Scalar = std::remove_const_t<T>;  ///< The type of the elements, without const.
 
+  /// x itself.
   static View<T> view(const View<T>& x) { return x; }
+  /// The tensor that `attend` returns; it needs fovea/core/eigen.hpp.
   static auto make(const Shape& s) { return ResultOfViews<Scalar>::make(s); }
 };
 

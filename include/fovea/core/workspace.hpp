@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Scratch memory of an operator, taken once before threads start.
+/// The scratch memory of an operator, which is taken once before threads start.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Where a Workspace begins: a multiple of a cache line and of every vector register.
+/// The alignment of a Workspace in bytes: a multiple of a cache line and of every vector register.
 inline constexpr std::size_t kWorkspaceAlignment = 64;
 
 /// Owns uninitialised bytes, aligned to kWorkspaceAlignment. An empty one owns nothing, and its
@@ -23,38 +23,43 @@ class Workspace {
  public:
   Workspace() = default;
 
-  /// \throws std::bad_alloc if size_bytes is negative or cannot be had.
+  /// \throws std::bad_alloc if size_bytes is negative or there is not enough memory
   explicit Workspace(Index size_bytes) : Workspace(size_bytes, 1) {}
 
-  /// count pieces of piece_bytes each, without gaps.
-  /// \throws std::bad_alloc if either is negative, or the product is too large or cannot be had.
+  /// Takes `count` pieces of `piece_bytes` bytes each, without gaps.
+  /// \throws std::bad_alloc if either is negative, if the product is too large, or if there is not
+  /// enough memory
   Workspace(Index count, Index piece_bytes) : size_bytes_(product(count, piece_bytes)) {
     if (size_bytes_ == 0) return;
     bytes_.reset(static_cast<std::byte*>(::operator new (static_cast<std::size_t>(size_bytes_),
                                                          std::align_val_t{kWorkspaceAlignment})));
   }
 
+  /// Takes over the bytes of another one, which is then empty.
   Workspace(Workspace&& other) noexcept
       : size_bytes_(std::exchange(other.size_bytes_, 0)), bytes_(std::move(other.bytes_)) {}
 
+  /// Frees its own bytes and takes over those of another one, which is then empty.
   Workspace& operator=(Workspace&& other) noexcept {
     size_bytes_ = std::exchange(other.size_bytes_, 0);
     bytes_ = std::move(other.bytes_);
     return *this;
   }
 
-  /// The first byte as a T.
+  /// The address of the first byte as that of a T.
   template <class T>
   T* data() noexcept {
     check_type<T>();
     return reinterpret_cast<T*>(bytes_.get());
   }
+  /// The address of the first byte as that of a T that is only read.
   template <class T>
   const T* data() const noexcept {
     check_type<T>();
     return reinterpret_cast<const T*>(bytes_.get());
   }
 
+  /// The size in bytes; 0 if it is empty.
   Index size_bytes() const noexcept { return size_bytes_; }
 
  private:
@@ -71,7 +76,7 @@ class Workspace {
     static_assert(alignof(T) <= kWorkspaceAlignment, "Workspace is aligned to 64 bytes");
   }
 
-  /// count * piece_bytes, small enough to be rounded up to the alignment.
+  /// count * piece_bytes, if that is small enough to be rounded up to the alignment.
   static Index product(Index count, Index piece_bytes) {
     constexpr Index largest = (std::numeric_limits<Index>::max)() - Index{kWorkspaceAlignment};
     const bool fits =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Activations as the layers see them: views [B, 1, L, C] whose rows are dense, the buffers that
-/// keep them between forward and backward, and how rows are cut into tasks.
+/// Activations as the layers see them: views [B, 1, L, C] whose rows are dense, buffers that keep
+/// them between forward and backward, and the cutting of rows into tasks.
 #pragma once
 
 #include <Eigen/Core>
@@ -15,31 +15,34 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Weights and blocks of activations: rows are tokens or inputs, columns channels.
+/// A matrix of weights or activations. Its rows are tokens or inputs, and its columns are channels.
 template <class T>
 using RowMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// Owns a dense tensor of four dimensions; its memory stays when it is resized to no more elements,
-/// so that calls whose shapes repeat allocate nothing.
+/// Owns a dense tensor of four dimensions. It keeps its memory when it is resized to no more
+/// elements, so that calls whose shapes repeat allocate nothing.
 template <class T>
 class Buffer {
  public:
-  /// The elements are what they were, or anything. \throws std::bad_alloc
+  /// Gives the tensor this shape. Elements may keep their values or have any others.
+  /// \throws std::bad_alloc if there is no memory for a larger tensor
   View<T> resize(const Shape& shape) {
     T element{};
-    const Index size = View<T>(&element, shape).size();  // checks the product of the extents
+    const Index size = View<T>(&element, shape).size();  // this checks the product of the extents
     if (size * static_cast<Index>(sizeof(T)) > bytes_.size_bytes()) {
-      bytes_ = Workspace();  // the old memory goes before the new one is had
+      bytes_ = Workspace();  // frees the old memory before the new one is taken
       bytes_ = Workspace(size, static_cast<Index>(sizeof(T)));
     }
     shape_ = shape;
     return view();
   }
 
-  /// The same for activations. \return [batch, 1, rows, width]
+  /// Gives the tensor the shape [batch, 1, rows, width] of activations. \throws as above
   View<T> resize(Index batch, Index rows, Index width) { return resize({batch, 1, rows, width}); }
 
+  /// The tensor, as it was last resized.
   View<T> view() { return {bytes_.data<T>(), shape_}; }
+  /// The tensor, as it was last resized, which is only read.
   View<const T> view() const { return {bytes_.data<T>(), shape_}; }
 
  private:
@@ -47,29 +50,30 @@ class Buffer {
   Shape shape_{};
 };
 
-/// A sequence, and what belongs to its tokens; layers that look at single tokens read x alone.
+/// A sequence, and what belongs to its tokens. Layers that look at each token alone read only x.
 template <class T>
 struct Tokens {
-  View<const T> x = {};  ///< [B, 1, L, C]
-  /// [B]: batch b has the tokens [0, key_lengths[b]); empty: all.
+  View<const T> x = {};  ///< [B, 1, L, C] the channels of the tokens
+  /// [B] how many tokens each sequence has, from the first one on; if empty, all have L.
   std::span<const Index> key_lengths = {};
-  /// [B, H, L, K]: the keys of each row, for IndexedAttention alone.
+  /// [B, H, L, K] the keys that each row sees, for IndexedAttention only.
   View<const Index> indices = {};
-  /// [B, H, L, M]: the dominant queries of each key, for FsatAttention alone.
+  /// [B, H, L, M] the dominant queries of each key, for FsatAttention only.
   View<const T> dominant = {};
 
   Tokens() = default;
+  /// A sequence of these channels, with lengths or without.
   template <class X>
   requires std::convertible_to<const X&, View<const T>>
   // NOLINTNEXTLINE(google-explicit-constructor): a tensor alone is a sequence without lengths
   Tokens(const X& tensor, std::span<const Index> lengths = {}) : x(tensor), key_lengths(lengths) {}
 
-  /// The tokens of batch b.
+  /// How many tokens sequence b has.
   Index length(Index b) const {
     return key_lengths.empty() ? x.rows() : key_lengths[static_cast<std::size_t>(b)];
   }
 
-  /// Other channels of the same tokens. \param channels [B, 1, L, any]
+  /// The same tokens with other channels. \param channels [B, 1, L, any]
   Tokens with(const View<const T>& channels) const {
     Tokens other = *this;
     other.x = channels;
@@ -77,8 +81,8 @@ struct Tokens {
   }
 };
 
-/// The heads that lie side by side in a matrix of activations: [B, 1, L, W] as [B, H, L, D], from
-/// column `first` on.
+/// Views the heads that lie side by side in a matrix of activations: columns of [B, 1, L, W], from
+/// column `first` on, as [B, heads, L, head_width].
 template <class T>
 [[nodiscard]] View<T> as_heads(const View<T>& x, Index first, Index heads, Index head_width) {
   const Shape shape = {x.batch(), heads, x.rows(), head_width};
@@ -87,19 +91,24 @@ template <class T>
           {x.strides()[0], head_width, x.strides()[2], 1}};
 }
 
-/// Whether a backward pass writes the gradient of its input or adds to it.
-enum class Into { write, add };
+/// What a backward pass does with the gradient of its input.
+enum class Into {
+  write,  ///< the gradient is overwritten
+  add     ///< the gradient is added to what is there
+};
 
 namespace detail {
 
+/// Rows of activations as a matrix of Eigen.
 template <class T>
 using RowsMap = Eigen::Map<RowMatrix<std::remove_const_t<T>>, Eigen::Unaligned,
                            Eigen::OuterStride<Eigen::Dynamic>>;
+/// Rows of activations as a matrix of Eigen that is only read.
 template <class T>
 using ConstRowsMap = Eigen::Map<const RowMatrix<std::remove_const_t<T>>, Eigen::Unaligned,
                                 Eigen::OuterStride<Eigen::Dynamic>>;
 
-/// Rows [first, first + count) of batch b as a matrix [count, C]. \pre unit stride of columns
+/// Rows [first, first + count) of sequence b as a matrix [count, C]. \pre columns have unit stride
 template <class T>
 auto rows_of(const View<T>& x, Index b, Index first, Index count) {
   using Map = std::conditional_t<std::is_const_v<T>, ConstRowsMap<T>, RowsMap<T>>;
@@ -107,20 +116,23 @@ auto rows_of(const View<T>& x, Index b, Index first, Index count) {
   return Map(at, count, x.width(), Eigen::OuterStride<Eigen::Dynamic>(x.strides()[2]));
 }
 
-/// Batch b as a matrix [L, C].
+/// Sequence b as a matrix [L, C]. \pre columns have unit stride
 template <class T>
 auto rows_of(const View<T>& x, Index b) {
   return rows_of(x, b, 0, x.rows());
 }
 
-/// Rows in a task: enough that packing a weight matrix is little beside the product.
+/// The rows in a task. They are so many that packing a weight matrix takes little time beside the
+/// product.
 inline constexpr Index kRowsPerTask = 128;
-/// Columns in a task that goes through all rows; a multiple of a cache line.
+/// The columns in a task that goes through all rows. They fill whole cache lines.
 inline constexpr Index kColumnsPerTask = 64;
 
+/// The number of blocks that cover an extent.
 constexpr Index blocks(Index extent, Index block) { return (extent + block - 1) / block; }
 
-/// Calls f(b, first, count) for blocks of rows, cut by the shape alone, over the executor.
+/// Calls f(b, first, count) for each block of rows, over the executor. The blocks depend on the
+/// shape alone.
 template <class E, class F>
 void for_each_row_block(E&& executor, Index batch, Index rows, F&& f) {
   const Index per_batch = blocks(rows, kRowsPerTask);
@@ -130,7 +142,8 @@ void for_each_row_block(E&& executor, Index batch, Index rows, F&& f) {
   });
 }
 
-/// Calls f(first, count) for blocks of columns, cut by the shape alone, over the executor.
+/// Calls f(first, count) for each block of columns, over the executor. The blocks depend on the
+/// shape alone.
 template <class E, class F>
 void for_each_column_block(E&& executor, Index columns, Index block, F&& f) {
   for_each_task(executor, blocks(columns, block), [&](Index task, Index /*worker*/) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Adam (Kingma and Ba 2015, algorithm 1), with the decoupled weight decay of AdamW (Loshchilov and
-/// Hutter 2019) and a bound on the norm of the gradient.
+/// The optimiser Adam (Kingma and Ba 2015, algorithm 1), with the decoupled weight decay of AdamW
+/// (Loshchilov and Hutter 2019) and a bound on the norm of the gradient.
 #pragma once
 
 #include <cmath>
@@ -12,36 +12,47 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Options of Adam; each may be changed from step to step.
+/// Options of Adam, which may be changed from step to step.
 struct AdamOptions {
-  double learning_rate = 1e-3;
-  double beta1 = 0.9;     ///< of the mean of gradients, in [0, 1)
-  double beta2 = 0.999;   ///< of the mean of their squares, in [0, 1)
-  double epsilon = 1e-8;  ///< added to the root of the mean square, more than 0
-  /// Every step takes learning_rate * weight_decay of each weight off it; not of what is one row:
-  /// biases, and scale and shift of a normalisation.
+  double learning_rate = 1e-3;  ///< how far a step moves the weights; 0.001 by default
+  double beta1 = 0.9;           ///< decay of the mean of the gradients, in [0, 1)
+  double beta2 = 0.999;         ///< decay of the mean of their squares, in [0, 1)
+  double epsilon = 1e-8;        ///< added to the root of the mean square, more than 0
+  /// Each step takes learning_rate * weight_decay times each weight off that weight. Parameters
+  /// that are one row (biases, and the scale and shift of a normalisation) are left out. By default
+  /// nothing decays.
   double weight_decay = 0;
-  /// Gradients whose norm over all parameters is larger are scaled down to it.
+  /// If it is set, gradients whose norm over all parameters is larger are scaled down to this norm.
+  /// It must be more than 0.
   std::optional<double> clip_norm = {};
 };
 
-/// m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, w -= rate m' / (sqrt(v') + epsilon) with
-/// m' = m / (1 - b1^t), v' = v / (1 - b2^t), for all parameters of a layer (anything with `visit`).
-/// Holds m and v: two numbers for each weight. Its steps have the same bits for any number of
+/// Updates all parameters of a layer, which is anything that has `visit`. Step t computes for each
+/// weight w with the gradient g
+///
+///     m = b1 m + (1 - b1) g
+///     v = b2 v + (1 - b2) g^2
+///     m' = m / (1 - b1^t),  v' = v / (1 - b2^t)
+///     w = w - rate m' / (sqrt(v') + epsilon)
+///
+/// m and v are kept: two numbers for each weight. Steps have the same bits for any number of
 /// threads.
 template <class T>
 class Adam {
  public:
-  AdamOptions options;
+  AdamOptions options;  ///< The options, which may be changed between steps.
 
+  /// An optimiser that has taken no step.
   explicit Adam(const AdamOptions& chosen = {}) : options(chosen) {}
 
-  /// Steps taken.
+  /// The number of steps taken.
   Index steps() const { return steps_; }
 
-  /// One step down the gradients, which it leaves as they are.
-  /// \param layer the same in each call   \return the norm of the gradient, before it is clipped
-  /// \throws std::invalid_argument options out of range; parameters of other sizes than before
+  /// Takes one step down the gradients, which stay as they are.
+  /// \param layer the same one in each call
+  /// \return the norm of the gradient over all parameters, before it is clipped
+  /// \throws std::invalid_argument if options are out of range, or if the parameters have other
+  /// sizes than in the first step
   template <class Layer, class E = Serial>
   double step(Layer& layer, E&& executor = {}) {
     check_options();
@@ -75,10 +86,10 @@ class Adam {
   };
 
   struct Step {
-    double share;    ///< of the gradient that clipping leaves
-    double unbias1;  ///< 1 / (1 - beta1^t)
-    double unbias2;
-    double decay = 0;
+    double share;      ///< the factor by which clipping scales the gradient
+    double unbias1;    ///< 1 / (1 - beta1^t)
+    double unbias2;    ///< 1 / (1 - beta2^t)
+    double decay = 0;  ///< the part that weight decay takes off
   };
 
   void check_options() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The loss of a classifier: softmax cross entropy and its gradient.
+/// The loss of a classifier: softmax cross entropy, and its gradient.
 #pragma once
 
 #include <cmath>
@@ -10,12 +10,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A target that counts neither in the loss nor in its mean.
+/// The target of a row that counts neither in the loss nor in its mean.
 inline constexpr Index kNoTarget = -1;
 
 namespace detail {
 
-/// log(sum exp(x)) - x[target]; d[c] = share (softmax(x)[c] - [c == target]) if d is given.
+/// Returns log(sum exp(x)) - x[target]. If d is given, it becomes d[c] = share
+/// (softmax(x)[c] - [c == target]).
 template <class T>
 double cross_entropy_row(const T* x, Index classes, Index target, T* d, double share) {
   double most = -std::numeric_limits<double>::infinity();
@@ -31,7 +32,8 @@ double cross_entropy_row(const T* x, Index classes, Index target, T* d, double s
   return std::log(sum) + most - static_cast<double>(x[target]);
 }
 
-/// \throws std::invalid_argument
+/// Checks what softmax_cross_entropy takes.
+/// \throws std::invalid_argument if it does not go together
 template <class T>
 void check_targets(const View<const T>& logits, std::span<const Index> targets,
                    const View<T>& d_logits) {
@@ -54,10 +56,12 @@ void check_targets(const View<const T>& logits, std::span<const Index> targets,
 
 }  // namespace detail
 
-/// The mean over the rows that have a target of -log softmax(logits)[target], 0 if there are none;
-/// in double whatever T is. \param logits [B, 1, L, classes] with dense rows
-/// \param targets [B L]   \param d_logits its gradient, written if it is given
-/// \throws std::invalid_argument, before anything is written. Two exponentials per element.
+/// Returns the mean of -log softmax(logits)[target] over the rows that have a target, or 0 if no
+/// row has one. It is computed in double whatever T is, with two exponentials per element.
+/// \param logits [B, 1, L, classes] with dense rows
+/// \param targets [B L] a class for each row, or kNoTarget
+/// \param d_logits the gradient with respect to the logits, written if it is given
+/// \throws std::invalid_argument if these do not go together, before anything is written
 template <class T, class E = Serial>
 double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits,
                              std::span<const Index> targets, const View<T>& d_logits,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A convolution along the sequence for each channel on its own. Cost 2 taps flops per element.
+/// A convolution along the sequence, for each channel on its own. It costs 2 taps flops per
+/// element.
 #pragma once
 
 #include "fovea/layers/layer_calls.hpp"
@@ -9,24 +10,27 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of DepthwiseConv.
 struct DepthwiseConvOptions {
-  Index taps = 5;  ///< odd: as many on either side of the token
-  const char* name = "depthwise";
+  Index taps = 5;  ///< the number of taps, which is odd: as many on either side of the token
+  const char* name = "depthwise";  ///< the first part of the name of its parameter
 };
 
-/// y[i, c] = sum_t w[t, c] x[i + t - taps / 2, c], where x is 0 before the sequence and behind its
-/// length, which the key lengths say: y is that of the shorter sequence, and 0 behind its end.
-/// x and y [B, 1, L, C] with dense rows. No bias. The bits are the same for any number of threads.
+/// y[i, c] = sum_t w[t, c] x[i + t - taps / 2, c], without a bias. x counts as 0 before the
+/// sequence and from its key length on. So y is that of the shorter sequence, and 0 from the key
+/// length on. x and y are [B, 1, L, C] with dense rows. The bits are the same for any number of
+/// threads.
 template <class T>
 class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
  public:
   Parameter<T> weight;  ///< [taps, C]
 
-  /// Nothing: backward reads x again.
+  /// Nothing is kept, because backward reads x again.
   struct Saved {};
 
+  /// A layer without sizes, which has yet to be assigned to.
   DepthwiseConv() = default;
 
-  /// \throws std::invalid_argument a size below 1, an even number of taps
+  /// Draws the weights for activations of this width.
+  /// \throws std::invalid_argument if a size is below 1 or the number of taps is even
   DepthwiseConv(Index width, Initialiser& initialiser, const DepthwiseConvOptions& options = {})
       : weight(std::string(options.name) + ".taps", options.taps, width) {
     check_size("DepthwiseConv", "the width of x", width);
@@ -36,15 +40,18 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
     initialiser.draw(weight, Initialisation::glorot, options.taps, options.taps);
   }
 
+  /// The number of channels of x and y.
   Index width() const { return weight.value.cols(); }
 
+  /// Calls f for the one parameter.
   template <class F>
   void visit(F&& f) {
     f(weight);
   }
 
   using LayerCalls<DepthwiseConv<T>, T, Tokens<T>>::forward;
-  /// \throws std::invalid_argument naming tensor, dimension, expected and got
+  /// Computes y.
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
@@ -59,8 +66,9 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
         });
   }
 
-  /// Adds to the gradient of the weights; writes d_x, or adds to it, if it is given: 0 behind the
-  /// length.
+  /// Adds to the gradient of the weights. If d_x is given, it is written or added to; from the key
+  /// length on the gradient is 0.
+  /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& /*saved*/, const View<const T>& d_y,
                 const View<T>& d_x, E&& executor = {}, Into into = Into::write) {
@@ -71,7 +79,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
         threads, width(), detail::kColumnsPerTask,
         [&](Index first, Index count) { add_weights(tokens, d_y, first, count); });
     if (d_x.is_none()) return;
-    // The same convolution with the taps turned round.
+    // This is the same convolution with the taps in reverse order.
     detail::for_each_row_block(
         threads, d_x.batch(), d_x.rows(), [&](Index b, Index first, Index count) {
           if (into == Into::write) detail::rows_of(d_x, b, first, count).setZero();
@@ -89,7 +97,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
 
   Index taps() const { return weight.value.rows(); }
 
-  /// y[i] += w[t] x[i + shift] for the rows where both are of the sequence.
+  /// y[i] += w[t] x[i + shift] for the given rows, where both positions are of the sequence.
   void add_tap(const View<const T>& x, const View<T>& y, Index b, Rows rows, Index length, Index t,
                Index shift) const {
     const Index begin = (std::max)(rows.begin, -shift);
@@ -100,7 +108,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
     }
   }
 
-  /// Sums over all tokens, in order, for some of the channels.
+  /// Adds to the gradient of some channels the sums over all tokens, in order.
   void add_weights(const Tokens<T>& tokens, const View<const T>& d_y, Index first, Index count) {
     for (Index b = 0; b < d_y.batch(); ++b) {
       const Index length = tokens.length(b);

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tokens and their positions as vectors.
+/// Turns tokens and their positions into vectors.
 #pragma once
 
 #include "fovea/layers/layer_calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// y[b, i] = table[token[b, i]] + position[i] for tokens in [0, vocabulary) of B sequences one
-/// behind the other, and y [B, 1, L, C] with dense rows, L at most max_length. Weights are drawn
-/// uniform with variance 1 / C. The bits are the same for any number of threads.
+/// y[b, i] = table[token[b, i]] + position[i], for tokens in [0, vocabulary) of B sequences, which
+/// are given one after the other, and for y [B, 1, L, C] with dense rows, where L is at most
+/// max_length. The weights are drawn uniformly with variance 1 / C. The bits are the same for any
+/// number of threads.
 template <class T>
 class Embedding {
  public:
-  Parameter<T> table;     ///< [vocabulary, C]
-  Parameter<T> position;  ///< [max_length, C]
+  Parameter<T> table;     ///< [vocabulary, C] a vector for each token
+  Parameter<T> position;  ///< [max_length, C] a vector for each position
 
+  /// A layer without sizes, which has yet to be assigned to.
   Embedding() = default;
 
-  /// \throws std::invalid_argument a size below 1
+  /// Draws the weights. \throws std::invalid_argument if a size is below 1
   Embedding(Index vocabulary, Index max_length, Index width, Initialiser& initialiser)
       : table("embedding.table", vocabulary, width),
         position("embedding.position", max_length, width) {
@@ -30,14 +32,18 @@ class Embedding {
     initialiser.uniform(position, bound);
   }
 
+  /// Calls f for the table and for the positions.
   template <class F>
   void visit(F&& f) {
     f(table);
     f(position);
   }
 
-  /// \param tokens [B L]   \throws std::invalid_argument the number of tokens, the first token that
-  /// is none of the vocabulary, the shape of y
+  /// Computes y.
+  /// \param tokens [B L]
+  /// \param y [B, 1, L, C] is written
+  /// \throws std::invalid_argument if the number of tokens does not go with y, for the first token
+  /// that is not in the vocabulary, or if y has a wrong shape
   template <class E = Serial>
   void forward(std::span<const Index> tokens, const View<T>& y, E&& executor = {}) const {
     check(tokens, "y", y);
@@ -50,7 +56,10 @@ class Embedding {
                                });
   }
 
-  /// Adds to the gradients of the parameters. \param d_y gradient of the loss with respect to y
+  /// Adds to the gradients of the parameters.
+  /// \param tokens [B L] the tokens of the forward pass
+  /// \param d_y the gradient of the loss with respect to y
+  /// \throws as `forward`
   template <class E = Serial>
   void backward(std::span<const Index> tokens, const View<const T>& d_y, E&& executor = {}) {
     check(tokens, "d_y", d_y);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A block of an encoder, normalised before each part.
+/// A block of an encoder, which normalises the input of each of its parts.
 #pragma once
 
 #include "fovea/layers/feed_forward.hpp"
@@ -21,35 +21,42 @@ void add_activations(const View<const T>& x, const View<const T>& y, const View<
 
 }  // namespace detail
 
-/// h = x + Attention(norm(x)), y = h + FeedForward(norm(h)) for x and y [B, 1, L, Dm] with dense
-/// rows. `AttentionLayer` is any layer of tokens: MultiHead of an operator, FsatLayer, FatLayer.
+/// h = x + Attention(norm(x)) and y = h + FeedForward(norm(h)), for x and y [B, 1, L, Dm] with
+/// dense rows. `AttentionLayer` is any layer of tokens: MultiHead of an operator, FsatLayer or
+/// FatLayer.
 template <class AttentionLayer, class T = float>
 class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Tokens<T>> {
  public:
-  AttentionLayer attention;
+  AttentionLayer attention;  ///< The attention layer.
 
+  /// What is kept from forward to backward, and room for both passes.
   struct Saved {
-    typename LayerNorm<T>::Saved norm1;
-    typename LayerNorm<T>::Saved norm2;
-    typename AttentionLayer::Saved attention;
-    typename FeedForward<T>::Saved feed_forward;
-    Buffer<T> normal1;  ///< [B, 1, L, Dm], as those that follow
-    Buffer<T> hidden;
-    Buffer<T> normal2;
-    Buffer<T> part;  ///< what is added, forward and backward
-    Buffer<T> d_hidden;
+    typename LayerNorm<T>::Saved norm1;           ///< of the first normalisation
+    typename LayerNorm<T>::Saved norm2;           ///< of the second normalisation
+    typename AttentionLayer::Saved attention;     ///< of the attention layer
+    typename FeedForward<T>::Saved feed_forward;  ///< of the feed-forward network
+    Buffer<T> normal1;                            ///< [B, 1, L, Dm], as all that follow: norm(x)
+    Buffer<T> hidden;                             ///< h
+    Buffer<T> normal2;                            ///< norm(h)
+    Buffer<T> part;                               ///< what is added to x or h, and its gradient
+    Buffer<T> d_hidden;                           ///< the gradient of h
   };
 
+  /// A layer without sizes, which has yet to be assigned to.
   EncoderBlock() = default;
 
-  /// \param layer of tokens of this width   \param hidden width of the feed-forward network
-  /// \throws std::invalid_argument a size below 1
+  /// \param layer attention layer of tokens of this width
+  /// \param width channels Dm of x and y
+  /// \param hidden channels between the two maps of the feed-forward network
+  /// \param initialiser draws the weights
+  /// \throws std::invalid_argument if a size is below 1
   EncoderBlock(AttentionLayer layer, Index width, Index hidden, Initialiser& initialiser)
       : attention(std::move(layer)),
         norm1_(width, {.name = "norm1"}),
         norm2_(width, {.name = "norm2"}),
         feed_forward_(width, hidden, initialiser) {}
 
+  /// Calls f for each parameter of all parts.
   template <class F>
   void visit(F&& f) {
     norm1_.visit(f);
@@ -59,7 +66,9 @@ class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Token
   }
 
   using LayerCalls<EncoderBlock<AttentionLayer, T>, T, Tokens<T>>::forward;
-  /// \throws std::invalid_argument as the parts; std::bad_alloc
+  /// Computes y, and keeps what `backward` needs.
+  /// \throws std::invalid_argument as the parts
+  /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("EncoderBlock", tokens.x, norm1_.width(), y, norm1_.width());
@@ -77,7 +86,8 @@ class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Token
     detail::add_activations<T>(hidden, part, y, threads);
   }
 
-  /// Adds to the gradients of the parameters; writes d_x if it is given.
+  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The FAT layer (Zhuang et al. 2022, eq. 5): full attention over the hidden state cross. Needs
+/// The FAT layer (Zhuang et al. 2022, eq. 5): full attention over the hidden state cross. It needs
 /// FFTW.
 #pragma once
 
@@ -9,18 +9,19 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Options of FatLayer: what HiddenCrossOptions has, and those of the operator.
+/// Options of FatLayer: those of HiddenCrossOptions, and those of the operator.
 struct FatLayerOptions : HiddenCrossOptions {
-  FatOptions attention = {};
+  FatOptions attention = {};  ///< options of FatAttention
 };
 
-/// x [B, 1, L, Dm] to y by FatAttention; see HiddenCrossLayer.
+/// Maps x [B, 1, L, Dm] to y by FatAttention, as HiddenCrossLayer describes.
 template <class T = float>
 class FatLayer : public HiddenCrossLayer<FatAttention, T> {
  public:
+  /// A layer without sizes, which has yet to be assigned to.
   FatLayer() = default;
 
-  /// \throws std::invalid_argument sizes that do not go together
+  /// Draws the weights. \throws std::invalid_argument if sizes do not go together
   FatLayer(const FatLayerOptions& options, Initialiser& initialiser)
       : HiddenCrossLayer<FatAttention, T>("FatLayer", FatAttention(options.attention), options, 0,
                                           initialiser) {}

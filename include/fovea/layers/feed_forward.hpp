@@ -1,32 +1,39 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The feed-forward network of an encoder block: linear, GELU, linear.
+/// The feed-forward network of an encoder block: a linear map, GELU, and a linear map.
 #pragma once
 
 #include "fovea/layers/hidden_map.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// y = GELU(x W1 + b1) W2 + b2 for x and y [B, 1, L, C] with dense rows.
-/// Cost: 4 C Hidden flops per token forward, 8 C Hidden backward.
+/// y = GELU(x W1 + b1) W2 + b2, for x and y [B, 1, L, C] with dense rows. It costs 4 C Hidden flops
+/// per token, and 8 C Hidden in the backward pass.
 template <class T>
 class FeedForward : public LayerCalls<FeedForward<T>, T> {
  public:
+  /// What is kept from forward to backward, and room for gradients.
   struct Saved {
-    typename HiddenMap<T>::Saved map;
-    Buffer<T> hidden;  ///< [B, 1, L, Hidden]
-    Buffer<T> d_hidden;
+    typename HiddenMap<T>::Saved map;  ///< of the first map and its GELU
+    Buffer<T> hidden;                  ///< [B, 1, L, Hidden] the input of the second map
+    Buffer<T> d_hidden;                ///< [B, 1, L, Hidden] its gradient
   };
 
+  /// A layer without sizes, which has yet to be assigned to.
   FeedForward() = default;
 
-  /// \throws std::invalid_argument a size below 1
+  /// \param width channels C of x and y
+  /// \param hidden channels between the two maps
+  /// \param initialiser draws the weights
+  /// \throws std::invalid_argument if a size is below 1
   FeedForward(Index width, Index hidden, Initialiser& initialiser)
       : map_(width, hidden, initialiser, {.name = "feed_forward.in"}),
         linear_(hidden, width, initialiser, {.name = "feed_forward.out"}) {}
 
+  /// The number of channels of x and y.
   Index width() const { return linear_.out(); }
 
+  /// Calls f for each parameter of both maps.
   template <class F>
   void visit(F&& f) {
     map_.visit(f);
@@ -34,7 +41,9 @@ class FeedForward : public LayerCalls<FeedForward<T>, T> {
   }
 
   using LayerCalls<FeedForward<T>, T>::forward;
-  /// \throws std::invalid_argument naming tensor, dimension, expected and got; std::bad_alloc
+  /// Computes y, and keeps what `backward` needs.
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("FeedForward", x, width(), y, width());
@@ -43,7 +52,8 @@ class FeedForward : public LayerCalls<FeedForward<T>, T> {
     linear_.forward(hidden, y, executor);
   }
 
-  /// Adds to the gradients of the parameters; writes d_x if it is given.
+  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// \throws as `forward`
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {

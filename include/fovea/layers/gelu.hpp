@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// GELU in its tanh form (Hendrycks and Gimpel 2016), which needs no erf: y = x / 2 (1 +
-/// tanh(sqrt(2 / pi) (x + 0.044715 x^3))), within 5e-4 of x Phi(x).
+/// GELU in its tanh form (Hendrycks and Gimpel 2016), which needs no erf: y = x / 2
+/// (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). It differs from x Phi(x) by at most 5e-4.
 #pragma once
 
 #include "fovea/layers/elementwise.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// GELU of activations [B, 1, L, C] of any C; it learns nothing. One exponential per element.
+/// GELU of activations [B, 1, L, C] of any C. It learns nothing, and costs one exponential per
+/// element.
 template <class T>
 class Gelu : public LayerCalls<Gelu<T>, T> {
  public:
-  /// Nothing: backward reads x again.
+  /// Nothing is kept, because backward reads x again.
   struct Saved {};
 
+  /// Does nothing, because there are no parameters.
   template <class F>
   void visit(F&& /*f*/) {}
 
   using LayerCalls<Gelu<T>, T>::forward;
-  /// \throws std::invalid_argument naming tensor, dimension, expected and got
+  /// Computes y.
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
@@ -28,7 +31,7 @@ class Gelu : public LayerCalls<Gelu<T>, T> {
                             [](const detail::Piece<T>& piece) { return detail::gelu<T>(piece); });
   }
 
-  /// Writes d_x, which may be d_y.
+  /// Writes d_x, which may be d_y. \throws as `forward`
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& /*saved*/, const View<const T>& d_y,
                 const View<T>& d_x, E&& executor = {}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An operator between the projections of a layer: heads are columns of its matrices.
+/// An operator between the projections of a layer, where heads are columns of its matrices.
 #pragma once
 
 #include <array>
@@ -9,33 +9,42 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Calls an operator `Op` on heads, with its learned inputs `G`, and keeps what its backward
-/// pass reads. The learned inputs are made of the source.
+/// Calls the operator `Op` on heads, with its learned inputs `G`, and keeps what its backward pass
+/// reads. The learned inputs are made of the tokens called source.
 template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HeadAttention {
   static_assert(DifferentiableAttention<Op, T>);
 
  public:
-  Op op;      ///< its options may change from step to step
-  G learned;  ///< what it learns beside the projections
+  Op op;      ///< The operator, whose options may change from step to step.
+  G learned;  ///< What the operator learns beside the projections.
 
+  /// What is kept from forward to backward, and room for a gradient.
   struct Saved {
-    Buffer<T> out;    ///< [B, 1, L, H D]
-    Buffer<T> d_out;  ///< the same
-    Buffer<T> lse;    ///< [B, H, L, 1], if the operator has one
-    typename G::Saved learned;
+    Buffer<T> out;              ///< [B, 1, L, H D] the outputs of the heads
+    Buffer<T> d_out;            ///< [B, 1, L, H D] their gradient
+    Buffer<T> lse;              ///< [B, H, L, 1], if the operator has one
+    typename G::Saved learned;  ///< of the learned inputs
   };
 
+  /// A part without sizes, which has yet to be assigned to.
   HeadAttention() = default;
+  /// \param chosen operator with its options
+  /// \param sizes of the heads \param initialiser draws what is learned
   HeadAttention(const Op& chosen, const HeadSizes& sizes, Initialiser& initialiser)
       : op(chosen), learned(chosen, sizes, initialiser) {}
 
+  /// Calls f for each parameter of the learned inputs.
   template <class F>
   void visit(F&& f) {
     learned.visit(f);
   }
 
-  /// \param qkv [B, H, L, D], [B, Hk, L, D] twice   \return the heads' outputs side by side
+  /// Computes the attention of all heads.
+  /// \param qkv [B, H, L, D] the queries, then [B, Hk, L, D] the keys and the values
+  /// \param source tokens that learned inputs are made of
+  /// \param saved keeps what `backward` needs
+  /// \return [B, 1, L, H D] the outputs of the heads, side by side
   template <class E>
   View<const T> forward(const std::array<View<const T>, 3>& qkv, const Tokens<T>& source,
                         Saved& saved, E&& executor) const {
@@ -48,10 +57,11 @@ class HeadAttention {
     return out;
   }
 
-  /// Room for the gradient of what `forward` returned.
+  /// Room for the gradient of what `forward` returned, which `backward` reads.
   static View<T> d_out(Saved& saved) { return saved.d_out.resize(saved.out.view().shape()); }
 
-  /// Gradients of the projections, from saved.d_out. \param d_qkv written
+  /// Computes the gradients of queries, keys and values from saved.d_out.
+  /// \param d_qkv the gradients, written
   template <class E>
   void backward(const std::array<View<const T>, 3>& qkv, const Tokens<T>& source, Saved& saved,
                 const std::array<View<T>, 3>& d_qkv, E&& executor) {
@@ -68,8 +78,8 @@ class HeadAttention {
     op.backward(inputs, out, kept, d_out, grads, executor);
   }
 
-  /// Gradients of the learned inputs; after `backward`.
-  /// \param d_source added to, if it is given
+  /// Adds to the gradients of the learned inputs. It is called after `backward`.
+  /// \param d_source if it is given, the gradient of the source is added to it
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     learned.finish(source, saved.learned, d_source, executor);

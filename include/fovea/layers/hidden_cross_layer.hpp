@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention whose keys and values are the pooled hidden state cross (FSAT, eqs. 1-6; MATHS.md,
-/// section 6): what FsatLayer and FatLayer share. Needs FFTW. Cost: O(L log L) for each channel,
-/// the operator, and 2 Dm (2 Dm + 4 H D) flops per token, twice that in the backward pass.
+/// section 6): what FsatLayer and FatLayer share. It needs FFTW. It costs O(L log L) for each
+/// channel, what the operator costs, and 2 Dm (2 Dm + 4 H D) flops per token, twice that in the
+/// backward pass.
 #pragma once
 
 #include "fovea/layers/head_attention.hpp"
@@ -13,49 +14,61 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Options that FsatLayer and FatLayer have.
+/// Options that FsatLayer and FatLayer have in common.
 struct HiddenCrossOptions {
-  Index width = 0;       ///< Dm, of x, y and the cross
-  Index heads = 1;       ///< H
-  Index head_width = 0;  ///< D; 0: width / heads
-  bool bias = false;     ///< of W_Q, W_K, W_V and W_O
-  HiddenMapKind map = HiddenMapKind::fully_connected;
-  FftPlanning planning = FftPlanning::estimate;
+  Index width = 0;       ///< Dm, the channels of x, y and the cross; must be set
+  Index heads = 1;       ///< H, the number of heads
+  Index head_width = 0;  ///< D, the width of a head; if 0, width / heads
+  bool bias = false;     ///< whether W_Q, W_K, W_V and W_O have a bias
+  HiddenMapKind map = HiddenMapKind::fully_connected;  ///< the kind of the maps f1 and f2
+  FftPlanning planning = FftPlanning::estimate;        ///< how FFTW chooses plans
 };
 
-/// C = LayerNorm(cross(f1(x), f2(x))), Q = x W_Q, K = C W_K, V = C W_V, y = concat_h(Op(Q^h, K^h,
-/// V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_K and W_V stand side by side in one
-/// matrix. `G` is the operator's LearnedInputs, made of C. Not causal: row i of C mixes tokens up
-/// to 2 i
-/// + 1. A sequence of a key length gives the rows of the shorter sequence; the rows behind it are
-/// what W_O makes of the operator's rows there. Memory kept: 5 Dm + 4 H D numbers per token (with a
-/// convolution 2 Dm more), about as many for gradients, and the operator's. The bits are the same
-/// for any number of threads.
+/// For x and y [B, 1, L, Dm] with dense rows it computes
+///
+///     C = LayerNorm(cross(f1(x), f2(x)))
+///     Q = x W_Q,  K = C W_K,  V = C W_V
+///     y = concat_h(Op(Q^h, K^h, V^h)) W_O
+///
+/// W_K and W_V stand side by side in one matrix. `G` is the LearnedInputs of the operator, which
+/// are made of C. The layer is not causal: row i of C mixes tokens up to 2i + 1. For a sequence
+/// with a key length, the rows before it are those of the shorter sequence; the rows from it on are
+/// what W_O makes of the operator's rows there.
+///
+/// The layer keeps 6 Dm + 4 H D + 2 numbers per token and takes 5 Dm + 4 H D for gradients, each 2
+/// Dm more with a convolution, and it keeps what the operator keeps. The bits are the same for any
+/// number of threads.
 template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens<T>> {
  public:
+  /// What is kept from forward to backward, and room for gradients.
   struct Saved {
-    typename HiddenMap<T>::Saved map1;
-    typename HiddenMap<T>::Saved map2;
-    typename LayerNorm<T>::Saved norm;
-    typename HeadAttention<Op, T, G>::Saved heads;
-    Buffer<T> f1;  ///< [B, 1, L, Dm], as those up to hidden
-    Buffer<T> f2;
-    Buffer<T> cross;   ///< before it is normalised
-    Buffer<T> hidden;  ///< C
-    Buffer<T> q;       ///< [B, 1, L, H D]
-    Buffer<T> kv;      ///< [B, 1, L, 2 H D]
-    Buffer<T> d_f1;
-    Buffer<T> d_f2;
-    Buffer<T> d_hidden;
-    Buffer<T> d_q;
-    Buffer<T> d_kv;
+    typename HiddenMap<T>::Saved map1;              ///< of f1
+    typename HiddenMap<T>::Saved map2;              ///< of f2
+    typename LayerNorm<T>::Saved norm;              ///< of the normalisation
+    typename HeadAttention<Op, T, G>::Saved heads;  ///< of the operator
+    Buffer<T> f1;                                   ///< [B, 1, L, Dm], as all up to hidden: f1(x)
+    Buffer<T> f2;                                   ///< f2(x)
+    Buffer<T> cross;                                ///< the cross before it is normalised
+    Buffer<T> hidden;                               ///< C
+    Buffer<T> q;                                    ///< [B, 1, L, H D] Q, the heads side by side
+    Buffer<T> kv;                                   ///< [B, 1, L, 2 H D] K and V, side by side
+    Buffer<T> d_f1;                                 ///< the gradient of f1
+    Buffer<T> d_f2;                                 ///< the gradient of f2
+    Buffer<T> d_hidden;                             ///< the gradient of hidden, then of cross
+    Buffer<T> d_q;                                  ///< the gradient of q
+    Buffer<T> d_kv;                                 ///< the gradient of kv
   };
 
+  /// A layer without sizes, which has yet to be assigned to.
   HiddenCrossLayer() = default;
 
+  /// \param name of the layer, in error messages
+  /// \param op operator with its options
+  /// \param options sizes and maps
   /// \param dominant M, for an operator that has indices predicted
-  /// \throws std::invalid_argument sizes that do not go together
+  /// \param initialiser draws the weights
+  /// \throws std::invalid_argument if sizes do not go together
   HiddenCrossLayer(const char* name, const Op& op, const HiddenCrossOptions& options,
                    Index dominant, Initialiser& initialiser)
       : name_(name),
@@ -71,12 +84,14 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
         attention_(op, sizes_, initialiser),
         out_(columns(), sizes_.width, initialiser, {.bias = options.bias, .name = "out"}) {}
 
-  /// The operator: its options may change from step to step.
+  /// The operator, whose options may change from step to step.
   Op& op() { return attention_.op; }
-  /// The operator's learned inputs.
+  /// The learned inputs of the operator.
   G& learned_inputs() { return attention_.learned; }
+  /// The sizes of the heads.
   const HeadSizes& sizes() const { return sizes_; }
 
+  /// Calls f for each parameter of all parts.
   template <class F>
   void visit(F&& f) {
     map1_.visit(f);
@@ -89,8 +104,10 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
   }
 
   using LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens<T>>::forward;
-  /// \throws std::invalid_argument as the operator, and naming tensor, dimension, expected and got;
-  /// std::bad_alloc
+  /// Computes y, and keeps what `backward` needs.
+  /// \throws std::invalid_argument as the operator, and with a message that names tensor,
+  /// dimension, expected and got
+  /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward(name_, tokens.x, sizes_.width, y, sizes_.width);
@@ -111,7 +128,8 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
     out_.forward(out, y, executor);
   }
 
-  /// Adds to the gradients of the parameters; writes d_x if it is given.
+  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
@@ -147,7 +165,8 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
             as_heads(kv, columns(), sizes_.heads, sizes_.head_width)};
   }
 
-  /// From d_y to d_hidden, and to the part of d_x that comes by the queries, which is written.
+  /// Goes from d_y to the gradient of C, and to the part of d_x that comes from the queries. Both
+  /// are written.
   template <class E>
   void backward_to_cross(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y,
                          const View<T>& d_x, E&& executor) {

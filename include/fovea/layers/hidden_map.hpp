@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The non-linear maps f1 and f2 of the pooled hidden state cross (FSAT, eq. 1; section 5.4): fully
-/// connected, or a depth-wise separable convolution, with GELU behind.
+/// The non-linear maps f1 and f2 of the pooled hidden state cross (FSAT, eq. 1; section 5.4): a
+/// fully connected one, or a depth-wise separable convolution, each followed by GELU.
 #pragma once
 
 #include "fovea/layers/depthwise_conv.hpp"
@@ -10,7 +10,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What stands before the GELU of a HiddenMap.
+/// What a HiddenMap computes before the GELU.
 enum class HiddenMapKind {
   fully_connected,  ///< a linear map of each token
   convolution,      ///< 5 taps along the sequence in each channel, then a linear map of each token
@@ -18,26 +18,30 @@ enum class HiddenMapKind {
 
 /// Options of HiddenMap.
 struct HiddenMapOptions {
-  HiddenMapKind kind = HiddenMapKind::fully_connected;
-  std::string name = "map";
+  HiddenMapKind kind = HiddenMapKind::fully_connected;  ///< what is computed before the GELU
+  std::string name = "map";  ///< the first part of the names of its parameters
 };
 
-/// y = GELU(x W + b), or of the convolution of x instead of x; see DepthwiseConv for key lengths.
-/// x [B, 1, L, In] and y [B, 1, L, Out] with dense rows.
+/// y = GELU(x W + b), where x is replaced by its convolution if there is one; DepthwiseConv says
+/// what key lengths do to that. x is [B, 1, L, In] and y [B, 1, L, Out], with dense rows.
 template <class T>
 class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
  public:
-  /// What the GELU and the linear map read. As much memory again for the gradient on its way.
+  /// What the GELU and the linear map read, and room for its gradients.
   struct Saved {
-    Buffer<T> convolved;  ///< [B, 1, L, In], if there is a convolution
-    Buffer<T> mapped;     ///< [B, 1, L, Out]
-    Buffer<T> d_convolved;
-    Buffer<T> d_mapped;
+    Buffer<T> convolved;    ///< [B, 1, L, In] the convolution of x, if there is one
+    Buffer<T> mapped;       ///< [B, 1, L, Out] the input of the GELU
+    Buffer<T> d_convolved;  ///< [B, 1, L, In] the gradient of convolved
+    Buffer<T> d_mapped;     ///< [B, 1, L, Out] the gradient of mapped
   };
 
+  /// A layer without sizes, which has yet to be assigned to.
   HiddenMap() = default;
 
-  /// \throws std::invalid_argument a size below 1
+  /// \param in, out channels of x and of y
+  /// \param initialiser draws the weights
+  /// \param options kind and name
+  /// \throws std::invalid_argument if a size is below 1
   HiddenMap(Index in, Index out, Initialiser& initialiser, const HiddenMapOptions& options = {})
       : kind_(options.kind) {
     if (has_convolution()) {
@@ -47,9 +51,12 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
                         {.initialisation = Initialisation::he, .name = options.name.c_str()});
   }
 
+  /// The number of channels of x.
   Index in() const { return linear_.in(); }
+  /// The number of channels of y.
   Index out() const { return linear_.out(); }
 
+  /// Calls f for each parameter of the convolution, if there is one, and of the linear map.
   template <class F>
   void visit(F&& f) {
     if (has_convolution()) convolution_.visit(f);
@@ -57,7 +64,9 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
   }
 
   using LayerCalls<HiddenMap<T>, T, Tokens<T>>::forward;
-  /// \throws std::invalid_argument naming tensor, dimension, expected and got; std::bad_alloc
+  /// Computes y, and keeps what `backward` needs.
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("HiddenMap", tokens.x, in(), y, out());
@@ -73,7 +82,8 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
     Gelu<T>().forward(mapped, y, executor);
   }
 
-  /// Adds to the gradients of the parameters; writes d_x, or adds to it, if it is given.
+  /// Adds to the gradients of the parameters. If d_x is given, it is written or added to.
+  /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}, Into into = Into::write) {

@@ -11,13 +11,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The forward pass of a layer `Self` without anything kept, for inference. Self has
-/// `Saved`, what its backward pass needs, and `forward(x, y, saved, executor)` with x an Input.
-/// What it computes on its way lives as long as the call.
+/// Gives a layer `Self` a forward pass that keeps nothing, for inference. Self has a type `Saved`,
+/// which holds what its backward pass needs, and `forward(x, y, saved, executor)` with an Input x.
+/// What the layer computes on its way lives as long as the call.
 template <class Self, class T, class Input = View<const T>>
 class LayerCalls {
  public:
-  /// \tparam Layer is Self, which is complete where this is called
+  /// Computes y as the other `forward` does, and keeps nothing.
+  /// \tparam Layer Self, which is a complete type where this is called
   template <class E = Serial, class Layer = Self>
   requires(!std::same_as<std::remove_cvref_t<E>, typename Layer::Saved>) void forward(
       const Input& x, const View<T>& y, E&& executor = {}) const {

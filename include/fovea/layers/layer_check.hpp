@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks that every layer makes of its activations before anything is written.
+/// The checks of activations that every layer makes before it writes anything.
 #pragma once
 
 #include <string>
@@ -11,12 +11,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A size that a layer is made with must be at least 1. \throws std::invalid_argument
+/// A size that a layer is made with must be at least 1. \throws std::invalid_argument if it is not
 inline void check_size(const char* layer, const char* what, Index size) {
   if (size < 1) refuse(layer, what, std::to_string(size), "at least 1");
 }
 
-/// Activations must be [B, 1, L, width] with unit stride in a row. \throws std::invalid_argument
+/// Activations must be [B, 1, L, width], with unit stride in a row and rows that do not descend.
+/// \throws std::invalid_argument if they are not
 template <class T>
 void check_activations(const char* layer, const char* tensor, const View<T>& x, Index width) {
   detail::check_extent(layer, tensor, x.shape(), 1, 1, "since heads are a layer's own");
@@ -31,7 +32,8 @@ void check_activations(const char* layer, const char* tensor, const View<T>& x, 
   }
 }
 
-/// Other activations of the same tokens as x. \throws std::invalid_argument
+/// y must be activations of this width, for the same tokens as x.
+/// \throws std::invalid_argument if they are not
 template <class T, class U>
 void check_alike(const char* layer, const char* tensor, const View<T>& y, Index width,
                  const View<U>& x) {
@@ -40,8 +42,8 @@ void check_alike(const char* layer, const char* tensor, const View<T>& y, Index 
   detail::check_extent(layer, tensor, y.shape(), 2, x.rows(), "the rows of x");
 }
 
-/// What is written must have distinct elements, none of them one of the input's.
-/// \throws std::invalid_argument
+/// A tensor that is written must have distinct elements, and share none with the input.
+/// \throws std::invalid_argument if it does not
 template <class T, class U>
 void check_written(const char* layer, const char* tensor, const View<T>& y, const char* input,
                    const View<U>& x) {
@@ -49,7 +51,7 @@ void check_written(const char* layer, const char* tensor, const View<T>& y, cons
   detail::check_apart(layer, tensor, y, input, x);
 }
 
-/// x and y of a forward pass. \throws std::invalid_argument
+/// Checks x and y of a forward pass. \throws std::invalid_argument as the checks above
 template <class T>
 void check_forward(const char* layer, const View<const T>& x, Index width, const View<T>& y,
                    Index out_width) {
@@ -58,7 +60,8 @@ void check_forward(const char* layer, const View<const T>& x, Index width, const
   check_written(layer, "y", y, "x", x);
 }
 
-/// x, d_y and d_x of a backward pass; d_x may be none. \throws std::invalid_argument
+/// Checks x, d_y and d_x of a backward pass; d_x may be none.
+/// \throws std::invalid_argument as the checks above
 template <class T>
 void check_backward(const char* layer, const View<const T>& x, Index width,
                     const View<const T>& d_y, Index out_width, const View<T>& d_x) {
@@ -70,7 +73,8 @@ void check_backward(const char* layer, const View<const T>& x, Index width,
   check_written(layer, "d_x", d_x, "d_y", d_y);
 }
 
-/// What a forward pass saved must be of these tokens. \throws std::invalid_argument
+/// What a forward pass has saved must be of these tokens.
+/// \throws std::invalid_argument if it has another batch or another number of rows
 template <class T, class U>
 void check_saved(const char* layer, const View<T>& kept, const View<U>& x) {
   if (kept.batch() == x.batch() && kept.rows() == x.rows()) return;
@@ -80,7 +84,8 @@ void check_saved(const char* layer, const View<T>& kept, const View<U>& x) {
              ": saved by the forward pass of this x");
 }
 
-/// Key lengths: none, or one for each sequence. \throws std::invalid_argument
+/// There must be no key lengths, or one for each sequence, in [0, L].
+/// \throws std::invalid_argument if that is not so
 template <class T>
 void check_lengths(const char* layer, const Tokens<T>& tokens) {
   const auto& lengths = tokens.key_lengths;

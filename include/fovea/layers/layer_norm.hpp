@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer normalisation over the channels of a token (Ba, Kiros and Hinton 2016). Cost: a few passes
-/// over a row in cache.
+/// Layer normalisation over the channels of a token (Ba, Kiros and Hinton 2016). It costs a few
+/// passes over a row in cache.
 #pragma once
 
 #include <array>
@@ -13,13 +13,14 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of LayerNorm.
 struct LayerNormOptions {
-  double epsilon = 1e-5;  ///< added to the variance, more than 0
-  const char* name = "norm";
+  double epsilon = 1e-5;      ///< added to the variance, more than 0
+  const char* name = "norm";  ///< the first part of the names of its parameters
 };
 
 namespace detail {
 
-/// The sum of f(i) for i in [0, count): sixteen sums side by side, always in the same order.
+/// The sum of f(i) for i in [0, count). Sixteen sums run side by side and are added at the end,
+/// always in the same order.
 template <class T, class F>
 T lane_sum(Index count, F&& f) {
   constexpr Index lanes = 16;
@@ -37,23 +38,25 @@ T lane_sum(Index count, F&& f) {
 
 }  // namespace detail
 
-/// y = (x - mean) / sqrt(variance + epsilon) * scale + shift, mean and variance of a token's C
-/// channels. A row of zeros gives exactly `shift`.
-/// x and y [B, 1, L, C] with dense rows. The bits are the same for any number of threads.
+/// y = (x - mean) / sqrt(variance + epsilon) * scale + shift, with the mean and variance of the C
+/// channels of a token. A row of zeros gives exactly `shift`. x and y are [B, 1, L, C] with dense
+/// rows. The bits are the same for any number of threads.
 template <class T>
 class LayerNorm : public LayerCalls<LayerNorm<T>, T> {
  public:
-  Parameter<T> scale;  ///< [1, C], from 1
-  Parameter<T> shift;  ///< [1, C], from 0
+  Parameter<T> scale;  ///< [1, C], which begins as 1
+  Parameter<T> shift;  ///< [1, C], which begins as 0
 
-  /// Of each row mean and 1 / sqrt(variance + epsilon).
+  /// What is kept from forward to backward.
   struct Saved {
-    Buffer<T> moments;  ///< [B, 1, L, 2]
+    Buffer<T> moments;  ///< [B, 1, L, 2] of each row the mean, and 1 / sqrt(variance + epsilon)
   };
 
+  /// A layer without sizes, which has yet to be assigned to.
   LayerNorm() = default;
 
-  /// \throws std::invalid_argument width below 1, epsilon not above 0
+  /// A normalisation of activations of this width.
+  /// \throws std::invalid_argument if the width is below 1 or epsilon is not above 0
   explicit LayerNorm(Index width, const LayerNormOptions& options = {})
       : scale(std::string(options.name) + ".scale", 1, width, T{1}),
         shift(std::string(options.name) + ".shift", 1, width),
@@ -64,8 +67,10 @@ class LayerNorm : public LayerCalls<LayerNorm<T>, T> {
     }
   }
 
+  /// The number of channels of x and y.
   Index width() const { return scale.value.cols(); }
 
+  /// Calls f for the scale and for the shift.
   template <class F>
   void visit(F&& f) {
     f(scale);
@@ -73,7 +78,9 @@ class LayerNorm : public LayerCalls<LayerNorm<T>, T> {
   }
 
   using LayerCalls<LayerNorm<T>, T>::forward;
-  /// \throws std::invalid_argument naming tensor, dimension, expected and got; std::bad_alloc
+  /// Computes y, and keeps what `backward` needs.
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("LayerNorm", x, width(), y, width());
@@ -86,7 +93,8 @@ class LayerNorm : public LayerCalls<LayerNorm<T>, T> {
                                });
   }
 
-  /// Adds to the gradients of the parameters; writes d_x if it is given, which may be d_y.
+  /// Adds to the gradients of the parameters. If d_x is given, it is written; it may be d_y.
+  /// \throws as `forward`
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
@@ -128,7 +136,8 @@ class LayerNorm : public LayerCalls<LayerNorm<T>, T> {
     for (Index c = 0; c < width; ++c) y[c] = (x[c] - mean) * inverse * scales[c] + shifts[c];
   }
 
-  /// d_x = (g - mean(g) - xhat mean(g xhat)) / deviation with g = d_y scale.
+  /// d_x = (g - mean(g) - xhat mean(g xhat)) / deviation, with g = d_y scale and
+  /// xhat = (x - mean) / deviation.
   void differentiate(const T* x, const T* moments, const T* d_y, T* d_x) const {
     const Index width = this->width();
     const T* const scales = scale.value.data();
@@ -146,7 +155,7 @@ class LayerNorm : public LayerCalls<LayerNorm<T>, T> {
     }
   }
 
-  /// Sums over all tokens, in order, for some of the channels.
+  /// Adds to the gradients of some channels the sums over all tokens, in order.
   void add_parameters(const View<const T>& x, const View<const T>& moments,
                       const View<const T>& d_y, Index first, Index count) {
     T* const d_scale = scale.gradient.data() + first;

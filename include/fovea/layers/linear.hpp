@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// y = x W + b. Cost 2 In Out flops per token forward, 4 In Out backward.
+/// The linear map y = x W + b. It costs 2 In Out flops per token, and 4 In Out in the backward
+/// pass.
 #pragma once
 
 #include "fovea/layers/layer_calls.hpp"
@@ -9,16 +10,17 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of Linear.
 struct LinearLayerOptions {
-  bool bias = true;
-  Initialisation initialisation = Initialisation::glorot;
-  /// Outputs of one map, where the matrix is several of them side by side; 0: all columns.
+  bool bias = true;                                        ///< whether there is a bias b
+  Initialisation initialisation = Initialisation::glorot;  ///< how W is drawn
+  /// How many outputs one map has, if several maps stand side by side in W; this decides how W is
+  /// drawn. If it is 0, all columns are one map.
   Index outputs_of_one = 0;
-  const char* name = "linear";
+  const char* name = "linear";  ///< the first part of the names of its parameters
 };
 
 namespace detail {
 
-/// y = x W, + b if it is given.
+/// y = x W, plus b if that is not empty.
 template <class T, class E>
 void multiply_rows(const View<const T>& x, const RowMatrix<T>& weight, const RowMatrix<T>& bias,
                    const View<T>& y, E&& executor) {
@@ -29,7 +31,7 @@ void multiply_rows(const View<const T>& x, const RowMatrix<T>& weight, const Row
   });
 }
 
-/// d_x = d_y W^T, or that added to it.
+/// d_x = d_y W^T, or d_x += d_y W^T.
 template <class T, class E>
 void multiply_rows_transposed(const View<const T>& d_y, const RowMatrix<T>& weight,
                               const View<T>& d_x, Into into, E&& executor) {
@@ -44,13 +46,14 @@ void multiply_rows_transposed(const View<const T>& d_y, const RowMatrix<T>& weig
   });
 }
 
-/// Rows or columns of a tile: half of them, so that threads share the work, in whole cache lines;
-/// small tiles pack the same rows again and again, larger ones than 256 leave the cache.
+/// The rows or columns of a tile: about half of an extent, so that threads share the work, in whole
+/// cache lines, and at most 256. Smaller tiles pack the same rows again and again, and larger ones
+/// leave the cache.
 constexpr Index tile_extent(Index extent) {
   return (std::min<Index>)(256, blocks(extent, 64) * 32);
 }
 
-/// sum += x^T d_y over all tokens: tiles of it are tasks, each of which goes through all tokens in
+/// sum += x^T d_y over all tokens. Its tiles are tasks, each of which goes through all tokens in
 /// order.
 template <class T, class E>
 void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatrix<T>& sum,
@@ -86,24 +89,29 @@ void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
 
 }  // namespace detail
 
-/// y = x W + b for x [B, 1, L, In], y [B, 1, L, Out]: views whose rows are dense (unit stride of
-/// columns), any stride from row to row. Several maps of one x may stand side by side in W.
-/// Threads split the rows, and in the gradient of W its tiles: the bits are the same for any number
-/// of them (with Eigen's own threads off, as without OpenMP).
-/// Memory: none but Eigen's packing of a block.
+/// y = x W + b, for x [B, 1, L, In] and y [B, 1, L, Out]: views whose rows are dense (columns have
+/// unit stride), with any stride from row to row. Several maps of the same x may stand side by side
+/// in W.
+///
+/// Threads share the rows, and the tiles of the gradient of W, so the bits are the same for any
+/// number of them (as long as Eigen's own threads are off, as they are without OpenMP). It takes no
+/// memory except what Eigen needs to pack a block.
 template <class T>
 class Linear : public LayerCalls<Linear<T>, T> {
  public:
-  Parameter<T> weight;  ///< [In, Out]
-  Parameter<T> bias;    ///< [1, Out], or [1, 0] if there is none
+  Parameter<T> weight;  ///< [In, Out] W
+  Parameter<T> bias;    ///< [1, Out] b, or [1, 0] if there is none
 
-  /// Nothing: backward reads x again.
+  /// Nothing is kept, because backward reads x again.
   struct Saved {};
 
-  /// A layer of no sizes, to be assigned to.
+  /// A layer without sizes, which has yet to be assigned to.
   Linear() = default;
 
-  /// \throws std::invalid_argument a size below 1
+  /// \param in, out channels of x and of y
+  /// \param initialiser draws W
+  /// \param options bias, initialisation and name
+  /// \throws std::invalid_argument if a size is below 1
   Linear(Index in, Index out, Initialiser& initialiser, const LinearLayerOptions& options = {})
       : weight(std::string(options.name) + ".weight", in, out),
         bias(std::string(options.name) + ".bias", 1, options.bias ? out : 0) {
@@ -113,9 +121,12 @@ class Linear : public LayerCalls<Linear<T>, T> {
     initialiser.draw(weight, options.initialisation, in, one);
   }
 
+  /// The number of channels of x.
   Index in() const { return weight.value.rows(); }
+  /// The number of channels of y.
   Index out() const { return weight.value.cols(); }
 
+  /// Calls f for W, and for b if there is one.
   template <class F>
   void visit(F&& f) {
     f(weight);
@@ -123,7 +134,8 @@ class Linear : public LayerCalls<Linear<T>, T> {
   }
 
   using LayerCalls<Linear<T>, T>::forward;
-  /// \throws std::invalid_argument naming tensor, dimension, expected and got
+  /// Computes y.
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
@@ -131,8 +143,9 @@ class Linear : public LayerCalls<Linear<T>, T> {
     detail::multiply_rows(x, weight.value, bias.value, y, as_executor(executor));
   }
 
-  /// Adds to the gradients of the parameters; writes d_x, or adds to it, if it is given.
-  /// \param d_y gradient of the loss with respect to y
+  /// Adds to the gradients of the parameters. If d_x is given, it is written or added to.
+  /// \param d_y the gradient of the loss with respect to y
+  /// \throws as `forward`
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& /*saved*/, const View<const T>& d_y,
                 const View<T>& d_x, E&& executor = {}, Into into = Into::write) {

@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The mean of a sequence's tokens, as a classifier reads it.
+/// The mean of the tokens of a sequence, as a classifier reads it.
 #pragma once
 
 #include "fovea/layers/layer_calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// y[b] = mean of x[b, i] over the tokens before the key length, 0 if there are none: x
-/// [B, 1, L, C], y [B, 1, 1, C] with dense rows; sums in the order of the tokens. It learns
-/// nothing.
+/// y[b] is the mean of x[b, i] over the tokens before the key length, or 0 if there are none. x is
+/// [B, 1, L, C] and y [B, 1, 1, C], with dense rows. Sums are taken in the order of the tokens. The
+/// layer learns nothing.
 template <class T>
 class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
  public:
-  /// Nothing: backward needs the lengths alone.
+  /// Nothing is kept, because backward needs the lengths alone.
   struct Saved {};
 
+  /// Does nothing, because there are no parameters.
   template <class F>
   void visit(F&& /*f*/) {}
 
   using LayerCalls<MeanPool<T>, T, Tokens<T>>::forward;
-  /// \throws std::invalid_argument naming tensor, dimension, expected and got
+  /// Computes y.
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
@@ -34,7 +36,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
     });
   }
 
-  /// Writes d_x, 0 behind the length.
+  /// Writes d_x, which is 0 from the key length on. \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& /*saved*/, const View<const T>& d_y,
                 const View<T>& d_x, E&& executor = {}) {

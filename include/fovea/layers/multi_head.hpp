@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of several heads between projections, for every operator: x to y (Vaswani et al. 2017,
-/// section 3.2.2). Cost: 2 Dm (2 H + 2 Hk) D flops per token beside the operator, twice that in the
-/// backward pass.
+/// Attention of several heads between projections, for every operator (Vaswani et al. 2017, section
+/// 3.2.2). It costs what the operator costs and 2 Dm (2 H + 2 Hk) D flops per token, twice that in
+/// the backward pass.
 #pragma once
 
 #include "fovea/layers/head_attention.hpp"
@@ -11,15 +11,16 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of MultiHead.
 struct MultiHeadOptions {
-  Index width = 0;         ///< Dm, of x and y
-  Index heads = 1;         ///< of the queries
-  Index key_heads = 0;     ///< divides heads; 0: as many
-  Index head_width = 0;    ///< D; 0: width / heads
-  bool bias = false;       ///< of all projections
-  Index sketch_width = 4;  ///< of Smart Bird's sketch
+  Index width = 0;         ///< Dm, the channels of x and y; must be set
+  Index heads = 1;         ///< H, the number of query heads
+  Index key_heads = 0;     ///< Hk, the number of key heads, which divides heads; if 0, heads
+  Index head_width = 0;    ///< D, the width of a head; if 0, width / heads
+  bool bias = false;       ///< whether the projections have a bias
+  Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
 };
 
-/// The sizes of heads that options ask for. \throws std::invalid_argument
+/// The sizes of heads that options ask for.
+/// \throws std::invalid_argument if they do not go together
 inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) {
   check_size(layer, "width", options.width);
   check_size(layer, "heads", options.heads);
@@ -44,26 +45,31 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
           .sketch_width = options.sketch_width};
 }
 
-/// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O for x and y [B, 1, L, Dm] with dense rows.
-/// W_Q, W_K and W_V stand side by side in one matrix [Dm, (H + 2 Hk) D], heads inside each; the
-/// operator reads its columns where they are. What an operator reads beside q, k and v
-/// comes from its LearnedInputs (logits of FMM attention, rates of the delta rule, Smart Bird's
-/// sketch) or from `Tokens` (the lists of IndexedAttention, the dominant indices of FsatAttention).
-/// Rows behind a key length are rows too: what the operator makes of their queries.
-/// Memory: (2 H + 2 Hk) D numbers per token kept, and as many for gradients, beside the operator's
-/// own. The bits are the same for any number of threads.
+/// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_Q,
+/// W_K and W_V stand side by side in one matrix [Dm, (H + 2 Hk) D], with heads side by side in each
+/// of them. The operator reads its columns where they are.
+///
+/// What an operator reads beside q, k and v comes from its LearnedInputs (logits of FMM attention,
+/// rates of the delta rule, Smart Bird's sketch) or from `Tokens` (the lists of IndexedAttention,
+/// the dominant indices of FsatAttention). Rows from a key length on are computed, too: they are
+/// what the operator makes of their queries.
+///
+/// The layer keeps (2 H + 2 Hk) D numbers per token, takes as many for gradients, and keeps what
+/// the operator keeps. The bits are the same for any number of threads.
 template <class Op, class T = float>
 class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
  public:
+  /// What is kept from forward to backward, and room for gradients.
   struct Saved {
-    Buffer<T> projected;  ///< [B, 1, L, (H + 2 Hk) D]
-    Buffer<T> d_projected;
-    typename HeadAttention<Op, T>::Saved heads;
+    Buffer<T> projected;    ///< [B, 1, L, (H + 2 Hk) D] q, k and v, side by side
+    Buffer<T> d_projected;  ///< [B, 1, L, (H + 2 Hk) D] their gradients
+    typename HeadAttention<Op, T>::Saved heads;  ///< of the operator
   };
 
+  /// A layer without sizes, which has yet to be assigned to.
   MultiHead() = default;
 
-  /// \throws std::invalid_argument sizes that do not go together
+  /// Draws the weights. \throws std::invalid_argument if sizes do not go together
   MultiHead(const Op& op, const MultiHeadOptions& options, Initialiser& initialiser)
       : sizes_(head_sizes("MultiHead", options)),
         projection_(sizes_.width, columns(), initialiser,
@@ -72,10 +78,12 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
         out_(sizes_.heads * sizes_.head_width, sizes_.width, initialiser,
              {.bias = options.bias, .name = "out"}) {}
 
-  /// The operator: its options may change from step to step.
+  /// The operator, whose options may change from step to step.
   Op& op() { return attention_.op; }
+  /// The sizes of the heads.
   const HeadSizes& sizes() const { return sizes_; }
 
+  /// Calls f for each parameter of the projections and of the learned inputs.
   template <class F>
   void visit(F&& f) {
     projection_.visit(f);
@@ -84,8 +92,10 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
   }
 
   using LayerCalls<MultiHead<Op, T>, T, Tokens<T>>::forward;
-  /// \throws std::invalid_argument as the operator, and naming tensor, dimension, expected and got;
-  /// std::bad_alloc
+  /// Computes y, and keeps what `backward` needs.
+  /// \throws std::invalid_argument as the operator, and with a message that names tensor,
+  /// dimension, expected and got
+  /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("MultiHead", tokens.x, sizes_.width, y, sizes_.width);
@@ -96,7 +106,8 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
     out_.forward(attention_.forward(parts(from), tokens, saved.heads, executor), y, executor);
   }
 
-  /// Adds to the gradients of the parameters; writes d_x if it is given.
+  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// \throws as `forward`
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
@@ -115,7 +126,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
  private:
   Index columns() const { return (sizes_.heads + 2 * sizes_.key_heads) * sizes_.head_width; }
 
-  /// q, k and v of the projected matrix.
+  /// q, k and v, or their gradients, as views of the projected matrix.
   template <class U>
   std::array<View<U>, 3> parts(const View<U>& projected) const {
     const Index heads = sizes_.heads;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A weight with its gradient and its name, and how weights are drawn: from the counter-based
-/// generator, so that a seed gives the same weights on every machine.
+/// A weight with its gradient and its name, and how weights are drawn. They come from a
+/// counter-based generator, so that a seed gives the same weights on every machine.
 #pragma once
 
 #include <cmath>
@@ -15,35 +15,38 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A weight matrix, or a row of biases, and the gradient of the loss with respect to it. Backward
-/// passes add to the gradient.
+/// A matrix of weights, or a row of biases, with the gradient of the loss with respect to it.
+/// Backward passes add to the gradient.
 template <class T>
 struct Parameter {
-  std::string name;
+  std::string name;       ///< a name such as "linear.weight"
   RowMatrix<T> value;     ///< [inputs, outputs], a row [1, outputs], or [tokens, channels]
-  RowMatrix<T> gradient;  ///< the shape of value
+  RowMatrix<T> gradient;  ///< the gradient, in the shape of value
 
+  /// A parameter without elements.
   Parameter() = default;
-  /// All `fill`, with gradient 0.
+  /// A parameter whose values are all `fill`, with a gradient of 0.
   Parameter(std::string called, Index rows, Index columns, T fill = 0)
       : name(std::move(called)),
         value(RowMatrix<T>::Constant(rows, columns, fill)),
         gradient(RowMatrix<T>::Zero(rows, columns)) {}
 };
 
-/// How the weights of a matrix [inputs, outputs] are drawn: uniform in [-a, a].
+/// How the weights of a matrix [inputs, outputs] are drawn: uniformly in [-a, a].
 enum class Initialisation {
   glorot,  ///< a = sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010)
-  he,      ///< a = sqrt(6 / inputs) (He et al. 2015), before a map that halves the variance
+  he,      ///< a = sqrt(6 / inputs) (He et al. 2015), if a map that halves the variance follows
 };
 
-/// Draws the weights of one parameter after the other. Parameter number n of a seed has the draws
-/// `uniform_draw<double>(seed, n, 0, row, column)`, rounded to T: float and double agree.
+/// Draws the weights of one parameter after the other. The weights of parameter number n are made
+/// of the draws `uniform_draw<double>(seed, n, 0, row, column)` and rounded to T, so float and
+/// double agree.
 class Initialiser {
  public:
+  /// Begins with parameter number 0 of this seed.
   explicit Initialiser(std::uint64_t seed) : seed_(seed) {}
 
-  /// Uniform in [-bound, bound].
+  /// Draws the values of the next parameter, uniformly in [-bound, bound].
   template <class T>
   void uniform(Parameter<T>& parameter, double bound) {
     RowMatrix<T>& w = parameter.value;
@@ -56,14 +59,15 @@ class Initialiser {
     ++next_;
   }
 
-  /// \param inputs, outputs of the map that the matrix is, or is some columns of
+  /// Draws the values of the next parameter, which is a matrix or some columns of one.
+  /// \param inputs, outputs of the map that this matrix, or those columns, stand for
   template <class T>
   void draw(Parameter<T>& parameter, Initialisation how, Index inputs, Index outputs) {
     const Index fans = how == Initialisation::glorot ? inputs + outputs : inputs;
     uniform(parameter, std::sqrt(6 / static_cast<double>(fans)));
   }
 
-  /// Of the draws that operators make in layers built with it.
+  /// The seed, also for the draws that operators make in layers built with this.
   std::uint64_t seed() const { return seed_; }
 
  private:
@@ -77,13 +81,13 @@ void for_each_parameter(Layer& layer, F&& f) {
   layer.visit(f);
 }
 
-/// Sets every gradient to 0, as before each step.
+/// Sets every gradient to 0, as is needed before the backward passes of each step.
 template <class Layer>
 void zero_gradients(Layer& layer) {
   layer.visit([](auto& parameter) { parameter.gradient.setZero(); });
 }
 
-/// How many numbers a layer learns.
+/// The number of values that a layer learns.
 template <class Layer>
 Index parameter_count(Layer& layer) {
   Index count = 0;

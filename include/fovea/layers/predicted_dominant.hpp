@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dominant indices of FSAT attention, predicted from the hidden state cross (FSAT, eq. 9):
-/// the learned inputs of FsatLayer.
+/// The dominant indices of FSAT attention, predicted from the hidden state cross (FSAT, eq. 9).
+/// They are the learned inputs of FsatLayer.
 #pragma once
 
 #include <cmath>
@@ -10,21 +10,23 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Ibar = sigmoid(C W_I + b_I) Lmax for the M slots of each key and head. W_I [Dm, H M] is drawn as
-/// every matrix; b_I begins where the indices of a key whose C is 0 are spread evenly over
-/// [0, Lmax): slot m of head h at (h M + m + 1/2) / (H M) of it. So all of the sequence has keys
-/// that predict it from the first step on.
+/// Ibar = sigmoid(C W_I + b_I) Lmax, for the M slots of each key and head. W_I [Dm, H M] is drawn
+/// as every matrix is. b_I begins with values for which a key whose C is 0 has indices that are
+/// spread evenly over [0, Lmax): slot m of head h is at (h M + m + 1/2) / (H M) of that interval.
+/// So there are keys that predict each part of the sequence from the first step on.
 template <class T>
 class PredictedDominant : public NothingLearned<T> {
  public:
+  /// What is kept from forward to backward, and room for a gradient.
   struct Saved {
-    Buffer<T> dominant;  ///< Ibar, [B, 1, L, H M]
-    Buffer<T> d_dominant;
+    Buffer<T> dominant;    ///< [B, 1, L, H M] Ibar
+    Buffer<T> d_dominant;  ///< [B, 1, L, H M] the gradient of Ibar
   };
 
+  /// Predictions without sizes, which have yet to be assigned to.
   PredictedDominant() = default;
 
-  /// \throws std::invalid_argument M < 1, max_length < 1
+  /// Draws W_I. \throws std::invalid_argument if M or max_length is below 1
   PredictedDominant(const FsatAttention& op, const HeadSizes& sizes, Initialiser& initialiser)
       : heads_(sizes.heads), slots_(sizes.dominant) {
     check_size("FsatLayer", "dominant", slots_);
@@ -37,11 +39,13 @@ class PredictedDominant : public NothingLearned<T> {
     }
   }
 
+  /// Calls f for W_I and b_I.
   template <class F>
   void visit(F&& f) {
     index_.visit(f);
   }
 
+  /// Computes Ibar from C, the channels of the source.
   template <class E>
   void compute(const FsatAttention& /*op*/, const Tokens<T>& source, Saved& saved,
                E&& executor) const {
@@ -54,16 +58,19 @@ class PredictedDominant : public NothingLearned<T> {
                                });
   }
 
+  /// Gives Ibar to the operator.
   void attach(const Tokens<T>& /*source*/, Saved& saved, FsatInputs<T>& inputs,
               FsatSaved<T>& /*kept*/) const {
     inputs.dominant = as_heads(saved.dominant.view(), 0, heads_, slots_);
   }
 
+  /// Asks the operator for the gradient of Ibar.
   void ask(const Tokens<T>& source, Saved& saved, FsatGrads<T>& grads) const {
     const View<T> d = saved.d_dominant.resize(source.x.batch(), source.x.rows(), index_.out());
     grads.dominant = as_heads(d, 0, heads_, slots_);
   }
 
+  /// Adds to the gradients of W_I and b_I and, if it is given, to d_source.
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     const View<T> d = saved.d_dominant.view();

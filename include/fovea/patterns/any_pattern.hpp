@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Any pattern, and any plan, behind one type: what operators hold, whose heads may have different
-/// patterns. A call through it costs a virtual call per block, never one per pair.
+/// Any pattern, and any plan, as one type. Operators hold such types, because their heads may have
+/// different patterns. A call through one costs one virtual call per block, never one per pair.
 #pragma once
 
 #include <algorithm>
@@ -13,23 +13,33 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A PartitionedPlan of any type. Cheap to copy.
+/// A PartitionedPlan of any type. It is cheap to copy.
 class AnyPlan {
  public:
-  /// No blocks.
+  /// A plan without blocks.
   AnyPlan() = default;
 
+  /// Holds the plan given.
   template <PartitionedPlan P>
   explicit AnyPlan(P plan) : plan_(std::make_shared<const Model<P>>(std::move(plan))) {}
 
+  /// The number of blocks of query rows.
   Index block_count() const { return plan_ ? plan_->block_count() : 0; }
+  /// The largest number of runs in a block, for BlockStorage.
   Index most_runs() const { return plan_ ? plan_->most_runs() : 0; }
+  /// Block b of the query rows; its runs may point into the storage.
   QueryBlock block(Index b, BlockStorage& storage) const { return plan_->block(b, storage); }
+  /// The number of visible (query, key) pairs; the largest Index if there are more.
   Index visible_pairs() const { return plan_ ? plan_->visible_pairs() : 0; }
+  /// The number of blocks of keys.
   Index key_block_count() const { return plan_ ? plan_->key_block_count() : 0; }
+  /// Block p of the keys.
   KeyBlock key_block(Index p) const { return plan_->key_block(p); }
+  /// A range that holds every block of queries that sees a key of block p.
   Range query_blocks(Index p) const { return plan_->query_blocks(p); }
+  /// If this is false, block b of the queries sees no key of block p.
   bool meets(Index b, Index p) const { return plan_->meets(b, p); }
+  /// A range that holds every block of keys that a block of queries sees.
   Range key_blocks(const QueryBlock& block) const { return plan_->key_blocks(block); }
 
  private:
@@ -66,7 +76,7 @@ class AnyPlan {
   std::shared_ptr<const Interface> plan_;
 };
 
-/// That of a pattern that has `reach()`; otherwise no bound.
+/// The `reach()` of a pattern that has one; otherwise a reach without bounds.
 template <class P>
 Reach reach_of(const P& pattern) {
   if constexpr (requires { pattern.reach(); }) {
@@ -76,7 +86,7 @@ Reach reach_of(const P& pattern) {
   }
 }
 
-/// Those of a pattern that has `key_columns()`; otherwise all keys.
+/// The `key_columns()` of a pattern that has them; otherwise all keys.
 template <class P>
 KeyColumns key_columns_of(const P& pattern) {
   if constexpr (requires { pattern.key_columns(); }) {
@@ -86,28 +96,33 @@ KeyColumns key_columns_of(const P& pattern) {
   }
 }
 
-/// A Pattern or StagedPattern of any type. Cheap to copy.
+/// A Pattern or StagedPattern of any type. It is cheap to copy.
 class AnyPattern {
  public:
+  /// Holds a copy of the pattern.
   template <class P>
   // NOLINTNEXTLINE(google-explicit-constructor): it stands for any of them
   requires(!std::same_as<P, AnyPattern> && (Pattern<P> || StagedPattern<P>))
       AnyPattern(const P& pattern)
       : pattern_(std::make_shared<const Model<P>>(pattern)) {}
 
+  /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return pattern_->allows(i, j); }
 
-  /// Stages, which operators execute one after the other; they show no key twice.
+  /// The number of stages, at least 1. Operators execute them one after the other, and no key is
+  /// shown by two of them.
   Index stage_count() const { return pattern_->stage_count(); }
 
-  /// \pre stage < stage_count()
+  /// The plan of one stage for a sequence. \pre stage < stage_count()
   AnyPlan plan(Index stage, const SequenceShape& shape) const {
     return pattern_->plan(stage, shape);
   }
+  /// How far before and after itself a query sees keys in this stage.
   Reach reach(Index stage) const { return pattern_->reach(stage); }
+  /// The only keys that queries see in this stage.
   KeyColumns key_columns(Index stage) const { return pattern_->key_columns(stage); }
 
-  /// (query, key) pairs that are visible; the largest Index, if they are more.
+  /// The number of visible (query, key) pairs in all stages; the largest Index if there are more.
   Index visible_pairs(const SequenceShape& shape) const {
     Index pairs = 0;
     for (Index s = 0; s < stage_count(); ++s) {
@@ -158,7 +173,7 @@ class AnyPattern {
   std::shared_ptr<const Interface> pattern_;
 };
 
-/// Stages of a pattern of any type, AnyPattern included.
+/// The number of stages of a pattern of any type, AnyPattern included.
 template <class P>
 Index stage_count(const P& pattern) {
   if constexpr (std::same_as<P, AnyPattern>) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Blocks of keys listed for each block of queries.
+/// A pattern of listed blocks: each block of queries has a list of the blocks of keys that it sees.
 #pragma once
 
 #include <string>
@@ -12,15 +12,17 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Which blocks of keys each block of queries sees, in rows (CSR): block r of the queries sees the
-/// blocks columns[offsets[r]] ... columns[offsets[r + 1] - 1] of the keys.
+/// The blocks of keys that each block of queries sees, as compressed rows (CSR): block r of the
+/// queries sees the blocks columns[offsets[r]] to columns[offsets[r + 1] - 1] of the keys.
 struct BlockRows {
-  std::vector<Index> offsets;  // [blocks of queries + 1], from 0
-  std::vector<Index> columns;  // ascending in each row
+  /// [blocks of queries + 1] where each row of `columns` begins, ascending from 0
+  std::vector<Index> offsets;
+  std::vector<Index> columns;  ///< the blocks of keys of all rows, ascending in each row
 };
 
-/// \throws std::invalid_argument block < 1, offsets that do not ascend from 0 to the end of
-/// columns, a column out of [0, key_blocks) or too large for positions, or a row that does not
+/// Checks the lists of a BlockList.
+/// \throws std::invalid_argument if block < 1, if the offsets do not ascend from 0 to the end of
+/// columns, if a column is not in [0, key_blocks) or too large for positions, or if a row does not
 /// ascend
 inline void check_block_rows(const char* op, Index block, Index key_blocks, const BlockRows& rows) {
   const auto& [offsets, columns] = rows;
@@ -51,10 +53,16 @@ inline void check_block_rows(const char* op, Index block, Index key_blocks, cons
   }
 }
 
-/// Position i sees key j if block floor(j / block) is listed for block floor(i / block); causal:
-/// and j <= i. Positions without a row see nothing. Cheap to copy.
+/// Position i sees key j if block floor(j / block) of the keys is listed for block floor(i / block)
+/// of the queries, and, if causal, j <= i. Positions without a row see nothing. It is cheap to
+/// copy.
 class BlockList {
  public:
+  /// \param block positions in a block, the same for queries and keys
+  /// \param key_blocks number of blocks of keys; listed blocks must be below it
+  /// \param rows the lists
+  /// \param causal whether a position sees keys up to itself only
+  /// \param op the name that stands in error messages
   /// \throws std::invalid_argument as check_block_rows
   BlockList(Index block, Index key_blocks, BlockRows rows, bool causal = false,
             const char* op = "BlockList")
@@ -64,6 +72,7 @@ class BlockList {
     slots_ = lists_->most;
   }
 
+  /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const {
     const auto& [offsets, columns] = lists_->rows;
     const Index row = floor_div(i, block_);
@@ -73,15 +82,18 @@ class BlockList {
                               floor_div(j, block_));
   }
 
-  /// Between two intervals of a row there is a block of keys at least.
+  /// The same pattern for a sequence of this many keys. It needs fewer slots, because two intervals
+  /// of a row have at least one block of keys between them.
   BlockList up_to(Index keys) const {
     BlockList cut = *this;
     const Index key_blocks = -floor_div(-keys, block_);
     cut.slots_ = std::clamp((key_blocks + 1) / 2, Index{1}, lists_->most);
     return cut;
   }
+  /// The number of slots: the most intervals that a row can have.
   Index slot_count() const { return slots_; }
 
+  /// Writes the intervals of keys of position i, ascending; slots that are left over become empty.
   void keys_of(Index i, std::span<Range> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));
     std::ranges::fill(slots, Range{});
@@ -93,16 +105,21 @@ class BlockList {
     for (std::size_t n = 0; n < count; ++n) slots[n] = lists_->intervals[begin + n];
   }
 
+  /// Whether the intervals have yet to be cut to keys up to the query.
   bool causal_cut() const { return causal_; }
+  /// The end of the block of i: up to there positions have the same intervals.
   Index same_until(Index i) const { return (floor_div(i, block_) + 1) * block_; }
+  /// The positions in a block: at multiples of it the intervals change.
   Index row_block() const { return block_; }
 
+  /// A range that holds every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     const bool are_all = row_count() > kFarPosition / block_;
     return Range{causal_ ? keys.begin : 0, are_all ? kFarPosition : row_count() * block_};
   }
 
-  /// O(blocks in rows * log(blocks in a row)).
+  /// Whether a position of `rows` may see a key of `keys`. The cost is O(blocks in
+  /// rows * log(blocks in a row)).
   bool meets(const Range& rows, const Range& keys) const {
     if (rows.is_empty() || keys.is_empty() || (causal_ && keys.begin >= rows.end)) return false;
     const Index end = (std::min)(row_count(), floor_div(rows.end - 1, block_) + 1);
@@ -117,10 +134,11 @@ class BlockList {
     return false;
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<BlockList> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
-  /// The rows as given, and as intervals of keys in which neighbouring blocks are one.
+  /// The rows as they were given, and as intervals of keys, in which neighbouring blocks are one.
   struct Lists {
     Lists(BlockRows given, Index block) : rows(std::move(given)), begins{0} {
       for (std::size_t r = 0; r + 1 < rows.offsets.size(); ++r) {
@@ -139,8 +157,8 @@ class BlockList {
 
     BlockRows rows;
     std::vector<Range> intervals;
-    std::vector<std::size_t> begins;  // of each row in the intervals
-    Index most = 1;                   // intervals of a row
+    std::vector<std::size_t> begins;  // where each row begins in the intervals
+    Index most = 1;                   // the most intervals of a row
   };
 
   Index row_count() const { return static_cast<Index>(lists_->rows.offsets.size()) - 1; }

@@ -1,45 +1,54 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A window of whole blocks: a query sees the blocks of keys around its own (BigBird, Zaheer et al.
-/// 2020, section 2; with no neighbours, the local part of fixed attention).
+/// A window of whole blocks: a query sees the blocks of keys around its own block (BigBird, Zaheer
+/// et al. 2020, section 2). Without neighbours it is the local part of fixed attention.
 #pragma once
 
 #include "fovea/patterns/window.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Position i sees key j if floor(j / block) - floor(i / block) is in [-left, right], causal: and
-/// j <= i.
+/// Position i sees key j if floor(j / block) - floor(i / block) is in [-left, right] and, if
+/// causal, j <= i.
 struct BlockWindow {
-  Index block = 1;
-  Index left = 0;   // blocks before the query's own
-  Index right = 0;  // blocks after it
-  bool causal = false;
+  Index block = 1;      ///< positions in a block, at least 1
+  Index left = 0;       ///< blocks of keys that are seen before the query's own
+  Index right = 0;      ///< blocks of keys that are seen after the query's own
+  bool causal = false;  ///< whether a position sees keys up to itself only
 
+  /// The law of the pattern: whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     const Index apart = floor_div(j, block) - floor_div(i, block);
     return -left <= apart && apart <= right && (!causal || j <= i);
   }
 
+  /// The interval of keys that position i sees, without the causal cut.
   constexpr Range keys_of(Index i) const { return whole_blocks(i, i, left, right); }
+  /// How far before and after itself a position can see keys.
   constexpr Reach reach() const {
     const Index most = (std::max)(kFarPosition / block, Index{1}) - 1;
     return {((std::min)(left, most) + 1) * block - 1,
             causal ? 0 : ((std::min)(right, most) + 1) * block - 1};
   }
+  /// Whether the interval has yet to be cut to keys up to the query.
   constexpr bool causal_cut() const { return causal; }
+  /// The end of the block of i: up to there positions have the same interval.
   constexpr Index same_until(Index i) const { return whole_blocks(i, i, 0, 0).end; }
+  /// The positions in a block: at multiples of it the interval changes.
   constexpr Index row_block() const { return block; }
 
+  /// A range that holds every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     const auto [first, last] = whole_blocks(keys.begin, keys.end - 1, right, left);
     return {causal ? keys.begin : first, last};
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<BlockWindow> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
-  /// From so many blocks before that of i to so many after that of j.
+  /// The positions from `before` blocks before the block of i to the end of the `after`-th block
+  /// after that of j.
   constexpr Range whole_blocks(Index i, Index j, Index before, Index after) const {
     const Range blocks = {floor_div(i, block) - (std::min)(before, kFarPosition),
                           floor_div(j, block) + (std::min)(after, kFarPosition) + 1};
@@ -49,7 +58,8 @@ struct BlockWindow {
   }
 };
 
-/// \throws std::invalid_argument block < 1, or a side is negative
+/// Checks the sizes of a BlockWindow.
+/// \throws std::invalid_argument if block < 1 or a side is negative
 inline void check_block_window(const char* op, const BlockWindow& window) {
   if (window.block < 1) refuse(op, "block", std::to_string(window.block), "at least 1");
   for (const auto& [side, blocks] :

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns made of two: union, difference, intersection, cut position by position so that no key
-/// is seen twice.
+/// Patterns made of two patterns: union, difference and intersection. The intervals are cut for
+/// each position, so that no key is seen twice.
 #pragma once
 
 #include <string>
@@ -13,23 +13,25 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
+/// The slots from number `first` on.
 inline std::span<Range> slots_from(std::span<Range> slots, Index first) {
   return slots.subspan(static_cast<std::size_t>(first));
 }
 
+/// Slot s.
 inline Range& slot_at(std::span<Range> slots, Index s) {
   return slots[static_cast<std::size_t>(s)];
 }
 
-/// Whether intervals of one lattice can cut those of the other: it is all keys, or the same lattice
-/// for every position.
+/// Whether intervals of slot s of `by` can cut those of slot t of `of`: the lattice of `by` must be
+/// all keys, or the same as that of `of` for every position.
 template <class A, class B>
 bool can_cut(const Slots<A>& by, Index s, const Slots<B>& of, Index t) {
   const Lattice lattice = by.lattice(s, 0);
   return lattice.step == 1 || (by.row_step() == of.row_step() && lattice == of.lattice(t, 0));
 }
 
-/// \throws std::invalid_argument a slot of a and one of b that do not fit
+/// \throws std::invalid_argument if fits(s, t) is false for some slot s of a and slot t of b
 template <class A, class B, class Fits>
 void check_lattices(const char* op, const Slots<A>& a, const Slots<B>& b, Fits&& fits) {
   for (Index s = 0; s < a.count(); ++s) {
@@ -46,11 +48,12 @@ void check_lattices(const char* op, const Slots<A>& a, const Slots<B>& b, Fits&&
 
 }  // namespace detail
 
-/// What either pattern shows; no key may be shown by both.
+/// The union of two patterns that show no key twice: a position sees what either shows.
 template <SlotPattern A, SlotPattern B>
 class Joined {
  public:
-  /// \throws std::invalid_argument they group rows by different steps: use `in_stages`
+  /// \throws std::invalid_argument if the patterns group rows by different steps; `in_stages` takes
+  /// those
   Joined(const A& a, const B& b) : a_(a), b_(b) {
     if (a_.row_step() != b_.row_step()) {
       refuse("unite", "step of the rows",
@@ -59,16 +62,23 @@ class Joined {
     }
   }
 
+  /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return a_.allows(i, j) || b_.allows(i, j); }
 
+  /// The same pattern for a sequence of this many keys, with as few slots as its parts have for it.
   Joined up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
+  /// The number of slots: those of a, then those of b.
   Index slot_count() const { return a_.count() + b_.count(); }
+  /// The number of elements of `slots` that keys_of may write to.
   Index room() const { return (std::max)(a_.room(), a_.count() + b_.room()); }
+  /// The step of both patterns: position i sees only keys j with (i - j) mod step = 0.
   Index row_step() const { return a_.row_step(); }
+  /// The keys that the interval of slot s counts, if row_step() is 1.
   Lattice lattice(Index s) const {
     return s < a_.count() ? a_.lattice(s, 0) : b_.lattice(s - a_.count(), 0);
   }
 
+  /// Writes the intervals of a, then those of b. They have the causal cut unless causal_cut().
   void keys_of(Index i, std::span<Range> slots) const {
     const std::span<Range> of_b = detail::slots_from(slots, a_.count());
     if (causal_cut()) {
@@ -80,14 +90,20 @@ class Joined {
     }
   }
 
+  /// Whether the intervals have yet to be cut to keys up to the query: only if both patterns ask
+  /// so.
   bool causal_cut() const { return a_.causal_cut() && b_.causal_cut(); }
+  /// Positions [i, same_until(i)) of the residue of i have the same intervals.
   Index same_until(Index i) const {
     return causal_cut() ? (std::min)(a_.same_until(i), b_.same_until(i))
                         : (std::min)(a_.cut_same_until(i), b_.cut_same_until(i));
   }
+  /// The first position after i where a block of rows must begin.
   Index next_cut(Index i) const { return (std::min)(a_.next_cut(i), b_.next_cut(i)); }
+  /// Rows that see nearly the same keys begin at multiples of this; 0 if there is none.
   Index row_block() const { return (std::max)(a_.row_block(), b_.row_block()); }
 
+  /// A range that holds every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     const Range a = a_.seen_from(keys);
     const Range b = b_.seen_from(keys);
@@ -95,10 +111,12 @@ class Joined {
     if (b.is_empty()) return a;
     return {(std::min)(a.begin, b.begin), (std::max)(a.end, b.end)};
   }
+  /// If this is false, no position of `rows` sees a key of `keys`.
   bool meets(const Range& rows, const Range& keys) const {
     return a_.meets(rows, keys) || b_.meets(rows, keys);
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<Joined> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
@@ -106,34 +124,42 @@ class Joined {
   Slots<B> b_;
 };
 
-/// What A shows and B does not. A slot of A becomes one more than B has slots.
+/// What A shows and B does not. Each slot of A becomes as many slots as B has, and one more.
 template <SlotPattern A, SlotPattern B>
 class Difference {
  public:
-  /// \throws std::invalid_argument B has a lattice that is neither all keys nor that of A
+  /// \throws std::invalid_argument if a slot of B has a lattice that is neither all keys nor that
+  /// of A
   Difference(const A& a, const B& b) : a_(a), b_(b) {
     detail::check_lattices("subtract", a_, b_,
                            [&](Index s, Index t) { return detail::can_cut(b_, t, a_, s); });
   }
 
+  /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return a_.allows(i, j) && !b_.allows(i, j); }
 
+  /// The same pattern for a sequence of this many keys, with as few slots as its parts have for it.
   Difference up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
+  /// The number of slots: for each one of A, its pieces.
   Index slot_count() const { return a_.count() * pieces(); }
+  /// The number of elements of `slots` that keys_of may write to.
   Index room() const {
     return (std::max)(slot_count() - a_.count() + a_.room(), slot_count() + b_.room());
   }
+  /// The step of A: position i sees only keys j with (i - j) mod step = 0.
   Index row_step() const { return a_.row_step(); }
+  /// The keys that the interval of slot s counts, if row_step() is 1: those of A's slot.
   Lattice lattice(Index s) const { return a_.lattice(s / pieces(), 0); }
 
-  /// A's slots stand at the end of the result until they are cut: piece s overwrites only slots
-  /// before s. B's stand behind it.
+  /// Writes the pieces of each slot of A. The intervals of A stand at the end of the result until
+  /// they are cut: the pieces of one slot only overwrite places of slots before it. The intervals
+  /// of B stand after them.
   void keys_of(Index i, std::span<Range> slots) const {
     const std::span<Range> whole = detail::slots_from(slots, slot_count() - a_.count());
     const std::span<Range> holes = detail::slots_from(slots, slot_count());
     a_.keys_of(i, whole);
     if (causal_cut()) {
-      b_.keys_of(i, holes);  // what its cut would spare is cut from A
+      b_.keys_of(i, holes);  // Keys after i, which B's own cut would spare, are cut from A anyway.
     } else {
       b_.cut_keys_of(i, holes);
     }
@@ -144,21 +170,28 @@ class Difference {
     }
   }
 
+  /// Whether the intervals have yet to be cut to keys up to the query, as those of A.
   bool causal_cut() const { return a_.causal_cut(); }
+  /// Positions [i, same_until(i)) of the residue of i have the same intervals.
   Index same_until(Index i) const {
     return (std::min)(a_.same_until(i), causal_cut() ? b_.same_until(i) : b_.cut_same_until(i));
   }
+  /// The first position after i where a block of rows must begin, as for A.
   Index next_cut(Index i) const { return a_.next_cut(i); }
+  /// Rows that see nearly the same keys begin at multiples of this, as for A; 0 if there is none.
   Index row_block() const { return a_.row_block(); }
+  /// A range that holds every position that sees one of the keys in A.
   Range seen_from(const Range& keys) const { return a_.seen_from(keys); }
+  /// If this is false, no position of `rows` sees a key of `keys` in A.
   bool meets(const Range& rows, const Range& keys) const { return a_.meets(rows, keys); }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<Difference> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   Index pieces() const { return b_.count() + 1; }
 
-  /// The pieces of one slot of A; those that B leaves stand in any order.
+  /// Cuts one slot of A into the pieces that B leaves of it. They may stand in any order.
   void cut(const Range& slot, const Lattice& lattice, Index i, std::span<Range> holes,
            std::span<Range> to) const {
     Index count = 1;
@@ -170,7 +203,7 @@ class Difference {
       for (Index n = 0; n < count; ++n) {
         Range& piece = detail::slot_at(to, n);
         if (!piece.meets(hole)) continue;
-        // Only one piece reaches behind the hole: they are disjoint.
+        // The pieces are disjoint, so only one of them reaches beyond the hole.
         if (hole.end < piece.end) behind = {hole.end, piece.end};
         piece.end = (std::max)(piece.begin, hole.begin);
       }
@@ -182,12 +215,12 @@ class Difference {
   Slots<B> b_;
 };
 
-/// What both patterns show.
+/// What both patterns show. There is one slot for each pair of a slot of A and a slot of B.
 template <SlotPattern A, SlotPattern B>
 class Intersection {
  public:
-  /// \throws std::invalid_argument they group rows by different steps, both more than 1, or two
-  /// lattices differ, both not all keys
+  /// \throws std::invalid_argument if the patterns group rows by different steps that are both more
+  /// than 1, or if two lattices differ and neither is all keys
   Intersection(const A& a, const B& b) : a_(a), b_(b) {
     if (a_.row_step() > 1 && b_.row_step() > 1 && a_.row_step() != b_.row_step()) {
       refuse("intersect", "step of the rows",
@@ -199,16 +232,23 @@ class Intersection {
     });
   }
 
+  /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return a_.allows(i, j) && b_.allows(i, j); }
 
+  /// The same pattern for a sequence of this many keys, with as few slots as its parts have for it.
   Intersection up_to(Index keys) const { return {a_.up_to(keys), b_.up_to(keys)}; }
+  /// The number of slots: the product of those of A and B.
   Index slot_count() const { return a_.count() * b_.count(); }
+  /// The number of elements of `slots` that keys_of may write to.
   Index room() const {
     return (std::max)(slot_count() + a_.room(), slot_count() + a_.count() + b_.room());
   }
+  /// The larger step: position i sees only keys j with (i - j) mod step = 0.
   Index row_step() const { return (std::max)(a_.row_step(), b_.row_step()); }
+  /// The keys that the interval of slot s counts, if row_step() is 1.
   Lattice lattice(Index s) const { return finer(s, 0); }
 
+  /// Writes what each slot of A has in common with each slot of B.
   void keys_of(Index i, std::span<Range> slots) const {
     const std::span<Range> of_a = detail::slots_from(slots, slot_count());
     const std::span<Range> of_b = detail::slots_from(slots, slot_count() + a_.count());
@@ -224,15 +264,22 @@ class Intersection {
     }
   }
 
+  /// Whether the intervals have yet to be cut to keys up to the query: if either pattern asks so.
   bool causal_cut() const { return a_.causal_cut() || b_.causal_cut(); }
+  /// Positions [i, same_until(i)) of the residue of i have the same intervals.
   Index same_until(Index i) const { return (std::min)(a_.same_until(i), b_.same_until(i)); }
+  /// The first position after i where a block of rows must begin.
   Index next_cut(Index i) const { return (std::min)(a_.next_cut(i), b_.next_cut(i)); }
+  /// Rows that see nearly the same keys begin at multiples of this; 0 if there is none.
   Index row_block() const { return (std::max)(a_.row_block(), b_.row_block()); }
+  /// A range that holds every position that sees one of the keys.
   Range seen_from(const Range& keys) const { return a_.seen_from(keys).within(b_.seen_from(keys)); }
+  /// If this is false, no position of `rows` sees a key of `keys`.
   bool meets(const Range& rows, const Range& keys) const {
     return a_.meets(rows, keys) && b_.meets(rows, keys);
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<Intersection> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
@@ -242,6 +289,7 @@ class Intersection {
   Lattice lattice_of_b(Index s, Index i) const {
     return b_.lattice(s % b_.count(), floor_mod(i, b_.row_step()));
   }
+  /// The lattice of slot s at position i: of the two lattices the one that is not all keys.
   Lattice finer(Index s, Index i) const {
     const Lattice a = lattice_of_a(s, i);
     return a.step > 1 ? a : lattice_of_b(s, i);
@@ -251,8 +299,8 @@ class Intersection {
   Slots<B> b_;
 };
 
-/// The union of two patterns that show no key twice, which the caller promises: cheaper than
-/// `unite`.
+/// The union of two patterns that show no key twice, which the caller has to know. It is cheaper
+/// than `unite`.
 template <SlotPattern A, SlotPattern B>
 Joined<A, B> join(const A& a, const B& b) {
   return {a, b};
@@ -264,13 +312,13 @@ Difference<A, B> subtract(const A& a, const B& b) {
   return {a, b};
 }
 
-/// What a or b shows. Give the one whose intervals should stay whole first.
+/// What a or b shows. The intervals of the first pattern stay whole; those of the second are cut.
 template <SlotPattern A, SlotPattern B>
 Joined<A, Difference<B, A>> unite(const A& a, const B& b) {
   return {a, subtract(b, a)};
 }
 
-/// What a and b show.
+/// What both a and b show.
 template <SlotPattern A, SlotPattern B>
 Intersection<A, B> intersect(const A& a, const B& b) {
   return {a, b};

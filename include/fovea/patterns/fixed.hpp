@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Fixed attention of the Sparse Transformer (Child et al. 2019; MATHS.md, section 3): the query's
-/// own block A1, and the summary keys A2 of every block.
+/// Fixed attention of the Sparse Transformer (Child et al. 2019; MATHS.md, section 3): A1 is the
+/// query's own block, and A2 are the summary keys of every block.
 #pragma once
 
 #include "fovea/patterns/block_window.hpp"
@@ -9,99 +9,127 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Stride l; the last c keys of each block of l are its summary. Heads may each have c keys of
-/// their own: sub-block s are the columns [l - (s + 1) c, l - s c) of a block.
+/// The sizes of fixed attention. Blocks have l positions, the stride, and c of the keys of each
+/// block are its summary. They are the last c keys by default; heads may have different ones:
+/// sub-block s is the columns [l - (s + 1) c, l - s c) of a block.
 struct FixedShape {
-  Index stride = 1;
-  Index summary = 1;    // c
-  Index sub_block = 0;  // s
-  bool causal = true;
+  Index stride = 1;     ///< l, the positions in a block, at least 1
+  Index summary = 1;    ///< c, the summary keys of a block, in [1, l]
+  Index sub_block = 0;  ///< s, which c columns are the summary, in [0, floor(l / c))
+  bool causal = true;   ///< whether a position sees keys up to itself only
 
-  /// The columns of a block that summarise it.
+  /// The columns of a block that are its summary.
   constexpr Range columns() const {
     return {stride - (sub_block + 1) * summary, stride - sub_block * summary};
   }
+  /// The summary keys of all blocks, as the only keys that queries see.
   constexpr KeyColumns key_columns() const { return {stride, columns()}; }
 };
 
-/// A1: the keys of the query's own block.
+/// The pattern A1: the keys of the query's own block.
 constexpr BlockWindow fixed_local(Index stride, bool causal = true) {
   return {stride, 0, 0, causal};
 }
 
-/// A2: the summary keys of every block, the query's own included; causal: j <= i. One slot per
-/// column.
+/// The pattern A2: the summary keys of every block, the query's own included, and, if causal,
+/// j <= i. There is one slot for each column of the summary.
 struct FixedSummary {
+  /// The sizes of fixed attention.
   FixedShape shape;
-  /// Of the summary, so many columns alone have a slot.
+  /// Only this many columns of the summary have a slot, the first ones. By default all have one.
   Index most_columns = kUnboundedKeys;
 
-  /// Without the columns whose first key would stand behind the sequence.
+  /// The same pattern without slots for columns whose first key would lie beyond the sequence.
   constexpr FixedSummary up_to(Index keys) const {
     return {shape, (std::max)(keys - shape.columns().begin, Index{1})};
   }
 
+  /// The law of the pattern: whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     return shape.columns().holds(floor_mod(j, shape.stride)) && (!shape.causal || j <= i);
   }
 
+  /// The only keys that queries see.
   constexpr KeyColumns key_columns() const { return shape.key_columns(); }
+  /// The number of slots: one for each column that has one.
   constexpr Index slot_count() const { return (std::min)(shape.summary, most_columns); }
+  /// The keys of a slot: one column of every block.
   constexpr Lattice lattice(Index slot) const {
     return {shape.columns().begin + slot, shape.stride};
   }
+  /// The stride: the distance of the keys of a slot.
   constexpr Index key_step() const { return shape.stride; }
 
+  /// Writes all keys to each slot.
   void keys_of(Index, std::span<Range> slots) const {
     std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), kEverywhere);
   }
+  /// Whether the intervals have yet to be cut to keys up to the query.
   constexpr bool causal_cut() const { return shape.causal; }
+  /// All positions have the same intervals.
   constexpr Index same_until(Index) const { return kFarPosition; }
+  /// A range that holds every position that sees one of the keys: all, or, if causal, those from
+  /// the first key on.
   constexpr Range seen_from(const Range& keys) const {
     return {shape.causal ? keys.begin : -kFarPosition, kFarPosition};
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<FixedSummary> plan(const SequenceShape& s) const { return {*this, s}; }
 };
 
-/// A2 without the keys that A1 shows: the summary keys of the blocks before the query's own;
-/// bidirectional: and after it.
+/// A2 without the keys that A1 shows: the summary keys of the blocks before the query's own and, if
+/// not causal, of the blocks after it.
 struct FixedBeyond {
+  /// The sizes of fixed attention.
   FixedShape shape;
-  Index most_columns = kUnboundedKeys;  // as of FixedSummary
+  /// Only this many columns of the summary have slots, as in FixedSummary.
+  Index most_columns = kUnboundedKeys;
 
+  /// The same pattern without slots for columns whose first key would lie beyond the sequence.
   constexpr FixedBeyond up_to(Index keys) const {
     return {shape, summary().up_to(keys).most_columns};
   }
 
+  /// The law of the pattern: whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     return summary().allows(i, j) && !fixed_local(shape.stride, shape.causal).allows(i, j);
   }
 
+  /// The only keys that queries see.
   constexpr KeyColumns key_columns() const { return shape.key_columns(); }
+  /// The number of slots: one for each column, and, if not causal, another one for later blocks.
   constexpr Index slot_count() const { return (shape.causal ? 1 : 2) * summary().slot_count(); }
+  /// The keys of a slot: one column of every block.
   constexpr Lattice lattice(Index slot) const {
     return summary().lattice(slot % summary().slot_count());
   }
+  /// The stride: the distance of the keys of a slot.
   constexpr Index key_step() const { return shape.stride; }
 
+  /// Writes the blocks before that of i and, if not causal, those after it.
   void keys_of(Index i, std::span<Range> slots) const {
     const Index own = floor_div(i, shape.stride);
     const auto c = static_cast<std::size_t>(summary().slot_count());
     std::ranges::fill(slots.first(c), Range{-kFarPosition, own});
     if (!shape.causal) std::ranges::fill(slots.subspan(c, c), Range{own + 1, kFarPosition});
   }
+  /// The end of the block of i: up to there positions have the same intervals.
   constexpr Index same_until(Index i) const { return fixed_local(shape.stride).same_until(i); }
+  /// A range that holds every position that sees one of the keys: all, or, if causal, those from
+  /// the first key on.
   constexpr Range seen_from(const Range& keys) const { return summary().seen_from(keys); }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<FixedBeyond> plan(const SequenceShape& s) const { return {*this, s}; }
 
  private:
   constexpr FixedSummary summary() const { return {shape, most_columns}; }
 };
 
-/// \throws std::invalid_argument as check_strided; c outside 1..stride, or sub-block s beyond the
-/// block
+/// Checks the sizes of fixed attention.
+/// \throws std::invalid_argument as check_strided, if c is not in [1, stride], or if sub-block s
+/// reaches beyond the block
 inline void check_fixed(const char* op, const FixedShape& shape) {
   const auto [stride, summary, sub_block, causal] = shape;
   check_strided(op, stride);

@@ -12,23 +12,27 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Some positions see all and are seen by all; causal: j <= i. Cheap to copy. Best where they stand
-/// together: neighbours share a slot, and their rows a block of their own.
+/// Some positions, the tokens, see all keys and are seen by all queries; if causal, only where
+/// j <= i. It is best if tokens stand together: neighbours share one slot, and their rows a block
+/// of their own. It is cheap to copy.
 class GlobalTokens {
  public:
-  /// The positions [0, count). \throws std::invalid_argument count < 0
+  /// The positions [0, count) are global.
+  /// \throws std::invalid_argument if count is negative or too large for positions
   static GlobalTokens first(Index count, bool causal = false, const char* op = "GlobalTokens") {
     return first_and(count, {}, causal, op);
   }
 
-  /// \param tokens positions, ascending, each once   \throws std::invalid_argument they are not
+  /// The positions in `tokens` are global. They must ascend, so each stands there once.
+  /// \throws std::invalid_argument if they do not ascend from 0 on
   static GlobalTokens at(const std::vector<Index>& tokens, bool causal = false,
                          const char* op = "GlobalTokens") {
     return first_and(0, tokens, causal, op);
   }
 
-  /// The positions [0, count) and, behind them, those of `tokens`.
-  /// \throws std::invalid_argument count < 0, or tokens that do not ascend from there
+  /// The positions [0, count) are global, and after them those in `tokens`.
+  /// \throws std::invalid_argument if count is negative or too large for positions, or if the
+  /// tokens do not ascend from `count` on
   static GlobalTokens first_and(Index count, const std::vector<Index>& tokens, bool causal = false,
                                 const char* op = "GlobalTokens") {
     if (count < 0 || count > kFarPosition) {
@@ -53,15 +57,18 @@ class GlobalTokens {
     return GlobalTokens(std::move(runs), causal);
   }
 
+  /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const {
     return (is_global(i) || is_global(j)) && (!causal_ || j <= i);
   }
+  /// Whether a position is one of the tokens.
   bool is_global(Index position) const {
     const auto run = run_behind(position);
     return run != runs_->end() && run->begin <= position;
   }
 
-  /// Without a slot for tokens behind the keys, which see all keys nevertheless.
+  /// The same pattern for a sequence of this many keys. Tokens beyond the keys have no slot; as
+  /// queries they see all keys nevertheless.
   GlobalTokens up_to(Index keys) const {
     GlobalTokens cut = *this;
     const auto behind = std::ranges::lower_bound(*runs_, keys, {}, &Range::begin);
@@ -69,14 +76,16 @@ class GlobalTokens {
     return cut;
   }
 
-  /// Neighbouring tokens that have a slot, ascending.
+  /// The tokens that have a slot, as runs of neighbours, ascending.
   std::span<const Range> runs() const { return {runs_->data(), shown_}; }
 
-  /// One past the last token.
+  /// One past the last token; 0 if there is none.
   Index end() const { return runs_->empty() ? 0 : runs_->back().end; }
 
+  /// The number of slots: one for each run of tokens, and at least 1.
   Index slot_count() const { return (std::max<Index>)(1, static_cast<Index>(shown_)); }
 
+  /// Writes all keys if i is a token; otherwise the runs of tokens.
   void keys_of(Index i, std::span<Range> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));
     std::ranges::fill(slots, Range{});
@@ -87,26 +96,32 @@ class GlobalTokens {
     }
   }
 
+  /// Whether the intervals have yet to be cut to keys up to the query.
   bool causal_cut() const { return causal_; }
+  /// Positions [i, same_until(i)) have the same intervals: they are all tokens, or none is.
   Index same_until(Index i) const { return next_cut(i); }
 
-  /// Tokens begin and end a block: it would compute all keys for its other rows, too.
+  /// The next position after i where a run of tokens begins or ends. A block of rows must begin
+  /// there, because a block with a token in it computes all keys for its other rows, too.
   Index next_cut(Index i) const {
     const auto run = run_behind(i);
     if (run == runs_->end()) return kFarPosition;
     return i < run->begin ? run->begin : run->end;
   }
 
+  /// A range that holds every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     if (runs_->empty()) return {};
     const Range rows = any_global(keys) ? kEverywhere : Range{runs_->front().begin, end()};
     return causal_ ? rows.within({keys.begin, kFarPosition}) : rows;
   }
 
+  /// If this is false, no position of `rows` sees a key of `keys`.
   bool meets(const Range& rows, const Range& keys) const {
     return (!causal_ || keys.begin < rows.end) && (any_global(rows) || any_global(keys));
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<GlobalTokens> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
@@ -117,7 +132,7 @@ class GlobalTokens {
         shown_(runs_->size()),
         causal_(causal) {}
 
-  /// The first run that ends behind a position.
+  /// The first run of tokens that ends after a position.
   Runs::const_iterator run_behind(Index position) const {
     return std::ranges::upper_bound(*runs_, position, {}, &Range::end);
   }
@@ -127,12 +142,13 @@ class GlobalTokens {
     return run != runs_->end() && run->meets(positions);
   }
 
-  std::shared_ptr<const Runs> runs_;  // of neighbouring tokens, ascending
-  std::size_t shown_;                 // the first so many have a slot
+  std::shared_ptr<const Runs> runs_;  // runs of neighbouring tokens, ascending
+  std::size_t shown_;                 // how many of the first runs have a slot
   bool causal_;
 };
 
-/// \throws std::invalid_argument a token beyond the keys
+/// Checks that the tokens are positions of the sequence.
+/// \throws std::invalid_argument if a token lies beyond the keys
 inline void check_global(const char* op, const GlobalTokens& tokens, Index keys) {
   if (tokens.end() > keys) {
     refuse(op, "last global token", std::to_string(tokens.end() - 1),

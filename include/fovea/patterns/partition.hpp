@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How rows and keys are cut into blocks: residue class after residue class of a step, each class
+/// How rows and keys are cut into blocks: one residue class of a step after the other, each class
 /// in pieces.
 #pragma once
 
@@ -10,41 +10,45 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The indices `first + step * n`, n in [0, count).
+/// The indices `first + step * n` for n in [0, count).
 struct Strip {
-  Index first = 0;
-  Index step = 1;
-  Index count = 0;
+  Index first = 0;  ///< the first index
+  Index step = 1;   ///< the distance between neighbouring indices, at least 1
+  Index count = 0;  ///< how many indices there are
 
-  /// From the first index to one past the last.
+  /// The range from the first index to one past the last, gaps included.
   constexpr Range span() const {
     return {first, count == 0 ? first : first + step * (count - 1) + 1};
   }
 };
 
-/// Keys whose gradients are computed together.
+/// The keys whose gradients are computed together.
 using KeyBlock = Strip;
 
 /// A plan whose keys are cut into blocks, too, for the backward pass: every key is in one of them.
 template <class P>
 concept PartitionedPlan = Plan<P> &&
     requires(const P plan, Index b, Index p, const QueryBlock& block) {
-  /// runs of a block at most, for BlockStorage
+  /// the largest number of runs in a block, for BlockStorage
   { plan.most_runs() } -> std::convertible_to<Index>;
+  /// the number of blocks of keys
   { plan.key_block_count() } -> std::convertible_to<Index>;
+  /// block p of the keys
   { plan.key_block(p) } -> std::same_as<KeyBlock>;
-  /// holds every block of queries that sees a key of block p, and few others
+  /// a range that holds every block of queries that sees a key of block p, and few others
   { plan.query_blocks(p) } -> std::same_as<Range>;
-  /// false: block b of queries sees no key of block p. O(1) or nearly so
+  /// if this is false, block b of the queries sees no key of block p; it takes O(1) or nearly so
   { plan.meets(b, p) } -> std::same_as<bool>;
-  /// holds every block of keys that a block of queries sees
+  /// a range that holds every block of keys that a block of queries sees
   { plan.key_blocks(block) } -> std::same_as<Range>;
 };
 
-/// The indices [0, count) as strips of at most `rows` of one residue modulo `step`, in the order of
-/// residues. Everything O(1).
+/// The indices [0, count) as strips of at most `rows` indices that have one residue modulo `step`,
+/// in the order of the residues. Every function takes O(1).
 class ResidueStrips {
  public:
+  /// \param count how many indices there are \param step modulus of the residues, at least 1
+  /// \param rows largest number of indices in a strip, at least 1
   constexpr ResidueStrips(Index count, Index step, Index rows)
       : count_(count),
         step_(step),
@@ -54,9 +58,12 @@ class ResidueStrips {
         long_pieces_(pieces(count / step + 1)),
         short_pieces_(pieces(count / step)) {}
 
+  /// The modulus of the residues, which is the step of each strip.
   constexpr Index step() const { return step_; }
+  /// The number of strips.
   constexpr Index size() const { return begin(residues_); }
 
+  /// Strip n, for n in [0, size()).
   constexpr Strip operator[](Index n) const {
     const Index in_long = begin(long_residues_);
     const bool is_long = n < in_long;
@@ -67,7 +74,7 @@ class ResidueStrips {
     return {residue + step_ * skipped, step_, (std::min)(rows_, members(residue) - skipped)};
   }
 
-  /// The strips that hold indices of a residue of `indices`.
+  /// The strips that hold an index of this residue that is in `indices`.
   constexpr Range range(Index residue, const Range& indices) const {
     if (residue >= residues_ || indices.is_empty()) return {};
     const Index low = -floor_div(residue - indices.begin, step_);
@@ -91,11 +98,11 @@ class ResidueStrips {
 
   Index count_;
   Index step_;
-  Index rows_;           // of a strip
-  Index residues_;       // that occur
-  Index long_residues_;  // the first so many have one index more than the others
-  Index long_pieces_;    // strips of a long residue
-  Index short_pieces_;
+  Index rows_;           // the largest number of indices in a strip
+  Index residues_;       // how many residues occur
+  Index long_residues_;  // how many of the first residues have one index more than the others
+  Index long_pieces_;    // how many strips a long residue has
+  Index short_pieces_;   // how many strips each other residue has
 };
 
 FOVEA_NAMESPACE_END

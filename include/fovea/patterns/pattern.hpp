@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns: which key each query sees, as integers; and plans, what a pattern becomes for a
-/// sequence: blocks of queries with the runs of keys that they see.
+/// Patterns and plans. A pattern says with integers which key each query sees. A plan is what a
+/// pattern becomes for one sequence: blocks of queries, with the runs of keys that they see.
 #pragma once
 
 #include <algorithm>
@@ -14,57 +14,59 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Where causal attention with Nq != Nk puts query row 0.
+/// Where causal attention puts query row 0 if there are not as many queries as keys.
 enum class CausalAlignment {
-  bottom_right,  ///< queries end where keys end: row r has position r + Nk - Nq
-  top_left,      ///< row r has position r
+  bottom_right,  ///< Queries end where keys end: row r has position r + Nk - Nq.
+  top_left,      ///< Queries begin where keys begin: row r has position r.
 };
 
-/// The integers of one sequence: row r of the queries has the position r + first_position.
+/// The sizes of one sequence. Row r of the queries has the position r + first_position.
 struct SequenceShape {
-  Index queries = 0;
-  Index keys = 0;
-  Index first_position = 0;
+  Index queries = 0;         ///< Nq, the number of query rows
+  Index keys = 0;            ///< Nk, the number of keys; their positions are [0, Nk)
+  Index first_position = 0;  ///< the position of query row 0
 
+  /// The shape whose first position follows from an alignment.
   static constexpr SequenceShape of(Index queries, Index keys, CausalAlignment alignment) {
     return {queries, keys, alignment == CausalAlignment::bottom_right ? keys - queries : 0};
   }
 };
 
-/// The integers from `begin` up to, not including, `end`; none if begin >= end.
+/// The integers from `begin` up to but not including `end`. There are none if begin >= end.
 struct Range {
-  Index begin = 0;
-  Index end = 0;
+  Index begin = 0;  ///< the first integer
+  Index end = 0;    ///< one past the last integer
 
   /// Whether it holds no integer.
   constexpr bool is_empty() const { return begin >= end; }
   /// Whether x is one of its integers.
   constexpr bool holds(Index x) const { return begin <= x && x < end; }
-  /// Whether some integer is in both.
+  /// Whether some integer is in both ranges.
   constexpr bool meets(const Range& other) const {
     return (std::max)(begin, other.begin) < (std::min)(end, other.end);
   }
-  /// The integers that are in both.
+  /// The integers that are in both ranges.
   constexpr Range within(const Range& other) const {
     return {(std::max)(begin, other.begin), (std::min)(end, other.end)};
   }
+  /// Whether both ends are the same; empty ranges may differ.
   friend constexpr bool operator==(const Range&, const Range&) = default;
 };
 
-/// Beyond every position and key, with room to compute.
+/// Stands for a position or key beyond all others, and leaves room to compute with it.
 inline constexpr Index kFarPosition = kUnboundedKeys / 4;
 
-/// Every position, or every key.
+/// The range of every position, or of every key.
 inline constexpr Range kEverywhere = {-kFarPosition, kFarPosition};
 
-/// Rounds to minus infinity. \pre b > 0
+/// a / b, rounded to minus infinity. \pre b > 0
 constexpr Index floor_div(Index a, Index b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-/// In [0, b). \pre b > 0
+/// a modulo b, in [0, b). \pre b > 0
 constexpr Index floor_mod(Index a, Index b) { return a % b + (a % b < 0 ? b : 0); }
 
-/// `pairs` and those of so many rows with so many keys each; the largest Index, if that does not
-/// fit. All >= 0.
+/// pairs + rows * keys, or the largest Index if that does not fit.
+/// \pre all arguments are at least 0
 constexpr Index add_pairs(Index pairs, Index rows, Index keys) {
   constexpr Index most = (std::numeric_limits<Index>::max)();
   return keys > 0 && rows > (most - pairs) / keys ? most : pairs + rows * keys;
@@ -75,28 +77,33 @@ inline Range seen_by(const KeyRun& run, Index r) {
   return run.lower == nullptr ? Range{0, run.count} : Range{run.lower[r], run.upper[r]};
 }
 
-/// How far before and after its own position a query sees keys: nothing further, in any sequence.
+/// How far before and after its own position a query can see keys, in any sequence. By default
+/// there are no bounds.
 struct Reach {
-  Index before = kFarPosition;
-  Index after = kFarPosition;
+  Index before = kFarPosition;  ///< no key further before the query than this is seen
+  Index after = kFarPosition;   ///< no key further after the query than this is seen
 };
 
-/// The keys j with j mod stride in `columns`: queries see no others, in any sequence. By default
-/// all. \invariant columns lie in [0, stride)
+/// The only keys that queries see, in any sequence: the keys j with j mod stride in `columns`. By
+/// default these are all keys.
+/// \invariant columns lie in [0, stride)
 struct KeyColumns {
-  Index stride = 1;
-  Range columns = {0, 1};
+  Index stride = 1;        ///< the modulus, at least 1
+  Range columns = {0, 1};  ///< the residues of the keys that are seen
 
+  /// Whether these are all keys.
   constexpr bool are_all() const { return columns.end - columns.begin >= stride; }
 };
 
-/// Storage of one block that a plan fills on request; one per thread. The default serves plans of
-/// one run and stays on the stack; for others give it the plan's `most_runs()`.
+/// Memory for one block, which a plan fills on request. Each thread needs its own. The default
+/// serves plans whose blocks have one run, and takes nothing from the heap; for other plans give it
+/// the plan's `most_runs()`.
 class BlockStorage {
  public:
   BlockStorage() = default;
 
-  /// \throws std::bad_alloc. Memory: 8 kB per run.
+  /// Makes room for blocks of this many runs, which takes about 8 kB for each.
+  /// \throws std::bad_alloc
   explicit BlockStorage(Index runs)
       : capacity_(std::max<Index>(runs, 1)), heap_(runs > 1 ? new Run[size()] : nullptr) {
     if (runs > 1) runs_.reset(new KeyRun[size()]);
@@ -104,38 +111,43 @@ class BlockStorage {
     if (runs > 1) states_.reset(new Slot[size()]);
   }
 
-  /// Bytes of one with that many runs.
+  /// The size in bytes of a storage for this many runs.
   static constexpr Index bytes(Index runs) {
     constexpr Index run = sizeof(Run) + sizeof(KeyRun) + sizeof(Range) + sizeof(Slot);
     return Index{sizeof(BlockStorage)} + (runs > 1 ? runs * run : 0);
   }
 
-  /// Of runs.
+  /// The number of runs that there is room for.
   Index capacity() const { return capacity_; }
 
+  /// The runs of the block [capacity].
   KeyRun* runs() { return runs_ ? runs_.get() : &run_; }
+  /// The lower bounds of a run, one for each row of the block.
   Index* lower(Index run) { return bounds(run).lower; }
+  /// The upper bounds of a run, one for each row of the block.
   Index* upper(Index run) { return bounds(run).upper; }
 
-  /// A slot of a pattern while its block is made: keys phase + step * t for t in [0, points).
+  /// The state of one slot of a pattern while its block is made. The keys of the slot are
+  /// phase + step * t for t in [0, points).
   struct Slot {
-    Index phase;
-    Index step;
-    Index points;
-    Index begin;   // the first that a row sees
-    Index end;     // and the last, from the rows so far
-    bool written;  // whether lower and upper hold the rows so far
-    bool same;     // whether these see the same
+    Index phase;   ///< the key of point 0
+    Index step;    ///< the distance between neighbouring keys
+    Index points;  ///< how many keys of the sequence the slot has
+    Index begin;   ///< the first point that one of the rows so far sees
+    Index end;     ///< one past the last point that one of the rows so far sees
+    bool written;  ///< whether lower and upper hold the bounds of the rows so far
+    bool same;     ///< whether all rows so far have the same bounds
   };
 
+  /// The state of the slot that becomes this run.
   Slot& slot(Index run) { return states_ ? states_[static_cast<std::size_t>(run)] : state_; }
 
-  /// What one row sees, while it is looked at.
+  /// The intervals of one row, one for each slot, while that row is looked at.
   std::span<Range> slots() { return {slots_ ? slots_.get() : &slot_, size()}; }
 
  private:
   struct Run {
-    // The rest of a line keeps the bounds of a row out of one set of the cache.
+    // The padding of one cache line keeps the two bounds of a row out of the same set of the cache.
     Index lower[kMaxBlockRows + 8];
     Index upper[kMaxBlockRows + 8];
   };
@@ -154,29 +166,31 @@ class BlockStorage {
   Run bounds_;
 };
 
-/// A pattern for one sequence: a number of blocks that together hold every query row once. Cheap
-/// to copy; asking for a block allocates nothing.
+/// A pattern for one sequence, cut into blocks that together hold every query row once. A plan is
+/// cheap to copy, and asking it for a block allocates nothing.
 template <class P>
 concept Plan = requires(const P plan, Index b, BlockStorage& storage) {
-  /// how many blocks
+  /// the number of blocks
   { plan.block_count() } -> std::convertible_to<Index>;
-  /// block b; its runs may point into the storage
+  /// block b, whose runs may point into the storage
   { plan.block(b, storage) } -> std::same_as<QueryBlock>;
-  /// how many (query, key) pairs are visible; the largest Index, if they are more
+  /// the number of visible (query, key) pairs; the largest Index if there are more
   { plan.visible_pairs() } -> std::convertible_to<Index>;
 };
 
-/// Which key each query sees. Positions are absolute; a key is a position in [0, keys).
+/// Says which key each query sees. Queries are given by absolute positions; a key is a position in
+/// [0, keys).
 template <class P>
 concept Pattern = requires(const P pattern, const SequenceShape& shape, Index i, Index j) {
-  /// the law: whether the query at position i sees key j
+  /// the law of the pattern: whether the query at position i sees key j
   { pattern.allows(i, j) } -> std::same_as<bool>;
-  /// the law as blocks and runs, enumerated against `allows` by the tests
+  /// the same law for one sequence, as blocks and runs
   { pattern.plan(shape) } -> Plan;
 };
 
-/// Query rows of one block: few enough blocks that K and V are read rarely, enough of them to
-/// share out a short sequence. Depends on the shape alone.
+/// The largest number of query rows in one block, for this many queries. Blocks are few enough that
+/// K and V are read rarely, and enough of them that threads can share out a short sequence. It
+/// depends on the shape alone, never on the number of threads.
 constexpr Index block_rows(Index queries) {
   return std::clamp((queries / 8 + 63) / 64 * 64, Index{64}, kMaxBlockRows);
 }

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a plan costs: pairs that are visible, pairs that the kernels compute, blocks and runs.
+/// What a plan costs: the pairs that are visible, the pairs that the kernels compute, the blocks
+/// and the runs.
 #pragma once
 
 #include "fovea/patterns/partition.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Of one head. Counts of pairs that Index does not hold are the largest Index.
+/// What the plan of one head costs. A count of pairs that Index does not hold is the largest Index.
 struct PlanStats {
-  Index visible_pairs = 0;
-  Index computed_pairs = 0;
-  Index blocks = 0;
-  Index runs = 0;
-  double all_pairs = 0;  // queries times keys
+  Index visible_pairs = 0;   ///< (query, key) pairs that the pattern shows
+  Index computed_pairs = 0;  ///< pairs that the tile kernels compute
+  Index blocks = 0;          ///< blocks of query rows
+  Index runs = 0;            ///< runs of keys of all blocks together
+  double all_pairs = 0;      ///< queries times keys
 
-  /// Visible of all pairs.
+  /// The share of the visible pairs in all pairs; 0 if there are no pairs.
   double density() const {
     return all_pairs == 0 ? 0 : static_cast<double>(visible_pairs) / all_pairs;
   }
-  /// Visible of computed pairs.
+  /// The share of the visible pairs in the computed ones; 1 if none is computed.
   double useful() const {
     return computed_pairs == 0
                ? 1
@@ -27,14 +28,17 @@ struct PlanStats {
   }
 };
 
-/// Floating-point operations of pairs, a multiply-add counted as two.
+/// Counts floating-point operations of attention from the number of pairs. A multiply-add counts as
+/// two.
 struct FlopCount {
-  Index width = 0;        // D
-  Index value_width = 0;  // Dv
+  Index width = 0;        ///< D, the width of queries and keys
+  Index value_width = 0;  ///< Dv, the width of values
 
+  /// The operations of the forward pass.
   constexpr double forward(Index pairs) const {
     return 2.0 * static_cast<double>(width + value_width) * static_cast<double>(pairs);
   }
+  /// The operations of the backward pass.
   constexpr double backward(Index pairs) const {
     return 2.0 * static_cast<double>(3 * width + 2 * value_width) * static_cast<double>(pairs);
   }
@@ -42,7 +46,7 @@ struct FlopCount {
 
 namespace detail {
 
-/// The keys of a run that rows [row, row + rows) of a block see, as one interval.
+/// The points of a run that rows [row, row + rows) of a block see, as one interval.
 inline Range seen_by_rows(const KeyRun& run, Index row, Index rows) {
   if (run.lower == nullptr) return {0, run.count};
   Range seen = {run.count, 0};
@@ -57,12 +61,12 @@ inline Range seen_by_rows(const KeyRun& run, Index row, Index rows) {
 
 }  // namespace detail
 
-/// Rows of one vector: float at level v4.
+/// The number of rows in one vector: that of float at level v4 (AVX-512).
 inline constexpr Index kVectorRows = 16;
 
-/// Pairs that the tile kernels compute of a block: its rows are taken a vector at a time, filled up
-/// to whole vectors, and of each run a vector computes all keys from the first to the last that one
-/// of its rows sees. (Some more with a soft cap, bias, mask or ALiBi.)
+/// The pairs of a block that the tile kernels compute. They take its rows one vector at a time, the
+/// last one filled up. Of each run a vector computes all keys from the first to the last that one
+/// of its rows sees. With a soft cap, bias, mask or ALiBi they compute some more.
 inline Index computed_pairs(const QueryBlock& block, Index vector_rows = kVectorRows) {
   Index pairs = 0;
   for (Index n = 0; n < block.run_count; ++n) {
@@ -75,7 +79,7 @@ inline Index computed_pairs(const QueryBlock& block, Index vector_rows = kVector
   return pairs;
 }
 
-/// Builds every block once.
+/// What a plan costs for a sequence of this shape. It builds every block once.
 template <PartitionedPlan P>
 [[nodiscard]] PlanStats plan_stats(const P& plan, const SequenceShape& shape,
                                    Index vector_rows = kVectorRows) {

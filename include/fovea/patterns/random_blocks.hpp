@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Random blocks of keys for each block of queries (BigBird, Zaheer et al. 2020, section 2), drawn
-/// by Philox: a function of seed, head and block of queries.
+/// Random blocks of keys for each block of queries (BigBird, Zaheer et al. 2020, section 2). Philox
+/// draws them as a function of seed, head and block of queries.
 #pragma once
 
 #include <algorithm>
@@ -15,33 +15,38 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Each block of queries sees `count` distinct blocks of keys, or all candidates if they are fewer.
-/// Candidates are the blocks of keys but the first `skip_first`, and those within `skip_near`
-/// blocks of the query's own; causal: not those behind it, so that a draw depends on no length.
-/// Queries of the first `skip_first` blocks see none: they are global where global blocks are.
+/// Each block of queries sees `count` distinct blocks of keys, or all candidates if there are
+/// fewer. The candidates are all blocks of keys except the first `skip_first` ones and those within
+/// `skip_near` blocks of the query's own. If causal, blocks after the query's own are no candidates
+/// either, so that a draw does not depend on the length of the sequence. Queries of the first
+/// `skip_first` blocks see no random blocks, because these blocks are where global blocks stand.
 struct RandomBlocks {
+  /// The value of skip_near for which no block near the query is skipped, not even its own.
   static constexpr Index kSkipNone = -1;
-  /// A block of queries draws at most so many.
+  /// The largest number of blocks that a block of queries draws.
   static constexpr Index kMostBlocks = 64;
 
-  Index block = 64;
-  Index count = 3;
-  Index key_blocks = 0;  // of the whole sequence; only bidirectional draws depend on it
-  std::uint64_t seed = 0;
-  Index head = 0;
-  bool causal = false;
-  Index skip_first = 0;
-  Index skip_near = kSkipNone;
+  Index block = 64;      ///< positions in a block, at least 1
+  Index count = 3;       ///< how many blocks are drawn, in [0, kMostBlocks]
+  Index key_blocks = 0;  ///< blocks of keys in the whole sequence; causal draws do not depend on it
+  std::uint64_t seed = 0;       ///< the seed of the draws
+  Index head = 0;               ///< the head, which has draws of its own
+  bool causal = false;          ///< whether a position sees keys up to itself only
+  Index skip_first = 0;         ///< how many of the first blocks of keys are no candidates
+  Index skip_near = kSkipNone;  ///< blocks at most this far from the query's own are no candidates
 
+  /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const {
     if (causal && j > i) return false;
     const Draws draws = draw(floor_div(i, block));
     return std::ranges::binary_search(draws.sorted(), floor_div(j, block));
   }
 
+  /// The number of slots: one for each block drawn, and at least 1.
   Index slot_count() const { return std::clamp(count, Index{1}, kMostBlocks); }
 
-  /// Neighbouring blocks are one interval: long runs are faster.
+  /// Writes the blocks that position i sees. Neighbouring blocks become one interval, because long
+  /// runs are faster.
   void keys_of(Index i, std::span<Range> slots) const {
     slots = slots.first(static_cast<std::size_t>(slot_count()));
     std::ranges::fill(slots, Range{});
@@ -57,15 +62,20 @@ struct RandomBlocks {
     }
   }
 
+  /// Whether the intervals have yet to be cut to keys up to the query.
   bool causal_cut() const { return causal; }
+  /// The end of the block of i: up to there positions have the same intervals.
   Index same_until(Index i) const { return (floor_div(i, block) + 1) * block; }
+  /// The positions in a block: at multiples of it the intervals change.
   Index row_block() const { return block; }
 
+  /// A range that holds every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     return {causal ? keys.begin : -kFarPosition, kFarPosition};
   }
 
-  /// O(count) for each block of queries.
+  /// If this is false, no position of `rows` sees a key of `keys`. The cost is O(count) for each
+  /// block of queries.
   bool meets(const Range& rows, const Range& keys) const {
     if (rows.is_empty() || keys.is_empty() || (causal && keys.begin >= rows.end)) return false;
     const Index last = floor_div(rows.end - 1, block);
@@ -78,6 +88,7 @@ struct RandomBlocks {
     return false;
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<RandomBlocks> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
@@ -89,8 +100,9 @@ struct RandomBlocks {
     std::span<const Index> sorted() const { return {blocks.data(), size}; }
   };
 
-  /// Distinct numbers below the number of candidates (Floyd's sampling; Bentley and Floyd 1987):
-  /// each is below `last + 1`, or `last` if that was drawn before. O(count^2).
+  /// Draws distinct numbers below the number of candidates by Floyd's sampling (Bentley and Floyd
+  /// 1987): each draw is a number in [0, last], or `last` itself if that number was drawn before.
+  /// The cost is O(count^2).
   Draws draw(Index own) const {
     Draws draws;
     const Index end = causal ? own + 1 : key_blocks;
@@ -108,7 +120,7 @@ struct RandomBlocks {
       const auto before = draws.sorted();
       draws.blocks[draws.size++] = std::ranges::find(before, drawn) == before.end() ? drawn : last;
     }
-    // Candidates are numbered without the skipped blocks.
+    // The numbers count candidates only, so they have yet to pass over the skipped blocks.
     for (Index& drawn : std::span(draws.blocks.data(), draws.size)) {
       drawn += skip_first;
       if (drawn >= near_first) drawn += near;
@@ -118,7 +130,7 @@ struct RandomBlocks {
   }
 
   std::array<std::uint32_t, 4> random_words(Index own, std::size_t n) const {
-    // A word of its own keeps the draws apart from those of dropout with the same seed.
+    // This word keeps the draws apart from those of dropout with the same seed.
     constexpr std::uint32_t kPurpose = 0x626C6F63;
     return philox4x32_10(
         {static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(own),
@@ -127,8 +139,9 @@ struct RandomBlocks {
   }
 };
 
-/// \throws std::invalid_argument block < 1, count outside 0..kMostBlocks, or blocks to
-/// skip < 0
+/// Checks the sizes of RandomBlocks.
+/// \throws std::invalid_argument if block < 1, if count is not in [0, kMostBlocks], if
+/// skip_first < 0, or if skip_near is negative and not kSkipNone
 inline void check_random_blocks(const char* op, const RandomBlocks& blocks) {
   if (blocks.block < 1) refuse(op, "block", std::to_string(blocks.block), "at least 1");
   if (blocks.count < 0 || blocks.count > RandomBlocks::kMostBlocks) {

@@ -10,12 +10,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Blocks of at most block_rows(queries) rows; O(1) memory. A block costs O(rows slots), or
-/// O(slots) if its rows see the same. P is a SlotPattern; it may name its plan while it is
-/// incomplete.
+/// The plan of a SlotPattern P. Its blocks have at most block_rows(queries) rows, and it takes O(1)
+/// memory. To make a block costs O(rows slots), or O(slots) if its rows all see the same. A pattern
+/// may name its SlotPlan while the pattern is still an incomplete type.
 template <class P>
 class SlotPlan {
  public:
+  /// The plan of a pattern for a sequence of this shape.
   SlotPlan(const P& pattern, const SequenceShape& shape)
       : slots_(Slots<P>(pattern).up_to(shape.keys)),
         shape_(shape),
@@ -26,13 +27,16 @@ class SlotPlan {
     assert(slots_.row_step() == 1 || slots_.key_step() == slots_.row_step());
   }
 
+  /// The number of blocks of query rows.
   Index block_count() const {
     if (slots_.row_step() > 1) return row_strips_.size();
     return shape_.queries == 0 ? 0 : block_at(positions().end - 1) + 1;
   }
 
+  /// The largest number of runs in a block, for BlockStorage.
   Index most_runs() const { return (std::max)(slots_.count(), slots_.room()); }
 
+  /// Block b of the query rows; its runs point into the storage.
   /// \pre storage.capacity() >= most_runs()
   QueryBlock block(Index b, BlockStorage& storage) const {
     assert(storage.capacity() >= most_runs());
@@ -74,6 +78,7 @@ class SlotPlan {
     return block;
   }
 
+  /// The number of visible (query, key) pairs; the largest Index if there are more. The cost is
   /// O(rows slots).
   Index visible_pairs() const {
     BlockStorage storage(most_runs());
@@ -93,13 +98,16 @@ class SlotPlan {
     return pairs;
   }
 
+  /// The number of blocks of keys.
   Index key_block_count() const { return key_strips_.size(); }
+  /// Block p of the keys.
   KeyBlock key_block(Index p) const {
     KeyBlock keys = key_strips_[p];
     keys.step = step_within(keys.step, shape_.keys);
     return keys;
   }
 
+  /// A range that holds every block of queries that sees a key of block p.
   Range query_blocks(Index p) const {
     const KeyBlock keys = key_block(p);
     if (!slots_.has_residue_of(keys.first)) return {};
@@ -113,6 +121,7 @@ class SlotPlan {
     return {block_at(seen.begin), block_at(seen.end - 1) + 1};
   }
 
+  /// If this is false, block b of the queries sees no key of block p.
   bool meets(Index b, Index p) const {
     const Range rows = this->rows(b).span();
     const KeyBlock keys = key_block(p);
@@ -122,6 +131,7 @@ class SlotPlan {
     return slots_.meets({rows.begin + first, rows.end + first}, keys.span());
   }
 
+  /// A range that holds every block of keys that a block of queries sees.
   Range key_blocks(const QueryBlock& block) const {
     Range blocks;
     for (Index r = 0; r < block.run_count; ++r) {
@@ -137,7 +147,8 @@ class SlotPlan {
  private:
   static Range& at(std::span<Range> slots, Index s) { return slots[static_cast<std::size_t>(s)]; }
 
-  /// A block of rows does not cross a multiple of `multiple`, unless that makes blocks too small.
+  /// The rows of a block. Blocks do not cross multiples of `multiple`, unless they would become too
+  /// small.
   static Index rows_of_block(Index multiple, Index queries) {
     constexpr Index least = 16;  // the lanes of a vector
     const Index most = block_rows(queries);
@@ -145,7 +156,8 @@ class SlotPlan {
     return (least + multiple - 1) / multiple * multiple;
   }
 
-  /// A step beyond the sequence, which is taken never, as one that can be multiplied by strides.
+  /// A step that leads out of the sequence is never taken; it is shortened, so that it can be
+  /// multiplied by strides without overflow.
   static Index step_within(Index step, Index count) {
     return (std::min)(step, (std::max)(count, Index{1}));
   }
@@ -182,7 +194,8 @@ class SlotPlan {
     }
   }
 
-  /// Rows from `begin` on are cut into pieces: at multiples, if the pattern has any.
+  /// The piece that holds a position, where rows from `begin` on are cut into pieces of rows_ rows.
+  /// If the pattern has a row_block, pieces end at multiples of rows_.
   Index piece_at(Index begin, Index position) const {
     return slots_.row_block() > 0 ? floor_div(position, rows_) - floor_div(begin, rows_)
                                   : (position - begin) / rows_;
@@ -192,7 +205,8 @@ class SlotPlan {
     return piece == 0 ? begin : (floor_div(begin, rows_) + piece) * rows_;
   }
 
-  /// Rows [begin, end) of a block, which have the same intervals; row `begin` has position i.
+  /// Rows [begin, end) of a block, whose intervals are handled together. Row `begin` has position
+  /// i.
   struct SameRows {
     Index begin;
     Index end;
@@ -200,8 +214,8 @@ class SlotPlan {
     Index i;
   };
 
-  /// Adds what some rows see of a slot to its state: as one interval if all rows of the block see
-  /// it, otherwise as bounds.
+  /// Adds what some rows with the same interval see of a slot to its state: as one interval if they
+  /// are all rows of the block, otherwise as bounds.
   void add_rows(const SameRows& same, const Range& interval, Index s, BlockStorage& storage) const {
     BlockStorage::Slot& slot = storage.slot(s);
     const Index from = std::clamp(interval.begin, Index{0}, slot.points);
@@ -218,8 +232,8 @@ class SlotPlan {
     }
   }
 
-  /// Adds rows whose intervals move: by how much, the second of them tells. \pre the slots hold the
-  /// intervals of the first row
+  /// Adds rows whose intervals move alike. The second of these rows tells by how much they move.
+  /// \pre the slots hold the intervals of the first row
   void add_linear_rows(const SameRows& moving, BlockStorage& storage) const {
     const Index row = moving.begin;
     for (Index s = 0; s < slots_.count(); ++s) {
@@ -240,7 +254,8 @@ class SlotPlan {
     }
   }
 
-  /// Writes the bounds of some rows: those of the first one, and how they move from row to row.
+  /// Writes the bounds of some rows: `seen` are those of the first one, and `motion` says how they
+  /// move from row to row.
   static void write_linear(BlockStorage& storage, Index s, const Range& rows, Range seen,
                            const Range& motion) {
     BlockStorage::Slot& slot = storage.slot(s);
@@ -267,7 +282,8 @@ class SlotPlan {
     }
   }
 
-  /// Rows whose own positions cut the interval: it grows at each lattice point that they reach.
+  /// Adds rows whose own positions cut the interval: it grows at each lattice point that they
+  /// reach.
   void add_causal_rows(const SameRows& same, const Range& interval, Index s,
                        BlockStorage& storage) const {
     const BlockStorage::Slot& slot = storage.slot(s);
@@ -276,7 +292,7 @@ class SlotPlan {
       const Index i = same.i + (r - same.begin) * same.rows.step;
       const Index reached = slot.step == same.rows.step || to >= interval.end
                                 ? 1
-                                : slot.phase + slot.step * to - i;  // rows.step is 1
+                                : slot.phase + slot.step * to - i;  // here rows.step is 1
       const Index next = to >= interval.end ? same.end : (std::min)(same.end, r + reached);
       write(storage, s, {r, next}, {interval.begin, (std::min)(to, interval.end)});
       r = next;
@@ -284,7 +300,7 @@ class SlotPlan {
     }
   }
 
-  /// Writes the bounds of some rows.
+  /// Writes the bounds of some rows that see the same.
   static void write(BlockStorage& storage, Index s, const Range& rows, const Range& seen) {
     BlockStorage::Slot& slot = storage.slot(s);
     const Range bounds = seen.is_empty() ? Range{} : seen;
@@ -301,7 +317,8 @@ class SlotPlan {
     slot.end = (std::max)(slot.end, bounds.end);
   }
 
-  /// The run of a slot, its bounds counted from the first key that a row sees.
+  /// The run that a slot has become. Its bounds are counted from the first key that one of its rows
+  /// sees.
   KeyRun finished_run(Index s, Index rows, BlockStorage& storage) const {
     const BlockStorage::Slot& slot = storage.slot(s);
     if (slot.begin >= slot.end) return {};
@@ -322,9 +339,9 @@ class SlotPlan {
 
   Slots<P> slots_;
   SequenceShape shape_;
-  Index rows_;                // of a block, at most
-  ResidueStrips row_strips_;  // the blocks, if row_step > 1
-  ResidueStrips key_strips_;
+  Index rows_;                // the largest number of rows in a block
+  ResidueStrips row_strips_;  // the blocks of rows, if row_step > 1
+  ResidueStrips key_strips_;  // the blocks of keys
 };
 
 FOVEA_NAMESPACE_END

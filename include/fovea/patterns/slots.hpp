@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Patterns of slots: a position sees one interval of keys per slot, and what else such a pattern
-/// may say of itself. SlotPlan makes the plan.
+/// Patterns of slots: a position sees one interval of keys for each slot. SlotPlan makes the plan
+/// of such a pattern from what it says of itself.
 #pragma once
 
 #include <concepts>
@@ -14,31 +14,33 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The keys phase + step * t. \invariant 0 <= phase < step
 struct Lattice {
-  Index phase = 0;
-  Index step = 1;
+  Index phase = 0;  ///< the smallest key that is not negative
+  Index step = 1;   ///< the distance between neighbouring keys; 1 for all keys
 
-  /// Its points in [0, keys).
+  /// How many of its keys are in [0, keys).
   constexpr Index size(Index keys) const {
     if (step == 1) return keys;
     return phase < keys ? (keys - 1 - phase) / step + 1 : 0;
   }
-  /// Its points among the keys of an interval of keys.
+  /// The points t whose keys are in an interval of keys.
   constexpr Range points(const Range& keys) const {
     if (step == 1) return keys;
     return {-floor_div(phase - keys.begin, step), -floor_div(phase - keys.end, step)};
   }
+  /// Whether both have the same keys.
   friend constexpr bool operator==(const Lattice&, const Lattice&) = default;
 };
 
-/// One slot: `keys_of(i)` says what position i sees, not cut to the sequence.
+/// A pattern with one slot: `keys_of(i)` is the interval that position i sees. It may reach beyond
+/// the sequence.
 template <class P>
 concept OneSlotPattern = requires(const P pattern, Index i) {
   { pattern.allows(i, i) } -> std::same_as<bool>;
   { pattern.keys_of(i) } -> std::same_as<Range>;
 };
 
-/// `slot_count()` slots: `keys_of(i, slots)` writes what position i sees of each, disjoint and not
-/// cut to the sequence.
+/// A pattern with `slot_count()` slots: `keys_of(i, slots)` writes the interval that position i
+/// sees of each slot. The intervals are disjoint and may reach beyond the sequence.
 template <class P>
 concept SlotsPattern = requires(const P pattern, Index i, std::span<Range> slots) {
   { pattern.allows(i, i) } -> std::same_as<bool>;
@@ -46,46 +48,53 @@ concept SlotsPattern = requires(const P pattern, Index i, std::span<Range> slots
   pattern.keys_of(i, slots);
 };
 
-/// A pattern that SlotPlan can plan; none of these functions throws. Beside the required ones it
-/// may have, each with its default:
-/// - `up_to(keys)` (itself): the same for a sequence of so many keys, its slots fewer if the others
-///   hold no such key; the rest keep their order. What a plan costs follows from it.
-/// - `row_step()` (1): l > 1 says that position i sees only keys j with (i - j) mod l = 0; the
-///   intervals then count the keys of that residue, and rows of one residue are computed together.
-/// - `lattice(slot)` (all keys): what the intervals of a slot count, if row_step is 1.
-/// - `key_step()` (row_step()): blocks of keys of the backward pass hold one residue modulo it. The
-///   steps of all slots are multiples of it.
-/// - `room()` (slot_count()): elements of `slots` that keys_of may write to.
-/// - `most_keys()` (no bound): keys that a row sees at most, of a pattern with one slot.
+/// A pattern that SlotPlan can plan. None of its functions throws. Beside the required ones it may
+/// have any of the following; the default without it stands in brackets.
+/// - `up_to(keys)` (the pattern itself): the same pattern for a sequence of this many keys. It may
+///   have fewer slots, if the others hold no such key; those that are left keep their order. The
+///   cost of a plan depends on their number.
+/// - `row_step()` (1): a step l > 1 says that position i sees only keys j with (i - j) mod l = 0.
+///   The intervals then count the keys of that residue, and rows of one residue are computed
+///   together.
+/// - `lattice(slot)` (all keys): the keys that the intervals of a slot count, if row_step() is 1.
+/// - `key_step()` (row_step()): each block of keys of the backward pass holds one residue modulo
+///   this. The steps of all slots are multiples of it.
+/// - `room()` (slot_count()): the number of elements of `slots` that keys_of may write to.
+/// - `most_keys()` (no bound): the most keys that a row sees, for a pattern with one slot.
 /// - `reach()` (no bound): how far before and after itself a position sees keys.
-/// - `key_columns()` (all): the only keys that positions see.
-/// - `same_until(i)` (i + 1): positions [i, same_until(i)), of the residue of i, have the same
-///   intervals.
-/// - `linear_until(i)` (none): from each position of [i, linear_until(i)), of the residue of i, to
-///   the next, a bound of an interval moves by the same number of keys. Not with causal_cut.
-/// - `causal_cut()` (false): the intervals are yet to be cut to keys up to i, so more positions
-///   may have the same.
-/// - `next_cut(i)` (far): the first position behind i where a block of rows must begin.
-/// - `row_block()` (none): rows that see nearly the same begin at multiples of it.
-/// - `seen_from(keys)` (everywhere): holds every position that sees a key of an interval.
-/// - `meets(rows, keys)` (rows meet seen_from(keys)): false if no position of `rows` sees one of
-///   `keys`.
+/// - `key_columns()` (all keys): the only keys that positions see.
+/// - `same_until(i)` (i + 1): the positions [i, same_until(i)) that have the residue of i have the
+///   same intervals.
+/// - `linear_until(i)` (none): from each position in [i, linear_until(i)) that has the residue of i
+///   to the next one, each bound of an interval moves by a fixed number of keys. It does not go
+///   together with causal_cut().
+/// - `causal_cut()` (false): whether the intervals have yet to be cut to keys up to i. More
+///   positions may then have the same intervals.
+/// - `next_cut(i)` (kFarPosition): the first position after i where a block of rows must begin.
+/// - `row_block()` (none): rows that see nearly the same keys begin at multiples of this.
+/// - `seen_from(keys)` (everywhere): a range that holds every position that sees one of the keys.
+/// - `meets(rows, keys)` (rows meet seen_from(keys)): false only if no position of `rows` sees one
+///   of `keys`.
 template <class P>
 concept SlotPattern = OneSlotPattern<P> || SlotsPattern<P>;
 
-/// A slot pattern that says how long its intervals move alike.
+/// A slot pattern that has `linear_until`: it says how long its intervals move alike.
 template <class P>
 concept LinearSlots = SlotPattern<P> && requires(const P pattern, Index i) {
   { pattern.linear_until(i) } -> std::same_as<Index>;
 };
 
-/// A slot pattern with all that it may say, said or not.
+/// A slot pattern with everything that SlotPattern lists: what the pattern does not say has its
+/// default.
 template <class P>
 class Slots {
  public:
+  /// Holds a copy of the pattern.
   explicit Slots(const P& pattern) : pattern_(pattern) {}
 
+  /// The pattern itself.
   const P& pattern() const { return pattern_; }
+  /// The same pattern for a sequence of this many keys.
   P up_to(Index keys) const {
     if constexpr (requires { pattern_.up_to(keys); }) {
       return pattern_.up_to(keys);
@@ -93,8 +102,10 @@ class Slots {
       return pattern_;
     }
   }
+  /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return pattern_.allows(i, j); }
 
+  /// The number of slots.
   Index count() const {
     if constexpr (OneSlotPattern<P>) {
       return 1;
@@ -103,6 +114,7 @@ class Slots {
     }
   }
 
+  /// The number of elements of `slots` that keys_of may write to.
   Index room() const {
     if constexpr (requires { pattern_.room(); }) {
       return pattern_.room();
@@ -111,6 +123,7 @@ class Slots {
     }
   }
 
+  /// Writes the interval that position i sees of each slot, without the causal cut if causal_cut().
   void keys_of(Index i, std::span<Range> slots) const {
     if constexpr (OneSlotPattern<P>) {
       slots[0] = pattern_.keys_of(i);
@@ -119,6 +132,7 @@ class Slots {
     }
   }
 
+  /// Whether the intervals have yet to be cut to keys up to the query.
   bool causal_cut() const {
     if constexpr (requires { pattern_.causal_cut(); }) {
       return pattern_.causal_cut();
@@ -127,7 +141,7 @@ class Slots {
     }
   }
 
-  /// `keys_of`, cut, and how long it holds.
+  /// Writes the intervals as keys_of does, with the causal cut.
   void cut_keys_of(Index i, std::span<Range> slots) const {
     keys_of(i, slots);
     for (Index s = 0; causal_cut() && s < count(); ++s) {
@@ -135,8 +149,10 @@ class Slots {
       slot.end = (std::min)(slot.end, lattice(s, floor_mod(i, row_step())).points({i, i + 1}).end);
     }
   }
+  /// Positions [i, cut_same_until(i)) of the residue of i have the same intervals after the cut.
   Index cut_same_until(Index i) const { return causal_cut() ? i + 1 : same_until(i); }
 
+  /// Position i sees only keys j with (i - j) mod row_step() = 0.
   Index row_step() const {
     if constexpr (requires { pattern_.row_step(); }) {
       return pattern_.row_step();
@@ -145,6 +161,7 @@ class Slots {
     }
   }
 
+  /// Each block of keys of the backward pass holds one residue modulo this.
   Index key_step() const {
     if constexpr (requires { pattern_.key_step(); }) {
       return pattern_.key_step();
@@ -153,7 +170,7 @@ class Slots {
     }
   }
 
-  /// Whether a slot has keys of the residue of a key modulo key_step().
+  /// Whether a slot has keys of the residue that `key` has modulo key_step().
   bool has_residue_of(Index key) const {
     if (key_step() == row_step()) return true;
     for (Index s = 0; s < count(); ++s) {
@@ -162,7 +179,7 @@ class Slots {
     return false;
   }
 
-  /// Of the positions of a residue modulo row_step().
+  /// The keys that the intervals of a slot count, for positions of this residue modulo row_step().
   Lattice lattice(Index slot, Index residue) const {
     if (row_step() > 1) return {residue, row_step()};
     if constexpr (requires { pattern_.lattice(slot); }) {
@@ -172,6 +189,7 @@ class Slots {
     }
   }
 
+  /// The most keys that a row sees; kUnboundedKeys if there is no bound.
   Index most_keys() const {
     if constexpr (OneSlotPattern<P> && requires { pattern_.most_keys(); }) {
       return pattern_.most_keys();
@@ -180,6 +198,7 @@ class Slots {
     }
   }
 
+  /// Positions [i, same_until(i)) of the residue of i have the same intervals before the cut.
   Index same_until(Index i) const {
     if constexpr (requires { pattern_.same_until(i); }) {
       return pattern_.same_until(i);
@@ -188,6 +207,7 @@ class Slots {
     }
   }
 
+  /// The first position after i where a block of rows must begin.
   Index next_cut(Index i) const {
     if constexpr (requires { pattern_.next_cut(i); }) {
       return pattern_.next_cut(i);
@@ -196,7 +216,7 @@ class Slots {
     }
   }
 
-  /// 0: none
+  /// Rows that see nearly the same keys begin at multiples of this; 0 if there is none.
   Index row_block() const {
     if constexpr (requires { pattern_.row_block(); }) {
       return pattern_.row_block();
@@ -205,6 +225,7 @@ class Slots {
     }
   }
 
+  /// A range that holds every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     if constexpr (requires { pattern_.seen_from(keys); }) {
       return pattern_.seen_from(keys);
@@ -213,6 +234,7 @@ class Slots {
     }
   }
 
+  /// If this is false, no position of `rows` sees a key of `keys`.
   bool meets(const Range& rows, const Range& keys) const {
     if constexpr (requires { pattern_.meets(rows, keys); }) {
       return pattern_.meets(rows, keys);

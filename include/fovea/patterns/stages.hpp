@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Patterns in stages: plans that are executed one after the other, each with its own blocks of
-/// rows, while the running softmax of a row goes on. For unions whose parts group rows in different
-/// ways.
+/// rows, while the running softmax of a row goes on. They are for unions whose parts group rows in
+/// different ways.
 #pragma once
 
 #include <tuple>
@@ -18,14 +18,18 @@ FOVEA_NAMESPACE_BEGIN
 template <Pattern... P>
 class Stages {
  public:
+  /// The number of stages.
   static constexpr std::size_t kCount = sizeof...(P);
 
+  /// Holds a copy of each stage.
   explicit Stages(const P&... stages) : stages_(stages...) {}
 
+  /// The law of the pattern: whether the query at position i sees key j in some stage.
   bool allows(Index i, Index j) const {
     return std::apply([&](const P&... stage) { return (stage.allows(i, j) || ...); }, stages_);
   }
 
+  /// Stage number N, from 0 on.
   template <std::size_t N>
   const auto& stage() const {
     return std::get<N>(stages_);
@@ -35,7 +39,7 @@ class Stages {
   std::tuple<P...> stages_;
 };
 
-/// A pattern as the list of patterns that an operator executes: stage<N>() for N below kCount.
+/// A pattern as the list of patterns that an operator executes: stage<N>() for N < kCount.
 template <class P>
 concept StagedPattern = requires(const P pattern, Index i, Index j) {
   { pattern.allows(i, j) } -> std::same_as<bool>;
@@ -43,7 +47,7 @@ concept StagedPattern = requires(const P pattern, Index i, Index j) {
   { pattern.template stage<0>() } -> Pattern;
 };
 
-/// Calls f(stage, number) for each stage in turn; a plain pattern is its own and only one.
+/// Calls f(stage, number) for each stage in turn. A plain pattern is its own only stage.
 template <class P, class F>
 requires Pattern<P> || StagedPattern<P>
 void for_each_stage(const P& pattern, F&& f) {
@@ -57,13 +61,14 @@ void for_each_stage(const P& pattern, F&& f) {
   }
 }
 
-/// Stages of a pattern.
+/// The number of stages of a pattern: 1 for a plain one.
 template <class P>
 inline constexpr std::size_t kStageCount = 1;
+/// The number of stages of a pattern that has stages.
 template <StagedPattern P>
 inline constexpr std::size_t kStageCount<P> = P::kCount;
 
-/// What a or b shows: a first, then what b adds.
+/// What a or b shows: first a, then what b adds.
 template <SlotPattern A, SlotPattern B>
 Stages<A, Difference<B, A>> in_stages(const A& a, const B& b) {
   return Stages<A, Difference<B, A>>(a, subtract(b, a));
@@ -72,14 +77,16 @@ Stages<A, Difference<B, A>> in_stages(const A& a, const B& b) {
 /// A1 and A2 of strided attention in one softmax (MATHS.md, section 3).
 using StridedMerged = Stages<Window, StridedBeyond>;
 
+/// Strided attention of this stride, its window as `reach` says, causal or not.
 inline StridedMerged strided_merged(Index stride, bool causal = true,
                                     StridedReach reach = StridedReach::formula) {
   return StridedMerged(strided_local(stride, causal, reach), StridedBeyond{stride, causal, reach});
 }
 
-/// The same of fixed attention.
+/// A1 and A2 of fixed attention in one softmax (MATHS.md, section 3).
 using FixedMerged = Stages<BlockWindow, FixedBeyond>;
 
+/// Fixed attention of these sizes.
 inline FixedMerged fixed_merged(const FixedShape& shape) {
   return FixedMerged(fixed_local(shape.stride, shape.causal), FixedBeyond{shape});
 }

@@ -1,75 +1,90 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Strided attention of the Sparse Transformer (Child et al. 2019; MATHS.md, section 3): the local
-/// window A1 and the strided keys A2, (i - j) mod l = 0.
+/// Strided attention of the Sparse Transformer (Child et al. 2019; MATHS.md, section 3): A1 is a
+/// local window, and A2 are the strided keys, those with (i - j) mod l = 0.
 #pragma once
 
 #include "fovea/patterns/window.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Keys of the window A1 of stride l.
+/// The keys of the window A1, for stride l.
 enum class StridedReach {
-  formula,  ///< i - j <= l, the paper's set: l + 1 keys
-  code,     ///< i - j < l, as the authors' code has it: l keys
+  formula,  ///< i - j <= l, the set of the paper: l + 1 keys
+  code,     ///< i - j < l, as in the code of its authors: l keys
 };
 
-/// A1: the window before the query; bidirectional: around it.
+/// The pattern A1: the window before the query and, if not causal, the same after it.
 constexpr Window strided_local(Index stride, bool causal = true,
                                StridedReach reach = StridedReach::formula) {
   const Index left = reach == StridedReach::formula ? stride : stride - 1;
   return {left, causal ? 0 : left};
 }
 
-/// A2: every `stride`-th key, counted from the query. Rows of one residue see dense keys of that
-/// residue: nothing is gathered.
+/// The pattern A2: every `stride`-th key, counted from the query. Rows of one residue see dense
+/// keys of that residue, so nothing is gathered.
 struct StridedKeys {
-  Index stride = 1;
-  bool causal = true;
+  Index stride = 1;    ///< l, at least 1
+  bool causal = true;  ///< whether a position sees keys up to itself only
 
+  /// The law of the pattern: whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     return (!causal || j <= i) && (i - j) % stride == 0;
   }
 
+  /// The stride: rows of one residue are computed together.
   constexpr Index row_step() const { return stride; }
+  /// All keys of the residue of the position.
   constexpr Range keys_of(Index) const { return kEverywhere; }
+  /// All positions of a residue have the same interval.
   constexpr Index same_until(Index) const { return kFarPosition; }
+  /// Whether the interval has yet to be cut to keys up to the query.
   constexpr bool causal_cut() const { return causal; }
+  /// A range that holds every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     return {causal ? keys.begin : -kFarPosition, kFarPosition};
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<StridedKeys> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 
 /// A2 without the keys that the window strided_local(stride, causal, reach) shows.
 struct StridedBeyond {
-  Index stride = 1;
-  bool causal = true;
-  StridedReach reach = StridedReach::formula;
+  Index stride = 1;                            ///< l, at least 1
+  bool causal = true;                          ///< whether a position sees keys up to itself only
+  StridedReach reach = StridedReach::formula;  ///< the keys of the window
 
+  /// The law of the pattern: whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     return StridedKeys{stride, causal}.allows(i, j) &&
            !strided_local(stride, causal, reach).allows(i, j);
   }
 
+  /// The stride: rows of one residue are computed together.
   constexpr Index row_step() const { return stride; }
+  /// The number of slots: the keys before the window and, if not causal, those after it.
   constexpr Index slot_count() const { return causal ? 1 : 2; }
+  /// Writes the keys of the residue of i before the window and, if not causal, those after it.
   void keys_of(Index i, std::span<Range> slots) const {
     const Index own = floor_div(i, stride);
-    const Index shown = reach == StridedReach::formula ? 1 : 0;  // of the window, on either side
+    const Index shown = reach == StridedReach::formula ? 1 : 0;  // window keys on either side
     slots[0] = {-kFarPosition, own - shown};
     if (!causal) slots[1] = {own + shown + 1, kFarPosition};
   }
+  /// The intervals of all positions of a residue move alike.
   constexpr Index linear_until(Index) const { return kFarPosition; }
+  /// A range that holds every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     return StridedKeys{stride, causal}.seen_from(keys);
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<StridedBeyond> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 
-/// \throws std::invalid_argument stride < 1, or too large for positions
+/// Checks the stride.
+/// \throws std::invalid_argument if stride < 1 or too large for positions
 inline void check_strided(const char* op, Index stride) {
   if (stride < 1) refuse(op, "stride", std::to_string(stride), "at least 1");
   if (stride > kFarPosition) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The patterns of one interval of neighbours per query: dense, causal, window (MATHS.md, section
-/// 2), and the window with gaps.
+/// The patterns in which a query sees one interval of neighbours: dense, causal and window
+/// (MATHS.md, section 2), and the window with gaps.
 #pragma once
 
 #include <string>
@@ -12,75 +12,91 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A window around the query: `left` keys before it, itself, `right` keys after it.
+/// A window around the query: `left` keys before it, the key at its own position, and `right` keys
+/// after it.
 struct Window {
-  /// A side without an end.
+  /// The value of a side that has no end.
   static constexpr Index kUnbounded = kUnboundedKeys;
 
-  Index left = kUnbounded;
-  Index right = kUnbounded;
+  Index left = kUnbounded;   ///< how many keys before the query are seen, at least 0
+  Index right = kUnbounded;  ///< how many keys after the query are seen, at least 0
 
+  /// The law of the pattern: whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const { return keys_of(i).holds(j); }
 
+  /// The interval of keys that position i sees, which may reach beyond the sequence.
   constexpr Range keys_of(Index i) const {
     const Index before = left < kFarPosition ? i - left : -kFarPosition;
     const Index after = right < kFarPosition ? i + right + 1 : kFarPosition;
     return {before, after};
   }
 
+  /// The most keys that a row sees.
   constexpr Index most_keys() const {
     const auto [first, last] = keys_of(0);
     return last - first;
   }
 
+  /// How far before and after itself a query sees keys.
   constexpr Reach reach() const {
     return {(std::min)(left, kFarPosition), (std::min)(right, kFarPosition)};
   }
 
+  /// Positions [i, same_until(i)) have the same interval: all of them if no side has an end.
   constexpr Index same_until(Index i) const {
     return left < kFarPosition || right < kFarPosition ? i + 1 : kFarPosition;
   }
+  /// The intervals of all positions move alike.
   constexpr Index linear_until(Index) const { return kFarPosition; }
 
+  /// A range that holds every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     return {Window{right, left}.keys_of(keys.begin).begin,
             Window{right, left}.keys_of(keys.end - 1).end};
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<Window> plan(const SequenceShape& shape) const { return {*this, shape}; }
 };
 
-/// Every query sees every key.
+/// The pattern in which every query sees every key.
 struct Dense : Window {};
 
-/// Every query sees the keys up to its own position.
+/// The pattern in which every query sees the keys up to its own position.
 struct Causal : Window {
   constexpr Causal() : Window{kUnbounded, 0} {}
 };
 
-/// A window that keeps one key of `dilation`: i + dilation * m for m in [-left, right].
+/// A window with gaps: position i sees i + dilation * m for m in [-left, right].
 struct DilatedWindow {
-  Index left = 0;
-  Index right = 0;
-  Index dilation = 1;
+  Index left = 0;      ///< how many keys before the query are seen, at least 0
+  Index right = 0;     ///< how many keys after the query are seen, at least 0
+  Index dilation = 1;  ///< the distance between neighbouring keys, at least 1
 
+  /// The law of the pattern: whether the query at position i sees key j.
   constexpr bool allows(Index i, Index j) const {
     if ((i - j) % dilation != 0) return false;
     const Index m = (j - i) / dilation;
     return -left <= m && m <= right;
   }
 
+  /// The dilation: rows of one residue are computed together.
   constexpr Index row_step() const { return dilation; }
+  /// The interval that position i sees, among the keys of its residue.
   constexpr Range keys_of(Index i) const { return window().keys_of(floor_div(i, dilation)); }
+  /// The most keys that a row sees.
   constexpr Index most_keys() const { return window().most_keys(); }
+  /// The intervals of all positions of a residue move alike.
   constexpr Index linear_until(Index) const { return kFarPosition; }
 
+  /// How far before and after itself a query sees keys.
   constexpr Reach reach() const {
     const auto [before, after] = window().reach();
     const Index most = kFarPosition / dilation;
     return {(std::min)(before, most) * dilation, (std::min)(after, most) * dilation};
   }
 
+  /// A range that holds every position that sees one of the keys.
   constexpr Range seen_from(const Range& keys) const {
     const auto [first, last] = window().seen_from(
         {floor_div(keys.begin, dilation), floor_div(keys.end - 1, dilation) + 1});
@@ -89,13 +105,15 @@ struct DilatedWindow {
             last >= far / dilation ? far : last * dilation};
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<DilatedWindow> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:
   constexpr Window window() const { return {left, right}; }
 };
 
-/// \throws std::invalid_argument a side is negative
+/// Checks the sides of a Window.
+/// \throws std::invalid_argument if a side is negative
 inline void check_window(const char* op, const Window& window) {
   for (const auto& [side, keys] :
        {std::pair{"left", window.left}, std::pair{"right", window.right}}) {
@@ -103,7 +121,8 @@ inline void check_window(const char* op, const Window& window) {
   }
 }
 
-/// \throws std::invalid_argument a side is negative or the dilation is not positive
+/// Checks the sides and the dilation of a DilatedWindow.
+/// \throws std::invalid_argument if a side is negative or the dilation is below 1
 inline void check_dilated_window(const char* op, const DilatedWindow& window) {
   check_window(op, {window.left, window.right});
   if (window.dilation < 1) refuse(op, "dilation", std::to_string(window.dilation), "at least 1");

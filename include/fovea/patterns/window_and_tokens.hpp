@@ -8,23 +8,27 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What the window or the tokens show. The same as `unite(window, tokens)`, whose plans take longer
-/// to build: here a window cuts a run of tokens at one end at most, since a query beside it is
-/// none.
+/// A query sees what the window or the tokens show. The result is the same as that of
+/// `unite(window, tokens)`, but its plans are built faster: here a window cuts a run of tokens at
+/// one end at most, because the query in its middle is no token.
 class WindowAndTokens {
  public:
-  /// If the tokens are causal, so is the window.
+  /// If the tokens are causal, the window is made causal, too.
   WindowAndTokens(const Window& window, const GlobalTokens& tokens)
       : window_(window), tokens_(tokens) {
     if (causal()) window_.right = (std::min<Index>)(window_.right, 0);
   }
 
+  /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const { return window_.allows(i, j) || tokens_.allows(i, j); }
 
+  /// The same pattern for a sequence of this many keys: tokens beyond them have no slot.
   WindowAndTokens up_to(Index keys) const { return {window_, tokens_.up_to(keys)}; }
+  /// The number of slots: one for the window and one for each run of tokens.
   Index slot_count() const { return 1 + static_cast<Index>(tokens_.runs().size()); }
 
-  /// The window, or what a token sees; then each run of tokens without the window.
+  /// Writes the window of position i, or all that it sees if it is a token itself; then what each
+  /// run of tokens has outside of the window.
   void keys_of(Index i, std::span<Range> slots) const {
     const bool is_global = tokens_.is_global(i);
     slots[0] =
@@ -42,11 +46,12 @@ class WindowAndTokens {
     }
   }
 
+  /// Positions [i, same_until(i)) have the same intervals.
   Index same_until(Index i) const {
     return tokens_.is_global(i) && !causal() ? tokens_.next_cut(i) : i + 1;
   }
 
-  /// Until the window begins to reach a run of tokens, or ceases to.
+  /// Intervals move alike until the window begins or ceases to reach a run of tokens.
   Index linear_until(Index i) const {
     Index until = tokens_.next_cut(i);
     if (tokens_.is_global(i)) return until;
@@ -58,18 +63,22 @@ class WindowAndTokens {
     return until;
   }
 
+  /// The first position after i where a run of tokens begins or ends.
   Index next_cut(Index i) const { return tokens_.next_cut(i); }
 
+  /// A range that holds every position that sees one of the keys.
   Range seen_from(const Range& keys) const {
     const Range near = window_.seen_from(keys);
     const Range global = tokens_.seen_from(keys);
     if (global.is_empty()) return near;
     return {(std::min)(near.begin, global.begin), (std::max)(near.end, global.end)};
   }
+  /// If this is false, no position of `rows` sees a key of `keys`.
   bool meets(const Range& rows, const Range& keys) const {
     return rows.meets(window_.seen_from(keys)) || tokens_.meets(rows, keys);
   }
 
+  /// The blocks and runs of this pattern for one sequence.
   SlotPlan<WindowAndTokens> plan(const SequenceShape& shape) const { return {*this, shape}; }
 
  private:

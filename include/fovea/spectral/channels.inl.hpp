@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of a few channels to one sequence for each channel, and back, by register transposes.
+/// Turns rows of a few channels into one sequence for each channel, and back, by transposing blocks
+/// of registers.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -8,7 +9,7 @@
 #include "fovea/spectral/kernels.hpp"
 #endif
 
-/// The elements of lanes columns from c on, 0 beyond the channels there are.
+/// Loads the channels from c on, one in each lane. Lanes beyond the last channel are 0.
 template <class T>
 FOVEA_INLINE Vec<T> load_channels(const T* row, Index column, Index c, Index channels) {
   if (column == 1 && c + kLanes<T> <= channels) return load(row + c);
@@ -17,6 +18,7 @@ FOVEA_INLINE Vec<T> load_channels(const T* row, Index column, Index c, Index cha
   return load(lanes);
 }
 
+/// Stores the lanes of x as the channels from c on; lanes beyond the last channel are left out.
 template <class T>
 FOVEA_INLINE void store_channels(T* row, Index column, Index c, Index channels, Vec<T> x) {
   if (column == 1 && c + kLanes<T> <= channels) return store(row + c, x);
@@ -25,7 +27,7 @@ FOVEA_INLINE void store_channels(T* row, Index column, Index c, Index channels, 
   for (Index i = c; i < channels && i < c + kLanes<T>; ++i) row[i * column] = lanes[i - c];
 }
 
-/// sequences[c, i] = rows[i, c] for i < count, 0 up to the length.
+/// sequences[c, i] = rows[i, c] for i < count, and 0 from there up to the length.
 template <class T>
 FOVEA_NOINLINE void gather_channels(const GatherChannelsArgs<T>& a) noexcept {
   constexpr int w = kLanes<T>;
@@ -54,7 +56,7 @@ FOVEA_NOINLINE void gather_channels(const GatherChannelsArgs<T>& a) noexcept {
   }
 }
 
-/// rows[i, c] = sequences[c, i] for i < count, +0 for the rows from there on.
+/// rows[i, c] = sequences[c, i] for i < count. The rows from there on become +0.
 template <class T>
 FOVEA_NOINLINE void scatter_channels(const ScatterChannelsArgs<T>& a) noexcept {
   constexpr int w = kLanes<T>;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Complex numbers in lanes: loads and stores of interleaved ones, in either direction, and small
+/// Complex numbers in lanes: loads and stores of interleaved numbers in either direction, and small
 /// discrete Fourier transforms in registers.
 ///
-/// What one level computes in registers another has left over, and the bits are to be the same. So
-/// no product here is one that a compiler might fuse with a sum, of either side: what is fused is
-/// written as `fma`, and the factor of a sum is applied to the sum.
+/// What one level computes in whole registers may be left over at another level, whose registers
+/// are wider, and be computed one number at a time. Both must give the same bits. So no product
+/// here is an operand of a sum, where a compiler might fuse the two: what is to be fused is written
+/// as `fma`, and a factor that the terms of a sum share is applied to the sum.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,7 +14,7 @@
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
-/// One number with the operations of a Vec: what is left over at the end of a row.
+/// One number with the operations of a Vec: for the numbers that are left over at the end of a row.
 template <class T>
 struct One {
   T raw;
@@ -31,7 +32,7 @@ template <class T>
 FOVEA_INLINE One<T> operator*(One<T> a, One<T> b) {
   return {a.raw * b.raw};
 }
-/// Rounded once where the level's Vec is.
+/// a * b + c, rounded once at the levels where a Vec rounds once.
 template <class T>
 FOVEA_INLINE One<T> fma(One<T> a, One<T> b, One<T> c) {
   if constexpr (!Arch::kHasFma) return {a.raw * b.raw + c.raw};
@@ -44,14 +45,14 @@ FOVEA_INLINE V negative(V a) {
   return {-a.raw};
 }
 
-/// V with every lane x.
+/// A V whose lanes are all x.
 template <class V, class T>
 FOVEA_INLINE V spread_over(T x) {
   if constexpr (std::is_same_v<V, One<T>>) return {x};
   if constexpr (std::is_same_v<V, Vec<T>>) return set1<T>(x);
 }
 
-/// Lanes of V.
+/// The number of lanes of V.
 template <class V>
 inline constexpr int kLanesOf = 1;
 template <class T>
@@ -81,7 +82,8 @@ template <class V>
 FOVEA_INLINE Complex<V> multiply_add(Complex<V> a, Complex<V> b, Complex<V> c) {
   return {fma(negative(b.im), c.im, fma(b.re, c.re, a.re)), fma(b.im, c.re, fma(b.re, c.im, a.im))};
 }
-/// To be stored, or multiplied: a sum with it might be fused, or not.
+/// a times a factor. The result may be stored or multiplied, but not added: a compiler might fuse
+/// that sum, or not.
 template <class V>
 FOVEA_INLINE Complex<V> scaled(Complex<V> a, V factor) {
   return {a.re * factor, a.im * factor};
@@ -103,19 +105,19 @@ FOVEA_INLINE Complex<V> swapped(Complex<V> a) {
   return {a.im, a.re};
 }
 
-/// Lanes First, First + Step, ... of those of a, then b.
+/// Takes the lanes First, First + Step, ... of a and b, where the lanes of b follow those of a.
 template <int First, int Step, class T, int... I>
 FOVEA_INLINE Vec<T> pick(Vec<T> a, Vec<T> b, std::integer_sequence<int, I...>) {
   return {__builtin_shufflevector(a.raw, b.raw, (First + Step * I)...)};
 }
 
-/// Lanes First, First - 1, ... of a and of b in turns.
+/// Takes the lanes First, First - 1, ... of a and b in turns.
 template <int First, class T, int... I>
 FOVEA_INLINE Vec<T> weave_down(Vec<T> a, Vec<T> b, std::integer_sequence<int, I...>) {
   return {__builtin_shufflevector(a.raw, b.raw, (I % 2 * kLanes<T> + First - I / 2)...)};
 }
 
-/// The complex numbers p[0], p[1], ...; if it is Down, p[0], p[-1], ...
+/// Loads the complex numbers p[0], p[1], ... or, if Down, p[0], p[-1], ...
 template <class V, bool Down, class T>
 FOVEA_INLINE Complex<V> load_complex(const T* p) {
   if constexpr (std::is_same_v<V, One<T>>) {
@@ -132,7 +134,7 @@ FOVEA_INLINE Complex<V> load_complex(const T* p) {
   }
 }
 
-/// The way back.
+/// Stores complex numbers where load_complex loads them.
 template <bool Down, class V, class T>
 FOVEA_INLINE void store_complex(T* p, Complex<V> x) {
   if constexpr (std::is_same_v<V, One<T>>) {
@@ -150,13 +152,13 @@ FOVEA_INLINE void store_complex(T* p, Complex<V> x) {
   }
 }
 
-/// cos(2 pi j / 16), j = 0 ... 8.
+/// cos(2 pi j / 16) for j = 0 ... 8.
 inline constexpr double kCosines[9] = {
     1, 0.92387953251128675613,  0.70710678118654752440,  0.38268343236508977173,
     0, -0.38268343236508977173, -0.70710678118654752440, -0.92387953251128675613,
     -1};
 
-/// a e^{-2 pi i j / 16}, j = 0 ... 7.
+/// a e^{-2 pi i j / 16} for j = 0 ... 7.
 template <class T, class V>
 FOVEA_INLINE Complex<V> turned(Complex<V> a, int j) {
   if (j == 0) return a;
@@ -166,7 +168,8 @@ FOVEA_INLINE Complex<V> turned(Complex<V> a, int j) {
   return a * Complex<V>{spread_over<V>(cosine), spread_over<V>(-sine)};
 }
 
-/// out[s] = sum_q a[q] e^{-2 pi i q s / n}. \tparam Half a[q] is 0, and not looked at, from n/2 on
+/// out[s] = sum_q a[q] e^{-2 pi i q s / n}.
+/// \tparam Half whether a[q] is 0 from n/2 on; these a[q] are not read
 template <int n, bool Half, class T, class V>
 FOVEA_INLINE void transform(const Complex<V> (&a)[n], Complex<V> (&out)[n]) {
   if constexpr (n == 1) {

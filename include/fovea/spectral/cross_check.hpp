@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What HiddenStateCross reads and writes, and the checks that it makes before anything is written.
+/// What HiddenStateCross reads and writes, and the checks that it makes before it writes anything.
 #pragma once
 
 #include <limits>
@@ -12,25 +12,30 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What a cross reads. Views of const, any strides.
+/// What a cross reads: views of const, with any strides.
 template <class T>
 struct CrossInputs {
-  View<const T> f1;                         ///< [B, 1, L, C] the mapped states
-  View<const T> f2;                         ///< [B, 1, L, C]
-  std::span<const Index> key_lengths = {};  ///< [B] rows of each sequence, in [0, L]; empty: all L
+  View<const T> f1;  ///< [B, 1, L, C] the first mapped states
+  View<const T> f2;  ///< [B, 1, L, C] the second mapped states
+  /// [B] the rows of each sequence, in [0, L]; if empty, all L
+  std::span<const Index> key_lengths = {};
 };
 
-/// What a backward pass writes; each only if it is given.
+/// What a backward pass writes. A gradient whose view is none is not computed.
 template <class T>
 struct CrossGrads {
-  View<T> f1 = {};  ///< [B, 1, L, C]
-  View<T> f2 = {};  ///< [B, 1, L, C]
+  View<T> f1 = {};  ///< [B, 1, L, C] the gradient of f1
+  View<T> f2 = {};  ///< [B, 1, L, C] the gradient of f2
 };
 
-/// The longest sequences: FFTW counts in int, and so do bytes of scratch with room to spare.
+/// The largest number of rows of a sequence. FFTW counts elements in int. Below this bound the
+/// bytes of scratch also fit Index, with room to spare.
 inline constexpr Index kLongestCross = Index{1} << 30;
 
-/// \throws std::invalid_argument
+/// Checks the shapes and key lengths that a cross reads.
+/// \throws std::invalid_argument if the extent of heads is not 1, if sequences are longer than
+/// kLongestCross, if f1 and f2 have different shapes, if the key lengths do not go with them, or as
+/// isa_level
 template <class T>
 void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
   static_cast<void>(isa_level());
@@ -56,8 +61,10 @@ void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
   }
 }
 
-/// What is written must have the shape of f1, distinct elements, and share none with an input.
-/// \pre check_cross_inputs passed. \throws std::invalid_argument
+/// A tensor that is written must have the shape of f1, no negative stride and distinct elements,
+/// and share none with an input.
+/// \pre check_cross_inputs passed
+/// \throws std::invalid_argument if it does not
 template <class T>
 void check_cross_output(const char* op, const char* tensor, const View<T>& x,
                         const CrossInputs<T>& inputs) {

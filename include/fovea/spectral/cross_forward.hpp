@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of HiddenStateCross: checked tensors to channels in scratch, transforms,
-/// products, and back.
+/// The forward pass of HiddenStateCross: channels of checked tensors are gathered into scratch,
+/// transformed, multiplied, transformed back, and scattered.
 #pragma once
 
 #include "fovea/core/executor.hpp"
@@ -10,24 +10,31 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One call. Per task: two blocks of channels are gathered; then for each channel, whose arrays
-/// are all in a second-level cache, two transforms of N complex elements, their product and an
-/// inverse transform of N/2; at last the block is scattered.
+/// One call of the forward pass. A task gathers two blocks of channels. Then each channel, whose
+/// arrays all fit into a second-level cache, takes two transforms of N complex elements, their
+/// product, and an inverse transform of N/2. At last the block is scattered.
 ///
-/// One plan transforms one channel. Under MEASURE, FFTW took 3.1 times as long per channel for 4
-/// channels that lie interleaved (complex, 4096 floats), at least 4.3 times for 8 or 16 split into
-/// real and imaginary parts, and no less for 4 that lie one behind the other.
+/// Each FFTW plan transforms one channel. Plans for several channels are slower: under MEASURE,
+/// FFTW took 3.1 times as long per channel for 4 channels that lie interleaved (complex, 4096
+/// floats), at least 4.3 times as long for 8 or 16 channels split into real and imaginary parts,
+/// and no less than for single channels if 4 lie one after the other.
 template <class T>
 class CrossForward {
  public:
+  /// \param inputs what is read, checked
+  /// \param out [B, 1, L, C] is written
+  /// \param planning how FFTW chooses plans
+  /// \throws as FftPlan
   CrossForward(const CrossInputs<T>& inputs, const View<T>& out, FftPlanning planning)
       : inputs_(inputs), out_(out), tasks_(out.shape(), inputs.key_lengths, planning, false) {}
 
+  /// The bytes of scratch that `run` takes for sequences of this length, with this many workers.
   static Index workspace_bytes(Index length, Index workers) {
     return workers * Slot(transform_size(length), cross_channels<T>(length)).size *
            Index{sizeof(T)};
   }
 
+  /// Computes the cross. \throws std::bad_alloc if there is no memory for scratch
   template <class E>
   void run(E&& executor) const {
     if (out_.size() == 0) return;
@@ -39,7 +46,7 @@ class CrossForward {
   }
 
  private:
-  /// Where things stand in a worker's scratch.
+  /// Sizes of the parts of a worker's scratch, in elements of T.
   struct Slot {
     Slot(const TransformSize& n, Index channels)
         : block(channels * cross_stride(n)), size(2 * block + (2 * n.rows + 1) * spectrum_row(n)) {}
@@ -69,12 +76,12 @@ class CrossForward {
       const Index at = c * cross_stride(plan->size);
       cross(*plan, kernels, f1 + at, f2 + at, spectra);
     }
-    // The last row is 0 by eq. 4; a transform leaves noise there.
+    // The last row is 0 by eq. 4. A transform would leave noise there, so 0 is written instead.
     kernels.scatter_channels(
         scatter_args<T>(f1, plan->size, out_, batch, first, channels, plan->length - 1));
   }
 
-  /// One channel; the result stands where f1 stood.
+  /// Computes one channel. The result is written over f1.
   static void cross(const CrossPlan<T>& plan, const SpectralKernelTable<T>& kernels, T* f1,
                     const T* f2, T* spectra) {
     const auto& [rows, columns] = plan.size;
@@ -83,7 +90,7 @@ class CrossForward {
     T* const z2 = z1 + rows * row;
     plan.transform(kernels, f1, z1);
     plan.transform(kernels, f2, z2);
-    // Spectra of even and odd elements are doubled, and so are those of y's.
+    // The spectra of the even and odd elements of both factors are doubled.
     const T scale = 1 / (4 * static_cast<T>(plan.size.size()));
     kernels.cross_product({z1, z2, plan.roots->spectrum(), scale});
     for (Index r = 0; r < rows; ++r) plan.inverse_half->execute(z1 + r * row, z2 + r * row);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the cross of hidden states of one length needs and many calls share: the sizes of its
-/// transforms, their plans, and tables of roots of unity.
+/// What the cross of hidden states needs for sequences of one length, and many calls share: the
+/// sizes of its transforms, their plans, and tables of roots of unity.
 #pragma once
 
 #include <cmath>
@@ -17,18 +17,20 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Elements of T rounded up to what scratch is cut into: 16, at least 64 bytes.
+/// n elements of T, rounded up to a multiple of 16, which is at least 64 bytes. Parts of scratch
+/// begin at such multiples.
 constexpr Index spectral_padded(Index n) { return (n + kRootBlock - 1) / kRootBlock * kRootBlock; }
 
-/// Elements of T from one row of a spectrum to the next.
+/// The distance from one row of a spectrum to the next, in elements of T.
 constexpr Index spectrum_row(const TransformSize& size) {
   return spectral_padded(2 * size.columns);
 }
 
-/// The roots of unity of transforms of a size N, and of N/2, rounded once.
+/// The roots of unity for transforms of N and of N/2 elements. Each is rounded once.
 template <class T>
 class CrossRoots {
  public:
+  /// Computes the roots for transforms of this size. \throws std::bad_alloc
   explicit CrossRoots(const TransformSize& size)
       : size_(size),
         table_(elements(size), Index{sizeof(T)}),
@@ -43,11 +45,11 @@ class CrossRoots {
     fill_outer(half_, size.columns / 2);
   }
 
-  /// e^{-2 pi i k / N}.
+  /// The roots e^{-2 pi i k / N} of the products of spectra.
   SpectrumRoots<T> spectrum() const { return {size_.rows, size_.columns, place_, row_}; }
-  /// Of the outer step of transforms of length N.
+  /// The roots of the outer step of transforms of N elements.
   OuterRoots<T> whole() const { return outer(whole_, size_.columns); }
-  /// The same of length N/2.
+  /// The roots of the outer step of transforms of N/2 elements.
   OuterRoots<T> half() const { return outer(half_, size_.columns / 2); }
 
  private:
@@ -62,12 +64,12 @@ class CrossRoots {
            outer_elements(size.rows, size.columns) + outer_elements(size.rows, size.columns / 2);
   }
 
-  /// e^{-2 pi i k / n}, from an angle of at most pi / 4.
+  /// Writes e^{-2 pi i k / n}, computed in a wider type from an angle of at most pi / 4.
   static void put(T* to, Index k, Index n, Index imaginary = 1) {
     using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
     k %= n;
     const Index eighth = 8 * k / n;
-    const Index quarter = (eighth + 1) / 2;  // the nearest axis
+    const Index quarter = (eighth + 1) / 2;  // of the four axes the nearest one
     const Wide angle = 2 * std::numbers::pi_v<Wide> * static_cast<Wide>(4 * k - quarter * n) /
                        (4 * static_cast<Wide>(n));
     const Wide cosine = std::cos(angle);
@@ -104,18 +106,23 @@ class CrossRoots {
   T* half_;
 };
 
-/// The transforms of sequences of length n.
+/// The transforms of sequences of length n, of N = R M elements: R rows of M columns.
 template <class T>
 struct CrossPlan {
-  Index length = 0;  ///< n
-  TransformSize size;
-  std::shared_ptr<const CrossRoots<T>> roots;
-  std::shared_ptr<const FftPlan<T>> forward;       ///< of M elements
-  std::shared_ptr<const FftPlan<T>> inverse_half;  ///< of M/2; forward pass
-  std::shared_ptr<const FftPlan<T>> forward_half;  ///< of M/2; backward pass
-  std::shared_ptr<const FftPlan<T>> inverse;       ///< of M; backward pass
+  Index length = 0;                            ///< n, the rows of the sequence
+  TransformSize size;                          ///< R and M
+  std::shared_ptr<const CrossRoots<T>> roots;  ///< the roots of unity of this size
+  std::shared_ptr<const FftPlan<T>> forward;   ///< forward transforms of M elements
+  /// inverse transforms of M/2 elements; null in a backward pass
+  std::shared_ptr<const FftPlan<T>> inverse_half;
+  /// forward transforms of M/2 elements; null in a forward pass
+  std::shared_ptr<const FftPlan<T>> forward_half;
+  /// inverse transforms of M elements; null in a forward pass
+  std::shared_ptr<const FftPlan<T>> inverse;
 
-  /// \pre length >= 2. \throws as FftPlan
+  /// Takes plans and roots from the caches, and makes those that are missing.
+  /// \pre n >= 2
+  /// \throws as FftPlan
   CrossPlan(Index n, FftPlanning planning, bool is_backward)
       : length(n), size(transform_size(n)), roots(roots_of(size)) {
     const auto plan = [&](Index elements, FftDirection direction) {
@@ -130,12 +137,14 @@ struct CrossPlan {
     }
   }
 
-  /// Elements of T from one row of a spectrum to the next.
+  /// The distance from one row of a spectrum to the next, in elements of T.
   Index row() const { return spectrum_row(size); }
 
-  /// spectrum [R, M] of a sequence of real numbers, padded by zeros to N.
-  /// \param spectrum one row longer: each row is transformed to the place of the one before it, so
-  ///                 that no second array takes room in the cache
+  /// Computes the spectrum [R, M] of a sequence of real numbers, padded by zeros to N complex
+  /// elements.
+  /// \param x the sequence
+  /// \param spectrum has room for R + 1 rows. Each row is transformed to the place of the row
+  /// before it, so that no second array takes room in the cache.
   void transform(const SpectralKernelTable<T>& kernels, const T* x, T* spectrum) const {
     kernels.spread({x, spectrum + row(), roots->whole(), size.columns, true});
     for (Index r = 0; r < size.rows; ++r) {

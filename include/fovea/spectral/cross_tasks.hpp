@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the cross of hidden states is cut into tasks: blocks of channels of one sequence.
+/// How the cross of hidden states is cut into tasks: each is a block of channels of one sequence.
 #pragma once
 
 #include <algorithm>
@@ -13,24 +13,30 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Channels of a task of sequences of so many rows. A row of them takes two cache lines, which
-/// processors fetch together: blocks of one line took 1.4 times as long to gather and to scatter
-/// (C = 64, float). Of long sequences one line, for the sake of memory.
+/// The number of channels in a task, for sequences of this length. One row of them takes two cache
+/// lines, because processors fetch lines in pairs: blocks of one line took 1.4 times as long to
+/// gather and to scatter (C = 64, float). In sequences beyond 32768 rows it takes one line, which
+/// saves memory.
 template <class T>
 constexpr Index cross_channels(Index length) {
   return (length <= 32768 ? 128 : 64) / Index{sizeof(T)};
 }
 
-/// Elements from one channel's sequence to the next in scratch. One line more than the sequence, so
-/// that one row of all channels does not fall into one set of the cache.
+/// The distance from one channel's sequence to the next in scratch, in elements of T. It is one
+/// cache line more than the sequence, so that one row of all channels does not fall into a single
+/// set of the cache.
 constexpr Index cross_stride(const TransformSize& size) {
   return spectral_padded(size.size()) + kRootBlock;
 }
 
-/// The tasks of one call, and the plans of its sequences. \tparam Views of [B, 1, L, C]
+/// The tasks of one call, and the plans of its sequences.
 template <class T>
 class CrossTasks {
  public:
+  /// \param shape [B, 1, L, C] of the tensors
+  /// \param key_lengths [B] rows of each sequence, or none
+  /// \param planning how FFTW chooses plans
+  /// \param is_backward whether the plans are for the backward pass
   /// \throws as FftPlan
   CrossTasks(const Shape& shape, std::span<const Index> key_lengths, FftPlanning planning,
              bool is_backward)
@@ -43,18 +49,22 @@ class CrossTasks {
                                      [&](const auto& plan) { return plan.length == n; });
       of_batch_.push_back(static_cast<std::size_t>(same - plans_.begin()));
       if (same != plans_.end()) continue;
-      // Below 2 there is nothing to transform.
+      // Sequences of less than 2 rows have nothing to transform.
       if (n < 2 || blocks_ == 0) plans_.push_back({n, {}});
       if (n >= 2 && blocks_ > 0) plans_.push_back({n, CrossPlan<T>(n, planning, is_backward)});
     }
   }
 
+  /// The number of tasks.
   Index count() const { return static_cast<Index>(of_batch_.size()) * blocks_; }
+  /// The sequence that a task belongs to.
   Index batch(Index task) const { return task / blocks_; }
+  /// The first channel of a task.
   Index first_channel(Index task) const { return task % blocks_ * channels_; }
+  /// The number of channels of a task; the last block of a sequence may have fewer.
   Index channels(Index task) const { return (std::min)(channels_, width_ - first_channel(task)); }
 
-  /// Of a task's sequence; null if it has less than two rows.
+  /// The plan of the sequence that a task belongs to; null if it has less than two rows.
   const CrossPlan<T>* plan(Index task) const {
     const auto& plan = plans_[of_batch_[static_cast<std::size_t>(batch(task))]].plan;
     return plan.has_value() ? &*plan : nullptr;
@@ -67,13 +77,14 @@ class CrossTasks {
   };
 
   Index width_;
-  Index channels_;  // of a block
+  Index channels_;  // how many channels a block has
   Index blocks_;
   std::vector<OfLength> plans_;
   std::vector<std::size_t> of_batch_;
 };
 
-/// The rows of channels [first, first + channels) of a sequence of \p x [B, 1, L, C].
+/// The arguments that gather channels [first, first + channels) of one sequence of \p x
+/// [B, 1, L, C]. The rows from \p count on count as 0.
 template <class T>
 GatherChannelsArgs<T> gather_args(const View<const T>& x, Index batch, Index first, Index channels,
                                   Index count, T* sequences, const TransformSize& size) {
@@ -87,7 +98,8 @@ GatherChannelsArgs<T> gather_args(const View<const T>& x, Index batch, Index fir
           spectral_padded(size.size())};
 }
 
-/// The way back: rows from \p count on are 0.
+/// The arguments that scatter these channels to \p x [B, 1, L, C]. The rows from \p count on become
+/// 0.
 template <class T>
 ScatterChannelsArgs<T> scatter_args(const T* sequences, const TransformSize& size, const View<T>& x,
                                     Index batch, Index first, Index channels, Index count) {

@@ -13,43 +13,55 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// How FFTW chooses among its ways to compute a transform: by a rule, the same in every run, or by
-/// measuring, which takes up to seconds once and may choose otherwise, and so give other bits, in
-/// another run. What a process has measured, or read as wisdom, FFTW also takes for the plans that
-/// it makes by rule afterwards: a program that wants the same bits in every run does neither.
-enum class FftPlanning { estimate, measure };
+/// How FFTW chooses among its ways to compute a transform. Measuring takes up to seconds, once for
+/// each plan, and another run may choose otherwise and so give other bits. What a process has
+/// measured, or has read as wisdom, FFTW also uses for the plans that it makes by rule afterwards.
+/// So a program that wants the same bits in every run must do neither.
+enum class FftPlanning {
+  estimate,  ///< by a rule, the same in every run
+  measure    ///< by measuring, which may choose differently in every run
+};
 
-enum class FftDirection { forward, inverse };
+/// The sign of the exponent of a transform.
+enum class FftDirection {
+  forward,  ///< e^{-2 pi i j k / n}
+  inverse   ///< e^{+2 pi i j k / n}; the result is not divided by n
+};
 
-/// What a plan depends on, beside the type. Arrays are always two, aligned as a Workspace is.
+/// What a plan depends on, beside the type of its numbers. There are always two arrays, which are
+/// aligned as a Workspace is.
 struct FftShape {
-  Index size = 1;  ///< complex elements
-  FftDirection direction = FftDirection::forward;
-  FftPlanning planning = FftPlanning::estimate;
+  Index size = 1;                                  ///< the number of complex elements
+  FftDirection direction = FftDirection::forward;  ///< the direction of the transform
+  FftPlanning planning = FftPlanning::estimate;    ///< how FFTW chooses the plan
 
+  /// Whether both ask for the same plan.
   bool operator==(const FftShape&) const = default;
 };
 
 /// Owns a plan of FFTW for complex numbers of T (float or double).
-/// FFTW aborts the process if it gets no memory, and nothing can be done about it from outside. As
+///
+/// FFTW aborts the process if it gets no memory, and nothing can prevent that from outside. So as
 /// little as possible is left to it: sizes are checked first, and as much memory as planning may
-/// take is asked for, and given back, before it is called; what another thread takes in between
-/// stays a risk.
+/// take is asked for, and given back, before FFTW is called. What another thread takes in between
+/// remains a risk.
 template <class T>
 class FftPlan {
  public:
-  /// The largest size: FFTW counts in int.
+  /// The largest size, because FFTW counts in int.
   static constexpr Index kMostElements = (std::numeric_limits<int>::max)();
 
-  /// \throws std::invalid_argument size < 1 or beyond int; std::bad_alloc no memory for planning;
-  ///         std::runtime_error FFTW has no plan
+  /// Makes the plan.
+  /// \throws std::invalid_argument if size < 1 or beyond int
+  /// \throws std::bad_alloc if there is no memory for planning
+  /// \throws std::runtime_error if FFTW has no plan
   explicit FftPlan(const FftShape& shape) : shape_(shape) {
     if (shape.size < 1 || shape.size > kMostElements) {
       refuse("FftPlan", "size", std::to_string(shape.size),
              "1 to " + std::to_string(kMostElements) + ", the sizes of FFTW");
     }
     constexpr Index element = 2 * Index{sizeof(T)};
-    // Two arrays, and roots and buffers of FFTW's own.
+    // This is enough for two arrays, and for the roots and buffers of FFTW itself.
     { const Workspace asked(shape.size, 6 * element); }
     const Index padded = (shape.size + 7) / 8 * 8;
     Workspace in(padded, element);
@@ -70,13 +82,15 @@ class FftPlan {
     Fftw<T>::destroy(plan_);
   }
 
+  /// What the plan was made for.
   const FftShape& shape() const { return shape_; }
 
-  /// out[k] = sum_j in[j] e^{-+ 2 pi i j k / size}, not divided by the size. Any threads may do so
-  /// at once.
-  /// \param in, out complex [size], apart, both aligned to 64 bytes; in stays as it is
+  /// out[k] = sum_j in[j] e^{-+ 2 pi i j k / size}, with the minus for a forward transform. The
+  /// result is not divided by the size. Several threads may call this at once.
+  /// \param in, out complex [size]; two arrays that do not overlap, both aligned to 64 bytes. `in`
+  /// is not changed.
   void execute(const T* in, T* out) const {
-    // FFTW's argument is not const for the sake of other plans.
+    // FFTW takes `in` without const, because plans of other kinds overwrite it.
     Fftw<T>::execute(plan_, const_cast<T*>(in), out);
   }
 

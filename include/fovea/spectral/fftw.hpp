@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FFTW for float and double by one name each, and the lock that every call but an execution holds.
+/// FFTW for float and double under one name each, and the lock that is held in every call of it
+/// except executions.
 ///
-/// FFTW's planner, and all else but execution, is not safe in threads. `FftwLock` is held in every
-/// such call of this library, in the whole process. A program that calls FFTW itself gives the
-/// library its own lock by `set_fftw_lock`; a private one cannot protect it from us.
+/// FFTW is not safe in threads, except for the execution of plans. So this library holds `FftwLock`
+/// in each of its other calls of FFTW, in the whole process. A program that calls FFTW itself must
+/// give the library its own lock by `set_fftw_lock`; a lock of its own alone cannot protect it from
+/// the calls of the library.
 ///
-/// FFTW is under the GPL: who includes this header links it. No other part of fovea needs it.
+/// FFTW is under the GPL, and a program that includes this header links it. No other part of fovea
+/// needs it.
 #pragma once
 
 #if defined(__has_include)
@@ -22,28 +25,30 @@
 
 namespace fovea {
 
-/// Outside of the tagged namespace, and data alone: one for units of all flags.
+/// The lock of FFTW. It stands outside of the tagged namespace and is nothing but data, so that
+/// units of all flags share one.
 struct FftwLockState {
-  std::mutex mutex;
-  void (*lock)() = nullptr;
-  void (*unlock)() = nullptr;
+  std::mutex mutex;            ///< held while FFTW is called
+  void (*lock)() = nullptr;    ///< called before FFTW is called, or null
+  void (*unlock)() = nullptr;  ///< called after FFTW was called, or null
 };
+/// The one lock of the process.
 inline constinit FftwLockState fftw_lock_state{};
 
 }  // namespace fovea
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Gives the library the lock of a program that calls FFTW itself: from now on `lock` is called
-/// before every call of FFTW but executions, and `unlock` after it. Null: none. To be called while
-/// no other thread uses the library; neither may throw, nor call it.
+/// Gives the library the lock of a program that calls FFTW itself. From now on `lock` is called
+/// before every call of FFTW except executions, and `unlock` after it; null calls nothing. Call
+/// this while no other thread uses the library. Neither function may throw or call the library.
 inline void set_fftw_lock(void (*lock)(), void (*unlock)()) {
   const std::lock_guard guard(fftw_lock_state.mutex);
   fftw_lock_state.lock = lock;
   fftw_lock_state.unlock = unlock;
 }
 
-/// Holds the lock of FFTW until it is destroyed.
+/// Holds the lock of FFTW from its construction until it is destroyed.
 class FftwLock {
  public:
   FftwLock() : guard_(fftw_lock_state.mutex), unlock_(fftw_lock_state.unlock) {
@@ -60,32 +65,40 @@ class FftwLock {
   void (*unlock_)();
 };
 
-/// What FFTW calls things for T. Complex numbers are pairs of T.
+/// The names that FFTW has for T. Complex numbers are pairs of T.
 template <class T>
 struct Fftw;
 
+/// The names that FFTW has for float.
 template <>
 struct Fftw<float> {
-  using Plan = fftwf_plan;
+  using Plan = fftwf_plan;  ///< A plan of FFTW.
+  /// Makes a plan of a transform of n complex elements; null if there is none. Needs FftwLock.
   static Plan plan(int n, float* in, float* out, int sign, unsigned flags) {
     return fftwf_plan_dft_1d(n, reinterpret_cast<fftwf_complex*>(in),
                              reinterpret_cast<fftwf_complex*>(out), sign, flags);
   }
+  /// Destroys a plan. Needs FftwLock.
   static void destroy(Plan plan) { fftwf_destroy_plan(plan); }
+  /// Executes a plan on other arrays of the same alignment.
   static void execute(Plan plan, float* in, float* out) {
     fftwf_execute_dft(plan, reinterpret_cast<fftwf_complex*>(in),
                       reinterpret_cast<fftwf_complex*>(out));
   }
 };
 
+/// The names that FFTW has for double.
 template <>
 struct Fftw<double> {
-  using Plan = fftw_plan;
+  using Plan = fftw_plan;  ///< A plan of FFTW.
+  /// Makes a plan of a transform of n complex elements; null if there is none. Needs FftwLock.
   static Plan plan(int n, double* in, double* out, int sign, unsigned flags) {
     return fftw_plan_dft_1d(n, reinterpret_cast<fftw_complex*>(in),
                             reinterpret_cast<fftw_complex*>(out), sign, flags);
   }
+  /// Destroys a plan. Needs FftwLock.
   static void destroy(Plan plan) { fftw_destroy_plan(plan); }
+  /// Executes a plan on other arrays of the same alignment.
   static void execute(Plan plan, double* in, double* out) {
     fftw_execute_dft(plan, reinterpret_cast<fftw_complex*>(in),
                      reinterpret_cast<fftw_complex*>(out));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The Fourier cross of hidden states (FSAT, eqs. 1-4; MATHS.md, section 6), by FFTW.
+/// The Fourier cross of hidden states (FSAT, eqs. 1-4; MATHS.md, section 6), computed by FFTW.
 #pragma once
 
 #include <algorithm>
@@ -12,42 +12,52 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// Options of HiddenStateCross.
 struct CrossOptions {
-  FftPlanning planning = FftPlanning::estimate;
+  FftPlanning planning = FftPlanning::estimate;  ///< how FFTW chooses plans
 };
 
-/// out[i] = C0[2i] + C0[2i + 1] - f1[i] f2[i], where C0[k] = sum_{a + b = k} f1[a] f2[b], of each
-/// channel alone; without the layer normalisation of eq. 4.
-/// Row n - 1, n the sequence's length, is +0 by that formula, and rows from n on are +0. What
-/// stands there in f1 and f2 changes no bit: the result is that of the sequence alone.
-/// Errors are of transforms: small beside |f1| |f2| of the channel, not beside each element. A NaN
-/// or infinity before the length makes its channel NaN, but the rows that are +0, and changes no
-/// bit of another one. Bits depend neither on threads, batch, other channels nor strides,
-/// and are the same at every level that has a fused multiply-add; in a program that lets FFTW
-/// measure (FftPlanning) they may differ from one run to the next.
+/// out[i] = C0[2i] + C0[2i + 1] - f1[i] f2[i], where C0[k] = sum_{a + b = k} f1[a] f2[b], for each
+/// channel alone. The layer normalisation of eq. 4 is not part of it.
 ///
-/// With E and O the transforms, of N >= n elements, of the even and the odd elements of a sequence,
-/// that of C0[2i] + C0[2i + 1] is E1 (E2 + O2) + O1 (E2 + w O2), w = e^{-2 pi i k / N}: nothing of
-/// length 2N is ever transformed.
-/// Cost per channel: complex transforms, two of N and one of N/2; backward one of N/2 and, for each
-/// gradient that is asked for, two of N. Memory: `workspace_bytes`, O(threads L). Plans and roots
-/// of the sizes used last stay in memory (kCachedPlans). To make a plan may abort: see FftPlan.
+/// For a sequence of n rows, row n - 1 is +0 by that formula, and the rows from n on are +0. What
+/// stands in those rows of f1 and f2 changes no bit: the result is that of the sequence alone.
+///
+/// Errors are those of transforms: they are small beside |f1| |f2| of the whole channel, not beside
+/// each element. A NaN or infinity before the length makes its channel NaN, except for the rows
+/// that are +0, and changes no bit of another channel. Bits depend neither on threads, batch or
+/// other channels nor on strides, and they are the same at every level that has a fused
+/// multiply-add. In a program that lets FFTW measure (FftPlanning) they may differ from one run to
+/// the next.
+///
+/// Let E and O be the transforms, of N >= n elements, of the even and the odd elements of a
+/// sequence. Then the transform of C0[2i] + C0[2i + 1] is E1 (E2 + O2) + O1 (E2 + w O2) with
+/// w = e^{-2 pi i k / N}. So nothing of length 2N is ever transformed.
+///
+/// The cost of each channel is two complex transforms of N elements and one of N/2; in the backward
+/// pass it is one of N/2 and, for each gradient that is asked for, two of N. Memory is
+/// `workspace_bytes`, O(threads L). The plans and roots of the sizes that were used last stay in
+/// memory (kCachedPlans). To make a plan may abort the process: see FftPlan.
 class HiddenStateCross {
  public:
-  CrossOptions options;
+  CrossOptions options;  ///< The options, which may be changed between calls.
 
+  /// A cross with these options.
   explicit HiddenStateCross(const CrossOptions& chosen = {}) : options(chosen) {}
 
+  /// The name that stands in error messages.
   static constexpr const char* name() { return "HiddenStateCross"; }
 
-  /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got
+  /// Checks what `forward` takes.
+  /// \throws std::invalid_argument with a message that names operator, tensor, dimension, expected
+  /// and got
   template <class T>
   void check(const CrossInputs<T>& inputs, const View<T>& out) const {
     check_cross_inputs(name(), inputs);
     check_cross_output(name(), "out", out, inputs);
   }
 
-  /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
+  /// Checks what `backward` takes. \throws std::invalid_argument as `check`
   template <class T>
   void check_backward(const CrossInputs<T>& inputs, const View<const T>& d_out,
                       const CrossGrads<T>& grads) const {
@@ -63,8 +73,10 @@ class HiddenStateCross {
     detail::check_apart(name(), f2, grads.f2, f1, grads.f1);
   }
 
+  /// Computes the cross.
   /// \param out [B, 1, L, C] is written
-  /// \throws as `check`, before anything is written; std::bad_alloc for scratch and plans.
+  /// \throws std::invalid_argument as `check`, before anything is written
+  /// \throws std::bad_alloc if there is no memory for scratch or plans
   template <class T, class E = Serial>
   void forward(const CrossInputs<T>& inputs, const View<std::type_identity_t<T>>& out,
                E&& executor = {}) const {
@@ -72,11 +84,12 @@ class HiddenStateCross {
     CrossForward<T>(inputs, out, options.planning).run(as_executor(executor));
   }
 
-  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
-  /// `forward`, by transforms. d_out of rows that are +0 is not read into them, and gradients of
-  /// rows beyond a sequence's length are +0.
-  /// \param grads written, each if it is given
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc for scratch and plans.
+  /// Computes the gradients of the loss from d_out, its gradient with respect to out. They are
+  /// exact derivatives of `forward`, computed by transforms. In rows of out that are +0, d_out has
+  /// no influence. Gradients are +0 in rows beyond the length of a sequence.
+  /// \param grads each gradient that is given is written
+  /// \throws std::invalid_argument as `check_backward`, before anything is written
+  /// \throws std::bad_alloc if there is no memory for scratch or plans
   template <class T, class E = Serial>
   void backward(const CrossInputs<T>& inputs, const View<const std::type_identity_t<T>>& d_out,
                 const CrossGrads<std::type_identity_t<T>>& grads, E&& executor = {}) const {
@@ -84,7 +97,8 @@ class HiddenStateCross {
     CrossBackward<T>(inputs, d_out, grads, options.planning).run(as_executor(executor));
   }
 
-  /// Bytes of scratch of `forward` with that many workers; no more than there are tasks work.
+  /// The bytes of scratch that `forward` takes with this many workers. Workers beyond the number of
+  /// tasks take none.
   template <class T>
   [[nodiscard]] Index workspace_bytes(Index batch, Index length, Index channels,
                                       Index workers = 1) const {
@@ -92,7 +106,8 @@ class HiddenStateCross {
                                             busy_workers<T>(batch, length, channels, workers));
   }
 
-  /// The same of `backward`.
+  /// The bytes of scratch that `backward` takes with this many workers. Workers beyond the number
+  /// of tasks take none.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(Index batch, Index length, Index channels,
                                                Index workers = 1) const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The first step of long forward transforms and the last one of inverse ones: R transforms of
-/// length M, of which FFTW computes each in a cache, make one of length R M.
+/// The outer step of long transforms. R transforms of length M, each of which FFTW computes within
+/// a cache, make one of length R M. This is the first step of a forward transform and the last step
+/// of an inverse one.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -9,7 +10,9 @@
 #include "fovea/spectral/kernels.hpp"
 #endif
 
-/// e^{-2 pi i m r / (R M)}, lanes from m on. \param root at the multiple of kRootBlock below m
+/// e^{-2 pi i m r / (R M)}, in lanes from m on.
+/// \param block number of the block of kRootBlock elements that m is in
+/// \param lane place of m in that block
 template <class V, class T>
 FOVEA_INLINE Complex<V> root_at(const OuterRoots<T>& roots, Index block, Index lane, int r) {
   const T* const base = roots.blocks + 2 * (block * roots.rows + r);
@@ -18,8 +21,9 @@ FOVEA_INLINE Complex<V> root_at(const OuterRoots<T>& roots, Index block, Index l
          Complex<V>{load(lanes), load(lanes + kRootBlock)};
 }
 
-/// Row r of z, at m: the sum over q of x[M q + m] e^{-2 pi i q r / R} e^{-2 pi i m r / (R M)},
-/// whose transform of length M is the elements R k + r of the transform of x.
+/// Computes row r of z at m: the sum over q of x[M q + m] e^{-2 pi i q r / R}
+/// e^{-2 pi i m r / (R M)}. The transform of this row, of length M, gives the elements R k + r of
+/// the transform of x.
 template <int R, bool Half, class T>
 FOVEA_INLINE void spread_rows(const SpreadArgs<T>& a) {
   using V = Vec<T>;
@@ -39,7 +43,7 @@ FOVEA_INLINE void spread_rows(const SpreadArgs<T>& a) {
   }
 }
 
-/// One row: x and, if the upper half is 0, as many zeros behind it.
+/// Writes the only row if R is 1: x and, if x has its first half only, as many zeros after it.
 template <class T>
 FOVEA_INLINE void spread_row(const SpreadArgs<T>& a) {
   const Index count = a.half ? a.columns : 2 * a.columns;
@@ -73,14 +77,14 @@ FOVEA_NOINLINE void spread(const SpreadArgs<T>& a) noexcept {
   }
 }
 
-/// out = y - a b for the lanes at i.
+/// out = y - a b, in the lanes from i on.
 template <class T>
 FOVEA_INLINE void finish_lanes(const FinishArgs<T>& f, Index i, Vec<T> y) {
   store(f.out + i, fma(negative(load(f.a + i)), load(f.b + i), y));
 }
 
-/// The inverse of spread_rows for rows that were transformed back: an inverse transform is a
-/// transform of numbers with their parts swapped.
+/// The inverse of spread_rows, for rows that were transformed back. It uses that an inverse
+/// transform is a forward one of numbers whose real and imaginary parts are swapped.
 template <int R, bool Half, class T>
 FOVEA_INLINE void finish_rows(const FinishArgs<T>& f) {
   using V = Vec<T>;

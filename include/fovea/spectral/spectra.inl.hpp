@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of spectra. A sequence of N real numbers x is transformed as the N/2 complex numbers
-/// x[2a] + i x[2a + 1], padded to N, without a pass that takes the transform of x from it: with E
-/// and O the spectra of the even and of the odd elements, Z = E + i O, so
-/// 2 E[k] = Z[k] + conj Z[N - k] and 2 i O[k] = Z[k] - conj Z[N - k].
+/// Products of spectra.
 ///
-/// What is at k, N - k, N/2 - k and N/2 + k is made of what was there, so all of it is in place.
+/// A sequence of N real numbers x is transformed as the N/2 complex numbers x[2a] + i x[2a + 1],
+/// padded to N. No pass of its own takes the transform of x from the result Z. With E and O the
+/// spectra of the even and of the odd elements, Z = E + i O, so that 2 E[k] = Z[k] + conj Z[N - k]
+/// and 2 i O[k] = Z[k] - conj Z[N - k] are used where they are needed.
+///
+/// The results at k, N - k, N/2 - k and N/2 + k are made of what stood at these four places, so all
+/// of this is done in place.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,14 +16,15 @@
 #include "fovea/spectral/kernels.hpp"
 #endif
 
-/// Where the four stand: k is place `k` of row r, and k = R * place + row.
+/// Where these four elements stand, for k = R * place + row.
 struct Quad {
   Index here;    // k
   Index beyond;  // N/2 + k
-  Index mirror;  // N - k; descends
-  Index across;  // N/2 - k; descends
+  Index mirror;  // N - k, which descends as k ascends
+  Index across;  // N/2 - k, which descends as k ascends
 };
 
+/// The quad of the element at `place` of row r.
 FOVEA_INLINE Quad quad_at(Index rows, Index columns, Index r, Index place) {
   const Index here = r * columns + place;
   const Index mirror =
@@ -29,7 +33,7 @@ FOVEA_INLINE Quad quad_at(Index rows, Index columns, Index r, Index place) {
   return {here, here + columns / 2, mirror, across};
 }
 
-/// Twice the spectra of the even and the odd elements, from Z[k] and Z[N - k].
+/// Twice the spectra of the even and of the odd elements, made of Z[k] and Z[N - k].
 template <class V>
 struct EvenOdd {
   Complex<V> even;
@@ -42,31 +46,33 @@ FOVEA_INLINE EvenOdd<V> even_odd(Complex<V> at, Complex<V> mirrored) {
   return {at + other, times_minus_i(at - other)};
 }
 
-/// The same of one sequence at k and at N/2 - k.
+/// Twice the even and odd spectra of one sequence at k.
 template <class V, class T>
 FOVEA_INLINE EvenOdd<V> near_side(const T* z, const Quad& at) {
   return even_odd(load_complex<V, false>(z + 2 * at.here),
                   load_complex<V, true>(z + 2 * at.mirror));
 }
+/// Twice the even and odd spectra of one sequence at N/2 - k.
 template <class V, class T>
 FOVEA_INLINE EvenOdd<V> far_side(const T* z, const Quad& at) {
   return even_odd(load_complex<V, true>(z + 2 * at.across),
                   load_complex<V, false>(z + 2 * at.beyond));
 }
 
-/// e^{-2 pi i (N/2 - k) / N} from that of k.
+/// e^{-2 pi i (N/2 - k) / N}, made of the root of k.
 template <class V>
 FOVEA_INLINE Complex<V> root_across(Complex<V> root) {
   return {negative(root.re), root.im};
 }
 
-/// Four times the spectrum of C0[2i] + C0[2i + 1]: E1 (E2 + O2) + O1 (E2 + w O2), w the root of k.
+/// Four times the spectrum of C0[2i] + C0[2i + 1]: E1 (E2 + O2) + O1 (E2 + w O2), where w is the
+/// root of k.
 template <class V>
 FOVEA_INLINE Complex<V> cross_of(const EvenOdd<V>& a, const EvenOdd<V>& b, Complex<V> root) {
   return multiply_add(a.even * (b.even + b.odd), a.odd, multiply_add(b.even, root, b.odd));
 }
 
-/// y of N real elements from its spectrum, by an inverse transform of length N/2 whose elements are
+/// Makes of the spectrum of y, N real elements, what an inverse transform of length N/2 turns into
 /// y[2i] + i y[2i + 1].
 template <class T>
 struct CrossProduct {
@@ -86,13 +92,13 @@ struct CrossProduct {
   }
 };
 
-/// The spectrum of the gradient of one tensor, over that of the other tensor: from
-/// dE1 = G conj(E2 + O2) and dO1 = G conj(E2 + w O2), as the elements of Z1 are of E1 and O1.
+/// The spectrum of the gradient of one tensor, which is written over that of the other tensor. It
+/// is made of dE1 = G conj(E2 + O2) and dO1 = G conj(E2 + w O2), as Z1 is made of E1 and O1.
 template <class T>
 struct Correlation {
   const CorrelationArgs<T>& a;
 
-  /// At k and N - k.
+  /// The even and odd spectra of the gradient at k and N - k.
   template <class V>
   FOVEA_INLINE EvenOdd<V> gradient(Complex<V> g, const EvenOdd<V>& other, Complex<V> root) const {
     return {g * conjugate(other.even + other.odd),
@@ -101,7 +107,7 @@ struct Correlation {
 
   template <class V>
   FOVEA_INLINE void at(const Quad& q, Complex<V> root) const {
-    // g has N/2 complex elements, hence rows of half the length.
+    // g has N/2 complex elements, so its rows have half the length.
     const Index row = q.here / a.columns;
     const Index mirror_row = q.mirror / a.columns;
     const Index back = a.columns / 2;
@@ -122,7 +128,7 @@ struct Correlation {
   }
 };
 
-/// f.at(quad, root of k) for the places [first, last) of row r.
+/// Calls f.at(quad, root of k) for the places [first, last) of row r.
 template <class T, class F>
 FOVEA_INLINE void for_each_place(const SpectrumRoots<T>& roots, Index r, Index first, Index last,
                                  const F& f) {
@@ -140,10 +146,10 @@ FOVEA_INLINE void for_each_place(const SpectrumRoots<T>& roots, Index r, Index f
   }
 }
 
-/// The same for every quad, each once.
+/// Calls f.at(quad, root of k) once for every quad.
 template <class T, class F>
 FOVEA_INLINE void for_each_quad(const SpectrumRoots<T>& roots, const F& f) {
-  // k = 0 is its own mirror.
+  // k = 0 is its own mirror, so it is done apart from the others.
   for_each_place(roots, 0, 0, 1, f);
   for_each_place(roots, 0, 1, roots.columns / 4 + 1, f);
   for (Index r = 1; 2 * r <= roots.rows; ++r) {

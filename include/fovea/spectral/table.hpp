@@ -9,15 +9,16 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One level's kernels for the scalar T (float or double).
+/// The kernels of one level for the scalar T (float or double).
 template <class T>
 struct SpectralKernelTable {
-  void (*gather_channels)(const GatherChannelsArgs<T>&) noexcept;
-  void (*scatter_channels)(const ScatterChannelsArgs<T>&) noexcept;
-  void (*spread)(const SpreadArgs<T>&) noexcept;
+  void (*gather_channels)(const GatherChannelsArgs<T>&) noexcept;    ///< rows to sequences
+  void (*scatter_channels)(const ScatterChannelsArgs<T>&) noexcept;  ///< sequences to rows
+  void (*spread)(const SpreadArgs<T>&) noexcept;  ///< the outer step of a transform
+  /// the outer step of an inverse transform, less a product
   void (*finish)(const FinishArgs<T>&) noexcept;
-  void (*cross_product)(const CrossProductArgs<T>&) noexcept;
-  void (*correlation)(const CorrelationArgs<T>&) noexcept;
+  void (*cross_product)(const CrossProductArgs<T>&) noexcept;  ///< the product of two spectra
+  void (*correlation)(const CorrelationArgs<T>&) noexcept;     ///< the product for a gradient
 };
 
 FOVEA_NAMESPACE_END
@@ -27,7 +28,7 @@ FOVEA_NAMESPACE_END
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The kernels of one level; those of the unit's own level where it was not compiled.
+/// The kernels of one level, or those of the unit's own level if this unit was not compiled for it.
 template <class T>
 const SpectralKernelTable<T>& spectral_kernels(IsaLevel level = isa_level()) {
   return FOVEA_AT_LEVEL(level, spectral::kSpectralKernels<T>);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sizes that transform well.
+/// Sizes whose transforms are fast.
 #pragma once
 
 #include "fovea/core/config.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Whether n > 0 is 2^a 3^b 5^c 7^d.
+/// Whether n is a product of powers of 2, 3, 5 and 7. \pre n > 0
 constexpr bool is_good_size(Index n) {
   for (const Index prime : {2, 3, 5, 7}) {
     while (n > 1 && n % prime == 0) n /= prime;
@@ -15,30 +15,33 @@ constexpr bool is_good_size(Index n) {
   return n == 1;
 }
 
-/// The least multiple of `step` that is at least n, whose quotient by step is good. The next one is
-/// never far: at most 6 % for quotients from 20 on, 1 % from 30000 on.
+/// The least multiple of `step` that is at least n and whose quotient by `step` is good. It is
+/// never far from n: at most 6 % above for quotients from 20 on, and 1 % from 30000 on.
 constexpr Index good_multiple(Index n, Index step) {
   Index quotient = n <= step ? 1 : (n + step - 1) / step;
   while (!is_good_size(quotient)) ++quotient;
   return quotient * step;
 }
 
-/// A transform of N = rows * columns complex elements: `rows` transforms of `columns`, which FFTW
-/// computes, each within a cache, and a step of our own.
+/// The size of a transform of N = R M complex elements. FFTW computes R transforms of M elements,
+/// each within a cache, and a step of our own joins them.
 struct TransformSize {
-  Index rows = 1;
-  Index columns = 2;
+  Index rows = 1;     ///< R
+  Index columns = 2;  ///< M
 
+  /// N = R M, the number of complex elements.
   constexpr Index size() const { return rows * columns; }
+  /// Whether both have the same rows and columns.
   bool operator==(const TransformSize&) const = default;
 };
 
-/// The longest transform that is left to FFTW as a whole: both of its arrays are in a first-level
-/// cache, or nearly.
+/// The longest transform that is left to FFTW as a whole. Both of its arrays are in a first-level
+/// cache, or nearly so.
 inline constexpr Index kLongestWhole = 4096;
 
-/// The size for a product of sequences that needs n elements: the least even good one, and for long
-/// ones a multiple of 32 rows. It never falls as n grows.
+/// The size for a product of sequences that needs n elements: the least good even number, or,
+/// beyond kLongestWhole, the least good multiple of 32 times the number of rows. It never falls as
+/// n grows.
 constexpr TransformSize transform_size(Index n) {
   if (n <= kLongestWhole) return {1, good_multiple(n, 2)};
   Index rows = 2;
