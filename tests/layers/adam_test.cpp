@@ -104,6 +104,12 @@ TEST(Adam, Refusals) {
     Adam<double> adam(options);
     return refusal([&] { adam.step(model); });
   };
+  EXPECT_EQ(with({.learning_rate = -1e-3}),
+            "Adam: learning_rate is -0.001; expected a finite number, 0 or more");
+  EXPECT_EQ(with({.learning_rate = std::nan("")}),
+            "Adam: learning_rate is nan; expected a finite number, 0 or more");
+  EXPECT_EQ(with({.weight_decay = -0.5}),
+            "Adam: weight_decay is -0.5; expected a finite number, 0 or more");
   EXPECT_EQ(with({.beta1 = 1}), "Adam: beta1 is 1; expected 0 <= beta < 1");
   EXPECT_EQ(with({.epsilon = 0}), "Adam: epsilon is 0; expected more than 0");
   EXPECT_EQ(with({.clip_norm = 0.0}), "Adam: clip_norm is 0; expected more than 0");

@@ -98,11 +98,11 @@
 #else
 #define FOVEA_TAG_EXTERN _
 #endif
-#define FOVEA_JOIN_(version, a, b, c, d, e, f, g) version##a##b##c##d##e##f##g
-#define FOVEA_JOIN(version, a, b, c, d, e, f, g) FOVEA_JOIN_(version, a, b, c, d, e, f, g)
-#define FOVEA_TAG                                                                 \
-  FOVEA_JOIN(v0_1_, FOVEA_TAG_AVX, FOVEA_TAG_AVX2, FOVEA_TAG_FMA, FOVEA_TAG_F16C, \
-             FOVEA_TAG_AVX512, FOVEA_TAG_NATIVE, FOVEA_TAG_EXTERN)
+#define FOVEA_JOIN_(major, minor, a, b, c, d, e, f, g) v##major##_##minor##_##a##b##c##d##e##f##g
+#define FOVEA_JOIN(major, minor, a, b, c, d, e, f, g) FOVEA_JOIN_(major, minor, a, b, c, d, e, f, g)
+#define FOVEA_TAG                                                                     \
+  FOVEA_JOIN(FOVEA_VERSION_MAJOR, FOVEA_VERSION_MINOR, FOVEA_TAG_AVX, FOVEA_TAG_AVX2, \
+             FOVEA_TAG_FMA, FOVEA_TAG_F16C, FOVEA_TAG_AVX512, FOVEA_TAG_NATIVE, FOVEA_TAG_EXTERN)
 
 #define FOVEA_NAMESPACE_BEGIN \
   namespace fovea {           \

@@ -14,13 +14,13 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of Adam, which may be changed from step to step.
 struct AdamOptions {
-  double learning_rate = 1e-3;  ///< how far a step moves the weights; 0.001 by default
+  double learning_rate = 1e-3;  ///< how far a step moves the weights, 0 or more; 0.001 by default
   double beta1 = 0.9;           ///< decay of the mean of the gradients, in [0, 1)
   double beta2 = 0.999;         ///< decay of the mean of their squares, in [0, 1)
   double epsilon = 1e-8;        ///< added to the root of the mean square, more than 0
   /// Each step takes learning_rate * weight_decay times each weight off that weight. Parameters
-  /// that are one row (biases, and the scale and shift of a normalisation) are left out. By default
-  /// nothing decays.
+  /// that are one row (biases, and the scale and shift of a normalisation) are left out. 0 or more;
+  /// by default nothing decays.
   double weight_decay = 0;
   /// If it is set, gradients whose norm over all parameters is larger are scaled down to this norm.
   /// It must be more than 0.
@@ -96,6 +96,13 @@ class Adam {
     const auto check_rate = [](const char* name, double beta) {
       if (!(beta >= 0 && beta < 1)) refuse("Adam", name, to_string(beta), "0 <= beta < 1");
     };
+    const auto check_step = [](const char* name, double size) {
+      if (!(size >= 0 && std::isfinite(size))) {
+        refuse("Adam", name, to_string(size), "a finite number, 0 or more");
+      }
+    };
+    check_step("learning_rate", options.learning_rate);
+    check_step("weight_decay", options.weight_decay);
     check_rate("beta1", options.beta1);
     check_rate("beta2", options.beta2);
     if (!(options.epsilon > 0)) {
