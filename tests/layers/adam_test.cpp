@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "fovea/layers/adam.hpp"
 
+#include <cmath>
+
 #include "layers/gradient_check.hpp"
 
 namespace fovea_test {
