@@ -46,7 +46,7 @@ struct FsatOptions {
   /// sigma^2; Lmax if not set.
   std::optional<double> variance = {};
   Confidence confidence = Confidence::density;
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
   EdgeSource edges = EdgeSource::predicted;
   /// Of the random edges: slot m of key j leads to floor(u n), u =

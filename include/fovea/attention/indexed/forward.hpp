@@ -16,11 +16,11 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of IndexedAttention.
 struct IndexedOptions {
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
   /// Row i sees, of its list, the keys up to its own position.
   bool causal = false;
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
 
   /// The scale of the logits of queries of this width.
@@ -94,7 +94,7 @@ class IndexedForward {
         tasks_(sequences_, inputs.q.heads(),
                [this](Index s, Index) { return (sequences_[s].queries + kRows - 1) / kRows; }) {}
 
-  /// Bytes of scratch with that many workers. \param length K, the entries of a row's list
+  /// Bytes of scratch memory with that many workers. \param length K, the entries of a row's list
   static Index workspace_bytes(const AttentionShape& shape, Index length, Index workers) {
     return workers * slot(shape.width, length) * kElement;
   }

@@ -34,7 +34,7 @@ class LinearBackward {
         grads_(grads),
         accumulate_(accumulate) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const Field& far, Index workers) {
     Index elements = workers * padded_row<T>(slot_elements(shape, far));
     Index sums = 0;

@@ -33,7 +33,7 @@ class LinearForward {
                 Near::kExists, out),
         near_(std::move(near)) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const Field& far, Index workers) {
     const Index sums = far.causal ? 0
                                   : SegmentSums<C>::bytes(shape.batch * shape.key_heads, shape.keys,

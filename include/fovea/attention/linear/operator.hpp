@@ -52,7 +52,7 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
   }
 
-  /// Bytes of scratch of `forward` with that many workers.
+  /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
     const auto far = op().template far<Compute<T>>();
@@ -130,7 +130,7 @@ class LinearOnlyOperator : public LinearOperator<Op> {
   template <class T>
   using NearDecoder = NoNearField;
 
-  /// Bytes of scratch of `backward` with that many workers.
+  /// Bytes of scratch memory that `backward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {

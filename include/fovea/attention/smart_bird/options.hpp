@@ -23,7 +23,7 @@ struct SmartBirdOptions {
   std::uint64_t seed = 0;
   /// Keys after the query's position are invisible, to sketch and attention.
   bool causal = false;
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   /// Of the attention's logits; 1 / sqrt(D) if not set.
   std::optional<double> scale = {};

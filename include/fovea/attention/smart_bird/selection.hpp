@@ -36,7 +36,7 @@ class SketchSelection {
                   const SketchKeys<T>& keys)
       : options_(options), rows_(rows), keys_(keys) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(Index keys, Index width, Index workers) {
     return workers * slot_bytes(keys, width);
   }

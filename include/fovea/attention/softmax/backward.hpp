@@ -30,7 +30,7 @@ class SoftmaxBackward {
                   const SoftmaxGrads<T>& grads)
       : pass_(call, plans, out, saved, d_out, grads) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
     return BackwardCall<T>::workspace_bytes(shape, plans, workers);
   }

@@ -33,7 +33,7 @@ class BackwardCall {
         lse_low_(call, plans, saved.lse),
         slot_(call.shape()) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
     return workers * (Slot(shape).elements * kElement + BlockStorage::bytes(plans.most_runs()));
   }

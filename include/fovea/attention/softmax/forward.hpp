@@ -28,7 +28,7 @@ class SoftmaxForward {
                  const SoftmaxSaved<T>& saved, const Place& place = {})
       : call_(call), plans_(plans), out_(out), saved_(saved), place_(place) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
     return workers * (slot_bytes(shape) + BlockStorage::bytes(plans.most_runs())) +
            carry_elements(shape, plans) * kElement;

@@ -50,7 +50,7 @@ class SplitKv {
     worker_elements_ = detail::whole_registers(worker_elements_);
   }
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   Index scratch_bytes(Index workers) const {
     return head_bytes() +
            (shape_.batch * part_elements_ + (std::max<Index>)(1, workers) * worker_elements_) *
