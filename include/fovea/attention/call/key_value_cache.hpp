@@ -81,8 +81,8 @@ class TokenRows {
 template <class T>
 struct HeldTokens {
   Index first = 0;       ///< position of the first token that is held
-  View<const T> keys;    // [B, Hk, tokens, D]
-  View<const T> values;  // [B, Hk, tokens, Dv]
+  View<const T> keys;    ///< [B, Hk, tokens, D]
+  View<const T> values;  ///< [B, Hk, tokens, Dv]
 };
 
 /// Keys [B, Hk, tokens, D] and values [B, Hk, tokens, Dv] to which tokens are appended.

@@ -113,7 +113,7 @@ class SequenceTasks {
  private:
   Index heads_;
   Index count_ = 0;
-  std::vector<Index> first_;  // [rows + 1] the first task of each row (sequence, head) that differs
+  std::vector<Index> first_;  // [rows + 1] first task of each row (sequence, head) that differs
 };
 
 FOVEA_NAMESPACE_END
