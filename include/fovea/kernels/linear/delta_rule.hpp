@@ -34,6 +34,7 @@ struct DeltaStreamArgs {
   const LinearRows<T, S>* rows = nullptr;  ///< [heads] query heads that share the state
   Index heads = 0;                         ///< number of these query heads
   Index row_count = 0;                     ///< rows of each query head
+  /// Position of row 0. Every position is at least length - 1, or negative.
   Index first_position = 0;
   /// delta_state_elements(...), aligned to 64 bytes. If `length` is 0, its content does not matter.
   T* state = nullptr;
@@ -91,10 +92,9 @@ struct DeltaGradArgs {
   const LinearGradRows<T>* rows = nullptr;  ///< [heads] query heads that share the keys
   Index heads = 0;                          ///< number of these query heads
   Index row_count = 0;                      ///< rows of each query head
-  /// Position of row 0. Every position is at least length - 1, or negative.
-  Index first_position = 0;  ///< position of row 0; any
-  bool accumulate = false;   ///< whether to add to d_q, d_k and d_v
-  T* scratch = nullptr;      ///< delta_grad_scratch(...) elements, aligned to 64 bytes
+  Index first_position = 0;                 ///< position of row 0; any
+  bool accumulate = false;                  ///< whether to add to d_q, d_k and d_v
+  T* scratch = nullptr;  ///< delta_grad_scratch(...) elements, aligned to 64 bytes
 };
 
 /// Elements of scratch for DeltaGradArgs: about tokens (D Dv / kDeltaChunk + Dv + kDeltaChunk), for
