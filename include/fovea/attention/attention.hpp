@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The concept Attention, and `attend`, which returns a new tensor. What an operator takes and
-/// gives are types of its family (fovea/attention/call).
+/// The concepts of attention operators, and `attend`, which returns the attention as a new tensor.
+/// The types that an operator takes and gives belong to its family (fovea/attention/call).
 #pragma once
 
 #include <concepts>
@@ -28,19 +28,21 @@ struct TypesOf {
 
 }  // namespace detail
 
-/// What the operator `Op` reads, saves and gives gradients of, for tensors of T: parameters of
-/// these types deduce nothing, so that braces and whatever converts to the operator's own types
-/// arrive.
+/// What the operator `Op` reads, for tensors of T. Nothing is deduced from a parameter of this
+/// type, so a call may pass braces, or anything that converts to the operator's own type. The same
+/// holds for SavedOf and GradsOf.
 template <class Op, class T>
 using InputsOf = typename detail::TypesOf<Op, T>::Inputs;
+/// What the forward pass of `Op` saves for its backward pass, for tensors of T.
 template <class Op, class T>
 using SavedOf = typename detail::TypesOf<Op, T>::Saved;
+/// The gradients that the backward pass of `Op` writes, for tensors of T.
 template <class Op, class T>
 using GradsOf = typename detail::TypesOf<Op, T>::Grads;
 
 /// An attention operator for the scalar T: a small value that holds its options. Its members
-/// `Inputs<T>`, `Saved<T>`, `Grads<T>` and `Shape` are types of its family (call/inputs.hpp,
-/// saved.hpp, grads.hpp, shapes.hpp).
+/// `Inputs<T>`, `Saved<T>`, `Grads<T>` and `Shape` are the types of its family (call/inputs.hpp,
+/// call/saved.hpp, call/grads.hpp and call/shapes.hpp).
 template <class Op, class T>
 concept Attention = std::copyable<Op> &&
     requires(const Op op, const typename Op::template Inputs<T>& inputs, const View<T>& out,
@@ -50,11 +52,11 @@ concept Attention = std::copyable<Op> &&
   { Op::name() } -> std::convertible_to<const char*>;
   /// throws what `forward` would throw, and does nothing else
   op.check(inputs, out, saved);
-  /// computes out, and what saved asks for
+  /// computes out, and whatever `saved` has a tensor for
   op.forward(inputs, out, saved, executor);
-  /// bytes of scratch that `forward` takes with that many workers
+  /// bytes of scratch memory that `forward` takes with that many workers
   { op.template workspace_bytes<T>(shape, 1) } -> std::same_as<Index>;
-  /// (query, key) pairs of a query head that are visible, without key lengths
+  /// number of visible (query, key) pairs of a query head, without regard to key lengths
   { op.visible_pairs(shape, Index{0}) } -> std::same_as<Index>;
 };
 
@@ -66,19 +68,19 @@ concept DifferentiableAttention = Attention<Op, T> &&
              const typename Op::template Grads<T>& grads, Serial& executor) {
   /// throws what `backward` would throw, and does nothing else
   op.check_backward(inputs, out, saved, out, grads);
-  /// computes grads from d_out, the gradient of the loss with respect to out
+  /// computes `grads` from d_out, the gradient of the loss with respect to out
   op.backward(inputs, out, saved, out, grads, executor);
 };
 
-/// What most decoders take of new tokens. What the decoder of `Op` takes is `Op::Tokens<T>`, which
-/// has these two first.
+/// What most decoders take for n new tokens. The decoder of `Op` takes `Op::Tokens<T>`, which
+/// begins with these two members.
 template <class T>
 struct KeyValueTokens {
-  View<const T> k;  ///< [B, Hk, n, D]
-  View<const T> v;  ///< [B, Hk, n, Dv]
+  View<const T> k;  ///< keys, [B, Hk, n, D]
+  View<const T> v;  ///< values, [B, Hk, n, Dv]
 };
 
-/// An attention operator whose tokens may come one after the other.
+/// An attention operator that has a decoder: its tokens may come one after the other.
 template <class Op, class T>
 concept IncrementalAttention = Attention<Op, T> &&
     requires(const Op op, const typename Op::DecoderShape& shape,
@@ -86,45 +88,46 @@ concept IncrementalAttention = Attention<Op, T> &&
              const typename Op::template Tokens<T>& tokens,
              const typename Op::template Inputs<T>& inputs, const View<T>& out,
              const typename Op::template Saved<T>& saved, Serial& executor, Index length) {
-  /// adds the tokens
+  /// appends the tokens
   decoder.append(tokens);
-  /// attention of the last positions, as `forward` of all tokens gives it
+  /// computes attention for the last positions, as `forward` gives it for all tokens
   decoder.step(inputs, out, saved, executor);
-  /// tokens so far
+  /// the number of tokens so far
   { decoder.length() } -> std::same_as<Index>;
-  /// forgets the tokens from that position on
+  /// forgets the tokens from position `length` on
   decoder.rollback(length);
-  /// the same tokens again, in memory of their own
+  /// returns a decoder that has the same tokens in memory of its own
   { decoder.fork() } -> std::same_as<decltype(op.template decoder<T>(shape))>;
 };
 
-/// The scalar of a View, or of a tensor or matrix that can be viewed.
+/// The type of the elements of a View, or of a tensor or matrix that can be viewed.
 template <class X>
 using Scalar = typename ViewTraits<std::remove_cvref_t<X>>::Scalar;
 
 namespace detail {
 
-/// What may run the work of an operator.
+/// Types that can run the work of an operator.
 template <class E>
 concept RunsWork = requires(E& executor) {
   as_executor(executor);
 };
 
+/// Types that can be viewed as tensors.
 template <class... X>
 concept Tensors = (Viewable<X> && ...);
 
-/// Whether q, k and v are tensors of one scalar that there is attention of.
+/// q, k and v are tensors of one scalar type, and attention exists for it.
 template <class Q, class K, class V>
 concept TensorsOfOneScalar = Tensors<Q, K, V> && TensorScalar<Scalar<Q>> &&
     std::same_as<Scalar<K>, Scalar<Q>> && std::same_as<Scalar<V>, Scalar<Q>>;
 
-/// Inputs that `Op` reads, or what converts to them.
+/// The inputs that `Op` reads, or a type that converts to them.
 template <class I, class Op>
 concept InputsOfOperator = AnyInputs<I> && requires {
   requires std::convertible_to<const I&, typename Op::template Inputs<InputScalar<I>>>;
 };
 
-/// Says why an operator does not take inputs that it does not read.
+/// Fails to compile, with a message that says that the inputs belong to another family.
 template <class I>
 constexpr void refuse_family() {
   static_assert(!std::same_as<I, I>,
@@ -132,12 +135,13 @@ constexpr void refuse_family() {
                 "an operator reads its own Inputs<T>, FullAttention for instance SoftmaxInputs<T>");
 }
 
-/// Attention into `out`, which is as large as it has to be.
+/// Computes attention into `out`, which has the right shape already.
 template <class T, class Op, class I, class Out, class E>
 void attend_into(const Op& op, const I& inputs, Out& out, E&& executor) {
   op.forward(inputs, View<T>(out), typename Op::template Saved<T>{}, executor);
 }
 
+/// Computes attention into a new Tensor4.
 template <class T, class Op, class I, class E>
 auto attend_to_inputs(const Op& op, const I& inputs, E&& executor) {
   auto out = ViewTraits<View<const T>>::make(out_shape(inputs));
@@ -147,9 +151,11 @@ auto attend_to_inputs(const Op& op, const I& inputs, E&& executor) {
 
 }  // namespace detail
 
-/// Attention of q over k and v into a new tensor [B, Hq, Nq, Dv] of the kind of q: an Eigen tensor
-/// in q's storage order, a matrix if q is one, a Tensor4 if it is a View. `executor` as in
-/// `forward`.
+/// Returns the attention of q [B, Hq, Nq, D] over k [B, Hk, Nk, D] and v [B, Hk, Nk, Dv] as a new
+/// tensor [B, Hq, Nq, Dv]. The result is of q's kind: an Eigen tensor in q's storage order if q is
+/// one, a matrix if q is a matrix, and a Tensor4 if q is a View.
+/// \param executor runs the work, as in `forward`; by default the calling thread does it alone
+/// \throws as `forward` does
 template <class Op, class Q, class K, class V, detail::RunsWork E = Serial>
 requires detail::TensorsOfOneScalar<Q, K, V> && Attention<Op, Scalar<Q>>
 [[nodiscard]] auto attend(const Op& op, const Q& q, const K& k, const V& v, E&& executor = {}) {
@@ -163,8 +169,9 @@ requires detail::TensorsOfOneScalar<Q, K, V> && Attention<Op, Scalar<Q>>
   return out;
 }
 
-/// The same with everything that the operator reads, into a new Tensor4: in braces with tensors of
-/// float, `attend(op, {.q = q, .k = k, .v = v, .bias = bias})`.
+/// Does the same with everything that the operator reads, and returns a new Tensor4. With tensors
+/// of float the inputs can be written in braces: `attend(op, {.q = q, .k = k, .v = v, .bias =
+/// bias})`.
 template <class Op, detail::RunsWork E = Serial>
 requires Attention<Op, float>
 [[nodiscard]] auto attend(const Op& op,
@@ -173,7 +180,8 @@ requires Attention<Op, float>
   return detail::attend_to_inputs<float>(op, inputs, executor);
 }
 
-/// The same for other scalars: `attend(op, fovea::SoftmaxInputs<double>{.q = q, .k = k, .v = v})`.
+/// Does the same for scalars other than float, with inputs that name their type: `attend(op,
+/// fovea::SoftmaxInputs<double>{.q = q, .k = k, .v = v})`.
 template <class Op, detail::InputsOfOperator<Op> I, detail::RunsWork E = Serial>
 requires(!std::same_as<detail::InputScalar<I>, float>) &&
     Attention<Op, detail::InputScalar<I>> [[nodiscard]] auto attend(const Op& op, const I& inputs,
@@ -183,7 +191,7 @@ requires(!std::same_as<detail::InputScalar<I>, float>) &&
 
 namespace detail {
 
-/// Says in one sentence why the call above does not take these.
+/// Fails to compile, with one sentence that says why `attend` does not take these arguments.
 template <class Q, class K, class V, class E = Serial>
 constexpr void explain_attend() {
   constexpr bool are_tensors = Tensors<Q, K, V>;
@@ -204,13 +212,14 @@ constexpr void explain_attend() {
   }
 }
 
-/// What a call of `attend` that is wrong somewhere begins with.
+/// The first argument, after the operator, of a call that was meant for `attend`.
 template <class Q, class Op>
 concept MeantFor = Attention<Op, float> || Viewable<Q>;
 
 }  // namespace detail
 
-/// Every other call on an operator or on tensors: does not compile, and says why.
+/// Catches every other call of `attend` on an operator or on tensors: it does not compile, and says
+/// why.
 template <class Op, detail::MeantFor<Op> Q, class... Rest>
 requires(!detail::InputsOfOperator<Q, Op>) Q
     attend(const Op& /*op*/, const Q& q, const Rest&... /*rest*/) {

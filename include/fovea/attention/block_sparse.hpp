@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Block-sparse attention: each block of queries sees the blocks of keys that are listed for it.
+/// Block-sparse attention: each block of queries sees the blocks of keys that are listed for it
+/// (MATHS.md, section 3).
 #pragma once
 
 #include <string>
@@ -14,33 +15,38 @@ FOVEA_NAMESPACE_BEGIN
 /// Options of BlockSparseAttention.
 struct BlockSparseOptions {
   Index block = 64;  ///< positions of a block, at least 1
-  /// Of all heads, or head h has layouts[h % size].
+  /// At least one list of blocks: head h has layouts[h % size], so a single one is that of all
+  /// heads.
   std::vector<BlockRows> layouts = {};
-  /// Row i sees keys up to its own position.
+  /// If true, row i sees no key after its own position.
   bool causal = false;
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// z becomes cap tanh(z / cap), before bias, ALiBi and mask.
+  /// If set, the logit z becomes cap tanh(z / cap), before bias, ALiBi and mask.
   std::optional<double> soft_cap = {};
-  /// Of the weights, after the softmax.
+  /// Dropout of the weights, after the softmax; none by default.
   Dropout dropout = {};
 };
 
-/// Softmax over the listed blocks; queries behind the last listed row of blocks see nothing. See
-/// SoftmaxOperator for the logits, shapes, errors and the calls. N need not be a multiple of the
-/// block.
-/// Cost: 2 (D + Dv) flops per visible pair.
+/// Block-sparse attention: softmax over the keys of the listed blocks. Queries behind the last
+/// listed row of blocks see nothing. The logits, the shapes, the errors and the calls are those of
+/// SoftmaxOperator. N need not be a multiple of the block.
+/// Cost: 2 (D + Dv) flops for each visible pair.
 class BlockSparseAttention : public SoftmaxOperator<BlockSparseAttention> {
  public:
-  BlockSparseOptions options;
+  BlockSparseOptions options;  ///< checked at every call
 
+  /// Holds these options. They are checked when the operator is called.
   explicit BlockSparseAttention(BlockSparseOptions chosen) : options(std::move(chosen)) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "BlockSparseAttention"; }
+  /// The pattern of a head is the same for sequences of every shape.
   static constexpr bool kPatternKnowsShape = false;
 
+  /// The keys that each row of a head sees: the blocks that its layout lists.
   AnyPattern pattern(Index head, const SequenceShape& /*shape*/) const {
     const auto size = static_cast<Index>(options.layouts.size());
     return BlockList(options.block, kFarPosition / options.block,
@@ -48,13 +54,17 @@ class BlockSparseAttention : public SoftmaxOperator<BlockSparseAttention> {
                      name());
   }
 
+  /// The patterns repeat after this many heads.
   Index pattern_period(Index /*heads*/) const { return static_cast<Index>(options.layouts.size()); }
 
+  /// \throws std::invalid_argument if there is no layout, or the block is below 1
   void check_options() const {
     if (options.layouts.empty()) refuse(name(), "the number of layouts", "0", "at least 1");
     if (options.block < 1) refuse(name(), "block", std::to_string(options.block), "at least 1");
   }
 
+  /// \throws std::invalid_argument if offsets or columns of a layout do not ascend, or a column is
+  /// not one of the blocks of keys
   void check_pattern(const SequenceShape& shape) const {
     const Index key_blocks = -floor_div(-shape.keys, options.block);
     for (const BlockRows& rows : options.layouts) {

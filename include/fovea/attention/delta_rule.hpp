@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Fast-weight attention by the delta rule (Schlag, Irie and Schmidhuber 2021; FMMformer, Table 2).
+/// Fast-weight attention by the delta rule (Schlag, Irie and Schmidhuber 2021; FMMformer, Table 2;
+/// MATHS.md, section 4).
 #pragma once
 
 #include "fovea/attention/linear/decoder.hpp"
@@ -10,50 +11,59 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of DeltaRuleAttention.
 struct DeltaRuleOptions {
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
 };
 
-/// Causal: W_t = W_{t-1} + beta_t (v_t - W_{t-1} k'_t) k'_t^T, and the row at position t reads
-/// W_t q', after the update; W_{-1} = 0. k' = phi(k) / sum phi(k), q' likewise, 0 if all features
-/// are 0; no other normaliser (MATHS.md, section 4).
-/// beta [B, Hk, Nk, 1] is finite and at least 0; beyond 2 / |k'|^2 the recurrence grows.
-/// Shapes, lengths, packing and heads as in LinearAttention. A row that sees no key is +0.
-/// Cost: 6 D Dv flops per token and about 2 kDeltaChunk (D + 2 Dv) more.
+/// Attention by the delta rule, which is causal: W_t = W_{t-1} + beta_t (v_t - W_{t-1} k'_t) k'_t^T
+/// with W_{-1} = 0, and the row at position t reads W_t q', after the update. Here k' = phi(k) /
+/// sum phi(k), q' likewise, and both are 0 where all features are 0. There is no other normaliser
+/// (MATHS.md, section 4).
+/// The rates beta [B, Hk, Nk, 1] are finite and at least 0; beyond 2 / |k'|^2 the recurrence grows.
+/// Shapes, key lengths, packed sequences and heads are as in LinearAttention. A row that sees no
+/// key is +0.
+/// Cost: 6 D Dv flops for each token, and about 2 kDeltaChunk (D + 2 Dv) more.
 template <class Map = EluPlusOne>
 class DeltaRuleAttention : public LinearOnlyOperator<DeltaRuleAttention<Map>> {
   static_assert(FeatureMap<Map>);
 
  public:
+  /// The operator reads beta.
   static constexpr bool kHasBeta = true;
 
+  /// What the operator reads, for tensors of T.
   template <class T>
   using Inputs = DeltaInputs<T>;
+  /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = DeltaGrads<T>;
 
-  /// What a decoder takes of new tokens.
+  /// What a decoder takes for new tokens: k, v and beta.
   template <class T>
   using Tokens = DeltaTokens<T>;
 
+  /// The options, which need no check.
   DeltaRuleOptions options;
 
+  /// Holds these options.
   explicit DeltaRuleAttention(const DeltaRuleOptions& chosen = {}) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "DeltaRuleAttention"; }
 
-  /// Its one term, for arithmetic in T.
+  /// The one term of the far field, for arithmetic in T.
   template <class T>
   LinearTermsOf<T, DeltaRule<Map>> far() const {
     return LinearTermsOf<T, DeltaRule<Map>>::template of<DeltaRule<Map>>(Denominator::propagate(),
                                                                          true, options.alignment);
   }
 
+  /// Does nothing: every value of the options is valid.
   template <class T>
   void check_options() const {}
 
-  /// The same attention for tokens that come one after the other: constant memory.
-  /// \throws as the constructor of LinearDecoder
+  /// A decoder: the same attention for tokens that come one after the other, in constant memory.
+  /// \throws as the constructor of LinearDecoder does
   template <class T>
   [[nodiscard]] LinearDecoder<DeltaRuleAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};

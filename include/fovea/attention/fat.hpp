@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FAT attention (Zhuang et al. 2022, eq. 5): full attention whose keys and values come of the
-/// hidden state cross.
+/// FAT attention (Zhuang et al. 2022, eq. 5; MATHS.md, section 6): full attention whose keys and
+/// values are made of the hidden state cross.
 #pragma once
 
 #include "fovea/attention/fsat/options.hpp"
@@ -12,29 +12,36 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of FatAttention.
 struct FatOptions {
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
+  /// There is no causal option: giving one a value does not compile.
   NotCausal causal = {};
 };
 
-/// out_i = sum_j softmax_j(scale <q_i, k_j>) v_j over all keys, with q made of the tokens, k and v
-/// of their cross (eq. 6); see SoftmaxOperator for shapes, errors and the calls. Not causal:
-/// position i of the cross mixes tokens up to 2 i + 1. There is no causal option and no decoder;
-/// neither compiles. Cost: 2 (D + Dv) flops per pair; no N x N in memory.
+/// FAT attention: out_i = sum_j softmax_j(scale <q_i, k_j>) v_j over all keys j. The caller makes q
+/// of the tokens, and k and v of their hidden state cross (eq. 6). The shapes, the errors and the
+/// calls are those of SoftmaxOperator. The operator is not causal, since position i of the cross
+/// mixes tokens up to 2 i + 1: a causal option or a decoder does not compile.
+/// Cost: 2 (D + Dv) flops for each pair. No N x N matrix is kept in memory.
 class FatAttention : public SoftmaxOperator<FatAttention> {
  public:
-  FatOptions options;
+  FatOptions options;  ///< checked at every call
 
+  /// Has the default options.
   FatAttention() = default;
+  /// Holds these options. They are checked when the operator is called.
   explicit FatAttention(const FatOptions& chosen) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "FatAttention"; }
 
+  /// Every row of every head sees all keys.
   Dense pattern(Index /*head*/, const SequenceShape& /*shape*/) const { return {}; }
 
+  /// Does nothing: the scale is checked with the options of every softmax operator.
   void check_options() const {}
 
-  /// There is none. \tparam T as of other operators
+  /// There is no decoder: a call does not compile, and says why.
   template <class T>
   void decoder(const DecoderShape& /*shape*/) const {
     static_assert(!std::same_as<T, T>,

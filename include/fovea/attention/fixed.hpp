@@ -12,36 +12,44 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of FixedAttention.
 struct FixedOptions {
-  Index stride = 128;  ///< l, at least 1
-  Index summary = 8;   ///< c, 1 to l: the last c keys of every block of l keys are its summary
+  Index stride = 128;  ///< l, the keys of a block; at least 1
+  /// c, from 1 to l: the last c keys of every block of l keys are its summary.
+  Index summary = 8;  ///< c, 1 to l: the last c keys of every block of l keys are its summary
+  /// Which heads see A1 and which see A2; by default even heads see A1 and odd heads A2.
   HeadAssignment heads = HeadAssignment::separate;
-  /// Head h has a summary of its own: sub-block h % (l / c), counted from the end of the block.
+  /// If true, each head has a summary of its own: sub-block h % (l / c), counted from the end of
+  /// the block.
   bool sub_block_per_head = false;
-  /// Row i sees keys up to its own position.
+  /// If true, row i sees no key after its own position.
   bool causal = true;
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// z becomes cap tanh(z / cap), before bias, ALiBi and mask.
+  /// If set, the logit z becomes cap tanh(z / cap), before bias, ALiBi and mask.
   std::optional<double> soft_cap = {};
-  /// Of the weights, after the softmax.
+  /// Dropout of the weights, after the softmax; none by default.
   Dropout dropout = {};
 };
 
-/// Softmax over A1, the keys of the query's own block of l, and A2, the summary keys of every
-/// block; see SoftmaxOperator for the logits, shapes, errors and the calls. N need not be a
-/// multiple of l.
-/// Cost: 2 (D + Dv) flops per visible pair: N (l + 1) / 2 pairs in A1, about N^2 c / (2 l) in A2.
+/// Fixed attention: softmax over A1, the keys of the query's own block of l, and A2, the summary
+/// keys of every block. The logits, the shapes, the errors and the calls are those of
+/// SoftmaxOperator. N need not be a multiple of l.
+/// Cost: 2 (D + Dv) flops for each visible pair. If causal, A1 has about N (l + 1) / 2 pairs and A2
+/// about N^2 c / (2 l).
 class FixedAttention : public SoftmaxOperator<FixedAttention> {
  public:
-  FixedOptions options;
+  FixedOptions options;  ///< checked at every call
 
+  /// Holds these options. They are checked when the operator is called.
   explicit FixedAttention(const FixedOptions& chosen = {}) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "FixedAttention"; }
+  /// The pattern of a head is the same for sequences of every shape.
   static constexpr bool kPatternKnowsShape = false;
 
+  /// The keys that each row of a head sees: A1, A2 or both, as `heads` assigns them.
   AnyPattern pattern(Index head, const SequenceShape& /*shape*/) const {
     const Index sub_block = options.sub_block_per_head ? head % sub_blocks() : 0;
     const FixedShape shape{options.stride, options.summary, sub_block, options.causal};
@@ -52,11 +60,14 @@ class FixedAttention : public SoftmaxOperator<FixedAttention> {
         [&] { return AnyPattern(fixed_merged(shape)); });
   }
 
+  /// The patterns repeat after this many heads.
   Index pattern_period(Index /*heads*/) const {
     const Index period = detail::assignment_period(options.heads);
     return options.sub_block_per_head ? std::lcm(period, sub_blocks()) : period;
   }
 
+  /// \throws std::invalid_argument if the stride is not between 1 and kFarPosition, or the summary
+  /// is not between 1 and the stride
   void check_options() const {
     check_fixed(name(), {options.stride, options.summary, 0, options.causal});
   }

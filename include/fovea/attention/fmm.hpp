@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FMM attention: a near field, softmax over a band, and a far field of low rank (FMMformer; Nguyen
-/// et al. 2021; MATHS.md, section 4).
+/// FMM attention: a near field, which is softmax over a band, and a far field of low rank
+/// (FMMformer; Nguyen et al. 2021; MATHS.md, section 4).
 #pragma once
 
 #include "fovea/attention/fmm/backward.hpp"
@@ -10,78 +10,95 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The keys of the near field: `left` before the query and `right` after it, both inclusive.
+/// The keys of the near field: the query's own position, `left` keys before it and `right` after
+/// it.
 struct Band {
-  Index left = 0;
-  Index right = 0;
+  Index left = 0;   ///< number of keys before the query, at least 0
+  Index right = 0;  ///< number of keys after the query, at least 0
 
-  /// |i - j| < k, the authors' code: 2 k - 1 keys, k of them under a causal operator.
+  /// The band |i - j| < k, as the authors' code has it: 2 k - 1 keys, of which a causal operator
+  /// shows k.
   static constexpr Band half_width(Index k) { return {k - 1, k - 1}; }
 
-  /// k keys in total, of an even number one more before the query.
+  /// A band of k keys in all. If k is even, one more of them lies before the query than after it.
   static constexpr Band total(Index k) { return {k / 2, (k + 1) / 2 - 1}; }
 
-  /// k keys in total, the last of them the query's own position.
+  /// A band of k keys in all, the last of which is the query's own position.
   static constexpr Band causal_total(Index k) { return {k - 1, 0}; }
 };
 
-/// Options of FmmAttention.
+/// Options of FmmAttention with the terms `Terms`, each a feature map or a DeltaRule of one.
 template <class... Terms>
 struct FmmOptions {
+  /// The keys of the near field; the default is the query's own position alone.
   Band near = {};
-  /// Keys after the query's position are invisible, whatever near.right says.
+  /// If true, row i sees no key after its own position, whatever near.right says. The default is
+  /// false, and true if a term is a DeltaRule, which must be causal.
   bool causal = (LinearTerm<Terms>::kIsDelta || ...);
-  /// Of the near field's logits; 1 / sqrt(D) if not set.
+  /// Scale of the near field's logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// Divides a row by w1 + r w2, the sum of its weights if each of the r terms sums to 1.
+  /// If true, a row is divided by w1 + r w2, which is the sum of its weights if each of the r terms
+  /// sums to 1.
   bool normalise_rows = false;
-  /// Has to be given if a map may be negative.
+  /// The policy for denominators of the far field that vanish or change sign. It must be given if a
+  /// feature map can be negative; otherwise the default is Denominator::propagate.
   DenominatorOption<Terms...> denominator = {};
 };
 
-/// out = w1 near + w2 (sum of the terms), where near_i = softmax over the visible keys of
-/// [i - left, i + right] (eq. 4), a term is linear attention with a feature map (eq. 10), and
-/// w = sigmoid(logit) (eq. 12): `near_logits` and `far_logits` of the inputs, one per head, channel
-/// or in all; what is not given has the weight 1, so without both this is eq. 10.
-/// One of the terms may be DeltaRule<Map>, fast weights as in DeltaRuleAttention: then beta is
-/// read, and the operator is causal.
-/// The far field sums over all visible keys, those of the band too. Shapes, lengths, packing and
-/// heads as in LinearAttention. A row that sees no key is +0.
-/// Cost: that of LocalAttention and of the terms; blocks of rows stay in cache from one to the
-/// other.
+/// FMM attention: out = w1 near + w2 (sum of the terms). Here near_i is softmax attention over the
+/// visible keys of [i - left, i + right] (eq. 4), and a term is linear attention with a feature map
+/// (eq. 10). The weights are w1 = sigmoid(near_logits) and w2 = sigmoid(far_logits) (eq. 12); the
+/// logits are inputs, one for each head, for each column of the values, or one in all. Logits that
+/// are not given have the weight 1, so without both the formula is eq. 10.
+/// One of the terms may be DeltaRule<Map>, fast weights as in DeltaRuleAttention: then the input
+/// beta is read, and the operator must be causal.
+/// The far field sums over all visible keys, those of the band too. Shapes, key lengths, packed
+/// sequences and heads are as in LinearAttention. A row that sees no key is +0.
+/// Cost: that of LocalAttention plus that of the terms. Blocks of rows stay in cache from one part
+/// to the next.
 template <class... Terms>
 class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   static_assert(sizeof...(Terms) > 0 && (FeatureMap<typename LinearTerm<Terms>::Map> && ...));
 
  public:
+  /// Whether a term is a DeltaRule, so that the input beta is read.
   static constexpr bool kHasBeta = (LinearTerm<Terms>::kIsDelta || ...);
+  /// The operator has a near field.
   static constexpr bool kHasNear = true;
+  /// What computes the near field of blocks of rows in the forward pass.
   template <class T>
   using NearField = NearBlocks<T>;
+  /// What decodes the near field.
   template <class T>
   using NearDecoder = Decoder<LocalAttention, T>;
+  /// The number of terms of the far field.
   static constexpr Index kTerms = sizeof...(Terms);
 
+  /// What the operator reads, for tensors of T.
   template <class T>
   using Inputs = std::conditional_t<kHasBeta, FmmDeltaInputs<T>, FmmInputs<T>>;
+  /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = std::conditional_t<kHasBeta, FmmDeltaGrads<T>, FmmGrads<T>>;
 
-  /// What a decoder takes of new tokens.
+  /// What a decoder takes for new tokens: k and v, and with a delta rule beta.
   template <class T>
   using Tokens = std::conditional_t<kHasBeta, DeltaTokens<T>, KeyValueTokens<T>>;
 
-  FmmOptions<Terms...> options;
+  FmmOptions<Terms...> options;  ///< checked at every call
 
+  /// Has the default options. It exists only if no denominator must be chosen.
   FmmAttention() requires std::default_initializable<DenominatorOption<Terms...>>
   = default;
+  /// Holds these options. They are checked when the operator is called.
   explicit FmmAttention(const FmmOptions<Terms...>& chosen) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "FmmAttention"; }
 
-  /// The near field alone.
+  /// The near field alone, as an operator.
   LocalAttention near() const {
     return LocalAttention({.left = options.near.left,
                            .right = options.causal ? 0 : options.near.right,
@@ -89,13 +106,15 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
                            .alignment = options.alignment});
   }
 
-  /// The far field, for arithmetic in T.
+  /// The terms of the far field, for arithmetic in T.
   template <class T>
   LinearTermsOf<T, Terms...> far() const {
     return LinearTermsOf<T, Terms...>::template of<Terms...>(options.denominator, options.causal,
                                                              options.alignment);
   }
 
+  /// \throws std::invalid_argument if a side of the band is negative, the scale is not finite in T,
+  /// the tau of signed_floor is not in (0, 1], or an operator with a delta rule is not causal
   template <class T>
   void check_options() const {
     check_window(name(), {options.near.left, options.near.right});
@@ -104,7 +123,7 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
     if (kHasBeta && !options.causal) refuse(name(), "causal", "false", "true: of the delta rule");
   }
 
-  /// Bytes of scratch of `backward` with that many workers.
+  /// Bytes of scratch memory that `backward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
@@ -112,21 +131,21 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
                                                                        workers);
   }
 
-  /// The same attention for tokens that come one after the other: constant memory.
-  /// \throws as the constructor of LinearDecoder
+  /// A decoder: the same attention for tokens that come one after the other, in constant memory.
+  /// \throws as the constructor of LinearDecoder does
   template <class T>
   [[nodiscard]] LinearDecoder<FmmAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};
   }
 
-  /// How near and far field are weighted.
+  /// The weights of the near and the far field, made of the logits of the inputs.
   template <class T>
   FmmBlend<T> blend(const LinearFamilyInputs<T>& inputs) const {
     return {inputs, kTerms, options.normalise_rows};
   }
 
-  /// \throws std::invalid_argument logits of another shape, or NaN, or that leave nothing to
-  /// normalise
+  /// \throws std::invalid_argument if logits have the wrong shape or a NaN, or if rows are to be
+  /// normalised and all weights of a head are 0
   template <class T>
   void check_logits(const LinearFamilyInputs<T>& inputs) const {
     check_blend_logits(name(), "near_logits", inputs.near_logits, inputs);
@@ -161,17 +180,25 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   }
 };
 
-/// The bands of the paper's models, by its code: |i - j| < k.
+/// The bands of the paper's models as its code reads them, |i - j| < k: here k = 5.
 inline constexpr Band kBand5 = Band::half_width(5);
+/// The band |i - j| < 20.
 inline constexpr Band kBand20 = Band::half_width(20);
+/// The band |i - j| < 30.
 inline constexpr Band kBand30 = Band::half_width(30);
 
-/// The paper's models (Tables 1 and 2): FmmTwoKernels{{.near = kBand5}} is "2-kernel + Band5".
+/// The paper's model with one feature map (Tables 1 and 2); `FmmOneKernel{{.near = kBand5}}` has
+/// the band |i - j| < 5.
 using FmmOneKernel = FmmAttention<EluPlusOne>;
+/// The paper's model with two feature maps: `FmmTwoKernels{{.near = kBand5}}` is "2-kernel +
+/// Band5".
 using FmmTwoKernels = FmmAttention<EluPlusOne, EluMinusPlusOne>;
+/// The paper's model with three feature maps; the third is that of the authors' code.
 using FmmThreeKernels = FmmAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>;
-/// Its fast-weight models: the first term by the delta rule.
+/// The paper's fast-weight model: its one term is written by the delta rule.
 using FmmFastWeight = FmmAttention<DeltaRule<EluPlusOne>>;
+/// The paper's fast-weight model with two feature maps, of which the first is written by the delta
+/// rule.
 using FmmTwoKernelsFastWeight = FmmAttention<DeltaRule<EluPlusOne>, EluMinusPlusOne>;
 
 FOVEA_NAMESPACE_END

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// FSAT attention (Zhuang et al. 2022, section 4): each query attends to the keys that have
-/// predicted it.
+/// FSAT attention (Zhuang et al. 2022, section 4; MATHS.md, section 6): each query attends to the
+/// keys that have predicted it.
 #pragma once
 
 #include "fovea/attention/call/backward_calls.hpp"
@@ -12,47 +12,59 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// out[b, h, i] = sum_{j in N_i} softmax_{j in N_i}(scale <q_i, k_j>) conf_ij v_j (eq. 7), where
-/// N_i are the keys j with an edge from query i: one of their predicted dominant indices
-/// Ibar[b, h, j, m] (eq. 9), an input, is floor(Ibar) = i, or in training a random index is i.
-/// conf_ij = N(i; Ibar, sigma^2) (eqs. 8 and 10). Weights are not normalised again after the
-/// confidences. Of an edge that two slots m have, the larger confidence counts. A query without an
-/// edge is +0, and its lse -inf. See FsatOptions, FsatGraph and MATHS.md, section 6.
+/// FSAT attention: out[b, h, i] = sum_{j in N_i} softmax_{j in N_i}(scale <q_i, k_j>) conf_ij v_j
+/// (eq. 7). N_i are the keys j that have an edge from query i: floor(Ibar[b, h, j, m]) = i for one
+/// of the predicted dominant indices Ibar of key j, which are an input (eq. 9), or, in training,
+/// one of its random indices is i. The confidence is conf_ij = N(i; Ibar, sigma^2) (eqs. 8 and 10).
+/// The weights are not normalised again after the confidences. Where two slots m have the same
+/// edge, the larger confidence counts. A query without an edge gives +0, and its lse is -infinity.
+/// See FsatOptions, FsatGraph and MATHS.md, section 6.
 ///
-/// Inputs: q, k, v (queries and keys are the same tokens: Nq = Nk = L), dominant [B, Hq, L, M], and
-/// if given key_lengths or cu_seqlens_q. With a key length n the first n tokens have the bits of
-/// the sequence of n tokens alone; queries beyond it are +0, and dominant indices beyond it are not
-/// read. Dominant indices are at least 0; those of Lmax and more mean the last token of Lmax.
-/// Random edges draw by the number of the sequence, the head, key and slot: the same for float and
-/// double, any threads and instruction set.
+/// Inputs: q, k and v, whose queries and keys are the same tokens (Nq = Nk = L); dominant [B, Hq,
+/// L, M]; and optionally key_lengths or cu_seqlens_q. With a key length n the first n tokens have
+/// the bits of the sequence of n tokens alone; queries beyond it are +0, and dominant indices
+/// beyond it are not read. Dominant indices are at least 0; those of Lmax and more mean the last
+/// token of Lmax. Random edges are drawn by the number of the sequence, the head, the key and the
+/// slot: they are the same for float and double, for any number of threads and for every
+/// instruction set.
 ///
-/// Not causal: position i of the cross mixes tokens up to 2 i + 1. There is no causal option and no
-/// decoder; neither compiles.
+/// The operator is not causal, since position i of the cross mixes tokens up to 2 i + 1: a causal
+/// option or a decoder does not compile.
 ///
 /// A NaN or infinity of a key reaches the queries that have an edge to it, and no others. The bits
-/// of a row depend on no thread, batch, stride, nor on rows and keys without an edge to it.
-/// Cost: 2 (D + Dv) flops and D + Dv loads per edge, at most M edges per key (training: 2 M), and
-/// two passes over dominant. Memory O(B H L M) for the graph of all heads: per slot 8 bytes and a
-/// number, per query 8 bytes (both twice as often in training: FsatGraph); no L x L.
+/// of a row do not depend on threads, batch or strides, nor on rows and keys without an edge to it.
+///
+/// Cost: 2 (D + Dv) flops and D + Dv loads for each edge, with at most M edges for each key (2 M in
+/// training), and two passes over dominant. Memory: O(B H L M) for the graph of all heads, which
+/// takes 8 bytes and one number for each slot (twice that in training) and 8 bytes for each query;
+/// there is no L x L matrix.
 class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<FsatAttention> {
  public:
+  /// What the operator reads, for tensors of T.
   template <class T>
   using Inputs = FsatInputs<T>;
+  /// What the forward pass saves: lse, if it has a tensor.
   template <class T>
   using Saved = FsatSaved<T>;
+  /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = FsatGrads<T>;
+  /// The sizes of a call.
   using Shape = FsatShape;
 
-  FsatOptions options;
+  FsatOptions options;  ///< checked at every call
 
+  /// Has the default options; max_length must still be set.
   FsatAttention() = default;
+  /// Holds these options. They are checked when the operator is called.
   explicit FsatAttention(const FsatOptions& chosen) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "FsatAttention"; }
 
-  /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got; of the
-  /// dominant indices the first entry that is wrong. O(B Hq L M): every entry is looked at.
+  /// Checks what `forward` takes. Cost: O(B Hq L M), since every dominant index is looked at.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given; among dominant indices it names the first wrong one
   template <class T>
   void check(const InputsOf<FsatAttention, T>& inputs, const View<T>& out,
              const SavedOf<FsatAttention, T>& saved = {}) const {
@@ -61,7 +73,7 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     check_dominant(name(), inputs);
   }
 
-  /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
+  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
@@ -74,7 +86,7 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     check_dominant(name(), inputs);
   }
 
-  /// Bytes of scratch of `forward` with that many workers.
+  /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const FsatShape& shape, Index workers = 1) const {
     using C = Compute<T>;
@@ -83,7 +95,7 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
            IndexedForward<T, FsatLists<C>>::workspace_bytes(shape, shape.keys, workers);
   }
 
-  /// Bytes of scratch of `backward` with that many workers, all gradients.
+  /// Bytes of scratch memory that `backward` takes with that many workers for all gradients.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const FsatShape& shape, Index workers = 1) const {
     using Backward = IndexedBackward<T, FsatLists<T>>;
@@ -93,14 +105,14 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
            Backward::workspace_bytes(shape, shape.keys, edges, workers);
   }
 
-  /// (query, key) pairs of one query head that may have an edge: one for each slot, in training
-  /// two. How many there are is the matter of the dominant indices.
+  /// An upper bound of the (query, key) pairs of one query head that have an edge: one for each
+  /// slot, and two in training. How many there are depends on the dominant indices.
   [[nodiscard]] Index visible_pairs(const FsatShape& shape, Index /*head*/ = 0) const {
     const Index edges = shape.dominants * FsatGraph<float>::edges_per_slot(options);
     return add_pairs(0, shape.keys, (std::min)(edges, shape.queries));
   }
 
-  /// There is none. \tparam T as of other operators
+  /// There is no decoder: a call does not compile, and says why.
   template <class T>
   void decoder(const DecoderShape& /*shape*/) const {
     static_assert(!std::same_as<T, T>,
@@ -112,20 +124,23 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
   friend class ForwardCalls<FsatAttention>;
   friend class BackwardCalls<FsatAttention>;
 
+  /// The number of sequences in a row of the batch: more than 1 only if they are packed.
   template <class T>
   static Index sequences_of_a_row(const Inputs<T>& inputs) {
     const Sequences<T> sequences(inputs);
     return sequences.packed() ? sequences.count() : 1;
   }
 
-  /// Gradients of the loss from d_out, its gradient with respect to out. Those of q, k and v are
-  /// exact derivatives of `forward` with the same edges: these are built again, and where an edge
-  /// leads is not differentiated. That of Ibar is by the confidences alone, sum over the edges of
-  /// the slot of g conf (I - Ibar) / sigma^2, with g the gradient of the confidence, or min(0, g)
-  /// where it is truncated (section 4.2.4, the default). Cost: the graph again, and 2 (3 D + 2 Dv)
-  /// flops per edge. Memory: 24 bytes and three numbers (with the gradient of dominant 32 and four)
-  /// for each edge that the slots of some heads may have: as many heads as have 2 million, at least
-  /// those of one key head.
+  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out. Those of
+  /// q, k and v are exact derivatives of `forward` with the same edges: the edges are built again,
+  /// and where an edge leads is not differentiated. The gradient of Ibar flows through the
+  /// confidences alone: it is the sum over the edges of a slot of g conf (I - Ibar) / sigma^2,
+  /// where g is the gradient of the confidence, or min(0, g) if that is truncated (section 4.2.4,
+  /// the default).
+  /// Cost: building the graph again, and 2 (3 D + 2 Dv) flops for each edge. Memory: 24 bytes and
+  /// three numbers for each edge that the slots of some heads may have, or 32 bytes and four
+  /// numbers with the gradient of dominant. The heads at work at once are those that have 2 million
+  /// edges together, and at least those of one key head.
   template <class T, class E>
   void run_backward(const InputsOf<FsatAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,

@@ -13,37 +13,43 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of FullAttention.
 struct FullOptions {
-  /// Row i sees the keys up to its own position.
+  /// If true, row i sees no key after its own position.
   bool causal = false;
-  /// Row i sees `left` keys before its position and `right` after it.
+  /// The window of visible keys: row i sees `left` keys before its position and `right` after it.
+  /// By default neither side has an end.
   Window window = {};
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// z becomes cap tanh(z / cap), before bias, ALiBi and mask.
+  /// If set, the logit z becomes cap tanh(z / cap), before bias, ALiBi and mask.
   std::optional<double> soft_cap = {};
-  /// Of the weights, after the softmax.
+  /// Dropout of the weights, after the softmax; none by default.
   Dropout dropout = {};
 };
 
-/// out_i = sum_j softmax_j(s_ij) v_j over the visible keys; see SoftmaxOperator for the logits s,
-/// shapes, errors and the calls.
-/// Cost: 2 (D + Dv) flops per visible pair; no N x N in memory.
+/// Full softmax attention: out_i = sum_j softmax_j(s_ij) v_j over the visible keys j. The logits s,
+/// the shapes, the errors and the calls are those of SoftmaxOperator.
+/// Cost: 2 (D + Dv) flops for each visible pair. No N x N matrix is kept in memory.
 class FullAttention : public SoftmaxOperator<FullAttention> {
  public:
-  FullOptions options;
+  FullOptions options;  ///< checked at every call
 
+  /// Holds these options. They are checked when the operator is called.
   explicit FullAttention(const FullOptions& chosen = {}) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "FullAttention"; }
 
+  /// The keys that each row sees, the same for all heads: the window, without a right side if
+  /// causal.
   Window pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
     Window seen = options.window;
     if (options.causal) seen.right = (std::min<Index>)(seen.right, 0);
     return seen;
   }
 
+  /// \throws std::invalid_argument if a side of the window is negative
   void check_options() const { check_window(name(), options.window); }
 };
 

@@ -13,35 +13,45 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// out[b, h, i] = sum_j softmax_j(scale <q_i, k_j>) v_j over the keys j = indices[b, h, i, 0..K)
-/// that are visible: before the batch's key length and, if it is causal, up to the row's position.
-/// `IndexedInputs::indices` [B, Hq, Nq, K] has in each row keys that ascend strictly, and -1 behind
-/// the last one; `sort_indices` brings others into that form. In packed sequences a row's keys
-/// count from the first one of its own sequence. A row that sees no key is +0, and its lse -inf. A
-/// NaN or infinity that is visible reaches the row; what is not visible changes no bit. The bits of
-/// a row depend neither on threads, batch, heads, strides nor on K, beyond the keys that it sees.
-/// There is no decoder: who chooses keys for new tokens calls `forward` with them, Nq = 1.
-/// Cost: 2 (D + Dv) flops per visible pair, and as many loads as that: bound by the cache that K
-/// and V of a head fit into. Memory O(threads (D + min(K, Nk))).
+/// Attention over lists of keys: out[b, h, i] = sum_j softmax_j(scale <q_i, k_j>) v_j over those
+/// keys j = indices[b, h, i, 0..K) that are visible: before the key length of the batch entry and,
+/// if the operator is causal, up to the row's position.
+/// `IndexedInputs::indices` [B, Hq, Nq, K] holds in each row strictly ascending keys, and -1 behind
+/// the last one; `sort_indices` brings other lists into that form. In packed sequences the keys of
+/// a row count from the first key of its own sequence. A row that sees no key is +0, and its lse is
+/// -infinity. A NaN or infinity that is visible reaches the row; what is not visible changes no
+/// bit. The bits of a row do not depend on threads, batch, heads or strides, nor on K beyond the
+/// keys that the row sees.
+/// There is no decoder: to attend with new tokens, choose their keys and call `forward` with Nq =
+/// 1.
+/// Cost: 2 (D + Dv) flops for each visible pair and as many loads, so the speed depends on which
+/// cache holds the K and V of a head. Memory: O(threads (D + min(K, Nk))).
 class IndexedAttention : public ForwardCalls<IndexedAttention>,
                          public BackwardCalls<IndexedAttention> {
  public:
+  /// What the operator reads, for tensors of T.
   template <class T>
   using Inputs = IndexedInputs<T>;
+  /// What the forward pass saves: lse, if it has a tensor.
   template <class T>
   using Saved = IndexedSaved<T>;
+  /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = IndexedGrads<T>;
+  /// The sizes of a call.
   using Shape = IndexedShape;
 
-  IndexedOptions options;
+  IndexedOptions options;  ///< checked at every call
 
+  /// Holds these options. They are checked when the operator is called.
   explicit IndexedAttention(const IndexedOptions& chosen = {}) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "IndexedAttention"; }
 
-  /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got; of a list
-  /// the first entry that is wrong. O(B Hq Nq K): every entry is looked at.
+  /// Checks what `forward` takes. Cost: O(B Hq Nq K), since every entry of the lists is looked at.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given; in the lists it names the first wrong entry
   template <class T>
   void check(const InputsOf<IndexedAttention, T>& inputs, const View<T>& out,
              const SavedOf<IndexedAttention, T>& saved = {}) const {
@@ -50,7 +60,7 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
     check_indices(name(), inputs);
   }
 
-  /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
+  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
@@ -63,21 +73,22 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
     check_indices(name(), inputs);
   }
 
-  /// Bytes of scratch of `forward` with that many workers.
+  /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const IndexedShape& shape, Index workers = 1) const {
     return IndexedForward<T>::workspace_bytes(shape, places(shape), workers);
   }
 
-  /// Bytes of scratch of `backward` with that many workers.
+  /// Bytes of scratch memory that `backward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const IndexedShape& shape, Index workers = 1) const {
     const Index entries = shape.queries * places(shape);
     return IndexedBackward<T>::workspace_bytes(shape, places(shape), entries, workers);
   }
 
-  /// (query, key) pairs of one query head that lists may name: all, or those that causal attention
-  /// shows; the largest Index, if they are more. How many they do name is their matter.
+  /// An upper bound of the (query, key) pairs of one query head that lists can name: all pairs, or
+  /// those that causal attention shows; the largest Index if there are more. How many pairs the
+  /// lists of a call name is up to them.
   [[nodiscard]] Index visible_pairs(const IndexedShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     return options.causal ? Causal{}.plan(sequence).visible_pairs()
@@ -88,12 +99,12 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
   friend class ForwardCalls<IndexedAttention>;
   friend class BackwardCalls<IndexedAttention>;
 
-  /// The places of a list that may hold a key.
+  /// The number of places of a list that can hold a key.
   static Index places(const IndexedShape& shape) {
     return (std::min)(shape.keys_per_row, shape.keys);
   }
 
-  /// Options and inputs but the entries of lists.
+  /// Checks the options and the inputs, all but the entries of the lists.
   template <class T>
   void check_tensors(const Inputs<T>& inputs) const {
     check_softmax_options<Compute<T>>(name(), {.scale = options.scale});
@@ -101,12 +112,13 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
     check_packing(name(), inputs);
   }
 
-  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
-  /// `forward` with these lists; 0 for what is not visible. Weights are recomputed from lse.
-  /// Gradients of a key are sums over the rows that list it, in the order of heads and rows: the
-  /// same bits for any number of threads. Cost: 2 (3 D + 2 Dv) flops per visible pair. Memory 16
-  /// bytes and two numbers for each entry of the lists of some heads: as many as have 2 million
-  /// entries, at least those of one key head.
+  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
+  /// exact derivatives of `forward` with these lists, and 0 for what is not visible. The weights
+  /// are recomputed from lse. The gradient of a key is a sum over the rows that list it, in the
+  /// order of heads and rows, so it has the same bits for any number of threads.
+  /// Cost: 2 (3 D + 2 Dv) flops for each visible pair. Memory: 16 bytes and two numbers for each
+  /// entry of the lists of some heads. The heads at work at once are those whose lists have 2
+  /// million entries together, and at least those of one key head.
   template <class T, class E>
   void run_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,

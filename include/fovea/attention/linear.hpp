@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear attention with any feature maps (FMMformer, eqs. 8-10; Katharopoulos et al. 2020).
+/// Linear attention with any feature maps (FMMformer, eqs. 8-10; Katharopoulos et al. 2020;
+/// MATHS.md, section 4).
 #pragma once
 
 #include "fovea/attention/linear/decoder.hpp"
@@ -8,64 +9,73 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Options of LinearAttention.
+/// Options of LinearAttention with the feature maps `Maps`.
 template <class... Maps>
 struct LinearOptions {
-  /// Keys after the query's position are invisible; the position itself is visible.
+  /// If true, row i sees no key after its own position; it sees the key at its own position.
   bool causal = false;
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// Has to be given if a map may be negative.
+  /// The policy for denominators that vanish or change sign. It must be given if a map can be
+  /// negative; otherwise the default is Denominator::propagate.
   DenominatorOption<Maps...> denominator = {};
 };
 
-/// out_i = sum_l phi_l(q_i)^T S_li / (phi_l(q_i)^T z_li) with S_li = sum_j phi_l(k_j) v_j^T and
-/// z_li = sum_j phi_l(k_j) over the keys j that are visible to row i: each map has its own
-/// denominator, and there is no factor 1 / sqrt(D) (MATHS.md, section 4).
-/// A row that sees no key is +0. Features that underflow to 0 count as 0: a denominator of 0 is
-/// treated as `denominator` says. Shapes as in LinearInputs; no lse; Nq != Nk, key lengths, packed
-/// sequences, grouped heads and Dv != D as in softmax attention.
-/// Cost: 4 D Dv flops per token and map, and when causal about 2 kLinearChunk (D + Dv) more; memory
-/// O(D Dv) for each worker and map, and when not causal N / kLinearSegment states for each key
-/// head.
+/// Linear attention: out_i = sum_l phi_l(q_i)^T S_li / (phi_l(q_i)^T z_li) with S_li = sum_j
+/// phi_l(k_j) v_j^T and z_li = sum_j phi_l(k_j), over the keys j that are visible to row i. Each
+/// map has its own denominator, and there is no factor 1/sqrt(D) (MATHS.md, section 4).
+/// A row that sees no key is +0. Features that underflow to 0 count as 0; what is done with a
+/// denominator of 0 is what `denominator` says. Shapes are those of LinearInputs, and there is no
+/// lse. As in softmax attention, Nq may differ from Nk and Dv from D, and there may be key lengths,
+/// packed sequences and grouped heads.
+/// Cost: 4 D Dv flops for each token and map, and when causal about 2 kLinearChunk (D + Dv) more.
+/// Memory: O(D Dv) for each worker and map, and when not causal N / kLinearSegment states for each
+/// key head.
 template <class... Maps>
 class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>> {
   static_assert(sizeof...(Maps) > 0 && (FeatureMap<Maps> && ...));
 
  public:
+  /// The operator reads no beta.
   static constexpr bool kHasBeta = false;
 
+  /// What the operator reads, for tensors of T.
   template <class T>
   using Inputs = LinearInputs<T>;
+  /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = LinearGrads<T>;
 
-  /// What a decoder takes of new tokens.
+  /// What a decoder takes for new tokens: k and v.
   template <class T>
   using Tokens = KeyValueTokens<T>;
 
-  LinearOptions<Maps...> options;
+  LinearOptions<Maps...> options;  ///< checked at every call
 
+  /// Has the default options. It exists only if no denominator must be chosen.
   LinearAttention() requires std::default_initializable<DenominatorOption<Maps...>>
   = default;
+  /// Holds these options. They are checked when the operator is called.
   explicit LinearAttention(const LinearOptions<Maps...>& chosen) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "LinearAttention"; }
 
-  /// Its sums, for arithmetic in T.
+  /// The terms of the far field, one for each map, for arithmetic in T.
   template <class T>
   LinearTermsOf<T, Maps...> far() const {
     return LinearTermsOf<T, Maps...>::template of<Maps...>(options.denominator, options.causal,
                                                            options.alignment);
   }
 
+  /// \throws std::invalid_argument if the tau of signed_floor is not in (0, 1]
   template <class T>
   void check_options() const {
     check_denominator<T>(name(), options.denominator);
   }
 
-  /// The same attention for tokens that come one after the other: constant memory.
-  /// \throws as the constructor of LinearDecoder
+  /// A decoder: the same attention for tokens that come one after the other, in constant memory.
+  /// \throws as the constructor of LinearDecoder does
   template <class T>
   [[nodiscard]] LinearDecoder<LinearAttention, T> decoder(const DecoderShape& shape) const {
     return {*this, shape};

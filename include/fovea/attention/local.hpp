@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Local (window) attention: softmax over a window around each query (MATHS.md, section 2).
+/// Local (sliding-window) attention: softmax over a window around each query (MATHS.md, section 2).
 #pragma once
 
 #include "fovea/attention/softmax/operator.hpp"
@@ -8,34 +8,38 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Options of LocalAttention. Both sides are inclusive and do not count the query's own position:
-/// a causal window of W keys with itself is left = W - 1, right = 0.
+/// Options of LocalAttention. Neither side of the window counts the query's own position: a causal
+/// window of W keys, the own one among them, is left = W - 1 and right = 0.
 struct LocalOptions {
-  Index left = 0;   ///< keys before the query
-  Index right = 0;  ///< keys after the query
-  /// Of the logits; 1 / sqrt(D) if not set.
+  Index left = 0;   ///< number of visible keys before the query, at least 0
+  Index right = 0;  ///< number of visible keys after the query, at least 0
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// z becomes cap tanh(z / cap), before bias, ALiBi and mask.
+  /// If set, the logit z becomes cap tanh(z / cap), before bias, ALiBi and mask.
   std::optional<double> soft_cap = {};
-  /// Of the weights, after the softmax.
+  /// Dropout of the weights, after the softmax; none by default.
   Dropout dropout = {};
 };
 
-/// out_i = sum_j softmax_j(s_ij) v_j over the visible j in [i - left, i + right]; see
-/// SoftmaxOperator for the logits s, shapes, errors and the calls.
-/// Cost: 2 (D + Dv) flops per visible pair, so linear in N.
+/// Local attention: out_i = sum_j softmax_j(s_ij) v_j over the visible keys j in [i - left, i +
+/// right]. The logits s, the shapes, the errors and the calls are those of SoftmaxOperator.
+/// Cost: 2 (D + Dv) flops for each visible pair, so the cost is linear in N.
 class LocalAttention : public SoftmaxOperator<LocalAttention> {
  public:
-  LocalOptions options;
+  LocalOptions options;  ///< checked at every call
 
+  /// Holds these options. They are checked when the operator is called.
   explicit LocalAttention(const LocalOptions& chosen = {}) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "LocalAttention"; }
 
+  /// The keys that each row sees: the same window for all heads and shapes.
   Window pattern(Index /*head*/, const SequenceShape& /*shape*/) const { return window(); }
 
+  /// \throws std::invalid_argument if a side of the window is negative
   void check_options() const { check_window(name(), window()); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Smart Bird attention (Wu et al. 2021): a sketch of one head and a few dimensions chooses the
-/// keys that each row and head attends to.
+/// Smart Bird attention (Wu et al. 2021; MATHS.md, section 5): a sketch of one head and a few
+/// dimensions chooses the keys that each row and head attends to.
 #pragma once
 
 #include "fovea/attention/call/backward_calls.hpp"
@@ -15,50 +15,63 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// out[b, h, i] = sum_j softmax_j(s_ij) v_j over the K keys that row i of head h keeps. The sketch
-/// gives alpha_ij = softmax_j(<sq_i, sk_j> / sqrt(d)) over the visible keys, the policy a sampling
-/// weight p_ij (eq. 2: 1 / log(alpha_ij)^2), and the keys with the K largest s_ij = u_ij p_ij are
-/// kept, u_ij uniform in (0, 1), another for every batch, head, row and key (eq. 3). Of equal
-/// scores the smaller key is kept; where alpha is 1 the key always is; where no more than K keys
-/// are visible all are. Visible: within the key length or the packed sequence, and if causal up to
-/// the row's position. See MATHS.md, section 5.
+/// Smart Bird attention: out[b, h, i] = sum_j softmax_j(s_ij) v_j over the K keys that row i of
+/// head h keeps. The sketch gives alpha_ij = softmax_j(<sq_i, sk_j> / sqrt(d)) over the visible
+/// keys, and the policy makes of it a sampling weight p_ij, 1 / log(alpha_ij)^2 in eq. 2. A row
+/// keeps the keys with the K largest u_ij p_ij, where u_ij is uniform in (0, 1) and another one for
+/// every batch entry, head, row and key (eq. 3). Among equal scores the smaller key is kept; where
+/// alpha is 1 the key is always kept; where no more than K keys are visible all are kept. Visible
+/// are the keys within the key length or the packed sequence and, if causal, up to the row's
+/// position. See MATHS.md, section 5.
 ///
-/// Inputs beside q, k and v: sketch_q [B, 1, Nq, d], sketch_k [B, 1, Nk, d] in the type of the
-/// arithmetic; draws [B, Hq, Nq, Nk] instead of the seed's, to compare with other programs.
+/// Inputs beside q, k and v: sketch_q [B, 1, Nq, d] and sketch_k [B, 1, Nk, d], in the type of the
+/// arithmetic; and optionally draws [B, Hq, Nq, Nk] in place of those made of the seed, to compare
+/// with other programs.
 ///
-/// A row whose visible sketch holds a NaN, or an infinity that makes one of alpha, becomes NaN (its
-/// indices are its first keys); under the policy `random` the sketch is not read. The bits are the
-/// same for any number of threads, and the keys also at every instruction-set level.
+/// A row becomes NaN if its visible sketch holds a NaN, or an infinity that makes an alpha NaN; its
+/// indices are then its first keys. The policy `random` does not read the sketch. The bits are the
+/// same for any number of threads, and the chosen keys also at every instruction-set level.
 ///
-/// Cost: O(d) per pair of row and key once for all heads, some draws for each head, and
-/// 2 K (D + Dv) flops per row and head. Memory: 8 min(K, Nk) bytes per row and head for the indices
-/// unless they are saved, d numbers per key, and for each worker 48 bytes per key (double: 88).
+/// Cost: O(d) for each pair of row and key, once for all heads; some draws for each head; and 2 K
+/// (D + Dv) flops for each row and head. Memory: 8 min(K, Nk) bytes for each row and head for the
+/// indices unless they are saved, d numbers for each key, and for each worker 48 bytes for each key
+/// (88 for double).
 class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
                            public BackwardCalls<SmartBirdAttention> {
  public:
+  /// What the operator reads, for tensors of T.
   template <class T>
   using Inputs = SmartBirdInputs<T>;
+  /// What the forward pass saves: lse and the chosen keys, each if it has a tensor.
   template <class T>
   using Saved = SmartBirdSaved<T>;
+  /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = SmartBirdGrads<T>;
+  /// The sizes of a call.
   using Shape = SmartBirdShape;
+  /// The sizes of a decoder.
   using DecoderShape = SmartBirdDecoderShape;
 
-  /// What a decoder takes of new tokens.
+  /// What a decoder takes for new tokens: k, v and the keys of the sketch.
   template <class T>
   using Tokens = SketchTokens<T>;
 
-  SmartBirdOptions options;
+  SmartBirdOptions options;  ///< checked at every call
 
+  /// Has the default options.
   SmartBirdAttention() = default;
+  /// Holds these options. They are checked when the operator is called.
   explicit SmartBirdAttention(const SmartBirdOptions& chosen) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "SmartBirdAttention"; }
 
-  /// Chooses keys alone: what `forward` attends to. \tparam T the type of the arithmetic
-  /// \param indices [B, Hq, Nq, K] with K = keys_per_row: ascending, -1 behind the last key
-  /// \throws std::invalid_argument, before anything is written; std::bad_alloc
+  /// Chooses the keys that `forward` attends to, without attention.
+  /// \tparam T the type of the arithmetic
+  /// \param indices [B, Hq, Nq, K] with K = keys_per_row: written with ascending keys, and -1
+  /// behind the last one
+  /// \throws std::invalid_argument before anything is written; std::bad_alloc
   template <class T = float, class E = Serial>
   void select(const SketchInputs<T>& inputs, const View<Index>& indices, E&& executor = {}) const {
     check_smart_bird_options<T>(name(), options);
@@ -69,7 +82,9 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     select_keys(options, inputs, indices, nullptr, as_executor(executor));
   }
 
-  /// The same into a new tensor. \param heads of the attention
+  /// Chooses the keys and returns them as a new tensor [B, heads, Nq, K].
+  /// \param heads the number of query heads of the attention
+  /// \throws as the call above
   template <class T = float, class E = Serial>
   [[nodiscard]] IndexTensor select(const SketchInputs<T>& inputs, Index heads,
                                    E&& executor = {}) const {
@@ -81,15 +96,17 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     return indices;
   }
 
-  /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
-  /// the batch and the number of sequences for what is given of each).
+  /// Checks what `forward` takes. Cost: O(1), and O(B) or O(S) for key lengths and packed
+  /// sequences.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
   template <class T>
   void check(const InputsOf<SmartBirdAttention, T>& inputs, const View<T>& out,
              const SavedOf<SmartBirdAttention, T>& saved = {}) const {
     check_smart_bird<T>(name(), options, inputs, out, saved);
   }
 
-  /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
+  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
@@ -103,7 +120,8 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     check_grads(name(), inputs, out, saved, d_out, grads);
   }
 
-  /// Bytes of scratch of `forward` with that many workers, if the indices are not saved.
+  /// Bytes of scratch memory that `forward` takes with that many workers if the indices are not
+  /// saved.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const SmartBirdShape& shape, Index workers = 1) const {
     using C = Compute<T>;
@@ -112,7 +130,8 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
            SketchSelection<C>::workspace_bytes(shape.keys, shape.sketch_width, workers);
   }
 
-  /// Bytes of scratch of `backward` with that many workers, if the indices are saved.
+  /// Bytes of scratch memory that `backward` takes with that many workers if the indices were
+  /// saved.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const SmartBirdShape& shape,
                                                Index workers = 1) const {
@@ -120,7 +139,8 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers);
   }
 
-  /// (query, key) pairs of one query head that are attended to, without key lengths.
+  /// The number of (query, key) pairs of one query head that are attended to, without regard to key
+  /// lengths.
   [[nodiscard]] Index visible_pairs(const SmartBirdShape& shape, Index /*head*/ = 0) const {
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
     Index pairs = 0;
@@ -133,8 +153,8 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     return pairs;
   }
 
-  /// The same attention for tokens that come one after the other.
-  /// \throws as the constructor of SmartBirdDecoder
+  /// A decoder: the same attention for tokens that come one after the other.
+  /// \throws as the constructor of SmartBirdDecoder does
   template <class T>
   [[nodiscard]] SmartBirdDecoder<T> decoder(const DecoderShape& shape) const {
     return {name(), options, shape, shape.sketch_width};
@@ -144,9 +164,10 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   friend class ForwardCalls<SmartBirdAttention>;
   friend class BackwardCalls<SmartBirdAttention>;
 
-  /// Gradients of q, k and v from d_out, the gradient of the loss with respect to out, with the
-  /// chosen keys fixed: the choice is not differentiated, and the sketch is trained by a head of
-  /// its own (section 3.1). Without saved indices the keys are chosen again, the same ones.
+  /// Writes the gradients of q, k and v, given d_out, the gradient of the loss with respect to out.
+  /// The chosen keys are fixed: the choice is not differentiated, and the sketch is trained by a
+  /// head of its own (section 3.1). Without saved indices the keys are chosen again, and they are
+  /// the same ones.
   template <class T, class E>
   void run_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,

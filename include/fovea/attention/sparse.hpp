@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention over any pattern of integers: the ones of fovea/patterns, their compositions, or a
-/// user's own.
+/// Attention over any pattern of integers: those of fovea/patterns, their compositions, or a user's
+/// own (MATHS.md, section 3).
 #pragma once
 
 #include <vector>
@@ -12,43 +12,51 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of SparseAttention.
 struct SparseOptions {
-  /// Of any types; head h has patterns[h % size].
+  /// At least one pattern, of any types: head h has patterns[h % size].
   std::vector<AnyPattern> patterns = {};
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// z becomes cap tanh(z / cap), before bias, ALiBi and mask.
+  /// If set, the logit z becomes cap tanh(z / cap), before bias, ALiBi and mask.
   std::optional<double> soft_cap = {};
-  /// Of the weights, after the softmax.
+  /// Dropout of the weights, after the softmax; none by default.
   Dropout dropout = {};
 };
 
-/// Softmax over the keys that a pattern shows; see SoftmaxOperator for the logits, shapes, errors
-/// and the calls. What the patterns throw from `plan` for a sequence is thrown before anything is
-/// written. Cost: 2 (D + Dv) flops per visible pair.
+/// Sparse attention: softmax over the keys that a pattern shows. The logits, the shapes, the errors
+/// and the calls are those of SoftmaxOperator. Whatever a pattern throws from `plan` for a sequence
+/// is thrown before anything is written.
+/// Cost: 2 (D + Dv) flops for each visible pair.
 class SparseAttention : public SoftmaxOperator<SparseAttention> {
  public:
-  SparseOptions options;
+  SparseOptions options;  ///< checked at every call
 
+  /// Holds these options. They are checked when the operator is called.
   explicit SparseAttention(SparseOptions chosen) : options(std::move(chosen)) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "SparseAttention"; }
+  /// The pattern of a head is the same for sequences of every shape.
   static constexpr bool kPatternKnowsShape = false;
 
+  /// The keys that each row of a head sees.
   const AnyPattern& pattern(Index head, const SequenceShape& /*shape*/) const {
     const auto size = static_cast<Index>(options.patterns.size());
     return options.patterns[static_cast<std::size_t>(head % size)];
   }
 
+  /// The patterns repeat after this many heads.
   Index pattern_period(Index /*heads*/) const {
     return static_cast<Index>(options.patterns.size());
   }
 
+  /// \throws std::invalid_argument if there is no pattern
   void check_options() const {
     if (options.patterns.empty()) refuse(name(), "the number of patterns", "0", "at least 1");
   }
 
+  /// \throws whatever a pattern throws from `plan` for a sequence of this shape
   void check_pattern(const SequenceShape& shape) const {
     for (const AnyPattern& pattern : options.patterns) {
       for (Index stage = 0; stage < pattern.stage_count(); ++stage) pattern.plan(stage, shape);

@@ -11,34 +11,43 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of StridedAttention.
 struct StridedOptions {
+  /// l, at least 1. A stride near the square root of N takes the least work.
   Index stride = 128;  ///< l, at least 1; near the square root of N the work is least
+  /// Which heads see A1 and which see A2; by default even heads see A1 and odd heads A2.
   HeadAssignment heads = HeadAssignment::separate;
-  /// Row i sees keys up to its own position; otherwise both patterns reach behind it, too.
+  /// If true, row i sees no key after its own position; otherwise both patterns reach to both
+  /// sides.
   bool causal = true;
-  /// Whether the window A1 has l + 1 keys, as in the paper, or l, as in the authors' code.
+  /// Whether the window A1 reaches l keys back, as in the paper, or l - 1, as in the authors' code.
   StridedReach reach = StridedReach::formula;
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// z becomes cap tanh(z / cap), before bias, ALiBi and mask.
+  /// If set, the logit z becomes cap tanh(z / cap), before bias, ALiBi and mask.
   std::optional<double> soft_cap = {};
-  /// Of the weights, after the softmax.
+  /// Dropout of the weights, after the softmax; none by default.
   Dropout dropout = {};
 };
 
-/// Softmax over A1, the window of l keys before the query, and A2, every l-th key before it; see
-/// SoftmaxOperator for the logits, shapes, errors and the calls. N need not be a multiple of l.
-/// Cost: 2 (D + Dv) flops per visible pair: N (l + 1) pairs in A1, about N^2 / (2 l) in A2.
+/// Strided attention: softmax over A1, the window of l keys before the query, and A2, every l-th
+/// key before it. The logits, the shapes, the errors and the calls are those of SoftmaxOperator. N
+/// need not be a multiple of l.
+/// Cost: 2 (D + Dv) flops for each visible pair. If causal, A1 has about N (l + 1) pairs and A2
+/// about N^2 / (2 l).
 class StridedAttention : public SoftmaxOperator<StridedAttention> {
  public:
-  StridedOptions options;
+  StridedOptions options;  ///< checked at every call
 
+  /// Holds these options. They are checked when the operator is called.
   explicit StridedAttention(const StridedOptions& chosen = {}) : options(chosen) {}
 
+  /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "StridedAttention"; }
+  /// The pattern of a head is the same for sequences of every shape.
   static constexpr bool kPatternKnowsShape = false;
 
+  /// The keys that each row of a head sees: A1, A2 or both, as `heads` assigns them.
   AnyPattern pattern(Index head, const SequenceShape& /*shape*/) const {
     const auto& o = options;
     return detail::assigned(
@@ -49,8 +58,10 @@ class StridedAttention : public SoftmaxOperator<StridedAttention> {
         [&] { return AnyPattern(strided_merged(o.stride, o.causal, o.reach)); });
   }
 
+  /// The patterns repeat after this many heads.
   Index pattern_period(Index /*heads*/) const { return detail::assignment_period(options.heads); }
 
+  /// \throws std::invalid_argument if the stride is not between 1 and kFarPosition
   void check_options() const { check_strided(name(), options.stride); }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The tables of all families of kernels. Who calls one family includes its table alone.
+/// The tables of all families of kernels. Code that calls one family includes the table of that
+/// family alone.
 #pragma once
 
 #include "fovea/kernels/indexed/table.hpp"

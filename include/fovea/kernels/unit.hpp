@@ -2,12 +2,13 @@
 /// \file
 /// Where kernels are compiled.
 ///
-/// By default in the translation units that call them: of a family's table a unit compiles the
-/// members that it calls, for its scalars and storages, and no others. Where several units do, one
-/// can do it for all: build every unit with the macro FOVEA_EXTERN_KERNELS, and one of them, which
-/// needs to hold nothing but the include of kernels/table.hpp, with FOVEA_KERNELS_UNIT besides; or
-/// two of them, side by side, with FOVEA_KERNELS_UNIT=32 for float and FOVEA_KERNELS_UNIT=64 for
-/// double. A unit may hold one family alone, by the include of its table.
+/// By default a translation unit compiles the kernels that it calls: of the table of a family only
+/// the members that it uses, for its scalars and storages. Where several units call kernels, one
+/// unit can compile them for all. Build every unit with the macro FOVEA_EXTERN_KERNELS, and one of
+/// them also with FOVEA_KERNELS_UNIT; that one needs to include nothing but kernels/table.hpp. Or
+/// divide the work between two units, with FOVEA_KERNELS_UNIT=32 for float and
+/// FOVEA_KERNELS_UNIT=64 for double. A unit that includes the table of one family alone holds that
+/// family alone.
 #pragma once
 
 #include "fovea/core/scalar.hpp"
@@ -20,8 +21,8 @@
 #define FOVEA_HAS_KERNEL_BODIES 1
 #endif
 
-// FOVEA_KERNELS(Table), FOVEA_STORED_KERNELS(Table): everything of a table, where the unit is for
-// all.
+// FOVEA_KERNELS(Table) and FOVEA_STORED_KERNELS(Table) instantiate everything of a table in a unit
+// that compiles the kernels for all.
 #if defined(FOVEA_KERNELS_UNIT) && FOVEA_KERNELS_UNIT + 0 != 64
 #define FOVEA_FLOAT_KERNELS(Table) template struct Table<float>;
 #define FOVEA_SHORT_KERNELS(Table)                 \

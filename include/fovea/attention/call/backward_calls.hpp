@@ -7,20 +7,22 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// `backward` of an operator `Op` that derives from it and has `check_backward(inputs, out, saved,
-/// d_out, grads)` and, for this class, `run_backward` with the same and an executor, which says
-/// what the gradients are.
+/// The call of `backward` for an operator `Op` that derives from this class. `Op` has
+/// `check_backward(inputs, out, saved, d_out, grads)` and, for this class, `run_backward` with the
+/// same arguments and an executor, which documents what the gradients are.
 template <class Op>
 class BackwardCalls {
  public:
-  /// Gradients of the loss from d_out, its gradient with respect to out. The same bits for any
-  /// number of threads.
+  /// Computes the gradients of the loss from d_out, its gradient with respect to out. They have the
+  /// same bits for any number of threads.
   /// \param inputs as in `forward`
-  /// \param out, saved as `forward` made them, with lse if the operator has one
+  /// \param out as `forward` wrote it
+  /// \param saved as `forward` wrote it, with lse if the operator has one
   /// \param d_out [B, Hq, Nq, Dv]
-  /// \param grads written, each if it is given
+  /// \param grads the gradients: those that have a tensor are written
   /// \param executor as in `forward`
-  /// \throws as `check_backward`, before anything is written; std::bad_alloc for the scratch
+  /// \throws std::invalid_argument as `check_backward` does, and std::bad_alloc if there is no
+  /// memory for scratch; both before anything is written
   template <class Out, class D, class E = Serial, class T = Scalar<Out>>
   requires std::floating_point<T>
   void backward(const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,

@@ -18,7 +18,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Refuses `tensor` unless it has the shape that the inputs make.
+/// Refuses `tensor` unless it has the shape that follows from the inputs.
 inline void check_made_shape(const char* op, const char* tensor, const Shape& shape,
                              const Shape& expected) {
   if (shape == expected) return;
@@ -27,7 +27,8 @@ inline void check_made_shape(const char* op, const char* tensor, const Shape& sh
 
 }  // namespace detail
 
-/// q, k, v and the key lengths must agree. \throws std::invalid_argument, also as `isa_level`
+/// Checks that q, k, v and the key lengths agree with each other.
+/// \throws std::invalid_argument if they do not, and as `isa_level` does
 template <detail::AnyInputs I>
 void check_inputs(const char* op, const I& inputs) {
   static_cast<void>(isa_level());
@@ -75,7 +76,7 @@ void check_inputs(const char* op, const I& inputs) {
 
 namespace detail {
 
-/// The ends of packed sequences must ascend from 0 to the rows of their tensor.
+/// Checks that the ends of packed sequences ascend from 0 to the number of rows of their tensor.
 inline void check_cu_seqlens(const char* op, const std::string& name, std::span<const Index> ends,
                              Index rows, const std::string& tensor) {
   for (std::size_t s = 0; s < ends.size(); ++s) {
@@ -93,7 +94,7 @@ inline void check_cu_seqlens(const char* op, const std::string& name, std::span<
   }
 }
 
-/// Every extent must be that of the logits, or 1.
+/// Checks that every extent is that of the logits, or 1.
 template <class U>
 void check_broadcast(const char* op, const char* tensor, const View<U>& x, const Shape& logits) {
   constexpr std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of q",
@@ -106,6 +107,7 @@ void check_broadcast(const char* op, const char* tensor, const View<U>& x, const
   }
 }
 
+/// Checks that there is one number for each query head, or none.
 template <class U>
 void check_per_head(const char* op, const char* name, std::span<const U> x, Index heads) {
   const auto count = static_cast<Index>(x.size());
@@ -117,7 +119,9 @@ void check_per_head(const char* op, const char* name, std::span<const U> x, Inde
 
 }  // namespace detail
 
-/// The sequences of packed tensors. \pre check_inputs passed. \throws std::invalid_argument
+/// Checks where the sequences of packed tensors begin and end.
+/// \pre check_inputs passed
+/// \throws std::invalid_argument
 template <detail::AnyInputs I>
 void check_packing(const char* op, const I& inputs) {
   const auto& cu_q = inputs.cu_seqlens_q;
@@ -143,8 +147,9 @@ void check_packing(const char* op, const I& inputs) {
   detail::check_cu_seqlens(op, "cu_seqlens_k", cu_k, inputs.k.rows(), "k");
 }
 
-/// What changes the logits of softmax attention.
-/// \pre check_inputs passed. \throws std::invalid_argument
+/// Checks what changes the logits of softmax attention: bias, mask, ALiBi slopes and sink.
+/// \pre check_inputs passed
+/// \throws std::invalid_argument
 template <class T>
 void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs) {
   const Shape logits = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.k.rows()};
@@ -161,7 +166,8 @@ void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs) {
 
 namespace detail {
 
-/// A tensor of inputs or gradients as a view: of one number per head too, of no numbers no tensor.
+/// A tensor of the inputs or gradients as a view. A span of one number for each head becomes a
+/// view, too; an empty span is no tensor.
 template <class T>
 const View<T>& as_view(const View<T>& x) {
   return x;
@@ -173,8 +179,10 @@ View<T> as_view(std::span<T> x) {
 
 }  // namespace detail
 
-/// What is written must have the shape, distinct elements, and share none with an input.
-/// \param inputs any struct that has `for_each_tensor`   \throws std::invalid_argument
+/// Checks that a tensor to be written has the expected shape, distinct elements, and no element in
+/// common with an input.
+/// \param inputs any struct that has `for_each_tensor`
+/// \throws std::invalid_argument
 template <class U, class I>
 void check_output(const char* op, const char* tensor, const View<U>& x, const I& inputs,
                   const Shape& expected) {
@@ -185,7 +193,8 @@ void check_output(const char* op, const char* tensor, const View<U>& x, const I&
   });
 }
 
-/// The output, and what is saved for the backward pass. \pre check_inputs passed
+/// Checks the output, and lse if it is to be saved.
+/// \pre check_inputs passed
 /// \throws std::invalid_argument
 template <class T, detail::InputsFor<T> I, class S>
 void check_outputs(const char* op, const I& inputs, const View<T>& out, const S& saved) {
@@ -195,14 +204,17 @@ void check_outputs(const char* op, const I& inputs, const View<T>& out, const S&
   detail::check_apart(op, "lse", saved.lse, "out", out);
 }
 
-/// A tensor must have the shape of the output. \pre check_inputs passed
+/// Checks that a tensor has the shape of the output.
+/// \pre check_inputs passed
 /// \throws std::invalid_argument
 template <class T, detail::InputsFor<T> I>
 void check_rows(const char* op, const char* tensor, const I& inputs, const View<const T>& x) {
   detail::check_made_shape(op, tensor, x.shape(), detail::out_shape(inputs));
 }
 
-/// The lse that a backward pass reads. \pre check_inputs passed   \throws std::invalid_argument
+/// Checks the lse that a backward pass reads: it must be given unless there are no rows.
+/// \pre check_inputs passed
+/// \throws std::invalid_argument
 template <detail::AnyInputs I, class S>
 void check_lse(const char* op, const I& inputs, const S& saved) {
   const Shape rows = detail::row_shape(inputs);
@@ -215,13 +227,14 @@ void check_lse(const char* op, const I& inputs, const S& saved) {
 
 namespace detail {
 
-/// A tensor that a gradient is of.
+/// The tensor of the inputs that a gradient belongs to.
 struct GradOf {
   bool is_none = true;
   Shape shape = {};
 };
 
-/// "the gradient of q", in no memory but its own: a call that is right takes none for messages.
+/// The text "the gradient of q", held in this object: a call without errors takes no memory for
+/// messages.
 class GradName {
  public:
   GradName() = default;
@@ -236,7 +249,7 @@ class GradName {
   std::array<char, 40> text_ = {};
 };
 
-/// The tensor of that name, none if there is none.
+/// The tensor of that name; none if the inputs have no such tensor.
 template <class I>
 GradOf tensor_named(const I& inputs, std::string_view wanted) {
   GradOf found;
@@ -246,7 +259,8 @@ GradOf tensor_named(const I& inputs, std::string_view wanted) {
   return found;
 }
 
-/// Refuses gradients of what was not given, q, k and v apart, whose extents tell.
+/// Refuses gradients of tensors that were not given. q, k and v are left out: for them the extents
+/// tell.
 template <class T, class I, class G>
 void check_grads_of_given(const char* op, const I& inputs, const G& grads) {
   grads.for_each_tensor([&]<class X>(const char* name, const X& grad) {
@@ -264,8 +278,10 @@ void check_grads_of_given(const char* op, const I& inputs, const G& grads) {
 
 }  // namespace detail
 
-/// The gradients that are asked for must have the shapes of what they are gradients of, and memory
-/// of their own. \pre check_inputs passed   \throws std::invalid_argument
+/// Checks that the gradients that are asked for have the shapes of their inputs, and memory of
+/// their own.
+/// \pre check_inputs passed
+/// \throws std::invalid_argument
 template <class T, detail::InputsFor<T> I, class S, class G>
 void check_grads(const char* op, const I& inputs, const View<const T>& out, const S& saved,
                  const View<const T>& d_out, const G& grads) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks that every decoder makes of its sizes and of what comes in a step.
+/// The checks that every decoder makes of its sizes and of the tensors of a step.
 #pragma once
 
 #include <string>
@@ -10,18 +10,21 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Positions of later tokens are still far from kFarPosition.
+/// The largest number of tokens of a decoder: positions of later tokens are still far from
+/// kFarPosition.
 inline constexpr Index kMostDecoderTokens = kFarPosition / 4;
 
 namespace detail {
 
+/// Refuses a negative number.
 inline void check_at_least_0(const char* op, const char* what, Index x) {
   if (x < 0) refuse(op, what, std::to_string(x), "at least 0");
 }
 
 }  // namespace detail
 
-/// \throws std::invalid_argument sizes or an alignment that make no decoder
+/// \throws std::invalid_argument if a size is negative, the key heads do not divide the query
+/// heads, or the alignment is not bottom_right
 inline void check_decoder_shape(const char* op, const DecoderShape& shape,
                                 CausalAlignment alignment) {
   static_cast<void>(isa_level());  // throws now, not once tokens are appended
@@ -43,7 +46,8 @@ inline void check_decoder_shape(const char* op, const DecoderShape& shape,
   }
 }
 
-/// Tokens to be appended. \param most that there is room for   \throws std::invalid_argument
+/// Checks tokens that are to be appended: their shapes, and that they are at most `most`.
+/// \throws std::invalid_argument
 template <class T>
 void check_decoder_tokens(const char* op, const DecoderShape& shape, const View<const T>& k,
                           const View<const T>& v, Index most) {
@@ -60,8 +64,10 @@ void check_decoder_tokens(const char* op, const DecoderShape& shape, const View<
   }
 }
 
-/// Queries of a step. \param after tokens once those of the step are appended
-/// \throws std::invalid_argument
+/// Checks the queries of a step.
+/// \param after the number of tokens once those of the step are appended
+/// \throws std::invalid_argument if the shape is not that of the decoder, there are key lengths or
+/// packed sequences, or there are more queries than tokens, or no tokens
 template <detail::AnyInputs I>
 void check_decoder_rows(const char* op, const DecoderShape& shape, const I& inputs, Index after) {
   const auto& q = inputs.q;

@@ -9,33 +9,39 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// `forward` of an operator `Op` that derives from it and has `check(inputs, out, saved)` and, for
-/// this class, `run(inputs, out, saved, executor)`.
+/// The calls of `forward` for an operator `Op` that derives from this class. `Op` has
+/// `check(inputs, out, saved)` and, for this class, `run(inputs, out, saved, executor)`.
 template <class Op>
 class ForwardCalls {
  public:
+  /// Computes attention on the calling thread, and saves nothing.
   /// \param inputs {q, k, v} and, by their names, the rest of Op::Inputs: views, Eigen tensors or
-  ///               matrices
-  /// \param out [B, Hq, Nq, Dv], every element written
-  /// \throws as `check`, before anything is written; std::bad_alloc for the scratch.
+  /// matrices
+  /// \param out [B, Hq, Nq, Dv]: every element is written
+  /// \throws std::invalid_argument as `check` does, and std::bad_alloc if there is no memory for
+  /// scratch; both before anything is written
   template <class Out, class T = Scalar<Out>>
   void forward(const InputsOf<Op, T>& inputs, Out&& out) const {
     forward(inputs, View<T>(out), SavedOf<Op, T>{}, Serial{});
   }
 
+  /// Computes attention on the calling thread, and saves what `saved` has tensors for.
   /// \param saved {lse}, if the operator has one, and the rest of Op::Saved
   template <class Out, class T = Scalar<Out>>
   void forward(const InputsOf<Op, T>& inputs, Out&& out, const SavedOf<Op, T>& saved) const {
     forward(inputs, View<T>(out), saved, Serial{});
   }
 
-  /// \param executor runs the blocks: `ThreadPool`, any `Executor`, Eigen::ThreadPoolDevice
+  /// Computes attention with an executor, and saves nothing.
+  /// \param executor runs the blocks: a `ThreadPool`, any other `Executor`, or an
+  /// Eigen::ThreadPoolDevice
   template <class Out, class E, class T = Scalar<Out>>
   requires(!std::convertible_to<E, SavedOf<Op, T>>) void forward(const InputsOf<Op, T>& inputs,
                                                                  Out&& out, E&& executor) const {
     forward(inputs, View<T>(out), SavedOf<Op, T>{}, executor);
   }
 
+  /// Computes attention with an executor, and saves what `saved` has tensors for.
   template <class Out, class E, class T = Scalar<Out>>
   void forward(const InputsOf<Op, T>& inputs, Out&& out, const SavedOf<Op, T>& saved,
                E&& executor) const {
@@ -45,7 +51,7 @@ class ForwardCalls {
     op.run(inputs, to, saved, as_executor(executor));
   }
 
-  /// Inputs of another family: does not compile, and says why.
+  /// Catches inputs of another family: it does not compile, and says why.
   template <detail::AnyInputs I, class Out, class... Rest>
   requires(!std::convertible_to<const I&, InputsOf<Op, Scalar<Out>>>) void forward(
       const I& /*inputs*/, Out&& /*out*/, const Rest&... /*rest*/) const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients that a backward pass writes, for each family, each only if it is given: those of
-/// the loss with respect to the tensors of the inputs that have the same names, in their shapes.
+/// The gradients that a backward pass writes, for each family. A gradient is written only if it is
+/// given a tensor. It is the gradient of the loss with respect to the input of the same name, and
+/// has its shape.
 #pragma once
 
 #include <span>
@@ -10,16 +11,17 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Of softmax attention. `for_each_tensor(visit)`, here and below, calls visit(name, tensor) for
-/// every member.
+/// The gradients of softmax attention.
 template <class T>
 struct SoftmaxGrads {
-  View<T> q = {};     ///< [B, Hq, Nq, D]
-  View<T> k = {};     ///< [B, Hk, Nk, D]
-  View<T> v = {};     ///< [B, Hk, Nk, Dv]
+  View<T> q = {};  ///< [B, Hq, Nq, D]
+  View<T> k = {};  ///< [B, Hk, Nk, D]
+  View<T> v = {};  ///< [B, Hk, Nk, Dv]
+  /// The shape of bias. Where bias has the extent 1, this is the sum over what it was broadcast to.
   View<T> bias = {};  ///< the shape of bias: where that is 1, the sum over what it was broadcast to
   std::span<T> sink = {};  ///< [Hq]
 
+  /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -30,13 +32,15 @@ struct SoftmaxGrads {
   }
 };
 
-/// Of linear attention, and of all that has parameters of no other kind.
+/// The gradients of linear attention, and of all operators that have q, k and v as their only
+/// parameters.
 template <class T>
 struct LinearGrads {
   View<T> q = {};  ///< [B, Hq, Nq, D]
   View<T> k = {};  ///< [B, Hk, Nk, D]
   View<T> v = {};  ///< [B, Hk, Nk, Dv]
 
+  /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -45,13 +49,14 @@ struct LinearGrads {
   }
 };
 
-/// Lists of keys, and what chooses them, have no gradients.
+/// The gradients of attention over lists of keys: the lists have none.
 template <class T>
 using IndexedGrads = LinearGrads<T>;
+/// The gradients of Smart Bird attention: the sketch has none.
 template <class T>
 using SmartBirdGrads = LinearGrads<T>;
 
-/// Of the delta rule.
+/// The gradients of the delta rule.
 template <class T>
 struct DeltaGrads {
   View<T> q = {};     ///< [B, Hq, Nq, D]
@@ -59,6 +64,7 @@ struct DeltaGrads {
   View<T> v = {};     ///< [B, Hk, Nk, Dv]
   View<T> beta = {};  ///< [B, Hk, Nk, 1]
 
+  /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -68,7 +74,7 @@ struct DeltaGrads {
   }
 };
 
-/// Of FMM attention whose terms are feature maps.
+/// The gradients of FMM attention if all its terms are feature maps.
 template <class T>
 struct FmmGrads {
   View<T> q = {};            ///< [B, Hq, Nq, D]
@@ -77,6 +83,7 @@ struct FmmGrads {
   View<T> near_logits = {};  ///< the shape of near_logits
   View<T> far_logits = {};   ///< the shape of far_logits
 
+  /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -87,7 +94,7 @@ struct FmmGrads {
   }
 };
 
-/// Of FMM attention one of whose terms is a delta rule.
+/// The gradients of FMM attention if one of its terms is a delta rule.
 template <class T>
 struct FmmDeltaGrads {
   View<T> q = {};            ///< [B, Hq, Nq, D]
@@ -97,6 +104,7 @@ struct FmmDeltaGrads {
   View<T> near_logits = {};  ///< the shape of near_logits
   View<T> far_logits = {};   ///< the shape of far_logits
 
+  /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -108,7 +116,7 @@ struct FmmDeltaGrads {
   }
 };
 
-/// Of FSAT attention.
+/// The gradients of FSAT attention.
 template <class T>
 struct FsatGrads {
   View<T> q = {};         ///< [B, Hq, L, D]
@@ -116,6 +124,7 @@ struct FsatGrads {
   View<T> v = {};         ///< [B, Hk, L, Dv]
   View<T> dominant = {};  ///< [B, Hq, L, M]
 
+  /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);

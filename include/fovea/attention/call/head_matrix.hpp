@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// From the views of a call to the matrices that a kernel reads of one head.
+/// Makes the matrices that a kernel reads of one head from the views of a call.
 #pragma once
 
 #include "fovea/core/view.hpp"
@@ -10,43 +10,47 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The first element of row n of a head; no arithmetic on the null pointer of an empty tensor.
+/// The address of the first element of row n of a head. There is no arithmetic on the null pointer
+/// of an empty tensor.
 template <class T>
 T* head_row(const View<T>& x, Index b, Index h, Index n) {
   const Shape& s = x.strides();
   return x.size() == 0 ? x.data() : x.data() + b * s[0] + h * s[1] + n * s[2];
 }
 
-/// The stride of the columns; a single column is at unit stride, whatever its stride says.
+/// The stride of the columns, in elements. A single column counts as contiguous, whatever its
+/// stride says.
 template <class T>
 Index column_stride(const View<T>& x) {
   return x.width() == 1 ? 1 : x.strides()[3];
 }
 
-/// The stride of the rows; that of a single row leads nowhere, and may be too large to multiply.
+/// The stride of the rows, in elements. The stride of a single row is not used: it leads nowhere,
+/// and may be too large to multiply.
 template <class T>
 Index row_stride(const View<T>& x) {
   return x.rows() == 1 ? x.width() : x.strides()[2];
 }
 
-/// A head from row n on.
+/// The matrix of a head, from row n on.
 template <class T>
 Matrix<T> head_matrix(const View<T>& x, Index b, Index h, Index n) {
   return {head_row(x, b, h, n), row_stride(x), column_stride(x)};
 }
 
+/// The same for a tensor that is read in the type in which it is stored.
 template <class T>
 StoredMatrix<kStorage<T>> head_stored(const View<const T>& x, Index b, Index h, Index n) {
   return {head_row(x, b, h, n), row_stride(x), column_stride(x)};
 }
 
-/// The same of a tensor that is written.
+/// The same for a tensor that is written.
 template <class T>
 OutputMatrix<kStorage<T>> head_output(const View<T>& x, Index b, Index h, Index n) {
   return {head_row(x, b, h, n), row_stride(x), column_stride(x)};
 }
 
-/// The [Nq, Nk] of one head of a tensor that may be broadcast, from row n and column m on.
+/// The [Nq, Nk] matrix of one head of a tensor that may be broadcast, from row n and column m on.
 template <class T>
 Matrix<T> head_logits(const View<T>& x, Index b, Index h, Index n, Index m) {
   if (x.is_none()) return {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the operators of each family read. All structs are flat and begin with the same six
-/// members, so that code which has no others works for all of them; what an operator does not read,
-/// its inputs do not have.
+/// What the operators of each family read. All structs are flat. Those that have q, k and v begin
+/// with the same six members, so that code which needs no others works for all of them. What an
+/// operator does not read, its inputs do not have.
 #pragma once
 
 #include <concepts>
@@ -14,32 +14,34 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What softmax attention over patterns reads; beyond q, k and v all is optional. Numbers that are
-/// not q, k or v are of the type of the arithmetic, `Compute<T>`: float for tensors of 16 bits.
-/// `for_each_tensor(visit)`, here and below, calls visit(name, tensor) for every View and every
-/// span of numbers.
+/// What softmax attention over patterns reads; everything but q, k and v is optional. Tensors of
+/// numbers other than q, k and v have the type of the arithmetic, `Compute<T>`, which is float for
+/// tensors of 16 bits.
 template <class T>
 struct SoftmaxInputs {
   View<const T> q = {};  ///< [B, Hq, Nq, D]
-  /// [B, Hk, Nk, D], Hk divides Hq: query head h reads key head h / (Hq / Hk)
+  /// [B, Hk, Nk, D], where Hk divides Hq: query head h reads key head h / (Hq / Hk).
   View<const T> k = {};
   View<const T> v = {};  ///< [B, Hk, Nk, Dv]
-  /// [B]: batch b has the keys [0, key_lengths[b]); empty: all Nk keys.
+  /// [B]: batch entry b has the keys [0, key_lengths[b]). Empty: it has all Nk keys.
   std::span<const Index> key_lengths = {};
-  /// [S + 1] ascending from 0 to Nq: B = 1, and sequence s has the query rows
-  /// [cu_seqlens_q[s], cu_seqlens_q[s + 1]); empty: not packed.
+  /// [S + 1], ascending from 0 to Nq, with B = 1: sequence s has the query rows [cu_seqlens_q[s],
+  /// cu_seqlens_q[s + 1]). Empty: the sequences are not packed.
   std::span<const Index> cu_seqlens_q = {};
-  /// [S + 1], the same for the rows of k and v; empty: cu_seqlens_q.
+  /// [S + 1]: the same for the rows of k and v. Empty: cu_seqlens_q holds for them, too.
   std::span<const Index> cu_seqlens_k = {};
-  /// [B, Hq, Nq, Nk], or 1 instead of any of them: added to the logits; -infinity hides the pair.
+  /// [B, Hq, Nq, Nk], each of which may be 1 instead: added to the logits. -infinity hides the
+  /// pair.
   View<const Compute<T>> bias = {};
-  /// [B, Hq, Nq, Nk], or 1 instead of any of them: false hides the pair.
+  /// [B, Hq, Nq, Nk], each of which may be 1 instead: false hides the pair.
   View<const bool> mask = {};
-  /// [Hq]: slope |i - j| is taken from the logits (ALiBi; Press, Smith and Lewis 2022).
+  /// [Hq]: slope |i - j| is subtracted from the logits (ALiBi; Press, Smith and Lewis 2022).
   std::span<const Compute<T>> alibi_slopes = {};
-  /// [Hq]: one more logit per row that has no value: it takes probability, and counts in lse.
+  /// [Hq]: one more logit for each row, which has no value: it takes probability, and counts in
+  /// lse.
   std::span<const Compute<T>> sink = {};
 
+  /// Calls visit(name, tensor) for every View and every span of numbers.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -62,6 +64,7 @@ struct LinearInputs {
   std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
   std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
 
+  /// Calls visit(name, tensor) for every View.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -70,7 +73,7 @@ struct LinearInputs {
   }
 };
 
-/// What the delta rule reads.
+/// What the delta rule reads: what linear attention reads, and beta.
 template <class T>
 struct DeltaInputs {
   View<const T> q = {};                      ///< [B, Hq, Nq, D]
@@ -79,9 +82,11 @@ struct DeltaInputs {
   std::span<const Index> key_lengths = {};   ///< [B], or empty
   std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
   std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
-  /// [B, Hk, Nk, 1]: the rate at which a token is written. Must be given.
+  /// [B, Hk, Nk, 1]: the rate at which each token is written, finite and at least 0. It must be
+  /// given.
   View<const Compute<T>> beta = {};
 
+  /// Calls visit(name, tensor) for every View.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -91,7 +96,7 @@ struct DeltaInputs {
   }
 };
 
-/// What FMM attention reads whose terms are feature maps.
+/// What FMM attention reads if all its terms are feature maps.
 template <class T>
 struct FmmInputs {
   View<const T> q = {};                      ///< [B, Hq, Nq, D]
@@ -100,11 +105,13 @@ struct FmmInputs {
   std::span<const Index> key_lengths = {};   ///< [B], or empty
   std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
   std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
-  /// [1, Hq, 1, Dv], or 1 instead of Hq or Dv: the near field has the weight sigmoid(near_logits),
-  /// the far field sigmoid(far_logits); 1 for what is not given.
+  /// [1, Hq, 1, Dv], where Hq and Dv may be 1 instead: the near field has the weight
+  /// sigmoid(near_logits). Not given: the weight 1.
   View<const Compute<T>> near_logits = {};
+  /// The same for the far field.
   View<const Compute<T>> far_logits = {};
 
+  /// Calls visit(name, tensor) for every View.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -115,7 +122,7 @@ struct FmmInputs {
   }
 };
 
-/// What FMM attention reads one of whose terms is a delta rule.
+/// What FMM attention reads if one of its terms is a delta rule.
 template <class T>
 struct FmmDeltaInputs {
   View<const T> q = {};                      ///< [B, Hq, Nq, D]
@@ -128,6 +135,7 @@ struct FmmDeltaInputs {
   View<const Compute<T>> near_logits = {};   ///< as in FmmInputs
   View<const Compute<T>> far_logits = {};    ///< as in FmmInputs
 
+  /// Calls visit(name, tensor) for every View.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -148,9 +156,11 @@ struct IndexedInputs {
   std::span<const Index> key_lengths = {};   ///< [B], or empty
   std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
   std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
-  /// [B, Hq, Nq, K]: the keys of each row, ascending, -1 behind the last one. Must be given.
+  /// [B, Hq, Nq, K]: the keys of each row, strictly ascending, and -1 behind the last one. It must
+  /// be given.
   View<const Index> indices = {};
 
+  /// Calls visit(name, tensor) for every View.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -173,6 +183,7 @@ struct SmartBirdInputs {
   View<const Compute<T>> sketch_k = {};      ///< as in SketchInputs
   View<const Compute<T>> draws = {};         ///< as in SketchInputs
 
+  /// Calls visit(name, tensor) for every View.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -184,19 +195,21 @@ struct SmartBirdInputs {
   }
 };
 
-/// What the choice of keys by a sketch reads, without attention. \tparam T float or double
+/// What the choice of keys by a sketch reads, which needs no q, k and v.
+/// \tparam T the type of the arithmetic, float or double
 template <class T>
 struct SketchInputs {
-  /// [B, 1, Nq, d] and [B, 1, Nk, d]: queries and keys of the sketch that chooses keys. Must be
-  /// given.
+  /// [B, 1, Nq, d]: queries of the sketch that chooses keys. They must be given.
   View<const T> sketch_q = {};
+  /// [B, 1, Nk, d]: keys of the sketch. They must be given.
   View<const T> sketch_k = {};
   std::span<const Index> key_lengths = {};   ///< [B], or empty
   std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
   std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
-  /// [B, Hq, Nq, Nk] in (0, 1): instead of the draws that the choice makes of its seed.
+  /// [B, Hq, Nq, Nk] in (0, 1): draws to use in place of those that are made of the seed; optional.
   View<const T> draws = {};
 
+  /// Calls visit(name, tensor) for every View.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("sketch_q", sketch_q);
@@ -214,10 +227,11 @@ struct FsatInputs {
   std::span<const Index> key_lengths = {};   ///< [B], or empty
   std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
   std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
-  /// [B, Hq, L, M]: the queries that each key is most likely to be attended by, as real numbers
-  /// (Ibar of FSAT, eq. 9). Must be given.
+  /// [B, Hq, L, M]: the queries that are most likely to attend to each key, as real numbers (Ibar
+  /// of FSAT, eq. 9). It must be given.
   View<const Compute<T>> dominant = {};
 
+  /// Calls visit(name, tensor) for every View.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("q", q);
@@ -255,14 +269,14 @@ Shape out_shape(const I& inputs) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()};
 }
 
-/// The shape of what is one number for each row, such as lse.
+/// The shape of a tensor that holds one number for each row, such as lse.
 template <AnyInputs I>
 Shape row_shape(const I& inputs) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), 1};
 }
 
-/// Those members of `from` that `To` has: what the machinery of several families reads, from the
-/// inputs of one of them.
+/// The members of `from` that `To` has. It makes the inputs that the machinery of several families
+/// reads from the inputs of one of them.
 template <class To, class From>
 To inputs_as(const From& from) {
   To to;
@@ -278,14 +292,14 @@ To inputs_as(const From& from) {
   return to;
 }
 
-/// The sketch of inputs that have one.
+/// The part of the inputs that the choice of keys reads.
 template <class T>
 SketchInputs<Compute<T>> sketch_of(const SmartBirdInputs<T>& inputs) {
   return {inputs.sketch_q,     inputs.sketch_k,     inputs.key_lengths,
           inputs.cu_seqlens_q, inputs.cu_seqlens_k, inputs.draws};
 }
 
-/// A sketch as what has queries, keys, and sequences of both.
+/// The sketch's queries and keys, with their sequences, in the form of attention's inputs.
 template <class T>
 LinearInputs<T> tokens_of(const SketchInputs<T>& sketch) {
   return {sketch.sketch_q,    sketch.sketch_k,     sketch.sketch_k,

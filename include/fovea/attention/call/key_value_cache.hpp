@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys and values of the tokens so far: a buffer that grows by doubling, or a ring of the last
-/// tokens.
+/// The keys and values of the tokens so far. They are held in a buffer that grows by doubling, or
+/// in a ring of the last tokens.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ FOVEA_NAMESPACE_BEGIN
 namespace detail {
 
 /// Rows of tokens, [B, H, slots, width]. A ring of C tokens has 2 C slots: the token at position p
-/// stands in slot p % C and again C slots later, so that any C tokens in a row lie in one piece.
+/// stands in slot p % C and again C slots later, so that any C successive tokens lie in one piece.
 template <class T>
 class TokenRows {
  public:
   TokenRows() = default;
 
-  /// \throws std::bad_alloc also if the size does not fit Index.
+  /// \throws std::bad_alloc, also if the size does not fit Index
   TokenRows(Index batch, Index heads, Index width, Index tokens, bool ring)
       : batch_(batch), heads_(heads), width_(width), tokens_(tokens), ring_(ring) {
     Index rows = 0;
@@ -34,10 +34,12 @@ class TokenRows {
     memory_ = Workspace(rows, bytes);
   }
 
+  /// The number of tokens that fit.
   Index tokens() const { return tokens_; }
   Index size_bytes() const { return memory_.size_bytes(); }
 
-  /// Tokens [first, first + count) of all heads. \pre they lie in one piece
+  /// The tokens [first, first + count) of all heads.
+  /// \pre they lie in one piece
   View<const T> view(Index first, Index count) const {
     const Index head = slots_ * width_;
     const T* data = memory_.template data<T>();
@@ -46,7 +48,7 @@ class TokenRows {
             {heads_ * head, head, width_, 1}};
   }
 
-  /// Rows [from, from + count) of x become the tokens [first, first + count).
+  /// Makes rows [from, from + count) of x the tokens [first, first + count).
   void put(const View<const T>& x, Index from, Index first, Index count) noexcept {
     if (memory_.size_bytes() == 0) return;
     for (Index b = 0; b < batch_; ++b) {
@@ -75,46 +77,54 @@ class TokenRows {
 
 }  // namespace detail
 
-/// The tokens from position `first` on.
+/// The tokens that a cache holds, from position `first` on.
 template <class T>
 struct HeldTokens {
-  Index first = 0;
-  View<const T> keys;    // [B, Hk, tokens, D]
-  View<const T> values;  // [B, Hk, tokens, Dv]
+  Index first = 0;       ///< position of the first token that is held
+  View<const T> keys;    ///< [B, Hk, tokens, D]
+  View<const T> values;  ///< [B, Hk, tokens, Dv]
 };
 
-/// Keys [B, Hk, tokens, D] and values [B, Hk, tokens, Dv] that tokens are appended to.
+/// Keys [B, Hk, tokens, D] and values [B, Hk, tokens, Dv] to which tokens are appended.
 template <class T>
 class KeyValueCache {
  public:
-  /// No bound on the tokens that are kept.
+  /// The value of `kept` that keeps all tokens.
   static constexpr Index kAll = (std::numeric_limits<Index>::max)();
 
+  /// The sizes of a cache.
   struct Shape {
-    Index batch = 1;
-    Index heads = 1;
-    Index width = 0;
-    Index value_width = 0;
-    /// The last so many tokens are kept: memory grows to twice that and no more.
+    Index batch = 1;        ///< B
+    Index heads = 1;        ///< Hk
+    Index width = 0;        ///< D
+    Index value_width = 0;  ///< Dv
+    /// Number of last tokens that are kept; by default all. Memory grows to twice that number, and
+    /// no more.
     Index kept = kAll;
   };
 
+  /// An empty cache; it takes no memory yet.
   explicit KeyValueCache(const Shape& shape) : shape_(shape) {}
 
+  /// The sizes that it was made with.
   const Shape& shape() const { return shape_; }
+  /// The number of tokens that were appended, also of those that are no longer kept.
   Index length() const { return length_; }
-  /// Positions from here on to the length are held.
+  /// The first position that is held: all from here to the length are.
   Index first_held() const { return first_held_; }
-  /// Tokens that fit the memory as it is.
+  /// The number of tokens that fit into the memory as it is.
   Index capacity() const { return keys_.tokens(); }
+  /// Bytes of memory for keys and values.
   Index memory_bytes() const { return keys_.size_bytes() + values_.size_bytes(); }
 
-  /// Positions [first, first + count), at most `kept` of those that are held.
+  /// The keys at the positions [first, first + count), at most `kept` of those that are held.
   View<const T> keys(Index first, Index count) const { return keys_.view(first, count); }
+  /// The values at these positions.
   View<const T> values(Index first, Index count) const { return values_.view(first, count); }
 
-  /// Room for that many tokens in all, or for the ring. Twice the room if it grows: O(1) a token.
-  /// \throws std::bad_alloc, with nothing changed.
+  /// Makes room for that many tokens in all, or for the ring. If memory has to grow it at least
+  /// doubles, so that a token costs O(1).
+  /// \throws std::bad_alloc, with nothing changed
   void make_room(Index tokens) {
     constexpr Index least = 16;
     if ((std::min)(tokens, shape_.kept) <= capacity()) return;
@@ -122,12 +132,14 @@ class KeyValueCache {
     move_to((std::max)({tokens, twice, least}));
   }
 
-  /// Room for that many tokens in all and no more. \throws as make_room
+  /// Makes room for that many tokens in all, and for no more.
+  /// \throws std::bad_alloc, with nothing changed
   void reserve(Index tokens) {
     if ((std::min)(tokens, shape_.kept) > capacity()) move_to(tokens);
   }
 
-  /// Rows [from, from + count) of k and v become the next tokens. \pre there is room
+  /// Makes rows [from, from + count) of k and v the next tokens.
+  /// \pre there is room for them
   void append(const View<const T>& k, const View<const T>& v, Index from, Index count) noexcept {
     const Index skipped =
         (std::max)(Index{0}, count - shape_.kept);  // the ring has lost them already
@@ -137,19 +149,21 @@ class KeyValueCache {
     first_held_ = (std::max)(first_held_, length_ - (std::min)(length_, shape_.kept));
   }
 
-  /// Forgets the tokens from `length` on. \pre length <= length()
+  /// Forgets the tokens from position `length` on.
+  /// \pre length <= length()
   void truncate(Index length) noexcept {
     length_ = length;
     if (length == 0) first_held_ = 0;
   }
 
-  /// What is held.
+  /// The tokens that are held.
   HeldTokens<T> held() const {
     const Index count = length_ - first_held_;
     return {first_held_, keys(first_held_, count), values(first_held_, count)};
   }
 
-  /// Holds these tokens and no others. \throws std::bad_alloc, with nothing changed
+  /// Replaces what is held by these tokens.
+  /// \throws std::bad_alloc, with nothing changed
   void restart(const HeldTokens<T>& held) {
     KeyValueCache other(shape_);
     other.make_room(held.first + held.keys.rows());
@@ -158,7 +172,8 @@ class KeyValueCache {
     *this = std::move(other);
   }
 
-  /// A copy of its own, with memory for what is held. \throws std::bad_alloc
+  /// A copy, with memory for just what is held.
+  /// \throws std::bad_alloc
   KeyValueCache copy() const {
     KeyValueCache other(shape_);
     if (length_ > 0) other.copy_from(*this, length_);
@@ -166,13 +181,14 @@ class KeyValueCache {
   }
 
  private:
+  /// Moves what is held into memory for this many tokens.
   void move_to(Index tokens) {
     KeyValueCache other(shape_);
     other.copy_from(*this, tokens);
     *this = std::move(other);
   }
 
-  /// Takes memory for `tokens` and what the other holds.
+  /// Takes memory for this many tokens, and copies what the other cache holds.
   void copy_from(const KeyValueCache& other, Index tokens) {
     const bool ring = tokens >= shape_.kept;
     const Index room = (std::min)(tokens, shape_.kept);

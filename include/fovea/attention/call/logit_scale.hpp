@@ -12,8 +12,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The one that is chosen, or 1 / sqrt(width); 1 where queries have no width. \tparam T of the
-/// arithmetic
+/// The scale that was chosen, or else 1/sqrt(width); 1 if the queries have no width.
+/// \tparam T the type of the arithmetic
 template <class T>
 T logit_scale(const std::optional<double>& chosen, Index width) {
   if (chosen) return static_cast<T>(*chosen);

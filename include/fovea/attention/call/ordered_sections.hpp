@@ -13,26 +13,29 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Places where tasks add in turn. A task may wait only for tasks of lower numbers: those have been
-/// taken before it, so the lowest one at work never waits. A task that throws must say `stop`, or
-/// those behind it would wait for ever: OrderedSectionsGuard does.
+/// Places where tasks add in turn. A task may wait only for tasks of lower numbers. Those were
+/// taken before it, so the lowest task at work never waits. A task that throws must call `stop`, or
+/// the tasks behind it would wait for ever; OrderedSectionsGuard does that.
 class OrderedSections {
  public:
   explicit OrderedSections(Index places)
       : places_(places),
         next_(places == 0 ? nullptr : std::make_unique<std::atomic<int>[]>(as_size(places))) {}
 
-  /// Nobody has had a turn. \pre nobody is at work
+  /// Starts again: no task has had its turn at any place.
+  /// \pre no task is at work
   void restart() {
     for (Index place = 0; place < places_; ++place) {
       next_[as_size(place)].store(0, std::memory_order_relaxed);
     }
   }
 
-  /// How many have had their turn. \pre nobody is at work
+  /// How many tasks have had their turn at the place.
+  /// \pre no task is at work
   Index taken(Index place) const { return next_[as_size(place)].load(std::memory_order_relaxed); }
 
-  /// Calls f when `turn` others have had their turn at the place; not once they are stopped.
+  /// Waits until `turn` other tasks have had their turn at the place, and then calls f. It does not
+  /// call f once the turns are stopped.
   template <class F>
   void take(Index place, Index turn, F&& f) {
     std::atomic<int>& next = next_[as_size(place)];
@@ -43,13 +46,13 @@ class OrderedSections {
       next.wait(now, std::memory_order_acquire);
     }
     f();
-    // Not if it was stopped meanwhile: nobody may wait here again.
+    // If the turns were stopped meanwhile, that must stay: no task may wait here again.
     next.compare_exchange_strong(mine, mine + 1, std::memory_order_release,
                                  std::memory_order_relaxed);
     next.notify_all();
   }
 
-  /// Nobody waits any more.
+  /// Ends all waiting, now and later.
   void stop() noexcept {
     for (Index place = 0; place < places_; ++place) {
       next_[as_size(place)].store(kStopped, std::memory_order_release);

@@ -8,33 +8,36 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What softmax attention saves for its backward pass, each only if it is given.
-/// `for_each_tensor(visit)`, here and below, calls visit(name, tensor) for every member.
+/// What softmax attention saves for its backward pass. A member is written only if it is given a
+/// tensor.
 template <class T>
 struct SoftmaxSaved {
-  /// [B, Hq, Nq, 1]: natural logarithm of the row's sum of exp(logit); -inf if it sees no key. Its
-  /// rounding costs the gradients no digits, however large it is.
+  /// [B, Hq, Nq, 1]: the natural logarithm of the row's sum of exp(logit), or -infinity if the row
+  /// sees no key. However large it is, its rounding costs the gradients no digits.
   View<Compute<T>> lse = {};
 
+  /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("lse", lse);
   }
 };
 
-/// Attention over lists of keys saves the same.
+/// Attention over lists of keys saves the same as softmax attention.
 template <class T>
 using IndexedSaved = SoftmaxSaved<T>;
+/// FSAT attention saves the same as softmax attention.
 template <class T>
 using FsatSaved = SoftmaxSaved<T>;
 
-/// What Smart Bird attention saves, each only if it is given.
+/// What Smart Bird attention saves. A member is written only if it is given a tensor.
 template <class T>
 struct SmartBirdSaved {
   View<Compute<T>> lse = {};  ///< as in SoftmaxSaved
-  /// [B, Hq, Nq, K]: the keys that were chosen for each row, ascending, -1 behind the last.
+  /// [B, Hq, Nq, K]: the keys that were chosen for each row, ascending, and -1 behind the last one.
   View<Index> indices = {};
 
+  /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
     visit("lse", lse);
@@ -46,6 +49,7 @@ struct SmartBirdSaved {
 /// the states again.
 template <class T>
 struct LinearSaved {
+  /// Calls nothing: there is no member.
   template <class F>
   constexpr void for_each_tensor(F&& /*visit*/) const {}
 };

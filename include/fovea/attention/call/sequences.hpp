@@ -14,18 +14,20 @@ FOVEA_NAMESPACE_BEGIN
 /// Where one sequence lies in the tensors.
 struct Sequence {
   Index index = 0;        ///< its number: the batch entry, or the place in the packing
-  Index batch = 0;        ///< of the tensors
-  Index first_query = 0;  ///< its query rows begin there
-  Index queries = 0;
-  Index first_key = 0;  ///< its rows of k and v begin there
-  Index keys = 0;
-  Index key_end = 0;  ///< its keys at and beyond this one are invisible
+  Index batch = 0;        ///< its batch entry in the tensors; 0 if packed
+  Index first_query = 0;  ///< the row of q where its queries begin
+  Index queries = 0;      ///< number of its query rows
+  Index first_key = 0;    ///< the row of k and v where its keys begin
+  Index keys = 0;         ///< number of its rows of k and v
+  Index key_end = 0;      ///< its keys from this one on are invisible
 };
 
-/// The sequences of checked inputs. Holds spans of them.
+/// The sequences of one call, whose inputs are checked. It refers to the lengths in the inputs,
+/// which must outlive it.
 template <class T>
 class Sequences {
  public:
+  /// The sequences of these inputs.
   template <detail::InputsFor<T> I>
   explicit Sequences(const I& inputs)
       : batch_(inputs.q.batch()),
@@ -35,10 +37,13 @@ class Sequences {
         cu_q_(inputs.cu_seqlens_q),
         cu_k_(inputs.cu_seqlens_k.empty() ? inputs.cu_seqlens_q : inputs.cu_seqlens_k) {}
 
+  /// Whether the sequences are packed in one row of the batch.
   bool packed() const { return !cu_q_.empty(); }
 
+  /// The number of sequences.
   Index count() const { return packed() ? static_cast<Index>(cu_q_.size()) - 1 : batch_; }
 
+  /// Where sequence s lies.
   Sequence operator[](Index s) const {
     const auto at = static_cast<std::size_t>(s);
     if (packed()) {
@@ -59,16 +64,18 @@ class Sequences {
 
 /// One piece of work: a head of a sequence, and which of its parts.
 struct SequenceTask {
-  Index sequence;
-  Index head;
-  Index part;
+  Index sequence;  ///< number of the sequence
+  Index head;      ///< query head or key head, as the caller counts them
+  Index part;      ///< number of the part within the head
 };
 
-/// The numbering of tasks (sequence, head, part): part is the fastest, sequence the slowest.
+/// The numbering of the tasks (sequence, head, part): the part varies fastest and the sequence
+/// slowest.
 class SequenceTasks {
  public:
-  /// \param parts parts(s, h): how many parts head h of sequence s has; for sequences that are not
-  ///              packed it is asked for the first alone
+  /// \param heads number of heads of each sequence
+  /// \param parts called as parts(s, h), gives the number of parts of head h of sequence s; for
+  /// sequences that are not packed it is asked for the first one alone
   template <class T, class Parts>
   SequenceTasks(const Sequences<T>& sequences, Index heads, Parts&& parts) : heads_(heads) {
     const Index different =
@@ -83,6 +90,7 @@ class SequenceTasks {
     count_ = periods * first_.back();
   }
 
+  /// The number of tasks.
   Index count() const { return count_; }
 
   /// The number of a task.
@@ -92,6 +100,7 @@ class SequenceTasks {
     return row / rows * first_.back() + first_[static_cast<std::size_t>(row % rows)] + part;
   }
 
+  /// The task of that number.
   SequenceTask operator[](Index task) const {
     const Index period = task / first_.back();
     const Index within = task % first_.back();
@@ -104,7 +113,7 @@ class SequenceTasks {
  private:
   Index heads_;
   Index count_ = 0;
-  std::vector<Index> first_;  // tasks of each row (sequence, head), and of all that differ
+  std::vector<Index> first_;  // [rows + 1] first task of each row (sequence, head) that differs
 };
 
 FOVEA_NAMESPACE_END

@@ -9,24 +9,24 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The sizes of one call.
 struct AttentionShape {
-  Index batch = 1;
-  Index query_heads = 1;
-  Index key_heads = 1;
-  Index queries = 0;
-  Index keys = 0;
+  Index batch = 1;        ///< B
+  Index query_heads = 1;  ///< Hq, a multiple of Hk
+  Index key_heads = 1;    ///< Hk
+  Index queries = 0;      ///< Nq
+  Index keys = 0;         ///< Nk
   Index width = 0;        ///< D
   Index value_width = 0;  ///< Dv
 };
 
 namespace detail {
 
-/// The query heads that read one key head: query head h reads key head h / group_size. 0 if there
-/// are no heads.
+/// The number of query heads that read one key head: query head h reads key head h / group_size. It
+/// is 0 if there are no heads.
 constexpr Index group_size(Index query_heads, Index key_heads) {
   return key_heads == 0 ? 0 : query_heads / key_heads;
 }
 
-/// The sizes that all families have, of the shape of one.
+/// Takes from the shape of one family the sizes that all families have.
 template <class S>
 AttentionShape common_shape(const S& s) {
   return {s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.width, s.value_width};
@@ -36,50 +36,53 @@ AttentionShape common_shape(const S& s) {
 
 /// The sizes of a call of IndexedAttention: those of AttentionShape, and K.
 struct IndexedShape {
-  Index batch = 1;
-  Index query_heads = 1;
-  Index key_heads = 1;
-  Index queries = 0;
-  Index keys = 0;
-  Index width = 0;
-  Index value_width = 0;
-  Index keys_per_row = 0;  ///< K, the places of a list
+  Index batch = 1;         ///< B
+  Index query_heads = 1;   ///< Hq, a multiple of Hk
+  Index key_heads = 1;     ///< Hk
+  Index queries = 0;       ///< Nq
+  Index keys = 0;          ///< Nk
+  Index width = 0;         ///< D
+  Index value_width = 0;   ///< Dv
+  Index keys_per_row = 0;  ///< K, the places of each list
 
+  /// The sizes that all families have.
   // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
   operator AttentionShape() const { return detail::common_shape(*this); }
 };
 
 /// The sizes of a call of SmartBirdAttention: those of AttentionShape, and d.
 struct SmartBirdShape {
-  Index batch = 1;
-  Index query_heads = 1;
-  Index key_heads = 1;
-  Index queries = 0;
-  Index keys = 0;
-  Index width = 0;
-  Index value_width = 0;
-  Index sketch_width = 0;  ///< d
+  Index batch = 1;         ///< B
+  Index query_heads = 1;   ///< Hq, a multiple of Hk
+  Index key_heads = 1;     ///< Hk
+  Index queries = 0;       ///< Nq
+  Index keys = 0;          ///< Nk
+  Index width = 0;         ///< D
+  Index value_width = 0;   ///< Dv
+  Index sketch_width = 0;  ///< d, the columns of the sketch
 
+  /// The sizes that all families have.
   // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
   operator AttentionShape() const { return detail::common_shape(*this); }
 };
 
 /// The sizes of a call of FsatAttention: those of AttentionShape, and M.
 struct FsatShape {
-  Index batch = 1;
-  Index query_heads = 1;
-  Index key_heads = 1;
-  Index queries = 0;
-  Index keys = 0;
-  Index width = 0;
-  Index value_width = 0;
-  Index dominants = 0;  ///< M, the dominant queries of a key
+  Index batch = 1;        ///< B
+  Index query_heads = 1;  ///< Hq, a multiple of Hk
+  Index key_heads = 1;    ///< Hk
+  Index queries = 0;      ///< Nq, the same as Nk
+  Index keys = 0;         ///< Nk
+  Index width = 0;        ///< D
+  Index value_width = 0;  ///< Dv
+  Index dominants = 0;    ///< M, the dominant queries of each key
 
+  /// The sizes that all families have.
   // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
   operator AttentionShape() const { return detail::common_shape(*this); }
 };
 
-/// The sizes of one call from its tensors, unchecked.
+/// The sizes of a call as its tensors have them. They are not checked.
 template <class I>
 AttentionShape shape_of(const I& inputs) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
@@ -88,7 +91,9 @@ AttentionShape shape_of(const I& inputs) {
 
 namespace detail {
 
-/// The shape of a family. \param last its last member   \tparam S the shape
+/// Makes the shape of a family from its inputs.
+/// \tparam S the type of the shape
+/// \param last the value of its last member
 template <class S, class I>
 S family_shape(const I& inputs, Index last) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
@@ -97,14 +102,17 @@ S family_shape(const I& inputs, Index last) {
 
 }  // namespace detail
 
+/// The sizes of a call of IndexedAttention as its tensors have them, unchecked.
 template <class T>
 IndexedShape shape_of(const IndexedInputs<T>& inputs) {
   return detail::family_shape<IndexedShape>(inputs, inputs.indices.width());
 }
+/// The sizes of a call of SmartBirdAttention as its tensors have them, unchecked.
 template <class T>
 SmartBirdShape shape_of(const SmartBirdInputs<T>& inputs) {
   return detail::family_shape<SmartBirdShape>(inputs, inputs.sketch_k.width());
 }
+/// The sizes of a call of FsatAttention as its tensors have them, unchecked.
 template <class T>
 FsatShape shape_of(const FsatInputs<T>& inputs) {
   return detail::family_shape<FsatShape>(inputs, inputs.dominant.width());
@@ -112,27 +120,30 @@ FsatShape shape_of(const FsatInputs<T>& inputs) {
 
 /// The sizes of a decoder.
 struct DecoderShape {
-  Index batch = 1;
-  Index query_heads = 1;
-  Index key_heads = 1;    ///< divides query_heads
+  Index batch = 1;        ///< B
+  Index query_heads = 1;  ///< Hq, a multiple of Hk
+  Index key_heads = 1;    ///< Hk
   Index width = 0;        ///< D
   Index value_width = 0;  ///< Dv
-  Index reserve = 0;      ///< tokens to take memory for at once
-  /// Under a window, how many tokens can be rolled back at least.
+  /// Number of tokens to take memory for at once.
+  Index reserve = 0;  ///< tokens to take memory for at once
+  /// The number of last tokens that can be rolled back at least, even if a window keeps only some
+  /// keys.
   Index rollback_tokens = 0;
 };
 
 /// The sizes of a decoder of SmartBirdAttention: those of DecoderShape, and d.
 struct SmartBirdDecoderShape {
-  Index batch = 1;
-  Index query_heads = 1;
-  Index key_heads = 1;
-  Index width = 0;
-  Index value_width = 0;
-  Index reserve = 0;
-  Index rollback_tokens = 0;
-  Index sketch_width = 0;  ///< d
+  Index batch = 1;            ///< B
+  Index query_heads = 1;      ///< Hq, a multiple of Hk
+  Index key_heads = 1;        ///< Hk
+  Index width = 0;            ///< D
+  Index value_width = 0;      ///< Dv
+  Index reserve = 0;          ///< as in DecoderShape
+  Index rollback_tokens = 0;  ///< as in DecoderShape
+  Index sketch_width = 0;     ///< d, the columns of the sketch
 
+  /// The sizes that all decoders have.
   // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
   operator DecoderShape() const {
     return {batch, query_heads, key_heads, width, value_width, reserve, rollback_tokens};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of FMM attention: the near field's, the far field's, and the logits'.
+/// The backward pass of FMM attention: of the near field, the far field, and the logits of the
+/// blend.
 #pragma once
 
 #include <optional>
@@ -13,12 +14,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One backward pass. The near field is computed again, since its softmax needs its own output;
-/// the far field's gradients are added to the near field's.
+/// One backward pass. The near field is computed again, since its softmax needs its own output. The
+/// gradients of the far field are added to those of the near field.
 /// \tparam Field a LinearTerms of T
 template <class T, class Field>
 class FmmBackward {
  public:
+  /// \param near, blend must outlive this object
   FmmBackward(const LinearFamilyInputs<T>& inputs, const Field& far, const LocalAttention& near,
               const FmmBlend<T>& blend, const View<const T>& d_out,
               const LinearFamilyGrads<T>& grads)
@@ -31,8 +33,9 @@ class FmmBackward {
         d_out_(d_out),
         grads_(grads) {}
 
-  /// Bytes of scratch with that many workers: three tensors like `out` at most, a number per row,
-  /// and the scratch of all four passes, which is taken before gradients are written.
+  /// Bytes of scratch memory with that many workers: at most three tensors of the shape of `out`,
+  /// one number for each row, and the scratch of all four passes, which is taken before gradients
+  /// are written.
   static Index workspace_bytes(const AttentionShape& shape, const Field& far,
                                const LocalAttention& near, Index workers) {
     const Index rows = shape.batch * shape.query_heads * shape.queries;
@@ -43,7 +46,8 @@ class FmmBackward {
            LinearBackward<T, Field>::workspace_bytes(shape, far, workers);
   }
 
-  /// \throws std::bad_alloc, before anything is written
+  /// Writes the gradients.
+  /// \throws std::bad_alloc before anything is written
   template <class E>
   void run(E&& executor) {
     const bool wants_logits = !grads_.near_logits.is_none() || !grads_.far_logits.is_none();
@@ -61,7 +65,7 @@ class FmmBackward {
   }
 
  private:
-  /// A tensor of its own.
+  /// A tensor with memory of its own.
   struct Owned {
     explicit Owned(const Shape& of)
         : shape(of), memory(shape[0] * shape[1] * shape[2] * shape[3], Index{sizeof(T)}) {}
@@ -71,7 +75,7 @@ class FmmBackward {
     Workspace memory;
   };
 
-  /// The passes of the near field: forward, and backward from d_out times its weights.
+  /// The passes of the near field: forward, and backward from d_out times the near field's weights.
   class Near {
    public:
     explicit Near(const FmmBackward& all)
@@ -86,7 +90,8 @@ class FmmBackward {
                     all.weights_.are_given() ? View<const T>(d_out_.view()) : all.d_out_,
                     {all.grads_.q, all.grads_.k, all.grads_.v}) {}
 
-    /// Runs forward, whose lse says what memory backward takes; nothing of the caller's is written.
+    /// Runs the forward pass, whose lse says what memory the backward pass needs. Nothing of the
+    /// caller's is written.
     /// \throws std::bad_alloc
     template <class E>
     void reserve(E&& executor) {
@@ -94,7 +99,7 @@ class FmmBackward {
       backward_.reserve(executor);
     }
 
-    /// \param products [Hq, Dv] as of add_columns, or null
+    /// \param products [Hq, Dv] as add_columns writes it, or null
     template <class E>
     void compute(std::vector<double>* products, E&& executor) {
       if (products != nullptr) all_.add_columns(out_.view(), 0, *products, executor);
@@ -111,14 +116,15 @@ class FmmBackward {
     const FmmBackward& all_;
     Owned out_;
     Owned lse_;
-    Owned d_out_;  // empty if the weights are 1
+    Owned d_out_;  // empty if all weights are 1
     SoftmaxCall<T> call_;
     HeadPlans plans_;
     SoftmaxForward<T> forward_;
     SoftmaxBackward<T> backward_;
   };
 
-  /// The passes of the far field: backward, and forward if the gradients of the logits need it.
+  /// The passes of the far field: backward, and also forward if the gradients of the logits need
+  /// it.
   class Far {
    public:
     Far(const FmmBackward& all, bool wants_logits)
@@ -139,7 +145,7 @@ class FmmBackward {
       backward_.reserve(wants_sums_, executor);
     }
 
-    /// \param products [Hq, Dv], as of FmmBlend::write_gradients, or null
+    /// \param products [Hq, Dv] as FmmBlend::write_gradients takes it, or null
     template <class E>
     void compute(std::vector<double>* products, E&& executor) {
       if (forward_) {
@@ -148,7 +154,8 @@ class FmmBackward {
       }
       backward_.compute(wants_sums_ ? sums_.data() : nullptr, executor);
       if (!wants_sums_ || all_.shape_.value_width == 0) return;
-      // The pass found the sums with the weights w2 / normaliser.
+      // The pass has found the sums with the weights w2 / normaliser, so the normaliser is put
+      // back.
       for (std::size_t h = 0; h < sums_.size(); ++h) {
         (*products)[h * static_cast<std::size_t>(all_.shape_.value_width)] =
             sums_[h] * all_.blend_.normaliser(static_cast<Index>(h), 0);
@@ -173,7 +180,7 @@ class FmmBackward {
     return {shape_.batch, shape_.query_heads, shape_.queries, shape_.value_width};
   }
 
-  /// d_near = a1 d_out, of one head.
+  /// Writes d_near = a1 d_out for one head.
   void weigh(Index b, Index h, const View<T>& d_near) const {
     const T* const weight = weights_.near(h);
     for (Index n = 0; n < shape_.queries; ++n) {
@@ -183,7 +190,8 @@ class FmmBackward {
     }
   }
 
-  /// products[h, c] = w (sum over batch and rows of d_out x), w = w1 or w2.
+  /// Writes products[h, c] = w (sum over batch and rows of d_out x), where w is w1 or w2.
+  /// \param which 0 for w1, 1 for w2
   template <class E>
   void add_columns(const View<T>& x, int which, std::vector<double>& products, E&& executor) const {
     for_each_task(executor, shape_.query_heads, [&](Index h, Index) {

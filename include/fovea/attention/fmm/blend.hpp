@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The blend of near and far field, and the gradients of its logits (FMMformer, eq. 12; MATHS.md
-/// section 4).
+/// The blend of the near and the far field, and the gradients of its logits (FMMformer, eq. 12;
+/// MATHS.md, section 4).
 #pragma once
 
 #include <cmath>
@@ -11,11 +11,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// out = a1 near + a2 far with w = sigmoid(logit), 1 where no logit is given, for each query head
-/// and column; a = w, or w / (w1 + terms w2) if rows are normalised.
+/// The blend out = a1 near + a2 far, for each query head and column. The weights are w =
+/// sigmoid(logit), or 1 where no logit is given. Then a = w, or, if rows are normalised, a = w /
+/// (w1 + terms w2).
 template <class T>
 class FmmBlend {
  public:
+  /// \param inputs its logits are read whenever they are needed, so they must outlive this object
+  /// \param terms number of terms of the far field
+  /// \param normalise_rows whether to divide by w1 + terms w2
   FmmBlend(const LinearFamilyInputs<T>& inputs, Index terms, bool normalise_rows)
       : near_logits_(inputs.near_logits),
         far_logits_(inputs.far_logits),
@@ -24,7 +28,7 @@ class FmmBlend {
         terms_(static_cast<double>(terms)),
         normalise_(normalise_rows) {}
 
-  /// Not given if both are 1.
+  /// The weights a1 and a2 of all heads and columns; none are given if all are 1.
   FarWeights<Compute<T>> weights() const {
     if (near_logits_.is_none() && far_logits_.is_none() && !normalise_) return {};
     FarWeights<Compute<T>> made(heads_, value_width_);
@@ -39,12 +43,12 @@ class FmmBlend {
     return made;
   }
 
-  /// w1 and w2.
+  /// The weights w1 and w2 of a head and column.
   std::pair<double, double> at(Index h, Index c) const {
     return {sigmoid(near_logits_, h, c), sigmoid(far_logits_, h, c)};
   }
 
-  /// What both are divided by.
+  /// The number that both weights are divided by.
   double normaliser(Index h, Index c) const {
     if (!normalise_) return 1;
     const auto [w1, w2] = at(h, c);
@@ -56,9 +60,10 @@ class FmmBlend {
     return !has_columns(near_logits_) && !has_columns(far_logits_);
   }
 
-  /// Gradients of the logits. \param near [Hq, Dv] w1 times the sum over batch and rows of
-  /// d_out near   \param far [Hq, Dv] w2 times that of d_out far; if all columns have the same
-  /// weights, their sums may stand in any of them
+  /// Writes the gradients of the logits.
+  /// \param near [Hq, Dv]: w1 times the sum over batch and rows of d_out near
+  /// \param far [Hq, Dv]: w2 times the sum over batch and rows of d_out far; if all columns have
+  /// the same weights, the sum over the columns may stand in any of them
   void write_gradients(const std::vector<double>& near, const std::vector<double>& far,
                        const LinearFamilyGrads<T>& grads) const {
     write(grads.near_logits, near_logits_,
@@ -72,7 +77,7 @@ class FmmBlend {
 
   static bool has_columns(const Logits& x) { return !x.is_none() && x.width() > 1; }
 
-  /// Where head h and column c stand in a tensor that may be broadcast.
+  /// The element of head h and column c of a tensor that may be broadcast.
   template <class U>
   static U& element(const View<U>& x, Index h, Index c) {
     return x(0, x.heads() == 1 ? 0 : h, 0, x.width() == 1 ? 0 : c);
@@ -82,7 +87,7 @@ class FmmBlend {
     return x.is_none() ? 1 : 1 / (1 + std::exp(-static_cast<double>(element(x, h, c))));
   }
 
-  /// The loss by w1 and w2, times these.
+  /// The derivatives of the loss by w1 and by w2, multiplied by w1 and w2.
   std::pair<double, double> products_of(Index h, Index c, const std::vector<double>& near,
                                         const std::vector<double>& far) const {
     const auto n = static_cast<std::size_t>(h * value_width_ + c);
@@ -93,7 +98,8 @@ class FmmBlend {
     return {of_near, -of_near};
   }
 
-  /// The gradient of logits x from w times that of w: where x was broadcast, the sum.
+  /// Writes the gradient of the logits x, made of w times the derivative by w. Where x was
+  /// broadcast it is the sum.
   template <class Product>
   void write(const View<T>& gradient, const Logits& x, const Product& product) const {
     if (gradient.is_none()) return;

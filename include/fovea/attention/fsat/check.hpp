@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of FSAT attention: options, sequences, and every dominant index in every call.
+/// The checks of FSAT attention: the options, the sequences, and in every call every dominant
+/// index.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Whether all of [rows, M] numbers are finite and not negative. \param x the first one
+/// Whether all numbers of a [rows, M] matrix are finite and not negative.
+/// \param width M
 template <class T>
 bool are_indices(const Matrix<const T>& x, Index rows, Index width) {
   constexpr T most = (std::numeric_limits<T>::max)();
@@ -34,7 +36,7 @@ bool are_indices(const Matrix<const T>& x, Index rows, Index width) {
   return good;
 }
 
-/// Queries and keys are the same tokens, sequence by sequence.
+/// Checks that queries and keys are the same tokens, sequence by sequence.
 template <class T>
 void check_same_tokens(const char* op, const FsatInputs<T>& inputs) {
   check_extent(op, "k", inputs.k.shape(), 2, inputs.q.rows(),
@@ -49,7 +51,9 @@ void check_same_tokens(const char* op, const FsatInputs<T>& inputs) {
 
 }  // namespace detail
 
-/// \tparam T the type of the arithmetic   \pre check_packing passed
+/// Checks the options, and that max_length is enough for the sequences.
+/// \tparam T the type of the arithmetic
+/// \pre check_packing passed
 /// \throws std::invalid_argument
 template <class T, class U>
 void check_fsat_options(const char* op, const FsatOptions& options, const FsatInputs<U>& inputs) {
@@ -72,9 +76,10 @@ void check_fsat_options(const char* op, const FsatOptions& options, const FsatIn
   }
 }
 
-/// The dominant indices: [B, Hq, L, M], those within the key lengths finite and not negative.
-/// O(B Hq L M). \pre check_inputs and check_packing passed
-/// \throws std::invalid_argument naming the first entry that is wrong
+/// Checks the dominant indices: [B, Hq, L, M], and those within the key lengths finite and not
+/// negative. Cost: O(B Hq L M).
+/// \pre check_inputs and check_packing passed
+/// \throws std::invalid_argument whose message names the first wrong entry
 template <class T>
 void check_dominant(const char* op, const FsatInputs<T>& inputs) {
   const View<const Compute<T>>& x = inputs.dominant;
@@ -111,7 +116,8 @@ void check_dominant(const char* op, const FsatInputs<T>& inputs) {
   }
 }
 
-/// What FSAT attention reads, but the dominant indices. \throws std::invalid_argument
+/// Checks the options and what FSAT attention reads, all but the dominant indices.
+/// \throws std::invalid_argument
 template <class T>
 void check_fsat_inputs(const char* op, const FsatOptions& options, const FsatInputs<T>& inputs) {
   check_inputs(op, inputs);

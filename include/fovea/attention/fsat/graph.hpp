@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sparse graph of FSAT attention (Zhuang et al. 2022, section 4.1; MATHS.md, section 6): from
-/// dominant indices to rows of keys with confidences.
+/// The sparse graph of FSAT attention (Zhuang et al. 2022, section 4.1; MATHS.md, section 6). It is
+/// made of the dominant indices, and consists of rows of keys with confidences.
 #pragma once
 
 #include <algorithm>
@@ -17,21 +17,25 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The graphs of some heads. Slot m of key j has an edge from query Ip[j, m], one from query
-/// Ir[j, m], or both, as the options say; where the length of the sequence is n, edges are among
-/// its first n tokens. Of edges from one query to one key the one of the largest confidence stays:
-/// that of the smallest |I - Ibar|, where a confidence may have become 0; of equal ones a predicted
-/// edge before a random one, then that of the smaller m.
-/// Each query has its keys as a row, ascending. Rows come of a counting sort of the edges in the
-/// order of keys and slots, one task for each head of a sequence: the same bits for any threads.
-/// It checks nothing. Cost: two passes over the slots. Memory: for each slot and head 8 bytes and a
-/// number (twice in training; twice with gradients), for each query 8 bytes; for each worker 8
-/// bytes for each slot and query of one head. \tparam T float or double
+/// The graphs of some heads. Slot m of key j has an edge from query Ip[j, m], one from query Ir[j,
+/// m], or both, as the options say. If a sequence has the length n, edges are among its first n
+/// tokens. Of several edges from one query to one key the one with the largest confidence stays.
+/// That is the one with the smallest |I - Ibar|, which also decides where confidences are
+/// 0. Among equal ones a predicted edge comes before a random one, and then the smaller m.
+/// Each query has its keys as a row, in ascending order. Rows come from a counting sort of the
+/// edges in the order of keys and slots, one task for each head of a sequence, so the bits are the
+/// same for any number of threads. It checks nothing.
+/// Cost: two passes over the slots. Memory: for each slot and head 8 bytes and one number (twice
+/// that in training, and twice that with gradients), and for each query 8 bytes; for each worker 8
+/// bytes for each edge and query of one head.
+/// \tparam T float or double
 template <class T>
 class FsatGraph {
  public:
-  /// \param dominant [B, Hq, L, M]   \param sequences that a row of L holds: 1, or the packed ones
-  /// \param with_gradients whether edges are led back to their slots
+  /// \param dominant [B, Hq, L, M]
+  /// \param sequences number of sequences that a row of L tokens holds: 1, or that of the packed
+  /// ones
+  /// \param with_gradients whether lead_back will be called
   FsatGraph(const View<const T>& dominant, const FsatOptions& options, Index sequences,
             bool with_gradients)
       : dominant_(dominant),
@@ -39,18 +43,21 @@ class FsatGraph {
         begins_(dominant.rows() + sequences),
         with_gradients_(with_gradients) {}
 
-  /// Edges that one slot may have.
+  /// The number of edges that one slot can have: 1 or 2.
   static Index edges_per_slot(const FsatOptions& options) {
     return options.edges == EdgeSource::both ? 2 : 1;
   }
+  /// The number of edges that one key can have.
   Index edges_per_key() const { return dominant_.width() * edges_per_slot(options_); }
-  /// Of one head, at most.
+  /// The largest number of edges of one head.
   Index head_edges() const { return dominant_.rows() * edges_per_key(); }
-  /// Where those of a sequence begin among them.
+  /// The place of a sequence's first edge among those of its head.
   Index first_edge(const Sequence& s) const { return s.first_key * edges_per_key(); }
+  /// Whether there is room for gradients.
   bool with_gradients() const { return with_gradients_; }
 
-  /// Bytes for the graphs of so many heads of L tokens and M slots, built by so many workers.
+  /// Bytes of memory for the graphs of that many heads of L = length tokens and M = slots, built by
+  /// that many workers.
   static Index size_bytes(const FsatOptions& options, Index length, Index slots, Index sequences,
                           Index heads, Index workers, bool with_gradients) {
     const Index edges = length * slots * edges_per_slot(options);
@@ -60,7 +67,8 @@ class FsatGraph {
            workers * (length + edges) * kIndex;
   }
 
-  /// For so many graphs at once. \throws std::bad_alloc
+  /// Takes the memory for that many graphs at once.
+  /// \throws std::bad_alloc
   void take_memory(Index heads, Index workers) {
     const Index edges = head_edges();
     begin_ = Workspace(heads, begins_ * kIndex);
@@ -73,7 +81,8 @@ class FsatGraph {
     scratch_ = Workspace(workers, scratch_size() * kIndex);
   }
 
-  /// Builds the graph of head h of sequence s. \param place where it goes, among the heads
+  /// Builds the graph of head h of sequence s.
+  /// \param place the head's place among those that there is memory for
   void build(const Sequence& s, Index h, Index place, Index worker) noexcept {
     Index* const marks = scratch_.template data<Index>() + worker * scratch_size();
     Building graph{detail::head_matrix(dominant_, s.batch, h, s.first_key),
@@ -90,14 +99,14 @@ class FsatGraph {
     for (Index i = 0; i < s.keys; ++i) graph.begin[i + 1] += graph.begin[i];
     T* const x = confidences_.template data<T>() + edge_at(place, s);
     place_edges(graph, x, edge_at(place, s));
-    // Each row's begin has moved to its end, where the next one's was.
+    // Each row's begin has moved to its end, where the next row began.
     const Index count = graph.begin[s.keys];
     std::copy_backward(graph.begin, graph.begin + s.keys, graph.begin + s.keys + 1);
     graph.begin[0] = 0;
     DensityKernels<T>{}.normal_density({x, count, static_cast<T>(-0.5 / variance()), peak()});
   }
 
-  /// The rows of a graph.
+  /// The rows of keys of a graph.
   KeyLists rows(const Sequence& s, Index place) const {
     KeyLists lists;
     lists.data = keys_.template data<Index>() + edge_at(place, s);
@@ -107,23 +116,26 @@ class FsatGraph {
     return lists;
   }
 
-  /// Of the edges, in the order of the rows.
+  /// The confidences of the edges, in the order of the rows.
   const T* confidences(const Sequence& s, Index place) const {
     return confidences_.template data<T>() + edge_at(place, s);
   }
 
-  /// Of each edge j M + m. \pre with gradients
+  /// The slot j M + m of each edge, in the order of the rows.
+  /// \pre with_gradients()
   const Index* slots(const Sequence& s, Index place) const {
     return slots_.template data<Index>() + edge_at(place, s);
   }
 
-  /// Room for the gradients of the confidences. \pre with gradients
+  /// Where the gradients of the confidences are to be written.
+  /// \pre with_gradients()
   T* d_confidences(const Sequence& s, Index place) {
     return d_confidences_.template data<T>() + edge_at(place, s);
   }
 
-  /// The gradient of the dominant indices of head h of sequence s, from those of its confidences.
-  /// \param to [B, Hq, L, M]
+  /// Writes the gradient of the dominant indices of head h of sequence s, made of the gradients of
+  /// its confidences.
+  /// \param to [B, Hq, L, M], written
   void lead_back(const Sequence& s, Index h, Index place, const View<T>& to) noexcept {
     const Matrix<const T> from = detail::head_matrix(dominant_, s.batch, h, s.first_key);
     const Matrix<T> out = detail::head_matrix(to, s.batch, h, s.first_key);
@@ -151,7 +163,7 @@ class FsatGraph {
  private:
   static constexpr Index kIndex = sizeof(Index);
 
-  /// One graph while it is built.
+  /// One graph while it is being built.
   struct Building {
     Matrix<const T> dominant;  // [keys, M]
     Index slots;               // M
@@ -164,7 +176,8 @@ class FsatGraph {
   Index edge_at(Index place, const Sequence& s) const {
     return place * head_edges() + first_edge(s);
   }
-  /// Sequences that are packed have one more begin each.
+  /// The place of a sequence's first begin. Each of the packed sequences has one more begin than
+  /// rows.
   Index begin_at(Index place, const Sequence& s) const {
     return place * begins_ + s.first_key + (s.index - s.batch);
   }
@@ -178,14 +191,14 @@ class FsatGraph {
     return static_cast<T>(1 / std::sqrt(two_pi * variance()));
   }
 
-  /// I - Ibar, rounded once.
+  /// The distance I - Ibar, rounded once.
   static T distance_of(Index i, T dominant) {
     return static_cast<T>(static_cast<double>(i) - static_cast<double>(dominant));
   }
 
-  /// Ip of every slot.
+  /// Sets the query Ip of every slot.
   void point_predicted(const Building& graph) const noexcept {
-    // A power of two, so that T holds it; the largest Index would be rounded up.
+    // This is a power of two, so that T can hold it; the largest Index would be rounded up.
     constexpr T most = static_cast<T>((std::numeric_limits<Index>::max)() / 2 + 1);
     const Index last = options_.max_length - 1;
     Index* to = graph.points;
@@ -199,7 +212,7 @@ class FsatGraph {
     }
   }
 
-  /// Ir of every slot, behind the predicted ones of its key.
+  /// Sets the query Ir of every slot, behind the predicted ones of its key.
   void point_randomly(const Building& graph, const Sequence& s, Index h) const noexcept {
     const auto length = static_cast<double>(graph.length);
     Index* to = graph.points + (has_both() ? graph.slots : 0);
@@ -211,7 +224,7 @@ class FsatGraph {
     }
   }
 
-  /// begin[i + 1] = the keys of row i. Leaves a mark of each row's last key.
+  /// Sets begin[i + 1] to the number of keys of row i, and leaves a mark of each row's last key.
   void count_edges(const Building& graph) const noexcept {
     const Index* to = graph.points;
     const Index edges = edges_per_key();
@@ -225,7 +238,7 @@ class FsatGraph {
     }
   }
 
-  /// The keys of each row and their distances, and the slots that they come from.
+  /// Writes the keys of each row with their distances, and the slots that they come from.
   void place_edges(const Building& graph, T* distances, Index first) noexcept {
     Index* const keys = keys_.template data<Index>() + first;
     Index* const slots = with_gradients_ ? slots_.template data<Index>() + first : nullptr;
@@ -239,7 +252,7 @@ class FsatGraph {
         const Index m = e < graph.slots ? e : e - graph.slots;
         const T distance = distance_of(i, from[m * graph.dominant.column]);
         Index at = graph.begin[i] - 1;
-        if (graph.marks[i] == ~j) {  // of a key before this one it is another
+        if (graph.marks[i] == ~j) {  // otherwise the last key of the row is an earlier one
           if (!(std::abs(distance) < std::abs(distances[at]))) continue;
         } else {
           graph.marks[i] = ~j;
@@ -254,11 +267,11 @@ class FsatGraph {
 
   View<const T> dominant_;
   FsatOptions options_;
-  Index begins_;  // of a head
+  Index begins_;  // begins of a head
   bool with_gradients_;
   Workspace begin_;          // [heads, begins]
   Workspace keys_;           // [heads, edges]
-  Workspace confidences_;    // [heads, edges] distances, until they are all there
+  Workspace confidences_;    // [heads, edges] distances, until all of them are there
   Workspace slots_;          // [heads, edges]
   Workspace d_confidences_;  // [heads, edges]
   Workspace scratch_;        // [workers] marks, points

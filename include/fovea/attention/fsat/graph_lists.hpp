@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The graph of FSAT attention as the passes over lists of keys read it: rows of keys whose weights
-/// are multiplied by the confidences.
+/// The graph of FSAT attention in the form that passes over lists of keys read: rows of keys whose
+/// weights are multiplied by the confidences.
 #pragma once
 
 #include "fovea/attention/fsat/graph.hpp"
@@ -9,40 +9,55 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Lists that are built for some heads at a time. \tparam T float or double
+/// Lists of keys that are built for some heads at a time.
+/// \tparam T float or double
 template <class T>
 class FsatLists {
  public:
+  /// The lists are built during the pass.
   static constexpr bool kBuilt = true;
 
-  /// \param graph outlives it   \param d_dominant [B, Hq, L, M], or none
+  /// \param graph the graph, which must outlive this object
+  /// \param scale scale of the logits; not set: 1/sqrt(D)
+  /// \param tokens L, the rows of k
+  /// \param d_dominant [B, Hq, L, M], written; or none
   FsatLists(FsatGraph<T>& graph, const std::optional<double>& scale, Index tokens,
             const View<T>& d_dominant = {})
       : graph_(&graph), scale_({.scale = scale}), tokens_(tokens), d_dominant_(d_dominant) {}
 
+  /// The scale of the logits for queries of D = width.
   template <class U>
   U scale_of(Index width) const {
     return scale_.template scale_of<U>(width);
   }
-  /// Every key may be in one row.
+  /// The places of the longest list: every key may be in one row.
   Index length() const { return tokens_; }
+  /// The largest number of edges of one query head.
   Index entries() const { return graph_->head_edges(); }
+  /// The place of the first edge of a sequence among those of its head.
   Index first_entry(const Sequence& s) const { return graph_->first_edge(s); }
 
+  /// Takes the memory for that many graphs at once.
   /// \throws std::bad_alloc
   void take_memory(Index heads, Index workers) { graph_->take_memory(heads, workers); }
+  /// Builds the graph of head h of sequence s.
+  /// \param place the head's place among those at work
   void build(const Sequence& s, Index h, Index place, Index worker) {
     graph_->build(s, h, place, worker);
   }
 
+  /// The rows of keys of a graph.
   KeyLists rows(const Sequence& s, Index /*h*/, Index place) const {
     return graph_->rows(s, place);
   }
+  /// The confidences, in the order of the rows' keys.
   const T* factors(const Sequence& s, Index place) const { return graph_->confidences(s, place); }
+  /// Where the gradients of the confidences are written; null if they are not wanted.
   T* d_factors(const Sequence& s, Index place) const {
     return graph_->with_gradients() ? graph_->d_confidences(s, place) : nullptr;
   }
 
+  /// Writes the gradient of the dominant indices of a head, if it is wanted.
   /// \pre the rows of the head have written d_factors
   void take_gradients(const Sequence& s, Index h, Index place) const {
     if (graph_->with_gradients()) graph_->lead_back(s, h, place, d_dominant_);

@@ -12,11 +12,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Where an operator on the hidden state cross has no causal form: any value is refused when it is
-/// compiled.
+/// The type of an option that an operator on the hidden state cross does not have, since it has no
+/// causal form. Giving it any value does not compile.
 struct NotCausal {
+  /// The only value.
   constexpr NotCausal() = default;
 
+  /// Does not compile, and says why.
   template <class X>
   // NOLINTNEXTLINE(google-explicit-constructor): `.causal = true` is to arrive here
   requires(!std::same_as<X, NotCausal>) constexpr NotCausal(const X& /*flag*/) {
@@ -26,37 +28,42 @@ struct NotCausal {
   }
 };
 
-/// How sure an edge is: N(I; Ibar, sigma^2) of eqs. 8 and 10.
+/// How sure an edge is: the normal density N(I; Ibar, sigma^2) of eqs. 8 and 10.
 enum class Confidence : unsigned char {
   density,   ///< the normal density
-  relative,  ///< without its constant 1 / sqrt(2 pi sigma^2): 1 at the dominant index
+  relative,  ///< the density without its constant 1 / sqrt(2 pi sigma^2), so 1 at I = Ibar
 };
 
-/// Where edges lead.
+/// Which edges a key gets from its slots.
 enum class EdgeSource : unsigned char {
-  predicted,  ///< to Ip = min(floor(Ibar), Lmax - 1): inference
-  random,     ///< to Ir, uniform over the sequence: the ablation of the paper's Table 3
-  both,       ///< to both: training
+  predicted,  ///< from query Ip = min(floor(Ibar), Lmax - 1): for inference
+  random,     ///< from query Ir, uniform over the sequence: the ablation of the paper's Table 3
+  both,       ///< from both: for training
 };
 
 /// Options of FsatAttention.
 struct FsatOptions {
-  /// Lmax, of which Ibar is a fraction (eq. 9): at least the length of every sequence. Must be set.
+  /// Lmax, of which Ibar is a fraction (eq. 9). It must be set, to at least 1 and the length of
+  /// every sequence.
   Index max_length = 0;
-  /// sigma^2; Lmax if not set.
+  /// sigma^2, positive; the default is Lmax.
   std::optional<double> variance = {};
+  /// Whether confidences have the constant of the normal density.
   Confidence confidence = Confidence::density;
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
+  /// Which edges there are; the default is that of inference.
   EdgeSource edges = EdgeSource::predicted;
-  /// Of the random edges: slot m of key j leads to floor(u n), u =
-  /// `uniform_draw<double>(seed, sequence, head, j, m)` (fovea/core/philox.hpp), n the length. A
-  /// training step takes another one each time, and the same in forward and backward.
+  /// Seed of the random edges. That of slot m of key j comes from query floor(u n) with u =
+  /// `uniform_draw<double>(seed, sequence, head, j, m)` (fovea/core/philox.hpp) and n the length.
+  /// Each training step should take a new seed, the same one in forward and backward.
   std::uint64_t seed = 0;
-  /// Whether the gradient of a confidence flows on only where it is negative (section 4.2.4).
+  /// If true, the gradient of a confidence flows on only where it is negative (section 4.2.4).
   bool truncate_gradient = true;
+  /// There is no causal option: giving it a value does not compile.
   NotCausal causal = {};
 
+  /// sigma^2: the option, or Lmax.
   double variance_or_default() const {
     return variance ? *variance : static_cast<double>(max_length);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The backward pass of attention over lists of keys: which thread computes what, and in which
-/// order sums are taken, so that the bits depend on no thread.
+/// order sums are taken, so that the bits do not depend on threads.
 #pragma once
 
 #include <algorithm>
@@ -15,19 +15,20 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Pieces of neighbouring heads, numbered head by head: heads count through the batch, and those of
+/// The pieces of neighbouring heads, numbered head by head. Heads count through the batch. Those of
 /// packed tensors have the pieces of all sequences.
 template <class T>
 class HeadPieces {
  public:
   struct Piece {
     Sequence sequence;
-    Index head;   // of the batch entry
-    Index place;  // the head, among those that are asked for
-    Index part;   // of the sequence
+    Index head;   // the head within the batch entry
+    Index place;  // the head's place among those that are asked for
+    Index part;   // number of the piece within its sequence
   };
 
-  /// \param heads of a batch entry   \param parts parts(sequence): the pieces of a head
+  /// \param heads number of heads of a batch entry
+  /// \param parts called as parts(sequence), gives the number of pieces of a head
   template <class Parts>
   HeadPieces(const Sequences<T>& sequences, Index heads, Parts&& parts)
       : sequences_(sequences),
@@ -37,10 +38,10 @@ class HeadPieces {
                : sequences.count() > 0 ? of_head_.count() / sequences.count()
                                        : 0) {}
 
-  /// Of one head.
+  /// The number of pieces of one head.
   Index count() const { return count_; }
 
-  /// Piece n of the heads from `first` on.
+  /// Piece n of the heads from number `first` on.
   Piece operator()(Index first, Index n) const {
     const Index head = first + n / count_;
     const SequenceTask task = of_head_[n % count_];
@@ -57,17 +58,23 @@ class HeadPieces {
 
 }  // namespace detail
 
-/// One backward pass. It goes over the key heads of the batch in groups, as many as kMostEntries
-/// entries of lists allow, chosen by the shape alone: the rows of their query heads, which leave
-/// weights and gradients of logits behind; their lists the other way round; their keys.
-/// Lists that are built are so before the rows of a group, and take the gradients of their factors
-/// after them.
-/// It checks nothing. \pre as of IndexedForward, and lse is given   \tparam T float or double
-/// \tparam Lists as TensorLists; if they are built, `take_memory(heads, workers)`,
-/// `build(s, h, place, worker)` and `take_gradients(s, h, place)` besides
+/// One backward pass. It goes over the key heads of the batch in groups, as many at once as
+/// kMostEntries entries of lists allow; the shape alone decides it. For each group come the rows of
+/// its query heads, which leave weights and gradients of logits behind, then the lists the other
+/// way round, and then the keys.
+/// Lists that are built are built before the rows of a group, and take the gradients of their
+/// factors after them.
+/// It checks nothing.
+/// \pre as of IndexedForward, and lse is given
+/// \tparam T float or double
+/// \tparam Lists like TensorLists; if they are built, also with `take_memory(heads, workers)`,
+/// `build(s, h, place, worker)` and `take_gradients(s, h, place)`
 template <class T, class Lists = TensorLists>
 class IndexedBackward {
  public:
+  /// \param out, saved as the forward pass wrote them
+  /// \param d_out [B, Hq, Nq, Dv]
+  /// \param grads those that have a tensor are written
   IndexedBackward(const IndexedInputs<T>& inputs, const Lists& lists, const View<const T>& out,
                   const IndexedSaved<T>& saved, const View<const T>& d_out,
                   const IndexedGrads<T>& grads)
@@ -86,9 +93,10 @@ class IndexedBackward {
   IndexedBackward(const IndexedBackward&) = delete;
   IndexedBackward& operator=(const IndexedBackward&) = delete;
 
-  /// Bytes of scratch with that many workers, if all gradients are asked for and the sequences are
-  /// not packed; of lists that are built the lists apart. \param length of the longest list
-  /// \param entries of a query head
+  /// Bytes of scratch memory with that many workers, if all gradients are asked for and the
+  /// sequences are not packed. The memory of lists that are built is not counted.
+  /// \param length places of the longest list
+  /// \param entries entries of all lists of a query head
   static Index workspace_bytes(const AttentionShape& shape, Index length, Index entries,
                                Index workers) {
     T some{};
@@ -100,13 +108,15 @@ class IndexedBackward {
                (slot(shape, length) * Index{sizeof(T)} + group * Index{sizeof(GatherGradHead<T>)});
   }
 
-  /// Query heads whose lists are built at once. \param entries of one
+  /// The number of query heads whose lists are built at once.
+  /// \param entries entries of all lists of a query head
   static Index heads_at_once(const AttentionShape& shape, Index entries) {
     const Index group = detail::group_size(shape.query_heads, shape.key_heads);
     return group * Memory(shape, entries, 1, {}).key_heads;
   }
 
-  /// \throws std::bad_alloc, before anything is written
+  /// Writes the gradients.
+  /// \throws std::bad_alloc before anything is written
   template <class E>
   void run(E&& executor) {
     const Index all = inputs_.k.batch() * inputs_.k.heads();
@@ -125,11 +135,11 @@ class IndexedBackward {
   using Piece = typename detail::HeadPieces<T>::Piece;
 
   static constexpr Index kRows = 128;                    // rows, or keys, of a task
-  static constexpr Index kMostEntries = Index{1} << 21;  // of lists at once
+  static constexpr Index kMostEntries = Index{1} << 21;  // entries of the lists at work at once
 
   static Index pieces(Index rows) { return (rows + kRows - 1) / kRows; }
 
-  /// What the query heads of a group leave behind.
+  /// The sizes of what the query heads of a group leave behind.
   struct Memory {
     Memory(const AttentionShape& shape, Index entries_of_head, Index sequences,
            const IndexedGrads<T>& grads)
@@ -148,16 +158,16 @@ class IndexedBackward {
     bool keeps() const { return keeps_weights || keeps_logits; }
     Index numbers() const { return entries * (Index{keeps_weights} + Index{keeps_logits}); }
     Index integers() const { return keeps() ? 2 * entries + begins : 0; }
-    /// Of one query head.
+    /// Bytes of one query head.
     Index head_bytes() const {
       return numbers() * Index{sizeof(T)} + integers() * Index{sizeof(Index)};
     }
 
-    Index entries;  // of a query head
-    Index begins;   // of its RowLists, one more for each sequence
+    Index entries;  // entries of a query head
+    Index begins;   // begins of its RowLists, with one more for each sequence
     bool keeps_weights;
     bool keeps_logits;
-    Index key_heads;  // of a group
+    Index key_heads;  // key heads of a group
   };
 
   static Index slot(const AttentionShape& shape, Index length) {
@@ -175,7 +185,7 @@ class IndexedBackward {
     head_args_.resize(static_cast<std::size_t>(workers * group()));
   }
 
-  /// Key heads [first, first + count) of the batch.
+  /// Computes the gradients of the key heads [first, first + count) of the batch.
   template <class E>
   void run_heads(Index first, Index count, E&& executor) {
     const Index heads = count * group();
@@ -207,12 +217,12 @@ class IndexedBackward {
     return lists_.rows(piece.sequence, piece.head, piece.place);
   }
 
-  /// Weights of query head `place` of the group, in sequence s.
+  /// The weights of query head `place` of the group, in sequence s; null if they are not kept.
   T* weights(Index place, const Sequence& s) {
     if (!memory_.keeps_weights) return nullptr;
     return numbers_.template data<T>() + place * memory_.numbers() + lists_.first_entry(s);
   }
-  /// Gradients of logits.
+  /// The gradients of its logits; null if they are not kept.
   T* d_logits(Index place, const Sequence& s) {
     if (!memory_.keeps_logits) return nullptr;
     const Index behind = memory_.keeps_weights ? memory_.entries : 0;
@@ -294,7 +304,7 @@ class IndexedBackward {
   Memory memory_;
   Index slot_ = 0;
   Workspace scratch_;   // [workers, slot]
-  Workspace numbers_;   // [query heads of a group] weights, gradients of logits
+  Workspace numbers_;   // [query heads of a group] weights, and gradients of logits
   Workspace integers_;  // [query heads of a group] RowLists
   std::vector<GatherGradHead<T>> head_args_;  // [workers, group]
 };

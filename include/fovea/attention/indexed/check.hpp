@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of lists of keys: every entry of every row is looked at in every call.
+/// The checks of lists of keys. Every call looks at every entry of every row.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Whether a list ascends strictly within [0, keys), -1 behind its last key.
-/// \param list [length], `step` apart
+/// Whether a list ascends strictly within [0, keys), with -1 behind its last key.
+/// \param list [length], with `step` elements from one entry to the next
 inline bool is_key_list(const Index* list, Index step, Index length, Index keys) {
   while (length > 0 && list[(length - 1) * step] == -1) --length;
   if (length == 0) return true;
@@ -27,7 +27,8 @@ inline bool is_key_list(const Index* list, Index step, Index length, Index keys)
   return ascends;
 }
 
-/// Refuses the first entry of row i of a head that is wrong. \param row of the sequence
+/// Refuses the first wrong entry of a row of a head.
+/// \param at batch entry, head and row
 inline void refuse_entry(const char* op, const View<const Index>& indices, const Shape& at,
                          Index keys) {
   const auto& [b, h, i, unused] = at;
@@ -57,9 +58,10 @@ inline void refuse_entry(const char* op, const View<const Index>& indices, const
 
 }  // namespace detail
 
-/// The lists of keys: [B, Hq, Nq, K], each row strictly ascending in [0, keys of its sequence), and
-/// -1 behind its last key. O(B Hq Nq K). \pre check_inputs and check_packing passed.
-/// \throws std::invalid_argument naming the first entry that is wrong
+/// Checks the lists of keys: [B, Hq, Nq, K], each row strictly ascending in [0, keys of its
+/// sequence), with -1 behind its last key. Cost: O(B Hq Nq K).
+/// \pre check_inputs and check_packing passed
+/// \throws std::invalid_argument whose message names the first wrong entry
 template <class T>
 void check_indices(const char* op, const IndexedInputs<T>& inputs) {
   const View<const Index>& indices = inputs.indices;
@@ -87,10 +89,10 @@ void check_indices(const char* op, const IndexedInputs<T>& inputs) {
   }
 }
 
-/// Brings the rows of lists [B, H, N, K] into the form that IndexedAttention reads: ascending, -1
-/// behind the last key. -1 may stand anywhere before; a key that comes twice stays, and is refused
-/// by the operator. O(B H N K log K) comparisons, in place.
-/// \throws std::invalid_argument if elements share memory
+/// Sorts the rows of lists [B, H, N, K] in place, into the form that IndexedAttention reads:
+/// ascending, with -1 behind the last key. Before that -1 may stand anywhere. A key that comes
+/// twice stays, and the operator refuses it. Cost: O(B H N K log K) comparisons.
+/// \throws std::invalid_argument if elements share memory; std::bad_alloc
 inline void sort_indices(const View<Index>& indices) {
   if (!has_distinct_elements(indices)) {
     refuse("sort_indices", "the layout of indices", "strides " + to_string(indices.strides()),

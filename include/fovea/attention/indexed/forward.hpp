@@ -16,14 +16,14 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of IndexedAttention.
 struct IndexedOptions {
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// Row i sees, of its list, the keys up to its own position.
+  /// If true, row i sees no key after its own position, even if its list has some.
   bool causal = false;
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
 
-  /// The scale of the logits of queries of this width.
+  /// The scale of the logits for queries of D = width: the option, or 1/sqrt(D).
   template <class T>
   T scale_of(Index width) const {
     return detail::logit_scale<T>(scale, width);
@@ -32,27 +32,32 @@ struct IndexedOptions {
 
 /// Where passes over lists of keys find them: in a tensor [B, Hq, Nq, K].
 struct TensorLists {
-  static constexpr bool kBuilt = false;  // they are there before the pass begins
+  /// Whether the lists are built during the pass; these are there before it begins.
+  static constexpr bool kBuilt = false;
 
-  /// \param given lists that ascend strictly   \param keys that there are, the bound of any list
+  /// \param given [B, Hq, Nq, K] lists that ascend strictly
+  /// \param keys the number of keys, which is the most that a list can have
+  /// \param chosen the options
   TensorLists(const View<const Index>& given, Index keys, const IndexedOptions& chosen)
       : indices(first_places(given, keys)), options(chosen) {}
 
-  View<const Index> indices;
-  IndexedOptions options;
+  View<const Index> indices;  ///< [B, Hq, Nq, K] the lists, with at most as many places as keys
+  IndexedOptions options;     ///< the options
 
+  /// The scale of the logits for queries of D = width.
   template <class T>
   T scale_of(Index width) const {
     return options.template scale_of<T>(width);
   }
-  /// Of the longest list.
+  /// The places of the longest list.
   Index length() const { return indices.width(); }
-  /// Of one query head.
+  /// The entries of all lists of one query head.
   Index entries() const { return indices.rows() * indices.width(); }
-  /// Where the entries of a sequence begin among them.
+  /// The place of the first entry of a sequence among those of its head.
   Index first_entry(const Sequence& s) const { return s.first_query * indices.width(); }
 
-  /// The lists of one head of a sequence. \param place of the head, among those of the pass
+  /// The lists of one head of a sequence. The last parameter, the head's place among those of the
+  /// pass, is not needed here.
   KeyLists rows(const Sequence& s, Index h, Index /*place*/) const {
     KeyLists lists;
     lists.data = detail::head_row(indices, s.batch, h, s.first_query);
@@ -65,12 +70,14 @@ struct TensorLists {
     return lists;
   }
 
-  /// What the weights of their entries are multiplied by: nothing.
+  /// The factors that the weights of entries are multiplied by: there are none.
   static std::nullptr_t factors(const Sequence& /*s*/, Index /*place*/) { return nullptr; }
+  /// The gradients of these factors: there are none.
   static std::nullptr_t d_factors(const Sequence& /*s*/, Index /*place*/) { return nullptr; }
 
  private:
-  /// The places behind as many as there are keys hold none: scratch need not follow them.
+  /// The lists without the places that no key can stand in, since there are more of them than keys.
+  /// So scratch need not grow with them.
   static View<const Index> first_places(const View<const Index>& given, Index keys) {
     if (given.width() <= keys) return given;
     const auto& [batch, heads, rows, width] = given.shape();
@@ -78,12 +85,15 @@ struct TensorLists {
   }
 };
 
-/// One forward pass: a task is a block of rows of one query head. It checks nothing, so that an
-/// operator that makes its own lists can run it on rows cut from larger tensors.
-/// \pre what IndexedAttention checks of its inputs   \tparam Lists as TensorLists
+/// One forward pass. A task is a block of rows of one query head. It checks nothing, so that an
+/// operator that makes its own lists can run it on rows that are cut from larger tensors.
+/// \pre the inputs meet what IndexedAttention checks
+/// \tparam Lists like TensorLists
 template <class T, class Lists = TensorLists>
 class IndexedForward {
  public:
+  /// \param out [B, Hq, Nq, Dv], written
+  /// \param saved lse is written if it has a tensor
   IndexedForward(const IndexedInputs<T>& inputs, const Lists& lists, const View<T>& out,
                  const IndexedSaved<T>& saved)
       : inputs_(inputs),
@@ -94,23 +104,28 @@ class IndexedForward {
         tasks_(sequences_, inputs.q.heads(),
                [this](Index s, Index) { return (sequences_[s].queries + kRows - 1) / kRows; }) {}
 
-  /// Bytes of scratch with that many workers. \param length K, the entries of a row's list
+  /// Bytes of scratch memory with that many workers.
+  /// \param length K, the entries of a row's list
   static Index workspace_bytes(const AttentionShape& shape, Index length, Index workers) {
     return workers * slot(shape.width, length) * kElement;
   }
 
-  /// \throws std::bad_alloc, before anything is written
+  /// Computes the pass.
+  /// \throws std::bad_alloc before anything is written
   template <class E>
   void run(E&& executor) {
     take_scratch(executor);
     compute(executor);
   }
 
-  /// The same in two steps: only the first may throw.
+  /// Takes the scratch memory that `compute` needs with the same executor.
+  /// \throws std::bad_alloc
   template <class E>
   void take_scratch(E&& executor) {
     scratch_ = Workspace(worker_count(executor, tasks_.count()), elements() * kElement);
   }
+  /// Computes the pass.
+  /// \pre take_scratch(executor) was called
   template <class E>
   void compute(E&& executor) {
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
@@ -120,9 +135,9 @@ class IndexedForward {
 
  private:
   static constexpr Index kElement = sizeof(Compute<T>);
-  static constexpr Index kRows = 128;  // of a task
-  /// Keys and values of a head that are asked for ahead. Measured: 32 MiB gain from it, 4 MiB
-  /// and less lose.
+  static constexpr Index kRows = 128;  // rows of a task
+  /// Bytes of keys and values of a head from which on they are asked for ahead. Measurements show
+  /// that 32 MiB gain from it, and that 4 MiB and less lose.
   static constexpr Index kAheadBytes = Index{16} << 20;
 
   Index elements() const { return slot(inputs_.q.width(), lists_.length()); }

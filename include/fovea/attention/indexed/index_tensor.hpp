@@ -9,18 +9,25 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Lists of keys, [B, Hq, Nq, K] row-major: in each row ascending, -1 behind the last one.
+/// Lists of keys, [B, Hq, Nq, K] in row-major order. In each row keys ascend, and -1 stands behind
+/// the last one.
 class IndexTensor {
  public:
+  /// An empty tensor.
   IndexTensor() = default;
 
-  /// Filled with -1. \throws std::invalid_argument extents that make no tensor; std::bad_alloc
+  /// A tensor of this shape, filled with -1.
+  /// \throws std::invalid_argument if the extents make no tensor; std::bad_alloc
   explicit IndexTensor(const Shape& shape)
       : shape_(shape), values_(static_cast<std::size_t>(checked_size(shape)), Index{-1}) {}
 
+  /// The extents B, Hq, Nq and K.
   const Shape& shape() const { return shape_; }
+  /// A view to write to; it is valid as long as the tensor.
   View<Index> view() { return {values_.data(), shape_}; }
+  /// A view to read; it is valid as long as the tensor.
   View<const Index> view() const { return {values_.data(), shape_}; }
+  /// Entry n of row i of head h of batch entry b.
   Index operator()(Index b, Index h, Index i, Index n) const { return view()(b, h, i, n); }
 
  private:
@@ -33,11 +40,14 @@ class IndexTensor {
   std::vector<Index> values_;
 };
 
-/// An IndexTensor is taken wherever a view of indices is.
+/// Lets an IndexTensor stand wherever a view of indices can.
 template <>
 struct ViewTraits<IndexTensor> {
+  /// The type of the elements.
   using Scalar = Index;
+  /// A view to write to.
   static View<Index> view(IndexTensor& x) { return x.view(); }
+  /// A view to read.
   static View<const Index> view(const IndexTensor& x) { return x.view(); }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Lists of keys the other way round: for each key the rows that list it. Gradients of keys are
-/// sums over these, in a fixed order and without atomics.
+/// sums over these rows, in a fixed order and without atomics.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Memory for RowLists.
+/// The memory that RowLists are written to.
 struct RowListMemory {
-  Index* begin = nullptr;   // [keys + 1]
-  Index* rows = nullptr;    // [Nq K], or as many as there are entries
-  Index* places = nullptr;  // the same
+  Index* begin = nullptr;   ///< [keys + 1]
+  Index* rows = nullptr;    ///< [Nq K], or as many as there are entries
+  Index* places = nullptr;  ///< [Nq K], or as many as there are entries
 };
 
-/// Sorts the visible entries of `rows` lists by their keys, by counting: entries of one key stay in
-/// the order of their rows. O(rows K + keys).
+/// Sorts the visible entries of `rows` lists by their keys. It counts, so that entries of one key
+/// stay in the order of their rows. Cost: O(rows K + keys).
 inline RowLists transpose_lists(const KeyLists& lists, Index rows, Index keys,
                                 const RowListMemory& to) noexcept {
   const auto for_each_entry = [&](auto&& f) {
@@ -36,7 +36,7 @@ inline RowLists transpose_lists(const KeyLists& lists, Index rows, Index keys,
     to.rows[entry] = r;
     to.places[entry] = lists.place(r) + n;
   });
-  // Each key's begin has moved to its end, where the next one's was.
+  // Each key's begin has moved to its end, where the next key began.
   std::copy_backward(to.begin, to.begin + keys, to.begin + keys + 1);
   to.begin[0] = 0;
   return {to.begin, to.rows, to.places};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The backward pass of the far field: which thread computes what, and in which order sums are
-/// taken, so that the bits depend on no thread.
+/// taken, so that the bits do not depend on threads.
 #pragma once
 
 #include <optional>
@@ -13,15 +13,16 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One backward pass of the terms of a far field; d_out is weighted by `weights`.
-/// Causal sums: the rows of each query head, then the tokens of each key head backwards. Sums that
-/// are not causal: totals, segments of rows, totals of these, segments of tokens. Terms of the
-/// delta rule: a task is a key head with its query heads.
+/// One backward pass of the terms of a far field. d_out is multiplied by the far field's `weights`.
+/// Sums that are causal: first the rows of each query head, then the tokens of each key head
+/// backwards. Sums that are not causal: totals, segments of rows, totals of these, segments of
+/// tokens. Terms of the delta rule: a task is a key head with its query heads.
 /// \tparam Field a LinearTerms of T
 template <class T, class Field>
 class LinearBackward {
  public:
-  /// \param accumulate add to the gradients of q, k and v
+  /// \param weights the weights of the far field; they must outlive this object
+  /// \param accumulate whether to add to the gradients of q, k and v, instead of overwriting them
   LinearBackward(const LinearFamilyInputs<T>& inputs, const Field& far,
                  const FarWeights<T>& weights, const View<const T>& d_out,
                  const LinearFamilyGrads<T>& grads, bool accumulate)
@@ -34,7 +35,7 @@ class LinearBackward {
         grads_(grads),
         accumulate_(accumulate) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const Field& far, Index workers) {
     Index elements = workers * padded_row<T>(slot_elements(shape, far));
     Index sums = 0;
@@ -49,8 +50,9 @@ class LinearBackward {
     return elements * Index{sizeof(T)} + sums;
   }
 
-  /// Takes all memory of `compute` with the same executor.
-  /// \param wants_products whether `compute` is given products   \throws std::bad_alloc
+  /// Takes all the memory that `compute` needs with the same executor.
+  /// \param wants_products whether `compute` will be given `products`
+  /// \throws std::bad_alloc
   template <class E>
   void reserve(bool wants_products, E&& executor) {
     Index tasks = 0;
@@ -61,8 +63,9 @@ class LinearBackward {
     scratch_ = Workspace(worker_count(executor, tasks), slot_ * Index{sizeof(T)});
   }
 
-  /// \param products [Hq]: the sums over batch and rows of <weight d_out_i, far_i>, added to; or
-  ///                 null
+  /// Writes the gradients.
+  /// \param products [Hq], or null: the sums over batch and rows of <weight d_out_i, far_i> are
+  /// added to it
   /// \pre reserve was called, once
   template <class E>
   void compute(double* products, E&& executor) {
@@ -98,6 +101,7 @@ class LinearBackward {
 
   T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }
 
+  /// The matrix of a head from a row on; no matrix if the tensor is none.
   template <class U>
   static Matrix<U> matrix(const View<U>& x, Index b, Index h, Index row) {
     return x.is_none() ? Matrix<U>{} : detail::head_matrix(x, b, h, row);
@@ -121,13 +125,14 @@ class LinearBackward {
             count};
   }
 
-  /// Tokens of a sequence that a row can see.
+  /// The number of tokens of a sequence that a row can see.
   Index seen(const Sequence& s) const {
     const bool has_rows = s.queries > 0 && shape_.query_heads > 0;
     return has_rows ? s.key_end : 0;
   }
 
-  /// Zeros for what no kernel reaches: tokens that no row can see, and rows that can see none.
+  /// Writes zeros where no kernel does: to tokens that no row can see, and to rows that can see
+  /// none.
   void clear_unseen(bool add) const {
     if (add) return;
     for (Index n = 0; n < sequences_.count(); ++n) {
@@ -147,7 +152,7 @@ class LinearBackward {
     }
   }
 
-  /// What each task found of a product, to be added up in their order.
+  /// What each task has found of a product. It is added up in the order of the tasks.
   class Found {
    public:
     Found() = default;
@@ -155,7 +160,8 @@ class LinearBackward {
 
     T* at(Index task) { return found_.empty() ? nullptr : &found_[static_cast<std::size_t>(task)]; }
 
-    /// \param products of each head, if they are wanted   \param head_of head_of(task)
+    /// \param products [Hq]
+    /// \param head_of called as head_of(task), gives the query head of a task
     template <class HeadOf>
     void add_up(double* products, const HeadOf& head_of) const {
       for (std::size_t n = 0; n < found_.size(); ++n) {
@@ -167,9 +173,9 @@ class LinearBackward {
     std::vector<T> found_;
   };
 
-  /// Causal sums: what all tasks share.
+  /// What all tasks of causal sums share.
   struct Causal {
-    Workspace saved;  // [B, Hq, Nq] rows
+    Workspace saved;  // rows [B, Hq, Nq] of saved_row elements
     Index saved_row = 0;
     std::vector<LinearGradRows<T>> rows;  // [sequences, Hq]
     Found found;
@@ -196,7 +202,8 @@ class LinearBackward {
   Index row_heads() const { return sequences_.count() * shape_.query_heads; }
   Index key_heads() const { return sequences_.count() * shape_.key_heads; }
 
-  /// Returns the most tasks of a step, as the others do.
+  /// Takes the memory for causal sums, and returns the largest number of tasks of a step; the other
+  /// functions of this kind do the same.
   Index reserve_causal(bool wants_products) {
     causal_.saved_row = linear_grad_saved<T>(1, shape_.width, far_.linear_maps());
     causal_.saved = Workspace(shape_.batch * shape_.query_heads * shape_.queries,
@@ -228,7 +235,7 @@ class LinearBackward {
     });
   }
 
-  /// Sums that are not causal: segments of rows and of tokens, and their totals.
+  /// What sums that are not causal need: the segments of rows and of tokens, and their totals.
   struct NotCausal {
     SegmentSums<T> of_keys;
     SegmentSums<T> of_rows;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of what the operators with a far field read beside q, k and v.
+/// The checks of what operators with a far field read beside q, k and v.
 #pragma once
 
 #include "fovea/attention/call/check.hpp"
@@ -9,16 +9,18 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What a decoder takes of new tokens under the delta rule.
+/// What a decoder under the delta rule takes for n new tokens.
 template <class T>
 struct DeltaTokens {
-  View<const T> k;              ///< [B, Hk, n, D]
-  View<const T> v;              ///< [B, Hk, n, Dv]
-  View<const Compute<T>> beta;  ///< [B, Hk, n, 1]
+  View<const T> k;              ///< keys, [B, Hk, n, D]
+  View<const T> v;              ///< values, [B, Hk, n, Dv]
+  View<const Compute<T>> beta;  ///< rates, [B, Hk, n, 1], finite and at least 0
 };
 
-/// Rates of the delta rule: [B, Hk, Nk, 1], finite and at least 0 where a token is visible.
-/// O(B Hk Nk). \pre check_inputs and check_packing passed. \throws std::invalid_argument
+/// Checks the rates of the delta rule: [B, Hk, Nk, 1], finite and at least 0 where a token is
+/// visible. Cost: O(B Hk Nk).
+/// \pre check_inputs and check_packing passed
+/// \throws std::invalid_argument
 template <class T>
 void check_beta(const char* op, const LinearFamilyInputs<T>& inputs) {
   const Shape expected = {inputs.k.batch(), inputs.k.heads(), inputs.k.rows(), 1};
@@ -46,8 +48,9 @@ void check_beta(const char* op, const LinearFamilyInputs<T>& inputs) {
   }
 }
 
-/// Logits of a blend: [1, Hq or 1, 1, Dv or 1], none of them NaN. O(Hq Dv).
-/// \pre check_inputs passed. \throws std::invalid_argument
+/// Checks the logits of a blend: [1, Hq or 1, 1, Dv or 1], and none of them is NaN. Cost: O(Hq Dv).
+/// \pre check_inputs passed
+/// \throws std::invalid_argument
 template <class T>
 void check_blend_logits(const char* op, const char* tensor, const View<const Compute<T>>& x,
                         const LinearFamilyInputs<T>& inputs) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Incremental attention with a far field: one state for each key head and term, and a ring for the
-/// near field.
+/// Incremental attention with a far field: one state for each key head and term, and a ring of
+/// tokens for the near field.
 #pragma once
 
 #include <cstring>
@@ -15,21 +15,24 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What `op.decoder<T>(shape)` makes of a causal operator `Op` with a far field: a growing sequence
-/// of tokens, and the attention of its last positions.
-/// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far,
-/// whatever the tokens were appended in, and for any number of threads.
-/// Memory is constant: for each key head a state of about 4 D Dv numbers a map (the delta rule:
-/// 2 D Dv) and a chunk of tokens, and the ring of the near field. Sums of any length keep their
-/// digits: closed segments are added in twice the precision.
-/// Not to be called from several threads at once. Errors are std::invalid_argument, or
+/// What `op.decoder<T>(shape)` returns for a causal operator `Op` with a far field: a growing
+/// sequence of tokens, and the attention of its last positions.
+/// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far.
+/// That holds whatever pieces the tokens were appended in, and for any number of threads.
+/// Memory is constant: for each key head a state of about 4 D Dv numbers for each map (2 D Dv for
+/// the delta rule) and a chunk of tokens, and the ring of the near field. Sums of any length keep
+/// their digits, since closed segments are added in twice the precision.
+/// It must not be called from several threads at once. Errors are std::invalid_argument or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class Op, class T>
 class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, LinearSaved<T>> {
  public:
+  /// The type of the arithmetic.
   using C = Compute<T>;
 
-  /// \throws std::invalid_argument options or sizes that make no decoder; std::bad_alloc
+  /// An empty decoder.
+  /// \throws std::invalid_argument if the options or the sizes do not allow a decoder;
+  /// std::bad_alloc
   LinearDecoder(const Op& op, const DecoderShape& shape)
       : op_(op),
         shape_(checked(op, shape)),
@@ -38,17 +41,18 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     if constexpr (Op::kHasNear) near_.emplace(op_.near(), near_shape());
   }
 
-  /// Tokens so far.
+  /// The number of tokens so far.
   [[nodiscard]] Index length() const { return length_; }
 
-  /// Bytes of states, ring and scratch.
+  /// Bytes of memory for the states, the ring and the scratch.
   [[nodiscard]] Index memory_bytes() const {
     Index bytes = state_.size_bytes() + scratch_.size_bytes();
     if constexpr (Op::kHasNear) bytes += near_->memory_bytes();
     return bytes;
   }
 
-  /// Adds n tokens.
+  /// Appends n tokens. Cost: O(D Dv) flops for each token, key head and term.
+  /// \throws std::invalid_argument if the tokens do not fit the decoder; std::bad_alloc
   void append(const typename Op::template Tokens<T>& tokens) {
     LinearFamilyInputs<T> inputs;
     inputs.k = tokens.k;
@@ -59,16 +63,20 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     add(inputs, View<T>(nullptr, {shape_.batch, shape_.query_heads, 0, shape_.value_width}),
         Serial{});
   }
+  /// Appends n tokens: k [B, Hk, n, D] and v [B, Hk, n, Dv].
   void append(const View<const T>& k, const View<const T>& v) requires(!Op::kHasBeta) {
     append({k, v});
   }
+  /// Appends n tokens: k [B, Hk, n, D], v [B, Hk, n, Dv] and beta [B, Hk, n, 1].
   void append(const View<const T>& k, const View<const T>& v,
               const View<const C>& beta) requires(Op::kHasBeta) {
     append({k, v, beta});
   }
 
-  /// Forgets the tokens from position `length` on: all of them, or some of the chunk that is open.
-  /// For more, keep a `fork` or a `save`.
+  /// Forgets the tokens from position `length` on: either all tokens, or some of the open chunk. To
+  /// go back further, keep a `fork` or a `save`.
+  /// \throws std::invalid_argument if `length` lies before the open chunk and is not 0, or beyond
+  /// the tokens
   void rollback(Index length) {
     const Index least = length_ == 0 ? 0 : (length_ - 1) / chunk() * chunk() + 1;
     if (length < 0 || length > length_ || (length != 0 && length < least)) {
@@ -86,18 +94,19 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     length_ = 0;
   }
 
-  /// Checks `tokens`, and does nothing: the memory is constant.
+  /// Checks that `tokens` is not negative, and does nothing else: the memory is constant.
   void reserve(Index tokens) { detail::check_at_least_0(Op::name(), "reserve", tokens); }
 
-  /// A decoder of its own with the same tokens.
+  /// A copy of the decoder that is independent of it.
+  /// \throws std::bad_alloc
   [[nodiscard]] LinearDecoder fork() const {
     LinearDecoder other(op_, shape_);
     other.take(*this);
     return other;
   }
 
-  /// The state as bytes, for `restore` of a decoder with the same operator, sizes and scalar in a
-  /// process with the same byte order and version of the library.
+  /// The state as bytes. `restore` accepts them in a decoder with the same operator, sizes and
+  /// scalar, in a process with the same byte order and version of the library.
   [[nodiscard]] std::vector<std::byte> save() const {
     LinearStateWriter writer(header());
     writer.put(state_.template data<std::byte>(), state_.size_bytes());
@@ -105,8 +114,8 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     return writer.take();
   }
 
-  /// Takes the tokens of a saved decoder instead of its own.
-  /// \throws std::invalid_argument bytes that are not of such a decoder; std::bad_alloc
+  /// Replaces the tokens by those of a saved decoder.
+  /// \throws std::invalid_argument if the bytes are not those of such a decoder; std::bad_alloc
   void restore(std::span<const std::byte> bytes) {
     LinearStateReader reader(Op::name(), bytes, header());
     Workspace state(state_.size_bytes());
@@ -142,13 +151,13 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     return shape;
   }
 
-  /// Tokens that the near field can roll back: those of the chunk that is open.
+  /// The sizes of the near field's decoder, which can roll back the tokens of the open chunk.
   DecoderShape near_shape() const {
     DecoderShape near = shape_;
     near.rollback_tokens = chunk();
     return near;
   }
-  /// Of the chunks, that of which a part can be forgotten.
+  /// The number of tokens of the smaller chunk: a part of an open chunk can be forgotten.
   Index chunk() const {
     return far_.delta_count() == 0 ? kLinearChunk
            : far_.map_count() == 0 ? kDeltaChunk
@@ -158,7 +167,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
   LinearShape linear_shape() const { return {far_.map_count(), shape_.width, shape_.value_width}; }
   Index group() const { return detail::group_size(shape_.query_heads, shape_.key_heads); }
 
-  /// Elements of one key head.
+  /// Elements of the states of one key head.
   Index state_elements() const { return sums_elements() + Stream::delta_elements(linear_shape()); }
   Index sums_elements() const { return Stream::state_elements(linear_shape()); }
   Workspace memory_of_states() const {
@@ -174,6 +183,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     return {nullptr, {shape_.batch, shape_.query_heads, 0, shape_.width}};
   }
 
+  /// Whether the inputs of a step bring new tokens.
   static bool appends(const LinearFamilyInputs<T>& inputs) {
     return !inputs.k.is_none() || !inputs.v.is_none();
   }
@@ -196,7 +206,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
       refuse(Op::name(), "rows of q", std::to_string(inputs.q.rows()),
              "at most " + std::to_string(most) + ": earlier tokens are sums");
     }
-    // Of tokens that came before only the sizes matter now: one element stands for all.
+    // Of tokens that came before only the sizes matter now, so one element stands for all of them.
     static const T element{};
     [[maybe_unused]] static const C rate{};
     Inputs all = given;
@@ -208,13 +218,13 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     op_.check(all, out);
   }
 
-  /// A step (StepCalls), of at most one row more than new tokens.
+  /// One step (StepCalls), with at most one row more than new tokens.
   template <class E>
   void run_step(const Inputs& given, const View<T>& out, const LinearSaved<T>& /*saved*/,
                 E&& executor) {
     const auto inputs = detail::inputs_as<LinearFamilyInputs<T>>(given);
     check_step(given, inputs, out);
-    // Done before another thread would be awake: a few microseconds.
+    // So little work is done in a few microseconds, before another thread would be awake.
     constexpr double small = 1 << 18;  // products
     const double products = static_cast<double>(shape_.batch * shape_.query_heads) *
                             static_cast<double>(inputs.q.rows() + 1) *
@@ -226,8 +236,8 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     }
   }
 
-  /// Adds the tokens of the inputs, and lets the rows read. Everything is checked. What may throw
-  /// comes first.
+  /// Adds the tokens of the inputs, and lets the rows read. Everything is checked already. What may
+  /// throw comes first.
   template <class E>
   void add(const LinearFamilyInputs<T>& inputs, const View<T>& out, E&& executor) {
     const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
@@ -235,7 +245,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     const Index heads = shape_.batch * shape_.key_heads;
     const Index workers = worker_count(executor, heads);
     const FarWeights<C>& weights = weights_of(inputs);
-    // Every head has rows of its own before they are rounded: the near field writes all at once.
+    // Every head has its own rows before they are rounded, since the near field writes all at once.
     const Index wide = Op::kHasNear ? Stream::wide_elements(linear_shape(), group(), rows) : 0;
     const Index kernel = Stream::scratch_elements(linear_shape());
     const Index needed = (heads * wide + workers * kernel) * Index{sizeof(C)};
@@ -259,14 +269,14 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     length_ += tokens;
   }
 
-  /// The near field of all heads: into `out`, or, if that is of 16 bits, into `wide`.
+  /// Computes the near field of all heads, into `out`, or, if that has 16 bits, into `wide`.
   template <class E>
   void step_near(const LinearFamilyInputs<T>& inputs, const View<T>& out, Index rows, C* wide,
                  E&& executor) {
     if constexpr (Stream::kOutIsWide) {
       step_near(detail::inputs_as<SoftmaxInputs<T>>(inputs), out, rows, executor);
     } else {
-      // The ring holds the numbers of the arithmetic, of which 16-bit tensors are a part.
+      // The ring holds numbers of the type of the arithmetic, which represents all 16-bit numbers.
       Wide q(inputs.q), k(inputs.k), v(inputs.v);
       const Index row = padded_row<C>(shape_.value_width);
       const View<C> to(wide, {shape_.batch, shape_.query_heads, rows, shape_.value_width},
@@ -281,7 +291,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     if (!inputs.k.is_none()) near_->append(inputs.k, inputs.v);
   }
 
-  /// A copy in the type of the arithmetic.
+  /// A copy of a tensor in the type of the arithmetic.
   class Wide {
    public:
     explicit Wide(const View<const T>& x) : shape_(x.shape()), is_none_(x.is_none()) {
@@ -307,7 +317,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     std::vector<C> numbers_;
   };
 
-  /// Those of the inputs; they are made again only if the logits have changed.
+  /// The weights that the inputs ask for. They are made again only if the logits have changed.
   const FarWeights<C>& weights_of(const LinearFamilyInputs<T>& inputs) {
     if constexpr (Op::kHasNear) {
       if (inputs.q.rows() == 0) return weights_;
@@ -330,7 +340,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     return weights_;
   }
 
-  /// What a saved state must agree in.
+  /// The header of a saved state.
   LinearStateHeader header() const {
     LinearStateHeader header;
     header.scalar_bytes = sizeof(C);
@@ -345,6 +355,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     return header;
   }
 
+  /// Copies the tokens of another decoder with the same sizes.
   void take(const LinearDecoder& other) {
     if (state_.size_bytes() > 0) {
       std::memcpy(state_.template data<std::byte>(), other.state_.template data<std::byte>(),
@@ -359,10 +370,10 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
   Field far_;
   Workspace state_;  // [B, Hk, state_elements]
   Index length_ = 0;
-  std::optional<typename Op::template NearDecoder<C>> near_;  // if it has a near field
+  std::optional<typename Op::template NearDecoder<C>> near_;  // only with a near field
   FarWeights<C> weights_;
   bool has_weights_ = false;
-  std::vector<C> logits_;  // that the weights are of
+  std::vector<C> logits_;  // the logits that weights_ was made of
   std::vector<LinearRows<C, kStorage<T>>> rows_;
   Workspace scratch_;
 };

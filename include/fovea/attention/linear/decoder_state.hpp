@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The state of a LinearDecoder as bytes.
+/// The state of a LinearDecoder as bytes, to be saved and restored.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,18 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What saved bytes begin with, so that no other decoder takes them.
+/// What saved bytes begin with, so that no other kind of decoder accepts them.
 struct LinearStateHeader {
-  Index scalar_bytes = 0;  // of the arithmetic
-  DecoderShape shape;
-  Index maps = 0;
-  Index deltas = 0;
-  Index state_bytes = 0;
-  Index left = 0;  // of the near field, plus 1; 0: none
-  Index length = 0;
+  Index scalar_bytes = 0;  ///< size of a number of the arithmetic
+  DecoderShape shape;      ///< sizes of the decoder
+  Index maps = 0;          ///< number of maps that are summed
+  Index deltas = 0;        ///< number of terms of the delta rule: 0 or 1
+  Index state_bytes = 0;   ///< size of the states of all key heads
+  Index left = 0;          ///< keys that a near field shows, own key included; 0: no near field
+  Index length = 0;        ///< number of tokens so far
 
-  /// What must agree, with the layout of states; the tokens so far are no part of it.
+  /// The numbers that must agree before bytes are restored, with the constants that the layout of
+  /// states depends on. The number of tokens is not one of them.
   std::array<std::int64_t, 14> identity() const {
     constexpr std::int64_t magic = 0x316661667665766f;
     return {magic,
@@ -49,20 +50,22 @@ struct LinearStateHeader {
   }
 };
 
-/// Bytes one after the other.
+/// Writes a state as bytes, one part after the other.
 class LinearStateWriter {
  public:
+  /// Begins with the header.
   explicit LinearStateWriter(const LinearStateHeader& header) {
     for (const std::int64_t number : header.identity()) put_number(number);
     put_number(header.length);
   }
 
+  /// Appends bytes.
   void put(const void* data, Index bytes) {
     const auto* const first = static_cast<const std::byte*>(data);
     if (bytes > 0) bytes_.insert(bytes_.end(), first, first + bytes);
   }
 
-  /// The tokens of a near field.
+  /// Appends the tokens of a near field.
   template <class C>
   void put(const HeldTokens<C>& held) {
     put_number(held.first);
@@ -78,6 +81,7 @@ class LinearStateWriter {
     }
   }
 
+  /// Returns all bytes that were written.
   std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
@@ -89,7 +93,11 @@ class LinearStateWriter {
 /// Reads what LinearStateWriter wrote.
 class LinearStateReader {
  public:
-  /// \throws std::invalid_argument bytes of another decoder
+  /// Reads the header.
+  /// \param op name of the operator, for messages
+  /// \param bytes what a LinearStateWriter wrote; they must outlive this object
+  /// \param expected the header of the decoder that restores them
+  /// \throws std::invalid_argument if the bytes are those of another kind of decoder
   LinearStateReader(const char* op, std::span<const std::byte> bytes,
                     const LinearStateHeader& expected)
       : op_(op), bytes_(bytes), left_(expected.left) {
@@ -100,8 +108,11 @@ class LinearStateReader {
     if (length_ < 0 || length_ > kMostDecoderTokens) refuse_state("of no length that there is");
   }
 
+  /// The number of tokens of the saved decoder.
   Index length() const { return length_; }
 
+  /// Reads the next bytes.
+  /// \throws std::invalid_argument if there are fewer
   void get(void* to, Index bytes) {
     if (bytes > static_cast<Index>(bytes_.size())) refuse_state("cut off");
     if (bytes > 0) std::memcpy(to, bytes_.data(), static_cast<std::size_t>(bytes));
@@ -112,13 +123,15 @@ class LinearStateReader {
   template <class C>
   class Tokens {
    public:
+    /// Reads them.
+    /// \throws std::invalid_argument if they are cut off, or do not fit the length of the decoder
     Tokens(LinearStateReader& reader, const DecoderShape& shape) : first_(reader.get_number()) {
       const Index rows = reader.get_number();
       const Index length = reader.length();
       if (first_ < 0 || first_ > length || rows != length - first_) {
         reader.refuse_state("with tokens that do not end at its length");
       }
-      // The last token, and the next one, may look back at `left_` keys with their own.
+      // The last row and the next one each look back at `left_` keys, their own among them.
       if (first_ > (std::max)(Index{0}, length - reader.left_)) {
         reader.refuse_state("without some tokens of its near field");
       }
@@ -128,6 +141,7 @@ class LinearStateReader {
       value_width_ = shape.value_width;
     }
 
+    /// The tokens as a cache takes them.
     HeldTokens<C> view() const {
       return {first_, View<const C>(keys_.data(), shape_),
               View<const C>(values_.data(), {shape_[0], shape_[1], shape_[2], value_width_})};
@@ -140,12 +154,14 @@ class LinearStateReader {
     std::vector<C> keys_;
     std::vector<C> values_;
   };
+  /// Reads the tokens of a near field.
+  /// \throws std::invalid_argument if they are cut off, or do not fit the length of the decoder
   template <class C>
   Tokens<C> tokens(const DecoderShape& shape) {
     return Tokens<C>(*this, shape);
   }
 
-  /// \throws std::invalid_argument bytes are left
+  /// \throws std::invalid_argument if bytes are left
   void finish() const {
     if (!bytes_.empty()) refuse_state("with bytes behind its end");
   }
@@ -176,7 +192,7 @@ class LinearStateReader {
 
   const char* op_;
   std::span<const std::byte> bytes_;
-  Index left_;  // as of the header
+  Index left_;  // as in the header
   Index length_ = 0;
 };
 

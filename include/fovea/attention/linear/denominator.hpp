@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What becomes of a row of linear attention whose denominator vanishes or changes sign.
+/// What happens to a row of linear attention whose denominator vanishes or changes sign.
 #pragma once
 
 #include <limits>
@@ -12,11 +12,11 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The policy for the denominator den_i = sum_d phi(q_i)_d z_id, z_i = sum_j phi(k_j) over the
-/// visible keys j (MATHS.md, section 4).
+/// The policy for the denominator den_i = sum_d phi(q_i)_d z_id, where z_i = sum_j phi(k_j) over
+/// the visible keys j (MATHS.md, section 4).
 class Denominator {
  public:
-  /// Divides by whatever it is: 0 / 0 is NaN.
+  /// Divides by the denominator whatever it is; 0 / 0 is NaN.
   static constexpr Denominator propagate() { return {DenominatorPolicy::propagate, 0}; }
 
   /// A row whose denominator is exactly 0 gets 0 from this map, and has no gradient through it.
@@ -28,7 +28,9 @@ class Denominator {
     return {DenominatorPolicy::signed_floor, tau};
   }
 
+  /// Which of the three policies this is.
   constexpr DenominatorPolicy policy() const { return policy_; }
+  /// The tau of signed_floor; 0 for the other policies.
   constexpr double tau() const { return tau_; }
 
  private:
@@ -38,24 +40,27 @@ class Denominator {
   double tau_;
 };
 
-/// Has to be chosen.
+/// A Denominator that must be chosen.
 struct RequiredDenominator : Denominator {
+  /// The policy that was chosen.
   constexpr RequiredDenominator(Denominator chosen) : Denominator(chosen) {}  // NOLINT: a value
 };
 
-/// `propagate` if not chosen.
+/// A Denominator that is `propagate` if none is chosen.
 struct DefaultDenominator : Denominator {
+  /// The default policy, `propagate`.
   constexpr DefaultDenominator() : Denominator(propagate()) {}
+  /// The policy that was chosen.
   constexpr DefaultDenominator(Denominator chosen) : Denominator(chosen) {}  // NOLINT: a value
 };
 
-/// The type of an option `denominator` for these maps: one that must be given if a map may be
-/// negative.
+/// The type of the option `denominator` for these maps: it must be chosen if a map can be negative.
 template <class... Maps>
 using DenominatorOption =
     std::conditional_t<(Maps::kNonNegative && ...), DefaultDenominator, RequiredDenominator>;
 
-/// \throws std::invalid_argument
+/// \tparam T the type of the arithmetic
+/// \throws std::invalid_argument if the tau of signed_floor is not in (0, 1], or is subnormal in T
 template <class T>
 void check_denominator(const char* op, const Denominator& denominator) {
   if (denominator.policy() != DenominatorPolicy::signed_floor) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Feature maps phi of the far field: what makes exp(<q, k>) of attention into <phi(q), phi(k)>
-/// (FMMformer, section 3.2; MATHS.md, section 4).
+/// Feature maps phi of the far field, which replace exp(<q, k>) of softmax attention by <phi(q),
+/// phi(k)> (FMMformer, section 3.2; MATHS.md, section 4).
 #pragma once
 
 #include <array>
@@ -11,49 +11,64 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// elu(x) + 1, phi_1 of the paper: exp(x) for x < 0, else x + 1.
+/// The map elu(x) + 1, phi_1 of the paper: exp(x) for x < 0, otherwise x + 1.
 struct EluPlusOne {
+  /// The formula, for messages.
   static constexpr const char* name() { return "elu(x) + 1"; }
+  /// The map is never negative.
   static constexpr bool kNonNegative = true;
+  /// How kernels call it.
   static constexpr FeatureMapKind kKind = FeatureMapKind::elu_plus_one;
 };
 
-/// elu(-x) + 1, phi_2 of the paper.
+/// The map elu(-x) + 1, phi_2 of the paper.
 struct EluMinusPlusOne {
+  /// The formula, for messages.
   static constexpr const char* name() { return "elu(-x) + 1"; }
+  /// The map is never negative.
   static constexpr bool kNonNegative = true;
+  /// How kernels call it.
   static constexpr FeatureMapKind kKind = FeatureMapKind::elu_minus_plus_one;
 };
 
-/// tanh(x) + 1 = 2 sigmoid(2 x), the third map of the authors' code.
+/// The map tanh(x) + 1 = 2 sigmoid(2 x), the third one of the authors' code.
 struct TanhPlusOne {
+  /// The formula, for messages.
   static constexpr const char* name() { return "tanh(x) + 1"; }
+  /// The map is never negative.
   static constexpr bool kNonNegative = true;
+  /// How kernels call it.
   static constexpr FeatureMapKind kKind = FeatureMapKind::tanh_plus_one;
 };
 
-/// tanh(x), phi_3 of the paper. Denominators may vanish or be negative: an operator with this map
-/// asks for a Denominator.
+/// The map tanh(x), phi_3 of the paper. Denominators may vanish or be negative, so an operator with
+/// this map must be given a Denominator.
 struct Tanh {
+  /// The formula, for messages.
   static constexpr const char* name() { return "tanh(x)"; }
+  /// The map can be negative.
   static constexpr bool kNonNegative = false;
+  /// How kernels call it.
   static constexpr FeatureMapKind kKind = FeatureMapKind::tanh;
 };
 
-/// max(x, 0). Denominators may vanish.
+/// The map max(x, 0). Denominators may vanish.
 struct Relu {
+  /// The formula, for messages.
   static constexpr const char* name() { return "max(x, 0)"; }
+  /// The map is never negative.
   static constexpr bool kNonNegative = true;
+  /// How kernels call it.
   static constexpr FeatureMapKind kKind = FeatureMapKind::relu;
 };
 
-/// A map that the library has.
+/// A feature map that the library has.
 template <class M>
 concept BuiltInFeatureMap = requires {
   { M::kKind } -> std::convertible_to<FeatureMapKind>;
 };
 
-/// A map of one's own, of single numbers, and its derivative.
+/// A feature map that a user writes: a function of one number, and its derivative.
 template <class M, class T>
 concept OwnFeatureMap = requires(T x) {
   { M::value(x) }
@@ -62,8 +77,9 @@ concept OwnFeatureMap = requires(T x) {
   noexcept->std::convertible_to<T>;
 };
 
-/// A feature map: one of the library's, or one's own, applied to each element of q and k. Whether
-/// it is never negative decides whether denominators need a policy.
+/// A feature map: one of the library's, or a user's. It is applied to each element of q and k. Its
+/// constant kNonNegative says whether it is never negative, which decides whether a policy for
+/// denominators must be given.
 template <class M, class T = float>
 concept FeatureMap = (BuiltInFeatureMap<M> || OwnFeatureMap<M, T>)&&requires {
   { M::name() } -> std::convertible_to<const char*>;
@@ -81,7 +97,7 @@ void map_derivatives(const T* x, T* y, Index n) noexcept {
   for (Index i = 0; i < n; ++i) y[i] = M::derivative(x[i]);
 }
 
-/// A map as the kernels take it.
+/// The map in the form that kernels take.
 template <class M, class T>
 constexpr FeatureMapArgs<T> map_args() {
   if constexpr (BuiltInFeatureMap<M>) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The forward pass of linear, delta-rule and FMM attention: which thread computes what, and where
-/// it has its scratch.
+/// its scratch memory is.
 #pragma once
 
 #include <optional>
@@ -13,15 +13,24 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// One forward pass.
-/// Causal: a task is a key head of a sequence with its query heads; it goes over the tokens once,
-/// with the state in its scratch, and over the near field's blocks of rows as it comes to them.
-/// Not causal: the sums of segments of tokens, their totals, then blocks of rows that read these.
-/// \tparam Field a LinearTerms for the arithmetic of T   \tparam Near NearBlocks<T>, or NoNearField
+/// If causal, a task is a key head of a sequence with its query heads. The task goes over the
+/// tokens once, with the state in its scratch, and over the near field's blocks of rows as it comes
+/// to them.
+/// If not causal, the steps are: the sums of segments of tokens, their totals, and then blocks of
+/// rows that read these.
+/// \tparam Field a LinearTerms for the arithmetic of T
+/// \tparam Near NearBlocks<T>, or NoNearField
 template <class T, class Field, class Near = NoNearField>
 class LinearForward {
  public:
+  /// The type of the arithmetic.
   using C = Compute<T>;
 
+  /// \param inputs checked inputs
+  /// \param far the terms of the far field
+  /// \param weights the weights of the near and the far field; they must outlive this object
+  /// \param out [B, Hq, Nq, Dv], written
+  /// \param near the blocks of the near field, if there is one
   LinearForward(const LinearFamilyInputs<T>& inputs, const Field& far, const FarWeights<C>& weights,
                 const View<T>& out, Near near = {})
       : inputs_(inputs),
@@ -33,7 +42,7 @@ class LinearForward {
                 Near::kExists, out),
         near_(std::move(near)) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const Field& far, Index workers) {
     const Index sums = far.causal ? 0
                                   : SegmentSums<C>::bytes(shape.batch * shape.key_heads, shape.keys,
@@ -42,14 +51,16 @@ class LinearForward {
     return workers * (Slot(shape, far).elements * kElement + storage) + sums;
   }
 
-  /// \throws std::bad_alloc, before anything is written
+  /// Computes the pass.
+  /// \throws std::bad_alloc before anything is written
   template <class E>
   void run(E&& executor) {
     reserve(executor);
     compute(executor);
   }
 
-  /// Takes the memory of `compute` with the same executor. \throws std::bad_alloc
+  /// Takes the memory that `compute` needs with the same executor.
+  /// \throws std::bad_alloc
   template <class E>
   void reserve(E&& executor) {
     if (far_.causal) {
@@ -63,6 +74,7 @@ class LinearForward {
     totals_->reserve();
   }
 
+  /// Computes the pass.
   /// \pre reserve(executor) was called, once
   template <class E>
   void compute(E&& executor) {
@@ -74,7 +86,7 @@ class LinearForward {
  private:
   static constexpr Index kElement = sizeof(C);
 
-  /// Scratch of one worker.
+  /// How the scratch of one worker is divided, in elements.
   struct Slot {
     Slot(const AttentionShape& shape, const Field& far) {
       const LinearShape sums = far.linear_shape(shape);
@@ -98,7 +110,7 @@ class LinearForward {
     Index delta = 0;
     Index wide = 0;
     Index kernel = 0;
-    Index elements = 0;  // as all of them a multiple of a cache line
+    Index elements = 0;  // the sum; like each of the others a multiple of a cache line
   };
 
   using Memory = typename CausalStream<T, Field>::Memory;
@@ -137,7 +149,7 @@ class LinearForward {
     });
   }
 
-  /// Rows of a sequence, and its tokens [length, end).
+  /// Lets rows of a sequence read the far field, and adds the tokens [length, end) on the way.
   void add(const Sequence& s, Index key_head, const Range& rows, Index length, Index end,
            const Memory& at) const {
     const Index first_position = far_.first_position(s.queries, s.keys);
@@ -147,7 +159,7 @@ class LinearForward {
                 at);
   }
 
-  /// Near and far field of one key head, block of rows by block.
+  /// Computes the near and the far field of one key head, one block of rows after the other.
   void add_blocks(const Sequence& s, Index key_head, Index worker) {
     const Memory at = memory(worker);
     const Index first_position = far_.first_position(s.queries, s.keys);
@@ -177,13 +189,13 @@ class LinearForward {
     for_each_task(executor, blocks_->count(), [&](Index task, Index worker) {
       const auto [sequence, head, b] = (*blocks_)[task];
       const Sequence s = sequences_[sequence];
-      // Without a key there is no total.
+      // If there is no key, there is no total.
       const C* const total = s.key_end == 0 ? nullptr : totals_->total(sequence, head / group());
       read_block(s, head, b, total, worker);
     });
   }
 
-  /// Rows that read a total together, if no near field says so.
+  /// Number of rows that read a total together if there is no near field whose blocks decide it.
   static constexpr Index kReadRows = 256;
 
   Index block_count(Index sequence) const {
@@ -191,7 +203,7 @@ class LinearForward {
     return (sequences_[sequence].queries + kReadRows - 1) / kReadRows;
   }
 
-  /// \param total of the key head, if there are keys
+  /// \param total the total of the key head; null if there are no keys
   void read_block(const Sequence& s, Index head, Index b, const C* total, Index worker) {
     const Memory at = memory(worker);
     const Index key_head = head / group();
@@ -232,12 +244,12 @@ class LinearForward {
   View<T> out_;
   CausalStream<T, Field> stream_;
   Near near_;
-  std::optional<SequenceTasks> blocks_;   // of rows, if it is not causal
-  std::optional<SegmentSums<C>> totals_;  // the same
+  std::optional<SequenceTasks> blocks_;   // blocks of rows; only if not causal
+  std::optional<SegmentSums<C>> totals_;  // only if not causal
   std::optional<Slot> slot_;
   Workspace scratch_;                             // [workers]
   std::vector<LinearRows<C, kStorage<T>>> rows_;  // [workers, group]
-  std::vector<BlockStorage> storage_;  // [workers] of the near field if there is a near field
+  std::vector<BlockStorage> storage_;             // [workers]; only with a near field
 };
 
 FOVEA_NAMESPACE_END

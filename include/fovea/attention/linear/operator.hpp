@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What LinearAttention, DeltaRuleAttention and FmmAttention share: checks and calls.
+/// What LinearAttention, DeltaRuleAttention and FmmAttention share: the checks and the calls.
 #pragma once
 
 #include "fovea/attention/call/backward_calls.hpp"
@@ -12,28 +12,34 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The calls of an operator `Op` that has `name()`, `check_options<T>()` and `far<T>()`: its
-/// LinearTerms for arithmetic in T. If it has a near field, also `near()`, its LocalAttention.
-/// `kHasBeta`: whether beta is read.
-/// The bits of a row depend on neither threads, batch, heads, strides nor on what it does not see,
-/// and a decoder gives them too. Cost: O(N D Dv) flops for each term, however long the sequence.
+/// The calls of an operator `Op` with a far field. `Op` has `name()`, `check_options<T>()`, and
+/// `far<T>()`, which gives its LinearTerms for arithmetic in T. If it has a near field, it also has
+/// `near()`, its LocalAttention. Its constant `kHasBeta` says whether beta is read.
+/// The bits of a row do not depend on threads, batch, heads or strides, nor on what the row does
+/// not see; a decoder gives the same bits.
+/// Cost: O(N D Dv) flops for each term, however long the sequence is.
 template <class Op>
 class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
                        public BackwardCalls<LinearOperator<Op>> {
  public:
-  // Op says which inputs and gradients it has.
+  /// What the operator reads, for tensors of T; `Op` says which type that is.
   template <class T>
   using Inputs = InputsOf<Op, T>;
+  /// What the forward pass saves: nothing.
   template <class T>
   using Saved = LinearSaved<T>;
+  /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = GradsOf<Op, T>;
+  /// The sizes of a call.
   using Shape = AttentionShape;
+  /// The sizes of a decoder.
   using DecoderShape = fovea::DecoderShape;
 
-  /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
-  /// the batch and the number of sequences for what is given of each; in the visible tokens for
-  /// beta).
+  /// Checks what `forward` takes. Cost: O(1), and O(B) or O(S) for key lengths and packed
+  /// sequences, O(B Hk Nk) for beta, and O(Hq Dv) for the logits of a blend.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
   template <class T>
   void check(const InputsOf<Op, T>& inputs, const View<T>& out,
              const SavedOf<Op, T>& /*saved*/ = {}) const {
@@ -41,7 +47,7 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
     check_output(Op::name(), "out", out, inputs, detail::out_shape(inputs));
   }
 
-  /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
+  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
                       const SavedOf<Op, T>& saved, const View<const T>& d_out,
@@ -52,7 +58,7 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
   }
 
-  /// Bytes of scratch of `forward` with that many workers.
+  /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
     const auto far = op().template far<Compute<T>>();
@@ -61,7 +67,8 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
                                                                                        workers);
   }
 
-  /// (query, key) pairs of one query head that are visible; the largest Index, if they are more.
+  /// The number of visible (query, key) pairs of one query head; the largest Index if there are
+  /// more.
   [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
     const auto far = op().template far<float>();
     const auto sequence = SequenceShape::of(shape.queries, shape.keys, far.alignment);
@@ -80,7 +87,8 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
     return detail::inputs_as<LinearFamilyInputs<T>>(inputs);
   }
 
-  /// Those members of the gradients that there are.
+  /// The gradients in the form that the passes take; those that the operator does not have are
+  /// none.
   template <class T>
   static LinearFamilyGrads<T> family_grads(const GradsOf<Op, T>& grads) {
     LinearFamilyGrads<T> all{grads.q, grads.k, grads.v};
@@ -92,6 +100,7 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
     return all;
   }
 
+  /// Checks the options and everything that `forward` and `backward` read.
   template <class T>
   void check_read(const LinearFamilyInputs<T>& inputs) const {
     op().template check_options<Compute<T>>();
@@ -101,11 +110,12 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
     if constexpr (Op::kHasNear) op().check_logits(inputs);
   }
 
-  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
-  /// `forward`; 0 for what is not visible. States are recomputed, those of a far field also
-  /// backwards from the end. Cost: 10 D Dv to 12 D Dv flops per token, head and feature map. Memory
-  /// O(N), and a state for each worker; under the delta rule a state for every kDeltaChunk tokens
-  /// of a worker's head.
+  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
+  /// exact derivatives of `forward`, and 0 for what is not visible. The states are recomputed;
+  /// those of a far field also run backwards from the end.
+  /// Cost: 10 D Dv to 12 D Dv flops for each token, head and feature map. Memory: O(N), and a state
+  /// for each worker; under the delta rule a worker also holds a state for every kDeltaChunk tokens
+  /// of its head.
   template <class T, class E>
   void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& /*out*/,
                     const SavedOf<Op, T>& /*saved*/, const View<const T>& d_out,
@@ -120,17 +130,20 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   }
 };
 
-/// An operator without a near field. `Op` as in LinearOperator.
+/// The calls of an operator without a near field. `Op` is as in LinearOperator.
 template <class Op>
 class LinearOnlyOperator : public LinearOperator<Op> {
  public:
+  /// The operator has no near field.
   static constexpr bool kHasNear = false;
+  /// What computes the near field in the forward pass: there is none.
   template <class T>
   using NearField = NoNearField;
+  /// What decodes the near field: there is none.
   template <class T>
   using NearDecoder = NoNearField;
 
-  /// Bytes of scratch of `backward` with that many workers.
+  /// Bytes of scratch memory that `backward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sums over segments of rows, and their totals: what is shared by all rows of a far field that is
-/// not causal.
+/// Sums over segments of rows, and their totals, which all rows of a far field read that is not
+/// causal.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,10 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The sums of one segment of the tokens of a key head. \param segment of `sequence`
+/// The arguments of linear_sum for one segment of the tokens of a key head.
+/// \param segment a segment of `sequence`
+/// \param sums [linear_sum_elements], written
+/// \param scratch linear_sum_scratch(...) elements
 template <class U, class Field, class T = Compute<U>>
 LinearSumArgs<T, kStorage<U>> segment_sum_args(const LinearFamilyInputs<U>& inputs,
                                                const Field& far, const Sequence& sequence,
@@ -33,13 +36,14 @@ LinearSumArgs<T, kStorage<U>> segment_sum_args(const LinearFamilyInputs<U>& inpu
   return args;
 }
 
-/// For each head of each sequence the sums of its segments of kLinearSegment rows, and their total
-/// over as many neighbouring heads as `group` says, in the order of heads and segments.
+/// The sums of the segments of kLinearSegment rows, for each head of each sequence, and their
+/// totals. A total is taken over `group` neighbouring heads, in the order of heads and segments.
 /// \tparam T the type of the arithmetic
 template <class T>
 class SegmentSums {
  public:
-  /// \param rows rows(s): how many rows sequence s has   \param heads a multiple of group
+  /// \param rows called as rows(s), gives the number of rows of sequence s
+  /// \param heads the number of heads, a multiple of group
   template <class U, class Rows>
   SegmentSums(const Sequences<U>& sequences, Index heads, Index group, const LinearShape& shape,
               const Rows& rows)
@@ -49,21 +53,25 @@ class SegmentSums {
         heads_(heads),
         elements_(sum_elements(shape)) {}
 
+  /// The number of segments of that many rows.
   static Index segments(Index rows) { return (rows + kLinearSegment - 1) / kLinearSegment; }
 
-  /// Bytes of the sums of that many heads of that many rows.
+  /// Bytes of the sums of that many heads with that many rows each.
   static Index bytes(Index heads, Index rows, const LinearShape& shape) {
     return heads * segments(rows) * sum_elements(shape) * Index{sizeof(T)};
   }
 
-  /// Tasks of `compute`: no step has more.
+  /// The largest number of tasks in a step of `compute`.
   Index most_tasks() const { return (std::max)(tasks_.count(), groups_); }
 
+  /// Takes the memory for the sums.
   /// \throws std::bad_alloc
   void reserve() { sums_ = Workspace(tasks_.count(), elements_ * Index{sizeof(T)}); }
 
-  /// \param used used(s): rows of sequence s that count; the segments behind them are left out
-  /// \param sum sum(task, sums, worker): writes the sums of segment `task.part`
+  /// Computes all sums and totals.
+  /// \param used called as used(s), gives the number of rows of sequence s that count; segments
+  /// behind them are left out
+  /// \param sum called as sum(task, sums, worker), writes the sums of segment `task.part`
   template <class E, class Used, class Sum>
   void compute(E&& executor, const Used& used, const Sum& sum) {
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
@@ -80,7 +88,9 @@ class SegmentSums {
     });
   }
 
-  /// Of a group's first head. \pre its sequence has rows that count
+  /// The total of a group of heads.
+  /// \param head the first head of the group
+  /// \pre the sequence has rows that count
   const T* total(Index sequence, Index head) const {
     return sums_.template data<T>() + tasks_.number(sequence, head, 0) * elements_;
   }
@@ -91,9 +101,9 @@ class SegmentSums {
   }
   T* at(Index task) { return sums_.template data<T>() + task * elements_; }
 
-  SequenceTasks tasks_;  // segments of heads
+  SequenceTasks tasks_;  // all segments of all heads
   Index group_;
-  Index groups_;  // of all sequences
+  Index groups_;  // groups of all sequences together
   Index heads_;
   Index elements_;
   Workspace sums_;

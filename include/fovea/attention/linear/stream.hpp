@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One causal pass of a key head over its tokens, with the query heads that read it: by the forward
-/// pass from the first token on, by a decoder as tokens come.
+/// One causal pass of a key head over its tokens, with the query heads that read it. The forward
+/// pass runs it from the first token on, a decoder as tokens come.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,21 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The terms of a far field as they are added to rows, one after the other. Under a near field the
-/// rows hold its result before the first term; until the last term they stand in `out`, or, if that
-/// is of 16 bits, in memory of their own.
+/// Adds the terms of a far field to rows, one term after the other. If there is a near field, the
+/// rows hold its result before the first term. Until the last term they stand in `out`, or, if that
+/// has 16 bits, in memory of their own.
 /// \tparam Field a LinearTerms for the arithmetic of T
 template <class T, class Field>
 class CausalStream {
  public:
+  /// The type of the arithmetic.
   using C = Compute<T>;
+  /// Whether `out` holds numbers of the type of the arithmetic.
   static constexpr bool kOutIsWide = std::same_as<T, C>;
 
-  /// \param group query heads of a key head: a step of a decoder may come without keys that tell it
+  /// \param group number of query heads of a key head; it is given because a step of a decoder may
+  /// come without keys
+  /// \param weights the weights of the near and the far field; they must outlive this object
   CausalStream(const LinearFamilyInputs<T>& inputs, Index group, const Field& far,
                const FarWeights<C>& weights, bool has_near, const View<T>& out)
       : inputs_(inputs),
@@ -32,48 +36,50 @@ class CausalStream {
         has_near_(has_near),
         out_(out) {}
 
-  /// Elements of the state of the sums, and of the delta rule, of one key head.
+  /// Elements of the state of the sums of one key head.
   static Index state_elements(const LinearShape& shape) {
     return shape.maps == 0 ? 0 : padded_row<C>(linear_state_elements<C>(shape));
   }
+  /// Elements of the state of the delta rule of one key head.
   static Index delta_elements(const LinearShape& shape) {
     if (!Field::kHasDelta) return 0;
     return padded_row<C>(delta_state_elements<C>(shape.width, shape.value_width));
   }
-  /// Elements of scratch of `add`.
+  /// Elements of scratch that `add` needs.
   static Index scratch_elements(const LinearShape& shape) {
     return padded_row<C>((std::max)(linear_stream_scratch<C>(shape),
                                     delta_stream_scratch<C>(shape.width, shape.value_width)));
   }
-  /// Elements of that many rows of each query head of a key head before they are rounded.
+  /// Elements of memory for that many rows of each query head of a key head, before they are
+  /// rounded.
   static Index wide_elements(const LinearShape& shape, Index group, Index rows) {
     return kOutIsWide ? 0 : group * rows * padded_row<C>(shape.value_width);
   }
 
-  /// Query heads of a key head.
+  /// The number of query heads of a key head.
   Index group() const { return group_; }
 
-  /// What one worker computes with.
+  /// The memory that one worker computes with.
   struct Memory {
-    C* state = nullptr;
-    C* delta = nullptr;
-    C* wide = nullptr;
-    Index wide_rows = 0;
-    C* kernel = nullptr;
-    LinearRows<C, kStorage<T>>* rows = nullptr;  // [group]
+    C* state = nullptr;   ///< [state_elements] the state of the sums
+    C* delta = nullptr;   ///< [delta_elements] the state of the delta rule
+    C* wide = nullptr;    ///< [group, wide_rows, Dv padded] rows before they are rounded
+    Index wide_rows = 0;  ///< rows of each query head that fit `wide`
+    C* kernel = nullptr;  ///< [scratch_elements] scratch of the kernels
+    LinearRows<C, kStorage<T>>* rows = nullptr;  ///< [group] arguments of the query heads
   };
 
   /// Rows, and tokens that the terms have not seen yet.
   struct Strip {
-    Index first_row = 0;  // of q and out
-    Index rows = 0;
-    Index first_token = 0;  // row of k and v
-    Index tokens = 0;
-    Index length = 0;          // tokens that the terms have seen
-    Index first_position = 0;  // of the first row
+    Index first_row = 0;       ///< first row of q and out
+    Index rows = 0;            ///< number of rows of each query head
+    Index first_token = 0;     ///< first row of k and v
+    Index tokens = 0;          ///< number of tokens to add
+    Index length = 0;          ///< number of tokens that the terms have seen
+    Index first_position = 0;  ///< position of the first row
   };
 
-  /// The rows of a query head of a group before the last term is added.
+  /// The rows of query head g of a group as they are before the last term is added.
   OutputMatrix<kStorage<T>> near_rows(Index b, Index key_head, Index g, Index first_row,
                                       const Memory& at) const {
     if constexpr (kOutIsWide) {
@@ -84,7 +90,9 @@ class CausalStream {
     }
   }
 
-  /// The same rows as they take part in a term of the far field.
+  /// The same rows as a kernel of the far field takes them.
+  /// \param is_first whether its term is the first one
+  /// \param is_last whether its term is the last one
   LinearRows<C, kStorage<T>> term_rows(Index b, Index key_head, Index g, Index first_row,
                                        bool is_first, bool is_last, const Memory& at) const {
     const Index head = key_head * group() + g;
@@ -100,7 +108,7 @@ class CausalStream {
     return rows;
   }
 
-  /// Adds the tokens of a strip to the states of a key head, and the far field to its rows.
+  /// Adds the tokens of a strip to the states of a key head, and the far field to the strip's rows.
   void add(Index b, Index key_head, const Strip& strip, const Memory& at) const {
     if constexpr (Field::kHasSums) {
       auto args = stream_args<LinearStreamArgs<C, kStorage<T>>>(b, key_head, strip, at);

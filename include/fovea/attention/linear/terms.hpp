@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The far field of FMM attention, of which linear attention and the delta rule are special cases
-/// (FMMformer, eqs. 8-10 and Table 2; MATHS.md, section 4): its terms, and what one call of it is.
+/// The far field of FMM attention: its terms, and what one call of it is. Linear attention and the
+/// delta rule are special cases (FMMformer, eqs. 8-10 and Table 2; MATHS.md, section 4).
 #pragma once
 
 #include <array>
@@ -14,31 +14,38 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What the passes of a far field read, and the gradients that they write, whichever family they
-/// are of: the inputs that have all of it, made by `detail::inputs_as`.
+/// What the passes of a far field read, whichever operator calls them: inputs that have every
+/// member of the family. `detail::inputs_as` makes them.
 template <class T>
 using LinearFamilyInputs = FmmDeltaInputs<T>;
+/// The gradients that the passes of a far field write, whichever operator calls them.
 template <class T>
 using LinearFamilyGrads = FmmDeltaGrads<T>;
 
-/// A term of the far field that is written by the delta rule (fast weights) instead of a sum.
+/// A term of the far field that is written by the delta rule (fast weights) instead of being
+/// summed.
 template <class Map>
 struct DeltaRule {
   static_assert(Map::kNonNegative,
                 "features are divided by their sum: the map must not change sign");
-  /// Of the term's denominators: it has none.
+  /// The term has no denominator that could change sign.
   static constexpr bool kNonNegative = true;
 };
 
-/// A term of the far field: a feature map, or DeltaRule of one.
+/// A term of the far field: either a feature map, or DeltaRule of one.
 template <class Term>
 struct LinearTerm {
+  /// The feature map of the term.
   using Map = Term;
+  /// Whether the term is written by the delta rule.
   static constexpr bool kIsDelta = false;
 };
+/// A term that is written by the delta rule.
 template <class M>
 struct LinearTerm<DeltaRule<M>> {
+  /// The feature map of the term.
   using Map = M;
+  /// Whether the term is written by the delta rule.
   static constexpr bool kIsDelta = true;
 };
 
@@ -64,21 +71,28 @@ inline constexpr auto kTermMaps = term_maps<T, kDelta, Terms...>();
 
 }  // namespace detail
 
-/// What the far field of an operator is. \tparam T the type of the arithmetic
-/// \tparam kSums whether it has maps that are summed   \tparam kDelta whether it has a delta rule:
-/// who has none compiles no kernel of it
+/// The far field of an operator. An operator without a delta rule compiles no kernel of it.
+/// \tparam T the type of the arithmetic
+/// \tparam kSums whether it has maps that are summed
+/// \tparam kDelta whether it has a term that is written by the delta rule
 template <class T, bool kSums, bool kDelta>
 struct LinearTerms {
+  /// Whether it has maps that are summed.
   static constexpr bool kHasSums = kSums;
+  /// Whether it has a term that is written by the delta rule.
   static constexpr bool kHasDelta = kDelta;
 
-  std::span<const FeatureMapArgs<T>> maps;    // of sums, each with its denominators
-  std::span<const FeatureMapArgs<T>> deltas;  // that of the delta rule, or none
+  std::span<const FeatureMapArgs<T>> maps;    ///< maps that are summed, each with its denominator
+  std::span<const FeatureMapArgs<T>> deltas;  ///< the map of the delta rule, or none
+  /// What is done with the denominators of the sums.
   Denominator denominator = Denominator::propagate();
+  /// If true, row i sees no key after its own position.
   bool causal = false;
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
 
-  /// \tparam Terms feature maps, and at most one DeltaRule: there is one beta
+  /// The far field of an operator with these terms.
+  /// \tparam Terms feature maps, and at most one DeltaRule, since there is one beta
   template <class... Terms>
   static LinearTerms of(const Denominator& denominator, bool causal, CausalAlignment alignment) {
     static_assert((Index{LinearTerm<Terms>::kIsDelta} + ...) <= 1);
@@ -86,55 +100,68 @@ struct LinearTerms {
             denominator, causal, alignment};
   }
 
+  /// The number of maps that are summed.
   Index map_count() const { return static_cast<Index>(maps.size()); }
+  /// The number of terms that are written by the delta rule: 0 or 1.
   Index delta_count() const { return static_cast<Index>(deltas.size()); }
 
-  /// Sizes of the sums of one call.
+  /// The sizes of the sums of one call.
   LinearShape linear_shape(const AttentionShape& shape) const {
     return {map_count(), shape.width, shape.value_width};
   }
 
+  /// The maps that are summed, and the policy for denominators, as kernels take them.
   LinearMaps<T> linear_maps() const {
     return {maps.data(), map_count(), denominator.policy(), static_cast<T>(denominator.tau())};
   }
 
-  /// The position of query row 0 of a sequence.
+  /// The position of query row 0 of a sequence with that many queries and keys.
   Index first_position(Index queries, Index keys) const {
     return SequenceShape::of(queries, keys, alignment).first_position;
   }
 };
 
-/// That of an operator with these terms.
+/// The LinearTerms of an operator with these terms.
 template <class T, class... Terms>
 using LinearTermsOf =
     LinearTerms<T, (!LinearTerm<Terms>::kIsDelta || ...), (LinearTerm<Terms>::kIsDelta || ...)>;
 
-/// An operator without a near field.
+/// The near field of an operator that has none.
 struct NoNearField {
+  /// There is no near field.
   static constexpr bool kExists = false;
 };
 
-/// The weights of near and far field for each query head and column of the values, or none.
+/// The weights of the near and the far field for each query head and each column of the values. If
+/// no weights are given, all are 1.
 template <class T>
 class FarWeights {
  public:
+  /// No weights are given: all are 1.
   FarWeights() = default;
+  /// Makes room for the weights of that many query heads and columns.
   FarWeights(Index heads, Index value_width)
       : row_(padded_row<T>(value_width)),
         near_(static_cast<std::size_t>(heads * row_)),
         far_(static_cast<std::size_t>(heads * row_)) {}
 
+  /// Whether weights are given.
   bool are_given() const { return row_ > 0; }
+  /// The weights of the near field of a head, [Dv], to be written.
+  /// \pre are_given()
   T* near(Index head) { return near_.data() + head * row_; }
+  /// The weights of the far field of a head, [Dv], to be written.
+  /// \pre are_given()
   T* far(Index head) { return far_.data() + head * row_; }
-  /// [Dv], or null: 1.
+  /// The weights of the near field of a head, [Dv]; null if all are 1.
   const T* near(Index head) const { return are_given() ? near_.data() + head * row_ : nullptr; }
+  /// The weights of the far field of a head, [Dv]; null if all are 1.
   const T* far(Index head) const { return are_given() ? far_.data() + head * row_ : nullptr; }
 
  private:
   Index row_ = 0;
   std::vector<T> near_;  // [heads, row_]
-  std::vector<T> far_;
+  std::vector<T> far_;   // [heads, row_]
 };
 
 FOVEA_NAMESPACE_END

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The checks of a sketch, and of where the keys go that it chooses.
+/// The checks of a sketch, and of the tensor that receives the keys that it chooses.
 #pragma once
 
 #include "fovea/attention/indexed/check.hpp"
@@ -8,7 +8,8 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// \tparam T the type of the arithmetic   \throws std::invalid_argument
+/// \tparam T the type of the arithmetic
+/// \throws std::invalid_argument if keys_per_row is below 1, or a scale is not finite in T
 template <class T>
 void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
   if (options.keys_per_row < 1) {
@@ -23,8 +24,9 @@ void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
   check_scale("sketch_scale", options.sketch_scale);
 }
 
-/// The sketch of queries and keys, for so many heads of the attention: shapes, key lengths, packing
-/// and draws. \throws std::invalid_argument
+/// Checks the sketch for that many query heads of the attention: shapes, key lengths, packed
+/// sequences and draws.
+/// \throws std::invalid_argument
 template <class T>
 void check_sketch(const char* op, const SketchInputs<T>& inputs, Index heads) {
   const Shape& q = inputs.sketch_q.shape();
@@ -37,7 +39,7 @@ void check_sketch(const char* op, const SketchInputs<T>& inputs, Index heads) {
   if (heads == 0) return;
   detail::check_extent(op, "sketch_q", q, 1, 1, "since all heads share the sketch");
   detail::check_extent(op, "sketch_k", k, 1, 1, "since all heads share the sketch");
-  // The rules for q, k and v, told of the sketch.
+  // The rules for q, k and v hold for the sketch, too; these messages name its tensors.
   const LinearInputs<T> sketch = detail::tokens_of(inputs);
   detail::check_extent(op, "sketch_k", k, 0, q[0], "the batch of sketch_q");
   detail::check_extent(op, "sketch_k", k, 3, q[3], "the width of sketch_q");
@@ -50,7 +52,8 @@ void check_sketch(const char* op, const SketchInputs<T>& inputs, Index heads) {
   }
 }
 
-/// What Smart Bird attention reads. \throws std::invalid_argument
+/// Checks what Smart Bird attention reads.
+/// \throws std::invalid_argument
 template <class T>
 void check_smart_bird_inputs(const char* op, const SmartBirdInputs<T>& inputs) {
   check_inputs(op, inputs);
@@ -66,7 +69,8 @@ void check_smart_bird_inputs(const char* op, const SmartBirdInputs<T>& inputs) {
                        "the rows of k");
 }
 
-/// Options, inputs, and what is written. \throws std::invalid_argument
+/// Checks the options, the inputs and what is written.
+/// \throws std::invalid_argument
 template <class T>
 void check_smart_bird(const char* op, const SmartBirdOptions& options,
                       const SmartBirdInputs<T>& inputs, const View<T>& out,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Incremental Smart Bird attention: the sketch of new queries against the cached sketch keys
-/// chooses, and the chosen keys are attended to.
+/// Incremental Smart Bird attention: the sketch of new queries chooses among the cached sketch
+/// keys, and the chosen keys are attended to.
 #pragma once
 
 #include <string>
@@ -15,31 +15,34 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What a decoder that chooses keys by a sketch takes of new tokens.
+/// What a decoder that chooses keys by a sketch takes for n new tokens.
 template <class T>
 struct SketchTokens {
-  View<const T> k;                  ///< [B, Hk, n, D]
-  View<const T> v;                  ///< [B, Hk, n, Dv]
-  View<const Compute<T>> sketch_k;  ///< [B, 1, n, d]
+  View<const T> k;                  ///< keys, [B, Hk, n, D]
+  View<const T> v;                  ///< values, [B, Hk, n, Dv]
+  View<const Compute<T>> sketch_k;  ///< keys of the sketch, [B, 1, n, d]
 };
 
-/// What `SmartBirdAttention::decoder<T>(shape)` makes: a growing sequence of tokens, and the
+/// What `SmartBirdAttention::decoder<T>(shape)` returns: a growing sequence of tokens, and the
 /// attention of its last positions.
-/// `step` gives, bit for bit, what `forward` gives for the same queries and all keys so far,
-/// whatever the tokens were appended in, and for any number of threads.
-/// Cost of a row: O(d) per token once for all heads, some draws, and K keys and values for each
-/// head. Memory: keys, values and d numbers more per token, twice that at most.
-/// Not to be called from several threads at once. Errors are std::invalid_argument, or
+/// `step` gives, bit for bit, what `forward` gives for the same queries and all keys so far. That
+/// holds whatever pieces the tokens were appended in, and for any number of threads.
+/// Cost of a row: O(d) for each token, once for all heads; some draws; and K keys and values for
+/// each head. Memory: keys, values and d more numbers for each token, and at most twice that.
+/// It must not be called from several threads at once. Errors are std::invalid_argument or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class T>
 class SmartBirdDecoder
     : public StepCalls<SmartBirdDecoder<T>, T, SmartBirdInputs<T>, SmartBirdSaved<T>> {
  public:
+  /// The type of the arithmetic.
   using C = Compute<T>;
 
-  /// \param name of the operator, for messages   \param sketch_width d
-  /// \throws std::invalid_argument options or sizes that make no decoder; std::bad_alloc for
-  /// shape.reserve
+  /// An empty decoder.
+  /// \param name name of the operator, for messages
+  /// \param sketch_width d
+  /// \throws std::invalid_argument if the options or the sizes do not allow a decoder;
+  /// std::bad_alloc for shape.reserve
   SmartBirdDecoder(const char* name, const SmartBirdOptions& options, const DecoderShape& shape,
                    Index sketch_width)
       : name_(name),
@@ -50,23 +53,27 @@ class SmartBirdDecoder
     if (shape.reserve > 0) reserve(shape.reserve);
   }
 
-  /// Tokens so far.
+  /// The number of tokens so far.
   [[nodiscard]] Index length() const { return cache_.length(); }
 
-  /// Bytes of keys, values and sketch keys.
+  /// Bytes of memory for keys, values and sketch keys.
   [[nodiscard]] Index memory_bytes() const { return cache_.memory_bytes() + sketch_.size_bytes(); }
 
-  /// Adds n tokens.
+  /// Appends n tokens. Cost: O(D + Dv) for each token and key head, and O(d) for each token, on
+  /// average.
+  /// \throws std::invalid_argument if the tokens do not fit the decoder; std::bad_alloc
   void append(const SketchTokens<T>& tokens) {
     check_tokens(tokens.k, tokens.v, tokens.sketch_k);
     make_room(length() + tokens.k.rows());
     add(tokens.k, tokens.v, tokens.sketch_k);
   }
+  /// Appends n tokens: k [B, Hk, n, D], v [B, Hk, n, Dv] and sketch_k [B, 1, n, d].
   void append(const View<const T>& k, const View<const T>& v, const View<const C>& sketch_k) {
     append({k, v, sketch_k});
   }
 
   /// Forgets the tokens from position `length` on.
+  /// \throws std::invalid_argument if `length` is not one of 0 to length()
   void rollback(Index length) {
     if (length < 0 || length > this->length()) {
       refuse(name_, "rollback", std::to_string(length),
@@ -79,13 +86,15 @@ class SmartBirdDecoder
   void clear() noexcept { cache_.truncate(0); }
 
   /// Takes memory for that many tokens in all.
+  /// \throws std::invalid_argument if `tokens` is negative; std::bad_alloc
   void reserve(Index tokens) {
     detail::check_at_least_0(name_, "reserve", tokens);
     cache_.reserve(tokens);
     sketch_.reserve(length(), tokens);
   }
 
-  /// A decoder of its own with the same tokens, in memory for these alone.
+  /// A copy of the decoder that is independent of it, with memory for just its tokens.
+  /// \throws std::bad_alloc
   [[nodiscard]] SmartBirdDecoder fork() const {
     return SmartBirdDecoder(*this, cache_.copy(), sketch_.copy(length()));
   }
@@ -130,7 +139,7 @@ class SmartBirdDecoder
     return length() + (appends(inputs) ? inputs.k.rows() : 0);
   }
 
-  /// The inputs with keys of these sizes: the values do not matter.
+  /// The inputs with keys of these sizes, of which the values do not matter.
   SmartBirdInputs<T> sized(SmartBirdInputs<T> inputs, Index tokens) const {
     static const T element{};
     static const C number{};
@@ -156,19 +165,22 @@ class SmartBirdDecoder
     check_apart("indices", saved.indices);
   }
 
+  /// Makes room for that many tokens in all.
   /// \throws std::bad_alloc, with no token changed
   void make_room(Index tokens) {
     cache_.make_room(tokens);
     sketch_.make_room(length(), tokens);
   }
 
-  /// \pre there is room
+  /// Appends tokens.
+  /// \pre there is room for them
   void add(const View<const T>& k, const View<const T>& v, const View<const C>& sketch_k) noexcept {
     for (Index b = 0; b < shape_.batch; ++b) sketch_.put(sketch_k, b, 0, length(), k.rows());
     cache_.append(k, v, 0, k.rows());
   }
 
-  /// A step (StepCalls). Memory is taken first, then the tokens, and then nothing throws.
+  /// One step (StepCalls). The memory is taken first, then the tokens, and after that nothing
+  /// throws.
   template <class E>
   void run_step(const SmartBirdInputs<T>& inputs, const View<T>& out,
                 const SmartBirdSaved<T>& saved, E&& executor) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Options of Smart Bird attention.
+/// The options of Smart Bird attention (Wu et al. 2021; MATHS.md, section 5).
 #pragma once
 
 #include <algorithm>
@@ -14,23 +14,24 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of SmartBirdAttention.
 struct SmartBirdOptions {
-  /// K: the keys that each row and head keeps, or all that are visible, if those are fewer.
+  /// K, at least 1: the number of keys that each row and head keeps. If fewer are visible, it keeps
+  /// all of them.
   Index keys_per_row = 20;
-  /// How the sketch's weights become sampling weights.
+  /// How the sketch's weights become sampling weights; the default is eq. 2 of the paper.
   SamplingPolicy policy = SamplingPolicy::squared_inverse_log;
-  /// Of the draws: `uniform_draw<T>(seed, batch, head, i, j)` of fovea/core/philox.hpp, where i and
-  /// j are positions, and batch is the number of the sequence.
+  /// Seed of the draws `uniform_draw<T>(seed, batch, head, i, j)` (fovea/core/philox.hpp), where i
+  /// and j are positions, and batch is the number of the sequence.
   std::uint64_t seed = 0;
-  /// Keys after the query's position are invisible, to sketch and attention.
+  /// If true, row i sees no key after its own position, neither in the sketch nor in the attention.
   bool causal = false;
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// Of the attention's logits; 1 / sqrt(D) if not set.
+  /// Scale of the attention's logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// Of the sketch's logits; 1 / sqrt(d) if not set.
+  /// Scale of the sketch's logits; the default is 1/sqrt(d).
   std::optional<double> sketch_scale = {};
 
-  /// The places that a row's list needs: no more than there are keys.
+  /// The number of places that a row's list needs: no more than there are keys.
   Index places(Index keys) const { return (std::min)(keys_per_row, keys); }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the forward pass and the decoder of Smart Bird attention share: the chosen keys of some
-/// rows, and the attention over them.
+/// What the forward pass and the decoder of Smart Bird attention share: room for the chosen keys of
+/// some rows, and the attention over them.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What attends over lists reads.
+/// The inputs of attention over lists of keys, with these lists.
 template <class T>
 IndexedInputs<T> with_indices(const SmartBirdInputs<T>& inputs, const View<const Index>& indices) {
   auto listed = detail::inputs_as<IndexedInputs<T>>(inputs);
@@ -20,10 +20,12 @@ IndexedInputs<T> with_indices(const SmartBirdInputs<T>& inputs, const View<const
   return listed;
 }
 
-/// Room for the keys chosen for some rows, and for whether their sketch was made of numbers.
+/// Room for the keys that are chosen for some rows, and for whether the rows' sketch was made of
+/// numbers.
 class ChosenKeys {
  public:
-  /// \param shape [B, Hq, Nq, K]   \param given where the keys shall go, or none
+  /// \param shape [B, Hq, Nq, K]
+  /// \param given where the keys are to be written; if it is none, memory is taken for them
   /// \throws std::bad_alloc
   ChosenKeys(const Shape& shape, const View<Index>& given)
       : is_number_(shape[0] * shape[2], Index{sizeof(bool)}), indices_(given) {
@@ -32,19 +34,23 @@ class ChosenKeys {
     indices_ = View<Index>(memory_.template data<Index>(), shape);
   }
 
+  /// Bytes of memory if no tensor is given for the keys.
   static Index size_bytes(const Shape& shape) {
     return shape[0] * shape[2] * Index{sizeof(bool)} +
            rows(shape) * shape[3] * Index{sizeof(Index)};
   }
 
+  /// Where the keys are written, [B, Hq, Nq, K].
   const View<Index>& indices() const { return indices_; }
+  /// Where it is written whether the sketch of a row is made of numbers, [B, Nq].
   bool* is_number() { return is_number_.template data<bool>(); }
 
-  /// What is written for a row whose sketch is no number is none either.
+  /// Writes NaN to out and lse for every row whose sketch is not made of numbers.
   template <class T, class E>
   void spoil(const View<T>& out, const View<Compute<T>>& lse, E&& executor) const {
     const bool* const good = is_number_.template data<bool>();
-    const Index count = out.heads() == 0 ? 0 : out.batch() * out.rows();  // else none was chosen
+    const Index count =
+        out.heads() == 0 ? 0 : out.batch() * out.rows();  // without heads no key was chosen
     if (std::find(good, good + count, false) == good + count) return;
     for_each_task(executor, out.batch() * out.heads(), [&](Index task, Index) {
       const Index b = task / out.heads();
@@ -67,11 +73,13 @@ class ChosenKeys {
   View<Index> indices_;
 };
 
-/// Rows of one call: room for their keys, and the attention over them. Everything is checked.
+/// The rows of one call: room for their keys, and the attention over them. Everything is checked.
 template <class T>
 class SmartBirdRows {
  public:
   /// \param inputs q, k and v, and where sequences begin and end
+  /// \param out [B, Hq, Nq, Dv], written
+  /// \param saved lse and the keys are written if they have a tensor
   /// \throws std::bad_alloc
   SmartBirdRows(const SmartBirdOptions& options, const IndexedInputs<T>& inputs, const View<T>& out,
                 const SmartBirdSaved<T>& saved)
@@ -83,8 +91,8 @@ class SmartBirdRows {
         attention_(inputs, {chosen_.indices(), inputs.k.rows(), {.scale = options.scale}}, out,
                    {lse_}) {}
 
-  /// Bytes of scratch with that many workers, that of the choice apart, if the indices are not
-  /// saved.
+  /// Bytes of scratch memory with that many workers if the indices are not saved, without the
+  /// scratch of the choice.
   static Index workspace_bytes(const SmartBirdOptions& options, const AttentionShape& shape,
                                Index workers) {
     const Index places = options.places(shape.keys);
@@ -92,16 +100,20 @@ class SmartBirdRows {
            IndexedForward<T>::workspace_bytes(shape, places, workers);
   }
 
+  /// Where the chosen keys are to be written.
   const View<Index>& indices() const { return chosen_.indices(); }
+  /// Where it is to be written whether the sketch of a row is made of numbers.
   bool* is_number() { return chosen_.is_number(); }
 
+  /// Takes the scratch memory that `attend` needs with the same executor.
   /// \throws std::bad_alloc
   template <class E>
   void take_scratch(E&& executor) {
     attention_.take_scratch(executor);
   }
 
-  /// \pre the keys are chosen
+  /// Attends to the chosen keys.
+  /// \pre the keys are chosen, and take_scratch was called
   template <class E>
   void attend(E&& executor) {
     attention_.compute(executor);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The choice of keys by a sketch: which thread does what, and where it has its scratch.
+/// The choice of keys by a sketch: which thread computes what, and where its scratch memory is.
 #pragma once
 
 #include "fovea/attention/call/head_matrix.hpp"
@@ -13,44 +13,47 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The rows of one call and what is chosen for them. Everything is checked.
+/// The rows of one call, and the keys that are chosen for them. Everything is checked.
 /// \tparam T the type of the arithmetic
 template <class T>
 struct SketchRows {
-  View<const T> q;           ///< [B, 1, Nq, d]
-  View<const T> draws = {};  ///< [B, H, Nq, Nk], or none
-  View<Index> indices;       ///< [B, H, Nq, K], or with min(K, Nk) places
-  /// [B, Nq]: whether the row's sketch is made of numbers; or null
+  View<const T> q;           ///< the sketch's queries, [B, 1, Nq, d]
+  View<const T> draws = {};  ///< [B, H, Nq, Nk] draws, or none: they come from the seed
+  View<Index> indices;       ///< [B, H, Nq, K] or [B, H, Nq, min(K, Nk)], written
+  /// [B, Nq], written: whether the row's sketch is made of numbers; null: not wanted.
   bool* is_number = nullptr;
 };
 
-/// Chooses keys for some rows. A task is a block of rows of a sequence with all heads: they share
-/// the sketch's scores.
+/// Chooses keys for some rows. A task is a block of rows of a sequence with all heads, since these
+/// share the sketch's scores.
 template <class T>
 class SketchSelection {
  public:
-  /// Rows of one task: few, since they cost as much as keys.
+  /// The number of rows of a task: few, since they cost as much as keys.
   static constexpr Index kBlockRows = 16;
 
+  /// \param keys the keys of the sketch, which must outlive this object
   SketchSelection(const SmartBirdOptions& options, const SketchRows<T>& rows,
                   const SketchKeys<T>& keys)
       : options_(options), rows_(rows), keys_(keys) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(Index keys, Index width, Index workers) {
     return workers * slot_bytes(keys, width);
   }
 
-  /// Takes the scratch for sequences of at most that many keys. \throws std::bad_alloc
+  /// Takes the scratch memory for that many tasks on sequences of at most that many keys.
+  /// \throws std::bad_alloc
   template <class E>
   void take_scratch(Index tasks, Index most_keys, E&& executor) {
     slot_ = slot_bytes(most_keys, keys_.width());
     scratch_ = Workspace(worker_count(executor, tasks), slot_);
   }
 
+  /// The number of blocks of that many rows.
   static Index block_count(Index rows) { return (rows + kBlockRows - 1) / kBlockRows; }
 
-  /// A block of rows of a sequence.
+  /// Chooses the keys of one block of rows of a sequence.
   void run(const Sequence& s, Index block, Index worker) {
     const Index first = block * kBlockRows;
     const Index row = s.first_query + first;
@@ -102,8 +105,10 @@ class SketchSelection {
   Workspace scratch_;
 };
 
-/// Chooses the keys of all rows of checked inputs. \throws std::bad_alloc, before anything is
-/// written
+/// Chooses the keys of all rows of checked inputs.
+/// \param indices [B, H, Nq, K] or [B, H, Nq, min(K, Nk)], written
+/// \param is_number [B, Nq], written: whether the row's sketch is made of numbers; null: not wanted
+/// \throws std::bad_alloc before anything is written
 template <class T, class E>
 void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
                  const View<Index>& indices, bool* is_number, E&& executor) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys of a sketch as its kernel reads them: column by column, keys side by side.
+/// The keys of a sketch in the form that its kernel reads: column by column, with the keys side by
+/// side.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +14,11 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Sketch keys [B, 1, tokens, d] as [B, d, room].
+/// Sketch keys [B, 1, tokens, d], stored as [B, d, room].
 template <class T>
 class SketchKeys {
  public:
+  /// No keys for B = batch and d = width; it takes no memory yet.
   SketchKeys(Index batch, Index width) : batch_(batch), width_(width) {}
 
   /// Bytes for that many tokens.
@@ -24,28 +26,33 @@ class SketchKeys {
     return batch * width * sketch_padded(tokens) * Index{sizeof(T)};
   }
 
+  /// The columns of the sketch, d.
   Index width() const { return width_; }
+  /// Bytes of memory.
   Index size_bytes() const { return memory_.size_bytes(); }
-  /// Distance of the columns.
+  /// The distance from one column to the next, in elements.
   Index room() const { return room_; }
-  /// Column 0 of a batch entry from a key on; none if there are no columns.
+  /// Column 0 of a batch entry, from key `first` on; null if there are no columns.
   const T* keys(Index b, Index first) const {
     const T* const data = memory_.template data<T>();
     return data == nullptr ? nullptr : data + b * width_ * room_ + first;
   }
 
-  /// Room for that many tokens, of which the first `kept` are kept. Twice the room if it grows and
-  /// there was some: O(1) a token. \throws std::bad_alloc, with nothing changed
+  /// Makes room for that many tokens, of which the first `kept` are kept. If memory has to grow it
+  /// at least doubles, so that a token costs O(1).
+  /// \throws std::bad_alloc, with nothing changed
   void make_room(Index kept, Index tokens) {
     if (sketch_padded(tokens) <= room_) return;
     move_to(kept, (std::max)(tokens, (std::min)(2 * room_, kMostTokens)));
   }
-  /// The same, and no more room. \throws as make_room
+  /// Makes room for that many tokens and no more, of which the first `kept` are kept.
+  /// \throws std::bad_alloc, with nothing changed
   void reserve(Index kept, Index tokens) {
     if (sketch_padded(tokens) > room_) move_to(kept, tokens);
   }
 
-  /// Rows [from, from + count) of batch entry b of x become the tokens from `first` on.
+  /// Makes rows [from, from + count) of batch entry b of x the tokens from `first` on.
+  /// \pre there is room for them
   void put(const View<const T>& x, Index b, Index from, Index first, Index count) noexcept {
     for (Index c = 0; c < width_; ++c) {
       T* const to = memory_.template data<T>() + (b * width_ + c) * room_ + first;
@@ -53,7 +60,8 @@ class SketchKeys {
     }
   }
 
-  /// A copy of its own of the first tokens. \throws std::bad_alloc
+  /// A copy of the first tokens, with memory for no more.
+  /// \throws std::bad_alloc
   SketchKeys copy(Index tokens) const {
     SketchKeys other(batch_, width_);
     if (tokens > 0) other.copy_from(*this, tokens, tokens);
@@ -78,7 +86,7 @@ class SketchKeys {
     }
     memory_ = Workspace(elements, Index{sizeof(T)});
     room_ = room;
-    // Vectors read behind the last key, too.
+    // Vectors also read behind the last key, so all of the memory is initialised.
     std::fill_n(memory_.template data<T>(), elements, T{0});
     for (Index column = 0; column < columns && kept > 0; ++column) {
       const T* const from = other.memory_.template data<T>() + column * other.room_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The backward pass of softmax attention: which thread computes what, and in which order sums are
-/// taken, so that the bits depend on no thread.
+/// taken, so that the bits do not depend on threads.
 #pragma once
 
 #include <array>
@@ -14,35 +14,38 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One backward pass. A task is a block of keys of one key head: it owns the gradients of those
-/// keys and values, and goes over all blocks of queries that see them; to the gradient of a block
-/// of queries the tasks add in the order of their keys.
+/// One backward pass. A task is a block of keys of one key head. It owns the gradients of those
+/// keys and values, and goes over all blocks of queries that see them. The tasks add to the
+/// gradient of a block of queries in the order of their keys.
 ///
-/// Stages, and the query heads of one key head that have different patterns, cut the keys in
-/// different ways. Therefore the pass goes in rounds, one after the other: each takes of every key
-/// head one stage and those query heads that have one pattern. The first round writes the gradients
-/// of keys and values, the others add to them.
+/// Stages cut the keys in different ways, and so do query heads of one key head that have different
+/// patterns. Therefore the pass goes in rounds, one after the other. Each round takes of every key
+/// head one stage, and those query heads that have one pattern. The first round writes the
+/// gradients of keys and values, and the others add to them.
 template <class T>
 class SoftmaxBackward {
  public:
+  /// \param call, plans must outlive this object
   SoftmaxBackward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<const T>& out,
                   const SoftmaxSaved<T>& saved, const View<const T>& d_out,
                   const SoftmaxGrads<T>& grads)
       : pass_(call, plans, out, saved, d_out, grads) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
     return BackwardCall<T>::workspace_bytes(shape, plans, workers);
   }
 
-  /// \throws std::bad_alloc, before anything is written
+  /// Writes the gradients.
+  /// \throws std::bad_alloc before anything is written
   template <class E>
   void run(E&& executor) {
     reserve(executor);
     compute(executor);
   }
 
-  /// Takes the memory of `compute` with the same executor. \pre lse holds what forward gave
+  /// Takes the memory that `compute` needs with the same executor.
+  /// \pre lse holds what `forward` saved
   /// \throws std::bad_alloc
   template <class E>
   void reserve(E&& executor) {
@@ -61,6 +64,7 @@ class SoftmaxBackward {
     turns_ = detail::OrderedSections(grads.q.is_none() ? 0 : places);
   }
 
+  /// Writes the gradients.
   /// \pre reserve(executor) was called, once
   template <class E>
   void compute(E&& executor) {
@@ -74,27 +78,29 @@ class SoftmaxBackward {
  private:
   using Buffers = typename BackwardCall<T>::Buffers;
 
-  /// Blocks of keys that a task takes.
+  /// The largest number of blocks of keys that a task takes.
   static constexpr Index kMostBlocks = 16;
 
-  /// Query heads of a key head.
+  /// The number of query heads of a key head.
   Index group() const { return detail::group_size(pass_.query_heads(), pass_.key_heads()); }
-  /// Different patterns among them: heads n, n + variants, ... of a group have the same. Without
-  /// query heads there is still one round, which writes the gradients of the keys.
+  /// The number of different patterns among the query heads of a key head: heads n, n + variants,
+  /// ... of a group have the same one. If there are no query heads there is still one round, which
+  /// writes the gradients of the keys.
   Index variants() const { return std::clamp(group(), Index{1}, pass_.plans().period()); }
 
-  /// One round: of every key head the query heads that have the pattern of its head `variant`.
+  /// One round: of every key head it takes the query heads that have the pattern of its head
+  /// `variant`.
   struct Round {
     Index stage;
     Index variant;
-    SequenceTasks keys;    // of key heads
-    SequenceTasks blocks;  // of query heads: where they take turns
-    Index most_parts;      // tasks of a key head
+    SequenceTasks keys;    // the tasks: blocks of keys of key heads
+    SequenceTasks blocks;  // blocks of query heads, to which tasks add in turn
+    Index most_parts;      // largest number of tasks of a key head
 
     bool is_first() const { return stage == 0 && variant == 0; }
   };
 
-  /// Neighbouring blocks of keys that one task takes: several, if they are short.
+  /// The number of neighbouring blocks of keys that one task takes: several if they are short.
   static Index blocks_of_task(const AnyPlan& plan, Index keys) {
     if (plan.key_block_count() == 0) return 1;
     return std::clamp<Index>(block_rows(keys) / plan.key_block(0).count, 1, kMostBlocks);
@@ -128,8 +134,8 @@ class SoftmaxBackward {
         key_task(now, now.keys[task], pass_.buffers(worker));
       });
     } else {
-      // Neighbours are blocks of different heads, which take no turns with each other, and
-      // under a causal pattern those with the most queries come first.
+      // Neighbouring tasks are blocks of different heads, which take no turns with each other.
+      // Under a causal pattern those with the most queries come first.
       const Index heads = pass_.sequences().count() * pass_.key_heads();
       for_each_task(executor, heads * now.most_parts, [&](Index task, Index worker) {
         const Index head = task % heads;
@@ -142,12 +148,12 @@ class SoftmaxBackward {
 
   /// One block of keys of a task.
   struct KeyPart {
-    Index number;  // of the block
+    Index number;  // number of the block
     KeyBlock keys;
-    Range blocks;       // of queries that may see it
-    Matrix<const T> k;  // its rows, once it is begun
+    Range blocks;       // blocks of queries that may see it
+    Matrix<const T> k;  // its rows, once a query has seen it
     Matrix<const T> v;
-    Index row;           // of its first key among those of the task
+    Index row;           // place of its first key among those of the task
     bool begun = false;  // whether a query has seen it
   };
 
@@ -155,7 +161,7 @@ class SoftmaxBackward {
   struct KeyParts {
     std::array<KeyPart, kMostBlocks> at;
     Index count = 0;
-    Range blocks;  // of queries: all that may see one of them
+    Range blocks;  // all blocks of queries that may see one of them
   };
 
   KeyParts parts_of(const AnyPlan& plan, const SequenceTask& task) const {
@@ -176,9 +182,9 @@ class SoftmaxBackward {
     return parts;
   }
 
-  /// The gradients of a task's keys and values, and what they add to those of the queries. All its
-  /// blocks of keys take a block of queries before they go on to the next one, which others may
-  /// wait for.
+  /// Computes the gradients of a task's keys and values, and what they add to those of the queries.
+  /// All its blocks of keys take a block of queries before they go on to the next one, since other
+  /// tasks may wait for it.
   void key_task(const Round& round, const SequenceTask& task, const Buffers& buffers) {
     const detail::OrderedSectionsGuard guard(turns_);
     const Sequence s = pass_.sequences()[task.sequence];
@@ -219,8 +225,9 @@ class SoftmaxBackward {
     return buffers.d_v + part.row * grad_padded(pass_.call().inputs().v.width());
   }
 
-  /// What the pairs of a block of queries and one of keys add to the sums of the keys, and the
-  /// gradients of the queries. Returns the rows of the block that see one of the keys.
+  /// Adds what the pairs of a block of queries and a block of keys contribute to the sums of the
+  /// keys, and computes their part of the gradients of the queries. Returns the rows of the block
+  /// that see one of the keys.
   Range add_pairs(const Sequence& s, Index key_head, const Buffers& buffers, KeyPart& part,
                   SoftmaxGradArgs<T>& args) const {
     const Range rows = detail::rows_that_see(args.block, part.keys, s.key_end, kGradTile);
@@ -243,8 +250,8 @@ class SoftmaxBackward {
     return rows;
   }
 
-  /// The gradients of a block of keys and values: written in the first round, even if no query sees
-  /// them.
+  /// Writes or adds to the gradients of a block of keys and values. In the first round they are
+  /// written even if no query sees them.
   void write_keys(const Round& round, const Sequence& s, Index key_head, const KeyPart& part,
                   const Buffers& buffers) const {
     const SoftmaxGrads<T>& grads = pass_.grads();
@@ -259,13 +266,14 @@ class SoftmaxBackward {
     write(grads.v, d_v_of(part, buffers), pass_.unlift());
   }
 
-  /// Rows of a block, in the tensors.
+  /// The rows of a block, as rows of the tensors.
   static Strip rows_of(const QueryBlock& block, const Range& rows) {
     return {block.first + block.step * rows.begin, block.step,
             (std::max)(Index{0}, rows.end - rows.begin)};
   }
 
-  /// Adds some rows of a block to the gradients of its queries, or makes these.
+  /// Adds some rows of a block to the gradients of its queries, or, if `add` is false, overwrites
+  /// these.
   void add_to_queries(const SoftmaxGradArgs<T>& args, const Range& rows, const Sequence& s, Index h,
                       bool add) const {
     if (!rows.is_empty()) {
@@ -278,7 +286,7 @@ class SoftmaxBackward {
     clear_queries(s, h, rows_of(args.block, {end, args.block.count}));
   }
 
-  /// +0 for the gradients of some queries.
+  /// Sets the gradients of some queries to +0.
   void clear_queries(const Sequence& s, Index h, const Strip& rows) const {
     const Matrix<T> d_q = detail::head_matrix(pass_.grads().q, s.batch, h, s.first_query);
     for (Index r = 0; r < rows.count; ++r) {
@@ -287,7 +295,8 @@ class SoftmaxBackward {
     }
   }
 
-  /// How many blocks of keys before `part` a block of queries sees: its turns before this one.
+  /// The number of blocks of keys before `part` that a block of queries sees: so many tasks have
+  /// their turn before this one.
   static Index blocks_before(const AnyPlan& plan, const QueryBlock& block, Index part,
                              Index key_end) {
     Index before = 0;
@@ -297,7 +306,7 @@ class SoftmaxBackward {
     return before;
   }
 
-  /// Makes `strip` of a sequence's rows of a head, or adds to them.
+  /// Overwrites the rows `strip` of a head of a sequence, or adds to them.
   static void write_rows(const T* rows, const View<T>& to, Index batch, Index head, Index first,
                          const Strip& strip, T scale, bool add) {
     SoftmaxGradKernels<T>{}.scaled_rows({rows, detail::head_matrix(to, batch, head, first),
@@ -305,7 +314,7 @@ class SoftmaxBackward {
                                          add});
   }
 
-  /// +0 for the gradients of the round's queries in whose block no key is seen.
+  /// Sets to +0 the gradients of the round's queries whose block sees no key.
   void clear_unseen_rows(const Round& round) {
     BlockStorage& storage = pass_.buffers(0).storage;
     for (Index place = 0; place < round.blocks.count(); ++place) {
@@ -319,7 +328,7 @@ class SoftmaxBackward {
     }
   }
 
-  /// The gradient of the sinks.
+  /// Writes the gradient of the sinks.
   template <class E>
   void run_sink(E&& executor) {
     for_each_task(executor, pass_.query_heads(), [&](Index h, Index worker) {
@@ -337,7 +346,7 @@ class SoftmaxBackward {
 
   BackwardCall<T> pass_;
   std::vector<Round> rounds_;         // none if no gradient of q, k or v is asked for
-  detail::OrderedSections turns_{0};  // of the queries' blocks of a round
+  detail::OrderedSections turns_{0};  // one place for each block of queries of a round
 };
 
 FOVEA_NAMESPACE_END

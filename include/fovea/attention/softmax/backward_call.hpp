@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the parts of a backward pass share: the tensors of a call, and what each worker computes
-/// with.
+/// What the parts of a backward pass share: the tensors of the call, and the memory that each
+/// worker computes with.
 #pragma once
 
 #include <cmath>
@@ -19,8 +19,10 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class BackwardCall {
  public:
+  /// Bytes of one number.
   static constexpr Index kElement = sizeof(T);
 
+  /// \param call, plans must outlive this object
   BackwardCall(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<const T>& out,
                const SoftmaxSaved<T>& saved, const View<const T>& d_out,
                const SoftmaxGrads<T>& grads)
@@ -33,12 +35,14 @@ class BackwardCall {
         lse_low_(call, plans, saved.lse),
         slot_(call.shape()) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
     return workers * (Slot(shape).elements * kElement + BlockStorage::bytes(plans.most_runs()));
   }
 
-  /// Takes the scratch. Later no part of the pass may have more tasks than most_tasks().
+  /// Takes the scratch memory for that many workers. No part of the pass has more tasks than
+  /// most_tasks().
+  /// \throws std::bad_alloc
   void take_scratch(Index workers) {
     scratch_ = Workspace(workers, slot_.elements * kElement);
     storage_.reserve(static_cast<std::size_t>(workers));
@@ -46,7 +50,8 @@ class BackwardCall {
     lse_low_.take_memory();
   }
 
-  /// What the kernels need to know of rows with a large lse; before them, and after take_scratch.
+  /// Finds what the kernels need to know of rows with a large lse. It is called after take_scratch
+  /// and before the kernels.
   template <class E>
   void find_lse_low(E&& executor) {
     lse_low_.find(executor, [this](Index worker) {
@@ -54,14 +59,20 @@ class BackwardCall {
     });
   }
 
+  /// The inputs and options.
   const SoftmaxCall<T>& call() const { return call_; }
+  /// The sequences of the call.
   const Sequences<T>& sequences() const { return call_.sequences(); }
+  /// The plans of all heads.
   const HeadPlans& plans() const { return plans_; }
+  /// The gradients to write.
   const SoftmaxGrads<T>& grads() const { return grads_; }
+  /// Hq.
   Index query_heads() const { return call_.inputs().q.heads(); }
+  /// Hk.
   Index key_heads() const { return call_.inputs().k.heads(); }
 
-  /// At least as many as any part of the pass has.
+  /// An upper bound of the number of tasks of any part of the pass.
   Index most_tasks() const {
     Index most_parts = 1;
     const Index sequences = call_.sequences().count();
@@ -78,16 +89,17 @@ class BackwardCall {
     return (sequences * most_parts + 1) * (std::max)({query_heads(), key_heads(), Index{1}});
   }
 
-  /// What one worker computes with.
+  /// The memory that one worker computes with.
   struct Buffers {
-    BlockStorage& storage;
-    T* kernel;
-    T* d_q;  // of a block of queries
-    T* d_k;  // of a block of keys
-    T* d_v;
-    T* packed_k;  // the keys, if they are far apart
-    T* packed_v;
+    BlockStorage& storage;  ///< the runs of a block of queries
+    T* kernel;    ///< softmax_grad_scratch(...) elements, or the scratch of low parts of lse
+    T* d_q;       ///< [rows of a block of queries, grad_padded(D)]
+    T* d_k;       ///< [rows of blocks of keys, grad_padded(D)]
+    T* d_v;       ///< [rows of blocks of keys, grad_padded(Dv)]
+    T* packed_k;  ///< keys if they are far apart in k; shape as d_k
+    T* packed_v;  ///< values if they are far apart in v; shape as d_v
   };
+  /// The memory of a worker.
   Buffers buffers(Index worker) {
     T* const kernel = scratch_.template data<T>() + worker * slot_.elements;
     T* const d_q = kernel + slot_.kernel;
@@ -103,6 +115,7 @@ class BackwardCall {
             packed_k + slot_.keys};
   }
 
+  /// What the kernels read of query head h of a sequence.
   SoftmaxGradHead<T> head(const Sequence& s, Index h) const {
     const SoftmaxInputs<T>& in = call_.inputs();
     SoftmaxGradHead<T> head;
@@ -121,7 +134,8 @@ class BackwardCall {
     return head;
   }
 
-  /// The keys of a block, for the kernel. \param row of the buffers where they may be packed
+  /// Gives the kernel the keys and values of a block.
+  /// \param row the row of the buffers where they are packed if they must be
   void set_keys(const KeyBlock& keys, const Sequence& s, Index key_head, Index row,
                 const Buffers& buffers, SoftmaxGradArgs<T>& args) const {
     const SoftmaxInputs<T>& in = call_.inputs();
@@ -132,13 +146,13 @@ class BackwardCall {
                        in.v.width(), buffers.packed_v + row * grad_padded(in.v.width()));
   }
 
-  /// What brings the kernels' sums back from lifted weights: exact.
+  /// The factor that brings the kernels' sums back from lifted weights. It is exact.
   T unlift() const {
     return call_.inputs().alibi_slopes.empty() ? T{1} : T{1} / static_cast<T>(1 << kAlibiLift);
   }
 
  private:
-  /// One worker's scratch.
+  /// How the scratch of one worker is divided, in elements.
   struct Slot {
     explicit Slot(const AttentionShape& shape) {
       const Index rows = block_rows(shape.keys);
@@ -154,7 +168,8 @@ class BackwardCall {
     Index elements;
   };
 
-  /// Some rows as the kernels read them, packed if they are far apart.
+  /// Some rows in the form in which the kernels read them: copied to `packed` if they are far
+  /// apart.
   static Matrix<const T> near_rows(const Matrix<const T>& m, const KeyBlock& rows, Index width,
                                    T* packed) {
     if (are_near(m, rows.step, width)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of the bias.
+/// The gradient of the bias in the backward pass of softmax attention.
 #pragma once
 
 #include "fovea/attention/softmax/backward_call.hpp"
@@ -8,13 +8,16 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// A task owns a part of the bias, and adds up what it was broadcast to. Stages and different
-/// patterns cut it into different parts, so they take rounds, one after the other.
+/// Computes the gradient of the bias. A task owns a part of the bias, and adds up what the part was
+/// broadcast to. Stages and different patterns cut the bias into different parts, so they take
+/// rounds, one after the other.
 template <class T>
 class BiasBackward {
  public:
+  /// \param pass the call, which must outlive this object
   explicit BiasBackward(BackwardCall<T>& pass) : pass_(pass) {}
 
+  /// Writes the gradient.
   template <class E>
   void run(E&& executor) {
     zero(executor, pass_.grads().bias);
@@ -22,7 +25,8 @@ class BiasBackward {
     const AttentionShape whole = pass_.call().shape();
     BiasRound round;
     round.variants = shape[1] == 1 ? pass_.plans().period() : 1;
-    // Without a dimension of rows the parts are blocks of keys; without either there is one part.
+    // If the bias has no dimension of rows, the parts are blocks of keys. If it has no dimension of
+    // keys either, there is one part.
     round.by_query = shape[2] != 1 || whole.queries == 1;
     round.one_part = !round.by_query && (shape[3] == 1 && whole.keys != 1);
     for (round.stage = 0; round.stage < pass_.plans().stage_count(); ++round.stage) {
@@ -38,12 +42,12 @@ class BiasBackward {
  private:
   using Buffers = typename BackwardCall<T>::Buffers;
 
-  /// One round.
+  /// One round: one stage, and the heads of one pattern or of all.
   struct BiasRound {
     Index stage;
-    Index variant;   // of `variants` patterns, those of heads h with h % variants == variant
-    Index variants;  // more than one if heads of different patterns add to the same part
-    bool by_query;   // whether parts are blocks of queries, otherwise of keys
+    Index variant;   // the round takes the heads h with h % variants == variant
+    Index variants;  // more than 1 if heads of different patterns add to the same part
+    bool by_query;   // whether parts are blocks of queries; otherwise of keys
     bool one_part;
     Index parts;
   };
@@ -75,7 +79,7 @@ class BiasBackward {
     return parts;
   }
 
-  /// \param cell batch entry and head of the bias
+  /// \param cell number of the batch entry and head of the bias
   void bias_task(const BiasRound& round, Index cell, Index part, const Buffers& buffers) const {
     const Index batches = pass_.grads().bias.batch();
     const Index heads = pass_.grads().bias.heads();
@@ -89,8 +93,8 @@ class BiasBackward {
     }
   }
 
-  /// What one head of a sequence adds to a part of the bias: the blocks of queries or of keys of
-  /// that number, or all of them.
+  /// Adds what one head of a sequence contributes to a part of the bias: the block of queries or of
+  /// keys of that number, or all of them.
   void add_bias(const BiasRound& round, const Sequence& s, Index h, Index part,
                 const Buffers& buffers) const {
     SoftmaxGradArgs<T> args;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// From the checked tensors and options of one call to what a kernel reads of one head.
+/// Makes what a kernel reads of one head from the checked tensors and options of a call.
 #pragma once
 
 #include "fovea/attention/call/head_matrix.hpp"
@@ -11,25 +11,32 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What a kernel reads of one head of tensors of T.
+/// What a kernel reads of one head, for tensors of T.
 template <class T>
 using HeadArgs = SoftmaxBlockArgs<Compute<T>, kStorage<T>>;
 
-/// One call of a softmax operator: its inputs and options, all checked.
+/// One call of a softmax operator: its inputs and options, which are checked.
 template <class T>
 class SoftmaxCall {
  public:
+  /// \param inputs checked; what they view must outlive this object
+  /// \param options checked
   SoftmaxCall(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options)
       : inputs_(inputs), options_(options), sequences_(inputs) {}
 
+  /// The inputs of the call.
   const SoftmaxInputs<T>& inputs() const { return inputs_; }
+  /// The sequences of the call.
   const Sequences<T>& sequences() const { return sequences_; }
+  /// The sizes of the call.
   AttentionShape shape() const { return shape_of(inputs_); }
 
+  /// The sizes of one sequence, with the positions of its queries.
   SequenceShape sequence_shape(const Sequence& s) const {
     return SequenceShape::of(s.queries, s.keys, options_.alignment);
   }
 
+  /// The scale of the logits: that of the options, or 1/sqrt(D).
   Compute<T> scale() const {
     return detail::logit_scale<Compute<T>>(options_.scale, inputs_.q.width());
   }
@@ -39,7 +46,7 @@ class SoftmaxCall {
     return h / detail::group_size(inputs_.q.heads(), inputs_.k.heads());
   }
 
-  /// What happens to the logits of one head of a sequence.
+  /// What happens to the logits and weights of one head of a sequence.
   ScoreMap<Compute<T>> score_map(const Sequence& s, Index h) const {
     ScoreMap<Compute<T>> map;
     const auto head = static_cast<std::size_t>(h);
@@ -54,11 +61,12 @@ class SoftmaxCall {
     return map;
   }
 
+  /// The sink of a query head; null if there is none.
   const Compute<T>* sink(Index h) const {
     return inputs_.sink.empty() ? nullptr : &inputs_.sink[static_cast<std::size_t>(h)];
   }
 
-  /// Everything of one head but block and scratch.
+  /// What the kernel reads of one head, all but the block and the scratch.
   HeadArgs<T> args(const Sequence& s, Index h, const View<T>& out,
                    const SoftmaxSaved<T>& saved) const {
     HeadArgs<T> args;

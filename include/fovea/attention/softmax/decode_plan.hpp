@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a few query rows see, as lists: for each class of heads the rows that are computed
-/// together, their runs of keys from all stages of the pattern, and pieces of them for threads.
+/// What a few query rows see, as lists. For each class of heads they hold the rows that are
+/// computed together, their runs of keys from all stages of the pattern, and pieces of these runs
+/// for threads.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +14,19 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The query heads in groups that share a key head and a pattern: these read their keys once.
+/// The query heads in groups that share a key head and a pattern. The heads of a group read their
+/// keys once.
 class HeadGroups {
  public:
+  /// Query heads that share a key head and a pattern.
   struct Group {
-    Index key_head;
-    Index head_class;  // head % period
-    Index first;       // among the heads in this order
-    Index count;
+    Index key_head;    ///< the key head that they read
+    Index head_class;  ///< their pattern: head % period
+    Index first;       ///< place of the first one among the heads in this order
+    Index count;       ///< number of heads
   };
 
+  /// \param period patterns repeat after this many query heads
   /// \pre key_heads divides query_heads
   HeadGroups(Index query_heads, Index key_heads, Index period) {
     for (Index key_head = 0; key_head < key_heads; ++key_head) {
@@ -38,9 +42,11 @@ class HeadGroups {
     }
   }
 
+  /// All groups, in the order of their key heads.
   const std::vector<Group>& groups() const { return groups_; }
+  /// The number of query heads.
   Index head_count() const { return static_cast<Index>(heads_.size()); }
-  /// Of a group.
+  /// The largest number of heads of a group.
   Index most_heads() const { return most_heads_; }
 
   /// The query head at place n of the order.
@@ -52,37 +58,39 @@ class HeadGroups {
   Index most_heads_ = 0;
 };
 
-/// The lists of one call. Their memory is kept: filled again, they take no more.
+/// The lists of one call. Their memory is kept: when they are filled again they take no more.
 class DecodePlan {
  public:
   /// Rows that are computed together.
   struct Item {
-    QueryBlock block;
-    bool is_band = false;  // it takes the band form of the block kernel, and has no segments
-    Index first_run = 0;
-    Index first_segment = 0;
-    Index segment_count = 0;
+    QueryBlock block;  ///< the rows, and their runs
+    /// Whether the band form of the block kernel computes it. It has no segments then.
+    bool is_band = false;
+    Index first_run = 0;      ///< its first run, in the list of runs
+    Index first_segment = 0;  ///< its first segment, in the list of segments
+    Index segment_count = 0;  ///< number of its segments
   };
 
-  /// What one thread does: segments of one item whose keys have one source, or a whole band.
+  /// What one thread does at a time: some segments of one item whose keys have one source, or a
+  /// whole band.
   struct Task {
-    Index item = 0;
-    Index first_segment = 0;
-    Index segment_count = 0;
-    Index keys = 0;
-    KeySource source = KeySource::recent;
+    Index item = 0;                        ///< number of the item
+    Index first_segment = 0;               ///< first segment, in the list of segments
+    Index segment_count = 0;               ///< number of segments; 0 for a band
+    Index keys = 0;                        ///< keys of these segments, or of the band
+    KeySource source = KeySource::recent;  ///< where these keys are
   };
 
-  /// [first, last) of a list.
+  /// The part of each list that belongs to one class of heads.
   struct HeadClass {
-    Range items;
-    Range segments;
-    Range tasks;
-    Index most_rows = 0;  // of an item
-    Index pairs = 0;
+    Range items;          ///< its items
+    Range segments;       ///< its segments
+    Range tasks;          ///< its tasks
+    Index most_rows = 0;  ///< the largest number of rows of an item
+    Index pairs = 0;      ///< (query, key) pairs of one head
   };
 
-  /// Forgets what was added.
+  /// Forgets what was added, and keeps the memory.
   void clear() {
     classes_.clear();
     items_.clear();
@@ -93,8 +101,9 @@ class DecodePlan {
     tasks_.clear();
   }
 
-  /// The rows of the shape for the next class of heads. \param sources of each stage
-  /// \throws what the pattern throws; std::bad_alloc
+  /// Adds what the rows of the shape see, for the next class of heads.
+  /// \param sources where each stage of the pattern finds its keys
+  /// \throws whatever the pattern throws; std::bad_alloc
   template <class P>
   void add(const P& pattern, const SequenceShape& shape, const KeySource* sources) {
     HeadClass heads{{size(items_), 0}, {size(segments_), 0}, {size(tasks_), 0}};
@@ -115,7 +124,7 @@ class DecodePlan {
     classes_.push_back(heads);
   }
 
-  /// Ends the lists: the blocks find their runs, and the runs their bounds.
+  /// Completes the lists: blocks get pointers to their runs, and runs to their bounds.
   void finish() {
     for (std::size_t n = 0; n < runs_.size(); ++n) {
       if (notes_[n].bounds < 0) continue;
@@ -125,11 +134,16 @@ class DecodePlan {
     for (Item& item : items_) item.block.runs = runs_.data() + item.first_run;
   }
 
+  /// The parts of the lists that belong to class c.
   const HeadClass& head_class(Index c) const { return classes_[static_cast<std::size_t>(c)]; }
+  /// Item n of the list.
   const Item& item(Index n) const { return items_[static_cast<std::size_t>(n)]; }
+  /// Task n of the list.
   const Task& task(Index n) const { return tasks_[static_cast<std::size_t>(n)]; }
+  /// The segments from number n on.
   const RunSegment* segments(Index n) const { return segments_.data() + n; }
 
+  /// Bytes of memory that the lists hold.
   Index memory_bytes() const {
     return bytes(classes_) + bytes(items_) + bytes(runs_) + bytes(notes_) + bytes(bounds_) +
            bytes(segments_) + bytes(tasks_) +
@@ -137,10 +151,10 @@ class DecodePlan {
   }
 
  private:
-  /// Of a run.
+  /// What is noted of a run while the lists grow.
   struct Note {
     KeySource source;
-    Index bounds = -1;  // where they stand: lower, then upper
+    Index bounds = -1;  // where its bounds begin: all lower ones, then all upper ones; -1: none
     Index rows = 0;
   };
 
@@ -158,7 +172,8 @@ class DecodePlan {
     return *storage_;
   }
 
-  /// All rows as one item, or the blocks of a band; false: the stages have several blocks.
+  /// Adds all rows as one item, or the blocks of a band as one each. Returns false, with nothing
+  /// added, if the stages have several blocks.
   template <class P>
   bool add_together(const P& pattern, const SequenceShape& shape, const KeySource* sources) {
     const Index runs_before = size(runs_);
@@ -189,7 +204,8 @@ class DecodePlan {
     return together;
   }
 
-  /// \param row of the queries, which alone is in the shape
+  /// Adds one row of the queries.
+  /// \param shape that of this row alone
   template <class P>
   void add_row(const P& pattern, const SequenceShape& shape, Index row, const KeySource* sources) {
     const Index runs_before = size(runs_);
@@ -223,10 +239,10 @@ class DecodePlan {
     items_.push_back(item);
   }
 
-  /// The runs from `first_run` on, for rows [row, row + rows).
+  /// Adds an item of rows [row, row + rows), with the runs from `first_run` on.
   void add_item(Index row, Index rows, Index first_run) {
     Item item{{row, 1, rows, nullptr, size(runs_) - first_run}, false, first_run, size(segments_)};
-    bool is_open = false;  // the last task takes more segments
+    bool is_open = false;  // whether the last task takes more segments
     for (Index r = 0; r < item.block.run_count; ++r) {
       const KeyRun& run = runs_[static_cast<std::size_t>(first_run + r)];
       const KeySource source = notes_[static_cast<std::size_t>(first_run + r)].source;
@@ -251,7 +267,7 @@ class DecodePlan {
   std::vector<HeadClass> classes_;
   std::vector<Item> items_;
   std::vector<KeyRun> runs_;
-  std::vector<Note> notes_;  // of each run
+  std::vector<Note> notes_;  // one for each run
   std::vector<Index> bounds_;
   std::vector<RunSegment> segments_;
   std::vector<Task> tasks_;

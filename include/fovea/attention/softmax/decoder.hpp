@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Incremental softmax attention: a key/value cache and the attention of the last positions over
-/// it.
+/// Incremental softmax attention: a cache of keys and values, and the attention of the last
+/// positions over it.
 #pragma once
 
 #include <algorithm>
@@ -19,21 +19,24 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What `op.decoder<T>(shape)` makes of a softmax operator `Op`: a growing sequence of tokens, and
-/// the attention of its last positions.
-/// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far,
-/// whatever the tokens were appended in, and for any number of threads. Only visible keys are read.
-/// Parts of the pattern that name positions beyond the tokens so far wait for them.
-/// Memory: twice the tokens at most; under a window of `left` keys that of about 2 (left + right +
-/// min(left, 512)) tokens, however long the sequence, and where heads see summary columns besides
-/// (fixed attention), these. Of more new tokens than a window holds, `step` takes a copy meanwhile.
-/// Not to be called from several threads at once. Errors are std::invalid_argument, or
+/// What `op.decoder<T>(shape)` returns for a softmax operator `Op`: a growing sequence of tokens,
+/// and the attention of its last positions.
+/// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far.
+/// That holds whatever pieces the tokens were appended in, and for any number of threads. Only
+/// visible keys are read. Parts of the pattern that name positions beyond the tokens so far wait
+/// for them.
+/// Memory: at most twice the tokens. Under a window of `left` keys it is that of about 2 (left +
+/// right + min(left, 512)) tokens, however long the sequence is, and the summary columns if heads
+/// see such (fixed attention). If a step brings more new tokens than a window holds, it takes a
+/// copy for its duration.
+/// It must not be called from several threads at once. Errors are std::invalid_argument or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class Op, class T>
 class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSaved<T>> {
  public:
-  /// \throws std::invalid_argument options or sizes that make no decoder; std::bad_alloc for
-  /// shape.reserve
+  /// An empty decoder.
+  /// \throws std::invalid_argument if the options or the sizes do not allow a decoder;
+  /// std::bad_alloc for shape.reserve
   Decoder(const Op& op, const DecoderShape& shape)
       : op_(op),
         shape_(shape),
@@ -42,24 +45,28 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     if (shape.reserve > 0) cache_.reserve(shape.reserve);
   }
 
-  /// Tokens so far.
+  /// The number of tokens so far.
   [[nodiscard]] Index length() const { return cache_.length(); }
 
-  /// Bytes of keys, values and scratch.
+  /// Bytes of memory for keys, values and scratch.
   [[nodiscard]] Index memory_bytes() const {
     return cache_.memory_bytes() + scratch_.size_bytes() + decode_plan_.memory_bytes();
   }
 
-  /// Adds n tokens.
+  /// Appends n tokens. Cost: O(D + Dv) for each token and key head, on average.
+  /// \throws std::invalid_argument if their shapes are not those of the decoder; std::bad_alloc
   void append(const KeyValueTokens<T>& tokens) {
     check_tokens(tokens.k, tokens.v);
     cache_.make_room(length() + tokens.k.rows());
     cache_.append(tokens.k, tokens.v);
   }
+  /// Appends n tokens: k [B, Hk, n, D] and v [B, Hk, n, Dv].
   void append(const View<const T>& k, const View<const T>& v) { append({k, v}); }
 
-  /// Forgets the tokens from position `length` on. Under a window, at least the last
-  /// `rollback_tokens` can be forgotten, or all.
+  /// Forgets the tokens from position `length` on. Under a window at least the last
+  /// `rollback_tokens` tokens can be forgotten, or all.
+  /// \throws std::invalid_argument if `length` is not one of 0 to length(), or keys that the window
+  /// needs are gone
   void rollback(Index length) {
     const Index before = this->length();
     if (length < 0 || length > before) {
@@ -79,19 +86,22 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
   void clear() noexcept { cache_.truncate(0); }
 
   /// Takes memory for that many tokens in all.
+  /// \throws std::invalid_argument if `tokens` is negative; std::bad_alloc
   void reserve(Index tokens) {
     detail::check_at_least_0(Op::name(), "reserve", tokens);
     cache_.reserve(tokens);
   }
 
-  /// The tokens that are held: all, or under a window the last ones. For operators whose heads see
-  /// no summary columns.
+  /// The tokens that are held: all, or under a window the last ones.
+  /// \pre no head sees summary columns
   [[nodiscard]] HeldTokens<T> held() const { return cache_.held(); }
 
-  /// Holds these tokens instead. \throws std::bad_alloc, with nothing changed
+  /// Replaces the tokens by these.
+  /// \throws std::bad_alloc, with nothing changed
   void restart(const HeldTokens<T>& held) { cache_.restart(held); }
 
-  /// A decoder of its own with the same tokens, in memory for these alone.
+  /// A copy of the decoder that is independent of it, with memory for just its tokens.
+  /// \throws std::bad_alloc
   [[nodiscard]] Decoder fork() const { return Decoder(*this, cache_.copy()); }
 
  private:
@@ -105,7 +115,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
 
   const RetainedKeys& scope() const { return cache_.scope(); }
 
-  /// Keys before a query that it sees among the recent ones.
+  /// The number of keys before a query that it sees among the recent ones.
   Index left() const { return scope().reach().before; }
 
   RetainedKeys checked_scope() const {
@@ -133,7 +143,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     const Index after = length_after(inputs);
     check_decoder_rows(Op::name(), shape_, inputs, after);
     check_held(q.rows(), after);
-    // Of k and v only the sizes matter now: one element stands for all.
+    // Of k and v only the sizes matter now, so one element stands for all of them.
     static const T element{};
     SoftmaxInputs<T> all = inputs;
     all.k = {&element, {shape_.batch, shape_.key_heads, after, shape_.width}, {}};
@@ -150,7 +160,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     detail::check_apart(Op::name(), name, written, "v", inputs.v);
   }
 
-  /// The recent keys that the queries see must be held.
+  /// Checks that the recent keys that the queries see are held.
   void check_held(Index rows, Index after) const {
     if (!cache_.is_ring() || cache_.first_held() == 0) return;
     const Index most = after - left() - cache_.first_held();
@@ -160,9 +170,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     }
   }
 
-  /// Takes back the new tokens if the scope is left by an exception: that of a user's pattern,
-  /// since nothing else throws once they are appended. What a ring has forgotten for them stays
-  /// forgotten.
+  /// Takes back the new tokens if the scope is left by an exception. Only a user's pattern can
+  /// throw once they are appended. What a ring has forgotten in favour of them stays forgotten.
   class Appended {
    public:
     explicit Appended(DecoderCache<T>& cache) : cache_(cache), length_(cache.length()) {}
@@ -178,8 +187,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     int exceptions_ = std::uncaught_exceptions();
   };
 
-  /// A step (StepCalls). For few rows K and V are read once by the heads that share a key head and
-  /// a pattern, and by all threads.
+  /// One step (StepCalls). For few rows K and V are read once by the heads that share a key head
+  /// and a pattern, and by all threads.
   template <class E>
   void run_step(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
                 E&& executor) {
@@ -196,7 +205,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     }
   }
 
-  /// Adds the tokens of a step. \pre there is room
+  /// Appends the tokens of a step.
+  /// \pre there is room for them
   void append_new(const SoftmaxInputs<T>& inputs) noexcept {
     if (appends(inputs)) cache_.append(inputs.k, inputs.v);
   }
@@ -212,12 +222,12 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     return scope().is_bounded() ? (std::max)(Index{0}, rows.first_position - left()) : 0;
   }
 
-  /// Where the keys of a head stand, and its queries.
+  /// Sets where the keys of a head stand, and the positions of its queries.
   struct Place {
     const DecoderCache<T>& cache;
     SequenceShape rows;
-    Index first_key;  // of the recent ones that the arguments hold
-    Index group;      // query heads per key head
+    Index first_key;  // first one of the recent keys that the arguments hold
+    Index group;      // number of query heads of a key head
 
     void operator()(KeySource source, Index b, Index h, HeadArgs<T>& args) const {
       args.first_position = rows.first_position;
@@ -234,7 +244,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     return {cache_, rows, first_key, detail::group_size(shape_.query_heads, shape_.key_heads)};
   }
 
-  /// A call for a step, its keys and values these.
+  /// The call for a step, with these keys and values.
   SoftmaxCall<T> call(SoftmaxInputs<T> inputs, const View<const T>& k,
                       const View<const T>& v) const {
     inputs.k = k;
@@ -242,7 +252,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     return {inputs, op_.softmax_options()};
   }
 
-  /// What head h sees.
+  /// The pattern of head h.
   decltype(auto) pattern(Index h, const SequenceShape& rows) const {
     if constexpr (Op::kPatternKnowsShape) {
       return op_.pattern(h, rows);
@@ -251,8 +261,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     }
   }
 
-  /// Whether rows are computed row by row rather than as blocks: few of them, or blocks that would
-  /// leave most lanes empty or threads idle. The bits are the same.
+  /// Whether rows are computed row by row rather than as blocks: if they are few, or if blocks
+  /// would leave most lanes empty or threads idle. The bits are the same.
   bool prefers_rows(const SequenceShape& rows, Index workers) const {
     constexpr Index most_lanes = 16;
     if (rows.queries * head_groups_.most_heads() > kMostRows) return false;
@@ -266,8 +276,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     return !filled;
   }
 
-  /// Few rows: segments of keys are shared out over threads. Everything is checked. The memory is
-  /// taken first, then the tokens, and then nothing throws.
+  /// Attends with few rows: segments of keys are shared out over threads. Everything is checked
+  /// already. The memory is taken first, then the tokens, and after that nothing throws.
   template <class E>
   void attend_few(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
                   E&& executor) {
@@ -280,7 +290,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     SplitKv<T> split(
         {shape_.batch, shape_.width, shape_.value_width, scope().columns() > 0 ? 2 : 1},
         head_groups_, decode_plan_);
-    // Done before another thread would be awake: a few microseconds.
+    // So little work is done in a few microseconds, before another thread would be awake.
     constexpr double small = 1 << 16;  // products
     const bool is_small = static_cast<double>(split.pairs()) *
                               static_cast<double>(shape_.width + shape_.value_width) <=
@@ -308,8 +318,9 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     }
   }
 
-  /// Many rows: the forward pass over the cache, or over a copy of the recent keys if the cache
-  /// forgets some that it needs. Everything is checked; as above, what may throw comes first.
+  /// Attends with many rows: the forward pass over the cache, or over a copy of the recent keys if
+  /// the cache forgets some that it needs. Everything is checked already. Here too, what may throw
+  /// comes first.
   template <class E>
   void attend_many(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
                    E&& executor) {
@@ -325,7 +336,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
               [&] { append_new(inputs); });
     } else {
       const Index held = (std::max)(Index{0}, length() - first);
-      const Index skipped = (std::max)(Index{0}, first - length());  // new tokens that none sees
+      const Index skipped = (std::max)(Index{0}, first - length());  // new tokens that no row sees
       const Index added = count - held;
       detail::TokenRows<T> k(shape_.batch, shape_.key_heads, shape_.width, count, false);
       detail::TokenRows<T> v(shape_.batch, shape_.key_heads, shape_.value_width, count, false);
@@ -340,7 +351,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     }
   }
 
-  /// \param append makes the keys of the call what they shall be
+  /// Runs a forward pass.
+  /// \param append called after the memory is taken; it fills the keys of the call
   template <class E, class Append>
   void forward(const SequenceShape& rows, Index first_key, const SoftmaxCall<T>& call,
                const View<T>& out, const SoftmaxSaved<T>& saved, E&& executor,
@@ -358,8 +370,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
   DecoderShape shape_;
   DecoderCache<T> cache_;
   HeadGroups head_groups_;
-  DecodePlan decode_plan_;  // of the last step: kept for its memory
-  Workspace scratch_;       // the same
+  DecodePlan decode_plan_;  // that of the last step, kept for its memory
+  Workspace scratch_;       // that of the last step, kept for its memory
 };
 
 FOVEA_NAMESPACE_END

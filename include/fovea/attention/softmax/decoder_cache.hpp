@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The tokens of a decoder: all of them, or the last ones and the summary columns of all.
+/// The tokens that a decoder keeps: all of them, or the last ones and the summary columns of all.
 #pragma once
 
 #include <algorithm>
@@ -13,32 +13,41 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What the heads of a decoder may still see of its tokens.
+/// The tokens that the heads of a decoder may still see.
 template <class T>
 class DecoderCache {
  public:
+  /// An empty cache; it takes no memory yet.
+  /// \param scope what the heads may still see
   DecoderCache(const DecoderShape& shape, RetainedKeys scope)
       : scope_(std::move(scope)),
         recent_({shape.batch, shape.key_heads, shape.width, shape.value_width,
                  kept(scope_, shape.rollback_tokens)}),
         summary_(summary_shape(scope_, shape), shape.width, shape.value_width) {}
 
+  /// What the heads may still see.
   const RetainedKeys& scope() const { return scope_; }
+  /// The number of tokens so far.
   Index length() const { return recent_.length(); }
+  /// Bytes of memory for keys and values.
   Index memory_bytes() const { return recent_.memory_bytes() + summary_.memory_bytes(); }
 
-  /// Whether only the last tokens are held, beside the summary.
+  /// Whether only the last tokens are held, besides the summary.
   bool is_ring() const { return recent_.shape().kept != KeyValueCache<T>::kAll; }
-  /// Positions from here on to the length are held among the recent ones.
+  /// The first position that is held among the recent tokens: all from here to the length are.
   Index first_held() const { return recent_.first_held(); }
-  /// Whether that many recent tokens lie in one piece.
+  /// Whether that many recent tokens can lie in one piece.
   bool holds(Index tokens) const { return tokens <= recent_.shape().kept; }
 
-  /// Positions [first, first + count) of the recent tokens. \pre holds(count)
+  /// The keys of the recent tokens at positions [first, first + count).
+  /// \pre holds(count)
   View<const T> keys(Index first, Index count) const { return recent_.keys(first, count); }
+  /// The values of these tokens.
+  /// \pre holds(count)
   View<const T> values(Index first, Index count) const { return recent_.values(first, count); }
 
-  /// Lets a head read the summary. \param args of a query head of that key head
+  /// Makes the arguments of a head read the summary.
+  /// \param args those of a query head of that key head
   void place_summary(Index b, Index key_head, HeadArgs<T>& args) const {
     args.k.data = summary_.keys(b, key_head);
     args.k.row = args.width;
@@ -48,39 +57,49 @@ class DecoderCache {
     args.key_rows = summary_.key_rows(key_head);
   }
 
-  /// Room for that many tokens in all. \throws std::bad_alloc, with no token changed
+  /// Makes room for that many tokens in all.
+  /// \throws std::bad_alloc, with no token changed
   void make_room(Index tokens) {
     summary_.make_room(length(), tokens);
     recent_.make_room(tokens);
   }
 
-  /// Room for that many tokens in all and no more. \throws as make_room
+  /// Makes room for that many tokens in all, and for no more.
+  /// \throws std::bad_alloc, with no token changed
   void reserve(Index tokens) {
     summary_.reserve(length(), tokens);
     recent_.reserve(tokens);
   }
 
-  /// Adds the tokens of k and v. \pre there is room
+  /// Appends the tokens of k and v.
+  /// \pre there is room for them
   void append(const View<const T>& k, const View<const T>& v) noexcept {
     summary_.append(k, v, 0, length(), k.rows());
     recent_.append(k, v, 0, k.rows());
   }
 
-  /// Forgets the tokens from `length` on. \pre length <= length()
+  /// Forgets the tokens from position `length` on.
+  /// \pre length <= length()
   void truncate(Index length) noexcept { recent_.truncate(length); }
 
-  /// The recent tokens. \pre there is no summary
+  /// The recent tokens.
+  /// \pre there is no summary
   HeldTokens<T> held() const { return recent_.held(); }
+  /// Replaces the recent tokens by these.
+  /// \throws std::bad_alloc, with nothing changed
+  /// \pre there is no summary
   void restart(const HeldTokens<T>& held) { recent_.restart(held); }
 
-  /// A copy of its own, with memory for what is held. \throws std::bad_alloc
+  /// A copy, with memory for just what is held.
+  /// \throws std::bad_alloc
   DecoderCache copy() const { return {scope_, recent_.copy(), summary_.copy(length())}; }
 
  private:
   DecoderCache(const RetainedKeys& scope, KeyValueCache<T> recent, SummaryCache<T> summary)
       : scope_(scope), recent_(std::move(recent)), summary_(std::move(summary)) {}
 
-  /// Under a bound, what one query sees and some more, so that several queries may ask at once.
+  /// The number of last tokens to keep. Under a bound it is what one query sees, and some more, so
+  /// that several queries may ask at once.
   static Index kept(const RetainedKeys& scope, Index rollback_tokens) {
     const auto [before, after] = scope.reach();
     if (!scope.is_bounded() || rollback_tokens >= kFarPosition) return KeyValueCache<T>::kAll;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of softmax attention: which thread computes what, and where it has its scratch.
+/// The forward pass of softmax attention: which thread computes what, and where its scratch memory
+/// is.
 #pragma once
 
 #include <vector>
@@ -12,36 +13,43 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The keys of every head stand where its call says.
+/// Leaves the keys of every head where the call has them.
 struct KeysOfCall {
+  /// Changes nothing.
   template <class Args>
   void operator()(Index /*stage*/, const SequenceTask& /*task*/, Args& /*args*/) const {}
 };
 
-/// One forward pass. A task is a block of queries of one head; between the stages of a pattern the
-/// running softmax of every row waits in memory. \tparam Place place(stage, task, args) may change
-/// where the keys of a head stand, and the positions of its queries
+/// One forward pass. A task is a block of queries of one head. Between the stages of a pattern the
+/// running softmax of every row waits in memory.
+/// \tparam Place place(stage, task, args) may change where the keys of a head stand, and the
+/// positions of its queries
 template <class T, class Place = KeysOfCall>
 class SoftmaxForward {
  public:
+  /// \param call, plans must outlive this object
+  /// \param out [B, Hq, Nq, Dv], written
+  /// \param saved lse is written if it has a tensor
   SoftmaxForward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<T>& out,
                  const SoftmaxSaved<T>& saved, const Place& place = {})
       : call_(call), plans_(plans), out_(out), saved_(saved), place_(place) {}
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
     return workers * (slot_bytes(shape) + BlockStorage::bytes(plans.most_runs())) +
            carry_elements(shape, plans) * kElement;
   }
 
-  /// \throws std::bad_alloc, before anything is written
+  /// Computes the pass.
+  /// \throws std::bad_alloc before anything is written
   template <class E>
   void run(E&& executor) {
     reserve(executor);
     compute(executor);
   }
 
-  /// Takes the memory of `compute` with the same executor. \throws std::bad_alloc
+  /// Takes the memory that `compute` needs with the same executor.
+  /// \throws std::bad_alloc
   template <class E>
   void reserve(E&& executor) {
     const AttentionShape shape = call_.shape();
@@ -58,6 +66,7 @@ class SoftmaxForward {
     for (Index w = 0; w < workers; ++w) storage_.emplace_back(plans_.most_runs());
   }
 
+  /// Computes the pass.
   /// \pre reserve(executor) was called, once
   template <class E>
   void compute(E&& executor) {
@@ -75,13 +84,14 @@ class SoftmaxForward {
   static constexpr Index kElement = sizeof(Compute<T>);
   static constexpr bool kOutIsWide = std::same_as<T, Compute<T>>;
 
-  /// Of one worker, a multiple of a cache line.
+  /// Bytes of scratch of one worker, a multiple of a cache line.
   static Index slot_bytes(const AttentionShape& shape) {
     return softmax_block_scratch(block_rows(shape.queries), shape.width, shape.value_width) *
            kElement;
   }
 
-  /// What waits of a row: three numbers, and the sum of values unless that fits `out`.
+  /// The numbers that wait for one row between stages: three, and the sum of values unless that
+  /// fits `out`.
   static Index carry_row(const AttentionShape& shape) {
     return 3 + (kOutIsWide ? 0 : shape.value_width);
   }
@@ -94,8 +104,8 @@ class SoftmaxForward {
     const Sequence sequence = call_.sequences()[task.sequence];
     const AnyPlan& plan = plans_.plan(stage, task.sequence, task.head);
     HeadArgs<T> args = call_.args(sequence, task.head, out_, saved_);
-    // Last block first: under a causal pattern it has the most keys, and the end of the schedule
-    // should be made of small blocks.
+    // The last block comes first: under a causal pattern it has the most keys, and the end of the
+    // schedule should be made of small blocks.
     args.block = plan.block(plan.block_count() - 1 - task.part, storage);
     args.carry = carry(sequence, task.head);
     args.carry.resumes = stage > 0;
@@ -107,15 +117,15 @@ class SoftmaxForward {
     SoftmaxKernels<Compute<T>, kStorage<T>>{}.block(args);
   }
 
-  /// Rows from a block to the one that the same worker probably takes next. (Of a long residue
-  /// class, cut into several blocks, it is not worth knowing.)
+  /// Rows from a block to the one that the same worker probably takes next; 0 if that is not known.
+  /// (It is not worth knowing for a long residue class that is cut into several blocks.)
   Index next_block(const QueryBlock& block) const {
     const auto workers = static_cast<Index>(storage_.size());
     const Index rows = block.step > 1 ? workers : workers * block.count;
     return block.first < rows || (block.step > 1 && block.first >= block.step) ? 0 : -rows;
   }
 
-  /// The rows of one head that wait.
+  /// Where the rows of one head wait between stages.
   CarriedSoftmax<Compute<T>> carry(const Sequence& s, Index head) {
     CarriedSoftmax<Compute<T>> carry;
     if (carry_.size_bytes() == 0) return carry;
@@ -137,7 +147,7 @@ class SoftmaxForward {
   View<T> out_;
   SoftmaxSaved<T> saved_;
   Place place_;
-  std::vector<SequenceTasks> tasks_;  // of each stage
+  std::vector<SequenceTasks> tasks_;  // for each stage
   Workspace carry_;
   Workspace scratch_;                  // [workers]
   std::vector<BlockStorage> storage_;  // [workers]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which heads see which of the two patterns of a factorised attention (Child et al. 2019, section
-/// 4.3; MATHS.md, section 3).
+/// Which heads see which of the two patterns A1 and A2 of a factorised attention (Child et al.
+/// 2019, section 4.3; MATHS.md, section 3).
 #pragma once
 
 #include "fovea/core/config.hpp"
@@ -10,10 +10,10 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Which heads see A1, and which A2.
 enum class HeadAssignment {
-  separate,     ///< head h sees A1 if h is even, else A2
-  merged,       ///< every head sees both, in one softmax, each key once
-  only_first,   ///< every head sees A1: for layers that take turns
-  only_second,  ///< every head sees A2
+  separate,     ///< head h sees A1 if h is even, and A2 if it is odd
+  merged,       ///< every head sees both, in one softmax; a key of both counts once
+  only_first,   ///< every head sees A1, for layers that take turns
+  only_second,  ///< every head sees A2, for layers that take turns
 };
 
 namespace detail {
@@ -35,7 +35,7 @@ auto assigned(HeadAssignment assignment, Index head, const First& first, const S
   return head % 2 == 0 ? first() : second();
 }
 
-/// Patterns repeat after so many heads.
+/// The patterns repeat after this many heads.
 inline Index assignment_period(HeadAssignment assignment) {
   return assignment == HeadAssignment::separate ? 2 : 1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The plans of one call: for each stage, sequence and head.
+/// The plans of one call, for each stage, sequence and head.
 #pragma once
 
 #include <algorithm>
@@ -12,27 +12,28 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// What each head of each sequence sees. Sequences that are not packed have the same shape, and
-/// heads `period()` apart the same pattern: these share a plan.
+/// heads that are `period()` apart have the same pattern; these share a plan.
 class HeadPlans {
  public:
-  /// \param op a softmax operator: `pattern(head, shape)`, `pattern_period(heads)`
+  /// The plans of all sequences of a call.
+  /// \param op a softmax operator with `pattern(head, shape)` and `pattern_period(heads)`
   template <class Op, class T>
   HeadPlans(const Op& op, const SoftmaxCall<T>& call)
       : HeadPlans(op, call.inputs().q.heads(), different_sequences(call),
                   [&](Index s) { return call.sequence_shape(call.sequences()[s]); }) {}
 
-  /// For sequences of that shape.
+  /// The plans of sequences that all have this shape.
   template <class Op>
   HeadPlans(const Op& op, Index heads, const SequenceShape& shape)
       : HeadPlans(op, heads, 1, [&](Index) { return shape; }) {}
 
-  /// Heads that may differ: those of head h are those of head h % period().
+  /// The number of heads that may have different plans: head h has those of head h % period().
   Index period() const { return period_; }
 
-  /// Stages of the head that has most. They are executed one after the other.
+  /// The number of stages of the head that has most. Stages are executed one after the other.
   Index stage_count() const { return stages_; }
 
-  /// Without blocks where the head has no such stage.
+  /// The plan of a head for one stage; it has no blocks if the head has no such stage.
   const AnyPlan& plan(Index stage, Index sequence, Index head) const {
     const Index s = sequences_ == 1 ? 0 : sequence;
     return plans_[static_cast<std::size_t>((s * period_ + head % period_) * stages_ + stage)];
@@ -43,7 +44,7 @@ class HeadPlans {
     return stage + 1 == stages_ || plan(stage + 1, sequence, head).block_count() == 0;
   }
 
-  /// Of any block, for BlockStorage.
+  /// The largest number of runs of a block, for BlockStorage.
   Index most_runs() const {
     Index most = 0;
     for (const AnyPlan& plan : plans_) most = (std::max)(most, plan.most_runs());
@@ -79,7 +80,7 @@ class HeadPlans {
   }
 
   Index period_;
-  Index sequences_;  // that differ
+  Index sequences_;  // number of sequences that differ
   Index stages_ = 1;
   std::vector<AnyPlan> plans_;  // [sequences_, period_, stages_]
 };

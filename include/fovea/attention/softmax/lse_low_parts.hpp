@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Before a backward pass: what the rounding of a large lse took from it.
+/// What the rounding of a large lse took from it, computed before a backward pass.
 ///
-/// A backward pass recomputes weights as exp(s - lse), and with lse in the thousands its rounding
-/// alone would make them wrong in the fourth digit (float), the sum of a row's with them. The
-/// forward pass never adds the maximum and the logarithm of the sum relative to it; so the rows
-/// whose |lse| is beyond kLargeLse have both computed once more, without values, and their low
-/// parts kept. Blocks of queries without such a row cost nothing, and bits of other rows stay.
+/// A backward pass recomputes weights as exp(s - lse). With lse in the thousands its rounding alone
+/// would make them wrong in the fourth digit (float), and with them the sum of a row's weights. The
+/// forward pass keeps two parts of lse apart: the maximum, and the logarithm of the sum relative to
+/// it. For rows whose |lse| is beyond kLargeLse both are computed once more, without values, and
+/// the low part of their sum is kept. Blocks of queries without such a row cost nothing, and the
+/// bits of other rows stay as they are.
 #pragma once
 
 #include <algorithm>
@@ -21,32 +22,35 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What a worker computes low parts with.
+/// The memory that a worker computes low parts with.
 template <class T>
 struct LseScratch {
-  BlockStorage& storage;
-  T* kernel;  // LseLowParts::scratch_elements(shape)
+  BlockStorage& storage;  ///< the runs of a block of queries
+  T* kernel;              ///< LseLowParts::scratch_elements(shape) elements
 };
 
 /// The low parts of one call. A task is a block of queries of one head, as in SoftmaxForward.
 template <class T>
 class LseLowParts {
  public:
+  /// \param call, plans must outlive this object
+  /// \param lse [B, Hq, Nq, 1] as the forward pass saved it
   LseLowParts(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<T>& lse)
       : call_(call), plans_(plans), lse_(lse) {}
 
-  /// Of one worker.
+  /// Elements of scratch of one worker.
   static Index scratch_elements(const AttentionShape& shape) {
     return softmax_block_scratch(block_rows(shape.queries), shape.width, 0);
   }
 
-  /// Looks for rows with a large lse; if there is one, takes a number for each row, and under a
-  /// pattern of several stages three more. \throws std::bad_alloc
+  /// Looks for rows with a large lse. If there is one, takes one number for each row, and under a
+  /// pattern of several stages three more.
+  /// \throws std::bad_alloc
   void take_memory() {
     if (!any_large()) return;
     const Index carried = plans_.stage_count() > 1 ? 3 : 0;
     numbers_ = Workspace(rows() * (1 + carried), Index{sizeof(T)});
-    // Blocks without a large row are never computed.
+    // Zeros, since blocks without a large row are never computed.
     std::fill_n(numbers_.template data<T>(), rows() * (1 + carried), T{0});
     tasks_.reserve(static_cast<std::size_t>(plans_.stage_count()));
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
@@ -55,7 +59,8 @@ class LseLowParts {
     }
   }
 
-  /// \param scratch scratch(worker): an LseScratch
+  /// Computes the low parts.
+  /// \param scratch called as scratch(worker), gives an LseScratch
   template <class E, class Scratch>
   void find(E&& executor, Scratch&& scratch) {
     for (std::size_t stage = 0; stage < tasks_.size(); ++stage) {
@@ -65,7 +70,7 @@ class LseLowParts {
     }
   }
 
-  /// [Nq] of a head of a sequence; null if no row of the call has one.
+  /// The low parts of a head of a sequence, [Nq]; null if no row of the call has a large lse.
   const T* of(const Sequence& s, Index h) const {
     return tasks_.empty() ? nullptr : numbers_.template data<T>() + row(s, h);
   }
@@ -104,7 +109,7 @@ class LseLowParts {
           lse_(s.batch, task.head, s.first_query + args.block.first + args.block.step * i, 0));
     }
     if (!needed) return;
-    // The tile form alone: its logits are those of the backward kernels.
+    // Only the tile form is used, since its logits are those of the backward kernels.
     args.block.most_keys = kUnboundedKeys;
     args.value_width = 0;
     T* const numbers = numbers_.template data<T>();
@@ -119,8 +124,8 @@ class LseLowParts {
   const SoftmaxCall<T>& call_;
   const HeadPlans& plans_;
   View<T> lse_;
-  Workspace numbers_;                 // [B, Hq, Nq], and [B, Hq, Nq, 3] if there are stages
-  std::vector<SequenceTasks> tasks_;  // of each stage; none if no row is large
+  Workspace numbers_;                 // [B, Hq, Nq], and with stages [B, Hq, Nq, 3]
+  std::vector<SequenceTasks> tasks_;  // for each stage; none if no row is large
 };
 
 FOVEA_NAMESPACE_END

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the softmax operators share: checks, scheduling, the call of the kernel. Only the pattern
-/// differs.
+/// What the softmax operators share: the checks, the scheduling and the calls of kernels. Only the
+/// pattern differs.
 #pragma once
 
 #include "fovea/attention/call/backward_calls.hpp"
@@ -14,24 +14,29 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The calls of a softmax operator `Op`, which has `name()`, `options` with at least what
-/// SoftmaxOptions has or with a scale alone, `check_options()` and `pattern(head, shape)`: any
-/// Pattern or StagedPattern. It may have `pattern_period(heads)`, if heads have different patterns,
-/// and `check_pattern(shape)`, if not every sequence goes with its options. out[b, h, i] = sum_j
-/// softmax_j(s_ij) v_j over the visible keys j: those that the pattern shows to row i, that lie
-/// within the batch's key length or the row's packed sequence, and that neither mask nor bias
-/// hides. s_ij is the logit scale <q_i, k_j>, soft-capped, plus bias, minus ALiBi. A row that sees
-/// no key is +0, and its lse -inf. A NaN or infinity that is visible reaches the row; what is not
-/// visible changes no bit. Weights are divided by their sum last, so values of more than max / Nk
-/// may overflow. The bits of a row depend on neither threads, batch, heads, strides nor on the rows
-/// and keys that it does not see. Cost: 2 (D + Dv) flops per visible pair, memory O(threads
-/// block_rows (D + Dv)); under a pattern of several stages three numbers for each row besides, and
-/// Dv more for tensors of 16 bits.
+/// The calls of a softmax operator `Op`. `Op` has `name()`, `options` with either a scale alone or
+/// at least the members of SoftmaxOptions, `check_options()`, and `pattern(head, shape)`, which
+/// returns any Pattern or StagedPattern. It may have `pattern_period(heads)` if heads have
+/// different patterns, and `check_pattern(shape)` if its options do not fit every sequence.
+///
+/// out[b, h, i] = sum_j softmax_j(s_ij) v_j over the visible keys j: those that the pattern shows
+/// to row i, that lie within the batch entry's key length or the row's packed sequence, and that
+/// neither mask nor bias hides. The logit is s_ij = scale <q_i, k_j>, soft-capped, plus bias, minus
+/// ALiBi (MATHS.md, section 2). The shapes are those of SoftmaxInputs and SoftmaxSaved.
+///
+/// A row that sees no key is +0, and its lse is -infinity. A NaN or infinity that is visible
+/// reaches the row; what is not visible changes no bit. Weights are divided by their sum last, so
+/// values beyond max / Nk may overflow. The bits of a row do not depend on threads, batch, heads or
+/// strides, nor on the rows and keys that it does not see.
+///
+/// Cost: 2 (D + Dv) flops for each visible pair. Memory: O(threads block_rows (D + Dv)); a pattern
+/// of several stages takes three more numbers for each row, and Dv more for tensors of 16 bits.
 template <class Op>
 class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
                         public BackwardCalls<SoftmaxOperator<Op>> {
  public:
-  /// The options that every softmax operator has; those of one that has a scale alone.
+  /// The options that every softmax operator has. If `options` has a scale alone, the others are
+  /// the defaults.
   SoftmaxOptions softmax_options() const {
     const auto& o = op().options;
     if constexpr (requires { o.alignment; }) {
@@ -41,30 +46,39 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     }
   }
 
+  /// What the operator reads, for tensors of T.
   template <class T>
   using Inputs = SoftmaxInputs<T>;
+  /// What the forward pass saves: lse, if it has a tensor.
   template <class T>
   using Saved = SoftmaxSaved<T>;
+  /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = SoftmaxGrads<T>;
+  /// The sizes of a call.
   using Shape = AttentionShape;
+  /// The sizes of a decoder.
   using DecoderShape = fovea::DecoderShape;
 
-  /// What a decoder takes of new tokens.
+  /// What a decoder takes for new tokens: k and v.
   template <class T>
   using Tokens = KeyValueTokens<T>;
 
-  /// The patterns of heads repeat after so many of them. \param heads of the queries
+  /// The patterns of heads repeat after this many query heads: all have the same by default.
   Index pattern_period(Index /*heads*/) const { return 1; }
 
-  /// Whether `pattern(head, shape)` may differ for another shape: a decoder asks at every step.
+  /// Whether `pattern(head, shape)` may differ for another shape, so that a decoder must ask for it
+  /// at every step.
   static constexpr bool kPatternKnowsShape = true;
 
-  /// \throws std::invalid_argument options that do not go with such a sequence
+  /// Checks that the options fit such a sequence; by default they always do.
+  /// \throws std::invalid_argument if they do not
   void check_pattern(const SequenceShape& /*shape*/) const {}
 
-  /// \throws std::invalid_argument naming operator, tensor, dimension, expected and got. O(1) (in
-  /// the batch and the number of sequences and heads for what is given of each).
+  /// Checks what `forward` takes. Cost: O(1), and O(B), O(S) or O(Hq) for key lengths, packed
+  /// sequences and numbers of each head.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
   template <class T>
   void check(const InputsOf<Op, T>& inputs, const View<T>& out,
              const SavedOf<Op, T>& saved = {}) const {
@@ -72,14 +86,14 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     op().check_pattern(sequence_shape(shape_of(inputs)));
   }
 
-  /// The same without check_pattern: for sequences that still grow.
+  /// The same without check_pattern, for sequences that still grow.
   template <class T>
   void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
     check_read(inputs);
     check_outputs(Op::name(), inputs, out, saved);
   }
 
-  /// \throws std::invalid_argument as `check`, for everything that `backward` takes.
+  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
                       const SavedOf<Op, T>& saved, const View<const T>& d_out,
@@ -92,7 +106,8 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
   }
 
-  /// Bytes of scratch of `backward` with that many workers, one batch and head.
+  /// Bytes of scratch memory that `backward` takes with that many workers, apart from the numbers
+  /// that it keeps for rows with a large lse (MATHS.md, section 8).
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
@@ -100,23 +115,23 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
   }
 
-  /// The same attention for tokens that come one after the other, with these options.
-  /// \throws as the constructor of Decoder
+  /// A decoder: the same attention for tokens that come one after the other, with these options.
+  /// \throws as the constructor of Decoder does
   template <class T>
   [[nodiscard]] Decoder<Op, T> decoder(const DecoderShape& shape) const {
     return {op(), shape};
   }
 
-  /// Bytes of scratch of `forward` with that many workers: independent of the number of keys, and
-  /// of the number of queries beyond a block, unless the pattern has stages.
+  /// Bytes of scratch memory that `forward` takes with that many workers. It does not depend on the
+  /// number of keys nor, unless the pattern has stages, on the number of queries beyond a block.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
     const HeadPlans plans(op(), shape.query_heads, sequence_shape(shape));
     return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
   }
 
-  /// (query, key) pairs of one query head that the pattern shows; the largest Index, if they are
-  /// more.
+  /// The number of (query, key) pairs of one query head that the pattern shows; the largest Index
+  /// if there are more.
   [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index head = 0) const {
     const SequenceShape sequence = sequence_shape(shape);
     return AnyPattern(op().pattern(head, sequence)).visible_pairs(sequence);
@@ -132,7 +147,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     return SequenceShape::of(shape.queries, shape.keys, softmax_options().alignment);
   }
 
-  /// Options and inputs.
+  /// Checks the options and the inputs.
   template <class T>
   void check_read(const Inputs<T>& inputs) const {
     op().check_options();
@@ -142,13 +157,15 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     check_logit_inputs(Op::name(), inputs);
   }
 
-  /// Gradients of the loss from d_out, its gradient with respect to out: exact derivatives of
-  /// `forward`, soft cap, bias, sink and dropout (the same draws) included; 0 for what is not
-  /// visible. Weights are recomputed from lse; of rows with |lse| > kLargeLse also from what its
-  /// rounding took, which costs their blocks 2 D flops per visible pair more, and the call one
-  /// number for each row (four if the pattern has stages). Cost: 2 (3 D + 2 Dv) flops per visible
-  /// pair, and as much as forward again for the gradient of bias. Memory O(threads block_rows (D +
-  /// Dv)), and 4 bytes for each head and block of queries.
+  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
+  /// exact derivatives of `forward`, with soft cap, bias, sink and the same dropout draws, and 0
+  /// for what is not visible. The weights are recomputed from lse. For rows with |lse| > kLargeLse,
+  /// what the rounding of lse took is computed as well. That costs the blocks of such rows 2 D more
+  /// flops for each visible pair, and the call one number for each row (four if the pattern has
+  /// stages).
+  /// Cost: 2 (3 D + 2 Dv) flops for each visible pair, and as much as the forward pass again for
+  /// the gradient of bias. Memory: O(threads block_rows (D + Dv)), and 4 bytes for each head and
+  /// block of queries.
   template <class T, class E>
   void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
                     const SavedOf<Op, T>& saved, const View<const T>& d_out,

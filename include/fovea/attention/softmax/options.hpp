@@ -14,26 +14,30 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Dropout of the weights after the softmax: a weight is kept, and divided by 1 - probability, if
+/// Dropout of the weights after the softmax. A weight is kept, and divided by 1 - probability, if
 /// `uniform_draw<T>(seed, batch, head, i, j)` (fovea/core/philox.hpp) is at least `probability`;
-/// i and j are positions, batch is the number of the sequence. `lse` is that of all weights.
+/// otherwise it becomes 0. Here i and j are positions, and batch is the number of the sequence.
+/// `lse` is that of all weights.
 struct Dropout {
-  double probability = 0;  ///< in [0, 1); 0: none
-  std::uint64_t seed = 0;
+  double probability = 0;  ///< probability that a weight is dropped, in [0, 1); 0: no dropout
+  std::uint64_t seed = 0;  ///< seed of the draws; forward and backward take the same one
 };
 
 /// Options that every softmax operator has.
 struct SoftmaxOptions {
-  /// Of the logits; 1 / sqrt(D) if not set.
+  /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// The position of query row 0 if Nq != Nk.
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  /// z becomes cap tanh(z / cap) before bias, ALiBi and mask.
+  /// If set, the logit z becomes cap tanh(z / cap), before bias, ALiBi and mask.
   std::optional<double> soft_cap = {};
+  /// Dropout of the weights, after the softmax; none by default.
   Dropout dropout = {};
 };
 
-/// \tparam T the type of the arithmetic   \throws std::invalid_argument
+/// \tparam T the type of the arithmetic
+/// \throws std::invalid_argument if the scale or the soft cap is not finite in T, the soft cap is
+/// not positive, or the dropout probability is not in [0, 1)
 template <class T>
 void check_softmax_options(const char* op, const SoftmaxOptions& options) {
   constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which of the tokens so far the heads of an operator may still see: what its decoder must keep.
+/// Which of the tokens so far the heads of an operator may still see, and so what its decoder must
+/// keep.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +14,17 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Where a stage of a pattern finds its keys.
 enum class KeySource : unsigned char {
-  recent,   ///< among the last tokens, or all
+  recent,   ///< among the last tokens, or among all tokens if all are kept
   summary,  ///< among certain columns of all tokens
 };
 
-/// The tokens that heads of a causal or a bidirectional pattern see from any later position on: the
-/// last ones, if every stage of every head looks back so far and no further, or only at certain
-/// columns of every `stride` keys; otherwise all.
+/// The tokens that heads of a causal or a bidirectional pattern see from any later position on.
+/// They are the last ones, if every stage of every head looks back so far and no further, or only
+/// at certain columns of every `stride` keys. Otherwise they are all tokens.
 class RetainedKeys {
  public:
-  /// \param op a softmax operator: `pattern(head, shape)`, `pattern_period(heads)`
+  /// \param op a softmax operator with `pattern(head, shape)` and `pattern_period(heads)`
+  /// \param shape the sizes of the decoder
   template <class Op>
   RetainedKeys(const Op& op, const DecoderShape& shape)
       : period_(std::clamp<Index>(op.pattern_period(shape.query_heads), 1,
@@ -46,31 +48,34 @@ class RetainedKeys {
     }
   }
 
-  /// Patterns of heads repeat after so many.
+  /// The patterns of heads repeat after this many query heads.
   Index period() const { return period_; }
 
-  /// Of head h, for a sequence without tokens.
+  /// The pattern of head h, for a sequence without tokens.
   const AnyPattern& pattern(Index h) const {
     return patterns_[static_cast<std::size_t>(h % period_)];
   }
 
-  /// Of the stages of head h.
+  /// Where the stages of head h find their keys.
   const KeySource* sources(Index h) const { return sources_.data() + h % period_ * stages_; }
 
   /// How far the stages look that find their keys among the recent ones.
   const Reach& reach() const { return reach_; }
+  /// Whether those stages look back a bounded number of keys.
   bool is_bounded() const { return reach_.before < kFarPosition; }
 
-  /// Columns of every `stride()` keys that are kept for the other stages; 0: there are none.
+  /// The number of columns of every `stride()` keys that are kept for the other stages; 0 if there
+  /// are no such stages.
   Index columns() const { return columns_; }
+  /// The number of keys of which `columns()` are kept.
   Index stride() const { return stride_; }
-  /// Their first one, of a key head.
+  /// The first column that is kept for a key head.
   Index first_column(Index key_head) const {
     return first_columns_[static_cast<std::size_t>(key_head)];
   }
 
  private:
-  /// Finds what columns are kept; false: all tokens must be kept.
+  /// Finds which columns are kept. Returns false if all tokens must be kept.
   bool summarise(const DecoderShape& shape) {
     for (Index h = 0; h < period_; ++h) {
       const AnyPattern& p = pattern(h);
@@ -89,7 +94,8 @@ class RetainedKeys {
       columns_ = (std::max)(columns_, kept.end - kept.begin);
       first_columns_[static_cast<std::size_t>(g)] = kept.begin;
     }
-    // Every key head has the same number of columns, so those of one may begin earlier.
+    // Every key head keeps the same number of columns, so those of one head may have to begin
+    // earlier.
     for (Index& first : first_columns_) first = (std::min)(first, stride_ - columns_);
     return columns_ < stride_;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Few query rows against many keys: segments of keys are tasks of their own, so that one head
-/// keeps all threads busy; the segments are then merged in their order. The split depends on
+/// Attention of few query rows over many keys. Segments of keys are tasks of their own, so that one
+/// head keeps all threads busy; the segments are then merged in their order. The split depends on
 /// positions alone, and so do the bits.
 #pragma once
 
@@ -19,16 +19,20 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class SplitKv {
  public:
+  /// The type of the arithmetic.
   using C = Compute<T>;
 
+  /// The sizes of the call.
   struct Shape {
-    Index batch = 1;
-    Index width = 0;
-    Index value_width = 0;
-    Index sources = 1;  // of keys: recent alone, or both
+    Index batch = 1;        ///< B
+    Index width = 0;        ///< D
+    Index value_width = 0;  ///< Dv
+    Index sources = 1;      ///< number of sources of keys: 1 for recent alone, 2 with the summary
   };
 
-  /// \param rows finished; the rows of an item times the heads of a group are at most kMostRows
+  /// \param heads the groups of query heads; they must outlive this object
+  /// \param rows the finished lists, which must outlive this object; the rows of an item times the
+  /// heads of a group are at most kMostRows
   SplitKv(const Shape& shape, const HeadGroups& heads, const DecodePlan& rows)
       : shape_(shape), heads_(heads), rows_(rows) {
     for (const HeadGroups::Group& group : heads_.groups()) {
@@ -50,20 +54,24 @@ class SplitKv {
     worker_elements_ = detail::whole_registers(worker_elements_);
   }
 
-  /// Bytes of scratch with that many workers.
+  /// Bytes of scratch memory with that many workers.
   Index scratch_bytes(Index workers) const {
     return head_bytes() +
            (shape_.batch * part_elements_ + (std::max<Index>)(1, workers) * worker_elements_) *
                Index{sizeof(C)};
   }
 
+  /// The number of tasks for the whole batch.
   Index task_count() const { return shape_.batch * tasks_; }
 
-  /// (query, key) pairs of all heads.
+  /// The number of (query, key) pairs of all heads.
   Index pairs() const { return shape_.batch * pairs_; }
 
-  /// \param args args(source, batch, query head): all of a head but block and scratch
-  /// \param scratch scratch_bytes(worker_count(executor, task_count())), aligned as a Workspace
+  /// Computes the rows and writes them.
+  /// \param args called as args(source, batch, query head), gives the arguments of a head, all but
+  /// block and scratch
+  /// \param scratch scratch_bytes(worker_count(executor, task_count())) bytes, aligned as a
+  /// Workspace
   template <class Args, class E>
   void run(Args&& args, std::byte* scratch, E&& executor) {
     args_ = reinterpret_cast<HeadArgs<T>*>(scratch);
@@ -80,7 +88,7 @@ class SplitKv {
     for_each_task(executor, task_count(), [&](Index task, Index worker) {
       compute(task / tasks_, task % tasks_, slots_ + worker * worker_elements_);
     });
-    // A few multiplications per segment and column: not worth waking threads.
+    // Merging takes a few multiplications for each segment and column: not worth waking threads.
     for (Index b = 0; b < shape_.batch; ++b) merge(b);
   }
 
@@ -95,17 +103,18 @@ class SplitKv {
     return args_ + (static_cast<Index>(source) * shape_.batch + b) * heads_.head_count() + n;
   }
 
-  /// Of one segment.
+  /// Elements of the running softmax of one segment.
   Index part_elements(const HeadGroups::Group& group, Index rows) const {
     return softmax_row_part(group.count * rows, shape_.value_width);
   }
-  /// Of all segments of a group.
+  /// Elements of the running softmaxes of all segments of a group.
   Index group_elements(const HeadGroups::Group& group) const {
     const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
     return (c.segments.end - c.segments.begin) * part_elements(group, c.most_rows);
   }
 
-  /// \param parts of the group   \param task of the batch entry
+  /// Computes one task of a batch entry.
+  /// \param task number of the task within the batch entry
   void compute(Index b, Index task, C* scratch) const {
     C* parts = parts_ + b * part_elements_;
     for (const HeadGroups::Group& group : heads_.groups()) {
@@ -168,13 +177,13 @@ class SplitKv {
   Shape shape_;
   const HeadGroups& heads_;
   const DecodePlan& rows_;
-  Index tasks_ = 0;              // of a batch entry
-  Index part_elements_ = 0;      // of a batch entry
-  Index pairs_ = 0;              // of a batch entry
-  Index worker_elements_ = 0;    // of a worker's scratch
+  Index tasks_ = 0;              // for one batch entry
+  Index part_elements_ = 0;      // for one batch entry
+  Index pairs_ = 0;              // for one batch entry
+  Index worker_elements_ = 0;    // scratch of one worker
   HeadArgs<T>* args_ = nullptr;  // [sources, batch, heads in the order of heads_]
-  C* parts_ = nullptr;
-  C* slots_ = nullptr;  // [workers]
+  C* parts_ = nullptr;           // [batch, part_elements_]
+  C* slots_ = nullptr;           // [workers, worker_elements_]
 };
 
 FOVEA_NAMESPACE_END

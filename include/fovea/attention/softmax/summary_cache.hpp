@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys and values of some columns of every `stride` tokens, without gaps.
+/// A cache of the keys and values of some columns of every `stride` tokens, stored without gaps.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,17 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Which tokens are kept: p with p % stride in [first[h], first[h] + columns) of key head h. They
-/// are rows without gaps, `columns` for every `stride` tokens.
+/// Which tokens are kept: for key head h the positions p with p % stride in [first[h], first[h] +
+/// columns). They are stored as rows without gaps, `columns` of them for every `stride` tokens.
 struct SummaryShape {
-  Index batch = 1;
-  Index heads = 1;
-  Index stride = 1;
-  Index columns = 0;         // 0: nothing is kept
-  std::vector<Index> first;  // [heads]
+  Index batch = 1;           ///< B
+  Index heads = 1;           ///< Hk
+  Index stride = 1;          ///< tokens of one block of columns
+  Index columns = 0;         ///< kept columns of each block; 0: nothing is kept
+  std::vector<Index> first;  ///< [heads] first kept column of each key head
 
-  /// Rows that so many tokens may fill: no more than there are tokens, whatever the stride.
+  /// The number of rows that so many tokens may fill: no more than there are tokens, whatever the
+  /// stride.
   Index rows_of(Index tokens) const {
     return tokens / stride * columns + (std::min)(tokens % stride, columns);
   }
@@ -32,13 +33,13 @@ struct SummaryShape {
 
 namespace detail {
 
-/// Rows of tokens, [B, H, rows, width].
+/// Rows of kept tokens, [B, H, rows, width].
 template <class T>
 class SummaryRows {
  public:
   SummaryRows() = default;
 
-  /// \throws std::bad_alloc also if the size does not fit Index.
+  /// \throws std::bad_alloc, also if the size does not fit Index
   SummaryRows(const SummaryShape& shape, Index width, Index rows)
       : heads_(shape.batch * shape.heads), width_(width), rows_(rows) {
     Index bytes = 0;
@@ -49,12 +50,13 @@ class SummaryRows {
 
   Index size_bytes() const { return memory_.size_bytes(); }
 
-  /// Those of one head, from the first on.
+  /// The rows of one head, from the first one on.
   const T* head(Index b, const SummaryShape& shape, Index h) const {
     return memory_.template data<T>() + (b * shape.heads + h) * rows_ * width_;
   }
 
-  /// What is kept of rows [from, from + count) of x, the tokens [first, first + count).
+  /// Stores what is kept of rows [from, from + count) of x, which are the tokens [first, first +
+  /// count).
   void put(const SummaryShape& shape, const View<const T>& x, Index from, Index first,
            Index count) noexcept {
     if (memory_.size_bytes() == 0) return;
@@ -74,7 +76,8 @@ class SummaryRows {
     }
   }
 
-  /// The first so many rows of every head. \pre both hold them
+  /// Copies the first rows of every head.
+  /// \pre both hold them
   void copy_from(const SummaryRows& other, Index rows) noexcept {
     if (rows == 0 || memory_.size_bytes() == 0) return;
     for (Index h = 0; h < heads_; ++h) {
@@ -85,7 +88,7 @@ class SummaryRows {
   }
 
  private:
-  Index heads_ = 0;  // of the whole batch
+  Index heads_ = 0;  // of the whole batch: B H
   Index width_ = 0;
   Index rows_ = 0;
   Workspace memory_;
@@ -97,39 +100,47 @@ class SummaryRows {
 template <class T>
 class SummaryCache {
  public:
+  /// An empty cache; it takes no memory yet.
   SummaryCache(SummaryShape shape, Index width, Index value_width)
       : shape_(std::move(shape)), width_(width), value_width_(value_width) {}
 
+  /// Bytes of memory for keys and values.
   Index memory_bytes() const { return keys_.size_bytes() + values_.size_bytes(); }
 
-  /// Where the keys and values of one head stand.
+  /// Where the keys and values of one key head stand.
   KeyRows key_rows(Index h) const {
     return {0, shape_.stride, shape_.columns, shape_.first[static_cast<std::size_t>(h)]};
   }
+  /// The kept keys of a key head, [rows, D].
   const T* keys(Index b, Index h) const { return keys_.head(b, shape_, h); }
+  /// The kept values of a key head, [rows, Dv].
   const T* values(Index b, Index h) const { return values_.head(b, shape_, h); }
 
-  /// Room for that many tokens in all. Twice the room if it grows: O(1) a token.
-  /// \param length tokens that are there   \throws std::bad_alloc, with nothing changed.
+  /// Makes room for that many tokens in all. If memory has to grow it at least doubles, so that a
+  /// token costs O(1).
+  /// \param length number of tokens that are there already
+  /// \throws std::bad_alloc, with nothing changed
   void make_room(Index length, Index tokens) {
     const Index rows = shape_.rows_of(tokens);
     if (rows > rows_) move_to(length, (std::max)(rows, 2 * rows_));
   }
 
-  /// Room for that many tokens in all and no more. \throws as make_room
+  /// Makes room for that many tokens in all, and for no more.
+  /// \throws std::bad_alloc, with nothing changed
   void reserve(Index length, Index tokens) {
     if (shape_.rows_of(tokens) > rows_) move_to(length, shape_.rows_of(tokens));
   }
 
-  /// Rows [from, from + count) of k and v become the tokens [first, first + count).
-  /// \pre there is room
+  /// Makes rows [from, from + count) of k and v the tokens [first, first + count).
+  /// \pre there is room for them
   void append(const View<const T>& k, const View<const T>& v, Index from, Index first,
               Index count) noexcept {
     keys_.put(shape_, k, from, first, count);
     values_.put(shape_, v, from, first, count);
   }
 
-  /// A copy of its own of that many tokens, with memory for no more. \throws std::bad_alloc
+  /// A copy of the first `length` tokens, with memory for no more.
+  /// \throws std::bad_alloc
   SummaryCache copy(Index length) const {
     SummaryCache other(shape_, width_, value_width_);
     other.copy_from(*this, length, shape_.rows_of(length));
@@ -143,7 +154,8 @@ class SummaryCache {
     *this = std::move(other);
   }
 
-  /// Takes memory for `rows` and what the other holds of its first `length` tokens.
+  /// Takes memory for `rows` rows of each head, and copies what the other cache holds of its first
+  /// `length` tokens.
   void copy_from(const SummaryCache& other, Index length, Index rows) {
     keys_ = {shape_, width_, rows};
     values_ = {shape_, value_width_, rows};
@@ -155,7 +167,7 @@ class SummaryCache {
   SummaryShape shape_;
   Index width_;
   Index value_width_;
-  Index rows_ = 0;  // of a head that fit the memory
+  Index rows_ = 0;  // rows of a head that fit the memory
   detail::SummaryRows<T> keys_;
   detail::SummaryRows<T> values_;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What the kernels of attention over lists of keys read and write. Their bodies are
-/// gather.inl.hpp and gather_grad.inl.hpp, compiled once per instruction-set level; table.hpp
-/// chooses the level.
+/// gather.inl.hpp, gather_short.inl.hpp and gather_grad.inl.hpp, compiled once for each
+/// instruction-set level; table.hpp chooses the level.
 #pragma once
 
 #include "fovea/simd/matrix.hpp"
@@ -10,29 +10,30 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The lists of the rows of one head: entry n of row r is data[r * row + n * step], a key or -1.
-/// They ascend, and -1 stands behind the last key alone. Row r sees of its list the keys before
-/// key_end; if it is causal, also those up to its position alone.
-/// Or, where `begin` is given, lists of any length one behind the other: row r sees the keys
-/// data[begin[r]] up to data[begin[r + 1] - 1], all of them.
+/// The lists of the rows of one query head. Entry n of row r is data[r * row + n * step]: a key, or
+/// -1. Keys ascend, and -1 stands only behind the last one. Row r sees those keys of its list that
+/// lie before key_end and, if `causal`, not after its own position.
+/// If `begin` is given, the lists have any lengths and lie one behind the other: row r sees all the
+/// keys from data[begin[r]] to data[begin[r + 1] - 1].
 struct KeyLists {
-  const Index* data = nullptr;
-  Index row = 0;
-  Index step = 1;
-  Index length = 0;   // K: entries of a row, with `begin` at most
-  Index key_end = 0;  // keys at and beyond it are invisible
-  bool causal = false;
-  Index first_position = 0;      // of row 0
-  const Index* begin = nullptr;  // [rows + 1], or null
+  const Index* data = nullptr;   ///< the entries
+  Index row = 0;                 ///< elements from one list to the next; unused with `begin`
+  Index step = 1;                ///< elements from one entry to the next; 1 with `begin`
+  Index length = 0;              ///< K, the entries of a row; with `begin` an upper bound of them
+  Index key_end = 0;             ///< keys from this one on are invisible
+  bool causal = false;           ///< whether a row sees no key after its own position
+  Index first_position = 0;      ///< position of row 0
+  const Index* begin = nullptr;  ///< [rows + 1]; null: all lists have K entries
 
+  /// The first entry of row r.
   constexpr const Index* of(Index r) const {
     return data + (begin == nullptr ? r * row : begin[r]);
   }
 
-  /// Where the first entry of row r stands in arrays of one element for each entry.
+  /// The place of row r's first entry in arrays that have one element for each entry.
   constexpr Index place(Index r) const { return begin == nullptr ? r * length : begin[r]; }
 
-  /// How many of its entries row r sees: they are its first ones.
+  /// The number of entries that row r sees: they are its first ones.
   constexpr Index visible(Index r) const {
     if (begin != nullptr) return begin[r + 1] - begin[r];
     if (length == 0) return 0;
@@ -47,103 +48,111 @@ struct KeyLists {
   }
 };
 
-/// Some rows of one query head against the keys of their lists. All matrices are stored alike.
+/// Some rows of one query head, and the keys of their lists. All matrices are stored in the same
+/// type.
 template <class T, Storage S = Storage::native>
 struct GatherArgs {
-  StoredMatrix<S> q;           // [Nq, D]
-  StoredMatrix<S> k;           // [keys, D]
-  StoredMatrix<S> v;           // [keys, Dv]
-  OutputMatrix<S> out;         // [Nq, Dv]
-  Matrix<T> lse;               // [Nq, 1], or no data
-  KeyLists lists;              // [Nq, K]
-  const T* factors = nullptr;  // of the weights of entries, after the softmax; null: 1
-  Index width = 0;             // D
-  Index value_width = 0;       // Dv
-  T scale = 0;                 // of the logits
-  Index first = 0;             // rows [first, first + count)
-  Index count = 0;
-  bool ahead = false;  // ask for the keys and values of a row before it: where no cache holds all
-  // gather_scratch(...) elements, or gather_short_scratch(...), aligned to 64 bytes
+  StoredMatrix<S> q;    ///< [Nq, D]
+  StoredMatrix<S> k;    ///< [keys, D]
+  StoredMatrix<S> v;    ///< [keys, Dv]
+  OutputMatrix<S> out;  ///< [Nq, Dv], written
+  Matrix<T> lse;        ///< [Nq, 1], written; null data: not wanted
+  KeyLists lists;       ///< the lists of all Nq rows
+  /// One for each entry: its weight is multiplied by it after the softmax. Null: 1.
+  const T* factors = nullptr;
+  Index width = 0;        ///< D
+  Index value_width = 0;  ///< Dv
+  T scale = 0;            ///< factor of the logits
+  Index first = 0;        ///< the rows [first, first + count) are computed
+  Index count = 0;        ///< number of rows
+  /// Whether to ask for the keys and values of a row before they are needed: it pays where no cache
+  /// holds all of them.
+  bool ahead = false;
+  /// gather_scratch(...) elements, or gather_short_scratch(...) with KeyLists::begin; aligned to 64
+  /// bytes.
   T* scratch = nullptr;
 };
 
-/// Numbers of one row in scratch, padded to a cache line of floats.
+/// The numbers of one row in scratch, padded to a multiple of 16: a cache line of floats.
 constexpr Index gather_padded(Index n) { return (n + 15) / 16 * 16; }
 
-/// Elements of scratch of GatherArgs: the query, the weights and the list of one row.
+/// Elements of scratch for GatherArgs: the query, the weights and the list of one row.
 constexpr Index gather_scratch(Index width, Index length) {
   return gather_padded(width) + 3 * gather_padded(length);
 }
 
-/// Rows of lists that lie one behind the other which are computed together if they are short, and
-/// their entries.
+/// The most rows that are computed together if their lists are short and lie one behind the other.
 inline constexpr Index kShortRows = 32;
+/// The most entries that such rows have together.
 inline constexpr Index kShortEntries = 64;
 
-/// The same of lists that lie one behind the other: the queries of some rows besides.
+/// Elements of scratch for GatherArgs if lists lie one behind the other: also the queries of
+/// kShortRows rows.
 constexpr Index gather_short_scratch(Index width, Index length) {
   return gather_scratch(width, length) + kShortRows * gather_padded(width);
 }
 
-/// The same rows backwards: gradients of their queries, and what those of their keys are made of.
+/// Some rows of one query head backwards: it computes the gradients of their queries, and what the
+/// gradients of keys and values are made of.
 template <class T>
 struct GatherGradRowsArgs {
-  Matrix<const T> q;           // [Nq, D]
-  Matrix<const T> k;           // [keys, D]
-  Matrix<const T> v;           // [keys, Dv]
-  Matrix<const T> out;         // [Nq, Dv]
-  Matrix<const T> d_out;       // [Nq, Dv]
-  Matrix<const T> lse;         // [Nq, 1]
-  Matrix<T> d_q;               // [Nq, D], or no data
-  KeyLists lists;              // [Nq, K]
-  const T* factors = nullptr;  // as in GatherArgs
-  Index width = 0;
-  Index value_width = 0;
-  T scale = 0;
-  Index first = 0;  // rows [first, first + count)
-  Index count = 0;
-  T* weights = nullptr;    // [Nq, K] of the visible entries, factors included, or null
-  T* d_logits = nullptr;   // [Nq, K] gradients of their logits, or null
-  T* d_factors = nullptr;  // [Nq, K] gradients of their factors, or null
-  T* scratch = nullptr;    // gather_grad_scratch(...) elements, aligned to 64 bytes
+  Matrix<const T> q;           ///< [Nq, D]
+  Matrix<const T> k;           ///< [keys, D]
+  Matrix<const T> v;           ///< [keys, Dv]
+  Matrix<const T> out;         ///< [Nq, Dv]
+  Matrix<const T> d_out;       ///< [Nq, Dv]
+  Matrix<const T> lse;         ///< [Nq, 1]
+  Matrix<T> d_q;               ///< [Nq, D], written; null data: not wanted
+  KeyLists lists;              ///< the lists of all Nq rows
+  const T* factors = nullptr;  ///< as in GatherArgs
+  Index width = 0;             ///< D
+  Index value_width = 0;       ///< Dv
+  T scale = 0;                 ///< factor of the logits
+  Index first = 0;             ///< the rows [first, first + count) are computed
+  Index count = 0;             ///< number of rows
+  /// [Nq, K] the weights of the visible entries with their factors, written; null: not wanted.
+  T* weights = nullptr;
+  T* d_logits = nullptr;   ///< [Nq, K] gradients of the logits, written; null: not wanted
+  T* d_factors = nullptr;  ///< [Nq, K] gradients of the factors, written; null: not wanted
+  T* scratch = nullptr;    ///< gather_grad_scratch(...) elements, aligned to 64 bytes
 };
 
-/// Elements of scratch of GatherGradRowsArgs.
+/// Elements of scratch for GatherGradRowsArgs.
 constexpr Index gather_grad_scratch(Index width, Index value_width, Index length) {
   return gather_scratch(width, length) + gather_padded(value_width) + gather_padded(length) +
          gather_padded(1);
 }
 
-/// The lists of one head the other way round: key j stands in the entries [begin[j], begin[j + 1]),
-/// in the order of their rows.
+/// The lists of one query head the other way round.
+/// Key j stands in the entries [begin[j], begin[j + 1]), in the order of their rows.
 struct RowLists {
-  const Index* begin = nullptr;   // [keys + 1]
-  const Index* rows = nullptr;    // of each entry
-  const Index* places = nullptr;  // the same in [Nq, K]
+  const Index* begin = nullptr;   ///< [keys + 1]
+  const Index* rows = nullptr;    ///< for each entry its row
+  const Index* places = nullptr;  ///< for each entry its place in [Nq, K]
 };
 
-/// What the gradients of keys read of one query head.
+/// What the gradients of keys and values read of one query head.
 template <class T>
 struct GatherGradHead {
-  Matrix<const T> q;            // [Nq, D]
-  Matrix<const T> d_out;        // [Nq, Dv]
-  const T* weights = nullptr;   // as GatherGradRowsArgs left them
-  const T* d_logits = nullptr;  // the same
-  RowLists lists;
+  Matrix<const T> q;            ///< [Nq, D]
+  Matrix<const T> d_out;        ///< [Nq, Dv]
+  const T* weights = nullptr;   ///< as GatherGradRowsArgs wrote them; needed for d_v
+  const T* d_logits = nullptr;  ///< as GatherGradRowsArgs wrote them; needed for d_k
+  RowLists lists;               ///< for each key the rows that list it
 };
 
 /// The gradients of some keys and values of one key head.
 template <class T>
 struct GatherGradKeysArgs {
-  const GatherGradHead<T>* heads = nullptr;  // [head_count] that read the key head, in order
-  Index head_count = 0;
-  Matrix<T> d_k;  // [keys, D], or no data
-  Matrix<T> d_v;  // [keys, Dv], or no data
-  Index width = 0;
-  Index value_width = 0;
-  T scale = 0;
-  Index first = 0;  // keys [first, first + count)
-  Index count = 0;
+  const GatherGradHead<T>* heads = nullptr;  ///< [head_count] query heads of the key head, in order
+  Index head_count = 0;                      ///< number of these query heads
+  Matrix<T> d_k;                             ///< [keys, D], written; null data: not wanted
+  Matrix<T> d_v;                             ///< [keys, Dv], written; null data: not wanted
+  Index width = 0;                           ///< D
+  Index value_width = 0;                     ///< Dv
+  T scale = 0;                               ///< factor of the logits
+  Index first = 0;                           ///< the keys [first, first + count) are computed
+  Index count = 0;                           ///< number of keys
 };
 
 FOVEA_NAMESPACE_END

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the kernel of normal densities reads and writes. Its body is normal_density.inl.hpp.
+/// What the kernel of normal densities reads and writes. Its body is normal_density.inl.hpp,
+/// compiled once for each instruction-set level; table.hpp chooses the level.
 #pragma once
 
 #include "fovea/core/config.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// x[n] = peak exp(-x[n]^2 / (2 variance)), in place.
+/// Replaces every x[n] by peak exp(-x[n]^2 / (2 variance)).
 template <class T>
 struct NormalDensityArgs {
-  T* x = nullptr;  // [count]
-  Index count = 0;
-  T minus_half_precision = 0;  // -1 / (2 variance)
-  T peak = 1;
+  T* x = nullptr;              ///< [count] distances from the mean, overwritten
+  Index count = 0;             ///< number of elements
+  T minus_half_precision = 0;  ///< -1 / (2 variance)
+  T peak = 1;                  ///< the value at distance 0
 };
 
 FOVEA_NAMESPACE_END

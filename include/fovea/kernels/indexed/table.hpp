@@ -10,32 +10,35 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Forward, of tensors that are computed in T and stored in S.
+/// The kernel of forward passes, for tensors that are computed in T and stored in S.
 template <class T, Storage S = Storage::native>
 struct IndexedKernels {
-  /// Some rows of one query head against the keys of their lists.
+  /// Computes some rows of one query head over the keys of their lists.
   void gather(const GatherArgs<T, S>& args) const noexcept;
 
+  /// The instruction-set level at which the kernel runs; by default that of the machine.
   IsaLevel level = isa_level();
 };
 
-/// Backward, of tensors of T.
+/// The kernels of backward passes, for tensors of T.
 template <class T>
 struct IndexedGradKernels {
-  /// The gradients of queries, and what those of keys are made of.
+  /// Computes the gradients of queries, and what those of keys and values are made of.
   void rows(const GatherGradRowsArgs<T>& args) const noexcept;
-  /// The gradients of keys and values.
+  /// Computes the gradients of keys and values.
   void keys(const GatherGradKeysArgs<T>& args) const noexcept;
 
+  /// The instruction-set level at which the kernels run; by default that of the machine.
   IsaLevel level = isa_level();
 };
 
-/// The confidences of FSAT.
+/// The kernel of the confidences of FSAT.
 template <class T>
 struct DensityKernels {
-  /// The density of a normal distribution at some numbers, in place.
+  /// Computes the density of a normal distribution at some numbers, in place.
   void normal_density(const NormalDensityArgs<T>& args) const noexcept;
 
+  /// The instruction-set level at which the kernel runs; by default that of the machine.
   IsaLevel level = isa_level();
 };
 

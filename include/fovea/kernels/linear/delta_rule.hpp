@@ -1,55 +1,60 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What the kernels of the delta rule read and write (FMMformer, Table 2; Schlag et al. 2021).
-/// Their bodies are delta_rule.inl.hpp and delta_rule_grad.inl.hpp, compiled once per
+/// Their bodies are delta_rule.inl.hpp and delta_grad.inl.hpp, compiled once for each
 /// instruction-set level; table.hpp chooses the level.
 ///
-/// Of one head of keys the state is S [D, Dv]. Token t, with k' = phi(k) / sum phi(k) (0 stays 0):
-/// e_t = v_t - S_{t-1}^T k'_t, S_t = S_{t-1} + beta_t k'_t e_t^T; a row at t reads S_t^T q'.
+/// For one key head the state is S [D, Dv]. With k' = phi(k) / sum phi(k), where 0 stays 0, token t
+/// makes e_t = v_t - S_{t-1}^T k'_t and S_t = S_{t-1} + beta_t k'_t e_t^T; a row at position t
+/// reads S_t^T q'.
 #pragma once
 
 #include "fovea/kernels/linear/grad.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Tokens of one chunk, at absolute multiples: the errors within it come from a triangular solve,
-/// before it the state stands for all.
+/// The number of tokens of a chunk. Chunks begin at multiples of it, counted from the first token.
+/// The errors e within a chunk come from a triangular solve; the state stands for all tokens before
+/// it.
 inline constexpr Index kDeltaChunk = 32;
 
-/// Adds tokens to a state, and lets rows read it on the way. `state` holds the tokens before: all
-/// closed chunks as one sum, those of the last chunk one by one, so that any division of a sequence
-/// into calls gives the same bits.
+/// Adds tokens to a state, and lets rows read it on the way. `state` holds the tokens before these:
+/// all closed chunks as one sum, and the tokens of the last chunk one by one. So any division of a
+/// sequence into calls gives the same bits.
 template <class T, Storage S = Storage::native>
 struct DeltaStreamArgs {
-  StoredMatrix<S> k;     // [tokens, D]
-  StoredMatrix<S> v;     // [tokens, Dv]
-  Matrix<const T> beta;  // [tokens, 1]
-  Index width = 0;
-  Index value_width = 0;
-  FeatureMapArgs<T> map;
-  Index length = 0;                        // tokens that the state holds already
-  Index tokens = 0;                        // to be added
-  const LinearRows<T, S>* rows = nullptr;  // [heads] query heads that share the state
-  Index heads = 0;
-  Index row_count = 0;       // of each head
-  Index first_position = 0;  // of row 0; \pre positions >= length - 1, or negative
-  T* state = nullptr;    // delta_state_elements(...), aligned to 64 bytes; of length 0: anything
-  T* scratch = nullptr;  // delta_stream_scratch(...) elements, aligned to 64 bytes
+  StoredMatrix<S> k;                       ///< [tokens, D]
+  StoredMatrix<S> v;                       ///< [tokens, Dv]
+  Matrix<const T> beta;                    ///< [tokens, 1]
+  Index width = 0;                         ///< D
+  Index value_width = 0;                   ///< Dv
+  FeatureMapArgs<T> map;                   ///< the map phi, never negative
+  Index length = 0;                        ///< number of tokens that the state holds already
+  Index tokens = 0;                        ///< number of tokens to add
+  const LinearRows<T, S>* rows = nullptr;  ///< [heads] query heads that share the state
+  Index heads = 0;                         ///< number of these query heads
+  Index row_count = 0;                     ///< rows of each query head
+  /// Position of row 0. Every position is at least length - 1, or negative.
+  Index first_position = 0;
+  /// delta_state_elements(...), aligned to 64 bytes. If `length` is 0, its content does not matter.
+  T* state = nullptr;
+  T* scratch = nullptr;  ///< delta_stream_scratch(...) elements, aligned to 64 bytes
 };
 
-/// Where the parts of a state stand in its memory, at every level alike. Chunk rows behind the last
-/// token are anything that is initialised.
+/// Where the parts of a state begin in its memory, in elements; the same at every level. Rows of a
+/// chunk behind the last token hold any numbers, but initialised ones.
 template <class T>
 struct DeltaStateLayout {
-  Index width_row;  // padded_row(D)
-  Index value_row;  // padded_row(Dv)
-  Index sum;        // [D, value_row] the closed chunks
-  Index lost;       // [D, value_row] what rounding took from it
-  Index keys;       // [kDeltaChunk, width_row] beta k' of the open chunk
-  Index keys_t;     // [width_row, kDeltaChunk] the same, transposed
-  Index errors;     // [kDeltaChunk, value_row] e of the open chunk
-  Index elements;
+  Index width_row;  ///< padded_row(D)
+  Index value_row;  ///< padded_row(Dv)
+  Index sum;        ///< [D, value_row] the closed chunks
+  Index lost;       ///< [D, value_row] what rounding took from `sum`
+  Index keys;       ///< [kDeltaChunk, width_row] beta k' of the open chunk
+  Index keys_t;     ///< [width_row, kDeltaChunk] the same, transposed
+  Index errors;     ///< [kDeltaChunk, value_row] e of the open chunk
+  Index elements;   ///< number of elements in all
 
+  /// The layout for keys of D = width and values of Dv = value_width columns.
   constexpr DeltaStateLayout(Index width, Index value_width)
       : width_row(padded_row<T>(width)),
         value_row(padded_row<T>(value_width)),
@@ -61,39 +66,39 @@ struct DeltaStateLayout {
         elements(errors + kDeltaChunk * value_row) {}
 };
 
-/// Elements of a state: 2 D Dv and a chunk.
+/// Elements of a state: 2 D Dv, and a chunk.
 template <class T>
 constexpr Index delta_state_elements(Index width, Index value_width) {
   return DeltaStateLayout<T>(width, value_width).elements;
 }
 
-/// Elements of scratch: O(kDeltaChunk (D + Dv)).
+/// Elements of scratch for DeltaStreamArgs: O(kDeltaChunk (D + Dv)).
 template <class T>
 constexpr Index delta_stream_scratch(Index width, Index value_width) {
   const Index row = padded_row<T>(width) + padded_row<T>(value_width) + kDeltaChunk + 1;
   return kDeltaChunk * row;
 }
 
-/// The gradients of one key head and the query heads that share it: of DeltaStreamArgs from
+/// The gradients of one key head and of the query heads that share it, for DeltaStreamArgs with
 /// length 0.
 template <class T>
 struct DeltaGradArgs {
-  LinearGradTokens<T> tokens;  // all that the rows may see, from position 0
-  Matrix<const T> beta;        // [tokens, 1]
-  Matrix<T> d_beta;            // [tokens, 1], written; or no data
-  Index width = 0;
-  Index value_width = 0;
-  FeatureMapArgs<T> map;
-  const LinearGradRows<T>* rows = nullptr;  // [heads]
-  Index heads = 0;
-  Index row_count = 0;       // of each head
-  Index first_position = 0;  // of row 0; any
-  bool accumulate = false;   // add to d_q, d_k and d_v
-  T* scratch = nullptr;      // delta_grad_scratch(...) elements, aligned to 64 bytes
+  LinearGradTokens<T> tokens;               ///< all that the rows may see, from position 0
+  Matrix<const T> beta;                     ///< [tokens, 1]
+  Matrix<T> d_beta;                         ///< [tokens, 1], written; null data: not wanted
+  Index width = 0;                          ///< D
+  Index value_width = 0;                    ///< Dv
+  FeatureMapArgs<T> map;                    ///< the map phi, never negative
+  const LinearGradRows<T>* rows = nullptr;  ///< [heads] query heads that share the keys
+  Index heads = 0;                          ///< number of these query heads
+  Index row_count = 0;                      ///< rows of each query head
+  Index first_position = 0;                 ///< position of row 0; any
+  bool accumulate = false;                  ///< whether to add to d_q, d_k and d_v
+  T* scratch = nullptr;  ///< delta_grad_scratch(...) elements, aligned to 64 bytes
 };
 
-/// Elements of scratch: about tokens (D Dv / kDeltaChunk + Dv + kDeltaChunk), for the states at the
-/// borders of chunks, errors, and products of keys.
+/// Elements of scratch for DeltaGradArgs: about tokens (D Dv / kDeltaChunk + Dv + kDeltaChunk), for
+/// the states at the borders of chunks, the errors, and the products of keys.
 template <class T>
 constexpr Index delta_grad_scratch(Index tokens, Index heads, Index width, Index value_width) {
   const Index d = padded_row<T>(width);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Feature maps as kernels see them. Their bodies are feature_map.inl.hpp, compiled once per
-/// instruction-set level.
+/// Feature maps as kernels see them. Their bodies are in feature_map.inl.hpp, compiled once for
+/// each instruction-set level.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,24 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The maps that kernels know. `own` is a user's: it comes as functions.
+/// The maps that kernels know.
 enum class FeatureMapKind : std::uint8_t {
   elu_plus_one,        ///< elu(x) + 1
   elu_minus_plus_one,  ///< elu(-x) + 1
   tanh_plus_one,       ///< tanh(x) + 1
-  tanh,
-  relu,
-  own
+  tanh,                ///< tanh(x)
+  relu,                ///< max(x, 0)
+  own                  ///< a user's map, which comes as functions
 };
 
 /// A map phi of single numbers.
 template <class T>
 struct FeatureMapArgs {
+  /// Which map it is.
   FeatureMapKind kind = FeatureMapKind::elu_plus_one;
-  /// y[i] = phi(x[i]) for i < n; only of an own map. x and y are apart.
+  /// Writes y[i] = phi(x[i]) for i < n. Null except for `own`. x and y do not overlap.
   void (*value)(const T* x, T* y, Index n) noexcept = nullptr;
-  /// y[i] = phi'(x[i])
+  /// Writes y[i] = phi'(x[i]) for i < n. Null except for `own`. x and y do not overlap.
   void (*derivative)(const T* x, T* y, Index n) noexcept = nullptr;
 };
 

@@ -11,37 +11,39 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Forward and decoding, of tensors that are computed in T and stored in S.
+/// The kernels of forward passes and decoding, for tensors that are computed in T and stored in S.
 template <class T, Storage S = Storage::native>
 struct LinearKernels {
-  /// Causal: tokens enter a state, and rows read it on the way.
+  /// Causal: adds tokens to a state, and lets rows read it on the way.
   void stream(const LinearStreamArgs<T, S>& args) const noexcept;
-  /// Not causal: the sums of one segment of tokens.
+  /// Not causal: computes the sums of one segment of tokens.
   void sum(const LinearSumArgs<T, S>& args) const noexcept;
-  /// The sums of all segments, rounded once.
+  /// Not causal: adds the sums of all segments, and rounds once.
   void fold(const LinearFoldArgs<T>& args) const noexcept;
-  /// Rows that all see the same tokens.
+  /// Not causal: computes rows that all see the same tokens.
   void read(const LinearReadArgs<T, S>& args) const noexcept;
-  /// The delta rule: tokens enter a state, and rows read it on the way.
+  /// The delta rule: adds tokens to a state, and lets rows read it on the way.
   void delta_stream(const DeltaStreamArgs<T, S>& args) const noexcept;
 
+  /// The instruction-set level at which the kernels run; by default that of the machine.
   IsaLevel level = isa_level();
 };
 
-/// Backward, of tensors of T.
+/// The kernels of backward passes, for tensors of T.
 template <class T>
 struct LinearGradKernels {
-  /// Causal: the gradients of queries.
+  /// Causal: computes the gradients of queries.
   void causal_rows(const LinearGradCausalArgs<T>& args) const noexcept;
-  /// Causal: the gradients of keys and values.
+  /// Causal: computes the gradients of keys and values.
   void causal_keys(const LinearGradCausalArgs<T>& args) const noexcept;
-  /// Not causal: the gradients of queries, and what those of keys are made of.
+  /// Not causal: computes the gradients of queries, and the sums that those of keys are made of.
   void rows(const LinearGradRowsArgs<T>& args) const noexcept;
-  /// Not causal: the gradients of keys and values.
+  /// Not causal: computes the gradients of keys and values.
   void keys(const LinearGradKeysArgs<T>& args) const noexcept;
-  /// All gradients of the delta rule.
+  /// Computes all gradients of the delta rule.
   void delta(const DeltaGradArgs<T>& args) const noexcept;
 
+  /// The instruction-set level at which the kernels run; by default that of the machine.
   IsaLevel level = isa_level();
 };
 

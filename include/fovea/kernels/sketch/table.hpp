@@ -9,12 +9,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The choice, by numbers of T.
+/// The kernel of the choice, for sketches of T.
 template <class T>
 struct SketchKernels {
-  /// The keys of some rows.
+  /// Chooses the keys of some rows.
   void select(const SketchSelectArgs<T>& args) const noexcept;
 
+  /// The instruction-set level at which the kernel runs; by default that of the machine.
   IsaLevel level = isa_level();
 };
 

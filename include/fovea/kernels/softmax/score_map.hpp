@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What happens to a logit between the product and the softmax, and to a weight after it: the
-/// options of softmax attention (MATHS.md, section 2) for one head, as the kernels read them.
+/// options of softmax attention (MATHS.md, section 2) for one head, in the form that kernels read.
 #pragma once
 
 #include <cstdint>
@@ -11,36 +11,42 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Dropout of weights: (i, j) is kept if uniform_draw<T>(seed, batch, head, i, j) >= probability,
-/// i and j its positions, and then multiplied by 1 / (1 - probability).
+/// Dropout of weights. The weight of the pair (i, j) of positions is kept if uniform_draw<T>(seed,
+/// batch, head, i, j) >= probability, and then multiplied by 1 / (1 - probability).
 struct DropoutMap {
-  double probability = 0;  // 0: none
-  std::uint64_t seed = 0;
-  Index batch = 0;
-  Index head = 0;
+  double probability = 0;  ///< probability that a weight is dropped; 0: no dropout
+  std::uint64_t seed = 0;  ///< seed of the draws
+  Index batch = 0;         ///< number of the sequence
+  Index head = 0;          ///< number of the query head
 };
 
-/// Under ALiBi weights fall off to where their products with values are subnormal, which is slow.
-/// Lifted so far, only values below 2^-12 meet that; values above max / (4096 Nk) overflow.
+/// The power of 2 by which weights are lifted under ALiBi. There weights fall off to where their
+/// products with values are subnormal, which is slow. Lifted so far, only values below 2^-12 meet
+/// that; values above max / (4096 Nk) overflow.
 inline constexpr int kAlibiLift = 12;
 
-/// z = scale <q, k>; z = cap tanh(z / cap); s = z + bias - slope |i - j|; hidden where the mask is
-/// false or the bias -inf.
+/// What happens to logits and weights of one query head: z = scale <q, k>; z = cap tanh(z / cap); s
+/// = z + bias - slope |i - j|. A pair is hidden where the mask is false or the bias -infinity.
 template <class T>
 struct ScoreMap {
-  T soft_cap = 0;           // 0: none
-  T alibi_slope = 0;        // 0: none
-  Matrix<const T> bias;     // [Nq, Nk], strides 0 where it is broadcast; or no data
-  Matrix<const bool> mask;  // the same
-  DropoutMap dropout;
-  /// Weights are kept times 2 to this power, 0 or kAlibiLift: the same for all heads of a call.
+  T soft_cap = 0;     ///< the soft cap; 0: there is none
+  T alibi_slope = 0;  ///< the ALiBi slope of the head; 0: there is none
+  /// [Nq, Nk], with strides of 0 where it is broadcast. Null data: there is none.
+  Matrix<const T> bias;
+  /// [Nq, Nk], with strides of 0 where it is broadcast. Null data: there is none.
+  Matrix<const bool> mask;
+  DropoutMap dropout;  ///< dropout of the weights
+  /// Weights are kept multiplied by 2 to this power: 0 or kAlibiLift, the same for all heads of a
+  /// call.
   int weight_lift = 0;
 
-  /// Whether a pair within the pattern can be hidden.
+  /// Whether a pair that the pattern shows can be hidden.
   constexpr bool hides() const { return bias.data != nullptr || mask.data != nullptr; }
-  /// Whether anything happens to logits.
+  /// Whether anything happens to logits after they are scaled.
   constexpr bool changes_logits() const { return soft_cap != 0 || alibi_slope != 0 || hides(); }
+  /// Whether weights can be dropped.
   constexpr bool drops() const { return dropout.probability > 0; }
+  /// Whether nothing happens to logits and weights.
   constexpr bool is_identity() const { return !changes_logits() && !drops(); }
 };
 

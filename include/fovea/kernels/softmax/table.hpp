@@ -11,31 +11,33 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Forward and decoding, of tensors that are computed in T and stored in S.
+/// The kernels of forward passes and decoding, for tensors that are computed in T and stored in S.
 template <class T, Storage S = Storage::native>
 struct SoftmaxKernels {
-  /// A block of queries against all that it sees.
+  /// Computes a block of queries over all keys that it sees.
   void block(const SoftmaxBlockArgs<T, S>& args) const noexcept;
-  /// A few rows against some segments of what they see.
+  /// Computes the running softmax of a few rows over some segments of the keys that they see.
   void row(const SoftmaxRowArgs<T, S>& args) const noexcept;
-  /// The rows of one head from what `row` left of their segments.
+  /// Computes the rows of one head from what `row` made of their segments.
   void merge(const SoftmaxMergeArgs<T, S>& args) const noexcept;
 
+  /// The instruction-set level at which the kernels run; by default that of the machine.
   IsaLevel level = isa_level();
 };
 
-/// Backward, of tensors of T.
+/// The kernels of backward passes, for tensors of T.
 template <class T>
 struct SoftmaxGradKernels {
-  /// A block of queries against a block of keys.
+  /// Computes what a block of queries and a block of keys contribute to the gradients.
   void grad(const SoftmaxGradArgs<T>& args) const noexcept;
-  /// Rows of a tensor, copied.
+  /// Copies rows of a tensor.
   void packed_rows(const PackedRowsArgs<T>& args) const noexcept;
-  /// Rows to be added to, or to become, rows of a tensor.
+  /// Adds rows to rows of a tensor, or overwrites these.
   void scaled_rows(const ScaledRowsArgs<T>& args) const noexcept;
-  /// The gradient of the sink of one head.
+  /// Computes the gradient of the sink of one query head.
   void sink_grad(const SinkGradArgs<T>& args) const noexcept;
 
+  /// The instruction-set level at which the kernels run; by default that of the machine.
   IsaLevel level = isa_level();
 };
 
