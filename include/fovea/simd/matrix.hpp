@@ -10,28 +10,28 @@ FOVEA_NAMESPACE_BEGIN
 /// A matrix whose element (i, c) is data[i * row + c * column].
 template <class T>
 struct Matrix {
-  T* data = nullptr;
-  Index row = 0;
-  Index column = 1;
+  T* data = nullptr;  ///< element (0, 0)
+  Index row = 0;      ///< stride from row to row, in elements
+  Index column = 1;   ///< stride from column to column, in elements
 };
 
 /// A matrix to read, stored in S: element (i, c) stands i * row + c * column elements of that type
 /// after `data`. The storage is part of the type, so that a kernel of floats holds no conversion.
 template <Storage S = Storage::native>
 struct StoredMatrix {
-  const void* data = nullptr;
-  Index row = 0;
-  Index column = 1;
+  const void* data = nullptr;  ///< element (0, 0)
+  Index row = 0;               ///< stride from row to row, in elements of S
+  Index column = 1;            ///< stride from column to column, in elements of S
 };
 
 /// A matrix to write, stored in S, or in the type of the arithmetic if it `is_wide`: what another
 /// kernel reads again is not rounded.
 template <Storage S = Storage::native>
 struct OutputMatrix {
-  void* data = nullptr;
-  Index row = 0;
-  Index column = 1;
-  bool is_wide = false;
+  void* data = nullptr;  ///< element (0, 0)
+  Index row = 0;         ///< stride from row to row, in elements of S
+  Index column = 1;      ///< stride from column to column, in elements of S
+  bool is_wide = false;  ///< whether elements are of the type of the arithmetic, and strides too
 };
 
 /// The same matrix, stored in the type of the arithmetic.
