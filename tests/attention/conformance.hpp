@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "attention/cases.hpp"
+#include "attention/covered.hpp"
 #include "attention/problem.hpp"
 #include "support/compare.hpp"
 #include "support/levels.hpp"
@@ -174,8 +175,14 @@ class Conformance : public testing::TestWithParam<Subject> {
   }
 };
 
+/// A property of the arithmetic, whichever pairs are visible.
+class Arithmetic : public Conformance {};
+
 /// A property of softmax attention.
 class SoftmaxConformance : public Conformance {};
+
+/// A property of the arithmetic of softmax attention.
+class SoftmaxArithmetic : public Conformance {};
 
 /// A property of softmax attention without options.
 class PlainConformance : public Conformance {};
@@ -183,8 +190,15 @@ class PlainConformance : public Conformance {};
 inline auto conforming_subjects() {
   return testing::ValuesIn(subjects([](const auto&) { return true; }));
 }
+inline auto arithmetic_subjects() {
+  return testing::ValuesIn(subjects([](const auto& op) { return has_own_path(op.name); }));
+}
 inline auto softmax_subjects() {
   return testing::ValuesIn(subjects([](const auto& op) { return op.is_softmax; }));
+}
+inline auto softmax_arithmetic_subjects() {
+  return testing::ValuesIn(
+      subjects([](const auto& op) { return op.is_softmax && has_own_path(op.name); }));
 }
 inline auto plain_subjects() {
   return testing::ValuesIn(subjects([](const auto& op) { return op.plain(); }));

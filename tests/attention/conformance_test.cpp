@@ -24,6 +24,19 @@ INSTANTIATE_TEST_SUITE_P(, IsaLevels,
                          testing::Values(IsaLevel::baseline, IsaLevel::v3, IsaLevel::v4),
                          [](const auto& level) { return fovea::name(level.param); });
 
+/// A case that is gone would leave what it covered untried.
+TEST(CoveredCases, AndThoseThatCoverThemExist) {
+  const auto exists = [](const std::string& name) {
+    return std::ranges::any_of(all_cases<float>(),
+                               [&](const Case<float>& op) { return op.name == name; });
+  };
+  for (const auto& [covered, by] : covered_cases()) {
+    EXPECT_TRUE(exists(covered)) << covered;
+    EXPECT_TRUE(exists(by)) << by;
+    EXPECT_FALSE(covered_cases().contains(by)) << by << " is covered itself";
+  }
+}
+
 TEST_P(Conformance, EdgeSizes) {
   each([]<class T>(const Case<T>& op) {
     std::uint64_t seed = 1;
@@ -33,7 +46,7 @@ TEST_P(Conformance, EdgeSizes) {
   });
 }
 
-TEST_P(Conformance, LongSequences) {
+TEST_P(Arithmetic, LongSequences) {
   each([]<class T>(const Case<T>& op) {
     const AttentionShape shape = sizes(4200, 4200, 3, 2);
     if (op.visible_pairs(shape) > 2'000'000 || op.has_pairs()) {
@@ -43,7 +56,7 @@ TEST_P(Conformance, LongSequences) {
   });
 }
 
-TEST_P(Conformance, Widths) {
+TEST_P(Arithmetic, Widths) {
   each([]<class T>(const Case<T>& op) {
     std::vector<Index> widths = {59, 64, 80, 111, 128, 256};
     for (Index width = 0; width <= 33; ++width) widths.push_back(width);
@@ -55,7 +68,7 @@ TEST_P(Conformance, Widths) {
   });
 }
 
-TEST_P(Conformance, WidthsOfWholeRegisters) {
+TEST_P(Arithmetic, WidthsOfWholeRegisters) {
   each([]<class T>(const Case<T>& op) {
     for (const Index width : register_widths()) {
       expect_conforms(op, make_problem(op, sizes(35, 40, width, width), 3));
@@ -89,7 +102,7 @@ Problem<T> with_logits(const Case<T>& op, Index width, Index keys, F value) {
   return make_problem(op, shape, 5, {constant(1), first_column(value), gaussian(5)});
 }
 
-TEST_P(SoftmaxConformance, LogitExtremes) {
+TEST_P(SoftmaxArithmetic, LogitExtremes) {
   each([]<class T>(const Case<T>& op) {
     for (const double size : {1.0, 20.0, 88.0, 104.0, 709.0, 1e4, 1e30, 3e38}) {
       for (const Index width : {1, 16}) {
@@ -103,7 +116,7 @@ TEST_P(SoftmaxConformance, LogitExtremes) {
   });
 }
 
-TEST_P(Conformance, AscendingLogits) {
+TEST_P(Arithmetic, AscendingLogits) {
   each([]<class T>(const Case<T>& op) {
     for (const double step : {1e-3, 0.01, 0.3, 2.0, -0.01, -2.0}) {
       const auto value = [=](Index j) { return step * static_cast<double>(j); };
@@ -112,7 +125,7 @@ TEST_P(Conformance, AscendingLogits) {
   });
 }
 
-TEST_P(Conformance, CancellingLogitsAndValues) {
+TEST_P(Arithmetic, CancellingLogitsAndValues) {
   each([]<class T>(const Case<T>& op) {
     const AttentionShape shape = sizes(40, 150, 32, 6);
     for (const double size : {10.0, 1e3, 1e6}) {
@@ -125,7 +138,7 @@ TEST_P(Conformance, CancellingLogitsAndValues) {
 }
 
 /// Equal data is the worst for long chains of sums: every rounding errs the same way.
-TEST_P(Conformance, ConstantData) {
+TEST_P(Arithmetic, ConstantData) {
   each([]<class T>(const Case<T>& op) {
     const double just_above = 1 + 63 * std::numeric_limits<T>::epsilon() / 2;
     for (const double c : {0.1, just_above, 1.7}) {
@@ -223,7 +236,8 @@ TEST_P(PlainConformance, WeightsAreAPartitionOfOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
-INSTANTIATE_TEST_SUITE_P(, SoftmaxConformance, softmax_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, Arithmetic, arithmetic_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, SoftmaxArithmetic, softmax_arithmetic_subjects(), test_name);
 INSTANTIATE_TEST_SUITE_P(, PlainConformance, plain_subjects(), test_name);
 
 }  // namespace
