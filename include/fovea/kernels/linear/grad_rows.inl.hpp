@@ -78,7 +78,7 @@ FOVEA_NOINLINE void add_row_products(const GradRecords<T>& records, Index rows,
 }
 
 /// Lane i of the result is a_i . b_i for rows [first, first + lanes), and 0 behind the last one.
-/// These are the sums of denominators_of.
+/// Elements are added in the same order as in denominators_of.
 /// \param a, b [count, row]
 template <class T>
 FOVEA_INLINE Vec<T> products_of_rows(const T* a, const T* b, Index row, Index first, Index count) {

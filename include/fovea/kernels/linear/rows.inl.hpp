@@ -70,7 +70,7 @@ FOVEA_INLINE Vec<T> absolute(Vec<T> x) {
 
 /// The products of a feature row with the normaliser that row r sees, summed in the lanes of a
 /// cache line, and then in half as many until they are one vector.
-/// \tparam Absolute whether it is the sum of their sizes
+/// \tparam Absolute whether to sum the sizes of the products instead
 template <bool Absolute, class T>
 FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
   constexpr int w = kLanes<T>;
@@ -98,6 +98,7 @@ FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
 }
 
 /// The denominators of rows [first, first + lanes), and 0 behind the last one.
+/// \tparam Absolute whether to sum the sizes of the terms instead
 template <bool Absolute, class T>
 FOVEA_INLINE Vec<T> denominators_of(const StateReader<T>& reader, Index first) {
   Vec<T> rows[kLanes<T>];
