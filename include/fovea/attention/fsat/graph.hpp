@@ -19,9 +19,10 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The graphs of some heads. Slot m of key j has an edge from query Ip[j, m], one from query Ir[j,
 /// m], or both, as the options say. If a sequence has the length n, edges are among its first n
-/// tokens. Of several edges from one query to one key the one with the largest confidence stays.
-/// That is the one with the smallest |I - Ibar|, which also decides where confidences are
-/// 0. Among equal ones a predicted edge comes before a random one, and then the smaller m.
+/// tokens.
+/// Of several edges from one query to one key the one with the largest confidence stays: the one
+/// with the smallest |I - Ibar|, even where both confidences have underflowed to 0. Among equal
+/// ones a predicted edge comes before a random one, and then the smaller m.
 /// Each query has its keys as a row, in ascending order. Rows come from a counting sort of the
 /// edges in the order of keys and slots, one task for each head of a sequence, so the bits are the
 /// same for any number of threads. It checks nothing.

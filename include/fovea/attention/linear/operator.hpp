@@ -17,6 +17,8 @@ FOVEA_NAMESPACE_BEGIN
 /// `near()`, its LocalAttention. Its constant `kHasBeta` says whether beta is read.
 /// The bits of a row do not depend on threads, batch, heads or strides, nor on what the row does
 /// not see; a decoder gives the same bits.
+/// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
+/// std::bad_alloc, before anything is written.
 /// Cost: O(N D Dv) flops for each term, however long the sequence is.
 template <class Op>
 class LinearOperator : public ForwardCalls<LinearOperator<Op>>,

@@ -29,6 +29,10 @@ FOVEA_NAMESPACE_BEGIN
 /// values beyond max / Nk may overflow. The bits of a row do not depend on threads, batch, heads or
 /// strides, nor on the rows and keys that it does not see.
 ///
+/// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
+/// std::bad_alloc, before anything is written. What a user's pattern throws later reaches the
+/// caller, and the outputs are then unspecified.
+///
 /// Cost: 2 (D + Dv) flops for each visible pair. Memory: O(threads block_rows (D + Dv)); a pattern
 /// of several stages takes three more numbers for each row, and Dv more for tensors of 16 bits.
 template <class Op>

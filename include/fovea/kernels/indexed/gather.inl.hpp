@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of rows over lists of keys: softmax of the logits of a row's own keys, times a factor
-/// of each entry if there are any, and the weighted sum of their values. Cost 2 (D + Dv) flops and
-/// D + Dv loads per pair: every pair has rows of K and V of its own.
+/// Attention of rows over lists of keys: the softmax of the logits of a row's own keys, multiplied
+/// by a factor of each entry if there are factors, and the weighted sum of their values. Cost for
+/// each pair: 2 (D + Dv) flops and D + Dv loads, since every pair has its own rows of K and V.
 ///
-/// A logit is summed in the lanes of a cache line, columns c, c + kSumLanes, ... in one chain, then
-/// by a tree, halves onto halves. An output element is a sum over kChain entries of the list at a
-/// time, of which the even and the odd ones are two chains; the sum of weights has the same chains,
-/// so that weights sum to 1. No bit depends on other rows, or on entries that a row does not see.
+/// A logit is summed in the lanes of a cache line, columns c, c + kSumLanes, ... in one chain, and
+/// then by a tree, halves onto halves. An output element is a sum over kChain entries of the list
+/// at a time, of which the even and the odd ones are two chains. The sum of weights has the same
+/// chains, so that weights sum to 1. No bit depends on other rows, or on entries that a row does
+/// not see.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -18,7 +19,7 @@
 #include "fovea/simd/stored_rows.inl.hpp"
 #endif
 
-/// Rows of a matrix that a list names.
+/// The rows of a matrix that a list names.
 template <class T>
 struct ListedRows {
   const void* data;
@@ -28,7 +29,7 @@ struct ListedRows {
   const Index* list;
   Index count;
 
-  /// The place of the row of entry n.
+  /// The place of entry n's row in the matrix.
   FOVEA_INLINE Index at(Index n) const { return list[n] * row; }
 };
 
@@ -38,8 +39,9 @@ FOVEA_INLINE ListedRows<T> listed_rows(const StoredMatrix<S>& m, Index width, co
   return {m.data, m.row, m.column, width, list, count};
 }
 
-/// The product of a row of a matrix with x, in as many sums as lanes. \param x zeros behind the
-/// width up to kSumLanes   \tparam kLines width / kSumLanes at unit columns; 0: any
+/// The product of a row of a matrix with x, as many sums as lanes.
+/// \param x has zeros behind the width, up to a multiple of kSumLanes
+/// \tparam kLines width / kSumLanes at unit columns; 0: any width and columns
 template <int kLines, Storage S, class T>
 FOVEA_INLINE Vec<T> listed_product(const ListedRows<T>& rows, Index at, const T* x) {
   constexpr int w = kLanes<T>;
@@ -69,8 +71,8 @@ FOVEA_INLINE Vec<T> listed_product(const ListedRows<T>& rows, Index at, const T*
   return halves_added(sum);
 }
 
-/// to[n] = the product of x with the row of entry n, and `beyond` behind the last one up to a whole
-/// vector. Keeps the largest in lanes.
+/// Writes to[n] = the product of x with the row of entry n, and `beyond` behind the last entry up
+/// to a whole vector. It keeps the largest in lanes.
 template <int kLines, Storage S, class T>
 struct ListedProducts {
   const ListedRows<T>& rows;
@@ -87,7 +89,7 @@ struct ListedProducts {
   }
 
  private:
-  /// As many entries as lanes.
+  /// Computes as many entries as there are lanes.
   FOVEA_INLINE void whole(Index n) {
     Vec<T> sums[kLanes<T>];
     FOVEA_UNROLL
@@ -97,7 +99,7 @@ struct ListedProducts {
     keep(n, lane_sums(sums));
   }
 
-  /// The entries from n on, by the smallest number of places from R on that holds them.
+  /// Computes the entries from n on, by the smallest number of places, from R on, that holds them.
   template <int R>
   FOVEA_INLINE void rest_of(Index n) {
     if constexpr (R < kLanes<T>) {
@@ -106,7 +108,8 @@ struct ListedProducts {
     rest<R>(n);
   }
 
-  /// At most R entries, the last of the list again for those behind it.
+  /// Computes at most R entries; in place of those behind the list's last one it takes that one
+  /// again.
   template <int R>
   FOVEA_INLINE void rest(Index n) {
     Vec<T> sums[R];
@@ -124,7 +127,8 @@ struct ListedProducts {
   }
 };
 
-/// to[n] of every entry; returns the largest in lanes. \param to [count padded]
+/// Writes to[n] of every entry, and returns the largest in lanes.
+/// \param to [count padded]
 template <Storage S, class T>
 FOVEA_INLINE Vec<T> listed_products(const ListedRows<T>& rows, const T* x, T beyond, T* to) {
   const Vec<T> none = set1(kMinusInfinity<T>);
@@ -153,8 +157,8 @@ FOVEA_INLINE Vec<T> listed_products(const ListedRows<T>& rows, const T* x, T bey
   }
 }
 
-/// Listed rows with weights: that of entry n is weights[n] or, if they are placed,
-/// weights[places[n]].
+/// Listed rows with weights. The weight of entry n is weights[n], or weights[places[n]] if there
+/// are places.
 template <class T>
 struct WeightedList {
   ListedRows<T> rows;
@@ -162,7 +166,7 @@ struct WeightedList {
   const Index* places = nullptr;
 };
 
-/// A single list, where WeightedRows takes several.
+/// A single list, for WeightedRows, which takes several.
 template <class T>
 struct OneList {
   WeightedList<T> list;
@@ -177,13 +181,13 @@ template <class Lists, Storage S, class T>
 struct WeightedRows {
   const Lists& lists;
   Index width;
-  bool whole;  // the rows of all lists are at unit columns
+  bool whole;  // whether the rows of all lists are at unit columns
   T factor;
   void* to;
-  Index at;  // of the row of outputs
+  Index at;  // place of the row of outputs
   Index column;
 
-  /// V vectors of columns from a vector on.
+  /// Computes V vectors of columns, from a vector on.
   template <int V>
   FOVEA_INLINE void run(Index vector) const {
     constexpr int w = kLanes<T>;
@@ -199,7 +203,7 @@ struct WeightedRows {
     }
     FOVEA_UNROLL
     for (int x = 0; x < V; ++x) {
-      // Of no entry it is +0, whatever the sign of the factor.
+      // Without an entry it is +0, whatever the sign of the factor.
       const Vec<T> y = fma(sum[x], set1(factor), zero<T>());
       store_columns<S>(to, at, column, c + x * w, width, y);
     }
@@ -213,7 +217,7 @@ struct WeightedRows {
   }
 
  private:
-  /// One vector; one of a single one may be a piece, or of columns apart.
+  /// Computes one vector; it may be only a part of one, or of columns that lie apart.
   template <int V>
   static FOVEA_INLINE Vec<T> value(const ListedRows<T>& rows, Index at, Index c) {
     if constexpr (V == 1) return load_columns<S, T>(rows.data, at, rows.column, c, rows.width);
@@ -231,7 +235,7 @@ struct WeightedRows {
     }
   }
 
-  /// The chains of entries [n, end).
+  /// Adds the chains of entries [n, end).
   template <int V>
   FOVEA_INLINE void add(const WeightedList<T>& list, Index n, Index end, Index c,
                         Vec<T> (&sum)[V]) const {
@@ -250,7 +254,7 @@ struct WeightedRows {
   }
 };
 
-/// The row of outputs of a single list.
+/// Computes the row of outputs of a single list.
 template <Storage S, class T>
 FOVEA_INLINE void weighted_row(const ListedRows<T>& rows, const T* weights, T factor,
                                const OutputMatrix<S>& to, Index r) {
@@ -260,7 +264,7 @@ FOVEA_INLINE void weighted_row(const ListedRows<T>& rows, const T* weights, T fa
       .all();
 }
 
-/// weights[n] = 4^(logit - shift) in place of the logits.
+/// Writes weights[n] = 4^(logit - shift) over the logits.
 template <class T>
 FOVEA_INLINE void weigh_list(T* logits, Index count, Vec<T> shift) {
   for (Index n = 0; n < count; n += kLanes<T>) {
@@ -268,13 +272,14 @@ FOVEA_INLINE void weigh_list(T* logits, Index count, Vec<T> shift) {
   }
 }
 
-/// The elements [n, n + lanes) of an array that ends at `count`, 0 behind it.
+/// The elements [n, n + lanes) of an array that ends at `count`, and 0 behind its end.
 template <class T>
 FOVEA_INLINE Vec<T> load_up_to(const T* x, Index n, Index count) {
   return n + kLanes<T> <= count ? load(x + n) : load_first(x + n, count - n);
 }
 
-/// weights[n] times factors[n]. \param factors [count], nothing behind them is read
+/// Multiplies weights[n] by factors[n].
+/// \param factors [count]; nothing behind them is read
 template <class T>
 FOVEA_INLINE void scale_list(T* weights, const T* factors, Index count) {
   for (Index n = 0; n < count; n += kLanes<T>) {
@@ -282,7 +287,7 @@ FOVEA_INLINE void scale_list(T* weights, const T* factors, Index count) {
   }
 }
 
-/// Their sum, in the chains of WeightedRows.
+/// The sum of the weights, in the chains of WeightedRows.
 template <class T>
 FOVEA_INLINE T sum_of_list(const T* weights, Index count) {
   T sum = 0;
@@ -299,7 +304,8 @@ FOVEA_INLINE T sum_of_list(const T* weights, Index count) {
   return sum;
 }
 
-/// A row in scratch, times a factor, with zeros behind it up to kSumLanes.
+/// Copies a row to scratch, multiplied by a factor, with zeros behind it up to a multiple of
+/// kSumLanes.
 template <Storage S, class T>
 FOVEA_INLINE void scaled_row(const StoredMatrix<S>& m, Index row, Index width, T factor, T* to) {
   for (Index c = 0; c < gather_padded(width); c += kLanes<T>) {
@@ -317,8 +323,8 @@ FOVEA_INLINE const Index* unit_list(const KeyLists& lists, Index r, Index seen, 
   return copy;
 }
 
-/// Asks for the rows of a matrix that a list names, to the cache behind the first one, which takes
-/// more at once.
+/// Asks for the rows of a matrix that a list names, into the cache behind the first one, which
+/// takes more at once.
 template <class T, Storage S>
 FOVEA_INLINE void ask_listed(const StoredMatrix<S>& m, Index width, const KeyLists& lists,
                              Index r) {

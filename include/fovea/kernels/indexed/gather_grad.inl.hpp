@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention over lists of keys backwards. By rows: weights P = exp(s - lse) once more, dS = P (f
-/// <d_out, v> - <d_out, out>) with the factor f of the entry (df = P <d_out, v>), and dq = scale
-/// sum_j dS_j k_j. By keys, over the rows that list them: dv = sum_i P_i f_i d_out_i and dk = scale
-/// sum_i dS_i q_i, in the order of heads and rows. Cost 2 (3 D + 2 Dv) flops per pair.
+/// The backward pass of attention over lists of keys. By rows, weights P = exp(s - lse) are
+/// computed once more; with the factor f of an entry, dS = P (f <d_out, v> - <d_out, out>), df = P
+/// <d_out, v>, and dq = scale sum_j dS_j k_j. By keys, over the rows that list them, dv = sum_i P_i
+/// f_i d_out_i and dk = scale sum_i dS_i q_i, in the order of heads and rows. Cost: 2 (3 D + 2 Dv)
+/// flops for each pair.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -51,8 +52,8 @@ class GatherGradRows {
     }
   }
 
-  /// The weights from the logits of a row, of which `most` is the largest. Of a large lse they need
-  /// its low part.
+  /// Makes the weights of the logits of a row, of which `most` is the largest. If lse is large they
+  /// need its low part.
   FOVEA_INLINE void weigh(T lse, Vec<T> most, Index seen) const {
     Vec<T> low = zero<T>();
     if (lse < -kLargeLse || kLargeLse < lse) {
@@ -66,7 +67,7 @@ class GatherGradRows {
     }
   }
 
-  /// The gradients of the logits of row r.
+  /// Computes the gradients of the logits of row r.
   FOVEA_INLINE void weigh_gradients(Index r, const Index* list, Index seen) const {
     const Index width = args_.value_width;
     scaled_row<kNative>(stored(args_.d_out), r, width, T{1}, d_out_);
@@ -93,14 +94,14 @@ class GatherGradRows {
 
   FOVEA_INLINE const T* factors_of(Index r) const { return args_.factors + args_.lists.place(r); }
 
-  /// to[r, n] of the visible entries, if it is wanted.
+  /// Writes to[r, n] of the visible entries, if `to` is wanted.
   FOVEA_INLINE void keep(const T* x, Index seen, Index r, T* to) const {
     if (to == nullptr) return;
     for (Index n = 0; n < seen; n += kLanes<T>) {
       keep(load(x + n), n, seen, to + args_.lists.place(r));
     }
   }
-  /// Elements [n, n + lanes) of a list of `seen`.
+  /// Writes the elements [n, n + lanes) of a list of `seen` entries.
   FOVEA_INLINE void keep(Vec<T> x, Index n, Index seen, T* to) const {
     if (n + kLanes<T> <= seen) {
       store(to + n, x);
@@ -119,13 +120,14 @@ class GatherGradRows {
   Index* const list_;  // [K]
 };
 
-/// Rows of one query head backwards.
+/// Computes rows of one query head backwards.
 template <class T>
 void gather_grad_rows(const GatherGradRowsArgs<T>& args) noexcept {
   GatherGradRows<T>(args).run();
 }
 
-/// The rows that list one key, head after head, with their weights, or the gradients of logits.
+/// The rows that list one key, head after head, with their weights or with the gradients of their
+/// logits.
 template <bool kOfValues, class T>
 struct RowsOfKey {
   const GatherGradKeysArgs<T>& args;
@@ -159,7 +161,7 @@ void gather_grad_key(const GatherGradKeysArgs<T>& args, Index key) {
       .all();
 }
 
-/// Gradients of some keys and values.
+/// Computes the gradients of some keys and values.
 template <class T>
 void gather_grad_keys(const GatherGradKeysArgs<T>& args) noexcept {
   for (Index key = args.first; key < args.first + args.count; ++key) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of rows over short lists of keys that lie one behind the other, as those of a
-/// predicted graph: of no key, a few, or some. A row alone would cost more branches that go wrong
-/// than products, so rows are computed together: first the logits of all their entries, whatever
-/// row they are of; then the weights, row by row without a branch; then the sums of values.
+/// Attention of rows over short lists of keys that lie one behind the other, such as those of a
+/// predicted graph: some have no key, some have a few. A row alone would cost more mispredicted
+/// branches than products, so rows are computed together: first the logits of all their entries,
+/// whatever row they belong to; then the weights, row by row without a branch; then the sums of
+/// values.
 ///
-/// A logit has the bits of gather.inl.hpp; weights are summed in the lanes of a cache line, halves
-/// onto halves, and divided before the values are added up in one chain. A list that is longer than
-/// a cache line of weights goes the other way. No bit of a row depends on which rows it is computed
-/// with.
+/// A logit has the same bits as in gather.inl.hpp. Weights are summed in the lanes of a cache line,
+/// halves onto halves, and divided before the values are added up in one chain. A list that is
+/// longer than a cache line of weights is computed by gather.inl.hpp. No bit of a row depends on
+/// which rows it is computed with.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -40,10 +41,10 @@ class GatherShort {
   }
 
  private:
-  static constexpr Index kMost = kSumLanes<T>;  // entries of a short row
+  static constexpr Index kMost = kSumLanes<T>;  // the most entries of a short row
   static constexpr int kVectors = kSumLanes<T> / kLanes<T>;
 
-  /// Rows from r on that are computed together; 0: row r is long.
+  /// The number of rows from r on that are computed together; 0 if row r is long.
   FOVEA_INLINE Index rows_from(Index r, Index end) const {
     const Index* const begin = args_.lists.begin + r;
     const Index most = smaller(end - r, kShortRows);
@@ -90,7 +91,7 @@ class GatherShort {
     }
   }
 
-  /// The logits of all entries; meanwhile later ones are asked for.
+  /// Computes the logits of all entries, and meanwhile asks for later ones.
   template <int kLines>
   FOVEA_NOINLINE void multiply(const ListedRows<T>& keys) {
     constexpr int w = kLanes<T>;
@@ -100,7 +101,8 @@ class GatherShort {
     for (; n < keys.count; n += few) multiply<kLines, few>(keys, n);
   }
 
-  /// Those of R entries, the last one again for those behind it.
+  /// Computes the logits of R entries; in place of those behind the last one it takes that one
+  /// again.
   template <int kLines, int R>
   FOVEA_INLINE void multiply(const ListedRows<T>& keys, Index n) {
     Vec<T> sums[R];
@@ -113,7 +115,7 @@ class GatherShort {
     store(logits_ + n, lane_sums(sums));
   }
 
-  /// Asks for the key and the value of an entry, to the cache behind the first one, which takes
+  /// Asks for the key and the value of an entry, into the cache behind the first one, which takes
   /// more at once.
   FOVEA_INLINE void ask(Index entry) const {
     if (entry >= asked_end_) return;
@@ -127,7 +129,7 @@ class GatherShort {
     for (Index b = 0; b < width * bytes; b += 64) __builtin_prefetch(from + b, 0, 2);
   }
 
-  /// The weights of the entries [at, at + count) of row r.
+  /// Computes the weights of the entries [at, at + count) of row r.
   FOVEA_INLINE void weigh(Index r, Index at, Index count) {
     constexpr int w = kLanes<T>;
     Vec<T> z[kVectors];
@@ -166,7 +168,7 @@ class GatherShort {
     Index count;
     Index row;
 
-    /// V vectors of columns from a vector on.
+    /// Computes V vectors of columns, from a vector on.
     template <int V>
     FOVEA_INLINE void run(Index vector) const {
       constexpr int w = kLanes<T>;
@@ -188,7 +190,7 @@ class GatherShort {
       }
     }
 
-    /// One vector; one of a single one may be a piece, or of columns apart.
+    /// Computes one vector; it may be only a part of one, or of columns that lie apart.
     template <int V>
     FOVEA_INLINE Vec<T> value(Index from, Index c) const {
       if constexpr (V == 1) {
@@ -211,15 +213,15 @@ class GatherShort {
   const GatherArgs<T, S>& args_;
   const Gather<S, T> long_rows_;
   const T factor_;
-  const Index padded_;     // of D
+  const Index padded_;     // D padded
   T* const q_;             // [kShortRows, D padded], scaled
-  const Index asked_end_;  // of the rows' entries
+  const Index asked_end_;  // end of the entries of all rows
   alignas(kVecBytes) T logits_[kShortEntries + kMost];
   alignas(kVecBytes) T weights_[kShortEntries + kMost];
-  std::int32_t query_[kShortEntries + kMost];  // of each entry, among the rows
+  std::int32_t query_[kShortEntries + kMost];  // for each entry its row
 };
 
-/// Rows of one query head against the keys of their lists.
+/// Computes rows of one query head over the keys of their lists.
 template <class T, Storage S>
 void gather(const GatherArgs<T, S>& args) noexcept {
   if (args.lists.begin == nullptr) {

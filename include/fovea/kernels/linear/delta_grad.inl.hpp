@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The delta rule backward (delta_rule.hpp): chunks forwards with S^T, whose borders, errors E and
-/// products W_ts = -beta_s k'_t . k'_s are saved, then backwards with R = dS. Within a chunk, with
-/// B = beta k' and P_is = q'_i . k'_s,
+/// The backward pass of the delta rule (delta_rule.hpp). First come the chunks forwards with S^T;
+/// the states at their borders, the errors E and the products W_ts = -beta_s k'_t . k'_s are saved.
+/// Then come the chunks backwards with R = dS. Within a chunk, with B = beta k' and P_is = q'_i .
+/// k'_s,
 ///
 ///     G_s   = beta_s (sum_{i >= s} P_is dO_i + R^T k'_s) + sum_{t > s} W_ts G_t     is dV
 ///     dB_s  = sum_{i >= s} (dO_i . e_s) q'_i + R e_s - sum_{t > s} (G_t . e_s) k'_t
 ///     dk'_t = beta_t dB_t - S G_t - sum_{s < t} (G_t . e_s) B_s
 ///     dq'_i = S dO_i + sum_{s <= i} (dO_i . e_s) B_s
 ///
-/// dbeta_s = dB_s . k'_s, and dO Q'^T - K'^T G is added to R. Cost per token and row of a head:
-/// 16 D Dv flops and kDeltaChunk (4 D + 4 Dv).
+/// Further dbeta_s = dB_s . k'_s, and dO Q'^T - K'^T G is added to R. Cost for each token and each
+/// row of a head: 16 D Dv + kDeltaChunk (4 D + 4 Dv) flops.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -70,7 +71,7 @@ class DeltaGrad {
     return taken;
   }
 
-  /// Gradients of what is not seen, states of no token, sums.
+  /// Clears the gradients of what is not seen, the states of no token, and the sums.
   FOVEA_NOINLINE void clear() {
     for (Index h = 0; h < a_.heads; ++h) {
       if (!a_.accumulate) clear_rows(a_.rows[h].d_q, 0, blind_rows_, a_.width);
@@ -93,7 +94,7 @@ class DeltaGrad {
   T* errors_of(Index at) const { return errors_ + at * dv_; }
   T* weights_of(Index at) const { return weights_ + at * kDeltaChunk; }
 
-  /// What both passes need of a chunk's tokens, from k' on: B, and k' as columns.
+  /// Loads what both passes need of a chunk's tokens, from k' on: B, and k' as columns.
   FOVEA_INLINE void load_tokens(Index at, Index count) {
     const T* const beta = a_.beta.data + at * a_.beta.row;
     for (Index t = 0; t < count; ++t) {
@@ -105,7 +106,7 @@ class DeltaGrad {
     rows_to_lanes(k_, d_, 1, count, a_.width, T{1}, k_t_, kDeltaChunk);
   }
 
-  /// E and W of a chunk, and the state behind it.
+  /// Computes E and W of a chunk, and the state behind it.
   FOVEA_NOINLINE void forwards(Index at, bool last) {
     constexpr Index some = 6;  // rows of each matrix to ask for at once
     const Index count = tokens_of(at);
@@ -139,7 +140,7 @@ class DeltaGrad {
                  in_whole_vectors<T>(a_.width));
   }
 
-  /// What forwards() needs of the chunk behind that at `at`.
+  /// Asks for what forwards() needs of the chunk behind the one at `at`.
   FOVEA_INLINE void ask_for_next_chunk(Index at, bool last) {
     token_ahead_ = GradAhead<T>(kDeltaChunk * dv_);
     if (last) return;
@@ -151,7 +152,7 @@ class DeltaGrad {
     token_ahead_.write({state_of(next), d_, 1}, 0, a_.value_width, a_.width);
   }
 
-  /// The gradients of a chunk's tokens, and of the rows that stand there.
+  /// Computes the gradients of a chunk's tokens, and of the rows that stand there.
   FOVEA_NOINLINE void backwards(Index at, bool last) {
     const Index count = tokens_of(at);
     normalised_rows(a_.map, rows_from(a_.tokens.k, at), count, a_.width, k_, slopes_);
@@ -169,7 +170,7 @@ class DeltaGrad {
     write_tokens(at, count);
   }
 
-  /// What backwards() needs of a chunk.
+  /// Asks for what backwards() needs of a chunk.
   FOVEA_INLINE void ask_for_chunk(Index at) {
     token_ahead_ = GradAhead<T>(kDeltaChunk * (4 * d_ + dv_) + a_.width * dv_);
     if (at < 0) return;
@@ -181,7 +182,7 @@ class DeltaGrad {
     token_ahead_.write(a_.tokens.d_v, at, kDeltaChunk, a_.value_width);
   }
 
-  /// What add_rows() needs of the rows that come before those from `row` on.
+  /// Asks for what add_rows() needs of the rows before `row`.
   FOVEA_INLINE void ask_for_rows(const LinearGradRows<T>& head, Index row) {
     row_ahead_ = GradAhead<T>(kDeltaChunk * (3 * d_ + dv_) + a_.width * dv_);
     const Index first = larger(0, row - kDeltaChunk);
@@ -190,7 +191,7 @@ class DeltaGrad {
     row_ahead_.write(head.d_q, first, row - first, a_.width);
   }
 
-  /// What the tokens of a chunk owe to later chunks: R^T k' and R e.
+  /// Computes what the tokens of a chunk owe to later chunks: R^T k' and R e.
   FOVEA_NOINLINE void read_d_state(Index count) {
     multiply_rows<ProductSteps::all, T>(
         {k_, d_, 1, d_state_, dv_, g_, dv_, a_.width, &token_ahead_}, count,
@@ -202,14 +203,15 @@ class DeltaGrad {
     clear_padding(d_keys_, count);
   }
 
-  /// Columns behind the last one are 0, as sums over rows need them.
+  /// Sets the columns behind the last one to 0, since sums over rows need that.
   FOVEA_INLINE void clear_padding(T* rows, Index count) const {
     for (Index i = 0; i < count; ++i) {
       for (Index c = a_.width; c < d_; ++c) rows[i * d_ + c] = 0;
     }
   }
 
-  /// Rows [row, row + count) of a head, and what they give to the tokens of the chunk and to R.
+  /// Computes rows [row, row + count) of a head, and what they give to the tokens of the chunk and
+  /// to R.
   FOVEA_NOINLINE void add_rows(Index h, Index row, Index count, Index at) {
     const LinearGradRows<T>& head = a_.rows[h];
     const Index offset = a_.first_position + row - at;
@@ -241,7 +243,7 @@ class DeltaGrad {
         {q_, 1, d_, g, g_row, d_state_, dv_, count, &row_ahead_, 0, true}, a_.width, value_width);
   }
 
-  /// far_weight d_out, where it lies if that is all.
+  /// far_weight d_out; where d_out lies if there is no weight and it can be read there.
   FOVEA_INLINE Matrix<const T> weighted_d_out(const LinearGradRows<T>& head, Index row,
                                               Index count) {
     const Matrix<const T> d_out = rows_from(head.d_out, row);
@@ -258,7 +260,7 @@ class DeltaGrad {
     return {d_out_, dv_, 1};
   }
 
-  /// d_q, and the head's sum of products: dO . far = dq' . q', for far is linear in q'.
+  /// Writes d_q, and the head's sum of products: dO . far = dq' . q', since far is linear in q'.
   FOVEA_INLINE void finish_rows(Index h, Index row, Index count) {
     const LinearGradRows<T>& head = a_.rows[h];
     T sum = 0;
@@ -276,7 +278,7 @@ class DeltaGrad {
     lost_products_[h] = y - (after - before);
   }
 
-  /// -G, what G gives to keys, and to R.
+  /// Computes -G, and what G gives to keys and to R.
   FOVEA_NOINLINE void add_errors(Index at, Index count) {
     const Index width = in_whole_vectors<T>(a_.width);
     const Index value_width = in_whole_vectors<T>(a_.value_width);
@@ -302,7 +304,7 @@ class DeltaGrad {
         {k_, 1, d_, g_, dv_, d_state_, dv_, count, &token_ahead_, 0, true}, a_.width, value_width);
   }
 
-  /// d_k, d_v and d_beta.
+  /// Writes d_k, d_v and d_beta.
   FOVEA_NOINLINE void write_tokens(Index at, Index count) {
     clear_padding(d_k_, count);
     for (Index t = 0; t < count; ++t) {
@@ -329,15 +331,15 @@ class DeltaGrad {
   const DeltaGradArgs<T>& a_;
   const Index d_;            // D padded
   const Index dv_;           // Dv padded
-  const Index seen_tokens_;  // by some row
-  const Index blind_rows_;   // they see no token
+  const Index seen_tokens_;  // tokens that some row sees
+  const Index blind_rows_;   // rows that see no token
   T* free_;
   T* states_;   // [chunks, Dv, d] S^T before each chunk
   T* errors_;   // [tokens, dv] E
   T* weights_;  // [tokens, kDeltaChunk] W
   T* d_state_;  // [D, dv] R
-  T* lost_;     // [Dv, d] by the sum of the state
-  // Of the tokens of a chunk:
+  T* lost_;     // [Dv, d] what rounding took from the state's sum
+  // For the tokens of a chunk:
   T* k_;         // [kDeltaChunk, d] k'
   T* keys_;      // [kDeltaChunk, d] B
   T* slopes_;    // [kDeltaChunk, d] phi' / sum phi
@@ -348,7 +350,7 @@ class DeltaGrad {
   T* g_;         // [kDeltaChunk, dv] -G
   T* d_keys_;    // [kDeltaChunk, d] dB
   T* d_k_;       // [kDeltaChunk, d]
-  // Of rows:
+  // For rows:
   T* q_;           // [kDeltaChunk, d] q'
   T* q_slopes_;    // [kDeltaChunk, d]
   T* d_q_;         // [kDeltaChunk, d]

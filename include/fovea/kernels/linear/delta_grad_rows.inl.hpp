@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The steps of the delta rule's backward pass that are not products of matrices: features and
-/// their gradients, the triangular solve, rows in and out.
+/// their gradients, the triangular solve, and rows in and out.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -26,8 +26,8 @@ FOVEA_INLINE T row_product(const T* a, const T* b, Index padded) {
   return lane_sum(halves_added(sum));
 }
 
-/// normalised_rows, and phi'(m_i) / sum phi(m_i): what brings the gradient of x, freed of its part
-/// along x, to m.
+/// Does what normalised_rows does, and computes phi'(m_i) / sum phi(m_i): the factor that brings
+/// the gradient of x, freed of its part along x, to m.
 template <class T>
 FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const Matrix<const T>& m,
                                   Index count, Index width, T* x, T* slopes) {
@@ -37,7 +37,7 @@ FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const Matrix<con
   divide_by_sums(x, count, padded, slopes);
 }
 
-/// d_x becomes the gradient of what x was made of. Returns d_x . x.
+/// Replaces d_x by the gradient of what x was made of. Returns d_x . x.
 template <class T>
 FOVEA_INLINE T through_features(const T* x, const T* slopes, Index padded, T* d_x) {
   const T along = row_product(d_x, x, padded);
@@ -47,7 +47,7 @@ FOVEA_INLINE T through_features(const T* x, const T* slopes, Index padded, T* d_
   return along;
 }
 
-/// Rows of a gradient become, or are added, those of scratch times `sign`.
+/// Overwrites rows of a gradient with those of scratch times `sign`, or adds these.
 template <class T>
 FOVEA_NOINLINE void write_rows(const T* rows, Index row, T sign, const Matrix<T>& to, Index count,
                                Index width, bool add) {
@@ -61,7 +61,7 @@ FOVEA_NOINLINE void write_rows(const T* rows, Index row, T sign, const Matrix<T>
   }
 }
 
-/// Values minus what is in the lanes.
+/// Subtracts what is in the lanes from values.
 template <class T>
 struct ValuesMinus {
   const Matrix<const T> values;
@@ -71,13 +71,14 @@ struct ValuesMinus {
   }
 };
 
-/// Row `first` of a matrix and those behind it.
+/// The rows of a matrix from row `first` on.
 template <class T>
 FOVEA_INLINE Matrix<T> rows_from(const Matrix<T>& m, Index first) {
   return {m.data + first * m.row, m.row, m.column};
 }
 
-/// Rows s of G from the last one on, in place of beta_s (...): chains over t from the last one on.
+/// Computes the rows s of G from the last one on, in place of beta_s (...): chains over t from the
+/// last one on.
 template <int V, class T>
 struct ErrorGradients {
   const T* weights;  // [count, kDeltaChunk] W

@@ -6,9 +6,9 @@
 ///     e_t   = v_t - S^T k'_t - sum_{s < t} (k'_t . B_s) e_s
 ///     far_i = S^T q'_i + sum_{s <= i} (q'_i . B_s) e_s
 ///
-/// and B^T E is added to S, with compensation. Value columns are in the lanes, for k' . B and
-/// q' . B the tokens; each element is one fixed chain, however its rows come in calls and blocks.
-/// Cost per token, of one query head: 6 D Dv flops and 2 kDeltaChunk (D + Dv).
+/// and B^T E is added to S, with compensation. Value columns are in the lanes; for k' . B and q' .
+/// B the tokens are. Each element is one fixed chain, however its rows are divided into calls and
+/// blocks. Cost for each token, with one query head: 6 D Dv flops and 2 kDeltaChunk (D + Dv).
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -17,17 +17,19 @@
 #include "fovea/simd/stored_rows.inl.hpp"
 #endif
 
-/// n elements rounded up to whole vectors.
+/// A number of elements rounded up to whole vectors.
 template <class T>
 constexpr Index in_whole_vectors(Index n) {
   return (n + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
 }
 
-/// Which tokens of a chunk the rows of a block see: those before it, each one's own too, or a fixed
-/// number.
+/// Which tokens of a chunk the rows of a block see: those before each row's own one (`token`), its
+/// own one too (`causal`), or the same number for all rows (`last`).
 enum class DeltaRowKind : std::uint8_t { token, causal, last };
 
-/// R rows times the state, in chains of columns. \param x [R, D] scalars   \param state [D, row]
+/// Multiplies R rows by the state, in chains of columns.
+/// \param x [R, D] scalars
+/// \param state [D, row]
 template <int R, int V, class T>
 FOVEA_INLINE void times_state(RegisterBlock<R, V, T>& sum, const T* x, Index x_row, Index width,
                               const T* state, Index row) {
@@ -43,11 +45,11 @@ FOVEA_INLINE void times_state(RegisterBlock<R, V, T>& sum, const T* x, Index x_r
   }
 }
 
-/// Rows of the next chunk, to be asked for while this one is computed.
+/// The rows of the next chunk, which are asked for while this one is computed.
 struct DeltaAhead {
-  RowsAhead<0> x;       // q or k
-  RowsAhead<0> values;  // of tokens
-  RowsAhead<1> out;     // of queries
+  RowsAhead<0> x;       // rows of q or k
+  RowsAhead<0> values;  // values of tokens
+  RowsAhead<1> out;     // output rows of queries
 
   FOVEA_INLINE void ask(Index rows) {
     x.ask(rows);
@@ -56,7 +58,7 @@ struct DeltaAhead {
   }
 };
 
-/// Rows of errors or of far.
+/// Computes rows of errors or of far.
 template <class T>
 struct DeltaRows {
   const T* x;  // [rows, x_row] q', or -k'
@@ -66,15 +68,15 @@ struct DeltaRows {
   const T* state;    // [D, row]
   const T* errors;   // [kDeltaChunk, row]
   Index row;
-  const T* values;  // [rows, Dv] of tokens
+  const T* values;  // [rows, Dv], for tokens
   Index values_row;
-  T* out;  // [rows, Dv] of tokens their rows of errors
+  T* out;  // [rows, Dv]; for tokens it is their rows of errors
   Index out_row;
   Index seen;  // tokens of the chunk that row 0 sees
   DeltaAhead* ahead;
 };
 
-/// V vectors of their columns.
+/// Computes V vectors of columns of these rows.
 template <DeltaRowKind kKind, int V, class T>
 struct DeltaColumns {
   const DeltaRows<T>& p;
@@ -120,13 +122,14 @@ struct DeltaGroups {
   }
 };
 
-/// All rows and columns. \param columns a multiple of the lanes
+/// Computes all rows and columns.
+/// \param columns a multiple of the lanes
 template <DeltaRowKind kKind, class T>
 FOVEA_NOINLINE void delta_rows(const DeltaRows<T>& p, Index rows, Index columns) {
   for_row_blocks<4>(0, columns / kLanes<T>, DeltaGroups<kKind, T>{p, rows});
 }
 
-/// weights[r, s] = x_r . B_s for some tokens s, V vectors of them.
+/// Computes weights[r, s] = x_r . B_s for some tokens s, V vectors of them.
 template <int V, class T>
 struct DeltaWeights {
   const T* x;  // [rows, x_row]
@@ -142,13 +145,14 @@ struct DeltaWeights {
   }
 };
 
-/// Of rows of which row r sees `seen` + r tokens, or fewer, the weights of at least those tokens.
+/// Computes the weights of rows, at least for the tokens that they see: row r sees `seen` + r
+/// tokens, or fewer.
 template <class T>
 FOVEA_NOINLINE void delta_weights(const T* x, Index x_row, Index width, const T* keys_t,
                                   Index count, Index seen, T* weights) {
   constexpr Index w = kLanes<T>;
   for (Index token = 0; token < kDeltaChunk; token += 2 * w) {
-    const Index one = larger(token + 1 - seen, 0);  // the first row that sees the first vector
+    const Index one = larger(token + 1 - seen, 0);  // first row that sees the first vector
     const Index two = smaller(larger(token + w + 1 - seen, 0), count);
     if (one >= count) return;
     for_row_blocks<kBlockRows<1>>(
@@ -158,19 +162,19 @@ FOVEA_NOINLINE void delta_weights(const T* x, Index x_row, Index width, const T*
   }
 }
 
-/// A whole chunk to be added to the state.
+/// A whole chunk that is added to the state.
 template <class T>
 struct DeltaChunk {
   const T* keys;  // [kDeltaChunk, keys_row] B
   Index keys_row;
   const T* errors;  // [kDeltaChunk, row]
   const T* sum;     // [D, row]
-  T* to;            // the sum with the chunk; may be `sum`
+  T* to;            // the sum with the chunk; it may be `sum`
   T* lost;          // [D, row] what rounding took from it
   Index row;
 };
 
-/// S += B^T E for V vectors of columns, with compensation (Kahan 1965).
+/// Adds B^T E to S for V vectors of columns, with compensation (Kahan 1965).
 template <int V, class T>
 struct DeltaChunkColumns {
   const DeltaChunk<T>& p;
@@ -206,7 +210,8 @@ struct DeltaChunkGroups {
   }
 };
 
-/// S += B^T E. \param columns a multiple of the lanes
+/// Adds B^T E to S.
+/// \param columns a multiple of the lanes
 template <class T>
 FOVEA_NOINLINE void add_chunk(const DeltaChunk<T>& p, Index width, Index columns) {
   for_row_blocks<4>(0, columns / kLanes<T>, DeltaChunkGroups<T>{p, width});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Streaming through the delta rule (delta_rule.hpp): features, chunks, and the rows that read
+/// The stream through the delta rule (delta_rule.hpp): features, chunks, and the rows that read
 /// them.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
@@ -11,7 +11,7 @@
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
-/// A row, padded with zeros to a multiple of 64 bytes, added up to one vector.
+/// A row that is padded with zeros to a multiple of 64 bytes, added up to one vector.
 template <class T>
 FOVEA_INLINE Vec<T> row_lanes(const T* x, Index padded) {
   constexpr int w = kLanes<T>;
@@ -34,7 +34,7 @@ FOVEA_INLINE T lane_sum(Vec<T> x) {
   return x.raw[0];
 }
 
-/// x / sum for a row, 0 where the sum is 0. The quotient itself where the inverse would be
+/// Computes x / sum for a row, and 0 if the sum is 0. It divides where the inverse would be
 /// subnormal or infinite.
 template <class T>
 FOVEA_INLINE void divide_row(T* x, Index padded, T sum, T inverse) {
@@ -49,7 +49,7 @@ FOVEA_INLINE void divide_row(T* x, Index padded, T sum, T inverse) {
   }
 }
 
-/// Divides rows of features by their sums, and rows of `slopes`, if given, by the same.
+/// Divides rows of features by their sums, and the rows of `slopes`, if given, by the same sums.
 /// \param x, slopes [count, padded]
 template <class T>
 FOVEA_NOINLINE void divide_by_sums(T* x, Index count, Index padded, T* slopes) {
@@ -79,7 +79,7 @@ FOVEA_NOINLINE void divide_by_sums(T* x, Index count, Index padded, T* slopes) {
   }
 }
 
-/// phi(m_i) / sum phi(m_i), 0 from `width` on to the end of the padded row.
+/// Writes phi(m_i) / sum phi(m_i), with 0 from `width` on to the end of the padded row.
 /// \param x [count, padded_row(width)]
 template <Storage S, class T>
 FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const StoredMatrix<S>& m,
@@ -89,7 +89,7 @@ FOVEA_INLINE void normalised_rows(const FeatureMapArgs<T>& map, const StoredMatr
   divide_by_sums<T>(x, count, padded, nullptr);
 }
 
-/// Whether kernels can take rows as they lie: whole vectors of the type of the arithmetic.
+/// Whether kernels can read rows where they lie: whole vectors of the type of the arithmetic.
 template <class T, Storage S>
 FOVEA_INLINE bool are_whole(const StoredMatrix<S>& m, Index width) {
   return m.column == 1 && S == Storage::native && width % kLanes<T> == 0;
@@ -167,8 +167,9 @@ class DeltaStream {
     delta_rows<DeltaRowKind::token>(rows, count, columns_);
   }
 
-  /// B and its transpose for tokens of the chunk; turns the signs of x.
-  /// \param from the first of them in this call, \p first in the chunk
+  /// Writes B and its transpose for tokens of the chunk, and turns the signs of x.
+  /// \param from the first of these tokens in this call
+  /// \param first the first of these tokens in the chunk
   FOVEA_INLINE void add_keys(Index from, Index first, Index count) {
     T* const keys = a_.state + at_.keys + first * at_.width_row;
     T* const keys_t = a_.state + at_.keys_t;
@@ -196,8 +197,8 @@ class DeltaStream {
     }
   }
 
-  /// Some rows of every head from \p row on, after the tokens before `token`. Returns the row
-  /// behind them.
+  /// Computes some rows of every head from \p row on, those after the tokens before `token`.
+  /// Returns the row behind them.
   FOVEA_NOINLINE Index read(Index row, Index token) {
     const Index position = a_.first_position + row;
     const bool causal = position < token;
@@ -231,7 +232,7 @@ class DeltaStream {
     return row + count;
   }
 
-  /// Rows of x_ to rows_, values from there.
+  /// The arguments that make rows_ of the rows of x_; the values, too, are taken from rows_.
   FOVEA_INLINE DeltaRows<T> rows_at(Index seen) const {
     const T* const state = a_.state;
     return {x_,

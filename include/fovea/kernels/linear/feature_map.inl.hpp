@@ -3,8 +3,7 @@
 /// Feature maps of vectors and of rows, and their derivatives. NaN stays NaN, infinities give the
 /// limits, and nothing cancels: near 0 a map keeps its relative accuracy.
 ///
-/// "Error a, b | c, d" is in ulp as in simd/math.inl.hpp. The test of this file
-/// holds these numbers.
+/// "Error a, b | c, d" is in ulp, as in simd/math.inl.hpp.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,8 +12,8 @@
 #include "fovea/simd/stored_rows.inl.hpp"
 #endif
 
-/// e^r on [-ln(2)/2, ln(2)/2], lowest coefficient first, by Sollya's fpminimax. Relative error
-/// 3.8e-9 (float), 4.5e-18 (double).
+/// Coefficients of e^r on [-ln(2)/2, ln(2)/2], the lowest first, by Sollya's fpminimax. The
+/// relative error is 3.8e-9 (float) and 4.5e-18 (double).
 template <class T>
 struct ExpPolynomial;
 template <>
@@ -38,25 +37,25 @@ struct ExpPolynomial<double> {
                                              0x1.ae14874a8348bp-26};
 };
 
-/// e^min(x, 0), with gradual underflow; cheaper than `exp`, and not monotone: neighbours may be one
-/// ulp in the wrong order. Error 0.89, 0.87 | 1.17, 1.15.
+/// e^min(x, 0) with gradual underflow. It is cheaper than `exp`, and not monotone: the results for
+/// neighbouring numbers may be one ulp in the wrong order. Error 0.89, 0.87 | 1.17, 1.15.
 template <class T>
 FOVEA_INLINE Vec<T> exp_below_zero(Vec<T> x) {
   using C = MathConstants<T>;
   const Vec<T> clamped =
-      maximum(set1(C::kExpMin), minimum(zero<T>(), x));  // in this order: a NaN stays
+      maximum(set1(C::kExpMin), minimum(zero<T>(), x));  // in this order a NaN stays
   const Vec<T> shifted = fma(clamped, set1(C::kLog2E), set1(C::kMagic));
   const Vec<T> n = shifted - set1(C::kMagic);
   const Vec<T> r = fma(n, set1(-C::kLn2Low), fma(n, set1(-C::kLn2High), clamped));
   return scale_by_shifted(polynomial(r, ExpPolynomial<T>::kCoefficients), n, shifted);
 }
 
-/// sech^2 x = 4 e / (1 + e)^2, e = exp(-2 |x|). Error 4.25, 4.25 | 4.25, 4.25.
+/// sech^2 x = 4 e / (1 + e)^2 with e = exp(-2 |x|). Error 4.25, 4.25 | 4.25, 4.25.
 template <class T>
 FOVEA_INLINE Vec<T> sech_squared(Vec<T> x) {
   using C = MathConstants<T>;
   const Vec<T> minus = from_bits<T>(bits(x) | set1_int<T>(C::kSignMask));
-  // 4 e at once: where e is subnormal, 4 e may be normal.
+  // 4 e is computed at once: where e is subnormal, 4 e may be normal.
   SplitPower<T> power = split_exp(maximum(set1(C::kExpMin), minus + minus));
   power.n = power.n + set1_int<T>(2);
   const Vec<T> four_e = join(power);
@@ -64,12 +63,12 @@ FOVEA_INLINE Vec<T> sech_squared(Vec<T> x) {
   return four_e / (sum * sum);
 }
 
-/// phi of a kind that is not `own`. Error of elu 0.89, 0.87 | 1.17, 1.15, of tanh as in
-/// simd/math.inl.hpp, of tanh + 1 as there of sigmoid.
+/// phi for a kind that is not `own`. The error of elu is 0.89, 0.87 | 1.17, 1.15; that of tanh is
+/// as in simd/math.inl.hpp, and that of tanh + 1 as for sigmoid there.
 template <FeatureMapKind K, class T>
 FOVEA_INLINE Vec<T> feature(Vec<T> x) {
   if constexpr (K == FeatureMapKind::elu_plus_one) {
-    return maximum(zero<T>(), x) + exp_below_zero(x);  // one of them is 0 or 1
+    return maximum(zero<T>(), x) + exp_below_zero(x);  // the first is 0, or the second is 1
   } else if constexpr (K == FeatureMapKind::elu_minus_plus_one) {
     return feature<FeatureMapKind::elu_plus_one>(zero<T>() - x);
   } else if constexpr (K == FeatureMapKind::tanh_plus_one) {
@@ -83,7 +82,7 @@ FOVEA_INLINE Vec<T> feature(Vec<T> x) {
   }
 }
 
-/// phi' of a kind that is not `own`; at a kink, elu's is 1 and relu's is 0.
+/// phi' for a kind that is not `own`. At a kink the slope of elu is 1, and that of relu is 0.
 template <FeatureMapKind K, class T>
 FOVEA_INLINE Vec<T> feature_slope(Vec<T> x) {
   if constexpr (K == FeatureMapKind::elu_plus_one) {
@@ -100,7 +99,7 @@ FOVEA_INLINE Vec<T> feature_slope(Vec<T> x) {
   }
 }
 
-/// phi or its derivative: what the functions of rows below are made for.
+/// Whether the functions of rows below compute phi or its derivative.
 enum class FeaturePart : std::uint8_t { value, slope };
 
 template <FeatureMapKind K, FeaturePart P, class T>
@@ -109,7 +108,8 @@ FOVEA_INLINE Vec<T> feature_part(Vec<T> x) {
   if constexpr (P == FeaturePart::slope) return feature_slope<K>(x);
 }
 
-/// to[i, c] = phi(from[i, c]), 0 from `width` on to the end of the padded row; may be in place.
+/// Writes to[i, c] = phi(from[i, c]), with 0 from `width` on to the end of the padded row. It may
+/// work in place.
 template <FeatureMapKind K, FeaturePart P, class T>
 FOVEA_NOINLINE void map_native_rows(const T* from, Index from_row, Index count, Index width, T* to,
                                     Index to_row) {
@@ -130,7 +130,7 @@ FOVEA_NOINLINE void map_native_rows(const T* from, Index from_row, Index count, 
   }
 }
 
-/// The same by a user's function, in place.
+/// Does the same by a user's function, in place.
 template <class T>
 FOVEA_NOINLINE void map_rows_by(void (*function)(const T*, T*, Index) noexcept, Index count,
                                 Index width, T* rows, Index row) {
@@ -175,15 +175,16 @@ FOVEA_INLINE void map_rows_part(const FeatureMapArgs<T>& map, const StoredMatrix
   }
 }
 
-/// to[i, c] = phi(x[i, c]), 0 from `width` on to the end of the padded row.
-/// \param x [count, width], in any storage   \param to [count, padded_row(width)], to_row apart
+/// Writes to[i, c] = phi(x[i, c]), with 0 from `width` on to the end of the padded row.
+/// \param x [count, width], in any storage
+/// \param to [count, padded_row(width)], with to_row elements from row to row
 template <Storage S, class T>
 FOVEA_NOINLINE void map_rows(const FeatureMapArgs<T>& map, const StoredMatrix<S>& x, Index count,
                              Index width, T* to, Index to_row) {
   map_rows_part<FeaturePart::value>(map, x, count, width, to, to_row);
 }
 
-/// to[i, c] = phi'(x[i, c]), likewise.
+/// Writes to[i, c] = phi'(x[i, c]), likewise.
 template <class T>
 FOVEA_NOINLINE void slope_rows(const FeatureMapArgs<T>& map, const StoredMatrix<>& x, Index count,
                                Index width, T* to, Index to_row) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Causal linear attention backward (FMMformer, eqs. 8-10; formulas in linear_grad.hpp): chunks
-/// forwards with the state S, then backwards with the state R of the rows that see a chunk; within
-/// a chunk pair by pair. Cost per token, query head and map: 12 D Dv + 6 kLinearChunk (D + Dv) / 2
-/// flops.
+/// The backward pass of causal linear attention (FMMformer, eqs. 8-10; the formulas are in
+/// grad.hpp): first chunks forwards with the state S, then backwards with the state R of the rows
+/// that see a chunk; within a chunk pair by pair. It costs 12 D Dv + 6 kLinearChunk (D + Dv) / 2
+/// flops for each token, query head and map.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -12,15 +12,15 @@
 #include "fovea/kernels/linear/grad_state.inl.hpp"
 #endif
 
-/// What the causal steps have in common: positions.
+/// The positions that both causal steps go by.
 template <class T>
 struct GradPositions {
   explicit GradPositions(const LinearGradCausalArgs<T>& args)
       : first(args.first_position), rows(args.row_count), tokens(args.tokens.count) {}
 
-  /// Rows before it see nothing.
+  /// The first row that sees a token.
   Index seeing_row() const { return tokens > 0 ? clamped(-first, 0, rows) : rows; }
-  /// Tokens from it on are seen by no row.
+  /// The first token that no row sees, nor any token behind it.
   Index unseen_token() const { return clamped(first + rows, 0, tokens); }
   Index row_at(Index position) const { return clamped(position - first, 0, rows); }
 
@@ -29,7 +29,7 @@ struct GradPositions {
   Index tokens;
 };
 
-/// What row `first` of head h keeps of a map, and the rows behind it.
+/// What row `first` of head h keeps of a map, followed by that of the rows behind it.
 template <class T>
 FOVEA_INLINE GradRecords<T> grad_records(const LinearGradCausalArgs<T>& args, Index h, Index map,
                                          Index first) {
@@ -37,7 +37,7 @@ FOVEA_INLINE GradRecords<T> grad_records(const LinearGradCausalArgs<T>& args, In
   return {args.saved + ((h * args.maps.count + map) * args.row_count + first) * record, record};
 }
 
-/// First causal step, of one map.
+/// The first causal step for one map.
 template <class T>
 class GradForwards {
  public:
@@ -81,7 +81,7 @@ class GradForwards {
     return GradAhead<T>((2 * kLinearChunk + widths_.value_width) * widths_.d);
   }
 
-  /// Sums of the chunk's features up to each token.
+  /// Computes the sums of the chunk's features up to each token.
   void add_up_features() {
     const Index row = widths_.d;
     const Index tokens = tokens_.count();
@@ -141,7 +141,7 @@ class GradForwards {
   T* const pairs_;
 };
 
-/// Second causal step, of one map.
+/// The second causal step for one map.
 template <class T>
 class GradBackwards {
  public:
@@ -189,14 +189,14 @@ class GradBackwards {
   bool d_k() const { return args_.tokens.d_k.data != nullptr; }
   bool d_v() const { return args_.tokens.d_v.data != nullptr; }
 
-  /// Rows of a head before row `end`.
+  /// Asks for the rows of a head before row `end`.
   void ask_rows(Index h, Index end) {
     LinearGradRows<T> inputs = args_.rows[h];
     inputs.d_q = {};
     GradRowTile<T>::ask(inputs, larger(0, end - kLinearChunk), end, widths_, ahead_);
   }
 
-  /// What rows of the chunk add to its tokens' gradients, then to R and r.
+  /// Adds what rows of the chunk contribute to its tokens' gradients, and then to R and r.
   void add_rows(Index h, Index begin, Index end, Index offset) {
     const Index count = end - begin;
     if (h > 0) {
@@ -233,7 +233,7 @@ class GradBackwards {
                   gradients_.scratch(), kLinearChunk);
   }
 
-  /// r of the rows from each token's own on, and of all rows.
+  /// Adds r of the rows from each token's own row on, and of all rows.
   void add_d_z(Index offset) {
     const Index row = widths_.d;
     const Index rows = rows_.count();
@@ -264,12 +264,12 @@ class GradBackwards {
   GradRowTile<T> rows_;
   TokenGradients<T> gradients_;
   GradAhead<T> ahead_;
-  T* const chunk_r_;         // [d], of the chunk alone
+  T* const chunk_r_;         // [d], that of the chunk alone
   T* const products_;        // [rows, kLinearChunk], phi(q_i) . phi(k_j)
   T* const value_products_;  // [rows, kLinearChunk], G_i / den_i . v_j
 };
 
-/// 0 for rows [begin, end), if no call adds to them.
+/// Writes 0 to rows [begin, end), unless the call adds to them.
 template <class T>
 FOVEA_NOINLINE void clear_rows(const Matrix<T>& m, Index begin, Index end, Index width) {
   if (m.data == nullptr) return;
@@ -280,7 +280,7 @@ FOVEA_NOINLINE void clear_rows(const Matrix<T>& m, Index begin, Index end, Index
   }
 }
 
-/// A kernel (FOVEA_EACH_KERNEL).
+/// Computes d_q, d_out_times_out and `saved` for the heads of the call.
 template <class T>
 void linear_grad_causal_rows(const LinearGradCausalArgs<T>& args) noexcept {
   const GradPositions<T> positions(args);
@@ -303,7 +303,7 @@ void linear_grad_causal_rows(const LinearGradCausalArgs<T>& args) noexcept {
   }
 }
 
-/// A kernel (FOVEA_EACH_KERNEL).
+/// Computes d_k and d_v from `saved`.
 template <class T>
 void linear_grad_causal_keys(const LinearGradCausalArgs<T>& args) noexcept {
   const GradPositions<T> positions(args);

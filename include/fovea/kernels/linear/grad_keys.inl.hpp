@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The key side of linear attention's backward pass: features and gradients of up to kLinearChunk
-/// tokens.
+/// The key side of the backward pass of linear attention: the features and gradients of up to
+/// kLinearChunk tokens.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -12,7 +12,7 @@
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
-/// Tokens [first, first + count) of one head of keys and one map.
+/// The tokens [first, first + count) of one key head and one map.
 template <class T>
 class GradTokenTile {
  public:
@@ -25,7 +25,7 @@ class GradTokenTile {
   bool wants_d_k() const { return tokens_->d_k.data != nullptr; }
   bool wants_d_v() const { return tokens_->d_v.data != nullptr; }
 
-  /// Tokens that read_tokens() will be called for.
+  /// Asks for the tokens that read_tokens() will be called for.
   static void ask(const LinearGradTokens<T>& tokens, Index first, const GradWidths<T>& widths,
                   GradAhead<T>& ahead) {
     if (first < 0) return;
@@ -51,8 +51,9 @@ class GradTokenTile {
                   values_t_, kLinearChunk);
   }
 
-  /// d_k_j = d_features_j o phi'(k_j) (+ d_k_j).
-  /// \param d_features [count, d]   \param slopes [count, d] scratch
+  /// Writes d_k_j = d_features_j o phi'(k_j), or adds it to d_k_j.
+  /// \param d_features [count, d]
+  /// \param slopes [count, d] scratch
   void write_d_k(const T* d_features, T* slopes, bool add) const {
     const Matrix<T> d_k = tokens_->d_k;
     const Index row = widths_.d;
@@ -63,7 +64,8 @@ class GradTokenTile {
     }
   }
 
-  /// d_v_j = d_values_j (+ d_v_j). \param d_values [count, dv]
+  /// Writes d_v_j = d_values_j, or adds it to d_v_j.
+  /// \param d_values [count, dv]
   void write_d_v(const T* d_values, bool add) const {
     const Matrix<T> d_v = tokens_->d_v;
     for (Index j = 0; j < count_; ++j) {
@@ -102,7 +104,7 @@ class GradTokenTile {
   T* const values_t_;
 };
 
-/// Gradients of the features and values of a tile of tokens.
+/// The gradients of the features and values of a tile of tokens.
 template <class T>
 class TokenGradients {
  public:
@@ -115,7 +117,7 @@ class TokenGradients {
     clear_elements(lanes_, kLinearChunk * widths.d);
   }
 
-  /// Adds r.
+  /// Adds r to the gradients of the features.
   void add(const T* normaliser, Index count) {
     const Index row = widths_.d;
     for (Index c = 0; c < row; c += kLanes<T>) {
@@ -127,10 +129,11 @@ class TokenGradients {
 
   T* d_features() const { return d_features_; }  // [count, d]
   T* d_values() const { return d_values_; }      // [count, dv]
-  T* scratch() const { return lanes_; }          // [kLinearChunk, d], between two reads
+  T* scratch() const { return lanes_; }          // [kLinearChunk, d], free between two reads
 
-  /// What all tokens get from rows that see them all: R v_j, to which r is lacking, and
-  /// R^T phi(k_j). \param state R [D, dv]
+  /// Computes what all tokens get from rows that see them all: R v_j, to which r is still lacking,
+  /// and R^T phi(k_j).
+  /// \param state R [D, dv]
   void read(const GradTokenTile<T>& tile, const T* state, GradAhead<T>& ahead) {
     if (tile.wants_d_k()) read_features(tile, state, ahead);
     if (!tile.wants_d_v()) return;
@@ -140,7 +143,8 @@ class TokenGradients {
   }
 
  private:
-  /// Tokens in the lanes, so that neither R nor its transpose has to be turned.
+  /// Computes the features' part with tokens in the lanes, so that neither R nor its transpose has
+  /// to be turned.
   void read_features(const GradTokenTile<T>& tile, const T* state, GradAhead<T>& ahead) {
     multiply_rows<ProductSteps::all, T>({state, widths_.dv, 1, tile.values_t(), kLinearChunk,
                                          lanes_, kLinearChunk, widths_.value_width, &ahead},

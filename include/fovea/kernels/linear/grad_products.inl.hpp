@@ -10,7 +10,7 @@
 #include "fovea/simd/register_block.inl.hpp"
 #endif
 
-/// Widths of one call, and how far its rows are apart: whole cache lines.
+/// The widths of one call, and how far its rows are apart, in whole cache lines.
 template <class T>
 struct GradWidths {
   GradWidths(Index width_, Index value_width_)
@@ -21,11 +21,11 @@ struct GradWidths {
 
   Index width;        // D
   Index value_width;  // Dv
-  Index d;            // row of D elements
+  Index d;            // elements of a padded row of D
   Index dv;
 };
 
-/// Scratch that is given away from its front.
+/// Scratch that is handed out from its front.
 template <class T>
 struct GradScratch {
   T* at;
@@ -36,46 +36,48 @@ struct GradScratch {
   }
 };
 
-/// Rows of the next tile, to be asked for while this one is computed: evenly, since what waits for
-/// memory holds up the loads behind it.
+/// The rows of the next tile, which are asked for while this one is computed. They are asked for
+/// evenly, since what waits for memory holds up the loads behind it.
 template <class T>
 class GradAhead {
  public:
   GradAhead() = default;
-  /// \param elements of the products that will ask
+  /// \param elements number of elements of the products that will ask
   explicit GradAhead(Index elements) {
     const Index blocks = larger(1, elements / (kLanes<T> * kAccumulators));
     rows_ = (kLinearChunk + blocks - 1) / blocks;
   }
 
-  /// Rows [first, first + count) of a tensor to be read.
+  /// Adds rows [first, first + count) of a tensor, to be read.
   void read(const Matrix<const T>& m, Index first, Index count, Index width) {
     reads_[read_count_++] = RowsAhead<0>::template of<T>(stored(m), first, 1, count, width);
   }
-  /// The same, to be written, if there is one.
+  /// Adds rows of a tensor to be written, if there is one.
   void write(const Matrix<T>& m, Index first, Index count, Index width) {
     if (m.data == nullptr) return;
     writes_[write_count_++] = RowsAhead<1>::template of<T>(stored(m), first, 1, count, width);
   }
 
-  /// Asks for so many rows of each.
+  /// Asks for that many rows of each tensor.
   FOVEA_INLINE void ask(Index rows) {
     for (Index n = 0; n < read_count_; ++n) reads_[n].ask(rows);
     for (Index n = 0; n < write_count_; ++n) writes_[n].ask(rows);
   }
-  /// What one register block asks for.
+  /// Asks for the share of one register block.
   FOVEA_INLINE void ask() { ask(rows_); }
 
  private:
   RowsAhead<0> reads_[4];
   RowsAhead<1> writes_[2];
-  Index rows_ = 0;  // of each tensor
+  Index rows_ = 0;  // rows of each tensor that one block asks for
   Index read_count_ = 0;
   Index write_count_ = 0;
 };
 
-/// to[i, c] = phi'(x[i, c]), from the features where they tell: the slope of elu is the smaller of
-/// 1 and its value. \param features [count, row], phi(x), not scaled   \param to [count, row]
+/// Writes to[i, c] = phi'(x[i, c]), from the features where they tell: the slope of elu is the
+/// smaller of 1 and its value.
+/// \param features [count, row], phi(x), not scaled
+/// \param to [count, row]
 template <class T>
 FOVEA_NOINLINE void slopes_of(const FeatureMapArgs<T>& map, const Matrix<const T>& x,
                               const T* features, Index count, Index width, T* to, Index row) {
@@ -92,7 +94,7 @@ FOVEA_NOINLINE void slopes_of(const FeatureMapArgs<T>& map, const Matrix<const T
   }
 }
 
-/// to[c] = row(c, to[c]), or row(c, 0) where nothing is added to.
+/// Writes to[c] = row(c, to[c]), or row(c, 0) where nothing is added to.
 template <class T, class Row>
 FOVEA_INLINE void write_row(T* to, Index column, Index width, bool add, const Row& row) {
   constexpr Index w = kLanes<T>;
@@ -106,14 +108,14 @@ FOVEA_INLINE void write_row(T* to, Index column, Index width, bool add, const Ro
   }
 }
 
-/// Which steps a row of a product sums over, of all [0, steps).
+/// Which of all the steps [0, steps) a row of a product sums over.
 enum class ProductSteps {
-  all,        // cut every kChain
-  up_to_row,  // row i: [0, i + offset]; steps <= kChain
-  from_row    // row i: [i - offset, steps); steps <= kChain
+  all,        // all of them, cut after every kChain
+  up_to_row,  // row i: [0, i + offset], with steps <= kChain
+  from_row    // row i: [i - offset, steps), with steps <= kChain
 };
 
-/// to[i, c] = sum_s a[i, s] b[s, c] (+ to[i, c]).
+/// The product to[i, c] = sum_s a[i, s] b[s, c], to which to[i, c] may be added.
 template <class T>
 struct RowsProduct {
   const T* a;  // scalars, at strides a_row and a_step
@@ -129,7 +131,7 @@ struct RowsProduct {
   bool add = false;
 };
 
-/// V vectors of columns of a product, R rows at a time.
+/// Computes V vectors of columns of a product, R rows at a time.
 template <ProductSteps kSteps, int V, class T>
 struct ProductColumns {
   const RowsProduct<T>& p;
@@ -164,7 +166,7 @@ struct ProductColumns {
   }
 
  private:
-  /// One step of rows [begin, end) of a block.
+  /// Adds one step to rows [begin, end) of a block.
   template <int R>
   FOVEA_INLINE void step(const T* a, const T* b, Index s, int begin, int end,
                          RegisterBlock<R, V, T>& sum) const {
@@ -217,14 +219,16 @@ struct ProductGroups {
   }
 };
 
-/// \param columns whole vectors
+/// Computes a product.
+/// \param columns a multiple of the lanes
 template <ProductSteps kSteps, class T>
 FOVEA_NOINLINE void multiply_rows(const RowsProduct<T>& p, Index rows, Index columns) {
   for_row_blocks<4>(0, columns / kLanes<T>, ProductGroups<kSteps, T>{p, rows});
 }
 
-/// pairs[i, j] = a_i . b_j for the pairs j <= i + offset, and some beside them.
-/// \param b_t [width, kLinearChunk]   \param pairs [rows, kLinearChunk]
+/// Computes pairs[i, j] = a_i . b_j for the pairs j <= i + offset, and for some besides.
+/// \param b_t [width, kLinearChunk]
+/// \param pairs [rows, kLinearChunk]
 template <class T>
 FOVEA_NOINLINE void pair_products(const T* a, Index a_row, const T* b_t, Index width, Index rows,
                                   Index tokens, Index offset, T* pairs) {

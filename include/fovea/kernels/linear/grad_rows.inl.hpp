@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The query side of linear attention's backward pass: features of up to kLinearChunk rows, their
-/// denominators, gradients, and what they add to the gradients of the tokens that they see.
+/// The query side of the backward pass of linear attention: the features of up to kLinearChunk
+/// rows, their denominators, their gradients, and what they add to the gradients of the tokens that
+/// they see.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,7 +11,7 @@
 #include "fovea/kernels/linear/stream.inl.hpp"
 #endif
 
-/// A sum whose error does not grow with the number of terms (Neumaier).
+/// A sum whose error does not grow with the number of its terms (Neumaier).
 template <class T>
 struct CompensatedSum {
   T sum = 0;
@@ -22,7 +23,7 @@ struct CompensatedSum {
     lost += (sum - (s - from_x)) + (x - from_x);
     sum = s;
   }
-  /// An infinite sum has lost NaN.
+  /// The sum. If it is infinite, `lost` is NaN and left out.
   FOVEA_INLINE T value() const { return lost == lost ? sum + lost : sum; }
 };
 
@@ -35,15 +36,15 @@ struct GradRecord {
   FOVEA_INLINE T& inverse() const { return at[0]; }
   /// t / den = <G_i, far_i>.
   FOVEA_INLINE T& product() const { return at[1]; }
-  /// The power of two that the row's features were multiplied by; 0 of a row that zero_row left
-  /// out, of which everything else is 0 too.
+  /// The power of two that the row's features were multiplied by. It is 0 for a row that zero_row
+  /// left out, for which all the rest is 0, too.
   FOVEA_INLINE T& scale() const { return at[2]; }
-  /// sign(den) tau where the floor holds, else 0; only of signed_floor.
+  /// sign(den) tau where the floor holds, otherwise 0. Only signed_floor has it.
   FOVEA_INLINE T& floor_slope() const { return at[3]; }
   /// -t / den^2, the gradient of den.
   FOVEA_INLINE T d_den() const { return -(at[1] * at[0]); }
 
-  /// Keeps the signs of z = a + b, each as two bits.
+  /// Keeps the signs of z = a + b, each in two bits.
   void set_signs(const T* a, const T* b, Index width) const {
     for (Index c = 0; c < width; c += kPerWord) {
       Word word = 0;
@@ -54,7 +55,7 @@ struct GradRecord {
       __builtin_memcpy(at + 4 + c / kPerWord, &word, sizeof(word));
     }
   }
-  /// -1, 0 or 1.
+  /// The sign of element c of z: -1, 0 or 1.
   T sign(Index c) const {
     Word word;
     __builtin_memcpy(&word, at + 4 + c / kPerWord, sizeof(word));
@@ -67,24 +68,25 @@ struct GradRecord {
   static constexpr Index kPerWord = kGradSignsPerWord<T>;
 };
 
-/// Records of neighbouring rows.
+/// The records of neighbouring rows.
 template <class T>
 struct GradRecords {
   T* first;
-  Index elements;  // of one
+  Index elements;  // elements of one record
 
   FOVEA_INLINE GradRecord<T> at(Index i) const { return {first + i * elements}; }
 };
 
-/// sum += <G_i, far_i> of `rows` rows.
+/// Adds <G_i, far_i> of `rows` rows to the sum.
 template <class T>
 FOVEA_NOINLINE void add_row_products(const GradRecords<T>& records, Index rows,
                                      CompensatedSum<T>& sum) {
   for (Index i = 0; i < rows; ++i) sum.add(records.at(i).product());
 }
 
-/// Lane i of the result is a_i . b_i for rows [first, first + lanes), 0 behind the last one: the
-/// sums of denominators_of. \param a, b [count, row]
+/// Lane i of the result is a_i . b_i for rows [first, first + lanes), and 0 behind the last one.
+/// Elements are added in the same order as in denominators_of.
+/// \param a, b [count, row]
 template <class T>
 FOVEA_INLINE Vec<T> products_of_rows(const T* a, const T* b, Index row, Index first, Index count) {
   constexpr int vectors = 64 / kVecBytes;
@@ -111,7 +113,7 @@ FOVEA_INLINE Vec<T> products_of_rows(const T* a, const T* b, Index row, Index fi
   return lane_sums(sums);
 }
 
-/// Rows [first, first + count) of one query head and one map.
+/// The rows [first, first + count) of one query head and one map.
 template <class T>
 class GradRowTile {
  public:
@@ -126,7 +128,7 @@ class GradRowTile {
   T* features() const { return features_; }  // [count, d], phi(q_i) times powers of two
   const T* d_out() const { return d_out_; }  // [count, dv]
 
-  /// Rows [first, end) that read_queries() will be called for.
+  /// Asks for rows [first, end), which read_queries() will be called for.
   static void ask(const LinearGradRows<T>& rows, Index first, Index end,
                   const GradWidths<T>& widths, GradAhead<T>& ahead) {
     const Index count = clamped(end - first, 0, kLinearChunk);
@@ -135,7 +137,8 @@ class GradRowTile {
     ahead.write(rows.d_q, first, count, widths.width);
   }
 
-  /// \param map of `maps`
+  /// Loads the features of rows.
+  /// \param map number of the map among those of the call
   void read_queries(const LinearGradRows<T>& rows, Index first, Index count, Index map) {
     rows_ = &rows;
     first_ = first;
@@ -144,14 +147,16 @@ class GradRowTile {
     map_rows(maps_.maps[map], stored(query_rows()), count, widths_.width, features_, widths_.d);
   }
 
-  /// d_out() as G_i.
+  /// Makes d_out() hold G_i.
   void read_d_out() const {
     for (Index i = 0; i < count_; ++i) put_d_out(i, d_out_row(i), T(1));
   }
 
-  /// Gradients of the queries of the loaded rows, whose features it scales.
-  /// \param reader of normalisers: which each row sees   \param u [count, d], S_i G_i
-  /// \param slopes [count, d] scratch   \param records of the loaded rows: written
+  /// Computes the gradients of the queries of the loaded rows, and scales their features.
+  /// \param reader reads the normaliser that each row sees
+  /// \param u [count, d], S_i G_i
+  /// \param slopes [count, d] scratch
+  /// \param records those of the loaded rows, written
   void attend(StateReader<T>& reader, const T* u, T* slopes, bool accumulate,
               const GradRecords<T>& records) {
     alignas(kVecBytes) T numbers[4][kLinearChunk];
@@ -179,7 +184,8 @@ class GradRowTile {
     }
   }
 
-  /// Of rows that attend() saw before: features as it scaled them, d_out() as G_i / den_i and d_z.
+  /// For rows that an earlier attend() has seen: scales features as it did, and makes d_out() hold
+  /// G_i / den_i, and d_z.
   void read_divided(const GradRecords<T>& records) {
     for (Index i = 0; i < count_; ++i) {
       const GradRecord<T> kept = records.at(i);
@@ -189,7 +195,7 @@ class GradRowTile {
     }
   }
 
-  /// Of rows that attend() has just seen: d_out() as G_i / den_i and d_z.
+  /// For rows that attend() has just seen: makes d_out() hold G_i / den_i, and d_z.
   void divide(const GradRecords<T>& records) {
     for (Index i = 0; i < count_; ++i) {
       const GradRecord<T> kept = records.at(i);
@@ -199,7 +205,7 @@ class GradRowTile {
     }
   }
 
-  /// sum + d_z_i, the gradient of z_i, for a vector of columns.
+  /// sum + d_z_i, the gradient of z_i, for one vector of columns.
   FOVEA_INLINE Vec<T> add_d_z(Index i, Index c, Vec<T> sum) const {
     return fma(load(d_z_rows_[i] + c), set1(d_z_factors_[i]), sum);
   }
@@ -211,7 +217,7 @@ class GradRowTile {
   bool has_floor() const { return maps_.policy == DenominatorPolicy::signed_floor; }
   static bool is_left_out(const GradRecord<T>& kept) { return kept.scale() == 0; }
 
-  /// A row of d_out times far_weight.
+  /// A row of d_out multiplied by far_weight.
   struct DOutRow {
     const T* d_out;
     Index column;
@@ -230,7 +236,7 @@ class GradRowTile {
             widths_.value_width};
   }
 
-  /// Row i of d_out(), 0 behind the last column.
+  /// Writes row i of d_out(), with 0 behind the last column.
   FOVEA_INLINE void put_d_out(Index i, const DOutRow& row, T factor) const {
     constexpr Index w = kLanes<T>;
     const Index padded = widths_.dv;
@@ -243,7 +249,7 @@ class GradRowTile {
     for (; c < padded; c += w) store(to + c, zero<T>());
   }
   FOVEA_INLINE void put_divided(Index i, const DOutRow& row, const GradRecord<T>& kept) const {
-    if (is_left_out(kept)) {  // whatever G_i holds
+    if (is_left_out(kept)) {  // it is 0, whatever G_i holds
       clear_elements(d_out_ + i * widths_.dv, widths_.dv);
     } else {
       put_d_out(i, row, kept.inverse());
@@ -274,7 +280,7 @@ class GradRowTile {
     kept.scale() = left_out ? T(0) : reader.scales[i];
   }
 
-  /// Of signed_floor: where it holds, and the signs there.
+  /// For signed_floor: keeps where it holds, and the signs there.
   void keep_floors(const StateReader<T>& reader, const GradRecords<T>& records) const {
     alignas(kVecBytes) T den[kLanes<T>];
     alignas(kVecBytes) T size[kLanes<T>];
@@ -319,12 +325,12 @@ class GradRowTile {
     FOVEA_INLINE Vec<T> operator()(Index, Vec<T> before) const { return before; }
   };
 
-  /// d_phi(q) o phi'(q).
+  /// The row d_phi(q) o phi'(q).
   struct QueryRow {
     const T* u;
     const T* normaliser;
-    const T* run;       // added to the normaliser, or null
-    const T* features;  // of a row with a floor, else null
+    const T* run;       // added to the normaliser; or null
+    const T* features;  // only of a row with a floor; else null
     const T* slopes;
     T inverse;
     T d_den;
@@ -339,7 +345,7 @@ class GradRowTile {
     }
   };
 
-  /// |x| with the sign of y, 0 where y is 0.
+  /// |x| with the sign of y, and 0 where y is 0.
   static FOVEA_INLINE Vec<T> magnitude_with_sign(Vec<T> x, Vec<T> y) {
     const IntVec<T> sign = bits(y) & set1_int<T>(MathConstants<T>::kSignMask);
     return select(y == zero<T>(), zero<T>(), from_bits<T>(bits(absolute(x)) | sign));
@@ -357,7 +363,7 @@ class GradRowTile {
   Index map_ = 0;
   T* const features_;
   T* const d_out_;
-  T* const d_z_;  // [kLinearChunk, d], of rows with a floor
+  T* const d_z_;  // [kLinearChunk, d], only of rows with a floor
   const T* d_z_rows_[kLinearChunk];
   T d_z_factors_[kLinearChunk];
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The running sums of linear attention's backward pass: a matrix to which chunks are added with
-/// what each addition loses (Kahan), so that it does not drift and needs little memory; and a
-/// vector, summed as in running_state.inl.hpp, so that denominators are those of the forward pass
-/// to the bit.
+/// The running sums of the backward pass of linear attention: a matrix and a vector. Chunks are
+/// added to the matrix together with what each addition loses (Kahan), so that it does not drift
+/// and needs little memory. The vector is summed as in running_state.inl.hpp, so that denominators
+/// are those of the forward pass to the bit.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -14,7 +14,9 @@
 template <class T>
 class GradSums {
  public:
-  /// Zeros. \param row of the matrix   \param vector elements; both are whole cache lines
+  /// Sets both to zeros.
+  /// \param row elements of a row of the matrix, in whole cache lines
+  /// \param vector elements of the vector, in whole cache lines
   GradSums(Index rows, Index row, Index vector, GradScratch<T>& scratch)
       : rows_(rows), row_(row), matrix_(scratch.take(rows * row)), lost_(scratch.take(rows * row)) {
     vector_.width = 0;
@@ -33,15 +35,16 @@ class GradSums {
   const T* matrix() const { return matrix_; }       // [rows, row]
   const T* vector() const { return vector_.read; }  // [vector]
 
-  /// matrix[i, c] += sum_s a[i, s] b[s, c], one chain.
-  /// \param a scalars, at strides a_row and a_step   \param b [steps, row], steps <= kLinearChunk
+  /// Adds sum_s a[i, s] b[s, c] to matrix[i, c], in one chain.
+  /// \param a scalars, at strides a_row and a_step
+  /// \param b [steps, row], steps <= kLinearChunk
   FOVEA_NOINLINE void add_products(const T* a, Index a_row, Index a_step, const T* b, Index steps,
                                    GradAhead<T>& ahead) {
     const Groups groups{{a, a_row, a_step, b, row_, matrix_, row_, steps, &ahead}, lost_, rows_};
     for_row_blocks<4>(0, row_ / kLanes<T>, groups);
   }
 
-  /// vector += x
+  /// Adds x to the vector.
   FOVEA_NOINLINE void add(const T* x) {
     for (Index c = 0; c < vector_.row; c += kLanes<T>) {
       const Vec<T> local = load(vector_.local + c) + load(x + c);
@@ -98,6 +101,6 @@ class GradSums {
   const Index rows_;
   const Index row_;
   T* const matrix_;
-  T* const lost_;           // what `matrix` is too large by
-  RunningState<T> vector_;  // its normaliser alone
+  T* const lost_;           // the amount by which `matrix` is too large
+  RunningState<T> vector_;  // its normaliser is the vector
 };

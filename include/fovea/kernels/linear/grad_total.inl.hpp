@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear attention backward that is not causal: one state for all rows, and one sum over rows for
-/// all tokens (formulas in linear_grad.hpp). Cost per token, query head and map: 8 D Dv flops, and
-/// 2 D Dv of linear_sum.
+/// The backward pass of linear attention that is not causal: one state for all rows, and one sum
+/// over rows for all tokens (the formulas are in grad.hpp). Cost for each token, query head and
+/// map: 8 D Dv flops, and 2 D Dv of linear_sum.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,7 +10,7 @@
 #include "fovea/kernels/linear/grad_rows.inl.hpp"
 #endif
 
-/// Rows that all see the same tokens, of one map.
+/// Rows that all see the same tokens, for one map.
 template <class T>
 class GradRowsOfTotal {
  public:
@@ -53,7 +53,7 @@ class GradRowsOfTotal {
     rows_.attend(reader, u_, slopes_, args_.accumulate || map_ > 0, records_);
   }
 
-  /// R and r of the tile's rows.
+  /// Adds R and r of the tile's rows.
   void add_sums() {
     rows_.divide(records_);
     T* const sums = args_.sums + map_ * elements_;
@@ -81,7 +81,7 @@ class GradRowsOfTotal {
   GradRecords<T> records_;
 };
 
-/// A kernel (FOVEA_EACH_KERNEL).
+/// Computes d_q of a segment of rows, and their part of R and r.
 template <class T>
 void linear_grad_rows(const LinearGradRowsArgs<T>& args) noexcept {
   CompensatedSum<T> sum;
@@ -91,7 +91,7 @@ void linear_grad_rows(const LinearGradRowsArgs<T>& args) noexcept {
   if (args.rows.d_out_times_out != nullptr) *args.rows.d_out_times_out = sum.value();
 }
 
-/// A kernel (FOVEA_EACH_KERNEL).
+/// Computes d_k and d_v of some tokens.
 template <class T>
 void linear_grad_keys(const LinearGradKeysArgs<T>& args) noexcept {
   const GradWidths<T> widths(args.width, args.value_width);

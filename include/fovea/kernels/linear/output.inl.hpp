@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// From the numerators and denominators of rows to the rows of `out`: divided, summed over the
-/// maps, blended, and rounded once to what they are stored in.
+/// Makes the rows of `out` from the numerators and denominators: these are divided, summed over the
+/// maps, blended, and rounded once to the type in which they are stored.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -22,14 +22,14 @@ FOVEA_INLINE void write_far(const LinearRows<T, S>& rows, Index i, Index c, Inde
   store_columns<X>(rows.out.data, i * rows.out.row, rows.out.column, c, width, far);
 }
 
-/// Rows [first, first + count): what `far` holds, blended and stored.
+/// The rows [first, first + count): what `far` holds is blended and stored.
 template <class T, Storage S>
 struct BlendedRows {
   const LinearRows<T, S>& rows;
   Index first;
   Index count;
   Index width;   // Dv
-  const T* far;  // [count, row], or null: 0
+  const T* far;  // [count, row]; null: 0
   Index row;
 
   template <Storage X>
@@ -43,23 +43,23 @@ struct BlendedRows {
   }
 };
 
-/// Rows [first, first + count) become near_weight near + far_weight far.
-/// \param far [count, row], or null: 0, of rows that see no token
+/// Writes near_weight near + far_weight far to rows [first, first + count).
+/// \param far [count, row]; null: 0, for rows that see no token
 template <class T, Storage S>
 FOVEA_INLINE void blend_far(const LinearRows<T, S>& rows, Index first, Index count, Index width,
                             const T* far, Index row) {
   with_storage(rows.out, BlendedRows<T, S>{rows, first, count, width, far, row});
 }
 
-/// Rows from `first` on, of one map of several.
+/// The rows from `first` on, for one map of several.
 template <class T, Storage S>
 struct FarRows {
   const LinearRows<T, S>& rows;
   Index first;
   Index width;  // Dv
   const StateReader<T>& reader;
-  bool zero_row;  // the policy
-  bool is_first;  // map
+  bool zero_row;  // whether that is the policy
+  bool is_first;  // whether this is the first map
   bool is_last;
   T* sums;  // [count, value_row] over the maps so far
 
@@ -79,7 +79,7 @@ struct FarRows {
     }
   }
 
-  /// sum + numerator / denominator. The product with an inverse joins a sum by fma() alone.
+  /// sum + numerator / denominator. The product with an inverse is added to a sum only by fma().
   FOVEA_INLINE Vec<T> add_term(Index r, Vec<T> numerator, const T* sum) const {
     const Vec<T> before = is_first ? zero<T>() : load(sum);
     const T inverse = reader.inverses[r];

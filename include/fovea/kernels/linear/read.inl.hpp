@@ -8,7 +8,7 @@
 #include "fovea/kernels/linear/stream.inl.hpp"
 #endif
 
-/// The sums of one map, of which one block of tokens is added at a time.
+/// The sums of one map, to which one block of tokens is added at a time.
 template <class T>
 struct BlockSums {
   T* sums;  // [width, value_row], then the normaliser [row]
@@ -18,7 +18,7 @@ struct BlockSums {
   const T* features;  // [tokens, row]
   const T* values;    // [tokens, value_row]
   Index tokens;
-  bool is_first;  // block
+  bool is_first;  // whether this is the first block
   TokensAfter after;
 };
 
@@ -66,7 +66,7 @@ FOVEA_NOINLINE void add_block(BlockSums<T>& s) {
   }
 }
 
-/// The sums of one segment of tokens.
+/// Computes the sums of one segment of tokens.
 template <class T, Storage S>
 void linear_sum(const LinearSumArgs<T, S>& args) noexcept {
   BlockSums<T> s;
@@ -95,7 +95,7 @@ void linear_sum(const LinearSumArgs<T, S>& args) noexcept {
   }
 }
 
-/// The sums of all segments, in their order, in two words and then rounded.
+/// Adds the sums of all segments in their order, in two words, and then rounds.
 template <class T>
 void linear_fold(const LinearFoldArgs<T>& args) noexcept {
   for (Index i = 0; i < args.elements; i += kLanes<T>) {
@@ -108,7 +108,7 @@ void linear_fold(const LinearFoldArgs<T>& args) noexcept {
   }
 }
 
-/// Rows that all see the same tokens.
+/// Computes rows that all see the same tokens.
 template <class T, Storage S>
 void linear_read(const LinearReadArgs<T, S>& args) noexcept {
   const RowScratch<T> scratch(args.scratch, args.width, args.value_width);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of queries that read a state: denominators, weights of the keys of the open chunk, and
-/// outputs, for one head and one feature map. A row's bits depend on its query and on what it sees.
+/// Rows of queries that read a state, for one head and one feature map: denominators, weights of
+/// the keys of the open chunk, and outputs. The bits of a row depend on its query and on what it
+/// sees.
 ///
-/// Numerator of row i: a chain over the chunk's keys up to i and on through kFeatureChain features
-/// times rows of the state, plus chains of further features. Lanes: value columns; of weights,
-/// keys.
+/// The numerator of row i is a chain over the chunk's keys up to i and on through kFeatureChain
+/// features times rows of the state, plus chains of further features. The lanes are value columns,
+/// and for weights they are keys.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -14,18 +15,20 @@
 #include "fovea/simd/lane_sums.inl.hpp"
 #endif
 
-/// Steps of one chain of roundings over features.
+/// The number of steps of one chain of roundings over features.
 inline constexpr Index kFeatureChain = 32;
 
-/// Denominators whose size is within 2^-n and 2^n: no feature of the row needs to be scaled.
+/// A number 2^n: if the size of a denominator is between 2^-n and 2^n, no feature of the row needs
+/// to be scaled.
 template <class T>
 inline constexpr T kUsualDenominator = sizeof(T) == 4 ? T(0x1p60) : T(0x1p400);
 
-/// Rows whose largest feature is within 2^-n and 2^n are never scaled.
+/// A number 2^n: if the size of a row's largest feature is between 2^-n and 2^n, the row is never
+/// scaled.
 template <class T>
 inline constexpr T kUsualFeature = sizeof(T) == 4 ? T(0x1p40) : T(0x1p300);
 
-/// Rows that come next, to ask memory for: of queries and outputs.
+/// The rows of queries and outputs that come next, for which memory is asked.
 struct RowsAfter {
   RowsAhead<0> q;
   RowsAhead<1> out;
@@ -36,32 +39,32 @@ struct RowsAfter {
   }
 };
 
-/// Rows of one head, and what they read. Row r sees the first `first + r + 1` keys of the chunk,
-/// at most `keys`.
+/// The rows of one head, and what they read. Row r sees the first `first + r + 1` keys of the
+/// chunk, and at most `keys`.
 template <class T>
 struct StateReader {
   Index width;
-  Index row;                  // of features: padded D
-  Index value_row;            // padded Dv
+  Index row;                  // elements of a row of features: D padded
+  Index value_row;            // Dv padded
   const T* state;             // [D, value_row]
   const T* normaliser;        // [row]
-  const T* run = nullptr;     // [keys, row], added to the normaliser; or none
+  const T* run = nullptr;     // [keys, row], added to the normaliser; or null
   const T* lanes = nullptr;   // [row, kLinearChunk] features of the chunk's keys
   const T* values = nullptr;  // [keys, value_row]
   Index keys = 0;
   Index first = 0;
-  Index count = 0;            // rows, at most kLinearChunk
+  Index count = 0;            // number of rows, at most kLinearChunk
   T* features = nullptr;      // [count, row]
   T* weights = nullptr;       // [count, kLinearChunk]
   T* numerators = nullptr;    // [count, value_row]
   T* denominators = nullptr;  // [kLinearChunk]
-  T* inverses = nullptr;      // [kLinearChunk]: of the denominators, or 0: to be divided by
-  T* scales = nullptr;        // [kLinearChunk], 1 where features stay as they are; or not wanted
+  T* inverses = nullptr;      // [kLinearChunk] of the denominators, or 0: these must be divided by
+  T* scales = nullptr;        // [kLinearChunk] 1 where features stay as they are; null: not wanted
 
-  /// [count, Dv]: where all rows go, times their inverses; or null, and the numerators are kept.
+  /// [count, Dv]: where all rows go, multiplied by their inverses. Null: the numerators are kept.
   T* out = nullptr;
   Index out_row = 0;
-  RowsAfter* ahead = nullptr;  // or none
+  RowsAfter* ahead = nullptr;  // rows to ask for; or null
 
   /// The last key of the chunk that row r sees.
   FOVEA_INLINE Index key(Index r) const { return smaller(first + r, keys - 1); }
@@ -72,8 +75,9 @@ FOVEA_INLINE Vec<T> absolute(Vec<T> x) {
   return from_bits<T>(bits(x) & set1_int<T>(~MathConstants<T>::kSignMask));
 }
 
-/// The products of a feature row with the normaliser that row r sees, in the lanes of a cache line
-/// and then in half as many until they are one vector. \tparam Absolute their sizes
+/// The products of a feature row with the normaliser that row r sees, summed in the lanes of a
+/// cache line, and then in half as many until they are one vector.
+/// \tparam Absolute whether to sum the sizes of the products instead
 template <bool Absolute, class T>
 FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
   constexpr int w = kLanes<T>;
@@ -100,7 +104,8 @@ FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
   return halves_added(sum);
 }
 
-/// Of rows [first, first + lanes), 0 behind the last one.
+/// The denominators of rows [first, first + lanes), and 0 behind the last one.
+/// \tparam Absolute whether to sum the sizes of the terms instead
 template <bool Absolute, class T>
 FOVEA_INLINE Vec<T> denominators_of(const StateReader<T>& reader, Index first) {
   Vec<T> rows[kLanes<T>];
@@ -112,7 +117,7 @@ FOVEA_INLINE Vec<T> denominators_of(const StateReader<T>& reader, Index first) {
   return lane_sums(rows);
 }
 
-/// Lanes whose size is usual; NaN is not.
+/// The lanes whose size is usual; NaN is not.
 template <class T>
 FOVEA_INLINE IntVec<T> is_usual(Vec<T> denominator) {
   constexpr T most = kUsualDenominator<T>;
@@ -120,9 +125,10 @@ FOVEA_INLINE IntVec<T> is_usual(Vec<T> denominator) {
   return (size > set1(1 / most)) & (size < set1(most));
 }
 
-/// Multiplies a row of features by the power of two that brings its largest one near 1, if that
-/// one is finite and far from it: neither features nor products may lose digits below the normal
-/// numbers, or overflow, and the quotient stays the same. \return the power of two
+/// Multiplies a row of features by the power of two that brings its largest one near 1, if that one
+/// is finite and far from 1. So neither features nor products lose digits below the normal numbers,
+/// or overflow, and the quotient stays the same.
+/// \return the power of two
 template <class T>
 FOVEA_NOINLINE T scale_features(T* features, Index width) {
   T largest = 0;
@@ -142,7 +148,7 @@ FOVEA_NOINLINE T scale_features(T* features, Index width) {
   return factor;
 }
 
-/// sign(den) max(|den|, least), the sign of 0 being +; NaN stays.
+/// sign(den) max(|den|, least), where the sign of 0 is +; NaN stays.
 template <class T>
 FOVEA_INLINE Vec<T> with_floor(Vec<T> denominator, Vec<T> least) {
   const Vec<T> size = absolute(denominator);
@@ -150,7 +156,8 @@ FOVEA_INLINE Vec<T> with_floor(Vec<T> denominator, Vec<T> least) {
   return select(denominator < zero<T>(), zero<T>() - floored, floored);
 }
 
-/// Denominators and their inverses of all rows; scales features where that is needed.
+/// Computes the denominators of all rows and their inverses, and scales features where that is
+/// needed.
 /// \returns whether every row has an inverse
 template <class T>
 FOVEA_NOINLINE bool find_denominators(const StateReader<T>& reader, DenominatorPolicy policy,
@@ -182,10 +189,11 @@ FOVEA_NOINLINE bool find_denominators(const StateReader<T>& reader, DenominatorP
   return all;
 }
 
-/// sum[i] += features[i, d] * rows[d] over d: the first kFeatureChain features go on with the
-/// chains of `sum`, further ones make their own.
-/// \param features [R, width]   \param rows [width, V * lanes]
-/// \param before [R, V * lanes]: scratch
+/// Computes sum[i] += features[i, d] * rows[d] over d. The first kFeatureChain features go on with
+/// the chains of `sum`, and further ones make chains of their own.
+/// \param features [R, width]
+/// \param rows [width, V * lanes]
+/// \param before [R, V * lanes] scratch
 template <int R, int V, class T>
 FOVEA_INLINE void add_features(RegisterBlock<R, V, T>& sum, const T* features, Index features_row,
                                const T* rows, Index rows_row, Index width, T* before,
@@ -200,8 +208,8 @@ FOVEA_INLINE void add_features(RegisterBlock<R, V, T>& sum, const T* features, I
   }
 }
 
-/// weights[r, j] = <features of r, key j> for the V vectors of keys from `keys` on: what stands in
-/// lanes behind a row's last key is never read.
+/// Computes weights[r, j] = <features of r, key j> for the V vectors of keys from `keys` on. What
+/// stands in lanes behind a row's last key is never read.
 template <int V, class T>
 struct ChunkWeights {
   const StateReader<T>& reader;
@@ -218,7 +226,8 @@ struct ChunkWeights {
   }
 };
 
-/// Keys two vectors at a time: rows that see no key of the second one take the first one alone.
+/// Takes keys two vectors at a time; rows that see no key of the second vector take the first one
+/// alone.
 template <class T>
 FOVEA_NOINLINE void find_weights(const StateReader<T>& reader) {
   constexpr Index w = kLanes<T>;
@@ -232,8 +241,9 @@ FOVEA_NOINLINE void find_weights(const StateReader<T>& reader) {
   }
 }
 
-/// The numerators of R rows in V vectors of columns.
-/// \pre of several rows, each sees one key of the chunk more than the one before, or none sees any
+/// Computes the numerators of R rows in V vectors of columns.
+/// \pre if there are several rows, each sees one key of the chunk more than the one before, or none
+/// sees any
 template <int V, class T>
 struct ReadBlock {
   const StateReader<T>& reader;
@@ -255,7 +265,7 @@ struct ReadBlock {
     if (reader.ahead != nullptr) reader.ahead->ask(R);
   }
 
-  /// The keys of the chunk that row r sees, then for each row what it sees beyond them.
+  /// Adds the keys of the chunk that row r sees, and then for each row what it sees beyond them.
   template <int R>
   FOVEA_INLINE void add_chunk(RegisterBlock<R, V, T>& sum, Index r) const {
     const T* weights = reader.weights + r * kLinearChunk;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The running state of one feature map and head of keys: sums over all closed chunks that do not
+/// The running state of one feature map and key head: sums over all closed chunks that do not
 /// drift, and the open chunk's tokens one by one.
 ///
-/// sums = (high + low) + local. `local` sums the chunks of one segment from 0; at its end it enters
-/// the double word (high, low). `read` = high + local is what rows read. The products of a chunk
-/// are two chains per element. The normaliser enters its double word chunk by chunk: it costs
-/// little, and divides everything.
+/// The sums are (high + low) + local. `local` sums the chunks of one segment from 0; at the
+/// segment's end it is added to the double word (high, low). Rows read `read` = high + local. The
+/// products of a chunk are two chains for each element. The normaliser is added to its double word
+/// chunk by chunk: that costs little, and everything is divided by it.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -19,16 +19,16 @@
 template <class T>
 struct RunningState {
   Index width;      // D
-  Index row;        // of features and normalisers: padded D
-  Index value_row;  // padded Dv
+  Index row;        // elements of a row of features or of the normaliser: D padded
+  Index value_row;  // Dv padded
   Index elements;   // width * value_row + row
   T* high;          // [elements]: [D, value_row], then the normaliser [row]
   T* low;           // [elements]
   T* local;         // [elements]
   T* read;          // [elements]
   T* features;      // [kLinearChunk, row] of the open chunk's keys, 0 beyond D
-  T* lanes;         // [row, kLinearChunk]: the same transposed
-  T* run;           // [kLinearChunk, row]: sums of features up to and with each token
+  T* lanes;         // [row, kLinearChunk] the same, transposed
+  T* run;           // [kLinearChunk, row] sums of features up to each token, itself included
   const T* values;  // [kLinearChunk, value_row], 0 beyond Dv
 
   FOVEA_INLINE T* normaliser() const { return read + width * value_row; }
@@ -59,15 +59,15 @@ FOVEA_NOINLINE void clear_elements(T* p, Index count) {
   for (Index i = 0; i < count; i += kLanes<T>) store(p + i, zero<T>());
 }
 
-/// No tokens. The chunk's memory is cleared too, for what the lanes behind the last key compute
-/// and nobody reads must not be slow.
+/// Makes it the state of no tokens. The chunk's memory is cleared, too: the lanes behind the last
+/// key compute with it, and although nobody reads their results they must not be slow.
 template <class T>
 FOVEA_INLINE void clear_state(const RunningState<T>& s) {
   clear_elements(s.high, 4 * s.elements + 3 * kLinearChunk * s.row);
 }
 
-/// (high, low) += x, the sum of a segment: high is again what is nearest to the sum. Infinities
-/// and NaN stay what they are.
+/// Adds x, the sum of a segment, to (high, low): high is again the number that is nearest to the
+/// sum. Infinities and NaN stay what they are.
 template <class T>
 FOVEA_INLINE void add_to_double_word(Vec<T>& high, Vec<T>& low, Vec<T> x) {
   const Vec<T> sum = high + x;
@@ -92,11 +92,11 @@ FOVEA_NOINLINE void fold_segment(const RunningState<T>& s) {
   }
 }
 
-/// Vectors of columns that register blocks of states and outputs are wide.
+/// The number of vectors of columns of register blocks of states and outputs.
 inline constexpr int kStateVectors = Arch::kStateVectors;
 
-/// for_row_blocks with blocks of R rows and of one row only: less code where few rows are left
-/// over.
+/// Does what for_row_blocks does, with blocks of R rows and of one row only: that is less code
+/// where few rows are left over.
 template <int R, class Functor>
 FOVEA_INLINE void for_blocks_or_rows(Index begin, Index end, const Functor& functor) {
   for (; begin + R <= end; begin += R) functor.template run<R>(begin);
@@ -105,7 +105,7 @@ FOVEA_INLINE void for_blocks_or_rows(Index begin, Index end, const Functor& func
   }
 }
 
-/// Tokens that come next, to ask memory for.
+/// The tokens that come next, for which memory is asked.
 struct TokensAfter {
   RowsAhead<0> k;
   RowsAhead<0> v;
@@ -116,8 +116,9 @@ struct TokensAfter {
   }
 };
 
-/// block[d] = sum of features[i, d] * values[i] over the tokens, in two chains.
-/// \param features [tokens, R]   \param values [tokens, V * lanes]
+/// Computes block[d] = sum of features[i, d] * values[i] over the tokens, in two chains.
+/// \param features [tokens, R]
+/// \param values [tokens, V * lanes]
 template <int R, int V, class T>
 FOVEA_INLINE void multiply_tokens(RegisterBlock<R, V, T>& block, const T* features,
                                   Index features_row, const T* values, Index values_row,
@@ -170,8 +171,9 @@ struct ChunkColumns {
   }
 };
 
-/// Closes the open chunk, which is full. \param tokens with it; a multiple of kLinearChunk
-/// \param after asked for on the way
+/// Closes the open chunk, which is full.
+/// \param tokens the number of tokens with this chunk, a multiple of kLinearChunk
+/// \param after tokens that are asked for on the way
 template <class T>
 FOVEA_NOINLINE void close_chunk(const RunningState<T>& s, Index tokens, TokensAfter& after) {
   for_row_blocks<kStateVectors>(0, s.value_row / kLanes<T>, ChunkColumns<T>{s, after});
@@ -189,8 +191,9 @@ FOVEA_NOINLINE void close_chunk(const RunningState<T>& s, Index tokens, TokensAf
   if (tokens % kStateSegment == 0) fold_segment(s);
 }
 
-/// lanes[c, i] = rows[i, c] for i in [begin, end).
-/// \param rows [kLinearChunk, row]   \param lanes [row, kLinearChunk]
+/// Writes lanes[c, i] = rows[i, c] for i in [begin, end).
+/// \param rows [kLinearChunk, row]
+/// \param lanes [row, kLinearChunk]
 template <class T>
 FOVEA_NOINLINE void chunk_to_lanes(const T* rows, Index row, Index begin, Index end, T* lanes) {
   constexpr Index w = kLanes<T>;
@@ -213,10 +216,10 @@ FOVEA_NOINLINE void chunk_to_lanes(const T* rows, Index row, Index begin, Index 
   }
 }
 
-/// Tokens of one chain of roundings in `run`.
+/// The number of tokens of one chain of roundings in `run`.
 inline constexpr Index kRunChain = 8;
 
-/// s.run for tokens [begin, end): chains of kRunChain features, and a chain of their sums.
+/// Computes s.run for tokens [begin, end): chains of kRunChain features, and a chain of their sums.
 template <class T>
 FOVEA_NOINLINE void find_runs(const RunningState<T>& s, Index begin, Index end) {
   constexpr Index w = kLanes<T>;
@@ -232,7 +235,8 @@ FOVEA_NOINLINE void find_runs(const RunningState<T>& s, Index begin, Index end) 
   }
 }
 
-/// Keys of tokens [begin, end) of the open chunk. \param k [end - begin, D]
+/// Loads the keys of tokens [begin, end) of the open chunk.
+/// \param k [end - begin, D]
 template <Storage S, class T>
 FOVEA_INLINE void append_keys(const RunningState<T>& s, const FeatureMapArgs<T>& map,
                               const StoredMatrix<S>& k, Index begin, Index end) {
@@ -241,7 +245,7 @@ FOVEA_INLINE void append_keys(const RunningState<T>& s, const FeatureMapArgs<T>&
   find_runs(s, begin, end);
 }
 
-/// to[i, c] = rows[i, c], 0 from `width` on to the end of the padded row.
+/// Writes to[i, c] = rows[i, c], with 0 from `width` on to the end of the padded row.
 template <Storage S, class T>
 FOVEA_INLINE void pack_padded_rows(const StoredMatrix<S>& rows, Index count, Index width, T* to) {
   const Index row = padded_row<T>(width);

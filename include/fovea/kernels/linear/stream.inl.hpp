@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Causal linear attention of one head of keys: tokens enter the state, and rows read it on the
-/// way, chunk by chunk. Cost per token, map and head: 4 D Dv + about kLinearChunk (3/2 D + Dv)
-/// operations. Measured at D = Dv = 64 and 128: chunks of 64 are slower, 16 tie at 64.
+/// Causal linear attention of one key head: tokens enter the state, and rows read it on the way,
+/// chunk by chunk. Cost for each token, map and head: 4 D Dv + about kLinearChunk (3/2 D + Dv)
+/// operations. Measurements at D = Dv = 64 and 128 show that chunks of 64 tokens are slower; chunks
+/// of 16 tie at 64.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
 #include "fovea/kernels/linear/output.inl.hpp"
 #endif
 
-/// Parts of the scratch (linear_stream_scratch).
+/// The parts of the scratch (linear_stream_scratch).
 template <class T>
 struct RowScratch {
   T* features;    // [kLinearChunk, padded D]
@@ -37,7 +38,7 @@ struct RowScratch {
   }
 };
 
-/// Whether whole vectors go to `out` as they are.
+/// Whether whole vectors are written to `out` as they are.
 template <class T, Storage S>
 FOVEA_INLINE bool is_plain(const LinearRows<T, S>& rows, Index value_width) {
   return (S == Storage::native || rows.out.is_wide) && rows.out.column == 1 &&
@@ -45,8 +46,8 @@ FOVEA_INLINE bool is_plain(const LinearRows<T, S>& rows, Index value_width) {
          rows.far_weight == nullptr;
 }
 
-/// The rows of a reader, from row `first` of a head on, through map l.
-/// \param next rows after them, to ask memory for
+/// Computes the rows of a reader, from row `first` of a head on, for map l.
+/// \param next rows after them, for which memory is asked
 template <class T, Storage S>
 FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T, S>& rows, Index first,
                             Index next, Index value_width, const LinearMaps<T>& maps, Index l,
@@ -113,7 +114,7 @@ class LinearStream {
     }
   }
 
-  /// Tokens [begin, end) of a chunk; its first one closes the chunk before.
+  /// Adds tokens [begin, end) of a chunk; the chunk's first token closes the chunk before.
   void append(Index chunk, Index begin, Index end) const {
     if (begin >= end) return;
     const Index first = chunk * kLinearChunk;
@@ -135,7 +136,7 @@ class LinearStream {
                      values);
   }
 
-  /// Rows [begin, end) of every head read a chunk of `keys` tokens from `first_key` on.
+  /// Lets rows [begin, end) of every head read a chunk of `keys` tokens that begins at `first_key`.
   void read(Index begin, Index end, Index first_key, Index keys) const {
     for (Index row = begin; row < end; row += kLinearChunk) {
       const Index count = smaller(kLinearChunk, end - row);
@@ -172,7 +173,7 @@ class LinearStream {
   RowScratch<T> scratch_;
 };
 
-/// Adds tokens to a state; rows read it on the way.
+/// Adds tokens to a state, and lets rows read it on the way.
 template <class T, Storage S>
 void linear_stream(const LinearStreamArgs<T, S>& args) noexcept {
   LinearStream<T, S>(args).run();

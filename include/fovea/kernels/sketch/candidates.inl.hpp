@@ -2,9 +2,9 @@
 /// \file
 /// The keys of a row that may be among the K best (Smart Bird, eqs. 2 and 3), found without a draw.
 ///
-/// Since s < p, a score theta that K keys reach rules out every key with p <= theta, and of the
-/// others every draw up to theta / p. Such a theta is guessed: as many keys as the policy makes one
-/// expect, those wanted, score above it.
+/// Since s < p, a score theta that K keys reach rules out every key with p <= theta, and for each
+/// other key every draw up to theta / p. Such a theta is guessed so that, as the policy makes one
+/// expect, the wanted number of keys scores above it.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,7 +13,7 @@
 #include "fovea/simd/philox.inl.hpp"
 #endif
 
-/// Draws are compared with bounds that leave so much room for rounding.
+/// The room for rounding that the bounds leave with which draws are compared.
 template <class T>
 inline constexpr T kDrawRoom = sizeof(T) == 4 ? T(0x1p-16) : T(0x1p-44);
 
@@ -21,7 +21,7 @@ inline constexpr T kDrawRoom = sizeof(T) == 4 ? T(0x1p-16) : T(0x1p-44);
 template <class T>
 inline constexpr T kDraws = T(std::int64_t{1} << kDrawBits<T>);
 
-/// Keys that are looked at to guess a threshold, at most.
+/// The most keys that are looked at to guess a threshold.
 inline constexpr Index kSketchSample = 512;
 
 /// The candidates of one row after the other, under one policy.
@@ -33,27 +33,29 @@ class SketchCandidates {
       : losses_(memory), least_(losses_ + room), keys_(reinterpret_cast<Int<T>*>(least_ + room)) {}
 
   Index count() const { return count_; }
-  /// Of the candidates, and something behind the last one up to a whole vector.
+  /// The losses of the candidates, with any numbers behind the last one up to a whole vector.
   const T* losses() const { return losses_; }
-  /// Numerators that their draws have to pass; what stands behind the last one none can.
+  /// The numerators that their draws have to pass; those behind the last candidate no draw can
+  /// pass.
   const T* least() const { return least_; }
   const Int<T>* keys() const { return keys_; }
 
-  /// In the order of ordered_bits: only if K keys score as much, no key was ruled out that scores
-  /// as much as they; the smallest integer, if no key was ruled out.
+  /// A score, in the order of ordered_bits. Only if K keys score as much, no key was ruled out that
+  /// scores as much as they do. It is the smallest integer if no key was ruled out.
   std::int64_t bound() const { return bound_; }
 
-  /// The keys that may score above a threshold, and the draw that each needs for that.
+  /// Finds the keys that may score above a threshold, and the draw that each of them needs for
+  /// that.
   void find(const SketchRow<T>& row, T wanted) {
     row_ = row;
     wanted_ = wanted;
     if constexpr (P == SamplingPolicy::random) {
       take_all_alike();
     } else {
-      // Every key of a loss below this one is among the candidates.
+      // Every key whose loss is below this one is among the candidates.
       T below = MathConstants<T>::kInfinity;
       if (row_.keys > kSketchSample) {
-        // The sample sees few of them: half more, so that there are enough.
+        // The sample sees few of them, so half more are taken to have enough.
         const Index vectors = row_.keys / kLanes<T>;
         const Index sampled = sample((vectors * kLanes<T> + kSketchSample - 1) / kSketchSample);
         const T share = static_cast<T>(sampled) / static_cast<T>(row_.keys);
@@ -79,7 +81,7 @@ class SketchCandidates {
     return row_.loss(score);
   }
 
-  /// The losses of every step-th vector into losses_. \returns how many
+  /// Writes the losses of every step-th vector to losses_, and returns their number.
   FOVEA_NOINLINE Index sample(Index step) const {
     Index count = 0;
     for (Index j = 0; j + kLanes<T> <= row_.keys; j += step * kLanes<T>) {
@@ -89,7 +91,7 @@ class SketchCandidates {
     return count;
   }
 
-  /// The largest finite of the first n losses; -infinity if there is none.
+  /// The largest finite one of the first n losses; -infinity if there is none.
   FOVEA_NOINLINE T largest(Index n) const {
     constexpr T infinity = MathConstants<T>::kInfinity;
     Vec<T> most = set1(-infinity);
@@ -100,7 +102,7 @@ class SketchCandidates {
     return largest_lane(most).raw[0];
   }
 
-  /// A loss, at most `high`, below which about as many as wanted of the first n in losses_ are
+  /// A loss, at most `high`, such that about as many as wanted of the first n keys in losses_ are
   /// expected to score above its p; infinity if there is none.
   FOVEA_NOINLINE T threshold(Index n, T wanted, T high) const {
     constexpr T infinity = MathConstants<T>::kInfinity;
@@ -108,8 +110,8 @@ class SketchCandidates {
     const T most = expected_above<P>(losses_, n, high);
     if (!(most >= wanted)) return infinity;
     T low = P == SamplingPolicy::top_k ? -row_.most : row_.normaliser;
-    // Expectations grow like a power of the distance: a step goes where a square would be right,
-    // then where a line would be, and if that does not end it, to the middle.
+    // Expectations grow like a power of the distance. So a step goes where a square law would be
+    // right, then where a line would be, and if that does not end it, to the middle.
     constexpr int steps = 24;
     T at_low = 0;
     T at_high = most;
@@ -125,7 +127,7 @@ class SketchCandidates {
     return high;
   }
 
-  /// Takes the keys of losses below theta.
+  /// Takes the keys whose losses are below theta.
   FOVEA_NOINLINE void collect_below(T theta) {
     Index count = 0;
     IntVec<T> key = lane_index<T>();
@@ -152,7 +154,7 @@ class SketchCandidates {
     end_candidates(row_.keys);
   }
 
-  /// Of the candidates, those of losses below theta.
+  /// Keeps the candidates whose losses are below theta.
   FOVEA_NOINLINE void keep_below(T theta) {
     Index count = 0;
     for (Index n = 0; n < count_; n += kLanes<T>) {
@@ -166,13 +168,13 @@ class SketchCandidates {
     end_candidates(count);
   }
 
-  /// No key that a vector reads behind the last candidate is one.
+  /// Makes sure that no key that a vector reads behind the last candidate counts as one.
   void end_candidates(Index count) {
     store(losses_ + count, set1(MathConstants<T>::kInfinity));
     count_ = count;
   }
 
-  /// The numerators that draws have to pass; those behind the last candidate none can.
+  /// Sets the numerators that draws have to pass; those behind the last candidate no draw can pass.
   FOVEA_NOINLINE void set_least() {
     const bool all = !(theta_ < MathConstants<T>::kInfinity);
     const Vec<T> factor = set1(kDraws<T> * (1 - kDrawRoom<T>));
@@ -186,7 +188,7 @@ class SketchCandidates {
   }
   void end_least() { store(least_ + count_, set1(MathConstants<T>::kInfinity)); }
 
-  /// The score that a key has to pass so that no key is missed which scores as much.
+  /// Sets the score that keys have to pass so that no key is missed that scores as much.
   void set_bound(bool all) {
     constexpr double room = 1 + 0x1p-40;
     const Vec<double> loss = set1(static_cast<double>(theta_));
@@ -197,7 +199,7 @@ class SketchCandidates {
   }
   static FOVEA_INLINE std::int64_t first_lane(IntVec<double> x) { return x.raw[0]; }
 
-  /// Under the policy `random` every key is a candidate, and needs the same draw.
+  /// Takes all keys: under the policy `random` every key is a candidate, and needs the same draw.
   void take_all_alike() {
     const T share = 1 - wanted_ / static_cast<T>(row_.keys);
     IntVec<T> key = lane_index<T>();
@@ -209,7 +211,7 @@ class SketchCandidates {
     }
     end_candidates(row_.keys);
     end_least();
-    // A draw above the bound passes the least one, which was rounded.
+    // A draw above the bound passes the least one, although that was rounded.
     const double bound = static_cast<double>(share) * (1 + 0x1p-20);
     bound_ = share > 0 ? first_lane(ordered_bits(set1(bound)))
                        : (std::numeric_limits<std::int64_t>::min)();
@@ -217,8 +219,8 @@ class SketchCandidates {
 
   static FOVEA_INLINE T root(T x) { return static_cast<T>(__builtin_sqrt(static_cast<double>(x))); }
 
-  /// A threshold is good enough if so many times the wanted keys are expected above it, and so many
-  /// are aimed at.
+  /// A threshold is good enough if this many times the wanted keys are expected above it; kAim
+  /// times as many are aimed at.
   static constexpr T kEnough = T(1.125);
   static constexpr T kAim = T(1.06);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// How likely a key is to be among the best of its row, by what its sketch weight loses against 1
-/// (Smart Bird, eq. 2 and Figure 4). A loss is -log2(alpha), of top_k -logit: either order is that
-/// of the sampling weights p, the smallest loss first.
+/// (Smart Bird, eq. 2 and Figure 4). A loss is -log2(alpha), and for top_k it is -logit. In both
+/// cases the order of the losses, smallest first, is that of the sampling weights p, largest first.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -11,8 +11,8 @@
 #include "fovea/simd/lane_sums.inl.hpp"
 #endif
 
-/// Since s = u p < p, a key whose p is below some score that K keys reach cannot be among the best.
-/// `least` is the draw that a key of this loss needs for a score above the p of the loss `theta`.
+/// The draw that a key of this loss needs for a score above the p of the loss `theta`. Since s = u
+/// p < p, a key whose p is below a score that K keys reach cannot be among the best.
 template <SamplingPolicy P, class T>
 FOVEA_INLINE Vec<T> least_draw(Vec<T> loss, T theta) {
   if constexpr (P == SamplingPolicy::squared_inverse_log) {
@@ -27,7 +27,7 @@ FOVEA_INLINE Vec<T> least_draw(Vec<T> loss, T theta) {
   }
 }
 
-/// A loss beyond the largest one, against which keys of any finite loss are as likely as not.
+/// A loss beyond the largest one, against which keys of any finite loss have about even chances.
 template <SamplingPolicy P, class T>
 FOVEA_INLINE T loss_beyond(T largest) {
   if constexpr (P == SamplingPolicy::raw) return largest + 2;
@@ -35,7 +35,8 @@ FOVEA_INLINE T loss_beyond(T largest) {
   return 2 * largest + MathConstants<T>::kSmallestNormal;
 }
 
-/// How many of n keys are expected to score above the p of theta; no key of a larger loss can.
+/// The number of n keys that are expected to score above the p of theta. No key of a larger loss
+/// can.
 template <SamplingPolicy P, class T>
 FOVEA_NOINLINE T expected_above(const T* losses, Index n, T theta) {
   Vec<T> sum = zero<T>();
@@ -47,7 +48,7 @@ FOVEA_NOINLINE T expected_above(const T* losses, Index n, T theta) {
   return sum_of_lanes(sum);
 }
 
-/// The score of a draw; twice the digits for float, and the same bits at every level.
+/// The score of a draw, in twice the digits for float, with the same bits at every level.
 template <SamplingPolicy P>
 FOVEA_INLINE Vec<double> sampling_score(Vec<double> u, Vec<double> loss) {
   if constexpr (P == SamplingPolicy::squared_inverse_log) return u / (loss * loss);
@@ -57,14 +58,15 @@ FOVEA_INLINE Vec<double> sampling_score(Vec<double> u, Vec<double> loss) {
   return u;
 }
 
-/// The integers of the same order: NaN apart.
+/// Integers that have the same order as the numbers, except for NaN.
 FOVEA_INLINE IntVec<double> ordered_bits(Vec<double> x) {
   const IntVec<double> raw = bits(x);
   const IntVec<double> negative = raw < set1_int<double>(0);
   return {raw.raw ^ (negative.raw & set1_int<double>(0x7fffffffffffffff).raw)};
 }
 
-/// How many of n numbers are at least `least`. \param numbers padded with the smallest integer
+/// The number of n numbers that are at least `least`.
+/// \param numbers padded with the smallest integer
 FOVEA_INLINE Index count_at_least(const std::int64_t* numbers, Index n, std::int64_t least) {
   const IntVec<double> below = set1_int<double>(least - 1);
   Index count = 0;
@@ -75,13 +77,15 @@ FOVEA_INLINE Index count_at_least(const std::int64_t* numbers, Index n, std::int
 }
 
 /// Which of n numbers are the K largest: those above `value`, and the first `equal` of those that
-/// are equal to it.
+/// equal it.
 struct LargestNumbers {
   std::int64_t value;
   Index equal;
 };
 
-/// \param low, high at least `wanted` numbers are at least low, and none is at least high
+/// Finds the `wanted` largest numbers.
+/// \param low at least `wanted` numbers are at least as large as it
+/// \param high no number is as large as it
 FOVEA_NOINLINE inline LargestNumbers largest_numbers(const std::int64_t* numbers, Index n,
                                                      Index wanted, std::int64_t low,
                                                      std::int64_t high) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sketch's logits of a few rows, and the normaliser of each (Smart Bird, eq. 1): all of a
-/// row's logits stay in memory, since whoever chooses reads them again. The same bits at every
+/// The sketch's logits of a few rows, and the normaliser of each row (Smart Bird, eq. 1). All of a
+/// row's logits stay in memory, since the choice reads them again. The bits are the same at every
 /// level.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
@@ -10,10 +10,10 @@
 #include "fovea/simd/lane_sums.inl.hpp"
 #endif
 
-/// Keys whose exponentials are summed in T; such sums are added up in double.
+/// The number of keys whose exponentials are summed in T; such sums are added up in double.
 inline constexpr Index kSketchTile = 512;
 
-/// sum[r] += q[c, r] key[c] for one column of a vector of keys.
+/// Adds sum[r] += q[c, r] key[c] for one column of a vector of keys.
 template <int R, class T>
 FOVEA_INLINE void add_column(const T* q, const T* columns, Index columns_row, Index c,
                              Vec<T> (&sum)[R]) {
@@ -22,8 +22,10 @@ FOVEA_INLINE void add_column(const T* q, const T* columns, Index columns_row, In
   for (int r = 0; r < R; ++r) sum[r] = sum[r] + product(set1(q[c * R + r]), key);
 }
 
-/// scores[r, j] = <q[r], key j> for R rows and the vectors of keys [begin, end); keeps the largest
-/// of each row in lanes. \param q [width, R]   \tparam D the width if it is not 0
+/// Writes scores[r, j] = <q[r], key j> for R rows and the vectors of keys [begin, end), and keeps
+/// the largest of each row in lanes.
+/// \param q [width, R]
+/// \tparam D the width; 0: it is known only at run time
 template <int R, int D, class T>
 FOVEA_NOINLINE void sketch_logits(const T* q, const T* columns, Index columns_row, Index width,
                                   Index begin, Index end, T* scores, Index scores_row,
@@ -46,20 +48,20 @@ FOVEA_NOINLINE void sketch_logits(const T* q, const T* columns, Index columns_ro
   }
 }
 
-/// A row's logits, in units of log 2, and what makes weights of them.
+/// A row's logits, in units of log 2, and the numbers that make weights of them.
 template <class T>
 struct SketchRow {
-  const T* scores;  // [keys and -inf up to a cache line]
+  const T* scores;  // [keys], and -infinity behind them up to a cache line
   Index keys;
   T most;        // the largest logit
   T normaliser;  // log2 of the sum of 2^(logit - most): 0 where one weight is 1
   bool is_number;
 
-  /// -log2 of the weight; at least 0.
+  /// -log2 of the weight, which is at least 0.
   FOVEA_INLINE Vec<T> loss(Vec<T> score) const { return set1(normaliser) + (set1(most) - score); }
 };
 
-/// The logarithm to base 2 of the sum of 2^(score - most), of the first `keys` scores.
+/// The logarithm to base 2 of the sum of 2^(score - most) over the first `keys` scores.
 /// \param keys a multiple of a cache line
 template <class T>
 FOVEA_NOINLINE double sketch_log_sum(const T* scores, Index keys, T most) {
@@ -81,7 +83,8 @@ FOVEA_NOINLINE double sketch_log_sum(const T* scores, Index keys, T most) {
   return __builtin_log2(sum);
 }
 
-/// Puts -inf behind the last key of a row, up to a cache line. \returns keys up to there
+/// Puts -infinity behind the last key of a row, up to a cache line, and returns the number of keys
+/// up to there.
 template <class T>
 FOVEA_INLINE Index end_scores(T* scores, Index keys) {
   const Index end = (keys + kSumLanes<T> - 1) / kSumLanes<T> * kSumLanes<T>;
@@ -89,14 +92,14 @@ FOVEA_INLINE Index end_scores(T* scores, Index keys) {
   return end;
 }
 
-/// What the logits of the first `keys` keys make of a row.
-/// \param before in lanes, the largest of those before key `begin`
+/// Makes a row of the logits of its first `keys` keys.
+/// \param before in lanes, the largest logits of the keys before key `begin`
 template <class T>
 FOVEA_NOINLINE SketchRow<T> sketch_row(T* scores, Index begin, Index keys, Vec<T> before) {
   const Index end = end_scores(scores, keys);
   for (Index j = begin; j < end; j += kLanes<T>) before = maximum(load(scores + j), before);
   const T most = largest_lane(before).raw[0];
   const double log_sum = sketch_log_sum(scores, end, most);
-  // The sum is NaN if a logit is NaN or +inf, or if all are -inf.
+  // The sum is NaN if a logit is NaN or +infinity, or if all of them are -infinity.
   return {scores, keys, most, static_cast<T>(log_sum), log_sum >= 0};
 }

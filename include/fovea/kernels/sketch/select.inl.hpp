@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys that each head of a row keeps (Smart Bird, eqs. 2 and 3, section 3.1): those of the K
-/// largest scores s = u p, exactly, though few draws are made. Candidates are found first, by a
-/// threshold that so many keys are expected to pass; draws are made for these alone. If fewer than
-/// K pass after all, it is lowered.
+/// The keys that each head of a row keeps (Smart Bird, eqs. 2 and 3, section 3.1). They are exactly
+/// those of the K largest scores s = u p, though few draws are made. Candidates are found first, by
+/// a threshold that the wanted number of keys is expected to pass, and draws are made for these
+/// alone. If fewer than K pass after all, the threshold is lowered.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -35,13 +35,13 @@ class SketchSelect {
   }
 
  private:
-  /// Keys that a row sees.
+  /// The number of keys that a row sees.
   Index visible(Index row) const {
     if (!args_.causal) return args_.key_end;
     return clamped(args_.first_position + row + 1, 0, args_.key_end);
   }
 
-  /// The logits of a few rows.
+  /// Computes the logits of a few rows.
   void score(Index first, Index count) {
     const T factor = args_.scale * MathConstants<T>::kLog2E;
     for (Index c = 0; c < args_.width; ++c) {
@@ -50,7 +50,7 @@ class SketchSelect {
         q_[c * kSketchRows + r] = args_.q.data[row * args_.q.row + c * args_.q.column] * factor;
       }
     }
-    // Whole vectors that all of them see, and those that some see.
+    // First come whole vectors that all of the rows see, and then those that some see.
     all_see_ = visible(first) / kLanes<T> * kLanes<T>;
     FOVEA_UNROLL
     for (int r = 0; r < kSketchRows; ++r) most_[r] = set1(-MathConstants<T>::kInfinity);
@@ -69,7 +69,8 @@ class SketchSelect {
     }
   }
 
-  /// \param r its place among the rows that were scored together
+  /// Chooses the keys of a row for all heads.
+  /// \param r the row's place among those that were scored together
   void choose(Index row, Index r) {
     SketchRow<T> sketch;
     const Index keys = visible(row);
@@ -102,13 +103,13 @@ class SketchSelect {
     return args_.indices + h * args_.indices_head + row * args_.indices_row;
   }
 
-  /// The first `count` keys, and nothing else.
+  /// Writes the first `count` keys, and nothing else.
   void write_first(Index h, Index row, Index count) const {
     Index* const to = index_row(h, row);
     for (Index n = 0; n < args_.chosen; ++n) to[n * args_.indices_column] = n < count ? n : -1;
   }
 
-  /// What head 0 keeps.
+  /// Writes what head 0 keeps.
   void repeat_head(Index h, Index row) const {
     const Index* const from = index_row(0, row);
     Index* const to = index_row(h, row);
@@ -117,16 +118,17 @@ class SketchSelect {
     }
   }
 
-  /// Keys to expect above a threshold so that one head of a hundred finds fewer than K.
+  /// The number of keys to expect above a threshold so that one head of a hundred finds fewer than
+  /// K.
   T first_guess() const {
     const T most = static_cast<T>(args_.chosen);
     if constexpr (P == SamplingPolicy::top_k) return most;
-    T root = 1;  // of K, from above
+    T root = 1;  // the square root of K, from above
     while (root * root < most) root += 1;
     return most + T(2.5) * root + 2;
   }
 
-  /// The candidates whose draws pass. \returns how many
+  /// Draws for the candidates, keeps those that pass, and returns their number.
   FOVEA_NOINLINE Index draw(Index h, Index row) {
     const auto position = static_cast<std::uint32_t>(args_.first_position + row);
     const RowDraws draws({args_.seed, args_.batch, static_cast<std::uint32_t>(h)}, position);
@@ -140,7 +142,7 @@ class SketchSelect {
     return hits;
   }
 
-  /// The same of draws that are given.
+  /// Does the same with draws that are given.
   FOVEA_NOINLINE Index read_draws(Index h, Index row) {
     const T* const draws = args_.draws + h * args_.draws_head + row * args_.draws_row;
     Index hits = 0;
@@ -148,7 +150,7 @@ class SketchSelect {
     for (Index n = 0; n < candidates_.count(); n += kLanes<T>) {
       alignas(kVecBytes) T lanes[kLanes<T>] = {};
       for (Index lane = 0; lane < smaller(kLanes<T>, candidates_.count() - n); ++lane) {
-        // What is no number counts as the smallest draw.
+        // A draw that is NaN counts as the smallest one.
         const T given = draws[candidates_.keys()[n + lane] * args_.draws_column];
         lanes[lane] = given > 0 ? given * kDraws<T> : 0;
       }
@@ -166,7 +168,7 @@ class SketchSelect {
     return hits + bit_count(passed);
   }
 
-  /// All candidates, if nothing is drawn.
+  /// Keeps all candidates, if nothing is drawn.
   Index take_candidates() {
     IntVec<T> at = lane_index<T>();
     for (Index n = 0; n < candidates_.count(); n += kLanes<T>) {
@@ -178,8 +180,8 @@ class SketchSelect {
     return candidates_.count();
   }
 
-  /// The hits' scores as integers of their order, and the smallest integer behind them.
-  /// \returns one more than the largest
+  /// Writes the hits' scores as integers of the same order, with the smallest integer behind them,
+  /// and returns one more than the largest.
   FOVEA_NOINLINE std::int64_t score_hits(Index hits) {
     constexpr Index w = kLanes<double>;
     constexpr std::int64_t least = (std::numeric_limits<std::int64_t>::min)();
@@ -199,7 +201,7 @@ class SketchSelect {
     return lanes[0] + 1;
   }
 
-  /// As many numbers as double has lanes.
+  /// As many numbers as a vector of double has lanes, converted to double.
   static FOVEA_INLINE Vec<double> widened(const T* p) {
     if constexpr (sizeof(T) == 8) {
       return load(p);
@@ -210,7 +212,8 @@ class SketchSelect {
     }
   }
 
-  /// \returns whether enough keys scored above the bound; only then the head's keys are written
+  /// Chooses the keys of one head. Returns whether enough keys scored above the bound; only then
+  /// are the head's keys written.
   bool choose_for_head(Index h, Index row) {
     const Index hits = P == SamplingPolicy::top_k ? take_candidates()
                        : args_.draws == nullptr   ? draw(h, row)
@@ -227,14 +230,14 @@ class SketchSelect {
     return true;
   }
 
-  /// Without a branch for each hit, which nobody could foresee.
+  /// Writes the keys without a branch for each hit, which the hardware could not predict.
   FOVEA_NOINLINE void write(Index h, Index row, Index hits, LargestNumbers largest) const {
     Index count = 0;
     for (Index n = 0; n < hits; ++n) {
       const std::int64_t score = hit_scores_[n];
       const bool is_equal = score == largest.value;
       const bool is_kept = (score > largest.value) | (is_equal & (largest.equal > 0));
-      hits_[count] = candidates_.keys()[hits_[n]];  // count <= n
+      hits_[count] = candidates_.keys()[hits_[n]];  // count <= n, so no hit is lost
       count += is_kept ? 1 : 0;
       largest.equal -= is_equal ? 1 : 0;
     }
@@ -246,13 +249,13 @@ class SketchSelect {
   Index room_;
   T* scores_;      // [kSketchRows, room_]
   T* hit_draws_;   // numerators of the draws that passed
-  T* hit_losses_;  // of the same
-  Int<T>* hits_;   // candidates whose draws passed
+  T* hit_losses_;  // losses of the same candidates
+  Int<T>* hits_;   // the candidates whose draws passed
   SketchCandidates<P, T> candidates_;
   T* q_;  // [width, kSketchRows], scaled
   std::int64_t* hit_scores_;
   Index all_see_ = 0;
-  Vec<T> most_[kSketchRows];  // in lanes, the largest of the logits that all see
+  Vec<T> most_[kSketchRows];  // in lanes, the largest of the logits that all rows see
 };
 
 /// Chooses the keys of some rows.

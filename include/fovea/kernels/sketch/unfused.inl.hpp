@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Arithmetic that rounds after every operation: the same bits at every level, those without a
-/// fused multiply-add too. For what decides, rather than what is averaged: of two keys that are
-/// almost alike, every machine has to choose the same one.
+/// Arithmetic that rounds after every operation, so that it gives the same bits at every level,
+/// also at those without a fused multiply-add. It is used where a choice is made rather than an
+/// average: of two keys that are almost alike, every machine must choose the same one.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -17,7 +17,7 @@ FOVEA_INLINE Vec<T> product(Vec<T> a, Vec<T> b) {
   return fma(a, b, zero<T>());
 }
 
-/// 2^x for x <= 0, and what is below the normal numbers is the smallest of them; NaN stays.
+/// 2^x for x <= 0. Results below the normal numbers become the smallest normal number; NaN stays.
 template <class T>
 FOVEA_INLINE Vec<T> unfused_exp2(Vec<T> x) {
   using C = MathConstants<T>;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Softmax attention of rows that see few keys, at most kBandKeys each: only visible pairs are
-/// computed. Beside it the tile kernel computes a band of 9 keys for 16 queries as 24 keys.
-/// Scores: 16 virtual lanes along D (64 bytes, so the same sums at every level), then one tree for
-/// as many queries as there are lanes, which leaves the scores of one key offset in the lanes.
-/// Values: lanes along Dv. Cost 2 (D + Dv) flops per visible pair and a fourth more for the trees
-/// at D = 64. Oracle and tests as softmax_block.inl.hpp.
+/// computed. The tile kernel would compute a band of 9 keys for 16 queries as 24 keys.
+/// Scores are summed in 16 virtual lanes along D (64 bytes, so that the sums are the same at every
+/// level), and then by one tree for as many queries as there are lanes, which leaves the scores of
+/// one key offset in the lanes. Values have the lanes along Dv. Cost: 2 (D + Dv) flops for each
+/// visible pair, and at D = 64 a fourth more for the trees.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -14,10 +14,11 @@
 #include "fovea/simd/transpose.inl.hpp"
 #endif
 
-/// Partial sums of a dot product: registers that together hold 64 bytes.
+/// The partial sums of a dot product: as many registers as hold 64 bytes.
 inline constexpr int kDotParts = 64 / kVecBytes;
 
-/// Sums each of the lanes' rows: result lane i = sum of rows[i], by a fixed tree.
+/// Sums each of as many rows as there are lanes, by a fixed tree: lane i of the result is the sum
+/// of rows[i].
 template <int N, class T>
 FOVEA_INLINE Vec<T> sum_rows(const Vec<T> (&rows)[N]) {
   if constexpr (N == 1) {
@@ -33,7 +34,7 @@ FOVEA_INLINE Vec<T> sum_rows(const Vec<T> (&rows)[N]) {
   }
 }
 
-/// Folds the partial products of a dot product into one register whose lanes' sum it is.
+/// Folds the partial sums of a dot product into one register; the sum of its lanes is the product.
 template <class T>
 FOVEA_INLINE Vec<T> fold_parts(Vec<T> (&part)[kDotParts]) {
   if constexpr (kDotParts == 4) {
@@ -81,8 +82,8 @@ struct RegisterRow {
   }
 };
 
-/// The products of a query with a key of any width and column stride.
-/// \param q [width], scaled, zeros up to a multiple of 64 bytes
+/// The product of a query with a key of any width and column stride, as partial sums in lanes.
+/// \param q [width], scaled, with zeros up to a multiple of 64 bytes
 template <class T>
 FOVEA_INLINE Vec<T> products_of(const T* q, const T* key, Index column, Index width) {
   Vec<T> part[kDotParts];
@@ -98,8 +99,9 @@ FOVEA_INLINE Vec<T> products_of(const T* q, const T* key, Index column, Index wi
   return fold_parts(part);
 }
 
-/// One call: a block of queries, one register of them at a time.
-/// N: D and Dv are N registers each, at unit columns; 0: any widths and columns.
+/// One call: a block of queries, of which one register is computed at a time.
+/// If N is not 0, D and Dv are N registers each, at unit columns; N = 0 takes any widths and
+/// columns.
 template <int N, class T>
 class SoftmaxBand {
  public:
@@ -130,8 +132,9 @@ class SoftmaxBand {
  private:
   static constexpr int kQueries = kLanes<T>;
 
-  /// Two queries and a key, or two sums and a value, fit the registers: a row that both see is then
-  /// loaded once. (A row of a tensor mostly straddles cache lines, and loads at half the speed.)
+  /// Whether two queries and a key, or two sums and a value, fit the registers. Then a row that
+  /// both queries see is loaded once. (A row of a tensor mostly straddles cache lines, and loads at
+  /// half the speed.)
   static constexpr bool kPairs = N > 0 && 3 * N + 4 <= kVecRegisters;
 
   /// The keys [begin, end) of the run that one query sees.
@@ -179,7 +182,7 @@ class SoftmaxBand {
     alignas(kVecBytes) T max_logit[kQueries];
     alignas(kVecBytes) T sum[kQueries];
     weigh(most, counts, max_logit, sum);
-    // From the integers, not from the sum: a row that sees no key is +0.
+    // This comes from the integers, not from the sum: a row that sees no key is +0.
     const IntVec<T> sees = set1_int<T>(0) < load_int<T>(counts);
     alignas(kVecBytes) T inverse[kQueries];
     store(inverse, select(sees, set1<T>(1) / load(sum), zero<T>()));
@@ -194,7 +197,7 @@ class SoftmaxBand {
     if (lse_.data != nullptr) write_lse(first, rows, sees, load(max_logit), load(sum));
   }
 
-  /// products_[t - begin, i] for query i of the group and all its keys.
+  /// Writes products_[t - begin, i] for query i of the group and all its keys t.
   FOVEA_INLINE void multiply(Index row, Index i, const Seen& keys) const {
     if constexpr (N > 0) {
       RegisterRow<N, T> q;
@@ -211,7 +214,7 @@ class SoftmaxBand {
     }
   }
 
-  /// The same for queries i and i + 1, whose keys overlap: what both see is loaded once.
+  /// Does the same for queries i and i + 1, whose keys overlap: a key that both see is loaded once.
   FOVEA_INLINE void multiply_pair(Index row, Index i, const Seen& a, const Seen& b) const {
     RegisterRow<larger(N, 1), T> q;
     RegisterRow<larger(N, 1), T> r;
@@ -262,7 +265,8 @@ class SoftmaxBand {
     return products_ + ((t - keys.begin) * kQueries + i) * kQueries;
   }
 
-  /// weights_[o] from products_[o], o in [0, most); the maximum and the sum of each query.
+  /// Makes weights_[o] of products_[o] for o in [0, most), and the maximum and the sum of each
+  /// query.
   FOVEA_INLINE void weigh(Index most, const Int<T>* counts, T* max_logit, T* sum) const {
     Vec<T> top = set1(kMinusInfinity<T>);
     for (Index o = 0; o < most; ++o) {
@@ -274,14 +278,14 @@ class SoftmaxBand {
       store(weights_ + o * kQueries, score);
       top = maximum(top, score);
     }
-    alignas(kVecBytes) T nothing[kQueries];  // there is no sum before
+    alignas(kVecBytes) T nothing[kQueries];  // no sum came before
     store(nothing, zero<T>());
     store(sum, zero<T>());
     store(max_logit, top);
     weight_chain<1>(weights_, most, max_logit, nothing, 0, sum);
   }
 
-  /// One row of output.
+  /// Computes one row of output.
   FOVEA_INLINE void values(Index row, Index i, const Seen& keys, T inverse) const {
     if constexpr (N > 0) {
       RegisterRow<N, T> sum;
@@ -300,7 +304,7 @@ class SoftmaxBand {
     }
   }
 
-  /// Two rows of output; what both see is loaded once.
+  /// Computes two rows of output; a value that both see is loaded once.
   FOVEA_INLINE void values_pair(Index row, Index i, const Seen& a, const Seen& b, T inverse_a,
                                 T inverse_b) const {
     RegisterRow<larger(N, 1), T> x;
@@ -363,10 +367,10 @@ class SoftmaxBand {
   const Index step_;
   const Index count_;
   const KeyRun run_;
-  const Index first_row_;  // of k and v: the run's first key
-  const Index row_step_;   // to its next key
-  const Index end_;        // of the run's keys that lie before key_end
-  const T factor_;         // of the logits
+  const Index first_row_;  // row of k and v of the run's first key
+  const Index row_step_;   // rows to the run's next key
+  const Index end_;        // number of the run's keys that lie before key_end
+  const T factor_;         // factor of the logits
   T* const products_;      // [kBandKeys, lanes, lanes]
   T* const weights_;       // [kBandKeys, lanes]
   T* const scaled_q_;      // [D padded], if N = 0

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention of a block of queries over a list of key runs, forward: the running softmax of
-/// Milakov and Gimelshein 2018 with queries in the lanes. Cost 2 (D + Dv) flops per computed pair;
-/// scratch O(rows (D + Dv)).
+/// The forward pass of softmax attention for a block of queries over a list of key runs: the
+/// running softmax of Milakov and Gimelshein 2018, with queries in the lanes. Cost: 2 (D + Dv)
+/// flops for each computed pair; scratch O(rows (D + Dv)).
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -11,8 +11,8 @@
 #include "fovea/kernels/softmax/tile.inl.hpp"
 #endif
 
-/// What is asked for while scores are computed: rows of the next sub-block and keys of the next
-/// tile, from behind the block's if need be; what lies behind a tensor is never read.
+/// The memory that is asked for while scores are computed: rows of the next sub-block and keys of
+/// the next tile, even behind those of the block. What lies behind a tensor is never read.
 struct BlockAhead {
   RowsAhead<0> queries;
   RowsAhead<1> outputs;
@@ -64,11 +64,11 @@ class SoftmaxBlock {
   // The scratch of a sub-block:
   /// [D padded, kQueries], scaled
   T* queries(Index sub) const { return args_.scratch + sub * sub_size_; }
-  /// [kQueries] -1 if the query has seen a key: from pattern, mask and bias, never from logits
+  /// [kQueries] -1 if the query has seen a key, as pattern, mask and bias say, never the logits.
   Int<T>* seen(Index sub) const {
     return reinterpret_cast<Int<T>*>(queries(sub) + padded(args_.width) * kQueries);
   }
-  /// Two of them: that of the current part, and the total of those before it.
+  /// There are two: that of the current part, and the total of the parts before it.
   RunningSoftmax<V, T> state(Index sub, bool second) const {
     const Index acc = padded(args_.value_width) * kQueries;
     T* at = queries(sub) + (padded(args_.width) + 1) * kQueries;
@@ -78,8 +78,8 @@ class SoftmaxBlock {
   RunningSoftmax<V, T> part(Index sub) const { return state(sub, progress_[sub].swapped); }
   RunningSoftmax<V, T> total(Index sub) const { return state(sub, !progress_[sub].swapped); }
 
-  /// A sub-block is begun at its first tile and finished after its last, so that the memory of
-  /// its neighbours' queries and outputs is waited for while it computes.
+  /// A sub-block is begun at its first tile and finished after its last one, so that it computes
+  /// while the memory of its neighbours' queries and outputs is waited for.
   void begin(Index sub) {
     if (progress_[sub].begun) return;
     progress_[sub].begun = true;
@@ -97,7 +97,7 @@ class SoftmaxBlock {
     progress_[sub].values_apart = true;
   }
 
-  /// The queries of the next sub-block and the output rows of this one.
+  /// Asks for the queries of the next sub-block and the output rows of this one.
   void ask_for_rows(Index sub) {
     const CarriedSoftmax<T>& carry = args_.carry;
     const SubRows rows = sub_rows(sub);
@@ -117,8 +117,8 @@ class SoftmaxBlock {
     return {args_.block.first + args_.next_block, args_.block.step, count};
   }
 
-  /// The keys behind [0, end) of run r: its own, those of the run after it, or those of the next
-  /// block, whose first one is mostly as far from this block's as its rows are.
+  /// Asks for the keys behind [0, end) of run r: its own, those of the next run, or those of the
+  /// next block, whose first key is mostly as far from this block's as its rows are.
   void ask_for_keys(Index r, Index end) {
     const KeyRun* run = &args_.block.runs[r];
     Index first = run->first + run->step * end;
@@ -136,7 +136,7 @@ class SoftmaxBlock {
     ahead_.values = RowsAhead<0>::template of<T>(args_.v, row, step, count, args_.value_width);
   }
 
-  /// What each vector of the block sees of a run; returns the union.
+  /// Finds what each vector of the block sees of a run, and returns the union.
   SeenKeys look(const KeyRun& run, SeenKeys* seen) const {
     const Index count = run_keys(run, args_.key_end);
     SeenKeys all{count, 0, 0, 0};
@@ -154,7 +154,7 @@ class SoftmaxBlock {
     const KeyRun& run = args_.block.runs[r];
     SeenKeys seen[kMostSubBlocks * V];
     const SeenKeys all = look(run, seen);
-    // Tiles and segments lie at absolute multiples of the keys of this step and phase.
+    // Tiles and segments begin at multiples of their size among the keys of this step and phase.
     const Index origin = run.first / run.step;
     for (Index t = all.begin; t < all.end;) {
       const Index end = smaller(all.end, ((origin + t) / kKeyTile + 1) * kKeyTile - origin);
@@ -177,7 +177,7 @@ class SoftmaxBlock {
     if (args_.block.run_count > 1) merge_all();
   }
 
-  /// Keys [begin, end) of a run: at most one tile.
+  /// The keys [begin, end) of a run: at most one tile.
   struct Tile {
     const KeyRun& run;
     Index begin;
@@ -187,7 +187,7 @@ class SoftmaxBlock {
     bool looked = false;
     bool finite = false;
 
-    /// Whether V holds neither NaN nor infinity; looked at once, if someone asks.
+    /// Whether V holds neither NaN nor infinity. It is looked at once, when it is first asked for.
     bool finite_values(Index value_width) {
       if (!looked) finite = all_finite(v.data, v.row, end - begin, value_width);
       looked = true;
@@ -195,7 +195,7 @@ class SoftmaxBlock {
     }
   };
 
-  /// Of the keys that some rows see, those of a tile, counted from its first one.
+  /// The keys of a tile among those that some rows see, counted from the tile's first one.
   static SeenKeys cut_to_tile(const SeenKeys& seen, Index begin, Index end) {
     SeenKeys s;
     s.begin = larger(begin, seen.begin) - begin;
@@ -205,10 +205,10 @@ class SoftmaxBlock {
     return s;
   }
 
-  /// Keys [t, end) of the run as a matrix of T with unit columns; packed if it is not one, or if
-  /// its rows lie far apart and at least `reads` sub-blocks read it: rows on pages of their own
-  /// meet in few sets of a cache. A column of V goes through all of them, K is read some rows at a
-  /// time and worth it only if it is read often.
+  /// The keys [t, end) of the run as a matrix of T with unit columns. They are packed if they are
+  /// not one, or if their rows lie far apart and at least `reads` sub-blocks read them: rows on
+  /// pages of their own meet in few sets of a cache. A column of V goes through all rows; K is read
+  /// some rows at a time, and packing it pays only if it is read often.
   Matrix<const T> matrix(const StoredMatrix<S>& m, const KeyRun& run, Index t, Index end,
                          Index width, T* packed, Index reads) const {
     const Index step = args_.key_rows.step(run.step);
@@ -222,7 +222,7 @@ class SoftmaxBlock {
     return {packed, padded(width), 1};
   }
 
-  /// One tile for one sub-block; returns whether it sees a key of it.
+  /// Adds one tile to one sub-block; returns whether the sub-block sees a key of it.
   bool add_tile(Index sub, Tile& tile, SeenKeys (&seen_of)[V]) {
     const ScoreMap<T>& map = args_.map;
     VectorKeys<V> keys;
@@ -262,7 +262,8 @@ class SoftmaxBlock {
     raise_maximum<V>(most, part(sub).max_logit, rescale);
 
     pairs.select = (partial || map.hides()) && !tile.finite_values(args_.value_width);
-    // Chains, too, lie at absolute multiples; the tile begins at one, or at the run's first key.
+    // Chains, too, begin at multiples of their size; the tile begins at one, or at the run's first
+    // key.
     const Index origin = tile.run.first / tile.run.step + tile.begin;
     for (Index j = first; j < last;) {
       const Index end = smaller(last, ((origin + j) / kChain + 1) * kChain - origin);
@@ -274,7 +275,7 @@ class SoftmaxBlock {
     return true;
   }
 
-  /// Lanes of vector v that see a key of a tile.
+  /// Notes which lanes of vector v see a key of a tile.
   FOVEA_INLINE void note_seen(Index sub, int v, const VectorKeys<V>& keys,
                               const LaneBounds<V, T>* bounds) const {
     if (keys.begin[v] >= keys.end[v]) return;
@@ -300,7 +301,7 @@ class SoftmaxBlock {
             run.first + run.step * tile.begin, run.step,         args_.first_position};
   }
 
-  /// The score map for the logits of keys [begin, end); most = the largest of them, per query.
+  /// Applies the score map to the logits of keys [begin, end); most = the largest of each query.
   void map_tile(Index sub, const TilePairs& pairs, Index begin, Index end, T* most) {
     const ScoreMap<T>& map = args_.map;
     if (map.soft_cap != 0) cap_tile<V>(map, begin, end, weights_, most);
@@ -308,7 +309,7 @@ class SoftmaxBlock {
     shift_tile<V>(map, pairs.place, pairs.bounds, begin, end, weights_, seen(sub), most);
   }
 
-  /// Keys of a tile that are one chain, which is within [begin, end).
+  /// The keys of a tile that are one chain; the chain is within [begin, end).
   struct Chain {
     Index begin;
     Index end;
@@ -345,8 +346,8 @@ class SoftmaxBlock {
   }
 
   /// Ends a run or a segment of it: its softmax goes into the total, and the next one begins empty.
-  /// By parts, so that the bits of a row are those of what it sees, and a decoder can share them
-  /// out.
+  /// The division depends on keys alone, so a row has the bits of what it sees, and a decoder can
+  /// share segments out.
   void merge_all() {
     for (Index sub = 0; sub < sub_blocks(); ++sub) {
       Progress& progress = progress_[sub];
@@ -371,7 +372,7 @@ class SoftmaxBlock {
     total(sub).merge(part(sub), args_.value_width);
   }
 
-  /// Nothing more comes for a sub-block: merges its last part, and writes it out.
+  /// Ends a sub-block, for which nothing more comes: merges its last part, and writes it out.
   void finish(Index sub) {
     Progress& progress = progress_[sub];
     if (progress.finished) return;
@@ -389,7 +390,7 @@ class SoftmaxBlock {
     bool has_part = false;
     bool has_total = false;
     bool swapped = false;       // which state is the total
-    bool values_apart = false;  // those of the total are still where the stage before left them
+    bool values_apart = false;  // whether its values are where the stage before left them
     bool finished = false;
   };
 

@@ -8,8 +8,8 @@
 #include "fovea/kernels/softmax/block.inl.hpp"
 #endif
 
-/// The band form for rows of N elements, if they stay in registers, and else for any. The baseline
-/// of x86-64 has the second alone: it is there to be right, not fast.
+/// The band form for rows of N elements if they stay in registers, and otherwise for rows of any
+/// width. The baseline of x86-64 has the second alone: it is there to be right, not fast.
 template <int N, class T>
 FOVEA_INLINE bool softmax_band_of(const SoftmaxBlockArgs<T>& args, Index width) {
   constexpr int registers = N / kLanes<T>;
@@ -33,20 +33,21 @@ FOVEA_NOINLINE void softmax_band(const SoftmaxBlockArgs<T>& args) {
   SoftmaxBand<0, T>(args).run();
 }
 
-/// Whether logits and weights are those of the products alone, in one stage.
+/// Whether logits and weights are those of the products alone, and the pattern has one stage.
 template <class T>
 bool is_plain(const SoftmaxBlockArgs<T>& args) {
   return args.map.is_identity() && args.sink == nullptr && !args.carry.is_used();
 }
 
-/// Forward softmax attention of one block of queries. Writes out and lse of the block's rows.
+/// Computes forward softmax attention for one block of queries, and writes out and lse of the
+/// block's rows.
 ///
-/// A band of at most kBandKeys keys takes the band form, which sums in another order; that choice
-/// is the pattern's and the options' alone, so that a row keeps its bits in any block, batch and
+/// A block whose rows see at most kBandKeys keys takes the band form, which sums in another order.
+/// The pattern and the options alone decide that, so a row keeps its bits in any block, batch and
 /// sequence. The band form knows no options.
 ///
-/// Two vectors of queries in each sub-block: four were slower for nearly every sparse pattern
-/// measured, and no faster for dense attention, on AVX2 and AVX-512.
+/// Each sub-block has two vectors of queries. In measurements four were slower for nearly every
+/// sparse pattern, and no faster for dense attention, on AVX2 and AVX-512.
 template <class T, Storage S>
 void softmax_block(const SoftmaxBlockArgs<T, S>& args) noexcept {
   if constexpr (S == Storage::native) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention backward (Dao et al. 2022, algorithm 4, with queries in the lanes): a block of
-/// queries against a block of keys, weights recomputed from lse. Cost 2 (3 D + 2 Dv) flops per
-/// computed pair: five matrix products.
+/// The backward pass of softmax attention (Dao et al. 2022, algorithm 4, with queries in the
+/// lanes): a block of queries and a block of keys, with weights recomputed from lse. Cost: 2 (3 D +
+/// 2 Dv) flops for each computed pair, which are five matrix products.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -20,7 +20,7 @@ class SoftmaxGrad {
         head_(args.head),
         d_(grad_padded(head_.width)),
         dv_(grad_padded(head_.value_width)),
-        // A single sub-block adds to a row once.
+        // A single sub-block adds to a row only once.
         sums_apart_(args.add && args.row_end - args.row_begin > kGradTile),
         sum_k_(sums_apart_ ? args.scratch : args.d_k),
         sum_v_(sums_apart_ ? args.scratch + args.keys.count * d_ : args.d_v),
@@ -49,28 +49,28 @@ class SoftmaxGrad {
   static constexpr Index kGroup = kGradGroup<T>;
   static_assert(kGroup == V * kLanes<T> && kGradTile % kGroup == 0);
 
-  /// Rows [row, row + rows) of the block: the queries of one tile.
+  /// The rows [row, row + rows) of the block, which are the queries of one tile.
   struct Sub {
     Index row;
     Index rows;
   };
 
-  /// Keys [begin, end) of a run: at most one tile, at an absolute multiple of kGradTile.
+  /// The keys [begin, end) of a run: at most one tile, cut at multiples of kGradTile.
   struct Tile {
     const KeyRun& run;
     Index begin;
     Index end;
-    Index row;          // of the first key in the block of keys
-    Index row_step;     // from key to key
+    Index row;          // row of the first key in the block of keys
+    Index row_step;     // rows from key to key
     Matrix<const T> k;  // [end - begin, D], unit columns
     Matrix<const T> v;  // [end - begin, Dv], unit columns
-    bool partial;       // some of the queries do not see some of the keys
-    bool select;        // a hidden pair may meet a NaN or an infinity
+    bool partial;       // whether some of the queries do not see some of the keys
+    bool select;        // whether a hidden pair may meet a NaN or an infinity
 
     Index keys() const { return end - begin; }
   };
 
-  /// Rows of the block of keys.
+  /// A range of rows of the block of keys.
   struct RowRange {
     Index begin;
     Index end;
@@ -118,7 +118,7 @@ class SoftmaxGrad {
     return (position(run, t) - args_.keys.first) / args_.keys.step;
   }
 
-  /// From the first to the last row that a run reaches.
+  /// The rows from the first to the last one that a run reaches.
   RowRange seen_rows() const {
     RowRange rows{args_.keys.count, 0};
     for (Index r = 0; r < args_.block.run_count; ++r) {
@@ -173,7 +173,7 @@ class SoftmaxGrad {
     clear(d_queries_, kGradTile * d_);
   }
 
-  /// The rows of d_q: of a sub-block that saw nothing, zeros.
+  /// Writes the rows of d_q. A sub-block that saw nothing gets zeros.
   void finish(const Sub& sub) {
     T* to = args_.d_q + (sub.row - args_.row_begin) * d_;
     if (!begun_) {
@@ -196,7 +196,7 @@ class SoftmaxGrad {
     if (args_.d_k != nullptr) add_keys(sub, tile, d_weights_, rows_.query_rows(), d_, sum_k_);
   }
 
-  /// What a tile adds to the gradients of its keys or values.
+  /// Adds what a tile contributes to the gradients of its keys or values.
   void add_keys(const Sub& sub, const Tile& tile, const T* weights, const Matrix<const T>& rows,
                 Index width, T* sums) {
     sums += tile.row * width;
@@ -209,7 +209,8 @@ class SoftmaxGrad {
     }
   }
 
-  /// Weights and gradients of logits of group g, and what they add to the queries' gradients.
+  /// Computes the weights and the gradients of the logits of group g, and what they add to the
+  /// gradients of the queries.
   void add_group(const Sub& sub, const Tile& tile, Index g) {
     const Index keys = tile.keys();
     T* scores = scores_ + g * kGroup * kGradTile;
@@ -288,8 +289,8 @@ class SoftmaxGrad {
             head_.first_position};
   }
 
-  /// Adds the tile's gradients of logits to those of the bias: along a dimension that it was
-  /// broadcast to, their sum over the tile.
+  /// Adds the tile's gradients of logits to those of the bias. Along a dimension that the bias was
+  /// broadcast to, it adds their sum over the tile.
   void add_bias(const Sub& sub, const Tile& tile) {
     const Matrix<T>& bias = args_.d_bias;
     const TilePlace place = tile_place(sub, tile, 0);
@@ -323,34 +324,34 @@ class SoftmaxGrad {
   const SoftmaxGradHead<T>& head_;
   const Index d_;  // D and Dv, padded
   const Index dv_;
-  const bool sums_apart_;  // whether what this block of queries adds is summed before it is added
+  const bool sums_apart_;  // whether this block's sums are made before they are added
   T* const sum_k_;         // [keys, D padded]
   T* const sum_v_;         // [keys, Dv padded]
   T* const d_queries_;     // [groups, D padded, kGroup]
-  T* const scores_;        // [groups, kGradTile, kGroup], then weights
-  T* const d_weights_;     // the same, then gradients of logits
-  T* const capped_;        // the same: logits after the soft cap
-  T* const dropout_;       // the same: factors
-  Int<T>* const seen_;     // the same: lane masks
+  T* const scores_;        // [groups, kGradTile, kGroup], later weights
+  T* const d_weights_;     // the same shape; later gradients of logits
+  T* const capped_;        // the same shape: logits after the soft cap
+  T* const dropout_;       // the same shape: factors
+  Int<T>* const seen_;     // the same shape: lane masks
   GradRows<T> rows_;
-  GradPairs<T> pairs_;  // of the tile at work
+  GradPairs<T> pairs_;  // those of the tile at work
   bool begun_ = false;  // whether rows_ holds the rows of the sub-block at work
 };
 
-/// Backward of one block of queries against a block of keys. Writes d_q; writes d_k and d_v, or
-/// adds to them; or adds to d_bias.
+/// The backward pass of one block of queries and one block of keys. It writes d_q, and writes or
+/// adds to d_k and d_v; or it adds to d_bias.
 template <class T>
 void softmax_grad(const SoftmaxGradArgs<T>& args) noexcept {
   SoftmaxGrad<T>(args).run();
 }
 
-/// rows = rows of a tensor.
+/// Copies rows of a tensor.
 template <class T>
 void packed_rows(const PackedRowsArgs<T>& args) noexcept {
   copy_rows(args.from, args.first, args.step, args.count, args.width, args.rows);
 }
 
-/// to = scale rows (+ to).
+/// Computes to = scale rows, or to = to + scale rows.
 template <class T>
 void scaled_rows(const ScaledRowsArgs<T>& args) noexcept {
   const Index padded = grad_padded(args.width);
@@ -367,7 +368,7 @@ void scaled_rows(const ScaledRowsArgs<T>& args) noexcept {
   }
 }
 
-/// The gradient of the sink of one head. Rows that see no key have no part in it.
+/// Computes the gradient of the sink of one head. Rows that see no key have no part in it.
 template <class T>
 void sink_grad(const SinkGradArgs<T>& args) noexcept {
   GradRows<T> rows(args.head, args.scratch);

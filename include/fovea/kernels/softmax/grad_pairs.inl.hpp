@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Which pairs of a tile of the backward pass are visible, as far as its products leave the others
-/// out: what is hidden would add exact zeros, so no bit depends on it.
+/// out. What is hidden would add exact zeros, so no bit depends on it.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -9,21 +9,21 @@
 #include "fovea/kernels/softmax/visible_keys.inl.hpp"
 #endif
 
-/// Queries whose tiles are computed together: kGradTile of them are kGradGroups groups.
+/// The queries whose tiles are computed together: kGradTile of them are kGradGroups groups.
 template <class T>
 inline constexpr Index kGradGroup = 4 * kLanes<T>;
 
-/// Keys that share one interval of visible queries.
+/// The number of keys that share one interval of visible queries.
 inline constexpr Index kGradQuad = 4;
 
 /// The tile of one sub-block of queries and up to kGradTile keys of a run.
 template <class T>
 struct GradPairs {
   SeenKeys lanes[kGradTile / kLanes<T>];     // keys of the tile that a vector of queries sees
-  Index first_query[kGradTile / kGradQuad];  // of those that see one of four keys
-  Index last_query[kGradTile / kGradQuad];   // one past the last
+  Index first_query[kGradTile / kGradQuad];  // the first that sees one of four keys
+  Index last_query[kGradTile / kGradQuad];   // one past the last that does
 
-  /// Every one of `rows` queries sees all keys.
+  /// Lets every one of `rows` queries see all keys.
   void set_all(Index rows, Index keys) {
     for (Index v = 0; v < kGradTile / kLanes<T>; ++v) {
       lanes[v] = v * kLanes<T> < rows ? SeenKeys{0, 0, keys, keys} : SeenKeys{0, 0, 0, 0};
@@ -34,7 +34,8 @@ struct GradPairs {
     }
   }
 
-  /// Rows [row, row + rows) of a block see keys [begin, end) of a run as its bounds say.
+  /// Lets rows [row, row + rows) of a block see those of the keys [begin, end) that the bounds of a
+  /// run say.
   void set_bounds(const KeyRun& run, Index row, Index rows, Index begin, Index end) {
     for (Index v = 0; v < kGradTile / kLanes<T>; ++v) {
       const Index lane = v * kLanes<T>;
@@ -52,7 +53,7 @@ struct GradPairs {
   }
 
  private:
-  /// The queries of quad n, whose keys end at `end`: first by vectors, then one by one.
+  /// Finds the queries of quad n, whose keys end at `end`: first by vectors, then one by one.
   void set_queries(const KeyRun& run, Index row, Index rows, Index begin, Index n, Index end) {
     constexpr Index w = kLanes<T>;
     const Index from = n * kGradQuad;
@@ -82,7 +83,7 @@ struct Vectors {
   friend constexpr bool operator==(const Vectors&, const Vectors&) = default;
 };
 
-/// From the first to the last vector of a group that sees one of keys [begin, end).
+/// The vectors from the first to the last one of a group that sees one of the keys [begin, end).
 inline Vectors vectors_that_see(const SeenKeys* lanes, Index begin, Index end) {
   Vectors seen{4, 0};
   for (Index v = 0; v < 4; ++v) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The query rows of one tile of the backward pass, brought into the forms that its products need:
-/// q and d_out in the lanes and as rows, lse, and delta_i = <out_i, d_out_i>.
+/// q and d_out both in the lanes and as rows, lse, and delta_i = <out_i, d_out_i>.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,7 +10,8 @@
 #include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
-/// Rows of m to lanes, group by group. \param to [groups, grad_padded(width), kGradGroup]
+/// Brings rows of m into the lanes, group by group.
+/// \param to [groups, grad_padded(width), kGradGroup]
 template <class T>
 FOVEA_NOINLINE void rows_to_groups(const Matrix<const T>& m, Index first, Index step, Index rows,
                                    Index width, T factor, T* to) {
@@ -22,11 +23,12 @@ FOVEA_NOINLINE void rows_to_groups(const Matrix<const T>& m, Index first, Index 
   }
 }
 
-/// Rows that are asked for ahead of those at work: enough to wait for several at once, where the
-/// hardware cannot guess them.
+/// How many rows ahead of those at work memory is asked for: enough to wait for several rows at
+/// once, where the hardware cannot guess them.
 inline constexpr Index kRowsAhead = 12;
 
-/// Asks for the row kRowsAhead after row i of [0, count), to read (Write = 0) or write it (1).
+/// Asks for the row that comes kRowsAhead after row i of [0, count), to read it (Write = 0) or to
+/// write it (1).
 template <int Write, class T>
 FOVEA_INLINE void ask_ahead(const Matrix<T>& m, Index first, Index step, Index i, Index count,
                             Index width) {
@@ -35,7 +37,7 @@ FOVEA_INLINE void ask_ahead(const Matrix<T>& m, Index first, Index step, Index i
   for (Index c = 0; c < width; c += line) __builtin_prefetch(row + c * m.column, Write, 2);
 }
 
-/// rows[i] = row first + step i of m, with zeros up to grad_padded(width) columns.
+/// Writes rows[i] = row first + step i of m, with zeros up to grad_padded(width) columns.
 template <class T>
 FOVEA_NOINLINE void copy_rows(const Matrix<const T>& m, Index first, Index step, Index count,
                               Index width, T* rows) {
@@ -49,8 +51,9 @@ FOVEA_NOINLINE void copy_rows(const Matrix<const T>& m, Index first, Index step,
   }
 }
 
-/// Whether some rows at unit columns hold neither NaN nor infinity: four chains, since one would
-/// wait for itself. \param width a multiple of the lanes, or the rows end there
+/// Whether some rows at unit columns hold neither NaN nor infinity. There are four chains, since
+/// one would wait for itself.
+/// \param width a multiple of the lanes, or the whole width of the rows
 template <class T>
 FOVEA_NOINLINE bool rows_finite(const Matrix<const T>& m, Index rows, Index width) {
   constexpr Index chains = 4;
@@ -70,13 +73,13 @@ FOVEA_NOINLINE bool rows_finite(const Matrix<const T>& m, Index rows, Index widt
   return !any<T>(~(all == zero<T>()));
 }
 
-/// Rows first + step * i of m with unit columns, and zeros up to grad_padded(width) of them: where
-/// they lie, or copied.
+/// The rows first + step * i of m with unit columns, and with zeros up to grad_padded(width)
+/// columns: where they lie, or copied.
 template <class T>
 FOVEA_NOINLINE Matrix<const T> near_rows(const Matrix<const T>& m, Index first, Index step,
                                          Index count, Index width, T* rows) {
   const T* const data = m.data + first * m.row;
-  // Vectors that cross a line of the cache are two loads.
+  // A vector that crosses a line of the cache takes two loads.
   constexpr Index line = 64 / static_cast<Index>(sizeof(T));
   const bool aligned = reinterpret_cast<std::size_t>(data) % 64 == 0 && step * m.row % line == 0;
   if (aligned && width == grad_padded(width) && are_near(m, step, width)) {
@@ -86,7 +89,7 @@ FOVEA_NOINLINE Matrix<const T> near_rows(const Matrix<const T>& m, Index first, 
   return {rows, grad_padded(width), 1};
 }
 
-/// The rows, in scratch that it is given.
+/// The rows of a tile, in scratch that the caller gives.
 template <class T>
 class GradRows {
  public:
@@ -102,7 +105,7 @@ class GradRows {
         delta_(lse_ + kGradTile),
         lse_low_(delta_ + kGradTile) {}
 
-  /// Rows first + step * [0, count) of the tensors: lse, its low parts, and delta.
+  /// Loads lse, its low parts and delta for the rows first + step * [0, count) of the tensors.
   void load_sums(Index first, Index step, Index count) {
     constexpr T infinity = std::numeric_limits<T>::infinity();
     d_out_matrix_ = near_rows(head_.d_out, first, step, count, head_.value_width, d_out_rows_);
@@ -114,7 +117,7 @@ class GradRows {
     }
     for (Index i = 0; i < kGradTile; ++i) {
       const T lse = i < count ? head_.lse.data[(first + step * i) * head_.lse.row] : infinity;
-      // exp(s - inf) = 0: the weights of padding, and of rows that see no key.
+      // Since exp(s - infinity) = 0, so are the weights of padding, and of rows that see no key.
       lse_[i] = lse == -infinity ? infinity : lse * logit_factor(T{1});
     }
     has_lse_low_ = false;
@@ -125,7 +128,7 @@ class GradRows {
     }
   }
 
-  /// The same, and q and d_out.
+  /// Does the same, and loads q and d_out.
   void load_all(Index first, Index step, Index count) {
     load_sums(first, step, count);
     query_matrix_ = near_rows(head_.q, first, step, count, head_.width, query_rows_);
@@ -134,8 +137,8 @@ class GradRows {
     looked_ = false;
   }
 
-  /// Whether q, d_out, lse and delta hold neither NaN nor infinity; looked at once, if someone
-  /// asks.
+  /// Whether q, d_out, lse and delta hold neither NaN nor infinity. They are looked at once, when
+  /// it is first asked for.
   bool finite() {
     if (!looked_) {
       const Index d = grad_padded(head_.width);
@@ -147,20 +150,21 @@ class GradRows {
     return finite_;
   }
 
-  /// Of group g, in the lanes: [grad_padded(D), kGradGroup], scaled to half-base-2 logits.
+  /// The queries of group g in the lanes, [grad_padded(D), kGradGroup], scaled to half-logits of
+  /// base 2.
   const T* queries(Index g) const {
     return queries_ + g * kGradGroup<T> * grad_padded(head_.width);
   }
-  /// [grad_padded(Dv), kGradGroup]
+  /// The d_out of group g in the lanes, [grad_padded(Dv), kGradGroup].
   const T* d_out(Index g) const {
     return d_out_ + g * kGradGroup<T> * grad_padded(head_.value_width);
   }
-  /// [count, grad_padded(D)], unit columns
+  /// The queries as rows, [count, grad_padded(D)], with unit columns.
   const Matrix<const T>& query_rows() const { return query_matrix_; }
-  /// [count, grad_padded(Dv)], unit columns
+  /// The d_out as rows, [count, grad_padded(Dv)], with unit columns.
   const Matrix<const T>& d_out_rows() const { return d_out_matrix_; }
   const T* lse(Index g) const { return lse_ + g * kGradGroup<T>; }
-  /// Null if all of the rows' are 0.
+  /// The low parts of lse of group g; null if those of all rows are 0.
   const T* lse_low(Index g) const { return has_lse_low_ ? lse_low_ + g * kGradGroup<T> : nullptr; }
   const T* delta(Index g) const { return delta_ + g * kGradGroup<T>; }
 
@@ -171,9 +175,9 @@ class GradRows {
   T* const d_out_;
   T* const d_out_rows_;
   T* const out_;
-  T* const lse_;      // [kGradTile], half-base-2
+  T* const lse_;      // [kGradTile], in half-logits of base 2
   T* const delta_;    // [kGradTile]
-  T* const lse_low_;  // [kGradTile], half-base-2
+  T* const lse_low_;  // [kGradTile], in half-logits of base 2
   bool has_lse_low_ = false;
   Matrix<const T> query_matrix_;
   Matrix<const T> d_out_matrix_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The steps of one tile of the backward pass: weights and their gradients from scores, and the
-/// products that sum over queries. Tiles of scores are [keys, V * lanes], as in softmax_tile.
+/// The steps of one tile of the backward pass: the weights and their gradients from scores, and the
+/// products that sum over queries. Tiles of scores are [keys, V * lanes], as in tile.inl.hpp.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,14 +10,14 @@
 #include "fovea/simd/softmax_weight.inl.hpp"
 #endif
 
-/// Scalar rows of a register block whose lanes are queries: a power of two, since the keys between
-/// two borders are few.
+/// The scalar rows of a register block whose lanes are queries: a power of two, since there are few
+/// keys between two borders.
 template <int V>
 inline constexpr int kGradRows = kAccumulators / V >= 8   ? 8
                                  : kAccumulators / V >= 4 ? 4
                                                           : 2;
 
-/// Scores of R keys for V vectors of a group; the chains of score_tile.
+/// Computes the scores of R keys for V vectors of a group, by the chains of score_tile.
 template <int V, class T>
 struct LaneScores {
   const T* k;  // [keys, D]
@@ -34,7 +34,7 @@ struct LaneScores {
   }
 };
 
-/// scores[j] = K[j] Q for the pairs of a group that are visible, and some beside them.
+/// Computes scores[j] = K[j] Q for the pairs of a group that are visible, and for some besides.
 /// \param lanes [4] what each vector sees
 template <class T>
 FOVEA_NOINLINE void lane_scores(const SeenKeys* lanes, const T* k, Index k_row, Index keys,
@@ -71,7 +71,7 @@ FOVEA_NOINLINE void lane_scores(const SeenKeys* lanes, const T* k, Index k_row, 
   }
 }
 
-/// Sums over keys [begin, end) for V vectors of a group and R columns, one chain.
+/// Sums over keys [begin, end), for V vectors of a group and R columns: one chain.
 template <int V, class T>
 struct LaneSums {
   const T* k;  // [keys, D]
@@ -92,20 +92,21 @@ struct LaneSums {
   }
 };
 
-/// acc[c] += sum_j K[j, c] d_logits[j] over the visible pairs of a group; others have d_logits 0.
+/// Computes acc[c] += sum_j K[j, c] d_logits[j] over the visible pairs of a group; the others have
+/// d_logits 0.
 template <class T>
 FOVEA_NOINLINE void lane_sums(const SeenKeys* lanes, const T* k, Index k_row, Index width,
                               const T* d_logits, T* acc) {
   Index begin = kGradTile;
   Index end = 0;
-  Index pairs = 0;  // in vectors
+  Index pairs = 0;  // number of vectors of pairs
   for (Index v = 0; v < 4; ++v) {
     if (lanes[v].begin == lanes[v].end) continue;
     begin = smaller(begin, lanes[v].begin);
     end = larger(end, lanes[v].end);
     pairs += lanes[v].end - lanes[v].begin;
   }
-  // A block of one vector has more loads per product: worth it only if it leaves out enough.
+  // A block of one vector has more loads for each product, so it pays only if it leaves out enough.
   if (4 * (end - begin) * 8 <= pairs * 9) {
     for_row_blocks<kBlockRows<4>>(0, width, LaneSums<4, T>{k, k_row, begin, end, d_logits, acc});
     return;
@@ -119,21 +120,23 @@ FOVEA_NOINLINE void lane_sums(const SeenKeys* lanes, const T* k, Index k_row, In
   }
 }
 
-/// What a tile of gradients is made with beside scores, each only if there is it.
+/// What a tile of gradients is made of besides scores. A null pointer means that there is no such
+/// option.
 template <class T>
 struct GradTileOptions {
   const T* capped = nullptr;     // logits after the soft cap
-  T inverse_cap = 0;             // of half-base-2 logits
-  const T* lse_low = nullptr;    // of a lane
-  const T* dropout = nullptr;    // 0 or 1 / (1 - p)
+  T inverse_cap = 0;             // inverse of the cap of half-logits of base 2
+  const T* lse_low = nullptr;    // one for each lane
+  const T* dropout = nullptr;    // factors: 0 or 1 / (1 - p)
   const Int<T>* seen = nullptr;  // lane masks: which pairs are visible
-  bool hides = false;            // a logit of -inf is a hidden pair
-  int lift = 0;                  // weights and gradients are times 2 to this power
-  bool before_cap = false;       // the gradient of the logits after the cap: that of the bias
+  bool hides = false;            // whether a logit of -infinity is a hidden pair
+  int lift = 0;                  // weights and gradients are multiplied by 2 to this power
+  bool before_cap = false;  // whether to give the gradients of logits after the cap, as bias needs
 };
 
-/// P = exp(s - lse) and dS = P (dP - delta), in place of the scores and of dP.
-/// \param lse in half-base-2 units   \param lse, delta [V * lanes]
+/// Writes P = exp(s - lse) over the scores, and dS = P (dP - delta) over dP.
+/// \param lse [V * lanes], in half-logits of base 2
+/// \param delta [V * lanes]
 template <int V, class T>
 FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys, T* scores, T* d_weights) {
   Vec<T> shift[V];
@@ -155,7 +158,7 @@ FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys, T* score
   }
 }
 
-/// +0 for keys [begin, end) of one vector of a group.
+/// Sets keys [begin, end) of one vector of a group to +0.
 template <class T>
 FOVEA_INLINE void clear_lanes(Index begin, Index end, T* scores, T* d_weights) {
   for (Index j = begin; j < end; ++j) {
@@ -189,7 +192,7 @@ FOVEA_INLINE void weigh_lanes(const Int<T>* lower, const Int<T>* upper, const T*
   }
 }
 
-/// grad_tile where the bounds hide some pairs: both are +0 there.
+/// Does what grad_tile does where the bounds hide some pairs: their P and dS are +0.
 /// \param lanes [4] what each vector sees
 template <class T>
 FOVEA_NOINLINE void grad_tile_in_bounds(const SeenKeys* lanes, const LaneBounds<4, T>& bounds,
@@ -210,7 +213,7 @@ FOVEA_NOINLINE void grad_tile_in_bounds(const SeenKeys* lanes, const LaneBounds<
   }
 }
 
-/// The same with options. Where a pair is hidden both are +0, whatever stood there.
+/// Does the same with options. Where a pair is hidden both are +0, whatever stood there.
 template <int V, class T>
 FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys,
                               const GradTileOptions<T>& options, T* scores, T* d_weights) {
@@ -249,8 +252,8 @@ FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys,
   }
 }
 
-/// Sums over the queries of a tile: for R keys and C vectors of columns,
-/// acc[j, c] += sum_i weights[j, i] rows[i, c], one chain over the queries that see one of them.
+/// Sums over the queries of a tile, for R keys and C vectors of columns: acc[j, c] += sum_i
+/// weights[j, i] rows[i, c], one chain over the queries that see one of the keys.
 template <int C, class T>
 struct KeySums {
   const GradPairs<T>& pairs;
@@ -288,7 +291,7 @@ struct KeySums {
   }
 };
 
-/// Columns [column, width) of `sums`, C vectors at a time, then fewer.
+/// Computes columns [column, width) of `sums`, C vectors at a time, and then fewer.
 template <int C, class T>
 FOVEA_INLINE void add_key_sums(const KeySums<C, T>& sums, Index keys, Index column, Index width) {
   constexpr Index step = C * kLanes<T>;
@@ -307,9 +310,10 @@ FOVEA_INLINE void add_key_sums(const KeySums<C, T>& sums, Index keys, Index colu
   }
 }
 
-/// acc[j, c] += sum_i weights[j, i] rows[i, c] for j in [0, keys), c in [0, width), over the
-/// visible pairs; others have the weight 0.
-/// \param weights [groups, kGradTile, kGradGroup]   \param rows [queries, row]
+/// Computes acc[j, c] += sum_i weights[j, i] rows[i, c] for j in [0, keys) and c in [0, width),
+/// over the visible pairs; the others have the weight 0.
+/// \param weights [groups, kGradTile, kGradGroup]
+/// \param rows [queries, row]
 /// \param width a multiple of the lanes
 template <class T>
 FOVEA_NOINLINE void key_sums(const GradPairs<T>& pairs, const T* weights, Index keys, const T* rows,
@@ -317,8 +321,8 @@ FOVEA_NOINLINE void key_sums(const GradPairs<T>& pairs, const T* weights, Index 
   add_key_sums<4, T>({pairs, weights, rows, row, acc, acc_row}, keys, 0, width);
 }
 
-/// The same bits with the hidden pairs left out one by one: their weight 0 does not silence a NaN
-/// or an infinity in the rows.
+/// Gives the same bits with the hidden pairs left out one by one, since their weight 0 does not
+/// silence a NaN or an infinity in the rows.
 template <class T>
 FOVEA_NOINLINE void key_sums_selected(const T* weights, const Int<T>* seen, Index keys,
                                       const T* rows, Index row, Index width, Index queries, T* acc,
@@ -337,7 +341,7 @@ FOVEA_NOINLINE void key_sums_selected(const T* weights, const Int<T>* seen, Inde
   }
 }
 
-/// acc[c] += sum_j k[j, c] d_logits[j] over the visible pairs: value_chain with them selected.
+/// Computes acc[c] += sum_j k[j, c] d_logits[j] over the visible pairs, like value_chain_selected.
 template <int V, class T>
 FOVEA_NOINLINE void query_sums_selected(const T* k, Index k_row, Index keys, Index width,
                                         const T* d_logits, const Int<T>* seen, T* acc) {
@@ -355,7 +359,9 @@ FOVEA_NOINLINE void query_sums_selected(const T* k, Index k_row, Index keys, Ind
   }
 }
 
-/// delta[i] = <out_i, d_out_i>. \param d_out_t, out_t [width, queries]   \param delta [queries]
+/// Computes delta[i] = <out_i, d_out_i>.
+/// \param d_out_t, out_t [width, queries]
+/// \param delta [queries]
 template <class T>
 FOVEA_NOINLINE void row_products(const T* d_out_t, const T* out_t, Index width, Index queries,
                                  T* delta) {

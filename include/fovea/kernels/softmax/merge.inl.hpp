@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Merges what softmax_row.inl.hpp leaves of each segment, and writes the rows out.
+/// Merges what row.inl.hpp makes of each segment, and writes the rows out.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
 #include "fovea/kernels/softmax/row.inl.hpp"
 #endif
 
-/// Merges the segments of the rows of one head as SoftmaxBlock::merge does, and writes out and lse.
+/// Merges the segments of the rows of one head by the same operations as RunningSoftmax::merge, and
+/// writes out and lse.
 template <Storage S, class T>
 class SoftmaxMerge {
  public:
@@ -48,7 +49,8 @@ class SoftmaxMerge {
     finish(i, saw, total_max, total_sum);
   }
 
-  /// Divides by the sum and writes the row out; one that saw no key becomes +0, lse -inf.
+  /// Divides a row by its sum and writes it out. A row that saw no key becomes +0, and its lse
+  /// -infinity.
   void finish(Index i, bool saw, Vec<T> most, Vec<T> sum) const {
     const int lift = head_.map.weight_lift;
     Vec<T> rescale = set1<T>(1);
@@ -69,7 +71,7 @@ class SoftmaxMerge {
   const SoftmaxBlockArgs<T, S>& head_;
 };
 
-/// The output rows of one head from the running softmaxes of its segments.
+/// Computes the output rows of one head from the running softmaxes of its segments.
 template <class T, Storage S>
 void softmax_merge(const SoftmaxMergeArgs<T, S>& args) noexcept {
   SoftmaxMerge<S, T>(args).run();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention of a few query rows against segments of keys. Each logit, sum and weighted
-/// sum is the same chain of operations as in softmax_block.inl.hpp: tiles and chains of keys lie at
-/// the same points of a run, and keys that a row does not see add nothing. So are the bits.
+/// Softmax attention of a few query rows over segments of keys. Each logit, sum and weighted sum is
+/// the same chain of operations as in block.inl.hpp: tiles and chains of keys lie at the same
+/// points of a run, and keys that a row does not see add nothing. So the bits are the same.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -19,8 +19,8 @@ template <class T>
 struct RowSoftmax {
   T* max_logit;  // [rows]
   T* sum;        // [rows]
-  T* saw;  // [rows] 1 if the row saw a key, else 0: from pattern, mask and bias, not from logits
-  T* acc;  // [rows, acc_row]
+  T* saw;        // [rows] 1 if the row saw a key, else 0: by pattern, mask and bias, not by logits
+  T* acc;        // [rows, acc_row]
   Index acc_row;
 
   RowSoftmax(T* part, Index rows, Index value_width)
@@ -42,11 +42,11 @@ struct KeyRange {
   FOVEA_INLINE bool empty() const { return begin >= end; }
 };
 
-/// A run of keys by its points: where they are in the sequence, and in k and v.
+/// A run of keys by its points: where these are in the sequence, and in k and v.
 struct RunPoints {
   KeyRun run{};
   Index first = 0;     // the run's first point
-  Index end = 0;       // one past the last that lies before key_end
+  Index end = 0;       // one past the last point that lies before key_end
   Index phase = 0;     // position of point 0
   Index row = 0;       // row of point 0
   Index row_step = 1;  // rows from one point to the next
@@ -62,14 +62,14 @@ struct RunPoints {
 
   FOVEA_INLINE Index position(Index n) const { return phase + run.step * n; }
 
-  /// What row i of the block sees.
+  /// The points that row i of the block sees.
   FOVEA_INLINE KeyRange seen_by(Index i) const {
     if (run.lower == nullptr) return {first, end};
     return {first + run.lower[i], smaller(first + run.upper[i], end)};
   }
 };
 
-/// One call: the rows of some heads against one segment after the other.
+/// One call: the rows of some heads over one segment after the other.
 template <Storage S, class T>
 class SoftmaxRow {
  public:
@@ -137,7 +137,7 @@ class SoftmaxRow {
     }
   };
 
-  /// The rows [row, row + R) and what they see of a tile: weights stand from `all.begin` on.
+  /// The rows [row, row + R), and what they see of a tile. Their weights begin at key `all.begin`.
   template <int R>
   struct Rows {
     Index first;
@@ -176,13 +176,13 @@ class SoftmaxRow {
   const SoftmaxBlockArgs<T, S>& head_of(Index row) const {
     return args_.heads[row / args_.block.count];
   }
-  /// The query row, and its position.
+  /// The query row of a row of the call.
   Index query(Index row) const {
     return args_.block.first + args_.block.step * (row % args_.block.count);
   }
   Index position(Index row) const { return query(row) + head_.first_position; }
 
-  /// Asks for as many keys as lanes, from point n on, if the run has them.
+  /// Asks for as many keys as there are lanes, from point n on, if the run has them.
   FOVEA_INLINE void prefetch_keys(Index n) const {
     constexpr Index line = 64 / kStoredBytes<S, T>;
     if (n + kLanes < T >> points_.end) return;
@@ -197,7 +197,7 @@ class SoftmaxRow {
     }
   }
 
-  /// weights_[r, j - all.begin] = the score of row r and key j.
+  /// Writes the score of row r and key j to weights_[r, j - all.begin].
   template <int R>
   FOVEA_INLINE void score(const Rows<R>& rows) const {
     const Index k_row = points_.row_step * head_.k.row;
@@ -211,7 +211,8 @@ class SoftmaxRow {
     }
   }
 
-  /// Scores of one row to weights in place: those of keys that it does not see become 0.
+  /// Turns the scores of one row into weights, in place. Those of keys that it does not see become
+  /// 0.
   template <int R>
   FOVEA_INLINE void weigh(Rows<R>& rows, int r) const {
     const Index keys = rows.all.end - rows.all.begin;
@@ -247,7 +248,7 @@ class SoftmaxRow {
     }
   }
 
-  /// The score map of one row for the keys of `keys`, and which of them it hides.
+  /// Applies the score map of one row to the keys of `keys`, and finds which of them it hides.
   /// \param scores, visible [keys]
   FOVEA_NOINLINE void map_scores(const ScoreMap<T>& map, Index row, const KeyRange& keys, T* scores,
                                  Int<T>* visible) const {
@@ -275,14 +276,14 @@ class SoftmaxRow {
     }
   }
 
-  /// One query's row of a matrix of logits, its columns the points of the run.
+  /// One query's row of a matrix of logits; its columns are the points of the run.
   template <class X>
   Matrix<const X> row_of(const Matrix<const X>& m, Index row) const {
     if (m.data == nullptr) return {};
     return {m.data + query(row) * m.row + points_.phase * m.column, 0, m.column * points_.run.step};
   }
 
-  /// Lane masks of keys [j, j + lanes), cut to `end`.
+  /// The lane masks of keys [j, j + lanes), cut to `end`.
   static FOVEA_INLINE IntVec<T> load_mask(const Matrix<const bool>& mask, Index j, Index end) {
     alignas(kVecBytes) Int<T> lanes[kLanes<T>] = {};
     for (Index i = 0; i < smaller(kLanes<T>, end - j); ++i) {
@@ -291,7 +292,7 @@ class SoftmaxRow {
     return load_int<T>(lanes);
   }
 
-  /// The sums of one chain: what a row does not see adds 0.
+  /// Computes the sums of one chain: what a row does not see adds 0.
   template <int R>
   FOVEA_INLINE void add_weights(Rows<R>& rows, const KeyRange& chain, bool first) const {
     const T* weights = weights_ + (chain.begin - rows.all.begin);
@@ -324,8 +325,8 @@ class SoftmaxRow {
     }
   }
 
-  /// The values of one chain: for all rows together if they see the same keys of it, else row by
-  /// row, so that nothing invisible is multiplied.
+  /// Adds the values of one chain: for all rows together if they see the same keys of it, otherwise
+  /// row by row, so that nothing invisible is multiplied.
   template <int R>
   FOVEA_INLINE void add_values(Rows<R>& rows, const KeyRange& chain) const {
     KeyRange seen[R];
@@ -358,13 +359,15 @@ class SoftmaxRow {
     }
   }
 
-  /// acc of rows [row, row + R), the rows [weight_row, ...) of weights_, which begin at key `from`.
-  /// \param keys those of the chain, or with a list as many   \param rescale becomes 1
+  /// Adds values to acc of rows [row, row + R), with rows [weight_row, ...) of weights_, which
+  /// begin at key `from`.
+  /// \param keys those of the chain, or with a list as many
+  /// \param rescale becomes 1
   template <int R, bool kListed>
   FOVEA_INLINE void add_values_of(Index row, const KeyRange& keys, Index from, Index weight_row,
                                   const Index* list, T* rescale) const {
     const Index v_row = points_.row_step * head_.v.row;
-    const Index behind = points_.end - (keys.begin / kChain + 1) * kChain;  // the chain
+    const Index behind = points_.end - (keys.begin / kChain + 1) * kChain;  // keys behind the chain
     const Index ahead = clamped(behind, 0, kKeysAhead);
     const ValueVectors<R, kListed, S, T> values{
         head_.v.data,
@@ -385,18 +388,19 @@ class SoftmaxRow {
   }
 
   const SoftmaxRowArgs<T, S>& args_;
-  const SoftmaxBlockArgs<T, S>& head_;  // what the heads share
+  const SoftmaxBlockArgs<T, S>& head_;  // the arguments that the heads share
   const Index rows_;
   const Index q_row_;
-  RowSoftmax<T> state_;  // of the segment
-  RunPoints points_;     // of its run
+  RowSoftmax<T> state_;  // that of the segment
+  RunPoints points_;     // those of its run
   T* const queries_;     // [rows, q_row_], scaled
   T* const weights_;     // [kRowsAtOnce, kKeyTile]
-  // [kRowsAtOnce, kKeyTile] -1 where a pair is visible; of rows whose map hides pairs
+  // [kRowsAtOnce, kKeyTile] -1 where a pair is visible; only for rows whose map hides pairs
   Int<T>* const visible_;
 };
 
-/// The running softmaxes of some rows of heads that share a key head, of each segment of keys.
+/// Computes the running softmax of each segment of keys, for some rows of heads that share a key
+/// head.
 template <class T, Storage S>
 void softmax_row(const SoftmaxRowArgs<T, S>& args) noexcept {
   SoftmaxRow<S, T>(args).run();

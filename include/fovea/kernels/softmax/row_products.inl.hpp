@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The two products of few query rows with many keys. Scores: keys in the lanes, transposed in
-/// registers, so that a logit is the chain of multiply-adds over the columns that it is in
-/// softmax_tile.inl.hpp. Values: lanes along Dv, keys in order. Both read K and V as they are
-/// stored, once for R rows. Cost: 2 (D + Dv) flops per pair, and log2(lanes) D / lanes shuffles per
-/// key, half of that for bfloat16.
+/// The two products of few query rows with many keys. Scores have keys in the lanes, transposed in
+/// registers, so that a logit is the same chain of multiply-adds over the columns as in
+/// tile.inl.hpp. Values have the lanes along Dv, and keys in order. Both read K and V as they are
+/// stored, once for R rows. Cost: 2 (D + Dv) flops for each pair, and log2(lanes) D / lanes
+/// shuffles for each key, half of that for bfloat16.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,29 +13,29 @@
 #include "fovea/simd/transpose.inl.hpp"
 #endif
 
-/// Rows that share one transposition of K and one load of V: with the lanes x lanes elements of a
-/// transposition they fill the registers.
+/// The number of rows that share one transposition of K and one load of V: with the lanes x lanes
+/// elements of a transposition they fill the registers.
 inline constexpr int kRowsAtOnce = kVecRegisters == 32 ? 8 : 4;
 
-/// Keys and values are asked for so many keys before they are read. Each tile reads the one and
-/// then the other, too short a time for what the hardware foresees: without it a third of the
-/// bandwidth is lost.
+/// Keys and values are asked for this many keys before they are read. Each tile reads first the
+/// keys and then the values, too short a time for the hardware to foresee: without this a third of
+/// the bandwidth is lost.
 inline constexpr Index kKeysAhead = 64;
 
-/// Vectors of stored elements in a cache line, at least 1.
+/// The number of vectors of stored elements in a cache line, at least 1.
 template <Storage S, class T>
 inline constexpr int kVectorsOfLine = larger(1, 64 / (kLanes<T> * kStoredBytes<S, T>));
 
-/// a * b + c of numbers, as `fma` of registers.
+/// Computes a * b + c for single numbers, as `fma` does for registers.
 template <class T>
 FOVEA_INLINE T fma_one(T a, T b, T c) {
   return fma(set1(a), set1(b), set1(c)).raw[0];
 }
 
-/// R scores of each of `count` keys, at most as many as lanes: q[r] K[j].
+/// Computes R scores, q[r] K[j], of each of `count` keys, which are at most as many as lanes.
 template <Storage S, class T>
 struct KeyGroup {
-  const void* k;  // the first key's element 0 stands at `first`
+  const void* k;  // element 0 of the first key stands at index `first`
   Index first;
   Index k_row;
   Index count;
@@ -71,7 +71,7 @@ struct KeyGroup {
   }
 
  private:
-  /// Columns [c, c + lanes) of as many keys.
+  /// Adds columns [c, c + lanes) of as many keys as lanes.
   template <int R>
   FOVEA_INLINE void whole(Index c, Vec<T> (&s)[R]) const {
     constexpr int w = kLanes<T>;
@@ -86,12 +86,13 @@ struct KeyGroup {
     }
   }
 
-  /// Columns [c, c + 2 lanes) of as many keys as lanes, of bfloat16: two neighbours are transposed
-  /// as one element, and are the upper and the lower half of a lane. Half the shuffles.
+  /// Adds columns [c, c + 2 lanes) of as many keys as lanes, for bfloat16: two neighbours are
+  /// transposed as one element, and are then the upper and the lower half of a lane. That halves
+  /// the shuffles.
   template <int R>
   FOVEA_INLINE void pairs(Index c, Vec<T> (&s)[R]) const {
     constexpr int w = kLanes<T>;
-    Vec<T> tile[w];  // shuffles and moves alone touch it
+    Vec<T> tile[w];  // only shuffles and moves touch it
     FOVEA_UNROLL
     for (int i = 0; i < w; ++i) {
       __builtin_memcpy(&tile[i], short_element(k, first + i * k_row + c), kVecBytes);
@@ -109,7 +110,7 @@ struct KeyGroup {
     }
   }
 
-  /// Columns [c, c + n) of `count` keys.
+  /// Adds columns [c, c + n) of `count` keys.
   template <int R>
   FOVEA_INLINE void rest(Index c, Index n, Vec<T> (&s)[R]) const {
     constexpr int w = kLanes<T>;
@@ -131,16 +132,16 @@ struct KeyGroup {
   }
 };
 
-/// acc[r] = acc[r] rescale[r] + sum_j V[j] weights[r, j] for R rows, V vectors of columns at a
-/// time. kListed: j are the keys of a list, not all of them.
+/// Computes acc[r] = acc[r] rescale[r] + sum_j V[j] weights[r, j] for R rows, V vectors of columns
+/// at a time. If kListed, j are the keys of a list instead of all keys.
 template <int R, bool kListed, Storage S, class T>
 struct ValueVectors {
-  const void* v;  // the first key's element 0 stands at `first`
+  const void* v;  // element 0 of the first key stands at index `first`
   Index first;
   Index v_row;
   Index keys;
-  Index ahead;        // keys that are asked for before they are read
-  const Index* list;  // [keys], if kListed
+  Index ahead;        // how many keys ahead memory is asked for
+  const Index* list;  // [keys]; only if kListed
   Index value_width;
   const T* weights;  // [R, kKeyTile]
   const T* rescale;  // [R]
@@ -179,7 +180,7 @@ struct ValueVectors {
     add(c, sum);
   }
 
-  /// The columns behind the last whole vector.
+  /// Computes the columns behind the last whole vector.
   FOVEA_INLINE void rest() const {
     const Index c = value_width / kLanes<T> * kLanes<T>;
     if (c == value_width) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The running softmax of the queries of a sub-block, V vectors of them: how parts of it are
-/// merged, carried from stage to stage and written out.
+/// The running softmax of the queries of a sub-block, which are V vectors: how its parts are
+/// merged, carried from stage to stage, and written out.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,7 +10,7 @@
 #include "fovea/simd/softmax_weight.inl.hpp"
 #endif
 
-/// What brings two sums of weights, or of values, to the maximum of both.
+/// The factors that bring two sums, of weights or of values, to the maximum of both.
 template <class T>
 struct MergeFactors {
   Vec<T> max_logit;
@@ -25,7 +25,8 @@ struct MergeFactors {
   }
 };
 
-/// Per query the largest logit, the sum of weights relative to it, and the weighted sum of values.
+/// For each query the largest logit, the sum of weights relative to it, and the weighted sum of
+/// values.
 template <int V, class T>
 struct RunningSoftmax {
   static constexpr Index kRow = V * kLanes<T>;
@@ -34,7 +35,7 @@ struct RunningSoftmax {
   T* sum;        // [kRow]
   T* acc;        // [Dv padded, kRow]
 
-  /// Of no key. The values are made by the first chain, or by clear_values.
+  /// Makes it that of no key. The values are made by the first chain, or by clear_values.
   FOVEA_INLINE void clear() const {
     FOVEA_UNROLL
     for (int v = 0; v < V; ++v) {
@@ -46,7 +47,7 @@ struct RunningSoftmax {
     for (Index i = 0; i < value_width * kRow; i += kLanes<T>) store(acc + i, zero<T>());
   }
 
-  /// Adds keys that come after its own. Merging nothing, or into nothing, changes no bit.
+  /// Adds a part, whose keys come after its own. Merging nothing, or into nothing, changes no bit.
   FOVEA_NOINLINE void merge(const RunningSoftmax& part, Index value_width) const {
     for (Index lane = 0; lane < kRow; lane += kLanes<T>) {
       const MergeFactors<T> factors(load(max_logit + lane), load(part.max_logit + lane));
@@ -59,21 +60,21 @@ struct RunningSoftmax {
   }
 };
 
-/// Rows of a block that are one sub-block: first + step * [0, count) of q, out and lse.
+/// The rows of a block that are one sub-block: first + step * [0, count) of q, out and lse.
 struct SubRows {
   Index first;
   Index step;
   Index count;
 };
 
-/// Rows of a matrix of T, from the first one on.
+/// The rows of a matrix of T, from the first one on.
 template <class T>
 FOVEA_INLINE Matrix<T> rows_of(const Matrix<T>& m, const SubRows& rows) {
   return {m.data + rows.first * m.row, rows.step * m.row, m.column};
 }
 
 /// Loads the largest logits and the sums that earlier stages left, and which rows have seen a key.
-/// \param seen [V * lanes] 0; those that have become -1
+/// \param seen [V * lanes]: all 0 before; -1 after for rows that have seen a key
 template <int V, class T>
 FOVEA_NOINLINE void resume_rows(const CarriedSoftmax<T>& carry, const SubRows& rows,
                                 const RunningSoftmax<V, T>& state, Int<T>* seen) {
@@ -86,7 +87,7 @@ FOVEA_NOINLINE void resume_rows(const CarriedSoftmax<T>& carry, const SubRows& r
   }
 }
 
-/// Loads their sums of values.
+/// Loads the sums of values that earlier stages left.
 template <int V, class T>
 FOVEA_INLINE void resume_values(const CarriedSoftmax<T>& carry, const SubRows& rows,
                                 Index value_width, const RunningSoftmax<V, T>& state) {
@@ -95,8 +96,8 @@ FOVEA_INLINE void resume_values(const CarriedSoftmax<T>& carry, const SubRows& r
                 V * kLanes<T>);
 }
 
-/// What becomes of the sums of values on their way out, row by row: they are merged into what
-/// earlier stages left, and divided.
+/// Writes the sums of values out row by row: they are merged into what earlier stages left, and
+/// divided.
 template <int V, class T>
 struct FinishedRows {
   static constexpr Index kRow = V * kLanes<T>;
@@ -105,7 +106,7 @@ struct FinishedRows {
   alignas(kVecBytes) T from_part[kRow];
   alignas(kVecBytes) T inverse[kRow];
   const Int<T>* seen;
-  Matrix<T> carried;  // no data: nothing to merge
+  Matrix<T> carried;  // null data: there is nothing to merge
   bool divides = false;
   Index width;
 
@@ -125,10 +126,11 @@ FOVEA_INLINE OutputMatrix<S> output_of(const SoftmaxBlockArgs<T, S>& args) {
   return args.carry.suspends ? wide_output<S>(args.carry.acc) : args.out;
 }
 
-/// The end of a stage for the rows of a sub-block. Writes out and lse, where a row that has seen no
-/// key is +0 and -inf, or the low parts of lse; or leaves the total to the next stage.
-/// \param total what stands before `part`   \param merges whether its values are still those of
-/// the earlier stages' acc; otherwise all is in `part`
+/// Ends a stage for the rows of a sub-block. It writes out and lse, where a row that has seen no
+/// key is +0 and -infinity; or the low parts of lse; or it leaves the total to the next stage.
+/// \param total what stands before `part`
+/// \param merges whether the values of the total are still those of the earlier stages' acc;
+/// otherwise all is in `part`
 /// \param seen [V * lanes] -1 for rows that have seen a key, else 0
 template <int V, class T, Storage S>
 FOVEA_NOINLINE void finish_rows(const SoftmaxBlockArgs<T, S>& args, const SubRows& rows,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The score map of a head (score_map.hpp) on vectors of pairs, the same operations wherever
-/// queries or keys lie in the lanes. Logits are half-logits of base 2, as softmax_tile keeps them.
+/// The score map of a head (score_map.hpp) on vectors of pairs. The operations are the same whether
+/// queries or keys lie in the lanes. Logits are half-logits of base 2, as in tile.inl.hpp.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -23,8 +23,8 @@ FOVEA_INLINE CapFactors<T> cap_factors(T soft_cap) {
   return {cap, T{2} / cap};
 }
 
-/// em / (em + 2) for em in [-1, 0] without a division, which is slow: the best cubic for 1 / (em +
-/// 2), 1 / 577 off, and steps that cube its error.
+/// em / (em + 2) for em in [-1, 0] without a division, which is slow. It begins with the best cubic
+/// for 1 / (em + 2), which is off by 1 / 577, and takes steps that cube its error.
 template <class T>
 FOVEA_INLINE Vec<T> tanh_quotient(Vec<T> em) {
   constexpr T inverse_of[] = {T(1632) / 577, T(-1696) / 577, T(768) / 577, T(-128) / 577};
@@ -38,15 +38,16 @@ FOVEA_INLINE Vec<T> tanh_quotient(Vec<T> em) {
   return fma(em, inverse, zero<T>());
 }
 
-/// c tanh(t / c): +-c for +-infinity; NaN stays. Within 6 ulp; `tanh` is better and slower.
+/// c tanh(t / c). It is +-c for +-infinity, and NaN stays NaN. The error is within 6 ulp; `tanh` is
+/// better and slower.
 template <class T>
 FOVEA_INLINE Vec<T> cap_logits(Vec<T> t, CapFactors<T> c) {
   using C = MathConstants<T>;
   const IntVec<T> sign_mask = set1_int<T>(C::kSignMask);
-  // x = -2 |t / c| = n ln 2 + r; e^x - 1 = 2^n (e^r - 1) + (2^n - 1). For n < 0 the factor 2^n
-  // shrinks what r lacks.
+  // With x = -2 |t / c| = n ln 2 + r, e^x - 1 is 2^n (e^r - 1) + (2^n - 1). For n < 0 the factor
+  // 2^n also shrinks the error of r.
   const Vec<T> minus = from_bits<T>(bits(t * set1(c.twice_inverse)) | sign_mask);
-  const Vec<T> x = maximum(set1(C::kTanhMin), minus);  // in this order: a NaN stays
+  const Vec<T> x = maximum(set1(C::kTanhMin), minus);  // in this order a NaN stays
   const Vec<T> shifted = fma(x, set1(C::kLog2E), set1(C::kMagic));
   const Vec<T> r = fma(shifted - set1(C::kMagic), set1(-C::kLn2), x);
   const Vec<T> power = fma(r * r, polynomial(r, C::kExpm1), r);
@@ -68,7 +69,9 @@ FOVEA_INLINE IntVec<T> hides_pair(Vec<T> bias) {
   return bias == set1(kMinusInfinity<T>);
 }
 
-/// Logits minus ALiBi. \param factor alibi_factor(slope)   \param distance query minus key
+/// Logits minus ALiBi.
+/// \param factor alibi_factor(slope)
+/// \param distance query minus key
 template <class T>
 FOVEA_INLINE Vec<T> subtract_alibi(Vec<T> t, T factor, IntVec<T> distance) {
   Vec<T> x;
@@ -87,31 +90,31 @@ FOVEA_INLINE T alibi_factor(T slope) {
   return -logit_factor(slope);
 }
 
-/// first + step * lane; for float modulo 2^32.
+/// first + step * lane, for float modulo 2^32.
 template <class T>
 FOVEA_INLINE IntVec<T> lane_positions(Index first, Index step) {
   const Int<T> lane_step = static_cast<Int<T>>(step);
   return set1_int<T>(static_cast<Int<T>>(first)) + IntVec<T>{lane_index<T>().raw * lane_step};
 }
 
-/// Dropout of one head, ready for vectors.
+/// The dropout of one head, prepared for vectors.
 template <class T>
 struct DropoutLaw {
   DrawSource source;
-  Int<T> below;  // the largest numerator of a draw that drops
+  Int<T> below;  // the largest numerator of a draw that drops its weight
   T kept;        // 1 / (1 - p)
 
   FOVEA_INLINE explicit DropoutLaw(const DropoutMap& map)
       : source{map.seed, static_cast<std::uint32_t>(map.batch),
                static_cast<std::uint32_t>(map.head)},
         kept(static_cast<T>(1 / (1 - map.probability))) {
-    // numerator >= scaled: numerators are integers, and the scaling is exact
+    // A weight is kept if numerator >= scaled; numerators are integers, and the scaling is exact.
     const double scaled = map.probability * static_cast<double>(Int<T>{1} << kDrawBits<T>);
     const Int<T> whole = static_cast<Int<T>>(scaled);
     below = static_cast<double>(whole) < scaled ? whole : whole - 1;
   }
 
-  /// What multiplies the weights of pairs at positions i, j: 0 or 1 / (1 - p).
+  /// The factors of the weights of the pairs of positions i and j: 0 or 1 / (1 - p).
   FOVEA_INLINE Vec<T> factor(IntVec<T> i, IntVec<T> j) const {
     const IntVec<T> keeps = draw_numerator<T>(source, i, j) > set1_int<T>(below);
     return select(keeps, set1(kept), zero<T>());

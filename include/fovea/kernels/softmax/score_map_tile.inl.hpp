@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The score map on the tiles of the forward and the backward kernel, whose lanes are queries. Cost
-/// per pair: a load of bias or mask and a few operations; the soft cap some 25, dropout a Philox.
+/// for each pair: a load of bias or mask and a few operations; the soft cap takes some 25
+/// operations, and dropout a Philox draw.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,10 +11,10 @@
 #include "fovea/simd/transpose.inl.hpp"
 #endif
 
-/// Where a tile lies in its head: lane i is the query row `row + row_step i`, for i < rows (which
-/// may count rows beyond the tile), the other lanes are padding; key j of the tile is at position
+/// Where a tile lies in its head. Lane i is the query row `row + row_step i` for i < rows, which
+/// may count rows beyond the tile; the other lanes are padding. Key j of the tile is at position
 /// `key + key_step j`. The position of a query is its row + first_position. Bias and mask have a
-/// row per query row and a column per key position.
+/// row for each query row and a column for each key position.
 struct TilePlace {
   Index row = 0;
   Index row_step = 1;
@@ -22,7 +23,7 @@ struct TilePlace {
   Index key_step = 1;
   Index first_position = 0;
 
-  /// From some lane on.
+  /// The same place, from some lane on.
   FOVEA_INLINE TilePlace from_lane(Index lane) const {
     return {row + row_step * lane, row_step, larger(0, rows - lane), key, key_step, first_position};
   }
@@ -38,15 +39,16 @@ FOVEA_INLINE Matrix<const X> tile_part(const Matrix<const X>& m, const TilePlace
 }
 
 /// Asks for row i of the next vector of queries. A head's matrix of logits seldom stays in a cache,
-/// and its rows are too many streams for the hardware to follow; one at a time, since many at once
-/// would hold up the loads behind them.
+/// and its rows are too many streams for the hardware to follow. It is one row at a time, since
+/// many at once would hold up the loads behind them.
 template <class X>
 FOVEA_INLINE void prefetch_next_lanes(const Matrix<const X>& m, Index rows, Index w, Index i) {
   __builtin_prefetch(m.data + smaller(w + i, rows - 1) * m.row, 0, 2);
 }
 
-/// The first n elements of each row, as many as fill a register at most, to lanes: pieces of
-/// sizeof(T) bytes are transposed. 0 beyond rows and elements. \param lanes [lanes, lanes]
+/// Brings the first n elements of each row, which fill at most a register, into the lanes: pieces
+/// of sizeof(T) bytes are transposed. It writes 0 beyond rows and elements.
+/// \param lanes [lanes, lanes]
 template <class T, class X>
 FOVEA_INLINE void transpose_rows(const Matrix<const X>& m, Index rows, Index n, T* lanes) {
   constexpr Index w = kLanes<T>;
@@ -68,8 +70,9 @@ FOVEA_INLINE void transpose_rows(const Matrix<const X>& m, Index rows, Index n, 
   for (Index i = 0; i < w; ++i) store(lanes + i * w, tile[i]);
 }
 
-/// The bias of n <= lanes keys. \param m bias from its first key on
-/// \param lanes [lanes, lanes]; anything where there is no row
+/// Brings the bias of n <= lanes keys into the lanes.
+/// \param m the bias from its first key on
+/// \param lanes [lanes, lanes], written, with anything where there is no row
 template <class T>
 FOVEA_NOINLINE void load_bias(const Matrix<const T>& m, Index rows, Index n, T* lanes) {
   constexpr Index w = kLanes<T>;
@@ -86,7 +89,7 @@ FOVEA_NOINLINE void load_bias(const Matrix<const T>& m, Index rows, Index n, T* 
 }
 
 /// The mask of up to kVecBytes keys for one vector of lanes: each lane of word g holds the bytes of
-/// keys g sizeof(T) ... of its row. Moves and shuffles alone touch them.
+/// the keys from g sizeof(T) on of its row. Only moves and shuffles touch them.
 template <class T>
 struct MaskWords {
   alignas(kVecBytes) T at[kLanes<T> * kLanes<T>];
@@ -118,19 +121,19 @@ struct MaskWords {
   }
 };
 
-/// Bias, ALiBi and visibility for one vector of queries of a tile.
+/// Applies bias, ALiBi and visibility to one vector of queries of a tile.
 template <class T>
 struct ShiftedLanes {
   const ScoreMap<T>& map;
-  TilePlace place;      // from the first of these lanes on
-  const Int<T>* lower;  // of their bounds, or null
+  TilePlace place;      // place from the first of these lanes on
+  const Int<T>* lower;  // bounds of these lanes, or null
   const Int<T>* upper;
-  T* scores;         // of these lanes
+  T* scores;         // scores of these lanes
   Index row_length;  // elements from key to key
   Int<T>* seen;      // [lanes] as in shift_tile, or null
-  T* most;           // the same
+  T* most;           // [lanes] as in shift_tile, or null
 
-  /// Keys [begin, end) with what the map has.
+  /// Goes through keys [begin, end) with what the map has.
   template <bool... kHas>
   FOVEA_INLINE void choose(Index begin, Index end) const {
     const bool has[] = {map.bias.data != nullptr, map.mask.data != nullptr, map.alibi_slope != 0,
@@ -210,8 +213,10 @@ struct ShiftedLanes {
   }
 };
 
-/// The soft cap for keys [begin, end) of a tile. \pre map.soft_cap != 0
-/// \param scores [keys, V * lanes]   \param most [V * lanes] the largest of them then, or null
+/// Applies the soft cap to keys [begin, end) of a tile.
+/// \pre map.soft_cap != 0
+/// \param scores [keys, V * lanes]
+/// \param most [V * lanes] becomes the largest of them; or null
 template <int V, class T>
 FOVEA_NOINLINE void cap_tile(const ScoreMap<T>& map, Index begin, Index end, T* scores,
                              T* most = nullptr) {
@@ -233,10 +238,12 @@ FOVEA_NOINLINE void cap_tile(const ScoreMap<T>& map, Index begin, Index end, T* 
   for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
 }
 
-/// Bias and ALiBi for keys [begin, end) of a tile; -infinity for the pairs that map or bounds hide.
-/// \param bounds null: all within   \param scores [keys, V * lanes]
+/// Applies bias and ALiBi to keys [begin, end) of a tile; pairs that the map or the bounds hide
+/// become -infinity.
+/// \param bounds null: all pairs are within them
+/// \param scores [keys, V * lanes]
 /// \param seen [V * lanes]: lanes that see one of these keys become -1; or null
-/// \param most [V * lanes] the largest of these logits then, or null
+/// \param most [V * lanes] becomes the largest of these logits; or null
 template <int V, class T>
 FOVEA_INLINE void shift_tile(const ScoreMap<T>& map, const TilePlace& place,
                              const LaneBounds<V, T>* bounds, Index begin, Index end, T* scores,
@@ -261,8 +268,8 @@ FOVEA_INLINE void shift_tile(const ScoreMap<T>& map, const TilePlace& place,
   }
 }
 
-/// Which pairs of a tile are visible, one by one: for the paths that select.
-/// \param bounds null: all within
+/// Writes which pairs of a tile are visible, one by one, for the paths that select.
+/// \param bounds null: all pairs are within them
 template <int V, class T>
 FOVEA_NOINLINE IntVec<T> visible_lanes(const ScoreMap<T>& map, const TilePlace& place,
                                        const LaneBounds<V, T>* bounds, Index j, int v) {
@@ -282,7 +289,8 @@ FOVEA_NOINLINE IntVec<T> visible_lanes(const ScoreMap<T>& map, const TilePlace& 
   return bounds == nullptr ? all : all & bounds->sees(v, j);
 }
 
-/// The dropout factors of keys [begin, end) for one vector of queries, and what is done with them.
+/// Computes the dropout factors of keys [begin, end) for one vector of queries, and multiplies by
+/// them or writes them.
 template <bool kMultiply, class T>
 FOVEA_NOINLINE void dropout_lanes(const DropoutMap& map, const TilePlace& place, Index begin,
                                   Index end, T* to, Index row_length) {
@@ -306,7 +314,7 @@ FOVEA_INLINE void dropout_tile(const DropoutMap& map, const TilePlace& place, In
   }
 }
 
-/// The dropout factors of keys [begin, end) of a tile, of its padding too.
+/// Writes the dropout factors of keys [begin, end) of a tile, and of its padding.
 /// \param factors [keys, V * lanes]
 template <int V, class T>
 FOVEA_INLINE void dropout_factors(const DropoutMap& map, const TilePlace& place, Index begin,

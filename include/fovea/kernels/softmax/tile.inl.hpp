@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The steps of one tile of the softmax kernel: scores, masking, maximum; and, for each chain of
-/// its keys, weights and values. A tile is up to kKeyTile keys against V vectors of queries;
-/// matrices of it are [keys, V * lanes].
+/// The steps of one tile of the softmax kernel: scores, masking and maximum; then, for each chain
+/// of its keys, weights and values. A tile is up to kKeyTile keys against V vectors of queries; its
+/// matrices are [keys, V * lanes].
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -13,8 +13,8 @@
 #include "fovea/simd/stored_rows.inl.hpp"
 #endif
 
-/// Scores of R keys: rows of K times V of the W vectors of transposed queries, and the running
-/// maximum.
+/// Computes the scores of R keys, rows of K times V of the W vectors of transposed queries, and the
+/// running maximum.
 template <int V, int W, class T, class Ahead>
 struct ScoreRows {
   static constexpr Index kRow = W * kLanes<T>;
@@ -40,7 +40,7 @@ struct ScoreRows {
   }
 };
 
-/// scores[j] = K[j] Q for j in [0, keys); most = the largest of them, per query.
+/// Writes scores[j] = K[j] Q for j in [0, keys), and to `most` the largest of each query.
 /// \param ahead asks for memory now and then
 template <int V, class T, class Ahead>
 FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, Index width,
@@ -54,8 +54,9 @@ FOVEA_NOINLINE void score_tile(const T* k, Index k_row, Index keys, const T* q, 
   for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
 }
 
-/// The same for keys [begin, end) and one of V vectors; most = the largest of the scores and
-/// itself. \param q, scores, most of its first lane
+/// Does the same for keys [begin, end) and one of V vectors; `most` becomes the largest of the
+/// scores and itself.
+/// \param q, scores, most those of the vector's first lane
 template <int V, class T, class Ahead>
 FOVEA_NOINLINE void score_vector(const T* k, Index k_row, Index begin, Index end, const T* q,
                                  Index width, T* scores, T* most, Ahead& ahead) {
@@ -65,7 +66,7 @@ FOVEA_NOINLINE void score_vector(const T* k, Index k_row, Index begin, Index end
   store(most, m[0]);
 }
 
-/// The same for the keys that each vector sees.
+/// Does the same for the keys that each vector sees.
 template <int V, class T, class Ahead>
 FOVEA_INLINE void score_keys(const T* k, Index k_row, const VectorKeys<V>& keys, const T* q,
                              Index width, T* scores, T* most, Ahead& ahead) {
@@ -81,8 +82,8 @@ FOVEA_INLINE void score_keys(const T* k, Index k_row, const VectorKeys<V>& keys,
   }
 }
 
-/// The largest scores of keys [begin, end) of one of V vectors: in chains, one would wait for
-/// itself.
+/// The largest scores of keys [begin, end) of one of V vectors. There are several chains, since one
+/// would wait for itself.
 template <int V, class T>
 FOVEA_INLINE Vec<T> largest_of(const T* scores, Index begin, Index end) {
   constexpr Index chains = 4;
@@ -99,8 +100,10 @@ FOVEA_INLINE Vec<T> largest_of(const T* scores, Index begin, Index end) {
   return maximum(maximum(m[0], m[1]), maximum(m[2], m[3]));
 }
 
-/// Takes the invisible pairs out of the scores of one of V vectors. \param scores, lower, upper of
-/// its first lane   \param seen which keys its lanes see   \return the largest scores then
+/// Takes the invisible pairs out of the scores of one of V vectors, and writes the largest scores
+/// that are left to `most`.
+/// \param lower, upper, scores, most those of the vector's first lane
+/// \param seen which keys its lanes see
 template <int V, class T>
 FOVEA_NOINLINE void mask_vector(const Int<T>* lower, const Int<T>* upper, const SeenKeys& seen,
                                 T* scores, T* most) {
@@ -122,8 +125,10 @@ FOVEA_NOINLINE void mask_vector(const Int<T>* lower, const Int<T>* upper, const 
   store(most, m);
 }
 
-/// The running maximum with a tile's scores, and what brings earlier sums to it.
-/// \param most [V * lanes] of this tile   \param max_logit [V * lanes] running
+/// Updates the running maximum by a tile's scores, and finds the factors that bring earlier sums to
+/// it.
+/// \param most [V * lanes] the maximum of this tile
+/// \param max_logit [V * lanes] the running maximum
 template <int V, class T>
 FOVEA_INLINE void raise_maximum(const T* most, T* max_logit, T* rescale) {
   FOVEA_UNROLL
@@ -136,9 +141,11 @@ FOVEA_INLINE void raise_maximum(const T* most, T* max_logit, T* rescale) {
   }
 }
 
-/// Scores of one of V vectors to weights in place, for the keys of one chain; sum = sum rescale +
-/// their weights. \param scores of its first lane   \param max_logit, sum, rescale [lanes]
-/// \param lift of the weights, 0 if not kLifted
+/// Turns the scores of one of V vectors into weights, in place, for the keys of one chain; sum =
+/// sum rescale + their weights.
+/// \param scores those of the vector's first lane
+/// \param max_logit, sum, rescale [lanes]
+/// \param lift power of 2 that lifts the weights; 0 if not kLifted
 template <int V, bool kLifted, class T>
 FOVEA_NOINLINE void weigh_chain(T* scores, Index keys, const T* max_logit, const T* rescale,
                                 int lift, T* sum) {
@@ -165,7 +172,7 @@ FOVEA_INLINE void weight_chain(T* scores, Index keys, const T* max_logit, const 
   }
 }
 
-/// Weighted sums of R value columns.
+/// The weighted sums of R value columns.
 template <int V, class T>
 struct ValueColumns {
   static constexpr Index kRow = V * kLanes<T>;
@@ -174,7 +181,7 @@ struct ValueColumns {
   Index v_row;
   const VectorKeys<V>& keys;
   const T* weights;  // [keys, kRow]
-  const T* rescale;  // [kRow], or null: acc holds nothing yet
+  const T* rescale;  // [kRow]; null: acc holds nothing yet
   T* acc;            // [Dv, kRow]
 
   template <int R>
@@ -198,7 +205,7 @@ struct ValueColumns {
     }
   }
 
-  /// The keys before or behind those that all vectors see, for vector N and those after it.
+  /// Adds the keys before or behind those that all vectors see, for vector N and those after it.
   template <int N, int R>
   FOVEA_INLINE void add_edges(RegisterBlock<R, V, T>& sum, Index c, bool before) const {
     const Index begin = before ? keys.begin[N] : keys.behind_begin(N);
@@ -209,8 +216,9 @@ struct ValueColumns {
   }
 };
 
-/// acc[c] = acc[c] rescale + sum_j V[j, c] weights[j] over the keys that each vector sees: where a
-/// pair of them is invisible its weight is 0. \param rescale null: acc is taken as 0
+/// Computes acc[c] = acc[c] rescale + sum_j V[j, c] weights[j] over the keys that each vector sees.
+/// Where one of these pairs is invisible its weight is 0.
+/// \param rescale null: acc is taken as 0
 template <int V, class T>
 FOVEA_NOINLINE void value_chain(const T* v, Index v_row, const VectorKeys<V>& keys,
                                 Index value_width, const T* weights, const T* rescale, T* acc) {
@@ -218,8 +226,9 @@ FOVEA_NOINLINE void value_chain(const T* v, Index v_row, const VectorKeys<V>& ke
                                 ValueColumns<V, T>{v, v_row, keys, weights, rescale, acc});
 }
 
-/// The same bits with the invisible pairs left out, whose weight 0 does not silence a NaN or an
-/// infinity in V. \param visible [keys, V * lanes] lane masks
+/// Gives the same bits, with the invisible pairs left out, since their weight 0 does not silence a
+/// NaN or an infinity in V.
+/// \param visible [keys, V * lanes] lane masks
 template <int V, class T>
 FOVEA_NOINLINE void value_chain_selected(const T* v, Index v_row, Index keys, Index value_width,
                                          const Int<T>* visible, const T* weights, const T* rescale,
@@ -242,7 +251,7 @@ FOVEA_NOINLINE void value_chain_selected(const T* v, Index v_row, Index keys, In
 /// Whether rows [0, rows) at unit columns hold neither NaN nor infinity.
 template <class T>
 FOVEA_NOINLINE bool all_finite(const T* m, Index row, Index rows, Index width) {
-  constexpr Index chains = 4;  // beside each other: one would wait for itself
+  constexpr Index chains = 4;  // side by side: one would wait for itself
   Vec<T> poison[chains] = {zero<T>(), zero<T>(), zero<T>(), zero<T>()};
   for (Index i = 0; i < rows; ++i) {
     Index c = 0;

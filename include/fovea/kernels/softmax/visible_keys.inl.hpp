@@ -9,8 +9,8 @@
 #include "fovea/simd/vec.inl.hpp"
 #endif
 
-/// The keys of one run that some rows see: all of the rows see those of [full_begin, full_end),
-/// some of them those of [begin, end).
+/// The keys of one run that some rows see. All of the rows see those of [full_begin, full_end), and
+/// some of them see those of [begin, end).
 struct SeenKeys {
   Index begin;
   Index full_begin;
@@ -36,9 +36,9 @@ inline SeenKeys seen_keys(const KeyRun& run, Index row, Index rows, Index low, I
   return seen;
 }
 
-/// The keys [begin[v], end[v]) that some lanes of vector v of a sub-block see; vector by vector,
-/// since along the edge of a pattern each of them sees other keys. All of the vectors see
-/// [wide_begin, wide_end); if no key is seen by all, both are behind the last one.
+/// For each vector v of a sub-block the keys [begin[v], end[v]) that some of its lanes see: along
+/// the edge of a pattern each vector sees other keys. All of the vectors see [wide_begin,
+/// wide_end); if no key is seen by all, both are behind the last one.
 template <int V>
 struct VectorKeys {
   Index begin[V];
@@ -46,7 +46,7 @@ struct VectorKeys {
   Index wide_begin;
   Index wide_end;
 
-  /// The same keys for all.
+  /// The same keys for all vectors.
   static FOVEA_INLINE VectorKeys all(Index first, Index last) {
     VectorKeys keys;
     FOVEA_UNROLL
@@ -79,7 +79,7 @@ struct VectorKeys {
   FOVEA_INLINE Index before_end(int v) const { return smaller(end[v], wide_begin); }
   FOVEA_INLINE Index behind_begin(int v) const { return larger(begin[v], wide_end); }
 
-  /// The union is within [first(), last()); empty if first() >= last().
+  /// The keys of all vectors are within [first(), last()), which is empty if first() >= last().
   FOVEA_INLINE Index first() const {
     Index least = kUnboundedKeys;
     for (int v = 0; v < V; ++v) {
@@ -96,7 +96,8 @@ struct VectorKeys {
   }
 };
 
-/// Which keys of a tile each lane sees: those of [lower, upper), counted from its first key.
+/// The keys of a tile that each lane sees: those of [lower, upper), counted from the tile's first
+/// one.
 template <int V, class T>
 struct LaneBounds {
   alignas(kVecBytes) Int<T> lower[V * kLanes<T>];
@@ -113,8 +114,8 @@ struct LaneBounds {
   }
 };
 
-/// The bounds of rows [row, row + rows) in the lanes, counted from key `begin` of the run and cut
-/// to `keys`; lanes beyond the rows see nothing.
+/// Writes the bounds of rows [row, row + rows) into the lanes, counted from key `begin` of the run
+/// and cut to `keys`. Lanes beyond the rows see nothing.
 template <int V, class T>
 FOVEA_NOINLINE void set_bounds(LaneBounds<V, T>& bounds, const KeyRun& run, Index row, Index rows,
                                Index begin, Index keys) {
