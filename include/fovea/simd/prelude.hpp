@@ -9,6 +9,7 @@
 #include "fovea/core/scalar.hpp"
 #include "fovea/simd/isa.hpp"
 #include "fovea/simd/matrix.hpp"
+#include "fovea/simd/padding.hpp"
 #include "fovea/simd/region.hpp"
 #include "fovea/simd/softmax_constants.hpp"
 

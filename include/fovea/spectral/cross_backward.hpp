@@ -52,7 +52,7 @@ class CrossBackward {
   struct Slot {
     Slot(const TransformSize& n, Index channels)
         : block(channels * cross_stride(n)),
-          half(n.rows * spectral_padded(n.columns)),
+          half(n.rows * padded_size(n.columns, kRootBlock)),
           size(3 * block + half + (n.rows + 1) * spectrum_row(n)) {}
     Index block;
     Index half;

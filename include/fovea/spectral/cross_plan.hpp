@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "fovea/core/workspace.hpp"
+#include "fovea/simd/padding.hpp"
 #include "fovea/spectral/kernels.hpp"
 #include "fovea/spectral/plan_cache.hpp"
 #include "fovea/spectral/table.hpp"
@@ -17,13 +18,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// n elements of T, rounded up to a multiple of 16, which is at least 64 bytes. Parts of scratch
-/// begin at such multiples.
-constexpr Index spectral_padded(Index n) { return (n + kRootBlock - 1) / kRootBlock * kRootBlock; }
-
 /// The distance from one row of a spectrum to the next, in elements of T.
 constexpr Index spectrum_row(const TransformSize& size) {
-  return spectral_padded(2 * size.columns);
+  return padded_size(2 * size.columns, kRootBlock);
 }
 
 /// The roots of unity for transforms of N and of N/2 elements. Each is rounded once.
@@ -35,8 +32,8 @@ class CrossRoots {
       : size_(size),
         table_(elements(size), Index{sizeof(T)}),
         place_(table_.data<T>()),
-        row_(place_ + spectral_padded(size.columns)),
-        whole_(row_ + spectral_padded(2 * size.rows)),
+        row_(place_ + padded_size(size.columns, kRootBlock)),
+        whole_(row_ + padded_size(2 * size.rows, kRootBlock)),
         half_(whole_ + outer_elements(size.rows, size.columns)) {
     for (Index k = 0; k < size.columns / 2; ++k) put(place_ + 2 * k, k, size.columns);
     for (Index r = 0; r < size.rows; ++r) put(row_ + 2 * r, r, size.size());
@@ -56,11 +53,11 @@ class CrossRoots {
   static Index blocks(Index columns) { return (columns + kRootBlock - 1) / kRootBlock; }
 
   static Index outer_elements(Index rows, Index columns) {
-    return rows == 1 ? 0 : 2 * rows * (spectral_padded(blocks(columns)) + kRootBlock);
+    return rows == 1 ? 0 : 2 * rows * (padded_size(blocks(columns), kRootBlock) + kRootBlock);
   }
 
   static Index elements(const TransformSize& size) {
-    return spectral_padded(size.columns) + spectral_padded(2 * size.rows) +
+    return padded_size(size.columns, kRootBlock) + padded_size(2 * size.rows, kRootBlock) +
            outer_elements(size.rows, size.columns) + outer_elements(size.rows, size.columns / 2);
   }
 
@@ -82,7 +79,7 @@ class CrossRoots {
 
   void fill_outer(T* to, Index columns) const {
     const Index rows = size_.rows;
-    T* const lanes = to + 2 * rows * spectral_padded(blocks(columns));
+    T* const lanes = to + 2 * rows * padded_size(blocks(columns), kRootBlock);
     for (Index r = 0; r < rows; ++r) {
       for (Index block = 0; block < blocks(columns); ++block) {
         put(to + 2 * (block * rows + r), block * kRootBlock * r, rows * columns);
@@ -95,7 +92,7 @@ class CrossRoots {
 
   OuterRoots<T> outer(const T* from, Index columns) const {
     if (size_.rows == 1) return {};
-    return {size_.rows, from, from + 2 * size_.rows * spectral_padded(blocks(columns))};
+    return {size_.rows, from, from + 2 * size_.rows * padded_size(blocks(columns), kRootBlock)};
   }
 
   TransformSize size_;

@@ -26,7 +26,7 @@ constexpr Index cross_channels(Index length) {
 /// cache line more than the sequence, so that one row of all channels does not fall into a single
 /// set of the cache.
 constexpr Index cross_stride(const TransformSize& size) {
-  return spectral_padded(size.size()) + kRootBlock;
+  return padded_size(size.size(), kRootBlock) + kRootBlock;
 }
 
 /// The tasks of one call, and the plans of its sequences.
@@ -95,7 +95,7 @@ GatherChannelsArgs<T> gather_args(const View<const T>& x, Index batch, Index fir
           channels,
           sequences,
           cross_stride(size),
-          spectral_padded(size.size())};
+          padded_size(size.size(), kRootBlock)};
 }
 
 /// The arguments that scatter these channels to \p x [B, 1, L, C]. The rows from \p count on become

@@ -9,6 +9,7 @@
 
 #include "fovea/core/error.hpp"
 #include "fovea/core/workspace.hpp"
+#include "fovea/simd/padding.hpp"
 #include "fovea/spectral/fftw.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -63,7 +64,7 @@ class FftPlan {
     constexpr Index element = 2 * Index{sizeof(T)};
     // This is enough for two arrays, and for the roots and buffers of FFTW itself.
     { const Workspace asked(shape.size, 6 * element); }
-    const Index padded = (shape.size + 7) / 8 * 8;
+    const Index padded = padded_size(shape.size, 8);
     Workspace in(padded, element);
     Workspace out(padded, element);
     const int sign = shape.direction == FftDirection::forward ? FFTW_FORWARD : FFTW_BACKWARD;

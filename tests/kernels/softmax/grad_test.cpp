@@ -134,7 +134,7 @@ Sums<T> run(const Problem<T>& p, const Blocks& blocks, Index begin, Index end, b
   const Index count = blocks.keys.count;
   fovea::Workspace scratch(fovea::softmax_grad_scratch(count, d, dv) * Index{sizeof(T)});
   const auto size = [](Index rows, Index width) {
-    return static_cast<std::size_t>(rows * fovea::grad_padded(width));
+    return static_cast<std::size_t>(rows * fovea::padded_size(width));
   };
   const T start = add ? T{1} : std::numeric_limits<T>::quiet_NaN();
   std::vector<T> d_q(size(end - begin, d), std::numeric_limits<T>::quiet_NaN());
@@ -163,7 +163,7 @@ Sums<T> run(const Problem<T>& p, const Blocks& blocks, Index begin, Index end, b
   fovea::SoftmaxGradKernels<T>{}.grad(args);
   const auto unpadded = [](const std::vector<T>& x, Index width) {
     std::vector<T> rows;
-    const auto padded = static_cast<std::size_t>(fovea::grad_padded(width));
+    const auto padded = static_cast<std::size_t>(fovea::padded_size(width));
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (i % padded < static_cast<std::size_t>(width)) rows.push_back(x[i]);
     }

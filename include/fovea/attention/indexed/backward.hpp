@@ -171,7 +171,7 @@ class IndexedBackward {
   };
 
   static Index slot(const AttentionShape& shape, Index length) {
-    return gather_padded(gather_grad_scratch(shape.width, shape.value_width, length));
+    return padded_size(gather_grad_scratch(shape.width, shape.value_width, length));
   }
 
   Index group() const { return detail::group_size(inputs_.q.heads(), inputs_.k.heads()); }

@@ -23,7 +23,7 @@ class SketchKeys {
 
   /// Bytes for that many tokens.
   static Index size_bytes(Index batch, Index width, Index tokens) {
-    return batch * width * sketch_padded(tokens) * Index{sizeof(T)};
+    return batch * width * sketch_room(tokens) * Index{sizeof(T)};
   }
 
   /// The columns of the sketch, d.
@@ -42,13 +42,13 @@ class SketchKeys {
   /// at least doubles, so that a token costs O(1).
   /// \throws std::bad_alloc, with nothing changed
   void make_room(Index kept, Index tokens) {
-    if (sketch_padded(tokens) <= room_) return;
+    if (sketch_room(tokens) <= room_) return;
     move_to(kept, (std::max)(tokens, (std::min)(2 * room_, kMostTokens)));
   }
   /// Makes room for that many tokens and no more, of which the first `kept` are kept.
   /// \throws std::bad_alloc, with nothing changed
   void reserve(Index kept, Index tokens) {
-    if (sketch_padded(tokens) > room_) move_to(kept, tokens);
+    if (sketch_room(tokens) > room_) move_to(kept, tokens);
   }
 
   /// Makes rows [from, from + count) of batch entry b of x the tokens from `first` on.
@@ -78,7 +78,7 @@ class SketchKeys {
   }
 
   void copy_from(const SketchKeys& other, Index kept, Index tokens) {
-    const Index room = sketch_padded(tokens);
+    const Index room = sketch_room(tokens);
     Index columns = 0;
     Index elements = 0;
     if (!detail::multiply(batch_, width_, columns) || !detail::multiply(columns, room, elements)) {

@@ -219,10 +219,10 @@ class SoftmaxBackward {
   }
 
   T* d_k_of(const KeyPart& part, const Buffers& buffers) const {
-    return buffers.d_k + part.row * grad_padded(pass_.call().inputs().k.width());
+    return buffers.d_k + part.row * padded_size(pass_.call().inputs().k.width());
   }
   T* d_v_of(const KeyPart& part, const Buffers& buffers) const {
-    return buffers.d_v + part.row * grad_padded(pass_.call().inputs().v.width());
+    return buffers.d_v + part.row * padded_size(pass_.call().inputs().v.width());
   }
 
   /// Adds what the pairs of a block of queries and a block of keys contribute to the sums of the
@@ -259,7 +259,7 @@ class SoftmaxBackward {
     if (add && !part.begun) return;
     const auto write = [&](const View<T>& to, T* rows, T scale) {
       if (to.is_none()) return;
-      if (!part.begun) std::fill_n(rows, part.keys.count * grad_padded(to.width()), T{0});
+      if (!part.begun) std::fill_n(rows, part.keys.count * padded_size(to.width()), T{0});
       write_rows(rows, to, s.batch, key_head, s.first_key, part.keys, scale, add);
     };
     write(grads.k, d_k_of(part, buffers), pass_.call().scale() * pass_.unlift());

@@ -12,6 +12,7 @@
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/softmax/table.hpp"
+#include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -93,9 +94,9 @@ class BackwardCall {
   struct Buffers {
     BlockStorage& storage;  ///< the runs of a block of queries
     T* kernel;    ///< softmax_grad_scratch(...) elements, or the scratch of low parts of lse
-    T* d_q;       ///< [rows of a block of queries, grad_padded(D)]
-    T* d_k;       ///< [rows of blocks of keys, grad_padded(D)]
-    T* d_v;       ///< [rows of blocks of keys, grad_padded(Dv)]
+    T* d_q;       ///< [rows of a block of queries, padded_size(D)]
+    T* d_k;       ///< [rows of blocks of keys, padded_size(D)]
+    T* d_v;       ///< [rows of blocks of keys, padded_size(Dv)]
     T* packed_k;  ///< keys if they are far apart in k; shape as d_k
     T* packed_v;  ///< values if they are far apart in v; shape as d_v
   };
@@ -141,9 +142,9 @@ class BackwardCall {
     const SoftmaxInputs<T>& in = call_.inputs();
     args.keys = {keys.first, keys.step, keys.count};
     args.k = near_rows(detail::head_matrix(in.k, s.batch, key_head, s.first_key), keys,
-                       in.k.width(), buffers.packed_k + row * grad_padded(in.k.width()));
+                       in.k.width(), buffers.packed_k + row * padded_size(in.k.width()));
     args.v = near_rows(detail::head_matrix(in.v, s.batch, key_head, s.first_key), keys,
-                       in.v.width(), buffers.packed_v + row * grad_padded(in.v.width()));
+                       in.v.width(), buffers.packed_v + row * padded_size(in.v.width()));
   }
 
   /// The factor that brings the kernels' sums back from lifted weights. It is exact.
@@ -157,12 +158,12 @@ class BackwardCall {
     explicit Slot(const AttentionShape& shape) {
       const Index rows = block_rows(shape.keys);
       kernel = softmax_grad_scratch(rows, shape.width, shape.value_width);
-      keys = rows * grad_padded(shape.width);
-      values = rows * grad_padded(shape.value_width);
-      queries = block_rows(shape.queries) * grad_padded(shape.width);
+      keys = rows * padded_size(shape.width);
+      values = rows * padded_size(shape.value_width);
+      queries = block_rows(shape.queries) * padded_size(shape.width);
       elements = (std::max)(kernel + 2 * keys + 2 * values + queries,
                             LseLowParts<T>::scratch_elements(shape));
-      elements = (elements + 15) / 16 * 16;
+      elements = padded_size(elements);
     }
     Index kernel, keys, values, queries;
     Index elements;
@@ -176,7 +177,7 @@ class BackwardCall {
       return {m.data + rows.first * m.row, rows.step * m.row, 1};
     }
     SoftmaxGradKernels<T>{}.packed_rows({m, rows.first, rows.step, rows.count, width, packed});
-    return {packed, grad_padded(width), 1};
+    return {packed, padded_size(width), 1};
   }
 
   const SoftmaxCall<T>& call_;

@@ -51,7 +51,7 @@ class SplitKv {
                        softmax_block_scratch(item.block.count, shape_.width, shape_.value_width));
       }
     }
-    worker_elements_ = detail::whole_registers(worker_elements_);
+    worker_elements_ = padded_size(worker_elements_);
   }
 
   /// Bytes of scratch memory with that many workers.

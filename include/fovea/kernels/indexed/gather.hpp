@@ -6,6 +6,7 @@
 #pragma once
 
 #include "fovea/simd/matrix.hpp"
+#include "fovea/simd/padding.hpp"
 #include "fovea/simd/softmax_constants.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -73,12 +74,9 @@ struct GatherArgs {
   T* scratch = nullptr;
 };
 
-/// The numbers of one row in scratch, padded to a multiple of 16: a cache line of floats.
-constexpr Index gather_padded(Index n) { return (n + 15) / 16 * 16; }
-
 /// Elements of scratch for GatherArgs: the query, the weights and the list of one row.
 constexpr Index gather_scratch(Index width, Index length) {
-  return gather_padded(width) + 3 * gather_padded(length);
+  return padded_size(width) + 3 * padded_size(length);
 }
 
 /// The most rows that are computed together if their lists are short and lie one behind the other.
@@ -89,7 +87,7 @@ inline constexpr Index kShortEntries = 64;
 /// Elements of scratch for GatherArgs if lists lie one behind the other: also the queries of
 /// kShortRows rows.
 constexpr Index gather_short_scratch(Index width, Index length) {
-  return gather_scratch(width, length) + kShortRows * gather_padded(width);
+  return gather_scratch(width, length) + kShortRows * padded_size(width);
 }
 
 /// Some rows of one query head backwards: it computes the gradients of their queries, and what the
@@ -119,8 +117,8 @@ struct GatherGradRowsArgs {
 
 /// Elements of scratch for GatherGradRowsArgs.
 constexpr Index gather_grad_scratch(Index width, Index value_width, Index length) {
-  return gather_scratch(width, length) + gather_padded(value_width) + gather_padded(length) +
-         gather_padded(1);
+  return gather_scratch(width, length) + padded_size(value_width) + padded_size(length) +
+         padded_size(1);
 }
 
 /// The lists of one query head the other way round.

@@ -308,7 +308,7 @@ FOVEA_INLINE T sum_of_list(const T* weights, Index count) {
 /// kSumLanes.
 template <Storage S, class T>
 FOVEA_INLINE void scaled_row(const StoredMatrix<S>& m, Index row, Index width, T factor, T* to) {
-  for (Index c = 0; c < gather_padded(width); c += kLanes<T>) {
+  for (Index c = 0; c < padded_size(width); c += kLanes<T>) {
     Vec<T> x = zero<T>();
     if (c < width) x = load_columns<S, T>(m.data, row * m.row, m.column, c, width);
     store(to + c, x * set1(factor));
@@ -347,8 +347,8 @@ class Gather {
       : args_(args),
         factor_(logit_factor(args.scale)),
         q_(args.scratch),
-        weights_(args.scratch + gather_padded(args.width)),
-        list_(reinterpret_cast<Index*>(weights_ + gather_padded(args.lists.length))) {}
+        weights_(args.scratch + padded_size(args.width)),
+        list_(reinterpret_cast<Index*>(weights_ + padded_size(args.lists.length))) {}
 
   void run() const {
     for (Index r = args_.first; r < args_.first + args_.count; ++r) attend(r);

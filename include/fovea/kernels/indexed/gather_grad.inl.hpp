@@ -18,11 +18,11 @@ class GatherGradRows {
       : args_(args),
         factor_(logit_factor(args.scale)),
         q_(args.scratch),
-        d_out_(q_ + gather_padded(args.width)),
-        weights_(d_out_ + gather_padded(args.value_width)),
-        d_logits_(weights_ + gather_padded(args.lists.length)),
-        delta_(d_logits_ + gather_padded(args.lists.length)),
-        list_(reinterpret_cast<Index*>(delta_ + gather_padded(1))) {}
+        d_out_(q_ + padded_size(args.width)),
+        weights_(d_out_ + padded_size(args.value_width)),
+        d_logits_(weights_ + padded_size(args.lists.length)),
+        delta_(d_logits_ + padded_size(args.lists.length)),
+        list_(reinterpret_cast<Index*>(delta_ + padded_size(1))) {}
 
   void run() const {
     for (Index r = args_.first; r < args_.first + args_.count; ++r) attend(r);

@@ -23,7 +23,7 @@ class GatherShort {
       : args_(args),
         long_rows_(args),
         factor_(logit_factor(args.scale)),
-        padded_(gather_padded(args.width)),
+        padded_(padded_size(args.width)),
         q_(args.scratch + gather_scratch(args.width, args.lists.length)),
         asked_end_(args.lists.begin[args.first + args.count]) {}
 

@@ -20,7 +20,7 @@
 /// A number of elements rounded up to whole vectors.
 template <class T>
 constexpr Index in_whole_vectors(Index n) {
-  return (n + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  return padded_size(n, kLanes<T>);
 }
 
 /// Which tokens of a chunk the rows of a block see: those before each row's own one (`token`), its

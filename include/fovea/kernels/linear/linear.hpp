@@ -10,6 +10,7 @@
 
 #include "fovea/kernels/linear/feature_map.hpp"
 #include "fovea/simd/matrix.hpp"
+#include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -122,8 +123,7 @@ struct LinearReadArgs {
 /// The elements of a row of n elements that is padded to a cache line: the same at every level.
 template <class T>
 constexpr Index padded_row(Index n) {
-  constexpr Index line = 64 / static_cast<Index>(sizeof(T));
-  return (n + line - 1) / line * line;
+  return padded_size(n, 64 / static_cast<Index>(sizeof(T)));
 }
 
 /// Elements of the sums of one map: the state [D, Dv padded], and then the normaliser [D padded].

@@ -250,7 +250,7 @@ template <Storage S, class T>
 FOVEA_INLINE void pack_padded_rows(const StoredMatrix<S>& rows, Index count, Index width, T* to) {
   const Index row = padded_row<T>(width);
   pack_rows(rows, count, width, to, row);
-  const Index packed = (width + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
+  const Index packed = padded_size(width, kLanes<T>);
   if (packed == row) return;
   for (Index i = 0; i < count; ++i) clear_elements(to + i * row + packed, row - packed);
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "fovea/simd/matrix.hpp"
+#include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -30,7 +31,7 @@ template <class T>
 struct SketchSelectArgs {
   Matrix<const T> q;  ///< [rows, width] the sketch's queries
   /// [width, keys_row] the sketch's keys: column c of key j is keys[c * keys_row + j]. There are
-  /// sketch_padded(keys) of them; those behind the last key are any finite numbers.
+  /// sketch_room(keys) of them; those behind the last key are any finite numbers.
   const T* keys = nullptr;
   Index keys_row = 0;        ///< elements from one column of the keys to the next
   Index width = 0;           ///< d
@@ -65,13 +66,13 @@ struct SketchSelectArgs {
 
 /// A number of keys rounded up to a cache line of any scalar, and a vector more: so many may
 /// kernels touch.
-constexpr Index sketch_padded(Index keys) { return (keys + 15) / 16 * 16 + 16; }
+constexpr Index sketch_room(Index keys) { return padded_size(keys) + kPadding; }
 
 /// Bytes of scratch of one call, for that many keys.
 template <class T>
 constexpr Index sketch_select_scratch(Index keys, Index width) {
   constexpr Index of_key = (kSketchRows + 6) * Index{sizeof(T)} + Index{sizeof(double)};
-  return sketch_padded(keys) * of_key + sketch_padded(kSketchRows * width) * Index{sizeof(T)};
+  return sketch_room(keys) * of_key + sketch_room(kSketchRows * width) * Index{sizeof(T)};
 }
 
 FOVEA_NAMESPACE_END

@@ -16,15 +16,14 @@ class SketchSelect {
  public:
   explicit SketchSelect(const SketchSelectArgs<T>& args)
       : args_(args),
-        room_(sketch_padded(args.key_end)),
+        room_(sketch_room(args.key_end)),
         scores_(static_cast<T*>(args.scratch)),
         hit_draws_(scores_ + kSketchRows * room_),
         hit_losses_(hit_draws_ + room_),
         hits_(reinterpret_cast<Int<T>*>(hit_losses_ + room_)),
         candidates_(reinterpret_cast<T*>(hits_ + room_), room_),
         q_(hit_draws_ + 6 * room_),
-        hit_scores_(reinterpret_cast<std::int64_t*>(q_ + sketch_padded(kSketchRows * args.width))) {
-  }
+        hit_scores_(reinterpret_cast<std::int64_t*>(q_ + sketch_room(kSketchRows * args.width))) {}
 
   void run() {
     for (Index first = 0; first < args_.rows; first += kSketchRows) {

@@ -37,11 +37,11 @@ class SoftmaxBlock {
  public:
   explicit SoftmaxBlock(const SoftmaxBlockArgs<T, S>& args)
       : args_(args),
-        sub_size_(kQueries * (padded(args.width) + 2 * padded(args.value_width) + 5)),
+        sub_size_(kQueries * (padded_size(args.width) + 2 * padded_size(args.value_width) + 5)),
         weights_(args.scratch + sub_blocks() * sub_size_),
         packed_k_(weights_ + kKeyTile * kQueries),
-        packed_v_(packed_k_ + kKeyTile * padded(args.width)),
-        visible_(reinterpret_cast<Int<T>*>(packed_v_ + kKeyTile * padded(args.value_width))) {}
+        packed_v_(packed_k_ + kKeyTile * padded_size(args.width)),
+        visible_(reinterpret_cast<Int<T>*>(packed_v_ + kKeyTile * padded_size(args.value_width))) {}
 
   void run() {
     for (Index r = 0; r < args_.block.run_count; ++r) attend(r);
@@ -53,7 +53,6 @@ class SoftmaxBlock {
   static constexpr Index kFarApart = 8192;  // bytes from row to row: two pages
   static constexpr Index kMostSubBlocks = (kMaxBlockRows + kQueries - 1) / kQueries;
 
-  static Index padded(Index width) { return (width + 15) / 16 * 16; }
   Index sub_blocks() const { return (args_.block.count + kQueries - 1) / kQueries; }
   Index rows_from(Index sub) const { return args_.block.count - sub * kQueries; }
   Index position(Index row) const { return args_.block.first + args_.block.step * row; }
@@ -66,12 +65,12 @@ class SoftmaxBlock {
   T* queries(Index sub) const { return args_.scratch + sub * sub_size_; }
   /// [kQueries] -1 if the query has seen a key, as pattern, mask and bias say, never the logits.
   Int<T>* seen(Index sub) const {
-    return reinterpret_cast<Int<T>*>(queries(sub) + padded(args_.width) * kQueries);
+    return reinterpret_cast<Int<T>*>(queries(sub) + padded_size(args_.width) * kQueries);
   }
   /// There are two: that of the current part, and the total of the parts before it.
   RunningSoftmax<V, T> state(Index sub, bool second) const {
-    const Index acc = padded(args_.value_width) * kQueries;
-    T* at = queries(sub) + (padded(args_.width) + 1) * kQueries;
+    const Index acc = padded_size(args_.value_width) * kQueries;
+    T* at = queries(sub) + (padded_size(args_.width) + 1) * kQueries;
     if (second) at += 2 * kQueries + acc;
     return {at, at + kQueries, at + 2 * kQueries};
   }
@@ -218,8 +217,8 @@ class SoftmaxBlock {
     if constexpr (S == Storage::native) {
       if (m.column == 1 && !apart) return native<T>(keys);
     }
-    pack_rows(keys, end - t, width, packed, padded(width));
-    return {packed, padded(width), 1};
+    pack_rows(keys, end - t, width, packed, padded_size(width));
+    return {packed, padded_size(width), 1};
   }
 
   /// Adds one tile to one sub-block; returns whether the sub-block sees a key of it.

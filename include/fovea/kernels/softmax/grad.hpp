@@ -7,6 +7,7 @@
 
 #include "fovea/core/key_run.hpp"
 #include "fovea/kernels/softmax/score_map.hpp"
+#include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -14,9 +15,6 @@ FOVEA_NAMESPACE_BEGIN
 /// level, and so are the chains of additions. Tiles of keys begin at multiples of it, counted from
 /// key 0.
 inline constexpr Index kGradTile = 64;
-
-/// The columns of a row in scratch, padded with zeros to a multiple of 16: 64 bytes of floats.
-constexpr Index grad_padded(Index width) { return (width + 15) / 16 * 16; }
 
 /// Whether every step-th row lies so that the kernels can read it many times: with unit columns,
 /// and not so far from the next one that a tile of them shares few sets of the cache.
@@ -63,12 +61,12 @@ struct SoftmaxGradArgs {
   GradKeys keys;      ///< the block of keys
   Matrix<const T> k;  ///< [keys.count, D] the rows of `keys`, with unit columns
   Matrix<const T> v;  ///< [keys.count, Dv] the rows of `keys`, with unit columns
-  /// [row_end - row_begin, grad_padded(D)], written; null: not wanted. Here, in d_k and in d_v are
+  /// [row_end - row_begin, padded_size(D)], written; null: not wanted. Here, in d_k and in d_v are
   /// sums without the factor `scale`, multiplied by 2 to head.map.weight_lift. A call wants some of
   /// these three, or d_bias alone.
   T* d_q = nullptr;
-  T* d_k = nullptr;  ///< [keys.count, grad_padded(D)], written or added to; null: not wanted
-  T* d_v = nullptr;  ///< [keys.count, grad_padded(Dv)], written or added to; null: not wanted
+  T* d_k = nullptr;  ///< [keys.count, padded_size(D)], written or added to; null: not wanted
+  T* d_v = nullptr;  ///< [keys.count, padded_size(Dv)], written or added to; null: not wanted
   bool add = false;  ///< whether to add to d_k and d_v
   /// [Nq, Nk], added to; strides are 0 where the bias was broadcast. Null data: not wanted.
   Matrix<T> d_bias;
@@ -77,8 +75,8 @@ struct SoftmaxGradArgs {
 
 /// Elements of scratch for \p keys keys in a block: O((keys + kGradTile) (D + Dv)).
 constexpr Index softmax_grad_scratch(Index keys, Index width, Index value_width) {
-  const Index d = grad_padded(width);
-  const Index dv = grad_padded(value_width);
+  const Index d = padded_size(width);
+  const Index dv = padded_size(value_width);
   const Index sums = keys * (d + dv);
   const Index rows = kGradTile * (3 * d + 3 * dv + 3);
   const Index tiles = 5 * kGradTile * kGradTile;
@@ -93,14 +91,14 @@ struct PackedRowsArgs {
   Index step = 1;        ///< rows from one copied row to the next
   Index count = 0;       ///< number of rows
   Index width = 0;       ///< number of columns
-  T* rows = nullptr;     ///< [count, grad_padded(width)], written, with zeros beyond width
+  T* rows = nullptr;     ///< [count, padded_size(width)], written, with zeros beyond width
 };
 
 /// Rows to be added to rows of a tensor, or to replace them: to = scale rows, or to = to + scale
 /// rows.
 template <class T>
 struct ScaledRowsArgs {
-  const T* rows = nullptr;  ///< [count, grad_padded(width)]
+  const T* rows = nullptr;  ///< [count, padded_size(width)]
   Matrix<T> to;             ///< row i goes to row first + step * i
   Index first = 0;          ///< first row to write
   Index step = 1;           ///< rows from one written row to the next

@@ -18,8 +18,8 @@ class SoftmaxGrad {
   explicit SoftmaxGrad(const SoftmaxGradArgs<T>& args)
       : args_(args),
         head_(args.head),
-        d_(grad_padded(head_.width)),
-        dv_(grad_padded(head_.value_width)),
+        d_(padded_size(head_.width)),
+        dv_(padded_size(head_.value_width)),
         // A single sub-block adds to a row only once.
         sums_apart_(args.add && args.row_end - args.row_begin > kGradTile),
         sum_k_(sums_apart_ ? args.scratch : args.d_k),
@@ -354,7 +354,7 @@ void packed_rows(const PackedRowsArgs<T>& args) noexcept {
 /// Computes to = scale rows, or to = to + scale rows.
 template <class T>
 void scaled_rows(const ScaledRowsArgs<T>& args) noexcept {
-  const Index padded = grad_padded(args.width);
+  const Index padded = padded_size(args.width);
   const Vec<T> scale = set1(args.scale);
   for (Index i = 0; i < args.count; ++i) {
     ask_ahead<1>(args.to, args.first, args.step, i, args.count, args.width);

@@ -11,7 +11,7 @@
 #endif
 
 /// Brings rows of m into the lanes, group by group.
-/// \param to [groups, grad_padded(width), kGradGroup]
+/// \param to [groups, padded_size(width), kGradGroup]
 template <class T>
 FOVEA_NOINLINE void rows_to_groups(const Matrix<const T>& m, Index first, Index step, Index rows,
                                    Index width, T factor, T* to) {
@@ -19,7 +19,7 @@ FOVEA_NOINLINE void rows_to_groups(const Matrix<const T>& m, Index first, Index 
   for (Index i = 0; i < kGradTile; i += group) {
     const Index row = smaller(i, rows);
     rows_to_lanes(m.data + (first + step * row) * m.row, step * m.row, m.column,
-                  smaller(group, rows - row), width, factor, to + i * grad_padded(width), group);
+                  smaller(group, rows - row), width, factor, to + i * padded_size(width), group);
   }
 }
 
@@ -37,11 +37,11 @@ FOVEA_INLINE void ask_ahead(const Matrix<T>& m, Index first, Index step, Index i
   for (Index c = 0; c < width; c += line) __builtin_prefetch(row + c * m.column, Write, 2);
 }
 
-/// Writes rows[i] = row first + step i of m, with zeros up to grad_padded(width) columns.
+/// Writes rows[i] = row first + step i of m, with zeros up to padded_size(width) columns.
 template <class T>
 FOVEA_NOINLINE void copy_rows(const Matrix<const T>& m, Index first, Index step, Index count,
                               Index width, T* rows) {
-  const Index padded = grad_padded(width);
+  const Index padded = padded_size(width);
   for (Index i = 0; i < count; ++i) {
     ask_ahead<0>(m, first, step, i, count, width);
     const T* from = m.data + (first + step * i) * m.row;
@@ -73,7 +73,7 @@ FOVEA_NOINLINE bool rows_finite(const Matrix<const T>& m, Index rows, Index widt
   return !any<T>(~(all == zero<T>()));
 }
 
-/// The rows first + step * i of m with unit columns, and with zeros up to grad_padded(width)
+/// The rows first + step * i of m with unit columns, and with zeros up to padded_size(width)
 /// columns: where they lie, or copied.
 template <class T>
 FOVEA_NOINLINE Matrix<const T> near_rows(const Matrix<const T>& m, Index first, Index step,
@@ -82,26 +82,26 @@ FOVEA_NOINLINE Matrix<const T> near_rows(const Matrix<const T>& m, Index first, 
   // A vector that crosses a line of the cache takes two loads.
   constexpr Index line = 64 / static_cast<Index>(sizeof(T));
   const bool aligned = reinterpret_cast<std::size_t>(data) % 64 == 0 && step * m.row % line == 0;
-  if (aligned && width == grad_padded(width) && are_near(m, step, width)) {
+  if (aligned && width == padded_size(width) && are_near(m, step, width)) {
     return {data, step * m.row, 1};
   }
   copy_rows(m, first, step, count, width, rows);
-  return {rows, grad_padded(width), 1};
+  return {rows, padded_size(width), 1};
 }
 
 /// The rows of a tile, in scratch that the caller gives.
 template <class T>
 class GradRows {
  public:
-  /// \param scratch kGradTile (2 grad_padded(D) + 3 grad_padded(Dv) + 3) elements
+  /// \param scratch kGradTile (2 padded_size(D) + 3 padded_size(Dv) + 3) elements
   GradRows(const SoftmaxGradHead<T>& head, T* scratch)
       : head_(head),
         queries_(scratch),
-        query_rows_(queries_ + kGradTile * grad_padded(head.width)),
-        d_out_(query_rows_ + kGradTile * grad_padded(head.width)),
-        d_out_rows_(d_out_ + kGradTile * grad_padded(head.value_width)),
-        out_(d_out_rows_ + kGradTile * grad_padded(head.value_width)),
-        lse_(out_ + kGradTile * grad_padded(head.value_width)),
+        query_rows_(queries_ + kGradTile * padded_size(head.width)),
+        d_out_(query_rows_ + kGradTile * padded_size(head.width)),
+        d_out_rows_(d_out_ + kGradTile * padded_size(head.value_width)),
+        out_(d_out_rows_ + kGradTile * padded_size(head.value_width)),
+        lse_(out_ + kGradTile * padded_size(head.value_width)),
         delta_(lse_ + kGradTile),
         lse_low_(delta_ + kGradTile) {}
 
@@ -112,7 +112,7 @@ class GradRows {
     rows_to_groups(d_out_matrix_, 0, 1, count, head_.value_width, T{1}, d_out_);
     rows_to_groups(head_.out, first, step, count, head_.value_width, T{1}, out_);
     for (Index i = 0; i < kGradTile; i += kGradGroup<T>) {
-      const Index at = i * grad_padded(head_.value_width);
+      const Index at = i * padded_size(head_.value_width);
       row_products(d_out_ + at, out_ + at, head_.value_width, kGradGroup<T>, delta_ + i);
     }
     for (Index i = 0; i < kGradTile; ++i) {
@@ -141,8 +141,8 @@ class GradRows {
   /// it is first asked for.
   bool finite() {
     if (!looked_) {
-      const Index d = grad_padded(head_.width);
-      const Index dv = grad_padded(head_.value_width);
+      const Index d = padded_size(head_.width);
+      const Index dv = padded_size(head_.value_width);
       finite_ = rows_finite(query_matrix_, count_, d) && rows_finite(d_out_matrix_, count_, dv) &&
                 rows_finite(Matrix<const T>{delta_, kGradTile, 1}, 1, kGradTile);
       looked_ = true;
@@ -150,18 +150,18 @@ class GradRows {
     return finite_;
   }
 
-  /// The queries of group g in the lanes, [grad_padded(D), kGradGroup], scaled to half-logits of
+  /// The queries of group g in the lanes, [padded_size(D), kGradGroup], scaled to half-logits of
   /// base 2.
   const T* queries(Index g) const {
-    return queries_ + g * kGradGroup<T> * grad_padded(head_.width);
+    return queries_ + g * kGradGroup<T> * padded_size(head_.width);
   }
-  /// The d_out of group g in the lanes, [grad_padded(Dv), kGradGroup].
+  /// The d_out of group g in the lanes, [padded_size(Dv), kGradGroup].
   const T* d_out(Index g) const {
-    return d_out_ + g * kGradGroup<T> * grad_padded(head_.value_width);
+    return d_out_ + g * kGradGroup<T> * padded_size(head_.value_width);
   }
-  /// The queries as rows, [count, grad_padded(D)], with unit columns.
+  /// The queries as rows, [count, padded_size(D)], with unit columns.
   const Matrix<const T>& query_rows() const { return query_matrix_; }
-  /// The d_out as rows, [count, grad_padded(Dv)], with unit columns.
+  /// The d_out as rows, [count, padded_size(Dv)], with unit columns.
   const Matrix<const T>& d_out_rows() const { return d_out_matrix_; }
   const T* lse(Index g) const { return lse_ + g * kGradGroup<T>; }
   /// The low parts of lse of group g; null if those of all rows are 0.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fovea/kernels/softmax/block.hpp"
+#include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -48,29 +49,22 @@ struct SoftmaxMergeArgs {
   T* scratch = nullptr;                          ///< softmax_merge_scratch(...) elements
 };
 
-namespace detail {
-
-/// A number of columns or rows, rounded up to whole registers of any level.
-constexpr Index whole_registers(Index n) { return (n + 15) / 16 * 16; }
-
-}  // namespace detail
+namespace detail {}  // namespace detail
 
 /// Elements of the running softmax of some rows: their maxima, their sums, their weighted sums of
 /// values, and whether they saw a key.
 constexpr Index softmax_row_part(Index rows, Index value_width) {
-  return 3 * detail::whole_registers(rows) + rows * detail::whole_registers(value_width);
+  return 3 * padded_size(rows) + rows * padded_size(value_width);
 }
 
 /// Elements of scratch for SoftmaxRowArgs: the queries, and the weights and the visibility of one
 /// tile.
 constexpr Index softmax_row_scratch(Index rows, Index width) {
   constexpr Index most_rows_at_once = 8;
-  return rows * detail::whole_registers(width) + 2 * most_rows_at_once * kKeyTile;
+  return rows * padded_size(width) + 2 * most_rows_at_once * kKeyTile;
 }
 
 /// Elements of scratch for SoftmaxMergeArgs.
-constexpr Index softmax_merge_scratch(Index value_width) {
-  return detail::whole_registers(value_width);
-}
+constexpr Index softmax_merge_scratch(Index value_width) { return padded_size(value_width); }
 
 FOVEA_NAMESPACE_END

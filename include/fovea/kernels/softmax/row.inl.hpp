@@ -25,10 +25,10 @@ struct RowSoftmax {
 
   RowSoftmax(T* part, Index rows, Index value_width)
       : max_logit(part),
-        sum(max_logit + detail::whole_registers(rows)),
-        saw(sum + detail::whole_registers(rows)),
-        acc(saw + detail::whole_registers(rows)),
-        acc_row(detail::whole_registers(value_width)) {}
+        sum(max_logit + padded_size(rows)),
+        saw(sum + padded_size(rows)),
+        acc(saw + padded_size(rows)),
+        acc_row(padded_size(value_width)) {}
 };
 
 /// The points [begin, end) of a run.
@@ -77,7 +77,7 @@ class SoftmaxRow {
       : args_(args),
         head_(args.heads[0]),
         rows_(args.head_count * args.block.count),
-        q_row_(detail::whole_registers(head_.width)),
+        q_row_(padded_size(head_.width)),
         state_(args.parts, rows_, head_.value_width),
         queries_(args.scratch),
         weights_(queries_ + rows_ * q_row_),
