@@ -9,6 +9,25 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+namespace detail {
+
+/// Whether the inputs of a step bring tokens to append.
+template <class I>
+bool has_new_tokens(const I& inputs) {
+  if constexpr (requires { inputs.sketch_k; }) {
+    if (!inputs.sketch_k.is_none()) return true;
+  }
+  return !inputs.k.is_none() || !inputs.v.is_none();
+}
+
+/// How many tokens the inputs of a step bring.
+template <class I>
+Index new_tokens(const I& inputs) {
+  return has_new_tokens(inputs) ? inputs.k.rows() : 0;
+}
+
+}  // namespace detail
+
 /// The calls of `step` for a decoder `D` of the scalar T that derives from this class. `D` has, for
 /// this class, `run_step(inputs, out, saved, executor)`, which documents what is read and thrown.
 /// \tparam Inputs the operator's Inputs<T>

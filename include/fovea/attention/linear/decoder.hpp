@@ -183,14 +183,6 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     return {nullptr, {shape_.batch, shape_.query_heads, 0, shape_.width}};
   }
 
-  /// Whether the inputs of a step bring new tokens.
-  static bool appends(const LinearFamilyInputs<T>& inputs) {
-    return !inputs.k.is_none() || !inputs.v.is_none();
-  }
-  Index new_tokens(const LinearFamilyInputs<T>& inputs) const {
-    return appends(inputs) ? inputs.k.rows() : 0;
-  }
-
   void check_tokens(const LinearFamilyInputs<T>& inputs) const {
     check_decoder_tokens(Op::name(), shape_, inputs.k, inputs.v, kMostDecoderTokens - length_);
     if constexpr (Op::kHasBeta) check_beta(Op::name(), inputs);
@@ -198,10 +190,10 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
 
   void check_step(const Inputs& given, const LinearFamilyInputs<T>& inputs,
                   const View<T>& out) const {
-    if (appends(inputs)) check_tokens(inputs);
-    const Index after = length_ + new_tokens(inputs);
+    if (detail::has_new_tokens(inputs)) check_tokens(inputs);
+    const Index after = length_ + detail::new_tokens(inputs);
     check_decoder_rows(Op::name(), shape_, inputs, after);
-    const Index most = new_tokens(inputs) + (length_ > 0 ? 1 : 0);
+    const Index most = detail::new_tokens(inputs) + (length_ > 0 ? 1 : 0);
     if (inputs.q.rows() > most) {
       refuse(Op::name(), "rows of q", std::to_string(inputs.q.rows()),
              "at most " + std::to_string(most) + ": earlier tokens are sums");
@@ -210,7 +202,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     static const T element{};
     [[maybe_unused]] static const C rate{};
     Inputs all = given;
-    if (!appends(inputs)) {
+    if (!detail::has_new_tokens(inputs)) {
       all.k = {&element, {shape_.batch, shape_.key_heads, 1, shape_.width}, {}};
       all.v = {&element, {shape_.batch, shape_.key_heads, 1, shape_.value_width}, {}};
       if constexpr (Op::kHasBeta) all.beta = {&rate, {shape_.batch, shape_.key_heads, 1, 1}, {}};
@@ -241,7 +233,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
   template <class E>
   void add(const LinearFamilyInputs<T>& inputs, const View<T>& out, E&& executor) {
     const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
-    const Index tokens = new_tokens(inputs);
+    const Index tokens = detail::new_tokens(inputs);
     const Index heads = shape_.batch * shape_.key_heads;
     const Index workers = worker_count(executor, heads);
     const FarWeights<C>& weights = weights_of(inputs);

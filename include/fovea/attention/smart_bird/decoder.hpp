@@ -132,11 +132,8 @@ class SmartBirdDecoder
     detail::check_extent(name_, "sketch_k", sketch_k.shape(), 3, sketch_.width(), of_decoder);
   }
 
-  static bool appends(const SmartBirdInputs<T>& inputs) {
-    return !inputs.k.is_none() || !inputs.v.is_none() || !inputs.sketch_k.is_none();
-  }
   Index length_after(const SmartBirdInputs<T>& inputs) const {
-    return length() + (appends(inputs) ? inputs.k.rows() : 0);
+    return length() + detail::new_tokens(inputs);
   }
 
   /// The inputs with keys of these sizes, of which the values do not matter.
@@ -151,7 +148,7 @@ class SmartBirdDecoder
 
   void check_step(const SmartBirdInputs<T>& inputs, const View<T>& out,
                   const SmartBirdSaved<T>& saved) const {
-    if (appends(inputs)) check_tokens(inputs.k, inputs.v, inputs.sketch_k);
+    if (detail::has_new_tokens(inputs)) check_tokens(inputs.k, inputs.v, inputs.sketch_k);
     const Index after = length_after(inputs);
     check_decoder_rows(name_, shape_, inputs, after);
     check_smart_bird(name_, options_, sized(inputs, after), out, saved);
@@ -197,7 +194,7 @@ class SmartBirdDecoder
     const Index blocks = selection.block_count(inputs.q.rows());
     const Index tasks = shape_.query_heads == 0 ? 0 : shape_.batch * blocks;
     selection.take_scratch(tasks, after, executor);
-    if (appends(inputs)) add(inputs.k, inputs.v, inputs.sketch_k);
+    if (detail::has_new_tokens(inputs)) add(inputs.k, inputs.v, inputs.sketch_k);
     for_each_task(executor, tasks, [&](Index task, Index worker) {
       const Index b = task / blocks;
       selection.run({b, b, 0, inputs.q.rows(), 0, after, after}, task % blocks, worker);

@@ -129,17 +129,14 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     check_decoder_tokens(Op::name(), shape_, k, v, kMostTokens - length());
   }
 
-  static bool appends(const SoftmaxInputs<T>& inputs) {
-    return !inputs.k.is_none() || !inputs.v.is_none();
-  }
   Index length_after(const SoftmaxInputs<T>& inputs) const {
-    return length() + (appends(inputs) ? inputs.k.rows() : 0);
+    return length() + detail::new_tokens(inputs);
   }
 
   void check_step(const SoftmaxInputs<T>& inputs, const View<T>& out,
                   const SoftmaxSaved<T>& saved) const {
     const auto& q = inputs.q;
-    if (appends(inputs)) check_tokens(inputs.k, inputs.v);
+    if (detail::has_new_tokens(inputs)) check_tokens(inputs.k, inputs.v);
     const Index after = length_after(inputs);
     check_decoder_rows(Op::name(), shape_, inputs, after);
     check_held(q.rows(), after);
@@ -208,7 +205,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
   /// Appends the tokens of a step.
   /// \pre there is room for them
   void append_new(const SoftmaxInputs<T>& inputs) noexcept {
-    if (appends(inputs)) cache_.append(inputs.k, inputs.v);
+    if (detail::has_new_tokens(inputs)) cache_.append(inputs.k, inputs.v);
   }
 
   /// The last rows of a sequence that ends with the new tokens.
