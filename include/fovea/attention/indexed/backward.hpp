@@ -105,7 +105,7 @@ class IndexedBackward {
     const Index group = detail::group_size(shape.query_heads, shape.key_heads);
     return memory.key_heads * group * memory.head_bytes() +
            workers *
-               (slot(shape, length) * Index{sizeof(T)} + group * Index{sizeof(GatherGradHead<T>)});
+               (slot(shape, length) * Index{sizeof(T)} + group * Index{sizeof(IndexedGradHead<T>)});
   }
 
   /// The number of query heads whose lists are built at once.
@@ -171,7 +171,7 @@ class IndexedBackward {
   };
 
   static Index slot(const AttentionShape& shape, Index length) {
-    return padded_size(gather_grad_scratch(shape.width, shape.value_width, length));
+    return padded_size(indexed_grad_scratch(shape.width, shape.value_width, length));
   }
 
   Index group() const { return detail::group_size(inputs_.q.heads(), inputs_.k.heads()); }
@@ -240,10 +240,10 @@ class IndexedBackward {
     return x.is_none() ? Matrix<T>{} : detail::head_matrix(x, s.batch, head, row);
   }
 
-  GatherGradRowsArgs<T> row_args(const Piece& piece, Index worker) {
+  IndexedGradRowsArgs<T> row_args(const Piece& piece, Index worker) {
     const Sequence& s = piece.sequence;
     const Index h = piece.head;
-    GatherGradRowsArgs<T> args;
+    IndexedGradRowsArgs<T> args;
     args.q = detail::head_matrix(inputs_.q, s.batch, h, s.first_query);
     args.k = detail::head_matrix(inputs_.k, s.batch, h / group(), s.first_key);
     args.v = detail::head_matrix(inputs_.v, s.batch, h / group(), s.first_key);
@@ -265,9 +265,9 @@ class IndexedBackward {
     return args;
   }
 
-  GatherGradKeysArgs<T> key_args(const Piece& piece, Index worker) {
+  IndexedGradKeysArgs<T> key_args(const Piece& piece, Index worker) {
     const Sequence& s = piece.sequence;
-    GatherGradHead<T>* const heads = head_args_.data() + worker * group();
+    IndexedGradHead<T>* const heads = head_args_.data() + worker * group();
     for (Index g = 0; g < group(); ++g) {
       const Index place = piece.place * group() + g;
       const Index h = piece.head * group() + g;
@@ -278,7 +278,7 @@ class IndexedBackward {
                   d_logits(place, s),
                   {lists.begin, lists.rows, lists.places}};
     }
-    GatherGradKeysArgs<T> args;
+    IndexedGradKeysArgs<T> args;
     args.heads = heads;
     args.head_count = group();
     args.d_k = matrix(grads_.k, s, piece.head, s.first_key);
@@ -306,7 +306,7 @@ class IndexedBackward {
   Workspace scratch_;   // [workers, slot]
   Workspace numbers_;   // [query heads of a group] weights, and gradients of logits
   Workspace integers_;  // [query heads of a group] RowLists
-  std::vector<GatherGradHead<T>> head_args_;  // [workers, group]
+  std::vector<IndexedGradHead<T>> head_args_;  // [workers, group]
 };
 
 FOVEA_NAMESPACE_END

@@ -142,13 +142,13 @@ class IndexedForward {
 
   Index elements() const { return slot(inputs_.q.width(), lists_.length()); }
   static Index slot(Index width, Index length) {
-    return Lists::kBuilt ? gather_short_scratch(width, length) : gather_scratch(width, length);
+    return Lists::kBuilt ? indexed_short_scratch(width, length) : indexed_scratch(width, length);
   }
 
   void attend(const SequenceTask& task, Compute<T>* scratch) const {
     const Sequence s = sequences_[task.sequence];
     const Index key_head = task.head / detail::group_size(inputs_.q.heads(), inputs_.k.heads());
-    GatherArgs<Compute<T>, kStorage<T>> args;
+    IndexedRowsArgs<Compute<T>, kStorage<T>> args;
     args.q = detail::head_stored(inputs_.q, s.batch, task.head, s.first_query);
     args.k = detail::head_stored(inputs_.k, s.batch, key_head, s.first_key);
     args.v = detail::head_stored(inputs_.v, s.batch, key_head, s.first_key);
@@ -166,7 +166,7 @@ class IndexedForward {
     args.count = (std::min)(kRows, s.queries - args.first);
     args.ahead = s.keys * (args.width + args.value_width) * Index{sizeof(T)} >= kAheadBytes;
     args.scratch = scratch;
-    IndexedKernels<Compute<T>, kStorage<T>>{}.gather(args);
+    IndexedKernels<Compute<T>, kStorage<T>>{}.rows(args);
   }
 
   IndexedInputs<T> inputs_;

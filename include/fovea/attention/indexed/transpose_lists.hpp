@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "fovea/kernels/indexed/gather.hpp"
+#include "fovea/kernels/indexed/rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -3,10 +3,10 @@
 /// The kernel bodies of attention over lists of keys, in an order in which each one comes after
 /// what it uses. They are compiled once for each instruction-set level.
 
-#include "fovea/kernels/indexed/gather.inl.hpp"
+#include "fovea/kernels/indexed/rows.inl.hpp"
 
-#include "fovea/kernels/indexed/gather_short.inl.hpp"
+#include "fovea/kernels/indexed/short_rows.inl.hpp"
 
-#include "fovea/kernels/indexed/gather_grad.inl.hpp"
+#include "fovea/kernels/indexed/grad.inl.hpp"
 
 #include "fovea/kernels/indexed/normal_density.inl.hpp"

@@ -3,8 +3,8 @@
 /// The kernels of attention over lists of keys, one function for each pass.
 #pragma once
 
-#include "fovea/kernels/indexed/gather.hpp"
 #include "fovea/kernels/indexed/normal_density.hpp"
+#include "fovea/kernels/indexed/rows.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/simd/isa.hpp"
 
@@ -14,7 +14,7 @@ FOVEA_NAMESPACE_BEGIN
 template <class T, Storage S = Storage::native>
 struct IndexedKernels {
   /// Computes some rows of one query head over the keys of their lists.
-  void gather(const GatherArgs<T, S>& args) const noexcept;
+  void rows(const IndexedRowsArgs<T, S>& args) const noexcept;
 
   /// The instruction-set level at which the kernel runs; by default that of the machine.
   IsaLevel level = isa_level();
@@ -24,9 +24,9 @@ struct IndexedKernels {
 template <class T>
 struct IndexedGradKernels {
   /// Computes the gradients of queries, and what those of keys and values are made of.
-  void rows(const GatherGradRowsArgs<T>& args) const noexcept;
+  void rows(const IndexedGradRowsArgs<T>& args) const noexcept;
   /// Computes the gradients of keys and values.
-  void keys(const GatherGradKeysArgs<T>& args) const noexcept;
+  void keys(const IndexedGradKeysArgs<T>& args) const noexcept;
 
   /// The instruction-set level at which the kernels run; by default that of the machine.
   IsaLevel level = isa_level();
@@ -52,18 +52,18 @@ FOVEA_NAMESPACE_END
 FOVEA_NAMESPACE_BEGIN
 
 template <class T, Storage S>
-void IndexedKernels<T, S>::gather(const GatherArgs<T, S>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, gather<T, S>)(args);
+void IndexedKernels<T, S>::rows(const IndexedRowsArgs<T, S>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, indexed_rows<T, S>)(args);
 }
 FOVEA_STORED_KERNELS(IndexedKernels)
 
 template <class T>
-void IndexedGradKernels<T>::rows(const GatherGradRowsArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, gather_grad_rows<T>)(args);
+void IndexedGradKernels<T>::rows(const IndexedGradRowsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, indexed_grad_rows<T>)(args);
 }
 template <class T>
-void IndexedGradKernels<T>::keys(const GatherGradKeysArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, gather_grad_keys<T>)(args);
+void IndexedGradKernels<T>::keys(const IndexedGradKeysArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, indexed_grad_keys<T>)(args);
 }
 FOVEA_KERNELS(IndexedGradKernels)
 

@@ -6,25 +6,25 @@
 /// whatever row they belong to; then the weights, row by row without a branch; then the sums of
 /// values.
 ///
-/// A logit has the same bits as in gather.inl.hpp. Weights are summed in the lanes of a cache line,
+/// A logit has the same bits as in rows.inl.hpp. Weights are summed in the lanes of a cache line,
 /// halves onto halves, and divided before the values are added up in one chain. A list that is
-/// longer than a cache line of weights is computed by gather.inl.hpp. No bit of a row depends on
+/// longer than a cache line of weights is computed by rows.inl.hpp. No bit of a row depends on
 /// which rows it is computed with.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/indexed/gather.inl.hpp"
+#include "fovea/kernels/indexed/rows.inl.hpp"
 #endif
 
 template <Storage S, class T>
-class GatherShort {
+class ShortIndexedRows {
  public:
-  explicit GatherShort(const GatherArgs<T, S>& args)
+  explicit ShortIndexedRows(const IndexedRowsArgs<T, S>& args)
       : args_(args),
         long_rows_(args),
         factor_(logit_factor(args.scale)),
         padded_(padded_size(args.width)),
-        q_(args.scratch + gather_scratch(args.width, args.lists.length)),
+        q_(args.scratch + indexed_scratch(args.width, args.lists.length)),
         asked_end_(args.lists.begin[args.first + args.count]) {}
 
   void run() {
@@ -162,7 +162,7 @@ class GatherShort {
 
   /// One row of outputs.
   struct Values {
-    const GatherArgs<T, S>& args;
+    const IndexedRowsArgs<T, S>& args;
     const T* weights;
     const Index* list;
     Index count;
@@ -210,8 +210,8 @@ class GatherShort {
     }
   }
 
-  const GatherArgs<T, S>& args_;
-  const Gather<S, T> long_rows_;
+  const IndexedRowsArgs<T, S>& args_;
+  const IndexedRows<S, T> long_rows_;
   const T factor_;
   const Index padded_;     // D padded
   T* const q_;             // [kShortRows, D padded], scaled
@@ -223,10 +223,10 @@ class GatherShort {
 
 /// Computes rows of one query head over the keys of their lists.
 template <class T, Storage S>
-void gather(const GatherArgs<T, S>& args) noexcept {
+void indexed_rows(const IndexedRowsArgs<T, S>& args) noexcept {
   if (args.lists.begin == nullptr) {
-    Gather<S, T>(args).run();
+    IndexedRows<S, T>(args).run();
   } else {
-    GatherShort<S, T>(args).run();
+    ShortIndexedRows<S, T>(args).run();
   }
 }

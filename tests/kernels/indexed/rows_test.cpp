@@ -4,7 +4,7 @@
 /// and length of list, any strides, what is not visible poisoned, every level; and by bits between
 /// the levels that have a fused multiply-add. Lists of any length one behind the other, and
 /// factors.
-#include "fovea/kernels/indexed/gather.hpp"
+#include "fovea/kernels/indexed/rows.hpp"
 
 #include <gtest/gtest.h>
 
@@ -84,10 +84,10 @@ class Call {
     const Tensor<T> d_k(k_.shape(), layout_);
     const Tensor<T> d_v(v_.shape(), layout_);
     std::vector<T> scratch(
-        as_size(std::max(fovea::gather_grad_scratch(s_.width, s_.value_width, s_.length),
-                         fovea::gather_short_scratch(s_.width, s_.length))) +
+        as_size(std::max(fovea::indexed_grad_scratch(s_.width, s_.value_width, s_.length),
+                         fovea::indexed_short_scratch(s_.width, s_.length))) +
         16);
-    fovea::GatherArgs<T> forward;
+    fovea::IndexedRowsArgs<T> forward;
     forward.q = stored(read(q_));
     forward.k = stored(read(k_));
     forward.v = stored(read(v_));
@@ -102,7 +102,7 @@ class Call {
     for (Index r = 0; r < s_.rows; r += at_once) {
       forward.first = r;
       forward.count = std::min(at_once, s_.rows - r);
-      fovea::IndexedKernels<T>{}.gather(forward);
+      fovea::IndexedKernels<T>{}.rows(forward);
     }
     const std::vector<T> d_factors = backward(out, lse, d_q, d_k, d_v, scratch.data());
     EXPECT_EQ(out.changed_gaps() + d_q.changed_gaps() + d_k.changed_gaps() + d_v.changed_gaps(), 0);
@@ -198,7 +198,7 @@ class Call {
     std::vector<T> weights(as_size(s_.rows * s_.length));
     std::vector<T> d_logits(weights.size());
     std::vector<T> d_factors(weights.size());
-    fovea::GatherGradRowsArgs<T> rows;
+    fovea::IndexedGradRowsArgs<T> rows;
     rows.q = read(q_);
     rows.k = read(k_);
     rows.v = read(v_);
@@ -220,11 +220,11 @@ class Call {
     std::vector<Index> begin(as_size(s_.keys) + 1);
     std::vector<Index> listed(weights.size());
     std::vector<Index> places(weights.size());
-    const fovea::GatherGradHead<T> head{
+    const fovea::IndexedGradHead<T> head{
         rows.q, rows.d_out, weights.data(), d_logits.data(),
         transpose_lists(rows.lists, s_.rows, s_.keys,
                         {begin.data(), listed.data(), places.data()})};
-    fovea::GatherGradKeysArgs<T> keys;
+    fovea::IndexedGradKeysArgs<T> keys;
     keys.heads = &head;
     keys.head_count = 1;
     keys.d_k = write(d_k);
@@ -319,7 +319,7 @@ class Call {
 };
 
 template <class T>
-class Gather : public testing::Test {
+class IndexedRows : public testing::Test {
  protected:
   static void expect_conforms(const Sizes& s) {
     SCOPED_TRACE("K " + std::to_string(s.length) + ", D " + std::to_string(s.width) + ", Dv " +
@@ -351,23 +351,23 @@ class Gather : public testing::Test {
 };
 
 using Scalars = testing::Types<float, double>;
-TYPED_TEST_SUITE(Gather, Scalars);
+TYPED_TEST_SUITE(IndexedRows, Scalars);
 
-TYPED_TEST(Gather, AnyLengthOfLists) {
+TYPED_TEST(IndexedRows, AnyLengthOfLists) {
   for (const Index length : {0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 20, 40, 64, 65, 100}) {
     this->expect_conforms({.keys = 400, .length = length, .width = 64, .value_width = 64});
     this->expect_conforms({.length = length, .width = 5, .value_width = 3, .causal = true});
   }
 }
 
-TYPED_TEST(Gather, AnyWidth) {
+TYPED_TEST(IndexedRows, AnyWidth) {
   for (const Index width : {0, 1, 3, 4, 8, 15, 16, 17, 32, 33, 64, 80, 128}) {
     this->expect_conforms({.width = width, .value_width = 128 - width});
     this->expect_conforms({.width = width, .value_width = width, .causal = true});
   }
 }
 
-TYPED_TEST(Gather, AnyStrides) {
+TYPED_TEST(IndexedRows, AnyStrides) {
   for (const Index innermost : {2, 3}) {
     for (const Index width : {1, 16, 20, 64}) {
       this->expect_conforms({.width = width, .value_width = width, .innermost = innermost});
@@ -377,7 +377,7 @@ TYPED_TEST(Gather, AnyStrides) {
 
 /// Lists of any length one behind the other, with factors and without; rows of more entries than a
 /// cache line holds weights among short ones.
-TYPED_TEST(Gather, ListsOneBehindTheOther) {
+TYPED_TEST(IndexedRows, ListsOneBehindTheOther) {
   for (const bool factors : {false, true}) {
     for (const Index length : {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 40, 100}) {
       for (const bool causal : {false, true}) {
@@ -400,7 +400,7 @@ TYPED_TEST(Gather, ListsOneBehindTheOther) {
   }
 }
 
-TYPED_TEST(Gather, FactorsOfEntries) {
+TYPED_TEST(IndexedRows, FactorsOfEntries) {
   for (const Index length : {0, 1, 3, 8, 17, 64}) {
     for (const Index width : {5, 64}) {
       Sizes s{.length = length, .width = width, .value_width = width};
@@ -411,7 +411,7 @@ TYPED_TEST(Gather, FactorsOfEntries) {
 }
 
 /// No bit of a row depends on which rows it is computed with, however they are cut.
-TYPED_TEST(Gather, ShortRowsDoNotDependOnEachOther) {
+TYPED_TEST(IndexedRows, ShortRowsDoNotDependOnEachOther) {
   using T = TypeParam;
   Sizes s{.rows = 120, .keys = 300, .length = 9, .width = 24, .value_width = 7, .causal = true};
   s.packed = s.factors = true;
@@ -426,7 +426,7 @@ TYPED_TEST(Gather, ShortRowsDoNotDependOnEachOther) {
 }
 
 /// A key that more rows list than one chain of its gradient holds.
-TYPED_TEST(Gather, ManyRowsOfAKey) {
+TYPED_TEST(IndexedRows, ManyRowsOfAKey) {
   for (const Index rows : {63, 64, 65, 300}) {
     this->expect_conforms({.rows = rows, .keys = 9, .length = 4, .width = 20, .value_width = 6});
   }

@@ -12,7 +12,7 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/indexed/gather.hpp"
+#include "fovea/kernels/indexed/rows.hpp"
 #include "fovea/simd/lane_sums.inl.hpp"
 #include "fovea/simd/register_block.inl.hpp"
 #include "fovea/simd/softmax_weight.inl.hpp"
@@ -341,9 +341,9 @@ FOVEA_INLINE void ask_listed(const StoredMatrix<S>& m, Index width, const KeyLis
 }
 
 template <Storage S, class T>
-class Gather {
+class IndexedRows {
  public:
-  explicit Gather(const GatherArgs<T, S>& args)
+  explicit IndexedRows(const IndexedRowsArgs<T, S>& args)
       : args_(args),
         factor_(logit_factor(args.scale)),
         q_(args.scratch),
@@ -379,7 +379,7 @@ class Gather {
   }
 
  private:
-  const GatherArgs<T, S>& args_;
+  const IndexedRowsArgs<T, S>& args_;
   const T factor_;
   T* const q_;         // [D padded], scaled
   T* const weights_;   // [K padded]

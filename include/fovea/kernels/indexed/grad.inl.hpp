@@ -8,13 +8,13 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/indexed/gather.inl.hpp"
+#include "fovea/kernels/indexed/rows.inl.hpp"
 #endif
 
 template <class T>
-class GatherGradRows {
+class IndexedGradRows {
  public:
-  explicit GatherGradRows(const GatherGradRowsArgs<T>& args)
+  explicit IndexedGradRows(const IndexedGradRowsArgs<T>& args)
       : args_(args),
         factor_(logit_factor(args.scale)),
         q_(args.scratch),
@@ -110,7 +110,7 @@ class GatherGradRows {
     }
   }
 
-  const GatherGradRowsArgs<T>& args_;
+  const IndexedGradRowsArgs<T>& args_;
   const T factor_;
   T* const q_;         // [D padded], scaled
   T* const d_out_;     // [Dv padded]
@@ -122,21 +122,21 @@ class GatherGradRows {
 
 /// Computes rows of one query head backwards.
 template <class T>
-void gather_grad_rows(const GatherGradRowsArgs<T>& args) noexcept {
-  GatherGradRows<T>(args).run();
+void indexed_grad_rows(const IndexedGradRowsArgs<T>& args) noexcept {
+  IndexedGradRows<T>(args).run();
 }
 
 /// The rows that list one key, head after head, with their weights or with the gradients of their
 /// logits.
 template <bool kOfValues, class T>
 struct RowsOfKey {
-  const GatherGradKeysArgs<T>& args;
+  const IndexedGradKeysArgs<T>& args;
   Index key;
 
   static constexpr bool kPlaced = true;
   FOVEA_INLINE Index count() const { return args.head_count; }
   FOVEA_INLINE WeightedList<T> operator[](Index i) const {
-    const GatherGradHead<T>& head = args.heads[i];
+    const IndexedGradHead<T>& head = args.heads[i];
     const Index begin = head.lists.begin[key];
     const Matrix<const T>& m = kOfValues ? head.d_out : head.q;
     return {listed_rows<T>(stored(m), kOfValues ? args.value_width : args.width,
@@ -146,7 +146,7 @@ struct RowsOfKey {
 };
 
 template <bool kOfValues, class T>
-void gather_grad_key(const GatherGradKeysArgs<T>& args, Index key) {
+void indexed_grad_key(const IndexedGradKeysArgs<T>& args, Index key) {
   const RowsOfKey<kOfValues, T> rows{args, key};
   const Matrix<T>& to = kOfValues ? args.d_v : args.d_k;
   bool whole = true;
@@ -163,9 +163,9 @@ void gather_grad_key(const GatherGradKeysArgs<T>& args, Index key) {
 
 /// Computes the gradients of some keys and values.
 template <class T>
-void gather_grad_keys(const GatherGradKeysArgs<T>& args) noexcept {
+void indexed_grad_keys(const IndexedGradKeysArgs<T>& args) noexcept {
   for (Index key = args.first; key < args.first + args.count; ++key) {
-    if (args.d_v.data != nullptr) gather_grad_key<true>(args, key);
-    if (args.d_k.data != nullptr) gather_grad_key<false>(args, key);
+    if (args.d_v.data != nullptr) indexed_grad_key<true>(args, key);
+    if (args.d_k.data != nullptr) indexed_grad_key<false>(args, key);
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What the kernels of attention over lists of keys read and write. Their bodies are
-/// gather.inl.hpp, gather_short.inl.hpp and gather_grad.inl.hpp, compiled once for each
+/// rows.inl.hpp, short_rows.inl.hpp and grad.inl.hpp, compiled once for each
 /// instruction-set level; table.hpp chooses the level.
 #pragma once
 
@@ -52,7 +52,7 @@ struct KeyLists {
 /// Some rows of one query head, and the keys of their lists. All matrices are stored in the same
 /// type.
 template <class T, Storage S = Storage::native>
-struct GatherArgs {
+struct IndexedRowsArgs {
   StoredMatrix<S> q;    ///< [Nq, D]
   StoredMatrix<S> k;    ///< [keys, D]
   StoredMatrix<S> v;    ///< [keys, Dv]
@@ -69,13 +69,13 @@ struct GatherArgs {
   /// Whether to ask for the keys and values of a row before they are needed: it pays where no cache
   /// holds all of them.
   bool ahead = false;
-  /// gather_scratch(...) elements, or gather_short_scratch(...) with KeyLists::begin; aligned to 64
-  /// bytes.
+  /// indexed_scratch(...) elements, or indexed_short_scratch(...) with KeyLists::begin; aligned to
+  /// 64 bytes.
   T* scratch = nullptr;
 };
 
-/// Elements of scratch for GatherArgs: the query, the weights and the list of one row.
-constexpr Index gather_scratch(Index width, Index length) {
+/// Elements of scratch for IndexedRowsArgs: the query, the weights and the list of one row.
+constexpr Index indexed_scratch(Index width, Index length) {
   return padded_size(width) + 3 * padded_size(length);
 }
 
@@ -84,16 +84,16 @@ inline constexpr Index kShortRows = 32;
 /// The most entries that such rows have together.
 inline constexpr Index kShortEntries = 64;
 
-/// Elements of scratch for GatherArgs if lists lie one behind the other: also the queries of
+/// Elements of scratch for IndexedRowsArgs if lists lie one behind the other: also the queries of
 /// kShortRows rows.
-constexpr Index gather_short_scratch(Index width, Index length) {
-  return gather_scratch(width, length) + kShortRows * padded_size(width);
+constexpr Index indexed_short_scratch(Index width, Index length) {
+  return indexed_scratch(width, length) + kShortRows * padded_size(width);
 }
 
 /// Some rows of one query head backwards: it computes the gradients of their queries, and what the
 /// gradients of keys and values are made of.
 template <class T>
-struct GatherGradRowsArgs {
+struct IndexedGradRowsArgs {
   Matrix<const T> q;           ///< [Nq, D]
   Matrix<const T> k;           ///< [keys, D]
   Matrix<const T> v;           ///< [keys, Dv]
@@ -102,7 +102,7 @@ struct GatherGradRowsArgs {
   Matrix<const T> lse;         ///< [Nq, 1]
   Matrix<T> d_q;               ///< [Nq, D], written; null data: not wanted
   KeyLists lists;              ///< the lists of all Nq rows
-  const T* factors = nullptr;  ///< as in GatherArgs
+  const T* factors = nullptr;  ///< as in IndexedRowsArgs
   Index width = 0;             ///< D
   Index value_width = 0;       ///< Dv
   T scale = 0;                 ///< factor of the logits
@@ -112,12 +112,12 @@ struct GatherGradRowsArgs {
   T* weights = nullptr;
   T* d_logits = nullptr;   ///< [Nq, K] gradients of the logits, written; null: not wanted
   T* d_factors = nullptr;  ///< [Nq, K] gradients of the factors, written; null: not wanted
-  T* scratch = nullptr;    ///< gather_grad_scratch(...) elements, aligned to 64 bytes
+  T* scratch = nullptr;    ///< indexed_grad_scratch(...) elements, aligned to 64 bytes
 };
 
-/// Elements of scratch for GatherGradRowsArgs.
-constexpr Index gather_grad_scratch(Index width, Index value_width, Index length) {
-  return gather_scratch(width, length) + padded_size(value_width) + padded_size(length) +
+/// Elements of scratch for IndexedGradRowsArgs.
+constexpr Index indexed_grad_scratch(Index width, Index value_width, Index length) {
+  return indexed_scratch(width, length) + padded_size(value_width) + padded_size(length) +
          padded_size(1);
 }
 
@@ -131,26 +131,27 @@ struct RowLists {
 
 /// What the gradients of keys and values read of one query head.
 template <class T>
-struct GatherGradHead {
+struct IndexedGradHead {
   Matrix<const T> q;            ///< [Nq, D]
   Matrix<const T> d_out;        ///< [Nq, Dv]
-  const T* weights = nullptr;   ///< as GatherGradRowsArgs wrote them; needed for d_v
-  const T* d_logits = nullptr;  ///< as GatherGradRowsArgs wrote them; needed for d_k
+  const T* weights = nullptr;   ///< as IndexedGradRowsArgs wrote them; needed for d_v
+  const T* d_logits = nullptr;  ///< as IndexedGradRowsArgs wrote them; needed for d_k
   RowLists lists;               ///< for each key the rows that list it
 };
 
 /// The gradients of some keys and values of one key head.
 template <class T>
-struct GatherGradKeysArgs {
-  const GatherGradHead<T>* heads = nullptr;  ///< [head_count] query heads of the key head, in order
-  Index head_count = 0;                      ///< number of these query heads
-  Matrix<T> d_k;                             ///< [keys, D], written; null data: not wanted
-  Matrix<T> d_v;                             ///< [keys, Dv], written; null data: not wanted
-  Index width = 0;                           ///< D
-  Index value_width = 0;                     ///< Dv
-  T scale = 0;                               ///< factor of the logits
-  Index first = 0;                           ///< the keys [first, first + count) are computed
-  Index count = 0;                           ///< number of keys
+struct IndexedGradKeysArgs {
+  const IndexedGradHead<T>* heads =
+      nullptr;            ///< [head_count] query heads of the key head, in order
+  Index head_count = 0;   ///< number of these query heads
+  Matrix<T> d_k;          ///< [keys, D], written; null data: not wanted
+  Matrix<T> d_v;          ///< [keys, Dv], written; null data: not wanted
+  Index width = 0;        ///< D
+  Index value_width = 0;  ///< Dv
+  T scale = 0;            ///< factor of the logits
+  Index first = 0;        ///< the keys [first, first + count) are computed
+  Index count = 0;        ///< number of keys
 };
 
 FOVEA_NAMESPACE_END
