@@ -18,27 +18,11 @@ FOVEA_NAMESPACE_BEGIN
 /// it.
 inline constexpr Index kDeltaChunk = 32;
 
-/// Adds tokens to a state, and lets rows read it on the way. `state` holds the tokens before these:
-/// all closed chunks as one sum, and the tokens of the last chunk one by one. So any division of a
-/// sequence into calls gives the same bits.
+/// A stream of the delta rule.
 template <class T, Storage S = Storage::native>
-struct DeltaStreamArgs {
-  StoredMatrix<S> k;                       ///< [tokens, D]
-  StoredMatrix<S> v;                       ///< [tokens, Dv]
-  Matrix<const T> beta;                    ///< [tokens, 1]
-  Index width = 0;                         ///< D
-  Index value_width = 0;                   ///< Dv
-  FeatureMapArgs<T> map;                   ///< the map phi, never negative
-  Index length = 0;                        ///< number of tokens that the state holds already
-  Index tokens = 0;                        ///< number of tokens to add
-  const LinearRows<T, S>* rows = nullptr;  ///< [heads] query heads that share the state
-  Index heads = 0;                         ///< number of these query heads
-  Index row_count = 0;                     ///< rows of each query head
-  /// Position of row 0. Every position is at least length - 1, or negative.
-  Index first_position = 0;
-  /// delta_state_elements(...), aligned to 64 bytes. If `length` is 0, its content does not matter.
-  T* state = nullptr;
-  T* scratch = nullptr;  ///< delta_stream_scratch(...) elements, aligned to 64 bytes
+struct DeltaStreamArgs : StreamArgs<T, S> {
+  Matrix<const T> beta;   ///< [tokens, 1]
+  FeatureMapArgs<T> map;  ///< the map phi, never negative
 };
 
 /// Where the parts of a state begin in its memory, in elements; the same at every level. Rows of a

@@ -65,14 +65,14 @@ struct LinearMaps {
 
 /// Causal: adds tokens to a state, and lets rows read it on the way. `state` holds the tokens
 /// before these: all closed chunks as sums, and the tokens of the last chunk one by one. So any
-/// division of a sequence into calls gives the same bits.
+/// division of a sequence into calls gives the same bits. These are the members that sums and the
+/// delta rule have in common.
 template <class T, Storage S = Storage::native>
-struct LinearStreamArgs {
+struct StreamArgs {
   StoredMatrix<S> k;                       ///< [tokens, D]
   StoredMatrix<S> v;                       ///< [tokens, Dv]
   Index width = 0;                         ///< D
   Index value_width = 0;                   ///< Dv
-  LinearMaps<T> maps;                      ///< feature maps and denominators
   Index length = 0;                        ///< number of tokens that the state holds already
   Index tokens = 0;                        ///< number of tokens to add
   const LinearRows<T, S>* rows = nullptr;  ///< [heads] query heads that share the state
@@ -80,10 +80,17 @@ struct LinearStreamArgs {
   Index row_count = 0;                     ///< rows of each query head
   /// Position of row 0. Every position is at least length - 1, or negative.
   Index first_position = 0;
-  /// linear_state_elements(...), aligned to 64 bytes. If `length` is 0, its content does not
-  /// matter.
+  /// linear_state_elements(...) or delta_state_elements(...), aligned to 64 bytes. If `length` is
+  /// 0, its content does not matter.
   T* state = nullptr;
-  T* scratch = nullptr;  ///< linear_stream_scratch(...) elements, aligned to 64 bytes
+  /// linear_stream_scratch(...) or delta_stream_scratch(...) elements, aligned to 64 bytes.
+  T* scratch = nullptr;
+};
+
+/// A stream of sums.
+template <class T, Storage S = Storage::native>
+struct LinearStreamArgs : StreamArgs<T, S> {
+  LinearMaps<T> maps;  ///< feature maps and denominators
 };
 
 /// Not causal, first step: the sums of one segment of tokens, which begin at 0.
