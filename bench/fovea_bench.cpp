@@ -24,17 +24,13 @@
 #include <vector>
 
 #include "bench/entries/operators.hpp"
-#include "bench/io/document_sketch.hpp"
 #include "bench/io/gaussian.hpp"
+#include "bench/io/sketch.hpp"
 #include "bench/measure/cells.hpp"
 #include "bench/measure/machine.hpp"
 #include "bench/measure/probe.hpp"
 #include "bench/measure/ratios.hpp"
 #include "bench/measure/stopwatch.hpp"
-
-#if defined(FOVEA_BENCH_FFTW)
-#include "bench/entries/fsat_cross_entry.hpp"
-#endif
 
 namespace {
 
@@ -272,31 +268,12 @@ std::size_t matches(const std::vector<Cell>& all, std::string filter) {
   }
 }
 
-/// Every row, and every ratio of two; those of the cross and on top of it where FFTW is.
-std::vector<Entry> all_entries() {
-  std::vector<Entry> all = operators();
-#if defined(FOVEA_BENCH_FFTW)
-  for (const auto& entries : {cross_entries(), fsat_cross_entries()}) {
-    all.insert(all.end(), entries.begin(), entries.end());
-  }
-#endif
-  return all;
-}
-
-std::vector<RowPair> all_row_pairs() {
-  std::vector<RowPair> all = operator_row_pairs();
-#if defined(FOVEA_BENCH_FFTW)
-  for (RowPair& pair : cross_row_pairs()) all.push_back(std::move(pair));
-#endif
-  return all;
-}
-
 /// Prints our own facts, and ratios at the end. What Debian's library says of its own build is not
 /// true of it.
 class Reporter : public benchmark::ConsoleReporter {
  public:
   Reporter(OutputOptions options, const std::vector<Cell>& cells)
-      : ConsoleReporter(options), cells_(cells), pairs_(row_pairs(cells, all_row_pairs())) {}
+      : ConsoleReporter(options), cells_(cells), pairs_(row_pairs(cells, operator_row_pairs())) {}
 
   bool ReportContext(const Context& context) override {
     name_field_width_ = context.name_field_width;
@@ -344,7 +321,11 @@ bool wants_console(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const bool console = wants_console(argc, argv);
-  const std::vector<Cell> all = cells_of(all_entries());
+  std::vector<Entry> entries = operators();
+#if defined(FOVEA_BENCH_FFTW)
+  for (Entry& entry : fsat_layer_entries()) entries.push_back(std::move(entry));
+#endif
+  const std::vector<Cell> all = cells_of(entries);
   for (const Cell& cell : all) {
     benchmark::RegisterBenchmark(cell.name.c_str(), [cell](benchmark::State& state) {
       if (cell.family.scalar == Scalar::f32) run<float>(state, cell);

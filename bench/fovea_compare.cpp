@@ -19,12 +19,10 @@
 #include "bench/io/compare_progress.hpp"
 #include "bench/io/compare_sources.hpp"
 #include "bench/io/compare_table.hpp"
+#include "bench/io/document_sketch.hpp"
 #include "bench/io/output_file.hpp"
 #include "bench/io/program.hpp"
 #include "bench/measure/compare_measure.hpp"
-#if defined(FOVEA_BENCH_FFTW)
-#include "bench/entries/fsat_cross_entry.hpp"
-#endif
 
 namespace {
 
@@ -106,9 +104,6 @@ int cell_count(const std::vector<Entry>& entries, const std::vector<Index>& leng
 void compare(Comparison& run, HeadTensors& tensors, const std::string& json_file) {
   const Stopwatch total;
   std::vector<Entry> entries = operators();
-#if defined(FOVEA_BENCH_FFTW)
-  for (Entry& entry : fsat_cross_entries()) entries.push_back(std::move(entry));
-#endif
   std::erase_if(entries, [](const Entry& entry) { return entry.names.label.empty(); });
   const std::vector<Index>& lengths = run.arguments.lengths;
   const std::vector<std::vector<double>> work = work_of_all(entries, run);

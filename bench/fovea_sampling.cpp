@@ -15,6 +15,7 @@
 #include "bench/io/compare_input.hpp"
 #include "bench/io/compare_json.hpp"
 #include "bench/io/compare_sources.hpp"
+#include "bench/io/document_sketch.hpp"
 #include "bench/io/gnuplot.hpp"
 #include "bench/io/output_file.hpp"
 #include "bench/io/program.hpp"

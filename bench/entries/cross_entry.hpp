@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Entries of the cross of hidden states, f1, f2 and d_out [1, 1, N, C] in the places of q, k and
-/// v, of its peers, and the ratios that it is judged by. Flops are those by which FFTs are counted,
+/// v, and of its peers. Flops are those by which FFTs are counted,
 /// 5 N log2 N of a complex transform of N, of the transforms that this cross has.
 #pragma once
 
@@ -13,7 +13,6 @@
 
 #include "bench/baselines/fftw_peers.hpp"
 #include "bench/entries/operator_entry.hpp"
-#include "bench/measure/ratios.hpp"
 #include "fovea/spectral/hidden_state_cross.hpp"
 
 namespace bench {
@@ -171,39 +170,6 @@ inline Entry transforms_alone_entry(Names names, std::vector<Family> families) {
                },
                [](const AttentionShape&, Index) { return Index{1} << 20; }};
   return entry;
-}
-
-inline std::vector<Entry> cross_entries() {
-  constexpr auto estimate = FftPlanning::estimate;
-  constexpr auto measure = FftPlanning::measure;
-  const std::vector<Index> lengths = {1024, 4096, 16384, 65536};
-  const std::vector<Family> families = {{.lengths = lengths},
-                                        {.threads = 2, .lengths = {4096, 65536}}};
-  // clang-format off
-  return {
-      cross_forward_entry({"cross", "estimate"}, estimate, families),
-      cross_backward_entry({"cross", "estimate"}, estimate, families),
-      cross_forward_entry({"cross", "measure"}, measure, families),
-      cross_backward_entry({"cross", "measure"}, measure, families),
-      strided_fftw_entry({"cross/strided_fftw", "measure"}, {{.lengths = {1024, 4096}}}),
-      transforms_alone_entry({"cross/transforms_alone", "measure"}, {{.lengths = lengths}}),
-  };
-  // clang-format on
-}
-
-/// What it takes beside its peers, backward over forward, and long over short.
-inline std::vector<RowPair> cross_row_pairs() {
-  const auto row = [](const char* op, const char* n) {
-    return std::string(op) + "/f32/measure,heads:1/D:64/N:" + n;
-  };
-  std::vector<RowPair> pairs;
-  for (const char* n : {"1024", "4096", "16384", "65536"}) {
-    pairs.emplace_back(row("cross/forward", n), row("cross/strided_fftw/forward", n));
-    pairs.emplace_back(row("cross/forward", n), row("cross/transforms_alone/forward", n));
-    pairs.emplace_back(row("cross/backward", n), row("cross/forward", n));
-  }
-  pairs.emplace_back(row("cross/forward", "65536"), row("cross/forward", "4096"));
-  return pairs;
 }
 
 }  // namespace bench

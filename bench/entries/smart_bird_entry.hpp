@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/entries/far_entry.hpp"
-#include "bench/io/document_sketch.hpp"
+#include "bench/io/sketch.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/smart_bird.hpp"
 

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "bench/entries/all_inputs.hpp"
-#include "bench/io/document_sketch.hpp"
 #include "bench/io/gaussian.hpp"
 #include "bench/io/npy.hpp"
+#include "bench/io/sketch.hpp"
 #include "fovea/attention/attention.hpp"
 
 namespace bench {

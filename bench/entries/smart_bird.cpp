@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The entries of Smart Bird attention and of what it is made of: attention over lists of keys, and
-/// the training of a sketch, which is full attention of one head and few dimensions.
-#pragma once
+/// Entries of Smart Bird attention and of what it is made of: attention over lists of keys, and the
+/// training of a sketch, which is full attention of one head and few dimensions.
+#include "bench/entries/operators.hpp"
 
+#include <string>
 #include <vector>
 
 #include "bench/entries/far_entry.hpp"
@@ -12,20 +13,20 @@
 
 namespace bench {
 
-namespace detail {
+namespace {
 
-inline std::vector<Family> list_families() {
+std::vector<Family> list_families() {
   return {{.lengths = {1024, 4096, 16384, 65536}}, {.threads = 2, .lengths = {16384}}};
 }
 
-inline std::vector<Family> list_backward_families() {
+std::vector<Family> list_backward_families() {
   return {{.lengths = {1024, 4096, 16384}}, {.threads = 2, .lengths = {16384}}};
 }
 
-}  // namespace detail
+}  // namespace
 
 /// As in the paper: K = 20, a sketch of 4 dimensions.
-inline std::vector<Entry> smart_bird_entries() {
+std::vector<Entry> smart_bird_entries() {
   using fovea::FullAttention;
   const SmartBirdAttention op({.keys_per_row = kKeysPerRow});
   const SmartBirdAttention causal({.keys_per_row = kKeysPerRow, .causal = true});
@@ -33,10 +34,10 @@ inline std::vector<Entry> smart_bird_entries() {
   const std::vector<Family> of_full = {{.lengths = {4096, 16384}}};
   // clang-format off
   return {
-      select_entry({"smart_bird", "keys:20"}, op, detail::list_families()),
-      list_forward_entry({"smart_bird", "keys:20", "Smart Bird"}, op, detail::list_families()),
+      select_entry({"smart_bird", "keys:20"}, op, list_families()),
+      list_forward_entry({"smart_bird", "keys:20", "Smart Bird"}, op, list_families()),
       list_forward_entry({"smart_bird", "keys:20,beside:full"}, op, of_full, full),
-      list_training_entry({"smart_bird", "keys:20", "", Pass::backward}, op, detail::list_backward_families()),
+      list_training_entry({"smart_bird", "keys:20", "", Pass::backward}, op, list_backward_families()),
       list_training_entry({"smart_bird", "causal,keys:20", "Smart Bird, training", Pass::training}, causal, {}),
       list_decode_entry({"smart_bird", "keys:20", "Smart Bird, decoding"}, op, {{.lengths = {4096}}, {.threads = 2, .lengths = {4096}}}),
   };
@@ -44,15 +45,15 @@ inline std::vector<Entry> smart_bird_entries() {
 }
 
 /// Lists of 20 random keys: the loads that no cache line is shared by.
-inline std::vector<Entry> indexed_entries() {
+std::vector<Entry> indexed_entries() {
   const IndexedAttention op;
-  return {list_forward_entry({"indexed", "random:20"}, op, detail::list_families()),
+  return {list_forward_entry({"indexed", "random:20"}, op, list_families()),
           list_training_entry({"indexed", "random:20", "", Pass::backward}, op,
-                              detail::list_backward_families())};
+                              list_backward_families())};
 }
 
 /// What trains a sketch: section 3.1 of the paper.
-inline std::vector<Entry> sketch_entries() {
+std::vector<Entry> sketch_entries() {
   const fovea::FullAttention op;
   const std::vector<Family> one_head = {
       {.width = 4, .lengths = {1024, 4096}, .heads = 1, .key_heads = 1}};

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Entries of FMM attention, and the ratios that operators with a far field are judged by.
+#include "bench/entries/operators.hpp"
+
+#include <string>
+#include <vector>
+
+#include "bench/entries/far_entry.hpp"
+#include "bench/entries/far_families.hpp"
+#include "fovea/attention/full.hpp"
+
+namespace bench {
+
+namespace {
+
+/// The far field of the paper.
+using ThreeMaps =
+    fovea::LinearAttention<fovea::EluPlusOne, fovea::EluMinusPlusOne, fovea::TanhPlusOne>;
+
+}  // namespace
+
+/// FMM attention with one map and with three, Band5 of the paper.
+std::vector<Entry> fmm_entries() {
+  using fovea::FmmOneKernel;
+  using fovea::FmmThreeKernels;
+  using fovea::kBand5;
+  const FmmOneKernel one_causal({.near = kBand5, .causal = true});
+  const FmmThreeKernels three({.near = kBand5});
+  const FmmThreeKernels three_causal({.near = kBand5, .causal = true});
+  const ForwardPasses<fovea::LocalAttention, ThreeMaps> parts{
+      "its parts", {fovea::LocalAttention({4, 4}), ThreeMaps{}}};
+  const ForwardPasses<fovea::LocalAttention, ThreeMaps> causal_parts{
+      "its parts", {fovea::LocalAttention({4, 0}), ThreeMaps({.causal = true})}};
+  const ForwardPasses<fovea::FullAttention> full{"full", {fovea::FullAttention{}}};
+  const ForwardPasses<fovea::FullAttention> full_causal{"full, causal",
+                                                        {fovea::FullAttention({.causal = true})}};
+  const std::vector<Family> of_full = {{.lengths = {4096}}};
+  // clang-format off
+  return {
+      far_entry({"fmm", "maps:3,band:4"}, three, far_families(), parts),
+      far_entry({"fmm", "maps:3,band:4"}, three, {shared_head()}),
+      far_entry({"fmm", "causal,maps:3,band:4", "FMM 3 maps, causal"}, three_causal, far_families(), causal_parts),
+      far_entry({"fmm", "causal,maps:1,band:4"}, one_causal, few_far_families()),
+      far_entry({"fmm", "maps:3,band:4,beside:full"}, three, of_full, full),
+      far_entry({"fmm", "causal,maps:3,band:4,beside:full"}, three_causal, of_full, full_causal),
+      far_training_entry({"fmm", "maps:3,band:4", "", Pass::backward}, three, far_backward_families()),
+      far_training_entry({"fmm", "causal,maps:3,band:4", "", Pass::backward}, three_causal, far_backward_families()),
+      far_training_entry({"fmm", "causal,maps:3,band:4", "FMM 3 maps, training", Pass::training}, three_causal, {}),
+      far_decode_entry({"fmm", "causal,maps:3,band:4", "FMM 3 maps, decoding"}, three_causal, far_decode_families()),
+  };
+  // clang-format on
+}
+
+/// How time grows from N = 4096 to 65536.
+std::vector<RowPair> far_row_pairs() {
+  std::vector<RowPair> pairs;
+  for (const char* row : {"linear/forward/f32/maps:1", "linear/forward/f32/causal,maps:1",
+                          "fmm/forward/f32/maps:3,band:4", "fmm/forward/f32/causal,maps:3,band:4",
+                          "delta/forward/f32/elu"}) {
+    const std::string name = std::string(row) + ",heads:2/D:64/N:";
+    pairs.emplace_back(name + "65536", name + "4096");
+  }
+  return pairs;
+}
+
+}  // namespace bench

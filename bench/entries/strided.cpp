@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Entries of the two patterns of Sparse Transformers, and the ratios that they are judged by.
+#include "bench/entries/operators.hpp"
+
+#include <string>
+#include <vector>
+
+#include "bench/entries/decode_entry.hpp"
+#include "bench/entries/sparse_entry.hpp"
+#include "bench/entries/sparse_families.hpp"
+#include "fovea/attention/fixed.hpp"
+#include "fovea/attention/strided.hpp"
+
+namespace bench {
+
+namespace {
+
+/// Of further choices of an operator's options.
+std::vector<Family> few_sparse_families() {
+  return {{.lengths = {4096, 16384}}, two_heads({4096, 65536})};
+}
+
+/// Of an operator whose stride belongs to one length.
+std::vector<Family> strided_families() {
+  return {{.lengths = {4096, 16384}},
+          {.scalar = Scalar::f64, .lengths = {4096}},
+          {.threads = 2, .lengths = {16384}},
+          two_heads({4096, 16384})};
+}
+
+std::vector<Family> sparse_decode_families() {
+  return {{.lengths = {4096, 32768}}, {.threads = 2, .lengths = {32768}}};
+}
+
+constexpr const char* kStridedRows = "strided/forward/f32/stride:128,heads:2/D:64/N:16384";
+
+}  // namespace
+
+/// Strided attention: l = 128, near the square root of 16384, and l = 256 = sqrt(65536).
+std::vector<Entry> strided_entries() {
+  using fovea::HeadAssignment;
+  using fovea::StridedAttention;
+  const StridedAttention op({.stride = 128});
+  const StridedAttention merged({.stride = 128, .heads = HeadAssignment::merged});
+  const StridedAttention wide({.stride = 256});
+  const StridedAttention wide_merged({.stride = 256, .heads = HeadAssignment::merged});
+  const std::vector<Family> masked = {two_heads({4096})};
+  const std::vector<Family> longest = {two_heads({65536})};
+  // clang-format off
+  return {
+      softmax_entry({"strided", "stride:128", "strided"}, op, strided_families()),
+      softmax_entry({"strided", "stride:128,merged"}, merged, {{.lengths = {4096, 16384}}, two_heads({4096})}),
+      dense_mask_entry({"strided", "stride:128", "strided, dense + mask"}, op, masked),
+      dense_mask_entry({"strided", "stride:128,merged"}, merged, masked),
+      softmax_entry({"strided", "stride:256"}, wide, longest),
+      plan_entry({"strided", "stride:256"}, wide, longest),
+      softmax_entry({"strided", "stride:256,merged"}, wide_merged, longest),
+      plan_entry({"strided", "stride:256,merged"}, wide_merged, longest),
+      training_entry({"strided", "stride:128", "", Pass::backward}, op, sparse_backward_families()),
+      training_entry({"strided", "stride:128,merged", "", Pass::backward}, merged, {{.lengths = {4096, 16384}}}),
+      training_entry({"strided", "stride:128", "strided, training", Pass::training}, op, {}),
+      decode_entry({"strided", "stride:128", "strided, decoding"}, op, sparse_decode_families()),
+      decode_entry({"strided", "stride:128,merged"}, merged, {{.lengths = {32768}}}),
+  };
+  // clang-format on
+}
+
+/// Fixed attention: l = 128, c = 8.
+std::vector<Entry> fixed_entries() {
+  using fovea::FixedAttention;
+  const FixedAttention op({.stride = 128, .summary = 8});
+  const FixedAttention merged(
+      {.stride = 128, .summary = 8, .heads = fovea::HeadAssignment::merged});
+  const std::vector<Family> masked = {two_heads({4096})};
+  const std::vector<Family> longest = {two_heads({65536})};
+  // clang-format off
+  return {
+      softmax_entry({"fixed", "stride:128,summary:8", "fixed"}, op, sparse_families()),
+      plan_entry({"fixed", "stride:128,summary:8"}, op, longest),
+      softmax_entry({"fixed", "stride:128,summary:8,merged"}, merged, few_sparse_families()),
+      plan_entry({"fixed", "stride:128,summary:8,merged"}, merged, longest),
+      dense_mask_entry({"fixed", "stride:128,summary:8"}, op, masked),
+      dense_mask_entry({"fixed", "stride:128,summary:8,merged"}, merged, masked),
+      training_entry({"fixed", "stride:128,summary:8", "", Pass::backward}, op, sparse_backward_families()),
+      training_entry({"fixed", "stride:128,summary:8,merged", "", Pass::backward}, merged, {{.lengths = {4096, 16384}}}),
+      decode_entry({"fixed", "stride:128,summary:8", "fixed, decoding"}, op, sparse_decode_families()),
+      decode_entry({"fixed", "stride:128,summary:8,merged"}, merged, {{.lengths = {32768}}}),
+  };
+  // clang-format on
+}
+
+/// The ratios beside those that `row_pairs` finds: growth from N to 4 N where l is the square root
+/// of N, and the speed-up over causal full attention.
+std::vector<RowPair> sparse_row_pairs() {
+  return {{"strided/forward/f32/stride:256,heads:2/D:64/N:65536", kStridedRows},
+          {"full/forward/f32/causal,heads:2/D:64/N:16384", kStridedRows}};
+}
+
+}  // namespace bench
