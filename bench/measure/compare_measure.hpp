@@ -85,11 +85,11 @@ class Yardsticks {
   std::array<Yardstick, 2> of_kind_;  // not causal, causal
 };
 
-/// Seconds of runs of f: at least `repeat` of them, and for at least 0.2 s; sorted. \param first
+/// Seconds of runs of f: at least `repeat` of them, and for at least 0.1 s; sorted. \param first
 /// the time of a run before, which found no caches; it counts where it was long beside filling them
 template <class F>
 std::vector<double> timed_runs(int repeat, const F& f, double first = 0) {
-  constexpr double least_seconds = 0.2;
+  constexpr double least_seconds = 0.1;
   constexpr double long_run = 0.5;
   std::vector<double> times;
   if (first > long_run) times.push_back(first);
