@@ -90,7 +90,22 @@ struct RegisterBlock {
     }
   }
 
-  /// The same for vector N alone.
+  /// The same in chains of kSteps steps, each added to the ones before it; the first one goes on
+  /// with what `at` is. The chains are one loop, so that its code is there once. \param a [R,
+  /// steps]   \param before [R, V * lanes] scratch
+  template <Index kSteps>
+  FOVEA_INLINE void multiply_add_chains(const T* a, Index a_row, const T* b, Index b_step,
+                                        Index steps, T* before, Index before_row) {
+    for (Index s = 0;; clear()) {
+      multiply_add(a + s, a_row, 1, b + s * b_step, b_step, smaller(steps - s, kSteps));
+      if (s > 0) add_from(before, before_row);
+      s += kSteps;
+      if (s >= steps) return;
+      store_to(before, before_row);
+    }
+  }
+
+  /// The same as multiply_add for vector N alone.
   template <int N>
   FOVEA_INLINE void multiply_add_one(const T* a, Index a_row, Index a_step, const T* b,
                                      Index b_step, Index steps) {
@@ -121,12 +136,6 @@ template <int R, int V, class T>
 FOVEA_INLINE void score_chains(RegisterBlock<R, V, T>& s, const T* k, Index k_row, const T* q,
                                Index width, T* scores, Index row) {
   s.clear();
-  s.multiply_add(k, k_row, 1, q, row, smaller(width, kChain));
-  for (Index c = kChain; c < width; c += kChain) {
-    s.store_to(scores, row);
-    s.clear();
-    s.multiply_add(k + c, k_row, 1, q + c * row, row, smaller(width - c, kChain));
-    s.add_from(scores, row);
-  }
+  s.template multiply_add_chains<kChain>(k, k_row, q, row, width, scores, row);
   s.store_to(scores, row);
 }

@@ -132,9 +132,9 @@ class DeltaGrad {
     }
     token_ahead_.ask(some);
     DeltaAhead nothing;
-    delta_rows<DeltaRowKind::token, T>(
-        {k_, d_, 0, weights, state, errors, dv_, errors, dv_, errors, dv_, 0, &nothing}, count,
-        in_whole_vectors<T>(a_.value_width));
+    delta_rows<T>({k_, d_, 0, weights, state, errors, dv_, errors, dv_, errors, dv_,
+                   DeltaRowKind::token, 0, &nothing},
+                  count, in_whole_vectors<T>(a_.value_width));
     if (last) return;
     add_chunk<T>({errors, dv_, keys_, state, state_of(at + kDeltaChunk), lost_, d_}, a_.value_width,
                  in_whole_vectors<T>(a_.width));

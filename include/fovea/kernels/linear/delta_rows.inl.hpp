@@ -27,24 +27,6 @@ constexpr Index in_whole_vectors(Index n) {
 /// own one too (`causal`), or the same number for all rows (`last`).
 enum class DeltaRowKind : std::uint8_t { token, causal, last };
 
-/// Multiplies R rows by the state, in chains of columns.
-/// \param x [R, D] scalars
-/// \param state [D, row]
-template <int R, int V, class T>
-FOVEA_INLINE void times_state(RegisterBlock<R, V, T>& sum, const T* x, Index x_row, Index width,
-                              const T* state, Index row) {
-  constexpr Index part = V * kLanes<T>;
-  sum.clear();
-  sum.multiply_add(x, x_row, 1, state, row, smaller(width, kChain));
-  for (Index c = kChain; c < width; c += kChain) {
-    alignas(kVecBytes) T before[R * part];
-    sum.store_to(before, part);
-    sum.clear();
-    sum.multiply_add(x + c, x_row, 1, state + c * row, row, smaller(width - c, kChain));
-    sum.add_from(before, part);
-  }
-}
-
 /// The rows of the next chunk, which are asked for while this one is computed.
 struct DeltaAhead {
   RowsAhead<0> x;       // rows of q or k
@@ -72,61 +54,74 @@ struct DeltaRows {
   Index values_row;
   T* out;  // [rows, Dv]; for tokens it is their rows of errors
   Index out_row;
+  DeltaRowKind kind;
   Index seen;  // tokens of the chunk that row 0 sees
   DeltaAhead* ahead;
 };
 
 /// Computes V vectors of columns of these rows.
-template <DeltaRowKind kKind, int V, class T>
+template <int V, class T>
 struct DeltaColumns {
   const DeltaRows<T>& p;
   Index column;
 
   template <int R>
   FOVEA_INLINE void run(Index first) const {
-    const Index common = kKind == DeltaRowKind::last ? p.seen : p.seen + first;
+    constexpr Index part = V * kLanes<T>;
+    const Index common = p.kind == DeltaRowKind::last ? p.seen : p.seen + first;
     const T* const weights = p.weights + first * kDeltaChunk;
-    const T* const errors = p.errors + column;
     p.ahead->ask(R);
     RegisterBlock<R, V, T> sum;
-    times_state(sum, p.x + first * p.x_row, p.x_row, p.width, p.state + column, p.row);
-    if constexpr (kKind == DeltaRowKind::token) {
+    sum.clear();
+    alignas(kVecBytes) T before[R * part];
+    sum.template multiply_add_chains<kChain>(p.x + first * p.x_row, p.x_row, p.state + column,
+                                             p.row, p.width, before, part);
+    if (p.kind == DeltaRowKind::token) {
       sum.add_from(p.values + first * p.values_row + column, p.values_row);
     }
-    sum.multiply_add(weights, kDeltaChunk, 1, errors, p.row, common);
+    sum.multiply_add(weights, kDeltaChunk, 1, p.errors + column, p.row, common);
+    if constexpr (R > 1) {
+      if (p.kind != DeltaRowKind::last) add_own(sum, weights + common, common);
+    }
+    sum.store_to(p.out + first * p.out_row + column, p.out_row);
+  }
+
+  /// Adds what each row sees beyond the tokens [0, common) that all of them see. The errors of
+  /// `token` rows are the ones that are being computed.
+  template <int R>
+  FOVEA_INLINE void add_own(RegisterBlock<R, V, T>& sum, const T* weights, Index common) const {
     FOVEA_UNROLL
-    for (int s = 0; s + 1 < R && kKind != DeltaRowKind::last; ++s) {
+    for (int s = 0; s + 1 < R; ++s) {
       FOVEA_UNROLL
       for (int v = 0; v < V; ++v) {
-        const T* const error = errors + (common + s) * p.row + v * kLanes<T>;
-        const Vec<T> e = kKind == DeltaRowKind::token ? sum.at[s][v] : load(error);
+        const T* const error = p.errors + column + (common + s) * p.row + v * kLanes<T>;
+        const Vec<T> e = p.kind == DeltaRowKind::token ? sum.at[s][v] : load(error);
         FOVEA_UNROLL
         for (int r = s + 1; r < R; ++r) {
-          sum.at[r][v] = fma(set1(weights[r * kDeltaChunk + common + s]), e, sum.at[r][v]);
+          sum.at[r][v] = fma(set1(weights[r * kDeltaChunk + s]), e, sum.at[r][v]);
         }
       }
     }
-    sum.store_to(p.out + first * p.out_row + column, p.out_row);
   }
 };
 
 /// Cuts the columns into groups of vectors.
-template <DeltaRowKind kKind, class T>
+template <class T>
 struct DeltaGroups {
   const DeltaRows<T>& p;
   Index rows;
 
   template <int V>
   FOVEA_INLINE void run(Index vector) const {
-    for_row_blocks<kBlockRows<V>>(0, rows, DeltaColumns<kKind, V, T>{p, vector * kLanes<T>});
+    for_row_blocks<kBlockRows<V>>(0, rows, DeltaColumns<V, T>{p, vector * kLanes<T>});
   }
 };
 
 /// Computes all rows and columns.
 /// \param columns a multiple of the lanes
-template <DeltaRowKind kKind, class T>
+template <class T>
 FOVEA_NOINLINE void delta_rows(const DeltaRows<T>& p, Index rows, Index columns) {
-  for_row_blocks<4>(0, columns / kLanes<T>, DeltaGroups<kKind, T>{p, rows});
+  for_row_blocks<4>(0, columns / kLanes<T>, DeltaGroups<T>{p, rows});
 }
 
 /// Computes weights[r, s] = x_r . B_s for some tokens s, V vectors of them.

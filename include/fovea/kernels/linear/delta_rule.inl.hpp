@@ -150,7 +150,7 @@ class DeltaStream {
     normalised_rows(a_.map, every_row<T>(a_.k, from, 1), count, a_.width, x_);
     add_keys(from, first, count);
     delta_weights(x_, at_.width_row, a_.width, a_.state + at_.keys_t, count, first, weights_);
-    DeltaRows<T> rows = rows_at(first);
+    DeltaRows<T> rows = rows_at(DeltaRowKind::token, first);
     rows.out = a_.state + at_.errors + first * at_.value_row;
     const StoredMatrix<S> v = every_row<T>(a_.v, from, 1);
     const Index behind = smaller(kDeltaChunk, a_.tokens - from - count);
@@ -164,7 +164,7 @@ class DeltaStream {
     } else {
       pack_rows(v, count, a_.value_width, rows_, at_.value_row);
     }
-    delta_rows<DeltaRowKind::token>(rows, count, columns_);
+    delta_rows(rows, count, columns_);
   }
 
   /// Writes B and its transpose for tokens of the chunk, and turns the signs of x.
@@ -208,7 +208,8 @@ class DeltaStream {
     for (Index h = 0; h < a_.heads; ++h) {
       const LinearRows<T, S>& head = a_.rows[h];
       normalised_rows(a_.map, every_row<T>(head.q, row, 1), count, a_.width, x_);
-      DeltaRows<T> rows = rows_at((causal ? position + 1 : token) - begin);
+      DeltaRows<T> rows = causal ? rows_at(DeltaRowKind::causal, position + 1 - begin)
+                                 : rows_at(DeltaRowKind::last, token - begin);
       const OutputMatrix<S> out = every_row<T>(head.out, row, 1);
       const Index behind = smaller(kDeltaChunk, a_.row_count - row - count);
       DeltaAhead ahead;
@@ -222,18 +223,14 @@ class DeltaStream {
         rows.out_row = out.row;
       }
       delta_weights(x_, at_.width_row, a_.width, a_.state + at_.keys_t, count, rows.seen, weights_);
-      if (causal) {
-        delta_rows<DeltaRowKind::causal>(rows, count, columns_);
-      } else {
-        delta_rows<DeltaRowKind::last>(rows, count, columns_);
-      }
+      delta_rows(rows, count, columns_);
       if (!as_it_is) blend_far(head, row, count, a_.value_width, rows_, at_.value_row);
     }
     return row + count;
   }
 
   /// The arguments that make rows_ of the rows of x_; the values, too, are taken from rows_.
-  FOVEA_INLINE DeltaRows<T> rows_at(Index seen) const {
+  FOVEA_INLINE DeltaRows<T> rows_at(DeltaRowKind kind, Index seen) const {
     const T* const state = a_.state;
     return {x_,
             at_.width_row,
@@ -246,6 +243,7 @@ class DeltaStream {
             at_.value_row,
             rows_,
             at_.value_row,
+            kind,
             seen,
             nullptr};
   }

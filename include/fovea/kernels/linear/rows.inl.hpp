@@ -189,25 +189,6 @@ FOVEA_NOINLINE bool find_denominators(const StateReader<T>& reader, DenominatorP
   return all;
 }
 
-/// Computes sum[i] += features[i, d] * rows[d] over d. The first kFeatureChain features go on with
-/// the chains of `sum`, and further ones make chains of their own.
-/// \param features [R, width]
-/// \param rows [width, V * lanes]
-/// \param before [R, V * lanes] scratch
-template <int R, int V, class T>
-FOVEA_INLINE void add_features(RegisterBlock<R, V, T>& sum, const T* features, Index features_row,
-                               const T* rows, Index rows_row, Index width, T* before,
-                               Index before_row) {
-  sum.multiply_add(features, features_row, 1, rows, rows_row, smaller(width, kFeatureChain));
-  for (Index d = kFeatureChain; d < width; d += kFeatureChain) {
-    sum.store_to(before, before_row);
-    sum.clear();
-    sum.multiply_add(features + d, features_row, 1, rows + d * rows_row, rows_row,
-                     smaller(width - d, kFeatureChain));
-    sum.add_from(before, before_row);
-  }
-}
-
 /// Computes weights[r, j] = <features of r, key j> for the V vectors of keys from `keys` on. What
 /// stands in lanes behind a row's last key is never read.
 template <int V, class T>
@@ -220,8 +201,9 @@ struct ChunkWeights {
     T* weights = reader.weights + r * kLinearChunk + keys;
     RegisterBlock<R, V, T> sum;
     sum.clear();
-    add_features(sum, reader.features + r * reader.row, reader.row, reader.lanes + keys,
-                 kLinearChunk, reader.width, weights, kLinearChunk);
+    sum.template multiply_add_chains<kFeatureChain>(reader.features + r * reader.row, reader.row,
+                                                    reader.lanes + keys, kLinearChunk, reader.width,
+                                                    weights, kLinearChunk);
     sum.store_to(weights, kLinearChunk);
   }
 };
@@ -255,8 +237,10 @@ struct ReadBlock {
     RegisterBlock<R, V, T> sum;
     sum.clear();
     if (reader.keys > 0) add_chunk(sum, r);
-    add_features(sum, reader.features + r * reader.row, reader.row, reader.state + c,
-                 reader.value_row, reader.width, numerators, reader.value_row);
+    // The first features go on with the chains of the chunk.
+    sum.template multiply_add_chains<kFeatureChain>(reader.features + r * reader.row, reader.row,
+                                                    reader.state + c, reader.value_row,
+                                                    reader.width, numerators, reader.value_row);
     if (reader.out == nullptr) {
       sum.store_to(numerators, reader.value_row);
     } else {

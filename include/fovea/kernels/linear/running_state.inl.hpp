@@ -125,12 +125,15 @@ FOVEA_INLINE void multiply_tokens(RegisterBlock<R, V, T>& block, const T* featur
                                   Index tokens) {
   const Index half = tokens / 2;
   alignas(kVecBytes) T first[R * V * kLanes<T>];
-  block.clear();
-  block.multiply_add(features, 1, features_row, values, values_row, half);
-  block.store_to(first, V * kLanes<T>);
-  block.clear();
-  block.multiply_add(features + half * features_row, 1, features_row, values + half * values_row,
-                     values_row, tokens - half);
+  // One loop over both, so that the code of the products is there once.
+  for (bool is_second = false;; is_second = true) {
+    const Index begin = is_second ? half : 0;
+    block.clear();
+    block.multiply_add(features + begin * features_row, 1, features_row,
+                       values + begin * values_row, values_row, is_second ? tokens - half : half);
+    if (is_second) break;
+    block.store_to(first, V * kLanes<T>);
+  }
   block.add_from(first, V * kLanes<T>);
 }
 
