@@ -4,6 +4,7 @@
 /// std::invalid_argument with a message that names `where`, an operator or a layer, and the tensor.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,22 @@ inline void check_extents(const char* where, const char* tensor, const Shape& sh
                           const Shape& expected, std::string_view whose) {
   for (std::size_t d = 0; d < 4; ++d) {
     check_extent(where, tensor, shape, d, expected[d], whose);
+  }
+}
+
+/// There must be no key lengths, or one for each of `batch` sequences, in [0, rows].
+/// \param x the tensor that has that batch   \param y the tensor that has those rows
+inline void check_key_lengths(const char* where, std::span<const Index> lengths, Index batch,
+                              const char* x, Index rows, const char* y) {
+  const auto count = static_cast<Index>(lengths.size());
+  if (count != 0 && count != batch) {
+    refuse(where, "the number of key_lengths", std::to_string(count),
+           std::to_string(batch) + ", the batch of " + x + ", or 0");
+  }
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    if (lengths[b] >= 0 && lengths[b] <= rows) continue;
+    refuse(where, "key_lengths[" + std::to_string(b) + "]", std::to_string(lengths[b]),
+           "0 to " + std::to_string(rows) + ", the rows of " + y);
   }
 }
 

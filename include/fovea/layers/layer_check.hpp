@@ -88,16 +88,7 @@ void check_saved(const char* layer, const View<T>& kept, const View<U>& x) {
 /// \throws std::invalid_argument if that is not so
 template <class T>
 void check_lengths(const char* layer, const Tokens<T>& tokens) {
-  const auto& lengths = tokens.key_lengths;
-  if (!lengths.empty() && static_cast<Index>(lengths.size()) != tokens.x.batch()) {
-    refuse(layer, "the number of key_lengths", std::to_string(lengths.size()),
-           std::to_string(tokens.x.batch()) + ", the batch of x, or 0");
-  }
-  for (std::size_t b = 0; b < lengths.size(); ++b) {
-    if (lengths[b] >= 0 && lengths[b] <= tokens.x.rows()) continue;
-    refuse(layer, "key_lengths[" + std::to_string(b) + "]", std::to_string(lengths[b]),
-           "0 to " + std::to_string(tokens.x.rows()) + ", the rows of x");
-  }
+  detail::check_key_lengths(layer, tokens.key_lengths, tokens.x.batch(), "x", tokens.x.rows(), "x");
 }
 
 FOVEA_NAMESPACE_END

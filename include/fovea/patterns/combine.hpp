@@ -246,7 +246,7 @@ class Intersection {
   /// The larger step: position i sees only keys j with (i - j) mod step = 0.
   Index row_step() const { return (std::max)(a_.row_step(), b_.row_step()); }
   /// The keys that the interval of slot s counts, if row_step() is 1.
-  Lattice lattice(Index s) const { return finer(s, 0); }
+  Lattice lattice(Index s) const { return shared_lattice(s, 0); }
 
   /// Writes what each slot of A has in common with each slot of B.
   void keys_of(Index i, std::span<Range> slots) const {
@@ -255,7 +255,7 @@ class Intersection {
     a_.keys_of(i, of_a);
     b_.keys_of(i, of_b);
     for (Index s = 0; s < slot_count(); ++s) {
-      const Lattice lattice = finer(s, i);
+      const Lattice lattice = shared_lattice(s, i);
       Range x = detail::slot_at(of_a, s / b_.count());
       Range y = detail::slot_at(of_b, s % b_.count());
       if (lattice_of_a(s, i) != lattice) x = lattice.points(x);
@@ -290,7 +290,7 @@ class Intersection {
     return b_.lattice(s % b_.count(), floor_mod(i, b_.row_step()));
   }
   /// The lattice of slot s at position i: of the two lattices the one that is not all keys.
-  Lattice finer(Index s, Index i) const {
+  Lattice shared_lattice(Index s, Index i) const {
     const Lattice a = lattice_of_a(s, i);
     return a.step > 1 ? a : lattice_of_b(s, i);
   }

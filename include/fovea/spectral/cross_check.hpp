@@ -48,17 +48,7 @@ void check_cross_inputs(const char* op, const CrossInputs<T>& inputs) {
            "at most " + std::to_string(kLongestCross) + ", for the sizes of FFTW");
   }
   detail::check_extents(op, "f2", inputs.f2.shape(), shape, "as of f1");
-  const auto lengths = static_cast<Index>(inputs.key_lengths.size());
-  if (lengths != 0 && lengths != shape[0]) {
-    refuse(op, "the number of key_lengths", std::to_string(lengths),
-           std::to_string(shape[0]) + ", the batch of f1, or 0");
-  }
-  for (std::size_t b = 0; b < inputs.key_lengths.size(); ++b) {
-    const Index length = inputs.key_lengths[b];
-    if (length >= 0 && length <= shape[2]) continue;
-    refuse(op, "key_lengths[" + std::to_string(b) + "]", std::to_string(length),
-           "0 to " + std::to_string(shape[2]) + ", the rows of f1");
-  }
+  detail::check_key_lengths(op, inputs.key_lengths, shape[0], "f1", shape[2], "f1");
 }
 
 /// A tensor that is written must have the shape of f1, no negative stride and distinct elements,

@@ -47,18 +47,7 @@ void check_inputs(const char* op, const I& inputs) {
   detail::check_extent(op, "k", k, 3, q[3], "the width of q");
   detail::check_extent(op, "v", v, 2, k[2], "the rows of k");
 
-  const auto lengths = static_cast<Index>(inputs.key_lengths.size());
-  if (lengths != 0 && lengths != q[0]) {
-    refuse(op, "the number of key_lengths", std::to_string(lengths),
-           std::to_string(q[0]) + ", the batch of q, or 0");
-  }
-  for (std::size_t b = 0; b < inputs.key_lengths.size(); ++b) {
-    const Index length = inputs.key_lengths[b];
-    if (length < 0 || length > k[2]) {
-      refuse(op, "key_lengths[" + std::to_string(b) + "]", std::to_string(length),
-             "0 to " + std::to_string(k[2]) + ", the rows of k");
-    }
-  }
+  detail::check_key_lengths(op, inputs.key_lengths, q[0], "q", k[2], "k");
   // Positions are sums of row counts, and scratch is some hundred rows of q and v.
   constexpr Index most_rows = (std::numeric_limits<Index>::max)() / 8;
   constexpr Index most_width = (std::numeric_limits<Index>::max)() / (Index{1} << 16);

@@ -5,6 +5,7 @@
 
 #include "fovea/attention/indexed/check.hpp"
 #include "fovea/attention/smart_bird/options.hpp"
+#include "fovea/attention/softmax/options.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -15,13 +16,8 @@ void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
   if (options.keys_per_row < 1) {
     refuse(op, "keys_per_row", std::to_string(options.keys_per_row), "at least 1");
   }
-  constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
-  const auto check_scale = [&](const char* name, const std::optional<double>& scale) {
-    if (!scale || std::abs(*scale) <= most) return;
-    refuse(op, name, to_string(*scale), "finite in the inputs' type");
-  };
-  check_scale("scale", options.scale);
-  check_scale("sketch_scale", options.sketch_scale);
+  check_scale<T>(op, "scale", options.scale);
+  check_scale<T>(op, "sketch_scale", options.sketch_scale);
 }
 
 /// Checks the sketch for that many query heads of the attention: shapes, key lengths, packed
