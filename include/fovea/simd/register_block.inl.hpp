@@ -130,6 +130,27 @@ FOVEA_INLINE void for_row_blocks(Index begin, Index end, const Functor& functor)
   }
 }
 
+/// The rows of one group of V vectors of columns.
+template <class T, class BlockAt>
+struct ColumnGroups {
+  Index rows;
+  const BlockAt& block_at;
+
+  template <int V>
+  FOVEA_INLINE void run(Index vector) const {
+    for_row_blocks<kBlockRows<V>>(0, rows, block_at.template operator()<V>(vector * kLanes<T>));
+  }
+};
+
+/// Cuts a matrix into register blocks: its columns into groups of 4, 2 and 1 vectors, and the rows
+/// of a group into as many as registers hold.
+/// \param columns a multiple of the lanes
+/// \param block_at block_at.operator()<V>(column) is the functor for the rows of a group
+template <class T, class BlockAt>
+FOVEA_INLINE void for_register_blocks(Index rows, Index columns, const BlockAt& block_at) {
+  for_row_blocks<4>(0, columns / kLanes<T>, ColumnGroups<T, BlockAt>{rows, block_at});
+}
+
 /// scores = s = K Q for R keys and V vectors, in chains of columns. \param q [D, row]
 /// \param scores [R, row]
 template <int R, int V, class T>

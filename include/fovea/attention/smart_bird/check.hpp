@@ -3,9 +3,9 @@
 /// The checks of a sketch, and of the tensor that receives the keys that it chooses.
 #pragma once
 
+#include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/indexed/check.hpp"
 #include "fovea/attention/smart_bird/options.hpp"
-#include "fovea/attention/softmax/options.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -16,8 +16,8 @@ void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
   if (options.keys_per_row < 1) {
     refuse(op, "keys_per_row", std::to_string(options.keys_per_row), "at least 1");
   }
-  check_scale<T>(op, "scale", options.scale);
-  check_scale<T>(op, "sketch_scale", options.sketch_scale);
+  detail::check_scale<T>(op, "scale", options.scale);
+  detail::check_scale<T>(op, "sketch_scale", options.sketch_scale);
 }
 
 /// Checks the sketch for that many query heads of the attention: shapes, key lengths, packed

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/core/error.hpp"
 #include "fovea/patterns/pattern.hpp"
 
@@ -35,23 +36,12 @@ struct SoftmaxOptions {
   Dropout dropout = {};
 };
 
-/// Checks an option that logits are multiplied by.
-/// \tparam T the type of the arithmetic
-/// \throws std::invalid_argument if it is given and not finite in T
-template <class T>
-void check_scale(const char* op, const char* name, const std::optional<double>& scale) {
-  constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
-  if (scale && !(std::abs(*scale) <= most)) {
-    refuse(op, name, to_string(*scale), "finite in the inputs' type");
-  }
-}
-
 /// \tparam T the type of the arithmetic
 /// \throws std::invalid_argument if the scale or the soft cap is not finite in T, the soft cap is
 /// not positive, or the dropout probability is not in [0, 1)
 template <class T>
 void check_softmax_options(const char* op, const SoftmaxOptions& options) {
-  check_scale<T>(op, "scale", options.scale);
+  detail::check_scale<T>(op, "scale", options.scale);
   if (options.soft_cap) {
     constexpr auto most = static_cast<double>((std::numeric_limits<T>::max)());
     constexpr auto least = static_cast<double>((std::numeric_limits<T>::min)());

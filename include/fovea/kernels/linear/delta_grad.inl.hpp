@@ -288,8 +288,9 @@ class DeltaGrad {
         store(g_ + c, load(g_ + c) * factor);
       }
     }
-    for_row_blocks<4>(0, value_width / kLanes<T>,
-                      ErrorGradientGroups<T>{weights_of(at), g_, dv_, count});
+    for_register_blocks<T>(count, value_width, [&]<int V>(Index column) {
+      return ErrorGradients<V, T>{weights_of(at), g_ + column, dv_, count};
+    });
     delta_weights(g_, dv_, a_.value_width, errors_t_, count, 0, d_products_);
     multiply_rows<ProductSteps::all, T>(
         {g_, dv_, 1, state_of(at), d_, d_k_, d_, a_.value_width, &token_ahead_}, count, width);

@@ -108,16 +108,3 @@ struct ErrorGradients {
     sum.store_to(rows, row);
   }
 };
-template <class T>
-struct ErrorGradientGroups {
-  const T* weights;
-  T* g;
-  Index row;
-  Index count;
-
-  template <int V>
-  FOVEA_INLINE void run(Index vector) const {
-    for_row_blocks<kBlockRows<V>>(
-        0, count, ErrorGradients<V, T>{weights, g + vector * kLanes<T>, row, count});
-  }
-};

@@ -105,23 +105,13 @@ struct DeltaColumns {
   }
 };
 
-/// Cuts the columns into groups of vectors.
-template <class T>
-struct DeltaGroups {
-  const DeltaRows<T>& p;
-  Index rows;
-
-  template <int V>
-  FOVEA_INLINE void run(Index vector) const {
-    for_row_blocks<kBlockRows<V>>(0, rows, DeltaColumns<V, T>{p, vector * kLanes<T>});
-  }
-};
-
 /// Computes all rows and columns.
 /// \param columns a multiple of the lanes
 template <class T>
 FOVEA_NOINLINE void delta_rows(const DeltaRows<T>& p, Index rows, Index columns) {
-  for_row_blocks<4>(0, columns / kLanes<T>, DeltaGroups<T>{p, rows});
+  for_register_blocks<T>(rows, columns, [&]<int V>(Index column) {
+    return DeltaColumns<V, T>{p, column};
+  });
 }
 
 /// Computes weights[r, s] = x_r . B_s for some tokens s, V vectors of them.
@@ -194,20 +184,11 @@ struct DeltaChunkColumns {
     }
   }
 };
-template <class T>
-struct DeltaChunkGroups {
-  const DeltaChunk<T>& p;
-  Index width;
-
-  template <int V>
-  FOVEA_INLINE void run(Index vector) const {
-    for_row_blocks<kBlockRows<V>>(0, width, DeltaChunkColumns<V, T>{p, vector * kLanes<T>});
-  }
-};
-
 /// Adds B^T E to S.
 /// \param columns a multiple of the lanes
 template <class T>
 FOVEA_NOINLINE void add_chunk(const DeltaChunk<T>& p, Index width, Index columns) {
-  for_row_blocks<4>(0, columns / kLanes<T>, DeltaChunkGroups<T>{p, width});
+  for_register_blocks<T>(width, columns, [&]<int V>(Index column) {
+    return DeltaChunkColumns<V, T>{p, column};
+  });
 }

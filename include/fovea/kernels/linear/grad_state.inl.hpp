@@ -40,8 +40,8 @@ class GradSums {
   /// \param b [steps, row], steps <= kLinearChunk
   FOVEA_NOINLINE void add_products(const T* a, Index a_row, Index a_step, const T* b, Index steps,
                                    GradAhead<T>& ahead) {
-    const Groups groups{{a, a_row, a_step, b, row_, matrix_, row_, steps, &ahead}, lost_, rows_};
-    for_row_blocks<4>(0, row_ / kLanes<T>, groups);
+    const RowsProduct<T> p{a, a_row, a_step, b, row_, matrix_, row_, steps, &ahead};
+    for_register_blocks<T>(rows_, row_, [&]<int V>(Index c) { return Columns<V>{p, lost_, c}; });
   }
 
   /// Adds x to the vector.
@@ -84,17 +84,6 @@ class GradSums {
           store(lost_i + at, (sum - before) - x);
         }
       }
-    }
-  };
-
-  struct Groups {
-    RowsProduct<T> p;
-    T* lost;
-    Index rows;
-
-    template <int V>
-    FOVEA_INLINE void run(Index vector) const {
-      for_row_blocks<kBlockRows<V>>(0, rows, Columns<V>{p, lost, vector * kLanes<T>});
     }
   };
 
