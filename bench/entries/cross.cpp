@@ -12,6 +12,7 @@
 
 namespace bench {
 
+#if !defined(FOVEA_BENCH_COMPARED_ONLY)
 std::vector<Entry> cross_entries() {
   constexpr auto estimate = FftPlanning::estimate;
   constexpr auto measure = FftPlanning::measure;
@@ -44,6 +45,7 @@ std::vector<RowPair> cross_row_pairs() {
   pairs.emplace_back(row("cross/forward", "65536"), row("cross/forward", "4096"));
   return pairs;
 }
+#endif
 
 std::vector<Entry> fsat_cross_entries() {
   const std::vector<Family> lengths = {{.lengths = {1024, 4096, 16384}}};

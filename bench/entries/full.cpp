@@ -57,16 +57,18 @@ std::vector<Entry> full_entries() {
   return {
       softmax_entry({"full", "dense", "full"}, FullAttention{}, dense_families()),
       softmax_entry({"full", "causal", "full, causal"}, FullAttention{{.causal = true}}, causal_families()),
+      training_entry({"full", "causal", "full, causal, training", Pass::training}, FullAttention{{.causal = true}}, {}),
+      decode_entry({"full", "", "full, decoding"}, FullAttention{}, decode_families()),
+#if !defined(FOVEA_BENCH_COMPARED_ONLY)
       extra_entry({"full", "bias", ""}, FullAttention{}, Extra::bias, option_families()),
       extra_entry({"full", "mask", ""}, FullAttention{}, Extra::mask, option_families()),
       extra_entry({"full", "alibi", ""}, FullAttention{}, Extra::alibi, option_families()),
       softmax_entry({"full", "soft_cap", ""}, FullAttention{{.soft_cap = 30}}, option_families()),
       training_entry({"full", "dense", "", Pass::backward}, FullAttention{}, backward_families()),
       training_entry({"full", "causal", "", Pass::backward}, FullAttention{{.causal = true}}, backward_families()),
-      training_entry({"full", "causal", "full, causal, training", Pass::training}, FullAttention{{.causal = true}}, {}),
-      decode_entry({"full", "", "full, decoding"}, FullAttention{}, decode_families()),
       decode_entry<Eigen::bfloat16>({.op = "full", .storage = "bf16"}, FullAttention{}, {{.lengths = {32768}}}),
       decode_entry<Eigen::half>({.op = "full", .storage = "f16"}, FullAttention{}, {{.lengths = {32768}}}),
+#endif
   };
   // clang-format on
 }

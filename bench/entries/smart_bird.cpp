@@ -34,16 +34,19 @@ std::vector<Entry> smart_bird_entries() {
   const std::vector<Family> of_full = {{.lengths = {4096, 16384}}};
   // clang-format off
   return {
-      select_entry({"smart_bird", "keys:20"}, op, list_families()),
       list_forward_entry({"smart_bird", "keys:20", "Smart Bird"}, op, list_families()),
-      list_forward_entry({"smart_bird", "keys:20,beside:full"}, op, of_full, full),
-      list_training_entry({"smart_bird", "keys:20", "", Pass::backward}, op, list_backward_families()),
       list_training_entry({"smart_bird", "causal,keys:20", "Smart Bird, training", Pass::training}, causal, {}),
       list_decode_entry({"smart_bird", "keys:20", "Smart Bird, decoding"}, op, {{.lengths = {4096}}, {.threads = 2, .lengths = {4096}}}),
+#if !defined(FOVEA_BENCH_COMPARED_ONLY)
+      select_entry({"smart_bird", "keys:20"}, op, list_families()),
+      list_forward_entry({"smart_bird", "keys:20,beside:full"}, op, of_full, full),
+      list_training_entry({"smart_bird", "keys:20", "", Pass::backward}, op, list_backward_families()),
+#endif
   };
   // clang-format on
 }
 
+#if !defined(FOVEA_BENCH_COMPARED_ONLY)
 /// Lists of 20 random keys: the loads that no cache line is shared by.
 std::vector<Entry> indexed_entries() {
   const IndexedAttention op;
@@ -60,5 +63,6 @@ std::vector<Entry> sketch_entries() {
   return {softmax_entry({"sketch", ""}, op, one_head),
           training_entry({"sketch", "", "", Pass::backward}, op, one_head)};
 }
+#endif
 
 }  // namespace bench

@@ -29,8 +29,10 @@ std::vector<Entry> local_entries() {
   // clang-format off
   return {
       softmax_entry({"local", "window:128", "local, 128 + 128"}, LocalAttention{{128, 128}}, linear_families()),
+#if !defined(FOVEA_BENCH_COMPARED_ONLY)
       softmax_entry({"local", "window:4", ""}, LocalAttention{{4, 4}}, linear_families()),
       training_entry({"local", "window:128", "", Pass::backward}, LocalAttention{{128, 128}}, {{.lengths = {16384}}}),
+#endif
   };
   // clang-format on
 }
@@ -42,10 +44,12 @@ std::vector<Entry> longformer_entries() {
   // clang-format off
   return {
       softmax_entry({"longformer", "window:256,global:64", "Longformer"}, op, sparse_families()),
+#if !defined(FOVEA_BENCH_COMPARED_ONLY)
       plan_entry({"longformer", "window:256,global:64"}, op, {two_heads({65536})}),
       dense_mask_entry({"longformer", "window:256,global:64"}, op, {two_heads({4096})}),
       training_entry({"longformer", "window:256,global:64", "", Pass::backward}, op, sparse_backward_families()),
       decode_entry({"longformer", "causal,window:256,global:64"}, causal, {{.lengths = {32768}}}),
+#endif
   };
   // clang-format on
 }
@@ -58,10 +62,12 @@ std::vector<Entry> big_bird_entries() {
   // clang-format off
   return {
       softmax_entry({"bigbird", "block:64", "BigBird"}, op, sparse_families()),
+#if !defined(FOVEA_BENCH_COMPARED_ONLY)
       plan_entry({"bigbird", "block:64"}, op, {two_heads({65536})}),
       dense_mask_entry({"bigbird", "block:64"}, op, {two_heads({4096})}),
       training_entry({"bigbird", "block:64", "", Pass::backward}, op, sparse_backward_families()),
       decode_entry({"bigbird", "causal,block:64"}, causal, {{.lengths = {32768}}}),
+#endif
   };
   // clang-format on
 }
