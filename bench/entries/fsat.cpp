@@ -3,7 +3,6 @@
 /// Entries of FSAT attention without the cross before it.
 #include "bench/entries/operators.hpp"
 
-#include <string>
 #include <vector>
 
 #include "bench/entries/fsat_entry.hpp"

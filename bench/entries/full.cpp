@@ -3,7 +3,6 @@
 /// Entries of full attention, and of the same with Eigen's matrices.
 #include "bench/entries/operators.hpp"
 
-#include <string>
 #include <vector>
 
 #include "bench/entries/decode_entry.hpp"

@@ -3,7 +3,6 @@
 /// Entries of linear attention and of the delta rule.
 #include "bench/entries/operators.hpp"
 
-#include <string>
 #include <vector>
 
 #include "bench/entries/far_entry.hpp"

@@ -45,11 +45,16 @@ inline std::vector<Entry> operators() {
   const auto add = [&](const std::vector<Entry>& entries) {
     all.insert(all.end(), entries.begin(), entries.end());
   };
-  for (const auto& entries : {full_entries(), local_entries(), strided_entries(), fixed_entries(),
-                              longformer_entries(), big_bird_entries(), linear_entries(),
-                              fmm_entries(), delta_entries(), smart_bird_entries()}) {
-    add(entries);
-  }
+  add(full_entries());
+  add(local_entries());
+  add(strided_entries());
+  add(fixed_entries());
+  add(longformer_entries());
+  add(big_bird_entries());
+  add(linear_entries());
+  add(fmm_entries());
+  add(delta_entries());
+  add(smart_bird_entries());
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
   add(indexed_entries());
   add(sketch_entries());

@@ -4,7 +4,6 @@
 /// training of a sketch, which is full attention of one head and few dimensions.
 #include "bench/entries/operators.hpp"
 
-#include <string>
 #include <vector>
 
 #include "bench/entries/far_entry.hpp"

@@ -3,7 +3,6 @@
 /// Entries of the two patterns of Sparse Transformers, and the ratios that they are judged by.
 #include "bench/entries/operators.hpp"
 
-#include <string>
 #include <vector>
 
 #include "bench/entries/decode_entry.hpp"

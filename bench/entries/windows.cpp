@@ -3,7 +3,6 @@
 /// Entries of local attention, and of what adds global tokens or random blocks to a window.
 #include "bench/entries/operators.hpp"
 
-#include <string>
 #include <vector>
 
 #include "bench/entries/decode_entry.hpp"

@@ -85,8 +85,9 @@ class Yardsticks {
   std::array<Yardstick, 2> of_kind_;  // not causal, causal
 };
 
-/// Seconds of runs of f: at least `repeat` of them, and for at least 0.1 s; sorted. \param first
-/// the time of a run before, which found no caches; it counts where it was long beside filling them
+/// Seconds of runs of f: at least `repeat` of them, and for at least 0.1 s; sorted.
+/// \param first the time of a run before, which found no caches; it counts where it was long beside
+/// filling them
 template <class F>
 std::vector<double> timed_runs(int repeat, const F& f, double first = 0) {
   constexpr double least_seconds = 0.1;

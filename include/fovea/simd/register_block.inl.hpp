@@ -91,8 +91,9 @@ struct RegisterBlock {
   }
 
   /// The same in chains of kSteps steps, each added to the ones before it; the first one goes on
-  /// with what `at` is. The chains are one loop, so that its code is there once. \param a [R,
-  /// steps]   \param before [R, V * lanes] scratch
+  /// with what `at` is. The chains are one loop, so that its code is there once.
+  /// \param a [R, steps]
+  /// \param before [R, V * lanes] scratch
   template <Index kSteps>
   FOVEA_INLINE void multiply_add_chains(const T* a, Index a_row, const T* b, Index b_step,
                                         Index steps, T* before, Index before_row) {

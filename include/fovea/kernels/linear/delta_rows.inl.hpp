@@ -184,6 +184,7 @@ struct DeltaChunkColumns {
     }
   }
 };
+
 /// Adds B^T E to S.
 /// \param columns a multiple of the lanes
 template <class T>
