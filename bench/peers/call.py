@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""What a library gives the measurement: a pass that is ready to run, in one or several forms."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from problem import Problem
+
+
+@dataclass
+class Call:
+    """A pass whose inputs are in place. `run` runs it once; `results` are those of the last run as
+    float32, in the layout of agreement.Results. Both hold on to what they read and write."""
+
+    run: Callable[[], object]
+    results: Callable[[], list[np.ndarray]]
+
+
+@dataclass
+class Form:
+    """One way to say a row in the words of a library. `make` may raise if the library has it not."""
+
+    name: str
+    make: Callable[[], Call]
+
+
+class Library(Protocol):
+    """A library of attention operators."""
+
+    name: str
+    version: str
+
+    def forms(self, problem: Problem) -> list[Form]:
+        """The ways to compute the problem, of which the fastest is measured. None: it has no such
+        pass."""

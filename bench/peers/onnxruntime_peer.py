@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+"""ONNX Runtime: models of one node, by each of its three attention operators that can say the
+row. Two of them want tokens first, [batch, rows, heads * width]; that copy is not timed."""
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+
+import rows
+from call import Call, Form
+from problem import Problem, floats
+
+_TYPES = {rows.F32: TensorProto.FLOAT, rows.BF16: TensorProto.BFLOAT16,
+          rows.F16: TensorProto.FLOAT16}
+_CONTRIBUTED = "com.microsoft"
+
+# Tensors by the name of the node's input; an input that is not there is an empty name.
+Inputs = dict[str, np.ndarray]
+
+
+def _tokens_first(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array.transpose(0, 2, 1, 3)).reshape(1, array.shape[2], -1)
+
+
+def _heads_first(array: np.ndarray, heads: int) -> np.ndarray:
+    tokens = array.shape[1]
+    return array.reshape(1, tokens, heads, -1).transpose(0, 2, 1, 3)
+
+
+class OnnxruntimePeer:
+    """Binds inputs and outputs once, so that a run copies nothing."""
+
+    name = "onnxruntime"
+    version = onnxruntime.__version__
+
+    def __init__(self, threads: int) -> None:
+        self._options = onnxruntime.SessionOptions()
+        self._options.intra_op_num_threads = threads
+        self._options.inter_op_num_threads = 1
+        self._options.log_severity_level = 3
+
+    def forms(self, problem: Problem) -> list[Form]:
+        row = problem.row
+        if row.what == rows.BACKWARD:
+            return []
+        forms = [Form("Attention", lambda: self._attention(problem))]
+        if row.sight in (rows.DENSE, rows.CAUSAL) and row.heads == row.key_heads:
+            forms.append(Form("MultiHeadAttention", lambda: self._multi_head(problem)))
+        if row.sight in (rows.CAUSAL, rows.WINDOW):
+            forms.append(Form("GroupQueryAttention", lambda: self._group_query(problem)))
+        return forms
+
+    def _attention(self, problem: Problem) -> Call:
+        """The operator of ONNX itself, which takes heads first."""
+        row = problem.row
+        inputs = {"q": problem.q, "k": problem.k, "v": problem.v}
+        is_causal = row.sight == rows.CAUSAL
+        mask = None if is_causal else problem.sight_mask()
+        if mask is not None:
+            inputs["mask"] = mask
+        out = problem.new(problem.query_shape)
+        run = self._run(row, "Attention", "", inputs, [out], is_causal=int(is_causal))
+        return Call(run, lambda: [floats(out, row.storage)])
+
+    def _multi_head(self, problem: Problem) -> Call:
+        row = problem.row
+        inputs = self._tokens(problem)
+        out = problem.new(inputs["q"].shape)
+        run = self._run(row, "MultiHeadAttention", _CONTRIBUTED, inputs, [out],
+                        num_heads=row.heads, unidirectional=int(row.sight == rows.CAUSAL))
+        return Call(run, lambda: [floats(_heads_first(out, row.heads), row.storage)])
+
+    def _group_query(self, problem: Problem) -> Call:
+        """It is always causal, and writes the keys and values to a cache that begins empty."""
+        row = problem.row
+        inputs = self._tokens(problem)
+        inputs |= {"": np.empty(0), "no_past": np.empty(0),
+                   "last": np.array([row.keys - 1], np.int32),
+                   "total": np.array([row.keys], np.int32)}
+        out = problem.new(inputs["q"].shape)
+        cache = [problem.new(problem.key_shape) for _ in range(2)]
+        window = row.window if row.sight == rows.WINDOW else -1
+        run = self._run(row, "GroupQueryAttention", _CONTRIBUTED, inputs, [out, *cache],
+                        num_heads=row.heads, kv_num_heads=row.key_heads, local_window_size=window)
+        return Call(run, lambda: [floats(_heads_first(out, row.heads), row.storage)])
+
+    @staticmethod
+    def _tokens(problem: Problem) -> Inputs:
+        return {name: _tokens_first(array)
+                for name, array in (("q", problem.q), ("k", problem.k), ("v", problem.v))}
+
+    def _run(self, row: rows.Row, operator: str, domain: str, inputs: Inputs,
+             outputs: list[np.ndarray], **attributes: int):
+        """What runs a model of this one node. Empty inputs are those that the node does without."""
+        numbers = _TYPES[row.storage]
+        element = {np.dtype(np.bool_): TensorProto.BOOL, np.dtype(np.int32): TensorProto.INT32}
+        given = {name: array for name, array in inputs.items() if array.size > 0}
+
+        def info(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
+            kind = element.get(array.dtype, numbers)
+            return helper.make_tensor_value_info(name, kind, list(array.shape))
+
+        named_outputs = {f"out{i}": array for i, array in enumerate(outputs)}
+        node = helper.make_node(
+            operator, [name if name in given else "" for name in inputs], list(named_outputs),
+            domain=domain, **attributes)
+        graph = helper.make_graph(
+            [node], "attention", [info(*item) for item in given.items()],
+            [info(*item) for item in named_outputs.items()])
+        opsets = [helper.make_opsetid("", 23), helper.make_opsetid(_CONTRIBUTED, 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), self._options, providers=["CPUExecutionProvider"])
+        binding = session.io_binding()
+        for bind, arrays in ((binding.bind_input, given), (binding.bind_output, named_outputs)):
+            for name, array in arrays.items():
+                bind(name, "cpu", 0, element.get(array.dtype, numbers), array.shape,
+                     array.ctypes.data)
+        # `inputs` stands among the defaults so that the memory lives as long as the call.
+        return lambda kept=inputs: session.run_with_iobinding(binding)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""What is measured: the rows, their names and their useful flops. It needs no package."""
+
+import re
+from dataclasses import dataclass
+
+FORWARD, BACKWARD, DECODE = "forward", "backward", "decode"
+DENSE, CAUSAL, WINDOW, MASK = "dense", "causal", "window", "mask"
+F32, BF16, F16 = "f32", "bf16", "f16"
+
+# Of the boolean mask, one pair in eight is hidden.
+HIDDEN_SHARE = 8
+
+
+@dataclass(frozen=True)
+class Row:
+    """One problem: a pass over tensors [1, heads, rows, width] of one type of numbers."""
+
+    what: str
+    storage: str
+    sight: str
+    keys: int
+    width: int = 64
+    queries: int = 0  # 0: as many as keys
+    heads: int = 8
+    key_heads: int = 8
+    window: int = 0  # keys that a row sees, its own and those before it
+    is_quick: bool = False
+
+    @property
+    def query_rows(self) -> int:
+        """The number of queries of a head."""
+        return self.queries or self.keys
+
+    def name(self, threads: int) -> str:
+        """The name in tables and files, made like those of fovea_bench."""
+        family = [f"{WINDOW}:{self.window}" if self.sight == WINDOW else self.sight]
+        if self.queries and self.what != DECODE:
+            family.append(f"queries:{self.queries}")
+        if self.key_heads != self.heads:
+            family.append(f"key_heads:{self.key_heads}")
+        if threads != 1:
+            family.append(f"threads:{threads}")
+        return f"{self.what}/{self.storage}/{','.join(family)}/D:{self.width}/N:{self.keys}"
+
+    @property
+    def visible_pairs(self) -> float:
+        """Pairs of a query and a key that it sees, over all heads; of the mask, their expectation."""
+        queries, keys = self.query_rows, self.keys
+        if self.sight in (CAUSAL, WINDOW):
+            reach = self.window if self.sight == WINDOW else keys
+            full = max(0, keys - reach)
+            return float(self.heads * (full * reach + (keys - full) * (keys - full + 1) // 2))
+        pairs = self.heads * queries * keys
+        return pairs * (1 - 1 / HIDDEN_SHARE) if self.sight == MASK else float(pairs)
+
+    @property
+    def flops(self) -> float:
+        """The useful flops: two products of width D for each visible pair, backward five."""
+        return (10 if self.what == BACKWARD else 4) * self.width * self.visible_pairs
+
+
+def _all_rows() -> list[Row]:
+    rows = []
+
+    def add(what: str, storage: str, sight: str, keys: int, quick: bool = False, **more: int) -> None:
+        rows.append(Row(what, storage, sight, keys, is_quick=quick, **more))
+
+    for sight in (DENSE, CAUSAL):
+        add(FORWARD, F32, sight, 512)
+        add(FORWARD, F32, sight, 1024, quick=True)
+        add(FORWARD, F32, sight, 4096)
+    for width in (32, 80, 128):
+        for sight in (DENSE, CAUSAL):
+            add(FORWARD, F32, sight, 1024, width=width)
+    add(FORWARD, F32, WINDOW, 4096, window=256)
+    add(FORWARD, F32, MASK, 2048)
+    for sight in (DENSE, CAUSAL):
+        add(BACKWARD, F32, sight, 1024, quick=True)
+    for width in (32, 80, 128):
+        add(BACKWARD, F32, DENSE, 1024, width=width)
+    for sight in (DENSE, CAUSAL):
+        add(BACKWARD, F32, sight, 2048)
+    for queries in (1, 4, 16, 64):
+        add(FORWARD, F32, DENSE, 8192, quick=True, queries=queries)
+    add(FORWARD, F32, DENSE, 32768, quick=True, queries=1, key_heads=1)
+    for storage in (BF16, F16):
+        add(FORWARD, storage, DENSE, 2048)
+        add(FORWARD, storage, CAUSAL, 2048)
+    for keys in (8192, 32768):
+        add(DECODE, F32, DENSE, keys, quick=True, queries=1)
+    for storage in (BF16, F16):
+        add(DECODE, storage, DENSE, 8192, queries=1)
+    return rows
+
+
+ROWS: list[Row] = _all_rows()
+
+
+class NoSuchRow(ValueError):
+    """No row has a name that was asked for."""
+
+
+def chosen(threads: int, pattern: str, quick: bool) -> list[Row]:
+    """The rows whose name holds a match of the regular expression; of them the quick ones."""
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise NoSuchRow(f"'{pattern}' is no regular expression: {error}") from error
+    return [
+        row for row in ROWS if (row.is_quick or not quick) and wanted.search(row.name(threads))
+    ]

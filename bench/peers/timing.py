@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""Times calls in turns, so that a busy moment of the machine is everybody's."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Runs = dict[str, Callable[[], object]]
+
+# Waiting threads of ONNX Runtime and OpenMP spin for some milliseconds; then they sleep.
+PAUSE_SECONDS = 0.01
+# A round calls each candidate for about this time, but no more often than this.
+ROUND_SECONDS = 0.03
+MOST_CALLS = 30
+# A candidate this slow takes no notice of a call before that warms caches and pages.
+SLOW_SECONDS = 0.3
+
+
+@dataclass
+class Times:
+    """Seconds of the single calls of one candidate, by rounds."""
+
+    rounds: list[list[float]]
+
+    @property
+    def calls(self) -> int:
+        return sum(map(len, self.rounds))
+
+    @property
+    def median(self) -> float:
+        """The median of the rounds, each of which is the median of its calls."""
+        return statistics.median(self.round_medians)
+
+    @property
+    def round_medians(self) -> list[float]:
+        return [statistics.median(calls) for calls in self.rounds]
+
+    @property
+    def best_tenth(self) -> float:
+        """The time that a tenth of the calls does not exceed (the best call, if they are few)."""
+        calls = sorted(time for calls in self.rounds for time in calls)
+        return calls[math.ceil(len(calls) / 10) - 1]
+
+
+def ratio_of_rounds(times: Times, base: Times) -> float:
+    """How often the time of `base` goes into the other's: each round alone, then the median."""
+    return statistics.median(
+        a / b for a, b in zip(times.round_medians, base.round_medians, strict=True))
+
+
+def best_of_three(run: Callable[[], object]) -> float:
+    """Seconds of a call that was called before."""
+    return min(_seconds(run) for _ in range(3))
+
+
+def in_turns(runs: Runs, once: dict[str, float], rounds: int, threads: int) -> dict[str, Times]:
+    """Times the candidates, in alternating order, so that none always follows the same one.
+
+    `once` says how long a call takes, about. Before its calls of a round a candidate is called
+    once, for it has lost its caches to the others; in rows of several threads there is a pause
+    before that, in which the threads of the others go to sleep.
+    """
+    times = {name: Times([]) for name in runs}
+    order = list(runs)
+    for _ in range(rounds):
+        for name in order:
+            if threads > 1:
+                time.sleep(PAUSE_SECONDS)
+            if threads > 1 or once[name] < SLOW_SECONDS:
+                runs[name]()
+            calls = max(1, min(MOST_CALLS, round(ROUND_SECONDS / once[name])))
+            times[name].rounds.append([_seconds(runs[name]) for _ in range(calls)])
+        order.reverse()
+    return times
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
