@@ -13,10 +13,12 @@ from problem import Problem
 @dataclass
 class Call:
     """A pass whose inputs are in place. `run` runs it once; `results` are those of the last run as
-    float32, in the layout of agreement.Results. Both hold on to what they read and write."""
+    float32, in the layout of agreement.Results."""
 
     run: Callable[[], object]
     results: Callable[[], list[np.ndarray]]
+    # Whatever `run` knows by its address only, so that it lives as long as the call.
+    kept: object = None
 
 
 @dataclass

@@ -2,6 +2,7 @@
 """fovea by the C functions of library.cpp."""
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -71,14 +72,14 @@ class FoveaLibrary:
     def _forward(self, problem: Problem) -> Call:
         out = problem.new(problem.query_shape)
         run = self._forward_run(problem, out, None)
-        return Call(run, lambda: [floats(out, problem.row.storage)])
+        return Call(run, lambda: [floats(out, problem.row.storage)], problem)
 
-    def _forward_run(self, problem: Problem, out: np.ndarray, lse: np.ndarray | None):
+    def _forward_run(self, problem: Problem, out: np.ndarray,
+                     lse: np.ndarray | None) -> Callable[[], None]:
         row, forward = _c_row(problem.row), self._c.fovea_peers_forward
         tensors = (problem.q, problem.k, problem.v, problem.mask, out, lse)
         arguments = (self._pool, ctypes.byref(row), *map(_address, tensors))
-        # `tensors` stands among the defaults so that the memory lives as long as the call.
-        return lambda kept=tensors: self._check(forward(*arguments))
+        return lambda: self._check(forward(*arguments))
 
     def _backward(self, problem: Problem) -> Call:
         out = problem.new(problem.query_shape)
@@ -89,15 +90,15 @@ class FoveaLibrary:
         row, backward = _c_row(problem.row), self._c.fovea_peers_backward
         tensors = (problem.q, problem.k, problem.v, out, lse, problem.d_out, *grads)
         arguments = (self._pool, ctypes.byref(row), *map(_address, tensors))
-        return Call(lambda kept=tensors: self._check(backward(*arguments)), lambda: grads)
+        return Call(lambda: self._check(backward(*arguments)), lambda: grads, tensors)
 
     def _decode(self, problem: Problem) -> Call:
         decoder = _Decoder(self, problem)
         out = problem.new(problem.query_shape)
         step = self._c.fovea_peers_step
         arguments = (decoder.handle, self._pool, _address(problem.q), _address(out))
-        return Call(lambda kept=decoder: self._check(step(*arguments)),
-                    lambda: [floats(out, problem.row.storage)])
+        return Call(lambda: self._check(step(*arguments)),
+                    lambda: [floats(out, problem.row.storage)], (decoder, problem))
 
     def _function(self, name: str):
         return getattr(self._c, "fovea_peers_" + name)

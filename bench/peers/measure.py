@@ -93,7 +93,7 @@ def measure(row: Row, fovea: FoveaLibrary, peers: list[Library], rounds: int, th
 
 def wrong_notes(wrong: list[str], errors: dict[str, float]) -> list[str]:
     """A sentence for each library whose results are wrong."""
-    return [f"{name}: results differ by {errors[name]:.1e} of the largest element"
+    return [f"{name}: results are wrong by {errors[name]:.1e} of the largest element of a row"
             for name in wrong]
 
 

@@ -60,16 +60,14 @@ class OnnxruntimePeer:
         if mask is not None:
             inputs["mask"] = mask
         out = problem.new(problem.query_shape)
-        run = self._run(row, "Attention", "", inputs, [out], is_causal=int(is_causal))
-        return Call(run, lambda: [floats(out, row.storage)])
+        return self._call(row, "Attention", "", inputs, [out], is_causal=int(is_causal))
 
     def _multi_head(self, problem: Problem) -> Call:
         row = problem.row
         inputs = self._tokens(problem)
         out = problem.new(inputs["q"].shape)
-        run = self._run(row, "MultiHeadAttention", _CONTRIBUTED, inputs, [out],
-                        num_heads=row.heads, unidirectional=int(row.sight == rows.CAUSAL))
-        return Call(run, lambda: [floats(_heads_first(out, row.heads), row.storage)])
+        return self._call(row, "MultiHeadAttention", _CONTRIBUTED, inputs, [out],
+                          num_heads=row.heads, unidirectional=int(row.sight == rows.CAUSAL))
 
     def _group_query(self, problem: Problem) -> Call:
         """It is always causal, and writes the keys and values to a cache that begins empty."""
@@ -81,18 +79,19 @@ class OnnxruntimePeer:
         out = problem.new(inputs["q"].shape)
         cache = [problem.new(problem.key_shape) for _ in range(2)]
         window = row.window if row.sight == rows.WINDOW else -1
-        run = self._run(row, "GroupQueryAttention", _CONTRIBUTED, inputs, [out, *cache],
-                        num_heads=row.heads, kv_num_heads=row.key_heads, local_window_size=window)
-        return Call(run, lambda: [floats(_heads_first(out, row.heads), row.storage)])
+        return self._call(row, "GroupQueryAttention", _CONTRIBUTED, inputs, [out, *cache],
+                          num_heads=row.heads, kv_num_heads=row.key_heads,
+                          local_window_size=window)
 
     @staticmethod
     def _tokens(problem: Problem) -> Inputs:
         return {name: _tokens_first(array)
                 for name, array in (("q", problem.q), ("k", problem.k), ("v", problem.v))}
 
-    def _run(self, row: rows.Row, operator: str, domain: str, inputs: Inputs,
-             outputs: list[np.ndarray], **attributes: int):
-        """What runs a model of this one node. Empty inputs are those that the node does without."""
+    def _call(self, row: rows.Row, operator: str, domain: str, inputs: Inputs,
+              outputs: list[np.ndarray], **attributes: int) -> Call:
+        """Runs a model of this one node. Empty inputs are those that the node does without. The
+        first output is the result, heads first or tokens first."""
         numbers = _TYPES[row.storage]
         element = {np.dtype(np.bool_): TensorProto.BOOL, np.dtype(np.int32): TensorProto.INT32}
         given = {name: array for name, array in inputs.items() if array.size > 0}
@@ -100,6 +99,10 @@ class OnnxruntimePeer:
         def info(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
             kind = element.get(array.dtype, numbers)
             return helper.make_tensor_value_info(name, kind, list(array.shape))
+
+        def results() -> list[np.ndarray]:
+            out = outputs[0] if outputs[0].ndim == 4 else _heads_first(outputs[0], row.heads)
+            return [floats(out, row.storage)]
 
         named_outputs = {f"out{i}": array for i, array in enumerate(outputs)}
         node = helper.make_node(
@@ -117,5 +120,4 @@ class OnnxruntimePeer:
             for name, array in arrays.items():
                 bind(name, "cpu", 0, element.get(array.dtype, numbers), array.shape,
                      array.ctypes.data)
-        # `inputs` stands among the defaults so that the memory lives as long as the call.
-        return lambda kept=inputs: session.run_with_iobinding(binding)
+        return Call(lambda: session.run_with_iobinding(binding), results, (inputs, outputs))

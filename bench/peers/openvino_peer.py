@@ -61,5 +61,4 @@ class OpenvinoPeer:
             is_mask = array is mask
             request.set_input_tensor(index, _shared(array, ov.Type.boolean if is_mask else element))
         request.set_output_tensor(0, _shared(out, element))
-        # `arrays` stands among the defaults so that the memory lives as long as the call.
-        return Call(lambda kept=arrays: request.infer(), lambda: [floats(out, row.storage)])
+        return Call(request.infer, lambda: [floats(out, row.storage)], arrays)
