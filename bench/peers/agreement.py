@@ -35,7 +35,7 @@ def _output_of_a_head(problem: Problem, head: int, queries: np.ndarray) -> np.nd
 
 
 def _gradients_of_a_head(problem: Problem, head: int) -> Results:
-    """The gradients of q, k and v, which in a row of gradients are of float and of as many heads."""
+    """The gradients of q, k and v, which are of float and all have the same heads."""
     q, k, v, d_out = (
         tensor[0, head].astype(np.float64)
         for tensor in (problem.q, problem.k, problem.v, problem.d_out)

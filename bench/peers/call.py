@@ -12,8 +12,8 @@ from problem import Problem
 
 @dataclass
 class Call:
-    """A pass whose inputs are in place. `run` runs it once; `results` are those of the last run as
-    float32, in the layout of agreement.Results."""
+    """A pass whose inputs are in place. `run` runs it once; `results` are those of the last run
+    as float32, in the layout of agreement.Results."""
 
     run: Callable[[], object]
     results: Callable[[], list[np.ndarray]]
@@ -23,7 +23,7 @@ class Call:
 
 @dataclass
 class Form:
-    """One way to say a row in the words of a library. `make` may raise if the library has it not."""
+    """One way to say a row in the words of a library. `make` may raise if the library lacks it."""
 
     name: str
     make: Callable[[], Call]

@@ -86,6 +86,7 @@ def run(options: argparse.Namespace, names: list[str], report: Report) -> None:
     """Measures all rows and prints the table."""
     table = Table(names, options.peers, sys.stdout)
     table.print_head()
+    report.rounds = options.rounds or (7 if options.quick else 15)
     processors = len(os.sched_getaffinity(0))
     for threads in options.threads:
         if threads > processors:
@@ -94,8 +95,8 @@ def run(options: argparse.Namespace, names: list[str], report: Report) -> None:
         of_threads = rows.chosen(threads, options.rows, options.quick)
         if not of_threads:
             continue
-        rounds = options.rounds or (7 if options.quick else 15)
-        job = Job(options.library.absolute(), threads, rounds, of_threads, list(options.peers))
+        job = Job(options.library.absolute(), threads, report.rounds, of_threads,
+                  list(options.peers))
         for kind, said in messages(job):
             if kind == "machine":
                 report.machine = said
@@ -137,8 +138,8 @@ def main(arguments: list[str]) -> int:
     run(options, names, report)
     if options.peers and not set(options.peers) & set(report.versions):
         report.note("fovea was timed alone: none of its peers could be loaded")
-    if options.rounds and options.rounds < LEAST_ROUNDS_OF_A_FIGURE:
-        report.note(f"{options.rounds} rounds are too few for a figure to be quoted")
+    if report.rounds < LEAST_ROUNDS_OF_A_FIGURE:
+        report.note(f"{report.rounds} rounds are too few for a figure to be quoted")
     if options.plot is not None:
         facts = ", ".join(f"{name} {version}" for name, version in report.versions.items()
                           if name in PEERS)

@@ -61,6 +61,7 @@ class Report:
         self.has_failed = False
         self.machine: dict[str, str] = {}
         self.versions: dict[str, str] = {}
+        self.rounds = 0
         self._command = command
         self._date = datetime.now(timezone.utc)
 
@@ -88,6 +89,7 @@ class Report:
             "command": self._command,
             "machine": self.machine,
             "versions": self.versions,
+            "rounds": self.rounds,
             "notes": self.notes,
             "results": self.results,
         }, indent=2) + "\n"

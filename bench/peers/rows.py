@@ -45,7 +45,7 @@ class Row:
 
     @property
     def visible_pairs(self) -> float:
-        """Pairs of a query and a key that it sees, over all heads; of the mask, their expectation."""
+        """Pairs of a query and a key that it sees, of all heads; of the mask, the expectation."""
         queries, keys = self.query_rows, self.keys
         if self.sight in (CAUSAL, WINDOW):
             reach = self.window if self.sight == WINDOW else keys
@@ -63,7 +63,8 @@ class Row:
 def _all_rows() -> list[Row]:
     rows = []
 
-    def add(what: str, storage: str, sight: str, keys: int, quick: bool = False, **more: int) -> None:
+    def add(what: str, storage: str, sight: str, keys: int, quick: bool = False,
+            **more: int) -> None:
         rows.append(Row(what, storage, sight, keys, is_quick=quick, **more))
 
     for sight in (DENSE, CAUSAL):

@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # Times fovea beside other libraries (peers.py --help): sets up a virtual environment with them,
 # builds fovea's shared object, and runs the program with the arguments that are left.
-# usage: run.sh [--venv DIR] [--build DIR] [--torch-from-pypi] [--setup-only] [ARGUMENT of peers.py ...]
-#   --venv DIR           the virtual environment (or FOVEA_PEERS_VENV); default build/peers/venv. What
-#                        it has is taken as it is.
+# usage: run.sh [--venv DIR] [--build DIR] [--torch-from-pypi] [--setup-only] [OPTION ...]
+#   --venv DIR           the virtual environment (or FOVEA_PEERS_VENV); default build/peers/venv.
+#                        What it has is taken as it is, what it lacks is installed.
 #   --build DIR          the folder of the CMake build; default build/peers/cmake
 #   --torch-from-pypi    PyTorch from PyPI, with several GB of packages for GPUs; default: the index
 #                        of its builds for CPUs
 #   --setup-only         runs nothing
+#   OPTION               those of peers.py, below
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 venv=${FOVEA_PEERS_VENV:-$root/build/peers/venv}
 build=$root/build/peers/cmake
 cpu_index=https://download.pytorch.org/whl/cpu
-torch_source=(--index-url "$cpu_index") setup_only= needs_nothing=
+torch_source=(--index-url "$cpu_index") setup_only='' needs_nothing=''
 mapfile -t packages < "$here/requirements.txt"
 log=$root/build/peers/pip.log
 
@@ -54,10 +55,8 @@ done
 install() {
   local package=$1
   shift
-  if "$venv/bin/python" -c "import importlib.util as u, sys; sys.exit(u.find_spec('$package') is None)"
-  then
-    return 0
-  fi
+  local finds="import importlib.util, sys; sys.exit(importlib.util.find_spec('$package') is None)"
+  if "$venv/bin/python" -c "$finds"; then return 0; fi
   echo "run.sh: installing $package" >&2
   if ! "$venv/bin/python" -m pip install --disable-pip-version-check --retries 1 --timeout 20 \
     "$@" "$package" >> "$log" 2>&1; then

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch: scaled_dot_product_attention and, where keys are in a window, compiled flex_attention."""
+"""PyTorch: scaled_dot_product_attention and, for windows, compiled flex_attention."""
 
 from collections.abc import Callable
 

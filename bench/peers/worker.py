@@ -122,7 +122,13 @@ def _work(job: Job, out: Connection) -> None:
     from fovea_library import FoveaLibrary  # needs numpy, which reads the environment
     from measure import measure
 
-    fovea = FoveaLibrary(job.library, job.threads)
+    try:
+        fovea = FoveaLibrary(job.library, job.threads)
+    except (OSError, AttributeError, RuntimeError) as error:
+        for row in job.rows:
+            out.send(("failed", (row.name(job.threads), f"{job.library.name}: {error}")))
+        out.send(("end", None))
+        return
     out.send(("machine", fovea.facts))
     peers = []
     for name in job.peers:

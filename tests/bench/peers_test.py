@@ -164,13 +164,15 @@ class Program(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def run_program(self, *arguments: str, **packages: str) -> subprocess.CompletedProcess:
+    def run_program(self, *arguments: str, environment: dict[str, str] | None = None,
+                    **packages: str) -> subprocess.CompletedProcess:
         """Runs it with packages whose sources are given."""
         for name, source in packages.items():
             (self.folder / f"{name}.py").write_text(source)
         return subprocess.run(
             [sys.executable, "-B", FOLDER / "peers.py", *arguments], text=True, check=False,
-            capture_output=True, env={**os.environ, "PYTHONPATH": str(self.folder)})
+            capture_output=True,
+            env={**os.environ, "PYTHONPATH": str(self.folder), **(environment or {})})
 
     def test_fovea_alone(self) -> None:
         file = self.folder / "out.json"
@@ -178,7 +180,8 @@ class Program(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("forward/f32/dense/D:64/N:512 ", done.stdout)
         found = json.loads(file.read_text())
-        self.assertEqual([row["name"] for row in found["results"]], ["forward/f32/dense/D:64/N:512"])
+        names = [row["name"] for row in found["results"]]
+        self.assertEqual(names, ["forward/f32/dense/D:64/N:512"])
         self.assertIn("isa_level", found["machine"])
 
     def test_peers_that_cannot_be_loaded(self) -> None:
@@ -190,6 +193,21 @@ class Program(unittest.TestCase):
                      "no openvino: it is not there", "no onnxruntime: nor it",
                      "fovea was timed alone"):
             self.assertIn(said, done.stdout)
+
+    def test_a_library_that_cannot_be_used(self) -> None:
+        no_library = self.folder / "no_library.so"
+        no_library.write_text("no shared object")
+        for arguments, isa, said in (((), "none", "FOVEA_ISA"),
+                                     (("--library", str(no_library)), "", "no_library.so: ")):
+            done = self.run_program(*self.TINY, "--no-peers", *arguments,
+                                    environment={"FOVEA_ISA": isa})
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(said, done.stdout)
+            self.assertNotIn("Traceback", done.stderr)
+
+    def test_every_level_is_right(self) -> None:
+        done = self.run_program(*self.TINY, "--no-peers", environment={"FOVEA_ISA": "baseline"})
+        self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_a_peer_that_ends_the_process_costs_its_cell(self) -> None:
         row = tiny(rows.FORWARD)
