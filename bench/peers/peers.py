@@ -16,6 +16,7 @@ from report import LEGEND, Report, Table, check_writable, write_file
 from worker import PEERS, Job, messages
 
 LEAST_ROUNDS_OF_A_FIGURE = 7
+PROCESSORS = os.sched_getaffinity(0)
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -27,6 +28,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
                         help="the shared object of the CMake target fovea_peers")
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], metavar="1|2",
                         help="one number of threads instead of both")
+    parser.add_argument("--processor", type=int, default=max(PROCESSORS), metavar="N",
+                        help="where rows of one thread run (default: the last one)")
     parser.add_argument("--rows", default="", metavar="REGEX",
                         help="only rows whose name holds a match")
     parser.add_argument("--quick", action="store_true", help="only some rows, fewer rounds")
@@ -68,6 +71,8 @@ def missing_at_all(options: argparse.Namespace) -> str:
         import numpy  # noqa: F401
     except ImportError as error:
         return f"numpy cannot be loaded ({error}): pip install numpy, or use run.sh"
+    if options.processor not in PROCESSORS:
+        return f"--processor: {options.processor} is not one of {sorted(PROCESSORS)}"
     if options.library is None:
         return "name the shared object by --library, or use run.sh, which builds it"
     if not options.library.is_file():
@@ -87,16 +92,15 @@ def run(options: argparse.Namespace, names: list[str], report: Report) -> None:
     table = Table(names, options.peers, sys.stdout)
     table.print_head()
     report.rounds = options.rounds or (7 if options.quick else 15)
-    processors = len(os.sched_getaffinity(0))
     for threads in options.threads:
-        if threads > processors:
-            report.note(f"no rows of {threads} threads: there is {processors} processor")
+        if threads > len(PROCESSORS):
+            report.note(f"no rows of {threads} threads: there is {len(PROCESSORS)} processor")
             continue
         of_threads = rows.chosen(threads, options.rows, options.quick)
         if not of_threads:
             continue
         job = Job(options.library.absolute(), threads, report.rounds, of_threads,
-                  list(options.peers))
+                  list(options.peers), options.processor)
         for kind, said in messages(job):
             if kind == "machine":
                 report.machine = said

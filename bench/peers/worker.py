@@ -38,6 +38,8 @@ class Job:
     rounds: int
     rows: list[Row]
     peers: list[str]
+    # Where rows of one thread run.
+    processor: int
     # Pairs of a row's name and a peer that is not to be called there.
     avoided: set[tuple[str, str]] = field(default_factory=set)
 
@@ -117,8 +119,8 @@ def _cause(exit_code: int | None) -> str:
 
 def _work(job: Job, out: Connection) -> None:
     """The worker itself."""
-    if job.threads == 1 and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    if job.threads == 1:
+        os.sched_setaffinity(0, {job.processor})
     from fovea_library import FoveaLibrary  # needs numpy, which reads the environment
     from measure import measure
 

@@ -211,7 +211,7 @@ class Program(unittest.TestCase):
 
     def test_a_peer_that_ends_the_process_costs_its_cell(self) -> None:
         row = tiny(rows.FORWARD)
-        job = worker.Job(LIBRARY, 1, 2, [row], ["torch", "openvino"])
+        job = worker.Job(LIBRARY, 1, 2, [row], ["torch", "openvino"], 0)
         found = list(worker._after_death(job, (row.name(1), "torch"), "SIGSEGV"))
         self.assertEqual([kind for kind, said in found], ["note"])
         self.assertEqual((job.rows, job.avoided), ([row], {(row.name(1), "torch")}))
@@ -224,7 +224,7 @@ class Program(unittest.TestCase):
         for arguments, said in (
                 (("--rows", "nonsense"), "no row's name holds"), (("--rows", "("), "no regular"),
                 (("--threads", "3"), "not 1 or 2"), (("--rounds", "0"), "at least 1"),
-                (("--peers", "jax"), "not one of torch"), (("--json", nowhere), "cannot write"),
+                (("--processor", "-1"), "not one of"), (("--peers", "jax"), "not one of torch"), (("--json", nowhere), "cannot write"),
                 (("--library", nowhere), "fovea_peers makes it"), (("--what",), "--what")):
             with self.subTest(arguments):
                 done = self.run_program(*arguments)
