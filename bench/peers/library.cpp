@@ -132,7 +132,9 @@ FOVEA_PEERS_API const char* fovea_peers_facts() {
   static std::string text;
   const int status = guarded([] {
     text.clear();
-    for (const auto& [key, value] : bench::machine_facts()) text += key + "\t" + value + "\n";
+    for (const auto& [key, value] : bench::machine_facts()) {
+      if (key != "baseline_flags") text += key + "\t" + value + "\n";  // no baseline is here
+    }
   });
   return status == 0 ? text.c_str() : nullptr;
 }

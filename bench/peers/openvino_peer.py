@@ -25,7 +25,7 @@ class OpenvinoPeer:
     """Reads the tensors where they are, and writes to an array of ours."""
 
     name = "openvino"
-    version = ov.__version__
+    version = ov.__version__.split("-")[0]  # without the number of the build
 
     def __init__(self, threads: int) -> None:
         self._core = ov.Core()

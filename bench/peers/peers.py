@@ -25,7 +25,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
         epilog="Columns. " + " ".join(LEGEND.split()))
     parser.add_argument("--library", type=Path, metavar="FILE",
                         default=os.environ.get("FOVEA_PEERS_LIBRARY"),
-                        help="the shared object of the CMake target fovea_peers")
+                        help="the shared object of the CMake target fovea_peers (default: "
+                        "FOVEA_PEERS_LIBRARY, which run.sh sets)")
     parser.add_argument("--threads", type=thread_counts, default=[1, 2], metavar="1|2",
                         help="one number of threads instead of both")
     parser.add_argument("--processor", type=int, default=max(PROCESSORS), metavar="N",

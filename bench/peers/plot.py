@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""The ratios as a picture by gnuplot, in the layout of bench/io/gnuplot.hpp: the title above the
-left end of the plot, the key below it."""
+"""The ratios as a picture by gnuplot, in the style of bench/io/gnuplot.hpp: title and key begin at
+the left, above and below the plot."""
 
 import subprocess
 from pathlib import Path
 from typing import Any
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _BELOW, _KEY_ROW, _LINE = 960, 330, 28, 84, 76, 25, 21
+# Pixels.
+_WIDTH, _RIGHT, _TOP, _BELOW, _KEY_ROW, _LINE, _LETTER = 960, 28, 84, 76, 25, 21, 7
+_KEY_LEFT = f"{24 / _WIDTH:.6g}"
 # Of the palette of Okabe and Ito, which colour-blind people can tell apart.
 _COLOURS = {"torch": "#D55E00", "openvino": "#0072B2", "onnxruntime": "#009E73"}
 # Points of one thread are filled, those of several hollow.
@@ -30,6 +32,7 @@ def _without_threads(row: dict[str, Any]) -> str:
 def script(results: list[dict[str, Any]], subtitle: str, output: Path) -> str:
     """What gnuplot is to do."""
     names = _line_names(results)
+    left = 24 + _LETTER * max(map(len, names))
     at = {name: len(names) - i for i, name in enumerate(names)}
     blocks, plots = "", []
     for threads in sorted({row["threads"] for row in results}):
@@ -59,7 +62,7 @@ def script(results: list[dict[str, Any]], subtitle: str, output: Path) -> str:
         + f"set terminal svg dynamic size {_WIDTH},{height} background rgb 'white' "
         "font 'Helvetica,Arial,sans-serif,14'\n"
         f"set output {_quoted(str(output))}\n"
-        f"set lmargin at screen {_LEFT / _WIDTH:.6g}\n"
+        f"set lmargin at screen {left / _WIDTH:.6g}\n"
         f"set rmargin at screen {1 - _RIGHT / _WIDTH:.6g}\n"
         f"set tmargin at screen {1 - _TOP / height:.6g}\nset bmargin at screen {bottom:.6g}\n"
         f"set key at screen {_KEY_LEFT}, screen {key_top:.6g} left top horizontal Left reverse "
@@ -73,9 +76,6 @@ def script(results: list[dict[str, Any]], subtitle: str, output: Path) -> str:
         f"set arrow 1 from 1, graph 0 to 1, graph 1 nohead lw 1.5 lc rgb '#404040'\n"
         + "plot " + ", \\\n  ".join(plots) + "\nunset output\n"
     )
-
-
-_KEY_LEFT = f"{24 / _WIDTH:.6g}"
 
 
 def draw(results: list[dict[str, Any]], subtitle: str, output: Path) -> str:

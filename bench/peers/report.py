@@ -57,7 +57,7 @@ class Report:
 
     def __init__(self, command: list[str]) -> None:
         self.results: list[dict[str, Any]] = []
-        self.notes: list[str] = []
+        self._rows_of_notes: dict[str, list[str]] = {}
         self.has_failed = False
         self.machine: dict[str, str] = {}
         self.versions: dict[str, str] = {}
@@ -65,21 +65,27 @@ class Report:
         self._command = command
         self._date = datetime.now(timezone.utc)
 
-    def note(self, text: str) -> None:
-        """Keeps a sentence once, however often it is said."""
-        if text not in self.notes:
-            self.notes.append(text)
+    def note(self, text: str, row: str = "") -> None:
+        """Keeps a sentence once, and the rows that it is said of."""
+        of_rows = self._rows_of_notes.setdefault(text, [])
+        if row and row not in of_rows:
+            of_rows.append(row)
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"{text} ({', '.join(of_rows)})" if of_rows else text
+                for text, of_rows in self._rows_of_notes.items()]
 
     def add_row(self, figures: dict[str, Any]) -> None:
         self.results.append(figures)
         agrees = [value for key, value in figures.items() if key.endswith("_agrees")]
         self.has_failed = self.has_failed or not all(agrees)
         for note in figures["notes"]:
-            self.note(f"{figures['name']}: {note}")
+            self.note(note, figures["name"])
 
     def add_failure(self, name: str, reason: str) -> None:
         self.has_failed = True
-        self.note(f"{name}: not measured: {reason}")
+        self.note(f"not measured: {reason}", name)
 
     def json_text(self) -> str:
         return json.dumps({

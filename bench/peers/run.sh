@@ -90,5 +90,5 @@ done
   -DFOVEA_BUILD_TESTS=OFF -DFOVEA_BUILD_EXAMPLES=OFF -DFOVEA_INSTALL=OFF >&2
 cmake --build "$build" --target fovea_peers >&2
 [[ -z $setup_only ]] || exit 0
-exec "$venv/bin/python" -B "$here/peers.py" --library "$build/bench/peers/fovea_peers.so" \
-  ${arguments[@]+"${arguments[@]}"}
+export FOVEA_PEERS_LIBRARY=$build/bench/peers/fovea_peers.so
+exec "$venv/bin/python" -B "$here/peers.py" ${arguments[@]+"${arguments[@]}"}

@@ -224,7 +224,8 @@ class Program(unittest.TestCase):
         for arguments, said in (
                 (("--rows", "nonsense"), "no row's name holds"), (("--rows", "("), "no regular"),
                 (("--threads", "3"), "not 1 or 2"), (("--rounds", "0"), "at least 1"),
-                (("--processor", "-1"), "not one of"), (("--peers", "jax"), "not one of torch"), (("--json", nowhere), "cannot write"),
+                (("--processor", "-1"), "not one of"),
+                (("--peers", "jax"), "not one of torch"), (("--json", nowhere), "cannot write"),
                 (("--library", nowhere), "fovea_peers makes it"), (("--what",), "--what")):
             with self.subTest(arguments):
                 done = self.run_program(*arguments)
