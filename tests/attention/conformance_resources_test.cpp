@@ -62,6 +62,24 @@ TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
   });
 }
 
+TEST_P(Conformance, FewQueriesTakeTheirWorkspace) {
+  each([]<class T>(const Case<T>& op) {
+    if (op.makes_lists)
+      GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
+    const Problem<T> problem =
+        make_problem(op, sizes(3, 5000, 1, 1), 1, {constant(1), constant(1), constant(1)});
+    const Tensor<T> out(problem.out_shape());
+    const std::ptrdiff_t before = heap().reset();
+    op.forward(problem.inputs(), out.view(), AllSaved<T>{}, nullptr);
+    const std::ptrdiff_t taken = heap().peak - before;
+    const std::ptrdiff_t kept = heap().bytes - before;
+    const std::ptrdiff_t allocations = heap().allocations;
+    EXPECT_LE(taken, op.workspace_bytes(problem.shape, 1) + 1024);
+    EXPECT_LE(allocations, op.in_runs ? 60 : 40);
+    EXPECT_EQ(kept, 0);
+  });
+}
+
 TEST_P(Conformance, ThreadsTakeAWorkspaceEach) {
   each([]<class T>(const Case<T>& op) {
     if (op.makes_lists)

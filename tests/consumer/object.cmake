@@ -12,7 +12,7 @@ execute_process(COMMAND ${NM} -C --defined-only ${object}
 string(REPLACE ";" "," symbols "${symbols}")
 string(REPLACE "\n" ";" symbols "${symbols}")
 set(other "softmax_grad|SoftmaxGrad|packed_rows|scaled_rows|sink_grad")   # backward
-string(APPEND other "|softmax_row|SoftmaxRow|softmax_merge|SoftmaxMerge|Decoder")  # decoding
+string(APPEND other "|Decoder|RetainedKeys")  # decoding
 string(APPEND other "|linear_|Linear|delta_|Delta|::gather<|Gather|sketch|Sketch|normal_density")
 string(APPEND other "|Storage\\)[12]|bfloat16|float16|(baseline|v3|v4)::.*double")
 set(found ${symbols})

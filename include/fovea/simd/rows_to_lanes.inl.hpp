@@ -19,9 +19,9 @@ FOVEA_NOINLINE void load_edge(const void* rows, Index row, Index column, Index c
   }
 }
 
-/// Columns [c, c + lanes) of as many rows, 0 beyond `count` and `width`. Asks for the rows behind
-/// them if they are whole, too.
-template <Storage S, class T>
+/// Columns [c, c + lanes) of as many rows, 0 beyond `count` and `width`.
+/// \tparam kAhead whether the rows behind them are asked for, if they are whole, too
+template <Storage S, bool kAhead, class T>
 FOVEA_INLINE void load_rows(const void* rows, Index row, Index column, Index count, Index c,
                             Index width, Vec<T> (&tile)[kLanes<T>]) {
   constexpr int w = kLanes<T>;
@@ -31,7 +31,7 @@ FOVEA_INLINE void load_rows(const void* rows, Index row, Index column, Index cou
     Index at = c;
     FOVEA_UNROLL
     for (int i = 0; i < w; ++i) {
-      __builtin_prefetch(next);
+      if constexpr (kAhead) __builtin_prefetch(next);
       next += row * kStoredBytes<S, T>;
       tile[i] = load_stored<S, T>(rows, at);
       at += row;
@@ -44,19 +44,20 @@ FOVEA_INLINE void load_rows(const void* rows, Index row, Index column, Index cou
   for (int i = 0; i < w; ++i) tile[i] = load(padded + i * w);
 }
 
-/// qt[c, i] = rows[i, c] * factor for i < count, else 0.
-/// \param rows [count, width], count <= queries   \param qt [width rounded up to lanes, queries]
-/// \param queries a multiple of the lanes
+/// qt[c, i] = rows[i, c] * factor for i < count, else 0, for i < filled.
+/// \param rows [count, width], count <= filled
+/// \param qt [width rounded up to lanes, queries]
+/// \param filled a multiple of the lanes, at most `queries`
 template <Storage S, class T>
 FOVEA_NOINLINE void rows_to_lanes(const void* rows, Index row, Index column, Index count,
-                                  Index width, T factor, T* qt, Index queries) {
+                                  Index width, T factor, T* qt, Index queries, Index filled) {
   constexpr int w = kLanes<T>;
-  for (Index first = 0; first < queries; first += w) {
+  for (Index first = 0; first < filled; first += w) {
     const Index at = first < count ? first * row : 0;
     const auto* from = static_cast<const char*>(rows) + at * kStoredBytes<S, T>;
     for (Index c = 0; c < width; c += w) {
       Vec<T> tile[w];
-      load_rows<S, T>(from, row, column, count - first, c, width, tile);
+      load_rows<S, true>(from, row, column, count - first, c, width, tile);
       transpose(tile);
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) store(qt + (c + i) * queries + first, tile[i] * set1(factor));
@@ -65,13 +66,18 @@ FOVEA_NOINLINE void rows_to_lanes(const void* rows, Index row, Index column, Ind
 }
 template <Storage S, class T>
 FOVEA_INLINE void rows_to_lanes(const StoredMatrix<S>& rows, Index count, Index width, T factor,
+                                T* qt, Index queries, Index filled) {
+  rows_to_lanes<S>(rows.data, rows.row, rows.column, count, width, factor, qt, queries, filled);
+}
+template <Storage S, class T>
+FOVEA_INLINE void rows_to_lanes(const StoredMatrix<S>& rows, Index count, Index width, T factor,
                                 T* qt, Index queries) {
-  rows_to_lanes<S>(rows.data, rows.row, rows.column, count, width, factor, qt, queries);
+  rows_to_lanes(rows, count, width, factor, qt, queries, queries);
 }
 template <class T>
 FOVEA_INLINE void rows_to_lanes(const T* rows, Index row, Index column, Index count, Index width,
                                 T factor, T* qt, Index queries) {
-  rows_to_lanes<Storage::native, T>(rows, row, column, count, width, factor, qt, queries);
+  rows_to_lanes<Storage::native, T>(rows, row, column, count, width, factor, qt, queries, queries);
 }
 
 /// Rows as they are.

@@ -7,8 +7,10 @@ namespace fovea {
 void softmax_grad();
 void softmax_grad() {}
 #elif defined(DECODING)
-void softmax_row();
-void softmax_row() {}
+struct Decoder {
+  void step();
+};
+void Decoder::step() {}
 #elif defined(OTHER_FAMILY)
 void linear_stream();
 void linear_stream() {}

@@ -103,7 +103,7 @@ class Call {
     const Index rows = s_.heads * s_.rows;
     const Index part = fovea::softmax_row_part(rows, s_.value_width);
     const Tensor<T> parts({1, 1, count, part}, {.guard = guard});
-    const Tensor<T> scratch({1, 1, 1, fovea::softmax_row_scratch(rows, s_.width)},
+    const Tensor<T> scratch({1, 1, 1, fovea::softmax_row_scratch(rows, s_.width, s_.value_width)},
                             {.guard = guard});
     const Tensor<T> row({1, 1, 1, fovea::softmax_merge_scratch(s_.value_width)}, {.guard = guard});
     for (Index n = (count - 1) / 3 * 3; n >= 0; n -= 3) {

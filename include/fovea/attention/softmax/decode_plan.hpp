@@ -9,8 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "fovea/attention/softmax/retained_keys.hpp"
+#include "fovea/attention/softmax/key_source.hpp"
 #include "fovea/kernels/softmax/row.hpp"
+#include "fovea/patterns/any_pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -13,9 +13,9 @@
 #include "fovea/attention/call/decoder_check.hpp"
 #include "fovea/attention/call/step_calls.hpp"
 #include "fovea/attention/softmax/decoder_cache.hpp"
+#include "fovea/attention/softmax/few_queries.hpp"
 #include "fovea/attention/softmax/forward.hpp"
 #include "fovea/attention/softmax/head_plans.hpp"
-#include "fovea/attention/softmax/split_kv.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -195,7 +195,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     if (rows == 0) {
       cache_.make_room(length_after(inputs));
       append_new(inputs);
-    } else if (prefers_rows(rows_after(inputs), worker_count(executor, kMostTokens))) {
+    } else if (are_few(rows_after(inputs), worker_count(executor, kMostTokens))) {
       attend_few(inputs, out, saved, executor);
     } else {
       attend_many(inputs, out, saved, executor);
@@ -258,19 +258,9 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     }
   }
 
-  /// Whether rows are computed row by row rather than as blocks: if they are few, or if blocks
-  /// would leave most lanes empty or threads idle. The bits are the same.
-  bool prefers_rows(const SequenceShape& rows, Index workers) const {
-    constexpr Index most_lanes = 16;
-    if (rows.queries * head_groups_.most_heads() > kMostRows) return false;
-    if (rows.queries < most_lanes || shape_.batch * shape_.query_heads < workers) return true;
-    bool filled = true;
-    for (Index h = 0; h < scope().period(); ++h) {
-      for_each_plan(pattern(h, rows), rows, [&](const auto& plan, Index /*stage*/) {
-        filled = filled && plan.block_count() * (most_lanes / 2) <= rows.queries;
-      });
-    }
-    return !filled;
+  bool are_few(const SequenceShape& rows, Index workers) const {
+    return prefers_split_kv(rows, head_groups_, shape_.batch, scope().period(), workers,
+                            [&](Index h) { return pattern(h, rows); });
   }
 
   /// Attends with few rows: segments of keys are shared out over threads. Everything is checked
@@ -287,16 +277,9 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     SplitKv<T> split(
         {shape_.batch, shape_.width, shape_.value_width, scope().columns() > 0 ? 2 : 1},
         head_groups_, decode_plan_);
-    // So little work is done in a few microseconds, before another thread would be awake.
-    constexpr double small = 1 << 16;  // products
-    const bool is_small = static_cast<double>(split.pairs()) *
-                              static_cast<double>(shape_.width + shape_.value_width) <=
-                          small;
-    const Index workers = is_small ? 1 : worker_count(executor, split.task_count());
     cache_.make_room(rows.keys);
-    if (split.scratch_bytes(workers) > scratch_.size_bytes()) {
-      scratch_ = Workspace(split.scratch_bytes(workers));
-    }
+    const Index bytes = split.scratch_bytes(split.workers(executor));
+    if (bytes > scratch_.size_bytes()) scratch_ = Workspace(bytes);
     append_new(inputs);
     const Index first = first_key(rows);
     const auto call = this->call(inputs, cache_.keys(first, rows.keys - first),
@@ -307,12 +290,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
       place(source, b, h, of_head);
       return of_head;
     };
-    auto* const scratch = scratch_.template data<std::byte>();
-    if (is_small) {
-      split.run(args, scratch, Serial{});
-    } else {
-      split.run(args, scratch, executor);
-    }
+    split.run(args, scratch_.template data<std::byte>(), executor);
   }
 
   /// Attends with many rows: the forward pass over the cache, or over a copy of the recent keys if

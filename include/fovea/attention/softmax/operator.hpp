@@ -9,6 +9,7 @@
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/softmax/backward.hpp"
 #include "fovea/attention/softmax/decoder.hpp"
+#include "fovea/attention/softmax/few_queries.hpp"
 #include "fovea/attention/softmax/forward.hpp"
 #include "fovea/attention/softmax/head_plans.hpp"
 
@@ -127,9 +128,14 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   }
 
   /// Bytes of scratch memory that `forward` takes with that many workers. It does not depend on the
-  /// number of keys nor, unless the pattern has stages, on the number of queries beyond a block.
+  /// number of keys nor, unless the pattern has stages, on the number of queries beyond a block;
+  /// but few queries take as much as their running softmax for each kKeySegment keys.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+    if (shape.queries <= kMostRows) {
+      const FewQueries few(op(), shape, sequence_shape(shape));
+      if (few.are_few(workers)) return few.template workspace_bytes<T>(workers);
+    }
     const HeadPlans plans(op(), shape.query_heads, sequence_shape(shape));
     return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
   }
@@ -182,6 +188,13 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
     const SoftmaxCall call(inputs, softmax_options());
+    if (inputs.q.rows() <= kMostRows && !call.sequences().packed()) {
+      const FewQueries few(op(), call.shape(), sequence_shape(call.shape()));
+      if (few.are_few(worker_count(executor, kUnboundedKeys))) {
+        few.run(call, out, saved, executor);
+        return;
+      }
+    }
     const HeadPlans plans(op(), call);
     SoftmaxForward(call, plans, out, saved).run(executor);
   }

@@ -8,15 +8,10 @@
 #include <vector>
 
 #include "fovea/attention/attention.hpp"
+#include "fovea/attention/softmax/key_source.hpp"
 #include "fovea/patterns/any_pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-/// Where a stage of a pattern finds its keys.
-enum class KeySource : unsigned char {
-  recent,   ///< among the last tokens, or among all tokens if all are kept
-  summary,  ///< among certain columns of all tokens
-};
 
 /// The tokens that heads of a causal or a bidirectional pattern see from any later position on.
 /// They are the last ones, if every stage of every head looks back so far and no further, or only

@@ -41,8 +41,9 @@ class SplitKv {
       part_elements_ += group_elements(group);
       pairs_ += group.count * c.pairs;
       const Index most_rows = group.count * c.most_rows;
-      worker_elements_ = (std::max)({worker_elements_, softmax_row_scratch(most_rows, shape_.width),
-                                     softmax_merge_scratch(shape_.value_width)});
+      worker_elements_ = (std::max)(
+          {worker_elements_, softmax_row_scratch(most_rows, shape_.width, shape_.value_width),
+           softmax_merge_scratch(shape_.value_width)});
       for (Index n = c.items.begin; n < c.items.end; ++n) {
         const DecodePlan::Item& item = rows_.item(n);
         if (!item.is_band) continue;
@@ -54,6 +55,13 @@ class SplitKv {
     worker_elements_ = padded_size(worker_elements_);
   }
 
+  /// The number of workers that `run` takes with this executor: 1 where so little is done that it
+  /// is over before another thread would be awake.
+  template <class E>
+  Index workers(const E& executor) const {
+    return is_small() ? 1 : worker_count(executor, task_count());
+  }
+
   /// Bytes of scratch memory with that many workers.
   Index scratch_bytes(Index workers) const {
     return head_bytes() +
@@ -61,17 +69,10 @@ class SplitKv {
                Index{sizeof(C)};
   }
 
-  /// The number of tasks for the whole batch.
-  Index task_count() const { return shape_.batch * tasks_; }
-
-  /// The number of (query, key) pairs of all heads.
-  Index pairs() const { return shape_.batch * pairs_; }
-
   /// Computes the rows and writes them.
   /// \param args called as args(source, batch, query head), gives the arguments of a head, all but
   /// block and scratch
-  /// \param scratch scratch_bytes(worker_count(executor, task_count())) bytes, aligned as a
-  /// Workspace
+  /// \param scratch scratch_bytes(workers(executor)) bytes, aligned as a Workspace
   template <class Args, class E>
   void run(Args&& args, std::byte* scratch, E&& executor) {
     args_ = reinterpret_cast<HeadArgs<T>*>(scratch);
@@ -85,14 +86,29 @@ class SplitKv {
         }
       }
     }
-    for_each_task(executor, task_count(), [&](Index task, Index worker) {
+    const auto compute_task = [&](Index task, Index worker) {
       compute(task / tasks_, task % tasks_, slots_ + worker * worker_elements_);
-    });
+    };
+    if (is_small()) {
+      for_each_task(Serial{}, task_count(), compute_task);
+    } else {
+      for_each_task(executor, task_count(), compute_task);
+    }
     // Merging takes a few multiplications for each segment and column: not worth waking threads.
     for (Index b = 0; b < shape_.batch; ++b) merge(b);
   }
 
  private:
+  /// The number of tasks for the whole batch.
+  Index task_count() const { return shape_.batch * tasks_; }
+
+  bool is_small() const {
+    constexpr double small = 1 << 16;  // products: a few microseconds
+    return static_cast<double>(shape_.batch * pairs_) *
+               static_cast<double>(shape_.width + shape_.value_width) <=
+           small;
+  }
+
   Index head_bytes() const {
     const Index bytes =
         shape_.sources * shape_.batch * heads_.head_count() * Index{sizeof(HeadArgs<T>)};

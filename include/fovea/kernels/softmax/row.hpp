@@ -49,19 +49,21 @@ struct SoftmaxMergeArgs {
   T* scratch = nullptr;                          ///< softmax_merge_scratch(...) elements
 };
 
-namespace detail {}  // namespace detail
-
 /// Elements of the running softmax of some rows: their maxima, their sums, their weighted sums of
 /// values, and whether they saw a key.
 constexpr Index softmax_row_part(Index rows, Index value_width) {
   return 3 * padded_size(rows) + rows * padded_size(value_width);
 }
 
-/// Elements of scratch for SoftmaxRowArgs: the queries, and the weights and the visibility of one
-/// tile.
-constexpr Index softmax_row_scratch(Index rows, Index width) {
-  constexpr Index most_rows_at_once = 8;
-  return rows * padded_size(width) + 2 * most_rows_at_once * kKeyTile;
+/// The number of rows of a call whose weights are kept at a time.
+inline constexpr Index kRowsAtOnce = 16;
+
+/// Elements of scratch for SoftmaxRowArgs: the queries, the keys and the values of a tile, its
+/// weights, and which of its pairs are visible.
+constexpr Index softmax_row_scratch(Index rows, Index width, Index value_width) {
+  constexpr Index most_keys_transposed = 64;
+  return (rows + most_keys_transposed) * padded_size(width) + kChain * padded_size(value_width) +
+         2 * kRowsAtOnce * kKeyTile;
 }
 
 /// Elements of scratch for SoftmaxMergeArgs.

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax attention of a few query rows over segments of keys. Each logit, sum and weighted sum is
-/// the same chain of operations as in block.inl.hpp: tiles and chains of keys lie at the same
-/// points of a run, and keys that a row does not see add nothing. So the bits are the same.
+/// Softmax attention of a few query rows over segments of keys. A tile of keys is transposed once
+/// for all rows, and then the keys have the lanes: the scores are the block kernel's product with K
+/// in the place of Q. Each logit, sum and weighted sum is the same chain of operations as in
+/// block.inl.hpp: tiles and chains of keys lie at the same points of a run, and keys that a row
+/// does not see add nothing. So the bits are the same. Cost: 2 (D + Dv) flops for each pair, and
+/// for each key log2(lanes) D / lanes shuffles.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -10,8 +13,9 @@
 #include "fovea/kernels/softmax/row.hpp"
 #include "fovea/kernels/softmax/row_products.inl.hpp"
 #include "fovea/kernels/softmax/score_map.inl.hpp"
+#include "fovea/kernels/softmax/tile.inl.hpp"
 #include "fovea/simd/lane_sums.inl.hpp"
-#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/rows_to_lanes.inl.hpp"
 #endif
 
 /// The running softmax of some rows, as it lies in memory (softmax_row_part).
@@ -80,7 +84,9 @@ class SoftmaxRow {
         q_row_(padded_size(head_.width)),
         state_(args.parts, rows_, head_.value_width),
         queries_(args.scratch),
-        weights_(queries_ + rows_ * q_row_),
+        transposed_(queries_ + rows_ * q_row_),
+        values_(transposed_ + q_row_ * KeyScores<T>::kRow),
+        weights_(values_ + kChain * padded_size(head_.value_width)),
         visible_(reinterpret_cast<Int<T>*>(weights_ + kRowsAtOnce * kKeyTile)) {}
 
   void run() {
@@ -97,10 +103,10 @@ class SoftmaxRow {
   }
 
  private:
-  void add_segment(const KeyRange& all) const {
+  void add_segment(const KeyRange& all) {
     for (Index begin = all.begin; begin < all.end;) {
       const Index end = smaller(all.end, (begin / kKeyTile + 1) * kKeyTile);
-      for_row_blocks<kRowsAtOnce>(0, rows_, Tile{*this, {begin, end}});
+      add_tile({begin, end});
       begin = end;
     }
   }
@@ -126,50 +132,43 @@ class SoftmaxRow {
     for (Index i = 0; i < rows_ * state_.acc_row; i += kLanes<T>) store(state_.acc + i, zero<T>());
   }
 
-  /// One tile of keys for R rows.
-  struct Tile {
-    const SoftmaxRow& call;
-    KeyRange keys;
-
-    template <int R>
-    FOVEA_INLINE void run(Index first) const {
-      call.template add_tile<R>(first, keys);
+  /// One tile of keys, of which only those are touched that some row sees.
+  void add_tile(const KeyRange& tile) {
+    keys_ = {tile.end, tile.begin};
+    for (Index i = 0; i < args_.block.count; ++i) {
+      const KeyRange seen = points_.seen_by(i).within(tile.begin, tile.end);
+      if (seen.empty()) continue;
+      keys_ = {smaller(keys_.begin, seen.begin), larger(keys_.end, seen.end)};
     }
-  };
+    if (keys_.empty()) return;
+    for (Index first = 0; first < rows_; first += kRowsAtOnce) {
+      add_rows({first, smaller(kRowsAtOnce, rows_ - first), {}, {}});
+    }
+  }
 
-  /// The rows [row, row + R), and what they see of a tile. Their weights begin at key `all.begin`.
-  template <int R>
+  /// Some rows of the call, and what they see of the tile.
   struct Rows {
     Index first;
-    KeyRange seen[R];
-    KeyRange all;
-    T rescale[R];
+    Index count;
+    KeyRange seen[kRowsAtOnce];
+    T rescale[kRowsAtOnce];
   };
 
-  template <int R>
-  FOVEA_NOINLINE void add_tile(Index first, const KeyRange& tile) const {
-    Rows<R> rows;
-    rows.first = first;
-    rows.all = {tile.end, tile.begin};
-    for (int r = 0; r < R; ++r) {
-      rows.seen[r] = points_.seen_by((first + r) % args_.block.count).within(tile.begin, tile.end);
-      if (rows.seen[r].empty()) continue;
-      rows.all.begin = smaller(rows.all.begin, rows.seen[r].begin);
-      rows.all.end = larger(rows.all.end, rows.seen[r].end);
-    }
-    if (rows.all.empty()) return;
+  FOVEA_NOINLINE void add_rows(Rows rows) const {
     score(rows);
-    for (int r = 0; r < R; ++r) weigh(rows, r);
-    for (Index j = rows.all.begin; j < rows.all.end;) {
-      const Index end = smaller(rows.all.end, (j / kChain + 1) * kChain);
-      add_weights(rows, {j, end}, j == rows.all.begin);
-      j = end;
+    for (Index r = 0; r < rows.count; ++r) {
+      rows.seen[r] =
+          points_.seen_by((rows.first + r) % args_.block.count).within(keys_.begin, keys_.end);
+      weigh(rows, r);
     }
-    for (int r = 0; r < R; ++r) drop(rows, r);
-    for (Index j = rows.all.begin; j < rows.all.end;) {
-      const Index end = smaller(rows.all.end, (j / kChain + 1) * kChain);
-      add_values(rows, {j, end});
-      j = end;
+    for (Index j = keys_.begin; j < keys_.end;) {
+      const KeyRange chain{j, smaller(keys_.end, (j / kChain + 1) * kChain)};
+      for_few_rows(rows.count, WeightSums<T>{weights_ + (j - keys_.begin), chain.end - j,
+                                             rows.rescale, state_.sum + rows.first});
+      for (Index r = 0; r < rows.count; ++r) drop(rows.first + r, chain, weights_ + r * kKeyTile);
+      add_values(rows, chain);
+      for (T& rescale : rows.rescale) rescale = 1;
+      j = chain.end;
     }
   }
 
@@ -182,46 +181,73 @@ class SoftmaxRow {
   }
   Index position(Index row) const { return query(row) + head_.first_position; }
 
+  /// The rows of k or v that hold points [n, ...) of the run.
+  StoredMatrix<S> rows_of_points(const StoredMatrix<S>& m, Index n) const {
+    return every_row<T>(m, points_.row + n * points_.row_step, points_.row_step);
+  }
+
   /// Asks for as many keys as there are lanes, from point n on, if the run has them.
   FOVEA_INLINE void prefetch_keys(Index n) const {
-    constexpr Index line = 64 / kStoredBytes<S, T>;
-    if (n + kLanes < T >> points_.end) return;
-    const Index k_row = points_.row_step * head_.k.row;
-    const Index width = head_.width;
-    const char* const k = static_cast<const char*>(head_.k.data);
-    Index at = points_.row * head_.k.row + n * k_row;
-    for (int i = 0; i < kLanes<T>; ++i, at += k_row) {
-      for (Index c = 0; c < width; c += line) {
-        __builtin_prefetch(k + (at + c) * kStoredBytes<S, T>, 0, 2);
-      }
+    if (points_.end - n < kLanes<T>) return;
+    RowsAhead<0>::template of<T>(head_.k, points_.row + n * points_.row_step, points_.row_step,
+                                 kLanes<T>, head_.width)
+        .ask(kLanes<T>);
+  }
+
+  /// Writes the score of row r and key j to weights_[r, j - keys_.begin]. So many keys are
+  /// transposed at a time that they stay in the nearest cache.
+  FOVEA_INLINE void score(const Rows& rows) const {
+    if (rows.count == 1) return score_one(queries_ + rows.first * q_row_);
+    for (Index j = keys_.begin; j < keys_.end; j += KeyScores<T>::kRow) {
+      transpose_keys({j, smaller(keys_.end, j + KeyScores<T>::kRow)});
+      for_row_blocks<kRowsOfBlock>(0, rows.count,
+                                   KeyScores<T>{queries_ + rows.first * q_row_, q_row_, transposed_,
+                                                head_.width, weights_ + (j - keys_.begin)});
     }
   }
 
-  /// Writes the score of row r and key j to weights_[r, j - all.begin].
-  template <int R>
-  FOVEA_INLINE void score(const Rows<R>& rows) const {
-    const Index k_row = points_.row_step * head_.k.row;
-    for (Index j = rows.all.begin; j < rows.all.end; j += kLanes<T>) {
-      if (rows.first == 0) prefetch_keys(j + kKeysAhead);
-      const KeyGroup<S, T> group{head_.k.data, points_.row * head_.k.row + j * k_row,
-                                 k_row,        smaller(kLanes<T>, rows.all.end - j),
-                                 head_.width,  queries_ + rows.first * q_row_,
-                                 q_row_,       weights_ + (j - rows.all.begin)};
-      group.template run<R>();
+  FOVEA_NOINLINE void transpose_keys(const KeyRange& keys) const {
+    for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
+      prefetch_keys(j + kKeysAhead);
+      rows_to_lanes(rows_of_points(head_.k, j), smaller(kLanes<T>, keys.end - j), head_.width, T{1},
+                    transposed_ + (j - keys.begin), KeyScores<T>::kRow, kLanes<T>);
     }
+  }
+
+  /// The same for one row, which nothing shares the transposed keys with.
+  FOVEA_NOINLINE void score_one(const T* q) const {
+    for (Index j = keys_.begin; j < keys_.end; j += kLanes<T>) {
+      prefetch_keys(j + kKeysAhead);
+      const StoredMatrix<S> k = rows_of_points(head_.k, j);
+      const Index count = smaller(kLanes<T>, keys_.end - j);
+      T* const to = weights_ + (j - keys_.begin);
+      if (head_.width == 0) store(to, zero<T>());
+      for (Index c = 0; c < head_.width; c += kChain) {
+        const Vec<T> sum = score_chain(k, count, c, smaller(c + kChain, head_.width), q);
+        store(to, c == 0 ? sum : load(to) + sum);
+      }
+    }
+  }
+  FOVEA_INLINE Vec<T> score_chain(const StoredMatrix<S>& k, Index count, Index c, Index end,
+                                  const T* q) const {
+    if constexpr (S == Storage::bfloat16) {
+      if (count == kLanes<T> && k.column == 1 && (end - c) % (2 * kLanes<T>) == 0) {
+        return score_one_row_in_pairs(k, c, end, q);
+      }
+    }
+    return score_one_row(k, count, c, end, q);
   }
 
   /// Turns the scores of one row into weights, in place. Those of keys that it does not see become
   /// 0.
-  template <int R>
-  FOVEA_INLINE void weigh(Rows<R>& rows, int r) const {
-    const Index keys = rows.all.end - rows.all.begin;
+  FOVEA_INLINE void weigh(Rows& rows, Index r) const {
+    const Index keys = keys_.end - keys_.begin;
     T* weights = weights_ + r * kKeyTile;
     const Index row = rows.first + r;
     const ScoreMap<T>& map = head_of(row).map;
-    if (map.changes_logits()) map_scores(map, row, rows.all, weights, visible_ + r * kKeyTile);
-    const auto low = static_cast<Int<T>>(rows.seen[r].begin - rows.all.begin);
-    const auto high = static_cast<Int<T>>(rows.seen[r].end - rows.all.begin);
+    if (map.changes_logits()) map_scores(map, row, weights, visible_ + r * kKeyTile);
+    const auto low = static_cast<Int<T>>(rows.seen[r].begin - keys_.begin);
+    const auto high = static_cast<Int<T>>(rows.seen[r].end - keys_.begin);
     Vec<T> most = set1(kMinusInfinity<T>);
     IntVec<T> saw = set1_int<T>(0);
     for (Index j = 0; j < keys; j += kLanes<T>) {
@@ -248,31 +274,31 @@ class SoftmaxRow {
     }
   }
 
-  /// Applies the score map of one row to the keys of `keys`, and finds which of them it hides.
+  /// Applies the score map of one row to the keys of the tile, and finds which of them it hides.
   /// \param scores, visible [keys]
-  FOVEA_NOINLINE void map_scores(const ScoreMap<T>& map, Index row, const KeyRange& keys, T* scores,
+  FOVEA_NOINLINE void map_scores(const ScoreMap<T>& map, Index row, T* scores,
                                  Int<T>* visible) const {
     const CapFactors<T> cap = cap_factors(map.soft_cap);
     const Matrix<const T> bias = row_of(map.bias, row);
     const Matrix<const bool> mask = row_of(map.mask, row);
-    for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
-      T* const p = scores + (j - keys.begin);
+    for (Index j = keys_.begin; j < keys_.end; j += kLanes<T>) {
+      T* const p = scores + (j - keys_.begin);
       Vec<T> t = load(p);
       IntVec<T> sees = set1_int<T>(-1);
       if (map.soft_cap != 0) t = cap_logits(t, cap);
       if (bias.data != nullptr) {
-        const Vec<T> more = load_columns(bias.data, bias.column, j, keys.end);
+        const Vec<T> more = load_columns(bias.data, bias.column, j, keys_.end);
         t = add_bias(t, more);
         sees = ~hides_pair(more);
       }
-      if (mask.data != nullptr) sees = sees & load_mask(mask, j, keys.end);
+      if (mask.data != nullptr) sees = sees & load_mask(mask, j, keys_.end);
       if (map.alibi_slope != 0) {
         t = subtract_alibi(
             t, alibi_factor(map.alibi_slope),
             lane_positions<T>(position(row) - points_.position(j), -points_.run.step));
       }
       store(p, t);
-      if (map.hides()) store_int<T>(visible + (j - keys.begin), sees);
+      if (map.hides()) store_int<T>(visible + (j - keys_.begin), sees);
     }
   }
 
@@ -292,27 +318,11 @@ class SoftmaxRow {
     return load_int<T>(lanes);
   }
 
-  /// Computes the sums of one chain: what a row does not see adds 0.
-  template <int R>
-  FOVEA_INLINE void add_weights(Rows<R>& rows, const KeyRange& chain, bool first) const {
-    const T* weights = weights_ + (chain.begin - rows.all.begin);
-    T sum[R] = {};
-    for (Index j = 0; j < chain.end - chain.begin; ++j) {
-      FOVEA_UNROLL
-      for (int r = 0; r < R; ++r) sum[r] += weights[r * kKeyTile + j];
-    }
-    for (int r = 0; r < R; ++r) {
-      T& total = state_.sum[rows.first + r];
-      total = fma_one(total, first ? rows.rescale[r] : T{1}, sum[r]);
-    }
-  }
-
-  /// Multiplies the weights of one row by their dropout factors.
-  template <int R>
-  FOVEA_INLINE void drop(const Rows<R>& rows, int r) const {
-    const Index row = rows.first + r;
+  /// Multiplies the weights of one row and one chain by their dropout factors.
+  /// \param weights those of the tile
+  FOVEA_INLINE void drop(Index row, const KeyRange& chain, T* weights) const {
     const DropoutMap& map = head_of(row).map.dropout;
-    if (map.probability > 0) drop_weights(map, row, rows.all, weights_ + r * kKeyTile);
+    if (map.probability > 0) drop_weights(map, row, chain, weights + (chain.begin - keys_.begin));
   }
 
   FOVEA_NOINLINE void drop_weights(const DropoutMap& map, Index row, const KeyRange& keys,
@@ -320,71 +330,92 @@ class SoftmaxRow {
     const DropoutLaw<T> law(map);
     const IntVec<T> i = lane_positions<T>(position(row), 0);
     for (Index j = keys.begin; j < keys.end; j += kLanes<T>) {
+      const IntVec<T> key = lane_positions<T>(points_.position(j), points_.run.step);
+      const IntVec<T> inside = lane_index<T>() < set1_int<T>(static_cast<Int<T>>(keys.end - j));
       T* const p = weights + (j - keys.begin);
-      store(p, load(p) * law.factor(i, lane_positions<T>(points_.position(j), points_.run.step)));
+      store(p, select(inside, load(p) * law.factor(i, key), load(p)));
     }
   }
 
-  /// Adds the values of one chain: for all rows together if they see the same keys of it, otherwise
-  /// row by row, so that nothing invisible is multiplied.
-  template <int R>
-  FOVEA_INLINE void add_values(Rows<R>& rows, const KeyRange& chain) const {
-    KeyRange seen[R];
-    for (int r = 0; r < R; ++r) seen[r] = rows.seen[r].within(chain.begin, chain.end);
-    bool same = !seen[0].empty();
-    for (int r = 0; r < R; ++r) {
-      same = same && seen[r].begin == seen[0].begin && seen[r].end == seen[0].end &&
-             !head_of(rows.first + r).map.hides();
+  /// Adds the values of one chain. Its weights are 0 where a pair is hidden, which silences any
+  /// value but NaN and infinity: if there are such, each row takes what it sees alone.
+  FOVEA_INLINE void add_values(const Rows& rows, const KeyRange& chain) const {
+    const StoredMatrix<S> v = rows_of_points(head_.v, chain.begin);
+    if (hides_some(rows, chain) && !finite_values(v, chain.end - chain.begin)) {
+      return add_visible_values(rows, chain);
     }
-    if (same) {
-      add_values_of<R, false>(rows.first, seen[0], rows.all.begin, 0, nullptr, rows.rescale);
-      return;
+    Index c = 0;
+    if (v.column == 1) {
+      // One row alone reads whole rows of V at a time, as memory likes it.
+      if (!kIsCompact && rows.count == 1) c = add_columns<8>(rows, chain, v, c);
+      c = add_columns<kRowVectors>(rows, chain, v, c);
     }
-    for (int r = 0; r < R; ++r) {
-      if (seen[r].empty()) continue;
-      const Index row = rows.first + r;
-      if (!head_of(row).map.hides()) {
-        add_values_of<1, false>(row, seen[r], rows.all.begin, r, nullptr, rows.rescale + r);
-        continue;
-      }
-      Index list[kChain];
-      const Index offset = seen[r].begin - rows.all.begin;
-      const Int<T>* visible = visible_ + r * kKeyTile + offset;
-      Index n = 0;
-      for (Index j = 0; j < seen[r].end - seen[r].begin; ++j) {
-        if (visible[j] != 0) list[n++] = j;
-      }
-      seen[r].end = seen[r].begin + n;
-      add_values_of<1, true>(row, seen[r], rows.all.begin, r, list, rows.rescale + r);
-    }
+    add_columns<1>(rows, chain, v, c);
   }
 
-  /// Adds values to acc of rows [row, row + R), with rows [weight_row, ...) of weights_, which
-  /// begin at key `from`.
-  /// \param keys those of the chain, or with a list as many
-  /// \param rescale becomes 1
-  template <int R, bool kListed>
-  FOVEA_INLINE void add_values_of(Index row, const KeyRange& keys, Index from, Index weight_row,
-                                  const Index* list, T* rescale) const {
-    const Index v_row = points_.row_step * head_.v.row;
-    const Index behind = points_.end - (keys.begin / kChain + 1) * kChain;  // keys behind the chain
+  /// Adds the columns of V from c on that fill V vectors, or all of them one by one. Returns the
+  /// first column that is left.
+  template <int V>
+  FOVEA_INLINE Index add_columns(const Rows& rows, const KeyRange& chain, const StoredMatrix<S>& v,
+                                 Index c) const {
+    const Index behind =
+        points_.end - (chain.begin / kChain + 1) * kChain;  // keys behind the chain
     const Index ahead = clamped(behind, 0, kKeysAhead);
-    const ValueVectors<R, kListed, S, T> values{
-        head_.v.data,
-        points_.row * head_.v.row + keys.begin * v_row,
-        v_row,
-        keys.end - keys.begin,
-        ahead,
-        list,
-        head_.value_width,
-        weights_ + weight_row * kKeyTile + (keys.begin - from),
-        rescale,
-        state_.acc + row * state_.acc_row,
-        state_.acc_row};
-    constexpr int vectors = smaller(8, (kVecRegisters == 32 ? 16 : 8) / R);
-    for_row_blocks<vectors>(0, head_.value_width / kLanes<T>, values);
-    values.rest();
-    for (int r = 0; r < R; ++r) rescale[r] = 1;
+    const Index width = V == 1 ? padded_size(head_.value_width, kLanes<T>) : head_.value_width;
+    for (; c + V * kLanes<T> <= width; c += V * kLanes<T>) {
+      const WeightedValues<V, S, T> values{v,
+                                           c,
+                                           head_.value_width,
+                                           chain.end - chain.begin,
+                                           ahead,
+                                           weights_ + (chain.begin - keys_.begin),
+                                           rows.rescale,
+                                           state_.acc + rows.first * state_.acc_row,
+                                           state_.acc_row};
+      if constexpr (V > kRowVectors || V == 1) {
+        for (Index r = 0; r < rows.count; ++r) values.template run<1>(r);
+      } else {
+        for_few_rows(rows.count, values);
+      }
+    }
+    return c;
+  }
+
+  /// Whether `keys` values hold neither NaN nor infinity.
+  FOVEA_NOINLINE bool finite_values(const StoredMatrix<S>& v, Index keys) const {
+    const Index row = padded_size(head_.value_width);
+    pack_rows(v, keys, head_.value_width, values_, row);
+    return all_finite(values_, row, keys, head_.value_width);
+  }
+
+  /// Whether some row does not see some key of a chain.
+  bool hides_some(const Rows& rows, const KeyRange& chain) const {
+    for (Index r = 0; r < rows.count; ++r) {
+      const KeyRange seen = rows.seen[r].within(chain.begin, chain.end);
+      if (seen.begin != chain.begin || seen.end != chain.end) return true;
+      if (head_of(rows.first + r).map.hides()) return true;
+    }
+    return false;
+  }
+
+  /// Gives the same bits, with the hidden pairs left out.
+  /// \pre finite_values has packed the values of the chain
+  FOVEA_NOINLINE void add_visible_values(const Rows& rows, const KeyRange& chain) const {
+    const Index row = padded_size(head_.value_width);
+    for (Index r = 0; r < rows.count; ++r) {
+      const bool hides = head_of(rows.first + r).map.hides();
+      const KeyRange seen = rows.seen[r].within(chain.begin, chain.end);
+      T* const acc = state_.acc + (rows.first + r) * state_.acc_row;
+      for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
+        Vec<T> sum = zero<T>();
+        for (Index j = seen.begin; j < seen.end; ++j) {
+          const Index at = r * kKeyTile + (j - keys_.begin);
+          if (hides && visible_[at] == 0) continue;
+          sum = fma(load(values_ + (j - chain.begin) * row + c), set1(weights_[at]), sum);
+        }
+        store(acc + c, fma(load(acc + c), set1(rows.rescale[r]), sum));
+      }
+    }
   }
 
   const SoftmaxRowArgs<T, S>& args_;
@@ -393,7 +424,10 @@ class SoftmaxRow {
   const Index q_row_;
   RowSoftmax<T> state_;  // that of the segment
   RunPoints points_;     // those of its run
+  KeyRange keys_{};      // those of the tile that some row sees
   T* const queries_;     // [rows, q_row_], scaled
+  T* const transposed_;  // [D padded, KeyScores::kRow] some keys of the tile
+  T* const values_;      // [kChain, Dv padded] the values of a chain, where they must be looked at
   T* const weights_;     // [kRowsAtOnce, kKeyTile]
   // [kRowsAtOnce, kKeyTile] -1 where a pair is visible; only for rows whose map hides pairs
   Int<T>* const visible_;

@@ -133,12 +133,13 @@ struct ShiftedLanes {
   Int<T>* seen;      // [lanes] as in shift_tile, or null
   T* most;           // [lanes] as in shift_tile, or null
 
-  /// Goes through keys [begin, end) with what the map has.
+  /// Goes through keys [begin, end) with what the map has. The baseline, which is compact, asks for
+  /// that at each key.
   template <bool... kHas>
   FOVEA_INLINE void choose(Index begin, Index end) const {
-    const bool has[] = {map.bias.data != nullptr, map.mask.data != nullptr, map.alibi_slope != 0,
-                        lower != nullptr};
-    if constexpr (sizeof...(kHas) == 4) {
+    if constexpr (kIsCompact) return run<true, true, true>(begin, end);
+    const bool has[] = {map.bias.data != nullptr, map.mask.data != nullptr, map.alibi_slope != 0};
+    if constexpr (sizeof...(kHas) == 3) {
       run<kHas...>(begin, end);
     } else if (has[sizeof...(kHas)]) {
       choose<kHas..., true>(begin, end);
@@ -148,9 +149,15 @@ struct ShiftedLanes {
   }
 
  private:
-  template <bool kBias, bool kMask, bool kAlibi, bool kBounds>
+  template <bool kBias, bool kMask, bool kAlibi>
   FOVEA_NOINLINE void run(Index begin, Index end) const {
     constexpr Index w = kLanes<T>;
+    const bool has_bias = kBias && (!kIsCompact || map.bias.data != nullptr);
+    const bool has_mask = kMask && (!kIsCompact || map.mask.data != nullptr);
+    const bool has_alibi = kAlibi && (!kIsCompact || map.alibi_slope != 0);
+    const bool has_bounds = lower != nullptr;
+    const IntVec<T> low = has_bounds ? load_int<T>(lower) : set1_int<T>(0);
+    const IntVec<T> high = has_bounds ? load_int<T>(upper) : set1_int<T>(0);
     const Matrix<const T> bias = tile_part(map.bias, place);
     const Matrix<const bool> mask = tile_part(map.mask, place);
     const T factor = alibi_factor(map.alibi_slope);
@@ -165,34 +172,37 @@ struct ShiftedLanes {
     Index masked = begin;  // words hold the keys [masked - kVecBytes, masked)
     for (Index first = begin; first < end; first += w) {
       const Index n = smaller(w, end - first);
-      if constexpr (kMask) {
+      if (has_mask) {
         if (first == masked) {
           words.read(from_key(mask, first), place.rows, smaller(kVecBytes, end - first));
           masked += kVecBytes;
         }
       }
-      if constexpr (kBias) load_bias(from_key(bias, first), place.rows, n, bias_lanes);
+      if (has_bias) load_bias(from_key(bias, first), place.rows, n, bias_lanes);
       T* p = scores + first * length;
       for (Index r = 0; r < n; ++r, p += length) {
         Vec<T> t = load(p);
         IntVec<T> visible = set1_int<T>(-1);
-        if constexpr (kBias) {
+        if (has_bias) {
           prefetch_next_lanes(from_key(bias, first), place.rows, w, r);
           const Vec<T> more = load(bias_lanes + r * w);
           t = add_bias(t, more);
           visible = ~hides_pair(more);
         }
-        if constexpr (kAlibi) {
+        if (has_alibi) {
           t = subtract_alibi(t, factor, distance);
           distance = distance - key_step;
         }
-        if constexpr (kMask) {
+        if (has_mask) {
           const Index key = first + r + kVecBytes - masked;
           prefetch_next_lanes(from_key(mask, first), place.rows, w, key * w / kVecBytes);
           visible = visible & words.sees(key);
         }
-        if constexpr (kBounds) visible = visible & in_bounds(first + r);
-        if constexpr (kBias || kMask || kBounds) t = select(visible, t, set1(kMinusInfinity<T>));
+        if (has_bounds) {
+          const IntVec<T> key = set1_int<T>(static_cast<Int<T>>(first + r));
+          visible = visible & ~(key < low) & (key < high);
+        }
+        if (has_bias || has_mask || has_bounds) t = select(visible, t, set1(kMinusInfinity<T>));
         store(p, t);
         largest = maximum(largest, t);
         any_visible = any_visible | visible;
@@ -205,11 +215,6 @@ struct ShiftedLanes {
   template <class X>
   static FOVEA_INLINE Matrix<const X> from_key(const Matrix<const X>& m, Index j) {
     return {m.data + j * m.column, m.row, m.column};
-  }
-
-  FOVEA_INLINE IntVec<T> in_bounds(Index j) const {
-    const IntVec<T> key = set1_int<T>(static_cast<Int<T>>(j));
-    return ~(key < load_int<T>(lower)) & (key < load_int<T>(upper));
   }
 };
 
