@@ -18,5 +18,6 @@
 #include "fovea/attention/longformer.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/attention/softmax/decoder.hpp"
+#include "fovea/attention/modified.hpp"
 #include "fovea/attention/sparse.hpp"
 #include "fovea/attention/strided.hpp"

@@ -1,10 +1,43 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Full and local attention in the conformance suite.
+#include <cmath>
+
 #include "attention/cases.hpp"
 
 namespace fovea_test {
 namespace {
+
+/// A soft cap as a user writes it.
+struct OwnCap {
+  double cap;
+
+  template <class T>
+  T value(T z, fovea::ScorePair /*pair*/) const noexcept {
+    const auto c = static_cast<T>(cap);
+    return c * std::tanh(z / c);
+  }
+  template <class T>
+  T derivative(T z, fovea::ScorePair /*pair*/) const noexcept {
+    const T t = std::tanh(z / static_cast<T>(cap));
+    return 1 - t * t;
+  }
+};
+
+/// An operator with that cap: it has the oracle of the built-in one.
+template <class T, class Op>
+Case<T> own_cap_case(std::string name, const Op& op, Law law, Extras extras = {}) {
+  constexpr double cap = 1.7;
+  Case<T> made = make_case<T>(std::move(name), fovea::ModifiedAttention(op, OwnCap{cap}), law);
+  Op capped = op;
+  capped.options.soft_cap = cap;
+  const Case<T> built_in = softmax_case<T>("", capped, law, extras);
+  made.extras = built_in.extras;
+  made.options = built_in.options;
+  made.oracle = built_in.oracle;
+  made.grad_oracle = built_in.grad_oracle;
+  return made;
+}
 
 /// The patterns, without options.
 template <class T>
@@ -51,6 +84,11 @@ std::vector<Case<T>> option_cases() {
       softmax_case<T>("causal_alibi", FullAttention{{.causal = true}}, band(kAllKeys, 0),
                       {.alibi = true}),
       softmax_case<T>("full_soft_cap", FullAttention{{.soft_cap = 1.7}}, all_pairs),
+      own_cap_case<T>("full_own_cap", FullAttention{}, all_pairs),
+      own_cap_case<T>("causal_own_cap_and_everything",
+                      FullAttention{{.causal = true, .dropout = some}}, band(kAllKeys, 0),
+                      everything),
+      own_cap_case<T>("local_own_cap", LocalAttention{{.left = 70, .right = 5}}, band(70, 5)),
       softmax_case<T>("full_sink", FullAttention{}, all_pairs, {.sink = true}),
       softmax_case<T>("full_dropout", FullAttention{{.dropout = some}}, all_pairs),
       softmax_case<T>("causal_everything",

@@ -35,6 +35,12 @@ namespace {
 
 using namespace fovea;
 
+/// A modifier of logits.
+struct Twice {
+  float value(float logit, ScorePair /*pair*/) const noexcept { return 2 * logit; }
+  float derivative(float /*logit*/, ScorePair /*pair*/) const noexcept { return 2; }
+};
+
 /// Forward and backward of one operator.
 template <class Op>
 void train(const Op& op) {
@@ -68,6 +74,7 @@ int main() {
   train_and_decode(LongformerAttention{});
   train_and_decode(BigBirdAttention{});
   train_and_decode(BlockSparseAttention{{.layouts = {{}}}});
+  train_and_decode(ModifiedAttention(FullAttention{}, Twice{}));
   train_and_decode(SparseAttention{{.patterns = {unite(Window{4, 4}, GlobalTokens::at({0}))}}});
   train_and_decode(LinearAttention<EluPlusOne>{});
   train_and_decode(FmmAttention<EluPlusOne, TanhPlusOne>{});

@@ -21,8 +21,10 @@ class SoftmaxCall {
  public:
   /// \param inputs checked; what they view must outlive this object
   /// \param options checked
-  SoftmaxCall(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options)
-      : inputs_(inputs), options_(options), sequences_(inputs) {}
+  /// \param modifier a user's function of logits; its object must outlive this one
+  SoftmaxCall(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
+              const ScoreModifierArgs<Compute<T>>& modifier = {})
+      : inputs_(inputs), options_(options), modifier_(modifier), sequences_(inputs) {}
 
   /// The inputs of the call.
   const SoftmaxInputs<T>& inputs() const { return inputs_; }
@@ -51,6 +53,7 @@ class SoftmaxCall {
     ScoreMap<Compute<T>> map;
     const auto head = static_cast<std::size_t>(h);
     if (options_.soft_cap) map.soft_cap = static_cast<Compute<T>>(*options_.soft_cap);
+    map.modifier = modifier_;
     if (!inputs_.alibi_slopes.empty()) {
       map.alibi_slope = inputs_.alibi_slopes[head];
       map.weight_lift = kAlibiLift;
@@ -90,6 +93,7 @@ class SoftmaxCall {
  private:
   SoftmaxInputs<T> inputs_;
   SoftmaxOptions options_;
+  ScoreModifierArgs<Compute<T>> modifier_;
   Sequences<T> sequences_;
 };
 

@@ -246,7 +246,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
                       const View<const T>& v) const {
     inputs.k = k;
     inputs.v = v;
-    return {inputs, op_.softmax_options()};
+    return {inputs, op_.softmax_options(), op_.template score_modifier<Compute<T>, false>()};
   }
 
   /// The pattern of head h.

@@ -16,9 +16,10 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// The calls of a softmax operator `Op`. `Op` has `name()`, `options` with either a scale alone or
-/// at least the members of SoftmaxOptions, `check_options()`, and `pattern(head, shape)`, which
-/// returns any Pattern or StagedPattern. It may have `pattern_period(heads)` if heads have
-/// different patterns, and `check_pattern(shape)` if its options do not fit every sequence.
+/// at least the members of SoftmaxOptions (or `softmax_options()` of its own), `check_options()`,
+/// and `pattern(head, shape)`, which returns any Pattern or StagedPattern. It may have
+/// `pattern_period(heads)` if heads have different patterns, and `check_pattern(shape)` if its
+/// options do not fit every sequence.
 ///
 /// out[b, h, i] = sum_j softmax_j(s_ij) v_j over the visible keys j: those that the pattern shows
 /// to row i, that lie within the batch entry's key length or the row's packed sequence, and that
@@ -68,6 +69,12 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   /// What a decoder takes for new tokens: k and v.
   template <class T>
   using Tokens = KeyValueTokens<T>;
+
+  /// A user's function of logits, for a forward or a backward pass: none by default.
+  template <class C, bool kBackward>
+  ScoreModifierArgs<C> score_modifier() const {
+    return {};
+  }
 
   /// The patterns of heads repeat after this many query heads: all have the same by default.
   Index pattern_period(Index /*heads*/) const { return 1; }
@@ -154,14 +161,14 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   const Op& op() const { return static_cast<const Op&>(*this); }
 
   SequenceShape sequence_shape(const AttentionShape& shape) const {
-    return SequenceShape::of(shape.queries, shape.keys, softmax_options().alignment);
+    return SequenceShape::of(shape.queries, shape.keys, op().softmax_options().alignment);
   }
 
   /// Checks the options and the inputs.
   template <class T>
   void check_read(const Inputs<T>& inputs) const {
     op().check_options();
-    check_softmax_options<Compute<T>>(Op::name(), softmax_options());
+    check_softmax_options<Compute<T>>(Op::name(), op().softmax_options());
     check_inputs(Op::name(), inputs);
     check_packing(Op::name(), inputs);
     check_logit_inputs(Op::name(), inputs);
@@ -180,14 +187,16 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
                     const SavedOf<Op, T>& saved, const View<const T>& d_out,
                     const GradsOf<Op, T>& grads, E&& executor) const {
-    const SoftmaxCall call(inputs, softmax_options());
+    const SoftmaxCall call(inputs, op().softmax_options(),
+                           op().template score_modifier<Compute<T>, true>());
     const HeadPlans plans(op(), call);
     SoftmaxBackward(call, plans, out, saved, d_out, grads).run(executor);
   }
 
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
-    const SoftmaxCall call(inputs, softmax_options());
+    const SoftmaxCall call(inputs, op().softmax_options(),
+                           op().template score_modifier<Compute<T>, false>());
     if (inputs.q.rows() <= kMostRows && !call.sequences().packed()) {
       const FewQueries few(op(), call.shape(), sequence_shape(call.shape()));
       if (few.are_few(worker_count(executor, kUnboundedKeys))) {

@@ -304,6 +304,9 @@ class SoftmaxBlock {
   void map_tile(Index sub, const TilePairs& pairs, Index begin, Index end, T* most) {
     const ScoreMap<T>& map = args_.map;
     if (map.soft_cap != 0) cap_tile<V>(map, begin, end, weights_, most);
+    if (map.modifier.is_used()) {
+      modify_tile<V, T>(map, pairs.place, begin, end, weights_, nullptr, most);
+    }
     if (map.alibi_slope == 0 && !map.hides() && pairs.bounds == nullptr) return;
     shift_tile<V>(map, pairs.place, pairs.bounds, begin, end, weights_, seen(sub), most);
   }

@@ -9,6 +9,8 @@
 
 #include "fovea/kernels/softmax/score_map.inl.hpp"
 
+#include "fovea/kernels/softmax/score_modifier.inl.hpp"
+
 #include "fovea/kernels/softmax/score_map_tile.inl.hpp"
 
 #include "fovea/kernels/softmax/running_softmax.inl.hpp"

@@ -27,8 +27,8 @@ class SoftmaxGrad {
         d_queries_(args.scratch + args.keys.count * (d_ + dv_)),
         scores_(d_queries_ + kGradTile * d_),
         d_weights_(scores_ + kGradTile * kGradTile),
-        capped_(d_weights_ + kGradTile * kGradTile),
-        dropout_(capped_ + kGradTile * kGradTile),
+        slopes_(d_weights_ + kGradTile * kGradTile),
+        dropout_(slopes_ + kGradTile * kGradTile),
         seen_(reinterpret_cast<Int<T>*>(dropout_ + kGradTile * kGradTile)),
         rows_(head_, dropout_ + 2 * kGradTile * kGradTile) {}
 
@@ -251,14 +251,10 @@ class SoftmaxGrad {
     options.hides = tile.partial || map.hides();
     options.lift = map.weight_lift;
     options.lse_low = rows_.lse_low(g);
-    options.before_cap = args_.d_bias.data != nullptr;
-    if (map.soft_cap != 0) {
-      cap_tile<V>(map, 0, keys, scores);
-      for (Index i = 0; i < keys * kGroup; i += kLanes<T>) {
-        store(capped_ + at + i, load(scores + i));
-      }
-      options.capped = capped_ + at;
-      options.inverse_cap = 1 / logit_factor(map.soft_cap);
+    if (map.soft_cap != 0 || map.modifier.is_used()) {
+      bend_logits(place, keys, scores, slopes_ + at);
+      // The bias takes the gradients of what it was added to.
+      if (args_.d_bias.data == nullptr) options.slopes = slopes_ + at;
     }
     if (options.hides || map.changes_logits()) {
       shift_tile<V>(map, place, bound, 0, keys, scores, static_cast<Int<T>*>(nullptr));
@@ -277,6 +273,18 @@ class SoftmaxGrad {
       options.seen = seen_ + at;
     }
     grad_tile<V>(rows_.lse(g), rows_.delta(g), keys, options, scores, d_weights);
+  }
+
+  /// Applies soft cap and modifier, and writes their derivatives.
+  void bend_logits(const TilePlace& place, Index keys, T* scores, T* slopes) const {
+    const ScoreMap<T>& map = head_.map;
+    if (map.soft_cap != 0) cap_tile<V>(map, 0, keys, scores);
+    const T inverse_cap = map.soft_cap != 0 ? 1 / logit_factor(map.soft_cap) : T{0};
+    for (Index i = 0; i < keys * kGroup; i += kLanes<T>) {
+      const Vec<T> ratio = load(scores + i) * set1(inverse_cap);
+      store(slopes + i, fma(zero<T>() - ratio, ratio, set1<T>(1)));
+    }
+    if (map.modifier.is_used()) modify_tile<V>(map, place, 0, keys, scores, slopes);
   }
 
   TilePlace tile_place(const Sub& sub, const Tile& tile, Index g) const {
@@ -330,7 +338,7 @@ class SoftmaxGrad {
   T* const d_queries_;     // [groups, D padded, kGroup]
   T* const scores_;        // [groups, kGradTile, kGroup], later weights
   T* const d_weights_;     // the same shape; later gradients of logits
-  T* const capped_;        // the same shape: logits after the soft cap
+  T* const slopes_;        // the same shape: derivatives of soft cap and modifier
   T* const dropout_;       // the same shape: factors
   Int<T>* const seen_;     // the same shape: lane masks
   GradRows<T> rows_;

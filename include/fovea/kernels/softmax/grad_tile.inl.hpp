@@ -124,14 +124,12 @@ FOVEA_NOINLINE void lane_sums(const SeenKeys* lanes, const T* k, Index k_row, In
 /// option.
 template <class T>
 struct GradTileOptions {
-  const T* capped = nullptr;     // logits after the soft cap
-  T inverse_cap = 0;             // inverse of the cap of half-logits of base 2
+  const T* slopes = nullptr;     // derivatives of soft cap and modifier
   const T* lse_low = nullptr;    // one for each lane
   const T* dropout = nullptr;    // factors: 0 or 1 / (1 - p)
   const Int<T>* seen = nullptr;  // lane masks: which pairs are visible
   bool hides = false;            // whether a logit of -infinity is a hidden pair
   int lift = 0;                  // weights and gradients are multiplied by 2 to this power
-  bool before_cap = false;  // whether to give the gradients of logits after the cap, as bias needs
 };
 
 /// Writes P = exp(s - lse) over the scores, and dS = P (dP - delta) over dP.
@@ -233,10 +231,7 @@ FOVEA_NOINLINE void grad_tile(const T* lse, const T* delta, Index keys,
         d_weight = d_weight * factor;
       }
       Vec<T> d_logit = p * (d_weight - load(delta + lane));
-      if (options.capped != nullptr && !options.before_cap) {
-        const Vec<T> ratio = load(options.capped + at) * set1(options.inverse_cap);
-        d_logit = d_logit * fma(zero<T>() - ratio, ratio, set1<T>(1));
-      }
+      if (options.slopes != nullptr) d_logit = d_logit * load(options.slopes + at);
       if (options.hides) {
         const IntVec<T> hidden = s == set1(kMinusInfinity<T>);
         d_logit = select(hidden, zero<T>(), d_logit);

@@ -279,13 +279,25 @@ class SoftmaxRow {
   FOVEA_NOINLINE void map_scores(const ScoreMap<T>& map, Index row, T* scores,
                                  Int<T>* visible) const {
     const CapFactors<T> cap = cap_factors(map.soft_cap);
+    for (Index n = 0; map.soft_cap != 0 && n < keys_.end - keys_.begin; n += kLanes<T>) {
+      store(scores + n, cap_logits(load(scores + n), cap));
+    }
+    if (map.modifier.is_used()) {
+      const PairRow pairs{map.dropout.batch,
+                          map.dropout.head,
+                          position(row),
+                          0,
+                          points_.position(keys_.begin),
+                          points_.run.step,
+                          keys_.end - keys_.begin};
+      modify_row<T>(map.modifier, pairs, scores, nullptr);
+    }
     const Matrix<const T> bias = row_of(map.bias, row);
     const Matrix<const bool> mask = row_of(map.mask, row);
     for (Index j = keys_.begin; j < keys_.end; j += kLanes<T>) {
       T* const p = scores + (j - keys_.begin);
       Vec<T> t = load(p);
       IntVec<T> sees = set1_int<T>(-1);
-      if (map.soft_cap != 0) t = cap_logits(t, cap);
       if (bias.data != nullptr) {
         const Vec<T> more = load_columns(bias.data, bias.column, j, keys_.end);
         t = add_bias(t, more);

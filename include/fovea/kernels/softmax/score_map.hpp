@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "fovea/core/philox.hpp"
+#include "fovea/kernels/softmax/score_modifier.hpp"
 #include "fovea/simd/matrix.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -25,12 +26,14 @@ struct DropoutMap {
 /// that; values above max / (4096 Nk) overflow.
 inline constexpr int kAlibiLift = 12;
 
-/// What happens to logits and weights of one query head: z = scale <q, k>; z = cap tanh(z / cap); s
-/// = z + bias - slope |i - j|. A pair is hidden where the mask is false or the bias -infinity.
+/// What happens to logits and weights of one query head: z = scale <q, k>; z = cap tanh(z / cap); z
+/// = modifier(z); s = z + bias - slope |i - j|. A pair is hidden where the mask is false or the
+/// bias -infinity.
 template <class T>
 struct ScoreMap {
-  T soft_cap = 0;     ///< the soft cap; 0: there is none
-  T alibi_slope = 0;  ///< the ALiBi slope of the head; 0: there is none
+  T soft_cap = 0;                 ///< the soft cap; 0: there is none
+  ScoreModifierArgs<T> modifier;  ///< a user's function; it is told dropout.batch and dropout.head
+  T alibi_slope = 0;              ///< the ALiBi slope of the head; 0: there is none
   /// [Nq, Nk], with strides of 0 where it is broadcast. Null data: there is none.
   Matrix<const T> bias;
   /// [Nq, Nk], with strides of 0 where it is broadcast. Null data: there is none.
@@ -43,7 +46,9 @@ struct ScoreMap {
   /// Whether a pair that the pattern shows can be hidden.
   constexpr bool hides() const { return bias.data != nullptr || mask.data != nullptr; }
   /// Whether anything happens to logits after they are scaled.
-  constexpr bool changes_logits() const { return soft_cap != 0 || alibi_slope != 0 || hides(); }
+  constexpr bool changes_logits() const {
+    return soft_cap != 0 || modifier.is_used() || alibi_slope != 0 || hides();
+  }
   /// Whether weights can be dropped.
   constexpr bool drops() const { return dropout.probability > 0; }
   /// Whether nothing happens to logits and weights.

@@ -7,6 +7,7 @@
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
 #include "fovea/kernels/softmax/score_map.inl.hpp"
+#include "fovea/kernels/softmax/score_modifier.inl.hpp"
 #include "fovea/kernels/softmax/visible_keys.inl.hpp"
 #include "fovea/simd/transpose.inl.hpp"
 #endif
@@ -241,6 +242,29 @@ FOVEA_NOINLINE void cap_tile(const ScoreMap<T>& map, Index begin, Index end, T* 
   if (most == nullptr) return;
   FOVEA_UNROLL
   for (int v = 0; v < V; ++v) store(most + v * kLanes<T>, m[v]);
+}
+
+/// Applies the user's modifier to keys [begin, end) of a tile.
+/// \pre map.modifier.is_used()
+/// \param scores [keys, V * lanes]
+/// \param slopes [keys, V * lanes], multiplied by the derivatives; or null
+/// \param most [V * lanes] becomes the largest of them; or null
+template <int V, class T>
+FOVEA_NOINLINE void modify_tile(const ScoreMap<T>& map, const TilePlace& place, Index begin,
+                                Index end, T* scores, T* slopes, T* most = nullptr) {
+  constexpr Index lanes = V * kLanes<T>;
+  PairRow pairs{
+      map.dropout.batch,         map.dropout.head, place.query_position(), place.row_step, 0, 0,
+      smaller(place.rows, lanes)};
+  for (Index j = begin; j < end; ++j) {
+    pairs.key = place.key + place.key_step * j;
+    modify_row(map.modifier, pairs, scores + j * lanes,
+               slopes == nullptr ? nullptr : slopes + j * lanes);
+  }
+  if (most == nullptr) return;
+  for (int v = 0; v < V; ++v) {
+    store(most + v * kLanes<T>, largest_of<V>(scores + v * kLanes<T>, begin, end));
+  }
 }
 
 /// Applies bias and ALiBi to keys [begin, end) of a tile; pairs that the map or the bounds hide

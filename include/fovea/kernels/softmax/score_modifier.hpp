@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A user's function of logits, in the form in which kernels call it: by rows of a tile.
+#pragma once
+
+#include "fovea/core/config.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Pairs of a query and a key of one head, in a row: pair n is that of the positions query +
+/// query_step n and key + key_step n.
+struct PairRow {
+  Index batch = 0;       ///< number of the sequence
+  Index head = 0;        ///< number of the query head
+  Index query = 0;       ///< position of the first query
+  Index query_step = 0;  ///< from one query to the next
+  Index key = 0;         ///< position of the first key
+  Index key_step = 0;    ///< from one key to the next
+  Index count = 0;       ///< number of pairs
+};
+
+/// A modifier of logits.
+template <class T>
+struct ScoreModifierArgs {
+  /// The user's object, handed to the functions.
+  const void* modifier = nullptr;
+  /// Replaces logits[n] by the modified logit of pair n. Null: there is no modifier.
+  void (*value)(const void* modifier, const PairRow& pairs, T* logits) noexcept = nullptr;
+  /// Writes slopes[n], the derivative of the modified logit of pair n with respect to logits[n].
+  /// Backward passes call it.
+  void (*derivative)(const void* modifier, const PairRow& pairs, const T* logits,
+                     T* slopes) noexcept = nullptr;
+
+  /// Whether there is a modifier.
+  constexpr bool is_used() const { return value != nullptr; }
+};
+
+FOVEA_NAMESPACE_END
