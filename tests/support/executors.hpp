@@ -15,6 +15,8 @@ namespace fovea_test {
 /// Any executor, by reference.
 class AnyExecutor {
  public:
+  static constexpr bool kTakesSmallWork = true;
+
   template <class E>
   static AnyExecutor of(E& executor) {
     return AnyExecutor(
@@ -36,6 +38,8 @@ class AnyExecutor {
 
 /// Calls in the calling thread, the last index first: worker n - 1 does everything.
 struct Backwards {
+  static constexpr bool kTakesSmallWork = true;
+
   static int concurrency() { return 5; }
   template <class F>
   static void parallel_for(Index n, F&& f) {
@@ -45,6 +49,8 @@ struct Backwards {
 
 /// A thread per call, started in a shuffled order that changes with each use.
 struct Shuffled {
+  static constexpr bool kTakesSmallWork = true;
+
   int turn = 0;
   static int concurrency() { return 7; }
   template <class F>

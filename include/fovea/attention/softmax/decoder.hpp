@@ -278,7 +278,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
         {shape_.batch, shape_.width, shape_.value_width, scope().columns() > 0 ? 2 : 1},
         head_groups_, decode_plan_);
     cache_.make_room(rows.keys);
-    const Index bytes = split.scratch_bytes(split.workers(executor));
+    auto&& threads = for_work(executor, split.products());
+    const Index bytes = split.scratch_bytes(worker_count(threads, split.task_count()));
     if (bytes > scratch_.size_bytes()) scratch_ = Workspace(bytes);
     append_new(inputs);
     const Index first = first_key(rows);
@@ -290,7 +291,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
       place(source, b, h, of_head);
       return of_head;
     };
-    split.run(args, scratch_.template data<std::byte>(), executor);
+    split.run(args, scratch_.template data<std::byte>(), threads);
   }
 
   /// Attends with many rows: the forward pass over the cache, or over a copy of the recent keys if

@@ -22,7 +22,9 @@ bool prefers_split_kv(const SequenceShape& rows, const HeadGroups& groups, Index
                       Index period, Index workers, const PatternOf& pattern_of) {
   constexpr Index fewest_rows = 8;  // of a block that is worth its lanes
   if (rows.queries * groups.most_heads() > kMostRows) return false;
-  if (rows.queries < fewest_rows || batch * groups.head_count() < workers) return true;
+  const bool shares_keys = rows.keys > kKeySegment;  // with other threads
+  if (rows.queries < fewest_rows) return true;
+  if (shares_keys && batch * groups.head_count() < workers) return true;
   bool filled = true;
   for (Index h = 0; h < period; ++h) {
     for_each_plan(pattern_of(h), rows, [&](const auto& plan, Index /*stage*/) {
@@ -67,10 +69,11 @@ class FewQueries {
            E&& executor) const {
     const DecodePlan plan = this->plan();
     SplitKv<T> split = this->split<T>(plan);
-    Workspace scratch(split.scratch_bytes(split.workers(executor)));
+    auto&& threads = for_work(executor, split.products());
+    Workspace scratch(split.scratch_bytes(worker_count(threads, split.task_count())));
     split.run([&](KeySource /*source*/, Index b,
                   Index h) { return call.args(call.sequences()[b], h, out, saved); },
-              scratch.data<std::byte>(), executor);
+              scratch.data<std::byte>(), threads);
   }
 
  private:

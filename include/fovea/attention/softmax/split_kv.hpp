@@ -55,11 +55,13 @@ class SplitKv {
     worker_elements_ = padded_size(worker_elements_);
   }
 
-  /// The number of workers that `run` takes with this executor: 1 where so little is done that it
-  /// is over before another thread would be awake.
-  template <class E>
-  Index workers(const E& executor) const {
-    return is_small() ? 1 : worker_count(executor, task_count());
+  /// The number of tasks for the whole batch.
+  Index task_count() const { return shape_.batch * tasks_; }
+
+  /// The multiply-adds of the call.
+  double products() const {
+    return static_cast<double>(shape_.batch * pairs_) *
+           static_cast<double>(shape_.width + shape_.value_width);
   }
 
   /// Bytes of scratch memory with that many workers.
@@ -72,7 +74,8 @@ class SplitKv {
   /// Computes the rows and writes them.
   /// \param args called as args(source, batch, query head), gives the arguments of a head, all but
   /// block and scratch
-  /// \param scratch scratch_bytes(workers(executor)) bytes, aligned as a Workspace
+  /// \param scratch scratch_bytes(worker_count(executor, task_count())) bytes, aligned as a
+  /// Workspace
   template <class Args, class E>
   void run(Args&& args, std::byte* scratch, E&& executor) {
     args_ = reinterpret_cast<HeadArgs<T>*>(scratch);
@@ -86,29 +89,14 @@ class SplitKv {
         }
       }
     }
-    const auto compute_task = [&](Index task, Index worker) {
+    for_each_task(executor, task_count(), [&](Index task, Index worker) {
       compute(task / tasks_, task % tasks_, slots_ + worker * worker_elements_);
-    };
-    if (is_small()) {
-      for_each_task(Serial{}, task_count(), compute_task);
-    } else {
-      for_each_task(executor, task_count(), compute_task);
-    }
+    });
     // Merging takes a few multiplications for each segment and column: not worth waking threads.
     for (Index b = 0; b < shape_.batch; ++b) merge(b);
   }
 
  private:
-  /// The number of tasks for the whole batch.
-  Index task_count() const { return shape_.batch * tasks_; }
-
-  bool is_small() const {
-    constexpr double small = 1 << 16;  // products: a few microseconds
-    return static_cast<double>(shape_.batch * pairs_) *
-               static_cast<double>(shape_.width + shape_.value_width) <=
-           small;
-  }
-
   Index head_bytes() const {
     const Index bytes =
         shape_.sources * shape_.batch * heads_.head_count() * Index{sizeof(HeadArgs<T>)};

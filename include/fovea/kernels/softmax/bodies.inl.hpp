@@ -29,6 +29,8 @@
 
 #include "fovea/kernels/softmax/grad.inl.hpp"
 
+#include "fovea/kernels/softmax/row_points.inl.hpp"
+
 #include "fovea/kernels/softmax/row_products.inl.hpp"
 
 #include "fovea/kernels/softmax/row.inl.hpp"
