@@ -28,17 +28,19 @@ class HeadGroups {
   };
 
   /// \param period patterns repeat after this many query heads
+  /// \param most the largest number of heads of a group
   /// \pre key_heads divides query_heads
-  HeadGroups(Index query_heads, Index key_heads, Index period) {
+  HeadGroups(Index query_heads, Index key_heads, Index period, Index most = kMostRows) {
     for (Index key_head = 0; key_head < key_heads; ++key_head) {
       const Index begin = key_head * (query_heads / key_heads);
       const Index end = begin + query_heads / key_heads;
       for (Index first = begin; first < (std::min)(end, begin + period); ++first) {
-        const Index before = static_cast<Index>(heads_.size());
-        for (Index h = first; h < end; h += period) heads_.push_back(h);
-        const Index count = static_cast<Index>(heads_.size()) - before;
-        groups_.push_back({key_head, first % period, before, count});
-        most_heads_ = (std::max)(most_heads_, count);
+        for (Index h = first; h < end;) {
+          Group group{key_head, first % period, head_count(), 0};
+          for (; h < end && group.count < most; h += period, ++group.count) heads_.push_back(h);
+          groups_.push_back(group);
+          most_heads_ = (std::max)(most_heads_, group.count);
+        }
       }
     }
   }

@@ -4,6 +4,7 @@
 /// once, and threads share the keys of a head.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "fovea/attention/softmax/call.hpp"
@@ -45,7 +46,8 @@ class FewQueries {
         shape_(shape),
         period_(std::clamp<Index>(op.pattern_period(call.query_heads), 1,
                                   (std::max<Index>)(1, call.query_heads))),
-        groups_(call.query_heads, call.key_heads, period_) {
+        groups_(call.query_heads, call.key_heads, period_,
+                (std::max<Index>)(1, kMostRows / (std::max<Index>)(1, shape.queries))) {
     for (Index h = 0; h < period_; ++h) patterns_.push_back(op.pattern(h, shape));
   }
 
