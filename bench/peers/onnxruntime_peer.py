@@ -15,6 +15,11 @@ _TYPES = {rows.F32: TensorProto.FLOAT, rows.BF16: TensorProto.BFLOAT16,
           rows.F16: TensorProto.FLOAT16}
 _CONTRIBUTED = "com.microsoft"
 
+# Attention, and MultiHeadAttention if causal, keep the logits of all heads, the former several
+# times. Where those take more bytes than this, only the other forms are tried, so that the machine
+# does not run out of memory.
+_MOST_LOGITS = 1 << 30
+
 # Tensors by the name of the node's input; an input that is not there is an empty name.
 Inputs = dict[str, np.ndarray]
 
@@ -44,8 +49,9 @@ class OnnxruntimePeer:
         row = problem.row
         if row.what == rows.BACKWARD:
             return []
-        forms = [Form("Attention", lambda: self._attention(problem))]
-        is_plain = row.sight == rows.DENSE or row.is_causal_square
+        is_long = 4 * row.heads * row.query_rows * row.keys > _MOST_LOGITS
+        forms = [] if is_long else [Form("Attention", lambda: self._attention(problem))]
+        is_plain = row.sight == rows.DENSE or (row.is_causal_square and not is_long)
         if is_plain and row.heads == row.key_heads:
             forms.append(Form("MultiHeadAttention", lambda: self._multi_head(problem)))
         is_last_row = row.what == rows.DECODE and row.query_rows == 1

@@ -18,7 +18,7 @@ MOST_CALLS = 30
 SLOW_SECONDS = 0.3
 # A row whose rounds take longer than this together has fewer of them, but no fewer than a figure
 # needs.
-ROW_SECONDS = 40
+ROW_SECONDS = 30
 LEAST_ROUNDS = 7
 
 
@@ -54,11 +54,18 @@ def ratio_of_rounds(times: Times, base: Times) -> float:
         a / b for a, b in zip(times.round_medians, base.round_medians, strict=True))
 
 
+def seconds_of(run: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
 def best_of_three(run: Callable[[], object]) -> float:
     """Seconds of a call that was called before; of a slow one a single call says enough."""
     best = float("inf")
     for _ in range(3):
-        seconds = _seconds(run)
+        seconds = seconds_of(run)
         best = min(best, seconds)
         if seconds >= SLOW_SECONDS:
             break
@@ -98,16 +105,10 @@ class Turns:
                 self._pause()
                 if self._is_warmed[name]:
                     run()
-                times[name].rounds.append([_seconds(run) for _ in range(self._calls[name])])
+                times[name].rounds.append([seconds_of(run) for _ in range(self._calls[name])])
             order.reverse()
         return times
 
     def _pause(self) -> None:
         if self._threads > 1:
             time.sleep(PAUSE_SECONDS)
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
