@@ -39,7 +39,7 @@ class _Candidates:
             try:
                 call = form.make()
                 seconds = timing.seconds_of(call.run)
-                # Nothing is to be chosen by the time of an only form; a slow one need not run again.
+                # An only form is not chosen by its time: a slow one need not run again.
                 if len(forms) > 1 or seconds < timing.SLOW_SECONDS:
                     seconds = timing.best_of_three(call.run)
                 call.results()

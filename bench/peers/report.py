@@ -4,6 +4,7 @@
 import json
 import os
 import tempfile
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
@@ -65,6 +66,7 @@ class Report:
         self.versions: dict[str, str] = {}
         self.rounds = 0
         self._command = command
+        self._start = time.monotonic()
         self._date = datetime.now(timezone.utc)
 
     def note(self, text: str, row: str = "") -> None:
@@ -98,6 +100,7 @@ class Report:
             "machine": self.machine,
             "versions": self.versions,
             "rounds": self.rounds,
+            "seconds": time.monotonic() - self._start,
             "notes": self.notes,
             "results": self.results,
         }, indent=2) + "\n"

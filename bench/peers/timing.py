@@ -14,8 +14,10 @@ PAUSE_SECONDS = 0.01
 # A round calls each candidate for about this time, but no more often than this.
 ROUND_SECONDS = 0.03
 MOST_CALLS = 30
-# A candidate this slow takes no notice of a call before that warms caches and pages.
+# A candidate this slow takes no notice of a call before that warms caches and pages; with several
+# threads, which have to find their processors, one that is this slow.
 SLOW_SECONDS = 0.3
+SLOW_SECONDS_OF_THREADS = 3
 # A row whose rounds take longer than this together has fewer of them, but no fewer than a figure
 # needs.
 ROW_SECONDS = 30
@@ -83,7 +85,8 @@ class Turns:
     def __init__(self, runs: Runs, once: dict[str, float], threads: int) -> None:
         self._runs = runs
         self._threads = threads
-        self._is_warmed = {name: threads > 1 or once[name] < SLOW_SECONDS for name in runs}
+        slow = SLOW_SECONDS if threads == 1 else SLOW_SECONDS_OF_THREADS
+        self._is_warmed = {name: once[name] < slow for name in runs}
         self._calls = {name: max(1, min(MOST_CALLS, round(ROUND_SECONDS / once[name])))
                        for name in runs}
         self._round_seconds = sum(
