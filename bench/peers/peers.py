@@ -16,7 +16,7 @@ from plot import draw
 from report import LEGEND, Report, Table, check_writable, write_file
 from worker import PEERS, Job, messages
 
-DURATION = "All rows take about 35 minutes on two cores of an AMD EPYC, as estimated from their parts."
+DURATION = "All rows take about 35 minutes on two cores of an AMD EPYC, estimated from their parts."
 PROCESSORS = os.sched_getaffinity(0)
 
 
