@@ -138,7 +138,7 @@ struct Times {
 /// What was measured of one repetition. The limits are of one thread.
 struct Measured {
   Times times;
-  double peak;       ///< flops per second
+  PeakSample peak;
   double bandwidth;  ///< bytes per second
 };
 
@@ -201,17 +201,19 @@ void count(benchmark::State& state, const Cell& cell, const Prepared& pass, cons
   const double flops = passes * cell.entry->flops(shape);
   const double bytes = passes * static_cast<double>(input_bytes<T>(cell));
   state.counters["useful_gflops"] = flops / t.seconds * 1e-9;
-  state.counters["peak_gflops"] = m.peak * threads * 1e-9;
-  state.counters["peak_fraction"] = flops / t.seconds / (m.peak * threads);
-  // On a machine that others use, the first falls; this one counts only the time that we computed.
-  state.counters["peak_fraction_cpu"] = flops / t.cpu_seconds / m.peak;
+  const double peak = m.peak.best();
+  state.counters["peak_gflops"] = peak * threads * 1e-9;
+  state.counters["peak_fraction"] = flops / t.seconds / (peak * threads);
+  state.counters["sustained_fraction"] = flops / t.seconds / (m.peak.sustained() * threads);
+  // On a machine that others use, those fall; this one counts only the time that we computed.
+  state.counters["peak_fraction_cpu"] = flops / t.cpu_seconds / peak;
   state.counters["cpu_share"] = t.cpu_share;
   state.counters["read_gbps"] = bytes / t.seconds * 1e-9;
   state.counters["bandwidth_fraction"] = bytes / t.seconds / (m.bandwidth * threads);
   const auto rows = passes * static_cast<double>(shape.query_heads * shape.queries);
   state.counters["ns_per_token"] = t.seconds / rows * 1e9;  // of a head
   if (cell.entry->names.pass == Pass::select) {
-    const double cycles = t.cpu_seconds * m.peak / flops_per_cycle<T>();
+    const double cycles = t.cpu_seconds * peak / flops_per_cycle<T>();
     state.counters["cycles_per_pair"] = cycles / (rows * static_cast<double>(shape.keys));
   }
   if (t.over_other > 0) state.counters["time_over_other"] = t.over_other;
@@ -222,8 +224,8 @@ void count(benchmark::State& state, const Cell& cell, const Prepared& pass, cons
       static_cast<double>(scratch), benchmark::Counter::kDefaults, benchmark::Counter::kIs1024);
 }
 
-/// One repetition: check (once), probe, time, probe. The limits are the means of the probes before
-/// and after, times the threads.
+/// One repetition: check (once), probe, time, probe. The limits are those of both probes, times the
+/// threads.
 template <class T>
 void run(benchmark::State& state, const Cell& cell) {
   progress().begin(cell.name);
@@ -240,13 +242,14 @@ void run(benchmark::State& state, const Cell& cell) {
     return;
   }
   const Index bytes = input_bytes<T>(cell);
-  const double peak = fma_peak<T>();
+  PeakSample peak;
+  peak.add(fma_burst<T>());
   const double bandwidth = read_bandwidth(bytes);
   pass.run(pool);  // the probe took the caches
   Times times = pass.other ? time_in_turns(state, pass, pool) : time_alone(state, pass, pool);
   times.cpu_seconds = std::max(times.cpu_seconds, 1e-9);
-  const Measured measured{times, (peak + fma_peak<T>()) / 2,
-                          (bandwidth + read_bandwidth(bytes)) / 2};
+  peak.add(fma_burst<T>());
+  const Measured measured{times, peak, (bandwidth + read_bandwidth(bytes)) / 2};
   count<T>(state, cell, pass, measured);
   state.counters["error_ratio"] = error.ratio;
   const std::string verdict = pass.error ? "checked" : "not checked";

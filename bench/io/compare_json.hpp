@@ -83,6 +83,7 @@ inline void write_row(JsonWriter& json, const Row& row) {
     json.member("cpu_milliseconds", row.cpu_seconds * 1e3);
     json.member("useful_gflops", row.useful_gflops);
     json.member("peak_fraction", row.peak_fraction);
+    json.member("sustained_fraction", row.sustained_fraction);
     json.member("cpu_share", row.cpu_share);
     if (!row.yardstick.empty()) json.member("full", row.yardstick);
     optional("speed_up_to_full", row.speed_up);

@@ -31,12 +31,13 @@ struct Row {
   std::string skipped;  ///< why nothing was measured; empty: it was
   bool failed = false;  ///< it was tried, and threw what `skipped` says
   int runs = 0;
-  double seconds = 0;         ///< median of one pass
-  double least_seconds = 0;   ///< of the fastest run
-  double useful_gflops = 0;   ///< of the matrix products of the visible pairs
-  double peak_fraction = 0;   ///< of the FMA peak measured before and after, times the threads
-  double cpu_seconds = 0;     ///< mean of one pass, all threads
-  double cpu_share = 0;       ///< of the threads; the rest of the time the machine was busy
+  double seconds = 0;             ///< median of one pass
+  double least_seconds = 0;       ///< of the fastest run
+  double useful_gflops = 0;       ///< of the matrix products of the visible pairs
+  double peak_fraction = 0;       ///< of the FMA peak measured before and after, times the threads
+  double sustained_fraction = 0;  ///< of the sustained peak of the same bursts
+  double cpu_seconds = 0;         ///< mean of one pass, all threads
+  double cpu_share = 0;           ///< of the threads; the rest of the time the machine was busy
   Index workspace_bytes = 0;  ///< of the call, without inputs and output; all that a decoder holds
   Error error;                ///< against the truth of the same operator
   /// Speed against full attention, and |out - full| / |full|, of forward passes; none if that
@@ -119,7 +120,8 @@ inline void run_cell(const Entry& entry, const AllInputs<float>& in, int repeat,
   const Shape to = {1, shape.query_heads, shape.queries, shape.value_width};
   out.assign(static_cast<std::size_t>(to[1] * to[2] * to[3]), 0.0f);
   const Prepared pass = runner.prepare(in, View<float>(out.data(), to));
-  const double peak_before = fma_peak<float>();
+  PeakSample peak;
+  peak.add(fma_burst<float>());
   const Stopwatch wall;
   const CpuStopwatch cpu;
   int passes = 1;
@@ -132,13 +134,14 @@ inline void run_cell(const Entry& entry, const AllInputs<float>& in, int repeat,
   if (pass.decoder_bytes) row.workspace_bytes = pass.decoder_bytes();
   row.cpu_share = cpu.share(wall.seconds(), threads);
   row.cpu_seconds = cpu.seconds() / passes;
-  const double peak = (peak_before + fma_peak<float>()) / 2 * threads;
+  peak.add(fma_burst<float>());
   row.runs = static_cast<int>(times.size());
   row.seconds = times[times.size() / 2];
   row.least_seconds = times.front();
   const double flops = entry.flops(shape);
   row.useful_gflops = flops / row.seconds * 1e-9;
-  row.peak_fraction = flops / row.seconds / peak;
+  row.peak_fraction = flops / row.seconds / (peak.best() * threads);
+  row.sustained_fraction = flops / row.seconds / (peak.sustained() * threads);
   row.error = pass.error(kErrorRows);
 }
 

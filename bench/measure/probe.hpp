@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "bench/measure/stopwatch.hpp"
@@ -36,16 +37,23 @@ const fovea::Probes<T>& probes() {
   return FOVEA_AT_LEVEL(fovea::isa_level(), kProbes<T>);
 }
 
-/// Flops per second of multiply-adds of T on one thread: the best of ten slices of half a
-/// millisecond, so that a slice lost to another process does not lower it.
+/// A short time of multiply-adds and nothing else.
+struct FmaSlice {
+  double flops;
+  double seconds;
+};
+
+/// Slices one after the other.
+using FmaBurst = std::array<FmaSlice, 10>;
+
+/// Multiply-adds of T on one thread now, in slices of at least half a millisecond.
 template <class T>
-double fma_peak() {
-  constexpr int slices = 10;
+FmaBurst fma_burst() {
   const T operands[2] = {static_cast<T>(0.999), static_cast<T>(0.001)};
   T sink[64];
-  double best = 0;
+  FmaBurst burst;
   Index steps = 1 << 12;
-  for (int slice = 0; slice < slices;) {
+  for (std::size_t slice = 0; slice < burst.size();) {
     Index flops = 0;
     const double seconds =
         seconds_of([&] { flops = probes<T>().fma_chains(operands, steps, sink); });
@@ -53,11 +61,40 @@ double fma_peak() {
       steps *= 2;
       continue;
     }
-    best = std::max(best, static_cast<double>(flops) / seconds);
-    ++slice;
+    burst[slice++] = {static_cast<double>(flops), seconds};
   }
-  return best;
+  return burst;
 }
+
+/// The FMA peak of a run, in flops per second, by bursts that are spread over it.
+class PeakSample {
+ public:
+  void add(const FmaBurst& burst) {
+    double best = 0;
+    for (const FmaSlice& slice : burst) {
+      best = std::max(best, slice.flops / slice.seconds);
+      flops_ += slice.flops;
+      seconds_ += slice.seconds;
+    }
+    sum_of_bests_ += best;
+    ++bursts_;
+  }
+
+  /// Of the best slice of each burst, in the mean: a slice lost to another process does not lower
+  /// it.
+  /// \pre there was a burst
+  double best() const { return sum_of_bests_ / bursts_; }
+
+  /// Of all slices: what other processes took from them, they took from the run as well.
+  /// \pre there was a burst
+  double sustained() const { return flops_ / seconds_; }
+
+ private:
+  double sum_of_bests_ = 0;
+  double flops_ = 0;
+  double seconds_ = 0;
+  int bursts_ = 0;
+};
 
 /// Bytes per second that one thread reads from a working set of about `bytes` (at least 1 MiB, at
 /// most 256 MiB) that was read before: the best of five passes.

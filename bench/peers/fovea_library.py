@@ -46,9 +46,8 @@ class FoveaLibrary:
         self._c = ctypes.CDLL(str(path))
         for name in ("error", "facts"):
             self._function(name).restype = ctypes.c_char_p
-        for name in ("pool", "decoder"):
+        for name in ("pool", "decoder", "peak"):
             self._function(name).restype = ctypes.c_void_p
-        self._c.fovea_peers_peak.restype = ctypes.c_double
         self.facts = self._read_facts()
         self.version = self.facts["fovea"]
         self._pool = ctypes.c_void_p(self._c.fovea_peers_pool(threads))
@@ -59,9 +58,9 @@ class FoveaLibrary:
         """Ends the threads."""
         self._c.fovea_peers_pool_delete(self._pool)
 
-    def peak(self) -> float:
-        """Flops per second of one thread at best, measured now."""
-        return self._c.fovea_peers_peak()
+    def peak(self) -> "PeakSample":
+        """A sample of the peak of one thread, without a burst yet."""
+        return PeakSample(self)
 
     def forms(self, problem: Problem) -> list[Form]:
         """The one form of each pass."""
@@ -115,6 +114,37 @@ class FoveaLibrary:
         if text is None:
             raise RuntimeError(self._error())
         return dict(line.split("\t", 1) for line in text.decode().splitlines())
+
+
+class PeakSample:
+    """bench::PeakSample (bench/measure/probe.hpp): the peak of multiply-adds over a run, in flops
+    per second of one thread."""
+
+    def __init__(self, library: FoveaLibrary) -> None:
+        self._library = library
+        self._handle = ctypes.c_void_p(library._function("peak")())
+        if not self._handle:
+            raise MemoryError
+        self._best = ctypes.c_double()
+        self._sustained = ctypes.c_double()
+
+    def burst(self) -> None:
+        """Measures for some milliseconds."""
+        self._library._function("peak_burst")(
+            self._handle, ctypes.byref(self._best), ctypes.byref(self._sustained))
+
+    @property
+    def best(self) -> float:
+        """Of the best slice of each burst, in the mean."""
+        return self._best.value
+
+    @property
+    def sustained(self) -> float:
+        """Of all slices."""
+        return self._sustained.value
+
+    def __del__(self) -> None:
+        self._library._function("peak_delete")(self._handle)
 
 
 class _Decoder:

@@ -139,8 +139,20 @@ FOVEA_PEERS_API const char* fovea_peers_facts() {
   return status == 0 ? text.c_str() : nullptr;
 }
 
-/// Flops per second of multiply-adds of float on one thread.
-FOVEA_PEERS_API double fovea_peers_peak() { return bench::fma_peak<float>(); }
+/// A sample of the peak of multiply-adds of float on one thread, empty; null if it cannot be had.
+FOVEA_PEERS_API bench::PeakSample* fovea_peers_peak() {
+  return new (std::nothrow) bench::PeakSample;
+}
+
+/// Adds a burst to the sample; best and sustained take what it says now, in flops per second.
+FOVEA_PEERS_API void fovea_peers_peak_burst(bench::PeakSample* sample, double* best,
+                                            double* sustained) {
+  sample->add(bench::fma_burst<float>());
+  *best = sample->best();
+  *sustained = sample->sustained();
+}
+
+FOVEA_PEERS_API void fovea_peers_peak_delete(bench::PeakSample* sample) { delete sample; }
 
 /// Threads for the calls below, the calling one among them; null if they cannot be had.
 FOVEA_PEERS_API fovea::ThreadPool* fovea_peers_pool(int threads) {

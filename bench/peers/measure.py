@@ -34,11 +34,14 @@ class _Candidates:
 
     def _choose(self, problem: Problem, library: Library) -> None:
         """Takes the fastest form; one that raises is left out with a note."""
-        for form in library.forms(problem):
+        forms = library.forms(problem)
+        for form in forms:
             try:
                 call = form.make()
-                call.run()
-                seconds = timing.best_of_three(call.run)
+                seconds = timing.seconds_of(call.run)
+                # An only form is not chosen by its time: a slow one need not run again.
+                if len(forms) > 1 or seconds < timing.SLOW_SECONDS:
+                    seconds = timing.best_of_three(call.run)
                 call.results()
             except Exception as error:  # noqa: BLE001: a library may raise what it likes
                 reason = " ".join(str(error).split())[:200] or type(error).__name__
@@ -59,24 +62,28 @@ def measure(row: Row, fovea: FoveaLibrary, peers: list[Library], rounds: int, th
         raise RuntimeError("; ".join(candidates.notes))
     announce("")
     errors, wrong = _check(problem, candidates)
-    peak_before = fovea.peak()
     runs = {name: call.run for name, call in candidates.calls.items()}
-    times = timing.in_turns(runs, candidates.once, rounds, threads)
-    peak = (peak_before + fovea.peak()) / 2
+    turns = timing.Turns(runs, candidates.once, threads)
+    rounds = turns.rounds(rounds)
+    peak = fovea.peak()
+    times = turns.times(rounds, peak.burst)
     figures: Figures = {
         "name": row.name(threads), "pass": row.what, "storage": row.storage, "sight": row.sight,
         "heads": row.heads, "key_heads": row.key_heads, "queries": row.query_rows,
         "keys": row.keys, "width": row.width, "threads": threads, "rounds": rounds,
-        "useful_flops": row.flops, "peak_gflops": peak * 1e-9,
+        "useful_flops": row.flops, "peak_gflops": peak.best * 1e-9,
+        "sustained_gflops": peak.sustained * 1e-9,
     }
     base = times[fovea.name]
     for name, of_library in times.items():
+        rate_of_thread = row.flops / (of_library.median * threads)
         figures |= {
             f"{name}_form": candidates.forms[name],
             f"{name}_calls": of_library.calls,
             f"{name}_milliseconds": of_library.median * 1e3,
             f"{name}_best_tenth_milliseconds": of_library.best_tenth * 1e3,
-            f"{name}_peak_fraction": row.flops / (of_library.median * peak * threads),
+            f"{name}_peak_fraction": rate_of_thread / peak.best,
+            f"{name}_sustained_fraction": rate_of_thread / peak.sustained,
             f"{name}_error": errors[name] if np.isfinite(errors[name]) else None,
             f"{name}_agrees": name not in wrong,
         }

@@ -15,6 +15,11 @@ _TYPES = {rows.F32: TensorProto.FLOAT, rows.BF16: TensorProto.BFLOAT16,
           rows.F16: TensorProto.FLOAT16}
 _CONTRIBUTED = "com.microsoft"
 
+# Attention, and MultiHeadAttention if causal, keep the logits of all heads, the former several
+# times. Where those take more bytes than this, only the other forms are tried, so that the machine
+# does not run out of memory.
+_MOST_LOGITS = 1 << 30
+
 # Tensors by the name of the node's input; an input that is not there is an empty name.
 Inputs = dict[str, np.ndarray]
 
@@ -44,10 +49,13 @@ class OnnxruntimePeer:
         row = problem.row
         if row.what == rows.BACKWARD:
             return []
-        forms = [Form("Attention", lambda: self._attention(problem))]
-        if row.sight in (rows.DENSE, rows.CAUSAL) and row.heads == row.key_heads:
+        is_long = 4 * row.heads * row.query_rows * row.keys > _MOST_LOGITS
+        forms = [] if is_long else [Form("Attention", lambda: self._attention(problem))]
+        is_plain = row.sight == rows.DENSE or (row.is_causal_square and not is_long)
+        if is_plain and row.heads == row.key_heads:
             forms.append(Form("MultiHeadAttention", lambda: self._multi_head(problem)))
-        if row.sight in (rows.CAUSAL, rows.WINDOW):
+        is_last_row = row.what == rows.DECODE and row.query_rows == 1
+        if row.sight in (rows.CAUSAL, rows.WINDOW) or is_last_row:
             forms.append(Form("GroupQueryAttention", lambda: self._group_query(problem)))
         return forms
 
@@ -55,7 +63,7 @@ class OnnxruntimePeer:
         """The operator of ONNX itself, which takes heads first."""
         row = problem.row
         inputs = {"q": problem.q, "k": problem.k, "v": problem.v}
-        is_causal = row.sight == rows.CAUSAL
+        is_causal = row.is_causal_square
         mask = None if is_causal else problem.sight_mask()
         if mask is not None:
             inputs["mask"] = mask
@@ -67,17 +75,25 @@ class OnnxruntimePeer:
         inputs = self._tokens(problem)
         out = problem.new(inputs["q"].shape)
         return self._call(row, "MultiHeadAttention", _CONTRIBUTED, inputs, [out],
-                          num_heads=row.heads, unidirectional=int(row.sight == rows.CAUSAL))
+                          num_heads=row.heads, unidirectional=int(row.is_causal_square))
 
     def _group_query(self, problem: Problem) -> Call:
-        """It is always causal, and writes the keys and values to a cache that begins empty."""
+        """It is always causal. Its cache holds what was before the queries, and it writes the keys
+        and values of their positions to it."""
         row = problem.row
+        cache = [problem.new(problem.key_shape) for _ in range(2)]
         inputs = self._tokens(problem)
-        inputs |= {"": np.empty(0), "no_past": np.empty(0),
+        past = [np.empty(0), np.empty(0)]
+        if row.query_rows < row.keys:
+            past = cache
+            for array, of_cache in zip((problem.k, problem.v), cache):
+                of_cache[:, :, : -row.query_rows] = array[:, :, : -row.query_rows]
+            for name in ("k", "v"):
+                inputs[name] = inputs[name][:, -row.query_rows :]
+        inputs |= {"past_k": past[0], "past_v": past[1],
                    "last": np.array([row.keys - 1], np.int32),
                    "total": np.array([row.keys], np.int32)}
         out = problem.new(inputs["q"].shape)
-        cache = [problem.new(problem.key_shape) for _ in range(2)]
         window = row.window if row.sight == rows.WINDOW else -1
         return self._call(row, "GroupQueryAttention", _CONTRIBUTED, inputs, [out, *cache],
                           num_heads=row.heads, kv_num_heads=row.key_heads,

@@ -47,7 +47,7 @@ class OpenvinoPeer:
         element = _TYPES[row.storage]
         arrays = [problem.q, problem.k, problem.v]
         parameters = [opset13.parameter(list(array.shape), element) for array in arrays]
-        is_causal = row.sight == rows.CAUSAL
+        is_causal = row.is_causal_square
         mask = None if is_causal else problem.sight_mask()
         if mask is not None:
             arrays.append(mask)

@@ -11,18 +11,19 @@ import sys
 from pathlib import Path
 
 import rows
+import timing
 from plot import draw
 from report import LEGEND, Report, Table, check_writable, write_file
 from worker import PEERS, Job, messages
 
-LEAST_ROUNDS_OF_A_FIGURE = 7
+DURATION = "All rows take about 35 minutes on two cores of an AMD EPYC, estimated from their parts."
 PROCESSORS = os.sched_getaffinity(0)
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="peers.py", description=__doc__.splitlines()[0],
-        epilog="Columns. " + " ".join(LEGEND.split()))
+        epilog=f"{DURATION} Columns. " + " ".join(LEGEND.split()))
     parser.add_argument("--library", type=Path, metavar="FILE",
                         default=os.environ.get("FOVEA_PEERS_LIBRARY"),
                         help="the shared object of the CMake target fovea_peers (default: "
@@ -35,7 +36,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
                         help="only rows whose name holds a match")
     parser.add_argument("--quick", action="store_true", help="only some rows, fewer rounds")
     parser.add_argument("--rounds", type=at_least_1,
-                        help="how often each row goes round (default 15, --quick 7)")
+                        help="how often each row goes round (default 15, --quick 7; rows whose "
+                        "rounds take long go round less often, but at least 7 times)")
     parser.add_argument("--peers", type=peer_names, default=list(PEERS), metavar="NAME,...",
                         help="only these peers: " + ", ".join(PEERS))
     parser.add_argument("--no-peers", action="store_const", const=[], dest="peers",
@@ -92,7 +94,7 @@ def run(options: argparse.Namespace, names: list[str], report: Report) -> None:
     """Measures all rows and prints the table."""
     table = Table(names, options.peers, sys.stdout)
     table.print_head()
-    report.rounds = options.rounds or (7 if options.quick else 15)
+    report.rounds = options.rounds or (timing.LEAST_ROUNDS if options.quick else 15)
     for threads in options.threads:
         if threads > len(PROCESSORS):
             report.note(f"no rows of {threads} threads: there is {len(PROCESSORS)} processor")
@@ -143,7 +145,7 @@ def main(arguments: list[str]) -> int:
     run(options, names, report)
     if options.peers and not set(options.peers) & set(report.versions):
         report.note("fovea was timed alone: none of its peers could be loaded")
-    if report.rounds < LEAST_ROUNDS_OF_A_FIGURE:
+    if report.rounds < timing.LEAST_ROUNDS:
         report.note(f"{report.rounds} rounds are too few for a figure to be quoted")
     if options.plot is not None:
         facts = ", ".join(f"{name} {version}" for name, version in report.versions.items()

@@ -4,14 +4,16 @@
 import json
 import os
 import tempfile
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
 
 LEGEND = """\
-ms: fovea's median; peak: the part of the machine's multiply-adds that it uses. Then how often
-fovea's time goes into that of each peer: of medians of rounds in turns, and behind it of the best
-tenth of the calls. More than 1: fovea is faster. A mark ! stands at results that are wrong."""
+ms: fovea's median; peak: the part that it uses of the multiply-adds that the machine can do at
+best; sust.: of those that it did in the mean over the time of the row. Then how often fovea's time
+goes into that of each peer: of medians of rounds in turns, and behind it of the best tenth of the
+calls. More than 1: fovea is faster. A mark ! stands at results that are wrong."""
 
 _CELL = 15
 
@@ -27,12 +29,13 @@ class Table:
     def print_head(self) -> None:
         cells = "".join(f"{peer:>{_CELL}}" for peer in self._peers)
         best = f"  {'best peer':<25}" if self._peers else ""
-        self._line(f"{'':{self._width}} {'ms':>9} {'peak':>6} {cells}{best}")
+        self._line(f"{'':{self._width}} {'ms':>9} {'peak':>6} {'sust.':>6} {cells}{best}")
 
     def print_row(self, figures: dict[str, Any]) -> None:
         mark = " " if figures["fovea_agrees"] else "!"
         text = (f"{figures['name']:{self._width}} {figures['fovea_milliseconds']:9.3f}"
-                f" {figures['fovea_peak_fraction']:6.2f}{mark}")
+                f" {figures['fovea_peak_fraction']:6.2f}"
+                f" {figures['fovea_sustained_fraction']:6.2f}{mark}")
         text += "".join(f"{_cell(figures, peer):>{_CELL}}" for peer in self._peers)
         if "best_peer" in figures:
             text += f"  {figures['best_peer']} {figures['best_peer_ratio']:.2f}x"
@@ -63,6 +66,7 @@ class Report:
         self.versions: dict[str, str] = {}
         self.rounds = 0
         self._command = command
+        self._start = time.monotonic()
         self._date = datetime.now(timezone.utc)
 
     def note(self, text: str, row: str = "") -> None:
@@ -96,6 +100,7 @@ class Report:
             "machine": self.machine,
             "versions": self.versions,
             "rounds": self.rounds,
+            "seconds": time.monotonic() - self._start,
             "notes": self.notes,
             "results": self.results,
         }, indent=2) + "\n"

@@ -35,7 +35,7 @@ class Row:
     def name(self, threads: int) -> str:
         """The name in tables and files, made like those of fovea_bench."""
         family = [f"{WINDOW}:{self.window}" if self.sight == WINDOW else self.sight]
-        if self.queries and self.what != DECODE:
+        if self.queries > (self.what == DECODE):  # a step decodes one query, unless it says more
             family.append(f"queries:{self.queries}")
         if self.key_heads != self.heads:
             family.append(f"key_heads:{self.key_heads}")
@@ -44,13 +44,19 @@ class Row:
         return f"{self.what}/{self.storage}/{','.join(family)}/D:{self.width}/N:{self.keys}"
 
     @property
+    def is_causal_square(self) -> bool:
+        """Causal with as many queries as keys. If there are fewer queries, they are the last
+        positions; but libraries that are told no more than "causal" take them for the first."""
+        return self.sight == CAUSAL and self.query_rows == self.keys
+
+    @property
     def visible_pairs(self) -> float:
         """Pairs of a query and a key that it sees, of all heads; of the mask, the expectation."""
         queries, keys = self.query_rows, self.keys
         if self.sight in (CAUSAL, WINDOW):
             reach = self.window if self.sight == WINDOW else keys
-            full = max(0, keys - reach)
-            return float(self.heads * (full * reach + (keys - full) * (keys - full + 1) // 2))
+            return float(self.heads * sum(
+                min(reach, own + 1) for own in range(keys - queries, keys)))
         pairs = self.heads * queries * keys
         return pairs * (1 - 1 / HIDDEN_SHARE) if self.sight == MASK else float(pairs)
 
@@ -71,27 +77,34 @@ def _all_rows() -> list[Row]:
         add(FORWARD, F32, sight, 512)
         add(FORWARD, F32, sight, 1024, quick=True)
         add(FORWARD, F32, sight, 4096)
+        add(FORWARD, F32, sight, 16384)
     for width in (32, 80, 128):
         for sight in (DENSE, CAUSAL):
             add(FORWARD, F32, sight, 1024, width=width)
+    add(FORWARD, F32, DENSE, 2048, width=128)
     add(FORWARD, F32, WINDOW, 4096, window=256)
-    add(FORWARD, F32, MASK, 2048)
+    for keys in (2048, 4096):
+        add(FORWARD, F32, MASK, keys)
+    add(BACKWARD, F32, DENSE, 512)
     for sight in (DENSE, CAUSAL):
         add(BACKWARD, F32, sight, 1024, quick=True)
+        add(BACKWARD, F32, sight, 4096)
     for width in (32, 80, 128):
         add(BACKWARD, F32, DENSE, 1024, width=width)
-    for sight in (DENSE, CAUSAL):
-        add(BACKWARD, F32, sight, 2048)
     for queries in (1, 4, 16, 64):
         add(FORWARD, F32, DENSE, 8192, quick=True, queries=queries)
-    add(FORWARD, F32, DENSE, 32768, quick=True, queries=1, key_heads=1)
+    for what in (FORWARD, DECODE):
+        add(what, F32, DENSE, 32768, quick=True, queries=1, key_heads=1)
     for storage in (BF16, F16):
         add(FORWARD, storage, DENSE, 2048)
         add(FORWARD, storage, CAUSAL, 2048)
+    add(DECODE, F32, DENSE, 2048, queries=1)
     for keys in (8192, 32768):
         add(DECODE, F32, DENSE, keys, quick=True, queries=1)
     for storage in (BF16, F16):
         add(DECODE, storage, DENSE, 8192, queries=1)
+    for queries in (16, 128, 512):
+        add(DECODE, F32, CAUSAL, 8192, queries=queries)
     return rows
 
 

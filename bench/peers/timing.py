@@ -14,8 +14,14 @@ PAUSE_SECONDS = 0.01
 # A round calls each candidate for about this time, but no more often than this.
 ROUND_SECONDS = 0.03
 MOST_CALLS = 30
-# A candidate this slow takes no notice of a call before that warms caches and pages.
+# A candidate this slow takes no notice of a call before that warms caches and pages; with several
+# threads, which have to find their processors, one that is this slow.
 SLOW_SECONDS = 0.3
+SLOW_SECONDS_OF_THREADS = 3
+# A row whose rounds take longer than this together has fewer of them, but no fewer than a figure
+# needs.
+ROW_SECONDS = 30
+LEAST_ROUNDS = 7
 
 
 @dataclass
@@ -50,33 +56,62 @@ def ratio_of_rounds(times: Times, base: Times) -> float:
         a / b for a, b in zip(times.round_medians, base.round_medians, strict=True))
 
 
-def best_of_three(run: Callable[[], object]) -> float:
-    """Seconds of a call that was called before."""
-    return min(_seconds(run) for _ in range(3))
-
-
-def in_turns(runs: Runs, once: dict[str, float], rounds: int, threads: int) -> dict[str, Times]:
-    """Times the candidates, in alternating order, so that none always follows the same one.
-
-    `once` says how long a call takes, about. Before its calls of a round a candidate is called
-    once, for it has lost its caches to the others; in rows of several threads there is a pause
-    before that, in which the threads of the others go to sleep.
-    """
-    times = {name: Times([]) for name in runs}
-    order = list(runs)
-    for _ in range(rounds):
-        for name in order:
-            if threads > 1:
-                time.sleep(PAUSE_SECONDS)
-            if threads > 1 or once[name] < SLOW_SECONDS:
-                runs[name]()
-            calls = max(1, min(MOST_CALLS, round(ROUND_SECONDS / once[name])))
-            times[name].rounds.append([_seconds(runs[name]) for _ in range(calls)])
-        order.reverse()
-    return times
-
-
-def _seconds(run: Callable[[], object]) -> float:
+def seconds_of(run: Callable[[], object]) -> float:
+    """Seconds of one call."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
+
+
+def best_of_three(run: Callable[[], object]) -> float:
+    """Seconds of a call that was called before; of a slow one a single call says enough."""
+    best = float("inf")
+    for _ in range(3):
+        seconds = seconds_of(run)
+        best = min(best, seconds)
+        if seconds >= SLOW_SECONDS:
+            break
+    return best
+
+
+class Turns:
+    """Times candidates in alternating order, so that none always follows the same one.
+
+    `once` says how long a call takes, about. Before its calls of a round a candidate is called
+    once, for it has lost its caches to the others. In rows of several threads there is a pause
+    before whatever is timed, in which the threads of the others go to sleep.
+    """
+
+    def __init__(self, runs: Runs, once: dict[str, float], threads: int) -> None:
+        self._runs = runs
+        self._threads = threads
+        slow = SLOW_SECONDS if threads == 1 else SLOW_SECONDS_OF_THREADS
+        self._is_warmed = {name: once[name] < slow for name in runs}
+        self._calls = {name: max(1, min(MOST_CALLS, round(ROUND_SECONDS / once[name])))
+                       for name in runs}
+        self._round_seconds = sum(
+            (self._calls[name] + self._is_warmed[name]) * once[name] for name in runs)
+
+    def rounds(self, asked: int) -> int:
+        """How many of the rounds that are asked for there is time for."""
+        return min(asked, max(LEAST_ROUNDS, int(ROW_SECONDS / self._round_seconds)))
+
+    def times(self, rounds: int, before_round: Callable[[], object]) -> dict[str, Times]:
+        """Goes round so often."""
+        times = {name: Times([]) for name in self._runs}
+        order = list(self._runs)
+        for _ in range(rounds):
+            self._pause()
+            before_round()
+            for name in order:
+                run = self._runs[name]
+                self._pause()
+                if self._is_warmed[name]:
+                    run()
+                times[name].rounds.append([seconds_of(run) for _ in range(self._calls[name])])
+            order.reverse()
+        return times
+
+    def _pause(self) -> None:
+        if self._threads > 1:
+            time.sleep(PAUSE_SECONDS)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.nn.attention.bias import causal_lower_right
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import rows
@@ -44,6 +45,9 @@ class TorchPeer:
         if row.what == rows.BACKWARD:
             return [Form("autograd of scaled_dot_product_attention", lambda: _backward(problem))]
         forms = [Form("scaled_dot_product_attention", lambda: _sdpa(problem))]
+        if row.sight == rows.CAUSAL and not row.is_causal_square:
+            forms.append(Form("scaled_dot_product_attention, causal_lower_right",
+                              lambda: _lower_right(problem)))
         if row.sight == rows.WINDOW:
             forms.append(Form("flex_attention, compiled", lambda: _flex(problem)))
         if row.key_heads == 1 < row.heads and row.query_rows == 1:
@@ -59,13 +63,19 @@ def _inputs(problem: Problem) -> list[torch.Tensor]:
 def _sdpa(problem: Problem) -> Call:
     row = problem.row
     q, k, v = _inputs(problem)
-    is_causal = row.sight == rows.CAUSAL
+    is_causal = row.is_causal_square
     sight = None if is_causal else problem.sight_mask()
     mask = None if sight is None else torch.from_numpy(sight)
     is_grouped = row.heads != row.key_heads
     return _without_gradients(
         lambda: F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=is_causal, enable_gqa=is_grouped))
+
+
+def _lower_right(problem: Problem) -> Call:
+    q, k, v = _inputs(problem)
+    bias = causal_lower_right(problem.row.query_rows, problem.row.keys)
+    return _without_gradients(lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=bias))
 
 
 def _heads_as_rows(problem: Problem) -> Call:

@@ -70,9 +70,10 @@ class Rows(unittest.TestCase):
 
     def test_flops_are_those_of_the_pairs_that_are_visible(self) -> None:
         for sight in (rows.DENSE, rows.CAUSAL, rows.WINDOW):
-            row = tiny(rows.FORWARD, sight=sight)
-            pairs = Problem(row).visible(np.arange(row.query_rows)).sum() * row.heads
-            self.assertEqual(row.flops, 4 * row.width * pairs)
+            for queries in (0, 3):
+                row = tiny(rows.FORWARD, sight=sight, queries=queries)
+                pairs = Problem(row).visible(np.arange(row.query_rows)).sum() * row.heads
+                self.assertEqual(row.flops, 4 * row.width * pairs)
         masked = Problem(tiny(rows.FORWARD, sight=rows.MASK, keys=400))
         self.assertAlmostEqual(masked.mask.mean(), 1 - 1 / rows.HIDDEN_SHARE, delta=0.01)
 
@@ -93,8 +94,15 @@ class Times(unittest.TestCase):
     def test_order_alternates(self) -> None:
         called: list[str] = []
         runs = {name: lambda name=name: called.append(name) for name in "ab"}
-        timing.in_turns(runs, {"a": 1.0, "b": 1.0}, rounds=3, threads=1)
-        self.assertEqual("".join(called), "abbaab")
+        turns = timing.Turns(runs, {"a": 1.0, "b": 1.0}, threads=1)
+        turns.times(3, lambda: called.append(" "))
+        self.assertEqual("".join(called), " ab ba ab")
+
+    def test_slow_rows_have_fewer_rounds(self) -> None:
+        for seconds, asked, rounds in ((0.1, 15, 15), (timing.ROW_SECONDS / 10, 15, 10),
+                                       (100.0, 15, timing.LEAST_ROUNDS), (100.0, 2, 2)):
+            turns = timing.Turns({"a": lambda: None}, {"a": seconds}, threads=1)
+            self.assertEqual(turns.rounds(asked), rounds)
 
 
 class Measured(unittest.TestCase):
@@ -111,12 +119,18 @@ class Measured(unittest.TestCase):
         kinds += [tiny(rows.BACKWARD, sight=sight)
                   for sight in (rows.DENSE, rows.CAUSAL, rows.WINDOW)]
         kinds += [tiny(rows.DECODE, storage, queries=1) for storage in (rows.F32, rows.BF16)]
+        kinds += [tiny(rows.DECODE, sight=rows.CAUSAL, queries=5)]
         kinds += [tiny(rows.FORWARD, queries=3, key_heads=2)]
         for row in kinds:
             with self.subTest(row.name(2)):
                 figures = self.figures(row, [])
                 self.assertTrue(figures["fovea_agrees"], figures["fovea_error"])
                 self.assertGreater(figures["fovea_milliseconds"], 0)
+                for fraction, peak in (("peak_fraction", "peak_gflops"),
+                                       ("sustained_fraction", "sustained_gflops")):
+                    rate = figures[f"fovea_{fraction}"] * figures[peak] * 2e9
+                    seconds = figures["fovea_milliseconds"] * 1e-3
+                    self.assertAlmostEqual(rate * seconds / row.flops, 1)
                 self.assertNotIn("best_peer", figures)
 
     def test_a_wrong_result_is_noticed(self) -> None:
