@@ -223,7 +223,7 @@ struct ProductGroups {
 /// \param columns a multiple of the lanes
 template <ProductSteps kSteps, class T>
 FOVEA_NOINLINE void multiply_rows(const RowsProduct<T>& p, Index rows, Index columns) {
-  for_row_blocks<4>(0, columns / kLanes<T>, ProductGroups<kSteps, T>{p, rows});
+  for_row_blocks<kBlockVectors>(0, columns / kLanes<T>, ProductGroups<kSteps, T>{p, rows});
 }
 
 /// Computes pairs[i, j] = a_i . b_j for the pairs j <= i + offset, and for some besides.

@@ -34,6 +34,19 @@ struct LaneScores {
   }
 };
 
+/// Computes the scores of keys [begin, end) for `vectors` <= V vectors of a group.
+template <int V, class T>
+FOVEA_INLINE void score_vectors(Index vectors, Index begin, Index end,
+                                const LaneScores<V, T>& scores) {
+  if constexpr (V > 1) {
+    if (vectors < V) {
+      return score_vectors<V - 1, T>(
+          vectors, begin, end, {scores.k, scores.k_row, scores.q, scores.width, scores.scores});
+    }
+  }
+  for_row_blocks<kGradRows<V>>(begin, end, scores);
+}
+
 /// Computes scores[j] = K[j] Q for the pairs of a group that are visible, and for some besides.
 /// \param lanes [4] what each vector sees
 template <class T>
@@ -42,30 +55,22 @@ FOVEA_NOINLINE void lane_scores(const SeenKeys* lanes, const T* k, Index k_row, 
   constexpr Index step = 8;
   bool whole = true;
   for (Index v = 0; v < 4; ++v) whole = whole && lanes[v].begin == 0 && lanes[v].end == keys;
+  if (whole) {
+    for (Index v = 0; v < 4; v += kBlockVectors) {
+      const Index lane = v * kLanes<T>;
+      for_row_blocks<kBlockRows<kBlockVectors>>(
+          0, keys, LaneScores<kBlockVectors, T>{k, k_row, q + lane, width, scores + lane});
+    }
+    return;
+  }
   for (Index j = 0; j < keys;) {
     const Vectors seen = vectors_that_see(lanes, j, j + step);
-    Index end = whole ? keys : j + step;
+    Index end = j + step;
     while (end < keys && vectors_that_see(lanes, end, end + step) == seen) end += step;
     end = smaller(end, keys);
-    const Index lane = seen.begin * kLanes<T>;
-    switch (seen.end - seen.begin) {
-      case 4:
-        for_row_blocks<kGradRows<4>>(j, end, LaneScores<4, T>{k, k_row, q, width, scores});
-        break;
-      case 3:
-        for_row_blocks<kGradRows<3>>(j, end,
-                                     LaneScores<3, T>{k, k_row, q + lane, width, scores + lane});
-        break;
-      case 2:
-        for_row_blocks<kGradRows<2>>(j, end,
-                                     LaneScores<2, T>{k, k_row, q + lane, width, scores + lane});
-        break;
-      case 1:
-        for_row_blocks<kGradRows<1>>(j, end,
-                                     LaneScores<1, T>{k, k_row, q + lane, width, scores + lane});
-        break;
-      default:
-        break;
+    for (Index v = seen.begin; v < seen.end; v += kBlockVectors) {
+      score_vectors<kBlockVectors, T>(smaller(Index{kBlockVectors}, seen.end - v), j, end,
+                                      {k, k_row, q + v * kLanes<T>, width, scores + v * kLanes<T>});
     }
     j = end;
   }
@@ -108,7 +113,11 @@ FOVEA_NOINLINE void lane_sums(const SeenKeys* lanes, const T* k, Index k_row, In
   }
   // A block of one vector has more loads for each product, so it pays only if it leaves out enough.
   if (4 * (end - begin) * 8 <= pairs * 9) {
-    for_row_blocks<kBlockRows<4>>(0, width, LaneSums<4, T>{k, k_row, begin, end, d_logits, acc});
+    for (Index v = 0; v < 4; v += kBlockVectors) {
+      const Index lane = v * kLanes<T>;
+      for_row_blocks<kBlockRows<kBlockVectors>>(
+          0, width, LaneSums<kBlockVectors, T>{k, k_row, begin, end, d_logits + lane, acc + lane});
+    }
     return;
   }
   for (Index v = 0; v < 4; ++v) {
@@ -313,7 +322,7 @@ FOVEA_INLINE void add_key_sums(const KeySums<C, T>& sums, Index keys, Index colu
 template <class T>
 FOVEA_NOINLINE void key_sums(const GradPairs<T>& pairs, const T* weights, Index keys, const T* rows,
                              Index row, Index width, T* acc, Index acc_row) {
-  add_key_sums<4, T>({pairs, weights, rows, row, acc, acc_row}, keys, 0, width);
+  add_key_sums<kBlockVectors, T>({pairs, weights, rows, row, acc, acc_row}, keys, 0, width);
 }
 
 /// Gives the same bits with the hidden pairs left out one by one, since their weight 0 does not
