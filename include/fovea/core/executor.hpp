@@ -138,8 +138,8 @@ requires Executor<std::remove_reference_t<E>> Index worker_count(E&& executor, I
 
 /// Work of at most so many multiply-adds stays on the calling thread: it is done, in some tens of
 /// microseconds, before waking another thread pays. (In measurements on two cores, one of which was
-/// busy, two threads of a ThreadPool took 1.05 to 1.7 times as long as one below 2^20, and were even
-/// or ahead above 2^21.)
+/// busy, two threads of a ThreadPool took 1.05 to 1.7 times as long as one below 2^20, and were
+/// even or ahead above 2^21.)
 inline constexpr double kSerialProducts = 1 << 21;
 
 /// Whether an executor says, by a constant kTakesSmallWork, that its threads are awake: it is then
