@@ -39,6 +39,22 @@ TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
   });
 }
 
+/// What a forward pass asked the heap for.
+struct HeapUse {
+  std::ptrdiff_t taken = 0;        ///< bytes at the most
+  std::ptrdiff_t kept = 0;         ///< bytes afterwards
+  std::ptrdiff_t allocations = 0;  ///< how often
+};
+
+template <class T>
+HeapUse heap_use_of_forward(const Case<T>& op, const Problem<T>& problem,
+                            AnyExecutor* executor = nullptr) {
+  const Tensor<T> out(problem.out_shape());
+  const std::ptrdiff_t before = heap().reset();
+  op.forward(problem.inputs(), out.view(), AllSaved<T>{}, executor);
+  return {heap().peak - before, heap().bytes - before, heap().allocations};
+}
+
 /// One forward pass takes its workspace, a few small objects, and nothing else.
 TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
   each([]<class T>(const Case<T>& op) {
@@ -47,17 +63,12 @@ TEST_P(Conformance, TakesItsWorkspaceAndNoMore) {
     for (const Index n : {Index{100}, Index{op.has_pairs() ? 1500 : 8192}}) {
       const Problem<T> problem =
           make_problem(op, sizes(n, n, 1, 1), 1, {constant(1), constant(1), constant(1)});
-      const Tensor<T> out(problem.out_shape());
-      const std::ptrdiff_t before = heap().reset();
-      op.forward(problem.inputs(), out.view(), AllSaved<T>{}, nullptr);
-      const std::ptrdiff_t taken = heap().peak - before;
-      const std::ptrdiff_t kept = heap().bytes - before;
-      const std::ptrdiff_t allocations = heap().allocations;
-      EXPECT_LE(taken, op.workspace_bytes(problem.shape, 1) + 1024) << n;
-      EXPECT_LE(taken, 4 << 20) << n;
+      const HeapUse use = heap_use_of_forward(op, problem);
+      EXPECT_LE(use.taken, op.workspace_bytes(problem.shape, 1) + 1024) << n;
+      EXPECT_LE(use.taken, 4 << 20) << n;
       // None per block or key.
-      EXPECT_LE(allocations, op.in_runs ? 24 : op.has_band ? 16 : 8) << n;
-      EXPECT_EQ(kept, 0);
+      EXPECT_LE(use.allocations, op.in_runs ? 24 : op.has_band ? 16 : 8) << n;
+      EXPECT_EQ(use.kept, 0);
     }
   });
 }
@@ -68,15 +79,10 @@ TEST_P(Conformance, FewQueriesTakeTheirWorkspace) {
       GTEST_SKIP() << "the tests of indexed, Smart Bird and FSAT attention count it";
     const Problem<T> problem =
         make_problem(op, sizes(3, 5000, 1, 1), 1, {constant(1), constant(1), constant(1)});
-    const Tensor<T> out(problem.out_shape());
-    const std::ptrdiff_t before = heap().reset();
-    op.forward(problem.inputs(), out.view(), AllSaved<T>{}, nullptr);
-    const std::ptrdiff_t taken = heap().peak - before;
-    const std::ptrdiff_t kept = heap().bytes - before;
-    const std::ptrdiff_t allocations = heap().allocations;
-    EXPECT_LE(taken, op.workspace_bytes(problem.shape, 1) + 1024);
-    EXPECT_LE(allocations, op.in_runs ? 60 : 40);
-    EXPECT_EQ(kept, 0);
+    const HeapUse use = heap_use_of_forward(op, problem);
+    EXPECT_LE(use.taken, op.workspace_bytes(problem.shape, 1) + 1024);
+    EXPECT_LE(use.allocations, op.in_runs ? 60 : 40);
+    EXPECT_EQ(use.kept, 0);
   });
 }
 
@@ -87,13 +93,9 @@ TEST_P(Conformance, ThreadsTakeAWorkspaceEach) {
     fovea::ThreadPool pool(3);
     AnyExecutor executor = AnyExecutor::of(pool);
     const Problem<T> problem = make_problem(op, {2, 2, 1, 700, 700, 8, 8});
-    const Tensor<T> out(problem.out_shape());
-    const std::ptrdiff_t before = heap().reset();
-    op.forward(problem.inputs(), out.view(), AllSaved<T>{}, &executor);
-    const std::ptrdiff_t taken = heap().peak - before;
-    const std::ptrdiff_t allocations = heap().allocations;
-    EXPECT_LE(taken, op.workspace_bytes(problem.shape, 3) + 8192);
-    EXPECT_LE(allocations, op.in_runs ? 80 : 40);  // of the pool's closures
+    const HeapUse use = heap_use_of_forward(op, problem, &executor);
+    EXPECT_LE(use.taken, op.workspace_bytes(problem.shape, 3) + 8192);
+    EXPECT_LE(use.allocations, op.in_runs ? 80 : 40);  // of the pool's closures
   });
 }
 

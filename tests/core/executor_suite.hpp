@@ -18,26 +18,13 @@
 #include <vector>
 
 #include "fovea/core/executor.hpp"
+#include "support/tally.hpp"
 
 namespace fovea_test {
 
 using fovea::Index;
 
 inline std::size_t slot(Index i) { return static_cast<std::size_t>(i); }
-
-/// A count per index, raised from any thread.
-class Tally {
- public:
-  explicit Tally(Index size) : counts_(slot(size)) {}
-  void raise(Index i) { ++counts_[slot(i)]; }
-  bool all(int count) const {
-    return std::all_of(counts_.begin(), counts_.end(),
-                       [count](const std::atomic<int>& c) { return c == count; });
-  }
-
- private:
-  std::vector<std::atomic<int>> counts_;
-};
 
 /// Calls f; returns the text of the std::runtime_error it throws, or "no error".
 template <class F>
