@@ -82,7 +82,8 @@ struct RegisterBlock {
   }
 
   /// at[r][v] += a[r, s] * b[s, v] for s in [0, steps), in this order. Steps are unrolled in whole
-  /// blocks, where that was measured to pay on AVX-512; what is left over runs in short code.
+  /// blocks, whose fewer instructions count most where another thread shares the core; what is left
+  /// over runs in short code.
   /// \param a [R, steps] scalars at strides a_row, a_step   \param b [steps, V * lanes]
   FOVEA_INLINE void multiply_add(const T* a, Index a_row, Index a_step, const T* b, Index b_step,
                                  Index steps) {
@@ -126,13 +127,25 @@ struct RegisterBlock {
   }
 };
 
-/// Cuts [begin, end) into blocks of R rows, then of R / 2 ... 1, and calls
-/// `functor.template run<rows>(first)` for each: the rest is the same code with fewer rows.
-template <int R, class Functor>
+/// The largest power of 2 below R, or 1.
+template <int R>
+inline constexpr int kPowerBelow = R <= 2 ? 1 : 2 * kPowerBelow<(R + 1) / 2>;
+
+/// Cuts [begin, end) into blocks of R rows, then of fewer ... 1, and calls
+/// `functor.template run<rows>(first)` for each: the rest is the same code with fewer rows. Two
+/// blocks of the next size come before one of R and a small one, whose few chains would wait for
+/// themselves.
+/// 	param kIsRest whether these are what larger blocks left; up to three of them go one by one,
+/// which is less code
+template <int R, bool kIsRest = false, class Functor>
 FOVEA_INLINE void for_row_blocks(Index begin, Index end, const Functor& functor) {
-  for (; begin + R <= end; begin += R) functor.template run<R>(begin);
+  constexpr int fewer = kIsRest && R <= 4 ? 1 : kPowerBelow<R>;
+  for (; begin + R <= end; begin += R) {
+    if (R > 1 && 2 * fewer > R && end - begin == 2 * fewer) break;
+    functor.template run<R>(begin);
+  }
   if constexpr (R > 1) {
-    if (begin < end) for_row_blocks<R / 2>(begin, end, functor);
+    if (begin < end) for_row_blocks<fewer, true>(begin, end, functor);
   }
 }
 

@@ -6,6 +6,7 @@
 
 struct Avx2 : Portable {
   static constexpr int kAccumulators = 12;
+  static constexpr int kFullBlockSteps = 4;
   static constexpr bool kHasFma = true;
 
   template <class T>
