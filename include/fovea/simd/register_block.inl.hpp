@@ -135,7 +135,7 @@ inline constexpr int kPowerBelow = R <= 2 ? 1 : 2 * kPowerBelow<(R + 1) / 2>;
 /// `functor.template run<rows>(first)` for each: the rest is the same code with fewer rows. Two
 /// blocks of the next size come before one of R and a small one, whose few chains would wait for
 /// themselves.
-/// 	param kIsRest whether these are what larger blocks left; up to three of them go one by one,
+/// \tparam kIsRest whether these are what larger blocks left; up to three of them go one by one,
 /// which is less code
 template <int R, bool kIsRest = false, class Functor>
 FOVEA_INLINE void for_row_blocks(Index begin, Index end, const Functor& functor) {
