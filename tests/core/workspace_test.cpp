@@ -34,6 +34,17 @@ TEST(Workspace, IsAlignedAndHoldsItsBytes) {
   }
 }
 
+TEST(Workspace, LargeOneBeginsAtALargePage) {
+  constexpr auto large = static_cast<Index>(2 * fovea::kLargePage);
+  Workspace workspace(large + 3);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(workspace.data<char>()) % fovea::kLargePage, 0u);
+  for (const Index i : {Index{0}, large, large + 2}) workspace.data<char>()[i] = 'x';
+  const Workspace other = std::move(workspace);
+  EXPECT_EQ(other.data<char>()[large + 2], 'x');
+  workspace = Workspace(8);
+  EXPECT_EQ(workspace.size_bytes(), 8);
+}
+
 TEST(Workspace, IsReadAsAnyTrivialType) {
   Workspace workspace(4, 3 * Index{sizeof(double)});
   EXPECT_EQ(workspace.size_bytes(), 96);
