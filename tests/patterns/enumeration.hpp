@@ -125,7 +125,7 @@ std::string fault_of_keys(const Plan& plan, const Shown& shown, const SequenceSh
   std::vector<Index> block_of(as_size(shape.keys), -1);  // [keys]
   for (Index p = 0; p < plan.key_block_count(); ++p) {
     const KeyBlock keys = plan.key_block(p);
-    if (keys.count < 1 || keys.step < 1 || keys.count > fovea::block_rows(shape.keys)) {
+    if (keys.count < 1 || keys.step < 1 || keys.count > fovea::key_block_rows(shape.keys)) {
       return "size of a block of keys";
     }
     for (Index n = 0; n < keys.count; ++n) {

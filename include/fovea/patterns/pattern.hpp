@@ -195,4 +195,10 @@ constexpr Index block_rows(Index queries) {
   return std::clamp((queries / 8 + 63) / 64 * 64, Index{64}, kMaxBlockRows);
 }
 
+/// The largest number of keys in one block of the backward pass, likewise. There are fewer blocks,
+/// since each of them brings the queries and the gradients of the output into the lanes again.
+constexpr Index key_block_rows(Index keys) {
+  return std::clamp((keys / 4 + 63) / 64 * 64, Index{64}, kMaxBlockRows);
+}
+
 FOVEA_NAMESPACE_END

@@ -22,7 +22,7 @@ class SlotPlan {
         shape_(shape),
         rows_(rows_of_block(slots_.row_block(), shape.queries)),
         row_strips_(shape.queries, slots_.row_step(), rows_),
-        key_strips_(shape.keys, slots_.key_step(), block_rows(shape.keys)) {
+        key_strips_(shape.keys, slots_.key_step(), key_block_rows(shape.keys)) {
     static_assert(SlotPattern<P>);
     assert(slots_.row_step() == 1 || slots_.key_step() == slots_.row_step());
   }

@@ -103,7 +103,7 @@ class SoftmaxBackward {
   /// The number of neighbouring blocks of keys that one task takes: several if they are short.
   static Index blocks_of_task(const AnyPlan& plan, Index keys) {
     if (plan.key_block_count() == 0) return 1;
-    return std::clamp<Index>(block_rows(keys) / plan.key_block(0).count, 1, kMostBlocks);
+    return std::clamp<Index>(key_block_rows(keys) / plan.key_block(0).count, 1, kMostBlocks);
   }
 
   Round round(Index stage, Index variant) const {

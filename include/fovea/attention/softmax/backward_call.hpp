@@ -156,7 +156,7 @@ class BackwardCall {
   /// How the scratch of one worker is divided, in elements.
   struct Slot {
     explicit Slot(const AttentionShape& shape) {
-      const Index rows = block_rows(shape.keys);
+      const Index rows = key_block_rows(shape.keys);
       kernel = softmax_grad_scratch(rows, shape.width, shape.value_width);
       keys = rows * padded_size(shape.width);
       values = rows * padded_size(shape.value_width);
