@@ -13,8 +13,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Options of FixedAttention.
 struct FixedOptions {
   Index stride = 128;  ///< l, the keys of a block; at least 1
-  /// c, from 1 to l: the last c keys of every block of l keys are its summary.
-  Index summary = 8;  ///< c, 1 to l: the last c keys of every block of l keys are its summary
+  Index summary = 8;   ///< c, 1 to l: the last c keys of every block of l keys are its summary
   /// Which heads see A1 and which see A2; by default even heads see A1 and odd heads A2.
   HeadAssignment heads = HeadAssignment::separate;
   /// If true, each head has a summary of its own: sub-block h % (l / c), counted from the end of
