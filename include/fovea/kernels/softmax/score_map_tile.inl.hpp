@@ -113,12 +113,22 @@ struct MaskWords {
     }
   }
 
-  FOVEA_INLINE IntVec<T> sees(Index key) const {
-    using Wrapping = std::make_unsigned_t<Int<T>>;
-    const auto k = static_cast<std::size_t>(key);
-    const auto byte = static_cast<Int<T>>(Wrapping{0xff} << (8 * (k % sizeof(T))));
-    const IntVec<T> word = bits(load(at + k / sizeof(T) * kLanes<T>));
-    return {(word & set1_int<T>(byte)).raw != typename IntVec<T>::Raw{}};
+  /// The keys from a multiple of sizeof(T) on, one after the other.
+  struct Keys {
+    IntVec<T> word;
+    IntVec<T> byte = set1_int<T>(0xff);
+
+    /// Which lanes see the key; the next call is about the next key.
+    FOVEA_INLINE IntVec<T> next() {
+      const IntVec<T> sees{(word & byte).raw != typename IntVec<T>::Raw{}};
+      byte = byte << 8;
+      return sees;
+    }
+  };
+
+  /// \param key a multiple of sizeof(T); sizeof(T) keys may be asked for
+  FOVEA_INLINE Keys from(Index key) const {
+    return {bits(load(at + key / static_cast<Index>(sizeof(T)) * kLanes<T>))};
   }
 };
 
@@ -170,6 +180,8 @@ struct ShiftedLanes {
     Vec<T> largest = set1(kMinusInfinity<T>);
     alignas(kVecBytes) T bias_lanes[w * w];
     MaskWords<T> words;
+    typename MaskWords<T>::Keys mask_keys = {};
+    constexpr auto kWordKeys = static_cast<Index>(sizeof(T));
     Index masked = begin;  // words hold the keys [masked - kVecBytes, masked)
     for (Index first = begin; first < end; first += w) {
       const Index n = smaller(w, end - first);
@@ -196,8 +208,11 @@ struct ShiftedLanes {
         }
         if (has_mask) {
           const Index key = first + r + kVecBytes - masked;
-          prefetch_next_lanes(from_key(mask, first), place.rows, w, key * w / kVecBytes);
-          visible = visible & words.sees(key);
+          if (key % kWordKeys == 0) {
+            prefetch_next_lanes(from_key(mask, first), place.rows, w, key / kWordKeys);
+            mask_keys = words.from(key);
+          }
+          visible = visible & mask_keys.next();
         }
         if (has_bounds) {
           const IntVec<T> key = set1_int<T>(static_cast<Int<T>>(first + r));
