@@ -15,6 +15,7 @@
 
 #include "attention/conformance.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/oracle/delta_rule.hpp"
 #include "support/refusal.hpp"
 
@@ -353,13 +354,14 @@ TYPED_TEST(LinearDecoder, RollsBackWithinTheChunk) {
 
 TYPED_TEST(LinearDecoder, TheSameBitsOnThreads) {
   fovea::ThreadPool pool(3);
+  AnyExecutor threads = AnyExecutor::of(pool);
   for_each_operator([&](const auto& op, bool has_beta) {
     const AttentionShape shape{3, 8, 4, 150, 150, 32, 64};
     const Stream<TypeParam> stream(shape, has_beta);
     auto decoder = op.template decoder<TypeParam>(stream.decoder_shape());
     for (const Index count : {100, 1, 49}) {
       const Index first = decoder.length();
-      decoder.step(stream.tokens(first, count), cut(stream.out.view(), 2, first, count), pool);
+      decoder.step(stream.tokens(first, count), cut(stream.out.view(), 2, first, count), threads);
     }
     EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 150)) << op.name();
   });

@@ -196,9 +196,10 @@ TEST_P(SketchSelection, IsTheSameForAnyThreads) {
   Backwards backwards;
   Shuffled shuffled;
   fovea::ThreadPool pool(2);
+  AnyExecutor threads = AnyExecutor::of(pool);
   EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 3, backwards).view()));
   EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 3, shuffled).view()));
-  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 3, pool).view()));
+  EXPECT_EQ(serial, values_of(op.select(problem.inputs().sketch(), 3, threads).view()));
 }
 
 /// Any layout of the sketch, of the draws and of the indices.

@@ -10,6 +10,7 @@
 #include "attention/sketch_problem.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/compare.hpp"
+#include "support/executors.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test {
@@ -57,11 +58,12 @@ void expect_forward(const SmartBirdOptions& options, Index piece, Index width = 
   const Tensor<T> lse(problem.row_shape());
   IndexTensor keys({2, 4, 75, options.keys_per_row});
   fovea::ThreadPool pool(2);
+  AnyExecutor threads = AnyExecutor::of(pool);
   while (decoder.length() < 75) {
     const Index first = decoder.length();
     const Index count = std::min(piece, 75 - first);
     const AllSaved<T> saved{cut(lse.view(), 2, first, count), cut(keys.view(), 2, first, count)};
-    decoder.step(tokens(problem, first, count), cut(out.view(), 2, first, count), saved, pool);
+    decoder.step(tokens(problem, first, count), cut(out.view(), 2, first, count), saved, threads);
   }
   EXPECT_TRUE(same_bits(out.values(), whole.values()));
   EXPECT_TRUE(same_bits(lse.values(), whole_lse.values()));

@@ -19,6 +19,7 @@
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/compare.hpp"
+#include "support/executors.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
@@ -303,7 +304,8 @@ TYPED_TEST(StorageOf, SameBitsOnThreads) {
   const Tensor<S> threaded(problem.out_shape());
   FullAttention{}.forward(problem.inputs(), serial.view());
   fovea::ThreadPool pool(3);
-  FullAttention{}.forward(problem.inputs(), threaded.view(), pool);
+  AnyExecutor threads = AnyExecutor::of(pool);
+  FullAttention{}.forward(problem.inputs(), threaded.view(), threads);
   for_each_index(serial.shape(), [&](Index b, Index h, Index n, Index d) {
     EXPECT_TRUE(is_rounded(serial(b, h, n, d), static_cast<float>(threaded(b, h, n, d))));
   });

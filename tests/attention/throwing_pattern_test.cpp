@@ -10,6 +10,7 @@
 
 #include "attention/decoding.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 
 namespace fovea_test {
 namespace {
@@ -89,10 +90,13 @@ TEST(ThrowingPattern, ReachesTheCallerOfForward) {
   const Tokens<float> expected({1, 4, 2, 700, 700, 8, 8});
   expected.forward(kPlain, 0, 700);
   fovea::ThreadPool pool(3);
+  AnyExecutor threads = AnyExecutor::of(pool);
   AllInputs<float> in = tokens.queries(0, 700, 700);
   in.k = tokens.k.view();
   in.v = tokens.v.view();
-  const auto forward = [&] { kOperator.forward(in, tokens.out.view(), {tokens.lse.view()}, pool); };
+  const auto forward = [&] {
+    kOperator.forward(in, tokens.out.view(), {tokens.lse.view()}, threads);
+  };
   EXPECT_GT(throw_at_each_question(forward), 3);
   EXPECT_TRUE(same_results(tokens, expected));
 }
@@ -118,8 +122,9 @@ TEST(ThrowingPattern, ReachesTheCallerOfBackward) {
   const AllSaved<float> saved{tokens.lse.view()};
   kPlain.backward(in, tokens.out.view(), saved, d_out.view(), expected.views());
   fovea::ThreadPool pool(3);
+  AnyExecutor threads = AnyExecutor::of(pool);
   const auto backward = [&] {
-    kOperator.backward(in, tokens.out.view(), saved, d_out.view(), got.views(), pool);
+    kOperator.backward(in, tokens.out.view(), saved, d_out.view(), got.views(), threads);
   };
   for (int round = 0; round < 5; ++round) EXPECT_GT(throw_at_each_question(backward), 3);
   EXPECT_TRUE(same_bits(expected.q.values(), got.q.values()));
@@ -133,6 +138,7 @@ TEST(ThrowingPattern, LeavesADecoderAsItWas) {
   const Tokens<float> decoded(shape);
   const Tokens<float> expected(shape);
   fovea::ThreadPool pool(3);
+  AnyExecutor threads = AnyExecutor::of(pool);
   questions_left = 0;
   auto decoder = kOperator.decoder<float>(decoded.decoder_shape());
   auto plain = kPlain.decoder<float>(decoded.decoder_shape());
@@ -140,7 +146,7 @@ TEST(ThrowingPattern, LeavesADecoderAsItWas) {
     const Index row = decoder.length();
     throw_at_each_question([&] {
       EXPECT_EQ(decoder.length(), row);
-      decoded.step(decoder, row, rows, pool);
+      decoded.step(decoder, row, rows, threads);
     });
     questions_left = 0;
     expected.step(plain, row, rows);

@@ -4,8 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <utility>
+#include <vector>
 
+#include "fovea/attention/fmm.hpp"
+#include "fovea/attention/fsat.hpp"
 #include "fovea/attention/full.hpp"
+#include "fovea/attention/indexed.hpp"
+#include "fovea/attention/linear.hpp"
+#include "fovea/attention/smart_bird.hpp"
 #include "fovea/core/executor.hpp"
 #include "support/tally.hpp"
 #include "support/tensor.hpp"
@@ -32,7 +38,7 @@ TEST(ForWork, SmallWorkStaysOnTheCallingThread) {
   Index calls = 0;
   const auto run = [](auto&& executor, double products) {
     Tally runs(5);
-    auto&& chosen = fovea::for_work(executor, products);
+    auto&& chosen = fovea::for_work(executor, [&] { return products; });
     fovea::for_each_task(chosen, 5, [&](Index task, Index) { runs.raise(task); });
     EXPECT_TRUE(runs.all(1)) << products;
     return fovea::worker_count(chosen, 5);
@@ -63,6 +69,58 @@ TEST(ForWork, OperatorsTellHowMuchTheyDo) {
   };
   EXPECT_EQ(run(64), std::pair(false, false));
   EXPECT_EQ(run(400), std::pair(true, true));
+}
+
+/// The other families, with 16 tokens and with many.
+TEST(ForWork, EveryFamilyTellsHowMuchItDoes) {
+  Index calls = 0;
+  const Counts executor{calls};
+  const auto run = [&](Index n) {
+    const Tensor<float> x({1, 8, n, 16}, {}), sketch({1, 1, n, 4}, {}), dominant({1, 8, n, 2}, {});
+    const Tensor<float> out(x.shape());
+    dominant.fill([](Index, Index, Index, Index) { return 0.5f; });
+    const fovea::IndexTensor lists({1, 8, n, 1});  // of key 0
+    std::vector<bool> threads;
+    const auto tells = [&](const auto& op, const auto& inputs) {
+      calls = 0;
+      op.forward(inputs, out.view(), {}, executor);
+      threads.push_back(calls > 0);
+    };
+    const View<const float> q = x.view();
+    tells(fovea::LinearAttention<fovea::EluPlusOne>{}, fovea::LinearInputs<float>{q, q, q});
+    tells(fovea::FmmOneKernel{{.near = fovea::kBand5}}, fovea::FmmInputs<float>{q, q, q});
+    tells(fovea::IndexedAttention{},
+          fovea::IndexedInputs<float>{.q = q, .k = q, .v = q, .indices = lists.view()});
+    tells(fovea::SmartBirdAttention{},
+          fovea::SmartBirdInputs<float>{
+              .q = q, .k = q, .v = q, .sketch_q = sketch.view(), .sketch_k = sketch.view()});
+    tells(fovea::FsatAttention{{.max_length = n}},
+          fovea::FsatInputs<float>{.q = q, .k = q, .v = q, .dominant = dominant.view()});
+    return threads;
+  };
+  EXPECT_EQ(run(16), std::vector<bool>(5, false));
+  EXPECT_EQ(run(4096), std::vector<bool>(5, true));
+}
+
+/// One query is less work than a block of them, but most of it is reading the keys.
+TEST(ForWork, ReadingKeysIsWork) {
+  Index calls = 0;
+  const Counts executor{calls};
+  const auto run = [&](Index keys) {
+    const Tensor<float> q({1, 8, 1, 16}, {}), k({1, 8, keys, 16}, {});
+    const Tensor<float> out(q.shape());
+    const fovea::FullAttention op;
+    calls = 0;
+    op.forward({q.view(), k.view(), k.view()}, out.view(), {}, executor);
+    const Index forward = calls;
+    auto decoder = op.decoder<float>(
+        {.batch = 1, .query_heads = 8, .key_heads = 8, .width = 16, .value_width = 16});
+    decoder.append(k.view(), k.view());
+    decoder.step({q.view()}, out.view(), {}, executor);
+    return std::pair(forward > 0, calls > forward);
+  };
+  EXPECT_EQ(run(1024), std::pair(false, false));
+  EXPECT_EQ(run(4096), std::pair(true, true));
 }
 
 }  // namespace

@@ -148,9 +148,10 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     FsatGraph<T> graph(inputs.dominant, options, sequences_of_a_row(inputs),
                        !grads.dominant.is_none());
     const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
+    auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
     IndexedBackward<T, FsatLists<T>>(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out, saved,
                                      d_out, {grads.q, grads.k, grads.v})
-        .run(executor);
+        .run(threads);
   }
 
   template <class T, class E>
@@ -160,16 +161,17 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     const Index heads = inputs.q.heads();
     const Index graphs = sequences.count() * heads;
     FsatGraph<C> graph(inputs.dominant, options, sequences_of_a_row(inputs), false);
-    graph.take_memory(inputs.q.batch() * heads, worker_count(executor, graphs));
     const FsatLists<C> lists(graph, options.scale, inputs.k.rows());
+    auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
+    graph.take_memory(inputs.q.batch() * heads, worker_count(threads, graphs));
     IndexedForward<T, FsatLists<C>> attention(detail::inputs_as<IndexedInputs<T>>(inputs), lists,
                                               out, saved);
-    attention.take_scratch(executor);
-    for_each_task(executor, graphs, [&](Index task, Index worker) {
+    attention.take_scratch(threads);
+    for_each_task(threads, graphs, [&](Index task, Index worker) {
       const Sequence s = sequences[task / heads];
       graph.build(s, task % heads, s.batch * heads + task % heads, worker);
     });
-    attention.compute(executor);
+    attention.compute(threads);
   }
 };
 

@@ -124,13 +124,15 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
                     const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
                     const GradsOf<IndexedAttention, T>& grads, E&& executor) const {
     const TensorLists lists(inputs.indices, inputs.k.rows(), options);
-    IndexedBackward<T>(inputs, lists, out, saved, d_out, grads).run(executor);
+    auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
+    IndexedBackward<T>(inputs, lists, out, saved, d_out, grads).run(threads);
   }
 
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
     const TensorLists lists(inputs.indices, inputs.k.rows(), options);
-    IndexedForward<T>(inputs, lists, out, saved).run(executor);
+    auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
+    IndexedForward<T>(inputs, lists, out, saved).run(threads);
   }
 };
 

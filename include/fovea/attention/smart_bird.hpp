@@ -79,7 +79,11 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     check_output(
         name(), "indices", indices, inputs,
         {inputs.sketch_q.batch(), indices.heads(), inputs.sketch_q.rows(), options.keys_per_row});
-    select_keys(options, inputs, indices, nullptr, as_executor(executor));
+    auto&& adapted = as_executor(executor);
+    auto&& threads = for_work(adapted, [&] {
+      return selection_products(inputs.sketch_q, inputs.sketch_k.rows(), indices.heads());
+    });
+    select_keys(options, inputs, indices, nullptr, threads);
   }
 
   /// Chooses the keys and returns them as a new tensor [B, heads, Nq, K].
@@ -92,7 +96,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     check_sketch(name(), inputs, heads);
     IndexTensor indices(
         {inputs.sketch_q.batch(), heads, inputs.sketch_q.rows(), options.keys_per_row});
-    select_keys(options, inputs, indices.view(), nullptr, as_executor(executor));
+    select<T>(inputs, indices.view(), executor);
     return indices;
   }
 
@@ -172,25 +176,33 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   void run_backward(const InputsOf<SmartBirdAttention, T>& inputs, const View<const T>& out,
                     const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
                     const GradsOf<SmartBirdAttention, T>& grads, E&& executor) const {
+    auto&& threads = for_work(executor, [&] { return products(inputs); });
     IndexTensor again;
     View<const Index> indices = saved.indices;
     if (saved.indices.is_none()) {
       again = IndexTensor(
           {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.places(inputs.k.rows())});
-      select_keys(options, detail::sketch_of(inputs), again.view(), nullptr, executor);
+      select_keys(options, detail::sketch_of(inputs), again.view(), nullptr, threads);
       indices = again.view();
     }
     const TensorLists lists(indices, inputs.k.rows(), {.scale = options.scale});
     IndexedBackward<T>(with_indices(inputs, indices), lists, out, {saved.lse}, d_out, grads)
-        .run(executor);
+        .run(threads);
+  }
+
+  /// The multiply-adds that take as long as a pass, most of which is the choice of keys.
+  template <class T>
+  static double products(const Inputs<T>& inputs) {
+    return selection_products(inputs.sketch_q, inputs.k.rows(), inputs.q.heads());
   }
 
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+    auto&& threads = for_work(executor, [&] { return products(inputs); });
     SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved);
-    rows.take_scratch(executor);
-    select_keys(options, detail::sketch_of(inputs), rows.indices(), rows.is_number(), executor);
-    rows.attend(executor);
+    rows.take_scratch(threads);
+    select_keys(options, detail::sketch_of(inputs), rows.indices(), rows.is_number(), threads);
+    rows.attend(threads);
   }
 };
 

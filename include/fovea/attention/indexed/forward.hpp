@@ -8,6 +8,7 @@
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/call/sequences.hpp"
+#include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/indexed/table.hpp"
 #include "fovea/patterns/pattern.hpp"
@@ -84,6 +85,14 @@ struct TensorLists {
     return {given.data(), {batch, heads, rows, keys}, given.strides()};
   }
 };
+
+/// The multiply-adds that take as long as a forward pass over the lists: every entry is read for
+/// one row. A backward pass takes longer, but its threads meet several times.
+template <class Lists>
+double list_products(const AttentionShape& s, const Lists& lists) {
+  return static_cast<double>(s.batch * s.query_heads) * static_cast<double>(lists.entries()) *
+         static_cast<double>((1 + kRowsToRead) * (s.width + s.value_width));
+}
 
 /// One forward pass. A task is a block of rows of one query head. It checks nothing, so that an
 /// operator that makes its own lists can run it on rows that are cut from larger tensors.

@@ -216,16 +216,12 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
                 E&& executor) {
     const auto inputs = detail::inputs_as<LinearFamilyInputs<T>>(given);
     check_step(given, inputs, out);
-    // So little work is done in a few microseconds, before another thread would be awake.
-    constexpr double small = 1 << 18;  // products
-    const double products = static_cast<double>(shape_.batch * shape_.query_heads) *
-                            static_cast<double>(inputs.q.rows() + 1) *
-                            static_cast<double>(shape_.width * shape_.value_width);
-    if (products <= small) {
-      add(inputs, out, Serial{});
-    } else {
-      add(inputs, out, executor);
-    }
+    const Index rows = group() * inputs.q.rows() + detail::new_tokens(inputs);
+    auto&& threads = for_work(executor, [&] {
+      return static_cast<double>(shape_.batch * shape_.key_heads * (rows + kRowsToRead)) *
+             far_.products_of_row(linear_shape());
+    });
+    add(inputs, out, threads);
   }
 
   /// Adds the tokens of the inputs, and lets the rows read. Everything is checked already. What may

@@ -3,6 +3,8 @@
 /// What LinearAttention, DeltaRuleAttention and FmmAttention share: the checks and the calls.
 #pragma once
 
+#include <algorithm>
+
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/linear/backward.hpp"
@@ -84,6 +86,22 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
 
   const Op& op() const { return static_cast<const Op&>(*this); }
 
+  /// The multiply-adds of a forward pass: rows read states, tokens are added to them, and a row of
+  /// the near field sees the keys of its band.
+  double products(const AttentionShape& s) const {
+    const auto far = op().template far<float>();
+    const double rows = static_cast<double>(s.batch * s.query_heads * s.queries);
+    double products = (rows + static_cast<double>(s.batch * s.key_heads * s.keys)) *
+                      far.products_of_row(far.linear_shape(s));
+    if constexpr (Op::kHasNear) {
+      const auto& band = op().near().options;
+      products += rows * static_cast<double>(s.width + s.value_width) *
+                  (std::min)(static_cast<double>(s.keys), 1.0 + static_cast<double>(band.left) +
+                                                              static_cast<double>(band.right));
+    }
+    return products;
+  }
+
   template <class T>
   static LinearFamilyInputs<T> family_inputs(const InputsOf<Op, T>& inputs) {
     return detail::inputs_as<LinearFamilyInputs<T>>(inputs);
@@ -122,13 +140,15 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& /*out*/,
                     const SavedOf<Op, T>& /*saved*/, const View<const T>& d_out,
                     const GradsOf<Op, T>& grads, E&& executor) const {
-    op().compute_gradients(family_inputs<T>(inputs), d_out, family_grads<T>(grads), executor);
+    auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
+    op().compute_gradients(family_inputs<T>(inputs), d_out, family_grads<T>(grads), threads);
   }
 
   template <class T, class E>
   void run(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& /*saved*/,
            E&& executor) const {
-    op().compute(family_inputs<T>(inputs), out, executor);
+    auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
+    op().compute(family_inputs<T>(inputs), out, threads);
   }
 };
 

@@ -110,6 +110,13 @@ struct LinearTerms {
     return {map_count(), shape.width, shape.value_width};
   }
 
+  /// The multiply-adds of a token that is added to the state of each term, or of a row that reads
+  /// it.
+  double products_of_row(const LinearShape& shape) const {
+    return static_cast<double>(map_count() + 2 * delta_count()) *
+           static_cast<double>(shape.width * shape.value_width);
+  }
+
   /// The maps that are summed, and the policy for denominators, as kernels take them.
   LinearMaps<T> linear_maps() const {
     return {maps.data(), map_count(), denominator.policy(), static_cast<T>(denominator.tau())};

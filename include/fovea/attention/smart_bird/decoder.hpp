@@ -183,23 +183,25 @@ class SmartBirdDecoder
                 const SmartBirdSaved<T>& saved, E&& executor) {
     check_step(inputs, out, saved);
     const Index after = length_after(inputs);
+    auto&& threads = for_work(
+        executor, [&] { return selection_products(inputs.sketch_q, after, shape_.query_heads); });
     make_room(after);
     IndexedInputs<T> all = with_indices(inputs, {});
     all.k = cache_.keys(0, after);
     all.v = cache_.values(0, after);
     SmartBirdRows<T> rows(options_, all, out, saved);
-    rows.take_scratch(executor);
+    rows.take_scratch(threads);
     SketchSelection<C> selection(
         options_, {inputs.sketch_q, inputs.draws, rows.indices(), rows.is_number()}, sketch_);
     const Index blocks = selection.block_count(inputs.q.rows());
     const Index tasks = shape_.query_heads == 0 ? 0 : shape_.batch * blocks;
-    selection.take_scratch(tasks, after, executor);
+    selection.take_scratch(tasks, after, threads);
     if (detail::has_new_tokens(inputs)) add(inputs.k, inputs.v, inputs.sketch_k);
-    for_each_task(executor, tasks, [&](Index task, Index worker) {
+    for_each_task(threads, tasks, [&](Index task, Index worker) {
       const Index b = task / blocks;
       selection.run({b, b, 0, inputs.q.rows(), 0, after, after}, task % blocks, worker);
     });
-    rows.attend(executor);
+    rows.attend(threads);
   }
 
   static constexpr Index kMostTokens = kMostDecoderTokens;

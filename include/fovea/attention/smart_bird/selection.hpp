@@ -105,6 +105,16 @@ class SketchSelection {
   Workspace scratch_;
 };
 
+/// The multiply-adds that take as long as choosing the keys of all rows.
+/// \param keys the keys that a row chooses from
+/// \param heads number of query heads
+template <class T>
+double selection_products(const View<const T>& sketch_q, Index keys, Index heads) {
+  constexpr Index draw = 256;  // for a key and a head, measured
+  return static_cast<double>(sketch_q.batch() * sketch_q.rows()) *
+         static_cast<double>(keys * (sketch_q.width() + draw * heads));
+}
+
 /// Chooses the keys of all rows of checked inputs.
 /// \param indices [B, H, Nq, K] or [B, H, Nq, min(K, Nk)], written
 /// \param is_number [B, Nq], written: whether the row's sketch is made of numbers; null: not wanted

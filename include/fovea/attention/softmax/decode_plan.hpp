@@ -90,6 +90,7 @@ class DecodePlan {
     Range segments;       ///< its segments
     Range tasks;          ///< its tasks
     Index most_rows = 0;  ///< the largest number of rows of an item
+    Index keys = 0;       ///< keys that its tasks read, for any number of heads together
     Index pairs = 0;      ///< (query, key) pairs of one head
   };
 
@@ -122,6 +123,7 @@ class DecodePlan {
       heads.most_rows = (std::max)(heads.most_rows, item(n).block.count);
     }
     for (Index n = heads.tasks.begin; n < heads.tasks.end; ++n) {
+      heads.keys += task(n).keys;
       heads.pairs += task(n).keys * item(task(n).item).block.count;
     }
     classes_.push_back(heads);

@@ -278,7 +278,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
         {shape_.batch, shape_.width, shape_.value_width, scope().columns() > 0 ? 2 : 1},
         head_groups_, decode_plan_);
     cache_.make_room(rows.keys);
-    auto&& threads = for_work(executor, split.products());
+    auto&& threads = for_work(executor, [&] { return split.products(); });
     const Index bytes = split.scratch_bytes(worker_count(threads, split.task_count()));
     if (bytes > scratch_.size_bytes()) scratch_ = Workspace(bytes);
     append_new(inputs);
@@ -334,10 +334,12 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
                const View<T>& out, const SoftmaxSaved<T>& saved, E&& executor,
                const Append& append) {
     const HeadPlans plans(op_, shape_.query_heads, rows);
+    auto&& threads =
+        for_work(executor, [&] { return plans.products(call, shape_.width + shape_.value_width); });
     SoftmaxForward pass(call, plans, out, saved, place(rows, first_key));
-    pass.reserve(executor);
+    pass.reserve(threads);
     append();
-    pass.compute(executor);
+    pass.compute(threads);
   }
 
   static constexpr Index kMostTokens = kMostDecoderTokens;

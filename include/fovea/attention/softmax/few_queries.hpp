@@ -71,7 +71,7 @@ class FewQueries {
            E&& executor) const {
     const DecodePlan plan = this->plan();
     SplitKv<T> split = this->split<T>(plan);
-    auto&& threads = for_work(executor, split.products());
+    auto&& threads = for_work(executor, [&] { return split.products(); });
     Workspace scratch(split.scratch_bytes(worker_count(threads, split.task_count())));
     split.run([&](KeySource /*source*/, Index b,
                   Index h) { return call.args(call.sequences()[b], h, out, saved); },

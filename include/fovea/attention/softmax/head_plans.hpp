@@ -44,6 +44,22 @@ class HeadPlans {
     return stage + 1 == stages_ || plan(stage + 1, sequence, head).block_count() == 0;
   }
 
+  /// The multiply-adds of a pass that has `of_pair` for each visible (query, key) pair, without
+  /// regard to key lengths. Where they are more than kSerialProducts, so is what is returned, but
+  /// it may be less.
+  template <class T>
+  double products(const SoftmaxCall<T>& call, Index of_pair) const {
+    const AttentionShape shape = call.shape();
+    const double one_key_each = static_cast<double>(of_pair * shape.batch * shape.query_heads) *
+                                static_cast<double>(shape.queries);
+    if (one_key_each > kSerialProducts) return one_key_each;
+    double pairs = 0;  // of one period of heads, of the sequences that differ
+    for (const AnyPlan& plan : plans_) pairs += static_cast<double>(plan.visible_pairs());
+    const Index same = sequences_ == 1 ? call.sequences().count() : 1;
+    return pairs * static_cast<double>(same * of_pair) * static_cast<double>(shape.query_heads) /
+           static_cast<double>(period_);
+  }
+
   /// The largest number of runs of a block, for BlockStorage.
   Index most_runs() const {
     Index most = 0;

@@ -164,12 +164,6 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     return SequenceShape::of(shape.queries, shape.keys, op().softmax_options().alignment);
   }
 
-  /// The pairs of all heads, if the pattern shows every key.
-  static double most_pairs(const AttentionShape& s) {
-    return static_cast<double>(s.batch * s.query_heads) * static_cast<double>(s.queries) *
-           static_cast<double>(s.keys);
-  }
-
   /// Checks the options and the inputs.
   template <class T>
   void check_read(const Inputs<T>& inputs) const {
@@ -197,9 +191,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
                            op().template score_modifier<Compute<T>, true>());
     const HeadPlans plans(op(), call);
     const AttentionShape shape = call.shape();
-    SoftmaxBackward(call, plans, out, saved, d_out, grads)
-        .run(for_work(executor, most_pairs(shape) *
-                                    static_cast<double>(3 * shape.width + 2 * shape.value_width)));
+    auto&& threads = for_work(
+        executor, [&] { return plans.products(call, 3 * shape.width + 2 * shape.value_width); });
+    SoftmaxBackward(call, plans, out, saved, d_out, grads).run(threads);
   }
 
   template <class T, class E>
@@ -215,9 +209,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     }
     const HeadPlans plans(op(), call);
     const AttentionShape shape = call.shape();
-    SoftmaxForward(call, plans, out, saved)
-        .run(for_work(executor,
-                      most_pairs(shape) * static_cast<double>(shape.width + shape.value_width)));
+    auto&& threads =
+        for_work(executor, [&] { return plans.products(call, shape.width + shape.value_width); });
+    SoftmaxForward(call, plans, out, saved).run(threads);
   }
 };
 

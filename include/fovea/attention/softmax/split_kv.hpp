@@ -39,7 +39,7 @@ class SplitKv {
       const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
       tasks_ += c.tasks.end - c.tasks.begin;
       part_elements_ += group_elements(group);
-      pairs_ += group.count * c.pairs;
+      row_keys_ += group.count * c.pairs + kRowsToRead * c.keys;
       const Index most_rows = group.count * c.most_rows;
       worker_elements_ = (std::max)(
           {worker_elements_, softmax_row_scratch(most_rows, shape_.width, shape_.value_width),
@@ -58,9 +58,9 @@ class SplitKv {
   /// The number of tasks for the whole batch.
   Index task_count() const { return shape_.batch * tasks_; }
 
-  /// The multiply-adds of the call.
+  /// The multiply-adds that take as long as the call where keys are in the cache.
   double products() const {
-    return static_cast<double>(shape_.batch * pairs_) *
+    return static_cast<double>(shape_.batch * row_keys_) *
            static_cast<double>(shape_.width + shape_.value_width);
   }
 
@@ -183,7 +183,7 @@ class SplitKv {
   const DecodePlan& rows_;
   Index tasks_ = 0;              // for one batch entry
   Index part_elements_ = 0;      // for one batch entry
-  Index pairs_ = 0;              // for one batch entry
+  Index row_keys_ = 0;           // for one batch entry, see kRowsToRead
   Index worker_elements_ = 0;    // scratch of one worker
   HeadArgs<T>* args_ = nullptr;  // [sources, batch, heads in the order of heads_]
   C* parts_ = nullptr;           // [batch, part_elements_]
