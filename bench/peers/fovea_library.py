@@ -18,7 +18,8 @@ class _Row(ctypes.Structure):
     """PeersRow of library.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int64) for name in ("heads", "key_heads", "queries", "keys", "width")),
+        *((name, ctypes.c_int64)
+          for name in ("heads", "key_heads", "queries", "keys", "width", "value_width")),
         ("left", ctypes.c_int64),
         ("right", ctypes.c_int64),
         ("storage", ctypes.c_int32),
@@ -28,8 +29,8 @@ class _Row(ctypes.Structure):
 def _c_row(row: rows.Row) -> _Row:
     left = row.window - 1 if row.sight == rows.WINDOW else -1
     right = 0 if row.sight in (rows.CAUSAL, rows.WINDOW) else -1
-    return _Row(row.heads, row.key_heads, row.query_rows, row.keys, row.width, left, right,
-                _STORAGES[row.storage])
+    return _Row(row.heads, row.key_heads, row.query_rows, row.keys, row.width, row.value_width,
+                left, right, _STORAGES[row.storage])
 
 
 def _address(array: np.ndarray | None) -> ctypes.c_void_p:
@@ -69,7 +70,7 @@ class FoveaLibrary:
         return [Form(problem.row.what, lambda: make(problem))]
 
     def _forward(self, problem: Problem) -> Call:
-        out = problem.new(problem.query_shape)
+        out = problem.new(problem.output_shape)
         run = self._forward_run(problem, out, None)
         return Call(run, lambda: [floats(out, problem.row.storage)], problem)
 
@@ -81,11 +82,11 @@ class FoveaLibrary:
         return lambda: self._check(forward(*arguments))
 
     def _backward(self, problem: Problem) -> Call:
-        out = problem.new(problem.query_shape)
+        out = problem.new(problem.output_shape)
         lse = aligned((*problem.query_shape[:3], 1), np.float32)
         self._forward_run(problem, out, lse)()
         grads = [problem.new(shape) for shape in (problem.query_shape, problem.key_shape,
-                                                  problem.key_shape)]
+                                                  problem.value_shape)]
         row, backward = _c_row(problem.row), self._c.fovea_peers_backward
         tensors = (problem.q, problem.k, problem.v, out, lse, problem.d_out, *grads)
         arguments = (self._pool, ctypes.byref(row), *map(_address, tensors))
@@ -93,7 +94,7 @@ class FoveaLibrary:
 
     def _decode(self, problem: Problem) -> Call:
         decoder = _Decoder(self, problem)
-        out = problem.new(problem.query_shape)
+        out = problem.new(problem.output_shape)
         step = self._c.fovea_peers_step
         arguments = (decoder.handle, self._pool, _address(problem.q), _address(out))
         return Call(lambda: self._check(step(*arguments)),

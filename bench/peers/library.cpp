@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// fovea as C functions, for peers.py. Every tensor is dense, [1, heads, rows, width]. A function
-/// that returns an int returns 0, or -1 if fovea refused: `fovea_peers_error` then says why.
+/// fovea as C functions, for peers.py. Every tensor is dense, [1, heads, rows, width or
+/// value_width]. A function that returns an int returns 0, or -1 if fovea refused:
+/// `fovea_peers_error` then says why.
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -17,7 +18,7 @@
 
 /// What peers.py says of a row (fovea_library.py has the same struct).
 struct PeersRow {
-  std::int64_t heads, key_heads, queries, keys, width;
+  std::int64_t heads, key_heads, queries, keys, width, value_width;
   std::int64_t left, right;  ///< the window; -1: this side has no end
   std::int32_t storage;      ///< fovea::Storage: 0 float, 1 bfloat16, 2 half
 };
@@ -60,6 +61,10 @@ void with_scalar(const PeersRow& row, const F& call) {
 
 fovea::Shape query_shape(const PeersRow& row) { return {1, row.heads, row.queries, row.width}; }
 fovea::Shape key_shape(const PeersRow& row) { return {1, row.key_heads, row.keys, row.width}; }
+fovea::Shape value_shape(const PeersRow& row) {
+  return {1, row.key_heads, row.keys, row.value_width};
+}
+fovea::Shape out_shape(const PeersRow& row) { return {1, row.heads, row.queries, row.value_width}; }
 
 template <class T>
 View<const T> read(const void* data, const fovea::Shape& shape) {
@@ -82,7 +87,7 @@ template <class T>
 fovea::SoftmaxInputs<T> inputs(const PeersRow& row, const void* q, const void* k, const void* v) {
   return {.q = read<T>(q, query_shape(row)),
           .k = read<T>(k, key_shape(row)),
-          .v = read<T>(v, key_shape(row))};
+          .v = read<T>(v, value_shape(row))};
 }
 
 /// Where lse goes; nowhere if it is null.
@@ -108,13 +113,13 @@ class DecoderOf final : public AnyDecoder {
                                             .query_heads = row.heads,
                                             .key_heads = row.key_heads,
                                             .width = row.width,
-                                            .value_width = row.width,
+                                            .value_width = row.value_width,
                                             .reserve = row.keys})) {
-    decoder_.append(read<T>(k, key_shape(row)), read<T>(v, key_shape(row)));
+    decoder_.append(read<T>(k, key_shape(row)), read<T>(v, value_shape(row)));
   }
 
   void step(const void* q, void* out, fovea::ThreadPool& pool) override {
-    decoder_.step({.q = read<T>(q, query_shape(row_))}, written<T>(out, query_shape(row_)), pool);
+    decoder_.step({.q = read<T>(q, query_shape(row_))}, written<T>(out, out_shape(row_)), pool);
   }
 
  private:
@@ -172,7 +177,7 @@ FOVEA_PEERS_API int fovea_peers_forward(fovea::ThreadPool* pool, const PeersRow*
     with_scalar(*row, [&]<class T>() {
       auto in = inputs<T>(*row, q, k, v);
       if (mask != nullptr) in.mask = read<bool>(mask, {1, 1, row->queries, row->keys});
-      attention(*row).forward(in, written<T>(out, query_shape(*row)), saved<T>(*row, lse), *pool);
+      attention(*row).forward(in, written<T>(out, out_shape(*row)), saved<T>(*row, lse), *pool);
     });
   });
 }
@@ -185,10 +190,12 @@ FOVEA_PEERS_API int fovea_peers_backward(fovea::ThreadPool* pool, const PeersRow
   return guarded([&] {
     const fovea::Shape of_q = query_shape(*row);
     const fovea::Shape of_k = key_shape(*row);
+    const fovea::Shape of_v = value_shape(*row);
+    const fovea::Shape of_out = out_shape(*row);
     attention(*row).backward(
-        inputs<float>(*row, q, k, v), read<float>(out, of_q), saved<float>(*row, lse),
-        read<float>(d_out, of_q),
-        {.q = View<float>(d_q, of_q), .k = View<float>(d_k, of_k), .v = View<float>(d_v, of_k)},
+        inputs<float>(*row, q, k, v), read<float>(out, of_out), saved<float>(*row, lse),
+        read<float>(d_out, of_out),
+        {.q = View<float>(d_q, of_q), .k = View<float>(d_k, of_k), .v = View<float>(d_v, of_v)},
         *pool);
   });
 }

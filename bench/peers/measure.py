@@ -70,7 +70,8 @@ def measure(row: Row, fovea: FoveaLibrary, peers: list[Library], rounds: int, th
     figures: Figures = {
         "name": row.name(threads), "pass": row.what, "storage": row.storage, "sight": row.sight,
         "heads": row.heads, "key_heads": row.key_heads, "queries": row.query_rows,
-        "keys": row.keys, "width": row.width, "threads": threads, "rounds": rounds,
+        "keys": row.keys, "width": row.width, "value_width": row.value_width,
+        "threads": threads, "rounds": rounds,
         "useful_flops": row.flops, "peak_gflops": peak.best * 1e-9,
         "sustained_gflops": peak.sustained * 1e-9,
     }

@@ -67,13 +67,13 @@ class OnnxruntimePeer:
         mask = None if is_causal else problem.sight_mask()
         if mask is not None:
             inputs["mask"] = mask
-        out = problem.new(problem.query_shape)
+        out = problem.new(problem.output_shape)
         return self._call(row, "Attention", "", inputs, [out], is_causal=int(is_causal))
 
     def _multi_head(self, problem: Problem) -> Call:
         row = problem.row
         inputs = self._tokens(problem)
-        out = problem.new(inputs["q"].shape)
+        out = problem.new((1, row.query_rows, row.heads * row.value_width))
         return self._call(row, "MultiHeadAttention", _CONTRIBUTED, inputs, [out],
                           num_heads=row.heads, unidirectional=int(row.is_causal_square))
 
@@ -81,7 +81,7 @@ class OnnxruntimePeer:
         """It is always causal. Its cache holds what was before the queries, and it writes the keys
         and values of their positions to it."""
         row = problem.row
-        cache = [problem.new(problem.key_shape) for _ in range(2)]
+        cache = [problem.new(shape) for shape in (problem.key_shape, problem.value_shape)]
         inputs = self._tokens(problem)
         past = [np.empty(0), np.empty(0)]
         if row.query_rows < row.keys:
@@ -93,7 +93,7 @@ class OnnxruntimePeer:
         inputs |= {"past_k": past[0], "past_v": past[1],
                    "last": np.array([row.keys - 1], np.int32),
                    "total": np.array([row.keys], np.int32)}
-        out = problem.new(inputs["q"].shape)
+        out = problem.new((1, row.query_rows, row.heads * row.value_width))
         window = row.window if row.sight == rows.WINDOW else -1
         return self._call(row, "GroupQueryAttention", _CONTRIBUTED, inputs, [out, *cache],
                           num_heads=row.heads, kv_num_heads=row.key_heads,

@@ -56,7 +56,7 @@ class OpenvinoPeer:
         model = ov.Model([opset13.result(node)], parameters, "attention")
         properties = {**self._properties, "INFERENCE_PRECISION_HINT": _PRECISIONS[row.storage]}
         request = self._core.compile_model(model, "CPU", properties).create_infer_request()
-        out = problem.new(problem.query_shape)
+        out = problem.new(problem.output_shape)
         for index, array in enumerate(arrays):
             is_mask = array is mask
             request.set_input_tensor(index, _shared(array, ov.Type.boolean if is_mask else element))

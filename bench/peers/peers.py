@@ -16,7 +16,7 @@ from plot import draw
 from report import LEGEND, Report, Table, check_writable, write_file
 from worker import PEERS, Job, messages
 
-DURATION = "All rows take about 35 minutes on two cores of an AMD EPYC, estimated from their parts."
+DURATION = "All rows take about 30 minutes on two cores of an AMD EPYC."
 PROCESSORS = os.sched_getaffinity(0)
 
 
@@ -42,7 +42,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
                         help="only these peers: " + ", ".join(PEERS))
     parser.add_argument("--no-peers", action="store_const", const=[], dest="peers",
                         help="fovea alone")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file; those of a run that was stopped are in "
+                        "FILE.partial")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the ratios (gnuplot)")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     return parser.parse_args(arguments)
@@ -90,6 +91,11 @@ def missing_at_all(options: argparse.Namespace) -> str:
     return ""
 
 
+def partial(path: Path) -> Path:
+    """Where the rows stand until all are measured."""
+    return path.absolute().with_name(path.name + ".partial")
+
+
 def run(options: argparse.Namespace, names: list[str], report: Report) -> None:
     """Measures all rows and prints the table."""
     table = Table(names, options.peers, sys.stdout)
@@ -114,6 +120,8 @@ def run(options: argparse.Namespace, names: list[str], report: Report) -> None:
             elif kind == "row":
                 report.add_row(said)
                 table.print_row(said)
+                if options.json is not None:
+                    write_file(partial(options.json), report.json_text())
             elif kind == "failed":
                 report.add_failure(*said)
                 table.print_failure(said[0])
@@ -156,6 +164,7 @@ def main(arguments: list[str]) -> int:
             report.note(note)
     if options.json is not None:
         write_file(options.json.absolute(), report.json_text())
+        partial(options.json).unlink(missing_ok=True)
     print("\n" + LEGEND)
     for note in report.notes:
         print("note: " + note)

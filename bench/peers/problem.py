@@ -43,14 +43,16 @@ class Problem:
         random = np.random.default_rng(1)
         self.query_shape = (1, row.heads, row.query_rows, row.width)
         self.key_shape = (1, row.key_heads, row.keys, row.width)
+        self.value_shape = (1, row.key_heads, row.keys, row.value_width)
+        self.output_shape = (1, row.heads, row.query_rows, row.value_width)
 
         def gaussians(shape: tuple[int, ...]) -> np.ndarray:
             return stored(random.standard_normal(shape, np.float32), row.storage)
 
         self.q = gaussians(self.query_shape)
         self.k = gaussians(self.key_shape)
-        self.v = gaussians(self.key_shape)
-        self.d_out = gaussians(self.query_shape)
+        self.v = gaussians(self.value_shape)
+        self.d_out = gaussians(self.output_shape)
         self.mask: np.ndarray | None = None
         if row.sight == rows.MASK:
             draws = random.integers(rows.HIDDEN_SHARE, size=(1, 1, row.query_rows, row.keys))

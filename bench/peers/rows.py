@@ -14,13 +14,15 @@ HIDDEN_SHARE = 8
 
 @dataclass(frozen=True)
 class Row:
-    """One problem: a pass over tensors [1, heads, rows, width] of one type of numbers."""
+    """One problem: a pass over tensors [1, heads, rows, width] of one type of numbers; those of
+    values and outputs may have another width."""
 
     what: str
     storage: str
     sight: str
     keys: int
     width: int = 64
+    values: int = 0  # the width of values; 0: as that of keys
     queries: int = 0  # 0: as many as keys
     heads: int = 8
     key_heads: int = 8
@@ -32,6 +34,11 @@ class Row:
         """The number of queries of a head."""
         return self.queries or self.keys
 
+    @property
+    def value_width(self) -> int:
+        """The width of values and outputs."""
+        return self.values or self.width
+
     def name(self, threads: int) -> str:
         """The name in tables and files, made like those of fovea_bench."""
         family = [f"{WINDOW}:{self.window}" if self.sight == WINDOW else self.sight]
@@ -39,6 +46,8 @@ class Row:
             family.append(f"queries:{self.queries}")
         if self.key_heads != self.heads:
             family.append(f"key_heads:{self.key_heads}")
+        if self.value_width != self.width:
+            family.append(f"value_width:{self.value_width}")
         if threads != 1:
             family.append(f"threads:{threads}")
         return f"{self.what}/{self.storage}/{','.join(family)}/D:{self.width}/N:{self.keys}"
@@ -62,8 +71,10 @@ class Row:
 
     @property
     def flops(self) -> float:
-        """The useful flops: two products of width D for each visible pair, backward five."""
-        return (10 if self.what == BACKWARD else 4) * self.width * self.visible_pairs
+        """The useful flops: for each visible pair a product over the width of keys and one over
+        that of values, backward three and two."""
+        of_keys, of_values = (3, 2) if self.what == BACKWARD else (1, 1)
+        return 2 * (of_keys * self.width + of_values * self.value_width) * self.visible_pairs
 
 
 def _all_rows() -> list[Row]:
@@ -81,6 +92,9 @@ def _all_rows() -> list[Row]:
     for width in (32, 80, 128):
         for sight in (DENSE, CAUSAL):
             add(FORWARD, F32, sight, 1024, width=width)
+    for width in (96, 256):
+        add(FORWARD, F32, DENSE, 1024, width=width)
+    add(FORWARD, F32, DENSE, 1024, values=128)
     add(FORWARD, F32, DENSE, 2048, width=128)
     add(FORWARD, F32, WINDOW, 4096, window=256)
     for keys in (2048, 4096):

@@ -121,6 +121,8 @@ class Measured(unittest.TestCase):
         kinds += [tiny(rows.DECODE, storage, queries=1) for storage in (rows.F32, rows.BF16)]
         kinds += [tiny(rows.DECODE, sight=rows.CAUSAL, queries=5)]
         kinds += [tiny(rows.FORWARD, queries=3, key_heads=2)]
+        kinds += [tiny(what, values=24) for what in (rows.FORWARD, rows.BACKWARD)]
+        kinds += [tiny(rows.DECODE, queries=1, values=24)]
         for row in kinds:
             with self.subTest(row.name(2)):
                 figures = self.figures(row, [])
