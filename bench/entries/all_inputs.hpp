@@ -76,16 +76,22 @@ template <class T>
 struct AllSaved {
   fovea::View<fovea::Compute<T>> lse = {};
   fovea::View<fovea::Index> indices = {};
+  fovea::View<fovea::Compute<T>> near_out = {};
+  fovea::View<fovea::Compute<T>> near_lse = {};
 
   /// The saved tensors of a family.
   template <class To>
   requires std::same_as<To, fovea::SoftmaxSaved<T>> || std::same_as<To, fovea::SmartBirdSaved<T>> ||
-      std::same_as<To, fovea::LinearSaved<T>>
+      std::same_as<To, fovea::FmmSaved<T>> || std::same_as<To, fovea::LinearSaved<T>>
   // NOLINTNEXTLINE(google-explicit-constructor): as of the inputs
   operator To() const {
     To to;
     if constexpr (requires { to.lse; }) to.lse = lse;
     if constexpr (requires { to.indices; }) to.indices = indices;
+    if constexpr (requires { to.near_out; }) {
+      to.near_out = near_out;
+      to.near_lse = near_lse;
+    }
     return to;
   }
 };

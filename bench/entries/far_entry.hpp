@@ -166,7 +166,14 @@ struct FarTraining {
         near_logits(data.near_logits.size()),
         far_logits(data.far_logits.size()) {
     basic.saved = {};
-    basic.lse_data = {};
+    if constexpr (Op::kHasNear) {
+      near_out.resize(basic.d_out_data.size());
+      basic.saved.near_out = View<T>(near_out.data(), out.shape());
+      basic.saved.near_lse =
+          View<T>(basic.lse_data.data(), {out.batch(), out.heads(), out.rows(), 1});
+    } else {
+      basic.lse_data = {};
+    }
     if (!beta.empty()) basic.grads.beta = View<T>(beta.data(), data.inputs.beta.shape());
     if (near_logits.empty()) return;
     basic.grads.near_logits = View<T>(near_logits.data(), data.inputs.near_logits.shape());
@@ -175,7 +182,7 @@ struct FarTraining {
 
   FarData<T> data;
   Training<T> basic;
-  std::vector<T> beta, near_logits, far_logits;
+  std::vector<T> beta, near_logits, far_logits, near_out;
 };
 
 /// Backward passes, compared with forward ones, or both.
@@ -185,7 +192,13 @@ Entry far_training_entry(Names names, const Op& op, std::vector<Family> families
   const auto runner = [&]<class T>(T) {
     const auto prepare = [op, with_forward](const AllInputs<T>& in, const View<T>& out) {
       const auto work = std::make_shared<FarTraining<T>>(in, out, op);
-      const auto forward = [=](ThreadPool& pool) { op.forward(work->data.inputs, out, pool); };
+      const auto forward = [=](ThreadPool& pool) {
+        op.forward(work->data.inputs, out, work->basic.saved, pool);
+      };
+      if (Op::kHasNear && !with_forward) {
+        ThreadPool one(1);
+        forward(one);
+      }
       Prepared pass;
       pass.run = [=](ThreadPool& pool) {
         if (with_forward) forward(pool);

@@ -143,6 +143,7 @@ TEST(Visitors, MeetEveryTensorOfAFamily) {
   EXPECT_EQ(names_of(fovea::FsatInputs<float>{}), "q k v dominant");
   EXPECT_EQ(names_of(fovea::SoftmaxSaved<float>{}), "lse");
   EXPECT_EQ(names_of(fovea::SmartBirdSaved<float>{}), "lse indices");
+  EXPECT_EQ(names_of(fovea::FmmSaved<float>{}), "near_out near_lse");
   EXPECT_EQ(names_of(fovea::LinearSaved<float>{}), "");
   EXPECT_EQ(names_of(fovea::SoftmaxGrads<float>{}), "q k v bias sink");
   EXPECT_EQ(names_of(fovea::LinearGrads<float>{}), "q k v");

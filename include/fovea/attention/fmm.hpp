@@ -72,7 +72,9 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   using NearField = NearBlocks<T>;
   /// What decodes the near field.
   template <class T>
-  using NearDecoder = Decoder<LocalAttention, T>;
+  using NearDecoder =
+      Decoder<std::conditional_t<std::same_as<T, Compute<T>>, LocalAttention, WidenedNear>,
+              Compute<T>>;
   /// The number of terms of the far field.
   static constexpr Index kTerms = sizeof...(Terms);
 
@@ -82,6 +84,10 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = std::conditional_t<kHasBeta, FmmDeltaGrads<T>, FmmGrads<T>>;
+
+  /// What the forward pass saves: the output and the lse of the near field.
+  template <class T>
+  using Saved = FmmSaved<T>;
 
   /// What a decoder takes for new tokens: k and v, and with a delta rule beta.
   template <class T>
@@ -161,22 +167,50 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
     }
   }
 
+  /// Checks the shapes of what is saved. \throws std::invalid_argument
+  template <class T, class I>
+  void check_saved_shapes(const I& inputs, const FmmSaved<T>& saved) const {
+    for_each_saved(inputs, saved, [](const char* tensor, const auto& x, const Shape& expected) {
+      detail::check_made_shape(name(), tensor, x.shape(), expected);
+    });
+  }
+
+  /// Checks what is to be saved: shapes, and memory of its own. \throws std::invalid_argument
+  template <class T, class I>
+  void check_saved(const I& inputs, const View<T>& out, const FmmSaved<T>& saved) const {
+    for_each_saved(inputs, saved, [&](const char* tensor, const auto& x, const Shape& expected) {
+      check_output(name(), tensor, x, inputs, expected);
+      detail::check_apart(name(), tensor, x, "out", out);
+    });
+    if (saved.near_out.is_none() || saved.near_lse.is_none()) return;
+    detail::check_apart(name(), "near_lse", saved.near_lse, "near_out", saved.near_out);
+  }
+
  private:
   friend class LinearOperator<FmmAttention>;
 
+  /// Calls f(name, tensor, expected shape) for what is given.
+  template <class T, class I, class F>
+  static void for_each_saved(const I& inputs, const FmmSaved<T>& saved, F&& f) {
+    if (!saved.near_out.is_none()) f("near_out", saved.near_out, detail::out_shape(inputs));
+    if (!saved.near_lse.is_none()) f("near_lse", saved.near_lse, detail::row_shape(inputs));
+  }
+
   template <class T, class E>
-  void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out, E&& executor) const {
+  void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out, const FmmSaved<T>& saved,
+               E&& executor) const {
     const FarWeights<Compute<T>> weights = blend(inputs).weights();
-    LinearForward(inputs, far<Compute<T>>(), weights, out, NearBlocks<T>(inputs, near()))
+    LinearForward(inputs, far<Compute<T>>(), weights, out, NearBlocks<T>(inputs, near(), saved))
         .run(executor);
   }
 
   template <class T, class E>
-  void compute_gradients(const LinearFamilyInputs<T>& inputs, const View<const T>& d_out,
-                         const LinearFamilyGrads<T>& grads, E&& executor) const {
+  void compute_gradients(const LinearFamilyInputs<T>& inputs, const FmmSaved<T>& saved,
+                         const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
+                         E&& executor) const {
     const LocalAttention near_field = near();
     const FmmBlend<T> blend = this->blend(inputs);
-    FmmBackward(inputs, far<T>(), near_field, blend, d_out, grads).run(executor);
+    FmmBackward(inputs, far<T>(), near_field, blend, saved, d_out, grads).run(executor);
   }
 };
 

@@ -23,7 +23,8 @@ class HeadAttention {
   struct Saved {
     Buffer<T> out;              ///< [B, 1, L, H D] the outputs of the heads
     Buffer<T> d_out;            ///< [B, 1, L, H D] their gradient
-    Buffer<T> lse;              ///< [B, H, L, 1], if the operator has one
+    Buffer<T> lse;              ///< [B, H, L, 1], if the operator or its near field has one
+    Buffer<T> near_out;         ///< [B, H, L, D], if the operator has a near field
     typename G::Saved learned;  ///< of the learned inputs
   };
 
@@ -50,7 +51,8 @@ class HeadAttention {
                         Saved& saved, E&& executor) const {
     const auto& q = qkv[0];
     const View<T> out = saved.out.resize(q.batch(), q.rows(), q.heads() * q.width());
-    if (G::kHasLse) saved.lse.resize({q.batch(), q.heads(), q.rows(), 1});
+    if (G::kHasLse || kHasNear) saved.lse.resize({q.batch(), q.heads(), q.rows(), 1});
+    if (kHasNear) saved.near_out.resize(q.shape());
     learned.compute(op, source, saved.learned, executor);
     const auto [inputs, kept] = attached(qkv, source, saved);
     op.forward(inputs, as_heads(out, 0, q.heads(), q.width()), kept, executor);
@@ -86,6 +88,9 @@ class HeadAttention {
   }
 
  private:
+  /// Whether the operator saves a near field.
+  static constexpr bool kHasNear = requires(SavedOf<Op, T> kept) { kept.near_out; };
+
   std::pair<InputsOf<Op, T>, SavedOf<Op, T>> attached(const std::array<View<const T>, 3>& qkv,
                                                       const Tokens<T>& source, Saved& saved) const {
     InputsOf<Op, T> inputs;
@@ -95,6 +100,10 @@ class HeadAttention {
     inputs.key_lengths = source.key_lengths;
     SavedOf<Op, T> kept;
     if constexpr (G::kHasLse) kept.lse = saved.lse.view();
+    if constexpr (kHasNear) {
+      kept.near_out = saved.near_out.view();
+      kept.near_lse = saved.lse.view();
+    }
     learned.attach(source, saved.learned, inputs, kept);
     return {inputs, kept};
   }

@@ -45,8 +45,24 @@ struct SmartBirdSaved {
   }
 };
 
-/// Linear attention, the delta rule and FMM attention save nothing: their backward passes compute
-/// the states again.
+/// What FMM attention saves of its near field. A member is written only if it is given a tensor. A
+/// backward pass that is given both does not compute the near field again; the gradients have the
+/// same bits.
+template <class T>
+struct FmmSaved {
+  View<Compute<T>> near_out = {};  ///< [B, Hq, Nq, Dv]: the output of the near field alone
+  View<Compute<T>> near_lse = {};  ///< [B, Hq, Nq, 1]: its lse, as in SoftmaxSaved
+
+  /// Calls visit(name, tensor) for every member.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("near_out", near_out);
+    visit("near_lse", near_lse);
+  }
+};
+
+/// Linear attention and the delta rule save nothing: their backward passes compute the states
+/// again.
 template <class T>
 struct LinearSaved {
   /// Calls nothing: there is no member.

@@ -14,15 +14,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// One backward pass. The near field is computed again, since its softmax needs its own output. The
-/// gradients of the far field are added to those of the near field.
+/// One backward pass. The softmax of the near field needs its own output, which is computed again
+/// if it was not saved. The gradients of the far field are added to those of the near field.
 /// \tparam Field a LinearTerms of T
 template <class T, class Field>
 class FmmBackward {
  public:
   /// \param near, blend must outlive this object
   FmmBackward(const LinearFamilyInputs<T>& inputs, const Field& far, const LocalAttention& near,
-              const FmmBlend<T>& blend, const View<const T>& d_out,
+              const FmmBlend<T>& blend, const FmmSaved<T>& saved, const View<const T>& d_out,
               const LinearFamilyGrads<T>& grads)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
@@ -30,10 +30,12 @@ class FmmBackward {
         near_(near),
         blend_(blend),
         weights_(blend.weights()),
+        saved_(saved),
         d_out_(d_out),
         grads_(grads) {}
 
-  /// Bytes of scratch memory with that many workers: at most three tensors of the shape of `out`,
+  /// Bytes of scratch memory with that many workers if the near field was not saved: at most three
+  /// tensors of the shape of `out`,
   /// one number for each row, and the scratch of all four passes, which is taken before gradients
   /// are written.
   static Index workspace_bytes(const AttentionShape& shape, const Field& far,
@@ -75,18 +77,21 @@ class FmmBackward {
     Workspace memory;
   };
 
-  /// The passes of the near field: forward, and backward from d_out times the near field's weights.
+  /// The passes of the near field: forward, if it was not saved, and backward from d_out times the
+  /// near field's weights.
   class Near {
    public:
     explicit Near(const FmmBackward& all)
         : all_(all),
-          out_(all.out_shape()),
-          lse_({all.shape_.batch, all.shape_.query_heads, all.shape_.queries, 1}),
+          is_saved_(!all.saved_.near_out.is_none() && !all.saved_.near_lse.is_none()),
+          own_out_(is_saved_ ? Shape{} : all.out_shape()),
+          own_lse_(is_saved_ ? Shape{} : all.row_shape()),
+          out_(is_saved_ ? all.saved_.near_out : own_out_.view()),
+          lse_(is_saved_ ? all.saved_.near_lse : own_lse_.view()),
           d_out_(all.weights_.are_given() ? all.out_shape() : Shape{}),
           call_(NearBlocks<T>::only_rows(all.inputs_), all.near_.softmax_options()),
           plans_(all.near_, call_),
-          forward_(call_, plans_, out_.view(), {lse_.view()}),
-          backward_(call_, plans_, out_.view(), {lse_.view()},
+          backward_(call_, plans_, View<const T>(out_), {lse_},
                     all.weights_.are_given() ? View<const T>(d_out_.view()) : all.d_out_,
                     {all.grads_.q, all.grads_.k, all.grads_.v}) {}
 
@@ -95,14 +100,14 @@ class FmmBackward {
     /// \throws std::bad_alloc
     template <class E>
     void reserve(E&& executor) {
-      forward_.run(executor);
+      if (!is_saved_) SoftmaxForward<T>(call_, plans_, out_, {lse_}).run(executor);
       backward_.reserve(executor);
     }
 
     /// \param products [Hq, Dv] as add_columns writes it, or null
     template <class E>
     void compute(std::vector<double>* products, E&& executor) {
-      if (products != nullptr) all_.add_columns(out_.view(), 0, *products, executor);
+      if (products != nullptr) all_.add_columns(out_, 0, *products, executor);
       if (all_.weights_.are_given()) {
         const Index heads = all_.shape_.query_heads;
         for_each_task(executor, all_.shape_.batch * heads, [&](Index task, Index) {
@@ -114,12 +119,14 @@ class FmmBackward {
 
    private:
     const FmmBackward& all_;
-    Owned out_;
-    Owned lse_;
+    bool is_saved_;
+    Owned own_out_;  // empty if it was saved
+    Owned own_lse_;  // likewise
+    View<T> out_;
+    View<T> lse_;
     Owned d_out_;  // empty if all weights are 1
     SoftmaxCall<T> call_;
     HeadPlans plans_;
-    SoftmaxForward<T> forward_;
     SoftmaxBackward<T> backward_;
   };
 
@@ -176,6 +183,7 @@ class FmmBackward {
   std::size_t columns() const {
     return static_cast<std::size_t>(shape_.query_heads * shape_.value_width);
   }
+  Shape row_shape() const { return {shape_.batch, shape_.query_heads, shape_.queries, 1}; }
   Shape out_shape() const {
     return {shape_.batch, shape_.query_heads, shape_.queries, shape_.value_width};
   }
@@ -216,6 +224,7 @@ class FmmBackward {
   const LocalAttention& near_;
   const FmmBlend<T>& blend_;
   FarWeights<T> weights_;
+  FmmSaved<T> saved_;
   View<const T> d_out_;
   LinearFamilyGrads<T> grads_;
 };

@@ -10,6 +10,16 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// The near field of a decoder for tensors of 16 bits, whose ring holds them as numbers of the type
+/// of the arithmetic: its rows have the bits that those of NearBlocks have before they are rounded.
+struct WidenedNear : LocalAttention {
+  /// Rows are summed as those of 16 bits are (SoftmaxBlockArgs::in_tiles).
+  static constexpr bool kSumsInTiles = true;
+  /// The same operator.
+  // NOLINTNEXTLINE(google-explicit-constructor): it differs in how it is computed alone
+  WidenedNear(const LocalAttention& near) : LocalAttention(near) {}
+};
+
 /// The local attention of one call. A row has the same bits as in LocalAttention.
 template <class T>
 class NearBlocks {
@@ -19,8 +29,10 @@ class NearBlocks {
 
   /// \param inputs checked inputs
   /// \param op the near field alone
-  NearBlocks(const LinearFamilyInputs<T>& inputs, const LocalAttention& op)
-      : call_(only_rows(inputs), op.softmax_options()), plans_(op, call_) {}
+  /// \param saved where output and lse are written, too
+  NearBlocks(const LinearFamilyInputs<T>& inputs, const LocalAttention& op,
+             const FmmSaved<T>& saved)
+      : call_(only_rows(inputs), op.softmax_options()), plans_(op, call_), saved_(saved) {}
 
   /// The inputs that the near field reads.
   static SoftmaxInputs<T> only_rows(const LinearFamilyInputs<T>& inputs) {
@@ -40,25 +52,42 @@ class NearBlocks {
     return plans_.plan(0, sequence, 0).block(b, storage);
   }
 
-  /// Computes one block of a query head.
+  /// Computes one block of a query head, and saves what is wanted of it.
   /// \param to [block.count, Dv], written
   /// \param scratch scratch_elements(...) elements, aligned to 64 bytes
   void attend(const Sequence& sequence, Index head, const QueryBlock& block,
               const OutputMatrix<kStorage<T>>& to, Compute<T>* scratch) const {
     HeadArgs<T> args = call_.args(sequence, head, View<T>{}, SoftmaxSaved<T>{});
-    args.q = detail::head_stored(call_.inputs().q, sequence.batch, head,
-                                 sequence.first_query + block.first);
+    const Index first_row = sequence.first_query + block.first;
+    args.q = detail::head_stored(call_.inputs().q, sequence.batch, head, first_row);
     args.out = to;
+    if (!saved_.near_lse.is_none()) {
+      args.lse = detail::head_matrix(saved_.near_lse, sequence.batch, head, first_row);
+    }
     args.first_position += block.first;
     args.block = block;
     args.block.first = 0;
     args.scratch = scratch;
     SoftmaxKernels<Compute<T>, kStorage<T>>{}.block(args);
+    if (!saved_.near_out.is_none()) {
+      keep(to, block.count, detail::head_matrix(saved_.near_out, sequence.batch, head, first_row));
+    }
   }
 
  private:
+  /// Copies rows, which are of the type of the arithmetic.
+  void keep(const OutputMatrix<kStorage<T>>& from, Index rows, const Matrix<Compute<T>>& to) const {
+    const auto* const data = static_cast<const Compute<T>*>(from.data);
+    for (Index n = 0; n < rows; ++n) {
+      for (Index c = 0; c < saved_.near_out.width(); ++c) {
+        to.data[n * to.row + c * to.column] = data[n * from.row + c * from.column];
+      }
+    }
+  }
+
   SoftmaxCall<T> call_;
   HeadPlans plans_;
+  FmmSaved<T> saved_;
 };
 
 FOVEA_NAMESPACE_END

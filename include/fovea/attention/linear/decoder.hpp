@@ -25,7 +25,7 @@ FOVEA_NAMESPACE_BEGIN
 /// It must not be called from several threads at once. Errors are std::invalid_argument or
 /// std::bad_alloc, and leave the decoder and the outputs as they were.
 template <class Op, class T>
-class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, LinearSaved<T>> {
+class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
  public:
   /// The type of the arithmetic.
   using C = Compute<T>;
@@ -60,7 +60,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     if constexpr (Op::kHasBeta) inputs.beta = tokens.beta;
     check_tokens(inputs);
     inputs.q = no_rows();
-    add(inputs, View<T>(nullptr, {shape_.batch, shape_.query_heads, 0, shape_.value_width}),
+    add(inputs, View<T>(nullptr, {shape_.batch, shape_.query_heads, 0, shape_.value_width}), {},
         Serial{});
   }
   /// Appends n tokens: k [B, Hk, n, D] and v [B, Hk, n, Dv].
@@ -133,9 +133,10 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
   }
 
  private:
-  friend class StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, LinearSaved<T>>;
+  friend class StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>>;
 
   using Inputs = InputsOf<Op, T>;
+  using Saved = SavedOf<Op, T>;
   using Field = decltype(std::declval<const Op&>().template far<C>());
   using Stream = CausalStream<T, Field>;
 
@@ -188,8 +189,8 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     if constexpr (Op::kHasBeta) check_beta(Op::name(), inputs);
   }
 
-  void check_step(const Inputs& given, const LinearFamilyInputs<T>& inputs,
-                  const View<T>& out) const {
+  void check_step(const Inputs& given, const LinearFamilyInputs<T>& inputs, const View<T>& out,
+                  const Saved& saved) const {
     if (detail::has_new_tokens(inputs)) check_tokens(inputs);
     const Index after = length_ + detail::new_tokens(inputs);
     check_decoder_rows(Op::name(), shape_, inputs, after);
@@ -207,27 +208,27 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
       all.v = {&element, {shape_.batch, shape_.key_heads, 1, shape_.value_width}, {}};
       if constexpr (Op::kHasBeta) all.beta = {&rate, {shape_.batch, shape_.key_heads, 1, 1}, {}};
     }
-    op_.check(all, out);
+    op_.check(all, out, saved);
   }
 
   /// One step (StepCalls), with at most one row more than new tokens.
   template <class E>
-  void run_step(const Inputs& given, const View<T>& out, const LinearSaved<T>& /*saved*/,
-                E&& executor) {
+  void run_step(const Inputs& given, const View<T>& out, const Saved& saved, E&& executor) {
     const auto inputs = detail::inputs_as<LinearFamilyInputs<T>>(given);
-    check_step(given, inputs, out);
+    check_step(given, inputs, out, saved);
     const Index rows = group() * inputs.q.rows() + detail::new_tokens(inputs);
     auto&& threads = for_work(executor, [&] {
       return static_cast<double>(shape_.batch * shape_.key_heads * (rows + kRowsToRead)) *
              far_.products_of_row(linear_shape());
     });
-    add(inputs, out, threads);
+    add(inputs, out, saved, threads);
   }
 
   /// Adds the tokens of the inputs, and lets the rows read. Everything is checked already. What may
   /// throw comes first.
   template <class E>
-  void add(const LinearFamilyInputs<T>& inputs, const View<T>& out, E&& executor) {
+  void add(const LinearFamilyInputs<T>& inputs, const View<T>& out, const Saved& saved,
+           E&& executor) {
     const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
     const Index tokens = detail::new_tokens(inputs);
     const Index heads = shape_.batch * shape_.key_heads;
@@ -240,7 +241,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     if (needed > scratch_.size_bytes()) scratch_ = Workspace(needed);
     rows_.resize(static_cast<std::size_t>(workers * group()));
     C* const scratch = scratch_.template data<C>();
-    if constexpr (Op::kHasNear) step_near(inputs, out, rows, scratch, executor);
+    if constexpr (Op::kHasNear) step_near(inputs, out, saved, rows, scratch, executor);
 
     const Stream stream(inputs, group(), far_, weights, Op::kHasNear, out);
     const typename Stream::Strip strip{0, rows, 0, tokens, length_, length_ + tokens - rows};
@@ -259,10 +260,10 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
 
   /// Computes the near field of all heads, into `out`, or, if that has 16 bits, into `wide`.
   template <class E>
-  void step_near(const LinearFamilyInputs<T>& inputs, const View<T>& out, Index rows, C* wide,
-                 E&& executor) {
+  void step_near(const LinearFamilyInputs<T>& inputs, const View<T>& out, const Saved& saved,
+                 Index rows, C* wide, E&& executor) {
     if constexpr (Stream::kOutIsWide) {
-      step_near(detail::inputs_as<SoftmaxInputs<T>>(inputs), out, rows, executor);
+      step_near(detail::inputs_as<SoftmaxInputs<T>>(inputs), out, saved, rows, executor);
     } else {
       // The ring holds numbers of the type of the arithmetic, which represents all 16-bit numbers.
       Wide q(inputs.q), k(inputs.k), v(inputs.v);
@@ -270,13 +271,25 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
       const View<C> to(wide, {shape_.batch, shape_.query_heads, rows, shape_.value_width},
                        {shape_.query_heads * rows * row, rows * row, row, 1});
       SoftmaxInputs<C> widened{q.view(), k.view(), v.view()};
-      step_near(widened, to, rows, executor);
+      step_near(widened, to, saved, rows, executor);
     }
   }
   template <class E>
-  void step_near(const SoftmaxInputs<C>& inputs, const View<C>& out, Index rows, E&& executor) {
-    if (rows > 0) return near_->step(inputs, out, executor);
-    if (!inputs.k.is_none()) near_->append(inputs.k, inputs.v);
+  void step_near(const SoftmaxInputs<C>& inputs, const View<C>& out, const Saved& saved, Index rows,
+                 E&& executor) {
+    if (rows == 0) {
+      if (!inputs.k.is_none()) near_->append(inputs.k, inputs.v);
+      return;
+    }
+    near_->step(inputs, out, SoftmaxSaved<C>{saved.near_lse}, executor);
+    if (saved.near_out.is_none()) return;
+    for (Index b = 0; b < out.batch(); ++b) {
+      for (Index h = 0; h < out.heads(); ++h) {
+        for (Index n = 0; n < rows; ++n) {
+          for (Index c = 0; c < out.width(); ++c) saved.near_out(b, h, n, c) = out(b, h, n, c);
+        }
+      }
+    }
   }
 
   /// A copy of a tensor in the type of the arithmetic.
@@ -358,7 +371,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
   Field far_;
   Workspace state_;  // [B, Hk, state_elements]
   Index length_ = 0;
-  std::optional<typename Op::template NearDecoder<C>> near_;  // only with a near field
+  std::optional<typename Op::template NearDecoder<T>> near_;  // only with a near field
   FarWeights<C> weights_;
   bool has_weights_ = false;
   std::vector<C> logits_;  // the logits that weights_ was made of

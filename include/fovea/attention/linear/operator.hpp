@@ -29,9 +29,9 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   /// What the operator reads, for tensors of T; `Op` says which type that is.
   template <class T>
   using Inputs = InputsOf<Op, T>;
-  /// What the forward pass saves: nothing.
+  /// What the forward pass saves; `Op` says which type that is.
   template <class T>
-  using Saved = LinearSaved<T>;
+  using Saved = SavedOf<Op, T>;
   /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = GradsOf<Op, T>;
@@ -46,9 +46,10 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   /// what was expected and what was given
   template <class T>
   void check(const InputsOf<Op, T>& inputs, const View<T>& out,
-             const SavedOf<Op, T>& /*saved*/ = {}) const {
+             const SavedOf<Op, T>& saved = {}) const {
     check_read(family_inputs<T>(inputs));
     check_output(Op::name(), "out", out, inputs, detail::out_shape(inputs));
+    if constexpr (Op::kHasNear) op().check_saved(inputs, out, saved);
   }
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
@@ -59,6 +60,7 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
     check_read(family_inputs<T>(inputs));
     check_rows(Op::name(), "out", inputs, out);
     check_rows(Op::name(), "d_out", inputs, d_out);
+    if constexpr (Op::kHasNear) op().check_saved_shapes(inputs, saved);
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
   }
 
@@ -131,24 +133,24 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   }
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
-  /// exact derivatives of `forward`, and 0 for what is not visible. The states are recomputed;
-  /// those of a far field also run backwards from the end.
+  /// exact derivatives of `forward`, and 0 for what is not visible. The states are recomputed, and
+  /// so is a near field that was not saved; those of a far field also run backwards from the end.
   /// Cost: 10 D Dv to 12 D Dv flops for each token, head and feature map. Memory: O(N), and a state
   /// for each worker; under the delta rule a worker also holds a state for every kDeltaChunk tokens
   /// of its head.
   template <class T, class E>
   void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& /*out*/,
-                    const SavedOf<Op, T>& /*saved*/, const View<const T>& d_out,
+                    const SavedOf<Op, T>& saved, const View<const T>& d_out,
                     const GradsOf<Op, T>& grads, E&& executor) const {
     auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
-    op().compute_gradients(family_inputs<T>(inputs), d_out, family_grads<T>(grads), threads);
+    op().compute_gradients(family_inputs<T>(inputs), saved, d_out, family_grads<T>(grads), threads);
   }
 
   template <class T, class E>
-  void run(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& /*saved*/,
+  void run(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& saved,
            E&& executor) const {
     auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
-    op().compute(family_inputs<T>(inputs), out, threads);
+    op().compute(family_inputs<T>(inputs), out, saved, threads);
   }
 };
 
@@ -156,6 +158,9 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
 template <class Op>
 class LinearOnlyOperator : public LinearOperator<Op> {
  public:
+  /// What the forward pass saves: nothing.
+  template <class T>
+  using Saved = LinearSaved<T>;
   /// The operator has no near field.
   static constexpr bool kHasNear = false;
   /// What computes the near field in the forward pass: there is none.
@@ -180,14 +185,16 @@ class LinearOnlyOperator : public LinearOperator<Op> {
   const Op& op() const { return static_cast<const Op&>(*this); }
 
   template <class T, class E>
-  void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out, E&& executor) const {
+  void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out,
+               const LinearSaved<T>& /*saved*/, E&& executor) const {
     const FarWeights<Compute<T>> weights;
     LinearForward(inputs, op().template far<Compute<T>>(), weights, out).run(executor);
   }
 
   template <class T, class E>
-  void compute_gradients(const LinearFamilyInputs<T>& inputs, const View<const T>& d_out,
-                         const LinearFamilyGrads<T>& grads, E&& executor) const {
+  void compute_gradients(const LinearFamilyInputs<T>& inputs, const LinearSaved<T>& /*saved*/,
+                         const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
+                         E&& executor) const {
     const FarWeights<T> weights;
     LinearBackward pass(inputs, op().template far<T>(), weights, d_out, grads, false);
     pass.reserve(false, executor);

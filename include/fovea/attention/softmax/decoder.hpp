@@ -230,6 +230,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
       args.first_position = rows.first_position;
       args.key_end = rows.keys;
       args.key_rows.base = first_key;
+      if constexpr (requires { Op::kSumsInTiles; }) args.in_tiles = Op::kSumsInTiles;
       if (source == KeySource::summary) cache.place_summary(b, h / group, args);
     }
     void operator()(Index stage, const SequenceTask& task, HeadArgs<T>& args) const {

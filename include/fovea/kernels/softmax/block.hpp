@@ -68,11 +68,13 @@ struct SoftmaxBlockArgs {
   /// parts are all that is written.
   /// \pre value_width is 0 and block.most_keys is kUnboundedKeys, if it is given
   T* lse_low = nullptr;
-  Index width = 0;           ///< D
-  Index value_width = 0;     ///< Dv
-  T scale = 0;               ///< factor of the logits
-  const T* sink = nullptr;   ///< one logit without a value; null: no sink
-  ScoreMap<T> map;           ///< what happens to logits and weights
+  Index width = 0;          ///< D
+  Index value_width = 0;    ///< Dv
+  T scale = 0;              ///< factor of the logits
+  const T* sink = nullptr;  ///< one logit without a value; null: no sink
+  ScoreMap<T> map;          ///< what happens to logits and weights
+  /// Whether a row that sees few keys is summed as any other, which rows of 16 bits always are.
+  bool in_tiles = false;
   Index first_position = 0;  ///< position of query row 0
   KeyRows key_rows;          ///< where the keys stand in k and v
   Index key_end = 0;         ///< keys from this position on are invisible

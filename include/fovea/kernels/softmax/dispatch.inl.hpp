@@ -43,15 +43,16 @@ bool is_plain(const SoftmaxBlockArgs<T>& args) {
 /// block's rows.
 ///
 /// A block whose rows see at most kBandKeys keys takes the band form, which sums in another order.
-/// The pattern and the options alone decide that, so a row keeps its bits in any block, batch and
-/// sequence. The band form knows no options.
+/// The pattern, the options and the storage alone decide that, so a row keeps its bits in any
+/// block, batch and sequence. The band form knows no options, and no numbers of 16 bits.
 ///
 /// Each sub-block has two vectors of queries. In measurements four were slower for nearly every
 /// sparse pattern, and no faster for dense attention, on AVX2 and AVX-512.
 template <class T, Storage S>
 void softmax_block(const SoftmaxBlockArgs<T, S>& args) noexcept {
   if constexpr (S == Storage::native) {
-    if (args.block.most_keys <= kBandKeys && is_plain(args)) return softmax_band(args);
+    const bool is_band = args.block.most_keys <= kBandKeys && !args.in_tiles && is_plain(args);
+    if (is_band) return softmax_band(args);
   }
   SoftmaxBlock<2, T, S>(args).run();
 }
