@@ -36,6 +36,18 @@ class AnyExecutor {
   Run run_;
 };
 
+/// Two threads that sleep, as far as it says; it counts how often it is asked to run something.
+struct CountsCalls {
+  Index& calls;
+
+  static int concurrency() { return 2; }
+  template <class F>
+  void parallel_for(Index n, F&& f) const {
+    ++calls;
+    for (Index i = 0; i < n; ++i) f(i);
+  }
+};
+
 /// Calls in the calling thread, the last index first: worker n - 1 does everything.
 struct Backwards {
   static constexpr bool kTakesSmallWork = true;
