@@ -14,6 +14,7 @@ string(REPLACE "\n" ";" symbols "${symbols}")
 set(other "softmax_grad|SoftmaxGrad|packed_rows|scaled_rows|sink_grad")   # backward
 string(APPEND other "|Decoder|RetainedKeys")  # decoding
 string(APPEND other "|linear_|Linear|delta_|Delta|::gather<|Gather|sketch|Sketch|normal_density")
+string(APPEND other "|LayerKernels|gelu|normalise")
 string(APPEND other "|Storage\\)[12]|bfloat16|float16|(baseline|v3|v4)::.*double")
 set(found ${symbols})
 list(FILTER found INCLUDE REGEX "fovea::.*(${other})")

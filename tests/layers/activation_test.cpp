@@ -7,6 +7,7 @@
 #include <set>
 
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/index.hpp"
 #include "support/tensor.hpp"
 
@@ -38,11 +39,12 @@ TEST(Tokens, HaveLengths) {
 }
 
 TEST(RowBlocks, AreEachRowOnce) {
-  fovea::ThreadPool three(3);
-  for (const Index rows : {0, 1, 127, 128, 129, 400}) {
+  fovea::ThreadPool pool(3);
+  const AnyExecutor three = AnyExecutor::of(pool);
+  for (const Index rows : {0, 1, 95, 96, 97, 400}) {
     std::mutex mutex;
     std::multiset<std::pair<Index, Index>> seen;
-    fovea::detail::for_each_row_block(three, 2, rows, [&](Index b, Index first, Index count) {
+    fovea::detail::for_each_row_block(three, 2, rows, 1, [&](Index b, Index first, Index count) {
       const std::lock_guard lock(mutex);
       EXPECT_LE(count, fovea::detail::kRowsPerTask);
       for (Index n = first; n < first + count; ++n) seen.insert({b, n});

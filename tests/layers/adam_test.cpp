@@ -96,7 +96,8 @@ TEST(Adam, ThreadsChangeNoBit) {
     const double* const w = model.weight.value.data();
     return std::vector<double>(w, w + model.weight.value.size());
   };
-  fovea::ThreadPool three(3);
+  fovea::ThreadPool pool(3);
+  const AnyExecutor three = AnyExecutor::of(pool);
   EXPECT_TRUE(same_bits(run(three), run(fovea::Serial{})));
 }
 

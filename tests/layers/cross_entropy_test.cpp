@@ -28,7 +28,8 @@ TEST(CrossEntropy, IsTheMeanOfMinusLogProbability) {
 TEST(CrossEntropy, Gradient) {
   const Activations logits = drawn({2, 1, 3, 3}, 1, 2);
   const Activations d_logits(logits.shape());
-  fovea::ThreadPool three(3);
+  fovea::ThreadPool pool(3);
+  const AnyExecutor three = AnyExecutor::of(pool);
   softmax_cross_entropy<double>(logits.view(), kTargets, d_logits.view(), three);
   for_each_index(logits.shape(), [&](Index b, Index, Index n, Index c) {
     const double before = logits(b, 0, n, c);

@@ -29,7 +29,8 @@ TEST(Embedding, GradientsAreSumsOverTheTokens) {
   Layer embedding = layer(5, 4, 70);
   const Activations d_y = drawn({2, 1, 3, 70}, 1);
   embedding.table.gradient.setConstant(1);
-  fovea::ThreadPool three(3);
+  fovea::ThreadPool pool(3);
+  const AnyExecutor three = AnyExecutor::of(pool);
   embedding.backward(kTokens, d_y.view(), three);
   for (Index token = 0; token < 5; ++token) {
     for (Index c = 0; c < 70; ++c) {

@@ -46,10 +46,6 @@ TEST(Gelu, Ends) {
   EXPECT_NEAR(y[2], 0, 1e-25);
   EXPECT_EQ(y[3], 0);
   EXPECT_TRUE(std::isnan(y[4]));
-  // The derivative far out is 1 and 0, not infinity times 0.
-  const auto slope =
-      fovea::detail::gelu_derivative<double>(fovea::detail::Piece<double>::Constant(1e200));
-  EXPECT_EQ(slope[0], 1);
 }
 
 TEST(Gelu, AnElementsBitsAreItsOwn) {
@@ -66,16 +62,6 @@ TEST(Gelu, Gradients) {
 TEST(Gelu, ThreadsChangeNoBit) {
   Layer layer;
   expect_same_bits_for_threads(layer, {2, 1, 300, 9}, {2, 1, 300, 9}, alone);
-}
-
-TEST(Sigmoid, IsTheLogisticFunction) {
-  using Piece = fovea::detail::Piece<double>;
-  for (double at = -40; at < 40; at += 0.7) {
-    EXPECT_DOUBLE_EQ(fovea::detail::sigmoid<double>(Piece::Constant(at))[0],
-                     1 / (1 + std::exp(-at)));
-  }
-  EXPECT_TRUE(std::isnan(fovea::detail::sigmoid<double>(Piece::Constant(std::nan("")))[0]));
-  EXPECT_EQ(fovea::detail::sigmoid<double>(Piece::Constant(1e308))[3], 1);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What the tests of all layers share: data, gradients against central differences, bits for
-/// any number of threads.
+/// any number of threads, however small the work is.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/layers/parameter.hpp"
 #include "support/compare.hpp"
+#include "support/executors.hpp"
 #include "support/fill.hpp"
 #include "support/refusal.hpp"
 #include "support/tensor.hpp"
@@ -165,7 +166,8 @@ template <class Layer, class Input>
 void expect_same_bits_for_threads(Layer& layer, const Shape& x_shape, const Shape& y_shape,
                                   Input&& input) {
   const auto serial = everything(layer, x_shape, y_shape, input, fovea::Serial{});
-  fovea::ThreadPool three(3);
+  fovea::ThreadPool pool(3);
+  const AnyExecutor three = AnyExecutor::of(pool);
   EXPECT_TRUE(same_bits(everything(layer, x_shape, y_shape, input, three), serial));
   const Activations x = drawn(x_shape, 21);
   const Activations y(y_shape);

@@ -2,6 +2,7 @@
 #include "fovea/layers/linear.hpp"
 
 #include "layers/gradient_check.hpp"
+#include "support/small_stack.hpp"
 
 namespace fovea_test {
 namespace {
@@ -74,6 +75,19 @@ TEST(Linear, ThreadsChangeNoBit) {
   expect_same_bits_for_threads(small, {2, 1, 300, 24}, {2, 1, 300, 70}, alone);
   Layer large = layer(160, 130);
   expect_same_bits_for_threads(large, {1, 1, 260, 160}, {1, 1, 260, 130}, alone);
+}
+
+TEST(Linear, FitsASmallStack) {
+  Layer linear = layer(200, 150);
+  const Activations x = drawn({1, 1, 300, 200}, 1);
+  const Activations y({1, 1, 300, 150});
+  const Activations d_x(x.shape());
+  Layer::Saved saved;
+  on_small_stack([&] {
+    linear.forward(x.view(), y.view());
+    linear.backward(x.view(), saved, y.view(), d_x.view());
+  });
+  EXPECT_TRUE(close_to(y.values(), expected(linear, x), 1e-13));
 }
 
 TEST(Linear, NoTokens) {

@@ -96,7 +96,8 @@ void expect_learning(const AttentionLayer& layer, int steps, Prepare&& prepare) 
   const std::vector<double> serial = losses(layer, steps, fovea::Serial{}, prepare);
   EXPECT_GT(serial.front(), 0.4);
   EXPECT_LT(serial.back(), 0.1 * serial.front());
-  fovea::ThreadPool three(3);
+  fovea::ThreadPool pool(3);
+  const AnyExecutor three = AnyExecutor::of(pool);
   EXPECT_TRUE(same_bits(losses(layer, steps, three, prepare), serial));
 }
 

@@ -84,6 +84,7 @@ const std::map<std::string, std::set<std::string>>& rooms() {
       {"kernels/linear", {}},
       {"kernels/indexed", {}},
       {"kernels/sketch", {}},
+      {"kernels/layers", {}},
       {"attention/call", {}},
       {"attention/softmax", {"attention/call"}},
       {"attention/linear", {"attention/call"}},

@@ -72,8 +72,8 @@ TEST(KernelBodies, SayWhatTheyStandOn) {
   const Names simd = list("simd");
   ASSERT_GT(simd.size(), 10U);
   EXPECT_EQ(complaints("simd", {}), "");
-  for (const char* family :
-       {"kernels/softmax", "kernels/linear", "kernels/indexed", "kernels/sketch", "spectral"}) {
+  for (const char* family : {"kernels/softmax", "kernels/linear", "kernels/indexed",
+                             "kernels/sketch", "kernels/layers", "spectral"}) {
     EXPECT_EQ(complaints(family, simd), "") << family;
     EXPECT_GT(list(family).size(), 2U) << family;
   }
@@ -81,8 +81,8 @@ TEST(KernelBodies, SayWhatTheyStandOn) {
 
 TEST(KernelBodies, EveryBodyIsInAList) {
   Names listed = list("simd");
-  for (const char* family :
-       {"kernels/softmax", "kernels/linear", "kernels/indexed", "kernels/sketch", "spectral"}) {
+  for (const char* family : {"kernels/softmax", "kernels/linear", "kernels/indexed",
+                             "kernels/sketch", "kernels/layers", "spectral"}) {
     for (const std::string& body : list(family)) listed.push_back(body);
   }
   std::string missing;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fovea/kernels/indexed/table.hpp"
+#include "fovea/kernels/layers/table.hpp"
 #include "fovea/kernels/linear/table.hpp"
 #include "fovea/kernels/sketch/table.hpp"
 #include "fovea/kernels/softmax/table.hpp"

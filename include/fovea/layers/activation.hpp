@@ -108,12 +108,18 @@ template <class T>
 using ConstRowsMap = Eigen::Map<const RowMatrix<std::remove_const_t<T>>, Eigen::Unaligned,
                                 Eigen::OuterStride<Eigen::Dynamic>>;
 
+/// The first element of row n of sequence b; that of all data where there is none.
+template <class T>
+T* row_at(const View<T>& x, Index b, Index n) {
+  return x.size() == 0 ? x.data() : &x(b, 0, n, 0);
+}
+
 /// Rows [first, first + count) of sequence b as a matrix [count, C]. \pre columns have unit stride
 template <class T>
 auto rows_of(const View<T>& x, Index b, Index first, Index count) {
   using Map = std::conditional_t<std::is_const_v<T>, ConstRowsMap<T>, RowsMap<T>>;
-  T* const at = x.size() == 0 ? x.data() : &x(b, 0, first, 0);
-  return Map(at, count, x.width(), Eigen::OuterStride<Eigen::Dynamic>(x.strides()[2]));
+  return Map(row_at(x, b, first), count, x.width(),
+             Eigen::OuterStride<Eigen::Dynamic>(x.strides()[2]));
 }
 
 /// Sequence b as a matrix [L, C]. \pre columns have unit stride
@@ -122,31 +128,36 @@ auto rows_of(const View<T>& x, Index b) {
   return rows_of(x, b, 0, x.rows());
 }
 
-/// The rows in a task. They are so many that packing a weight matrix takes little time beside the
-/// product.
-inline constexpr Index kRowsPerTask = 128;
+/// The rows in a task: of a product, whole register blocks at every level, and so many that packing
+/// a weight matrix takes little time beside the product.
+inline constexpr Index kRowsPerTask = 96;
 /// The columns in a task that goes through all rows. They fill whole cache lines.
 inline constexpr Index kColumnsPerTask = 64;
 
 /// The number of blocks that cover an extent.
 constexpr Index blocks(Index extent, Index block) { return (extent + block - 1) / block; }
 
-/// Calls f(b, first, count) for each block of rows, over the executor. The blocks depend on the
-/// shape alone.
+/// Calls f(b, first, count) for each block of rows, over the executor, or on the calling thread if
+/// that is sooner done. The blocks depend on the shape alone.
+/// \param products multiply-adds of a row, or as many as take its time
 template <class E, class F>
-void for_each_row_block(E&& executor, Index batch, Index rows, F&& f) {
+void for_each_row_block(E&& executor, Index batch, Index rows, double products, F&& f) {
   const Index per_batch = blocks(rows, kRowsPerTask);
-  for_each_task(executor, batch * per_batch, [&](Index task, Index /*worker*/) {
+  const auto threads = for_work(
+      executor, [&] { return products * static_cast<double>(batch) * static_cast<double>(rows); });
+  for_each_task(threads, batch * per_batch, [&](Index task, Index /*worker*/) {
     const Index first = task % per_batch * kRowsPerTask;
     f(task / per_batch, first, (std::min)(kRowsPerTask, rows - first));
   });
 }
 
-/// Calls f(first, count) for each block of columns, over the executor. The blocks depend on the
-/// shape alone.
+/// Calls f(first, count) for each block of columns, over the executor, or on the calling thread if
+/// that is sooner done. The blocks depend on the shape alone.
+/// \param products multiply-adds of a column, or as many as take its time
 template <class E, class F>
-void for_each_column_block(E&& executor, Index columns, Index block, F&& f) {
-  for_each_task(executor, blocks(columns, block), [&](Index task, Index /*worker*/) {
+void for_each_column_block(E&& executor, Index columns, Index block, double products, F&& f) {
+  const auto threads = for_work(executor, [&] { return products * static_cast<double>(columns); });
+  for_each_task(threads, blocks(columns, block), [&](Index task, Index /*worker*/) {
     f(task * block, (std::min)(block, columns - task * block));
   });
 }

@@ -8,7 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "fovea/layers/layer_norm.hpp"
+#include "fovea/kernels/layers/table.hpp"
+#include "fovea/layers/parameter.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -71,7 +72,7 @@ class Adam {
       Parameter<T>& parameter = *parameters[p];
       now.decay = parameter.value.rows() > 1 ? options.learning_rate * options.weight_decay : 0;
       detail::for_each_column_block(
-          threads, parameter.value.size(), kWeightsPerTask,
+          threads, parameter.value.size(), kWeightsPerTask, kProducts,
           [&](Index first, Index count) { move(parameter, moments_[p], now, first, count); });
     }
     return norm;
@@ -79,6 +80,8 @@ class Adam {
 
  private:
   static constexpr Index kWeightsPerTask = 8192;
+  /// Multiply-adds that take as long as one weight does.
+  static constexpr double kProducts = 32;
 
   struct Moments {
     RowMatrix<T> mean;
@@ -134,38 +137,30 @@ class Adam {
   }
 
   static double sum_of_squares(const std::vector<Parameter<T>*>& parameters) {
+    const LayerKernels<T> kernels;
     double sum = 0;
     for (const Parameter<T>* p : parameters) {
-      const T* const g = p->gradient.data();
-      sum += detail::lane_sum<double>(p->gradient.size(), [&](Index i) {
-        const auto x = static_cast<double>(g[i]);
-        return x * x;
-      });
+      sum += kernels.sum_of_squares(p->gradient.data(), p->gradient.size());
     }
     return sum;
   }
 
   void move(Parameter<T>& parameter, Moments& moments, const Step& now, Index first,
             Index count) const {
-    T* const w = parameter.value.data() + first;
-    const T* const g = parameter.gradient.data() + first;
-    T* const m = moments.mean.data() + first;
-    T* const v = moments.square.data() + first;
-    const auto share = static_cast<T>(now.share);
-    const auto beta1 = static_cast<T>(options.beta1);
-    const auto beta2 = static_cast<T>(options.beta2);
-    const auto rest1 = static_cast<T>(1 - options.beta1);
-    const auto rest2 = static_cast<T>(1 - options.beta2);
-    const auto rate = static_cast<T>(options.learning_rate * now.unbias1);
-    const auto unbias2 = static_cast<T>(now.unbias2);
-    const auto epsilon = static_cast<T>(options.epsilon);
-    const auto kept = static_cast<T>(1 - now.decay);
-    for (Index i = 0; i < count; ++i) {
-      const T gradient = share * g[i];
-      m[i] = beta1 * m[i] + rest1 * gradient;
-      v[i] = beta2 * v[i] + rest2 * gradient * gradient;
-      w[i] = kept * w[i] - rate * m[i] / (std::sqrt(unbias2 * v[i]) + epsilon);
-    }
+    LayerKernels<T>().adam({.weights = parameter.value.data() + first,
+                            .gradient = parameter.gradient.data() + first,
+                            .mean = moments.mean.data() + first,
+                            .square = moments.square.data() + first,
+                            .count = count,
+                            .share = static_cast<T>(now.share),
+                            .beta1 = static_cast<T>(options.beta1),
+                            .beta2 = static_cast<T>(options.beta2),
+                            .rest1 = static_cast<T>(1 - options.beta1),
+                            .rest2 = static_cast<T>(1 - options.beta2),
+                            .rate = static_cast<T>(options.learning_rate * now.unbias1),
+                            .unbias2 = static_cast<T>(now.unbias2),
+                            .epsilon = static_cast<T>(options.epsilon),
+                            .kept = static_cast<T>(1 - now.decay)});
   }
 
   Index steps_ = 0;

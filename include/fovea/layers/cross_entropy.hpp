@@ -3,10 +3,10 @@
 /// The loss of a classifier: softmax cross entropy, and its gradient.
 #pragma once
 
-#include <cmath>
 #include <vector>
 
-#include "fovea/layers/elementwise.hpp"
+#include "fovea/kernels/layers/table.hpp"
+#include "fovea/layers/layer_check.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -14,23 +14,6 @@ FOVEA_NAMESPACE_BEGIN
 inline constexpr Index kNoTarget = -1;
 
 namespace detail {
-
-/// Returns log(sum exp(x)) - x[target]. If d is given, it becomes d[c] = share
-/// (softmax(x)[c] - [c == target]).
-template <class T>
-double cross_entropy_row(const T* x, Index classes, Index target, T* d, double share) {
-  double most = -std::numeric_limits<double>::infinity();
-  for (Index c = 0; c < classes; ++c) most = (std::max)(most, static_cast<double>(x[c]));
-  double sum = 0;
-  for (Index c = 0; c < classes; ++c) sum += std::exp(static_cast<double>(x[c]) - most);
-  if (d != nullptr) {
-    for (Index c = 0; c < classes; ++c) {
-      const double weight = std::exp(static_cast<double>(x[c]) - most) / sum;
-      d[c] = static_cast<T>(share * (weight - (c == target ? 1 : 0)));
-    }
-  }
-  return std::log(sum) + most - static_cast<double>(x[target]);
-}
 
 /// Checks what softmax_cross_entropy takes.
 /// \throws std::invalid_argument if it does not go together
@@ -71,19 +54,24 @@ double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits,
       std::count_if(targets.begin(), targets.end(), [](Index t) { return t != kNoTarget; }));
   const double share = 1 / (std::max)(1.0, counted);
   std::vector<double> losses(targets.size());
-  detail::for_each_row_block(as_executor(executor), logits.batch(), logits.rows(),
-                             [&](Index b, Index first, Index count) {
-                               for (Index n = first; n < first + count; ++n) {
-                                 const auto row = static_cast<std::size_t>(b * logits.rows() + n);
-                                 T* const d = d_logits.is_none() ? nullptr : &d_logits(b, 0, n, 0);
-                                 if (targets[row] != kNoTarget) {
-                                   losses[row] = detail::cross_entropy_row(
-                                       &logits(b, 0, n, 0), logits.width(), targets[row], d, share);
-                                 } else if (d != nullptr) {
-                                   std::fill_n(d, logits.width(), T{0});
-                                 }
-                               }
-                             });
+  const LayerKernels<T> kernels;
+  constexpr double products = 256;  // the exponentials of an element, in double, take their time
+  const double of_row = products * static_cast<double>(logits.width());
+  detail::for_each_row_block(
+      as_executor(executor), logits.batch(), logits.rows(), of_row,
+      [&](Index b, Index first, Index count) {
+        const auto row = static_cast<std::size_t>(b * logits.rows() + first);
+        kernels.cross_entropy(
+            {.x = detail::row_at(logits, b, first),
+             .x_row = logits.strides()[2],
+             .targets = &targets[row],
+             .d = d_logits.is_none() ? nullptr : detail::row_at(d_logits, b, first),
+             .d_row = d_logits.is_none() ? 0 : d_logits.strides()[2],
+             .losses = &losses[row],
+             .rows = count,
+             .classes = logits.width(),
+             .share = share});
+      });
   double sum = 0;
   for (const double loss : losses) sum += loss;
   return sum * share;

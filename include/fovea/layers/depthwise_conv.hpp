@@ -4,6 +4,7 @@
 /// element.
 #pragma once
 
+#include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -57,13 +58,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
                E&& executor = {}) const {
     check_forward("DepthwiseConv", tokens.x, width(), y, width());
     check_lengths("DepthwiseConv", tokens);
-    detail::for_each_row_block(
-        as_executor(executor), y.batch(), y.rows(), [&](Index b, Index first, Index count) {
-          detail::rows_of(y, b, first, count).setZero();
-          for (Index t = 0; t < taps(); ++t) {
-            add_tap(tokens.x, y, b, {first, first + count}, tokens.length(b), t, t - taps() / 2);
-          }
-        });
+    convolve(tokens, tokens.x, y, false, Into::write, as_executor(executor));
   }
 
   /// Adds to the gradient of the weights. If d_x is given, it is written or added to; from the key
@@ -75,53 +70,57 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
     check_backward("DepthwiseConv", tokens.x, width(), d_y, width(), d_x);
     check_lengths("DepthwiseConv", tokens);
     auto&& threads = as_executor(executor);
+    const auto rows = static_cast<double>(taps() * d_y.batch() * d_y.rows());
     detail::for_each_column_block(
-        threads, width(), detail::kColumnsPerTask,
+        threads, width(), detail::kColumnsPerTask, kProducts * rows,
         [&](Index first, Index count) { add_weights(tokens, d_y, first, count); });
-    if (d_x.is_none()) return;
     // This is the same convolution with the taps in reverse order.
-    detail::for_each_row_block(
-        threads, d_x.batch(), d_x.rows(), [&](Index b, Index first, Index count) {
-          if (into == Into::write) detail::rows_of(d_x, b, first, count).setZero();
-          for (Index t = 0; t < taps(); ++t) {
-            add_tap(d_y, d_x, b, {first, first + count}, tokens.length(b), t, taps() / 2 - t);
-          }
-        });
+    if (!d_x.is_none()) convolve(tokens, d_y, d_x, true, into, threads);
   }
 
  private:
-  struct Rows {
-    Index begin;
-    Index end;
-  };
+  /// Multiply-adds of a product that take as long as one of a tap does.
+  static constexpr double kProducts = 4;
 
   Index taps() const { return weight.value.rows(); }
 
-  /// y[i] += w[t] x[i + shift] for the given rows, where both positions are of the sequence.
-  void add_tap(const View<const T>& x, const View<T>& y, Index b, Rows rows, Index length, Index t,
-               Index shift) const {
-    const Index begin = (std::max)(rows.begin, -shift);
-    const Index end = (std::min)({rows.end, length, length - shift});
-    const auto w = weight.value.row(t).array();
-    for (Index i = begin; i < end; ++i) {
-      detail::rows_of(y, b, i, 1).array() += detail::rows_of(x, b, i + shift, 1).array() * w;
-    }
+  /// y = the convolution of x, or what is added to y.
+  template <class E>
+  void convolve(const Tokens<T>& tokens, const View<const T>& x, const View<T>& y, bool reversed,
+                Into into, E&& threads) const {
+    const LayerKernels<T> kernels;
+    const double products = kProducts * static_cast<double>(weight.value.size());
+    detail::for_each_row_block(threads, y.batch(), y.rows(), products,
+                               [&](Index b, Index first, Index count) {
+                                 kernels.convolve({.x = detail::row_at(x, b, 0),
+                                                   .x_row = x.strides()[2],
+                                                   .length = tokens.length(b),
+                                                   .weights = weight.value.data(),
+                                                   .weights_row = width(),
+                                                   .taps = taps(),
+                                                   .reversed = reversed,
+                                                   .to = detail::row_at(y, b, 0),
+                                                   .to_row = y.strides()[2],
+                                                   .begin = first,
+                                                   .end = first + count,
+                                                   .add = into == Into::add,
+                                                   .width = width()});
+                               });
   }
 
   /// Adds to the gradient of some channels the sums over all tokens, in order.
   void add_weights(const Tokens<T>& tokens, const View<const T>& d_y, Index first, Index count) {
+    const LayerKernels<T> kernels;
     for (Index b = 0; b < d_y.batch(); ++b) {
-      const Index length = tokens.length(b);
-      for (Index i = 0; i < length; ++i) {
-        for (Index t = 0; t < taps(); ++t) {
-          const Index from = i + t - taps() / 2;
-          if (from < 0 || from >= length) continue;
-          const T* const x = &tokens.x(b, 0, from, first);
-          const T* const d = &d_y(b, 0, i, first);
-          T* const sum = &weight.gradient(t, first);
-          for (Index c = 0; c < count; ++c) sum[c] += d[c] * x[c];
-        }
-      }
+      kernels.convolution_weights({.x = detail::row_at(tokens.x, b, 0) + first,
+                                   .x_row = tokens.x.strides()[2],
+                                   .length = tokens.length(b),
+                                   .taps = taps(),
+                                   .d = detail::row_at(d_y, b, 0) + first,
+                                   .d_row = d_y.strides()[2],
+                                   .d_weights = weight.gradient.data() + first,
+                                   .d_weights_row = width(),
+                                   .width = count});
     }
   }
 };

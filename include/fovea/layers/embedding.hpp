@@ -47,7 +47,8 @@ class Embedding {
   template <class E = Serial>
   void forward(std::span<const Index> tokens, const View<T>& y, E&& executor = {}) const {
     check(tokens, "y", y);
-    detail::for_each_row_block(as_executor(executor), y.batch(), y.rows(),
+    const double products = kProducts * static_cast<double>(y.width());
+    detail::for_each_row_block(as_executor(executor), y.batch(), y.rows(), products,
                                [&](Index b, Index first, Index count) {
                                  for (Index n = first; n < first + count; ++n) {
                                    detail::rows_of(y, b, n, 1) =
@@ -64,7 +65,8 @@ class Embedding {
   void backward(std::span<const Index> tokens, const View<const T>& d_y, E&& executor = {}) {
     check(tokens, "d_y", d_y);
     detail::for_each_column_block(
-        as_executor(executor), d_y.width(), detail::kColumnsPerTask, [&](Index first, Index count) {
+        as_executor(executor), d_y.width(), detail::kColumnsPerTask,
+        kProducts * static_cast<double>(tokens.size()), [&](Index first, Index count) {
           for (Index b = 0; b < d_y.batch(); ++b) {
             const auto rows = detail::rows_of(d_y, b);
             for (Index n = 0; n < d_y.rows(); ++n) {
@@ -77,6 +79,9 @@ class Embedding {
   }
 
  private:
+  /// Multiply-adds that take as long as an element does.
+  static constexpr double kProducts = 16;
+
   template <class U>
   static Index at(std::span<const Index> tokens, const View<U>& y, Index b, Index n) {
     return tokens[static_cast<std::size_t>(b * y.rows() + n)];

@@ -27,8 +27,7 @@ class Gelu : public LayerCalls<Gelu<T>, T> {
   void forward(const View<const T>& x, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
     check_forward("Gelu", x, x.width(), y, x.width());
-    detail::map_activations(x, y, as_executor(executor),
-                            [](const detail::Piece<T>& piece) { return detail::gelu<T>(piece); });
+    detail::map_activations<T>(&LayerKernels<T>::gelu, x, {}, y, as_executor(executor));
   }
 
   /// Writes d_x, which may be d_y. \throws as `forward`
@@ -39,10 +38,7 @@ class Gelu : public LayerCalls<Gelu<T>, T> {
     check_alike("Gelu", "d_y", d_y, x.width(), x);
     check_alike("Gelu", "d_x", d_x, x.width(), x);
     check_written("Gelu", "d_x", d_x, "x", x);
-    detail::map_activations(x, d_y, d_x, as_executor(executor),
-                            [](const detail::Piece<T>& at, const detail::Piece<T>& d) {
-                              return detail::Piece<T>(d * detail::gelu_derivative<T>(at));
-                            });
+    detail::map_activations<T>(&LayerKernels<T>::gelu_grad, x, d_y, d_x, as_executor(executor));
   }
 };
 

@@ -4,9 +4,7 @@
 /// passes over a row in cache.
 #pragma once
 
-#include <array>
-#include <cmath>
-
+#include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -16,27 +14,6 @@ struct LayerNormOptions {
   double epsilon = 1e-5;      ///< added to the variance, more than 0
   const char* name = "norm";  ///< the first part of the names of its parameters
 };
-
-namespace detail {
-
-/// The sum of f(i) for i in [0, count). Sixteen sums run side by side and are added at the end,
-/// always in the same order.
-template <class T, class F>
-T lane_sum(Index count, F&& f) {
-  constexpr Index lanes = 16;
-  std::array<T, lanes> sums{};
-  const Index whole = count - count % lanes;
-  for (Index i = 0; i < whole; i += lanes) {
-    for (Index l = 0; l < lanes; ++l) sums[static_cast<std::size_t>(l)] += f(i + l);
-  }
-  for (Index i = whole; i < count; ++i) sums[static_cast<std::size_t>(i - whole)] += f(i);
-  for (std::size_t half = lanes / 2; half > 0; half /= 2) {
-    for (std::size_t l = 0; l < half; ++l) sums[l] += sums[l + half];
-  }
-  return sums[0];
-}
-
-}  // namespace detail
 
 /// y = (x - mean) / sqrt(variance + epsilon) * scale + shift, with the mean and variance of the C
 /// channels of a token. A row of zeros gives exactly `shift`. x and y are [B, 1, L, C] with dense
@@ -85,11 +62,13 @@ class LayerNorm : public LayerCalls<LayerNorm<T>, T> {
   void forward(const View<const T>& x, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("LayerNorm", x, width(), y, width());
     const View<T> moments = saved.moments.resize(x.batch(), x.rows(), 2);
-    detail::for_each_row_block(as_executor(executor), x.batch(), x.rows(),
+    const LayerKernels<T> kernels;
+    detail::for_each_row_block(as_executor(executor), x.batch(), x.rows(), products(),
                                [&](Index b, Index first, Index count) {
-                                 for (Index n = first; n < first + count; ++n) {
-                                   normalise(&x(b, 0, n, 0), &y(b, 0, n, 0), &moments(b, 0, n, 0));
-                                 }
+                                 NormArgs<T> args = arguments(x, moments, b, first, count);
+                                 args.y = &y(b, 0, first, 0);
+                                 args.y_row = y.strides()[2];
+                                 kernels.normalise(args);
                                });
   }
 
@@ -98,7 +77,7 @@ class LayerNorm : public LayerCalls<LayerNorm<T>, T> {
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
-    const View<const T> moments = saved.moments.view();
+    const View<T> moments = saved.moments.view();
     check_activations("LayerNorm", "x", x, width());
     check_alike("LayerNorm", "d_y", d_y, width(), x);
     check_saved("LayerNorm", moments, x);
@@ -107,70 +86,57 @@ class LayerNorm : public LayerCalls<LayerNorm<T>, T> {
       check_written("LayerNorm", "d_x", d_x, "x", x);
     }
     auto&& threads = as_executor(executor);
+    const auto tokens = static_cast<double>(x.batch() * x.rows());
     detail::for_each_column_block(
-        threads, width(), detail::kColumnsPerTask,
+        threads, width(), detail::kColumnsPerTask, kProducts * tokens,
         [&](Index first, Index count) { add_parameters(x, moments, d_y, first, count); });
     if (d_x.is_none()) return;
-    detail::for_each_row_block(
-        threads, x.batch(), x.rows(), [&](Index b, Index first, Index count) {
-          for (Index n = first; n < first + count; ++n) {
-            differentiate(&x(b, 0, n, 0), &moments(b, 0, n, 0), &d_y(b, 0, n, 0), &d_x(b, 0, n, 0));
-          }
-        });
+    const LayerKernels<T> kernels;
+    detail::for_each_row_block(threads, x.batch(), x.rows(), products(),
+                               [&](Index b, Index first, Index count) {
+                                 NormArgs<T> args = arguments(x, moments, b, first, count);
+                                 args.d_y = &d_y(b, 0, first, 0);
+                                 args.d_y_row = d_y.strides()[2];
+                                 args.d_x = &d_x(b, 0, first, 0);
+                                 args.d_x_row = d_x.strides()[2];
+                                 kernels.norm_grad(args);
+                               });
   }
 
  private:
-  void normalise(const T* x, T* y, T* moments) const {
-    const Index width = this->width();
-    const T* const scales = scale.value.data();
-    const T* const shifts = shift.value.data();
-    const T mean =
-        detail::lane_sum<T>(width, [&](Index c) { return x[c]; }) / static_cast<T>(width);
-    const T squares = detail::lane_sum<T>(width, [&](Index c) {
-      const T centred = x[c] - mean;
-      return centred * centred;
-    });
-    const T inverse = T{1} / std::sqrt(squares / static_cast<T>(width) + epsilon_);
-    moments[0] = mean;
-    moments[1] = inverse;
-    for (Index c = 0; c < width; ++c) y[c] = (x[c] - mean) * inverse * scales[c] + shifts[c];
-  }
+  /// Multiply-adds that take as long as one element does.
+  static constexpr double kProducts = 16;
 
-  /// d_x = (g - mean(g) - xhat mean(g xhat)) / deviation, with g = d_y scale and
-  /// xhat = (x - mean) / deviation.
-  void differentiate(const T* x, const T* moments, const T* d_y, T* d_x) const {
-    const Index width = this->width();
-    const T* const scales = scale.value.data();
-    const T mean = moments[0];
-    const T inverse = moments[1];
-    const auto size = static_cast<T>(width);
-    const T of_g = detail::lane_sum<T>(width, [&](Index c) { return d_y[c] * scales[c]; }) / size;
-    const T of_g_x =
-        detail::lane_sum<T>(
-            width, [&](Index c) { return d_y[c] * scales[c] * ((x[c] - mean) * inverse); }) /
-        size;
-    for (Index c = 0; c < width; ++c) {
-      const T normal = (x[c] - mean) * inverse;
-      d_x[c] = (d_y[c] * scales[c] - of_g - normal * of_g_x) * inverse;
-    }
+  /// Of a row.
+  double products() const { return kProducts * static_cast<double>(width()); }
+
+  /// What all passes over rows read.
+  NormArgs<T> arguments(const View<const T>& x, const View<T>& moments, Index b, Index first,
+                        Index count) const {
+    return {.x = &x(b, 0, first, 0),
+            .x_row = x.strides()[2],
+            .moments = &moments(b, 0, first, 0),
+            .scale = scale.value.data(),
+            .shift = shift.value.data(),
+            .rows = count,
+            .width = width(),
+            .epsilon = epsilon_};
   }
 
   /// Adds to the gradients of some channels the sums over all tokens, in order.
-  void add_parameters(const View<const T>& x, const View<const T>& moments,
-                      const View<const T>& d_y, Index first, Index count) {
-    T* const d_scale = scale.gradient.data() + first;
-    T* const d_shift = shift.gradient.data() + first;
+  void add_parameters(const View<const T>& x, const View<T>& moments, const View<const T>& d_y,
+                      Index first, Index count) {
+    if (x.rows() == 0) return;
+    const LayerKernels<T> kernels;
     for (Index b = 0; b < x.batch(); ++b) {
-      for (Index n = 0; n < x.rows(); ++n) {
-        const T* const from = &x(b, 0, n, first);
-        const T* const d = &d_y(b, 0, n, first);
-        const T mean = moments(b, 0, n, 0);
-        const T inverse = moments(b, 0, n, 1);
-        for (Index c = 0; c < count; ++c) {
-          d_scale[c] += d[c] * ((from[c] - mean) * inverse);
-          d_shift[c] += d[c];
-        }
-      }
+      NormArgs<T> args = arguments(x, moments, b, 0, x.rows());
+      args.x += first;
+      args.width = count;
+      args.d_y = &d_y(b, 0, 0, first);
+      args.d_y_row = d_y.strides()[2];
+      args.d_scale = scale.gradient.data() + first;
+      args.d_shift = shift.gradient.data() + first;
+      kernels.norm_parameters(args);
     }
   }
 

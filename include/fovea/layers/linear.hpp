@@ -4,6 +4,7 @@
 /// pass.
 #pragma once
 
+#include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_calls.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -20,30 +21,58 @@ struct LinearLayerOptions {
 
 namespace detail {
 
+/// The weights, or what they are multiplied with, as a kernel sees them.
+template <class T>
+Matrix<const T> matrix_of(const RowMatrix<T>& weight) {
+  return {weight.data(), weight.cols(), 1};
+}
+/// Rows of activations from row `first` of sequence b on.
+template <class T>
+Matrix<const T> matrix_of(const View<const T>& x, Index b, Index first) {
+  return {row_at(x, b, first), x.strides()[2], 1};
+}
+/// The same matrix with rows as columns.
+template <class T>
+Matrix<const T> transposed(const Matrix<const T>& m) {
+  return {m.data, m.column, m.row};
+}
+
 /// y = x W, plus b if that is not empty.
 template <class T, class E>
 void multiply_rows(const View<const T>& x, const RowMatrix<T>& weight, const RowMatrix<T>& bias,
                    const View<T>& y, E&& executor) {
-  for_each_row_block(executor, x.batch(), x.rows(), [&](Index b, Index first, Index count) {
-    auto out = rows_of(y, b, first, count);
-    out.noalias() = rows_of(x, b, first, count) * weight;
-    if (bias.size() != 0) out.rowwise() += bias.row(0);
-  });
+  const LayerKernels<T> kernels;
+  const auto products = static_cast<double>(weight.size());
+  for_each_row_block(executor, x.batch(), x.rows(), products,
+                     [&](Index b, Index first, Index count) {
+                       kernels.multiply({.a = matrix_of(x, b, first),
+                                         .b = matrix_of(weight),
+                                         .to = row_at(y, b, first),
+                                         .to_row = y.strides()[2],
+                                         .rows = count,
+                                         .columns = weight.cols(),
+                                         .steps = weight.rows(),
+                                         .bias = bias.size() == 0 ? nullptr : bias.data()});
+                     });
 }
 
 /// d_x = d_y W^T, or d_x += d_y W^T.
 template <class T, class E>
 void multiply_rows_transposed(const View<const T>& d_y, const RowMatrix<T>& weight,
                               const View<T>& d_x, Into into, E&& executor) {
-  for_each_row_block(executor, d_y.batch(), d_y.rows(), [&](Index b, Index first, Index count) {
-    auto out = rows_of(d_x, b, first, count);
-    const auto from = rows_of(d_y, b, first, count);
-    if (into == Into::write) {
-      out.noalias() = from * weight.transpose();
-    } else {
-      out.noalias() += from * weight.transpose();
-    }
-  });
+  const LayerKernels<T> kernels;
+  const auto products = static_cast<double>(weight.size());
+  for_each_row_block(executor, d_y.batch(), d_y.rows(), products,
+                     [&](Index b, Index first, Index count) {
+                       kernels.multiply({.a = matrix_of(d_y, b, first),
+                                         .b = transposed(matrix_of(weight)),
+                                         .to = row_at(d_x, b, first),
+                                         .to_row = d_x.strides()[2],
+                                         .rows = count,
+                                         .columns = weight.rows(),
+                                         .steps = weight.cols(),
+                                         .add = into == Into::add});
+                     });
 }
 
 /// The rows or columns of a tile: about half of an extent, so that threads share the work, in whole
@@ -58,18 +87,29 @@ constexpr Index tile_extent(Index extent) {
 template <class T, class E>
 void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatrix<T>& sum,
                        E&& executor) {
+  const LayerKernels<T> kernels;
   const Index tile_rows = tile_extent(sum.rows());
   const Index tile_columns = tile_extent(sum.cols());
   const Index columns = blocks(sum.cols(), tile_columns);
-  const Index tasks = blocks(sum.rows(), tile_rows) * columns;
-  for_each_task(executor, tasks, [&](Index task, Index /*worker*/) {
+  const auto threads = for_work(executor, [&] {
+    return static_cast<double>(sum.size()) * static_cast<double>(x.batch() * x.rows());
+  });
+  for_each_task(threads, blocks(sum.rows(), tile_rows) * columns, [&](Index task, Index) {
     const Index i = task / columns * tile_rows;
     const Index j = task % columns * tile_columns;
-    const Index height = (std::min)(tile_rows, sum.rows() - i);
-    const Index width = (std::min)(tile_columns, sum.cols() - j);
     for (Index b = 0; b < x.batch(); ++b) {
-      sum.block(i, j, height, width).noalias() +=
-          rows_of(x, b).middleCols(i, height).transpose() * rows_of(d_y, b).middleCols(j, width);
+      Matrix<const T> rows = transposed(matrix_of(x, b, 0));
+      rows.data += i;
+      Matrix<const T> products = matrix_of(d_y, b, 0);
+      products.data += j;
+      kernels.multiply({.a = rows,
+                        .b = products,
+                        .to = sum.data() + i * sum.cols() + j,
+                        .to_row = sum.cols(),
+                        .rows = (std::min)(tile_rows, sum.rows() - i),
+                        .columns = (std::min)(tile_columns, sum.cols() - j),
+                        .steps = x.rows(),
+                        .add = true});
     }
   });
 }
@@ -77,14 +117,19 @@ void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatr
 /// sum += d_y over all tokens, in order.
 template <class T, class E>
 void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
-  for_each_column_block(executor, d_y.width(), kColumnsPerTask, [&](Index first, Index count) {
-    for (Index b = 0; b < d_y.batch(); ++b) {
-      const auto rows = rows_of(d_y, b);
-      for (Index n = 0; n < rows.rows(); ++n) {
-        sum.row(0).segment(first, count) += rows.row(n).segment(first, count);
-      }
-    }
-  });
+  constexpr double products = 4;  // an addition of elements takes their time
+  const LayerKernels<T> kernels;
+  const auto tokens = static_cast<double>(d_y.batch() * d_y.rows());
+  for_each_column_block(executor, d_y.width(), kColumnsPerTask, products * tokens,
+                        [&](Index first, Index count) {
+                          for (Index b = 0; b < d_y.batch(); ++b) {
+                            kernels.add_rows({.rows = row_at(d_y, b, 0) + first,
+                                              .row = d_y.strides()[2],
+                                              .count = d_y.rows(),
+                                              .width = count,
+                                              .to = sum.data() + first});
+                          }
+                        });
 }
 
 }  // namespace detail
@@ -94,8 +139,7 @@ void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
 /// in W.
 ///
 /// Threads share the rows, and the tiles of the gradient of W, so the bits are the same for any
-/// number of them (as long as Eigen's own threads are off, as they are without OpenMP). It takes no
-/// memory except what Eigen needs to pack a block.
+/// number of them. It takes no memory except 60 KB of the stack.
 template <class T>
 class Linear : public LayerCalls<Linear<T>, T> {
  public:

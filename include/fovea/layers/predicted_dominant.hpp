@@ -51,11 +51,8 @@ class PredictedDominant : public NothingLearned<T> {
                E&& executor) const {
     const View<T> dominant = saved.dominant.resize(source.x.batch(), source.x.rows(), index_.out());
     index_.forward(source.x, dominant, executor);
-    const T most = most_;
-    detail::map_activations<T>(dominant, dominant, as_executor(executor),
-                               [most](const detail::Piece<T>& x) {
-                                 return detail::Piece<T>(detail::sigmoid<T>(x) * most);
-                               });
+    detail::map_activations<T>(&LayerKernels<T>::sigmoid, dominant, {}, dominant,
+                               as_executor(executor), most_);
   }
 
   /// Gives Ibar to the operator.
@@ -74,11 +71,8 @@ class PredictedDominant : public NothingLearned<T> {
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     const View<T> d = saved.d_dominant.view();
-    const T most = most_;
-    const auto slope = [most](const detail::Piece<T>& x, const detail::Piece<T>& d_x) {
-      return detail::Piece<T>(d_x * x * (T{1} - x / most));
-    };
-    detail::map_activations<T>(saved.dominant.view(), d, d, as_executor(executor), slope);
+    detail::map_activations<T>(&LayerKernels<T>::sigmoid_grad, saved.dominant.view(), d, d,
+                               as_executor(executor), most_);
     typename Linear<T>::Saved nothing;
     index_.backward(source.x, nothing, d, d_source, executor, Into::add);
   }

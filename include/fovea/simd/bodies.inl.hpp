@@ -11,6 +11,8 @@
 
 #include "fovea/simd/math.inl.hpp"
 
+#include "fovea/simd/wide.inl.hpp"
+
 #include "fovea/simd/storage.inl.hpp"
 
 #include "fovea/simd/transpose.inl.hpp"

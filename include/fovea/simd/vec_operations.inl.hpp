@@ -44,6 +44,12 @@ FOVEA_INLINE Vec<T> minimum(Vec<T> a, Vec<T> b) {
   return Arch::minimum(a, b);
 }
 
+/// The square root of each lane.
+template <class T>
+FOVEA_INLINE Vec<T> square_root(Vec<T> a) {
+  return Arch::square_root(a);
+}
+
 /// p * 2^n with one rounding. \param shifted n + kMagic
 template <class T>
 FOVEA_INLINE Vec<T> scale_by_shifted(Vec<T> p, Vec<T> n, Vec<T> shifted) {

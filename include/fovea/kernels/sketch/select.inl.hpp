@@ -8,6 +8,7 @@
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
 #include "fovea/kernels/sketch/candidates.inl.hpp"
+#include "fovea/simd/wide.inl.hpp"
 #endif
 
 /// One call under one policy.
@@ -186,8 +187,8 @@ class SketchSelect {
     constexpr std::int64_t least = (std::numeric_limits<std::int64_t>::min)();
     IntVec<double> high = set1_int<double>(least);
     for (Index n = 0; n < hits; n += w) {
-      const Vec<double> u = widened(hit_draws_ + n) * set1(1 / static_cast<double>(kDraws<T>));
-      const Vec<double> loss = widened(hit_losses_ + n);
+      const Vec<double> u = load_wide(hit_draws_ + n) * set1(1 / static_cast<double>(kDraws<T>));
+      const Vec<double> loss = load_wide(hit_losses_ + n);
       const IntVec<double> score = ordered_bits(sampling_score<P>(u, loss));
       const IntVec<double> is_hit = lane_index<double>() < set1_int<double>(hits - n);
       const IntVec<double> order{is_hit.raw ? score.raw : set1_int<double>(least).raw};
@@ -198,17 +199,6 @@ class SketchSelect {
     store_int<double>(lanes, high);
     for (Index lane = 1; lane < w; ++lane) lanes[0] = larger(lanes[0], lanes[lane]);
     return lanes[0] + 1;
-  }
-
-  /// As many numbers as a vector of double has lanes, converted to double.
-  static FOVEA_INLINE Vec<double> widened(const T* p) {
-    if constexpr (sizeof(T) == 8) {
-      return load(p);
-    } else {
-      using Half __attribute__((vector_size(kVecBytes / 2), aligned(alignof(T)), may_alias)) = T;
-      return {
-          __builtin_convertvector(*reinterpret_cast<const Half*>(p), typename Vec<double>::Raw)};
-    }
   }
 
   /// Chooses the keys of one head. Returns whether enough keys scored above the bound; only then

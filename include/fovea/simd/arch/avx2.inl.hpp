@@ -25,6 +25,11 @@ struct Avx2 : Portable {
     if constexpr (sizeof(T) == 8) return {_mm256_fmadd_pd(a.raw, b.raw, c.raw)};
   }
   template <class T>
+  static FOVEA_INLINE Vec<T> square_root(Vec<T> a) {
+    if constexpr (sizeof(T) == 4) return {_mm256_sqrt_ps(a.raw)};
+    if constexpr (sizeof(T) == 8) return {_mm256_sqrt_pd(a.raw)};
+  }
+  template <class T>
   static FOVEA_INLINE Vec<T> maximum(Vec<T> a, Vec<T> b) {
     if constexpr (sizeof(T) == 4) return {_mm256_max_ps(a.raw, b.raw)};
     if constexpr (sizeof(T) == 8) return {_mm256_max_pd(a.raw, b.raw)};

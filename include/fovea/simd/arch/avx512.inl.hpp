@@ -30,6 +30,11 @@ struct Avx512 : Portable {
     if constexpr (sizeof(T) == 8) return {_mm512_fmadd_pd(a.raw, b.raw, c.raw)};
   }
   template <class T>
+  static FOVEA_INLINE Vec<T> square_root(Vec<T> a) {
+    if constexpr (sizeof(T) == 4) return {_mm512_maskz_sqrt_ps(kAll16, a.raw)};
+    if constexpr (sizeof(T) == 8) return {_mm512_maskz_sqrt_pd(kAll8, a.raw)};
+  }
+  template <class T>
   static FOVEA_INLINE Vec<T> maximum(Vec<T> a, Vec<T> b) {
     if constexpr (sizeof(T) == 4) return {_mm512_maskz_max_ps(kAll16, a.raw, b.raw)};
     if constexpr (sizeof(T) == 8) return {_mm512_maskz_max_pd(kAll8, a.raw, b.raw)};

@@ -15,6 +15,11 @@ struct Neon : Portable {
     if constexpr (sizeof(T) == 8) return {vfmaq_f64(c.raw, a.raw, b.raw)};
   }
   template <class T>
+  static FOVEA_INLINE Vec<T> square_root(Vec<T> a) {
+    if constexpr (sizeof(T) == 4) return {vsqrtq_f32(a.raw)};
+    if constexpr (sizeof(T) == 8) return {vsqrtq_f64(a.raw)};
+  }
+  template <class T>
   static FOVEA_INLINE Vec<T> maximum(Vec<T> a, Vec<T> b) {
     if constexpr (sizeof(T) == 4) return {vmaxq_f32(a.raw, b.raw)};
     if constexpr (sizeof(T) == 8) return {vmaxq_f64(a.raw, b.raw)};

@@ -40,6 +40,16 @@ struct Portable {
     return {a.raw < b.raw ? a.raw : b.raw};
   }
 
+  template <class T>
+  static FOVEA_INLINE Vec<T> square_root(Vec<T> a) {
+    FOVEA_UNROLL
+    for (int lane = 0; lane < kLanes<T>; ++lane) {
+      if constexpr (sizeof(T) == 4) a.raw[lane] = __builtin_sqrtf(a.raw[lane]);
+      if constexpr (sizeof(T) == 8) a.raw[lane] = __builtin_sqrt(a.raw[lane]);
+    }
+    return a;
+  }
+
   /// `scale_by_exp2` (simd/math.inl.hpp) is found when T is known.
   template <class T>
   static FOVEA_INLINE Vec<T> scale_by_shifted(Vec<T> p, Vec<T> /*n*/, Vec<T> shifted) {

@@ -15,6 +15,11 @@ struct Sse2 : Portable {
   }
 #endif
   template <class T>
+  static FOVEA_INLINE Vec<T> square_root(Vec<T> a) {
+    if constexpr (sizeof(T) == 4) return {_mm_sqrt_ps(a.raw)};
+    if constexpr (sizeof(T) == 8) return {_mm_sqrt_pd(a.raw)};
+  }
+  template <class T>
   static FOVEA_INLINE Vec<T> maximum(Vec<T> a, Vec<T> b) {
     if constexpr (sizeof(T) == 4) return {_mm_max_ps(a.raw, b.raw)};
     if constexpr (sizeof(T) == 8) return {_mm_max_pd(a.raw, b.raw)};

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The kernel bodies of the layers, in an order in which each one comes after what it uses. They
+/// are compiled once for each instruction-set level.
+
+#include "fovea/kernels/layers/columns.inl.hpp"
+
+#include "fovea/kernels/layers/product.inl.hpp"
+
+#include "fovea/kernels/layers/norm.inl.hpp"
+
+#include "fovea/kernels/layers/elementwise.inl.hpp"
+
+#include "fovea/kernels/layers/convolution.inl.hpp"
+
+#include "fovea/kernels/layers/cross_entropy.inl.hpp"
+
+#include "fovea/kernels/layers/adam.inl.hpp"

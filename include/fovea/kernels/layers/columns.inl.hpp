@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Goes through the columns of a row in vectors, whose last one may be a part.
+
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/simd/lane_sums.inl.hpp"
+#include "fovea/simd/wide.inl.hpp"
+#endif
+
+/// All lanes of a vector.
+template <class T>
+struct WholeVector {
+  FOVEA_INLINE Vec<T> read(const T* p) const { return load(p); }
+  FOVEA_INLINE void write(T* p, Vec<T> x) const { store(p, x); }
+  /// Elements of U as double, and back, if T is double.
+  template <class U>
+  FOVEA_INLINE Vec<double> wide(const U* p) const {
+    return load_wide(p);
+  }
+  template <class U>
+  FOVEA_INLINE void write_narrow(U* p, Vec<double> x) const {
+    store_narrow(p, x);
+  }
+  /// x, and 0 in the lanes that are not there.
+  FOVEA_INLINE Vec<T> only(Vec<T> x) const { return x; }
+};
+
+/// The first lanes of a vector; the others are 0 where they are read.
+template <class T>
+struct PartOfVector {
+  Index lanes;
+
+  FOVEA_INLINE Vec<T> read(const T* p) const { return load_first(p, lanes); }
+  FOVEA_INLINE void write(T* p, Vec<T> x) const { store_first(p, x, lanes); }
+  template <class U>
+  FOVEA_INLINE Vec<double> wide(const U* p) const {
+    return load_wide_first(p, lanes);
+  }
+  template <class U>
+  FOVEA_INLINE void write_narrow(U* p, Vec<double> x) const {
+    store_narrow_first(p, x, lanes);
+  }
+  FOVEA_INLINE Vec<T> only(Vec<T> x) const {
+    return select(lane_index<T>() < set1_int<T>(static_cast<Int<T>>(lanes)), x, zero<T>());
+  }
+};
+
+/// Calls f(c, lanes) for the vectors of a row, where `lanes` is a WholeVector, or a PartOfVector at
+/// the end.
+template <class T, class F>
+FOVEA_INLINE void for_each_vector(Index width, const F& f) {
+  constexpr Index w = kLanes<T>;
+  Index c = 0;
+  for (; c + w <= width; c += w) f(c, WholeVector<T>{});
+  if (c < width) f(c, PartOfVector<T>{width - c});
+}
+
+/// Returns the sums over a row of N numbers for each column: f(c, lanes, add) calls add(n, x) for
+/// n < N, where x is 0 in the lanes that are not there. The lanes of a cache line are added up for
+/// themselves, then halves onto halves: the same sums at every level.
+template <int N, class T, class F>
+FOVEA_INLINE void row_sums(Index width, T (&sums)[N], const F& f) {
+  constexpr Index w = kLanes<T>;
+  constexpr int vectors = kSumLanes<T> / kLanes<T>;
+  Vec<T> sum[N][vectors];
+  FOVEA_UNROLL
+  for (int n = 0; n < N; ++n) {
+    FOVEA_UNROLL
+    for (int v = 0; v < vectors; ++v) sum[n][v] = zero<T>();
+  }
+  Index c = 0;
+  for (; c + kSumLanes<T> <= width; c += kSumLanes<T>) {
+    FOVEA_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      f(c + v * w, WholeVector<T>{}, [&](int n, Vec<T> x) { sum[n][v] = sum[n][v] + x; });
+    }
+  }
+  FOVEA_UNROLL
+  for (int v = 0; v < vectors; ++v) {
+    const Index left = width - c - v * w;
+    const auto add = [&](int n, Vec<T> x) { sum[n][v] = sum[n][v] + x; };
+    if (left >= w) {
+      f(c + v * w, WholeVector<T>{}, add);
+    } else if (left > 0) {
+      f(c + v * w, PartOfVector<T>{left}, add);
+    }
+  }
+  FOVEA_UNROLL
+  for (int n = 0; n < N; ++n) sums[n] = total_of_lanes(sum[n]);
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the kernels of a depth-wise convolution take.
+#pragma once
+
+#include "fovea/core/config.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// A convolution along a sequence, each channel on its own, whose elements outside of [0, length)
+/// count as 0. Rows are dense; `*_row` is the number of elements from one row to the next.
+template <class T>
+struct ConvolutionArgs {
+  const T* x = nullptr;        ///< [length, width] the sequence
+  Index x_row = 0;             ///< of x
+  Index length = 0;            ///< number of tokens
+  const T* weights = nullptr;  ///< [taps, width], read by `convolve`
+  Index weights_row = 0;       ///< of weights
+  Index taps = 1;              ///< number of taps, which is odd
+  bool reversed = false;       ///< whether `convolve` takes the last tap first, as gradients do
+  T* to = nullptr;             ///< [., width] rows [begin, end) of it are written by `convolve`
+  Index to_row = 0;            ///< of to
+  Index begin = 0;             ///< first row of `to`
+  Index end = 0;               ///< row behind the last one, which may lie behind the sequence
+  bool add = false;            ///< whether `to` is added to
+  const T* d = nullptr;        ///< [length, width], read by `convolution_weights`
+  Index d_row = 0;             ///< of d
+  T* d_weights = nullptr;      ///< [taps, width], to which `convolution_weights` adds
+  Index d_weights_row = 0;     ///< of d_weights
+  Index width = 0;             ///< number of channels
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the kernels of layer normalisation take.
+#pragma once
+
+#include "fovea/core/config.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Rows of a normalisation, or of its gradient. Rows are dense; `*_row` is the number of elements
+/// from one row to the next.
+template <class T>
+struct NormArgs {
+  const T* x = nullptr;      ///< [rows, width]
+  Index x_row = 0;           ///< of x
+  T* moments = nullptr;      ///< [rows, 2] mean and 1 / deviation, dense; written by `normalise`
+  const T* scale = nullptr;  ///< [width]
+  const T* shift = nullptr;  ///< [width], read by `normalise`
+  T* y = nullptr;            ///< [rows, width], written by `normalise`
+  Index y_row = 0;           ///< of y
+  const T* d_y = nullptr;    ///< [rows, width], read by the gradients
+  Index d_y_row = 0;         ///< of d_y
+  T* d_x = nullptr;          ///< [rows, width], which may be d_y, written by `norm_grad`
+  Index d_x_row = 0;         ///< of d_x
+  T* d_scale = nullptr;      ///< [width], to which `norm_parameters` adds
+  T* d_shift = nullptr;      ///< [width], to which `norm_parameters` adds
+  Index rows = 0;            ///< number of rows
+  Index width = 0;           ///< number of columns
+  T epsilon = 0;             ///< what is added to the variance
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Matrix products of layers: register blocks over panels. A panel is some columns of b, kChain
+/// steps of them at a time, packed so that its steps lie one behind the other. Rows of a are read
+/// in place, and columns of a are packed to rows of steps.
+
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/layers/product.hpp"
+#include "fovea/simd/register_block.inl.hpp"
+#include "fovea/simd/rows_to_lanes.inl.hpp"
+#include "fovea/simd/softmax_constants.hpp"
+#endif
+
+/// Vectors of a panel: with so many, register blocks of every level are at least four rows high.
+inline constexpr int kPanelVectors = 2;
+/// Columns of a panel.
+template <class T>
+inline constexpr int kPanelColumns = kPanelVectors* kLanes<T>;
+
+/// The columns of `to` that are computed before the next ones are begun: with kProductRows rows
+/// they stay in the second cache while chain after chain is added.
+inline constexpr Index kProductColumns = 512;
+
+/// Columns [begin, end) of a product.
+struct ColumnRange {
+  Index begin;
+  Index end;
+};
+
+/// The register blocks of one chain and one panel.
+template <class T>
+struct PanelRows {
+  const T* a;  // [rows, steps] at strides a_row and a_step
+  Index a_row;
+  Index a_step;
+  const T* panel;  // [steps, kPanelColumns]
+  Index steps;
+  T* to;  // [rows, width]
+  Index to_row;
+  Index width;      // at most kPanelColumns
+  const T* before;  // what is added, at the rows of `to` or one row for all; null: nothing
+  Index before_row;
+
+  template <int R>
+  FOVEA_INLINE void run(Index i) const {
+    RegisterBlock<R, kPanelVectors, T> sum;
+    sum.clear();
+    sum.multiply_add(a + i * a_row, a_row, a_step, panel, kPanelColumns<T>, steps);
+    const T* const added = before == nullptr ? nullptr : before + i * before_row;
+    if (width == kPanelColumns<T>) {
+      if (added != nullptr) sum.add_from(added, before_row);
+      sum.store_to(to + i * to_row, to_row);
+      return;
+    }
+    alignas(kVecBytes) T block[R * kPanelColumns<T>];
+    sum.store_to(block, kPanelColumns<T>);
+    store_part(block, R, added, to + i * to_row);
+  }
+
+ private:
+  /// Writes the columns that there are.
+  FOVEA_NOINLINE void store_part(const T* block, Index rows, const T* added, T* at) const {
+    for (Index r = 0; r < rows; ++r) {
+      for (Index c = 0; c < width; ++c) {
+        const T sum = block[r * kPanelColumns<T> + c];
+        at[r * to_row + c] = added == nullptr ? sum : added[r * before_row + c] + sum;
+      }
+    }
+  }
+};
+
+/// panel[s, j] = b[s, j] for steps of some columns, 0 beyond `width`.
+template <class T>
+FOVEA_INLINE void pack_panel(const Matrix<const T>& b, Index steps, Index width, T* panel) {
+  if (b.column == 1) {
+    pack_rows(stored(b), steps, width, panel, kPanelColumns<T>);
+    if (width > kLanes<T> * (kPanelVectors - 1)) return;
+    for (Index s = 0; s < steps; ++s) {
+      for (Index c = padded_size(width, kLanes<T>); c < kPanelColumns<T>; c += kLanes<T>) {
+        store(panel + s * kPanelColumns<T> + c, zero<T>());
+      }
+    }
+    return;
+  }
+  rows_to_lanes(b.data, b.column, 1, width, steps, T(1), panel, kPanelColumns<T>);
+}
+
+/// Adds one chain of all columns in [begin, end) to rows of a product.
+/// \param a [rows, steps], the steps of the chain \param b [steps, columns]
+template <class T>
+FOVEA_NOINLINE void add_chain(const ProductArgs<T>& p, const Matrix<const T>& a,
+                              const Matrix<const T>& b, Index first_row, Index rows, Index steps,
+                              bool is_first, ColumnRange columns) {
+  alignas(64) T panel[kChain * kPanelColumns<T>];
+  for (Index j = columns.begin; j < columns.end; j += kPanelColumns<T>) {
+    const Index width = smaller(kPanelColumns<T>, columns.end - j);
+    pack_panel<T>({b.data + j * b.column, b.row, b.column}, steps, width, panel);
+    T* const to = p.to + first_row * p.to_row + j;
+    PanelRows<T> block{a.data, a.row, a.column, panel, steps, to, p.to_row, width, nullptr, 0};
+    if (p.add || !is_first) {
+      block.before = to;
+      block.before_row = p.to_row;
+    } else if (p.bias != nullptr) {
+      block.before = p.bias + j;
+    }
+    for_row_blocks<kBlockRows<kPanelVectors>>(0, rows, block);
+  }
+}
+
+/// The most rows that read b in place: packing it would take longer than their products.
+inline constexpr Index kFewRows = 3;
+
+/// Products of R rows with rows of b that are read in place, some steps at a time, so that memory
+/// is read from front to back.
+template <class T>
+struct FewRows {
+  const ProductArgs<T>& p;
+  T* sums;  // [R, kProductColumns] of the chain
+
+  /// Computes whole vectors of columns of rows [row, row + R).
+  template <int R>
+  FOVEA_INLINE void run(Index row) const {
+    const Index end = p.columns / kLanes<T> * kLanes<T>;
+    for (Index j = 0; j < end; j += kProductColumns) {
+      const Index columns = smaller(kProductColumns, end - j);
+      for (Index s = 0; s == 0 || s < p.steps; s += kChain) {
+        add_chain<R>(row, j, columns, s);
+        end_chain<R>(row, j, columns, s == 0);
+      }
+    }
+  }
+
+ private:
+  template <int R>
+  FOVEA_INLINE void add_chain(Index row, Index j, Index columns, Index s) const {
+    constexpr int group = 8 / R;
+    const Index last = smaller(p.steps, s + kChain);
+    if (s == last) add_steps<R, 0>(row, j, columns, s, true);
+    Index n = s;
+    for (; n + group <= last; n += group) add_steps<R, group>(row, j, columns, n, n == s);
+    for (; n < last; ++n) add_steps<R, 1>(row, j, columns, n, n == s);
+  }
+
+  template <int R, int Steps>
+  FOVEA_NOINLINE void add_steps(Index row, Index j, Index columns, Index s, bool is_first) const {
+    Vec<T> a[R][Steps + 1];
+    FOVEA_UNROLL
+    for (int r = 0; r < R; ++r) {
+      FOVEA_UNROLL
+      for (int n = 0; n < Steps; ++n) {
+        a[r][n] = set1(p.a.data[(row + r) * p.a.row + (s + n) * p.a.column]);
+      }
+    }
+    const T* const b = p.b.data + s * p.b.row + j;
+    for (Index c = 0; c < columns; c += kLanes<T>) {
+      Vec<T> sum[R];
+      FOVEA_UNROLL
+      for (int r = 0; r < R; ++r) {
+        sum[r] = is_first ? zero<T>() : load(sums + r * kProductColumns + c);
+      }
+      FOVEA_UNROLL
+      for (int n = 0; n < Steps; ++n) {
+        const Vec<T> x = load(b + n * p.b.row + c);
+        FOVEA_UNROLL
+        for (int r = 0; r < R; ++r) sum[r] = fma(a[r][n], x, sum[r]);
+      }
+      FOVEA_UNROLL
+      for (int r = 0; r < R; ++r) store(sums + r * kProductColumns + c, sum[r]);
+    }
+  }
+
+  template <int R>
+  FOVEA_INLINE void end_chain(Index row, Index j, Index columns, bool is_first) const {
+    for (Index r = 0; r < R; ++r) {
+      T* const to = p.to + (row + r) * p.to_row + j;
+      const T* before = p.bias == nullptr ? nullptr : p.bias + j;
+      if (p.add || !is_first) before = to;
+      for (Index c = 0; c < columns; c += kLanes<T>) {
+        const Vec<T> sum = load(sums + r * kProductColumns + c);
+        store(to + c, before == nullptr ? sum : load(before + c) + sum);
+      }
+    }
+  }
+};
+
+/// Computes a product.
+template <class T>
+void multiply(const ProductArgs<T>& p) {
+  alignas(64) T packed[kChain * kProductRows];
+  static_assert(kChain * kProductRows >= 2 * kProductColumns);
+  Index begin = 0;
+  if (p.rows <= kFewRows && p.b.column == 1) {
+    for_row_blocks<2>(0, p.rows, FewRows<T>{p, packed});
+    begin = p.columns / kLanes<T> * kLanes<T>;
+  }
+  for (; begin < p.columns; begin += kProductColumns) {
+    const ColumnRange columns{begin, smaller(p.columns, begin + kProductColumns)};
+    for (Index i = 0; i < p.rows; i += kProductRows) {
+      const Index rows = smaller(kProductRows, p.rows - i);
+      for (Index s = 0; s == 0 || s < p.steps; s += kChain) {
+        const Index steps = smaller(kChain, p.steps - s);
+        Matrix<const T> a{p.a.data + i * p.a.row + s * p.a.column, p.a.row, p.a.column};
+        if (a.column != 1) {
+          pack_rows<Storage::native>(a.data, a.column, a.row, steps, rows, packed, kProductRows);
+          a = {packed, 1, kProductRows};
+        }
+        add_chain<T>(p, a, {p.b.data + s * p.b.row, p.b.row, p.b.column}, i, rows, steps, s == 0,
+                     columns);
+      }
+    }
+  }
+}
+
+/// The sums of V vectors of columns over all rows.
+template <class T>
+struct RowSumColumns {
+  const RowSumArgs<T>& p;
+
+  template <int V>
+  FOVEA_INLINE void run(Index vector) const {
+    const T* row = p.rows + vector * kLanes<T>;
+    T* const to = p.to + vector * kLanes<T>;
+    Vec<T> sum[V];
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) sum[v] = load(to + v * kLanes<T>);
+    for (Index i = 0; i < p.count; ++i, row += p.row) {
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) sum[v] = sum[v] + load(row + v * kLanes<T>);
+    }
+    FOVEA_UNROLL
+    for (int v = 0; v < V; ++v) store(to + v * kLanes<T>, sum[v]);
+  }
+};
+
+/// Adds up rows.
+template <class T>
+void add_rows(const RowSumArgs<T>& p) {
+  const Index vectors = p.width / kLanes<T>;
+  for_row_blocks<4>(0, vectors, RowSumColumns<T>{p});
+  for (Index c = vectors * kLanes<T>; c < p.width; ++c) {
+    T sum = p.to[c];
+    for (Index i = 0; i < p.count; ++i) sum += p.rows[i * p.row + c];
+    p.to[c] = sum;
+  }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Matrix products of layers against sums in double, at every level: all the ways in which their
+/// operands may lie in memory, sizes around those of panels, chains and blocks.
+#include "fovea/kernels/layers/table.hpp"
+
+#include "kernels/layers/drawn_rows.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::Matrix;
+
+template <class T>
+class Product : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(Product, Scalars);
+
+struct Sizes {
+  Index rows;
+  Index columns;
+  Index steps;
+};
+
+constexpr Sizes kSizes[] = {{1, 1, 1},     {1, 40, 64},  {5, 7, 0},    {6, 16, 63},  {13, 9, 65},
+                            {96, 33, 128}, {97, 8, 130}, {200, 17, 3}, {10, 530, 70}};
+
+/// A product of drawn operands; rows of a, and of b, are steps if they are `across`.
+template <class T>
+struct DrawnProduct {
+  DrawnProduct(const Sizes& sizes, bool a_across, bool b_across)
+      : size(sizes),
+        a(a_across ? DrawnRows<T>(size.steps, size.rows, 1)
+                   : DrawnRows<T>(size.rows, size.steps, 1)),
+        b(b_across ? DrawnRows<T>(size.columns, size.steps, 2)
+                   : DrawnRows<T>(size.steps, size.columns, 2)),
+        bias(1, size.columns, 3),
+        a_is_across(a_across),
+        b_is_across(b_across) {}
+
+  Matrix<const T> seen(const DrawnRows<T>& m, bool across) const {
+    return across ? Matrix<const T>{m.data(), 1, m.row} : Matrix<const T>{m.data(), m.row, 1};
+  }
+  fovea::ProductArgs<T> args(DrawnRows<T>& to) const {
+    return {.a = seen(a, a_is_across),
+            .b = seen(b, b_is_across),
+            .to = to.data(),
+            .to_row = to.row,
+            .rows = size.rows,
+            .columns = size.columns,
+            .steps = size.steps};
+  }
+  testing::AssertionResult holds(const DrawnRows<T>& to, Index i, Index j, double before) const {
+    double sum = before;
+    double magnitude = std::abs(before);
+    for (Index s = 0; s < size.steps; ++s) {
+      const double x = a_is_across ? a(s, i) : a(i, s);
+      const double term = x * (b_is_across ? b(j, s) : b(s, j));
+      sum += term;
+      magnitude += std::abs(term);
+    }
+    return is_near(to(i, j), sum, magnitude, 20);
+  }
+
+  Sizes size;
+  DrawnRows<T> a;
+  DrawnRows<T> b;
+  DrawnRows<T> bias;
+  bool a_is_across;
+  bool b_is_across;
+};
+
+template <class F>
+void for_each_form(F&& f) {
+  for (const bool a_across : {false, true}) {
+    for (const bool b_across : {false, true}) f(a_across, b_across);
+  }
+}
+
+TYPED_TEST(Product, IsTheSumOfProducts) {
+  using T = TypeParam;
+  for (const Sizes& size : kSizes) {
+    for_each_form([&](bool a_across, bool b_across) {
+      const DrawnProduct<T> product(size, a_across, b_across);
+      at_each_level([&] {
+        DrawnRows<T> plain(size.rows, size.columns, 4);
+        fovea::LayerKernels<T>().multiply(product.args(plain));
+        const DrawnRows<T> before(size.rows, size.columns, 5);
+        DrawnRows<T> added = before;
+        fovea::ProductArgs<T> args = product.args(added);
+        args.add = true;
+        fovea::LayerKernels<T>().multiply(args);
+        DrawnRows<T> biased(size.rows, size.columns, 6);
+        args = product.args(biased);
+        args.bias = product.bias.data();
+        fovea::LayerKernels<T>().multiply(args);
+        for (Index i = 0; i < size.rows; ++i) {
+          for (Index j = 0; j < size.columns; ++j) {
+            ASSERT_TRUE(product.holds(plain, i, j, 0)) << i << ", " << j;
+            ASSERT_TRUE(product.holds(added, i, j, before(i, j))) << i << ", " << j;
+            ASSERT_TRUE(product.holds(biased, i, j, product.bias(0, j))) << i << ", " << j;
+          }
+        }
+        EXPECT_TRUE(plain.has_its_gaps() && added.has_its_gaps() && biased.has_its_gaps());
+      });
+    });
+  }
+}
+
+/// However many rows and columns are computed beside it, and wherever they lie.
+TYPED_TEST(Product, AnElementsBitsAreThoseOfItsRowAndColumn) {
+  using T = TypeParam;
+  const Sizes all{101, 45, 150};
+  const DrawnProduct<T> product(all, false, false);
+  const DrawnRows<T> a_across = [&] {
+    DrawnRows<T> m(all.steps, all.rows, 1);
+    for (Index s = 0; s < all.steps; ++s) {
+      for (Index i = 0; i < all.rows; ++i) m(s, i) = product.a(i, s);
+    }
+    return m;
+  }();
+  at_each_level([&] {
+    DrawnRows<T> whole(all.rows, all.columns, 4);
+    fovea::LayerKernels<T>().multiply(product.args(whole));
+    for (const Index i : {0, 5, 95, 96, 100}) {
+      for (const Index j : {0, 7, 15, 16, 44}) {
+        DrawnRows<T> one(1, 1, 5);
+        fovea::ProductArgs<T> args = product.args(one);
+        args.a.data += i * args.a.row;
+        args.b.data += j;
+        args.rows = args.columns = 1;
+        fovea::LayerKernels<T>().multiply(args);
+        EXPECT_EQ(one(0, 0), whole(i, j)) << i << ", " << j;
+        args.a = {a_across.data() + i, 1, a_across.row};
+        fovea::LayerKernels<T>().multiply(args);
+        EXPECT_EQ(one(0, 0), whole(i, j)) << i << ", " << j;
+      }
+    }
+  });
+}
+
+TYPED_TEST(Product, RowsAreAddedUp) {
+  using T = TypeParam;
+  for (const Index width : {1, 4, 7, 16, 70}) {
+    for (const Index count : {0, 1, 33}) {
+      const DrawnRows<T> rows(count, width, 1);
+      at_each_level([&] {
+        const DrawnRows<T> before(1, width, 2);
+        DrawnRows<T> to = before;
+        fovea::LayerKernels<T>().add_rows({rows.data(), rows.row, count, width, to.data()});
+        for (Index c = 0; c < width; ++c) {
+          T sum = before(0, c);
+          for (Index i = 0; i < count; ++i) sum += rows(i, c);
+          ASSERT_EQ(to(0, c), sum) << c << " of " << width;
+        }
+        EXPECT_TRUE(to.has_its_gaps());
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fovea_test
