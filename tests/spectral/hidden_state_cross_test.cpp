@@ -292,8 +292,8 @@ TEST(CrossGradients, AreCentralDifferences) {
 TEST(CrossMemory, WorkspaceIsLinear) {
   const HiddenStateCross op;
   EXPECT_EQ(op.workspace_bytes<float>(2, 0, 64), 0);
-  EXPECT_EQ(op.workspace_bytes<float>(1, 100, 32, 8), op.workspace_bytes<float>(1, 100, 32, 1));
-  EXPECT_EQ(op.workspace_bytes<float>(1, 100, 64, 8), 2 * op.workspace_bytes<float>(1, 100, 32));
+  EXPECT_EQ(op.workspace_bytes<float>(1, 100, 16, 8), op.workspace_bytes<float>(1, 100, 16, 1));
+  EXPECT_EQ(op.workspace_bytes<float>(1, 100, 64, 8), 4 * op.workspace_bytes<float>(1, 100, 32));
   // Two blocks of channels, and not much more.
   EXPECT_LT(op.workspace_bytes<float>(1, 65536, 64), Index{65536} * 16 * 4 * 5 / 2);
   EXPECT_LT(op.backward_workspace_bytes<float>(1, 65536, 64), Index{65536} * 16 * 4 * 7 / 2);

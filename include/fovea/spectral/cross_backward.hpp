@@ -31,8 +31,7 @@ class CrossBackward {
 
   /// The bytes of scratch that `run` takes for sequences of this length, with this many workers.
   static Index workspace_bytes(Index length, Index workers) {
-    return workers * Slot(transform_size(length), cross_channels<T>(length)).size *
-           Index{sizeof(T)};
+    return workers * Slot(transform_size(length)).size * Index{sizeof(T)};
   }
 
   /// Computes the gradients that are given.
@@ -40,7 +39,7 @@ class CrossBackward {
   template <class E>
   void run(E&& executor) const {
     if (d_out_.size() == 0 || (grads_.f1.is_none() && grads_.f2.is_none())) return;
-    const Slot slot(transform_size(d_out_.rows()), cross_channels<T>(d_out_.rows()));
+    const Slot slot(transform_size(d_out_.rows()));
     Workspace scratch(worker_count(executor, tasks_.count()), slot.size * Index{sizeof(T)});
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
       compute(task, scratch.data<T>() + worker * slot.size);
@@ -50,8 +49,8 @@ class CrossBackward {
  private:
   /// Sizes of the parts of a worker's scratch, in elements of T.
   struct Slot {
-    Slot(const TransformSize& n, Index channels)
-        : block(channels * cross_stride(n)),
+    explicit Slot(const TransformSize& n)
+        : block(kCrossChannels<T> * cross_stride(n)),
           half(n.rows * padded_size(n.columns, kRootBlock)),
           size(3 * block + half + (n.rows + 1) * spectrum_row(n)) {}
     Index block;
@@ -70,7 +69,7 @@ class CrossBackward {
       scatter(scratch, {}, grads_.f2, batch, first, channels, 0);
       return;
     }
-    const Slot slot(plan->size, cross_channels<T>(d_out_.rows()));
+    const Slot slot(plan->size);
     const Index n = plan->length;
     T* const g = scratch;
     T* const f1 = g + slot.block;

@@ -30,15 +30,14 @@ class CrossForward {
 
   /// The bytes of scratch that `run` takes for sequences of this length, with this many workers.
   static Index workspace_bytes(Index length, Index workers) {
-    return workers * Slot(transform_size(length), cross_channels<T>(length)).size *
-           Index{sizeof(T)};
+    return workers * Slot(transform_size(length)).size * Index{sizeof(T)};
   }
 
   /// Computes the cross. \throws std::bad_alloc if there is no memory for scratch
   template <class E>
   void run(E&& executor) const {
     if (out_.size() == 0) return;
-    const Slot slot(transform_size(out_.rows()), cross_channels<T>(out_.rows()));
+    const Slot slot(transform_size(out_.rows()));
     Workspace scratch(worker_count(executor, tasks_.count()), slot.size * Index{sizeof(T)});
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
       compute(task, scratch.data<T>() + worker * slot.size);
@@ -48,8 +47,9 @@ class CrossForward {
  private:
   /// Sizes of the parts of a worker's scratch, in elements of T.
   struct Slot {
-    Slot(const TransformSize& n, Index channels)
-        : block(channels * cross_stride(n)), size(2 * block + (2 * n.rows + 1) * spectrum_row(n)) {}
+    explicit Slot(const TransformSize& n)
+        : block(kCrossChannels<T> * cross_stride(n)),
+          size(2 * block + (2 * n.rows + 1) * spectrum_row(n)) {}
     Index block;
     Index size;
   };
@@ -64,7 +64,7 @@ class CrossForward {
       kernels.scatter_channels(scatter_args<T>(scratch, {}, out_, batch, first, channels, 0));
       return;
     }
-    const Slot slot(plan->size, cross_channels<T>(out_.rows()));
+    const Slot slot(plan->size);
     T* const f1 = scratch;
     T* const f2 = f1 + slot.block;
     T* const spectra = f2 + slot.block;

@@ -131,8 +131,7 @@ class HiddenStateCross {
 
   template <class T>
   static Index busy_workers(Index batch, Index length, Index channels, Index workers) {
-    const Index of_task = cross_channels<T>(length);
-    const Index tasks = batch * ((channels + of_task - 1) / of_task);
+    const Index tasks = batch * ((channels + kCrossChannels<T> - 1) / kCrossChannels<T>);
     return length == 0 ? 0 : (std::min)(tasks, workers);
   }
 };
