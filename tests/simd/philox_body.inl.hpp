@@ -33,9 +33,14 @@ inline void numerators(std::uint64_t seed, std::uint32_t batch, std::uint32_t he
 template <class T>
 inline void row_numerators(std::uint64_t seed, std::uint32_t batch, std::uint32_t head,
                            const Int<T>* i, const Int<T>* j, Int<T>* out) {
+  constexpr int vectors = kDrawLanes >= 2 * kLanes<T> ? 2 : 1;
   const RowDraws draws({seed, batch, head}, static_cast<std::uint32_t>(*i));
-  for (int lane = 0; lane < kDrawLanes; lane += kLanes<T>) {
-    store_int<T>(out + lane, draws.numerator<T>(load_int<T>(j + lane)));
+  for (int lane = 0; lane < kDrawLanes; lane += vectors * kLanes<T>) {
+    IntVec<T> at[vectors];
+    for (int v = 0; v < vectors; ++v) at[v] = load_int<T>(j + lane + v * kLanes<T>);
+    IntVec<T> made[vectors];
+    draws.numerators<vectors, T>(at, made);
+    for (int v = 0; v < vectors; ++v) store_int<T>(out + lane + v * kLanes<T>, made[v]);
   }
 }
 

@@ -42,6 +42,8 @@ FOVEA_INLINE Vec<T> apply(VecOp op, Vec<T> a, Vec<T> b, Vec<T> c) {
       return from_bits<T>(bits(a) << kShift);
     case VecOp::shift_right:
       return from_bits<T>(bits(a) >> kShift);
+    case VecOp::square_root:
+      return square_root(a);
     case VecOp::int_less:
       return from_bits<T>(bits(a) < bits(b));
     case VecOp::int_greater:
@@ -85,7 +87,25 @@ inline bool any_of(const Int<T>* mask) {
   return any(load_int<T>(mask));
 }
 
+/// The lanes of x and of their bits whose bits are set, one behind the other.
+template <class T>
+inline void pack_lanes(const T* x, std::uint32_t bits_set, T* y, Int<T>* integers) {
+  store_lanes(y, load(x), bits_set);
+  store_lanes_int<T>(integers, bits(load(x)), bits_set);
+}
+
+/// The first n of kLanes<double> elements as double, and their squares rounded to T.
+template <class T>
+inline void widen(const T* x, double* y, T* squares, Index n) {
+  const bool is_whole = n == kLanes<double>;
+  const Vec<double> wide = is_whole ? load_wide(x) : load_wide_first(x, n);
+  store(y, wide);
+  if (is_whole) store_narrow(squares, wide * wide);
+  if (!is_whole) store_narrow_first(squares, wide * wide, n);
+}
+
 template <class T>
 inline VecOperations<T, Int<T>> operations() {
-  return {kLanes<T>, &elementwise<T>, &constants<T>, &pad<T>, &any_of<T>};
+  return {kLanes<T>,  &elementwise<T>, &constants<T>,  &pad<T>,
+          &any_of<T>, &pack_lanes<T>,  kLanes<double>, &widen<T>};
 }

@@ -31,6 +31,7 @@ enum class VecOp {
   int_not,
   shift_left,
   shift_right,
+  square_root,
   int_less,
   int_greater
 };
@@ -45,6 +46,9 @@ struct VecOperations {
   void (*constants)(T x, const Integer* lanes, T* y) = nullptr;
   void (*pad)(const T* x, T* y, fovea::Index n) = nullptr;
   bool (*any_of)(const Integer* mask) = nullptr;
+  void (*pack_lanes)(const T* x, std::uint32_t bits_set, T* y, Integer* integers) = nullptr;
+  int wide_lanes = 0;
+  void (*widen)(const T* x, double* y, T* squares, fovea::Index n) = nullptr;
 };
 
 }  // namespace
@@ -149,6 +153,8 @@ T expected(VecOp op, IsaLevel level, T a, T b, T c) {
       return from(u << kShift);
     case VecOp::shift_right:
       return from(i >> kShift);
+    case VecOp::square_root:
+      return std::sqrt(a);
     case VecOp::int_less:
       return mask(i < j);
     case VecOp::int_greater:
@@ -246,6 +252,44 @@ class VecLevel : public testing::TestWithParam<IsaLevel> {
       lane = 0;
     }
   }
+
+  /// Every mask; what stands behind the lanes of a mask may be anything.
+  template <class T>
+  void check_pack() {
+    const auto operations = operations_at<T>(GetParam());
+    const auto lanes = static_cast<std::size_t>(operations.lanes);
+    std::vector<T> x(lanes), packed(lanes);
+    std::vector<Signed<T>> integers(lanes);
+    for (std::size_t i = 0; i < lanes; ++i) x[i] = static_cast<T>(i) + T(0.5);
+    for (std::uint32_t mask = 0; mask < 1u << lanes; ++mask) {
+      operations.pack_lanes(x.data(), mask, packed.data(), integers.data());
+      std::size_t count = 0;
+      for (std::size_t i = 0; i < lanes; ++i) {
+        if ((mask >> i & 1) == 0) continue;
+        ASSERT_EQ(packed[count], x[i]) << mask;
+        ASSERT_TRUE(same(__builtin_bit_cast(T, integers[count++]), x[i])) << mask;
+      }
+    }
+  }
+
+  template <class T>
+  void check_wide() {
+    const auto operations = operations_at<T>(GetParam());
+    const auto lanes = static_cast<std::size_t>(operations.wide_lanes);
+    for (std::size_t n = 0; n <= lanes; ++n) {
+      std::vector<T> x(n);  // exactly: a sanitizer sees a read beyond
+      std::vector<double> wide(lanes, 7);
+      std::vector<T> squares(lanes + 1, T(7));
+      for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<T>(i) / 3 - 1;
+      operations.widen(x.data(), wide.data(), squares.data(), static_cast<Index>(n));
+      for (std::size_t i = 0; i < lanes; ++i) {
+        const double expected = i < n ? static_cast<double>(x[i]) : 0;
+        EXPECT_EQ(wide[i], expected) << n;
+        EXPECT_EQ(squares[i], i < n ? static_cast<T>(expected * expected) : T(7)) << n;
+      }
+      EXPECT_EQ(squares[lanes], T(7));
+    }
+  }
 };
 
 TEST_P(VecLevel, ElementwiseFloat) { check_elementwise<float>(); }
@@ -256,6 +300,10 @@ TEST_P(VecLevel, FirstLanesFloat) { check_first<float>(); }
 TEST_P(VecLevel, FirstLanesDouble) { check_first<double>(); }
 TEST_P(VecLevel, AnyFloat) { check_any<float>(); }
 TEST_P(VecLevel, AnyDouble) { check_any<double>(); }
+TEST_P(VecLevel, PackedLanesFloat) { check_pack<float>(); }
+TEST_P(VecLevel, PackedLanesDouble) { check_pack<double>(); }
+TEST_P(VecLevel, WideFloat) { check_wide<float>(); }
+TEST_P(VecLevel, WideDouble) { check_wide<double>(); }
 
 INSTANTIATE_TEST_SUITE_P(, VecLevel,
                          testing::Values(IsaLevel::baseline, IsaLevel::v3, IsaLevel::v4),

@@ -115,47 +115,62 @@ class RowDraws {
     product1_ = detail::kPhiloxMultiplier1 * word2;
   }
 
-  /// 2^kDrawBits times the draw at j, per lane: odd integers.
-  template <class T>
-  FOVEA_INLINE IntVec<T> numerator(IntVec<T> j) const {
+  /// 2^kDrawBits times the draws at V vectors of j, per lane: odd integers.
+  template <int V, class T>
+  FOVEA_INLINE void numerators(const IntVec<T> (&j)[V], IntVec<T> (&draws)[V]) const {
     if constexpr (sizeof(T) == 8) {
-      const Words words = at(j);
-      return draw_of_bits<T>(((words.high << 32) | (words.low & set1_int<T>(0xffffffff))).raw);
+      PhiloxWords words[V];
+      at(j, words);
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const LowHalves low = words[v].at[1] & set1_int<T>(0xffffffff);
+        draws[v] = draw_of_bits<T>(((words[v].at[0] << 32) | low).raw);
+      }
     } else {
-      const LowHalves even{reinterpret_cast<LowHalves::Raw>(j.raw)};
-      const LowHalves low = at(even).high & set1_int<double>(0xffffffff);
-      const LowHalves high = at(high_halves(even)).high << 32;
-      return draw_of_bits<T>(reinterpret_cast<typename IntVec<T>::Raw>((low | high).raw));
+      LowHalves halves[2 * V];  // the even lanes, and the odd ones brought down
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        halves[2 * v] = {reinterpret_cast<LowHalves::Raw>(j[v].raw)};
+        halves[2 * v + 1] = high_halves(halves[2 * v]);
+      }
+      PhiloxWords words[2 * V];
+      at(halves, words);
+      FOVEA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        const LowHalves low = words[2 * v].at[0] & set1_int<double>(0xffffffff);
+        const LowHalves high = words[2 * v + 1].at[0] << 32;
+        draws[v] = draw_of_bits<T>(reinterpret_cast<typename IntVec<T>::Raw>((low | high).raw));
+      }
     }
   }
 
  private:
-  /// Words 0 and 1, in the lower halves.
-  struct Words {
-    LowHalves high;
-    LowHalves low;
-  };
-
-  FOVEA_INLINE Words at(LowHalves j) const {
+  /// The words at N vectors of j. They take each round together: a round waits for the one before,
+  /// and the words of one vector alone would leave the machine idle.
+  template <int N>
+  FOVEA_INLINE void at(const LowHalves (&j)[N], PhiloxWords (&c)[N]) const {
     const LowHalves multiplier0 = low_halves(detail::low_half(detail::kPhiloxMultiplier0));
     const LowHalves multiplier1 = low_halves(detail::low_half(detail::kPhiloxMultiplier1));
-    const LowHalves round1 = multiply_low(multiplier1, {j.raw ^ low_halves(before_j_).raw});
-    const LowHalves word0{high_halves(round1).raw ^ low_halves(word1_ ^ key0_of_round1_).raw};
-    const LowHalves round2 = multiply_low(multiplier0, word0);
     const std::uint32_t high1 = detail::high_half(product1_);
-    PhiloxWords c = {{{round1.raw ^ low_halves(high1 ^ key0_).raw},
-                      low_halves(detail::low_half(product1_)),
-                      {high_halves(round2).raw ^ low_halves(word3_ ^ key1_).raw},
-                      round2}};
+    FOVEA_UNROLL
+    for (int n = 0; n < N; ++n) {
+      const LowHalves round1 = multiply_low(multiplier1, {j[n].raw ^ low_halves(before_j_).raw});
+      const LowHalves word0{high_halves(round1).raw ^ low_halves(word1_ ^ key0_of_round1_).raw};
+      const LowHalves round2 = multiply_low(multiplier0, word0);
+      c[n] = {{{round1.raw ^ low_halves(high1 ^ key0_).raw},
+               low_halves(detail::low_half(product1_)),
+               {high_halves(round2).raw ^ low_halves(word3_ ^ key1_).raw},
+               round2}};
+    }
     std::uint32_t key0 = key0_;
     std::uint32_t key1 = key1_;
     FOVEA_UNROLL
     for (int round = 3; round < detail::kPhiloxRounds; ++round) {
       key0 += detail::kPhiloxWeyl0;
       key1 += detail::kPhiloxWeyl1;
-      c = philox_round(c, key0, key1);
+      FOVEA_UNROLL
+      for (int n = 0; n < N; ++n) c[n] = philox_round(c[n], key0, key1);
     }
-    return {c.at[0], c.at[1]};
   }
 
   FOVEA_INLINE void next_key() {

@@ -21,6 +21,11 @@ inline constexpr T kDrawRoom = sizeof(T) == 4 ? T(0x1p-16) : T(0x1p-44);
 template <class T>
 inline constexpr T kDraws = T(std::int64_t{1} << kDrawBits<T>);
 
+/// The vectors of keys that draw together. What they read behind the last candidate is not more
+/// than a cache line, for which there is room.
+template <class T>
+inline constexpr int kDrawVectors = kSumLanes<T> >= 2 * kLanes<T> ? 2 : 1;
+
 /// The most keys that are looked at to guess a threshold.
 inline constexpr Index kSketchSample = 512;
 
@@ -133,12 +138,11 @@ class SketchCandidates {
     IntVec<T> key = lane_index<T>();
     for (Index j = 0; j < row_.keys; j += kLanes<T>) {
       const Vec<T> x = loss(load(row_.scores + j));
+      // No branch for vectors without a key: about every second one has some.
       const std::uint32_t below = mask_bits(x < set1(theta));
-      if (below != 0) {
-        store_lanes(losses_ + count, x, below);
-        store_lanes_int<T>(keys_ + count, key, below);
-        count += bit_count(below);
-      }
+      store_lanes(losses_ + count, x, below);
+      store_lanes_int<T>(keys_ + count, key, below);
+      count += bit_count(below);
       key = key + set1_int<T>(kLanes<T>);
     }
     end_candidates(count);
@@ -186,7 +190,12 @@ class SketchCandidates {
     end_least();
     set_bound(all);
   }
-  void end_least() { store(least_ + count_, set1(MathConstants<T>::kInfinity)); }
+  void end_least() {
+    FOVEA_UNROLL
+    for (int v = 0; v < kDrawVectors<T>; ++v) {
+      store(least_ + count_ + v * kLanes<T>, set1(MathConstants<T>::kInfinity));
+    }
+  }
 
   /// Sets the score that keys have to pass so that no key is missed that scores as much.
   void set_bound(bool all) {

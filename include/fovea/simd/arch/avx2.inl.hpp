@@ -4,6 +4,21 @@
 
 #include "fovea/simd/arch/portable.inl.hpp"
 
+/// For each mask of eight lanes, in a byte each, the lanes whose bits are set, one behind the
+/// other.
+struct LanesOfMasks {
+  constexpr LanesOfMasks() {
+    for (unsigned mask = 0; mask < 256; ++mask) {
+      int set = 0;
+      for (unsigned lane = 0; lane < 8; ++lane) {
+        if ((mask >> lane & 1) != 0) of[mask][set++] = static_cast<std::uint8_t>(lane);
+      }
+    }
+  }
+  std::uint8_t of[256][8] = {};
+};
+inline constexpr LanesOfMasks kLanesOfMasks;
+
 struct Avx2 : Portable {
   static constexpr int kAccumulators = 12;
   static constexpr int kFullBlockSteps = 4;
@@ -47,6 +62,30 @@ struct Avx2 : Portable {
     } else {
       return static_cast<std::uint32_t>(_mm256_movemask_pd(reinterpret_cast<__m256d>(mask.raw)));
     }
+  }
+
+  /// The order that brings the lanes whose bits are set to the front, in units of 32 bits.
+  template <class T>
+  static FOVEA_INLINE __m256i lanes_first(std::uint32_t bits) {
+    // A lane of 64 bits is two units: their bits stand at twice the place.
+    if constexpr (sizeof(T) == 8)
+      bits = ((bits & 1) | (bits & 2) << 1 | (bits & 4) << 2 | (bits & 8) << 3) * 3;
+    return _mm256_cvtepu8_epi32(
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kLanesOfMasks.of[bits])));
+  }
+  template <class T>
+  static FOVEA_INLINE void store_lanes(T* p, Vec<T> a, std::uint32_t bits) {
+    const __m256i order = lanes_first<T>(bits);
+    const auto lanes = reinterpret_cast<__m256>(a.raw);
+    store(p,
+          Vec<T>{reinterpret_cast<typename Vec<T>::Raw>(_mm256_permutevar8x32_ps(lanes, order))});
+  }
+  template <class T>
+  static FOVEA_INLINE void store_lanes_int(Int<T>* p, IntVec<T> a, std::uint32_t bits) {
+    const __m256i order = lanes_first<T>(bits);
+    const auto lanes = reinterpret_cast<__m256i>(a.raw);
+    store_int<T>(
+        p, {reinterpret_cast<typename IntVec<T>::Raw>(_mm256_permutevar8x32_epi32(lanes, order))});
   }
 
   static FOVEA_INLINE LowHalves multiply_low(LowHalves a, LowHalves b) {
