@@ -35,10 +35,13 @@ std::vector<T> of(Function<T> function, const std::vector<T>& x, const std::vect
   return to;
 }
 
+/// From `low` on, in steps, below `high`.
 template <class T>
 std::vector<T> range(double low, double high, double step) {
   std::vector<T> x;
-  for (double at = low; at < high; at += step) x.push_back(static_cast<T>(at));
+  const auto count = static_cast<Index>((high - low) / step);
+  for (Index i = 0; i < count; ++i)
+    x.push_back(static_cast<T>(low + static_cast<double>(i) * step));
   return x;
 }
 

@@ -271,12 +271,16 @@ struct ReadBlock {
 
   template <int R>
   FOVEA_INLINE void divide(const RegisterBlock<R, V, T>& sum, Index r) const {
+    const T* const inverses = reader.inverses + r;
+    const Index out_row = reader.out_row;
+    T* const out = reader.out + r * out_row + c;
     FOVEA_UNROLL
     for (int i = 0; i < R; ++i) {
-      const Vec<T> inverse = set1(reader.inverses[r + i]);
-      T* out = reader.out + (r + i) * reader.out_row + c;
+      const Vec<T> inverse = set1(inverses[i]);
       FOVEA_UNROLL
-      for (int v = 0; v < V; ++v) store(out + v * kLanes<T>, sum.at[i][v] * inverse);
+      for (int v = 0; v < V; ++v) {
+        store(out + i * out_row + v * kLanes<T>, sum.at[i][v] * inverse);
+      }
     }
   }
 };

@@ -148,14 +148,20 @@ struct ChunkProducts {
   FOVEA_INLINE void run(Index d) const {
     RegisterBlock<R, V, T> block;
     multiply_tokens(block, s.features + d, s.row, s.values + c, s.value_row, kLinearChunk);
+    // Read once: a store might change the state itself, for all that the compiler knows.
+    const Index row = s.value_row;
+    const Index first = d * row + c;
+    T* const local = s.local + first;
+    T* const read = s.read + first;
+    const T* const high = s.high + first;
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) {
       FOVEA_UNROLL
       for (int v = 0; v < V; ++v) {
-        const Index at = (d + r) * s.value_row + c + v * kLanes<T>;
-        const Vec<T> local = load(s.local + at) + block.at[r][v];
-        store(s.local + at, local);
-        store(s.read + at, load(s.high + at) + local);
+        const Index at = r * row + v * kLanes<T>;
+        const Vec<T> sum = load(local + at) + block.at[r][v];
+        store(local + at, sum);
+        store(read + at, load(high + at) + sum);
       }
     }
     after.ask(R / 2);
