@@ -33,17 +33,25 @@ FOVEA_INLINE PhiloxWords philox_round(const PhiloxWords& c, std::uint32_t key0,
            product0}};
 }
 
-/// Four words of random bits per lane; `philox4x32_10` of core/philox.hpp, the key a seed.
-FOVEA_INLINE PhiloxWords philox_lanes(PhiloxWords c, std::uint64_t seed) {
-  std::uint32_t key0 = detail::low_half(seed);
-  std::uint32_t key1 = detail::high_half(seed);
+/// Four words of random bits per lane of N vectors of counters; `philox4x32_10` of core/philox.hpp,
+/// the key a seed. They take each round together: a round waits for the one before, and the words
+/// of one vector alone would leave the machine idle.
+/// \param round the first round, for whose key the halves of the seed have moved on
+template <int N>
+FOVEA_INLINE void philox_rounds(PhiloxWords (&c)[N], int round, std::uint32_t key0,
+                                std::uint32_t key1) {
   FOVEA_UNROLL
-  for (int round = 0; round < detail::kPhiloxRounds; ++round) {
-    c = philox_round(c, key0, key1);
+  for (; round < detail::kPhiloxRounds; ++round) {
+    FOVEA_UNROLL
+    for (int n = 0; n < N; ++n) c[n] = philox_round(c[n], key0, key1);
     key0 += detail::kPhiloxWeyl0;
     key1 += detail::kPhiloxWeyl1;
   }
-  return c;
+}
+FOVEA_INLINE PhiloxWords philox_lanes(const PhiloxWords& counter, std::uint64_t seed) {
+  PhiloxWords c[1] = {counter};
+  philox_rounds(c, 0, detail::low_half(seed), detail::high_half(seed));
+  return c[0];
 }
 
 /// Whose draws: the seed and the coordinates that a head has in common.
@@ -55,6 +63,14 @@ struct DrawSource {
   /// The words at (i, j), whose lower halves count.
   FOVEA_INLINE PhiloxWords words(LowHalves i, LowHalves j) const {
     return philox_lanes({{low_halves(batch), low_halves(head), i, j}}, seed);
+  }
+  /// Those of N vectors.
+  template <int N>
+  FOVEA_INLINE void words(const LowHalves (&i)[N], const LowHalves (&j)[N],
+                          PhiloxWords (&c)[N]) const {
+    FOVEA_UNROLL
+    for (int n = 0; n < N; ++n) c[n] = {{low_halves(batch), low_halves(head), i[n], j[n]}};
+    philox_rounds(c, 0, detail::low_half(seed), detail::high_half(seed));
   }
 };
 
@@ -72,24 +88,28 @@ FOVEA_INLINE IntVec<T> draw_of_bits(typename IntVec<T>::Raw word) {
          set1_int<T>(1);
 }
 
+/// The numerator of the double that the first two words make.
+FOVEA_INLINE IntVec<double> wide_draw(const PhiloxWords& words) {
+  const LowHalves low = words.at[1] & set1_int<double>(0xffffffff);
+  return draw_of_bits<double>(((words.at[0] << 32) | low).raw);
+}
+
 /// 2^kDrawBits times `uniform_draw<T>(seed, batch, head, i, j)` of core/philox.hpp, per lane: odd
 /// integers. Of i and j the lower 32 bits count.
 template <class T>
 FOVEA_INLINE IntVec<T> draw_numerator(const DrawSource& source, IntVec<T> i, IntVec<T> j) {
-  typename IntVec<T>::Raw word;
   if constexpr (sizeof(T) == 8) {
-    const PhiloxWords words = source.words(i, j);
-    const LowHalves low = words.at[1] & set1_int<T>(0xffffffff);
-    word = ((words.at[0] << 32) | low).raw;
+    return wide_draw(source.words(i, j));
   } else {
     // Even and odd lanes take turns in the lower halves.
     const LowHalves even_i{reinterpret_cast<LowHalves::Raw>(i.raw)};
     const LowHalves even_j{reinterpret_cast<LowHalves::Raw>(j.raw)};
-    const LowHalves even = source.words(even_i, even_j).at[0] & set1_int<double>(0xffffffff);
-    const LowHalves odd = source.words(high_halves(even_i), high_halves(even_j)).at[0] << 32;
-    word = reinterpret_cast<typename IntVec<T>::Raw>((even | odd).raw);
+    PhiloxWords words[2];
+    source.words({even_i, high_halves(even_i)}, {even_j, high_halves(even_j)}, words);
+    const LowHalves even = words[0].at[0] & set1_int<double>(0xffffffff);
+    const LowHalves odd = words[1].at[0] << 32;
+    return draw_of_bits<T>(reinterpret_cast<typename IntVec<T>::Raw>((even | odd).raw));
   }
-  return draw_of_bits<T>(word);
 }
 
 /// The draws of one row: as `draw_numerator`, for many j. What the first rounds make of seed,
@@ -122,10 +142,7 @@ class RowDraws {
       PhiloxWords words[V];
       at(j, words);
       FOVEA_UNROLL
-      for (int v = 0; v < V; ++v) {
-        const LowHalves low = words[v].at[1] & set1_int<T>(0xffffffff);
-        draws[v] = draw_of_bits<T>(((words[v].at[0] << 32) | low).raw);
-      }
+      for (int v = 0; v < V; ++v) draws[v] = wide_draw(words[v]);
     } else {
       LowHalves halves[2 * V];  // the even lanes, and the odd ones brought down
       FOVEA_UNROLL
@@ -145,8 +162,7 @@ class RowDraws {
   }
 
  private:
-  /// The words at N vectors of j. They take each round together: a round waits for the one before,
-  /// and the words of one vector alone would leave the machine idle.
+  /// The words at N vectors of j.
   template <int N>
   FOVEA_INLINE void at(const LowHalves (&j)[N], PhiloxWords (&c)[N]) const {
     const LowHalves multiplier0 = low_halves(detail::low_half(detail::kPhiloxMultiplier0));
@@ -162,15 +178,7 @@ class RowDraws {
                {high_halves(round2).raw ^ low_halves(word3_ ^ key1_).raw},
                round2}};
     }
-    std::uint32_t key0 = key0_;
-    std::uint32_t key1 = key1_;
-    FOVEA_UNROLL
-    for (int round = 3; round < detail::kPhiloxRounds; ++round) {
-      key0 += detail::kPhiloxWeyl0;
-      key1 += detail::kPhiloxWeyl1;
-      FOVEA_UNROLL
-      for (int n = 0; n < N; ++n) c[n] = philox_round(c[n], key0, key1);
-    }
+    philox_rounds(c, 3, key0_ + detail::kPhiloxWeyl0, key1_ + detail::kPhiloxWeyl1);
   }
 
   FOVEA_INLINE void next_key() {

@@ -37,7 +37,7 @@ TYPED_TEST(NormalDensity, IsTheExponential) {
       std::vector<std::vector<T>> fused;
       at_each_level([&] {
         std::vector<T> got = x;
-        fovea::DensityKernels<T>{}.normal_density({got.data(), count, factor, T{0.25}});
+        fovea::GraphKernels<T>{}.normal_density({got.data(), count, factor, T{0.25}});
         for (Index n = 0; n < count; ++n) {
           const W power = -W{x[as_size(n)]} * W{x[as_size(n)]} * W{factor};
           const W expected = W{0.25} * std::exp(-power);
@@ -60,7 +60,7 @@ TYPED_TEST(NormalDensity, HasEnds) {
     for (const T variance : {std::numeric_limits<T>::min(), T{1}, most}) {
       std::vector<T> x = {0, -T{0}, most, -most, variance == most ? T{1e10} : T{0}};
       const T factor = T{-0.5} / variance;
-      fovea::DensityKernels<T>{}.normal_density({x.data(), 5, factor, T{2}});
+      fovea::GraphKernels<T>{}.normal_density({x.data(), 5, factor, T{2}});
       EXPECT_EQ(x[0], 2);
       EXPECT_EQ(x[1], 2);
       EXPECT_EQ(x[2], 0);

@@ -11,7 +11,6 @@
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/fsat/options.hpp"
-#include "fovea/core/philox.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/indexed/table.hpp"
 
@@ -104,7 +103,7 @@ class FsatGraph {
     const Index count = graph.begin[s.keys];
     std::copy_backward(graph.begin, graph.begin + s.keys, graph.begin + s.keys + 1);
     graph.begin[0] = 0;
-    DensityKernels<T>{}.normal_density({x, count, static_cast<T>(-0.5 / variance()), peak()});
+    GraphKernels<T>{}.normal_density({x, count, static_cast<T>(-0.5 / variance()), peak()});
   }
 
   /// The rows of keys of a graph.
@@ -215,14 +214,14 @@ class FsatGraph {
 
   /// Sets the query Ir of every slot, behind the predicted ones of its key.
   void point_randomly(const Building& graph, const Sequence& s, Index h) const noexcept {
-    const auto length = static_cast<double>(graph.length);
-    Index* to = graph.points + (has_both() ? graph.slots : 0);
-    for (Index j = 0; j < graph.length; ++j) {
-      for (Index m = 0; m < graph.slots; ++m) {
-        to[m] = static_cast<Index>(uniform_draw<double>(options_.seed, s.index, h, j, m) * length);
-      }
-      to += edges_per_key();
-    }
+    GraphKernels<T>{}.random_points({.seed = options_.seed,
+                                     .batch = s.index,
+                                     .head = h,
+                                     .keys = graph.length,
+                                     .slots = graph.slots,
+                                     .length = graph.length,
+                                     .points = graph.points + (has_both() ? graph.slots : 0),
+                                     .row = edges_per_key()});
   }
 
   /// Sets begin[i + 1] to the number of keys of row i, and leaves a mark of each row's last key.

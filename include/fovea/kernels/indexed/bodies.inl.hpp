@@ -10,3 +10,5 @@
 #include "fovea/kernels/indexed/grad.inl.hpp"
 
 #include "fovea/kernels/indexed/normal_density.inl.hpp"
+
+#include "fovea/kernels/indexed/random_points.inl.hpp"

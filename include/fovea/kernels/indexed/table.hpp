@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fovea/kernels/indexed/normal_density.hpp"
+#include "fovea/kernels/indexed/random_points.hpp"
 #include "fovea/kernels/indexed/rows.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/simd/isa.hpp"
@@ -32,13 +33,15 @@ struct IndexedGradKernels {
   IsaLevel level = isa_level();
 };
 
-/// The kernel of the confidences of FSAT.
+/// The kernels of FSAT's graph, with confidences of T.
 template <class T>
-struct DensityKernels {
+struct GraphKernels {
   /// Computes the density of a normal distribution at some numbers, in place.
   void normal_density(const NormalDensityArgs<T>& args) const noexcept;
+  /// Draws the queries that random edges come from.
+  void random_points(const RandomPointsArgs& args) const noexcept;
 
-  /// The instruction-set level at which the kernel runs; by default that of the machine.
+  /// The instruction-set level at which the kernels run; by default that of the machine.
   IsaLevel level = isa_level();
 };
 
@@ -68,10 +71,14 @@ void IndexedGradKernels<T>::keys(const IndexedGradKeysArgs<T>& args) const noexc
 FOVEA_KERNELS(IndexedGradKernels)
 
 template <class T>
-void DensityKernels<T>::normal_density(const NormalDensityArgs<T>& args) const noexcept {
+void GraphKernels<T>::normal_density(const NormalDensityArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, normal_density<T>)(args);
 }
-FOVEA_KERNELS(DensityKernels)
+template <class T>
+void GraphKernels<T>::random_points(const RandomPointsArgs& args) const noexcept {
+  FOVEA_AT_LEVEL(level, random_points)(args);
+}
+FOVEA_KERNELS(GraphKernels)
 
 FOVEA_NAMESPACE_END
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the kernel of random edges reads and writes. Its body is random_points.inl.hpp, compiled
+/// once for each instruction-set level; table.hpp chooses the level.
+#pragma once
+
+#include <cstdint>
+
+#include "fovea/core/config.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Writes points[j row + m] = floor(length u) for the keys j and the slots m, where u is
+/// `uniform_draw<double>(seed, batch, head, j, m)`. (Rounded up, length u may be the length.)
+struct RandomPointsArgs {
+  std::uint64_t seed = 0;   ///< seed of the draws
+  Index batch = 0;          ///< number of the sequence, for the draws
+  Index head = 0;           ///< number of the head, for the draws
+  Index keys = 0;           ///< number of keys
+  Index slots = 0;          ///< M, the slots of a key
+  Index length = 0;         ///< what the points are below
+  Index* points = nullptr;  ///< written
+  Index row = 0;            ///< elements from the points of one key to those of the next
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The random edges of FSAT in training (section 4.1), which each slot of each key draws.
+
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/indexed/random_points.hpp"
+#include "fovea/simd/philox.inl.hpp"
+#endif
+
+/// Writes the points of all slots, some vectors of them at a time.
+FOVEA_NOINLINE inline void random_points(const RandomPointsArgs& args) noexcept {
+  constexpr int w = kLanes<double>;
+  constexpr int vectors = 4;  // whose rounds do not wait for each other
+  const DrawSource source{args.seed, static_cast<std::uint32_t>(args.batch),
+                          static_cast<std::uint32_t>(args.head)};
+  const double scale = static_cast<double>(args.length) * 0x1p-53;
+  const Index end = args.keys * args.slots;
+  Index key = 0;
+  Index slot = 0;
+  for (Index n = 0; n < end; n += vectors * w) {
+    alignas(kVecBytes) std::int64_t keys[vectors * w];
+    alignas(kVecBytes) std::int64_t slots[vectors * w];
+    alignas(kVecBytes) std::int64_t numerators[vectors * w];
+    for (int lane = 0; lane < vectors * w; ++lane) {
+      keys[lane] = key;
+      slots[lane] = slot;
+      const bool is_last = ++slot == args.slots;
+      slot = is_last ? 0 : slot;
+      key += is_last ? 1 : 0;
+    }
+    LowHalves i[vectors];
+    LowHalves j[vectors];
+    FOVEA_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      i[v] = load_int<double>(keys + v * w);
+      j[v] = load_int<double>(slots + v * w);
+    }
+    PhiloxWords words[vectors];
+    source.words(i, j, words);
+    FOVEA_UNROLL
+    for (int v = 0; v < vectors; ++v) store_int<double>(numerators + v * w, wide_draw(words[v]));
+    const Index count = smaller(vectors * w, end - n);
+    for (Index lane = 0; lane < count; ++lane) {
+      args.points[keys[lane] * args.row + slots[lane]] =
+          static_cast<Index>(static_cast<double>(numerators[lane]) * scale);
+    }
+  }
+}

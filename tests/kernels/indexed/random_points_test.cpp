@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Random points against the scalar draws that define them, at every level, for all numbers of
+/// slots around those of vectors; nothing beside them is touched.
+#include "fovea/kernels/indexed/random_points.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "fovea/core/philox.hpp"
+#include "fovea/kernels/indexed/table.hpp"
+#include "support/index.hpp"
+#include "support/levels.hpp"
+
+namespace fovea_test {
+namespace {
+
+TEST(RandomPoints, AreTheScalarDraws) {
+  constexpr std::uint64_t seed = 0x123456789abcdef0;
+  for (const Index slots : {1, 2, 3, 4, 5, 8, 13}) {
+    for (const Index keys : {0, 1, 7, 40}) {
+      for (const Index length : {keys, Index{1} << 40}) {
+        const Index row = slots + 2;
+        at_each_level([&] {
+          std::vector<Index> points(as_size(keys * row + 3), -5);
+          fovea::GraphKernels<float>{}.random_points(
+              {seed, 3, 2, keys, slots, length, points.data() + 1, row});
+          std::vector<Index> expected(points.size(), -5);
+          for (Index j = 0; j < keys; ++j) {
+            for (Index m = 0; m < slots; ++m) {
+              expected[as_size(1 + j * row + m)] = static_cast<Index>(
+                  fovea::uniform_draw<double>(seed, 3, 2, j, m) * static_cast<double>(length));
+            }
+          }
+          EXPECT_EQ(points, expected) << slots << " slots of " << keys << " keys";
+        });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fovea_test
