@@ -5,6 +5,7 @@
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
 #include "fovea/kernels/indexed/random_points.hpp"
+#include "fovea/simd/integers.inl.hpp"
 #include "fovea/simd/philox.inl.hpp"
 #endif
 
