@@ -29,8 +29,9 @@ struct LinearOptions {
 /// lse. As in softmax attention, Nq may differ from Nk and Dv from D, and there may be key lengths,
 /// packed sequences and grouped heads.
 /// Cost: 4 D Dv flops for each token and map, and when causal about 2 kLinearChunk (D + Dv) more.
-/// Memory: O(D Dv) for each worker and map, and when not causal N / kLinearSegment states for each
-/// key head.
+/// Memory: O(D Dv) for each worker and map, and for each key head and map kSharedSegments *
+/// kSegmentChunks states if it is causal and there are more workers than key heads, which then share
+/// its tokens, or N / kLinearSegment states if it is not causal.
 template <class... Maps>
 class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>> {
   static_assert(sizeof...(Maps) > 0 && (FeatureMap<Maps> && ...));

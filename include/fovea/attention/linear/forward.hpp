@@ -8,18 +8,17 @@
 #include <vector>
 
 #include "fovea/attention/linear/segment_sums.hpp"
-#include "fovea/attention/linear/stream.hpp"
+#include "fovea/attention/linear/shared_stream.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 /// One forward pass.
 /// If causal, a task is a key head of a sequence with its query heads. The task goes over the
 /// tokens once, with the state in its scratch, and over the near field's blocks of rows as it comes
-/// to them.
-/// If not causal, the steps are: the sums of segments of tokens, their totals, and then blocks of
-/// rows that read these.
-/// \tparam Field a LinearTerms for the arithmetic of T
-/// \tparam Near NearBlocks<T>, or NoNearField
+/// to them. If there are more threads than such tasks, the near field comes first, and the tokens
+/// of each key head are divided (SharedStream). If not causal, the steps are: the sums of segments
+/// of tokens, their totals, and then blocks of rows that read these. \tparam Field a LinearTerms
+/// for the arithmetic of T \tparam Near NearBlocks<T>, or NoNearField
 template <class T, class Field, class Near = NoNearField>
 class LinearForward {
  public:
@@ -48,7 +47,9 @@ class LinearForward {
                                   : SegmentSums<C>::bytes(shape.batch * shape.key_heads, shape.keys,
                                                           far.linear_shape(shape));
     const Index storage = Near::kExists ? BlockStorage::bytes(1) : 0;
-    return workers * (Slot(shape, far).elements * kElement + storage) + sums;
+    const Index shared =
+        kCanShare && Shared::is_used(shape, far, workers) ? Shared::bytes(shape, far) : 0;
+    return workers * (Slot(shape, far).elements * kElement + storage) + sums + shared;
   }
 
   /// Computes the pass.
@@ -63,11 +64,8 @@ class LinearForward {
   /// \throws std::bad_alloc
   template <class E>
   void reserve(E&& executor) {
-    if (far_.causal) {
-      take_scratch(worker_count(executor, causal_tasks()));
-      return;
-    }
-    blocks_.emplace(sequences_, shape_.query_heads, [&](Index s, Index) { return block_count(s); });
+    if (far_.causal) return reserve_causal(executor);
+    emplace_blocks();
     totals_.emplace(sequences_, shape_.key_heads, Index{1}, far_.linear_shape(shape_),
                     [&](Index s) { return sequences_[s].keys; });
     take_scratch(worker_count(executor, (std::max)(totals_->most_tasks(), blocks_->count())));
@@ -85,6 +83,11 @@ class LinearForward {
 
  private:
   static constexpr Index kElement = sizeof(C);
+
+  using Shared = SharedStream<T, Field>;
+  /// Whether rows of the near field have a place where they wait for the far field.
+  static constexpr bool kCanShare = Field::kHasSums && !Field::kHasDelta &&
+                                    (!Near::kExists || CausalStream<T, Field>::kOutIsWide);
 
   /// How the scratch of one worker is divided, in elements.
   struct Slot {
@@ -135,8 +138,32 @@ class LinearForward {
 
   Index causal_tasks() const { return sequences_.count() * shape_.key_heads; }
 
+  void emplace_blocks() {
+    blocks_.emplace(sequences_, shape_.query_heads, [&](Index s, Index) { return block_count(s); });
+  }
+
+  template <class E>
+  void reserve_causal(E&& executor) {
+    Index tasks = causal_tasks();
+    if constexpr (kCanShare) {
+      const Index workers = worker_count(executor, kFarPosition);
+      if (!sequences_.packed() && Shared::is_used(shape_, far_, workers)) {
+        shared_.emplace(inputs_, far_);
+        tasks = shared_->most_tasks();
+        if constexpr (Near::kExists) {
+          emplace_blocks();
+          tasks = (std::max)(tasks, blocks_->count());
+        }
+      }
+    }
+    take_scratch(worker_count(executor, tasks));
+  }
+
   template <class E>
   void run_causal(E&& executor) {
+    if constexpr (kCanShare) {
+      if (shared_) return run_shared(executor);
+    }
     for_each_task(executor, causal_tasks(), [&](Index task, Index worker) {
       const Sequence s = sequences_[task / shape_.key_heads];
       const Index key_head = task % shape_.key_heads;
@@ -147,6 +174,27 @@ class LinearForward {
         add(s, key_head, {0, s.queries}, 0, s.key_end, memory(worker));
       }
     });
+  }
+
+  template <class E>
+  void run_shared(E&& executor) {
+    if constexpr (Near::kExists) {
+      for_each_task(executor, blocks_->count(), [&](Index task, Index worker) {
+        const auto [sequence, head, b] = (*blocks_)[task];
+        const Memory at = memory(worker);
+        attend_near(sequences_[sequence], head, near_.block(sequence, b, storage(worker)), at);
+      });
+    }
+    shared_->run(
+        stream_, [&](Index worker) { return memory(worker); }, executor);
+  }
+
+  /// Computes a block of rows of the near field.
+  void attend_near(const Sequence& s, Index head, const QueryBlock& block, const Memory& at) const {
+    near_.attend(
+        s, head, block,
+        stream_.near_rows(s.batch, head / group(), head % group(), s.first_query + block.first, at),
+        at.kernel);
   }
 
   /// Lets rows of a sequence read the far field, and adds the tokens [length, end) on the way.
@@ -167,11 +215,7 @@ class LinearForward {
     for (Index b = 0; b < near_.block_count(s.index); ++b) {
       const QueryBlock block = near_.block(s.index, b, storage(worker));
       const Index last_row = block.first + block.count;
-      for (Index g = 0; g < group(); ++g) {
-        near_.attend(s, key_head * group() + g, block,
-                     stream_.near_rows(s.batch, key_head, g, s.first_query + block.first, at),
-                     at.kernel);
-      }
+      for (Index g = 0; g < group(); ++g) attend_near(s, key_head * group() + g, block, at);
       const Index end = std::clamp(first_position + last_row, length, s.key_end);
       add(s, key_head, {block.first, last_row}, length, end, at);
       length = end;
@@ -214,8 +258,7 @@ class LinearForward {
       const QueryBlock block = near_.block(s.index, b, storage(worker));
       first = block.first;
       count = block.count;
-      near_.attend(s, head, block,
-                   stream_.near_rows(s.batch, key_head, g, s.first_query + first, at), at.kernel);
+      attend_near(s, head, block, at);
     }
     if (s.key_end == 0) return clear_rows(s, head, first, count);
     LinearReadArgs<C, kStorage<T>> args;
@@ -244,7 +287,8 @@ class LinearForward {
   View<T> out_;
   CausalStream<T, Field> stream_;
   Near near_;
-  std::optional<SequenceTasks> blocks_;   // blocks of rows; only if not causal
+  std::optional<Shared> shared_;          // only if tokens are divided among threads
+  std::optional<SequenceTasks> blocks_;   // blocks of rows, unless a task goes over those of a head
   std::optional<SegmentSums<C>> totals_;  // only if not causal
   std::optional<Slot> slot_;
   Workspace scratch_;                             // [workers]

@@ -109,10 +109,14 @@ class CausalStream {
   }
 
   /// Adds the tokens of a strip to the states of a key head, and the far field to the strip's rows.
-  void add(Index b, Index key_head, const Strip& strip, const Memory& at) const {
+  /// \param sums the sums of the strip's chunks, if they are made already: then the strip begins
+  /// with a segment, and the states do not matter
+  void add(Index b, Index key_head, const Strip& strip, const Memory& at,
+           const SharedSums<C>& sums = {}) const {
     if constexpr (Field::kHasSums) {
       auto args = stream_args<LinearStreamArgs<C, kStorage<T>>>(b, key_head, strip, at);
       args.maps = far_.linear_maps();
+      args.sums = sums;
       args.state = at.state;
       set_rows(b, key_head, strip, true, !Field::kHasDelta, at);
       LinearKernels<C, kStorage<T>>{}.stream(args);

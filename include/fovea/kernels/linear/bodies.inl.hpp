@@ -7,6 +7,8 @@
 
 #include "fovea/kernels/linear/running_state.inl.hpp"
 
+#include "fovea/kernels/linear/segments.inl.hpp"
+
 #include "fovea/kernels/linear/rows.inl.hpp"
 
 #include "fovea/kernels/linear/output.inl.hpp"

@@ -9,35 +9,16 @@
 #pragma once
 
 #include "fovea/kernels/linear/feature_map.hpp"
+#include "fovea/kernels/linear/sums.hpp"
 #include "fovea/simd/matrix.hpp"
-#include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-/// The number of tokens of a chunk. Chunks begin at multiples of it, counted from the first token.
-/// Pairs within a chunk are computed one by one; the state stands for all tokens before it.
-inline constexpr Index kLinearChunk = 32;
-
-/// The number of tokens of a segment of a running state. Segments begin at multiples of it. The
-/// products of chunks are summed from 0 within a segment, and this sum is added once to a base of
-/// twice the digits. That bounds the length of chains of roundings.
-inline constexpr Index kStateSegment = 512;
-
-/// The number of tokens of a segment for linear_sum, where no row reads in between.
-inline constexpr Index kLinearSegment = 1024;
 
 /// What happens to a row whose denominator vanishes or changes sign.
 enum class DenominatorPolicy : std::uint8_t {
   propagate,    ///< a row is divided by the denominator, whatever that is
   zero_row,     ///< where the denominator is exactly 0, the map adds 0 to the row
   signed_floor  ///< its magnitude is at least tau times the sum of its terms' magnitudes
-};
-
-/// The sizes of the state of some feature maps.
-struct LinearShape {
-  Index maps = 1;         ///< number of feature maps
-  Index width = 0;        ///< D
-  Index value_width = 0;  ///< Dv
 };
 
 /// Rows of one query head that read a state. Row r is the query at position first_position + r. It
@@ -91,6 +72,9 @@ struct StreamArgs {
 template <class T, Storage S = Storage::native>
 struct LinearStreamArgs : StreamArgs<T, S> {
   LinearMaps<T> maps;  ///< feature maps and denominators
+  /// The sums of closed chunks, if LinearChunkArgs and LinearStartArgs have made them. Then
+  /// `length` is a multiple of kStateSegment, and the content of `state` does not matter.
+  SharedSums<T> sums;
 };
 
 /// Not causal, first step: the sums of one segment of tokens, which begin at 0.
@@ -126,24 +110,6 @@ struct LinearReadArgs {
   const T* total = nullptr;  ///< what LinearFoldArgs wrote
   T* scratch = nullptr;      ///< linear_read_scratch(...) elements
 };
-
-/// The elements of a row of n elements that is padded to a cache line: the same at every level.
-template <class T>
-constexpr Index padded_row(Index n) {
-  return padded_size(n, 64 / static_cast<Index>(sizeof(T)));
-}
-
-/// Elements of the sums of one map: the state [D, Dv padded], and then the normaliser [D padded].
-template <class T>
-constexpr Index linear_map_elements(Index width, Index value_width) {
-  return width * padded_row<T>(value_width) + padded_row<T>(width);
-}
-
-/// Elements of LinearSumArgs::sums.
-template <class T>
-constexpr Index linear_sum_elements(const LinearShape& shape) {
-  return shape.maps * linear_map_elements<T>(shape.width, shape.value_width);
-}
 
 /// Elements of LinearStreamArgs::state: for each map its sums four times (running_state.inl.hpp),
 /// and for the open chunk the values, the features, the features in lanes, and running normalisers.

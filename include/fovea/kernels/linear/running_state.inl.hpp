@@ -12,6 +12,7 @@
 #pragma once
 #include "fovea/kernels/linear/feature_map.inl.hpp"
 #include "fovea/kernels/linear/linear.hpp"
+#include "fovea/kernels/linear/segments.hpp"
 #include "fovea/simd/register_block.inl.hpp"
 #include "fovea/simd/transpose.inl.hpp"
 #endif
@@ -32,6 +33,8 @@ struct RunningState {
   const T* values;  // [kLinearChunk, value_row], 0 beyond Dv
 
   FOVEA_INLINE T* normaliser() const { return read + width * value_row; }
+  /// The sum of the features of a chunk that is full.
+  FOVEA_INLINE const T* last_run() const { return run + (kLinearChunk - 1) * row; }
 };
 
 /// The state of map l of `state` (linear_state_elements).
@@ -59,11 +62,36 @@ FOVEA_NOINLINE void clear_elements(T* p, Index count) {
   for (Index i = 0; i < count; i += kLanes<T>) store(p + i, zero<T>());
 }
 
-/// Makes it the state of no tokens. The chunk's memory is cleared, too: the lanes behind the last
-/// key compute with it, and although nobody reads their results they must not be slow.
+template <class T>
+FOVEA_NOINLINE void copy_elements(const T* from, Index count, T* to) {
+  for (Index i = 0; i < count; i += kLanes<T>) store(to + i, load(from + i));
+}
+
+/// Clears the open chunk. The lanes behind the last key compute with its memory, and although
+/// nobody reads their results they must not be slow.
+template <class T>
+FOVEA_INLINE void clear_chunk(const RunningState<T>& s) {
+  clear_elements(s.features, 3 * kLinearChunk * s.row);
+}
+
+/// Makes it the state of no tokens.
 template <class T>
 FOVEA_INLINE void clear_state(const RunningState<T>& s) {
-  clear_elements(s.high, 4 * s.elements + 3 * kLinearChunk * s.row);
+  clear_elements(s.high, 4 * s.elements);
+  clear_chunk(s);
+}
+
+/// Makes it the state that rows read: the sums of the segments before, those of the chunks before,
+/// and a normaliser.
+/// \param chunks [D, value_row]; null: there are none
+template <class T>
+FOVEA_NOINLINE void set_state(const RunningState<T>& s, const T* start, const T* chunks,
+                              const T* normaliser) {
+  for (Index i = 0; i < s.width * s.value_row; i += kLanes<T>) {
+    const Vec<T> before = load(start + i);
+    store(s.read + i, chunks == nullptr ? before : before + load(chunks + i));
+  }
+  copy_elements(normaliser, s.row, s.normaliser());
 }
 
 /// Adds x, the sum of a segment, to (high, low): high is again the number that is nearest to the
@@ -137,10 +165,20 @@ FOVEA_INLINE void multiply_tokens(RegisterBlock<R, V, T>& block, const T* featur
   block.add_from(first, V * kLanes<T>);
 }
 
+/// The sums of a segment before a chunk and with it, and the state of which they are the last part.
+template <class T>
+struct ChunkSums {
+  const T* before;  // [D, value_row]
+  T* with;          // [D, value_row], written; it may be `before`
+  const T* base;    // [D, value_row]: the segments before
+  T* state;         // [D, value_row], written: base + with; null: not wanted
+};
+
 /// Adds the products of a chunk to the V vectors of columns from `c` on.
 template <int V, class T>
 struct ChunkProducts {
   const RunningState<T>& s;
+  const ChunkSums<T>& sums;
   TokensAfter& after;
   Index c;
 
@@ -148,21 +186,17 @@ struct ChunkProducts {
   FOVEA_INLINE void run(Index d) const {
     RegisterBlock<R, V, T> block;
     multiply_tokens(block, s.features + d, s.row, s.values + c, s.value_row, kLinearChunk);
-    // Read once: a store might change the state itself, for all that the compiler knows.
+    // Read once: a store might change the sums themselves, for all that the compiler knows.
     const Index row = s.value_row;
     const Index first = d * row + c;
-    T* const local = s.local + first;
-    T* const read = s.read + first;
-    const T* const high = s.high + first;
-    FOVEA_UNROLL
-    for (int r = 0; r < R; ++r) {
-      FOVEA_UNROLL
-      for (int v = 0; v < V; ++v) {
-        const Index at = r * row + v * kLanes<T>;
-        const Vec<T> sum = load(local + at) + block.at[r][v];
-        store(local + at, sum);
-        store(read + at, load(high + at) + sum);
-      }
+    block.add_from(sums.before + first, row);
+    T* const with = sums.with + first;
+    const T* const base = sums.base + first;
+    T* const state = sums.state == nullptr ? nullptr : sums.state + first;
+    block.store_to(with, row);
+    if (state != nullptr) {
+      block.add_from(base, row);
+      block.store_to(state, row);
     }
     after.ask(R / 2);
   }
@@ -171,32 +205,45 @@ struct ChunkProducts {
 template <class T>
 struct ChunkColumns {
   const RunningState<T>& s;
+  const ChunkSums<T>& sums;
   TokensAfter& after;
 
   template <int V>
   FOVEA_INLINE void run(Index vector) const {
     for_blocks_or_rows<kBlockRows<V>>(0, s.width,
-                                      ChunkProducts<V, T>{s, after, vector * kLanes<T>});
+                                      ChunkProducts<V, T>{s, sums, after, vector * kLanes<T>});
   }
 };
+
+/// Adds the products of the open chunk, which is full, to the sums of its segment.
+/// \param after tokens that are asked for on the way
+template <class T>
+FOVEA_NOINLINE void add_chunk(const RunningState<T>& s, const ChunkSums<T>& sums,
+                              TokensAfter& after) {
+  for_row_blocks<kStateVectors>(0, s.value_row / kLanes<T>, ChunkColumns<T>{s, sums, after});
+}
+
+/// Adds n numbers to as many double words.
+template <class T>
+FOVEA_NOINLINE void add_to_words(T* high, T* low, const T* x, Index n) {
+  for (Index i = 0; i < n; i += kLanes<T>) {
+    Vec<T> sum = load(high + i);
+    Vec<T> rest = load(low + i);
+    add_to_double_word(sum, rest, load(x + i));
+    store(high + i, sum);
+    store(low + i, rest);
+  }
+}
 
 /// Closes the open chunk, which is full.
 /// \param tokens the number of tokens with this chunk, a multiple of kLinearChunk
 /// \param after tokens that are asked for on the way
 template <class T>
 FOVEA_NOINLINE void close_chunk(const RunningState<T>& s, Index tokens, TokensAfter& after) {
-  for_row_blocks<kStateVectors>(0, s.value_row / kLanes<T>, ChunkColumns<T>{s, after});
-  const T* chunk = s.run + (kLinearChunk - 1) * s.row;
-  const Index first = s.width * s.value_row;
-  for (Index d = 0; d < s.row; d += kLanes<T>) {
-    const Index at = first + d;
-    Vec<T> high = load(s.high + at);
-    Vec<T> low = load(s.low + at);
-    add_to_double_word(high, low, load(chunk + d));
-    store(s.high + at, high);
-    store(s.low + at, low);
-    store(s.read + at, high);
-  }
+  add_chunk(s, {s.local, s.local, s.high, s.read}, after);
+  const Index at = s.width * s.value_row;
+  add_to_words(s.high + at, s.low + at, s.last_run(), s.row);
+  copy_elements(s.high + at, s.row, s.read + at);
   if (tokens % kStateSegment == 0) fold_segment(s);
 }
 
@@ -244,12 +291,9 @@ FOVEA_NOINLINE void find_runs(const RunningState<T>& s, Index begin, Index end) 
   }
 }
 
-/// Loads the keys of tokens [begin, end) of the open chunk.
-/// \param k [end - begin, D]
-template <Storage S, class T>
-FOVEA_INLINE void append_keys(const RunningState<T>& s, const FeatureMapArgs<T>& map,
-                              const StoredMatrix<S>& k, Index begin, Index end) {
-  map_rows(map, k, end - begin, s.width, s.features + begin * s.row, s.row);
+/// Takes the features of tokens [begin, end) into the open chunk.
+template <class T>
+FOVEA_INLINE void append_features(const RunningState<T>& s, Index begin, Index end) {
   chunk_to_lanes(s.features, s.row, begin, end, s.lanes);
   find_runs(s, begin, end);
 }

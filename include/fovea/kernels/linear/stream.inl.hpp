@@ -79,8 +79,9 @@ class LinearStream {
       : args_(args), scratch_(args.scratch, args.width, args.value_width) {}
 
   void run() const {
-    if (args_.length == 0) {
-      for (Index l = 0; l < args_.maps.count; ++l) clear_state(map_state(l));
+    for (Index l = 0; l < args_.maps.count; ++l) {
+      if (args_.sums.data != nullptr) clear_chunk(map_state(l));
+      if (args_.sums.data == nullptr && args_.length == 0) clear_state(map_state(l));
     }
     const Index end = args_.length + args_.tokens;
     const Index unseen =
@@ -125,15 +126,39 @@ class LinearStream {
         RowsAhead<0>::template of<T>(args_.v, next, 1, smaller(kLinearChunk, args_.tokens - next),
                                      args_.value_width)};
     for (Index l = 0; l < args_.maps.count; ++l) {
-      const RunningState<T> state = map_state(l);
-      if (begin == first && first > 0) close_chunk(state, first, after);
-      append_keys(state, args_.maps.maps[l], every_row<T>(args_.k, begin - args_.length, 1),
-                  begin - first, end - first);
+      RunningState<T> state = map_state(l);
+      if (begin == first) end_chunk(state, l, chunk, after);
+      if (knows_features(chunk)) {
+        state.features = args_.sums.features(l, chunk % kSharedChunks);
+      } else {
+        map_rows(args_.maps.maps[l], every_row<T>(args_.k, begin - args_.length, 1), end - begin,
+                 state.width, state.features + (begin - first) * state.row, state.row);
+      }
+      append_features(state, begin - first, end - first);
     }
     const Index row = padded_row<T>(args_.value_width);
     T* values = args_.state + (begin - first) * row;
     pack_padded_rows(every_row<T>(args_.v, begin - args_.length, 1), end - begin, args_.value_width,
                      values);
+  }
+
+  /// Makes the state of map l that of the tokens before a chunk.
+  FOVEA_INLINE void end_chunk(const RunningState<T>& state, Index l, Index chunk,
+                              TokensAfter& after) const {
+    if (args_.sums.data == nullptr) {
+      if (chunk > 0) close_chunk(state, chunk * kLinearChunk, after);
+      return;
+    }
+    const Index segment = chunk / kSegmentChunks % kSharedSegments;
+    const Index before = chunk % kSegmentChunks;
+    set_state(state, args_.sums.start(l, segment),
+              before == 0 ? nullptr : args_.sums.sum(l, segment, before),
+              args_.sums.normaliser(l, chunk % kSharedChunks));
+  }
+
+  /// Whether the features of a chunk's keys are known.
+  FOVEA_INLINE bool knows_features(Index chunk) const {
+    return args_.sums.data != nullptr && chunk % kSharedChunks < args_.sums.chunks;
   }
 
   /// Lets rows [begin, end) of every head read a chunk of `keys` tokens that begins at `first_key`.

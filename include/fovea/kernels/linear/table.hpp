@@ -6,6 +6,7 @@
 #include "fovea/kernels/linear/delta_rule.hpp"
 #include "fovea/kernels/linear/grad.hpp"
 #include "fovea/kernels/linear/linear.hpp"
+#include "fovea/kernels/linear/segments.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/simd/isa.hpp"
 
@@ -16,6 +17,10 @@ template <class T, Storage S = Storage::native>
 struct LinearKernels {
   /// Causal: adds tokens to a state, and lets rows read it on the way.
   void stream(const LinearStreamArgs<T, S>& args) const noexcept;
+  /// Causal: sums the chunks of one segment of tokens.
+  void chunks(const LinearChunkArgs<T, S>& args) const noexcept;
+  /// Causal: finds the states at the starts of segments whose chunks are summed.
+  void starts(const LinearStartArgs<T>& args) const noexcept;
   /// Not causal: computes the sums of one segment of tokens.
   void sum(const LinearSumArgs<T, S>& args) const noexcept;
   /// Not causal: adds the sums of all segments, and rounds once.
@@ -59,6 +64,14 @@ FOVEA_NAMESPACE_BEGIN
 template <class T, Storage S>
 void LinearKernels<T, S>::stream(const LinearStreamArgs<T, S>& args) const noexcept {
   FOVEA_AT_LEVEL(level, linear_stream<T, S>)(args);
+}
+template <class T, Storage S>
+void LinearKernels<T, S>::chunks(const LinearChunkArgs<T, S>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_chunks<T, S>)(args);
+}
+template <class T, Storage S>
+void LinearKernels<T, S>::starts(const LinearStartArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_starts<T>)(args);
 }
 template <class T, Storage S>
 void LinearKernels<T, S>::sum(const LinearSumArgs<T, S>& args) const noexcept {

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Causal sums of key heads that are fewer than threads: the tokens of a head are divided among
+/// these.
+#pragma once
+
+#include <algorithm>
+
+#include "fovea/attention/linear/stream.hpp"
+#include "fovea/core/executor.hpp"
+#include "fovea/core/workspace.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The causal sums of all key heads of a call, kSharedSegments segments of their tokens at a time:
+/// the chunks of these are summed, then the states at their starts are found, and then the rows at
+/// their positions read. Each step is divided among threads. The bits are those of
+/// CausalStream::add over all tokens.
+/// Cost: that of CausalStream::add, and the features of each token once more. Memory: 3.3 MB for
+/// each key head and map with D = Dv = 64 in float, whatever the number of tokens.
+/// \tparam Field a LinearTerms for the arithmetic of T
+template <class T, class Field>
+class SharedStream {
+ public:
+  /// The type of the arithmetic.
+  using C = Compute<T>;
+  /// Adds the tokens of a part to its rows.
+  using Stream = CausalStream<T, Field>;
+  /// What one worker computes with.
+  using Memory = typename Stream::Memory;
+
+  /// Whether tokens are divided among that many workers: where key heads are fewer, and sequences
+  /// have several segments. (The delta rule is no sum: its tokens follow one another.)
+  static bool is_used(const AttentionShape& shape, const Field& far, Index workers) {
+    return Field::kHasSums && !Field::kHasDelta && far.causal &&
+           shape.batch * shape.key_heads < workers && shape.keys >= 2 * kStateSegment;
+  }
+
+  /// Bytes of memory for the sums of a call.
+  static Index bytes(const AttentionShape& shape, const Field& far) {
+    return shape.batch * shape.key_heads * head_elements(shape, far) * Index{sizeof(C)};
+  }
+
+  /// Takes the memory for the sums.
+  /// \param inputs checked inputs, which are not packed
+  /// \throws std::bad_alloc
+  SharedStream(const LinearFamilyInputs<T>& inputs, const Field& far)
+      : inputs_(inputs),
+        shape_(shape_of(inputs)),
+        far_(far),
+        sequences_(inputs),
+        memory_(shape_.batch * shape_.key_heads, head_elements(shape_, far) * Index{sizeof(C)}) {}
+
+  /// The largest number of tasks of a step.
+  Index most_tasks() const { return key_heads() * (std::max)(kSharedSegments, far_.map_count()); }
+
+  /// Lets all rows read the far field.
+  /// \param memory called as memory(worker), gives a Memory
+  template <class E, class MemoryOf>
+  void run(const Stream& stream, const MemoryOf& memory, E&& executor) {
+    for (Index first = 0; first == 0 || first < shape_.keys; first += kTokens) {
+      for_each_task(executor, key_heads() * kSharedSegments, [&](Index task, Index worker) {
+        sum_chunks(part(first, task), memory(worker));
+      });
+      for_each_task(executor, key_heads() * far_.map_count(),
+                    [&](Index task, Index) { find_starts(first, task); });
+      for_each_task(executor, key_heads() * kSharedSegments, [&](Index task, Index worker) {
+        read(stream, part(first, task), memory(worker));
+      });
+    }
+  }
+
+ private:
+  static constexpr Index kTokens = kSharedSegments * kStateSegment;
+
+  static Index head_elements(const AttentionShape& shape, const Field& far) {
+    return far.map_count() * linear_shared_elements<C>(shape.width, shape.value_width);
+  }
+
+  Index key_heads() const { return shape_.batch * shape_.key_heads; }
+
+  /// A segment of a key head, and the rows at its positions.
+  struct Part {
+    Sequence s;
+    Index key_head = 0;
+    Index segment = 0;  // among those that are summed together
+    Index begin = 0;    // its tokens
+    Index end = 0;
+    Range rows;
+  };
+
+  /// \param first the first token of the first segment
+  Part part(Index first, Index task) const {
+    Part p;
+    const Index head = task / kSharedSegments;
+    p.s = sequences_[head / shape_.key_heads];
+    p.key_head = head % shape_.key_heads;
+    p.segment = task % kSharedSegments;
+    p.begin = (std::min)(first + p.segment * kStateSegment, p.s.key_end);
+    p.end = (std::min)(p.begin + kStateSegment, p.s.key_end);
+    const bool is_first = first + p.segment == 0;
+    if (p.begin == p.end && !is_first) return p;
+    // The first segment has the rows before it, too, and the last one those behind it.
+    const Index position = first_position(p.s);
+    const Index queries = p.s.queries;
+    p.rows.begin = is_first ? 0 : std::clamp(p.begin - position, Index{0}, queries);
+    p.rows.end =
+        p.end == p.s.key_end ? queries : std::clamp(p.end - position, p.rows.begin, queries);
+    return p;
+  }
+
+  Index first_position(const Sequence& s) const { return far_.first_position(s.queries, s.keys); }
+
+  /// The sums of a key head, for its segments from token `first` on.
+  SharedSums<C> sums(const Sequence& s, Index key_head, Index first) {
+    const Index head = s.index * shape_.key_heads + key_head;
+    // A chunk is summed if there are tokens behind it.
+    const Index closed = (std::max)(s.key_end - 1 - first, Index{0}) / kLinearChunk;
+    return {memory_.template data<C>() + head * head_elements(shape_, far_), shape_.width,
+            shape_.value_width, (std::min)(closed, kSharedChunks)};
+  }
+  SharedSums<C> sums(const Part& p) { return sums(p.s, p.key_head, p.begin / kTokens * kTokens); }
+
+  void sum_chunks(const Part& p, const Memory& at) {
+    LinearChunkArgs<C, kStorage<T>> args;
+    if (p.begin == p.end) return;
+    args.sums = sums(p);
+    args.k = detail::head_stored(inputs_.k, p.s.batch, p.key_head, p.s.first_key + p.begin);
+    args.v = detail::head_stored(inputs_.v, p.s.batch, p.key_head, p.s.first_key + p.begin);
+    args.maps = far_.linear_maps();
+    args.segment = p.segment;
+    args.scratch = at.state;
+    LinearKernels<C, kStorage<T>>{}.chunks(args);
+  }
+
+  void find_starts(Index first, Index task) {
+    const Index head = task / far_.map_count();
+    const Sequence s = sequences_[head / shape_.key_heads];
+    LinearStartArgs<C> args;
+    args.sums = sums(s, head % shape_.key_heads, first);
+    args.map = task % far_.map_count();
+    args.is_first = first == 0;
+    LinearKernels<C, kStorage<T>>{}.starts(args);
+  }
+
+  void read(const Stream& stream, const Part& p, const Memory& at) {
+    if (p.rows.is_empty()) return;
+    stream.add(p.s.batch, p.key_head,
+               {p.s.first_query + p.rows.begin, p.rows.end - p.rows.begin, p.s.first_key + p.begin,
+                p.end - p.begin, p.begin, first_position(p.s) + p.rows.begin},
+               at, sums(p));
+  }
+
+  LinearFamilyInputs<T> inputs_;
+  AttentionShape shape_;
+  Field far_;
+  Sequences<T> sequences_;
+  Workspace memory_;
+};
+
+FOVEA_NAMESPACE_END
