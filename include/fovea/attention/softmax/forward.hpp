@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "fovea/attention/softmax/head_plans.hpp"
+#include "fovea/attention/softmax/residue_classes.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/softmax/table.hpp"
@@ -20,10 +20,10 @@ struct KeysOfCall {
   void operator()(Index /*stage*/, const SequenceTask& /*task*/, Args& /*args*/) const {}
 };
 
-/// One forward pass. A task is a block of queries of one head. Between the stages of a pattern the
-/// running softmax of every row waits in memory.
-/// \tparam Place place(stage, task, args) may change where the keys of a head stand, and the
-/// positions of its queries
+/// One forward pass. A task is a block of queries of one head, or some of them that read rows of
+/// the same pages. Between the stages of a pattern the running softmax of every row waits in
+/// memory. \tparam Place place(stage, task, args) may change where the keys of a head stand, and
+/// the positions of its queries
 template <class T, class Place = KeysOfCall>
 class SoftmaxForward {
  public:
@@ -36,7 +36,10 @@ class SoftmaxForward {
 
   /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
-    return workers * (slot_bytes(shape) + BlockStorage::bytes(plans.most_runs())) +
+    const Index classes = plans.most([&](const AnyPlan& plan) {
+      return Classes(plan, shape.keys, shape.width, shape.value_width).elements();
+    });
+    return workers * (slot_bytes(shape, classes) + BlockStorage::bytes(plans.most_runs())) +
            carry_elements(shape, plans) * kElement;
   }
 
@@ -56,12 +59,16 @@ class SoftmaxForward {
     Index workers = 0;
     tasks_.reserve(static_cast<std::size_t>(plans_.stage_count()));
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
-      tasks_.emplace_back(call_.sequences(), shape.query_heads,
-                          [&](Index s, Index h) { return plans_.plan(stage, s, h).block_count(); });
+      tasks_.emplace_back(call_.sequences(), shape.query_heads, [&](Index s, Index h) {
+        const Classes of_head = classes(stage, s, h);
+        classes_elements_ = (std::max)(classes_elements_, of_head.elements());
+        return (plans_.plan(stage, s, h).block_count() + of_head.together() - 1) /
+               of_head.together();
+      });
       workers = (std::max)(workers, worker_count(executor, tasks_.back().count()));
     }
     carry_ = Workspace(carry_elements(shape, plans_), kElement);
-    scratch_ = Workspace(workers, slot_bytes(shape));
+    scratch_ = Workspace(workers, slot_bytes(shape, classes_elements_));
     storage_.reserve(static_cast<std::size_t>(workers));
     for (Index w = 0; w < workers; ++w) storage_.emplace_back(plans_.most_runs());
   }
@@ -70,7 +77,7 @@ class SoftmaxForward {
   /// \pre reserve(executor) was called, once
   template <class E>
   void compute(E&& executor) {
-    const Index slot = slot_bytes(call_.shape()) / kElement;
+    const Index slot = slot_bytes(call_.shape(), classes_elements_) / kElement;
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
       const SequenceTasks& tasks = tasks_[static_cast<std::size_t>(stage)];
       for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
@@ -84,10 +91,20 @@ class SoftmaxForward {
   static constexpr Index kElement = sizeof(Compute<T>);
   static constexpr bool kOutIsWide = std::same_as<T, Compute<T>>;
 
+  using Classes = ResidueClasses<Compute<T>>;
+
+  Classes classes(Index stage, Index sequence, Index head) const {
+    const AttentionShape shape = call_.shape();
+    return {plans_.plan(stage, sequence, head), call_.sequences()[sequence].keys, shape.width,
+            shape.value_width};
+  }
+
+  static Index block_elements(const AttentionShape& shape) {
+    return softmax_block_scratch(block_rows(shape.queries), shape.width, shape.value_width);
+  }
   /// Bytes of scratch of one worker, a multiple of a cache line.
-  static Index slot_bytes(const AttentionShape& shape) {
-    return softmax_block_scratch(block_rows(shape.queries), shape.width, shape.value_width) *
-           kElement;
+  static Index slot_bytes(const AttentionShape& shape, Index classes_elements) {
+    return (block_elements(shape) + classes_elements) * kElement;
   }
 
   /// The numbers that wait for one row between stages: three, and the sum of values unless that
@@ -103,22 +120,34 @@ class SoftmaxForward {
   void attend(Index stage, const SequenceTask& task, BlockStorage& storage, Compute<T>* scratch) {
     const Sequence sequence = call_.sequences()[task.sequence];
     const AnyPlan& plan = plans_.plan(stage, task.sequence, task.head);
+    const Classes classes = this->classes(stage, task.sequence, task.head);
     HeadArgs<T> args = call_.args(sequence, task.head, out_, saved_);
-    // The last block comes first: under a causal pattern it has the most keys, and the end of the
-    // schedule should be made of small blocks.
-    args.block = plan.block(plan.block_count() - 1 - task.part, storage);
     args.carry = carry(sequence, task.head);
     args.carry.resumes = stage > 0;
     args.carry.suspends = !plans_.is_last(stage, task.sequence, task.head);
-    if (args.carry.resumes || args.carry.suspends) args.block.most_keys = kUnboundedKeys;
-    args.next_block = next_block(args.block);
     args.scratch = scratch;
-    place_(stage, task, args);
-    SoftmaxKernels<Compute<T>, kStorage<T>>{}.block(args);
+    // The last blocks come first: under a causal pattern they have the most keys, and the end of
+    // the schedule should be made of small ones.
+    const Index end = plan.block_count() - task.part * classes.together();
+    const Index begin = (std::max)(end - classes.together(), Index{0});
+    bool is_packed = false;
+    for (Index b = begin; b < end; ++b) {
+      args.block = plan.block(b, storage);
+      if (args.carry.is_used()) args.block.most_keys = kUnboundedKeys;
+      args.next_block = classes.together() > 1 ? 0 : next_block(args.block);
+      args.classes = classes.of_block(begin + args.first_position, b - begin, args.block,
+                                      scratch + block_elements(call_.shape()));
+      args.classes.is_packed = is_packed;
+      is_packed = is_packed || args.classes.data != nullptr;
+      HeadArgs<T> placed = args;
+      place_(stage, task, placed);
+      SoftmaxKernels<Compute<T>, kStorage<T>>{}.block(placed);
+    }
   }
 
   /// Rows from a block to the one that the same worker probably takes next; 0 if that is not known.
-  /// (It is not worth knowing for a long residue class that is cut into several blocks.)
+  /// (It is not worth knowing for a long residue class that is cut into several blocks, nor for
+  /// classes that are taken together.)
   Index next_block(const QueryBlock& block) const {
     const auto workers = static_cast<Index>(storage_.size());
     const Index rows = block.step > 1 ? workers : workers * block.count;
@@ -148,6 +177,7 @@ class SoftmaxForward {
   SoftmaxSaved<T> saved_;
   Place place_;
   std::vector<SequenceTasks> tasks_;  // for each stage
+  Index classes_elements_ = 0;        // of the head that packs most
   Workspace carry_;
   Workspace scratch_;                  // [workers]
   std::vector<BlockStorage> storage_;  // [workers]

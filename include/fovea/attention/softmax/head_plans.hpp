@@ -62,8 +62,14 @@ class HeadPlans {
 
   /// The largest number of runs of a block, for BlockStorage.
   Index most_runs() const {
+    return most([](const AnyPlan& plan) { return plan.most_runs(); });
+  }
+  /// The largest number that a plan has.
+  /// \param of called as of(plan), gives the number
+  template <class Of>
+  Index most(const Of& of) const {
     Index most = 0;
-    for (const AnyPlan& plan : plans_) most = (std::max)(most, plan.most_runs());
+    for (const AnyPlan& plan : plans_) most = (std::max)(most, of(plan));
     return most;
   }
 

@@ -6,6 +6,7 @@
 
 #include "fovea/core/key_run.hpp"
 #include "fovea/kernels/softmax/score_map.hpp"
+#include "fovea/simd/padding.hpp"
 #include "fovea/simd/softmax_constants.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -55,6 +56,31 @@ struct CarriedSoftmax {
   constexpr bool is_used() const { return resumes || suspends; }
 };
 
+/// Rows that lie at least so many bytes apart, two pages, are packed before they are read again and
+/// again: they meet in few sets of a cache.
+inline constexpr Index kFarApart = 8192;
+
+/// Keys and values of neighbouring residue classes, which the first one of as many blocks packs:
+/// each page that holds rows of one of these classes holds rows of the others.
+template <class T>
+struct PackedClasses {
+  T* data = nullptr;       ///< packed_classes(...) elements; null: keys are read where they stand
+  Index count = 0;         ///< number of classes
+  Index keys = 0;          ///< keys of a class, at most
+  Index first = 0;         ///< position of the first key of class 0
+  Index step = 1;          ///< distance of the keys of a class, more than `count`
+  Index own = 0;           ///< the class of the block
+  bool is_packed = false;  ///< whether a block before has packed them
+
+  /// The packed row of the key of the block's class at a position.
+  constexpr Index row(Index position) const { return own * keys + (position - first - own) / step; }
+};
+
+/// Elements of memory for the keys and values of so many classes.
+constexpr Index packed_classes(Index count, Index keys, Index width, Index value_width) {
+  return count * keys * (padded_size(width) + padded_size(value_width));
+}
+
 /// One block of queries of one query head, and the keys that it sees.
 /// \tparam S how q, k, v and out are stored
 template <class T, Storage S = Storage::native>
@@ -77,6 +103,7 @@ struct SoftmaxBlockArgs {
   bool in_tiles = false;
   Index first_position = 0;  ///< position of query row 0
   KeyRows key_rows;          ///< where the keys stand in k and v
+  PackedClasses<T> classes;  ///< where they are packed
   Index key_end = 0;         ///< keys from this position on are invisible
   CarriedSoftmax<T> carry;   ///< the running softmax between stages
   QueryBlock block;          ///< the query rows, and their runs of keys

@@ -6,6 +6,7 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
+#include "fovea/kernels/softmax/packed_classes.inl.hpp"
 #include "fovea/kernels/softmax/running_softmax.inl.hpp"
 #include "fovea/kernels/softmax/score_map_tile.inl.hpp"
 #include "fovea/kernels/softmax/tile.inl.hpp"
@@ -44,13 +45,13 @@ class SoftmaxBlock {
         visible_(reinterpret_cast<Int<T>*>(packed_v_ + kKeyTile * padded_size(args.value_width))) {}
 
   void run() {
+    if (args_.classes.data != nullptr && !args_.classes.is_packed) pack_classes(args_);
     for (Index r = 0; r < args_.block.run_count; ++r) attend(r);
     for (Index sub = 0; sub < sub_blocks(); ++sub) finish(sub);
   }
 
  private:
   static constexpr Index kQueries = V * kLanes<T>;
-  static constexpr Index kFarApart = 8192;  // bytes from row to row: two pages
   static constexpr Index kMostSubBlocks = (kMaxBlockRows + kQueries - 1) / kQueries;
 
   Index sub_blocks() const { return (args_.block.count + kQueries - 1) / kQueries; }
@@ -119,6 +120,7 @@ class SoftmaxBlock {
   /// Asks for the keys behind [0, end) of run r: its own, those of the next run, or those of the
   /// next block, whose first key is mostly as far from this block's as its rows are.
   void ask_for_keys(Index r, Index end) {
+    if (args_.classes.data != nullptr) return;
     const KeyRun* run = &args_.block.runs[r];
     Index first = run->first + run->step * end;
     if (end >= run->count) {
@@ -157,8 +159,7 @@ class SoftmaxBlock {
     const Index origin = run.first / run.step;
     for (Index t = all.begin; t < all.end;) {
       const Index end = smaller(all.end, ((origin + t) / kKeyTile + 1) * kKeyTile - origin);
-      Tile tile{run, t, end, matrix(args_.k, run, t, end, args_.width, packed_k_, 8),
-                matrix(args_.v, run, t, end, args_.value_width, packed_v_, 2)};
+      Tile tile = tile_of(run, t, end);
       ask_for_keys(r, end);
       for (Index sub = 0; sub < sub_blocks(); ++sub) {
         SeenKeys of_tile[V];
@@ -202,6 +203,16 @@ class SoftmaxBlock {
     s.full_begin = clamped(seen.full_begin - begin, s.begin, s.end);
     s.full_end = clamped(seen.full_end - begin, s.full_begin, s.end);
     return s;
+  }
+
+  /// \pre [t, end) are keys of the run, at most a tile
+  Tile tile_of(const KeyRun& run, Index t, Index end) const {
+    if (args_.classes.data != nullptr) {
+      const Index position = run.first + run.step * t;
+      return {run, t, end, class_keys(args_, position), class_values(args_, position)};
+    }
+    return {run, t, end, matrix(args_.k, run, t, end, args_.width, packed_k_, 8),
+            matrix(args_.v, run, t, end, args_.value_width, packed_v_, 2)};
   }
 
   /// The keys [t, end) of the run as a matrix of T with unit columns. They are packed if they are

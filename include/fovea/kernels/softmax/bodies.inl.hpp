@@ -17,6 +17,8 @@
 
 #include "fovea/kernels/softmax/band.inl.hpp"
 
+#include "fovea/kernels/softmax/packed_classes.inl.hpp"
+
 #include "fovea/kernels/softmax/block.inl.hpp"
 
 #include "fovea/kernels/softmax/dispatch.inl.hpp"

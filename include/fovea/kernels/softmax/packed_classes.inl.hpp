@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Keys and values of neighbouring residue classes, packed by the first of the blocks that read
+/// them. A row of a class lies pages away from the next one, and beside rows of the other classes.
+
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/softmax/block.hpp"
+#include "fovea/simd/stored_rows.inl.hpp"
+#endif
+
+/// Where the values of packed classes begin: behind their keys.
+template <class T, Storage S>
+FOVEA_INLINE T* packed_values(const SoftmaxBlockArgs<T, S>& args) {
+  return args.classes.data + packed_classes(args.classes.count, args.classes.keys, args.width, 0);
+}
+
+/// The packed keys of the block's class from a position on.
+template <class T, Storage S>
+FOVEA_INLINE Matrix<const T> class_keys(const SoftmaxBlockArgs<T, S>& args, Index position) {
+  const Index row = padded_size(args.width);
+  return {args.classes.data + args.classes.row(position) * row, row, 1};
+}
+
+/// The packed values of the block's class from a position on.
+template <class T, Storage S>
+FOVEA_INLINE Matrix<const T> class_values(const SoftmaxBlockArgs<T, S>& args, Index position) {
+  const Index row = padded_size(args.value_width);
+  return {packed_values(args) + args.classes.row(position) * row, row, 1};
+}
+
+/// Packs the rows of one matrix.
+template <class T, Storage S>
+FOVEA_NOINLINE void pack_classes(const SoftmaxBlockArgs<T, S>& args, const StoredMatrix<S>& m,
+                                 Index width, T* to) {
+  constexpr Index ahead = 8;  // keys: packing one takes less time than a miss
+  const PackedClasses<T>& classes = args.classes;
+  const Index to_row = padded_size(width);
+  for (Index i = 0; i < classes.keys; ++i) {
+    const Index key = classes.first + i * classes.step;
+    const Index next = key + ahead * classes.step;
+    const Index more = clamped(args.key_end - next, 0, classes.count);
+    RowsAhead<0>::template of<T>(m, args.key_rows.row(next), 1, more, width).ask(more);
+    const Index count = clamped(args.key_end - key, 0, classes.count);
+    pack_rows(every_row<T>(m, args.key_rows.row(key), 1), count, width, to + i * to_row,
+              classes.keys * to_row);
+  }
+}
+
+/// Packs the keys and values of all classes that lie before the end of the keys.
+template <class T, Storage S>
+FOVEA_INLINE void pack_classes(const SoftmaxBlockArgs<T, S>& args) {
+  pack_classes(args, args.k, args.width, args.classes.data);
+  pack_classes(args, args.v, args.value_width, packed_values(args));
+}
