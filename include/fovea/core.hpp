@@ -4,6 +4,7 @@
 /// Eigen's tensors as arguments need fovea/core/eigen.hpp, too.
 #pragma once
 
+#include "fovea/core/arena.hpp"
 #include "fovea/core/config.hpp"
 #include "fovea/core/error.hpp"
 #include "fovea/core/executor.hpp"

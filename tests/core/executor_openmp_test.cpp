@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/executor_suite.hpp"
+#include "fovea/core/arena.hpp"
 
 namespace fovea_test {
 namespace {
@@ -22,7 +23,11 @@ template <int concurrency>
 struct OpenMpHolder {
   OpenMpExecutor executor{concurrency};
 };
-using Holders = ::testing::Types<OpenMpHolder<1>, OpenMpHolder<2>, OpenMpHolder<4>>;
+struct ArenaHolder {
+  fovea::Arena arena{64};
+  fovea::ArenaExecutor<OpenMpExecutor> executor = arena.on(OpenMpExecutor(3));
+};
+using Holders = ::testing::Types<OpenMpHolder<1>, OpenMpHolder<2>, OpenMpHolder<4>, ArenaHolder>;
 INSTANTIATE_TYPED_TEST_SUITE_P(OpenMp, ExecutorSuite, Holders);
 
 TEST(OpenMpExecutor, TakesTheThreadCountOfOpenMp) {

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "core/executor_suite.hpp"
+#include "fovea/core/arena.hpp"
 
 namespace fovea_test {
 namespace {
@@ -24,7 +25,12 @@ static_assert(fovea::Executor<TbbExecutor> && fovea::Executor<const TbbExecutor>
 struct TbbHolder {
   TbbExecutor executor;
 };
-INSTANTIATE_TYPED_TEST_SUITE_P(Tbb, ExecutorSuite, TbbHolder);
+struct TbbOnArenaHolder {
+  fovea::Arena arena{64};
+  fovea::ArenaExecutor<TbbExecutor> executor = arena.on(TbbExecutor{});
+};
+using TbbHolders = ::testing::Types<TbbHolder, TbbOnArenaHolder>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Tbb, ExecutorSuite, TbbHolders);
 
 /// The executor, with every call made in an arena of three threads whatever the machine has.
 struct ArenaHolder {

@@ -4,36 +4,64 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "fovea/core/arena.hpp"
 #include "fovea/core/executor.hpp"
 #include "support/index.hpp"
 
 namespace fovea_test {
 
-/// Any executor, by reference.
+/// The memory of one call: that of an arena, or of the system.
+class AnyLease {
+ public:
+  explicit AnyLease(fovea::Arena* arena) {
+    if (arena != nullptr) lease_.emplace(*arena);
+  }
+  AnyLease(const AnyLease&) = delete;
+  AnyLease& operator=(const AnyLease&) = delete;
+
+  fovea::Workspace take(Index count, Index piece_bytes) {
+    return lease_ ? lease_->take(count, piece_bytes)
+                  : fovea::SystemMemory::take(count, piece_bytes);
+  }
+  void require() const {
+    if (lease_) lease_->require();
+  }
+  bool is_by_shape() const { return lease_.has_value(); }
+
+ private:
+  std::optional<fovea::ArenaLease> lease_;
+};
+
+/// Any executor, by reference, and an arena if one is given.
 class AnyExecutor {
  public:
   static constexpr bool kTakesSmallWork = true;
 
   template <class E>
-  static AnyExecutor of(E& executor) {
+  static AnyExecutor of(E& executor, fovea::Arena* arena = nullptr) {
     return AnyExecutor(
         static_cast<int>(executor.concurrency()),
-        [&executor](Index n, const std::function<void(Index)>& f) { executor.parallel_for(n, f); });
+        [&executor](Index n, const std::function<void(Index)>& f) { executor.parallel_for(n, f); },
+        arena);
   }
 
   int concurrency() const { return concurrency_; }
   void parallel_for(Index n, const std::function<void(Index)>& f) const { run_(n, f); }
+  AnyLease lease() const { return AnyLease(arena_); }
 
  private:
   using Run = std::function<void(Index, const std::function<void(Index)>&)>;
 
-  AnyExecutor(int concurrency, Run run) : concurrency_(concurrency), run_(std::move(run)) {}
+  AnyExecutor(int concurrency, Run run, fovea::Arena* arena)
+      : concurrency_(concurrency), run_(std::move(run)), arena_(arena) {}
 
   int concurrency_;
   Run run_;
+  fovea::Arena* arena_;
 };
 
 /// Two threads that sleep, as far as it says; it counts how often it is asked to run something.

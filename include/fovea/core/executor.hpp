@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Who runs the tasks of an operator: the concept Executor; `Serial`, which uses the calling thread
-/// alone; and `for_each_task`, the scheduler of all operators.
+/// Who runs the tasks of an operator, and whose memory they use: the concept Executor; `Serial`,
+/// which uses the calling thread alone; and `for_each_task`, the scheduler of all operators.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "fovea/core/config.hpp"
+#include "fovea/core/workspace.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -129,6 +130,24 @@ class GuardedCalls {
 
 }  // namespace detail
 
+/// Whether an executor has memory for a call.
+template <class E>
+concept HasMemory = requires(E& executor) {
+  /// its ScratchMemory
+  requires ScratchMemory<std::remove_reference_t<decltype(executor.memory())>>;
+};
+
+/// The ScratchMemory of a call on this executor: `executor.memory()` if it has some, as for_call
+/// makes it have, and otherwise SystemMemory.
+template <class E>
+decltype(auto) memory_of(E& executor) {
+  if constexpr (HasMemory<E>) {
+    return executor.memory();
+  } else {
+    return SystemMemory{};
+  }
+}
+
 /// The number of workers that `for_each_task` uses: min(concurrency, tasks), so 0 without tasks.
 template <class E>
 requires Executor<std::remove_reference_t<E>> Index worker_count(E&& executor, Index tasks) {
@@ -173,6 +192,8 @@ class ForWork {
   void parallel_for(Index n, F&& f) const {
     executor_.parallel_for(n, f);
   }
+  /// That of the executor, if it has memory.
+  auto& memory() const requires HasMemory<E> { return executor_.memory(); }
 
  private:
   E& executor_;
@@ -201,11 +222,13 @@ auto for_work(E& executor, const Products& products) {
 /// If tasks throw, the exception of the lowest one is rethrown once no task is running, and higher
 /// tasks may be left out. With one worker the executor is not called at all.
 ///
-/// If the executor has no memory or no threads, the calling thread computes the tasks that are
+/// If the executor gets no memory or no threads, the calling thread computes the tasks that are
 /// left. Any other exception of the executor is rethrown, unless a task threw one.
+/// \throws what `memory_of(executor).require()` does, before any task runs
 template <class E, class F>
 requires Executor<std::remove_reference_t<E>>
 void for_each_task(E&& executor, Index tasks, F&& f) {
+  memory_of(executor).require();
   const Index workers = worker_count(executor, tasks);
   if (workers <= 1) {
     for (Index task = 0; task < tasks; ++task) f(task, Index{0});
@@ -243,5 +266,52 @@ requires(!Executor<X>) && requires(X& x) {
   { ExecutorAdapter<std::remove_const_t<X>>::adapt(x) } -> Executor;
 }
 auto as_executor(X& x) { return ExecutorAdapter<std::remove_const_t<X>>::adapt(x); }
+
+/// Whether an executor can bring memory to one call after the other.
+template <class E>
+concept LeasesMemory = requires(E& executor) {
+  /// ScratchMemory that belongs to the caller while the result lives; it may be refused
+  requires ScratchMemory<decltype(executor.lease())>;
+};
+
+/// An executor whose memory belongs to one call for as long as this object lives.
+template <LeasesMemory E>
+class LeasedExecutor {
+ public:
+  /// \param executor must outlive this object
+  /// \throws what its lease() does
+  explicit LeasedExecutor(E& executor) : executor_(executor), lease_(executor.lease()) {}
+  LeasedExecutor(const LeasedExecutor&) = delete;
+  LeasedExecutor& operator=(const LeasedExecutor&) = delete;
+
+  /// Whether the executor says that its threads are awake.
+  static constexpr bool kTakesSmallWork = fovea::kTakesSmallWork<E>;
+
+  /// That of the executor.
+  Index concurrency() const { return static_cast<Index>(executor_.concurrency()); }
+  /// Runs the calls on the executor.
+  template <class F>
+  void parallel_for(Index n, F&& f) const {
+    executor_.parallel_for(n, f);
+  }
+  /// The memory of the call.
+  auto& memory() { return lease_; }
+
+ private:
+  E& executor_;
+  decltype(std::declval<E&>().lease()) lease_;
+};
+
+/// What an operator's call runs on: as_executor(x), and if that brings memory, a LeasedExecutor of
+/// it. Memory is so held by one call of an operator, and free again between the calls of a layer.
+/// \throws what lease() does: std::invalid_argument if an Arena is in use
+template <class X>
+decltype(auto) for_call(X& x) {
+  if constexpr (LeasesMemory<X>) {
+    return LeasedExecutor<X>(x);
+  } else {
+    return as_executor(x);
+  }
+}
 
 FOVEA_NAMESPACE_END

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The scratch memory of an operator, which is taken once before threads start.
+/// The scratch memory of an operator, which is taken once before threads start: of the system, or
+/// of whoever keeps it from one call to the next (fovea/core/arena.hpp).
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -26,8 +28,8 @@ inline constexpr std::size_t kWorkspaceAlignment = 64;
 /// reads its cache from memory took 0.75 to 0.93 of the time on them.)
 inline constexpr std::size_t kLargePage = std::size_t{1} << 21;
 
-/// Owns uninitialised bytes, aligned to kWorkspaceAlignment. An empty one owns nothing, and its
-/// data() is null.
+/// Holds uninitialised bytes, aligned to kWorkspaceAlignment, which it owns or was lent. An empty
+/// one holds nothing, and its data() is null.
 class Workspace {
  public:
   Workspace() = default;
@@ -38,7 +40,7 @@ class Workspace {
   /// Takes `count` pieces of `piece_bytes` bytes each, without gaps.
   /// \throws std::bad_alloc if either is negative, if the product is too large, or if there is not
   /// enough memory
-  Workspace(Index count, Index piece_bytes) : size_bytes_(product(count, piece_bytes)) {
+  Workspace(Index count, Index piece_bytes) : size_bytes_(size_of(count, piece_bytes)) {
     if (size_bytes_ == 0) return;
     const auto size = static_cast<std::size_t>(size_bytes_);
     const std::size_t alignment = size < 2 * kLargePage ? kWorkspaceAlignment : kLargePage;
@@ -50,11 +52,30 @@ class Workspace {
 #endif
   }
 
+  /// Refers to bytes that somebody else owns and that must outlive it.
+  /// \param bytes aligned to kWorkspaceAlignment
+  static Workspace lent(std::byte* bytes, Index size_bytes) noexcept {
+    Workspace workspace;
+    workspace.size_bytes_ = size_bytes;
+    workspace.bytes_ = std::unique_ptr<std::byte, Free>(bytes, Free{0});
+    return workspace;
+  }
+
+  /// count * piece_bytes, if that is small enough to be rounded up to any alignment used here.
+  /// \throws std::bad_alloc if it is not, or if either is negative
+  static Index size_of(Index count, Index piece_bytes) {
+    constexpr Index largest = (std::numeric_limits<Index>::max)() - Index{kLargePage};
+    const bool fits =
+        count >= 0 && piece_bytes >= 0 && (piece_bytes == 0 || count <= largest / piece_bytes);
+    if (!fits) FOVEA_THROW(std::bad_array_new_length());
+    return count * piece_bytes;
+  }
+
   /// Takes over the bytes of another one, which is then empty.
   Workspace(Workspace&& other) noexcept
       : size_bytes_(std::exchange(other.size_bytes_, 0)), bytes_(std::move(other.bytes_)) {}
 
-  /// Frees its own bytes and takes over those of another one, which is then empty.
+  /// Frees the bytes that it owns and takes over those of another one, which is then empty.
   Workspace& operator=(Workspace&& other) noexcept {
     size_bytes_ = std::exchange(other.size_bytes_, 0);
     bytes_ = std::move(other.bytes_);
@@ -79,10 +100,10 @@ class Workspace {
 
  private:
   struct Free {
-    std::size_t alignment;  // as it was asked for
+    std::size_t alignment;  // as it was asked for; 0: the bytes are lent
 
     void operator()(std::byte* bytes) const noexcept {
-      ::operator delete (bytes, std::align_val_t{alignment});
+      if (alignment != 0) ::operator delete (bytes, std::align_val_t{alignment});
     }
   };
 
@@ -93,17 +114,30 @@ class Workspace {
     static_assert(alignof(T) <= kWorkspaceAlignment, "Workspace is aligned to 64 bytes");
   }
 
-  /// count * piece_bytes, if that is small enough to be rounded up to the alignment.
-  static Index product(Index count, Index piece_bytes) {
-    constexpr Index largest = (std::numeric_limits<Index>::max)() - Index{kLargePage};
-    const bool fits =
-        count >= 0 && piece_bytes >= 0 && (piece_bytes == 0 || count <= largest / piece_bytes);
-    if (!fits) FOVEA_THROW(std::bad_array_new_length());
-    return count * piece_bytes;
-  }
-
   Index size_bytes_ = 0;
   std::unique_ptr<std::byte, Free> bytes_;
+};
+
+/// Where one call takes its scratch memory from.
+template <class M>
+concept ScratchMemory = requires(M& memory, Index count, Index piece_bytes) {
+  /// Takes `count` pieces of `piece_bytes` bytes each, without gaps. They must not outlive the
+  /// call, and must not be used before require() has returned.
+  { memory.take(count, piece_bytes) } -> std::same_as<Workspace>;
+  /// Throws if there was not enough for what was taken.
+  memory.require();
+  /// Whether a call takes what its shape may need, even if its numbers do not.
+  { memory.is_by_shape() } -> std::same_as<bool>;
+};
+
+/// The memory of a call whose executor brings none: each piece comes from the system.
+struct SystemMemory {
+  /// Takes memory. \throws as the constructor of Workspace does
+  static Workspace take(Index count, Index piece_bytes) { return Workspace(count, piece_bytes); }
+  /// Does nothing, since `take` has thrown if there was not enough.
+  static void require() {}
+  /// False: what is not needed is not taken.
+  static constexpr bool is_by_shape() { return false; }
 };
 
 FOVEA_NAMESPACE_END
