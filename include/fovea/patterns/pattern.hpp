@@ -11,6 +11,7 @@
 #include <span>
 
 #include "fovea/core/key_run.hpp"
+#include "fovea/core/workspace.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -96,32 +97,39 @@ struct KeyColumns {
 };
 
 /// Memory for one block, which a plan fills on request. Each thread needs its own. The default
-/// serves plans whose blocks have one run, and takes nothing from the heap; for other plans give it
-/// the plan's `most_runs()`.
+/// serves plans whose blocks have one run; for other plans give it the plan's `most_runs()`.
 class BlockStorage {
  public:
-  BlockStorage() = default;
+  /// Makes room for blocks of one run.
+  /// \throws std::bad_alloc
+  BlockStorage() : BlockStorage(1) {}
 
   /// Makes room for blocks of this many runs, which takes about 8 kB for each.
   /// \throws std::bad_alloc
   explicit BlockStorage(Index runs)
-      : capacity_(std::max<Index>(runs, 1)), heap_(runs > 1 ? new Run[size()] : nullptr) {
-    if (runs > 1) runs_.reset(new KeyRun[size()]);
-    if (runs > 1) slots_.reset(new Range[size()]);
-    if (runs > 1) states_.reset(new Slot[size()]);
+      : capacity_(std::max<Index>(runs, 1)),
+        own_(capacity_, kRunBytes),
+        memory_(own_.data<std::byte>()) {
+    begin_runs();
   }
 
-  /// The size in bytes of a storage for this many runs.
+  /// Makes room for blocks of this many runs in bytes(runs) bytes, which must outlive this object.
+  /// \param memory aligned as a Workspace is
+  BlockStorage(Index runs, std::byte* memory) noexcept
+      : capacity_(std::max<Index>(runs, 1)), memory_(memory) {
+    begin_runs();
+  }
+
+  /// The size in bytes of the memory for this many runs, a multiple of a cache line.
   static constexpr Index bytes(Index runs) {
-    constexpr Index run = sizeof(Run) + sizeof(KeyRun) + sizeof(Range) + sizeof(Slot);
-    return Index{sizeof(BlockStorage)} + (runs > 1 ? runs * run : 0);
+    return (std::max<Index>(runs, 1) * kRunBytes + 63) / 64 * 64;
   }
 
   /// The number of runs that there is room for.
   Index capacity() const { return capacity_; }
 
   /// The runs of the block [capacity].
-  KeyRun* runs() { return runs_ ? runs_.get() : &run_; }
+  KeyRun* runs() { return reinterpret_cast<KeyRun*>(memory_ + capacity_ * Index{sizeof(Run)}); }
   /// The lower bounds of a run, one for each row of the block.
   Index* lower(Index run) { return bounds(run).lower; }
   /// The upper bounds of a run, one for each row of the block.
@@ -140,10 +148,12 @@ class BlockStorage {
   };
 
   /// The state of the slot that becomes this run.
-  Slot& slot(Index run) { return states_ ? states_[static_cast<std::size_t>(run)] : state_; }
+  Slot& slot(Index run) { return states()[run]; }
 
   /// The intervals of one row, one for each slot, while that row is looked at.
-  std::span<Range> slots() { return {slots_ ? slots_.get() : &slot_, size()}; }
+  std::span<Range> slots() {
+    return {reinterpret_cast<Range*>(states() + capacity_), static_cast<std::size_t>(capacity_)};
+  }
 
  private:
   struct Run {
@@ -152,18 +162,15 @@ class BlockStorage {
     Index upper[kMaxBlockRows + 8];
   };
 
-  std::size_t size() const { return static_cast<std::size_t>(capacity_); }
-  Run& bounds(Index run) { return heap_ ? heap_[static_cast<std::size_t>(run)] : bounds_; }
+  static constexpr Index kRunBytes = sizeof(Run) + sizeof(KeyRun) + sizeof(Slot) + sizeof(Range);
 
-  Index capacity_ = 1;
-  std::unique_ptr<Run[]> heap_;
-  std::unique_ptr<KeyRun[]> runs_;
-  std::unique_ptr<Range[]> slots_;
-  std::unique_ptr<Slot[]> states_;
-  KeyRun run_;
-  Range slot_;
-  Slot state_;
-  Run bounds_;
+  Slot* states() { return reinterpret_cast<Slot*>(runs() + capacity_); }
+  Run& bounds(Index run) { return reinterpret_cast<Run*>(memory_)[run]; }
+  void begin_runs() { std::uninitialized_fill_n(runs(), capacity_, KeyRun{}); }
+
+  Index capacity_;
+  Workspace own_;      // empty if the memory is somebody else's
+  std::byte* memory_;  // Run, KeyRun, Slot and Range [capacity_] each
 };
 
 /// A pattern for one sequence, cut into blocks that together hold every query row once. A plan is

@@ -152,7 +152,7 @@ class DecodePlan {
   Index memory_bytes() const {
     return bytes(classes_) + bytes(items_) + bytes(runs_) + bytes(notes_) + bytes(bounds_) +
            bytes(segments_) + bytes(tasks_) +
-           (storage_ && storage_->capacity() > 1 ? BlockStorage::bytes(storage_->capacity()) : 0);
+           (storage_ ? BlockStorage::bytes(storage_->capacity()) : 0);
   }
 
  private:
