@@ -115,7 +115,7 @@ TYPED_TEST(FsatGraphs, AreThoseOfSets) {
         const fovea::FsatInputs<T> in = p.inputs();
         at_each_level([&] {
           FsatGraph<T> graph(in.dominant, options, 1, true);
-          graph.take_memory(6, 1);
+          graph.take_memory(6, 1, fovea::SystemMemory{});
           const Sequences<T> sequences(in);
           for (Index place = 0; place < 6; ++place) {
             expect_same_graph<T>(graph, in.dominant, options, sequences[place / 3], place % 3,
@@ -142,7 +142,7 @@ TYPED_TEST(FsatGraphs, AreAccurateInLongSequences) {
         Fill(near));
     const fovea::FsatInputs<T> in = p.inputs();
     FsatGraph<T> graph(in.dominant, options, 1, true);
-    graph.take_memory(1, 1);
+    graph.take_memory(1, 1, fovea::SystemMemory{});
     expect_same_graph<T>(graph, in.dominant, options, Sequences<T>(in)[0], 0, 0);
   }
 }
@@ -160,7 +160,7 @@ std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens,
                                .value_width = 0});
   const fovea::FsatInputs<double> in = p.inputs();
   FsatGraph<double> graph(in.dominant, options, 1, true);
-  graph.take_memory(1, 1);
+  graph.take_memory(1, 1, fovea::SystemMemory{});
   std::vector<Index> made(as_size(heads * tokens * slots), -1);
   const Sequence s = Sequences<double>(in)[0];
   for (Index h = 0; h < heads; ++h) {

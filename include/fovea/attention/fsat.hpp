@@ -163,7 +163,7 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     FsatGraph<C> graph(inputs.dominant, options, sequences_of_a_row(inputs), false);
     const FsatLists<C> lists(graph, options.scale, inputs.k.rows());
     auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
-    graph.take_memory(inputs.q.batch() * heads, worker_count(threads, graphs));
+    graph.take_memory(inputs.q.batch() * heads, worker_count(threads, graphs), memory_of(threads));
     IndexedForward<T, FsatLists<C>> attention(detail::inputs_as<IndexedInputs<T>>(inputs), lists,
                                               out, saved);
     attention.take_scratch(threads);

@@ -4,6 +4,8 @@
 /// dimensions chooses the keys that each row and head attends to.
 #pragma once
 
+#include <optional>
+
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/indexed.hpp"
@@ -79,7 +81,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     check_output(
         name(), "indices", indices, inputs,
         {inputs.sketch_q.batch(), indices.heads(), inputs.sketch_q.rows(), options.keys_per_row});
-    auto&& adapted = as_executor(executor);
+    auto&& adapted = for_call(executor);
     auto&& threads = for_work(adapted, [&] {
       return selection_products(inputs.sketch_q, inputs.sketch_k.rows(), indices.heads());
     });
@@ -128,19 +130,19 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   /// saved.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const SmartBirdShape& shape, Index workers = 1) const {
-    using C = Compute<T>;
     return SmartBirdRows<T>::workspace_bytes(options, shape, workers) +
-           SketchKeys<C>::size_bytes(shape.batch, shape.sketch_width, shape.keys) +
-           SketchSelection<C>::workspace_bytes(shape.keys, shape.sketch_width, workers);
+           choice_bytes<Compute<T>>(shape, workers);
   }
 
-  /// Bytes of scratch memory that `backward` takes with that many workers if the indices were
+  /// Bytes of scratch memory that `backward` takes with that many workers if the indices were not
   /// saved.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const SmartBirdShape& shape,
                                                Index workers = 1) const {
     const Index places = options.places(shape.keys);
-    return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers);
+    return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers) +
+           ChosenKeys::size_bytes({shape.batch, shape.query_heads, shape.queries, places}) +
+           choice_bytes<T>(shape, workers);
   }
 
   /// The number of (query, key) pairs of one query head that are attended to, without regard to key
@@ -168,6 +170,14 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   friend class ForwardCalls<SmartBirdAttention>;
   friend class BackwardCalls<SmartBirdAttention>;
 
+  /// Bytes of scratch memory of the choice of keys with that many workers.
+  /// \tparam C the type of the arithmetic
+  template <class C>
+  static Index choice_bytes(const SmartBirdShape& shape, Index workers) {
+    return SketchKeys<C>::size_bytes(shape.batch, shape.sketch_width, shape.keys) +
+           SketchSelection<C>::workspace_bytes(shape.keys, shape.sketch_width, workers);
+  }
+
   /// Writes the gradients of q, k and v, given d_out, the gradient of the loss with respect to out.
   /// The chosen keys are fixed: the choice is not differentiated, and the sketch is trained by a
   /// head of its own (section 3.1). Without saved indices the keys are chosen again, and they are
@@ -177,17 +187,19 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
                     const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
                     const GradsOf<SmartBirdAttention, T>& grads, E&& executor) const {
     auto&& threads = for_work(executor, [&] { return products(inputs); });
-    IndexTensor again;
+    std::optional<ChosenKeys> again;
     View<const Index> indices = saved.indices;
     if (saved.indices.is_none()) {
-      again = IndexTensor(
-          {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.places(inputs.k.rows())});
-      select_keys(options, detail::sketch_of(inputs), again.view(), nullptr, threads);
-      indices = again.view();
+      const Index places = options.places(inputs.k.rows());
+      again.emplace(fovea::Shape{inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), places},
+                    View<Index>(), memory_of(threads));
+      indices = again->indices();
     }
     const TensorLists lists(indices, inputs.k.rows(), {.scale = options.scale});
-    IndexedBackward<T>(with_indices(inputs, indices), lists, out, {saved.lse}, d_out, grads)
-        .run(threads);
+    IndexedBackward<T> pass(with_indices(inputs, indices), lists, out, {saved.lse}, d_out, grads);
+    pass.reserve(threads);
+    if (again) select_keys(options, detail::sketch_of(inputs), again->indices(), nullptr, threads);
+    pass.compute(threads);
   }
 
   /// The multiply-adds that take as long as a pass, most of which is the choice of keys.
@@ -199,7 +211,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
     auto&& threads = for_work(executor, [&] { return products(inputs); });
-    SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved);
+    SmartBirdRows<T> rows(options, with_indices(inputs, {}), out, saved, memory_of(threads));
     rows.take_scratch(threads);
     select_keys(options, detail::sketch_of(inputs), rows.indices(), rows.is_number(), threads);
     rows.attend(threads);

@@ -40,7 +40,8 @@ class CrossBackward {
   void run(E&& executor) const {
     if (d_out_.size() == 0 || (grads_.f1.is_none() && grads_.f2.is_none())) return;
     const Slot slot(transform_size(d_out_.rows()));
-    Workspace scratch(worker_count(executor, tasks_.count()), slot.size * Index{sizeof(T)});
+    Workspace scratch = memory_of(executor).take(worker_count(executor, tasks_.count()),
+                                                 slot.size * Index{sizeof(T)});
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
       compute(task, scratch.data<T>() + worker * slot.size);
     });

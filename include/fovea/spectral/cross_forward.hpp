@@ -38,7 +38,8 @@ class CrossForward {
   void run(E&& executor) const {
     if (out_.size() == 0) return;
     const Slot slot(transform_size(out_.rows()));
-    Workspace scratch(worker_count(executor, tasks_.count()), slot.size * Index{sizeof(T)});
+    Workspace scratch = memory_of(executor).take(worker_count(executor, tasks_.count()),
+                                                 slot.size * Index{sizeof(T)});
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
       compute(task, scratch.data<T>() + worker * slot.size);
     });

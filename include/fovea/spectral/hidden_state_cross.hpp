@@ -81,7 +81,7 @@ class HiddenStateCross {
   void forward(const CrossInputs<T>& inputs, const View<std::type_identity_t<T>>& out,
                E&& executor = {}) const {
     check<T>(inputs, out);
-    auto&& adapted = as_executor(executor);
+    auto&& adapted = for_call(executor);
     CrossForward<T>(inputs, out, options.planning).run(for_work(adapted, [&] {
       return products(inputs);
     }));
@@ -97,7 +97,7 @@ class HiddenStateCross {
   void backward(const CrossInputs<T>& inputs, const View<const std::type_identity_t<T>>& d_out,
                 const CrossGrads<std::type_identity_t<T>>& grads, E&& executor = {}) const {
     check_backward<T>(inputs, d_out, grads);
-    auto&& adapted = as_executor(executor);
+    auto&& adapted = for_call(executor);
     CrossBackward<T>(inputs, d_out, grads, options.planning).run(for_work(adapted, [&] {
       return products(inputs);
     }));

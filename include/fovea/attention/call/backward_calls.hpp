@@ -31,7 +31,7 @@ class BackwardCalls {
     const View<const T> d_from(d_out);
     const Op& op = static_cast<const Op&>(*this);
     op.check_backward(inputs, from, saved, d_from, grads);
-    op.run_backward(inputs, from, saved, d_from, grads, as_executor(executor));
+    op.run_backward(inputs, from, saved, d_from, grads, for_call(executor));
   }
 
  protected:

@@ -48,7 +48,7 @@ class ForwardCalls {
     const View<T> to(out);
     const Op& op = static_cast<const Op&>(*this);
     op.check(inputs, to, saved);
-    op.run(inputs, to, saved, as_executor(executor));
+    op.run(inputs, to, saved, for_call(executor));
   }
 
   /// Catches inputs of another family: it does not compile, and says why.

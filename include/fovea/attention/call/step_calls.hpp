@@ -61,7 +61,7 @@ class StepCalls {
   /// Does the same with an executor, and saves what `saved` has tensors for.
   template <class Out, class E>
   void step(const Inputs& inputs, Out&& out, const Saved& saved, E&& executor) {
-    static_cast<D&>(*this).run_step(inputs, View<T>(out), saved, as_executor(executor));
+    static_cast<D&>(*this).run_step(inputs, View<T>(out), saved, for_call(executor));
   }
 
  protected:

@@ -41,9 +41,11 @@ class FmmBackward {
   static Index workspace_bytes(const AttentionShape& shape, const Field& far,
                                const LocalAttention& near, Index workers) {
     const Index rows = shape.batch * shape.query_heads * shape.queries;
+    const auto sequence = SequenceShape::of(shape.queries, shape.keys, far.alignment);
+    const HeadPlans plans(near, shape.query_heads, sequence);
     return rows * (3 * shape.value_width + 1) * Index{sizeof(T)} +
-           near.template workspace_bytes<T>(shape, workers) +
-           near.template backward_workspace_bytes<T>(shape, workers) +
+           SoftmaxForward<T>::workspace_bytes(shape, plans, workers) +
+           SoftmaxBackward<T>::workspace_bytes(shape, plans, workers) +
            LinearForward<T, Field>::workspace_bytes(shape, far, workers) +
            LinearBackward<T, Field>::workspace_bytes(shape, far, workers);
   }
@@ -57,10 +59,12 @@ class FmmBackward {
     std::vector<double> of_far(wants_logits ? columns() : 0);
     const bool wants_near =
         wants_logits || !(grads_.q.is_none() && grads_.k.is_none() && grads_.v.is_none());
+    auto&& memory = memory_of(executor);
     std::optional<Near> near;
-    if (wants_near) near.emplace(*this).reserve(executor);
-    Far far(*this, wants_logits);
+    if (wants_near) near.emplace(*this, memory).reserve(executor);
+    Far far(*this, wants_logits, memory);
     far.reserve(executor);
+    if (near) near->prepare(executor);
     if (near) near->compute(wants_logits ? &of_near : nullptr, executor);
     far.compute(wants_logits ? &of_far : nullptr, executor);
     if (wants_logits) blend_.write_gradients(of_near, of_far, grads_);
@@ -69,8 +73,10 @@ class FmmBackward {
  private:
   /// A tensor with memory of its own.
   struct Owned {
-    explicit Owned(const Shape& of)
-        : shape(of), memory(shape[0] * shape[1] * shape[2] * shape[3], Index{sizeof(T)}) {}
+    template <class Memory>
+    Owned(const Shape& of, Memory&& source)
+        : shape(of),
+          memory(source.take(shape[0] * shape[1] * shape[2] * shape[3], Index{sizeof(T)})) {}
     View<T> view() { return {memory.template data<T>(), shape}; }
 
     Shape shape;
@@ -81,27 +87,38 @@ class FmmBackward {
   /// near field's weights.
   class Near {
    public:
-    explicit Near(const FmmBackward& all)
+    template <class Memory>
+    Near(const FmmBackward& all, Memory&& memory)
         : all_(all),
           is_saved_(!all.saved_.near_out.is_none() && !all.saved_.near_lse.is_none()),
-          own_out_(is_saved_ ? Shape{} : all.out_shape()),
-          own_lse_(is_saved_ ? Shape{} : all.row_shape()),
+          own_out_(is_saved_ ? Shape{} : all.out_shape(), memory),
+          own_lse_(is_saved_ ? Shape{} : all.row_shape(), memory),
           out_(is_saved_ ? all.saved_.near_out : own_out_.view()),
           lse_(is_saved_ ? all.saved_.near_lse : own_lse_.view()),
-          d_out_(all.weights_.are_given() ? all.out_shape() : Shape{}),
+          d_out_(all.weights_.are_given() ? all.out_shape() : Shape{}, memory),
           call_(NearBlocks<T>::only_rows(all.inputs_), all.near_.softmax_options()),
           plans_(all.near_, call_),
           backward_(call_, plans_, View<const T>(out_), {lse_},
                     all.weights_.are_given() ? View<const T>(d_out_.view()) : all.d_out_,
-                    {all.grads_.q, all.grads_.k, all.grads_.v}) {}
+                    {all.grads_.q, all.grads_.k, all.grads_.v}) {
+      if (!is_saved_) forward_.emplace(call_, plans_, out_, SoftmaxSaved<T>{lse_});
+    }
 
-    /// Runs the forward pass, whose lse says what memory the backward pass needs. Nothing of the
-    /// caller's is written.
-    /// \throws std::bad_alloc
+    /// Takes the memory of both passes. \throws std::bad_alloc
     template <class E>
     void reserve(E&& executor) {
-      if (!is_saved_) SoftmaxForward<T>(call_, plans_, out_, {lse_}).run(executor);
-      backward_.reserve(executor);
+      if (forward_) forward_->reserve(executor);
+      backward_.take_scratch(executor);
+    }
+
+    /// Runs the forward pass, whose lse may ask for more memory. Nothing of the caller's is
+    /// written.
+    /// \throws std::bad_alloc
+    template <class E>
+    void prepare(E&& executor) {
+      if (forward_) forward_->compute(executor);
+      forward_.reset();
+      backward_.look_at_lse(executor);
     }
 
     /// \param products [Hq, Dv] as add_columns writes it, or null
@@ -127,6 +144,7 @@ class FmmBackward {
     Owned d_out_;  // empty if all weights are 1
     SoftmaxCall<T> call_;
     HeadPlans plans_;
+    std::optional<SoftmaxForward<T>> forward_;  // none if it was saved
     SoftmaxBackward<T> backward_;
   };
 
@@ -134,11 +152,12 @@ class FmmBackward {
   /// it.
   class Far {
    public:
-    Far(const FmmBackward& all, bool wants_logits)
+    template <class Memory>
+    Far(const FmmBackward& all, bool wants_logits, Memory&& memory)
         : all_(all),
           wants_sums_(wants_logits && all.blend_.is_same_for_columns()),
           wants_out_(wants_logits && !wants_sums_),
-          out_(wants_out_ ? all.out_shape() : Shape{}),
+          out_(wants_out_ ? all.out_shape() : Shape{}, memory),
           sums_(static_cast<std::size_t>(wants_sums_ ? all.shape_.query_heads : 0)),
           backward_(all.inputs_, all.far_, all.weights_, all.d_out_, all.grads_, true) {
       if (wants_out_) forward_.emplace(all.inputs_, all.far_, none_, out_.view());

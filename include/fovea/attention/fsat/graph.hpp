@@ -68,17 +68,19 @@ class FsatGraph {
   }
 
   /// Takes the memory for that many graphs at once.
+  /// \param memory that of the call (memory_of)
   /// \throws std::bad_alloc
-  void take_memory(Index heads, Index workers) {
+  template <class Memory>
+  void take_memory(Index heads, Index workers, Memory&& memory) {
     const Index edges = head_edges();
-    begin_ = Workspace(heads, begins_ * kIndex);
-    keys_ = Workspace(heads, edges * kIndex);
-    confidences_ = Workspace(heads, edges * Index{sizeof(T)});
+    begin_ = memory.take(heads, begins_ * kIndex);
+    keys_ = memory.take(heads, edges * kIndex);
+    confidences_ = memory.take(heads, edges * Index{sizeof(T)});
     if (with_gradients_) {
-      slots_ = Workspace(heads, edges * kIndex);
-      d_confidences_ = Workspace(heads, edges * Index{sizeof(T)});
+      slots_ = memory.take(heads, edges * kIndex);
+      d_confidences_ = memory.take(heads, edges * Index{sizeof(T)});
     }
-    scratch_ = Workspace(workers, scratch_size() * kIndex);
+    scratch_ = memory.take(workers, scratch_size() * kIndex);
   }
 
   /// Builds the graph of head h of sequence s.

@@ -38,8 +38,12 @@ class FsatLists {
   Index first_entry(const Sequence& s) const { return graph_->first_edge(s); }
 
   /// Takes the memory for that many graphs at once.
+  /// \param memory that of the call (memory_of)
   /// \throws std::bad_alloc
-  void take_memory(Index heads, Index workers) { graph_->take_memory(heads, workers); }
+  template <class Memory>
+  void take_memory(Index heads, Index workers, Memory&& memory) {
+    graph_->take_memory(heads, workers, memory);
+  }
   /// Builds the graph of head h of sequence s.
   /// \param place the head's place among those at work
   void build(const Sequence& s, Index h, Index place, Index worker) {

@@ -67,8 +67,9 @@ class HeadPieces {
 /// It checks nothing.
 /// \pre as of IndexedForward, and lse is given
 /// \tparam T float or double
-/// \tparam Lists like TensorLists; if they are built, also with `take_memory(heads, workers)`,
-/// `build(s, h, place, worker)` and `take_gradients(s, h, place)`
+/// \tparam Lists like TensorLists; if they are built, also with
+/// `take_memory(heads, workers, memory)`, `build(s, h, place, worker)` and `take_gradients(s, h,
+/// place)`
 template <class T, class Lists = TensorLists>
 class IndexedBackward {
  public:
@@ -119,15 +120,27 @@ class IndexedBackward {
   /// \throws std::bad_alloc before anything is written
   template <class E>
   void run(E&& executor) {
-    const Index all = inputs_.k.batch() * inputs_.k.heads();
-    const Index most = (std::min)(memory_.key_heads, all);
-    const Index heads = most * group();
+    reserve(executor);
+    compute(executor);
+  }
+
+  /// Takes the memory that `compute` needs with the same executor.
+  /// \throws std::bad_alloc
+  template <class E>
+  void reserve(E&& executor) {
+    const Index heads = most() * group();
     const Index tasks =
-        (std::max)({heads * rows_.count(), heads * heads_.count(), most * keys_.count()});
-    const Index workers = worker_count(executor, tasks);
-    take_scratch(heads, workers);
-    for (Index first = 0; first < all; first += most) {
-      run_heads(first, (std::min)(most, all - first), executor);
+        (std::max)({heads * rows_.count(), heads * heads_.count(), most() * keys_.count()});
+    take_scratch(heads, worker_count(executor, tasks), memory_of(executor));
+  }
+
+  /// Writes the gradients.
+  /// \pre reserve(executor) was called, once
+  template <class E>
+  void compute(E&& executor) {
+    const Index all = key_heads();
+    for (Index first = 0; first < all; first += most()) {
+      run_heads(first, (std::min)(most(), all - first), executor);
     }
   }
 
@@ -175,13 +188,18 @@ class IndexedBackward {
   }
 
   Index group() const { return detail::group_size(inputs_.q.heads(), inputs_.k.heads()); }
+  /// The key heads of the batch.
+  Index key_heads() const { return inputs_.k.batch() * inputs_.k.heads(); }
+  /// The key heads at work at once.
+  Index most() const { return (std::min)(memory_.key_heads, key_heads()); }
 
-  void take_scratch(Index heads, Index workers) {
-    if constexpr (Lists::kBuilt) lists_.take_memory(heads, workers);
+  template <class Source>
+  void take_scratch(Index heads, Index workers, Source&& source) {
+    if constexpr (Lists::kBuilt) lists_.take_memory(heads, workers, source);
     slot_ = slot(shape_of(inputs_), lists_.length());
-    scratch_ = Workspace(workers, slot_ * Index{sizeof(T)});
-    numbers_ = Workspace(heads, memory_.numbers() * Index{sizeof(T)});
-    integers_ = Workspace(heads, memory_.integers() * Index{sizeof(Index)});
+    scratch_ = source.take(workers, slot_ * Index{sizeof(T)});
+    numbers_ = source.take(heads, memory_.numbers() * Index{sizeof(T)});
+    integers_ = source.take(heads, memory_.integers() * Index{sizeof(Index)});
     head_args_.resize(static_cast<std::size_t>(workers * group()));
   }
 

@@ -131,7 +131,8 @@ class IndexedForward {
   /// \throws std::bad_alloc
   template <class E>
   void take_scratch(E&& executor) {
-    scratch_ = Workspace(worker_count(executor, tasks_.count()), elements() * kElement);
+    scratch_ =
+        memory_of(executor).take(worker_count(executor, tasks_.count()), elements() * kElement);
   }
   /// Computes the pass.
   /// \pre take_scratch(executor) was called

@@ -55,20 +55,23 @@ class LinearBackward {
   /// \throws std::bad_alloc
   template <class E>
   void reserve(bool wants_products, E&& executor) {
+    auto&& memory = memory_of(executor);
     Index tasks = 0;
-    if (Field::kHasSums && far_.causal) tasks = reserve_causal(wants_products);
-    if (Field::kHasSums && !far_.causal) tasks = reserve_not_causal(wants_products);
+    if (Field::kHasSums && far_.causal) tasks = reserve_causal(wants_products, memory);
+    if (Field::kHasSums && !far_.causal) tasks = reserve_not_causal(wants_products, memory);
     if (Field::kHasDelta) tasks = (std::max)(tasks, reserve_delta(wants_products));
     slot_ = padded_row<T>(slot_elements(shape_, far_));
-    scratch_ = Workspace(worker_count(executor, tasks), slot_ * Index{sizeof(T)});
+    scratch_ = memory.take(worker_count(executor, tasks), slot_ * Index{sizeof(T)});
   }
 
   /// Writes the gradients.
+  /// \throws what require() of the executor's memory does, before anything is written
   /// \param products [Hq], or null: the sums over batch and rows of <weight d_out_i, far_i> are
   /// added to it
   /// \pre reserve was called, once
   template <class E>
   void compute(double* products, E&& executor) {
+    memory_of(executor).require();
     bool add = accumulate_;
     if constexpr (Field::kHasSums) {
       if (far_.causal) {
@@ -204,10 +207,11 @@ class LinearBackward {
 
   /// Takes the memory for causal sums, and returns the largest number of tasks of a step; the other
   /// functions of this kind do the same.
-  Index reserve_causal(bool wants_products) {
+  template <class Memory>
+  Index reserve_causal(bool wants_products, Memory&& memory) {
     causal_.saved_row = linear_grad_saved<T>(1, shape_.width, far_.linear_maps());
-    causal_.saved = Workspace(shape_.batch * shape_.query_heads * shape_.queries,
-                              causal_.saved_row * Index{sizeof(T)});
+    causal_.saved = memory.take(shape_.batch * shape_.query_heads * shape_.queries,
+                                causal_.saved_row * Index{sizeof(T)});
     causal_.rows.resize(static_cast<std::size_t>(row_heads()));
     causal_.found = Found(wants_products, row_heads());
     return (std::max)(row_heads(), key_heads());
@@ -244,7 +248,8 @@ class LinearBackward {
     Found found;
   };
 
-  Index reserve_not_causal(bool wants_products) {
+  template <class Memory>
+  Index reserve_not_causal(bool wants_products, Memory&& memory) {
     const LinearShape linear = far_.linear_shape(shape_);
     const auto keys = [&](Index s) { return sequences_[s].keys; };
     const auto queries = [&](Index s) { return sequences_[s].queries; };
@@ -255,8 +260,8 @@ class LinearBackward {
                   segment_tasks(shape_.key_heads, keys),
                   {}});
     not_causal_->found = Found(wants_products, made.rows.count());
-    not_causal_->of_keys.reserve();
-    not_causal_->of_rows.reserve();
+    not_causal_->of_keys.reserve(memory);
+    not_causal_->of_rows.reserve(memory);
     return (std::max)({made.of_keys.most_tasks(), made.of_rows.most_tasks(), made.tokens.count()});
   }
 

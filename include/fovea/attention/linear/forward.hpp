@@ -68,8 +68,9 @@ class LinearForward {
     emplace_blocks();
     totals_.emplace(sequences_, shape_.key_heads, Index{1}, far_.linear_shape(shape_),
                     [&](Index s) { return sequences_[s].keys; });
-    take_scratch(worker_count(executor, (std::max)(totals_->most_tasks(), blocks_->count())));
-    totals_->reserve();
+    take_scratch(worker_count(executor, (std::max)(totals_->most_tasks(), blocks_->count())),
+                 memory_of(executor));
+    totals_->reserve(memory_of(executor));
   }
 
   /// Computes the pass.
@@ -120,11 +121,12 @@ class LinearForward {
 
   Index group() const { return stream_.group(); }
 
-  void take_scratch(Index workers) {
+  template <class Source>
+  void take_scratch(Index workers, Source&& source) {
     slot_.emplace(shape_, far_);
-    scratch_ = Workspace(workers, slot_->elements * kElement);
+    scratch_ = source.take(workers, slot_->elements * kElement);
     rows_.resize(static_cast<std::size_t>(workers * group()));
-    if constexpr (Near::kExists) storage_.resize(static_cast<std::size_t>(workers));
+    if constexpr (Near::kExists) near_blocks_ = source.take(workers, BlockStorage::bytes(1));
   }
 
   Memory memory(Index worker) {
@@ -134,7 +136,9 @@ class LinearForward {
     return {state, delta, wide, kMaxBlockRows, wide + slot_->wide, rows_.data() + worker * group()};
   }
 
-  BlockStorage& storage(Index worker) { return storage_[static_cast<std::size_t>(worker)]; }
+  BlockStorage storage(Index worker) {
+    return {1, near_blocks_.data<std::byte>() + worker * BlockStorage::bytes(1)};
+  }
 
   Index causal_tasks() const { return sequences_.count() * shape_.key_heads; }
 
@@ -148,7 +152,7 @@ class LinearForward {
     if constexpr (kCanShare) {
       const Index workers = worker_count(executor, kFarPosition);
       if (!sequences_.packed() && Shared::is_used(shape_, far_, workers)) {
-        shared_.emplace(inputs_, far_);
+        shared_.emplace(inputs_, far_, memory_of(executor));
         tasks = shared_->most_tasks();
         if constexpr (Near::kExists) {
           emplace_blocks();
@@ -156,7 +160,7 @@ class LinearForward {
         }
       }
     }
-    take_scratch(worker_count(executor, tasks));
+    take_scratch(worker_count(executor, tasks), memory_of(executor));
   }
 
   template <class E>
@@ -181,8 +185,8 @@ class LinearForward {
     if constexpr (Near::kExists) {
       for_each_task(executor, blocks_->count(), [&](Index task, Index worker) {
         const auto [sequence, head, b] = (*blocks_)[task];
-        const Memory at = memory(worker);
-        attend_near(sequences_[sequence], head, near_.block(sequence, b, storage(worker)), at);
+        BlockStorage own = storage(worker);
+        attend_near(sequences_[sequence], head, near_.block(sequence, b, own), memory(worker));
       });
     }
     shared_->run(
@@ -210,10 +214,11 @@ class LinearForward {
   /// Computes the near and the far field of one key head, one block of rows after the other.
   void add_blocks(const Sequence& s, Index key_head, Index worker) {
     const Memory at = memory(worker);
+    BlockStorage own = storage(worker);
     const Index first_position = far_.first_position(s.queries, s.keys);
     Index length = 0;
     for (Index b = 0; b < near_.block_count(s.index); ++b) {
-      const QueryBlock block = near_.block(s.index, b, storage(worker));
+      const QueryBlock block = near_.block(s.index, b, own);
       const Index last_row = block.first + block.count;
       for (Index g = 0; g < group(); ++g) attend_near(s, key_head * group() + g, block, at);
       const Index end = std::clamp(first_position + last_row, length, s.key_end);
@@ -255,7 +260,8 @@ class LinearForward {
     Index first = b * kReadRows;
     Index count = (std::min)(kReadRows, s.queries - first);
     if constexpr (Near::kExists) {
-      const QueryBlock block = near_.block(s.index, b, storage(worker));
+      BlockStorage own = storage(worker);
+      const QueryBlock block = near_.block(s.index, b, own);
       first = block.first;
       count = block.count;
       attend_near(s, head, block, at);
@@ -293,7 +299,7 @@ class LinearForward {
   std::optional<Slot> slot_;
   Workspace scratch_;                             // [workers]
   std::vector<LinearRows<C, kStorage<T>>> rows_;  // [workers, group]
-  std::vector<BlockStorage> storage_;             // [workers]; only with a near field
+  Workspace near_blocks_;                         // [workers] BlockStorage; with a near field
 };
 
 FOVEA_NAMESPACE_END

@@ -65,8 +65,12 @@ class SegmentSums {
   Index most_tasks() const { return (std::max)(tasks_.count(), groups_); }
 
   /// Takes the memory for the sums.
+  /// \param memory that of the call (memory_of)
   /// \throws std::bad_alloc
-  void reserve() { sums_ = Workspace(tasks_.count(), elements_ * Index{sizeof(T)}); }
+  template <class Memory>
+  void reserve(Memory&& memory) {
+    sums_ = memory.take(tasks_.count(), elements_ * Index{sizeof(T)});
+  }
 
   /// Computes all sums and totals.
   /// \param used called as used(s), gives the number of rows of sequence s that count; segments

@@ -43,8 +43,10 @@ class SharedStream {
 
   /// Takes the memory for the sums.
   /// \param inputs checked inputs, which are not packed
+  /// \param source the memory of the call (memory_of)
   /// \throws std::bad_alloc
-  SharedStream(const LinearFamilyInputs<T>& inputs, const Field& far)
+  template <class Source>
+  SharedStream(const LinearFamilyInputs<T>& inputs, const Field& far, Source&& source)
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),

@@ -189,13 +189,14 @@ class SmartBirdDecoder
     IndexedInputs<T> all = with_indices(inputs, {});
     all.k = cache_.keys(0, after);
     all.v = cache_.values(0, after);
-    SmartBirdRows<T> rows(options_, all, out, saved);
+    SmartBirdRows<T> rows(options_, all, out, saved, memory_of(threads));
     rows.take_scratch(threads);
     SketchSelection<C> selection(
         options_, {inputs.sketch_q, inputs.draws, rows.indices(), rows.is_number()}, sketch_);
     const Index blocks = selection.block_count(inputs.q.rows());
     const Index tasks = shape_.query_heads == 0 ? 0 : shape_.batch * blocks;
     selection.take_scratch(tasks, after, threads);
+    memory_of(threads).require();
     if (detail::has_new_tokens(inputs)) add(inputs.k, inputs.v, inputs.sketch_k);
     for_each_task(threads, tasks, [&](Index task, Index worker) {
       const Index b = task / blocks;

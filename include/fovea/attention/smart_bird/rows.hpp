@@ -26,11 +26,13 @@ class ChosenKeys {
  public:
   /// \param shape [B, Hq, Nq, K]
   /// \param given where the keys are to be written; if it is none, memory is taken for them
+  /// \param memory that of the call (memory_of)
   /// \throws std::bad_alloc
-  ChosenKeys(const Shape& shape, const View<Index>& given)
-      : is_number_(shape[0] * shape[2], Index{sizeof(bool)}), indices_(given) {
+  template <class Memory>
+  ChosenKeys(const Shape& shape, const View<Index>& given, Memory&& memory)
+      : is_number_(memory.take(shape[0] * shape[2], Index{sizeof(bool)})), indices_(given) {
     if (!given.is_none()) return;
-    memory_ = Workspace(rows(shape) * shape[3], Index{sizeof(Index)});
+    memory_ = memory.take(rows(shape) * shape[3], Index{sizeof(Index)});
     indices_ = View<Index>(memory_.template data<Index>(), shape);
   }
 
@@ -80,12 +82,14 @@ class SmartBirdRows {
   /// \param inputs q, k and v, and where sequences begin and end
   /// \param out [B, Hq, Nq, Dv], written
   /// \param saved lse and the keys are written if they have a tensor
+  /// \param memory that of the call (memory_of)
   /// \throws std::bad_alloc
+  template <class Memory>
   SmartBirdRows(const SmartBirdOptions& options, const IndexedInputs<T>& inputs, const View<T>& out,
-                const SmartBirdSaved<T>& saved)
+                const SmartBirdSaved<T>& saved, Memory&& memory)
       : chosen_(
             {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), options.places(inputs.k.rows())},
-            saved.indices),
+            saved.indices, memory),
         out_(out),
         lse_(saved.lse),
         attention_(inputs, {chosen_.indices(), inputs.k.rows(), {.scale = options.scale}}, out,

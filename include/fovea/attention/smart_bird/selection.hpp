@@ -47,7 +47,7 @@ class SketchSelection {
   template <class E>
   void take_scratch(Index tasks, Index most_keys, E&& executor) {
     slot_ = slot_bytes(most_keys, keys_.width());
-    scratch_ = Workspace(worker_count(executor, tasks), slot_);
+    scratch_ = memory_of(executor).take(worker_count(executor, tasks), slot_);
   }
 
   /// The number of blocks of that many rows.
@@ -118,7 +118,8 @@ double selection_products(const View<const T>& sketch_q, Index keys, Index heads
 /// Chooses the keys of all rows of checked inputs.
 /// \param indices [B, H, Nq, K] or [B, H, Nq, min(K, Nk)], written
 /// \param is_number [B, Nq], written: whether the row's sketch is made of numbers; null: not wanted
-/// \throws std::bad_alloc before anything is written
+/// \throws std::bad_alloc, and what require() of the executor's memory does, before anything is
+/// written
 template <class T, class E>
 void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
                  const View<Index>& indices, bool* is_number, E&& executor) {
@@ -130,10 +131,12 @@ void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
   });
   const Index key_rows = sketch.k.rows();
   SketchKeys<T> keys(sketch.k.batch(), sketch.k.width());
-  keys.reserve(0, key_rows);
+  keys.take_room(key_rows, memory_of(executor));
   SketchSelection<T> selection(options, {sketch.q, inputs.draws, indices, is_number}, keys);
   selection.take_scratch(tasks.count(), key_rows, executor);
+  memory_of(executor).require();
 
+  keys.clear();
   constexpr Index block = 1024;
   const Index blocks = (key_rows + block - 1) / block;
   for_each_task(executor, sketch.k.batch() * blocks, [&](Index task, Index) {

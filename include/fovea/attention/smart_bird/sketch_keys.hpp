@@ -51,6 +51,19 @@ class SketchKeys {
     if (sketch_room(tokens) > room_) move_to(kept, tokens);
   }
 
+  /// Makes room for that many tokens, of which none is kept. clear() must be called next.
+  /// \param memory where the memory comes from (memory_of)
+  /// \throws std::bad_alloc
+  template <class Memory>
+  void take_room(Index tokens, Memory&& memory) {
+    memory_ = memory.take(elements(tokens), Index{sizeof(T)});
+    room_ = sketch_room(tokens);
+  }
+  /// Fills the memory with zeros, since vectors also read behind the last key.
+  void clear() noexcept {
+    std::fill_n(memory_.template data<T>(), memory_.size_bytes() / Index{sizeof(T)}, T{0});
+  }
+
   /// Makes rows [from, from + count) of batch entry b of x the tokens from `first` on.
   /// \pre there is room for them
   void put(const View<const T>& x, Index b, Index from, Index first, Index count) noexcept {
@@ -77,20 +90,23 @@ class SketchKeys {
     *this = std::move(other);
   }
 
-  void copy_from(const SketchKeys& other, Index kept, Index tokens) {
-    const Index room = sketch_room(tokens);
+  /// Elements of memory for that many tokens. \throws std::bad_alloc if they are too many
+  Index elements(Index tokens) const {
     Index columns = 0;
     Index elements = 0;
-    if (!detail::multiply(batch_, width_, columns) || !detail::multiply(columns, room, elements)) {
+    if (!detail::multiply(batch_, width_, columns) ||
+        !detail::multiply(columns, sketch_room(tokens), elements)) {
       FOVEA_THROW(std::bad_array_new_length());
     }
-    memory_ = Workspace(elements, Index{sizeof(T)});
-    room_ = room;
-    // Vectors also read behind the last key, so all of the memory is initialised.
-    std::fill_n(memory_.template data<T>(), elements, T{0});
-    for (Index column = 0; column < columns && kept > 0; ++column) {
+    return elements;
+  }
+
+  void copy_from(const SketchKeys& other, Index kept, Index tokens) {
+    take_room(tokens, SystemMemory{});
+    clear();
+    for (Index column = 0; column < batch_ * width_ && kept > 0; ++column) {
       const T* const from = other.memory_.template data<T>() + column * other.room_;
-      std::copy_n(from, kept, memory_.template data<T>() + column * room);
+      std::copy_n(from, kept, memory_.template data<T>() + column * room_);
     }
   }
 

@@ -49,7 +49,15 @@ class SoftmaxBackward {
   /// \throws std::bad_alloc
   template <class E>
   void reserve(E&& executor) {
-    pass_.take_scratch(worker_count(executor, pass_.most_tasks()));
+    take_scratch(executor);
+    look_at_lse(executor);
+  }
+
+  /// The first part of `reserve`, which takes what does not depend on lse.
+  /// \throws std::bad_alloc
+  template <class E>
+  void take_scratch(E&& executor) {
+    pass_.take_scratch(worker_count(executor, pass_.most_tasks()), memory_of(executor));
     const SoftmaxGrads<T>& grads = pass_.grads();
     if (grads.q.is_none() && grads.k.is_none() && grads.v.is_none()) return;
     const Index stages = pass_.plans().stage_count();
@@ -62,6 +70,14 @@ class SoftmaxBackward {
       }
     }
     turns_ = detail::OrderedSections(grads.q.is_none() ? 0 : places);
+  }
+
+  /// The rest of `reserve`.
+  /// \pre lse holds what `forward` saved
+  /// \throws std::bad_alloc
+  template <class E>
+  void look_at_lse(E&& executor) {
+    pass_.look_for_large(memory_of(executor));
   }
 
   /// Writes the gradients.
@@ -185,7 +201,7 @@ class SoftmaxBackward {
   /// Computes the gradients of a task's keys and values, and what they add to those of the queries.
   /// All its blocks of keys take a block of queries before they go on to the next one, since other
   /// tasks may wait for it.
-  void key_task(const Round& round, const SequenceTask& task, const Buffers& buffers) {
+  void key_task(const Round& round, const SequenceTask& task, Buffers buffers) {
     const detail::OrderedSectionsGuard guard(turns_);
     const Sequence s = pass_.sequences()[task.sequence];
     const Index first_head = task.head * group() + round.variant;
@@ -316,7 +332,7 @@ class SoftmaxBackward {
 
   /// Sets to +0 the gradients of the round's queries whose block sees no key.
   void clear_unseen_rows(const Round& round) {
-    BlockStorage& storage = pass_.buffers(0).storage;
+    BlockStorage storage = pass_.buffers(0).storage;
     for (Index place = 0; place < round.blocks.count(); ++place) {
       if (turns_.taken(place) > 0) continue;
       const SequenceTask at = round.blocks[place];

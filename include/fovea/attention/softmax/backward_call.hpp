@@ -34,29 +34,41 @@ class BackwardCall {
         d_out_(d_out),
         grads_(grads),
         lse_low_(call, plans, saved.lse),
-        slot_(call.shape()) {}
+        slot_(call.shape()),
+        most_runs_(plans.most_runs()) {}
 
-  /// Bytes of scratch memory with that many workers.
+  /// Bytes of scratch memory with that many workers, if a row has a large lse.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
-    return workers * (Slot(shape).elements * kElement + BlockStorage::bytes(plans.most_runs()));
+    return workers * (Slot(shape).elements * kElement + BlockStorage::bytes(plans.most_runs())) +
+           LseLowParts<T>::workspace_bytes(shape, plans);
   }
 
   /// Takes the scratch memory for that many workers. No part of the pass has more tasks than
   /// most_tasks().
+  /// \param memory that of the call (memory_of)
   /// \throws std::bad_alloc
-  void take_scratch(Index workers) {
-    scratch_ = Workspace(workers, slot_.elements * kElement);
-    storage_.reserve(static_cast<std::size_t>(workers));
-    for (Index w = 0; w < workers; ++w) storage_.emplace_back(plans_.most_runs());
-    lse_low_.take_memory();
+  template <class Memory>
+  void take_scratch(Index workers, Memory&& memory) {
+    scratch_ = memory.take(workers, slot_.elements * kElement);
+    blocks_ = memory.take(workers, BlockStorage::bytes(most_runs_));
+    lse_low_.take_by_shape(memory);
   }
 
-  /// Finds what the kernels need to know of rows with a large lse. It is called after take_scratch
-  /// and before the kernels.
+  /// Looks for rows with a large lse, and takes the memory for them.
+  /// \pre lse holds what `forward` saved
+  /// \throws std::bad_alloc
+  template <class Memory>
+  void look_for_large(Memory&& memory) {
+    lse_low_.look(memory);
+  }
+
+  /// Finds what the kernels need to know of rows with a large lse. It is called after
+  /// look_for_large and before the kernels.
   template <class E>
   void find_lse_low(E&& executor) {
     lse_low_.find(executor, [this](Index worker) {
-      return LseScratch<T>{storage_[static_cast<std::size_t>(worker)], buffers(worker).kernel};
+      Buffers own = buffers(worker);
+      return LseScratch<T>{std::move(own.storage), own.kernel};
     });
   }
 
@@ -92,7 +104,7 @@ class BackwardCall {
 
   /// The memory that one worker computes with.
   struct Buffers {
-    BlockStorage& storage;  ///< the runs of a block of queries
+    BlockStorage storage;  ///< the runs of a block of queries
     T* kernel;    ///< softmax_grad_scratch(...) elements, or the scratch of low parts of lse
     T* d_q;       ///< [rows of a block of queries, padded_size(D)]
     T* d_k;       ///< [rows of blocks of keys, padded_size(D)]
@@ -107,13 +119,7 @@ class BackwardCall {
     T* const d_k = d_q + slot_.queries;
     T* const d_v = d_k + slot_.keys;
     T* const packed_k = d_v + slot_.values;
-    return {storage_[static_cast<std::size_t>(worker)],
-            kernel,
-            d_q,
-            d_k,
-            d_v,
-            packed_k,
-            packed_k + slot_.keys};
+    return {storage(worker), kernel, d_q, d_k, d_v, packed_k, packed_k + slot_.keys};
   }
 
   /// What the kernels read of query head h of a sequence.
@@ -169,6 +175,10 @@ class BackwardCall {
     Index elements;
   };
 
+  BlockStorage storage(Index worker) {
+    return {most_runs_, blocks_.data<std::byte>() + worker * BlockStorage::bytes(most_runs_)};
+  }
+
   /// Some rows in the form in which the kernels read them: copied to `packed` if they are far
   /// apart.
   static Matrix<const T> near_rows(const Matrix<const T>& m, const KeyBlock& rows, Index width,
@@ -188,8 +198,9 @@ class BackwardCall {
   SoftmaxGrads<T> grads_;
   LseLowParts<T> lse_low_;
   Slot slot_;
-  Workspace scratch_;
-  std::vector<BlockStorage> storage_;  // of each worker
+  Index most_runs_;
+  Workspace scratch_;  // [workers]
+  Workspace blocks_;   // [workers] BlockStorage
 };
 
 FOVEA_NAMESPACE_END

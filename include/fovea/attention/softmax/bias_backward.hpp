@@ -80,7 +80,7 @@ class BiasBackward {
   }
 
   /// \param cell number of the batch entry and head of the bias
-  void bias_task(const BiasRound& round, Index cell, Index part, const Buffers& buffers) const {
+  void bias_task(const BiasRound& round, Index cell, Index part, Buffers buffers) const {
     const Index batches = pass_.grads().bias.batch();
     const Index heads = pass_.grads().bias.heads();
     for (Index s = 0; s < pass_.sequences().count(); ++s) {
@@ -96,7 +96,7 @@ class BiasBackward {
   /// Adds what one head of a sequence contributes to a part of the bias: the block of queries or of
   /// keys of that number, or all of them.
   void add_bias(const BiasRound& round, const Sequence& s, Index h, Index part,
-                const Buffers& buffers) const {
+                Buffers& buffers) const {
     SoftmaxGradArgs<T> args;
     args.head = pass_.head(s, h);
     args.scratch = buffers.kernel;

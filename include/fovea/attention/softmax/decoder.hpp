@@ -339,6 +339,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
         for_work(executor, [&] { return plans.products(call, shape_.width + shape_.value_width); });
     SoftmaxForward pass(call, plans, out, saved, place(rows, first_key));
     pass.reserve(threads);
+    memory_of(threads).require();
     append();
     pass.compute(threads);
   }

@@ -57,7 +57,8 @@ class FewQueries {
                             [&](Index h) -> const AnyPattern& { return pattern(h); });
   }
 
-  /// Bytes of memory with that many workers: of the lists and of scratch.
+  /// Bytes of memory with that many workers: of the lists, which come from the system, and of
+  /// scratch.
   template <class T>
   Index workspace_bytes(Index workers) const {
     const DecodePlan plan = this->plan();
@@ -72,7 +73,10 @@ class FewQueries {
     const DecodePlan plan = this->plan();
     SplitKv<T> split = this->split<T>(plan);
     auto&& threads = for_work(executor, [&] { return split.products(); });
-    Workspace scratch(split.scratch_bytes(worker_count(threads, split.task_count())));
+    auto&& memory = memory_of(threads);
+    Workspace scratch =
+        memory.take(1, split.scratch_bytes(worker_count(threads, split.task_count())));
+    memory.require();
     split.run([&](KeySource /*source*/, Index b,
                   Index h) { return call.args(call.sequences()[b], h, out, saved); },
               scratch.data<std::byte>(), threads);

@@ -56,7 +56,6 @@ class SoftmaxForward {
   template <class E>
   void reserve(E&& executor) {
     const AttentionShape shape = call_.shape();
-    Index workers = 0;
     tasks_.reserve(static_cast<std::size_t>(plans_.stage_count()));
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
       tasks_.emplace_back(call_.sequences(), shape.query_heads, [&](Index s, Index h) {
@@ -65,12 +64,13 @@ class SoftmaxForward {
         return (plans_.plan(stage, s, h).block_count() + of_head.together() - 1) /
                of_head.together();
       });
-      workers = (std::max)(workers, worker_count(executor, tasks_.back().count()));
+      workers_ = (std::max)(workers_, worker_count(executor, tasks_.back().count()));
     }
-    carry_ = Workspace(carry_elements(shape, plans_), kElement);
-    scratch_ = Workspace(workers, slot_bytes(shape, classes_elements_));
-    storage_.reserve(static_cast<std::size_t>(workers));
-    for (Index w = 0; w < workers; ++w) storage_.emplace_back(plans_.most_runs());
+    most_runs_ = plans_.most_runs();
+    auto&& memory = memory_of(executor);
+    carry_ = memory.take(carry_elements(shape, plans_), kElement);
+    scratch_ = memory.take(workers_, slot_bytes(shape, classes_elements_));
+    blocks_ = memory.take(workers_, BlockStorage::bytes(most_runs_));
   }
 
   /// Computes the pass.
@@ -81,8 +81,9 @@ class SoftmaxForward {
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
       const SequenceTasks& tasks = tasks_[static_cast<std::size_t>(stage)];
       for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
-        attend(stage, tasks[task], storage_[static_cast<std::size_t>(worker)],
-               scratch_.template data<Compute<T>>() + worker * slot);
+        BlockStorage storage(most_runs_,
+                             blocks_.data<std::byte>() + worker * BlockStorage::bytes(most_runs_));
+        attend(stage, tasks[task], storage, scratch_.template data<Compute<T>>() + worker * slot);
       });
     }
   }
@@ -149,8 +150,7 @@ class SoftmaxForward {
   /// (It is not worth knowing for a long residue class that is cut into several blocks, nor for
   /// classes that are taken together.)
   Index next_block(const QueryBlock& block) const {
-    const auto workers = static_cast<Index>(storage_.size());
-    const Index rows = block.step > 1 ? workers : workers * block.count;
+    const Index rows = block.step > 1 ? workers_ : workers_ * block.count;
     return block.first < rows || (block.step > 1 && block.first >= block.step) ? 0 : -rows;
   }
 
@@ -178,9 +178,11 @@ class SoftmaxForward {
   Place place_;
   std::vector<SequenceTasks> tasks_;  // for each stage
   Index classes_elements_ = 0;        // of the head that packs most
+  Index workers_ = 0;
+  Index most_runs_ = 0;
   Workspace carry_;
-  Workspace scratch_;                  // [workers]
-  std::vector<BlockStorage> storage_;  // [workers]
+  Workspace scratch_;  // [workers]
+  Workspace blocks_;   // [workers] BlockStorage
 };
 
 FOVEA_NAMESPACE_END

@@ -25,8 +25,8 @@ FOVEA_NAMESPACE_BEGIN
 /// The memory that a worker computes low parts with.
 template <class T>
 struct LseScratch {
-  BlockStorage& storage;  ///< the runs of a block of queries
-  T* kernel;              ///< LseLowParts::scratch_elements(shape) elements
+  BlockStorage storage;  ///< the runs of a block of queries
+  T* kernel;             ///< LseLowParts::scratch_elements(shape) elements
 };
 
 /// The low parts of one call. A task is a block of queries of one head, as in SoftmaxForward.
@@ -43,15 +43,27 @@ class LseLowParts {
     return softmax_block_scratch(block_rows(shape.queries), shape.width, 0);
   }
 
-  /// Looks for rows with a large lse. If there is one, takes one number for each row, and under a
-  /// pattern of several stages three more.
+  /// Bytes of memory if a row has a large lse: one number for each row, and under a pattern of
+  /// several stages three more.
+  static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans) {
+    return shape.batch * shape.query_heads * shape.queries * row_numbers(plans) * Index{sizeof(T)};
+  }
+
+  /// Takes the memory if it is taken by shape, without a look at lse.
+  /// \param memory that of the call (memory_of)
   /// \throws std::bad_alloc
-  void take_memory() {
+  template <class Memory>
+  void take_by_shape(Memory&& memory) {
+    if (memory.is_by_shape()) take_numbers(memory);
+  }
+
+  /// Looks for rows with a large lse. If there is one, takes the memory unless it is there.
+  /// \param memory as above
+  /// \throws std::bad_alloc
+  template <class Memory>
+  void look(Memory&& memory) {
     if (!any_large()) return;
-    const Index carried = plans_.stage_count() > 1 ? 3 : 0;
-    numbers_ = Workspace(rows() * (1 + carried), Index{sizeof(T)});
-    // Zeros, since blocks without a large row are never computed.
-    std::fill_n(numbers_.template data<T>(), rows() * (1 + carried), T{0});
+    if (!memory.is_by_shape()) take_numbers(memory);
     tasks_.reserve(static_cast<std::size_t>(plans_.stage_count()));
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
       tasks_.emplace_back(call_.sequences(), lse_.heads(),
@@ -63,9 +75,14 @@ class LseLowParts {
   /// \param scratch called as scratch(worker), gives an LseScratch
   template <class E, class Scratch>
   void find(E&& executor, Scratch&& scratch) {
+    if (tasks_.empty()) return;
+    // Zeros, since blocks without a large row are never computed.
+    memory_of(executor).require();
+    std::fill_n(numbers_.template data<T>(), rows() * row_numbers(plans_), T{0});
     for (std::size_t stage = 0; stage < tasks_.size(); ++stage) {
       for_each_task(executor, tasks_[stage].count(), [&](Index task, Index worker) {
-        attend(static_cast<Index>(stage), tasks_[stage][task], scratch(worker));
+        LseScratch<T> own = scratch(worker);
+        attend(static_cast<Index>(stage), tasks_[stage][task], own);
       });
     }
   }
@@ -81,6 +98,11 @@ class LseLowParts {
     return kLargeLse < size && size < std::numeric_limits<T>::infinity();
   }
 
+  template <class Memory>
+  void take_numbers(Memory&& memory) {
+    numbers_ = memory.take(rows() * row_numbers(plans_), Index{sizeof(T)});
+  }
+  static Index row_numbers(const HeadPlans& plans) { return plans.stage_count() > 1 ? 4 : 1; }
   Index rows() const { return lse_.batch() * lse_.heads() * lse_.rows(); }
   /// The first row of a head of a sequence.
   Index row(const Sequence& s, Index h) const {
@@ -98,7 +120,7 @@ class LseLowParts {
     return false;
   }
 
-  void attend(Index stage, const SequenceTask& task, const LseScratch<T>& scratch) {
+  void attend(Index stage, const SequenceTask& task, LseScratch<T>& scratch) {
     const Sequence s = call_.sequences()[task.sequence];
     const AnyPlan& plan = plans_.plan(stage, task.sequence, task.head);
     SoftmaxBlockArgs<T> args = call_.args(s, task.head, View<T>(), SoftmaxSaved<T>{lse_});
