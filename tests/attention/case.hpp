@@ -48,6 +48,7 @@ struct Case {
   std::function<AnyDecoder<T>(const fovea::DecoderShape&)> decoder;  // or none
   bool has_decoder = true;                                           // or refuses to make one
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
+  std::function<Index(const AttentionShape&, Index workers)> backward_workspace_bytes;
   std::function<Index(const AttentionShape&)> visible_pairs;
   Law visible;
   std::function<Expected<T>(const AllInputs<T>&)> oracle;
@@ -146,6 +147,9 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
   };
   made.workspace_bytes = [=](const AttentionShape& shape, Index workers) {
     return op.template workspace_bytes<T>(shape_of(shape), workers);
+  };
+  made.backward_workspace_bytes = [=](const AttentionShape& shape, Index workers) {
+    return op.template backward_workspace_bytes<T>(shape_of(shape), workers);
   };
   made.visible_pairs = [=](const AttentionShape& shape) {
     return op.visible_pairs(shape_of(shape), 0);

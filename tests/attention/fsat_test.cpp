@@ -14,6 +14,7 @@
 
 #include "attention/fsat_problem.hpp"
 #include "fovea/attention/fat.hpp"
+#include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/compare.hpp"
@@ -464,6 +465,11 @@ TYPED_TEST(Fsat, TakesItsWorkspaceAndNoMore) {
       EXPECT_LE(heap().peak - before, op.backward_workspace_bytes<T>(s, 1) + 1024);
       EXPECT_GE(heap().peak - before, op.backward_workspace_bytes<T>(s, 1) - 1024);
       EXPECT_LE(heap().allocations, 20);
+      fovea::Arena arena((std::max)(op.workspace_bytes<T>(s), op.backward_workspace_bytes<T>(s)));
+      before = heap().reset();
+      op.forward(in, out.view(), AllSaved<T>{lse.view()}, arena.on());
+      op.backward(in, out.view(), AllSaved<T>{lse.view()}, out.view(), grads, arena.on());
+      EXPECT_LE(heap().peak - before, 1024);
     }
   }
 }

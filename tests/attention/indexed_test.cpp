@@ -14,6 +14,7 @@
 
 #include "attention/cases.hpp"
 #include "attention/problem.hpp"
+#include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/compare.hpp"
@@ -230,6 +231,12 @@ TYPED_TEST(Indexed, TakesItsWorkspaceAndNoMore) {
                 AllGrads<T>{d_q.view(), d_k.view(), d_v.view()});
     EXPECT_LE(heap().peak - before, op.backward_workspace_bytes<T>(with_lists(s, 20)) + 1024);
     EXPECT_LE(heap().allocations, 16);
+    fovea::Arena arena(op.backward_workspace_bytes<T>(with_lists(s, 20)));
+    before = heap().reset();
+    op.forward(in, out.view(), AllSaved<T>{lse.view()}, arena.on());
+    op.backward(in, out.view(), AllSaved<T>{lse.view()}, out.view(),
+                AllGrads<T>{d_q.view(), d_k.view(), d_v.view()}, arena.on());
+    EXPECT_LE(heap().peak - before, 1024);
   }
 }
 

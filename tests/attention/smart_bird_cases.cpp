@@ -81,6 +81,22 @@ Case<T> smart_bird_case(std::string name, const fovea::SmartBirdOptions& chosen,
           f(with);
         });
   };
+  const auto on_shape = [chosen](const AttentionShape& shape, const auto& f) {
+    fovea::SmartBirdOptions all = chosen;
+    all.keys_per_row = std::max(Index{1}, shape.keys);
+    return f(fovea::SmartBirdAttention(all),
+             bench::shape_for<fovea::SmartBirdAttention>(shape, kSketchWidth));
+  };
+  made.workspace_bytes = [on_shape](const AttentionShape& shape, Index workers) {
+    return on_shape(shape, [&](const auto& op, const auto& sketched) {
+      return op.template workspace_bytes<T>(sketched, workers);
+    });
+  };
+  made.backward_workspace_bytes = [on_shape](const AttentionShape& shape, Index workers) {
+    return on_shape(shape, [&](const auto& op, const auto& sketched) {
+      return op.template backward_workspace_bytes<T>(sketched, workers);
+    });
+  };
   made.visible_pairs = [law](const AttentionShape& s) {
     Index pairs = 0;
     for (Index i = 0; i < s.queries; ++i) {

@@ -10,6 +10,7 @@
 
 #include "attention/sketch_problem.hpp"
 #include "bench/entries/all_inputs.hpp"
+#include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/compare.hpp"
@@ -231,6 +232,14 @@ void expect_workspace(Index n) {
               View<const T>(out.view()), AllGrads<T>{d_q.view(), d_k.view(), d_v.view()});
   EXPECT_LE(heap().peak - before, op.backward_workspace_bytes<T>(shape) + 1024);
   EXPECT_LE(heap().allocations, 16);
+  fovea::Arena arena(op.backward_workspace_bytes<T>(shape));
+  before = heap().reset();
+  op.forward(in, out.view(), AllSaved<T>{lse.view()}, arena.on());
+  op.backward(in, View<const T>(out.view()), AllSaved<T>{lse.view()}, View<const T>(out.view()),
+              AllGrads<T>{d_q.view(), d_k.view(), d_v.view()}, arena.on());
+  op.select(fovea::SketchInputs<T>{.sketch_q = in.sketch_q, .sketch_k = in.sketch_k}, lists.view(),
+            arena.on());
+  EXPECT_LE(heap().peak - before, 1024);
 }
 
 TEST(SmartBird, TakesItsWorkspaceAndNoMore) {
