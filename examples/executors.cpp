@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Who runs the work: fovea's pool, a device of Eigen, or an executor of your own. The bits are
-/// the same.
+/// Who runs the work: fovea's pool, a device of Eigen, or an executor of your own; and whose memory
+/// it uses: the system's, or some that you keep. The bits are the same.
 #define EIGEN_USE_THREADS  // for Eigen::ThreadPoolDevice; before any header of Eigen
 #include <cstdio>
 #include <cstring>
@@ -30,11 +30,15 @@ int main() {
   Eigen::ThreadPool eigen_pool(2);
   const Eigen::ThreadPoolDevice device(&eigen_pool, 2);
   FreshThreads own;
+  // Scratch memory that every call uses again, instead of asking the system.
+  const fovea::AttentionShape shape = fovea::shape_of(fovea::SoftmaxInputs<float>{q, k, v});
+  fovea::Arena arena(op.workspace_bytes<float>(shape, pool.concurrency()));
 
   const auto serial = fovea::attend(op, q, k, v);
   bool same = true;
-  for (const auto& out : {fovea::attend(op, q, k, v, pool), fovea::attend(op, q, k, v, device),
-                          fovea::attend(op, q, k, v, own)}) {
+  for (const auto& out :
+       {fovea::attend(op, q, k, v, pool), fovea::attend(op, q, k, v, device),
+        fovea::attend(op, q, k, v, own), fovea::attend(op, q, k, v, arena.on(pool))}) {
     const auto size_bytes = static_cast<std::size_t>(serial.size()) * sizeof(float);
     same = same && std::memcmp(out.data(), serial.data(), size_bytes) == 0;
   }
