@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <string>
-#include <utility>
 
 #include "fovea/core/arena.hpp"
 #include "spectral/cross_case.hpp"
@@ -29,32 +28,35 @@ void expect_serves(const CrossCase<T>& problem, int workers) {
   const Tensor<T> out(problem.f1.shape());
   const Tensor<T> d_f1(problem.f1.shape());
   const Tensor<T> d_f2(problem.f1.shape());
-  const std::function<void(Arena&)> forward = [&](Arena& arena) {
+  const auto forward = [&](Arena& arena) {
     AnyExecutor executor = AnyExecutor::of(pool, &arena);
     op.forward(problem.inputs(), out.view(), executor);
   };
-  const std::function<void(Arena&)> backward = [&](Arena& arena) {
+  const auto backward = [&](Arena& arena) {
     AnyExecutor executor = AnyExecutor::of(pool, &arena);
     op.backward(problem.inputs(), problem.g.view(), {d_f1.view(), d_f2.view()}, executor);
   };
   const Index forward_bytes = op.workspace_bytes<T>(batch, length, channels, workers);
   const Index backward_bytes = op.backward_workspace_bytes<T>(batch, length, channels, workers);
-  for (const auto& [call, bytes] :
-       {std::pair(forward, forward_bytes), std::pair(backward, backward_bytes)}) {
+  struct Trial {
+    std::function<void(Arena&)> call;
+    Index bytes;
+  };
+  for (const Trial& trial : {Trial{forward, forward_bytes}, Trial{backward, backward_bytes}}) {
     for (const Tensor<T>* x : {&out, &d_f1, &d_f2}) x->fill(constant(kUntouched));
-    for (const Index size : {bytes / 2, bytes - 1}) {
+    for (const Index size : {trial.bytes / 2, trial.bytes - 1}) {
       Arena small(size);
-      EXPECT_EQ(refusal([&] { call(small); }), "Arena: size_bytes is " + std::to_string(size) +
-                                                   "; expected at least " + std::to_string(bytes) +
-                                                   ", which the call needs");
+      EXPECT_EQ(refusal([&] { trial.call(small); }),
+                "Arena: size_bytes is " + std::to_string(size) + "; expected at least " +
+                    std::to_string(trial.bytes) + ", which the call needs");
     }
     for (const Tensor<T>* x : {&out, &d_f1, &d_f2}) EXPECT_TRUE(is_untouched(x->values()));
-    Arena arena(bytes);
-    call(arena);
+    Arena arena(trial.bytes);
+    trial.call(arena);
     const std::ptrdiff_t before = heap().reset();
-    call(arena);
+    trial.call(arena);
     EXPECT_LE(heap().peak - before, 4096);
-    if (bytes == forward_bytes) {
+    if (trial.bytes == forward_bytes) {
       EXPECT_TRUE(same_bits(expected.out, out.values()));
     }
   }
