@@ -23,7 +23,7 @@ struct LayerKernels {
   /// The sum of rows.
   void add_rows(const RowSumArgs<T>& args) const noexcept;
 
-  /// Layer normalisation.
+  /// Layer or RMS normalisation.
   void normalise(const NormArgs<T>& args) const noexcept;
   /// The gradient of its input.
   void norm_grad(const NormArgs<T>& args) const noexcept;

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What LayerNorm and RmsNorm share: each token's channels are normalised, and multiplied by a
+/// scale. It costs a few passes over a row in cache.
+#pragma once
+
+#include "fovea/kernels/layers/table.hpp"
+#include "fovea/layers/layer_calls.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The passes of a layer `Layer` that normalises rows. `Layer` has `name()`, and kIsCentred, which
+/// says whether the mean of a row is subtracted and a member `shift` added. x and y are [B, 1, L,
+/// C] with dense rows. The bits are the same for any number of threads. The squares of a row must
+/// not overflow as a sum: in float its elements are below 1.8e19 / sqrt(C), in double below 1.3e154
+/// / sqrt(C).
+template <class Layer, class T>
+class RowNorm : public LayerCalls<Layer, T> {
+ public:
+  Parameter<T> scale;  ///< [1, C], which begins as 1
+
+  /// What is kept from forward to backward.
+  struct Saved {
+    Buffer<T> moments;  ///< [B, 1, L, n] of each row; see norm_moments
+  };
+
+  /// The number of channels of x and y.
+  Index width() const { return scale.value.cols(); }
+
+  using LayerCalls<Layer, T>::forward;
+  /// Computes y, and keeps what `backward` needs.
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  /// \throws std::bad_alloc if there is no memory for what is kept
+  template <class E = Serial>
+  void forward(const View<const T>& x, const View<T>& y, Saved& saved, E&& executor = {}) const {
+    check_forward(Layer::name(), x, width(), y, width());
+    const View<T> moments =
+        saved.moments.resize(x.batch(), x.rows(), norm_moments(Layer::kIsCentred));
+    const LayerKernels<T> kernels;
+    detail::for_each_row_block(as_executor(executor), x.batch(), x.rows(), products(),
+                               [&](Index b, Index first, Index count) {
+                                 NormArgs<T> args = arguments(x, moments, b, first, count);
+                                 args.y = &y(b, 0, first, 0);
+                                 args.y_row = y.strides()[2];
+                                 kernels.normalise(args);
+                               });
+  }
+
+  /// Adds to the gradients of the parameters. If d_x is given, it is written; it may be d_y.
+  /// \throws as `forward`
+  template <class E = Serial>
+  void backward(const View<const T>& x, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
+                E&& executor = {}) {
+    constexpr const char* name = Layer::name();
+    const View<T> moments = saved.moments.view();
+    check_activations(name, "x", x, width());
+    check_alike(name, "d_y", d_y, width(), x);
+    check_saved(name, moments, x);
+    if (!d_x.is_none()) {
+      check_alike(name, "d_x", d_x, width(), x);
+      check_written(name, "d_x", d_x, "x", x);
+    }
+    auto&& threads = as_executor(executor);
+    const auto tokens = static_cast<double>(x.batch() * x.rows());
+    detail::for_each_column_block(
+        threads, width(), detail::kColumnsPerTask, kProducts * tokens,
+        [&](Index first, Index count) { add_parameters(x, moments, d_y, first, count); });
+    if (d_x.is_none()) return;
+    const LayerKernels<T> kernels;
+    detail::for_each_row_block(threads, x.batch(), x.rows(), products(),
+                               [&](Index b, Index first, Index count) {
+                                 NormArgs<T> args = arguments(x, moments, b, first, count);
+                                 args.d_y = &d_y(b, 0, first, 0);
+                                 args.d_y_row = d_y.strides()[2];
+                                 args.d_x = &d_x(b, 0, first, 0);
+                                 args.d_x_row = d_x.strides()[2];
+                                 kernels.norm_grad(args);
+                               });
+  }
+
+ protected:
+  /// A layer without sizes, which has yet to be assigned to.
+  RowNorm() = default;
+
+  /// A normalisation of activations of this width.
+  /// \param parameters the first part of the names of its parameters
+  /// \throws std::invalid_argument if the width is below 1 or epsilon is not above 0
+  RowNorm(Index width, double epsilon, const char* parameters)
+      : scale(std::string(parameters) + ".scale", 1, width, T{1}),
+        epsilon_(static_cast<T>(epsilon)) {
+    check_size(Layer::name(), "the width of x", width);
+    if (!(epsilon_ > 0)) {
+      refuse(Layer::name(), "epsilon", to_string(epsilon), "more than 0");
+    }
+  }
+  ~RowNorm() = default;
+
+ private:
+  /// Multiply-adds that take as long as one element does.
+  static constexpr double kProducts = 16;
+
+  /// Of a row.
+  double products() const { return kProducts * static_cast<double>(width()); }
+
+  /// What all passes over rows read.
+  NormArgs<T> arguments(const View<const T>& x, const View<T>& moments, Index b, Index first,
+                        Index count) const {
+    NormArgs<T> args{.x = &x(b, 0, first, 0),
+                     .x_row = x.strides()[2],
+                     .moments = &moments(b, 0, first, 0),
+                     .scale = scale.value.data(),
+                     .rows = count,
+                     .width = width(),
+                     .epsilon = epsilon_,
+                     .is_centred = Layer::kIsCentred};
+    if constexpr (Layer::kIsCentred) {
+      args.shift = static_cast<const Layer&>(*this).shift.value.data();
+    }
+    return args;
+  }
+
+  /// Adds to the gradients of some channels the sums over all tokens, in order.
+  void add_parameters(const View<const T>& x, const View<T>& moments, const View<const T>& d_y,
+                      Index first, Index count) {
+    if (x.rows() == 0) return;
+    const LayerKernels<T> kernels;
+    for (Index b = 0; b < x.batch(); ++b) {
+      NormArgs<T> args = arguments(x, moments, b, 0, x.rows());
+      args.x += first;
+      args.width = count;
+      args.d_y = &d_y(b, 0, 0, first);
+      args.d_y_row = d_y.strides()[2];
+      args.d_scale = scale.gradient.data() + first;
+      if constexpr (Layer::kIsCentred) {
+        args.d_shift = static_cast<Layer&>(*this).shift.gradient.data() + first;
+      }
+      kernels.norm_parameters(args);
+    }
+  }
+
+  T epsilon_{};
+};
+
+FOVEA_NAMESPACE_END
