@@ -25,3 +25,5 @@
 #include "fovea/layers/multi_head.hpp"
 #include "fovea/layers/parameter.hpp"
 #include "fovea/layers/predicted_dominant.hpp"
+#include "fovea/layers/rms_norm.hpp"
+#include "fovea/layers/row_norm.hpp"

@@ -4,6 +4,7 @@
 #include "fovea/attention/full.hpp"
 #include "fovea/layers/encoder_block.hpp"
 #include "fovea/layers/multi_head.hpp"
+#include "fovea/layers/rms_norm.hpp"
 #include "layers/gradient_check.hpp"
 
 namespace fovea_test {
@@ -16,7 +17,8 @@ template <class Layer>
 Layer make(fovea::Initialiser& initialiser) {
   if constexpr (std::is_same_v<Layer, fovea::Linear<double>>) {
     return Layer(4, 4, initialiser);
-  } else if constexpr (std::is_same_v<Layer, fovea::LayerNorm<double>>) {
+  } else if constexpr (std::is_same_v<Layer, fovea::LayerNorm<double>> ||
+                       std::is_same_v<Layer, fovea::RmsNorm<double>>) {
     return Layer(4);
   } else if constexpr (std::is_same_v<Layer, fovea::DepthwiseConv<double>>) {
     return Layer(4, initialiser);
@@ -50,9 +52,9 @@ class Messages : public testing::Test {
 };
 
 using Layers =
-    testing::Types<fovea::Linear<double>, fovea::LayerNorm<double>, fovea::DepthwiseConv<double>,
-                   fovea::HiddenMap<double>, fovea::FeedForward<double>,
-                   fovea::MultiHead<fovea::FullAttention, double>>;
+    testing::Types<fovea::Linear<double>, fovea::LayerNorm<double>, fovea::RmsNorm<double>,
+                   fovea::DepthwiseConv<double>, fovea::HiddenMap<double>,
+                   fovea::FeedForward<double>, fovea::MultiHead<fovea::FullAttention, double>>;
 TYPED_TEST_SUITE(Messages, Layers);
 
 TYPED_TEST(Messages, Forward) {

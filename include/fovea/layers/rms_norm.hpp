@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Root mean square layer normalisation over the channels of a token (Zhang and Sennrich 2019,
+/// "Root Mean Square Layer Normalization", eq. 4).
+#pragma once
+
+#include "fovea/layers/row_norm.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Options of RmsNorm.
+struct RmsNormOptions {
+  double epsilon = 1e-6;      ///< added to the mean square, more than 0; the paper has none
+  const char* name = "norm";  ///< the first part of the name of its parameter
+};
+
+/// y = x / sqrt(mean(x^2) + epsilon) * scale, with the mean over the C channels of a token. The
+/// scale is the gain g of the paper. A row of zeros gives zeros. See RowNorm for its passes.
+template <class T>
+class RmsNorm : public RowNorm<RmsNorm<T>, T> {
+ public:
+  /// Rows are neither centred nor shifted.
+  static constexpr bool kIsCentred = false;
+
+  /// A layer without sizes, which has yet to be assigned to.
+  RmsNorm() = default;
+
+  /// A normalisation of activations of this width.
+  /// \throws std::invalid_argument if the width is below 1 or epsilon is not above 0
+  explicit RmsNorm(Index width, const RmsNormOptions& options = {})
+      : RowNorm<RmsNorm<T>, T>(width, options.epsilon, options.name) {}
+
+  /// The name that stands in error messages.
+  static constexpr const char* name() { return "RmsNorm"; }
+
+  /// Calls f for the scale.
+  template <class F>
+  void visit(F&& f) {
+    f(this->scale);
+  }
+};
+
+FOVEA_NAMESPACE_END
