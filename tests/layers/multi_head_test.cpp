@@ -3,6 +3,7 @@
 
 #include "bench/entries/all_inputs.hpp"
 #include "fovea/attention.hpp"
+#include "fovea/core/arena.hpp"
 #include "layers/by_hand.hpp"
 
 namespace fovea_test {
@@ -212,6 +213,38 @@ TEST(MultiHead, Fat) { expect_all(fovea::FatAttention{}); }
 TEST(MultiHead, Fsat) {
   const fovea::FsatOptions options = {.max_length = 13, .edges = fovea::EdgeSource::both};
   expect_all(fovea::FsatAttention{options}, {.has_dominant = true});
+}
+
+/// Its operator takes the arena for each call, and gives it back.
+TEST(MultiHead, RunsInAnArena) {
+  fovea::Initialiser initialiser(1);
+  const fovea::FullAttention op;
+  MultiHead<fovea::FullAttention, double> layer(op, kPlain, initialiser);
+  const Activations x = drawn({kBatch, 1, kRows, kWidth}, 21);
+  const Activations y(x.shape()), d_x(x.shape());
+  MultiHead<fovea::FullAttention, double>::Saved saved;
+  const auto train = [&](auto&& executor) {
+    layer.visit([](fovea::Parameter<double>& p) { p.gradient.setZero(); });
+    layer.forward(x.view(), y.view(), saved, executor);
+    layer.backward(x.view(), saved, x.view(), d_x.view(), executor);
+    std::vector<double> all = y.values();
+    for (const double at : d_x.values()) all.push_back(at);
+    layer.visit([&](fovea::Parameter<double>& p) {
+      all.insert(all.end(), p.gradient.data(), p.gradient.data() + p.gradient.size());
+    });
+    return all;
+  };
+  const fovea::AttentionShape shape{kBatch, 2, 2, kRows, kRows, kWidth / 2, kWidth / 2};
+  fovea::Arena arena((std::max)(op.workspace_bytes<double>(shape, 3),
+                                op.backward_workspace_bytes<double>(shape, 3)));
+  const fovea::ThreadPool pool(3);
+  AnyExecutor in_arena = AnyExecutor::of(pool, &arena);
+  const std::vector<double> expected = train(fovea::Serial{});
+  EXPECT_TRUE(same_bits(train(in_arena), expected));
+  EXPECT_TRUE(same_bits(train(arena.on(pool)), expected));
+  fovea::Arena none(0);
+  EXPECT_EQ(refusal([&] { train(none.on(pool)); }).substr(0, 42),
+            "Arena: size_bytes is 0; expected at least ");
 }
 
 TEST(MultiHead, Refusals) {

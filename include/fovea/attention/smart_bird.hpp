@@ -73,7 +73,8 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   /// \tparam T the type of the arithmetic
   /// \param indices [B, Hq, Nq, K] with K = keys_per_row: written with ascending keys, and -1
   /// behind the last one
-  /// \throws std::invalid_argument before anything is written; std::bad_alloc
+  /// \throws std::invalid_argument before anything is written, also if the arena of the executor is
+  /// in use or too small; std::bad_alloc
   template <class T = float, class E = Serial>
   void select(const SketchInputs<T>& inputs, const View<Index>& indices, E&& executor = {}) const {
     check_smart_bird_options<T>(name(), options);

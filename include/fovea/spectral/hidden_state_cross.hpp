@@ -75,7 +75,8 @@ class HiddenStateCross {
 
   /// Computes the cross.
   /// \param out [B, 1, L, C] is written
-  /// \throws std::invalid_argument as `check`, before anything is written
+  /// \throws std::invalid_argument as `check`, or if the arena of the executor is in use or too
+  /// small, before anything is written
   /// \throws std::bad_alloc if there is no memory for scratch or plans
   template <class T, class E = Serial>
   void forward(const CrossInputs<T>& inputs, const View<std::type_identity_t<T>>& out,
@@ -91,8 +92,9 @@ class HiddenStateCross {
   /// exact derivatives of `forward`, computed by transforms. In rows of out that are +0, d_out has
   /// no influence. Gradients are +0 in rows beyond the length of a sequence.
   /// \param grads each gradient that is given is written
-  /// \throws std::invalid_argument as `check_backward`, before anything is written
-  /// \throws std::bad_alloc if there is no memory for scratch or plans
+  /// \throws std::invalid_argument as `check_backward`, or if the arena of the executor is in use
+  /// or too small, before anything is written \throws std::bad_alloc if there is no memory for
+  /// scratch or plans
   template <class T, class E = Serial>
   void backward(const CrossInputs<T>& inputs, const View<const std::type_identity_t<T>>& d_out,
                 const CrossGrads<std::type_identity_t<T>>& grads, E&& executor = {}) const {

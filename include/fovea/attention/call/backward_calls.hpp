@@ -21,8 +21,9 @@ class BackwardCalls {
   /// \param d_out [B, Hq, Nq, Dv]
   /// \param grads the gradients: those that have a tensor are written
   /// \param executor as in `forward`
-  /// \throws std::invalid_argument as `check_backward` does, and std::bad_alloc if there is no
-  /// memory for scratch; both before anything is written
+  /// \throws std::invalid_argument as `check_backward` does, or if the arena of the executor is in
+  /// use or too small, and std::bad_alloc if there is no memory for scratch; all before anything is
+  /// written
   template <class Out, class D, class E = Serial, class T = Scalar<Out>>
   requires std::floating_point<T>
   void backward(const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,

@@ -34,7 +34,9 @@ class ForwardCalls {
 
   /// Computes attention with an executor, and saves nothing.
   /// \param executor runs the blocks: a `ThreadPool`, any other `Executor`, or an
-  /// Eigen::ThreadPoolDevice
+  /// Eigen::ThreadPoolDevice; or arena.on(...) of one of them, for scratch from an `Arena`
+  /// \throws also std::invalid_argument, before anything is written, if an arena is in use or too
+  /// small
   template <class Out, class E, class T = Scalar<Out>>
   requires(!std::convertible_to<E, SavedOf<Op, T>>) void forward(const InputsOf<Op, T>& inputs,
                                                                  Out&& out, E&& executor) const {

@@ -118,8 +118,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
   }
 
-  /// Bytes of scratch memory that `backward` takes with that many workers, apart from the numbers
-  /// that it keeps for rows with a large lse (MATHS.md, section 8).
+  /// Bytes of scratch memory that `backward` takes with that many workers if there is a row with a
+  /// large lse (MATHS.md, section 8); otherwise it takes a number less for each row, and under a
+  /// pattern of several stages four, unless the memory is that of an Arena.
   template <class T>
   [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
                                                Index workers = 1) const {
@@ -136,7 +137,8 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
 
   /// Bytes of scratch memory that `forward` takes with that many workers. It does not depend on the
   /// number of keys nor, unless the pattern has stages, on the number of queries beyond a block;
-  /// but few queries take as much as their running softmax for each kKeySegment keys.
+  /// but few queries take as much as their running softmax for each kKeySegment keys, and lists of
+  /// these, which are not taken from an Arena.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
     if (shape.queries <= kMostRows) {
