@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "fovea/attention.hpp"
+#include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
@@ -124,6 +126,26 @@ TEST(SharedStream, DividesFewHeads) {
   const fovea::FmmTwoKernels fmm{
       {.near = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
   EXPECT_EQ(calls(fmm, 1, 4 * kSegment), 6);
+}
+
+/// workspace_bytes counts the sums that threads share.
+TEST(SharedStream, FitsAnArenaOfItsSize) {
+  const fovea::FmmTwoKernels op{
+      {.near = {3, 2}, .causal = true, .denominator = Denominator::signed_floor(0.5)}};
+  const fovea::AttentionShape shape{1, 2, 1, 1200, 1200, 12, 17};
+  const Tensor<float> q({1, 2, 1200, 12}), k({1, 1, 1200, 12}), v({1, 1, 1200, 17});
+  for (const Tensor<float>* x : {&q, &k, &v}) {
+    x->fill([](Index, Index, Index n, Index d) { return static_cast<float>(n % 7 + d % 3); });
+  }
+  const Tensor<float> out({1, 2, 1200, 17}), again({1, 2, 1200, 17});
+  Backwards executor;
+  op.forward({q.view(), k.view(), v.view()}, out.view(), {}, executor);
+  fovea::Arena arena(op.workspace_bytes<float>(shape, Backwards::concurrency()));
+  op.forward({q.view(), k.view(), v.view()}, again.view(), {}, arena.on(executor));
+  EXPECT_TRUE(same_bits(out.values(), again.values(), out.shape()));
+  fovea::Arena small(op.workspace_bytes<float>(shape, 1));
+  EXPECT_THROW(op.forward({q.view(), k.view(), v.view()}, again.view(), {}, small.on(executor)),
+               std::invalid_argument);
 }
 
 }  // namespace
