@@ -51,7 +51,8 @@ class SharedStream {
         shape_(shape_of(inputs)),
         far_(far),
         sequences_(inputs),
-        memory_(shape_.batch * shape_.key_heads, head_elements(shape_, far) * Index{sizeof(C)}) {}
+        memory_(source.take(shape_.batch * shape_.key_heads,
+                            head_elements(shape_, far) * Index{sizeof(C)})) {}
 
   /// The largest number of tasks of a step.
   Index most_tasks() const { return key_heads() * (std::max)(kSharedSegments, far_.map_count()); }
