@@ -6,10 +6,10 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/softmax/packed_classes.inl.hpp"
 #include "fovea/kernels/softmax/running_softmax.inl.hpp"
 #include "fovea/kernels/softmax/score_map_tile.inl.hpp"
 #include "fovea/kernels/softmax/tile.inl.hpp"
+#include "fovea/kernels/softmax/tile_rows.inl.hpp"
 #endif
 
 /// The memory that is asked for while scores are computed: rows of the next sub-block and keys of
@@ -211,25 +211,15 @@ class SoftmaxBlock {
       const Index position = run.first + run.step * t;
       return {run, t, end, class_keys(args_, position), class_values(args_, position)};
     }
-    return {run, t, end, matrix(args_.k, run, t, end, args_.width, packed_k_, 8),
-            matrix(args_.v, run, t, end, args_.value_width, packed_v_, 2)};
-  }
-
-  /// The keys [t, end) of the run as a matrix of T with unit columns. They are packed if they are
-  /// not one, or if their rows lie far apart and at least `reads` sub-blocks read them: rows on
-  /// pages of their own meet in few sets of a cache. A column of V goes through all rows; K is read
-  /// some rows at a time, and packing it pays only if it is read often.
-  Matrix<const T> matrix(const StoredMatrix<S>& m, const KeyRun& run, Index t, Index end,
-                         Index width, T* packed, Index reads) const {
+    // A column of V goes through all rows; K is read some rows at a time, and packing it pays only
+    // if it is read often.
     const Index step = args_.key_rows.step(run.step);
-    const auto keys = every_row<T>(m, args_.key_rows.row(run.first) + step * t, step);
-    const bool apart =
-        keys.row * static_cast<Index>(sizeof(T)) >= kFarApart && sub_blocks() >= reads;
-    if constexpr (S == Storage::native) {
-      if (m.column == 1 && !apart) return native<T>(keys);
-    }
-    pack_rows(keys, end - t, width, packed, padded_size(width));
-    return {packed, padded_size(width), 1};
+    const Index row = args_.key_rows.row(run.first) + step * t;
+    return {run, t, end,
+            tile_rows<T>(every_row<T>(args_.k, row, step), end - t, args_.width, packed_k_,
+                         sub_blocks() >= 8),
+            tile_rows<T>(every_row<T>(args_.v, row, step), end - t, args_.value_width, packed_v_,
+                         sub_blocks() >= 2)};
   }
 
   /// Adds one tile to one sub-block; returns whether the sub-block sees a key of it.

@@ -17,7 +17,7 @@
 
 #include "fovea/kernels/softmax/band.inl.hpp"
 
-#include "fovea/kernels/softmax/packed_classes.inl.hpp"
+#include "fovea/kernels/softmax/tile_rows.inl.hpp"
 
 #include "fovea/kernels/softmax/block.inl.hpp"
 

@@ -1,13 +1,27 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Keys and values of neighbouring residue classes, packed by the first of the blocks that read
-/// them. A row of a class lies pages away from the next one, and beside rows of the other classes.
+/// Where a tile reads keys and values: in place, packed, or packed together with those of
+/// neighbouring residue classes. A row of a class lies pages away from the next one, and beside
+/// rows of the other classes.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
 #include "fovea/kernels/softmax/block.hpp"
 #include "fovea/simd/stored_rows.inl.hpp"
 #endif
+
+/// Rows as a matrix of T with unit columns. They are packed if they are not one, or if they lie far
+/// apart and are read often: rows on pages of their own meet in few sets of a cache.
+template <class T, Storage S>
+FOVEA_INLINE Matrix<const T> tile_rows(const StoredMatrix<S>& rows, Index count, Index width,
+                                       T* packed, bool are_read_often) {
+  const bool apart = are_read_often && rows.row * static_cast<Index>(sizeof(T)) >= kFarApart;
+  if constexpr (S == Storage::native) {
+    if (rows.column == 1 && !apart) return native<T>(rows);
+  }
+  pack_rows(rows, count, width, packed, padded_size(width));
+  return {packed, padded_size(width), 1};
+}
 
 /// Where the values of packed classes begin: behind their keys.
 template <class T, Storage S>
