@@ -92,6 +92,7 @@ TEST(Arena, PiecesAreAlignedAndApart) {
   for (int call = 0; call < 3; ++call) {
     ArenaLease lease(arena);
     std::vector<Workspace> pieces;
+    pieces.reserve(sizes.size());
     for (const Index size : sizes) pieces.push_back(lease.take(3, size));
     lease.require();
     for (std::size_t n = 0; n < sizes.size(); ++n) {
