@@ -141,7 +141,8 @@ class ArenaLease {
 template <class E>
 class ArenaExecutor {
  public:
-  /// \param arena, executor must outlive this object, the latter if it is a reference
+  /// \param arena must outlive this object
+  /// \param executor must outlive it, too, if E is a reference
   ArenaExecutor(Arena& arena, E&& executor)
       : arena_(&arena), executor_(std::forward<E>(executor)) {}
 
