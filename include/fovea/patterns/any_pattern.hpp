@@ -27,9 +27,8 @@ class AnyPlan {
   Index block_count() const { return plan_ ? plan_->block_count() : 0; }
   /// The largest number of runs in a block, for BlockStorage.
   Index most_runs() const { return plan_ ? plan_->most_runs() : 0; }
-  /// The step of the residue classes of rows if each block is a whole one, block b that of row b;
-  /// otherwise 0.
-  Index class_step() const { return plan_ ? plan_->class_step() : 0; }
+  /// The distance between neighbouring rows of a block; 1 if it is not known.
+  Index row_step() const { return plan_ ? plan_->row_step() : 1; }
   /// Block b of the query rows; its runs may point into the storage.
   QueryBlock block(Index b, BlockStorage& storage) const { return plan_->block(b, storage); }
   /// The number of visible (query, key) pairs; the largest Index if there are more.
@@ -50,7 +49,7 @@ class AnyPlan {
     virtual ~Interface() = default;
     virtual Index block_count() const = 0;
     virtual Index most_runs() const = 0;
-    virtual Index class_step() const = 0;
+    virtual Index row_step() const = 0;
     virtual QueryBlock block(Index b, BlockStorage& storage) const = 0;
     virtual Index visible_pairs() const = 0;
     virtual Index key_block_count() const = 0;
@@ -65,9 +64,9 @@ class AnyPlan {
     explicit Model(P p) : plan(std::move(p)) {}
     Index block_count() const override { return plan.block_count(); }
     Index most_runs() const override { return plan.most_runs(); }
-    Index class_step() const override {
-      if constexpr (requires { plan.class_step(); }) return plan.class_step();
-      return 0;
+    Index row_step() const override {
+      if constexpr (requires { plan.row_step(); }) return plan.row_step();
+      return 1;
     }
     QueryBlock block(Index b, BlockStorage& storage) const override {
       return plan.block(b, storage);

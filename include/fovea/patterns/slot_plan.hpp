@@ -33,12 +33,8 @@ class SlotPlan {
     return shape_.queries == 0 ? 0 : block_at(positions().end - 1) + 1;
   }
 
-  /// The step of the residue classes of rows if each block is a whole one, block b that of row b;
-  /// otherwise 0.
-  Index class_step() const {
-    const Index step = slots_.row_step();
-    return step > 1 && row_strips_.size() == (std::min)(shape_.queries, step) ? step : 0;
-  }
+  /// The distance between neighbouring rows of a block.
+  Index row_step() const { return slots_.row_step(); }
 
   /// The largest number of runs in a block, for BlockStorage.
   Index most_runs() const { return (std::max)(slots_.count(), slots_.room()); }

@@ -135,8 +135,8 @@ inline constexpr int kPowerBelow = R <= 2 ? 1 : 2 * kPowerBelow<(R + 1) / 2>;
 /// `functor.template run<rows>(first)` for each: the rest is the same code with fewer rows. Two
 /// blocks of the next size come before one of R and a small one, whose few chains would wait for
 /// themselves.
-/// \tparam kIsRest whether these are what larger blocks left; up to three of them go one by one,
-/// which is less code
+/// \tparam kIsRest whether these are what larger blocks left, or the code is to be short; up to
+/// three of them go one by one
 template <int R, bool kIsRest = false, class Functor>
 FOVEA_INLINE void for_row_blocks(Index begin, Index end, const Functor& functor) {
   constexpr int fewer = kIsRest && R <= 4 ? 1 : kPowerBelow<R>;

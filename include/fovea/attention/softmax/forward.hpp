@@ -37,7 +37,7 @@ class SoftmaxForward {
   /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {
     const Index classes = plans.most([&](const AnyPlan& plan) {
-      return Classes(plan, shape.keys, shape.width, shape.value_width).elements();
+      return Classes(plan, {}, shape.width, shape.value_width).elements();
     });
     return workers * (slot_bytes(shape, classes) + BlockStorage::bytes(plans.most_runs())) +
            carry_elements(shape, plans) * kElement;
@@ -96,8 +96,8 @@ class SoftmaxForward {
 
   Classes classes(Index stage, Index sequence, Index head) const {
     const AttentionShape shape = call_.shape();
-    return {plans_.plan(stage, sequence, head), call_.sequences()[sequence].keys, shape.width,
-            shape.value_width};
+    return {plans_.plan(stage, sequence, head), call_.sequence_shape(call_.sequences()[sequence]),
+            shape.width, shape.value_width};
   }
 
   static Index block_elements(const AttentionShape& shape) {

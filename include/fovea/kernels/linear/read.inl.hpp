@@ -44,13 +44,13 @@ struct BlockColumns {
 
   template <int V>
   FOVEA_INLINE void run(Index vector) const {
-    for_blocks_or_rows<kBlockRows<V>>(0, s.width, BlockProducts<V, T>{s, vector * kLanes<T>});
+    for_row_blocks<kBlockRows<V>, true>(0, s.width, BlockProducts<V, T>{s, vector * kLanes<T>});
   }
 };
 
 template <class T>
 FOVEA_NOINLINE void add_block(BlockSums<T>& s) {
-  for_row_blocks<kStateVectors>(0, s.value_row / kLanes<T>, BlockColumns<T>{s});
+  for_state_vectors<T>(s.value_row, BlockColumns<T>{s});
   T* normaliser = s.sums + s.width * s.value_row;
   for (Index d = 0; d < s.row; d += kLanes<T>) {
     Vec<T> sum = zero<T>();

@@ -294,12 +294,12 @@ struct ReadColumns {
     const Index c = vector * kLanes<T>;
     const Index stepping =
         reader.keys == 0 ? reader.count : clamped(reader.keys - reader.first, 0, reader.count);
-    for_blocks_or_rows<kBlockRows<V>>(0, stepping, ReadBlock<V, T>{reader, c});
-    for_blocks_or_rows<1>(stepping, reader.count, ReadBlock<V, T>{reader, c});
+    for_row_blocks<kBlockRows<V>, true>(0, stepping, ReadBlock<V, T>{reader, c});
+    for_row_blocks<1>(stepping, reader.count, ReadBlock<V, T>{reader, c});
   }
 };
 
 template <class T>
 FOVEA_NOINLINE void find_numerators(const StateReader<T>& reader) {
-  for_row_blocks<kStateVectors>(0, reader.value_row / kLanes<T>, ReadColumns<T>{reader});
+  for_state_vectors<T>(reader.value_row, ReadColumns<T>{reader});
 }

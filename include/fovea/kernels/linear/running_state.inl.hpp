@@ -123,14 +123,24 @@ FOVEA_NOINLINE void fold_segment(const RunningState<T>& s) {
 /// The number of vectors of columns of register blocks of states and outputs.
 inline constexpr int kStateVectors = Arch::kStateVectors;
 
-/// Does what for_row_blocks does, with blocks of R rows and of one row only: that is less code
-/// where few rows are left over.
-template <int R, class Functor>
-FOVEA_INLINE void for_blocks_or_rows(Index begin, Index end, const Functor& functor) {
-  for (; begin + R <= end; begin += R) functor.template run<R>(begin);
-  if constexpr (R > 1) {
-    for (; begin < end; ++begin) functor.template run<1>(begin);
+/// The groups of a functor for groups of vectors, each of which is so many vectors.
+template <int Unit, class Functor>
+struct WholeUnits {
+  const Functor& functor;
+
+  template <int R>
+  FOVEA_INLINE void run(Index unit) const {
+    functor.template run<R * Unit>(unit * Unit);
   }
+};
+
+/// Cuts the vectors of a row, which is padded to whole cache lines, into groups of kStateVectors
+/// and fewer; those that are less than a line, or than the largest group, never occur.
+template <class T, class Functor>
+FOVEA_INLINE void for_state_vectors(Index padded_width, const Functor& functor) {
+  constexpr int unit = smaller(kStateVectors, 64 / kVecBytes);
+  for_row_blocks<kStateVectors / unit>(0, padded_width / (unit * kLanes<T>),
+                                       WholeUnits<unit, Functor>{functor});
 }
 
 /// The tokens that come next, for which memory is asked.
@@ -210,8 +220,8 @@ struct ChunkColumns {
 
   template <int V>
   FOVEA_INLINE void run(Index vector) const {
-    for_blocks_or_rows<kBlockRows<V>>(0, s.width,
-                                      ChunkProducts<V, T>{s, sums, after, vector * kLanes<T>});
+    for_row_blocks<kBlockRows<V>, true>(0, s.width,
+                                        ChunkProducts<V, T>{s, sums, after, vector * kLanes<T>});
   }
 };
 
@@ -220,7 +230,7 @@ struct ChunkColumns {
 template <class T>
 FOVEA_NOINLINE void add_chunk(const RunningState<T>& s, const ChunkSums<T>& sums,
                               TokensAfter& after) {
-  for_row_blocks<kStateVectors>(0, s.value_row / kLanes<T>, ChunkColumns<T>{s, sums, after});
+  for_state_vectors<T>(s.value_row, ChunkColumns<T>{s, sums, after});
 }
 
 /// Adds n numbers to as many double words.
