@@ -11,4 +11,6 @@
 
 #include "fovea/kernels/sketch/candidates.inl.hpp"
 
+#include "fovea/kernels/sketch/hits.inl.hpp"
+
 #include "fovea/kernels/sketch/select.inl.hpp"

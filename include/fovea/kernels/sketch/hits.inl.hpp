@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The keys that one head of a row keeps, among the candidates of the row (Smart Bird, eq. 3).
+
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/sketch/candidates.inl.hpp"
+#include "fovea/simd/wide.inl.hpp"
+#endif
+
+/// The hits of one head after the other: candidates whose draws may be enough.
+template <SamplingPolicy P, class T>
+class SketchHits {
+ public:
+  /// \param memory 6 * room elements
+  /// \param scores room elements
+  SketchHits(const SketchSelectArgs<T>& args, T* memory, std::int64_t* scores, Index room)
+      : args_(args),
+        draws_(memory),
+        losses_(draws_ + room),
+        hits_(reinterpret_cast<Int<T>*>(losses_ + room)),
+        candidates_(reinterpret_cast<T*>(hits_ + room), room),
+        scores_(scores) {}
+
+  /// The candidates of the row.
+  SketchCandidates<P, T>& candidates() { return candidates_; }
+
+  /// Finds the K best of one head. Returns whether enough keys scored above the candidates' bound;
+  /// only then are the K best known.
+  bool find(Index h, Index row) {
+    count_ = P == SamplingPolicy::top_k ? take_candidates()
+             : args_.draws == nullptr   ? draw(h, row)
+                                        : read_draws(h, row);
+    if (count_ < args_.chosen) return false;
+    const std::int64_t high = score();
+    constexpr std::int64_t least = (std::numeric_limits<std::int64_t>::min)();
+    if (candidates_.bound() != least &&
+        count_at_least(scores_, count_, candidates_.bound()) < args_.chosen)
+      return false;
+    largest_ = largest_numbers(scores_, count_, args_.chosen,
+                               larger(candidates_.bound(), least + 1), high);
+    return true;
+  }
+
+  /// Writes the K best, if the candidates ascend, without a branch for each hit, which the hardware
+  /// could not predict.
+  FOVEA_NOINLINE void write(Index* to) {
+    collect();
+    for (Index n = 0; n < args_.chosen; ++n) to[n * args_.indices_column] = hits_[n];
+  }
+
+ private:
+  /// Moves the K best to the front of hits_, in the order of the candidates.
+  FOVEA_INLINE void collect() {
+    LargestNumbers largest = largest_;
+    Index count = 0;
+    for (Index n = 0; n < count_; ++n) {
+      const std::int64_t score = scores_[n];
+      const bool is_equal = score == largest.value;
+      const bool is_kept = (score > largest.value) | (is_equal & (largest.equal > 0));
+      hits_[count] = candidates_.keys()[hits_[n]];  // count <= n, so no hit is lost
+      count += is_kept ? 1 : 0;
+      largest.equal -= is_equal ? 1 : 0;
+    }
+  }
+
+  /// Draws for the candidates, keeps those that pass, and returns their number.
+  FOVEA_NOINLINE Index draw(Index h, Index row) {
+    const auto position = static_cast<std::uint32_t>(args_.first_position + row);
+    const RowDraws draws({args_.seed, args_.batch, static_cast<std::uint32_t>(h)}, position);
+    Index hits = 0;
+    IntVec<T> at = lane_index<T>();
+    for (Index n = 0; n < candidates_.count(); n += kDrawVectors<T> * kLanes<T>) {
+      IntVec<T> keys[kDrawVectors<T>];
+      FOVEA_UNROLL
+      for (int v = 0; v < kDrawVectors<T>; ++v) {
+        keys[v] = load_int<T>(candidates_.keys() + n + v * kLanes<T>);
+      }
+      IntVec<T> numerators[kDrawVectors<T>];
+      draws.numerators<kDrawVectors<T>, T>(keys, numerators);
+      FOVEA_UNROLL
+      for (int v = 0; v < kDrawVectors<T>; ++v) {
+        const Vec<T> draw{__builtin_convertvector(numerators[v].raw, typename Vec<T>::Raw)};
+        hits = add_hits(hits, at, draw, n + v * kLanes<T>);
+        at = at + set1_int<T>(kLanes<T>);
+      }
+    }
+    return hits;
+  }
+
+  /// Does the same with draws that are given.
+  FOVEA_NOINLINE Index read_draws(Index h, Index row) {
+    const T* const draws = args_.draws + h * args_.draws_head + row * args_.draws_row;
+    Index hits = 0;
+    IntVec<T> at = lane_index<T>();
+    for (Index n = 0; n < candidates_.count(); n += kLanes<T>) {
+      alignas(kVecBytes) T lanes[kLanes<T>] = {};
+      for (Index lane = 0; lane < smaller(kLanes<T>, candidates_.count() - n); ++lane) {
+        // A draw that is NaN counts as the smallest one.
+        const T given = draws[candidates_.keys()[n + lane] * args_.draws_column];
+        lanes[lane] = given > 0 ? given * kDraws<T> : 0;
+      }
+      hits = add_hits(hits, at, load(lanes), n);
+      at = at + set1_int<T>(kLanes<T>);
+    }
+    return hits;
+  }
+
+  FOVEA_INLINE Index add_hits(Index hits, IntVec<T> at, Vec<T> draw, Index n) {
+    const std::uint32_t passed = mask_bits(draw > load(candidates_.least() + n));
+    store_lanes_int<T>(hits_ + hits, at, passed);
+    store_lanes(draws_ + hits, draw, passed);
+    store_lanes(losses_ + hits, load(candidates_.losses() + n), passed);
+    return hits + bit_count(passed);
+  }
+
+  /// Keeps all candidates, if nothing is drawn.
+  Index take_candidates() {
+    IntVec<T> at = lane_index<T>();
+    for (Index n = 0; n < candidates_.count(); n += kLanes<T>) {
+      store_int<T>(hits_ + n, at);
+      store(draws_ + n, zero<T>());
+      store(losses_ + n, load(candidates_.losses() + n));
+      at = at + set1_int<T>(kLanes<T>);
+    }
+    return candidates_.count();
+  }
+
+  /// Writes the hits' scores as integers of the same order, with the smallest integer behind them,
+  /// and returns one more than the largest.
+  FOVEA_NOINLINE std::int64_t score() {
+    constexpr Index w = kLanes<double>;
+    constexpr std::int64_t least = (std::numeric_limits<std::int64_t>::min)();
+    IntVec<double> high = set1_int<double>(least);
+    for (Index n = 0; n < count_; n += w) {
+      const Vec<double> u = load_wide(draws_ + n) * set1(1 / static_cast<double>(kDraws<T>));
+      const Vec<double> loss = load_wide(losses_ + n);
+      const IntVec<double> score = ordered_bits(sampling_score<P>(u, loss));
+      const IntVec<double> is_hit = lane_index<double>() < set1_int<double>(count_ - n);
+      const IntVec<double> order{is_hit.raw ? score.raw : set1_int<double>(least).raw};
+      high.raw = order.raw > high.raw ? order.raw : high.raw;
+      store_int<double>(scores_ + n, order);
+    }
+    alignas(kVecBytes) std::int64_t lanes[w];
+    store_int<double>(lanes, high);
+    for (Index lane = 1; lane < w; ++lane) lanes[0] = larger(lanes[0], lanes[lane]);
+    return lanes[0] + 1;
+  }
+
+  const SketchSelectArgs<T>& args_;
+  T* draws_;      // numerators of the draws that passed
+  T* losses_;     // losses of the same candidates
+  Int<T>* hits_;  // the candidates whose draws passed
+  SketchCandidates<P, T> candidates_;
+  std::int64_t* scores_;  // the hits' scores, as integers
+  Index count_ = 0;
+  LargestNumbers largest_{};
+};
