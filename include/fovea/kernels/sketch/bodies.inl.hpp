@@ -14,3 +14,9 @@
 #include "fovea/kernels/sketch/hits.inl.hpp"
 
 #include "fovea/kernels/sketch/select.inl.hpp"
+
+#include "fovea/kernels/sketch/block_bounds.inl.hpp"
+
+#include "fovea/kernels/sketch/key_blocks.inl.hpp"
+
+#include "fovea/kernels/sketch/select_blocks.inl.hpp"

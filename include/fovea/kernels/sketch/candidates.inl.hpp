@@ -44,6 +44,10 @@ class SketchCandidates {
   /// pass.
   const T* least() const { return least_; }
   const Int<T>* keys() const { return keys_; }
+  /// Room for losses that `guess` looks at.
+  T* losses() { return losses_; }
+  /// Beyond this loss no key is a candidate.
+  T threshold() const { return theta_; }
 
   /// A score, in the order of ordered_bits. Only if K keys score as much, no key was ruled out that
   /// scores as much as they do. It is the smallest integer if no key was ruled out.
@@ -80,6 +84,27 @@ class SketchCandidates {
     }
   }
 
+  /// A loss such that about `wanted` of the first n numbers in losses() are expected to score above
+  /// its p, and hardly fewer; infinity if there is none.
+  T guess(const SketchRow<T>& row, Index n, T wanted) {
+    row_ = row;
+    return threshold(n, wanted, loss_beyond<P>(largest(n)), kNearlyEnough);
+  }
+
+  /// As `find`, for a row without those keys whose losses are `cap` or more. Returns false if that
+  /// may leave too few candidates.
+  /// \param names the numbers of the row's keys
+  bool find_below(const SketchRow<T>& row, T wanted, T cap, const Int<T>* names) {
+    row_ = row;
+    wanted_ = wanted;
+    collect_below(cap, names);
+    theta_ = threshold(count_, wanted_, cap);
+    if (!(theta_ < MathConstants<T>::kInfinity)) return false;
+    keep_below(theta_);
+    set_least();
+    return true;
+  }
+
  private:
   FOVEA_INLINE Vec<T> loss(Vec<T> score) const {
     if constexpr (P == SamplingPolicy::top_k) return zero<T>() - score;
@@ -109,7 +134,7 @@ class SketchCandidates {
 
   /// A loss, at most `high`, such that about as many as wanted of the first n keys in losses_ are
   /// expected to score above its p; infinity if there is none.
-  FOVEA_NOINLINE T threshold(Index n, T wanted, T high) const {
+  FOVEA_NOINLINE T threshold(Index n, T wanted, T high, T enough_times = kEnough) const {
     constexpr T infinity = MathConstants<T>::kInfinity;
     if (!(high > -infinity && high < infinity)) return infinity;
     const T most = expected_above<P>(losses_, n, high);
@@ -120,7 +145,7 @@ class SketchCandidates {
     constexpr int steps = 24;
     T at_low = 0;
     T at_high = most;
-    for (int step = 0; step < steps && at_high > wanted * kEnough; ++step) {
+    for (int step = 0; step < steps && at_high > wanted * enough_times; ++step) {
       const T share = (wanted * kAim - at_low) / (at_high - at_low);
       const T part = step >= 6 || !(share > 0) ? T(0.5) : at_low > 0 ? share : root(share);
       const T middle = low + (high - low) * part;
@@ -133,7 +158,8 @@ class SketchCandidates {
   }
 
   /// Takes the keys whose losses are below theta.
-  FOVEA_NOINLINE void collect_below(T theta) {
+  /// \param names their numbers; null: their places
+  FOVEA_NOINLINE void collect_below(T theta, const Int<T>* names = nullptr) {
     Index count = 0;
     IntVec<T> key = lane_index<T>();
     for (Index j = 0; j < row_.keys; j += kLanes<T>) {
@@ -141,7 +167,7 @@ class SketchCandidates {
       // No branch for vectors without a key: about every second one has some.
       const std::uint32_t below = mask_bits(x < set1(theta));
       store_lanes(losses_ + count, x, below);
-      store_lanes_int<T>(keys_ + count, key, below);
+      store_lanes_int<T>(keys_ + count, names == nullptr ? key : load_int<T>(names + j), below);
       count += bit_count(below);
       key = key + set1_int<T>(kLanes<T>);
     }
@@ -232,6 +258,7 @@ class SketchCandidates {
   /// times as many are aimed at.
   static constexpr T kEnough = T(1.125);
   static constexpr T kAim = T(1.06);
+  static constexpr T kNearlyEnough = T(1.5);
 
   T* losses_;
   T* least_;

@@ -49,7 +49,76 @@ class SketchHits {
     for (Index n = 0; n < args_.chosen; ++n) to[n * args_.indices_column] = hits_[n];
   }
 
+  /// Writes the K best in ascending order, if the candidates are in any order.
+  FOVEA_NOINLINE void write_sorted(Index* to) {
+    collect();
+    constexpr int w = kLanes<T>;
+    // Its place is the number of smaller ones; none is smaller than those behind the last one.
+    store_int<T>(hits_ + args_.chosen, set1_int<T>((std::numeric_limits<Int<T>>::max)()));
+    for (Index n = 0; n < args_.chosen; ++n) {
+      const IntVec<T> key = set1_int<T>(hits_[n]);
+      Index place = 0;
+      for (Index m = 0; m < args_.chosen; m += w) {
+        place += bit_count(mask_bits(load_int<T>(hits_ + m) < key));
+      }
+      to[place * args_.indices_column] = hits_[n];
+    }
+  }
+
+  /// Whether the K best are the K best of the exhaustive choice, if the normaliser of that is the
+  /// candidates' one and a number x between 0 and `interval`.
+  ///
+  /// A key's loss is l + x, with l its loss here. So loss / sqrt(u), and loss / u, are lines in x:
+  /// where one key is behind another at both ends of the interval, it is behind it in between. That
+  /// holds also for the keys that are no hits. At x = 0 they score no more than a key of the loss
+  /// theta whose draw is 1, and no line rises less with x than that of such a key. Under `raw`, x
+  /// changes nothing but a common factor, and top_k has no normaliser.
+  ///
+  /// Both choices subtract a key's logit from the same largest one, and round when they add the
+  /// normaliser. A score has twice the relative error of its loss; so two scores here and the same
+  /// two in the exhaustive choice are 8 roundings apart in all, that is 2^-21 for float, and a few
+  /// roundings of double. Under `raw` the absolute error counts.
+  FOVEA_NOINLINE bool is_certain(double interval) const {
+    constexpr std::int64_t least = (std::numeric_limits<std::int64_t>::min)();
+    const std::int64_t kept_from = largest_.value + (largest_.equal > 0 ? 0 : 1);
+    // Of equal scores the exhaustive choice keeps those of the first keys.
+    if (count_at_least(scores_, count_, kept_from) != args_.chosen) return false;
+    if constexpr (P == SamplingPolicy::top_k) return true;
+    constexpr bool is_raw = P == SamplingPolicy::raw;
+    const auto theta = static_cast<double>(candidates_.threshold());
+    const double end = is_raw ? 0 : interval;
+    Vec<double> kept[2], left[2];  // the least score that is kept, and the largest one that is not
+    kept[0] = kept[1] = set1(MathConstants<double>::kInfinity);
+    left[0] = sampling_score<P>(set1(1.0), set1(theta));
+    left[1] = sampling_score<P>(set1(1.0), set1(theta + end));
+    for (Index n = 0; n < count_; n += kLanes<double>) {
+      const IntVec<double> order = load_int<double>(scores_ + n);
+      const IntVec<double> is_hit = order > set1_int<double>(least);
+      const IntVec<double> is_kept = order > set1_int<double>(kept_from - 1);
+      const Vec<double> u = load_wide(draws_ + n) * set1(1 / static_cast<double>(kDraws<T>));
+      const Vec<double> loss = load_wide(losses_ + n) + set1(end);
+      // Scores are not negative, so their order is their bits.
+      const Vec<double> score[2] = {from_bits<double>(order), sampling_score<P>(u, loss)};
+      FOVEA_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        kept[e] = minimum(select(is_kept, score[e], kept[e]), kept[e]);
+        left[e] = maximum(select(is_hit & ~is_kept, score[e], left[e]), left[e]);
+      }
+    }
+    constexpr double rounding = sizeof(T) == 4 ? 0x1p-20 : 0x1p-48;
+    const double room = 1 + rounding * (is_raw ? 1 + theta + interval : 1);
+    // A power of two below the normal numbers would be the smallest of these.
+    constexpr double most_loss = 900;
+    if (is_raw && !(theta + interval < most_loss)) return false;
+    return smallest_lane(kept[0]) > largest_lane(left[0]).raw[0] * room &&
+           smallest_lane(kept[1]) > largest_lane(left[1]).raw[0] * room;
+  }
+
  private:
+  static FOVEA_INLINE double smallest_lane(Vec<double> a) {
+    return -largest_lane(zero<double>() - a).raw[0];
+  }
+
   /// Moves the K best to the front of hits_, in the order of the candidates.
   FOVEA_INLINE void collect() {
     LargestNumbers largest = largest_;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "fovea/kernels/sketch/blocks.hpp"
 #include "fovea/simd/matrix.hpp"
 #include "fovea/simd/padding.hpp"
 
@@ -22,9 +23,6 @@ enum class SamplingPolicy : std::uint8_t {
   random,               ///< p = 1: the sketch is not read
 };
 
-/// The number of rows that the kernel scores together.
-inline constexpr Index kSketchRows = 4;
-
 /// Some rows of one sequence, whose sketch has one head, and the keys that each head of the
 /// attention keeps for them.
 template <class T>
@@ -33,7 +31,10 @@ struct SketchSelectArgs {
   /// [width, keys_row] the sketch's keys: column c of key j is keys[c * keys_row + j]. There are
   /// sketch_room(keys) of them; those behind the last key are any finite numbers.
   const T* keys = nullptr;
-  Index keys_row = 0;        ///< elements from one column of the keys to the next
+  Index keys_row = 0;  ///< elements from one column of the keys to the next
+  /// The same keys in blocks, of which most are not looked at; the choice is the same. Null: all
+  /// keys are looked at.
+  const SketchBlocks<T>* blocks = nullptr;
   Index width = 0;           ///< d
   Index rows = 0;            ///< number of rows
   Index key_end = 0;         ///< keys from this one on are invisible
@@ -61,7 +62,10 @@ struct SketchSelectArgs {
   /// [rows], written: whether the row's sketch is made of numbers; a row whose sketch is not keeps
   /// its first keys. Null: not wanted.
   bool* is_number = nullptr;
-  void* scratch = nullptr;  ///< sketch_select_scratch<T>(keys, width) bytes
+  /// [rows], written: how many logits were computed for the row, or, if all keys were looked at,
+  /// their number. Null: not wanted.
+  Index* looked_at = nullptr;
+  void* scratch = nullptr;  ///< sketch_select_scratch<T>(keys, width, blocks != nullptr) bytes
 };
 
 /// A number of keys rounded up to a cache line of any scalar, and a vector more: so many may
@@ -70,9 +74,11 @@ constexpr Index sketch_room(Index keys) { return padded_size(keys) + kPadding; }
 
 /// Bytes of scratch of one call, for that many keys.
 template <class T>
-constexpr Index sketch_select_scratch(Index keys, Index width) {
+constexpr Index sketch_select_scratch(Index keys, Index width, bool by_blocks = false) {
   constexpr Index of_key = (kSketchRows + 6) * Index{sizeof(T)} + Index{sizeof(double)};
-  return sketch_room(keys) * of_key + sketch_room(kSketchRows * width) * Index{sizeof(T)};
+  const Index of_blocks = by_blocks ? sketch_block_scratch(keys, width) : 0;
+  return sketch_room(keys) * of_key +
+         (sketch_room(kSketchRows * width) + of_blocks) * Index{sizeof(T)};
 }
 
 FOVEA_NAMESPACE_END

@@ -123,6 +123,7 @@ class SketchSelect {
     }
     const bool is_number = sketch.is_number || keys == 0;
     if (args_.is_number != nullptr) args_.is_number[row] = is_number;
+    if (args_.looked_at != nullptr) args_.looked_at[row] = keys;
     if (keys <= args_.chosen || !is_number) {
       for (Index h = 0; h < args_.heads; ++h) write_first(h, row, smaller(keys, args_.chosen));
       return;
@@ -163,20 +164,3 @@ class SketchSelect {
   Index all_see_ = 0;
   Vec<T> most_[kSketchRows];  // in lanes, the largest of the logits that all rows see
 };
-
-/// Chooses the keys of some rows.
-template <class T>
-FOVEA_NOINLINE void sketch_select(const SketchSelectArgs<T>& args) noexcept {
-  switch (args.policy) {
-    case SamplingPolicy::squared_inverse_log:
-      return SketchSelect<SamplingPolicy::squared_inverse_log, T>(args).run();
-    case SamplingPolicy::inverse_log:
-      return SketchSelect<SamplingPolicy::inverse_log, T>(args).run();
-    case SamplingPolicy::raw:
-      return SketchSelect<SamplingPolicy::raw, T>(args).run();
-    case SamplingPolicy::top_k:
-      return SketchSelect<SamplingPolicy::top_k, T>(args).run();
-    case SamplingPolicy::random:
-      return SketchSelect<SamplingPolicy::random, T>(args).run();
-  }
-}
