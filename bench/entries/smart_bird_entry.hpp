@@ -212,9 +212,9 @@ inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector
             [=](ThreadPool& pool) { op.select(data->inputs.sketch(), data->lists.view(), pool); },
             [=](Index samples) { return detail::list_error(op, *data, samples); }};
       },
-      [](const AttentionShape& shape, Index workers) {
-        return fovea::SketchKeys<float>::size_bytes(shape.batch, kSketchWidth, shape.keys) +
-               fovea::SketchSelection<float>::workspace_bytes(shape.keys, kSketchWidth, workers);
+      [op](const AttentionShape& shape, Index workers) {
+        return fovea::selection_bytes<float>(
+            op.options, shape_for<SmartBirdAttention>(shape, kSketchWidth), workers);
       }};
   return entry;
 }

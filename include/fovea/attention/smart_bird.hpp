@@ -38,6 +38,12 @@ FOVEA_NAMESPACE_BEGIN
 /// (D + Dv) flops for each row and head. Memory: 8 min(K, Nk) bytes for each row and head for the
 /// indices unless they are saved, d numbers for each key, and for each worker 48 bytes for each key
 /// (88 for double).
+///
+/// Long sequences take blocks of 64 keys that are near each other in the sketch (the option
+/// `search`). A row then computes O(d^2) numbers for each block, and O(d) for the keys of those
+/// blocks that may hold a key to keep, or whose weight is not bounded well: a tenth of them, say.
+/// The chosen keys are the same. Memory: d + 1 more numbers for each key, twice to four times that
+/// if causal, and for each worker 10 bytes more for each key (20 for double).
 class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
                            public BackwardCalls<SmartBirdAttention> {
  public:
@@ -132,7 +138,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   template <class T>
   [[nodiscard]] Index workspace_bytes(const SmartBirdShape& shape, Index workers = 1) const {
     return SmartBirdRows<T>::workspace_bytes(options, shape, workers) +
-           choice_bytes<Compute<T>>(shape, workers);
+           selection_bytes<Compute<T>>(options, shape, workers);
   }
 
   /// Bytes of scratch memory that `backward` takes with that many workers if the indices were not
@@ -143,7 +149,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
     const Index places = options.places(shape.keys);
     return IndexedBackward<T>::workspace_bytes(shape, places, shape.queries * places, workers) +
            ChosenKeys::size_bytes({shape.batch, shape.query_heads, shape.queries, places}) +
-           choice_bytes<T>(shape, workers);
+           selection_bytes<T>(options, shape, workers);
   }
 
   /// The number of (query, key) pairs of one query head that are attended to, without regard to key
@@ -170,14 +176,6 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
  private:
   friend class ForwardCalls<SmartBirdAttention>;
   friend class BackwardCalls<SmartBirdAttention>;
-
-  /// Bytes of scratch memory of the choice of keys with that many workers.
-  /// \tparam C the type of the arithmetic
-  template <class C>
-  static Index choice_bytes(const SmartBirdShape& shape, Index workers) {
-    return SketchKeys<C>::size_bytes(shape.batch, shape.sketch_width, shape.keys) +
-           SketchSelection<C>::workspace_bytes(shape.keys, shape.sketch_width, workers);
-  }
 
   /// Writes the gradients of q, k and v, given d_out, the gradient of the loss with respect to out.
   /// The chosen keys are fixed: the choice is not differentiated, and the sketch is trained by a

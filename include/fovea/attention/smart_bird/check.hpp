@@ -10,11 +10,16 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// \tparam T the type of the arithmetic
-/// \throws std::invalid_argument if keys_per_row is below 1, or a scale is not finite in T
+/// \throws std::invalid_argument if keys_per_row is below 1, search is none of its values, or a
+/// scale is not finite in T
 template <class T>
 void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
   if (options.keys_per_row < 1) {
     refuse(op, "keys_per_row", std::to_string(options.keys_per_row), "at least 1");
+  }
+  if (options.search > SketchSearch::blocks) {
+    refuse(op, "search", std::to_string(static_cast<int>(options.search)),
+           "automatic, exhaustive or blocks");
   }
   detail::check_scale<T>(op, "scale", options.scale);
   detail::check_scale<T>(op, "sketch_scale", options.sketch_scale);

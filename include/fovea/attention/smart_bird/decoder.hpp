@@ -27,6 +27,8 @@ struct SketchTokens {
 /// attention of its last positions.
 /// `step` gives, bit for bit, what `forward` gives for the same queries and all keys so far. That
 /// holds whatever pieces the tokens were appended in, and for any number of threads.
+/// A step looks at all tokens, whatever the option `search` says: to keep them in blocks would cost
+/// more than it saves in a few rows.
 /// Cost of a row: O(d) for each token, once for all heads; some draws; and K keys and values for
 /// each head. Memory: keys, values and d more numbers for each token, and at most twice that.
 /// It must not be called from several threads at once. Errors are std::invalid_argument or
@@ -195,7 +197,7 @@ class SmartBirdDecoder
         options_, {inputs.sketch_q, inputs.draws, rows.indices(), rows.is_number()}, sketch_);
     const Index blocks = selection.block_count(inputs.q.rows());
     const Index tasks = shape_.query_heads == 0 ? 0 : shape_.batch * blocks;
-    selection.take_scratch(tasks, after, threads);
+    selection.take_scratch(tasks, after, false, threads);
     memory_of(threads).require();
     if (detail::has_new_tokens(inputs)) add(inputs.k, inputs.v, inputs.sketch_k);
     for_each_task(threads, tasks, [&](Index task, Index worker) {

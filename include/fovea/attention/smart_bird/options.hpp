@@ -12,6 +12,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// How the keys of a row are found. All ways find the same keys.
+enum class SketchSearch : std::uint8_t {
+  automatic,   ///< the way that is expected to be faster
+  exhaustive,  ///< by the logits of all keys
+  blocks,      ///< by bounds of blocks of keys, wherever there are enough keys to make blocks
+};
+
 /// Options of SmartBirdAttention.
 struct SmartBirdOptions {
   /// K, at least 1: the number of keys that each row and head keeps. If fewer are visible, it keeps
@@ -30,6 +37,8 @@ struct SmartBirdOptions {
   std::optional<double> scale = {};
   /// Scale of the sketch's logits; the default is 1/sqrt(d).
   std::optional<double> sketch_scale = {};
+  /// How the keys are found; it changes the time and the memory, and nothing else.
+  SketchSearch search = SketchSearch::automatic;
 
   /// The number of places that a row's list needs: no more than there are keys.
   Index places(Index keys) const { return (std::min)(keys_per_row, keys); }

@@ -7,6 +7,7 @@
 #include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/smart_bird/options.hpp"
+#include "fovea/attention/smart_bird/sketch_blocks.hpp"
 #include "fovea/attention/smart_bird/sketch_keys.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/kernels/sketch/table.hpp"
@@ -38,15 +39,16 @@ class SketchSelection {
       : options_(options), rows_(rows), keys_(keys) {}
 
   /// Bytes of scratch memory with that many workers.
-  static Index workspace_bytes(Index keys, Index width, Index workers) {
-    return workers * slot_bytes(keys, width);
+  /// \param by_blocks whether some sequence has its keys in blocks
+  static Index workspace_bytes(Index keys, Index width, Index workers, bool by_blocks) {
+    return workers * slot_bytes(keys, width, by_blocks);
   }
 
   /// Takes the scratch memory for that many tasks on sequences of at most that many keys.
   /// \throws std::bad_alloc
   template <class E>
-  void take_scratch(Index tasks, Index most_keys, E&& executor) {
-    slot_ = slot_bytes(most_keys, keys_.width());
+  void take_scratch(Index tasks, Index most_keys, bool by_blocks, E&& executor) {
+    slot_ = slot_bytes(most_keys, keys_.width(), by_blocks);
     scratch_ = memory_of(executor).take(worker_count(executor, tasks), slot_);
   }
 
@@ -54,13 +56,15 @@ class SketchSelection {
   static Index block_count(Index rows) { return (rows + kBlockRows - 1) / kBlockRows; }
 
   /// Chooses the keys of one block of rows of a sequence.
-  void run(const Sequence& s, Index block, Index worker) {
+  /// \param blocks the sequence's keys in blocks; without segments: all keys are looked at
+  void run(const Sequence& s, Index block, Index worker, const SketchBlocks<T>& blocks = {}) {
     const Index first = block * kBlockRows;
     const Index row = s.first_query + first;
     SketchSelectArgs<T> args;
     args.q = detail::head_matrix(rows_.q, s.batch, 0, row);
     args.keys = keys_.keys(s.batch, s.first_key);
     args.keys_row = keys_.room();
+    args.blocks = blocks.segment_count == 0 ? nullptr : &blocks;
     args.width = keys_.width();
     args.rows = (std::min)(kBlockRows, s.queries - first);
     args.key_end = s.key_end;
@@ -92,8 +96,8 @@ class SketchSelection {
   }
 
  private:
-  static Index slot_bytes(Index keys, Index width) {
-    return (sketch_select_scratch<T>(keys, width) + 63) / 64 * 64;
+  static Index slot_bytes(Index keys, Index width, bool by_blocks) {
+    return (sketch_select_scratch<T>(keys, width, by_blocks) + 63) / 64 * 64;
   }
 
   T scale() const { return detail::logit_scale<T>(options_.sketch_scale, keys_.width()); }
@@ -115,6 +119,17 @@ double selection_products(const View<const T>& sketch_q, Index keys, Index heads
          static_cast<double>(keys * (sketch_q.width() + draw * heads));
 }
 
+/// Bytes of scratch memory that `select_keys` takes with that many workers.
+template <class T>
+Index selection_bytes(const SmartBirdOptions& options, const SmartBirdShape& shape, Index workers) {
+  const Sequence sizes{.queries = shape.queries, .keys = shape.keys, .key_end = shape.keys};
+  const Index of_blocks =
+      SketchBlockKeys<T>::size_bytes(options, sizes, shape.sketch_width, shape.batch);
+  return SketchKeys<T>::size_bytes(shape.batch, shape.sketch_width, shape.keys) + of_blocks +
+         SketchSelection<T>::workspace_bytes(shape.keys, shape.sketch_width, workers,
+                                             of_blocks > 0);
+}
+
 /// Chooses the keys of all rows of checked inputs.
 /// \param indices [B, H, Nq, K] or [B, H, Nq, min(K, Nk)], written
 /// \param is_number [B, Nq], written: whether the row's sketch is made of numbers; null: not wanted
@@ -131,10 +146,14 @@ void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
   });
   const Index key_rows = sketch.k.rows();
   SketchKeys<T> keys(sketch.k.batch(), sketch.k.width());
-  keys.take_room(key_rows, memory_of(executor));
+  auto&& memory = memory_of(executor);
+  keys.take_room(key_rows, memory);
+  SketchBlockKeys<T> near_keys(sketch.k.width());
+  // Draws that are given may be any numbers, for which blocks know no bound.
+  if (inputs.draws.is_none()) near_keys.plan(options, sequences, memory);
   SketchSelection<T> selection(options, {sketch.q, inputs.draws, indices, is_number}, keys);
-  selection.take_scratch(tasks.count(), key_rows, executor);
-  memory_of(executor).require();
+  selection.take_scratch(tasks.count(), key_rows, near_keys.segment_count() > 0, executor);
+  memory.require();
 
   keys.clear();
   constexpr Index block = 1024;
@@ -143,9 +162,13 @@ void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
     const Index first = task % blocks * block;
     keys.put(sketch.k, task / blocks, first, first, (std::min)(block, key_rows - first));
   });
+  for_each_task(executor, near_keys.segment_count(), [&](Index segment, Index) {
+    near_keys.make(segment, sequences[near_keys.sequence_of(segment)], keys);
+  });
+  near_keys.finish();
   for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
     const SequenceTask at = tasks[task];
-    selection.run(sequences[at.sequence], at.part, worker);
+    selection.run(sequences[at.sequence], at.part, worker, near_keys.of(at.sequence));
   });
 }
 
