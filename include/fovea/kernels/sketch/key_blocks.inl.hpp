@@ -6,6 +6,7 @@
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
 #include "fovea/kernels/sketch/block_bounds.inl.hpp"
+#include "fovea/kernels/sketch/select.hpp"
 #endif
 
 /// The most segments that a row looks at.
