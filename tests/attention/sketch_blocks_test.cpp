@@ -227,8 +227,11 @@ TEST(SketchBlocks, AreTakenByLongSequences) {
   EXPECT_TRUE(has_blocks({.causal = true}, 32768, 32768, 4));
   EXPECT_TRUE(has_blocks({.policy = SamplingPolicy::top_k}, 8192, 8192, 4));
   EXPECT_FALSE(has_blocks({.policy = SamplingPolicy::random}, 16384, 16384, 4));
-  EXPECT_FALSE(has_blocks({.keys_per_row = 65}, 16384, 16384, 4));
-  EXPECT_FALSE(has_blocks({}, 16384, 16384, 9));
+  EXPECT_FALSE(has_blocks({.policy = SamplingPolicy::inverse_log}, 16384, 16384, 4));
+  EXPECT_TRUE(has_blocks({.policy = SamplingPolicy::inverse_log}, 16384, 32768, 4));
+  EXPECT_FALSE(has_blocks({.keys_per_row = 33}, 16384, 16384, 4));
+  EXPECT_FALSE(has_blocks({}, 16384, 16384, 5));
+  EXPECT_FALSE(has_blocks({.search = SketchSearch::blocks}, 16384, 16384, 9));
   EXPECT_FALSE(has_blocks({.search = SketchSearch::exhaustive}, 16384, 16384, 4));
   EXPECT_TRUE(has_blocks({.search = SketchSearch::blocks}, 1, 1024, 4));
 }

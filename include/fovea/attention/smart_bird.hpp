@@ -39,11 +39,11 @@ FOVEA_NAMESPACE_BEGIN
 /// indices unless they are saved, d numbers for each key, and for each worker 48 bytes for each key
 /// (88 for double).
 ///
-/// Long sequences take blocks of 64 keys that are near each other in the sketch (the option
-/// `search`). A row then computes O(d^2) numbers for each block, and O(d) for the keys of those
-/// blocks that may hold a key to keep, or whose weight is not bounded well: a tenth of them, say.
-/// The chosen keys are the same. Memory: d + 1 more numbers for each key, twice to four times that
-/// if causal, and for each worker 10 bytes more for each key (20 for double).
+/// Long sequences whose sketch has up to 4 columns take blocks of 64 keys that are near each other
+/// in the sketch (the option `search`). A row then computes O(d^2) numbers for each block, and O(d)
+/// for the keys of those blocks that may hold a key to keep, or whose weight is not bounded well: a
+/// tenth of them, say. The chosen keys are the same. Memory: d + 1 more numbers for each key, twice
+/// to four times that if causal, and for each worker 10 bytes more for each key (20 for double).
 class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
                            public BackwardCalls<SmartBirdAttention> {
  public:

@@ -16,7 +16,7 @@ FOVEA_NAMESPACE_BEGIN
 enum class SketchSearch : std::uint8_t {
   automatic,   ///< the way that is expected to be faster
   exhaustive,  ///< by the logits of all keys
-  blocks,      ///< by bounds of blocks of keys, wherever there are enough keys to make blocks
+  blocks,      ///< by bounds of blocks of keys, if d is at most 8, wherever there are 1024 keys
 };
 
 /// Options of SmartBirdAttention.

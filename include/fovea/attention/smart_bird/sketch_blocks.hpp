@@ -31,16 +31,20 @@ class SketchSegments {
   /// behind its segments looks at as many as in 32 blocks.
   static constexpr Index kLeastSegment = 4096;
 
-  /// The least number of keys in blocks for which rows take these, and the least number of rows for
-  /// which blocks are made, unless the options ask for blocks. (Measured with keys of 4 columns and
-  /// K = 20, normal ones and mixtures of these: at 16384 keys the choice by blocks took 0.6 to 0.9
-  /// of the time, at 4096 keys 0.95 to 1.2 times as long. If causal, at 16384 keys 0.9 to 1.3
-  /// times, since segments are shorter. Under the policies whose weights fall faster, it took 0.2
-  /// to 0.75 of the time at 16384 keys. To make blocks takes as long as is saved in 300 rows.)
+  /// Unless the options ask for blocks, rows take these if they see so many keys in blocks, under
+  /// squared_inverse_log; twice as many if causal, where segments are shorter; twice as many under
+  /// inverse_log, which has more candidates; and half as many under raw and top_k. (Measured with
+  /// keys of 4 columns and K = 20, exhaustive time over that by blocks, for normal keys and for
+  /// clouds of them: 1.1 and 1.7 at 16384 keys, 0.9 and 1.0 at 4096; causal, 0.95 and 1.4 at 32768;
+  /// inverse_log, 0.9 and 1.5 at 16384; raw, 1.4 and 1.5 at 8192.)
   static constexpr Index kLeastKeys = 16384;
+  /// The least number of rows for which blocks are made: that takes as long as is saved in some 300
+  /// rows.
   static constexpr Index kLeastQueries = 1024;
-  /// The largest K for which rows take blocks, unless the options ask for them.
-  static constexpr Index kMostChosen = 64;
+  /// The largest K and the largest width for which rows take blocks, unless the options ask for
+  /// them. (The same quotients: 0.8 and 0.9 for K = 64; 0.7 and 2.0 for 6 columns and 65536 keys.)
+  static constexpr Index kMostChosen = 32;
+  static constexpr Index kMostWidth = 4;
 
   /// Appends the segments of a sequence that the options ask for, from a block on. Returns the
   /// first block behind them. \throws std::bad_alloc
@@ -69,9 +73,16 @@ class SketchSegments {
   /// The least number of keys in blocks for which a row takes these.
   static Index least_keys(const SmartBirdOptions& options) {
     if (options.search == SketchSearch::blocks) return kSegmentKeys;
-    const bool falls_slowly = options.policy == SamplingPolicy::squared_inverse_log ||
-                              options.policy == SamplingPolicy::inverse_log;
-    return kLeastKeys / (falls_slowly ? 1 : 2) * (options.causal ? 2 : 1);
+    const Index keys = options.causal ? 2 * kLeastKeys : kLeastKeys;
+    switch (options.policy) {
+      case SamplingPolicy::inverse_log:
+        return 2 * keys;
+      case SamplingPolicy::raw:
+      case SamplingPolicy::top_k:
+        return keys / 2;
+      default:
+        return keys;
+    }
   }
 
   /// Whether the keys of a sequence are divided into blocks.
@@ -82,7 +93,7 @@ class SketchSegments {
     }
     if (options.search == SketchSearch::blocks) return true;
     return s.key_end >= least_keys(options) && s.queries >= kLeastQueries &&
-           options.keys_per_row <= kMostChosen;
+           options.keys_per_row <= kMostChosen && width <= kMostWidth;
   }
 };
 
