@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -200,22 +202,41 @@ Entry list_entry(Names names, const Op& op, std::vector<Family> families) {
 
 }  // namespace detail
 
+/// Another choice of keys, to run in turns with.
+struct OtherChoice {
+  std::string name = {};
+  SmartBirdAttention op = {};
+
+  std::function<void(ThreadPool&)> operator()(const AllInputs<float>& in) const {
+    if (name.empty()) return {};
+    const auto data = std::make_shared<ListData<float>>(op, in);
+    return [data, op = op](ThreadPool& pool) {
+      op.select(data->inputs.sketch(), data->lists.view(), pool);
+    };
+  }
+};
+
 /// Choices of keys alone, whose output is not touched.
-inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector<Family> families) {
+inline Entry select_entry(Names names, const SmartBirdAttention& op, std::vector<Family> families,
+                          const OtherChoice& other = {}) {
   names.pass = Pass::select;
   Entry entry = detail::list_entry(std::move(names), op, std::move(families));
   entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
-  entry.f32 = {
-      [op](const AllInputs<float>& in, const View<float>&) {
-        const auto data = std::make_shared<ListData<float>>(op, in);
-        return Prepared{
-            [=](ThreadPool& pool) { op.select(data->inputs.sketch(), data->lists.view(), pool); },
-            [=](Index samples) { return detail::list_error(op, *data, samples); }};
-      },
-      [op](const AttentionShape& shape, Index workers) {
-        return fovea::selection_bytes<float>(
-            op.options, shape_for<SmartBirdAttention>(shape, kSketchWidth), workers);
-      }};
+  entry.other = other.name;
+  entry.f32 = {[op, other](const AllInputs<float>& in, const View<float>&) {
+                 const auto data = std::make_shared<ListData<float>>(op, in);
+                 return Prepared{
+                     .run =
+                         [=](ThreadPool& pool) {
+                           op.select(data->inputs.sketch(), data->lists.view(), pool);
+                         },
+                     .error = [=](Index samples) { return detail::list_error(op, *data, samples); },
+                     .other = other(in)};
+               },
+               [op](const AttentionShape& shape, Index workers) {
+                 return fovea::selection_bytes<float>(
+                     op.options, shape_for<SmartBirdAttention>(shape, kSketchWidth), workers);
+               }};
   return entry;
 }
 

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Time of the choice of keys by blocks beside the exhaustive one, for sketches that are clustered,
+/// random, and of a document. See --help.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/io/compare_arguments.hpp"
+#include "bench/io/compare_input.hpp"
+#include "bench/io/compare_json.hpp"
+#include "bench/io/compare_sources.hpp"
+#include "bench/io/document_sketch.hpp"
+#include "bench/io/gaussian.hpp"
+#include "bench/io/output_file.hpp"
+#include "bench/io/program.hpp"
+#include "bench/measure/stopwatch.hpp"
+#include "fovea/attention/smart_bird.hpp"
+
+namespace {
+
+using namespace bench;
+
+constexpr std::string_view kHelp =
+    R"(fovea_search: time of Smart Bird's choice of keys by blocks and of the exhaustive choice, in
+turns, one thread, against N: 20 keys for each row and 8 heads, a sketch of 4 dimensions, float32.
+Both must choose the same keys.
+
+usage: fovea_search [options]
+  --lengths LIST   sequence lengths, comma-separated   (4096,16384,65536)
+  --plots DIR      directory of search.json, made if missing   (out)
+  --help           this text
+
+Sketches: 32 normal clouds of deviation 0.3 around centres of deviation 1.5 ("clustered"), normal
+numbers ("normal"), and the nearest sketch of the heads of fovea_compare over the sources
+("document"). Times are CPU times, medians of 3.
+)";
+
+constexpr Index kHeads = 8, kKeysPerRow = 20;
+constexpr int kRepeat = 3;
+
+struct Times {
+  std::string data;
+  bool causal = false;
+  Index n = 0;
+  double exhaustive = 0, blocks = 0, ratio = 0;  // seconds, and the median of the quotients
+  bool same = false;
+};
+
+std::vector<float> clustered(std::uint32_t stream, Index n) {
+  constexpr Index centres = 32;
+  const std::vector<float> centre = gaussians(5, 0, centres * kSketchWidth, 1.5f);
+  std::vector<float> x = gaussians(5, stream, n * kSketchWidth, 0.3f);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t row = i / kSketchWidth;
+    const std::uint64_t of = row * 0x9e3779b97f4a7c15u >> 59;  // one of the 32
+    x[i] += centre[of * kSketchWidth + i % kSketchWidth];
+  }
+  return x;
+}
+
+Sketch<float> sketch_of(const std::string& data, const HeadTensors& document, Index n) {
+  if (data == "document") return document_sketch(document.first(n), kSketchWidth);
+  const fovea::Shape shape = {1, 1, n, kSketchWidth};
+  if (data == "clustered") return {shape, shape, clustered(1, n), clustered(2, n)};
+  return {shape, shape, gaussians(6, 1, n * kSketchWidth), gaussians(6, 2, n * kSketchWidth)};
+}
+
+Times measure(const std::string& data, const Sketch<float>& sketch, bool causal) {
+  using fovea::SketchSearch;
+  const Index n = sketch.k_shape[2];
+  const fovea::Shape shape = {1, kHeads, n, kKeysPerRow};
+  fovea::SketchInputs<float> in;
+  in.sketch_q = {sketch.q.data(), sketch.q_shape};
+  in.sketch_k = {sketch.k.data(), sketch.k_shape};
+  fovea::IndexTensor lists[2] = {fovea::IndexTensor(shape), fovea::IndexTensor(shape)};
+  std::array<std::vector<double>, 3> seconds;
+  for (int repeat = 0; repeat < kRepeat; ++repeat) {
+    for (const int way : {0, 1}) {
+      const fovea::SmartBirdAttention op(
+          {.keys_per_row = kKeysPerRow,
+           .causal = causal,
+           .search = way == 0 ? SketchSearch::exhaustive : SketchSearch::blocks});
+      const CpuStopwatch watch;
+      op.select<float>(in, lists[way].view());
+      seconds[static_cast<std::size_t>(way)].push_back(watch.seconds());
+    }
+    seconds[2].push_back(seconds[0].back() / seconds[1].back());
+  }
+  for (std::vector<double>& x : seconds) std::sort(x.begin(), x.end());
+  const auto* const first = lists[0].view().data();
+  return {data,
+          causal,
+          n,
+          seconds[0][kRepeat / 2],
+          seconds[1][kRepeat / 2],
+          seconds[2][kRepeat / 2],
+          std::equal(first, first + kHeads * n * kKeysPerRow, lists[1].view().data())};
+}
+
+std::string search_json(const std::vector<std::string>& command, const std::vector<Times>& all) {
+  JsonWriter json;
+  json.begin_object();
+  write_facts(json, "fovea_search", command);
+  json.member("what", "the choice of 20 keys for each row and 8 heads, d = 4, B = 1, float32");
+  json.member("threads", 1);
+  json.begin_array("results");
+  for (const Times& times : all) {
+    json.begin_object();
+    json.member("data", times.data);
+    json.member("causal", times.causal);
+    json.member("label", times.data + (times.causal ? ", causal" : ""));
+    json.member("n", times.n);
+    json.member("exhaustive_milliseconds", times.exhaustive * 1e3);
+    json.member("milliseconds", times.blocks * 1e3);
+    json.member("exhaustive_over_blocks", times.ratio);
+    json.end();
+  }
+  json.end();
+  json.end();
+  return json.text() + '\n';
+}
+
+/// \throws ArgumentError
+CompareArguments parse(int argc, char** argv) {
+  CompareArguments parsed;
+  parsed.lengths = {4096, 16384, 65536};
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (flag == "--help") {
+      parsed.help = true;
+    } else if ((flag == "--lengths" || flag == "--plots") && i + 1 < argc) {
+      bench::detail::set_argument(parsed, flag, argv[++i]);
+    } else {
+      throw ArgumentError("'" + std::string(flag) + "' is not understood; see --help");
+    }
+  }
+  return parsed;
+}
+
+int run_program(int argc, char** argv) {
+  const CompareArguments arguments = parse(argc, argv);
+  if (arguments.help) {
+    std::fputs(std::string(kHelp).c_str(), stdout);
+    return 0;
+  }
+  make_directory(arguments.directory);
+  const std::string json_file = arguments.directory + "/search.json";
+  check_output(json_file);
+  const Index longest = arguments.lengths.back();
+  const Document text = document_of(arguments, FOVEA_SOURCE_DIR);
+  const HeadTensors document = embed_text(text.bytes, longest, 8, 64);
+  std::vector<Times> all;
+  bool same = true;
+  std::printf("%-20s %6s %12s %12s %8s\n", "sketch", "N", "all, ms", "blocks, ms", "ratio");
+  for (const char* data : {"clustered", "normal", "document"}) {
+    for (const bool causal : {false, true}) {
+      for (const Index n : arguments.lengths) {
+        const Times& times = all.emplace_back(measure(data, sketch_of(data, document, n), causal));
+        same = same && times.same;
+        std::printf("%-20s %6td %12.1f %12.1f %8.2f%s\n",
+                    (times.data + (causal ? ", causal" : "")).c_str(), n, times.exhaustive * 1e3,
+                    times.blocks * 1e3, times.ratio, times.same ? "" : "  DIFFERENT KEYS");
+        std::fflush(stdout);
+      }
+    }
+  }
+  write_file(json_file, search_json({argv, argv + argc}, all));
+  return same ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return exit_status("fovea_search", [&] { return run_program(argc, argv); });
+}
