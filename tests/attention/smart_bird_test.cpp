@@ -249,6 +249,28 @@ TEST(SmartBird, TakesItsWorkspaceAndNoMore) {
   }
 }
 
+/// So does the choice by blocks.
+template <class T>
+void expect_workspace_of_blocks(bool causal) {
+  const SmartBirdAttention op({.causal = causal, .search = fovea::SketchSearch::blocks});
+  const BirdProblem<T> problem(
+      {.batch = 2, .heads = 1, .key_heads = 1, .queries = 8, .keys = 17000});
+  const fovea::SmartBirdInputs<T> in = problem.inputs();
+  const fovea::SmartBirdShape shape = fovea::shape_of(in);
+  const Tensor<T> out(problem.out_shape());
+  const std::ptrdiff_t before = heap().reset();
+  op.forward(in, out.view());
+  EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(shape) + 1024);
+  EXPECT_GE(heap().peak - before, op.workspace_bytes<T>(shape) - 4096);
+}
+
+TEST(SmartBird, BlocksAreInItsWorkspace) {
+  for (const bool causal : {false, true}) {
+    expect_workspace_of_blocks<float>(causal);
+    expect_workspace_of_blocks<double>(causal);
+  }
+}
+
 /// More keys than there are cost no more than all of them.
 TEST(SmartBird, CostsFollowTheKeysThatThereAre) {
   const SmartBirdAttention all({.keys_per_row = 50, .causal = true});
