@@ -176,10 +176,10 @@ TEST_P(Conformance, DecodersOfFailedAllocations) {
   });
 }
 
-TEST(SmartBirdSelect, OfFailedAllocations) {
-  const fovea::SmartBirdAttention op({.keys_per_row = 5, .causal = true});
+void expect_select_of_failed_allocations(fovea::SketchSearch search, Index keys) {
+  const fovea::SmartBirdAttention op({.keys_per_row = 5, .causal = true, .search = search});
   Tensor<float> q({2, 1, 90, 4});
-  Tensor<float> k({2, 1, 90, 4});
+  Tensor<float> k({2, 1, keys, 4});
   q.fill(gaussian(1));
   k.fill(gaussian(2));
   AllInputs<float> in;
@@ -201,6 +201,11 @@ TEST(SmartBirdSelect, OfFailedAllocations) {
                          [&] { EXPECT_TRUE(is_untouched(to.values())); },
                          [&] { EXPECT_EQ(expected.values(), to.values()); });
   });
+}
+
+TEST(SmartBirdSelect, OfFailedAllocations) {
+  expect_select_of_failed_allocations(fovea::SketchSearch::exhaustive, 90);
+  expect_select_of_failed_allocations(fovea::SketchSearch::blocks, 9000);
 }
 
 /// The same code serves all scalars.
