@@ -271,7 +271,7 @@ struct KernelCall {
     const AllInputs<float> in = problem.inputs();
     const auto sketch = fovea::detail::tokens_of(in.sketch());
     const fovea::Sequences<float> sequences(sketch);
-    blocks.plan(options, sequences);
+    blocks.plan(options, sequences, fovea::SystemMemory{});
     for (Index s = 0; s < blocks.segment_count(); ++s) blocks.make(s, sequences[0], keys);
     blocks.finish();
   }
