@@ -262,6 +262,12 @@ void expect_workspace_of_blocks(bool causal) {
   op.forward(in, out.view());
   EXPECT_LE(heap().peak - before, op.workspace_bytes<T>(shape) + 1024);
   EXPECT_GE(heap().peak - before, op.workspace_bytes<T>(shape) - 4096);
+  fovea::Arena arena(op.workspace_bytes<T>(shape));
+  const std::ptrdiff_t in_arena = heap().reset();
+  const Tensor<T> again(problem.out_shape());
+  op.forward(in, again.view(), arena.on());
+  EXPECT_LE(heap().peak - in_arena, 4096);
+  EXPECT_TRUE(same_bits(out.values(), again.values(), out.shape()));
 }
 
 TEST(SmartBird, BlocksAreInItsWorkspace) {

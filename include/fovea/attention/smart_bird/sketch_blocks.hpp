@@ -41,9 +41,11 @@ class SketchSegments {
   /// The least number of rows for which blocks are made: that takes as long as is saved in some 300
   /// rows.
   static constexpr Index kLeastQueries = 1024;
-  /// The largest K and the largest width for which rows take blocks, unless the options ask for
-  /// them. (The same quotients: 0.8 and 0.9 for K = 64; 0.7 and 2.0 for 6 columns and 65536 keys.)
+  /// The largest K for which rows take blocks, unless the options ask for them. (The same quotients
+  /// are 0.8 and 0.9 for K = 64.)
   static constexpr Index kMostChosen = 32;
+  /// The largest width of a sketch for which rows take blocks, unless the options ask for them.
+  /// (The same quotients are 0.7 and 2.0 for 6 columns and 65536 keys.)
   static constexpr Index kMostWidth = 4;
 
   /// Appends the segments of a sequence that the options ask for, from a block on. Returns the
