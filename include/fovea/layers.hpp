@@ -18,6 +18,7 @@
 #include "fovea/layers/hidden_map.hpp"
 #include "fovea/layers/layer_calls.hpp"
 #include "fovea/layers/layer_check.hpp"
+#include "fovea/layers/layer_parts.hpp"
 #include "fovea/layers/layer_norm.hpp"
 #include "fovea/layers/learned_inputs.hpp"
 #include "fovea/layers/linear.hpp"

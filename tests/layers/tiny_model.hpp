@@ -13,7 +13,7 @@
 namespace fovea_test {
 
 template <class AttentionLayer>
-class TinyModel {
+class TinyModel : public fovea::LayerParts<TinyModel<AttentionLayer>> {
  public:
   static constexpr Index kBatch = 8;
   static constexpr Index kRows = 10;
@@ -31,11 +31,11 @@ class TinyModel {
     for (Index b = 0; b < kBatch; ++b) labels_.push_back(b % 2);
   }
 
-  template <class F>
-  void visit(F&& f) {
-    embedding_.visit(f);
-    block.visit(f);
-    classifier_.visit(f);
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.embedding_);
+    f(self.block);
+    f("classifier", self.classifier_);
   }
 
   /// Loss before the step.

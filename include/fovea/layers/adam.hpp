@@ -49,6 +49,28 @@ class Adam {
   /// The number of steps taken.
   Index steps() const { return steps_; }
 
+  /// Goes on as after so many steps, for a state that `visit_state` has been given.
+  /// \throws std::invalid_argument if it is negative
+  void set_steps(Index steps) {
+    if (steps < 0) refuse("Adam", "the number of steps", std::to_string(steps), "at least 0");
+    steps_ = steps;
+  }
+
+  /// Calls `f(name, mean, square)` for each parameter, with m and v, which are 0 before the first
+  /// step and may be changed. With `steps`, they are all that is kept from step to step.
+  /// \throws std::invalid_argument if the parameters have other sizes than in the first step
+  template <class Layer, class F>
+  void visit_state(Layer& layer, F&& f) {
+    std::vector<Parameter<T>*> parameters;
+    layer.visit([&](Parameter<T>& parameter) { parameters.push_back(&parameter); });
+    prepare(parameters);
+    std::size_t next = 0;
+    layer.visit([&](const std::string& name, const Parameter<T>&) {
+      Moments& moments = moments_[next++];
+      f(name, moments.mean, moments.square);
+    });
+  }
+
   /// Takes one step down the gradients, which stay as they are.
   /// \param layer the same one in each call
   /// \return the norm of the gradient over all parameters, before it is clipped
@@ -117,8 +139,7 @@ class Adam {
   }
 
   void prepare(const std::vector<Parameter<T>*>& parameters) {
-    if (steps_ == 0) {
-      moments_.clear();
+    if (moments_.empty()) {
       for (const Parameter<T>* p : parameters) {
         const RowMatrix<T> zero = RowMatrix<T>::Zero(p->value.rows(), p->value.cols());
         moments_.push_back({zero, zero});

@@ -44,10 +44,10 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
   /// The number of channels of x and y.
   Index width() const { return weight.value.cols(); }
 
-  /// Calls f for the one parameter.
-  template <class F>
-  void visit(F&& f) {
-    f(weight);
+  /// Lists the one parameter.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.weight);
   }
 
   using LayerCalls<DepthwiseConv<T>, T, Tokens<T>>::forward;

@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 /// max_length. The weights are drawn uniformly with variance 1 / C. The bits are the same for any
 /// number of threads.
 template <class T>
-class Embedding {
+class Embedding : public LayerParts<Embedding<T>> {
  public:
   Parameter<T> table;     ///< [vocabulary, C] a vector for each token
   Parameter<T> position;  ///< [max_length, C] a vector for each position
@@ -32,11 +32,11 @@ class Embedding {
     initialiser.uniform(position, bound);
   }
 
-  /// Calls f for the table and for the positions.
-  template <class F>
-  void visit(F&& f) {
-    f(table);
-    f(position);
+  /// Lists the table and the positions.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.table);
+    f(self.position);
   }
 
   /// Computes y.

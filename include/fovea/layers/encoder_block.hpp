@@ -58,13 +58,13 @@ class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Token
         norm2_(width, {.name = "norm2"}),
         feed_forward_(width, hidden, initialiser) {}
 
-  /// Calls f for each parameter of all parts.
-  template <class F>
-  void visit(F&& f) {
-    norm1_.visit(f);
-    attention.visit(f);
-    norm2_.visit(f);
-    feed_forward_.visit(f);
+  /// Lists all parts.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.norm1_);
+    f("attention", self.attention);
+    f(self.norm2_);
+    f(self.feed_forward_);
   }
 
   using LayerCalls<EncoderBlock<AttentionLayer, T>, T, Tokens<T>>::forward;

@@ -33,11 +33,11 @@ class FeedForward : public LayerCalls<FeedForward<T>, T> {
   /// The number of channels of x and y.
   Index width() const { return linear_.out(); }
 
-  /// Calls f for each parameter of both maps.
-  template <class F>
-  void visit(F&& f) {
-    map_.visit(f);
-    linear_.visit(f);
+  /// Lists both maps.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.map_);
+    f(self.linear_);
   }
 
   using LayerCalls<FeedForward<T>, T>::forward;

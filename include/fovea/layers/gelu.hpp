@@ -16,10 +16,6 @@ class Gelu : public LayerCalls<Gelu<T>, T> {
   /// Nothing is kept, because backward reads x again.
   struct Saved {};
 
-  /// Does nothing, because there are no parameters.
-  template <class F>
-  void visit(F&& /*f*/) {}
-
   using LayerCalls<Gelu<T>, T>::forward;
   /// Computes y.
   /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got

@@ -12,7 +12,7 @@ FOVEA_NAMESPACE_BEGIN
 /// Calls the operator `Op` on heads, with its learned inputs `G`, and keeps what its backward pass
 /// reads. The learned inputs are made of the tokens called source.
 template <class Op, class T, class G = LearnedInputs<Op, T>>
-class HeadAttention {
+class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   static_assert(DifferentiableAttention<Op, T>);
 
  public:
@@ -35,10 +35,10 @@ class HeadAttention {
   HeadAttention(const Op& chosen, const HeadSizes& sizes, Initialiser& initialiser)
       : op(chosen), learned(chosen, sizes, initialiser) {}
 
-  /// Calls f for each parameter of the learned inputs.
-  template <class F>
-  void visit(F&& f) {
-    learned.visit(f);
+  /// Lists the parts of the learned inputs.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    G::each_part(self.learned, f);
   }
 
   /// Computes the attention of all heads.

@@ -91,16 +91,16 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
   /// The sizes of the heads.
   const HeadSizes& sizes() const { return sizes_; }
 
-  /// Calls f for each parameter of all parts.
-  template <class F>
-  void visit(F&& f) {
-    map1_.visit(f);
-    map2_.visit(f);
-    norm_.visit(f);
-    q_.visit(f);
-    kv_.visit(f);
-    attention_.visit(f);
-    out_.visit(f);
+  /// Lists all parts.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.map1_);
+    f(self.map2_);
+    f(self.norm_);
+    f(self.q_);
+    f(self.kv_);
+    f(self.attention_);
+    f(self.out_);
   }
 
   using LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens<T>>::forward;

@@ -56,11 +56,11 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
   /// The number of channels of y.
   Index out() const { return linear_.out(); }
 
-  /// Calls f for each parameter of the convolution, if there is one, and of the linear map.
-  template <class F>
-  void visit(F&& f) {
-    if (has_convolution()) convolution_.visit(f);
-    linear_.visit(f);
+  /// Lists the convolution, if there is one, and the linear map.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    if (self.has_convolution()) f(self.convolution_);
+    f(self.linear_);
   }
 
   using LayerCalls<HiddenMap<T>, T, Tokens<T>>::forward;

@@ -7,15 +7,15 @@
 #include <type_traits>
 
 #include "fovea/layers/layer_check.hpp"
-#include "fovea/layers/parameter.hpp"
+#include "fovea/layers/layer_parts.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Gives a layer `Self` a forward pass that keeps nothing, for inference. Self has a type `Saved`,
-/// which holds what its backward pass needs, and `forward(x, y, saved, executor)` with an Input x.
-/// What the layer computes on its way lives as long as the call.
+/// Gives a layer `Self` a forward pass that keeps nothing, for inference, beside `visit`. Self has
+/// a type `Saved`, which holds what its backward pass needs, and `forward(x, y, saved, executor)`
+/// with an Input x. What the layer computes on its way lives as long as the call.
 template <class Self, class T, class Input = View<const T>>
-class LayerCalls {
+class LayerCalls : public LayerParts<Self> {
  public:
   /// Computes y as the other `forward` does, and keeps nothing.
   /// \tparam Layer Self, which is a complete type where this is called

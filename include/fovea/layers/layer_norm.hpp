@@ -35,11 +35,11 @@ class LayerNorm : public RowNorm<LayerNorm<T>, T> {
   /// The name that stands in error messages.
   static constexpr const char* name() { return "LayerNorm"; }
 
-  /// Calls f for the scale and for the shift.
-  template <class F>
-  void visit(F&& f) {
-    f(this->scale);
-    f(shift);
+  /// Lists the scale and the shift.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.scale);
+    f(self.shift);
   }
 };
 

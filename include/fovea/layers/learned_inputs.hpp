@@ -43,9 +43,9 @@ class NothingLearned {
   template <class Op>
   NothingLearned(const Op& /*op*/, const HeadSizes& /*sizes*/, Initialiser& /*initialiser*/) {}
 
-  /// Calls f for each parameter that is learned.
-  template <class F>
-  void visit(F&& /*f*/) {}
+  /// Lists what is learned: nothing.
+  template <class Self, class F>
+  static void each_part(Self& /*self*/, F&& /*f*/) {}
 
   /// Makes of the tokens of the source what the operator reads.
   template <class Op, class Kept, class E>
@@ -103,10 +103,10 @@ class LearnedRates : public NothingLearned<T> {
   LearnedRates(const Op& /*op*/, const HeadSizes& sizes, Initialiser& initialiser)
       : rate_(sizes.width, sizes.key_heads, initialiser, {.name = "beta"}) {}
 
-  /// Calls f for W and b.
-  template <class F>
-  void visit(F&& f) {
-    rate_.visit(f);
+  /// Lists W and b.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.rate_);
   }
 
   /// Computes the rates of the source's tokens.
@@ -197,12 +197,12 @@ class LearnedInputs<FmmAttention<Terms...>, T>
         near_logits("near_logits", 1, sizes.heads),
         far_logits("far_logits", 1, sizes.heads) {}
 
-  /// Calls f for the rates' parameters, if there are rates, and for both logits.
-  template <class F>
-  void visit(F&& f) {
-    Base::visit(f);
-    f(near_logits);
-    f(far_logits);
+  /// Lists the rates' parts, if there are rates, and both logits.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    Base::each_part(self, f);
+    f(self.near_logits);
+    f(self.far_logits);
   }
 
   /// Gives the logits, and the rates, to the operator.
@@ -256,10 +256,10 @@ class LearnedInputs<SmartBirdAttention, T> : public NothingLearned<T> {
         sketch_(sizes.width, 2 * sizes.sketch_width, initialiser,
                 {.bias = false, .outputs_of_one = sizes.sketch_width, .name = "sketch"}) {}
 
-  /// Calls f for the matrix of the sketch.
-  template <class F>
-  void visit(F&& f) {
-    sketch_.visit(f);
+  /// Lists the matrix of the sketch.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.sketch_);
   }
 
   /// Computes the sketch of the source's tokens, and makes room for the chosen keys.

@@ -170,11 +170,11 @@ class Linear : public LayerCalls<Linear<T>, T> {
   /// The number of channels of y.
   Index out() const { return weight.value.cols(); }
 
-  /// Calls f for W, and for b if there is one.
-  template <class F>
-  void visit(F&& f) {
-    f(weight);
-    if (bias.value.size() != 0) f(bias);
+  /// Lists W, and b if there is one.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.weight);
+    if (self.bias.value.size() != 0) f(self.bias);
   }
 
   using LayerCalls<Linear<T>, T>::forward;

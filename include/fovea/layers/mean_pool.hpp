@@ -16,10 +16,6 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
   /// Nothing is kept, because backward needs the lengths alone.
   struct Saved {};
 
-  /// Does nothing, because there are no parameters.
-  template <class F>
-  void visit(F&& /*f*/) {}
-
   using LayerCalls<MeanPool<T>, T, Tokens<T>>::forward;
   /// Computes y.
   /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got

@@ -83,12 +83,12 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
   /// The sizes of the heads.
   const HeadSizes& sizes() const { return sizes_; }
 
-  /// Calls f for each parameter of the projections and of the learned inputs.
-  template <class F>
-  void visit(F&& f) {
-    projection_.visit(f);
-    attention_.visit(f);
-    out_.visit(f);
+  /// Lists the projections and the learned inputs.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.projection_);
+    f(self.attention_);
+    f(self.out_);
   }
 
   using LayerCalls<MultiHead<Op, T>, T, Tokens<T>>::forward;

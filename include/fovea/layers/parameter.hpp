@@ -19,8 +19,10 @@ FOVEA_NAMESPACE_BEGIN
 /// Backward passes add to the gradient.
 template <class T>
 struct Parameter {
-  std::string name;       ///< a name such as "linear.weight"
-  RowMatrix<T> value;     ///< [inputs, outputs], a row [1, outputs], or [tokens, channels]
+  std::string name;  ///< its name in the layer that makes it, such as "linear.weight"
+  /// [inputs, outputs], so that y = x W, where most frameworks keep the transpose [outputs,
+  /// inputs]; a row [1, outputs]; or [tokens, channels].
+  RowMatrix<T> value;
   RowMatrix<T> gradient;  ///< the gradient, in the shape of value
 
   /// A parameter without elements.

@@ -39,10 +39,10 @@ class PredictedDominant : public NothingLearned<T> {
     }
   }
 
-  /// Calls f for W_I and b_I.
-  template <class F>
-  void visit(F&& f) {
-    index_.visit(f);
+  /// Lists W_I and b_I.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.index_);
   }
 
   /// Computes Ibar from C, the channels of the source.

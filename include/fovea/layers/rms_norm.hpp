@@ -33,10 +33,10 @@ class RmsNorm : public RowNorm<RmsNorm<T>, T> {
   /// The name that stands in error messages.
   static constexpr const char* name() { return "RmsNorm"; }
 
-  /// Calls f for the scale.
-  template <class F>
-  void visit(F&& f) {
-    f(this->scale);
+  /// Lists the scale.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.scale);
   }
 };
 
