@@ -20,9 +20,9 @@
 #include "bench/io/compare_sources.hpp"
 #include "bench/io/compare_table.hpp"
 #include "bench/io/document_sketch.hpp"
-#include "bench/io/output_file.hpp"
 #include "bench/io/program.hpp"
 #include "bench/measure/compare_measure.hpp"
+#include "fovea/io/output_file.hpp"
 
 namespace {
 
@@ -128,7 +128,7 @@ void compare(Comparison& run, HeadTensors& tensors, const std::string& json_file
       run.rows.push_back(std::move(row));
     }
     run.seconds = total.seconds();
-    write_file(json_file, to_json(run));
+    fovea::write_file(json_file, to_json(run));
   }
   std::printf("%s", mask_factors(run.rows).c_str());
 }
@@ -173,7 +173,7 @@ int run_program(int argc, char** argv) {
       run.arguments.json_file.empty() ? directory + "/compare.json" : run.arguments.json_file;
   const std::string script = directory + "/compare.gp";
   make_directory(directory);
-  check_output(json_file);
+  fovea::check_output(json_file);
   check_plots(script, compare_plots(), directory);
 
   run.shape = fovea::shape_of(tensors.first(tensors.q_shape[2]));

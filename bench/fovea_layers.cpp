@@ -15,13 +15,13 @@
 #include "bench/io/compare_json.hpp"
 #include "bench/io/compare_table.hpp"
 #include "bench/io/gaussian.hpp"
-#include "bench/io/output_file.hpp"
 #include "bench/io/program.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/big_bird.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/local.hpp"
 #include "fovea/attention/strided.hpp"
+#include "fovea/io/output_file.hpp"
 #include "fovea/layers.hpp"
 #include "fovea/layers/fat_layer.hpp"
 #include "fovea/layers/fsat_layer.hpp"
@@ -234,10 +234,11 @@ int run_program(int argc, char** argv) {
   }
   make_directory(arguments.directory);
   const std::string json_file = arguments.directory + "/layers.json";
-  check_output(json_file);
+  fovea::check_output(json_file);
   ThreadPool pool(arguments.threads);
   const std::vector<LayerRow> rows = measure_all(arguments, pool);
-  write_file(json_file, table_json(rows, arguments, std::vector<std::string>(argv, argv + argc)));
+  fovea::write_file(json_file,
+                    table_json(rows, arguments, std::vector<std::string>(argv, argv + argc)));
   return 0;
 }
 

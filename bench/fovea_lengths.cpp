@@ -14,10 +14,10 @@
 #include "bench/io/compare_arguments.hpp"
 #include "bench/io/compare_json.hpp"
 #include "bench/io/compare_plots.hpp"
-#include "bench/io/output_file.hpp"
 #include "bench/io/program.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/full.hpp"
+#include "fovea/io/output_file.hpp"
 #include "tests/support/memory.hpp"
 
 namespace {
@@ -189,12 +189,12 @@ int run_program(int argc, char** argv) {
   make_directory(directory);
   const std::string json_file = directory + "/lengths.json";
   const std::string script = directory + "/lengths.gp";
-  check_output(json_file);
+  fovea::check_output(json_file);
   check_plots(script, figure_plots(), directory);
   const Stopwatch total;
   const bool right = run_figure(run);
   run.seconds = total.seconds();
-  write_file(json_file, figure_json(run));
+  fovea::write_file(json_file, figure_json(run));
   draw(script, gnuplot_script(run, figure_plots(), directory));
   if (!right) std::fprintf(stderr, "fovea_lengths: an operator is wrong\n");
   return right ? 0 : 1;

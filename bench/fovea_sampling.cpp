@@ -17,11 +17,11 @@
 #include "bench/io/compare_sources.hpp"
 #include "bench/io/document_sketch.hpp"
 #include "bench/io/gnuplot.hpp"
-#include "bench/io/output_file.hpp"
 #include "bench/io/program.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/smart_bird.hpp"
+#include "fovea/io/output_file.hpp"
 
 namespace {
 
@@ -234,7 +234,7 @@ int run_program(int argc, char** argv) {
       run.arguments.json_file.empty() ? directory + "/sampling.json" : run.arguments.json_file;
   for (const std::string& file :
        {json_file, directory + "/sampling.gp", directory + "/sampling.svg"}) {
-    check_output(file);
+    fovea::check_output(file);
   }
   const Index n = run.arguments.lengths[0];
   const Document document = document_of(run.arguments, FOVEA_SOURCE_DIR);
@@ -248,7 +248,7 @@ int run_program(int argc, char** argv) {
               run.input.c_str(), run.shape.query_heads, run.shape.width, n, kSketchWidth);
   print(table, "share of the weight of full attention, mean over rows and heads", &Found::mass);
   print(table, "|out - full| / |full|", &Found::distance);
-  write_file(json_file, table_json(run, table));
+  fovea::write_file(json_file, table_json(run, table));
   draw(directory + "/sampling.gp", plot_script(run, table, directory));
   return 0;
 }

@@ -17,10 +17,10 @@
 #include "bench/io/compare_sources.hpp"
 #include "bench/io/document_sketch.hpp"
 #include "bench/io/gaussian.hpp"
-#include "bench/io/output_file.hpp"
 #include "bench/io/program.hpp"
 #include "bench/measure/stopwatch.hpp"
 #include "fovea/attention/smart_bird.hpp"
+#include "fovea/io/output_file.hpp"
 
 namespace {
 
@@ -151,7 +151,7 @@ int run_program(int argc, char** argv) {
   }
   make_directory(arguments.directory);
   const std::string json_file = arguments.directory + "/search.json";
-  check_output(json_file);
+  fovea::check_output(json_file);
   const Index longest = arguments.lengths.back();
   const Document text = document_of(arguments, FOVEA_SOURCE_DIR);
   const HeadTensors document = embed_text(text.bytes, longest, 8, 64);
@@ -170,7 +170,7 @@ int run_program(int argc, char** argv) {
       }
     }
   }
-  write_file(json_file, search_json({argv, argv + argc}, all));
+  fovea::write_file(json_file, search_json({argv, argv + argc}, all));
   return same ? 0 : 1;
 }
 

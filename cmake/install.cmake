@@ -11,10 +11,12 @@ install(TARGETS fovea EXPORT foveaTargets
   FILE_SET HEADERS FILE_SET bodies FILE_SET optional)
 install(EXPORT foveaTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 
-# By itself: without the component nothing asks for FFTW.
+# By themselves: without the components nothing asks for FFTW or nlohmann_json.
 install(TARGETS fovea_fftw EXPORT foveaFftwTargets)
 install(EXPORT foveaFftwTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 install(FILES cmake/FindFFTW3.cmake DESTINATION ${FOVEA_CMAKE_DIR})
+install(TARGETS fovea_io EXPORT foveaIoTargets)
+install(EXPORT foveaIoTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 
 if(FOVEA_INSTALL_KERNELS)
   # Who only wants the headers need not build anything first.
@@ -39,6 +41,7 @@ install(FILES ${PROJECT_BINARY_DIR}/foveaConfig.cmake ${PROJECT_BINARY_DIR}/fove
 file(RELATIVE_PATH FOVEA_PC_TO_PREFIX /prefix/${FOVEA_PKGCONFIG_DIR} /prefix)
 configure_file(cmake/fovea.pc.in fovea.pc @ONLY)
 configure_file(cmake/fovea-fftw.pc.in fovea-fftw.pc @ONLY)
+configure_file(cmake/fovea-io.pc.in fovea-io.pc @ONLY)
 if(FOVEA_INSTALL_KERNELS)
   set(FOVEA_LIB_PKGCONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   file(RELATIVE_PATH FOVEA_LIB_PC_TO_PREFIX /prefix/${FOVEA_LIB_PKGCONFIG_DIR} /prefix)
@@ -46,5 +49,5 @@ if(FOVEA_INSTALL_KERNELS)
   install(FILES ${PROJECT_BINARY_DIR}/fovea-kernels.pc DESTINATION ${FOVEA_LIB_PKGCONFIG_DIR})
 endif()
 install(FILES ${PROJECT_BINARY_DIR}/fovea.pc ${PROJECT_BINARY_DIR}/fovea-fftw.pc
-  DESTINATION ${FOVEA_PKGCONFIG_DIR})
+  ${PROJECT_BINARY_DIR}/fovea-io.pc DESTINATION ${FOVEA_PKGCONFIG_DIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/fovea)

@@ -45,7 +45,7 @@ usage: fovea_compare [options]
 
 input (default: the sources of this project as bytes)
   --text FILE      the bytes of FILE; a short text is repeated
-  --qkv DIR        q.npy, k.npy and v.npy in DIR: float32 or float64, [B,H,N,D], [H,N,D] or [N,D]
+  --qkv DIR        q.npy, k.npy and v.npy in DIR: of 16, 32 or 64 bits, [B,H,N,D], [H,N,D] or [N,D]
 The sketch of Smart Bird is computed: 4 dimensions nearest to the mean of the heads' logits.
 
 what is computed

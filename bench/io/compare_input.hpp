@@ -174,9 +174,9 @@ inline void check_finite(const HeadTensors& tensors, Index n, const std::string&
 
 /// q.npy, k.npy and v.npy of a directory. \throws std::runtime_error
 inline HeadTensors read_qkv(const std::string& directory) {
-  NpyTensor q = read_npy(directory + "/q.npy");
-  NpyTensor k = read_npy(directory + "/k.npy");
-  NpyTensor v = read_npy(directory + "/v.npy");
+  NpyTensor q = read_heads(directory + "/q.npy");
+  NpyTensor k = read_heads(directory + "/k.npy");
+  NpyTensor v = read_heads(directory + "/v.npy");
   const auto expect = [&](bool holds, const char* what) {
     if (holds) return;
     throw std::runtime_error(directory + ": " + what + "; q is " + fovea::to_string(q.shape) +

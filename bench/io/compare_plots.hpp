@@ -17,7 +17,7 @@
 
 #include "bench/io/compare_json.hpp"
 #include "bench/io/gnuplot.hpp"
-#include "bench/io/output_file.hpp"
+#include "fovea/io/output_file.hpp"
 
 namespace bench {
 
@@ -215,10 +215,10 @@ inline PlotCommand plot_command(const Comparison& run, const Plot& plot, std::st
 /// \throws std::runtime_error
 inline void check_plots(const std::string& script, const std::vector<Plot>& plots,
                         const std::string& directory) {
-  check_output(script);
+  fovea::check_output(script);
   for (const Plot& plot : plots) {
     for (const PictureFormat& format : kPictureFormats) {
-      check_output(directory + "/" + plot.file + format.extension);
+      fovea::check_output(directory + "/" + plot.file + format.extension);
     }
   }
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/io/compare_arguments.hpp"
-#include "bench/io/npy.hpp"
+#include "bench/io/read_file.hpp"
 
 namespace bench {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bench/io/json_writer.hpp"
-#include "bench/io/output_file.hpp"
+#include "fovea/io/output_file.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has it in no header
 
@@ -130,7 +130,7 @@ inline std::string run_gnuplot(const std::string& script) {
 
 /// Writes a script to a file and runs it. Complains on stderr; returns whether it drew.
 inline bool draw(const std::string& file, const std::string& script) {
-  write_file(file, script);
+  fovea::write_file(file, script);
   const std::string problem = run_gnuplot(file);
   if (!problem.empty()) std::fprintf(stderr, "%s\n", problem.c_str());
   return problem.empty();

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "bench/io/gaussian.hpp"
-#include "bench/io/npy.hpp"
+#include "bench/io/read_file.hpp"
 
 namespace {
 

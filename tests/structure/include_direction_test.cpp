@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The floors of include/fovea: an include points only to the left of
-/// core, simd, kernels, patterns, attention, layers, and within a floor to the rooms that a room
-/// stands on; few headers know Eigen; each folder's umbrella
-/// header holds the whole folder; and only who includes spectral needs FFTW. Each law is also
-/// broken on purpose, in a copy.
+/// core, simd, kernels, patterns, attention, layers, io, and within a floor to the rooms that a
+/// room stands on; few headers know Eigen; each folder's umbrella header holds the whole folder;
+/// only who includes spectral needs FFTW, and only who includes io a library for JSON. Each law is
+/// also broken on purpose, in a copy.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ const std::map<std::string, std::set<std::string>>& floors() {
   static const std::map<std::string, std::set<std::string>> all = [] {
     std::map<std::string, std::set<std::string>> map;
     std::set<std::string> left;
-    for (const char* floor : {"core", "simd", "kernels", "patterns", "attention", "layers"}) {
+    for (const char* floor : {"core", "simd", "kernels", "patterns", "attention", "layers", "io"}) {
       left.insert(floor);
       map[floor] = left;
     }
@@ -63,6 +63,8 @@ const std::map<std::string, std::set<std::string>>& floors() {
     map["spectral"] = {"core", "simd", "spectral"};
     map["attention"].insert("spectral");
     map["layers"].insert("spectral");
+    // Files know parameters, and no operator.
+    map["io"] = {"core", "layers", "io"};
     return map;
   }();
   return all;
@@ -145,7 +147,8 @@ Complaints includes_of_other_rooms(const Headers& headers) {
   return complaints;
 }
 
-/// thread_pool.hpp is there for Eigen's pool, and takes nothing else; layers use Eigen's products.
+/// thread_pool.hpp is there for Eigen's pool, and takes nothing else; layers use Eigen's matrices,
+/// and files its 16-bit types.
 Complaints includes_of_eigen(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {
@@ -153,7 +156,8 @@ Complaints includes_of_eigen(const Headers& headers) {
     for (const std::string& name : names) {
       const bool is_eigen = name.starts_with("Eigen/") || name.starts_with("unsupported/Eigen/");
       const bool is_pool = header == "fovea/core/thread_pool.hpp" && name.ends_with("ThreadPool");
-      const bool is_product = floor_of(header) == "layers" && name == "Eigen/Core";
+      const bool is_product =
+          (floor_of(header) == "layers" || header == "fovea/io/dtype.hpp") && name == "Eigen/Core";
       if (is_eigen && !is_pool && !is_product) complaints.push_back(header + " includes " + name);
       if (name == "fovea/core/eigen.hpp") complaints.push_back(header + " includes " + name);
     }
@@ -202,6 +206,26 @@ Complaints includes_of_fftw(const Headers& headers) {
   return complaints;
 }
 
+/// What only some programs need, and takes a library of its own: it, too, has an umbrella of its
+/// own.
+bool is_io(const std::string& header) { return floor_of(header) == "io"; }
+
+/// The header for JSON is reached by way of safetensors alone, and io from no other floor.
+Complaints includes_of_json(const Headers& headers) {
+  Complaints complaints;
+  for (const auto& [header, names] : headers) {
+    const bool is_its_own = header == "fovea/io/safetensors.hpp";
+    if (!is_its_own && std::find(names.begin(), names.end(), "nlohmann/json.hpp") != names.end()) {
+      complaints.push_back(header + " includes nlohmann/json.hpp");
+    }
+    if (header != "fovea/fovea.hpp") continue;
+    for (const std::string& reached : reached_from(headers, header)) {
+      if (is_io(reached)) complaints.push_back(header + " reaches " + reached);
+    }
+  }
+  return complaints;
+}
+
 /// Whether a header of another floor is built on spectral: who wants one includes it by its name.
 bool is_built_on_spectral(const Headers& headers, const std::string& header) {
   const auto reached = reached_from(headers, header);
@@ -214,7 +238,7 @@ Complaints missing_from_umbrellas(const Headers& headers) {
   for (const auto& [header, names] : headers) {
     if (is_in_no_umbrella(header) || header == "fovea/fovea.hpp") continue;
     if (is_built_on_spectral(headers, header)) continue;
-    if (everything.count(header) == 0 && !is_spectral(header)) {
+    if (everything.count(header) == 0 && !is_spectral(header) && !is_io(header)) {
       complaints.push_back("fovea/fovea.hpp lacks " + header);
     }
     const std::string umbrella = "fovea/" + floor_of(header) + ".hpp";
@@ -230,8 +254,8 @@ Complaints missing_from_umbrellas(const Headers& headers) {
 
 Complaints all_complaints(const Headers& headers) {
   Complaints all = includes_to_the_right(headers);
-  for (const auto& law :
-       {includes_of_other_rooms, includes_of_eigen, includes_of_fftw, missing_from_umbrellas}) {
+  for (const auto& law : {includes_of_other_rooms, includes_of_eigen, includes_of_fftw,
+                          includes_of_json, missing_from_umbrellas}) {
     for (const std::string& complaint : law(headers)) all.push_back(complaint);
   }
   return all;
@@ -270,6 +294,10 @@ TEST(IncludeDirection, UmbrellasHoldTheirFolders) {
 
 TEST(IncludeDirection, FftwIsForThoseWhoAskForIt) {
   EXPECT_EQ(joined(includes_of_fftw(our_headers())), "");
+}
+
+TEST(IncludeDirection, JsonIsForThoseWhoAskForIt) {
+  EXPECT_EQ(joined(includes_of_json(our_headers())), "");
 }
 
 /// A copy of include/ with a line added to one of its files, or with a new file.
@@ -349,6 +377,15 @@ TEST_F(IncludeDirectionBroken, FftwForEverybody) {
                    "fovea/fovea.hpp reaches fovea/spectral/hidden_state_cross.hpp");
   expect_complaint("fovea/layers.hpp", "#include \"fovea/layers/fsat_layer.hpp\"",
                    "fovea/layers.hpp reaches fovea/spectral/hidden_state_cross.hpp");
+}
+
+TEST_F(IncludeDirectionBroken, JsonForEverybody) {
+  expect_complaint("fovea/io/npy.hpp", "#include <nlohmann/json.hpp>",
+                   "fovea/io/npy.hpp includes nlohmann/json.hpp");
+  expect_complaint("fovea/fovea.hpp", "#include \"fovea/io/npy.hpp\"",
+                   "fovea/fovea.hpp reaches fovea/io/npy.hpp");
+  expect_complaint("fovea/io/npy.hpp", "#include \"fovea/attention/full.hpp\"",
+                   "fovea/io/npy.hpp includes fovea/attention/full.hpp, to its right");
 }
 
 TEST_F(IncludeDirectionBroken, NotInTheUmbrella) {

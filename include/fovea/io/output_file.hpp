@@ -1,32 +1,30 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Files of results: as a whole or not at all, through symbolic links, and only where a regular
-/// file is or can be. Test: tests/bench/output_file_test.cpp.
+/// Files that are written as a whole or not at all, through symbolic links, and only where a
+/// regular file is or can be.
 #pragma once
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <stdexcept>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
 
-namespace bench {
+#include "fovea/io/file_error.hpp"
+
+FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-[[noreturn]] inline void refuse_output(const std::string& path, const std::string& what) {
-  throw std::runtime_error(path + ": " + what);
-}
-
 [[noreturn]] inline void cannot_write(const std::string& path, int error) {
-  refuse_output(path, "cannot be written: " + std::generic_category().message(error));
+  refuse_file(path, "cannot be written: " + std::generic_category().message(error));
 }
 
 /// Its name for people, of what is no regular file.
@@ -41,9 +39,15 @@ inline const char* kind_of(mode_t mode) {
 /// is removed.
 class FileBeside {
  public:
-  explicit FileBeside(const std::string& target) : path_(target + ".XXXXXX") {
-    descriptor_ = ::mkstemp(path_.data());
-    if (descriptor_ < 0) error_ = errno;
+  explicit FileBeside(const std::string& target) {
+    // A name that no other call has. What a program of the same number left behind is passed over.
+    static std::atomic<unsigned> calls = 0;
+    for (int attempt = 0; attempt < 100 && descriptor_ < 0; ++attempt) {
+      path_ = target + '.' + std::to_string(::getpid()) + '-' + std::to_string(calls++);
+      descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      error_ = descriptor_ < 0 ? errno : 0;
+      if (error_ != EEXIST) break;
+    }
   }
   FileBeside(const FileBeside&) = delete;
   FileBeside& operator=(const FileBeside&) = delete;
@@ -73,25 +77,20 @@ class FileBeside {
   int error_ = 0;
 };
 
-/// Writes all of it and waits until it is on the disk. Returns 0 or errno.
-inline int write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno != EINTR) return errno;
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+/// Writes all pieces and waits until they are on the disk. Returns 0 or errno.
+inline int write_all(int descriptor, std::span<const std::string_view> pieces) {
+  for (std::string_view piece : pieces) {
+    while (!piece.empty()) {
+      const ssize_t written = ::write(descriptor, piece.data(), piece.size());
+      if (written < 0 && errno != EINTR) return errno;
+      if (written > 0) piece.remove_prefix(static_cast<std::size_t>(written));
+    }
   }
   // Some file systems cannot be waited for.
   return ::fsync(descriptor) != 0 && errno != EINVAL ? errno : 0;
 }
 
-/// Permissions of a new file.
-inline mode_t new_file_mode() {
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
-}
-
-/// The file that a path leads to through symbolic links, and its permissions.
+/// The file that a path leads to through symbolic links, and its permissions if it is there.
 struct OutputTarget {
   std::string path;
   bool exists;
@@ -111,14 +110,14 @@ inline OutputTarget output_target(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) {
     if (!S_ISREG(status.st_mode)) {
-      refuse_output(path, std::string("is ") + kind_of(status.st_mode) +
-                              "; results are written to regular files only");
+      refuse_file(path, std::string("is ") + kind_of(status.st_mode) +
+                            "; results are written to regular files only");
     }
     if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) cannot_write(path, errno);
     return {target.string(), true, status.st_mode & 07777};
   }
   if (errno != ENOENT) cannot_write(path, errno);
-  return {target.string(), false, new_file_mode()};
+  return {target.string(), false, 0};
 }
 
 /// Whether that error leaves a file to be written in place: its directory cannot be written to, or
@@ -138,16 +137,17 @@ inline void check_output(const std::string& path) {
   if (beside.error() != 0) detail::cannot_write(path, beside.error());
 }
 
-/// Replaces the file as a whole: a run that is stopped, and a disk that is full, leave what was
-/// there. Only a file whose directory cannot be written to is written in place.
+/// Replaces the file by these pieces as a whole: a run that is stopped, and a disk that is full,
+/// leave what was there. Only a file whose directory cannot be written to is written in place.
 /// \throws std::runtime_error
-inline void write_file(const std::string& path, std::string_view text) {
+inline void write_file(const std::string& path, std::span<const std::string_view> pieces) {
   const detail::OutputTarget target = detail::output_target(path);
   detail::FileBeside beside(target.path);
   if (beside.error() == 0) {
-    const int error = detail::write_all(beside.descriptor(), text);
+    const int error = detail::write_all(beside.descriptor(), pieces);
     if (error != 0) detail::cannot_write(path, error);
-    ::fchmod(beside.descriptor(), target.permissions);  // fails where files have none
+    if (target.exists)
+      ::fchmod(beside.descriptor(), target.permissions);  // fails where there are none
     beside.replace(target.path);
     if (beside.error() == 0) return;
   }
@@ -156,9 +156,14 @@ inline void write_file(const std::string& path, std::string_view text) {
   }
   const int file = ::open(target.path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
   if (file < 0) detail::cannot_write(path, errno);
-  const int error = detail::write_all(file, text);
+  const int error = detail::write_all(file, pieces);
   if (::close(file) != 0 && error == 0) detail::cannot_write(path, errno);
   if (error != 0) detail::cannot_write(path, error);
 }
 
-}  // namespace bench
+/// Replaces the file by this text. \throws std::runtime_error as above
+inline void write_file(const std::string& path, std::string_view text) {
+  write_file(path, std::span<const std::string_view>(&text, 1));
+}
+
+FOVEA_NAMESPACE_END

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Files of results: written as a whole, through links, over nothing but regular files.
-#include "bench/io/output_file.hpp"
+#include "fovea/io/output_file.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -11,14 +11,14 @@
 #include <set>
 #include <string>
 
-#include "bench/io/npy.hpp"
+#include "bench/io/read_file.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
-using bench::check_output;
 using bench::read_file;
-using bench::write_file;
+using fovea::check_output;
+using fovea::write_file;
 
 /// A directory that is gone at the end.
 class OutputFile : public testing::Test {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Files that are read where they lie in the system's cache.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "fovea/io/file_error.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The bytes of a regular file, mapped for reading. Copies share the mapping, which ends with the
+/// last of them. The file must not become shorter while it is mapped: POSIX ends a program that
+/// reads what is gone.
+class MappedFile {
+ public:
+  MappedFile() = default;
+
+  /// Maps the file. \throws std::runtime_error "<path>: <what is wrong>" if it cannot be read or is
+  /// no regular file
+  explicit MappedFile(const std::string& path) {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat status {};
+    if (file.number < 0 || ::fstat(file.number, &status) != 0) cannot_read(path);
+    if (!S_ISREG(status.st_mode)) refuse_file(path, "cannot be read: it is no regular file");
+    const auto size = static_cast<std::size_t>(status.st_size);
+    if (size == 0) return;
+    void* const bytes = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
+    if (bytes == MAP_FAILED) cannot_read(path);
+    ::madvise(bytes, size, MADV_WILLNEED);  // a wish
+    owner_ = std::shared_ptr<const void>(
+        bytes, [size](const void* all) { ::munmap(const_cast<void*>(all), size); });
+    bytes_ = {static_cast<const std::byte*>(bytes), size};
+  }
+
+  /// The bytes of the file.
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// What keeps the bytes mapped.
+  const std::shared_ptr<const void>& owner() const { return owner_; }
+
+ private:
+  struct Descriptor {
+    explicit Descriptor(int opened) : number(opened) {}
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    ~Descriptor() {
+      if (number >= 0) ::close(number);
+    }
+    int number;
+  };
+
+  [[noreturn]] static void cannot_read(const std::string& path) {
+    const int error = errno;
+    refuse_file(path, "cannot be read: " + std::generic_category().message(error));
+  }
+
+  std::shared_ptr<const void> owner_;
+  std::span<const std::byte> bytes_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The parameters of a layer or a model as named tensors, and back. Which format they are written
+/// in is another matter: fovea/io/safetensors.hpp, fovea/io/npy.hpp.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+
+#include "fovea/io/tensor_set.hpp"
+#include "fovea/layers/layer_parts.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Where a parameter, or some columns of it, come from in a file.
+struct ParameterSource {
+  std::string name;         ///< the name of a tensor
+  bool transposed = false;  ///< whether it is [outputs, inputs], as in most frameworks
+};
+
+/// Options of load_parameters.
+struct LoadOptions {
+  /// From which tensors a parameter of this name is read. Several tensors stand side by side in its
+  /// columns, as the query, key and value maps of most frameworks do in the one matrix of
+  /// MultiHead. By default it is one tensor of the parameter's name.
+  std::function<std::vector<ParameterSource>(const std::string&)> sources = {};
+  /// Whether there may be tensors that no parameter is read from. By default that is an error.
+  bool allow_unknown = false;
+};
+
+namespace detail {
+
+/// Converts the elements of a parameter. \return the bytes, kept by the owner that is appended
+template <class To, class T>
+std::span<const std::byte> converted_bytes(const RowMatrix<T>& value, TensorSet& set) {
+  const auto all = std::make_shared<std::vector<To>>(static_cast<std::size_t>(value.size()));
+  for (Index i = 0; i < value.size(); ++i) {
+    (*all)[static_cast<std::size_t>(i)] = static_cast<To>(value.data()[i]);
+  }
+  set.owners.push_back(all);
+  return std::as_bytes(std::span<const To>(*all));
+}
+
+/// The elements of a parameter in this type, without a copy if it is theirs.
+template <class T>
+std::span<const std::byte> bytes_of(const RowMatrix<T>& value, Dtype dtype, TensorSet& set) {
+  if (dtype == kDtype<T>) {
+    return std::as_bytes(std::span<const T>(value.data(), static_cast<std::size_t>(value.size())));
+  }
+  std::span<const std::byte> bytes;
+  with_element_type(dtype, [&](auto element) {
+    using To = decltype(element);
+    if constexpr (!std::is_integral_v<To>) {
+      bytes = converted_bytes<To>(value, set);
+    } else {
+      refuse("parameters_of", "dtype", std::string(names_of(dtype).safetensors),
+             "F64, F32, F16 or BF16");
+    }
+  });
+  return bytes;
+}
+
+/// Appends a matrix to a set: a row as a vector, as frameworks keep biases.
+/// \throws std::invalid_argument if there is one of this name
+template <class T>
+void add_tensor(const std::string& name, const RowMatrix<T>& value, Dtype dtype, TensorSet& set) {
+  std::vector<Index> shape = {value.rows(), value.cols()};
+  if (value.rows() == 1) shape.erase(shape.begin());
+  const StoredTensor tensor{.dtype = dtype, .shape = shape, .bytes = bytes_of(value, dtype, set)};
+  if (!set.tensors.emplace(name, tensor).second) {
+    refuse("parameters_of", "a name", quoted_name(name) + " of two parameters",
+           "a name of each one's own (LayerParts says how parts are named)");
+  }
+}
+
+/// The matrices that a set is read into, with the tensors that they come from. Everything is
+/// checked before anything is written.
+class LoadPlan {
+ public:
+  LoadPlan(const TensorSet& set, const LoadOptions& options) : set_(set), options_(options) {}
+
+  /// Plans to read a matrix of this name.
+  template <class T>
+  void add(const std::string& name, RowMatrix<T>& value) {
+    if (!names_.insert(name).second) {
+      refuse_file(set_.origin, "two parameters are called " + quoted_name(name) +
+                                   " (LayerParts says how parts are named)");
+    }
+    std::vector<ParameterSource> sources = {{name}};
+    if (options_.sources) sources = options_.sources(name);
+    Index first = 0;
+    bool all_there = true;
+    for (const ParameterSource& source : sources) {
+      used_.insert(source.name);
+      const auto found = set_.tensors.find(source.name);
+      all_there = all_there && found != set_.tensors.end();
+      if (found == set_.tensors.end()) {
+        missing_.push_back(source.name);
+      } else {
+        first += add_columns(name, value, source, found->second, first);
+      }
+    }
+    if (all_there && first != value.cols()) {
+      wrong_shape(name, value, std::to_string(first) + " columns in all");
+    }
+  }
+
+  /// Reads all matrices. \throws std::runtime_error, with nothing written, if tensors are missing
+  /// or unknown
+  void read() const {
+    std::vector<std::string> unknown;
+    for (const auto& [name, tensor] : set_.tensors) {
+      if (!options_.allow_unknown && used_.count(name) == 0) unknown.push_back(name);
+    }
+    std::string text;
+    if (!missing_.empty()) text = "missing are " + quoted_names(missing_);
+    if (!unknown.empty()) {
+      text += (text.empty() ? "" : "; ") + ("not of this model are " + quoted_names(unknown));
+    }
+    if (!text.empty()) refuse_file(set_.origin, text);
+    for (const std::function<void()>& read_columns : reads_) read_columns();
+  }
+
+ private:
+  template <class T>
+  [[noreturn]] void wrong_shape(const std::string& name, const RowMatrix<T>& value,
+                                const std::string& got) const {
+    refuse_file(set_.origin, quoted_name(name) + " is " + shape_text({value.rows(), value.cols()}) +
+                                 "; got " + got);
+  }
+
+  /// Plans to read columns from `first` on. \return how many
+  template <class T>
+  Index add_columns(const std::string& name, RowMatrix<T>& value, const ParameterSource& source,
+                    const StoredTensor& tensor, Index first) {
+    std::vector<Index> shape = tensor.shape;
+    const bool transposed = source.transposed && shape.size() == 2;
+    if (transposed) std::swap(shape[0], shape[1]);
+    if (shape.size() == 1 && value.rows() == 1) shape.insert(shape.begin(), 1);
+    if (shape.size() != 2 || shape[0] != value.rows() || shape[1] > value.cols() - first) {
+      wrong_shape(name, value,
+                  quoted_name(source.name) + " of " + shape_text(tensor.shape) +
+                      (source.transposed ? " to be transposed" : "") +
+                      (first > 0 ? " behind " + std::to_string(first) + " columns" : ""));
+    }
+    reads_.push_back([&value, &tensor, transposed, first, count = shape[1]] {
+      read_columns(value, tensor, transposed, first, count);
+    });
+    return shape[1];
+  }
+
+  template <class T>
+  static void read_columns(RowMatrix<T>& value, const StoredTensor& tensor, bool transposed,
+                           Index first, Index count) {
+    if (!transposed && count == value.cols()) return tensor.read(value.data());
+    RowMatrix<T> columns(transposed ? count : value.rows(), transposed ? value.rows() : count);
+    tensor.read(columns.data());
+    if (transposed) {
+      value.middleCols(first, count) = columns.transpose();
+    } else {
+      value.middleCols(first, count) = columns;
+    }
+  }
+
+  const TensorSet& set_;
+  const LoadOptions& options_;
+  std::set<std::string> names_;
+  std::set<std::string> used_;
+  std::vector<std::string> missing_;
+  std::vector<std::function<void()>> reads_;
+};
+
+}  // namespace detail
+
+/// The parameters of a layer or a model as tensors: matrices [inputs, outputs], and rows as
+/// vectors. They refer to the parameters' memory, unless they are converted. \param dtype their
+/// type in the file, f64, f32, f16 or bf16; by default that of the parameters \throws
+/// std::invalid_argument if two parameters have one name, or for another type
+template <class Layer>
+TensorSet parameters_of(const Layer& layer, std::optional<Dtype> dtype = {}) {
+  TensorSet set;
+  layer.visit([&]<class T>(const std::string& name, const Parameter<T>& parameter) {
+    detail::add_tensor(name, parameter.value, dtype.value_or(kDtype<T>), set);
+  });
+  return set;
+}
+
+/// Reads the parameters of a layer or a model from tensors of any type, which are converted. The
+/// sizes are those of the layer; the gradients stay.
+/// \throws std::runtime_error "<file>: <what is wrong>", with nothing changed: if tensors are
+/// missing or unknown, which lists both, or if a shape does not go with its parameter
+template <class Layer>
+void load_parameters(Layer& layer, const TensorSet& set, const LoadOptions& options = {}) {
+  detail::LoadPlan plan(set, options);
+  layer.visit([&](const std::string& name, auto& parameter) { plan.add(name, parameter.value); });
+  plan.read();
+}
+
+FOVEA_NAMESPACE_END

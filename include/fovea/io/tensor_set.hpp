@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Named tensors as they lie in a file: what the formats read and write, and what parameters are
+/// made of and become.
+#pragma once
+
+#include <limits>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/io/dtype.hpp"
+#include "fovea/io/file_error.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// A tensor as it lies in a file. The bytes belong to somebody else.
+struct StoredTensor {
+  Dtype dtype = Dtype::f32;               ///< the type of its elements
+  std::vector<Index> shape = {};          ///< its extents, each 0 or more; none for a scalar
+  std::span<const std::byte> bytes = {};  ///< its elements without gaps, the last index fastest
+  bool column_major = false;              ///< whether the first index is the fastest instead
+
+  /// The number of elements.
+  Index size() const { return static_cast<Index>(bytes.size()) / names_of(dtype).width; }
+
+  /// Converts the elements to T.
+  /// \param to [size()] is written, the last index fastest
+  template <class T>
+  void read(T* to) const {
+    if (!column_major) return from_bytes(dtype, bytes.data(), size(), to);
+    std::vector<T> elements(static_cast<std::size_t>(size()));
+    from_bytes(dtype, bytes.data(), size(), elements.data());
+    std::vector<Index> index(shape.size(), 0);
+    for (Index i = 0; i < size(); ++i) {
+      Index from = 0;
+      for (std::size_t d = shape.size(); d-- > 0;) from = from * shape[d] + index[d];
+      to[i] = elements[static_cast<std::size_t>(from)];
+      for (std::size_t d = shape.size(); d-- > 0;) {
+        if (++index[d] < shape[d]) break;
+        index[d] = 0;
+      }
+    }
+  }
+};
+
+/// A shape for people: "[3, 4]".
+inline std::string shape_text(const std::vector<Index>& shape) {
+  std::string text = "[";
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
+  }
+  return text + "]";
+}
+
+/// The bytes of a tensor of this shape, or -1 if they are more than an Index counts or an extent is
+/// negative.
+inline Index stored_bytes(Dtype dtype, const std::vector<Index>& shape) {
+  Index bytes = names_of(dtype).width;
+  bool empty = false;
+  for (const Index extent : shape) {
+    if (extent < 0) return -1;
+    if (extent == 0) {
+      empty = true;
+    } else if (bytes > std::numeric_limits<Index>::max() / extent) {
+      return -1;
+    } else {
+      bytes *= extent;
+    }
+  }
+  return empty ? 0 : bytes;
+}
+
+/// Tensors by name, in the order of their names, and strings that a file may keep beside them.
+struct TensorSet {
+  std::string origin = {};                           ///< where they are from, for messages
+  std::map<std::string, StoredTensor> tensors = {};  ///< the tensors
+  std::map<std::string, std::string> metadata = {};  ///< the strings
+  /// What keeps the bytes of tensors: a mapped file, for example. Whoever makes a set of memory of
+  /// its own may leave it empty.
+  std::vector<std::shared_ptr<const void>> owners = {};
+
+  /// The tensor of this name. \throws std::runtime_error if there is none
+  const StoredTensor& at(const std::string& name) const {
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) refuse_file(origin, "there is no tensor " + quoted_name(name));
+    return found->second;
+  }
+
+  /// The string of this name. \throws std::runtime_error if there is none
+  const std::string& string_at(const std::string& name) const {
+    const auto found = metadata.find(name);
+    if (found == metadata.end()) {
+      refuse_file(origin, "there is no " + quoted_name(name) + " in its metadata");
+    }
+    return found->second;
+  }
+};
+
+FOVEA_NAMESPACE_END
