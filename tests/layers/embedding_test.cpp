@@ -25,6 +25,24 @@ TEST(Embedding, IsTokenPlusPosition) {
   });
 }
 
+TEST(Embedding, BeginsAtAnyPosition) {
+  const Layer embedding = layer(5, 6, 70);
+  const Activations y({2, 1, 3, 70});
+  embedding.forward_from(3, kTokens, y.view());
+  for_each_index(y.shape(), [&](Index b, Index, Index n, Index c) {
+    EXPECT_EQ(y(b, 0, n, c), embedding.table.value(kTokens[as_size(3 * b + n)], c) +
+                                 embedding.position.value(3 + n, c));
+  });
+  const auto message = [&](Index first) {
+    return refusal([&] { embedding.forward_from(first, kTokens, y.view()); });
+  };
+  EXPECT_EQ(message(4),
+            "Embedding: rows of y is 3; expected at most 2 from position 4, max_length "
+            "being 6");
+  EXPECT_EQ(message(7), "Embedding: first_position is 7; expected 0 to 6, max_length");
+  EXPECT_EQ(message(-1), "Embedding: first_position is -1; expected 0 to 6, max_length");
+}
+
 TEST(Embedding, GradientsAreSumsOverTheTokens) {
   Layer embedding = layer(5, 4, 70);
   const Activations d_y = drawn({2, 1, 3, 70}, 1);

@@ -37,11 +37,11 @@ inline Activations filled(const Shape& shape, double value) {
 /// Draws every parameter of a layer anew, so that no bias is 0 and no scale 1.
 template <class Layer>
 void draw_parameters(Layer& layer, std::uint64_t seed, double deviation = 0.5) {
-  layer.visit([&](fovea::Parameter<double>& p) {
+  layer.visit([&]<class T>(fovea::Parameter<T>& p) {
     ++seed;
     for (Index i = 0; i < p.value.rows(); ++i) {
       for (Index j = 0; j < p.value.cols(); ++j) {
-        p.value(i, j) += gaussian(seed, deviation)(0, 0, i, j);
+        p.value(i, j) += static_cast<T>(gaussian(seed, deviation)(0, 0, i, j));
       }
     }
   });

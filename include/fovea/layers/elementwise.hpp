@@ -40,6 +40,28 @@ void map_activations(void (LayerKernels<T>::*function)(const ElementArgs<T>&) co
                      });
 }
 
+/// Multiply-adds that take as long as an element that is added or copied does.
+inline constexpr double kProductsOfElement = 8;
+
+/// z = x + y for activations.
+template <class T, class E>
+void add_activations(const View<const T>& x, const View<const T>& y, const View<T>& z,
+                     E&& executor) {
+  const double of_row = kProductsOfElement * static_cast<double>(x.width());
+  for_each_row_block(executor, x.batch(), x.rows(), of_row, [&](Index b, Index first, Index count) {
+    rows_of(z, b, first, count) = rows_of(x, b, first, count) + rows_of(y, b, first, count);
+  });
+}
+
+/// y = x for activations.
+template <class T, class E>
+void copy_activations(const View<const T>& x, const View<T>& y, E&& executor) {
+  const double of_row = kProductsOfElement * static_cast<double>(x.width());
+  for_each_row_block(executor, x.batch(), x.rows(), of_row, [&](Index b, Index first, Index count) {
+    rows_of(y, b, first, count) = rows_of(x, b, first, count);
+  });
+}
+
 }  // namespace detail
 
 FOVEA_NAMESPACE_END

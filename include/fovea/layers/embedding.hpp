@@ -46,13 +46,24 @@ class Embedding : public LayerParts<Embedding<T>> {
   /// that is not in the vocabulary, or if y has a wrong shape
   template <class E = Serial>
   void forward(std::span<const Index> tokens, const View<T>& y, E&& executor = {}) const {
-    check(tokens, "y", y);
+    forward_from(0, tokens, y, executor);
+  }
+
+  /// Computes y for tokens in the middle of a sequence: y[b, i] = table[token[b, i]] +
+  /// position[first_position + i].
+  /// \param first_position of the first token of each sequence
+  /// \throws as `forward`, and if the positions are not in [0, max_length)
+  template <class E = Serial>
+  void forward_from(Index first_position, std::span<const Index> tokens, const View<T>& y,
+                    E&& executor = {}) const {
+    check(tokens, "y", y, first_position);
     const double products = kProducts * static_cast<double>(y.width());
     detail::for_each_row_block(as_executor(executor), y.batch(), y.rows(), products,
                                [&](Index b, Index first, Index count) {
                                  for (Index n = first; n < first + count; ++n) {
                                    detail::rows_of(y, b, n, 1) =
-                                       table.value.row(at(tokens, y, b, n)) + position.value.row(n);
+                                       table.value.row(at(tokens, y, b, n)) +
+                                       position.value.row(first_position + n);
                                  }
                                });
   }
@@ -88,11 +99,19 @@ class Embedding : public LayerParts<Embedding<T>> {
   }
 
   template <class U>
-  void check(std::span<const Index> tokens, const char* tensor, const View<U>& y) const {
+  void check(std::span<const Index> tokens, const char* tensor, const View<U>& y,
+             Index first_position = 0) const {
     check_activations("Embedding", tensor, y, table.value.cols());
-    if (y.rows() > position.value.rows()) {
+    const Index most = position.value.rows();
+    if (first_position < 0 || first_position > most) {
+      refuse("Embedding", "first_position", std::to_string(first_position),
+             "0 to " + std::to_string(most) + ", max_length");
+    }
+    if (y.rows() > most - first_position) {
       refuse("Embedding", std::string("rows of ") + tensor, std::to_string(y.rows()),
-             "at most " + std::to_string(position.value.rows()) + ", max_length");
+             "at most " + std::to_string(most - first_position) +
+                 (first_position == 0 ? "" : " from position " + std::to_string(first_position)) +
+                 ", max_length" + (first_position == 0 ? "" : " being " + std::to_string(most)));
     }
     if (static_cast<Index>(tokens.size()) != y.batch() * y.rows()) {
       refuse("Embedding", "the number of tokens", std::to_string(tokens.size()),

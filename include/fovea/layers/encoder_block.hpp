@@ -3,25 +3,18 @@
 /// A block of an encoder, which normalises the input of each of its parts.
 #pragma once
 
+#include <exception>
+#include <utility>
+
+#include "fovea/layers/elementwise.hpp"
 #include "fovea/layers/feed_forward.hpp"
 #include "fovea/layers/layer_norm.hpp"
+#include "fovea/layers/multi_head_decoder.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-namespace detail {
-
-/// z = x + y for activations.
-template <class T, class E>
-void add_activations(const View<const T>& x, const View<const T>& y, const View<T>& z,
-                     E&& executor) {
-  constexpr double products = 8;  // an addition of elements takes their time
-  const double of_row = products * static_cast<double>(x.width());
-  for_each_row_block(executor, x.batch(), x.rows(), of_row, [&](Index b, Index first, Index count) {
-    rows_of(z, b, first, count) = rows_of(x, b, first, count) + rows_of(y, b, first, count);
-  });
-}
-
-}  // namespace detail
+template <class AttentionLayer, class T>
+class EncoderBlockDecoder;
 
 /// h = x + Attention(norm(x)) and y = h + FeedForward(norm(h)), for x and y [B, 1, L, Dm] with
 /// dense rows. `AttentionLayer` is any layer of tokens: MultiHead of an operator, FsatLayer or
@@ -73,19 +66,13 @@ class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Token
   /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
-    check_forward("EncoderBlock", tokens.x, norm1_.width(), y, norm1_.width());
-    auto&& threads = as_executor(executor);
-    const Shape& shape = y.shape();
-    const View<T> normal1 = saved.normal1.resize(shape);
-    const View<T> hidden = saved.hidden.resize(shape);
-    const View<T> normal2 = saved.normal2.resize(shape);
-    const View<T> part = saved.part.resize(shape);
-    norm1_.forward(tokens.x, normal1, saved.norm1, threads);
-    attention.forward(tokens.with(normal1), part, saved.attention, threads);
-    detail::add_activations<T>(tokens.x, part, hidden, threads);
-    norm2_.forward(hidden, normal2, saved.norm2, threads);
-    feed_forward_.forward(normal2, part, saved.feed_forward, threads);
-    detail::add_activations<T>(hidden, part, y, threads);
+    check_forward("EncoderBlock", tokens.x, width(), y, width());
+    run(
+        tokens.x, y, saved,
+        [&](const View<const T>& normal, const View<T>& part, auto&& threads) {
+          attention.forward(tokens.with(normal), part, saved.attention, threads);
+        },
+        as_executor(executor));
   }
 
   /// Adds to the gradients of the parameters. If d_x is given, it is written.
@@ -93,7 +80,7 @@ class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Token
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
-    check_backward("EncoderBlock", tokens.x, norm1_.width(), d_y, norm1_.width(), d_x);
+    check_backward("EncoderBlock", tokens.x, width(), d_y, width(), d_x);
     check_saved("EncoderBlock", saved.hidden.view(), tokens.x);
     auto&& threads = as_executor(executor);
     const View<T> part = saved.part.view();
@@ -106,10 +93,125 @@ class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Token
     if (!d_x.is_none()) detail::add_activations<T>(d_hidden, part, d_x, threads);
   }
 
+  /// The number of channels of x and y.
+  Index width() const { return norm1_.width(); }
+
+  /// A decoder: the same block for tokens that come one after the other.
+  /// \throws as the attention layer's decoder
+  [[nodiscard]] EncoderBlockDecoder<AttentionLayer, T> decoder(
+      const LayerDecoderShape& shape = {}) const {
+    return {*this, shape};
+  }
+
  private:
+  friend class EncoderBlockDecoder<AttentionLayer, T>;
+
+  /// The forward pass, where attend(normal, part, threads) is that of the attention layer.
+  template <class Attend, class E>
+  void run(const View<const T>& x, const View<T>& y, Saved& saved, Attend&& attend,
+           E&& threads) const {
+    const Shape& shape = y.shape();
+    const View<T> normal1 = saved.normal1.resize(shape);
+    const View<T> hidden = saved.hidden.resize(shape);
+    const View<T> normal2 = saved.normal2.resize(shape);
+    const View<T> part = saved.part.resize(shape);
+    norm1_.forward(x, normal1, saved.norm1, threads);
+    attend(normal1, part, threads);
+    detail::add_activations<T>(x, part, hidden, threads);
+    norm2_.forward(hidden, normal2, saved.norm2, threads);
+    feed_forward_.forward(normal2, part, saved.feed_forward, threads);
+    detail::add_activations<T>(hidden, part, y, threads);
+  }
+
   LayerNorm<T> norm1_;
   LayerNorm<T> norm2_;
   FeedForward<T> feed_forward_;
+};
+
+namespace detail {
+
+/// Makes a decoder forget all tokens if the scope is left by an exception after some were appended:
+/// then its parts have different ones.
+template <class Decoder>
+class ForgetsOnError {
+ public:
+  explicit ForgetsOnError(Decoder& decoder) : decoder_(decoder), length_(decoder.length()) {}
+  ForgetsOnError(const ForgetsOnError&) = delete;
+  ForgetsOnError& operator=(const ForgetsOnError&) = delete;
+  ~ForgetsOnError() {
+    if (std::uncaught_exceptions() > exceptions_ && decoder_.length() != length_) decoder_.clear();
+  }
+
+ private:
+  Decoder& decoder_;
+  Index length_;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace detail
+
+/// What `block.decoder(shape)` returns: a growing sequence of tokens. `step` gives, bit for bit,
+/// the rows that `block.forward` gives for the same tokens in all tokens so far, if the operator is
+/// causal; that holds whatever pieces they come in, and for any number of threads.
+///
+/// It reads the block's weights at each step, so the block must outlive it and stay where it is. It
+/// must not be called from several threads at once. What is refused leaves it as it was; if memory
+/// runs out in the middle of a step, all tokens are forgotten.
+template <class AttentionLayer, class T = float>
+class EncoderBlockDecoder {
+  static_assert(
+      requires(const AttentionLayer layer) { layer.decoder({}); },
+      "a block has a decoder if its attention layer has one, as MultiHead of a causal "
+      "operator has");
+
+ public:
+  /// An empty decoder. \throws as the attention layer's decoder
+  EncoderBlockDecoder(const EncoderBlock<AttentionLayer, T>& block, const LayerDecoderShape& shape)
+      : block_(&block), attention_(block.attention.decoder(shape)) {}
+
+  /// The number of tokens so far.
+  [[nodiscard]] Index length() const { return attention_.length(); }
+  /// Bytes of the operator's decoder.
+  [[nodiscard]] Index memory_bytes() const { return attention_.memory_bytes(); }
+
+  /// Appends n tokens, and computes y for them.
+  /// \param x [B, 1, n, Dm] \param y [B, 1, n, Dm] is written
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got;
+  /// std::bad_alloc
+  template <class E = Serial>
+  void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
+    check_forward("EncoderBlock", x, block_->width(), y, block_->width());
+    const detail::ForgetsOnError<EncoderBlockDecoder> all_or_none(*this);
+    block_->run(
+        x, y, buffers_,
+        [&](const View<const T>& normal, const View<T>& part, auto&& threads) {
+          attention_.step(normal, part, threads);
+        },
+        as_executor(executor));
+  }
+
+  /// Forgets the tokens from position `length` on. \throws as the operator's decoder
+  void rollback(Index length) { attention_.rollback(length); }
+  /// Forgets all tokens and keeps the memory.
+  void clear() noexcept { attention_.clear(); }
+  /// Takes memory for that many tokens in all. \throws as the operator's decoder
+  void reserve(Index tokens) { attention_.reserve(tokens); }
+
+  /// A copy that is independent of this, of the same block. \throws std::bad_alloc
+  [[nodiscard]] EncoderBlockDecoder fork() const {
+    return EncoderBlockDecoder(*block_, attention_.fork());
+  }
+
+ private:
+  using AttentionDecoder = decltype(std::declval<const AttentionLayer&>().decoder(
+      std::declval<const LayerDecoderShape&>()));
+
+  EncoderBlockDecoder(const EncoderBlock<AttentionLayer, T>& block, AttentionDecoder attention)
+      : block_(&block), attention_(std::move(attention)) {}
+
+  const EncoderBlock<AttentionLayer, T>* block_;
+  AttentionDecoder attention_;
+  typename EncoderBlock<AttentionLayer, T>::Saved buffers_;
 };
 
 FOVEA_NAMESPACE_END

@@ -59,6 +59,21 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     return out;
   }
 
+  /// Computes the attention of new tokens, which a decoder of the operator takes in.
+  /// \param decoder of this operator \param qkv, source as in `forward`, of the new tokens
+  /// \param room is written
+  /// \return [B, 1, n, H D] the outputs of the heads, side by side
+  template <class D, class E>
+  View<const T> step(D& decoder, const std::array<View<const T>, 3>& qkv, const Tokens<T>& source,
+                     Saved& room, E&& executor) const {
+    const auto& q = qkv[0];
+    const View<T> out = room.out.resize(q.batch(), q.rows(), q.heads() * q.width());
+    learned.compute(op, source, room.learned, executor);
+    const auto [inputs, kept] = attached(qkv, source, room);
+    decoder.step(inputs, as_heads(out, 0, q.heads(), q.width()), executor);
+    return out;
+  }
+
   /// Room for the gradient of what `forward` returned, which `backward` reads.
   static View<T> d_out(Saved& saved) { return saved.d_out.resize(saved.out.view().shape()); }
 

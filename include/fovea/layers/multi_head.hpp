@@ -6,6 +6,7 @@
 #pragma once
 
 #include "fovea/layers/head_attention.hpp"
+#include "fovea/layers/multi_head_decoder.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -80,6 +81,8 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
 
   /// The operator, whose options may change from step to step.
   Op& op() { return attention_.op; }
+  /// The operator, which is only read.
+  const Op& op() const { return attention_.op; }
   /// The sizes of the heads.
   const HeadSizes& sizes() const { return sizes_; }
 
@@ -123,7 +126,15 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
     attention_.finish(tokens, saved.heads, d_x, executor);
   }
 
+  /// A decoder: the same layer for tokens that come one after the other.
+  /// \throws std::invalid_argument as the operator's decoder; std::bad_alloc
+  [[nodiscard]] MultiHeadDecoder<Op, T> decoder(const LayerDecoderShape& shape = {}) const {
+    return {*this, shape};
+  }
+
  private:
+  friend class MultiHeadDecoder<Op, T>;
+
   Index columns() const { return (sizes_.heads + 2 * sizes_.key_heads) * sizes_.head_width; }
 
   /// q, k and v, or their gradients, as views of the projected matrix.

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Blocks of an encoder, one after the other.
+#pragma once
+
+#include <vector>
+
+#include "fovea/layers/encoder_block.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// Calls f(i, from, to) for blocks i = 0, 1, ..., from x to y, by way of the buffers `hidden`.
+template <class T, class E, class F>
+void through_blocks(std::size_t count, const View<const T>& x, const View<T>& y,
+                    std::vector<Buffer<T>>& hidden, E&& executor, F&& f) {
+  if (count == 0) return copy_activations<T>(x, y, executor);
+  hidden.resize(count - 1);
+  View<const T> from = x;
+  for (std::size_t i = 0; i < count; ++i) {
+    const View<T> to = i + 1 == count ? y : hidden[i].resize(y.shape());
+    f(i, from, to);
+    from = to;
+  }
+}
+
+}  // namespace detail
+
+template <class AttentionLayer, class T>
+class EncoderStackDecoder;
+
+/// y = the last block of ... of the first block of x, for x and y [B, 1, L, Dm] with dense rows;
+/// without blocks y = x. Parameters are called "blocks.0.norm1.scale" and so on.
+template <class AttentionLayer, class T = float>
+class EncoderStack : public LayerCalls<EncoderStack<AttentionLayer, T>, T, Tokens<T>> {
+ public:
+  /// A block of the stack.
+  using Block = EncoderBlock<AttentionLayer, T>;
+
+  std::vector<Block> blocks;  ///< The blocks, all of one width.
+
+  /// What is kept from forward to backward, and room for both passes.
+  struct Saved {
+    std::vector<typename Block::Saved> blocks;  ///< of each block
+    std::vector<Buffer<T>> hidden;              ///< [B, 1, L, Dm] the outputs of all but the last
+    Buffer<T> d_hidden[2];                      ///< [B, 1, L, Dm] gradients of two of those
+  };
+
+  /// A stack without blocks, which may be appended.
+  EncoderStack() = default;
+  /// A stack of these blocks.
+  explicit EncoderStack(std::vector<Block> given) : blocks(std::move(given)) {}
+
+  /// Lists the blocks.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f("blocks", self.blocks);
+  }
+
+  using LayerCalls<EncoderStack<AttentionLayer, T>, T, Tokens<T>>::forward;
+  /// Computes y, and keeps what `backward` needs.
+  /// \throws std::invalid_argument as the blocks
+  /// \throws std::bad_alloc if there is no memory for what is kept
+  template <class E = Serial>
+  void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
+    check_forward("EncoderStack", tokens.x, tokens.x.width(), y, tokens.x.width());
+    auto&& threads = as_executor(executor);
+    saved.blocks.resize(blocks.size());
+    detail::through_blocks(blocks.size(), tokens.x, y, saved.hidden, threads,
+                           [&](std::size_t i, const View<const T>& from, const View<T>& to) {
+                             blocks[i].forward(tokens.with(from), to, saved.blocks[i], threads);
+                           });
+  }
+
+  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// \throws as `forward`
+  template <class E = Serial>
+  void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
+                E&& executor = {}) {
+    check_backward("EncoderStack", tokens.x, tokens.x.width(), d_y, tokens.x.width(), d_x);
+    if (saved.blocks.size() != blocks.size()) {
+      refuse("EncoderStack", "what was saved", std::to_string(saved.blocks.size()) + " blocks",
+             std::to_string(blocks.size()) + ": saved by the forward pass of this stack");
+    }
+    auto&& threads = as_executor(executor);
+    View<const T> d_out = d_y;
+    for (std::size_t i = blocks.size(); i-- > 0;) {
+      const View<const T> from = i == 0 ? tokens.x : View<const T>(saved.hidden[i - 1].view());
+      const View<T> d_from = i == 0 ? d_x : saved.d_hidden[i % 2].resize(d_y.shape());
+      blocks[i].backward(tokens.with(from), saved.blocks[i], d_out, d_from, threads);
+      d_out = d_from;
+    }
+    if (blocks.empty() && !d_x.is_none()) detail::copy_activations<T>(d_y, d_x, threads);
+  }
+
+  /// A decoder: the same stack for tokens that come one after the other.
+  /// \throws as the decoders of the blocks
+  [[nodiscard]] EncoderStackDecoder<AttentionLayer, T> decoder(
+      const LayerDecoderShape& shape = {}) const {
+    return {*this, shape};
+  }
+};
+
+/// What `stack.decoder(shape)` returns: the decoder of each block, with all that
+/// EncoderBlockDecoder says.
+template <class AttentionLayer, class T = float>
+class EncoderStackDecoder {
+ public:
+  /// An empty decoder. \throws as the decoders of the blocks
+  EncoderStackDecoder(const EncoderStack<AttentionLayer, T>& stack,
+                      const LayerDecoderShape& shape) {
+    blocks_.reserve(stack.blocks.size());
+    for (const auto& block : stack.blocks) blocks_.push_back(block.decoder(shape));
+  }
+
+  /// The number of tokens so far.
+  [[nodiscard]] Index length() const { return blocks_.empty() ? 0 : blocks_.front().length(); }
+  /// Bytes of the operators' decoders.
+  [[nodiscard]] Index memory_bytes() const {
+    Index bytes = 0;
+    for (const auto& block : blocks_) bytes += block.memory_bytes();
+    return bytes;
+  }
+
+  /// Appends n tokens, and computes y for them.
+  /// \param x [B, 1, n, Dm] \param y [B, 1, n, Dm] is written
+  /// \throws std::invalid_argument as the blocks; std::bad_alloc
+  template <class E = Serial>
+  void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
+    check_forward("EncoderStack", x, x.width(), y, x.width());
+    auto&& threads = as_executor(executor);
+    const detail::ForgetsOnError<EncoderStackDecoder> all_or_none(*this);
+    detail::through_blocks(blocks_.size(), x, y, hidden_, threads,
+                           [&](std::size_t i, const View<const T>& from, const View<T>& to) {
+                             blocks_[i].step(from, to, threads);
+                           });
+  }
+
+  /// Forgets the tokens from position `length` on. \throws as the decoders of the blocks
+  void rollback(Index length) {
+    for (auto& block : blocks_) block.rollback(length);
+  }
+  /// Forgets all tokens and keeps the memory.
+  void clear() noexcept {
+    for (auto& block : blocks_) block.clear();
+  }
+  /// Takes memory for that many tokens in all. \throws as the decoders of the blocks
+  void reserve(Index tokens) {
+    for (auto& block : blocks_) block.reserve(tokens);
+  }
+
+  /// A copy that is independent of this, of the same stack. \throws std::bad_alloc
+  [[nodiscard]] EncoderStackDecoder fork() const {
+    EncoderStackDecoder other;
+    other.blocks_.reserve(blocks_.size());
+    for (const auto& block : blocks_) other.blocks_.push_back(block.fork());
+    return other;
+  }
+
+ private:
+  EncoderStackDecoder() = default;
+
+  std::vector<EncoderBlockDecoder<AttentionLayer, T>> blocks_;
+  std::vector<Buffer<T>> hidden_;
+};
+
+FOVEA_NAMESPACE_END

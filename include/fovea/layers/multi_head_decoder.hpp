@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The decoder of MultiHead: its tokens come one after the other, or some at a time.
+#pragma once
+
+#include <utility>
+
+#include "fovea/layers/head_attention.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+template <class Op, class T>
+class MultiHead;
+
+/// The sizes of a layer's decoder that the layer does not know.
+struct LayerDecoderShape {
+  Index batch = 1;            ///< B, the number of sequences, which are equally long
+  Index reserve = 0;          ///< tokens to take memory for at once
+  Index rollback_tokens = 0;  ///< how many last tokens can be rolled back at least, under a window
+};
+
+/// What `layer.decoder(shape)` returns for MultiHead of an operator that has a decoder: a growing
+/// sequence of tokens. `step` gives, bit for bit, the rows that `layer.forward` gives for the same
+/// tokens in all tokens so far, if the operator is causal; that holds whatever pieces they come in,
+/// and for any number of threads.
+///
+/// It reads the layer's weights at each step, so the layer must outlive it and stay where it is.
+/// Its memory is that of the operator's decoder, and (3 H + 2 Hk) D numbers for each token of a
+/// step. It must not be called from several threads at once. What throws leaves it as it was.
+template <class Op, class T = float>
+class MultiHeadDecoder {
+  static_assert(IncrementalAttention<Op, T>, "only layers of an operator with a decoder have one");
+
+ public:
+  /// An empty decoder. \throws std::invalid_argument as the operator's decoder; std::bad_alloc
+  MultiHeadDecoder(const MultiHead<Op, T>& layer, const LayerDecoderShape& shape)
+      : layer_(&layer), batch_(shape.batch), decoder_(decoder_of(layer, shape)) {}
+
+  /// The number of tokens so far.
+  [[nodiscard]] Index length() const { return decoder_.length(); }
+  /// Bytes of the operator's decoder.
+  [[nodiscard]] Index memory_bytes() const { return decoder_.memory_bytes(); }
+
+  /// Appends n tokens, and computes y for them.
+  /// \param x [B, 1, n, Dm] \param y [B, 1, n, Dm] is written
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got;
+  /// std::bad_alloc
+  template <class E = Serial>
+  void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
+    check_forward("MultiHead", x, layer_->sizes().width, y, layer_->sizes().width);
+    detail::check_extent("MultiHead", "x", x.shape(), 0, batch_, "the batch of the decoder");
+    const View<T> projected = projected_.resize(batch_, x.rows(), layer_->columns());
+    layer_->projection_.forward(x, projected, executor);
+    const auto qkv = layer_->parts(View<const T>(projected));
+    layer_->out_.forward(layer_->attention_.step(decoder_, qkv, {x}, heads_, executor), y,
+                         executor);
+  }
+
+  /// Forgets the tokens from position `length` on. \throws as the operator's decoder
+  void rollback(Index length) { decoder_.rollback(length); }
+  /// Forgets all tokens and keeps the memory.
+  void clear() noexcept { decoder_.clear(); }
+  /// Takes memory for that many tokens in all. \throws std::invalid_argument if it is negative;
+  /// std::bad_alloc
+  void reserve(Index tokens) { decoder_.reserve(tokens); }
+
+  /// A copy that is independent of this, of the same layer. \throws std::bad_alloc
+  [[nodiscard]] MultiHeadDecoder fork() const {
+    return MultiHeadDecoder(*layer_, batch_, decoder_.fork());
+  }
+
+ private:
+  using OpDecoder = decltype(std::declval<const Op&>().template decoder<T>(
+      std::declval<const typename Op::DecoderShape&>()));
+
+  MultiHeadDecoder(const MultiHead<Op, T>& layer, Index batch, OpDecoder decoder)
+      : layer_(&layer), batch_(batch), decoder_(std::move(decoder)) {}
+
+  static OpDecoder decoder_of(const MultiHead<Op, T>& layer, const LayerDecoderShape& shape) {
+    const HeadSizes& sizes = layer.sizes();
+    typename Op::DecoderShape of_op;
+    of_op.batch = shape.batch;
+    of_op.query_heads = sizes.heads;
+    of_op.key_heads = sizes.key_heads;
+    of_op.width = of_op.value_width = sizes.head_width;
+    of_op.reserve = shape.reserve;
+    of_op.rollback_tokens = shape.rollback_tokens;
+    if constexpr (requires { of_op.sketch_width; }) of_op.sketch_width = sizes.sketch_width;
+    return layer.op().template decoder<T>(of_op);
+  }
+
+  const MultiHead<Op, T>* layer_;
+  Index batch_;
+  OpDecoder decoder_;
+  Buffer<T> projected_;
+  typename HeadAttention<Op, T>::Saved heads_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The layers that can decode, and tokens for them.
+#pragma once
+
+#include <vector>
+
+#include "fovea/attention/delta_rule.hpp"
+#include "fovea/attention/fixed.hpp"
+#include "fovea/attention/fmm.hpp"
+#include "fovea/attention/full.hpp"
+#include "fovea/attention/linear.hpp"
+#include "fovea/attention/local.hpp"
+#include "fovea/attention/smart_bird.hpp"
+#include "fovea/attention/strided.hpp"
+#include "fovea/layers/multi_head.hpp"
+#include "layers/gradient_check.hpp"
+
+namespace fovea_test {
+
+inline constexpr Index kDecodedWidth = 12;
+
+/// Calls f(name, op) for a causal operator of every kind.
+template <class F>
+void for_each_causal_operator(F&& f) {
+  f("full", fovea::FullAttention{{.causal = true}});
+  f("local", fovea::LocalAttention{{.left = 5, .right = 0}});
+  f("strided", fovea::StridedAttention{{.stride = 4}});
+  f("fixed", fovea::FixedAttention{{.stride = 8, .summary = 2}});
+  f("linear", fovea::LinearAttention<fovea::EluPlusOne>{{.causal = true}});
+  f("delta rule", fovea::DeltaRuleAttention<fovea::EluPlusOne>{});
+  f("fmm", fovea::FmmAttention<fovea::EluPlusOne, fovea::DeltaRule<fovea::EluPlusOne>>{
+               {.near = {.left = 3}}});
+  f("smart bird", fovea::SmartBirdAttention{{.keys_per_row = 6, .seed = 4, .causal = true}});
+}
+
+template <class Op, class T>
+fovea::MultiHead<Op, T> make_multi_head(const Op& op, fovea::Initialiser& initialiser) {
+  return {op,
+          {.width = kDecodedWidth, .heads = 4, .key_heads = 2, .head_width = 5, .bias = true},
+          initialiser};
+}
+
+/// Rows [first, first + count) of all sequences.
+template <class T>
+View<T> rows_from(const View<T>& x, Index first, Index count) {
+  return {x.data() + first * x.strides()[2], {x.batch(), 1, count, x.width()}, x.strides()};
+}
+
+/// The outputs of a decoder that takes the tokens in pieces of these sizes, again and again.
+template <class T, class Decoder, class E>
+Tensor<T> decoded(Decoder& decoder, const Tensor<T>& x, const std::vector<Index>& pieces,
+                  E&& executor) {
+  Tensor<T> y(x.shape());
+  Index next = 0;
+  for (std::size_t piece = 0; next < x.shape()[2]; ++piece) {
+    const Index count = std::min(pieces[piece % pieces.size()], x.shape()[2] - next);
+    const Tensor<T> part({x.shape()[0], 1, count, x.shape()[3]});
+    decoder.step(rows_from(x.view(), next, count), part.view(), executor);
+    for (Index b = 0; b < x.shape()[0]; ++b) {
+      for (Index n = 0; n < count; ++n) {
+        for (Index c = 0; c < x.shape()[3]; ++c) y(b, 0, next + n, c) = part(b, 0, n, c);
+      }
+    }
+    next += count;
+    EXPECT_EQ(decoder.length(), next);
+  }
+  return y;
+}
+
+}  // namespace fovea_test

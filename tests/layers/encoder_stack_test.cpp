@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+#include "fovea/layers/encoder_stack.hpp"
+
+#include <optional>
+
+#include "layers/decoding.hpp"
+#include "support/failing_allocations.hpp"
+
+namespace fovea_test {
+namespace {
+
+constexpr Index kWidth = kDecodedWidth;
+
+template <class Op, class T>
+using Stack = fovea::EncoderStack<fovea::MultiHead<Op, T>, T>;
+
+template <class T, class Op>
+Stack<Op, T> make_stack(const Op& op, int blocks) {
+  fovea::Initialiser initialiser(1);
+  Stack<Op, T> stack;
+  for (int i = 0; i < blocks; ++i) {
+    stack.blocks.emplace_back(make_multi_head<Op, T>(op, initialiser), kWidth, 7, initialiser);
+  }
+  draw_parameters(stack, 5, 0.3);
+  return stack;
+}
+
+const fovea::FullAttention kCausal{{.causal = true}};
+
+TEST(EncoderStack, IsItsBlocksOneAfterTheOther) {
+  for (const int blocks : {0, 1, 2, 3}) {
+    const auto stack = make_stack<double>(kCausal, blocks);
+    Activations x = drawn({2, 1, 9, kWidth}, 1);
+    const Activations y(x.shape());
+    stack.forward(View<const double>(x.view()), y.view());
+    for (const auto& block : stack.blocks) {
+      const Activations next(x.shape());
+      block.forward(View<const double>(x.view()), next.view());
+      for_each_index(x.shape(),
+                     [&](Index b, Index h, Index n, Index c) { x(b, h, n, c) = next(b, h, n, c); });
+    }
+    EXPECT_TRUE(same_bits(y.values(), x.values()));
+  }
+}
+
+TEST(EncoderStack, Gradients) {
+  for (const int blocks : {0, 1, 2, 3}) {
+    auto stack = make_stack<double>(kCausal, blocks);
+    const Shape shape = {1, 1, 3, kWidth};
+    expect_layer_gradients(stack, shape, shape, alone, {.tolerance = 1e-6});
+  }
+}
+
+TEST(EncoderStack, ThreadsChangeNoBit) {
+  auto stack = make_stack<double>(kCausal, 2);
+  expect_same_bits_for_threads(stack, {2, 1, 300, kWidth}, {2, 1, 300, kWidth}, alone);
+}
+
+TEST(EncoderStack, BackwardAsksForWhatForwardSaved) {
+  auto stack = make_stack<double>(kCausal, 2);
+  const Activations x = drawn({1, 1, 3, kWidth}, 1);
+  const Activations y(x.shape());
+  Stack<fovea::FullAttention, double>::Saved saved;
+  EXPECT_EQ(
+      refusal([&] { stack.backward(View<const double>(x.view()), saved, x.view(), y.view()); }),
+      "EncoderStack: what was saved is 0 blocks; expected 2: saved by the forward pass of "
+      "this stack");
+}
+
+template <class T>
+void expect_decoded_bits() {
+  for_each_causal_operator([](const char* name, const auto& op) {
+    SCOPED_TRACE(name);
+    const auto stack = make_stack<T>(op, 2);
+    Tensor<T> x({2, 1, 90, kWidth});
+    x.fill(gaussian(3, 1));
+    const Tensor<T> expected(x.shape());
+    stack.forward(View<const T>(x.view()), expected.view());
+    fovea::ThreadPool pool(3);
+    const AnyExecutor three = AnyExecutor::of(pool);
+    for (const auto& pieces : {std::vector<Index>{1}, {90}, {70, 1, 1, 33}}) {
+      auto decoder = stack.decoder({.batch = 2, .reserve = 90});
+      EXPECT_TRUE(same_bits(decoded(decoder, x, pieces, fovea::Serial{}).values(),
+                            expected.values(), x.shape()));
+      decoder.clear();
+      EXPECT_EQ(decoder.length(), 0);
+      EXPECT_TRUE(
+          same_bits(decoded(decoder, x, pieces, three).values(), expected.values(), x.shape()));
+    }
+  });
+}
+
+TEST(EncoderStackDecoder, GivesTheBitsOfForward) { expect_decoded_bits<double>(); }
+TEST(EncoderStackDecoder, GivesTheBitsOfForwardInFloat) { expect_decoded_bits<float>(); }
+
+TEST(EncoderStackDecoder, ForksAreIndependentAndTokensAreTakenBack) {
+  const auto stack = make_stack<double>(kCausal, 3);
+  const Activations x = drawn({1, 1, 20, kWidth}, 3);
+  const Activations expected(x.shape());
+  stack.forward(View<const double>(x.view()), expected.view());
+  const auto expect_rows = [&](auto& decoder, Index first, Index count) {
+    for (Index n = first; n < first + count; ++n) {
+      const Activations y({1, 1, 1, kWidth});
+      decoder.step(rows_from(x.view(), n, 1), y.view());
+      for (Index c = 0; c < kWidth; ++c) EXPECT_EQ(y(0, 0, 0, c), expected(0, 0, n, c));
+    }
+  };
+  auto decoder = stack.decoder();
+  expect_rows(decoder, 0, 12);
+  auto other = decoder.fork();
+  expect_rows(decoder, 12, 8);
+  decoder.rollback(10);
+  EXPECT_EQ(decoder.length(), 10);
+  expect_rows(decoder, 10, 3);
+  expect_rows(other, 12, 4);
+  EXPECT_GT(decoder.memory_bytes(), 0);
+}
+
+TEST(EncoderStackDecoder, AllBlocksHaveTheSameTokensAfterAFailure) {
+  const auto stack = make_stack<double>(kCausal, 2);
+  const Activations x = drawn({1, 1, 40, kWidth}, 3);
+  const Activations expected(x.shape());
+  stack.forward(View<const double>(x.view()), expected.view());
+  const Activations y(x.shape());
+  std::optional<decltype(stack.decoder())> decoder;
+  const auto step = [&](Index first, Index count) {
+    decoder->step(rows_from(x.view(), first, count), rows_from(y.view(), first, count));
+  };
+  int failures = 0;
+  fail_each_allocation(
+      [&] {
+        decoder.emplace(stack.decoder());
+        step(0, 5);
+      },
+      [&] { step(5, 35); },
+      [&] {
+        ++failures;
+        const Index length = decoder->length();
+        ASSERT_TRUE(length == 0 || length == 5) << length;
+        step(length, 40 - length);
+        for (Index n = length; n < 40; ++n) {
+          for (Index c = 0; c < kWidth; ++c) ASSERT_EQ(y(0, 0, n, c), expected(0, 0, n, c));
+        }
+      },
+      [&] { EXPECT_EQ(decoder->length(), 40); });
+  EXPECT_GT(failures, 5);
+}
+
+}  // namespace
+}  // namespace fovea_test
