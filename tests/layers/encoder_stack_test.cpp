@@ -12,7 +12,7 @@ namespace {
 constexpr Index kWidth = kDecodedWidth;
 
 template <class Op, class T>
-using Stack = fovea::EncoderStack<fovea::MultiHead<Op, T>, T>;
+using Stack = fovea::EncoderStack<fovea::EncoderBlock<fovea::MultiHead<Op, T>, T>>;
 
 template <class T, class Op>
 Stack<Op, T> make_stack(const Op& op, int blocks) {

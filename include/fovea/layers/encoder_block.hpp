@@ -3,38 +3,42 @@
 /// A block of an encoder, which normalises the input of each of its parts.
 #pragma once
 
-#include <exception>
 #include <utility>
 
 #include "fovea/layers/elementwise.hpp"
+#include "fovea/layers/encoder_block_decoder.hpp"
 #include "fovea/layers/feed_forward.hpp"
 #include "fovea/layers/layer_norm.hpp"
-#include "fovea/layers/multi_head_decoder.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class AttentionLayer, class T>
-class EncoderBlockDecoder;
-
 /// h = x + Attention(norm(x)) and y = h + FeedForward(norm(h)), for x and y [B, 1, L, Dm] with
 /// dense rows. `AttentionLayer` is any layer of tokens: MultiHead of an operator, FsatLayer or
-/// FatLayer.
-template <class AttentionLayer, class T = float>
-class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Tokens<T>> {
+/// FatLayer. `Norm` is LayerNorm or RmsNorm, and `Network` FeedForward or GatedFeedForward, or what
+/// is called and constructed as they are.
+template <class AttentionLayer, class T = float, class Norm = LayerNorm<T>,
+          class Network = FeedForward<T>>
+class EncoderBlock
+    : public LayerCalls<EncoderBlock<AttentionLayer, T, Norm, Network>, T, Tokens<T>> {
  public:
+  /// The type of x and y.
+  using Scalar = T;
+  /// The attention layer's type.
+  using Attention = AttentionLayer;
+
   AttentionLayer attention;  ///< The attention layer.
 
   /// What is kept from forward to backward, and room for both passes.
   struct Saved {
-    typename LayerNorm<T>::Saved norm1;           ///< of the first normalisation
-    typename LayerNorm<T>::Saved norm2;           ///< of the second normalisation
-    typename AttentionLayer::Saved attention;     ///< of the attention layer
-    typename FeedForward<T>::Saved feed_forward;  ///< of the feed-forward network
-    Buffer<T> normal1;                            ///< [B, 1, L, Dm], as all that follow: norm(x)
-    Buffer<T> hidden;                             ///< h
-    Buffer<T> normal2;                            ///< norm(h)
-    Buffer<T> part;                               ///< what is added to x or h, and its gradient
-    Buffer<T> d_hidden;                           ///< the gradient of h
+    typename Norm::Saved norm1;                ///< of the first normalisation
+    typename Norm::Saved norm2;                ///< of the second normalisation
+    typename AttentionLayer::Saved attention;  ///< of the attention layer
+    typename Network::Saved feed_forward;      ///< of the feed-forward network
+    Buffer<T> normal1;                         ///< [B, 1, L, Dm], as all that follow: norm(x)
+    Buffer<T> hidden;                          ///< h
+    Buffer<T> normal2;                         ///< norm(h)
+    Buffer<T> part;                            ///< what is added to x or h, and its gradient
+    Buffer<T> d_hidden;                        ///< the gradient of h
   };
 
   /// A layer without sizes, which has yet to be assigned to.
@@ -60,7 +64,7 @@ class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Token
     f(self.feed_forward_);
   }
 
-  using LayerCalls<EncoderBlock<AttentionLayer, T>, T, Tokens<T>>::forward;
+  using LayerCalls<EncoderBlock, T, Tokens<T>>::forward;
   /// Computes y, and keeps what `backward` needs.
   /// \throws std::invalid_argument as the parts
   /// \throws std::bad_alloc if there is no memory for what is kept
@@ -98,13 +102,13 @@ class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Token
 
   /// A decoder: the same block for tokens that come one after the other.
   /// \throws as the attention layer's decoder
-  [[nodiscard]] EncoderBlockDecoder<AttentionLayer, T> decoder(
+  [[nodiscard]] EncoderBlockDecoder<EncoderBlock> decoder(
       const LayerDecoderShape& shape = {}) const {
     return {*this, shape};
   }
 
  private:
-  friend class EncoderBlockDecoder<AttentionLayer, T>;
+  friend class EncoderBlockDecoder<EncoderBlock>;
 
   /// The forward pass, where attend(normal, part, threads) is that of the attention layer.
   template <class Attend, class E>
@@ -123,95 +127,9 @@ class EncoderBlock : public LayerCalls<EncoderBlock<AttentionLayer, T>, T, Token
     detail::add_activations<T>(hidden, part, y, threads);
   }
 
-  LayerNorm<T> norm1_;
-  LayerNorm<T> norm2_;
-  FeedForward<T> feed_forward_;
-};
-
-namespace detail {
-
-/// Makes a decoder forget all tokens if the scope is left by an exception after some were appended:
-/// then its parts have different ones.
-template <class Decoder>
-class ForgetsOnError {
- public:
-  explicit ForgetsOnError(Decoder& decoder) : decoder_(decoder), length_(decoder.length()) {}
-  ForgetsOnError(const ForgetsOnError&) = delete;
-  ForgetsOnError& operator=(const ForgetsOnError&) = delete;
-  ~ForgetsOnError() {
-    if (std::uncaught_exceptions() > exceptions_ && decoder_.length() != length_) decoder_.clear();
-  }
-
- private:
-  Decoder& decoder_;
-  Index length_;
-  int exceptions_ = std::uncaught_exceptions();
-};
-
-}  // namespace detail
-
-/// What `block.decoder(shape)` returns: a growing sequence of tokens. `step` gives, bit for bit,
-/// the rows that `block.forward` gives for the same tokens in all tokens so far, if the operator is
-/// causal; that holds whatever pieces they come in, and for any number of threads.
-///
-/// It reads the block's weights at each step, so the block must outlive it and stay where it is. It
-/// must not be called from several threads at once. What is refused leaves it as it was; if memory
-/// runs out in the middle of a step, all tokens are forgotten.
-template <class AttentionLayer, class T = float>
-class EncoderBlockDecoder {
-  static_assert(
-      requires(const AttentionLayer layer) { layer.decoder({}); },
-      "a block has a decoder if its attention layer has one, as MultiHead of a causal "
-      "operator has");
-
- public:
-  /// An empty decoder. \throws as the attention layer's decoder
-  EncoderBlockDecoder(const EncoderBlock<AttentionLayer, T>& block, const LayerDecoderShape& shape)
-      : block_(&block), attention_(block.attention.decoder(shape)) {}
-
-  /// The number of tokens so far.
-  [[nodiscard]] Index length() const { return attention_.length(); }
-  /// Bytes of the operator's decoder.
-  [[nodiscard]] Index memory_bytes() const { return attention_.memory_bytes(); }
-
-  /// Appends n tokens, and computes y for them.
-  /// \param x [B, 1, n, Dm] \param y [B, 1, n, Dm] is written
-  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got;
-  /// std::bad_alloc
-  template <class E = Serial>
-  void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
-    check_forward("EncoderBlock", x, block_->width(), y, block_->width());
-    const detail::ForgetsOnError<EncoderBlockDecoder> all_or_none(*this);
-    block_->run(
-        x, y, buffers_,
-        [&](const View<const T>& normal, const View<T>& part, auto&& threads) {
-          attention_.step(normal, part, threads);
-        },
-        as_executor(executor));
-  }
-
-  /// Forgets the tokens from position `length` on. \throws as the operator's decoder
-  void rollback(Index length) { attention_.rollback(length); }
-  /// Forgets all tokens and keeps the memory.
-  void clear() noexcept { attention_.clear(); }
-  /// Takes memory for that many tokens in all. \throws as the operator's decoder
-  void reserve(Index tokens) { attention_.reserve(tokens); }
-
-  /// A copy that is independent of this, of the same block. \throws std::bad_alloc
-  [[nodiscard]] EncoderBlockDecoder fork() const {
-    return EncoderBlockDecoder(*block_, attention_.fork());
-  }
-
- private:
-  using AttentionDecoder = decltype(std::declval<const AttentionLayer&>().decoder(
-      std::declval<const LayerDecoderShape&>()));
-
-  EncoderBlockDecoder(const EncoderBlock<AttentionLayer, T>& block, AttentionDecoder attention)
-      : block_(&block), attention_(std::move(attention)) {}
-
-  const EncoderBlock<AttentionLayer, T>* block_;
-  AttentionDecoder attention_;
-  typename EncoderBlock<AttentionLayer, T>::Saved buffers_;
+  Norm norm1_;
+  Norm norm2_;
+  Network feed_forward_;
 };
 
 FOVEA_NAMESPACE_END

@@ -27,17 +27,18 @@ void through_blocks(std::size_t count, const View<const T>& x, const View<T>& y,
 
 }  // namespace detail
 
-template <class AttentionLayer, class T>
+template <class Block>
 class EncoderStackDecoder;
 
 /// y = the last block of ... of the first block of x, for x and y [B, 1, L, Dm] with dense rows;
 /// without blocks y = x. Parameters are called "blocks.0.norm1.scale" and so on.
-template <class AttentionLayer, class T = float>
-class EncoderStack : public LayerCalls<EncoderStack<AttentionLayer, T>, T, Tokens<T>> {
- public:
-  /// A block of the stack.
-  using Block = EncoderBlock<AttentionLayer, T>;
+/// `Block` is an EncoderBlock of whatever kind.
+template <class Block>
+class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scalar,
+                                       Tokens<typename Block::Scalar>> {
+  using T = typename Block::Scalar;
 
+ public:
   std::vector<Block> blocks;  ///< The blocks, all of one width.
 
   /// What is kept from forward to backward, and room for both passes.
@@ -58,7 +59,7 @@ class EncoderStack : public LayerCalls<EncoderStack<AttentionLayer, T>, T, Token
     f("blocks", self.blocks);
   }
 
-  using LayerCalls<EncoderStack<AttentionLayer, T>, T, Tokens<T>>::forward;
+  using LayerCalls<EncoderStack, T, Tokens<T>>::forward;
   /// Computes y, and keeps what `backward` needs.
   /// \throws std::invalid_argument as the blocks
   /// \throws std::bad_alloc if there is no memory for what is kept
@@ -96,20 +97,20 @@ class EncoderStack : public LayerCalls<EncoderStack<AttentionLayer, T>, T, Token
 
   /// A decoder: the same stack for tokens that come one after the other.
   /// \throws as the decoders of the blocks
-  [[nodiscard]] EncoderStackDecoder<AttentionLayer, T> decoder(
-      const LayerDecoderShape& shape = {}) const {
+  [[nodiscard]] EncoderStackDecoder<Block> decoder(const LayerDecoderShape& shape = {}) const {
     return {*this, shape};
   }
 };
 
 /// What `stack.decoder(shape)` returns: the decoder of each block, with all that
 /// EncoderBlockDecoder says.
-template <class AttentionLayer, class T = float>
+template <class Block>
 class EncoderStackDecoder {
+  using T = typename Block::Scalar;
+
  public:
   /// An empty decoder. \throws as the decoders of the blocks
-  EncoderStackDecoder(const EncoderStack<AttentionLayer, T>& stack,
-                      const LayerDecoderShape& shape) {
+  EncoderStackDecoder(const EncoderStack<Block>& stack, const LayerDecoderShape& shape) {
     blocks_.reserve(stack.blocks.size());
     for (const auto& block : stack.blocks) blocks_.push_back(block.decoder(shape));
   }
@@ -161,7 +162,7 @@ class EncoderStackDecoder {
  private:
   EncoderStackDecoder() = default;
 
-  std::vector<EncoderBlockDecoder<AttentionLayer, T>> blocks_;
+  std::vector<EncoderBlockDecoder<Block>> blocks_;
   std::vector<Buffer<T>> hidden_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "fovea/layers/head_attention.hpp"
 #include "fovea/layers/multi_head_decoder.hpp"
+#include "fovea/layers/rotary.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -18,6 +19,8 @@ struct MultiHeadOptions {
   Index head_width = 0;    ///< D, the width of a head; if 0, width / heads
   bool bias = false;       ///< whether the projections have a bias
   Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
+  /// Rotary positions of queries and keys; none by default.
+  std::optional<RotaryOptions> rotary = {};
 };
 
 /// The sizes of heads that options ask for.
@@ -48,7 +51,8 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
 
 /// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_Q,
 /// W_K and W_V stand side by side in one matrix [Dm, (H + 2 Hk) D], with heads side by side in each
-/// of them. The operator reads its columns where they are.
+/// of them. The operator reads its columns where they are. With rotary positions, queries and keys
+/// are turned in place before that; row i has position i.
 ///
 /// What an operator reads beside q, k and v comes from its LearnedInputs (logits of FMM attention,
 /// rates of the delta rule, Smart Bird's sketch) or from `Tokens` (the lists of IndexedAttention,
@@ -65,6 +69,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
     Buffer<T> projected;    ///< [B, 1, L, (H + 2 Hk) D] q, k and v, side by side
     Buffer<T> d_projected;  ///< [B, 1, L, (H + 2 Hk) D] their gradients
     typename HeadAttention<Op, T>::Saved heads;  ///< of the operator
+    RotaryAngles<T> angles;                      ///< of rotary positions, if there are any
   };
 
   /// A layer without sizes, which has yet to be assigned to.
@@ -77,7 +82,9 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
                     {.bias = options.bias, .outputs_of_one = sizes_.width, .name = "qkv"}),
         attention_(op, sizes_, initialiser),
         out_(sizes_.heads * sizes_.head_width, sizes_.width, initialiser,
-             {.bias = options.bias, .name = "out"}) {}
+             {.bias = options.bias, .name = "out"}) {
+    if (options.rotary) rotary_ = Rotary<T>("MultiHead", *options.rotary, sizes_.head_width);
+  }
 
   /// The operator, whose options may change from step to step.
   Op& op() { return attention_.op; }
@@ -105,6 +112,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
     check_lengths("MultiHead", tokens);
     const View<T> projected = saved.projected.resize(y.batch(), y.rows(), columns());
     projection_.forward(tokens.x, projected, executor);
+    rotary_.turn(queries_and_keys(projected), 0, saved.angles, false, executor);
     const View<const T> from(projected);
     out_.forward(attention_.forward(parts(from), tokens, saved.heads, executor), y, executor);
   }
@@ -122,6 +130,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
     typename Linear<T>::Saved nothing;
     out_.backward(saved.heads.out.view(), nothing, d_y, d_heads, executor);
     attention_.backward(parts(projected), tokens, saved.heads, parts(d_projected), executor);
+    rotary_.turn(queries_and_keys(d_projected), 0, saved.angles, true, executor);
     projection_.backward(tokens.x, nothing, d_projected, d_x, executor);
     attention_.finish(tokens, saved.heads, d_x, executor);
   }
@@ -148,7 +157,13 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
             as_heads(projected, (heads + key_heads) * head_width, key_heads, head_width)};
   }
 
+  /// The heads of q and of k, which lie side by side, as views of the projected matrix.
+  View<T> queries_and_keys(const View<T>& projected) const {
+    return as_heads(projected, 0, sizes_.heads + sizes_.key_heads, sizes_.head_width);
+  }
+
   HeadSizes sizes_;
+  Rotary<T> rotary_;
   Linear<T> projection_;
   HeadAttention<Op, T> attention_;
   Linear<T> out_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fovea/layers/head_attention.hpp"
+#include "fovea/layers/rotary.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -51,6 +52,7 @@ class MultiHeadDecoder {
     detail::check_extent("MultiHead", "x", x.shape(), 0, batch_, "the batch of the decoder");
     const View<T> projected = projected_.resize(batch_, x.rows(), layer_->columns());
     layer_->projection_.forward(x, projected, executor);
+    layer_->rotary_.turn(layer_->queries_and_keys(projected), length(), angles_, false, executor);
     const auto qkv = layer_->parts(View<const T>(projected));
     layer_->out_.forward(layer_->attention_.step(decoder_, qkv, {x}, heads_, executor), y,
                          executor);
@@ -94,6 +96,7 @@ class MultiHeadDecoder {
   OpDecoder decoder_;
   Buffer<T> projected_;
   typename HeadAttention<Op, T>::Saved heads_;
+  RotaryAngles<T> angles_;
 };
 
 FOVEA_NAMESPACE_END

@@ -11,6 +11,10 @@
 
 #include "fovea/kernels/layers/elementwise.inl.hpp"
 
+#include "fovea/kernels/layers/gated.inl.hpp"
+
+#include "fovea/kernels/layers/rotary.inl.hpp"
+
 #include "fovea/kernels/layers/convolution.inl.hpp"
 
 #include "fovea/kernels/layers/cross_entropy.inl.hpp"

@@ -36,21 +36,30 @@ FOVEA_INLINE Vec<T> gelu_gate(Vec<T> x) {
 
 /// GELU in its tanh form. That of -infinity is 0.
 template <class T>
-void gelu(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T>) { return maximum(set1(T(-1e4)), x) * gelu_gate(x); });
+FOVEA_INLINE Vec<T> gelu_value(Vec<T> x) {
+  return maximum(set1(T(-1e4)), x) * gelu_gate(x);
 }
 
-/// The gradient of GELU: d (s + x s (1 - s) 2 u'(x)) with s = sigmoid(2 u(x)).
+/// The derivative of GELU: s + x s (1 - s) 2 u'(x) with s = sigmoid(2 u(x)).
+template <class T>
+FOVEA_INLINE Vec<T> gelu_slope(Vec<T> x) {
+  const Vec<T> s = gelu_gate(x);
+  // For large x, s (1 - s) vanishes before x u'(x) overflows.
+  const Vec<T> near = clamp(x, T(-1e3), T(1e3));
+  const Vec<T> slope = fma(set1(T(3 * kGeluSlope * kGeluCubic)), near * near, set1(T(kGeluSlope)));
+  return fma(near * s * (set1(T(1)) - s), slope, s);
+}
+
+/// GELU.
+template <class T>
+void gelu(const ElementArgs<T>& p) {
+  map_elements(p, [](Vec<T> x, Vec<T>) { return gelu_value(x); });
+}
+
+/// The gradient of GELU.
 template <class T>
 void gelu_grad(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T> d) {
-    const Vec<T> s = gelu_gate(x);
-    // For large x, s (1 - s) vanishes before x u'(x) overflows.
-    const Vec<T> near = clamp(x, T(-1e3), T(1e3));
-    const Vec<T> slope =
-        fma(set1(T(3 * kGeluSlope * kGeluCubic)), near * near, set1(T(kGeluSlope)));
-    return d * fma(near * s * (set1(T(1)) - s), slope, s);
-  });
+  map_elements(p, [](Vec<T> x, Vec<T> d) { return d * gelu_slope(x); });
 }
 
 /// factor / (1 + e^-x), which goes to 0 and to the factor at the ends. It is NaN for NaN.

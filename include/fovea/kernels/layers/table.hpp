@@ -7,8 +7,10 @@
 #include "fovea/kernels/layers/convolution.hpp"
 #include "fovea/kernels/layers/cross_entropy.hpp"
 #include "fovea/kernels/layers/elementwise.hpp"
+#include "fovea/kernels/layers/gated.hpp"
 #include "fovea/kernels/layers/norm.hpp"
 #include "fovea/kernels/layers/product.hpp"
+#include "fovea/kernels/layers/rotary.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/simd/isa.hpp"
 #include "fovea/simd/softmax_constants.hpp"
@@ -38,6 +40,13 @@ struct LayerKernels {
   void sigmoid(const ElementArgs<T>& args) const noexcept;
   /// The gradient of its input, from its result.
   void sigmoid_grad(const ElementArgs<T>& args) const noexcept;
+
+  /// A gated unit.
+  void gated(const GatedArgs<T>& args) const noexcept;
+  /// The gradients of its inputs.
+  void gated_grad(const GatedArgs<T>& args) const noexcept;
+  /// Rotary positions.
+  void turn_heads(const RotaryArgs<T>& args) const noexcept;
 
   /// A depth-wise convolution.
   void convolve(const ConvolutionArgs<T>& args) const noexcept;
@@ -100,6 +109,18 @@ void LayerKernels<T>::sigmoid(const ElementArgs<T>& args) const noexcept {
 template <class T>
 void LayerKernels<T>::sigmoid_grad(const ElementArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, sigmoid_rows_grad<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::gated(const GatedArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, gated<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::gated_grad(const GatedArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, gated_grad<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::turn_heads(const RotaryArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, turn_heads<T>)(args);
 }
 template <class T>
 void LayerKernels<T>::convolve(const ConvolutionArgs<T>& args) const noexcept {

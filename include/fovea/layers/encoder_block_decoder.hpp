@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The decoder of EncoderBlock: its tokens come one after the other, or some at a time.
+#pragma once
+
+#include <exception>
+#include <utility>
+
+#include "fovea/layers/layer_check.hpp"
+#include "fovea/layers/multi_head_decoder.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// Makes a decoder forget all tokens if the scope is left by an exception after some were appended:
+/// then its parts have different ones.
+template <class Decoder>
+class ForgetsOnError {
+ public:
+  explicit ForgetsOnError(Decoder& decoder) : decoder_(decoder), length_(decoder.length()) {}
+  ForgetsOnError(const ForgetsOnError&) = delete;
+  ForgetsOnError& operator=(const ForgetsOnError&) = delete;
+  ~ForgetsOnError() {
+    if (std::uncaught_exceptions() > exceptions_ && decoder_.length() != length_) decoder_.clear();
+  }
+
+ private:
+  Decoder& decoder_;
+  Index length_;
+  int exceptions_ = std::uncaught_exceptions();
+};
+
+}  // namespace detail
+
+/// What `block.decoder(shape)` returns: a growing sequence of tokens. `step` gives, bit for bit,
+/// the rows that `block.forward` gives for the same tokens in all tokens so far, if the operator is
+/// causal; that holds whatever pieces they come in, and for any number of threads.
+///
+/// It reads the block's weights at each step, so the block must outlive it and stay where it is. It
+/// must not be called from several threads at once. What is refused leaves it as it was; if memory
+/// runs out in the middle of a step, all tokens are forgotten.
+template <class Block>
+class EncoderBlockDecoder {
+  using T = typename Block::Scalar;
+  using AttentionLayer = typename Block::Attention;
+  static_assert(
+      requires(const AttentionLayer layer) { layer.decoder({}); },
+      "a block has a decoder if its attention layer has one, as MultiHead of a causal "
+      "operator has");
+
+ public:
+  /// An empty decoder. \throws as the attention layer's decoder
+  EncoderBlockDecoder(const Block& block, const LayerDecoderShape& shape)
+      : block_(&block), attention_(block.attention.decoder(shape)) {}
+
+  /// The number of tokens so far.
+  [[nodiscard]] Index length() const { return attention_.length(); }
+  /// Bytes of the operator's decoder.
+  [[nodiscard]] Index memory_bytes() const { return attention_.memory_bytes(); }
+
+  /// Appends n tokens, and computes y for them.
+  /// \param x [B, 1, n, Dm] \param y [B, 1, n, Dm] is written
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got;
+  /// std::bad_alloc
+  template <class E = Serial>
+  void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
+    check_forward("EncoderBlock", x, block_->width(), y, block_->width());
+    const detail::ForgetsOnError<EncoderBlockDecoder> all_or_none(*this);
+    block_->run(
+        x, y, buffers_,
+        [&](const View<const T>& normal, const View<T>& part, auto&& threads) {
+          attention_.step(normal, part, threads);
+        },
+        as_executor(executor));
+  }
+
+  /// Forgets the tokens from position `length` on. \throws as the operator's decoder
+  void rollback(Index length) { attention_.rollback(length); }
+  /// Forgets all tokens and keeps the memory.
+  void clear() noexcept { attention_.clear(); }
+  /// Takes memory for that many tokens in all. \throws as the operator's decoder
+  void reserve(Index tokens) { attention_.reserve(tokens); }
+
+  /// A copy that is independent of this, of the same block. \throws std::bad_alloc
+  [[nodiscard]] EncoderBlockDecoder fork() const {
+    return EncoderBlockDecoder(*block_, attention_.fork());
+  }
+
+ private:
+  using AttentionDecoder = decltype(std::declval<const AttentionLayer&>().decoder(
+      std::declval<const LayerDecoderShape&>()));
+
+  EncoderBlockDecoder(const Block& block, AttentionDecoder attention)
+      : block_(&block), attention_(std::move(attention)) {}
+
+  const Block* block_;
+  AttentionDecoder attention_;
+  typename Block::Saved buffers_;
+};
+
+FOVEA_NAMESPACE_END
