@@ -72,11 +72,14 @@ class Reader {
     options.width = kWidth;
     options.heads = kHeads;
     options.dominant = kDominant;
+    options.gelu = fovea::GeluForm::tanh;
     options.attention.max_length = task.length;
     options.attention.confidence = fovea::Confidence::relative;
     options.attention.truncate_gradient = variant.truncates;
     embedding_ = {task.vocabulary(), task.length, kWidth, initialiser_};
-    block_ = {fovea::FsatLayer<float>(options, initialiser_), kWidth, kHidden, initialiser_};
+    block_ = {
+        fovea::FsatLayer<float>(options, initialiser_),
+        fovea::FeedForward<float>(kWidth, kHidden, initialiser_, {.gelu = fovea::GeluForm::tanh})};
     norm_ = fovea::LayerNorm<float>(kWidth);
     classifier_ = {kWidth, task.values, initialiser_};
   }

@@ -15,11 +15,10 @@ inline constexpr double kElementProducts = 32;
 
 /// to = f(x, d) for activations, over the executor. `to` may be x or d.
 /// \param d none for a function of x alone
-/// \param function of LayerKernels
 /// \param factor of a sigmoid
-template <class T, class E>
-void map_activations(void (LayerKernels<T>::*function)(const ElementArgs<T>&) const noexcept,
-                     const View<const T>& x, const View<const T>& d, const View<T>& to,
+/// \tparam kFunction f, a member of LayerKernels<T>
+template <auto kFunction, class T, class E>
+void map_activations(const View<const T>& x, const View<const T>& d, const View<T>& to,
                      E&& executor, T factor = 1) {
   const LayerKernels<T> kernels;
   const double products = kElementProducts * static_cast<double>(x.width());
@@ -36,7 +35,7 @@ void map_activations(void (LayerKernels<T>::*function)(const ElementArgs<T>&) co
                          args.d = row_at(d, b, first);
                          args.d_row = d.strides()[2];
                        }
-                       (kernels.*function)(args);
+                       (kernels.*kFunction)(args);
                      });
 }
 

@@ -3,6 +3,7 @@
 /// A block of an encoder, which normalises the input of each of its parts.
 #pragma once
 
+#include <optional>
 #include <utility>
 
 #include "fovea/layers/elementwise.hpp"
@@ -54,6 +55,16 @@ class EncoderBlock
         norm1_(width, {.name = "norm1"}),
         norm2_(width, {.name = "norm2"}),
         feed_forward_(width, hidden, initialiser) {}
+
+  /// A block of these parts.
+  /// \param layer attention layer of tokens as wide as the network's
+  /// \param network drawn already \param epsilon of the normalisations; by default theirs
+  /// \throws std::invalid_argument if epsilon is not above 0
+  EncoderBlock(AttentionLayer layer, Network network, std::optional<double> epsilon = {})
+      : attention(std::move(layer)),
+        norm1_(norm_of(network.width(), "norm1", epsilon)),
+        norm2_(norm_of(network.width(), "norm2", epsilon)),
+        feed_forward_(std::move(network)) {}
 
   /// Lists all parts.
   template <class Self, class F>
@@ -109,6 +120,11 @@ class EncoderBlock
 
  private:
   friend class EncoderBlockDecoder<EncoderBlock>;
+
+  static Norm norm_of(Index width, const char* name, const std::optional<double>& epsilon) {
+    if (!epsilon) return Norm(width, {.name = name});
+    return Norm(width, {.epsilon = *epsilon, .name = name});
+  }
 
   /// The forward pass, where attend(normal, part, threads) is that of the attention layer.
   template <class Attend, class E>

@@ -7,6 +7,11 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// Options of FeedForward.
+struct FeedForwardOptions {
+  GeluForm gelu = GeluForm::erf;  ///< which GELU
+};
+
 /// y = GELU(x W1 + b1) W2 + b2, for x and y [B, 1, L, C] with dense rows. It costs 4 C Hidden flops
 /// per token, and 8 C Hidden in the backward pass.
 template <class T>
@@ -25,9 +30,11 @@ class FeedForward : public LayerCalls<FeedForward<T>, T> {
   /// \param width channels C of x and y
   /// \param hidden channels between the two maps
   /// \param initialiser draws the weights
+  /// \param options which GELU
   /// \throws std::invalid_argument if a size is below 1
-  FeedForward(Index width, Index hidden, Initialiser& initialiser)
-      : map_(width, hidden, initialiser, {.name = "feed_forward.in"}),
+  FeedForward(Index width, Index hidden, Initialiser& initialiser,
+              const FeedForwardOptions& options = {})
+      : map_(width, hidden, initialiser, {.name = "feed_forward.in", .gelu = options.gelu}),
         linear_(hidden, width, initialiser, {.name = "feed_forward.out"}) {}
 
   /// The number of channels of x and y.

@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// GELU in its tanh form (Hendrycks and Gimpel 2016), which needs no erf: y = x / 2
-/// (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). It differs from x Phi(x) by at most 5e-4.
+/// GELU (Hendrycks and Gimpel 2016).
 #pragma once
 
 #include "fovea/layers/elementwise.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
+/// Which function is called GELU.
+enum class GeluForm {
+  erf,   ///< x Phi(x), where Phi is the distribution function of the normal distribution
+  tanh,  ///< x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which differs by at most 5e-4
+};
+
 /// GELU of activations [B, 1, L, C] of any C. It learns nothing, and costs one exponential per
-/// element.
+/// element. Small values keep their digits.
 template <class T>
 class Gelu : public LayerCalls<Gelu<T>, T> {
  public:
+  GeluForm form = GeluForm::erf;  ///< The function.
+
+  /// x Phi(x).
+  Gelu() = default;
+  /// The function of this name.
+  explicit Gelu(GeluForm chosen) : form(chosen) {}
+
   /// Nothing is kept, because backward reads x again.
   struct Saved {};
 
@@ -23,7 +35,12 @@ class Gelu : public LayerCalls<Gelu<T>, T> {
   void forward(const View<const T>& x, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
     check_forward("Gelu", x, x.width(), y, x.width());
-    detail::map_activations<T>(&LayerKernels<T>::gelu, x, {}, y, as_executor(executor));
+    auto&& threads = as_executor(executor);
+    if (form == GeluForm::erf) {
+      detail::map_activations<&LayerKernels<T>::gelu, T>(x, {}, y, threads);
+    } else {
+      detail::map_activations<&LayerKernels<T>::gelu_tanh, T>(x, {}, y, threads);
+    }
   }
 
   /// Writes d_x, which may be d_y. \throws as `forward`
@@ -34,7 +51,12 @@ class Gelu : public LayerCalls<Gelu<T>, T> {
     check_alike("Gelu", "d_y", d_y, x.width(), x);
     check_alike("Gelu", "d_x", d_x, x.width(), x);
     check_written("Gelu", "d_x", d_x, "x", x);
-    detail::map_activations<T>(&LayerKernels<T>::gelu_grad, x, d_y, d_x, as_executor(executor));
+    auto&& threads = as_executor(executor);
+    if (form == GeluForm::erf) {
+      detail::map_activations<&LayerKernels<T>::gelu_grad, T>(x, d_y, d_x, threads);
+    } else {
+      detail::map_activations<&LayerKernels<T>::gelu_tanh_grad, T>(x, d_y, d_x, threads);
+    }
   }
 };
 

@@ -21,6 +21,7 @@ struct HiddenCrossOptions {
   Index head_width = 0;  ///< D, the width of a head; if 0, width / heads
   bool bias = false;     ///< whether W_Q, W_K, W_V and W_O have a bias
   HiddenMapKind map = HiddenMapKind::fully_connected;  ///< the kind of the maps f1 and f2
+  GeluForm gelu = GeluForm::erf;                       ///< which GELU follows them
   FftPlanning planning = FftPlanning::estimate;        ///< how FFTW chooses plans
 };
 
@@ -73,8 +74,10 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
                    Index dominant, Initialiser& initialiser)
       : name_(name),
         sizes_(sizes_of(name, options, dominant)),
-        map1_(sizes_.width, sizes_.width, initialiser, {.kind = options.map, .name = "f1"}),
-        map2_(sizes_.width, sizes_.width, initialiser, {.kind = options.map, .name = "f2"}),
+        map1_(sizes_.width, sizes_.width, initialiser,
+              {.kind = options.map, .name = "f1", .gelu = options.gelu}),
+        map2_(sizes_.width, sizes_.width, initialiser,
+              {.kind = options.map, .name = "f2", .gelu = options.gelu}),
         cross_({.planning = options.planning}),
         norm_(sizes_.width, {.name = "cross_norm"}),
         q_(sizes_.width, columns(), initialiser,

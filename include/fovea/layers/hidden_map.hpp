@@ -19,7 +19,8 @@ enum class HiddenMapKind {
 /// Options of HiddenMap.
 struct HiddenMapOptions {
   HiddenMapKind kind = HiddenMapKind::fully_connected;  ///< what is computed before the GELU
-  std::string name = "map";  ///< the first part of the names of its parameters
+  std::string name = "map";       ///< the first part of the names of its parameters
+  GeluForm gelu = GeluForm::erf;  ///< which GELU
 };
 
 /// y = GELU(x W + b), where x is replaced by its convolution if there is one; DepthwiseConv says
@@ -43,7 +44,7 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
   /// \param options kind and name
   /// \throws std::invalid_argument if a size is below 1
   HiddenMap(Index in, Index out, Initialiser& initialiser, const HiddenMapOptions& options = {})
-      : kind_(options.kind) {
+      : kind_(options.kind), gelu_(options.gelu) {
     if (has_convolution()) {
       convolution_ = DepthwiseConv<T>(in, initialiser, {.name = options.name.c_str()});
     }
@@ -79,7 +80,7 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
       from = convolved;
     }
     linear_.forward(from, mapped, executor);
-    Gelu<T>().forward(mapped, y, executor);
+    gelu_.forward(mapped, y, executor);
   }
 
   /// Adds to the gradients of the parameters. If d_x is given, it is written or added to.
@@ -91,7 +92,7 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
     check_saved("HiddenMap", saved.mapped.view(), tokens.x);
     const View<T> d_mapped = saved.d_mapped.resize(d_y.batch(), d_y.rows(), out());
     typename Gelu<T>::Saved nothing;
-    Gelu<T>().backward(saved.mapped.view(), nothing, d_y, d_mapped, executor);
+    gelu_.backward(saved.mapped.view(), nothing, d_y, d_mapped, executor);
     typename Linear<T>::Saved linear_saved;
     if (!has_convolution()) {
       linear_.backward(tokens.x, linear_saved, d_mapped, d_x, executor, into);
@@ -107,6 +108,7 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
   bool has_convolution() const { return kind_ == HiddenMapKind::convolution; }
 
   HiddenMapKind kind_ = HiddenMapKind::fully_connected;
+  Gelu<T> gelu_;
   DepthwiseConv<T> convolution_;
   Linear<T> linear_;
 };

@@ -114,7 +114,7 @@ class LearnedRates : public NothingLearned<T> {
   void compute(const Op& /*op*/, const Tokens<T>& source, Saved& saved, E&& executor) const {
     const View<T> beta = saved.beta.resize(source.x.batch(), source.x.rows(), rate_.out());
     rate_.forward(source.x, beta, executor);
-    detail::map_activations<T>(&LayerKernels<T>::sigmoid, beta, {}, beta, as_executor(executor));
+    detail::map_activations<&LayerKernels<T>::sigmoid, T>(beta, {}, beta, as_executor(executor));
   }
 
   /// Gives the rates to the operator.
@@ -133,8 +133,8 @@ class LearnedRates : public NothingLearned<T> {
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     const View<T> d_beta = saved.d_beta.view();
-    detail::map_activations<T>(&LayerKernels<T>::sigmoid_grad, saved.beta.view(), d_beta, d_beta,
-                               as_executor(executor));
+    detail::map_activations<&LayerKernels<T>::sigmoid_grad, T>(saved.beta.view(), d_beta, d_beta,
+                                                               as_executor(executor));
     typename Linear<T>::Saved nothing;
     rate_.backward(source.x, nothing, d_beta, d_source, executor, Into::add);
   }

@@ -51,8 +51,8 @@ class PredictedDominant : public NothingLearned<T> {
                E&& executor) const {
     const View<T> dominant = saved.dominant.resize(source.x.batch(), source.x.rows(), index_.out());
     index_.forward(source.x, dominant, executor);
-    detail::map_activations<T>(&LayerKernels<T>::sigmoid, dominant, {}, dominant,
-                               as_executor(executor), most_);
+    detail::map_activations<&LayerKernels<T>::sigmoid, T>(dominant, {}, dominant,
+                                                          as_executor(executor), most_);
   }
 
   /// Gives Ibar to the operator.
@@ -71,8 +71,8 @@ class PredictedDominant : public NothingLearned<T> {
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     const View<T> d = saved.d_dominant.view();
-    detail::map_activations<T>(&LayerKernels<T>::sigmoid_grad, saved.dominant.view(), d, d,
-                               as_executor(executor), most_);
+    detail::map_activations<&LayerKernels<T>::sigmoid_grad, T>(saved.dominant.view(), d, d,
+                                                               as_executor(executor), most_);
     typename Linear<T>::Saved nothing;
     index_.backward(source.x, nothing, d, d_source, executor, Into::add);
   }

@@ -17,6 +17,10 @@ TYPED_TEST_SUITE(Gated, Scalars);
 
 /// The value and the slope of a gate.
 std::pair<double, double> gate(GateKind kind, double x) {
+  if (kind == GateKind::gelu) {
+    const double below = std::erfc(-x / std::sqrt(2)) / 2;
+    return {x * below, below + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1))};
+  }
   const double slope = 2 * std::sqrt(2 / std::acos(-1));
   const double inner = kind == GateKind::silu ? x : slope * (x + 0.044715 * x * x * x);
   const double inner_slope = kind == GateKind::silu ? 1 : slope * (1 + 3 * 0.044715 * x * x);
@@ -38,7 +42,7 @@ fovea::GatedArgs<T> args_of(const DrawnRows<T>& gates, const DrawnRows<T>& ups,
 
 TYPED_TEST(Gated, IsItsDefinitionInBothPasses) {
   using T = TypeParam;
-  for (const GateKind kind : {GateKind::silu, GateKind::gelu_tanh}) {
+  for (const GateKind kind : {GateKind::silu, GateKind::gelu, GateKind::gelu_tanh}) {
     for (const Index width : {1, 5, 16, 19, 64}) {
       at_each_level([&] {
         DrawnRows<T> gates(3, width, 1), ups(3, width, 2), d_y(3, width, 3);
@@ -78,7 +82,7 @@ TYPED_TEST(Gated, HasEnds) {
   constexpr T most = std::numeric_limits<T>::max();
   const T x[] = {most, inf, -most, -inf, std::numeric_limits<T>::quiet_NaN()};
   const T one[] = {1, 1, 1, 1, 1};
-  for (const GateKind kind : {GateKind::silu, GateKind::gelu_tanh}) {
+  for (const GateKind kind : {GateKind::silu, GateKind::gelu, GateKind::gelu_tanh}) {
     at_each_level([&] {
       T y[5], d_gate[5], d_up[5];
       fovea::GatedArgs<T> args;

@@ -76,8 +76,7 @@ inline Matrix map(const Matrix& x, const Weights& weights, const std::string& na
   Matrix y = affine(from, weights, name);
   for (Index i = 0; i < y.size(); ++i) {
     const double z = y.data()[i];
-    const double inner = std::sqrt(2 / std::acos(-1)) * (z + 0.044715 * z * z * z);
-    y.data()[i] = z * (1 + std::tanh(inner)) / 2;
+    y.data()[i] = z * std::erfc(-z / std::sqrt(2)) / 2;
   }
   return y;
 }

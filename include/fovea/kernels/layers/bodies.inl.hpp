@@ -11,6 +11,8 @@
 
 #include "fovea/kernels/layers/elementwise.inl.hpp"
 
+#include "fovea/kernels/layers/gelu.inl.hpp"
+
 #include "fovea/kernels/layers/gated.inl.hpp"
 
 #include "fovea/kernels/layers/rotary.inl.hpp"

@@ -10,7 +10,8 @@ FOVEA_NAMESPACE_BEGIN
 /// The function of the gate.
 enum class GateKind : unsigned char {
   silu,       ///< x sigmoid(x), also called swish: SwiGLU
-  gelu_tanh,  ///< GELU in its tanh form: GEGLU
+  gelu,       ///< GELU: GEGLU
+  gelu_tanh,  ///< GELU in its tanh form
 };
 
 /// Rows of gates and of what they let through, y = f(gate) up. Rows are dense; `*_row` is the

@@ -4,11 +4,11 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/kernels/layers/elementwise.inl.hpp"
 #include "fovea/kernels/layers/gated.hpp"
+#include "fovea/kernels/layers/gelu.inl.hpp"
 #endif
 
-/// A function x g(x) whose factor g is a sigmoid of something.
+/// A gate's function.
 template <class T>
 struct GateParts {
   Vec<T> value;  ///< of the function
@@ -26,11 +26,19 @@ struct SiluGate {
   }
 };
 
+/// GELU.
+struct GeluGate {
+  template <class T>
+  FOVEA_INLINE GateParts<T> operator()(Vec<T> x) const {
+    return {gelu_value(x), gelu_slope(x)};
+  }
+};
+
 /// GELU in its tanh form.
 struct GeluTanhGate {
   template <class T>
   FOVEA_INLINE GateParts<T> operator()(Vec<T> x) const {
-    return {gelu_value(x), gelu_slope(x)};
+    return {gelu_tanh_value(x), gelu_tanh_slope(x)};
   }
 };
 
@@ -67,13 +75,25 @@ FOVEA_INLINE void gated_rows_grad(const GatedArgs<T>& p, const Gate& f) {
 /// y = f(gate) up.
 template <class T>
 void gated(const GatedArgs<T>& p) {
-  if (p.kind == GateKind::silu) return gated_rows(p, SiluGate());
-  gated_rows(p, GeluTanhGate());
+  switch (p.kind) {
+    case GateKind::silu:
+      return gated_rows(p, SiluGate());
+    case GateKind::gelu:
+      return gated_rows(p, GeluGate());
+    case GateKind::gelu_tanh:
+      return gated_rows(p, GeluTanhGate());
+  }
 }
 
 /// The gradients of gate and up.
 template <class T>
 void gated_grad(const GatedArgs<T>& p) {
-  if (p.kind == GateKind::silu) return gated_rows_grad(p, SiluGate());
-  gated_rows_grad(p, GeluTanhGate());
+  switch (p.kind) {
+    case GateKind::silu:
+      return gated_rows_grad(p, SiluGate());
+    case GateKind::gelu:
+      return gated_rows_grad(p, GeluGate());
+    case GateKind::gelu_tanh:
+      return gated_rows_grad(p, GeluTanhGate());
+  }
 }

@@ -32,10 +32,14 @@ struct LayerKernels {
   /// The gradients of its parameters.
   void norm_parameters(const NormArgs<T>& args) const noexcept;
 
-  /// GELU in its tanh form.
+  /// GELU.
   void gelu(const ElementArgs<T>& args) const noexcept;
   /// The gradient of its input.
   void gelu_grad(const ElementArgs<T>& args) const noexcept;
+  /// GELU in its tanh form.
+  void gelu_tanh(const ElementArgs<T>& args) const noexcept;
+  /// The gradient of its input.
+  void gelu_tanh_grad(const ElementArgs<T>& args) const noexcept;
   /// A sigmoid times a factor.
   void sigmoid(const ElementArgs<T>& args) const noexcept;
   /// The gradient of its input, from its result.
@@ -101,6 +105,14 @@ void LayerKernels<T>::gelu(const ElementArgs<T>& args) const noexcept {
 template <class T>
 void LayerKernels<T>::gelu_grad(const ElementArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, gelu_grad<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::gelu_tanh(const ElementArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, gelu_tanh<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::gelu_tanh_grad(const ElementArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, gelu_tanh_grad<T>)(args);
 }
 template <class T>
 void LayerKernels<T>::sigmoid(const ElementArgs<T>& args) const noexcept {
