@@ -162,7 +162,8 @@ inline Entry fsat_graph_entry(Names names, std::vector<Family> families) {
     return Prepared{
         [=](ThreadPool&) {
           fovea::FsatGraph<float> graph(data->inputs.dominant, data->op.options, 1, false);
-          graph.take_memory(data->inputs.q.heads(), 1, fovea::SystemMemory{});
+          graph.take_memory(data->inputs.q.heads(), data->inputs.q.heads(), 1,
+                            fovea::SystemMemory{});
           const fovea::Sequences<float> sequences{fovea::FsatInputs<float>(data->inputs)};
           for (Index h = 0; h < data->inputs.q.heads(); ++h) {
             graph.build(sequences[0], h, h, 0);

@@ -115,7 +115,7 @@ TYPED_TEST(FsatGraphs, AreThoseOfSets) {
         const fovea::FsatInputs<T> in = p.inputs();
         at_each_level([&] {
           FsatGraph<T> graph(in.dominant, options, 1, true);
-          graph.take_memory(6, 1, fovea::SystemMemory{});
+          graph.take_memory(6, 6, 1, fovea::SystemMemory{});
           const Sequences<T> sequences(in);
           for (Index place = 0; place < 6; ++place) {
             expect_same_graph<T>(graph, in.dominant, options, sequences[place / 3], place % 3,
@@ -125,6 +125,78 @@ TYPED_TEST(FsatGraphs, AreThoseOfSets) {
       }
     }
   }
+}
+
+/// All numbers of the graphs of some heads.
+template <class T>
+struct GraphNumbers {
+  std::vector<Index> begins, keys, slots;
+  std::vector<T> confidences;
+
+  bool operator==(const GraphNumbers&) const = default;
+};
+
+/// The graphs of all heads of all sequences, built on this executor.
+template <class T, class E>
+GraphNumbers<T> built_on(E&& executor, const fovea::FsatInputs<T>& in, const FsatOptions& options) {
+  const Sequences<T> sequences(in);
+  const Index heads = in.q.heads();
+  const Index graphs = sequences.count() * heads;
+  FsatGraph<T> graph(in.dominant, options, sequences.packed() ? sequences.count() : 1, true);
+  graph.take_memory(in.q.batch() * heads, graphs, executor.concurrency(), fovea::SystemMemory{});
+  const auto head_of = [&](Index n) {
+    const Sequence s = sequences[n / heads];
+    return fovea::GraphHead{s, n % heads, s.batch * heads + n % heads};
+  };
+  graph.build(graphs, head_of, executor);
+  GraphNumbers<T> all;
+  for (Index n = 0; n < graphs; ++n) {
+    const auto [s, head, place] = head_of(n);
+    const fovea::KeyLists rows = graph.rows(s, place);
+    const Index count = rows.begin[s.keys];
+    all.begins.insert(all.begins.end(), rows.begin, rows.begin + s.keys + 1);
+    all.keys.insert(all.keys.end(), rows.data, rows.data + count);
+    all.slots.insert(all.slots.end(), graph.slots(s, place), graph.slots(s, place) + count);
+    const T* const confidences = graph.confidences(s, place);
+    all.confidences.insert(all.confidences.end(), confidences, confidences + count);
+  }
+  return all;
+}
+
+/// Fewer heads than threads: these share each of them. Slots are many, so that few tokens have
+/// edges enough, and stand twice with many keys; 1500 tokens are three parts, of which lengths and
+/// packed sequences end anywhere.
+TYPED_TEST(FsatGraphs, AreTheSameIfThreadsShareThem) {
+  using T = TypeParam;
+  for (const EdgeSource edges : {EdgeSource::predicted, EdgeSource::random, EdgeSource::both}) {
+    FsatOptions options{.max_length = 1500, .seed = 5};
+    options.edges = edges;
+    FsatProblem<T> p({.batch = 2, .heads = 2, .key_heads = 1, .tokens = 1500, .slots = 50});
+    for (const std::vector<Index>& lengths :
+         {std::vector<Index>{}, {1500, 0}, {513, 512}, {1, 1025}}) {
+      p.key_lengths = lengths;
+      const GraphNumbers<T> alone = built_on<T>(fovea::Serial{}, p.inputs(), options);
+      EXPECT_TRUE(alone == built_on<T>(Backwards{}, p.inputs(), options));
+      EXPECT_TRUE(alone == built_on<T>(Shuffled{}, p.inputs(), options));
+    }
+    FsatProblem<T> packed({.batch = 1, .heads = 1, .key_heads = 1, .tokens = 1500, .slots = 50});
+    packed.cu_seqlens = {0, 0, 700, 701, 1500};
+    const GraphNumbers<T> alone = built_on<T>(fovea::Serial{}, packed.inputs(), options);
+    EXPECT_TRUE(alone == built_on<T>(Backwards{}, packed.inputs(), options));
+    EXPECT_TRUE(alone == built_on<T>(Shuffled{}, packed.inputs(), options));
+  }
+}
+
+/// More tokens than parts are at their shortest.
+TYPED_TEST(FsatGraphs, AreTheSameIfPartsAreLong) {
+  using T = TypeParam;
+  constexpr Index tokens = 40'000;
+  FsatOptions options{.max_length = tokens};
+  options.edges = EdgeSource::both;
+  const FsatProblem<T> p(
+      {.heads = 1, .key_heads = 1, .tokens = tokens, .slots = 2, .width = 0, .value_width = 0});
+  EXPECT_TRUE(built_on<T>(fovea::Serial{}, p.inputs(), options) ==
+              built_on<T>(Shuffled{}, p.inputs(), options));
 }
 
 /// Far down the sequence a float still tells the distances of neighbours apart.
@@ -142,7 +214,7 @@ TYPED_TEST(FsatGraphs, AreAccurateInLongSequences) {
         Fill(near));
     const fovea::FsatInputs<T> in = p.inputs();
     FsatGraph<T> graph(in.dominant, options, 1, true);
-    graph.take_memory(1, 1, fovea::SystemMemory{});
+    graph.take_memory(1, 1, 1, fovea::SystemMemory{});
     expect_same_graph<T>(graph, in.dominant, options, Sequences<T>(in)[0], 0, 0);
   }
 }
@@ -160,7 +232,7 @@ std::vector<Index> random_queries(std::uint64_t seed, Index heads, Index tokens,
                                .value_width = 0});
   const fovea::FsatInputs<double> in = p.inputs();
   FsatGraph<double> graph(in.dominant, options, 1, true);
-  graph.take_memory(1, 1, fovea::SystemMemory{});
+  graph.take_memory(1, 1, 1, fovea::SystemMemory{});
   std::vector<Index> made(as_size(heads * tokens * slots), -1);
   const Sequence s = Sequences<double>(in)[0];
   for (Index h = 0; h < heads; ++h) {

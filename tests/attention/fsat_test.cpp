@@ -474,6 +474,30 @@ TYPED_TEST(Fsat, TakesItsWorkspaceAndNoMore) {
   }
 }
 
+/// One head whose graph threads share: the same bits, in an arena of the size that is told.
+TYPED_TEST(Fsat, OneHeadIsSharedByThreads) {
+  using T = TypeParam;
+  FsatOptions options{.max_length = 1100};
+  options.edges = EdgeSource::both;
+  const FsatAttention op(options);
+  const FsatProblem<T> p({.heads = 1, .key_heads = 1, .tokens = 1100, .slots = 30});
+  const FsatResult<T> serial = run_fsat(op, p);
+  const fovea::FsatShape s = fovea::shape_of(fovea::FsatInputs<T>(p.inputs()));
+  Backwards backwards;
+  Shuffled shuffled;
+  AnyExecutor executor = AnyExecutor::of(shuffled);
+  EXPECT_TRUE(same_bits(serial, run_fsat(op, p, &executor)));
+  const Index workers = Backwards::concurrency();
+  const Index bytes =
+      (std::max)(op.workspace_bytes<T>(s, workers), op.backward_workspace_bytes<T>(s, workers));
+  fovea::Arena arena(bytes);
+  executor = AnyExecutor::of(backwards, &arena);
+  EXPECT_TRUE(same_bits(serial, run_fsat(op, p, &executor)));
+  fovea::Arena small(bytes - 8192);
+  executor = AnyExecutor::of(backwards, &small);
+  EXPECT_THROW(run_fsat(op, p, &executor), std::invalid_argument);
+}
+
 TYPED_TEST(Fsat, EmptyTensorsAreNothingToDo) {
   using T = TypeParam;
   const FsatAttention op({.max_length = 5});

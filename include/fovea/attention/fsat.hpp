@@ -163,14 +163,16 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     FsatGraph<C> graph(inputs.dominant, options, sequences_of_a_row(inputs), false);
     const FsatLists<C> lists(graph, options.scale, inputs.k.rows());
     auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
-    graph.take_memory(inputs.q.batch() * heads, worker_count(threads, graphs), memory_of(threads));
+    graph.take_memory(inputs.q.batch() * heads, graphs, worker_count(threads, kFarPosition),
+                      memory_of(threads));
     IndexedForward<T, FsatLists<C>> attention(detail::inputs_as<IndexedInputs<T>>(inputs), lists,
                                               out, saved);
     attention.take_scratch(threads);
-    for_each_task(threads, graphs, [&](Index task, Index worker) {
-      const Sequence s = sequences[task / heads];
-      graph.build(s, task % heads, s.batch * heads + task % heads, worker);
-    });
+    const auto head_of = [&](Index n) {
+      const Sequence s = sequences[n / heads];
+      return GraphHead{s, n % heads, s.batch * heads + n % heads};
+    };
+    graph.build(graphs, head_of, threads);
     attention.compute(threads);
   }
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Random points against the scalar draws that define them, at every level, for all numbers of
-/// slots around those of vectors; nothing beside them is touched.
+/// slots around those of vectors, from any key on; nothing beside them is touched.
 #include "fovea/kernels/indexed/random_points.hpp"
 
 #include <gtest/gtest.h>
@@ -21,16 +21,18 @@ TEST(RandomPoints, AreTheScalarDraws) {
   for (const Index slots : {1, 2, 3, 4, 5, 8, 13}) {
     for (const Index keys : {0, 1, 7, 40}) {
       for (const Index length : {keys, Index{1} << 40}) {
+        const Index begin = length % 11;
         const Index row = slots + 2;
         at_each_level([&] {
           std::vector<Index> points(as_size(keys * row + 3), -5);
           fovea::GraphKernels<float>{}.random_points(
-              {seed, 3, 2, keys, slots, length, points.data() + 1, row});
+              {seed, 3, 2, begin, keys, slots, length, points.data() + 1, row});
           std::vector<Index> expected(points.size(), -5);
           for (Index j = 0; j < keys; ++j) {
             for (Index m = 0; m < slots; ++m) {
-              expected[as_size(1 + j * row + m)] = static_cast<Index>(
-                  fovea::uniform_draw<double>(seed, 3, 2, j, m) * static_cast<double>(length));
+              expected[as_size(1 + j * row + m)] =
+                  static_cast<Index>(fovea::uniform_draw<double>(seed, 3, 2, begin + j, m) *
+                                     static_cast<double>(length));
             }
           }
           EXPECT_EQ(points, expected) << slots << " slots of " << keys << " keys";

@@ -10,11 +10,18 @@
 
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/sequences.hpp"
-#include "fovea/attention/fsat/options.hpp"
+#include "fovea/attention/fsat/shared_edge_sort.hpp"
+#include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/kernels/indexed/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
+
+/// A head of a sequence, and where its graph is.
+struct GraphHead {
+  Sequence sequence;  ///< the sequence
+  Index head = 0;     ///< number of the head
+  Index place = 0;    ///< the head's place among those that there is memory for
+};
 
 /// The graphs of some heads. Slot m of key j has an edge from query Ip[j, m], one from query Ir[j,
 /// m], or both, as the options say. If a sequence has the length n, edges are among its first n
@@ -23,12 +30,12 @@ FOVEA_NAMESPACE_BEGIN
 /// with the smallest |I - Ibar|, even where both confidences have underflowed to 0. Among equal
 /// ones a predicted edge comes before a random one, and then the smaller m.
 /// Each query has its keys as a row, in ascending order. Rows come from a counting sort of the
-/// edges in the order of keys and slots, one task for each head of a sequence, so the bits are the
-/// same for any number of threads. It checks nothing.
-/// Cost: two passes over the slots. Memory: for each slot and head 8 bytes and one number (twice
-/// that in training, and twice that with gradients), and for each query 8 bytes; for each worker 8
-/// bytes for each edge and query of one head.
-/// \tparam T float or double
+/// edges in the order of keys and slots (EdgeSort). A task is a head of a sequence, or, if there
+/// are fewer of them than threads, a part of one; the bits are the same. It checks nothing. Cost:
+/// five passes over the edges. Memory: for each slot and head 8 bytes and one number (twice that in
+/// training, and twice that with gradients), and for each query 8 bytes; for each graph that is
+/// being built 16 bytes for each edge, 8 for each query, and at most 33 KB. \tparam T float or
+/// double
 template <class T>
 class FsatGraph {
  public:
@@ -64,14 +71,16 @@ class FsatGraph {
     const Index indices = length + sequences + edges * (with_gradients ? 2 : 1);
     const Index numbers = edges * (with_gradients ? 2 : 1);
     return heads * (indices * kIndex + numbers * Index{sizeof(T)}) +
-           workers * (length + edges) * kIndex;
+           scratch_bytes(length, slots * edges_per_slot(options), heads, workers);
   }
 
-  /// Takes the memory for that many graphs at once.
+  /// Takes the memory for the graphs of that many heads at once.
+  /// \param graphs number of the graphs: with packed sequences, each of them has one of each head
+  /// \param workers number of threads that build them
   /// \param memory that of the call (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
-  void take_memory(Index heads, Index workers, Memory&& memory) {
+  void take_memory(Index heads, Index graphs, Index workers, Memory&& memory) {
     const Index edges = head_edges();
     begin_ = memory.take(heads, begins_ * kIndex);
     keys_ = memory.take(heads, edges * kIndex);
@@ -80,32 +89,31 @@ class FsatGraph {
       slots_ = memory.take(heads, edges * kIndex);
       d_confidences_ = memory.take(heads, edges * Index{sizeof(T)});
     }
-    scratch_ = memory.take(workers, scratch_size() * kIndex);
+    scratch_ = memory.take(1, scratch_bytes(dominant_.rows(), edges_per_key(), graphs, workers));
   }
 
   /// Builds the graph of head h of sequence s.
   /// \param place the head's place among those that there is memory for
   void build(const Sequence& s, Index h, Index place, Index worker) noexcept {
-    Index* const marks = scratch_.template data<Index>() + worker * scratch_size();
-    Building graph{detail::head_matrix(dominant_, s.batch, h, s.first_key),
-                   dominant_.width(),
-                   s.key_end,
-                   begin_.template data<Index>() + begin_at(place, s),
-                   marks,
-                   marks + dominant_.rows()};
-    std::fill_n(graph.begin, s.keys + 1, Index{0});
-    std::fill_n(marks, s.key_end, Index{-1});
-    if (options_.edges != EdgeSource::random) point_predicted(graph);
-    if (options_.edges != EdgeSource::predicted) point_randomly(graph, s, h);
-    count_edges(graph);
-    for (Index i = 0; i < s.keys; ++i) graph.begin[i + 1] += graph.begin[i];
-    T* const x = confidences_.template data<T>() + edge_at(place, s);
-    place_edges(graph, x, edge_at(place, s));
-    // Each row's begin has moved to its end, where the next row began.
-    const Index count = graph.begin[s.keys];
-    std::copy_backward(graph.begin, graph.begin + s.keys, graph.begin + s.keys + 1);
-    graph.begin[0] = 0;
-    GraphKernels<T>{}.normal_density({x, count, static_cast<T>(-0.5 / variance()), peak()});
+    const Index size = EdgeSort<T>::scratch_size(dominant_.rows(), edges_per_key());
+    EdgeSort<T>(edges_of({s, h, place}), options_, scratch_.template data<Index>() + worker * size)
+        .run();
+  }
+
+  /// Builds the graphs of some heads. If they are fewer than threads, and not small, these share
+  /// each of them.
+  /// \param graphs number of graphs
+  /// \param head_of called as head_of(n), gives the GraphHead of graph n
+  /// \pre take_memory had at least as many graphs, and the workers of the executor
+  template <class HeadOf, class E>
+  void build(Index graphs, const HeadOf& head_of, E&& executor) {
+    if (are_shared(head_edges(), graphs, worker_count(executor, kFarPosition))) {
+      return build_shared(graphs, head_of, executor);
+    }
+    for_each_task(executor, graphs, [&](Index n, Index worker) {
+      const GraphHead of = head_of(n);
+      build(of.sequence, of.head, of.place, worker);
+    });
   }
 
   /// The rows of keys of a graph.
@@ -154,7 +162,8 @@ class FsatGraph {
       for (Index e = first[i]; e < first[i + 1]; ++e) {
         const Index j = slot[e] / width;
         const Index m = slot[e] % width;
-        const T distance = distance_of(i, from.data[j * from.row + m * from.column]);
+        const T ibar = from.data[j * from.row + m * from.column];
+        const T distance = HeadEdges<T>::distance_of(i, ibar);
         T flows = d_confidence[e];
         if (options_.truncate_gradient && flows > 0) flows = 0;  // a NaN stays
         out.data[j * out.row + m * out.column] += flows * confidence[e] * (distance * precision);
@@ -165,15 +174,62 @@ class FsatGraph {
  private:
   static constexpr Index kIndex = sizeof(Index);
 
-  /// One graph while it is being built.
-  struct Building {
-    Matrix<const T> dominant;  // [keys, M]
-    Index slots;               // M
-    Index length;              // n
-    Index* begin;              // [rows + 1]
-    Index* marks;              // [rows] the last key that was counted, or placed
-    Index* points;             // [n, edges per key] the query of an edge, or n
-  };
+  /// The most edges of a head whose graph is built on one thread: it is there before others, which
+  /// would have to be woken twice, were done. (In measurements on two cores, two threads took as
+  /// long as one with 2^14 edges, and 0.5 times as long with 2^18.)
+  static constexpr Index kLeastShared = Index{1} << 16;
+
+  /// Whether threads share graphs.
+  static bool are_shared(Index edges_of_head, Index graphs, Index workers) {
+    return graphs < workers && edges_of_head >= kLeastShared;
+  }
+
+  /// Bytes of scratch for building that many graphs, of heads of that many tokens, at once.
+  static Index scratch_bytes(Index tokens, Index edges_of_key, Index graphs, Index workers) {
+    if (are_shared(tokens * edges_of_key, graphs, workers)) {
+      return graphs * SharedEdgeSort<T>::scratch_bytes(tokens, edges_of_key);
+    }
+    return (std::min)(graphs, workers) * EdgeSort<T>::scratch_size(tokens, edges_of_key) * kIndex;
+  }
+
+  template <class HeadOf, class E>
+  void build_shared(Index graphs, const HeadOf& head_of, E&& executor) {
+    const Index tokens = dominant_.rows();
+    const Index bytes = SharedEdgeSort<T>::scratch_bytes(tokens, edges_per_key());
+    const auto sort_of = [&](Index n) {
+      return SharedEdgeSort<T>(edges_of(head_of(n)), options_, tokens,
+                               scratch_.template data<std::byte>() + n * bytes);
+    };
+    const Index parts = TokenParts(tokens).count(tokens);
+    const auto each_part = [&](const auto& step) {
+      for_each_task(executor, graphs * parts, [&](Index task, Index) {
+        const SharedEdgeSort<T> sort = sort_of(task / parts);
+        if (task % parts < sort.parts()) step(sort, task % parts);
+      });
+    };
+    each_part([](const SharedEdgeSort<T>& sort, Index p) { sort.sort(p); });
+    for (Index n = 0; n < graphs; ++n) sort_of(n).find_begins();
+    each_part([](const SharedEdgeSort<T>& sort, Index p) { sort.place(p); });
+  }
+
+  /// What the graph of a head is made of, and where it goes.
+  HeadEdges<T> edges_of(const GraphHead& of) {
+    const Sequence& s = of.sequence;
+    const Index edges = edge_at(of.place, s);
+    HeadEdges<T> to;
+    to.dominant = detail::head_matrix(dominant_, s.batch, of.head, s.first_key);
+    to.slots = dominant_.width();
+    to.edges_of_key = edges_per_key();
+    to.length = s.key_end;
+    to.rows = s.keys;
+    to.sequence = s.index;
+    to.head = of.head;
+    to.begin = begin_.template data<Index>() + begin_at(of.place, s);
+    to.keys = keys_.template data<Index>() + edges;
+    to.confidences = confidences_.template data<T>() + edges;
+    if (with_gradients_) to.slots_of_keys = slots_.template data<Index>() + edges;
+    return to;
+  }
 
   Index edge_at(Index place, const Sequence& s) const {
     return place * head_edges() + first_edge(s);
@@ -183,89 +239,7 @@ class FsatGraph {
   Index begin_at(Index place, const Sequence& s) const {
     return place * begins_ + s.first_key + (s.index - s.batch);
   }
-  Index scratch_size() const { return dominant_.rows() * (1 + edges_per_key()); }
-  bool has_both() const { return options_.edges == EdgeSource::both; }
   double variance() const { return options_.variance_or_default(); }
-
-  T peak() const {
-    constexpr double two_pi = 6.28318530717958647693;
-    if (options_.confidence == Confidence::relative) return 1;
-    return static_cast<T>(1 / std::sqrt(two_pi * variance()));
-  }
-
-  /// The distance I - Ibar, rounded once.
-  static T distance_of(Index i, T dominant) {
-    return static_cast<T>(static_cast<double>(i) - static_cast<double>(dominant));
-  }
-
-  /// Sets the query Ip of every slot.
-  void point_predicted(const Building& graph) const noexcept {
-    // This is a power of two, so that T can hold it; the largest Index would be rounded up.
-    constexpr T most = static_cast<T>((std::numeric_limits<Index>::max)() / 2 + 1);
-    const Index last = options_.max_length - 1;
-    Index* to = graph.points;
-    for (Index j = 0; j < graph.length; ++j) {
-      const T* const from = graph.dominant.data + j * graph.dominant.row;
-      for (Index m = 0; m < graph.slots; ++m) {
-        const auto floor = static_cast<Index>((std::min)(from[m * graph.dominant.column], most));
-        to[m] = (std::min)((std::min)(floor, last), graph.length);
-      }
-      to += edges_per_key();
-    }
-  }
-
-  /// Sets the query Ir of every slot, behind the predicted ones of its key.
-  void point_randomly(const Building& graph, const Sequence& s, Index h) const noexcept {
-    GraphKernels<T>{}.random_points({.seed = options_.seed,
-                                     .batch = s.index,
-                                     .head = h,
-                                     .keys = graph.length,
-                                     .slots = graph.slots,
-                                     .length = graph.length,
-                                     .points = graph.points + (has_both() ? graph.slots : 0),
-                                     .row = edges_per_key()});
-  }
-
-  /// Sets begin[i + 1] to the number of keys of row i, and leaves a mark of each row's last key.
-  void count_edges(const Building& graph) const noexcept {
-    const Index* to = graph.points;
-    const Index edges = edges_per_key();
-    for (Index j = 0; j < graph.length; ++j) {
-      for (Index e = 0; e < edges; ++e) {
-        const Index i = *to++;
-        if (i >= graph.length || graph.marks[i] == j) continue;
-        graph.marks[i] = j;
-        ++graph.begin[i + 1];
-      }
-    }
-  }
-
-  /// Writes the keys of each row with their distances, and the slots that they come from.
-  void place_edges(const Building& graph, T* distances, Index first) noexcept {
-    Index* const keys = keys_.template data<Index>() + first;
-    Index* const slots = with_gradients_ ? slots_.template data<Index>() + first : nullptr;
-    const Index* to = graph.points;
-    const Index edges = edges_per_key();
-    for (Index j = 0; j < graph.length; ++j) {
-      const T* const from = graph.dominant.data + j * graph.dominant.row;
-      for (Index e = 0; e < edges; ++e) {
-        const Index i = *to++;
-        if (i >= graph.length) continue;
-        const Index m = e < graph.slots ? e : e - graph.slots;
-        const T distance = distance_of(i, from[m * graph.dominant.column]);
-        Index at = graph.begin[i] - 1;
-        if (graph.marks[i] == ~j) {  // otherwise the last key of the row is an earlier one
-          if (!(std::abs(distance) < std::abs(distances[at]))) continue;
-        } else {
-          graph.marks[i] = ~j;
-          at = graph.begin[i]++;
-          keys[at] = j;
-        }
-        distances[at] = distance;
-        if (slots != nullptr) slots[at] = j * graph.slots + m;
-      }
-    }
-  }
 
   View<const T> dominant_;
   FsatOptions options_;
@@ -273,10 +247,10 @@ class FsatGraph {
   bool with_gradients_;
   Workspace begin_;          // [heads, begins]
   Workspace keys_;           // [heads, edges]
-  Workspace confidences_;    // [heads, edges] distances, until all of them are there
+  Workspace confidences_;    // [heads, edges]
   Workspace slots_;          // [heads, edges]
   Workspace d_confidences_;  // [heads, edges]
-  Workspace scratch_;        // [workers] marks, points
+  Workspace scratch_;        // [graphs being built] that of their sort
 };
 
 FOVEA_NAMESPACE_END

@@ -37,17 +37,24 @@ class FsatLists {
   /// The place of the first edge of a sequence among those of its head.
   Index first_entry(const Sequence& s) const { return graph_->first_edge(s); }
 
-  /// Takes the memory for that many graphs at once.
+  /// Takes the memory for the graphs of that many heads at once.
+  /// \param graphs number of the graphs
+  /// \param workers number of threads that build them
   /// \param memory that of the call (memory_of)
   /// \throws std::bad_alloc
   template <class Memory>
-  void take_memory(Index heads, Index workers, Memory&& memory) {
-    graph_->take_memory(heads, workers, memory);
+  void take_memory(Index heads, Index graphs, Index workers, Memory&& memory) {
+    graph_->take_memory(heads, graphs, workers, memory);
   }
-  /// Builds the graph of head h of sequence s.
-  /// \param place the head's place among those at work
-  void build(const Sequence& s, Index h, Index place, Index worker) {
-    graph_->build(s, h, place, worker);
+  /// Builds the graphs of some heads.
+  /// \param head_of called as head_of(n), gives the sequence, the head and the place of graph n
+  template <class HeadOf, class E>
+  void build(Index graphs, const HeadOf& head_of, E&& executor) {
+    const auto graph_head_of = [&](Index n) {
+      const auto piece = head_of(n);
+      return GraphHead{piece.sequence, piece.head, piece.place};
+    };
+    graph_->build(graphs, graph_head_of, executor);
   }
 
   /// The rows of keys of a graph.

@@ -68,8 +68,8 @@ class HeadPieces {
 /// \pre as of IndexedForward, and lse is given
 /// \tparam T float or double
 /// \tparam Lists like TensorLists; if they are built, also with
-/// `take_memory(heads, workers, memory)`, `build(s, h, place, worker)` and `take_gradients(s, h,
-/// place)`
+/// `take_memory(heads, graphs, workers, memory)`, `build(graphs, head_of, executor)` and
+/// `take_gradients(s, h, place)`
 template <class T, class Lists = TensorLists>
 class IndexedBackward {
  public:
@@ -129,6 +129,10 @@ class IndexedBackward {
   template <class E>
   void reserve(E&& executor) {
     const Index heads = most() * group();
+    if constexpr (Lists::kBuilt) {
+      lists_.take_memory(heads, heads * heads_.count(), worker_count(executor, kFarPosition),
+                         memory_of(executor));
+    }
     const Index tasks =
         (std::max)({heads * rows_.count(), heads * heads_.count(), most() * keys_.count()});
     take_scratch(heads, worker_count(executor, tasks), memory_of(executor));
@@ -195,7 +199,6 @@ class IndexedBackward {
 
   template <class Source>
   void take_scratch(Index heads, Index workers, Source&& source) {
-    if constexpr (Lists::kBuilt) lists_.take_memory(heads, workers, source);
     slot_ = slot(shape_of(inputs_), lists_.length());
     scratch_ = source.take(workers, slot_ * Index{sizeof(T)});
     numbers_ = source.take(heads, memory_.numbers() * Index{sizeof(T)});
@@ -208,10 +211,8 @@ class IndexedBackward {
   void run_heads(Index first, Index count, E&& executor) {
     const Index heads = count * group();
     if constexpr (Lists::kBuilt) {
-      for_each_task(executor, heads * heads_.count(), [&](Index task, Index worker) {
-        const Piece piece = heads_(first * group(), task);
-        lists_.build(piece.sequence, piece.head, piece.place, worker);
-      });
+      const auto head_of = [&](Index n) { return heads_(first * group(), n); };
+      lists_.build(heads * heads_.count(), head_of, executor);
     }
     for_each_task(executor, heads * rows_.count(), [&](Index task, Index worker) {
       const Piece piece = rows_(first * group(), task);

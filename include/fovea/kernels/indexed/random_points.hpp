@@ -10,12 +10,13 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Writes points[j row + m] = floor(length u) for the keys j and the slots m, where u is
+/// Writes points[(j - first) row + m] = floor(length u) for the keys j and the slots m, where u is
 /// `uniform_draw<double>(seed, batch, head, j, m)`. (Rounded up, length u may be the length.)
 struct RandomPointsArgs {
   std::uint64_t seed = 0;   ///< seed of the draws
   Index batch = 0;          ///< number of the sequence, for the draws
   Index head = 0;           ///< number of the head, for the draws
+  Index first = 0;          ///< the first key
   Index keys = 0;           ///< number of keys
   Index slots = 0;          ///< M, the slots of a key
   Index length = 0;         ///< what the points are below

@@ -17,7 +17,7 @@ FOVEA_NOINLINE inline void random_points(const RandomPointsArgs& args) noexcept 
                           static_cast<std::uint32_t>(args.head)};
   const double scale = static_cast<double>(args.length) * 0x1p-53;
   const Index end = args.keys * args.slots;
-  Index key = 0;
+  Index key = args.first;
   Index slot = 0;
   for (Index n = 0; n < end; n += vectors * w) {
     alignas(kVecBytes) std::int64_t keys[vectors * w];
@@ -43,7 +43,7 @@ FOVEA_NOINLINE inline void random_points(const RandomPointsArgs& args) noexcept 
     for (int v = 0; v < vectors; ++v) store_int<double>(numerators + v * w, wide_draw(words[v]));
     const Index count = smaller(vectors * w, end - n);
     for (Index lane = 0; lane < count; ++lane) {
-      args.points[keys[lane] * args.row + slots[lane]] =
+      args.points[(keys[lane] - args.first) * args.row + slots[lane]] =
           static_cast<Index>(static_cast<double>(numerators[lane]) * scale);
     }
   }

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The sort of edge_sort.hpp in steps whose parts are divided among threads, for graphs that are
+/// fewer than these.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "fovea/attention/fsat/edge_sort.hpp"
+#include "fovea/simd/padding.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The parts that tokens are cut into, as keys that have edges and as queries that get them. There
+/// are few, so that what each part of the keys has for each part of the queries can be counted.
+class TokenParts {
+ public:
+  /// \param tokens L of the tensors; it alone decides how long a part is
+  explicit TokenParts(Index tokens) {
+    while (tokens > kMost << shift_) ++shift_;
+  }
+
+  /// The number of parts of that many tokens.
+  Index count(Index tokens) const { return (tokens + (Index{1} << shift_) - 1) >> shift_; }
+  /// The part that a token is in.
+  Index part_of(Index token) const { return token >> shift_; }
+  /// The tokens of a part, of `end` tokens.
+  Range operator()(Index part, Index end) const {
+    return {part << shift_, (std::min)((part + 1) << shift_, end)};
+  }
+
+ private:
+  static constexpr Index kMost = 64;
+
+  int shift_ = 9;
+};
+
+/// Builds the graph of one head in two steps. First each part of the keys sorts its edges by parts
+/// of the queries, and leaves out what stands twice; then each part of the queries sorts what all
+/// parts of the keys have for it by queries. Every list is made by the order of the edges alone, so
+/// it is that of EdgeSort, whichever thread makes which part.
+/// Cost: that of EdgeSort from 65536 tokens on, where memory is what takes time, and up to twice as
+/// much before.
+/// \tparam T float or double
+template <class T>
+class SharedEdgeSort {
+ public:
+  /// Bytes of scratch for a head of that many tokens.
+  static Index scratch_bytes(Index tokens, Index edges_of_key) {
+    const Index parts = TokenParts(tokens).count(tokens);
+    return parts * (parts + 1) * Index{sizeof(Index)} +
+           padded_size(tokens * edges_of_key * Index{sizeof(Edge)}, Index{sizeof(Index)});
+  }
+
+  /// \param options must outlive this object
+  /// \param tokens L of the tensors
+  /// \param scratch scratch_bytes(...), aligned to 8 bytes
+  SharedEdgeSort(const HeadEdges<T>& edges, const FsatOptions& options, Index tokens,
+                 std::byte* scratch)
+      : of_(edges),
+        options_(options),
+        cut_(tokens),
+        parts_(cut_.count(edges.length)),
+        counts_(reinterpret_cast<Index*>(scratch)),
+        begins_(counts_ + parts_ * parts_),
+        edges_(reinterpret_cast<Edge*>(begins_ + parts_)) {}
+
+  /// The number of parts of each step.
+  Index parts() const { return parts_; }
+
+  /// The first step, for part p of the keys.
+  void sort(Index p) const noexcept {
+    const Range keys = cut_(p, of_.length);
+    of_.point(keys, options_, queries_of(keys.begin));
+    Index* const ends = counts_ + p * parts_;
+    std::fill_n(ends, parts_, Index{0});
+    count_edges(keys, ends);
+    Index first = 0;
+    for (Index n = 0; n < parts_; ++n) first += std::exchange(ends[n], first);
+    scatter_edges(keys, ends);
+  }
+
+  /// Between the steps: finds where the rows of each part of the queries begin, and writes the
+  /// begins of those behind the last token.
+  void find_begins() const noexcept {
+    Index first = 0;
+    for (Index p = 0; p < parts_; ++p) {
+      begins_[p] = first;
+      for (Index keys = 0; keys < parts_; ++keys) first += std::ssize(segment(keys, p));
+    }
+    of_.begin[0] = 0;
+    std::fill(of_.begin + of_.length + 1, of_.begin + of_.rows + 1, first);
+  }
+
+  /// The second step, for part p of the queries.
+  void place(Index p) const noexcept {
+    const Range rows = cut_(p, of_.length);
+    // Where a row begins stands where its end will, until all of its keys are there.
+    Index* const ends = of_.begin + rows.begin + 1;
+    std::fill_n(ends, rows.end - rows.begin, Index{0});
+    for (Index keys = 0; keys < parts_; ++keys) {
+      for (const Edge& edge : segment(keys, p)) ++ends[edge.row];
+    }
+    Index first = begins_[p];
+    for (Index r = 0; r < rows.end - rows.begin; ++r) first += std::exchange(ends[r], first);
+    for (Index keys = 0; keys < parts_; ++keys) place(segment(keys, p), cut_(keys, 0).begin, ends);
+    of_.weigh({begins_[p], first}, options_);
+  }
+
+ private:
+  /// One edge. Rows and keys are counted within their parts, which have fewer than 2^32.
+  struct Edge {
+    std::uint32_t row;
+    std::uint32_t key;
+    std::uint32_t slot;
+    T distance;
+  };
+
+  /// The edges from a part of the queries to a part of the keys, after the first step.
+  std::span<const Edge> segment(Index keys, Index queries) const {
+    const Index* const ends = counts_ + keys * parts_;
+    const Index begin = queries == 0 ? 0 : ends[queries - 1];
+    return {edges_ + cut_(keys, 0).begin * of_.edges_of_key + begin,
+            static_cast<std::size_t>(ends[queries] - begin)};
+  }
+
+  /// The queries of the edges of key j; n where there is none. They stand where the keys of the
+  /// rows will.
+  Index* queries_of(Index j) const { return of_.keys + j * of_.edges_of_key; }
+
+  /// Counts the edges of some keys by parts of the queries, after it has left out those that stand
+  /// twice.
+  void count_edges(const Range& keys, Index* counts) const noexcept {
+    const TokenParts cut = cut_;
+    const Index length = of_.length;
+    const Index edges = of_.edges_of_key;
+    for (Index j = keys.begin; j < keys.end; ++j) {
+      Index* const queries = queries_of(j);
+      for (Index e = 0; e < edges; ++e) {
+        const Index i = queries[e];
+        if (i >= length) continue;
+        Index f = 0;
+        while (queries[f] != i) ++f;
+        if (f == e) {
+          ++counts[cut.part_of(i)];
+        } else {
+          leave_out_one(j, queries, f, e);
+        }
+      }
+    }
+  }
+
+  /// Leaves out one of the edges e and f < e of key j from the same query: that which is farther
+  /// from its dominant index, and of equal ones the later.
+  void leave_out_one(Index j, Index* queries, Index f, Index e) const noexcept {
+    const Index i = queries[e];
+    const bool is_nearer = std::abs(of_.distance(i, j, e)) < std::abs(of_.distance(i, j, f));
+    queries[is_nearer ? f : e] = of_.length;
+  }
+
+  /// Writes the edges of some keys by parts of the queries.
+  /// \param places where those of each part go
+  void scatter_edges(const Range& keys, Index* places) const noexcept {
+    const TokenParts cut = cut_;
+    const Index length = of_.length;
+    const Index edges = of_.edges_of_key;
+    Edge* const to = edges_ + keys.begin * edges;
+    for (Index j = keys.begin; j < keys.end; ++j) {
+      const Index* const queries = queries_of(j);
+      for (Index e = 0; e < edges; ++e) {
+        const Index i = queries[e];
+        if (i >= length) continue;
+        const Index part = cut.part_of(i);
+        to[places[part]++] = {static_cast<std::uint32_t>(i - cut(part, 0).begin),
+                              static_cast<std::uint32_t>(j - keys.begin),
+                              static_cast<std::uint32_t>(of_.slot_of(e)), of_.distance(i, j, e)};
+      }
+    }
+  }
+
+  /// Writes the keys of edges to their rows, with their distances and slots.
+  /// \param first_key the first key of their part
+  /// \param ends where the rows end so far
+  void place(std::span<const Edge> edges, Index first_key, Index* ends) const noexcept {
+    Index* const keys = of_.keys;
+    T* const distances = of_.confidences;
+    Index* const slots = of_.slots_of_keys;
+    for (const Edge& edge : edges) {
+      const Index at = ends[edge.row]++;
+      keys[at] = first_key + Index{edge.key};
+      distances[at] = edge.distance;
+      if (slots != nullptr) slots[at] = keys[at] * of_.slots + Index{edge.slot};
+    }
+  }
+
+  const HeadEdges<T> of_;
+  const FsatOptions& options_;
+  const TokenParts cut_;
+  const Index parts_;
+  Index* const counts_;  // [parts of keys, parts of queries] where the edges of each end
+  Index* const begins_;  // [parts of queries] where their rows begin
+  Edge* const edges_;    // [n, edges_of_key] each part of keys by parts of queries
+};
+
+FOVEA_NAMESPACE_END
