@@ -30,12 +30,14 @@ struct GraphHead {
 /// with the smallest |I - Ibar|, even where both confidences have underflowed to 0. Among equal
 /// ones a predicted edge comes before a random one, and then the smaller m.
 /// Each query has its keys as a row, in ascending order. Rows come from a counting sort of the
-/// edges in the order of keys and slots (EdgeSort). A task is a head of a sequence, or, if there
-/// are fewer of them than threads, a part of one; the bits are the same. It checks nothing. Cost:
-/// five passes over the edges. Memory: for each slot and head 8 bytes and one number (twice that in
-/// training, and twice that with gradients), and for each query 8 bytes; for each graph that is
-/// being built 16 bytes for each edge, 8 for each query, and at most 33 KB. \tparam T float or
-/// double
+/// edges in the order of keys and slots. A task is a head of a sequence (EdgeSort), or, if there
+/// are fewer of them than threads and they are not small, a part of one (SharedEdgeSort); the bits
+/// are the same. It checks nothing.
+/// Cost: two passes over the slots. Memory: for each slot and head 8 bytes and one number (twice
+/// that in training, and twice that with gradients), and for each query 8 bytes; for each graph
+/// that is being built 8 bytes for each edge and query of a head, or, if threads share it, 16 (in
+/// double 24) for each edge, and at most 33 KB.
+/// \tparam T float or double
 template <class T>
 class FsatGraph {
  public:
