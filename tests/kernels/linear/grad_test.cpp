@@ -443,6 +443,66 @@ TYPED_TEST(LinearGrad, DoesNotDriftOnTheSameTokens) {
   }
 }
 
+/// What a causal forward pass divides by and what the gradients are divided by have the same bits:
+/// so a row that one of them floors, or leaves out, is one of the other. Only token 0 has a value,
+/// which every row weighs with 1, so a row is the inverse of its denominator.
+TYPED_TEST(LinearGrad, DividesByTheDenominatorsOfTheForwardPass) {
+  using T = TypeParam;
+  Setup s;
+  s.rows = s.tokens = 2 * fovea::kLinearSegment + 77;
+  s.value_width = 1;
+  s.maps = {FeatureMapKind::relu};
+  Problem<T> p(s);
+  for (Index n = 0; n < s.tokens; ++n) {
+    p.q(0, 0, n, 0) = 1;
+    p.v(0, 0, n, 0) = n == 0 ? T(1) : T(0);
+  }
+  for (Index d = 0; d < s.width; ++d) p.k(0, 0, 0, d) = d == 0 ? T(1) : T(0);
+  const fovea::LinearShape shape{1, s.width, s.value_width};
+  fovea::Workspace state(fovea::linear_state_elements<T>(shape) * Index{sizeof(T)});
+  fovea::Workspace scratch(fovea::linear_stream_scratch<T>(shape) * Index{sizeof(T)});
+  fovea::Workspace grad_scratch(fovea::linear_grad_scratch<T>(s.width, s.value_width) *
+                                Index{sizeof(T)});
+  const Tensor<T> out(p.d_out.shape());
+  const Index record = fovea::linear_grad_record<T>(s.width, s.policy);
+  at_each_level([&] {
+    fovea::LinearRows<T> rows;
+    rows.q = stored(input_of(p.q, 0));
+    rows.out = output(matrix_of(out, 0));
+    fovea::LinearStreamArgs<T> forward;
+    forward.k = stored(input_of(p.k, 0));
+    forward.v = stored(input_of(p.v, 0));
+    forward.width = s.width;
+    forward.value_width = s.value_width;
+    forward.maps = p.linear_maps();
+    forward.tokens = s.tokens;
+    forward.rows = &rows;
+    forward.heads = 1;
+    forward.row_count = s.rows;
+    forward.state = state.data<T>();
+    forward.scratch = scratch.data<T>();
+    fovea::LinearKernels<T>{}.stream(forward);
+    LinearGradRows<T> grad_rows;
+    grad_rows.q = input_of(p.q, 0);
+    grad_rows.d_out = input_of(p.d_out, 0);
+    std::vector<T> saved(as_size(s.rows * record));
+    fovea::LinearGradCausalArgs<T> args;
+    args.tokens = {input_of(p.k, 0), input_of(p.v, 0), {}, {}, s.tokens};
+    args.width = s.width;
+    args.value_width = s.value_width;
+    args.maps = p.linear_maps();
+    args.rows = &grad_rows;
+    args.heads = 1;
+    args.row_count = s.rows;
+    args.saved = saved.data();
+    args.scratch = grad_scratch.data<T>();
+    fovea::LinearGradKernels<T>{}.causal_rows(args);
+    for (Index i = 0; i < s.rows; ++i) {
+      ASSERT_EQ(out(0, 0, i, 0), saved[as_size(i * record)]) << "row " << i;
+    }
+  });
+}
+
 TYPED_TEST(LinearGrad, AddsToWhatIsThere) {
   for (const bool causal : {true, false}) {
     Setup s{causal, 2, 40, 45, 6, 9, -3};

@@ -23,6 +23,11 @@ struct GradPositions {
   /// The first token that no row sees, nor any token behind it.
   Index unseen_token() const { return clamped(first + rows, 0, tokens); }
   Index row_at(Index position) const { return clamped(position - first, 0, rows); }
+  /// The chunk that the last row reads, if a row sees a token. Chunks before it are whole.
+  Index last_chunk() const { return (smaller(first + rows, tokens) - 1) / kLinearChunk; }
+  /// The chunk at the position of the last row, and that of the first one that sees a token.
+  Index top_chunk() const { return (first + rows - 1) / kLinearChunk; }
+  Index bottom_chunk() const { return larger(first, 0) / kLinearChunk; }
 
   Index first;
   Index rows;
@@ -46,8 +51,8 @@ class GradForwards {
         positions_(args),
         map_(map),
         widths_(args.width, args.value_width),
-        sums_(widths_.value_width, widths_.d, widths_.d, scratch),
         inputs_{args.tokens.k, args.tokens.v, {}, {}, args.tokens.count},
+        sums_{scratch.take(GradSums<T>::elements(widths_.value_width, widths_.d, widths_.d))},
         tokens_(widths_, args.maps, scratch),
         rows_(widths_, args.maps, scratch),
         u_(scratch.take(kLinearChunk * widths_.d)),
@@ -55,53 +60,71 @@ class GradForwards {
         run_(scratch.take(kLinearChunk * widths_.d)),
         pairs_(scratch.take(kLinearChunk * kLinearChunk)) {}
 
+  /// Takes all chunks with a running state.
   void run() {
-    for (Index at = 0;; at += kLinearChunk) {
-      // The last chunk stays open: rows behind it read it token by token.
-      const bool last = at + kLinearChunk >= positions_.tokens;
-      const Index begin = larger(positions_.row_at(at), positions_.seeing_row());
-      const Index end = last ? positions_.rows : positions_.row_at(at + kLinearChunk);
-      tokens_.read_tokens(inputs_, at, smaller(kLinearChunk, positions_.tokens - at), map_);
-      add_up_features();
-      ahead_ = new_ahead();
-      GradTokenTile<T>::ask(inputs_, at + kLinearChunk, widths_, ahead_);
-      for (Index h = 0; h < args_.heads; ++h) {
-        for (Index r = begin; r < end; r += kLinearChunk) {
-          if (h > 0 || r > begin) ahead_ = new_ahead();
-          attend(h, r, smaller(kLinearChunk, end - r), positions_.first + r - at);
-        }
+    GradSums<T> sums(widths_.value_width, widths_.d, widths_.d, sums_);
+    const Index last = positions_.last_chunk();
+    for (Index chunk = 0;; ++chunk) {
+      read(chunk, sums.matrix(), sums.vector());
+      if (chunk == last) return;
+      sums.add_products(tokens_.values_t(), kLinearChunk, 1, tokens_.features(), kLinearChunk,
+                        ahead_);
+      sums.add_to_normaliser(chunk_z());
+    }
+  }
+
+  /// Computes what a whole chunk adds to the state.
+  /// \param matrix [Dv, d], written
+  /// \param vector [d], written
+  void sum(Index chunk, T* matrix, T* vector) {
+    read_tokens(chunk);
+    multiply_rows<ProductSteps::all, T>({tokens_.values_t(), kLinearChunk, 1, tokens_.features(),
+                                         widths_.d, matrix, widths_.d, kLinearChunk, &ahead_},
+                                        widths_.value_width, widths_.d);
+    copy_elements(chunk_z(), widths_.d, vector);
+  }
+
+  /// Lets the rows of a chunk read the state before it.
+  /// \param matrix S^T [Dv, d]
+  /// \param vector z [d]
+  void read(Index chunk, const T* matrix, const T* vector) {
+    // The last chunk stays open: rows behind it read it token by token.
+    const Index at = chunk * kLinearChunk;
+    const bool last = at + kLinearChunk >= positions_.tokens;
+    const Index begin = larger(positions_.row_at(at), positions_.seeing_row());
+    const Index end = last ? positions_.rows : positions_.row_at(at + kLinearChunk);
+    matrix_ = matrix;
+    vector_ = vector;
+    read_tokens(chunk);
+    for (Index h = 0; h < args_.heads; ++h) {
+      for (Index r = begin; r < end; r += kLinearChunk) {
+        if (h > 0 || r > begin) ahead_ = new_ahead();
+        attend(h, r, smaller(kLinearChunk, end - r), positions_.first + r - at);
       }
-      if (end == positions_.rows) return;
-      close(at + kLinearChunk);
     }
   }
 
  private:
-  GradAhead<T> new_ahead() const {
-    return GradAhead<T>((2 * kLinearChunk + widths_.value_width) * widths_.d);
+  const T* chunk_z() const { return run_ + (kLinearChunk - 1) * widths_.d; }
+
+  void read_tokens(Index chunk) {
+    const Index at = chunk * kLinearChunk;
+    tokens_.read_tokens(inputs_, at, smaller(kLinearChunk, positions_.tokens - at), map_);
+    find_runs(tokens_.features(), widths_.d, 0, tokens_.count(), run_);
+    ahead_ = new_ahead();
+    GradTokenTile<T>::ask(inputs_, at + kLinearChunk, widths_, ahead_);
   }
 
-  /// Computes the sums of the chunk's features up to each token.
-  void add_up_features() {
-    const Index row = widths_.d;
-    const Index tokens = tokens_.count();
-    for (Index c = 0; c < row; c += kLanes<T>) {
-      const T* const features = tokens_.features() + c;
-      T* const run = run_ + c;
-      Vec<T> sum = zero<T>();
-      for (Index j = 0; j < tokens; ++j) {
-        sum = sum + load(features + j * row);
-        store(run + j * row, sum);
-      }
-    }
+  GradAhead<T> new_ahead() const {
+    return GradAhead<T>((2 * kLinearChunk + widths_.value_width) * widths_.d);
   }
 
   void attend(Index h, Index first, Index count, Index offset) {
     rows_.read_queries(args_.rows[h], first, count, map_);
     rows_.read_d_out();
     GradRowTile<T>::ask(args_.rows[h], first + count, positions_.rows, widths_, ahead_);
-    multiply_rows<ProductSteps::all, T>({rows_.d_out(), widths_.dv, 1, sums_.matrix(), widths_.d,
-                                         u_, widths_.d, widths_.value_width, &ahead_},
+    multiply_rows<ProductSteps::all, T>({rows_.d_out(), widths_.dv, 1, matrix_, widths_.d, u_,
+                                         widths_.d, widths_.value_width, &ahead_},
                                         count, widths_.d);
     pair_products(rows_.d_out(), widths_.dv, tokens_.values_t(), widths_.value_width, count,
                   tokens_.count(), offset, pairs_);
@@ -110,7 +133,7 @@ class GradForwards {
          &ahead_, offset, true},
         count, widths_.d);
     StateReader<T> reader;
-    reader.normaliser = sums_.vector();
+    reader.normaliser = vector_;
     reader.run = run_;
     reader.keys = tokens_.count();
     reader.first = offset;
@@ -118,20 +141,14 @@ class GradForwards {
                  grad_records(args_, h, map_, first));
   }
 
-  /// Adds a whole chunk to the state.
-  void close(Index next) {
-    sums_.add_products(tokens_.values_t(), kLinearChunk, 1, tokens_.features(), kLinearChunk,
-                       ahead_);
-    sums_.add(run_ + (kLinearChunk - 1) * widths_.d);
-    if (next % kLinearSegment == 0) sums_.fold();
-  }
-
   const LinearGradCausalArgs<T>& args_;
   const GradPositions<T> positions_;
   const Index map_;
   const GradWidths<T> widths_;
-  GradSums<T> sums_;  // S^T [Dv, d] and z [d]
+  const T* matrix_ = nullptr;  // S^T [Dv, d]
+  const T* vector_ = nullptr;  // z [d]
   const LinearGradTokens<T> inputs_;
+  const GradScratch<T> sums_;  // that of the running state
   GradTokenTile<T> tokens_;
   GradRowTile<T> rows_;
   GradAhead<T> ahead_;
@@ -150,7 +167,7 @@ class GradBackwards {
         positions_(args),
         map_(map),
         widths_(args.width, args.value_width),
-        sums_(widths_.width, widths_.dv, widths_.d, scratch),
+        sums_{scratch.take(GradSums<T>::elements(widths_.width, widths_.dv, widths_.d))},
         tokens_(widths_, args.maps, scratch),
         rows_(widths_, args.maps, scratch),
         gradients_(widths_, scratch),
@@ -158,28 +175,57 @@ class GradBackwards {
         products_(scratch.take(kLinearChunk * kLinearChunk)),
         value_products_(scratch.take(kLinearChunk * kLinearChunk)) {}
 
+  /// Takes all chunks with a running state.
+  /// \pre a row sees a token
   void run() {
-    const Index unseen = positions_.unseen_token();
-    const Index top = positions_.first + positions_.rows - 1;
-    const bool accumulate = args_.accumulate || map_ > 0;
-    if (unseen == 0) return;
-    for (Index at = top / kLinearChunk * kLinearChunk; at >= 0; at -= kLinearChunk) {
-      const Index count = clamped(unseen - at, 0, kLinearChunk);
-      const Index begin = positions_.row_at(at);
-      const Index end = positions_.row_at(at + kLinearChunk);
-      tokens_.read_tokens(args_.tokens, count > 0 ? at : 0, count, map_);
-      ahead_ = new_ahead();
-      GradTokenTile<T>::ask(args_.tokens, at - kLinearChunk, widths_, ahead_);
-      ask_rows(0, begin);
-      gradients_.read(tokens_, sums_.matrix(), ahead_);
-      gradients_.add(sums_.vector(), d_k() ? count : 0);
-      for (Index h = 0; begin < end && h < args_.heads; ++h) {
-        add_rows(h, begin, end, positions_.first + begin - at);
-      }
-      if (d_k()) tokens_.write_d_k(gradients_.d_features(), gradients_.scratch(), accumulate);
-      if (d_v()) tokens_.write_d_v(gradients_.d_values(), accumulate);
-      if (at % kLinearSegment == 0) sums_.fold();
+    GradSums<T> sums(widths_.width, widths_.dv, widths_.d, sums_);
+    for (Index chunk = positions_.top_chunk(); chunk >= 0; --chunk) {
+      read(chunk, sums.matrix(), sums.vector(), &sums);
+      if (chunk * kLinearChunk % kLinearSegment == 0) sums.fold();
     }
+  }
+
+  /// Computes what the rows of a chunk, of one head, add to the state.
+  /// \param matrix [D, dv], written
+  /// \param vector [d], written
+  void sum(Index chunk, Index h, T* matrix, T* vector) {
+    const Index begin = positions_.row_at(chunk * kLinearChunk);
+    const Index end = positions_.row_at((chunk + 1) * kLinearChunk);
+    ahead_ = new_ahead();
+    ask_rows(h, begin);
+    read_rows(h, begin, end);
+    multiply_rows<ProductSteps::all, T>({rows_.features(), 1, widths_.d, rows_.d_out(), widths_.dv,
+                                         matrix, widths_.dv, rows_.count(), &ahead_},
+                                        widths_.width, widths_.dv);
+    for (Index c = 0; c < widths_.d; c += kLanes<T>) {
+      Vec<T> sum = zero<T>();
+      for (Index i = rows_.count(); i-- > 0;) sum = rows_.add_d_z(i, c, sum);
+      store(vector + c, sum);
+    }
+  }
+
+  /// Computes the gradients of a chunk's tokens, of which there may be none.
+  /// \param matrix R [D, dv] of the rows behind the chunk
+  /// \param vector r [d]
+  /// \param sums to which the chunk's rows are added; null: none
+  void read(Index chunk, const T* matrix, const T* vector, GradSums<T>* sums) {
+    const bool accumulate = args_.accumulate || map_ > 0;
+    const Index at = chunk * kLinearChunk;
+    const Index count = clamped(positions_.unseen_token() - at, 0, kLinearChunk);
+    const Index begin = positions_.row_at(at);
+    const Index end = positions_.row_at(at + kLinearChunk);
+    tokens_.read_tokens(args_.tokens, count > 0 ? at : 0, count, map_);
+    ahead_ = new_ahead();
+    GradTokenTile<T>::ask(args_.tokens, at - kLinearChunk, widths_, ahead_);
+    ask_rows(0, begin);
+    gradients_.read(tokens_, matrix, ahead_);
+    gradients_.add(vector, d_k() ? count : 0);
+    for (Index h = 0; begin < end && h < args_.heads; ++h) {
+      add_rows(h, begin, end, positions_.first + begin - at);
+      if (sums != nullptr) add_to(*sums);
+    }
+    if (d_k()) tokens_.write_d_k(gradients_.d_features(), gradients_.scratch(), accumulate);
+    if (d_v()) tokens_.write_d_v(gradients_.d_values(), accumulate);
   }
 
  private:
@@ -196,15 +242,25 @@ class GradBackwards {
     GradRowTile<T>::ask(inputs, larger(0, end - kLinearChunk), end, widths_, ahead_);
   }
 
-  /// Adds what rows of the chunk contribute to its tokens' gradients, and then to R and r.
+  void read_rows(Index h, Index begin, Index end) {
+    rows_.read_queries(args_.rows[h], begin, end - begin, map_);
+    rows_.read_divided(grad_records(args_, h, map_, begin));
+  }
+
+  /// Adds the rows that were read last to R and r.
+  void add_to(GradSums<T>& sums) {
+    sums.add_products(rows_.features(), 1, widths_.d, rows_.d_out(), rows_.count(), ahead_);
+    if (d_k()) sums.add(chunk_r_);
+  }
+
+  /// Adds what rows of the chunk contribute to its tokens' gradients.
   void add_rows(Index h, Index begin, Index end, Index offset) {
     const Index count = end - begin;
     if (h > 0) {
       ahead_ = new_ahead();
       ask_rows(h, begin);
     }
-    rows_.read_queries(args_.rows[h], begin, count, map_);
-    rows_.read_divided(grad_records(args_, h, map_, begin));
+    read_rows(h, begin, end);
     const T* const features = rows_.features();
     const T* const weights = rows_.d_out();
     if (d_k() && tokens_.count() > 0) {
@@ -225,7 +281,6 @@ class GradBackwards {
           tokens_.count(), widths_.dv);
     }
     if (d_k()) add_d_z(offset);
-    sums_.add_products(features, 1, widths_.d, weights, count, ahead_);
   }
 
   void lanes_of_features() {
@@ -252,14 +307,13 @@ class GradBackwards {
       while (i-- > 0) sum = rows_.add_d_z(i, c, sum);
       store(chunk_r_ + c, sum);
     }
-    sums_.add(chunk_r_);
   }
 
   const LinearGradCausalArgs<T>& args_;
   const GradPositions<T> positions_;
   const Index map_;
   const GradWidths<T> widths_;
-  GradSums<T> sums_;  // R [D, dv] and r [d]
+  const GradScratch<T> sums_;  // that of the running state
   GradTokenTile<T> tokens_;
   GradRowTile<T> rows_;
   TokenGradients<T> gradients_;
@@ -280,19 +334,27 @@ FOVEA_NOINLINE void clear_rows(const Matrix<T>& m, Index begin, Index end, Index
   }
 }
 
-/// Computes d_q, d_out_times_out and `saved` for the heads of the call.
+/// Clears the gradients of queries that see no token.
 template <class T>
-void linear_grad_causal_rows(const LinearGradCausalArgs<T>& args) noexcept {
+FOVEA_NOINLINE void clear_unseeing_rows(const LinearGradCausalArgs<T>& args) {
+  const Index end = args.accumulate ? 0 : GradPositions<T>(args).seeing_row();
+  for (Index h = 0; h < args.heads; ++h) clear_rows(args.rows[h].d_q, 0, end, args.width);
+}
+
+/// Clears the gradients of tokens that no row sees.
+template <class T>
+FOVEA_NOINLINE void clear_unseen_tokens(const LinearGradCausalArgs<T>& args) {
+  const Index unseen = GradPositions<T>(args).unseen_token();
+  if (args.accumulate) return;
+  clear_rows(args.tokens.d_k, unseen, args.tokens.count, args.width);
+  clear_rows(args.tokens.d_v, unseen, args.tokens.count, args.value_width);
+}
+
+/// Computes d_out_times_out from `saved`.
+template <class T>
+void linear_grad_causal_products(const LinearGradCausalArgs<T>& args) noexcept {
   const GradPositions<T> positions(args);
-  if (!args.accumulate) {
-    for (Index h = 0; h < args.heads; ++h) {
-      clear_rows(args.rows[h].d_q, 0, positions.seeing_row(), args.width);
-    }
-  }
   const Index begin = positions.seeing_row();
-  if (begin < positions.rows) {
-    for (Index l = 0; l < args.maps.count; ++l) GradForwards<T>(args, l, {args.scratch}).run();
-  }
   for (Index h = 0; h < args.heads; ++h) {
     if (args.rows[h].d_out_times_out == nullptr) continue;
     CompensatedSum<T> sum;
@@ -303,15 +365,22 @@ void linear_grad_causal_rows(const LinearGradCausalArgs<T>& args) noexcept {
   }
 }
 
+/// Computes d_q, d_out_times_out and `saved` for the heads of the call.
+template <class T>
+void linear_grad_causal_rows(const LinearGradCausalArgs<T>& args) noexcept {
+  const GradPositions<T> positions(args);
+  clear_unseeing_rows(args);
+  if (positions.seeing_row() < positions.rows) {
+    for (Index l = 0; l < args.maps.count; ++l) GradForwards<T>(args, l, {args.scratch}).run();
+  }
+  linear_grad_causal_products(args);
+}
+
 /// Computes d_k and d_v from `saved`.
 template <class T>
 void linear_grad_causal_keys(const LinearGradCausalArgs<T>& args) noexcept {
-  const GradPositions<T> positions(args);
-  const Index unseen = positions.unseen_token();
-  if (!args.accumulate) {
-    clear_rows(args.tokens.d_k, unseen, args.tokens.count, args.width);
-    clear_rows(args.tokens.d_v, unseen, args.tokens.count, args.value_width);
-  }
+  clear_unseen_tokens(args);
+  const Index unseen = GradPositions<T>(args).unseen_token();
   for (Index l = 0; unseen > 0 && l < args.maps.count; ++l) {
     GradBackwards<T>(args, l, {args.scratch}).run();
   }

@@ -2,8 +2,10 @@
 /// \file
 /// The running sums of the backward pass of linear attention: a matrix and a vector. Chunks are
 /// added to the matrix together with what each addition loses (Kahan), so that it does not drift
-/// and needs little memory. The vector is summed as in running_state.inl.hpp, so that denominators
-/// are those of the forward pass to the bit.
+/// and needs little memory. The vector is a normaliser, whose chunks are added to a double word as
+/// in running_state.inl.hpp, so that denominators are those of the forward pass to the bit; or the
+/// sum of the gradients of normalisers, whose chunks are summed from 0 within a segment, and this
+/// sum is added to a double word.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -14,10 +16,14 @@
 template <class T>
 class GradSums {
  public:
+  /// Elements of scratch.
+  static Index elements(Index rows, Index row, Index vector) { return 2 * rows * row + 4 * vector; }
+
   /// Sets both to zeros.
   /// \param row elements of a row of the matrix, in whole cache lines
   /// \param vector elements of the vector, in whole cache lines
-  GradSums(Index rows, Index row, Index vector, GradScratch<T>& scratch)
+  /// \param scratch elements(...) elements
+  GradSums(Index rows, Index row, Index vector, GradScratch<T> scratch)
       : rows_(rows), row_(row), matrix_(scratch.take(rows * row)), lost_(scratch.take(rows * row)) {
     vector_.width = 0;
     vector_.value_row = 0;
@@ -44,7 +50,13 @@ class GradSums {
     for_register_blocks<T>(rows_, row_, [&]<int V>(Index c) { return Columns<V>{p, lost_, c}; });
   }
 
-  /// Adds x to the vector.
+  /// Adds x to the vector, which is a normaliser.
+  void add_to_normaliser(const T* x) {
+    add_to_words(vector_.high, vector_.low, x, vector_.row);
+    copy_elements(vector_.high, vector_.row, vector_.read);
+  }
+
+  /// Adds x to the segment of the vector.
   FOVEA_NOINLINE void add(const T* x) {
     for (Index c = 0; c < vector_.row; c += kLanes<T>) {
       const Vec<T> local = load(vector_.local + c) + load(x + c);

@@ -285,17 +285,20 @@ FOVEA_NOINLINE void chunk_to_lanes(const T* rows, Index row, Index begin, Index 
 /// The number of tokens of one chain of roundings in `run`.
 inline constexpr Index kRunChain = 8;
 
-/// Computes s.run for tokens [begin, end): chains of kRunChain features, and a chain of their sums.
+/// Computes the sums of features up to each of the tokens [begin, end): chains of kRunChain
+/// features, and a chain of their sums.
+/// \param features [kLinearChunk, row]
+/// \param run [kLinearChunk, row], of which rows before `begin` are there
 template <class T>
-FOVEA_NOINLINE void find_runs(const RunningState<T>& s, Index begin, Index end) {
+FOVEA_NOINLINE void find_runs(const T* features, Index row, Index begin, Index end, T* run) {
   constexpr Index w = kLanes<T>;
   for (Index first = begin / kRunChain * kRunChain; first < end; first += kRunChain) {
-    for (Index d = 0; d < s.row; d += w) {
-      const Vec<T> before = first == 0 ? zero<T>() : load(s.run + (first - 1) * s.row + d);
+    for (Index d = 0; d < row; d += w) {
+      const Vec<T> before = first == 0 ? zero<T>() : load(run + (first - 1) * row + d);
       Vec<T> sum = zero<T>();
       for (Index i = first; i < smaller(first + kRunChain, end); ++i) {
-        sum = sum + load(s.features + i * s.row + d);
-        store(s.run + i * s.row + d, before + sum);
+        sum = sum + load(features + i * row + d);
+        store(run + i * row + d, before + sum);
       }
     }
   }
@@ -305,7 +308,7 @@ FOVEA_NOINLINE void find_runs(const RunningState<T>& s, Index begin, Index end) 
 template <class T>
 FOVEA_INLINE void append_features(const RunningState<T>& s, Index begin, Index end) {
   chunk_to_lanes(s.features, s.row, begin, end, s.lanes);
-  find_runs(s, begin, end);
+  find_runs(s.features, s.row, begin, end, s.run);
 }
 
 /// Writes to[i, c] = rows[i, c], with 0 from `width` on to the end of the padded row.

@@ -32,7 +32,7 @@ void linear_chunks(const LinearChunkArgs<T, S>& args) noexcept {
       s.features = sums.features(l, chunk);
       map_rows(args.maps.maps[l], every_row<T>(args.k, first, 1), kLinearChunk, width, s.features,
                s.row);
-      find_runs(s, 0, kLinearChunk);
+      find_runs(s.features, s.row, 0, kLinearChunk, s.run);
       copy_elements(s.last_run(), s.row, sums.normaliser(l, chunk));
       T* const before = sums.sum(l, args.segment, of_segment);
       add_chunk<T>(s, {before, sums.sum(l, args.segment, of_segment + 1), before, nullptr}, after);
