@@ -31,6 +31,8 @@
 
 #include "fovea/kernels/linear/grad.inl.hpp"
 
+#include "fovea/kernels/linear/grad_shared.inl.hpp"
+
 #include "fovea/kernels/linear/grad_total.inl.hpp"
 
 #include "fovea/kernels/linear/delta_grad_rows.inl.hpp"

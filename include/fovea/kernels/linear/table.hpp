@@ -5,6 +5,7 @@
 
 #include "fovea/kernels/linear/delta_rule.hpp"
 #include "fovea/kernels/linear/grad.hpp"
+#include "fovea/kernels/linear/grad_shared.hpp"
 #include "fovea/kernels/linear/linear.hpp"
 #include "fovea/kernels/linear/segments.hpp"
 #include "fovea/kernels/unit.hpp"
@@ -41,6 +42,15 @@ struct LinearGradKernels {
   void causal_rows(const LinearGradCausalArgs<T>& args) const noexcept;
   /// Causal: computes the gradients of keys and values.
   void causal_keys(const LinearGradCausalArgs<T>& args) const noexcept;
+  /// Causal: computes the sums of products of rows and gradients, from what causal_rows or
+  /// part_reads saved.
+  void causal_products(const LinearGradCausalArgs<T>& args) const noexcept;
+  /// Causal, divided: computes the products of a part of the chunks.
+  void part_sums(const LinearGradPartArgs<T>& args) const noexcept;
+  /// Causal, divided: makes products the states before chunks.
+  void chain(const LinearGradChainArgs<T>& args) const noexcept;
+  /// Causal, divided: computes the gradients of a part of the chunks from their states.
+  void part_reads(const LinearGradPartArgs<T>& args) const noexcept;
   /// Not causal: computes the gradients of queries, and the sums that those of keys are made of.
   void rows(const LinearGradRowsArgs<T>& args) const noexcept;
   /// Not causal: computes the gradients of keys and values.
@@ -98,6 +108,22 @@ void LinearGradKernels<T>::causal_rows(const LinearGradCausalArgs<T>& args) cons
 template <class T>
 void LinearGradKernels<T>::causal_keys(const LinearGradCausalArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, linear_grad_causal_keys<T>)(args);
+}
+template <class T>
+void LinearGradKernels<T>::causal_products(const LinearGradCausalArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_causal_products<T>)(args);
+}
+template <class T>
+void LinearGradKernels<T>::part_sums(const LinearGradPartArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_part_sums<T>)(args);
+}
+template <class T>
+void LinearGradKernels<T>::chain(const LinearGradChainArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_chain<T>)(args);
+}
+template <class T>
+void LinearGradKernels<T>::part_reads(const LinearGradPartArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_part_reads<T>)(args);
 }
 template <class T>
 void LinearGradKernels<T>::rows(const LinearGradRowsArgs<T>& args) const noexcept {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the parts of a backward pass of a far field have in common: its tensors, and what kernels
+/// read and write of them.
+#pragma once
+
+#include <vector>
+
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/linear/terms.hpp"
+#include "fovea/kernels/linear/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The tensors of one backward pass of a far field.
+/// \tparam Field a LinearTerms of T
+template <class T, class Field>
+struct LinearBackwardCall {
+  /// As of LinearBackward.
+  LinearBackwardCall(const LinearFamilyInputs<T>& given, const Field& field,
+                     const FarWeights<T>& far_weights, const View<const T>& d_output,
+                     const LinearFamilyGrads<T>& gradients)
+      : inputs(given),
+        shape(shape_of(given)),
+        far(field),
+        weights(far_weights),
+        sequences(given),
+        d_out(d_output),
+        grads(gradients) {}
+
+  /// The query heads of a key head.
+  Index group() const { return detail::group_size(shape.query_heads, shape.key_heads); }
+  /// Whether gradients of keys or values are wanted.
+  bool wants_keys() const { return !grads.k.is_none() || !grads.v.is_none(); }
+  /// The query heads of all sequences.
+  Index row_heads() const { return sequences.count() * shape.query_heads; }
+  /// The key heads of all sequences.
+  Index key_heads() const { return sequences.count() * shape.key_heads; }
+
+  /// The matrix of a head from a row on; no matrix if the tensor is none.
+  template <class U>
+  static Matrix<U> matrix(const View<U>& x, Index b, Index h, Index row) {
+    return x.is_none() ? Matrix<U>{} : detail::head_matrix(x, b, h, row);
+  }
+
+  /// Rows of one query head, from row `first` of its sequence on.
+  LinearGradRows<T> rows_of(const Sequence& s, Index head, Index first) const {
+    LinearGradRows<T> rows;
+    rows.q = matrix(inputs.q, s.batch, head, s.first_query + first);
+    rows.d_out = matrix(d_out, s.batch, head, s.first_query + first);
+    rows.far_weight = weights.far(head);
+    rows.d_q = matrix(grads.q, s.batch, head, s.first_query + first);
+    return rows;
+  }
+
+  /// Tokens of one key head, from token `first` of its sequence on.
+  LinearGradTokens<T> tokens_of(const Sequence& s, Index key_head, Index first, Index count) const {
+    const Index row = s.first_key + first;
+    return {matrix(inputs.k, s.batch, key_head, row), matrix(inputs.v, s.batch, key_head, row),
+            matrix(grads.k, s.batch, key_head, row), matrix(grads.v, s.batch, key_head, row),
+            count};
+  }
+
+  /// The number of tokens of a sequence that a row can see.
+  Index seen(const Sequence& s) const {
+    const bool has_rows = s.queries > 0 && shape.query_heads > 0;
+    return has_rows ? s.key_end : 0;
+  }
+
+  /// Writes zeros where no kernel does: to tokens that no row can see, and to rows that can see
+  /// none.
+  void clear_unseen(bool add) const {
+    if (add) return;
+    for (Index n = 0; n < sequences.count(); ++n) {
+      const Sequence s = sequences[n];
+      for (const View<T>& x : {grads.k, grads.v}) {
+        clear(x, s.batch, s.first_key + seen(s), s.keys - seen(s));
+      }
+      if (s.key_end == 0) clear(grads.q, s.batch, s.first_query, s.queries);
+    }
+  }
+  /// Writes zeros to rows of all heads of a tensor, if there is one.
+  static void clear(const View<T>& x, Index b, Index first, Index count) {
+    if (x.is_none()) return;
+    for (Index h = 0; h < x.heads(); ++h) {
+      for (Index n = first; n < first + count; ++n) {
+        for (Index c = 0; c < x.width(); ++c) x(b, h, n, c) = T(0);
+      }
+    }
+  }
+
+  LinearFamilyInputs<T> inputs;  ///< the inputs
+  AttentionShape shape;          ///< their sizes
+  Field far;                     ///< the terms of the far field
+  const FarWeights<T>& weights;  ///< the weights of the far field
+  Sequences<T> sequences;        ///< the sequences
+  View<const T> d_out;           ///< the gradient of the output
+  LinearFamilyGrads<T> grads;    ///< the gradients that are written
+};
+
+/// What each task has found of a product. It is added up in the order of the tasks.
+template <class T>
+class FoundProducts {
+ public:
+  /// Finds nothing.
+  FoundProducts() = default;
+  /// \param wanted whether the product is wanted at all
+  /// \param tasks number of tasks
+  FoundProducts(bool wanted, Index tasks) : found_(static_cast<std::size_t>(wanted ? tasks : 0)) {}
+
+  /// Where a task writes what it finds; null if that is not wanted.
+  T* at(Index task) { return found_.empty() ? nullptr : &found_[static_cast<std::size_t>(task)]; }
+
+  /// Adds what all tasks found.
+  /// \param products [Hq]
+  /// \param head_of called as head_of(task), gives the query head of a task
+  template <class HeadOf>
+  void add_up(double* products, const HeadOf& head_of) const {
+    for (std::size_t n = 0; n < found_.size(); ++n) {
+      products[head_of(static_cast<Index>(n))] += static_cast<double>(found_[n]);
+    }
+  }
+
+ private:
+  std::vector<T> found_;
+};
+
+FOVEA_NAMESPACE_END
