@@ -25,7 +25,7 @@ using fovea::Denominator;
 
 constexpr Index kSegment = fovea::kStateSegment;
 /// The tokens whose products are at hand together.
-constexpr Index kTogether = fovea::kSharedSegments * kSegment;
+constexpr Index kTogether = fovea::GradStates<float>::chunks(1) * fovea::kLinearChunk;
 
 /// Which gradients are asked for, and what is done to them.
 struct Wanted {

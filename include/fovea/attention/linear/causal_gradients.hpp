@@ -59,7 +59,7 @@ class CausalGradients {
     if (!shared_) return (std::max)(call_.row_heads(), call_.key_heads());
     states_ = memory.take(call_.key_heads(), state_elements(shape) * Index{sizeof(T)});
     const Index ranges = (std::max)(chain_ranges(false), chain_ranges(true));
-    return (std::max)(call_.row_heads(), call_.key_heads() * (std::max)(kSharedSegments, ranges));
+    return (std::max)(call_.row_heads(), call_.key_heads() * (std::max)(kGradParts, ranges));
   }
 
   /// Writes the gradients.
@@ -181,7 +181,7 @@ class CausalGradients {
       args.clears = map == 0 && n == 0 && part == 0;
       return args;
     };
-    for_each_part(kSharedSegments, executor,
+    for_each_part(kGradParts, executor,
                   [&](const Sequence& s, Index key_head, Index part, Index worker) {
                     LinearGradKernels<T>{}.part_sums(part_of(s, key_head, part, worker));
                   });
@@ -196,7 +196,7 @@ class CausalGradients {
       args.with_vector = part == ranges - 1;
       LinearGradKernels<T>{}.chain(args);
     });
-    for_each_part(kSharedSegments, executor,
+    for_each_part(kGradParts, executor,
                   [&](const Sequence& s, Index key_head, Index part, Index worker) {
                     LinearGradKernels<T>{}.part_reads(part_of(s, key_head, part, worker));
                   });
