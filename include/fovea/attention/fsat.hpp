@@ -7,6 +7,7 @@
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/fsat/check.hpp"
+#include "fovea/attention/fsat/edge_output.hpp"
 #include "fovea/attention/fsat/graph_lists.hpp"
 #include "fovea/attention/indexed/backward.hpp"
 
@@ -21,12 +22,12 @@ FOVEA_NAMESPACE_BEGIN
 /// See FsatOptions, FsatGraph and MATHS.md, section 6.
 ///
 /// Inputs: q, k and v, whose queries and keys are the same tokens (Nq = Nk = L); dominant [B, Hq,
-/// L, M]; and optionally key_lengths or cu_seqlens_q. With a key length n the first n tokens have
-/// the bits of the sequence of n tokens alone; queries beyond it are +0, and dominant indices
-/// beyond it are not read. Dominant indices are at least 0; those of Lmax and more mean the last
-/// token of Lmax. Random edges are drawn by the number of the sequence, the head, the key and the
-/// slot: they are the same for float and double, for any number of threads and for every
-/// instruction set.
+/// L, M]; and optionally random [B, Hq, L, M], key_lengths or cu_seqlens_q. With a key length n the
+/// first n tokens have the bits of the sequence of n tokens alone; queries beyond it are +0, and
+/// dominant indices beyond it are not read. Dominant indices are at least 0; those of Lmax and more
+/// mean the last token of Lmax. Random edges, unless the input `random` names their queries, are
+/// drawn by the number of the sequence, the head, the key and the slot: they are the same for float
+/// and double, for any number of threads and for every instruction set.
 ///
 /// The operator is not causal, since position i of the cross mixes tokens up to 2 i + 1: a causal
 /// option or a decoder does not compile.
@@ -70,7 +71,7 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
              const SavedOf<FsatAttention, T>& saved = {}) const {
     check_fsat_inputs(name(), options, inputs);
     check_outputs(name(), inputs, out, saved);
-    check_dominant(name(), inputs);
+    check_edges(inputs);
   }
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
@@ -83,7 +84,7 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     check_rows(name(), "d_out", inputs, d_out);
     check_lse(name(), inputs, saved);
     check_grads(name(), inputs, out, saved, d_out, grads);
-    check_dominant(name(), inputs);
+    check_edges(inputs);
   }
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
@@ -112,6 +113,29 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     return add_pairs(0, shape.keys, (std::min)(edges, shape.queries));
   }
 
+  /// Writes the edges that a call with these inputs uses: for slot e of key j the query that it has
+  /// an edge from, or -1 for keys from the key length on. The slots of predicted edges come first,
+  /// those of random edges behind them. Two slots of a key may name one query; the edge is then
+  /// there once. \param edges [B, Hq, L, E] with E = M, or 2 M if options.edges is `both` \throws
+  /// std::invalid_argument as `check` does; std::bad_alloc
+  template <class T, class E = Serial>
+  void edges(const Inputs<T>& inputs, const View<Index>& edges, E&& executor = {}) const {
+    check_fsat_inputs(name(), options, inputs);
+    check_edges(inputs);
+    using C = Compute<T>;
+    const FsatGraph<C> graph(inputs.dominant, options, sequences_of_a_row(inputs), false,
+                             inputs.random);
+    const fovea::Shape shape = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(),
+                                graph.edges_per_key()};
+    for (std::size_t d = 0; d < 4; ++d) {
+      detail::check_extent(name(), "edges", edges.shape(), d, shape[d], "that of the call's edges");
+    }
+    detail::check_distinct(name(), "edges", edges);
+    detail::check_apart(name(), "edges", edges, "dominant", inputs.dominant);
+    detail::check_apart(name(), "edges", edges, "random", inputs.random);
+    write_fsat_edges(graph, options, Sequences<T>(inputs), edges, for_call(executor));
+  }
+
   /// There is no decoder: a call does not compile, and says why.
   template <class T>
   void decoder(const DecoderShape& /*shape*/) const {
@@ -131,6 +155,12 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     return sequences.packed() ? sequences.count() : 1;
   }
 
+  template <class T>
+  void check_edges(const FsatInputs<T>& inputs) const {
+    check_dominant(name(), inputs);
+    check_random(name(), options, inputs);
+  }
+
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out. Those of
   /// q, k and v are exact derivatives of `forward` with the same edges: the edges are built again,
   /// and where an edge leads is not differentiated. The gradient of Ibar flows through the
@@ -146,7 +176,7 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
                     const SavedOf<FsatAttention, T>& saved, const View<const T>& d_out,
                     const GradsOf<FsatAttention, T>& grads, E&& executor) const {
     FsatGraph<T> graph(inputs.dominant, options, sequences_of_a_row(inputs),
-                       !grads.dominant.is_none());
+                       !grads.dominant.is_none(), inputs.random);
     const FsatLists<T> lists(graph, options.scale, inputs.k.rows(), grads.dominant);
     auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
     IndexedBackward<T, FsatLists<T>>(detail::inputs_as<IndexedInputs<T>>(inputs), lists, out, saved,
@@ -160,7 +190,7 @@ class FsatAttention : public ForwardCalls<FsatAttention>, public BackwardCalls<F
     const Sequences<T> sequences(inputs);
     const Index heads = inputs.q.heads();
     const Index graphs = sequences.count() * heads;
-    FsatGraph<C> graph(inputs.dominant, options, sequences_of_a_row(inputs), false);
+    FsatGraph<C> graph(inputs.dominant, options, sequences_of_a_row(inputs), false, inputs.random);
     const FsatLists<C> lists(graph, options.scale, inputs.k.rows());
     auto&& threads = for_work(executor, [&] { return list_products(shape_of(inputs), lists); });
     graph.take_memory(inputs.q.batch() * heads, graphs, worker_count(threads, kFarPosition),

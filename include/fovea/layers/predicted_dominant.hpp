@@ -10,10 +10,33 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Ibar = sigmoid(C W_I + b_I) Lmax, for the M slots of each key and head. W_I [Dm, H M] is drawn
-/// as every matrix is. b_I begins with values for which a key whose C is 0 has indices that are
-/// spread evenly over [0, Lmax): slot m of head h is at (h M + m + 1/2) / (H M) of that interval.
-/// So there are keys that predict each part of the sequence from the first step on.
+/// Ibar = sigmoid(C W_I + b_I) Lmax (FSAT, eq. 9). `as_heads(dominant, 0, H, M)` is what
+/// FsatInputs::dominant takes. It costs 2 Dm H M flops per token.
+/// \param hidden [B, 1, L, Dm] C, with dense rows
+/// \param weight [Dm, H M] W_I \param bias [1, H M] b_I
+/// \param max_length Lmax
+/// \param dominant [B, 1, L, H M] is written, with dense rows
+/// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+template <class T, class E = Serial>
+void predict_dominant(const View<const T>& hidden, const RowMatrix<T>& weight,
+                      const RowMatrix<T>& bias, Index max_length, const View<T>& dominant,
+                      E&& executor = {}) {
+  check_forward("predict_dominant", hidden, weight.rows(), dominant, weight.cols());
+  check_size("predict_dominant", "max_length", max_length);
+  if (bias.size() != weight.cols()) {
+    refuse("predict_dominant", "the size of bias", std::to_string(bias.size()),
+           std::to_string(weight.cols()) + ", the columns of weight");
+  }
+  auto&& threads = as_executor(executor);
+  detail::multiply_rows(hidden, weight, bias, dominant, threads);
+  detail::map_activations<&LayerKernels<T>::sigmoid, T>(dominant, {}, dominant, threads,
+                                                        static_cast<T>(max_length));
+}
+
+/// predict_dominant with weights that are learnt, for the M slots of each key and head. W_I is
+/// drawn as every matrix is. b_I begins with values for which a key whose C is 0 has indices that
+/// are spread evenly over [0, Lmax): slot m of head h is at (h M + m + 1/2) / (H M) of that
+/// interval. So there are keys that predict each part of the sequence from the first step on.
 template <class T>
 class PredictedDominant : public NothingLearned<T> {
  public:
@@ -31,7 +54,7 @@ class PredictedDominant : public NothingLearned<T> {
       : heads_(sizes.heads), slots_(sizes.dominant) {
     check_size("FsatLayer", "dominant", slots_);
     check_size("FsatLayer", "max_length", op.options.max_length);
-    most_ = static_cast<T>(op.options.max_length);
+    most_ = op.options.max_length;
     index_ = Linear<T>(sizes.width, heads_ * slots_, initialiser, {.name = "dominant"});
     for (Index c = 0; c < heads_ * slots_; ++c) {
       const double at = (static_cast<double>(c) + 0.5) / static_cast<double>(heads_ * slots_);
@@ -50,9 +73,7 @@ class PredictedDominant : public NothingLearned<T> {
   void compute(const FsatAttention& /*op*/, const Tokens<T>& source, Saved& saved,
                E&& executor) const {
     const View<T> dominant = saved.dominant.resize(source.x.batch(), source.x.rows(), index_.out());
-    index_.forward(source.x, dominant, executor);
-    detail::map_activations<&LayerKernels<T>::sigmoid, T>(dominant, {}, dominant,
-                                                          as_executor(executor), most_);
+    predict_dominant(source.x, index_.weight.value, index_.bias.value, most_, dominant, executor);
   }
 
   /// Gives Ibar to the operator.
@@ -71,8 +92,8 @@ class PredictedDominant : public NothingLearned<T> {
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     const View<T> d = saved.d_dominant.view();
-    detail::map_activations<&LayerKernels<T>::sigmoid_grad, T>(saved.dominant.view(), d, d,
-                                                               as_executor(executor), most_);
+    detail::map_activations<&LayerKernels<T>::sigmoid_grad, T>(
+        saved.dominant.view(), d, d, as_executor(executor), static_cast<T>(most_));
     typename Linear<T>::Saved nothing;
     index_.backward(source.x, nothing, d, d_source, executor, Into::add);
   }
@@ -80,7 +101,7 @@ class PredictedDominant : public NothingLearned<T> {
  private:
   Index heads_ = 1;
   Index slots_ = 4;
-  T most_ = 1;
+  Index most_ = 1;
   Linear<T> index_;
 };
 

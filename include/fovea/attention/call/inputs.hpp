@@ -230,6 +230,10 @@ struct FsatInputs {
   /// [B, Hq, L, M]: the queries that are most likely to attend to each key, as real numbers (Ibar
   /// of FSAT, eq. 9). It must be given.
   View<const Compute<T>> dominant = {};
+  /// [B, Hq, L, M], optional: the query that each slot of a key has its random edge from, in place
+  /// of the draws, at least 0 and before the sequence's end. It is read if options.edges has random
+  /// ones.
+  View<const Index> random = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -238,6 +242,7 @@ struct FsatInputs {
     visit("k", k);
     visit("v", v);
     visit("dominant", dominant);
+    visit("random", random);
   }
 };
 

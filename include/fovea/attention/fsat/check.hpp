@@ -116,6 +116,39 @@ void check_dominant(const char* op, const FsatInputs<T>& inputs) {
   }
 }
 
+/// Checks the queries that are given for random edges, if there are any: [B, Hq, L, M], and those
+/// within the key lengths queries of their sequence. Cost: O(B Hq L M).
+/// \pre check_dominant passed
+/// \throws std::invalid_argument whose message names the first wrong entry
+template <class T>
+void check_random(const char* op, const FsatOptions& options, const FsatInputs<T>& inputs) {
+  const View<const Index>& x = inputs.random;
+  if (x.is_none()) return;
+  constexpr std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of k",
+                                                "the width of dominant"};
+  for (std::size_t d = 0; d < 4; ++d) {
+    detail::check_extent(op, "random", x.shape(), d, inputs.dominant.shape()[d], whose[d]);
+  }
+  if (options.edges == EdgeSource::predicted) return;
+  const Sequences<T> sequences(inputs);
+  for (Index n = 0; n < sequences.count(); ++n) {
+    const Sequence s = sequences[n];
+    for (Index h = 0; h < x.heads(); ++h) {
+      for (Index j = 0; j < s.key_end; ++j) {
+        for (Index m = 0; m < x.width(); ++m) {
+          const Index query = x(s.batch, h, s.first_key + j, m);
+          if (query >= 0 && query < s.key_end) continue;
+          refuse(op,
+                 "random[" + std::to_string(s.batch) + ", " + std::to_string(h) + ", " +
+                     std::to_string(s.first_key + j) + ", " + std::to_string(m) + "]",
+                 std::to_string(query),
+                 "0 to " + std::to_string(s.key_end - 1) + ", the queries of its sequence");
+        }
+      }
+    }
+  }
+}
+
 /// Checks the options and what FSAT attention reads, all but the dominant indices.
 /// \throws std::invalid_argument
 template <class T>

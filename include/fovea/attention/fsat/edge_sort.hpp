@@ -20,17 +20,18 @@ FOVEA_NAMESPACE_BEGIN
 /// \tparam T float or double
 template <class T>
 struct HeadEdges {
-  Matrix<const T> dominant = {};   ///< [n, M]
-  Index slots = 0;                 ///< M
-  Index edges_of_key = 0;          ///< the edges that a key can have: M or 2 M
-  Index length = 0;                ///< n, the tokens that have edges
-  Index rows = 0;                  ///< rows of the sequence; those from n on are empty
-  Index sequence = 0;              ///< number of the sequence, for the draws
-  Index head = 0;                  ///< number of the head, for the draws
-  Index* begin = nullptr;          ///< [rows + 1] where each row begins, written
-  Index* keys = nullptr;           ///< [n, edges_of_key] the keys of the rows, written
-  T* confidences = nullptr;        ///< [n, edges_of_key] their confidences, written
-  Index* slots_of_keys = nullptr;  ///< [n, edges_of_key] their slots, written; null: not wanted
+  Matrix<const T> dominant = {};    ///< [n, M]
+  Matrix<const Index> random = {};  ///< [n, M] the queries of random edges; without data: drawn
+  Index slots = 0;                  ///< M
+  Index edges_of_key = 0;           ///< the edges that a key can have: M or 2 M
+  Index length = 0;                 ///< n, the tokens that have edges
+  Index rows = 0;                   ///< rows of the sequence; those from n on are empty
+  Index sequence = 0;               ///< number of the sequence, for the draws
+  Index head = 0;                   ///< number of the head, for the draws
+  Index* begin = nullptr;           ///< [rows + 1] where each row begins, written
+  Index* keys = nullptr;            ///< [n, edges_of_key] the keys of the rows, written
+  T* confidences = nullptr;         ///< [n, edges_of_key] their confidences, written
+  Index* slots_of_keys = nullptr;   ///< [n, edges_of_key] their slots, written; null: not wanted
 
   /// The distance I - Ibar, rounded once.
   static T distance_of(Index i, T ibar) {
@@ -49,6 +50,7 @@ struct HeadEdges {
     if (options.edges != EdgeSource::random) point_predicted(some, options, to);
     if (options.edges == EdgeSource::predicted) return;
     const Index behind = options.edges == EdgeSource::both ? slots : 0;
+    if (random.data != nullptr) return point_given(some, to + behind);
     GraphKernels<T>{}.random_points({.seed = options.seed,
                                      .batch = sequence,
                                      .head = head,
@@ -84,6 +86,15 @@ struct HeadEdges {
         to[m] = (std::min)(floor, last);
       }
       to += of.edges_of_key;
+    }
+  }
+
+  /// Copies the queries that were given for the random edges.
+  void point_given(const Range& some, Index* to) const noexcept {
+    for (Index j = some.begin; j < some.end; ++j) {
+      const Index* const from = random.data + j * random.row;
+      for (Index m = 0; m < slots; ++m) to[m] = from[m * random.column];
+      to += edges_of_key;
     }
   }
 };

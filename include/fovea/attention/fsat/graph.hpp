@@ -45,9 +45,11 @@ class FsatGraph {
   /// \param sequences number of sequences that a row of L tokens holds: 1, or that of the packed
   /// ones
   /// \param with_gradients whether lead_back will be called
+  /// \param random [B, Hq, L, M] the queries of random edges; none: drawn
   FsatGraph(const View<const T>& dominant, const FsatOptions& options, Index sequences,
-            bool with_gradients)
+            bool with_gradients, const View<const Index>& random = {})
       : dominant_(dominant),
+        random_(random),
         options_(options),
         begins_(dominant.rows() + sequences),
         with_gradients_(with_gradients) {}
@@ -74,6 +76,20 @@ class FsatGraph {
     const Index numbers = edges * (with_gradients ? 2 : 1);
     return heads * (indices * kIndex + numbers * Index{sizeof(T)}) +
            scratch_bytes(length, slots * edges_per_slot(options), heads, workers);
+  }
+
+  /// What the graph of head h of sequence s is made of.
+  HeadEdges<T> sources_of(const Sequence& s, Index h) const {
+    HeadEdges<T> edges;
+    edges.dominant = detail::head_matrix(dominant_, s.batch, h, s.first_key);
+    if (!random_.is_none()) edges.random = detail::head_matrix(random_, s.batch, h, s.first_key);
+    edges.slots = dominant_.width();
+    edges.edges_of_key = edges_per_key();
+    edges.length = s.key_end;
+    edges.rows = s.keys;
+    edges.sequence = s.index;
+    edges.head = h;
+    return edges;
   }
 
   /// Takes the memory for the graphs of that many heads at once.
@@ -218,14 +234,7 @@ class FsatGraph {
   HeadEdges<T> edges_of(const GraphHead& of) {
     const Sequence& s = of.sequence;
     const Index edges = edge_at(of.place, s);
-    HeadEdges<T> to;
-    to.dominant = detail::head_matrix(dominant_, s.batch, of.head, s.first_key);
-    to.slots = dominant_.width();
-    to.edges_of_key = edges_per_key();
-    to.length = s.key_end;
-    to.rows = s.keys;
-    to.sequence = s.index;
-    to.head = of.head;
+    HeadEdges<T> to = sources_of(s, of.head);
     to.begin = begin_.template data<Index>() + begin_at(of.place, s);
     to.keys = keys_.template data<Index>() + edges;
     to.confidences = confidences_.template data<T>() + edges;
@@ -244,6 +253,7 @@ class FsatGraph {
   double variance() const { return options_.variance_or_default(); }
 
   View<const T> dominant_;
+  View<const Index> random_;
   FsatOptions options_;
   Index begins_;  // begins of a head
   bool with_gradients_;

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The edges of FSAT as an output and, the random ones, as an input.
+#include <gtest/gtest.h>
+
+#include "attention/fsat_problem.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/compare.hpp"
+#include "support/executors.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::EdgeSource;
+using fovea::FsatInputs;
+
+constexpr Index kTokens = 57, kSlots = 3, kHeads = 2;
+
+FsatAttention made(EdgeSource edges) {
+  FsatOptions options{.max_length = 64, .seed = 11};
+  options.edges = edges;
+  return FsatAttention(options);
+}
+
+template <class T>
+FsatProblem<T> problem(std::uint64_t seed = 1) {
+  FsatProblem<T> p(
+      {.batch = 2, .heads = kHeads, .key_heads = 1, .tokens = kTokens, .slots = kSlots}, seed);
+  p.key_lengths = {kTokens, 20};
+  return p;
+}
+
+Index width_of(EdgeSource edges) { return edges == EdgeSource::both ? 2 * kSlots : kSlots; }
+
+template <class T>
+Tensor<Index> edges_of(const FsatAttention& op, const FsatInputs<T>& in) {
+  Tensor<Index> edges({2, kHeads, kTokens, width_of(op.options.edges)});
+  op.edges(in, edges.view());
+  return edges;
+}
+
+TEST(FsatEdges, AreThoseOfTheDefinition) {
+  const FsatProblem<float> p = problem<float>();
+  const FsatInputs<float> in = p.inputs();
+  for (const EdgeSource source : {EdgeSource::predicted, EdgeSource::random, EdgeSource::both}) {
+    const Tensor<Index> edges = edges_of(made(source), in);
+    for_each_index(edges.shape(), [&](Index b, Index h, Index j, Index e) {
+      const Index length = p.key_lengths[as_size(b)];
+      const bool is_random = source == EdgeSource::random || e >= kSlots;
+      const Index m = e % kSlots;
+      Index expected = -1;
+      if (j < length && is_random) {
+        const double u = fovea::uniform_draw<double>(11, b, h, j, m);
+        expected = static_cast<Index>(std::floor(u * static_cast<double>(length)));
+      } else if (j < length) {
+        const auto query = static_cast<Index>(std::min(std::floor(p.dominant(b, h, j, m)), 63.0F));
+        expected = query < length ? query : -1;
+      }
+      EXPECT_EQ(edges(b, h, j, e), expected) << b << ' ' << h << ' ' << j << ' ' << e;
+    });
+    fovea::ThreadPool pool(3);
+    const Tensor<Index> again(edges.shape());
+    made(source).edges(in, again.view(), pool);
+    EXPECT_EQ(again.values(), edges.values());
+  }
+}
+
+/// The random slots of the edges, as an input of another call.
+Tensor<Index> random_of(const Tensor<Index>& edges) {
+  Tensor<Index> random({2, kHeads, kTokens, kSlots});
+  const Index behind = edges.shape()[3] - kSlots;
+  random.fill([&](Index b, Index h, Index j, Index m) {
+    return static_cast<double>(edges(b, h, j, behind + m));
+  });
+  return random;
+}
+
+template <class T>
+std::vector<T> both_passes(const FsatAttention& op, const FsatProblem<T>& p,
+                           const FsatInputs<T>& in) {
+  const Tensor<T> out(p.d_out.shape());
+  const Tensor<T> lse({2, kHeads, kTokens, 1});
+  const Tensor<T> d_q(p.q.shape()), d_k(p.k.shape()), d_v(p.v.shape()),
+      d_dominant(p.dominant.shape());
+  op.forward(in, out.view(), {.lse = lse.view()});
+  op.backward(in, out.view(), {.lse = lse.view()}, p.d_out.view(),
+              {.q = d_q.view(), .k = d_k.view(), .v = d_v.view(), .dominant = d_dominant.view()});
+  std::vector<T> all = out.values();
+  for (const auto* x : {&lse, &d_q, &d_k, &d_v, &d_dominant}) {
+    const std::vector<T> more = x->values();
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+TEST(FsatEdges, GivenAsRandomOnesTheyMakeTheSameCall) {
+  const FsatProblem<double> p = problem<double>();
+  const FsatInputs<double> in = p.inputs();
+  for (const EdgeSource source : {EdgeSource::random, EdgeSource::both}) {
+    FsatAttention op = made(source);
+    const std::vector<double> drawn = both_passes(op, p, in);
+    const Tensor<Index> random = random_of(edges_of(op, in));
+    FsatInputs<double> given = in;
+    given.random = random.view();
+    op.options.seed = 12;
+    EXPECT_FALSE(same_bits(both_passes(op, p, in), drawn)) << "another seed draws others";
+    EXPECT_TRUE(same_bits(both_passes(op, p, given), drawn));
+    const Tensor<Index> edges = edges_of(op, given);
+    op.options.seed = 11;
+    EXPECT_EQ(edges.values(), edges_of(op, in).values());
+  }
+}
+
+TEST(FsatEdges, InferenceReadsNoRandomOnes) {
+  const FsatProblem<float> p = problem<float>();
+  FsatInputs<float> in = p.inputs();
+  const FsatAttention op = made(EdgeSource::predicted);
+  const std::vector<float> expected = both_passes(op, p, in);
+  Tensor<Index> random({2, kHeads, kTokens, kSlots});
+  random.fill(constant(-5));
+  in.random = random.view();
+  EXPECT_TRUE(same_bits(both_passes(op, p, in), expected));
+}
+
+TEST(FsatEdges, Refusals) {
+  const FsatProblem<float> p = problem<float>();
+  const FsatAttention op = made(EdgeSource::both);
+  Tensor<Index> random({2, kHeads, kTokens, kSlots});
+  random.fill(constant(3));
+  FsatInputs<float> in = p.inputs();
+  in.random = random.view();
+  const Tensor<float> out({2, kHeads, kTokens, p.v.shape()[3]});
+  const auto message = [&] { return refusal([&] { op.forward(in, out.view()); }); };
+  EXPECT_EQ(message(), "accepted");
+  random(1, 1, 19, 2) = 20;
+  EXPECT_EQ(message(),
+            "FsatAttention: random[1, 1, 19, 2] is 20; expected 0 to 19, the queries of "
+            "its sequence");
+  random(1, 1, 19, 2) = -1;
+  EXPECT_NE(message().find("random[1, 1, 19, 2] is -1"), std::string::npos);
+  random(1, 1, 19, 2) = 0;
+  random(1, 1, 20, 2) = -7;  // beyond the key length: not read
+  EXPECT_EQ(message(), "accepted");
+  const Tensor<Index> narrow({2, kHeads, kTokens, kSlots - 1});
+  in.random = narrow.view();
+  EXPECT_EQ(message(), "FsatAttention: width of random is 2; expected 3, the width of dominant");
+  in.random = {};
+  const Tensor<Index> edges({2, kHeads, kTokens, kSlots});
+  EXPECT_EQ(refusal([&] { op.edges(in, edges.view()); }),
+            "FsatAttention: width of edges is 3; expected 6, that of the call's edges");
+}
+
+}  // namespace
+}  // namespace fovea_test
