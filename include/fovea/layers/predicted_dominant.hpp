@@ -21,7 +21,9 @@ template <class T, class E = Serial>
 void predict_dominant(const View<const T>& hidden, const RowMatrix<T>& weight,
                       const RowMatrix<T>& bias, Index max_length, const View<T>& dominant,
                       E&& executor = {}) {
-  check_forward("predict_dominant", hidden, weight.rows(), dominant, weight.cols());
+  check_activations("predict_dominant", "hidden", hidden, weight.rows());
+  check_alike("predict_dominant", "dominant", dominant, weight.cols(), hidden);
+  check_written("predict_dominant", "dominant", dominant, "hidden", hidden);
   check_size("predict_dominant", "max_length", max_length);
   if (bias.size() != weight.cols()) {
     refuse("predict_dominant", "the size of bias", std::to_string(bias.size()),
