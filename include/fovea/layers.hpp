@@ -33,3 +33,4 @@
 #include "fovea/layers/rms_norm.hpp"
 #include "fovea/layers/rotary.hpp"
 #include "fovea/layers/row_norm.hpp"
+#include "fovea/layers/schedule.hpp"

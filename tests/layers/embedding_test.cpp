@@ -43,6 +43,45 @@ TEST(Embedding, BeginsAtAnyPosition) {
   EXPECT_EQ(message(-1), "Embedding: first_position is -1; expected 0 to 6, max_length");
 }
 
+TEST(Embedding, LogitsAreProductsWithTheTable) {
+  Layer embedding = layer(9, 4, 7);
+  const Activations x = drawn({2, 1, 3, 7}, 1);
+  const Activations logits({2, 1, 3, 9});
+  embedding.logits(x.view(), logits.view());
+  for_each_index(logits.shape(), [&](Index b, Index, Index n, Index w) {
+    double expected = 0;
+    for (Index c = 0; c < 7; ++c) expected += x(b, 0, n, c) * embedding.table.value(w, c);
+    EXPECT_NEAR(logits(b, 0, n, w), expected, 1e-14);
+  });
+  const Activations narrow({2, 1, 3, 8});
+  EXPECT_EQ(refusal([&] { embedding.logits(x.view(), narrow.view()); }),
+            "Embedding: width of logits is 8; expected 9, that of the layer");
+}
+
+TEST(Embedding, GradientsOfLogitsAreSums) {
+  Layer embedding = layer(9, 4, 7);
+  const Activations x = drawn({2, 1, 3, 7}, 1);
+  const Activations d_logits = drawn({2, 1, 3, 9}, 2);
+  const Activations d_x = filled(x.shape(), 0.5);
+  embedding.table.gradient.setConstant(1);
+  fovea::ThreadPool pool(3);
+  const AnyExecutor three = AnyExecutor::of(pool);
+  embedding.logits_backward(x.view(), d_logits.view(), d_x.view(), three, fovea::Into::add);
+  for_each_index(x.shape(), [&](Index b, Index, Index n, Index c) {
+    double expected = 0.5;
+    for (Index w = 0; w < 9; ++w) expected += d_logits(b, 0, n, w) * embedding.table.value(w, c);
+    EXPECT_NEAR(d_x(b, 0, n, c), expected, 1e-13);
+  });
+  for (Index w = 0; w < 9; ++w) {
+    for (Index c = 0; c < 7; ++c) {
+      double expected = 1;
+      for (Index i = 0; i < 6; ++i)
+        expected += d_logits(i / 3, 0, i % 3, w) * x(i / 3, 0, i % 3, c);
+      EXPECT_NEAR(embedding.table.gradient(w, c), expected, 1e-13);
+    }
+  }
+}
+
 TEST(Embedding, GradientsAreSumsOverTheTokens) {
   Layer embedding = layer(5, 4, 70);
   const Activations d_y = drawn({2, 1, 3, 70}, 1);

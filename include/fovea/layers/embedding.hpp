@@ -3,7 +3,7 @@
 /// Turns tokens and their positions into vectors.
 #pragma once
 
-#include "fovea/layers/layer_calls.hpp"
+#include "fovea/layers/linear.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -87,6 +87,37 @@ class Embedding : public LayerParts<Embedding<T>> {
             }
           }
         });
+  }
+
+  /// Computes the logits of an output that is tied to the table (Press and Wolf 2017): logit of
+  /// token w at row i is <x_i, table[w]>. It costs 2 vocabulary C flops per token.
+  /// \param x [B, 1, L, C] with dense rows \param logits [B, 1, L, vocabulary] is written
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  template <class E = Serial>
+  void logits(const View<const T>& x, const View<T>& logits, E&& executor = {}) const {
+    check_activations("Embedding", "x", x, table.value.cols());
+    check_alike("Embedding", "logits", logits, table.value.rows(), x);
+    check_written("Embedding", "logits", logits, "x", x);
+    detail::multiply_rows_transposed(x, table.value, logits, Into::write, as_executor(executor));
+  }
+
+  /// Adds to the gradient of the table what comes of the logits. If d_x is given, it is written or
+  /// added to.
+  /// \param x that of the logits \param d_logits the gradient of the loss with respect to them
+  /// \throws as `logits`
+  template <class E = Serial>
+  void logits_backward(const View<const T>& x, const View<const T>& d_logits, const View<T>& d_x,
+                       E&& executor = {}, Into into = Into::write) {
+    check_activations("Embedding", "x", x, table.value.cols());
+    check_alike("Embedding", "d_logits", d_logits, table.value.rows(), x);
+    auto&& threads = as_executor(executor);
+    if (!d_x.is_none()) {
+      check_alike("Embedding", "d_x", d_x, table.value.cols(), x);
+      check_written("Embedding", "d_x", d_x, "x", x);
+      check_written("Embedding", "d_x", d_x, "d_logits", d_logits);
+    }
+    detail::add_outer_product(d_logits, x, table.gradient, threads);
+    if (!d_x.is_none()) detail::multiply_rows<T>(d_logits, table.value, {}, d_x, threads, into);
   }
 
  private:

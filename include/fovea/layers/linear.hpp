@@ -37,10 +37,11 @@ Matrix<const T> transposed(const Matrix<const T>& m) {
   return {m.data, m.column, m.row};
 }
 
-/// y = x W, plus b if that is not empty.
+/// y = x W, plus b if that is not empty; or y += x W.
+/// \pre b is empty if products are added
 template <class T, class E>
 void multiply_rows(const View<const T>& x, const RowMatrix<T>& weight, const RowMatrix<T>& bias,
-                   const View<T>& y, E&& executor) {
+                   const View<T>& y, E&& executor, Into into = Into::write) {
   const LayerKernels<T> kernels;
   const auto products = static_cast<double>(weight.size());
   for_each_row_block(executor, x.batch(), x.rows(), products,
@@ -52,7 +53,8 @@ void multiply_rows(const View<const T>& x, const RowMatrix<T>& weight, const Row
                                          .rows = count,
                                          .columns = weight.cols(),
                                          .steps = weight.rows(),
-                                         .bias = bias.size() == 0 ? nullptr : bias.data()});
+                                         .bias = bias.size() == 0 ? nullptr : bias.data(),
+                                         .add = into == Into::add});
                      });
 }
 
