@@ -7,6 +7,8 @@
 
 #include "fovea/kernels/indexed/short_rows.inl.hpp"
 
+#include "fovea/kernels/indexed/phases.inl.hpp"
+
 #include "fovea/kernels/indexed/grad.inl.hpp"
 
 #include "fovea/kernels/indexed/normal_density.inl.hpp"

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fovea/kernels/indexed/normal_density.hpp"
+#include "fovea/kernels/indexed/phases.hpp"
 #include "fovea/kernels/indexed/random_points.hpp"
 #include "fovea/kernels/indexed/rows.hpp"
 #include "fovea/kernels/unit.hpp"
@@ -18,6 +19,20 @@ struct IndexedKernels {
   void rows(const IndexedRowsArgs<T, S>& args) const noexcept;
 
   /// The instruction-set level at which the kernel runs; by default that of the machine.
+  IsaLevel level = isa_level();
+};
+
+/// The kernels of forward passes in phases, for tensors of T.
+template <class T>
+struct IndexedPhaseKernels {
+  /// Copies keys or values to where the other kernels read them.
+  void pack(const IndexedPackArgs<T>& args) const noexcept;
+  /// Computes the logits of some rows for a block of keys, and after the last block their weights.
+  void logits(const IndexedLogitsArgs<T>& args) const noexcept;
+  /// Sums some columns of the values of some rows.
+  void values(const IndexedValuesArgs<T>& args) const noexcept;
+
+  /// The instruction-set level at which the kernels run; by default that of the machine.
   IsaLevel level = isa_level();
 };
 
@@ -59,6 +74,20 @@ void IndexedKernels<T, S>::rows(const IndexedRowsArgs<T, S>& args) const noexcep
   FOVEA_AT_LEVEL(level, indexed_rows<T, S>)(args);
 }
 FOVEA_STORED_KERNELS(IndexedKernels)
+
+template <class T>
+void IndexedPhaseKernels<T>::pack(const IndexedPackArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, indexed_pack<T>)(args);
+}
+template <class T>
+void IndexedPhaseKernels<T>::logits(const IndexedLogitsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, indexed_logits<T>)(args);
+}
+template <class T>
+void IndexedPhaseKernels<T>::values(const IndexedValuesArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, indexed_values<T>)(args);
+}
+FOVEA_KERNELS(IndexedPhaseKernels)
 
 template <class T>
 void IndexedGradKernels<T>::rows(const IndexedGradRowsArgs<T>& args) const noexcept {

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention over lists of keys in phases, for heads whose keys and values no near cache holds. A
+/// phase reads a copy of rows that lie one behind the other, so that few pages and few sets of the
+/// caches are enough for them.
+///
+/// The entries of many rows that name keys of one block are gathered, and their logits computed
+/// whatever row they belong to; so no branch depends on how many of them a row has, and later keys
+/// are asked for meanwhile. Values are summed slice by slice of columns. A logit, a weight and an
+/// output element come from the same chains of operations as in rows.inl.hpp.
+
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/indexed/phases.hpp"
+#include "fovea/kernels/indexed/rows.inl.hpp"
+#endif
+
+/// Copies rows of a matrix, and meanwhile asks for later ones.
+template <class T>
+void indexed_pack(const IndexedPackArgs<T>& args) noexcept {
+  constexpr Index ahead = 16;  // rows
+  constexpr Index line = kSumLanes<T>;
+  const T* const from = static_cast<const T*>(args.from.data);
+  for (Index r = args.first; r < args.first + args.count; ++r) {
+    if (args.from.column == 1 && r + ahead < args.first + args.count) {
+      const T* const later = from + (r + ahead) * args.from.row;
+      for (Index c = 0; c < args.columns; c += line) __builtin_prefetch(later + c, 0, 3);
+    }
+    for (Index c = 0; c < args.columns; c += args.slice) {
+      T* const to = args.to + c * args.to_rows + r * args.slice;
+      for (Index x = 0; x < args.slice; x += kLanes<T>) {
+        Vec<T> y = zero<T>();
+        if (c + x < args.columns) {
+          y = load_columns<Storage::native, T>(from, r * args.from.row, args.from.column, c + x,
+                                               args.columns);
+        }
+        store(to + x, y);
+      }
+    }
+  }
+}
+
+template <class T>
+class IndexedLogits {
+ public:
+  explicit IndexedLogits(const IndexedLogitsArgs<T>& args)
+      : args_(args),
+        factor_(logit_factor(args.scale)),
+        padded_(padded_size(args.width)),
+        q_(args.scratch),
+        logits_(q_ + kPhaseRows * padded_),
+        keys_(reinterpret_cast<Int<T>*>(logits_ + indexed_phase_entries(args.lists.length))),
+        queries_(keys_ + indexed_phase_entries(args.lists.length)) {}
+
+  void run() {
+    const Index end = args_.first + args_.count;
+    for (Index r = args_.first; r < end;) {
+      Index rows = 0;
+      Index entries = 0;
+      for (; rows < kPhaseRows && r + rows < end && entries < kPhaseEntries; ++rows) {
+        begin_[rows] = entries;
+        entries = gather(r + rows, rows, entries);
+      }
+      begin_[rows] = entries;
+      multiply(entries);
+      for (Index i = 0; i < rows; ++i) keep(r + i, i);
+      if (args_.is_last) {
+        for (Index i = 0; i < rows; ++i) weigh(r + i);
+      }
+      r += rows;
+    }
+  }
+
+ private:
+  /// The first of row r's places among the entries that are handed on.
+  FOVEA_INLINE Index place(Index r) const { return (r - args_.first) * args_.entries.row; }
+
+  /// Copies the keys that row r sees, and behind them numbers that no key has.
+  FOVEA_INLINE void copy_list(Index r) const {
+    constexpr Int<T> none = (std::numeric_limits<Int<T>>::max)();
+    const KeyLists& lists = args_.lists;
+    const Index seen = lists.visible(r);
+    const Index* const list = lists.of(r);
+    Int<T>* const to = args_.entries.keys + place(r);
+    for (Index n = 0; n < seen; ++n) to[n] = static_cast<Int<T>>(list[n * lists.step]);
+    store_int<T>(to + seen, set1_int<T>(none));
+    args_.entries.counts[r - args_.first] = static_cast<Int<T>>(seen);
+    args_.entries.computed[r - args_.first] = 0;
+  }
+
+  /// Appends the entries of row r that lie in the block, and scales its query.
+  FOVEA_INLINE Index gather(Index r, Index i, Index entries) {
+    constexpr Index ahead = 12;  // rows
+    constexpr int w = kLanes<T>;
+    if (args_.q.column == 1 && r + ahead < args_.first + args_.count) {
+      const T* const later = static_cast<const T*>(args_.q.data) + (r + ahead) * args_.q.row;
+      for (Index c = 0; c < args_.width; c += kSumLanes<T>) __builtin_prefetch(later + c, 0, 3);
+    }
+    if (args_.key_first == 0) copy_list(r);
+    scaled_row<Storage::native>(args_.q, r, args_.width, factor_, q_ + i * padded_);
+    const IntVec<T> end = set1_int<T>(static_cast<Int<T>>(args_.key_end));
+    const IntVec<T> first = set1_int<T>(static_cast<Int<T>>(args_.key_first));
+    const IntVec<T> query = set1_int<T>(static_cast<Int<T>>(i * padded_));
+    const Int<T>* from = args_.entries.keys + place(r) + args_.entries.computed[r - args_.first];
+    Index count = w;
+    while (count == w) {  // Keys ascend: those of the block are the first ones.
+      const IntVec<T> keys = load_int<T>(from);
+      count = bit_count(mask_bits<T>(keys < end));
+      store_int<T>(keys_ + entries, keys - first);
+      store_int<T>(queries_ + entries, query);
+      entries += count;
+      from += count;
+    }
+    return entries;
+  }
+
+  void multiply(Index entries) {
+    switch (padded_ / kSumLanes<T>) {
+      case 2:
+        return multiply<2>(entries);
+      case 4:
+        return multiply<4>(entries);
+      case 8:
+        return multiply<8>(entries);
+      default:
+        return multiply<0>(entries);
+    }
+  }
+
+  /// Computes the logits of the entries, and meanwhile asks for later keys. It reads and computes
+  /// some entries behind the last one, which it makes to name a key that is there.
+  template <int kLines>
+  FOVEA_NOINLINE void multiply(Index entries) {
+    constexpr int w = kLanes<T>;
+    for (Index n = entries; n < entries + kPhaseAhead + w; ++n) keys_[n] = queries_[n] = 0;
+    const ListedRows<T> keys{args_.keys, padded_, 1, padded_, nullptr, 0};
+    for (Index n = 0; n < entries; n += w) {
+      Vec<T> sums[w];
+      FOVEA_UNROLL
+      for (int i = 0; i < w; ++i) {
+        ask<kLines>(keys_[n + i + kPhaseAhead]);
+        sums[i] = listed_product<kLines, Storage::native>(keys, Index{keys_[n + i]} * padded_,
+                                                          q_ + queries_[n + i]);
+      }
+      store(logits_ + n, lane_sums(sums));
+    }
+  }
+
+  /// Asks for a key of the block, into the cache behind the first one, which takes more at once.
+  template <int kLines>
+  FOVEA_INLINE void ask(Int<T> key) const {
+    const T* const row = args_.keys + Index{key} * padded_;
+    if constexpr (kLines > 0) {
+      FOVEA_UNROLL
+      for (int line = 0; line < kLines; ++line) {
+        __builtin_prefetch(row + line * kSumLanes<T>, 0, 2);
+      }
+    } else {
+      for (Index c = 0; c < padded_; c += kSumLanes<T>) __builtin_prefetch(row + c, 0, 2);
+    }
+  }
+
+  /// Copies the logits of row r to where they are handed on. Whole vectors are copied: what comes
+  /// behind them is not there yet.
+  FOVEA_INLINE void keep(Index r, Index i) const {
+    const Index count = begin_[i + 1] - begin_[i];
+    const Index before = args_.entries.computed[r - args_.first];
+    T* const to = args_.entries.weights + place(r) + before;
+    for (Index n = 0; n < count; n += kLanes<T>) store(to + n, load(logits_ + begin_[i] + n));
+    args_.entries.computed[r - args_.first] = static_cast<Int<T>>(before + count);
+  }
+
+  /// Makes weights of the logits of row r.
+  FOVEA_INLINE void weigh(Index r) const {
+    const Index seen = args_.entries.counts[r - args_.first];
+    T* const weights = args_.entries.weights + place(r);
+    T sum = 1;
+    T lse = kMinusInfinity<T>;
+    if (seen > 0) {
+      Vec<T> most = set1(kMinusInfinity<T>);
+      store(weights + seen, most);
+      for (Index n = 0; n < seen; n += kLanes<T>) most = maximum(most, load(weights + n));
+      most = largest_lane(most);
+      weigh_list(weights, seen, finite_shift(most));
+      sum = sum_of_list(weights, seen);
+      if (args_.lse.data != nullptr) lse = log_sum_exp(most, set1(sum)).raw[0];
+    }
+    args_.entries.inverses[r - args_.first] = 1 / sum;
+    if (args_.lse.data != nullptr) args_.lse.data[r * args_.lse.row] = lse;
+  }
+
+  const IndexedLogitsArgs<T>& args_;
+  const T factor_;
+  const Index padded_;           // D padded
+  T* const q_;                   // [kPhaseRows, D padded], scaled
+  T* const logits_;              // of the entries that are gathered
+  Int<T>* const keys_;           // for each of them its key, from the first one of the block on
+  Int<T>* const queries_;        // for each of them where its query begins
+  Index begin_[kPhaseRows + 1];  // for each row its first entry
+};
+
+/// Computes the logits of some rows for a block of keys.
+template <class T>
+void indexed_logits(const IndexedLogitsArgs<T>& args) noexcept {
+  IndexedLogits<T>(args).run();
+}
+
+/// Sums of values of one row, some vectors of columns at a time.
+template <class T>
+struct IndexedValues {
+  const IndexedValuesArgs<T>& args;
+  const T* weights;
+  const Int<T>* keys;
+  Index count;
+  T factor;
+  Index row;
+
+  /// Computes V vectors of columns of the slice, from a vector on.
+  template <int V>
+  FOVEA_INLINE void run(Index vector) const {
+    constexpr int w = kLanes<T>;
+    const T* const values = args.values + vector * w;
+    Vec<T> sum[V];
+    FOVEA_UNROLL
+    for (int x = 0; x < V; ++x) sum[x] = zero<T>();
+    for (Index n = 0; n < count; n += kChain) add(values, n, smaller(n + kChain, count), sum);
+    FOVEA_UNROLL
+    for (int x = 0; x < V; ++x) {
+      const Index c = args.column + vector * w + x * w;
+      const Vec<T> y = fma(sum[x], set1(factor), zero<T>());
+      store_columns<Storage::native>(args.out.data, row * args.out.row, args.out.column, c,
+                                     args.width, y);
+    }
+  }
+
+ private:
+  template <int V>
+  FOVEA_INLINE void add_entry(const T* values, Index n, Vec<T> (&chain)[V]) const {
+    const Vec<T> weight = set1(weights[n]);
+    const T* const from = values + Index{keys[n]} * args.slice;
+    FOVEA_UNROLL
+    for (int x = 0; x < V; ++x) chain[x] = fma(load(from + x * kLanes<T>), weight, chain[x]);
+  }
+
+  /// Adds the chains of entries [n, end).
+  template <int V>
+  FOVEA_INLINE void add(const T* values, Index n, Index end, Vec<T> (&sum)[V]) const {
+    Vec<T> even[V];
+    Vec<T> odd[V];
+    FOVEA_UNROLL
+    for (int x = 0; x < V; ++x) even[x] = odd[x] = zero<T>();
+    FOVEA_UNROLL_BY(1)
+    for (; n + 2 <= end; n += 2) {
+      add_entry(values, n, even);
+      add_entry(values, n + 1, odd);
+    }
+    if (n < end) add_entry(values, n, even);
+    FOVEA_UNROLL
+    for (int x = 0; x < V; ++x) sum[x] = sum[x] + (even[x] + odd[x]);
+  }
+};
+
+/// Sums a slice of the values of some rows.
+template <class T>
+void indexed_values(const IndexedValuesArgs<T>& args) noexcept {
+  const IndexedEntries<T>& entries = args.entries;
+  for (Index i = 0; i < args.count; ++i) {
+    const IndexedValues<T> row{args,
+                               entries.weights + i * entries.row,
+                               entries.keys + i * entries.row,
+                               Index{entries.counts[i]},
+                               entries.inverses[i],
+                               args.first + i};
+    for_row_blocks<4>(0, args.slice / kLanes<T>, row);
+  }
+}
