@@ -25,7 +25,10 @@ FOVEA_NAMESPACE_BEGIN
 /// There is no decoder: to attend with new tokens, choose their keys and call `forward` with Nq =
 /// 1.
 /// Cost: 2 (D + Dv) flops for each visible pair and as many loads, so the speed depends on which
-/// cache holds the K and V of a head. Memory: O(threads (D + min(K, Nk))).
+/// cache holds the K and V of a head. Memory: O(threads (D + min(K, Nk))); where K and V of a head
+/// are large and read often, also copies of up to 8 MiB of them and what is known of up to 2.5
+/// million entries, two numbers each. (`fovea/attention/indexed/phases.hpp`; not for tensors of 16
+/// bits, nor from 2^17 keys on, though `workspace_bytes` counts it there.)
 class IndexedAttention : public ForwardCalls<IndexedAttention>,
                          public BackwardCalls<IndexedAttention> {
  public:
@@ -73,7 +76,7 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
     check_indices(name(), inputs);
   }
 
-  /// Bytes of scratch memory that `forward` takes with that many workers.
+  /// Bytes of scratch memory that `forward` takes with that many workers, at the most.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const IndexedShape& shape, Index workers = 1) const {
     return IndexedForward<T>::workspace_bytes(shape, places(shape), workers);

@@ -7,10 +7,7 @@
 
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/logit_scale.hpp"
-#include "fovea/attention/call/sequences.hpp"
-#include "fovea/core/executor.hpp"
-#include "fovea/core/workspace.hpp"
-#include "fovea/kernels/indexed/table.hpp"
+#include "fovea/attention/indexed/phases.hpp"
 #include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -94,8 +91,9 @@ double list_products(const AttentionShape& s, const Lists& lists) {
          static_cast<double>((1 + kRowsToRead) * (s.width + s.value_width));
 }
 
-/// One forward pass. A task is a block of rows of one query head. It checks nothing, so that an
-/// operator that makes its own lists can run it on rows that are cut from larger tensors.
+/// One forward pass. A task is a block of rows of one query head; long sequences are computed in
+/// phases, with the same bits. It checks nothing, so that an operator that makes its own lists can
+/// run it on rows that are cut from larger tensors.
 /// \pre the inputs meet what IndexedAttention checks
 /// \tparam Lists like TensorLists
 template <class T, class Lists = TensorLists>
@@ -110,13 +108,17 @@ class IndexedForward {
         out_(out),
         saved_(saved),
         sequences_(inputs),
-        tasks_(sequences_, inputs.q.heads(),
-               [this](Index s, Index) { return (sequences_[s].queries + kRows - 1) / kRows; }) {}
+        phases_(inputs, lists, out, saved),
+        tasks_(sequences_, inputs.q.heads(), [this](Index s, Index) {
+          const Sequence sequence = sequences_[s];
+          return phases_.have(sequence) ? 0 : (sequence.queries + kRows - 1) / kRows;
+        }) {}
 
   /// Bytes of scratch memory with that many workers.
   /// \param length K, the entries of a row's list
   static Index workspace_bytes(const AttentionShape& shape, Index length, Index workers) {
-    return workers * slot(shape.width, length) * kElement;
+    return workers * slot(shape.width, length) * kElement +
+           IndexedPhases<T, Lists>::workspace_bytes(shape, length, workers);
   }
 
   /// Computes the pass.
@@ -133,6 +135,7 @@ class IndexedForward {
   void take_scratch(E&& executor) {
     scratch_ =
         memory_of(executor).take(worker_count(executor, tasks_.count()), elements() * kElement);
+    phases_.take_scratch(executor);
   }
   /// Computes the pass.
   /// \pre take_scratch(executor) was called
@@ -141,6 +144,7 @@ class IndexedForward {
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
       attend(tasks_[task], scratch_.template data<Compute<T>>() + worker * elements());
     });
+    phases_.compute(executor);
   }
 
  private:
@@ -184,6 +188,7 @@ class IndexedForward {
   View<T> out_;
   IndexedSaved<T> saved_;
   Sequences<T> sequences_;
+  IndexedPhases<T, Lists> phases_;
   SequenceTasks tasks_;
   Workspace scratch_;
 };
