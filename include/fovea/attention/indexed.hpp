@@ -28,7 +28,7 @@ FOVEA_NAMESPACE_BEGIN
 /// cache holds the K and V of a head. Memory: O(threads (D + min(K, Nk))); where K and V of a head
 /// are large and read often, also copies of up to 8 MiB of them and what is known of up to 2.5
 /// million entries, two numbers each. (`fovea/attention/indexed/phases.hpp`; not for tensors of 16
-/// bits, nor from 2^17 keys on, though `workspace_bytes` counts it there.)
+/// bits, nor beyond 2^17 keys, though `workspace_bytes` counts it there.)
 class IndexedAttention : public ForwardCalls<IndexedAttention>,
                          public BackwardCalls<IndexedAttention> {
  public:
