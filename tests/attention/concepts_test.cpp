@@ -140,7 +140,7 @@ TEST(Visitors, MeetEveryTensorOfAFamily) {
   EXPECT_EQ(names_of(fovea::IndexedInputs<float>{}), "q k v indices");
   EXPECT_EQ(names_of(fovea::SmartBirdInputs<float>{}), "q k v sketch_q sketch_k draws");
   EXPECT_EQ(names_of(fovea::SketchInputs<float>{}), "sketch_q sketch_k draws");
-  EXPECT_EQ(names_of(fovea::FsatInputs<float>{}), "q k v dominant");
+  EXPECT_EQ(names_of(fovea::FsatInputs<float>{}), "q k v dominant random");
   EXPECT_EQ(names_of(fovea::SoftmaxSaved<float>{}), "lse");
   EXPECT_EQ(names_of(fovea::SmartBirdSaved<float>{}), "lse indices");
   EXPECT_EQ(names_of(fovea::FmmSaved<float>{}), "near_out near_lse");
