@@ -63,7 +63,7 @@ class SlotPlan {
       if constexpr (LinearSlots<P>) {
         const Index last = row_at(slots_.pattern().linear_until(i));
         if (last > next) {
-          add_linear_rows({r, last, rows, i}, storage);
+          add_moving_rows({r, last, rows, i}, storage);
           r = last;
           continue;
         }
@@ -237,7 +237,7 @@ class SlotPlan {
 
   /// Adds rows whose intervals move alike. The second of these rows tells by how much they move.
   /// \pre the slots hold the intervals of the first row
-  void add_linear_rows(const SameRows& moving, BlockStorage& storage) const {
+  void add_moving_rows(const SameRows& moving, BlockStorage& storage) const {
     const Index row = moving.begin;
     for (Index s = 0; s < slots_.count(); ++s) {
       const Range& first = at(storage.slots(), s);
