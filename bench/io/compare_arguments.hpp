@@ -54,6 +54,7 @@ what is computed
   --width D        width of a head of an embedded text   (64)
   --threads T      threads                               (1)
   --repeat R       timed runs of each cell, at least; the median counts   (3)
+                         (a third fewer where one takes over 1.5 s)
 
 output
   --plots DIR      directory of plots and JSON, made if missing   (out)

@@ -146,19 +146,6 @@ TEST(CausalGradients, HaveThemWithEveryFarField) {
   expect_same_bits<float>(op, {1, 2, 1, 1200, 1200, 12, 17}, {false, false, true});
 }
 
-/// How many calls a step gets at most.
-struct CountsTasks {
-  static constexpr bool kTakesSmallWork = true;
-  Index& most;
-
-  static int concurrency() { return 6; }
-  template <class F>
-  void parallel_for(Index n, F&& f) const {
-    most = (std::max)(most, n);
-    for (Index i = 0; i < n; ++i) f(i);
-  }
-};
-
 /// One head is divided among threads, and short ones are not.
 TEST(CausalGradients, DivideFewHeads) {
   const auto calls = [](Index heads, Index n) {

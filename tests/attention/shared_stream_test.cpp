@@ -96,19 +96,6 @@ TEST(SharedStream, HasThemWithEveryFarField) {
   expect_same_bits<Eigen::half>(fmm, {1, 1, 1, 1100, 1100, 16, 16});
 }
 
-/// How many calls a step gets at most.
-struct CountsTasks {
-  static constexpr bool kTakesSmallWork = true;
-  Index& most;
-
-  static int concurrency() { return 6; }
-  template <class F>
-  void parallel_for(Index n, F&& f) const {
-    most = (std::max)(most, n);
-    for (Index i = 0; i < n; ++i) f(i);
-  }
-};
-
 /// One head is divided among threads, and as many heads as there are threads are not.
 TEST(SharedStream, DividesFewHeads) {
   const auto calls = [](const auto& op, Index heads, Index n) {

@@ -3,6 +3,7 @@
 /// Executors for tests: one that holds any other, and ones with odd schedules.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -72,6 +73,19 @@ struct CountsCalls {
   template <class F>
   void parallel_for(Index n, F&& f) const {
     ++calls;
+    for (Index i = 0; i < n; ++i) f(i);
+  }
+};
+
+/// Six threads, as far as it says; `most` becomes the largest number of tasks it was asked to run.
+struct CountsTasks {
+  static constexpr bool kTakesSmallWork = true;
+  Index& most;
+
+  static int concurrency() { return 6; }
+  template <class F>
+  void parallel_for(Index n, F&& f) const {
+    most = (std::max)(most, n);
     for (Index i = 0; i < n; ++i) f(i);
   }
 };

@@ -30,8 +30,8 @@ struct LinearOptions {
 /// packed sequences and grouped heads.
 /// Cost: 4 D Dv flops for each token and map, and when causal about 2 kLinearChunk (D + Dv) more.
 /// Memory: O(D Dv) for each worker and map, and for each key head and map kSharedSegments *
-/// kSegmentChunks states if it is causal and there are more workers than key heads, which then share
-/// its tokens, or N / kLinearSegment states if it is not causal.
+/// kSegmentChunks states if it is causal and there are more workers than key heads, which then
+/// share its tokens, or N / kLinearSegment states if it is not causal.
 template <class... Maps>
 class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>> {
   static_assert(sizeof...(Maps) > 0 && (FeatureMap<Maps> && ...));

@@ -61,14 +61,15 @@ class Adam {
   /// \throws std::invalid_argument if the parameters have other sizes than in the first step
   template <class Layer, class F>
   void visit_state(Layer& layer, F&& f) {
+    std::vector<std::string> names;
     std::vector<Parameter<T>*> parameters;
-    layer.visit([&](Parameter<T>& parameter) { parameters.push_back(&parameter); });
-    prepare(parameters);
-    std::size_t next = 0;
-    layer.visit([&](const std::string& name, const Parameter<T>&) {
-      Moments& moments = moments_[next++];
-      f(name, moments.mean, moments.square);
+    layer.visit([&](const std::string& name, Parameter<T>& parameter) {
+      names.push_back(name);
+      parameters.push_back(&parameter);
     });
+    prepare(parameters);
+    for (std::size_t p = 0; p < names.size(); ++p)
+      f(names[p], moments_[p].mean, moments_[p].square);
   }
 
   /// Takes one step down the gradients, which stay as they are.

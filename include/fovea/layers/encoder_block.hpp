@@ -51,10 +51,7 @@ class EncoderBlock
   /// \param initialiser draws the weights
   /// \throws std::invalid_argument if a size is below 1
   EncoderBlock(AttentionLayer layer, Index width, Index hidden, Initialiser& initialiser)
-      : attention(std::move(layer)),
-        norm1_(width, {.name = "norm1"}),
-        norm2_(width, {.name = "norm2"}),
-        feed_forward_(width, hidden, initialiser) {}
+      : EncoderBlock(std::move(layer), Network(width, hidden, initialiser)) {}
 
   /// A block of these parts.
   /// \param layer attention layer of tokens as wide as the network's

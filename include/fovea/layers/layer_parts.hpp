@@ -24,6 +24,16 @@ struct IsParameter<Parameter<T>> : std::true_type {};
 template <class F, class P>
 concept TakesNames = std::is_invocable_v<F&, const std::string&, P&>;
 
+/// Calls f for a parameter, with its name if f takes that.
+template <class F, class P>
+void give(F& f, const std::string& name, P& parameter) {
+  if constexpr (TakesNames<F, P>) {
+    f(name, parameter);
+  } else {
+    f(parameter);
+  }
+}
+
 /// Passes parameters on to f, with a prefix before their names.
 template <class F>
 struct Prefixed {
@@ -32,11 +42,7 @@ struct Prefixed {
 
   template <class P>
   void operator()(const std::string& name, P& parameter) const {
-    if constexpr (TakesNames<F, P>) {
-      f(prefix + name, parameter);
-    } else {
-      f(parameter);
-    }
+    give(f, prefix + name, parameter);
   }
 };
 
@@ -49,12 +55,10 @@ class PartVisitor {
   /// A part whose parameters keep their names.
   template <class Part>
   void operator()(Part& part) const {
-    if constexpr (!IsParameter<std::remove_const_t<Part>>::value) {
-      part.visit(f_);
-    } else if constexpr (TakesNames<F, Part>) {
-      f_(part.name, part);
+    if constexpr (IsParameter<std::remove_const_t<Part>>::value) {
+      give(f_, part.name, part);
     } else {
-      f_(part);
+      part.visit(f_);
     }
   }
 
@@ -66,11 +70,7 @@ class PartVisitor {
       std::size_t number = 0;
       for (auto& layer : part) (*this)(std::string(name) + '.' + std::to_string(number++), layer);
     } else if constexpr (IsParameter<std::remove_const_t<Part>>::value) {
-      if constexpr (TakesNames<F, Part>) {
-        f_(std::string(name), part);
-      } else {
-        f_(part);
-      }
+      give(f_, std::string(name), part);
     } else {
       const std::string prefix = std::string(name) + '.';
       part.visit(Prefixed<F>{f_, prefix});

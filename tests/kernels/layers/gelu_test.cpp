@@ -28,16 +28,12 @@ TYPED_TEST(Gelu, KeepsItsDigitsInTheTail) {
   at_each_level([&] {
     const bool has_fma = fovea::isa_level() != fovea::IsaLevel::baseline;
     const std::vector<T> y = of<T>(&Kernels::gelu, x);
-    double worst = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const auto expected = static_cast<double>(x[i] * below(x[i]));
       // Without fma the square of x is rounded, and that error is multiplied by x^2 / 2.
       const double square = has_fma ? 0 : static_cast<double>(x[i]) * static_cast<double>(x[i]);
       EXPECT_TRUE(is_near(y[i], expected, std::abs(expected) * (1 + square / 4), 3)) << x[i];
-      worst = std::max(worst, std::abs(static_cast<double>(y[i]) - expected) /
-                                  (std::abs(expected) * std::numeric_limits<T>::epsilon()));
     }
-    EXPECT_GT(worst, 0);
   });
 }
 

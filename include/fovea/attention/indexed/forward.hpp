@@ -103,16 +103,15 @@ class IndexedForward {
   /// \param saved lse is written if it has a tensor
   IndexedForward(const IndexedInputs<T>& inputs, const Lists& lists, const View<T>& out,
                  const IndexedSaved<T>& saved)
-      : inputs_(inputs),
-        lists_(lists),
-        out_(out),
-        saved_(saved),
-        sequences_(inputs),
-        phases_(inputs, lists, out, saved),
-        tasks_(sequences_, inputs.q.heads(), [this](Index s, Index) {
-          const Sequence sequence = sequences_[s];
+      : call_(inputs, lists, out, saved),
+        phases_(call_),
+        tasks_(call_.sequences, inputs.q.heads(), [this](Index s, Index) {
+          const Sequence sequence = call_.sequences[s];
           return phases_.have(sequence) ? 0 : (sequence.queries + kRows - 1) / kRows;
         }) {}
+
+  IndexedForward(const IndexedForward&) = delete;
+  IndexedForward& operator=(const IndexedForward&) = delete;
 
   /// Bytes of scratch memory with that many workers.
   /// \param length K, the entries of a row's list
@@ -154,28 +153,29 @@ class IndexedForward {
   /// that 32 MiB gain from it, and that 4 MiB and less lose.
   static constexpr Index kAheadBytes = Index{16} << 20;
 
-  Index elements() const { return slot(inputs_.q.width(), lists_.length()); }
+  Index elements() const { return slot(call_.inputs.q.width(), call_.lists.length()); }
   static Index slot(Index width, Index length) {
     return Lists::kBuilt ? indexed_short_scratch(width, length) : indexed_scratch(width, length);
   }
 
   void attend(const SequenceTask& task, Compute<T>* scratch) const {
-    const Sequence s = sequences_[task.sequence];
-    const Index key_head = task.head / detail::group_size(inputs_.q.heads(), inputs_.k.heads());
+    const Sequence s = call_.sequences[task.sequence];
+    const Index key_head =
+        task.head / detail::group_size(call_.inputs.q.heads(), call_.inputs.k.heads());
     IndexedRowsArgs<Compute<T>, kStorage<T>> args;
-    args.q = detail::head_stored(inputs_.q, s.batch, task.head, s.first_query);
-    args.k = detail::head_stored(inputs_.k, s.batch, key_head, s.first_key);
-    args.v = detail::head_stored(inputs_.v, s.batch, key_head, s.first_key);
-    args.out = detail::head_output(out_, s.batch, task.head, s.first_query);
-    if (!saved_.lse.is_none()) {
-      args.lse = detail::head_matrix(saved_.lse, s.batch, task.head, s.first_query);
+    args.q = detail::head_stored(call_.inputs.q, s.batch, task.head, s.first_query);
+    args.k = detail::head_stored(call_.inputs.k, s.batch, key_head, s.first_key);
+    args.v = detail::head_stored(call_.inputs.v, s.batch, key_head, s.first_key);
+    args.out = detail::head_output(call_.out, s.batch, task.head, s.first_query);
+    if (!call_.saved.lse.is_none()) {
+      args.lse = detail::head_matrix(call_.saved.lse, s.batch, task.head, s.first_query);
     }
-    const Index place = s.batch * inputs_.q.heads() + task.head;
-    args.lists = lists_.rows(s, task.head, place);
-    args.factors = lists_.factors(s, place);
-    args.width = inputs_.q.width();
-    args.value_width = inputs_.v.width();
-    args.scale = lists_.template scale_of<Compute<T>>(args.width);
+    const Index place = s.batch * call_.inputs.q.heads() + task.head;
+    args.lists = call_.lists.rows(s, task.head, place);
+    args.factors = call_.lists.factors(s, place);
+    args.width = call_.inputs.q.width();
+    args.value_width = call_.inputs.v.width();
+    args.scale = call_.lists.template scale_of<Compute<T>>(args.width);
     args.first = task.part * kRows;
     args.count = (std::min)(kRows, s.queries - args.first);
     args.ahead = s.keys * (args.width + args.value_width) * Index{sizeof(T)} >= kAheadBytes;
@@ -183,11 +183,7 @@ class IndexedForward {
     IndexedKernels<Compute<T>, kStorage<T>>{}.rows(args);
   }
 
-  IndexedInputs<T> inputs_;
-  Lists lists_;
-  View<T> out_;
-  IndexedSaved<T> saved_;
-  Sequences<T> sequences_;
+  IndexedForwardCall<T, Lists> call_;
   IndexedPhases<T, Lists> phases_;
   SequenceTasks tasks_;
   Workspace scratch_;

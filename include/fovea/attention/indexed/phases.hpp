@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "fovea/attention/call/head_matrix.hpp"
-#include "fovea/attention/call/sequences.hpp"
+#include "fovea/attention/indexed/forward_call.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/indexed/table.hpp"
@@ -107,15 +107,12 @@ struct PhaseSizes {
 template <class T, class Lists>
 class IndexedPhases {
  public:
-  /// The arguments are those of IndexedForward.
-  IndexedPhases(const IndexedInputs<T>& inputs, const Lists& lists, const View<T>& out,
-                const IndexedSaved<T>& saved)
-      : inputs_(inputs),
-        lists_(lists),
-        out_(out),
-        saved_(saved),
-        sequences_(inputs),
-        are_used_(can_be_used(shape_of(inputs), lists.length())) {}
+  /// What the pass has in common with rows.
+  using Call = IndexedForwardCall<T, Lists>;
+
+  /// \param call must outlive this object
+  explicit IndexedPhases(const Call& call)
+      : call_(call), are_used_(can_be_used(shape_of(call.inputs), call.lists.length())) {}
 
   /// Bytes of scratch memory with that many workers; 0 if nothing is computed in phases.
   static Index workspace_bytes(const AttentionShape& shape, Index length, Index workers) {
@@ -129,7 +126,7 @@ class IndexedPhases {
   /// Whether the sequence is computed here.
   bool have(const Sequence& s) const {
     return are_used_ && s.keys <= PhaseSizes<T>::kMostKeys &&
-           can_be_used(shape_of_sequence(s), lists_.length());
+           can_be_used(shape_of_sequence(s), call_.lists.length());
   }
 
   /// Takes the scratch memory that `compute` needs with the same executor.
@@ -138,15 +135,15 @@ class IndexedPhases {
   void take_scratch(E&& executor) {
     if (!are_used_ || !have_any()) return;
     auto&& memory = memory_of(executor);
-    const AttentionShape shape = shape_of(inputs_);
-    const PhaseSizes<T> sizes(shape, lists_.length());
+    const AttentionShape shape = shape_of(call_.inputs);
+    const PhaseSizes<T> sizes(shape, call_.lists.length());
     workers_ = executor.concurrency();
     const Index heads = sizes.heads_at_once(shape, workers_);
     copies_size_ = heads * sizes.copy;
     entries_size_ = heads * sizes.entries();
     copies_ = memory.take(copies_size_, Index{sizeof(T)});
     entries_ = memory.take(entries_size_, Index{sizeof(T)});
-    scratch_ = memory.take(workers_, slot(shape.width, lists_.length()) * Index{sizeof(T)});
+    scratch_ = memory.take(workers_, slot(shape.width, call_.lists.length()) * Index{sizeof(T)});
   }
 
   /// Computes the sequences.
@@ -154,8 +151,8 @@ class IndexedPhases {
   template <class E>
   void compute(E&& executor) {
     if constexpr (kAreThere) {
-      for (Index n = 0; are_used_ && n < sequences_.count(); ++n) {
-        const Sequence s = sequences_[n];
+      for (Index n = 0; are_used_ && n < call_.sequences.count(); ++n) {
+        const Sequence s = call_.sequences[n];
         if (have(s)) attend(s, executor);
       }
     }
@@ -192,15 +189,15 @@ class IndexedPhases {
   static Index copy_tasks(Index rows) { return (rows + kCopyRows - 1) / kCopyRows; }
 
   AttentionShape shape_of_sequence(const Sequence& s) const {
-    AttentionShape shape = shape_of(inputs_);
+    AttentionShape shape = shape_of(call_.inputs);
     shape.queries = s.queries;
     shape.keys = s.keys;
     return shape;
   }
 
   bool have_any() const {
-    for (Index n = 0; n < sequences_.count(); ++n) {
-      if (have(sequences_[n])) return true;
+    for (Index n = 0; n < call_.sequences.count(); ++n) {
+      if (have(call_.sequences[n])) return true;
     }
     return false;
   }
@@ -208,7 +205,7 @@ class IndexedPhases {
   template <class E>
   void attend(const Sequence& s, E&& executor) {
     const AttentionShape shape = shape_of_sequence(s);
-    const PhaseSizes<T> sizes(shape, lists_.length());
+    const PhaseSizes<T> sizes(shape, call_.lists.length());
     // There is memory for at least one head of a sequence that is a part of all rows.
     const Index heads = (std::min)({sizes.heads_at_once(shape, workers_), copies_size_ / sizes.copy,
                                     entries_size_ / sizes.entries()});
@@ -265,9 +262,9 @@ class IndexedPhases {
   void copy_keys(const Group& group, Index place, Index first, Index end, Index row) {
     const Sequence& s = group.sequence;
     IndexedPackArgs<T> args;
-    args.from = stored(
-        detail::head_matrix(inputs_.k, s.batch, group.first_head + place, s.first_key + first));
-    args.columns = inputs_.k.width();
+    args.from = stored(detail::head_matrix(call_.inputs.k, s.batch, group.first_head + place,
+                                           s.first_key + first));
+    args.columns = call_.inputs.k.width();
     args.slice = group.sizes.key_row;
     args.first = row;
     args.count = (std::min)(kCopyRows, end - first - row);
@@ -280,11 +277,11 @@ class IndexedPhases {
   void copy_values(const Group& group, Index place, Index first, Index slices, Index row) {
     const Sequence& s = group.sequence;
     const Index column = first * group.sizes.slice;
-    auto from = detail::head_matrix(inputs_.v, s.batch, group.first_head + place, s.first_key);
+    auto from = detail::head_matrix(call_.inputs.v, s.batch, group.first_head + place, s.first_key);
     from.data += column * from.column;
     IndexedPackArgs<T> args;
     args.from = stored(from);
-    args.columns = (std::min)(slices * group.sizes.slice, inputs_.v.width() - column);
+    args.columns = (std::min)(slices * group.sizes.slice, call_.inputs.v.width() - column);
     args.slice = group.sizes.slice;
     args.first = row;
     args.count = (std::min)(kCopyRows, s.key_end - row);
@@ -321,21 +318,21 @@ class IndexedPhases {
     const Sequence& s = group.sequence;
     const Piece piece = piece_of(group, place, n);
     IndexedLogitsArgs<T> args;
-    args.q = detail::head_stored(inputs_.q, s.batch, piece.head, s.first_query);
-    args.lists = lists_.rows(s, piece.head, s.batch * inputs_.q.heads() + piece.head);
-    if (!saved_.lse.is_none()) {
-      args.lse = detail::head_matrix(saved_.lse, s.batch, piece.head, s.first_query);
+    args.q = detail::head_stored(call_.inputs.q, s.batch, piece.head, s.first_query);
+    args.lists = call_.lists.rows(s, piece.head, s.batch * call_.inputs.q.heads() + piece.head);
+    if (!call_.saved.lse.is_none()) {
+      args.lse = detail::head_matrix(call_.saved.lse, s.batch, piece.head, s.first_query);
     }
     args.entries = entries_of(group, place, n);
     args.keys = copy_of(group, place);
     args.key_first = first;
     args.key_end = end;
     args.is_last = end == s.key_end;
-    args.width = inputs_.q.width();
-    args.scale = lists_.template scale_of<T>(args.width);
+    args.width = call_.inputs.q.width();
+    args.scale = call_.lists.template scale_of<T>(args.width);
     args.first = piece.first;
     args.count = piece.count;
-    args.scratch = scratch_.template data<T>() + worker * slot(args.width, lists_.length());
+    args.scratch = scratch_.template data<T>() + worker * slot(args.width, call_.lists.length());
     IndexedPhaseKernels<T>{}.logits(args);
   }
 
@@ -346,19 +343,15 @@ class IndexedPhases {
     args.entries = entries_of(group, place, n);
     args.values = copy_of(group, place) + slice * group.sizes.slice * s.key_end;
     args.slice = group.sizes.slice;
-    args.out = detail::head_output(out_, s.batch, piece.head, s.first_query);
+    args.out = detail::head_output(call_.out, s.batch, piece.head, s.first_query);
     args.column = (first + slice) * group.sizes.slice;
-    args.width = inputs_.v.width();
+    args.width = call_.inputs.v.width();
     args.first = piece.first;
     args.count = piece.count;
     IndexedPhaseKernels<T>{}.values(args);
   }
 
-  IndexedInputs<T> inputs_;
-  Lists lists_;
-  View<T> out_;
-  IndexedSaved<T> saved_;
-  Sequences<T> sequences_;
+  const Call& call_;
   bool are_used_;
   Index workers_ = 0;
   Index copies_size_ = 0;   // elements

@@ -130,6 +130,8 @@ void indexed_grad_rows(const IndexedGradRowsArgs<T>& args) noexcept {
 /// logits.
 template <bool kOfValues, class T>
 struct RowsOfKey {
+  using Key = Index;
+
   const IndexedGradKeysArgs<T>& args;
   Index key;
 

@@ -205,72 +205,21 @@ void indexed_logits(const IndexedLogitsArgs<T>& args) noexcept {
   IndexedLogits<T>(args).run();
 }
 
-/// Sums of values of one row, some vectors of columns at a time.
-template <class T>
-struct IndexedValues {
-  const IndexedValuesArgs<T>& args;
-  const T* weights;
-  const Int<T>* keys;
-  Index count;
-  T factor;
-  Index row;
-
-  /// Computes V vectors of columns of the slice, from a vector on.
-  template <int V>
-  FOVEA_INLINE void run(Index vector) const {
-    constexpr int w = kLanes<T>;
-    const T* const values = args.values + vector * w;
-    Vec<T> sum[V];
-    FOVEA_UNROLL
-    for (int x = 0; x < V; ++x) sum[x] = zero<T>();
-    for (Index n = 0; n < count; n += kChain) add(values, n, smaller(n + kChain, count), sum);
-    FOVEA_UNROLL
-    for (int x = 0; x < V; ++x) {
-      const Index c = args.column + vector * w + x * w;
-      const Vec<T> y = fma(sum[x], set1(factor), zero<T>());
-      store_columns<Storage::native>(args.out.data, row * args.out.row, args.out.column, c,
-                                     args.width, y);
-    }
-  }
-
- private:
-  template <int V>
-  FOVEA_INLINE void add_entry(const T* values, Index n, Vec<T> (&chain)[V]) const {
-    const Vec<T> weight = set1(weights[n]);
-    const T* const from = values + Index{keys[n]} * args.slice;
-    FOVEA_UNROLL
-    for (int x = 0; x < V; ++x) chain[x] = fma(load(from + x * kLanes<T>), weight, chain[x]);
-  }
-
-  /// Adds the chains of entries [n, end).
-  template <int V>
-  FOVEA_INLINE void add(const T* values, Index n, Index end, Vec<T> (&sum)[V]) const {
-    Vec<T> even[V];
-    Vec<T> odd[V];
-    FOVEA_UNROLL
-    for (int x = 0; x < V; ++x) even[x] = odd[x] = zero<T>();
-    FOVEA_UNROLL_BY(1)
-    for (; n + 2 <= end; n += 2) {
-      add_entry(values, n, even);
-      add_entry(values, n + 1, odd);
-    }
-    if (n < end) add_entry(values, n, even);
-    FOVEA_UNROLL
-    for (int x = 0; x < V; ++x) sum[x] = sum[x] + (even[x] + odd[x]);
-  }
-};
-
 /// Sums a slice of the values of some rows.
 template <class T>
 void indexed_values(const IndexedValuesArgs<T>& args) noexcept {
   const IndexedEntries<T>& entries = args.entries;
+  OutputMatrix<> to = args.out;
+  to.data = static_cast<T*>(to.data) + args.column * to.column;
+  const Index width = smaller(args.slice, args.width - args.column);
   for (Index i = 0; i < args.count; ++i) {
-    const IndexedValues<T> row{args,
-                               entries.weights + i * entries.row,
-                               entries.keys + i * entries.row,
-                               Index{entries.counts[i]},
-                               entries.inverses[i],
-                               args.first + i};
-    for_row_blocks<4>(0, args.slice / kLanes<T>, row);
+    const ListedRows<T, KeyNumber<T>> rows{args.values,
+                                           args.slice,
+                                           1,
+                                           width,
+                                           entries.keys + i * entries.row,
+                                           Index{entries.counts[i]}};
+    weighted_row<Storage::native>(rows, entries.weights + i * entries.row, entries.inverses[i], to,
+                                  args.first + i);
   }
 }

@@ -20,17 +20,18 @@
 #endif
 
 /// The rows of a matrix that a list names.
-template <class T>
+/// \tparam KeyOf the integers of the list
+template <class T, class KeyOf = Index>
 struct ListedRows {
   const void* data;
   Index row;
   Index column;
   Index width;
-  const Index* list;
+  const KeyOf* list;
   Index count;
 
   /// The place of entry n's row in the matrix.
-  FOVEA_INLINE Index at(Index n) const { return list[n] * row; }
+  FOVEA_INLINE Index at(Index n) const { return Index{list[n]} * row; }
 };
 
 template <class T, Storage S>
@@ -159,26 +160,30 @@ FOVEA_INLINE Vec<T> listed_products(const ListedRows<T>& rows, const T* x, T bey
 
 /// Listed rows with weights. The weight of entry n is weights[n], or weights[places[n]] if there
 /// are places.
-template <class T>
+template <class T, class KeyOf = Index>
 struct WeightedList {
-  ListedRows<T> rows;
+  ListedRows<T, KeyOf> rows;
   const T* weights;
   const Index* places = nullptr;
 };
 
 /// A single list, for WeightedRows, which takes several.
-template <class T>
+template <class T, class KeyOf = Index>
 struct OneList {
-  WeightedList<T> list;
+  using Key = KeyOf;
+
+  WeightedList<T, Key> list;
 
   static constexpr bool kPlaced = false;
   FOVEA_INLINE Index count() const { return 1; }
-  FOVEA_INLINE WeightedList<T> operator[](Index /*i*/) const { return list; }
+  FOVEA_INLINE WeightedList<T, Key> operator[](Index /*i*/) const { return list; }
 };
 
 /// One row of outputs: factor sum_n weight_n row_n, over some lists one after the other.
 template <class Lists, Storage S, class T>
 struct WeightedRows {
+  using List = WeightedList<T, typename Lists::Key>;
+
   const Lists& lists;
   Index width;
   bool whole;  // whether the rows of all lists are at unit columns
@@ -196,7 +201,7 @@ struct WeightedRows {
     FOVEA_UNROLL
     for (int x = 0; x < V; ++x) sum[x] = zero<T>();
     for (Index i = 0; i < lists.count(); ++i) {
-      const WeightedList<T> list = lists[i];
+      const List list = lists[i];
       for (Index n = 0; n < list.rows.count; n += kChain) {
         add(list, n, smaller(n + kChain, list.rows.count), c, sum);
       }
@@ -219,14 +224,14 @@ struct WeightedRows {
  private:
   /// Computes one vector; it may be only a part of one, or of columns that lie apart.
   template <int V>
-  static FOVEA_INLINE Vec<T> value(const ListedRows<T>& rows, Index at, Index c) {
+  static FOVEA_INLINE Vec<T> value(const ListedRows<T, typename Lists::Key>& rows, Index at,
+                                   Index c) {
     if constexpr (V == 1) return load_columns<S, T>(rows.data, at, rows.column, c, rows.width);
     return load_stored<S, T>(rows.data, at + c);
   }
 
   template <int V>
-  FOVEA_INLINE void add_entry(const WeightedList<T>& list, Index n, Index c,
-                              Vec<T> (&chain)[V]) const {
+  FOVEA_INLINE void add_entry(const List& list, Index n, Index c, Vec<T> (&chain)[V]) const {
     const Vec<T> weight = set1(list.weights[Lists::kPlaced ? list.places[n] : n]);
     const Index from = list.rows.at(n);
     FOVEA_UNROLL
@@ -237,8 +242,7 @@ struct WeightedRows {
 
   /// Adds the chains of entries [n, end).
   template <int V>
-  FOVEA_INLINE void add(const WeightedList<T>& list, Index n, Index end, Index c,
-                        Vec<T> (&sum)[V]) const {
+  FOVEA_INLINE void add(const List& list, Index n, Index end, Index c, Vec<T> (&sum)[V]) const {
     Vec<T> even[V];
     Vec<T> odd[V];
     FOVEA_UNROLL
@@ -255,12 +259,12 @@ struct WeightedRows {
 };
 
 /// Computes the row of outputs of a single list.
-template <Storage S, class T>
-FOVEA_INLINE void weighted_row(const ListedRows<T>& rows, const T* weights, T factor,
+template <Storage S, class T, class KeyOf>
+FOVEA_INLINE void weighted_row(const ListedRows<T, KeyOf>& rows, const T* weights, T factor,
                                const OutputMatrix<S>& to, Index r) {
-  const OneList<T> list{{rows, weights}};
-  WeightedRows<OneList<T>, S, T>{list,    rows.width, rows.column == 1, factor,
-                                 to.data, r * to.row, to.column}
+  const OneList<T, KeyOf> list{{rows, weights}};
+  WeightedRows<OneList<T, KeyOf>, S, T>{list,    rows.width, rows.column == 1, factor,
+                                        to.data, r * to.row, to.column}
       .all();
 }
 
