@@ -86,8 +86,8 @@ class Yardsticks {
   std::array<Yardstick, 2> of_kind_;  // not causal, causal
 };
 
-/// Seconds of runs of f: at least `repeat` of them, and for at least 0.1 s; sorted. A third fewer if
-/// the first took over 1.5 s: a few such cells would otherwise be half of the table's time.
+/// Seconds of runs of f: at least `repeat` of them, and for at least 0.1 s; sorted. A third fewer
+/// if the first took over 1.5 s: a few such cells would otherwise be half of the table's time.
 /// \param first the time of a run before, which found no caches; it counts where it was long beside
 /// filling them
 template <class F>
