@@ -24,8 +24,8 @@ struct Model {
   }
   /// Their gradients in step t.
   void set_gradients(int t) {
-    weight.gradient << std::sin(1.0 * t), 3 - t;
-    bias.gradient << 0.25 * t;
+    weight.gradient_sum() << std::sin(1.0 * t), 3 - t;
+    bias.gradient_sum() << 0.25 * t;
   }
   std::vector<double> values() const {
     return {weight.value(0, 0), weight.value(1, 0), bias.value(0, 0)};

@@ -63,7 +63,7 @@ TEST(Embedding, GradientsOfLogitsAreSums) {
   const Activations x = drawn({2, 1, 3, 7}, 1);
   const Activations d_logits = drawn({2, 1, 3, 9}, 2);
   const Activations d_x = filled(x.shape(), 0.5);
-  embedding.table.gradient.setConstant(1);
+  embedding.table.gradient_sum().setConstant(1);
   fovea::ThreadPool pool(3);
   const AnyExecutor three = AnyExecutor::of(pool);
   embedding.logits_backward(x.view(), d_logits.view(), d_x.view(), three, fovea::Into::add);
@@ -85,7 +85,7 @@ TEST(Embedding, GradientsOfLogitsAreSums) {
 TEST(Embedding, GradientsAreSumsOverTheTokens) {
   Layer embedding = layer(5, 4, 70);
   const Activations d_y = drawn({2, 1, 3, 70}, 1);
-  embedding.table.gradient.setConstant(1);
+  embedding.table.gradient_sum().setConstant(1);
   fovea::ThreadPool pool(3);
   const AnyExecutor three = AnyExecutor::of(pool);
   embedding.backward(kTokens, d_y.view(), three);

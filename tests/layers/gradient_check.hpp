@@ -93,7 +93,7 @@ void expect_gradients(Layer& layer, const Activations& x, const Activations& d_x
     return (above - below) / (2 * options.step);
   };
   constexpr double already = 0.625;
-  layer.visit([&](fovea::Parameter<double>& p) { p.gradient.setConstant(already); });
+  layer.visit([&](fovea::Parameter<double>& p) { p.gradient_sum().setConstant(already); });
   d_x.fill(constant(std::nan("")));
   forward();
   backward();

@@ -224,7 +224,7 @@ TEST(MultiHead, RunsInAnArena) {
   const Activations y(x.shape()), d_x(x.shape());
   MultiHead<fovea::FullAttention, double>::Saved saved;
   const auto train = [&](auto&& executor) {
-    layer.visit([](fovea::Parameter<double>& p) { p.gradient.setZero(); });
+    layer.visit([](fovea::Parameter<double>& p) { p.gradient_sum().setZero(); });
     layer.forward(x.view(), y.view(), saved, executor);
     layer.backward(x.view(), saved, x.view(), d_x.view(), executor);
     std::vector<double> all = y.values();

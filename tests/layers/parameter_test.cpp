@@ -20,8 +20,22 @@ TEST(Parameter, IsDrawnUniformlyBetweenItsBounds) {
     EXPECT_GT(w.value.array().abs().maxCoeff(), 0.99 * bound);
     EXPECT_NEAR(w.value.mean(), 0, 0.02 * bound);
     EXPECT_NEAR(w.value.array().square().mean(), bound * bound / 3, 0.02 * bound * bound);
+    EXPECT_EQ(w.gradient.size(), 0);
+    EXPECT_EQ(w.gradient_sum().rows(), 100);
+    EXPECT_EQ(w.gradient.cols(), 60);
     EXPECT_EQ(w.gradient.squaredNorm(), 0);
   }
+}
+
+/// A model that is to be loaded draws nothing, and one that is only called has no gradients.
+TEST(Parameter, ZerosAreNotDrawn) {
+  Initialiser zeros = Initialiser::zeros();
+  fovea::FeedForward<float> layer(3, 5, zeros);
+  layer.visit([](const Parameter<float>& p) {
+    EXPECT_GT(p.value.size(), 0);
+    EXPECT_EQ(p.value.squaredNorm(), 0);
+    EXPECT_EQ(p.gradient.size(), 0);
+  });
 }
 
 TEST(Parameter, DrawsAreTheGeneratorsOwn) {
@@ -45,7 +59,7 @@ TEST(Parameter, LayersGiveTheirsInAFixedOrder) {
   EXPECT_EQ(names, (std::vector<std::string>{"feed_forward.in.weight", "feed_forward.in.bias",
                                              "feed_forward.out.weight", "feed_forward.out.bias"}));
   EXPECT_EQ(fovea::parameter_count(layer), 3 * 5 + 5 + 5 * 3 + 3);
-  layer.visit([](Parameter<double>& p) { p.gradient.setOnes(); });
+  layer.visit([](Parameter<double>& p) { p.gradient_sum().setOnes(); });
   fovea::zero_gradients(layer);
   layer.visit([](Parameter<double>& p) { EXPECT_EQ(p.gradient.squaredNorm(), 0); });
 }

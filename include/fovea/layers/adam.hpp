@@ -81,7 +81,10 @@ class Adam {
   double step(Layer& layer, E&& executor = {}) {
     check_options();
     std::vector<Parameter<T>*> parameters;
-    layer.visit([&](Parameter<T>& parameter) { parameters.push_back(&parameter); });
+    layer.visit([&](Parameter<T>& parameter) {
+      parameter.gradient_sum();
+      parameters.push_back(&parameter);
+    });
     prepare(parameters);
     const double norm = std::sqrt(sum_of_squares(parameters));
     const bool clips = options.clip_norm && norm > *options.clip_norm;

@@ -71,9 +71,11 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
     check_lengths("DepthwiseConv", tokens);
     auto&& threads = as_executor(executor);
     const auto rows = static_cast<double>(taps() * d_y.batch() * d_y.rows());
-    detail::for_each_column_block(
-        threads, width(), detail::kColumnsPerTask, kProducts * rows,
-        [&](Index first, Index count) { add_weights(tokens, d_y, first, count); });
+    T* const d_weights = weight.gradient_sum().data();
+    detail::for_each_column_block(threads, width(), detail::kColumnsPerTask, kProducts * rows,
+                                  [&](Index first, Index count) {
+                                    add_weights(tokens, d_y, d_weights + first, first, count);
+                                  });
     // This is the same convolution with the taps in reverse order.
     if (!d_x.is_none()) convolve(tokens, d_y, d_x, true, into, threads);
   }
@@ -109,7 +111,8 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
   }
 
   /// Adds to the gradient of some channels the sums over all tokens, in order.
-  void add_weights(const Tokens<T>& tokens, const View<const T>& d_y, Index first, Index count) {
+  void add_weights(const Tokens<T>& tokens, const View<const T>& d_y, T* d_weights, Index first,
+                   Index count) const {
     const LayerKernels<T> kernels;
     for (Index b = 0; b < d_y.batch(); ++b) {
       kernels.convolution_weights({.x = detail::row_at(tokens.x, b, 0) + first,
@@ -118,7 +121,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
                                    .taps = taps(),
                                    .d = detail::row_at(d_y, b, 0) + first,
                                    .d_row = d_y.strides()[2],
-                                   .d_weights = weight.gradient.data() + first,
+                                   .d_weights = d_weights,
                                    .d_weights_row = width(),
                                    .width = count});
     }

@@ -75,6 +75,8 @@ class Embedding : public LayerParts<Embedding<T>> {
   template <class E = Serial>
   void backward(std::span<const Index> tokens, const View<const T>& d_y, E&& executor = {}) {
     check(tokens, "d_y", d_y);
+    RowMatrix<T>& d_table = table.gradient_sum();
+    RowMatrix<T>& d_position = position.gradient_sum();
     detail::for_each_column_block(
         as_executor(executor), d_y.width(), detail::kColumnsPerTask,
         kProducts * static_cast<double>(tokens.size()), [&](Index first, Index count) {
@@ -82,8 +84,8 @@ class Embedding : public LayerParts<Embedding<T>> {
             const auto rows = detail::rows_of(d_y, b);
             for (Index n = 0; n < d_y.rows(); ++n) {
               const auto d = rows.row(n).segment(first, count);
-              table.gradient.row(at(tokens, d_y, b, n)).segment(first, count) += d;
-              position.gradient.row(n).segment(first, count) += d;
+              d_table.row(at(tokens, d_y, b, n)).segment(first, count) += d;
+              d_position.row(n).segment(first, count) += d;
             }
           }
         });
@@ -116,7 +118,7 @@ class Embedding : public LayerParts<Embedding<T>> {
       check_written("Embedding", "d_x", d_x, "x", x);
       check_written("Embedding", "d_x", d_x, "d_logits", d_logits);
     }
-    detail::add_outer_product(d_logits, x, table.gradient, threads);
+    detail::add_outer_product(d_logits, x, table.gradient_sum(), threads);
     if (!d_x.is_none()) detail::multiply_rows<T>(d_logits, table.value, {}, d_x, threads, into);
   }
 

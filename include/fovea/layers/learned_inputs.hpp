@@ -226,8 +226,8 @@ class LearnedInputs<FmmAttention<Terms...>, T>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
     Base::finish(source, saved, d_source, executor);
     for (Index h = 0; h < near_logits.value.cols(); ++h) {
-      near_logits.gradient(0, h) += saved.d_near.view()(0, h, 0, 0);
-      far_logits.gradient(0, h) += saved.d_far.view()(0, h, 0, 0);
+      near_logits.gradient_sum()(0, h) += saved.d_near.view()(0, h, 0, 0);
+      far_logits.gradient_sum()(0, h) += saved.d_far.view()(0, h, 0, 0);
     }
   }
 

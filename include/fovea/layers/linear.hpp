@@ -197,8 +197,8 @@ class Linear : public LayerCalls<Linear<T>, T> {
                 const View<T>& d_x, E&& executor = {}, Into into = Into::write) {
     check_backward("Linear", x, in(), d_y, out(), d_x);
     auto&& threads = as_executor(executor);
-    detail::add_outer_product(x, d_y, weight.gradient, threads);
-    if (bias.value.size() != 0) detail::add_rows(d_y, bias.gradient, threads);
+    detail::add_outer_product(x, d_y, weight.gradient_sum(), threads);
+    if (bias.value.size() != 0) detail::add_rows(d_y, bias.gradient_sum(), threads);
     if (d_x.is_none()) return;
     detail::multiply_rows_transposed(d_y, weight.value, d_x, into, threads);
   }

@@ -16,22 +16,27 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// A matrix of weights, or a row of biases, with the gradient of the loss with respect to it.
-/// Backward passes add to the gradient.
+/// Backward passes add to the gradient. It takes no memory before the first of them or
+/// `zero_gradients`, so a model that is only called has none.
 template <class T>
 struct Parameter {
   std::string name;  ///< its name in the layer that makes it, such as "linear.weight"
   /// [inputs, outputs], so that y = x W, where most frameworks keep the transpose [outputs,
   /// inputs]; a row [1, outputs]; or [tokens, channels].
   RowMatrix<T> value;
-  RowMatrix<T> gradient;  ///< the gradient, in the shape of value
+  RowMatrix<T> gradient;  ///< the gradient, in the shape of value, or empty: it is 0
 
   /// A parameter without elements.
   Parameter() = default;
-  /// A parameter whose values are all `fill`, with a gradient of 0.
+  /// A parameter whose values are all `fill`.
   Parameter(std::string called, Index rows, Index columns, T fill = 0)
-      : name(std::move(called)),
-        value(RowMatrix<T>::Constant(rows, columns, fill)),
-        gradient(RowMatrix<T>::Zero(rows, columns)) {}
+      : name(std::move(called)), value(RowMatrix<T>::Constant(rows, columns, fill)) {}
+
+  /// The gradient to be added to, in the shape of value. \throws std::bad_alloc
+  RowMatrix<T>& gradient_sum() {
+    if (gradient.size() != value.size()) gradient.setZero(value.rows(), value.cols());
+    return gradient;
+  }
 };
 
 /// How the weights of a matrix [inputs, outputs] are drawn: uniformly in [-a, a].
@@ -48,10 +53,18 @@ class Initialiser {
   /// Begins with parameter number 0 of this seed.
   explicit Initialiser(std::uint64_t seed) : seed_(seed) {}
 
+  /// Draws nothing: weights stay 0, as is enough for a model that is loaded from a file.
+  static Initialiser zeros() {
+    Initialiser none(0);
+    none.draws_ = false;
+    return none;
+  }
+
   /// Draws the values of the next parameter, uniformly in [-bound, bound].
   template <class T>
   void uniform(Parameter<T>& parameter, double bound) {
     RowMatrix<T>& w = parameter.value;
+    if (!draws_) return;
     for (Index i = 0; i < w.rows(); ++i) {
       for (Index j = 0; j < w.cols(); ++j) {
         const double draw = uniform_draw<double>(seed_, next_, 0, i, j);
@@ -75,6 +88,7 @@ class Initialiser {
  private:
   std::uint64_t seed_;
   Index next_ = 0;
+  bool draws_ = true;
 };
 
 /// Calls f(parameter) for each parameter of a layer, in the order of its `visit`, which is fixed.
@@ -86,7 +100,7 @@ void for_each_parameter(Layer& layer, F&& f) {
 /// Sets every gradient to 0, as is needed before the backward passes of each step.
 template <class Layer>
 void zero_gradients(Layer& layer) {
-  layer.visit([](auto& parameter) { parameter.gradient.setZero(); });
+  layer.visit([](auto& parameter) { parameter.gradient_sum().setZero(); });
 }
 
 /// The number of values that a layer learns.

@@ -61,12 +61,28 @@ class RowNorm : public LayerCalls<Layer, T> {
       check_written(name, "d_x", d_x, "x", x);
     }
     auto&& threads = as_executor(executor);
-    const auto tokens = static_cast<double>(x.batch() * x.rows());
-    detail::for_each_column_block(
-        threads, width(), detail::kColumnsPerTask, kProducts * tokens,
-        [&](Index first, Index count) { add_parameters(x, moments, d_y, first, count); });
-    if (d_x.is_none()) return;
     const LayerKernels<T> kernels;
+    const auto tokens = static_cast<double>(x.batch() * x.rows());
+    T* const d_scale = scale.gradient_sum().data();
+    T* d_shift = nullptr;
+    if constexpr (Layer::kIsCentred) {
+      d_shift = static_cast<Layer&>(*this).shift.gradient_sum().data();
+    }
+    detail::for_each_column_block(threads, width(), detail::kColumnsPerTask, kProducts * tokens,
+                                  [&](Index first, Index count) {
+                                    if (x.rows() == 0) return;
+                                    for (Index b = 0; b < x.batch(); ++b) {
+                                      NormArgs<T> args = arguments(x, moments, b, 0, x.rows());
+                                      args.x += first;
+                                      args.width = count;
+                                      args.d_y = &d_y(b, 0, 0, first);
+                                      args.d_y_row = d_y.strides()[2];
+                                      args.d_scale = d_scale + first;
+                                      if (d_shift != nullptr) args.d_shift = d_shift + first;
+                                      kernels.norm_parameters(args);
+                                    }
+                                  });
+    if (d_x.is_none()) return;
     detail::for_each_row_block(threads, x.batch(), x.rows(), products(),
                                [&](Index b, Index first, Index count) {
                                  NormArgs<T> args = arguments(x, moments, b, first, count);
@@ -117,25 +133,6 @@ class RowNorm : public LayerCalls<Layer, T> {
       args.shift = static_cast<const Layer&>(*this).shift.value.data();
     }
     return args;
-  }
-
-  /// Adds to the gradients of some channels the sums over all tokens, in order.
-  void add_parameters(const View<const T>& x, const View<T>& moments, const View<const T>& d_y,
-                      Index first, Index count) {
-    if (x.rows() == 0) return;
-    const LayerKernels<T> kernels;
-    for (Index b = 0; b < x.batch(); ++b) {
-      NormArgs<T> args = arguments(x, moments, b, 0, x.rows());
-      args.x += first;
-      args.width = count;
-      args.d_y = &d_y(b, 0, 0, first);
-      args.d_y_row = d_y.strides()[2];
-      args.d_scale = scale.gradient.data() + first;
-      if constexpr (Layer::kIsCentred) {
-        args.d_shift = static_cast<Layer&>(*this).shift.gradient.data() + first;
-      }
-      kernels.norm_parameters(args);
-    }
   }
 
   T epsilon_{};
