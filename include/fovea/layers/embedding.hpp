@@ -11,10 +11,11 @@ FOVEA_NAMESPACE_BEGIN
 /// are given one after the other, and for y [B, 1, L, C] with dense rows, where L is at most
 /// max_length. The weights are drawn uniformly with variance 1 / C. The bits are the same for any
 /// number of threads.
-template <class T>
-class Embedding : public LayerParts<Embedding<T>> {
+/// \tparam W the type of the table, as Linear has it
+template <class T, class W = T>
+class Embedding : public LayerParts<Embedding<T, W>> {
  public:
-  Parameter<T> table;     ///< [vocabulary, C] a vector for each token
+  Parameter<W> table;     ///< [vocabulary, C] a vector for each token
   Parameter<T> position;  ///< [max_length, C] a vector for each position
 
   /// A layer without sizes, which has yet to be assigned to.
@@ -62,7 +63,7 @@ class Embedding : public LayerParts<Embedding<T>> {
                                [&](Index b, Index first, Index count) {
                                  for (Index n = first; n < first + count; ++n) {
                                    detail::rows_of(y, b, n, 1) =
-                                       table.value.row(at(tokens, y, b, n)) +
+                                       table.value.row(at(tokens, y, b, n)).template cast<T>() +
                                        position.value.row(first_position + n);
                                  }
                                });

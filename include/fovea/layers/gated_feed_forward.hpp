@@ -17,8 +17,9 @@ struct GatedFeedForwardOptions {
 /// dense rows. W_g and W_u stand side by side in one matrix [C, 2 Hidden], the gate first. It costs
 /// 6 C Hidden flops per token, and twice that in the backward pass. The bits are the same for any
 /// number of threads.
-template <class T>
-class GatedFeedForward : public LayerCalls<GatedFeedForward<T>, T> {
+/// \tparam W the type of the weights, as Linear has it
+template <class T, class W = T>
+class GatedFeedForward : public LayerCalls<GatedFeedForward<T, W>, T> {
  public:
   /// What is kept from forward to backward, and room for gradients.
   struct Saved {
@@ -53,7 +54,7 @@ class GatedFeedForward : public LayerCalls<GatedFeedForward<T>, T> {
     f(self.out_);
   }
 
-  using LayerCalls<GatedFeedForward<T>, T>::forward;
+  using LayerCalls<GatedFeedForward<T, W>, T>::forward;
   /// Computes y, and keeps what `backward` needs.
   /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
   /// \throws std::bad_alloc if there is no memory for what is kept
@@ -83,7 +84,7 @@ class GatedFeedForward : public LayerCalls<GatedFeedForward<T>, T> {
     auto&& threads = as_executor(executor);
     const View<T> d_hidden = saved.d_hidden.resize(x.batch(), x.rows(), out_.in());
     const View<T> d_projected = saved.d_projected.resize(x.batch(), x.rows(), in_.out());
-    typename Linear<T>::Saved nothing;
+    typename Linear<T, W>::Saved nothing;
     out_.backward(saved.hidden.view(), nothing, d_y, d_hidden, threads);
     for_each_block(saved.projected.view(), threads,
                    [&](const LayerKernels<T>& kernels, GatedArgs<T> args, Index b, Index row) {
@@ -121,8 +122,8 @@ class GatedFeedForward : public LayerCalls<GatedFeedForward<T>, T> {
   }
 
   GateKind gate_ = GateKind::silu;
-  Linear<T> in_;
-  Linear<T> out_;
+  Linear<T, W> in_;
+  Linear<T, W> out_;
 };
 
 FOVEA_NAMESPACE_END

@@ -4,6 +4,7 @@
 /// pass.
 #pragma once
 
+#include "fovea/core/eigen.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_calls.hpp"
 
@@ -22,8 +23,8 @@ struct LinearLayerOptions {
 namespace detail {
 
 /// The weights, or what they are multiplied with, as a kernel sees them.
-template <class T>
-Matrix<const T> matrix_of(const RowMatrix<T>& weight) {
+template <class W>
+StoredMatrix<kStorage<W>> matrix_of(const RowMatrix<W>& weight) {
   return {weight.data(), weight.cols(), 1};
 }
 /// Rows of activations from row `first` of sequence b on.
@@ -32,17 +33,17 @@ Matrix<const T> matrix_of(const View<const T>& x, Index b, Index first) {
   return {row_at(x, b, first), x.strides()[2], 1};
 }
 /// The same matrix with rows as columns.
-template <class T>
-Matrix<const T> transposed(const Matrix<const T>& m) {
+template <class M>
+M transposed(const M& m) {
   return {m.data, m.column, m.row};
 }
 
 /// y = x W, plus b if that is not empty; or y += x W.
 /// \pre b is empty if products are added
-template <class T, class E>
-void multiply_rows(const View<const T>& x, const RowMatrix<T>& weight, const RowMatrix<T>& bias,
+template <class T, class W, class E>
+void multiply_rows(const View<const T>& x, const RowMatrix<W>& weight, const RowMatrix<T>& bias,
                    const View<T>& y, E&& executor, Into into = Into::write) {
-  const LayerKernels<T> kernels;
+  const ProductKernels<T, kStorage<W>> kernels;
   const auto products = static_cast<double>(weight.size());
   for_each_row_block(executor, x.batch(), x.rows(), products,
                      [&](Index b, Index first, Index count) {
@@ -59,10 +60,10 @@ void multiply_rows(const View<const T>& x, const RowMatrix<T>& weight, const Row
 }
 
 /// d_x = d_y W^T, or d_x += d_y W^T.
-template <class T, class E>
-void multiply_rows_transposed(const View<const T>& d_y, const RowMatrix<T>& weight,
+template <class T, class W, class E>
+void multiply_rows_transposed(const View<const T>& d_y, const RowMatrix<W>& weight,
                               const View<T>& d_x, Into into, E&& executor) {
-  const LayerKernels<T> kernels;
+  const ProductKernels<T, kStorage<W>> kernels;
   const auto products = static_cast<double>(weight.size());
   for_each_row_block(executor, d_y.batch(), d_y.rows(), products,
                      [&](Index b, Index first, Index count) {
@@ -89,7 +90,7 @@ constexpr Index tile_extent(Index extent) {
 template <class T, class E>
 void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatrix<T>& sum,
                        E&& executor) {
-  const LayerKernels<T> kernels;
+  const ProductKernels<T> kernels;
   const Index tile_rows = tile_extent(sum.rows());
   const Index tile_columns = tile_extent(sum.cols());
   const Index columns = blocks(sum.cols(), tile_columns);
@@ -105,7 +106,7 @@ void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatr
       Matrix<const T> products = matrix_of(d_y, b, 0);
       products.data += j;
       kernels.multiply({.a = rows,
-                        .b = products,
+                        .b = stored(products),
                         .to = sum.data() + i * sum.cols() + j,
                         .to_row = sum.cols(),
                         .rows = (std::min)(tile_rows, sum.rows() - i),
@@ -142,10 +143,12 @@ void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
 ///
 /// Threads share the rows, and the tiles of the gradient of W, so the bits are the same for any
 /// number of them. It takes no memory except 60 KB of the stack.
-template <class T>
-class Linear : public LayerCalls<Linear<T>, T> {
+/// \tparam W the type of the weights: T, or a type of 16 bits, which are rounded when they are
+/// loaded and read as exactly that; such a layer has no backward pass
+template <class T, class W = T>
+class Linear : public LayerCalls<Linear<T, W>, T> {
  public:
-  Parameter<T> weight;  ///< [In, Out] W
+  Parameter<W> weight;  ///< [In, Out] W
   Parameter<T> bias;    ///< [1, Out] b, or [1, 0] if there is none
 
   /// Nothing is kept, because backward reads x again.
@@ -179,7 +182,7 @@ class Linear : public LayerCalls<Linear<T>, T> {
     if (self.bias.value.size() != 0) f(self.bias);
   }
 
-  using LayerCalls<Linear<T>, T>::forward;
+  using LayerCalls<Linear<T, W>, T>::forward;
   /// Computes y.
   /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
   template <class E = Serial>
@@ -195,6 +198,7 @@ class Linear : public LayerCalls<Linear<T>, T> {
   template <class E = Serial>
   void backward(const View<const T>& x, Saved& /*saved*/, const View<const T>& d_y,
                 const View<T>& d_x, E&& executor = {}, Into into = Into::write) {
+    static_assert(std::same_as<T, W>, "weights of 16 bits are for inference alone");
     check_backward("Linear", x, in(), d_y, out(), d_x);
     auto&& threads = as_executor(executor);
     detail::add_outer_product(x, d_y, weight.gradient_sum(), threads);

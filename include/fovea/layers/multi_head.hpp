@@ -61,8 +61,9 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
 ///
 /// The layer keeps (2 H + 2 Hk) D numbers per token, takes as many for gradients, and keeps what
 /// the operator keeps. The bits are the same for any number of threads.
-template <class Op, class T = float>
-class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
+/// \tparam W the type of the projections' weights, as Linear has it
+template <class Op, class T = float, class W = T>
+class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
  public:
   /// What is kept from forward to backward, and room for gradients.
   struct Saved {
@@ -101,7 +102,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
     f(self.out_);
   }
 
-  using LayerCalls<MultiHead<Op, T>, T, Tokens<T>>::forward;
+  using LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>>::forward;
   /// Computes y, and keeps what `backward` needs.
   /// \throws std::invalid_argument as the operator, and with a message that names tensor,
   /// dimension, expected and got
@@ -127,7 +128,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
     const View<const T> projected(saved.projected.view());
     const View<T> d_projected = saved.d_projected.resize(d_y.batch(), d_y.rows(), columns());
     const View<T> d_heads = attention_.d_out(saved.heads);
-    typename Linear<T>::Saved nothing;
+    typename Linear<T, W>::Saved nothing;
     out_.backward(saved.heads.out.view(), nothing, d_y, d_heads, executor);
     attention_.backward(parts(projected), tokens, saved.heads, parts(d_projected), executor);
     rotary_.turn(queries_and_keys(d_projected), 0, saved.angles, true, executor);
@@ -137,12 +138,12 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
 
   /// A decoder: the same layer for tokens that come one after the other.
   /// \throws std::invalid_argument as the operator's decoder; std::bad_alloc
-  [[nodiscard]] MultiHeadDecoder<Op, T> decoder(const LayerDecoderShape& shape = {}) const {
+  [[nodiscard]] MultiHeadDecoder<Op, T, W> decoder(const LayerDecoderShape& shape = {}) const {
     return {*this, shape};
   }
 
  private:
-  friend class MultiHeadDecoder<Op, T>;
+  friend class MultiHeadDecoder<Op, T, W>;
 
   Index columns() const { return (sizes_.heads + 2 * sizes_.key_heads) * sizes_.head_width; }
 
@@ -164,9 +165,9 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
 
   HeadSizes sizes_;
   Rotary<T> rotary_;
-  Linear<T> projection_;
+  Linear<T, W> projection_;
   HeadAttention<Op, T> attention_;
-  Linear<T> out_;
+  Linear<T, W> out_;
 };
 
 FOVEA_NAMESPACE_END

@@ -10,7 +10,7 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class Op, class T>
+template <class Op, class T, class W>
 class MultiHead;
 
 /// The sizes of a layer's decoder that the layer does not know.
@@ -28,13 +28,13 @@ struct LayerDecoderShape {
 /// It reads the layer's weights at each step, so the layer must outlive it and stay where it is.
 /// Its memory is that of the operator's decoder, and (3 H + 2 Hk) D numbers for each token of a
 /// step. It must not be called from several threads at once. What throws leaves it as it was.
-template <class Op, class T = float>
+template <class Op, class T = float, class W = T>
 class MultiHeadDecoder {
   static_assert(IncrementalAttention<Op, T>, "only layers of an operator with a decoder have one");
 
  public:
   /// An empty decoder. \throws std::invalid_argument as the operator's decoder; std::bad_alloc
-  MultiHeadDecoder(const MultiHead<Op, T>& layer, const LayerDecoderShape& shape)
+  MultiHeadDecoder(const MultiHead<Op, T, W>& layer, const LayerDecoderShape& shape)
       : layer_(&layer), batch_(shape.batch), decoder_(decoder_of(layer, shape)) {}
 
   /// The number of tokens so far.
@@ -75,10 +75,10 @@ class MultiHeadDecoder {
   using OpDecoder = decltype(std::declval<const Op&>().template decoder<T>(
       std::declval<const typename Op::DecoderShape&>()));
 
-  MultiHeadDecoder(const MultiHead<Op, T>& layer, Index batch, OpDecoder decoder)
+  MultiHeadDecoder(const MultiHead<Op, T, W>& layer, Index batch, OpDecoder decoder)
       : layer_(&layer), batch_(batch), decoder_(std::move(decoder)) {}
 
-  static OpDecoder decoder_of(const MultiHead<Op, T>& layer, const LayerDecoderShape& shape) {
+  static OpDecoder decoder_of(const MultiHead<Op, T, W>& layer, const LayerDecoderShape& shape) {
     const HeadSizes& sizes = layer.sizes();
     typename Op::DecoderShape of_op;
     of_op.batch = shape.batch;
@@ -91,7 +91,7 @@ class MultiHeadDecoder {
     return layer.op().template decoder<T>(of_op);
   }
 
-  const MultiHead<Op, T>* layer_;
+  const MultiHead<Op, T, W>* layer_;
   Index batch_;
   OpDecoder decoder_;
   Buffer<T> projected_;

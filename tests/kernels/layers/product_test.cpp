@@ -2,6 +2,7 @@
 /// \file
 /// Matrix products of layers against sums in double, at every level: all the ways in which their
 /// operands may lie in memory, sizes around those of panels, chains and blocks.
+#include "fovea/core/eigen.hpp"
 #include "fovea/kernels/layers/table.hpp"
 
 #include "kernels/layers/drawn_rows.hpp"
@@ -43,7 +44,7 @@ struct DrawnProduct {
   }
   fovea::ProductArgs<T> args(DrawnRows<T>& to) const {
     return {.a = seen(a, a_is_across),
-            .b = seen(b, b_is_across),
+            .b = fovea::stored(seen(b, b_is_across)),
             .to = to.data(),
             .to_row = to.row,
             .rows = size.rows,
@@ -84,16 +85,16 @@ TYPED_TEST(Product, IsTheSumOfProducts) {
       const DrawnProduct<T> product(size, a_across, b_across);
       at_each_level([&] {
         DrawnRows<T> plain(size.rows, size.columns, 4);
-        fovea::LayerKernels<T>().multiply(product.args(plain));
+        fovea::ProductKernels<T>().multiply(product.args(plain));
         const DrawnRows<T> before(size.rows, size.columns, 5);
         DrawnRows<T> added = before;
         fovea::ProductArgs<T> args = product.args(added);
         args.add = true;
-        fovea::LayerKernels<T>().multiply(args);
+        fovea::ProductKernels<T>().multiply(args);
         DrawnRows<T> biased(size.rows, size.columns, 6);
         args = product.args(biased);
         args.bias = product.bias.data();
-        fovea::LayerKernels<T>().multiply(args);
+        fovea::ProductKernels<T>().multiply(args);
         for (Index i = 0; i < size.rows; ++i) {
           for (Index j = 0; j < size.columns; ++j) {
             ASSERT_TRUE(product.holds(plain, i, j, 0)) << i << ", " << j;
@@ -121,22 +122,64 @@ TYPED_TEST(Product, AnElementsBitsAreThoseOfItsRowAndColumn) {
   }();
   at_each_level([&] {
     DrawnRows<T> whole(all.rows, all.columns, 4);
-    fovea::LayerKernels<T>().multiply(product.args(whole));
+    fovea::ProductKernels<T>().multiply(product.args(whole));
     for (const Index i : {0, 5, 95, 96, 100}) {
       for (const Index j : {0, 7, 15, 16, 44}) {
         DrawnRows<T> one(1, 1, 5);
         fovea::ProductArgs<T> args = product.args(one);
         args.a.data += i * args.a.row;
-        args.b.data += j;
+        args.b.data = product.b.data() + j;
         args.rows = args.columns = 1;
-        fovea::LayerKernels<T>().multiply(args);
+        fovea::ProductKernels<T>().multiply(args);
         EXPECT_EQ(one(0, 0), whole(i, j)) << i << ", " << j;
         args.a = {a_across.data() + i, 1, a_across.row};
-        fovea::LayerKernels<T>().multiply(args);
+        fovea::ProductKernels<T>().multiply(args);
         EXPECT_EQ(one(0, 0), whole(i, j)) << i << ", " << j;
       }
     }
   });
+}
+
+template <class W>
+class StoredProduct : public testing::Test {};
+using Stored = testing::Types<Eigen::bfloat16, Eigen::half>;
+TYPED_TEST_SUITE(StoredProduct, Stored);
+
+/// Weights of 16 bits give the bits of the floats that they stand for, in every form, for few rows
+/// and for many.
+TYPED_TEST(StoredProduct, HasTheBitsOfItsFloats) {
+  using W = TypeParam;
+  constexpr fovea::Storage kStored = fovea::kStorage<W>;
+  for (const Sizes& size : kSizes) {
+    for_each_form([&](bool a_across, bool b_across) {
+      DrawnProduct<float> product(size, a_across, b_across);
+      std::vector<W> weights;
+      for (float& x : product.b.at) {
+        weights.push_back(static_cast<W>(x));
+        x = static_cast<float>(weights.back());
+      }
+      at_each_level([&] {
+        DrawnRows<float> expected(size.rows, size.columns, 4);
+        const fovea::ProductArgs<float> args = product.args(expected);
+        fovea::ProductKernels<float>().multiply(args);
+        DrawnRows<float> got(size.rows, size.columns, 5);
+        fovea::ProductKernels<float, kStored>().multiply(
+            {.a = args.a,
+             .b = {weights.data(), args.b.row, args.b.column},
+             .to = got.data(),
+             .to_row = got.row,
+             .rows = size.rows,
+             .columns = size.columns,
+             .steps = size.steps});
+        for (Index i = 0; i < size.rows; ++i) {
+          for (Index j = 0; j < size.columns; ++j) {
+            ASSERT_EQ(got(i, j), expected(i, j)) << i << ", " << j;
+          }
+        }
+        EXPECT_TRUE(got.has_its_gaps());
+      });
+    });
+  }
 }
 
 TYPED_TEST(Product, RowsAreAddedUp) {

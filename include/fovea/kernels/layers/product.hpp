@@ -14,11 +14,11 @@ inline constexpr Index kProductRows = 96;
 
 /// The product to[i, j] = sum_s a[i, s] b[s, j], to which a bias or to[i, j] itself is added. The
 /// sum runs in chains of kChain steps, which are added in order, so the bits of an element depend
-/// on its row of a and its column of b alone.
-template <class T>
+/// on its row of a and its column of b alone. Weights may be stored in 16 bits.
+template <class T, Storage S = Storage::native>
 struct ProductArgs {
   Matrix<const T> a;        ///< [rows, steps], with a stride of 1 in a row or in a column
-  Matrix<const T> b;        ///< [steps, columns], with a stride of 1 in a row or in a column
+  StoredMatrix<S> b;        ///< [steps, columns], with a stride of 1 in a row or in a column
   T* to = nullptr;          ///< [rows, columns], dense rows, which share no element with a and b
   Index to_row = 0;         ///< elements from one row of `to` to the next
   Index rows = 0;           ///< number of rows

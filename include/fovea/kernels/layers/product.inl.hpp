@@ -70,11 +70,18 @@ struct PanelRows {
   }
 };
 
+/// Element (row, column) of a matrix and all that follow.
+template <class T, Storage S>
+FOVEA_INLINE StoredMatrix<S> part_from(const StoredMatrix<S>& m, Index row, Index column) {
+  const Index offset = (row * m.row + column * m.column) * kStoredBytes<S, T>;
+  return {static_cast<const char*>(m.data) + offset, m.row, m.column};
+}
+
 /// panel[s, j] = b[s, j] for steps of some columns, 0 beyond `width`.
-template <class T>
-FOVEA_INLINE void pack_panel(const Matrix<const T>& b, Index steps, Index width, T* panel) {
+template <class T, Storage S>
+FOVEA_INLINE void pack_panel(const StoredMatrix<S>& b, Index steps, Index width, T* panel) {
   if (b.column == 1) {
-    pack_rows(stored(b), steps, width, panel, kPanelColumns<T>);
+    pack_rows(b, steps, width, panel, kPanelColumns<T>);
     if (width > kLanes<T> * (kPanelVectors - 1)) return;
     for (Index s = 0; s < steps; ++s) {
       for (Index c = padded_size(width, kLanes<T>); c < kPanelColumns<T>; c += kLanes<T>) {
@@ -83,19 +90,20 @@ FOVEA_INLINE void pack_panel(const Matrix<const T>& b, Index steps, Index width,
     }
     return;
   }
-  rows_to_lanes(b.data, b.column, 1, width, steps, T(1), panel, kPanelColumns<T>);
+  const StoredMatrix<S> columns{b.data, b.column, 1};
+  rows_to_lanes(columns, width, steps, T(1), panel, kPanelColumns<T>);
 }
 
 /// Adds one chain of all columns in [begin, end) to rows of a product.
 /// \param a [rows, steps], the steps of the chain \param b [steps, columns]
-template <class T>
-FOVEA_NOINLINE void add_chain(const ProductArgs<T>& p, const Matrix<const T>& a,
-                              const Matrix<const T>& b, Index first_row, Index rows, Index steps,
+template <class T, Storage S>
+FOVEA_NOINLINE void add_chain(const ProductArgs<T, S>& p, const Matrix<const T>& a,
+                              const StoredMatrix<S>& b, Index first_row, Index rows, Index steps,
                               bool is_first, ColumnRange columns) {
   alignas(64) T panel[kChain * kPanelColumns<T>];
   for (Index j = columns.begin; j < columns.end; j += kPanelColumns<T>) {
     const Index width = smaller(kPanelColumns<T>, columns.end - j);
-    pack_panel<T>({b.data + j * b.column, b.row, b.column}, steps, width, panel);
+    pack_panel(part_from<T>(b, 0, j), steps, width, panel);
     T* const to = p.to + first_row * p.to_row + j;
     PanelRows<T> block{a.data, a.row, a.column, panel, steps, to, p.to_row, width, nullptr, 0};
     if (p.add || !is_first) {
@@ -113,9 +121,9 @@ inline constexpr Index kFewRows = 3;
 
 /// Products of R rows with rows of b that are read in place, some steps at a time, so that memory
 /// is read from front to back.
-template <class T>
+template <class T, Storage S>
 struct FewRows {
-  const ProductArgs<T>& p;
+  const ProductArgs<T, S>& p;
   T* sums;  // [R, kProductColumns] of the chain
 
   /// Computes whole vectors of columns of rows [row, row + R).
@@ -152,7 +160,7 @@ struct FewRows {
         a[r][n] = set1(p.a.data[(row + r) * p.a.row + (s + n) * p.a.column]);
       }
     }
-    const T* const b = p.b.data + s * p.b.row + j;
+    const void* const b = part_from<T>(p.b, s, j).data;
     for (Index c = 0; c < columns; c += kLanes<T>) {
       Vec<T> sum[R];
       FOVEA_UNROLL
@@ -161,7 +169,7 @@ struct FewRows {
       }
       FOVEA_UNROLL
       for (int n = 0; n < Steps; ++n) {
-        const Vec<T> x = load(b + n * p.b.row + c);
+        const Vec<T> x = load_stored<S, T>(b, n * p.b.row + c);
         FOVEA_UNROLL
         for (int r = 0; r < R; ++r) sum[r] = fma(a[r][n], x, sum[r]);
       }
@@ -185,13 +193,13 @@ struct FewRows {
 };
 
 /// Computes a product.
-template <class T>
-void multiply(const ProductArgs<T>& p) {
+template <class T, Storage S>
+void multiply(const ProductArgs<T, S>& p) {
   alignas(64) T packed[kChain * kProductRows];
   static_assert(kChain * kProductRows >= 2 * kProductColumns);
   Index begin = 0;
   if (p.rows <= kFewRows && p.b.column == 1) {
-    for_row_blocks<2>(0, p.rows, FewRows<T>{p, packed});
+    for_row_blocks<2>(0, p.rows, FewRows<T, S>{p, packed});
     begin = p.columns / kLanes<T> * kLanes<T>;
   }
   for (; begin < p.columns; begin += kProductColumns) {
@@ -205,8 +213,7 @@ void multiply(const ProductArgs<T>& p) {
           pack_rows<Storage::native>(a.data, a.column, a.row, steps, rows, packed, kProductRows);
           a = {packed, 1, kProductRows};
         }
-        add_chain<T>(p, a, {p.b.data + s * p.b.row, p.b.row, p.b.column}, i, rows, steps, s == 0,
-                     columns);
+        add_chain(p, a, part_from<T>(p.b, s, 0), i, rows, steps, s == 0, columns);
       }
     }
   }

@@ -17,11 +17,19 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// The matrix products of layers whose tokens are of T and whose weights are stored in S.
+template <class T, Storage S = Storage::native>
+struct ProductKernels {
+  /// A matrix product.
+  void multiply(const ProductArgs<T, S>& args) const noexcept;
+
+  /// The instruction-set level at which the kernels run; by default that of the machine.
+  IsaLevel level = isa_level();
+};
+
 /// The kernels of layers, their losses and their optimiser, for tensors of T.
 template <class T>
 struct LayerKernels {
-  /// A matrix product.
-  void multiply(const ProductArgs<T>& args) const noexcept;
   /// The sum of rows.
   void add_rows(const RowSumArgs<T>& args) const noexcept;
 
@@ -78,10 +86,12 @@ FOVEA_NAMESPACE_END
 
 FOVEA_NAMESPACE_BEGIN
 
-template <class T>
-void LayerKernels<T>::multiply(const ProductArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, multiply<T>)(args);
+template <class T, Storage S>
+void ProductKernels<T, S>::multiply(const ProductArgs<T, S>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, multiply<T, S>)(args);
 }
+FOVEA_STORED_KERNELS(ProductKernels)
+
 template <class T>
 void LayerKernels<T>::add_rows(const RowSumArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, add_rows<T>)(args);
