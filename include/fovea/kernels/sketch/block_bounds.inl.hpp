@@ -165,7 +165,7 @@ FOVEA_INLINE T block_sum(const T* q, const T* columns, Index columns_row, Index 
 
 /// The largest of n numbers; -infinity if n is 0. Reads whole vectors.
 template <class T>
-FOVEA_NOINLINE T largest_of(const T* x, Index n) {
+FOVEA_NOINLINE T largest_of_vectors(const T* x, Index n) {
   Vec<T> most = set1(-MathConstants<T>::kInfinity);
   for (Index i = 0; i < n; i += kLanes<T>) most = maximum(load(x + i), most);
   return largest_lane(most).raw[0];

@@ -64,8 +64,8 @@ class KeyBlocks {
     behind_ = scores;
     behind_count_ = end_scores(behind_, seen - covered_);
     looked_at_ = seen - covered_;
-    const T top_behind = largest_of(behind_, behind_count_);
-    top_ = largest_of(row_.mean, count());
+    const T top_behind = largest_of_vectors(behind_, behind_count_);
+    top_ = largest_of_vectors(row_.mean, count());
     top_ = top_behind > top_ ? top_behind : top_;
     bound_sums(row_, count(), top_);
     behind_sum_ = sum_of_powers(behind_, behind_count_, top_);

@@ -170,7 +170,7 @@ class SketchBlockSelect {
   /// Finds the candidates among the kept keys, for the least normaliser that the row may have, and
   /// the interval that the normaliser is in. Returns false if that may leave too few of them.
   bool find_candidates() {
-    const T most = largest_of(blocks_.kept_logits(), blocks_.kept());
+    const T most = largest_of_vectors(blocks_.kept_logits(), blocks_.kept());
     // So it is the largest logit of all keys, as in the exhaustive choice.
     if (!(most > bound_)) return false;
     T normaliser = 0;
