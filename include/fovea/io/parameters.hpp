@@ -74,6 +74,22 @@ void add_tensor(const std::string& name, const RowMatrix<T>& value, Dtype dtype,
   }
 }
 
+/// Columns of a matrix from `first` on become the rows of another one. Tiles of a cache line each
+/// way keep every line that is read and written until all of it was used.
+template <class T>
+void copy_transposed(const RowMatrix<T>& rows, RowMatrix<T>& to, Index first) {
+  constexpr Index tile = 16;
+  for (Index i = 0; i < rows.rows(); i += tile) {
+    const Index height = (std::min)(tile, rows.rows() - i);
+    for (Index j = 0; j < rows.cols(); j += tile) {
+      const Index width = (std::min)(tile, rows.cols() - j);
+      for (Index c = j; c < j + width; ++c) {
+        for (Index r = i; r < i + height; ++r) to(c, first + r) = rows(r, c);
+      }
+    }
+  }
+}
+
 /// The matrices that a set is read into, with the tensors that they come from. Everything is
 /// checked before anything is written.
 class LoadPlan {
@@ -157,7 +173,7 @@ class LoadPlan {
     RowMatrix<T> columns(transposed ? count : value.rows(), transposed ? value.rows() : count);
     tensor.read(columns.data());
     if (transposed) {
-      value.middleCols(first, count) = columns.transpose();
+      copy_transposed(columns, value, first);
     } else {
       value.middleCols(first, count) = columns;
     }

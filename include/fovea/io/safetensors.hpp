@@ -205,9 +205,11 @@ inline void write_safetensors(const std::string& path, const TensorSet& set) {
   std::vector<std::string_view> pieces(1);
   std::size_t next = 0;
   for (const auto& [name, tensor] : set.tensors) {
-    if (name == "__metadata__" || tensor.column_major) {
+    if (name == "__metadata__" || tensor.column_major || tensor.decode != nullptr) {
       refuse_file(path, quoted_name(name) + " cannot be written: it is " +
-                            (tensor.column_major ? "column-major" : "the name of the metadata"));
+                            (tensor.decode != nullptr ? "of a type that the format has not"
+                             : tensor.column_major    ? "column-major"
+                                                      : "the name of the metadata"));
     }
     const std::size_t end = next + tensor.bytes.size();
     header[name] = {{"dtype", names_of(tensor.dtype).safetensors},

@@ -4,6 +4,9 @@
 /// made of and become.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <concepts>
 #include <limits>
 #include <map>
 #include <memory>
@@ -23,14 +26,24 @@ struct StoredTensor {
   std::vector<Index> shape = {};          ///< its extents, each 0 or more; none for a scalar
   std::span<const std::byte> bytes = {};  ///< its elements without gaps, the last index fastest
   bool column_major = false;              ///< whether the first index is the fastest instead
+  /// Makes floats of `count` elements, for files whose elements are of no Dtype, such as quantised
+  /// ones; null if they are of `dtype`. `count` is that of all elements, or a multiple of 4096 that
+  /// begins at one.
+  void (*decode)(const std::byte* from, Index count, float* to) = nullptr;
 
   /// The number of elements.
-  Index size() const { return static_cast<Index>(bytes.size()) / names_of(dtype).width; }
+  Index size() const {
+    if (decode == nullptr) return static_cast<Index>(bytes.size()) / names_of(dtype).width;
+    Index count = 1;
+    for (const Index extent : shape) count *= extent;
+    return count;
+  }
 
   /// Converts the elements to T.
   /// \param to [size()] is written, the last index fastest
   template <class T>
   void read(T* to) const {
+    if (decode != nullptr) return read_decoded(to);
     if (!column_major) return from_bytes(dtype, bytes.data(), size(), to);
     std::vector<T> elements(static_cast<std::size_t>(size()));
     from_bytes(dtype, bytes.data(), size(), elements.data());
@@ -42,6 +55,28 @@ struct StoredTensor {
       for (std::size_t d = shape.size(); d-- > 0;) {
         if (++index[d] < shape[d]) break;
         index[d] = 0;
+      }
+    }
+  }
+
+ private:
+  template <class T>
+  void read_decoded(T* to) const {
+    constexpr Index piece = 4096;
+    std::array<float, piece> floats;
+    const Index count = size();
+    if (count == 0) return;
+    const Index piece_bytes = static_cast<Index>(bytes.size()) * piece / count;
+    for (Index first = 0; first < count; first += piece) {
+      const Index many = (std::min)(piece, count - first);
+      const std::byte* const from = bytes.data() + first / piece * piece_bytes;
+      if constexpr (std::same_as<T, float>) {
+        decode(from, many, to + first);
+      } else {
+        decode(from, many, floats.data());
+        for (Index i = 0; i < many; ++i) {
+          to[first + i] = static_cast<T>(floats[static_cast<std::size_t>(i)]);
+        }
       }
     }
   }

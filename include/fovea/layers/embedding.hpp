@@ -9,9 +9,9 @@ FOVEA_NAMESPACE_BEGIN
 
 /// y[b, i] = table[token[b, i]] + position[i], for tokens in [0, vocabulary) of B sequences, which
 /// are given one after the other, and for y [B, 1, L, C] with dense rows, where L is at most
-/// max_length. The weights are drawn uniformly with variance 1 / C. The bits are the same for any
-/// number of threads.
-/// \tparam W the type of the table, as Linear has it
+/// max_length. If max_length is 0 there are no positions, as in models that turn queries and keys
+/// instead, and nothing bounds L. The weights are drawn uniformly with variance 1 / C. The bits are
+/// the same for any number of threads. \tparam W the type of the table, as Linear has it
 template <class T, class W = T>
 class Embedding : public LayerParts<Embedding<T, W>> {
  public:
@@ -21,23 +21,23 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// A layer without sizes, which has yet to be assigned to.
   Embedding() = default;
 
-  /// Draws the weights. \throws std::invalid_argument if a size is below 1
+  /// Draws the weights. \throws std::invalid_argument if a size is below 1, max_length below 0
   Embedding(Index vocabulary, Index max_length, Index width, Initialiser& initialiser)
       : table("embedding.table", vocabulary, width),
         position("embedding.position", max_length, width) {
     check_size("Embedding", "the vocabulary", vocabulary);
-    check_size("Embedding", "max_length", max_length);
+    if (max_length < 0) refuse("Embedding", "max_length", std::to_string(max_length), "at least 0");
     check_size("Embedding", "the width of y", width);
     const double bound = std::sqrt(3 / static_cast<double>(width));
     initialiser.uniform(table, bound);
-    initialiser.uniform(position, bound);
+    if (has_positions()) initialiser.uniform(position, bound);
   }
 
   /// Lists the table and the positions.
   template <class Self, class F>
   static void each_part(Self& self, F&& f) {
     f(self.table);
-    f(self.position);
+    if (self.has_positions()) f(self.position);
   }
 
   /// Computes y.
@@ -62,9 +62,10 @@ class Embedding : public LayerParts<Embedding<T, W>> {
     detail::for_each_row_block(as_executor(executor), y.batch(), y.rows(), products,
                                [&](Index b, Index first, Index count) {
                                  for (Index n = first; n < first + count; ++n) {
-                                   detail::rows_of(y, b, n, 1) =
-                                       table.value.row(at(tokens, y, b, n)).template cast<T>() +
-                                       position.value.row(first_position + n);
+                                   auto row = detail::rows_of(y, b, n, 1);
+                                   row = table.value.row(at(tokens, y, b, n)).template cast<T>();
+                                   if (has_positions())
+                                     row += position.value.row(first_position + n);
                                  }
                                });
   }
@@ -86,7 +87,7 @@ class Embedding : public LayerParts<Embedding<T, W>> {
             for (Index n = 0; n < d_y.rows(); ++n) {
               const auto d = rows.row(n).segment(first, count);
               d_table.row(at(tokens, d_y, b, n)).segment(first, count) += d;
-              d_position.row(n).segment(first, count) += d;
+              if (has_positions()) d_position.row(n).segment(first, count) += d;
             }
           }
         });
@@ -127,6 +128,8 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// Multiply-adds that take as long as an element does.
   static constexpr double kProducts = 16;
 
+  bool has_positions() const { return position.value.rows() > 0; }
+
   template <class U>
   static Index at(std::span<const Index> tokens, const View<U>& y, Index b, Index n) {
     return tokens[static_cast<std::size_t>(b * y.rows() + n)];
@@ -136,7 +139,7 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   void check(std::span<const Index> tokens, const char* tensor, const View<U>& y,
              Index first_position = 0) const {
     check_activations("Embedding", tensor, y, table.value.cols());
-    const Index most = position.value.rows();
+    const Index most = has_positions() ? position.value.rows() : kFarPosition;
     if (first_position < 0 || first_position > most) {
       refuse("Embedding", "first_position", std::to_string(first_position),
              "0 to " + std::to_string(most) + ", max_length");

@@ -29,7 +29,7 @@ struct Parameter {
   /// A parameter without elements.
   Parameter() = default;
   /// A parameter whose values are all `fill`.
-  Parameter(std::string called, Index rows, Index columns, T fill = 0)
+  Parameter(std::string called, Index rows, Index columns, T fill = T(0))
       : name(std::move(called)), value(RowMatrix<T>::Constant(rows, columns, fill)) {}
 
   /// The gradient to be added to, in the shape of value. \throws std::bad_alloc

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// An operator of attention that is chosen when the program runs: softmax over the keys of a
+/// pattern that is named by a text.
+#pragma once
+
+#include <charconv>
+#include <fovea/fovea.hpp>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace models {
+
+using fovea::Index;
+
+/// Causal attention whose pattern is any function of the head and of the sizes of the sequence. One
+/// type for all of them: a model that can have any is compiled once.
+class ChosenAttention : public fovea::SoftmaxOperator<ChosenAttention> {
+ public:
+  using Pattern = std::function<fovea::AnyPattern(Index head, const fovea::SequenceShape& shape)>;
+
+  /// The options that every softmax operator has.
+  struct Options {
+    std::optional<double> scale = {};
+    fovea::CausalAlignment alignment = fovea::CausalAlignment::bottom_right;
+    std::optional<double> soft_cap = {};
+    fovea::Dropout dropout = {};
+  };
+
+  Options options;
+
+  /// Full attention, causal.
+  ChosenAttention()
+      : ChosenAttention([](Index, const fovea::SequenceShape&) {
+          return fovea::AnyPattern(fovea::Causal());
+        }) {}
+  explicit ChosenAttention(Pattern pattern) : pattern_(std::move(pattern)) {}
+
+  static constexpr const char* name() { return "ChosenAttention"; }
+  fovea::AnyPattern pattern(Index head, const fovea::SequenceShape& shape) const {
+    return pattern_(head, shape);
+  }
+  Index pattern_period(Index heads) const { return heads; }
+  void check_options() const {}
+
+ private:
+  Pattern pattern_;
+};
+
+/// What the option --attention means: a name, and numbers with names of one letter or a word, such
+/// as "window:256,sink:4".
+class AttentionChoice {
+ public:
+  /// \throws std::invalid_argument if it is not understood
+  explicit AttentionChoice(const std::string& text) : text_(text) {
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = (std::min)(text.find(',', begin), text.size());
+      read(std::string_view(text).substr(begin, end - begin), begin == 0);
+      begin = end + 1;
+    }
+  }
+
+  /// Whether the keys are those that a sketch chooses.
+  bool is_smart_bird() const { return name_ == "smart_bird"; }
+
+  /// How many keys Smart Bird keeps.
+  Index keys() { return number("smart_bird", 64, 1); }
+
+  /// The pattern, unless the keys are chosen. \throws std::invalid_argument
+  ChosenAttention attention() {
+    using Shape = fovea::SequenceShape;
+    if (name_ == "full") {
+      check_all_used();
+      return ChosenAttention();
+    }
+    if (name_ == "window") {
+      const Index window = number("window", 256, 1);
+      const Index sink = number("sink", 4, 0);
+      check_all_used();
+      return ChosenAttention([=](Index, const Shape&) {
+        const fovea::Window seen{window - 1, 0};
+        if (sink == 0) return fovea::AnyPattern(seen);
+        return fovea::AnyPattern(
+            fovea::WindowAndTokens(seen, fovea::GlobalTokens::first(sink, true)));
+      });
+    }
+    if (name_ == "bigbird") {
+      const fovea::BigBirdAttention op({.block = number("bigbird", 64, 1), .causal = true});
+      check_all_used();
+      return ChosenAttention(
+          [=](Index head, const Shape& shape) { return op.pattern(head, shape); });
+    }
+    return strided_or_fixed();
+  }
+
+ private:
+  using Numbers = std::map<std::string, Index, std::less<>>;
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw std::invalid_argument("--attention " + text_ + ": " + why);
+  }
+
+  void read(std::string_view part, bool is_first) {
+    const std::size_t colon = (std::min)(part.find(':'), part.size());
+    const std::string name(part.substr(0, colon));
+    if (is_first) name_ = name;
+    if (colon == part.size()) {
+      if (!is_first) refuse("'" + name + "' has no number");
+      return;
+    }
+    const std::string_view digits = part.substr(colon + 1);
+    Index value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc{} || end != digits.data() + digits.size()) {
+      refuse("'" + std::string(digits) + "' is no number");
+    }
+    numbers_[name] = value;
+  }
+
+  /// The number of a name, which must not be below `least`.
+  Index number(const std::string& name, Index otherwise, Index least) {
+    const auto found = numbers_.find(name);
+    if (found == numbers_.end()) return otherwise;
+    const Index value = found->second;
+    numbers_.erase(found);
+    if (value < least || value > fovea::kFarPosition) {
+      refuse(name + " is " + std::to_string(value) + "; expected at least " +
+             std::to_string(least));
+    }
+    return value;
+  }
+
+  void check_all_used() const {
+    if (!numbers_.empty()) refuse("'" + numbers_.begin()->first + "' is not a part of it");
+  }
+
+  ChosenAttention strided_or_fixed() {
+    using Shape = fovea::SequenceShape;
+    if (name_ != "strided" && name_ != "fixed") {
+      refuse(
+          "expected full, window:W,sink:S, strided:STRIDE, fixed:STRIDE,summary:C, bigbird:BLOCK "
+          "or "
+          "smart_bird:KEYS");
+    }
+    const Index stride = number(name_, 128, 1);
+    if (name_ == "strided") {
+      check_all_used();
+      const fovea::StridedAttention op(
+          {.stride = stride, .heads = fovea::HeadAssignment::merged, .causal = true});
+      return ChosenAttention(
+          [=](Index head, const Shape& shape) { return op.pattern(head, shape); });
+    }
+    const Index summary = number("summary", 8, 1);
+    check_all_used();
+    const fovea::FixedAttention op({.stride = stride,
+                                    .summary = (std::min)(summary, stride),
+                                    .heads = fovea::HeadAssignment::merged,
+                                    .causal = true});
+    return ChosenAttention([=](Index head, const Shape& shape) { return op.pattern(head, shape); });
+  }
+
+  std::string text_;
+  std::string name_;
+  Numbers numbers_;
+};
+
+}  // namespace models

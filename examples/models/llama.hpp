@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Decoders of Llama's kind (Touvron et al. 2023): RMS normalisation before each part, rotary
+/// positions, grouped queries and SwiGLU, with any operator of attention.
+#pragma once
+
+#include <fovea/fovea.hpp>
+#include <fovea/layers.hpp>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include "gguf.hpp"
+
+namespace models {
+
+/// The sizes of a model.
+struct LlamaSizes {
+  Index vocabulary = 0;
+  Index blocks = 0;
+  Index width = 0;
+  Index hidden = 0;
+  Index heads = 0;
+  Index key_heads = 0;
+  Index head_width = 0;
+  Index rotary_width = 0;
+  Index length = 0;  ///< the positions that it was trained for
+  double rotary_base = 0;
+  double epsilon = 0;
+  bool is_tied = false;  ///< whether the table of tokens gives the logits, too
+};
+
+/// The sizes that a file names. \throws std::runtime_error if it is of another kind, or if they do
+/// not go together
+inline LlamaSizes llama_sizes(const Gguf& file) {
+  constexpr Index most = 1 << 24;
+  const auto& kind = file.at<std::string>("general.architecture");
+  if (kind != "llama") {
+    fovea::refuse_file(file.tensors.origin, "it is a model of the kind " +
+                                                fovea::quoted_name(kind) + "; expected 'llama'");
+  }
+  LlamaSizes sizes;
+  const std::vector<Index>& table = file.tensors.at("token_embd.weight").shape;
+  sizes.vocabulary = table[0];
+  sizes.width = file.size_at("llama.embedding_length", 1, most);
+  sizes.blocks = file.size_at("llama.block_count", 1, 4096);
+  sizes.hidden = file.size_at("llama.feed_forward_length", 1, most);
+  sizes.heads = file.size_at("llama.attention.head_count", 1, sizes.width);
+  sizes.key_heads = sizes.heads;
+  if (file.has("llama.attention.head_count_kv")) {
+    sizes.key_heads = file.size_at("llama.attention.head_count_kv", 1, sizes.heads);
+  }
+  sizes.head_width = sizes.width / sizes.heads;
+  if (file.has("llama.attention.key_length")) {
+    sizes.head_width = file.size_at("llama.attention.key_length", 1, most);
+  }
+  sizes.rotary_width = sizes.head_width;
+  if (file.has("llama.rope.dimension_count")) {
+    sizes.rotary_width = file.size_at("llama.rope.dimension_count", 2, sizes.head_width);
+  }
+  sizes.length = file.size_at("llama.context_length", 1, Index{1} << 40);
+  sizes.rotary_base =
+      file.has("llama.rope.freq_base") ? file.at<double>("llama.rope.freq_base") : 10000;
+  sizes.epsilon = file.at<double>("llama.attention.layer_norm_rms_epsilon");
+  sizes.is_tied = file.tensors.tensors.count("output.weight") == 0;
+  return sizes;
+}
+
+/// A model whose attention is `Op` and whose matrices are of W: float, or a type of 16 bits.
+template <class Op, class W = float>
+class Llama : public fovea::LayerParts<Llama<Op, W>> {
+ public:
+  using Attention = fovea::MultiHead<Op, float, W>;
+  using Block = fovea::EncoderBlock<Attention, float, fovea::RmsNorm<float>,
+                                    fovea::GatedFeedForward<float, W>>;
+
+  /// A model of these sizes whose weights are 0. \throws std::invalid_argument if they do not go
+  /// together
+  Llama(const LlamaSizes& sizes, const Op& op) : sizes_(sizes) {
+    fovea::Initialiser zeros = fovea::Initialiser::zeros();
+    const fovea::MultiHeadOptions heads{
+        .width = sizes.width,
+        .heads = sizes.heads,
+        .key_heads = sizes.key_heads,
+        .head_width = sizes.head_width,
+        .rotary = fovea::RotaryOptions{.base = sizes.rotary_base,
+                                       .pairing = fovea::RotaryPairing::neighbours,
+                                       .width = sizes.rotary_width}};
+    embedding_ = {sizes.vocabulary, 0, sizes.width, zeros};
+    for (Index i = 0; i < sizes.blocks; ++i) {
+      stack_.blocks.emplace_back(
+          Attention(op, heads, zeros),
+          fovea::GatedFeedForward<float, W>(sizes.width, sizes.hidden, zeros), sizes.epsilon);
+    }
+    norm_ = fovea::RmsNorm<float>(sizes.width, {.epsilon = sizes.epsilon});
+    if (!sizes.is_tied) output_ = {sizes.vocabulary, 0, sizes.width, zeros};
+  }
+
+  /// Lists the parts, under the names that `source_of` knows.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.embedding_);
+    f(self.stack_);
+    f(self.norm_);
+    if (!self.sizes_.is_tied) f("output", self.output_);
+  }
+
+  const LlamaSizes& sizes() const { return sizes_; }
+  const fovea::EncoderStack<Block>& stack() const { return stack_; }
+  const fovea::Embedding<float, W>& embedding() const { return embedding_; }
+
+  /// Computes what follows the last block.
+  /// \param x [1, 1, N, C] is normalised in place \param logits [1, 1, N, vocabulary] is written
+  template <class E>
+  void logits(const fovea::View<float>& x, const fovea::View<float>& logits, E&& executor) const {
+    const fovea::View<float> normal = normal_.resize(x.shape());
+    norm_.forward(x, normal, executor);
+    (sizes_.is_tied ? embedding_ : output_).logits(normal, logits, executor);
+  }
+
+ private:
+  LlamaSizes sizes_;
+  fovea::Embedding<float, W> embedding_;
+  fovea::EncoderStack<Block> stack_;
+  fovea::RmsNorm<float> norm_;
+  fovea::Embedding<float, W> output_;
+  mutable fovea::Buffer<float> normal_;
+};
+
+/// Where a parameter of the model stands in a file: matrices as [outputs, inputs], but the table of
+/// tokens as it is.
+inline std::vector<fovea::ParameterSource> source_of(const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> parts[] = {
+      {"norm1.scale", "attn_norm"},
+      {"attention.out.weight", "attn_output"},
+      {"norm2.scale", "ffn_norm"},
+      {"feed_forward.down.weight", "ffn_down"}};
+  if (name == "embedding.table") return {{"token_embd.weight"}};
+  if (name == "output.embedding.table") return {{"output.weight"}};
+  if (name == "norm.scale") return {{"output_norm.weight"}};
+  const std::size_t dot = name.find('.', 7);  // behind "blocks.N"
+  const std::string part = name.substr(dot + 1);
+  const std::string block = "blk." + name.substr(7, dot - 6);
+  if (part == "attention.qkv.weight") {
+    return {{block + "attn_q.weight", true},
+            {block + "attn_k.weight", true},
+            {block + "attn_v.weight", true}};
+  }
+  if (part == "feed_forward.gate_up.weight") {
+    return {{block + "ffn_gate.weight", true}, {block + "ffn_up.weight", true}};
+  }
+  for (const auto& [ours, theirs] : parts) {
+    if (part == ours) return {{block + std::string(theirs) + ".weight", part.ends_with("weight")}};
+  }
+  return {{block + part}};  // what an operator learns beside, under its own name
+}
+
+/// The model of a file. \param set the tensors of the file, and what the operator learns beside
+/// \throws std::runtime_error "<file>: <what is wrong>"
+template <class Op, class W = float>
+Llama<Op, W> load_llama(const LlamaSizes& sizes, const Op& op, const fovea::TensorSet& set) {
+  try {
+    Llama<Op, W> model(sizes, op);
+    fovea::load_parameters(model, set, {.sources = source_of});
+    return model;
+  } catch (const std::invalid_argument& error) {
+    fovea::refuse_file(set.origin, std::string("its sizes do not go together: ") + error.what());
+  }
+}
+
+/// A growing sequence of tokens, and the logits of what follows each one.
+template <class Op, class W = float>
+class LlamaDecoder {
+ public:
+  explicit LlamaDecoder(const Llama<Op, W>& model, Index reserve = 0)
+      : model_(&model), decoder_(model.stack().decoder({.reserve = reserve})) {}
+
+  Index length() const { return decoder_.length(); }
+  void rollback(Index length) { decoder_.rollback(length); }
+
+  /// Appends tokens.
+  /// \param last how many of them logits are wanted of, the last ones
+  /// \return [1, 1, last, vocabulary], which holds until the next call
+  template <class E>
+  fovea::View<const float> step(std::span<const Index> tokens, Index last, E&& executor) {
+    const auto count = static_cast<Index>(tokens.size());
+    const LlamaSizes& sizes = model_->sizes();
+    const fovea::View<float> x = x_.resize(1, count, sizes.width);
+    const fovea::View<float> y = y_.resize(1, count, sizes.width);
+    model_->embedding().forward_from(0, tokens, x, executor);
+    decoder_.step(x, y, executor);
+    const fovea::View<float> logits = logits_.resize(1, last, sizes.vocabulary);
+    if (last > 0) {
+      const fovea::Shape shape = {1, 1, last, sizes.width};
+      const fovea::View<float> rows(&y(0, 0, count - last, 0), shape, y.strides());
+      model_->logits(rows, logits, executor);
+    }
+    return logits;
+  }
+
+ private:
+  const Llama<Op, W>* model_;
+  fovea::EncoderStackDecoder<typename Llama<Op, W>::Block> decoder_;
+  fovea::Buffer<float> x_;
+  fovea::Buffer<float> y_;
+  fovea::Buffer<float> logits_;
+};
+
+}  // namespace models
