@@ -9,6 +9,7 @@
 #include "fovea/layers/adam.hpp"
 #include "fovea/layers/cross_entropy.hpp"
 #include "fovea/layers/depthwise_conv.hpp"
+#include "fovea/layers/dropout.hpp"
 #include "fovea/layers/elementwise.hpp"
 #include "fovea/layers/embedding.hpp"
 #include "fovea/layers/encoder_block.hpp"
@@ -34,3 +35,4 @@
 #include "fovea/layers/rotary.hpp"
 #include "fovea/layers/row_norm.hpp"
 #include "fovea/layers/schedule.hpp"
+#include "fovea/layers/training_step.hpp"

@@ -7,11 +7,13 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <concepts>
+#include <optional>
 #include <span>
 
 #include "fovea/core/executor.hpp"
 #include "fovea/core/view.hpp"
 #include "fovea/core/workspace.hpp"
+#include "fovea/layers/training_step.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -60,6 +62,9 @@ struct Tokens {
   View<const Index> indices = {};
   /// [B, H, L, M] the dominant queries of each key, for FsatAttention only.
   View<const T> dominant = {};
+  /// The step of training. Exactly if there is one, layers drop what they are made to drop; without
+  /// it the tokens are evaluated. A backward pass takes that of its forward pass.
+  std::optional<TrainingStep> training = {};
 
   Tokens() = default;
   /// A sequence of these channels, with lengths or without.
@@ -77,6 +82,13 @@ struct Tokens {
   Tokens with(const View<const T>& channels) const {
     Tokens other = *this;
     other.x = channels;
+    return other;
+  }
+
+  /// The same tokens for a layer with another number. \param after how many numbers later it comes
+  Tokens in_layer(std::size_t after) const {
+    Tokens other = *this;
+    if (other.training) other.training->layer += static_cast<std::uint32_t>(after);
     return other;
   }
 };

@@ -9,8 +9,28 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+namespace detail {
+
+/// The dropout of an operator's weights, which is that of the operator inside if it modifies one;
+/// null if it has none.
+template <class Op>
+std::conditional_t<std::is_const_v<Op>, const Dropout, Dropout>* dropout_of(Op& op) {
+  if constexpr (requires { op.options.dropout; }) {
+    return &op.options.dropout;
+  } else if constexpr (requires { op.attention; }) {
+    return dropout_of(op.attention);
+  } else {
+    return nullptr;
+  }
+}
+
+}  // namespace detail
+
 /// Calls the operator `Op` on heads, with its learned inputs `G`, and keeps what its backward pass
 /// reads. The learned inputs are made of the tokens called source.
+///
+/// The operator's dropout, if it has that option, holds for tokens with a step of training alone.
+/// Its draws are those of the step and the layer; a seed of the operator's own changes them.
 template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   static_assert(DifferentiableAttention<Op, T>);
@@ -26,6 +46,7 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     Buffer<T> lse;              ///< [B, H, L, 1], if the operator or its near field has one
     Buffer<T> near_out;         ///< [B, H, L, D], if the operator has a near field
     typename G::Saved learned;  ///< of the learned inputs
+    std::optional<TrainingStep> training;  ///< that of the forward pass
   };
 
   /// A part without sizes, which has yet to be assigned to.
@@ -39,6 +60,19 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   template <class Self, class F>
   static void each_part(Self& self, F&& f) {
     G::each_part(self.learned, f);
+  }
+
+  /// The operator as it is called for tokens with this step of training, or with none.
+  Op op_for(const std::optional<TrainingStep>& training) const {
+    Op made = op;
+    Dropout* const dropout = detail::dropout_of(made);
+    if (dropout == nullptr || !is_dropping(*dropout)) return made;  // what is wrong is refused
+    if (training) {
+      dropout->seed ^= dropout_seed(*training, DropoutPlace::weights);
+    } else {
+      dropout->probability = 0;
+    }
+    return made;
   }
 
   /// Computes the attention of all heads.
@@ -55,7 +89,10 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     if (kHasNear) saved.near_out.resize(q.shape());
     learned.compute(op, source, saved.learned, executor);
     const auto [inputs, kept] = attached(qkv, source, saved);
-    op.forward(inputs, as_heads(out, 0, q.heads(), q.width()), kept, executor);
+    saved.training = source.training;
+    with_op(source, [&](const Op& used) {
+      used.forward(inputs, as_heads(out, 0, q.heads(), q.width()), kept, executor);
+    });
     return out;
   }
 
@@ -92,7 +129,8 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     learned.ask(source, saved.learned, grads);
     const View<const T> out(as_heads(saved.out.view(), 0, heads, width));
     const View<const T> d_out(as_heads(saved.d_out.view(), 0, heads, width));
-    op.backward(inputs, out, kept, d_out, grads, executor);
+    with_op(source,
+            [&](const Op& used) { used.backward(inputs, out, kept, d_out, grads, executor); });
   }
 
   /// Adds to the gradients of the learned inputs. It is called after `backward`.
@@ -103,6 +141,18 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   }
 
  private:
+  static bool is_dropping(const Dropout& dropout) {
+    return dropout.probability > 0 && dropout.probability < 1;
+  }
+
+  /// Calls f(operator) with that for these tokens. There is no copy if nothing is ever dropped.
+  template <class F>
+  void with_op(const Tokens<T>& source, F&& f) const {
+    const Dropout* const dropout = detail::dropout_of(op);
+    if (dropout != nullptr && is_dropping(*dropout)) return f(op_for(source.training));
+    f(op);
+  }
+
   /// Whether the operator saves a near field.
   static constexpr bool kHasNear = requires(SavedOf<Op, T> kept) { kept.near_out; };
 

@@ -139,6 +139,7 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
     check_backward(name_, tokens.x, sizes_.width, d_y, sizes_.width, d_x);
     check_lengths(name_, tokens);
     check_saved(name_, saved.hidden.view(), tokens.x);
+    check_training(name_, saved.heads.training, tokens.training);
     const View<T> d_hidden = saved.d_hidden.resize(d_y.shape());
     backward_to_cross(tokens, saved, d_y, d_x, executor);
     norm_.backward(saved.cross.view(), saved.norm, d_hidden, d_hidden, executor);

@@ -124,6 +124,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T>, T, Tokens<T>> {
                 E&& executor = {}) {
     check_backward("MultiHead", tokens.x, sizes_.width, d_y, sizes_.width, d_x);
     check_saved("MultiHead", saved.projected.view(), tokens.x);
+    check_training("MultiHead", saved.heads.training, tokens.training);
     const View<const T> projected(saved.projected.view());
     const View<T> d_projected = saved.d_projected.resize(d_y.batch(), d_y.rows(), columns());
     const View<T> d_heads = attention_.d_out(saved.heads);
