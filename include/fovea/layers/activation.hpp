@@ -53,6 +53,7 @@ class Buffer {
 };
 
 /// A sequence, and what belongs to its tokens. Layers that look at each token alone read only x.
+/// What the operator of an attention layer cannot take is refused.
 template <class T>
 struct Tokens {
   View<const T> x = {};  ///< [B, 1, L, C] the channels of the tokens
@@ -62,6 +63,15 @@ struct Tokens {
   View<const Index> indices = {};
   /// [B, H, L, M] the dominant queries of each key, for FsatAttention only.
   View<const T> dominant = {};
+  /// [S + 1], ascending from 0 to L, with B = 1: sequence s has the rows [cu_seqlens[s],
+  /// cu_seqlens[s + 1]). If empty, the sequences are not packed.
+  std::span<const Index> cu_seqlens = {};
+  /// [B, H, L, L], each of which may be 1 instead: added to the logits of softmax attention.
+  View<const T> bias = {};
+  /// [B, H, L, L], each of which may be 1 instead, for softmax attention: false hides the pair.
+  View<const bool> mask = {};
+  /// The shape of bias: backward passes add the gradient of bias to it, if it is given.
+  View<T> d_bias = {};
   /// The step of training. Exactly if there is one, layers drop what they are made to drop; without
   /// it the tokens are evaluated. A backward pass takes that of its forward pass.
   std::optional<TrainingStep> training = {};

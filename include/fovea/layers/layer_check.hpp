@@ -97,10 +97,13 @@ inline void check_training(const char* layer, const std::optional<TrainingStep>&
   refuse(layer, "training", text(given), text(saved) + ", as in the forward pass");
 }
 
-/// There must be no key lengths, or one for each sequence, in [0, L].
+/// There must be no key lengths, or one for each sequence, in [0, L], and no packed sequences.
 /// \throws std::invalid_argument if that is not so
 template <class T>
 void check_lengths(const char* layer, const Tokens<T>& tokens) {
+  if (!tokens.cu_seqlens.empty()) {
+    refuse(layer, "cu_seqlens", "given", "none: the layer takes no packed sequences");
+  }
   detail::check_key_lengths(layer, tokens.key_lengths, tokens.x.batch(), "x", tokens.x.rows(), "x");
 }
 
