@@ -8,6 +8,7 @@
 #include "fovea/layers/activation.hpp"
 #include "fovea/layers/adam.hpp"
 #include "fovea/layers/cross_entropy.hpp"
+#include "fovea/layers/cross_multi_head.hpp"
 #include "fovea/layers/depthwise_conv.hpp"
 #include "fovea/layers/dropout.hpp"
 #include "fovea/layers/elementwise.hpp"
