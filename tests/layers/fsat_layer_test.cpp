@@ -318,5 +318,21 @@ TEST(FsatLayer, OneAndTwoTokens) {
   }
 }
 
+/// The cross mixes all rows, and the layer predicts its own indices.
+TEST(FsatLayer, TakesNeitherPackedSequencesNorIndices) {
+  const Layer made = layer(options(HiddenMapKind::fully_connected, EdgeSource::predicted, true));
+  const Index width = made.sizes().width;
+  const Activations x = filled({1, 1, 6, width}, 1), y(x.shape());
+  const Activations dominant = filled({1, made.sizes().heads, 6, 1}, 1);
+  const std::vector<Index> ends = {0, 2, 6};
+  fovea::Tokens<double> packed(x.view()), given(x.view());
+  packed.cu_seqlens = ends;
+  given.dominant = dominant.view();
+  EXPECT_EQ(refusal([&] { made.forward(packed, y.view()); }),
+            "FsatLayer: cu_seqlens is given; expected none: the layer takes no packed sequences");
+  EXPECT_EQ(refusal([&] { made.forward(given, y.view()); }),
+            "FsatLayer: dominant is given; expected none: the layer predicts it");
+}
+
 }  // namespace
 }  // namespace fovea_test

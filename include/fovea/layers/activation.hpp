@@ -7,11 +7,13 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <concepts>
+#include <optional>
 #include <span>
 
 #include "fovea/core/executor.hpp"
 #include "fovea/core/view.hpp"
 #include "fovea/core/workspace.hpp"
+#include "fovea/layers/training_step.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -51,6 +53,7 @@ class Buffer {
 };
 
 /// A sequence, and what belongs to its tokens. Layers that look at each token alone read only x.
+/// What the operator of an attention layer cannot take is refused.
 template <class T>
 struct Tokens {
   View<const T> x = {};  ///< [B, 1, L, C] the channels of the tokens
@@ -60,6 +63,18 @@ struct Tokens {
   View<const Index> indices = {};
   /// [B, H, L, M] the dominant queries of each key, for FsatAttention only.
   View<const T> dominant = {};
+  /// [S + 1], ascending from 0 to L, with B = 1: sequence s has the rows [cu_seqlens[s],
+  /// cu_seqlens[s + 1]). If empty, the sequences are not packed.
+  std::span<const Index> cu_seqlens = {};
+  /// [B, H, L, L], each of which may be 1 instead: added to the logits of softmax attention.
+  View<const T> bias = {};
+  /// [B, H, L, L], each of which may be 1 instead, for softmax attention: false hides the pair.
+  View<const bool> mask = {};
+  /// The shape of bias: backward passes add the gradient of bias to it, if it is given.
+  View<T> d_bias = {};
+  /// The step of training. Exactly if there is one, layers drop what they are made to drop; without
+  /// it the tokens are evaluated. A backward pass takes that of its forward pass.
+  std::optional<TrainingStep> training = {};
 
   Tokens() = default;
   /// A sequence of these channels, with lengths or without.
@@ -77,6 +92,13 @@ struct Tokens {
   Tokens with(const View<const T>& channels) const {
     Tokens other = *this;
     other.x = channels;
+    return other;
+  }
+
+  /// The same tokens for a layer with another number. \param after how many numbers later it comes
+  Tokens in_layer(std::size_t after) const {
+    Tokens other = *this;
+    if (other.training) other.training->layer += static_cast<std::uint32_t>(after);
     return other;
   }
 };

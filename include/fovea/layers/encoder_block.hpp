@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "fovea/layers/elementwise.hpp"
+#include "fovea/layers/dropout.hpp"
 #include "fovea/layers/encoder_block_decoder.hpp"
 #include "fovea/layers/feed_forward.hpp"
 #include "fovea/layers/layer_norm.hpp"
@@ -16,7 +16,9 @@ FOVEA_NAMESPACE_BEGIN
 /// h = x + Attention(norm(x)) and y = h + FeedForward(norm(h)), for x and y [B, 1, L, Dm] with
 /// dense rows. `AttentionLayer` is any layer of tokens: MultiHead of an operator, FsatLayer or
 /// FatLayer. `Norm` is LayerNorm or RmsNorm, and `Network` FeedForward or GatedFeedForward, or what
-/// is called and constructed as they are.
+/// is called and constructed as they are. In training, elements of what the attention layer and the
+/// network give are dropped before the sums (Vaswani et al. 2017, section 5.4), if the block has a
+/// dropout above 0.
 template <class AttentionLayer, class T = float, class Norm = LayerNorm<T>,
           class Network = FeedForward<T>>
 class EncoderBlock
@@ -40,6 +42,8 @@ class EncoderBlock
     Buffer<T> normal2;                         ///< norm(h)
     Buffer<T> part;                            ///< what is added to x or h, and its gradient
     Buffer<T> d_hidden;                        ///< the gradient of h
+    Buffer<T> d_dropped;                       ///< a gradient of part, if elements were dropped
+    std::optional<TrainingStep> training;      ///< that of the forward pass
   };
 
   /// A layer without sizes, which has yet to be assigned to.
@@ -49,19 +53,25 @@ class EncoderBlock
   /// \param width channels Dm of x and y
   /// \param hidden channels between the two maps of the feed-forward network
   /// \param initialiser draws the weights
-  /// \throws std::invalid_argument if a size is below 1
-  EncoderBlock(AttentionLayer layer, Index width, Index hidden, Initialiser& initialiser)
-      : EncoderBlock(std::move(layer), Network(width, hidden, initialiser)) {}
+  /// \param dropout probability that an element is dropped in training, in [0, 1)
+  /// \throws std::invalid_argument if a size is below 1 or the dropout out of range
+  EncoderBlock(AttentionLayer layer, Index width, Index hidden, Initialiser& initialiser,
+               double dropout = 0)
+      : EncoderBlock(std::move(layer), Network(width, hidden, initialiser), {}, dropout) {}
 
   /// A block of these parts.
   /// \param layer attention layer of tokens as wide as the network's
   /// \param network drawn already \param epsilon of the normalisations; by default theirs
-  /// \throws std::invalid_argument if epsilon is not above 0
-  EncoderBlock(AttentionLayer layer, Network network, std::optional<double> epsilon = {})
+  /// \param dropout probability that an element is dropped in training, in [0, 1)
+  /// \throws std::invalid_argument if epsilon is not above 0 or the dropout out of range
+  EncoderBlock(AttentionLayer layer, Network network, std::optional<double> epsilon = {},
+               double dropout = 0)
       : attention(std::move(layer)),
         norm1_(norm_of(network.width(), "norm1", epsilon)),
         norm2_(norm_of(network.width(), "norm2", epsilon)),
-        feed_forward_(std::move(network)) {}
+        feed_forward_(std::move(network)),
+        dropout1_(dropout, DropoutPlace::after_attention),
+        dropout2_(dropout, DropoutPlace::after_feed_forward) {}
 
   /// Lists all parts.
   template <class Self, class F>
@@ -79,6 +89,7 @@ class EncoderBlock
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("EncoderBlock", tokens.x, width(), y, width());
+    saved.training = tokens.training;
     run(
         tokens.x, y, saved,
         [&](const View<const T>& normal, const View<T>& part, auto&& threads) {
@@ -94,13 +105,19 @@ class EncoderBlock
                 E&& executor = {}) {
     check_backward("EncoderBlock", tokens.x, width(), d_y, width(), d_x);
     check_saved("EncoderBlock", saved.hidden.view(), tokens.x);
+    check_training("EncoderBlock", saved.training, tokens.training);
     auto&& threads = as_executor(executor);
+    const auto dropped = [&](const DropoutLayer<T>& dropout, const View<const T>& d) {
+      return dropout.gradient(saved.training, d, saved.d_dropped, threads);
+    };
     const View<T> part = saved.part.view();
     const View<T> d_hidden = saved.d_hidden.resize(d_y.shape());
-    feed_forward_.backward(saved.normal2.view(), saved.feed_forward, d_y, part, threads);
+    feed_forward_.backward(saved.normal2.view(), saved.feed_forward, dropped(dropout2_, d_y), part,
+                           threads);
     norm2_.backward(saved.hidden.view(), saved.norm2, part, part, threads);
     detail::add_activations<T>(d_y, part, d_hidden, threads);
-    attention.backward(tokens.with(saved.normal1.view()), saved.attention, d_hidden, part, threads);
+    attention.backward(tokens.with(saved.normal1.view()), saved.attention,
+                       dropped(dropout1_, d_hidden), part, threads);
     norm1_.backward(tokens.x, saved.norm1, part, part, threads);
     if (!d_x.is_none()) detail::add_activations<T>(d_hidden, part, d_x, threads);
   }
@@ -123,7 +140,8 @@ class EncoderBlock
     return Norm(width, {.epsilon = *epsilon, .name = name});
   }
 
-  /// The forward pass, where attend(normal, part, threads) is that of the attention layer.
+  /// The forward pass of the step that was saved, where attend(normal, part, threads) is that of
+  /// the attention layer.
   template <class Attend, class E>
   void run(const View<const T>& x, const View<T>& y, Saved& saved, Attend&& attend,
            E&& threads) const {
@@ -134,15 +152,19 @@ class EncoderBlock
     const View<T> part = saved.part.resize(shape);
     norm1_.forward(x, normal1, saved.norm1, threads);
     attend(normal1, part, threads);
+    dropout1_.drop(saved.training, part, threads);
     detail::add_activations<T>(x, part, hidden, threads);
     norm2_.forward(hidden, normal2, saved.norm2, threads);
     feed_forward_.forward(normal2, part, saved.feed_forward, threads);
+    dropout2_.drop(saved.training, part, threads);
     detail::add_activations<T>(hidden, part, y, threads);
   }
 
   Norm norm1_;
   Norm norm2_;
   Network feed_forward_;
+  DropoutLayer<T> dropout1_;
+  DropoutLayer<T> dropout2_;
 };
 
 FOVEA_NAMESPACE_END

@@ -32,7 +32,8 @@ class EncoderStackDecoder;
 
 /// y = the last block of ... of the first block of x, for x and y [B, 1, L, Dm] with dense rows;
 /// without blocks y = x. Parameters are called "blocks.0.norm1.scale" and so on.
-/// `Block` is an EncoderBlock of whatever kind.
+/// `Block` is an EncoderBlock of whatever kind. Blocks have the numbers of layers, from that of the
+/// tokens' step of training on, so that they drop different elements.
 template <class Block>
 class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scalar,
                                        Tokens<typename Block::Scalar>> {
@@ -70,7 +71,8 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
     saved.blocks.resize(blocks.size());
     detail::through_blocks(blocks.size(), tokens.x, y, saved.hidden, threads,
                            [&](std::size_t i, const View<const T>& from, const View<T>& to) {
-                             blocks[i].forward(tokens.with(from), to, saved.blocks[i], threads);
+                             blocks[i].forward(tokens.with(from).in_layer(i), to, saved.blocks[i],
+                                               threads);
                            });
   }
 
@@ -89,7 +91,7 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
     for (std::size_t i = blocks.size(); i-- > 0;) {
       const View<const T> from = i == 0 ? tokens.x : View<const T>(saved.hidden[i - 1].view());
       const View<T> d_from = i == 0 ? d_x : saved.d_hidden[i % 2].resize(d_y.shape());
-      blocks[i].backward(tokens.with(from), saved.blocks[i], d_out, d_from, threads);
+      blocks[i].backward(tokens.with(from).in_layer(i), saved.blocks[i], d_out, d_from, threads);
       d_out = d_from;
     }
     if (blocks.empty() && !d_x.is_none()) detail::copy_activations<T>(d_y, d_x, threads);

@@ -6,18 +6,40 @@
 #include <array>
 
 #include "fovea/layers/learned_inputs.hpp"
+#include "fovea/layers/logit_terms.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
+namespace detail {
+
+/// The dropout of an operator's weights, which is that of the operator inside if it modifies one;
+/// null if it has none.
+template <class Op>
+std::conditional_t<std::is_const_v<Op>, const Dropout, Dropout>* dropout_of(Op& op) {
+  if constexpr (requires { op.options.dropout; }) {
+    return &op.options.dropout;
+  } else if constexpr (requires { op.attention; }) {
+    return dropout_of(op.attention);
+  } else {
+    return nullptr;
+  }
+}
+
+}  // namespace detail
+
 /// Calls the operator `Op` on heads, with its learned inputs `G`, and keeps what its backward pass
 /// reads. The learned inputs are made of the tokens called source.
+///
+/// The operator's dropout, if it has that option, holds for tokens with a step of training alone.
+/// Its draws are those of the step and the layer; a seed of the operator's own changes them.
 template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   static_assert(DifferentiableAttention<Op, T>);
 
  public:
-  Op op;      ///< The operator, whose options may change from step to step.
-  G learned;  ///< What the operator learns beside the projections.
+  Op op;                 ///< The operator, whose options may change from step to step.
+  G learned;             ///< What the operator learns beside the projections.
+  LogitTerms<T> logits;  ///< What tokens and layer add to the logits.
 
   /// What is kept from forward to backward, and room for a gradient.
   struct Saved {
@@ -26,19 +48,42 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     Buffer<T> lse;              ///< [B, H, L, 1], if the operator or its near field has one
     Buffer<T> near_out;         ///< [B, H, L, D], if the operator has a near field
     typename G::Saved learned;  ///< of the learned inputs
+    typename LogitTerms<T>::Saved logits;  ///< of what is added to the logits
+    std::optional<TrainingStep> training;  ///< that of the forward pass
   };
 
   /// A part without sizes, which has yet to be assigned to.
   HeadAttention() = default;
+  /// \param layer that it is a part of, for messages
   /// \param chosen operator with its options
   /// \param sizes of the heads \param initialiser draws what is learned
-  HeadAttention(const Op& chosen, const HeadSizes& sizes, Initialiser& initialiser)
-      : op(chosen), learned(chosen, sizes, initialiser) {}
+  /// \param terms of the logits
+  /// \throws std::invalid_argument if the operator does not read those terms
+  HeadAttention(const char* layer, const Op& chosen, const HeadSizes& sizes,
+                Initialiser& initialiser, const LogitOptions& terms = {})
+      : op(chosen),
+        learned(chosen, sizes, initialiser),
+        logits(LogitTerms<T>::template of<InputsOf<Op, T>>(layer, Op::name(), terms, sizes.heads)) {
+  }
 
-  /// Lists the parts of the learned inputs.
+  /// Lists the parts of the learned inputs, and the sinks.
   template <class Self, class F>
   static void each_part(Self& self, F&& f) {
     G::each_part(self.learned, f);
+    f(self.logits);
+  }
+
+  /// The operator as it is called for tokens with this step of training, or with none.
+  Op op_for(const std::optional<TrainingStep>& training) const {
+    Op made = op;
+    Dropout* const dropout = detail::dropout_of(made);
+    if (dropout == nullptr || !is_dropping(*dropout)) return made;  // what is wrong is refused
+    if (training) {
+      dropout->seed ^= dropout_seed(*training, DropoutPlace::weights);
+    } else {
+      dropout->probability = 0;
+    }
+    return made;
   }
 
   /// Computes the attention of all heads.
@@ -55,7 +100,10 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     if (kHasNear) saved.near_out.resize(q.shape());
     learned.compute(op, source, saved.learned, executor);
     const auto [inputs, kept] = attached(qkv, source, saved);
-    op.forward(inputs, as_heads(out, 0, q.heads(), q.width()), kept, executor);
+    saved.training = source.training;
+    with_op(source, [&](const Op& used) {
+      used.forward(inputs, as_heads(out, 0, q.heads(), q.width()), kept, executor);
+    });
     return out;
   }
 
@@ -77,34 +125,73 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   /// Room for the gradient of what `forward` returned, which `backward` reads.
   static View<T> d_out(Saved& saved) { return saved.d_out.resize(saved.out.view().shape()); }
 
+  /// Checks what `backward` takes, before anything is added to gradients.
+  /// \throws std::invalid_argument as the operator, and if the step of training is another one
+  /// than that of the forward pass
+  void check_backward(const char* layer, const std::array<View<const T>, 3>& qkv,
+                      const Tokens<T>& source, Saved& saved,
+                      const std::array<View<T>, 3>& d_qkv) const {
+    check_training(layer, saved.training, source.training);
+    const auto [inputs, kept] = attached(qkv, source, saved);
+    const GradsOf<Op, T> grads = asked(source, saved, d_qkv);
+    op.check_backward(inputs, heads_of(saved.out, qkv[0]), kept, heads_of(saved.d_out, qkv[0]),
+                      grads);
+  }
+
   /// Computes the gradients of queries, keys and values from saved.d_out.
   /// \param d_qkv the gradients, written
   template <class E>
   void backward(const std::array<View<const T>, 3>& qkv, const Tokens<T>& source, Saved& saved,
                 const std::array<View<T>, 3>& d_qkv, E&& executor) {
-    const Index heads = qkv[0].heads();
-    const Index width = qkv[0].width();
     const auto [inputs, kept] = attached(qkv, source, saved);
+    const GradsOf<Op, T> grads = asked(source, saved, d_qkv);
+    const View<const T> out = heads_of(saved.out, qkv[0]);
+    const View<const T> d_out = heads_of(saved.d_out, qkv[0]);
+    with_op(source,
+            [&](const Op& used) { used.backward(inputs, out, kept, d_out, grads, executor); });
+  }
+
+  /// Adds to the gradients of the learned inputs, the sinks and the bias. It is called after
+  /// `backward`.
+  /// \param d_source if it is given, the gradient of the source is added to it
+  template <class E>
+  void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
+    learned.finish(source, saved.learned, d_source, executor);
+    logits.finish(source, saved.logits, executor);
+  }
+
+ private:
+  static bool is_dropping(const Dropout& dropout) {
+    return dropout.probability > 0 && dropout.probability < 1;
+  }
+
+  /// Calls f(operator) with that for these tokens. There is no copy if nothing is ever dropped.
+  template <class F>
+  void with_op(const Tokens<T>& source, F&& f) const {
+    const Dropout* const dropout = detail::dropout_of(op);
+    if (dropout != nullptr && is_dropping(*dropout)) return f(op_for(source.training));
+    f(op);
+  }
+
+  /// Whether the operator saves a near field.
+  static constexpr bool kHasNear = requires(SavedOf<Op, T> kept) { kept.near_out; };
+
+  /// The outputs of the heads, or their gradient, as the operator sees them.
+  static View<const T> heads_of(Buffer<T>& side_by_side, const View<const T>& q) {
+    return as_heads(side_by_side.view(), 0, q.heads(), q.width());
+  }
+
+  /// The gradients that the operator has to give.
+  GradsOf<Op, T> asked(const Tokens<T>& source, Saved& saved,
+                       const std::array<View<T>, 3>& d_qkv) const {
     GradsOf<Op, T> grads;
     grads.q = d_qkv[0];
     grads.k = d_qkv[1];
     grads.v = d_qkv[2];
     learned.ask(source, saved.learned, grads);
-    const View<const T> out(as_heads(saved.out.view(), 0, heads, width));
-    const View<const T> d_out(as_heads(saved.d_out.view(), 0, heads, width));
-    op.backward(inputs, out, kept, d_out, grads, executor);
+    logits.ask(Op::name(), source, saved.logits, grads);
+    return grads;
   }
-
-  /// Adds to the gradients of the learned inputs. It is called after `backward`.
-  /// \param d_source if it is given, the gradient of the source is added to it
-  template <class E>
-  void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
-    learned.finish(source, saved.learned, d_source, executor);
-  }
-
- private:
-  /// Whether the operator saves a near field.
-  static constexpr bool kHasNear = requires(SavedOf<Op, T> kept) { kept.near_out; };
 
   std::pair<InputsOf<Op, T>, SavedOf<Op, T>> attached(const std::array<View<const T>, 3>& qkv,
                                                       const Tokens<T>& source, Saved& saved) const {
@@ -112,7 +199,7 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     inputs.q = qkv[0];
     inputs.k = qkv[1];
     inputs.v = qkv[2];
-    inputs.key_lengths = source.key_lengths;
+    logits.attach(Op::name(), source, inputs);
     SavedOf<Op, T> kept;
     if constexpr (G::kHasLse) kept.lse = saved.lse.view();
     if constexpr (kHasNear) {

@@ -84,7 +84,7 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
            {.bias = options.bias, .outputs_of_one = sizes_.width, .name = "q"}),
         kv_(sizes_.width, 2 * columns(), initialiser,
             {.bias = options.bias, .outputs_of_one = sizes_.width, .name = "kv"}),
-        attention_(op, sizes_, initialiser),
+        attention_(name, op, sizes_, initialiser),
         out_(columns(), sizes_.width, initialiser, {.bias = options.bias, .name = "out"}) {}
 
   /// The operator, whose options may change from step to step.
@@ -177,10 +177,13 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
     const View<T> d_hidden = saved.d_hidden.view();
     const View<T> d_q = saved.d_q.resize(saved.q.view().shape());
     const View<T> d_kv = saved.d_kv.resize(saved.kv.view().shape());
+    const View<T> d_heads = attention_.d_out(saved.heads);
+    const auto qkv = parts<const T>(saved.q.view(), saved.kv.view());
+    const auto d_qkv = parts<T>(d_q, d_kv);
+    attention_.check_backward(name_, qkv, source, saved.heads, d_qkv);
     typename Linear<T>::Saved nothing;
-    out_.backward(saved.heads.out.view(), nothing, d_y, attention_.d_out(saved.heads), executor);
-    attention_.backward(parts<const T>(saved.q.view(), saved.kv.view()), source, saved.heads,
-                        parts<T>(d_q, d_kv), executor);
+    out_.backward(saved.heads.out.view(), nothing, d_y, d_heads, executor);
+    attention_.backward(qkv, source, saved.heads, d_qkv, executor);
     kv_.backward(source.x, nothing, d_kv, d_hidden, executor);
     attention_.finish(source, saved.heads, d_hidden, executor);
     q_.backward(tokens.x, nothing, d_q, d_x, executor);

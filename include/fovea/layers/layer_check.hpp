@@ -84,10 +84,26 @@ void check_saved(const char* layer, const View<T>& kept, const View<U>& x) {
              ": saved by the forward pass of this x");
 }
 
-/// There must be no key lengths, or one for each sequence, in [0, L].
+/// A backward pass must be of the same step of training as the forward pass, or of none.
+/// \throws std::invalid_argument if it is not
+inline void check_training(const char* layer, const std::optional<TrainingStep>& saved,
+                           const std::optional<TrainingStep>& given) {
+  if (given == saved) return;
+  const auto text = [](const std::optional<TrainingStep>& training) {
+    if (!training) return std::string("none");
+    return "step " + std::to_string(training->step) + " of seed " + std::to_string(training->seed) +
+           " in layer " + std::to_string(training->layer);
+  };
+  refuse(layer, "training", text(given), text(saved) + ", as in the forward pass");
+}
+
+/// There must be no key lengths, or one for each sequence, in [0, L], and no packed sequences.
 /// \throws std::invalid_argument if that is not so
 template <class T>
 void check_lengths(const char* layer, const Tokens<T>& tokens) {
+  if (!tokens.cu_seqlens.empty()) {
+    refuse(layer, "cu_seqlens", "given", "none: the layer takes no packed sequences");
+  }
   detail::check_key_lengths(layer, tokens.key_lengths, tokens.x.batch(), "x", tokens.x.rows(), "x");
 }
 

@@ -21,6 +21,8 @@ struct MultiHeadOptions {
   Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
   /// Rotary positions of queries and keys; none by default.
   std::optional<RotaryOptions> rotary = {};
+  bool alibi = false;  ///< whether ALiBi's slopes (`alibi_slopes`) change the logits
+  bool sinks = false;  ///< whether each head learns a sink, called "sinks"
 };
 
 /// The sizes of heads that options ask for.
@@ -52,12 +54,14 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
 /// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_Q,
 /// W_K and W_V stand side by side in one matrix [Dm, (H + 2 Hk) D], with heads side by side in each
 /// of them. The operator reads its columns where they are. With rotary positions, queries and keys
-/// are turned in place before that; row i has position i.
+/// are turned in place before that; row i has position i, or in packed sequences its distance from
+/// the sequence's first row.
 ///
 /// What an operator reads beside q, k and v comes from its LearnedInputs (logits of FMM attention,
-/// rates of the delta rule, Smart Bird's sketch) or from `Tokens` (the lists of IndexedAttention,
-/// the dominant indices of FsatAttention). Rows from a key length on are computed, too: they are
-/// what the operator makes of their queries.
+/// rates of the delta rule, Smart Bird's sketch), from the options (ALiBi, sinks) or from `Tokens`
+/// (bias, mask, packed sequences, the lists of IndexedAttention, the dominant indices of
+/// FsatAttention). What the operator does not read is refused. Rows from a key length on are
+/// computed, too: they are what the operator makes of their queries.
 ///
 /// The layer keeps (2 H + 2 Hk) D numbers per token, takes as many for gradients, and keeps what
 /// the operator keeps. The bits are the same for any number of threads.
@@ -81,7 +85,8 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
       : sizes_(head_sizes("MultiHead", options)),
         projection_(sizes_.width, columns(), initialiser,
                     {.bias = options.bias, .outputs_of_one = sizes_.width, .name = "qkv"}),
-        attention_(op, sizes_, initialiser),
+        attention_("MultiHead", op, sizes_, initialiser,
+                   {.alibi = options.alibi, .sinks = options.sinks}),
         out_(sizes_.heads * sizes_.head_width, sizes_.width, initialiser,
              {.bias = options.bias, .name = "out"}) {
     if (options.rotary) rotary_ = Rotary<T>("MultiHead", *options.rotary, sizes_.head_width);
@@ -94,7 +99,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
   /// The sizes of the heads.
   const HeadSizes& sizes() const { return sizes_; }
 
-  /// Lists the projections and the learned inputs.
+  /// Lists the projections, the learned inputs and the sinks.
   template <class Self, class F>
   static void each_part(Self& self, F&& f) {
     f(self.projection_);
@@ -110,10 +115,10 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("MultiHead", tokens.x, sizes_.width, y, sizes_.width);
-    check_lengths("MultiHead", tokens);
+    check_sequences("MultiHead", tokens);
     const View<T> projected = saved.projected.resize(y.batch(), y.rows(), columns());
     projection_.forward(tokens.x, projected, executor);
-    rotary_.turn(queries_and_keys(projected), 0, saved.angles, false, executor);
+    rotary_.turn(queries_and_keys(projected), 0, saved.angles, false, executor, tokens.cu_seqlens);
     const View<const T> from(projected);
     out_.forward(attention_.forward(parts(from), tokens, saved.heads, executor), y, executor);
   }
@@ -125,13 +130,17 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
                 E&& executor = {}) {
     check_backward("MultiHead", tokens.x, sizes_.width, d_y, sizes_.width, d_x);
     check_saved("MultiHead", saved.projected.view(), tokens.x);
+    check_sequences("MultiHead", tokens);
     const View<const T> projected(saved.projected.view());
     const View<T> d_projected = saved.d_projected.resize(d_y.batch(), d_y.rows(), columns());
     const View<T> d_heads = attention_.d_out(saved.heads);
+    const auto qkv = parts(projected);
+    const auto d_qkv = parts(d_projected);
+    attention_.check_backward("MultiHead", qkv, tokens, saved.heads, d_qkv);
     typename Linear<T, W>::Saved nothing;
     out_.backward(saved.heads.out.view(), nothing, d_y, d_heads, executor);
-    attention_.backward(parts(projected), tokens, saved.heads, parts(d_projected), executor);
-    rotary_.turn(queries_and_keys(d_projected), 0, saved.angles, true, executor);
+    attention_.backward(qkv, tokens, saved.heads, d_qkv, executor);
+    rotary_.turn(queries_and_keys(d_projected), 0, saved.angles, true, executor, tokens.cu_seqlens);
     projection_.backward(tokens.x, nothing, d_projected, d_x, executor);
     attention_.finish(tokens, saved.heads, d_x, executor);
   }

@@ -25,9 +25,10 @@ struct LayerDecoderShape {
 /// tokens in all tokens so far, if the operator is causal; that holds whatever pieces they come in,
 /// and for any number of threads.
 ///
-/// It reads the layer's weights at each step, so the layer must outlive it and stay where it is.
-/// Its memory is that of the operator's decoder, and (3 H + 2 Hk) D numbers for each token of a
-/// step. It must not be called from several threads at once. What throws leaves it as it was.
+/// Nothing is dropped. It reads the layer's weights at each step, so the layer must outlive it and
+/// stay where it is. Its memory is that of the operator's decoder, and (3 H + 2 Hk) D numbers for
+/// each token of a step. It must not be called from several threads at once. What throws leaves it
+/// as it was.
 template <class Op, class T = float, class W = T>
 class MultiHeadDecoder {
   static_assert(IncrementalAttention<Op, T>, "only layers of an operator with a decoder have one");
@@ -88,7 +89,7 @@ class MultiHeadDecoder {
     of_op.reserve = shape.reserve;
     of_op.rollback_tokens = shape.rollback_tokens;
     if constexpr (requires { of_op.sketch_width; }) of_op.sketch_width = sizes.sketch_width;
-    return layer.op().template decoder<T>(of_op);
+    return layer.attention_.op_for({}).template decoder<T>(of_op);
   }
 
   const MultiHead<Op, T, W>* layer_;

@@ -79,8 +79,12 @@ class PredictedDominant : public NothingLearned<T> {
   }
 
   /// Gives Ibar to the operator.
-  void attach(const Tokens<T>& /*source*/, Saved& saved, FsatInputs<T>& inputs,
+  /// \throws std::invalid_argument if the tokens have some, too
+  void attach(const Tokens<T>& source, Saved& saved, FsatInputs<T>& inputs,
               FsatSaved<T>& /*kept*/) const {
+    if (!source.dominant.is_none()) {
+      refuse("FsatLayer", "dominant", "given", "none: the layer predicts it");
+    }
     inputs.dominant = as_heads(saved.dominant.view(), 0, heads_, slots_);
   }
 

@@ -4,8 +4,10 @@
 /// position, so that their product knows the distance of the two.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_check.hpp"
@@ -113,28 +115,38 @@ class Rotary {
   /// \param heads [B, H, L, D] columns of a matrix of activations, as `as_heads` views them
   /// \param first the position of the first row \param angles room, kept from call to call
   /// \param is_back whether they are turned back, as the gradient of the turned heads is
+  /// \param ends [S + 1] where packed sequences begin and end, as Tokens::cu_seqlens: the first row
+  /// of each of them has the position `first`; empty: they are not packed
   /// \throws std::bad_alloc
   template <class E>
-  void turn(const View<T>& heads, Index first, RotaryAngles<T>& angles, bool is_back,
-            E&& executor) const {
+  void turn(const View<T>& heads, Index first, RotaryAngles<T>& angles, bool is_back, E&& executor,
+            std::span<const Index> ends = {}) const {
     if (!turns()) return;
     angles.make(frequencies_, first, heads.rows());
     const LayerKernels<T> kernels;
     const double products = kProducts * static_cast<double>(heads.heads() * heads.width());
-    detail::for_each_row_block(
-        as_executor(executor), heads.batch(), heads.rows(), products,
-        [&](Index b, Index row, Index count) {
-          kernels.turn_heads({.x = detail::row_at(heads, b, row),
-                              .x_row = heads.strides()[2],
-                              .rows = count,
-                              .heads = heads.heads(),
-                              .head_width = heads.width(),
-                              .pairs = static_cast<Index>(frequencies_.size()),
-                              .cosines = detail::row_at(angles.cosines(), 0, row),
-                              .sines = detail::row_at(angles.sines(), 0, row),
-                              .pairing = pairing_,
-                              .is_back = is_back});
-        });
+    const auto turn_rows = [&](Index b, Index row, Index count, Index position) {
+      kernels.turn_heads({.x = detail::row_at(heads, b, row),
+                          .x_row = heads.strides()[2],
+                          .rows = count,
+                          .heads = heads.heads(),
+                          .head_width = heads.width(),
+                          .pairs = static_cast<Index>(frequencies_.size()),
+                          .cosines = detail::row_at(angles.cosines(), 0, position),
+                          .sines = detail::row_at(angles.sines(), 0, position),
+                          .pairing = pairing_,
+                          .is_back = is_back});
+    };
+    detail::for_each_row_block(as_executor(executor), heads.batch(), heads.rows(), products,
+                               [&](Index b, Index row, Index count) {
+                                 if (ends.empty()) return turn_rows(b, row, count, row);
+                                 for (Index at = row; at < row + count;) {
+                                   const auto end = std::upper_bound(ends.begin(), ends.end(), at);
+                                   const Index stop = (std::min)(*end, row + count);
+                                   turn_rows(b, at, stop - at, at - *(end - 1));
+                                   at = stop;
+                                 }
+                               });
   }
 
  private:

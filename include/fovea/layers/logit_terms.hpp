@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a layer gives to an operator beside queries, keys and values: the bias, mask and packed
+/// sequences of a call, ALiBi's slopes, and sinks that are learnt.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "fovea/attention/call/check.hpp"
+#include "fovea/layers/layer_check.hpp"
+#include "fovea/layers/layer_parts.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The slopes of ALiBi (Press, Smith and Lewis 2022) for H heads: 2^(-8/n), 2^(-16/n), ..., 2^-8
+/// for the largest power of two n that is at most H, and for the heads from n on every second one
+/// of those for 2 n, from the first one on, as in the authors' code.
+inline std::vector<double> alibi_slopes(Index heads) {
+  std::vector<double> slopes;
+  Index power = 1;
+  while (2 * power <= heads) power *= 2;
+  for (Index h = 0; h < heads; ++h) {
+    const Index numerator = h < power ? 8 * (h + 1) : 4 * (2 * (h - power) + 1);
+    slopes.push_back(std::exp2(-static_cast<double>(numerator) / static_cast<double>(power)));
+  }
+  return slopes;
+}
+
+/// Options of LogitTerms.
+struct LogitOptions {
+  bool alibi = false;  ///< whether distances are subtracted from the logits, with ALiBi's slopes
+  bool sinks = false;  ///< whether each head learns one more logit, which has no value
+};
+
+/// The tokens' sequences must be whole tensors, or have key lengths, or be packed into one tensor.
+/// \throws std::invalid_argument if lengths or ends are out of range, or both are given
+template <class T>
+void check_sequences(const char* layer, const Tokens<T>& tokens) {
+  if (tokens.cu_seqlens.empty()) return check_lengths(layer, tokens);
+  if (tokens.x.batch() != 1) {
+    refuse(layer, "batch of x", std::to_string(tokens.x.batch()), "1, since cu_seqlens is given");
+  }
+  if (!tokens.key_lengths.empty()) {
+    refuse(layer, "the number of key_lengths", std::to_string(tokens.key_lengths.size()),
+           "0, since cu_seqlens is given");
+  }
+  detail::check_cu_seqlens(layer, "cu_seqlens", tokens.cu_seqlens, tokens.x.rows(), "x");
+}
+
+/// Gives an operator what tokens and layer add to its logits, and takes the gradients. What the
+/// operator does not read is refused: nothing is ignored.
+template <class T>
+class LogitTerms : public LayerParts<LogitTerms<T>> {
+ public:
+  Parameter<T> sinks;  ///< [1, H] the learnt logits, which begin as 0, or [1, 0] if there are none
+
+  /// Room for gradients.
+  struct Saved {
+    Buffer<T> d_sinks;  ///< [1, 1, 1, H] the gradient of the sinks
+    Buffer<T> d_bias;   ///< the shape of the bias: its gradient
+  };
+
+  /// No terms.
+  LogitTerms() = default;
+
+  /// \tparam Inputs those of the operator \param layer, op their names, for messages
+  /// \throws std::invalid_argument if the operator does not read what is asked for
+  template <class Inputs>
+  static LogitTerms of(const char* layer, const char* op, const LogitOptions& options,
+                       Index heads) {
+    LogitTerms made;
+    if constexpr (!kReadsLogits<Inputs>) {
+      const std::string expected = std::string("false: ") + op + " does not read it";
+      if (options.alibi) refuse(layer, "alibi", "true", expected);
+      if (options.sinks) refuse(layer, "sinks", "true", expected);
+    }
+    if (options.sinks) made.sinks = Parameter<T>("sinks", 1, heads);
+    if (options.alibi) {
+      for (const double slope : alibi_slopes(heads)) made.slopes_.push_back(static_cast<T>(slope));
+    }
+    return made;
+  }
+
+  /// Lists the sinks, if there are any.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    if (self.sinks.value.size() != 0) f(self.sinks);
+  }
+
+  /// Puts the terms into the inputs of an operator of this name.
+  /// \throws std::invalid_argument if the tokens have what the operator does not read
+  template <class Inputs>
+  void attach(const char* op, const Tokens<T>& tokens, Inputs& inputs) const {
+    inputs.key_lengths = tokens.key_lengths;
+    inputs.cu_seqlens_q = tokens.cu_seqlens;
+    if constexpr (kReadsLogits<Inputs>) {
+      inputs.bias = tokens.bias;
+      inputs.mask = tokens.mask;
+      inputs.alibi_slopes = slopes_;
+      inputs.sink = {sinks.value.data(), static_cast<std::size_t>(sinks.value.size())};
+    } else {
+      refuse_given(op, "bias", tokens.bias);
+      refuse_given(op, "mask", tokens.mask);
+    }
+    if constexpr (!requires { inputs.indices; }) refuse_given(op, "indices", tokens.indices);
+    if constexpr (!requires { inputs.dominant; }) refuse_given(op, "dominant", tokens.dominant);
+  }
+
+  /// Asks for the gradients of the sinks, and of the bias if the tokens have a place for it.
+  /// \throws std::invalid_argument if that place has not the shape of the bias
+  template <class Grads>
+  void ask(const char* op, const Tokens<T>& tokens, Saved& saved, Grads& grads) const {
+    if (!tokens.d_bias.is_none()) check_d_bias(op, tokens);
+    if constexpr (requires { grads.sink; }) {
+      if (!tokens.d_bias.is_none()) grads.bias = saved.d_bias.resize(tokens.bias.shape());
+      if (sinks.value.size() == 0) return;
+      const auto count = static_cast<std::size_t>(sinks.value.size());
+      grads.sink = {saved.d_sinks.resize(1, 1, sinks.value.size()).data(), count};
+    }
+  }
+
+  /// Adds these gradients to that of the sinks, and to the place for that of the bias.
+  template <class E>
+  void finish(const Tokens<T>& tokens, Saved& saved, E&& executor) {
+    for (Index h = 0; h < sinks.value.cols(); ++h) {
+      sinks.gradient(0, h) += saved.d_sinks.view()(0, 0, 0, h);
+    }
+    const View<T>& to = tokens.d_bias;
+    if (to.is_none()) return;
+    const View<T> from = saved.d_bias.view();
+    const auto threads = for_work(executor, [&] { return static_cast<double>(4 * to.size()); });
+    for_each_task(threads, to.batch() * to.heads(), [&](Index task, Index /*worker*/) {
+      const Index b = task / to.heads();
+      const Index h = task % to.heads();
+      for (Index i = 0; i < to.rows(); ++i) {
+        for (Index j = 0; j < to.width(); ++j) to(b, h, i, j) += from(b, h, i, j);
+      }
+    });
+  }
+
+ private:
+  /// Whether an operator with these inputs reads what changes the logits.
+  template <class Inputs>
+  static constexpr bool kReadsLogits = requires(Inputs inputs) {
+    inputs.bias;
+    inputs.mask;
+    inputs.alibi_slopes;
+    inputs.sink;
+  };
+
+  template <class U>
+  static void refuse_given(const char* op, const char* tensor, const View<U>& x) {
+    if (!x.is_none()) refuse(op, tensor, "given", "none: the operator does not read it");
+  }
+
+  static void check_d_bias(const char* op, const Tokens<T>& tokens) {
+    const View<T>& d_bias = tokens.d_bias;
+    if (tokens.bias.is_none()) refuse(op, "d_bias", "given", "none, since there is no bias");
+    detail::check_extents(op, "d_bias", d_bias.shape(), tokens.bias.shape(), "as of bias");
+    check_written(op, "d_bias", d_bias, "bias", tokens.bias);
+  }
+
+  std::vector<T> slopes_;
+};
+
+FOVEA_NAMESPACE_END
