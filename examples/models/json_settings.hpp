@@ -78,12 +78,13 @@ class JsonSettings {
   /// Says what was expected of a member. \throws std::runtime_error
   [[noreturn]] void wrong(const char* name, const std::string& expected) const {
     const auto found = all_.find(name);
-    const auto replace = nlohmann::json::error_handler_t::replace;
-    fovea::refuse_file(path_, "'" + std::string(name) + "' is " +
-                                  (found == all_.end()
-                                       ? "missing"
-                                       : fovea::quoted_name(found->dump(-1, ' ', false, replace))) +
-                                  "; expected " + expected);
+    std::string value = "missing";
+    if (found != all_.end()) {
+      const auto replace = nlohmann::json::error_handler_t::replace;
+      value = fovea::quoted_name(found->is_string() ? found->get<std::string>()
+                                                    : found->dump(-1, ' ', false, replace));
+    }
+    fovea::refuse_file(path_, "'" + std::string(name) + "' is " + value + "; expected " + expected);
   }
 
  private:
