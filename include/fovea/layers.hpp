@@ -32,6 +32,7 @@
 #include "fovea/layers/multi_head.hpp"
 #include "fovea/layers/multi_head_decoder.hpp"
 #include "fovea/layers/parameter.hpp"
+#include "fovea/layers/post_norm_block.hpp"
 #include "fovea/layers/predicted_dominant.hpp"
 #include "fovea/layers/rms_norm.hpp"
 #include "fovea/layers/rotary.hpp"

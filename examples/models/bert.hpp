@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// BERT (Devlin et al. 2019) from the files of a checkpoint, and embeddings of sentences by it
+/// (Reimers and Gurevych 2019).
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <fovea/attention/full.hpp>
+#include <fovea/io/parameters.hpp>
+#include <fovea/io/safetensors.hpp>
+#include <fovea/layers/embedding.hpp>
+#include <fovea/layers/mean_pool.hpp>
+#include <fovea/layers/multi_head.hpp>
+#include <fovea/layers/post_norm_block.hpp>
+
+#include "json_settings.hpp"
+#include "word_piece.hpp"
+
+namespace models {
+
+using fovea::View;
+
+/// The sizes of a model, from its config.json.
+struct BertSizes {
+  Index vocabulary = 0, positions = 0, types = 0;  ///< rows of the three embeddings
+  Index width = 0, hidden = 0;                     ///< channels of a token, and within the networks
+  Index layers = 0, heads = 0;
+  double epsilon = 1e-12;
+  fovea::GeluForm gelu = fovea::GeluForm::erf;
+
+  /// \throws std::runtime_error if it describes another kind of model
+  static BertSizes read(const std::string& path) {
+    const JsonSettings config(path);
+    constexpr Index most = 1 << 24;
+    if (config.text("model_type") != "bert") config.wrong("model_type", "'bert'");
+    BertSizes sizes{.vocabulary = config.number("vocab_size", 1, most),
+                    .positions = config.number("max_position_embeddings", 2, most),
+                    .types = config.number("type_vocab_size", 1, most),
+                    .width = config.number("hidden_size", 1, 1 << 16),
+                    .hidden = config.number("intermediate_size", 1, 1 << 18),
+                    .layers = config.number("num_hidden_layers", 0, 1000),
+                    .heads = config.number("num_attention_heads", 1, 1 << 12),
+                    .epsilon = config.positive("layer_norm_eps")};
+    if (sizes.width % sizes.heads != 0) {
+      config.wrong("num_attention_heads",
+                   "a divisor of " + std::to_string(sizes.width) + ", the hidden_size");
+    }
+    if (config.has("position_embedding_type") &&
+        config.text("position_embedding_type") != "absolute") {
+      config.wrong("position_embedding_type", "'absolute'");
+    }
+    const std::string activation = config.text("hidden_act");
+    if (activation == "gelu_new" || activation == "gelu_pytorch_tanh") {
+      sizes.gelu = fovea::GeluForm::tanh;
+    } else if (activation != "gelu") {
+      config.wrong("hidden_act", "'gelu', 'gelu_new' or 'gelu_pytorch_tanh'");
+    }
+    return sizes;
+  }
+};
+
+/// The model, up to the vectors of the tokens.
+class Bert : public fovea::LayerParts<Bert> {
+ public:
+  using Block = fovea::PostNormBlock<fovea::MultiHead<fovea::FullAttention>>;
+
+  /// A model of random weights.
+  explicit Bert(const BertSizes& sizes) {
+    fovea::Initialiser initialiser(1);
+    embedding_.table = {"embedding.table", sizes.vocabulary, sizes.width};
+    embedding_.position = {"embedding.position", sizes.positions, sizes.width};
+    norm_ = fovea::LayerNorm<float>(sizes.width, {.epsilon = sizes.epsilon});
+    for (Index i = 0; i < sizes.layers; ++i) {
+      blocks_.emplace_back(
+          fovea::MultiHead<fovea::FullAttention>(
+              fovea::FullAttention{}, {.width = sizes.width, .heads = sizes.heads, .bias = true},
+              initialiser),
+          fovea::FeedForward<float>(sizes.width, sizes.hidden, initialiser, {.gelu = sizes.gelu}),
+          sizes.epsilon);
+    }
+  }
+
+  /// Reads a model. \throws std::runtime_error if the tensors are not those of these sizes
+  static Bert read(const BertSizes& sizes, const std::string& path) {
+    fovea::TensorSet set = fovea::read_safetensors(path);
+    check_sizes(sizes, set);
+    const fovea::StoredTensor types = set.at(kTypes);
+    // What these are for is not needed: numbers 0, 1, 2, ..., and the classifier of BERT's
+    // training.
+    for (const char* name :
+         {kTypes, "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"}) {
+      set.tensors.erase(name);
+    }
+    Bert model(sizes);
+    fovea::load_parameters(model, set, {.sources = sources});
+    // All tokens are of type 0.
+    fovea::RowMatrix<float> type(sizes.types, sizes.width);
+    types.read(type.data());
+    model.embedding_.position.value.rowwise() += type.row(0);
+    model.visit([](auto& parameter) { parameter.gradient.resize(0, 0); });  // nothing is trained
+    return model;
+  }
+
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.embedding_);
+    f("embedding", self.norm_);
+    f("blocks", self.blocks_);
+  }
+
+  Index width() const { return norm_.width(); }
+
+  /// Computes a vector for each token. What the blocks need on their way is kept by none.
+  /// \param tokens [L] \param y [1, 1, L, C] is written
+  template <class E>
+  void forward(std::span<const Index> tokens, const View<float>& y, E&& executor) const {
+    fovea::Buffer<float> buffer;
+    const View<float> x = buffer.resize(y.shape());
+    embedding_.forward(tokens, x, executor);
+    norm_.forward(x, y, executor);
+    Block::Saved room;  // the same for all blocks
+    for (const Block& block : blocks_) {
+      fovea::detail::copy_activations<float>(y, x, executor);
+      block.forward(View<const float>(x), y, room, executor);
+    }
+  }
+
+ private:
+  static constexpr const char* kTypes = "embeddings.token_type_embeddings.weight";
+
+  /// Refuses a config.json that asks for other tensors than a file has, before memory is taken for
+  /// them.
+  static void check_sizes(const BertSizes& sizes, const fovea::TensorSet& set) {
+    const auto check = [&](const std::string& name, Index rows, Index columns) {
+      const std::vector<Index>& shape = set.at(name).shape;
+      if (shape == std::vector<Index>{rows, columns}) return;
+      fovea::refuse_file(set.origin, fovea::quoted_name(name) + " is " + fovea::shape_text(shape) +
+                                         "; expected " + fovea::shape_text({rows, columns}) +
+                                         ", as config.json has it");
+    };
+    check("embeddings.word_embeddings.weight", sizes.vocabulary, sizes.width);
+    check("embeddings.position_embeddings.weight", sizes.positions, sizes.width);
+    check(kTypes, sizes.types, sizes.width);
+    for (Index i = 0; i < sizes.layers; ++i) {
+      const std::string layer = "encoder.layer." + std::to_string(i) + '.';
+      check(layer + "attention.self.query.weight", sizes.width, sizes.width);
+      check(layer + "intermediate.dense.weight", sizes.hidden, sizes.width);
+    }
+  }
+
+  /// The tensors of the file that a parameter is read from.
+  static std::vector<fovea::ParameterSource> sources(const std::string& name) {
+    struct Part {
+      std::string_view ours, theirs;
+    };
+    constexpr std::array<Part, 7> parts = {{{"embedding.norm", "embeddings.LayerNorm"},
+                                            {"attention.out", "attention.output.dense"},
+                                            {"norm1", "attention.output.LayerNorm"},
+                                            {"feed_forward.in", "intermediate.dense"},
+                                            {"feed_forward.out", "output.dense"},
+                                            {"norm2", "output.LayerNorm"},
+                                            {"attention.qkv", "attention.self."}}};
+    if (name == "embedding.table") return {{"embeddings.word_embeddings.weight"}};
+    if (name == "embedding.position") return {{"embeddings.position_embeddings.weight"}};
+    std::string layer;
+    std::string_view rest = name;
+    if (rest.starts_with("blocks.")) {
+      const std::size_t number = rest.find('.', 7);
+      layer = "encoder.layer." + name.substr(7, number - 6);
+      rest.remove_prefix(number + 1);
+    }
+    const std::size_t dot = rest.rfind('.');
+    const std::string_view kind = rest.substr(dot + 1);
+    const bool is_matrix = kind == "weight";
+    const char* const theirs = is_matrix || kind == "scale" ? ".weight" : ".bias";
+    for (const Part& part : parts) {
+      if (part.ours != rest.substr(0, dot)) continue;
+      const std::string from = layer + std::string(part.theirs);
+      if (part.ours != "attention.qkv") return {{from + theirs, is_matrix}};
+      return {{from + "query" + theirs, is_matrix},
+              {from + "key" + theirs, is_matrix},
+              {from + "value" + theirs, is_matrix}};
+    }
+    return {{name}};
+  }
+
+  fovea::Embedding<float> embedding_;
+  fovea::LayerNorm<float> norm_;
+  std::vector<Block> blocks_;
+};
+
+/// The tokens of sentences, as a folder's tokenizer_config.json, sentence_bert_config.json and
+/// vocab.txt have them.
+struct SentenceTokens {
+  WordPiece pieces;
+  Index longest;  ///< tokens of a sentence; what is more is left out
+
+  /// \param sizes of the model, which has a row for each token
+  /// \throws std::runtime_error if files are missing, or do not go with the model
+  static SentenceTokens read(const std::string& folder, const BertSizes& sizes) {
+    WordPieceOptions options;
+    if (const auto config = JsonSettings::if_there(folder + "/tokenizer_config.json")) {
+      options.lower_case = config->flag("do_lower_case", true);
+      options.space_ideographs = config->flag("tokenize_chinese_chars", true);
+      if (config->flag("strip_accents", options.lower_case) != options.lower_case) {
+        config->wrong("strip_accents", "null, or the same as 'do_lower_case'");
+      }
+    }
+    Index longest = sizes.positions;
+    if (const auto config = JsonSettings::if_there(folder + "/sentence_bert_config.json")) {
+      longest = config->number("max_seq_length", 2, sizes.positions);
+    }
+    const std::string path = folder + "/vocab.txt";
+    SentenceTokens tokens{WordPiece::read(path, options), longest};
+    if (tokens.pieces.size() != sizes.vocabulary) {
+      fovea::refuse_file(path, "it has " + std::to_string(tokens.pieces.size()) +
+                                   " tokens; expected " + std::to_string(sizes.vocabulary) +
+                                   ", the vocab_size of config.json");
+    }
+    return tokens;
+  }
+
+  TokenList encode(std::string_view sentence) const { return pieces.encode(sentence, longest); }
+};
+
+/// Refuses a folder whose sentences are not the mean of their tokens. \throws std::runtime_error
+inline void check_pooling(const std::string& folder) {
+  const auto config = JsonSettings::if_there(folder + "/1_Pooling/config.json");
+  if (!config) return;
+  if (!config->flag("pooling_mode_mean_tokens", true)) {
+    config->wrong("pooling_mode_mean_tokens", "true: no other pooling is computed here");
+  }
+  for (const char* other :
+       {"pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens"}) {
+    if (config->flag(other, false)) config->wrong(other, "false");
+  }
+}
+
+/// The embedding of a sentence: the mean of its tokens' vectors, of length 1.
+template <class E>
+std::vector<float> embed(const Bert& model, std::span<const Index> tokens, E&& executor) {
+  fovea::Buffer<float> buffer;
+  const View<float> y = buffer.resize(1, static_cast<Index>(tokens.size()), model.width());
+  model.forward(tokens, y, executor);
+  std::vector<float> mean(static_cast<std::size_t>(model.width()));
+  fovea::MeanPool<float>().forward(View<const float>(y),
+                                   View<float>(mean.data(), {1, 1, 1, model.width()}), executor);
+  double squares = 0;
+  for (const float x : mean) squares += static_cast<double>(x) * static_cast<double>(x);
+  const double norm = std::max(std::sqrt(squares), 1e-12);
+  for (float& x : mean) x = static_cast<float>(static_cast<double>(x) / norm);
+  return mean;
+}
+
+}  // namespace models
