@@ -44,12 +44,20 @@ template <class Block>
 class EncoderBlockDecoder {
   using T = typename Block::Scalar;
   using AttentionLayer = typename Block::Attention;
+  using AttentionDecoder = decltype(std::declval<const AttentionLayer&>().decoder(
+      std::declval<const LayerDecoderShape&>()));
   static_assert(
       requires(const AttentionLayer layer) { layer.decoder({}); },
       "a block has a decoder if its attention layer has one, as MultiHead of a causal "
       "operator has");
 
  public:
+  /// What a step computes on its way. Decoders that take turns may share one.
+  struct Room {
+    typename Block::Saved block;                ///< of the block
+    typename AttentionDecoder::Room attention;  ///< of the attention layer's decoder
+  };
+
   /// An empty decoder. \throws as the attention layer's decoder
   EncoderBlockDecoder(const Block& block, const LayerDecoderShape& shape)
       : block_(&block), attention_(block.attention.decoder(shape)) {}
@@ -65,12 +73,18 @@ class EncoderBlockDecoder {
   /// std::bad_alloc
   template <class E = Serial>
   void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
+    step(x, y, room_, executor);
+  }
+
+  /// The same with room that is kept elsewhere.
+  template <class E>
+  void step(const View<const T>& x, const View<T>& y, Room& room, E&& executor) {
     check_forward("EncoderBlock", x, block_->width(), y, block_->width());
     const detail::ForgetsOnError<EncoderBlockDecoder> all_or_none(*this);
     block_->run(
-        x, y, buffers_,
+        x, y, room.block,
         [&](const View<const T>& normal, const View<T>& part, auto&& threads) {
-          attention_.step(normal, part, threads);
+          attention_.step(normal, part, room.attention, threads);
         },
         as_executor(executor));
   }
@@ -88,15 +102,12 @@ class EncoderBlockDecoder {
   }
 
  private:
-  using AttentionDecoder = decltype(std::declval<const AttentionLayer&>().decoder(
-      std::declval<const LayerDecoderShape&>()));
-
   EncoderBlockDecoder(const Block& block, AttentionDecoder attention)
       : block_(&block), attention_(std::move(attention)) {}
 
   const Block* block_;
   AttentionDecoder attention_;
-  typename Block::Saved buffers_;
+  Room room_;
 };
 
 FOVEA_NAMESPACE_END

@@ -3,6 +3,8 @@
 /// Blocks of an encoder, one after the other.
 #pragma once
 
+#include <array>
+#include <span>
 #include <vector>
 
 #include "fovea/layers/encoder_block.hpp"
@@ -11,15 +13,15 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Calls f(i, from, to) for blocks i = 0, 1, ..., from x to y, by way of the buffers `hidden`.
+/// Calls f(i, from, to) for blocks i = 0, 1, ..., from x to y, by way of the buffers `hidden`, one
+/// after the other and then from the first one on again.
 template <class T, class E, class F>
 void through_blocks(std::size_t count, const View<const T>& x, const View<T>& y,
-                    std::vector<Buffer<T>>& hidden, E&& executor, F&& f) {
+                    std::span<Buffer<T>> hidden, E&& executor, F&& f) {
   if (count == 0) return copy_activations<T>(x, y, executor);
-  hidden.resize(count - 1);
   View<const T> from = x;
   for (std::size_t i = 0; i < count; ++i) {
-    const View<T> to = i + 1 == count ? y : hidden[i].resize(y.shape());
+    const View<T> to = i + 1 == count ? y : hidden[i % hidden.size()].resize(y.shape());
     f(i, from, to);
     from = to;
   }
@@ -60,7 +62,23 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
     f("blocks", self.blocks);
   }
 
-  using LayerCalls<EncoderStack, T, Tokens<T>>::forward;
+  /// Computes y, and keeps nothing. What it computes on its way is what one block computes, and two
+  /// tensors of the size of y, however many blocks there are.
+  /// \throws std::invalid_argument as the blocks; std::bad_alloc
+  template <class E = Serial>
+  requires(!std::same_as<std::remove_cvref_t<E>, Saved>) void forward(const Tokens<T>& tokens,
+                                                                      const View<T>& y,
+                                                                      E&& executor = {}) const {
+    check_forward("EncoderStack", tokens.x, tokens.x.width(), y, tokens.x.width());
+    auto&& threads = as_executor(executor);
+    typename Block::Saved room;
+    std::array<Buffer<T>, 2> hidden;
+    detail::through_blocks<T>(blocks.size(), tokens.x, y, hidden, threads,
+                              [&](std::size_t i, const View<const T>& from, const View<T>& to) {
+                                blocks[i].forward(tokens.with(from).in_layer(i), to, room, threads);
+                              });
+  }
+
   /// Computes y, and keeps what `backward` needs.
   /// \throws std::invalid_argument as the blocks
   /// \throws std::bad_alloc if there is no memory for what is kept
@@ -69,11 +87,12 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
     check_forward("EncoderStack", tokens.x, tokens.x.width(), y, tokens.x.width());
     auto&& threads = as_executor(executor);
     saved.blocks.resize(blocks.size());
-    detail::through_blocks(blocks.size(), tokens.x, y, saved.hidden, threads,
-                           [&](std::size_t i, const View<const T>& from, const View<T>& to) {
-                             blocks[i].forward(tokens.with(from).in_layer(i), to, saved.blocks[i],
-                                               threads);
-                           });
+    saved.hidden.resize(blocks.empty() ? 0 : blocks.size() - 1);
+    detail::through_blocks<T>(blocks.size(), tokens.x, y, saved.hidden, threads,
+                              [&](std::size_t i, const View<const T>& from, const View<T>& to) {
+                                blocks[i].forward(tokens.with(from).in_layer(i), to,
+                                                  saved.blocks[i], threads);
+                              });
   }
 
   /// Adds to the gradients of the parameters. If d_x is given, it is written.
@@ -105,7 +124,8 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
 };
 
 /// What `stack.decoder(shape)` returns: the decoder of each block, with all that
-/// EncoderBlockDecoder says.
+/// EncoderBlockDecoder says. A step takes the memory of one block's step, and two tensors of the
+/// size of y.
 template <class Block>
 class EncoderStackDecoder {
   using T = typename Block::Scalar;
@@ -134,10 +154,10 @@ class EncoderStackDecoder {
     check_forward("EncoderStack", x, x.width(), y, x.width());
     auto&& threads = as_executor(executor);
     const detail::ForgetsOnError<EncoderStackDecoder> all_or_none(*this);
-    detail::through_blocks(blocks_.size(), x, y, hidden_, threads,
-                           [&](std::size_t i, const View<const T>& from, const View<T>& to) {
-                             blocks_[i].step(from, to, threads);
-                           });
+    detail::through_blocks<T>(blocks_.size(), x, y, hidden_, threads,
+                              [&](std::size_t i, const View<const T>& from, const View<T>& to) {
+                                blocks_[i].step(from, to, room_, threads);
+                              });
   }
 
   /// Forgets the tokens from position `length` on. \throws as the decoders of the blocks
@@ -165,7 +185,8 @@ class EncoderStackDecoder {
   EncoderStackDecoder() = default;
 
   std::vector<EncoderBlockDecoder<Block>> blocks_;
-  std::vector<Buffer<T>> hidden_;
+  typename EncoderBlockDecoder<Block>::Room room_;
+  std::array<Buffer<T>, 2> hidden_;
 };
 
 FOVEA_NAMESPACE_END

@@ -34,6 +34,13 @@ class MultiHeadDecoder {
   static_assert(IncrementalAttention<Op, T>, "only layers of an operator with a decoder have one");
 
  public:
+  /// What a step computes on its way. Decoders that take turns may share one.
+  struct Room {
+    Buffer<T> projected;                         ///< [B, 1, n, (H + 2 Hk) D] q, k and v
+    typename HeadAttention<Op, T>::Saved heads;  ///< of the operator
+    RotaryAngles<T> angles;                      ///< of rotary positions, if there are any
+  };
+
   /// An empty decoder. \throws std::invalid_argument as the operator's decoder; std::bad_alloc
   MultiHeadDecoder(const MultiHead<Op, T, W>& layer, const LayerDecoderShape& shape)
       : layer_(&layer), batch_(shape.batch), decoder_(decoder_of(layer, shape)) {}
@@ -49,13 +56,20 @@ class MultiHeadDecoder {
   /// std::bad_alloc
   template <class E = Serial>
   void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
+    step(x, y, room_, executor);
+  }
+
+  /// The same with room that is kept elsewhere.
+  template <class E>
+  void step(const View<const T>& x, const View<T>& y, Room& room, E&& executor) {
     check_forward("MultiHead", x, layer_->sizes().width, y, layer_->sizes().width);
     detail::check_extent("MultiHead", "x", x.shape(), 0, batch_, "the batch of the decoder");
-    const View<T> projected = projected_.resize(batch_, x.rows(), layer_->columns());
+    const View<T> projected = room.projected.resize(batch_, x.rows(), layer_->columns());
     layer_->projection_.forward(x, projected, executor);
-    layer_->rotary_.turn(layer_->queries_and_keys(projected), length(), angles_, false, executor);
+    layer_->rotary_.turn(layer_->queries_and_keys(projected), length(), room.angles, false,
+                         executor);
     const auto qkv = layer_->parts(View<const T>(projected));
-    layer_->out_.forward(layer_->attention_.step(decoder_, qkv, {x}, heads_, executor), y,
+    layer_->out_.forward(layer_->attention_.step(decoder_, qkv, {x}, room.heads, executor), y,
                          executor);
   }
 
@@ -95,9 +109,7 @@ class MultiHeadDecoder {
   const MultiHead<Op, T, W>* layer_;
   Index batch_;
   OpDecoder decoder_;
-  Buffer<T> projected_;
-  typename HeadAttention<Op, T>::Saved heads_;
-  RotaryAngles<T> angles_;
+  Room room_;
 };
 
 FOVEA_NAMESPACE_END

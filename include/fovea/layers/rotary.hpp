@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_check.hpp"
@@ -35,7 +36,8 @@ struct RotaryOptions {
   std::optional<RotaryStretch> stretch = {};  ///< of the frequencies; none by default
 };
 
-/// The cosines and sines of the angles of consecutive positions.
+/// The cosines and sines of the angles of consecutive positions. Layers with the same frequencies
+/// may share one.
 template <class T>
 class RotaryAngles {
  public:
@@ -43,7 +45,9 @@ class RotaryAngles {
   /// \throws std::bad_alloc
   void make(std::span<const double> frequencies, Index first, Index rows) {
     const auto pairs = static_cast<Index>(frequencies.size());
-    if (first == first_ && rows == rows_ && pairs == pairs_) return;
+    const bool are_same = std::equal(frequencies.begin(), frequencies.end(), frequencies_.begin(),
+                                     frequencies_.end());
+    if (first == first_ && rows == rows_ && are_same) return;
     rows_ = -1;
     const View<T> cosines = cosines_.resize(1, rows, pairs);
     const View<T> sines = sines_.resize(1, rows, pairs);
@@ -55,9 +59,9 @@ class RotaryAngles {
         sines(0, 0, n, i) = static_cast<T>(std::sin(angle));
       }
     }
+    frequencies_.assign(frequencies.begin(), frequencies.end());
     first_ = first;
     rows_ = rows;
-    pairs_ = pairs;
   }
 
   /// [1, 1, rows, pairs]
@@ -68,9 +72,9 @@ class RotaryAngles {
  private:
   Buffer<T> cosines_;
   Buffer<T> sines_;
+  std::vector<double> frequencies_;
   Index first_ = 0;
   Index rows_ = -1;
-  Index pairs_ = 0;
 };
 
 /// Turns pairs of channels (a, b) of each head in place: (a cos - b sin, a sin + b cos), where the
