@@ -116,22 +116,26 @@ FOVEA_NOINLINE void add_chain(const ProductArgs<T, S>& p, const Matrix<const T>&
   }
 }
 
-/// The most rows that read b in place: packing it would take longer than their products.
+/// The most rows that are few: they take as long as reading b does, so it is read from front to
+/// back, and in place if that can be, as packing it would take longer than their products.
 inline constexpr Index kFewRows = 3;
+/// The columns that few rows compute before the next ones are begun: two rows of sums stay in the
+/// first cache.
+inline constexpr Index kFewColumns = kChain * kProductRows / 2;
 
 /// Products of R rows with rows of b that are read in place, some steps at a time, so that memory
 /// is read from front to back.
 template <class T, Storage S>
 struct FewRows {
   const ProductArgs<T, S>& p;
-  T* sums;  // [R, kProductColumns] of the chain
+  T* sums;  // [R, kFewColumns] of the chain
 
   /// Computes whole vectors of columns of rows [row, row + R).
   template <int R>
   FOVEA_INLINE void run(Index row) const {
     const Index end = p.columns / kLanes<T> * kLanes<T>;
-    for (Index j = 0; j < end; j += kProductColumns) {
-      const Index columns = smaller(kProductColumns, end - j);
+    for (Index j = 0; j < end; j += kFewColumns) {
+      const Index columns = smaller(kFewColumns, end - j);
       for (Index s = 0; s == 0 || s < p.steps; s += kChain) {
         add_chain<R>(row, j, columns, s);
         end_chain<R>(row, j, columns, s == 0);
@@ -165,7 +169,7 @@ struct FewRows {
       Vec<T> sum[R];
       FOVEA_UNROLL
       for (int r = 0; r < R; ++r) {
-        sum[r] = is_first ? zero<T>() : load(sums + r * kProductColumns + c);
+        sum[r] = is_first ? zero<T>() : load(sums + r * kFewColumns + c);
       }
       FOVEA_UNROLL
       for (int n = 0; n < Steps; ++n) {
@@ -174,7 +178,7 @@ struct FewRows {
         for (int r = 0; r < R; ++r) sum[r] = fma(a[r][n], x, sum[r]);
       }
       FOVEA_UNROLL
-      for (int r = 0; r < R; ++r) store(sums + r * kProductColumns + c, sum[r]);
+      for (int r = 0; r < R; ++r) store(sums + r * kFewColumns + c, sum[r]);
     }
   }
 
@@ -185,25 +189,38 @@ struct FewRows {
       const T* before = p.bias == nullptr ? nullptr : p.bias + j;
       if (p.add || !is_first) before = to;
       for (Index c = 0; c < columns; c += kLanes<T>) {
-        const Vec<T> sum = load(sums + r * kProductColumns + c);
+        const Vec<T> sum = load(sums + r * kFewColumns + c);
         store(to + c, before == nullptr ? sum : load(before + c) + sum);
       }
     }
   }
 };
 
+/// Asks for the chain of columns of b that are read next, whose steps lie side by side.
+template <class T, Storage S>
+FOVEA_INLINE void ask_for_chain(const StoredMatrix<S>& b, Index steps, Index columns) {
+  for (Index c = 0; c < columns; ++c) {
+    const char* const at = static_cast<const char*>(part_from<T>(b, 0, c).data);
+    for (Index byte = 0; byte < steps * kStoredBytes<S, T>; byte += 64) {
+      __builtin_prefetch(at + byte, 0, 2);
+    }
+  }
+}
+
 /// Computes a product.
 template <class T, Storage S>
 void multiply(const ProductArgs<T, S>& p) {
   alignas(64) T packed[kChain * kProductRows];
-  static_assert(kChain * kProductRows >= 2 * kProductColumns);
+  const bool are_few = p.rows <= kFewRows;
+  // Whole columns of b, if they lie side by side in memory.
+  const Index at_once = are_few && p.b.column != 1 ? kPanelColumns<T> : kProductColumns;
   Index begin = 0;
-  if (p.rows <= kFewRows && p.b.column == 1) {
+  if (are_few && p.b.column == 1) {
     for_row_blocks<2>(0, p.rows, FewRows<T, S>{p, packed});
     begin = p.columns / kLanes<T> * kLanes<T>;
   }
-  for (; begin < p.columns; begin += kProductColumns) {
-    const ColumnRange columns{begin, smaller(p.columns, begin + kProductColumns)};
+  for (; begin < p.columns; begin += at_once) {
+    const ColumnRange columns{begin, smaller(p.columns, begin + at_once)};
     for (Index i = 0; i < p.rows; i += kProductRows) {
       const Index rows = smaller(kProductRows, p.rows - i);
       for (Index s = 0; s == 0 || s < p.steps; s += kChain) {
@@ -212,6 +229,10 @@ void multiply(const ProductArgs<T, S>& p) {
         if (a.column != 1) {
           pack_rows<Storage::native>(a.data, a.column, a.row, steps, rows, packed, kProductRows);
           a = {packed, 1, kProductRows};
+        }
+        if (at_once < kProductColumns) {
+          const Index ahead = columns.end;
+          ask_for_chain<T>(part_from<T>(p.b, s, ahead), steps, smaller(at_once, p.columns - ahead));
         }
         add_chain(p, a, part_from<T>(p.b, s, 0), i, rows, steps, s == 0, columns);
       }
