@@ -152,7 +152,7 @@ auto rows_of(const View<T>& x, Index b) {
 
 /// The rows in a task: of a product, whole register blocks at every level, and so many that packing
 /// a weight matrix takes little time beside the product.
-inline constexpr Index kRowsPerTask = 96;
+inline constexpr Index kRowsPerTask = 192;
 /// The columns in a task that goes through all rows. They fill whole cache lines.
 inline constexpr Index kColumnsPerTask = 64;
 

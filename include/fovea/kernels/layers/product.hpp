@@ -10,7 +10,9 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The rows that a product takes at once: a multiple of the rows of a register block at every
 /// level. Tasks of so many rows leave no small block.
-inline constexpr Index kProductRows = 96;
+inline constexpr Index kProductRows = 192;
+/// The same of rows whose steps lie apart, which are packed.
+inline constexpr Index kPackedRows = 96;
 
 /// The product to[i, j] = sum_s a[i, s] b[s, j], to which a bias or to[i, j] itself is added. The
 /// sum runs in chains of kChain steps, which are added in order, so the bits of an element depend

@@ -20,7 +20,7 @@ inline constexpr int kPanelColumns = kPanelVectors* kLanes<T>;
 
 /// The columns of `to` that are computed before the next ones are begun: with kProductRows rows
 /// they stay in the second cache while chain after chain is added.
-inline constexpr Index kProductColumns = 512;
+inline constexpr Index kProductColumns = 256;
 
 /// Columns [begin, end) of a product.
 struct ColumnRange {
@@ -121,7 +121,7 @@ FOVEA_NOINLINE void add_chain(const ProductArgs<T, S>& p, const Matrix<const T>&
 inline constexpr Index kFewRows = 3;
 /// The columns that few rows compute before the next ones are begun: two rows of sums stay in the
 /// first cache.
-inline constexpr Index kFewColumns = kChain * kProductRows / 2;
+inline constexpr Index kFewColumns = kChain * kPackedRows / 2;
 
 /// Products of R rows with rows of b that are read in place, some steps at a time, so that memory
 /// is read from front to back.
@@ -210,10 +210,11 @@ FOVEA_INLINE void ask_for_chain(const StoredMatrix<S>& b, Index steps, Index col
 /// Computes a product.
 template <class T, Storage S>
 void multiply(const ProductArgs<T, S>& p) {
-  alignas(64) T packed[kChain * kProductRows];
+  alignas(64) T packed[kChain * kPackedRows];
   const bool are_few = p.rows <= kFewRows;
   // Whole columns of b, if they lie side by side in memory.
   const Index at_once = are_few && p.b.column != 1 ? kPanelColumns<T> : kProductColumns;
+  const Index block = p.a.column == 1 ? kProductRows : kPackedRows;
   Index begin = 0;
   if (are_few && p.b.column == 1) {
     for_row_blocks<2>(0, p.rows, FewRows<T, S>{p, packed});
@@ -221,14 +222,14 @@ void multiply(const ProductArgs<T, S>& p) {
   }
   for (; begin < p.columns; begin += at_once) {
     const ColumnRange columns{begin, smaller(p.columns, begin + at_once)};
-    for (Index i = 0; i < p.rows; i += kProductRows) {
-      const Index rows = smaller(kProductRows, p.rows - i);
+    for (Index i = 0; i < p.rows; i += block) {
+      const Index rows = smaller(block, p.rows - i);
       for (Index s = 0; s == 0 || s < p.steps; s += kChain) {
         const Index steps = smaller(kChain, p.steps - s);
         Matrix<const T> a{p.a.data + i * p.a.row + s * p.a.column, p.a.row, p.a.column};
         if (a.column != 1) {
-          pack_rows<Storage::native>(a.data, a.column, a.row, steps, rows, packed, kProductRows);
-          a = {packed, 1, kProductRows};
+          pack_rows<Storage::native>(a.data, a.column, a.row, steps, rows, packed, kPackedRows);
+          a = {packed, 1, kPackedRows};
         }
         if (at_once < kProductColumns) {
           const Index ahead = columns.end;
