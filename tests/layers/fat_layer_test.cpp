@@ -45,10 +45,28 @@ TEST(FatLayer, IsItsDefinition) {
 }
 
 TEST(FatLayer, Gradients) {
-  for (const HiddenMapKind map : {HiddenMapKind::fully_connected, HiddenMapKind::convolution}) {
+  for (const HiddenMapKind map : {HiddenMapKind::fully_connected, HiddenMapKind::convolution,
+                                  HiddenMapKind::two_fully_connected}) {
     Layer made = layer(map);
     expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
   }
+}
+
+/// Both maps have the functions and the width of the options.
+TEST(FatLayer, GradientsOfOtherMaps) {
+  FatLayerOptions options;
+  options.width = 6;
+  options.heads = 2;
+  options.map = HiddenMapKind::two_fully_connected;
+  options.inner_activation = fovea::ActivationKind::silu;
+  options.activation = fovea::ActivationKind::identity;
+  options.map_hidden = 5;
+  fovea::Initialiser initialiser(3);
+  Layer made(options, initialiser);
+  draw_parameters(made, 17, 0.4);
+  EXPECT_EQ(weights_of(made).at("f1.in.weight").cols(), 5);
+  EXPECT_EQ(weights_of(made).at("f2.out.weight").rows(), 5);
+  expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
 }
 
 TEST(FatLayer, ThreadsChangeNoBit) {
