@@ -69,6 +69,25 @@ TEST(FatLayer, GradientsOfOtherMaps) {
   expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
 }
 
+/// Bias and mask reach its operator.
+TEST(FatLayer, GradientsWithBiasAndMask) {
+  Layer made = layer(HiddenMapKind::fully_connected);
+  const Activations bias = drawn({1, 2, 9, 9}, 31);
+  Tensor<bool> mask({2, 1, 1, 9});
+  mask.fill([](Index, Index, Index, Index key) { return key != 2; });
+  const auto input = [&](const View<const double>& x) {
+    Tokens<double> tokens = with_lengths(x);
+    tokens.bias = bias.view();
+    tokens.mask = mask.view();
+    return tokens;
+  };
+  const Activations x = drawn(kShape, 11), y(kShape), plain(kShape);
+  made.forward(input(x.view()), y.view());
+  made.forward(with_lengths(x.view()), plain.view());
+  EXPECT_FALSE(close_to(y.values(), plain.values(), 1e-3));
+  expect_layer_gradients(made, kShape, kShape, input, {.tolerance = 1e-6});
+}
+
 TEST(FatLayer, ThreadsChangeNoBit) {
   Layer made = layer(HiddenMapKind::convolution);
   expect_same_bits_for_threads(made, {2, 1, 200, 6}, {2, 1, 200, 6}, alone);
