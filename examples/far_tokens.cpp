@@ -72,7 +72,7 @@ class Reader {
     options.width = kWidth;
     options.heads = kHeads;
     options.dominant = kDominant;
-    options.gelu = fovea::GeluForm::tanh;
+    options.activation = fovea::ActivationKind::gelu_tanh;
     options.attention.max_length = task.length;
     options.attention.confidence = fovea::Confidence::relative;
     options.attention.truncate_gradient = variant.truncates;

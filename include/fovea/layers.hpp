@@ -6,6 +6,7 @@
 #pragma once
 
 #include "fovea/layers/activation.hpp"
+#include "fovea/layers/activation_function.hpp"
 #include "fovea/layers/adam.hpp"
 #include "fovea/layers/cross_entropy.hpp"
 #include "fovea/layers/cross_multi_head.hpp"

@@ -105,6 +105,31 @@ TEST(Embedding, GradientsAreSumsOverTheTokens) {
   }
 }
 
+/// Models with rotary positions have no table of positions.
+TEST(Embedding, WithoutPositions) {
+  Layer embedding = layer(5, 0, 7);
+  EXPECT_FALSE(embedding.has_positions());
+  std::vector<std::string> names;
+  embedding.visit([&](fovea::Parameter<double>& p) { names.push_back(p.name); });
+  EXPECT_EQ(names, std::vector<std::string>{"embedding.table"});
+  EXPECT_EQ(embedding.table.value, layer(5, 4, 7).table.value);
+  const Activations y({2, 1, 3, 7}), later(y.shape());
+  embedding.forward(kTokens, y.view());
+  embedding.forward_from(1000, kTokens, later.view());
+  for_each_index(y.shape(), [&](Index b, Index, Index n, Index c) {
+    EXPECT_EQ(y(b, 0, n, c), embedding.table.value(kTokens[as_size(3 * b + n)], c));
+  });
+  EXPECT_TRUE(same_bits(later.values(), y.values()));
+  EXPECT_EQ(refusal([&] { embedding.forward_from(-1, kTokens, y.view()); }),
+            "Embedding: first_position is -1; expected at least 0");
+  const Activations d_y = drawn(y.shape(), 1);
+  embedding.backward(kTokens, d_y.view());
+  Layer with_positions = layer(5, 4, 7);
+  with_positions.backward(kTokens, d_y.view());
+  EXPECT_EQ(embedding.table.gradient, with_positions.table.gradient);
+  EXPECT_EQ(refusal([] { layer(5, -1, 7); }), "Embedding: max_length is -1; expected at least 0");
+}
+
 TEST(Embedding, Refusals) {
   Layer embedding = layer(5, 4, 7);
   const Activations y({2, 1, 3, 7});

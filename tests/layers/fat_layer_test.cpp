@@ -45,10 +45,47 @@ TEST(FatLayer, IsItsDefinition) {
 }
 
 TEST(FatLayer, Gradients) {
-  for (const HiddenMapKind map : {HiddenMapKind::fully_connected, HiddenMapKind::convolution}) {
+  for (const HiddenMapKind map : {HiddenMapKind::fully_connected, HiddenMapKind::convolution,
+                                  HiddenMapKind::two_fully_connected}) {
     Layer made = layer(map);
     expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
   }
+}
+
+/// Both maps have the functions and the width of the options.
+TEST(FatLayer, GradientsOfOtherMaps) {
+  FatLayerOptions options;
+  options.width = 6;
+  options.heads = 2;
+  options.map = HiddenMapKind::two_fully_connected;
+  options.inner_activation = fovea::ActivationKind::silu;
+  options.activation = fovea::ActivationKind::identity;
+  options.map_hidden = 5;
+  fovea::Initialiser initialiser(3);
+  Layer made(options, initialiser);
+  draw_parameters(made, 17, 0.4);
+  EXPECT_EQ(weights_of(made).at("f1.in.weight").cols(), 5);
+  EXPECT_EQ(weights_of(made).at("f2.out.weight").rows(), 5);
+  expect_layer_gradients(made, kShape, kShape, with_lengths, {.tolerance = 1e-6});
+}
+
+/// Bias and mask reach its operator.
+TEST(FatLayer, GradientsWithBiasAndMask) {
+  Layer made = layer(HiddenMapKind::fully_connected);
+  const Activations bias = drawn({1, 2, 9, 9}, 31);
+  Tensor<bool> mask({2, 1, 1, 9});
+  mask.fill([](Index, Index, Index, Index key) { return key != 2; });
+  const auto input = [&](const View<const double>& x) {
+    Tokens<double> tokens = with_lengths(x);
+    tokens.bias = bias.view();
+    tokens.mask = mask.view();
+    return tokens;
+  };
+  const Activations x = drawn(kShape, 11), y(kShape), plain(kShape);
+  made.forward(input(x.view()), y.view());
+  made.forward(with_lengths(x.view()), plain.view());
+  EXPECT_FALSE(close_to(y.values(), plain.values(), 1e-3));
+  expect_layer_gradients(made, kShape, kShape, input, {.tolerance = 1e-6});
 }
 
 TEST(FatLayer, ThreadsChangeNoBit) {

@@ -9,31 +9,38 @@ FOVEA_NAMESPACE_BEGIN
 
 /// y[b, i] = table[token[b, i]] + position[i], for tokens in [0, vocabulary) of B sequences, which
 /// are given one after the other, and for y [B, 1, L, C] with dense rows, where L is at most
-/// max_length. If max_length is 0 there are no positions, as in models that turn queries and keys
-/// instead, and nothing bounds L. The weights are drawn uniformly with variance 1 / C. The bits are
-/// the same for any number of threads. \tparam W the type of the table, as Linear has it
+/// max_length. If max_length is 0, as in models with rotary positions, there is no table of
+/// positions: y[b, i] = table[token[b, i]] for sequences of any length. The weights are drawn
+/// uniformly with variance 1 / C. The bits are the same for any number of threads.
+/// \tparam W the type of the table, as Linear has it
 template <class T, class W = T>
 class Embedding : public LayerParts<Embedding<T, W>> {
  public:
   Parameter<W> table;     ///< [vocabulary, C] a vector for each token
-  Parameter<T> position;  ///< [max_length, C] a vector for each position
+  Parameter<T> position;  ///< [max_length, C] a vector for each position; [0, C] if there is none
 
   /// A layer without sizes, which has yet to be assigned to.
   Embedding() = default;
 
-  /// Draws the weights. \throws std::invalid_argument if a size is below 1, max_length below 0
+  /// Draws the weights.
+  /// \throws std::invalid_argument if max_length is below 0, or another size below 1
   Embedding(Index vocabulary, Index max_length, Index width, Initialiser& initialiser)
       : table("embedding.table", vocabulary, width),
-        position("embedding.position", max_length, width) {
+        position("embedding.position", (std::max<Index>)(0, max_length), width) {
     check_size("Embedding", "the vocabulary", vocabulary);
-    if (max_length < 0) refuse("Embedding", "max_length", std::to_string(max_length), "at least 0");
+    if (max_length < 0) {
+      refuse("Embedding", "max_length", std::to_string(max_length), "at least 0");
+    }
     check_size("Embedding", "the width of y", width);
     const double bound = std::sqrt(3 / static_cast<double>(width));
     initialiser.uniform(table, bound);
     if (has_positions()) initialiser.uniform(position, bound);
   }
 
-  /// Lists the table and the positions.
+  /// Whether there is a table of positions.
+  bool has_positions() const { return position.value.rows() != 0; }
+
+  /// Lists the table, and the positions if there are any.
   template <class Self, class F>
   static void each_part(Self& self, F&& f) {
     f(self.table);
@@ -53,7 +60,8 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// Computes y for tokens in the middle of a sequence: y[b, i] = table[token[b, i]] +
   /// position[first_position + i].
   /// \param first_position of the first token of each sequence
-  /// \throws as `forward`, and if the positions are not in [0, max_length)
+  /// \throws as `forward`, and if the positions are not in [0, max_length), or negative where there
+  /// is no table of them
   template <class E = Serial>
   void forward_from(Index first_position, std::span<const Index> tokens, const View<T>& y,
                     E&& executor = {}) const {
@@ -64,8 +72,8 @@ class Embedding : public LayerParts<Embedding<T, W>> {
                                  for (Index n = first; n < first + count; ++n) {
                                    auto row = detail::rows_of(y, b, n, 1);
                                    row = table.value.row(at(tokens, y, b, n)).template cast<T>();
-                                   if (has_positions())
-                                     row += position.value.row(first_position + n);
+                                   if (!has_positions()) continue;
+                                   row += position.value.row(first_position + n);
                                  }
                                });
   }
@@ -128,8 +136,6 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// Multiply-adds that take as long as an element does.
   static constexpr double kProducts = 16;
 
-  bool has_positions() const { return position.value.rows() > 0; }
-
   template <class U>
   static Index at(std::span<const Index> tokens, const View<U>& y, Index b, Index n) {
     return tokens[static_cast<std::size_t>(b * y.rows() + n)];
@@ -139,17 +145,7 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   void check(std::span<const Index> tokens, const char* tensor, const View<U>& y,
              Index first_position = 0) const {
     check_activations("Embedding", tensor, y, table.value.cols());
-    const Index most = has_positions() ? position.value.rows() : kFarPosition;
-    if (first_position < 0 || first_position > most) {
-      refuse("Embedding", "first_position", std::to_string(first_position),
-             "0 to " + std::to_string(most) + ", max_length");
-    }
-    if (y.rows() > most - first_position) {
-      refuse("Embedding", std::string("rows of ") + tensor, std::to_string(y.rows()),
-             "at most " + std::to_string(most - first_position) +
-                 (first_position == 0 ? "" : " from position " + std::to_string(first_position)) +
-                 ", max_length" + (first_position == 0 ? "" : " being " + std::to_string(most)));
-    }
+    check_positions(tensor, y.rows(), first_position);
     if (static_cast<Index>(tokens.size()) != y.batch() * y.rows()) {
       refuse("Embedding", "the number of tokens", std::to_string(tokens.size()),
              std::to_string(y.batch() * y.rows()) + ", batch times rows of " + tensor);
@@ -158,6 +154,24 @@ class Embedding : public LayerParts<Embedding<T, W>> {
       if (tokens[i] >= 0 && tokens[i] < table.value.rows()) continue;
       refuse("Embedding", "token " + std::to_string(i), std::to_string(tokens[i]),
              "0 to " + std::to_string(table.value.rows() - 1) + ", the vocabulary");
+    }
+  }
+
+  void check_positions(const char* tensor, Index rows, Index first_position) const {
+    if (!has_positions()) {
+      if (first_position >= 0) return;
+      refuse("Embedding", "first_position", std::to_string(first_position), "at least 0");
+    }
+    const Index most = position.value.rows();
+    if (first_position < 0 || first_position > most) {
+      refuse("Embedding", "first_position", std::to_string(first_position),
+             "0 to " + std::to_string(most) + ", max_length");
+    }
+    if (rows > most - first_position) {
+      refuse("Embedding", std::string("rows of ") + tensor, std::to_string(rows),
+             "at most " + std::to_string(most - first_position) +
+                 (first_position == 0 ? "" : " from position " + std::to_string(first_position)) +
+                 ", max_length" + (first_position == 0 ? "" : " being " + std::to_string(most)));
     }
   }
 };

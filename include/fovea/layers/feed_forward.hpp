@@ -3,6 +3,7 @@
 /// The feed-forward network of an encoder block: a linear map, GELU, and a linear map.
 #pragma once
 
+#include "fovea/layers/gelu.hpp"
 #include "fovea/layers/hidden_map.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -34,7 +35,8 @@ class FeedForward : public LayerCalls<FeedForward<T>, T> {
   /// \throws std::invalid_argument if a size is below 1
   FeedForward(Index width, Index hidden, Initialiser& initialiser,
               const FeedForwardOptions& options = {})
-      : map_(width, hidden, initialiser, {.name = "feed_forward.in", .gelu = options.gelu}),
+      : map_(width, hidden, initialiser,
+             {.name = "feed_forward.in", .activation = activation_of(options.gelu)}),
         linear_(hidden, width, initialiser, {.name = "feed_forward.out"}) {}
 
   /// The number of channels of x and y.

@@ -3,7 +3,7 @@
 /// GELU (Hendrycks and Gimpel 2016).
 #pragma once
 
-#include "fovea/layers/elementwise.hpp"
+#include "fovea/layers/activation_function.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -12,6 +12,11 @@ enum class GeluForm {
   erf,   ///< x Phi(x), where Phi is the distribution function of the normal distribution
   tanh,  ///< x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which differs by at most 5e-4
 };
+
+/// The GELU of this form among all functions.
+constexpr ActivationKind activation_of(GeluForm form) {
+  return form == GeluForm::erf ? ActivationKind::gelu : ActivationKind::gelu_tanh;
+}
 
 /// GELU of activations [B, 1, L, C] of any C. It learns nothing, and costs one exponential per
 /// element. Small values keep their digits.
@@ -35,12 +40,7 @@ class Gelu : public LayerCalls<Gelu<T>, T> {
   void forward(const View<const T>& x, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
     check_forward("Gelu", x, x.width(), y, x.width());
-    auto&& threads = as_executor(executor);
-    if (form == GeluForm::erf) {
-      detail::map_activations<&LayerKernels<T>::gelu, T>(x, {}, y, threads);
-    } else {
-      detail::map_activations<&LayerKernels<T>::gelu_tanh, T>(x, {}, y, threads);
-    }
+    detail::activate(activation_of(form), x, y, as_executor(executor));
   }
 
   /// Writes d_x, which may be d_y. \throws as `forward`
@@ -51,12 +51,7 @@ class Gelu : public LayerCalls<Gelu<T>, T> {
     check_alike("Gelu", "d_y", d_y, x.width(), x);
     check_alike("Gelu", "d_x", d_x, x.width(), x);
     check_written("Gelu", "d_x", d_x, "x", x);
-    auto&& threads = as_executor(executor);
-    if (form == GeluForm::erf) {
-      detail::map_activations<&LayerKernels<T>::gelu_grad, T>(x, d_y, d_x, threads);
-    } else {
-      detail::map_activations<&LayerKernels<T>::gelu_tanh_grad, T>(x, d_y, d_x, threads);
-    }
+    detail::activate_backward(activation_of(form), x, d_y, d_x, as_executor(executor));
   }
 };
 

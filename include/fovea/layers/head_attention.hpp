@@ -99,10 +99,10 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     if (G::kHasLse || kHasNear) saved.lse.resize({q.batch(), q.heads(), q.rows(), 1});
     if (kHasNear) saved.near_out.resize(q.shape());
     learned.compute(op, source, saved.learned, executor);
-    const auto [inputs, kept] = attached(qkv, source, saved);
+    const auto call = attached(qkv, source, saved);
     saved.training = source.training;
     with_op(source, [&](const Op& used) {
-      used.forward(inputs, as_heads(out, 0, q.heads(), q.width()), kept, executor);
+      used.forward(call.first, as_heads(out, 0, q.heads(), q.width()), call.second, executor);
     });
     return out;
   }
@@ -143,12 +143,13 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   template <class E>
   void backward(const std::array<View<const T>, 3>& qkv, const Tokens<T>& source, Saved& saved,
                 const std::array<View<T>, 3>& d_qkv, E&& executor) {
-    const auto [inputs, kept] = attached(qkv, source, saved);
+    const auto call = attached(qkv, source, saved);
     const GradsOf<Op, T> grads = asked(source, saved, d_qkv);
     const View<const T> out = heads_of(saved.out, qkv[0]);
     const View<const T> d_out = heads_of(saved.d_out, qkv[0]);
-    with_op(source,
-            [&](const Op& used) { used.backward(inputs, out, kept, d_out, grads, executor); });
+    with_op(source, [&](const Op& used) {
+      used.backward(call.first, out, call.second, d_out, grads, executor);
+    });
   }
 
   /// Adds to the gradients of the learned inputs, the sinks and the bias. It is called after

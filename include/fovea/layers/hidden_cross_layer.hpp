@@ -20,9 +20,11 @@ struct HiddenCrossOptions {
   Index heads = 1;       ///< H, the number of heads
   Index head_width = 0;  ///< D, the width of a head; if 0, width / heads
   bool bias = false;     ///< whether W_Q, W_K, W_V and W_O have a bias
-  HiddenMapKind map = HiddenMapKind::fully_connected;  ///< the kind of the maps f1 and f2
-  GeluForm gelu = GeluForm::erf;                       ///< which GELU follows them
-  FftPlanning planning = FftPlanning::estimate;        ///< how FFTW chooses plans
+  HiddenMapKind map = HiddenMapKind::fully_connected;      ///< the kind of the maps f1 and f2
+  ActivationKind activation = ActivationKind::gelu;        ///< the function that ends both maps
+  ActivationKind inner_activation = ActivationKind::gelu;  ///< that between two linear maps
+  Index map_hidden = 0;                          ///< channels between two linear maps; if 0, width
+  FftPlanning planning = FftPlanning::estimate;  ///< how FFTW chooses plans
 };
 
 /// For x and y [B, 1, L, Dm] with dense rows it computes
@@ -37,7 +39,8 @@ struct HiddenCrossOptions {
 /// what W_O makes of the operator's rows there.
 ///
 /// The layer keeps 6 Dm + 4 H D + 2 numbers per token and takes 5 Dm + 4 H D for gradients, each 2
-/// Dm more with a convolution, and it keeps what the operator keeps. The bits are the same for any
+/// Dm more with a convolution or four times map_hidden more with two linear maps, and it keeps what
+/// the operator keeps. The bits are the same for any
 /// number of threads.
 template <class Op, class T, class G = LearnedInputs<Op, T>>
 class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens<T>> {
@@ -74,10 +77,8 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
                    Index dominant, Initialiser& initialiser)
       : name_(name),
         sizes_(sizes_of(name, options, dominant)),
-        map1_(sizes_.width, sizes_.width, initialiser,
-              {.kind = options.map, .name = "f1", .gelu = options.gelu}),
-        map2_(sizes_.width, sizes_.width, initialiser,
-              {.kind = options.map, .name = "f2", .gelu = options.gelu}),
+        map1_(sizes_.width, sizes_.width, initialiser, map_options("f1", options)),
+        map2_(sizes_.width, sizes_.width, initialiser, map_options("f2", options)),
         cross_({.planning = options.planning}),
         norm_(sizes_.width, {.name = "cross_norm"}),
         q_(sizes_.width, columns(), initialiser,
@@ -156,6 +157,14 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
         name, {.width = options.width, .heads = options.heads, .head_width = options.head_width});
     sizes.dominant = dominant;
     return sizes;
+  }
+
+  static HiddenMapOptions map_options(const char* name, const HiddenCrossOptions& options) {
+    return {.kind = options.map,
+            .name = name,
+            .activation = options.activation,
+            .inner_activation = options.inner_activation,
+            .hidden = options.map_hidden};
   }
 
   Index columns() const { return sizes_.heads * sizes_.head_width; }

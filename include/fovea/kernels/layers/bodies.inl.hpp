@@ -15,6 +15,8 @@
 
 #include "fovea/kernels/layers/gated.inl.hpp"
 
+#include "fovea/kernels/layers/activation.inl.hpp"
+
 #include "fovea/kernels/layers/rotary.inl.hpp"
 
 #include "fovea/kernels/layers/convolution.inl.hpp"

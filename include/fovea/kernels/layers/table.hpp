@@ -52,6 +52,18 @@ struct LayerKernels {
   void sigmoid(const ElementArgs<T>& args) const noexcept;
   /// The gradient of its input, from its result.
   void sigmoid_grad(const ElementArgs<T>& args) const noexcept;
+  /// ReLU.
+  void relu(const ElementArgs<T>& args) const noexcept;
+  /// The gradient of its input.
+  void relu_grad(const ElementArgs<T>& args) const noexcept;
+  /// SiLU.
+  void silu(const ElementArgs<T>& args) const noexcept;
+  /// The gradient of its input.
+  void silu_grad(const ElementArgs<T>& args) const noexcept;
+  /// The hyperbolic tangent.
+  void tanh(const ElementArgs<T>& args) const noexcept;
+  /// The gradient of its input.
+  void tanh_grad(const ElementArgs<T>& args) const noexcept;
 
   /// A gated unit.
   void gated(const GatedArgs<T>& args) const noexcept;
@@ -131,6 +143,30 @@ void LayerKernels<T>::sigmoid(const ElementArgs<T>& args) const noexcept {
 template <class T>
 void LayerKernels<T>::sigmoid_grad(const ElementArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, sigmoid_rows_grad<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::relu(const ElementArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, relu_rows<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::relu_grad(const ElementArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, relu_rows_grad<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::silu(const ElementArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, silu_rows<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::silu_grad(const ElementArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, silu_rows_grad<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::tanh(const ElementArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, tanh_rows<T>)(args);
+}
+template <class T>
+void LayerKernels<T>::tanh_grad(const ElementArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, tanh_rows_grad<T>)(args);
 }
 template <class T>
 void LayerKernels<T>::gated(const GatedArgs<T>& args) const noexcept {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Functions of single elements that stand between the maps of a network.
+#pragma once
+
+#include "fovea/layers/elementwise.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// A function of single elements.
+enum class ActivationKind {
+  gelu,       ///< x Phi(x), where Phi is the distribution function of the normal distribution
+  gelu_tanh,  ///< GELU in its tanh form (GeluForm::tanh)
+  relu,       ///< max(x, 0), whose slope at 0 is 0
+  silu,       ///< x sigmoid(x), also called swish
+  tanh,       ///< the hyperbolic tangent
+  identity,   ///< x
+};
+
+namespace detail {
+
+/// y = f(x) for activations. y may be x.
+template <class T, class E>
+void activate(ActivationKind kind, const View<const T>& x, const View<T>& y, E&& executor) {
+  using Kernels = LayerKernels<T>;
+  switch (kind) {
+    case ActivationKind::gelu:
+      return map_activations<&Kernels::gelu, T>(x, {}, y, executor);
+    case ActivationKind::gelu_tanh:
+      return map_activations<&Kernels::gelu_tanh, T>(x, {}, y, executor);
+    case ActivationKind::relu:
+      return map_activations<&Kernels::relu, T>(x, {}, y, executor);
+    case ActivationKind::silu:
+      return map_activations<&Kernels::silu, T>(x, {}, y, executor);
+    case ActivationKind::tanh:
+      return map_activations<&Kernels::tanh, T>(x, {}, y, executor);
+    case ActivationKind::identity:
+      return copy_activations<T>(x, y, executor);
+  }
+}
+
+/// d_x = f'(x) d_y for activations. d_x may be d_y.
+template <class T, class E>
+void activate_backward(ActivationKind kind, const View<const T>& x, const View<const T>& d_y,
+                       const View<T>& d_x, E&& executor) {
+  using Kernels = LayerKernels<T>;
+  switch (kind) {
+    case ActivationKind::gelu:
+      return map_activations<&Kernels::gelu_grad, T>(x, d_y, d_x, executor);
+    case ActivationKind::gelu_tanh:
+      return map_activations<&Kernels::gelu_tanh_grad, T>(x, d_y, d_x, executor);
+    case ActivationKind::relu:
+      return map_activations<&Kernels::relu_grad, T>(x, d_y, d_x, executor);
+    case ActivationKind::silu:
+      return map_activations<&Kernels::silu_grad, T>(x, d_y, d_x, executor);
+    case ActivationKind::tanh:
+      return map_activations<&Kernels::tanh_grad, T>(x, d_y, d_x, executor);
+    case ActivationKind::identity:
+      return copy_activations<T>(d_y, d_x, executor);
+  }
+}
+
+}  // namespace detail
+
+/// A function of single elements, for activations [B, 1, L, C] of any C. It learns nothing and
+/// keeps nothing, because the backward pass reads x again.
+template <class T>
+class ActivationFunction : public LayerCalls<ActivationFunction<T>, T> {
+ public:
+  ActivationKind kind = ActivationKind::gelu;  ///< The function.
+
+  /// GELU.
+  ActivationFunction() = default;
+  /// The function of this name.
+  explicit ActivationFunction(ActivationKind chosen) : kind(chosen) {}
+
+  /// Nothing is kept, because backward reads x again.
+  struct Saved {};
+
+  using LayerCalls<ActivationFunction<T>, T>::forward;
+  /// Computes y.
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got
+  template <class E = Serial>
+  void forward(const View<const T>& x, const View<T>& y, Saved& /*saved*/,
+               E&& executor = {}) const {
+    check_forward(kName, x, x.width(), y, x.width());
+    detail::activate(kind, x, y, as_executor(executor));
+  }
+
+  /// Writes d_x, which may be d_y. \throws as `forward`
+  template <class E = Serial>
+  void backward(const View<const T>& x, Saved& /*saved*/, const View<const T>& d_y,
+                const View<T>& d_x, E&& executor = {}) {
+    check_activations(kName, "x", x, x.width());
+    check_alike(kName, "d_y", d_y, x.width(), x);
+    check_alike(kName, "d_x", d_x, x.width(), x);
+    check_written(kName, "d_x", d_x, "x", x);
+    detail::activate_backward(kind, x, d_y, d_x, as_executor(executor));
+  }
+
+ private:
+  static constexpr const char* kName = "ActivationFunction";
+};
+
+FOVEA_NAMESPACE_END
