@@ -49,7 +49,8 @@ class CommandLine {
         std::string_view value;
         if (equals != argument.npos) {
           value = argument.substr(equals + 1);
-        } else if (i + 1 < arguments.size()) {
+        } else if (i + 1 < arguments.size() &&
+                   !std::string_view(arguments[i + 1]).starts_with("--")) {
           value = arguments[++i];
         }
         if (value.empty()) throw std::runtime_error(std::string(flag) + " needs a value");

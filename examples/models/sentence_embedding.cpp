@@ -95,6 +95,17 @@ double cosine(const Sentence& a, const Sentence& b) {
   return sum;
 }
 
+/// The beginning of a sentence on a line of its own, whatever bytes it has.
+std::string shown(std::string_view text) {
+  constexpr std::size_t most = 72;
+  std::string line;
+  while (!text.empty() && line.size() < most) {
+    const char32_t c = models::take_character(text);
+    models::append_character(line, c < 0x20 || (c >= 0x7f && c < 0xa0) ? U' ' : c);
+  }
+  return text.empty() ? line : line + "...";
+}
+
 /// All cosines of a few sentences; of many, the one that each is most alike.
 void print_cosines(const std::vector<Sentence>& sentences) {
   constexpr std::size_t most = 16;
@@ -117,7 +128,7 @@ void print_cosines(const std::vector<Sentence>& sentences) {
       }
     }
     if (count > most) std::printf(" %6.3f to %4zu", largest, nearest + 1);
-    std::printf("  %s\n", sentences[i].text.c_str());
+    std::printf("  %s\n", shown(sentences[i].text).c_str());
   }
 }
 

@@ -76,6 +76,13 @@ TEST_F(SentenceEmbedding, OfManySentencesPrintsTheNearest) {
       << output_;
 }
 
+TEST_F(SentenceEmbedding, ShowsSentencesOfAnyBytes) {
+  put("lines.txt", "un\x1b[2J\xff" + std::string(80, 'e'));
+  EXPECT_EQ(run("--model minilm --sentences lines.txt"), 0) << errors_;
+  EXPECT_EQ(output_,
+            "           1\n   1   1.000  un [2J\xEF\xBF\xBD" + std::string(63, 'e') + "...\n");
+}
+
 TEST_F(SentenceEmbedding, PrintsTokens) {
   put("lines.txt", "the cats\nun [SEP] sat\n\nthe the the the the the the");
   EXPECT_EQ(run("--model minilm --tokens lines.txt"), 0) << errors_;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A language model of bytes that learns, whatever its operator is: what the program calls, and
+/// what byte_model_*.cpp build, a few operators each.
+#pragma once
+
+#include <cstdint>
+#include <fovea/core/thread_pool.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace models {
+
+using fovea::Index;
+
+/// What a model is made of and how it learns.
+struct ByteSettings {
+  std::string op = "full";  ///< one of the operators below
+  Index length = 256;       ///< bytes of a sequence
+  Index width = 64, layers = 2, heads = 4;
+  Index steps = 500;            ///< in all
+  Index batch = 8;              ///< sequences of a step
+  double learning_rate = 2e-3;  ///< after the warm-up
+  std::uint64_t seed = 1;       ///< of weights and batches
+};
+
+/// The bytes of a text, the last tenth of which is not learnt.
+class ByteText {
+ public:
+  /// \throws std::runtime_error if it is too short for sequences of this length
+  ByteText(const std::string& path, Index length);
+
+  Index train_size() const { return train_; }
+  Index size() const { return static_cast<Index>(bytes_.size()); }
+  /// Bits of a byte that is guessed by how often each byte stands in the text.
+  double unigram_bits() const;
+  /// Appends `length` bytes and, for each, the one behind it. \param part of the text that learns
+  /// or the other one \param place in [0, 1) of it
+  void append(bool part, double place, Index length, std::vector<Index>& tokens,
+              std::vector<Index>& targets) const;
+
+ private:
+  std::vector<unsigned char> bytes_;
+  Index train_;
+};
+
+/// How the next byte is drawn.
+struct Sampling {
+  double temperature = 1;  ///< of the logits; at 0 the likeliest byte is taken
+  Index top_k = 256;       ///< so many likeliest bytes are drawn from
+  std::uint64_t seed = 1;
+};
+
+/// A model that learns.
+class ByteLearner {
+ public:
+  virtual ~ByteLearner() = default;
+  /// The number of weights.
+  virtual Index parameters() const = 0;
+  /// The number of steps that it has learnt for.
+  virtual Index step() const = 0;
+  /// Learns for a step. \return bits of a byte, on average over the batch
+  virtual double learn(const ByteText& text, const fovea::ThreadPool& pool) = 0;
+  /// Bits of a byte in what is not learnt.
+  virtual double validate(const ByteText& text, const fovea::ThreadPool& pool) = 0;
+  /// The logits of the byte behind each of these. \return [bytes, 256]
+  virtual std::vector<float> logits(std::span<const unsigned char> bytes) const = 0;
+  /// Continues a text by so many bytes. Of a text that is longer than the model's sequences, the
+  /// last half of such a length is read.
+  virtual std::string generate(const std::string& prompt, Index count, const Sampling& sampling,
+                               const fovea::ThreadPool& pool) const = 0;
+  /// Writes all that learning goes on from. \throws std::runtime_error
+  virtual void save(const std::string& path) = 0;
+};
+
+/// The operators' names.
+std::vector<std::string> byte_operators();
+/// A model of random weights. \throws std::invalid_argument for settings that do not go together
+std::unique_ptr<ByteLearner> make_byte_learner(const ByteSettings& settings);
+/// The model of a file. \param settings are written, but for the steps if they are 1 or more: then
+/// learning goes on up to them \throws std::runtime_error
+std::unique_ptr<ByteLearner> load_byte_learner(const std::string& path, ByteSettings& settings);
+
+/// Draws a byte from its logits. \param number of the draw
+unsigned char draw_byte(std::span<const float> logits, const Sampling& sampling, Index number);
+
+}  // namespace models
