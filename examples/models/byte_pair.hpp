@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gguf.hpp"
-#include "unicode_classes.hpp"
+#include "letters_and_numbers.hpp"
 
 namespace models {
 
@@ -36,7 +36,7 @@ class PieceCutter {
     if (contraction != 0) {
       at_ += contraction;
     } else if (single_digits_ && kind_at(begin) == Kind::number) {
-      at_ += first_code_point(text_.substr(begin)).bytes;
+      at_ += size_of_character(begin);
     } else if (!take_word()) {
       take_spaces();
     }
@@ -48,16 +48,23 @@ class PieceCutter {
 
   Kind kind_at(std::size_t at) const {
     if (at == text_.size()) return Kind::end;
-    const char32_t code = first_code_point(text_.substr(at)).code;
-    if (is_in(kSpaces, code)) return Kind::space;
-    if (is_in(kLetters, code)) return Kind::letter;
-    return is_in(kNumbers, code) ? Kind::number : Kind::other;
+    std::string_view rest = text_.substr(at);
+    const char32_t character = take_character(rest);
+    if (is_in(kSpaces, character)) return Kind::space;
+    if (is_in(kLetters, character)) return Kind::letter;
+    return is_in(kNumbers, character) ? Kind::number : Kind::other;
+  }
+
+  std::size_t size_of_character(std::size_t at) const {
+    std::string_view rest = text_.substr(at);
+    take_character(rest);
+    return text_.size() - at - rest.size();
   }
 
   /// The end of the run of one kind that begins at a place.
   std::size_t end_of_run(std::size_t at) const {
     const Kind kind = kind_at(at);
-    while (kind_at(at) == kind) at += first_code_point(text_.substr(at)).bytes;
+    while (kind_at(at) == kind) at += size_of_character(at);
     return at;
   }
 
@@ -85,7 +92,7 @@ class PieceCutter {
     const std::size_t end = end_of_run(at_);
     std::size_t last = at_;
     while (true) {
-      const std::size_t next = last + first_code_point(text_.substr(last)).bytes;
+      const std::size_t next = last + size_of_character(last);
       if (next == end) break;
       last = next;
     }
@@ -186,15 +193,15 @@ class BytePairs {
   static std::string bytes_of(const std::string& written) {
     std::string bytes;
     for (std::string_view rest = written; !rest.empty();) {
-      const auto [code, size] = first_code_point(rest);
-      if (code < 256) {
-        bytes += static_cast<char>(code);
-      } else if (code - 256 < other_bytes().size()) {
-        bytes += static_cast<char>(other_bytes()[code - 256]);
-      } else {
-        bytes += rest.substr(0, size);  // a token that no text is encoded to
+      const std::string_view before = rest;
+      const char32_t character = take_character(rest);
+      if (character < 256) {
+        bytes += static_cast<char>(character);
+      } else if (character - 256 < other_bytes().size()) {
+        bytes += static_cast<char>(other_bytes()[character - 256]);
+      } else {  // a token that no text is encoded to
+        bytes += before.substr(0, before.size() - rest.size());
       }
-      rest.remove_prefix(size);
     }
     return bytes;
   }

@@ -6,12 +6,9 @@
 
 #include <string_view>
 
-namespace models {
+#include "utf8.hpp"
 
-/// Characters from first to last.
-struct CharacterRange {
-  char32_t first, last;
-};
+namespace models {
 
 /// Characters first, first + step, ..., count of them, which become target, target + advance, ...
 /// when they lose their accents and their upper case.

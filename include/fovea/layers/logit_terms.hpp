@@ -125,7 +125,7 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
   template <class E>
   void finish(const Tokens<T>& tokens, Saved& saved, E&& executor) {
     for (Index h = 0; h < sinks.value.cols(); ++h) {
-      sinks.gradient(0, h) += saved.d_sinks.view()(0, 0, 0, h);
+      sinks.gradient_sum()(0, h) += saved.d_sinks.view()(0, 0, 0, h);
     }
     const View<T>& to = tokens.d_bias;
     if (to.is_none()) return;
