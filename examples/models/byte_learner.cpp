@@ -121,24 +121,4 @@ std::unique_ptr<ByteLearner> load_byte_learner(const std::string& path, ByteSett
   return build(settings, &set);
 }
 
-unsigned char draw_byte(std::span<const float> logits, const Sampling& sampling, Index number) {
-  std::vector<std::size_t> order(logits.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
-  if (sampling.temperature == 0) return static_cast<unsigned char>(order[0]);
-  order.resize(std::min(order.size(), static_cast<std::size_t>(sampling.top_k)));
-  std::vector<double> sums;
-  double sum = 0;
-  for (const std::size_t byte : order) {
-    const double below = static_cast<double>(logits[byte]) - static_cast<double>(logits[order[0]]);
-    sum += std::exp(below / sampling.temperature);
-    sums.push_back(sum);
-  }
-  const double at = sum * fovea::uniform_draw<double>(sampling.seed, 1 << 21, 0, number, 0);
-  const auto found = std::upper_bound(sums.begin(), sums.end(), at) - sums.begin();
-  return static_cast<unsigned char>(
-      order[std::min(static_cast<std::size_t>(found), order.size() - 1)]);
-}
-
 }  // namespace models

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "sampling.hpp"
+
 namespace models {
 
 using fovea::Index;
@@ -46,13 +48,6 @@ class ByteText {
   Index train_;
 };
 
-/// How the next byte is drawn.
-struct Sampling {
-  double temperature = 1;  ///< of the logits; at 0 the likeliest byte is taken
-  Index top_k = 256;       ///< so many likeliest bytes are drawn from
-  std::uint64_t seed = 1;
-};
-
 /// A model that learns.
 class ByteLearner {
  public:
@@ -82,8 +77,5 @@ std::unique_ptr<ByteLearner> make_byte_learner(const ByteSettings& settings);
 /// The model of a file. \param settings are written, but for the steps if they are 1 or more: then
 /// learning goes on up to them \throws std::runtime_error
 std::unique_ptr<ByteLearner> load_byte_learner(const std::string& path, ByteSettings& settings);
-
-/// Draws a byte from its logits. \param number of the draw
-unsigned char draw_byte(std::span<const float> logits, const Sampling& sampling, Index number);
 
 }  // namespace models

@@ -162,7 +162,7 @@ class ByteLearnerOf final : public ByteLearner {
       model_.norm.forward(y, x, pool);
       model_.embedding.logits(x, logits, pool);
       const std::span<const float> last(&logits(0, 0, unread - 1, 0), kBytes);
-      made += static_cast<char>(draw_byte(last, sampling, std::ssize(made)));
+      made += static_cast<char>(draw_token(last, sampling, std::ssize(made)));
       text += made.back();
     }
     return made;

@@ -154,11 +154,11 @@ TEST_F(ByteLearners, BytesAreDrawnFromTheLikeliest) {
   logits['c'] = 0;
   std::map<char, int> counts;
   for (Index i = 0; i < 4000; ++i) {
-    ++counts[static_cast<char>(models::draw_byte(logits, {}, i))];
-    EXPECT_EQ(models::draw_byte(logits, {.temperature = 0}, i), 'a');
-    EXPECT_EQ(models::draw_byte(logits, {.top_k = 1}, i), 'a');
-    EXPECT_NE(models::draw_byte(logits, {.top_k = 2}, i), 'c');
-    EXPECT_EQ(models::draw_byte(logits, {.temperature = 1e-9}, i), 'a');
+    ++counts[static_cast<char>(models::draw_token(logits, {}, i))];
+    EXPECT_EQ(models::draw_token(logits, {.temperature = 0}, i), 'a');
+    EXPECT_EQ(models::draw_token(logits, {.top_k = 1}, i), 'a');
+    EXPECT_NE(models::draw_token(logits, {.top_k = 2}, i), 'c');
+    EXPECT_EQ(models::draw_token(logits, {.temperature = 1e-9}, i), 'a');
   }
   EXPECT_EQ(counts.size(), 3u);
   EXPECT_NEAR(counts['a'] / 4000.0, 0.6, 0.03);

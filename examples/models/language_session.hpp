@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A language model with a sequence of tokens, whatever its operator and the type of its weights.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chosen_attention.hpp"
+#include "gguf.hpp"
+#include "llama.hpp"
+
+namespace models {
+
+/// Queries, keys and values of a layer, as attention sees them: after their rotary positions.
+struct LayerHeads {
+  std::array<std::vector<float>, 3> values;       ///< q, k, v
+  std::array<std::vector<Index>, 3> shapes = {};  ///< [H, N, D], then [Hk, N, D] twice
+};
+
+/// A model and the tokens so far.
+class LanguageSession {
+ public:
+  virtual ~LanguageSession() = default;
+  virtual const LlamaSizes& sizes() const = 0;
+  /// The number of tokens so far.
+  virtual Index length() const = 0;
+  /// Forgets the tokens from position `length` on.
+  virtual void rollback(Index length) = 0;
+  /// Appends tokens. \param last so many of the new tokens have logits, the last ones
+  /// \return [1, 1, last, vocabulary], which holds until the next call
+  virtual fovea::View<const float> step(std::span<const Index> tokens, Index last,
+                                        const fovea::ThreadPool& pool) = 0;
+  /// What the operator of a layer reads of these tokens alone.
+  virtual LayerHeads heads_of(std::span<const Index> tokens, Index layer,
+                              const fovea::ThreadPool& pool) const = 0;
+};
+
+/// The type of the matrices of a model.
+enum class WeightType { f32, f16, bf16 };
+
+/// The model of a file, with the attention that is chosen.
+/// \param file is no longer needed afterwards \param reserve tokens to take memory for at once
+/// \throws std::runtime_error, std::invalid_argument
+std::unique_ptr<LanguageSession> pattern_session(const Gguf& file, const ChosenAttention& attention,
+                                                 WeightType weights, Index reserve);
+/// The same with keys that Smart Bird chooses by a sketch, which is made of the weights.
+std::unique_ptr<LanguageSession> smart_bird_session(const Gguf& file, Index keys, Index reserve);
+
+/// A session of a model with the operator Op and weights of W.
+template <class Op, class W>
+class SessionOf final : public LanguageSession {
+ public:
+  SessionOf(Llama<Op, W> model, Index reserve)
+      : model_(std::move(model)), decoder_(model_, reserve) {}
+
+  const LlamaSizes& sizes() const override { return model_.sizes(); }
+  Index length() const override { return decoder_.length(); }
+  void rollback(Index length) override { decoder_.rollback(length); }
+
+  fovea::View<const float> step(std::span<const Index> tokens, Index last,
+                                const fovea::ThreadPool& pool) override {
+    return decoder_.step(tokens, last, pool);
+  }
+
+  LayerHeads heads_of(std::span<const Index> tokens, Index layer,
+                      const fovea::ThreadPool& pool) const override {
+    const auto count = static_cast<Index>(tokens.size());
+    const LlamaSizes& sizes = model_.sizes();
+    fovea::Buffer<float> buffers[2];
+    fovea::View<float> x = buffers[0].resize(1, count, sizes.width);
+    fovea::View<float> y = buffers[1].resize(1, count, sizes.width);
+    model_.embedding().forward(tokens, x, pool);
+    typename Llama<Op, W>::Block::Saved saved;
+    for (Index i = 0; i <= layer; ++i) {
+      const auto& block = model_.stack().blocks[static_cast<std::size_t>(i)];
+      block.forward(fovea::View<const float>(x), y, saved, pool);
+      std::swap(x, y);
+    }
+    return heads_of(saved.attention.projected.view());
+  }
+
+ private:
+  LayerHeads heads_of(const fovea::View<float>& projected) const {
+    const LlamaSizes& sizes = model_.sizes();
+    LayerHeads all;
+    Index column = 0;
+    for (std::size_t part = 0; part < 3; ++part) {
+      const Index heads = part == 0 ? sizes.heads : sizes.key_heads;
+      all.shapes[part] = {heads, projected.rows(), sizes.head_width};
+      for (Index h = 0; h < heads; ++h, column += sizes.head_width) {
+        for (Index n = 0; n < projected.rows(); ++n) {
+          const float* const row = &projected(0, 0, n, column);
+          all.values[part].insert(all.values[part].end(), row, row + sizes.head_width);
+        }
+      }
+    }
+    return all;
+  }
+
+  Llama<Op, W> model_;
+  LlamaDecoder<Op, W> decoder_;
+};
+
+}  // namespace models
