@@ -19,7 +19,7 @@ inline void bound_blocks(const T* q, const T* moments, Index width, Index blocks
                            memory + 4 * blocks};
   const BlockRow<T> rows[kSketchRows] = {row, row, row, row};
   block_logits<kSketchRows, 0>(factors, moments, blocks, width, blocks, rows, 0);
-  bound_sums(row, blocks, largest_of(row.mean, blocks));
+  bound_sums(row, blocks, largest_of_vectors(row.mean, blocks));
 }
 
 template <class T>
