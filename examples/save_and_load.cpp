@@ -36,7 +36,8 @@ struct Model : fovea::LayerParts<Model> {
 
   float step(const Tensor& x, const Tensor& target, fovea::Adam<float>& adam) {
     std::vector<fovea::EncoderBlock<Attention>::Saved> saved(2);
-    Tensor hidden(1, 1, kRows, kWidth), y(hidden), d_y(hidden), d_hidden(hidden), d_x(hidden);
+    Tensor hidden(1, 1, kRows, kWidth), y(1, 1, kRows, kWidth), d_y(1, 1, kRows, kWidth);
+    Tensor d_hidden(1, 1, kRows, kWidth), d_x(1, 1, kRows, kWidth);
     blocks[0].forward(x, hidden, saved[0]);
     blocks[1].forward(hidden, y, saved[1]);
     d_y = y - target;
@@ -52,7 +53,7 @@ struct Model : fovea::LayerParts<Model> {
 int main() {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  Tensor x(1, 1, kRows, kWidth), target(x);
+  Tensor x(1, 1, kRows, kWidth), target(1, 1, kRows, kWidth);
   for (Index i = 0; i < x.size(); ++i) x.data()[i] = normal(random);
   for (Index i = 0; i < x.size(); ++i) target.data()[i] = i < kWidth ? 0 : x.data()[i - kWidth];
 
