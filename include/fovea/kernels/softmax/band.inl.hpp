@@ -9,95 +9,27 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
+#include "fovea/kernels/softmax/band_rows.inl.hpp"
 #include "fovea/kernels/softmax/block.hpp"
+#include "fovea/kernels/softmax/running_softmax.inl.hpp"
 #include "fovea/kernels/softmax/tile.inl.hpp"
-#include "fovea/simd/transpose.inl.hpp"
 #endif
 
-/// The partial sums of a dot product: as many registers as hold 64 bytes.
-inline constexpr int kDotParts = 64 / kVecBytes;
+/// The memory that is asked for while a register of queries is computed: that of the next one. A
+/// row takes about as long as its memory, and pages are too short for the hardware to ask in time.
+struct BandAhead {
+  RowsAhead<0> queries;
+  RowsAhead<1> outputs;
+  RowsAhead<0> keys;
+  RowsAhead<0> values;
 
-/// Sums each of as many rows as there are lanes, by a fixed tree: lane i of the result is the sum
-/// of rows[i].
-template <int N, class T>
-FOVEA_INLINE Vec<T> sum_rows(const Vec<T> (&rows)[N]) {
-  if constexpr (N == 1) {
-    return rows[0];
-  } else {
-    Vec<T> half[N / 2];
-    FOVEA_UNROLL
-    for (int i = 0; i < N / 2; ++i) {
-      half[i] =
-          interleave<false>(rows[i], rows[i + N / 2]) + interleave<true>(rows[i], rows[i + N / 2]);
-    }
-    return sum_rows<N / 2>(half);
-  }
-}
-
-/// Folds the partial sums of a dot product into one register; the sum of its lanes is the product.
-template <class T>
-FOVEA_INLINE Vec<T> fold_parts(Vec<T> (&part)[kDotParts]) {
-  if constexpr (kDotParts == 4) {
-    part[0] = part[0] + part[2];
-    part[1] = part[1] + part[3];
-  }
-  if constexpr (kDotParts >= 2) part[0] = part[0] + part[1];
-  return part[0];
-}
-
-/// One row in N registers.
-template <int N, class T>
-struct RegisterRow {
-  Vec<T> at[N];
-
-  FOVEA_INLINE void clear() {
-    FOVEA_UNROLL
-    for (int x = 0; x < N; ++x) at[x] = zero<T>();
-  }
-  FOVEA_INLINE void load_from(const T* row) {
-    FOVEA_UNROLL
-    for (int x = 0; x < N; ++x) at[x] = load(row + x * kLanes<T>);
-  }
-  FOVEA_INLINE void store_scaled(T* row, T factor) const {
-    FOVEA_UNROLL
-    for (int x = 0; x < N; ++x) store(row + x * kLanes<T>, at[x] * set1(factor));
-  }
-  FOVEA_INLINE void scale(T factor) {
-    FOVEA_UNROLL
-    for (int x = 0; x < N; ++x) at[x] = at[x] * set1(factor);
-  }
-  FOVEA_INLINE void add_weighted(T weight, const RegisterRow& row) {
-    FOVEA_UNROLL
-    for (int x = 0; x < N; ++x) at[x] = fma(set1(weight), row.at[x], at[x]);
-  }
-  FOVEA_INLINE Vec<T> products(const RegisterRow& other) const {
-    Vec<T> part[kDotParts];
-    FOVEA_UNROLL
-    for (int p = 0; p < kDotParts; ++p) part[p] = zero<T>();
-    FOVEA_UNROLL
-    for (int x = 0; x < N; ++x) {
-      part[x % kDotParts] = fma(at[x], other.at[x], part[x % kDotParts]);
-    }
-    return fold_parts(part);
+  FOVEA_INLINE void ask() {
+    queries.ask(1);
+    outputs.ask(1);
+    keys.ask(1);
+    values.ask(1);
   }
 };
-
-/// The product of a query with a key of any width and column stride, as partial sums in lanes.
-/// \param q [width], scaled, with zeros up to a multiple of 64 bytes
-template <class T>
-FOVEA_INLINE Vec<T> products_of(const T* q, const T* key, Index column, Index width) {
-  Vec<T> part[kDotParts];
-  FOVEA_UNROLL
-  for (int p = 0; p < kDotParts; ++p) part[p] = zero<T>();
-  for (Index c = 0; c < width; c += kDotParts * kLanes<T>) {
-    FOVEA_UNROLL
-    for (int p = 0; p < kDotParts; ++p) {
-      const Index at = c + p * kLanes<T>;
-      if (at < width) part[p] = fma(load(q + at), load_columns(key, column, at, width), part[p]);
-    }
-  }
-  return fold_parts(part);
-}
 
 /// One call: a block of queries, of which one register is computed at a time.
 /// If N is not 0, D and Dv are N registers each, at unit columns; N = 0 takes any widths and
@@ -106,7 +38,8 @@ template <int N, class T>
 class SoftmaxBand {
  public:
   explicit SoftmaxBand(const SoftmaxBlockArgs<T>& args)
-      : q_(native<T>(args.q)),
+      : args_(args),
+        q_(native<T>(args.q)),
         k_(native<T>(args.k)),
         v_(native<T>(args.v)),
         out_(native<T>(args.out)),
@@ -159,6 +92,27 @@ class SoftmaxBand {
   }
   FOVEA_INLINE T* output(Index row) const { return out_.data + position(row) * out_.row; }
 
+  /// The rows and the keys of the group behind the one that begins at row \p first and sees keys up
+  /// to \p key_end. Behind the last group of a block comes the first one of the next block, whose
+  /// keys are mostly as far from those of this one as its rows are.
+  FOVEA_INLINE BandAhead ahead_of(Index first, Index key_end) const {
+    Index row = position(first + kQueries);
+    Index rows = smaller(kQueries, count_ - first - kQueries);
+    if (rows <= 0) {
+      row = first_ + args_.next_block;
+      rows = args_.next_block == 0 ? 0 : smaller(kQueries, count_);
+      key_end = larger(0, seen(0).begin + args_.next_block);
+    }
+    const Index keys = smaller(rows, end_ - key_end);
+    const Index key = first_row_ + row_step_ * key_end;
+    BandAhead ahead;
+    ahead.queries = RowsAhead<0>::template of<T>(args_.q, row, step_, rows, width_);
+    ahead.outputs = RowsAhead<1>::template of<T>(output_of(args_), row, step_, rows, value_width_);
+    ahead.keys = RowsAhead<0>::template of<T>(args_.k, key, row_step_, keys, width_);
+    ahead.values = RowsAhead<0>::template of<T>(args_.v, key, row_step_, keys, value_width_);
+    return ahead;
+  }
+
   FOVEA_INLINE void group(Index first) const {
     const Index rows = smaller(kQueries, count_ - first);
     Seen keys[kQueries];
@@ -170,7 +124,9 @@ class SoftmaxBand {
       counts[i] = static_cast<Int<T>>(count);
       most = larger(most, count);
     }
+    BandAhead ahead = ahead_of(first, rows > 0 ? keys[rows - 1].end : 0);
     for (Index i = 0; i < rows; ++i) {
+      ahead.ask();
       if (kPairs && i + 1 < rows && overlap(keys[i], keys[i + 1])) {
         multiply_pair(first + i, i, keys[i], keys[i + 1]);
         ++i;
@@ -187,6 +143,7 @@ class SoftmaxBand {
     alignas(kVecBytes) T inverse[kQueries];
     store(inverse, select(sees, set1<T>(1) / load(sum), zero<T>()));
     for (Index i = 0; i < rows; ++i) {
+      ahead.ask();
       if (kPairs && i + 1 < rows && overlap(keys[i], keys[i + 1])) {
         values_pair(first + i, i, keys[i], keys[i + 1], inverse[i], inverse[i + 1]);
         ++i;
@@ -356,6 +313,7 @@ class SoftmaxBand {
     for (Index i = 0; i < rows; ++i) lse_.data[position(first + i) * lse_.row] = lse[i];
   }
 
+  const SoftmaxBlockArgs<T>& args_;
   const Matrix<const T> q_;
   const Matrix<const T> k_;
   const Matrix<const T> v_;

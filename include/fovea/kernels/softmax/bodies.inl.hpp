@@ -15,6 +15,8 @@
 
 #include "fovea/kernels/softmax/running_softmax.inl.hpp"
 
+#include "fovea/kernels/softmax/band_rows.inl.hpp"
+
 #include "fovea/kernels/softmax/band.inl.hpp"
 
 #include "fovea/kernels/softmax/tile_rows.inl.hpp"
