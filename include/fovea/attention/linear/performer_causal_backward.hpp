@@ -282,6 +282,8 @@ class PerformerCausalBackward {
     for (Index n = (s.queries - behind + kFeatureRows - 1) / kFeatureRows; n-- > 0;) {
       const Index first = behind + n * kFeatureRows;
       LinearGradStripArgs<T> args = strip_of(at);
+      // No token's gradient is written, but their sums are wanted.
+      if (call_.wants_features()) args.of.tokens.d_k = {at.d_features, row(), 1};
       set_rows(s, at.key_head * call_.group(), call_.group(), first,
                (std::min)(first + kFeatureRows, s.queries), 0, at.running, at, args);
       RandomFeatureGradKernels<T>{}.strip_keys(args);
