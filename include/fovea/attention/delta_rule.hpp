@@ -55,7 +55,8 @@ class DeltaRuleAttention : public LinearOnlyOperator<DeltaRuleAttention<Map>> {
   template <class T>
   LinearTermsOf<T, DeltaRule<Map>> far() const {
     return LinearTermsOf<T, DeltaRule<Map>>::template of<DeltaRule<Map>>(Denominator::propagate(),
-                                                                         true, options.alignment);
+                                                                         true, options.alignment,
+                                                                         CombineMaps::sum);
   }
 
   /// Does nothing: every value of the options is valid.

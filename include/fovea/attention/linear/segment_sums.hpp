@@ -27,9 +27,9 @@ LinearSumArgs<T, kStorage<U>> segment_sum_args(const LinearFamilyInputs<U>& inpu
   LinearSumArgs<T, kStorage<U>> args;
   args.k = detail::head_stored(inputs.k, sequence.batch, segment.head, row);
   args.v = detail::head_stored(inputs.v, sequence.batch, segment.head, row);
-  args.width = inputs.k.width();
+  args.width = far.features(inputs.k.width());
   args.value_width = inputs.v.width();
-  args.maps = far.linear_maps();
+  args.maps = far.linear_maps(inputs.k.width());
   args.tokens = (std::min)(kLinearSegment, sequence.key_end - first);
   args.sums = sums;
   args.scratch = scratch;

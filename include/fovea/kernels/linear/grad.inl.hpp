@@ -366,7 +366,9 @@ FOVEA_NOINLINE void clear_rows(const Matrix<T>& m, Index begin, Index end, Index
 template <class T>
 FOVEA_NOINLINE void clear_unseeing_rows(const LinearGradCausalArgs<T>& args) {
   const Index end = args.accumulate ? 0 : GradPositions<T>(args).seeing_row();
-  for (Index h = 0; h < args.heads; ++h) clear_rows(args.rows[h].d_q, 0, end, args.width);
+  for (Index h = 0; h < args.heads; ++h) {
+    clear_rows(args.rows[h].d_q, 0, end, row_width(args.maps, args.width));
+  }
 }
 
 /// Clears the gradients of tokens that no row sees.
@@ -374,7 +376,7 @@ template <class T>
 FOVEA_NOINLINE void clear_unseen_tokens(const LinearGradCausalArgs<T>& args) {
   const Index unseen = GradPositions<T>(args).unseen_token();
   if (args.accumulate) return;
-  clear_rows(args.tokens.d_k, unseen, args.tokens.count, args.width);
+  clear_rows(args.tokens.d_k, unseen, args.tokens.count, row_width(args.maps, args.width));
   clear_rows(args.tokens.d_v, unseen, args.tokens.count, args.value_width);
 }
 
