@@ -23,8 +23,8 @@ struct PerformerOptions {
 
 /// Performer attention: out_i = sum_j <phi(q_i), phi(k_j)> v_j / sum_j <phi(q_i), phi(k_j)> over
 /// the keys j that are visible to row i, with phi(x)_r = exp(<w_r, xh> - |xh|^2 / 2) / sqrt(R), xh
-/// = x / D^(1/4), for a projection W [R, D] that is an input (`draw_projection` draws one; MATHS.md,
-/// section 7). For Gaussian w_r the mean of <phi(q), phi(k)> is exp(<q, k> / sqrt(D)).
+/// = x / D^(1/4), for a projection W [R, D] that is an input (`draw_projection` draws one;
+/// MATHS.md, section 7). For Gaussian w_r the mean of <phi(q), phi(k)> is exp(<q, k> / sqrt(D)).
 /// Nothing is added to features or denominators. Logits of the map may lie anywhere in the type's
 /// range: of queries a maximum is subtracted, and of keys, for each feature, a running reference if
 /// causal or else the largest logit of all. Both cancel. A row that sees no key is +0. Shapes, key

@@ -139,9 +139,9 @@ class CausalGradients {
     const AttentionShape& shape = call_.shape;
     T* const data = states_.template data<T>() + key_head * state_elements(shape, call_.far);
     const Index width = call_.far.features(shape.width);
-    GradStates<T> states =
-        is_down ? grad_row_states<T>(data, width, shape.value_width, call_.group())
-                : grad_token_states<T>(data, width, shape.value_width);
+    GradStates<T> states = is_down
+                               ? grad_row_states<T>(data, width, shape.value_width, call_.group())
+                               : grad_token_states<T>(data, width, shape.value_width);
     states.first = first;
     return states;
   }

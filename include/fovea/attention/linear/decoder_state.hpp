@@ -34,21 +34,10 @@ struct LinearStateHeader {
   /// states depends on. The number of tokens is not one of them.
   std::array<std::int64_t, 15> identity() const {
     constexpr std::int64_t magic = 0x316661667665766f;
-    return {magic,
-            scalar_bytes,
-            shape.batch,
-            shape.query_heads,
-            shape.key_heads,
-            shape.width,
-            shape.value_width,
-            maps,
-            deltas,
-            state_bytes,
-            combine,
-            left,
-            kLinearChunk,
-            kLinearSegment,
-            kDeltaChunk};
+    return {magic,           scalar_bytes,   shape.batch,       shape.query_heads,
+            shape.key_heads, shape.width,    shape.value_width, maps,
+            deltas,          state_bytes,    combine,           left,
+            kLinearChunk,    kLinearSegment, kDeltaChunk};
   }
 };
 

@@ -93,8 +93,8 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   double products(const AttentionShape& s) const {
     const auto far = op().template far<float>();
     const double rows = static_cast<double>(s.batch * s.query_heads * s.queries);
-    double products = (rows + static_cast<double>(s.batch * s.key_heads * s.keys)) *
-                      far.products_of_row(s);
+    double products =
+        (rows + static_cast<double>(s.batch * s.key_heads * s.keys)) * far.products_of_row(s);
     if constexpr (Op::kHasNear) {
       const auto& band = op().near().options;
       products += rows * static_cast<double>(s.width + s.value_width) *

@@ -72,9 +72,8 @@ class PerformerBackward {
  private:
   static Index slot_elements(const PerformerShape& shape) {
     const Index row = padded_row<T>(shape.features);
-    const Index own =
-        2 * kLinearSegment * row + Call::scratch_elements(shape) +
-        padded_row<T>(linear_grad_scratch<T>(shape.features, shape.value_width));
+    const Index own = 2 * kLinearSegment * row + Call::scratch_elements(shape) +
+                      padded_row<T>(linear_grad_scratch<T>(shape.features, shape.value_width));
     return (std::max)(own, FeatureTotals<T>::scratch_elements(shape));
   }
 

@@ -26,10 +26,10 @@ class PerformerCausalBackward {
 
   /// Bytes of memory with that many workers.
   static Index bytes(const PerformerShape& shape, Index workers) {
-    const Index elements = shape.batch * shape.query_heads * shape.queries * kRecord +
-                           shape.batch * shape.key_heads * blocks_of(shape.keys, 1) *
-                               padded_row<T>(shape.features) +
-                           workers * Slot(shape).elements;
+    const Index elements =
+        shape.batch * shape.query_heads * shape.queries * kRecord +
+        shape.batch * shape.key_heads * blocks_of(shape.keys, 1) * padded_row<T>(shape.features) +
+        workers * Slot(shape).elements;
     return padded_row<T>(elements) * Index{sizeof(T)} + Call::bytes(shape, parts(shape));
   }
 
@@ -43,8 +43,8 @@ class PerformerCausalBackward {
     const Index key_tasks = sequences * shape.key_heads;
     call_.reserve(row_tasks + key_tasks, memory);
     blocks_ = blocks_of(shape.keys, call_.sequences.packed() ? sequences : 1);
-    saved_ = memory.take(shape.batch * shape.query_heads * shape.queries,
-                         kRecord * Index{sizeof(T)});
+    saved_ =
+        memory.take(shape.batch * shape.query_heads * shape.queries, kRecord * Index{sizeof(T)});
     references_ = memory.take(shape.batch * shape.key_heads * blocks_,
                               padded_row<T>(shape.features) * Index{sizeof(T)});
     const Index workers = worker_count(executor, (std::max)(row_tasks, key_tasks));
@@ -97,7 +97,7 @@ class PerformerCausalBackward {
 
   /// Tokens of a block that have one reference.
   struct Piece {
-    Index first = 0;         // in the block
+    Index first = 0;  // in the block
     Index tokens = 0;
     bool is_raised = false;  // by its first token
   };

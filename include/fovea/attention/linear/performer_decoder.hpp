@@ -141,8 +141,7 @@ class PerformerDecoder
       const Index row = decoder_.row();
       for (Index n = (std::max)(Index{0}, count - kLinearChunk); n < count; ++n) {
         const T* const from = logits + n * row;
-        std::copy(from, from + row,
-                  decoder_.logits(head_) + (position + n) % kLinearChunk * row);
+        std::copy(from, from + row, decoder_.logits(head_) + (position + n) % kLinearChunk * row);
       }
     }
     void raise(Index position) const {
@@ -190,8 +189,8 @@ class PerformerDecoder
   }
 
   PerformerShape call_shape() const {
-    return {shape_.batch, shape_.query_heads, shape_.key_heads, 0, 0, shape_.width,
-            shape_.value_width, shape_.features};
+    return {shape_.batch, shape_.query_heads, shape_.key_heads, 0, 0,
+            shape_.width, shape_.value_width, shape_.features};
   }
 
   void check_tokens(const PerformerInputs<T>& inputs) const {
@@ -207,10 +206,9 @@ class PerformerDecoder
       refuse(Op::name(), "rows of q", std::to_string(inputs.q.rows()),
              "at most " + std::to_string(most) + ": earlier tokens are sums");
     }
-    check_projection(Op::name(), inputs.projection, shape_.width, shape_.features,
-                     shape_.batch * (shape_.query_heads * inputs.q.rows() +
-                                     shape_.key_heads * tokens) >
-                         0);
+    check_projection(
+        Op::name(), inputs.projection, shape_.width, shape_.features,
+        shape_.batch * (shape_.query_heads * inputs.q.rows() + shape_.key_heads * tokens) > 0);
     // Of tokens that came before only the sizes matter now, so one element stands for all of them.
     static const T element{};
     Inputs all = inputs;
@@ -266,7 +264,7 @@ class PerformerDecoder
 
   Op op_;
   PerformerDecoderShape shape_;
-  Workspace memory_;  // [B, Hk, head_elements]
+  Workspace memory_;          // [B, Hk, head_elements]
   std::vector<Marks> marks_;  // [B, Hk]
   Index length_ = 0;
   Workspace scratch_;

@@ -274,11 +274,11 @@ class PerformerForward {
   View<T> out_;
   RandomFeatures<T> features_;
   Index slot_ = 0;
-  Workspace scratch_;                        // [workers]
-  Workspace projection_;                     // one, for all
-  std::vector<LinearRows<T>> rows_;          // [workers, group]
-  std::optional<FeatureTotals<T>> totals_;   // only if not causal
-  std::optional<SequenceTasks> blocks_;      // only if not causal
+  Workspace scratch_;                       // [workers]
+  Workspace projection_;                    // one, for all
+  std::vector<LinearRows<T>> rows_;         // [workers, group]
+  std::optional<FeatureTotals<T>> totals_;  // only if not causal
+  std::optional<SequenceTasks> blocks_;     // only if not causal
 };
 
 FOVEA_NAMESPACE_END

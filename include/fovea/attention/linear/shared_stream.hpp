@@ -121,8 +121,7 @@ class SharedStream {
     // A chunk is summed if there are tokens behind it.
     const Index closed = (std::max)(s.key_end - 1 - first, Index{0}) / kLinearChunk;
     return {memory_.template data<C>() + head * head_elements(shape_, far_),
-            far_.features(shape_.width),
-            shape_.value_width, (std::min)(closed, kSharedChunks)};
+            far_.features(shape_.width), shape_.value_width, (std::min)(closed, kSharedChunks)};
   }
   SharedSums<C> sums(const Part& p) { return sums(p.s, p.key_head, p.begin / kTokens * kTokens); }
 

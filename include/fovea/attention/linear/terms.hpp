@@ -108,8 +108,12 @@ struct LinearTerms {
   static LinearTerms of(const Denominator& denominator, bool causal, CausalAlignment alignment,
                         CombineMaps combine) {
     static_assert((Index{LinearTerm<Terms>::kIsDelta} + ...) <= 1);
-    return {detail::kTermMaps<T, false, Terms...>, detail::kTermMaps<T, true, Terms...>,
-            denominator, causal, alignment, combine};
+    return {detail::kTermMaps<T, false, Terms...>,
+            detail::kTermMaps<T, true, Terms...>,
+            denominator,
+            causal,
+            alignment,
+            combine};
   }
 
   /// The number of maps of one denominator.
@@ -150,7 +154,7 @@ struct LinearTerms {
   /// \param width that of q and k
   LinearMaps<T> linear_maps(Index width) const {
     return {maps.data(), map_count(), denominator.policy(), static_cast<T>(denominator.tau()),
-            joined(), width};
+            joined(),    width};
   }
 
   /// The position of query row 0 of a sequence with that many queries and keys.

@@ -66,9 +66,10 @@ struct LinearGradCausalArgs {
 /// causal steps go over the strips, upwards and then downwards, each with a state of its own.
 template <class T>
 struct LinearGradStripArgs {
-  LinearGradCausalArgs<T> of;  ///< the strip; its positions count from its first token, and are >= 0
-  /// linear_grad_carried(...) elements, aligned to 64 bytes: S and z of the tokens before the strip,
-  /// or R and r of the rows behind it. The strip is added.
+  LinearGradCausalArgs<T>
+      of;  ///< the strip; its positions count from its first token, and are >= 0
+  /// linear_grad_carried(...) elements, aligned to 64 bytes: S and z of the tokens before the
+  /// strip, or R and r of the rows behind it. The strip is added.
   T* carried = nullptr;
   bool is_first = false;  ///< whether nothing is carried on yet
 };

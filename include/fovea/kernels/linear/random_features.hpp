@@ -60,8 +60,8 @@ struct FeatureRowsArgs {
   Index features = 0;  ///< R
   /// [R padded], with +infinity behind R. `maxima` writes it, the others read it.
   T* reference = nullptr;
-  bool is_first = false;    ///< of `maxima`: whether the reference holds nothing yet
-  Index mapped = 0;         ///< of `keys`: written, the number of rows that gave way
+  bool is_first = false;  ///< of `maxima`: whether the reference holds nothing yet
+  Index mapped = 0;       ///< of `keys`: written, the number of rows that gave way
 };
 
 /// Raises a running reference to that of one more key.
@@ -98,12 +98,12 @@ struct JoinReferencesArgs {
 template <class T>
 struct FeatureGradArgs {
   const T* features_of = nullptr;  ///< [count, R padded]: the features
-  T* d_rows = nullptr;   ///< [count, R padded]: gradients of features; they become those of logits
-  Index count = 0;       ///< number of rows, at most kFeatureRows
-  Index features = 0;    ///< R
-  Index width = 0;       ///< D
-  Matrix<const T> x;     ///< [count, D]
-  T norm_factor = 0;     ///< as in FeatureLogitsArgs
+  T* d_rows = nullptr;  ///< [count, R padded]: gradients of features; they become those of logits
+  Index count = 0;      ///< number of rows, at most kFeatureRows
+  Index features = 0;   ///< R
+  Index width = 0;      ///< D
+  Matrix<const T> x;    ///< [count, D]
+  T norm_factor = 0;    ///< as in FeatureLogitsArgs
   const T* rows = nullptr;  ///< what ProjectionArgs made: [R, D padded]
   Matrix<T> d_x;            ///< [count, D], written; null data: not wanted
   /// [2, R, D padded], to which sum_i d_logits_ir x_ic is added in two words; null: not wanted

@@ -93,8 +93,8 @@ void feature_logits(const FeatureLogitsArgs<T>& args) noexcept {
     norms[i] = args.norm_factor * squared_norm(x + i * x_row, args.width);
   }
   for_register_blocks<T>(args.count, row, [&]<int V>(Index c) {
-    return LogitColumns<V, T>{x,   x_row, args.turned + c, row, args.width, has_norms ? norms : nullptr,
-                              args.logits + c};
+    return LogitColumns<V, T>{
+        x, x_row, args.turned + c, row, args.width, has_norms ? norms : nullptr, args.logits + c};
   });
 }
 
@@ -137,7 +137,8 @@ void query_features(const FeatureRowsArgs<T>& args) noexcept {
       Vec<T> x = load(rows + c) + load(args.reference + c);
       store(rows + c, x);
       if (c + w > args.features) {
-        x = select(lane_index<T>() < set1_int<T>(static_cast<Int<T>>(args.features - c)), x, lowest);
+        x = select(lane_index<T>() < set1_int<T>(static_cast<Int<T>>(args.features - c)), x,
+                   lowest);
       }
       most = maximum(most, x);
     }

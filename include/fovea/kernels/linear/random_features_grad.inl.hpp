@@ -84,9 +84,9 @@ void feature_grad(const FeatureGradArgs<T>& args) noexcept {
     pack_padded_rows(stored(args.x), args.count, args.width, x);
   }
   if (args.d_x.data != nullptr) {
-    multiply_rows<ProductSteps::all, T>({args.d_rows, row, 1, args.rows, x_row, args.scratch, x_row,
-                                         args.features},
-                                        args.count, x_row);
+    multiply_rows<ProductSteps::all, T>(
+        {args.d_rows, row, 1, args.rows, x_row, args.scratch, x_row, args.features}, args.count,
+        x_row);
     for (Index i = 0; i < args.count; ++i) {
       write_row(args.d_x.data + i * args.d_x.row, args.d_x.column, args.width, false,
                 FeatureGradRow<T>{args.scratch + i * x_row, is_key ? x + i * x_row : nullptr,
@@ -97,8 +97,7 @@ void feature_grad(const FeatureGradArgs<T>& args) noexcept {
   T* const high = args.d_projection;
   T* const low = high + args.features * x_row;
   for_register_blocks<T>(args.features, x_row, [&]<int V>(Index c) {
-    return ProjectionColumns<V, T>{args.d_rows, row,      x + c,  x_row,
-                                   args.count,  high + c, low + c};
+    return ProjectionColumns<V, T>{args.d_rows, row, x + c, x_row, args.count, high + c, low + c};
   });
 }
 

@@ -55,7 +55,7 @@ FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T, S>& rows
   RowsAfter after;
   if (l == 0) {
     after = {RowsAhead<0>::template of<T>(rows.q, first + reader.count, 1, next,
-                                         row_width(maps, reader.width)),
+                                          row_width(maps, reader.width)),
              RowsAhead<1>::template of<T>(rows.out, first + reader.count, 1, next, value_width)};
   }
   reader.ahead = &after;
