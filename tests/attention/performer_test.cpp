@@ -219,7 +219,7 @@ TEST(DrawProjection, PrefixesAndSeeds) {
       EXPECT_NE(few(0, 0, r, c), other(0, 0, r, c));
     }
   }
-  fovea::RowMatrix<float> matrix(5, 4);
+  Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> matrix(5, 4);
   fovea::draw_projection(1, matrix);
   EXPECT_EQ(matrix(3, 2), static_cast<float>(few(0, 0, 3, 2)));
 }

@@ -4,6 +4,8 @@
 /// FAVOR+; MATHS.md, section 7).
 #pragma once
 
+#include <type_traits>
+
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/linear/performer_backward.hpp"
@@ -69,17 +71,18 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
   template <class T>
-  void check(const PerformerInputs<T>& inputs, const View<T>& out,
-             const LinearSaved<T>& /*saved*/ = {}) const {
+  void check(const std::type_identity_t<PerformerInputs<T>>& inputs, const View<T>& out,
+             const std::type_identity_t<LinearSaved<T>>& /*saved*/ = {}) const {
     check_read(inputs);
     check_output(name(), "out", out, inputs, detail::out_shape(inputs));
   }
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
-  void check_backward(const PerformerInputs<T>& inputs, const View<const T>& out,
-                      const LinearSaved<T>& saved, const View<const T>& d_out,
-                      const PerformerGrads<T>& grads) const {
+  void check_backward(const std::type_identity_t<PerformerInputs<T>>& inputs,
+                      const View<const T>& out, const std::type_identity_t<LinearSaved<T>>& saved,
+                      const View<const T>& d_out,
+                      const std::type_identity_t<PerformerGrads<T>>& grads) const {
     check_read(inputs);
     check_rows(name(), "out", inputs, out);
     check_rows(name(), "d_out", inputs, d_out);
