@@ -84,8 +84,8 @@ class FeatureStream {
       Matrix<const T> v;
       if (count > 0) {
         const Index first = strip.first_token + token;
-        features_.logits(detail::head_matrix(inputs_.k, b, key_head, first), count, true,
-                         parts.keys, parts.packed);
+        features_.logits(detail::head_matrix(inputs_.k, b, key_head, first), count,
+                         strip.tokens - token - count, true, parts.keys, parts.packed);
         watch.take(strip.length + token, parts.keys, count);
         v = detail::head_matrix(inputs_.v, b, key_head, first);
       }
@@ -208,7 +208,7 @@ class FeatureStream {
         T* const features = parts.queries + g * kFeatureRows * row;
         if (sees) {
           features_.queries(detail::head_matrix(inputs_.q, b, head, strip.first_row + first), count,
-                            parts.reference, features, parts.packed);
+                            strip.rows - first - count, parts.reference, features, parts.packed);
         }
         LinearRows<T>& to = parts.at.rows[g];
         to = {};

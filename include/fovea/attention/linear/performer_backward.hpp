@@ -95,7 +95,7 @@ class PerformerBackward {
     for (Index n = 0; n < count; n += kFeatureRows) {
       call_.features.queries(
           Call::matrix(call_.inputs.q, s.batch, segment.head, s.first_query + first + n),
-          (std::min)(kFeatureRows, count - n), totals.reference(s.index, key_head),
+          (std::min)(kFeatureRows, count - n), 0, totals.reference(s.index, key_head),
           features + n * row, scratch);
     }
     LinearGradRowsArgs<T> args;
@@ -131,7 +131,7 @@ class PerformerBackward {
       const Index count = (std::min)(kFeatureRows, end - n);
       const Index at = s.first_key + n;
       const Matrix<const T> k = Call::matrix(call_.inputs.k, s.batch, segment.head, at);
-      call_.features.logits(k, count, true, features, scratch);
+      call_.features.logits(k, count, 0, true, features, scratch);
       FeatureRowsArgs<T> rows{features, count, call_.shape.features};
       rows.reference = totals.reference(s.index, segment.head);
       RandomFeatureKernels<T>{}.keys(rows);

@@ -161,8 +161,8 @@ class PerformerCausalBackward {
     const Index begin = block * kFeatureRows;
     const Index count = (std::min)(kFeatureRows, at.tokens - begin);
     call_.features.logits(
-        detail::head_matrix(call_.inputs.k, s.batch, at.key_head, s.first_key + begin), count, true,
-        at.keys, at.scratch);
+        detail::head_matrix(call_.inputs.k, s.batch, at.key_head, s.first_key + begin), count, 0,
+        true, at.keys, at.scratch);
     const RandomFeatureKernels<T> kernels;
     at.piece_count = 0;
     for (Index first = 0; first < count;) {
@@ -228,7 +228,7 @@ class PerformerCausalBackward {
     for (Index g = 0; g < args.of.heads; ++g) {
       T* const features = at.queries + g * kFeatureRows * row();
       call_.features.queries(
-          detail::head_matrix(call_.inputs.q, s.batch, head + g, s.first_query + first), n,
+          detail::head_matrix(call_.inputs.q, s.batch, head + g, s.first_query + first), n, 0,
           reference, features, at.scratch);
       LinearGradRows<T>& rows = at.rows[g];
       rows = {};

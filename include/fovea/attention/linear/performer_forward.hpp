@@ -108,7 +108,7 @@ class FeatureTotals {
       rows.is_first = n == 0;
       features_.logits(
           detail::head_matrix(inputs_.k, s.batch, segment.head, s.first_key + begin + n),
-          rows.count, true, rows.rows, packed);
+          rows.count, tokens - n - rows.count, true, rows.rows, packed);
       RandomFeatureKernels<T>{}.maxima(rows);
     }
     rows.rows = scratch;
@@ -254,7 +254,8 @@ class PerformerForward {
     }
     T* const packed = scratch + kFeatureRows * features_.row();
     features_.queries(detail::head_matrix(inputs_.q, s.batch, head, s.first_query + first), count,
-                      totals_->reference(s.index, head / group()), scratch, packed);
+                      s.queries - first - count, totals_->reference(s.index, head / group()),
+                      scratch, packed);
     LinearReadArgs<T> args;
     args.rows.q = {scratch, features_.row(), 1};
     args.rows.out = detail::head_output(out_, s.batch, head, s.first_query + first);

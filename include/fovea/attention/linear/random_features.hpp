@@ -99,13 +99,16 @@ class RandomFeatures {
   T norm_factor() const { return norm_factor_; }
 
   /// Computes the logits of up to kFeatureRows rows.
+  /// \param next rows behind them that will be computed next
   /// \param is_key whether |xh|^2 / 2 is taken off, which cancels for queries
   /// \param logits [count, row()], written
   /// \param scratch scratch_elements(...) elements
-  void logits(const Matrix<const T>& x, Index count, bool is_key, T* logits, T* scratch) const {
+  void logits(const Matrix<const T>& x, Index count, Index next, bool is_key, T* logits,
+              T* scratch) const {
     FeatureLogitsArgs<T> args;
     args.x = x;
     args.count = count;
+    args.next = (std::min)(next, kFeatureRows);
     args.width = width_;
     args.features = features_;
     args.turned = turned_;
@@ -118,8 +121,9 @@ class RandomFeatures {
   /// Computes the features of queries.
   /// \param reference [row()] that of the keys that they see
   /// \param rows [count, row()], written
-  void queries(const Matrix<const T>& q, Index count, T* reference, T* rows, T* scratch) const {
-    logits(q, count, false, rows, scratch);
+  void queries(const Matrix<const T>& q, Index count, Index next, T* reference, T* rows,
+               T* scratch) const {
+    logits(q, count, next, false, rows, scratch);
     RandomFeatureKernels<T>{}.queries({rows, count, features_, reference});
   }
 

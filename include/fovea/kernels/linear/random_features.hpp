@@ -42,8 +42,9 @@ constexpr Index turned_elements(Index features, Index width) {
 /// The logits of some rows.
 template <class T>
 struct FeatureLogitsArgs {
-  Matrix<const T> x;          ///< [count, D]
+  Matrix<const T> x;          ///< [count + next, D]
   Index count = 0;            ///< number of rows, at most kFeatureRows
+  Index next = 0;             ///< rows behind them for which memory is asked
   Index width = 0;            ///< D
   Index features = 0;         ///< R
   const T* turned = nullptr;  ///< what ProjectionArgs made

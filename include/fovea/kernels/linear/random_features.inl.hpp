@@ -56,10 +56,12 @@ struct LogitColumns {
   Index row;
   Index width;
   const T* norms;  // [count], taken off; null: none
-  T* logits;       // [count, row], likewise
+  RowsAhead<0>& ahead;
+  T* logits;  // [count, row], likewise
 
   template <int R>
   FOVEA_INLINE void run(Index i) const {
+    ahead.ask(R);
     RegisterBlock<R, V, T> sum;
     sum.clear();
     sum.template multiply_add_chains<kChain>(x + i * x_row, x_row, turned, row, width,
@@ -92,9 +94,11 @@ void feature_logits(const FeatureLogitsArgs<T>& args) noexcept {
   for (Index i = 0; has_norms && i < args.count; ++i) {
     norms[i] = args.norm_factor * squared_norm(x + i * x_row, args.width);
   }
+  auto ahead = RowsAhead<0>::template of<T>(stored(args.x), args.count, 1, args.next, args.width);
   for_register_blocks<T>(args.count, row, [&]<int V>(Index c) {
-    return LogitColumns<V, T>{
-        x, x_row, args.turned + c, row, args.width, has_norms ? norms : nullptr, args.logits + c};
+    return LogitColumns<V, T>{x,     x_row,          args.turned + c,
+                              row,   args.width,     has_norms ? norms : nullptr,
+                              ahead, args.logits + c};
   });
 }
 
