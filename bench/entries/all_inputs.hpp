@@ -43,6 +43,7 @@ struct AllInputs {
   fovea::View<const fovea::Compute<T>> sketch_k = {};
   fovea::View<const fovea::Compute<T>> draws = {};
   fovea::View<const fovea::Compute<T>> dominant = {};
+  fovea::View<const fovea::Compute<T>> projection = {};
 
   /// The inputs of a family.
   template <detail::HasQueries<const T> To>
@@ -62,6 +63,7 @@ struct AllInputs {
       to.draws = draws;
     }
     if constexpr (requires { to.dominant; }) to.dominant = dominant;
+    if constexpr (requires { to.projection; }) to.projection = projection;
     return to;
   }
 
@@ -108,6 +110,7 @@ struct AllGrads {
   fovea::View<T> near_logits = {};
   fovea::View<T> far_logits = {};
   fovea::View<T> dominant = {};
+  fovea::View<T> projection = {};
 
   /// The gradients of a family.
   template <detail::HasQueries<T> To>
@@ -127,11 +130,12 @@ struct AllGrads {
       to.far_logits = far_logits;
     }
     if constexpr (requires { to.dominant; }) to.dominant = dominant;
+    if constexpr (requires { to.projection; }) to.projection = projection;
     return to;
   }
 };
 
-/// The shape of the operator `Op`. \param beyond K, M or d, if that says one of them
+/// The shape of the operator `Op`. \param beyond K, M, d or R, if that says one of them
 template <class Op>
 typename Op::Shape shape_for(const fovea::AttentionShape& s, fovea::Index beyond) {
   typename Op::Shape shape{s.batch, s.query_heads, s.key_heads,  s.queries,
@@ -139,15 +143,17 @@ typename Op::Shape shape_for(const fovea::AttentionShape& s, fovea::Index beyond
   if constexpr (requires { shape.keys_per_row; }) shape.keys_per_row = beyond;
   if constexpr (requires { shape.sketch_width; }) shape.sketch_width = beyond;
   if constexpr (requires { shape.dominants; }) shape.dominants = beyond;
+  if constexpr (requires { shape.features; }) shape.features = beyond;
   return shape;
 }
 
-/// The sizes of a decoder of the operator `Op`. \param beyond d, if they say it
+/// The sizes of a decoder of the operator `Op`. \param beyond d or R, if they say it
 template <class Op>
 typename Op::DecoderShape decoder_shape_for(const fovea::DecoderShape& s, fovea::Index beyond) {
   typename Op::DecoderShape shape{s.batch,       s.query_heads, s.key_heads,      s.width,
                                   s.value_width, s.reserve,     s.rollback_tokens};
   if constexpr (requires { shape.sketch_width; }) shape.sketch_width = beyond;
+  if constexpr (requires { shape.features; }) shape.features = beyond;
   return shape;
 }
 

@@ -20,6 +20,7 @@ std::vector<Entry> fixed_entries();
 std::vector<Entry> longformer_entries();
 std::vector<Entry> big_bird_entries();
 std::vector<Entry> linear_entries();
+std::vector<Entry> performer_entries();
 std::vector<Entry> fmm_entries();
 std::vector<Entry> delta_entries();
 std::vector<Entry> smart_bird_entries();
@@ -52,6 +53,7 @@ inline std::vector<Entry> operators() {
   add(longformer_entries());
   add(big_bird_entries());
   add(linear_entries());
+  add(performer_entries());
   add(fmm_entries());
   add(delta_entries());
   add(smart_bird_entries());

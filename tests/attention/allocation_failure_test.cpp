@@ -62,7 +62,8 @@ TEST_P(Conformance, BackwardOfFailedAllocations) {
       GradStorage<T> to(in, {});
       const AllGrads<T> grads = to.grads(in, {});
       const auto tensors = [&] {
-        return std::array{&to.q, &to.k, &to.v, &to.bias, &to.beta, &to.near_logits, &to.far_logits};
+        return std::array{&to.q,    &to.k,           &to.v,          &to.bias,
+                          &to.beta, &to.near_logits, &to.far_logits, &to.projection};
       };
       fail_each_allocation(
           [&] {
@@ -75,10 +76,11 @@ TEST_P(Conformance, BackwardOfFailedAllocations) {
             EXPECT_TRUE(is_untouched(to.sink));
           },
           [&] {
-            const Gradients<T> got = {
-                expected.shape,   to.q.values(),           to.k.values(),
-                to.v.values(),    to.bias.values(),        to.sink,
-                to.beta.values(), to.near_logits.values(), to.far_logits.values()};
+            const Gradients<T> got = {expected.shape,         to.q.values(),
+                                      to.k.values(),          to.v.values(),
+                                      to.bias.values(),       to.sink,
+                                      to.beta.values(),       to.near_logits.values(),
+                                      to.far_logits.values(), to.projection.values()};
             EXPECT_TRUE(same_bits(expected, got));
           });
     });

@@ -41,6 +41,7 @@ typename Op::template Tokens<T> tokens_of(const AllInputs<T>& in) {
   tokens.v = in.v;
   if constexpr (requires { tokens.beta; }) tokens.beta = in.beta;
   if constexpr (requires { tokens.sketch_k; }) tokens.sketch_k = in.sketch_k;
+  if constexpr (requires { tokens.projection; }) tokens.projection = in.projection;
   return tokens;
 }
 

@@ -158,6 +158,7 @@ TEST_P(Conformance, StridesOfOneIndexChangeNoBit) {
           in.beta = idle(in.beta);
           in.near_logits = idle(in.near_logits);
           in.far_logits = idle(in.far_logits);
+          in.projection = idle(in.projection);
           const Tensor<T> out(problem.out_shape());
           const Tensor<T> lse(op.is_softmax ? problem.row_shape() : Shape{});
           const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{idle(lse.view())} : AllSaved<T>{};
@@ -165,7 +166,7 @@ TEST_P(Conformance, StridesOfOneIndexChangeNoBit) {
           GradStorage<T> to(in, {});
           AllGrads<T> grads = to.grads(in, {});
           for (View<T>* x : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.beta,
-                             &grads.near_logits, &grads.far_logits}) {
+                             &grads.near_logits, &grads.far_logits, &grads.projection}) {
             *x = idle(*x);
           }
           op.backward(in, idle(View<const T>(out.view())), saved, idle(View<const T>(d_out.view())),
@@ -173,7 +174,8 @@ TEST_P(Conformance, StridesOfOneIndexChangeNoBit) {
           EXPECT_TRUE(same_bits(run(op, problem).out, out.values()));
           EXPECT_TRUE(same_bits(
               dense, {dense.shape, to.q.values(), to.k.values(), to.v.values(), to.bias.values(),
-                      to.sink, to.beta.values(), to.near_logits.values(), to.far_logits.values()}))
+                      to.sink, to.beta.values(), to.near_logits.values(), to.far_logits.values(),
+                      to.projection.values()}))
               << describe(problem);
         }
       }
@@ -288,7 +290,8 @@ TEST_P(Conformance, GradientsDoNotDependOnWhichAreAskedFor) {
       for (int set = 0; set < 32; ++set) {
         const auto in_set = [=](int bit) { return (set >> bit & 1) != 0; };
         const Wanted some{in_set(0), in_set(1), in_set(2), in_set(3),
-                          in_set(4), in_set(3), in_set(4), in_set(3) != in_set(4)};
+                          in_set(4), in_set(3), in_set(4), in_set(3) != in_set(4),
+                          in_set(3)};
         const Gradients<T> got = run_backward(op, problem, d_out, nullptr, {}, some);
         EXPECT_TRUE(same_bits(all, got, some)) << set;
       }
@@ -304,8 +307,9 @@ TEST_P(Conformance, ScalingDOutByAPowerOfTwoScalesTheGradients) {
       const Tensor<T> d_out = make_d_out(problem);
       for (const int power : {-10, -1, 1, 20}) {
         Gradients<T> expected = run_backward(op, problem, d_out);
-        for (auto* part : {&expected.q, &expected.k, &expected.v, &expected.bias, &expected.sink,
-                           &expected.beta, &expected.near_logits, &expected.far_logits}) {
+        for (auto* part :
+             {&expected.q, &expected.k, &expected.v, &expected.bias, &expected.sink, &expected.beta,
+              &expected.near_logits, &expected.far_logits, &expected.projection}) {
           for (T& x : *part) x = std::ldexp(x, power);
         }
         const Tensor<T> scaled(problem.out_shape());

@@ -76,6 +76,7 @@ struct Call {
     in.far_logits = far_logits;
     in.indices = indices;
     in.dominant = dominant;
+    in.projection = projection;
     return in;
   }
 
@@ -101,6 +102,7 @@ struct Call {
   View<const T> far_logits;
   View<const Index> indices;
   View<const T> dominant;
+  View<const T> projection;
   View<const T> d_out{at(5200), {kBatch, kHeads, kQueries, kValueWidth}};
   AllGrads<T> grads{View<T>(at(6000), {kBatch, kHeads, kQueries, kWidth}),
                     View<T>(at(7000), {kBatch, kKeyHeads, kKeys, kWidth}),

@@ -31,6 +31,7 @@ struct Extras {
   bool beta = false;             // in (0, 1)
   std::string near_logits = {};  // of "hd"
   std::string far_logits = {};
+  bool projection = false;  // [1, 1, kBeyond, D], normal
 };
 
 /// One operator with its options, as the properties use it.
@@ -100,7 +101,7 @@ struct Case {
   }
 };
 
-/// The width of sketches, and the dominant indices of a key, in all cases.
+/// The width of sketches, the dominant indices of a key, and random features, in all cases.
 inline constexpr Index kBeyond = 4;
 
 /// A case without its oracles. `Op` meets fovea::DifferentiableAttention.

@@ -137,7 +137,8 @@ struct Backward {
   }
 
   std::vector<const Tensor<T>*> tensors() const {
-    return {&to.q, &to.k, &to.v, &to.bias, &to.beta, &to.near_logits, &to.far_logits};
+    return {&to.q,    &to.k,           &to.v,          &to.bias,
+            &to.beta, &to.near_logits, &to.far_logits, &to.projection};
   }
 
   Trial trial() {
@@ -156,10 +157,11 @@ struct Backward {
                                  [](const Tensor<T>* x) { return is_untouched(x->values()); });
             },
             [this] {
-              const Gradients<T> got = {
-                  expected.shape,   to.q.values(),           to.k.values(),
-                  to.v.values(),    to.bias.values(),        to.sink,
-                  to.beta.values(), to.near_logits.values(), to.far_logits.values()};
+              const Gradients<T> got = {expected.shape,         to.q.values(),
+                                        to.k.values(),          to.v.values(),
+                                        to.bias.values(),       to.sink,
+                                        to.beta.values(),       to.near_logits.values(),
+                                        to.far_logits.values(), to.projection.values()};
               return bool(same_bits(expected, got));
             }};
   }

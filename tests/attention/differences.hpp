@@ -27,6 +27,7 @@ std::vector<T*> parameters(Problem<T>& problem) {
   if (problem.beta) add(*problem.beta);
   if (problem.near_logits) add(*problem.near_logits);
   if (problem.far_logits) add(*problem.far_logits);
+  if (problem.projection) add(*problem.projection);
   return all;
 }
 
@@ -49,7 +50,7 @@ template <class T>
 std::vector<Wide<T>> flat(const Gradients<T>& grads) {
   std::vector<Wide<T>> all;
   for (const auto* part : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.sink, &grads.beta,
-                           &grads.near_logits, &grads.far_logits}) {
+                           &grads.near_logits, &grads.far_logits, &grads.projection}) {
     all.insert(all.end(), part->begin(), part->end());
   }
   return all;
@@ -58,7 +59,7 @@ template <class T>
 std::vector<Wide<T>> flat(const ExpectedGrads<T>& grads) {
   std::vector<Wide<T>> all;
   for (const auto* part : {&grads.q, &grads.k, &grads.v, &grads.bias, &grads.sink, &grads.beta,
-                           &grads.near_logits, &grads.far_logits}) {
+                           &grads.near_logits, &grads.far_logits, &grads.projection}) {
     all.insert(all.end(), part->value.begin(), part->value.end());
   }
   return all;

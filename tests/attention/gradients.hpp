@@ -25,6 +25,7 @@ struct Wanted {
   bool beta = true;
   bool near_logits = true;
   bool far_logits = true;
+  bool projection = true;
 };
 
 /// What one backward pass writes, in logical order; what was not asked for is empty.
@@ -36,6 +37,7 @@ struct Gradients {
   std::vector<T> sink;
   std::vector<T> beta;
   std::vector<T> near_logits, far_logits;
+  std::vector<T> projection;
 
   const T* q_row(Index b, Index h, Index n) const {
     return q.data() + ((b * shape.query_heads + h) * shape.queries + n) * shape.width;
@@ -61,7 +63,7 @@ template <class T>
 struct GradStorage {
   Tensor<T> q, k, v, bias;
   std::vector<T> sink;
-  Tensor<T> beta, near_logits, far_logits;
+  Tensor<T> beta, near_logits, far_logits, projection;
 
   GradStorage(const AllInputs<T>& in, const Layout& layout)
       : q(in.q.shape(), layout),
@@ -71,7 +73,8 @@ struct GradStorage {
         sink(in.sink.size(), std::numeric_limits<T>::quiet_NaN()),
         beta(in.beta.shape(), layout),
         near_logits(in.near_logits.shape(), layout),
-        far_logits(in.far_logits.shape(), layout) {}
+        far_logits(in.far_logits.shape(), layout),
+        projection(in.projection.shape(), layout) {}
 
   AllGrads<T> grads(const AllInputs<T>& in, const Wanted& wanted) {
     AllGrads<T> made;
@@ -83,12 +86,13 @@ struct GradStorage {
     if (wanted.beta && !in.beta.is_none()) made.beta = beta.view();
     if (wanted.near_logits && !in.near_logits.is_none()) made.near_logits = near_logits.view();
     if (wanted.far_logits && !in.far_logits.is_none()) made.far_logits = far_logits.view();
+    if (wanted.projection && !in.projection.is_none()) made.projection = projection.view();
     return made;
   }
 
   Index changed_gaps() const {
     Index changed = 0;
-    for (const auto* x : {&q, &k, &v, &bias, &beta, &near_logits, &far_logits}) {
+    for (const auto* x : {&q, &k, &v, &bias, &beta, &near_logits, &far_logits, &projection}) {
       changed += x->changed_gaps();
     }
     return changed;
@@ -119,6 +123,7 @@ Gradients<T> run_backward(const Case<T>& op, const AllInputs<T>& in, const View<
   if (wanted.beta) made.beta = to.beta.values();
   if (wanted.near_logits) made.near_logits = to.near_logits.values();
   if (wanted.far_logits) made.far_logits = to.far_logits.values();
+  if (wanted.projection) made.projection = to.projection.values();
   return made;
 }
 
@@ -153,6 +158,7 @@ testing::AssertionResult same_bits(const Gradients<T>& a, const Gradients<T>& b,
   if (wanted.beta && same) same = compare("beta", a.beta, b.beta);
   if (wanted.near_logits && same) same = compare("near_logits", a.near_logits, b.near_logits);
   if (wanted.far_logits && same) same = compare("far_logits", a.far_logits, b.far_logits);
+  if (wanted.projection && same) same = compare("projection", a.projection, b.projection);
   return same;
 }
 
@@ -178,6 +184,7 @@ void expect_within(const Case<T>& op, const Gradients<T>& got, const ExpectedGra
   if (!op.extras.far_logits.empty()) {
     judge("far_logits", got.far_logits, expected.far_logits, kGradBound);
   }
+  if (op.extras.projection) judge("projection", got.projection, expected.projection, kGradBound);
 }
 
 /// Gradients against the oracle, at every level.

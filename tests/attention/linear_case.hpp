@@ -74,6 +74,8 @@ OracleFmm<T> oracle_far(const Options& options) {
     }
   };
   (add(fovea::LinearTerm<Terms>{}), ...);
+  far.linear.is_joint = options.combine == fovea::CombineMaps::joint;
+  if (options.combine == fovea::CombineMaps::mean) far.share = Wide<T>{1} / sizeof...(Terms);
   far.linear.law = far_law(options.causal, options.alignment);
   switch (options.denominator.policy()) {
     case fovea::DenominatorPolicy::zero_row:
@@ -99,7 +101,9 @@ bool has_signed_weights(const OracleLinear<T>& op) {
 
 template <class T, class... Maps>
 Case<T> linear_case(std::string name, const fovea::LinearAttention<Maps...>& op) {
-  const OracleLinear<T> oracle = oracle_far<T, Maps...>(op.options).linear;
+  const OracleFmm<T> far = oracle_far<T, Maps...>(op.options);
+  OracleLinear<T> oracle = far.linear;
+  oracle.share = far.share;
   Case<T> made = make_case<T>(std::move(name), op, oracle.law);
   made.signed_weights = has_signed_weights(oracle);
   made.has_decoder = made.has_decoder && op.options.causal;

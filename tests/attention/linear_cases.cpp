@@ -34,6 +34,27 @@ std::vector<Case<T>> linear_cases() {
                                                        .causal = true,
                                                        .denominator = Denominator::zero_row(),
                                                    }}),
+      linear_case<T>("linear_mean", LinearAttention<EluPlusOne, TanhPlusOne>{{
+                                        .combine = CombineMaps::mean,
+                                    }}),
+      linear_case<T>("linear_mean_causal",
+                     LinearAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>{{
+                         .causal = true,
+                         .combine = CombineMaps::mean,
+                     }}),
+      linear_case<T>("linear_joint", LinearAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>{{
+                                         .combine = CombineMaps::joint,
+                                     }}),
+      linear_case<T>("linear_joint_causal", LinearAttention<EluPlusOne, EluMinusPlusOne>{{
+                                                .causal = true,
+                                                .combine = CombineMaps::joint,
+                                            }}),
+      linear_case<T>("linear_joint_signed_causal",
+                     LinearAttention<SquarePlusOne, Tanh>{{
+                         .causal = true,
+                         .denominator = Denominator::signed_floor(0.05),
+                         .combine = CombineMaps::joint,
+                     }}),
   };
 }
 
@@ -67,6 +88,27 @@ std::vector<Case<T>> fmm_cases() {
                       .causal = true,
                   }},
                   {.beta = true, .far_logits = "h"}),
+      fmm_case<T>("fmm_mean_normalised",
+                  FmmAttention<EluPlusOne, EluMinusPlusOne>{{
+                      .near = {.left = 4, .right = 4},
+                      .normalise_rows = true,
+                      .combine = CombineMaps::mean,
+                  }},
+                  {.near_logits = "h", .far_logits = "d"}),
+      fmm_case<T>("fmm_delta_mean",
+                  FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{
+                      .near = {.left = 4},
+                      .combine = CombineMaps::mean,
+                  }},
+                  {.beta = true, .far_logits = "h"}),
+      fmm_case<T>("fmm_joint_causal",
+                  FmmAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>{{
+                      .near = {.left = 9},
+                      .causal = true,
+                      .normalise_rows = true,
+                      .combine = CombineMaps::joint,
+                  }},
+                  {.near_logits = "1", .far_logits = "h"}),
   };
 }
 

@@ -30,6 +30,7 @@ struct Problem {
   std::optional<Tensor<T>> beta = {};
   std::optional<Tensor<T>> near_logits = {};
   std::optional<Tensor<T>> far_logits = {};
+  std::optional<Tensor<T>> projection = {};
   std::vector<Index> key_lengths = {};
   std::vector<Index> cu_q = {};
   std::vector<Index> cu_k = {};
@@ -43,6 +44,7 @@ struct Problem {
     if (beta) in.beta = beta->view();
     if (near_logits) in.near_logits = near_logits->view();
     if (far_logits) in.far_logits = far_logits->view();
+    if (projection) in.projection = projection->view();
     return in;
   }
   Index keys_of_batch(Index b) const {
@@ -62,6 +64,7 @@ struct Problem {
     if (beta) other.beta = beta->in(rest);
     if (near_logits) other.near_logits = near_logits->in(rest);
     if (far_logits) other.far_logits = far_logits->in(rest);
+    if (projection) other.projection = projection->in(rest);
     other.slopes = slopes;
     other.sink = sink;
     other.key_lengths = key_lengths;
@@ -149,6 +152,10 @@ Problem<T> make_problem(const Case<T>& op, AttentionShape s, std::uint64_t seed,
   if (op.extras.beta) {
     made.beta = Tensor<T>({s.batch, s.key_heads, s.keys, 1});
     made.beta->fill(beta_fill(seed));
+  }
+  if (op.extras.projection) {
+    made.projection = Tensor<T>({1, 1, kBeyond, s.width});
+    made.projection->fill(gaussian(seed + 1000));
   }
   made.near_logits = make_blend_logits<T>(s, op.extras.near_logits, seed + 800);
   made.far_logits = make_blend_logits<T>(s, op.extras.far_logits, seed + 900);

@@ -11,6 +11,7 @@
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/linear.hpp"
 #include "fovea/attention/local.hpp"
+#include "fovea/attention/performer.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/attention/strided.hpp"
 #include "fovea/layers/multi_head.hpp"
@@ -31,6 +32,7 @@ void for_each_causal_operator(F&& f) {
   f("delta rule", fovea::DeltaRuleAttention<fovea::EluPlusOne>{});
   f("fmm", fovea::FmmAttention<fovea::EluPlusOne, fovea::DeltaRule<fovea::EluPlusOne>>{
                {.near = {.left = 3}}});
+  f("performer", fovea::PerformerAttention{{.causal = true}});
   f("smart bird", fovea::SmartBirdAttention{{.keys_per_row = 6, .seed = 4, .causal = true}});
 }
 

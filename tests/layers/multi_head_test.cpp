@@ -18,9 +18,14 @@ constexpr Index kRows = 12;
 constexpr Index kWidth = 6;
 constexpr Index kDominant = 3;
 const std::vector<Index> kLengths = {12, 7};
-constexpr MultiHeadOptions kGrouped = {
-    .width = kWidth, .heads = 4, .key_heads = 2, .head_width = 3, .bias = true, .sketch_width = 2};
-constexpr MultiHeadOptions kPlain = {.width = kWidth, .heads = 2, .sketch_width = 3};
+constexpr MultiHeadOptions kGrouped = {.width = kWidth,
+                                       .heads = 4,
+                                       .key_heads = 2,
+                                       .head_width = 3,
+                                       .bias = true,
+                                       .sketch_width = 2,
+                                       .features = 5};
+constexpr MultiHeadOptions kPlain = {.width = kWidth, .heads = 2, .sketch_width = 3, .features = 4};
 
 /// What the tests know of an operator.
 struct Traits {
@@ -78,6 +83,10 @@ class Subject {
     if (weights.count("near_logits") != 0) {
       inputs.near_logits = View<const double>(weights.at("near_logits").data(), per_head);
       inputs.far_logits = View<const double>(weights.at("far_logits").data(), per_head);
+    }
+    if (weights.count("projection") != 0) {
+      inputs.projection = View<const double>(weights.at("projection").data(),
+                                             {1, 1, sizes.features, sizes.head_width});
     }
     Activations sketch_q;
     Activations sketch_k;
@@ -204,6 +213,10 @@ TEST(MultiHead, Fmm) {
   expect_all(fovea::FmmFastWeight{{.near = {.left = 2}}});
 }
 TEST(MultiHead, DeltaRule) { expect_all(fovea::DeltaRuleAttention<>{}); }
+TEST(MultiHead, Performer) {
+  expect_all(fovea::PerformerAttention{});
+  expect_all(fovea::PerformerAttention{{.causal = true}});
+}
 TEST(MultiHead, SmartBird) {
   expect_all(fovea::SmartBirdAttention{{.keys_per_row = 3}}, {.learns_sketch = true});
 }

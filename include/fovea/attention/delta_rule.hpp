@@ -54,8 +54,8 @@ class DeltaRuleAttention : public LinearOnlyOperator<DeltaRuleAttention<Map>> {
   /// The one term of the far field, for arithmetic in T.
   template <class T>
   LinearTermsOf<T, DeltaRule<Map>> far() const {
-    return LinearTermsOf<T, DeltaRule<Map>>::template of<DeltaRule<Map>>(Denominator::propagate(),
-                                                                         true, options.alignment);
+    return LinearTermsOf<T, DeltaRule<Map>>::template of<DeltaRule<Map>>(
+        Denominator::propagate(), true, options.alignment, CombineMaps::sum);
   }
 
   /// Does nothing: every value of the options is valid.

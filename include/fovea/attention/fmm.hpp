@@ -40,11 +40,14 @@ struct FmmOptions {
   /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   /// If true, a row is divided by w1 + r w2, which is the sum of its weights if each of the r terms
-  /// sums to 1.
+  /// sums to 1. (Joint maps are one term, and for the mean r is 1.)
   bool normalise_rows = false;
   /// The policy for denominators of the far field that vanish or change sign. It must be given if a
   /// feature map can be negative; otherwise the default is Denominator::propagate.
   DenominatorOption<Terms...> denominator = {};
+  /// How the terms of the far field are put together; the default is their sum. Of a delta rule the
+  /// mean counts one term, and joint maps are summed with it.
+  CombineMaps combine = CombineMaps::sum;
 };
 
 /// FMM attention: out = w1 near + w2 (sum of the terms). Here near_i is softmax attention over the
@@ -75,8 +78,6 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   using NearDecoder =
       Decoder<std::conditional_t<std::same_as<T, Compute<T>>, LocalAttention, WidenedNear>,
               Compute<T>>;
-  /// The number of terms of the far field.
-  static constexpr Index kTerms = sizeof...(Terms);
 
   /// What the operator reads, for tensors of T.
   template <class T>
@@ -116,7 +117,7 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   template <class T>
   LinearTermsOf<T, Terms...> far() const {
     return LinearTermsOf<T, Terms...>::template of<Terms...>(options.denominator, options.causal,
-                                                             options.alignment);
+                                                             options.alignment, options.combine);
   }
 
   /// \throws std::invalid_argument if a side of the band is negative, the scale is not finite in T,
@@ -147,7 +148,8 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   /// The weights of the near and the far field, made of the logits of the inputs.
   template <class T>
   FmmBlend<T> blend(const LinearFamilyInputs<T>& inputs) const {
-    return {inputs, kTerms, options.normalise_rows};
+    const auto terms = far<Compute<T>>();
+    return {inputs, terms.row_sum(), terms.share(), options.normalise_rows};
   }
 
   /// \throws std::invalid_argument if logits have the wrong shape or a NaN, or if rows are to be

@@ -19,11 +19,14 @@ struct LinearOptions {
   /// The policy for denominators that vanish or change sign. It must be given if a map can be
   /// negative; otherwise the default is Denominator::propagate.
   DenominatorOption<Maps...> denominator = {};
+  /// How several maps are put together; the default is the sum of their quotients.
+  CombineMaps combine = CombineMaps::sum;
 };
 
 /// Linear attention: out_i = sum_l phi_l(q_i)^T S_li / (phi_l(q_i)^T z_li) with S_li = sum_j
 /// phi_l(k_j) v_j^T and z_li = sum_j phi_l(k_j), over the keys j that are visible to row i. Each
-/// map has its own denominator, and there is no factor 1/sqrt(D) (MATHS.md, section 4).
+/// map has its own denominator, and there is no factor 1/sqrt(D) (MATHS.md, section 4). The option
+/// `combine` has the mean of the quotients instead, or one quotient of sums over all maps.
 /// A row that sees no key is +0. Features that underflow to 0 count as 0; what is done with a
 /// denominator of 0 is what `denominator` says. Shapes are those of LinearInputs, and there is no
 /// lse. As in softmax attention, Nq may differ from Nk and Dv from D, and there may be key lengths,
@@ -66,7 +69,7 @@ class LinearAttention : public LinearOnlyOperator<LinearAttention<Maps...>> {
   template <class T>
   LinearTermsOf<T, Maps...> far() const {
     return LinearTermsOf<T, Maps...>::template of<Maps...>(options.denominator, options.causal,
-                                                           options.alignment);
+                                                           options.alignment, options.combine);
   }
 
   /// \throws std::invalid_argument if the tau of signed_floor is not in (0, 1]

@@ -9,6 +9,7 @@
 #include "fovea/attention/fsat.hpp"
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/linear.hpp"
+#include "fovea/attention/performer.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/layers/elementwise.hpp"
 #include "fovea/layers/linear.hpp"
@@ -23,6 +24,7 @@ struct HeadSizes {
   Index head_width = 0;    ///< D, the width of a head
   Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
   Index dominant = 4;      ///< M, how many indices FsatLayer predicts for each key and head
+  Index features = 64;     ///< R, the random features of Performer attention
 };
 
 /// The learned inputs of an operator that reads q, k and v alone and has an lse, as softmax
@@ -81,6 +83,63 @@ class LearnedInputs<LinearAttention<Maps...>, T> : public NothingLearned<T> {
   /// The operator neither writes nor reads lse.
   static constexpr bool kHasLse = false;
   using NothingLearned<T>::NothingLearned;
+};
+
+/// Performer attention has its projection from the layer, drawn by `draw_projection`. It has a
+/// gradient: a program that wants to keep it leaves it out of what it trains, and one that wants
+/// other features draws it again.
+template <class T>
+class LearnedInputs<PerformerAttention, T> : public NothingLearned<T> {
+ public:
+  /// The operator neither writes nor reads lse.
+  static constexpr bool kHasLse = false;
+
+  Parameter<T> projection;  ///< [R, D] the projection of all heads
+
+  /// Room for a gradient.
+  struct Saved {
+    Buffer<T> d_projection;  ///< [1, 1, R, D]
+  };
+
+  /// A projection without sizes, which has yet to be assigned to.
+  LearnedInputs() = default;
+  /// Draws a projection of `sizes.features` random features.
+  LearnedInputs(const PerformerAttention& /*op*/, const HeadSizes& sizes, Initialiser& initialiser)
+      : projection("projection", sizes.features, sizes.head_width) {
+    initialiser.features(projection);
+  }
+
+  /// Lists the projection.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.projection);
+  }
+
+  /// Gives the projection to the operator.
+  template <class S>
+  void attach(const Tokens<T>& /*source*/, Saved& /*saved*/, PerformerInputs<T>& inputs,
+              S& /*kept*/) const {
+    inputs.projection = View<const T>(projection.value.data(), shape());
+  }
+
+  /// Asks the operator for the gradient of the projection.
+  void ask(const Tokens<T>& /*source*/, Saved& saved, PerformerGrads<T>& grads) const {
+    grads.projection = saved.d_projection.resize(shape());
+  }
+
+  /// Adds to the gradient of the projection.
+  template <class E>
+  void finish(const Tokens<T>& /*source*/, Saved& saved, const View<T>& /*d_source*/,
+              E&& /*executor*/) {
+    for (Index r = 0; r < projection.value.rows(); ++r) {
+      for (Index c = 0; c < projection.value.cols(); ++c) {
+        projection.gradient_sum()(r, c) += saved.d_projection.view()(0, 0, r, c);
+      }
+    }
+  }
+
+ private:
+  Shape shape() const { return {1, 1, projection.value.rows(), projection.value.cols()}; }
 };
 
 /// beta = sigmoid(x W + b), a rate for each token and key head, with which the delta rule writes.

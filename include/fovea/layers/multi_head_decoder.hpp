@@ -103,6 +103,7 @@ class MultiHeadDecoder {
     of_op.reserve = shape.reserve;
     of_op.rollback_tokens = shape.rollback_tokens;
     if constexpr (requires { of_op.sketch_width; }) of_op.sketch_width = sizes.sketch_width;
+    if constexpr (requires { of_op.features; }) of_op.features = sizes.features;
     return layer.attention_.op_for({}).template decoder<T>(of_op);
   }
 

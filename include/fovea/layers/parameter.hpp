@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "fovea/attention/linear/random_projection.hpp"
 #include "fovea/core/philox.hpp"
 #include "fovea/layers/activation.hpp"
 
@@ -80,6 +81,16 @@ class Initialiser {
   void draw(Parameter<T>& parameter, Initialisation how, Index inputs, Index outputs) {
     const Index fans = how == Initialisation::glorot ? inputs + outputs : inputs;
     uniform(parameter, std::sqrt(6 / static_cast<double>(fans)));
+  }
+
+  /// Draws the next parameter as a projection of random features (draw_projection).
+  template <class T>
+  void features(Parameter<T>& projection) {
+    if (!draws_) return;
+    // Another seed for each parameter, as far apart as those of different layers.
+    draw_projection(seed_ + 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(next_ + 1),
+                    projection.value);
+    ++next_;
   }
 
   /// The seed, also for the draws that operators make in layers built with this.

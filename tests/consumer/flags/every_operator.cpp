@@ -79,6 +79,8 @@ int main() {
   train_and_decode(LinearAttention<EluPlusOne>{});
   train_and_decode(FmmAttention<EluPlusOne, TanhPlusOne>{});
   train_and_decode(DeltaRuleAttention<>{});
+  train(PerformerAttention{{.causal = true}});
+  static_cast<void>(PerformerAttention{{.causal = true}}.decoder<float>({.features = 1}));
   train_and_decode(SmartBirdAttention{});
   train(IndexedAttention{});
   train(FsatAttention{{.max_length = 16}});

@@ -66,15 +66,17 @@ Wide<T> feature(const OracleMap<T>& map, Wide<T> x) {
   return rounded == 0 || std::isinf(rounded) ? Wide<T>{rounded} : value;
 }
 
-/// The features of all of x [B, H, N, D].
+/// The features of all of x [B, H, N, D], those of several maps side by side.
 template <class T>
 struct OracleFeatures {
-  Shape shape;
+  Shape shape;                  // D is that of all features
   std::vector<Wide<T>> values;  // [B, H, N, D]
 
-  OracleFeatures(const OracleMap<T>& map, const View<const T>& x) : shape(x.shape()) {
+  OracleFeatures(const std::vector<OracleMap<T>>& maps, const View<const T>& x) : shape(x.shape()) {
+    shape[3] *= static_cast<Index>(maps.size());
     for_each_index(shape, [&](Index b, Index h, Index n, Index d) {
-      values.push_back(feature(map, Wide<T>{x(b, h, n, d)}));
+      const OracleMap<T>& map = maps[static_cast<std::size_t>(d / x.width())];
+      values.push_back(feature(map, Wide<T>{x(b, h, n, d % x.width())}));
     });
   }
 

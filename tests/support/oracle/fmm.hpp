@@ -21,6 +21,7 @@ struct OracleFmm {
   OracleLinear<T> linear;              // maps may be none
   std::vector<OracleDelta<T>> deltas;  // terms by the delta rule
   bool normalise_rows = false;
+  Wide<T> share = 1;  // what the sum of all terms is multiplied by
 };
 
 namespace detail {
@@ -40,6 +41,8 @@ template <class T>
 Reference<T> far_oracle(const bench::AllInputs<T>& in, const OracleFmm<T>& op) {
   Reference<T> far = linear_oracle(in, op.linear);
   for (const OracleDelta<T>& delta : op.deltas) add_to(far, delta_oracle(in, delta));
+  for (Wide<T>& x : far.value) x *= op.share;
+  for (Wide<T>& x : far.gauge) x *= op.share;
   return far;
 }
 
@@ -59,7 +62,8 @@ struct OracleBlend {
   bool divides = false;
 
   OracleBlend(const bench::AllInputs<T>& in, const OracleFmm<T>& op, Index h, Index c)
-      : terms(static_cast<W>(op.linear.maps.size() + op.deltas.size())),
+      : terms(op.share *
+              static_cast<W>((op.linear.is_joint ? 1 : op.linear.maps.size()) + op.deltas.size())),
         divides(op.normalise_rows) {
     const Shape at = {0, h, 0, c};
     if (!in.near_logits.is_none()) near = sigmoid(W{broadcast_at(in.near_logits, at)});
@@ -128,7 +132,7 @@ ExpectedGrads<T> fmm_grad_oracle(const bench::AllInputs<T>& in, const OracleFmm<
     const detail::OracleBlend<T> blend(in, op, h, c);
     const W d = d_out(b, h, n, c);
     d_near(b, h, n, c) = blend.near / blend.divisor * d;
-    d_far(b, h, n, c) = blend.far / blend.divisor * d;
+    d_far(b, h, n, c) = op.share * blend.far / blend.divisor * d;
   });
   ExpectedGrads<T> grads = softmax_grad_oracle(in, op.near, d_near.view());
   const auto add = [&](const ExpectedGrads<T>& more) {

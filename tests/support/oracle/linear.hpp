@@ -32,6 +32,8 @@ struct OracleLinear {
   OraclePolicy policy = OraclePolicy::propagate;
   Wide<T> tau = 0;  // of signed_floor
   Law law;
+  Wide<T> share = 1;      // what the sum over the maps is multiplied by
+  bool is_joint = false;  // whether all maps have one denominator
 };
 
 /// Products of features may underflow: what T then loses, in units of its roundoff, when rows of q
@@ -113,17 +115,28 @@ void set_denominator(const OracleLinear<T>& op, const std::vector<Wide<T>>& size
 
 }  // namespace detail
 
-/// A map, and the features of q and k.
+/// The maps of one denominator, and the features of q and k.
 template <class T>
 struct OracleFarMap {
-  OracleMap<T> map;
+  std::vector<OracleMap<T>> maps;
   OracleFeatures<T> q, k;
+
+  bool positive() const {
+    return std::all_of(maps.begin(), maps.end(), [](const auto& map) { return map.positive; });
+  }
 };
 template <class T>
 std::vector<OracleFarMap<T>> oracle_far_maps(const bench::AllInputs<T>& in,
                                              const OracleLinear<T>& op) {
   std::vector<OracleFarMap<T>> all;
-  for (const OracleMap<T>& map : op.maps) all.push_back({map, {map, in.q}, {map, in.k}});
+  const auto add = [&](const std::vector<OracleMap<T>>& maps) {
+    all.push_back({maps, {maps, in.q}, {maps, in.k}});
+  };
+  if (op.is_joint) {
+    add(op.maps);
+  } else {
+    for (const OracleMap<T>& map : op.maps) add({map});
+  }
   return all;
 }
 
@@ -205,12 +218,12 @@ Reference<T> linear_oracle(const bench::AllInputs<T>& in, const OracleLinear<T>&
     bool signs_are_known = true;
     for (const OracleFarMap<T>& map : maps) {
       const OracleLinearRow<T> row = oracle_linear_row(op, map, at);
-      signs_are_known = signs_are_known && map.map.positive;
+      signs_are_known = signs_are_known && map.positive();
       for (Index c = 0; c < width; ++c) {
         const OracleTerm<T> term = oracle_term(in, at, row, c);
         const std::size_t i = first + as_size(c);
-        out.value[i] += term.value;
-        out.gauge[i] += term.gauge;
+        out.value[i] += op.share * term.value;
+        out.gauge[i] += op.share * term.gauge;
         if (row.is_open) out.relax(i, Demand::nothing);
       }
     }

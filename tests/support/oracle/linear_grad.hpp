@@ -26,13 +26,13 @@ class LinearRowGrad {
                 const OracleFarMap<T>& map, const OracleLinearPlace& at, const View<D>& d_out,
                 ExpectedGrads<T>& to)
       : in_(in),
-        map_(map.map),
+        maps_(map.maps),
         at_(at),
         row_(oracle_linear_row(op, map, at)),
         tau_(op.tau),
         to_(to) {
     for (Index c = 0; c < in.v.width(); ++c) {
-      const W d = d_out(at.batch, at.head, at.query, c);
+      const W d = op.share * d_out(at.batch, at.head, at.query, c);
       const OracleTerm<T> term = oracle_term(in, at, row_, c);
       d_out_.push_back(d);
       delta_.value += d * term.value;
@@ -47,9 +47,10 @@ class LinearRowGrad {
     std::vector<Sum<T>> by_q(row_.q.size());
     for (std::size_t n = 0; n < at_.keys.size(); ++n) add_key(n, by_q);
     for (std::size_t d = 0; d < by_q.size(); ++d) {
-      const W x = in_.q(at_.batch, at_.head, at_.query, static_cast<Index>(d));
-      add_by_feature(to_.q, {at_.batch, at_.head, at_.query, static_cast<Index>(d)}, x,
-                     by_q[d].value, by_q[d].magnitude);
+      const Index column = static_cast<Index>(d) % in_.q.width();
+      const W x = in_.q(at_.batch, at_.head, at_.query, column);
+      add_by_feature(to_.q, {at_.batch, at_.head, at_.query, column}, map_of(d), x, by_q[d].value,
+                     by_q[d].magnitude);
     }
     if (row_.slope_is_open) relax_features();
   }
@@ -74,19 +75,23 @@ class LinearRowGrad {
       const W k = row_.k[n * row_.q.size() + d];
       by_q[d].value += k * both;
       by_q[d].magnitude += (std::abs(k) + kFaint<T>)*size;
-      const Index column = static_cast<Index>(d);
-      add_by_feature(to_.k, {at_.batch, at_.key_head, j, column},
+      const Index column = static_cast<Index>(d) % in_.k.width();
+      add_by_feature(to_.k, {at_.batch, at_.key_head, j, column}, map_of(d),
                      in_.k(at_.batch, at_.key_head, j, column), row_.q[d] * both,
                      (std::abs(row_.q[d]) + lost_of_products<T>(row_.q)) * size);
     }
   }
 
   /// From the gradient by a feature phi(x) to that by x.
-  void add_by_feature(Reference<T>& to, const Shape& at, W x, W by_feature, W size) {
-    const W slope = map_.derivative(x);
+  void add_by_feature(Reference<T>& to, const Shape& at, const OracleMap<T>& map, W x, W by_feature,
+                      W size) {
+    const W slope = map.derivative(x);
     detail::add(to, at, slope * by_feature,
                 (std::abs(slope) + kFaint<T>)*std::max(size, row_.kappa * std::abs(by_feature)));
   }
+
+  /// The map that feature d is of.
+  const OracleMap<T>& map_of(std::size_t d) const { return maps_[d / as_size(in_.q.width())]; }
 
   void relax_row(Reference<T>& x, Index head, Index n) {
     for (Index c = 0; c < x.shape[3]; ++c) {
@@ -103,7 +108,7 @@ class LinearRowGrad {
   }
 
   const bench::AllInputs<T>& in_;
-  const OracleMap<T>& map_;
+  const std::vector<OracleMap<T>>& maps_;
   const OracleLinearPlace& at_;
   OracleLinearRow<T> row_;
   W tau_;

@@ -23,6 +23,7 @@ struct ExpectedGrads {
   Reference<T> beta = {};         // [B, Hk, Nk, 1]
   Reference<T> near_logits = {};  // in the shape of near_logits
   Reference<T> far_logits = {};   // in the shape of far_logits
+  Reference<T> projection = {};   // [1, 1, R, D]
 };
 
 namespace detail {

@@ -116,6 +116,24 @@ struct FmmDeltaGrads {
   }
 };
 
+/// The gradients of Performer attention.
+template <class T>
+struct PerformerGrads {
+  View<T> q = {};           ///< [B, Hq, Nq, D]
+  View<T> k = {};           ///< [B, Hk, Nk, D]
+  View<T> v = {};           ///< [B, Hk, Nk, Dv]
+  View<T> projection = {};  ///< [1, 1, R, D], summed over batch and heads
+
+  /// Calls visit(name, tensor) for every member.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("projection", projection);
+  }
+};
+
 /// The gradients of FSAT attention.
 template <class T>
 struct FsatGrads {

@@ -147,6 +147,29 @@ struct FmmDeltaInputs {
   }
 };
 
+/// What Performer attention reads: what linear attention reads, and the projection.
+template <class T>
+struct PerformerInputs {
+  View<const T> q = {};                      ///< [B, Hq, Nq, D]
+  View<const T> k = {};                      ///< [B, Hk, Nk, D]
+  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};   ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  /// [1, 1, R, D]: the projection W of all heads, R random features (random_projection draws one;
+  /// an Eigen matrix [R, D] will do). It must be given.
+  View<const Compute<T>> projection = {};
+
+  /// Calls visit(name, tensor) for every View.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("projection", projection);
+  }
+};
+
 /// What attention over lists of keys reads.
 template <class T>
 struct IndexedInputs {

@@ -82,6 +82,22 @@ struct FsatShape {
   operator AttentionShape() const { return detail::common_shape(*this); }
 };
 
+/// The sizes of a call of PerformerAttention: those of AttentionShape, and R.
+struct PerformerShape {
+  Index batch = 1;        ///< B
+  Index query_heads = 1;  ///< Hq, a multiple of Hk
+  Index key_heads = 1;    ///< Hk
+  Index queries = 0;      ///< Nq
+  Index keys = 0;         ///< Nk
+  Index width = 0;        ///< D
+  Index value_width = 0;  ///< Dv
+  Index features = 0;     ///< R, the rows of the projection
+
+  /// The sizes that all families have.
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  operator AttentionShape() const { return detail::common_shape(*this); }
+};
+
 /// The sizes of a call as its tensors have them. They are not checked.
 template <class I>
 AttentionShape shape_of(const I& inputs) {
@@ -118,6 +134,12 @@ FsatShape shape_of(const FsatInputs<T>& inputs) {
   return detail::family_shape<FsatShape>(inputs, inputs.dominant.width());
 }
 
+/// The sizes of a call of PerformerAttention as its tensors have them, unchecked.
+template <class T>
+PerformerShape shape_of(const PerformerInputs<T>& inputs) {
+  return detail::family_shape<PerformerShape>(inputs, inputs.projection.rows());
+}
+
 /// The sizes of a decoder.
 struct DecoderShape {
   Index batch = 1;        ///< B
@@ -142,6 +164,24 @@ struct SmartBirdDecoderShape {
   Index reserve = 0;          ///< as in DecoderShape
   Index rollback_tokens = 0;  ///< as in DecoderShape
   Index sketch_width = 0;     ///< d, the columns of the sketch
+
+  /// The sizes that all decoders have.
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  operator DecoderShape() const {
+    return {batch, query_heads, key_heads, width, value_width, reserve, rollback_tokens};
+  }
+};
+
+/// The sizes of a decoder of PerformerAttention: those of DecoderShape, and R.
+struct PerformerDecoderShape {
+  Index batch = 1;            ///< B
+  Index query_heads = 1;      ///< Hq, a multiple of Hk
+  Index key_heads = 1;        ///< Hk
+  Index width = 0;            ///< D
+  Index value_width = 0;      ///< Dv
+  Index reserve = 0;          ///< as in DecoderShape
+  Index rollback_tokens = 0;  ///< as in DecoderShape
+  Index features = 0;         ///< R, the rows of the projection
 
   /// The sizes that all decoders have.
   // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these

@@ -232,7 +232,7 @@ class FmmBackward {
       }
       for (Index c = 0; c < shape_.value_width; ++c) {
         const auto [w1, w2] = blend_.at(h, c);
-        sums[c] *= which == 0 ? w1 : w2;
+        sums[c] *= which == 0 ? w1 : w2 * blend_.share();
       }
     });
   }

@@ -18,26 +18,29 @@ template <class T>
 class FmmBlend {
  public:
   /// \param inputs its logits are read whenever they are needed, so they must outlive this object
-  /// \param terms number of terms of the far field
+  /// \param terms what the weights of a row of the far field add up to: the number of its terms, if
+  /// they are summed
+  /// \param share what the sum of the terms is multiplied by, of which the far field is made
   /// \param normalise_rows whether to divide by w1 + terms w2
-  FmmBlend(const LinearFamilyInputs<T>& inputs, Index terms, bool normalise_rows)
+  FmmBlend(const LinearFamilyInputs<T>& inputs, double terms, double share, bool normalise_rows)
       : near_logits_(inputs.near_logits),
         far_logits_(inputs.far_logits),
         heads_(inputs.q.heads()),
         value_width_(inputs.v.width()),
-        terms_(static_cast<double>(terms)),
+        terms_(terms),
+        share_(share),
         normalise_(normalise_rows) {}
 
   /// The weights a1 and a2 of all heads and columns; none are given if all are 1.
   FarWeights<Compute<T>> weights() const {
-    if (near_logits_.is_none() && far_logits_.is_none() && !normalise_) return {};
+    if (near_logits_.is_none() && far_logits_.is_none() && !normalise_ && share_ == 1) return {};
     FarWeights<Compute<T>> made(heads_, value_width_);
     for (Index h = 0; h < heads_; ++h) {
       for (Index c = 0; c < value_width_; ++c) {
         const auto [w1, w2] = at(h, c);
         const double sum = normaliser(h, c);
         made.near(h)[c] = static_cast<Compute<T>>(w1 / sum);
-        made.far(h)[c] = static_cast<Compute<T>>(w2 / sum);
+        made.far(h)[c] = static_cast<Compute<T>>(w2 / sum * share_);
       }
     }
     return made;
@@ -47,6 +50,9 @@ class FmmBlend {
   std::pair<double, double> at(Index h, Index c) const {
     return {sigmoid(near_logits_, h, c), sigmoid(far_logits_, h, c)};
   }
+
+  /// What the sum of the terms is multiplied by.
+  double share() const { return share_; }
 
   /// The number that both weights are divided by.
   double normaliser(Index h, Index c) const {
@@ -122,6 +128,7 @@ class FmmBlend {
   Index heads_;
   Index value_width_;
   double terms_;
+  double share_;
   bool normalise_;
 };
 

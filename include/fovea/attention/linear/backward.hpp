@@ -82,7 +82,7 @@ class LinearBackward {
   static Index slot_elements(const AttentionShape& shape, const Field& far) {
     Index elements = 0;
     if (Field::kHasSums) {
-      elements = (std::max)(linear_grad_scratch<T>(shape.width, shape.value_width),
+      elements = (std::max)(linear_grad_scratch<T>(far.features(shape.width), shape.value_width),
                             linear_sum_scratch<T>(far.linear_shape(shape)));
     }
     if (Field::kHasDelta) {
@@ -167,9 +167,9 @@ class LinearBackward {
     LinearGradRowsArgs<T> args;
     args.rows = call_.rows_of(s, segment.head, first);
     args.row_count = (std::min)(kLinearSegment, s.queries - first);
-    args.width = call_.shape.width;
+    args.width = call_.far.features(call_.shape.width);
     args.value_width = call_.shape.value_width;
-    args.maps = call_.far.linear_maps();
+    args.maps = call_.far.linear_maps(call_.shape.width);
     args.accumulate = add;
     args.sums = sums;
     args.scratch = scratch(worker);
@@ -182,9 +182,9 @@ class LinearBackward {
     LinearGradKeysArgs<T> args;
     args.tokens =
         call_.tokens_of(s, segment.head, first, (std::min)(kLinearSegment, s.key_end - first));
-    args.width = call_.shape.width;
+    args.width = call_.far.features(call_.shape.width);
     args.value_width = call_.shape.value_width;
-    args.maps = call_.far.linear_maps();
+    args.maps = call_.far.linear_maps(call_.shape.width);
     args.accumulate = add;
     args.scratch = scratch(worker);
     return args;

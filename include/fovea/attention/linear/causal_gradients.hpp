@@ -34,10 +34,11 @@ class CausalGradients {
 
   /// Bytes of memory with that many workers, beside the scratch of each.
   static Index bytes(const AttentionShape& shape, const Field& far, Index workers) {
-    const Index saved = linear_grad_saved<T>(shape.queries, shape.width, far.linear_maps());
+    const Index saved = linear_grad_saved<T>(shape.queries, far.features(shape.width),
+                                             far.linear_maps(shape.width));
     Index elements = shape.batch * shape.query_heads * saved;
     if (is_shared(shape, workers)) {
-      elements += shape.batch * shape.key_heads * state_elements(shape);
+      elements += shape.batch * shape.key_heads * state_elements(shape, far);
     }
     return elements * Index{sizeof(T)};
   }
@@ -50,14 +51,15 @@ class CausalGradients {
   Index reserve(bool wants_products, E&& executor) {
     auto&& memory = memory_of(executor);
     const AttentionShape& shape = call_.shape;
-    saved_row_ = linear_grad_saved<T>(1, shape.width, call_.far.linear_maps());
+    saved_row_ = linear_grad_saved<T>(1, call_.far.features(shape.width),
+                                      call_.far.linear_maps(shape.width));
     saved_ =
         memory.take(shape.batch * shape.query_heads * shape.queries, saved_row_ * Index{sizeof(T)});
     rows_.resize(static_cast<std::size_t>(call_.row_heads()));
     found_ = FoundProducts<T>(wants_products, call_.row_heads());
     shared_ = !call_.sequences.packed() && is_shared(shape, worker_count(executor, kFarPosition));
     if (!shared_) return (std::max)(call_.row_heads(), call_.key_heads());
-    states_ = memory.take(call_.key_heads(), state_elements(shape) * Index{sizeof(T)});
+    states_ = memory.take(call_.key_heads(), state_elements(shape, call_.far) * Index{sizeof(T)});
     const Index ranges = (std::max)(chain_ranges(false), chain_ranges(true));
     return (std::max)(call_.row_heads(), call_.key_heads() * (std::max)(kGradParts, ranges));
   }
@@ -97,9 +99,9 @@ class CausalGradients {
   static bool is_shared(const AttentionShape& shape, Index workers) {
     return shape.batch * shape.key_heads < workers && shape.keys >= 2 * kStateSegment;
   }
-  static Index state_elements(const AttentionShape& shape) {
+  static Index state_elements(const AttentionShape& shape, const Field& far) {
     const Index group = detail::group_size(shape.query_heads, shape.key_heads);
-    return linear_grad_shared_elements<T>(shape.width, shape.value_width, group);
+    return linear_grad_shared_elements<T>(far.features(shape.width), shape.value_width, group);
   }
 
   LinearGradCausalArgs<T> args_of(const Sequence& s, Index head, Index heads, bool add,
@@ -107,9 +109,9 @@ class CausalGradients {
     const AttentionShape& shape = call_.shape;
     LinearGradCausalArgs<T> args;
     args.tokens = call_.tokens_of(s, head / call_.group(), 0, s.key_end);
-    args.width = shape.width;
+    args.width = call_.far.features(shape.width);
     args.value_width = shape.value_width;
-    args.maps = call_.far.linear_maps();
+    args.maps = call_.far.linear_maps(shape.width);
     args.rows = rows_.data() + s.index * shape.query_heads + head;
     args.heads = heads;
     args.row_count = s.queries;
@@ -135,10 +137,11 @@ class CausalGradients {
   /// The states of a key head.
   GradStates<T> states(Index key_head, bool is_down, Index first) {
     const AttentionShape& shape = call_.shape;
-    T* const data = states_.template data<T>() + key_head * state_elements(shape);
-    GradStates<T> states =
-        is_down ? grad_row_states<T>(data, shape.width, shape.value_width, call_.group())
-                : grad_token_states<T>(data, shape.width, shape.value_width);
+    T* const data = states_.template data<T>() + key_head * state_elements(shape, call_.far);
+    const Index width = call_.far.features(shape.width);
+    GradStates<T> states = is_down
+                               ? grad_row_states<T>(data, width, shape.value_width, call_.group())
+                               : grad_token_states<T>(data, width, shape.value_width);
     states.first = first;
     return states;
   }
@@ -155,7 +158,7 @@ class CausalGradients {
     const Index end = call_.far.first_position(shape.queries, shape.keys) + shape.queries;
     const Index chunks = (std::max)(Index{1}, (end + kLinearChunk - 1) / kLinearChunk);
     const Index at_hand = GradStates<T>::chunks(is_down ? call_.group() : 1);
-    for (Index map = 0; map < call_.far.linear_maps().count; ++map) {
+    for (Index map = 0; map < call_.far.map_count(); ++map) {
       for (Index n = 0; n < chunks; n += at_hand) {
         if (!is_down && n > 0 && n * kLinearChunk >= shape.keys) break;
         share_chunks(map, is_down, n, is_down ? chunks - 1 - n : n, add, scratch, executor);

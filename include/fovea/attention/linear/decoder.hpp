@@ -38,6 +38,9 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
         shape_(checked(op, shape)),
         far_(op.template far<C>()),
         state_(memory_of_states()) {
+    if constexpr (!Op::kHasNear) {
+      weights_ = op_.template far_weights<C>(shape_.query_heads, shape_.value_width);
+    }
     if constexpr (Op::kHasNear) near_.emplace(op_.near(), near_shape());
   }
 
@@ -165,7 +168,9 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
                                    : (std::min)(kLinearChunk, kDeltaChunk);
   }
 
-  LinearShape linear_shape() const { return {far_.map_count(), shape_.width, shape_.value_width}; }
+  LinearShape linear_shape() const {
+    return {far_.map_count(), far_.features(shape_.width), shape_.value_width};
+  }
   Index group() const { return detail::group_size(shape_.query_heads, shape_.key_heads); }
 
   /// Elements of the states of one key head.
@@ -219,7 +224,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     const Index rows = group() * inputs.q.rows() + detail::new_tokens(inputs);
     auto&& threads = for_work(executor, [&] {
       return static_cast<double>(shape_.batch * shape_.key_heads * (rows + kRowsToRead)) *
-             far_.products_of_row(linear_shape());
+             far_.products_of_row(shape_);
     });
     add(inputs, out, saved, threads);
   }
@@ -348,6 +353,7 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     header.shape = shape_;
     header.maps = far_.map_count();
     header.deltas = far_.delta_count();
+    header.combine = static_cast<Index>(far_.combine);
     header.state_bytes = state_.size_bytes();
     header.length = length_;
     if constexpr (Op::kHasNear) {

@@ -26,27 +26,18 @@ struct LinearStateHeader {
   Index maps = 0;          ///< number of maps that are summed
   Index deltas = 0;        ///< number of terms of the delta rule: 0 or 1
   Index state_bytes = 0;   ///< size of the states of all key heads
+  Index combine = 0;       ///< how maps are put together
   Index left = 0;          ///< keys that a near field shows, own key included; 0: no near field
   Index length = 0;        ///< number of tokens so far
 
   /// The numbers that must agree before bytes are restored, with the constants that the layout of
   /// states depends on. The number of tokens is not one of them.
-  std::array<std::int64_t, 14> identity() const {
+  std::array<std::int64_t, 15> identity() const {
     constexpr std::int64_t magic = 0x316661667665766f;
-    return {magic,
-            scalar_bytes,
-            shape.batch,
-            shape.query_heads,
-            shape.key_heads,
-            shape.width,
-            shape.value_width,
-            maps,
-            deltas,
-            state_bytes,
-            left,
-            kLinearChunk,
-            kLinearSegment,
-            kDeltaChunk};
+    return {magic,           scalar_bytes,   shape.batch,       shape.query_heads,
+            shape.key_heads, shape.width,    shape.value_width, maps,
+            deltas,          state_bytes,    combine,           left,
+            kLinearChunk,    kLinearSegment, kDeltaChunk};
   }
 };
 

@@ -270,9 +270,9 @@ class LinearForward {
     LinearReadArgs<C, kStorage<T>> args;
     args.rows = stream_.term_rows(s.batch, key_head, g, s.first_query + first, true, true, at);
     args.row_count = count;
-    args.width = shape_.width;
+    args.width = far_.features(shape_.width);
     args.value_width = shape_.value_width;
-    args.maps = far_.linear_maps();
+    args.maps = far_.linear_maps(shape_.width);
     args.total = total;
     args.scratch = at.kernel;
     LinearKernels<C, kStorage<T>>{}.read(args);

@@ -93,8 +93,8 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   double products(const AttentionShape& s) const {
     const auto far = op().template far<float>();
     const double rows = static_cast<double>(s.batch * s.query_heads * s.queries);
-    double products = (rows + static_cast<double>(s.batch * s.key_heads * s.keys)) *
-                      far.products_of_row(far.linear_shape(s));
+    double products =
+        (rows + static_cast<double>(s.batch * s.key_heads * s.keys)) * far.products_of_row(s);
     if constexpr (Op::kHasNear) {
       const auto& band = op().near().options;
       products += rows * static_cast<double>(s.width + s.value_width) *
@@ -179,6 +179,13 @@ class LinearOnlyOperator : public LinearOperator<Op> {
                                                                                   workers);
   }
 
+  /// The weights of the far field, by which a mean over maps divides.
+  /// \tparam T the type of the arithmetic
+  template <class T>
+  [[nodiscard]] FarWeights<T> far_weights(Index heads, Index value_width) const {
+    return FarWeights<T>::alone(heads, value_width, op().template far<T>().share());
+  }
+
  private:
   friend class LinearOperator<Op>;
 
@@ -187,7 +194,8 @@ class LinearOnlyOperator : public LinearOperator<Op> {
   template <class T, class E>
   void compute(const LinearFamilyInputs<T>& inputs, const View<T>& out,
                const LinearSaved<T>& /*saved*/, E&& executor) const {
-    const FarWeights<Compute<T>> weights;
+    const FarWeights<Compute<T>> weights =
+        far_weights<Compute<T>>(inputs.q.heads(), inputs.v.width());
     LinearForward(inputs, op().template far<Compute<T>>(), weights, out).run(executor);
   }
 
@@ -195,7 +203,7 @@ class LinearOnlyOperator : public LinearOperator<Op> {
   void compute_gradients(const LinearFamilyInputs<T>& inputs, const LinearSaved<T>& /*saved*/,
                          const View<const T>& d_out, const LinearFamilyGrads<T>& grads,
                          E&& executor) const {
-    const FarWeights<T> weights;
+    const FarWeights<T> weights = far_weights<T>(inputs.q.heads(), inputs.v.width());
     LinearBackward pass(inputs, op().template far<T>(), weights, d_out, grads, false);
     pass.reserve(false, executor);
     pass.compute(nullptr, executor);

@@ -27,14 +27,21 @@ LinearSumArgs<T, kStorage<U>> segment_sum_args(const LinearFamilyInputs<U>& inpu
   LinearSumArgs<T, kStorage<U>> args;
   args.k = detail::head_stored(inputs.k, sequence.batch, segment.head, row);
   args.v = detail::head_stored(inputs.v, sequence.batch, segment.head, row);
-  args.width = inputs.k.width();
+  args.width = far.features(inputs.k.width());
   args.value_width = inputs.v.width();
-  args.maps = far.linear_maps();
+  args.maps = far.linear_maps(inputs.k.width());
   args.tokens = (std::min)(kLinearSegment, sequence.key_end - first);
   args.sums = sums;
   args.scratch = scratch;
   return args;
 }
+
+/// What is done before sums are folded that are of one scale: nothing.
+struct NothingToJoin {
+  /// Does nothing.
+  template <class T>
+  void operator()(T* /*sums*/, Index /*segments*/, Index /*elements*/) const {}
+};
 
 /// The sums of the segments of kLinearSegment rows, for each head of each sequence, and their
 /// totals. A total is taken over `group` neighbouring heads, in the order of heads and segments.
@@ -44,21 +51,22 @@ class SegmentSums {
  public:
   /// \param rows called as rows(s), gives the number of rows of sequence s
   /// \param heads the number of heads, a multiple of group
+  /// \param beside elements behind the sums of a segment, which are folded with them
   template <class U, class Rows>
   SegmentSums(const Sequences<U>& sequences, Index heads, Index group, const LinearShape& shape,
-              const Rows& rows)
+              const Rows& rows, Index beside = 0)
       : tasks_(sequences, heads, [&](Index s, Index) { return segments(rows(s)); }),
         group_(group),
         groups_(group == 0 ? 0 : sequences.count() * heads / group),
         heads_(heads),
-        elements_(sum_elements(shape)) {}
+        elements_(sum_elements(shape, beside)) {}
 
   /// The number of segments of that many rows.
   static Index segments(Index rows) { return (rows + kLinearSegment - 1) / kLinearSegment; }
 
   /// Bytes of the sums of that many heads with that many rows each.
-  static Index bytes(Index heads, Index rows, const LinearShape& shape) {
-    return heads * segments(rows) * sum_elements(shape) * Index{sizeof(T)};
+  static Index bytes(Index heads, Index rows, const LinearShape& shape, Index beside = 0) {
+    return heads * segments(rows) * sum_elements(shape, beside) * Index{sizeof(T)};
   }
 
   /// The largest number of tasks in a step of `compute`.
@@ -76,8 +84,10 @@ class SegmentSums {
   /// \param used called as used(s), gives the number of rows of sequence s that count; segments
   /// behind them are left out
   /// \param sum called as sum(task, sums, worker), writes the sums of segment `task.part`
-  template <class E, class Used, class Sum>
-  void compute(E&& executor, const Used& used, const Sum& sum) {
+  /// \param join called as join(sums, segments, elements) before the sums of a group are folded;
+  /// those of two segments are so many elements apart
+  template <class E, class Used, class Sum, class Join = NothingToJoin>
+  void compute(E&& executor, const Used& used, const Sum& sum, const Join& join = {}) {
     for_each_task(executor, tasks_.count(), [&](Index task, Index worker) {
       const SequenceTask segment = tasks_[task];
       if (segment.part < segments(used(segment.sequence))) sum(segment, at(task), worker);
@@ -88,6 +98,7 @@ class SegmentSums {
       const Index count = segments(used(sequence));
       if (count == 0) return;
       T* const first = at(tasks_.number(sequence, task % groups * group_, 0));
+      join(first, group_ * count, elements_);
       LinearKernels<T>{}.fold({first, group_ * count, elements_, first});
     });
   }
@@ -100,8 +111,8 @@ class SegmentSums {
   }
 
  private:
-  static Index sum_elements(const LinearShape& shape) {
-    return padded_row<T>(linear_sum_elements<T>(shape));
+  static Index sum_elements(const LinearShape& shape, Index beside) {
+    return padded_row<T>(linear_sum_elements<T>(shape) + beside);
   }
   T* at(Index task) { return sums_.template data<T>() + task * elements_; }
 

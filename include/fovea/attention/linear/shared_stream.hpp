@@ -77,7 +77,8 @@ class SharedStream {
   static constexpr Index kTokens = kSharedSegments * kStateSegment;
 
   static Index head_elements(const AttentionShape& shape, const Field& far) {
-    return far.map_count() * linear_shared_elements<C>(shape.width, shape.value_width);
+    return far.map_count() *
+           linear_shared_elements<C>(far.features(shape.width), shape.value_width);
   }
 
   Index key_heads() const { return shape_.batch * shape_.key_heads; }
@@ -119,8 +120,8 @@ class SharedStream {
     const Index head = s.index * shape_.key_heads + key_head;
     // A chunk is summed if there are tokens behind it.
     const Index closed = (std::max)(s.key_end - 1 - first, Index{0}) / kLinearChunk;
-    return {memory_.template data<C>() + head * head_elements(shape_, far_), shape_.width,
-            shape_.value_width, (std::min)(closed, kSharedChunks)};
+    return {memory_.template data<C>() + head * head_elements(shape_, far_),
+            far_.features(shape_.width), shape_.value_width, (std::min)(closed, kSharedChunks)};
   }
   SharedSums<C> sums(const Part& p) { return sums(p.s, p.key_head, p.begin / kTokens * kTokens); }
 
@@ -130,7 +131,7 @@ class SharedStream {
     args.sums = sums(p);
     args.k = detail::head_stored(inputs_.k, p.s.batch, p.key_head, p.s.first_key + p.begin);
     args.v = detail::head_stored(inputs_.v, p.s.batch, p.key_head, p.s.first_key + p.begin);
-    args.maps = far_.linear_maps();
+    args.maps = far_.linear_maps(shape_.width);
     args.segment = p.segment;
     args.scratch = at.state;
     LinearKernels<C, kStorage<T>>{}.chunks(args);

@@ -115,7 +115,8 @@ class CausalStream {
            const SharedSums<C>& sums = {}) const {
     if constexpr (Field::kHasSums) {
       auto args = stream_args<LinearStreamArgs<C, kStorage<T>>>(b, key_head, strip, at);
-      args.maps = far_.linear_maps();
+      args.width = far_.features(inputs_.q.width());
+      args.maps = far_.linear_maps(inputs_.q.width());
       args.sums = sums;
       args.state = at.state;
       set_rows(b, key_head, strip, true, !Field::kHasDelta, at);

@@ -4,7 +4,9 @@
 /// delta rule are special cases (FMMformer, eqs. 8-10 and Table 2; MATHS.md, section 4).
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 
@@ -49,6 +51,13 @@ struct LinearTerm<DeltaRule<M>> {
   static constexpr bool kIsDelta = true;
 };
 
+/// How the feature maps of a far field are put together.
+enum class CombineMaps : std::uint8_t {
+  sum,   ///< each map has its own denominator, and the quotients are summed (FMMformer, eq. 10)
+  mean,  ///< the same divided by the number of terms, so that the weights of a row sum to 1
+  joint  ///< the numerators of all maps are summed, and divided by the sum of their denominators
+};
+
 namespace detail {
 
 /// The maps of the terms that are written by the delta rule, or of those that are not.
@@ -90,36 +99,62 @@ struct LinearTerms {
   bool causal = false;
   /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
+  /// How the maps are put together; with `mean` their FarWeights divide.
+  CombineMaps combine = CombineMaps::sum;
 
   /// The far field of an operator with these terms.
   /// \tparam Terms feature maps, and at most one DeltaRule, since there is one beta
   template <class... Terms>
-  static LinearTerms of(const Denominator& denominator, bool causal, CausalAlignment alignment) {
+  static LinearTerms of(const Denominator& denominator, bool causal, CausalAlignment alignment,
+                        CombineMaps combine) {
     static_assert((Index{LinearTerm<Terms>::kIsDelta} + ...) <= 1);
-    return {detail::kTermMaps<T, false, Terms...>, detail::kTermMaps<T, true, Terms...>,
-            denominator, causal, alignment};
+    return {detail::kTermMaps<T, false, Terms...>,
+            detail::kTermMaps<T, true, Terms...>,
+            denominator,
+            causal,
+            alignment,
+            combine};
   }
 
-  /// The number of maps that are summed.
-  Index map_count() const { return static_cast<Index>(maps.size()); }
+  /// The number of maps of one denominator.
+  Index joined() const {
+    return combine == CombineMaps::joint ? (std::max)(Index{1}, static_cast<Index>(maps.size()))
+                                         : 1;
+  }
+  /// The number of sums, each with its denominator: the maps, or 1 if these are joined.
+  Index map_count() const { return static_cast<Index>(maps.size()) / joined(); }
+  /// The features of a row of q or k for one of the sums.
+  Index features(Index width) const { return feature_width<T>(joined(), width); }
   /// The number of terms that are written by the delta rule: 0 or 1.
   Index delta_count() const { return static_cast<Index>(deltas.size()); }
 
+  /// What the sum of the terms is multiplied by: the mean divides by their number.
+  double share() const {
+    return combine == CombineMaps::mean ? 1.0 / static_cast<double>(map_count() + delta_count())
+                                        : 1.0;
+  }
+  /// What the weights of a row add up to, if each term's add up to 1.
+  double row_sum() const { return static_cast<double>(map_count() + delta_count()) * share(); }
+
   /// The sizes of the sums of one call.
   LinearShape linear_shape(const AttentionShape& shape) const {
-    return {map_count(), shape.width, shape.value_width};
+    return {map_count(), features(shape.width), shape.value_width};
   }
 
   /// The multiply-adds of a token that is added to the state of each term, or of a row that reads
   /// it.
-  double products_of_row(const LinearShape& shape) const {
-    return static_cast<double>(map_count() + 2 * delta_count()) *
-           static_cast<double>(shape.width * shape.value_width);
+  template <class S>
+  double products_of_row(const S& shape) const {
+    return (static_cast<double>(map_count() * features(shape.width)) +
+            2 * static_cast<double>(delta_count() * shape.width)) *
+           static_cast<double>(shape.value_width);
   }
 
   /// The maps that are summed, and the policy for denominators, as kernels take them.
-  LinearMaps<T> linear_maps() const {
-    return {maps.data(), map_count(), denominator.policy(), static_cast<T>(denominator.tau())};
+  /// \param width that of q and k
+  LinearMaps<T> linear_maps(Index width) const {
+    return {maps.data(), map_count(), denominator.policy(), static_cast<T>(denominator.tau()),
+            joined(),    width};
   }
 
   /// The position of query row 0 of a sequence with that many queries and keys.
@@ -151,6 +186,15 @@ class FarWeights {
       : row_(padded_row<T>(value_width)),
         near_(static_cast<std::size_t>(heads * row_)),
         far_(static_cast<std::size_t>(heads * row_)) {}
+
+  /// The weights of a far field without a near field.
+  /// \param weight of each head and column
+  static FarWeights alone(Index heads, Index value_width, double weight) {
+    if (weight == 1) return {};
+    FarWeights made(heads, value_width);
+    std::fill(made.far_.begin(), made.far_.end(), static_cast<T>(weight));
+    return made;
+  }
 
   /// Whether weights are given.
   bool are_given() const { return row_ > 0; }

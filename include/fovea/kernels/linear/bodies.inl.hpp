@@ -35,6 +35,10 @@
 
 #include "fovea/kernels/linear/grad_total.inl.hpp"
 
+#include "fovea/kernels/linear/random_features.inl.hpp"
+
+#include "fovea/kernels/linear/random_features_grad.inl.hpp"
+
 #include "fovea/kernels/linear/delta_grad_rows.inl.hpp"
 
 #include "fovea/kernels/linear/delta_grad.inl.hpp"

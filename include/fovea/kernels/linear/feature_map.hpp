@@ -17,6 +17,7 @@ enum class FeatureMapKind : std::uint8_t {
   tanh_plus_one,       ///< tanh(x) + 1
   tanh,                ///< tanh(x)
   relu,                ///< max(x, 0)
+  identity,            ///< x itself, for features that are made already
   own                  ///< a user's map, which comes as functions
 };
 

@@ -76,6 +76,8 @@ FOVEA_INLINE Vec<T> feature(Vec<T> x) {
     return half + half;
   } else if constexpr (K == FeatureMapKind::tanh) {
     return tanh(x);
+  } else if constexpr (K == FeatureMapKind::identity) {
+    return x;
   } else {
     static_assert(K == FeatureMapKind::relu);
     return maximum(zero<T>(), x);
@@ -94,6 +96,8 @@ FOVEA_INLINE Vec<T> feature_slope(Vec<T> x) {
   } else if constexpr (K == FeatureMapKind::relu) {
     const Vec<T> not_above = select(x < set1(T(1)), zero<T>(), x);  // 0 or NaN
     return select(x > zero<T>(), set1(T(1)), not_above);
+  } else if constexpr (K == FeatureMapKind::identity) {
+    return set1(T(1));
   } else {
     return sech_squared(x);
   }
@@ -169,6 +173,8 @@ FOVEA_INLINE void map_rows_part(const FeatureMapArgs<T>& map, const StoredMatrix
       return map_native_rows<FeatureMapKind::tanh, P>(from, from_row, count, width, to, to_row);
     case relu:
       return map_native_rows<relu, P>(from, from_row, count, width, to, to_row);
+    case identity:
+      return map_native_rows<identity, P>(from, from_row, count, width, to, to_row);
     case own:
       return map_rows_by(P == FeaturePart::value ? map.value : map.derivative, count, width, to,
                          to_row);

@@ -62,6 +62,35 @@ struct LinearGradCausalArgs {
   T* scratch = nullptr;  ///< linear_grad_scratch(...) elements, aligned to 64 bytes
 };
 
+/// Causal, in strips: the tokens and rows of one strip, of features that are made already. The two
+/// causal steps go over the strips, upwards and then downwards, each with a state of its own.
+template <class T>
+struct LinearGradStripArgs {
+  LinearGradCausalArgs<T>
+      of;  ///< the strip; its positions count from its first token, and are >= 0
+  /// linear_grad_carried(...) elements, aligned to 64 bytes: S and z of the tokens before the
+  /// strip, or R and r of the rows behind it. The strip is added.
+  T* carried = nullptr;
+  bool is_first = false;  ///< whether nothing is carried on yet
+};
+
+/// Features that are kept relative to other references: the state of a step is multiplied.
+template <class T>
+struct LinearGradScaleArgs {
+  T* carried = nullptr;        ///< as in LinearGradStripArgs
+  Index width = 0;             ///< R
+  Index value_width = 0;       ///< Dv
+  bool is_down = false;        ///< whether it is the state of the step downwards
+  const T* factors = nullptr;  ///< [R padded]
+};
+
+/// Elements of LinearGradStripArgs::carried.
+template <class T>
+constexpr Index linear_grad_carried(Index width, Index value_width) {
+  const Index d = padded_row<T>(width);
+  return 2 * d * padded_row<T>(value_width) + 4 * d;
+}
+
 /// Not causal, after linear_sum and linear_fold of the tokens: the rows of one segment. It writes
 /// d_q and the rows' part of R and r. linear_fold adds the parts of all segments, and of all heads
 /// that share the keys.

@@ -15,13 +15,17 @@
 /// The positions that both causal steps go by.
 template <class T>
 struct GradPositions {
-  explicit GradPositions(const LinearGradCausalArgs<T>& args)
-      : first(args.first_position), rows(args.row_count), tokens(args.tokens.count) {}
+  /// \param is_strip whether there are tokens before these, and rows behind
+  explicit GradPositions(const LinearGradCausalArgs<T>& args, bool is_strip = false)
+      : first(args.first_position),
+        rows(args.row_count),
+        tokens(args.tokens.count),
+        strip(is_strip) {}
 
   /// The first row that sees a token.
-  Index seeing_row() const { return tokens > 0 ? clamped(-first, 0, rows) : rows; }
+  Index seeing_row() const { return tokens > 0 || strip ? clamped(-first, 0, rows) : rows; }
   /// The first token that no row sees, nor any token behind it.
-  Index unseen_token() const { return clamped(first + rows, 0, tokens); }
+  Index unseen_token() const { return strip ? tokens : clamped(first + rows, 0, tokens); }
   Index row_at(Index position) const { return clamped(position - first, 0, rows); }
   /// The chunk that the last row reads, if a row sees a token. Chunks before it are whole.
   Index last_chunk() const { return (smaller(first + rows, tokens) - 1) / kLinearChunk; }
@@ -32,6 +36,7 @@ struct GradPositions {
   Index first;
   Index rows;
   Index tokens;
+  bool strip;
 };
 
 /// What row `first` of head h keeps of a map, followed by that of the rows behind it.
@@ -46,9 +51,10 @@ FOVEA_INLINE GradRecords<T> grad_records(const LinearGradCausalArgs<T>& args, In
 template <class T>
 class GradForwards {
  public:
-  GradForwards(const LinearGradCausalArgs<T>& args, Index map, GradScratch<T> scratch)
+  GradForwards(const LinearGradCausalArgs<T>& args, Index map, GradScratch<T> scratch,
+               bool is_strip = false)
       : args_(args),
-        positions_(args),
+        positions_(args, is_strip),
         map_(map),
         widths_(args.width, args.value_width),
         inputs_{args.tokens.k, args.tokens.v, {}, {}, args.tokens.count},
@@ -71,6 +77,18 @@ class GradForwards {
                         ahead_);
       sums.add_to_normaliser(chunk_z());
     }
+  }
+
+  /// Takes all chunks of a strip, and adds them to a state that goes on.
+  void run_strip(GradSums<T>& sums) {
+    Index chunk = 0;
+    do {
+      read(chunk, sums.matrix(), sums.vector());
+      if (tokens_.count() == 0) return;
+      sums.add_products(tokens_.values_t(), kLinearChunk, 1, tokens_.features(), tokens_.count(),
+                        ahead_);
+      sums.add_to_normaliser(run_ + (tokens_.count() - 1) * widths_.d);
+    } while (++chunk * kLinearChunk < positions_.tokens);
   }
 
   /// Computes what a whole chunk adds to the state.
@@ -134,7 +152,7 @@ class GradForwards {
         count, widths_.d);
     StateReader<T> reader;
     reader.normaliser = vector_;
-    reader.run = run_;
+    reader.run = tokens_.count() > 0 ? run_ : nullptr;
     reader.keys = tokens_.count();
     reader.first = offset;
     rows_.attend(reader, u_, slopes_, args_.accumulate || map_ > 0,
@@ -162,9 +180,10 @@ class GradForwards {
 template <class T>
 class GradBackwards {
  public:
-  GradBackwards(const LinearGradCausalArgs<T>& args, Index map, GradScratch<T> scratch)
+  GradBackwards(const LinearGradCausalArgs<T>& args, Index map, GradScratch<T> scratch,
+                bool is_strip = false)
       : args_(args),
-        positions_(args),
+        positions_(args, is_strip),
         map_(map),
         widths_(args.width, args.value_width),
         sums_{scratch.take(GradSums<T>::elements(widths_.width, widths_.dv, widths_.d))},
@@ -183,6 +202,15 @@ class GradBackwards {
       read(chunk, sums.matrix(), sums.vector(), &sums);
       if (chunk * kLinearChunk % kLinearSegment == 0) sums.fold();
     }
+  }
+
+  /// Takes all chunks of a strip, and adds their rows to a state that goes on.
+  void run_strip(GradSums<T>& sums) {
+    const Index end = larger(positions_.tokens, positions_.first + positions_.rows);
+    for (Index chunk = (end - 1) / kLinearChunk; chunk >= 0; --chunk) {
+      read(chunk, sums.matrix(), sums.vector(), &sums);
+    }
+    sums.fold();
   }
 
   /// Computes what the rows of a chunk, of one head, add to the state.
@@ -338,7 +366,9 @@ FOVEA_NOINLINE void clear_rows(const Matrix<T>& m, Index begin, Index end, Index
 template <class T>
 FOVEA_NOINLINE void clear_unseeing_rows(const LinearGradCausalArgs<T>& args) {
   const Index end = args.accumulate ? 0 : GradPositions<T>(args).seeing_row();
-  for (Index h = 0; h < args.heads; ++h) clear_rows(args.rows[h].d_q, 0, end, args.width);
+  for (Index h = 0; h < args.heads; ++h) {
+    clear_rows(args.rows[h].d_q, 0, end, row_width(args.maps, args.width));
+  }
 }
 
 /// Clears the gradients of tokens that no row sees.
@@ -346,7 +376,7 @@ template <class T>
 FOVEA_NOINLINE void clear_unseen_tokens(const LinearGradCausalArgs<T>& args) {
   const Index unseen = GradPositions<T>(args).unseen_token();
   if (args.accumulate) return;
-  clear_rows(args.tokens.d_k, unseen, args.tokens.count, args.width);
+  clear_rows(args.tokens.d_k, unseen, args.tokens.count, row_width(args.maps, args.width));
   clear_rows(args.tokens.d_v, unseen, args.tokens.count, args.value_width);
 }
 
@@ -384,4 +414,20 @@ void linear_grad_causal_keys(const LinearGradCausalArgs<T>& args) noexcept {
   for (Index l = 0; unseen > 0 && l < args.maps.count; ++l) {
     GradBackwards<T>(args, l, {args.scratch}).run();
   }
+}
+
+/// Computes d_q and `saved` of a strip.
+template <class T>
+void linear_grad_strip_rows(const LinearGradStripArgs<T>& args) noexcept {
+  const GradWidths<T> widths(args.of.width, args.of.value_width);
+  GradSums<T> sums(widths.value_width, widths.d, widths.d, {args.carried}, !args.is_first);
+  GradForwards<T>(args.of, 0, {args.of.scratch}, true).run_strip(sums);
+}
+
+/// Computes d_k and d_v of a strip from `saved`.
+template <class T>
+void linear_grad_strip_keys(const LinearGradStripArgs<T>& args) noexcept {
+  const GradWidths<T> widths(args.of.width, args.of.value_width);
+  GradSums<T> sums(widths.width, widths.dv, widths.d, {args.carried}, !args.is_first);
+  GradBackwards<T>(args.of, 0, {args.of.scratch}, true).run_strip(sums);
 }

@@ -45,7 +45,7 @@ class GradTokenTile {
     first_ = first;
     count_ = count;
     map_ = map;
-    map_rows(maps_.maps[map], stored(key_rows()), count, widths_.width, features_, widths_.d);
+    feature_rows(maps_, map, stored(key_rows()), count, widths_.width, features_, widths_.d);
     const Matrix<const T>& v = tokens.v;
     rows_to_lanes(v.data + first * v.row, v.row, v.column, count, widths_.value_width, T(1),
                   values_t_, kLinearChunk);
@@ -57,10 +57,10 @@ class GradTokenTile {
   void write_d_k(const T* d_features, T* slopes, bool add) const {
     const Matrix<T> d_k = tokens_->d_k;
     const Index row = widths_.d;
-    slopes_of(maps_.maps[map_], key_rows(), features_, count_, widths_.width, slopes, row);
+    slopes_of_features(maps_, map_, key_rows(), features_, count_, widths_.width, slopes, row);
     for (Index j = 0; j < count_; ++j) {
-      write_row(d_k.data + (first_ + j) * d_k.row, d_k.column, widths_.width, add,
-                KeyRow{d_features + j * row, slopes + j * row});
+      write_feature_row(maps_, d_k.data + (first_ + j) * d_k.row, d_k.column, widths_.width, add,
+                        KeyRow{d_features + j * row, slopes + j * row});
     }
   }
 

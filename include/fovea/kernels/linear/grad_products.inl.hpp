@@ -7,6 +7,7 @@
 #pragma once
 #include "fovea/kernels/linear/feature_map.inl.hpp"
 #include "fovea/kernels/linear/linear.hpp"
+#include "fovea/kernels/linear/running_state.inl.hpp"
 #include "fovea/simd/register_block.inl.hpp"
 #endif
 
@@ -94,6 +95,22 @@ FOVEA_NOINLINE void slopes_of(const FeatureMapArgs<T>& map, const Matrix<const T
   }
 }
 
+/// Writes the slopes of the features that feature_rows() has written.
+template <class T>
+FOVEA_NOINLINE void slopes_of_features(const LinearMaps<T>& maps, Index l, const Matrix<const T>& x,
+                                       const T* features, Index count, Index width, T* to,
+                                       Index row) {
+  if (maps.joined == 1) return slopes_of(maps.maps[l], x, features, count, width, to, row);
+  const Index part = padded_row<T>(maps.width);
+  for (Index i = 0; i < count; ++i) {
+    const Matrix<const T> x_i = {x.data + i * x.row, x.row, x.column};
+    for (Index m = 0; m < maps.joined; ++m) {
+      const Index at = i * row + m * part;
+      slopes_of(maps.maps[l * maps.joined + m], x_i, features + at, 1, maps.width, to + at, part);
+    }
+  }
+}
+
 /// Writes to[c] = row(c, to[c]), or row(c, 0) where nothing is added to.
 template <class T, class Row>
 FOVEA_INLINE void write_row(T* to, Index column, Index width, bool add, const Row& row) {
@@ -105,6 +122,30 @@ FOVEA_INLINE void write_row(T* to, Index column, Index width, bool add, const Ro
   for (; c < width; c += w) {
     const Vec<T> before = add ? load_columns(to, column, c, width) : zero<T>();
     store_columns(to, column, c, width, row(c, before));
+  }
+}
+
+/// A row from some column on.
+template <class Row>
+struct RowFrom {
+  const Row& row;
+  Index first;
+
+  template <class V>
+  FOVEA_INLINE V operator()(Index c, V before) const {
+    return row(first + c, before);
+  }
+};
+
+/// The same for a row behind the features of several maps, each of which adds to it.
+/// \param row is given the number of a feature, in place of that of a column
+template <class T, class Row>
+FOVEA_INLINE void write_feature_row(const LinearMaps<T>& maps, T* to, Index column, Index width,
+                                    bool add, const Row& row) {
+  if (maps.joined == 1) return write_row(to, column, width, add, row);
+  const Index part = padded_row<T>(maps.width);
+  for (Index m = 0; m < maps.joined; ++m) {
+    write_row(to, column, maps.width, add || m > 0, RowFrom<Row>{row, m * part});
   }
 }
 

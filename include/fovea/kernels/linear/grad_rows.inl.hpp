@@ -144,7 +144,7 @@ class GradRowTile {
     first_ = first;
     count_ = count;
     map_ = map;
-    map_rows(maps_.maps[map], stored(query_rows()), count, widths_.width, features_, widths_.d);
+    feature_rows(maps_, map, stored(query_rows()), count, widths_.width, features_, widths_.d);
   }
 
   /// Makes d_out() hold G_i.
@@ -169,8 +169,8 @@ class GradRowTile {
     reader.scales = numbers[2];
     for (Index i = 0; i < count_; ++i) reader.scales[i] = 1;
     if (rows_->d_q.data != nullptr) {
-      slopes_of(maps_.maps[map_], query_rows(), features_, count_, widths_.width, slopes,
-                widths_.d);
+      slopes_of_features(maps_, map_, query_rows(), features_, count_, widths_.width, slopes,
+                         widths_.d);
     }
     find_denominators(reader, maps_.policy, maps_.floor);
     for (Index i = 0; i < count_; i += kLanes<T>) {
@@ -305,7 +305,8 @@ class GradRowTile {
     const Matrix<T> d_q = rows_->d_q;
     T* const to = d_q.data + (first_ + i) * d_q.row;
     if (is_left_out(kept)) {
-      if (!accumulate) write_row(to, d_q.column, widths_.width, false, NoRow{});
+      const Index width = row_width(maps_, widths_.width);
+      if (!accumulate) write_row(to, d_q.column, width, false, NoRow{});
       return;
     }
     const T floor_slope = has_floor() ? kept.floor_slope() : T(0);
@@ -318,7 +319,7 @@ class GradRowTile {
                           kept.inverse(),
                           d_den,
                           kept.scale()};
-    write_row(to, d_q.column, widths_.width, accumulate, row);
+    write_feature_row(maps_, to, d_q.column, widths_.width, accumulate, row);
   }
 
   struct NoRow {

@@ -19,11 +19,11 @@ class GradSums {
   /// Elements of scratch.
   static Index elements(Index rows, Index row, Index vector) { return 2 * rows * row + 4 * vector; }
 
-  /// Sets both to zeros.
+  /// Sets both to zeros, or goes on with what is there.
   /// \param row elements of a row of the matrix, in whole cache lines
   /// \param vector elements of the vector, in whole cache lines
   /// \param scratch elements(...) elements
-  GradSums(Index rows, Index row, Index vector, GradScratch<T> scratch)
+  GradSums(Index rows, Index row, Index vector, GradScratch<T> scratch, bool goes_on = false)
       : rows_(rows), row_(row), matrix_(scratch.take(rows * row)), lost_(scratch.take(rows * row)) {
     vector_.width = 0;
     vector_.value_row = 0;
@@ -33,6 +33,7 @@ class GradSums {
     vector_.low = scratch.take(vector);
     vector_.local = scratch.take(vector);
     vector_.read = scratch.take(vector);
+    if (goes_on) return;
     clear_elements(matrix_, rows * row);
     clear_elements(lost_, rows * row);
     clear_elements(vector_.high, 4 * vector);

@@ -35,14 +35,24 @@ struct LinearRows {
   const T* far_weight = nullptr;   ///< [Dv]; null: 1
 };
 
-/// The feature maps, and what is done about their denominators.
+/// The feature maps, and what is done about their denominators. Several maps of one numerator and
+/// denominator are joined: a row of features is theirs side by side, each of `width` numbers and
+/// zeros up to a cache line, so to kernels they are one map of feature_width(...) features.
 template <class T>
 struct LinearMaps {
-  const FeatureMapArgs<T>* maps = nullptr;                  ///< [count]
-  Index count = 0;                                          ///< number of maps
+  const FeatureMapArgs<T>* maps = nullptr;                  ///< [count joined]
+  Index count = 0;                                          ///< number of denominators
   DenominatorPolicy policy = DenominatorPolicy::propagate;  ///< the same for all maps
   T floor = 0;                                              ///< tau of signed_floor; else unused
+  Index joined = 1;                                         ///< number of maps of a denominator
+  Index width = 0;  ///< if several are joined the width of q and k; else unused
 };
+
+/// The features of a row of that width. It is what kernels take for D, if maps are joined.
+template <class T>
+constexpr Index feature_width(Index joined, Index width) {
+  return joined == 1 ? width : joined * padded_row<T>(width);
+}
 
 /// Causal: adds tokens to a state, and lets rows read it on the way. `state` holds the tokens
 /// before these: all closed chunks as sums, and the tokens of the last chunk one by one. So any

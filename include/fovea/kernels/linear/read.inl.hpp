@@ -83,12 +83,13 @@ void linear_sum(const LinearSumArgs<T, S>& args) noexcept {
     s.tokens = smaller(kLinearSumChunk, args.tokens - first);
     s.is_first = first == 0;
     const Index next = smaller(kLinearSumChunk, args.tokens - first - s.tokens);
-    s.after = {RowsAhead<0>::of<T>(args.k, first + s.tokens, 1, next, args.width),
-               RowsAhead<0>::of<T>(args.v, first + s.tokens, 1, next, args.value_width)};
+    s.after = {
+        RowsAhead<0>::of<T>(args.k, first + s.tokens, 1, next, row_width(args.maps, args.width)),
+        RowsAhead<0>::of<T>(args.v, first + s.tokens, 1, next, args.value_width)};
     pack_padded_rows(every_row<T>(args.v, first, 1), s.tokens, args.value_width, values);
     for (Index l = 0; l < args.maps.count; ++l) {
-      map_rows(args.maps.maps[l], every_row<T>(args.k, first, 1), s.tokens, args.width, features,
-               s.row);
+      feature_rows(args.maps, l, every_row<T>(args.k, first, 1), s.tokens, args.width, features,
+                   s.row);
       s.sums = args.sums + l * elements;
       add_block(s);
     }

@@ -17,6 +17,25 @@
 #include "fovea/simd/transpose.inl.hpp"
 #endif
 
+/// The width of q and k, where a row has `width` features.
+template <class T>
+FOVEA_INLINE Index row_width(const LinearMaps<T>& maps, Index width) {
+  return maps.joined == 1 ? width : maps.width;
+}
+
+/// Writes the features of rows for denominator l: those of one map, or of several side by side.
+/// \param width the number of features
+/// \param to [count, padded_row(width)], with to_row elements from row to row
+template <Storage S, class T>
+FOVEA_INLINE void feature_rows(const LinearMaps<T>& maps, Index l, const StoredMatrix<S>& x,
+                               Index count, Index width, T* to, Index to_row) {
+  const Index of_row = row_width(maps, width);
+  for (Index m = 0; m < maps.joined; ++m) {
+    map_rows(maps.maps[l * maps.joined + m], x, count, of_row, to + m * padded_row<T>(of_row),
+             to_row);
+  }
+}
+
 template <class T>
 struct RunningState {
   Index width;      // D

@@ -22,16 +22,17 @@ void linear_chunks(const LinearChunkArgs<T, S>& args) noexcept {
   for (Index first = 0; first < tokens; first += kLinearChunk) {
     const Index next = first + kLinearChunk;
     const Index count = smaller(kLinearChunk, tokens - next);
-    TokensAfter after = {RowsAhead<0>::template of<T>(args.k, next, 1, count, width),
-                         RowsAhead<0>::template of<T>(args.v, next, 1, count, value_width)};
+    TokensAfter after = {
+        RowsAhead<0>::template of<T>(args.k, next, 1, count, row_width(args.maps, width)),
+        RowsAhead<0>::template of<T>(args.v, next, 1, count, value_width)};
     pack_padded_rows(every_row<T>(args.v, first, 1), kLinearChunk, value_width, args.scratch);
     const Index of_segment = first / kLinearChunk;
     const Index chunk = args.segment * kSegmentChunks + of_segment;
     for (Index l = 0; l < args.maps.count; ++l) {
       RunningState<T> s = running_state(args.scratch, width, value_width, l);
       s.features = sums.features(l, chunk);
-      map_rows(args.maps.maps[l], every_row<T>(args.k, first, 1), kLinearChunk, width, s.features,
-               s.row);
+      feature_rows(args.maps, l, every_row<T>(args.k, first, 1), kLinearChunk, width, s.features,
+                   s.row);
       find_runs(s.features, s.row, 0, kLinearChunk, s.run);
       copy_elements(s.last_run(), s.row, sums.normaliser(l, chunk));
       T* const before = sums.sum(l, args.segment, of_segment);

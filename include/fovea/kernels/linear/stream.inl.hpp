@@ -54,12 +54,13 @@ FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T, S>& rows
                             T* sums) {
   RowsAfter after;
   if (l == 0) {
-    after = {RowsAhead<0>::template of<T>(rows.q, first + reader.count, 1, next, reader.width),
+    after = {RowsAhead<0>::template of<T>(rows.q, first + reader.count, 1, next,
+                                          row_width(maps, reader.width)),
              RowsAhead<1>::template of<T>(rows.out, first + reader.count, 1, next, value_width)};
   }
   reader.ahead = &after;
-  map_rows(maps.maps[l], every_row<T>(rows.q, first, 1), reader.count, reader.width,
-           reader.features, reader.row);
+  feature_rows(maps, l, every_row<T>(rows.q, first, 1), reader.count, reader.width, reader.features,
+               reader.row);
   const bool all = find_denominators(reader, maps.policy, maps.floor);
   if (reader.keys > 0) find_weights(reader);
   const bool plain = all && maps.count == 1 && is_plain(rows, value_width);
@@ -122,7 +123,7 @@ class LinearStream {
     const Index next = end - args_.length;
     TokensAfter after = {
         RowsAhead<0>::template of<T>(args_.k, next, 1, smaller(kLinearChunk, args_.tokens - next),
-                                     args_.width),
+                                     row_width(args_.maps, args_.width)),
         RowsAhead<0>::template of<T>(args_.v, next, 1, smaller(kLinearChunk, args_.tokens - next),
                                      args_.value_width)};
     for (Index l = 0; l < args_.maps.count; ++l) {
@@ -131,8 +132,8 @@ class LinearStream {
       if (knows_features(chunk)) {
         state.features = args_.sums.features(l, chunk % kSharedChunks);
       } else {
-        map_rows(args_.maps.maps[l], every_row<T>(args_.k, begin - args_.length, 1), end - begin,
-                 state.width, state.features + (begin - first) * state.row, state.row);
+        feature_rows(args_.maps, l, every_row<T>(args_.k, begin - args_.length, 1), end - begin,
+                     state.width, state.features + (begin - first) * state.row, state.row);
       }
       append_features(state, begin - first, end - first);
     }

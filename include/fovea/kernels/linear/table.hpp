@@ -7,6 +7,7 @@
 #include "fovea/kernels/linear/grad.hpp"
 #include "fovea/kernels/linear/grad_shared.hpp"
 #include "fovea/kernels/linear/linear.hpp"
+#include "fovea/kernels/linear/random_features.hpp"
 #include "fovea/kernels/linear/segments.hpp"
 #include "fovea/kernels/unit.hpp"
 #include "fovea/simd/isa.hpp"
@@ -57,6 +58,48 @@ struct LinearGradKernels {
   void keys(const LinearGradKeysArgs<T>& args) const noexcept;
   /// Computes all gradients of the delta rule.
   void delta(const DeltaGradArgs<T>& args) const noexcept;
+
+  /// The instruction-set level at which the kernels run; by default that of the machine.
+  IsaLevel level = isa_level();
+};
+
+/// The kernels of positive random features, for tensors of T.
+template <class T>
+struct RandomFeatureKernels {
+  /// Makes of a projection what the others read.
+  void pack(const ProjectionArgs<T>& args) const noexcept;
+  /// Computes the logits of rows.
+  void logits(const FeatureLogitsArgs<T>& args) const noexcept;
+  /// Turns logits of keys into features, as far as none is above the reference.
+  void keys(FeatureRowsArgs<T>& args) const noexcept;
+  /// Turns logits of queries into features.
+  void queries(const FeatureRowsArgs<T>& args) const noexcept;
+  /// Makes the largest logits of keys the reference, or adds them to it.
+  void maxima(const FeatureRowsArgs<T>& args) const noexcept;
+  /// Raises a running reference.
+  void raise(const RaiseReferenceArgs<T>& args) const noexcept;
+  /// Multiplies what a stream of sums holds.
+  void scale(const ScaleStreamArgs<T>& args) const noexcept;
+  /// Brings the sums of segments to one reference.
+  void join(const JoinReferencesArgs<T>& args) const noexcept;
+
+  /// The instruction-set level at which the kernels run; by default that of the machine.
+  IsaLevel level = isa_level();
+};
+
+/// The kernels of the backward pass of positive random features, for tensors of T.
+template <class T>
+struct RandomFeatureGradKernels {
+  /// Takes gradients of features on to rows and to the projection.
+  void rows(const FeatureGradArgs<T>& args) const noexcept;
+  /// Adds up parts of the gradient of a projection.
+  void projection(const ProjectionGradArgs<T>& args) const noexcept;
+  /// Causal, in strips: computes the gradients of the features of queries.
+  void strip_rows(const LinearGradStripArgs<T>& args) const noexcept;
+  /// Causal, in strips: computes the gradients of the features of keys, and of values.
+  void strip_keys(const LinearGradStripArgs<T>& args) const noexcept;
+  /// Multiplies the state that goes from strip to strip.
+  void scale(const LinearGradScaleArgs<T>& args) const noexcept;
 
   /// The instruction-set level at which the kernels run; by default that of the machine.
   IsaLevel level = isa_level();
@@ -138,6 +181,62 @@ void LinearGradKernels<T>::delta(const DeltaGradArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, delta_grad<T>)(args);
 }
 FOVEA_KERNELS(LinearGradKernels)
+
+template <class T>
+void RandomFeatureKernels<T>::pack(const ProjectionArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, pack_projection<T>)(args);
+}
+template <class T>
+void RandomFeatureKernels<T>::logits(const FeatureLogitsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, feature_logits<T>)(args);
+}
+template <class T>
+void RandomFeatureKernels<T>::keys(FeatureRowsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, key_features<T>)(args);
+}
+template <class T>
+void RandomFeatureKernels<T>::queries(const FeatureRowsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, query_features<T>)(args);
+}
+template <class T>
+void RandomFeatureKernels<T>::maxima(const FeatureRowsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, feature_maxima<T>)(args);
+}
+template <class T>
+void RandomFeatureKernels<T>::raise(const RaiseReferenceArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, raise_reference<T>)(args);
+}
+template <class T>
+void RandomFeatureKernels<T>::scale(const ScaleStreamArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, scale_stream<T>)(args);
+}
+template <class T>
+void RandomFeatureKernels<T>::join(const JoinReferencesArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, join_references<T>)(args);
+}
+FOVEA_KERNELS(RandomFeatureKernels)
+
+template <class T>
+void RandomFeatureGradKernels<T>::rows(const FeatureGradArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, feature_grad<T>)(args);
+}
+template <class T>
+void RandomFeatureGradKernels<T>::projection(const ProjectionGradArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, projection_grad<T>)(args);
+}
+template <class T>
+void RandomFeatureGradKernels<T>::strip_rows(const LinearGradStripArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_strip_rows<T>)(args);
+}
+template <class T>
+void RandomFeatureGradKernels<T>::strip_keys(const LinearGradStripArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_strip_keys<T>)(args);
+}
+template <class T>
+void RandomFeatureGradKernels<T>::scale(const LinearGradScaleArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, scale_carried<T>)(args);
+}
+FOVEA_KERNELS(RandomFeatureGradKernels)
 
 FOVEA_NAMESPACE_END
 

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One causal pass of a key head over its tokens with random features, and the query heads that
+/// read it. The forward pass runs it over all tokens, a decoder as they come.
+#pragma once
+
+#include "fovea/attention/call/sequences.hpp"
+#include "fovea/attention/linear/random_features.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What is told of tokens on their way by a FeatureStream that nobody watches.
+struct UnwatchedTokens {
+  /// The logits of tokens from `position` on.
+  template <class T>
+  void take(Index /*position*/, const T* /*logits*/, Index /*count*/) const {}
+  /// The token at `position` is about to raise the reference.
+  void raise(Index /*position*/) const {}
+};
+
+/// The stream of one call. Features of keys are sums exp(logit - reference), where the reference of
+/// each feature is that of the last token that raised it: 16 above its logit, so that only few
+/// tokens raise any. Then what is held already is multiplied by the exponential of the difference.
+/// So a row depends on the tokens up to its own alone, and nothing overflows. Between two raises
+/// the sums are those of linear attention, whose kernels take any division of the tokens.
+/// \tparam T float or double
+template <class T>
+class FeatureStream {
+ public:
+  /// The memory that one worker computes with.
+  struct Memory {
+    T* state = nullptr;             ///< [state_elements] the state of the sums, and the reference
+    T* scratch = nullptr;           ///< [scratch_elements]
+    LinearRows<T>* rows = nullptr;  ///< [group]
+  };
+
+  /// Rows, and tokens that the state does not hold yet.
+  struct Strip {
+    Index first_row = 0;       ///< first row of q and out
+    Index rows = 0;            ///< number of rows of each query head
+    Index first_token = 0;     ///< first row of k and v
+    Index tokens = 0;          ///< number of tokens to add
+    Index length = 0;          ///< number of tokens that the state holds
+    Index first_position = 0;  ///< position of the first row; negative only if `length` is 0
+  };
+
+  /// \param inputs must outlive this object, and so must `features`
+  /// \param shape sizes of the call; of heads, and of R, D and Dv
+  FeatureStream(const PerformerInputs<T>& inputs, const PerformerShape& shape,
+                const RandomFeatures<T>& features, const View<T>& out)
+      : inputs_(inputs),
+        shape_(shape),
+        group_(detail::group_size(shape.query_heads, shape.key_heads)),
+        features_(features),
+        out_(out) {}
+
+  /// Elements of the state of one key head without its reference.
+  static Index sums_elements(Index features, Index value_width) {
+    return padded_row<T>(linear_state_elements<T>({1, features, value_width}));
+  }
+  /// Elements of the state of one key head.
+  static Index state_elements(Index features, Index value_width) {
+    return sums_elements(features, value_width) + padded_row<T>(features);
+  }
+  /// Elements of scratch.
+  static Index scratch_elements(Index features, Index width, Index value_width, Index group) {
+    const Index rows = kFeatureRows * padded_row<T>(features);
+    return (1 + group) * rows + padded_row<T>(features) +
+           RandomFeatures<T>::scratch_elements(width) +
+           padded_row<T>(linear_stream_scratch<T>({1, features, value_width}));
+  }
+
+  /// Adds tokens to the state of a key head, and lets rows read it on the way.
+  /// \param watch is told of the tokens (UnwatchedTokens)
+  template <class Watch = UnwatchedTokens>
+  void add(Index b, Index key_head, const Strip& strip, const Memory& at,
+           Watch&& watch = {}) const {
+    const Parts parts(*this, at);
+    const Index end = strip.length + strip.tokens;
+    Index row = end == 0 ? strip.rows : std::clamp(-strip.first_position, Index{0}, strip.rows);
+    if (row > 0) read(b, key_head, strip, {0, 0, strip.length, 0, row, {}}, parts);
+    for (Index token = 0; token < strip.tokens || row < strip.rows;) {
+      const Index count = (std::min)(kFeatureRows, strip.tokens - token);
+      Matrix<const T> v;
+      if (count > 0) {
+        const Index first = strip.first_token + token;
+        features_.logits(detail::head_matrix(inputs_.k, b, key_head, first), count,
+                         strip.tokens - token - count, true, parts.keys, parts.packed);
+        watch.take(strip.length + token, parts.keys, count);
+        v = detail::head_matrix(inputs_.v, b, key_head, first);
+      }
+      row = add_block(b, key_head, strip, token, count, row, v, parts, watch);
+      token += count;
+    }
+  }
+
+  /// Adds tokens again whose logits were kept.
+  /// \param logits [tokens, R padded], at most kFeatureRows
+  /// \param v their values
+  void replay(const T* logits, const Matrix<const T>& v, Index tokens, Index length,
+              const Memory& at) const {
+    const Parts parts(*this, at);
+    std::copy(logits, logits + tokens * row(), parts.keys);
+    Strip strip;
+    strip.tokens = tokens;
+    strip.length = length;
+    add_block(0, 0, strip, 0, tokens, 0, v, parts, UnwatchedTokens{});
+  }
+
+ private:
+  /// The parts of a worker's memory.
+  struct Parts {
+    Parts(const FeatureStream& of, const Memory& memory) : at(memory) {
+      const Index row = of.row();
+      reference = at.state + sums_elements(of.shape_.features, of.shape_.value_width);
+      keys = at.scratch;
+      queries = keys + kFeatureRows * row;
+      factors = queries + of.group_ * kFeatureRows * row;
+      packed = factors + row;
+      kernel = packed + RandomFeatures<T>::scratch_elements(of.shape_.width);
+    }
+
+    const Memory& at;
+    T* reference;  // [row]
+    T* keys;       // [kFeatureRows, row]
+    T* queries;    // [group, kFeatureRows, row]
+    T* factors;    // [row]
+    T* packed;     // scratch of logits
+    T* kernel;     // scratch of the stream
+  };
+
+  Index row() const { return padded_row<T>(shape_.features); }
+
+  /// Tokens with one reference, and rows.
+  struct Piece {
+    Index first = 0;   // of the tokens in `keys`
+    Index tokens = 0;  // how many
+    Index length = 0;  // tokens of the state before them
+    Index row = 0;     // first row
+    Index rows_end = 0;
+    Matrix<const T> v;  // of the first token of the block
+  };
+
+  /// Adds the tokens of a block, whose logits are there, piece by piece.
+  /// \return one past the last row that has read
+  template <class Watch>
+  Index add_block(Index b, Index key_head, const Strip& strip, Index token, Index count, Index row,
+                  const Matrix<const T>& v, const Parts& parts, const Watch& watch) const {
+    Index done = 0;
+    do {
+      const Index length = strip.length + token + done;
+      const Index taken = count == 0 ? 0 : map_keys(done, count, length, parts, watch);
+      const bool is_last = token + done + taken == strip.tokens;
+      const Index seeing = length + taken - strip.first_position;
+      const Index end = is_last ? strip.rows : std::clamp(seeing, row, strip.rows);
+      read(b, key_head, strip, {done, taken, length, row, end, v}, parts);
+      row = end;
+      done += taken;
+    } while (done < count);
+    return row;
+  }
+
+  /// Turns logits into features, up to the next token that raises the reference.
+  /// \param first the first token of the block to take
+  /// \param count tokens of the block
+  /// \param position that of the first one
+  /// \return how many tokens were taken, at least one
+  template <class Watch>
+  Index map_keys(Index first, Index count, Index position, const Parts& parts,
+                 const Watch& watch) const {
+    const RandomFeatureKernels<T> kernels;
+    FeatureRowsArgs<T> args;
+    args.rows = parts.keys + first * row();
+    args.count = count - first;
+    args.features = shape_.features;
+    args.reference = parts.reference;
+    if (position > 0) kernels.keys(args);
+    if (args.mapped > 0) return args.mapped;
+    watch.raise(position);
+    kernels.raise({args.rows, args.features, parts.reference, position == 0, parts.factors});
+    if (position > 0) {
+      kernels.scale({parts.at.state, args.features, shape_.value_width, parts.factors});
+    }
+    kernels.keys(args);
+    return args.mapped;
+  }
+
+  /// Adds the tokens of a piece to the state, and lets its rows read.
+  void read(Index b, Index key_head, const Strip& strip, const Piece& piece,
+            const Parts& parts) const {
+    const Index row = this->row();
+    LinearStreamArgs<T> args;
+    args.width = shape_.features;
+    args.value_width = shape_.value_width;
+    args.maps = made_features<T>();
+    args.rows = parts.at.rows;
+    args.state = parts.at.state;
+    args.scratch = parts.kernel;
+    args.k = {parts.keys + piece.first * row, row, 1};
+    args.v = {piece.v.data + piece.first * piece.v.row, piece.v.row, piece.v.column};
+    args.tokens = piece.tokens;
+    args.length = piece.length;
+    for (Index first = piece.row; args.tokens > 0 || first < piece.rows_end;) {
+      const Index count = (std::min)(kFeatureRows, piece.rows_end - first);
+      const bool sees = piece.length + piece.tokens > 0 && strip.first_position + first >= 0;
+      for (Index g = 0; g < group_ && count > 0; ++g) {
+        const Index head = key_head * group_ + g;
+        T* const features = parts.queries + g * kFeatureRows * row;
+        if (sees) {
+          features_.queries(detail::head_matrix(inputs_.q, b, head, strip.first_row + first), count,
+                            strip.rows - first - count, parts.reference, features, parts.packed);
+        }
+        LinearRows<T>& to = parts.at.rows[g];
+        to = {};
+        to.q = {features, row, 1};
+        to.out = detail::head_output(out_, b, head, strip.first_row + first);
+      }
+      args.heads = count == 0 ? 0 : group_;
+      args.row_count = count;
+      args.first_position = strip.first_position + first;
+      LinearKernels<T>{}.stream(args);
+      args.length += args.tokens;
+      args.tokens = 0;
+      first += count;
+    }
+  }
+
+  const PerformerInputs<T>& inputs_;
+  PerformerShape shape_;
+  Index group_;
+  const RandomFeatures<T>& features_;
+  View<T> out_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What both backward passes of Performer attention have in common: tensors, and the way from
+/// gradients of features to those of rows and of the projection.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "fovea/attention/linear/performer_forward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// One backward pass of Performer attention. The gradient of the projection is made of parts, one
+/// for each task, which are added up in their order.
+template <class T>
+class PerformerBackwardCall {
+ public:
+  /// \param given checked inputs, which must outlive this object
+  PerformerBackwardCall(const PerformerInputs<T>& given, const PerformerVisibility& sees,
+                        const View<const T>& d_output, const PerformerGrads<T>& gradients)
+      : inputs(given),
+        shape(shape_of(given)),
+        visibility(sees),
+        sequences(given),
+        d_out(d_output),
+        grads(gradients) {}
+  PerformerBackwardCall(const PerformerBackwardCall&) = delete;
+  PerformerBackwardCall& operator=(const PerformerBackwardCall&) = delete;
+
+  /// Bytes of the memory of the projection and of the parts of its gradient.
+  static Index bytes(const PerformerShape& shape, Index parts) {
+    const Index elements = RandomFeatures<T>::elements(shape.features, shape.width, true) +
+                           parts * part_elements(shape);
+    return elements * Index{sizeof(T)};
+  }
+  /// Elements of scratch that `finish_rows` needs.
+  static Index scratch_elements(const PerformerShape& shape) {
+    return 2 * kFeatureRows * padded_row<T>(shape.width);
+  }
+
+  /// Takes memory.
+  /// \param parts number of tasks that may add to the gradient of the projection
+  /// \throws std::bad_alloc
+  template <class Memory>
+  void reserve(Index parts, Memory&& memory) {
+    part_count = wants_projection() ? parts : 0;
+    projection_memory = memory.take(
+        1, RandomFeatures<T>::elements(shape.features, shape.width, true) * Index{sizeof(T)});
+    part_memory = memory.take(part_count, part_elements(shape) * Index{sizeof(T)});
+  }
+  /// Prepares the projection, and clears the parts of its gradient and the gradients that no task
+  /// writes.
+  void begin() {
+    if (!inputs.projection.is_none()) {
+      features.pack(inputs.projection, true, projection_memory.template data<T>());
+    }
+    T* const parts = part_memory.template data<T>();
+    std::fill(parts, parts + part_count * part_elements(shape), T(0));
+    for (Index n = 0; n < sequences.count(); ++n) {
+      const Sequence s = sequences[n];
+      const Index seen = shape.query_heads == 0 ? 0 : visibility.seen(s);
+      for (const View<T>& x : {grads.k, grads.v}) {
+        clear(x, s.batch, s.first_key + seen, s.keys - seen);
+      }
+      clear(grads.q, s.batch, s.first_query, unseeing(s));
+    }
+  }
+  /// Adds up the gradient of the projection.
+  void finish() {
+    if (!wants_projection()) return;
+    RandomFeatureGradKernels<T>{}.projection({part_memory.template data<T>(), part_count,
+                                              shape.features, shape.width, features.factor(),
+                                              detail::head_matrix(grads.projection, 0, 0, 0)});
+  }
+
+  /// The query heads of a key head.
+  Index group() const { return detail::group_size(shape.query_heads, shape.key_heads); }
+  /// Whether the gradient of the projection is wanted.
+  bool wants_projection() const { return !grads.projection.is_none(); }
+  /// Whether gradients of the features of queries are wanted.
+  bool wants_queries() const { return !grads.q.is_none() || wants_projection(); }
+  /// Whether gradients of the features of keys are wanted.
+  bool wants_features() const { return !grads.k.is_none() || wants_projection(); }
+  /// Whether what the rows add to tokens is wanted.
+  bool wants_keys() const { return wants_features() || !grads.v.is_none(); }
+  /// The first rows of a sequence that see no token.
+  Index unseeing(const Sequence& s) const {
+    if (visibility.seen(s) == 0) return s.queries;
+    if (!visibility.causal) return 0;
+    return std::clamp(-visibility.first_position(s), Index{0}, s.queries);
+  }
+
+  /// The matrix of a head from a row on; no matrix if the tensor is none.
+  template <class U>
+  static Matrix<U> matrix(const View<U>& x, Index b, Index h, Index row) {
+    return x.is_none() ? Matrix<U>{} : detail::head_matrix(x, b, h, row);
+  }
+
+  /// Takes gradients of the features of up to kFeatureRows rows on to these and to the projection.
+  /// \param made [count, R padded] the features
+  /// \param d_made [count, R padded] their gradients, which are changed
+  /// \param part number of the part of the projection's gradient
+  void finish_rows(const Matrix<const T>& x, const Matrix<T>& d_x, Index count, bool is_key,
+                   const T* made, T* d_made, Index part, T* scratch) {
+    FeatureGradArgs<T> args;
+    args.features_of = made;
+    args.d_rows = d_made;
+    args.count = count;
+    args.features = shape.features;
+    args.width = shape.width;
+    args.x = x;
+    args.norm_factor = is_key ? features.norm_factor() : T{0};
+    args.rows = features.rows();
+    args.d_x = d_x;
+    if (wants_projection()) {
+      args.d_projection = part_memory.template data<T>() + part * part_elements(shape);
+    }
+    args.scratch = scratch;
+    RandomFeatureGradKernels<T>{}.rows(args);
+  }
+
+  const PerformerInputs<T>& inputs;  ///< the inputs
+  PerformerShape shape;              ///< their sizes
+  PerformerVisibility visibility;    ///< what rows see
+  Sequences<T> sequences;            ///< the sequences
+  View<const T> d_out;               ///< the gradient of the output
+  PerformerGrads<T> grads;           ///< the gradients that are written
+  RandomFeatures<T> features;        ///< the projection
+
+ private:
+  static Index part_elements(const PerformerShape& shape) {
+    return 2 * shape.features * padded_row<T>(shape.width);
+  }
+  static void clear(const View<T>& x, Index b, Index first, Index count) {
+    if (x.is_none()) return;
+    for (Index h = 0; h < x.heads(); ++h) {
+      for (Index n = first; n < first + count; ++n) {
+        for (Index c = 0; c < x.width(); ++c) x(b, h, n, c) = T(0);
+      }
+    }
+  }
+
+  Workspace projection_memory;
+  Workspace part_memory;  // [part_count] [2, R, D padded]
+  Index part_count = 0;
+};
+
+FOVEA_NAMESPACE_END

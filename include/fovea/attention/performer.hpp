@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Performer attention: linear attention with positive random features (Choromanski et al. 2020,
+/// FAVOR+; MATHS.md, section 7).
+#pragma once
+
+#include <type_traits>
+
+#include "fovea/attention/call/backward_calls.hpp"
+#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/linear/performer_backward.hpp"
+#include "fovea/attention/linear/performer_decoder.hpp"
+#include "fovea/attention/linear/random_projection.hpp"
+#include "fovea/patterns/window.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Options of PerformerAttention.
+struct PerformerOptions {
+  /// If true, row i sees no key after its own position; it sees the key at its own position.
+  bool causal = false;
+  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
+  CausalAlignment alignment = CausalAlignment::bottom_right;
+};
+
+/// Performer attention: out_i = sum_j <phi(q_i), phi(k_j)> v_j / sum_j <phi(q_i), phi(k_j)> over
+/// the keys j that are visible to row i, with phi(x)_r = exp(<w_r, xh> - |xh|^2 / 2) / sqrt(R), xh
+/// = x / D^(1/4), for a projection W [R, D] that is an input (`draw_projection` draws one;
+/// MATHS.md, section 7). For Gaussian w_r the mean of <phi(q), phi(k)> is exp(<q, k> / sqrt(D)).
+/// Nothing is added to features or denominators. Logits of the map may lie anywhere in the type's
+/// range: of queries a maximum is subtracted, and of keys, for each feature, a running reference if
+/// causal or else the largest logit of all. Both cancel. A row that sees no key is +0. Shapes, key
+/// lengths, packed sequences and heads are as in LinearAttention. Tensors are float or double.
+/// The bits of a row do not depend on threads, batch, heads or strides, nor on what the row does
+/// not see; a decoder gives the same bits.
+/// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
+/// std::bad_alloc, before anything is written.
+/// Cost: 2 R D + 2 R Dv flops for each query and each key, and when causal about 2 kLinearChunk (R
+/// + Dv) more. Memory: O(R (D + Dv + kLinearSegment)) for each worker, and if it is not causal R Dv
+/// for each kLinearSegment tokens of a key head.
+class PerformerAttention : public ForwardCalls<PerformerAttention>,
+                           public BackwardCalls<PerformerAttention> {
+ public:
+  /// What the operator reads, for tensors of T.
+  template <class T>
+  using Inputs = PerformerInputs<T>;
+  /// What the forward pass saves: nothing.
+  template <class T>
+  using Saved = LinearSaved<T>;
+  /// The gradients that the backward pass writes, for tensors of T.
+  template <class T>
+  using Grads = PerformerGrads<T>;
+  /// What a decoder takes for new tokens: k, v and the projection.
+  template <class T>
+  using Tokens = PerformerTokens<T>;
+  /// The sizes of a call.
+  using Shape = PerformerShape;
+  /// The sizes of a decoder.
+  using DecoderShape = PerformerDecoderShape;
+
+  PerformerOptions options;  ///< none of which can be wrong
+
+  /// Holds these options.
+  explicit PerformerAttention(const PerformerOptions& chosen = {}) : options(chosen) {}
+
+  /// The name that stands in error messages, tables and benchmarks.
+  static constexpr const char* name() { return "PerformerAttention"; }
+
+  /// Checks what `forward` takes. Cost: O(1), and O(B) or O(S) for key lengths and packed
+  /// sequences.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
+  template <class T>
+  void check(const std::type_identity_t<PerformerInputs<T>>& inputs, const View<T>& out,
+             const std::type_identity_t<LinearSaved<T>>& /*saved*/ = {}) const {
+    check_read(inputs);
+    check_output(name(), "out", out, inputs, detail::out_shape(inputs));
+  }
+
+  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
+  template <class T>
+  void check_backward(const std::type_identity_t<PerformerInputs<T>>& inputs,
+                      const View<const T>& out, const std::type_identity_t<LinearSaved<T>>& saved,
+                      const View<const T>& d_out,
+                      const std::type_identity_t<PerformerGrads<T>>& grads) const {
+    check_read(inputs);
+    check_rows(name(), "out", inputs, out);
+    check_rows(name(), "d_out", inputs, d_out);
+    check_grads(name(), inputs, out, saved, d_out, grads);
+  }
+
+  /// Bytes of scratch memory that `forward` takes with that many workers.
+  template <class T>
+  [[nodiscard]] Index workspace_bytes(const PerformerShape& shape, Index workers = 1) const {
+    return PerformerForward<T>::workspace_bytes(shape, visibility(), workers);
+  }
+
+  /// Bytes of scratch memory that `backward` takes with that many workers.
+  template <class T>
+  [[nodiscard]] Index backward_workspace_bytes(const PerformerShape& shape,
+                                               Index workers = 1) const {
+    return options.causal ? PerformerCausalBackward<T>::bytes(shape, workers)
+                          : PerformerBackward<T>::bytes(shape, workers);
+  }
+
+  /// The number of visible (query, key) pairs of one query head; the largest Index if there are
+  /// more.
+  [[nodiscard]] Index visible_pairs(const PerformerShape& shape, Index /*head*/ = 0) const {
+    const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
+    return options.causal ? Causal{}.plan(sequence).visible_pairs()
+                          : Dense{}.plan(sequence).visible_pairs();
+  }
+
+  /// A decoder: the same attention for tokens that come one after the other, in constant memory.
+  /// \throws as the constructor of PerformerDecoder does
+  template <class T>
+  [[nodiscard]] PerformerDecoder<PerformerAttention, T> decoder(
+      const PerformerDecoderShape& shape) const {
+    return {*this, shape};
+  }
+
+ private:
+  friend class ForwardCalls<PerformerAttention>;
+  friend class BackwardCalls<PerformerAttention>;
+
+  PerformerVisibility visibility() const { return {options.causal, options.alignment}; }
+
+  template <class T>
+  void check_read(const PerformerInputs<T>& inputs) const {
+    static_assert(std::floating_point<T>, "fovea: Performer attention is of float or double");
+    check_inputs(name(), inputs);
+    check_packing(name(), inputs);
+    const fovea::Shape& q = inputs.q.shape();
+    check_projection(name(), inputs.projection, q[3], -1, q[0] * q[1] * q[2] > 0);
+  }
+
+  /// The multiply-adds of a forward pass.
+  static double products(const PerformerShape& s) {
+    return static_cast<double>(s.batch) *
+           static_cast<double>(s.query_heads * s.queries + s.key_heads * s.keys) *
+           static_cast<double>(s.features) * static_cast<double>(s.width + s.value_width);
+  }
+
+  template <class T, class E>
+  void run(const PerformerInputs<T>& inputs, const View<T>& out, const LinearSaved<T>& /*saved*/,
+           E&& executor) const {
+    auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
+    PerformerForward<T>(inputs, visibility(), out).run(threads);
+  }
+
+  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
+  /// exact derivatives of `forward`, and 0 for what is not visible. That of the projection is
+  /// summed over batch, heads and rows in two words. Features and states are computed again.
+  /// Cost: 8 R D + 12 R Dv flops for each token and head, and 4 R D more for the projection.
+  /// Memory: O(N) and, for every 128 tokens of a key head, R numbers.
+  template <class T, class E>
+  void run_backward(const PerformerInputs<T>& inputs, const View<const T>& /*out*/,
+                    const LinearSaved<T>& /*saved*/, const View<const T>& d_out,
+                    const PerformerGrads<T>& grads, E&& executor) const {
+    auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
+    PerformerBackwardCall<T> call(inputs, visibility(), d_out, grads);
+    if (options.causal) {
+      PerformerCausalBackward<T>(call).run(threads);
+    } else {
+      PerformerBackward<T>(call).run(threads);
+    }
+  }
+};
+
+FOVEA_NAMESPACE_END

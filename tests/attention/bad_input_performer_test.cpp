@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What Performer attention refuses, with the exact message, forward and backward alike and nothing
+/// written; and what looks bad and is not.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "attention/bad_input.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::PerformerAttention;
+
+/// 6 queries, 9 keys, 4 heads of 2 key heads, D = 5, Dv = 3, R = 7.
+class BadPerformerInput : public testing::Test {
+ protected:
+  BadPerformerInput() { reset(); }
+
+  void reset() {
+    call_ = Call<float>();
+    call_.lse = {};
+    project({1, 1, 7, 5});
+  }
+  void project(const Shape& shape) { call_.projection = {call_.at(9000), shape}; }
+
+  void expect(const std::string& message, const PerformerAttention& op = PerformerAttention{}) {
+    const std::string whole = message == "accepted" ? message : "PerformerAttention: " + message;
+    EXPECT_EQ(call_.refusal(op), whole);
+    EXPECT_EQ(call_.backward_refusal(op), whole);
+    reset();
+  }
+
+  Call<float> call_;
+};
+
+TEST_F(BadPerformerInput, TheCallItselfIsAccepted) {
+  expect("accepted");
+  expect("accepted", PerformerAttention({.causal = true}));
+  call_.grads.projection = {call_.at(9500), {1, 1, 7, 5}};
+  expect("accepted");
+  project({1, 1, 1, 5});
+  expect("accepted");
+}
+
+TEST_F(BadPerformerInput, Projection) {
+  call_.projection = {};
+  expect("projection is missing; expected random features [1, 1, R, 5]");
+  project({1, 1, 7, 4});
+  expect("width of projection is 4; expected 5, the width of q");
+  project({1, 1, 0, 5});
+  expect("rows of projection is 0; expected at least one random feature");
+  project({1, 4, 7, 5});
+  expect("heads of projection is 4; expected 1, one projection for all heads");
+  project({2, 1, 7, 5});
+  expect("batch of projection is 2; expected 1, one projection for the whole batch");
+}
+
+TEST_F(BadPerformerInput, SharedWithOtherOperators) {
+  call_.lengths = {9, 10};
+  expect("key_lengths[1] is 10; expected 0 to 9, the rows of k");
+  call_.k = {call_.at(1000), {2, 3, 9, 5}};
+  expect("heads of k is 3; expected a divisor of 4, the heads of q");
+  call_.out = {call_.at(3000), {2, 4, 6, 5}};
+  EXPECT_EQ(call_.refusal(PerformerAttention{}),
+            "PerformerAttention: width of out is 5; expected 3, as the inputs make it 2x4x6x3");
+  reset();
+  call_.out = {call_.at(9010), {2, 4, 6, 3}};
+  EXPECT_EQ(call_.refusal(PerformerAttention{}),
+            "PerformerAttention: out is overlapping projection; expected memory of its own");
+}
+
+TEST_F(BadPerformerInput, Gradients) {
+  call_.grads.projection = {call_.at(9500), {1, 1, 8, 5}};
+  EXPECT_EQ(call_.backward_refusal(PerformerAttention{}),
+            "PerformerAttention: rows of the gradient of projection is 8; expected 7, as the "
+            "inputs make it 1x1x7x5");
+}
+
+TEST_F(BadPerformerInput, Decoders) {
+  const fovea::PerformerDecoderShape shape{
+      .query_heads = 4, .key_heads = 2, .width = 5, .value_width = 3, .features = 7};
+  const auto message = [](const PerformerAttention& op, const fovea::PerformerDecoderShape& s) {
+    return refusal([&] { static_cast<void>(op.decoder<float>(s)); });
+  };
+  const PerformerAttention causal({.causal = true});
+  EXPECT_EQ(message(causal, shape), "accepted");
+  EXPECT_EQ(message(PerformerAttention{}, shape),
+            "PerformerAttention: causal is false; expected true in a decoder");
+  fovea::PerformerDecoderShape spoilt = shape;
+  spoilt.features = 0;
+  EXPECT_EQ(message(causal, spoilt), "PerformerAttention: features is 0; expected at least 1");
+  spoilt = shape;
+  spoilt.rollback_tokens = 3;
+  EXPECT_EQ(message(causal, spoilt),
+            "PerformerAttention: rollback_tokens is 3; expected 0: earlier tokens are sums (keep a "
+            "fork)");
+  auto decoder = causal.decoder<float>(shape);
+  const View<const float> k(call_.at(1000), {1, 2, 3, 5});
+  const View<const float> v(call_.at(2000), {1, 2, 3, 3});
+  const auto append = [&](const View<const float>& projection) {
+    return refusal([&] { decoder.append(k, v, projection); });
+  };
+  EXPECT_EQ(append({}),
+            "PerformerAttention: projection is missing; expected random features [1, 1, R, 5]");
+  EXPECT_EQ(append({call_.at(9000), {1, 1, 6, 5}}),
+            "PerformerAttention: rows of projection is 6; expected 7, the features of the decoder");
+  EXPECT_EQ(append({call_.at(9000), {1, 1, 7, 5}}), "accepted");
+  EXPECT_EQ(refusal([&] { decoder.rollback(4); }),
+            "PerformerAttention: rollback is 4; expected 1 to 3, or 0: earlier tokens are sums by "
+            "now (keep a fork)");
+  EXPECT_EQ(decoder.length(), 3);
+}
+
+}  // namespace
+}  // namespace fovea_test

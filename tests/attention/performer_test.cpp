@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Performer attention beyond the conformance suite: against its oracle with any number of
+/// features, and with logits of the map that rise and fall by hundreds; tokens that raise
+/// references and are taken back; projections that are drawn, degenerate, or hold NaN.
+#include "fovea/attention/performer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "attention/gradients.hpp"
+#include "attention/linear_case.hpp"
+#include "fovea/core/eigen.hpp"
+#include "support/levels.hpp"
+#include "support/oracle/performer.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::PerformerAttention;
+
+static_assert(fovea::DifferentiableAttention<PerformerAttention, double>);
+static_assert(fovea::IncrementalAttention<PerformerAttention, float>);
+
+/// The inputs of one call, a d_out, and what the call gives.
+template <class T>
+struct PerformerProblem {
+  PerformerProblem(const AttentionShape& s, Index features, const Fill& q_fill, const Fill& k_fill)
+      : q({s.batch, s.query_heads, s.queries, s.width}),
+        k({s.batch, s.key_heads, s.keys, s.width}),
+        v({s.batch, s.key_heads, s.keys, s.value_width}),
+        projection({1, 1, features, s.width}),
+        d_out({s.batch, s.query_heads, s.queries, s.value_width}) {
+    q.fill(q_fill);
+    k.fill(k_fill);
+    v.fill(gaussian(3));
+    d_out.fill(gaussian(4));
+    fovea::draw_projection(5, projection.view());
+  }
+
+  AllInputs<T> inputs() const {
+    AllInputs<T> in{q.view(), k.view(), v.view()};
+    in.projection = projection.view();
+    return in;
+  }
+  std::vector<T> forward(const PerformerAttention& op) const {
+    const Tensor<T> out(d_out.shape());
+    op.forward(inputs(), out.view());
+    return out.values();
+  }
+
+  Tensor<T> q, k, v, projection, d_out;
+};
+
+/// Forward and backward against the oracle, causal and not.
+template <class T>
+void expect_conforms(const PerformerProblem<T>& p) {
+  for (const bool causal : {false, true}) {
+    SCOPED_TRACE(causal ? "causal" : "not causal");
+    const PerformerAttention op({.causal = causal});
+    const Law law = far_law(causal, fovea::CausalAlignment::bottom_right);
+    const Reference<T> expected = performer_oracle(p.inputs(), law);
+    const ExpectedGrads<T> grads =
+        performer_grad_oracle(p.inputs(), law, View<const T>(p.d_out.view()));
+    at_each_level([&] {
+      EXPECT_TRUE(within_ratio(p.forward(op), expected, 16));
+      const Tensor<T> d_q(p.q.shape()), d_k(p.k.shape()), d_v(p.v.shape());
+      const Tensor<T> d_projection(p.projection.shape());
+      AllGrads<T> to{d_q.view(), d_k.view(), d_v.view()};
+      to.projection = d_projection.view();
+      op.backward(p.inputs(), p.d_out.view(), {}, p.d_out.view(), to);
+      EXPECT_TRUE(within_ratio(d_q.values(), grads.q, kGradBound));
+      EXPECT_TRUE(within_ratio(d_k.values(), grads.k, kGradBound));
+      EXPECT_TRUE(within_ratio(d_v.values(), grads.v, kValueGradBound));
+      EXPECT_TRUE(within_ratio(d_projection.values(), grads.projection, kGradBound));
+    });
+  }
+}
+
+/// Rows of which n is as long as size(n) says, times normal numbers.
+template <class F>
+Fill sized(std::uint64_t seed, F size) {
+  const Fill normal = gaussian(seed);
+  return [=](Index b, Index h, Index n, Index d) { return size(n) * normal(b, h, n, d); };
+}
+
+template <class T>
+class Performer : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(Performer, Scalars);
+
+TYPED_TEST(Performer, AnyNumberOfFeatures) {
+  using T = TypeParam;
+  for (const Index features : {1, 5, 16, 33, 70}) {
+    SCOPED_TRACE(features);
+    expect_conforms(
+        PerformerProblem<T>({1, 2, 1, 40, 150, 8, 5}, features, gaussian(1), gaussian(2)));
+  }
+  expect_conforms(PerformerProblem<T>({2, 2, 2, 45, 45, 70, 17}, 64, gaussian(1), gaussian(2)));
+}
+
+TYPED_TEST(Performer, LogitsThatRiseAndFall) {
+  using T = TypeParam;
+  // |xh|^2 / 2 of a row of 8 normal numbers times s is about 1.4 s^2.
+  const auto rises = [](Index n) { return 12 - 0.08 * static_cast<double>(n); };
+  const auto falls = [](Index n) { return 0.5 + 0.08 * static_cast<double>(n); };
+  const auto jumps = [](Index n) { return n % 37 == 0 ? 0.1 : 12.0; };
+  const auto late = [](Index n) { return n == 139 ? 0.0 : 14.0; };
+  for (const Fill& k : {sized(2, rises), sized(2, falls), sized(2, jumps), sized(2, late)}) {
+    expect_conforms(PerformerProblem<T>({1, 2, 1, 140, 140, 8, 5}, 9, gaussian(1), k));
+    expect_conforms(PerformerProblem<T>({1, 2, 1, 140, 140, 8, 5}, 9, gaussian(1, 20), k));
+  }
+}
+
+/// What one feature has most of the queries may have least of.
+TYPED_TEST(Performer, FeaturesThatAreFarApart) {
+  using T = TypeParam;
+  PerformerProblem<T> p({1, 1, 1, 40, 40, 2, 3}, 2, gaussian(1), gaussian(2));
+  const auto at = [&](Index r, Index c, double x) { p.projection(0, 0, r, c) = static_cast<T>(x); };
+  at(0, 0, 100);
+  at(0, 1, 0);
+  at(1, 0, -100);
+  at(1, 1, 1);
+  for (Index n = 0; n < 40; ++n) {
+    p.q(0, 0, n, 0) = static_cast<T>(2.5);
+    p.k(0, 0, n, 0) = static_cast<T>(-2.5 + 0.01 * static_cast<double>(n % 7));
+  }
+  expect_conforms(p);
+}
+
+/// A token that raises references, and others after it, are taken back: the rows that follow have
+/// the bits of the forward pass without them.
+TYPED_TEST(Performer, TakesBackTokensThatRaiseReferences) {
+  using T = TypeParam;
+  const auto size = [](Index n) { return n % 11 == 0 ? 0.2 : 9.0; };
+  const PerformerProblem<T> p({1, 4, 2, 100, 100, 8, 5}, 9, gaussian(1), sized(2, size));
+  const PerformerAttention op({.causal = true});
+  const std::vector<T> expected = p.forward(op);
+  auto decoder = op.template decoder<T>({1, 4, 2, 8, 5, 0, 0, 9});
+  const Tensor<T> wrong_k({1, 2, 20, 8}), wrong_v({1, 2, 20, 5});
+  wrong_k.fill(sized(8, [](Index n) { return n % 3 == 1 ? 0.0 : 30.0; }));
+  wrong_v.fill(constant(1e6));
+  Draw draw(9);
+  const View<const T> projection = p.projection.view();
+  for (Index n = 0; n < 100; ++n) {
+    const Index room = n == 0 ? 0 : 31 - (n - 1) % 32;
+    for (Index wrong = std::min(room, draw(0, 5)); wrong > 0;) {
+      decoder.append(cut(View<const T>(wrong_k.view()), 2, draw(0, 10), wrong),
+                     cut(View<const T>(wrong_v.view()), 2, 0, wrong), projection);
+      const Index left = draw(0, wrong - 1);  // in one step or in several
+      decoder.rollback(n + left);
+      if (left > 0) decoder.rollback(n);
+      wrong = 0;
+    }
+    const Tensor<T> row({1, 4, 1, 5});
+    fovea::PerformerInputs<T> in{cut(View<const T>(p.q.view()), 2, n, 1),
+                                 cut(View<const T>(p.k.view()), 2, n, 1),
+                                 cut(View<const T>(p.v.view()), 2, n, 1)};
+    in.projection = projection;
+    decoder.step(in, row.view());
+    for (Index h = 0; h < 4; ++h) {
+      ASSERT_TRUE(
+          same_bits(&row(0, h, 0, 0), &expected[as_size((h * 100 + n) * 5)], 5, {1, 1, 1, 5}))
+          << "row " << n;
+    }
+  }
+}
+
+TYPED_TEST(Performer, ZeroRowsAndNaNOfTheProjection) {
+  using T = TypeParam;
+  PerformerProblem<T> p({1, 1, 1, 50, 50, 4, 3}, 3, gaussian(1), gaussian(2));
+  for (Index c = 0; c < 4; ++c) p.projection(0, 0, 1, c) = 0;
+  expect_conforms(p);
+  p.projection(0, 0, 2, 1) = std::numeric_limits<T>::quiet_NaN();
+  for (const bool causal : {false, true}) {
+    for (const T x : p.forward(PerformerAttention({.causal = causal}))) EXPECT_TRUE(std::isnan(x));
+  }
+}
+
+TEST(DrawProjection, RowsAreOrthogonalAndChiDistributed) {
+  constexpr Index kWidth = 16, kFeatures = 1600;
+  const Tensor<double> w({1, 1, kFeatures, kWidth});
+  const Tensor<float> rounded(w.shape());
+  fovea::draw_projection(11, w.view());
+  fovea::draw_projection(11, rounded.view());
+  double squares = 0, fourths = 0, sum = 0;
+  for (Index r = 0; r < kFeatures; ++r) {
+    const auto product = [&](Index s) {
+      double x = 0;
+      for (Index c = 0; c < kWidth; ++c) x += w(0, 0, r, c) * w(0, 0, s, c);
+      return x;
+    };
+    for (Index s = r / kWidth * kWidth; s < r; ++s) EXPECT_LT(std::abs(product(s)), 1e-12);
+    squares += product(r) / kFeatures;
+    fourths += product(r) * product(r) / kFeatures;
+    for (Index c = 0; c < kWidth; ++c) {
+      sum += w(0, 0, r, c);
+      EXPECT_EQ(rounded(0, 0, r, c), static_cast<float>(w(0, 0, r, c)));
+    }
+  }
+  // Mean and variance of chi squared are D and 2 D; within 4 standard deviations of their means.
+  EXPECT_NEAR(squares, kWidth, 4 * std::sqrt(2.0 * kWidth / kFeatures));
+  EXPECT_NEAR(fourths - squares * squares, 2 * kWidth, 8);
+  EXPECT_NEAR(sum / (kFeatures * kWidth), 0, 4 / std::sqrt(1.0 * kFeatures * kWidth));
+}
+
+TEST(DrawProjection, PrefixesAndSeeds) {
+  const Tensor<double> few({1, 1, 5, 4}), more({1, 1, 11, 4}), other({1, 1, 5, 4});
+  fovea::draw_projection(1, few.view());
+  fovea::draw_projection(1, more.view());
+  fovea::draw_projection(2, other.view());
+  for (Index r = 0; r < 5; ++r) {
+    for (Index c = 0; c < 4; ++c) {
+      EXPECT_EQ(few(0, 0, r, c), more(0, 0, r, c));
+      EXPECT_NE(few(0, 0, r, c), other(0, 0, r, c));
+    }
+  }
+  Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> matrix(5, 4);
+  fovea::draw_projection(1, matrix);
+  EXPECT_EQ(matrix(3, 2), static_cast<float>(few(0, 0, 3, 2)));
+}
+
+/// The mean over many features of <phi(q), phi(k)> is exp(<q, k> / sqrt(D)), so this is nearly
+/// softmax attention.
+TEST(PerformerFeatures, ApproximateSoftmax) {
+  const AttentionShape shape{1, 1, 1, 20, 20, 8, 4};
+  const PerformerProblem<double> p(shape, 20000, gaussian(1, 0.7), gaussian(2, 0.7));
+  const Tensor<double> exact(p.d_out.shape());
+  fovea::FullAttention{{.causal = true}}.forward(p.inputs(), exact.view());
+  const std::vector<double> got = p.forward(PerformerAttention({.causal = true}));
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], exact.values()[i], 0.05);
+}
+
+}  // namespace
+}  // namespace fovea_test
