@@ -17,6 +17,8 @@
 #include "fovea/attention/local.hpp"
 #include "fovea/attention/longformer.hpp"
 #include "fovea/attention/modified.hpp"
+#include "fovea/attention/reformer.hpp"
+#include "fovea/attention/sinkhorn.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/attention/softmax/decoder.hpp"
 #include "fovea/attention/sparse.hpp"

@@ -23,6 +23,7 @@ struct HeadSizes {
   Index head_width = 0;    ///< D, the width of a head
   Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
   Index dominant = 4;      ///< M, how many indices FsatLayer predicts for each key and head
+  Index sorted_blocks = 64;  ///< the most blocks of a sequence of Sinkhorn attention
 };
 
 /// The learned inputs of an operator that reads q, k and v alone and has an lse, as softmax

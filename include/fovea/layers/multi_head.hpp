@@ -19,6 +19,7 @@ struct MultiHeadOptions {
   Index head_width = 0;    ///< D, the width of a head; if 0, width / heads
   bool bias = false;       ///< whether the projections have a bias
   Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
+  Index sorted_blocks = 64;  ///< the most blocks of a sequence of Sinkhorn attention
   /// Rotary positions of queries and keys; none by default.
   std::optional<RotaryOptions> rotary = {};
   bool alibi = false;  ///< whether ALiBi's slopes (`alibi_slopes`) change the logits
@@ -31,6 +32,7 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
   check_size(layer, "width", options.width);
   check_size(layer, "heads", options.heads);
   check_size(layer, "sketch_width", options.sketch_width);
+  check_size(layer, "sorted_blocks", options.sorted_blocks);
   const Index key_heads = options.key_heads == 0 ? options.heads : options.key_heads;
   if (key_heads < 0 || options.heads % key_heads != 0) {
     refuse(layer, "key_heads", std::to_string(key_heads),
@@ -48,7 +50,8 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
           .heads = options.heads,
           .key_heads = key_heads,
           .head_width = head_width,
-          .sketch_width = options.sketch_width};
+          .sketch_width = options.sketch_width,
+          .sorted_blocks = options.sorted_blocks};
 }
 
 /// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_Q,

@@ -44,6 +44,14 @@ class OracleHashes {
                Index h)
       : in_(in), options_(options), b_(b), h_(h) {
     length_ = in.key_lengths.empty() ? in.qk.rows() : in.key_lengths[as_size(b)];
+    for (Index i = 0; i < length_; ++i) {
+      W sum = 0;
+      for (Index d = 0; d < in.qk.width(); ++d) sum += x(i, d) * x(i, d);
+      norms_.push_back(std::sqrt(sum));
+      for (Index d = 0; d < in.qk.width(); ++d) {
+        keys_.push_back(x(i, d) / std::max(norms_.back(), W{1e-12}));
+      }
+    }
     for (Index r = 0; r < options.rounds; ++r) {
       std::vector<Index> of_round;
       for (Index i = 0; i < length_; ++i) of_round.push_back(bucket(r, i));
@@ -59,12 +67,8 @@ class OracleHashes {
 
   Index length() const { return length_; }
 
-  W norm(Index i) const {
-    W sum = 0;
-    for (Index d = 0; d < in_.qk.width(); ++d) sum += x(i, d) * x(i, d);
-    return std::sqrt(sum);
-  }
-  W key(Index i, Index d) const { return x(i, d) / std::max(norm(i), W{1e-12}); }
+  W norm(Index i) const { return norms_[as_size(i)]; }
+  W key(Index i, Index d) const { return keys_[as_size(i * in_.qk.width() + d)]; }
   W x(Index i, Index d) const { return in_.qk(b_, h_, i, d); }
   W scale() const {
     const Index width = in_.qk.width();
@@ -179,6 +183,8 @@ class OracleHashes {
   Index b_;
   Index h_;
   Index length_ = 0;
+  std::vector<W> norms_;
+  std::vector<W> keys_;  // [length, D]
   std::vector<std::vector<Index>> buckets_;
   std::vector<std::vector<Index>> orders_;
 };

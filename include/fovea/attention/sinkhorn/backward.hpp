@@ -33,8 +33,8 @@ class SinkhornBackward {
                                Index workers) {
     const Index blocks = s.queries / options.block;
     return SortedBlocks<T>::size_bytes(options, s, workers) +
-           (sinkhorn_sequences_at_once(s) *
-                (2 * s.keys * (s.width + s.value_width) + 2 * blocks * blocks) +
+           (sinkhorn_sequences_at_once(options, s) *
+                (sorted_sequence_elements(options, s) + 2 * blocks * blocks) +
             workers * Slot(options, s).elements) *
                kElement;
   }
@@ -44,12 +44,12 @@ class SinkhornBackward {
   template <class E>
   void run(E&& executor) {
     const AttentionShape& s = call_.shape;
-    const Index at_once = sinkhorn_sequences_at_once(s);
+    const Index at_once = sinkhorn_sequences_at_once(call_.options, s);
     const Index most = call_.most_blocks();
     auto&& memory = memory_of(executor);
     blocks_.take_memory(executor);
-    d_k_ = memory.take(at_once * 2 * s.keys * s.width, kElement);
-    d_v_ = memory.take(at_once * 2 * s.keys * s.value_width, kElement);
+    d_k_ = memory.take(at_once * most * sorted_block_stride(block(), s.width), kElement);
+    d_v_ = memory.take(at_once * most * sorted_block_stride(block(), s.value_width), kElement);
     transposed_ = memory.take(at_once * most * most, kElement);
     d_weights_ = memory.take(at_once * most * most, kElement);
     scratch_ = memory.take(worker_count(executor, at_once * (std::max)(most, Index{1})),
@@ -92,8 +92,8 @@ class SinkhornBackward {
   Index block() const { return call_.options.block; }
   /// The gradients of the keys or values of a block, [2 b, width].
   T* of_block(Workspace& rows, Index sequence, Index number, Index width) {
-    const Index row = 2 * ((sequence - first_) * call_.shape.keys + number * block());
-    return rows.template data<T>() + row * width;
+    const Index of_all = (sequence - first_) * call_.most_blocks() + number;
+    return rows.template data<T>() + of_all * sorted_block_stride(block(), width);
   }
   T* matrix(Workspace& all, Index sequence) {
     const Index blocks = call_.most_blocks();
@@ -162,7 +162,7 @@ class SinkhornBackward {
     detail::run_sorted_block(forward, block());
   }
 
-  void add_rows(SoftmaxGradArgs<T>& args, T* d_q) const {
+  void add_rows(SoftmaxGradArgs<T> args, T* d_q) const {
     const KeyRun run{0, 1, args.head.key_end};
     args.block.runs = &run;
     args.block.run_count = 1;
@@ -201,9 +201,9 @@ class SinkhornBackward {
     const Index blocks = call_.blocks(sequence);
     ProductArgs<T> product;
     product.a = {matrix(transposed_, sequence), blocks, 1};
-    product.b = {rows + first, 2 * block() * width, 1};
+    product.b = {rows + first, sorted_block_stride(block(), width), 1};
     product.to = rows + block() * width + first;
-    product.to_row = 2 * block() * width;
+    product.to_row = sorted_block_stride(block(), width);
     product.rows = blocks;
     product.columns = (std::min)(SortedBlocks<T>::kTaskColumns, block() * width - first);
     product.steps = blocks;
@@ -246,8 +246,8 @@ class SinkhornBackward {
     product.rows = blocks;
     product.columns = count;
     const auto add = [&](const T* d_rows, const T* own, Index width) {
-      product.a = {d_rows, 2 * block() * width, 1};
-      product.b = {own, 1, 2 * block() * width};
+      product.a = {d_rows, sorted_block_stride(block(), width), 1};
+      product.b = {own, 1, sorted_block_stride(block(), width)};
       product.steps = block() * width;
       ProductKernels<T>{}.multiply(product);
       product.add = true;
@@ -271,8 +271,12 @@ class SinkhornBackward {
         const T* const from = of_block(rows, s, w, to.width()) + block() * to.width();
         const Matrix<T> into = call_.of_keys(to, s, w * block());
         for (Index i = 0; i < block(); ++i) {
-          for (Index c = 0; c < to.width(); ++c) {
-            into.data[i * into.row + c * into.column] = from[i * to.width() + c];
+          const T* const row = from + i * to.width();
+          T* const at = into.data + i * into.row;
+          if (into.column == 1) {
+            std::copy_n(row, to.width(), at);
+          } else {
+            for (Index c = 0; c < to.width(); ++c) at[c * into.column] = row[c];
           }
         }
       };

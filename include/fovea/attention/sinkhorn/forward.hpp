@@ -37,7 +37,7 @@ SoftmaxBlockArgs<T> sinkhorn_block_args(const SinkhornCall<T>& call, SortedBlock
 
 /// Calls the kernel for all rows of a block.
 template <class T>
-void run_sorted_block(SoftmaxBlockArgs<T>& args, Index rows) {
+void run_sorted_block(SoftmaxBlockArgs<T> args, Index rows) {
   const KeyRun run{0, 1, args.key_end};
   args.block.runs = &run;
   for (Index i = 0; i < rows; i += kSortedBlockRows) {
@@ -69,7 +69,7 @@ class SinkhornForward {
   /// \throws std::bad_alloc before anything is written
   template <class E>
   void run(E&& executor) {
-    const Index at_once = sinkhorn_sequences_at_once(call_.shape);
+    const Index at_once = sinkhorn_sequences_at_once(call_.options, call_.shape);
     const Index parts = this->parts();
     const Index slot = kernel_elements(call_.options, call_.shape);
     blocks_.take_memory(executor);

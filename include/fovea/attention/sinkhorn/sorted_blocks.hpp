@@ -42,10 +42,23 @@ struct SinkhornCall {
   }
 };
 
-/// The sequences that are at work at once: as many as have 2^23 numbers beside their rows, or one.
-inline Index sinkhorn_sequences_at_once(const AttentionShape& s) {
+/// Elements from the 2 b rows of a block to those of the next one. They are not a power of 2, since
+/// products go from block to block: those would meet in few sets of a cache.
+constexpr Index sorted_block_stride(Index block, Index width) {
+  return 2 * block * width + kPadding;
+}
+
+/// Elements of the keys and values that the blocks of a sequence attend to.
+constexpr Index sorted_sequence_elements(const SinkhornOptions& options, const AttentionShape& s) {
+  return s.keys / options.block *
+         (sorted_block_stride(options.block, s.width) +
+          sorted_block_stride(options.block, s.value_width));
+}
+
+/// The sequences that are at work at once: as many as have 2^23 numbers in their blocks, or one.
+inline Index sinkhorn_sequences_at_once(const SinkhornOptions& options, const AttentionShape& s) {
   constexpr Index most = Index{1} << 23;
-  const Index of_one = (std::max)(Index{1}, 2 * s.keys * (s.width + s.value_width));
+  const Index of_one = (std::max)(Index{1}, sorted_sequence_elements(options, s));
   return std::clamp(most / of_one, Index{1}, (std::max)(Index{1}, s.batch * s.key_heads));
 }
 
@@ -60,8 +73,8 @@ class SortedBlocks {
   /// Bytes of memory for that many workers.
   static Index size_bytes(const SinkhornOptions& options, const AttentionShape& s, Index workers) {
     const Index blocks = s.queries / options.block;
-    const Index rows = 2 * s.keys * (s.width + s.value_width);
-    return (sinkhorn_sequences_at_once(s) * (rows + blocks * blocks) +
+    return (sinkhorn_sequences_at_once(options, s) *
+                (sorted_sequence_elements(options, s) + blocks * blocks) +
             workers * padded_size(SortingWeights<T>::scratch_elements(blocks))) *
            kElement;
   }
@@ -72,10 +85,10 @@ class SortedBlocks {
   void take_memory(E&& executor) {
     auto&& memory = memory_of(executor);
     const AttentionShape& s = call_.shape;
-    const Index at_once = sinkhorn_sequences_at_once(s);
+    const Index at_once = sinkhorn_sequences_at_once(call_.options, s);
     const Index blocks = call_.most_blocks();
-    k_ = memory.take(at_once * 2 * s.keys * s.width, kElement);
-    v_ = memory.take(at_once * 2 * s.keys * s.value_width, kElement);
+    k_ = memory.take(at_once * blocks * sorted_block_stride(block(), s.width), kElement);
+    v_ = memory.take(at_once * blocks * sorted_block_stride(block(), s.value_width), kElement);
     weights_ = memory.take(at_once * blocks * blocks, kElement);
     scratch_ = memory.take(worker_count(executor, at_once),
                            padded_size(SortingWeights<T>::scratch_elements(blocks)) * kElement);
@@ -129,14 +142,19 @@ class SortedBlocks {
 
   Index block() const { return call_.options.block; }
   T* at(Workspace& rows, Index sequence, Index number, bool own, Index width) {
-    const Index row =
-        2 * ((sequence - first_) * call_.shape.keys + number * block()) + (own ? block() : 0);
-    return rows.template data<T>() + row * width;
+    const Index of_all = (sequence - first_) * call_.most_blocks() + number;
+    return rows.template data<T>() + of_all * sorted_block_stride(block(), width) +
+           (own ? block() * width : 0);
   }
 
   void copy(const Matrix<const T>& from, Index width, T* to) const {
-    for (Index i = 0; i < block(); ++i) {
-      for (Index c = 0; c < width; ++c) to[i * width + c] = from.data[i * from.row + c * from.column];
+    for (Index i = 0; i < block(); ++i, to += width) {
+      const T* const row = from.data + i * from.row;
+      if (from.column == 1) {
+        std::copy_n(row, width, to);
+      } else {
+        for (Index c = 0; c < width; ++c) to[c] = row[c * from.column];
+      }
     }
   }
 
@@ -159,9 +177,9 @@ class SortedBlocks {
     const Index blocks = call_.blocks(sequence);
     ProductArgs<T> product;
     product.a = {weights(sequence), blocks, 1};
-    product.b = {rows + block() * width + first, 2 * block() * width, 1};
+    product.b = {rows + block() * width + first, sorted_block_stride(block(), width), 1};
     product.to = rows + first;
-    product.to_row = 2 * block() * width;
+    product.to_row = sorted_block_stride(block(), width);
     product.rows = blocks;
     product.columns = (std::min)(kTaskColumns, block() * width - first);
     product.steps = blocks;
