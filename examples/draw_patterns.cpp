@@ -175,8 +175,10 @@ void add_sorted(Sheet& sheet) {
   sheet.add({"ReformerAttention", "the same, causal", causal, kStride, parts});
   const auto own = [](Index i, Index j) { return i / kStride == j / kStride; };
   const auto sorted = [](Index i, Index j) { return (i / kStride * 3 + 2) % 8 == j / kStride; };
-  sheet.add({"SinkhornAttention", "blocks of 8, sorted by a permutation",
-             [own, sorted](Index i, Index j) { return own(i, j) || sorted(i, j); }, kStride,
+  sheet.add({"SinkhornAttention",
+             "blocks of 8, sorted by a permutation",
+             [own, sorted](Index i, Index j) { return own(i, j) || sorted(i, j); },
+             kStride,
              {{"own block", kBlue, own}, {"sorted block", kOrange, sorted}}});
 }
 

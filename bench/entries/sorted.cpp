@@ -145,8 +145,8 @@ struct ReformerData {
       : work(in, to),
         out(to),
         round_lse(static_cast<std::size_t>(in.q.heads() * in.q.rows() * op.options.rounds)),
-        saved{work.saved.lse, View<float>(round_lse.data(), {1, in.q.heads(), in.q.rows(),
-                                                             op.options.rounds})},
+        saved{work.saved.lse,
+              View<float>(round_lse.data(), {1, in.q.heads(), in.q.rows(), op.options.rounds})},
         inputs{in.q, in.v},
         grads{work.grads.q, work.grads.v} {}
   ReformerData(const ReformerData&) = delete;
@@ -233,8 +233,8 @@ Error error_of(const ReformerData& data, const AllInputs<float>& in, Index sampl
 
 /// Full attention in turns with a pass: of all rows, or of sequences of so many.
 std::function<void(ThreadPool&)> full_pass(const AllInputs<float>& in, Index rows) {
-  const auto out = std::make_shared<std::vector<float>>(static_cast<std::size_t>(
-      in.q.heads() * in.q.rows() * in.v.width()));
+  const auto out = std::make_shared<std::vector<float>>(
+      static_cast<std::size_t>(in.q.heads() * in.q.rows() * in.v.width()));
   // A head of n rows is n / rows sequences.
   const Index pieces = in.q.heads() * in.q.rows() / rows;
   const auto cut = [&](const View<const float>& x) {

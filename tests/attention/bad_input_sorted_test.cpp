@@ -35,7 +35,9 @@ class Memory {
     EXPECT_TRUE(same_bits(before, numbers_)) << "written by the check";
     const std::string ran = fovea_test::refusal(run);
     EXPECT_EQ(checked, ran);
-    if (ran != "accepted") EXPECT_TRUE(same_bits(before, numbers_)) << "written before: " << ran;
+    if (ran != "accepted") {
+      EXPECT_TRUE(same_bits(before, numbers_)) << "written before: " << ran;
+    }
     return ran;
   }
 
@@ -149,11 +151,13 @@ TEST_F(BadReformerInput, Projection) {
 TEST_F(BadReformerInput, WhatIsWritten) {
   const ReformerAttention op(good());
   out = {memory.at(0), {2, 2, 12, 3}};
-  EXPECT_EQ(forward(op), "ReformerAttention: out is in the memory of qk; expected memory of its own");
+  EXPECT_EQ(forward(op),
+            "ReformerAttention: out is in the memory of qk; expected memory of its own");
   reset();
   out = {memory.at(3000), {2, 2, 12, 2}};
-  EXPECT_EQ(forward(op),
-            "ReformerAttention: width of out is 2; expected 3, as the inputs make it [2, 2, 12, 3]");
+  EXPECT_EQ(
+      forward(op),
+      "ReformerAttention: width of out is 2; expected 3, as the inputs make it [2, 2, 12, 3]");
   reset();
   saved.round_lse = {memory.at(5000), {2, 2, 12, 3}};
   EXPECT_EQ(forward(op),
@@ -174,14 +178,17 @@ TEST_F(BadReformerInput, WhatIsWritten) {
             "memory of its own");
   reset();
   std::vector<Index> buckets(96);
-  EXPECT_EQ(refusal([&] { op.buckets(in, View<Index>(buckets.data(), {2, 2, 12, 2})); }),
+  EXPECT_EQ(refusal([&] {
+              op.buckets(in, View<Index>(buckets.data(), {2, 2, 12, 2}));
+            }),
             "ReformerAttention: rows of buckets is 12; expected 2, as the inputs make it [2, 2, 2, "
             "12]");
 }
 
 TEST_F(BadReformerInput, EmptyTensorsAreFine) {
   for (const Shape& shape : {Shape{0, 2, 12, 5}, {2, 0, 12, 5}, {2, 2, 0, 5}}) {
-    in = {View<const float>(memory.at(0), shape), View<const float>(memory.at(1000), {shape[0], shape[1], shape[2], 3})};
+    in = {View<const float>(memory.at(0), shape),
+          View<const float>(memory.at(1000), {shape[0], shape[1], shape[2], 3})};
     out = {memory.at(3000), {shape[0], shape[1], shape[2], 3}};
     d_out = out;
     saved = {};
@@ -205,10 +212,9 @@ class BadSinkhornInput : public testing::Test {
     out = {memory.at(3000), {2, 4, 12, 3}};
     saved = {View<float>(memory.at(4000), {2, 4, 12, 1})};
     d_out = {memory.at(5000), {2, 4, 12, 3}};
-    grads = {View<float>(memory.at(6000), {2, 4, 12, 5}),
-             View<float>(memory.at(7000), {2, 2, 12, 5}),
-             View<float>(memory.at(8000), {2, 2, 12, 3}),
-             View<float>(memory.at(9000), {2, 2, 3, 3})};
+    grads = {
+        View<float>(memory.at(6000), {2, 4, 12, 5}), View<float>(memory.at(7000), {2, 2, 12, 5}),
+        View<float>(memory.at(8000), {2, 2, 12, 3}), View<float>(memory.at(9000), {2, 2, 3, 3})};
     lengths.clear();
   }
 
@@ -253,8 +259,9 @@ TEST_F(BadSinkhornInput, Options) {
 TEST_F(BadSinkhornInput, Tensors) {
   in.k = {memory.at(1000), {2, 2, 8, 5}};
   in.v = {memory.at(2000), {2, 2, 8, 3}};
-  expect("rows of k is 8; expected 12, the rows of q: a block of queries has a block of keys of its "
-         "own");
+  expect(
+      "rows of k is 8; expected 12, the rows of q: a block of queries has a block of keys of its "
+      "own");
   in.sorting = {};
   expect("sorting is missing; expected [B, Hk, N / block, N / block], the sorting logits");
   in.sorting = {memory.at(2500), {2, 2, 2, 3}};

@@ -94,7 +94,8 @@ testing::AssertionResult same_bits(const ReformerResult<T>& a, const ReformerRes
                                    {"round_lse", &a.round_lse, &b.round_lse},
                                    {"d_qk", &a.d_qk, &b.d_qk},
                                    {"d_v", &a.d_v, &b.d_v}}) {
-    if (testing::AssertionResult same = same_bits(*x, *y); !same) return same << " (" << name << ")";
+    if (testing::AssertionResult same = same_bits(*x, *y); !same)
+      return same << " (" << name << ")";
   }
   return testing::AssertionSuccess();
 }

@@ -27,8 +27,7 @@ static_assert(!fovea::IncrementalAttention<ReformerAttention, float>);
 template <class T>
 void expect_conforms(const ReformerOptions& options, const ReformerProblem<T>& p) {
   const ExpectedReformer<T> expected = reformer_oracle(p.inputs(), options);
-  const ExpectedReformerGrads<T> grads =
-      reformer_grad_oracle(p.inputs(), options, p.d_out.view());
+  const ExpectedReformerGrads<T> grads = reformer_grad_oracle(p.inputs(), options, p.d_out.view());
   at_each_level([&] {
     const ReformerResult<T> got = run_reformer(ReformerAttention(options), p);
     EXPECT_TRUE(within_ratio(got.out, expected.out, 16)) << "(out)";
@@ -101,8 +100,8 @@ TYPED_TEST(Reformer, ConformsAtAnyWidth) {
     const ReformerOptions options{.chunk = 8, .rounds = 2, .buckets = 2 + 2 * (width % 20)};
     expect_conforms(options, ReformerProblem<TypeParam>(
                                  {.rows = 48, .width = width, .value_width = 81 - width}));
-    expect_conforms(options, ReformerProblem<TypeParam>(
-                                 {.rows = 48, .width = width, .value_width = width}));
+    expect_conforms(options,
+                    ReformerProblem<TypeParam>({.rows = 48, .width = width, .value_width = width}));
   }
 }
 
@@ -261,8 +260,8 @@ TYPED_TEST(Reformer, NanReachesTheRowsThatSeeIt) {
 /// A NaN in the projection leaves no row a bucket; nothing hangs, and every row is NaN.
 TYPED_TEST(Reformer, NanInTheProjectionReachesAllRows) {
   using T = TypeParam;
-  for (const double bad : {std::numeric_limits<double>::quiet_NaN(),
-                           std::numeric_limits<double>::infinity()}) {
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     ReformerProblem<T> p({.rows = 32});
     p.projection.emplace(Shape{1, 2, 8, 3});
     p.projection->fill(gaussian(5));

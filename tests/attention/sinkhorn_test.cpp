@@ -88,8 +88,7 @@ SortResult<T> run_sort(const SinkhornOptions& options, const SortProblem<T>& p,
   for (const Tensor<T>* x : {&out, &lse, &d_q, &d_k, &d_v, &d_sorting}) {
     EXPECT_EQ(x->changed_gaps(), 0);
   }
-  return {out.values(), lse.values(),  d_q.values(),
-          d_k.values(), d_v.values(), d_sorting.values()};
+  return {out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values(), d_sorting.values()};
 }
 
 template <class T>
@@ -127,8 +126,14 @@ using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Sinkhorn, Scalars);
 
 TYPED_TEST(Sinkhorn, ConformsAtAnySizeAndNumberOfIterations) {
-  for (const auto& [rows, block] : {std::pair<Index, Index>{1, 1}, {5, 1}, {6, 6}, {12, 4},
-                                    {60, 20}, {96, 8}, {130, 65}, {70, 1}}) {
+  for (const auto& [rows, block] : {std::pair<Index, Index>{1, 1},
+                                    {5, 1},
+                                    {6, 6},
+                                    {12, 4},
+                                    {60, 20},
+                                    {96, 8},
+                                    {130, 65},
+                                    {70, 1}}) {
     for (const Index iterations : {0, 1, 2, 7}) {
       SCOPED_TRACE(std::to_string(rows) + " rows, block " + std::to_string(block));
       SinkhornOptions options{.block = block, .iterations = iterations};
@@ -140,20 +145,17 @@ TYPED_TEST(Sinkhorn, ConformsAtAnySizeAndNumberOfIterations) {
 
 /// Blocks of more rows than the kernels take at once.
 TYPED_TEST(Sinkhorn, ConformsInLongBlocks) {
-  expect_conforms({.block = 530, .iterations = 1}, SortProblem<TypeParam>({.rows = 1060,
-                                                                           .width = 2,
-                                                                           .value_width = 2,
-                                                                           .block = 530}));
+  expect_conforms(
+      {.block = 530, .iterations = 1},
+      SortProblem<TypeParam>({.rows = 1060, .width = 2, .value_width = 2, .block = 530}));
 }
 
 TYPED_TEST(Sinkhorn, ConformsAtAnyWidth) {
   for (const Index width : {0, 1, 4, 7, 16, 33, 64, 80}) {
     for (const Index value_width : {width, 81 - width}) {
       expect_conforms({.block = 4, .iterations = 2},
-                      SortProblem<TypeParam>({.rows = 20,
-                                              .width = width,
-                                              .value_width = value_width,
-                                              .block = 4}));
+                      SortProblem<TypeParam>(
+                          {.rows = 20, .width = width, .value_width = value_width, .block = 4}));
     }
   }
 }
@@ -262,11 +264,15 @@ TYPED_TEST(Sinkhorn, ASequenceIsAlone) {
   take(one.d_out, all.d_out);
   const SortResult<T> alone = run_sort(options, one);
   const Index at = 5 * 64;
-  EXPECT_TRUE(fovea_test::same_bits(&got.out[as_size(at * 5)], alone.out.data(), 200, {1, 1, 40, 5}));
+  EXPECT_TRUE(
+      fovea_test::same_bits(&got.out[as_size(at * 5)], alone.out.data(), 200, {1, 1, 40, 5}));
   EXPECT_TRUE(fovea_test::same_bits(&got.lse[as_size(at)], alone.lse.data(), 40, {1, 1, 40, 1}));
-  EXPECT_TRUE(fovea_test::same_bits(&got.d_q[as_size(at * 8)], alone.d_q.data(), 320, {1, 1, 40, 8}));
-  EXPECT_TRUE(fovea_test::same_bits(&got.d_k[as_size(at * 8)], alone.d_k.data(), 320, {1, 1, 40, 8}));
-  EXPECT_TRUE(fovea_test::same_bits(&got.d_v[as_size(at * 5)], alone.d_v.data(), 200, {1, 1, 40, 5}));
+  EXPECT_TRUE(
+      fovea_test::same_bits(&got.d_q[as_size(at * 8)], alone.d_q.data(), 320, {1, 1, 40, 8}));
+  EXPECT_TRUE(
+      fovea_test::same_bits(&got.d_k[as_size(at * 8)], alone.d_k.data(), 320, {1, 1, 40, 8}));
+  EXPECT_TRUE(
+      fovea_test::same_bits(&got.d_v[as_size(at * 5)], alone.d_v.data(), 200, {1, 1, 40, 5}));
   for (Index u = 0; u < 8; ++u) {
     for (Index w = 0; w < 8; ++w) {
       const T expected = u < 5 && w < 5 ? alone.d_sorting[as_size(u * 5 + w)] : T{0};
@@ -300,8 +306,7 @@ TYPED_TEST(Sinkhorn, NanOfASortingLogitReachesTheRowsThatDependOnIt) {
 TEST(SinkhornOracle, GradientsAreDifferences) {
   for (const Index iterations : {0, 1, 3}) {
     const SinkhornOptions options{.block = 2, .iterations = iterations};
-    SortProblem<double> p(
-        {.heads = 2, .rows = 6, .width = 3, .value_width = 2, .block = 2});
+    SortProblem<double> p({.heads = 2, .rows = 6, .width = 3, .value_width = 2, .block = 2});
     const auto loss = [&] {
       const ExpectedSinkhorn<double> expected =
           sinkhorn_oracle(p.inputs(), options, p.d_out.view());
@@ -355,8 +360,13 @@ TYPED_TEST(Sinkhorn, AnArenaOfTheStatedBytesIsEnough) {
 
 TEST(SinkhornGroups, MoreSequencesThanAreAtWorkAtOnce) {
   const SinkhornOptions options{.block = 64, .iterations = 2};
-  const Sizes many{.batch = 3, .heads = 2, .key_heads = 2, .rows = 8192, .width = 64,
-                   .value_width = 64, .block = 64};
+  const Sizes many{.batch = 3,
+                   .heads = 2,
+                   .key_heads = 2,
+                   .rows = 8192,
+                   .width = 64,
+                   .value_width = 64,
+                   .block = 64};
   const SortProblem<float> p(many);
   ASSERT_LT(fovea::sinkhorn_sequences_at_once(options, fovea::shape_of(p.inputs())), 6);
   const SortResult<float> got = run_sort(options, p);
@@ -373,8 +383,8 @@ TEST(SinkhornGroups, MoreSequencesThanAreAtWorkAtOnce) {
   const std::size_t size = 8192 * 64;
   EXPECT_TRUE(fovea_test::same_bits(&got.out[5 * size], alone.out.data(), size, {1, 1, 8192, 64}));
   EXPECT_TRUE(fovea_test::same_bits(&got.d_k[5 * size], alone.d_k.data(), size, {1, 1, 8192, 64}));
-  EXPECT_TRUE(fovea_test::same_bits(&got.d_sorting[5 * 128 * 128], alone.d_sorting.data(), 128 * 128,
-                        {1, 1, 128, 128}));
+  EXPECT_TRUE(fovea_test::same_bits(&got.d_sorting[5 * 128 * 128], alone.d_sorting.data(),
+                                    128 * 128, {1, 1, 128, 128}));
 }
 
 }  // namespace

@@ -134,8 +134,7 @@ class ReformerAttention : public ForwardCalls<ReformerAttention>,
 
   /// The multiply-adds of a pass that has `of_pair` for each pair.
   double products(const ReformerShape& s, Index of_pair) const {
-    return static_cast<double>(s.batch * s.heads * of_pair) *
-           static_cast<double>(visible_pairs(s));
+    return static_cast<double>(s.batch * s.heads * of_pair) * static_cast<double>(visible_pairs(s));
   }
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out. They are
@@ -150,8 +149,8 @@ class ReformerAttention : public ForwardCalls<ReformerAttention>,
                     const SavedOf<ReformerAttention, T>& saved, const View<const T>& d_out,
                     const GradsOf<ReformerAttention, T>& grads, E&& executor) const {
     const ReformerShape shape = shape_of(inputs);
-    auto&& threads =
-        for_work(executor, [&] { return products(shape, 3 * shape.width + 2 * shape.value_width); });
+    auto&& threads = for_work(
+        executor, [&] { return products(shape, 3 * shape.width + 2 * shape.value_width); });
     SortedRows<T> sorted(options, inputs);
     sorted.take_memory(threads);
     View<T> round_lse = saved.round_lse;

@@ -13,8 +13,8 @@ FOVEA_NAMESPACE_BEGIN
 /// Attention to sorted blocks. The rows are cut into blocks of b. The sorting logits R are
 /// normalised in the space of logarithms n times, each time first rows and then columns, so that
 /// exp(R) comes near a matrix whose rows and columns sum to 1. Sorted block u of k, and of v, is
-/// sum_w exp(R)[u, w] block_w, and the queries of block u attend to the 2 b rows of the sorted block
-/// and of their own in one softmax:
+/// sum_w exp(R)[u, w] block_w, and the queries of block u attend to the 2 b rows of the sorted
+/// block and of their own in one softmax:
 ///
 ///     out_i = sum_j softmax_j(scale <q_i, k_j>) v_j.
 ///

@@ -108,8 +108,8 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
 
   /// Views [B, 1, N / b, Hk sorted_blocks] as [B, Hk, N / b, N / b].
   View<T> of_key_heads(const View<T>& x) const {
-    return {x.data(), {x.batch(), heads_, x.rows(), x.rows()}, {x.strides()[0], most_,
-                                                               x.width(), 1}};
+    return {
+        x.data(), {x.batch(), heads_, x.rows(), x.rows()}, {x.strides()[0], most_, x.width(), 1}};
   }
 
   Index block_ = 1;

@@ -13,12 +13,12 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of MultiHead.
 struct MultiHeadOptions {
-  Index width = 0;         ///< Dm, the channels of x and y; must be set
-  Index heads = 1;         ///< H, the number of query heads
-  Index key_heads = 0;     ///< Hk, the number of key heads, which divides heads; if 0, heads
-  Index head_width = 0;    ///< D, the width of a head; if 0, width / heads
-  bool bias = false;       ///< whether the projections have a bias
-  Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
+  Index width = 0;           ///< Dm, the channels of x and y; must be set
+  Index heads = 1;           ///< H, the number of query heads
+  Index key_heads = 0;       ///< Hk, the number of key heads, which divides heads; if 0, heads
+  Index head_width = 0;      ///< D, the width of a head; if 0, width / heads
+  bool bias = false;         ///< whether the projections have a bias
+  Index sketch_width = 4;    ///< d, the width of Smart Bird's sketch
   Index sorted_blocks = 64;  ///< the most blocks of a sequence of Sinkhorn attention
   /// Rotary positions of queries and keys; none by default.
   std::optional<RotaryOptions> rotary = {};

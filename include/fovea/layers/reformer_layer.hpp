@@ -46,9 +46,9 @@ class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
   /// \throws std::invalid_argument if sizes do not go together
   ReformerLayer(const ReformerLayerOptions& options, Initialiser& initialiser)
       : op_(options.attention),
-        sizes_(head_sizes("ReformerLayer", {.width = options.width,
-                                            .heads = options.heads,
-                                            .head_width = options.head_width})),
+        sizes_(head_sizes(
+            "ReformerLayer",
+            {.width = options.width, .heads = options.heads, .head_width = options.head_width})),
         projection_(sizes_.width, 2 * columns(), initialiser,
                     {.bias = options.bias, .outputs_of_one = sizes_.width, .name = "qkv"}),
         out_(columns(), sizes_.width, initialiser, {.bias = options.bias, .name = "out"}) {
@@ -57,8 +57,8 @@ class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
     hashes_.resize((std::max)(Index{0}, hashed.rounds) * sizes_.head_width, half);
     for (Index row = 0; row < hashes_.rows(); ++row) {
       for (Index c = 0; c < half; ++c) {
-        hashes_(row, c) = static_cast<T>(reformer_projection(
-            hashed.seed, row / sizes_.head_width, row % sizes_.head_width, c));
+        hashes_(row, c) = static_cast<T>(
+            reformer_projection(hashed.seed, row / sizes_.head_width, row % sizes_.head_width, c));
       }
     }
   }

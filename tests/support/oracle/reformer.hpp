@@ -110,7 +110,8 @@ class OracleHashes {
     W most = -std::numeric_limits<W>::infinity();
     for (const std::vector<Index>& of_round : seen) {
       std::vector<W> s;
-      for (const Index j : of_round) s.push_back(logit(i, j, std::count(all.begin(), all.end(), j), made));
+      for (const Index j : of_round)
+        s.push_back(logit(i, j, std::count(all.begin(), all.end(), j), made));
       W largest = -std::numeric_limits<W>::infinity();
       for (const W z : s) largest = std::max(largest, z);
       W sum = 0;
@@ -141,7 +142,8 @@ class OracleHashes {
       W y = 0;
       for (Index d = 0; d < in_.qk.width(); ++d) {
         const W w = in_.projection.is_none()
-                        ? static_cast<W>(static_cast<T>(fovea::reformer_projection(options_.seed, r, d, c % half)))
+                        ? static_cast<W>(static_cast<T>(
+                              fovea::reformer_projection(options_.seed, r, d, c % half)))
                         : W{in_.projection(0, r, d, c % half)};
         y += x(i, d) * w;
       }
@@ -157,8 +159,8 @@ class OracleHashes {
     for (Index place = chunk * options_.chunk; place < end; ++place) {
       const Index j = orders_[as_size(round)][as_size(place)];
       if (options_.causal && j > i) continue;
-      const bool is_same = round == own_round &&
-                           buckets_[as_size(round)][as_size(i)] == buckets_[as_size(round)][as_size(j)];
+      const bool is_same = round == own_round && buckets_[as_size(round)][as_size(i)] ==
+                                                     buckets_[as_size(round)][as_size(j)];
       if (!options_.across_buckets && !is_same) continue;
       to.push_back(j);
     }
@@ -222,7 +224,8 @@ ExpectedReformer<T> reformer_oracle(const fovea::ReformerInputs<T>& in,
       for (Index c = 0; c < width; ++c) {
         for (const OracleCandidate<T>& j : row.candidates) {
           const W v = in.v(b, h, j.key, c);
-          detail::add(expected.out, {b, h, i, c}, j.p * v, j.size * std::abs(v) * (1 + row.largest));
+          detail::add(expected.out, {b, h, i, c}, j.p * v,
+                      j.size * std::abs(v) * (1 + row.largest));
         }
       }
     }
@@ -272,7 +275,8 @@ ExpectedReformerGrads<T> reformer_grad_oracle(const fovea::ReformerInputs<T>& in
         for (Index d = 0; d < width; ++d) {
           const W k = hashes.key(j.key, d);
           detail::add(grads.qk, {b, h, i, d}, ds * k, size * std::abs(k));
-          detail::add(d_key, {0, 0, j.key, d}, ds * hashes.x(i, d), size * std::abs(hashes.x(i, d)));
+          detail::add(d_key, {0, 0, j.key, d}, ds * hashes.x(i, d),
+                      size * std::abs(hashes.x(i, d)));
         }
       }
     }

@@ -90,7 +90,8 @@ class OracleSort {
   static void for_each_line(std::size_t n, bool by_rows, const F& f) {
     for (std::size_t a = 0; a < n; ++a) {
       std::vector<std::pair<std::size_t, std::size_t>> line;
-      for (std::size_t c = 0; c < n; ++c) line.push_back(by_rows ? std::pair{a, c} : std::pair{c, a});
+      for (std::size_t c = 0; c < n; ++c)
+        line.push_back(by_rows ? std::pair{a, c} : std::pair{c, a});
       f(line);
     }
   }
@@ -170,8 +171,8 @@ ExpectedSinkhorn<T> sinkhorn_oracle(const fovea::SinkhornInputs<T>& in,
   const Index block = options.block;
   const Index width = in.q.width();
   const Index value_width = in.v.width();
-  const W scale = options.scale ? W{*options.scale}
-                                : 1 / std::sqrt(width == 0 ? 1 : static_cast<W>(width));
+  const W scale =
+      options.scale ? W{*options.scale} : 1 / std::sqrt(width == 0 ? 1 : static_cast<W>(width));
   const Shape rows = {in.q.batch(), in.q.heads(), in.q.rows(), 1};
   ExpectedSinkhorn<T> to{zero_reference<T>({rows[0], rows[1], rows[2], value_width}),
                          zero_reference<T>(rows),

@@ -70,9 +70,9 @@ class ReformerBackward {
       rows = padded_size(c);
       queries = c * padded_size(s.width);
       values = c * padded_size(s.value_width);
-      kernel = padded_size((std::max)(
-          softmax_grad_scratch(2 * c, s.width, s.value_width),
-          softmax_block_scratch((std::min)(c, detail::kChunkRows), s.width, 0)));
+      kernel = padded_size(
+          (std::max)(softmax_grad_scratch(2 * c, s.width, s.value_width),
+                     softmax_block_scratch((std::min)(c, detail::kChunkRows), s.width, 0)));
       bytes = (7 * queries + 6 * values + 2 * rows + kernel) * kElement +
               ChunkPairs<T>::size_bytes(options);
       bytes = padded_size(bytes, kWorkspaceAlignment);
@@ -220,8 +220,7 @@ class ReformerBackward {
     pairs.prepare(sequence, slots);
     if (!is_large) return;
     KeyRun runs[2];
-    auto args =
-        detail::chunk_args(shape_, 0, detail::logit_scale<T>(options_.scale, shape_.width));
+    auto args = detail::chunk_args(shape_, 0, detail::logit_scale<T>(options_.scale, shape_.width));
     args.q = {to.q, d(), 1};
     args.k = {to.k, d(), 1};
     args.v = {to.v, dv(), 1};

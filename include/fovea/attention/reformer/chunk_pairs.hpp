@@ -223,10 +223,10 @@ class ChunkPairs {
 
   const ReformerOptions& options_;
   const SortedRows<T>& sorted_;
-  Index keys_;                       // 2 c
-  std::int32_t* self_;               // [keys]
-  T* bias_ = nullptr;                // [c, keys], or null
-  std::int32_t* counts_ = nullptr;   // [keys]
+  Index keys_;                        // 2 c
+  std::int32_t* self_;                // [keys]
+  T* bias_ = nullptr;                 // [c, keys], or null
+  std::int32_t* counts_ = nullptr;    // [keys]
   std::int32_t* chunk_of_ = nullptr;  // [rounds, keys padded]
   std::int32_t* bucket_of_ = nullptr;
   detail::SelfPairs self_pairs_;

@@ -108,8 +108,8 @@ class ReformerForward {
       rows = padded_size(c);
       queries = c * padded_size(s.width);
       values = c * padded_size(value_width);
-      kernel = padded_size(softmax_block_scratch((std::min)(c, detail::kChunkRows), s.width,
-                                                 value_width));
+      kernel = padded_size(
+          softmax_block_scratch((std::min)(c, detail::kChunkRows), s.width, value_width));
       bytes = (3 * queries + 3 * values + 4 * rows + kernel) * kElement +
               ChunkPairs<T>::size_bytes(options);
       bytes = padded_size(bytes, kWorkspaceAlignment);
@@ -130,11 +130,11 @@ class ReformerForward {
           factor(now + slot.rows),
           kernel(factor + slot.rows),
           pairs(reinterpret_cast<std::byte*>(kernel + slot.kernel)) {}
-    T* q;              // [c, D padded]
-    T* k;              // [2 c, D padded]
-    T* v;              // [2 c, Dv padded]
-    T* out;            // [c, Dv padded]
-    T* lse;            // [c], as what rows are merged by
+    T* q;    // [c, D padded]
+    T* k;    // [2 c, D padded]
+    T* v;    // [2 c, Dv padded]
+    T* out;  // [c, Dv padded]
+    T* lse;  // [c], as what rows are merged by
     T* before;
     T* now;
     T* factor;
@@ -183,8 +183,8 @@ class ReformerForward {
 
   void run_kernel(const ChunkSlots& slots, const ChunkPairs<T>& pairs, const Buffers& to) const {
     KeyRun runs[2];
-    auto args = detail::chunk_args(
-        shape_, value_width_, detail::logit_scale<T>(options_.scale, shape_.width));
+    auto args = detail::chunk_args(shape_, value_width_,
+                                   detail::logit_scale<T>(options_.scale, shape_.width));
     args.q = {to.q, padded_size(shape_.width), 1};
     args.k = {to.k, padded_size(shape_.width), 1};
     args.v = {to.v, padded_size(value_width_), 1};

@@ -18,10 +18,10 @@ FOVEA_NAMESPACE_BEGIN
 
 /// A chunk of a round: rows that stand one behind the other when they are sorted.
 struct SortedChunk {
-  Index round = 0;                      ///< the round
-  Index number = 0;                     ///< its place in the round
-  const std::int32_t* rows = nullptr;   ///< [count] rows of the sequence
-  Index count = 0;                      ///< number of rows; 0: there is no such chunk
+  Index round = 0;                     ///< the round
+  Index number = 0;                    ///< its place in the round
+  const std::int32_t* rows = nullptr;  ///< [count] rows of the sequence
+  Index count = 0;                     ///< number of rows; 0: there is no such chunk
 };
 
 /// For each sequence (batch entry and head) and round the bucket of every row, and the rows in the
@@ -153,9 +153,9 @@ class SortedRows {
     T* const to = projection_.template data<T>() + round * shape_.width * half;
     for (Index d = 0; d < shape_.width; ++d) {
       for (Index c = 0; c < half; ++c) {
-        to[d * half + c] =
-            is_drawn ? static_cast<T>(reformer_projection(options_.seed, round, d, c))
-                     : inputs_.projection(0, round, d, c);
+        to[d * half + c] = is_drawn
+                               ? static_cast<T>(reformer_projection(options_.seed, round, d, c))
+                               : inputs_.projection(0, round, d, c);
       }
     }
   }
@@ -186,8 +186,8 @@ class SortedRows {
     const Index first = block * kProductRows;
     const Index rows = (std::min)(kProductRows, length(sequence) - first);
     if (rows <= 0) return;
-    const Matrix<const T> x = detail::head_matrix(inputs_.qk, sequence / shape_.heads,
-                                                  sequence % shape_.heads, first);
+    const Matrix<const T> x =
+        detail::head_matrix(inputs_.qk, sequence / shape_.heads, sequence % shape_.heads, first);
     T* const packed = reinterpret_cast<T*>(scratch);
     T* const products = packed + kProductRows * shape_.width;
     T* const inverse = inverse_.template data<T>() + sequence * shape_.rows + first;
@@ -236,9 +236,9 @@ class SortedRows {
   Workspace buckets_;  // [sequences, rounds, N] as order_ and ranks_
   Workspace order_;
   Workspace ranks_;
-  Workspace inverse_;  // [sequences, N]
+  Workspace inverse_;     // [sequences, N]
   Workspace projection_;  // [rounds, D, buckets / 2]
-  Workspace scratch_;  // [workers]
+  Workspace scratch_;     // [workers]
 };
 
 FOVEA_NAMESPACE_END

@@ -78,9 +78,9 @@ class SinkhornBackward {
       rows = padded_size(b);
       queries = b * padded_size(s.width);
       values = b * padded_size(s.value_width);
-      const Index kernel = padded_size((std::max)(
-          softmax_grad_scratch(2 * b, s.width, s.value_width),
-          softmax_block_scratch((std::min)(b, detail::kSortedBlockRows), s.width, 0)));
+      const Index kernel = padded_size(
+          (std::max)(softmax_grad_scratch(2 * b, s.width, s.value_width),
+                     softmax_block_scratch((std::min)(b, detail::kSortedBlockRows), s.width, 0)));
       elements = padded_size(
           (std::max)(rows + 3 * queries + 2 * values + kernel,
                      SortingWeights<T>::grad_scratch_elements(options.iterations, blocks)));
@@ -119,9 +119,9 @@ class SinkhornBackward {
       args.add = h > first_head;
       add_rows(args, grads_.q.is_none() ? nullptr : d_q);
       if (grads_.q.is_none()) continue;
-      SoftmaxGradKernels<T>{}.scaled_rows(
-          {d_q, detail::head_matrix(grads_.q, b, h, number * block()), 0, 1, block(),
-           call_.shape.width, args.head.scale, false});
+      SoftmaxGradKernels<T>{}.scaled_rows({d_q,
+                                           detail::head_matrix(grads_.q, b, h, number * block()), 0,
+                                           1, block(), call_.shape.width, args.head.scale, false});
     }
     const AttentionShape& s = call_.shape;
     const auto keep = [&](const T* rows, T* to, Index width, T scale) {
@@ -299,13 +299,13 @@ class SinkhornBackward {
   SinkhornGrads<T> grads_;
   SortedBlocks<T> blocks_;
   Slot slot_;
-  Index first_ = 0;      // the first sequence of those at work, and their number
+  Index first_ = 0;  // the first sequence of those at work, and their number
   Index count_ = 0;
-  Workspace d_k_;        // [sequences at once, blocks, 2 b, D], as those of SortedBlocks
-  Workspace d_v_;        // [sequences at once, blocks, 2 b, Dv]
+  Workspace d_k_;         // [sequences at once, blocks, 2 b, D], as those of SortedBlocks
+  Workspace d_v_;         // [sequences at once, blocks, 2 b, Dv]
   Workspace transposed_;  // [sequences at once, blocks, blocks] the weights
-  Workspace d_weights_;  // [sequences at once, blocks, blocks]
-  Workspace scratch_;    // [workers]
+  Workspace d_weights_;   // [sequences at once, blocks, blocks]
+  Workspace scratch_;     // [workers]
 };
 
 FOVEA_NAMESPACE_END

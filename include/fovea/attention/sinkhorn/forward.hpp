@@ -73,8 +73,8 @@ class SinkhornForward {
     const Index parts = this->parts();
     const Index slot = kernel_elements(call_.options, call_.shape);
     blocks_.take_memory(executor);
-    scratch_ = memory_of(executor).take(
-        worker_count(executor, at_once * call_.group() * parts), slot * Index{sizeof(T)});
+    scratch_ = memory_of(executor).take(worker_count(executor, at_once * call_.group() * parts),
+                                        slot * Index{sizeof(T)});
     for (Index first = 0; first < call_.sequences(); first += at_once) {
       const Index count = (std::min)(at_once, call_.sequences() - first);
       blocks_.make(first, count, executor);

@@ -11,7 +11,7 @@
 
 /// The product of two rows, in kPadding chains.
 template <class T>
-FOVEA_INLINE T row_product(const T* a, const T* b, Index width) {
+FOVEA_INLINE T unit_row_product(const T* a, const T* b, Index width) {
   constexpr int vectors = kPadding / kLanes<T>;
   Vec<T> sum[vectors];
   FOVEA_UNROLL
@@ -47,7 +47,7 @@ void unit_row_grads(const UnitRowGradArgs<T>& args) {
     const T* const k = args.k + i * padded;
     const T inverse = args.inverse[args.rows[i]];
     const bool is_unit = !(inverse >= static_cast<T>(1 / kLeastLength));
-    const Vec<T> along = set1(is_unit ? -row_product(k, d_k, args.width) : T{0});
+    const Vec<T> along = set1(is_unit ? -unit_row_product(k, d_k, args.width) : T{0});
     for (Index c = 0; c < args.width; c += kLanes<T>) {
       const Vec<T> across = is_unit ? fma(load(k + c), along, load(d_k + c)) : load(d_k + c);
       store(d_q + c, fma(across, set1(inverse), load(d_q + c)) * scale);
