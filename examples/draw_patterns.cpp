@@ -143,6 +143,45 @@ void add_big_bird(Sheet& sheet) {
   }
 }
 
+/// Reformer, Figure 2, and Sparse Sinkhorn Attention, Figure 1. What they see depends on data:
+/// here tokens of 8 kinds in random order, and sorting logits that pair each block with another.
+void add_sorted(Sheet& sheet) {
+  using drawing::kBlue, drawing::kOrange;
+  constexpr Index width = 8;
+  std::vector<float> rows(kTokens * width);
+  for (Index n = 0; n < kTokens; ++n) {
+    const Index kind = (n * n * 5 + n / 3) % width;
+    rows[static_cast<std::size_t>(n * width + kind)] = 1;
+  }
+  const fovea::View<const float> qk(rows.data(), {1, 1, kTokens, width});
+  const fovea::ReformerAttention reformer{{.chunk = kStride, .rounds = 1, .buckets = 8, .seed = 3}};
+  std::vector<Index> buckets(kTokens);
+  reformer.buckets<float>({qk, qk}, fovea::View<Index>(buckets.data(), {1, 1, 1, kTokens}));
+  const auto bucket = [buckets](Index n) { return buckets[static_cast<std::size_t>(n)]; };
+  const auto chunk = [bucket](Index n) {
+    Index before = 0;
+    for (Index j = 0; j < kTokens; ++j) {
+      before += bucket(j) < bucket(n) || (bucket(j) == bucket(n) && j < n) ? 1 : 0;
+    }
+    return before / kStride;
+  };
+  const auto sees = [chunk](Index i, Index j) {
+    return chunk(j) == chunk(i) || chunk(j) == (chunk(i) + kStride - 1) % kStride;
+  };
+  const auto same = [bucket](Index i, Index j) { return bucket(i) == bucket(j); };
+  const std::vector<Part> parts = {{"same bucket", kBlue, same}, {"another", kOrange, sees}};
+  sheet.add({"ReformerAttention", "one round, chunks of 8", sees, kStride, parts});
+  const auto causal = [sees](Index i, Index j) { return j <= i && sees(i, j); };
+  sheet.add({"ReformerAttention", "the same, causal", causal, kStride, parts});
+  const auto own = [](Index i, Index j) { return i / kStride == j / kStride; };
+  const auto sorted = [](Index i, Index j) { return (i / kStride * 3 + 2) % 8 == j / kStride; };
+  sheet.add({"SinkhornAttention",
+             "blocks of 8, sorted by a permutation",
+             [own, sorted](Index i, Index j) { return own(i, j) || sorted(i, j); },
+             kStride,
+             {{"own block", kBlue, own}, {"sorted block", kOrange, sorted}}});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -153,6 +192,7 @@ int main(int argc, char** argv) {
   add_fixed(sheet);
   add_longformer(sheet);
   add_big_bird(sheet);
+  add_sorted(sheet);
   sheet.add("your own: near pixels of 8 x 8",
             fovea::SparseAttention{{.patterns = {NearPixels{.width = 8, .radius = 2}}}});
 

@@ -27,6 +27,7 @@ std::vector<Entry> smart_bird_entries();
 std::vector<Entry> indexed_entries();
 std::vector<Entry> sketch_entries();
 std::vector<Entry> fsat_entries();
+std::vector<Entry> sorted_entries();
 std::vector<Entry> eigen_entries();
 /// Where FFTW is.
 std::vector<Entry> cross_entries();
@@ -57,6 +58,7 @@ inline std::vector<Entry> operators() {
   add(fmm_entries());
   add(delta_entries());
   add(smart_bird_entries());
+  add(sorted_entries());
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
   add(indexed_entries());
   add(sketch_entries());

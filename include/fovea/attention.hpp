@@ -21,6 +21,8 @@
 #include "fovea/attention/modified.hpp"
 #include "fovea/attention/performer.hpp"
 #include "fovea/attention/random_synthesizer.hpp"
+#include "fovea/attention/reformer.hpp"
+#include "fovea/attention/sinkhorn.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/attention/softmax/decoder.hpp"
 #include "fovea/attention/sparse.hpp"

@@ -9,3 +9,4 @@
 #include "fovea/kernels/linear/table.hpp"
 #include "fovea/kernels/sketch/table.hpp"
 #include "fovea/kernels/softmax/table.hpp"
+#include "fovea/kernels/sorting/table.hpp"

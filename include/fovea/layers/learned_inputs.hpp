@@ -18,13 +18,14 @@ FOVEA_NAMESPACE_BEGIN
 
 /// The sizes of the heads of a layer.
 struct HeadSizes {
-  Index width = 0;         ///< Dm, the channels of the tokens that learned inputs are made of
-  Index heads = 1;         ///< H, the number of query heads
-  Index key_heads = 1;     ///< Hk, the number of key heads, which divides heads
-  Index head_width = 0;    ///< D, the width of a head
-  Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
-  Index dominant = 4;      ///< M, how many indices FsatLayer predicts for each key and head
-  Index features = 64;     ///< R, the random features of Performer attention
+  Index width = 0;           ///< Dm, the channels of the tokens that learned inputs are made of
+  Index heads = 1;           ///< H, the number of query heads
+  Index key_heads = 1;       ///< Hk, the number of key heads, which divides heads
+  Index head_width = 0;      ///< D, the width of a head
+  Index sketch_width = 4;    ///< d, the width of Smart Bird's sketch
+  Index dominant = 4;        ///< M, how many indices FsatLayer predicts for each key and head
+  Index features = 64;       ///< R, the random features of Performer attention
+  Index sorted_blocks = 64;  ///< the most blocks of a sequence of Sinkhorn attention
 };
 
 /// The learned inputs of an operator that reads q, k and v alone and has an lse, as softmax

@@ -94,7 +94,11 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
   template <class Inputs>
   void attach(const char* op, const Tokens<T>& tokens, Inputs& inputs) const {
     inputs.key_lengths = tokens.key_lengths;
-    inputs.cu_seqlens_q = tokens.cu_seqlens;
+    if constexpr (requires { inputs.cu_seqlens_q; }) {
+      inputs.cu_seqlens_q = tokens.cu_seqlens;
+    } else if (!tokens.cu_seqlens.empty()) {
+      refuse(op, "cu_seqlens", "given", "none: the operator does not read it");
+    }
     if constexpr (kReadsLogits<Inputs>) {
       inputs.bias = tokens.bias;
       inputs.mask = tokens.mask;

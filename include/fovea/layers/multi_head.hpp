@@ -13,13 +13,14 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of MultiHead.
 struct MultiHeadOptions {
-  Index width = 0;         ///< Dm, the channels of x and y; must be set
-  Index heads = 1;         ///< H, the number of query heads
-  Index key_heads = 0;     ///< Hk, the number of key heads, which divides heads; if 0, heads
-  Index head_width = 0;    ///< D, the width of a head; if 0, width / heads
-  bool bias = false;       ///< whether the projections have a bias
-  Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
-  Index features = 64;     ///< R, the random features of Performer attention
+  Index width = 0;           ///< Dm, the channels of x and y; must be set
+  Index heads = 1;           ///< H, the number of query heads
+  Index key_heads = 0;       ///< Hk, the number of key heads, which divides heads; if 0, heads
+  Index head_width = 0;      ///< D, the width of a head; if 0, width / heads
+  bool bias = false;         ///< whether the projections have a bias
+  Index sketch_width = 4;    ///< d, the width of Smart Bird's sketch
+  Index features = 64;       ///< R, the random features of Performer attention
+  Index sorted_blocks = 64;  ///< the most blocks of a sequence of Sinkhorn attention
   /// Rotary positions of queries and keys; none by default.
   std::optional<RotaryOptions> rotary = {};
   bool alibi = false;  ///< whether ALiBi's slopes (`alibi_slopes`) change the logits
@@ -33,6 +34,7 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
   check_size(layer, "heads", options.heads);
   check_size(layer, "sketch_width", options.sketch_width);
   check_size(layer, "features", options.features);
+  check_size(layer, "sorted_blocks", options.sorted_blocks);
   const Index key_heads = options.key_heads == 0 ? options.heads : options.key_heads;
   if (key_heads < 0 || options.heads % key_heads != 0) {
     refuse(layer, "key_heads", std::to_string(key_heads),
@@ -51,7 +53,8 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
           .key_heads = key_heads,
           .head_width = head_width,
           .sketch_width = options.sketch_width,
-          .features = options.features};
+          .features = options.features,
+          .sorted_blocks = options.sorted_blocks};
 }
 
 /// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_Q,

@@ -101,6 +101,10 @@ int main() {
   train(IndexedAttention{});
   train(FsatAttention{{.max_length = 16}});
   train(FatAttention{});
+  train(SinkhornAttention{});
+  Tensor4<float> x, y;
+  ReformerAttention{}.forward({.qk = x, .v = x}, y);
+  ReformerAttention{}.backward({.qk = x, .v = x}, y, {}, y, {.qk = y});
   const auto attended =
       attend(FullAttention{}, Tensor4<double>{}, Tensor4<double>{}, Tensor4<double>{}, Serial{});
 #if __has_include(<fftw3.h>)

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Reformer attention (Kitaev, Kaiser and Levskaya 2020, section 2; MATHS.md, section 7): rows
+/// attend to rows that the same hashes bring near.
+#pragma once
+
+#include <optional>
+
+#include "fovea/attention/call/backward_calls.hpp"
+#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/reformer/backward.hpp"
+#include "fovea/attention/reformer/check.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Attention by locality-sensitive hashing. Queries and keys are one tensor, qk; the key of a row x
+/// is x / max(|x|, 1e-12). In each of some rounds, row x gets the bucket that is the place of the
+/// first maximum of [x W, -x W], W being the projection of the round. Rows are sorted by (bucket,
+/// position) and cut into chunks of c rows. The candidates of a row are the rows of its chunk and
+/// of the chunk before; one that is in both, as FirstChunk::previous_round allows, counts twice.
+/// With the logit s_ij = scale <x_i, k_j>, but -5e4 for a row with itself,
+///
+///     o_i = sum_r softmax_r(lse_ir) sum_j softmax_j(s_ij) v_j,   j the candidates of round r,
+///
+/// and lse_ir the logarithm of the round's sum of exp(s_ij). See ReformerOptions for what hides
+/// candidates. With `correct_duplicates` the logarithm of the number of times that j is a candidate
+/// of i is subtracted from s_ij, and the result is softmax attention over all rows that are
+/// candidates in any round.
+///
+/// With a key length n, the rows from n on are not there, as queries and as keys: the n rows are
+/// sorted and cut alone, into ceil(n / c) chunks of which the last may be shorter. So if c divides
+/// n, the result has the bits of the sequence of n rows. Rows beyond are +0, their lse -infinity.
+///
+/// A NaN or infinity of a row reaches the rows that it is a candidate of. A row whose products with
+/// a projection hold a NaN, from itself or from the projection, has no bucket, and becomes NaN; it
+/// is sorted as if its bucket were the first. The bits of a result do not depend on threads, batch
+/// or strides, and buckets are the same at levels v3 and v4. There is no decoder: a new token may
+/// move rows from chunk to chunk.
+///
+/// Cost: 2 (D + Dv) 2 c flops for each row and round, and D buckets flops for its hash. Memory:
+/// O(B H N rounds) integers, two numbers for each row, and O(threads c (D + Dv)); there is no N x N
+/// matrix.
+class ReformerAttention : public ForwardCalls<ReformerAttention>,
+                          public BackwardCalls<ReformerAttention> {
+ public:
+  /// What the operator reads, for tensors of T, which is float or double.
+  template <class T>
+  using Inputs = ReformerInputs<T>;
+  /// What the forward pass saves.
+  template <class T>
+  using Saved = ReformerSaved<T>;
+  /// The gradients that the backward pass writes.
+  template <class T>
+  using Grads = ReformerGrads<T>;
+  /// The sizes of a call.
+  using Shape = ReformerShape;
+
+  ReformerOptions options;  ///< checked at every call
+
+  /// Holds these options. They are checked when the operator is called.
+  explicit ReformerAttention(const ReformerOptions& chosen = {}) : options(chosen) {}
+
+  /// The name that stands in error messages, tables and benchmarks.
+  static constexpr const char* name() { return "ReformerAttention"; }
+
+  /// Checks what `forward` takes. Cost: O(B).
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
+  template <class T>
+  void check(const InputsOf<ReformerAttention, T>& inputs, const View<T>& out,
+             const SavedOf<ReformerAttention, T>& saved = {}) const {
+    check_reformer_inputs(name(), options, inputs);
+    check_reformer_outputs(name(), options, inputs, out, saved);
+  }
+
+  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
+  template <class T>
+  void check_backward(const InputsOf<ReformerAttention, T>& inputs, const View<const T>& out,
+                      const SavedOf<ReformerAttention, T>& saved, const View<const T>& d_out,
+                      const GradsOf<ReformerAttention, T>& grads) const {
+    check_reformer_inputs(name(), options, inputs);
+    check_reformer_backward(name(), options, inputs, out, saved, d_out, grads);
+  }
+
+  /// Bytes of scratch memory that `forward` takes with that many workers.
+  template <class T>
+  [[nodiscard]] Index workspace_bytes(const ReformerShape& shape, Index workers = 1) const {
+    return SortedRows<T>::size_bytes(options, shape, workers) +
+           ReformerForward<T>::workspace_bytes(options, shape, workers);
+  }
+
+  /// Bytes of scratch memory that `backward` takes with that many workers if the log-sum-exps of
+  /// the rounds were not saved.
+  template <class T>
+  [[nodiscard]] Index backward_workspace_bytes(const ReformerShape& shape,
+                                               Index workers = 1) const {
+    return workspace_bytes<T>(shape, workers) +
+           ReformerBackward<T>::workspace_bytes(options, shape, workers) +
+           shape.batch * shape.heads * shape.rows * options.rounds * Index{sizeof(T)};
+  }
+
+  /// The number of (query, candidate) pairs of one head, over all rounds, that are computed.
+  [[nodiscard]] Index visible_pairs(const ReformerShape& shape, Index /*head*/ = 0) const {
+    return shape.rows * options.rounds * (std::min)(2 * options.chunk, shape.rows);
+  }
+
+  /// Writes the bucket of every row in every round, or -1 for a row without one and from a key
+  /// length on.
+  /// \param buckets [B, H, rounds, N]
+  /// \throws std::invalid_argument as `check` does; std::bad_alloc
+  template <class T, class E = Serial>
+  void buckets(const ReformerInputs<T>& inputs, const View<Index>& buckets,
+               E&& executor = {}) const {
+    check_reformer_inputs(name(), options, inputs);
+    check_output(name(), "buckets", buckets, inputs,
+                 {inputs.qk.batch(), inputs.qk.heads(), options.rounds, inputs.qk.rows()});
+    auto&& threads = for_call(executor);
+    SortedRows<T> sorted(options, inputs);
+    sorted.take_memory(threads);
+    sorted.sort(threads);
+    for (Index s = 0; s < sorted.sequences(); ++s) {
+      for (Index r = 0; r < options.rounds; ++r) {
+        for (Index n = 0; n < inputs.qk.rows(); ++n) {
+          buckets(s / inputs.qk.heads(), s % inputs.qk.heads(), r, n) =
+              n < sorted.length(s) ? Index{sorted.buckets(s, r)[n]} : Index{kNoBucket};
+        }
+      }
+    }
+  }
+
+ private:
+  friend class ForwardCalls<ReformerAttention>;
+  friend class BackwardCalls<ReformerAttention>;
+
+  /// The multiply-adds of a pass that has `of_pair` for each pair.
+  double products(const ReformerShape& s, Index of_pair) const {
+    return static_cast<double>(s.batch * s.heads * of_pair) * static_cast<double>(visible_pairs(s));
+  }
+
+  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out. They are
+  /// exact for the buckets of the call, which are found again and not differentiated: that of qk
+  /// has what flows through queries and, through their division by their lengths, keys. The logit
+  /// of a row with itself is a constant.
+  /// Cost: hashing and sorting again, and 2 (3 D + 2 Dv) flops for each pair; 2 D more where the
+  /// log-sum-exps of the rounds were not saved. Memory: a number for each row and round (two where
+  /// they were not saved) beside that of the forward pass.
+  template <class T, class E>
+  void run_backward(const InputsOf<ReformerAttention, T>& inputs, const View<const T>& out,
+                    const SavedOf<ReformerAttention, T>& saved, const View<const T>& d_out,
+                    const GradsOf<ReformerAttention, T>& grads, E&& executor) const {
+    const ReformerShape shape = shape_of(inputs);
+    auto&& threads = for_work(
+        executor, [&] { return products(shape, 3 * shape.width + 2 * shape.value_width); });
+    SortedRows<T> sorted(options, inputs);
+    sorted.take_memory(threads);
+    View<T> round_lse = saved.round_lse;
+    Workspace again;
+    std::optional<ReformerForward<T>> rounds;
+    if (round_lse.is_none()) {
+      const fovea::Shape numbers = reformer_row_shape(inputs, options.rounds);
+      again = memory_of(threads).take(numbers[0] * numbers[1] * numbers[2] * numbers[3],
+                                      Index{sizeof(T)});
+      round_lse = View<T>(again.data<T>(), numbers);
+      rounds.emplace(options, inputs, sorted, View<T>(), ReformerSaved<T>{{}, round_lse});
+      rounds->take_memory(threads);
+    }
+    ReformerBackward<T> pass(options, inputs, sorted, out, d_out, grads);
+    pass.take_memory(threads);
+    sorted.sort(threads);
+    if (rounds) rounds->compute(threads);
+    pass.compute(View<const T>(round_lse), threads);
+  }
+
+  template <class T, class E>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+    const ReformerShape shape = shape_of(inputs);
+    auto&& threads =
+        for_work(executor, [&] { return products(shape, shape.width + shape.value_width); });
+    SortedRows<T> sorted(options, inputs);
+    ReformerForward<T> pass(options, inputs, sorted, out, saved);
+    sorted.take_memory(threads);
+    pass.take_memory(threads);
+    sorted.sort(threads);
+    pass.compute(threads);
+  }
+};
+
+FOVEA_NAMESPACE_END

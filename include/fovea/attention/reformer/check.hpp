@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The checks of Reformer attention.
+#pragma once
+
+#include <concepts>
+#include <limits>
+#include <string>
+
+#include "fovea/attention/call/check.hpp"
+#include "fovea/attention/call/logit_scale.hpp"
+#include "fovea/attention/reformer/options.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The largest number of rows, and of buckets, of Reformer attention.
+inline constexpr Index kMostSortedRows = (std::numeric_limits<std::int32_t>::max)() / 4;
+
+/// Checks the options.
+/// \tparam T the type of the arithmetic
+/// \throws std::invalid_argument
+template <class T>
+void check_reformer_options(const char* op, const ReformerOptions& options, Index rows) {
+  detail::check_scale<T>(op, "scale", options.scale);
+  if (options.chunk < 1 || rows % options.chunk != 0) {
+    refuse(op, "chunk", std::to_string(options.chunk),
+           "a divisor of " + std::to_string(rows) + ", the rows of qk");
+  }
+  if (options.rounds < 1) refuse(op, "rounds", std::to_string(options.rounds), "at least 1");
+  if (options.buckets < 2 || options.buckets % 2 != 0 || options.buckets > kMostSortedRows) {
+    refuse(op, "buckets", std::to_string(options.buckets),
+           "an even number of at least 2: half of the buckets are the other half's opposites");
+  }
+}
+
+/// Checks the options and what Reformer attention reads.
+/// \throws std::invalid_argument
+template <class T>
+void check_reformer_inputs(const char* op, const ReformerOptions& options,
+                           const ReformerInputs<T>& inputs) {
+  static_assert(std::floating_point<T>, "Reformer attention is of float and double");
+  static_cast<void>(isa_level());
+  const Shape& qk = inputs.qk.shape();
+  const Shape& v = inputs.v.shape();
+  if (inputs.qk.is_none() && v[0] != 0) refuse(op, "qk", "missing", "what attends to v");
+  constexpr std::array<const char*, 3> whose = {"the batch of qk", "the heads of qk",
+                                                "the rows of qk"};
+  for (std::size_t d = 0; d < 3; ++d) detail::check_extent(op, "v", v, d, qk[d], whose[d]);
+  detail::check_key_lengths(op, inputs.key_lengths, qk[0], "qk", qk[2], "qk");
+  constexpr Index most_width = (std::numeric_limits<Index>::max)() / (Index{1} << 20);
+  if (qk[2] > kMostSortedRows) {
+    refuse(op, "rows of qk", std::to_string(qk[2]), "at most " + std::to_string(kMostSortedRows));
+  }
+  for (const auto& [tensor, width] : {std::pair{"qk", qk[3]}, std::pair{"v", v[3]}}) {
+    if (width <= most_width) continue;
+    refuse(op, std::string("width of ") + tensor, std::to_string(width),
+           "at most " + std::to_string(most_width));
+  }
+  check_reformer_options<T>(op, options, qk[2]);
+  const Shape& w = inputs.projection.shape();
+  if (inputs.projection.is_none()) return;
+  detail::check_extent(op, "projection", w, 0, 1, "since all sequences are hashed alike");
+  detail::check_extent(op, "projection", w, 1, options.rounds, "the rounds of the options");
+  detail::check_extent(op, "projection", w, 2, qk[3], "the width of qk");
+  detail::check_extent(op, "projection", w, 3, options.buckets / 2,
+                       "half of the buckets of the options");
+}
+
+/// The shapes of what the operator writes.
+template <class T>
+Shape reformer_out_shape(const ReformerInputs<T>& inputs) {
+  return {inputs.qk.batch(), inputs.qk.heads(), inputs.qk.rows(), inputs.v.width()};
+}
+/// That of a tensor with some numbers for each row.
+template <class T>
+Shape reformer_row_shape(const ReformerInputs<T>& inputs, Index numbers) {
+  return {inputs.qk.batch(), inputs.qk.heads(), inputs.qk.rows(), numbers};
+}
+
+/// Checks the output and what is to be saved.
+/// \pre check_reformer_inputs passed
+/// \throws std::invalid_argument
+template <class T>
+void check_reformer_outputs(const char* op, const ReformerOptions& options,
+                            const ReformerInputs<T>& inputs, const View<T>& out,
+                            const ReformerSaved<T>& saved) {
+  check_output(op, "out", out, inputs, reformer_out_shape(inputs));
+  const auto check_saved = [&](const char* name, const View<T>& x, Index numbers) {
+    if (x.is_none()) return;
+    check_output(op, name, x, inputs, reformer_row_shape(inputs, numbers));
+    detail::check_apart(op, name, x, "out", out);
+  };
+  check_saved("lse", saved.lse, 1);
+  check_saved("round_lse", saved.round_lse, options.rounds);
+  if (saved.lse.is_none() || saved.round_lse.is_none()) return;
+  detail::check_apart(op, "round_lse", saved.round_lse, "lse", saved.lse);
+}
+
+/// Checks what a backward pass takes beside the inputs.
+/// \pre check_reformer_inputs passed
+/// \throws std::invalid_argument
+template <class T>
+void check_reformer_backward(const char* op, const ReformerOptions& options,
+                             const ReformerInputs<T>& inputs, const View<const T>& out,
+                             const ReformerSaved<T>& saved, const View<const T>& d_out,
+                             const ReformerGrads<T>& grads) {
+  detail::check_made_shape(op, "out", out.shape(), reformer_out_shape(inputs));
+  detail::check_made_shape(op, "d_out", d_out.shape(), reformer_out_shape(inputs));
+  if (!saved.round_lse.is_none()) {
+    detail::check_made_shape(op, "round_lse", saved.round_lse.shape(),
+                             reformer_row_shape(inputs, options.rounds));
+  }
+  const auto check_grad = [&](const char* name, const View<T>& grad, const Shape& shape) {
+    if (grad.is_none()) return;
+    check_output(op, name, grad, inputs, shape);
+    detail::check_apart(op, name, grad, "out", out);
+    detail::check_apart(op, name, grad, "d_out", d_out);
+    saved.for_each_tensor([&](const char* kept, const auto& other) {
+      detail::check_apart(op, name, grad, kept, other);
+    });
+  };
+  check_grad("the gradient of qk", grads.qk, inputs.qk.shape());
+  check_grad("the gradient of v", grads.v, inputs.v.shape());
+  if (grads.qk.is_none() || grads.v.is_none()) return;
+  detail::check_apart(op, "the gradient of v", grads.v, "the gradient of qk", grads.qk);
+}
+
+FOVEA_NAMESPACE_END

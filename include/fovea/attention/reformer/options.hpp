@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The options of Reformer attention, what it reads, saves and gives, and its drawn projection.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "fovea/core/philox.hpp"
+#include "fovea/core/view.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The chunk before the first one of a round.
+enum class FirstChunk {
+  wrap,            ///< the last one of the same round
+  none,            ///< there is none: rows of the first chunk see that chunk alone
+  previous_round,  ///< the last one of the round before, and before the first round the last round
+};
+
+/// Options of ReformerAttention.
+struct ReformerOptions {
+  /// c, the rows of a chunk: a divisor of N.
+  Index chunk = 64;
+  /// The number of hash rounds, at least 1.
+  Index rounds = 4;
+  /// The number of buckets of a round, even and at least 2.
+  Index buckets = 64;
+  /// If true, row i sees no row after itself.
+  bool causal = false;
+  /// What stands before the first chunk of a round.
+  FirstChunk before_first = FirstChunk::wrap;
+  /// Whether rows see rows of their chunks that have another bucket.
+  bool across_buckets = true;
+  /// Whether the logarithm of how often a row is a candidate, over all rounds, is subtracted from
+  /// its logit. Then a row that several rounds find counts once.
+  bool correct_duplicates = false;
+  /// Scale of the logits; the default is 1/sqrt(D).
+  std::optional<double> scale = {};
+  /// The seed of the projection, if none is given.
+  std::uint64_t seed = 0;
+};
+
+/// What Reformer attention reads.
+template <class T>
+struct ReformerInputs {
+  View<const T> qk = {};  ///< [B, H, N, D]: queries, and before they are normalised keys
+  View<const T> v = {};   ///< [B, H, N, Dv]
+  /// [B]: batch entry b has the rows [0, key_lengths[b]), of qk and v alike. Empty: it has all N.
+  std::span<const Index> key_lengths = {};
+  /// [1, rounds, D, buckets / 2], optional: the projections whose products rows are hashed by, in
+  /// place of those that are drawn.
+  View<const T> projection = {};
+
+  /// Calls visit(name, tensor) for every View.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("qk", qk);
+    visit("v", v);
+    visit("projection", projection);
+  }
+};
+
+/// What Reformer attention saves. A member is written only if it is given a tensor.
+template <class T>
+struct ReformerSaved {
+  /// [B, H, N, 1]: the natural logarithm of the row's sum of exp(logit) over the candidates of all
+  /// rounds; -infinity from a key length on.
+  View<T> lse = {};
+  /// [B, H, N, rounds]: that of each round. A backward pass that is given it does not compute it
+  /// again; the gradients have the same bits.
+  View<T> round_lse = {};
+
+  /// Calls visit(name, tensor) for every member.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("lse", lse);
+    visit("round_lse", round_lse);
+  }
+};
+
+/// The gradients of Reformer attention: the projection has none, since a bucket is not
+/// differentiated.
+template <class T>
+struct ReformerGrads {
+  View<T> qk = {};  ///< [B, H, N, D]: as queries and, through their normalisation, as keys
+  View<T> v = {};   ///< [B, H, N, Dv]
+
+  /// Calls visit(name, tensor) for every member.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("qk", qk);
+    visit("v", v);
+  }
+};
+
+/// The sizes of a call of ReformerAttention.
+struct ReformerShape {
+  Index batch = 1;        ///< B
+  Index heads = 1;        ///< H
+  Index rows = 0;         ///< N
+  Index width = 0;        ///< D
+  Index value_width = 0;  ///< Dv
+};
+
+/// The sizes of a call as its tensors have them. They are not checked.
+template <class T>
+ReformerShape shape_of(const ReformerInputs<T>& inputs) {
+  return {inputs.qk.batch(), inputs.qk.heads(), inputs.qk.rows(), inputs.qk.width(),
+          inputs.v.width()};
+}
+
+/// Element (d, c) of the projection of a round, if none is given: a draw of the normal distribution
+/// by Box and Muller, sqrt(-2 ln u1) cos(2 pi u2), computed in double, with u1 and u2 the
+/// uniform_draw<double>(seed, round, 0, d, 2 c) and (seed, round, 0, d, 2 c + 1).
+inline double reformer_projection(std::uint64_t seed, Index round, Index d, Index c) {
+  constexpr double two_pi = 6.283185307179586476925;
+  const auto u1 = uniform_draw<double>(seed, round, 0, d, 2 * c);
+  const auto u2 = uniform_draw<double>(seed, round, 0, d, 2 * c + 1);
+  return std::sqrt(-2 * std::log(u1)) * std::cos(two_pi * u2);
+}
+
+FOVEA_NAMESPACE_END

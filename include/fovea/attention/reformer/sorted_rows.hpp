@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The rows of all sequences, hashed and sorted in every round.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/reformer/options.hpp"
+#include "fovea/core/executor.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/kernels/layers/table.hpp"
+#include "fovea/kernels/sorting/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// A chunk of a round: rows that stand one behind the other when they are sorted.
+struct SortedChunk {
+  Index round = 0;                     ///< the round
+  Index number = 0;                    ///< its place in the round
+  const std::int32_t* rows = nullptr;  ///< [count] rows of the sequence
+  Index count = 0;                     ///< number of rows; 0: there is no such chunk
+};
+
+/// For each sequence (batch entry and head) and round the bucket of every row, and the rows in the
+/// order of (bucket, position). A row whose products hold a NaN is sorted as if its bucket were the
+/// first one, and `has_bucket` says so.
+template <class T>
+class SortedRows {
+ public:
+  /// \param inputs checked, as the options; what they view must outlive this object
+  SortedRows(const ReformerOptions& options, const ReformerInputs<T>& inputs)
+      : options_(options), inputs_(inputs), shape_(shape_of(inputs)) {}
+
+  /// Bytes of memory for that many workers.
+  static Index size_bytes(const ReformerOptions& options, const ReformerShape& s, Index workers) {
+    const Index sequences = s.batch * s.heads;
+    return sequences * options.rounds * s.rows * 3 * Index{sizeof(std::int32_t)} +
+           sequences * s.rows * kElement + projection_elements(options, s) * kElement +
+           workers * slot_bytes(options, s);
+  }
+
+  /// Takes the memory.
+  /// \throws std::bad_alloc
+  template <class E>
+  void take_memory(E&& executor) {
+    auto&& memory = memory_of(executor);
+    const Index places = sequences() * options_.rounds * shape_.rows;
+    buckets_ = memory.take(places, sizeof(std::int32_t));
+    order_ = memory.take(places, sizeof(std::int32_t));
+    ranks_ = memory.take(places, sizeof(std::int32_t));
+    inverse_ = memory.take(sequences() * shape_.rows, kElement);
+    projection_ = memory.take(projection_elements(options_, shape_), kElement);
+    const Index tasks = sequences() * (std::max)(options_.rounds, blocks());
+    scratch_ = memory.take(worker_count(executor, tasks), slot_bytes(options_, shape_));
+  }
+
+  /// Hashes and sorts.
+  /// \pre take_memory(executor) was called
+  template <class E>
+  void sort(E&& executor) {
+    memory_of(executor).require();
+    for (Index r = 0; r < options_.rounds; ++r) write_projection(r);
+    for_each_task(executor, sequences() * blocks(), [&](Index task, Index worker) {
+      hash(task / blocks(), task % blocks(), slot(worker));
+    });
+    for_each_task(executor, sequences() * options_.rounds, [&](Index task, Index worker) {
+      sort_round(task / options_.rounds, task % options_.rounds, slot(worker));
+    });
+  }
+
+  /// The number of sequences, heads counted.
+  Index sequences() const { return shape_.batch * shape_.heads; }
+  /// The rows of a sequence that there are.
+  Index length(Index sequence) const {
+    const auto b = static_cast<std::size_t>(sequence / shape_.heads);
+    return inputs_.key_lengths.empty() ? shape_.rows : inputs_.key_lengths[b];
+  }
+  /// The number of chunks of each round of a sequence.
+  Index chunks(Index sequence) const {
+    return (length(sequence) + options_.chunk - 1) / options_.chunk;
+  }
+  /// A chunk of a round.
+  SortedChunk chunk(Index sequence, Index round, Index number) const {
+    const Index first = number * options_.chunk;
+    return {round, number, order_.data<std::int32_t>() + place(sequence, round) + first,
+            (std::min)(options_.chunk, length(sequence) - first)};
+  }
+  /// The chunk that the rows of another one see beside it; of count 0 if there is none.
+  SortedChunk before(Index sequence, const SortedChunk& own) const {
+    if (own.number > 0) return chunk(sequence, own.round, own.number - 1);
+    Index round = own.round;
+    const Index last = chunks(sequence) - 1;
+    if (options_.before_first == FirstChunk::none) return {};
+    if (options_.before_first == FirstChunk::previous_round) {
+      round = (round + options_.rounds - 1) % options_.rounds;
+    }
+    if (round == own.round && last == 0) return {};
+    return chunk(sequence, round, last);
+  }
+  /// The chunk whose rows see another one as the chunk before; of count 0 if there is none.
+  SortedChunk after(Index sequence, const SortedChunk& own) const {
+    const Index last = chunks(sequence) - 1;
+    if (own.number < last) return chunk(sequence, own.round, own.number + 1);
+    Index round = own.round;
+    if (options_.before_first == FirstChunk::none) return {};
+    if (options_.before_first == FirstChunk::previous_round) round = (round + 1) % options_.rounds;
+    if (round == own.round && last == 0) return {};
+    return chunk(sequence, round, 0);
+  }
+
+  /// [N] the buckets of a round, those of rows without one kNoBucket.
+  const std::int32_t* buckets(Index sequence, Index round) const {
+    return buckets_.data<std::int32_t>() + place(sequence, round);
+  }
+  /// [N] the place of each row in a round.
+  const std::int32_t* ranks(Index sequence, Index round) const {
+    return ranks_.data<std::int32_t>() + place(sequence, round);
+  }
+  /// [N] 1 / max(|x|, 1e-12) of each row.
+  const T* inverse_norms(Index sequence) const {
+    return inverse_.template data<T>() + sequence * shape_.rows;
+  }
+
+ private:
+  static constexpr Index kElement = sizeof(T);
+
+  /// The sizes of a worker's scratch: packed rows and their products, or counts of buckets.
+  static Index slot_bytes(const ReformerOptions& options, const ReformerShape& s) {
+    const Index products = kProductRows * (s.width + options.buckets / 2) * kElement;
+    const Index counts = (options.buckets + 1) * Index{sizeof(std::int32_t)};
+    return padded_size((std::max)(products, counts), kWorkspaceAlignment);
+  }
+  static Index projection_elements(const ReformerOptions& options, const ReformerShape& s) {
+    return options.rounds * s.width * (options.buckets / 2);
+  }
+
+  std::byte* slot(Index worker) {
+    return scratch_.data<std::byte>() + worker * slot_bytes(options_, shape_);
+  }
+  Index place(Index sequence, Index round) const {
+    return (sequence * options_.rounds + round) * shape_.rows;
+  }
+  /// The blocks of rows that are hashed at once.
+  Index blocks() const { return (shape_.rows + kProductRows - 1) / kProductRows; }
+
+  /// Writes the projection of a round, given or drawn, in dense rows.
+  void write_projection(Index round) {
+    const Index half = options_.buckets / 2;
+    const bool is_drawn = inputs_.projection.is_none();
+    T* const to = projection_.template data<T>() + round * shape_.width * half;
+    for (Index d = 0; d < shape_.width; ++d) {
+      for (Index c = 0; c < half; ++c) {
+        to[d * half + c] = is_drawn
+                               ? static_cast<T>(reformer_projection(options_.seed, round, d, c))
+                               : inputs_.projection(0, round, d, c);
+      }
+    }
+  }
+
+  /// 1 / max(|x|, kLeastLength) of a row, whose squares neither overflow nor vanish.
+  T inverse_norm(const T* row) const {
+    double sum = 0;
+    double largest = 0;
+    for (Index d = 0; d < shape_.width; ++d) {
+      const auto x = std::abs(static_cast<double>(row[d]));
+      largest = largest < x ? x : largest;
+      sum += x * x;
+    }
+    double norm = std::sqrt(sum);
+    if (largest > 1e150 && std::isfinite(largest)) {
+      sum = 0;
+      for (Index d = 0; d < shape_.width; ++d) {
+        const double x = static_cast<double>(row[d]) / largest;
+        sum += x * x;
+      }
+      norm = largest * std::sqrt(sum);
+    }
+    return static_cast<T>(1 / (norm < kLeastLength ? kLeastLength : norm));
+  }
+
+  /// Hashes a block of rows in all rounds.
+  void hash(Index sequence, Index block, std::byte* scratch) {
+    const Index first = block * kProductRows;
+    const Index rows = (std::min)(kProductRows, length(sequence) - first);
+    if (rows <= 0) return;
+    const Matrix<const T> x =
+        detail::head_matrix(inputs_.qk, sequence / shape_.heads, sequence % shape_.heads, first);
+    T* const packed = reinterpret_cast<T*>(scratch);
+    T* const products = packed + kProductRows * shape_.width;
+    T* const inverse = inverse_.template data<T>() + sequence * shape_.rows + first;
+    for (Index i = 0; i < rows; ++i) {
+      T* const row = packed + i * shape_.width;
+      for (Index d = 0; d < shape_.width; ++d) row[d] = x.data[i * x.row + d * x.column];
+      inverse[i] = inverse_norm(row);
+    }
+    const Index half = options_.buckets / 2;
+    for (Index r = 0; r < options_.rounds; ++r) {
+      const T* const w = projection_.template data<T>() + r * shape_.width * half;
+      ProductArgs<T> product;
+      product.a = {packed, shape_.width, 1};
+      product.b = {w, half, 1};
+      product.to = products;
+      product.to_row = half;
+      product.rows = rows;
+      product.columns = half;
+      product.steps = shape_.width;
+      ProductKernels<T>{}.multiply(product);
+      HashedRowKernels<T>{}.buckets(
+          {products, rows, half, buckets_.data<std::int32_t>() + place(sequence, r) + first});
+    }
+  }
+
+  /// Sorts the rows of a round by counting those of each bucket.
+  void sort_round(Index sequence, Index round, std::byte* scratch) {
+    const Index rows = length(sequence);
+    const std::int32_t* const buckets = this->buckets(sequence, round);
+    auto* const order = order_.data<std::int32_t>() + place(sequence, round);
+    auto* const ranks = ranks_.data<std::int32_t>() + place(sequence, round);
+    auto* const next = reinterpret_cast<std::int32_t*>(scratch);
+    std::fill_n(next, options_.buckets + 1, 0);
+    for (Index i = 0; i < rows; ++i) ++next[(std::max)(buckets[i], 0) + 1];
+    for (Index b = 0; b < options_.buckets; ++b) next[b + 1] += next[b];
+    for (Index i = 0; i < rows; ++i) {
+      const std::int32_t rank = next[(std::max)(buckets[i], 0)]++;
+      order[rank] = static_cast<std::int32_t>(i);
+      ranks[i] = rank;
+    }
+  }
+
+  ReformerOptions options_;
+  ReformerInputs<T> inputs_;
+  ReformerShape shape_;
+  Workspace buckets_;  // [sequences, rounds, N] as order_ and ranks_
+  Workspace order_;
+  Workspace ranks_;
+  Workspace inverse_;     // [sequences, N]
+  Workspace projection_;  // [rounds, D, buckets / 2]
+  Workspace scratch_;     // [workers]
+};
+
+FOVEA_NAMESPACE_END

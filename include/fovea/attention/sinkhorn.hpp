@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sinkhorn attention (Tay et al. 2020, section 3; MATHS.md, section 7): blocks of queries attend
+/// to their own block and to one that is sorted to them.
+#pragma once
+
+#include "fovea/attention/call/backward_calls.hpp"
+#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/sinkhorn/backward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Attention to sorted blocks. The rows are cut into blocks of b. The sorting logits R are
+/// normalised in the space of logarithms n times, each time first rows and then columns, so that
+/// exp(R) comes near a matrix whose rows and columns sum to 1. Sorted block u of k, and of v, is
+/// sum_w exp(R)[u, w] block_w, and the queries of block u attend to the 2 b rows of the sorted
+/// block and of their own in one softmax:
+///
+///     out_i = sum_j softmax_j(scale <q_i, k_j>) v_j.
+///
+/// With a key length n, a multiple of b, the blocks from n / b on are not there, as blocks of
+/// queries, of keys and of R: the result has the bits of the sequence of n rows. Rows beyond are
+/// +0, their lse -infinity. Other lengths have no meaning, since a sorted block is a sum of whole
+/// blocks; they are refused.
+///
+/// A NaN of R reaches the rows whose sorted blocks it goes into: with n = 0 those of its block of
+/// queries, otherwise all of its head. The bits of a result do not depend on threads, batch or
+/// strides. The operator is not causal, since a sorted block is a sum of blocks of the whole
+/// sequence: a causal option or a decoder does not compile.
+///
+/// Cost: 2 (D + Dv) 2 b flops for each row, 2 (D + Dv) N / b for each row of k to sort blocks, and
+/// 2 n (N / b)^2 exponentials and logarithms for each key head. Memory: 2 (D + Dv) numbers for each
+/// row of some key heads, of as many as have 2^23 of them, and 3 (N / b)^2 or so for each; there is
+/// no N x N matrix.
+class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
+                          public BackwardCalls<SinkhornAttention> {
+ public:
+  /// What the operator reads, for tensors of T, which is float or double.
+  template <class T>
+  using Inputs = SinkhornInputs<T>;
+  /// What the forward pass saves: lse, if it has a tensor.
+  template <class T>
+  using Saved = SoftmaxSaved<T>;
+  /// The gradients that the backward pass writes.
+  template <class T>
+  using Grads = SinkhornGrads<T>;
+  /// The sizes of a call.
+  using Shape = AttentionShape;
+
+  SinkhornOptions options;  ///< checked at every call
+
+  /// Has the default options.
+  SinkhornAttention() = default;
+  /// Holds these options. They are checked when the operator is called.
+  explicit SinkhornAttention(const SinkhornOptions& chosen) : options(chosen) {}
+
+  /// The name that stands in error messages, tables and benchmarks.
+  static constexpr const char* name() { return "SinkhornAttention"; }
+
+  /// Checks what `forward` takes. Cost: O(B).
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
+  template <class T>
+  void check(const InputsOf<SinkhornAttention, T>& inputs, const View<T>& out,
+             const SavedOf<SinkhornAttention, T>& saved = {}) const {
+    check_sinkhorn_inputs(name(), options, inputs);
+    check_outputs(name(), inputs, out, saved);
+  }
+
+  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
+  template <class T>
+  void check_backward(const InputsOf<SinkhornAttention, T>& inputs, const View<const T>& out,
+                      const SavedOf<SinkhornAttention, T>& saved, const View<const T>& d_out,
+                      const GradsOf<SinkhornAttention, T>& grads) const {
+    check_sinkhorn_inputs(name(), options, inputs);
+    check_rows(name(), "out", inputs, out);
+    check_rows(name(), "d_out", inputs, d_out);
+    check_lse(name(), inputs, saved);
+    check_grads(name(), inputs, out, saved, d_out, grads);
+  }
+
+  /// Bytes of scratch memory that `forward` takes with that many workers.
+  template <class T>
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+    return SinkhornForward<T>::workspace_bytes(options, shape, workers);
+  }
+
+  /// Bytes of scratch memory that `backward` takes with that many workers.
+  template <class T>
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& shape,
+                                               Index workers = 1) const {
+    return SinkhornBackward<T>::workspace_bytes(options, shape, workers);
+  }
+
+  /// The number of (query, key) pairs of one query head, keys of sorted blocks counted.
+  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
+    return shape.queries * 2 * options.block;
+  }
+
+  /// There is no decoder: a call does not compile, and says why.
+  template <class T>
+  void decoder(const DecoderShape& /*shape*/) const {
+    static_assert(!std::same_as<T, T>,
+                  "SinkhornAttention has no decoder: it is not causal, since a sorted block is a "
+                  "sum of blocks of the whole sequence");
+  }
+
+ private:
+  friend class ForwardCalls<SinkhornAttention>;
+  friend class BackwardCalls<SinkhornAttention>;
+
+  /// The multiply-adds of a pass that has `of_pair` for each pair and `of_sum` for each number of a
+  /// block that is added to a sorted one.
+  double products(const AttentionShape& s, Index of_pair, Index of_sum) const {
+    const auto heads = static_cast<double>(s.batch * s.query_heads);
+    const auto sums = static_cast<double>(s.queries / options.block * s.queries);
+    return heads * (static_cast<double>(visible_pairs(s)) * static_cast<double>(of_pair) +
+                    sums * static_cast<double>(of_sum * (s.width + s.value_width)));
+  }
+
+  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: exact
+  /// derivatives of `forward`, that of R through all iterations.
+  /// Cost: sorting the blocks again and twice as much for their gradients, 2 (3 D + 2 Dv) 2 b flops
+  /// for each row, and twice the exponentials. Memory: twice that of the forward pass, and 2 n
+  /// (N / b)^2 numbers for each worker.
+  template <class T, class E>
+  void run_backward(const InputsOf<SinkhornAttention, T>& inputs, const View<const T>& out,
+                    const SavedOf<SinkhornAttention, T>& saved, const View<const T>& d_out,
+                    const GradsOf<SinkhornAttention, T>& grads, E&& executor) const {
+    const SinkhornCall<T> call{options, inputs};
+    const AttentionShape& s = call.shape;
+    auto&& threads =
+        for_work(executor, [&] { return products(s, 3 * s.width + 2 * s.value_width, 3); });
+    SinkhornBackward<T>(call, out, saved, d_out, grads).run(threads);
+  }
+
+  template <class T, class E>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+    const SinkhornCall<T> call{options, inputs};
+    const AttentionShape& s = call.shape;
+    auto&& threads = for_work(executor, [&] { return products(s, s.width + s.value_width, 1); });
+    SinkhornForward<T>(call, out, saved).run(threads);
+  }
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The weights by which blocks are sorted: sorting logits normalised in the space of logarithms.
+#pragma once
+
+#include <algorithm>
+
+#include "fovea/attention/sinkhorn/options.hpp"
+#include "fovea/kernels/sorting/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Makes exp(R) of the sorting logits of one key head, after some iterations of normalising rows
+/// and then columns, and the gradient of R from that of exp(R). Matrices are [blocks, blocks],
+/// dense.
+template <class T>
+class SortingWeights {
+ public:
+  /// \param iterations n
+  explicit SortingWeights(Index iterations) : iterations_(iterations) {}
+
+  /// Elements of scratch of `compute`.
+  static Index scratch_elements(Index blocks) { return 2 * blocks * blocks; }
+  /// Elements of scratch of `differentiate`: the results of all steps, and a gradient.
+  static Index grad_scratch_elements(Index iterations, Index blocks) {
+    return (2 * iterations + 2) * blocks * blocks;
+  }
+
+  /// Writes the weights.
+  /// \param logits R \param scratch scratch_elements(blocks)
+  void compute(const Matrix<const T>& logits, Index blocks, T* weights, T* scratch) const {
+    T* const other = scratch + blocks * blocks;
+    read(logits, blocks, scratch);
+    for (Index step = 0; step < iterations_; ++step) {
+      normalise_rows(blocks, scratch, other);
+      transpose(other, blocks, scratch);
+      normalise_columns(blocks, scratch);
+    }
+    SortingLogitKernels<T>{}.exponentials({scratch, weights, blocks * blocks});
+  }
+
+  /// Writes the gradient of the logits.
+  /// \param d_weights that of the weights, replaced
+  /// \param scratch grad_scratch_elements(iterations, blocks)
+  void differentiate(const Matrix<const T>& logits, Index blocks, const T* weights, T* d_weights,
+                     const Matrix<T>& d_logits, T* scratch) const {
+    const Index size = blocks * blocks;
+    T* const other = scratch + (2 * iterations_ + 1) * size;
+    read(logits, blocks, scratch);
+    for (Index step = 0; step < iterations_; ++step) {
+      T* const rows = scratch + (2 * step + 1) * size;  // of one iteration, transposed
+      T* const columns = rows + size;
+      normalise_rows(blocks, scratch + 2 * step * size, rows);
+      transpose(rows, blocks, columns);
+      normalise_columns(blocks, columns);
+    }
+    for (Index i = 0; i < size; ++i) d_weights[i] *= weights[i];
+    for (Index step = iterations_; step-- > 0;) {
+      T* const rows = scratch + (2 * step + 1) * size;
+      SortingLogitKernels<T>{}.log_columns({rows + size, d_weights, blocks, blocks});
+      transpose(d_weights, blocks, other);
+      SortingLogitKernels<T>{}.log_columns({rows, other, blocks, blocks});
+      transpose(other, blocks, d_weights);
+    }
+    for (Index u = 0; u < blocks; ++u) {
+      for (Index w = 0; w < blocks; ++w) {
+        d_logits.data[u * d_logits.row + w * d_logits.column] = d_weights[u * blocks + w];
+      }
+    }
+  }
+
+  /// Transposes a matrix.
+  static void transpose(const T* from, Index blocks, T* to) {
+    constexpr Index tile = 16;
+    for (Index u = 0; u < blocks; u += tile) {
+      for (Index w = 0; w < blocks; w += tile) {
+        for (Index i = u; i < (std::min)(u + tile, blocks); ++i) {
+          for (Index j = w; j < (std::min)(w + tile, blocks); ++j) {
+            to[j * blocks + i] = from[i * blocks + j];
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  static void read(const Matrix<const T>& logits, Index blocks, T* to) {
+    for (Index u = 0; u < blocks; ++u) {
+      for (Index w = 0; w < blocks; ++w) {
+        to[u * blocks + w] = logits.data[u * logits.row + w * logits.column];
+      }
+    }
+  }
+  /// Normalises the rows of a matrix. \param to the transposed result
+  static void normalise_rows(Index blocks, const T* from, T* to) {
+    transpose(from, blocks, to);
+    normalise_columns(blocks, to);
+  }
+  static void normalise_columns(Index blocks, T* matrix) {
+    SortingLogitKernels<T>{}.log_columns({matrix, nullptr, blocks, blocks});
+  }
+
+  Index iterations_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Reformer attention between projections, of which queries and keys share one (Kitaev et al. 2020,
+/// section 2). It costs what the operator costs and 6 Dm H D flops per token, twice that in the
+/// backward pass.
+#pragma once
+
+#include "fovea/attention/reformer.hpp"
+#include "fovea/layers/linear.hpp"
+#include "fovea/layers/multi_head.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Options of ReformerLayer.
+struct ReformerLayerOptions {
+  Index width = 0;                 ///< Dm, the channels of x and y; must be set
+  Index heads = 1;                 ///< H, the number of heads
+  Index head_width = 0;            ///< D, the width of a head; if 0, width / heads
+  bool bias = false;               ///< whether the projections have a bias
+  ReformerOptions attention = {};  ///< options of ReformerAttention
+};
+
+/// y = concat_h(Op(x W_QK^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows, where the
+/// chunks divide L. W_QK and W_V stand side by side in one matrix [Dm, 2 H D]. What rows are hashed
+/// by is drawn once, from the seed of the options, when the layer is made: it is kept, not learnt,
+/// and no parameter. Rows from a key length on are what W_O makes of +0.
+///
+/// The layer keeps 3 H D + H (rounds + 1) numbers per token and takes as many for gradients. The
+/// bits are the same for any number of threads.
+template <class T = float>
+class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
+ public:
+  /// What is kept from forward to backward, and room for gradients.
+  struct Saved {
+    Buffer<T> projected;    ///< [B, 1, L, 2 H D] qk and v, side by side
+    Buffer<T> d_projected;  ///< [B, 1, L, 2 H D] their gradients
+    Buffer<T> out;          ///< [B, 1, L, H D] the outputs of the heads
+    Buffer<T> d_out;        ///< [B, 1, L, H D] their gradient
+    Buffer<T> round_lse;    ///< [B, H, L, rounds] of the operator
+  };
+
+  /// A layer without sizes, which has yet to be assigned to.
+  ReformerLayer() = default;
+
+  /// Draws the weights, and what rows are hashed by.
+  /// \throws std::invalid_argument if sizes do not go together
+  ReformerLayer(const ReformerLayerOptions& options, Initialiser& initialiser)
+      : op_(options.attention),
+        sizes_(head_sizes(
+            "ReformerLayer",
+            {.width = options.width, .heads = options.heads, .head_width = options.head_width})),
+        projection_(sizes_.width, 2 * columns(), initialiser,
+                    {.bias = options.bias, .outputs_of_one = sizes_.width, .name = "qkv"}),
+        out_(columns(), sizes_.width, initialiser, {.bias = options.bias, .name = "out"}) {
+    const ReformerOptions& hashed = options.attention;
+    const Index half = (std::max)(Index{0}, hashed.buckets / 2);
+    hashes_.resize((std::max)(Index{0}, hashed.rounds) * sizes_.head_width, half);
+    for (Index row = 0; row < hashes_.rows(); ++row) {
+      for (Index c = 0; c < half; ++c) {
+        hashes_(row, c) = static_cast<T>(
+            reformer_projection(hashed.seed, row / sizes_.head_width, row % sizes_.head_width, c));
+      }
+    }
+  }
+
+  /// The operator.
+  const ReformerAttention& op() const { return op_; }
+  /// The sizes of the heads.
+  const HeadSizes& sizes() const { return sizes_; }
+
+  /// Lists the projections.
+  template <class Self, class F>
+  static void each_part(Self& self, F&& f) {
+    f(self.projection_);
+    f(self.out_);
+  }
+
+  using LayerCalls<ReformerLayer<T>, T, Tokens<T>>::forward;
+  /// Computes y, and keeps what `backward` needs.
+  /// \throws std::invalid_argument as the operator, and with a message that names tensor,
+  /// dimension, expected and got
+  /// \throws std::bad_alloc if there is no memory for what is kept
+  template <class E = Serial>
+  void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
+    fovea::check_forward("ReformerLayer", tokens.x, sizes_.width, y, sizes_.width);
+    check_lengths("ReformerLayer", tokens);
+    const View<T> projected = saved.projected.resize(y.batch(), y.rows(), 2 * columns());
+    const View<T> out = saved.out.resize(y.batch(), y.rows(), columns());
+    saved.round_lse.resize(
+        {y.batch(), sizes_.heads, y.rows(), (std::max)(Index{0}, op_.options.rounds)});
+    projection_.forward(tokens.x, projected, executor);
+    op_.forward(inputs(tokens, saved), heads_of(out, 0), kept(saved), executor);
+    out_.forward(View<const T>(out), y, executor);
+  }
+
+  /// Adds to the gradients of the parameters. If d_x is given, it is written.
+  /// \throws as `forward`
+  template <class E = Serial>
+  void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
+                E&& executor = {}) {
+    fovea::check_backward("ReformerLayer", tokens.x, sizes_.width, d_y, sizes_.width, d_x);
+    check_saved("ReformerLayer", saved.projected.view(), tokens.x);
+    check_lengths("ReformerLayer", tokens);
+    const View<T> d_projected = saved.d_projected.resize(d_y.batch(), d_y.rows(), 2 * columns());
+    const View<T> d_out = saved.d_out.resize(d_y.batch(), d_y.rows(), columns());
+    const View<const T> out(heads_of(saved.out.view(), 0));
+    const View<const T> d_heads(heads_of(d_out, 0));
+    const ReformerGrads<T> grads{heads_of(d_projected, 0), heads_of(d_projected, columns())};
+    op_.check_backward(inputs(tokens, saved), out, kept(saved), d_heads, grads);
+    typename Linear<T>::Saved nothing;
+    out_.backward(View<const T>(saved.out.view()), nothing, d_y, d_out, executor);
+    op_.backward(inputs(tokens, saved), out, kept(saved), d_heads, grads, executor);
+    projection_.backward(tokens.x, nothing, View<const T>(d_projected), d_x, executor);
+  }
+
+ private:
+  Index columns() const { return sizes_.heads * sizes_.head_width; }
+  View<T> heads_of(const View<T>& side_by_side, Index first) const {
+    return as_heads(side_by_side, first, sizes_.heads, sizes_.head_width);
+  }
+  ReformerInputs<T> inputs(const Tokens<T>& tokens, Saved& saved) const {
+    const View<T> projected = saved.projected.view();
+    const Shape hashes = {1, op_.options.rounds, sizes_.head_width, hashes_.cols()};
+    return {heads_of(projected, 0), heads_of(projected, columns()), tokens.key_lengths,
+            View<const T>(hashes_.data(), hashes)};
+  }
+  static ReformerSaved<T> kept(Saved& saved) { return {{}, saved.round_lse.view()}; }
+
+  ReformerAttention op_;
+  HeadSizes sizes_;
+  Linear<T> projection_;
+  Linear<T> out_;
+  RowMatrix<T> hashes_;  // [rounds D, buckets / 2]
+};
+
+FOVEA_NAMESPACE_END

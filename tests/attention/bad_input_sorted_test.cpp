@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What Reformer and Sinkhorn attention refuse, with the exact message, forward and backward alike
+/// and nothing written; and what looks bad and is not.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "fovea/attention/reformer.hpp"
+#include "fovea/attention/sinkhorn.hpp"
+#include "support/compare.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::ReformerAttention;
+using fovea::ReformerOptions;
+using fovea::SinkhornAttention;
+using fovea::SinkhornOptions;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// Memory that a call writes to and reads from.
+class Memory {
+ public:
+  float* at(Index offset) { return numbers_.data() + offset; }
+  /// What f refuses with, by `check` and by the call, which must not have written anything.
+  template <class Check, class Run>
+  std::string refusal(const Check& check, const Run& run) {
+    const std::vector<float> before = numbers_;
+    const std::string checked = fovea_test::refusal(check);
+    EXPECT_TRUE(same_bits(before, numbers_)) << "written by the check";
+    const std::string ran = fovea_test::refusal(run);
+    EXPECT_EQ(checked, ran);
+    if (ran != "accepted") {
+      EXPECT_TRUE(same_bits(before, numbers_)) << "written before: " << ran;
+    }
+    return ran;
+  }
+
+ private:
+  std::vector<float> numbers_ = std::vector<float>(10000, 0.5F);
+};
+
+/// 12 rows, 2 heads, D = 5, Dv = 3.
+class BadReformerInput : public testing::Test {
+ protected:
+  BadReformerInput() { reset(); }
+
+  void reset() {
+    in = {View<const float>(memory.at(0), {2, 2, 12, 5}),
+          View<const float>(memory.at(1000), {2, 2, 12, 3})};
+    in.projection = View<const float>(memory.at(2000), {1, 2, 5, 3});
+    out = {memory.at(3000), {2, 2, 12, 3}};
+    saved = {View<float>(memory.at(4000), {2, 2, 12, 1}),
+             View<float>(memory.at(5000), {2, 2, 12, 2})};
+    d_out = {memory.at(6000), {2, 2, 12, 3}};
+    grads = {View<float>(memory.at(7000), {2, 2, 12, 5}),
+             View<float>(memory.at(8000), {2, 2, 12, 3})};
+    lengths.clear();
+  }
+
+  std::string forward(const ReformerAttention& op) {
+    in.key_lengths = lengths;
+    return memory.refusal([&] { op.check(in, out, saved); }, [&] { op.forward(in, out, saved); });
+  }
+  std::string backward(const ReformerAttention& op) {
+    in.key_lengths = lengths;
+    return memory.refusal(
+        [&] { op.check_backward(in, View<const float>(out), saved, d_out, grads); },
+        [&] { op.backward(in, View<const float>(out), saved, d_out, grads); });
+  }
+  static ReformerOptions good() { return {.chunk = 4, .rounds = 2, .buckets = 6}; }
+
+  /// Of both passes. \param message "accepted", or what stands behind the operator's name
+  void expect(const std::string& message, const ReformerOptions& options = good()) {
+    const std::string whole = message == "accepted" ? message : "ReformerAttention: " + message;
+    const ReformerAttention op(options);
+    EXPECT_EQ(forward(op), whole);
+    EXPECT_EQ(backward(op), whole);
+    reset();
+  }
+
+  Memory memory;
+  fovea::ReformerInputs<float> in;
+  View<float> out;
+  fovea::ReformerSaved<float> saved;
+  View<const float> d_out;
+  fovea::ReformerGrads<float> grads;
+  std::vector<Index> lengths;
+};
+
+TEST_F(BadReformerInput, Options) {
+  expect("accepted");
+  ReformerOptions options = good();
+  options.chunk = 5;
+  expect("chunk is 5; expected a divisor of 12, the rows of qk", options);
+  options.chunk = 0;
+  expect("chunk is 0; expected a divisor of 12, the rows of qk", options);
+  options.chunk = 24;
+  expect("chunk is 24; expected a divisor of 12, the rows of qk", options);
+  options = good();
+  options.rounds = 0;
+  expect("rounds is 0; expected at least 1", options);
+  options = good();
+  for (const Index buckets : {7, 0, -2}) {
+    options.buckets = buckets;
+    expect("buckets is " + std::to_string(buckets) +
+               "; expected an even number of at least 2: half of the buckets are the other half's "
+               "opposites",
+           options);
+  }
+  options = good();
+  options.scale = kNan;
+  expect("scale is nan; expected finite in the inputs' type", options);
+}
+
+TEST_F(BadReformerInput, Tensors) {
+  in.v = {memory.at(1000), {2, 2, 11, 3}};
+  expect("rows of v is 11; expected 12, the rows of qk");
+  in.v = {memory.at(1000), {2, 1, 12, 3}};
+  expect("heads of v is 1; expected 2, the heads of qk");
+  in.v = {};
+  expect("v is missing; expected one of batch 2, the batch of qk");
+  in.qk = {};
+  expect("qk is missing; expected what attends to v");
+  lengths = {3};
+  expect("the number of key_lengths is 1; expected 2, the batch of qk, or 0");
+  lengths = {3, 13};
+  expect("key_lengths[1] is 13; expected 0 to 12, the rows of qk");
+  lengths = {3, 0};
+  expect("accepted");
+}
+
+TEST_F(BadReformerInput, Projection) {
+  in.projection = {memory.at(2000), {1, 2, 4, 3}};
+  expect("rows of projection is 4; expected 5, the width of qk");
+  in.projection = {memory.at(2000), {1, 2, 5, 4}};
+  expect("width of projection is 4; expected 3, half of the buckets of the options");
+  in.projection = {memory.at(2000), {1, 3, 5, 3}};
+  expect("heads of projection is 3; expected 2, the rounds of the options");
+  in.projection = {memory.at(2000), {2, 2, 5, 3}};
+  expect("batch of projection is 2; expected 1, since all sequences are hashed alike");
+  in.projection = {};
+  expect("accepted");
+}
+
+TEST_F(BadReformerInput, WhatIsWritten) {
+  const ReformerAttention op(good());
+  out = {memory.at(0), {2, 2, 12, 3}};
+  EXPECT_EQ(forward(op),
+            "ReformerAttention: out is in the memory of qk; expected memory of its own");
+  reset();
+  out = {memory.at(3000), {2, 2, 12, 2}};
+  EXPECT_EQ(
+      forward(op),
+      "ReformerAttention: width of out is 2; expected 3, as the inputs make it [2, 2, 12, 3]");
+  reset();
+  saved.round_lse = {memory.at(5000), {2, 2, 12, 3}};
+  EXPECT_EQ(forward(op),
+            "ReformerAttention: width of round_lse is 3; expected 2, as the inputs make it [2, 2, "
+            "12, 2]");
+  EXPECT_EQ(backward(op),
+            "ReformerAttention: width of round_lse is 3; expected 2, as the inputs make it [2, 2, "
+            "12, 2]");
+  reset();
+  grads.v = grads.qk;
+  EXPECT_EQ(backward(op),
+            "ReformerAttention: width of the gradient of v is 5; expected 3, as the inputs make it "
+            "[2, 2, 12, 3]");
+  reset();
+  grads.v = {grads.qk.data(), {2, 2, 12, 3}};
+  EXPECT_EQ(backward(op),
+            "ReformerAttention: the gradient of v is in the memory of the gradient of qk; expected "
+            "memory of its own");
+  reset();
+  std::vector<Index> buckets(96);
+  EXPECT_EQ(refusal([&] {
+              op.buckets(in, View<Index>(buckets.data(), {2, 2, 12, 2}));
+            }),
+            "ReformerAttention: rows of buckets is 12; expected 2, as the inputs make it [2, 2, 2, "
+            "12]");
+}
+
+TEST_F(BadReformerInput, EmptyTensorsAreFine) {
+  for (const Shape& shape : {Shape{0, 2, 12, 5}, {2, 0, 12, 5}, {2, 2, 0, 5}}) {
+    in = {View<const float>(memory.at(0), shape),
+          View<const float>(memory.at(1000), {shape[0], shape[1], shape[2], 3})};
+    out = {memory.at(3000), {shape[0], shape[1], shape[2], 3}};
+    d_out = out;
+    saved = {};
+    grads = {};
+    EXPECT_EQ(forward(ReformerAttention(good())), "accepted");
+    EXPECT_EQ(backward(ReformerAttention(good())), "accepted");
+  }
+}
+
+/// 12 rows, 4 heads of 2 key heads, D = 5, Dv = 3.
+class BadSinkhornInput : public testing::Test {
+ protected:
+  BadSinkhornInput() { reset(); }
+
+  void reset() {
+    in = {View<const float>(memory.at(0), {2, 4, 12, 5}),
+          View<const float>(memory.at(1000), {2, 2, 12, 5}),
+          View<const float>(memory.at(2000), {2, 2, 12, 3}),
+          {},
+          View<const float>(memory.at(2500), {2, 2, 3, 3})};
+    out = {memory.at(3000), {2, 4, 12, 3}};
+    saved = {View<float>(memory.at(4000), {2, 4, 12, 1})};
+    d_out = {memory.at(5000), {2, 4, 12, 3}};
+    grads = {
+        View<float>(memory.at(6000), {2, 4, 12, 5}), View<float>(memory.at(7000), {2, 2, 12, 5}),
+        View<float>(memory.at(8000), {2, 2, 12, 3}), View<float>(memory.at(9000), {2, 2, 3, 3})};
+    lengths.clear();
+  }
+
+  std::string forward(const SinkhornAttention& op) {
+    in.key_lengths = lengths;
+    return memory.refusal([&] { op.check(in, out, saved); }, [&] { op.forward(in, out, saved); });
+  }
+  std::string backward(const SinkhornAttention& op) {
+    in.key_lengths = lengths;
+    return memory.refusal(
+        [&] { op.check_backward(in, View<const float>(out), saved, d_out, grads); },
+        [&] { op.backward(in, View<const float>(out), saved, d_out, grads); });
+  }
+
+  void expect(const std::string& message,
+              const SinkhornOptions& options = {.block = 4, .iterations = 2}) {
+    const std::string whole = message == "accepted" ? message : "SinkhornAttention: " + message;
+    const SinkhornAttention op(options);
+    EXPECT_EQ(forward(op), whole);
+    EXPECT_EQ(backward(op), whole);
+    reset();
+  }
+
+  Memory memory;
+  fovea::SinkhornInputs<float> in;
+  View<float> out;
+  fovea::SoftmaxSaved<float> saved;
+  View<const float> d_out;
+  fovea::SinkhornGrads<float> grads;
+  std::vector<Index> lengths;
+};
+
+TEST_F(BadSinkhornInput, Options) {
+  expect("accepted");
+  expect("block is 5; expected a divisor of 12, the rows of q", {.block = 5});
+  expect("block is 0; expected a divisor of 12, the rows of q", {.block = 0});
+  expect("block is -4; expected a divisor of 12, the rows of q", {.block = -4});
+  expect("iterations is -1; expected at least 0", {.block = 4, .iterations = -1});
+  expect("scale is nan; expected finite in the inputs' type", {.block = 4, .scale = kNan});
+}
+
+TEST_F(BadSinkhornInput, Tensors) {
+  in.k = {memory.at(1000), {2, 2, 8, 5}};
+  in.v = {memory.at(2000), {2, 2, 8, 3}};
+  expect(
+      "rows of k is 8; expected 12, the rows of q: a block of queries has a block of keys of its "
+      "own");
+  in.sorting = {};
+  expect("sorting is missing; expected [B, Hk, N / block, N / block], the sorting logits");
+  in.sorting = {memory.at(2500), {2, 2, 2, 3}};
+  expect("rows of sorting is 2; expected 3, the blocks of q");
+  in.sorting = {memory.at(2500), {2, 2, 3, 2}};
+  expect("width of sorting is 2; expected 3, the blocks of k");
+  in.sorting = {memory.at(2500), {2, 4, 3, 3}};
+  expect("heads of sorting is 4; expected 2, the heads of k");
+  in.sorting = {memory.at(2500), {1, 2, 3, 3}};
+  expect("batch of sorting is 1; expected 2, the batch of k");
+}
+
+TEST_F(BadSinkhornInput, Lengths) {
+  lengths = {12, 6};
+  expect("key_lengths[1] is 6; expected a multiple of 4, the rows of a block");
+  lengths = {12, 16};
+  expect("key_lengths[1] is 16; expected 0 to 12, the rows of k");
+  lengths = {0, 8};
+  expect("accepted");
+}
+
+TEST_F(BadSinkhornInput, WhatIsWritten) {
+  const SinkhornAttention op({.block = 4, .iterations = 2});
+  out = {memory.at(2500), {2, 4, 12, 3}};
+  EXPECT_EQ(forward(op),
+            "SinkhornAttention: out is in the memory of sorting; expected memory of its own");
+  reset();
+  grads.sorting = {memory.at(9000), {2, 2, 3, 2}};
+  EXPECT_EQ(backward(op),
+            "SinkhornAttention: width of the gradient of sorting is 2; expected 3, as the inputs "
+            "make it [2, 2, 3, 3]");
+  reset();
+  saved = {};
+  EXPECT_EQ(backward(op), "SinkhornAttention: lse is missing; expected the lse that forward saved");
+}
+
+TEST_F(BadSinkhornInput, EmptyTensorsAreFine) {
+  for (const Shape& shape : {Shape{0, 2, 12, 5}, {2, 0, 12, 5}, {2, 2, 0, 5}}) {
+    const Shape values = {shape[0], shape[1], shape[2], 3};
+    in = {View<const float>(memory.at(0), shape), View<const float>(memory.at(1000), shape),
+          View<const float>(memory.at(2000), values)};
+    out = {memory.at(3000), values};
+    d_out = out;
+    saved = {};
+    grads = {};
+    EXPECT_EQ(forward(SinkhornAttention({.block = 4})), "accepted");
+    EXPECT_EQ(backward(SinkhornAttention({.block = 4})), "accepted");
+  }
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Reformer attention: against its oracle with every option; bits for any threads, levels, strides
+/// and batch; key lengths as sequences alone; NaN; central differences; the union of candidates;
+/// memory.
+#include "fovea/attention/reformer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "attention/reformer_problem.hpp"
+#include "fovea/core/arena.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/levels.hpp"
+#include "support/memory.hpp"
+
+namespace fovea_test {
+namespace {
+
+static_assert(fovea::DifferentiableAttention<ReformerAttention, float>);
+static_assert(fovea::DifferentiableAttention<ReformerAttention, double>);
+static_assert(!fovea::IncrementalAttention<ReformerAttention, float>);
+
+template <class T>
+void expect_conforms(const ReformerOptions& options, const ReformerProblem<T>& p) {
+  const ExpectedReformer<T> expected = reformer_oracle(p.inputs(), options);
+  const ExpectedReformerGrads<T> grads = reformer_grad_oracle(p.inputs(), options, p.d_out.view());
+  at_each_level([&] {
+    const ReformerResult<T> got = run_reformer(ReformerAttention(options), p);
+    EXPECT_TRUE(within_ratio(got.out, expected.out, 16)) << "(out)";
+    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8)) << "(lse)";
+    EXPECT_TRUE(within_ratio(got.round_lse, expected.round_lse, 8)) << "(round_lse)";
+    EXPECT_TRUE(within_ratio(got.d_qk, grads.qk, 32)) << "(d_qk)";
+    EXPECT_TRUE(within_ratio(got.d_v, grads.v, 16)) << "(d_v)";
+    EXPECT_TRUE(same_bits(got, run_reformer(ReformerAttention(options), p, nullptr, {}, false)));
+  });
+}
+
+/// Every combination of what hides and what corrects.
+std::vector<ReformerOptions> all_options(Index chunk, Index rounds, Index buckets) {
+  std::vector<ReformerOptions> all;
+  for (const FirstChunk before : {FirstChunk::wrap, FirstChunk::none, FirstChunk::previous_round}) {
+    for (int bits = 0; bits < 8; ++bits) {
+      ReformerOptions options{.chunk = chunk, .rounds = rounds, .buckets = buckets};
+      options.before_first = before;
+      options.causal = (bits & 1) != 0;
+      options.across_buckets = (bits & 2) == 0;
+      options.correct_duplicates = (bits & 4) != 0;
+      if (bits % 3 == 0) options.scale = -0.7;
+      options.seed = 0x123456789abcdef;
+      all.push_back(options);
+    }
+  }
+  return all;
+}
+
+std::string describe(const ReformerOptions& o) {
+  return "chunk " + std::to_string(o.chunk) + ", rounds " + std::to_string(o.rounds) +
+         ", before_first " + std::to_string(static_cast<int>(o.before_first)) +
+         (o.causal ? ", causal" : "") + (o.across_buckets ? "" : ", within buckets") +
+         (o.correct_duplicates ? ", corrected" : "");
+}
+
+template <class T>
+class Reformer : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(Reformer, Scalars);
+
+TYPED_TEST(Reformer, ConformsWithEveryOption) {
+  struct Case {
+    Index rows, chunk, rounds, buckets;
+  };
+  for (const Case& c : {Case{1, 1, 1, 2}, Case{6, 1, 2, 4}, Case{12, 4, 3, 4}, Case{16, 16, 2, 4},
+                        Case{60, 20, 2, 6}, Case{96, 16, 4, 8}, Case{130, 65, 2, 4}}) {
+    for (const ReformerOptions& options : all_options(c.chunk, c.rounds, c.buckets)) {
+      SCOPED_TRACE(std::to_string(c.rows) + " rows, " + describe(options));
+      expect_conforms(options, ReformerProblem<TypeParam>({.rows = c.rows}));
+    }
+  }
+}
+
+/// Chunks of more rows than the kernels take at once, and more chunks than a task has.
+TYPED_TEST(Reformer, ConformsInLongChunksAndManyOfThem) {
+  expect_conforms({.chunk = 300, .rounds = 2, .buckets = 2},
+                  ReformerProblem<TypeParam>({.rows = 600, .width = 3, .value_width = 2}));
+  for (const FirstChunk before : {FirstChunk::wrap, FirstChunk::none, FirstChunk::previous_round}) {
+    ReformerOptions options{.chunk = 4, .rounds = 2, .buckets = 8};
+    options.before_first = before;
+    for (const Index rows : {132, 128, 4 * 17}) {
+      expect_conforms(options, ReformerProblem<TypeParam>({.rows = rows, .width = 3}));
+    }
+  }
+}
+
+TYPED_TEST(Reformer, ConformsAtAnyWidth) {
+  for (const Index width : {0, 1, 4, 7, 16, 33, 64, 80}) {
+    const ReformerOptions options{.chunk = 8, .rounds = 2, .buckets = 2 + 2 * (width % 20)};
+    expect_conforms(options, ReformerProblem<TypeParam>(
+                                 {.rows = 48, .width = width, .value_width = 81 - width}));
+    expect_conforms(options,
+                    ReformerProblem<TypeParam>({.rows = 48, .width = width, .value_width = width}));
+  }
+}
+
+TYPED_TEST(Reformer, ConformsWithLengthsHeadsAndAProjection) {
+  for (const ReformerOptions& options : all_options(8, 3, 6)) {
+    ReformerProblem<TypeParam> p({.batch = 6, .heads = 2, .rows = 40});
+    p.key_lengths = {40, 0, 1, 8, 29, 32};
+    p.projection.emplace(Shape{1, 3, 8, 3});
+    p.projection->fill(gaussian(77));
+    SCOPED_TRACE(describe(options));
+    expect_conforms(options, p);
+  }
+}
+
+/// Rows of any length: so short that it is not what they are divided by, 0, and huge.
+TYPED_TEST(Reformer, ConformsForRowsOfAnyLength) {
+  for (const double size : {0.0, 1e-30, 1e-14, 1e-5, 30.0, 1e4}) {
+    ReformerProblem<TypeParam> p({.rows = 24});
+    p.qk.fill(gaussian(3, size));
+    SCOPED_TRACE(size);
+    expect_conforms({.chunk = 4, .rounds = 2, .buckets = 4, .causal = true}, p);
+  }
+}
+
+/// With the correction, rows that several rounds find count once: softmax over the union.
+TYPED_TEST(Reformer, CorrectedIsSoftmaxOverTheUnion) {
+  using T = TypeParam;
+  using W = Wide<T>;
+  for (ReformerOptions options : all_options(8, 4, 4)) {
+    options.correct_duplicates = true;
+    const ReformerProblem<T> p({.rows = 48});
+    const fovea::ReformerInputs<T> in = p.inputs();
+    const OracleHashes<T> hashes(in, options, 0, 0);
+    const ReformerResult<T> got = run_reformer(ReformerAttention(options), p);
+    for (Index i = 0; i < 48; ++i) {
+      std::vector<bool> seen(48);
+      for (Index r = 0; r < options.rounds; ++r) {
+        for (const Index j : hashes.candidates(r, i)) seen[as_size(j)] = true;
+      }
+      W sum = 0;
+      W out = 0;
+      bool others = false;
+      for (Index j = 0; j < 48; ++j) {
+        if (!seen[as_size(j)] || j == i) continue;
+        W s = 0;
+        for (Index d = 0; d < 8; ++d) s += hashes.x(i, d) * hashes.key(j, d);
+        others = true;
+        sum += std::exp(hashes.scale() * s);
+        out += std::exp(hashes.scale() * s) * W{p.v(0, 0, j, 2)};
+      }
+      const W expected = others ? out / sum : W{p.v(0, 0, i, 2)};
+      EXPECT_NEAR(static_cast<double>(got.out[as_size(i * 5 + 2)]), static_cast<double>(expected),
+                  100 * std::numeric_limits<T>::epsilon())
+          << i << ", " << describe(options);
+    }
+  }
+}
+
+TYPED_TEST(Reformer, BitsDoNotDependOnThreadsLevelsAndStrides) {
+  using T = TypeParam;
+  fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(3)};
+  Shuffled shuffled;
+  Layout apart;
+  apart.order = {2, 0, 3, 1};
+  apart.innermost = 2;
+  apart.gap = 3;
+  Layout guarded;
+  guarded.guard = Guard::behind;
+  for (const ReformerOptions& options : all_options(10, 3, 10)) {
+    const ReformerAttention op(options);
+    const ReformerSizes s{.batch = 2, .heads = 2, .rows = 400, .width = 19, .value_width = 17};
+    ReformerProblem<T> p(s);
+    ReformerProblem<T> strided(s, 1, apart);
+    ReformerProblem<T> between_guards(s, 1, guarded);
+    p.key_lengths = strided.key_lengths = between_guards.key_lengths = {400, 211};
+    std::vector<ReformerResult<T>> fused;
+    at_each_level([&] {
+      const ReformerResult<T> serial = run_reformer(op, p);
+      for (fovea::ThreadPool& pool : pools) {
+        AnyExecutor executor = AnyExecutor::of(pool);
+        EXPECT_TRUE(same_bits(serial, run_reformer(op, p, &executor))) << pool.concurrency();
+      }
+      AnyExecutor executor = AnyExecutor::of(shuffled);
+      EXPECT_TRUE(same_bits(serial, run_reformer(op, p, &executor)));
+      EXPECT_TRUE(same_bits(serial, run_reformer(op, strided, nullptr, apart)));
+      EXPECT_TRUE(same_bits(serial, run_reformer(op, between_guards, nullptr, guarded)));
+      if (has_fma(fovea::isa_level())) fused.push_back(serial);
+    });
+    for (const ReformerResult<T>& other : fused) EXPECT_TRUE(same_bits(fused[0], other));
+  }
+}
+
+/// A sequence among others, and one with a length that chunks divide, are that sequence alone; what
+/// is beyond the length may be NaN.
+TYPED_TEST(Reformer, ASequenceIsAlone) {
+  using T = TypeParam;
+  for (const ReformerOptions& options : all_options(8, 2, 6)) {
+    const ReformerAttention op(options);
+    ReformerProblem<T> all({.batch = 2, .heads = 3, .rows = 64});
+    all.key_lengths = {64, 40};
+    for_each_index({1, 3, 24, 5}, [&](Index, Index h, Index n, Index d) {
+      all.qk(1, h, 40 + n, d) = std::numeric_limits<T>::quiet_NaN();
+      all.v(1, h, 40 + n, d) = std::numeric_limits<T>::infinity();
+    });
+    const ReformerResult<T> got = run_reformer(op, all);
+    ReformerProblem<T> one({.rows = 40});
+    one.qk.fill([&](Index, Index, Index n, Index d) { return double{all.qk(1, 2, n, d)}; });
+    one.v.fill([&](Index, Index, Index n, Index d) { return double{all.v(1, 2, n, d)}; });
+    one.d_out.fill([&](Index, Index, Index n, Index d) { return double{all.d_out(1, 2, n, d)}; });
+    const ReformerResult<T> alone = run_reformer(op, one);
+    const Index at = 5 * 64;
+    EXPECT_TRUE(same_bits(&got.out[as_size(at * 5)], alone.out.data(), 200, {1, 1, 40, 5}));
+    EXPECT_TRUE(same_bits(&got.lse[as_size(at)], alone.lse.data(), 40, {1, 1, 40, 1}));
+    EXPECT_TRUE(same_bits(&got.d_qk[as_size(at * 8)], alone.d_qk.data(), 320, {1, 1, 40, 8}));
+    EXPECT_TRUE(same_bits(&got.d_v[as_size(at * 5)], alone.d_v.data(), 200, {1, 1, 40, 5}));
+    for (Index n = 40; n < 64; ++n) {
+      EXPECT_EQ(got.out[as_size((at + n) * 5 + 1)], 0);
+      EXPECT_FALSE(std::signbit(got.d_qk[as_size((at + n) * 8)]));
+      EXPECT_EQ(got.d_qk[as_size((at + n) * 8)], 0);
+      EXPECT_EQ(got.lse[as_size(at + n)], -std::numeric_limits<T>::infinity());
+    }
+  }
+}
+
+/// A NaN in a row makes that row NaN, and the rows that it is a candidate of.
+TYPED_TEST(Reformer, NanReachesTheRowsThatSeeIt) {
+  using T = TypeParam;
+  for (const bool in_values : {false, true}) {
+    const ReformerOptions options{.chunk = 8, .rounds = 2, .buckets = 6};
+    const ReformerAttention op(options);
+    ReformerProblem<T> p({.rows = 64});
+    (in_values ? p.v : p.qk)(0, 0, 21, 3) = std::numeric_limits<T>::quiet_NaN();
+    std::vector<Index> buckets(128);
+    op.buckets(p.inputs(), View<Index>(buckets.data(), {1, 1, 2, 64}));
+    EXPECT_EQ(buckets[21], in_values ? buckets[21] : -1);
+    const ReformerResult<T> got = run_reformer(op, p);
+    for (Index i = 0; i < 64; ++i) {
+      bool sees = i == 21;
+      for (Index r = 0; r < 2; ++r) {
+        std::vector<Index> order;
+        for (Index b = 0; b < 6; ++b) {
+          for (Index j = 0; j < 64; ++j) {
+            if (std::max<Index>(0, buckets[as_size(r * 64 + j)]) == b) order.push_back(j);
+          }
+        }
+        const auto chunk = [&](Index j) {
+          return (std::find(order.begin(), order.end(), j) - order.begin()) / 8;
+        };
+        sees = sees || chunk(21) == chunk(i) || chunk(21) == (chunk(i) + 7) % 8;
+      }
+      EXPECT_EQ(std::isnan(got.out[as_size(i * 5 + 3)]), sees) << i;
+    }
+  }
+}
+
+/// A NaN in the projection leaves no row a bucket; nothing hangs, and every row is NaN.
+TYPED_TEST(Reformer, NanInTheProjectionReachesAllRows) {
+  using T = TypeParam;
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    ReformerProblem<T> p({.rows = 32});
+    p.projection.emplace(Shape{1, 2, 8, 3});
+    p.projection->fill(gaussian(5));
+    (*p.projection)(0, 1, 4, 2) = static_cast<T>(bad);
+    const ReformerResult<T> got =
+        run_reformer(ReformerAttention({.chunk = 8, .rounds = 2, .buckets = 6}), p);
+    for (const T x : got.out) EXPECT_EQ(std::isnan(x), std::isnan(bad));
+    for (const T x : got.d_v) EXPECT_EQ(std::isnan(x), std::isnan(bad));
+  }
+}
+
+/// The oracle's gradients are those of its output.
+TEST(ReformerOracle, GradientsAreDifferences) {
+  for (const ReformerOptions& options : all_options(4, 2, 4)) {
+    ReformerProblem<double> p({.rows = 12, .width = 3, .value_width = 2});
+    const auto loss = [&] {
+      const ExpectedReformer<double> expected = reformer_oracle(p.inputs(), options);
+      Wide<double> sum = 0;
+      std::size_t at = 0;
+      for_each_index(p.d_out.shape(), [&](Index b, Index h, Index n, Index d) {
+        sum += expected.out.value[at++] * Wide<double>{p.d_out(b, h, n, d)};
+      });
+      return sum;
+    };
+    const auto grads = reformer_grad_oracle(p.inputs(), options, p.d_out.view());
+    const auto check = [&](const Tensor<double>& x, const Reference<double>& grad) {
+      std::size_t at = 0;
+      for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
+        const double before = x(b, h, n, d);
+        constexpr double step = 1e-5;
+        x(b, h, n, d) = before + step;
+        const Wide<double> above = loss();
+        x(b, h, n, d) = before - step;
+        const Wide<double> below = loss();
+        x(b, h, n, d) = before;
+        EXPECT_NEAR(static_cast<double>((above - below) / (2 * step)),
+                    static_cast<double>(grad.value[at]), 1e-7)
+            << describe(options) << n << " " << d;
+        ++at;
+      });
+    };
+    check(p.qk, grads.qk);
+    check(p.v, grads.v);
+  }
+}
+
+/// An arena of the bytes that the operator says is enough.
+TYPED_TEST(Reformer, AnArenaOfTheStatedBytesIsEnough) {
+  using T = TypeParam;
+  const ReformerAttention op({.chunk = 10, .rounds = 3, .buckets = 12, .causal = true});
+  const ReformerProblem<T> p({.batch = 2, .heads = 2, .rows = 200});
+  const fovea::ReformerShape shape = fovea::shape_of(p.inputs());
+  for (const int threads : {1, 3}) {
+    fovea::ThreadPool pool(threads);
+    fovea::Arena arena(op.backward_workspace_bytes<T>(shape, threads));
+    AnyExecutor executor = AnyExecutor::of(pool, &arena);
+    EXPECT_TRUE(same_bits(run_reformer(op, p, nullptr, {}, false),
+                          run_reformer(op, p, &executor, {}, false)));
+    fovea::Arena forward(op.workspace_bytes<T>(shape, threads));
+    const Tensor<T> out(p.v.shape());
+    op.forward(p.inputs(), out.view(), forward.on(pool));
+  }
+}
+
+}  // namespace
+}  // namespace fovea_test

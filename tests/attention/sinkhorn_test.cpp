@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sinkhorn attention: against its oracle; bits for any threads, levels, strides and batch; key
+/// lengths as sequences alone; NaN; central differences; what the normalisation makes; memory.
+#include "fovea/attention/sinkhorn.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "fovea/core/arena.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
+#include "support/fill.hpp"
+#include "support/levels.hpp"
+#include "support/oracle/sinkhorn.hpp"
+#include "support/tensor.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::SinkhornAttention;
+using fovea::SinkhornOptions;
+
+static_assert(fovea::DifferentiableAttention<SinkhornAttention, float>);
+static_assert(fovea::DifferentiableAttention<SinkhornAttention, double>);
+static_assert(!fovea::IncrementalAttention<SinkhornAttention, float>);
+
+struct Sizes {
+  Index batch = 1;
+  Index heads = 1;
+  Index key_heads = 1;
+  Index rows = 0;
+  Index width = 8;
+  Index value_width = 5;
+  Index block = 1;
+};
+
+/// What one call reads, Gaussian, in one layout.
+template <class T>
+struct SortProblem {
+  explicit SortProblem(const Sizes& s, std::uint64_t seed = 1, const Layout& layout = {})
+      : q({s.batch, s.heads, s.rows, s.width}, layout),
+        k({s.batch, s.key_heads, s.rows, s.width}, layout),
+        v({s.batch, s.key_heads, s.rows, s.value_width}, layout),
+        sorting({s.batch, s.key_heads, s.rows / s.block, s.rows / s.block}, layout),
+        d_out({s.batch, s.heads, s.rows, s.value_width}, layout) {
+    for (const Tensor<T>* x : {&q, &k, &v, &sorting, &d_out}) x->fill(gaussian(seed++));
+  }
+
+  fovea::SinkhornInputs<T> inputs() const {
+    return {q.view(), k.view(), v.view(), key_lengths, sorting.view()};
+  }
+
+  Tensor<T> q, k, v, sorting, d_out;
+  std::vector<Index> key_lengths;
+};
+
+/// What one call writes, in logical order.
+template <class T>
+struct SortResult {
+  std::vector<T> out, lse, d_q, d_k, d_v, d_sorting;
+};
+
+/// Runs forward and backward into NaN; what stands between the elements must stay.
+template <class T>
+SortResult<T> run_sort(const SinkhornOptions& options, const SortProblem<T>& p,
+                       AnyExecutor* executor = nullptr, const Layout& layout = {}) {
+  const SinkhornAttention op(options);
+  const Shape& s = p.q.shape();
+  const Tensor<T> out(p.d_out.shape(), layout);
+  const Tensor<T> lse({s[0], s[1], s[2], 1}, layout);
+  const Tensor<T> d_q(s, layout);
+  const Tensor<T> d_k(p.k.shape(), layout);
+  const Tensor<T> d_v(p.v.shape(), layout);
+  const Tensor<T> d_sorting(p.sorting.shape(), layout);
+  const fovea::SinkhornGrads<T> grads{d_q.view(), d_k.view(), d_v.view(), d_sorting.view()};
+  if (executor == nullptr) {
+    op.forward(p.inputs(), out.view(), {lse.view()});
+    op.backward(p.inputs(), out.view(), {lse.view()}, p.d_out.view(), grads);
+  } else {
+    op.forward(p.inputs(), out.view(), {lse.view()}, *executor);
+    op.backward(p.inputs(), out.view(), {lse.view()}, p.d_out.view(), grads, *executor);
+  }
+  for (const Tensor<T>* x : {&out, &lse, &d_q, &d_k, &d_v, &d_sorting}) {
+    EXPECT_EQ(x->changed_gaps(), 0);
+  }
+  return {out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values(), d_sorting.values()};
+}
+
+template <class T>
+testing::AssertionResult same_bits(const SortResult<T>& a, const SortResult<T>& b) {
+  for (const auto& [name, x, y] : {std::tuple{"out", &a.out, &b.out},
+                                   {"lse", &a.lse, &b.lse},
+                                   {"d_q", &a.d_q, &b.d_q},
+                                   {"d_k", &a.d_k, &b.d_k},
+                                   {"d_v", &a.d_v, &b.d_v},
+                                   {"d_sorting", &a.d_sorting, &b.d_sorting}}) {
+    if (testing::AssertionResult same = fovea_test::same_bits(*x, *y); !same) {
+      return same << " (" << name << ")";
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+template <class T>
+void expect_conforms(const SinkhornOptions& options, const SortProblem<T>& p) {
+  const ExpectedSinkhorn<T> expected = sinkhorn_oracle(p.inputs(), options, p.d_out.view());
+  at_each_level([&] {
+    const SortResult<T> got = run_sort(options, p);
+    EXPECT_TRUE(within_ratio(got.out, expected.out, 16)) << "(out)";
+    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8)) << "(lse)";
+    EXPECT_TRUE(within_ratio(got.d_q, expected.q, 32)) << "(d_q)";
+    EXPECT_TRUE(within_ratio(got.d_k, expected.k, 32)) << "(d_k)";
+    EXPECT_TRUE(within_ratio(got.d_v, expected.v, 16)) << "(d_v)";
+    EXPECT_TRUE(within_ratio(got.d_sorting, expected.sorting, 32)) << "(d_sorting)";
+  });
+}
+
+template <class T>
+class Sinkhorn : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(Sinkhorn, Scalars);
+
+TYPED_TEST(Sinkhorn, ConformsAtAnySizeAndNumberOfIterations) {
+  for (const auto& [rows, block] : {std::pair<Index, Index>{1, 1},
+                                    {5, 1},
+                                    {6, 6},
+                                    {12, 4},
+                                    {60, 20},
+                                    {96, 8},
+                                    {130, 65},
+                                    {70, 1}}) {
+    for (const Index iterations : {0, 1, 2, 7}) {
+      SCOPED_TRACE(std::to_string(rows) + " rows, block " + std::to_string(block));
+      SinkhornOptions options{.block = block, .iterations = iterations};
+      if (iterations == 2) options.scale = -0.7;
+      expect_conforms(options, SortProblem<TypeParam>({.rows = rows, .block = block}));
+    }
+  }
+}
+
+/// Blocks of more rows than the kernels take at once.
+TYPED_TEST(Sinkhorn, ConformsInLongBlocks) {
+  expect_conforms(
+      {.block = 530, .iterations = 1},
+      SortProblem<TypeParam>({.rows = 1060, .width = 2, .value_width = 2, .block = 530}));
+}
+
+TYPED_TEST(Sinkhorn, ConformsAtAnyWidth) {
+  for (const Index width : {0, 1, 4, 7, 16, 33, 64, 80}) {
+    for (const Index value_width : {width, 81 - width}) {
+      expect_conforms({.block = 4, .iterations = 2},
+                      SortProblem<TypeParam>(
+                          {.rows = 20, .width = width, .value_width = value_width, .block = 4}));
+    }
+  }
+}
+
+TYPED_TEST(Sinkhorn, ConformsWithGroupedHeadsAndLengths) {
+  SortProblem<TypeParam> p({.batch = 4, .heads = 6, .key_heads = 2, .rows = 24, .block = 4});
+  p.key_lengths = {24, 0, 4, 16};
+  expect_conforms({.block = 4, .iterations = 3}, p);
+}
+
+TYPED_TEST(Sinkhorn, ConformsForLargeLogits) {
+  for (const double size : {0.0, 10.0, 60.0}) {
+    SortProblem<TypeParam> p({.rows = 24, .block = 4});
+    p.q.fill(gaussian(3, size));
+    expect_conforms({.block = 4, .iterations = 2}, p);
+    SortProblem<TypeParam> r({.rows = 24, .block = 4});
+    r.sorting.fill(gaussian(3, size));
+    expect_conforms({.block = 4, .iterations = 4}, r);
+  }
+}
+
+/// After many iterations, all rows and columns of the weights sum to 1: values of 1 stay so.
+TYPED_TEST(Sinkhorn, WeightsBecomeDoublyStochastic) {
+  using T = TypeParam;
+  const SortProblem<T> p({.rows = 12, .block = 2});
+  const fovea::SortingWeights<T> normalisation(100);
+  std::vector<T> weights(36);
+  std::vector<T> scratch(as_size(fovea::SortingWeights<T>::scratch_elements(6)));
+  normalisation.compute({p.sorting.view().data(), 6, 1}, 6, weights.data(), scratch.data());
+  for (std::size_t a = 0; a < 6; ++a) {
+    T row = 0;
+    T column = 0;
+    for (std::size_t c = 0; c < 6; ++c) {
+      row += weights[a * 6 + c];
+      column += weights[c * 6 + a];
+    }
+    EXPECT_NEAR(row, 1, 100 * std::numeric_limits<T>::epsilon());
+    EXPECT_NEAR(column, 1, 100 * std::numeric_limits<T>::epsilon());
+  }
+}
+
+TYPED_TEST(Sinkhorn, BitsDoNotDependOnThreadsLevelsAndStrides) {
+  using T = TypeParam;
+  fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(3)};
+  Shuffled shuffled;
+  Layout apart;
+  apart.order = {2, 0, 3, 1};
+  apart.innermost = 2;
+  apart.gap = 3;
+  Layout guarded;
+  guarded.guard = Guard::behind;
+  for (const Index block : {1, 7, 42}) {
+    const SinkhornOptions options{.block = block, .iterations = 3};
+    const Sizes s{.batch = 2,
+                  .heads = 4,
+                  .key_heads = 2,
+                  .rows = 126,
+                  .width = 19,
+                  .value_width = 17,
+                  .block = block};
+    SortProblem<T> p(s);
+    SortProblem<T> strided(s, 1, apart);
+    SortProblem<T> between_guards(s, 1, guarded);
+    p.key_lengths = strided.key_lengths = between_guards.key_lengths = {126, 84};
+    std::vector<SortResult<T>> fused;
+    at_each_level([&] {
+      const SortResult<T> serial = run_sort(options, p);
+      for (fovea::ThreadPool& pool : pools) {
+        AnyExecutor executor = AnyExecutor::of(pool);
+        EXPECT_TRUE(same_bits(serial, run_sort(options, p, &executor))) << pool.concurrency();
+      }
+      AnyExecutor executor = AnyExecutor::of(shuffled);
+      EXPECT_TRUE(same_bits(serial, run_sort(options, p, &executor)));
+      EXPECT_TRUE(same_bits(serial, run_sort(options, strided, nullptr, apart)));
+      EXPECT_TRUE(same_bits(serial, run_sort(options, between_guards, nullptr, guarded)));
+      if (has_fma(fovea::isa_level())) fused.push_back(serial);
+    });
+    for (const SortResult<T>& other : fused) EXPECT_TRUE(same_bits(fused[0], other));
+  }
+}
+
+/// A sequence among others, and one with a length, are that sequence alone; what is beyond the
+/// length may be NaN.
+TYPED_TEST(Sinkhorn, ASequenceIsAlone) {
+  using T = TypeParam;
+  const SinkhornOptions options{.block = 8, .iterations = 3};
+  SortProblem<T> all({.batch = 2, .heads = 3, .key_heads = 3, .rows = 64, .block = 8});
+  all.key_lengths = {64, 40};
+  for_each_index({1, 3, 24, 5}, [&](Index, Index h, Index n, Index d) {
+    all.q(1, h, 40 + n, d) = std::numeric_limits<T>::quiet_NaN();
+    all.k(1, h, 40 + n, d) = std::numeric_limits<T>::quiet_NaN();
+    all.v(1, h, 40 + n, d) = std::numeric_limits<T>::infinity();
+  });
+  for_each_index({1, 3, 8, 8}, [&](Index, Index h, Index u, Index w) {
+    if (u >= 5 || w >= 5) all.sorting(1, h, u, w) = std::numeric_limits<T>::quiet_NaN();
+  });
+  const SortResult<T> got = run_sort(options, all);
+  SortProblem<T> one({.rows = 40, .block = 8});
+  const auto take = [](const Tensor<T>& to, const Tensor<T>& from) {
+    to.fill([&](Index, Index, Index n, Index d) { return double{from(1, 2, n, d)}; });
+  };
+  take(one.q, all.q);
+  take(one.k, all.k);
+  take(one.v, all.v);
+  take(one.sorting, all.sorting);
+  take(one.d_out, all.d_out);
+  const SortResult<T> alone = run_sort(options, one);
+  const Index at = 5 * 64;
+  EXPECT_TRUE(
+      fovea_test::same_bits(&got.out[as_size(at * 5)], alone.out.data(), 200, {1, 1, 40, 5}));
+  EXPECT_TRUE(fovea_test::same_bits(&got.lse[as_size(at)], alone.lse.data(), 40, {1, 1, 40, 1}));
+  EXPECT_TRUE(
+      fovea_test::same_bits(&got.d_q[as_size(at * 8)], alone.d_q.data(), 320, {1, 1, 40, 8}));
+  EXPECT_TRUE(
+      fovea_test::same_bits(&got.d_k[as_size(at * 8)], alone.d_k.data(), 320, {1, 1, 40, 8}));
+  EXPECT_TRUE(
+      fovea_test::same_bits(&got.d_v[as_size(at * 5)], alone.d_v.data(), 200, {1, 1, 40, 5}));
+  for (Index u = 0; u < 8; ++u) {
+    for (Index w = 0; w < 8; ++w) {
+      const T expected = u < 5 && w < 5 ? alone.d_sorting[as_size(u * 5 + w)] : T{0};
+      EXPECT_EQ(got.d_sorting[as_size((5 * 8 + u) * 8 + w)], expected);
+    }
+  }
+  for (Index n = 40; n < 64; ++n) {
+    for (const T x : {got.out[as_size((at + n) * 5)], got.d_q[as_size((at + n) * 8)],
+                      got.d_k[as_size((at + n) * 8)], got.d_v[as_size((at + n) * 5)]}) {
+      EXPECT_EQ(x, 0);
+      EXPECT_FALSE(std::signbit(x));
+    }
+    EXPECT_EQ(got.lse[as_size(at + n)], -std::numeric_limits<T>::infinity());
+  }
+}
+
+/// A NaN of R reaches the block of queries whose logit it is, and through a normalisation all.
+TYPED_TEST(Sinkhorn, NanOfASortingLogitReachesTheRowsThatDependOnIt) {
+  using T = TypeParam;
+  for (const Index iterations : {0, 1, 5}) {
+    SortProblem<T> p({.rows = 24, .block = 4});
+    p.sorting(0, 0, 3, 1) = std::numeric_limits<T>::quiet_NaN();
+    const SortResult<T> got = run_sort({.block = 4, .iterations = iterations}, p);
+    for (Index i = 0; i < 24; ++i) {
+      EXPECT_EQ(std::isnan(got.out[as_size(i * 5 + 2)]), iterations > 0 || i / 4 == 3) << i;
+    }
+  }
+}
+
+/// The oracle's gradients are those of its output.
+TEST(SinkhornOracle, GradientsAreDifferences) {
+  for (const Index iterations : {0, 1, 3}) {
+    const SinkhornOptions options{.block = 2, .iterations = iterations};
+    SortProblem<double> p({.heads = 2, .rows = 6, .width = 3, .value_width = 2, .block = 2});
+    const auto loss = [&] {
+      const ExpectedSinkhorn<double> expected =
+          sinkhorn_oracle(p.inputs(), options, p.d_out.view());
+      Wide<double> sum = 0;
+      std::size_t at = 0;
+      for_each_index(p.d_out.shape(), [&](Index b, Index h, Index n, Index d) {
+        sum += expected.out.value[at++] * Wide<double>{p.d_out(b, h, n, d)};
+      });
+      return sum;
+    };
+    const ExpectedSinkhorn<double> grads = sinkhorn_oracle(p.inputs(), options, p.d_out.view());
+    const auto check = [&](const Tensor<double>& x, const Reference<double>& grad) {
+      std::size_t at = 0;
+      for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
+        const double before = x(b, h, n, d);
+        constexpr double step = 1e-5;
+        x(b, h, n, d) = before + step;
+        const Wide<double> above = loss();
+        x(b, h, n, d) = before - step;
+        const Wide<double> below = loss();
+        x(b, h, n, d) = before;
+        EXPECT_NEAR(static_cast<double>((above - below) / (2 * step)),
+                    static_cast<double>(grad.value[at]), 1e-7);
+        ++at;
+      });
+    };
+    check(p.q, grads.q);
+    check(p.k, grads.k);
+    check(p.v, grads.v);
+    check(p.sorting, grads.sorting);
+  }
+}
+
+/// An arena of the bytes that the operator says is enough; more sequences than are at work at once
+/// have the bits of each alone.
+TYPED_TEST(Sinkhorn, AnArenaOfTheStatedBytesIsEnough) {
+  using T = TypeParam;
+  const SinkhornOptions options{.block = 10, .iterations = 3};
+  const SortProblem<T> p({.batch = 2, .heads = 4, .key_heads = 2, .rows = 200, .block = 10});
+  const fovea::AttentionShape shape = fovea::shape_of(p.inputs());
+  for (const int threads : {1, 3}) {
+    fovea::ThreadPool pool(threads);
+    fovea::Arena arena(SinkhornAttention(options).backward_workspace_bytes<T>(shape, threads));
+    AnyExecutor executor = AnyExecutor::of(pool, &arena);
+    EXPECT_TRUE(same_bits(run_sort(options, p), run_sort(options, p, &executor)));
+    fovea::Arena forward(SinkhornAttention(options).workspace_bytes<T>(shape, threads));
+    const Tensor<T> out(p.d_out.shape());
+    SinkhornAttention(options).forward(p.inputs(), out.view(), forward.on(pool));
+  }
+}
+
+TEST(SinkhornGroups, MoreSequencesThanAreAtWorkAtOnce) {
+  const SinkhornOptions options{.block = 64, .iterations = 2};
+  const Sizes many{.batch = 3,
+                   .heads = 2,
+                   .key_heads = 2,
+                   .rows = 8192,
+                   .width = 64,
+                   .value_width = 64,
+                   .block = 64};
+  const SortProblem<float> p(many);
+  ASSERT_LT(fovea::sinkhorn_sequences_at_once(options, fovea::shape_of(p.inputs())), 6);
+  const SortResult<float> got = run_sort(options, p);
+  SortProblem<float> one({.rows = 8192, .width = 64, .value_width = 64, .block = 64});
+  const auto take = [](const Tensor<float>& to, const Tensor<float>& from) {
+    to.fill([&](Index, Index, Index n, Index d) { return double{from(2, 1, n, d)}; });
+  };
+  take(one.q, p.q);
+  take(one.k, p.k);
+  take(one.v, p.v);
+  take(one.sorting, p.sorting);
+  take(one.d_out, p.d_out);
+  const SortResult<float> alone = run_sort(options, one);
+  const std::size_t size = 8192 * 64;
+  EXPECT_TRUE(fovea_test::same_bits(&got.out[5 * size], alone.out.data(), size, {1, 1, 8192, 64}));
+  EXPECT_TRUE(fovea_test::same_bits(&got.d_k[5 * size], alone.d_k.data(), size, {1, 1, 8192, 64}));
+  EXPECT_TRUE(fovea_test::same_bits(&got.d_sorting[5 * 128 * 128], alone.d_sorting.data(),
+                                    128 * 128, {1, 1, 128, 128}));
+}
+
+}  // namespace
+}  // namespace fovea_test
