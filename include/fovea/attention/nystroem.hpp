@@ -13,21 +13,21 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Nystroem attention: out = softmax(scale q kl^T) Z softmax(scale ql k^T) v for each head (Xiong et
-/// al. 2021, eqs. 13 and 14, without the convolution), for float and double. The landmarks ql and kl
-/// are the means of m segments of consecutive rows of q and of k, and Z comes from A = softmax(scale
-/// ql kl^T) by some steps of an iteration towards its inverse (eq. 11):
+/// Nystroem attention: out = softmax(scale q kl^T) Z softmax(scale ql k^T) v for each head (Xiong
+/// et al. 2021, eqs. 13 and 14, without the convolution), for float and double. The landmarks ql
+/// and kl are the means of m segments of consecutive rows of q and of k, and Z comes from A =
+/// softmax(scale ql kl^T) by some steps of an iteration towards its inverse (eq. 11):
 ///
 ///     Z <- Z / 4 (13 I - A Z (15 I - A Z (7 I - A Z))),   Z0 = A^T / (|A|_1 |A|_inf)
 ///
-/// The number of landmarks divides the number of rows of q, and that of k, which may be another one.
-/// With key lengths, which need as many queries as keys, a sequence is its first n tokens: it has
-/// the result of these tokens alone, m divides n, and queries from n on give +0 with lse -infinity.
-/// Packed sequences are refused.
+/// The number of landmarks divides the number of rows of q, and that of k, which may be another
+/// one. With key lengths, which need as many queries as keys, a sequence is its first n tokens: it
+/// has the result of these tokens alone, m divides n, and queries from n on give +0 with lse
+/// -infinity. Packed sequences are refused.
 ///
-/// Every row depends on all tokens, so the operator is not causal: a causal option or a decoder does
-/// not compile. What is visible and not finite reaches every row of its head. The bits do not depend
-/// on threads, heads or strides, nor, but for NystroemScale::batch_max, on the batch.
+/// Every row depends on all tokens, so the operator is not causal: a causal option or a decoder
+/// does not compile. What is visible and not finite reaches every row of its head. The bits do not
+/// depend on threads, heads or strides, nor, but for NystroemScale::batch_max, on the batch.
 ///
 /// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
 /// std::bad_alloc, before anything is written.
@@ -139,8 +139,8 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
   /// The multiply-adds of a forward pass.
   double products(const AttentionShape& s) const {
     const auto m = static_cast<double>(options.landmarks);
-    const double rows = static_cast<double>(s.queries + s.keys) *
-                        static_cast<double>(s.width + s.value_width);
+    const double rows =
+        static_cast<double>(s.queries + s.keys) * static_cast<double>(s.width + s.value_width);
     return static_cast<double>(s.batch * s.query_heads) *
            (rows * m + 4 * m * m * m * static_cast<double>(options.iterations));
   }
@@ -196,9 +196,9 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
   /// exact derivatives of `forward`, that of the norm which divides A^T among them. Where several
   /// columns have the largest sum, the first one takes the gradient of |A|_1; |A|_inf is 1 whatever
   /// the logits are, and has none.
-  /// Cost: 2.5 times the flops of the forward pass, and half of its flops more if the tensors of the
-  /// landmarks were not saved; 30 m^3 a step for each head. Memory: O(B Hq m (D + Dv + m)), and n m^2
-  /// for each worker.
+  /// Cost: 2.5 times the flops of the forward pass, and half of its flops more if the tensors of
+  /// the landmarks were not saved; 30 m^3 a step for each head. Memory: O(B Hq m (D + Dv + m)), and
+  /// n m^2 for each worker.
   template <class T, class E>
   void run_backward(const NystroemInputs<T>& inputs, const View<const T>& out,
                     const NystroemSaved<T>& saved, const View<const T>& d_out,

@@ -17,12 +17,12 @@ FOVEA_NAMESPACE_BEGIN
 /// One of the two products, X = E k or X = F v, and what a backward pass has of it.
 template <class T>
 struct LinformerProduct {
-  View<const T> projection;      ///< [1, 1 or Hk, P, Nk] E
-  View<const T> tokens;          ///< [B, Hk, Nk, C] k; rows from the key length on are not read
-  View<T> projected;             ///< [B, Hk, P, C] X, dense
-  View<const T> d_projected;     ///< [B, Hk, P, C] its gradient, dense
-  View<T> d_projection = {};     ///< of the shape of E; none: not wanted
-  View<T> d_tokens = {};         ///< of the shape of k; none: not wanted
+  View<const T> projection;   ///< [1, 1 or Hk, P, Nk] E
+  View<const T> tokens;       ///< [B, Hk, Nk, C] k; rows from the key length on are not read
+  View<T> projected;          ///< [B, Hk, P, C] X, dense
+  View<const T> d_projected;  ///< [B, Hk, P, C] its gradient, dense
+  View<T> d_projection = {};  ///< of the shape of E; none: not wanted
+  View<T> d_tokens = {};      ///< of the shape of k; none: not wanted
 };
 
 /// Both products of one call.
@@ -39,7 +39,7 @@ class LinformerProjection {
 
   /// Elements of scratch of one worker, a multiple of a cache line.
   static Index scratch_elements(const LinformerShape& s) {
-    return padded_size(packed_elements(s) + tile_elements(s));
+    return padded_size(packed_elements(s) + (std::max)(tile_elements(s), block_elements(s)));
   }
 
   /// The number of tasks of the part that has most.
@@ -52,10 +52,12 @@ class LinformerProjection {
   /// \param scratch [workers, scratch_elements]
   template <class E>
   void project(const std::array<LinformerProduct<T>, 2>& products, T* scratch, E&& executor) const {
-    for_each_task(executor, 2 * head_count() * parts(), [&](Index task, Index worker) {
-      const Index head = task / 2 % head_count();
-      project_rows(products[static_cast<std::size_t>(task % 2)], head / shape_.key_heads,
-                   head % shape_.key_heads, task / 2 / head_count() * kTaskRows,
+    const Index keys = group_count(products[0]) * parts();
+    const Index values = group_count(products[1]) * parts();
+    for_each_task(executor, keys + values, [&](Index task, Index worker) {
+      const bool is_value = task >= keys;
+      const Index of = is_value ? task - keys : task;
+      project_rows(products[is_value ? 1 : 0], of / parts(), of % parts() * kTaskRows,
                    scratch + worker * scratch_elements(shape_));
     });
   }
@@ -164,17 +166,66 @@ class LinformerProjection {
     for (Index i = 0; i < rows; ++i) std::fill_n(to + i * row, columns, T{0});
   }
 
-  /// Some rows of X = E k.
-  void project_rows(const LinformerProduct<T>& p, Index b, Index h, Index first, T* scratch) const {
-    const Index width = p.tokens.width();
-    multiply({.a = part(p.projection, 0, h, first, 0),
+  /// The block of E that is multiplied at once. It stays in the second cache, and so do the rows of
+  /// k that it meets.
+  static constexpr Index kRowsAtOnce = 64;
+  static constexpr Index kStepsAtOnce = 16 * kChain;
+  /// Heads that share E and are computed at once: its block, whose rows lie far apart, is packed
+  /// for them.
+  static constexpr Index kHeadsAtOnce = 4;
+
+  static Index block_row(const LinformerShape& s) {
+    constexpr Index line = 64 / Index{sizeof(T)};  // so that rows meet in different sets
+    return padded_size((std::min)(kStepsAtOnce, s.keys)) + line;
+  }
+  static Index block_elements(const LinformerShape& s) {
+    return (std::min)(kRowsAtOnce, s.projected_keys) * block_row(s);
+  }
+  static Index group_size(const LinformerProduct<T>& p) {
+    return p.projection.heads() == 1 ? kHeadsAtOnce : 1;
+  }
+  Index group_count(const LinformerProduct<T>& p) const {
+    return (head_count() + group_size(p) - 1) / group_size(p);
+  }
+
+  /// Some rows of X = E k, of a group of heads.
+  void project_rows(const LinformerProduct<T>& p, Index group, Index first, T* scratch) const {
+    const Index end = (std::min)(first + kTaskRows, shape_.projected_keys);
+    const Index heads_end = (std::min)((group + 1) * group_size(p), head_count());
+    for (Index s = 0; s == 0 || s < shape_.keys; s += kStepsAtOnce) {
+      for (Index n = first; n < end; n += kRowsAtOnce) {
+        const Index rows = (std::min)(kRowsAtOnce, end - n);
+        const Index first_head = group * group_size(p);
+        Matrix<const T> e = part(p.projection, 0, first_head % shape_.key_heads, n, s);
+        if (heads_end - first_head > 1 && e.column == 1) {
+          T* const block = scratch + packed_elements(shape_);
+          const Index steps = (std::min)(kStepsAtOnce, shape_.keys - s);
+          for (Index i = 0; i < rows; ++i) {
+            std::copy_n(e.data + i * e.row, steps, block + i * block_row(shape_));
+          }
+          e = {block, block_row(shape_), 1};
+        }
+        for (Index head = first_head; head < heads_end; ++head) {
+          project_block(p, e, head / shape_.key_heads, head % shape_.key_heads, n, rows, s,
+                        scratch);
+        }
+      }
+    }
+  }
+
+  /// Adds the products of a block of E, from row n and step s on, to rows of X.
+  void project_block(const LinformerProduct<T>& p, const Matrix<const T>& e, Index b, Index h,
+                     Index n, Index rows, Index s, T* packed) const {
+    if (s > 0 && s >= key_end(b)) return;
+    multiply({.a = e,
               .b = {},
-              .to = part(p.projected, b, h, first, 0).data,
-              .to_row = width,
-              .rows = (std::min)(kTaskRows, shape_.projected_keys - first),
-              .columns = width,
-              .steps = key_end(b)},
-             part(p.tokens, b, h, 0, 0), scratch);
+              .to = part(p.projected, b, h, n, 0).data,
+              .to_row = p.tokens.width(),
+              .rows = rows,
+              .columns = p.tokens.width(),
+              .steps = (std::min)(kStepsAtOnce, key_end(b) - s),
+              .add = s > 0},
+             part(p.tokens, b, h, s, 0), packed);
   }
 
   /// Some rows of dk = E^T dX.

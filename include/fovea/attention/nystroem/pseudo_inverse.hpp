@@ -119,9 +119,7 @@ class PseudoInverse {
                                   .steps = size_,
                                   .add = add});
   }
-  void multiply(const T* a, const T* b, T* to) const {
-    multiply(a, Turned::no, b, Turned::no, to);
-  }
+  void multiply(const T* a, const T* b, T* to) const { multiply(a, Turned::no, b, Turned::no, to); }
 
   /// to = c I - x; they may be the same.
   void subtract_from(T c, const T* x, T* to) const {

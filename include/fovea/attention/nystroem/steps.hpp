@@ -16,9 +16,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The landmarks of one call: their means ql and kl, A = softmax(ql kl^T), W = softmax(ql k^T) v and
-/// U = Z W. Every query head has landmarks of keys of its own, as copies where heads share a key
-/// head.
+/// The landmarks of one call: their means ql and kl, A = softmax(ql kl^T), W = softmax(ql k^T) v
+/// and U = Z W. Every query head has landmarks of keys of its own, as copies where heads share a
+/// key head.
 template <class T>
 class NystroemSteps {
  public:
@@ -96,9 +96,7 @@ class NystroemSteps {
     return {.q = q_means(), .k = inputs_.k, .v = inputs_.v, .key_lengths = inputs_.key_lengths};
   }
   /// The landmarks of k, for A.
-  SoftmaxInputs<T> kernel_inputs() {
-    return {.q = q_means(), .k = k_means(), .v = identity()};
-  }
+  SoftmaxInputs<T> kernel_inputs() { return {.q = q_means(), .k = k_means(), .v = identity()}; }
 
   /// Takes the memory of `compute`. \param kernel_lse of A, written; none: not wanted
   template <class E>
@@ -142,8 +140,8 @@ class NystroemSteps {
 
   /// to = a W, for a [m, m].
   void multiply_rows(const T* a, Index head, const View<T>& w, T* to, Index m) const {
-    const Matrix<T> rows = detail::head_matrix(w, head / shape.query_heads,
-                                               head % shape.query_heads, 0);
+    const Matrix<T> rows =
+        detail::head_matrix(w, head / shape.query_heads, head % shape.query_heads, 0);
     const Index width = shape.value_width;
     if (rows.column == 1) {
       ProductKernels<T>{}.multiply({.a = {a, m, 1},
