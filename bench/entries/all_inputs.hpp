@@ -43,6 +43,8 @@ struct AllInputs {
   fovea::View<const fovea::Compute<T>> sketch_k = {};
   fovea::View<const fovea::Compute<T>> draws = {};
   fovea::View<const fovea::Compute<T>> dominant = {};
+  fovea::View<const fovea::Compute<T>> key_projection = {};
+  fovea::View<const fovea::Compute<T>> value_projection = {};
 
   /// The inputs of a family.
   template <detail::HasQueries<const T> To>
@@ -62,6 +64,10 @@ struct AllInputs {
       to.draws = draws;
     }
     if constexpr (requires { to.dominant; }) to.dominant = dominant;
+    if constexpr (requires { to.key_projection; }) {
+      to.key_projection = key_projection;
+      to.value_projection = value_projection;
+    }
     return to;
   }
 
@@ -78,11 +84,16 @@ struct AllSaved {
   fovea::View<fovea::Index> indices = {};
   fovea::View<fovea::Compute<T>> near_out = {};
   fovea::View<fovea::Compute<T>> near_lse = {};
+  fovea::View<fovea::Compute<T>> projected_keys = {};
+  fovea::View<fovea::Compute<T>> projected_values = {};
+  fovea::View<fovea::Compute<T>> landmark_lse = {};
+  fovea::View<fovea::Compute<T>> landmark_values = {};
 
   /// The saved tensors of a family.
   template <class To>
   requires std::same_as<To, fovea::SoftmaxSaved<T>> || std::same_as<To, fovea::SmartBirdSaved<T>> ||
-      std::same_as<To, fovea::FmmSaved<T>> || std::same_as<To, fovea::LinearSaved<T>>
+      std::same_as<To, fovea::FmmSaved<T>> || std::same_as<To, fovea::LinearSaved<T>> ||
+      requires(To to) { to.projected_keys; } || requires(To to) { to.landmark_lse; }
   // NOLINTNEXTLINE(google-explicit-constructor): as of the inputs
   operator To() const {
     To to;
@@ -91,6 +102,14 @@ struct AllSaved {
     if constexpr (requires { to.near_out; }) {
       to.near_out = near_out;
       to.near_lse = near_lse;
+    }
+    if constexpr (requires { to.projected_keys; }) {
+      to.projected_keys = projected_keys;
+      to.projected_values = projected_values;
+    }
+    if constexpr (requires { to.landmark_lse; }) {
+      to.landmark_lse = landmark_lse;
+      to.landmark_values = landmark_values;
     }
     return to;
   }
@@ -108,6 +127,8 @@ struct AllGrads {
   fovea::View<T> near_logits = {};
   fovea::View<T> far_logits = {};
   fovea::View<T> dominant = {};
+  fovea::View<T> key_projection = {};
+  fovea::View<T> value_projection = {};
 
   /// The gradients of a family.
   template <detail::HasQueries<T> To>
@@ -127,11 +148,15 @@ struct AllGrads {
       to.far_logits = far_logits;
     }
     if constexpr (requires { to.dominant; }) to.dominant = dominant;
+    if constexpr (requires { to.key_projection; }) {
+      to.key_projection = key_projection;
+      to.value_projection = value_projection;
+    }
     return to;
   }
 };
 
-/// The shape of the operator `Op`. \param beyond K, M or d, if that says one of them
+/// The shape of the operator `Op`. \param beyond K, M, P or d, if that says one of them
 template <class Op>
 typename Op::Shape shape_for(const fovea::AttentionShape& s, fovea::Index beyond) {
   typename Op::Shape shape{s.batch, s.query_heads, s.key_heads,  s.queries,
@@ -139,6 +164,7 @@ typename Op::Shape shape_for(const fovea::AttentionShape& s, fovea::Index beyond
   if constexpr (requires { shape.keys_per_row; }) shape.keys_per_row = beyond;
   if constexpr (requires { shape.sketch_width; }) shape.sketch_width = beyond;
   if constexpr (requires { shape.dominants; }) shape.dominants = beyond;
+  if constexpr (requires { shape.projected_keys; }) shape.projected_keys = beyond;
   return shape;
 }
 

@@ -23,6 +23,8 @@ struct MultiHeadOptions {
   std::optional<RotaryOptions> rotary = {};
   bool alibi = false;  ///< whether ALiBi's slopes (`alibi_slopes`) change the logits
   bool sinks = false;  ///< whether each head learns a sink, called "sinks"
+  Index length = 0;    ///< the most tokens of a sequence, for Linformer alone
+  Index projected = 0;  ///< P, the rows of Linformer's projections
 };
 
 /// The sizes of heads that options ask for.
@@ -48,7 +50,9 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
           .heads = options.heads,
           .key_heads = key_heads,
           .head_width = head_width,
-          .sketch_width = options.sketch_width};
+          .sketch_width = options.sketch_width,
+          .length = options.length,
+          .projected = options.projected};
 }
 
 /// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_Q,
