@@ -93,7 +93,11 @@ struct AllSaved {
   template <class To>
   requires std::same_as<To, fovea::SoftmaxSaved<T>> || std::same_as<To, fovea::SmartBirdSaved<T>> ||
       std::same_as<To, fovea::FmmSaved<T>> || std::same_as<To, fovea::LinearSaved<T>> ||
-      requires(To to) { to.projected_keys; } || requires(To to) { to.landmark_lse; }
+      requires(To to) {
+    to.projected_keys;
+  } || requires(To to) {
+    to.landmark_lse;
+  }
   // NOLINTNEXTLINE(google-explicit-constructor): as of the inputs
   operator To() const {
     To to;

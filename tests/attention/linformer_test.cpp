@@ -48,8 +48,8 @@ TYPED_TEST(Linformer, IsTheOracle) {
   for (const Index projected : {1, 3, 64, 97, 200}) {
     for (const auto& [queries, keys] :
          {std::array<Index, 2>{24, 24}, {1, 1}, {0, 5}, {3, 70}, {70, 3}, {65, 300}}) {
-      expect_conforms(MixedProblem<T>({.queries = queries, .keys = keys, .projected = projected},
-                                      seed++));
+      expect_conforms(
+          MixedProblem<T>({.queries = queries, .keys = keys, .projected = projected}, seed++));
     }
   }
   expect_conforms(MixedProblem<T>({.queries = 5, .keys = 1300, .projected = 130}, 3));
@@ -86,8 +86,8 @@ TYPED_TEST(Linformer, WhatIsNotVisibleChangesNoBit) {
   p.key_lengths = {20, 45};
   at_each_level([&] {
     const MixedResult<T> expected = run_mixed(LinformerAttention{}, p);
-    for (const T poison : {std::numeric_limits<T>::quiet_NaN(),
-                           std::numeric_limits<T>::infinity(), std::numeric_limits<T>::max()}) {
+    for (const T poison : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(),
+                           std::numeric_limits<T>::max()}) {
       MixedProblem<T> other = p.in({});
       for_each_index(other.k.shape(), [&](Index b, Index h, Index n, Index d) {
         if (n < p.key_lengths[as_size(b)]) return;
@@ -158,8 +158,8 @@ TYPED_TEST(Linformer, BroadcastProjections) {
     flat.e = p.e.in({.broadcast = broadcast});
     MixedProblem<T> whole = p.in({});
     whole.e.fill([&](Index b, Index h, Index n, Index d) { return flat.e(b, h, n, d); });
-    EXPECT_TRUE(same_bits(run_mixed(LinformerAttention{}, whole),
-                          run_mixed(LinformerAttention{}, flat)));
+    EXPECT_TRUE(
+        same_bits(run_mixed(LinformerAttention{}, whole), run_mixed(LinformerAttention{}, flat)));
   }
 }
 
@@ -169,12 +169,8 @@ TYPED_TEST(Linformer, BatchAndHeadsChangeNoBit) {
   const MixedProblem<T> p({.keys = 80, .projected = 70, .value_sharing = 1}, 16);
   const MixedResult<T> all = run_mixed(LinformerAttention{}, p);
   for_each_index({2, 4, 1, 1}, [&](Index b, Index h, Index, Index) {
-    MixedProblem<T> one({.batch = 1,
-                         .heads = 1,
-                         .key_heads = 1,
-                         .keys = 80,
-                         .projected = 70,
-                         .value_sharing = 1});
+    MixedProblem<T> one(
+        {.batch = 1, .heads = 1, .key_heads = 1, .keys = 80, .projected = 70, .value_sharing = 1});
     one.q.fill([&](Index, Index, Index n, Index d) { return p.q(b, h, n, d); });
     one.k.fill([&](Index, Index, Index n, Index d) { return p.k(b, h / 2, n, d); });
     one.v.fill([&](Index, Index, Index n, Index d) { return p.v(b, h / 2, n, d); });

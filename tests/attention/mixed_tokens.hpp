@@ -24,10 +24,10 @@ struct MixedSizes {
   Index keys = 24;
   Index width = 5;
   Index value_width = 3;
-  Index projected = 7;       // P, of Linformer
-  Index key_sharing = 1;     // heads of E, and of F
+  Index projected = 7;    // P, of Linformer
+  Index key_sharing = 1;  // heads of E, and of F
   Index value_sharing = 2;
-  Index landmarks = 4;       // m, of Nystroem
+  Index landmarks = 4;  // m, of Nystroem
 
   AttentionShape common() const {
     return {batch, heads, key_heads, queries, keys, width, value_width};
@@ -64,9 +64,8 @@ struct MixedProblem {
   MixedProblem in(const Layout& layout) const {
     MixedProblem other(sizes);
     other.key_lengths = key_lengths;
-    for (Tensor<T> MixedProblem::*x :
-         {&MixedProblem::q, &MixedProblem::k, &MixedProblem::v, &MixedProblem::e,
-          &MixedProblem::f, &MixedProblem::d_out}) {
+    for (Tensor<T> MixedProblem::*x : {&MixedProblem::q, &MixedProblem::k, &MixedProblem::v,
+                                       &MixedProblem::e, &MixedProblem::f, &MixedProblem::d_out}) {
       other.*x = (this->*x).in(layout);
     }
     return other;
@@ -146,7 +145,8 @@ MixedResult<T> run_mixed(const Op& op, const MixedProblem<T>& p, AnyExecutor* ex
                 marks.changed_gaps() + d_q.changed_gaps() + d_k.changed_gaps() +
                 d_v.changed_gaps() + d_e.changed_gaps() + d_f.changed_gaps(),
             0);
-  MixedResult<T> result{out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values(), {}, {}};
+  MixedResult<T> result{
+      out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values(), {}, {}};
   if (projects) {
     result.d_e = d_e.values();
     result.d_f = d_f.values();
@@ -215,8 +215,7 @@ void expect_serves_in_arena(const Op& op, const MixedProblem<T>& p) {
     fovea::Arena none(0);
     AnyExecutor without = AnyExecutor::of(pool, &none);
     const Tensor<T> out(p.d_out.shape());
-    EXPECT_THROW(op.forward(p.inputs(), out.view(), AllSaved<T>{}, without),
-                 std::invalid_argument);
+    EXPECT_THROW(op.forward(p.inputs(), out.view(), AllSaved<T>{}, without), std::invalid_argument);
     EXPECT_TRUE(std::isnan(out(0, 0, 0, 0)));
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Luna attention (Ma et al. 2021; MATHS.md, section 7): a few rows gather what a sequence says, and
-/// the sequence attends to them.
+/// Luna attention (Ma et al. 2021; MATHS.md, section 7): a few rows gather what a sequence says,
+/// and the sequence attends to them.
 #pragma once
 
 #include "fovea/attention/softmax/operator.hpp"
@@ -37,17 +37,18 @@ class LunaStep : public SoftmaxOperator<Op> {
   /// There is no decoder: a call does not compile, and says why.
   template <class T>
   void decoder(const DecoderShape& /*shape*/) const {
-    static_assert(!std::same_as<T, T>,
-                  "Luna attention has no decoder: it is not causal, since the packed rows attend to "
-                  "all tokens");
+    static_assert(
+        !std::same_as<T, T>,
+        "Luna attention has no decoder: it is not causal, since the packed rows attend to "
+        "all tokens");
   }
 };
 
 }  // namespace detail
 
 /// The first step of Luna attention: Yp = softmax(scale pq xk^T) xv for each head, where pq are the
-/// projected queries of the packed rows [B, Hq, P, D], and xk and xv the projected keys and values of
-/// the sequence. Key lengths hide rows of the sequence. The shapes, the errors and the calls are
+/// projected queries of the packed rows [B, Hq, P, D], and xk and xv the projected keys and values
+/// of the sequence. Key lengths hide rows of the sequence. The shapes, the errors and the calls are
 /// those of SoftmaxOperator.
 class LunaPack : public detail::LunaStep<LunaPack> {
  public:
@@ -56,9 +57,10 @@ class LunaPack : public detail::LunaStep<LunaPack> {
   static constexpr const char* name() { return "LunaPack"; }
 };
 
-/// The second step of Luna attention: Yx = softmax(scale xq yk^T) yv for each head, where xq are the
-/// projected queries of the sequence, and yk and yv the keys and values of the packed rows [B, Hk,
-/// P, ...], projected from Yp. The shapes, the errors and the calls are those of SoftmaxOperator.
+/// The second step of Luna attention: Yx = softmax(scale xq yk^T) yv for each head, where xq are
+/// the projected queries of the sequence, and yk and yv the keys and values of the packed rows [B,
+/// Hk, P, ...], projected from Yp. The shapes, the errors and the calls are those of
+/// SoftmaxOperator.
 class LunaUnpack : public detail::LunaStep<LunaUnpack> {
  public:
   using LunaStep::LunaStep;

@@ -25,8 +25,8 @@ struct HeadSizes {
   Index head_width = 0;    ///< D, the width of a head
   Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
   Index dominant = 4;      ///< M, how many indices FsatLayer predicts for each key and head
-  Index length = 0;        ///< the most tokens of a sequence, the columns of Linformer's projections
-  Index projected = 0;     ///< P, the rows of Linformer's projections
+  Index length = 0;     ///< the most tokens of a sequence, the columns of Linformer's projections
+  Index projected = 0;  ///< P, the rows of Linformer's projections
 };
 
 /// The learned inputs of an operator that reads q, k and v alone and has an lse, as softmax

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The Luna layer (Ma et al. 2021, section 3): Luna attention between its projections. It takes
-/// beside the tokens a packed sequence of few rows, and gives another one to the layer that follows.
+/// beside the tokens a packed sequence of few rows, and gives another one to the layer that
+/// follows.
 #pragma once
 
 #include "fovea/attention/luna.hpp"
@@ -42,27 +43,27 @@ struct LunaOutputs {
 /// their queries is written.
 ///
 /// Cost: 2 Dm (2 H + 2 Hk) Dm / H flops for each token, as many for each packed row, and those of
-/// LunaAttention; twice that in the backward pass. The layer keeps (H + 2 Hk) D + Dm numbers for each
-/// token and each packed row, and takes as many for gradients. The bits are the same for any number
-/// of threads.
+/// LunaAttention; twice that in the backward pass. The layer keeps (H + 2 Hk) D + Dm numbers for
+/// each token and each packed row, and takes as many for gradients. The bits are the same for any
+/// number of threads.
 template <class T = float>
 class LunaLayer : public LayerParts<LunaLayer<T>> {
  public:
   /// What is kept from forward to backward, and room for gradients.
   struct Saved {
-    Buffer<T> pack_q;       ///< [B, 1, P, H D] p W_pq
-    Buffer<T> pack_kv;      ///< [B, 1, L, 2 Hk D] x W_pk and x W_pv
-    Buffer<T> pack_out;     ///< [B, 1, P, Dm] Yp
-    Buffer<T> pack_lse;     ///< [B, H, P, 1]
-    Buffer<T> q;            ///< [B, 1, L, H D] x W_q
-    Buffer<T> kv;           ///< [B, 1, P, 2 Hk D] Yp W_k and Yp W_v
-    Buffer<T> out;          ///< [B, 1, L, Dm] Yx
-    Buffer<T> lse;          ///< [B, H, L, 1]
-    Buffer<T> d_pack_q;     ///< the gradient of pack_q
-    Buffer<T> d_pack_kv;    ///< the gradient of pack_kv
-    Buffer<T> d_pack_out;   ///< the gradient of Yp, as an output and as keys and values
-    Buffer<T> d_q;          ///< the gradient of q
-    Buffer<T> d_kv;         ///< the gradient of kv
+    Buffer<T> pack_q;      ///< [B, 1, P, H D] p W_pq
+    Buffer<T> pack_kv;     ///< [B, 1, L, 2 Hk D] x W_pk and x W_pv
+    Buffer<T> pack_out;    ///< [B, 1, P, Dm] Yp
+    Buffer<T> pack_lse;    ///< [B, H, P, 1]
+    Buffer<T> q;           ///< [B, 1, L, H D] x W_q
+    Buffer<T> kv;          ///< [B, 1, P, 2 Hk D] Yp W_k and Yp W_v
+    Buffer<T> out;         ///< [B, 1, L, Dm] Yx
+    Buffer<T> lse;         ///< [B, H, L, 1]
+    Buffer<T> d_pack_q;    ///< the gradient of pack_q
+    Buffer<T> d_pack_kv;   ///< the gradient of pack_kv
+    Buffer<T> d_pack_out;  ///< the gradient of Yp, as an output and as keys and values
+    Buffer<T> d_q;         ///< the gradient of q
+    Buffer<T> d_kv;        ///< the gradient of kv
   };
 
   /// A layer without sizes, which has yet to be assigned to.
@@ -71,9 +72,9 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
   /// Draws the weights. \throws std::invalid_argument if sizes do not go together
   LunaLayer(const LunaLayerOptions& options, Initialiser& initialiser)
       : op_(options.attention),
-        sizes_(head_sizes(kName, {.width = options.width,
-                                  .heads = options.heads,
-                                  .key_heads = options.key_heads})),
+        sizes_(head_sizes(
+            kName,
+            {.width = options.width, .heads = options.heads, .key_heads = options.key_heads})),
         pack_q_(width(), width(), initialiser, {.bias = options.bias, .name = "pack_q"}),
         pack_kv_(width(), 2 * key_columns(), initialiser,
                  {.bias = options.bias, .outputs_of_one = width(), .name = "pack_kv"}),
@@ -159,8 +160,8 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
     typename Linear<T>::Saved nothing;
     op_.unpack().backward(unpack_inputs(saved), as_const(heads_of(saved.out.view())),
                           SoftmaxSaved<T>{saved.lse.view()},
-                          as_heads(d_y.x, 0, sizes_.heads, sizes_.head_width),
-                          grads(d_q, d_kv), executor);
+                          as_heads(d_y.x, 0, sizes_.heads, sizes_.head_width), grads(d_q, d_kv),
+                          executor);
     kv_.backward(packed, nothing, View<const T>(d_kv), d_packed, executor);
     if (!d_y.packed.is_none()) add(d_y.packed, d_packed);
     op_.pack().backward(pack_inputs(tokens, saved), as_const(heads_of(saved.pack_out.view())),

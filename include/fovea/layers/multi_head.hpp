@@ -21,9 +21,9 @@ struct MultiHeadOptions {
   Index sketch_width = 4;  ///< d, the width of Smart Bird's sketch
   /// Rotary positions of queries and keys; none by default.
   std::optional<RotaryOptions> rotary = {};
-  bool alibi = false;  ///< whether ALiBi's slopes (`alibi_slopes`) change the logits
-  bool sinks = false;  ///< whether each head learns a sink, called "sinks"
-  Index length = 0;    ///< the most tokens of a sequence, for Linformer alone
+  bool alibi = false;   ///< whether ALiBi's slopes (`alibi_slopes`) change the logits
+  bool sinks = false;   ///< whether each head learns a sink, called "sinks"
+  Index length = 0;     ///< the most tokens of a sequence, for Linformer alone
   Index projected = 0;  ///< P, the rows of Linformer's projections
 };
 

@@ -129,8 +129,8 @@ ExpectedLinformer<T> linformer_oracle(const bench::AllInputs<T>& in, std::option
       for (Index p = 0; p < rows; ++p) {
         const W weight = std::exp(s[as_size(p)] - most) / sum;
         const W ds = factor * weight * (d_weight[as_size(p)].value - delta.value);
-        const W size = std::abs(factor) * (weight + kFaint<T>)*(d_weight[as_size(p)].magnitude +
-                                                                 delta.magnitude) *
+        const W size = std::abs(factor) *
+                       (weight + kFaint<T>)*(d_weight[as_size(p)].magnitude + delta.magnitude) *
                        condition;
         for (Index c = 0; c < width; ++c) {
           detail::add(to.q, {b, h, i, c}, ds * keys(p, c).value, size * keys(p, c).magnitude);
