@@ -44,6 +44,8 @@ struct AllInputs {
   fovea::View<const fovea::Compute<T>> draws = {};
   fovea::View<const fovea::Compute<T>> dominant = {};
   fovea::View<const fovea::Compute<T>> projection = {};
+  fovea::View<const fovea::Compute<T>> key_projection = {};
+  fovea::View<const fovea::Compute<T>> value_projection = {};
 
   /// The inputs of a family.
   template <detail::HasQueries<const T> To>
@@ -64,6 +66,10 @@ struct AllInputs {
     }
     if constexpr (requires { to.dominant; }) to.dominant = dominant;
     if constexpr (requires { to.projection; }) to.projection = projection;
+    if constexpr (requires { to.key_projection; }) {
+      to.key_projection = key_projection;
+      to.value_projection = value_projection;
+    }
     return to;
   }
 
@@ -80,11 +86,20 @@ struct AllSaved {
   fovea::View<fovea::Index> indices = {};
   fovea::View<fovea::Compute<T>> near_out = {};
   fovea::View<fovea::Compute<T>> near_lse = {};
+  fovea::View<fovea::Compute<T>> projected_keys = {};
+  fovea::View<fovea::Compute<T>> projected_values = {};
+  fovea::View<fovea::Compute<T>> landmark_lse = {};
+  fovea::View<fovea::Compute<T>> landmark_values = {};
 
   /// The saved tensors of a family.
   template <class To>
   requires std::same_as<To, fovea::SoftmaxSaved<T>> || std::same_as<To, fovea::SmartBirdSaved<T>> ||
-      std::same_as<To, fovea::FmmSaved<T>> || std::same_as<To, fovea::LinearSaved<T>>
+      std::same_as<To, fovea::FmmSaved<T>> || std::same_as<To, fovea::LinearSaved<T>> ||
+      requires(To to) {
+    to.projected_keys;
+  } || requires(To to) {
+    to.landmark_lse;
+  }
   // NOLINTNEXTLINE(google-explicit-constructor): as of the inputs
   operator To() const {
     To to;
@@ -93,6 +108,14 @@ struct AllSaved {
     if constexpr (requires { to.near_out; }) {
       to.near_out = near_out;
       to.near_lse = near_lse;
+    }
+    if constexpr (requires { to.projected_keys; }) {
+      to.projected_keys = projected_keys;
+      to.projected_values = projected_values;
+    }
+    if constexpr (requires { to.landmark_lse; }) {
+      to.landmark_lse = landmark_lse;
+      to.landmark_values = landmark_values;
     }
     return to;
   }
@@ -111,6 +134,8 @@ struct AllGrads {
   fovea::View<T> far_logits = {};
   fovea::View<T> dominant = {};
   fovea::View<T> projection = {};
+  fovea::View<T> key_projection = {};
+  fovea::View<T> value_projection = {};
 
   /// The gradients of a family.
   template <detail::HasQueries<T> To>
@@ -131,11 +156,15 @@ struct AllGrads {
     }
     if constexpr (requires { to.dominant; }) to.dominant = dominant;
     if constexpr (requires { to.projection; }) to.projection = projection;
+    if constexpr (requires { to.key_projection; }) {
+      to.key_projection = key_projection;
+      to.value_projection = value_projection;
+    }
     return to;
   }
 };
 
-/// The shape of the operator `Op`. \param beyond K, M, d or R, if that says one of them
+/// The shape of the operator `Op`. \param beyond K, M, P, R or d, if that says one of them
 template <class Op>
 typename Op::Shape shape_for(const fovea::AttentionShape& s, fovea::Index beyond) {
   typename Op::Shape shape{s.batch, s.query_heads, s.key_heads,  s.queries,
@@ -144,6 +173,7 @@ typename Op::Shape shape_for(const fovea::AttentionShape& s, fovea::Index beyond
   if constexpr (requires { shape.sketch_width; }) shape.sketch_width = beyond;
   if constexpr (requires { shape.dominants; }) shape.dominants = beyond;
   if constexpr (requires { shape.features; }) shape.features = beyond;
+  if constexpr (requires { shape.projected_keys; }) shape.projected_keys = beyond;
   return shape;
 }
 

@@ -30,6 +30,7 @@
 #include "fovea/layers/learned_sorting.hpp"
 #include "fovea/layers/linear.hpp"
 #include "fovea/layers/logit_terms.hpp"
+#include "fovea/layers/luna_layer.hpp"
 #include "fovea/layers/mean_pool.hpp"
 #include "fovea/layers/multi_head.hpp"
 #include "fovea/layers/multi_head_decoder.hpp"

@@ -23,8 +23,10 @@ struct MultiHeadOptions {
   Index sorted_blocks = 64;  ///< the most blocks of a sequence of Sinkhorn attention
   /// Rotary positions of queries and keys; none by default.
   std::optional<RotaryOptions> rotary = {};
-  bool alibi = false;  ///< whether ALiBi's slopes (`alibi_slopes`) change the logits
-  bool sinks = false;  ///< whether each head learns a sink, called "sinks"
+  bool alibi = false;   ///< whether ALiBi's slopes (`alibi_slopes`) change the logits
+  bool sinks = false;   ///< whether each head learns a sink, called "sinks"
+  Index length = 0;     ///< the most tokens of a sequence, for Linformer alone
+  Index projected = 0;  ///< P, the rows of Linformer's projections
 };
 
 /// The sizes of heads that options ask for.
@@ -54,7 +56,9 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
           .head_width = head_width,
           .sketch_width = options.sketch_width,
           .features = options.features,
-          .sorted_blocks = options.sorted_blocks};
+          .sorted_blocks = options.sorted_blocks,
+          .length = options.length,
+          .projected = options.projected};
 }
 
 /// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_Q,

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The products of Linformer attention with its projections, E k and F v, and their gradients:
+/// which thread computes what. Sums are in a fixed order, so the bits do not depend on threads.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "fovea/attention/call/head_matrix.hpp"
+#include "fovea/attention/call/scratch_tensor.hpp"
+#include "fovea/attention/linformer/tensors.hpp"
+#include "fovea/kernels/layers/table.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// One of the two products, X = E k or X = F v, and what a backward pass has of it.
+template <class T>
+struct LinformerProduct {
+  View<const T> projection;   ///< [1, 1 or Hk, P, Nk] E
+  View<const T> tokens;       ///< [B, Hk, Nk, C] k; rows from the key length on are not read
+  View<T> projected;          ///< [B, Hk, P, C] X, dense
+  View<const T> d_projected;  ///< [B, Hk, P, C] its gradient, dense
+  View<T> d_projection = {};  ///< of the shape of E; none: not wanted
+  View<T> d_tokens = {};      ///< of the shape of k; none: not wanted
+};
+
+/// Both products of one call.
+template <class T>
+class LinformerProjection {
+ public:
+  /// The rows of X or of E, and the rows of k or columns of E, that one task computes.
+  static constexpr Index kTaskRows = 128;
+  static constexpr Index kTaskKeys = 256;
+
+  /// \param key_lengths of the call, which must outlive this object
+  LinformerProjection(const LinformerShape& shape, std::span<const Index> key_lengths)
+      : shape_(shape), key_lengths_(key_lengths) {}
+
+  /// Elements of scratch of one worker, a multiple of a cache line.
+  static Index scratch_elements(const LinformerShape& s) {
+    return padded_size(packed_elements(s) + (std::max)(tile_elements(s), block_elements(s)));
+  }
+
+  /// The number of tasks of the part that has most.
+  Index most_tasks() const {
+    return 2 * (std::max)({head_count() * parts(), head_count() * tiles(),
+                           (std::max<Index>)(shape_.key_heads, 1) * parts() * tiles()});
+  }
+
+  /// Writes X of both products.
+  /// \param scratch [workers, scratch_elements]
+  template <class E>
+  void project(const std::array<LinformerProduct<T>, 2>& products, T* scratch, E&& executor) const {
+    const Index keys = group_count(products[0]) * parts();
+    const Index values = group_count(products[1]) * parts();
+    for_each_task(executor, keys + values, [&](Index task, Index worker) {
+      const bool is_value = task >= keys;
+      const Index of = is_value ? task - keys : task;
+      project_rows(products[is_value ? 1 : 0], of / parts(), of % parts() * kTaskRows,
+                   scratch + worker * scratch_elements(shape_));
+    });
+  }
+
+  /// Writes the gradients that are wanted, from d_projected.
+  /// \param scratch as in `project`
+  template <class E>
+  void backward(const std::array<LinformerProduct<T>, 2>& products, T* scratch,
+                E&& executor) const {
+    const Index slot = scratch_elements(shape_);
+    // Neighbouring tasks read the same columns of E.
+    for_each_task(executor, 2 * head_count() * tiles(), [&](Index task, Index worker) {
+      const LinformerProduct<T>& p = products[static_cast<std::size_t>(task / head_count() % 2)];
+      if (p.d_tokens.is_none()) return;
+      const Index head = task % head_count();
+      tokens_gradient(p, head / shape_.key_heads, head % shape_.key_heads,
+                      task / head_count() / 2 * kTaskKeys, scratch + worker * slot);
+    });
+    const Index tasks = (std::max<Index>)(shape_.key_heads, 1) * parts() * tiles();
+    for_each_task(executor, 2 * tasks, [&](Index task, Index worker) {
+      const LinformerProduct<T>& p = products[static_cast<std::size_t>(task / tasks)];
+      const Index head = task % tasks / (parts() * tiles());
+      if (head >= p.d_projection.heads()) return;
+      const Index tile = task % (parts() * tiles());
+      projection_gradient(p, head, tile / tiles() * kTaskRows, tile % tiles() * kTaskKeys,
+                          scratch + worker * slot);
+    });
+  }
+
+ private:
+  /// Rows of b that are packed at once: whole chains, so that the bits are those of one product.
+  static constexpr Index kPackedSteps = 4 * kChain;
+
+  static Index most_width(const LinformerShape& s) { return (std::max)(s.width, s.value_width); }
+  static Index packed_elements(const LinformerShape& s) {
+    return (std::min)(kPackedSteps, (std::max)(s.keys, most_width(s))) *
+           (std::max)(most_width(s), (std::min)(kTaskKeys, s.keys));
+  }
+  static Index tile_elements(const LinformerShape& s) {
+    const Index keys = (std::min)(kTaskKeys, s.keys);
+    return keys * (std::max)(most_width(s), (std::min)(kTaskRows, s.projected_keys));
+  }
+
+  Index head_count() const { return shape_.batch * shape_.key_heads; }
+  Index parts() const { return (shape_.projected_keys + kTaskRows - 1) / kTaskRows; }
+  Index tiles() const { return (shape_.keys + kTaskKeys - 1) / kTaskKeys; }
+  Index key_end(Index b) const {
+    return key_lengths_.empty() ? shape_.keys : key_lengths_[static_cast<std::size_t>(b)];
+  }
+
+  /// The matrix of a head from row n and column m on. There is no arithmetic on a null pointer.
+  template <class U>
+  static Matrix<U> part(const View<U>& x, Index b, Index h, Index n, Index m) {
+    Matrix<U> from = detail::head_matrix(x, b, x.heads() == 1 ? 0 : h, n);
+    from.column = detail::column_stride(x);
+    if (x.size() != 0) from.data += m * from.column;
+    return from;
+  }
+  template <class U>
+  static Matrix<U> transposed(const Matrix<U>& m) {
+    return {m.data, m.column, m.row};
+  }
+
+  /// to = a b, or to += a b. The kernel reads rows or columns of b that lie side by side; others
+  /// are packed first.
+  /// \param p but b   \param packed packed_elements(...) elements
+  static void multiply(ProductArgs<T> p, const Matrix<const T>& b, T* packed) {
+    const ProductKernels<T> kernels;
+    if (b.column == 1 || b.row == 1) {
+      p.b = stored(b);
+      kernels.multiply(p);
+      return;
+    }
+    const Index steps = p.steps;
+    const Matrix<const T> a = p.a;
+    p.b = stored(Matrix<const T>{packed, p.columns, 1});
+    for (Index s = 0; s == 0 || s < steps; s += kPackedSteps) {
+      p.steps = (std::min)(kPackedSteps, steps - s);
+      for (Index i = 0; i < p.steps; ++i) {
+        for (Index j = 0; j < p.columns; ++j) {
+          packed[i * p.columns + j] = b.data[(s + i) * b.row + j * b.column];
+        }
+      }
+      if (s > 0) p.a.data = a.data + s * a.column;
+      kernels.multiply(p);
+      p.add = true;
+    }
+  }
+
+  /// Calls compute(rows, row) with dense rows that lie `row` elements apart: those of `to`, or, if
+  /// its columns are not side by side, rows of the tile, which are copied to it afterwards.
+  template <class F>
+  static void write(const Matrix<T>& to, Index rows, Index columns, T* tile, F&& compute) {
+    if (to.column == 1) {
+      compute(to.data, to.row);
+      return;
+    }
+    compute(tile, columns);
+    for (Index i = 0; i < rows; ++i) {
+      for (Index j = 0; j < columns; ++j) {
+        to.data[i * to.row + j * to.column] = tile[i * columns + j];
+      }
+    }
+  }
+  static void clear(T* to, Index row, Index rows, Index columns) {
+    for (Index i = 0; i < rows; ++i) std::fill_n(to + i * row, columns, T{0});
+  }
+
+  /// The block of E that is multiplied at once. It stays in the second cache, and so do the rows of
+  /// k that it meets.
+  static constexpr Index kRowsAtOnce = 64;
+  static constexpr Index kStepsAtOnce = 16 * kChain;
+  /// Heads that share E and are computed at once: its block, whose rows lie far apart, is packed
+  /// for them.
+  static constexpr Index kHeadsAtOnce = 4;
+
+  static Index block_row(const LinformerShape& s) {
+    constexpr Index line = 64 / Index{sizeof(T)};  // so that rows meet in different sets
+    return padded_size((std::min)(kStepsAtOnce, s.keys)) + line;
+  }
+  static Index block_elements(const LinformerShape& s) {
+    return (std::min)(kRowsAtOnce, s.projected_keys) * block_row(s);
+  }
+  static Index group_size(const LinformerProduct<T>& p) {
+    return p.projection.heads() == 1 ? kHeadsAtOnce : 1;
+  }
+  Index group_count(const LinformerProduct<T>& p) const {
+    return (head_count() + group_size(p) - 1) / group_size(p);
+  }
+
+  /// Some rows of X = E k, of a group of heads.
+  void project_rows(const LinformerProduct<T>& p, Index group, Index first, T* scratch) const {
+    const Index end = (std::min)(first + kTaskRows, shape_.projected_keys);
+    const Index heads_end = (std::min)((group + 1) * group_size(p), head_count());
+    for (Index s = 0; s == 0 || s < shape_.keys; s += kStepsAtOnce) {
+      for (Index n = first; n < end; n += kRowsAtOnce) {
+        const Index rows = (std::min)(kRowsAtOnce, end - n);
+        const Index first_head = group * group_size(p);
+        Matrix<const T> e = part(p.projection, 0, first_head % shape_.key_heads, n, s);
+        if (heads_end - first_head > 1 && e.column == 1) {
+          T* const block = scratch + packed_elements(shape_);
+          const Index steps = (std::min)(kStepsAtOnce, shape_.keys - s);
+          for (Index i = 0; i < rows; ++i) {
+            std::copy_n(e.data + i * e.row, steps, block + i * block_row(shape_));
+          }
+          e = {block, block_row(shape_), 1};
+        }
+        for (Index head = first_head; head < heads_end; ++head) {
+          project_block(p, e, head / shape_.key_heads, head % shape_.key_heads, n, rows, s,
+                        scratch);
+        }
+      }
+    }
+  }
+
+  /// Adds the products of a block of E, from row n and step s on, to rows of X.
+  void project_block(const LinformerProduct<T>& p, const Matrix<const T>& e, Index b, Index h,
+                     Index n, Index rows, Index s, T* packed) const {
+    if (s > 0 && s >= key_end(b)) return;
+    multiply({.a = e,
+              .b = {},
+              .to = part(p.projected, b, h, n, 0).data,
+              .to_row = p.tokens.width(),
+              .rows = rows,
+              .columns = p.tokens.width(),
+              .steps = (std::min)(kStepsAtOnce, key_end(b) - s),
+              .add = s > 0},
+             part(p.tokens, b, h, s, 0), packed);
+  }
+
+  /// Some rows of dk = E^T dX.
+  void tokens_gradient(const LinformerProduct<T>& p, Index b, Index h, Index first,
+                       T* scratch) const {
+    const Index width = p.tokens.width();
+    const Index rows = (std::min)(kTaskKeys, shape_.keys - first);
+    const Index seen = std::clamp<Index>(key_end(b) - first, 0, rows);
+    const auto compute = [&](T* to, Index row) {
+      if (seen > 0) {
+        multiply({.a = transposed(part(p.projection, 0, h, 0, first)),
+                  .b = {},
+                  .to = to,
+                  .to_row = row,
+                  .rows = seen,
+                  .columns = width,
+                  .steps = shape_.projected_keys},
+                 part(p.d_projected, b, h, 0, 0), scratch);
+      }
+      clear(to + seen * row, row, rows - seen, width);
+    };
+    write(part(p.d_tokens, b, h, first, 0), rows, width, scratch + packed_elements(shape_),
+          compute);
+  }
+
+  /// A tile of dE, the sum of dX k^T over the batch, and over the heads that share E.
+  void projection_gradient(const LinformerProduct<T>& p, Index h, Index first, Index first_key,
+                           T* scratch) const {
+    const Index rows = (std::min)(kTaskRows, shape_.projected_keys - first);
+    const Index columns = (std::min)(kTaskKeys, shape_.keys - first_key);
+    const bool is_shared = p.d_projection.heads() == 1;
+    const auto compute = [&](T* to, Index row) {
+      clear(to, row, rows, columns);
+      for (Index b = 0; b < shape_.batch; ++b) {
+        const Index seen = std::clamp<Index>(key_end(b) - first_key, 0, columns);
+        if (seen == 0) continue;
+        for (Index n = is_shared ? 0 : h; n < (is_shared ? shape_.key_heads : h + 1); ++n) {
+          multiply({.a = part(p.d_projected, b, n, first, 0),
+                    .b = {},
+                    .to = to,
+                    .to_row = row,
+                    .rows = rows,
+                    .columns = seen,
+                    .steps = p.tokens.width(),
+                    .add = true},
+                   transposed(part(p.tokens, b, n, first_key, 0)), scratch);
+        }
+      }
+    };
+    write(part(p.d_projection, 0, h, first, first_key), rows, columns,
+          scratch + packed_elements(shape_), compute);
+  }
+
+  LinformerShape shape_;
+  std::span<const Index> key_lengths_;
+};
+
+FOVEA_NAMESPACE_END

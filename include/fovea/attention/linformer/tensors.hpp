@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What Linformer attention reads, saves and gives gradients of.
+#pragma once
+
+#include "fovea/attention/call/shapes.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What Linformer attention reads.
+template <std::floating_point T>
+struct LinformerInputs {
+  View<const T> q = {};                     ///< [B, Hq, Nq, D]
+  View<const T> k = {};                     ///< [B, Hk, Nk, D]
+  View<const T> v = {};                     ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};  ///< [B], or empty
+  /// Must be empty: the projections are of one length.
+  std::span<const Index> cu_seqlens_q = {};
+  std::span<const Index> cu_seqlens_k = {};  ///< must be empty, too
+  /// E, [1, 1, P, Nk] for all heads or [1, Hk, P, Nk]: row p of E k is key p of every query. It
+  /// must be given. A matrix [P, Nk] will do.
+  View<const T> key_projection = {};
+  /// F, the same for the values, with as many rows as E. It may have other heads: one for all where
+  /// E has one for each, or the other way round.
+  View<const T> value_projection = {};
+
+  /// Calls visit(name, tensor) for every View.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("key_projection", key_projection);
+    visit("value_projection", value_projection);
+  }
+};
+
+/// What Linformer attention saves. A member is written only if it is given a tensor. If `lse` and
+/// both projected tensors are given, the backward pass does not project again.
+template <std::floating_point T>
+struct LinformerSaved {
+  View<T> lse = {};               ///< [B, Hq, Nq, 1]: as in SoftmaxSaved, over the P projected keys
+  View<T> projected_keys = {};    ///< [B, Hk, P, D]: E k
+  View<T> projected_values = {};  ///< [B, Hk, P, Dv]: F v
+
+  /// Calls visit(name, tensor) for every member.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("lse", lse);
+    visit("projected_keys", projected_keys);
+    visit("projected_values", projected_values);
+  }
+};
+
+/// The gradients of Linformer attention.
+template <std::floating_point T>
+struct LinformerGrads {
+  View<T> q = {};                 ///< [B, Hq, Nq, D]
+  View<T> k = {};                 ///< [B, Hk, Nk, D]
+  View<T> v = {};                 ///< [B, Hk, Nk, Dv]
+  View<T> key_projection = {};    ///< the shape of E: summed over batch, and heads that share it
+  View<T> value_projection = {};  ///< the shape of F, likewise
+
+  /// Calls visit(name, tensor) for every member.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("key_projection", key_projection);
+    visit("value_projection", value_projection);
+  }
+};
+
+/// The sizes of a call of LinformerAttention: those of AttentionShape, and P.
+struct LinformerShape {
+  Index batch = 1;           ///< B
+  Index query_heads = 1;     ///< Hq, a multiple of Hk
+  Index key_heads = 1;       ///< Hk
+  Index queries = 0;         ///< Nq
+  Index keys = 0;            ///< Nk
+  Index width = 0;           ///< D
+  Index value_width = 0;     ///< Dv
+  Index projected_keys = 0;  ///< P, the rows of E and F
+
+  /// The sizes that all families have.
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  operator AttentionShape() const { return detail::common_shape(*this); }
+};
+
+/// The sizes of a call of LinformerAttention as its tensors have them, unchecked.
+template <class T>
+LinformerShape shape_of(const LinformerInputs<T>& inputs) {
+  return detail::family_shape<LinformerShape>(inputs, inputs.key_projection.rows());
+}
+
+FOVEA_NAMESPACE_END

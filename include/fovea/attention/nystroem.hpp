@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Nystroem attention (Xiong et al. 2021, Nystroemformer; MATHS.md, section 7): softmax attention
+/// by way of a few landmarks.
+#pragma once
+
+#include <string>
+
+#include "fovea/attention/call/backward_calls.hpp"
+#include "fovea/attention/call/check.hpp"
+#include "fovea/attention/call/forward_calls.hpp"
+#include "fovea/attention/nystroem/backward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Nystroem attention: out = softmax(scale q kl^T) Z softmax(scale ql k^T) v for each head (Xiong
+/// et al. 2021, eqs. 13 and 14, without the convolution), for float and double. The landmarks ql
+/// and kl are the means of m segments of consecutive rows of q and of k, and Z comes from A =
+/// softmax(scale ql kl^T) by some steps of an iteration towards its inverse (eq. 11):
+///
+///     Z <- Z / 4 (13 I - A Z (15 I - A Z (7 I - A Z))),   Z0 = A^T / (|A|_1 |A|_inf)
+///
+/// The number of landmarks divides the number of rows of q, and that of k, which may be another
+/// one. With key lengths, which need as many queries as keys, a sequence is its first n tokens: it
+/// has the result of these tokens alone, m divides n, and queries from n on give +0 with lse
+/// -infinity. Packed sequences are refused.
+///
+/// Every row depends on all tokens, so the operator is not causal: a causal option or a decoder
+/// does not compile. What is visible and not finite reaches every row of its head. The bits do not
+/// depend on threads, heads or strides, nor, but for NystroemScale::batch_max, on the batch.
+///
+/// Errors: `forward` and `backward` throw what `check` and `check_backward` throw, and
+/// std::bad_alloc, before anything is written.
+///
+/// Cost: 2 m (D + Dv) flops for each query and for each key and query head, and 8 m^3 a step for
+/// each head. Memory: O(B Hq m (D + Dv + m)); there is no matrix of Nq x Nk.
+class NystroemAttention : public ForwardCalls<NystroemAttention>,
+                          public BackwardCalls<NystroemAttention> {
+ public:
+  /// What the operator reads, for tensors of T.
+  template <class T>
+  using Inputs = NystroemInputs<T>;
+  /// What the forward pass saves.
+  template <class T>
+  using Saved = NystroemSaved<T>;
+  /// The gradients that the backward pass writes, for tensors of T.
+  template <class T>
+  using Grads = NystroemGrads<T>;
+  /// The sizes of a call.
+  using Shape = AttentionShape;
+
+  NystroemOptions options;  ///< checked at every call
+
+  /// Holds these options. They are checked when the operator is called.
+  explicit NystroemAttention(const NystroemOptions& chosen = {}) : options(chosen) {}
+
+  /// The name that stands in error messages, tables and benchmarks.
+  static constexpr const char* name() { return "NystroemAttention"; }
+
+  /// Checks what `forward` takes. Cost: O(1), and O(B) for key lengths.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
+  template <class T>
+  void check(const InputsOf<NystroemAttention, T>& inputs, const View<T>& out,
+             const NystroemSaved<T>& saved = {}) const {
+    check_read<T>(inputs);
+    check_outputs(name(), inputs, out, saved);
+    const auto check_landmarks = [&](const char* tensor, const View<T>& x, Index columns) {
+      if (x.is_none()) return;
+      check_output(name(), tensor, x, inputs, landmark_shape(shape_of(inputs), columns));
+      detail::check_apart(name(), tensor, x, "out", out);
+      detail::check_apart(name(), tensor, x, "lse", saved.lse);
+    };
+    check_landmarks("landmark_lse", saved.landmark_lse, 1);
+    check_landmarks("landmark_values", saved.landmark_values, inputs.v.width());
+    detail::check_apart(name(), "landmark_values", saved.landmark_values, "landmark_lse",
+                        saved.landmark_lse);
+  }
+
+  /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
+  template <class T>
+  void check_backward(const InputsOf<NystroemAttention, T>& inputs, const View<const T>& out,
+                      const NystroemSaved<T>& saved, const View<const T>& d_out,
+                      const NystroemGrads<T>& grads) const {
+    check_read<T>(inputs);
+    check_rows(name(), "out", inputs, out);
+    check_rows(name(), "d_out", inputs, d_out);
+    check_lse(name(), inputs, saved);
+    if (!saved.landmark_lse.is_none() && !saved.landmark_values.is_none()) {
+      const AttentionShape s = shape_of(inputs);
+      detail::check_made_shape(name(), "landmark_lse", saved.landmark_lse.shape(),
+                               landmark_shape(s, 1));
+      detail::check_made_shape(name(), "landmark_values", saved.landmark_values.shape(),
+                               landmark_shape(s, s.value_width));
+    }
+    check_grads(name(), inputs, out, saved, d_out, grads);
+  }
+
+  /// Bytes of scratch memory that `forward` takes with that many workers.
+  template <class T>
+  [[nodiscard]] Index workspace_bytes(const AttentionShape& s, Index workers = 1) const {
+    using Sizes = NystroemBackward<T>;
+    const Index m = options.landmarks;
+    return NystroemSteps<T>::workspace_bytes(s, options, workers) +
+           DenseForward<T>::workspace_bytes(Sizes::key_shape(s, m), workers) +
+           DenseForward<T>::workspace_bytes(Sizes::kernel_shape(s, m), workers) +
+           DenseForward<T>::workspace_bytes(Sizes::last_shape(s, m), workers);
+  }
+
+  /// Bytes of scratch memory that `backward` takes with that many workers if the tensors of the
+  /// landmarks were not saved; see also SoftmaxOperator::backward_workspace_bytes.
+  template <class T>
+  [[nodiscard]] Index backward_workspace_bytes(const AttentionShape& s, Index workers = 1) const {
+    return NystroemBackward<T>::workspace_bytes(s, options, workers);
+  }
+
+  /// The number of pairs of one query head that a softmax is over: of queries and landmarks, of
+  /// landmarks and keys, and of landmarks.
+  [[nodiscard]] Index visible_pairs(const AttentionShape& s, Index /*head*/ = 0) const {
+    return add_pairs(0, s.queries + s.keys + options.landmarks, options.landmarks);
+  }
+
+  /// There is no decoder: a call does not compile, and says why.
+  template <class T>
+  void decoder(const DecoderShape& /*shape*/) const {
+    static_assert(!std::same_as<T, T>,
+                  "NystroemAttention has no decoder: it is not causal, since every row depends on "
+                  "the means of all tokens");
+  }
+
+ private:
+  friend class ForwardCalls<NystroemAttention>;
+  friend class BackwardCalls<NystroemAttention>;
+
+  fovea::Shape landmark_shape(const AttentionShape& s, Index columns) const {
+    return {s.batch, s.query_heads, options.landmarks, columns};
+  }
+
+  /// The multiply-adds of a forward pass.
+  double products(const AttentionShape& s) const {
+    const auto m = static_cast<double>(options.landmarks);
+    const double rows =
+        static_cast<double>(s.queries + s.keys) * static_cast<double>(s.width + s.value_width);
+    return static_cast<double>(s.batch * s.query_heads) *
+           (rows * m + 4 * m * m * m * static_cast<double>(options.iterations));
+  }
+
+  /// Checks the options and the inputs.
+  template <class T>
+  void check_read(const NystroemInputs<T>& inputs) const {
+    detail::check_scale<T>(name(), "scale", options.scale);
+    const Index m = options.landmarks;
+    constexpr Index most = Index{1} << 20;  // of which a matrix of m x m has 2^40 elements
+    if (m < 1 || m > most) {
+      refuse(name(), "landmarks", std::to_string(m), "1 to " + std::to_string(most));
+    }
+    if (options.iterations < 0 || options.iterations > most) {
+      refuse(name(), "iterations", std::to_string(options.iterations),
+             "0 to " + std::to_string(most));
+    }
+    check_inputs(name(), inputs);
+    if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
+      refuse(name(), "cu_seqlens", "given", "none: sequences with landmarks are not packed");
+    }
+    check_divides("q", inputs.q.rows());
+    check_divides("k", inputs.k.rows());
+    if (inputs.key_lengths.empty()) return;
+    detail::check_extent(name(), "k", inputs.k.shape(), 2, inputs.q.rows(),
+                         "the rows of q, since key_lengths are those of the queries, too");
+    for (std::size_t b = 0; b < inputs.key_lengths.size(); ++b) {
+      if (inputs.key_lengths[b] % m == 0) continue;
+      refuse(name(), "key_lengths[" + std::to_string(b) + "]",
+             std::to_string(inputs.key_lengths[b]),
+             "a multiple of " + std::to_string(m) + ", the landmarks");
+    }
+  }
+  void check_divides(const char* tensor, Index rows) const {
+    if (rows % options.landmarks == 0) return;
+    refuse(name(), std::string("rows of ") + tensor, std::to_string(rows),
+           "a multiple of " + std::to_string(options.landmarks) + ", the landmarks");
+  }
+
+  template <class T, class E>
+  void run(const NystroemInputs<T>& inputs, const View<T>& out, const NystroemSaved<T>& saved,
+           E&& executor) const {
+    auto&& threads = for_work(executor, [&] { return products(shape_of(inputs)); });
+    NystroemSteps<T> steps(inputs, options, saved, false, memory_of(threads));
+    DenseForward<T> last(steps.last_inputs(), steps.scale, out, saved.lse);
+    steps.reserve({}, threads);
+    last.reserve(threads);
+    steps.compute(threads);
+    last.compute(threads);
+  }
+
+  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
+  /// exact derivatives of `forward`, that of the norm which divides A^T among them. Where several
+  /// columns have the largest sum, the first one takes the gradient of |A|_1; |A|_inf is 1 whatever
+  /// the logits are, and has none.
+  /// Cost: 2.5 times the flops of the forward pass, and half of its flops more if the tensors of
+  /// the landmarks were not saved; 30 m^3 a step for each head. Memory: O(B Hq m (D + Dv + m)), and
+  /// n m^2 for each worker.
+  template <class T, class E>
+  void run_backward(const NystroemInputs<T>& inputs, const View<const T>& out,
+                    const NystroemSaved<T>& saved, const View<const T>& d_out,
+                    const NystroemGrads<T>& grads, E&& executor) const {
+    auto&& threads = for_work(executor, [&] { return 2.5 * products(shape_of(inputs)); });
+    NystroemBackward<T>(inputs, options, out, saved, d_out, grads, threads).run(threads);
+  }
+};
+
+FOVEA_NAMESPACE_END

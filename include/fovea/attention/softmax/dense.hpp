@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Full attention as a step of another operator, which takes the memory of all its steps before the
+/// first one begins.
+#pragma once
+
+#include "fovea/attention/softmax/backward.hpp"
+#include "fovea/attention/softmax/forward.hpp"
+#include "fovea/patterns/window.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The pattern of full attention: every head sees every key.
+struct EveryKey {
+  /// All heads have the same pattern.
+  static Index pattern_period(Index /*heads*/) { return 1; }
+  /// That which shows every key.
+  static Dense pattern(Index /*head*/, const SequenceShape& /*shape*/) { return {}; }
+};
+
+/// What both passes of full attention begin with.
+template <class T>
+struct DenseCall {
+  SoftmaxCall<T> call;  ///< the inputs, and the scale
+  HeadPlans plans;      ///< of EveryKey
+
+  /// \param inputs checked; what they view must outlive this object
+  DenseCall(const SoftmaxInputs<T>& inputs, T scale)
+      : call(inputs, {.scale = static_cast<double>(scale)}), plans(EveryKey{}, call) {}
+  DenseCall(const DenseCall&) = delete;
+  DenseCall& operator=(const DenseCall&) = delete;
+};
+
+/// The forward pass.
+template <class T>
+class DenseForward {
+ public:
+  /// \param inputs checked; what they view must outlive this object
+  /// \param out, lse written
+  DenseForward(const SoftmaxInputs<T>& inputs, T scale, const View<T>& out, const View<T>& lse)
+      : call_(inputs, scale), pass_(call_.call, call_.plans, out, {lse}) {}
+
+  /// Bytes of scratch memory with that many workers.
+  static Index workspace_bytes(const AttentionShape& shape, Index workers) {
+    const HeadPlans plans(EveryKey{}, shape.query_heads,
+                          SequenceShape::of(shape.queries, shape.keys, {}));
+    return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
+  }
+
+  /// Takes the memory. \throws std::bad_alloc
+  template <class E>
+  void reserve(E&& executor) {
+    pass_.reserve(executor);
+  }
+  /// Computes out and lse. \pre reserve(executor) was called, once
+  template <class E>
+  void compute(E&& executor) {
+    pass_.compute(executor);
+  }
+
+ private:
+  DenseCall<T> call_;
+  SoftmaxForward<T> pass_;
+};
+
+/// The backward pass.
+template <class T>
+class DenseBackward {
+ public:
+  /// \param inputs checked; what they view must outlive this object
+  /// \param out, lse as the forward pass gives them
+  /// \param grads those that have a tensor are written
+  DenseBackward(const SoftmaxInputs<T>& inputs, T scale, const View<const T>& out,
+                const View<T>& lse, const View<const T>& d_out, const SoftmaxGrads<T>& grads)
+      : call_(inputs, scale), pass_(call_.call, call_.plans, out, {lse}, d_out, grads) {}
+
+  /// Bytes of scratch memory with that many workers, if a row has a large lse.
+  static Index workspace_bytes(const AttentionShape& shape, Index workers) {
+    const HeadPlans plans(EveryKey{}, shape.query_heads,
+                          SequenceShape::of(shape.queries, shape.keys, {}));
+    return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
+  }
+
+  /// Takes the memory that does not depend on lse. \throws std::bad_alloc
+  template <class E>
+  void take_scratch(E&& executor) {
+    pass_.take_scratch(executor);
+  }
+  /// Takes the rest. \pre lse holds what the forward pass gives \throws std::bad_alloc
+  template <class E>
+  void look_at_lse(E&& executor) {
+    pass_.look_at_lse(executor);
+  }
+  /// Writes the gradients. \pre take_scratch(executor) and look_at_lse(executor) were called, once
+  template <class E>
+  void compute(E&& executor) {
+    pass_.compute(executor);
+  }
+
+ private:
+  DenseCall<T> call_;
+  SoftmaxBackward<T> pass_;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Linformer attention against its oracle and central differences; bits; what is not visible;
+/// E and F of one head or of each.
+#include "fovea/attention/linformer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "attention/mixed_tokens.hpp"
+#include "support/oracle/linformer.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::LinformerAttention;
+
+static_assert(fovea::DifferentiableAttention<LinformerAttention, float>);
+static_assert(fovea::DifferentiableAttention<LinformerAttention, double>);
+
+template <class T>
+class Linformer : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(Linformer, Scalars);
+
+template <class T>
+void expect_conforms(const MixedProblem<T>& p, std::optional<double> scale = {}) {
+  const LinformerAttention op({.scale = scale});
+  const View<const T> d_out = p.d_out.view();
+  const ExpectedLinformer<T> expected = linformer_oracle(p.inputs(), scale, d_out);
+  at_each_level([&] {
+    const MixedResult<T> got = run_mixed(op, p);
+    EXPECT_TRUE(within_ratio(got.out, expected.out, 16));
+    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8)) << "lse";
+    EXPECT_TRUE(within_ratio(got.d_q, expected.q, 32)) << "q";
+    EXPECT_TRUE(within_ratio(got.d_k, expected.k, 32)) << "k";
+    EXPECT_TRUE(within_ratio(got.d_v, expected.v, 32)) << "v";
+    EXPECT_TRUE(within_ratio(got.d_e, expected.key_projection, 32)) << "e";
+    EXPECT_TRUE(within_ratio(got.d_f, expected.value_projection, 32)) << "f";
+  });
+}
+
+TYPED_TEST(Linformer, IsTheOracle) {
+  using T = TypeParam;
+  std::uint64_t seed = 1;
+  for (const Index projected : {1, 3, 64, 97, 200}) {
+    for (const auto& [queries, keys] :
+         {std::array<Index, 2>{24, 24}, {1, 1}, {0, 5}, {3, 70}, {70, 3}, {65, 300}}) {
+      expect_conforms(
+          MixedProblem<T>({.queries = queries, .keys = keys, .projected = projected}, seed++));
+    }
+  }
+  expect_conforms(MixedProblem<T>({.queries = 5, .keys = 1300, .projected = 130}, 3));
+  expect_conforms(MixedProblem<T>({.queries = 40, .keys = 50, .width = 64, .value_width = 80}, 4),
+                  -0.3);
+  expect_conforms(MixedProblem<T>({.key_sharing = 2, .value_sharing = 1}, 5));
+  expect_conforms(MixedProblem<T>({.batch = 3, .heads = 6, .key_heads = 6, .value_sharing = 6}, 6));
+  expect_conforms(MixedProblem<T>({.width = 1, .value_width = 1}, 7));
+}
+
+TYPED_TEST(Linformer, KeyLengths) {
+  using T = TypeParam;
+  for (const Index keys : {40, 300}) {
+    MixedProblem<T> p({.batch = 5, .queries = 30, .keys = keys}, 8);
+    p.key_lengths = {0, 1, keys / 2, keys - 1, keys};
+    expect_conforms(p);
+    const MixedResult<T> got = run_mixed(LinformerAttention{}, p);
+    // No keys: P keys of 0, equal weights, values of 0.
+    EXPECT_EQ(got.out[0], 0);
+    EXPECT_FALSE(std::signbit(got.out[0]));
+    EXPECT_NEAR(static_cast<double>(got.lse[0]), std::log(7.0), 1e-6);
+  }
+}
+
+TYPED_TEST(Linformer, LargeLogits) {
+  using T = TypeParam;
+  for (const double spread : {8.0, 60.0}) expect_conforms(MixedProblem<T>({}, 9, spread));
+}
+
+/// Rows of k and v from the key length on, and the columns of E and F that no sequence meets.
+TYPED_TEST(Linformer, WhatIsNotVisibleChangesNoBit) {
+  using T = TypeParam;
+  MixedProblem<T> p({.keys = 70, .key_sharing = 2}, 10);
+  p.key_lengths = {20, 45};
+  at_each_level([&] {
+    const MixedResult<T> expected = run_mixed(LinformerAttention{}, p);
+    for (const T poison : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(),
+                           std::numeric_limits<T>::max()}) {
+      MixedProblem<T> other = p.in({});
+      for_each_index(other.k.shape(), [&](Index b, Index h, Index n, Index d) {
+        if (n < p.key_lengths[as_size(b)]) return;
+        other.k(b, h, n, d) = poison;
+        if (d < 3) other.v(b, h, n, d) = poison;
+      });
+      for_each_index(other.e.shape(), [&](Index b, Index h, Index n, Index d) {
+        if (d >= 45) other.e(b, h, n, d) = other.f(b, h, n, d) = poison;
+      });
+      EXPECT_TRUE(same_bits(expected, run_mixed(LinformerAttention{}, other))) << poison;
+      EXPECT_TRUE(same_bits(expected, run_mixed(LinformerAttention{}, other, nullptr, false)));
+    }
+  });
+}
+
+/// A sequence of a key length is the sequence of so many tokens, which meets the first columns.
+TYPED_TEST(Linformer, AKeyLengthIsAShorterSequence) {
+  using T = TypeParam;
+  MixedProblem<T> p({.batch = 1, .keys = 150}, 11);
+  p.key_lengths = {67};
+  MixedProblem<T> cut({.batch = 1, .keys = 67}, 11);
+  cut.e.fill([&](Index b, Index h, Index n, Index d) { return p.e(b, h, n, d); });
+  cut.f.fill([&](Index b, Index h, Index n, Index d) { return p.f(b, h, n, d); });
+  const MixedResult<T> a = run_mixed(LinformerAttention{}, p);
+  const MixedResult<T> b = run_mixed(LinformerAttention{}, cut);
+  EXPECT_TRUE(same_bits(a.out, b.out));
+  EXPECT_TRUE(same_bits(a.lse, b.lse));
+  EXPECT_TRUE(same_bits(a.d_q, b.d_q));
+  EXPECT_EQ(a.d_e[66], b.d_e[66]);
+  EXPECT_EQ(a.d_e[67], 0);
+}
+
+TYPED_TEST(Linformer, VisibleNaNReachesItsHeads) {
+  using T = TypeParam;
+  const MixedProblem<T> p({}, 12);
+  p.k(1, 0, 3, 2) = std::numeric_limits<T>::quiet_NaN();
+  p.v(0, 1, 3, 1) = std::numeric_limits<T>::infinity();
+  const MixedResult<T> got = run_mixed(LinformerAttention{}, p);
+  for_each_index(p.d_out.shape(), [&](Index b, Index h, Index n, Index d) {
+    const T x = got.out[place_of(p.d_out.shape(), b, h, n, d)];
+    const bool is_hit = (b == 1 && h < 2) || (b == 0 && h >= 2 && d == 1);
+    EXPECT_EQ(std::isfinite(x), !is_hit) << b << h << n << d;
+  });
+}
+
+TYPED_TEST(Linformer, ThreadsChangeNoBit) {
+  using T = TypeParam;
+  MixedProblem<T> p({.batch = 3, .queries = 70, .keys = 530, .projected = 140}, 13);
+  p.key_lengths = {530, 300, 1};
+  expect_same_bits_on_threads(LinformerAttention{}, p);
+}
+
+TYPED_TEST(Linformer, LayoutsChangeNoBit) {
+  using T = TypeParam;
+  MixedProblem<T> p({.queries = 20, .keys = 290, .projected = 70}, 14);
+  p.key_lengths = {270, 290};
+  expect_same_bits_in_layouts(LinformerAttention{}, p);
+  expect_levels_agree(LinformerAttention{}, p);
+}
+
+/// One projection that is broadcast along its rows or columns.
+TYPED_TEST(Linformer, BroadcastProjections) {
+  using T = TypeParam;
+  const MixedProblem<T> p({.keys = 90, .projected = 70}, 15);
+  for (const std::array<bool, 4> broadcast :
+       {std::array<bool, 4>{false, false, true, false}, {false, false, false, true}}) {
+    MixedProblem<T> flat = p.in({});
+    flat.e = p.e.in({.broadcast = broadcast});
+    MixedProblem<T> whole = p.in({});
+    whole.e.fill([&](Index b, Index h, Index n, Index d) { return flat.e(b, h, n, d); });
+    EXPECT_TRUE(
+        same_bits(run_mixed(LinformerAttention{}, whole), run_mixed(LinformerAttention{}, flat)));
+  }
+}
+
+/// A sequence alone, with projections of one head, has the bits that it has among others.
+TYPED_TEST(Linformer, BatchAndHeadsChangeNoBit) {
+  using T = TypeParam;
+  const MixedProblem<T> p({.keys = 80, .projected = 70, .value_sharing = 1}, 16);
+  const MixedResult<T> all = run_mixed(LinformerAttention{}, p);
+  for_each_index({2, 4, 1, 1}, [&](Index b, Index h, Index, Index) {
+    MixedProblem<T> one(
+        {.batch = 1, .heads = 1, .key_heads = 1, .keys = 80, .projected = 70, .value_sharing = 1});
+    one.q.fill([&](Index, Index, Index n, Index d) { return p.q(b, h, n, d); });
+    one.k.fill([&](Index, Index, Index n, Index d) { return p.k(b, h / 2, n, d); });
+    one.v.fill([&](Index, Index, Index n, Index d) { return p.v(b, h / 2, n, d); });
+    one.d_out.fill([&](Index, Index, Index n, Index d) { return p.d_out(b, h, n, d); });
+    one.e = p.e.in({});
+    one.f = p.f.in({});
+    const MixedResult<T> got = run_mixed(LinformerAttention{}, one);
+    const auto part = [&](const std::vector<T>& x, std::size_t size) {
+      const auto begin = x.begin() + static_cast<std::ptrdiff_t>(size) * (b * 4 + h);
+      return std::vector<T>(begin, begin + static_cast<std::ptrdiff_t>(size));
+    };
+    EXPECT_TRUE(same_bits(part(all.out, got.out.size()), got.out));
+    EXPECT_TRUE(same_bits(part(all.lse, got.lse.size()), got.lse));
+    EXPECT_TRUE(same_bits(part(all.d_q, got.d_q.size()), got.d_q));
+  });
+}
+
+TYPED_TEST(Linformer, TakesTheMemoryThatItSays) {
+  using T = TypeParam;
+  expect_serves_in_arena(LinformerAttention{},
+                         MixedProblem<T>({.queries = 150, .keys = 150, .projected = 40}, 17));
+  expect_serves_in_arena(LinformerAttention{}, MixedProblem<T>({.width = 200}, 17, 60));
+}
+
+/// A projection that picks keys is full attention over these.
+TYPED_TEST(Linformer, UnitRowsPickKeys) {
+  using T = TypeParam;
+  const MixedProblem<T> p({.keys = 60, .projected = 60, .value_sharing = 1}, 18);
+  p.e.fill([](Index, Index, Index n, Index d) { return n == d ? 1 : 0; });
+  p.f.fill([](Index, Index, Index n, Index d) { return n == d ? 1 : 0; });
+  const Tensor<T> out(p.d_out.shape());
+  fovea::FullAttention{}.forward({p.q.view(), p.k.view(), p.v.view()}, out.view());
+  EXPECT_TRUE(same_bits(run_mixed(LinformerAttention{}, p).out, out.values()));
+}
+
+TEST(LinformerDifferences, OfEveryInput) {
+  MixedProblem<double> p({.queries = 5, .keys = 9, .width = 3, .value_width = 2}, 19);
+  p.key_lengths = {6, 9};
+  expect_mixed_differences(LinformerAttention{}, p);
+  MixedProblem<double> more({.queries = 4, .keys = 3, .projected = 8, .key_sharing = 2}, 20);
+  expect_mixed_differences(LinformerAttention({.scale = 0.7}), more);
+}
+
+}  // namespace
+}  // namespace fovea_test

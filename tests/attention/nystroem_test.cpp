@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Nystroem attention against its oracle, whose gradients are those of dual numbers, and central
+/// differences; bits; key lengths; how it nears full attention.
+#include "fovea/attention/nystroem.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "attention/mixed_tokens.hpp"
+#include "support/oracle/nystroem.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::NystroemAttention;
+using fovea::NystroemOptions;
+using fovea::NystroemScale;
+
+static_assert(fovea::DifferentiableAttention<NystroemAttention, float>);
+static_assert(fovea::DifferentiableAttention<NystroemAttention, double>);
+
+template <class T>
+class Nystroem : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(Nystroem, Scalars);
+
+NystroemAttention with(Index landmarks, Index iterations = 6,
+                       NystroemScale scale = NystroemScale::matrix) {
+  NystroemOptions options;
+  options.landmarks = landmarks;
+  options.iterations = iterations;
+  options.first_scale = scale;
+  return NystroemAttention(options);
+}
+
+template <class T>
+void expect_conforms(const NystroemAttention& op, const MixedProblem<T>& p, bool gradients = true) {
+  const NystroemOracle<T> oracle(p.inputs(), op.options, p.d_out.view());
+  const ExpectedNystroem<T> expected = oracle.expected(gradients);
+  at_each_level([&] {
+    const MixedResult<T> got = run_mixed(op, p);
+    EXPECT_TRUE(within_ratio(got.out, expected.out, 16));
+    if (!gradients) return;
+    EXPECT_TRUE(within_ratio(got.d_q, expected.q, 32)) << "q";
+    EXPECT_TRUE(within_ratio(got.d_k, expected.k, 32)) << "k";
+    EXPECT_TRUE(within_ratio(got.d_v, expected.v, 32)) << "v";
+  });
+}
+
+TYPED_TEST(Nystroem, IsTheOracle) {
+  using T = TypeParam;
+  std::uint64_t seed = 1;
+  for (const NystroemScale scale : {NystroemScale::matrix, NystroemScale::batch_max}) {
+    for (const Index steps : {0, 1, 6}) {
+      const MixedProblem<T> small({.queries = 8, .keys = 8, .width = 3, .value_width = 2}, seed++);
+      expect_conforms(with(4, steps, scale), small);
+      const MixedProblem<T> p({.queries = 60, .keys = 60}, seed++);
+      expect_conforms(with(4, steps, scale), p, false);
+    }
+  }
+  for (const Index landmarks : {1, 2, 5, 16, 40}) {
+    const MixedProblem<T> p({.queries = 80, .keys = 80, .width = 8, .landmarks = landmarks},
+                            seed++);
+    expect_conforms(with(landmarks, 6), p, false);
+  }
+  const MixedSizes wide{
+      .batch = 1, .queries = 260, .keys = 260, .width = 64, .value_width = 70, .landmarks = 65};
+  expect_conforms(with(65), MixedProblem<T>(wide, seed++), false);
+}
+
+/// As many queries as landmarks, other numbers of queries and keys, one token, none.
+TYPED_TEST(Nystroem, Sizes) {
+  using T = TypeParam;
+  expect_conforms(with(4), MixedProblem<T>({.queries = 4, .keys = 12, .width = 2}, 31));
+  expect_conforms(with(4), MixedProblem<T>({.queries = 12, .keys = 4, .width = 2}, 32));
+  expect_conforms(with(1), MixedProblem<T>({.queries = 1, .keys = 1, .landmarks = 1}, 33));
+  expect_conforms(
+      with(2),
+      MixedProblem<T>(
+          {.heads = 6, .key_heads = 3, .queries = 4, .keys = 4, .value_width = 1, .landmarks = 2},
+          34));
+  const MixedProblem<T> none({.queries = 0, .keys = 8}, 35);
+  const MixedResult<T> got = run_mixed(with(4), none);
+  for (const T x : got.d_k) EXPECT_EQ(x, 0);
+  const MixedResult<T> empty = run_mixed(with(4), MixedProblem<T>({.keys = 0}, 36));
+  for (const T x : empty.out) EXPECT_EQ(x, 0);
+}
+
+TYPED_TEST(Nystroem, KeyLengths) {
+  using T = TypeParam;
+  for (const NystroemScale scale : {NystroemScale::matrix, NystroemScale::batch_max}) {
+    MixedProblem<T> p(
+        {.batch = 3, .heads = 2, .key_heads = 1, .queries = 12, .keys = 12, .width = 3}, 41);
+    p.key_lengths = {0, 8, 12};
+    expect_conforms(with(4, 6, scale), p);
+    const MixedResult<T> got = run_mixed(with(4, 6, scale), p);
+    EXPECT_FALSE(std::signbit(got.out[0]));
+    EXPECT_EQ(got.lse[0], -std::numeric_limits<T>::infinity());
+  }
+}
+
+/// Tokens from the length on change no bit, and the others have those of a shorter sequence.
+TYPED_TEST(Nystroem, WhatIsNotVisibleChangesNoBit) {
+  using T = TypeParam;
+  MixedProblem<T> p({.queries = 40, .keys = 40}, 42);
+  p.key_lengths = {20, 36};
+  at_each_level([&] {
+    const MixedResult<T> expected = run_mixed(with(4), p);
+    for (const T poison : {std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::infinity(),
+                           std::numeric_limits<T>::max()}) {
+      const MixedProblem<T> other = p.in({});
+      for_each_index({2, 4, 40, 3}, [&](Index b, Index h, Index n, Index d) {
+        if (n < p.key_lengths[as_size(b)]) return;
+        other.q(b, h, n, d) = other.k(b, h / 2, n, d) = other.v(b, h / 2, n, d) = poison;
+        other.d_out(b, h, n, d) = poison;
+      });
+      EXPECT_TRUE(same_bits(expected, run_mixed(with(4), other))) << poison;
+      EXPECT_TRUE(same_bits(expected, run_mixed(with(4), other, nullptr, false))) << poison;
+    }
+    MixedProblem<T> cut({.batch = 1, .queries = 20, .keys = 20}, 42);
+    const MixedResult<T> shorter = run_mixed(with(4), cut);
+    for_each_index({1, 4, 20, 3}, [&](Index, Index h, Index n, Index d) {
+      EXPECT_EQ(expected.out[place_of(p.d_out.shape(), 0, h, n, d)],
+                shorter.out[place_of(cut.d_out.shape(), 0, h, n, d)]);
+    });
+  });
+}
+
+TYPED_TEST(Nystroem, VisibleNaNReachesItsHeads) {
+  using T = TypeParam;
+  for (const NystroemScale scale : {NystroemScale::matrix, NystroemScale::batch_max}) {
+    const MixedProblem<T> p({}, 43);
+    p.k(1, 0, 3, 2) = std::numeric_limits<T>::quiet_NaN();
+    const MixedResult<T> got = run_mixed(with(4, 6, scale), p);
+    for_each_index(p.d_out.shape(), [&](Index b, Index h, Index n, Index d) {
+      const bool is_hit = scale == NystroemScale::batch_max || (b == 1 && h < 2);
+      EXPECT_EQ(std::isnan(got.out[place_of(p.d_out.shape(), b, h, n, d)]), is_hit) << b << h;
+    });
+  }
+}
+
+/// Equal keys: every column of A has the sum 1, and the first one takes the gradient.
+TYPED_TEST(Nystroem, TiesOfTheNorm) {
+  using T = TypeParam;
+  const MixedProblem<T> p({.queries = 8, .keys = 8, .width = 2}, 44);
+  p.k.fill(constant(0.5));
+  for (const Index steps : {0, 1, 3}) expect_conforms(with(4, steps), p);
+}
+
+TYPED_TEST(Nystroem, ThreadsChangeNoBit) {
+  using T = TypeParam;
+  MixedProblem<T> p({.batch = 3, .queries = 260, .keys = 260, .landmarks = 20}, 45);
+  expect_same_bits_on_threads(with(20), p);
+  p.key_lengths = {260, 0, 100};
+  expect_same_bits_on_threads(with(20, 3, NystroemScale::batch_max), p);
+}
+
+TYPED_TEST(Nystroem, LayoutsChangeNoBit) {
+  using T = TypeParam;
+  MixedProblem<T> p({.queries = 140, .keys = 140, .landmarks = 10}, 46);
+  expect_same_bits_in_layouts(with(10), p);
+  expect_levels_agree(with(10), p);
+}
+
+TYPED_TEST(Nystroem, BatchAndHeadsChangeNoBit) {
+  using T = TypeParam;
+  const MixedProblem<T> p({.queries = 60, .keys = 60}, 47);
+  const MixedResult<T> all = run_mixed(with(4), p);
+  for_each_index({2, 4, 1, 1}, [&](Index b, Index h, Index, Index) {
+    MixedProblem<T> one({.batch = 1, .heads = 1, .key_heads = 1, .queries = 60, .keys = 60});
+    one.q.fill([&](Index, Index, Index n, Index d) { return p.q(b, h, n, d); });
+    one.k.fill([&](Index, Index, Index n, Index d) { return p.k(b, h / 2, n, d); });
+    one.v.fill([&](Index, Index, Index n, Index d) { return p.v(b, h / 2, n, d); });
+    one.d_out.fill([&](Index, Index, Index n, Index d) { return p.d_out(b, h, n, d); });
+    const MixedResult<T> got = run_mixed(with(4), one);
+    const auto part = [&](const std::vector<T>& x, std::size_t size) {
+      const auto begin = x.begin() + static_cast<std::ptrdiff_t>(size) * (b * 4 + h);
+      return std::vector<T>(begin, begin + static_cast<std::ptrdiff_t>(size));
+    };
+    EXPECT_TRUE(same_bits(part(all.out, got.out.size()), got.out));
+    EXPECT_TRUE(same_bits(part(all.lse, got.lse.size()), got.lse));
+    EXPECT_TRUE(same_bits(part(all.d_q, got.d_q.size()), got.d_q));
+  });
+}
+
+TYPED_TEST(Nystroem, TakesTheMemoryThatItSays) {
+  using T = TypeParam;
+  MixedProblem<T> p({.queries = 160, .keys = 160, .landmarks = 8}, 48);
+  expect_serves_in_arena(with(8), p);
+  p.key_lengths = {80, 160};
+  expect_serves_in_arena(with(8, 2, NystroemScale::batch_max), p);
+  expect_serves_in_arena(with(8), MixedProblem<T>({.width = 200, .landmarks = 8}, 49, 30));
+}
+
+/// With a landmark for each token and enough steps it is full attention, and with fewer it is
+/// further away.
+TEST(NystroemLimit, NearsFullAttention) {
+  const MixedProblem<double> p(
+      {.batch = 1, .heads = 2, .key_heads = 2, .queries = 16, .keys = 16, .width = 8}, 50, 1.5);
+  const Tensor<double> full(p.d_out.shape());
+  fovea::FullAttention{}.forward(p.inputs(), full.view());
+  const auto distance = [&](Index landmarks, Index steps) {
+    const Tensor<double> out(p.d_out.shape());
+    with(landmarks, steps).forward(p.inputs(), out.view(), AllSaved<double>{});
+    double sum = 0;
+    for_each_index(out.shape(), [&](Index b, Index h, Index n, Index d) {
+      sum += std::pow(out(b, h, n, d) - full(b, h, n, d), 2);
+    });
+    return std::sqrt(sum);
+  };
+  EXPECT_LT(distance(16, 40), 1e-6);
+  EXPECT_LT(distance(16, 12), distance(16, 2));
+  EXPECT_LT(distance(16, 40), distance(4, 40));
+}
+
+TEST(NystroemDifferences, OfEveryInput) {
+  MixedProblem<double> p({.queries = 8, .keys = 12, .width = 3, .value_width = 2}, 51);
+  for (const NystroemScale scale : {NystroemScale::matrix, NystroemScale::batch_max}) {
+    for (const Index steps : {0, 1, 6}) expect_mixed_differences(with(4, steps, scale), p, 1e-6);
+  }
+  MixedProblem<double> cut({.queries = 12, .keys = 12, .width = 3, .value_width = 2}, 52);
+  cut.key_lengths = {4, 8};
+  expect_mixed_differences(with(4), cut, 1e-6);
+}
+
+}  // namespace
+}  // namespace fovea_test
