@@ -69,7 +69,7 @@ TEST_F(BadPerformerInput, SharedWithOtherOperators) {
   reset();
   call_.out = {call_.at(9010), {2, 4, 6, 3}};
   EXPECT_EQ(call_.refusal(PerformerAttention{}),
-            "PerformerAttention: out is overlapping projection; expected memory of its own");
+            "PerformerAttention: out is in the memory of projection; expected memory of its own");
 }
 
 TEST_F(BadPerformerInput, Gradients) {

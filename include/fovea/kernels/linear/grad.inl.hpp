@@ -415,19 +415,3 @@ void linear_grad_causal_keys(const LinearGradCausalArgs<T>& args) noexcept {
     GradBackwards<T>(args, l, {args.scratch}).run();
   }
 }
-
-/// Computes d_q and `saved` of a strip.
-template <class T>
-void linear_grad_strip_rows(const LinearGradStripArgs<T>& args) noexcept {
-  const GradWidths<T> widths(args.of.width, args.of.value_width);
-  GradSums<T> sums(widths.value_width, widths.d, widths.d, {args.carried}, !args.is_first);
-  GradForwards<T>(args.of, 0, {args.of.scratch}, true).run_strip(sums);
-}
-
-/// Computes d_k and d_v of a strip from `saved`.
-template <class T>
-void linear_grad_strip_keys(const LinearGradStripArgs<T>& args) noexcept {
-  const GradWidths<T> widths(args.of.width, args.of.value_width);
-  GradSums<T> sums(widths.width, widths.dv, widths.d, {args.carried}, !args.is_first);
-  GradBackwards<T>(args.of, 0, {args.of.scratch}, true).run_strip(sums);
-}
