@@ -155,22 +155,21 @@ TEST_F(BadReformerInput, WhatIsWritten) {
             "ReformerAttention: out is in the memory of qk; expected memory of its own");
   reset();
   out = {memory.at(3000), {2, 2, 12, 2}};
-  EXPECT_EQ(
-      forward(op),
-      "ReformerAttention: width of out is 2; expected 3, as the inputs make it [2, 2, 12, 3]");
+  EXPECT_EQ(forward(op),
+            "ReformerAttention: width of out is 2; expected 3, as the inputs make it 2x2x12x3");
   reset();
   saved.round_lse = {memory.at(5000), {2, 2, 12, 3}};
-  EXPECT_EQ(forward(op),
-            "ReformerAttention: width of round_lse is 3; expected 2, as the inputs make it [2, 2, "
-            "12, 2]");
-  EXPECT_EQ(backward(op),
-            "ReformerAttention: width of round_lse is 3; expected 2, as the inputs make it [2, 2, "
-            "12, 2]");
+  EXPECT_EQ(
+      forward(op),
+      "ReformerAttention: width of round_lse is 3; expected 2, as the inputs make it 2x2x12x2");
+  EXPECT_EQ(
+      backward(op),
+      "ReformerAttention: width of round_lse is 3; expected 2, as the inputs make it 2x2x12x2");
   reset();
   grads.v = grads.qk;
   EXPECT_EQ(backward(op),
             "ReformerAttention: width of the gradient of v is 5; expected 3, as the inputs make it "
-            "[2, 2, 12, 3]");
+            "2x2x12x3");
   reset();
   grads.v = {grads.qk.data(), {2, 2, 12, 3}};
   EXPECT_EQ(backward(op),
@@ -181,8 +180,7 @@ TEST_F(BadReformerInput, WhatIsWritten) {
   EXPECT_EQ(refusal([&] {
               op.buckets(in, View<Index>(buckets.data(), {2, 2, 12, 2}));
             }),
-            "ReformerAttention: rows of buckets is 12; expected 2, as the inputs make it [2, 2, 2, "
-            "12]");
+            "ReformerAttention: rows of buckets is 12; expected 2, as the inputs make it 2x2x2x12");
 }
 
 TEST_F(BadReformerInput, EmptyTensorsAreFine) {
@@ -292,7 +290,7 @@ TEST_F(BadSinkhornInput, WhatIsWritten) {
   grads.sorting = {memory.at(9000), {2, 2, 3, 2}};
   EXPECT_EQ(backward(op),
             "SinkhornAttention: width of the gradient of sorting is 2; expected 3, as the inputs "
-            "make it [2, 2, 3, 3]");
+            "make it 2x2x3x3");
   reset();
   saved = {};
   EXPECT_EQ(backward(op), "SinkhornAttention: lse is missing; expected the lse that forward saved");

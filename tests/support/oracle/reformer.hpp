@@ -110,8 +110,10 @@ class OracleHashes {
     W most = -std::numeric_limits<W>::infinity();
     for (const std::vector<Index>& of_round : seen) {
       std::vector<W> s;
-      for (const Index j : of_round)
-        s.push_back(logit(i, j, std::count(all.begin(), all.end(), j), made));
+      for (const Index j : of_round) {
+        const Index times = options_.correct_duplicates ? std::count(all.begin(), all.end(), j) : 1;
+        s.push_back(logit(i, j, times, made));
+      }
       W largest = -std::numeric_limits<W>::infinity();
       for (const W z : s) largest = std::max(largest, z);
       W sum = 0;

@@ -20,20 +20,36 @@ inline constexpr Index kTaskChunks = 16;
 /// The most query rows of a chunk that the kernels take at once.
 inline constexpr Index kChunkRows = 128;
 
+/// Asks for the memory of a row, which sorting has put where hardware does not guess it.
+template <class T>
+void ask_for_row(const T* row, Index width) {
+  constexpr Index line = 64 / Index{sizeof(T)};
+  for (Index c = 0; c < width; c += line) __builtin_prefetch(row + c);
+}
+
 /// Copies rows of a head, each multiplied by its factor if there are factors, to dense ones.
 /// \param factors of each row of the head, or null
+/// \param plain where the rows go as they are, besides; or null
 template <class T>
 void gather_rows(const Matrix<const T>& from, const SortedChunk& chunk, Index width,
-                 const T* factors, T* to) {
+                 const T* factors, T* to, T* plain = nullptr) {
+  constexpr Index ahead = 12;
   const Index padded = padded_size(width);
-  for (Index i = 0; i < chunk.count; ++i, to += padded) {
-    const T* const row = from.data + chunk.rows[i] * from.row;
-    const T factor = factors == nullptr ? T{1} : factors[chunk.rows[i]];
-    if (from.column == 1) {
-      for (Index d = 0; d < width; ++d) to[d] = row[d] * factor;
-    } else {
-      for (Index d = 0; d < width; ++d) to[d] = row[d * from.column] * factor;
+  for (Index i = 0; i < chunk.count; ++i) {
+    const T* row = from.data + chunk.rows[i] * from.row;
+    if (from.column == 1 && i + ahead < chunk.count) {
+      ask_for_row(from.data + chunk.rows[i + ahead] * from.row, width);
     }
+    T* const at = (plain != nullptr ? plain : to) + i * padded;
+    if (from.column == 1) {
+      std::copy_n(row, width, at);
+    } else {
+      for (Index d = 0; d < width; ++d) at[d] = row[d * from.column];
+    }
+    if (factors == nullptr) continue;
+    const T factor = factors[chunk.rows[i]];
+    T* const scaled = to + i * padded;
+    for (Index d = 0; d < width; ++d) scaled[d] = at[d] * factor;
   }
 }
 
@@ -163,19 +179,20 @@ class ReformerForward {
     for (Index n = first; n < end; ++n) {
       const SortedChunk own = sorted_.chunk(sequence, round, n);
       const auto slots = ChunkSlots::of(own, sorted_.before(sequence, own), options_.chunk);
-      gather_keys(sequence, slots.own, slots.own_first, to);
-      if (n == first) gather_keys(sequence, slots.before, slots.before_first(), to);
-      detail::gather_rows<T>(rows_of(inputs_.qk, sequence), own, shape_.width, nullptr, to.q);
+      gather_keys(sequence, slots.own, slots.own_first, to, to.q);
+      if (n == first) gather_keys(sequence, slots.before, slots.before_first(), to, nullptr);
       pairs.prepare(sequence, slots);
       run_kernel(slots, pairs, to);
       merge(sequence, own, to);
     }
   }
 
-  void gather_keys(Index sequence, const SortedChunk& chunk, Index first, const Buffers& to) const {
+  /// Brings the keys and values of a chunk into a slot, and its queries to q, if that is given.
+  void gather_keys(Index sequence, const SortedChunk& chunk, Index first, const Buffers& to,
+                   T* q) const {
     detail::gather_rows<T>(rows_of(inputs_.qk, sequence), chunk, shape_.width,
                            sorted_.inverse_norms(sequence),
-                           to.k + first * padded_size(shape_.width));
+                           to.k + first * padded_size(shape_.width), q);
     if (value_width_ == 0) return;
     detail::gather_rows<T>(rows_of(inputs_.v, sequence), chunk, value_width_, nullptr,
                            to.v + first * padded_size(value_width_));

@@ -162,13 +162,15 @@ class SortedRows {
 
   /// 1 / max(|x|, kLeastLength) of a row, whose squares neither overflow nor vanish.
   T inverse_norm(const T* row) const {
-    double sum = 0;
+    constexpr Index chains = 4;
+    double sums[chains] = {};
     double largest = 0;
     for (Index d = 0; d < shape_.width; ++d) {
       const auto x = std::abs(static_cast<double>(row[d]));
       largest = largest < x ? x : largest;
-      sum += x * x;
+      sums[d % chains] += x * x;
     }
+    double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     double norm = std::sqrt(sum);
     if (largest > 1e150 && std::isfinite(largest)) {
       sum = 0;
@@ -193,23 +195,28 @@ class SortedRows {
     T* const inverse = inverse_.template data<T>() + sequence * shape_.rows + first;
     for (Index i = 0; i < rows; ++i) {
       T* const row = packed + i * shape_.width;
-      for (Index d = 0; d < shape_.width; ++d) row[d] = x.data[i * x.row + d * x.column];
+      if (x.column == 1) {
+        std::copy_n(x.data + i * x.row, shape_.width, row);
+      } else {
+        for (Index d = 0; d < shape_.width; ++d) row[d] = x.data[i * x.row + d * x.column];
+      }
       inverse[i] = inverse_norm(row);
     }
     const Index half = options_.buckets / 2;
     for (Index r = 0; r < options_.rounds; ++r) {
       const T* const w = projection_.template data<T>() + r * shape_.width * half;
+      // The products of a row are a column, so that rows lie in the lanes.
       ProductArgs<T> product;
-      product.a = {packed, shape_.width, 1};
-      product.b = {w, half, 1};
+      product.a = {w, 1, half};
+      product.b = {packed, 1, shape_.width};
       product.to = products;
-      product.to_row = half;
-      product.rows = rows;
-      product.columns = half;
+      product.to_row = kProductRows;
+      product.rows = half;
+      product.columns = rows;
       product.steps = shape_.width;
       ProductKernels<T>{}.multiply(product);
-      HashedRowKernels<T>{}.buckets(
-          {products, rows, half, buckets_.data<std::int32_t>() + place(sequence, r) + first});
+      HashedRowKernels<T>{}.buckets({products, kProductRows, rows, half,
+                                     buckets_.data<std::int32_t>() + place(sequence, r) + first});
     }
   }
 

@@ -10,43 +10,43 @@
 #include "fovea/simd/vec_operations.inl.hpp"
 #endif
 
-/// The place of the first element that is x, of `width`; `width` if there is none.
+/// The first maximum of what comes one after the other, in each lane.
 template <class T>
-FOVEA_INLINE Index first_place(const T* row, Index width, T x) {
-  Index c = 0;
-  for (; c + kLanes<T> <= width; c += kLanes<T>) {
-    if (any(load(row + c) == set1(x))) break;
-  }
-  while (c < width && !(row[c] == x)) ++c;
-  return c;
-}
+struct FirstMaximum {
+  Vec<T> most = set1(-std::numeric_limits<T>::infinity());
+  IntVec<T> place = set1_int<T>(0);
 
-/// Finds the buckets of some rows.
+  FOVEA_INLINE void take(Vec<T> x, IntVec<T> at) {
+    const IntVec<T> is_more = x > most;
+    most = select(is_more, x, most);
+    place = (place & ~is_more) | (at & is_more);
+  }
+};
+
+/// Finds the buckets of some rows, which lie in the lanes.
 template <class T>
 void find_buckets(const BucketArgs<T>& args) {
-  const IntVec<T> magnitude = set1_int<T>(~MathConstants<T>::kSignMask);
-  for (Index i = 0; i < args.rows; ++i) {
-    const T* const row = args.products + i * args.width;
-    Vec<T> most = zero<T>();
+  for (Index i = 0; i < args.rows; i += kLanes<T>) {
+    const Index n = smaller(kLanes<T>, args.rows - i);
+    FirstMaximum<T> above;
+    FirstMaximum<T> below;
     IntVec<T> numbers = set1_int<T>(-1);
-    for (Index c = 0; c < args.width; c += kLanes<T>) {
-      const Index n = smaller(kLanes<T>, args.width - c);
-      const Vec<T> y = n == kLanes<T> ? load(row + c) : load_first(row + c, n);
+    for (Index c = 0; c < args.width; ++c) {
+      const T* const at = args.products + c * args.stride + i;
+      const Vec<T> y = n == kLanes<T> ? load(at) : load_first(at, n);
+      const IntVec<T> place = set1_int<T>(static_cast<Int<T>>(c));
       numbers = numbers & (y == y);
-      most = maximum(most, from_bits<T>(bits(y) & magnitude));
+      above.take(y, place);
+      below.take(Vec<T>{-y.raw}, place);
     }
-    if (any(~numbers)) {
-      args.buckets[i] = kNoBucket;
-      continue;
+    const IntVec<T> is_below = below.most > above.most;
+    const IntVec<T> half = set1_int<T>(static_cast<Int<T>>(args.width));
+    const IntVec<T> bucket = (above.place & ~is_below) | ((below.place + half) & is_below);
+    const IntVec<T> found = (bucket & numbers) | (set1_int<T>(kNoBucket) & ~numbers);
+    alignas(kVecBytes) Int<T> lanes[kLanes<T>];
+    store_int<T>(lanes, found);
+    for (Index lane = 0; lane < n; ++lane) {
+      args.buckets[i + lane] = static_cast<std::int32_t>(lanes[lane]);
     }
-    T largest = 0;
-    FOVEA_UNROLL
-    for (int lane = 0; lane < kLanes<T>; ++lane) {
-      largest = largest < most.raw[lane] ? most.raw[lane] : largest;
-    }
-    const Index above = first_place(row, args.width, largest);
-    const Index place =
-        above < args.width ? above : args.width + first_place(row, args.width, -largest);
-    args.buckets[i] = static_cast<std::int32_t>(place);
   }
 }

@@ -18,7 +18,8 @@ inline constexpr std::int32_t kNoBucket = -1;
 /// The buckets of rows: the place of the first maximum of [y, -y], or kNoBucket.
 template <class T>
 struct BucketArgs {
-  const T* products = nullptr;      ///< [rows, width], y of each row, dense rows
+  const T* products = nullptr;      ///< [width, stride], y of each row in a column
+  Index stride = 0;                 ///< at least `rows`
   Index rows = 0;                   ///< number of rows
   Index width = 0;                  ///< number of products of a row: half of the buckets
   std::int32_t* buckets = nullptr;  ///< [rows], written
