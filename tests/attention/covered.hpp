@@ -49,6 +49,8 @@ inline const std::map<std::string, std::string>& covered_cases() {
       {"smart_bird_causal", "indexed"},
       {"smart_bird_top_left", "indexed"},
       {"fat", "full"},
+      {"luna_pack", "full"},
+      {"luna_unpack", "full"},
   };
   return all;
 }

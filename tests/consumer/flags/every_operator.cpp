@@ -83,6 +83,10 @@ int main() {
   train(IndexedAttention{});
   train(FsatAttention{{.max_length = 16}});
   train(FatAttention{});
+  train(LinformerAttention{});
+  train(NystroemAttention{});
+  train(LunaPack{});
+  train(LunaAttention{}.unpack());
   const auto attended =
       attend(FullAttention{}, Tensor4<double>{}, Tensor4<double>{}, Tensor4<double>{}, Serial{});
 #if __has_include(<fftw3.h>)
