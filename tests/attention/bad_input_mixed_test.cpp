@@ -125,7 +125,7 @@ TEST(BadLinformerInput, Others) {
       },
       false);
   refused(
-      op, "rows of projected_keys is 5; expected 6: as the inputs make it [2, 2, 6, 5]",
+      op, "rows of projected_keys is 5; expected 6, as the inputs make it 2x2x6x5",
       [](MixedCall& c) {
         c.saved.projected_keys = {c.at(10000), {2, 2, 5, 5}};
         c.saved.projected_values = {c.at(11000), {2, 2, 6, 3}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An operator whose keys are mixtures of tokens, with a causal option or a decoder, which it cannot
-/// have, and without.
+/// An operator whose keys are mixtures of tokens, with a causal option or a decoder, which it
+/// cannot have, and without.
 #include <fovea/attention.hpp>
 
 #if defined(LINFORMER)
