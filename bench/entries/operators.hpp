@@ -28,6 +28,7 @@ std::vector<Entry> indexed_entries();
 std::vector<Entry> sketch_entries();
 std::vector<Entry> fsat_entries();
 std::vector<Entry> sorted_entries();
+std::vector<Entry> mixed_entries();
 std::vector<Entry> eigen_entries();
 /// Where FFTW is.
 std::vector<Entry> cross_entries();
@@ -64,6 +65,7 @@ inline std::vector<Entry> operators() {
   add(sketch_entries());
   add(fsat_entries());
 #endif
+  add(mixed_entries());
   add(eigen_entries());
 #if defined(FOVEA_BENCH_FFTW)
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)

@@ -27,6 +27,7 @@
 #include "fovea/layers/layer_norm.hpp"
 #include "fovea/layers/layer_parts.hpp"
 #include "fovea/layers/learned_inputs.hpp"
+#include "fovea/layers/learned_projections.hpp"
 #include "fovea/layers/learned_sorting.hpp"
 #include "fovea/layers/linear.hpp"
 #include "fovea/layers/logit_terms.hpp"

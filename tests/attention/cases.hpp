@@ -2,7 +2,8 @@
 /// \file
 /// The operators of the conformance suite: each enters by one line of softmax_cases.cpp,
 /// sparse_cases.cpp, linear_cases.cpp, indexed_cases.cpp, smart_bird_cases.cpp, fsat_cases.cpp,
-/// performer_cases.cpp or synthesizer_cases.cpp, which are compiled once for all tests.
+/// performer_cases.cpp, synthesizer_cases.cpp or luna_cases.cpp, which are compiled once for all
+/// tests.
 #pragma once
 
 #include <utility>
@@ -32,6 +33,8 @@ template <class T>
 std::vector<Case<T>> performer_cases();
 template <class T>
 std::vector<Case<T>> synthesizer_cases();
+template <class T>
+std::vector<Case<T>> luna_cases();
 
 /// Sparse operators with options beyond any sequence, none of the operators under test: what they
 /// cost must follow the sequence. In sparse_cases.cpp.
@@ -54,7 +57,7 @@ const std::vector<Case<T>>& all_cases() {
   static const std::vector<Case<T>> cases =
       joined<T>({softmax_cases<T>(), sparse_cases<T>(), far_cases<T>(), indexed_cases<T>(),
                  smart_bird_cases<T>(), fsat_cases<T>(), performer_cases<T>(),
-                 synthesizer_cases<T>()});
+                 synthesizer_cases<T>(), luna_cases<T>()});
   return cases;
 }
 

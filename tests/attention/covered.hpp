@@ -54,6 +54,8 @@ inline const std::map<std::string, std::string>& covered_cases() {
       {"random_synthesizer_causal", "causal_bias"},
       {"factorised_synthesizer", "full"},
       {"factorised_synthesizer_causal", "causal"},
+      {"luna_pack", "full"},
+      {"luna_unpack", "full"},
   };
   return all;
 }

@@ -93,7 +93,9 @@ const std::map<std::string, std::set<std::string>>& rooms() {
       {"attention/indexed", {"attention/call"}},
       {"attention/fmm", {"attention/call", "attention/linear", "attention/softmax"}},
       {"attention/smart_bird", {"attention/call", "attention/indexed"}},
-      {"attention/fsat", {"attention/call", "attention/indexed", "attention/softmax"}}};
+      {"attention/fsat", {"attention/call", "attention/indexed", "attention/softmax"}},
+      {"attention/linformer", {"attention/call"}},
+      {"attention/nystroem", {"attention/call", "attention/softmax"}}};
   return all;
 }
 

@@ -67,8 +67,8 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
   template <class T>
-  void check(const LinformerInputs<T>& inputs, const View<T>& out,
-             const LinformerSaved<T>& saved = {}) const {
+  void check(const InputsOf<LinformerAttention, T>& inputs, const View<T>& out,
+             const SavedOf<LinformerAttention, T>& saved = {}) const {
     check_read(inputs);
     check_outputs(name(), inputs, out, saved);
     const LinformerShape s = shape_of(inputs);
@@ -87,9 +87,9 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
-  void check_backward(const LinformerInputs<T>& inputs, const View<const T>& out,
-                      const LinformerSaved<T>& saved, const View<const T>& d_out,
-                      const LinformerGrads<T>& grads) const {
+  void check_backward(const InputsOf<LinformerAttention, T>& inputs, const View<const T>& out,
+                      const SavedOf<LinformerAttention, T>& saved, const View<const T>& d_out,
+                      const GradsOf<LinformerAttention, T>& grads) const {
     check_read(inputs);
     check_rows(name(), "out", inputs, out);
     check_rows(name(), "d_out", inputs, d_out);

@@ -62,7 +62,7 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
   /// what was expected and what was given
   template <class T>
   void check(const InputsOf<NystroemAttention, T>& inputs, const View<T>& out,
-             const NystroemSaved<T>& saved = {}) const {
+             const SavedOf<NystroemAttention, T>& saved = {}) const {
     check_read<T>(inputs);
     check_outputs(name(), inputs, out, saved);
     const auto check_landmarks = [&](const char* tensor, const View<T>& x, Index columns) {
@@ -80,8 +80,8 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
   void check_backward(const InputsOf<NystroemAttention, T>& inputs, const View<const T>& out,
-                      const NystroemSaved<T>& saved, const View<const T>& d_out,
-                      const NystroemGrads<T>& grads) const {
+                      const SavedOf<NystroemAttention, T>& saved, const View<const T>& d_out,
+                      const GradsOf<NystroemAttention, T>& grads) const {
     check_read<T>(inputs);
     check_rows(name(), "out", inputs, out);
     check_rows(name(), "d_out", inputs, d_out);

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "fovea/layers/learned_inputs.hpp"
+#include "fovea/layers/learned_projections.hpp"
 #include "fovea/layers/logit_terms.hpp"
 
 FOVEA_NAMESPACE_BEGIN

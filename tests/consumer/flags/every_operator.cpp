@@ -105,6 +105,10 @@ int main() {
   Tensor4<float> x, y;
   ReformerAttention{}.forward({.qk = x, .v = x}, y);
   ReformerAttention{}.backward({.qk = x, .v = x}, y, {}, y, {.qk = y});
+  train(LinformerAttention{});
+  train(NystroemAttention{});
+  train(LunaPack{});
+  train(LunaAttention{}.unpack());
   const auto attended =
       attend(FullAttention{}, Tensor4<double>{}, Tensor4<double>{}, Tensor4<double>{}, Serial{});
 #if __has_include(<fftw3.h>)

@@ -11,6 +11,7 @@
 #include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/attention/linformer/tensors.hpp"
 #include "fovea/kernels/layers/table.hpp"
+#include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -7,6 +7,7 @@
 
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/kernels/layers/table.hpp"
+#include "fovea/simd/softmax_constants.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What Linformer and Nystroem attention refuse, with the exact message, forward and backward alike
+/// and nothing written.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "attention/bad_input.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::LinformerAttention;
+using fovea::LinformerOptions;
+using fovea::NystroemAttention;
+using fovea::NystroemOptions;
+
+/// A call of either operator that is right: 2 sequences of 8 queries and 8 keys, 4 heads of 2 key
+/// heads, D = 5, Dv = 3, P = 6.
+struct MixedCall {
+  MixedCall() {
+    for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<float>(i % 13) / 6 - 1;
+    in.q = {at(0), {2, 4, 8, 5}};
+    in.k = {at(1000), {2, 2, 8, 5}};
+    in.v = {at(2000), {2, 2, 8, 3}};
+    in.key_projection = {at(3000), {1, 1, 6, 8}};
+    in.value_projection = {at(3500), {1, 2, 6, 8}};
+    saved.lse = {at(5000), {2, 4, 8, 1}};
+    grads = {{at(6000), {2, 4, 8, 5}}, {at(7000), {2, 2, 8, 5}}, {at(8000), {2, 2, 8, 3}}};
+    grads.key_projection = {at(9000), {1, 1, 6, 8}};
+    grads.value_projection = {at(9500), {1, 2, 6, 8}};
+  }
+
+  float* at(Index offset) { return memory.data() + offset; }
+
+  template <class Op>
+  void expect(const Op& op, const std::string& message, bool backward_too = true) {
+    in.key_lengths = lengths;
+    in.cu_seqlens_q = cu_q;
+    const std::string whole =
+        message == "accepted" ? message : std::string(Op::name()) + ": " + message;
+    const std::vector<float> before = memory;
+    const View<const float> from = out;
+    EXPECT_EQ(refusal([&] { op.check(in, out, saved); }), whole);
+    EXPECT_TRUE(same_bits(before, memory));
+    EXPECT_EQ(refusal([&] { op.forward(in, out, saved); }), whole);
+    EXPECT_TRUE(message == "accepted" || same_bits(before, memory));
+    if (!backward_too) return;
+    const std::vector<float> after = memory;
+    EXPECT_EQ(refusal([&] { op.check_backward(in, from, saved, d_out, grads); }), whole);
+    EXPECT_EQ(refusal([&] { op.backward(in, from, saved, d_out, grads); }), whole);
+    EXPECT_TRUE(message == "accepted" || same_bits(after, memory));
+  }
+
+  std::vector<float> memory = std::vector<float>(12000);
+  AllInputs<float> in;
+  AllSaved<float> saved;
+  AllGrads<float> grads;
+  View<float> out{at(4000), {2, 4, 8, 3}};
+  View<const float> d_out{at(4500), {2, 4, 8, 3}};
+  std::vector<Index> lengths;
+  std::vector<Index> cu_q;
+};
+
+/// Spoils a call and expects the message.
+template <class Op, class F>
+void refused(const Op& op, const std::string& message, F&& spoil, bool backward_too = true) {
+  MixedCall call;
+  spoil(call);
+  call.expect(op, message, backward_too);
+}
+
+TEST(BadLinformerInput, Projections) {
+  const LinformerAttention op;
+  const auto accept = [](MixedCall&) {};
+  refused(op, "accepted", accept);
+  refused(op, "key_projection is missing; expected [1, 1 or Hk, P, Nk], what makes P keys of Nk",
+          [](MixedCall& c) { c.in.key_projection = {}; });
+  refused(op, "value_projection is missing; expected [1, 1 or Hk, P, Nk], what makes P keys of Nk",
+          [](MixedCall& c) { c.in.value_projection = {}; });
+  refused(op, "batch of key_projection is 2; expected 1, since all sequences share it",
+          [](MixedCall& c) {
+            c.in.key_projection = {c.at(3000), {2, 1, 6, 8}};
+          });
+  refused(op, "heads of key_projection is 4; expected 1 or 2, the heads of k", [](MixedCall& c) {
+    c.in.key_projection = {c.at(3000), {1, 4, 6, 8}};
+  });
+  refused(op, "rows of key_projection is 0; expected at least 1, the projected keys",
+          [](MixedCall& c) {
+            c.in.key_projection = {c.at(3000), {1, 1, 0, 8}};
+          });
+  refused(op, "rows of value_projection is 5; expected 6, the rows of key_projection",
+          [](MixedCall& c) {
+            c.in.value_projection = {c.at(3500), {1, 2, 5, 8}};
+          });
+  refused(op, "width of key_projection is 9; expected 8, the rows of k", [](MixedCall& c) {
+    c.in.key_projection = {c.at(3000), {1, 1, 6, 9}};
+  });
+  refused(op, "width of value_projection is 7; expected 8, the rows of k", [](MixedCall& c) {
+    c.in.value_projection = {c.at(3500), {1, 1, 6, 7}};
+  });
+}
+
+TEST(BadLinformerInput, Others) {
+  const LinformerAttention op;
+  refused(op, "cu_seqlens is given; expected none: the projections are of one length",
+          [](MixedCall& c) {
+            c.cu_q = {0, 8};
+          });
+  refused(op, "key_lengths[1] is 9; expected 0 to 8, the rows of k", [](MixedCall& c) {
+    c.lengths = {3, 9};
+  });
+  refused(op, "heads of k is 3; expected a divisor of 4, the heads of q", [](MixedCall& c) {
+    c.in.k = {c.at(1000), {2, 3, 8, 5}};
+  });
+  refused(LinformerAttention({.scale = std::numeric_limits<double>::infinity()}),
+          "scale is inf; expected finite in the inputs' type", [](MixedCall&) {});
+  refused(
+      op, "out is in the memory of key_projection; expected memory of its own",
+      [](MixedCall& c) {
+        c.in.key_projection = {c.at(4000), {1, 1, 6, 8}};
+      },
+      false);
+  refused(
+      op, "rows of projected_keys is 5; expected 6, as the inputs make it 2x2x6x5",
+      [](MixedCall& c) {
+        c.saved.projected_keys = {c.at(10000), {2, 2, 5, 5}};
+        c.saved.projected_values = {c.at(11000), {2, 2, 6, 3}};
+      },
+      false);
+}
+
+TEST(BadLinformerInput, Gradients) {
+  MixedCall call;
+  call.grads.key_projection = {call.at(9000), {1, 2, 6, 8}};
+  const LinformerAttention op;
+  const View<const float> from = call.out;
+  const std::string got =
+      refusal([&] { op.check_backward(call.in, from, call.saved, call.d_out, call.grads); });
+  EXPECT_EQ(got.substr(0, 63), "LinformerAttention: heads of the gradient of key_projection is ");
+  call.grads.key_projection = {};
+  call.saved.lse = {};
+  EXPECT_EQ(refusal([&] { op.check_backward(call.in, from, call.saved, call.d_out, call.grads); }),
+            "LinformerAttention: lse is missing; expected the lse that forward saved");
+}
+
+TEST(BadNystroemInput, Landmarks) {
+  const auto with = [](Index landmarks, Index iterations = 6) {
+    NystroemOptions options;
+    options.landmarks = landmarks;
+    options.iterations = iterations;
+    return NystroemAttention(options);
+  };
+  const auto accept = [](MixedCall&) {};
+  refused(with(4), "accepted", accept);
+  refused(with(8), "accepted", accept);
+  refused(with(3), "rows of q is 8; expected a multiple of 3, the landmarks", accept);
+  refused(with(16), "rows of q is 8; expected a multiple of 16, the landmarks", accept);
+  refused(with(0), "landmarks is 0; expected 1 to 1048576", accept);
+  refused(with(-4), "landmarks is -4; expected 1 to 1048576", accept);
+  refused(with(4, -1), "iterations is -1; expected 0 to 1048576", accept);
+  refused(with(4), "rows of k is 6; expected a multiple of 4, the landmarks", [](MixedCall& c) {
+    c.in.k = {c.at(1000), {2, 2, 6, 5}};
+    c.in.v = {c.at(2000), {2, 2, 6, 3}};
+    c.grads.k = {c.at(7000), {2, 2, 6, 5}};
+    c.grads.v = {c.at(8000), {2, 2, 6, 3}};
+  });
+  refused(with(4), "key_lengths[1] is 6; expected a multiple of 4, the landmarks",
+          [](MixedCall& c) {
+            c.lengths = {8, 6};
+          });
+  refused(with(4), "cu_seqlens is given; expected none: sequences with landmarks are not packed",
+          [](MixedCall& c) {
+            c.cu_q = {0, 8};
+          });
+  refused(with(4),
+          "rows of k is 4; expected 8, the rows of q, since key_lengths are those of the queries, "
+          "too",
+          [](MixedCall& c) {
+            c.in.k = {c.at(1000), {2, 2, 4, 5}};
+            c.in.v = {c.at(2000), {2, 2, 4, 3}};
+            c.grads.k = {c.at(7000), {2, 2, 4, 5}};
+            c.grads.v = {c.at(8000), {2, 2, 4, 3}};
+            c.lengths = {4, 4};
+          });
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The Luna layer against its two attentions by hand; gradients of x, p and the weights, through
+/// both outputs and through two layers; bits; what it refuses.
+#include "fovea/layers/luna_layer.hpp"
+
+#include "fovea/attention/full.hpp"
+#include "layers/by_hand.hpp"
+#include "layers/gradient_check.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::LunaLayer;
+using fovea::LunaOutputs;
+using fovea::LunaTokens;
+
+constexpr Index kWidth = 8;
+constexpr Shape kX = {2, 1, 7, kWidth};
+constexpr Shape kPacked = {2, 1, 3, kWidth};
+const std::vector<Index> kLengths = {7, 4};
+
+template <class T>
+LunaLayer<T> make(std::uint64_t seed = 3) {
+  fovea::Initialiser initialiser(seed);
+  LunaLayer<T> layer({.width = kWidth, .heads = 4, .key_heads = 2, .bias = true}, initialiser);
+  draw_parameters(layer, seed + 14, 0.4);
+  return layer;
+}
+
+LunaTokens<double> tokens(const Activations& x, const Activations& packed) {
+  return {x.view(), packed.view(), kLengths};
+}
+
+std::vector<double> both(const Activations& x, const Activations& packed) {
+  std::vector<double> all = x.values();
+  const std::vector<double> more = packed.values();
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TEST(LunaLayer, IsTwoAttentionsBetweenProjections) {
+  auto layer = make<double>();
+  const Activations x = drawn(kX, 21), packed = drawn(kPacked, 22), y(kX), y_packed(kPacked);
+  layer.forward(tokens(x, packed), {y.view(), y_packed.view()});
+  Weights weights;
+  layer.visit([&](fovea::Parameter<double>& p) { weights[p.name] = p.value; });
+  const Activations pq = projected(packed, weights, "pack_q", 0, 4, 2);
+  const Activations xk = projected(x, weights, "pack_kv", 0, 2, 2);
+  const Activations xv = projected(x, weights, "pack_kv", 4, 2, 2);
+  const Activations yp({2, 4, 3, 2});
+  fovea::FullAttention{}.forward({pq.view(), xk.view(), xv.view(), kLengths}, yp.view());
+  const Activations packed_out = side_by_side(yp);
+  EXPECT_TRUE(close_to(y_packed.values(), packed_out.values(), 1e-13));
+  const Activations xq = projected(x, weights, "q", 0, 4, 2);
+  const Activations yk = projected(packed_out, weights, "kv", 0, 2, 2);
+  const Activations yv = projected(packed_out, weights, "kv", 4, 2, 2);
+  const Activations yx({2, 4, 7, 2});
+  fovea::FullAttention{}.forward({xq.view(), yk.view(), yv.view()}, yx.view());
+  EXPECT_TRUE(close_to(y.values(), side_by_side(yx).values(), 1e-13));
+}
+
+/// Of <Yx, d> + <Yp, d'>, or of <Yx, d> alone.
+TEST(LunaLayer, Gradients) {
+  auto layer = make<double>();
+  const Activations x = drawn(kX, 11), packed = drawn(kPacked, 13), y(kX), y_packed(kPacked);
+  const Activations d_x(kX), d_packed(kPacked), d_y = drawn(kX, 12),
+                                                d_y_packed = drawn(kPacked, 14);
+  LunaLayer<double>::Saved saved;
+  for (const bool uses_packed : {true, false}) {
+    const Activations weights({1, 1, 1, size_of(kX) + (uses_packed ? size_of(kPacked) : 0)});
+    const std::vector<double> all = both(d_y, d_y_packed);
+    weights.fill([&](Index, Index, Index, Index d) { return all[as_size(d)]; });
+    const auto forward = [&] {
+      layer.forward(tokens(x, packed), {y.view(), y_packed.view()}, saved);
+      return uses_packed ? both(y, y_packed) : y.values();
+    };
+    const auto backward = [&] {
+      LunaOutputs<const double> of;
+      of.x = d_y.view();
+      if (uses_packed) of.packed = d_y_packed.view();
+      layer.backward(tokens(x, packed), saved, of, {d_x.view(), d_packed.view()});
+    };
+    expect_gradients(layer, x, d_x, weights, forward, backward);
+    expect_gradients(layer, packed, d_packed, weights, forward, backward);
+  }
+}
+
+/// The packed sequence goes from layer to layer.
+TEST(LunaLayer, GradientsThroughTwoLayers) {
+  auto first = make<double>(3);
+  auto second = make<double>(5);
+  const Activations x = drawn(kX, 11), packed = drawn(kPacked, 13), y(kX), y_packed(kPacked);
+  const Activations z(kX), z_packed(kPacked), d_z = drawn(kX, 15);
+  const Activations d_y(kX), d_y_packed(kPacked), d_x(kX), d_packed(kPacked);
+  LunaLayer<double>::Saved saved_first, saved_second;
+  const auto forward = [&] {
+    first.forward(tokens(x, packed), {y.view(), y_packed.view()}, saved_first);
+    second.forward(tokens(y, y_packed), {z.view(), z_packed.view()}, saved_second);
+    return z.values();
+  };
+  const auto backward = [&] {
+    second.backward(tokens(y, y_packed), saved_second, {d_z.view(), {}},
+                    {d_y.view(), d_y_packed.view()});
+    first.backward(tokens(x, packed), saved_first, {d_y.view(), d_y_packed.view()},
+                   {d_x.view(), d_packed.view()});
+  };
+  expect_gradients(first, packed, d_packed, d_z, forward, backward);
+  expect_gradients(first, x, d_x, d_z, forward, backward);
+}
+
+TEST(LunaLayer, HiddenTokensChangeNoBit) {
+  auto layer = make<float>();
+  Tensor<float> x(kX), packed(kPacked), y(kX), y_packed(kPacked);
+  x.fill(gaussian(1));
+  packed.fill(gaussian(2));
+  layer.forward({x.view(), packed.view(), kLengths}, {y.view(), y_packed.view()});
+  const std::vector<float> before = y_packed.values();
+  const std::vector<float> rows = y.values();
+  for (Index n = 4; n < 7; ++n) {
+    for (Index d = 0; d < kWidth; ++d) x(1, 0, n, d) = std::numeric_limits<float>::quiet_NaN();
+  }
+  layer.forward({x.view(), packed.view(), kLengths}, {y.view(), y_packed.view()});
+  EXPECT_TRUE(same_bits(before, y_packed.values()));
+  const std::vector<float> after = y.values();
+  const auto seen = as_size((7 + 4) * kWidth);
+  EXPECT_TRUE(same_bits(rows.data(), after.data(), seen, {1, 1, 11, kWidth}));
+}
+
+TEST(LunaLayer, ThreadsChangeNoBit) {
+  const auto run = [](auto&& executor) {
+    auto layer = make<double>();
+    const Shape shape = {2, 1, 300, kWidth}, packed_shape = {2, 1, 20, kWidth};
+    const Activations x = drawn(shape, 1), packed = drawn(packed_shape, 2), y(shape),
+                      y_packed(packed_shape), d_x(shape), d_packed(packed_shape);
+    const LunaTokens<double> in{x.view(), packed.view()};
+    LunaLayer<double>::Saved saved;
+    layer.forward(in, {y.view(), y_packed.view()}, saved, executor);
+    layer.backward(in, saved, {y.view(), y_packed.view()}, {d_x.view(), d_packed.view()}, executor);
+    std::vector<double> all = both(y, y_packed);
+    const std::vector<double> more = both(d_x, d_packed);
+    all.insert(all.end(), more.begin(), more.end());
+    layer.visit([&](fovea::Parameter<double>& p) {
+      all.insert(all.end(), p.gradient.data(), p.gradient.data() + p.gradient.size());
+    });
+    return all;
+  };
+  fovea::ThreadPool pool(3);
+  EXPECT_TRUE(same_bits(run(fovea::Serial{}), run(AnyExecutor::of(pool))));
+}
+
+TEST(LunaLayer, Refuses) {
+  auto layer = make<double>();
+  const Activations x = drawn(kX, 1), packed = drawn(kPacked, 2), y(kX), y_packed(kPacked);
+  const Activations other({1, 1, 3, kWidth}), narrow({2, 1, 3, 5});
+  const LunaOutputs<double> out{y.view(), y_packed.view()};
+  EXPECT_EQ(refusal([&] {
+              layer.forward({x.view(), other.view()}, out);
+            }),
+            "LunaLayer: batch of packed is 1; expected 2, the batch of x");
+  EXPECT_EQ(refusal([&] {
+              layer.forward({x.view(), narrow.view()}, out);
+            }),
+            "LunaLayer: width of packed is 5; expected 8, that of the layer");
+  EXPECT_EQ(refusal([&] {
+              layer.forward({x.view(), packed.view()}, {y.view(), packed.view()});
+            }),
+            "LunaLayer: y_packed is in the memory of packed; expected memory of its own");
+  const std::vector<Index> lengths = {7, 8};
+  EXPECT_EQ(refusal([&] {
+              layer.forward({x.view(), packed.view(), lengths}, out);
+            }),
+            "LunaLayer: key_lengths[1] is 8; expected 0 to 7, the rows of x");
+  LunaLayer<double>::Saved saved;
+  layer.forward({x.view(), packed.view()}, out, saved);
+  EXPECT_EQ(refusal([&] {
+              layer.backward({x.view(), packed.view()}, saved, {y.view(), other.view()}, {});
+            }),
+            "LunaLayer: batch of d_y_packed is 1; expected 2, the batch of x");
+  fovea::Initialiser initialiser(1);
+  EXPECT_EQ(refusal([&] { LunaLayer<float>({.width = 9, .heads = 2}, initialiser); }),
+            "LunaLayer: heads is 2; expected a divisor of 9, the width, since no head_width is "
+            "given");
+}
+
+}  // namespace
+}  // namespace fovea_test
