@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Includes weights around the operators: layers with forward and backward passes, a loss and an
-/// optimiser. Layers that need FFTW are apart, in fovea/layers/fsat_layer.hpp and
-/// fovea/layers/fat_layer.hpp.
+/// optimiser. Layers that need FFTW are apart, in fovea/layers/fsat_layer.hpp,
+/// fovea/layers/fat_layer.hpp and fovea/layers/fourier_mixer_layer.hpp.
 #pragma once
 
 #include "fovea/layers/activation.hpp"

@@ -4,4 +4,5 @@
 /// GPL, so fovea.hpp does not include this header.
 #pragma once
 
+#include "fovea/spectral/fourier_mixer.hpp"
 #include "fovea/spectral/hidden_state_cross.hpp"

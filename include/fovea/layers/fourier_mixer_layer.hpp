@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The token mixing of FNet (Lee-Thorp et al. 2021, section 3.1), in the place of attention. It
+/// needs FFTW.
+#pragma once
+
+#include "fovea/layers/layer_calls.hpp"
+#include "fovea/spectral/fourier_mixer.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// y = Re(F_L (F_Dm x)) by FourierMixer, for x and y [B, 1, L, Dm] with dense rows. It has no
+/// parameters: `EncoderBlock<FourierMixerLayer<T>, T>` or `PostNormBlock` of it is a block of FNet,
+/// whose encoder normalises after each sum.
+template <class T = float>
+class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> {
+ public:
+  FourierMixer mixer;  ///< The operator, whose options may be changed.
+
+  /// Nothing is kept, because the map is linear.
+  struct Saved {};
+
+  /// A layer without a size, which has yet to be assigned to.
+  FourierMixerLayer() = default;
+
+  /// \param width channels Dm of x and y
+  /// \throws std::invalid_argument if width is below 1
+  explicit FourierMixerLayer(Index width, const MixerOptions& options = {})
+      : mixer(options), width_(width) {
+    check_size(name(), "the width of x", width);
+  }
+
+  /// The name that stands in error messages.
+  static constexpr const char* name() { return "FourierMixerLayer"; }
+  /// The number of channels of x and y.
+  Index width() const { return width_; }
+
+  /// Lists the parts: there is none.
+  template <class Self, class F>
+  static void each_part(Self& /*self*/, F&& /*f*/) {}
+
+  using LayerCalls<FourierMixerLayer, T, Tokens<T>>::forward;
+  /// Computes y.
+  /// \throws std::invalid_argument with a message that names tensor, dimension, expected and got;
+  /// also if there are key lengths, packed sequences, a bias or a mask, since every token mixes
+  /// with every other \throws std::bad_alloc as FourierMixer
+  template <class E = Serial>
+  void forward(const Tokens<T>& tokens, const View<T>& y, Saved& /*saved*/,
+               E&& executor = {}) const {
+    check_tokens(tokens);
+    check_forward(name(), tokens.x, width_, y, width_);
+    mixer.forward(tokens.x, y, as_executor(executor));
+  }
+
+  /// Writes d_x, if it is given.
+  /// \throws as `forward`
+  template <class E = Serial>
+  void backward(const Tokens<T>& tokens, Saved& /*saved*/, const View<const T>& d_y,
+                const View<T>& d_x, E&& executor = {}) {
+    check_tokens(tokens);
+    check_backward(name(), tokens.x, width_, d_y, width_, d_x);
+    if (!d_x.is_none()) mixer.backward(d_y, d_x, as_executor(executor));
+  }
+
+ private:
+  static void check_tokens(const Tokens<T>& tokens) {
+    const auto refuse_given = [](const char* what) {
+      refuse(name(), what, "given", "none: every token is mixed with every other");
+    };
+    if (!tokens.key_lengths.empty()) refuse_given("key_lengths");
+    if (!tokens.cu_seqlens.empty()) refuse_given("cu_seqlens");
+    if (!tokens.bias.is_none()) refuse_given("bias");
+    if (!tokens.mask.is_none()) refuse_given("mask");
+  }
+
+  Index width_ = 0;
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The Fourier mixer of FNet (Lee-Thorp et al. 2021, section 3.1; MATHS.md, section 7), computed by
+/// FFTW.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+
+#include "fovea/core/executor.hpp"
+#include "fovea/core/tensor_check.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/spectral/mixer_table.hpp"
+#include "fovea/spectral/plan_cache.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Options of FourierMixer.
+struct MixerOptions {
+  FftPlanning planning = FftPlanning::estimate;  ///< how FFTW chooses plans
+};
+
+namespace detail {
+
+/// How the work of a mixer is cut, for sequences of some rows and columns.
+template <class T>
+struct MixerSizes {
+  /// The rows n of a task, each with its mirror image N - n: a register of any level holds as many.
+  static constexpr Index kRows = 16;
+  /// The pairs of columns of a task. Their parts of a row of the result are whole cache lines, and
+  /// their spectra fit a second-level cache.
+  static constexpr Index kPairs = 64 / Index{sizeof(T)};
+
+  Index rows;   // N
+  Index width;  // D
+
+  /// The rows that are no mirror image of others.
+  Index own_rows() const { return rows / 2 + 1; }
+  /// The pairs of columns that are no mirror image of others.
+  Index pairs() const { return (width / 2 + 2) / 2; }
+  Index row_tasks() const { return (own_rows() + kRows - 1) / kRows; }
+  Index pair_tasks() const { return (pairs() + kPairs - 1) / kPairs; }
+
+  /// Elements from one sequence of scratch to the next. They are an odd number of lines, so that
+  /// sequences do not fall into one set of the cache.
+  Index stride() const {
+    constexpr Index line = 64 / Index{sizeof(T)};
+    return padded_size(2 * (rows + 1), 2 * line) + line;
+  }
+  /// Elements of the sequences along the rows.
+  Index sequences() const { return pairs() * stride(); }
+  /// Elements of a row of complex numbers, and of a row of sums.
+  Index spectrum() const { return padded_size(2 * width); }
+  Index sums() const { return padded_size(width + 1); }
+  /// Elements of one worker's scratch.
+  Index worker() const {
+    return (std::max)(2 * spectrum() + kRows * sums(), (std::min)(kPairs, pairs()) * stride());
+  }
+};
+
+}  // namespace detail
+
+/// out = Re(F_N (F_D x)), the real part of the transform of each sequence along its rows and along
+/// its columns: out[k, c] = sum_{n, d} x[n, d] cos(2 pi (n k / N + d c / D)). Nothing is divided by
+/// N or D, and the transforms are those with the minus in the exponent. The matrix of this map is
+/// symmetric, so `backward` computes the same of d_out.
+///
+/// Every row reads every row, so there are no key lengths and no causal form. A NaN or infinity
+/// reaches its whole sequence. Errors are those of transforms: they are small beside the norm of
+/// the sequence, not beside each element. The bits depend neither on threads, batch nor strides,
+/// and are the same at every level that has a fused multiply-add. In a program that lets FFTW
+/// measure (FftPlanning) they may differ from one run to the next.
+///
+/// Rows n and N - n are transformed as the real and imaginary parts of one sequence of D numbers,
+/// whose spectrum B[c] gives s[N - n, c] = (re B[c] + im B[c]) / 2 and s[n, c] the same at D - c.
+/// The real transform S of s[., c] gives two columns: out[k, c] = re S + im S and out[k, D - c] =
+/// re S - im S. Two columns of s are again one complex sequence. So the cost is half of a real
+/// transform of two dimensions along the rows, and less memory is moved. It is N / 2 complex
+/// transforms of D numbers and D / 4 of N. Memory: `workspace_bytes`, about that of one sequence.
+/// The plans of the sizes that were used last stay in memory (kCachedPlans). To make a plan may
+/// abort the process: see FftPlan.
+class FourierMixer {
+ public:
+  MixerOptions options;  ///< The options, which may be changed between calls.
+
+  /// A mixer with these options.
+  explicit FourierMixer(const MixerOptions& chosen = {}) : options(chosen) {}
+
+  /// The name that stands in error messages.
+  static constexpr const char* name() { return "FourierMixer"; }
+
+  /// The largest number of rows or columns: FFTW counts elements in int, and the bytes of scratch
+  /// fit Index with room to spare.
+  static constexpr Index kMostElements = Index{1} << 28;
+
+  /// Checks what `forward` takes.
+  /// \throws std::invalid_argument with a message that names operator, tensor, dimension, expected
+  /// and got
+  template <class T>
+  void check(const View<const T>& x, const View<T>& out) const {
+    check_tensors("x", x, "out", out);
+  }
+
+  /// Checks what `backward` takes. \throws std::invalid_argument as `check`
+  template <class T>
+  void check_backward(const View<const T>& d_out, const View<T>& d_x) const {
+    check_tensors("d_out", d_out, "the gradient of x", d_x);
+  }
+
+  /// Computes out.
+  /// \param x [B, 1, N, D], with any strides \param out [B, 1, N, D] is written
+  /// \throws std::invalid_argument as `check`, or if the arena of the executor is in use or too
+  /// small, before anything is written
+  /// \throws std::bad_alloc if there is no memory for scratch or plans
+  template <class T, class E = Serial>
+  void forward(const View<const std::type_identity_t<T>>& x, const View<T>& out,
+               E&& executor = {}) const {
+    check<T>(x, out);
+    mix<T>(x, out, for_call(executor));
+  }
+
+  /// Computes the gradient of the loss with respect to x from that with respect to out.
+  /// \param d_out [B, 1, N, D] \param d_x [B, 1, N, D] is written
+  /// \throws as `forward`
+  template <class T, class E = Serial>
+  void backward(const View<const std::type_identity_t<T>>& d_out, const View<T>& d_x,
+                E&& executor = {}) const {
+    check_backward<T>(d_out, d_x);
+    mix<T>(d_out, d_x, for_call(executor));
+  }
+
+  /// The bytes of scratch that `forward` and `backward` take with this many workers. Workers beyond
+  /// the number of tasks take none.
+  template <class T>
+  [[nodiscard]] Index workspace_bytes(Index length, Index channels, Index workers = 1) const {
+    if (length == 0 || channels == 0) return 0;
+    const detail::MixerSizes<T> sizes{length, channels};
+    const Index busy = (std::min)(workers, (std::max)(sizes.row_tasks(), sizes.pair_tasks()));
+    return (sizes.sequences() + busy * sizes.worker()) * Index{sizeof(T)};
+  }
+
+ private:
+  template <class T>
+  static void check_tensors(const char* read, const View<const T>& x, const char* written,
+                            const View<T>& out) {
+    static_cast<void>(isa_level());
+    const Shape& shape = x.shape();
+    if (shape[1] != 1) {
+      refuse_extent(name(), read, shape, 1, "1: the mixer has channels, no heads");
+    }
+    for (const std::size_t d : {std::size_t{2}, std::size_t{3}}) {
+      if (shape[d] <= kMostElements) continue;
+      refuse(name(), std::string(kDimensionNames[d]) + " of " + read, std::to_string(shape[d]),
+             "at most " + std::to_string(kMostElements) + ", for the sizes of FFTW");
+    }
+    detail::check_extents(name(), written, out.shape(), shape, std::string("as of ") + read);
+    detail::check_written_layout(name(), written, out);
+    detail::check_apart(name(), written, out, read, x);
+  }
+
+  /// One call, sequence after sequence.
+  template <class T, class E>
+  void mix(const View<const T>& x, const View<T>& out, E&& executor) const {
+    if (out.size() == 0) return;
+    constexpr double of_element = 64;  // measured: multiply-adds that take as long
+    auto&& threads =
+        for_work(executor, [&] { return of_element * static_cast<double>(out.size()); });
+    const detail::MixerSizes<T> sizes{x.rows(), x.width()};
+    const auto row_plan = fft_plan<T>({sizes.width, FftDirection::forward, options.planning});
+    const auto column_plan = fft_plan<T>({sizes.rows, FftDirection::forward, options.planning});
+    const Index workers = worker_count(threads, (std::max)(sizes.row_tasks(), sizes.pair_tasks()));
+    Workspace scratch = memory_of(threads).take(
+        1, (sizes.sequences() + workers * sizes.worker()) * Index{sizeof(T)});
+    memory_of(threads).require();
+    T* const sequences = scratch.template data<T>();
+    const auto of_worker = [&](Index worker) {
+      return sequences + sizes.sequences() + worker * sizes.worker();
+    };
+    for (Index b = 0; b < x.batch(); ++b) {
+      for_each_task(threads, sizes.row_tasks(), [&](Index task, Index worker) {
+        transform_rows(sizes, *row_plan, x, b, task, sequences, of_worker(worker));
+      });
+      for_each_task(threads, sizes.pair_tasks(), [&](Index task, Index worker) {
+        transform_columns(sizes, *column_plan, sequences, task, out, b, of_worker(worker));
+      });
+    }
+  }
+
+  /// Transforms a block of rows and their mirror images, and spreads the sums over the sequences.
+  template <class T>
+  static void transform_rows(const detail::MixerSizes<T>& sizes, const FftPlan<T>& plan,
+                             const View<const T>& x, Index b, Index task, T* sequences,
+                             T* scratch) {
+    const MixerKernelTable<T>& kernels = mixer_kernels<T>();
+    const Index first = task * sizes.kRows;
+    const Index count = (std::min)(sizes.kRows, sizes.own_rows() - first);
+    T* const joined = scratch;
+    T* const spectrum = joined + sizes.spectrum();
+    T* const sums = spectrum + sizes.spectrum();
+    for (Index r = 0; r < count; ++r) {
+      const Index n = first + r;
+      const Index mirror = n == 0 ? 0 : sizes.rows - n;
+      kernels.join_rows({&x(b, 0, n, 0), &x(b, 0, mirror, 0), x.strides()[3], sizes.width, joined});
+      plan.execute(joined, spectrum);
+      kernels.fold_row({spectrum, sizes.width, sums + r * sizes.sums()});
+    }
+    kernels.spread_sums({sums, sizes.sums(), first, count, sizes.rows, sizes.width, sizes.pairs(),
+                         sequences, sizes.stride()});
+  }
+
+  /// Transforms some pairs of columns, and writes the columns that they give.
+  template <class T>
+  static void transform_columns(const detail::MixerSizes<T>& sizes, const FftPlan<T>& plan,
+                                const T* sequences, Index task, const View<T>& out, Index b,
+                                T* spectra) {
+    const Index first = task * sizes.kPairs;
+    const Index count = (std::min)(sizes.kPairs, sizes.pairs() - first);
+    for (Index j = 0; j < count; ++j) {
+      T* const spectrum = spectra + j * sizes.stride();
+      plan.execute(sequences + (first + j) * sizes.stride(), spectrum);
+      std::copy_n(spectrum, 2, spectrum + 2 * sizes.rows);
+    }
+    mixer_kernels<T>().mixed_columns({spectra, sizes.stride(), first, count, sizes.rows,
+                                      sizes.width, &out(b, 0, 0, 0), out.strides()[2],
+                                      out.strides()[3]});
+  }
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#include "fovea/layers/fourier_mixer_layer.hpp"
+
+#include "fovea/layers/encoder_block.hpp"
+#include "fovea/layers/post_norm_block.hpp"
+#include "layers/gradient_check.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using Layer = fovea::FourierMixerLayer<double>;
+using fovea::Tokens;
+
+constexpr Shape kShape = {2, 1, 7, 6};
+
+TEST(FourierMixerLayer, IsItsOperator) {
+  const Activations x = drawn(kShape, 1);
+  const Activations y(kShape);
+  const Activations expected(kShape);
+  Layer(6).forward(x.view(), y.view());
+  fovea::FourierMixer().forward(x.view(), expected.view());
+  EXPECT_TRUE(same_bits(y.values(), expected.values()));
+}
+
+/// A block of FNet, with either place of the normalisation.
+template <class Block>
+void expect_block_gradients() {
+  fovea::Initialiser initialiser(3);
+  Block block(Layer(6), 6, 8, initialiser);
+  draw_parameters(block, 5, 0.3);
+  expect_layer_gradients(block, kShape, kShape, alone, {.tolerance = 1e-6});
+  expect_same_bits_for_threads(block, {2, 1, 100, 6}, {2, 1, 100, 6}, alone);
+}
+
+TEST(FourierMixerLayer, GradientsInAnEncoderBlock) {
+  expect_block_gradients<fovea::EncoderBlock<Layer, double>>();
+}
+
+TEST(FourierMixerLayer, GradientsInAPostNormBlock) {
+  expect_block_gradients<fovea::PostNormBlock<Layer, double>>();
+}
+
+TEST(FourierMixerLayer, RefusesWhatItCannotRead) {
+  const Activations x = drawn(kShape, 1);
+  const Activations y(kShape);
+  const std::vector<Index> lengths = {7, 3};
+  EXPECT_EQ(refusal([&] { Layer(6).forward(Tokens<double>(x.view(), lengths), y.view()); }),
+            "FourierMixerLayer: key_lengths is given; expected none: every token is mixed with "
+            "every other");
+  Tokens<double> masked(x.view());
+  Tensor<bool> mask({1, 1, 1, 7});
+  masked.mask = mask.view();
+  EXPECT_EQ(refusal([&] { Layer(6).forward(masked, y.view()); }),
+            "FourierMixerLayer: mask is given; expected none: every token is mixed with every "
+            "other");
+  EXPECT_EQ(refusal([&] { Layer(5).forward(x.view(), y.view()); }),
+            "FourierMixerLayer: width of x is 6; expected 5, that of the layer");
+  EXPECT_EQ(refusal([] { Layer(0); }),
+            "FourierMixerLayer: the width of x is 0; expected at least 1");
+}
+
+}  // namespace
+}  // namespace fovea_test
