@@ -37,6 +37,7 @@ inline const std::map<std::string, std::string>& covered_cases() {
       {"longformer_causal", "longformer"},
       {"longformer_bias_sink", "strided_everything"},
       {"big_bird_causal", "big_bird"},
+      {"big_bird_last_global", "big_bird"},
       {"big_bird_mask_alibi", "strided_everything"},
       {"dilated", "strided"},
       {"block_list_and_global", "big_bird"},

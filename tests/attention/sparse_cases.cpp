@@ -176,7 +176,23 @@ std::vector<Case<T>> composed_cases() {
     made.in_runs = made.by_head = true;
     return made;
   };
+  const auto last_bird = [](const Pair& p) {
+    const Index key_blocks = (p.keys + 15) / 16;
+    const RandomBlocks random{16, 2, key_blocks, 5, p.h, false, 1, 1, 2};
+    const Index own = block_of(p.i(), 16);
+    const Index block = block_of(p.j, 16);
+    const auto global = [&](Index x) { return x == 0 || (key_blocks - 2 <= x && x < key_blocks); };
+    return std::abs(own - block) <= 1 || global(own) || global(block) || random.allows(p.i(), p.j);
+  };
+  const auto last_bird_case = [&] {
+    const BigBirdAttention op{
+        {.block = 16, .global_blocks = 1, .last_global_blocks = 2, .random_blocks = 2, .seed = 5}};
+    Case<T> made = softmax_case<T>("big_bird_last_global", op, last_bird);
+    made.in_runs = made.by_head = true;
+    return made;
+  };
   return {
+      last_bird_case(),
       sparse_case<T>("longformer", LongformerAttention{{.left = 9, .right = 30, .first_global = 3}},
                      longformer),
       sparse_case<T>("longformer_causal",

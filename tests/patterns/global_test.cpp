@@ -34,6 +34,21 @@ TEST(GlobalTokens, FollowTheLaw) {
   }
 }
 
+TEST(GlobalTokens, FirstAndLastFollowTheLaw) {
+  struct Ends {
+    Index count, last, end;
+  };
+  for (const bool causal : {true, false}) {
+    for (const Ends& at : {Ends{3, 60, 70}, Ends{0, 5, 9}, Ends{5, 2, 9}, Ends{5, 5, 9},
+                           Ends{9, 3, 5}, Ends{4, 8, 0}, Ends{0, 0, 6}, Ends{0, 0, 0}}) {
+      std::set<Index> set;
+      for (Index i = 0; i < at.count; ++i) set.insert(i);
+      for (Index i = at.last; i < at.end; ++i) set.insert(i);
+      expect_global(GlobalTokens::first_and_last(at.count, at.last, at.end, causal), set, causal);
+    }
+  }
+}
+
 /// Neighbours share a run, and their rows a block of their own that sees all without bounds.
 TEST(GlobalTokens, RowsStandApart) {
   const SequenceShape shape = SequenceShape::of(4096, 4096, CausalAlignment::top_left);

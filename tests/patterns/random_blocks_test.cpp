@@ -105,6 +105,20 @@ TEST(RandomBlocks, DrawsAreSeeded) {
   for (const int n : times) EXPECT_NEAR(n, 600, 100);
 }
 
+/// The last blocks are neither drawn nor draw, and all others still are.
+TEST(RandomBlocks, LastBlocksAreSkipped) {
+  RandomBlocks pattern{4, 3, 12, 9, 0, false, 1, 0};
+  pattern.skip_last = 2;
+  std::set<Index> all;
+  for (Index own = 0; own < 12; ++own) {
+    const std::set<Index> blocks = drawn(pattern, own, 14);
+    EXPECT_EQ(blocks.size(), own == 0 || own >= 10 ? 0U : 3U) << own;
+    EXPECT_EQ(blocks.count(own), 0U) << own;
+    all.insert(blocks.begin(), blocks.end());
+  }
+  EXPECT_EQ(all, (std::set<Index>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
 /// A longer sequence does not change the draws of causal rows.
 TEST(RandomBlocks, CausalDrawsDependOnNoLength) {
   for (Index own = 0; own < 12; ++own) {

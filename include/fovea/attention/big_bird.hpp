@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// BigBird attention (Zaheer et al. 2020, section 2; MATHS.md, section 3): a window of blocks,
-/// global blocks and random blocks.
+/// global blocks, and random blocks, which are drawn or given.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "fovea/attention/softmax/operator.hpp"
+#include "fovea/patterns/block_list.hpp"
 #include "fovea/patterns/combine.hpp"
 #include "fovea/patterns/global.hpp"
 #include "fovea/patterns/random_blocks.hpp"
@@ -20,10 +24,17 @@ struct BigBirdOptions {
   /// This many blocks, from the first on, are global: their queries see all keys, and all queries
   /// see them.
   Index global_blocks = 2;  ///< the first so many: they see all and all see them
+  /// This many blocks, up to the last one of the keys (their last rows, whatever the key lengths),
+  /// are global as well; 0 if causal.
+  Index last_global_blocks = 0;  ///< the last so many: they see all and all see them; 0 if causal
   /// Random blocks of keys for each block of queries, from 0 to RandomBlocks::kMostBlocks.
   Index random_blocks = 3;  ///< of keys for each block of queries, 0 to RandomBlocks::kMostBlocks
   /// Seed of the random blocks, which also depend on the head.
   std::uint64_t seed = 0;  ///< of the random blocks, which also depend on the head
+  /// Lists of blocks of keys for each block of queries, in place of those that are drawn: head h
+  /// has given_blocks[h % size]. Blocks may also be global or in the window. If there is a list,
+  /// nothing is drawn, and random_blocks and seed are not read.
+  std::vector<BlockRows> given_blocks = {};
   /// If true, row i sees no key after its own position.
   bool causal = false;
   /// Scale of the logits; the default is 1/sqrt(D).
@@ -40,13 +51,13 @@ struct BigBirdOptions {
 /// blocks and the random ones; each key counts once. The logits, the shapes, the errors and the
 /// calls are those of SoftmaxOperator. N need not be a multiple of the block.
 /// Cost: 2 (D + Dv) flops for each visible pair; there are about N block (1 + 2 window_blocks + 2
-/// global_blocks + random_blocks) of them.
+/// (global_blocks + last_global_blocks) + random_blocks) of them.
 class BigBirdAttention : public SoftmaxOperator<BigBirdAttention> {
  public:
   BigBirdOptions options;  ///< checked at every call
 
   /// Holds these options. They are checked when the operator is called.
-  explicit BigBirdAttention(const BigBirdOptions& chosen = {}) : options(chosen) {}
+  explicit BigBirdAttention(BigBirdOptions chosen = {}) : options(std::move(chosen)) {}
 
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "BigBirdAttention"; }
@@ -54,28 +65,61 @@ class BigBirdAttention : public SoftmaxOperator<BigBirdAttention> {
   /// The keys that each row of a head sees; heads differ in their random blocks.
   AnyPattern pattern(Index head, const SequenceShape& shape) const {
     const auto& o = options;
-    const Index key_blocks = -floor_div(-shape.keys, o.block);
-    return join(unite(GlobalTokens::first(o.global_blocks * o.block, o.causal), window()),
-                random(head, key_blocks));
+    const Index key_blocks = this->key_blocks(shape);
+    const auto sure = unite(global(key_blocks), window());
+    if (o.given_blocks.empty()) return join(sure, random(head, key_blocks));
+    const auto list = static_cast<std::size_t>(head) % o.given_blocks.size();
+    return unite(
+        sure, BlockList(o.block, kFarPosition / o.block, o.given_blocks[list], o.causal, name()));
   }
 
-  /// The patterns repeat after this many heads: all heads differ if there are random blocks.
-  Index pattern_period(Index heads) const { return options.random_blocks > 0 ? heads : 1; }
+  /// The patterns repeat after this many heads: all heads differ if random blocks are drawn.
+  Index pattern_period(Index heads) const {
+    if (!options.given_blocks.empty()) return static_cast<Index>(options.given_blocks.size());
+    return options.random_blocks > 0 ? heads : 1;
+  }
 
   /// \throws std::invalid_argument if the block is below 1, a number of blocks is negative, the
-  /// global blocks reach beyond kFarPosition, or there are more than RandomBlocks::kMostBlocks
-  /// random blocks
+  /// global blocks reach beyond kFarPosition, there are last global blocks under a causal pattern,
+  /// or more than RandomBlocks::kMostBlocks random blocks
   void check_options() const {
     check_block_window(name(), window());
-    const Index most = kFarPosition / options.block;
-    if (options.global_blocks < 0 || options.global_blocks > most) {
-      refuse(name(), "global_blocks", std::to_string(options.global_blocks),
-             "0 to " + std::to_string(most));
+    check_global_blocks("global_blocks", options.global_blocks);
+    check_global_blocks("last_global_blocks", options.last_global_blocks);
+    if (options.causal && options.last_global_blocks > 0) {
+      refuse(name(), "last_global_blocks", std::to_string(options.last_global_blocks),
+             "0, since causal: a row must not depend on where the sequence ends");
     }
     check_random_blocks(name(), random(0, 0));
   }
 
+  /// \throws std::invalid_argument if offsets or columns of a given list do not ascend, or a column
+  /// is not one of the blocks of keys
+  void check_pattern(const SequenceShape& shape) const {
+    for (const BlockRows& rows : options.given_blocks) {
+      check_block_rows(name(), options.block, key_blocks(shape), rows);
+    }
+  }
+
  private:
+  void check_global_blocks(const char* option, Index blocks) const {
+    const Index most = kFarPosition / options.block;
+    if (blocks >= 0 && blocks <= most) return;
+    refuse(name(), option, std::to_string(blocks), "0 to " + std::to_string(most));
+  }
+
+  Index key_blocks(const SequenceShape& shape) const {
+    return -floor_div(-shape.keys, options.block);
+  }
+
+  GlobalTokens global(Index key_blocks) const {
+    const auto& o = options;
+    const Index last = (std::max<Index>)(0, key_blocks - o.last_global_blocks);
+    return GlobalTokens::first_and_last(o.global_blocks * o.block, last * o.block,
+                                        o.last_global_blocks > 0 ? key_blocks * o.block : 0,
+                                        o.causal, name());
+  }
+
   BlockWindow window() const {
     return {options.block, options.window_blocks, options.window_blocks, options.causal};
   }
@@ -88,7 +132,8 @@ class BigBirdAttention : public SoftmaxOperator<BigBirdAttention> {
             .head = head,
             .causal = options.causal,
             .skip_first = options.global_blocks,
-            .skip_near = options.window_blocks};
+            .skip_near = options.window_blocks,
+            .skip_last = options.last_global_blocks};
   }
 };
 

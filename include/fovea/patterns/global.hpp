@@ -57,6 +57,21 @@ class GlobalTokens {
     return GlobalTokens(std::move(runs), causal);
   }
 
+  /// The positions [0, count) and [last, end) are global; `last` may be below `count`.
+  /// \throws std::invalid_argument if count is negative or too large for positions
+  static GlobalTokens first_and_last(Index count, Index last, Index end, bool causal = false,
+                                     const char* op = "GlobalTokens") {
+    GlobalTokens tokens = first_and(count, {}, causal, op);
+    Runs runs = *tokens.runs_;
+    const Index begin = (std::max)(count, last);
+    if (count > 0 && begin == count) {
+      runs.back().end = (std::max)(count, end);
+    } else if (begin < end) {
+      runs.push_back({begin, end});
+    }
+    return GlobalTokens(std::move(runs), causal);
+  }
+
   /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const {
     return (is_global(i) || is_global(j)) && (!causal_ || j <= i);

@@ -16,10 +16,11 @@
 FOVEA_NAMESPACE_BEGIN
 
 /// Each block of queries sees `count` distinct blocks of keys, or all candidates if there are
-/// fewer. The candidates are all blocks of keys except the first `skip_first` ones and those within
-/// `skip_near` blocks of the query's own. If causal, blocks after the query's own are no candidates
-/// either, so that a draw does not depend on the length of the sequence. Queries of the first
-/// `skip_first` blocks see no random blocks, because these blocks are where global blocks stand.
+/// fewer. The candidates are all blocks of keys except the first `skip_first` ones, the last
+/// `skip_last` ones and those within `skip_near` blocks of the query's own. If causal, blocks after
+/// the query's own are no candidates either and `skip_last` is not read, so that a draw does not
+/// depend on the length of the sequence. Queries of the skipped first and last blocks see no random
+/// blocks, because these blocks are where global blocks stand.
 struct RandomBlocks {
   /// The value of skip_near for which no block near the query is skipped, not even its own.
   static constexpr Index kSkipNone = -1;
@@ -34,6 +35,7 @@ struct RandomBlocks {
   bool causal = false;          ///< whether a position sees keys up to itself only
   Index skip_first = 0;         ///< how many of the first blocks of keys are no candidates
   Index skip_near = kSkipNone;  ///< blocks at most this far from the query's own are no candidates
+  Index skip_last = 0;          ///< how many of the last blocks of keys are no candidates
 
   /// The law of the pattern: whether the query at position i sees key j.
   bool allows(Index i, Index j) const {
@@ -105,8 +107,9 @@ struct RandomBlocks {
   /// The cost is O(count^2).
   Draws draw(Index own) const {
     Draws draws;
-    const Index end = causal ? own + 1 : key_blocks;
+    const Index end = causal ? own + 1 : key_blocks - skip_last;
     if (own < skip_first || end <= skip_first) return draws;
+    if (skip_last > 0 && !causal && own >= end) return draws;
     const Index near_first = std::clamp(own - skip_near, skip_first, end);
     const Index near = std::clamp(own + skip_near + 1, near_first, end) - near_first;
     const Index candidates = end - skip_first - near;

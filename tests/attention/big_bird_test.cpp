@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// BigBird with given blocks in place of drawn ones, and with global blocks at the end.
+#include "fovea/attention/big_bird.hpp"
+
+#include <cstdlib>
+
+#include "attention/gradients.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::BigBirdAttention;
+using fovea::BigBirdOptions;
+using fovea::BlockRows;
+using fovea::RandomBlocks;
+
+constexpr Index kBlock = 16;
+
+/// The blocks that the operator draws, as lists.
+std::vector<BlockRows> drawn_lists(const BigBirdOptions& o, Index heads, Index key_blocks) {
+  std::vector<BlockRows> lists;
+  for (Index h = 0; h < heads; ++h) {
+    const RandomBlocks random{
+        kBlock,          o.random_blocks, key_blocks,          o.seed, h, o.causal,
+        o.global_blocks, o.window_blocks, o.last_global_blocks};
+    BlockRows rows{{0}, {}};
+    for (Index own = 0; own < key_blocks; ++own) {
+      for (Index j = 0; j < key_blocks; ++j) {
+        // The last position of a block sees all of a drawn block.
+        if (random.allows(own * kBlock + kBlock - 1, j * kBlock)) rows.columns.push_back(j);
+      }
+      rows.offsets.push_back(static_cast<Index>(rows.columns.size()));
+    }
+    lists.push_back(rows);
+  }
+  return lists;
+}
+
+template <class T>
+class BigBird : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(BigBird, Scalars);
+
+/// Given what it would draw, it computes the same bits, a decoder too.
+TYPED_TEST(BigBird, GivenBlocksAreThoseThatWouldBeDrawn) {
+  using T = TypeParam;
+  for (const BigBirdOptions& o :
+       {BigBirdOptions{.block = kBlock, .global_blocks = 1, .random_blocks = 2, .seed = 3},
+        BigBirdOptions{.block = kBlock,
+        .global_blocks = 1,
+        .last_global_blocks = 2,
+        .random_blocks = 2,
+        .seed = 3},
+        BigBirdOptions{.block = kBlock, .random_blocks = 2, .seed = 4, .causal = true}}) {
+    BigBirdOptions given = o;
+    given.given_blocks = drawn_lists(o, 4, 13);
+    given.random_blocks = 0;
+    const auto everything = [](const Pair&) { return true; };
+    const Case<T> drawn_case = make_case<T>("drawn", BigBirdAttention(o), everything);
+    const Case<T> given_case = make_case<T>("given", BigBirdAttention(given), everything);
+    const Problem<T> problem = make_problem(drawn_case, {2, 4, 2, 203, 203, 5, 6});
+    EXPECT_TRUE(same_bits(run(drawn_case, problem), run(given_case, problem)));
+    EXPECT_TRUE(same_bits(run_backward(drawn_case, problem), run_backward(given_case, problem)));
+    EXPECT_EQ(drawn_case.visible_pairs(problem.shape), given_case.visible_pairs(problem.shape));
+    if (!o.causal) continue;
+    auto decoder = BigBirdAttention(given).template decoder<T>(
+        {.batch = 2, .query_heads = 4, .key_heads = 2, .width = 5, .value_width = 6});
+    const auto whole = run(given_case, problem);
+    const Tensor<T> out({2, 4, 203, 6});
+    const AllInputs<T> in = problem.inputs();
+    for (Index first = 0; first < 203; first += 29) {
+      decoder.step(part_of(in, first, 29, first, 29), cut(out.view(), 2, first, 29));
+    }
+    EXPECT_TRUE(same_bits(out.values(), whole.out));
+  }
+}
+
+/// Lists of a user's own, some of whose blocks are global or in the window; heads take turns.
+TYPED_TEST(BigBird, GivenBlocksMayOverlapTheOthers) {
+  using T = TypeParam;
+  // Blocks 0 to 5 of queries; the second list ends before the last queries.
+  const std::vector<BlockRows> lists = {{{0, 2, 4, 5, 8, 8, 10}, {0, 4, 1, 5, 2, 0, 3, 5, 1, 4}},
+                                        {{0, 1, 3}, {5, 0, 4}}};
+  for (const bool causal : {false, true}) {
+    for (const Index last : {Index{0}, causal ? Index{0} : Index{1}}) {
+      const BigBirdAttention op{{.block = kBlock,
+                                 .global_blocks = 1,
+                                 .last_global_blocks = last,
+                                 .given_blocks = lists,
+                                 .causal = causal}};
+      const Law law = [=](const Pair& p) {
+        const Index own = p.i() / kBlock;
+        const Index block = p.j / kBlock;
+        const auto global = [&](Index x) { return x < 1 || x >= 6 - last; };
+        const BlockRows& rows = lists[as_size(p.h % 2)];
+        bool is_listed = false;
+        if (own + 1 < static_cast<Index>(rows.offsets.size())) {
+          for (Index n = rows.offsets[as_size(own)]; n < rows.offsets[as_size(own + 1)]; ++n) {
+            is_listed = is_listed || rows.columns[as_size(n)] == block;
+          }
+        }
+        return (!causal || p.j <= p.i()) &&
+               (std::abs(own - block) <= 1 || global(own) || global(block) || is_listed);
+      };
+      const Case<T> made = softmax_case<T>("given", op, law);
+      for (const Index queries : {91, 40, 3}) {
+        const Problem<T> problem = make_problem(made, {2, 4, 2, queries, 91, 5, 6});
+        expect_conforms(made, problem);
+        expect_grads_conform(made, problem);
+      }
+    }
+  }
+}
+
+TEST(BigBirdBadInput, IsNamed) {
+  const auto message = [](const BigBirdOptions& options) {
+    const Case<float> made =
+        make_case<float>("op", BigBirdAttention(options), [](const Pair&) { return true; });
+    const Problem<float> problem = make_problem(made, {1, 2, 2, 9, 9, 4, 3});
+    const Tensor<float> out(problem.out_shape());
+    return refusal([&] { made.forward(problem.inputs(), out.view(), {}, nullptr); });
+  };
+  const std::string name = "BigBirdAttention: ";
+  EXPECT_EQ(
+      message({.block = 4, .last_global_blocks = -1}),
+      name + "last_global_blocks is -1; expected 0 to " + std::to_string(fovea::kFarPosition / 4));
+  EXPECT_EQ(message({.block = 4, .last_global_blocks = 1, .causal = true}),
+            name +
+                "last_global_blocks is 1; expected 0, since causal: a row must not depend on "
+                "where the sequence ends");
+  EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 1}, {3}}}}),
+            name + "block of keys 0, in row 0 is 3; expected ascending in [0, 3)");
+  EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 2}, {1, 1}}}}),
+            name + "block of keys 1, in row 0 is 1; expected ascending in [2, 3)");
+  EXPECT_EQ(message({.block = 4, .given_blocks = {{}}}), name + "offset 0 is missing; expected 0");
+  EXPECT_EQ(message({.block = 4, .given_blocks = {{{0, 1}, {2}}, {{0}, {}}}}), "accepted");
+  EXPECT_EQ(message({.block = 4, .global_blocks = 9, .last_global_blocks = 9}), "accepted");
+}
+
+}  // namespace
+}  // namespace fovea_test
