@@ -269,9 +269,9 @@ void check_grads_of_given(const char* op, const I& inputs, const G& grads) {
 
 /// Checks that the gradients that are asked for have the shapes of their inputs, and memory of
 /// their own.
-/// \pre check_inputs passed
+/// \param inputs any struct that has `for_each_tensor`, checked
 /// \throws std::invalid_argument
-template <class T, detail::InputsFor<T> I, class S, class G>
+template <class T, class I, class S, class G>
 void check_grads(const char* op, const I& inputs, const View<const T>& out, const S& saved,
                  const View<const T>& d_out, const G& grads) {
   detail::check_grads_of_given<T>(op, inputs, grads);

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The factorised random Synthesizer (Tay et al. 2021, section 3.2.4; MATHS.md, section 7): its
+/// logits are the products of two sets of weights by position.
+#pragma once
+
+#include <utility>
+
+#include "fovea/attention/synthesizer/decoder.hpp"
+#include "fovea/attention/synthesizer/softmax.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// out_i = sum_j softmax_j(<R1_i, R2_j>) v_j over the visible keys j: those before the key length
+/// and, if causal, up to i. There is no factor 1/sqrt(r). R1 and R2 are the same for all sequences,
+/// or there is one for each. The shapes are those of FactorisedSynthesizerInputs.
+///
+/// A row that sees no key is +0, and its lse is -infinity. What is not visible changes no bit. The
+/// bits of a row do not depend on threads, batch, heads or strides.
+/// Cost: 2 (r + Dv) flops for each visible pair; backward 2 (3 r + 2 Dv). Memory: that of
+/// SoftmaxOperator; backward also [B, H, N, r] of each factor whose gradient is the sum over
+/// several sequences.
+class FactorisedSynthesizerAttention : public ForwardCalls<FactorisedSynthesizerAttention>,
+                                       public BackwardCalls<FactorisedSynthesizerAttention> {
+ public:
+  SynthesizerOptions options;  ///< checked at every call
+
+  /// Holds these options.
+  explicit FactorisedSynthesizerAttention(const SynthesizerOptions& chosen = {})
+      : options(chosen) {}
+
+  /// The name that stands in error messages, tables and benchmarks.
+  static constexpr const char* name() { return "FactorisedSynthesizerAttention"; }
+
+  /// What the operator reads, for tensors of T.
+  template <class T>
+  using Inputs = FactorisedSynthesizerInputs<T>;
+  /// What the forward pass saves: lse, if it has a tensor.
+  template <class T>
+  using Saved = SoftmaxSaved<T>;
+  /// The gradients that the backward pass writes.
+  template <class T>
+  using Grads = FactorisedSynthesizerGrads<T>;
+  /// The sizes of a call, whose width is r.
+  using Shape = AttentionShape;
+  /// The sizes of a decoder, whose width is r.
+  using DecoderShape = fovea::DecoderShape;
+  /// What a decoder takes for new tokens.
+  template <class T>
+  struct Tokens {
+    View<const T> r2 = {};  ///< [1 or B, Hk, any, r]: all of the factor of the keys
+    View<const T> v = {};   ///< [B, Hk, n, Dv]
+  };
+  /// How a decoder reads R1 and R2.
+  template <class T>
+  class DecoderForm;
+
+  /// Checks what `forward` takes.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
+  template <class T>
+  void check(const InputsOf<FactorisedSynthesizerAttention, T>& inputs, const View<T>& out,
+             const SavedOf<FactorisedSynthesizerAttention, T>& saved = {}) const {
+    check_read(inputs);
+    detail::check_synthesizer_outputs(name(), inputs, out, saved);
+  }
+
+  /// Checks what `backward` takes. \throws std::invalid_argument as `check`
+  template <class T>
+  void check_backward(const InputsOf<FactorisedSynthesizerAttention, T>& inputs,
+                      const View<const T>& out,
+                      const SavedOf<FactorisedSynthesizerAttention, T>& saved,
+                      const View<const T>& d_out,
+                      const GradsOf<FactorisedSynthesizerAttention, T>& grads) const {
+    check_read(inputs);
+    detail::check_synthesizer_backward(name(), inputs, out, saved, d_out, grads);
+  }
+
+  /// Bytes of scratch memory that `forward` takes with that many workers.
+  template <class T>
+  [[nodiscard]] Index workspace_bytes(const Shape& shape, Index workers = 1) const {
+    return softmax().template forward_bytes<T>(shape, workers);
+  }
+  /// Bytes of scratch memory that `backward` takes with that many workers, as SoftmaxOperator says,
+  /// if both factors are those of all sequences.
+  template <class T>
+  [[nodiscard]] Index backward_workspace_bytes(const Shape& shape, Index workers = 1) const {
+    const auto sums = [&](Index heads) {
+      return shape.batch == 1
+                 ? 0
+                 : shape.batch * heads * shape.queries * shape.width * Index{sizeof(T)};
+    };
+    return softmax().template backward_bytes<T>(shape, workers) + sums(shape.query_heads) +
+           sums(shape.key_heads);
+  }
+
+  /// The number of (query, key) pairs of one query head.
+  [[nodiscard]] Index visible_pairs(const Shape& shape, Index head = 0) const {
+    return softmax().visible_pairs(shape, head);
+  }
+
+  /// A decoder, which keeps the rows of R2 and the values of the tokens so far. Its steps are given
+  /// all of R1 and R2, of at least as many rows as there are tokens then.
+  /// \throws as the constructor of Decoder does
+  template <class T>
+  [[nodiscard]] SynthesizerDecoder<FactorisedSynthesizerAttention, T> decoder(
+      const DecoderShape& shape) const {
+    return SynthesizerDecoder<FactorisedSynthesizerAttention, T>(*this, shape);
+  }
+
+ private:
+  friend class ForwardCalls<FactorisedSynthesizerAttention>;
+  friend class BackwardCalls<FactorisedSynthesizerAttention>;
+
+  using Softmax = detail::SynthesizedSoftmax<FactorisedSynthesizerAttention>;
+
+  Softmax softmax() const { return Softmax(options); }
+
+  template <class T>
+  static void check_read(const Inputs<T>& in) {
+    detail::check_synthesizer_lengths(name(), in);
+    for (const auto& [tensor, factor] : {std::pair{"r1", &in.r1}, std::pair{"r2", &in.r2}}) {
+      detail::check_weight_batch(name(), tensor, *factor, in.v.batch());
+      detail::check_extent(name(), tensor, factor->shape(), 2, in.v.rows(), "the rows of v");
+    }
+    detail::check_head_groups(name(), "r1", in.r1, in.v);
+    detail::check_extent(name(), "r2", in.r2.shape(), 1, in.v.heads(), "the heads of v");
+    detail::check_extent(name(), "r2", in.r2.shape(), 3, in.r1.width(), "the width of r1");
+  }
+
+  /// The call as one of softmax attention.
+  template <class T>
+  static SoftmaxInputs<T> as_softmax(const Inputs<T>& in) {
+    const Index batch = in.v.batch();
+    return {detail::for_batch(in.r1, batch), detail::for_batch(in.r2, batch), in.v, in.key_lengths};
+  }
+
+  template <class T, class E>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+    const Softmax op = softmax();
+    const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
+    const HeadPlans plans(op, call);
+    auto&& threads = for_work(
+        executor, [&] { return plans.products(call, inputs.r1.width() + inputs.v.width()); });
+    SoftmaxForward(call, plans, out, saved).run(threads);
+  }
+
+  /// Writes the gradients: the exact derivatives of `forward`, and 0 for what is not visible.
+  template <class T, class E>
+  void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+                    const View<const T>& d_out, const Grads<T>& grads, E&& executor) const {
+    const Softmax op = softmax();
+    const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
+    const HeadPlans plans(op, call);
+    auto&& threads = for_work(executor, [&] {
+      return plans.products(call, 3 * inputs.r1.width() + 2 * inputs.v.width());
+    });
+    // A factor of all sequences has the sum of the gradients that each sequence gives it.
+    Workspace of_r1 = room_for_sum(inputs.r1, grads.r1, inputs.v.batch(), memory_of(threads));
+    Workspace of_r2 = room_for_sum(inputs.r2, grads.r2, inputs.v.batch(), memory_of(threads));
+    SoftmaxGrads<T> wanted;
+    const bool sums_r1 = is_summed(grads.r1, inputs.v.batch());
+    const bool sums_r2 = is_summed(grads.r2, inputs.v.batch());
+    const SoftmaxInputs<T>& whole = call.inputs();
+    wanted.q = sums_r1 ? View<T>(of_r1.template data<T>(), whole.q.shape()) : grads.r1;
+    wanted.k = sums_r2 ? View<T>(of_r2.template data<T>(), whole.k.shape()) : grads.r2;
+    wanted.v = grads.v;
+    SoftmaxBackward(call, plans, out, saved, d_out, wanted).run(threads);
+    if (sums_r1) detail::sum_batch<T>(wanted.q, grads.r1, threads);
+    if (sums_r2) detail::sum_batch<T>(wanted.k, grads.r2, threads);
+  }
+
+  /// Whether a gradient is a sum over sequences.
+  template <class T>
+  static bool is_summed(const View<T>& grad, Index batch) {
+    return !grad.is_none() && grad.batch() != batch;
+  }
+
+  template <class T, class Memory>
+  static Workspace room_for_sum(const View<const T>& factor, const View<T>& grad, Index batch,
+                                Memory&& memory) {
+    if (!is_summed(grad, batch)) return {};
+    return memory.take(batch * factor.heads(), factor.rows() * factor.width() * Index{sizeof(T)});
+  }
+};
+
+/// Rows of R1 are queries, and rows of R2 are keys.
+template <class T>
+class FactorisedSynthesizerAttention::DecoderForm {
+ public:
+  /// The sizes of the decoder of the softmax.
+  static DecoderShape softmax_shape(const DecoderShape& shape) { return shape; }
+  /// Bytes of scratch that it keeps.
+  static Index memory_bytes() { return 0; }
+
+  /// Checks what belongs to the keys of new tokens.
+  /// \throws std::invalid_argument
+  template <class I>
+  static void check_keys(const DecoderShape& shape, const I& from, Index after) {
+    if (from.v.is_none()) return;
+    detail::check_weight_batch(name(), "r2", from.r2, shape.batch);
+    detail::check_extent(name(), "r2", from.r2.shape(), 1, shape.key_heads,
+                         "the key_heads of the decoder");
+    detail::check_reaches(name(), "r2", from.r2, 2, after);
+    detail::check_extent(name(), "r2", from.r2.shape(), 3, shape.width, "the width of the decoder");
+  }
+
+  /// Checks what belongs to the last rows. \throws std::invalid_argument
+  static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index /*rows*/,
+                         Index after) {
+    detail::check_weight_batch(name(), "r1", in.r1, shape.batch);
+    detail::check_extent(name(), "r1", in.r1.shape(), 1, shape.query_heads,
+                         "the query_heads of the decoder");
+    detail::check_reaches(name(), "r1", in.r1, 2, after);
+    detail::check_extent(name(), "r1", in.r1.shape(), 3, shape.width, "the width of the decoder");
+  }
+
+  /// The keys of new tokens.
+  template <class I>
+  static View<const T> keys(const DecoderShape& shape, const I& from, Index first, Index count) {
+    return detail::for_batch(detail::part_of(from.r2, 2, first, count), shape.batch);
+  }
+
+  /// Gives the softmax the last `rows` of `after` rows.
+  template <class E>
+  static void attach(const DecoderShape& shape, const Inputs<T>& in, Index rows, Index after,
+                     SoftmaxInputs<T>& to, E&& /*executor*/) {
+    to.q = detail::for_batch(detail::part_of(in.r1, 2, after - rows, rows), shape.batch);
+  }
+};
+
+FOVEA_NAMESPACE_END

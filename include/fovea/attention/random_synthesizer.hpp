@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The random Synthesizer (Tay et al. 2021, section 3.2.2; MATHS.md, section 7): its logits are
+/// weights of their own, one for each pair of positions.
+#pragma once
+
+#include "fovea/attention/synthesizer/decoder.hpp"
+#include "fovea/attention/synthesizer/softmax.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// out_i = sum_j softmax_j(R_ij) v_j over the visible keys j: those before the key length and, if
+/// causal, up to i. R [Hq, N, N] is read where it lies, and nothing is multiplied to get the
+/// logits. It is one for all sequences, or one for each. The shapes are those of
+/// RandomSynthesizerInputs; R has the type of the arithmetic.
+///
+/// A row that sees no key is +0, and its lse is -infinity. What is not visible changes no bit. The
+/// bits of a row do not depend on threads, batch, heads or strides.
+/// Cost: 2 Dv flops for each visible pair; backward 4 Dv, if the gradient of R is asked for.
+/// Memory: that of SoftmaxOperator.
+class RandomSynthesizerAttention : public ForwardCalls<RandomSynthesizerAttention>,
+                                   public BackwardCalls<RandomSynthesizerAttention> {
+ public:
+  SynthesizerOptions options;  ///< checked at every call
+
+  /// Holds these options.
+  explicit RandomSynthesizerAttention(const SynthesizerOptions& chosen = {}) : options(chosen) {}
+
+  /// The name that stands in error messages, tables and benchmarks.
+  static constexpr const char* name() { return "RandomSynthesizerAttention"; }
+
+  /// What the operator reads, for tensors of T.
+  template <class T>
+  using Inputs = RandomSynthesizerInputs<T>;
+  /// What the forward pass saves: lse, if it has a tensor.
+  template <class T>
+  using Saved = SoftmaxSaved<T>;
+  /// The gradients that the backward pass writes.
+  template <class T>
+  using Grads = RandomSynthesizerGrads<T>;
+  /// The sizes of a call, whose width is 0.
+  using Shape = AttentionShape;
+  /// The sizes of a decoder, whose width is not read.
+  using DecoderShape = fovea::DecoderShape;
+  /// What a decoder takes for new tokens.
+  template <class T>
+  struct Tokens {
+    View<const T> v = {};  ///< [B, Hk, n, Dv]
+  };
+  /// How a decoder reads R.
+  template <class T>
+  class DecoderForm;
+
+  /// Checks what `forward` takes.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
+  template <class T>
+  void check(const InputsOf<RandomSynthesizerAttention, T>& inputs, const View<T>& out,
+             const SavedOf<RandomSynthesizerAttention, T>& saved = {}) const {
+    check_read(inputs);
+    detail::check_synthesizer_outputs(name(), inputs, out, saved);
+  }
+
+  /// Checks what `backward` takes. \throws std::invalid_argument as `check`
+  template <class T>
+  void check_backward(const InputsOf<RandomSynthesizerAttention, T>& inputs,
+                      const View<const T>& out, const SavedOf<RandomSynthesizerAttention, T>& saved,
+                      const View<const T>& d_out,
+                      const GradsOf<RandomSynthesizerAttention, T>& grads) const {
+    check_read(inputs);
+    detail::check_synthesizer_backward(name(), inputs, out, saved, d_out, grads);
+  }
+
+  /// Bytes of scratch memory that `forward` takes with that many workers.
+  template <class T>
+  [[nodiscard]] Index workspace_bytes(const Shape& shape, Index workers = 1) const {
+    return softmax().template forward_bytes<T>(without_width(shape), workers);
+  }
+  /// Bytes of scratch memory that `backward` takes with that many workers, as SoftmaxOperator says.
+  template <class T>
+  [[nodiscard]] Index backward_workspace_bytes(const Shape& shape, Index workers = 1) const {
+    return softmax().template backward_bytes<T>(without_width(shape), workers);
+  }
+
+  /// The number of (query, key) pairs of one query head.
+  [[nodiscard]] Index visible_pairs(const Shape& shape, Index head = 0) const {
+    return softmax().visible_pairs(shape, head);
+  }
+
+  /// A decoder, which keeps the values of the tokens so far. Its steps are given all of R, of at
+  /// least as many rows and columns as there are tokens then.
+  /// \throws as the constructor of Decoder does
+  template <class T>
+  [[nodiscard]] SynthesizerDecoder<RandomSynthesizerAttention, T> decoder(
+      const DecoderShape& shape) const {
+    return SynthesizerDecoder<RandomSynthesizerAttention, T>(*this, shape);
+  }
+
+ private:
+  friend class ForwardCalls<RandomSynthesizerAttention>;
+  friend class BackwardCalls<RandomSynthesizerAttention>;
+
+  using Softmax = detail::SynthesizedSoftmax<RandomSynthesizerAttention>;
+
+  Softmax softmax() const { return Softmax(options); }
+
+  static Shape without_width(Shape shape) {
+    shape.width = 0;
+    return shape;
+  }
+
+  template <class T>
+  static void check_read(const Inputs<T>& in) {
+    detail::check_synthesizer_lengths(name(), in);
+    detail::check_weight_batch(name(), "r", in.r, in.v.batch());
+    detail::check_head_groups(name(), "r", in.r, in.v);
+    detail::check_extent(name(), "r", in.r.shape(), 2, in.v.rows(), "the rows of v");
+    detail::check_extent(name(), "r", in.r.shape(), 3, in.v.rows(), "the rows of v");
+  }
+
+  /// The call as one of softmax attention without products, whose bias is R.
+  template <class T>
+  static SoftmaxInputs<T> as_softmax(const Inputs<T>& in) {
+    const Index batch = in.v.batch();
+    SoftmaxInputs<T> made{detail::no_width<T>(batch, in.r.heads(), in.v.rows()),
+                          detail::no_width<T>(batch, in.v.heads(), in.v.rows()), in.v,
+                          in.key_lengths};
+    made.bias = in.r;
+    return made;
+  }
+
+  template <class T, class E>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+    const Softmax op = softmax();
+    const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
+    const HeadPlans plans(op, call);
+    auto&& threads = for_work(executor, [&] { return plans.products(call, inputs.v.width() + 1); });
+    SoftmaxForward(call, plans, out, saved).run(threads);
+  }
+
+  /// Writes the gradients: the exact derivatives of `forward`, and 0 for what is not visible.
+  template <class T, class E>
+  void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+                    const View<const T>& d_out, const Grads<T>& grads, E&& executor) const {
+    const Softmax op = softmax();
+    const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
+    const HeadPlans plans(op, call);
+    auto&& threads =
+        for_work(executor, [&] { return plans.products(call, 2 * inputs.v.width() + 1); });
+    SoftmaxGrads<T> wanted;
+    wanted.v = grads.v;
+    wanted.bias = grads.r;
+    SoftmaxBackward(call, plans, out, saved, d_out, wanted).run(threads);
+  }
+};
+
+/// The rows of R of the last positions are a bias; keys have no width.
+template <class T>
+class RandomSynthesizerAttention::DecoderForm {
+ public:
+  /// The sizes of the decoder of the softmax.
+  static DecoderShape softmax_shape(DecoderShape shape) {
+    shape.width = 0;
+    return shape;
+  }
+  /// Bytes of scratch that it keeps.
+  static Index memory_bytes() { return 0; }
+
+  /// Checks what belongs to the keys of new tokens: nothing.
+  template <class I>
+  static void check_keys(const DecoderShape& /*shape*/, const I& /*from*/, Index /*after*/) {}
+
+  /// Checks what belongs to the last rows. \throws std::invalid_argument
+  static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index /*rows*/,
+                         Index after) {
+    detail::check_weight_batch(name(), "r", in.r, shape.batch);
+    detail::check_extent(name(), "r", in.r.shape(), 1, shape.query_heads,
+                         "the query_heads of the decoder");
+    detail::check_reaches(name(), "r", in.r, 2, after);
+    detail::check_reaches(name(), "r", in.r, 3, after);
+  }
+
+  /// The keys of new tokens.
+  template <class I>
+  static View<const T> keys(const DecoderShape& shape, const I& /*from*/, Index /*first*/,
+                            Index count) {
+    return detail::no_width<T>(shape.batch, shape.key_heads, count);
+  }
+
+  /// Gives the softmax the last `rows` of `after` rows.
+  template <class E>
+  static void attach(const DecoderShape& shape, const Inputs<T>& in, Index rows, Index after,
+                     SoftmaxInputs<T>& to, E&& /*executor*/) {
+    to.q = detail::no_width<T>(shape.batch, shape.query_heads, rows);
+    to.bias = detail::part_of(detail::part_of(in.r, 2, after - rows, rows), 3, 0, after);
+  }
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the three forms of the Synthesizer read and write (Tay et al. 2021; MATHS.md, section 7).
+/// They have no queries and keys: their logits are made of positions, or of each token alone.
+#pragma once
+
+#include <span>
+
+#include "fovea/attention/call/shapes.hpp"
+#include "fovea/core/scalar.hpp"
+#include "fovea/core/view.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Options of every form of the Synthesizer.
+struct SynthesizerOptions {
+  /// If true, row i sees no key after its own position.
+  bool causal = false;
+};
+
+/// What the random Synthesizer reads.
+template <class T>
+struct RandomSynthesizerInputs {
+  /// [1 or B, Hq, N, N]: the logits of each head, for all sequences or for each. -infinity hides
+  /// the pair.
+  View<const Compute<T>> r = {};
+  View<const T> v = {};  ///< [B, Hk, N, Dv], where Hk divides Hq
+  /// [B]: sequence b has the keys [0, key_lengths[b]). Empty: it has all N keys.
+  std::span<const Index> key_lengths = {};
+
+  /// Calls visit(name, tensor) for every View.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("r", r);
+    visit("v", v);
+  }
+};
+
+/// What the factorised Synthesizer reads.
+template <class T>
+struct FactorisedSynthesizerInputs {
+  View<const T> r1 = {};  ///< [1 or B, Hq, N, r]: the rows of the factor of the queries
+  View<const T> r2 = {};  ///< [1 or B, Hk, N, r]: the rows of the factor of the keys
+  View<const T> v = {};   ///< [B, Hk, N, Dv], where Hk divides Hq
+  std::span<const Index> key_lengths = {};  ///< [B], or empty, as in RandomSynthesizerInputs
+
+  /// Calls visit(name, tensor) for every View.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("r1", r1);
+    visit("r2", r2);
+    visit("v", v);
+  }
+};
+
+/// What the dense Synthesizer reads. \tparam T float or double
+template <class T>
+struct DenseSynthesizerInputs {
+  View<const T> x = {};   ///< [B, Hq or 1, N, D]: the tokens, of each head or the same for all
+  View<const T> w1 = {};  ///< [1 or B, Hq, D, M]: the weights of the hidden layer
+  View<const T> b1 = {};  ///< [as w1, Hq, 1, M], optional: its biases
+  /// [1 or B, Hk, M, Nmax], of which the first N columns are read: the weights of the keys.
+  View<const T> w2 = {};
+  View<const T> b2 = {};                    ///< [as w2, Hk, 1, Nmax], optional: their biases
+  View<const T> v = {};                     ///< [B, Hk, N, Dv], where Hk divides Hq
+  std::span<const Index> key_lengths = {};  ///< [B], or empty, as in RandomSynthesizerInputs
+
+  /// Calls visit(name, tensor) for every View.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("x", x);
+    visit("w1", w1);
+    visit("b1", b1);
+    visit("w2", w2);
+    visit("b2", b2);
+    visit("v", v);
+  }
+};
+
+/// The gradients of the random Synthesizer.
+template <class T>
+struct RandomSynthesizerGrads {
+  View<T> r = {};  ///< the shape of r: where it has batch 1, the sum over the sequences
+  View<T> v = {};  ///< [B, Hk, N, Dv]
+
+  /// Calls visit(name, tensor) for every member.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("r", r);
+    visit("v", v);
+  }
+};
+
+/// The gradients of the factorised Synthesizer.
+template <class T>
+struct FactorisedSynthesizerGrads {
+  View<T> r1 = {};  ///< the shape of r1: where it has batch 1, the sum over the sequences
+  View<T> r2 = {};  ///< the shape of r2, likewise
+  View<T> v = {};   ///< [B, Hk, N, Dv]
+
+  /// Calls visit(name, tensor) for every member.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("r1", r1);
+    visit("r2", r2);
+    visit("v", v);
+  }
+};
+
+/// The gradients of the dense Synthesizer. Where an input has an extent 1 that stands for several
+/// sequences or heads, its gradient is the sum over them. Those of columns of w2 and b2 that are
+/// not read are 0.
+template <class T>
+struct DenseSynthesizerGrads {
+  View<T> x = {};   ///< the shape of x
+  View<T> w1 = {};  ///< the shape of w1
+  View<T> b1 = {};  ///< the shape of b1
+  View<T> w2 = {};  ///< the shape of w2
+  View<T> b2 = {};  ///< the shape of b2
+  View<T> v = {};   ///< [B, Hk, N, Dv]
+
+  /// Calls visit(name, tensor) for every member.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("x", x);
+    visit("w1", w1);
+    visit("b1", b1);
+    visit("w2", w2);
+    visit("b2", b2);
+    visit("v", v);
+  }
+};
+
+/// The sizes of a call of DenseSynthesizerAttention: those of AttentionShape, and M. (A call of the
+/// random form has the width 0, one of the factorised form the width r.)
+struct DenseSynthesizerShape {
+  Index batch = 1;        ///< B
+  Index query_heads = 1;  ///< Hq, a multiple of Hk
+  Index key_heads = 1;    ///< Hk
+  Index queries = 0;      ///< N
+  Index keys = 0;         ///< N
+  Index width = 0;        ///< D
+  Index value_width = 0;  ///< Dv
+  Index hidden = 0;       ///< M, the width of the hidden layer
+
+  /// The sizes that all families have.
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
+  operator AttentionShape() const { return detail::common_shape(*this); }
+};
+
+/// The shape of the output.
+template <class T>
+Shape out_shape(const RandomSynthesizerInputs<T>& in) {
+  return {in.v.batch(), in.r.heads(), in.v.rows(), in.v.width()};
+}
+/// The shape of the output.
+template <class T>
+Shape out_shape(const FactorisedSynthesizerInputs<T>& in) {
+  return {in.v.batch(), in.r1.heads(), in.v.rows(), in.v.width()};
+}
+/// The shape of the output.
+template <class T>
+Shape out_shape(const DenseSynthesizerInputs<T>& in) {
+  return {in.v.batch(), in.w1.heads(), in.v.rows(), in.v.width()};
+}
+
+FOVEA_NAMESPACE_END
