@@ -33,6 +33,27 @@ TEST(WindowAndTokens, FollowTheLaw) {
   }
 }
 
+/// Rows of one kind alone.
+TEST(WindowAndTokens, RowsOfOneKindFollowTheLaw) {
+  using fovea::GlobalRows;
+  const std::vector<Index> sets[] = {{}, {0, 1, 2}, {5}, {0, 3, 4, 63, 64, 65, 129}, {200}};
+  for (const auto& tokens : sets) {
+    for (const bool causal : {true, false}) {
+      for (const GlobalRows rows : {GlobalRows::alone, GlobalRows::left_out}) {
+        const Window window{9, 4};
+        const WindowAndTokens pattern(window, GlobalTokens::at(tokens, causal), rows);
+        const auto is_token = [&](Index x) { return std::ranges::count(tokens, x) > 0; };
+        for_each_shape(130, [&](const SequenceShape& shape) {
+          expect_law(pattern, shape, causal ? "causal" : "both ways", [&](Index i, Index j) {
+            if (is_token(i) != (rows == GlobalRows::alone) || (causal && j > i)) return false;
+            return (i - j <= 9 && j - i <= 4) || is_token(i) || is_token(j);
+          });
+        });
+      }
+    }
+  }
+}
+
 /// A row of tokens sees all keys as one run; behind them a block has the window and the tokens.
 TEST(WindowAndTokens, HasOneRunForTheWindowAndOneForTheTokens) {
   const auto plan = WindowAndTokens({256, 256}, GlobalTokens::first(64)).plan({4096, 4096, 0});

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Longformer attention (Beltagy et al. 2020, section 3.1): a window around each query, and global
-/// tokens.
+/// Longformer attention (Beltagy et al. 2020, section 3.1; MATHS.md, section 3): a window around
+/// each query, and global tokens, which may have projections of their own.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "fovea/attention/longformer/tensors.hpp"
 #include "fovea/attention/softmax/operator.hpp"
 #include "fovea/patterns/window_and_tokens.hpp"
 
@@ -32,12 +34,56 @@ struct LongformerOptions {
   Dropout dropout = {};
 };
 
+namespace detail {
+
+/// Lets the rows of global positions read what they have of their own.
+template <class T>
+struct GlobalRowsApart {
+  const SoftmaxCall<T>& global;  // the call of their projections
+  const GlobalTokens& tokens;
+  View<T> out;
+
+  template <class Args>
+  void operator()(Index /*stage*/, const SequenceTask& task, Args& args) const {
+    // A block has rows of one kind.
+    if (!tokens.is_global(args.block.first + args.first_position)) return;
+    const Args own = global.args(global.sequences()[task.sequence], task.head, out, {});
+    args.q = own.q;
+    args.k = own.k;
+    args.v = own.v;
+  }
+};
+
+/// The part of Longformer's pattern that some of its rows see.
+struct LongformerRows {
+  Window window;
+  GlobalTokens tokens;
+  GlobalRows rows;
+
+  AnyPattern pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
+    return WindowAndTokens(window, tokens, rows);
+  }
+  static Index pattern_period(Index /*heads*/) { return 1; }
+};
+
+}  // namespace detail
+
 /// Longformer attention: softmax over a window around each query and over the global positions.
 /// Every query sees the global positions, and their own queries see every key. The logits, the
 /// shapes, the errors and the calls are those of SoftmaxOperator.
+///
+/// The rows of global positions may have projections of their own, global_q, global_k and global_v
+/// (section 3.1, "Linear projections for global attention"): such a row i is softmax attention of
+/// global_q_i over global_k and global_v of all keys that it sees. All other rows read q, k and v,
+/// of global positions too; so rows of q at global positions are not read then. There is no decoder
+/// for these: it refuses them. Nor are there gradients of bias and sink.
 /// Cost: 2 (D + Dv) flops for each visible pair; there are about N (left + 1 + right + 2 globals)
 /// of them.
-class LongformerAttention : public SoftmaxOperator<LongformerAttention> {
+class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
+                            public ForwardCalls<LongformerAttention>,
+                            public BackwardCalls<LongformerAttention> {
+  using Base = SoftmaxOperator<LongformerAttention>;
+
  public:
   LongformerOptions options;  ///< checked at every call
 
@@ -49,15 +95,25 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention> {
   /// The pattern is the same for sequences of every shape.
   static constexpr bool kPatternKnowsShape = false;
 
+  /// What the operator reads, for tensors of T.
+  template <class T>
+  using Inputs = LongformerInputs<T>;
+  /// The gradients that the backward pass writes, for tensors of T.
+  template <class T>
+  using Grads = LongformerGrads<T>;
+
+  using ForwardCalls<LongformerAttention>::forward;
+  using BackwardCalls<LongformerAttention>::backward;
+
   /// The keys that each row sees: the window and the global tokens, the same for all heads.
   AnyPattern pattern(Index /*head*/, const SequenceShape& /*shape*/) const {
-    return WindowAndTokens({options.left, options.right}, tokens());
+    return WindowAndTokens(window(), tokens());
   }
 
   /// \throws std::invalid_argument if a side of the window is negative, or the global positions do
   /// not ascend
   void check_options() const {
-    check_window(name(), {options.left, options.right});
+    check_window(name(), window());
     tokens();
   }
 
@@ -66,10 +122,131 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention> {
     if (!options.global.empty()) check_global(name(), tokens(), shape.keys);
   }
 
+  /// Checks what `forward` takes. \throws std::invalid_argument as SoftmaxOperator
+  template <class T>
+  void check(const InputsOf<LongformerAttention, T>& inputs, const View<T>& out,
+             const SavedOf<LongformerAttention, T>& saved = {}) const {
+    Base::template check<T>(inputs.shared(), out, saved);
+    check_global_tensors(inputs);
+    check_outputs(name(), inputs, out, saved);
+  }
+
+  /// The same without check_pattern, for the sequences of a decoder, which still grow.
+  template <class T>
+  void check_tensors(const SoftmaxInputs<T>& inputs, const View<T>& out,
+                     const SoftmaxSaved<T>& saved) const {
+    Base::check_tensors(inputs, out, saved);
+  }
+
+  /// Checks what `backward` takes. \throws std::invalid_argument as SoftmaxOperator
+  template <class T>
+  void check_backward(const InputsOf<LongformerAttention, T>& inputs, const View<const T>& out,
+                      const SavedOf<LongformerAttention, T>& saved, const View<const T>& d_out,
+                      const GradsOf<LongformerAttention, T>& grads) const {
+    Base::template check_backward<T>(inputs.shared(), out, saved, d_out, shared(grads));
+    check_global_tensors(inputs);
+    check_grads(name(), inputs, out, saved, d_out, grads);
+    if (!inputs.has_global()) return;
+    const auto refuse_gradient = [](const char* of) {
+      refuse(name(), std::string("the gradient of ") + of, "asked for",
+             "none, since global_q is given");
+    };
+    if (!grads.bias.is_none()) refuse_gradient("bias");
+    if (!grads.sink.empty()) refuse_gradient("sink");
+  }
+
+  /// Bytes of scratch memory that `forward` takes with that many workers if there are projections
+  /// of global rows.
+  template <class T>
+  [[nodiscard]] Index global_workspace_bytes(const AttentionShape& shape, Index workers = 1) const {
+    const HeadPlans plans(*this, shape.query_heads, sequence_shape(shape));
+    return SoftmaxForward<T>::workspace_bytes(shape, plans, workers);
+  }
+  /// Bytes of scratch memory that `backward` takes then, as SoftmaxOperator says.
+  template <class T>
+  [[nodiscard]] Index global_backward_workspace_bytes(const AttentionShape& shape,
+                                                      Index workers = 1) const {
+    const auto bytes = [&](GlobalRows rows) {
+      const HeadPlans plans(rows_alone(rows), shape.query_heads, sequence_shape(shape));
+      return SoftmaxBackward<T>::workspace_bytes(shape, plans, workers);
+    };
+    return bytes(GlobalRows::left_out) + bytes(GlobalRows::alone);
+  }
+
  private:
+  friend class ForwardCalls<LongformerAttention>;
+  friend class BackwardCalls<LongformerAttention>;
+
+  Window window() const { return {options.left, options.right}; }
+
   /// \throws std::invalid_argument if the positions do not ascend
   GlobalTokens tokens() const {
     return GlobalTokens::first_and(options.first_global, options.global, options.causal, name());
+  }
+
+  detail::LongformerRows rows_alone(GlobalRows rows) const { return {window(), tokens(), rows}; }
+
+  SequenceShape sequence_shape(const AttentionShape& shape) const {
+    return SequenceShape::of(shape.queries, shape.keys, options.alignment);
+  }
+
+  template <class T>
+  static SoftmaxGrads<T> shared(const Grads<T>& grads) {
+    return {grads.q, grads.k, grads.v, grads.bias, grads.sink};
+  }
+
+  /// \throws std::invalid_argument if they have other shapes than q, k and v
+  template <class T>
+  static void check_global_tensors(const Inputs<T>& in) {
+    if (!in.has_global()) return;
+    detail::check_extents(name(), "global_q", in.global_q.shape(), in.q.shape(), "as of q");
+    detail::check_extents(name(), "global_k", in.global_k.shape(), in.k.shape(), "as of k");
+    detail::check_extents(name(), "global_v", in.global_v.shape(), in.v.shape(), "as of v");
+  }
+
+  template <class T, class E>
+  void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
+    if (!inputs.has_global()) return Base::template run<T>(inputs.shared(), out, saved, executor);
+    const SoftmaxCall<T> call(inputs.shared(), softmax_options());
+    const SoftmaxCall<T> global(inputs.global(), softmax_options());
+    const HeadPlans plans(*this, call);
+    const AttentionShape shape = call.shape();
+    auto&& threads =
+        for_work(executor, [&] { return plans.products(call, shape.width + shape.value_width); });
+    const GlobalTokens tokens = this->tokens();
+    SoftmaxForward(call, plans, out, saved, detail::GlobalRowsApart<T>{global, tokens, out})
+        .run(threads);
+  }
+
+  /// Writes the gradients, as that of SoftmaxOperator does. The rows of global positions and the
+  /// others are two passes if they have projections of their own.
+  template <class T, class E>
+  void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
+                    const View<const T>& d_out, const Grads<T>& grads, E&& executor) const {
+    if (!inputs.has_global()) {
+      return Base::template run_backward<T>(inputs.shared(), out, saved, d_out, shared(grads),
+                                            executor);
+    }
+    const SoftmaxCall<T> call(inputs.shared(), softmax_options());
+    const SoftmaxCall<T> global(inputs.global(), softmax_options());
+    const HeadPlans plans(rows_alone(GlobalRows::left_out), call);
+    const HeadPlans global_plans(rows_alone(GlobalRows::alone), global);
+    const AttentionShape shape = call.shape();
+    auto&& threads = for_work(executor, [&] {
+      const Index of_pair = 3 * shape.width + 2 * shape.value_width;
+      return plans.products(call, of_pair) + global_plans.products(global, of_pair);
+    });
+    SoftmaxGrads<T> of_global;
+    of_global.q = grads.global_q;
+    of_global.k = grads.global_k;
+    of_global.v = grads.global_v;
+    SoftmaxBackward first(call, plans, out, saved, d_out, shared(grads));
+    SoftmaxBackward second(global, global_plans, out, saved, d_out, of_global);
+    first.reserve(threads);
+    second.reserve(threads);
+    memory_of(threads).require();
+    first.compute(threads);
+    second.compute(threads);
   }
 };
 

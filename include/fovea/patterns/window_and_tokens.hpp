@@ -8,22 +8,32 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+/// Which rows of a WindowAndTokens see keys.
+enum class GlobalRows : unsigned char {
+  with_others,  ///< all rows
+  alone,        ///< those of tokens alone
+  left_out      ///< all but those of tokens
+};
+
 /// A query sees what the window or the tokens show. The result is the same as that of
 /// `unite(window, tokens)`, but its plans are built faster: here a window cuts a run of tokens at
 /// one end at most, because the query in its middle is no token.
 class WindowAndTokens {
  public:
   /// If the tokens are causal, the window is made causal, too.
-  WindowAndTokens(const Window& window, const GlobalTokens& tokens)
-      : window_(window), tokens_(tokens) {
+  WindowAndTokens(const Window& window, const GlobalTokens& tokens,
+                  GlobalRows rows = GlobalRows::with_others)
+      : window_(window), tokens_(tokens), rows_(rows) {
     if (causal()) window_.right = (std::min<Index>)(window_.right, 0);
   }
 
   /// The law of the pattern: whether the query at position i sees key j.
-  bool allows(Index i, Index j) const { return window_.allows(i, j) || tokens_.allows(i, j); }
+  bool allows(Index i, Index j) const {
+    return !is_blind(tokens_.is_global(i)) && (window_.allows(i, j) || tokens_.allows(i, j));
+  }
 
   /// The same pattern for a sequence of this many keys: tokens beyond them have no slot.
-  WindowAndTokens up_to(Index keys) const { return {window_, tokens_.up_to(keys)}; }
+  WindowAndTokens up_to(Index keys) const { return {window_, tokens_.up_to(keys), rows_}; }
   /// The number of slots: one for the window and one for each run of tokens.
   Index slot_count() const { return 1 + static_cast<Index>(tokens_.runs().size()); }
 
@@ -31,6 +41,10 @@ class WindowAndTokens {
   /// run of tokens has outside of the window.
   void keys_of(Index i, std::span<Range> slots) const {
     const bool is_global = tokens_.is_global(i);
+    if (is_blind(is_global)) {
+      std::ranges::fill(slots.first(static_cast<std::size_t>(slot_count())), Range{});
+      return;
+    }
     slots[0] =
         is_global ? Range{-kFarPosition, causal() ? i + 1 : kFarPosition} : window_.keys_of(i);
     std::size_t s = 0;
@@ -48,13 +62,14 @@ class WindowAndTokens {
 
   /// Positions [i, same_until(i)) have the same intervals.
   Index same_until(Index i) const {
-    return tokens_.is_global(i) && !causal() ? tokens_.next_cut(i) : i + 1;
+    const bool is_global = tokens_.is_global(i);
+    return is_blind(is_global) || (is_global && !causal()) ? tokens_.next_cut(i) : i + 1;
   }
 
   /// Intervals move alike until the window begins or ceases to reach a run of tokens.
   Index linear_until(Index i) const {
     Index until = tokens_.next_cut(i);
-    if (tokens_.is_global(i)) return until;
+    if (tokens_.is_global(i) || rows_ == GlobalRows::alone) return until;
     const auto [before, after] = window_.reach();
     for (const Range& run : tokens_.runs()) {
       const Index turn = run.begin > i ? run.begin - 1 - after : run.end + before;
@@ -83,9 +98,14 @@ class WindowAndTokens {
 
  private:
   bool causal() const { return tokens_.causal_cut(); }
+  /// Whether a row sees nothing.
+  bool is_blind(bool is_global) const {
+    return rows_ != GlobalRows::with_others && (rows_ == GlobalRows::alone) != is_global;
+  }
 
   Window window_;
   GlobalTokens tokens_;
+  GlobalRows rows_;
 };
 
 static_assert(Pattern<WindowAndTokens>);

@@ -24,6 +24,7 @@
 #include <fovea/fovea.hpp>
 #if __has_include(<fftw3.h>)
 #include <fovea/layers/fat_layer.hpp>
+#include <fovea/layers/fourier_mixer_layer.hpp>
 #include <fovea/layers/fsat_layer.hpp>
 #include <fovea/spectral.hpp>
 #endif
@@ -49,6 +50,18 @@ void train(const Op& op) {
   const typename Op::template Inputs<float> inputs{q, k, v};
   op.forward(inputs, out, pool);
   op.backward(inputs, out, {}, out, {.q = d_q}, pool);
+}
+
+/// Forward, backward and a decoder of one that has no queries and keys.
+template <class Op>
+void synthesize(const Op& op) {
+  ThreadPool pool(1);
+  Tensor4<float> out, d_v;
+  op.forward(typename Op::template Inputs<float>{}, out, pool);
+  op.backward(typename Op::template Inputs<float>{}, out, {}, out, {.v = d_v}, pool);
+  auto decoder = op.template decoder<float>({.width = 4, .value_width = 4});
+  decoder.append({});
+  decoder.step({}, out);
 }
 
 /// A decoder of one operator besides.
@@ -80,6 +93,9 @@ int main() {
   train_and_decode(FmmAttention<EluPlusOne, TanhPlusOne>{});
   train_and_decode(DeltaRuleAttention<>{});
   train_and_decode(SmartBirdAttention{});
+  synthesize(RandomSynthesizerAttention{{.causal = true}});
+  synthesize(FactorisedSynthesizerAttention{});
+  synthesize(DenseSynthesizerAttention{});
   train(IndexedAttention{});
   train(FsatAttention{{.max_length = 16}});
   train(FatAttention{});
@@ -89,6 +105,8 @@ int main() {
   Tensor4<float> f, c;
   HiddenStateCross{}.forward(CrossInputs<float>{f, f}, c);
   HiddenStateCross{}.backward(CrossInputs<float>{f, f}, c, {.f1 = c});
+  FourierMixer{}.forward(f, View<float>(c));
+  FourierMixer{}.backward(c, View<float>(f));
 #endif
   return attended.size() == 0 ? 0 : 1;
 }

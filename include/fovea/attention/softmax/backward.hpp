@@ -60,6 +60,7 @@ class SoftmaxBackward {
     pass_.take_scratch(worker_count(executor, pass_.most_tasks()), memory_of(executor));
     const SoftmaxGrads<T>& grads = pass_.grads();
     if (grads.q.is_none() && grads.k.is_none() && grads.v.is_none()) return;
+    find_place_of_bias();
     const Index stages = pass_.plans().stage_count();
     Index places = 0;
     rounds_.reserve(static_cast<std::size_t>(stages * variants()));
@@ -86,13 +87,29 @@ class SoftmaxBackward {
   void compute(E&& executor) {
     pass_.find_lse_low(executor);
     const SoftmaxGrads<T>& grads = pass_.grads();
+    if (bias_in_rounds_) BiasBackward<T>(pass_).clear(executor);
     for (const Round& round : rounds_) run_round(round, executor);
-    if (!grads.bias.is_none()) BiasBackward<T>(pass_).run(executor);
+    if (!grads.bias.is_none() && !bias_in_rounds_) BiasBackward<T>(pass_).run(executor);
     if (!grads.sink.empty()) run_sink(executor);
   }
 
  private:
   using Buffers = typename BackwardCall<T>::Buffers;
+
+  /// Decides whether the rounds write the gradient of the bias, too: that takes no pass of its own.
+  /// Each pair must have an element of its own, but for sequences, which are then taken in order,
+  /// and its gradient must be that of the product.
+  void find_place_of_bias() {
+    const View<T>& bias = pass_.grads().bias;
+    const AttentionShape whole = pass_.call().shape();
+    if (bias.is_none() || pass_.sequences().packed()) return;
+    const Shape pairs = {bias.batch(), whole.query_heads, whole.queries, whole.keys};
+    const ScoreMap<T> map = pass_.sequences().count() == 0 || whole.query_heads == 0
+                                ? ScoreMap<T>{}
+                                : pass_.call().score_map(pass_.sequences()[0], 0);
+    bias_in_rounds_ = bias.shape() == pairs && map.soft_cap == 0 && !map.modifier.is_used();
+    shares_bias_ = bias_in_rounds_ && bias.batch() != whole.batch;
+  }
 
   /// The largest number of blocks of keys that a task takes.
   static constexpr Index kMostBlocks = 16;
@@ -152,11 +169,15 @@ class SoftmaxBackward {
     } else {
       // Neighbouring tasks are blocks of different heads, which take no turns with each other.
       // Under a causal pattern those with the most queries come first.
-      const Index heads = pass_.sequences().count() * pass_.key_heads();
+      const Index count = pass_.sequences().count();
+      const Index together = shares_bias_ ? count : 1;  // sequences of a task
+      const Index heads = (shares_bias_ ? 1 : count) * pass_.key_heads();
       for_each_task(executor, heads * now.most_parts, [&](Index task, Index worker) {
         const Index head = task % heads;
-        key_task(now, {head / pass_.key_heads(), head % pass_.key_heads(), task / heads},
-                 pass_.buffers(worker));
+        for (Index s = 0; s < together; ++s) {
+          key_task(now, {head / pass_.key_heads() + s, head % pass_.key_heads(), task / heads},
+                   pass_.buffers(worker));
+        }
       });
     }
     if (now.stage == 0 && !pass_.grads().q.is_none()) clear_unseen_rows(now);
@@ -212,6 +233,10 @@ class SoftmaxBackward {
     if (!pass_.grads().q.is_none()) args.d_q = buffers.d_q;
     for (Index h = first_head; h < (task.head + 1) * group(); h += variants()) {
       args.head = pass_.head(s, h);
+      if (bias_in_rounds_) {
+        args.d_bias =
+            detail::head_logits(pass_.grads().bias, s.batch, h, s.first_query, s.first_key);
+      }
       for (Index b = parts.blocks.begin; b < parts.blocks.end; ++b) {
         bool built = false;
         for (Index n = 0; n < parts.count; ++n) {
@@ -362,6 +387,8 @@ class SoftmaxBackward {
 
   BackwardCall<T> pass_;
   std::vector<Round> rounds_;         // none if no gradient of q, k or v is asked for
+  bool bias_in_rounds_ = false;       // whether they write the gradient of the bias
+  bool shares_bias_ = false;          // and of sequences that have one for all
   detail::OrderedSections turns_{0};  // one place for each block of queries of a round
 };
 

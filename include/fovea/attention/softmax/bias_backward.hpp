@@ -17,10 +17,16 @@ class BiasBackward {
   /// \param pass the call, which must outlive this object
   explicit BiasBackward(BackwardCall<T>& pass) : pass_(pass) {}
 
+  /// Sets the gradient to +0.
+  template <class E>
+  void clear(E&& executor) const {
+    zero(executor, pass_.grads().bias);
+  }
+
   /// Writes the gradient.
   template <class E>
   void run(E&& executor) {
-    zero(executor, pass_.grads().bias);
+    clear(executor);
     const Shape& shape = pass_.grads().bias.shape();
     const AttentionShape whole = pass_.call().shape();
     BiasRound round;

@@ -92,8 +92,8 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
   /// what was expected and what was given
   template <class T>
-  void check(const InputsOf<Op, T>& inputs, const View<T>& out,
-             const SavedOf<Op, T>& saved = {}) const {
+  void check(const InputsOf<SoftmaxOperator, T>& inputs, const View<T>& out,
+             const SavedOf<SoftmaxOperator, T>& saved = {}) const {
     check_tensors(inputs, out, saved);
     op().check_pattern(sequence_shape(shape_of(inputs)));
   }
@@ -107,9 +107,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
   template <class T>
-  void check_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
-                      const SavedOf<Op, T>& saved, const View<const T>& d_out,
-                      const GradsOf<Op, T>& grads) const {
+  void check_backward(const InputsOf<SoftmaxOperator, T>& inputs, const View<const T>& out,
+                      const SavedOf<SoftmaxOperator, T>& saved, const View<const T>& d_out,
+                      const GradsOf<SoftmaxOperator, T>& grads) const {
     check_read(inputs);
     op().check_pattern(sequence_shape(shape_of(inputs)));
     check_rows(Op::name(), "out", inputs, out);
@@ -157,6 +157,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   }
 
  private:
+  friend Op;  // an operator that reads more calls these passes for what it has in common
   friend class ForwardCalls<SoftmaxOperator<Op>>;
   friend class BackwardCalls<SoftmaxOperator<Op>>;
 
@@ -186,9 +187,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   /// the gradient of bias. Memory: O(threads block_rows (D + Dv)), and 4 bytes for each head and
   /// block of queries.
   template <class T, class E>
-  void run_backward(const InputsOf<Op, T>& inputs, const View<const T>& out,
-                    const SavedOf<Op, T>& saved, const View<const T>& d_out,
-                    const GradsOf<Op, T>& grads, E&& executor) const {
+  void run_backward(const InputsOf<SoftmaxOperator, T>& inputs, const View<const T>& out,
+                    const SavedOf<SoftmaxOperator, T>& saved, const View<const T>& d_out,
+                    const GradsOf<SoftmaxOperator, T>& grads, E&& executor) const {
     const SoftmaxCall call(inputs, op().softmax_options(),
                            op().template score_modifier<Compute<T>, true>());
     const HeadPlans plans(op(), call);

@@ -63,7 +63,7 @@ struct SoftmaxGradArgs {
   Matrix<const T> v;  ///< [keys.count, Dv] the rows of `keys`, with unit columns
   /// [row_end - row_begin, padded_size(D)], written; null: not wanted. Here, in d_k and in d_v are
   /// sums without the factor `scale`, multiplied by 2 to head.map.weight_lift. A call wants some of
-  /// these three, or d_bias alone.
+  /// these three and d_bias, but under a soft cap or a modifier either these or d_bias.
   T* d_q = nullptr;
   T* d_k = nullptr;  ///< [keys.count, padded_size(D)], written or added to; null: not wanted
   T* d_v = nullptr;  ///< [keys.count, padded_size(Dv)], written or added to; null: not wanted

@@ -188,10 +188,7 @@ class SoftmaxGrad {
 
   void add_tile(const Sub& sub, const Tile& tile) {
     for (Index i = 0; i < sub.rows; i += kGroup) add_group(sub, tile, i / kGroup);
-    if (args_.d_bias.data != nullptr) {
-      add_bias(sub, tile);
-      return;
-    }
+    if (args_.d_bias.data != nullptr) add_bias(sub, tile);
     if (args_.d_v != nullptr) add_keys(sub, tile, scores_, rows_.d_out_rows(), dv_, sum_v_);
     if (args_.d_k != nullptr) add_keys(sub, tile, d_weights_, rows_.query_rows(), d_, sum_k_);
   }
@@ -303,6 +300,9 @@ class SoftmaxGrad {
     const Matrix<T>& bias = args_.d_bias;
     const TilePlace place = tile_place(sub, tile, 0);
     const T unlift = power_of_two<T>(-head_.map.weight_lift);
+    if (bias.column == 1 && bias.row != 0 && place.key_step == 1) {
+      return add_bias_rows(sub, tile, place, unlift);
+    }
     T of_query[kGradTile] = {};
     for (Index j = 0; j < tile.keys(); ++j) {
       T* const to = bias.data + (place.key + place.key_step * j) * bias.column;
@@ -328,6 +328,25 @@ class SoftmaxGrad {
     if (bias.row == 0) *bias.data += total;
   }
 
+  /// The same for a bias whose rows lie in memory as the tile's keys do.
+  void add_bias_rows(const Sub& sub, const Tile& tile, const TilePlace& place, T unlift) {
+    const Matrix<T>& bias = args_.d_bias;
+    const Index keys = tile.keys();
+    T* const rows = slopes_;  // [kGroup, kGradTile]: slopes are no longer read
+    for (Index first = 0; first < sub.rows; first += kGroup) {
+      const Index count = smaller(kGroup, sub.rows - first);
+      lanes_to_rows(d_weights_ + first * kGradTile, kGroup, rows, kGradTile, 1, count, keys);
+      for (Index i = 0; i < count; ++i) {
+        T* const to = bias.data + (place.row + place.row_step * (first + i)) * bias.row + place.key;
+        Index j = 0;
+        for (; j + kLanes<T> <= keys; j += kLanes<T>) {
+          store(to + j, fma(load(rows + i * kGradTile + j), set1(unlift), load(to + j)));
+        }
+        for (; j < keys; ++j) to[j] += unlift * rows[i * kGradTile + j];
+      }
+    }
+  }
+
   const SoftmaxGradArgs<T>& args_;
   const SoftmaxGradHead<T>& head_;
   const Index d_;  // D and Dv, padded
@@ -347,7 +366,7 @@ class SoftmaxGrad {
 };
 
 /// The backward pass of one block of queries and one block of keys. It writes d_q, and writes or
-/// adds to d_k and d_v; or it adds to d_bias.
+/// adds to d_k and d_v; and it adds to d_bias.
 template <class T>
 void softmax_grad(const SoftmaxGradArgs<T>& args) noexcept {
   SoftmaxGrad<T>(args).run();

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What Longformer attention reads and the gradients that it writes: those of softmax attention,
+/// and the projections of the rows of global positions.
+#pragma once
+
+#include <span>
+
+#include "fovea/attention/call/grads.hpp"
+#include "fovea/attention/call/inputs.hpp"
+#include "fovea/core/error.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// What Longformer attention reads; everything but q, k and v is optional.
+template <class T>
+struct LongformerInputs {
+  View<const T> q = {};                           ///< [B, Hq, Nq, D]
+  View<const T> k = {};                           ///< [B, Hk, Nk, D]
+  View<const T> v = {};                           ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};        ///< as in SoftmaxInputs
+  std::span<const Index> cu_seqlens_q = {};       ///< as in SoftmaxInputs
+  std::span<const Index> cu_seqlens_k = {};       ///< as in SoftmaxInputs
+  View<const Compute<T>> bias = {};               ///< as in SoftmaxInputs
+  View<const bool> mask = {};                     ///< as in SoftmaxInputs
+  std::span<const Compute<T>> alibi_slopes = {};  ///< as in SoftmaxInputs
+  std::span<const Compute<T>> sink = {};          ///< as in SoftmaxInputs
+  /// [B, Hq, Nq, D]: what the rows of global positions have in place of q; other rows of it are not
+  /// read. It goes with global_k and global_v: all three are given, or none is.
+  View<const T> global_q = {};
+  View<const T> global_k = {};  ///< [B, Hk, Nk, D]: what those rows read in place of k
+  View<const T> global_v = {};  ///< [B, Hk, Nk, Dv]: what those rows read in place of v
+
+  /// Calls visit(name, tensor) for every View and every span of numbers.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    shared().for_each_tensor(visit);
+    visit("global_q", global_q);
+    visit("global_k", global_k);
+    visit("global_v", global_v);
+  }
+
+  /// Whether the rows of global positions have projections of their own.
+  bool has_global() const {
+    return !global_q.is_none() || !global_k.is_none() || !global_v.is_none();
+  }
+
+  /// What all rows read if there is one set of projections.
+  constexpr SoftmaxInputs<T> shared() const {
+    return {q, k, v, key_lengths, cu_seqlens_q, cu_seqlens_k, bias, mask, alibi_slopes, sink};
+  }
+  /// What the rows of global positions read.
+  SoftmaxInputs<T> global() const {
+    SoftmaxInputs<T> made = shared();
+    made.q = global_q;
+    made.k = global_k;
+    made.v = global_v;
+    return made;
+  }
+
+  /// What a decoder reads.
+  /// \throws std::invalid_argument if there are projections of global rows: a decoder has none
+  // NOLINTNEXTLINE(google-explicit-constructor): a decoder takes these
+  operator SoftmaxInputs<T>() const {
+    if (has_global()) {
+      refuse("LongformerAttention", "global_q", "given",
+             "none in a decoder, which keeps one set of keys and values");
+    }
+    return shared();
+  }
+};
+
+/// The gradients of Longformer attention. Those of bias and sink are not to be had if the rows of
+/// global positions have projections of their own.
+template <class T>
+struct LongformerGrads {
+  View<T> q = {};          ///< [B, Hq, Nq, D]
+  View<T> k = {};          ///< [B, Hk, Nk, D]
+  View<T> v = {};          ///< [B, Hk, Nk, Dv]
+  View<T> bias = {};       ///< as in SoftmaxGrads
+  std::span<T> sink = {};  ///< [Hq]
+  View<T> global_q = {};   ///< [B, Hq, Nq, D]: 0 in rows that are not global
+  View<T> global_k = {};   ///< [B, Hk, Nk, D]
+  View<T> global_v = {};   ///< [B, Hk, Nk, Dv]
+
+  /// Calls visit(name, tensor) for every member.
+  template <class F>
+  constexpr void for_each_tensor(F&& visit) const {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("bias", bias);
+    visit("sink", sink);
+    visit("global_q", global_q);
+    visit("global_k", global_k);
+    visit("global_v", global_v);
+  }
+};
+
+FOVEA_NAMESPACE_END
