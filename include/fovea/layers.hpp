@@ -39,4 +39,5 @@
 #include "fovea/layers/rotary.hpp"
 #include "fovea/layers/row_norm.hpp"
 #include "fovea/layers/schedule.hpp"
+#include "fovea/layers/synthesizer_layer.hpp"
 #include "fovea/layers/training_step.hpp"

@@ -73,6 +73,8 @@ struct Case {
   /// Whether queries and keys are the same tokens: as many, and beyond a key length there are
   /// neither. Problems get as many of both as the larger number asks for.
   bool is_square = false;
+  /// Whether its calls take packed sequences.
+  bool packs = true;
   /// Whether the keys of a row are drawn: by the place of its sequence and head, and by the length.
   bool draws = false;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The operators of the conformance suite: each enters by one line of softmax_cases.cpp,
-/// sparse_cases.cpp, linear_cases.cpp, indexed_cases.cpp, smart_bird_cases.cpp or fsat_cases.cpp,
-/// which are compiled once for all tests.
+/// sparse_cases.cpp, linear_cases.cpp, indexed_cases.cpp, smart_bird_cases.cpp, fsat_cases.cpp or
+/// synthesizer_cases.cpp, which are compiled once for all tests.
 #pragma once
 
 #include <utility>
@@ -28,6 +28,8 @@ template <class T>
 std::vector<Case<T>> smart_bird_cases();
 template <class T>
 std::vector<Case<T>> fsat_cases();
+template <class T>
+std::vector<Case<T>> synthesizer_cases();
 
 /// Sparse operators with options beyond any sequence, none of the operators under test: what they
 /// cost must follow the sequence. In sparse_cases.cpp.
@@ -49,7 +51,7 @@ template <class T>
 const std::vector<Case<T>>& all_cases() {
   static const std::vector<Case<T>> cases =
       joined<T>({softmax_cases<T>(), sparse_cases<T>(), far_cases<T>(), indexed_cases<T>(),
-                 smart_bird_cases<T>(), fsat_cases<T>()});
+                 smart_bird_cases<T>(), fsat_cases<T>(), synthesizer_cases<T>()});
   return cases;
 }
 

@@ -190,6 +190,9 @@ class PlainConformance : public Conformance {};
 inline auto conforming_subjects() {
   return testing::ValuesIn(subjects([](const auto&) { return true; }));
 }
+inline auto packing_subjects() {
+  return testing::ValuesIn(subjects([](const auto& op) { return op.packs; }));
+}
 inline auto arithmetic_subjects() {
   return testing::ValuesIn(subjects([](const auto& op) { return has_own_path(op.name); }));
 }

@@ -50,6 +50,10 @@ inline const std::map<std::string, std::string>& covered_cases() {
       {"smart_bird_causal", "indexed"},
       {"smart_bird_top_left", "indexed"},
       {"fat", "full"},
+      {"random_synthesizer", "full_bias"},
+      {"random_synthesizer_causal", "causal_bias"},
+      {"factorised_synthesizer", "full"},
+      {"factorised_synthesizer_causal", "causal"},
   };
   return all;
 }

@@ -211,7 +211,7 @@ TEST_P(Conformance, PackedSequencesDoNotSeeEachOther) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
+INSTANTIATE_TEST_SUITE_P(, Conformance, packing_subjects(), test_name);
 
 }  // namespace
 }  // namespace fovea_test

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the forms of the Synthesizer refuse, in their words, before anything is written.
+#include <gtest/gtest.h>
+
+#include "attention/synthesizer_problem.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+/// The message of a forward pass, which must not write.
+template <class Form>
+std::string message_of(const SynthesizerProblem<Form>& problem,
+                       const decltype(problem.inputs())& inputs) {
+  const Tensor<float> out(problem.shape_of_out());
+  out.fill(constant(7));
+  const std::string text = refusal([&] { problem.op().forward(inputs, out.view()); });
+  if (text != "accepted") {
+    for (const float x : out.values()) EXPECT_EQ(x, 7.0F) << "written before the refusal";
+  }
+  return text;
+}
+
+/// [first extents] of a tensor of that shape.
+const View<const float> shaped(const Shape& shape) {
+  static const std::vector<float> zeros(10000);
+  return {zeros.data(), shape};
+}
+
+TEST(BadSynthesizerInput, Random) {
+  const SynthesizerProblem<RandomForm<float>> problem(
+      {.batch = 3, .heads = 4, .key_heads = 2, .rows = 6});
+  const std::string name = "RandomSynthesizerAttention: ";
+  auto in = problem.inputs();
+  EXPECT_EQ(message_of(problem, in), "accepted");
+  in.r = shaped({1, 4, 5, 6});
+  EXPECT_EQ(message_of(problem, in), name + "rows of r is 5; expected 6, the rows of v");
+  in.r = shaped({1, 4, 6, 7});
+  EXPECT_EQ(message_of(problem, in), name + "width of r is 7; expected 6, the rows of v");
+  in.r = shaped({2, 4, 6, 6});
+  EXPECT_EQ(message_of(problem, in), name + "batch of r is 2; expected 1 or 3, the batch of v");
+  in.r = shaped({1, 3, 6, 6});
+  EXPECT_EQ(message_of(problem, in),
+            name + "heads of r is 3; expected a multiple of 2, the heads of v");
+  in.r = {};
+  EXPECT_EQ(message_of(problem, in),
+            name + "r is missing; expected one of batch 1 or 3, the batch of v");
+  in = problem.inputs();
+  const std::vector<Index> lengths = {6, 7, 1};
+  in.key_lengths = lengths;
+  EXPECT_EQ(message_of(problem, in), name + "key_lengths[1] is 7; expected 0 to 6, the rows of v");
+  in = problem.inputs();
+  EXPECT_EQ(refusal([&] { problem.op().forward(in, View<float>(problem.tensors["v"])); }),
+            name + "heads of out is 2; expected 4, as the inputs make it 3x4x6x5");
+  EXPECT_EQ(refusal([&] {
+              problem.op().check(in, View<float>(const_cast<float*>(in.r.data()), {3, 4, 6, 5}));
+            }),
+            name + "out is in the memory of r; expected memory of its own");
+}
+
+TEST(BadSynthesizerInput, Factorised) {
+  const SynthesizerProblem<FactorisedForm<float>> problem(
+      {.batch = 3, .heads = 4, .key_heads = 2, .rows = 6});
+  const std::string name = "FactorisedSynthesizerAttention: ";
+  auto in = problem.inputs();
+  EXPECT_EQ(message_of(problem, in), "accepted");
+  in.r1 = shaped({1, 4, 7, 3});
+  EXPECT_EQ(message_of(problem, in), name + "rows of r1 is 7; expected 6, the rows of v");
+  in = problem.inputs();
+  in.r2 = shaped({1, 2, 5, 3});
+  EXPECT_EQ(message_of(problem, in), name + "rows of r2 is 5; expected 6, the rows of v");
+  in.r2 = shaped({1, 2, 6, 4});
+  EXPECT_EQ(message_of(problem, in), name + "width of r2 is 4; expected 3, the width of r1");
+  in.r2 = shaped({1, 4, 6, 3});
+  EXPECT_EQ(message_of(problem, in), name + "heads of r2 is 4; expected 2, the heads of v");
+  in.r2 = shaped({2, 2, 6, 3});
+  EXPECT_EQ(message_of(problem, in), name + "batch of r2 is 2; expected 1 or 3, the batch of v");
+}
+
+TEST(BadSynthesizerInput, Dense) {
+  const SynthesizerProblem<DenseForm<float>> problem(
+      {.batch = 3, .heads = 4, .key_heads = 2, .rows = 6, .columns = 2});
+  const std::string name = "DenseSynthesizerAttention: ";
+  auto in = problem.inputs();
+  EXPECT_EQ(message_of(problem, in), "accepted");
+  in.x = shaped({3, 2, 6, 3});
+  EXPECT_EQ(message_of(problem, in), name + "heads of x is 2; expected 4, the heads of w1, or 1");
+  in.x = shaped({3, 4, 6, 2});
+  EXPECT_EQ(message_of(problem, in), name + "rows of w1 is 3; expected 2, the width of x");
+  in.x = shaped({3, 4, 5, 3});
+  EXPECT_EQ(message_of(problem, in), name + "rows of x is 5; expected 6, the rows of v");
+  in = problem.inputs();
+  in.w2 = shaped({1, 2, 4, 5});
+  EXPECT_EQ(message_of(problem, in), name + "width of w2 is 5; expected at least 6, the rows of v");
+  in.w2 = shaped({1, 2, 5, 8});
+  EXPECT_EQ(message_of(problem, in), name + "rows of w2 is 5; expected 4, the width of w1");
+  in = problem.inputs();
+  in.b1 = shaped({1, 4, 1, 5});
+  EXPECT_EQ(message_of(problem, in), name + "width of b1 is 5; expected 4, the width of w1");
+  in = problem.inputs();
+  in.b2 = shaped({1, 2, 1, 6});
+  EXPECT_EQ(message_of(problem, in), name + "width of b2 is 6; expected 8, the width of w2");
+  in.b2 = shaped({1, 2, 2, 8});
+  EXPECT_EQ(message_of(problem, in), name + "rows of b2 is 2; expected 1, one row of biases");
+}
+
+TEST(BadSynthesizerInput, Backward) {
+  const SynthesizerProblem<DenseForm<float>> problem({.rows = 6, .has_biases = false});
+  const Tensor<float> out(problem.shape_of_out());
+  const Tensor<float> lse({1, 1, 6, 1});
+  const Tensor<float> d_b1({1, 1, 1, 4});
+  const Tensor<float> d_w1({1, 1, 4, 3});
+  const std::string name = "DenseSynthesizerAttention: ";
+  const auto message = [&](const fovea::SoftmaxSaved<float>& saved,
+                           const fovea::DenseSynthesizerGrads<float>& grads) {
+    return refusal([&] {
+      problem.op().backward(problem.inputs(), out.view(), saved, problem.d_out.view(), grads);
+    });
+  };
+  EXPECT_EQ(message({}, {}), name + "lse is missing; expected the lse that forward saved");
+  EXPECT_EQ(message({lse.view()}, {.b1 = d_b1.view()}),
+            name + "the gradient of b1 is asked for; expected a b1");
+  EXPECT_EQ(message({lse.view()}, {.w1 = d_w1.view()}),
+            name + "rows of the gradient of w1 is 4; expected 3, as the inputs make it 1x1x3x4");
+  EXPECT_EQ(message({lse.view()}, {.x = problem.tensors["x"]}),
+            name + "the gradient of x is in the memory of x; expected memory of its own");
+}
+
+}  // namespace
+}  // namespace fovea_test
