@@ -26,6 +26,7 @@ std::vector<Entry> smart_bird_entries();
 std::vector<Entry> indexed_entries();
 std::vector<Entry> sketch_entries();
 std::vector<Entry> fsat_entries();
+std::vector<Entry> synthesizer_entries();
 std::vector<Entry> eigen_entries();
 /// Where FFTW is.
 std::vector<Entry> cross_entries();
@@ -59,6 +60,7 @@ inline std::vector<Entry> operators() {
   add(indexed_entries());
   add(sketch_entries());
   add(fsat_entries());
+  add(synthesizer_entries());
 #endif
   add(eigen_entries());
 #if defined(FOVEA_BENCH_FFTW)
