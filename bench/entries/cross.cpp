@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Entries of the cross of hidden states and of FSAT with its cross, and the ratios that the cross
-/// is judged by.
+/// Entries of the cross of hidden states, of FSAT with its cross and of the Fourier mixer, and the
+/// ratios that the cross and the mixer are judged by.
 #include "bench/entries/operators.hpp"
 
 #include <string>
@@ -9,6 +9,7 @@
 
 #include "bench/entries/cross_entry.hpp"
 #include "bench/entries/fsat_cross_entry.hpp"
+#include "bench/entries/mixer_entry.hpp"
 
 namespace bench {
 
@@ -27,6 +28,10 @@ std::vector<Entry> cross_entries() {
       cross_backward_entry({"cross", "measure"}, measure, families),
       strided_fftw_entry({"cross/strided_fftw", "measure"}, {{.lengths = {1024, 4096}}}),
       transforms_alone_entry({"cross/transforms_alone", "measure"}, {{.lengths = lengths}}),
+      mixer_entry({"mixer", "estimate"}, estimate, false),
+      mixer_entry({"mixer/whole_fftw", "estimate"}, estimate, true),
+      mixer_entry({"mixer", "measure"}, measure, false),
+      mixer_entry({"mixer/whole_fftw", "measure"}, measure, true),
   };
   // clang-format on
 }
@@ -43,6 +48,12 @@ std::vector<RowPair> cross_row_pairs() {
     pairs.emplace_back(row("cross/backward", n), row("cross/forward", n));
   }
   pairs.emplace_back(row("cross/forward", "65536"), row("cross/forward", "4096"));
+  for (const char* planning : {"estimate", "measure"}) {
+    const auto mixer = [&](const char* op) {
+      return std::string(op).append("/f32/").append(planning).append(",heads:1/D:512/N:4096");
+    };
+    pairs.emplace_back(mixer("mixer/forward"), mixer("mixer/whole_fftw/forward"));
+  }
   return pairs;
 }
 #endif

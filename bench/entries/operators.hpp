@@ -29,6 +29,7 @@ std::vector<Entry> sketch_entries();
 std::vector<Entry> fsat_entries();
 std::vector<Entry> sorted_entries();
 std::vector<Entry> mixed_entries();
+std::vector<Entry> synthesizer_entries();
 std::vector<Entry> eigen_entries();
 /// Where FFTW is.
 std::vector<Entry> cross_entries();
@@ -64,6 +65,7 @@ inline std::vector<Entry> operators() {
   add(indexed_entries());
   add(sketch_entries());
   add(fsat_entries());
+  add(synthesizer_entries());
 #endif
   add(mixed_entries());
   add(eigen_entries());

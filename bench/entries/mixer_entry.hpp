@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Entries of the Fourier mixer, x [1, 1, N, D] in the place of q, beside FFTW's own real transform
+/// of two dimensions, of which the real part is taken.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bench/entries/cross_entry.hpp"
+#include "fovea/spectral/fourier_mixer.hpp"
+
+namespace bench {
+
+/// A real transform of [N, D] by FFTW, and the real part of all of its spectrum.
+class WholeTransform {
+ public:
+  WholeTransform(Index rows, Index width, FftPlanning planning)
+      : rows_(rows),
+        width_(width),
+        real_(rows * width, sizeof(float)),
+        complex_(rows * (width / 2 + 1), 2 * sizeof(float)) {
+    const unsigned flags = planning == FftPlanning::estimate ? FFTW_ESTIMATE : FFTW_MEASURE;
+    const fovea::FftwLock lock;
+    plan_ = fftwf_plan_dft_r2c_2d(static_cast<int>(rows), static_cast<int>(width),
+                                  real_.data<float>(), spectrum(), flags);
+  }
+  WholeTransform(const WholeTransform&) = delete;
+  WholeTransform& operator=(const WholeTransform&) = delete;
+  ~WholeTransform() {
+    const fovea::FftwLock lock;
+    fftwf_destroy_plan(plan_);
+  }
+
+  /// \param x, out dense and aligned as a Workspace is
+  void run(const View<const float>& x, const View<float>& out) {
+    fftwf_execute_dft_r2c(plan_, const_cast<float*>(x.data()), spectrum());
+    const Index half = width_ / 2 + 1;
+    for (Index k = 0; k < rows_; ++k) {
+      const fftwf_complex* const own = spectrum() + k * half;
+      const fftwf_complex* const mirror = spectrum() + (k == 0 ? 0 : rows_ - k) * half;
+      for (Index c = 0; c < half; ++c) out(0, 0, k, c) = own[c][0];
+      for (Index c = half; c < width_; ++c) out(0, 0, k, c) = mirror[width_ - c][0];
+    }
+  }
+
+ private:
+  fftwf_complex* spectrum() { return reinterpret_cast<fftwf_complex*>(complex_.data<float>()); }
+
+  Index rows_;
+  Index width_;
+  fovea::Workspace real_;
+  fovea::Workspace complex_;
+  fftwf_plan plan_ = nullptr;
+};
+
+/// Element [k, c] of the mixer, and of its adjoint.
+inline double mixed_element(const View<const float>& x, Index k, Index c) {
+  constexpr double turn = 6.283185307179586477;
+  const auto part = [](Index a, Index b, Index n) {
+    return static_cast<double>(a * b % n) / static_cast<double>(n);
+  };
+  double sum = 0;
+  for (Index n = 0; n < x.rows(); ++n) {
+    const double of_row = part(n, k, x.rows());
+    for (Index d = 0; d < x.width(); ++d) {
+      sum += double{x(0, 0, n, d)} * std::cos(turn * (of_row + part(d, c, x.width())));
+    }
+  }
+  return sum;
+}
+
+/// A few elements; the unit is that of transforms: u lg(N D) |x|.
+inline Error mixer_error(const View<const float>& x, const View<const float>& out) {
+  double squares = 0;
+  for (Index n = 0; n < x.rows(); ++n) {
+    for (Index d = 0; d < x.width(); ++d) squares += double{x(0, 0, n, d)} * double{x(0, 0, n, d)};
+  }
+  const double unit =
+      0x1p-24 * std::log2(static_cast<double>(x.rows() * x.width())) * std::sqrt(squares);
+  Error error;
+  for (Index t = 0; t < 8; ++t) {
+    const Index k = t * (x.rows() - 1) / 7;
+    const Index c = (t * 37 + 1) % x.width();
+    error.add(std::abs(double{out(0, 0, k, c)} - mixed_element(x, k, c)), unit);
+  }
+  return error;
+}
+
+/// \param whole whether it is the peer
+inline Entry mixer_entry(Names names, FftPlanning planning, bool whole) {
+  const std::vector<Family> families = {{.width = 512, .lengths = {1024, 4096}}};
+  Entry entry = detail::cross_entry_of(std::move(names), families, 0);
+  entry.own_flops = [](const AttentionShape& s) {
+    const auto size = static_cast<double>(s.keys * s.width);
+    return 2.5 * size * std::log2(size);
+  };
+  entry.f32 = {
+      [=](const AllInputs<float>& in, const View<float>& out) {
+        const auto error = [=](Index) { return mixer_error(in.q, out); };
+        if (!whole) {
+          const fovea::FourierMixer op({planning});
+          return Prepared{[=](ThreadPool& pool) { op.forward(in.q, out, pool); }, error};
+        }
+        const auto peer = std::make_shared<WholeTransform>(in.q.rows(), in.q.width(), planning);
+        return Prepared{[=](ThreadPool&) { peer->run(in.q, out); }, error};
+      },
+      [=](const AttentionShape& s, Index workers) {
+        return whole ? s.keys * (2 * s.width + 2) * Index{sizeof(float)}
+                     : fovea::FourierMixer{}.workspace_bytes<float>(s.keys, s.width, workers);
+      }};
+  return entry;
+}
+
+}  // namespace bench
