@@ -13,6 +13,7 @@
 #include "bench/baselines/dense_attention.hpp"
 #include "bench/io/compare_arguments.hpp"
 #include "bench/io/compare_json.hpp"
+#include "bench/io/compare_plots.hpp"
 #include "bench/io/compare_table.hpp"
 #include "bench/io/gaussian.hpp"
 #include "bench/io/program.hpp"
@@ -20,10 +21,12 @@
 #include "fovea/attention/big_bird.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/attention/local.hpp"
+#include "fovea/attention/longformer.hpp"
 #include "fovea/attention/strided.hpp"
 #include "fovea/io/output_file.hpp"
 #include "fovea/layers.hpp"
 #include "fovea/layers/fat_layer.hpp"
+#include "fovea/layers/fourier_mixer_layer.hpp"
 #include "fovea/layers/fsat_layer.hpp"
 #include "tests/support/memory.hpp"
 
@@ -38,13 +41,14 @@ constexpr std::string_view kHelp =
     R"(fovea_layers: training steps per second and peak memory of one encoder layer (attention and
 feed-forward network, each behind a normalisation), against the same layer whose attention keeps its
 N x N weights: Table 2 of FSAT (Zhuang et al. 2022), in its shape for bytes of text: width 256, 4
-heads, feed-forward width 1024 (512 in FSAT and FAT, as in the paper), one sequence, float32.
+heads, feed-forward width 1024 (512 in FSAT and FAT, as in the paper), one sequence, float32. The
+systems of that table come first, then others.
 
 usage: fovea_layers [options]
   --lengths LIST   sequence lengths, comma-separated   (1024,2048,3072,4096)
   --threads T      threads                             (1)
   --repeat R       timed steps; the median counts      (5)
-  --plots DIR      directory of layers.json, made if missing   (out)
+  --plots DIR      directory of layers.json and plots, made if missing   (out)
   --help           this text
 
 A step is forward, backward and Adam. Memory: the bytes that are allocated when they are most,
@@ -93,13 +97,59 @@ Step step_of(const std::function<Layer(Initialiser&)>& make_layer, Index n, Inde
   };
 }
 
+/// What the layers with sizes of their own are made with: P projected keys, m landmarks, blocks and
+/// chunks of b rows, as in the configurations of the Long Range Arena.
+constexpr Index kProjected = 256;
+constexpr Index kLandmarks = 64;
+constexpr Index kBlock = 64;
+
 template <class Op>
 Model multi_head(std::string label, const Op& op) {
   using Layer = MultiHead<Op, float>;
-  const std::function<Layer(Initialiser&)> make = [op](Initialiser& initialiser) {
-    return Layer(op, {.width = kWidth, .heads = kHeads}, initialiser);
-  };
-  return {std::move(label), [make](Index n) { return step_of<Layer>(make, n, kHidden); }};
+  return {std::move(label), [op](Index n) {
+            const std::function<Layer(Initialiser&)> make = [op, n](Initialiser& initialiser) {
+              return Layer(op,
+                           {.width = kWidth,
+                            .heads = kHeads,
+                            .sorted_blocks = n / kBlock,
+                            .length = n,
+                            .projected = kProjected},
+                           initialiser);
+            };
+            return step_of<Layer>(make, n, kHidden);
+          }};
+}
+
+Model reformer() {
+  using Layer = fovea::ReformerLayer<float>;
+  return {"Reformer", [](Index n) {
+            const std::function<Layer(Initialiser&)> make = [](Initialiser& initialiser) {
+              return Layer({.width = kWidth, .heads = kHeads, .attention = {.chunk = kBlock}},
+                           initialiser);
+            };
+            return step_of<Layer>(make, n, kHidden);
+          }};
+}
+
+template <class Op>
+Model synthesizer(std::string label) {
+  using Layer = fovea::SynthesizerLayer<Op, float>;
+  return {std::move(label), [](Index n) {
+            const std::function<Layer(Initialiser&)> make = [n](Initialiser& initialiser) {
+              return Layer({.width = kWidth, .heads = kHeads, .length = n}, initialiser);
+            };
+            return step_of<Layer>(make, n, kHidden);
+          }};
+}
+
+Model fourier_mixer() {
+  using Layer = fovea::FourierMixerLayer<float>;
+  return {"FNet", [](Index n) {
+            const std::function<Layer(Initialiser&)> make = [](Initialiser&) {
+              return Layer(kWidth);
+            };
+            return step_of<Layer>(make, n, kHidden);
+          }};
 }
 
 /// FsatLayer or FatLayer.
@@ -122,14 +172,23 @@ Model crossed(std::string label, Options options) {
 /// The first one is what the others are measured against.
 std::vector<Model> models() {
   return {multi_head("Transformer, N x N kept", DenseAttention{}),
-          multi_head("Transformer, full", fovea::FullAttention{}),
           multi_head("local, 128 + 128", fovea::LocalAttention{{128, 128}}),
-          multi_head("strided, 128", fovea::StridedAttention{{.stride = 128}}),
+          multi_head("Linformer, P = 256", fovea::LinformerAttention{}),
+          reformer(),
+          multi_head("Sinkhorn, b = 64", fovea::SinkhornAttention{{.block = kBlock}}),
+          synthesizer<fovea::DenseSynthesizerAttention>("Synthesizer, dense"),
           multi_head("BigBird", fovea::BigBirdAttention{}),
           multi_head("linear, elu + 1", fovea::LinearAttention<fovea::EluPlusOne>{}),
-          multi_head("Smart Bird, K = 20", fovea::SmartBirdAttention{{.keys_per_row = 20}}),
+          multi_head("Performer, R = 64", fovea::PerformerAttention{}),
           crossed<fovea::FsatLayer<float>>("FSAT", fovea::FsatLayerOptions{}),
-          crossed<fovea::FatLayer<float>>("FAT", fovea::FatLayerOptions{})};
+          crossed<fovea::FatLayer<float>>("FAT", fovea::FatLayerOptions{}),
+          multi_head("Transformer, full", fovea::FullAttention{}),
+          multi_head("strided, 128", fovea::StridedAttention{{.stride = 128}}),
+          multi_head("Longformer", fovea::LongformerAttention{}),
+          synthesizer<fovea::RandomSynthesizerAttention>("Synthesizer, random"),
+          multi_head("Nystroem, m = 64", fovea::NystroemAttention{{.landmarks = kLandmarks}}),
+          fourier_mixer(),
+          multi_head("Smart Bird, K = 20", fovea::SmartBirdAttention{{.keys_per_row = 20}})};
 }
 
 struct LayerRow {
@@ -226,6 +285,36 @@ CompareArguments parse(int argc, char** argv) {
   return parsed;
 }
 
+std::vector<Plot> table_plots() {
+  const auto time = [](const Row& row) { return row.seconds * 1e3; };
+  const auto memory = [](const Row& row) { return static_cast<double>(row.workspace_bytes); };
+  return {
+      {"layers_time", "Time of a training step of one layer", "milliseconds", time, false, false},
+      {"layers_memory", "Memory of a training step of one layer", "bytes beside the weights",
+       memory, true, false}};
+}
+
+/// The rows of the table as those that plots are made of.
+Comparison plotted(const std::vector<LayerRow>& rows, const CompareArguments& arguments) {
+  Comparison run;
+  run.arguments = arguments;
+  run.shape = {.batch = 1,
+               .query_heads = kHeads,
+               .key_heads = kHeads,
+               .queries = 0,
+               .keys = 0,
+               .width = kWidth / kHeads,
+               .value_width = kWidth / kHeads};
+  for (const LayerRow& layer : rows) {
+    Row& row = run.rows.emplace_back();
+    row.names = {layer.label, "", layer.label, Pass::training};
+    row.n = layer.n;
+    row.seconds = layer.seconds;
+    row.workspace_bytes = layer.peak_bytes;
+  }
+  return run;
+}
+
 int run_program(int argc, char** argv) {
   const CompareArguments arguments = parse(argc, argv);
   if (arguments.help) {
@@ -234,11 +323,14 @@ int run_program(int argc, char** argv) {
   }
   make_directory(arguments.directory);
   const std::string json_file = arguments.directory + "/layers.json";
+  const std::string script = arguments.directory + "/layers.gp";
   fovea::check_output(json_file);
+  check_plots(script, table_plots(), arguments.directory);
   ThreadPool pool(arguments.threads);
   const std::vector<LayerRow> rows = measure_all(arguments, pool);
   fovea::write_file(json_file,
                     table_json(rows, arguments, std::vector<std::string>(argv, argv + argc)));
+  draw(script, gnuplot_script(plotted(rows, arguments), table_plots(), arguments.directory));
   return 0;
 }
 
