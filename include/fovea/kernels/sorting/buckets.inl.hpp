@@ -13,8 +13,8 @@
 /// The first maximum of what comes one after the other, in each lane.
 template <class T>
 struct FirstMaximum {
-  Vec<T> most = set1(-std::numeric_limits<T>::infinity());
-  IntVec<T> place = set1_int<T>(0);
+  Vec<T> most;
+  IntVec<T> place;
 
   FOVEA_INLINE void take(Vec<T> x, IntVec<T> at) {
     const IntVec<T> is_more = x > most;
@@ -28,8 +28,9 @@ template <class T>
 void find_buckets(const BucketArgs<T>& args) {
   for (Index i = 0; i < args.rows; i += kLanes<T>) {
     const Index n = smaller(kLanes<T>, args.rows - i);
-    FirstMaximum<T> above;
-    FirstMaximum<T> below;
+    const Vec<T> least = set1(-std::numeric_limits<T>::infinity());
+    FirstMaximum<T> above{least, set1_int<T>(0)};
+    FirstMaximum<T> below = above;
     IntVec<T> numbers = set1_int<T>(-1);
     for (Index c = 0; c < args.width; ++c) {
       const T* const at = args.products + c * args.stride + i;
