@@ -9,6 +9,7 @@
 
 #include "../line_chart.hpp"
 #include "byte_learner.hpp"
+#include "cannot_decode.hpp"
 #include "command_line.hpp"
 
 namespace {
@@ -86,7 +87,9 @@ std::vector<std::string> parts_of(const std::string& list) {
   const auto known = models::byte_operators();
   for (const std::string& part : parts) {
     if (std::find(known.begin(), known.end(), part) != known.end()) continue;
-    throw std::runtime_error("--operator: '" + part + "' is not known; see --help");
+    throw std::runtime_error(
+        "--operator " + part + ": " +
+        (models::cannot_decode(part) ? models::kCannotDecode : "it is not known; see --help"));
   }
   return parts;
 }
@@ -246,6 +249,12 @@ void run(const models::CommandLine& line) {
     if (!line.has("--steps")) settings.steps = 0;  // those of the file
     learner = models::load_byte_learner(line.text("--load"), settings);
   }
+  const std::string prompt = line.text("--prompt");
+  if (std::ssize(prompt) > settings.length) {
+    throw std::runtime_error("the prompt has " + std::to_string(prompt.size()) +
+                             " bytes; the model has positions for " +
+                             std::to_string(settings.length));
+  }
   if (line.has("--text")) {
     const models::ByteText text(line.text("--text"), settings.length);
     const double unigram_bits = text.unigram_bits();
@@ -265,7 +274,6 @@ void run(const models::CommandLine& line) {
     if (line.has("--plot")) write_plot(line.text("--plot"), unigram_bits, courses);
   }
   if (!line.has("--generate")) return;
-  const std::string prompt = line.text("--prompt");
   const std::string made = prompt + learner->generate(prompt, count, sampling, pool) + "\n";
   std::fwrite(made.data(), 1, made.size(), stdout);
 }

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "cannot_decode.hpp"
+
 namespace models {
 
 using fovea::Index;
@@ -139,6 +141,7 @@ class AttentionChoice {
 
   ChosenAttention strided_or_fixed() {
     using Shape = fovea::SequenceShape;
+    if (cannot_decode(name_)) refuse(kCannotDecode);
     if (name_ != "strided" && name_ != "fixed") {
       refuse(
           "expected full, window:W,sink:S, strided:STRIDE, fixed:STRIDE,summary:C, bigbird:BLOCK "

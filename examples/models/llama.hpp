@@ -30,6 +30,30 @@ struct LlamaSizes {
   bool is_tied = false;  ///< whether the table of tokens gives the logits, too
 };
 
+namespace detail {
+
+/// Refuses sizes that the file's largest matrices do not have: no memory is taken for such.
+inline void check_shapes(const Gguf& file, const LlamaSizes& sizes) {
+  const auto check = [&](const std::string& name, Index rows) {
+    const std::vector<Index>& shape = file.tensors.at(name).shape;
+    const std::vector<Index> expected = {rows, sizes.width};
+    if (shape != expected) {
+      fovea::refuse_file(file.tensors.origin, fovea::quoted_name(name) + " is " +
+                                                  fovea::shape_text(shape) + "; expected " +
+                                                  fovea::shape_text(expected));
+    }
+  };
+  check("token_embd.weight", sizes.vocabulary);
+  for (Index i = 0; i < sizes.blocks; ++i) {
+    const std::string block = "blk." + std::to_string(i) + ".";
+    check(block + "attn_q.weight", sizes.heads * sizes.head_width);
+    check(block + "attn_k.weight", sizes.key_heads * sizes.head_width);
+    check(block + "ffn_gate.weight", sizes.hidden);
+  }
+}
+
+}  // namespace detail
+
 /// The sizes that a file names. \throws std::runtime_error if it is of another kind, or if they do
 /// not go together
 inline LlamaSizes llama_sizes(const Gguf& file) {
@@ -63,6 +87,7 @@ inline LlamaSizes llama_sizes(const Gguf& file) {
       file.has("llama.rope.freq_base") ? file.at<double>("llama.rope.freq_base") : 10000;
   sizes.epsilon = file.at<double>("llama.attention.layer_norm_rms_epsilon");
   sizes.is_tied = file.tensors.tensors.count("output.weight") == 0;
+  detail::check_shapes(file, sizes);
   return sizes;
 }
 

@@ -81,7 +81,11 @@ TEST_F(ByteModelProgram, RefusesInASentenceAndWritesNothing) {
   const std::string name = "byte_model: ";
   EXPECT_EQ(refusal(""), name + "expected --text FILE, or --load FILE --generate N; see --help");
   EXPECT_EQ(refusal("--text text --operator full,half"),
-            name + "--operator: 'half' is not known; see --help");
+            name + "--operator half: it is not known; see --help");
+  EXPECT_EQ(refusal("--text text --operator fsat --save model"),
+            name + "--operator fsat: it sees what follows a token, so it cannot decode");
+  EXPECT_EQ(refusal(std::string(kSmall) + "--save model --generate 3 --prompt 'seventeen letters'"),
+            name + "the prompt has 17 bytes; the model has positions for 16");
   EXPECT_EQ(refusal("--text text --operator full,local --save model"),
             name + "--save is of one model: expected one --operator");
   EXPECT_EQ(refusal("--text text --heads 3 --save model"),

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT
+// The program as users run it, on a model of a few weights.
+#include <gtest/gtest.h>
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <filesystem>
+
+#include "examples/models/run_program.hpp"
+#include "examples/models/tiny_llama.hpp"
+#include "fovea/io/npy.hpp"
+#include "fovea/patterns/random_blocks.hpp"
+
+namespace fovea_test {
+namespace {
+
+using Ids = std::vector<Index>;
+
+const std::string kPrompt = "an apple and the pear, 12";
+/// Of kPrompt by hand: "an" is a merge, and so are "Ġthe", "Ġ" being the space before it, and each
+/// digit is a piece of its own.
+const Ids kPromptIds = {259, 32, 97,  112, 112, 108, 101, 32, 259, 100,
+                        258, 32, 112, 101, 97,  114, 44,  32, 49,  50};
+
+bool sees_all(Index /*head*/, Index /*i*/, Index /*j*/) { return true; }
+
+class LanguageModel : public RunProgram {
+ protected:
+  LanguageModel() : RunProgram(FOVEA_PROGRAM) { put("m.gguf", tiny_.bytes().file()); }
+
+  /// The numbers of a .npy file of floats.
+  std::vector<float> numbers_of(const std::string& name, const std::vector<Index>& shape) const {
+    const auto set = fovea::read_npy(folder_ / name);
+    const auto& tensor = set.at("tensor");
+    EXPECT_EQ(tensor.shape, shape);
+    std::vector<float> all(tensor.bytes.size() / sizeof(float));
+    tensor.read(all.data());
+    return all;
+  }
+
+  /// Runs it for the logits of the prompt, which must be these and have the same bits whatever
+  /// pieces it is read in, down to single tokens, and whatever the number of threads.
+  void expect_logits(const std::string& options, const TinyLlama& model, const Sees& sees) {
+    const std::string read =
+        "--model m.gguf --prompt '" + kPrompt + "' --count 0 " + options + " --logits ";
+    ASSERT_EQ(run(read + "all.npy --threads 1"), 0) << errors_;
+    const auto expected = model.logits(kPromptIds, sees);
+    const auto got = numbers_of("all.npy", {std::ssize(kPromptIds), std::ssize(tiny_.tokens)});
+    for (std::size_t n = 0, at = 0; n < expected.size(); ++n) {
+      for (const double logit : expected[n]) {
+        ASSERT_NEAR(static_cast<double>(got[at++]), logit, 3e-5) << options << ", row " << n;
+      }
+    }
+    expect_same_bits(read);
+  }
+  void expect_same_bits(const std::string& read) {
+    for (const char* way : {"--chunk 1", "--chunk 7", "--threads 2"}) {
+      ASSERT_EQ(run(read + "again.npy " + way), 0) << errors_;
+      EXPECT_EQ(text_of("again.npy"), text_of("all.npy")) << read << way;
+    }
+  }
+
+  TinyLlama tiny_;
+};
+
+TEST_F(LanguageModel, CutsATextIntoTokens) {
+  put("text", kPrompt + "<|im_end|>\xff");
+  EXPECT_EQ(run("--model m.gguf --tokens text"), 0) << errors_;
+  std::string expected;
+  for (const Index id : kPromptIds) expected += std::to_string(id) + " ";
+  EXPECT_EQ(output_, expected + std::to_string(tiny_.end()) + " 255\n");
+}
+
+TEST_F(LanguageModel, ComputesTheLogitsOfEachKindOfAttention) {
+  expect_logits("", tiny_, sees_all);
+  expect_logits("--attention window:5", tiny_,
+                [](Index, Index i, Index j) { return i - j < 5 || j < 4; });
+  expect_logits("--attention window:3,sink:1", tiny_,
+                [](Index, Index i, Index j) { return i - j < 3 || j < 1; });
+  expect_logits("--attention window:6,sink:0", tiny_,
+                [](Index, Index i, Index j) { return i - j < 6; });
+  expect_logits("--attention strided:4", tiny_,
+                [](Index, Index i, Index j) { return i - j <= 4 || (i - j) % 4 == 0; });
+  expect_logits("--attention fixed:5,summary:2", tiny_,
+                [](Index, Index i, Index j) { return j / 5 == i / 5 || j % 5 >= 3; });
+  expect_logits("--attention bigbird:2", tiny_, [](Index head, Index i, Index j) {
+    const fovea::RandomBlocks drawn{
+        .block = 2, .head = head, .causal = true, .skip_first = 2, .skip_near = 1};
+    return j < 4 || i < 4 || i / 2 - j / 2 <= 1 || drawn.allows(i, j);
+  });
+  expect_logits("--attention smart_bird:64", tiny_, sees_all);
+}
+
+TEST_F(LanguageModel, SmartBirdKeepsKeysWhateverThePieces) {
+  const std::string read = "--model m.gguf --prompt '" + kPrompt + "' --count 0 --logits ";
+  ASSERT_EQ(run(read + "full.npy"), 0) << errors_;
+  ASSERT_EQ(run(read + "all.npy --attention smart_bird:3 --threads 1"), 0) << errors_;
+  EXPECT_NE(text_of("all.npy"), text_of("full.npy"));
+  expect_same_bits("--attention smart_bird:3 " + read);
+}
+
+TEST_F(LanguageModel, RoundsMatricesTo16Bits) {
+  const auto rounded = [&](auto round) {
+    TinyLlama model = tiny_;
+    for (auto& [name, rows] : model.weights) {
+      if (rows.size() == 1) continue;  // scales of norms are kept
+      for (auto& row : rows) {
+        for (double& value : row) {
+          value = static_cast<double>(static_cast<float>(round(static_cast<float>(value))));
+        }
+      }
+    }
+    return model;
+  };
+  expect_logits("--weights f16", rounded([](float x) { return Eigen::half(x); }), sees_all);
+  expect_logits("--weights bf16", rounded([](float x) { return Eigen::bfloat16(x); }), sees_all);
+}
+
+TEST_F(LanguageModel, ContinuesATextTheLikeliestWay) {
+  Ids ids = kPromptIds;
+  for (int i = 0; i < 12; ++i) {
+    const auto last = tiny_.logits(ids, sees_all).back();
+    const Index next = std::max_element(last.begin(), last.end()) - last.begin();
+    if (next == tiny_.end()) break;
+    ids.push_back(next);
+  }
+  ASSERT_GT(ids.size(), kPromptIds.size());
+  EXPECT_EQ(run("--model m.gguf --prompt '" + kPrompt + "' --count 12"), 0) << errors_;
+  const std::string continued = output_.substr(0, output_.size() - 1);
+  std::string bytes;
+  for (std::size_t i = kPromptIds.size(); i < ids.size(); ++i) bytes += tiny_.bytes_of(ids[i]);
+  EXPECT_EQ(continued, bytes);
+  EXPECT_NE(errors_.find("prompt: 20 tokens, "), std::string::npos) << errors_;
+  const std::string drawn =
+      "--model m.gguf --chat 'the pear' --count 9 --temperature 1.5 --seed 4 ";
+  ASSERT_EQ(run(drawn), 0) << errors_;
+  const std::string first = output_;
+  ASSERT_EQ(run(drawn + "--threads 1"), 0) << errors_;
+  EXPECT_EQ(output_, first);
+  ASSERT_EQ(run("--model m.gguf --chat 'the pear' --count 9 --temperature 1.5 --seed 5"), 0);
+  EXPECT_NE(output_, first);
+}
+
+TEST_F(LanguageModel, StopsWhereItsPositionsEnd) {
+  EXPECT_EQ(run("--model m.gguf --prompt '" + kPrompt + "' --count 1000 --temperature 2"), 0);
+  const std::size_t comma = errors_.find("then ");
+  ASSERT_NE(comma, std::string::npos) << errors_;
+  EXPECT_LE(std::stoi(errors_.substr(comma + 5)), TinyLlama::kPositions - 20);
+}
+
+TEST_F(LanguageModel, MeasuresPerplexity) {
+  put("text", kPrompt + kPrompt + kPrompt);
+  const auto logits = tiny_.logits(kPromptIds, sees_all);
+  double sum = 0;
+  for (std::size_t i = 0; i + 1 < kPromptIds.size(); ++i) {
+    double total = 0;
+    for (const double logit : logits[i]) total += std::exp(logit);
+    sum += std::log(total) - logits[i][static_cast<std::size_t>(kPromptIds[i + 1])];
+  }
+  EXPECT_EQ(run("--model m.gguf --perplexity text --length 20"), 0) << errors_;
+  ASSERT_TRUE(output_.starts_with("perplexity ")) << output_;
+  EXPECT_NEAR(std::stod(output_.substr(11)) / std::exp(sum / 19), 1, 1e-5);
+  EXPECT_NE(output_.find(" of 20 tokens, "), std::string::npos);
+}
+
+TEST_F(LanguageModel, WritesWhatAttentionReads) {
+  put("text", kPrompt);
+  EXPECT_EQ(run("--model m.gguf --dump-qkv out --text text --layer 1 --length 20"), 0) << errors_;
+  TinyLlama::Heads heads;
+  tiny_.logits(kPromptIds, sees_all, 1, &heads);
+  const auto expect = [&](const std::string& name, const TinyLlama::Rows& rows, Index count) {
+    const auto got = numbers_of("out/" + name, {count, 20, TinyLlama::kHead});
+    std::size_t at = 0;
+    for (Index h = 0; h < count; ++h) {
+      for (std::size_t n = 0; n < 20; ++n) {
+        for (Index c = 0; c < TinyLlama::kHead; ++c) {
+          ASSERT_NEAR(static_cast<double>(got[at++]),
+                      rows[n][static_cast<std::size_t>(h * TinyLlama::kHead + c)], 3e-5);
+        }
+      }
+    }
+  };
+  expect("q.npy", heads.q, TinyLlama::kHeads);
+  expect("k.npy", heads.k, TinyLlama::kKeyHeads);
+  expect("v.npy", heads.v, TinyLlama::kKeyHeads);
+}
+
+class BadLanguageModel : public LanguageModel {
+ protected:
+  /// What it says in its line, having written nothing. \param model that takes the place of the
+  /// file
+  std::string refusal(const std::string& arguments, const std::string& model = "") {
+    if (!model.empty()) put("m.gguf", model);
+    EXPECT_EQ(run(arguments), 1) << arguments;
+    EXPECT_EQ(output_, "");
+    EXPECT_FALSE(has("l.npy"));
+    EXPECT_FALSE(has("out"));
+    EXPECT_TRUE(errors_.starts_with("language_model: ")) << errors_;
+    EXPECT_EQ(errors_.find('\n'), errors_.size() - 1) << errors_;
+    return errors_.substr(16, errors_.size() - 17);
+  }
+  std::string of_model(const std::string& model) {
+    return refusal("--model m.gguf --prompt a --logits l.npy", model);
+  }
+};
+
+TEST_F(BadLanguageModel, OptionsThatDoNotFit) {
+  const std::string one =
+      "expected one of --prompt, --chat, --perplexity, --dump-qkv and --tokens; see --help";
+  EXPECT_EQ(refusal(""), one);
+  EXPECT_EQ(refusal("--prompt a --chat b"), one);
+  EXPECT_EQ(refusal("--model none.gguf --prompt a").substr(0, 35),
+            "none.gguf: there is no such file; `");
+  const std::string model = "--model m.gguf ";
+  EXPECT_EQ(refusal(model + "--prompt '" + kPrompt + kPrompt + kPrompt + "' --logits l.npy"),
+            "the prompt has 60 tokens; the model has positions for 40");
+  put("text", kPrompt);
+  EXPECT_EQ(refusal(model + "--perplexity text"), "text: has 20 tokens; expected at least 40");
+  EXPECT_EQ(refusal(model + "--perplexity text --length 41"),
+            "--length: '41' is not a whole number from 2 to 40");
+  EXPECT_EQ(refusal(model + "--dump-qkv out --text text --length 20 --layer 2"),
+            "--layer: '2' is not a whole number from 0 to 1");
+  EXPECT_EQ(refusal(model + "--dump-qkv out"), "--dump-qkv needs --text FILE");
+  EXPECT_EQ(refusal(model + "--prompt a --weights f8"), "--weights: 'f8' is not f32, f16 or bf16");
+  EXPECT_EQ(refusal(model + "--prompt a --logits none/l.npy"),
+            "none/l.npy: cannot be written: No such file or directory");
+}
+
+TEST_F(BadLanguageModel, AttentionThatDoesNotFit) {
+  const auto of = [&](const std::string& attention) {
+    return refusal("--model m.gguf --prompt a --logits l.npy --attention " + attention);
+  };
+  for (const char* name : {"fsat", "fat", "fnet", "linformer", "nystromformer", "sinkhorn"}) {
+    EXPECT_EQ(of(name), std::string("--attention ") + name +
+                            ": it sees what follows a token, so it cannot decode");
+  }
+  EXPECT_EQ(of("window:0"), "--attention window:0: window is 0; expected at least 1");
+  EXPECT_EQ(of("window:8,sinks:1"), "--attention window:8,sinks:1: 'sinks' is not a part of it");
+  EXPECT_EQ(of("strided:x"), "--attention strided:x: 'x' is no number");
+  EXPECT_NE(of("half").find("expected full, window:W,sink:S, "), std::string::npos);
+}
+
+TEST_F(BadLanguageModel, FilesThatEndTooSoon) {
+  const std::string whole = tiny_.bytes().file();
+  for (std::size_t part = 0; part < 16; ++part) {
+    const std::string said = of_model(whole.substr(0, 1 + whole.size() * part / 16));
+    EXPECT_TRUE(said.starts_with("m.gguf: it ")) << said;
+  }
+  put("m.gguf", "");
+  EXPECT_EQ(refusal("--model m.gguf --prompt a"), "m.gguf: it is no GGUF file");
+}
+
+TEST_F(BadLanguageModel, FilesWhosePartsDoNotFit) {
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string bytes = tiny_.bytes().file();
+    const std::size_t at = bytes.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return of_model(bytes.replace(at, from.size(), to));
+  };
+  const std::string renamed = changed("blk.1.ffn_up.weight", "blk.1.ffn_xx.weight");
+  EXPECT_NE(renamed.find("blk.1.ffn_up.weight"), std::string::npos) << renamed;
+  EXPECT_NE(renamed.find("blk.1.ffn_xx.weight"), std::string::npos) << renamed;
+  EXPECT_EQ(changed("smollm", "sm0llm"),
+            "m.gguf: its tokens are of the kind 'gpt2, sm0llm'; expected 'gpt2, smollm' or 'gpt2, "
+            "gpt-2'");
+  EXPECT_EQ(changed("general.arch", "general.ARCH"), "m.gguf: there is no 'general.architecture'");
+  const std::string huge(8, '\x7f');
+  const std::string key = "llama.embedding_length";
+  EXPECT_TRUE(changed(key.substr(0, 5), key.substr(0, 5) + huge).starts_with("m.gguf: "))
+      << errors_;
+  std::string entries = tiny_.bytes().file();
+  EXPECT_TRUE(of_model(entries.replace(8, 8, huge)).starts_with("m.gguf: it ends too soon for"));
+  TinyLlama other;
+  other.tokens.push_back("more");
+  other.kinds.push_back(1);
+  EXPECT_EQ(of_model(other.bytes().file()), "m.gguf: it has 263 tokens, and a table of 262");
+  TinyLlama narrow;
+  narrow.weights["blk.0.attn_q"].pop_back();
+  EXPECT_EQ(of_model(narrow.bytes().file()),
+            "m.gguf: 'blk.0.attn_q.weight' is [31, 32]; expected [32, 32]");
+  TinyLlama short_value;
+  short_value.weights["blk.1.attn_v"].pop_back();
+  EXPECT_EQ(of_model(short_value.bytes().file()),
+            "m.gguf: 'blocks.1.attention.qkv.weight' is [32, 64]; got 63 columns in all");
+}
+
+/// Changed bytes are refused in a sentence, or give another model that runs.
+TEST_F(BadLanguageModel, ChangedBytesDoNoHarm) {
+  const std::string whole = tiny_.bytes().file();
+  const std::size_t head = whole.find("blk.1.ffn_norm.weight") + 40;
+  Draw draw(8);
+  for (int round = 0; round < 60; ++round) {
+    std::string bytes = whole;
+    for (int change = 0; change <= round % 3; ++change) {
+      const auto at = static_cast<std::size_t>(draw(0, static_cast<Index>(head)));
+      bytes[at] = static_cast<char>(draw(0, 255));
+    }
+    put("m.gguf", bytes);
+    const int status = run("--model m.gguf --prompt a --count 1 --logits l.npy");
+    ASSERT_TRUE(status == 0 || status == 1) << status << errors_;
+    EXPECT_EQ(has("l.npy"), status == 0);
+    std::filesystem::remove(folder_ / "l.npy");
+  }
+}
+
+TEST_F(LanguageModel, Helps) {
+  EXPECT_EQ(run("--help"), 0);
+  EXPECT_TRUE(output_.starts_with("language_model: ")) << output_;
+}
+
+}  // namespace
+}  // namespace fovea_test
