@@ -25,6 +25,8 @@ usage: language_model [options]
 
   --model FILE        the file (smollm2.gguf in $FOVEA_MODELS, or in ~/.cache/fovea/models)
   --weights TYPE      f32, f16 or bf16: how matrices are kept        (f32)
+  --cache BITS        32 or 16: how keys and values are kept, of full
+                      attention and patterns                         (32)
   --attention SPEC    what attends, in place of the model's own:     (full)
                       full, window:W,sink:S, strided:STRIDE, fixed:STRIDE,summary:C,
                       bigbird:BLOCK, smart_bird:KEYS
@@ -51,10 +53,10 @@ what is done: one of
 `bash examples/models/fetch_models.sh` fetches the file.
 )";
 
-constexpr std::array<std::string_view, 18> kFlags = {
-    "--model", "--weights",     "--attention", "--threads", "--prompt", "--count",
-    "--seed",  "--temperature", "--top-k",     "--chunk",   "--logits", "--perplexity",
-    "--layer", "--length",      "--dump-qkv",  "--text",    "--tokens", "--chat"};
+constexpr std::array<std::string_view, 19> kFlags = {
+    "--model",       "--weights", "--attention", "--threads", "--prompt",     "--count", "--seed",
+    "--temperature", "--top-k",   "--chunk",     "--logits",  "--perplexity", "--layer", "--length",
+    "--dump-qkv",    "--text",    "--tokens",    "--chat",    "--cache"};
 
 class Stopwatch {
  public:
@@ -99,9 +101,14 @@ std::unique_ptr<models::LanguageSession> session_of(const models::CommandLine& l
                                                     const models::Gguf& file, Index reserve) {
   const models::WeightType weights = weight_type(line.text("--weights", "f32"));
   models::AttentionChoice choice(line.text("--attention", "full"));
-  if (!choice.is_smart_bird()) {
-    return models::pattern_session(file, choice.attention(), weights, reserve);
+  const std::string bits = line.text("--cache", "32");
+  if (bits != "32" && bits != "16") {
+    throw std::runtime_error("--cache: '" + bits + "' is not 32 or 16");
   }
+  if (!choice.is_smart_bird()) {
+    return models::pattern_session(file, choice.attention(), {weights, bits == "16"}, reserve);
+  }
+  if (bits == "16") throw std::runtime_error("--attention smart_bird takes --cache 32");
   if (weights != models::WeightType::f32) {
     throw std::runtime_error("--attention smart_bird takes --weights f32");
   }

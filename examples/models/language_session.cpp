@@ -9,24 +9,28 @@ namespace {
 
 template <class W>
 std::unique_ptr<LanguageSession> session(const Gguf& file, const ChosenAttention& attention,
-                                         Index reserve) {
-  return std::make_unique<SessionOf<ChosenAttention, W>>(
-      load_llama<ChosenAttention, W>(llama_sizes(file), attention, file.tensors), reserve);
+                                         bool short_cache, Index reserve) {
+  using Short = std::conditional_t<std::same_as<W, float>, Eigen::half, W>;
+  auto model = load_llama<ChosenAttention, W>(llama_sizes(file), attention, file.tensors);
+  if (short_cache) {
+    return std::make_unique<SessionOf<ChosenAttention, W, Short>>(std::move(model), reserve);
+  }
+  return std::make_unique<SessionOf<ChosenAttention, W>>(std::move(model), reserve);
 }
 
 }  // namespace
 
 std::unique_ptr<LanguageSession> pattern_session(const Gguf& file, const ChosenAttention& attention,
-                                                 WeightType weights, Index reserve) {
-  switch (weights) {
+                                                 const SessionTypes& types, Index reserve) {
+  switch (types.weights) {
     case WeightType::f16:
-      return session<Eigen::half>(file, attention, reserve);
+      return session<Eigen::half>(file, attention, types.short_cache, reserve);
     case WeightType::bf16:
-      return session<Eigen::bfloat16>(file, attention, reserve);
+      return session<Eigen::bfloat16>(file, attention, types.short_cache, reserve);
     case WeightType::f32:
       break;
   }
-  return session<float>(file, attention, reserve);
+  return session<float>(file, attention, types.short_cache, reserve);
 }
 
 }  // namespace models

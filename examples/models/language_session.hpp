@@ -42,16 +42,22 @@ class LanguageSession {
 /// The type of the matrices of a model.
 enum class WeightType { f32, f16, bf16 };
 
+/// How the numbers of a session are kept.
+struct SessionTypes {
+  WeightType weights = WeightType::f32;
+  bool short_cache = false;  ///< keys and values as those 16 bits that weights have, or f16
+};
+
 /// The model of a file, with the attention that is chosen.
 /// \param file is no longer needed afterwards \param reserve tokens to take memory for at once
 /// \throws std::runtime_error, std::invalid_argument
 std::unique_ptr<LanguageSession> pattern_session(const Gguf& file, const ChosenAttention& attention,
-                                                 WeightType weights, Index reserve);
+                                                 const SessionTypes& types, Index reserve);
 /// The same with keys that Smart Bird chooses by a sketch, which is made of the weights.
 std::unique_ptr<LanguageSession> smart_bird_session(const Gguf& file, Index keys, Index reserve);
 
-/// A session of a model with the operator Op and weights of W.
-template <class Op, class W>
+/// A session of a model with the operator Op, weights of W and a cache of S.
+template <class Op, class W, class S = float>
 class SessionOf final : public LanguageSession {
  public:
   SessionOf(Llama<Op, W> model, Index reserve)
@@ -102,7 +108,7 @@ class SessionOf final : public LanguageSession {
   }
 
   Llama<Op, W> model_;
-  LlamaDecoder<Op, W> decoder_;
+  LlamaDecoder<Op, W, S> decoder_;
 };
 
 }  // namespace models

@@ -194,11 +194,12 @@ Llama<Op, W> load_llama(const LlamaSizes& sizes, const Op& op, const fovea::Tens
 }
 
 /// A growing sequence of tokens, and the logits of what follows each one.
-template <class Op, class W = float>
+/// \tparam S the type of the cache: float, or a type of 16 bits
+template <class Op, class W = float, class S = float>
 class LlamaDecoder {
  public:
   explicit LlamaDecoder(const Llama<Op, W>& model, Index reserve = 0)
-      : model_(&model), decoder_(model.stack().decoder({.reserve = reserve})) {}
+      : model_(&model), decoder_(model.stack().template decoder<S>({.reserve = reserve})) {}
 
   Index length() const { return decoder_.length(); }
   void rollback(Index length) { decoder_.rollback(length); }
@@ -225,7 +226,7 @@ class LlamaDecoder {
 
  private:
   const Llama<Op, W>* model_;
-  fovea::EncoderStackDecoder<typename Llama<Op, W>::Block> decoder_;
+  fovea::EncoderStackDecoder<typename Llama<Op, W>::Block, S> decoder_;
   fovea::Buffer<float> x_;
   fovea::Buffer<float> y_;
   fovea::Buffer<float> logits_;

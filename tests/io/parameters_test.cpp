@@ -175,6 +175,39 @@ TEST(Parameters, ComeFromTensorsOfAnotherModel) {
   EXPECT_EQ(message_of(layer, set, options), "x: 'qkv.weight' is [2, 4]; got 3 columns in all");
 }
 
+/// Of many rows, which are transposed some at a time, of floats, of 16 bits and column-major.
+TEST(Parameters, AreTransposedFromEveryTypeAndOrder) {
+  constexpr Index in = 19, out = 37;
+  std::vector<float> numbers, by_columns;
+  for (Index i = 0; i < in * out; ++i) numbers.push_back(static_cast<float>(i));
+  for (Index c = 0; c < in; ++c) {
+    for (Index r = 0; r < out; ++r) by_columns.push_back(static_cast<float>(r * in + c));
+  }
+  const std::vector<Eigen::half> halves(numbers.begin(), numbers.end());
+  const std::vector<Index> shape = {out, in};
+  const StoredTensor tensors[] = {
+      {.shape = shape, .bytes = std::as_bytes(std::span<const float>(numbers))},
+      {.dtype = Dtype::f16,
+       .shape = shape,
+       .bytes = std::as_bytes(std::span<const Eigen::half>(halves))},
+      {.shape = shape,
+       .bytes = std::as_bytes(std::span<const float>(by_columns)),
+       .column_major = true}};
+  for (const StoredTensor& tensor : tensors) {
+    Initialiser initialiser(1);
+    Linear<float> layer(in, out, initialiser, {.bias = false});
+    const LoadOptions options{.sources = [](const std::string&) {
+      return std::vector<ParameterSource>{{"w", true}};
+    }};
+    fovea::load_parameters(layer, {.origin = "x", .tensors = {{"w", tensor}}}, options);
+    for (Index i = 0; i < in; ++i) {
+      for (Index j = 0; j < out; ++j) {
+        ASSERT_EQ(layer.weight.value(i, j), static_cast<float>(j * in + i));
+      }
+    }
+  }
+}
+
 struct Twins : fovea::LayerParts<Twins> {
   Parameter<float> first{"w", 1, 1}, second{"w", 1, 1};
   template <class Self, class F>

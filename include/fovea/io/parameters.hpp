@@ -74,19 +74,38 @@ void add_tensor(const std::string& name, const RowMatrix<T>& value, Dtype dtype,
   }
 }
 
-/// Columns of a matrix from `first` on become the rows of another one. Tiles of a cache line each
-/// way keep every line that is read and written until all of it was used.
+/// Rows become columns of another matrix, from `first` on. Tiles of a cache line each way keep
+/// every line that is read and written until all of it was used. \param rows [count, to.rows()]
 template <class T>
-void copy_transposed(const RowMatrix<T>& rows, RowMatrix<T>& to, Index first) {
+void copy_transposed(const T* rows, Index count, RowMatrix<T>& to, Index first) {
   constexpr Index tile = 16;
-  for (Index i = 0; i < rows.rows(); i += tile) {
-    const Index height = (std::min)(tile, rows.rows() - i);
-    for (Index j = 0; j < rows.cols(); j += tile) {
-      const Index width = (std::min)(tile, rows.cols() - j);
+  for (Index i = 0; i < count; i += tile) {
+    const Index height = (std::min)(tile, count - i);
+    for (Index j = 0; j < to.rows(); j += tile) {
+      const Index width = (std::min)(tile, to.rows() - j);
       for (Index c = j; c < j + width; ++c) {
-        for (Index r = i; r < i + height; ++r) to(c, first + r) = rows(r, c);
+        for (Index r = i; r < i + height; ++r) to(c, first + r) = rows[r * to.rows() + c];
       }
     }
+  }
+}
+
+/// Reads a tensor [count, to.rows()] whose rows become columns from `first` on. Some rows at a time
+/// pass through a buffer that stays in the cache, unless only the whole tensor can be read.
+template <class T>
+void read_transposed(const StoredTensor& tensor, Index count, RowMatrix<T>& to, Index first) {
+  const bool in_strips = tensor.decode == nullptr && !tensor.column_major;
+  const Index strip = in_strips ? 16 : (std::max)(Index{1}, count);
+  std::vector<T> rows(static_cast<std::size_t>((std::min)(strip, count) * to.rows()));
+  for (Index i = 0; i < count; i += strip) {
+    const Index height = (std::min)(strip, count - i);
+    if (in_strips) {
+      const Index begin = i * to.rows() * names_of(tensor.dtype).width;
+      from_bytes(tensor.dtype, tensor.bytes.data() + begin, height * to.rows(), rows.data());
+    } else {
+      tensor.read(rows.data());
+    }
+    copy_transposed(rows.data(), height, to, first + i);
   }
 }
 
@@ -170,13 +189,10 @@ class LoadPlan {
   static void read_columns(RowMatrix<T>& value, const StoredTensor& tensor, bool transposed,
                            Index first, Index count) {
     if (!transposed && count == value.cols()) return tensor.read(value.data());
-    RowMatrix<T> columns(transposed ? count : value.rows(), transposed ? value.rows() : count);
+    if (transposed) return read_transposed(tensor, count, value, first);
+    RowMatrix<T> columns(value.rows(), count);
     tensor.read(columns.data());
-    if (transposed) {
-      copy_transposed(columns, value, first);
-    } else {
-      value.middleCols(first, count) = columns;
-    }
+    value.middleCols(first, count) = columns;
   }
 
   const TensorSet& set_;

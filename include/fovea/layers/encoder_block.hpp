@@ -127,13 +127,15 @@ class EncoderBlock
 
   /// A decoder: the same block for tokens that come one after the other.
   /// \throws as the attention layer's decoder
-  [[nodiscard]] EncoderBlockDecoder<EncoderBlock> decoder(
+  template <class S = T>
+  [[nodiscard]] EncoderBlockDecoder<EncoderBlock, S> decoder(
       const LayerDecoderShape& shape = {}) const {
     return {*this, shape};
   }
 
  private:
-  friend class EncoderBlockDecoder<EncoderBlock>;
+  template <class, class>
+  friend class EncoderBlockDecoder;
 
   static Norm norm_of(Index width, const char* name, const std::optional<double>& epsilon) {
     if (!epsilon) return Norm(width, {.name = name});

@@ -40,14 +40,15 @@ class ForgetsOnError {
 /// It reads the block's weights at each step, so the block must outlive it and stay where it is. It
 /// must not be called from several threads at once. What is refused leaves it as it was; if memory
 /// runs out in the middle of a step, all tokens are forgotten.
-template <class Block>
+/// \tparam S the type of the cache, as the attention layer's decoder has it
+template <class Block, class S = typename Block::Scalar>
 class EncoderBlockDecoder {
   using T = typename Block::Scalar;
   using AttentionLayer = typename Block::Attention;
-  using AttentionDecoder = decltype(std::declval<const AttentionLayer&>().decoder(
+  using AttentionDecoder = decltype(std::declval<const AttentionLayer&>().template decoder<S>(
       std::declval<const LayerDecoderShape&>()));
   static_assert(
-      requires(const AttentionLayer layer) { layer.decoder({}); },
+      requires(const AttentionLayer layer) { layer.template decoder<S>({}); },
       "a block has a decoder if its attention layer has one, as MultiHead of a causal "
       "operator has");
 
@@ -60,7 +61,7 @@ class EncoderBlockDecoder {
 
   /// An empty decoder. \throws as the attention layer's decoder
   EncoderBlockDecoder(const Block& block, const LayerDecoderShape& shape)
-      : block_(&block), attention_(block.attention.decoder(shape)) {}
+      : block_(&block), attention_(block.attention.template decoder<S>(shape)) {}
 
   /// The number of tokens so far.
   [[nodiscard]] Index length() const { return attention_.length(); }

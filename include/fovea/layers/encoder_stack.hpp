@@ -29,7 +29,7 @@ void through_blocks(std::size_t count, const View<const T>& x, const View<T>& y,
 
 }  // namespace detail
 
-template <class Block>
+template <class Block, class S = typename Block::Scalar>
 class EncoderStackDecoder;
 
 /// y = the last block of ... of the first block of x, for x and y [B, 1, L, Dm] with dense rows;
@@ -118,7 +118,8 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
 
   /// A decoder: the same stack for tokens that come one after the other.
   /// \throws as the decoders of the blocks
-  [[nodiscard]] EncoderStackDecoder<Block> decoder(const LayerDecoderShape& shape = {}) const {
+  template <class S = T>
+  [[nodiscard]] EncoderStackDecoder<Block, S> decoder(const LayerDecoderShape& shape = {}) const {
     return {*this, shape};
   }
 };
@@ -126,7 +127,7 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
 /// What `stack.decoder(shape)` returns: the decoder of each block, with all that
 /// EncoderBlockDecoder says. A step takes the memory of one block's step, and two tensors of the
 /// size of y.
-template <class Block>
+template <class Block, class S>
 class EncoderStackDecoder {
   using T = typename Block::Scalar;
 
@@ -134,7 +135,7 @@ class EncoderStackDecoder {
   /// An empty decoder. \throws as the decoders of the blocks
   EncoderStackDecoder(const EncoderStack<Block>& stack, const LayerDecoderShape& shape) {
     blocks_.reserve(stack.blocks.size());
-    for (const auto& block : stack.blocks) blocks_.push_back(block.decoder(shape));
+    for (const auto& block : stack.blocks) blocks_.push_back(block.template decoder<S>(shape));
   }
 
   /// The number of tokens so far.
@@ -184,8 +185,8 @@ class EncoderStackDecoder {
  private:
   EncoderStackDecoder() = default;
 
-  std::vector<EncoderBlockDecoder<Block>> blocks_;
-  typename EncoderBlockDecoder<Block>::Room room_;
+  std::vector<EncoderBlockDecoder<Block, S>> blocks_;
+  typename EncoderBlockDecoder<Block, S>::Room room_;
   std::array<Buffer<T>, 2> hidden_;
 };
 

@@ -25,7 +25,27 @@ std::conditional_t<std::is_const_v<Op>, const Dropout, Dropout>* dropout_of(Op& 
   }
 }
 
+/// Converts the elements of heads [B, H, L, D].
+template <class From, class To, class E>
+void convert_heads(const View<const From>& from, const View<To>& to, E&& executor) {
+  const auto threads = for_work(executor, [&] { return 8 * static_cast<double>(to.size()); });
+  for_each_task(threads, to.batch() * to.heads(), [&](Index task, Index /*worker*/) {
+    const Index b = task / to.heads();
+    const Index h = task % to.heads();
+    for (Index n = 0; n < to.rows(); ++n) {
+      for (Index c = 0; c < to.width(); ++c) to(b, h, n, c) = static_cast<To>(from(b, h, n, c));
+    }
+  });
+}
+
 }  // namespace detail
+
+/// What a decoder whose tensors are of S takes and gives.
+template <class S>
+struct StoredHeads {
+  std::array<Buffer<S>, 3> qkv;  ///< [B, H, n, D] the queries, [B, Hk, n, D] keys and values
+  Buffer<S> out;                 ///< [B, H, n, D] the outputs
+};
 
 /// Calls the operator `Op` on heads, with its learned inputs `G`, and keeps what its backward pass
 /// reads. The learned inputs are made of the tokens called source.
@@ -120,6 +140,30 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     const auto [inputs, kept] = attached(qkv, source, room);
     decoder.step(inputs, as_heads(out, 0, q.heads(), q.width()), executor);
     return out;
+  }
+
+  /// The same for a decoder whose tensors are of S, a type of 16 bits: queries, keys and values are
+  /// rounded to it on their way in.
+  /// \param stored is written
+  template <class S, class D, class E>
+  View<const T> step_stored(D& decoder, const std::array<View<const T>, 3>& qkv,
+                            const Tokens<T>& source, Saved& room, StoredHeads<S>& stored,
+                            E&& executor) const {
+    const auto& q = qkv[0];
+    InputsOf<Op, S> inputs;
+    View<const S>* const into[] = {&inputs.q, &inputs.k, &inputs.v};
+    for (std::size_t i = 0; i < 3; ++i) {
+      const View<S> rounded = stored.qkv[i].resize(qkv[i].shape());
+      detail::convert_heads(qkv[i], rounded, executor);
+      *into[i] = rounded;
+    }
+    logits.attach(Op::name(), source, inputs);
+    const View<S> out = stored.out.resize(q.shape());
+    const View<T> side_by_side = room.out.resize(q.batch(), q.rows(), q.heads() * q.width());
+    decoder.step(inputs, out, executor);
+    detail::convert_heads(View<const S>(out), as_heads(side_by_side, 0, q.heads(), q.width()),
+                          executor);
+    return side_by_side;
   }
 
   /// Room for the gradient of what `forward` returned, which `backward` reads.

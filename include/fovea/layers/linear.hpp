@@ -142,7 +142,7 @@ void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
 /// in W.
 ///
 /// Threads share the rows, and the tiles of the gradient of W, so the bits are the same for any
-/// number of them. It takes no memory except 60 KB of the stack.
+/// number of them. It takes no memory except 70 KB of the stack.
 /// \tparam W the type of the weights: T, or a type of 16 bits, which are rounded when they are
 /// loaded and read as exactly that; such a layer has no backward pass
 template <class T, class W = T>

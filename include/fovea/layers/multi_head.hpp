@@ -156,13 +156,16 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
   }
 
   /// A decoder: the same layer for tokens that come one after the other.
+  /// \tparam S the type of its cache: T, or a type of 16 bits
   /// \throws std::invalid_argument as the operator's decoder; std::bad_alloc
-  [[nodiscard]] MultiHeadDecoder<Op, T, W> decoder(const LayerDecoderShape& shape = {}) const {
+  template <class S = T>
+  [[nodiscard]] MultiHeadDecoder<Op, T, W, S> decoder(const LayerDecoderShape& shape = {}) const {
     return {*this, shape};
   }
 
  private:
-  friend class MultiHeadDecoder<Op, T, W>;
+  template <class, class, class, class>
+  friend class MultiHeadDecoder;
 
   Index columns() const { return (sizes_.heads + 2 * sizes_.key_heads) * sizes_.head_width; }
 

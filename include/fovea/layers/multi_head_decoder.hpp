@@ -25,13 +25,19 @@ struct LayerDecoderShape {
 /// tokens in all tokens so far, if the operator is causal; that holds whatever pieces they come in,
 /// and for any number of threads.
 ///
+/// If S is a type of 16 bits, queries, keys and values are rounded to it and the cache takes half
+/// of the memory; then only the whole of this decoder has these bits, whatever the pieces. The
+/// operator must read tensors of S, as softmax over patterns does.
+///
 /// Nothing is dropped. It reads the layer's weights at each step, so the layer must outlive it and
 /// stay where it is. Its memory is that of the operator's decoder, and (3 H + 2 Hk) D numbers for
 /// each token of a step. It must not be called from several threads at once. What throws leaves it
 /// as it was.
-template <class Op, class T = float, class W = T>
+/// \tparam S the type of the cache: T, or a type of 16 bits
+template <class Op, class T = float, class W = T, class S = T>
 class MultiHeadDecoder {
-  static_assert(IncrementalAttention<Op, T>, "only layers of an operator with a decoder have one");
+  static_assert(IncrementalAttention<Op, S>,
+                "only layers of an operator with a decoder for this type have one");
 
  public:
   /// What a step computes on its way. Decoders that take turns may share one.
@@ -39,6 +45,7 @@ class MultiHeadDecoder {
     Buffer<T> projected;                         ///< [B, 1, n, (H + 2 Hk) D] q, k and v
     typename HeadAttention<Op, T>::Saved heads;  ///< of the operator
     RotaryAngles<T> angles;                      ///< of rotary positions, if there are any
+    StoredHeads<S> stored;                       ///< of a cache of 16 bits
   };
 
   /// An empty decoder. \throws std::invalid_argument as the operator's decoder; std::bad_alloc
@@ -69,8 +76,14 @@ class MultiHeadDecoder {
     layer_->rotary_.turn(layer_->queries_and_keys(projected), length(), room.angles, false,
                          executor);
     const auto qkv = layer_->parts(View<const T>(projected));
-    layer_->out_.forward(layer_->attention_.step(decoder_, qkv, {x}, room.heads, executor), y,
-                         executor);
+    if constexpr (std::same_as<S, T>) {
+      layer_->out_.forward(layer_->attention_.step(decoder_, qkv, {x}, room.heads, executor), y,
+                           executor);
+    } else {
+      layer_->out_.forward(
+          layer_->attention_.step_stored(decoder_, qkv, {x}, room.heads, room.stored, executor), y,
+          executor);
+    }
   }
 
   /// Forgets the tokens from position `length` on. \throws as the operator's decoder
@@ -87,7 +100,7 @@ class MultiHeadDecoder {
   }
 
  private:
-  using OpDecoder = decltype(std::declval<const Op&>().template decoder<T>(
+  using OpDecoder = decltype(std::declval<const Op&>().template decoder<S>(
       std::declval<const typename Op::DecoderShape&>()));
 
   MultiHeadDecoder(const MultiHead<Op, T, W>& layer, Index batch, OpDecoder decoder)
@@ -104,7 +117,7 @@ class MultiHeadDecoder {
     of_op.rollback_tokens = shape.rollback_tokens;
     if constexpr (requires { of_op.sketch_width; }) of_op.sketch_width = sizes.sketch_width;
     if constexpr (requires { of_op.features; }) of_op.features = sizes.features;
-    return layer.attention_.op_for({}).template decoder<T>(of_op);
+    return layer.attention_.op_for({}).template decoder<S>(of_op);
   }
 
   const MultiHead<Op, T, W>* layer_;

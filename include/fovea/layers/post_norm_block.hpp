@@ -110,13 +110,15 @@ class PostNormBlock
 
   /// A decoder: the same block for tokens that come one after the other.
   /// \throws as the attention layer's decoder
-  [[nodiscard]] EncoderBlockDecoder<PostNormBlock> decoder(
+  template <class S = T>
+  [[nodiscard]] EncoderBlockDecoder<PostNormBlock, S> decoder(
       const LayerDecoderShape& shape = {}) const {
     return {*this, shape};
   }
 
  private:
-  friend class EncoderBlockDecoder<PostNormBlock>;
+  template <class, class>
+  friend class EncoderBlockDecoder;
 
   static Norm norm_of(Index width, const char* name, const std::optional<double>& epsilon) {
     if (!epsilon) return Norm(width, {.name = name});

@@ -116,6 +116,21 @@ TEST_F(LanguageModel, RoundsMatricesTo16Bits) {
   expect_logits("--weights bf16", rounded([](float x) { return Eigen::bfloat16(x); }), sees_all);
 }
 
+TEST_F(LanguageModel, KeepsKeysAndValuesIn16Bits) {
+  const std::string read = "--model m.gguf --prompt '" + kPrompt + "' --count 0 --logits ";
+  ASSERT_EQ(run(read + "full.npy"), 0) << errors_;
+  const std::vector<Index> shape = {std::ssize(kPromptIds), std::ssize(tiny_.tokens)};
+  const auto full = numbers_of("full.npy", shape);
+  for (const char* options : {"--cache 16 ", "--cache 16 --weights f16 --attention window:6 "}) {
+    ASSERT_EQ(run(options + read + "all.npy --threads 1"), 0) << errors_;
+    expect_same_bits(options + read);
+  }
+  ASSERT_EQ(run("--cache 16 " + read + "all.npy"), 0) << errors_;
+  const auto got = numbers_of("all.npy", shape);
+  EXPECT_NE(got, full);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], full[i], 0.02F);
+}
+
 TEST_F(LanguageModel, ContinuesATextTheLikeliestWay) {
   Ids ids = kPromptIds;
   for (int i = 0; i < 12; ++i) {
@@ -222,6 +237,9 @@ TEST_F(BadLanguageModel, OptionsThatDoNotFit) {
             "--layer: '2' is not a whole number from 0 to 1");
   EXPECT_EQ(refusal(model + "--dump-qkv out"), "--dump-qkv needs --text FILE");
   EXPECT_EQ(refusal(model + "--prompt a --weights f8"), "--weights: 'f8' is not f32, f16 or bf16");
+  EXPECT_EQ(refusal(model + "--prompt a --cache 8"), "--cache: '8' is not 32 or 16");
+  EXPECT_EQ(refusal(model + "--prompt a --cache 16 --attention smart_bird:8"),
+            "--attention smart_bird takes --cache 32");
   EXPECT_EQ(refusal(model + "--prompt a --logits none/l.npy"),
             "none/l.npy: cannot be written: No such file or directory");
 }

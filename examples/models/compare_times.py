@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Times models beside frameworks: compare_times.py TIME_MODELS MODELS_DIR JSON [TASK ...]
+
+Tasks: prefill (SmolLM2, 2048 tokens, beside PyTorch), decode (tokens a second beside the bound of
+reading 16-bit weights once), load (135 million weights from safetensors), embed (MiniLM, 256 tokens,
+beside ONNX Runtime; needs the packages onnx, onnxscript and onnxruntime); all of them by default.
+One thread each, in turns, and medians of the turns; run it pinned to a CPU. A task's figures take
+the place of those in JSON.
+"""
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # all files are there
+os.environ["OMP_NUM_THREADS"] = "1"
+ROUNDS = 3
+BYTES_OF_WEIGHT = 2
+
+
+class Worker:
+    """time_models, which is asked for one thing after the other."""
+
+    def __init__(self, program, models):
+        self.process = subprocess.Popen(
+            [program, models / "smollm2.gguf", models / "minilm"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True)
+
+    def __call__(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+
+def some_tokens(count, vocabulary):
+    return [(i * 7919 + 104729) % vocabulary for i in range(count)]
+
+
+def seconds_of(run):
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def in_turns(fovea, peer, rounds):
+    """Medians of both, and of their ratios."""
+    fovea(), peer()
+    pairs = [(fovea(), peer()) for _ in range(rounds)]
+    return {"fovea_ms": 1e3 * statistics.median(a for a, _ in pairs),
+            "peer_ms": 1e3 * statistics.median(b for _, b in pairs),
+            "times_faster": statistics.median(b / a for a, b in pairs)}
+
+
+def prefill(worker, models):
+    import torch
+    import transformers
+    torch.set_num_threads(1)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        models, gguf_file="smollm2.gguf", dtype=torch.float32).eval()
+    ids = torch.tensor([some_tokens(2048, model.config.vocab_size)])
+
+    def peer():
+        with torch.inference_mode():
+            return seconds_of(lambda: model(ids, logits_to_keep=1))
+    row = in_turns(lambda: worker("prefill f32 2048"), peer, ROUNDS)
+    return [{"task": "SmolLM2-135M, prefill of 2048 tokens, f32",
+             "peer": f"PyTorch {torch.__version__.split('+')[0]}", **row}]
+
+
+def decode(worker, models):
+    import gguf
+    file = gguf.GGUFReader(models / "smollm2.gguf")
+    weights = sum(int(t.n_elements) for t in file.tensors if len(t.shape) > 1)
+    rows = []
+    count = 64
+    for kind in ("f16", "bf16"):
+        worker(f"decode {kind} {count}")
+        pairs = []
+        for _ in range(ROUNDS):
+            before = worker("bandwidth")
+            seconds = worker(f"decode {kind} {count}")
+            bandwidth = (before + worker("bandwidth")) / 2
+            pairs.append((count / seconds, bandwidth / (BYTES_OF_WEIGHT * weights)))
+        rows.append({"weights": kind, "tokens_per_second": statistics.median(a for a, _ in pairs),
+                     "bound_tokens_per_second": statistics.median(b for _, b in pairs),
+                     "fraction_of_bound": statistics.median(a / b for a, b in pairs)})
+    return rows
+
+
+def load(worker, _models):
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for file, model in (("f32", "f32"), ("bf16", "bf16")):
+            path = os.path.join(folder, file)
+            worker(f"write {path} {file}")
+            worker(f"load {path} {model}")
+            seconds = statistics.median(worker(f"load {path} {model}") for _ in range(ROUNDS))
+            rows.append({"file": file.upper(), "model": model, "seconds": seconds})
+    return rows
+
+
+def export(models, path, tokens):
+    """MiniLM up to the sentence's vector as an ONNX file, its attention and norms fused."""
+    import torch
+    import transformers
+    from onnxruntime.transformers import optimizer
+    bert = transformers.AutoModel.from_pretrained(models / "minilm", attn_implementation="eager",
+                                                  dtype=torch.float32).eval()
+
+    class Sentence(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bert = bert
+
+        def forward(self, ids, mask):
+            hidden = self.bert(input_ids=ids, attention_mask=mask).last_hidden_state
+            return torch.nn.functional.normalize(hidden.mean(1), dim=1)
+    ids = torch.tensor([tokens])
+    torch.onnx.export(Sentence(), (ids, torch.ones_like(ids)), path, input_names=["ids", "mask"],
+                      output_names=["vector"], dynamo=False, opset_version=17)
+    fused = optimizer.optimize_model(path, model_type="bert", num_heads=12, hidden_size=384,
+                                     opt_level=1, use_gpu=False)
+    fused.save_model_to_file(path + ".fused")
+    print("fused:", fused.get_fused_operator_statistics(), file=sys.stderr)
+
+
+def embed(worker, models):
+    import numpy
+    import onnxruntime
+    tokens = some_tokens(256, 30522)
+    ids = numpy.array([tokens], dtype=numpy.int64)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "minilm.onnx")
+        export(models, path, tokens)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        best = None
+        for name in (path, path + ".fused"):  # the faster one is the peer
+            session = onnxruntime.InferenceSession(name, options, providers=["CPUExecutionProvider"])
+            given = {"ids": ids, "mask": numpy.ones_like(ids)}
+            given = {i.name: given[i.name] for i in session.get_inputs()}
+            session.run(None, given)
+
+            def peer():
+                return seconds_of(lambda: session.run(None, given))
+            row = in_turns(lambda: worker("embed 256"), peer, 7 * ROUNDS)
+            if best is None or row["peer_ms"] < best["peer_ms"]:
+                best = row
+    return [{"task": "all-MiniLM-L6-v2, 256 tokens, f32",
+             "peer": f"ONNX Runtime {onnxruntime.__version__}", **best}]
+
+
+def main():
+    program, models, path = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+    tasks = {"prefill": prefill, "decode": decode, "load": load, "embed": embed}
+    result = json.loads(path.read_text()) if path.exists() else {}
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        cpu = next(line.split(": ")[1].strip() for line in file if line.startswith("model name"))
+    result["machine"] = {"cpu": cpu, "kernel": platform.release(), "date": time.strftime("%F")}
+    for name in sys.argv[4:] or tasks:
+        rows = tasks[name](Worker(program, models), models)
+        if name in ("prefill", "embed"):
+            names = [row["task"] for row in rows]
+            kept = [row for row in result.get("frameworks", []) if row["task"] not in names]
+            rows, name = kept + rows, "frameworks"
+        result[name] = rows
+        path.write_text(json.dumps(result, indent=1) + "\n")
+        print(json.dumps(result[name], indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
