@@ -126,13 +126,14 @@ WideMatrix<T> rows_of_head(const View<const T>& x, Index head, Index segment) {
   return to;
 }
 
-/// How far out is from the rows' attention to the landmarks of keys, whose values are Z W.
+/// How far out is from the rows' attention to the landmarks of keys, whose values are Z W, in units
+/// of |Z| |W|.
 template <class T>
 Error landmark_error(const MixedData<T>& data, const View<T>& out, Index samples) {
   const AllInputs<T>& in = data.inputs;
   const Index heads = in.q.heads();
   const Index m = kLandmarks;
-  std::vector<T> keys, values;
+  std::vector<T> keys, values, sizes;
   for (Index h = 0; h < heads; ++h) {
     const Index key_head = h / (heads / in.k.heads());
     WideMatrix<T> q_means = rows_of_head(in.q, h, in.q.rows() / m);
@@ -166,14 +167,22 @@ Error landmark_error(const MixedData<T>& data, const View<T>& out, Index samples
     WideMatrix<T> u = product(z, w);
     for (const Wide<T> x : k_means.at) keys.push_back(static_cast<T>(x));
     for (const Wide<T> x : u.at) values.push_back(static_cast<T>(x));
+    for (WideMatrix<T>* x : {&z, &w}) {
+      for (Wide<T>& element : x->at) element = std::abs(element);
+    }
+    for (const Wide<T> x : product(z, w).at) sizes.push_back(static_cast<T>(x));
   }
   AllInputs<T> marks = in;
   marks.k = View<const T>(keys.data(), {1, heads, m, in.k.width()});
   marks.v = View<const T>(values.data(), {1, heads, m, in.v.width()});
-  return sampled_error<T>(marks, out, samples,
-                          []<class S>(const AllInputs<S>& of, Index head, Index row) {
-                            return softmax_row(of, head, row, [](Index) { return true; });
-                          });
+  AllInputs<T> magnitudes = marks;
+  magnitudes.v = View<const T>(sizes.data(), {1, heads, m, in.v.width()});
+  return sampled_error<T>(marks, out, samples, [&](const AllInputs<T>& of, Index head, Index row) {
+    const auto all = [](Index) { return true; };
+    RowReference<T> truth = softmax_row(of, head, row, all);
+    truth.unit = softmax_row(magnitudes, head, row, all).unit;
+    return truth;
+  });
 }
 
 /// The passes of an operator, with what its backward pass reads kept.
