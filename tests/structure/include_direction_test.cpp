@@ -86,6 +86,7 @@ const std::map<std::string, std::set<std::string>>& rooms() {
       {"kernels/linear", {}},
       {"kernels/indexed", {}},
       {"kernels/sketch", {}},
+      {"kernels/sorting", {}},
       {"kernels/layers", {}},
       {"attention/call", {}},
       {"attention/softmax", {"attention/call"}},
@@ -95,7 +96,11 @@ const std::map<std::string, std::set<std::string>>& rooms() {
       {"attention/smart_bird", {"attention/call", "attention/indexed"}},
       {"attention/fsat", {"attention/call", "attention/indexed", "attention/softmax"}},
       {"attention/linformer", {"attention/call"}},
-      {"attention/nystroem", {"attention/call", "attention/softmax"}}};
+      {"attention/nystroem", {"attention/call", "attention/softmax"}},
+      {"attention/sinkhorn", {"attention/call"}},
+      {"attention/reformer", {"attention/call"}},
+      {"attention/longformer", {"attention/call"}},
+      {"attention/synthesizer", {"attention/call", "attention/softmax"}}};
   return all;
 }
 
@@ -150,7 +155,7 @@ Complaints includes_of_other_rooms(const Headers& headers) {
 }
 
 /// thread_pool.hpp is there for Eigen's pool, and takes nothing else; layers use Eigen's matrices,
-/// and files its 16-bit types.
+/// and files its 16-bit types, which eigen_scalar.hpp makes known.
 Complaints includes_of_eigen(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {
@@ -158,8 +163,9 @@ Complaints includes_of_eigen(const Headers& headers) {
     for (const std::string& name : names) {
       const bool is_eigen = name.starts_with("Eigen/") || name.starts_with("unsupported/Eigen/");
       const bool is_pool = header == "fovea/core/thread_pool.hpp" && name.ends_with("ThreadPool");
-      const bool is_product =
-          (floor_of(header) == "layers" || header == "fovea/io/dtype.hpp") && name == "Eigen/Core";
+      const bool is_product = (floor_of(header) == "layers" || header == "fovea/io/dtype.hpp" ||
+                               header == "fovea/core/eigen_scalar.hpp") &&
+                              name == "Eigen/Core";
       if (is_eigen && !is_pool && !is_product) complaints.push_back(header + " includes " + name);
       if (name == "fovea/core/eigen.hpp") complaints.push_back(header + " includes " + name);
     }
@@ -184,7 +190,7 @@ std::set<std::string> reached_from(const Headers& headers, const std::string& he
 bool is_in_no_umbrella(const std::string& header) {
   return header.ends_with(".inl.hpp") || header.ends_with("/foreach_level.hpp") ||
          header.ends_with("/executor_openmp.hpp") || header.ends_with("/executor_tbb.hpp") ||
-         header == "fovea/core/eigen.hpp";
+         header == "fovea/core/eigen.hpp" || header == "fovea/core/eigen_scalar.hpp";
 }
 
 /// What is FFTW's, which is under the GPL and not everywhere: it has an umbrella of its own.

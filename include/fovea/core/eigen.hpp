@@ -8,24 +8,10 @@
 #include <type_traits>
 #include <unsupported/Eigen/CXX11/Tensor>
 
-#include "fovea/core/scalar.hpp"
+#include "fovea/core/eigen_scalar.hpp"
 #include "fovea/core/view.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-/// Eigen's bfloat16 is stored in 16 bits and computed in float.
-template <>
-struct ScalarTraits<Eigen::bfloat16> {
-  using Compute = float;                                  ///< The type of the arithmetic.
-  static constexpr Storage kStorage = Storage::bfloat16;  ///< How the elements lie in memory.
-};
-
-/// Eigen's half is stored in 16 bits and computed in float.
-template <>
-struct ScalarTraits<Eigen::half> {
-  using Compute = float;                                 ///< The type of the arithmetic.
-  static constexpr Storage kStorage = Storage::float16;  ///< How the elements lie in memory.
-};
 
 /// The tensor that `attend` returns where its inputs are views, not tensors of Eigen.
 template <class T>

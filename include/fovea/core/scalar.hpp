@@ -16,7 +16,7 @@ enum class Storage : unsigned char {
 
 /// What the operators know of a scalar type T: `Compute` is the type of its arithmetic, and
 /// `kStorage` says how it is stored. The traits of Eigen's 16-bit types are in
-/// fovea/core/eigen.hpp.
+/// fovea/core/eigen_scalar.hpp.
 template <class T>
 struct ScalarTraits;
 

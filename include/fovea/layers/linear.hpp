@@ -4,7 +4,7 @@
 /// pass.
 #pragma once
 
-#include "fovea/core/eigen.hpp"
+#include "fovea/core/eigen_scalar.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_calls.hpp"
 
