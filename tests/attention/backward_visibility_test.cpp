@@ -77,7 +77,7 @@ TEST_P(Conformance, GradientsOfWhatIsNotVisibleAreZero) {
           if (seen.any_key(b, h, i)) return;
           EXPECT_TRUE(is_positive_zero(got.q_row(b, h, i), 3)) << "row " << i << " of q";
         });
-        for_each_index({3, 1, keys, 1}, [&](Index b, Index g, Index j, Index) {
+        for_each_index({3, 1, problem.shape.keys, 1}, [&](Index b, Index g, Index j, Index) {
           if (seen.any_query(b, g, j)) return;
           EXPECT_TRUE(is_positive_zero(got.k_row(b, g, j), 3)) << "row " << j << " of k";
           EXPECT_TRUE(is_positive_zero(got.v_row(b, g, j), 4)) << "row " << j << " of v";
@@ -85,7 +85,8 @@ TEST_P(Conformance, GradientsOfWhatIsNotVisibleAreZero) {
         if (!problem.bias) continue;
         std::vector<bool> used(got.bias.size());
         const View<const T> bias = problem.bias->view();
-        for_each_index({3, 2, queries, keys}, [&](Index b, Index h, Index i, Index j) {
+        const Shape logits = {3, 2, problem.shape.queries, problem.shape.keys};
+        for_each_index(logits, [&](Index b, Index h, Index i, Index j) {
           const Shape at = broadcast_index(bias, {b, h, i, j});
           if (seen.pair(b, h, i, j))
             used[place_of(bias.shape(), at[0], at[1], at[2], at[3])] = true;
