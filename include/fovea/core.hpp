@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fovea/core/arena.hpp"
+#include "fovea/core/cache_size.hpp"
 #include "fovea/core/config.hpp"
 #include "fovea/core/error.hpp"
 #include "fovea/core/executor.hpp"

@@ -108,6 +108,16 @@ class IndexedPhasesOf : public testing::Test {
 using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(IndexedPhasesOf, Scalars);
 
+TYPED_TEST(IndexedPhasesOf, KeysAndValuesThatAreReadWhereTheyLie) {
+  using T = TypeParam;
+  const AttentionShape s{2, 4, 2, 1100, 5301, 64, 96};  // whole cache lines, blocks of odd sizes
+  const Tensor<Index> lists = spread_lists(s, 20);
+  const Problem<T> problem = make_problem(Case<T>{}, s);
+  at_each_level([&] {
+    this->expect_same(this->few_rows_at_once(problem, lists), this->at_once({}, problem, lists));
+  });
+}
+
 TYPED_TEST(IndexedPhasesOf, LongSequencesHaveTheBitsOfFewRows) {
   using T = TypeParam;
   const AttentionShape s{2, 4, 2, 1100, 4300, 40, 25};

@@ -190,6 +190,8 @@ class Call {
       args.lists = lists();
       args.lse = write(lse);
       args.keys = keys.data();
+      args.keys_row = padded;
+      args.ahead = end != key_end();
       args.key_first = first;
       args.key_end = end;
       args.is_last = end == key_end();

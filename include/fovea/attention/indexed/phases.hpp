@@ -1,103 +1,21 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The forward pass of attention over lists of keys where no near cache holds the keys and values
-/// of a head: in phases, from copies of them.
+/// of a head: in phases, from copies of them or where they lie.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/indexed/forward_call.hpp"
+#include "fovea/attention/indexed/phase_sizes.hpp"
+#include "fovea/core/cache_size.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/indexed/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-/// How a sequence is computed in phases: which keys, values and rows at once.
-/// \tparam T the type of the tensors and of the arithmetic
-template <class T>
-struct PhaseSizes {
-  /// Rows of a task.
-  static constexpr Index kRows = 256;
-  /// The most keys of a sequence: a cache line of each one's value is copied at once. (With twice
-  /// as many phases gained nothing.)
-  static constexpr Index kMostKeys = Index{1} << 17;
-
-  /// The least reads of each key that its copy is worth.
-  static constexpr Index kLeastReads = 4;
-
-  /// Whether phases are worth it: the cache behind the first one does not hold the keys and values
-  /// of a head, they are read often, and their rows are so short that the addresses of pages are
-  /// looked up for each. Nor are lists so long that those of a task take all the memory.
-  /// (On a machine with 512 KB of that cache phases took 0.65 to 0.8 of the time of rows for heads
-  /// of 1 MB, and 0.4 to 0.5 for heads of 32 MB; with four reads of each key 0.8.)
-  /// \param length K, the places of a list
-  static bool are_worth_it(const AttentionShape& shape, Index length) {
-    constexpr Index least_bytes = Index{1} << 20;
-    constexpr Index most_width = (Index{2} << 10) / Index{sizeof(T)};
-    const auto in_range = [](Index width) { return width > 0 && width <= most_width; };
-    if (!in_range(shape.width) || !in_range(shape.value_width) || length == 0) return false;
-    if (shape.batch == 0 || shape.key_heads == 0 || shape.queries == 0) return false;
-    if (indexed_entries_row<T>(length) > kMostEntries / kRows) return false;
-    const Index row = (shape.width + shape.value_width) * Index{sizeof(T)};
-    const Index group = detail::group_size(shape.query_heads, shape.key_heads);
-    return shape.keys >= least_bytes / row &&
-           group * shape.queries >= kLeastReads * shape.keys / length;
-  }
-
-  /// The sizes for a sequence.
-  /// \param length K, the places of a list
-  PhaseSizes(const AttentionShape& shape, Index length)
-      : keys((std::min)(shape.keys, kMostKeys)),
-        key_row(padded_size(shape.width)),
-        block((std::min)(keys, kCopy / key_row)) {
-    const Index lines = (shape.value_width + kLine - 1) / kLine;
-    const Index most_lines = keys * 2 * kLine <= kCopy ? 2 : 1;
-    slice = (std::min)(lines, most_lines) * kLine;
-    slices = (shape.value_width + slice - 1) / slice;
-    slices_at_once = std::clamp<Index>(kCopy / (keys * slice), 1, slices);
-    copy = (std::min)(kCopy, keys * (std::max)(key_row, slices * slice));
-    entries_row = indexed_entries_row<T>(length);
-    parts = (shape.queries + kRows - 1) / kRows;
-    pieces = detail::group_size(shape.query_heads, shape.key_heads) * parts;
-    pieces_at_once = (std::min)(pieces, kMostEntries / (kRows * entries_row));
-  }
-
-  /// Elements that the phases hand on of the rows of a key head that are at work at once. (A key
-  /// number takes as much as an element.)
-  Index entries() const { return padded_size(pieces_at_once * kRows * (2 * entries_row + 3)); }
-
-  /// The key heads at work at once. Few rows of one head would leave threads idle; but several take
-  /// no more memory than a large one may.
-  Index heads_at_once(const AttentionShape& shape, Index workers) const {
-    const Index wanted = (2 * workers + pieces - 1) / pieces;
-    const Index most =
-        (std::min)(kCopy / copy, kMostEntries / (pieces_at_once * kRows * entries_row));
-    return std::clamp<Index>((std::min)(wanted, most), 1, shape.key_heads);
-  }
-
-  Index keys;            ///< keys of the sequence
-  Index key_row;         ///< elements of a key's copy
-  Index block;           ///< keys that are copied at once
-  Index slice;           ///< columns of values that are summed at once
-  Index slices;          ///< slices of a value
-  Index slices_at_once;  ///< slices that are copied at once
-  Index copy;            ///< elements of the copy of a key head
-  Index entries_row;     ///< places of a row of entries
-  Index parts;           ///< tasks of a query head
-  Index pieces;          ///< tasks of a key head
-  Index pieces_at_once;  ///< tasks whose entries there is memory for
-
- private:
-  static constexpr Index kLine = 64 / Index{sizeof(T)};
-  /// Elements that are copied at once: so many that passes over the rows are few, and so few that
-  /// the last cache holds them.
-  static constexpr Index kCopy = (Index{8} << 20) / Index{sizeof(T)};
-  static_assert(kMostKeys * kLine <= kCopy);
-  /// Places of entries at once.
-  static constexpr Index kMostEntries = Index{5} << 19;
-};
 
 /// The sequences of one forward pass that are computed in phases, one after the other. Threads
 /// share a copy of keys and then of values; the order of sums depends on neither. It checks
@@ -179,6 +97,8 @@ class IndexedPhases {
   static constexpr bool kAreThere = !Lists::kBuilt && kStorage<T> == Storage::native;
   static constexpr Index kRows = PhaseSizes<T>::kRows;
   static constexpr Index kCopyRows = 1024;  // rows of a task that copies
+  /// Keys are asked for ahead if they take so many times the near cache: what hits it only loses.
+  static constexpr Index kAheadCaches = 8;
 
   static bool can_be_used(const AttentionShape& shape, Index length) {
     return kAreThere && PhaseSizes<T>::are_worth_it(shape, length);
@@ -223,10 +143,12 @@ class IndexedPhases {
   template <class E>
   void compute_weights(const Group& group, E&& executor) {
     const Index keys = group.sequence.key_end;
+    const bool is_copied = !are_in_place(call_.inputs.k, keys);
+    const Index block = is_copied ? group.sizes.block : block_in_place(keys);
     Index first = 0;
     do {
-      const Index end = (std::min)(first + group.sizes.block, keys);
-      const Index tasks = copy_tasks(end - first);
+      const Index end = (std::min)(first + block, keys);
+      const Index tasks = is_copied ? copy_tasks(end - first) : 0;
       for_each_task(executor, group.heads * tasks, [&](Index task, Index) {
         copy_keys(group, task / tasks, first, end, task % tasks * kCopyRows);
       });
@@ -240,6 +162,13 @@ class IndexedPhases {
   template <class E>
   void compute_values(const Group& group, E&& executor) {
     const PhaseSizes<T>& sizes = group.sizes;
+    if (are_in_place(call_.inputs.v, group.sequence.key_end)) {
+      for_each_task(executor, group.heads * group.pieces, [&](Index task, Index) {
+        const Index place = task / group.pieces;
+        sum_values(group, place, task % group.pieces, 0, values_of(group, place));
+      });
+      return;
+    }
     const Index tasks = copy_tasks(group.sequence.key_end);
     for (Index first = 0; first < sizes.slices; first += sizes.slices_at_once) {
       const Index slices = (std::min)(sizes.slices_at_once, sizes.slices - first);
@@ -248,10 +177,53 @@ class IndexedPhases {
       });
       const Index of_head = slices * group.pieces;
       for_each_task(executor, group.heads * of_head, [&](Index task, Index) {
-        const Index rest = task % of_head;
-        sum_values(group, task / of_head, first, rest / group.pieces, rest % group.pieces);
+        const Index place = task / of_head;
+        const Index slice = task % of_head / group.pieces;
+        sum_values(
+            group, place, task % group.pieces, (first + slice) * sizes.slice,
+            {copy_of(group, place) + slice * sizes.slice * group.sequence.key_end, sizes.slice});
       });
     }
+  }
+
+  /// Whether keys, or values, are read where they lie: those of a head are one block of whole cache
+  /// lines, and not much more than the near cache holds. (Rows that begin within a line cost more
+  /// than their copy.)
+  static bool are_in_place(const View<const T>& x, Index keys) {
+    constexpr Index line = 64 / Index{sizeof(T)};
+    const auto& [batch, head, row, column] = x.strides();
+    return column == 1 && row == x.width() && row % line == 0 && head % line == 0 &&
+           batch % line == 0 && reinterpret_cast<std::uintptr_t>(x.data()) % 64 == 0 &&
+           bytes(keys, row) <= 2 * second_cache_bytes();
+  }
+  /// Keys of a block that is read where it lies: all, or half of them if all would take more than
+  /// half of the near cache.
+  Index block_in_place(Index keys) const {
+    const bool is_small = bytes(keys, call_.inputs.k.width()) <= second_cache_bytes() / 2;
+    return (std::max<Index>)(1, is_small ? keys : (keys + 1) / 2);
+  }
+  static Index bytes(Index rows, Index width) { return rows * width * Index{sizeof(T)}; }
+
+  /// Rows of keys or values.
+  struct Rows {
+    const T* data;
+    Index row;  // elements from one to the next
+  };
+  /// The values of a key head where they lie.
+  Rows values_of(const Group& group, Index place) const {
+    const Sequence& s = group.sequence;
+    const auto v =
+        detail::head_matrix(call_.inputs.v, s.batch, group.first_head + place, s.first_key);
+    return {v.data, v.row};
+  }
+  /// The keys of a key head from `first` on: where they lie, or their copy.
+  Rows keys_of(const Group& group, Index place, Index first) {
+    const Sequence& s = group.sequence;
+    if (!are_in_place(call_.inputs.k, s.key_end))
+      return {copy_of(group, place), group.sizes.key_row};
+    const auto k =
+        detail::head_matrix(call_.inputs.k, s.batch, group.first_head + place, s.first_key + first);
+    return {k.data, k.row};
   }
 
   T* copy_of(const Group& group, Index place) {
@@ -324,7 +296,10 @@ class IndexedPhases {
       args.lse = detail::head_matrix(call_.saved.lse, s.batch, piece.head, s.first_query);
     }
     args.entries = entries_of(group, place, n);
-    args.keys = copy_of(group, place);
+    const Rows keys = keys_of(group, place, first);
+    args.keys = keys.data;
+    args.keys_row = keys.row;
+    args.ahead = bytes(end - first, keys.row) >= kAheadCaches * second_cache_bytes();
     args.key_first = first;
     args.key_end = end;
     args.is_last = end == s.key_end;
@@ -336,15 +311,16 @@ class IndexedPhases {
     IndexedPhaseKernels<T>{}.logits(args);
   }
 
-  void sum_values(const Group& group, Index place, Index first, Index slice, Index n) {
+  /// Sums values of piece n of a head, from column `column` on.
+  void sum_values(const Group& group, Index place, Index n, Index column, const Rows& values) {
     const Sequence& s = group.sequence;
     const Piece piece = piece_of(group, place, n);
     IndexedValuesArgs<T> args;
     args.entries = entries_of(group, place, n);
-    args.values = copy_of(group, place) + slice * group.sizes.slice * s.key_end;
-    args.slice = group.sizes.slice;
+    args.values = values.data;
+    args.slice = values.row;
     args.out = detail::head_output(call_.out, s.batch, piece.head, s.first_query);
-    args.column = (first + slice) * group.sizes.slice;
+    args.column = column;
     args.width = call_.inputs.v.width();
     args.first = piece.first;
     args.count = piece.count;

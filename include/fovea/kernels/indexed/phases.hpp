@@ -56,9 +56,11 @@ struct IndexedLogitsArgs {
   Matrix<T> lse;              ///< [Nq, 1], written; null data: not wanted
   IndexedEntries<T> entries;  ///< those of the rows from `first` on
   const T* keys = nullptr;    ///< [block keys, D padded] the keys of the block
+  Index keys_row = 0;         ///< elements from one of them to the next
   Index key_first = 0;        ///< the block has the keys [key_first, key_end); the first one 0
   Index key_end = 0;          ///< the end of the block
   bool is_last = true;        ///< whether no block follows
+  bool ahead = false;         ///< whether to ask for keys before they are needed
   Index width = 0;            ///< D
   T scale = 0;                ///< factor of the logits
   Index first = 0;            ///< the rows [first, first + count) are computed

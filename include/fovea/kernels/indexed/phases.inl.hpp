@@ -54,6 +54,9 @@ class IndexedLogits {
 
   void run() {
     const Index end = args_.first + args_.count;
+    if (args_.key_first == 0) {
+      for (Index r = args_.first; r < end; ++r) copy_list(r);
+    }
     for (Index r = args_.first; r < end;) {
       Index rows = 0;
       Index entries = 0;
@@ -63,9 +66,13 @@ class IndexedLogits {
       }
       begin_[rows] = entries;
       multiply(entries);
-      for (Index i = 0; i < rows; ++i) keep(r + i, i);
-      if (args_.is_last) {
-        for (Index i = 0; i < rows; ++i) weigh(r + i);
+      if (args_.key_first == 0 && args_.is_last) {
+        for (Index i = 0; i < rows; ++i) weigh(r + i, logits_ + begin_[i]);
+      } else {
+        for (Index i = 0; i < rows; ++i) keep(r + i, i);
+        for (Index i = 0; args_.is_last && i < rows; ++i) {
+          weigh(r + i, args_.entries.weights + place(r + i));
+        }
       }
       r += rows;
     }
@@ -82,7 +89,11 @@ class IndexedLogits {
     const Index seen = lists.visible(r);
     const Index* const list = lists.of(r);
     Int<T>* const to = args_.entries.keys + place(r);
-    for (Index n = 0; n < seen; ++n) to[n] = static_cast<Int<T>>(list[n * lists.step]);
+    if (lists.step == 1) {
+      for (Index n = 0; n < seen; ++n) to[n] = static_cast<Int<T>>(list[n]);
+    } else {
+      for (Index n = 0; n < seen; ++n) to[n] = static_cast<Int<T>>(list[n * lists.step]);
+    }
     store_int<T>(to + seen, set1_int<T>(none));
     args_.entries.counts[r - args_.first] = static_cast<Int<T>>(seen);
     args_.entries.computed[r - args_.first] = 0;
@@ -96,7 +107,6 @@ class IndexedLogits {
       const T* const later = static_cast<const T*>(args_.q.data) + (r + ahead) * args_.q.row;
       for (Index c = 0; c < args_.width; c += kSumLanes<T>) __builtin_prefetch(later + c, 0, 3);
     }
-    if (args_.key_first == 0) copy_list(r);
     scaled_row<Storage::native>(args_.q, r, args_.width, factor_, q_ + i * padded_);
     const IntVec<T> end = set1_int<T>(static_cast<Int<T>>(args_.key_end));
     const IntVec<T> first = set1_int<T>(static_cast<Int<T>>(args_.key_first));
@@ -133,13 +143,17 @@ class IndexedLogits {
   FOVEA_NOINLINE void multiply(Index entries) {
     constexpr int w = kLanes<T>;
     for (Index n = entries; n < entries + kPhaseAhead + w; ++n) keys_[n] = queries_[n] = 0;
-    const ListedRows<T> keys{args_.keys, padded_, 1, padded_, nullptr, 0};
+    const Index row = args_.keys_row;
+    const ListedRows<T> keys{args_.keys, row, 1, padded_, nullptr, 0};
     for (Index n = 0; n < entries; n += w) {
+      if (args_.ahead) {
+        FOVEA_UNROLL
+        for (int i = 0; i < w; ++i) ask<kLines>(keys_[n + i + kPhaseAhead]);
+      }
       Vec<T> sums[w];
       FOVEA_UNROLL
       for (int i = 0; i < w; ++i) {
-        ask<kLines>(keys_[n + i + kPhaseAhead]);
-        sums[i] = listed_product<kLines, Storage::native>(keys, Index{keys_[n + i]} * padded_,
+        sums[i] = listed_product<kLines, Storage::native>(keys, Index{keys_[n + i]} * row,
                                                           q_ + queries_[n + i]);
       }
       store(logits_ + n, lane_sums(sums));
@@ -149,7 +163,7 @@ class IndexedLogits {
   /// Asks for a key of the block, into the cache behind the first one, which takes more at once.
   template <int kLines>
   FOVEA_INLINE void ask(Int<T> key) const {
-    const T* const row = args_.keys + Index{key} * padded_;
+    const T* const row = args_.keys + Index{key} * args_.keys_row;
     if constexpr (kLines > 0) {
       FOVEA_UNROLL
       for (int line = 0; line < kLines; ++line) {
@@ -170,18 +184,23 @@ class IndexedLogits {
     args_.entries.computed[r - args_.first] = static_cast<Int<T>>(before + count);
   }
 
-  /// Makes weights of the logits of row r.
-  FOVEA_INLINE void weigh(Index r) const {
+  /// Makes weights of the logits of row r. Other rows' may stand behind them.
+  FOVEA_INLINE void weigh(Index r, const T* logits) const {
     const Index seen = args_.entries.counts[r - args_.first];
     T* const weights = args_.entries.weights + place(r);
     T sum = 1;
     T lse = kMinusInfinity<T>;
     if (seen > 0) {
       Vec<T> most = set1(kMinusInfinity<T>);
-      store(weights + seen, most);
-      for (Index n = 0; n < seen; n += kLanes<T>) most = maximum(most, load(weights + n));
+      for (Index n = 0; n < seen; n += kLanes<T>) {
+        const IntVec<T> behind = set1_int<T>(static_cast<Int<T>>(seen - n));
+        most = maximum(most, select(lane_index<T>() < behind, load(logits + n), most));
+      }
       most = largest_lane(most);
-      weigh_list(weights, seen, finite_shift(most));
+      const Vec<T> shift = finite_shift(most);
+      for (Index n = 0; n < seen; n += kLanes<T>) {
+        store(weights + n, softmax_weight(load(logits + n) - shift));
+      }
       sum = sum_of_list(weights, seen);
       if (args_.lse.data != nullptr) lse = log_sum_exp(most, set1(sum)).raw[0];
     }

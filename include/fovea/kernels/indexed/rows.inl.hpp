@@ -294,14 +294,14 @@ FOVEA_INLINE void scale_list(T* weights, const T* factors, Index count) {
 /// The sum of the weights, in the chains of WeightedRows.
 template <class T>
 FOVEA_INLINE T sum_of_list(const T* weights, Index count) {
+  using Pair __attribute__((vector_size(2 * sizeof(T)))) = T;
+  using Unaligned __attribute__((vector_size(2 * sizeof(T)), aligned(alignof(T)), may_alias)) = T;
   T sum = 0;
   for (Index n = 0; n < count;) {
     const Index end = smaller(n + kChain, count);
-    T chain[2] = {0, 0};
-    for (; n + 2 <= end; n += 2) {
-      chain[0] += weights[n];
-      chain[1] += weights[n + 1];
-    }
+    Pair chain = {0, 0};
+    FOVEA_UNROLL_BY(1)
+    for (; n + 2 <= end; n += 2) chain += *reinterpret_cast<const Unaligned*>(weights + n);
     if (n < end) chain[0] += weights[n++];
     sum += chain[0] + chain[1];
   }

@@ -70,7 +70,7 @@ struct SketchBlocks {
 /// Elements of T of scratch that the choice by blocks needs beside that of the exhaustive one.
 constexpr Index sketch_block_scratch(Index keys, Index width) {
   const Index of_blocks = padded_size(keys / kBlockKeys) + kPadding;
-  const Index of_keys = padded_size(keys) + kPadding;
+  const Index of_keys = padded_size(keys) + 2 * kPadding;  // sketch_room(keys)
   return (kSketchRows * 5 + 1) * of_blocks + 2 * of_keys +
          padded_size(kSketchRows * sketch_moments(width) + width) + kPadding;
 }

@@ -22,9 +22,8 @@ template <class T>
 inline constexpr T kDraws = T(std::int64_t{1} << kDrawBits<T>);
 
 /// The vectors of keys that draw together. What they read behind the last candidate is not more
-/// than a cache line, for which there is room.
-template <class T>
-inline constexpr int kDrawVectors = kSumLanes<T> >= 2 * kLanes<T> ? 2 : 1;
+/// than two vectors, for which there is room.
+inline constexpr int kDrawVectors = 2;
 
 /// The most keys that are looked at to guess a threshold.
 inline constexpr Index kSketchSample = 512;
@@ -218,7 +217,7 @@ class SketchCandidates {
   }
   void end_least() {
     FOVEA_UNROLL
-    for (int v = 0; v < kDrawVectors<T>; ++v) {
+    for (int v = 0; v < kDrawVectors; ++v) {
       store(least_ + count_ + v * kLanes<T>, set1(MathConstants<T>::kInfinity));
     }
   }

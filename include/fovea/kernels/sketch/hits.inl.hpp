@@ -139,16 +139,16 @@ class SketchHits {
     const RowDraws draws({args_.seed, args_.batch, static_cast<std::uint32_t>(h)}, position);
     Index hits = 0;
     IntVec<T> at = lane_index<T>();
-    for (Index n = 0; n < candidates_.count(); n += kDrawVectors<T> * kLanes<T>) {
-      IntVec<T> keys[kDrawVectors<T>];
+    for (Index n = 0; n < candidates_.count(); n += kDrawVectors * kLanes<T>) {
+      IntVec<T> keys[kDrawVectors];
       FOVEA_UNROLL
-      for (int v = 0; v < kDrawVectors<T>; ++v) {
+      for (int v = 0; v < kDrawVectors; ++v) {
         keys[v] = load_int<T>(candidates_.keys() + n + v * kLanes<T>);
       }
-      IntVec<T> numerators[kDrawVectors<T>];
-      draws.numerators<kDrawVectors<T>, T>(keys, numerators);
+      IntVec<T> numerators[kDrawVectors];
+      draws.numerators<kDrawVectors, T>(keys, numerators);
       FOVEA_UNROLL
-      for (int v = 0; v < kDrawVectors<T>; ++v) {
+      for (int v = 0; v < kDrawVectors; ++v) {
         const Vec<T> draw{__builtin_convertvector(numerators[v].raw, typename Vec<T>::Raw)};
         hits = add_hits(hits, at, draw, n + v * kLanes<T>);
         at = at + set1_int<T>(kLanes<T>);

@@ -68,9 +68,9 @@ struct SketchSelectArgs {
   void* scratch = nullptr;  ///< sketch_select_scratch<T>(keys, width, blocks != nullptr) bytes
 };
 
-/// A number of keys rounded up to a cache line of any scalar, and a vector more: so many may
+/// A number of keys rounded up to a cache line of any scalar, and two vectors more: so many may
 /// kernels touch.
-constexpr Index sketch_room(Index keys) { return padded_size(keys) + kPadding; }
+constexpr Index sketch_room(Index keys) { return padded_size(keys) + 2 * kPadding; }
 
 /// Bytes of scratch of one call, for that many keys.
 template <class T>
