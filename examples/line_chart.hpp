@@ -31,6 +31,7 @@ struct Chart {
 namespace detail {
 
 inline constexpr double kWidth = 380, kHeight = 250, kLeft = 50, kTop = 40, kBottom = 110;
+inline constexpr double kLegend = 56, kLegendRow = 16;  // below the axis
 
 inline std::string number(double x) {
   char text[32];
@@ -63,14 +64,14 @@ inline void draw(std::ostream& svg, const Chart& chart, double left) {
     text(svg, x_at(x), kTop + kHeight + 18, "middle", number(x));
   }
   text(svg, left + kWidth / 2, kTop + kHeight + 36, "middle", chart.x_name);
-  double legend = kTop + kHeight + 56;
+  double legend = kTop + kHeight + kLegend;
   for (const Line& line : chart.lines) {
     svg << "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" << line.colour << "\" points=\"";
     for (const auto& [x, y] : line.points) svg << number(x_at(x)) << "," << number(y_at(y)) << " ";
     svg << "\"/>\n<path d=\"M" << number(left) << " " << number(legend - 4)
         << "h24\" stroke-width=\"2\" stroke=\"" << line.colour << "\"/>\n";
     text(svg, left + 30, legend, "start", line.name);
-    legend += 16;
+    legend += kLegendRow;
   }
 }
 
@@ -81,7 +82,11 @@ inline bool write_charts(const std::string& file, const std::vector<Chart>& char
   using namespace detail;
   const double step = kLeft + kWidth + 20;
   const double width = step * static_cast<double>(charts.size());
-  const double height = kTop + kHeight + kBottom;
+  double below = kBottom;
+  for (const Chart& chart : charts) {
+    below = std::max(below, kLegend + kLegendRow * static_cast<double>(chart.lines.size()));
+  }
+  const double height = kTop + kHeight + below;
   std::ostringstream svg;
   svg << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << width << "\" height=\"" << height
       << "\" font-family=\"sans-serif\" font-size=\"12\">\n"
