@@ -183,7 +183,7 @@ void write_plot(const std::string& path, double unigram_bits, const std::vector<
   constexpr const char* colours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9",
                                      "#E69F00", "#000000", "#999999", "#8B5A2B"};
   drawing::Chart validation{"Bits per byte of text that is held out", "training step", {}, 8, 8};
-  drawing::Line unigrams{"by how often each byte is alone", "#bbbbbb", {}};
+  drawing::Line unigrams{"how often each byte is", "#bbbbbb", {}};
   for (std::size_t i = 0; i < courses.size(); ++i) {
     drawing::Line line{courses[i].op, colours[i % std::size(colours)], {}};
     for (const Loss& loss : courses[i].losses) {
