@@ -117,13 +117,27 @@ class RowsAhead {
 
   FOVEA_INLINE void ask(Index rows) {
     for (; rows > 0 && count_ > 0; --rows, --count_) {
-      for (Index b = 0; b < bytes_; b += 64)
-        __builtin_prefetch(reinterpret_cast<const void*>(at_ + b), Write, 2);
+      for (Index b = 0; b < bytes_; b += 64) ask_line(at_ + b);
       at_ += step_;
     }
   }
 
+  /// Asks for a line of every page. Called for several tensors in a row, it has the processor
+  /// translate the addresses of all of them at once; where the translations are not at hand, `ask`
+  /// would wait for one after the other.
+  FOVEA_INLINE void ask_pages() const {
+    constexpr Index page = 4096;
+    if (count_ <= 0 || step_ <= 0) return;
+    const Index rows = larger(1, page / step_);
+    for (Index i = 0; i < count_; i += rows) ask_line(at_ + i * step_);
+    ask_line(at_ + (count_ - 1) * step_ + bytes_ - 1);
+  }
+
  private:
+  static FOVEA_INLINE void ask_line(std::intptr_t at) {
+    __builtin_prefetch(reinterpret_cast<const void*>(at), Write, 2);
+  }
+
   std::intptr_t at_ = 0;  // may lie behind the tensor: nothing there is read
   Index step_ = 0;
   Index count_ = 0;

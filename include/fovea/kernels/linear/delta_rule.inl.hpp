@@ -147,6 +147,7 @@ class DeltaStream {
     const Index first = token % kDeltaChunk;
     const Index count = next - token;
     const Index from = token - a_.length;
+    ask_pages(a_, next, kDeltaChunk);
     normalised_rows(a_.map, every_row<T>(a_.k, from, 1), count, a_.width, x_);
     add_keys(from, first, count);
     delta_weights(x_, at_.width_row, a_.width, a_.state + at_.keys_t, count, first, weights_);

@@ -73,13 +73,30 @@ FOVEA_INLINE void read_rows(StateReader<T>& reader, const LinearRows<T, S>& rows
                                        l == maps.count - 1, sums});
 }
 
+/// Asks for the pages of the chunk that begins with token `first`, and of the rows that read it.
+/// Inlined, or else GCC takes it for a function without effect and removes it.
+template <class T, Storage S>
+FOVEA_INLINE void ask_pages(const StreamArgs<T, S>& args, Index first, Index chunk) {
+  const Index token = first - args.length;
+  const Index tokens = smaller(chunk, args.tokens - token);
+  RowsAhead<0>::template of<T>(args.k, token, 1, tokens, args.width).ask_pages();
+  RowsAhead<0>::template of<T>(args.v, token, 1, tokens, args.value_width).ask_pages();
+  const Index row = larger(0, first - args.first_position);
+  const Index rows = clamped(args.row_count - row, 0, chunk);
+  for (Index h = 0; h < args.heads; ++h) {
+    const LinearRows<T, S>& head = args.rows[h];
+    RowsAhead<0>::template of<T>(head.q, row, 1, rows, args.width).ask_pages();
+    RowsAhead<1>::template of<T>(head.out, row, 1, rows, args.value_width).ask_pages();
+  }
+}
+
 template <class T, Storage S>
 class LinearStream {
  public:
   explicit LinearStream(const LinearStreamArgs<T, S>& args)
-      : args_(args), scratch_(args.scratch, args.width, args.value_width) {}
+      : args_(args), scratch_(args.scratch, args.width, args.value_width), values_(args.state) {}
 
-  void run() const {
+  void run() {
     for (Index l = 0; l < args_.maps.count; ++l) {
       if (args_.sums.data != nullptr) clear_chunk(map_state(l));
       if (args_.sums.data == nullptr && args_.length == 0) clear_state(map_state(l));
@@ -106,7 +123,9 @@ class LinearStream {
 
  private:
   FOVEA_INLINE RunningState<T> map_state(Index l) const {
-    return running_state(args_.state, args_.width, args_.value_width, l);
+    RunningState<T> state = running_state(args_.state, args_.width, args_.value_width, l);
+    state.values = values_;
+    return state;
   }
 
   void read_unseen(Index count) const {
@@ -117,7 +136,7 @@ class LinearStream {
   }
 
   /// Adds tokens [begin, end) of a chunk; the chunk's first token closes the chunk before.
-  void append(Index chunk, Index begin, Index end) const {
+  void append(Index chunk, Index begin, Index end) {
     if (begin >= end) return;
     const Index first = chunk * kLinearChunk;
     const Index next = end - args_.length;
@@ -126,6 +145,7 @@ class LinearStream {
                                      row_width(args_.maps, args_.width)),
         RowsAhead<0>::template of<T>(args_.v, next, 1, smaller(kLinearChunk, args_.tokens - next),
                                      args_.value_width)};
+    ask_pages(args_, end, kLinearChunk);
     for (Index l = 0; l < args_.maps.count; ++l) {
       RunningState<T> state = map_state(l);
       if (begin == first) end_chunk(state, l, chunk, after);
@@ -138,9 +158,22 @@ class LinearStream {
       append_features(state, begin - first, end - first);
     }
     const Index row = padded_row<T>(args_.value_width);
-    T* values = args_.state + (begin - first) * row;
-    pack_padded_rows(every_row<T>(args_.v, begin - args_.length, 1), end - begin, args_.value_width,
-                     values);
+    const StoredMatrix<S> values = every_row<T>(args_.v, begin - args_.length, 1);
+    if (stays_in_place(begin - first, end)) {
+      values_ = static_cast<const T*>(values.data);
+      return;
+    }
+    values_ = args_.state;
+    pack_padded_rows(values, end - begin, args_.value_width, args_.state + (begin - first) * row);
+  }
+
+  /// Whether values up to `end` are read where the caller has them: those of a whole chunk that is
+  /// closed before the call ends, if their rows lie as the state's would.
+  /// \param before number of tokens that the chunk held already
+  FOVEA_INLINE bool stays_in_place(Index before, Index end) const {
+    const Index row = padded_row<T>(args_.value_width);
+    return S == Storage::native && before == 0 && end < args_.length + args_.tokens &&
+           args_.value_width == row && args_.v.row == row && args_.v.column == 1;
   }
 
   /// Makes the state of map l that of the tokens before a chunk.
@@ -197,6 +230,7 @@ class LinearStream {
 
   const LinearStreamArgs<T, S>& args_;
   RowScratch<T> scratch_;
+  const T* values_;  // [kLinearChunk, value_row] of the open chunk
 };
 
 /// Adds tokens to a state, and lets rows read it on the way.
