@@ -53,8 +53,17 @@ std::string complaint(const std::string& body, const std::string& text, const Na
   return {};
 }
 
+/// The bodies of a folder: those of its list, and those of the Fourier mixer's, which is another
+/// one.
 Names list(const std::string& name) {
-  return includes(text_of(fs::path(FOVEA_INCLUDE_DIR) / "fovea" / name / "bodies.inl.hpp"));
+  const fs::path folder = fs::path(FOVEA_INCLUDE_DIR) / "fovea" / name;
+  Names all = includes(text_of(folder / "bodies.inl.hpp"));
+  const fs::path other = folder / "mixer_bodies.inl.hpp";
+  if (!fs::exists(other)) return all;
+  for (const std::string& body : includes(text_of(other))) {
+    if (std::ranges::find(all, body) == all.end()) all.push_back(body);
+  }
+  return all;
 }
 
 /// All that is wrong with the bodies of a list.

@@ -88,8 +88,9 @@ class Initialiser {
   void features(Parameter<T>& projection) {
     if (!draws_) return;
     // Another seed for each parameter, as far apart as those of different layers.
-    draw_projection(seed_ + 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(next_ + 1),
-                    projection.value);
+    const View<T> values(projection.value.data(),
+                         {1, 1, projection.value.rows(), projection.value.cols()});
+    draw_projection(seed_ + 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(next_ + 1), values);
     ++next_;
   }
 

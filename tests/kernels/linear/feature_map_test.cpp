@@ -113,6 +113,8 @@ W exact(FeatureMapKind kind, bool slope, W x) {
       if (slope) return 4 * e / ((1 + e) * (1 + e));
       return kind == FeatureMapKind::tanh ? std::tanh(x) : 2 * (x < 0 ? e : 1) / (1 + e);
     }
+    case FeatureMapKind::identity:
+      return slope ? 1 : x;
     case FeatureMapKind::own:
       break;
   }
@@ -191,6 +193,8 @@ double stated(FeatureMapKind kind, bool slope, bool fused) {
     case FeatureMapKind::tanh_plus_one:
       if (!slope) return fused ? single ? 1.48 : 1.55 : single ? 1.97 : 1.95;
       break;
+    case FeatureMapKind::identity:
+      return 0;
     case FeatureMapKind::own:
       break;
   }

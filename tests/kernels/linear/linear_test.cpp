@@ -247,6 +247,8 @@ W phi(FeatureMapKind kind, W x) {
       return std::max<W>(0, x);
     case own:
       return x * x * x;
+    case identity:
+      break;
   }
   return x;
 }

@@ -13,8 +13,8 @@
 #endif
 
 /// Vectors of a panel. Of 32 registers 6 x 4 are accumulators, on AVX-512 1.12 times as fast as 8 x
-/// 2: the rows of a panel that are packed are twice as long. 14 x 2 and 8 x 3 are no faster than 8 x
-/// 2.
+/// 2: the rows of a panel that are packed are twice as long. 14 x 2 and 8 x 3 are no faster than 8
+/// x 2.
 inline constexpr int kPanelVectors = kBlockVectors;
 /// Rows of its register blocks.
 inline constexpr int kPanelBlockRows = kVecRegisters == 32 ? 6 : kBlockRows<kPanelVectors>;
