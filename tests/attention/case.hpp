@@ -74,6 +74,9 @@ struct Case {
   /// Whether queries and keys are the same tokens: as many, and beyond a key length there are
   /// neither. Problems get as many of both as the larger number asks for.
   bool is_square = false;
+  /// Whether it says more memory for backward passes than those of the suite take: that of sums
+  /// over sequences, where each one has weights of its own here.
+  bool sums_sequences = false;
   /// Whether its calls take packed sequences.
   bool packs = true;
   /// Whether the keys of a row are drawn: by the place of its sequence and head, and by the length.
