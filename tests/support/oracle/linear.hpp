@@ -219,11 +219,14 @@ Reference<T> linear_oracle(const bench::AllInputs<T>& in, const OracleLinear<T>&
     for (const OracleFarMap<T>& map : maps) {
       const OracleLinearRow<T> row = oracle_linear_row(op, map, at);
       signs_are_known = signs_are_known && map.positive();
+      // Sums over the features of several maps have as many times more roundings, which mostly
+      // cancel. Maps that are not joint have a gauge each.
+      const auto joint_maps = std::sqrt(static_cast<Wide<T>>(map.maps.size()));
       for (Index c = 0; c < width; ++c) {
         const OracleTerm<T> term = oracle_term(in, at, row, c);
         const std::size_t i = first + as_size(c);
         out.value[i] += op.share * term.value;
-        out.gauge[i] += op.share * term.gauge;
+        out.gauge[i] += op.share * joint_maps * term.gauge;
         if (row.is_open) out.relax(i, Demand::nothing);
       }
     }
