@@ -243,6 +243,12 @@ Entry mixed_entry(Names names, const Op& op, Index rows, std::vector<Family> fam
     return (is_backward ? of_backward : 1) * 2 * static_cast<double>(rows) * tokens *
            static_cast<double>(s.width + s.value_width);
   };
+  if constexpr (std::is_same_v<Op, NystroemAttention>) {
+    entry.obstacle = [](const AttentionShape& s) -> std::string {
+      const bool divides = s.queries % kLandmarks == 0 && s.keys % kLandmarks == 0;
+      return divides ? "" : "N is no multiple of 64";
+    };
+  }
   return entry;
 }
 

@@ -31,6 +31,8 @@ template <class T>
 struct OracleLogits {
   Shape shape;
   std::vector<Sized<T>> at;
+  /// Whether -infinity hides a pair, as a given weight or bias may be; a product is a number.
+  bool may_hide = false;
 
   explicit OracleLogits(const Shape& s) : shape(s), at(as_size(size_of(s))) {}
   Sized<T>& operator()(Index b, Index h, Index i, Index j) {
@@ -44,6 +46,7 @@ struct OracleLogits {
 template <class T>
 OracleLogits<T> oracle_logits(const fovea::RandomSynthesizerInputs<T>& in) {
   OracleLogits<T> made({in.v.batch(), in.r.heads(), in.v.rows(), in.v.rows()});
+  made.may_hide = true;
   for_each_index(made.shape, [&](Index b, Index h, Index i, Index j) {
     made(b, h, i, j).add(Wide<T>{in.r(weight_of(in.r, b), h, i, j)});
   });
@@ -84,6 +87,7 @@ OracleLogits<T> oracle_logits(const fovea::DenseSynthesizerInputs<T>& in) {
   using W = Wide<T>;
   const OracleLogits<T> hidden = oracle_hidden(in);
   OracleLogits<T> made({in.v.batch(), in.w1.heads(), in.v.rows(), in.v.rows()});
+  made.may_hide = true;
   for_each_index(made.shape, [&](Index b, Index h, Index i, Index j) {
     const Index key_head = h / (in.w1.heads() / in.w2.heads());
     const Index of = weight_of(in.w2, b);
@@ -119,7 +123,7 @@ SynthesizerRow<T> synthesizer_row(const OracleLogits<T>& logits, Index b, Index 
   for (Index j = 0; j < logits.shape[3]; ++j) {
     const bool is_visible = (lengths.empty() || j < lengths[as_size(b)]) && (!causal || j <= i);
     const Sized<T>& s = logits(b, h, i, j);
-    if (!is_visible || s.value == -infinity) continue;
+    if (!is_visible || (logits.may_hide && s.value == -infinity)) continue;
     row.keys.push_back(j);
     row.largest = std::max(row.largest, s.magnitude);
     most = std::max(most, s.value);

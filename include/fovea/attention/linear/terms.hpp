@@ -124,7 +124,7 @@ struct LinearTerms {
   /// The number of sums, each with its denominator: the maps, or 1 if these are joined.
   Index map_count() const { return static_cast<Index>(maps.size()) / joined(); }
   /// The features of a row of q or k for one of the sums.
-  Index features(Index width) const { return feature_width<T>(joined(), width); }
+  Index features(Index width) const { return feature_width(joined(), width); }
   /// The number of terms that are written by the delta rule: 0 or 1.
   Index delta_count() const { return static_cast<Index>(deltas.size()); }
 

@@ -95,19 +95,33 @@ FOVEA_NOINLINE void slopes_of(const FeatureMapArgs<T>& map, const Matrix<const T
   }
 }
 
+/// Writes the slopes of one row of features of several maps side by side, and zeros behind them.
+template <class T>
+FOVEA_NOINLINE void joined_slopes(const FeatureMapArgs<T>* maps, Index joined,
+                                  const Matrix<const T>& x, const T* features, Index width, T* to) {
+  alignas(kVecBytes) T from[kFeaturePart] = {};
+  alignas(kVecBytes) T part[kFeaturePart];
+  for (Index m = 0; m < joined; ++m) {
+    for (Index c = 0; c < width; c += kFeaturePart) {
+      const Index n = smaller(kFeaturePart, width - c);
+      const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
+      __builtin_memcpy(from, features + m * width + c, bytes);
+      slopes_of(maps[m], {x.data + c * x.column, x.row, x.column}, from, 1, n, part, kFeaturePart);
+      __builtin_memcpy(to + m * width + c, part, bytes);
+    }
+  }
+  for (Index c = joined * width; c < padded_row<T>(joined * width); ++c) to[c] = T{};
+}
+
 /// Writes the slopes of the features that feature_rows() has written.
 template <class T>
 FOVEA_NOINLINE void slopes_of_features(const LinearMaps<T>& maps, Index l, const Matrix<const T>& x,
                                        const T* features, Index count, Index width, T* to,
                                        Index row) {
   if (maps.joined == 1) return slopes_of(maps.maps[l], x, features, count, width, to, row);
-  const Index part = padded_row<T>(maps.width);
   for (Index i = 0; i < count; ++i) {
-    const Matrix<const T> x_i = {x.data + i * x.row, x.row, x.column};
-    for (Index m = 0; m < maps.joined; ++m) {
-      const Index at = i * row + m * part;
-      slopes_of(maps.maps[l * maps.joined + m], x_i, features + at, 1, maps.width, to + at, part);
-    }
+    joined_slopes(maps.maps + l * maps.joined, maps.joined, {x.data + i * x.row, x.row, x.column},
+                  features + i * row, maps.width, to + i * row);
   }
 }
 
@@ -125,27 +139,21 @@ FOVEA_INLINE void write_row(T* to, Index column, Index width, bool add, const Ro
   }
 }
 
-/// A row from some column on.
-template <class Row>
-struct RowFrom {
-  const Row& row;
-  Index first;
-
-  template <class V>
-  FOVEA_INLINE V operator()(Index c, V before) const {
-    return row(first + c, before);
-  }
-};
-
 /// The same for a row behind the features of several maps, each of which adds to it.
-/// \param row is given the number of a feature, in place of that of a column
+/// \param row is given the number of a feature, in place of that of a column; it adds to what it
+/// is given
 template <class T, class Row>
 FOVEA_INLINE void write_feature_row(const LinearMaps<T>& maps, T* to, Index column, Index width,
                                     bool add, const Row& row) {
   if (maps.joined == 1) return write_row(to, column, width, add, row);
-  const Index part = padded_row<T>(maps.width);
-  for (Index m = 0; m < maps.joined; ++m) {
-    write_row(to, column, maps.width, add || m > 0, RowFrom<Row>{row, m * part});
+  for (Index f = 0; f < width; f += kLanes<T>) {
+    alignas(kVecBytes) T lanes[kLanes<T>];
+    store(lanes, row(f, zero<T>()));
+    for (Index i = 0; i < smaller(kLanes<T>, width - f); ++i) {
+      const bool is_first = !add && f + i < maps.width;
+      T& at = to[(f + i) % maps.width * column];
+      at = is_first ? lanes[i] : at + lanes[i];
+    }
   }
 }
 

@@ -36,8 +36,8 @@ struct LinearRows {
 };
 
 /// The feature maps, and what is done about their denominators. Several maps of one numerator and
-/// denominator are joined: a row of features is theirs side by side, each of `width` numbers and
-/// zeros up to a cache line, so to kernels they are one map of feature_width(...) features.
+/// denominator are joined: a row of features is theirs side by side, without gaps, so to kernels
+/// they are one map of feature_width(...) features. (Zeros in gaps would meet infinite values.)
 template <class T>
 struct LinearMaps {
   const FeatureMapArgs<T>* maps = nullptr;                  ///< [count joined]
@@ -49,10 +49,7 @@ struct LinearMaps {
 };
 
 /// The features of a row of that width. It is what kernels take for D, if maps are joined.
-template <class T>
-constexpr Index feature_width(Index joined, Index width) {
-  return joined == 1 ? width : joined * padded_row<T>(width);
-}
+constexpr Index feature_width(Index joined, Index width) { return joined * width; }
 
 /// Causal: adds tokens to a state, and lets rows read it on the way. `state` holds the tokens
 /// before these: all closed chunks as sums, and the tokens of the last chunk one by one. So any

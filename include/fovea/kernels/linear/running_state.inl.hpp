@@ -23,6 +23,32 @@ FOVEA_INLINE Index row_width(const LinearMaps<T>& maps, Index width) {
   return maps.joined == 1 ? width : maps.width;
 }
 
+/// The columns of a matrix from one on.
+template <class T, Storage S>
+FOVEA_INLINE StoredMatrix<S> columns_from(const StoredMatrix<S>& m, Index first) {
+  const Index offset = first * m.column * element_bytes<T>(m);
+  return {static_cast<const char*>(m.data) + offset, m.row, m.column};
+}
+
+/// Features of maps whose rows are no whole cache lines are made so many at a time, and copied to
+/// where they stand side by side.
+inline constexpr Index kFeaturePart = 64;
+
+/// Writes the features of one row for several maps side by side, and zeros behind them.
+template <Storage S, class T>
+FOVEA_NOINLINE void joined_features(const FeatureMapArgs<T>* maps, Index joined,
+                                    const StoredMatrix<S>& x, Index width, T* to) {
+  alignas(kVecBytes) T part[kFeaturePart];
+  for (Index m = 0; m < joined; ++m) {
+    for (Index c = 0; c < width; c += kFeaturePart) {
+      const Index n = smaller(kFeaturePart, width - c);
+      map_rows(maps[m], columns_from<T>(x, c), 1, n, part, kFeaturePart);
+      __builtin_memcpy(to + m * width + c, part, static_cast<std::size_t>(n) * sizeof(T));
+    }
+  }
+  for (Index c = joined * width; c < padded_row<T>(joined * width); ++c) to[c] = T{};
+}
+
 /// Writes the features of rows for denominator l: those of one map, or of several side by side.
 /// \param width the number of features
 /// \param to [count, padded_row(width)], with to_row elements from row to row
@@ -30,9 +56,15 @@ template <Storage S, class T>
 FOVEA_INLINE void feature_rows(const LinearMaps<T>& maps, Index l, const StoredMatrix<S>& x,
                                Index count, Index width, T* to, Index to_row) {
   const Index of_row = row_width(maps, width);
-  for (Index m = 0; m < maps.joined; ++m) {
-    map_rows(maps.maps[l * maps.joined + m], x, count, of_row, to + m * padded_row<T>(of_row),
-             to_row);
+  const FeatureMapArgs<T>* const of_sum = maps.maps + l * maps.joined;
+  if (maps.joined == 1 || padded_row<T>(of_row) == of_row) {
+    for (Index m = 0; m < maps.joined; ++m) {
+      map_rows(of_sum[m], x, count, of_row, to + m * of_row, to_row);
+    }
+    return;
+  }
+  for (Index i = 0; i < count; ++i) {
+    joined_features(of_sum, maps.joined, every_row<T>(x, i, 1), of_row, to + i * to_row);
   }
 }
 
