@@ -10,7 +10,7 @@ case ${1:-test} in
   test) packages+=(libgtest-dev libtbb-dev libfftw3-dev nlohmann-json3-dev pkg-config) ;;
   all)
     packages+=(gnuplot-nox libgtest-dev libtbb-dev libfftw3-dev pkg-config clang-14 clang-19
-      libclang-rt-14-dev libomp-14-dev libc++-19-dev libc++abi-19-dev clang-format-14 clang-tidy-14
+      libomp-14-dev libc++-19-dev libc++abi-19-dev clang-format-14 clang-tidy-14
       g++-aarch64-linux-gnu qemu-user googletest doxygen time python3-numpy
       nlohmann-json3-dev)
     ;;
