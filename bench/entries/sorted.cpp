@@ -139,6 +139,19 @@ Error sinkhorn_error(const SinkhornData& data, const AllInputs<float>& in, Index
       });
 }
 
+/// The values of each query head, where several share them: Reformer attention has no such heads.
+std::vector<float> values_of_heads(const AllInputs<float>& in) {
+  std::vector<float> values;
+  const Index group = in.q.heads() / in.v.heads();
+  if (group == 1) return values;
+  for (Index h = 0; h < in.q.heads(); ++h) {
+    for (Index row = 0; row < in.v.rows(); ++row) {
+      for (Index c = 0; c < in.v.width(); ++c) values.push_back(in.v(0, h / group, row, c));
+    }
+  }
+  return values;
+}
+
 /// What a call of Reformer attention reads and writes beside q, which is qk, v and out.
 struct ReformerData {
   ReformerData(const AllInputs<float>& in, const View<float>& to)
@@ -147,8 +160,12 @@ struct ReformerData {
         round_lse(static_cast<std::size_t>(in.q.heads() * in.q.rows() * op.options.rounds)),
         saved{work.saved.lse,
               View<float>(round_lse.data(), {1, in.q.heads(), in.q.rows(), op.options.rounds})},
+        values(values_of_heads(in)),
         inputs{in.q, in.v},
-        grads{work.grads.q, work.grads.v} {}
+        grads{work.grads.q, work.grads.v} {
+    const fovea::Shape shape = {1, in.q.heads(), in.v.rows(), in.v.width()};
+    if (!values.empty()) inputs.v = View<const float>(values.data(), shape);
+  }
   ReformerData(const ReformerData&) = delete;
   ReformerData& operator=(const ReformerData&) = delete;
 
@@ -162,6 +179,7 @@ struct ReformerData {
   View<float> out;
   std::vector<float> round_lse;
   fovea::ReformerSaved<float> saved;
+  std::vector<float> values;
   fovea::ReformerInputs<float> inputs;
   fovea::ReformerGrads<float> grads;
 };

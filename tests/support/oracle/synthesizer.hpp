@@ -134,7 +134,7 @@ SynthesizerRow<T> synthesizer_row(const OracleLogits<T>& logits, Index b, Index 
     sum += row.p.back();
   }
   for (W& p : row.p) p /= sum;
-  if (!row.keys.empty()) row.lse = most + std::log(sum);
+  if (most != -infinity) row.lse = most + std::log(sum);
   return row;
 }
 
