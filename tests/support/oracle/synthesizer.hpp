@@ -126,7 +126,7 @@ SynthesizerRow<T> synthesizer_row(const OracleLogits<T>& logits, Index b, Index 
     if (!is_visible || (logits.may_hide && s.value == -infinity)) continue;
     row.keys.push_back(j);
     row.largest = std::max(row.largest, s.magnitude);
-    most = std::max(most, s.value);
+    most = std::isnan(s.value) ? s.value : std::max(most, s.value);  // std::max(NaN, x) is NaN
   }
   W sum = 0;
   for (const Index j : row.keys) {
