@@ -30,8 +30,9 @@ struct LinformerProduct {
 template <class T>
 class LinformerProjection {
  public:
-  /// The rows of X or of E, and the rows of k or columns of E, that one task computes.
+  /// The rows of X or of E that one task computes.
   static constexpr Index kTaskRows = 128;
+  /// The rows of k or columns of E that one task computes.
   static constexpr Index kTaskKeys = 256;
 
   /// \param key_lengths of the call, which must outlive this object

@@ -54,18 +54,19 @@ class NystroemBackward {
            DenseBackward<T>::workspace_bytes(key_shape(s, m), workers);
   }
 
-  /// The sizes of the three softmaxes: of the queries over landmarks, of landmarks over landmarks,
-  /// and of landmarks over keys.
+  /// The sizes of the softmax of the queries over landmarks.
   static AttentionShape last_shape(AttentionShape s, Index m) {
     s.keys = m;
     s.key_heads = s.query_heads;
     return s;
   }
+  /// The sizes of the softmax of landmarks over landmarks.
   static AttentionShape kernel_shape(AttentionShape s, Index m) {
     s = last_shape(s, m);
     s.queries = s.value_width = m;
     return s;
   }
+  /// The sizes of the softmax of landmarks over keys.
   static AttentionShape key_shape(AttentionShape s, Index m) {
     s.queries = m;
     return s;

@@ -30,8 +30,8 @@ class PseudoInverse {
   /// The largest column sum of A, and the first column that has it. Rows of A are weights, which
   /// sum to 1, so it is |A|_1 |A|_inf. A NaN is larger than any number.
   struct Norm {
-    T value = 0;
-    Index column = 0;
+    T value = 0;       ///< the sum
+    Index column = 0;  ///< the column
 
     /// Takes over another one if that is larger.
     bool take(const Norm& other) {
@@ -40,6 +40,7 @@ class PseudoInverse {
       return true;
     }
   };
+  /// The norm of a matrix. \param a [m, m]
   Norm norm(const T* a) const {
     Norm norm;
     for (Index j = 0; j < size_; ++j) {

@@ -64,12 +64,17 @@ class NystroemSteps {
   T scale;                   ///< of all logits
   PseudoInverse<T> inverse;  ///< its iteration
 
-  /// ql, kl, A, W and its lse, and U.
+  /// ql, the landmarks of queries.
   View<T> q_means() { return q_means_.view(); }
+  /// kl, the landmarks of keys.
   View<T> k_means() { return k_means_.view(); }
+  /// A, the softmax of landmarks over landmarks.
   View<T> kernel() { return kernel_.view(); }
+  /// W, the values that the landmarks of queries attend to.
   View<T> landmark_values() const { return values_; }
+  /// The lse of W.
   View<T> landmark_lse() const { return lse_; }
+  /// U = Z W.
   View<T> products() { return products_.view(); }
   /// A matrix I as the values of every head.
   View<const T> identity() {
@@ -81,8 +86,9 @@ class NystroemSteps {
   Index head_count() const { return shape.batch * shape.query_heads; }
   /// m
   Index landmarks() const { return options_.landmarks; }
-  /// The number of tokens of a sequence, of its queries or keys.
+  /// The number of queries of a sequence.
   Index queries(Index b) const { return tokens(b, shape.queries); }
+  /// The number of keys of a sequence.
   Index keys(Index b) const { return tokens(b, shape.keys); }
 
   /// What the queries attend to at last: kl and U. Those beyond a key length see nothing.

@@ -18,13 +18,15 @@ FOVEA_NAMESPACE_BEGIN
 /// batch entry.
 template <class T>
 struct SinkhornCall {
-  const SinkhornOptions& options;
-  const SinkhornInputs<T>& inputs;
-  AttentionShape shape = shape_of(inputs);
+  const SinkhornOptions& options;           ///< of the operator
+  const SinkhornInputs<T>& inputs;          ///< of the call
+  AttentionShape shape = shape_of(inputs);  ///< sizes of the call
 
   /// The number of sequences.
   Index sequences() const { return shape.batch * shape.key_heads; }
+  /// The batch entry of a sequence.
   Index batch(Index sequence) const { return sequence / shape.key_heads; }
+  /// The key head of a sequence.
   Index key_head(Index sequence) const { return sequence % shape.key_heads; }
   /// The number of query heads of a key head.
   Index group() const { return detail::group_size(shape.query_heads, shape.key_heads); }
