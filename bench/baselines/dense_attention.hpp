@@ -4,9 +4,9 @@
 /// written to memory, and kept for the backward pass. The measure of fovea_layers.
 #pragma once
 
-#include <Eigen/Core>
 #include <memory>
 
+#include "bench/baselines/dense_heads.hpp"
 #include "fovea/attention/attention.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/layers/activation.hpp"
@@ -52,18 +52,10 @@ class DenseAttention {
                E&& executor) const {
     const AttentionShape shape = fovea::shape_of(in);
     resize(*weights_, workspace_bytes<float>(shape, 1));
-    const float scale = 1 / std::sqrt(static_cast<float>(shape.width));
     fovea::for_each_task(executor, shape.batch * shape.query_heads, [&](Index task, Index) {
-      const Index b = task / shape.query_heads;
-      const Index h = task % shape.query_heads;
-      Weights p = matrix(*weights_, shape, task);
-      p.noalias() = scale * (head(in.q, b, h) * head(in.k, b, h).transpose());
-      for (Index i = 0; i < p.rows(); ++i) {
-        auto row = p.row(i).array();
-        row = (row - row.maxCoeff()).exp();
-        row /= row.sum();
-      }
-      head(out, b, h).noalias() = p * head(in.v, b, h);
+      const auto head = [&](const auto& x) { return head_rows(x, shape, task); };
+      dense_head_forward(sizes(shape), head(in.q), head(in.k), head(in.v), head(out),
+                         matrix(*weights_, shape, task));
     });
   }
 
@@ -73,42 +65,31 @@ class DenseAttention {
                 const Grads<float>& grads, E&& executor) const {
     const AttentionShape shape = fovea::shape_of(in);
     fovea::Workspace gradients(workspace_bytes<float>(shape, 1));
-    const float scale = 1 / std::sqrt(static_cast<float>(shape.width));
     fovea::for_each_task(executor, shape.batch * shape.query_heads, [&](Index task, Index) {
-      const Index b = task / shape.query_heads;
-      const Index h = task % shape.query_heads;
-      const Weights p = matrix(*weights_, shape, task);
-      Weights d = matrix(gradients, shape, task);
-      const auto d_o = head(d_out, b, h);
-      head(grads.v, b, h).noalias() = p.transpose() * d_o;
-      d.noalias() = d_o * head(in.v, b, h).transpose();
-      for (Index i = 0; i < p.rows(); ++i) {
-        const float delta = d_o.row(i).dot(head(out, b, h).row(i));
-        d.row(i).array() = (d.row(i).array() - delta) * p.row(i).array() * scale;
-      }
-      head(grads.q, b, h).noalias() = d * head(in.k, b, h);
-      head(grads.k, b, h).noalias() = d.transpose() * head(in.q, b, h);
+      const auto head = [&](const auto& x) { return head_rows(x, shape, task); };
+      dense_head_backward(sizes(shape), head(in.q), head(in.k), head(in.v), head(out), head(d_out),
+                          matrix(*weights_, shape, task), matrix(gradients, shape, task),
+                          head(grads.q), head(grads.k), head(grads.v));
     });
   }
 
  private:
-  using Weights = Eigen::Map<fovea::RowMatrix<float>, Eigen::Aligned64>;
-  template <class T>
-  using Rows = Eigen::Map<std::conditional_t<std::is_const_v<T>, const fovea::RowMatrix<float>,
-                                             fovea::RowMatrix<float>>,
-                          Eigen::Unaligned, Eigen::OuterStride<>>;
+  static HeadSizes sizes(const AttentionShape& s) {
+    return {s.queries, s.keys, s.width, s.value_width};
+  }
 
   static void resize(fovea::Workspace& memory, Index bytes) {
     if (memory.size_bytes() != bytes) memory = fovea::Workspace(bytes);
   }
 
-  static Weights matrix(fovea::Workspace& memory, const AttentionShape& shape, Index task) {
-    return {memory.data<float>() + task * shape.queries * shape.keys, shape.queries, shape.keys};
+  static float* matrix(fovea::Workspace& memory, const AttentionShape& shape, Index task) {
+    return memory.data<float>() + task * shape.queries * shape.keys;
   }
 
+  /// The head of a task.
   template <class T>
-  static Rows<T> head(const View<T>& x, Index b, Index h) {
-    return {&x(b, h, 0, 0), x.rows(), x.width(), Eigen::OuterStride<>(x.strides()[2])};
+  static HeadRows<T> head_rows(const View<T>& x, const AttentionShape& shape, Index task) {
+    return {&x(task / shape.query_heads, task % shape.query_heads, 0, 0), x.strides()[2]};
   }
 
   // Shared, since an operator can be copied.

@@ -3,9 +3,12 @@
 /// A decoder of any operator behind one type, as the properties use it.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "bench/entries/all_inputs.hpp"
 #include "fovea/attention.hpp"
@@ -27,6 +30,10 @@ struct AnyDecoder {
   std::function<Index()> length;
   std::function<void(Index)> reserve;
   std::function<AnyDecoder()> fork;
+  std::function<void(Index)> rollback;
+  std::function<void()> clear;
+  std::function<std::vector<std::byte>()> save;             // or none
+  std::function<void(std::span<const std::byte>)> restore;  // or none
 
   void step(const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved) const {
     step_on(in, out, saved, nullptr);
@@ -67,6 +74,12 @@ AnyDecoder<T> any_decoder(Decoder decoder, const Read& read) {
   any.length = [held] { return held->length(); };
   any.reserve = [held](Index tokens) { held->reserve(tokens); };
   any.fork = [held, read] { return any_decoder<Op, T>(held->fork(), read); };
+  any.rollback = [held](Index tokens) { held->rollback(tokens); };
+  any.clear = [held] { held->clear(); };
+  if constexpr (requires { held->save(); }) {
+    any.save = [held] { return held->save(); };
+    any.restore = [held](std::span<const std::byte> bytes) { held->restore(bytes); };
+  }
   return any;
 }
 

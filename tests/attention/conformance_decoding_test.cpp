@@ -9,30 +9,11 @@
 #include <vector>
 
 #include "attention/conformance.hpp"
+#include "attention/pieces.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test {
 namespace {
-
-using fovea::DecoderShape;
-
-DecoderShape decoder_shape(const AttentionShape& s) {
-  return {.batch = s.batch,
-          .query_heads = s.query_heads,
-          .key_heads = s.key_heads,
-          .width = s.width,
-          .value_width = s.value_width};
-}
-
-/// The inputs of rows [row, row + rows) when tokens [first_key, row + rows) are given.
-template <class T>
-AllInputs<T> rows_with_keys(const AllInputs<T>& in, Index row, Index rows, Index first_key) {
-  AllInputs<T> part = part_of(in, row, rows, 0, row + rows);
-  part.k = cut(in.k, 2, first_key, row + rows - first_key);
-  part.v = cut(in.v, 2, first_key, row + rows - first_key);
-  if (!in.beta.is_none()) part.beta = cut(in.beta, 2, first_key, row + rows - first_key);
-  return part;
-}
 
 /// out and lse of a sequence that comes in pieces of these lengths, over and over.
 template <class T, class Call>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/cases.hpp"
+#include "attention/sparse_laws.hpp"
 
 namespace fovea_test {
 namespace {
@@ -15,18 +16,6 @@ namespace {
 template <class F>
 Law by_positions(F&& f) {
   return [f](const Pair& p) { return f(p.h, p.i(), p.j); };
-}
-
-/// The number of the block of l that holds a position, which may be negative.
-Index block_of(Index i, Index l) { return i >= 0 ? i / l : -((l - 1 - i) / l); }
-
-bool strided_first(Index i, Index j, Index l) { return i - l <= j && j <= i; }
-bool strided_second(Index i, Index j, Index l) { return j <= i && (i - j) % l == 0; }
-bool fixed_first(Index i, Index j, Index l) { return j <= i && block_of(i, l) == block_of(j, l); }
-/// \param s sub-block, from the end of a block
-bool fixed_second(Index i, Index j, Index l, Index c, Index s = 0) {
-  const Index column = j % l;
-  return j <= i && l - (s + 1) * c <= column && column < l - s * c;
 }
 
 /// The first `count` positions see all keys, and all see them.

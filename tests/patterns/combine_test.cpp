@@ -3,16 +3,13 @@
 /// Tests of patterns/combine.hpp and patterns/stages.hpp: all pairs of patterns.
 #include "fovea/patterns/combine.hpp"
 
-#include <functional>
-#include <memory>
 #include <vector>
 
 #include "fovea/patterns/block_list.hpp"
 #include "fovea/patterns/fixed.hpp"
 #include "fovea/patterns/global.hpp"
 #include "fovea/patterns/random_blocks.hpp"
-#include "fovea/patterns/stages.hpp"
-#include "patterns/enumeration.hpp"
+#include "patterns/erased_pattern.hpp"
 
 namespace fovea_test {
 namespace {
@@ -22,54 +19,13 @@ using namespace fovea;
 const SequenceShape kShapes[] = {{75, 75, 0}, {33, 80, 47}, {80, 33, -47}, {80, 33, 0},
                                  {1, 75, 74}, {0, 5, 0},    {5, 0, -5}};
 
-/// A pattern of any type, which says what that one says: all pairs as one instantiation, since each
-/// of its own would take minutes to compile. Its functions are members that are called like those
-/// of a pattern.
-struct AnyPattern {
-  template <SlotPattern P>
-  static AnyPattern of(const P& pattern) {
-    const auto slots = std::make_shared<const Slots<P>>(pattern);
-    const Slots<P>* const p = slots.get();
-    return {[p](Index i, Index j) { return p->allows(i, j); },
-            [p] { return p->count(); },
-            [p] { return p->room(); },
-            [p](Index i, std::span<Range> to) { p->keys_of(i, to); },
-            [p] { return p->row_step(); },
-            [p](Index slot) { return p->lattice(slot, 0); },
-            [p] { return p->causal_cut(); },
-            [p](Index i) { return p->same_until(i); },
-            [p](Index i) { return p->next_cut(i); },
-            [p] { return p->row_block(); },
-            [p](const Range& keys) { return p->seen_from(keys); },
-            [p](const Range& rows, const Range& keys) { return p->meets(rows, keys); },
-            slots};
-  }
-
-  SlotPlan<AnyPattern> plan(const SequenceShape& shape) const { return {*this, shape}; }
-
-  std::function<bool(Index, Index)> allows;
-  std::function<Index()> slot_count;
-  std::function<Index()> room;
-  std::function<void(Index, std::span<Range>)> keys_of;
-  std::function<Index()> row_step;
-  std::function<Lattice(Index)> lattice;
-  std::function<bool()> causal_cut;
-  std::function<Index(Index)> same_until;
-  std::function<Index(Index)> next_cut;
-  std::function<Index()> row_block;
-  std::function<Range(const Range&)> seen_from;
-  std::function<bool(const Range&, const Range&)> meets;
-  std::shared_ptr<const void> wrapped;  // what the functions ask
-};
-static_assert(SlotsPattern<AnyPattern> && Pattern<AnyPattern>);
-
 template <class... P>
-std::vector<AnyPattern> any_patterns(const P&... patterns) {
-  return {AnyPattern::of(patterns)...};
+std::vector<ErasedPattern> any_patterns(const P&... patterns) {
+  return {ErasedPattern::of(patterns)...};
 }
 
 /// One of each kind. (A random pattern draws from the 10 blocks of 80 keys.)
-const std::vector<AnyPattern> kPatterns = any_patterns(
+const std::vector<ErasedPattern> kPatterns = any_patterns(
     Window{7, 3}, Causal{}, Dense{}, fixed_local(16), BlockWindow{8, 1, 1},
     GlobalTokens::at({0, 1, 2, 20, 40, 41}), GlobalTokens::first(5, true),
     RandomBlocks{8, 3, 10, 4, 0}, BlockList(8, 10, {{0, 2, 4, 4, 6}, {0, 3, 2, 8, 3, 5}}),
@@ -87,9 +43,9 @@ void for_each_pair(F&& f) {
 }
 
 /// Of the lattices: what the first can be cut by.
-bool cuts(const AnyPattern& by, const AnyPattern& of) {
-  const Slots<AnyPattern> a(of);
-  const Slots<AnyPattern> b(by);
+bool cuts(const ErasedPattern& by, const ErasedPattern& of) {
+  const Slots<ErasedPattern> a(of);
+  const Slots<ErasedPattern> b(by);
   for (Index s = 0; s < a.count(); ++s) {
     for (Index t = 0; t < b.count(); ++t) {
       const bool equal = a.row_step() == b.row_step() && a.lattice(s, 0) == b.lattice(t, 0);
@@ -99,11 +55,13 @@ bool cuts(const AnyPattern& by, const AnyPattern& of) {
   return true;
 }
 
-bool same_rows(const AnyPattern& a, const AnyPattern& b) { return a.row_step() == b.row_step(); }
+bool same_rows(const ErasedPattern& a, const ErasedPattern& b) {
+  return a.row_step() == b.row_step();
+}
 
 TEST(Combine, DifferencesFollowTheLaw) {
   Index made = 0;
-  for_each_pair([&](const AnyPattern& a, const AnyPattern& b) {
+  for_each_pair([&](const ErasedPattern& a, const ErasedPattern& b) {
     if (!cuts(b, a)) {
       EXPECT_NE(refusal([&] { subtract(a, b); }), "accepted");
       return;
@@ -120,7 +78,7 @@ TEST(Combine, DifferencesFollowTheLaw) {
 
 TEST(Combine, UnionsFollowTheLaw) {
   Index made = 0;
-  for_each_pair([&](const AnyPattern& a, const AnyPattern& b) {
+  for_each_pair([&](const ErasedPattern& a, const ErasedPattern& b) {
     if (!cuts(a, b)) return;
     if (!same_rows(a, b)) {
       EXPECT_NE(refusal([&] { unite(a, b); }), "accepted");
@@ -138,7 +96,7 @@ TEST(Combine, UnionsFollowTheLaw) {
 
 TEST(Combine, IntersectionsFollowTheLaw) {
   Index made = 0;
-  for_each_pair([&](const AnyPattern& a, const AnyPattern& b) {
+  for_each_pair([&](const ErasedPattern& a, const ErasedPattern& b) {
     const std::string message = refusal([&] { intersect(a, b); });
     if (message != "accepted") {
       EXPECT_FALSE(cuts(a, b) && same_rows(a, b)) << message;
@@ -154,33 +112,15 @@ TEST(Combine, IntersectionsFollowTheLaw) {
   EXPECT_GT(made, 150);
 }
 
-/// Each key of each row in one stage only, whatever the steps of the rows.
-template <class P>
-void expect_stages(const P& pattern, const SequenceShape& shape) {
-  std::vector<int> times(as_size(shape.queries * shape.keys));
-  for_each_stage(pattern, [&](const auto& stage, auto) {
-    expect_law(stage, shape, "stage", [&](Index i, Index j) { return stage.allows(i, j); });
-    const Shown shown = enumerate(stage.plan(shape), shape.queries, shape.keys);
-    for (std::size_t n = 0; n < times.size(); ++n) times[n] += shown.pairs[n];
-  });
-  for (Index r = 0; r < shape.queries; ++r) {
-    for (Index j = 0; j < shape.keys; ++j) {
-      ASSERT_EQ(times[as_size(r * shape.keys + j)],
-                pattern.allows(r + shape.first_position, j) ? 1 : 0)
-          << r << " " << j;
-    }
-  }
-}
-
 TEST(Stages, ShowEachKeyOnce) {
-  for_each_pair([&](const AnyPattern& a, const AnyPattern& b) {
+  for_each_pair([&](const ErasedPattern& a, const ErasedPattern& b) {
     if (!cuts(a, b)) return;
     const auto pattern = in_stages(a, b);
     for (const SequenceShape& shape : kShapes) expect_stages(pattern, shape);
   });
 }
 
-/// Concrete types, which say less than AnyPattern: one slot without a span, and defaults.
+/// Concrete types, which say less than ErasedPattern: one slot without a span, and defaults.
 TEST(Combine, ConcreteTypesFollowTheLaw) {
   const Window window{7, 3};
   const StridedKeys strided{8};

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One head of attention whose N x N weights are kept, by Eigen's products: the arithmetic of
+/// DenseAttention. Plain pointers only, because its translation unit is compiled with flags of its
+/// own.
+#pragma once
+
+#include <cstddef>
+
+namespace bench {
+
+/// The rows of one tensor of a head, which are contiguous.
+template <class T>
+struct HeadRows {
+  T* data;
+  std::ptrdiff_t row;  // elements between rows
+};
+
+/// Sizes of a head: queries, keys and the widths of keys and values.
+struct HeadSizes {
+  std::ptrdiff_t queries;
+  std::ptrdiff_t keys;
+  std::ptrdiff_t d;
+  std::ptrdiff_t dv;
+};
+
+/// weights = softmax(q k^T / sqrt(d)) by rows, and out = weights v.
+/// \param weights [queries, keys], aligned to 64 bytes
+void dense_head_forward(const HeadSizes& sizes, HeadRows<const float> q, HeadRows<const float> k,
+                        HeadRows<const float> v, HeadRows<float> out, float* weights);
+
+/// The gradients of q, k and v.
+/// \param weights those of the forward pass
+/// \param d_weights [queries, keys], aligned to 64 bytes: written
+void dense_head_backward(const HeadSizes& sizes, HeadRows<const float> q, HeadRows<const float> k,
+                         HeadRows<const float> v, HeadRows<const float> out,
+                         HeadRows<const float> d_out, const float* weights, float* d_weights,
+                         HeadRows<float> d_q, HeadRows<float> d_k, HeadRows<float> d_v);
+
+}  // namespace bench

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// What the fuzzer of checks calls, led by a generator: the same in every run.
+#include "fuzz/arguments.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fovea_test {
+namespace {
+
+TEST(DrawnArguments, AreRefused) { each_drawn(3000, 1, try_arguments); }
+
+}  // namespace
+}  // namespace fovea_test

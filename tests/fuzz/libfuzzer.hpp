@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What lets libFuzzer call trials that are written with GoogleTest's expectations.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+/// An expectation that fails ends the program, which is how libFuzzer learns of it.
+extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments) {
+  testing::InitGoogleTest(count, *arguments);
+  testing::GTEST_FLAG(break_on_failure) = true;
+  return 0;
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// What the fuzzer of operators calls, led by a generator: the same in every run.
+#include "fuzz/operators.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fovea_test {
+namespace {
+
+TEST(DrawnOperators, DoAsTheirOraclesDo) { each_drawn(600, 1, try_operator); }
+
+}  // namespace
+}  // namespace fovea_test
