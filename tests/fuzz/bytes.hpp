@@ -44,18 +44,43 @@ class Bytes {
   std::span<const std::uint8_t> bytes_;
 };
 
-/// Calls trial(bytes) with `count` rows of drawn bytes, the same in every run; or with as many as
-/// the environment variable FOVEA_TRIALS says, which begin with these.
+/// Rows of drawn bytes, the same in every run.
+class DrawnBytes {
+ public:
+  explicit DrawnBytes(std::uint64_t seed) : draw_(seed) {}
+
+  std::vector<std::uint8_t> next() {
+    constexpr Index longest = 96;
+    std::vector<std::uint8_t> bytes(as_size(draw_(8, longest)));
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(draw_(0, 255));
+    return bytes;
+  }
+
+ private:
+  Draw draw_;
+};
+
+/// Calls trial(bytes) `count` times; or as often as the environment variable FOVEA_TRIALS says,
+/// which begins with these.
 template <class Trial>
 void each_drawn(long count, std::uint64_t seed, Trial&& trial) {
-  constexpr Index longest = 96;
   if (const char* const trials = std::getenv("FOVEA_TRIALS")) count = std::atol(trials);
-  Draw draw(seed);
+  DrawnBytes drawn(seed);
   for (long n = 0; n < count && !testing::Test::HasFailure(); ++n) {
-    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(draw(8, longest)));
-    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(draw(0, 255));
     SCOPED_TRACE("trial " + std::to_string(n));
-    trial(std::span<const std::uint8_t>(bytes));
+    trial(std::span<const std::uint8_t>(drawn.next()));
+  }
+}
+
+/// Calls trial(bytes) with the rows of these numbers, ascending: those that have found something.
+template <class Trial>
+void these_drawn(const std::vector<long>& numbers, std::uint64_t seed, Trial&& trial) {
+  DrawnBytes drawn(seed);
+  long n = 0;
+  for (const long number : numbers) {
+    while (n++ < number) drawn.next();
+    SCOPED_TRACE("trial " + std::to_string(number));
+    trial(std::span<const std::uint8_t>(drawn.next()));
   }
 }
 

@@ -9,5 +9,8 @@ namespace {
 
 TEST(DrawnOperators, DoAsTheirOraclesDo) { each_drawn(600, 1, try_operator); }
 
+/// 5023: gradients of joint maps, whose gauge did not count their roundings.
+TEST(DrawnOperators, WhatWasFoundIsMended) { these_drawn({5023}, 1, try_operator); }
+
 }  // namespace
 }  // namespace fovea_test

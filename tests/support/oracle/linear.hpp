@@ -207,6 +207,13 @@ void for_each_linear_row(const bench::AllInputs<T>& in, const Law& law, F&& f) {
   }
 }
 
+/// What the gauge of joint maps is multiplied by: sums over the features of several maps have as
+/// many times more roundings, which mostly cancel. Maps that are not joint have a gauge each.
+template <class T>
+Wide<T> joint_roundings(const OracleFarMap<T>& map) {
+  return std::sqrt(static_cast<Wide<T>>(map.maps.size()));
+}
+
 /// [B, Hq, Nq, Dv].
 template <class T>
 Reference<T> linear_oracle(const bench::AllInputs<T>& in, const OracleLinear<T>& op) {
@@ -219,9 +226,7 @@ Reference<T> linear_oracle(const bench::AllInputs<T>& in, const OracleLinear<T>&
     for (const OracleFarMap<T>& map : maps) {
       const OracleLinearRow<T> row = oracle_linear_row(op, map, at);
       signs_are_known = signs_are_known && map.positive();
-      // Sums over the features of several maps have as many times more roundings, which mostly
-      // cancel. Maps that are not joint have a gauge each.
-      const auto joint_maps = std::sqrt(static_cast<Wide<T>>(map.maps.size()));
+      const Wide<T> joint_maps = joint_roundings(map);
       for (Index c = 0; c < width; ++c) {
         const OracleTerm<T> term = oracle_term(in, at, row, c);
         const std::size_t i = first + as_size(c);

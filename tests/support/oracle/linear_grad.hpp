@@ -30,6 +30,7 @@ class LinearRowGrad {
         at_(at),
         row_(oracle_linear_row(op, map, at)),
         tau_(op.tau),
+        joint_(joint_roundings(map)),
         to_(to) {
     for (Index c = 0; c < in.v.width(); ++c) {
       const W d = op.share * d_out(at.batch, at.head, at.query, c);
@@ -65,7 +66,7 @@ class LinearRowGrad {
       const W value = d * row_.w[n] / row_.den;
       const W size = std::abs(d / row_.den) * row_.size[n];
       detail::add(to_.v, {at_.batch, at_.key_head, j, c}, value,
-                  std::max(size, row_.kappa * std::abs(value)));
+                  joint_ * std::max(size, row_.kappa * std::abs(value)));
     }
     for (std::size_t d = 0; d < row_.q.size(); ++d) {
       const W slope = row_.slope(d, tau_);
@@ -86,8 +87,9 @@ class LinearRowGrad {
   void add_by_feature(Reference<T>& to, const Shape& at, const OracleMap<T>& map, W x, W by_feature,
                       W size) {
     const W slope = map.derivative(x);
-    detail::add(to, at, slope * by_feature,
-                (std::abs(slope) + kFaint<T>)*std::max(size, row_.kappa * std::abs(by_feature)));
+    detail::add(
+        to, at, slope * by_feature,
+        joint_ * (std::abs(slope) + kFaint<T>)*std::max(size, row_.kappa * std::abs(by_feature)));
   }
 
   /// The map that feature d is of.
@@ -112,6 +114,7 @@ class LinearRowGrad {
   const OracleLinearPlace& at_;
   OracleLinearRow<T> row_;
   W tau_;
+  W joint_;
   ExpectedGrads<T>& to_;
   std::vector<W> d_out_;  // [Dv]
   Sum<T> delta_;          // <d_out, the map's term>
