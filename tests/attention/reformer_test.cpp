@@ -14,8 +14,8 @@
 #include "attention/reformer_problem.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/failing_allocations.hpp"
 #include "support/levels.hpp"
-#include "support/memory.hpp"
 
 namespace fovea_test {
 namespace {
@@ -305,6 +305,25 @@ TEST(ReformerOracle, GradientsAreDifferences) {
     };
     check(p.qk, grads.qk);
     check(p.v, grads.v);
+  }
+}
+
+TYPED_TEST(Reformer, OfFailedAllocations) {
+  using T = TypeParam;
+  const ReformerAttention op({.chunk = 10, .rounds = 2, .buckets = 4, .correct_duplicates = true});
+  ReformerProblem<T> p({.batch = 2, .heads = 2, .rows = 100});
+  p.key_lengths = {100, 63};
+  const ReformerWritten<T> to(op, p);
+  expect_all_or_nothing<T>({&to.out, &to.lse, &to.round_lse}, [&](AnyExecutor* executor) {
+    on_executor(executor,
+                [&](auto&& on) { op.forward(p.inputs(), to.out.view(), to.saved(), on); });
+  });
+  for (const fovea::ReformerSaved<T>& saved : {to.saved(), fovea::ReformerSaved<T>{}}) {
+    expect_all_or_nothing<T>({&to.d_qk, &to.d_v}, [&](AnyExecutor* executor) {
+      on_executor(executor, [&](auto&& on) {
+        op.backward(p.inputs(), to.out.view(), saved, p.d_out.view(), to.grads(), on);
+      });
+    });
   }
 }
 

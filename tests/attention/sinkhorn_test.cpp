@@ -8,12 +8,11 @@
 
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <vector>
 
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/executors.hpp"
+#include "support/failing_allocations.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 #include "support/oracle/sinkhorn.hpp"
@@ -59,10 +58,35 @@ struct SortProblem {
   std::vector<Index> key_lengths;
 };
 
-/// What one call writes, in logical order.
+/// What one call writes, NaN in one layout.
+template <class T>
+struct SortWritten {
+  explicit SortWritten(const SortProblem<T>& p, const Layout& layout = {})
+      : out(p.d_out.shape(), layout),
+        lse({p.q.shape()[0], p.q.shape()[1], p.q.shape()[2], 1}, layout),
+        d_q(p.q.shape(), layout),
+        d_k(p.k.shape(), layout),
+        d_v(p.v.shape(), layout),
+        d_sorting(p.sorting.shape(), layout) {}
+
+  fovea::SinkhornGrads<T> grads() const {
+    return {d_q.view(), d_k.view(), d_v.view(), d_sorting.view()};
+  }
+
+  Tensor<T> out, lse, d_q, d_k, d_v, d_sorting;
+};
+
+/// The same in logical order.
 template <class T>
 struct SortResult {
   std::vector<T> out, lse, d_q, d_k, d_v, d_sorting;
+
+  /// Calls f(name, numbers) for each.
+  template <class F>
+  void for_each(F&& f) const {
+    f("out", out), f("lse", lse);
+    f("d_q", d_q), f("d_k", d_k), f("d_v", d_v), f("d_sorting", d_sorting);
+  }
 };
 
 /// Runs forward and backward into NaN; what stands between the elements must stay.
@@ -70,40 +94,16 @@ template <class T>
 SortResult<T> run_sort(const SinkhornOptions& options, const SortProblem<T>& p,
                        AnyExecutor* executor = nullptr, const Layout& layout = {}) {
   const SinkhornAttention op(options);
-  const Shape& s = p.q.shape();
-  const Tensor<T> out(p.d_out.shape(), layout);
-  const Tensor<T> lse({s[0], s[1], s[2], 1}, layout);
-  const Tensor<T> d_q(s, layout);
-  const Tensor<T> d_k(p.k.shape(), layout);
-  const Tensor<T> d_v(p.v.shape(), layout);
-  const Tensor<T> d_sorting(p.sorting.shape(), layout);
-  const fovea::SinkhornGrads<T> grads{d_q.view(), d_k.view(), d_v.view(), d_sorting.view()};
-  if (executor == nullptr) {
-    op.forward(p.inputs(), out.view(), {lse.view()});
-    op.backward(p.inputs(), out.view(), {lse.view()}, p.d_out.view(), grads);
-  } else {
-    op.forward(p.inputs(), out.view(), {lse.view()}, *executor);
-    op.backward(p.inputs(), out.view(), {lse.view()}, p.d_out.view(), grads, *executor);
-  }
-  for (const Tensor<T>* x : {&out, &lse, &d_q, &d_k, &d_v, &d_sorting}) {
+  const SortWritten<T> to(p, layout);
+  on_executor(executor, [&](auto&& on) {
+    op.forward(p.inputs(), to.out.view(), {to.lse.view()}, on);
+    op.backward(p.inputs(), to.out.view(), {to.lse.view()}, p.d_out.view(), to.grads(), on);
+  });
+  for (const Tensor<T>* x : {&to.out, &to.lse, &to.d_q, &to.d_k, &to.d_v, &to.d_sorting}) {
     EXPECT_EQ(x->changed_gaps(), 0);
   }
-  return {out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values(), d_sorting.values()};
-}
-
-template <class T>
-testing::AssertionResult same_bits(const SortResult<T>& a, const SortResult<T>& b) {
-  for (const auto& [name, x, y] : {std::tuple{"out", &a.out, &b.out},
-                                   {"lse", &a.lse, &b.lse},
-                                   {"d_q", &a.d_q, &b.d_q},
-                                   {"d_k", &a.d_k, &b.d_k},
-                                   {"d_v", &a.d_v, &b.d_v},
-                                   {"d_sorting", &a.d_sorting, &b.d_sorting}}) {
-    if (testing::AssertionResult same = fovea_test::same_bits(*x, *y); !same) {
-      return same << " (" << name << ")";
-    }
-  }
-  return testing::AssertionSuccess();
+  return {to.out.values(), to.lse.values(), to.d_q.values(),
+          to.d_k.values(), to.d_v.values(), to.d_sorting.values()};
 }
 
 template <class T>
@@ -264,15 +264,11 @@ TYPED_TEST(Sinkhorn, ASequenceIsAlone) {
   take(one.d_out, all.d_out);
   const SortResult<T> alone = run_sort(options, one);
   const Index at = 5 * 64;
-  EXPECT_TRUE(
-      fovea_test::same_bits(&got.out[as_size(at * 5)], alone.out.data(), 200, {1, 1, 40, 5}));
-  EXPECT_TRUE(fovea_test::same_bits(&got.lse[as_size(at)], alone.lse.data(), 40, {1, 1, 40, 1}));
-  EXPECT_TRUE(
-      fovea_test::same_bits(&got.d_q[as_size(at * 8)], alone.d_q.data(), 320, {1, 1, 40, 8}));
-  EXPECT_TRUE(
-      fovea_test::same_bits(&got.d_k[as_size(at * 8)], alone.d_k.data(), 320, {1, 1, 40, 8}));
-  EXPECT_TRUE(
-      fovea_test::same_bits(&got.d_v[as_size(at * 5)], alone.d_v.data(), 200, {1, 1, 40, 5}));
+  EXPECT_TRUE(same_bits(&got.out[as_size(at * 5)], alone.out.data(), 200, {1, 1, 40, 5}));
+  EXPECT_TRUE(same_bits(&got.lse[as_size(at)], alone.lse.data(), 40, {1, 1, 40, 1}));
+  EXPECT_TRUE(same_bits(&got.d_q[as_size(at * 8)], alone.d_q.data(), 320, {1, 1, 40, 8}));
+  EXPECT_TRUE(same_bits(&got.d_k[as_size(at * 8)], alone.d_k.data(), 320, {1, 1, 40, 8}));
+  EXPECT_TRUE(same_bits(&got.d_v[as_size(at * 5)], alone.d_v.data(), 200, {1, 1, 40, 5}));
   for (Index u = 0; u < 8; ++u) {
     for (Index w = 0; w < 8; ++w) {
       const T expected = u < 5 && w < 5 ? alone.d_sorting[as_size(u * 5 + w)] : T{0};
@@ -358,6 +354,23 @@ TYPED_TEST(Sinkhorn, AnArenaOfTheStatedBytesIsEnough) {
   }
 }
 
+TYPED_TEST(Sinkhorn, OfFailedAllocations) {
+  using T = TypeParam;
+  const SinkhornAttention op({.block = 10, .iterations = 3});
+  SortProblem<T> p({.batch = 2, .heads = 4, .key_heads = 2, .rows = 100, .block = 10});
+  p.key_lengths = {100, 60};
+  const SortWritten<T> to(p);
+  expect_all_or_nothing<T>({&to.out, &to.lse}, [&](AnyExecutor* executor) {
+    on_executor(executor,
+                [&](auto&& on) { op.forward(p.inputs(), to.out.view(), {to.lse.view()}, on); });
+  });
+  expect_all_or_nothing<T>({&to.d_q, &to.d_k, &to.d_v, &to.d_sorting}, [&](AnyExecutor* executor) {
+    on_executor(executor, [&](auto&& on) {
+      op.backward(p.inputs(), to.out.view(), {to.lse.view()}, p.d_out.view(), to.grads(), on);
+    });
+  });
+}
+
 TEST(SinkhornGroups, MoreSequencesThanAreAtWorkAtOnce) {
   const SinkhornOptions options{.block = 64, .iterations = 2};
   const Sizes many{.batch = 3,
@@ -381,10 +394,10 @@ TEST(SinkhornGroups, MoreSequencesThanAreAtWorkAtOnce) {
   take(one.d_out, p.d_out);
   const SortResult<float> alone = run_sort(options, one);
   const std::size_t size = 8192 * 64;
-  EXPECT_TRUE(fovea_test::same_bits(&got.out[5 * size], alone.out.data(), size, {1, 1, 8192, 64}));
-  EXPECT_TRUE(fovea_test::same_bits(&got.d_k[5 * size], alone.d_k.data(), size, {1, 1, 8192, 64}));
-  EXPECT_TRUE(fovea_test::same_bits(&got.d_sorting[5 * 128 * 128], alone.d_sorting.data(),
-                                    128 * 128, {1, 1, 128, 128}));
+  EXPECT_TRUE(same_bits(&got.out[5 * size], alone.out.data(), size, {1, 1, 8192, 64}));
+  EXPECT_TRUE(same_bits(&got.d_k[5 * size], alone.d_k.data(), size, {1, 1, 8192, 64}));
+  EXPECT_TRUE(same_bits(&got.d_sorting[5 * 128 * 128], alone.d_sorting.data(), 128 * 128,
+                        {1, 1, 128, 128}));
 }
 
 }  // namespace

@@ -440,41 +440,21 @@ TYPED_TEST(Synthesizer, InAnArena) {
 TYPED_TEST(Synthesizer, OfFailedAllocations) {
   using T = typename TypeParam::Scalar;
   const Problem<TypeParam> problem({.batch = 2, .heads = 2, .rows = 70, .hidden = 9}, true);
-  const auto expected = problem.run();
-  serial_and_in_a_pool([&](AnyExecutor* executor) {
-    const Tensor<T> out(problem.shape_of_out());
-    const Tensor<T> lse({2, 2, 70, 1});
-    const NamedTensors<T> to = problem.tensors.blank({});
-    const auto on = [&](const auto& call) {
-      executor == nullptr ? call(fovea::Serial{}) : call(*executor);
-    };
-    fail_each_allocation([&] { out.fill(constant(kUntouched)); },
-                         [&] {
-                           on([&](auto&& e) {
-                             problem.op().forward(problem.inputs(), out.view(), {lse.view()}, e);
-                           });
-                         },
-                         [&] { EXPECT_TRUE(is_untouched(out.values())); },
-                         [&] { EXPECT_TRUE(same_bits(out.values(), expected.out)); });
-    const auto each = [&](const auto& f) {
-      for (std::size_t n = 0; n < expected.grads.size(); ++n) f(n, to.all()[n].second);
-    };
-    fail_each_allocation(
-        [&] { each([](std::size_t, const Tensor<T>& x) { x.fill(constant(kUntouched)); }); },
-        [&] {
-          on([&](auto&& e) {
-            problem.op().backward(problem.inputs(), out.view(), {lse.view()}, problem.d_out.view(),
-                                  TypeParam::grads(to), e);
-          });
-        },
-        [&] {
-          each([](std::size_t, const Tensor<T>& x) { EXPECT_TRUE(is_untouched(x.values())); });
-        },
-        [&] {
-          each([&](std::size_t n, const Tensor<T>& x) {
-            EXPECT_TRUE(same_bits(x.values(), expected.grads[n]));
-          });
-        });
+  const Tensor<T> out(problem.shape_of_out());
+  const Tensor<T> lse({2, 2, 70, 1});
+  const NamedTensors<T> to = problem.tensors.blank({});
+  expect_all_or_nothing<T>({&out, &lse}, [&](AnyExecutor* executor) {
+    on_executor(executor, [&](auto&& e) {
+      problem.op().forward(problem.inputs(), out.view(), {lse.view()}, e);
+    });
+  });
+  std::vector<const Tensor<T>*> grads;
+  for (const auto& [name, x] : to.all()) grads.push_back(&x);
+  expect_all_or_nothing<T>(grads, [&](AnyExecutor* executor) {
+    on_executor(executor, [&](auto&& e) {
+      problem.op().backward(problem.inputs(), out.view(), {lse.view()}, problem.d_out.view(),
+                            TypeParam::grads(to), e);
+    });
   });
 }
 
