@@ -9,6 +9,7 @@
 
 #include "attention/case.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/central_differences.hpp"
 #include "support/compare.hpp"
 #include "support/failing_allocations.hpp"
 #include "support/fill.hpp"
@@ -270,22 +271,11 @@ void expect_mixed_differences(const Op& op, MixedProblem<double>& p, double tole
   const auto expect = [&](const char* name, const Tensor<double>& x,
                           const std::vector<double>& gradient) {
     if (gradient.empty()) return;
-    std::size_t at = 0;
     double largest = 0;
-    for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
-      double& element = x(b, h, n, d);
-      const double before = element;
-      constexpr double step = 1e-5;
-      element = before + step;
-      const double above = loss();
-      element = before - step;
-      const double below = loss();
-      element = before;
-      const double difference = (above - below) / (2 * step);
+    for_each_difference(x, 1e-5, loss, [&](std::size_t n, double difference) {
       largest = std::max(largest, std::abs(difference));
-      EXPECT_NEAR(gradient[at], difference, tolerance * (1 + std::abs(difference)))
-          << name << " [" << b << ", " << h << ", " << n << ", " << d << "]";
-      ++at;
+      EXPECT_NEAR(gradient[n], difference, tolerance * (1 + std::abs(difference)))
+          << name << " " << n;
     });
     EXPECT_GT(largest, 1e-3) << name;
   };

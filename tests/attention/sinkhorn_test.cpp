@@ -12,10 +12,12 @@
 
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/central_differences.hpp"
 #include "support/failing_allocations.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 #include "support/oracle/sinkhorn.hpp"
+#include "support/same_everywhere.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test {
@@ -199,41 +201,23 @@ TYPED_TEST(Sinkhorn, WeightsBecomeDoublyStochastic) {
 
 TYPED_TEST(Sinkhorn, BitsDoNotDependOnThreadsLevelsAndStrides) {
   using T = TypeParam;
-  fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(3)};
-  Shuffled shuffled;
-  Layout apart;
-  apart.order = {2, 0, 3, 1};
-  apart.innermost = 2;
-  apart.gap = 3;
-  Layout guarded;
-  guarded.guard = Guard::behind;
   for (const Index block : {1, 7, 42}) {
-    const SinkhornOptions options{.block = block, .iterations = 3};
-    const Sizes s{.batch = 2,
-                  .heads = 4,
-                  .key_heads = 2,
-                  .rows = 126,
-                  .width = 19,
-                  .value_width = 17,
-                  .block = block};
-    SortProblem<T> p(s);
-    SortProblem<T> strided(s, 1, apart);
-    SortProblem<T> between_guards(s, 1, guarded);
-    p.key_lengths = strided.key_lengths = between_guards.key_lengths = {126, 84};
-    std::vector<SortResult<T>> fused;
-    at_each_level([&] {
-      const SortResult<T> serial = run_sort(options, p);
-      for (fovea::ThreadPool& pool : pools) {
-        AnyExecutor executor = AnyExecutor::of(pool);
-        EXPECT_TRUE(same_bits(serial, run_sort(options, p, &executor))) << pool.concurrency();
-      }
-      AnyExecutor executor = AnyExecutor::of(shuffled);
-      EXPECT_TRUE(same_bits(serial, run_sort(options, p, &executor)));
-      EXPECT_TRUE(same_bits(serial, run_sort(options, strided, nullptr, apart)));
-      EXPECT_TRUE(same_bits(serial, run_sort(options, between_guards, nullptr, guarded)));
-      if (has_fma(fovea::isa_level())) fused.push_back(serial);
-    });
-    for (const SortResult<T>& other : fused) EXPECT_TRUE(same_bits(fused[0], other));
+    const auto make = [&](const Layout& layout) {
+      const Sizes s{.batch = 2,
+                    .heads = 4,
+                    .key_heads = 2,
+                    .rows = 126,
+                    .width = 19,
+                    .value_width = 17,
+                    .block = block};
+      SortProblem<T> p(s, 1, layout);
+      p.key_lengths = {126, 84};
+      return p;
+    };
+    expect_same_bits_everywhere(
+        make, [&](const SortProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
+          return run_sort({.block = block, .iterations = 3}, p, executor, layout);
+        });
   }
 }
 
@@ -315,18 +299,8 @@ TEST(SinkhornOracle, GradientsAreDifferences) {
     };
     const ExpectedSinkhorn<double> grads = sinkhorn_oracle(p.inputs(), options, p.d_out.view());
     const auto check = [&](const Tensor<double>& x, const Reference<double>& grad) {
-      std::size_t at = 0;
-      for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
-        const double before = x(b, h, n, d);
-        constexpr double step = 1e-5;
-        x(b, h, n, d) = before + step;
-        const Wide<double> above = loss();
-        x(b, h, n, d) = before - step;
-        const Wide<double> below = loss();
-        x(b, h, n, d) = before;
-        EXPECT_NEAR(static_cast<double>((above - below) / (2 * step)),
-                    static_cast<double>(grad.value[at]), 1e-7);
-        ++at;
+      for_each_difference(x, 1e-5, loss, [&](std::size_t n, double difference) {
+        EXPECT_NEAR(difference, static_cast<double>(grad.value[n]), 1e-7);
       });
     };
     check(p.q, grads.q);

@@ -9,6 +9,7 @@
 #include "attention/synthesizer_problem.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/central_differences.hpp"
 #include "support/failing_allocations.hpp"
 #include "support/levels.hpp"
 #include "support/refusal.hpp"
@@ -271,23 +272,12 @@ void expect_central_differences(const SynthesizerSizes& sizes, bool causal,
     });
     return sum;
   };
-  constexpr double step = 1e-5;
   for (std::size_t n = 0; n < got.grads.size(); ++n) {
     const auto& [name, x] = problem.tensors.all()[n];
-    const Tensor<double>& tensor = x;
-    std::size_t at = 0;
-    for_each_index(tensor.shape(), [&](Index b, Index h, Index i, Index c) {
-      double& element = tensor(b, h, i, c);
-      const double before = element;
-      element = before + step;
-      const double above = loss();
-      element = before - step;
-      const double below = loss();
-      element = before;
-      EXPECT_NEAR(got.grads[n][at], (above - below) / (2 * step), 2e-8)
-          << problem.tensors.all()[n].first << " " << at;
-      ++at;
-    });
+    for_each_difference(x, 1e-5, loss,
+                        [&, own = name, grads = got.grads[n]](std::size_t at, double difference) {
+                          EXPECT_NEAR(grads[at], difference, 2e-8) << own << " " << at;
+                        });
   }
 }
 
