@@ -37,7 +37,7 @@ struct LunaCall {
     fovea::LunaUnpack{}.forward(of_tokens, out, pool);
   }
 
-  /// The unit of a row is that of its values, each with the unit that it has itself.
+  /// The unit of a row has that of the values that it attends to, beside its own.
   Error error(Index samples) const {
     const auto all = [](Index) { return true; };
     std::vector<T> sizes;
@@ -56,7 +56,9 @@ struct LunaCall {
     return sampled_error<T>(truly, out, samples,
                             [&](const AllInputs<T>& of, Index head, Index row) {
                               RowReference<T> truth = softmax_row(of, head, row, all);
-                              truth.unit = softmax_row(magnitudes, head, row, all).unit;
+                              const RowReference<T> more = softmax_row(magnitudes, head, row, all);
+                              for (std::size_t c = 0; c < truth.unit.size(); ++c)
+                                truth.unit[c] += more.out[c];
                               return truth;
                             });
   }
