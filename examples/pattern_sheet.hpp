@@ -26,7 +26,7 @@ inline constexpr const char *kBlue = "#0072B2", *kOrange = "#D55E00", *kGreen = 
 
 /// What is drawn in a colour of its own.
 struct Part {
-  std::string name;
+  std::string name;  ///< in the legend; empty: not there
   std::string colour;
   Law law;
 };
@@ -159,6 +159,7 @@ inline void draw_legend(std::ostream& svg, const Picture& picture, Index above, 
   std::snprintf(percent, sizeof percent, "%.1f %%", share * 100);
   svg << "<text y=\"" << above + n * kSquare + 14 << "\">" << percent;
   for (const Part& part : picture.parts) {
+    if (part.name.empty()) continue;
     svg << "<tspan dx=\"8\" font-weight=\"bold\" fill=\"" << part.colour << "\">" << part.name
         << "</tspan>";
   }

@@ -28,10 +28,6 @@ std::vector<Entry> cross_entries() {
       cross_backward_entry({"cross", "measure"}, measure, families),
       strided_fftw_entry({"cross/strided_fftw", "measure"}, {{.lengths = {1024, 4096}}}),
       transforms_alone_entry({"cross/transforms_alone", "measure"}, {{.lengths = lengths}}),
-      mixer_entry({"mixer", "estimate"}, estimate, false),
-      mixer_entry({"mixer/whole_fftw", "estimate"}, estimate, true),
-      mixer_entry({"mixer", "measure"}, measure, false),
-      mixer_entry({"mixer/whole_fftw", "measure"}, measure, true),
   };
   // clang-format on
 }
@@ -57,6 +53,19 @@ std::vector<RowPair> cross_row_pairs() {
   return pairs;
 }
 #endif
+
+std::vector<Entry> mixer_entries() {
+  // clang-format off
+  return {
+      mixer_entry<HeadMixer>({"mixer", "estimate", "Fourier mixer"}, FftPlanning::estimate),
+#if !defined(FOVEA_BENCH_COMPARED_ONLY)
+      mixer_entry<HeadMixer>({"mixer", "measure"}, FftPlanning::measure),
+      mixer_entry<WholeTransform>({"mixer/whole_fftw", "estimate"}, FftPlanning::estimate),
+      mixer_entry<WholeTransform>({"mixer/whole_fftw", "measure"}, FftPlanning::measure),
+#endif
+  };
+  // clang-format on
+}
 
 std::vector<Entry> fsat_cross_entries() {
   const std::vector<Family> lengths = {{.lengths = {1024, 4096, 16384}}};

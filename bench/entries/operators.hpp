@@ -29,10 +29,12 @@ std::vector<Entry> sketch_entries();
 std::vector<Entry> fsat_entries();
 std::vector<Entry> sorted_entries();
 std::vector<Entry> mixed_entries();
+std::vector<Entry> luna_entries();
 std::vector<Entry> synthesizer_entries();
 std::vector<Entry> eigen_entries();
 /// Where FFTW is.
 std::vector<Entry> cross_entries();
+std::vector<Entry> mixer_entries();
 std::vector<Entry> fsat_cross_entries();
 /// The same; fovea_bench alone has it, and `operators` has not.
 std::vector<Entry> fsat_layer_entries();
@@ -65,14 +67,16 @@ inline std::vector<Entry> operators() {
   add(indexed_entries());
   add(sketch_entries());
   add(fsat_entries());
-  add(synthesizer_entries());
 #endif
   add(mixed_entries());
+  add(luna_entries());
+  add(synthesizer_entries());
   add(eigen_entries());
 #if defined(FOVEA_BENCH_FFTW)
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
   add(cross_entries());
 #endif
+  add(mixer_entries());
   add(fsat_cross_entries());
 #endif
   return all;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Entries of the forms of the Synthesizer, on one head: q and k are R1 and R2 of the factorised
-/// form, and R is drawn. The dense form has x in q.
+/// Entries of the forms of the Synthesizer, whose weights are drawn. The dense form has x in q.
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -21,21 +20,28 @@ using fovea::DenseSynthesizerAttention;
 using fovea::FactorisedSynthesizerAttention;
 using fovea::RandomSynthesizerAttention;
 
-/// What an entry of one pass is made of, for any form. `Tensors` holds what the form reads beside
-/// the inputs, and gives its inputs and gradients.
+/// Columns of R1 and R2.
+constexpr Index kRank = 8;
+
+/// A forward pass of any form. `Tensors` holds what the form reads beside the inputs, and gives its
+/// inputs and gradients.
 template <class Op, class Tensors>
-Prepared prepared(Pass pass, const AllInputs<float>& in, const View<float>& out) {
+Prepared forward_pass(const AllInputs<float>& in, const View<float>& out) {
+  const auto own = std::make_shared<Tensors>(in);
+  return {[=](ThreadPool& pool) { Op{}.forward(own->inputs(in), out, pool); },
+          [=](Index samples) {
+            return sampled_error<float>(in, out, samples,
+                                        [own](const AllInputs<float>& all, Index head, Index row) {
+                                          return own->truth(all, head, row);
+                                        });
+          }};
+}
+
+/// A backward pass.
+template <class Op, class Tensors>
+Prepared backward_pass(const AllInputs<float>& in, const View<float>& out) {
   const auto own = std::make_shared<Tensors>(in);
   const Op op;
-  if (pass == Pass::forward) {
-    return {[=](ThreadPool& pool) { op.forward(own->inputs(in), out, pool); },
-            [=](Index samples) {
-              return sampled_error<float>(
-                  in, out, samples, [own](const AllInputs<float>& all, Index head, Index row) {
-                    return own->truth(all, head, row);
-                  });
-            }};
-  }
   const auto lse = std::make_shared<std::vector<float>>(in.q.batch() * in.q.heads() * in.q.rows());
   const auto made = std::make_shared<fovea::Workspace>(out.size(), sizeof(float));
   const View<float> kept(made->data<float>(), out.shape());
@@ -72,27 +78,32 @@ struct RandomTensors {
   std::vector<float> d_r;
 };
 
-/// The gradients of R1 and R2.
+/// R1 and R2, and their gradients.
 struct FactorTensors {
   explicit FactorTensors(const AllInputs<float>& in)
-      : shape(in.q.shape()),
-        d_r1(static_cast<std::size_t>(in.q.size())),
-        d_r2(static_cast<std::size_t>(in.q.size())) {}
-  static fovea::FactorisedSynthesizerInputs<float> inputs(const AllInputs<float>& in) {
-    return {in.q, in.k, in.v};
+      : of_queries{1, in.q.heads(), in.q.rows(), kRank},
+        of_keys{1, in.v.heads(), in.v.rows(), kRank},
+        r1(gaussians<float>(5, 0, of_queries[1] * of_queries[2] * kRank)),
+        r2(gaussians<float>(5, 1, of_keys[1] * of_keys[2] * kRank)),
+        d_r1(r1.size()),
+        d_r2(r2.size()) {}
+  fovea::FactorisedSynthesizerInputs<float> inputs(const AllInputs<float>& in) const {
+    return {View<const float>(r1.data(), of_queries), View<const float>(r2.data(), of_keys), in.v};
   }
   fovea::FactorisedSynthesizerGrads<float> grads(const View<float>& d_v) {
-    return {View<float>(d_r1.data(), shape), View<float>(d_r2.data(), shape), d_v};
+    return {View<float>(d_r1.data(), of_queries), View<float>(d_r2.data(), of_keys), d_v};
   }
-  static RowReference<float> truth(const AllInputs<float>& in, Index head, Index row) {
-    const double root = std::sqrt(static_cast<double>(in.q.width()));
+  RowReference<float> truth(const AllInputs<float>& in, Index head, Index row) const {
+    const auto own = inputs(in);
+    const AllInputs<float> rows{.q = own.r1, .k = own.r2, .v = in.v};
+    const double root = std::sqrt(static_cast<double>(kRank));
     return softmax_row(
-        in, head, row, [](Index) { return true; }, [=](Index, double z) { return z * root; });
+        rows, head, row, [](Index) { return true; }, [=](Index, double z) { return z * root; });
   }
 
-  Shape shape;
-  std::vector<float> d_r1;
-  std::vector<float> d_r2;
+  Shape of_queries, of_keys;
+  std::vector<float> r1, r2;
+  std::vector<float> d_r1, d_r2;
 };
 
 /// The network of the dense form, M = D, and its gradients.
@@ -101,8 +112,9 @@ struct NetworkTensors {
       : rows(in.q.rows()),
         width(in.q.width()),
         heads(in.q.heads()),
+        key_heads(in.v.heads()),
         w1(gaussians<float>(6, 0, heads * width * width, 0.1F)),
-        w2(gaussians<float>(7, 0, heads * width * rows, 0.1F)),
+        w2(gaussians<float>(7, 0, key_heads * width * rows, 0.1F)),
         d_w1(w1.size()),
         d_w2(w2.size()),
         d_x(static_cast<std::size_t>(in.q.size())) {}
@@ -110,7 +122,7 @@ struct NetworkTensors {
     fovea::DenseSynthesizerInputs<float> made;
     made.x = in.q;
     made.w1 = View<const float>(w1.data(), {1, heads, width, width});
-    made.w2 = View<const float>(w2.data(), {1, heads, width, rows});
+    made.w2 = View<const float>(w2.data(), {1, key_heads, width, rows});
     made.v = in.v;
     return made;
   }
@@ -118,12 +130,13 @@ struct NetworkTensors {
     fovea::DenseSynthesizerGrads<float> made;
     made.x = View<float>(d_x.data(), {1, heads, rows, width});
     made.w1 = View<float>(d_w1.data(), {1, heads, width, width});
-    made.w2 = View<float>(d_w2.data(), {1, heads, width, rows});
+    made.w2 = View<float>(d_w2.data(), {1, key_heads, width, rows});
     made.v = d_v;
     return made;
   }
   RowReference<float> truth(const AllInputs<float>& in, Index head, Index row) const {
     const auto own = inputs(in);
+    const Index key_head = head / (heads / key_heads);
     std::vector<double> hidden;
     for (Index m = 0; m < width; ++m) {
       double sum = 0;
@@ -137,7 +150,7 @@ struct NetworkTensors {
         [&](Index j, double) {
           double sum = 0;
           for (Index m = 0; m < width; ++m) {
-            sum += hidden[static_cast<std::size_t>(m)] * double{own.w2(0, head, m, j)};
+            sum += hidden[static_cast<std::size_t>(m)] * double{own.w2(0, key_head, m, j)};
           }
           return sum;
         });
@@ -146,6 +159,7 @@ struct NetworkTensors {
   Index rows;
   Index width;
   Index heads;
+  Index key_heads;
   std::vector<float> w1;
   std::vector<float> w2;
   std::vector<float> d_w1;
@@ -153,44 +167,70 @@ struct NetworkTensors {
   std::vector<float> d_x;
 };
 
-template <class Op, class Tensors, class BytesOf>
-Entry synthesizer_entry(const char* form, Pass pass, const BytesOf& bytes_of) {
+/// The sizes of a call, those of the network among them.
+fovea::DenseSynthesizerShape shape_of_network(const AttentionShape& s) {
+  return {s.batch, s.query_heads, s.key_heads, s.queries, s.keys, s.width, s.value_width, s.width};
+}
+AttentionShape shape_of_factors(AttentionShape s) {
+  s.width = kRank;
+  return s;
+}
+AttentionShape shape_of_logits(AttentionShape s) {
+  s.width = 0;
+  return s;
+}
+
+template <class Op, class Tensors, Pass pass, class ShapeFor>
+Entry synthesizer_entry(const char* form, const char* label, const ShapeFor& shape_for_call) {
+  constexpr bool is_backward = pass == Pass::backward;
   Entry entry;
-  entry.names = {"synthesizer", form, "", pass};
+  entry.names = {"synthesizer", form, label, pass};
   entry.families = {{.lengths = {4096, 16384}, .heads = 1, .key_heads = 1}};
+  entry.longest = 8192;  // all pairs are computed, as by full attention, which is beside it
   entry.visible_pairs = [](const AttentionShape& s) { return s.query_heads * s.queries * s.keys; };
-  entry.f32 = {[=](const AllInputs<float>& in, const View<float>& out) {
-                 return prepared<Op, Tensors>(pass, in, out);
+  // Of the products of each pair, whose logit is one of `width` numbers.
+  entry.own_flops = [=](const AttentionShape& s) {
+    const Index width = shape_for_call(s).width;
+    const Index products = is_backward ? 3 * width + 2 * s.value_width : width + s.value_width;
+    return 2.0 * static_cast<double>(s.query_heads * s.queries) *
+           static_cast<double>(s.keys * products);
+  };
+  entry.f32 = {[](const AllInputs<float>& in, const View<float>& out) {
+                 if constexpr (is_backward) return backward_pass<Op, Tensors>(in, out);
+                 if constexpr (!is_backward) return forward_pass<Op, Tensors>(in, out);
                },
                [=](const AttentionShape& s, Index workers) {
-                 return bytes_of(Op{}, s, pass == Pass::backward, workers);
+                 const auto own = shape_for_call(s);
+                 if constexpr (is_backward) {
+                   return Op{}.template backward_workspace_bytes<float>(own, workers);
+                 } else {
+                   return Op{}.template workspace_bytes<float>(own, workers);
+                 }
                }};
   return entry;
+}
+
+/// Entries of one pass of the forms that fovea_compare shows.
+template <Pass pass>
+void add_streamed(std::vector<Entry>& to, const char* factors, const char* network) {
+  to.push_back(synthesizer_entry<FactorisedSynthesizerAttention, FactorTensors, pass>(
+      "factor:8", factors, shape_of_factors));
+  to.push_back(synthesizer_entry<DenseSynthesizerAttention, NetworkTensors, pass>(
+      "dense,hidden:64", network, shape_of_network));
 }
 
 }  // namespace
 
 std::vector<Entry> synthesizer_entries() {
-  const auto bytes = [](const auto& op, const AttentionShape& s, bool backward, Index workers) {
-    return backward ? op.template backward_workspace_bytes<float>(s, workers)
-                    : op.template workspace_bytes<float>(s, workers);
-  };
-  const auto dense_bytes = [bytes](const auto& op, const AttentionShape& s, bool backward,
-                                   Index workers) {
-    const fovea::DenseSynthesizerShape shape{s.batch, s.query_heads, s.key_heads,   s.queries,
-                                             s.keys,  s.width,       s.value_width, s.width};
-    return backward ? op.template backward_workspace_bytes<float>(shape, workers)
-                    : op.template workspace_bytes<float>(shape, workers);
-  };
   std::vector<Entry> all;
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    all.push_back(
-        synthesizer_entry<RandomSynthesizerAttention, RandomTensors>("random", pass, bytes));
-    all.push_back(
-        synthesizer_entry<FactorisedSynthesizerAttention, FactorTensors>("factor:64", pass, bytes));
-    all.push_back(synthesizer_entry<DenseSynthesizerAttention, NetworkTensors>("dense,hidden:64",
-                                                                               pass, dense_bytes));
-  }
+  add_streamed<Pass::forward>(all, "Synthesizer, rank 8", "Synthesizer, dense");
+#if !defined(FOVEA_BENCH_COMPARED_ONLY)
+  add_streamed<Pass::backward>(all, "", "");
+  all.push_back(synthesizer_entry<RandomSynthesizerAttention, RandomTensors, Pass::forward>(
+      "random", "", shape_of_logits));
+  all.push_back(synthesizer_entry<RandomSynthesizerAttention, RandomTensors, Pass::backward>(
+      "random", "", shape_of_logits));
+#endif
   return all;
 }
 

@@ -26,6 +26,7 @@
 #include "fovea/layers/layer_check.hpp"
 #include "fovea/layers/layer_norm.hpp"
 #include "fovea/layers/layer_parts.hpp"
+#include "fovea/layers/learned_global.hpp"
 #include "fovea/layers/learned_inputs.hpp"
 #include "fovea/layers/learned_projections.hpp"
 #include "fovea/layers/learned_sorting.hpp"

@@ -71,6 +71,13 @@ struct FsatProblem {
 template <class T>
 struct FsatResult {
   std::vector<T> out, lse, d_q, d_k, d_v, d_dominant;
+
+  /// Calls f(name, numbers) for each.
+  template <class F>
+  void for_each(F&& f) const {
+    f("out", out), f("lse", lse);
+    f("d_q", d_q), f("d_k", d_k), f("d_v", d_v), f("d_dominant", d_dominant);
+  }
 };
 
 /// Both passes into NaN.
@@ -85,35 +92,15 @@ FsatResult<T> run_fsat(const FsatAttention& op, const FsatProblem<T>& p,
   const AllSaved<T> saved{lse.view()};
   AllGrads<T> grads{d_q.view(), d_k.view(), d_v.view()};
   grads.dominant = d_dominant.view();
-  if (executor == nullptr) {
-    op.forward(in, out.view(), saved);
-    op.backward(in, out.view(), saved, p.d_out.view(), grads);
-  } else {
-    op.forward(in, out.view(), saved, *executor);
-    op.backward(in, out.view(), saved, p.d_out.view(), grads, *executor);
-  }
+  on_executor(executor, [&](auto&& on) {
+    op.forward(in, out.view(), saved, on);
+    op.backward(in, out.view(), saved, p.d_out.view(), grads, on);
+  });
   EXPECT_EQ(out.changed_gaps() + lse.changed_gaps() + d_q.changed_gaps() + d_k.changed_gaps() +
                 d_v.changed_gaps() + d_dominant.changed_gaps(),
             0);
   return {out.values(), lse.values(), d_q.values(),
           d_k.values(), d_v.values(), d_dominant.values()};
-}
-
-template <class T>
-testing::AssertionResult same_bits(const FsatResult<T>& a, const FsatResult<T>& b) {
-  struct Part {
-    const char* name;
-    std::vector<T> FsatResult<T>::*values;
-  };
-  for (const auto& [name, values] :
-       {Part{"out", &FsatResult<T>::out}, Part{"lse", &FsatResult<T>::lse},
-        Part{"d_q", &FsatResult<T>::d_q}, Part{"d_k", &FsatResult<T>::d_k},
-        Part{"d_v", &FsatResult<T>::d_v}, Part{"d_dominant", &FsatResult<T>::d_dominant}}) {
-    if (testing::AssertionResult same = same_bits(a.*values, b.*values); !same) {
-      return same << " (" << name << ")";
-    }
-  }
-  return testing::AssertionSuccess();
 }
 
 }  // namespace fovea_test

@@ -17,9 +17,11 @@
 #include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/central_differences.hpp"
 #include "support/compare.hpp"
 #include "support/levels.hpp"
 #include "support/memory.hpp"
+#include "support/same_everywhere.hpp"
 
 namespace fovea_test {
 namespace {
@@ -154,35 +156,17 @@ TYPED_TEST(Fsat, TakesAnyFiniteIndex) {
 
 TYPED_TEST(Fsat, BitsDoNotDependOnThreadsLevelsAndStrides) {
   using T = TypeParam;
-  fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(3)};
-  Shuffled shuffled;
-  Layout apart;
-  apart.order = {2, 0, 3, 1};
-  apart.innermost = 2;
-  apart.gap = 3;
-  Layout guarded;
-  guarded.guard = Guard::behind;
   for (const FsatOptions& options : all_options(700)) {
-    const FsatAttention op(options);
-    const FsatSizes s{.batch = 2, .heads = 4, .key_heads = 2, .tokens = 700, .width = 16};
-    FsatProblem<T> p(s);
-    FsatProblem<T> strided(s, 1, apart);
-    FsatProblem<T> between_guards(s, 1, guarded);
-    p.key_lengths = strided.key_lengths = between_guards.key_lengths = {700, 411};
-    std::vector<FsatResult<T>> fused;
-    at_each_level([&] {
-      const FsatResult<T> serial = run_fsat(op, p);
-      for (fovea::ThreadPool& pool : pools) {
-        AnyExecutor executor = AnyExecutor::of(pool);
-        EXPECT_TRUE(same_bits(serial, run_fsat(op, p, &executor))) << pool.concurrency();
-      }
-      AnyExecutor executor = AnyExecutor::of(shuffled);
-      EXPECT_TRUE(same_bits(serial, run_fsat(op, p, &executor)));
-      EXPECT_TRUE(same_bits(serial, run_fsat(op, strided, nullptr, apart)));
-      EXPECT_TRUE(same_bits(serial, run_fsat(op, between_guards, nullptr, guarded)));
-      if (has_fma(fovea::isa_level())) fused.push_back(serial);
-    });
-    for (const FsatResult<T>& other : fused) EXPECT_TRUE(same_bits(fused[0], other));
+    const auto make = [](const Layout& layout) {
+      FsatProblem<T> p({.batch = 2, .heads = 4, .key_heads = 2, .tokens = 700, .width = 16}, 1,
+                       layout);
+      p.key_lengths = {700, 411};
+      return p;
+    };
+    expect_same_bits_everywhere(
+        make, [&](const FsatProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
+          return run_fsat(FsatAttention(options), p, executor, layout);
+        });
   }
 }
 
@@ -366,18 +350,9 @@ TEST(FsatDifferences, HoldEveryGradient) {
       };
       const auto expect_derivatives = [&](const char* name, const Tensor<double>& x,
                                           const std::vector<double>& grads) {
-        std::size_t i = 0;
-        for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
-          const double before = x(b, h, n, d);
-          x(b, h, n, d) = before + step;
-          const long double above = loss();
-          x(b, h, n, d) = before - step;
-          const long double below = loss();
-          x(b, h, n, d) = before;
-          const auto difference = static_cast<double>((above - below) / (2 * step));
+        for_each_difference(x, step, loss, [&](std::size_t i, double difference) {
           ASSERT_TRUE(std::abs(difference - grads[i]) <= 1e-8 * (1 + std::abs(difference)))
               << name << " " << i << ": " << grads[i] << ", difference " << difference;
-          ++i;
         });
       };
       expect_derivatives("q", p.q, got.d_q);

@@ -195,6 +195,13 @@ TYPED_TEST(Linformer, TakesTheMemoryThatItSays) {
   expect_serves_in_arena(LinformerAttention{}, MixedProblem<T>({.width = 200}, 17, 60));
 }
 
+TYPED_TEST(Linformer, OfFailedAllocations) {
+  using T = TypeParam;
+  MixedProblem<T> p({.queries = 70, .keys = 150, .projected = 70}, 21);
+  p.key_lengths = {150, 90};
+  expect_mixed_of_failed_allocations(LinformerAttention{}, p);
+}
+
 /// A projection that picks keys is full attention over these.
 TYPED_TEST(Linformer, UnitRowsPickKeys) {
   using T = TypeParam;

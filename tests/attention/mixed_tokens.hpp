@@ -9,7 +9,9 @@
 
 #include "attention/case.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/central_differences.hpp"
 #include "support/compare.hpp"
+#include "support/failing_allocations.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
@@ -76,7 +78,7 @@ struct MixedProblem {
   std::vector<Index> key_lengths = {};
 };
 
-/// What both passes write.
+/// What both passes give, in logical order.
 template <class T>
 struct MixedResult {
   std::vector<T> out, lse, d_q, d_k, d_v, d_e, d_f;
@@ -93,65 +95,98 @@ struct MixedResult {
   }
 };
 
-template <class T>
-testing::AssertionResult same_bits(const MixedResult<T>& a, const MixedResult<T>& b) {
-  testing::AssertionResult all = testing::AssertionSuccess();
-  std::vector<const std::vector<T>*> others;
-  b.for_each([&](const char*, const std::vector<T>& x) { others.push_back(&x); });
-  std::size_t n = 0;
-  a.for_each([&](const char* name, const std::vector<T>& x) {
-    const testing::AssertionResult same = same_bits(x, *others[n++]);
-    if (!same && all) all = testing::AssertionFailure() << same.message() << " (" << name << ")";
-  });
-  return all;
-}
+/// What both passes write of `Op`, NaN in one layout.
+template <class T, class Op>
+struct MixedWritten {
+  static constexpr bool kProjects = requires(typename Op::template Grads<T> g) {
+    g.key_projection;
+  };
+
+  explicit MixedWritten(const MixedProblem<T>& p, const Layout& layout = {})
+      : out(p.d_out.shape(), layout),
+        lse({p.sizes.batch, p.sizes.heads, p.sizes.queries, 1}, layout),
+        keys({p.sizes.batch, p.sizes.key_heads, p.sizes.projected, p.sizes.width}, layout),
+        values({p.sizes.batch, p.sizes.key_heads, p.sizes.projected, p.sizes.value_width}, layout),
+        mark_lse({p.sizes.batch, p.sizes.heads, p.sizes.landmarks, 1}, layout),
+        marks({p.sizes.batch, p.sizes.heads, p.sizes.landmarks, p.sizes.value_width}, layout),
+        d_q(p.q.shape(), layout),
+        d_k(p.k.shape(), layout),
+        d_v(p.v.shape(), layout),
+        d_e(p.e.shape(), layout),
+        d_f(p.f.shape(), layout) {}
+
+  /// \param all whether it keeps what the backward pass would compute again
+  AllSaved<T> saved(bool all = true) const {
+    AllSaved<T> made{lse.view()};
+    if (!all) return made;
+    made.projected_keys = keys.view();
+    made.projected_values = values.view();
+    made.landmark_lse = mark_lse.view();
+    made.landmark_values = marks.view();
+    return made;
+  }
+  AllGrads<T> grads() const {
+    AllGrads<T> made{d_q.view(), d_k.view(), d_v.view()};
+    if (kProjects) {
+      made.key_projection = d_e.view();
+      made.value_projection = d_f.view();
+    }
+    return made;
+  }
+
+  std::vector<const Tensor<T>*> of_forward() const {
+    if (kProjects) return {&out, &lse, &keys, &values};
+    return {&out, &lse, &mark_lse, &marks};
+  }
+  std::vector<const Tensor<T>*> of_backward() const {
+    if (kProjects) return {&d_q, &d_k, &d_v, &d_e, &d_f};
+    return {&d_q, &d_k, &d_v};
+  }
+
+  Tensor<T> out, lse, keys, values, mark_lse, marks, d_q, d_k, d_v, d_e, d_f;
+};
 
 /// Runs both passes into NaN; what stands between elements must stay.
 /// \param saves whether the forward pass keeps what the backward pass would compute again
 template <class T, class Op>
 MixedResult<T> run_mixed(const Op& op, const MixedProblem<T>& p, AnyExecutor* executor = nullptr,
                          bool saves = true, const Layout& layout = {}) {
-  const AllInputs<T> in = p.inputs();
-  const MixedSizes& s = p.sizes;
-  const auto made = [&](const Shape& shape) { return Tensor<T>(shape, layout); };
-  const Tensor<T> out = made(p.d_out.shape()), lse = made({s.batch, s.heads, s.queries, 1});
-  const Tensor<T> keys = made({s.batch, s.key_heads, s.projected, s.width});
-  const Tensor<T> values = made({s.batch, s.key_heads, s.projected, s.value_width});
-  const Tensor<T> mark_lse = made({s.batch, s.heads, s.landmarks, 1});
-  const Tensor<T> marks = made({s.batch, s.heads, s.landmarks, s.value_width});
-  const Tensor<T> d_q = made(in.q.shape()), d_k = made(in.k.shape()), d_v = made(in.v.shape());
-  const Tensor<T> d_e = made(p.e.shape()), d_f = made(p.f.shape());
-  AllSaved<T> saved{lse.view()};
-  if (saves) {
-    saved.projected_keys = keys.view();
-    saved.projected_values = values.view();
-    saved.landmark_lse = mark_lse.view();
-    saved.landmark_values = marks.view();
+  const MixedWritten<T, Op> to(p, layout);
+  const AllSaved<T> saved = to.saved(saves);
+  on_executor(executor, [&](auto&& on) {
+    op.forward(p.inputs(), to.out.view(), saved, on);
+    op.backward(p.inputs(), to.out.view(), saved, p.d_out.view(), to.grads(), on);
+  });
+  for (const auto& tensors : {to.of_forward(), to.of_backward()}) {
+    for (const Tensor<T>* x : tensors) EXPECT_EQ(x->changed_gaps(), 0);
   }
-  AllGrads<T> grads{d_q.view(), d_k.view(), d_v.view()};
-  constexpr bool projects = requires(typename Op::template Grads<T> g) { g.key_projection; };
-  if (projects) {
-    grads.key_projection = d_e.view();
-    grads.value_projection = d_f.view();
-  }
-  if (executor == nullptr) {
-    op.forward(in, out.view(), saved);
-    op.backward(in, out.view(), saved, p.d_out.view(), grads);
-  } else {
-    op.forward(in, out.view(), saved, *executor);
-    op.backward(in, out.view(), saved, p.d_out.view(), grads, *executor);
-  }
-  EXPECT_EQ(out.changed_gaps() + lse.changed_gaps() + keys.changed_gaps() + values.changed_gaps() +
-                marks.changed_gaps() + d_q.changed_gaps() + d_k.changed_gaps() +
-                d_v.changed_gaps() + d_e.changed_gaps() + d_f.changed_gaps(),
-            0);
   MixedResult<T> result{
-      out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values(), {}, {}};
-  if (projects) {
-    result.d_e = d_e.values();
-    result.d_f = d_f.values();
+      to.out.values(), to.lse.values(), to.d_q.values(), to.d_k.values(), to.d_v.values(), {}, {}};
+  if (to.kProjects) {
+    result.d_e = to.d_e.values();
+    result.d_f = to.d_f.values();
   }
   return result;
+}
+
+/// Whichever allocation fails, each pass writes all or nothing.
+template <class T, class Op>
+void expect_mixed_of_failed_allocations(const Op& op, const MixedProblem<T>& p) {
+  const MixedWritten<T, Op> to(p);
+  for (const bool saves : {true, false}) {
+    expect_all_or_nothing<T>(
+        saves ? to.of_forward() : std::vector<const Tensor<T>*>{&to.out, &to.lse},
+        [&](AnyExecutor* executor) {
+          on_executor(executor, [&](auto&& on) {
+            op.forward(p.inputs(), to.out.view(), to.saved(saves), on);
+          });
+        });
+    expect_all_or_nothing<T>(to.of_backward(), [&](AnyExecutor* executor) {
+      on_executor(executor, [&](auto&& on) {
+        op.backward(p.inputs(), to.out.view(), to.saved(saves), p.d_out.view(), to.grads(), on);
+      });
+    });
+  }
 }
 
 /// Threads, odd schedules, and what was saved, change no bit.
@@ -236,22 +271,11 @@ void expect_mixed_differences(const Op& op, MixedProblem<double>& p, double tole
   const auto expect = [&](const char* name, const Tensor<double>& x,
                           const std::vector<double>& gradient) {
     if (gradient.empty()) return;
-    std::size_t at = 0;
     double largest = 0;
-    for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
-      double& element = x(b, h, n, d);
-      const double before = element;
-      constexpr double step = 1e-5;
-      element = before + step;
-      const double above = loss();
-      element = before - step;
-      const double below = loss();
-      element = before;
-      const double difference = (above - below) / (2 * step);
+    for_each_difference(x, 1e-5, loss, [&](std::size_t n, double difference) {
       largest = std::max(largest, std::abs(difference));
-      EXPECT_NEAR(gradient[at], difference, tolerance * (1 + std::abs(difference)))
-          << name << " [" << b << ", " << h << ", " << n << ", " << d << "]";
-      ++at;
+      EXPECT_NEAR(gradient[n], difference, tolerance * (1 + std::abs(difference)))
+          << name << " " << n;
     });
     EXPECT_GT(largest, 1e-3) << name;
   };

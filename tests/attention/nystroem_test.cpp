@@ -195,6 +195,15 @@ TYPED_TEST(Nystroem, TakesTheMemoryThatItSays) {
   expect_serves_in_arena(with(8), MixedProblem<T>({.width = 200, .landmarks = 8}, 49, 30));
 }
 
+TYPED_TEST(Nystroem, OfFailedAllocations) {
+  using T = TypeParam;
+  MixedProblem<T> p({.queries = 80, .keys = 80, .landmarks = 8}, 53);
+  p.key_lengths = {80, 40};
+  for (const NystroemScale scale : {NystroemScale::matrix, NystroemScale::batch_max}) {
+    expect_mixed_of_failed_allocations(with(8, 2, scale), p);
+  }
+}
+
 /// With a landmark for each token and enough steps it is full attention, and with fewer it is
 /// further away.
 TEST(NystroemLimit, NearsFullAttention) {

@@ -53,10 +53,34 @@ struct ReformerProblem {
   std::vector<Index> key_lengths;
 };
 
-/// What one call writes, in logical order.
+/// What one call writes, NaN in one layout.
+template <class T>
+struct ReformerWritten {
+  ReformerWritten(const ReformerAttention& op, const ReformerProblem<T>& p,
+                  const Layout& layout = {})
+      : out(p.d_out.shape(), layout),
+        lse({p.qk.shape()[0], p.qk.shape()[1], p.qk.shape()[2], 1}, layout),
+        round_lse({p.qk.shape()[0], p.qk.shape()[1], p.qk.shape()[2], op.options.rounds}, layout),
+        d_qk(p.qk.shape(), layout),
+        d_v(p.v.shape(), layout) {}
+
+  fovea::ReformerSaved<T> saved() const { return {lse.view(), round_lse.view()}; }
+  fovea::ReformerGrads<T> grads() const { return {d_qk.view(), d_v.view()}; }
+
+  Tensor<T> out, lse, round_lse, d_qk, d_v;
+};
+
+/// The same in logical order.
 template <class T>
 struct ReformerResult {
   std::vector<T> out, lse, round_lse, d_qk, d_v;
+
+  /// Calls f(name, numbers) for each.
+  template <class F>
+  void for_each(F&& f) const {
+    f("out", out), f("lse", lse), f("round_lse", round_lse);
+    f("d_qk", d_qk), f("d_v", d_v);
+  }
 };
 
 /// Runs forward and backward into NaN; what stands between the elements must stay.
@@ -64,40 +88,17 @@ template <class T>
 ReformerResult<T> run_reformer(const ReformerAttention& op, const ReformerProblem<T>& p,
                                AnyExecutor* executor = nullptr, const Layout& layout = {},
                                bool saves_rounds = true) {
-  const Shape& s = p.qk.shape();
-  const Tensor<T> out(p.d_out.shape(), layout);
-  const Tensor<T> lse({s[0], s[1], s[2], 1}, layout);
-  const Tensor<T> round_lse({s[0], s[1], s[2], op.options.rounds}, layout);
-  const Tensor<T> d_qk(s, layout);
-  const Tensor<T> d_v(p.v.shape(), layout);
-  const fovea::ReformerSaved<T> saved{lse.view(), round_lse.view()};
-  fovea::ReformerSaved<T> for_backward;
-  if (saves_rounds) for_backward = saved;
-  const fovea::ReformerGrads<T> grads{d_qk.view(), d_v.view()};
-  if (executor == nullptr) {
-    op.forward(p.inputs(), out.view(), saved);
-    op.backward(p.inputs(), out.view(), for_backward, p.d_out.view(), grads);
-  } else {
-    op.forward(p.inputs(), out.view(), saved, *executor);
-    op.backward(p.inputs(), out.view(), for_backward, p.d_out.view(), grads, *executor);
+  const ReformerWritten<T> to(op, p, layout);
+  const fovea::ReformerSaved<T> kept = saves_rounds ? to.saved() : fovea::ReformerSaved<T>{};
+  on_executor(executor, [&](auto&& on) {
+    op.forward(p.inputs(), to.out.view(), to.saved(), on);
+    op.backward(p.inputs(), to.out.view(), kept, p.d_out.view(), to.grads(), on);
+  });
+  for (const Tensor<T>* x : {&to.out, &to.lse, &to.round_lse, &to.d_qk, &to.d_v}) {
+    EXPECT_EQ(x->changed_gaps(), 0);
   }
-  EXPECT_EQ(out.changed_gaps() + lse.changed_gaps() + round_lse.changed_gaps() +
-                d_qk.changed_gaps() + d_v.changed_gaps(),
-            0);
-  return {out.values(), lse.values(), round_lse.values(), d_qk.values(), d_v.values()};
-}
-
-template <class T>
-testing::AssertionResult same_bits(const ReformerResult<T>& a, const ReformerResult<T>& b) {
-  for (const auto& [name, x, y] : {std::tuple{"out", &a.out, &b.out},
-                                   {"lse", &a.lse, &b.lse},
-                                   {"round_lse", &a.round_lse, &b.round_lse},
-                                   {"d_qk", &a.d_qk, &b.d_qk},
-                                   {"d_v", &a.d_v, &b.d_v}}) {
-    if (testing::AssertionResult same = same_bits(*x, *y); !same)
-      return same << " (" << name << ")";
-  }
-  return testing::AssertionSuccess();
+  return {to.out.values(), to.lse.values(), to.round_lse.values(), to.d_qk.values(),
+          to.d_v.values()};
 }
 
 }  // namespace fovea_test

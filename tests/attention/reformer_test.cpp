@@ -14,8 +14,10 @@
 #include "attention/reformer_problem.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/central_differences.hpp"
+#include "support/failing_allocations.hpp"
 #include "support/levels.hpp"
-#include "support/memory.hpp"
+#include "support/same_everywhere.hpp"
 
 namespace fovea_test {
 namespace {
@@ -162,35 +164,17 @@ TYPED_TEST(Reformer, CorrectedIsSoftmaxOverTheUnion) {
 
 TYPED_TEST(Reformer, BitsDoNotDependOnThreadsLevelsAndStrides) {
   using T = TypeParam;
-  fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(3)};
-  Shuffled shuffled;
-  Layout apart;
-  apart.order = {2, 0, 3, 1};
-  apart.innermost = 2;
-  apart.gap = 3;
-  Layout guarded;
-  guarded.guard = Guard::behind;
   for (const ReformerOptions& options : all_options(10, 3, 10)) {
-    const ReformerAttention op(options);
-    const ReformerSizes s{.batch = 2, .heads = 2, .rows = 400, .width = 19, .value_width = 17};
-    ReformerProblem<T> p(s);
-    ReformerProblem<T> strided(s, 1, apart);
-    ReformerProblem<T> between_guards(s, 1, guarded);
-    p.key_lengths = strided.key_lengths = between_guards.key_lengths = {400, 211};
-    std::vector<ReformerResult<T>> fused;
-    at_each_level([&] {
-      const ReformerResult<T> serial = run_reformer(op, p);
-      for (fovea::ThreadPool& pool : pools) {
-        AnyExecutor executor = AnyExecutor::of(pool);
-        EXPECT_TRUE(same_bits(serial, run_reformer(op, p, &executor))) << pool.concurrency();
-      }
-      AnyExecutor executor = AnyExecutor::of(shuffled);
-      EXPECT_TRUE(same_bits(serial, run_reformer(op, p, &executor)));
-      EXPECT_TRUE(same_bits(serial, run_reformer(op, strided, nullptr, apart)));
-      EXPECT_TRUE(same_bits(serial, run_reformer(op, between_guards, nullptr, guarded)));
-      if (has_fma(fovea::isa_level())) fused.push_back(serial);
-    });
-    for (const ReformerResult<T>& other : fused) EXPECT_TRUE(same_bits(fused[0], other));
+    const auto make = [](const Layout& layout) {
+      ReformerProblem<T> p({.batch = 2, .heads = 2, .rows = 400, .width = 19, .value_width = 17}, 1,
+                           layout);
+      p.key_lengths = {400, 211};
+      return p;
+    };
+    expect_same_bits_everywhere(
+        make, [&](const ReformerProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
+          return run_reformer(ReformerAttention(options), p, executor, layout);
+        });
   }
 }
 
@@ -288,23 +272,32 @@ TEST(ReformerOracle, GradientsAreDifferences) {
     };
     const auto grads = reformer_grad_oracle(p.inputs(), options, p.d_out.view());
     const auto check = [&](const Tensor<double>& x, const Reference<double>& grad) {
-      std::size_t at = 0;
-      for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
-        const double before = x(b, h, n, d);
-        constexpr double step = 1e-5;
-        x(b, h, n, d) = before + step;
-        const Wide<double> above = loss();
-        x(b, h, n, d) = before - step;
-        const Wide<double> below = loss();
-        x(b, h, n, d) = before;
-        EXPECT_NEAR(static_cast<double>((above - below) / (2 * step)),
-                    static_cast<double>(grad.value[at]), 1e-7)
-            << describe(options) << n << " " << d;
-        ++at;
+      for_each_difference(x, 1e-5, loss, [&](std::size_t n, double difference) {
+        EXPECT_NEAR(difference, static_cast<double>(grad.value[n]), 1e-7)
+            << describe(options) << " " << n;
       });
     };
     check(p.qk, grads.qk);
     check(p.v, grads.v);
+  }
+}
+
+TYPED_TEST(Reformer, OfFailedAllocations) {
+  using T = TypeParam;
+  const ReformerAttention op({.chunk = 10, .rounds = 2, .buckets = 4, .correct_duplicates = true});
+  ReformerProblem<T> p({.batch = 2, .heads = 2, .rows = 100});
+  p.key_lengths = {100, 63};
+  const ReformerWritten<T> to(op, p);
+  expect_all_or_nothing<T>({&to.out, &to.lse, &to.round_lse}, [&](AnyExecutor* executor) {
+    on_executor(executor,
+                [&](auto&& on) { op.forward(p.inputs(), to.out.view(), to.saved(), on); });
+  });
+  for (const fovea::ReformerSaved<T>& saved : {to.saved(), fovea::ReformerSaved<T>{}}) {
+    expect_all_or_nothing<T>({&to.d_qk, &to.d_v}, [&](AnyExecutor* executor) {
+      on_executor(executor, [&](auto&& on) {
+        op.backward(p.inputs(), to.out.view(), saved, p.d_out.view(), to.grads(), on);
+      });
+    });
   }
 }
 

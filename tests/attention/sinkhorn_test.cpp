@@ -8,15 +8,16 @@
 
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <vector>
 
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/executors.hpp"
+#include "support/central_differences.hpp"
+#include "support/failing_allocations.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 #include "support/oracle/sinkhorn.hpp"
+#include "support/same_everywhere.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test {
@@ -59,10 +60,35 @@ struct SortProblem {
   std::vector<Index> key_lengths;
 };
 
-/// What one call writes, in logical order.
+/// What one call writes, NaN in one layout.
+template <class T>
+struct SortWritten {
+  explicit SortWritten(const SortProblem<T>& p, const Layout& layout = {})
+      : out(p.d_out.shape(), layout),
+        lse({p.q.shape()[0], p.q.shape()[1], p.q.shape()[2], 1}, layout),
+        d_q(p.q.shape(), layout),
+        d_k(p.k.shape(), layout),
+        d_v(p.v.shape(), layout),
+        d_sorting(p.sorting.shape(), layout) {}
+
+  fovea::SinkhornGrads<T> grads() const {
+    return {d_q.view(), d_k.view(), d_v.view(), d_sorting.view()};
+  }
+
+  Tensor<T> out, lse, d_q, d_k, d_v, d_sorting;
+};
+
+/// The same in logical order.
 template <class T>
 struct SortResult {
   std::vector<T> out, lse, d_q, d_k, d_v, d_sorting;
+
+  /// Calls f(name, numbers) for each.
+  template <class F>
+  void for_each(F&& f) const {
+    f("out", out), f("lse", lse);
+    f("d_q", d_q), f("d_k", d_k), f("d_v", d_v), f("d_sorting", d_sorting);
+  }
 };
 
 /// Runs forward and backward into NaN; what stands between the elements must stay.
@@ -70,40 +96,16 @@ template <class T>
 SortResult<T> run_sort(const SinkhornOptions& options, const SortProblem<T>& p,
                        AnyExecutor* executor = nullptr, const Layout& layout = {}) {
   const SinkhornAttention op(options);
-  const Shape& s = p.q.shape();
-  const Tensor<T> out(p.d_out.shape(), layout);
-  const Tensor<T> lse({s[0], s[1], s[2], 1}, layout);
-  const Tensor<T> d_q(s, layout);
-  const Tensor<T> d_k(p.k.shape(), layout);
-  const Tensor<T> d_v(p.v.shape(), layout);
-  const Tensor<T> d_sorting(p.sorting.shape(), layout);
-  const fovea::SinkhornGrads<T> grads{d_q.view(), d_k.view(), d_v.view(), d_sorting.view()};
-  if (executor == nullptr) {
-    op.forward(p.inputs(), out.view(), {lse.view()});
-    op.backward(p.inputs(), out.view(), {lse.view()}, p.d_out.view(), grads);
-  } else {
-    op.forward(p.inputs(), out.view(), {lse.view()}, *executor);
-    op.backward(p.inputs(), out.view(), {lse.view()}, p.d_out.view(), grads, *executor);
-  }
-  for (const Tensor<T>* x : {&out, &lse, &d_q, &d_k, &d_v, &d_sorting}) {
+  const SortWritten<T> to(p, layout);
+  on_executor(executor, [&](auto&& on) {
+    op.forward(p.inputs(), to.out.view(), {to.lse.view()}, on);
+    op.backward(p.inputs(), to.out.view(), {to.lse.view()}, p.d_out.view(), to.grads(), on);
+  });
+  for (const Tensor<T>* x : {&to.out, &to.lse, &to.d_q, &to.d_k, &to.d_v, &to.d_sorting}) {
     EXPECT_EQ(x->changed_gaps(), 0);
   }
-  return {out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values(), d_sorting.values()};
-}
-
-template <class T>
-testing::AssertionResult same_bits(const SortResult<T>& a, const SortResult<T>& b) {
-  for (const auto& [name, x, y] : {std::tuple{"out", &a.out, &b.out},
-                                   {"lse", &a.lse, &b.lse},
-                                   {"d_q", &a.d_q, &b.d_q},
-                                   {"d_k", &a.d_k, &b.d_k},
-                                   {"d_v", &a.d_v, &b.d_v},
-                                   {"d_sorting", &a.d_sorting, &b.d_sorting}}) {
-    if (testing::AssertionResult same = fovea_test::same_bits(*x, *y); !same) {
-      return same << " (" << name << ")";
-    }
-  }
-  return testing::AssertionSuccess();
+  return {to.out.values(), to.lse.values(), to.d_q.values(),
+          to.d_k.values(), to.d_v.values(), to.d_sorting.values()};
 }
 
 template <class T>
@@ -199,41 +201,23 @@ TYPED_TEST(Sinkhorn, WeightsBecomeDoublyStochastic) {
 
 TYPED_TEST(Sinkhorn, BitsDoNotDependOnThreadsLevelsAndStrides) {
   using T = TypeParam;
-  fovea::ThreadPool pools[] = {fovea::ThreadPool(2), fovea::ThreadPool(3)};
-  Shuffled shuffled;
-  Layout apart;
-  apart.order = {2, 0, 3, 1};
-  apart.innermost = 2;
-  apart.gap = 3;
-  Layout guarded;
-  guarded.guard = Guard::behind;
   for (const Index block : {1, 7, 42}) {
-    const SinkhornOptions options{.block = block, .iterations = 3};
-    const Sizes s{.batch = 2,
-                  .heads = 4,
-                  .key_heads = 2,
-                  .rows = 126,
-                  .width = 19,
-                  .value_width = 17,
-                  .block = block};
-    SortProblem<T> p(s);
-    SortProblem<T> strided(s, 1, apart);
-    SortProblem<T> between_guards(s, 1, guarded);
-    p.key_lengths = strided.key_lengths = between_guards.key_lengths = {126, 84};
-    std::vector<SortResult<T>> fused;
-    at_each_level([&] {
-      const SortResult<T> serial = run_sort(options, p);
-      for (fovea::ThreadPool& pool : pools) {
-        AnyExecutor executor = AnyExecutor::of(pool);
-        EXPECT_TRUE(same_bits(serial, run_sort(options, p, &executor))) << pool.concurrency();
-      }
-      AnyExecutor executor = AnyExecutor::of(shuffled);
-      EXPECT_TRUE(same_bits(serial, run_sort(options, p, &executor)));
-      EXPECT_TRUE(same_bits(serial, run_sort(options, strided, nullptr, apart)));
-      EXPECT_TRUE(same_bits(serial, run_sort(options, between_guards, nullptr, guarded)));
-      if (has_fma(fovea::isa_level())) fused.push_back(serial);
-    });
-    for (const SortResult<T>& other : fused) EXPECT_TRUE(same_bits(fused[0], other));
+    const auto make = [&](const Layout& layout) {
+      const Sizes s{.batch = 2,
+                    .heads = 4,
+                    .key_heads = 2,
+                    .rows = 126,
+                    .width = 19,
+                    .value_width = 17,
+                    .block = block};
+      SortProblem<T> p(s, 1, layout);
+      p.key_lengths = {126, 84};
+      return p;
+    };
+    expect_same_bits_everywhere(
+        make, [&](const SortProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
+          return run_sort({.block = block, .iterations = 3}, p, executor, layout);
+        });
   }
 }
 
@@ -264,15 +248,11 @@ TYPED_TEST(Sinkhorn, ASequenceIsAlone) {
   take(one.d_out, all.d_out);
   const SortResult<T> alone = run_sort(options, one);
   const Index at = 5 * 64;
-  EXPECT_TRUE(
-      fovea_test::same_bits(&got.out[as_size(at * 5)], alone.out.data(), 200, {1, 1, 40, 5}));
-  EXPECT_TRUE(fovea_test::same_bits(&got.lse[as_size(at)], alone.lse.data(), 40, {1, 1, 40, 1}));
-  EXPECT_TRUE(
-      fovea_test::same_bits(&got.d_q[as_size(at * 8)], alone.d_q.data(), 320, {1, 1, 40, 8}));
-  EXPECT_TRUE(
-      fovea_test::same_bits(&got.d_k[as_size(at * 8)], alone.d_k.data(), 320, {1, 1, 40, 8}));
-  EXPECT_TRUE(
-      fovea_test::same_bits(&got.d_v[as_size(at * 5)], alone.d_v.data(), 200, {1, 1, 40, 5}));
+  EXPECT_TRUE(same_bits(&got.out[as_size(at * 5)], alone.out.data(), 200, {1, 1, 40, 5}));
+  EXPECT_TRUE(same_bits(&got.lse[as_size(at)], alone.lse.data(), 40, {1, 1, 40, 1}));
+  EXPECT_TRUE(same_bits(&got.d_q[as_size(at * 8)], alone.d_q.data(), 320, {1, 1, 40, 8}));
+  EXPECT_TRUE(same_bits(&got.d_k[as_size(at * 8)], alone.d_k.data(), 320, {1, 1, 40, 8}));
+  EXPECT_TRUE(same_bits(&got.d_v[as_size(at * 5)], alone.d_v.data(), 200, {1, 1, 40, 5}));
   for (Index u = 0; u < 8; ++u) {
     for (Index w = 0; w < 8; ++w) {
       const T expected = u < 5 && w < 5 ? alone.d_sorting[as_size(u * 5 + w)] : T{0};
@@ -319,18 +299,8 @@ TEST(SinkhornOracle, GradientsAreDifferences) {
     };
     const ExpectedSinkhorn<double> grads = sinkhorn_oracle(p.inputs(), options, p.d_out.view());
     const auto check = [&](const Tensor<double>& x, const Reference<double>& grad) {
-      std::size_t at = 0;
-      for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
-        const double before = x(b, h, n, d);
-        constexpr double step = 1e-5;
-        x(b, h, n, d) = before + step;
-        const Wide<double> above = loss();
-        x(b, h, n, d) = before - step;
-        const Wide<double> below = loss();
-        x(b, h, n, d) = before;
-        EXPECT_NEAR(static_cast<double>((above - below) / (2 * step)),
-                    static_cast<double>(grad.value[at]), 1e-7);
-        ++at;
+      for_each_difference(x, 1e-5, loss, [&](std::size_t n, double difference) {
+        EXPECT_NEAR(difference, static_cast<double>(grad.value[n]), 1e-7);
       });
     };
     check(p.q, grads.q);
@@ -358,6 +328,23 @@ TYPED_TEST(Sinkhorn, AnArenaOfTheStatedBytesIsEnough) {
   }
 }
 
+TYPED_TEST(Sinkhorn, OfFailedAllocations) {
+  using T = TypeParam;
+  const SinkhornAttention op({.block = 10, .iterations = 3});
+  SortProblem<T> p({.batch = 2, .heads = 4, .key_heads = 2, .rows = 100, .block = 10});
+  p.key_lengths = {100, 60};
+  const SortWritten<T> to(p);
+  expect_all_or_nothing<T>({&to.out, &to.lse}, [&](AnyExecutor* executor) {
+    on_executor(executor,
+                [&](auto&& on) { op.forward(p.inputs(), to.out.view(), {to.lse.view()}, on); });
+  });
+  expect_all_or_nothing<T>({&to.d_q, &to.d_k, &to.d_v, &to.d_sorting}, [&](AnyExecutor* executor) {
+    on_executor(executor, [&](auto&& on) {
+      op.backward(p.inputs(), to.out.view(), {to.lse.view()}, p.d_out.view(), to.grads(), on);
+    });
+  });
+}
+
 TEST(SinkhornGroups, MoreSequencesThanAreAtWorkAtOnce) {
   const SinkhornOptions options{.block = 64, .iterations = 2};
   const Sizes many{.batch = 3,
@@ -381,10 +368,10 @@ TEST(SinkhornGroups, MoreSequencesThanAreAtWorkAtOnce) {
   take(one.d_out, p.d_out);
   const SortResult<float> alone = run_sort(options, one);
   const std::size_t size = 8192 * 64;
-  EXPECT_TRUE(fovea_test::same_bits(&got.out[5 * size], alone.out.data(), size, {1, 1, 8192, 64}));
-  EXPECT_TRUE(fovea_test::same_bits(&got.d_k[5 * size], alone.d_k.data(), size, {1, 1, 8192, 64}));
-  EXPECT_TRUE(fovea_test::same_bits(&got.d_sorting[5 * 128 * 128], alone.d_sorting.data(),
-                                    128 * 128, {1, 1, 128, 128}));
+  EXPECT_TRUE(same_bits(&got.out[5 * size], alone.out.data(), size, {1, 1, 8192, 64}));
+  EXPECT_TRUE(same_bits(&got.d_k[5 * size], alone.d_k.data(), size, {1, 1, 8192, 64}));
+  EXPECT_TRUE(same_bits(&got.d_sorting[5 * 128 * 128], alone.d_sorting.data(), 128 * 128,
+                        {1, 1, 128, 128}));
 }
 
 }  // namespace

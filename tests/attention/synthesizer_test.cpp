@@ -9,6 +9,7 @@
 #include "attention/synthesizer_problem.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/central_differences.hpp"
 #include "support/failing_allocations.hpp"
 #include "support/levels.hpp"
 #include "support/refusal.hpp"
@@ -271,23 +272,12 @@ void expect_central_differences(const SynthesizerSizes& sizes, bool causal,
     });
     return sum;
   };
-  constexpr double step = 1e-5;
   for (std::size_t n = 0; n < got.grads.size(); ++n) {
     const auto& [name, x] = problem.tensors.all()[n];
-    const Tensor<double>& tensor = x;
-    std::size_t at = 0;
-    for_each_index(tensor.shape(), [&](Index b, Index h, Index i, Index c) {
-      double& element = tensor(b, h, i, c);
-      const double before = element;
-      element = before + step;
-      const double above = loss();
-      element = before - step;
-      const double below = loss();
-      element = before;
-      EXPECT_NEAR(got.grads[n][at], (above - below) / (2 * step), 2e-8)
-          << problem.tensors.all()[n].first << " " << at;
-      ++at;
-    });
+    for_each_difference(x, 1e-5, loss,
+                        [&, own = name, grads = got.grads[n]](std::size_t at, double difference) {
+                          EXPECT_NEAR(grads[at], difference, 2e-8) << own << " " << at;
+                        });
   }
 }
 
@@ -440,41 +430,21 @@ TYPED_TEST(Synthesizer, InAnArena) {
 TYPED_TEST(Synthesizer, OfFailedAllocations) {
   using T = typename TypeParam::Scalar;
   const Problem<TypeParam> problem({.batch = 2, .heads = 2, .rows = 70, .hidden = 9}, true);
-  const auto expected = problem.run();
-  serial_and_in_a_pool([&](AnyExecutor* executor) {
-    const Tensor<T> out(problem.shape_of_out());
-    const Tensor<T> lse({2, 2, 70, 1});
-    const NamedTensors<T> to = problem.tensors.blank({});
-    const auto on = [&](const auto& call) {
-      executor == nullptr ? call(fovea::Serial{}) : call(*executor);
-    };
-    fail_each_allocation([&] { out.fill(constant(kUntouched)); },
-                         [&] {
-                           on([&](auto&& e) {
-                             problem.op().forward(problem.inputs(), out.view(), {lse.view()}, e);
-                           });
-                         },
-                         [&] { EXPECT_TRUE(is_untouched(out.values())); },
-                         [&] { EXPECT_TRUE(same_bits(out.values(), expected.out)); });
-    const auto each = [&](const auto& f) {
-      for (std::size_t n = 0; n < expected.grads.size(); ++n) f(n, to.all()[n].second);
-    };
-    fail_each_allocation(
-        [&] { each([](std::size_t, const Tensor<T>& x) { x.fill(constant(kUntouched)); }); },
-        [&] {
-          on([&](auto&& e) {
-            problem.op().backward(problem.inputs(), out.view(), {lse.view()}, problem.d_out.view(),
-                                  TypeParam::grads(to), e);
-          });
-        },
-        [&] {
-          each([](std::size_t, const Tensor<T>& x) { EXPECT_TRUE(is_untouched(x.values())); });
-        },
-        [&] {
-          each([&](std::size_t n, const Tensor<T>& x) {
-            EXPECT_TRUE(same_bits(x.values(), expected.grads[n]));
-          });
-        });
+  const Tensor<T> out(problem.shape_of_out());
+  const Tensor<T> lse({2, 2, 70, 1});
+  const NamedTensors<T> to = problem.tensors.blank({});
+  expect_all_or_nothing<T>({&out, &lse}, [&](AnyExecutor* executor) {
+    on_executor(executor, [&](auto&& e) {
+      problem.op().forward(problem.inputs(), out.view(), {lse.view()}, e);
+    });
+  });
+  std::vector<const Tensor<T>*> grads;
+  for (const auto& [name, x] : to.all()) grads.push_back(&x);
+  expect_all_or_nothing<T>(grads, [&](AnyExecutor* executor) {
+    on_executor(executor, [&](auto&& e) {
+      problem.op().backward(problem.inputs(), out.view(), {lse.view()}, problem.d_out.view(),
+                            TypeParam::grads(to), e);
+    });
   });
 }
 

@@ -2,6 +2,7 @@
 #include "fovea/io/checkpoint.hpp"
 
 #include "fovea/attention/full.hpp"
+#include "fovea/attention/longformer.hpp"
 #include "fovea/io/safetensors.hpp"
 #include "fovea/layers/multi_head.hpp"
 #include "layers/tiny_model.hpp"
@@ -47,6 +48,25 @@ TEST(Checkpoint, TrainingGoesOnWithTheSameBits) {
     EXPECT_EQ(others.steps(), before);
     EXPECT_EQ(steps(other, others, 5), expected);
   }
+}
+
+/// What an operator's layer learns beside its projections is in the checkpoint, too.
+TEST(Checkpoint, HoldsProjectionsOfGlobalRows) {
+  using Global = fovea::MultiHead<fovea::LongformerAttention, double>;
+  const auto make = [](std::uint64_t seed) {
+    fovea::Initialiser initialiser(seed);
+    const fovea::LongformerAttention op{{.left = 1, .right = 1, .first_global = 1}};
+    return TinyModel<Global>{
+        Global(op, {.width = 8, .heads = 2, .global_projections = true}, initialiser), initialiser};
+  };
+  TinyModel<Global> model = make(1), other = make(2);
+  fovea::Adam<double> adam = make_adam(), others = make_adam();
+  model.step(adam, fovea::Serial{});
+  const auto set = fovea::checkpoint_of(model, adam, {.step = 1});
+  EXPECT_TRUE(set.tensors.contains("attention.global_qkv.weight"));
+  EXPECT_TRUE(set.tensors.contains("adam.mean.attention.global_qkv.weight"));
+  fovea::load_checkpoint(other, others, set);
+  EXPECT_EQ(other.step(others, fovea::Serial{}), model.step(adam, fovea::Serial{}));
 }
 
 TEST(Checkpoint, HoldsTheParametersUnderTheirNames) {

@@ -149,4 +149,22 @@ testing::AssertionResult same_bits(const std::vector<T>& a, const std::vector<T>
   return same_bits(a, b, {1, 1, 1, static_cast<Index>(a.size())});
 }
 
+/// Whether two results of one kind are the same bits: results that list what they hold,
+/// `for_each(f)` calling f(name, numbers).
+template <class R>
+requires requires(const R& r) {
+  r.for_each([](const char*, const auto&) {});
+}
+testing::AssertionResult same_bits(const R& a, const R& b) {
+  testing::AssertionResult all = testing::AssertionSuccess();
+  a.for_each([&](const char* name, const auto& x) {
+    b.for_each([&](const char* other, const auto& y) {
+      if (std::strcmp(name, other) != 0 || !all) return;
+      const testing::AssertionResult same = same_bits(x, y);
+      if (!same) all = testing::AssertionFailure() << same.message() << " (" << name << ")";
+    });
+  });
+  return all;
+}
+
 }  // namespace fovea_test

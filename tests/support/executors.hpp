@@ -65,6 +65,12 @@ class AnyExecutor {
   fovea::Arena* arena_;
 };
 
+/// Calls f with the executor, or with what runs all in the calling thread if it is null.
+template <class F>
+void on_executor(const AnyExecutor* executor, F&& f) {
+  executor == nullptr ? f(fovea::Serial{}) : f(*executor);
+}
+
 /// Two threads that sleep, as far as it says; it counts how often it is asked to run something.
 struct CountsCalls {
   Index& calls;

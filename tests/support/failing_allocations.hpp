@@ -12,8 +12,11 @@
 #include <vector>
 
 #include "fovea/core/thread_pool.hpp"
+#include "support/compare.hpp"
 #include "support/executors.hpp"
+#include "support/fill.hpp"
 #include "support/memory.hpp"
+#include "support/tensor.hpp"
 
 namespace fovea_test {
 
@@ -73,6 +76,30 @@ template <class T>
 bool is_untouched(const std::vector<T>& values) {
   return std::all_of(values.begin(), values.end(),
                      [](T x) { return x == static_cast<T>(kUntouched); });
+}
+
+/// Holds a pass to writing all of its tensors or none, whichever of its allocations fails.
+/// \param pass pass(executor), where the executor may be null, writes the tensors `written`
+template <class T, class Pass>
+void expect_all_or_nothing(const std::vector<const Tensor<T>*>& written, Pass&& pass) {
+  pass(nullptr);
+  std::vector<std::vector<T>> expected;
+  for (const Tensor<T>* x : written) expected.push_back(x->values());
+  serial_and_in_a_pool([&](AnyExecutor* executor) {
+    fail_each_allocation(
+        [&] {
+          for (const Tensor<T>* x : written) x->fill(constant(kUntouched));
+        },
+        [&] { pass(executor); },
+        [&] {
+          for (const Tensor<T>* x : written) EXPECT_TRUE(is_untouched(x->values()));
+        },
+        [&] {
+          for (std::size_t n = 0; n < written.size(); ++n) {
+            EXPECT_TRUE(same_bits(written[n]->values(), expected[n])) << "tensor " << n;
+          }
+        });
+  });
 }
 
 }  // namespace fovea_test

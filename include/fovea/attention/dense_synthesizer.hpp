@@ -7,9 +7,8 @@
 #include <concepts>
 #include <utility>
 
-#include "fovea/attention/synthesizer/decoder.hpp"
+#include "fovea/attention/synthesizer/form.hpp"
 #include "fovea/attention/synthesizer/hidden_layer.hpp"
-#include "fovea/attention/synthesizer/softmax.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -25,13 +24,9 @@ FOVEA_NAMESPACE_BEGIN
 /// Cost: 2 (M + 1 + Dv) flops for each visible pair and 2 D M for each row and head; backward 2 (3
 /// (M + 1) + 2 Dv) and 6 D M. Memory: that of SoftmaxOperator, [B, Hq, N, M + 1] and [1 or B, Hk,
 /// N, M + 1]; backward also the gradients of these, of all sequences.
-class DenseSynthesizerAttention : public ForwardCalls<DenseSynthesizerAttention>,
-                                  public BackwardCalls<DenseSynthesizerAttention> {
+class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesizerAttention> {
  public:
-  SynthesizerOptions options;  ///< checked at every call
-
-  /// Holds these options.
-  explicit DenseSynthesizerAttention(const SynthesizerOptions& chosen = {}) : options(chosen) {}
+  using SynthesizerForm::SynthesizerForm;
 
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "DenseSynthesizerAttention"; }
@@ -60,26 +55,6 @@ class DenseSynthesizerAttention : public ForwardCalls<DenseSynthesizerAttention>
   template <class T>
   class DecoderForm;
 
-  /// Checks what `forward` takes.
-  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
-  /// what was expected and what was given
-  template <class T>
-  void check(const InputsOf<DenseSynthesizerAttention, T>& inputs, const View<T>& out,
-             const SavedOf<DenseSynthesizerAttention, T>& saved = {}) const {
-    check_read(inputs);
-    detail::check_synthesizer_outputs(name(), inputs, out, saved);
-  }
-
-  /// Checks what `backward` takes. \throws std::invalid_argument as `check`
-  template <class T>
-  void check_backward(const InputsOf<DenseSynthesizerAttention, T>& inputs,
-                      const View<const T>& out, const SavedOf<DenseSynthesizerAttention, T>& saved,
-                      const View<const T>& d_out,
-                      const GradsOf<DenseSynthesizerAttention, T>& grads) const {
-    check_read(inputs);
-    detail::check_synthesizer_backward(name(), inputs, out, saved, d_out, grads);
-  }
-
   /// Bytes of scratch memory that `forward` takes with that many workers, at most: weights of their
   /// own for each sequence take the most.
   template <class T>
@@ -98,27 +73,10 @@ class DenseSynthesizerAttention : public ForwardCalls<DenseSynthesizerAttention>
            workers * Hidden::worker_bytes(shape.width, shape.hidden);
   }
 
-  /// The number of (query, key) pairs of one query head.
-  [[nodiscard]] Index visible_pairs(const Shape& shape, Index head = 0) const {
-    return softmax().visible_pairs(shape, head);
-  }
-
-  /// A decoder, which keeps the columns of W2 and b2 and the values of the tokens so far. Its steps
-  /// are given x of the last rows, and all weights, of at least as many columns as there are
-  /// tokens. \throws as the constructor of Decoder does
-  template <class T>
-  [[nodiscard]] SynthesizerDecoder<DenseSynthesizerAttention, T> decoder(
-      const DecoderShape& shape) const {
-    return SynthesizerDecoder<DenseSynthesizerAttention, T>(*this, shape);
-  }
-
  private:
   friend class ForwardCalls<DenseSynthesizerAttention>;
   friend class BackwardCalls<DenseSynthesizerAttention>;
-
-  using Softmax = detail::SynthesizedSoftmax<DenseSynthesizerAttention>;
-
-  Softmax softmax() const { return Softmax(options); }
+  friend class detail::SynthesizerForm<DenseSynthesizerAttention>;
 
   static AttentionShape of_softmax(const Shape& shape) {
     AttentionShape made = shape;
@@ -204,7 +162,7 @@ class DenseSynthesizerAttention : public ForwardCalls<DenseSynthesizerAttention>
     auto&& threads = threads_for<T>(inputs, inputs.w1.width() + inputs.v.width(), executor);
     detail::HiddenLayer<T> hidden(inputs, inputs.v.batch(), inputs.v.rows());
     hidden.take(worker_count(threads, hidden.most_tasks()), memory_of(threads));
-    const Softmax op = softmax();
+    const auto op = softmax();
     const SoftmaxCall<T> call(as_softmax(inputs, hidden), op.softmax_options());
     const HeadPlans plans(op, call);
     SoftmaxForward pass(call, plans, out, saved);
@@ -231,7 +189,7 @@ class DenseSynthesizerAttention : public ForwardCalls<DenseSynthesizerAttention>
     };
     Workspace of_queries = room(of_first, inputs.w1.heads());
     Workspace of_keys = room(of_second, inputs.v.heads());
-    const Softmax op = softmax();
+    const auto op = softmax();
     const SoftmaxCall<T> call(as_softmax(inputs, hidden), op.softmax_options());
     const HeadPlans plans(op, call);
     SoftmaxGrads<T> wanted;

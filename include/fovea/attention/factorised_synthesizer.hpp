@@ -6,8 +6,7 @@
 
 #include <utility>
 
-#include "fovea/attention/synthesizer/decoder.hpp"
-#include "fovea/attention/synthesizer/softmax.hpp"
+#include "fovea/attention/synthesizer/form.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -20,14 +19,10 @@ FOVEA_NAMESPACE_BEGIN
 /// Cost: 2 (r + Dv) flops for each visible pair; backward 2 (3 r + 2 Dv). Memory: that of
 /// SoftmaxOperator; backward also [B, H, N, r] of each factor whose gradient is the sum over
 /// several sequences.
-class FactorisedSynthesizerAttention : public ForwardCalls<FactorisedSynthesizerAttention>,
-                                       public BackwardCalls<FactorisedSynthesizerAttention> {
+class FactorisedSynthesizerAttention
+    : public detail::SynthesizerForm<FactorisedSynthesizerAttention> {
  public:
-  SynthesizerOptions options;  ///< checked at every call
-
-  /// Holds these options.
-  explicit FactorisedSynthesizerAttention(const SynthesizerOptions& chosen = {})
-      : options(chosen) {}
+  using SynthesizerForm::SynthesizerForm;
 
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "FactorisedSynthesizerAttention"; }
@@ -55,27 +50,6 @@ class FactorisedSynthesizerAttention : public ForwardCalls<FactorisedSynthesizer
   template <class T>
   class DecoderForm;
 
-  /// Checks what `forward` takes.
-  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
-  /// what was expected and what was given
-  template <class T>
-  void check(const InputsOf<FactorisedSynthesizerAttention, T>& inputs, const View<T>& out,
-             const SavedOf<FactorisedSynthesizerAttention, T>& saved = {}) const {
-    check_read(inputs);
-    detail::check_synthesizer_outputs(name(), inputs, out, saved);
-  }
-
-  /// Checks what `backward` takes. \throws std::invalid_argument as `check`
-  template <class T>
-  void check_backward(const InputsOf<FactorisedSynthesizerAttention, T>& inputs,
-                      const View<const T>& out,
-                      const SavedOf<FactorisedSynthesizerAttention, T>& saved,
-                      const View<const T>& d_out,
-                      const GradsOf<FactorisedSynthesizerAttention, T>& grads) const {
-    check_read(inputs);
-    detail::check_synthesizer_backward(name(), inputs, out, saved, d_out, grads);
-  }
-
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const Shape& shape, Index workers = 1) const {
@@ -94,27 +68,10 @@ class FactorisedSynthesizerAttention : public ForwardCalls<FactorisedSynthesizer
            sums(shape.key_heads);
   }
 
-  /// The number of (query, key) pairs of one query head.
-  [[nodiscard]] Index visible_pairs(const Shape& shape, Index head = 0) const {
-    return softmax().visible_pairs(shape, head);
-  }
-
-  /// A decoder, which keeps the rows of R2 and the values of the tokens so far. Its steps are given
-  /// all of R1 and R2, of at least as many rows as there are tokens then.
-  /// \throws as the constructor of Decoder does
-  template <class T>
-  [[nodiscard]] SynthesizerDecoder<FactorisedSynthesizerAttention, T> decoder(
-      const DecoderShape& shape) const {
-    return SynthesizerDecoder<FactorisedSynthesizerAttention, T>(*this, shape);
-  }
-
  private:
   friend class ForwardCalls<FactorisedSynthesizerAttention>;
   friend class BackwardCalls<FactorisedSynthesizerAttention>;
-
-  using Softmax = detail::SynthesizedSoftmax<FactorisedSynthesizerAttention>;
-
-  Softmax softmax() const { return Softmax(options); }
+  friend class detail::SynthesizerForm<FactorisedSynthesizerAttention>;
 
   template <class T>
   static void check_read(const Inputs<T>& in) {
@@ -137,7 +94,7 @@ class FactorisedSynthesizerAttention : public ForwardCalls<FactorisedSynthesizer
 
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
-    const Softmax op = softmax();
+    const auto op = softmax();
     const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
     const HeadPlans plans(op, call);
     auto&& threads = for_work(
@@ -149,7 +106,7 @@ class FactorisedSynthesizerAttention : public ForwardCalls<FactorisedSynthesizer
   template <class T, class E>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
                     const View<const T>& d_out, const Grads<T>& grads, E&& executor) const {
-    const Softmax op = softmax();
+    const auto op = softmax();
     const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
     const HeadPlans plans(op, call);
     auto&& threads = for_work(executor, [&] {

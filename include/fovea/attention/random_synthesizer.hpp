@@ -4,8 +4,7 @@
 /// weights of their own, one for each pair of positions.
 #pragma once
 
-#include "fovea/attention/synthesizer/decoder.hpp"
-#include "fovea/attention/synthesizer/softmax.hpp"
+#include "fovea/attention/synthesizer/form.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -18,13 +17,9 @@ FOVEA_NAMESPACE_BEGIN
 /// bits of a row do not depend on threads, batch, heads or strides.
 /// Cost: 2 Dv flops for each visible pair; backward 4 Dv, if the gradient of R is asked for.
 /// Memory: that of SoftmaxOperator.
-class RandomSynthesizerAttention : public ForwardCalls<RandomSynthesizerAttention>,
-                                   public BackwardCalls<RandomSynthesizerAttention> {
+class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesizerAttention> {
  public:
-  SynthesizerOptions options;  ///< checked at every call
-
-  /// Holds these options.
-  explicit RandomSynthesizerAttention(const SynthesizerOptions& chosen = {}) : options(chosen) {}
+  using SynthesizerForm::SynthesizerForm;
 
   /// The name that stands in error messages, tables and benchmarks.
   static constexpr const char* name() { return "RandomSynthesizerAttention"; }
@@ -51,26 +46,6 @@ class RandomSynthesizerAttention : public ForwardCalls<RandomSynthesizerAttentio
   template <class T>
   class DecoderForm;
 
-  /// Checks what `forward` takes.
-  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
-  /// what was expected and what was given
-  template <class T>
-  void check(const InputsOf<RandomSynthesizerAttention, T>& inputs, const View<T>& out,
-             const SavedOf<RandomSynthesizerAttention, T>& saved = {}) const {
-    check_read(inputs);
-    detail::check_synthesizer_outputs(name(), inputs, out, saved);
-  }
-
-  /// Checks what `backward` takes. \throws std::invalid_argument as `check`
-  template <class T>
-  void check_backward(const InputsOf<RandomSynthesizerAttention, T>& inputs,
-                      const View<const T>& out, const SavedOf<RandomSynthesizerAttention, T>& saved,
-                      const View<const T>& d_out,
-                      const GradsOf<RandomSynthesizerAttention, T>& grads) const {
-    check_read(inputs);
-    detail::check_synthesizer_backward(name(), inputs, out, saved, d_out, grads);
-  }
-
   /// Bytes of scratch memory that `forward` takes with that many workers.
   template <class T>
   [[nodiscard]] Index workspace_bytes(const Shape& shape, Index workers = 1) const {
@@ -82,27 +57,10 @@ class RandomSynthesizerAttention : public ForwardCalls<RandomSynthesizerAttentio
     return softmax().template backward_bytes<T>(without_width(shape), workers);
   }
 
-  /// The number of (query, key) pairs of one query head.
-  [[nodiscard]] Index visible_pairs(const Shape& shape, Index head = 0) const {
-    return softmax().visible_pairs(shape, head);
-  }
-
-  /// A decoder, which keeps the values of the tokens so far. Its steps are given all of R, of at
-  /// least as many rows and columns as there are tokens then.
-  /// \throws as the constructor of Decoder does
-  template <class T>
-  [[nodiscard]] SynthesizerDecoder<RandomSynthesizerAttention, T> decoder(
-      const DecoderShape& shape) const {
-    return SynthesizerDecoder<RandomSynthesizerAttention, T>(*this, shape);
-  }
-
  private:
   friend class ForwardCalls<RandomSynthesizerAttention>;
   friend class BackwardCalls<RandomSynthesizerAttention>;
-
-  using Softmax = detail::SynthesizedSoftmax<RandomSynthesizerAttention>;
-
-  Softmax softmax() const { return Softmax(options); }
+  friend class detail::SynthesizerForm<RandomSynthesizerAttention>;
 
   static Shape without_width(Shape shape) {
     shape.width = 0;
@@ -131,7 +89,7 @@ class RandomSynthesizerAttention : public ForwardCalls<RandomSynthesizerAttentio
 
   template <class T, class E>
   void run(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved, E&& executor) const {
-    const Softmax op = softmax();
+    const auto op = softmax();
     const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
     const HeadPlans plans(op, call);
     auto&& threads = for_work(executor, [&] { return plans.products(call, inputs.v.width() + 1); });
@@ -142,7 +100,7 @@ class RandomSynthesizerAttention : public ForwardCalls<RandomSynthesizerAttentio
   template <class T, class E>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
                     const View<const T>& d_out, const Grads<T>& grads, E&& executor) const {
-    const Softmax op = softmax();
+    const auto op = softmax();
     const SoftmaxCall<T> call(as_softmax(inputs), op.softmax_options());
     const HeadPlans plans(op, call);
     auto&& threads =

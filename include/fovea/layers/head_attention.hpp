@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "fovea/layers/learned_global.hpp"
 #include "fovea/layers/learned_projections.hpp"
 #include "fovea/layers/logit_terms.hpp"
 

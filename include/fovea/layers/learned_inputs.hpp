@@ -28,6 +28,8 @@ struct HeadSizes {
   Index sorted_blocks = 64;  ///< the most blocks of a sequence of Sinkhorn attention
   Index length = 0;          ///< the most tokens of a sequence, for Linformer's projections
   Index projected = 0;       ///< P, the rows of Linformer's projections
+  bool bias = false;         ///< whether the projections have a bias
+  bool global_projections = false;  ///< whether Longformer's global rows have projections
 };
 
 /// The learned inputs of an operator that reads q, k and v alone and has an lse, as softmax
@@ -51,6 +53,9 @@ class NothingLearned {
   /// Lists what is learned: nothing.
   template <class Self, class F>
   static void each_part(Self& /*self*/, F&& /*f*/) {}
+
+  /// Refuses a decoder if what is learned has no place in one.
+  void check_decoder() const {}
 
   /// Makes of the tokens of the source what the operator reads.
   template <class Op, class Kept, class E>

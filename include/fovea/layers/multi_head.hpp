@@ -27,6 +27,10 @@ struct MultiHeadOptions {
   bool sinks = false;   ///< whether each head learns a sink, called "sinks"
   Index length = 0;     ///< the most tokens of a sequence, for Linformer alone
   Index projected = 0;  ///< P, the rows of Linformer's projections
+  /// Whether the rows of Longformer's global positions have projections of their own, called
+  /// "global_qkv". They go neither with rotary positions nor with sinks, nor with a gradient of the
+  /// tokens' bias.
+  bool global_projections = false;
 };
 
 /// The sizes of heads that options ask for.
@@ -58,7 +62,9 @@ inline HeadSizes head_sizes(const char* layer, const MultiHeadOptions& options) 
           .features = options.features,
           .sorted_blocks = options.sorted_blocks,
           .length = options.length,
-          .projected = options.projected};
+          .projected = options.projected,
+          .bias = options.bias,
+          .global_projections = options.global_projections};
 }
 
 /// y = concat_h(Op(x W_Q^h, x W_K^h, x W_V^h)) W_O, for x and y [B, 1, L, Dm] with dense rows. W_Q,
@@ -99,6 +105,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
                    {.alibi = options.alibi, .sinks = options.sinks}),
         out_(sizes_.heads * sizes_.head_width, sizes_.width, initialiser,
              {.bias = options.bias, .name = "out"}) {
+    if (options.global_projections) check_global_projections(options);
     if (options.rotary) rotary_ = Rotary<T>("MultiHead", *options.rotary, sizes_.head_width);
   }
 
@@ -166,6 +173,18 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
  private:
   template <class, class, class, class>
   friend class MultiHeadDecoder;
+
+  static void check_global_projections(const MultiHeadOptions& options) {
+    const auto refuse_if = [](bool is_wrong, const char* why) {
+      if (is_wrong) refuse("MultiHead", "global_projections", "true", std::string("false") + why);
+    };
+    if constexpr (!requires(InputsOf<Op, T> inputs) { inputs.global_q; }) {
+      refuse("MultiHead", "global_projections", "true",
+             std::string("false: ") + Op::name() + " does not read them");
+    }
+    refuse_if(options.rotary.has_value(), " with rotary positions, which do not turn them");
+    refuse_if(options.sinks, " with sinks, which have no gradient then");
+  }
 
   Index columns() const { return (sizes_.heads + 2 * sizes_.key_heads) * sizes_.head_width; }
 

@@ -108,6 +108,7 @@ class MultiHeadDecoder {
 
   static OpDecoder decoder_of(const MultiHead<Op, T, W>& layer, const LayerDecoderShape& shape) {
     const HeadSizes& sizes = layer.sizes();
+    layer.attention_.learned.check_decoder();
     typename Op::DecoderShape of_op;
     of_op.batch = shape.batch;
     of_op.query_heads = sizes.heads;

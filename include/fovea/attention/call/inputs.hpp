@@ -156,7 +156,7 @@ struct PerformerInputs {
   std::span<const Index> key_lengths = {};   ///< [B], or empty
   std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
   std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
-  /// [1, 1, R, D]: the projection W of all heads, R random features (random_projection draws one;
+  /// [1, 1, R, D]: the projection W of all heads, R random features (draw_projection draws one;
   /// an Eigen matrix [R, D] will do). It must be given.
   View<const Compute<T>> projection = {};
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the forms of the Synthesizer have in common as operators: options, checks, the number of
+/// pairs, the decoder.
+#pragma once
+
+#include "fovea/attention/synthesizer/decoder.hpp"
+#include "fovea/attention/synthesizer/softmax.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// A form of the Synthesizer, `Form`, which derives from this class. It has `check_read(inputs)`,
+/// what is to be checked of its inputs, beside what an operator of the library has.
+template <class Form>
+class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
+ public:
+  SynthesizerOptions options;  ///< checked at every call
+
+  /// Holds these options.
+  explicit SynthesizerForm(const SynthesizerOptions& chosen = {}) : options(chosen) {}
+
+  /// Checks what `forward` takes.
+  /// \throws std::invalid_argument, whose message names the operator, the tensor, the dimension,
+  /// what was expected and what was given
+  template <class T>
+  void check(const InputsOf<Form, T>& inputs, const View<T>& out,
+             const SavedOf<Form, T>& saved = {}) const {
+    Form::check_read(inputs);
+    check_synthesizer_outputs(Form::name(), inputs, out, saved);
+  }
+
+  /// Checks what `backward` takes. \throws std::invalid_argument as `check`
+  template <class T>
+  void check_backward(const InputsOf<Form, T>& inputs, const View<const T>& out,
+                      const SavedOf<Form, T>& saved, const View<const T>& d_out,
+                      const GradsOf<Form, T>& grads) const {
+    Form::check_read(inputs);
+    check_synthesizer_backward(Form::name(), inputs, out, saved, d_out, grads);
+  }
+
+  /// The number of (query, key) pairs of one query head.
+  [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index head = 0) const {
+    return softmax().visible_pairs(shape, head);
+  }
+
+  /// A decoder, which keeps what the tokens so far have as keys, and their values. Its steps are
+  /// given all weights by position, of at least as many positions as there are tokens then.
+  /// \throws as the constructor of Decoder does
+  template <class T>
+  [[nodiscard]] SynthesizerDecoder<Form, T> decoder(const DecoderShape& shape) const {
+    return SynthesizerDecoder<Form, T>(static_cast<const Form&>(*this), shape);
+  }
+
+ protected:
+  /// The softmax of the form's logits.
+  SynthesizedSoftmax<Form> softmax() const { return SynthesizedSoftmax<Form>(options); }
+
+  ~SynthesizerForm() = default;
+};
+
+}  // namespace detail
+
+FOVEA_NAMESPACE_END
