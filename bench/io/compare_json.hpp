@@ -90,6 +90,7 @@ inline void write_row(JsonWriter& json, const Row& row) {
     json.member("error_ratio", row.error.ratio);
     json.member("max_absolute_error", row.error.absolute);
     optional("relative_difference_from_full", row.difference);
+    if (row.other_seconds) json.member("against_milliseconds", *row.other_seconds * 1e3);
   }
   json.end();
 }

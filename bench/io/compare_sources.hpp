@@ -49,7 +49,7 @@ struct Document {
 
 /// The text that is asked for, or the sources below `root`. \throws std::runtime_error
 inline Document document_of(const CompareArguments& arguments, const std::filesystem::path& root) {
-  const bool own = arguments.text_file.empty();
+  const bool own = arguments.text_file.empty() || arguments.text_file == kOwnSources;
   Document document{own ? source_document(root) : read_file(arguments.text_file),
                     own ? "the sources of fovea" : arguments.text_file};
   if (document.bytes.empty()) throw std::runtime_error(arguments.text_file + ": is empty");

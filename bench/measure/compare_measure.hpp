@@ -44,7 +44,8 @@ struct Row {
   /// full attention was not run. A causal row is measured against causal full attention.
   std::optional<double> speed_up;
   std::optional<double> difference;
-  std::string yardstick;  ///< the label of that full attention
+  std::string yardstick;                ///< the label of that full attention
+  std::optional<double> other_seconds;  ///< of another run, where it is laid over this one
 };
 
 /// |a - b| / |b|, Euclidean.
