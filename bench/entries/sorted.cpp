@@ -161,10 +161,13 @@ struct ReformerData {
         saved{work.saved.lse,
               View<float>(round_lse.data(), {1, in.q.heads(), in.q.rows(), op.options.rounds})},
         values(values_of_heads(in)),
+        d_values(values.size()),
         inputs{in.q, in.v},
         grads{work.grads.q, work.grads.v} {
     const fovea::Shape shape = {1, in.q.heads(), in.v.rows(), in.v.width()};
-    if (!values.empty()) inputs.v = View<const float>(values.data(), shape);
+    if (values.empty()) return;
+    inputs.v = View<const float>(values.data(), shape);
+    grads.v = View<float>(d_values.data(), shape);
   }
   ReformerData(const ReformerData&) = delete;
   ReformerData& operator=(const ReformerData&) = delete;
@@ -179,7 +182,7 @@ struct ReformerData {
   View<float> out;
   std::vector<float> round_lse;
   fovea::ReformerSaved<float> saved;
-  std::vector<float> values;
+  std::vector<float> values, d_values;
   fovea::ReformerInputs<float> inputs;
   fovea::ReformerGrads<float> grads;
 };
