@@ -146,7 +146,21 @@ class PlotWriter {
     put_text(20, 52, plot_.subtitle, "soft");
     draw_axes();
     for (const PlotSeries& s : plot_.series) draw_series(s);
-    plot_.names_in_column ? name_in_column() : name_at_points();
+    double last = 0;
+    for (const PlotSeries& s : plot_.series) {
+      for (const Point& p : s.points) last = std::max(last, is_drawn(p) ? p.first : 0);
+    }
+    // A line that ends before the others has its name at its end.
+    std::vector<const PlotSeries*> in_column;
+    std::vector<const PlotSeries*> at_points;
+    for (const PlotSeries& s : plot_.series) {
+      Point end;
+      if (s.faint || !last_of(s, end)) continue;
+      const bool is_long = plot_.names_in_column && end.first > x_.at(last) - 1;
+      (is_long ? in_column : at_points).push_back(&s);
+    }
+    name_in_column(in_column);
+    name_at_points(at_points);
     return svg_ + "</svg>\n";
   }
 
@@ -174,10 +188,12 @@ class PlotWriter {
   std::string style_sheet() const {
     std::set<std::string> systems;
     for (const PlotSeries& s : plot_.series) systems.insert(s.system);
-    std::string light = ".paper{fill:#fff}.ink{fill:#1b1b1b}.soft{fill:#555}.grid{stroke:#dedede}";
+    std::string light =
+        ".paper{fill:#fff}.ink{fill:#1b1b1b}.soft{fill:#555}.grid{stroke:#dedede}"
+        ".name{stroke:#fff;stroke-width:3.5px;paint-order:stroke}";
     std::string dark =
         ".paper{fill:#14171a}.ink{fill:#ececec}.soft{fill:#a5a5a5}"
-        ".grid{stroke:#33383d}";
+        ".grid{stroke:#33383d}.name{stroke:#14171a}";
     for (const std::string& system : systems) {
       const SystemStyle style = style_of(system);
       light += ".s-" + system + "{color:" + std::string(style.light) + "}";
@@ -257,15 +273,15 @@ class PlotWriter {
   }
 
   void put_name(const PlotSeries& s, double x, double y) {
-    put_text(x, y + 4.5, s.label, "s-" + s.system, " fill=\"currentColor\"");
+    put_text(x, y + 4.5, s.label, "name s-" + s.system, " fill=\"currentColor\"");
   }
 
   /// Names in a column, as near to the ends of their lines as they have room.
-  void name_in_column() {
+  void name_in_column(const std::vector<const PlotSeries*>& lines) {
     std::vector<std::pair<const PlotSeries*, Point>> ends;
-    for (const PlotSeries& s : plot_.series) {
+    for (const PlotSeries* const s : lines) {
       Point end;
-      if (!s.faint && last_of(s, end)) ends.emplace_back(&s, end);
+      if (last_of(*s, end)) ends.emplace_back(s, end);
     }
     std::stable_sort(ends.begin(), ends.end(), [](const auto& a, const auto& b) {
       return a.second.second < b.second.second;
@@ -276,7 +292,7 @@ class PlotWriter {
       const double least = places.empty() ? kTop : places.back() + kNameHeight;
       places.push_back(std::max(end.second.second, least));
     }
-    double most = kTop + kPlotHeight + kBottom - 12;
+    double most = kTop + kPlotHeight + 6;
     for (std::size_t i = ends.size(); i-- > 0; most = places[i] - kNameHeight) {
       places[i] = std::min(places[i], most);
     }
@@ -303,10 +319,11 @@ class PlotWriter {
   }
 
   /// Each name beside one of the points of its line, where no other name and no mark is.
-  void name_at_points() {
+  void name_at_points(const std::vector<const PlotSeries*>& lines) {
+    const double right = plot_.names_in_column ? kLeft + kPlotWidth : width_;
     std::vector<Box> taken = marks_;
-    for (const PlotSeries& s : plot_.series) {
-      if (s.faint) continue;
+    for (const PlotSeries* const line : lines) {
+      const PlotSeries& s = *line;
       const double width = text_width(s.label);
       Box best{};
       Point of_best;
@@ -317,7 +334,7 @@ class PlotWriter {
         const double y = y_.at(p->second);
         for (const Point& to : places_around(width)) {
           const Box box{x + to.first, y + to.second - 7, x + to.first + width, y + to.second + 7};
-          const bool inside = box.left >= kLeft && box.right <= width_ && box.top >= kTop - 8 &&
+          const bool inside = box.left >= kLeft && box.right <= right && box.top >= kTop - 8 &&
                               box.bottom <= kTop + kPlotHeight;
           const bool is_free = std::none_of(taken.begin(), taken.end(),
                                             [&](const Box& other) { return box.meets(other); });

@@ -24,7 +24,7 @@ std::vector<Name> names_in(const std::string& svg) {
   for (std::size_t at = 0; (at = svg.find("<text x=\"", at)) != svg.npos; ++at) {
     const std::size_t end = svg.find("</text>", at);
     const std::string one = svg.substr(at, end - at);
-    if (one.find("class=\"s-") == one.npos) continue;
+    if (one.find("class=\"name ") == one.npos) continue;
     names.push_back({std::stod(one.substr(9)), std::stod(one.substr(one.find("y=\"") + 3)),
                      one.substr(one.rfind('>') + 1)});
   }
