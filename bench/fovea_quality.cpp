@@ -406,7 +406,7 @@ int run_program(int argc, char** argv) {
   all.run.command.assign(argv, argv + argc);
   const Stopwatch watch;
   const HeadTensors tensors =
-      tensors_of_directory(all.run.arguments, FOVEA_SOURCE_DIR, all.run.input);
+      tensors_of_directory(all.run.arguments, FOVEA_SOURCE_DIR, all.run.input, "--length");
   const Index n = all.run.arguments.lengths[0];
   const std::string& directory = all.run.arguments.directory;
   make_directory(directory);

@@ -202,7 +202,8 @@ inline HeadTensors read_qkv(const std::string& directory) {
 /// are dropped, unless they were asked for. \param what is told of them, for people \throws
 /// std::runtime_error if they are not there, not finite, or too short
 inline HeadTensors tensors_of_directory(CompareArguments& arguments,
-                                        const std::filesystem::path& root, std::string& what) {
+                                        const std::filesystem::path& root, std::string& what,
+                                        const char* flag = "--lengths") {
   const bool kept = arguments.qkv_directory.empty();
   const std::string directory =
       kept ? (root / kKeptTensors).generic_string() : arguments.qkv_directory;
@@ -214,9 +215,8 @@ inline HeadTensors tensors_of_directory(CompareArguments& arguments,
   HeadTensors tensors = read_qkv(directory);
   const Index rows = tensors.q_shape[2];
   if (arguments.lengths_given && arguments.lengths.back() > rows) {
-    throw std::runtime_error(directory + ": has " + std::to_string(rows) +
-                             " rows; --lengths asks for " +
-                             std::to_string(arguments.lengths.back()));
+    throw std::runtime_error(directory + ": has " + std::to_string(rows) + " rows; " + flag +
+                             " asks for " + std::to_string(arguments.lengths.back()));
   }
   std::erase_if(arguments.lengths, [&](Index n) { return n > rows; });
   if (arguments.lengths.empty()) arguments.lengths = {rows};

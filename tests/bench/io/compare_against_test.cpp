@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Another run is read back from its JSON, and what is none is refused by its name.
 #define FOVEA_BENCH_FLAGS "of a test"
-#define FOVEA_SOURCE_DIR "."
 #include "bench/io/compare_against.hpp"
 
 #include <gtest/gtest.h>

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Heads whose logits were made to look near, at the first keys, or far.
+// Heads whose logits were made to look near, at the first keys, or far; and those of the tensors
+// that the project keeps.
 #include "bench/measure/head_kinds.hpp"
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <vector>
+
+#include "bench/io/compare_input.hpp"
 
 namespace {
 
@@ -54,6 +58,43 @@ TEST(WeightShares, TellTheKinds) {
   const auto far = shares_of([](Index j) { return j > 8 && j < 40 ? 9.0 : 0.0; }, 8);
   EXPECT_GT(far.far, 0.9);
   EXPECT_EQ(far.kind(), HeadKind::far);
+}
+
+TEST(KeptTensors, HaveHeadsOfEachKind) {
+  bench::CompareArguments arguments;
+  arguments.lengths = {512, 2048, 65536};
+  std::string what;
+  const bench::HeadTensors tensors = bench::tensors_of_directory(arguments, FOVEA_SOURCE_DIR, what);
+  EXPECT_EQ(arguments.lengths, (std::vector<Index>{512, 2048}));
+  EXPECT_EQ(tensors.q_shape, (fovea::Shape{1, 9, 2048, 64}));
+  EXPECT_EQ(tensors.v_shape, (fovea::Shape{1, 3, 2048, 64}));
+  for (Index h = 0; h < 9; ++h) {
+    const HeadKind kind = bench::weight_shares(tensors.first(2048), h, 64).kind();
+    EXPECT_EQ(kind, h < 3 ? HeadKind::local : h < 6 ? HeadKind::sink : HeadKind::far) << h;
+  }
+}
+
+TEST(KeptTensors, AreSmall) {
+  namespace fs = std::filesystem;
+  std::uintmax_t bytes = 0;
+  for (const auto& file : fs::directory_iterator(fs::path(FOVEA_SOURCE_DIR) / "bench/data")) {
+    bytes += file.file_size();
+  }
+  EXPECT_LE(bytes, 4000000u);
+}
+
+TEST(KeptTensors, AreMissedByTheirName) {
+  bench::CompareArguments arguments;
+  arguments.lengths = {512};
+  std::string what;
+  try {
+    bench::tensors_of_directory(arguments, "/nowhere", what);
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(),
+                 "/nowhere/bench/data: the tensors that came with this build's sources are no "
+                 "longer there; give --qkv DIR or --text FILE");
+  }
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Which rows are asked for, and where an operator overtakes full attention.
 #define FOVEA_BENCH_FLAGS "of a test"
-#define FOVEA_SOURCE_DIR "."
 #include "bench/measure/selection.hpp"
 
 #include <gtest/gtest.h>
