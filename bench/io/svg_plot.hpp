@@ -283,8 +283,8 @@ class PlotWriter {
       Point end;
       if (last_of(*s, end)) ends.emplace_back(s, end);
     }
-    std::stable_sort(ends.begin(), ends.end(), [](const auto& a, const auto& b) {
-      return a.second.second < b.second.second;
+    std::sort(ends.begin(), ends.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.second.second, a.first) < std::pair(b.second.second, b.first);
     });
     // Down from the first one, then up again from the bottom of the plot.
     std::vector<double> places;
