@@ -95,9 +95,10 @@ int cell_count(const std::vector<Entry>& entries, const std::vector<Index>& leng
 }
 
 /// What runs the cells of one comparison.
+template <class T>
 class Comparer {
  public:
-  Comparer(Comparison& run, HeadTensors& tensors, const OtherRun* other)
+  Comparer(Comparison& run, HeadTensorsOf<T>& tensors, const OtherRun* other)
       : run_(run),
         tensors_(tensors),
         other_(other),
@@ -112,7 +113,7 @@ class Comparer {
     const Stopwatch total;
     print_header(other_ != nullptr);
     for (std::size_t l = 0; l < run_.arguments.lengths.size(); ++l) {
-      full_ = Yardsticks();
+      full_ = {};
       const Index n = run_.arguments.lengths[l];
       tensors_.sketch = document_sketch(tensors_.first(n), kSketchWidth);
       for (std::size_t e = 0; e < entries_.size(); ++e) {
@@ -145,7 +146,7 @@ class Comparer {
       return row;
     }
     const Stopwatch watch;
-    std::vector<float> out;
+    std::vector<T> out;
     Row row = measure(entry, tensors_, n, run_.arguments.repeat, pool_, out);
     if (row.skipped.empty()) full_.compare(entry, out, row);
     forecast_.learn(row, work, watch.seconds());
@@ -159,8 +160,8 @@ class Comparer {
     const std::string& label = entry.names.label;
     if (!forecast_.knows(label) && n > 2 * probed) {
       const Stopwatch watch;
-      std::vector<float> out;
-      const Sketch<float> kept =
+      std::vector<T> out;
+      const Sketch<T> kept =
           std::exchange(tensors_.sketch, document_sketch(tensors_.first(probed), kSketchWidth));
       const Row row = measure(entry, tensors_, probed, 1, pool_, out);
       tensors_.sketch = kept;
@@ -170,15 +171,40 @@ class Comparer {
   }
 
   Comparison& run_;
-  HeadTensors& tensors_;
+  HeadTensorsOf<T>& tensors_;
   const OtherRun* other_;
   std::vector<Entry> entries_;
   std::vector<std::vector<double>> work_;  // [lengths][entries]
   ThreadPool pool_;
   Progress progress_;
   Forecast forecast_;
-  Yardsticks full_;
+  Yardsticks<T> full_;
 };
+
+/// Compares in the type that is asked for.
+void run_all(Comparison& run, HeadTensors& tensors, const OtherRun* other,
+             const std::string& json_file) {
+#if !defined(FOVEA_BENCH_FLOAT_ONLY)
+  if (run.arguments.is_double) {
+    HeadTensorsOf<double> wide = in_double(tensors);
+    return Comparer<double>(run, wide, other).run(json_file);
+  }
+#endif
+  Comparer<float>(run, tensors, other).run(json_file);
+}
+
+/// Refuses what this build has not got. \throws ArgumentError
+void check_type(const CompareArguments& arguments) {
+#if defined(FOVEA_BENCH_FLOAT_ONLY)
+  if (arguments.is_double) {
+    throw ArgumentError(
+        "--dtype: this build of fovea_compare has f32 alone, so that it is built quickly; "
+        "-DFOVEA_BENCH_DOUBLE=ON gives it both");
+  }
+#else
+  static_cast<void>(arguments);
+#endif
+}
 
 /// Writes plots and report; returns the plots.
 std::vector<SvgPlot> report(const Comparison& run, const OtherRun* other,
@@ -234,6 +260,7 @@ int run_program(int argc, char** argv) {
     return 0;
   }
   run.command.assign(argv, argv + argc);
+  check_type(run.arguments);
   static_cast<void>(selected(operators(), run.arguments));  // refuses before anything is read
   HeadTensors tensors = load(run);
   std::optional<OtherRun> other;
@@ -250,10 +277,10 @@ int run_program(int argc, char** argv) {
   for (const auto& [key, value] : machine_facts())
     std::printf("%s: %s\n", key.c_str(), value.c_str());
   std::printf("input: %s\n", run.input.c_str());
-  std::printf("%s, threads: %d, type: float32\n\n", heads_and_width(run.shape).c_str(),
-              run.arguments.threads);
+  std::printf("%s, threads: %d, type: %s\n\n", heads_and_width(run.shape).c_str(),
+              run.arguments.threads, type_name(run.arguments));
   const OtherRun* const beside = other ? &*other : nullptr;
-  Comparer(run, tensors, beside).run(json_file);
+  run_all(run, tensors, beside, json_file);
   std::printf("%s", mask_factors(run.rows).c_str());
   const std::vector<std::string> faster = overtaking_lines(overtakings(run.rows));
   if (!faster.empty()) std::printf("\nfaster than full attention:\n");

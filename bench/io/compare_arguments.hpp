@@ -25,7 +25,8 @@ struct CompareArguments {
   std::vector<Index> lengths;          ///< N, ascending, each once
   std::vector<std::string> operators;  ///< names of operators, or labels; none: all
   bool causal = false;                 ///< only those that see no later key
-  double limit = 2;                    ///< seconds of a pass; longer ones are left out
+  bool is_double = false;
+  double limit = 2;  ///< seconds of a pass; longer ones are left out
   Index heads = 8;
   Index width = 64;
   int threads = 1;
@@ -36,6 +37,11 @@ struct CompareArguments {
   bool lengths_given = false;
   bool help = false;
 };
+
+/// Of the tensors.
+constexpr const char* type_name(const CompareArguments& arguments) {
+  return arguments.is_double ? "float64" : "float32";
+}
 
 /// A command line that cannot be understood; its message is one line.
 struct ArgumentError : std::runtime_error {
@@ -66,6 +72,7 @@ what is computed
   --lengths LIST   sequence lengths, comma-separated     (powers of 2 from 512 on, as many as the
                    tensors have rows, to 65536; of a text 1024,4096,16384)
   --limit SECONDS  passes that would take longer are left out   (2)
+  --dtype TYPE     f32, or f64 in a build with -DFOVEA_BENCH_DOUBLE=ON   (f32)
   --heads H        heads of an embedded text             (8)
   --width D        width of a head of an embedded text   (64)
   --threads T      threads                               (1)
@@ -84,9 +91,9 @@ The operators run at the instruction-set level of the machine; FOVEA_ISA=baselin
 )";
 
 /// The flags that take a value.
-inline constexpr std::array<std::string_view, 12> kCompareFlags = {
-    "--text",   "--qkv",  "--lengths", "--heads",   "--width",     "--threads",
-    "--repeat", "--json", "--plots",   "--against", "--operators", "--limit"};
+inline constexpr std::array<std::string_view, 13> kCompareFlags = {
+    "--text", "--qkv",   "--lengths", "--heads",     "--width", "--threads", "--repeat",
+    "--json", "--plots", "--against", "--operators", "--limit", "--dtype"};
 
 namespace detail {
 
@@ -152,6 +159,12 @@ inline void set_argument(CompareArguments& to, std::string_view flag, std::strin
   if (flag == "--against") to.against_file = value;
   if (flag == "--operators") to.operators = argument_list(flag, value);
   if (flag == "--limit") to.limit = argument_seconds(flag, value);
+  if (flag == "--dtype") {
+    if (value != "f32" && value != "f64") {
+      throw ArgumentError("--dtype: '" + std::string(value) + "' is not f32 or f64");
+    }
+    to.is_double = value == "f64";
+  }
 }
 
 }  // namespace detail

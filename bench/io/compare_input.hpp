@@ -27,23 +27,34 @@
 namespace bench {
 
 /// q, k, v of one sequence; a batch counts as heads.
-struct HeadTensors {
+template <class T>
+struct HeadTensorsOf {
   fovea::Shape q_shape{};  // [1, Hq, N, D]
   fovea::Shape k_shape{};  // [1, Hk, N, D]
   fovea::Shape v_shape{};  // [1, Hk, N, Dv]
-  std::vector<float> q, k, v;
-  Sketch<float> sketch = {};  // of as many positions as are in use
+  std::vector<T> q, k, v;
+  Sketch<T> sketch = {};  // of as many positions as are in use
 
   /// The inputs of the first n positions.
-  bench::AllInputs<float> first(Index n) const {
-    const auto beginning = [n](const std::vector<float>& x, fovea::Shape shape) {
+  bench::AllInputs<T> first(Index n) const {
+    const auto beginning = [n](const std::vector<T>& x, fovea::Shape shape) {
       const fovea::Shape strides = fovea::row_major(shape);
       shape[2] = n;
-      return fovea::View<const float>(x.data(), shape, strides);
+      return fovea::View<const T>(x.data(), shape, strides);
     };
     return {beginning(q, q_shape), beginning(k, k_shape), beginning(v, v_shape)};
   }
 };
+
+using HeadTensors = HeadTensorsOf<float>;
+
+/// The same numbers as double, without the sketch.
+inline HeadTensorsOf<double> in_double(const HeadTensors& x) {
+  const auto widened = [](const std::vector<float>& numbers) {
+    return std::vector<double>(numbers.begin(), numbers.end());
+  };
+  return {x.q_shape, x.k_shape, x.v_shape, widened(x.q), widened(x.k), widened(x.v)};
+}
 
 /// Width of a token before it is projected to heads.
 inline constexpr Index kModelWidth = 128;

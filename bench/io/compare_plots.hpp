@@ -45,7 +45,8 @@ inline std::vector<Plot> compare_plots() {
 
 /// "8 heads, D = 64, float32, 1 thread, level v4, <processor>".
 inline std::string subtitle_of(const Comparison& run) {
-  return heads_and_width(run.shape) + ", float32, " + std::to_string(run.arguments.threads) +
+  return heads_and_width(run.shape) + ", " + type_name(run.arguments) + ", " +
+         std::to_string(run.arguments.threads) +
          (run.arguments.threads == 1 ? " thread, level " : " threads, level ") +
          fovea::name(fovea::isa_level()) + ", " + cpu_name();
 }

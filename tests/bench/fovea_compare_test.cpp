@@ -258,7 +258,7 @@ TEST_F(FoveaCompare, TheScriptHelpsAsTheProgramDoes) {
   ASSERT_EQ(run("'" FOVEA_COMPARE "' --help"), 0);
   const std::string help = output_;
   EXPECT_EQ(help.find("fovea_compare: "), 0u);
-  EXPECT_EQ(count(help, "\n  --"), 14);
+  EXPECT_EQ(count(help, "\n  --"), 15);
   for (const char* flag : {"--help", "-h", "--lengths 64 --help"}) {
     ASSERT_EQ(run("bash '" FOVEA_SOURCE_DIR "/cmake/compare.sh' " + std::string(flag)), 0);
     EXPECT_EQ(output_, help);

@@ -31,6 +31,8 @@ TEST(CompareArguments, HaveDefaults) {
   EXPECT_EQ(a.operators, std::vector<std::string>());
   EXPECT_EQ(a.limit, 2);
   EXPECT_FALSE(a.causal);
+  EXPECT_FALSE(a.is_double);
+  EXPECT_TRUE(parse({"--dtype", "f64"}).is_double);
   EXPECT_EQ(a.heads, 8);
   EXPECT_EQ(a.width, 64);
   EXPECT_EQ(a.threads, 1);
@@ -102,6 +104,7 @@ TEST(CompareArguments, RefuseWithOneLine) {
                                                             {"--limit", "0"},
                                                             {"--limit", "nan"},
                                                             {"--limit", "2s"},
+                                                            {"--dtype", "f16"},
                                                             {"--against"}};
   for (const auto& words : wrong) {
     const std::string message = message_of(words);
