@@ -7,11 +7,14 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/entries/operators.hpp"
+#include "bench/io/compare_against.hpp"
 #include "bench/io/compare_arguments.hpp"
 #include "bench/io/compare_input.hpp"
 #include "bench/io/compare_json.hpp"
@@ -20,30 +23,21 @@
 #include "bench/io/compare_sources.hpp"
 #include "bench/io/compare_table.hpp"
 #include "bench/io/document_sketch.hpp"
+#include "bench/io/html_report.hpp"
 #include "bench/io/program.hpp"
 #include "bench/measure/compare_measure.hpp"
+#include "bench/measure/selection.hpp"
 #include "fovea/io/output_file.hpp"
 
 namespace {
 
 using namespace bench;
 
-/// Embeds the document, or reads the tensors; says what it is. \throws std::runtime_error
+/// Reads the tensors, or embeds the document; says what it is. \throws std::runtime_error
 HeadTensors load(Comparison& run) {
   CompareArguments& arguments = run.arguments;
-  if (!arguments.qkv_directory.empty()) {
-    HeadTensors tensors = read_qkv(arguments.qkv_directory);
-    const Index rows = tensors.q_shape[2];
-    if (arguments.lengths_given && arguments.lengths.back() > rows) {
-      throw std::runtime_error(arguments.qkv_directory + ": has " + std::to_string(rows) +
-                               " rows; --lengths asks for " +
-                               std::to_string(arguments.lengths.back()));
-    }
-    std::erase_if(arguments.lengths, [&](Index n) { return n > rows; });
-    if (arguments.lengths.empty()) arguments.lengths = {rows};
-    check_finite(tensors, arguments.lengths.back(), arguments.qkv_directory);
-    run.input = "q, k, v of " + arguments.qkv_directory + ", " + fovea::to_string(tensors.q_shape);
-    return tensors;
+  if (arguments.text_file.empty()) {
+    return tensors_of_directory(arguments, FOVEA_SOURCE_DIR, run.input);
   }
   const Document document = document_of(arguments, FOVEA_SOURCE_DIR);
   run.input = document.what;
@@ -100,37 +94,136 @@ int cell_count(const std::vector<Entry>& entries, const std::vector<Index>& leng
   return count;
 }
 
-/// Runs every operator over the lengths; the JSON is rewritten after each length.
-void compare(Comparison& run, HeadTensors& tensors, const std::string& json_file) {
-  const Stopwatch total;
-  std::vector<Entry> entries = operators();
-  std::erase_if(entries, [](const Entry& entry) { return entry.names.label.empty(); });
-  const std::vector<Index>& lengths = run.arguments.lengths;
-  const std::vector<std::vector<double>> work = work_of_all(entries, run);
-  ThreadPool pool(run.arguments.threads);
-  Progress progress(cell_count(entries, lengths));
-  Forecast forecast(run.arguments.repeat);
-  print_header();
-  for (std::size_t l = 0; l < lengths.size(); ++l) {
-    Yardsticks full;
-    tensors.sketch = document_sketch(tensors.first(lengths[l]), kSketchWidth);
-    for (std::size_t e = 0; e < entries.size(); ++e) {
-      if (lengths[l] > entries[e].longest) continue;
-      const Stopwatch cell;
-      progress.begin(entries[e].names.label, lengths[l],
-                     seconds_left(forecast, entries, work, run, l, e));
-      std::vector<float> out;
-      Row row = measure(entries[e], tensors, lengths[l], run.arguments.repeat, pool, out);
-      if (row.skipped.empty()) full.compare(entries[e], out, row);
-      forecast.learn(row, work[l][e], cell.seconds());
-      progress.clear();
-      print_row(row);
-      run.rows.push_back(std::move(row));
+/// What runs the cells of one comparison.
+template <class T>
+class Comparer {
+ public:
+  Comparer(Comparison& run, HeadTensorsOf<T>& tensors, const OtherRun* other)
+      : run_(run),
+        tensors_(tensors),
+        other_(other),
+        entries_(selected(operators(), run.arguments)),
+        work_(work_of_all(entries_, run)),
+        pool_(run.arguments.threads),
+        progress_(cell_count(entries_, run.arguments.lengths)),
+        forecast_(run.arguments.repeat) {}
+
+  /// Runs every operator over the lengths; the JSON is rewritten after each cell.
+  void run(const std::string& json_file) {
+    const Stopwatch total;
+    print_header(other_ != nullptr);
+    for (std::size_t l = 0; l < run_.arguments.lengths.size(); ++l) {
+      full_ = {};
+      const Index n = run_.arguments.lengths[l];
+      tensors_.sketch = document_sketch(tensors_.first(n), kSketchWidth);
+      for (std::size_t e = 0; e < entries_.size(); ++e) {
+        if (n > entries_[e].longest) continue;
+        progress_.begin(entries_[e].names.label, n,
+                        seconds_left(forecast_, entries_, work_, run_, l, e));
+        Row row = cell(l, e);
+        progress_.clear();
+        print_row(row);
+        run_.rows.push_back(std::move(row));
+        run_.seconds = total.seconds();
+        fovea::write_file(json_file, to_json(run_));
+      }
     }
-    run.seconds = total.seconds();
-    fovea::write_file(json_file, to_json(run));
   }
-  std::printf("%s", mask_factors(run.rows).c_str());
+
+ private:
+  /// A cell, unless its pass would take too long.
+  Row cell(std::size_t length, std::size_t number) {
+    const Entry& entry = entries_[number];
+    const Index n = run_.arguments.lengths[length];
+    const double work = work_[length][number];
+    const double seconds = forecast_pass(entry, n, work);
+    if (seconds > run_.arguments.limit) {
+      Row row;
+      row.names = entry.names;
+      row.n = n;
+      row.skipped = "a pass would take about " + human_seconds(std::max(1.0, seconds)) +
+                    "; --limit is " + detail::short_number(run_.arguments.limit, "%g") + " s";
+      return row;
+    }
+    const Stopwatch watch;
+    std::vector<T> out;
+    Row row = measure(entry, tensors_, n, run_.arguments.repeat, pool_, out);
+    if (row.skipped.empty()) full_.compare(entry, out, row);
+    forecast_.learn(row, work, watch.seconds());
+    if (other_ != nullptr) row.other_seconds = other_->seconds(row);
+    return row;
+  }
+
+  /// Seconds of a pass, from a shorter one; 0 if nothing is known of it.
+  double forecast_pass(const Entry& entry, Index n, double work) {
+    constexpr Index probed = 512;
+    const std::string& label = entry.names.label;
+    if (!forecast_.knows(label) && n > 2 * probed) {
+      const Stopwatch watch;
+      std::vector<T> out;
+      const Sketch<T> kept =
+          std::exchange(tensors_.sketch, document_sketch(tensors_.first(probed), kSketchWidth));
+      const Row row = measure(entry, tensors_, probed, 1, pool_, out);
+      tensors_.sketch = kept;
+      forecast_.learn(row, work_of(entry, run_.shape, probed), watch.seconds());
+    }
+    return forecast_.knows(label) ? forecast_.pass_seconds(label, work) : 0;
+  }
+
+  Comparison& run_;
+  HeadTensorsOf<T>& tensors_;
+  const OtherRun* other_;
+  std::vector<Entry> entries_;
+  std::vector<std::vector<double>> work_;  // [lengths][entries]
+  ThreadPool pool_;
+  Progress progress_;
+  Forecast forecast_;
+  Yardsticks<T> full_;
+};
+
+/// Compares in the type that is asked for.
+void run_all(Comparison& run, HeadTensors& tensors, const OtherRun* other,
+             const std::string& json_file) {
+#if !defined(FOVEA_BENCH_FLOAT_ONLY)
+  if (run.arguments.is_double) {
+    HeadTensorsOf<double> wide = in_double(tensors);
+    return Comparer<double>(run, wide, other).run(json_file);
+  }
+#endif
+  Comparer<float>(run, tensors, other).run(json_file);
+}
+
+/// Refuses what this build has not got. \throws ArgumentError
+void check_type(const CompareArguments& arguments) {
+#if defined(FOVEA_BENCH_FLOAT_ONLY)
+  if (arguments.is_double) {
+    throw ArgumentError(
+        "--dtype: this build of fovea_compare has f32 alone, so that it is built quickly; "
+        "-DFOVEA_BENCH_DOUBLE=ON gives it both");
+  }
+#else
+  static_cast<void>(arguments);
+#endif
+}
+
+/// Writes plots and report; returns the plots.
+std::vector<SvgPlot> report(const Comparison& run, const OtherRun* other,
+                            const std::vector<std::string>& overtakings) {
+  std::vector<SvgPlot> drawn;
+  for (const Plot& plot : compare_plots()) {
+    SvgPlot picture = picture_of(run, plot);
+    if (picture.series.empty()) continue;
+    if (other != nullptr) lay_over(picture, *other, plot);
+    fovea::write_file(run.arguments.directory + "/" + plot.file + ".svg", svg_text(picture));
+    drawn.push_back(std::move(picture));
+  }
+  std::string faster = "Faster than full attention: ";
+  for (const std::string& line : overtakings)
+    faster += (&line == &overtakings[0] ? "" : "; ") + line;
+  std::vector<std::string> paragraphs;
+  if (!overtakings.empty()) paragraphs.push_back(faster + ".");
+  fovea::write_file(run.arguments.directory + "/report.html", html_report(run, drawn, paragraphs));
+  return drawn;
 }
 
 /// Warns if other processes took the cores. Returns whether every operator ran and was right.
@@ -167,31 +260,38 @@ int run_program(int argc, char** argv) {
     return 0;
   }
   run.command.assign(argv, argv + argc);
+  check_type(run.arguments);
+  static_cast<void>(selected(operators(), run.arguments));  // refuses before anything is read
   HeadTensors tensors = load(run);
+  std::optional<OtherRun> other;
+  if (!run.arguments.against_file.empty()) other = read_run(run.arguments.against_file);
   const std::string& directory = run.arguments.directory;
   const std::string json_file =
       run.arguments.json_file.empty() ? directory + "/compare.json" : run.arguments.json_file;
-  const std::string script = directory + "/compare.gp";
   make_directory(directory);
   fovea::check_output(json_file);
-  check_plots(script, compare_plots(), directory);
+  fovea::check_output(directory + "/report.html");
+  check_plots(compare_plots(), directory);
 
   run.shape = fovea::shape_of(tensors.first(tensors.q_shape[2]));
   for (const auto& [key, value] : machine_facts())
     std::printf("%s: %s\n", key.c_str(), value.c_str());
   std::printf("input: %s\n", run.input.c_str());
-  std::printf("%s, threads: %d, type: float32\n\n", heads_and_width(run.shape).c_str(),
-              run.arguments.threads);
-  compare(run, tensors, json_file);
+  std::printf("%s, threads: %d, type: %s\n\n", heads_and_width(run.shape).c_str(),
+              run.arguments.threads, type_name(run.arguments));
+  const OtherRun* const beside = other ? &*other : nullptr;
+  run_all(run, tensors, beside, json_file);
+  std::printf("%s", mask_factors(run.rows).c_str());
+  const std::vector<std::string> faster = overtaking_lines(overtakings(run.rows));
+  if (!faster.empty()) std::printf("\nfaster than full attention:\n");
+  for (const std::string& line : faster) std::printf("  %s\n", line.c_str());
 
-  const bool is_drawn = draw(script, gnuplot_script(run, compare_plots(), directory));
+  const std::vector<SvgPlot> drawn = report(run, beside, faster);
   const bool right = judge(run);
-  std::printf("\n%s: all numbers\n", json_file.c_str());
-  if (is_drawn) {
-    for (const Plot& plot : compare_plots()) {
-      std::printf("%s/%s.svg, .png: %s\n", directory.c_str(), plot.file.c_str(),
-                  plot.title.c_str());
-    }
+  std::printf("\n%s: all numbers\n%s/report.html: table and plots on one page\n", json_file.c_str(),
+              directory.c_str());
+  for (const SvgPlot& plot : drawn) {
+    std::printf("%s/%s.svg: %s\n", directory.c_str(), plot.file.c_str(), plot.title.c_str());
   }
   std::printf("took %s\n", human_seconds(run.seconds).c_str());
   return right ? 0 : 1;

@@ -307,7 +307,7 @@ Comparison plotted(const std::vector<LayerRow>& rows, const CompareArguments& ar
                .value_width = kWidth / kHeads};
   for (const LayerRow& layer : rows) {
     Row& row = run.rows.emplace_back();
-    row.names = {layer.label, "", layer.label, Pass::training};
+    row.names = {system_of(layer.label), "", layer.label, Pass::training};
     row.n = layer.n;
     row.seconds = layer.seconds;
     row.workspace_bytes = layer.peak_bytes;
@@ -323,14 +323,13 @@ int run_program(int argc, char** argv) {
   }
   make_directory(arguments.directory);
   const std::string json_file = arguments.directory + "/layers.json";
-  const std::string script = arguments.directory + "/layers.gp";
   fovea::check_output(json_file);
-  check_plots(script, table_plots(), arguments.directory);
+  check_plots(table_plots(), arguments.directory);
   ThreadPool pool(arguments.threads);
   const std::vector<LayerRow> rows = measure_all(arguments, pool);
   fovea::write_file(json_file,
                     table_json(rows, arguments, std::vector<std::string>(argv, argv + argc)));
-  draw(script, gnuplot_script(plotted(rows, arguments), table_plots(), arguments.directory));
+  draw_plots(plotted(rows, arguments), table_plots(), arguments.directory);
   return 0;
 }
 

@@ -188,14 +188,13 @@ int run_program(int argc, char** argv) {
   const std::string& directory = run.arguments.directory;
   make_directory(directory);
   const std::string json_file = directory + "/lengths.json";
-  const std::string script = directory + "/lengths.gp";
   fovea::check_output(json_file);
-  check_plots(script, figure_plots(), directory);
+  check_plots(figure_plots(), directory);
   const Stopwatch total;
   const bool right = run_figure(run);
   run.seconds = total.seconds();
   fovea::write_file(json_file, figure_json(run));
-  draw(script, gnuplot_script(run, figure_plots(), directory));
+  draw_plots(run, figure_plots(), directory);
   if (!right) std::fprintf(stderr, "fovea_lengths: an operator is wrong\n");
   return right ? 0 : 1;
 }

@@ -6,7 +6,7 @@ set -euo pipefail
 
 packages=(cmake ninja-build g++ libeigen3-dev libbenchmark-dev)
 case ${1:-test} in
-  compare) packages+=(gnuplot-nox libfftw3-dev) ;;
+  compare) packages+=(libfftw3-dev) ;;
   test) packages+=(libgtest-dev libtbb-dev libfftw3-dev nlohmann-json3-dev pkg-config) ;;
   all)
     packages+=(gnuplot-nox libgtest-dev libtbb-dev libfftw3-dev pkg-config clang-14 clang-19

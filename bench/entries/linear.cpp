@@ -30,6 +30,8 @@ std::vector<Entry> linear_entries() {
   return {
       far_entry({"linear", "maps:1", "linear"}, one, far_families()),
       far_entry({"linear", "causal,maps:1", "linear, causal"}, one_causal, far_families()),
+      far_training_entry({"linear", "causal,maps:1", "linear, training", Pass::training}, one_causal, {}),
+      far_decode_entry({"linear", "causal,maps:1", "linear, decoding"}, one_causal, far_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       far_entry({"linear", "maps:1"}, one, {shared_head()}),
       far_entry({"linear", "causal,maps:1,beside:loop"}, one_causal, {of_loop}, loop),
@@ -38,7 +40,6 @@ std::vector<Entry> linear_entries() {
       far_training_entry({"linear", "maps:1", "", Pass::backward}, one, far_backward_families()),
       far_training_entry({"linear", "causal,maps:1", "", Pass::backward}, one_causal, far_backward_families()),
       far_training_entry({"linear", "causal,maps:3", "", Pass::backward}, three_causal, {{.lengths = {4096, 16384}}}),
-      far_decode_entry({"linear", "causal,maps:1"}, one_causal, far_decode_families()),
 #endif
   };
   // clang-format on
@@ -50,10 +51,11 @@ std::vector<Entry> delta_entries() {
   // clang-format off
   return {
       far_entry({"delta", "elu", "delta rule"}, op, far_families()),
+      far_training_entry({"delta", "elu", "delta rule, training", Pass::training}, op, {}),
+      far_decode_entry({"delta", "elu", "delta rule, decoding"}, op, far_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       far_entry({"delta", "elu,beside:loop"}, op, {far_heads(4, {4096, 16384, 65536})}, loop),
       far_training_entry({"delta", "elu", "", Pass::backward}, op, far_backward_families()),
-      far_decode_entry({"delta", "elu"}, op, far_decode_families()),
 #endif
   };
   // clang-format on

@@ -213,9 +213,10 @@ struct MixedTraining : Training<T> {
 template <class Op, class F>
 Entry mixed_entry(Names names, const Op& op, Index rows, std::vector<Family> families,
                   const F& error) {
-  const bool is_backward = names.pass == Pass::backward;
+  const bool is_forward = names.pass != Pass::backward;
+  const bool is_backward = names.pass != Pass::forward;
   const auto runner = [&]<class T>(T) {
-    const auto prepare = [op, is_backward, error](const AllInputs<T>& in, const View<T>& out) {
+    const auto prepare = [=](const AllInputs<T>& in, const View<T>& out) {
       const auto data = std::make_shared<MixedData<T>>(in);
       if (!is_backward) {
         return Prepared{[=](ThreadPool& pool) { op.forward(data->inputs, out, pool); },
@@ -223,10 +224,13 @@ Entry mixed_entry(Names names, const Op& op, Index rows, std::vector<Family> fam
       }
       const auto work = std::make_shared<MixedTraining<T>>(in, out);
       op.forward(data->inputs, out, work->saved);
-      return Prepared{[=](ThreadPool& pool) {
-                        op.backward(data->inputs, out, work->saved, work->d_out, work->grads, pool);
-                      },
-                      {}};
+      Prepared pass;
+      pass.run = [=](ThreadPool& pool) {
+        if (is_forward) op.forward(data->inputs, out, work->saved, pool);
+        op.backward(data->inputs, out, work->saved, work->d_out, work->grads, pool);
+      };
+      if (is_forward) pass.error = [=](Index samples) { return error(*data, out, samples); };
+      return pass;
     };
     return Runner<T>{prepare, [op, is_backward](const AttentionShape& shape, Index workers) {
                        const auto own = shape_for<Op>(shape, kProjected);
@@ -238,10 +242,10 @@ Entry mixed_entry(Names names, const Op& op, Index rows, std::vector<Family> fam
               [rows](const AttentionShape& s) { return s.query_heads * s.queries * rows; },
               runner(float{}), double_runner(runner), std::move(families)};
   constexpr double of_backward = std::is_same_v<Op, LinformerAttention> ? 2.25 : 2.5;
-  entry.own_flops = [rows, is_backward](const AttentionShape& s) {
+  entry.own_flops = [=](const AttentionShape& s) {
     const auto tokens = static_cast<double>(s.query_heads * s.queries + s.key_heads * s.keys);
-    return (is_backward ? of_backward : 1) * 2 * static_cast<double>(rows) * tokens *
-           static_cast<double>(s.width + s.value_width);
+    return ((is_backward ? of_backward : 0) + (is_forward ? 1 : 0)) * 2 *
+           static_cast<double>(rows) * tokens * static_cast<double>(s.width + s.value_width);
   };
   if constexpr (std::is_same_v<Op, NystroemAttention>) {
     entry.obstacle = [](const AttentionShape& s) -> std::string {
@@ -279,6 +283,8 @@ std::vector<Entry> mixed_entries() {
   return {
       mixed_entry({"linformer", "256", "Linformer, 256"}, LinformerAttention{}, kProjected, mixed_families(), error),
       mixed_entry({"nystroem", "64", "Nystroem, 64"}, nystroem(), kLandmarks, mixed_families(), nystroem_error),
+      mixed_entry({"linformer", "256", "Linformer, training", Pass::training}, LinformerAttention{}, kProjected, {}, error),
+      mixed_entry({"nystroem", "64", "Nystroem, training", Pass::training}, nystroem(), kLandmarks, {}, nystroem_error),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       mixed_entry({"linformer", "256", "", Pass::backward}, LinformerAttention{}, kProjected, mixed_families(), error),
       mixed_entry({"nystroem", "64", "", Pass::backward}, nystroem(), kLandmarks, mixed_families(), nystroem_error),

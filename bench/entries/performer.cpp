@@ -114,9 +114,10 @@ double performer_flops(const AttentionShape& shape) {
 
 Entry performer_entry(Names names, bool causal, std::vector<Family> families) {
   const PerformerAttention op({.causal = causal});
-  const bool is_backward = names.pass == Pass::backward;
+  const bool is_forward = names.pass != Pass::backward;
+  const bool is_backward = names.pass != Pass::forward;
   const auto runner = [&]<class T>(T) {
-    const auto prepare = [op, is_backward](const AllInputs<T>& in, const View<T>& out) {
+    const auto prepare = [=](const AllInputs<T>& in, const View<T>& out) {
       const auto data = std::make_shared<const PerformerData<T>>(in);
       const auto forward = [=](ThreadPool& pool) { op.forward(data->inputs, out, pool); };
       if (!is_backward) {
@@ -137,8 +138,14 @@ Entry performer_entry(Names names, bool causal, std::vector<Family> families) {
       work->saved = {};
       Prepared pass;
       pass.run = [=](ThreadPool& pool) {
+        if (is_forward) op.forward(data->inputs, out, pool);
         op.backward(data->inputs, out, work->saved, work->d_out, work->grads, pool);
       };
+      if (is_forward) {
+        pass.error = [=](Index samples) {
+          return performer_error<T>(data->inputs, op.options.causal, out, samples);
+        };
+      }
       pass.other = forward;
       return pass;
     };
@@ -156,8 +163,8 @@ Entry performer_entry(Names names, bool causal, std::vector<Family> families) {
   entry.other = is_backward ? "forward" : "linear attention";
   entry.f32 = runner(float{});
   entry.f64 = double_runner(runner);
-  entry.own_flops = [is_backward](const AttentionShape& shape) {
-    return (is_backward ? 3 : 1) * performer_flops(shape);
+  entry.own_flops = [=](const AttentionShape& shape) {
+    return ((is_backward ? 3 : 0) + (is_forward ? 1 : 0)) * performer_flops(shape);
   };
   return entry;
 }
@@ -169,6 +176,7 @@ std::vector<Entry> performer_entries() {
   return {
       performer_entry({"performer", "features:D", "performer"}, false, far_families()),
       performer_entry({"performer", "causal,features:D", "performer, causal"}, true, far_families()),
+      performer_entry({"performer", "causal,features:D", "performer, training", Pass::training}, true, {}),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       performer_entry({"performer", "features:D", "", Pass::backward}, false, far_backward_families()),
       performer_entry({"performer", "causal,features:D", "", Pass::backward}, true, far_backward_families()),

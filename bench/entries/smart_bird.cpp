@@ -36,6 +36,7 @@ std::vector<Entry> smart_bird_entries() {
   // clang-format off
   return {
       list_forward_entry({"smart_bird", "keys:20", "Smart Bird"}, op, list_families()),
+      list_forward_entry({"smart_bird", "causal,keys:20", "Smart Bird, causal"}, causal, {}),
       list_training_entry({"smart_bird", "causal,keys:20", "Smart Bird, training", Pass::training}, causal, {}),
       list_decode_entry({"smart_bird", "keys:20", "Smart Bird, decoding"}, op, {{.lengths = {4096}}, {.threads = 2, .lengths = {4096}}}),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)

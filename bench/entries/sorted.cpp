@@ -161,10 +161,13 @@ struct ReformerData {
         saved{work.saved.lse,
               View<float>(round_lse.data(), {1, in.q.heads(), in.q.rows(), op.options.rounds})},
         values(values_of_heads(in)),
+        d_values(values.size()),
         inputs{in.q, in.v},
         grads{work.grads.q, work.grads.v} {
     const fovea::Shape shape = {1, in.q.heads(), in.v.rows(), in.v.width()};
-    if (!values.empty()) inputs.v = View<const float>(values.data(), shape);
+    if (values.empty()) return;
+    inputs.v = View<const float>(values.data(), shape);
+    grads.v = View<float>(d_values.data(), shape);
   }
   ReformerData(const ReformerData&) = delete;
   ReformerData& operator=(const ReformerData&) = delete;
@@ -179,7 +182,7 @@ struct ReformerData {
   View<float> out;
   std::vector<float> round_lse;
   fovea::ReformerSaved<float> saved;
-  std::vector<float> values;
+  std::vector<float> values, d_values;
   fovea::ReformerInputs<float> inputs;
   fovea::ReformerGrads<float> grads;
 };
@@ -273,7 +276,8 @@ enum class Beside { nothing, full, blocks };
 template <class Data>
 Entry sorted_entry(Names names, std::vector<Family> families, Beside beside = Beside::nothing) {
   constexpr bool is_reformer = std::is_same_v<Data, ReformerData>;
-  const bool is_backward = names.pass == Pass::backward;
+  const bool is_forward = names.pass != Pass::backward;
+  const bool is_backward = names.pass != Pass::forward;
   Entry entry;
   entry.names = std::move(names);
   entry.families = std::move(families);
@@ -285,9 +289,10 @@ Entry sorted_entry(Names names, std::vector<Family> families, Beside beside = Be
   entry.f32 = {[=](const AllInputs<float>& in, const View<float>& out) {
                  const auto data = std::make_shared<Data>(in, out);
                  ThreadPool one(1);
-                 if (is_backward) data->forward(one);
+                 if (!is_forward) data->forward(one);
                  Prepared pass{[=](ThreadPool& pool) {
-                                 is_backward ? data->backward(pool) : data->forward(pool);
+                                 if (is_forward) data->forward(pool);
+                                 if (is_backward) data->backward(pool);
                                },
                                [=](Index samples) { return error_of(*data, in, samples); }};
                  if (beside == Beside::full) pass.other = full_pass(in, in.q.rows());
@@ -320,6 +325,8 @@ std::vector<Entry> sorted_entries() {
   return {
       sorted_entry<SinkhornData>({"sinkhorn", "block:64", "Sinkhorn"}, families),
       sorted_entry<ReformerData>({"reformer", "chunk:64,rounds:4", "Reformer"}, families),
+      sorted_entry<SinkhornData>({"sinkhorn", "block:64", "Sinkhorn, training", Pass::training}, {}),
+      sorted_entry<ReformerData>({"reformer", "chunk:64,rounds:4", "Reformer, training", Pass::training}, {}),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       sorted_entry<SinkhornData>({"sinkhorn", "block:64", "", Pass::backward}, families),
       sorted_entry<ReformerData>({"reformer", "chunk:64,rounds:4", "", Pass::backward}, families),

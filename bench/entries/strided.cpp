@@ -78,6 +78,7 @@ std::vector<Entry> fixed_entries() {
   // clang-format off
   return {
       softmax_entry({"fixed", "stride:128,summary:8", "fixed"}, op, sparse_families()),
+      training_entry({"fixed", "stride:128,summary:8", "fixed, training", Pass::training}, op, {}),
       decode_entry({"fixed", "stride:128,summary:8", "fixed, decoding"}, op, sparse_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       plan_entry({"fixed", "stride:128,summary:8"}, op, longest),

@@ -20,36 +20,59 @@ using fovea::Index;
 
 /// What the user asked for.
 struct CompareArguments {
-  std::string text_file;       ///< empty: the project's own sources
-  std::string qkv_directory;   ///< empty: embed the text
-  std::vector<Index> lengths;  ///< N, ascending, each once
+  std::string text_file;               ///< kOwnSources: the project's own
+  std::string qkv_directory;           ///< empty: the tensors that the project keeps, or a text
+  std::vector<Index> lengths;          ///< N, ascending, each once
+  std::vector<std::string> operators;  ///< names of operators, or labels; none: all
+  bool causal = false;                 ///< only those that see no later key
+  bool is_double = false;
+  double limit = 2;  ///< seconds of a pass; longer ones are left out
   Index heads = 8;
   Index width = 64;
   int threads = 1;
   int repeat = 3;
-  std::string json_file;  ///< empty: compare.json in the output directory
+  std::string json_file;     ///< empty: compare.json in the output directory
+  std::string against_file;  ///< the JSON of another run; empty: none
   std::string directory = "out";
   bool lengths_given = false;
   bool help = false;
 };
+
+/// Of the tensors.
+constexpr const char* type_name(const CompareArguments& arguments) {
+  return arguments.is_double ? "float64" : "float32";
+}
 
 /// A command line that cannot be understood; its message is one line.
 struct ArgumentError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The tensors that are compared on unless others are given, below the project's folder.
+inline constexpr const char* kKeptTensors = "bench/data";
+
+/// The text that is the project's sources.
+inline constexpr const char* kOwnSources = "sources";
+
 inline constexpr std::string_view kCompareHelp =
     R"(fovea_compare: attention operators on real input, side by side.
 
 usage: fovea_compare [options]
 
-input (default: the sources of this project as bytes)
-  --text FILE      the bytes of FILE; a short text is repeated
-  --qkv DIR        q.npy, k.npy and v.npy in DIR: of 16, 32 or 64 bits, [B,H,N,D], [H,N,D] or [N,D]
+input (default: heads of three layers of SmolLM2-135M over a text of 2048 tokens)
+  --qkv DIR        q.npy, k.npy and v.npy in DIR: of 16, 32 or 64 bits, [B,H,N,D], [H,N,D] or
+                   [N,D]; `language_model --dump-qkv DIR` writes those of a model
+  --text FILE      instead the bytes of FILE, embedded by random tables; a short text is repeated;
+                   `sources` are those of this project
 The sketch of Smart Bird is computed: 4 dimensions nearest to the mean of the heads' logits.
 
 what is computed
-  --lengths LIST   sequence lengths, comma-separated     (1024,4096,8192)
+  --operators LIST only these, comma-separated: strided,fmm,... ; full attention stays beside them
+  --causal         only what sees no later key
+  --lengths LIST   sequence lengths, comma-separated     (powers of 2 from 512 on, as many as the
+                   tensors have rows, to 65536; of a text 1024,4096,16384)
+  --limit SECONDS  passes that would take longer are left out   (2)
+  --dtype TYPE     f32, or f64 in a build with -DFOVEA_BENCH_DOUBLE=ON   (f32)
   --heads H        heads of an embedded text             (8)
   --width D        width of a head of an embedded text   (64)
   --threads T      threads                               (1)
@@ -57,18 +80,20 @@ what is computed
                          (a third fewer where one takes over 1.5 s)
 
 output
-  --plots DIR      directory of plots and JSON, made if missing   (out)
+  --plots DIR      directory of plots, report.html and JSON, made if missing   (out)
   --json FILE      where the JSON goes                   (compare.json in that directory)
+  --against FILE   the JSON of another run, of another machine for example, laid over this one
   --help           this text
 
 Speed-up and distance are from full attention, for causal operators from causal full attention.
+The JSON is written after each cell, so that a run that is interrupted keeps what it has.
 The operators run at the instruction-set level of the machine; FOVEA_ISA=baseline|v3|v4 caps it.
 )";
 
 /// The flags that take a value.
-inline constexpr std::array<std::string_view, 9> kCompareFlags = {
-    "--text",    "--qkv",    "--lengths", "--heads", "--width",
-    "--threads", "--repeat", "--json",    "--plots"};
+inline constexpr std::array<std::string_view, 13> kCompareFlags = {
+    "--text", "--qkv",   "--lengths", "--heads",     "--width", "--threads", "--repeat",
+    "--json", "--plots", "--against", "--operators", "--limit", "--dtype"};
 
 namespace detail {
 
@@ -97,6 +122,29 @@ inline std::vector<Index> argument_lengths(std::string_view flag, std::string_vi
   return lengths;
 }
 
+/// The whole of text as seconds above 0.
+inline double argument_seconds(std::string_view flag, std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || !(number > 0) || number > 1e6) {
+    throw ArgumentError(std::string(flag) + ": '" + std::string(text) +
+                        "' is no number of seconds above 0");
+  }
+  return number;
+}
+
+/// The parts between commas; none of them is empty.
+inline std::vector<std::string> argument_list(std::string_view flag, std::string_view text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    if (parts.back().empty()) throw ArgumentError(std::string(flag) + ": a name is empty");
+    begin = end + 1;
+  }
+  return parts;
+}
+
 /// Sets what one of kCompareFlags says.
 inline void set_argument(CompareArguments& to, std::string_view flag, std::string_view value) {
   if (flag == "--text") to.text_file = value;
@@ -108,6 +156,15 @@ inline void set_argument(CompareArguments& to, std::string_view flag, std::strin
   if (flag == "--repeat") to.repeat = static_cast<int>(argument_number(flag, value, 1, 100000));
   if (flag == "--json") to.json_file = value;
   if (flag == "--plots") to.directory = value;
+  if (flag == "--against") to.against_file = value;
+  if (flag == "--operators") to.operators = argument_list(flag, value);
+  if (flag == "--limit") to.limit = argument_seconds(flag, value);
+  if (flag == "--dtype") {
+    if (value != "f32" && value != "f64") {
+      throw ArgumentError("--dtype: '" + std::string(value) + "' is not f32 or f64");
+    }
+    to.is_double = value == "f64";
+  }
 }
 
 }  // namespace detail
@@ -115,7 +172,7 @@ inline void set_argument(CompareArguments& to, std::string_view flag, std::strin
 /// `--flag value` and `--flag=value`, each flag at most once. \throws ArgumentError
 inline CompareArguments parse_compare_arguments(std::span<const std::string_view> arguments) {
   CompareArguments parsed;
-  parsed.lengths = {1024, 4096, 8192};
+  parsed.lengths = {512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
   std::vector<std::string_view> seen;
   const auto was_given = [&](std::string_view flag) {
     return std::find(seen.begin(), seen.end(), flag) != seen.end();
@@ -123,6 +180,10 @@ inline CompareArguments parse_compare_arguments(std::span<const std::string_view
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--help" || arguments[i] == "-h") {
       parsed.help = true;
+      continue;
+    }
+    if (arguments[i] == "--causal") {
+      parsed.causal = true;
       continue;
     }
     const std::size_t equals = arguments[i].find('=');
@@ -142,11 +203,15 @@ inline CompareArguments parse_compare_arguments(std::span<const std::string_view
     seen.push_back(flag);
   }
   parsed.lengths_given = was_given("--lengths");
-  for (const std::string_view flag : {"--text", "--heads", "--width"}) {
-    if (was_given("--qkv") && was_given(flag)) {
-      throw ArgumentError(std::string(flag) + " says nothing beside --qkv; leave one out");
+  if (was_given("--qkv") && was_given("--text")) {
+    throw ArgumentError("--text says nothing beside --qkv; leave one out");
+  }
+  for (const std::string_view flag : {"--heads", "--width"}) {
+    if (was_given(flag) && !was_given("--text")) {
+      throw ArgumentError(std::string(flag) + " is of an embedded text; it needs --text");
     }
   }
+  if (was_given("--text") && !parsed.lengths_given) parsed.lengths = {1024, 4096, 16384};
   return parsed;
 }
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The input of fovea_compare: q, k, v of a whole document, of which shorter sequences are the
-/// beginning. A text is embedded with fixed tables: no training, but repeated words, neighbours in
-/// position and heads of different sharpness are in the logits as they are in a trained model.
+/// beginning. They are those of a trained model, from files, or made of a text. A text is embedded
+/// with fixed tables: no training, but repeated words, neighbours in position and heads of
+/// different sharpness are in the logits as they are in a trained model.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "bench/entries/all_inputs.hpp"
+#include "bench/io/compare_arguments.hpp"
 #include "bench/io/gaussian.hpp"
 #include "bench/io/npy.hpp"
 #include "bench/io/sketch.hpp"
@@ -24,23 +27,34 @@
 namespace bench {
 
 /// q, k, v of one sequence; a batch counts as heads.
-struct HeadTensors {
+template <class T>
+struct HeadTensorsOf {
   fovea::Shape q_shape{};  // [1, Hq, N, D]
   fovea::Shape k_shape{};  // [1, Hk, N, D]
   fovea::Shape v_shape{};  // [1, Hk, N, Dv]
-  std::vector<float> q, k, v;
-  Sketch<float> sketch = {};  // of as many positions as are in use
+  std::vector<T> q, k, v;
+  Sketch<T> sketch = {};  // of as many positions as are in use
 
   /// The inputs of the first n positions.
-  bench::AllInputs<float> first(Index n) const {
-    const auto beginning = [n](const std::vector<float>& x, fovea::Shape shape) {
+  bench::AllInputs<T> first(Index n) const {
+    const auto beginning = [n](const std::vector<T>& x, fovea::Shape shape) {
       const fovea::Shape strides = fovea::row_major(shape);
       shape[2] = n;
-      return fovea::View<const float>(x.data(), shape, strides);
+      return fovea::View<const T>(x.data(), shape, strides);
     };
     return {beginning(q, q_shape), beginning(k, k_shape), beginning(v, v_shape)};
   }
 };
+
+using HeadTensors = HeadTensorsOf<float>;
+
+/// The same numbers as double, without the sketch.
+inline HeadTensorsOf<double> in_double(const HeadTensors& x) {
+  const auto widened = [](const std::vector<float>& numbers) {
+    return std::vector<double>(numbers.begin(), numbers.end());
+  };
+  return {x.q_shape, x.k_shape, x.v_shape, widened(x.q), widened(x.k), widened(x.v)};
+}
 
 /// Width of a token before it is projected to heads.
 inline constexpr Index kModelWidth = 128;
@@ -193,6 +207,34 @@ inline HeadTensors read_qkv(const std::string& directory) {
   };
   return {as_heads(q.shape),   as_heads(k.shape),   as_heads(v.shape),
           std::move(q.values), std::move(k.values), std::move(v.values)};
+}
+
+/// The tensors of --qkv, or those below `root` that the project keeps; lengths beyond their rows
+/// are dropped, unless they were asked for. \param what is told of them, for people \throws
+/// std::runtime_error if they are not there, not finite, or too short
+inline HeadTensors tensors_of_directory(CompareArguments& arguments,
+                                        const std::filesystem::path& root, std::string& what,
+                                        const char* flag = "--lengths") {
+  const bool kept = arguments.qkv_directory.empty();
+  const std::string directory =
+      kept ? (root / kKeptTensors).generic_string() : arguments.qkv_directory;
+  if (kept && !std::filesystem::exists(directory + "/q.npy")) {
+    throw std::runtime_error(directory +
+                             ": the tensors that came with this build's sources are no longer "
+                             "there; give --qkv DIR or --text FILE");
+  }
+  HeadTensors tensors = read_qkv(directory);
+  const Index rows = tensors.q_shape[2];
+  if (arguments.lengths_given && arguments.lengths.back() > rows) {
+    throw std::runtime_error(directory + ": has " + std::to_string(rows) + " rows; " + flag +
+                             " asks for " + std::to_string(arguments.lengths.back()));
+  }
+  std::erase_if(arguments.lengths, [&](Index n) { return n > rows; });
+  if (arguments.lengths.empty()) arguments.lengths = {rows};
+  check_finite(tensors, arguments.lengths.back(), directory);
+  what = (kept ? "SmolLM2-135M over a text, " : "q, k, v of " + directory + ", ") +
+         fovea::to_string(tensors.q_shape);
+  return tensors;
 }
 
 }  // namespace bench

@@ -90,6 +90,7 @@ inline void write_row(JsonWriter& json, const Row& row) {
     json.member("error_ratio", row.error.ratio);
     json.member("max_absolute_error", row.error.absolute);
     optional("relative_difference_from_full", row.difference);
+    if (row.other_seconds) json.member("against_milliseconds", *row.other_seconds * 1e3);
   }
   json.end();
 }
@@ -102,7 +103,7 @@ inline std::string to_json(const Comparison& run) {
   write_facts(json, "fovea_compare", run.command);
   json.begin_object("input");
   json.member("what", run.input);
-  json.member("type", "float32");
+  json.member("type", type_name(run.arguments));
   json.member("query_heads", run.shape.query_heads);
   json.member("key_heads", run.shape.key_heads);
   json.member("width", run.shape.width);
@@ -111,7 +112,8 @@ inline std::string to_json(const Comparison& run) {
   json.member("threads", run.arguments.threads);
   json.member("repeat", run.arguments.repeat);
   json.member("error_rows_per_head", kErrorRows);
-  json.member("error_unit", "u A (1 + B), u = 2^-24");
+  json.member("error_unit",
+              run.arguments.is_double ? "u A (1 + B), u = 2^-53" : "u A (1 + B), u = 2^-24");
   json.member("seconds", run.seconds);
   json.begin_array("results");
   for (const Row& row : run.rows) detail::write_row(json, row);

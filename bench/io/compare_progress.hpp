@@ -56,6 +56,13 @@ class Forecast {
     last_ = row.names.label;
   }
 
+  bool knows(const std::string& label) const { return known_.count(label) != 0; }
+
+  /// Of one pass of an operator that is known.
+  double pass_seconds(const std::string& label, double flops) const {
+    return known_.at(label).seconds_per_flop * flops;
+  }
+
   /// Of a cell; an operator that did not run yet is as fast as the last one.
   double seconds(const std::string& label, Index n, double flops) const {
     const auto cost = known_.find(known_.count(label) != 0 ? label : last_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The document of fovea_compare and fovea_sampling: a file, or the sources of this project, one
-/// after the other.
+/// The document of fovea_compare and fovea_search: a file, or the sources of this project, one after
+/// the other.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ struct Document {
 
 /// The text that is asked for, or the sources below `root`. \throws std::runtime_error
 inline Document document_of(const CompareArguments& arguments, const std::filesystem::path& root) {
-  const bool own = arguments.text_file.empty();
+  const bool own = arguments.text_file.empty() || arguments.text_file == kOwnSources;
   Document document{own ? source_document(root) : read_file(arguments.text_file),
                     own ? "the sources of fovea" : arguments.text_file};
   if (document.bytes.empty()) throw std::runtime_error(arguments.text_file + ": is empty");

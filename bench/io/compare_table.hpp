@@ -13,6 +13,7 @@
 
 #include "bench/io/human.hpp"
 #include "bench/measure/compare_measure.hpp"
+#include "bench/measure/selection.hpp"
 
 namespace bench {
 
@@ -24,11 +25,13 @@ inline std::string shown(const char* format, std::optional<double> x) {
   return text;
 }
 
-inline void print_header() {
-  std::printf("%-23s %6s %9s %8s %5s %8s %9s %7s %9s %9s\n", "operator", "N", "ms", "GFLOP/s",
-              "peak", "speed-up", "workspace", "error", "max |err|", "from full");
-  std::printf("%-23s %6s %9s %8s %5s %8s %9s %7s %9s %9s\n", "", "", "median", "useful", "share",
-              "to full", "", "units", "", "rel. L2");
+/// \param with_other whether another run is laid over this one
+inline void print_header(bool with_other) {
+  std::printf("%-23s %6s %9s %8s %5s %8s %9s %7s %9s %9s%s\n", "operator", "N", "ms", "GFLOP/s",
+              "peak", "speed-up", "workspace", "error", "max |err|", "from full",
+              with_other ? "   against" : "");
+  std::printf("%-23s %6s %9s %8s %5s %8s %9s %7s %9s %9s%s\n", "", "", "median", "useful", "share",
+              "to full", "", "units", "", "rel. L2", with_other ? "  its time" : "");
   std::fflush(stdout);
 }
 
@@ -37,13 +40,24 @@ inline void print_row(const Row& row) {
   if (!row.skipped.empty()) {
     std::printf("%s: %s\n", row.failed ? "FAILED" : "skipped", row.skipped.c_str());
   } else {
-    std::printf("%9.3f %8.1f %5.2f %8s %9s %7.2f %9.1e %9s%s\n", row.seconds * 1e3,
+    std::printf("%9.3f %8.1f %5.2f %8s %9s %7.2f %9.1e %9s%s%s\n", row.seconds * 1e3,
                 row.useful_gflops, row.peak_fraction, shown("%.2fx", row.speed_up).c_str(),
                 human_bytes(static_cast<double>(row.workspace_bytes)).c_str(), row.error.ratio,
                 row.error.absolute, shown("%.1e", row.difference).c_str(),
+                row.other_seconds ? shown(" %8.2fx", *row.other_seconds / row.seconds).c_str() : "",
                 row.error.ratio <= kErrorLimit ? "" : "  WRONG");
   }
   std::fflush(stdout);
+}
+
+/// A line for each operator: the N from which on it is faster than full attention.
+inline std::vector<std::string> overtaking_lines(const std::vector<Overtaking>& all) {
+  std::vector<std::string> lines;
+  for (const Overtaking& one : all) {
+    lines.push_back(one.label + (one.from ? ": from N = " + std::to_string(*one.from)
+                                          : ": not up to N = " + std::to_string(one.longest)));
+  }
+  return lines;
 }
 
 /// A line for each operator that also ran as full attention with a mask: how many times faster it

@@ -44,11 +44,13 @@ struct Row {
   /// full attention was not run. A causal row is measured against causal full attention.
   std::optional<double> speed_up;
   std::optional<double> difference;
-  std::string yardstick;  ///< the label of that full attention
+  std::string yardstick;                ///< the label of that full attention
+  std::optional<double> other_seconds;  ///< of another run, where it is laid over this one
 };
 
 /// |a - b| / |b|, Euclidean.
-inline double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
+template <class T>
+double relative_distance(const std::vector<T>& a, const std::vector<T>& b) {
   double difference = 0;
   double size = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -61,10 +63,11 @@ inline double relative_distance(const std::vector<float>& a, const std::vector<f
 
 /// Full attention at one length, causal and not, which the others are measured against: like with
 /// like. The first full attention of a kind is the measure of its kind.
+template <class T>
 class Yardsticks {
  public:
   /// Compares a row that was measured; other passes than forward ones are left alone.
-  void compare(const Entry& entry, const std::vector<float>& out, Row& row) {
+  void compare(const Entry& entry, const std::vector<T>& out, Row& row) {
     const Pass pass = entry.names.pass;
     if (pass != Pass::forward && pass != Pass::dense_mask) return;
     Yardstick& full = of_kind_[entry.causal ? 1 : 0];
@@ -81,7 +84,7 @@ class Yardsticks {
   struct Yardstick {
     std::string label;
     double seconds = 0;
-    std::vector<float> out;
+    std::vector<T> out;
   };
   std::array<Yardstick, 2> of_kind_;  // not causal, causal
 };
@@ -107,24 +110,26 @@ std::vector<double> timed_runs(int repeat, const F& f, double first = 0) {
 }
 
 /// What an entry reads of the first n positions.
-inline AllInputs<float> inputs_of(const Entry& entry, const HeadTensors& tensors, Index n) {
-  const AllInputs<float> in = last_rows(tensors.first(n), entry.queries(n));
+template <class T>
+AllInputs<T> inputs_of(const Entry& entry, const HeadTensorsOf<T>& tensors, Index n) {
+  const AllInputs<T> in = last_rows(tensors.first(n), entry.queries(n));
   return entry.sketch.width > 0 ? tensors.sketch.beside(in) : in;
 }
 
 namespace detail {
 
 /// Runs a cell. \param row takes what is measured; what is known before is there
-inline void run_cell(const Entry& entry, const AllInputs<float>& in, int repeat, ThreadPool& pool,
-                     std::vector<float>& out, Row& row) {
+template <class T>
+void run_cell(const Entry& entry, const AllInputs<T>& in, int repeat, ThreadPool& pool,
+              std::vector<T>& out, Row& row) {
   const AttentionShape shape = fovea::shape_of(in);
-  const Runner<float>& runner = entry.f32;
+  const Runner<T>& runner = entry.template runner<T>();
   const int threads = pool.concurrency();
   const Shape to = {1, shape.query_heads, shape.queries, shape.value_width};
-  out.assign(static_cast<std::size_t>(to[1] * to[2] * to[3]), 0.0f);
-  const Prepared pass = runner.prepare(in, View<float>(out.data(), to));
+  out.assign(static_cast<std::size_t>(to[1] * to[2] * to[3]), T{0});
+  const Prepared pass = runner.prepare(in, View<T>(out.data(), to));
   PeakSample peak;
-  peak.add(fma_burst<float>());
+  peak.add(fma_burst<T>());
   const Stopwatch wall;
   const CpuStopwatch cpu;
   int passes = 1;
@@ -137,7 +142,7 @@ inline void run_cell(const Entry& entry, const AllInputs<float>& in, int repeat,
   if (pass.decoder_bytes) row.workspace_bytes = pass.decoder_bytes();
   row.cpu_share = cpu.share(wall.seconds(), threads);
   row.cpu_seconds = cpu.seconds() / passes;
-  peak.add(fma_burst<float>());
+  peak.add(fma_burst<T>());
   row.runs = static_cast<int>(times.size());
   row.seconds = times[(times.size() - 1) / 2];
   row.least_seconds = times.front();
@@ -162,15 +167,21 @@ inline std::string obstacle_of(const Entry& entry, const AttentionShape& shape,
 /// Runs a cell. One that cannot run, or throws, is marked: it does not take the others with it.
 /// \param out takes its output [H, N, Dv]
 /// \pre the sketch of the tensors is that of the first n positions
-inline Row measure(const Entry& entry, const HeadTensors& tensors, Index n, int repeat,
-                   ThreadPool& pool, std::vector<float>& out) {
+template <class T>
+Row measure(const Entry& entry, const HeadTensorsOf<T>& tensors, Index n, int repeat,
+            ThreadPool& pool, std::vector<T>& out) {
   Row row;
   row.names = entry.names;
   row.n = n;
   try {
-    const AllInputs<float> in = inputs_of(entry, tensors, n);
+    const Runner<T>& runner = entry.template runner<T>();
+    if (!runner.prepare) {
+      row.skipped = "there is no measurement in double";
+      return row;
+    }
+    const AllInputs<T> in = inputs_of(entry, tensors, n);
     const AttentionShape shape = fovea::shape_of(in);
-    row.workspace_bytes = entry.f32.workspace_bytes(shape, pool.concurrency());
+    row.workspace_bytes = runner.workspace_bytes(shape, pool.concurrency());
     row.skipped = detail::obstacle_of(entry, shape, row.workspace_bytes);
     if (row.skipped.empty()) detail::run_cell(entry, in, repeat, pool, out, row);
   } catch (const std::bad_alloc&) {

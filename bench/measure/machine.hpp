@@ -51,6 +51,25 @@ inline std::string fovea_version() {
          std::to_string(FOVEA_VERSION_PATCH);
 }
 
+/// The commit of the sources below a folder, from its .git; "unknown" if it is no clone.
+inline std::string commit_of(const std::string& root) {
+  const auto first_word = [](const std::string& file) {
+    std::string word;
+    std::ifstream(file) >> word;
+    return word;
+  };
+  std::string word;
+  std::string name;
+  std::ifstream(root + "/.git/HEAD") >> word >> name;
+  if (word != "ref:") return word.empty() ? "unknown" : word;
+  word = first_word(root + "/.git/" + name);
+  std::ifstream packed(root + "/.git/packed-refs");
+  for (std::string hash, ref; word.empty() && packed >> hash >> ref;) {
+    if (ref == name) word = hash;
+  }
+  return word.empty() ? "unknown" : word;
+}
+
 /// The facts as (key, value), in the order of printing.
 inline std::vector<std::pair<std::string, std::string>> machine_facts() {
   return {{"cpu", cpu_name()},
@@ -60,7 +79,8 @@ inline std::vector<std::pair<std::string, std::string>> machine_facts() {
           {"flags", FOVEA_BENCH_FLAGS},
           {"baseline_flags", "-O3 -march=native (Eigen's baselines only)"},
           {"eigen", eigen_version()},
-          {"fovea", fovea_version()}};
+          {"fovea", fovea_version()},
+          {"commit", commit_of(FOVEA_SOURCE_DIR)}};
 }
 
 /// Bytes of memory that can be had without paging; a large number where the system does not say.

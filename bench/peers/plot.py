@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The ratios as a picture by gnuplot, in the style of bench/io/gnuplot.hpp: title and key begin at
-the left, above and below the plot."""
+"""The ratios as a picture by gnuplot: title and key begin at the left, above and below the plot."""
 
 import subprocess
 from pathlib import Path

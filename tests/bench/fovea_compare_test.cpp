@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
 // The program as users run it: real tensors with grouped heads, input and paths that it refuses,
-// and what it prints where nobody watches.
+// what it prints where nobody watches, and its report in a browser.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/io/gaussian.hpp"
@@ -28,8 +31,9 @@ constexpr Index kWidth = 8;
 
 /// A .npy file of float32.
 void write_npy(const fs::path& file, Index heads, Index width, const std::vector<float>& values) {
+  const auto rows = static_cast<Index>(values.size()) / (heads * width);
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
-                       std::to_string(heads) + ", " + std::to_string(kRows) + ", " +
+                       std::to_string(heads) + ", " + std::to_string(rows) + ", " +
                        std::to_string(width) + "), }\n";
   std::string bytes = "\x93NUMPY";
   bytes += {1, 0, static_cast<char>(header.size()), 0};
@@ -85,7 +89,7 @@ Index count(const std::string& text, const std::string& of) {
 }
 
 // Rows of the table, without those that need FFTW.
-constexpr Index kOperators = 35;
+constexpr Index kOperators = 55;
 
 /// The rows that need FFTW, in what the program wrote.
 Index with_fftw(const std::string& all) {
@@ -94,12 +98,12 @@ Index with_fftw(const std::string& all) {
 
 constexpr const char* kCompare = "'" FOVEA_COMPARE "' --repeat 1 --qkv .";
 
-/// What stands on stderr beside notes of the machine: that it was busy, or has no gnuplot.
+/// What stands on stderr beside the note that the machine was busy.
 std::string without_notes(const std::string& errors) {
   std::string rest;
   std::istringstream lines(errors);
   for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("note: ") && !line.starts_with("no plots: ")) rest += line + "\n";
+    if (!line.starts_with("note: ")) rest += line + "\n";
   }
   return rest;
 }
@@ -115,16 +119,110 @@ TEST_F(FoveaCompare, GroupedHeadsAreRightInEveryRow) {
   const std::string all = json();
   EXPECT_EQ(count(all, "\"label\": "), kOperators + with_fftw(all));
   EXPECT_EQ(count(all, "\"label\": "), count(all, "\"error_ratio\": "));
-  EXPECT_EQ(count(all, "\"pass\": \"training\""), 4);
-  EXPECT_EQ(count(all, "\"full\": \"full, causal\""), 10);  // of the rows that are causal
+  EXPECT_EQ(count(all, "\"pass\": \"training\""), 15);
+  EXPECT_EQ(count(all, "\"full\": \"full, causal\""), 14);  // of the rows that are causal
+  EXPECT_EQ(count(all, "\"commit\": "), 1);
   // Nothing lies about but what is told of.
   for (const auto& entry : fs::directory_iterator(directory_ / "out")) {
     const std::string extension = entry.path().extension().string();
-    EXPECT_TRUE(extension == ".json" || extension == ".gp" || extension == ".svg" ||
-                extension == ".png")
+    EXPECT_TRUE(extension == ".json" || extension == ".svg" || extension == ".html")
         << entry.path();
   }
-  EXPECT_EQ(has("out/time.svg"), output_.find("out/time.svg") != output_.npos);
+  EXPECT_NE(output_.find("out/time.svg"), output_.npos);
+  EXPECT_NE(output_.find("\nfaster than full attention:\n  local, 128 + 128: "), output_.npos);
+}
+
+constexpr const char* kFew = "'" FOVEA_COMPARE "' --repeat 1 --qkv . --operators local,strided";
+
+TEST_F(FoveaCompare, RunsWhatIsAskedForAndLaysAnotherRunOverIt) {
+  write_tensors(kWidth, 1);
+  ASSERT_EQ(run(kFew + std::string(" --causal --lengths 16,64 --json first.json")), 0) << errors_;
+  const std::string first = read_file((directory_ / "first.json").string());
+  EXPECT_EQ(count(first, "\"operator\": \"full\""), 2);  // causal full attention alone
+  EXPECT_EQ(count(first, "\"operator\": \"linear\""), 0);
+  EXPECT_EQ(count(first, "\"n\": 16,"), count(first, "\"n\": 64,"));
+  EXPECT_EQ(first.find("against_milliseconds"), first.npos);
+
+  ASSERT_EQ(run(kFew + std::string(" --lengths 64 --against first.json")), 0) << errors_;
+  EXPECT_EQ(count(json(), "\"against_milliseconds\": "), count(first, "\"n\": 64,"));
+  EXPECT_NE(output_.find("its time"), output_.npos);
+  const std::string plot = read_file((directory_ / "out/time.svg").string());
+  EXPECT_NE(plot.find("dotted: "), plot.npos);
+  // Of this run alone are the rows that are not causal.
+  EXPECT_EQ(count(plot, "stroke-dasharray=\"1.5 3\""), 4) << plot;
+
+  EXPECT_EQ(run(kFew + std::string(" --against q.npy")), 1);
+  EXPECT_EQ(errors_.find("fovea_compare: q.npy: is no result of fovea_compare: "), 0u) << errors_;
+}
+
+TEST_F(FoveaCompare, AnUnknownOperatorListsTheKnownOnes) {
+  EXPECT_EQ(run("'" FOVEA_COMPARE "' --qkv nowhere --operators striped"), 2);
+  EXPECT_EQ(errors_.find("fovea_compare: --operators: 'striped' is not known; the operators are "
+                         "bigbird, blocked_eigen, "),
+            0u)
+      << errors_;
+  EXPECT_NE(errors_.find(", strided\n"), errors_.npos);
+}
+
+TEST_F(FoveaCompare, RunsOnTheTensorsThatTheProjectKeeps) {
+  ASSERT_EQ(run("'" FOVEA_COMPARE "' --repeat 1 --operators local --lengths 64,2048 --limit 1e-9"),
+            0)
+      << errors_;
+  EXPECT_NE(output_.find("9 heads on 3 key heads, D = 64"), output_.npos) << output_;
+  // Nothing is known of the first length, and all of the second is too long.
+  const std::string all = json();
+  EXPECT_EQ(count(all, "\"skipped\": \"a pass would take about 1 s; --limit is 1e-09 s\""),
+            count(all, "\"n\": 2048,"));
+  EXPECT_EQ(count(all, "\"error_ratio\": "), count(all, "\"n\": 64,"));
+}
+
+TEST_F(FoveaCompare, OneHeadOneRowAndOtherWidths) {
+  const auto tensor = [](std::uint32_t stream, Index size) {
+    return bench::gaussians<float>(1, stream, size);
+  };
+  for (const auto& [rows, width] : {std::pair<Index, Index>{1, 8}, {64, 1}, {96, 7}}) {
+    for (const char* name : {"q.npy", "k.npy", "v.npy"}) {
+      write_npy(directory_ / name, 1, width,
+                tensor(static_cast<std::uint32_t>(name[0]), rows * width));
+    }
+    EXPECT_EQ(run(kCompare), 0) << rows << " x " << width << output_ << errors_;
+    EXPECT_NE(output_.find("1 head, D = " + std::to_string(width)), output_.npos);
+    for (const char* mark : {"WRONG", "FAILED", " nan", " inf"}) {
+      EXPECT_EQ(output_.find(mark), output_.npos) << output_;
+    }
+  }
+}
+
+/// Scripts run in it: what is sorted is sorted, and nothing is fetched.
+TEST_F(FoveaCompare, TheReportSortsInABrowser) {
+  write_tensors(kWidth, 1);
+  ASSERT_EQ(run(kFew), 0) << errors_;
+  const std::string page = read_file((directory_ / "out/report.html").string());
+  EXPECT_EQ(page.find("src="), page.npos);
+  EXPECT_EQ(page.find("href="), page.npos);
+  EXPECT_EQ(count(page, "http"), count(page, "xmlns=\"http://www.w3.org/2000/svg\""));
+  EXPECT_EQ(count(page, "<svg "), 4);
+  if (run("command -v chromium") != 0) GTEST_SKIP() << "no chromium (Debian: chromium)";
+  for (const std::string order : {"3", "-3"}) {
+    ASSERT_EQ(run("HOME=$PWD timeout 120 chromium --headless --no-sandbox --disable-gpu "
+                  "--dump-dom \"file://$PWD/out/report.html#" +
+                  order + "\""),
+              0)
+        << errors_;
+    std::vector<double> times;
+    const std::size_t body = output_.find("<tbody>");
+    ASSERT_NE(body, output_.npos) << output_;
+    for (std::size_t at = body; (at = output_.find("<tr>", at)) != output_.npos; ++at) {
+      std::size_t cell = at;
+      for (int i = 0; i < 3; ++i) cell = output_.find("<td", cell + 1);
+      times.push_back(std::stod(output_.substr(output_.find("data-v=\"", cell) + 8)));
+    }
+    EXPECT_EQ(static_cast<Index>(times.size()), count(json(), "\"label\": "));
+    EXPECT_TRUE(order == "3" ? std::ranges::is_sorted(times)
+                             : std::ranges::is_sorted(times, std::ranges::greater()));
+    EXPECT_NE(output_.find(order == "3" ? "aria-sort=\"ascending\"" : "aria-sort=\"descending\""),
+              output_.npos);
+  }
 }
 
 TEST_F(FoveaCompare, ARowThatCannotRunIsMarkedAndTheOthersRun) {
@@ -154,9 +252,12 @@ TEST_F(FoveaCompare, WhatIsNoRegularFileIsRefusedBeforeTheMeasuring) {
   EXPECT_EQ(run(kCompare + std::string(" --json pipe")), 1);
   EXPECT_EQ(errors_, "fovea_compare: pipe: is a pipe; results are written to regular files only\n");
   EXPECT_EQ(output_, "");
-  fs::create_directories(directory_ / "out/time.png");
+  fs::create_directories(directory_ / "out/time.svg");
   EXPECT_EQ(run(kCompare), 1);
-  EXPECT_NE(errors_.find("out/time.png: is a directory"), errors_.npos) << errors_;
+  EXPECT_NE(errors_.find("out/time.svg: is a directory"), errors_.npos) << errors_;
+  std::ofstream(directory_ / "file") << "of a user";
+  EXPECT_EQ(run(kCompare + std::string(" --plots file/out")), 1);
+  EXPECT_NE(errors_.find("file/out: cannot be made: "), errors_.npos) << errors_;
 }
 
 /// The script builds nothing to help, and says what the program says.
@@ -164,7 +265,7 @@ TEST_F(FoveaCompare, TheScriptHelpsAsTheProgramDoes) {
   ASSERT_EQ(run("'" FOVEA_COMPARE "' --help"), 0);
   const std::string help = output_;
   EXPECT_EQ(help.find("fovea_compare: "), 0u);
-  EXPECT_EQ(count(help, "\n  --"), 10);
+  EXPECT_EQ(count(help, "\n  --"), 15);
   for (const char* flag : {"--help", "-h", "--lengths 64 --help"}) {
     ASSERT_EQ(run("bash '" FOVEA_SOURCE_DIR "/cmake/compare.sh' " + std::string(flag)), 0);
     EXPECT_EQ(output_, help);

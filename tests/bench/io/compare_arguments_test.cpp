@@ -26,7 +26,13 @@ std::string message_of(const std::vector<std::string_view>& words) {
 
 TEST(CompareArguments, HaveDefaults) {
   const CompareArguments a = parse({});
-  EXPECT_EQ(a.lengths, (std::vector<fovea::Index>{1024, 4096, 8192}));
+  EXPECT_EQ(a.lengths.front(), 512);
+  EXPECT_EQ(a.lengths.back(), 65536);
+  EXPECT_EQ(a.operators, std::vector<std::string>());
+  EXPECT_EQ(a.limit, 2);
+  EXPECT_FALSE(a.causal);
+  EXPECT_FALSE(a.is_double);
+  EXPECT_TRUE(parse({"--dtype", "f64"}).is_double);
   EXPECT_EQ(a.heads, 8);
   EXPECT_EQ(a.width, 64);
   EXPECT_EQ(a.threads, 1);
@@ -38,7 +44,8 @@ TEST(CompareArguments, HaveDefaults) {
 TEST(CompareArguments, TakeBothForms) {
   const CompareArguments a =
       parse({"--text", "a b.txt", "--lengths=64,32,64", "--heads", "2", "--width=16", "--threads",
-             "3", "--repeat", "1", "--json=x.json", "--plots", "dir"});
+             "3", "--repeat", "1", "--json=x.json", "--plots", "dir", "--causal", "--limit", "0.5",
+             "--operators=local,full, causal", "--against", "y.json"});
   EXPECT_EQ(a.text_file, "a b.txt");
   EXPECT_EQ(a.lengths, (std::vector<fovea::Index>{32, 64}));
   EXPECT_EQ(a.heads, 2);
@@ -48,10 +55,19 @@ TEST(CompareArguments, TakeBothForms) {
   EXPECT_EQ(a.json_file, "x.json");
   EXPECT_EQ(a.directory, "dir");
   EXPECT_TRUE(a.lengths_given);
+  EXPECT_TRUE(a.causal);
+  EXPECT_EQ(a.limit, 0.5);
+  EXPECT_EQ(a.operators, (std::vector<std::string>{"local", "full", " causal"}));
+  EXPECT_EQ(a.against_file, "y.json");
+}
+
+TEST(CompareArguments, ATextIsComparedAtLengthsOfItsOwn) {
+  EXPECT_EQ(parse({"--text", "t"}).lengths, (std::vector<fovea::Index>{1024, 4096, 16384}));
+  EXPECT_EQ(parse({"--text", "t", "--lengths", "7"}).lengths, (std::vector<fovea::Index>{7}));
 }
 
 TEST(CompareArguments, HelpStandsAnywhere) {
-  EXPECT_TRUE(parse({"--heads", "2", "--help"}).help);
+  EXPECT_TRUE(parse({"--threads", "2", "--help"}).help);
   EXPECT_TRUE(parse({"-h"}).help);
 }
 
@@ -80,7 +96,16 @@ TEST(CompareArguments, RefuseWithOneLine) {
                                                             {"--help=1"},
                                                             {"--qkv", "d", "--text", "t"},
                                                             {"--qkv", "d", "--heads", "2"},
-                                                            {"--width=1", "--qkv=d"}};
+                                                            {"--width=1", "--qkv=d"},
+                                                            {"--heads", "2"},
+                                                            {"--operators", "full,,local"},
+                                                            {"--operators", "full,"},
+                                                            {"--causal=1"},
+                                                            {"--limit", "0"},
+                                                            {"--limit", "nan"},
+                                                            {"--limit", "2s"},
+                                                            {"--dtype", "f16"},
+                                                            {"--against"}};
   for (const auto& words : wrong) {
     const std::string message = message_of(words);
     EXPECT_NE(message, "accepted") << words.front();

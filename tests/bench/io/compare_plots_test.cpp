@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The scripts of the plots: the plot takes most of the picture, and the key all of its entries.
+// The lines of the plots: which rows are in which, and in what colours.
 #define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/io/compare_plots.hpp"
 
@@ -8,92 +8,82 @@
 #include <string>
 #include <vector>
 
+#include "bench/io/compare_against.hpp"
+
 namespace {
 
 using bench::Comparison;
 using bench::Index;
-using bench::PictureLayout;
+using bench::Pass;
+using bench::PlotSeries;
 using bench::Row;
 
-/// The number behind each occurrence of a text in a script.
-std::vector<double> numbers_after(const std::string& script, const std::string& text) {
-  std::vector<double> numbers;
-  for (std::size_t at = 0; (at = script.find(text, at)) != script.npos;) {
-    at += text.size();
-    numbers.push_back(std::stod(script.substr(at)));
-  }
-  return numbers;
+Row row(const char* op, const char* label, Index n, double seconds, Pass pass = Pass::forward) {
+  Row made;
+  made.names = {.op = op, .label = label, .pass = pass};
+  made.n = n;
+  made.seconds = seconds;
+  made.workspace_bytes = 1024 * n;
+  return made;
 }
 
-std::size_t count(const std::string& script, const std::string& text) {
-  std::size_t found = 0;
-  for (std::size_t at = 0; (at = script.find(text, at)) != script.npos; at += text.size()) ++found;
-  return found;
-}
-
-/// Every third operator is as fast as the one before it.
-bool is_hidden(int n) { return n % 3 == 2; }
-
-/// So many operators at two lengths.
-std::string script_of(int operators) {
+Comparison comparison() {
   Comparison run;
-  run.arguments.lengths = {1024, 4096};
-  for (int n = 0; n < operators; ++n) {
-    for (const Index length : run.arguments.lengths) {
-      Row row;
-      row.names = {.op = "op" + std::to_string(n), .label = "label, no. " + std::to_string(n)};
-      row.n = length;
-      row.seconds = is_hidden(n) ? n : n + 1;
-      row.workspace_bytes = Index{1} << (10 + n);
-      run.rows.push_back(row);
-    }
+  run.arguments.lengths = {512, 1024};
+  for (const Index n : run.arguments.lengths) {
+    run.rows.push_back(row("full", "full", n, 0.002));
+    run.rows.push_back(row("full", "full, causal", n, 0.001));
+    run.rows.push_back(row("strided", "strided, decoding", n, 0.0001, Pass::decode));
+    run.rows.push_back(row("local", "local", n, 0.0005));
+    run.rows.back().skipped = n == 1024 ? "too long" : "";
   }
-  return gnuplot_script(run, bench::compare_plots(), "out");
+  return run;
 }
 
-TEST(Plots, TheKeyDoesNotCrushThePlot) {
-  for (const int operators : {1, 5, 18, 40}) {
-    const std::string script = script_of(operators);
-    const auto left = numbers_after(script, "set lmargin at screen ");
-    const auto right = numbers_after(script, "set rmargin at screen ");
-    const auto top = numbers_after(script, "set tmargin at screen ");
-    const auto bottom = numbers_after(script, "set bmargin at screen ");
-    const auto rows = numbers_after(script, " maxrows ");
-    ASSERT_EQ(left.size(), 4u) << script;  // time and memory, SVG and PNG
-    for (std::size_t i = 0; i < left.size(); ++i) {
-      EXPECT_GE(right[i] - left[i], 0.7);
-      EXPECT_GT(left[i], 0);
-      EXPECT_LT(right[i], 1);
-      EXPECT_LT(top[i], 1);
-      // The key stands below the plot and its axis, within the picture.
-      const double pixel = (top[i] - bottom[i]) / PictureLayout::kPlot;
-      EXPECT_GE(bottom[i], (PictureLayout::kBelow + rows[i] * PictureLayout::kKeyRow) * pixel);
-    }
-  }
+TEST(Plots, HaveALineForEachLabelWithItsRows) {
+  const auto plots = bench::compare_plots();
+  const std::vector<PlotSeries> forward = bench::series_of(comparison().rows, plots[0]);
+  ASSERT_EQ(forward.size(), 3u);
+  EXPECT_EQ(forward[0].label, "full");
+  EXPECT_EQ(forward[0].points, (std::vector<std::pair<double, double>>{{512, 2}, {1024, 2}}));
+  EXPECT_FALSE(forward[0].dashed);
+  EXPECT_TRUE(forward[1].dashed);  // a second variant of full attention
+  EXPECT_EQ(forward[2].points.size(), 1u);
+  const std::vector<PlotSeries> steps = bench::series_of(comparison().rows, plots[3]);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0].label, "strided, decoding");
+  EXPECT_TRUE(steps[0].dashed);
+  EXPECT_EQ(steps[0].points[1].second, 1024 * 1024);
 }
 
-TEST(Plots, TheKeyNamesEveryLine) {
-  const std::string script = script_of(18);
-  for (int n = 0; n < 18; ++n) {
-    const std::string label = "label, no. " + std::to_string(n) + "'";
-    EXPECT_EQ(count(script, "title '" + label), is_hidden(n) ? 2u : 4u) << script;
-    EXPECT_EQ(count(script, "title 'same: " + label), is_hidden(n) ? 2u : 0u) << script;
+TEST(Plots, AreWrittenWhereThereIsALine) {
+  Comparison run = comparison();
+  std::erase_if(run.rows, [](const Row& r) { return r.names.pass == Pass::decode; });
+  const auto drawn = bench::draw_plots(run, bench::compare_plots(), testing::TempDir());
+  ASSERT_EQ(drawn.size(), 2u);
+  EXPECT_EQ(drawn[0].file, "time");
+  const std::string svg = bench::read_file(testing::TempDir() + "/time.svg");
+  for (const char* label : {">full<", ">full, causal<", ">local<", ">512<", ">1024<"}) {
+    EXPECT_NE(svg.find(label), svg.npos) << label;
   }
 }
 
-TEST(PictureLayout, HasColumnsForAllEntries) {
-  for (const std::size_t entries : {1u, 2u, 5u, 9u, 18u, 40u}) {
-    for (const std::size_t letters : {1u, 10u, 28u, 60u, 200u}) {
-      const PictureLayout layout(std::vector<std::string>(entries, std::string(letters, 'x')));
-      const int places = layout.key_rows() * layout.key_columns();
-      EXPECT_GE(places, static_cast<int>(entries));
-      EXPECT_LT(places - layout.key_rows(), static_cast<int>(entries));  // no column is empty
-      const int width = PictureLayout::kWidth - PictureLayout::kLeft;
-      if (layout.key_columns() > 1) {
-        EXPECT_GE(width / layout.key_columns(), 60 + 7 * static_cast<int>(letters));
-      }
-    }
-  }
+TEST(Plots, AnotherRunLiesBehindWhatBothMeasured) {
+  const auto plots = bench::compare_plots();
+  bench::SvgPlot picture = bench::picture_of(comparison(), plots[0]);
+  bench::OtherRun other{
+      "other.json", "A <machine>", {row("local", "local", 512, 0.1), row("fmm", "fmm", 512, 0.1)}};
+  bench::lay_over(picture, other, plots[0]);
+  ASSERT_EQ(picture.series.size(), 4u);
+  EXPECT_TRUE(picture.series[0].faint);
+  EXPECT_EQ(picture.series[0].label, "local");
+  const std::string svg = bench::svg_text(picture);
+  EXPECT_NE(svg.find("dotted: A &lt;machine&gt; (other.json)"), svg.npos);
+  other.rows.erase(other.rows.begin());
+  bench::SvgPlot alone = bench::picture_of(comparison(), plots[0]);
+  bench::lay_over(alone, other, plots[0]);
+  EXPECT_EQ(alone.series.size(), 3u);
+  EXPECT_EQ(alone.subtitle.find("dotted"), std::string::npos);
 }
 
 }  // namespace

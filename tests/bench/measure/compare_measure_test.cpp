@@ -116,7 +116,7 @@ TEST(Measure, WritesWhatDidNotRun) {
 }
 
 TEST(Yardsticks, CompareLikeWithLike) {
-  bench::Yardsticks full;
+  bench::Yardsticks<float> full;
   const auto compared = [&](const Entry& entry, double seconds) {
     std::vector<float> out;
     Row row = measured(entry, &out);

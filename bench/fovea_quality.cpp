@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How near operators come to the attention of a trained model, beside what they cost. See --help.
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/io/compare_arguments.hpp"
+#include "bench/io/compare_input.hpp"
+#include "bench/io/compare_json.hpp"
+#include "bench/io/compare_plots.hpp"
+#include "bench/io/human.hpp"
+#include "bench/io/program.hpp"
+#include "bench/io/svg_plot.hpp"
+#include "bench/measure/compare_measure.hpp"
+#include "bench/measure/head_kinds.hpp"
+#include "bench/measure/map_split.hpp"
+#include "bench/measure/quality.hpp"
+#include "fovea/io/output_file.hpp"
+
+namespace {
+
+using namespace bench;
+
+constexpr std::string_view kHelp =
+    R"(fovea_quality: operators in place of a trained model's own attention, which is causal: how far the
+output is from full attention, how much of its weight the visible pairs carry, and what that costs.
+Then how the maps split into a band and a rest of low rank. Medians of one thread, float32.
+
+usage: fovea_quality [options]
+  --qkv DIR     q.npy, k.npy and v.npy in DIR     (those of SmolLM2 that this project keeps)
+  --length N    the first N positions             (all, at most 2048)
+  --repeat R    timed runs of each row, at least  (5)
+  --plots DIR   directory of quality.svg, policies.svg and quality.json, made if missing   (out)
+  --json FILE   where the JSON goes               (quality.json in that directory)
+  --help        this text
+
+A head is local, sink or far by the keys that have the largest share of its weight: the last 64, the
+first 4, or all others. Smart Bird has a sketch of 4 dimensions for each key head, computed as the best approximation of
+its logits; the weights that blend FMM attention are fitted for each head. Nothing else is trained.
+A row is of the best set (*) if no other is both faster and nearer to full attention.
+)";
+
+/// A row of the table.
+struct QualityRow {
+  Choice choice;
+  double seconds = 0;
+  Index workspace_bytes = 0;
+  std::vector<Found> heads;
+  bool is_best = false;
+
+  /// The mean over heads of a kind, or over all.
+  double mean(double Found::*number, const std::vector<HeadKind>& kinds,
+              const HeadKind* of = nullptr) const {
+    double sum = 0;
+    int count = 0;
+    for (std::size_t h = 0; h < heads.size(); ++h) {
+      if (of != nullptr && kinds[h] != *of) continue;
+      sum += heads[h].*number;
+      ++count;
+    }
+    return count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / count;
+  }
+};
+
+/// What the maps of the heads of a kind lose without a band and a rest of rank r.
+struct SplitRow {
+  HeadKind kind;
+  Index band;
+  std::array<double, 4> errors;  ///< by rank
+  double rank;                   ///< of the rest, of the first kRankRows positions
+};
+
+constexpr Index kRankRows = 256;  // as in Figure 3 of the FMMformer paper
+constexpr std::array<Index, 5> kBands = {0, 5, 10, 20, 64};
+
+struct PolicyRow {
+  const char* name;
+  const char* style;
+  std::vector<Found> of_keys;  ///< mean over heads, for kKeysOfFigure
+};
+
+struct QualityRun {
+  Comparison run;  ///< of its arguments, and what stands beside all numbers
+  std::vector<WeightShares> shares;
+  std::vector<HeadKind> kinds;
+  std::vector<QualityRow> rows;
+  std::vector<SplitRow> splits;
+  std::vector<PolicyRow> policies;
+};
+
+std::vector<Found> found_of(const Result& one, const Result& full) {
+  std::vector<Found> heads;
+  for (Index h = 0; h < full.out_view.heads(); ++h) heads.push_back(found(one, full, h));
+  return heads;
+}
+
+void measure_all(QualityRun& to, const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
+  for (Choice& choice : quality_choices()) {
+    if (choice.prepare) choice.prepare(in, full, pool);
+    const Result one(in);
+    QualityRow row;
+    const auto run = [&] { choice.run(in, one, pool); };
+    run();
+    const std::vector<double> times = timed_runs(to.run.arguments.repeat, run);
+    row.seconds = times[(times.size() - 1) / 2];
+    row.workspace_bytes = choice.workspace_bytes(to.run.shape);
+    row.heads = found_of(one, full);
+    if (!choice.has_pairs) {
+      for (Found& head : row.heads) head.weight = std::numeric_limits<double>::quiet_NaN();
+    }
+    row.choice = std::move(choice);
+    to.rows.push_back(std::move(row));
+  }
+  for (QualityRow& row : to.rows) {
+    row.is_best = std::ranges::none_of(to.rows, [&](const QualityRow& other) {
+      return other.seconds < row.seconds &&
+             other.mean(&Found::distance, to.kinds) < row.mean(&Found::distance, to.kinds);
+    });
+  }
+}
+
+Found mean_of(const std::vector<Found>& heads) {
+  Found sum;
+  for (const Found& head : heads) {
+    sum.distance += head.distance / static_cast<double>(heads.size());
+    sum.cosine += head.cosine / static_cast<double>(heads.size());
+    sum.weight += head.weight / static_cast<double>(heads.size());
+  }
+  return sum;
+}
+
+void try_policies(QualityRun& to, const AllInputs<float>& in, const Result& full,
+                  ThreadPool& pool) {
+  using fovea::SamplingPolicy;
+  const std::pair<const char*, SamplingPolicy> policies[] = {
+      {"squared inverse log", SamplingPolicy::squared_inverse_log},
+      {"inverse log", SamplingPolicy::inverse_log},
+      {"raw", SamplingPolicy::raw},
+      {"top K", SamplingPolicy::top_k},
+      {"random", SamplingPolicy::random}};
+  const char* const styles[] = {"squared_inverse_log", "inverse_log", "raw", "top_k", "random"};
+  for (std::size_t p = 0; p < std::size(policies); ++p) {
+    PolicyRow row{policies[p].first, styles[p], {}};
+    for (const Index keys : kKeysOfFigure) {
+      const Choice choice = smart_bird_choice("", policies[p].second, keys);
+      choice.prepare(in, full, pool);
+      const Result one(in);
+      choice.run(in, one, pool);
+      row.of_keys.push_back(mean_of(found_of(one, full)));
+    }
+    to.policies.push_back(std::move(row));
+  }
+  PolicyRow best{"own best", "own_best", {}};
+  for (const Index keys : kKeysOfFigure) {
+    const Result one(in);
+    attend_to_best(in, {.keys_per_row = keys, .causal = true}, one, pool);
+    best.of_keys.push_back(mean_of(found_of(one, full)));
+  }
+  to.policies.push_back(std::move(best));
+}
+
+void split_maps(QualityRun& to, const AllInputs<float>& in) {
+  const Index rows = in.q.rows();
+  std::array<std::vector<SplitRow>, 3> of_kind;
+  std::array<int, 3> heads{};
+  for (const HeadKind kind : kHeadKinds) {
+    for (const Index band : kBands) {
+      of_kind[static_cast<std::size_t>(kind)].push_back({kind, band, {}, 0});
+    }
+  }
+  for (Index h = 0; h < in.q.heads(); ++h) {
+    const auto kind = static_cast<std::size_t>(to.kinds[static_cast<std::size_t>(h)]);
+    ++heads[kind];
+    const Eigen::MatrixXd map = causal_map(in, h, rows);
+    const Index few = std::min(rows, kRankRows);
+    for (SplitRow& row : of_kind[kind]) {
+      const std::array<double, 4> errors = split_errors(map, row.band);
+      for (std::size_t r = 0; r < errors.size(); ++r) row.errors[r] += errors[r];
+      row.rank += static_cast<double>(rank_without_band(map.topLeftCorner(few, few), row.band));
+    }
+  }
+  for (std::size_t kind = 0; kind < 3; ++kind) {
+    if (heads[kind] == 0) continue;
+    for (SplitRow& row : of_kind[kind]) {
+      for (double& error : row.errors) error /= heads[kind];
+      row.rank /= heads[kind];
+      to.splits.push_back(row);
+    }
+  }
+}
+
+void print(const QualityRun& all) {
+  std::printf("heads:\n");
+  for (std::size_t h = 0; h < all.shares.size(); ++h) {
+    std::printf("  %zu: %s (first keys %.2f, near %.2f, far %.2f)\n", h, name(all.kinds[h]),
+                all.shares[h].sink, all.shares[h].near, all.shares[h].far);
+  }
+  std::printf("\n%-18s %-10s %8s %9s %7s %7s %7s %7s %7s %7s\n", "operator", "", "ms", "workspace",
+              "weight", "rel. L2", "local", "sink", "far", "cosine");
+  for (const QualityRow& row : all.rows) {
+    const auto number = [&](double x) {
+      return std::isnan(x) ? std::string("-") : detail::short_number(x, "%.3f");
+    };
+    std::string kinds;
+    for (const HeadKind kind : kHeadKinds) {
+      kinds += " " +
+               std::string(7 - std::min<std::size_t>(
+                                   7, number(row.mean(&Found::distance, all.kinds, &kind)).size()),
+                           ' ') +
+               number(row.mean(&Found::distance, all.kinds, &kind));
+    }
+    std::printf("%-18s %-10s %8.2f %9s %7s %7s%s %7s%s\n", row.choice.series.c_str(),
+                row.choice.parameter.c_str(), row.seconds * 1e3,
+                human_bytes(static_cast<double>(row.workspace_bytes)).c_str(),
+                number(row.mean(&Found::weight, all.kinds)).c_str(),
+                number(row.mean(&Found::distance, all.kinds)).c_str(), kinds.c_str(),
+                number(row.mean(&Found::cosine, all.kinds)).c_str(), row.is_best ? " *" : "");
+  }
+  std::printf("\nweight of full attention on the keys of each policy\n%-20s", "K");
+  for (const Index k : kKeysOfFigure) std::printf(" %7td", k);
+  for (const PolicyRow& row : all.policies) {
+    std::printf("\n%-20s", row.name);
+    for (const Found& found : row.of_keys) std::printf(" %7.3f", found.weight);
+  }
+  std::printf(
+      "\n\nwhat a band |i - j| < k and the best rest of rank r leave of the map (Frobenius), "
+      "and the rank of the rest, first %td tokens\n%-6s %5s %7s %7s %7s %7s %7s\n",
+      kRankRows, "heads", "k", "r = 0", "r = 1", "r = 2", "r = 3", "rank");
+  for (const SplitRow& row : all.splits) {
+    std::printf("%-6s %5td %7.3f %7.3f %7.3f %7.3f %7.1f\n", name(row.kind), row.band,
+                row.errors[0], row.errors[1], row.errors[2], row.errors[3], row.rank);
+  }
+}
+
+void write_rows(JsonWriter& json, const QualityRun& all) {
+  json.begin_array("results");
+  for (const QualityRow& row : all.rows) {
+    json.begin_object();
+    const std::string& parameter = row.choice.parameter;
+    json.member("name", row.choice.series + (parameter.empty() ? "" : ", " + parameter));
+    json.member("operator", row.choice.system);
+    json.member("milliseconds", row.seconds * 1e3);
+    json.member("workspace_bytes", row.workspace_bytes);
+    json.member("weight", row.mean(&Found::weight, all.kinds));
+    json.member("relative_difference_from_full", row.mean(&Found::distance, all.kinds));
+    json.member("cosine", row.mean(&Found::cosine, all.kinds));
+    for (const HeadKind kind : kHeadKinds) {
+      json.member(name(kind), row.mean(&Found::distance, all.kinds, &kind));
+    }
+    json.member("best", row.is_best ? "*" : "");
+    json.begin_array("heads");
+    for (const Found& head : row.heads) {
+      json.begin_object();
+      json.member("distance", head.distance);
+      json.member("cosine", head.cosine);
+      json.member("weight", head.weight);
+      json.end();
+    }
+    json.end();
+    json.end();
+  }
+  json.end();
+}
+
+std::string quality_json(const QualityRun& all) {
+  JsonWriter json;
+  json.begin_object();
+  write_facts(json, "fovea_quality", all.run.command);
+  json.member("input", all.run.input);
+  json.member("n", all.run.shape.keys);
+  json.member("seconds", all.run.seconds);
+  json.begin_array("heads");
+  for (std::size_t h = 0; h < all.shares.size(); ++h) {
+    json.begin_object();
+    json.member("head", std::to_string(h));
+    json.member("kind", name(all.kinds[h]));
+    json.member("first_keys", all.shares[h].sink);
+    json.member("near", all.shares[h].near);
+    json.member("far", all.shares[h].far);
+    json.end();
+  }
+  json.end();
+  write_rows(json, all);
+  json.begin_array("policies");
+  for (const PolicyRow& row : all.policies) {
+    for (std::size_t k = 0; k < row.of_keys.size(); ++k) {
+      json.begin_object();
+      json.member("policy", row.name);
+      json.member("keys_per_row", kKeysOfFigure[k]);
+      json.member("weight", row.of_keys[k].weight);
+      json.member("relative_difference_from_full", row.of_keys[k].distance);
+      json.end();
+    }
+  }
+  json.end();
+  json.begin_array("splits");
+  for (const SplitRow& row : all.splits) {
+    json.begin_object();
+    json.member("name", std::string(name(row.kind)) + ", k = " + std::to_string(row.band));
+    for (std::size_t r = 0; r < row.errors.size(); ++r) {
+      json.member("rank_" + std::to_string(r), row.errors[r]);
+    }
+    json.member("rank_of_rest", row.rank);
+    json.end();
+  }
+  json.end();
+  json.end();
+  return json.text() + '\n';
+}
+
+/// Of the rows, those that no other is both faster and nearer than, for the heads of a kind, or for
+/// all.
+PlotSeries best_of(const QualityRun& all, const HeadKind* kind) {
+  PlotSeries best;
+  best.label = "best for " + std::string(kind == nullptr ? "all" : name(*kind)) + " heads";
+  best.system = kind == nullptr ? "full" : "heads";
+  best.thick = true;
+  for (const QualityRow& row : all.rows) {
+    best.points.emplace_back(row.seconds * 1e3, row.mean(&Found::distance, all.kinds, kind));
+  }
+  std::ranges::sort(best.points);
+  double least = std::numeric_limits<double>::max();
+  std::erase_if(best.points, [&](const std::pair<double, double>& point) {
+    // Full attention is at no distance, which has no place on the axis.
+    if (!(point.second < least) || point.second == 0) return true;
+    least = point.second;
+    return false;
+  });
+  return best;
+}
+
+std::vector<SvgPlot> pictures(const QualityRun& all) {
+  SvgPlot quality{"quality",
+                  "Distance from full attention against time",
+                  "N = " + std::to_string(all.run.shape.keys) + ", " + subtitle_of(all.run),
+                  {.label = "milliseconds of a forward pass"},
+                  {.label = "|out - full| / |full|, mean over heads"},
+                  {},
+                  false};
+  quality.series.push_back(best_of(all, nullptr));
+  for (const HeadKind kind : kHeadKinds) {
+    PlotSeries best = best_of(all, &kind);
+    if (!best.points.empty()) quality.series.push_back(std::move(best));
+  }
+  for (const QualityRow& row : all.rows) {
+    auto line = std::ranges::find(quality.series, row.choice.series, &PlotSeries::label);
+    if (line == quality.series.end()) {
+      const bool is_second =
+          std::ranges::count(quality.series, row.choice.system, &PlotSeries::system) > 0;
+      quality.series.push_back({row.choice.series, row.choice.system, {}, is_second});
+      line = quality.series.end() - 1;
+    }
+    line->points.emplace_back(row.seconds * 1e3, row.mean(&Found::distance, all.kinds));
+  }
+  SvgPlot policies{
+      "policies",
+      "Weight of full attention on the keys that a sketch finds",
+      "N = " + std::to_string(all.run.shape.keys) + ", " + heads_and_width(all.run.shape) +
+          ", a sketch of " + std::to_string(kSketchWidth) + " dimensions for each key head",
+      {.label = "keys of each row, K", .ticks = {kKeysOfFigure.begin(), kKeysOfFigure.end()}},
+      {.label = "share of the weight of full attention"}};
+  for (const PolicyRow& row : all.policies) {
+    PlotSeries line{row.name, row.style, {}, std::string_view(row.name) == "own best"};
+    for (std::size_t k = 0; k < row.of_keys.size(); ++k) {
+      line.points.emplace_back(kKeysOfFigure[k], row.of_keys[k].weight);
+    }
+    policies.series.push_back(std::move(line));
+  }
+  return {quality, policies};
+}
+
+/// \throws ArgumentError
+CompareArguments parse(int argc, char** argv) {
+  CompareArguments parsed;
+  parsed.lengths = {2048};
+  parsed.repeat = 5;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (flag == "--help") {
+      parsed.help = true;
+    } else if (flag == "--length" && i + 1 < argc) {
+      parsed.lengths = {bench::detail::argument_number(flag, argv[++i], 1, 16384)};
+      parsed.lengths_given = true;
+    } else if ((flag == "--qkv" || flag == "--plots" || flag == "--json" || flag == "--repeat") &&
+               i + 1 < argc) {
+      bench::detail::set_argument(parsed, flag, argv[++i]);
+    } else {
+      throw ArgumentError("'" + std::string(flag) + "' is not understood; see --help");
+    }
+  }
+  return parsed;
+}
+
+int run_program(int argc, char** argv) {
+  QualityRun all;
+  all.run.arguments = parse(argc, argv);
+  if (all.run.arguments.help) {
+    std::fputs(std::string(kHelp).c_str(), stdout);
+    return 0;
+  }
+  all.run.command.assign(argv, argv + argc);
+  const Stopwatch watch;
+  const HeadTensors tensors =
+      tensors_of_directory(all.run.arguments, FOVEA_SOURCE_DIR, all.run.input, "--length");
+  const Index n = all.run.arguments.lengths[0];
+  const std::string& directory = all.run.arguments.directory;
+  make_directory(directory);
+  const std::string json_file = all.run.arguments.json_file.empty() ? directory + "/quality.json"
+                                                                    : all.run.arguments.json_file;
+  fovea::check_output(json_file);
+  for (const char* file : {"/quality.svg", "/policies.svg"}) fovea::check_output(directory + file);
+  const AllInputs<float> in = tensors.first(n);
+  all.run.shape = fovea::shape_of(in);
+  std::printf("input: %s\n%s, N = %td\n", all.run.input.c_str(),
+              heads_and_width(all.run.shape).c_str(), n);
+  for (Index h = 0; h < in.q.heads(); ++h) {
+    all.shares.push_back(weight_shares(in, h));
+    all.kinds.push_back(all.shares.back().kind());
+  }
+  ThreadPool pool(1);
+  const Result full(in);
+  fovea::FullAttention{{.causal = true}}.forward(in, full.out_view, {full.lse_view}, pool);
+  measure_all(all, in, full, pool);
+  try_policies(all, in, full, pool);
+  split_maps(all, in);
+  all.run.seconds = watch.seconds();
+  print(all);
+  fovea::write_file(json_file, quality_json(all));
+  for (const SvgPlot& plot : pictures(all)) {
+    fovea::write_file(directory + "/" + plot.file + ".svg", svg_text(plot));
+  }
+  std::printf("took %s\n", human_seconds(all.run.seconds).c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return exit_status("fovea_quality", [&] { return run_program(argc, argv); });
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Where the heads of a trained model look, told from their attention maps. Test:
+/// tests/bench/measure/head_kinds_test.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "bench/entries/all_inputs.hpp"
+#include "fovea/core/view.hpp"
+
+namespace bench {
+
+using fovea::Index;
+
+/// A head is of the kind of the keys that have the largest share of its weight: those near the
+/// diagonal, the first ones (the sinks of Xiao et al. 2023, where the weight goes that a softmax
+/// cannot leave out), or all others.
+enum class HeadKind { local, sink, far };
+
+inline constexpr HeadKind kHeadKinds[] = {HeadKind::local, HeadKind::sink, HeadKind::far};
+
+constexpr const char* name(HeadKind kind) {
+  constexpr const char* names[] = {"local", "sink", "far"};
+  return names[static_cast<int>(kind)];
+}
+
+inline constexpr Index kSinkKeys = 4;    ///< the first ones
+inline constexpr Index kNearKeys = 64;   ///< those before a query, itself among them
+inline constexpr Index kFirstRow = 256;  ///< rows before have few keys that are neither
+
+/// Shares of the weights of causal full attention, mean over rows; their sum is 1.
+struct WeightShares {
+  double sink = 0;
+  double near = 0;
+  double far = 0;
+
+  HeadKind kind() const {
+    if (near >= sink && near >= far) return HeadKind::local;
+    return sink >= far ? HeadKind::sink : HeadKind::far;
+  }
+};
+
+/// The weights of row `row` of causal full attention. \param weights takes [row + 1]
+/// \pre as many queries as keys
+inline void causal_weights(const AllInputs<float>& in, Index head, Index row,
+                           std::vector<double>& weights) {
+  const Index key_head = head / (in.q.heads() / in.k.heads());
+  const double scale = 1 / std::sqrt(static_cast<double>(in.q.width()));
+  weights.resize(static_cast<std::size_t>(row + 1));
+  double largest = -HUGE_VAL;
+  for (Index j = 0; j <= row; ++j) {
+    double dot = 0;
+    for (Index c = 0; c < in.q.width(); ++c) {
+      dot +=
+          static_cast<double>(in.q(0, head, row, c)) * static_cast<double>(in.k(0, key_head, j, c));
+    }
+    weights[static_cast<std::size_t>(j)] = scale * dot;
+    largest = std::max(largest, scale * dot);
+  }
+  double sum = 0;
+  for (double& w : weights) sum += w = std::exp(w - largest);
+  for (double& w : weights) w /= sum;
+}
+
+/// The shares of a head: of every `step`-th row from kFirstRow on, or of the last row if there are
+/// none.
+inline WeightShares weight_shares(const AllInputs<float>& in, Index head, Index step = 8) {
+  WeightShares shares;
+  std::vector<double> weights;
+  Index rows = 0;
+  for (Index row = std::min(kFirstRow, in.q.rows() - 1); row < in.q.rows(); row += step, ++rows) {
+    causal_weights(in, head, row, weights);
+    for (Index j = 0; j <= row; ++j) {
+      const double w = weights[static_cast<std::size_t>(j)];
+      (j < kSinkKeys ? shares.sink : row - j < kNearKeys ? shares.near : shares.far) += w;
+    }
+  }
+  const auto count = static_cast<double>(rows);
+  return {shares.sink / count, shares.near / count, shares.far / count};
+}
+
+}  // namespace bench

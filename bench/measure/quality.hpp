@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The operators of fovea_quality, with many choices of their options, all of them causal.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/io/document_sketch.hpp"
+#include "bench/measure/weight_found.hpp"
+#include "fovea/attention/big_bird.hpp"
+#include "fovea/attention/fixed.hpp"
+#include "fovea/attention/fmm.hpp"
+#include "fovea/attention/full.hpp"
+#include "fovea/attention/linear.hpp"
+#include "fovea/attention/local.hpp"
+#include "fovea/attention/longformer.hpp"
+#include "fovea/attention/performer.hpp"
+#include "fovea/attention/strided.hpp"
+
+namespace bench {
+
+/// An operator with one choice of its options.
+struct Choice {
+  std::string system;     ///< its colour
+  std::string series;     ///< its line in the plot
+  std::string parameter;  ///< which point of the line
+  /// Runs it. \param to its lse is written where the operator has one
+  std::function<void(const AllInputs<float>& in, const Result& to, ThreadPool& pool)> run;
+  std::function<Index(const AttentionShape& shape)> workspace_bytes;
+  bool has_pairs = true;  ///< whether it is a softmax over visible pairs
+  /// Makes what `run` reads beside q, k and v; its time is not counted.
+  std::function<void(const AllInputs<float>& in, const Result& full, ThreadPool& pool)> prepare =
+      {};
+};
+
+/// A softmax over a pattern.
+template <class Op>
+Choice pattern_choice(std::string system, std::string series, std::string parameter, const Op& op) {
+  return {
+      std::move(system), std::move(series), std::move(parameter),
+      [op](const AllInputs<float>& in, const Result& to, ThreadPool& pool) {
+        op.forward(in, to.out_view, {to.lse_view}, pool);
+      },
+      [op](const AttentionShape& shape) { return op.template workspace_bytes<float>(shape, 1); }};
+}
+
+namespace detail {
+
+/// The query heads that read key head `group`, and what they read.
+inline AllInputs<float> group_of(const AllInputs<float>& in, Index group) {
+  const Index heads = in.q.heads() / in.k.heads();
+  const Shape shape = {1, heads, in.q.rows(), in.q.width()};
+  return {View<const float>(in.q.data() + group * heads * in.q.strides()[1], shape, in.q.strides()),
+          head_of(in.k, group), head_of(in.v, group)};
+}
+
+/// The heads [first, first + count) of an output.
+inline View<float> heads_from(const View<float>& x, Index first, Index count) {
+  return View<float>(x.data() + first * x.strides()[1], {1, count, x.rows(), x.width()},
+                     x.strides());
+}
+
+}  // namespace detail
+
+/// Smart Bird attention. The heads that share a key head have one sketch: the best approximation of
+/// their logits in 4 dimensions.
+inline Choice smart_bird_choice(const char* series, fovea::SamplingPolicy policy, Index keys) {
+  const fovea::SmartBirdAttention op({.keys_per_row = keys, .policy = policy, .causal = true});
+  const auto sketches = std::make_shared<std::vector<Sketch<float>>>();
+  Choice choice;
+  choice.system = "smart_bird";
+  choice.series = series;
+  choice.parameter = "K = " + std::to_string(keys);
+  choice.prepare = [sketches](const AllInputs<float>& in, const Result&, ThreadPool&) {
+    sketches->clear();
+    for (Index g = 0; g < in.k.heads(); ++g) {
+      sketches->push_back(document_sketch(detail::group_of(in, g), kSketchWidth));
+    }
+  };
+  choice.run = [op, sketches](const AllInputs<float>& in, const Result& to, ThreadPool& pool) {
+    const Index heads = in.q.heads() / in.k.heads();
+    for (Index g = 0; g < in.k.heads(); ++g) {
+      op.forward((*sketches)[static_cast<std::size_t>(g)].beside(detail::group_of(in, g)),
+                 detail::heads_from(to.out_view, g * heads, heads),
+                 {detail::heads_from(to.lse_view, g * heads, heads)}, pool);
+    }
+  };
+  choice.workspace_bytes = [op](AttentionShape shape) {
+    shape.query_heads /= shape.key_heads;
+    shape.key_heads = 1;
+    return op.workspace_bytes<float>(shape_for<fovea::SmartBirdAttention>(shape, kSketchWidth), 1);
+  };
+  return choice;
+}
+
+/// Linear attention.
+template <class... Maps>
+Choice linear_choice(const char* parameter) {
+  const fovea::LinearAttention<Maps...> op({.causal = true});
+  return {
+      "linear",
+      "linear",
+      parameter,
+      [op](const AllInputs<float>& in, const Result& to, ThreadPool& pool) {
+        op.forward(in, to.out_view, pool);
+      },
+      [op](const AttentionShape& shape) { return op.template workspace_bytes<float>(shape, 1); },
+      false};
+}
+
+inline Choice performer_choice(Index features) {
+  const fovea::PerformerAttention op({.causal = true});
+  const auto projection = std::make_shared<std::vector<float>>();
+  Choice choice;
+  choice.system = "performer";
+  choice.series = "performer";
+  choice.parameter = "R = " + std::to_string(features);
+  choice.has_pairs = false;
+  choice.prepare = [=](const AllInputs<float>& in, const Result&, ThreadPool&) {
+    projection->resize(static_cast<std::size_t>(features * in.q.width()));
+    fovea::draw_projection(1, View<float>(projection->data(), {1, 1, features, in.q.width()}));
+  };
+  choice.run = [=](AllInputs<float> in, const Result& to, ThreadPool& pool) {
+    in.projection = View<const float>(projection->data(), {1, 1, features, in.q.width()});
+    op.forward(in, to.out_view, pool);
+  };
+  choice.workspace_bytes = [=](const AttentionShape& shape) {
+    return op.workspace_bytes<float>(shape_for<fovea::PerformerAttention>(shape, features), 1);
+  };
+  return choice;
+}
+
+namespace detail {
+
+/// The logits of the weights in (0, 1) of near and far that come nearest to full: least squares,
+/// for each head. A weight outside is brought to the edge.
+struct BlendLogits {
+  BlendLogits(const Result& near, const Result& far, const Result& full) {
+    const View<float>& out = full.out_view;
+    for (Index h = 0; h < out.heads(); ++h) {
+      double nn = 0, nf = 0, ff = 0, na = 0, fa = 0;  // products
+      for (Index n = 0; n < out.rows(); ++n) {
+        for (Index c = 0; c < out.width(); ++c) {
+          const double a = near.out_view(0, h, n, c);
+          const double b = far.out_view(0, h, n, c);
+          nn += a * a, nf += a * b, ff += b * b;
+          na += a * out(0, h, n, c), fa += b * out(0, h, n, c);
+        }
+      }
+      const double determinant = nn * ff - nf * nf;
+      double w1 = (na * ff - fa * nf) / determinant;
+      double w2 = (fa * nn - na * nf) / determinant;
+      if (!(w1 > kEdge)) w1 = kEdge, w2 = (fa - w1 * nf) / ff;
+      if (!(w2 > kEdge)) w2 = kEdge, w1 = (na - w2 * nf) / nn;
+      near_logits.push_back(logit(w1));
+      far_logits.push_back(logit(w2));
+    }
+  }
+
+  static constexpr double kEdge = 1e-3;
+
+  static float logit(double weight) {
+    const double inside = std::clamp(weight, kEdge, 1 - kEdge);
+    return static_cast<float>(std::log(inside / (1 - inside)));
+  }
+
+  std::vector<float> near_logits, far_logits;
+};
+
+}  // namespace detail
+
+/// FMM attention whose blend is fitted to full attention; nothing else in it is trained.
+template <class... Maps>
+Choice fmm_choice(Index half_width) {
+  const fovea::FmmAttention<Maps...> op(
+      {.near = fovea::Band::half_width(half_width), .causal = true});
+  const auto logits = std::make_shared<std::unique_ptr<detail::BlendLogits>>();
+  Choice choice;
+  choice.system = "fmm";
+  choice.series = "FMM, rank " + std::to_string(sizeof...(Maps));
+  choice.parameter = "k = " + std::to_string(half_width);
+  choice.has_pairs = false;
+  choice.prepare = [=](const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
+    const Result near(in);
+    const Result far(in);
+    op.near().forward(in, near.out_view, pool);
+    fovea::LinearAttention<Maps...>({.causal = true}).forward(in, far.out_view, pool);
+    *logits = std::make_unique<detail::BlendLogits>(near, far, full);
+  };
+  choice.run = [=](AllInputs<float> in, const Result& to, ThreadPool& pool) {
+    const Shape heads = {1, in.q.heads(), 1, 1};
+    in.near_logits = View<const float>((*logits)->near_logits.data(), heads);
+    in.far_logits = View<const float>((*logits)->far_logits.data(), heads);
+    op.forward(in, to.out_view, pool);
+  };
+  choice.workspace_bytes = [op](const AttentionShape& shape) {
+    return op.template workspace_bytes<float>(shape, 1);
+  };
+  return choice;
+}
+
+/// K of Figure 4 and 5 of the Smart Bird paper.
+inline constexpr std::array<Index, 5> kKeysOfFigure = {5, 10, 20, 40, 80};
+
+/// The first one is full attention, which the others are measured against.
+inline std::vector<Choice> quality_choices() {
+  using fovea::EluMinusPlusOne;
+  using fovea::EluPlusOne;
+  using fovea::HeadAssignment;
+  using fovea::TanhPlusOne;
+  std::vector<Choice> all;
+  all.push_back(pattern_choice("full", "full", "", fovea::FullAttention{{.causal = true}}));
+  const auto named = [](const char* what, Index n) { return what + std::to_string(n); };
+  for (const Index w : {32, 64, 128, 256, 512}) {
+    all.push_back(
+        pattern_choice("local", "window", named("W = ", w), fovea::LocalAttention{{w - 1, 0}}));
+  }
+  for (const Index w : {32, 64, 128, 256, 512}) {
+    all.push_back(pattern_choice(
+        "longformer", "window, 4 sinks", named("W = ", w),
+        fovea::LongformerAttention({.left = w - 1, .first_global = 4, .causal = true})));
+  }
+  for (const Index l : {32, 64, 128, 256}) {
+    all.push_back(pattern_choice(
+        "strided", "strided", named("l = ", l),
+        fovea::StridedAttention{{.stride = l, .heads = HeadAssignment::merged, .causal = true}}));
+  }
+  for (const Index l : {32, 64, 128, 256}) {
+    all.push_back(pattern_choice(
+        "fixed", "fixed, c = 8", named("l = ", l),
+        fovea::FixedAttention{
+            {.stride = l, .summary = 8, .heads = HeadAssignment::merged, .causal = true}}));
+  }
+  for (const Index b : {16, 32, 64}) {
+    all.push_back(pattern_choice("bigbird", "BigBird", named("block ", b),
+                                 fovea::BigBirdAttention({.block = b, .causal = true})));
+  }
+  for (const Index k : kKeysOfFigure) {
+    all.push_back(smart_bird_choice("Smart Bird", fovea::SamplingPolicy::squared_inverse_log, k));
+  }
+  for (const Index k : kKeysOfFigure) {
+    all.push_back(smart_bird_choice("Smart Bird, top K", fovea::SamplingPolicy::top_k, k));
+  }
+  all.push_back(linear_choice<EluPlusOne>("rank 1"));
+  all.push_back(linear_choice<EluPlusOne, EluMinusPlusOne>("rank 2"));
+  all.push_back(linear_choice<EluPlusOne, EluMinusPlusOne, TanhPlusOne>("rank 3"));
+  for (const Index r : {64, 256}) all.push_back(performer_choice(r));
+  for (const Index k : {5, 20, 64, 128}) all.push_back(fmm_choice<EluPlusOne>(k));
+  for (const Index k : {5, 20, 64, 128}) {
+    all.push_back(fmm_choice<EluPlusOne, EluMinusPlusOne>(k));
+  }
+  for (const Index k : {5, 20, 64, 128}) {
+    all.push_back(fmm_choice<EluPlusOne, EluMinusPlusOne, TanhPlusOne>(k));
+  }
+  return all;
+}
+
+}  // namespace bench

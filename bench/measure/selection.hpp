@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which of the entries fovea_compare runs, and where each overtakes full attention. Test:
+/// tests/bench/measure/selection_test.cpp.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/entries/operator_entry.hpp"
+#include "bench/io/compare_arguments.hpp"
+#include "bench/measure/compare_measure.hpp"
+
+namespace bench {
+
+namespace detail {
+
+/// The names, sorted, with commas between them.
+inline std::string known_operators(const std::vector<Entry>& entries) {
+  std::set<std::string> names;
+  for (const Entry& entry : entries) names.insert(entry.names.op);
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+inline bool is_forward(const Entry& entry) {
+  return entry.names.pass == Pass::forward || entry.names.pass == Pass::dense_mask;
+}
+
+}  // namespace detail
+
+/// The entries that are asked for, by operator or label, and full attention beside them, which the
+/// others are measured against. Training steps and decoders are of causal operators.
+/// \throws ArgumentError that names the known ones
+inline std::vector<Entry> selected(std::vector<Entry> entries, const CompareArguments& arguments) {
+  std::erase_if(entries, [](const Entry& entry) { return entry.names.label.empty(); });
+  const auto is_called = [](const Entry& entry, const std::string& name) {
+    return entry.names.op == name || entry.names.label == name;
+  };
+  for (const std::string& name : arguments.operators) {
+    const bool is_known =
+        std::ranges::any_of(entries, [&](const Entry& entry) { return is_called(entry, name); });
+    if (!is_known) {
+      throw ArgumentError("--operators: '" + name + "' is not known; the operators are " +
+                          detail::known_operators(entries));
+    }
+  }
+  std::erase_if(entries, [&](const Entry& entry) {
+    if (arguments.causal && detail::is_forward(entry) && !entry.causal) return true;
+    if (arguments.operators.empty()) return false;
+    if (entry.names.op == "full" && entry.names.pass == Pass::forward) return false;
+    return std::ranges::none_of(arguments.operators,
+                                [&](const std::string& name) { return is_called(entry, name); });
+  });
+  return entries;
+}
+
+/// From which N on an operator was faster than full attention, wherever both were measured; none:
+/// not at the longest such N.
+struct Overtaking {
+  std::string label;
+  Index longest;  ///< N where both were measured
+  std::optional<Index> from;
+};
+
+/// Of the forward passes but those of full attention itself, in the order of the table.
+/// \param rows by ascending N
+inline std::vector<Overtaking> overtakings(const std::vector<Row>& rows) {
+  std::vector<Overtaking> all;
+  for (const Row& row : rows) {
+    if (!row.speed_up || row.names.op == "full") continue;
+    auto found = std::ranges::find(all, row.names.label, &Overtaking::label);
+    if (found == all.end()) {
+      all.push_back({row.names.label, row.n, {}});
+      found = all.end() - 1;
+    }
+    found->longest = row.n;
+    if (*row.speed_up <= 1) {
+      found->from.reset();
+    } else if (!found->from) {
+      found->from = row.n;
+    }
+  }
+  return all;
+}
+
+}  // namespace bench

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// Another run is read back from its JSON, and what is none is refused by its name.
+#define FOVEA_BENCH_FLAGS "of a test"
+#include "bench/io/compare_against.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace {
+
+using bench::Comparison;
+using bench::Row;
+
+std::string written(const std::string& text) {
+  const std::string file = testing::TempDir() + "/against.json";
+  fovea::write_file(file, text);
+  return file;
+}
+
+Row row(const char* label, double seconds, bench::Pass pass = bench::Pass::forward) {
+  Row made;
+  made.names = {.op = "local", .label = label, .pass = pass};
+  made.n = 512;
+  made.seconds = seconds;
+  made.workspace_bytes = 77;
+  return made;
+}
+
+TEST(ReadRun, ReadsWhatWasWritten) {
+  Comparison run;
+  run.rows = {row("local", 0.25), row("local", 0.5, bench::Pass::training), row("skipped", 1)};
+  run.rows[2].skipped = "too long";
+  const bench::OtherRun other = bench::read_run(written(to_json(run)));
+  ASSERT_EQ(other.rows.size(), 2u);
+  EXPECT_EQ(other.rows[0].names.op, "local");
+  EXPECT_EQ(other.rows[0].workspace_bytes, 77);
+  EXPECT_EQ(other.machine, bench::cpu_name());
+  EXPECT_EQ(other.seconds(run.rows[0]), 0.25);
+  EXPECT_EQ(other.seconds(run.rows[1]), 0.5);
+  EXPECT_FALSE(other.seconds(run.rows[2]));
+}
+
+std::string refusal_of(const std::string& text) {
+  try {
+    bench::read_run(written(text));
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ReadRun, RefusesWhatIsNone) {
+  for (const char* text :
+       {"", "{", "[]", "{\"program\": \"fovea_bench\"}", "{\"program\": \"fovea_compare\"}",
+        R"({"program": "fovea_compare", "results": [{"milliseconds": 1}]})",
+        R"({"program": "fovea_compare", "results": [{"milliseconds": 0, "operator": "a",
+            "label": "a", "pass": "forward", "n": 1, "workspace_bytes": 1}]})"}) {
+    const std::string message = refusal_of(text);
+    EXPECT_NE(message.find("against.json: is no result of fovea_compare: "), message.npos)
+        << text << ": " << message;
+  }
+  EXPECT_THROW(bench::read_run("/nowhere/x.json"), std::runtime_error);
+}
+
+}  // namespace

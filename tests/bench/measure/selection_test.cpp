@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// Which rows are asked for, and where an operator overtakes full attention.
+#define FOVEA_BENCH_FLAGS "of a test"
+#include "bench/measure/selection.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace {
+
+using bench::CompareArguments;
+using bench::Entry;
+using bench::Index;
+using bench::Pass;
+using bench::Row;
+
+Entry entry(const char* op, const char* label, bool causal, Pass pass = Pass::forward) {
+  Entry made;
+  made.names = {.op = op, .label = label, .pass = pass};
+  made.causal = causal;
+  return made;
+}
+
+std::vector<Entry> entries() {
+  return {entry("full", "full", false),
+          entry("full", "full, causal", true),
+          entry("full", "full, decoding", false, Pass::decode),
+          entry("local", "local, 128", false),
+          entry("strided", "strided", true),
+          entry("strided", "strided, training", false, Pass::training),
+          entry("strided", "", true)};
+}
+
+std::vector<std::string> labels(const CompareArguments& arguments) {
+  std::vector<std::string> names;
+  for (const Entry& e : bench::selected(entries(), arguments)) names.push_back(e.names.label);
+  return names;
+}
+
+using Labels = std::vector<std::string>;
+
+TEST(Selection, TakesAllThatHaveALabel) { EXPECT_EQ(labels({}).size(), 6u); }
+
+TEST(Selection, KeepsFullAttentionBesideWhatIsAskedFor) {
+  CompareArguments arguments;
+  arguments.operators = {"strided"};
+  EXPECT_EQ(labels(arguments), (Labels{"full", "full, causal", "strided", "strided, training"}));
+  arguments.operators = {"strided, training"};
+  EXPECT_EQ(labels(arguments), (Labels{"full", "full, causal", "strided, training"}));
+  arguments.causal = true;
+  EXPECT_EQ(labels(arguments), (Labels{"full, causal", "strided, training"}));
+  arguments.operators = {};
+  EXPECT_EQ(labels(arguments),
+            (Labels{"full, causal", "full, decoding", "strided", "strided, training"}));
+}
+
+TEST(Selection, AnUnknownNameListsTheKnownOnes) {
+  CompareArguments arguments;
+  arguments.operators = {"strided", "striped"};
+  try {
+    bench::selected(entries(), arguments);
+    FAIL();
+  } catch (const bench::ArgumentError& error) {
+    EXPECT_STREQ(error.what(),
+                 "--operators: 'striped' is not known; the operators are full, local, strided");
+  }
+}
+
+Row row(const char* op, const char* label, Index n, std::optional<double> speed_up) {
+  Row made;
+  made.names = {.op = op, .label = label};
+  made.n = n;
+  made.speed_up = speed_up;
+  return made;
+}
+
+TEST(Overtakings, AreFromWhereAnOperatorStaysFaster) {
+  const auto all = bench::overtakings(
+      {row("full", "full, causal", 512, 2.0), row("a", "a", 512, 1.5), row("b", "b", 512, 1.2),
+       row("c", "c", 512, 0.5), row("a", "a", 1024, 3.0), row("b", "b", 1024, 0.9),
+       row("c", "c", 1024, 0.8), row("b", "b", 2048, 1.1), row("c", "c", 2048, {}),
+       row("d", "d", 2048, {})});
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].from, 512);
+  EXPECT_EQ(all[1].from, 2048);
+  EXPECT_FALSE(all[2].from);
+  EXPECT_EQ(all[2].longest, 1024);
+}
+
+}  // namespace
