@@ -9,8 +9,8 @@ namespace {
 
 TEST(DrawnOperators, DoAsTheirOraclesDo) { each_drawn(600, 1, try_operator); }
 
-/// 5023: gradients of joint maps, whose gauge did not count their roundings. 6596: that of a bias of
-/// one number, which is 0, where the oracle had what its own roundings left.
+/// 5023: gradients of joint maps, whose gauge did not count their roundings. 6596: that of a bias
+/// of one number, which is 0, where the oracle had what its own roundings left.
 TEST(DrawnOperators, WhatWasFoundIsMended) { these_drawn({5023, 6596}, 1, try_operator); }
 
 }  // namespace

@@ -124,7 +124,8 @@ ExpectedGrads<T> softmax_grad_oracle(const bench::AllInputs<T>& in, const Oracle
                          zero_reference<T>({1, static_cast<Index>(in.sink.size()), 1, 1})};
   for_each_oracle_row(
       in, op, [&](const OracleRow<T>& row) { detail::add_row(in, op.scale, d_out, row, grads); });
-  // What is added to all logits of a row changes no weight: a bias without keys has a gradient of 0.
+  // What is added to all logits of a row changes no weight: a bias without keys has a gradient of
+  // 0.
   detail::drop_noise(grads.bias);
   return grads;
 }
