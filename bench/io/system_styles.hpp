@@ -47,7 +47,7 @@ inline constexpr std::array kSystemStyles = {
     SystemStyle{"fsat", "#a11d21", "#ff8080", Mark::circle},
     SystemStyle{"fat", "#7a1a3a", "#ffa3b1", Mark::square},
     SystemStyle{"cross", "#b03a2e", "#f5a08f", Mark::triangle},
-    SystemStyle{"fnet", "#8c3b3b", "#e0a0a0", Mark::diamond},
+    SystemStyle{"mixer", "#8c3b3b", "#e0a0a0", Mark::diamond},
     SystemStyle{"synthesizer", "#4a4a8a", "#a9a9e8", Mark::diamond},
     // What is no system: kinds of heads, and policies of Smart Bird.
     SystemStyle{"heads", "#7c7c7c", "#9c9c9c", Mark::circle},
