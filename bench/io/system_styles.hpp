@@ -75,6 +75,7 @@ inline std::string system_of(std::string_view label) {
   }
   if (label.find("N x N") != label.npos) return "naive_eigen";
   if (word == "transformer") return "full";
+  if (word == "fnet") return "mixer";
   return word == "smart" ? "smart_bird" : word;
 }
 
