@@ -15,6 +15,7 @@
 #include "bench/io/compare_plots.hpp"
 #include "bench/io/human.hpp"
 #include "bench/io/program.hpp"
+#include "bench/io/quality_report.hpp"
 #include "bench/io/svg_plot.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "bench/measure/head_kinds.hpp"
@@ -44,54 +45,6 @@ first 4, or all others. Smart Bird has a sketch of 4 dimensions for each key hea
 its logits; the weights that blend FMM attention are fitted for each head. Nothing else is trained.
 A row is of the best set (*) if no other is both faster and nearer to full attention.
 )";
-
-/// A row of the table.
-struct QualityRow {
-  Choice choice;
-  double seconds = 0;
-  Index workspace_bytes = 0;
-  std::vector<Found> heads;
-  bool is_best = false;
-
-  /// The mean over heads of a kind, or over all.
-  double mean(double Found::*number, const std::vector<HeadKind>& kinds,
-              const HeadKind* of = nullptr) const {
-    double sum = 0;
-    int count = 0;
-    for (std::size_t h = 0; h < heads.size(); ++h) {
-      if (of != nullptr && kinds[h] != *of) continue;
-      sum += heads[h].*number;
-      ++count;
-    }
-    return count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / count;
-  }
-};
-
-/// What the maps of the heads of a kind lose without a band and a rest of rank r.
-struct SplitRow {
-  HeadKind kind;
-  Index band;
-  std::array<double, 4> errors;  ///< by rank
-  double rank;                   ///< of the rest, of the first kRankRows positions
-};
-
-constexpr Index kRankRows = 256;  // as in Figure 3 of the FMMformer paper
-constexpr std::array<Index, 5> kBands = {0, 5, 10, 20, 64};
-
-struct PolicyRow {
-  const char* name;
-  const char* style;
-  std::vector<Found> of_keys;  ///< mean over heads, for kKeysOfFigure
-};
-
-struct QualityRun {
-  Comparison run;  ///< of its arguments, and what stands beside all numbers
-  std::vector<WeightShares> shares;
-  std::vector<HeadKind> kinds;
-  std::vector<QualityRow> rows;
-  std::vector<SplitRow> splits;
-  std::vector<PolicyRow> policies;
-};
 
 std::vector<Found> found_of(const Result& one, const Result& full) {
   std::vector<Found> heads;
@@ -235,143 +188,6 @@ void print(const QualityRun& all) {
     std::printf("%-6s %5td %7.3f %7.3f %7.3f %7.3f %7.1f\n", name(row.kind), row.band,
                 row.errors[0], row.errors[1], row.errors[2], row.errors[3], row.rank);
   }
-}
-
-void write_rows(JsonWriter& json, const QualityRun& all) {
-  json.begin_array("results");
-  for (const QualityRow& row : all.rows) {
-    json.begin_object();
-    const std::string& parameter = row.choice.parameter;
-    json.member("name", row.choice.series + (parameter.empty() ? "" : ", " + parameter));
-    json.member("operator", row.choice.system);
-    json.member("milliseconds", row.seconds * 1e3);
-    json.member("workspace_bytes", row.workspace_bytes);
-    json.member("weight", row.mean(&Found::weight, all.kinds));
-    json.member("relative_difference_from_full", row.mean(&Found::distance, all.kinds));
-    json.member("cosine", row.mean(&Found::cosine, all.kinds));
-    for (const HeadKind kind : kHeadKinds) {
-      json.member(name(kind), row.mean(&Found::distance, all.kinds, &kind));
-    }
-    json.member("best", row.is_best ? "*" : "");
-    json.begin_array("heads");
-    for (const Found& head : row.heads) {
-      json.begin_object();
-      json.member("distance", head.distance);
-      json.member("cosine", head.cosine);
-      json.member("weight", head.weight);
-      json.end();
-    }
-    json.end();
-    json.end();
-  }
-  json.end();
-}
-
-std::string quality_json(const QualityRun& all) {
-  JsonWriter json;
-  json.begin_object();
-  write_facts(json, "fovea_quality", all.run.command);
-  json.member("input", all.run.input);
-  json.member("n", all.run.shape.keys);
-  json.member("seconds", all.run.seconds);
-  json.begin_array("heads");
-  for (std::size_t h = 0; h < all.shares.size(); ++h) {
-    json.begin_object();
-    json.member("head", std::to_string(h));
-    json.member("kind", name(all.kinds[h]));
-    json.member("first_keys", all.shares[h].sink);
-    json.member("near", all.shares[h].near);
-    json.member("far", all.shares[h].far);
-    json.end();
-  }
-  json.end();
-  write_rows(json, all);
-  json.begin_array("policies");
-  for (const PolicyRow& row : all.policies) {
-    for (std::size_t k = 0; k < row.of_keys.size(); ++k) {
-      json.begin_object();
-      json.member("policy", row.name);
-      json.member("keys_per_row", kKeysOfFigure[k]);
-      json.member("weight", row.of_keys[k].weight);
-      json.member("relative_difference_from_full", row.of_keys[k].distance);
-      json.end();
-    }
-  }
-  json.end();
-  json.begin_array("splits");
-  for (const SplitRow& row : all.splits) {
-    json.begin_object();
-    json.member("name", std::string(name(row.kind)) + ", k = " + std::to_string(row.band));
-    for (std::size_t r = 0; r < row.errors.size(); ++r) {
-      json.member("rank_" + std::to_string(r), row.errors[r]);
-    }
-    json.member("rank_of_rest", row.rank);
-    json.end();
-  }
-  json.end();
-  json.end();
-  return json.text() + '\n';
-}
-
-/// Of the rows, those that no other is both faster and nearer than, for the heads of a kind, or for
-/// all.
-PlotSeries best_of(const QualityRun& all, const HeadKind* kind) {
-  PlotSeries best;
-  best.label = "best for " + std::string(kind == nullptr ? "all" : name(*kind)) + " heads";
-  best.system = kind == nullptr ? "full" : "heads";
-  best.thick = true;
-  for (const QualityRow& row : all.rows) {
-    best.points.emplace_back(row.seconds * 1e3, row.mean(&Found::distance, all.kinds, kind));
-  }
-  std::ranges::sort(best.points);
-  double least = std::numeric_limits<double>::max();
-  std::erase_if(best.points, [&](const std::pair<double, double>& point) {
-    // Full attention is at no distance, which has no place on the axis.
-    if (!(point.second < least) || point.second == 0) return true;
-    least = point.second;
-    return false;
-  });
-  return best;
-}
-
-std::vector<SvgPlot> pictures(const QualityRun& all) {
-  SvgPlot quality{"quality",
-                  "Distance from full attention against time",
-                  "N = " + std::to_string(all.run.shape.keys) + ", " + subtitle_of(all.run),
-                  {.label = "milliseconds of a forward pass"},
-                  {.label = "|out - full| / |full|, mean over heads"},
-                  {},
-                  false};
-  quality.series.push_back(best_of(all, nullptr));
-  for (const HeadKind kind : kHeadKinds) {
-    PlotSeries best = best_of(all, &kind);
-    if (!best.points.empty()) quality.series.push_back(std::move(best));
-  }
-  for (const QualityRow& row : all.rows) {
-    auto line = std::ranges::find(quality.series, row.choice.series, &PlotSeries::label);
-    if (line == quality.series.end()) {
-      const bool is_second =
-          std::ranges::count(quality.series, row.choice.system, &PlotSeries::system) > 0;
-      quality.series.push_back({row.choice.series, row.choice.system, {}, is_second});
-      line = quality.series.end() - 1;
-    }
-    line->points.emplace_back(row.seconds * 1e3, row.mean(&Found::distance, all.kinds));
-  }
-  SvgPlot policies{
-      "policies",
-      "Weight of full attention on the keys that a sketch finds",
-      "N = " + std::to_string(all.run.shape.keys) + ", " + heads_and_width(all.run.shape) +
-          ", a sketch of " + std::to_string(kSketchWidth) + " dimensions for each key head",
-      {.label = "keys of each row, K", .ticks = {kKeysOfFigure.begin(), kKeysOfFigure.end()}},
-      {.label = "share of the weight of full attention"}};
-  for (const PolicyRow& row : all.policies) {
-    PlotSeries line{row.name, row.style, {}, std::string_view(row.name) == "own best"};
-    for (std::size_t k = 0; k < row.of_keys.size(); ++k) {
-      line.points.emplace_back(kKeysOfFigure[k], row.of_keys[k].weight);
-    }
-    policies.series.push_back(std::move(line));
-  }
-  return {quality, policies};
 }
 
 /// \throws ArgumentError

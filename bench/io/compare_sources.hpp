@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The document of fovea_compare and fovea_search: a file, or the sources of this project, one after
-/// the other.
+/// The document of fovea_compare and fovea_search: a file, or the sources of this project, one
+/// after the other.
 #pragma once
 
 #include <algorithm>
