@@ -29,9 +29,14 @@ usage: fovea_learning --json FILE [options]                  learns
        fovea_learning --draw FILE --from FILES [options]     draws what was learnt
 
 what learns
-  --task NAME        copy (ten symbols, said twice; causal) or list_ops (expressions)   (copy)
+  --task NAME        copy (ten symbols, said twice; causal), list_ops (expressions), or texts
+                     (which file is it of?)          (copy)
+  --texts FILES      with commas: one for each label, with lines of "%" between the texts, as
+                     fortune(6) has them; a tenth of the texts is held out
   --systems LIST     with commas: full, local:WINDOW, strided:STRIDE, fixed:STRIDE:SUMMARY,
-                     linear:MAPS, fmm:MAPS:BAND, smart_bird:KEYS, fsat:DOMINANT         (full)
+                     linear:MAPS, fmm:MAPS:BAND, smart_bird:KEYS, fsat:DOMINANT; with another policy
+                     smart_bird_inverse_log, _raw, _top_k or _random; with a part left out
+                     fsat_no_truncation, fsat_random or fsat_predicted                  (full)
   --length N         tokens of a sequence at most                   (128)
   --shortest N       tokens of a sequence at least, for list_ops    (half as many)
   --width C          channels        (64)
@@ -61,10 +66,10 @@ output
 Training takes one thread.
 )";
 
-constexpr std::array<std::string_view, 20> kFlags = {
+constexpr std::array<std::string_view, 21> kFlags = {
     "--task",  "--systems",     "--length", "--shortest", "--width",         "--layers", "--heads",
     "--seeds", "--steps",       "--batch",  "--held-out", "--learning-rate", "--report", "--until",
-    "--json",  "--checkpoints", "--commit", "--draw",     "--from",          "--only"};
+    "--json",  "--checkpoints", "--commit", "--draw",     "--from",          "--only",   "--texts"};
 
 /// One system from one seed.
 struct Run {
@@ -95,6 +100,7 @@ Settings settings_of(const models::CommandLine& line) {
   const Settings usual;
   Settings settings;
   settings.task = line.text("--task", usual.task);
+  settings.texts = line.text("--texts");
   settings.length = line.number("--length", usual.length, 1, 1 << 16);
   settings.shortest = line.number("--shortest", settings.length / 2, 1, settings.length);
   settings.width = line.number("--width", usual.width, 1, 1 << 14);
@@ -197,6 +203,7 @@ std::string json_of(const Settings& settings, const std::string& commit,
   bench::write_facts(json, "fovea_learning", command);
   json.member("commit", commit);
   json.member("task", settings.task);
+  if (!settings.texts.empty()) json.member("texts", settings.texts);
   json.member("shortest", settings.shortest);
   json.member("length", settings.length);
   json.member("width", settings.width);
@@ -229,7 +236,7 @@ std::string json_of(const Settings& settings, const std::string& commit,
 
 void learn_all(const models::CommandLine& line, const std::vector<std::string>& command) {
   Settings settings = settings_of(line);
-  const auto task = learning::make_task(settings.task, settings.shortest, settings.length);
+  const auto task = learning::make_task(settings);
   const std::vector<std::string> systems = parts_of(line.text("--systems", settings.system));
   const Index seeds = line.number("--seeds", 3, 1, 1000);
   const std::string file = line.text("--json");

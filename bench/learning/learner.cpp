@@ -4,6 +4,9 @@
 
 #include <charconv>
 #include <cstdio>
+#include <sstream>
+
+#include "bench/learning/labelled_texts.hpp"
 
 namespace learning {
 
@@ -14,12 +17,27 @@ std::string Settings::text() const {
                 "out %td, rate %.17g, seed %llu",
                 shortest, length, width, layers, heads, steps, batch, held_out, learning_rate,
                 static_cast<unsigned long long>(seed));
-  return task + " " + system + numbers;
+  return task + " " + (texts.empty() ? "" : texts + " ") + system + numbers;
+}
+
+std::unique_ptr<Task> make_task(const Settings& settings) {
+  if (settings.task == "copy") return std::make_unique<CopyTask>(settings.length);
+  if (settings.task == "list_ops") {
+    return std::make_unique<ListOpsTask>(settings.shortest, settings.length);
+  }
+  if (settings.task == "texts") {
+    std::vector<std::string> files;
+    std::istringstream list(settings.texts);
+    for (std::string file; std::getline(list, file, ',');) files.push_back(file);
+    return std::make_unique<LabelledTexts>(files, settings.length);
+  }
+  throw std::invalid_argument("--task '" + settings.task + "' is none of copy, list_ops, texts");
 }
 
 std::string known_systems() {
   return "full, local:WINDOW, strided:STRIDE, fixed:STRIDE:SUMMARY, linear:MAPS, fmm:MAPS:BAND, "
-         "smart_bird:KEYS, fsat:DOMINANT";
+         "smart_bird:KEYS, fsat:DOMINANT (with _inverse_log, _raw, _top_k or _random behind "
+         "smart_bird, and _no_truncation, _random or _predicted behind fsat)";
 }
 
 std::vector<Index> numbers_of(const std::string& system, std::vector<Index> otherwise) {

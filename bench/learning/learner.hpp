@@ -15,6 +15,7 @@ namespace learning {
 /// What a model is made of and how it learns.
 struct Settings {
   std::string task = "copy";
+  std::string texts = {};       ///< files of labelled texts, with commas
   std::string system = "full";  ///< a name, then numbers behind colons: fmm:1:10
   Index shortest = 0;           ///< tokens of a sequence at least, for list_ops
   Index length = 128;           ///< tokens of a sequence at most
@@ -59,11 +60,16 @@ class Learner {
   virtual void load(const std::string& path, std::vector<Point>& points) = 0;
 };
 
+/// \throws std::invalid_argument for a task that is not known, or lengths that it has not
+/// \throws std::runtime_error for files that cannot be read
+std::unique_ptr<Task> make_task(const Settings& settings);
 /// The systems' names, for people.
 std::string known_systems();
 /// \throws std::invalid_argument for a system that is not known, or does not go with the task
 std::unique_ptr<Learner> make_learner(const Settings& settings, const Task& task);
 
+/// A system's name without its numbers.
+inline std::string name_of(const std::string& system) { return system.substr(0, system.find(':')); }
 /// The numbers of a system's name, or these; none of them is below 1.
 /// \throws std::invalid_argument if there are more, or one is no such number
 std::vector<Index> numbers_of(const std::string& system, std::vector<Index> otherwise);

@@ -12,7 +12,7 @@ using fovea::FmmAttention;
 using fovea::TanhPlusOne;
 
 std::unique_ptr<Learner> make_fmm_learner(const Settings& settings, const Task& task) {
-  if (settings.system.substr(0, settings.system.find(':')) != "fmm") return nullptr;
+  if (name_of(settings.system) != "fmm") return nullptr;
   const bool causal = task.asks_rows();
   const auto numbers = numbers_of(settings.system, {1, 10});
   const auto band = causal ? fovea::Band::causal_total(numbers[1]) : fovea::Band::total(numbers[1]);

@@ -12,7 +12,7 @@ using fovea::LinearAttention;
 using fovea::TanhPlusOne;
 
 std::unique_ptr<Learner> make_linear_learner(const Settings& settings, const Task& task) {
-  if (settings.system.substr(0, settings.system.find(':')) != "linear") return nullptr;
+  if (name_of(settings.system) != "linear") return nullptr;
   const bool causal = task.asks_rows();
   const Index maps = numbers_of(settings.system, {1})[0];
   if (maps == 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The learner of Smart Bird attention, whose sketches are trained.
+// The learner of Smart Bird attention, whose sketches are trained, with any policy of sampling.
 #include <fovea/attention/full.hpp>
 #include <fovea/attention/smart_bird.hpp>
 
@@ -118,14 +118,26 @@ struct Companion<fovea::MultiHead<fovea::SmartBirdAttention>>
 };
 
 std::unique_ptr<Learner> make_sketch_learner(const Settings& settings, const Task& task) {
-  if (settings.system.substr(0, settings.system.find(':')) != "smart_bird") return nullptr;
+  // The policies of the paper's Figure 4.
+  using fovea::SamplingPolicy;
+  constexpr std::pair<std::string_view, SamplingPolicy> policies[] = {
+      {"smart_bird", SamplingPolicy::squared_inverse_log},
+      {"smart_bird_inverse_log", SamplingPolicy::inverse_log},
+      {"smart_bird_raw", SamplingPolicy::raw},
+      {"smart_bird_top_k", SamplingPolicy::top_k},
+      {"smart_bird_random", SamplingPolicy::random}};
+  const auto* const policy =
+      std::find_if(std::begin(policies), std::end(policies),
+                   [&](const auto& known) { return known.first == name_of(settings.system); });
+  if (policy == std::end(policies)) return nullptr;
   const Index keys = numbers_of(settings.system, {20})[0];
   if (task.asks_rows()) {
     throw std::invalid_argument(
         "--systems '" + settings.system + "' does not go with --task " + settings.task +
         ": the sketch learns from the label of a sequence, which this task has not");
   }
-  return learner_of(fovea::SmartBirdAttention{{.keys_per_row = keys}}, settings, task);
+  return learner_of(fovea::SmartBirdAttention{{.keys_per_row = keys, .policy = policy->second}},
+                    settings, task);
 }
 
 }  // namespace learning

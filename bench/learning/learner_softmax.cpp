@@ -20,7 +20,7 @@ ChosenAttention pattern_of(const Op& op) {
 }  // namespace
 
 std::unique_ptr<Learner> make_softmax_learner(const Settings& settings, const Task& task) {
-  const std::string name = settings.system.substr(0, settings.system.find(':'));
+  const std::string name = name_of(settings.system);
   const bool causal = task.asks_rows();
   if (name == "full") {
     numbers_of(settings.system, {});

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -39,7 +38,7 @@ class Task {
   virtual Index classes() const = 0;
   /// Whether each row answers, from the rows before it, or the sequence as a whole.
   virtual bool asks_rows() const = 0;
-  /// The same sequences for the same numbers.
+  /// The same sequences for the same numbers. Odd seeds draw what is held out.
   virtual Batch draw(Index sequences, std::uint64_t seed, Index number) const = 0;
 
  private:
@@ -107,12 +106,5 @@ class ListOpsTask final : public Task {
  private:
   ListOps trees_;
 };
-
-/// \throws std::invalid_argument for a name that is not known, or lengths that the task has not
-inline std::unique_ptr<Task> make_task(const std::string& name, Index shortest, Index length) {
-  if (name == "copy") return std::make_unique<CopyTask>(length);
-  if (name == "list_ops") return std::make_unique<ListOpsTask>(shortest, length);
-  throw std::invalid_argument("--task '" + name + "' is none of copy, list_ops");
-}
 
 }  // namespace learning
