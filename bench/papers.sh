@@ -55,7 +55,7 @@ case $form in
       --systems "$copies,strided:32,fixed:32:8"
     expressions=(--task list_ops --length 200 --shortest 100 --width 32 --learning-rate 0.003
       --held-out 512)
-    learn list_ops_200 "${expressions[@]}" --steps 2500 --report 250 --systems "$list_systems"
+    learn list_ops_200 "${expressions[@]}" --steps 1000 --report 250 --systems "$list_systems"
     learn list_ops_parts "${expressions[@]}" --steps 1000 --report 250 \
       --systems "smart_bird:20,$policies,fsat:4,$ablations"
     ;;
@@ -73,7 +73,7 @@ esac
 if [ "$form" != figures ]; then
   if [ -d "$fortunes" ]; then
     learn texts --task texts --texts "${texts%,}" --length 256 --width 32 --learning-rate 0.003 \
-      --steps 2000 --report 200 --held-out 643 --systems "$list_systems"
+      --steps 2000 --report 200 --held-out 675 --systems "$list_systems"
   else
     echo "== texts: left out, since there is no $fortunes (Debian: fortunes)"
   fi
@@ -84,7 +84,11 @@ draw() {
   shift
   "$program" --draw "$results/$picture.svg" "$@"
 }
-copied=$results/learning_copy_128.json,$results/learning_copy_256.json,$results/learning_copy_512.json
+copied=
+for length in 128 256 512; do
+  file=$results/learning_copy_$length.json
+  [ -e "$file" ] && copied+=${copied:+,}$file
+done
 draw learning_copy_bands --from "$copied" --only full,linear:1,fmm:1:10,fmm:1:20,fmm:1:30
 draw learning_copy_maps --from "$copied" --only full,linear:1,linear:2,linear:3
 if [ "$form" != long ]; then
