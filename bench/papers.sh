@@ -72,8 +72,10 @@ case $form in
 esac
 if [ "$form" != figures ]; then
   if [ -d "$fortunes" ]; then
-    learn texts --task texts --texts "${texts%,}" --length 256 --width 32 --learning-rate 0.003 \
-      --steps 2000 --report 200 --held-out 675 --systems "$list_systems"
+    topical=(--task texts --texts "${texts%,}" --length 128 --width 32 --learning-rate 0.003
+      --steps 1000 --report 250 --held-out 675)
+    learn texts "${topical[@]}" --systems "$list_systems"
+    learn texts_policies "${topical[@]}" --systems "$policies"
   else
     echo "== texts: left out, since there is no $fortunes (Debian: fortunes)"
   fi
@@ -89,7 +91,8 @@ for length in 128 256 512; do
   file=$results/learning_copy_$length.json
   [ -e "$file" ] && copied+=${copied:+,}$file
 done
-draw learning_copy_bands --from "$copied" --only full,linear:1,fmm:1:10,fmm:1:20,fmm:1:30
+draw learning_copy_bands --from "$copied" \
+  --only full,linear:1,fmm:1:10,fmm:1:30,strided:16,fixed:16:4,strided:32,fixed:32:8
 draw learning_copy_maps --from "$copied" --only full,linear:1,linear:2,linear:3
 if [ "$form" != long ]; then
   cmake -S . -B build/documents -DCMAKE_BUILD_TYPE=Release "-DFOVEA_TESTS=^structure/documents$" \
