@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Trains small Transformers with different attention on one task, with the same weights to begin
+/// with, batches and steps, and draws what they learnt. See --help.
+#include <array>
+#include <filesystem>
+#include <fovea/io/output_file.hpp>
+#include <nlohmann/json.hpp>
+
+#include "bench/io/compare_json.hpp"
+#include "bench/io/program.hpp"
+#include "bench/io/read_file.hpp"
+#include "bench/learning/learner.hpp"
+#include "bench/measure/stopwatch.hpp"
+#include "examples/line_chart.hpp"
+#include "examples/models/command_line.hpp"
+
+namespace {
+
+using learning::Index;
+using learning::Point;
+using learning::Settings;
+
+constexpr const char* kHelp =
+    R"(fovea_learning: small Transformers that learn a task, with the attention of several systems. All
+of them have the same sizes, steps and batches, from each of several seeds.
+
+usage: fovea_learning --json FILE [options]                  learns
+       fovea_learning --draw FILE --from FILES [options]     draws what was learnt
+
+what learns
+  --task NAME        copy (ten symbols, said twice; causal), list_ops (expressions), or texts
+                     (which file is it of?)          (copy)
+  --texts FILES      with commas: one for each label, with lines of "%" between the texts, as
+                     fortune(6) has them; a tenth of the texts is held out
+  --systems LIST     with commas: full, local:WINDOW, strided:STRIDE, fixed:STRIDE:SUMMARY,
+                     linear:MAPS, fmm:MAPS:BAND, smart_bird:KEYS, fsat:DOMINANT; with another policy
+                     smart_bird_inverse_log, _raw, _top_k or _random; with a part left out
+                     fsat_no_truncation, fsat_random or fsat_predicted                  (full)
+  --length N         tokens of a sequence at most                   (128)
+  --shortest N       tokens of a sequence at least, for list_ops    (half as many)
+  --width C          channels        (64)
+  --layers K         blocks          (2)
+  --heads H          heads           (4)
+
+how it learns
+  --seeds S          runs of each system, from the seeds 0, 1, ...  (3)
+  --steps N          steps of Adam   (500)
+  --batch B          sequences of a step                            (16)
+  --held-out N       sequences to judge by                          (64)
+  --learning-rate R  after the warm-up, which is a tenth of the steps, at most 100; it falls along a
+                     cosine to a tenth                              (0.002)
+  --report N         steps between two lines                        (a twentieth of the steps)
+  --until N          stop each run after that step, to go on later
+
+output
+  --json FILE        the lines of all runs, written after each of them
+  --checkpoints DIR  a checkpoint of each run at each line; a run whose checkpoint is there goes on
+                     with the same bits as without the interruption
+  --commit TEXT      stands in the file beside machine, compiler and flags
+  --draw FILE        a chart (SVG) of the loss against the step, means over the seeds, for each of
+  --from FILES       these files, with commas
+  --only LIST        with those systems
+  --help             this text
+
+Training takes one thread.
+)";
+
+constexpr std::array<std::string_view, 21> kFlags = {
+    "--task",  "--systems",     "--length", "--shortest", "--width",         "--layers", "--heads",
+    "--seeds", "--steps",       "--batch",  "--held-out", "--learning-rate", "--report", "--until",
+    "--json",  "--checkpoints", "--commit", "--draw",     "--from",          "--only",   "--texts"};
+
+/// One system from one seed.
+struct Run {
+  Index parameters = 0;
+  double seconds = 0;  ///< of the steps that this process took
+  Index steps = 0;     ///< that took those
+  std::vector<Point> points = {};
+};
+
+struct SystemRuns {
+  std::string system;
+  std::vector<Run> runs = {};
+};
+
+std::vector<std::string> parts_of(const std::string& list) {
+  std::vector<std::string> parts(1);
+  for (const char c : list) {
+    if (c == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+Settings settings_of(const models::CommandLine& line) {
+  const Settings usual;
+  Settings settings;
+  settings.task = line.text("--task", usual.task);
+  settings.texts = line.text("--texts");
+  settings.length = line.number("--length", usual.length, 1, 1 << 16);
+  settings.shortest = line.number("--shortest", settings.length / 2, 1, settings.length);
+  settings.width = line.number("--width", usual.width, 1, 1 << 14);
+  settings.layers = line.number("--layers", usual.layers, 1, 1 << 10);
+  settings.heads = line.number("--heads", usual.heads, 1, 1 << 10);
+  settings.steps = line.number("--steps", usual.steps, 1, 1 << 30);
+  settings.batch = line.number("--batch", usual.batch, 1, 1 << 16);
+  settings.held_out = line.number("--held-out", usual.held_out, 1, 1 << 24);
+  settings.learning_rate = line.real("--learning-rate", usual.learning_rate, 0);
+  if (settings.width % settings.heads != 0) {
+    throw std::runtime_error("--heads " + std::to_string(settings.heads) +
+                             " does not divide --width " + std::to_string(settings.width));
+  }
+  return settings;
+}
+
+std::string checkpoint_of(const std::string& directory, const Settings& settings) {
+  std::string name = settings.task + '-' + std::to_string(settings.length) + '-' + settings.system +
+                     '-' + std::to_string(settings.seed);
+  std::replace(name.begin(), name.end(), ':', '-');
+  return directory + '/' + name + ".safetensors";
+}
+
+/// Learns up to the last step or --until, and says how it goes.
+Run learn(const Settings& settings, const learning::Task& task, const models::CommandLine& line) {
+  const auto learner = learning::make_learner(settings, task);
+  Run run{learner->parameters()};
+  const Index every =
+      line.number("--report", std::max<Index>(1, settings.steps / 20), 1, Index{1} << 30);
+  const Index last = std::min(settings.steps, line.number("--until", settings.steps, 1, 1 << 30));
+  std::string checkpoint;
+  if (line.has("--checkpoints")) {
+    checkpoint = checkpoint_of(line.text("--checkpoints"), settings);
+    if (std::filesystem::exists(checkpoint)) learner->load(checkpoint, run.points);
+  }
+  double sum = 0;
+  Index summed = 0;
+  while (learner->step() < last) {
+    const bench::Stopwatch watch;
+    sum += learner->learn(task);
+    run.seconds += watch.seconds();
+    ++run.steps;
+    ++summed;
+    if (learner->step() % every != 0 && learner->step() != last) continue;
+    const Point& now = run.points.emplace_back(
+        Point{learner->step(), sum / static_cast<double>(summed), learner->evaluate(task)});
+    std::printf("%-14s seed %llu  step %6td of %td  loss %.4f, held out %.4f  accuracy %.3f\n",
+                settings.system.c_str(), static_cast<unsigned long long>(settings.seed), now.step,
+                settings.steps, now.learnt_loss, now.held_out.loss, now.held_out.accuracy);
+    std::fflush(stdout);
+    sum = 0;
+    summed = 0;
+    if (!checkpoint.empty()) learner->save(checkpoint, run.points);
+  }
+  return run;
+}
+
+/// The mean, the least and the largest of something of all runs, and all of them.
+template <class Of>
+void write_spread(bench::JsonWriter& json, const std::string& name, const std::vector<Run>& runs,
+                  const Of& of) {
+  double least = of(runs[0]), most = least, sum = 0;
+  for (const Run& run : runs) {
+    least = std::min(least, of(run));
+    most = std::max(most, of(run));
+    sum += of(run);
+  }
+  json.member("mean_" + name, sum / static_cast<double>(runs.size()));
+  json.member("least_" + name, least);
+  json.member("most_" + name, most);
+  json.begin_array(name + "_of_seeds");
+  for (const Run& run : runs) json.value(of(run));
+  json.end();
+}
+
+/// The lines that all runs have.
+void write_points(bench::JsonWriter& json, const std::vector<Run>& runs) {
+  std::size_t common = runs[0].points.size();
+  for (const Run& run : runs) common = std::min(common, run.points.size());
+  json.begin_array("points");
+  for (std::size_t i = 0; i < common; ++i) {
+    json.begin_object();
+    json.member("step", runs[0].points[i].step);
+    double loss = 0, accuracy = 0;
+    for (const Run& run : runs) {
+      loss += run.points[i].held_out.loss / static_cast<double>(runs.size());
+      accuracy += run.points[i].held_out.accuracy / static_cast<double>(runs.size());
+    }
+    json.member("mean_loss", loss);
+    json.member("mean_accuracy", accuracy);
+    json.end();
+  }
+  json.end();
+}
+
+std::string json_of(const Settings& settings, const std::string& commit,
+                    const std::vector<std::string>& command, const std::vector<SystemRuns>& all) {
+  bench::JsonWriter json;
+  json.begin_object();
+  bench::write_facts(json, "fovea_learning", command);
+  json.member("commit", commit);
+  json.member("task", settings.task);
+  if (!settings.texts.empty()) json.member("texts", settings.texts);
+  json.member("shortest", settings.shortest);
+  json.member("length", settings.length);
+  json.member("width", settings.width);
+  json.member("layers", settings.layers);
+  json.member("heads", settings.heads);
+  json.member("steps", settings.steps);
+  json.member("batch", settings.batch);
+  json.member("held_out", settings.held_out);
+  json.member("learning_rate", settings.learning_rate);
+  json.member("what",
+              "loss in nats of an answer and share of right answers, on sequences held out");
+  json.begin_array("systems");
+  for (const SystemRuns& system : all) {
+    json.begin_object();
+    json.member("system", system.system);
+    json.member("parameters", system.runs[0].parameters);
+    json.member("seeds", std::ssize(system.runs));
+    json.member("step", system.runs[0].points.back().step);
+    write_spread(json, "loss", system.runs,
+                 [](const Run& run) { return run.points.back().held_out.loss; });
+    write_spread(json, "accuracy", system.runs,
+                 [](const Run& run) { return run.points.back().held_out.accuracy; });
+    write_points(json, system.runs);
+    json.end();
+  }
+  json.end();
+  json.end();
+  return json.text() + '\n';
+}
+
+void learn_all(const models::CommandLine& line, const std::vector<std::string>& command) {
+  Settings settings = settings_of(line);
+  const auto task = learning::make_task(settings);
+  const std::vector<std::string> systems = parts_of(line.text("--systems", settings.system));
+  const Index seeds = line.number("--seeds", 3, 1, 1000);
+  const std::string file = line.text("--json");
+  // What is refused is refused before hours are spent.
+  for (const std::string& system : systems) {
+    settings.system = system;
+    learning::make_learner(settings, *task);
+  }
+  fovea::check_output(file);
+  if (line.has("--checkpoints")) bench::make_directory(line.text("--checkpoints"));
+  std::vector<SystemRuns> all;
+  for (const std::string& system : systems) {
+    settings.system = system;
+    all.push_back({system});
+    double seconds = 0;
+    Index steps = 0;
+    for (Index seed = 0; seed < seeds; ++seed) {
+      settings.seed = static_cast<std::uint64_t>(seed);
+      const Run& run = all.back().runs.emplace_back(learn(settings, *task, line));
+      seconds += run.seconds;
+      steps += run.steps;
+      fovea::write_file(file, json_of(settings, line.text("--commit"), command, all));
+    }
+    std::printf("%-14s %td weights, %td steps in %.1f s\n", system.c_str(),
+                all.back().runs[0].parameters, steps, seconds);
+  }
+}
+
+/// The same colour for a system in each chart: the palette of Okabe and Ito, and shades of it.
+const char* colour_of(const std::string& system) {
+  constexpr std::pair<std::string_view, const char*> colours[] = {
+      {"full", "#000000"},       {"linear:1", "#56B4E9"}, {"linear:2", "#0072B2"},
+      {"linear:3", "#003C5E"},   {"fmm:1:10", "#F0C040"}, {"fmm:1:20", "#E69F00"},
+      {"fmm:1:30", "#A06000"},   {"fmm:2", "#D55E00"},    {"fmm:3", "#8B2500"},
+      {"strided", "#009E73"},    {"fixed", "#CC79A7"},    {"local", "#999999"},
+      {"smart_bird", "#0072B2"}, {"fsat", "#009E73"},     {"fmm", "#E69F00"}};
+  for (const auto& [name, colour] : colours) {
+    if (system.starts_with(name)) return colour;
+  }
+  return "#56B4E9";
+}
+
+void draw(const models::CommandLine& line) {
+  const std::string output = line.text("--draw");
+  fovea::check_output(output);
+  const std::vector<std::string> only = parts_of(line.text("--only"));
+  std::vector<drawing::Chart> charts;
+  for (const std::string& file : parts_of(line.text("--from"))) {
+    const auto json = nlohmann::json::parse(bench::read_file(file), nullptr, false);
+    if (json.is_discarded() || json.value("program", "") != "fovea_learning") {
+      throw std::runtime_error(file + ": it was not written by fovea_learning");
+    }
+    drawing::Chart chart{json.at("task").get<std::string>() + ", length " +
+                             std::to_string(json.at("length").get<Index>()),
+                         "training step; mean loss of held-out sequences",
+                         {},
+                         2.5,
+                         5};
+    for (const auto& system : json.at("systems")) {
+      const auto name = system.at("system").get<std::string>();
+      if (line.has("--only") && std::find(only.begin(), only.end(), name) == only.end()) continue;
+      drawing::Line curve{name, colour_of(name), {}};
+      for (const auto& point : system.at("points")) {
+        curve.points.emplace_back(point.at("step").get<double>(),
+                                  std::min(2.5, point.at("mean_loss").get<double>()));
+      }
+      chart.lines.push_back(curve);
+    }
+    charts.push_back(chart);
+  }
+  if (!drawing::write_charts(output, charts)) {
+    throw std::runtime_error(output + ": cannot be written");
+  }
+}
+
+void run(const models::CommandLine& line, const std::vector<std::string>& command) {
+  if (line.has("--draw") != line.has("--from") || line.has("--draw") == line.has("--json")) {
+    throw std::runtime_error("expected --json FILE, or --draw FILE and --from FILES; see --help");
+  }
+  if (line.has("--draw")) {
+    draw(line);
+  } else {
+    learn_all(line, command);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return models::exit_status("fovea_learning", [&] {
+    const std::span<char* const> arguments(argv, static_cast<std::size_t>(argc));
+    const models::CommandLine line(arguments.subspan(argc > 0 ? 1 : 0), kFlags, false);
+    if (line.help()) {
+      std::fputs(kHelp, stdout);
+    } else {
+      run(line, std::vector<std::string>(argv, argv + argc));
+    }
+  });
+}

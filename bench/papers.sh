@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Makes bench/papers.md: trains the models that it speaks of, draws their losses, and puts all figures
+# into the page. A run that was interrupted goes on from its checkpoint (build/learning), and one that
+# is finished is not repeated.
+#
+#   bash bench/papers.sh               short form: an hour or two of one core
+#   bash bench/papers.sh long          the papers' sizes, many hours: into build/learning/long
+#   bash bench/papers.sh figures       trains nothing
+#
+# The text task reads the topics of Debian's package fortunes, from $FORTUNES or
+# /usr/share/games/fortunes; without them it is left out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+form=${1:-short}
+case $form in
+  short | long | figures) ;;
+  *) echo "papers.sh: '$form' is none of short, long, figures" >&2; exit 2 ;;
+esac
+results=bench/results
+[ "$form" = long ] && results=build/learning/long
+program=build/compare/bench/fovea_learning
+commit=$(git rev-parse --short HEAD 2> /dev/null || echo unknown)
+
+cmake --preset compare > /dev/null
+cmake --build build/compare --target fovea_learning
+mkdir -p "$results"
+
+# learn NAME option...: writes learning_NAME.json and its log.
+learn() {
+  local name=$1
+  shift
+  echo "== $name"
+  "$program" "$@" --commit "$commit" --checkpoints "build/learning/checkpoints-$form-$name" \
+    --json "$results/learning_$name.json" | tee -a "$results/learning_$name.log"
+}
+
+copies=full,linear:1,fmm:1:10,fmm:1:30,linear:2,linear:3
+list_systems=full,local:20,linear:1,fmm:2:5,smart_bird:20,fsat:4
+policies=smart_bird_inverse_log:20,smart_bird_raw:20,smart_bird_top_k:20,smart_bird_random:20
+ablations=fsat:2,fsat:8,fsat_no_truncation:4,fsat_random:4,fsat_predicted:4
+fortunes=${FORTUNES:-/usr/share/games/fortunes}
+topics=computers,definitions,men-women,people,politics,science,songs-poems,work
+texts=$(for topic in ${topics//,/ }; do printf '%s/%s,' "$fortunes" "$topic"; done)
+
+case $form in
+  short)
+    small=(--width 32 --learning-rate 0.004)
+    learn copy_128 "${small[@]}" --length 128 --steps 2000 --report 200 \
+      --systems "$copies,strided:16,fixed:16:4,fmm:1:20,fmm:3:30,local:30"
+    learn copy_256 "${small[@]}" --length 256 --batch 8 --steps 2000 --report 200 \
+      --systems "$copies,strided:16,fixed:16:4"
+    learn copy_512 "${small[@]}" --length 512 --batch 8 --steps 1000 --report 100 \
+      --systems "$copies,strided:32,fixed:32:8"
+    expressions=(--task list_ops --length 200 --shortest 100 --width 32 --learning-rate 0.003
+      --held-out 512)
+    learn list_ops_200 "${expressions[@]}" --steps 1000 --report 250 --systems "$list_systems"
+    learn list_ops_parts "${expressions[@]}" --steps 1000 --report 250 \
+      --systems "smart_bird:20,$policies,fsat:4,$ablations"
+    ;;
+  long)
+    # As Katharopoulos et al. (2020) and the Long Range Arena have them, but for the width of ListOps.
+    for length in 128 256 512; do
+      learn copy_$length --length $length --width 64 --layers 4 --heads 8 --batch 64 --steps 10000 \
+        --learning-rate 0.001 --systems "$copies,strided:16,fixed:16:4,fmm:1:20,fmm:3:30,local:30"
+    done
+    learn list_ops_2000 --task list_ops --length 2000 --shortest 500 --width 64 --layers 4 --heads 8 \
+      --batch 32 --steps 5000 --held-out 2000 --learning-rate 0.001 \
+      --systems "$list_systems,$policies,$ablations"
+    ;;
+esac
+if [ "$form" != figures ]; then
+  if [ -d "$fortunes" ]; then
+    topical=(--task texts --texts "${texts%,}" --length 128 --width 32 --learning-rate 0.003
+      --steps 1000 --report 250 --held-out 675)
+    learn texts "${topical[@]}" --systems "$list_systems"
+    learn texts_policies "${topical[@]}" --systems "$policies"
+  else
+    echo "== texts: left out, since there is no $fortunes (Debian: fortunes)"
+  fi
+fi
+
+draw() {
+  local picture=$1
+  shift
+  "$program" --draw "$results/$picture.svg" "$@"
+}
+copied=
+for length in 128 256 512; do
+  file=$results/learning_copy_$length.json
+  [ -e "$file" ] && copied+=${copied:+,}$file
+done
+draw learning_copy_bands --from "$copied" \
+  --only full,linear:1,fmm:1:10,fmm:1:30,strided:16,fixed:16:4,strided:32,fixed:32:8
+draw learning_copy_maps --from "$copied" --only full,linear:1,linear:2,linear:3
+if [ "$form" != long ]; then
+  cmake -S . -B build/documents -DCMAKE_BUILD_TYPE=Release "-DFOVEA_TESTS=^structure/documents$" \
+    -DFOVEA_BUILD_BENCH=OFF -DFOVEA_BUILD_EXAMPLES=OFF -DFOVEA_TEST_PACKAGE=OFF > /dev/null
+  cmake --build build/documents --target documents
+fi
