@@ -3,6 +3,7 @@
 /// Tests of patterns/any_pattern.hpp: what stands behind one type says what it says itself.
 #include "fovea/patterns/any_pattern.hpp"
 
+#include "fovea/patterns/fixed.hpp"
 #include "fovea/patterns/global.hpp"
 #include "patterns/enumeration.hpp"
 
@@ -36,6 +37,21 @@ TEST(AnyPattern, SaysWhatThePatternSays) {
   expect_same(fovea::StridedKeys{8});
   expect_same(fovea::FixedSummary{{8, 2, 1}});
   expect_same(fovea::GlobalTokens::at({0, 1, 20}));
+}
+
+/// Each stage says its own, which differ here.
+TEST(AnyPattern, HasTheKeyColumnsOfEachStage) {
+  const auto merged = fovea::fixed_merged({8, 2});
+  const AnyPattern any = merged;
+  Index differ = 0;
+  fovea::for_each_stage(merged, [&](const auto& stage, auto number) {
+    const fovea::KeyColumns expected = fovea::key_columns_of(stage);
+    const fovea::KeyColumns got = any.key_columns(static_cast<Index>(number));
+    EXPECT_EQ(got.stride, expected.stride);
+    EXPECT_EQ(got.columns, expected.columns);
+    differ += expected.are_all() ? 1 : 0;
+  });
+  EXPECT_EQ(differ, 1);
 }
 
 TEST(AnyPattern, HasTheStages) {

@@ -49,6 +49,17 @@ TEST(RandomBlocks, DrawsKeepTheirPromise) {
   }
 }
 
+/// More queries than keys: their blocks draw, too, unless the last blocks are skipped, which are
+/// theirs.
+TEST(RandomBlocks, QueriesBehindTheKeysDraw) {
+  RandomBlocks pattern{4, 3, 10, 7, 3};
+  for (Index own = 0; own < 20; ++own) EXPECT_EQ(drawn(pattern, own, 10).size(), 3u) << own;
+  pattern.skip_last = 1;
+  for (Index own = 0; own < 20; ++own) {
+    EXPECT_EQ(drawn(pattern, own, 10).size(), own < 9 ? 3u : 0u) << own;
+  }
+}
+
 TEST(RandomBlocks, PlanShowsWhatIsDrawn) {
   for (const Index block : {1, 4, 16, 60, 200}) {
     for (const bool causal : {true, false}) {
