@@ -3,13 +3,9 @@
 // what it prints where nobody watches, and its report in a browser.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <sstream>
@@ -17,76 +13,36 @@
 #include <utility>
 #include <vector>
 
+#include "bench/head_files.hpp"
 #include "bench/io/gaussian.hpp"
-#include "bench/io/read_file.hpp"
+#include "support/run_program.hpp"
 
+namespace fovea_test {
 namespace {
 
 namespace fs = std::filesystem;
-using bench::Index;
-using bench::read_file;
 
 constexpr Index kRows = 64;
 constexpr Index kWidth = 8;
 
-/// A .npy file of float32.
-void write_npy(const fs::path& file, Index heads, Index width, const std::vector<float>& values) {
-  const auto rows = static_cast<Index>(values.size()) / (heads * width);
-  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
-                       std::to_string(heads) + ", " + std::to_string(rows) + ", " +
-                       std::to_string(width) + "), }\n";
-  std::string bytes = "\x93NUMPY";
-  bytes += {1, 0, static_cast<char>(header.size()), 0};
-  bytes += header;
-  std::string data(values.size() * sizeof(float), '\0');
-  std::memcpy(data.data(), values.data(), data.size());
-  std::ofstream(file, std::ios::binary) << bytes << data;
-}
-
-/// A run of the program in a directory that is gone at the end.
-class FoveaCompare : public testing::Test {
+class FoveaCompare : public RunProgram {
  protected:
-  FoveaCompare() {
-    std::string name = (fs::temp_directory_path() / "fovea_compare.XXXXXX").string();
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  ~FoveaCompare() override { fs::remove_all(directory_); }
+  FoveaCompare() : RunProgram(FOVEA_COMPARE) {}
 
   /// q of 4 heads, k and v of 2.
   void write_tensors(Index value_width, float first_of_k) const {
     const auto tensor = [](std::uint32_t stream, Index heads, Index width) {
       return bench::gaussians<float>(1, stream, heads * kRows * width);
     };
-    write_npy(directory_ / "q.npy", 4, kWidth, tensor(0, 4, kWidth));
+    write_heads(folder_ / "q.npy", 4, kWidth, tensor(0, 4, kWidth));
     std::vector<float> k = tensor(1, 2, kWidth);
     k[0] = first_of_k;
-    write_npy(directory_ / "k.npy", 2, kWidth, k);
-    write_npy(directory_ / "v.npy", 2, value_width, tensor(2, 2, value_width));
+    write_heads(folder_ / "k.npy", 2, kWidth, k);
+    write_heads(folder_ / "v.npy", 2, value_width, tensor(2, 2, value_width));
   }
 
-  /// Returns the exit status of a shell's command.
-  int run(const std::string& command) {
-    const std::string whole =
-        "cd '" + directory_.string() + "' && " + command + " > stdout 2> stderr < /dev/null";
-    const int status = std::system(whole.c_str());  // NOLINT(cert-env33-c): as users do
-    output_ = read_file((directory_ / "stdout").string());
-    errors_ = read_file((directory_ / "stderr").string());
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
-  std::string json() const { return read_file((directory_ / "out/compare.json").string()); }
-  bool has(const char* name) const { return fs::exists(directory_ / name); }
-
-  std::string output_, errors_;
-  fs::path directory_;
+  std::string json() const { return text_of("out/compare.json"); }
 };
-
-Index count(const std::string& text, const std::string& of) {
-  Index n = 0;
-  for (std::size_t at = 0; (at = text.find(of, at)) != text.npos; at += of.size()) ++n;
-  return n;
-}
 
 // Rows of the table, without those that need FFTW.
 constexpr Index kOperators = 55;
@@ -96,7 +52,7 @@ Index with_fftw(const std::string& all) {
   return count(all, "\"operator\": \"fsat\"") + count(all, "\"operator\": \"mixer\"");
 }
 
-constexpr const char* kCompare = "'" FOVEA_COMPARE "' --repeat 1 --qkv .";
+constexpr const char* kCompare = "--repeat 1 --qkv .";
 
 /// What stands on stderr beside the note that the machine was busy.
 std::string without_notes(const std::string& errors) {
@@ -123,7 +79,7 @@ TEST_F(FoveaCompare, GroupedHeadsAreRightInEveryRow) {
   EXPECT_EQ(count(all, "\"full\": \"full, causal\""), 14);  // of the rows that are causal
   EXPECT_EQ(count(all, "\"commit\": "), 1);
   // Nothing lies about but what is told of.
-  for (const auto& entry : fs::directory_iterator(directory_ / "out")) {
+  for (const auto& entry : fs::directory_iterator(folder_ / "out")) {
     const std::string extension = entry.path().extension().string();
     EXPECT_TRUE(extension == ".json" || extension == ".svg" || extension == ".html")
         << entry.path();
@@ -132,12 +88,12 @@ TEST_F(FoveaCompare, GroupedHeadsAreRightInEveryRow) {
   EXPECT_NE(output_.find("\nfaster than full attention:\n  local, 128 + 128: "), output_.npos);
 }
 
-constexpr const char* kFew = "'" FOVEA_COMPARE "' --repeat 1 --qkv . --operators local,strided";
+constexpr const char* kFew = "--repeat 1 --qkv . --operators local,strided";
 
 TEST_F(FoveaCompare, RunsWhatIsAskedForAndLaysAnotherRunOverIt) {
   write_tensors(kWidth, 1);
   ASSERT_EQ(run(kFew + std::string(" --causal --lengths 16,64 --json first.json")), 0) << errors_;
-  const std::string first = read_file((directory_ / "first.json").string());
+  const std::string first = text_of("first.json");
   EXPECT_EQ(count(first, "\"operator\": \"full\""), 2);  // causal full attention alone
   EXPECT_EQ(count(first, "\"operator\": \"linear\""), 0);
   EXPECT_EQ(count(first, "\"n\": 16,"), count(first, "\"n\": 64,"));
@@ -146,7 +102,7 @@ TEST_F(FoveaCompare, RunsWhatIsAskedForAndLaysAnotherRunOverIt) {
   ASSERT_EQ(run(kFew + std::string(" --lengths 64 --against first.json")), 0) << errors_;
   EXPECT_EQ(count(json(), "\"against_milliseconds\": "), count(first, "\"n\": 64,"));
   EXPECT_NE(output_.find("its time"), output_.npos);
-  const std::string plot = read_file((directory_ / "out/time.svg").string());
+  const std::string plot = text_of("out/time.svg");
   EXPECT_NE(plot.find("dotted: "), plot.npos);
   // Of this run alone are the rows that are not causal.
   EXPECT_EQ(count(plot, "stroke-dasharray=\"1.5 3\""), 4) << plot;
@@ -156,7 +112,7 @@ TEST_F(FoveaCompare, RunsWhatIsAskedForAndLaysAnotherRunOverIt) {
 }
 
 TEST_F(FoveaCompare, AnUnknownOperatorListsTheKnownOnes) {
-  EXPECT_EQ(run("'" FOVEA_COMPARE "' --qkv nowhere --operators striped"), 2);
+  EXPECT_EQ(run("--qkv nowhere --operators striped"), 2);
   EXPECT_EQ(errors_.find("fovea_compare: --operators: 'striped' is not known; the operators are "
                          "bigbird, blocked_eigen, "),
             0u)
@@ -165,9 +121,7 @@ TEST_F(FoveaCompare, AnUnknownOperatorListsTheKnownOnes) {
 }
 
 TEST_F(FoveaCompare, RunsOnTheTensorsThatTheProjectKeeps) {
-  ASSERT_EQ(run("'" FOVEA_COMPARE "' --repeat 1 --operators local --lengths 64,2048 --limit 1e-9"),
-            0)
-      << errors_;
+  ASSERT_EQ(run("--repeat 1 --operators local --lengths 64,2048 --limit 1e-9"), 0) << errors_;
   EXPECT_NE(output_.find("9 heads on 3 key heads, D = 64"), output_.npos) << output_;
   // Nothing is known of the first length, and all of the second is too long.
   const std::string all = json();
@@ -182,8 +136,8 @@ TEST_F(FoveaCompare, OneHeadOneRowAndOtherWidths) {
   };
   for (const auto& [rows, width] : {std::pair<Index, Index>{1, 8}, {64, 1}, {96, 7}}) {
     for (const char* name : {"q.npy", "k.npy", "v.npy"}) {
-      write_npy(directory_ / name, 1, width,
-                tensor(static_cast<std::uint32_t>(name[0]), rows * width));
+      write_heads(folder_ / name, 1, width,
+                  tensor(static_cast<std::uint32_t>(name[0]), rows * width));
     }
     EXPECT_EQ(run(kCompare), 0) << rows << " x " << width << output_ << errors_;
     EXPECT_NE(output_.find("1 head, D = " + std::to_string(width)), output_.npos);
@@ -197,16 +151,16 @@ TEST_F(FoveaCompare, OneHeadOneRowAndOtherWidths) {
 TEST_F(FoveaCompare, TheReportSortsInABrowser) {
   write_tensors(kWidth, 1);
   ASSERT_EQ(run(kFew), 0) << errors_;
-  const std::string page = read_file((directory_ / "out/report.html").string());
+  const std::string page = text_of("out/report.html");
   EXPECT_EQ(page.find("src="), page.npos);
   EXPECT_EQ(page.find("href="), page.npos);
   EXPECT_EQ(count(page, "http"), count(page, "xmlns=\"http://www.w3.org/2000/svg\""));
   EXPECT_EQ(count(page, "<svg "), 4);
-  if (run("command -v chromium") != 0) GTEST_SKIP() << "no chromium (Debian: chromium)";
+  if (shell("command -v chromium") != 0) GTEST_SKIP() << "no chromium (Debian: chromium)";
   for (const std::string order : {"3", "-3"}) {
-    ASSERT_EQ(run("HOME=$PWD timeout 120 chromium --headless --no-sandbox --disable-gpu "
-                  "--dump-dom \"file://$PWD/out/report.html#" +
-                  order + "\""),
+    ASSERT_EQ(shell("HOME=$PWD timeout 120 chromium --headless --no-sandbox --disable-gpu "
+                    "--dump-dom \"file://$PWD/out/report.html#" +
+                    order + "\""),
               0)
         << errors_;
     std::vector<double> times;
@@ -248,29 +202,30 @@ TEST_F(FoveaCompare, NanIsRefusedBeforeAnythingIsWritten) {
 
 TEST_F(FoveaCompare, WhatIsNoRegularFileIsRefusedBeforeTheMeasuring) {
   write_tensors(kWidth, 1);
-  ASSERT_EQ(::mkfifo((directory_ / "pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(run(kCompare + std::string(" --json pipe")), 1);
   EXPECT_EQ(errors_, "fovea_compare: pipe: is a pipe; results are written to regular files only\n");
   EXPECT_EQ(output_, "");
-  fs::create_directories(directory_ / "out/time.svg");
+  fs::create_directories(folder_ / "out/time.svg");
   EXPECT_EQ(run(kCompare), 1);
   EXPECT_NE(errors_.find("out/time.svg: is a directory"), errors_.npos) << errors_;
-  std::ofstream(directory_ / "file") << "of a user";
+  put("file", "of a user");
   EXPECT_EQ(run(kCompare + std::string(" --plots file/out")), 1);
   EXPECT_NE(errors_.find("file/out: cannot be made: "), errors_.npos) << errors_;
 }
 
 /// The script builds nothing to help, and says what the program says.
 TEST_F(FoveaCompare, TheScriptHelpsAsTheProgramDoes) {
-  ASSERT_EQ(run("'" FOVEA_COMPARE "' --help"), 0);
+  ASSERT_EQ(run("--help"), 0);
   const std::string help = output_;
   EXPECT_EQ(help.find("fovea_compare: "), 0u);
   EXPECT_EQ(count(help, "\n  --"), 15);
   for (const char* flag : {"--help", "-h", "--lengths 64 --help"}) {
-    ASSERT_EQ(run("bash '" FOVEA_SOURCE_DIR "/cmake/compare.sh' " + std::string(flag)), 0);
+    ASSERT_EQ(shell("bash '" FOVEA_SOURCE_DIR "/cmake/compare.sh' " + std::string(flag)), 0);
     EXPECT_EQ(output_, help);
     EXPECT_EQ(errors_, "");
   }
 }
 
 }  // namespace
+}  // namespace fovea_test

@@ -1,73 +1,39 @@
 // SPDX-License-Identifier: MIT
 // The program as users run it: a small model of their own, and what it refuses.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <limits>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "bench/head_files.hpp"
 #include "bench/io/gaussian.hpp"
-#include "bench/io/read_file.hpp"
-#include "fovea/io/npy.hpp"
+#include "support/run_program.hpp"
 
+namespace fovea_test {
 namespace {
 
-namespace fs = std::filesystem;
-using bench::Index;
-using bench::read_file;
-
-class FoveaQuality : public testing::Test {
+class FoveaQuality : public RunProgram {
  protected:
-  FoveaQuality() {
-    std::string name = (fs::temp_directory_path() / "fovea_quality.XXXXXX").string();
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  ~FoveaQuality() override { fs::remove_all(directory_); }
+  FoveaQuality() : RunProgram(FOVEA_QUALITY) {}
 
   void write_tensors(Index rows, float first_of_v) const {
-    for (const char* name : {"q", "k", "v"}) {
-      const Index heads = name[0] == 'q' ? 2 : 1;
+    for (const std::string name : {"q", "k", "v"}) {
+      const Index heads = name == "q" ? 2 : 1;
       std::vector<float> values =
           bench::gaussians<float>(1, static_cast<std::uint32_t>(name[0]), heads * rows * 8);
-      if (name[0] == 'v') values[0] = first_of_v;
-      fovea::write_npy((directory_ / name).string() + ".npy",
-                       {.dtype = fovea::Dtype::f32,
-                        .shape = {heads, rows, 8},
-                        .bytes = std::as_bytes(std::span<const float>(values))});
+      if (name == "v") values[0] = first_of_v;
+      write_heads(folder_ / (name + ".npy"), heads, 8, values);
     }
   }
-
-  /// Returns the exit status.
-  int run(const std::string& arguments) {
-    const std::string command = "cd '" + directory_.string() + "' && '" FOVEA_QUALITY "' " +
-                                arguments + " > stdout 2> stderr < /dev/null";
-    const int status = std::system(command.c_str());  // NOLINT(cert-env33-c): as users do
-    output_ = read_file((directory_ / "stdout").string());
-    errors_ = read_file((directory_ / "stderr").string());
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
-  std::string output_, errors_;
-  fs::path directory_;
 };
-
-Index count(const std::string& text, const std::string& of) {
-  Index n = 0;
-  for (std::size_t at = 0; (at = text.find(of, at)) != text.npos; at += of.size()) ++n;
-  return n;
-}
 
 TEST_F(FoveaQuality, MeasuresAModelOfTheUser) {
   write_tensors(70, 1);
   ASSERT_EQ(run("--qkv . --repeat 1"), 0) << errors_;
   EXPECT_EQ(errors_, "");
   EXPECT_NE(output_.find("2 heads on 1 key head, D = 8, N = 70"), output_.npos) << output_;
-  const std::string json = read_file((directory_ / "out/quality.json").string());
+  const std::string json = text_of("out/quality.json");
   EXPECT_EQ(count(json, "\"keys_per_row\": "), 30);  // five policies and the best, each of five K
   EXPECT_EQ(count(json, "\"kind\": "), 2);
   EXPECT_EQ(count(json, "\"name\": \"full\""), 1);
@@ -75,7 +41,7 @@ TEST_F(FoveaQuality, MeasuresAModelOfTheUser) {
   EXPECT_EQ(json.find("\"best\": \"*\""), json.find("\"best\": "));
   EXPECT_EQ(json.find("nan"), json.npos);
   for (const char* picture : {"out/quality.svg", "out/policies.svg"}) {
-    EXPECT_EQ(read_file((directory_ / picture).string()).find("<svg "), 0u) << picture;
+    EXPECT_EQ(text_of(picture).find("<svg "), 0u) << picture;
   }
 }
 
@@ -92,7 +58,7 @@ TEST_F(FoveaQuality, RefusesWithOneLine) {
   EXPECT_EQ(run("--qkv ."), 1);
   EXPECT_EQ(errors_.find("fovea_quality: .: v.npy holds NaN at head 0, row 0, column 0"), 0u)
       << errors_;
-  EXPECT_FALSE(fs::exists(directory_ / "out"));
+  EXPECT_FALSE(has("out"));
   write_tensors(70, 1);
   EXPECT_EQ(run("--qkv . --length 71"), 1);
   EXPECT_EQ(errors_, "fovea_quality: .: has 70 rows; --length asks for 71\n");
@@ -102,3 +68,4 @@ TEST_F(FoveaQuality, RefusesWithOneLine) {
 }
 
 }  // namespace
+}  // namespace fovea_test

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "examples/models/run_program.hpp"
+#include "support/run_program.hpp"
 
 namespace fovea_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "examples/models/run_program.hpp"
+#include "support/run_program.hpp"
 #include "examples/models/tiny_llama.hpp"
 #include "fovea/io/npy.hpp"
 #include "fovea/patterns/random_blocks.hpp"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "examples/models/run_program.hpp"
+#include "support/run_program.hpp"
 #include "examples/models/tiny_bert.hpp"
 #include "fovea/io/npy.hpp"
 
