@@ -2,7 +2,9 @@
 /// \file
 /// Trains small Transformers with different attention on one task, with the same weights to begin
 /// with, batches and steps, and draws what they learnt. See --help.
+#include <algorithm>
 #include <array>
+#include <cstdio>
 #include <filesystem>
 #include <fovea/io/output_file.hpp>
 #include <nlohmann/json.hpp>
@@ -10,9 +12,9 @@
 #include "bench/io/compare_json.hpp"
 #include "bench/io/program.hpp"
 #include "bench/io/read_file.hpp"
+#include "bench/io/svg_plot.hpp"
 #include "bench/learning/learner.hpp"
 #include "bench/measure/stopwatch.hpp"
-#include "examples/line_chart.hpp"
 #include "examples/models/command_line.hpp"
 
 namespace {
@@ -26,7 +28,7 @@ constexpr const char* kHelp =
 of them have the same sizes, steps and batches, from each of several seeds.
 
 usage: fovea_learning --json FILE [options]                  learns
-       fovea_learning --draw FILE --from FILES [options]     draws what was learnt
+       fovea_learning --draw FILE --from FILE [options]      draws what was learnt
 
 what learns
   --task NAME        copy (ten symbols, said twice; causal), list_ops (expressions), or texts
@@ -58,8 +60,8 @@ output
   --checkpoints DIR  a checkpoint of each run at each line; a run whose checkpoint is there goes on
                      with the same bits as without the interruption
   --commit TEXT      stands in the file beside machine, compiler and flags
-  --draw FILE        a chart (SVG) of the loss against the step, means over the seeds, for each of
-  --from FILES       these files, with commas
+  --draw FILE        a chart (SVG) of the loss against the step, means over the seeds, of
+  --from FILE        what --json has written
   --only LIST        with those systems
   --help             this text
 
@@ -83,18 +85,6 @@ struct SystemRuns {
   std::string system;
   std::vector<Run> runs = {};
 };
-
-std::vector<std::string> parts_of(const std::string& list) {
-  std::vector<std::string> parts(1);
-  for (const char c : list) {
-    if (c == ',') {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
 
 Settings settings_of(const models::CommandLine& line) {
   const Settings usual;
@@ -237,7 +227,8 @@ std::string json_of(const Settings& settings, const std::string& commit,
 void learn_all(const models::CommandLine& line, const std::vector<std::string>& command) {
   Settings settings = settings_of(line);
   const auto task = learning::make_task(settings);
-  const std::vector<std::string> systems = parts_of(line.text("--systems", settings.system));
+  const std::vector<std::string> systems =
+      models::parts_of(line.text("--systems", settings.system));
   const Index seeds = line.number("--seeds", 3, 1, 1000);
   const std::string file = line.text("--json");
   // What is refused is refused before hours are spent.
@@ -265,56 +256,41 @@ void learn_all(const models::CommandLine& line, const std::vector<std::string>& 
   }
 }
 
-/// The same colour for a system in each chart: the palette of Okabe and Ito, and shades of it.
-const char* colour_of(const std::string& system) {
-  constexpr std::pair<std::string_view, const char*> colours[] = {
-      {"full", "#000000"},       {"linear:1", "#56B4E9"}, {"linear:2", "#0072B2"},
-      {"linear:3", "#003C5E"},   {"fmm:1:10", "#F0C040"}, {"fmm:1:20", "#E69F00"},
-      {"fmm:1:30", "#A06000"},   {"fmm:2", "#D55E00"},    {"fmm:3", "#8B2500"},
-      {"strided", "#009E73"},    {"fixed", "#CC79A7"},    {"local", "#999999"},
-      {"smart_bird", "#0072B2"}, {"fsat", "#009E73"},     {"fmm", "#E69F00"}};
-  for (const auto& [name, colour] : colours) {
-    if (system.starts_with(name)) return colour;
-  }
-  return "#56B4E9";
-}
-
+/// The mean loss against the step, in the colours that systems have everywhere.
 void draw(const models::CommandLine& line) {
   const std::string output = line.text("--draw");
+  const std::string file = line.text("--from");
   fovea::check_output(output);
-  const std::vector<std::string> only = parts_of(line.text("--only"));
-  std::vector<drawing::Chart> charts;
-  for (const std::string& file : parts_of(line.text("--from"))) {
-    const auto json = nlohmann::json::parse(bench::read_file(file), nullptr, false);
-    if (json.is_discarded() || json.value("program", "") != "fovea_learning") {
-      throw std::runtime_error(file + ": it was not written by fovea_learning");
-    }
-    drawing::Chart chart{json.at("task").get<std::string>() + ", length " +
-                             std::to_string(json.at("length").get<Index>()),
-                         "training step; mean loss of held-out sequences",
-                         {},
-                         2.5,
-                         5};
-    for (const auto& system : json.at("systems")) {
-      const auto name = system.at("system").get<std::string>();
-      if (line.has("--only") && std::find(only.begin(), only.end(), name) == only.end()) continue;
-      drawing::Line curve{name, colour_of(name), {}};
-      for (const auto& point : system.at("points")) {
-        curve.points.emplace_back(point.at("step").get<double>(),
-                                  std::min(2.5, point.at("mean_loss").get<double>()));
-      }
-      chart.lines.push_back(curve);
-    }
-    charts.push_back(chart);
+  const std::vector<std::string> only = models::parts_of(line.text("--only"));
+  const auto json = nlohmann::json::parse(bench::read_file(file), nullptr, false);
+  if (json.is_discarded() || json.value("program", "") != "fovea_learning") {
+    throw std::runtime_error(file + ": it was not written by fovea_learning");
   }
-  if (!drawing::write_charts(output, charts)) {
-    throw std::runtime_error(output + ": cannot be written");
+  bench::SvgPlot plot;
+  plot.title = "Loss against the training step: " + json.at("task").get<std::string>() +
+               ", length " + std::to_string(json.at("length").get<Index>());
+  plot.subtitle = "sequences held out, mean over the seeds";
+  plot.x.label = "training step";
+  plot.y.label = "nats of an answer";
+  for (const auto& system : json.at("systems")) {
+    const auto name = system.at("system").get<std::string>();
+    if (line.has("--only") && std::ranges::find(only, name) == only.end()) continue;
+    const std::string family = learning::name_of(name);
+    bench::PlotSeries series{name, family, {}};
+    series.dashed = std::ranges::any_of(
+        plot.series, [&](const bench::PlotSeries& other) { return other.system == family; });
+    for (const auto& point : system.at("points")) {
+      series.points.emplace_back(point.at("step").get<double>(),
+                                 point.at("mean_loss").get<double>());
+    }
+    plot.series.push_back(std::move(series));
   }
+  fovea::write_file(output, bench::svg_text(plot));
 }
 
 void run(const models::CommandLine& line, const std::vector<std::string>& command) {
   if (line.has("--draw") != line.has("--from") || line.has("--draw") == line.has("--json")) {
-    throw std::runtime_error("expected --json FILE, or --draw FILE and --from FILES; see --help");
+    throw std::runtime_error("expected --json FILE, or --draw FILE and --from FILE; see --help");
   }
   if (line.has("--draw")) {
     draw(line);

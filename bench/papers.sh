@@ -4,8 +4,8 @@
 # into the page. A run that was interrupted goes on from its checkpoint (build/learning), and one that
 # is finished is not repeated.
 #
-#   bash bench/papers.sh               short form: an hour or two of one core
-#   bash bench/papers.sh long          the papers' sizes, many hours: into build/learning/long
+#   bash bench/papers.sh               short form: small models
+#   bash bench/papers.sh long          the papers' sizes: into build/learning/long
 #   bash bench/papers.sh figures       trains nothing
 #
 # The text task reads the topics of Debian's package fortunes, from $FORTUNES or
@@ -24,7 +24,7 @@ program=build/compare/bench/fovea_learning
 commit=$(git rev-parse --short HEAD 2> /dev/null || echo unknown)
 
 cmake --preset compare > /dev/null
-cmake --build build/compare --target fovea_learning
+cmake --build build/compare --target fovea_learning fovea_layers
 mkdir -p "$results"
 
 # learn NAME option...: writes learning_NAME.json and its log.
@@ -81,19 +81,24 @@ if [ "$form" != figures ]; then
   fi
 fi
 
+if [ "$form" = short ]; then
+  echo "== layers_short"
+  build/compare/bench/fovea_layers --lengths 128,256,512,1024 --repeat 9 --plots build/learning/layers
+  cp build/learning/layers/layers.json "$results/layers_short.json"
+fi
+
 draw() {
   local picture=$1
   shift
   "$program" --draw "$results/$picture.svg" "$@"
 }
-copied=
 for length in 128 256 512; do
   file=$results/learning_copy_$length.json
-  [ -e "$file" ] && copied+=${copied:+,}$file
+  [ -e "$file" ] || continue
+  draw learning_copy_${length}_bands --from "$file" \
+    --only full,linear:1,fmm:1:10,fmm:1:30,strided:16,fixed:16:4,strided:32,fixed:32:8
+  draw learning_copy_${length}_maps --from "$file" --only full,linear:1,linear:2,linear:3
 done
-draw learning_copy_bands --from "$copied" \
-  --only full,linear:1,fmm:1:10,fmm:1:30,strided:16,fixed:16:4,strided:32,fixed:32:8
-draw learning_copy_maps --from "$copied" --only full,linear:1,linear:2,linear:3
 if [ "$form" != long ]; then
   cmake -S . -B build/documents -DCMAKE_BUILD_TYPE=Release "-DFOVEA_TESTS=^structure/documents$" \
     -DFOVEA_BUILD_BENCH=OFF -DFOVEA_BUILD_EXAMPLES=OFF -DFOVEA_TEST_PACKAGE=OFF > /dev/null

@@ -75,15 +75,8 @@ struct Course {
   std::vector<Loss> losses = {};
 };
 
-std::vector<std::string> parts_of(const std::string& list) {
-  std::vector<std::string> parts(1);
-  for (const char c : list) {
-    if (c == ',') {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
+std::vector<std::string> operators_of(const std::string& list) {
+  std::vector<std::string> parts = models::parts_of(list);
   const auto known = models::byte_operators();
   for (const std::string& part : parts) {
     if (std::find(known.begin(), known.end(), part) != known.end()) continue;
@@ -232,7 +225,7 @@ void check_flags(const models::CommandLine& line, bool is_one) {
 }
 
 void run(const models::CommandLine& line) {
-  const std::vector<std::string> operators = parts_of(line.text("--operator", "full"));
+  const std::vector<std::string> operators = operators_of(line.text("--operator", "full"));
   check_flags(line, operators.size() == 1);
   ByteSettings settings = settings_of(line);
   const Index count = line.number("--generate", 0, 0, Index{1} << 40);

@@ -115,6 +115,19 @@ class CommandLine {
   std::vector<std::string> words_;
 };
 
+/// The parts of a list with commas between them; one empty part of an empty list.
+inline std::vector<std::string> parts_of(std::string_view list) {
+  std::vector<std::string> parts(1);
+  for (const char c : list) {
+    if (c == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
 /// The status of run(): 0, or 1 with a line on stderr.
 template <class Run>
 int exit_status(const char* program, const Run& run) {

@@ -9,6 +9,7 @@
 #include "attention/gradients.hpp"
 #include "fovea/attention/longformer.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/central_differences.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test {
@@ -326,17 +327,8 @@ TEST(LongformerProjectionsGradients, AreCentralDifferences) {
   };
   const Tensor<double>* inputs[] = {&of.q, &of.k, &of.v, &of.global_q, &of.global_k, &of.global_v};
   for (std::size_t n = 0; n < 6; ++n) {
-    std::size_t at = 0;
-    for_each_index(inputs[n]->shape(), [&](Index b, Index h, Index i, Index c) {
-      constexpr double step = 1e-5;
-      double& element = (*inputs[n])(b, h, i, c);
-      const double before = element;
-      element = before + step;
-      const double above = loss();
-      element = before - step;
-      const double below = loss();
-      element = before;
-      EXPECT_NEAR(got.grads[n][at++], (above - below) / (2 * step), 1e-8) << n;
+    for_each_difference(*inputs[n], 1e-5, loss, [&](std::size_t at, double difference) {
+      EXPECT_NEAR(got.grads[n][at], difference, 1e-8) << n;
     });
   }
 }

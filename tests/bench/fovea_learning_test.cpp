@@ -46,7 +46,7 @@ TEST_F(FoveaLearning, LossesOfACopyFallAndAreDrawn) {
     EXPECT_EQ(system["least_loss"].get<double>(), std::min(a, b));
     EXPECT_EQ(system["most_loss"].get<double>(), std::max(a, b));
   }
-  EXPECT_EQ(run("--draw l.svg --from l,l --only linear:2"), 0) << errors_;
+  EXPECT_EQ(run("--draw l.svg --from l --only linear:2"), 0) << errors_;
   const std::string chart = text_of("l.svg");
   EXPECT_NE(chart.find(">linear:2<"), chart.npos);
   EXPECT_EQ(chart.find(">full<"), chart.npos);
@@ -103,10 +103,9 @@ TEST_F(FoveaLearning, RefusesInASentenceAndWritesNothing) {
       " is none of full, local:WINDOW, strided:STRIDE, fixed:STRIDE:SUMMARY, linear:MAPS, "
       "fmm:MAPS:BAND, smart_bird:KEYS, fsat:DOMINANT (with _inverse_log, _raw, _top_k or _random "
       "behind smart_bird, and _no_truncation, _random or _predicted behind fsat)";
-  EXPECT_EQ(refusal(""),
-            name + "expected --json FILE, or --draw FILE and --from FILES; see --help");
+  EXPECT_EQ(refusal(""), name + "expected --json FILE, or --draw FILE and --from FILE; see --help");
   EXPECT_EQ(refusal("--json l --draw l --from l"),
-            name + "expected --json FILE, or --draw FILE and --from FILES; see --help");
+            name + "expected --json FILE, or --draw FILE and --from FILE; see --help");
   EXPECT_EQ(refusal("--json l --task sums"),
             name + "--task 'sums' is none of copy, list_ops, texts");
   EXPECT_EQ(refusal("--json l --systems full,half"), name + "--systems 'half'" + known);

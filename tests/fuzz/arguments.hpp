@@ -7,10 +7,13 @@
 
 #include <sys/mman.h>
 
+#include <functional>
 #include <limits>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "attention/gradients.hpp"
 #include "fuzz/drawn_problem.hpp"
@@ -97,49 +100,47 @@ struct ReservedCall {
 
   /// Replaces one thing by a wrong one, and says which.
   std::string spoil(Bytes& bytes, Problem<T>& problem, bool backward) {
-    switch (bytes(0, backward ? 9 : 5)) {
+    const auto wrong = [&](auto& x) { return [&] { x = spoiled(bytes, x); }; };
+    const std::pair<const char*, std::function<void()>> all[] = {
+        {"q", wrong(in.q)},
+        {"k", wrong(in.k)},
+        {"v", wrong(in.v)},
+        {"out", wrong(out)},
+        {"key_lengths", [&] { spoil_lengths(bytes, problem); }},
+        {"d_out", wrong(d_out)},
+        {"gradient of q", wrong(grads.q)},
+        {"gradient of k", wrong(grads.k)},
+        {"gradient of v", wrong(grads.v)},
+    };
+    const auto& [name, apply] = all[bytes(0, backward ? 8 : 4)];
+    apply();
+    return name;
+  }
+
+ private:
+  /// One key length that is none, or lengths for more sequences than there are.
+  void spoil_lengths(Bytes& bytes, Problem<T>& problem) {
+    std::vector<Index>& lengths = problem.key_lengths;
+    lengths.assign(as_size(problem.shape.batch), problem.shape.keys);
+    Index& one = lengths[as_size(bytes(0, problem.shape.batch - 1))];
+    switch (bytes(0, 2)) {
       case 0:
-        in.q = spoiled(bytes, in.q);
-        return "q";
+        one += bytes(1, 9);
+        break;
       case 1:
-        in.k = spoiled(bytes, in.k);
-        return "k";
-      case 2:
-        in.v = spoiled(bytes, in.v);
-        return "v";
-      case 3:
-        problem.key_lengths.assign(as_size(problem.shape.batch), problem.shape.keys);
-        problem.key_lengths[as_size(bytes(0, problem.shape.batch - 1))] =
-            bytes.once_in(2) ? problem.shape.keys + bytes(1, 9) : extreme(bytes);
-        in.key_lengths = problem.key_lengths;
-        return "key_lengths";
-      case 4:
-        problem.key_lengths.assign(as_size(problem.shape.batch + bytes(1, 3)), 1);
-        in.key_lengths = problem.key_lengths;
-        return "number of key_lengths";
-      case 5:
-        out = spoiled(bytes, out);
-        return "out";
-      case 6:
-        d_out = spoiled(bytes, d_out);
-        return "d_out";
-      case 7:
-        grads.q = spoiled(bytes, grads.q);
-        return "gradient of q";
-      case 8:
-        grads.k = spoiled(bytes, grads.k);
-        return "gradient of k";
+        one = extreme(bytes);
+        break;
       default:
-        grads.v = spoiled(bytes, grads.v);
-        return "gradient of v";
+        lengths.resize(lengths.size() + as_size(bytes(1, 3)), 1);
     }
+    in.key_lengths = lengths;
   }
 };
 
 /// Whether its calls read nothing but what is moved to reserved memory here.
 template <class T>
 bool reads_given_alone(const Case<T>& op) {
-  return op.is_softmax && !op.makes_lists && !op.draws && !op.is_square && op.extras.beta == false;
+  return op.is_softmax && !op.makes_lists && !op.draws && !op.is_square && !op.extras.beta;
 }
 
 inline void try_arguments(std::span<const std::uint8_t> data) {
@@ -165,7 +166,7 @@ inline void try_arguments(std::span<const std::uint8_t> data) {
     }
     ADD_FAILURE() << "a wrong " << what << " was accepted";
   } catch (const std::invalid_argument& error) {
-    EXPECT_GT(std::string(error.what()).size(), 20u) << error.what();
+    EXPECT_NE(std::string(error.what()).find("; expected "), std::string::npos) << error.what();
   }
 }
 

@@ -98,7 +98,7 @@ class PoolJob {
   }
 
  private:
-  static constexpr int kLooksBeforeSleep = 64;  // about 20 microseconds
+  static constexpr int kLooksBeforeSleep = 64;
 
   const Index count_;
   std::atomic<Index> next_{0};
