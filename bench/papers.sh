@@ -4,9 +4,10 @@
 # into the page. A run that was interrupted goes on from its checkpoint (build/learning), and one that
 # is finished is not repeated.
 #
-#   bash bench/papers.sh               short form: small models
-#   bash bench/papers.sh long          the papers' sizes: into build/learning/long
-#   bash bench/papers.sh figures       trains nothing
+#   bash bench/papers.sh                       short form: small models
+#   bash bench/papers.sh short RUN...          of the short form only these, such as copy_128
+#   bash bench/papers.sh long [RUN...]         the papers' sizes: into build/learning/long
+#   bash bench/papers.sh figures               trains nothing
 #
 # The text task reads the topics of Debian's package fortunes, from $FORTUNES or
 # /usr/share/games/fortunes; without them it is left out.
@@ -18,6 +19,8 @@ case $form in
   short | long | figures) ;;
   *) echo "papers.sh: '$form' is none of short, long, figures" >&2; exit 2 ;;
 esac
+shift $(($# < 1 ? $# : 1))
+runs=" $* "
 results=bench/results
 [ "$form" = long ] && results=build/learning/long
 program=build/compare/bench/fovea_learning
@@ -27,12 +30,18 @@ cmake --preset compare > /dev/null
 cmake --build build/compare --target fovea_learning fovea_layers
 mkdir -p "$results"
 
+# wanted NAME: whether the command line names the run, or none.
+wanted() { [[ $runs == "  " || $runs == *" $1 "* ]]; }
+
 # learn NAME option...: writes learning_NAME.json and its log.
 learn() {
   local name=$1
   shift
+  wanted "$name" || return 0
   echo "== $name"
-  "$program" "$@" --commit "$commit" --checkpoints "build/learning/checkpoints-$form-$name" \
+  local checkpoints=build/learning/checkpoints-$form-$name
+  [ -d "$checkpoints" ] || rm -f "$results/learning_$name.log"
+  "$program" "$@" --commit "$commit" --checkpoints "$checkpoints" \
     --json "$results/learning_$name.json" | tee -a "$results/learning_$name.log"
 }
 
@@ -47,7 +56,7 @@ texts=$(for topic in ${topics//,/ }; do printf '%s/%s,' "$fortunes" "$topic"; do
 case $form in
   short)
     small=(--width 32 --learning-rate 0.004)
-    learn copy_128 "${small[@]}" --length 128 --steps 2000 --report 200 \
+    learn copy_128 "${small[@]}" --length 128 --steps 6000 --report 300 \
       --systems "$copies,strided:16,fixed:16:4,fmm:1:20,fmm:3:30,local:30"
     learn copy_256 "${small[@]}" --length 256 --batch 8 --steps 2000 --report 200 \
       --systems "$copies,strided:16,fixed:16:4"
@@ -56,8 +65,10 @@ case $form in
     expressions=(--task list_ops --length 200 --shortest 100 --width 32 --learning-rate 0.003
       --held-out 512)
     learn list_ops_200 "${expressions[@]}" --steps 1000 --report 250 --systems "$list_systems"
+    learn list_ops_2000 --task list_ops --length 2000 --shortest 500 --width 32 --batch 8 \
+      --learning-rate 0.003 --held-out 512 --steps 300 --report 100 --systems "$list_systems"
     learn list_ops_parts "${expressions[@]}" --steps 1000 --report 250 \
-      --systems "smart_bird:20,$policies,fsat:4,$ablations"
+      --systems "$policies,$ablations"
     ;;
   long)
     # As Katharopoulos et al. (2020) and the Long Range Arena have them, but for the width of ListOps.
@@ -81,7 +92,7 @@ if [ "$form" != figures ]; then
   fi
 fi
 
-if [ "$form" = short ]; then
+if [ "$form" = short ] && wanted layers_short; then
   echo "== layers_short"
   build/compare/bench/fovea_layers --lengths 128,256,512,1024 --repeat 9 --plots build/learning/layers
   cp build/learning/layers/layers.json "$results/layers_short.json"
