@@ -213,8 +213,7 @@ TEST_P(Arithmetic, ValuesAndTheirGradientsAreAdjoint) {
       const Wide<T> difference = inner_product(d, out) - inner_product(grads.v, v);
       const Wide<T> ratio = std::abs(difference) / (kRoundoff<T> * size);
       EXPECT_TRUE(ratio <= 8) << ratio;
-      double& worst = WorstRatios::get().of(op.name + " " + scalar_name<T>() + " adjoint");
-      worst = std::max(worst, static_cast<double>(ratio));
+      exactness.error<T>("ratio", {op.name, "adjoint"}, static_cast<double>(ratio), 1);
     });
   });
 }

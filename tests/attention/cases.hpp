@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The operators of the conformance suite: each enters by one line of softmax_cases.cpp,
-/// sparse_cases.cpp, linear_cases.cpp, indexed_cases.cpp, smart_bird_cases.cpp, fsat_cases.cpp,
-/// performer_cases.cpp, synthesizer_cases.cpp or luna_cases.cpp, which are compiled once for all
-/// tests.
+/// sparse_cases.cpp, linear_cases.cpp, fmm_cases.cpp, indexed_cases.cpp, smart_bird_cases.cpp,
+/// fsat_cases.cpp, performer_cases.cpp, synthesizer_cases.cpp or luna_cases.cpp, which are compiled
+/// once for all tests.
 #pragma once
 
 #include <utility>
@@ -22,7 +22,9 @@ std::vector<Case<T>> softmax_cases();
 template <class T>
 std::vector<Case<T>> sparse_cases();
 template <class T>
-std::vector<Case<T>> far_cases();
+std::vector<Case<T>> linear_cases();
+template <class T>
+std::vector<Case<T>> fmm_cases();
 template <class T>
 std::vector<Case<T>> indexed_cases();
 template <class T>
@@ -55,8 +57,8 @@ std::vector<Case<T>> joined(std::vector<std::vector<Case<T>>> lists) {
 template <class T>
 const std::vector<Case<T>>& all_cases() {
   static const std::vector<Case<T>> cases =
-      joined<T>({softmax_cases<T>(), sparse_cases<T>(), far_cases<T>(), indexed_cases<T>(),
-                 smart_bird_cases<T>(), fsat_cases<T>(), performer_cases<T>(),
+      joined<T>({softmax_cases<T>(), sparse_cases<T>(), linear_cases<T>(), fmm_cases<T>(),
+                 indexed_cases<T>(), smart_bird_cases<T>(), fsat_cases<T>(), performer_cases<T>(),
                  synthesizer_cases<T>(), luna_cases<T>()});
   return cases;
 }

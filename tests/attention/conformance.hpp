@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What the properties of the conformance suite are written with: runs, the fixtures over operators
-/// and scalars, and the table of worst errors.
+/// and scalars.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <map>
 #include <ostream>
 #include <string>
-#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -98,44 +95,17 @@ bool same_keys(const Case<T>& op, const AttentionShape& a, Index row_a, const At
   return true;
 }
 
-/// The worst ratio of every operator and scalar, printed at the end.
-class WorstRatios : public testing::Environment {
- public:
-  static WorstRatios& get() {
-    static auto* const table =
-        static_cast<WorstRatios*>(testing::AddGlobalTestEnvironment(new WorstRatios));
-    return *table;
-  }
-
-  double& of(const std::string& name) { return worst_[name]; }
-
-  void TearDown() override {
-    for (const auto& [name, ratio] : worst_)
-      std::printf("worst R %-40s %.3g\n", name.c_str(), ratio);
-  }
-
- private:
-  std::map<std::string, double> worst_;
-};
-
-template <class T>
-constexpr const char* scalar_name() {
-  return std::is_same_v<T, float> ? "float" : "double";
-}
-
 /// out and lse against the oracle, at every level. \param data names a row of its own in the table
 template <class T>
 void expect_conforms(const Case<T>& op, const Problem<T>& problem, const std::string& data = "") {
   SCOPED_TRACE(describe(problem));
   const Expected<T> expected = op.oracle(problem.inputs());
-  const std::string name = op.name + " " + scalar_name<T>() + data;
+  const std::string name = op.name + data;
   at_each_level([&] {
     const Result<T> got = run(op, problem);
-    EXPECT_TRUE(within_ratio(got.out, expected.out, kOutBound, &WorstRatios::get().of(name)));
+    EXPECT_TRUE(within_ratio(got.out, expected.out, kOutBound, {name, "out"}));
     if (!op.is_softmax) return;
-    EXPECT_TRUE(
-        within_ratio(got.lse, expected.lse, kLseBound, &WorstRatios::get().of(name + " lse")))
-        << "(lse)";
+    EXPECT_TRUE(within_ratio(got.lse, expected.lse, kLseBound, {name, "lse"})) << "(lse)";
   });
 }
 
@@ -154,7 +124,6 @@ inline void PrintTo(const Subject& subject, std::ostream* out) { *out << name_of
 /// The cases that `chosen` is true of.
 template <class F>
 std::vector<Subject> subjects(F&& chosen) {
-  WorstRatios::get();
   std::vector<Subject> all;
   for (const Case<float>& op : all_cases<float>()) {
     if (chosen(op)) all.push_back({&op});

@@ -168,8 +168,8 @@ void expect_within(const Case<T>& op, const Gradients<T>& got, const ExpectedGra
                    const std::string& data = "") {
   const auto judge = [&](const char* name, const std::vector<T>& values,
                          const Reference<T>& reference, double bound) {
-    double& worst = WorstRatios::get().of(op.name + " " + scalar_name<T>() + data + " d_" + name);
-    EXPECT_TRUE(within_ratio(values, reference, bound, &worst)) << "(gradient of " << name << ")";
+    EXPECT_TRUE(within_ratio(values, reference, bound, {op.name + data, std::string("d_") + name}))
+        << "(gradient of " << name << ")";
   };
   judge("q", got.q, expected.q, kGradBound);
   judge("k", got.k, expected.k, kGradBound);

@@ -491,7 +491,6 @@ void expect_long_sequence(const Op& op, const Stream<T>& stream, const char* dat
   const std::size_t count = as_size(s.query_heads * s.value_width);
   const Tensor<T> row({1, s.query_heads, 1, s.value_width});
   auto decoder = op.template decoder<T>(stream.decoder_shape());
-  double& worst = WorstRatios::get().of(std::string(Op::name()) + " " + scalar_name<T>() + data);
   for (Index n = 0; n < s.keys; ++n) {
     decoder.step(stream.tokens(n, 1), row.view());
     add(n);
@@ -501,7 +500,9 @@ void expect_long_sequence(const Op& op, const Stream<T>& stream, const char* dat
       const auto at = static_cast<Index>(i);
       read(at / s.value_width, n, at % s.value_width, expected.value[i], expected.gauge[i]);
     }
-    ASSERT_TRUE(within_ratio(row.values(), expected, kOutBound, &worst)) << "token " << n;
+    ASSERT_TRUE(
+        within_ratio(row.values(), expected, kOutBound, {Op::name() + std::string(data), "out"}))
+        << "token " << n;
   }
 }
 

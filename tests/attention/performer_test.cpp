@@ -67,16 +67,17 @@ void expect_conforms(const PerformerProblem<T>& p) {
     const ExpectedGrads<T> grads =
         performer_grad_oracle(p.inputs(), law, View<const T>(p.d_out.view()));
     at_each_level([&] {
-      EXPECT_TRUE(within_ratio(p.forward(op), expected, 16));
+      EXPECT_TRUE(within_ratio(p.forward(op), expected, 16, {"performer", "out"}));
       const Tensor<T> d_q(p.q.shape()), d_k(p.k.shape()), d_v(p.v.shape());
       const Tensor<T> d_projection(p.projection.shape());
       AllGrads<T> to{d_q.view(), d_k.view(), d_v.view()};
       to.projection = d_projection.view();
       op.backward(p.inputs(), p.d_out.view(), {}, p.d_out.view(), to);
-      EXPECT_TRUE(within_ratio(d_q.values(), grads.q, kGradBound));
-      EXPECT_TRUE(within_ratio(d_k.values(), grads.k, kGradBound));
-      EXPECT_TRUE(within_ratio(d_v.values(), grads.v, kValueGradBound));
-      EXPECT_TRUE(within_ratio(d_projection.values(), grads.projection, kGradBound));
+      EXPECT_TRUE(within_ratio(d_q.values(), grads.q, kGradBound, {"performer", "d_q"}));
+      EXPECT_TRUE(within_ratio(d_k.values(), grads.k, kGradBound, {"performer", "d_k"}));
+      EXPECT_TRUE(within_ratio(d_v.values(), grads.v, kValueGradBound, {"performer", "d_v"}));
+      EXPECT_TRUE(within_ratio(d_projection.values(), grads.projection, kGradBound,
+                               {"performer", "d_projection"}));
     });
   }
 }

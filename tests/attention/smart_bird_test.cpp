@@ -61,14 +61,14 @@ void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& option
     const Tensor<T> lse(problem.row_shape());
     const AllSaved<T> saved{lse.view()};
     op.forward(in, out.view(), saved);
-    EXPECT_TRUE(within_ratio(out.values(), expected.out, 16));
-    EXPECT_TRUE(within_ratio(lse.values(), expected.lse, 8));
+    EXPECT_TRUE(within_ratio(out.values(), expected.out, 16, {"smart_bird", "out"}));
+    EXPECT_TRUE(within_ratio(lse.values(), expected.lse, 8, {"smart_bird", "lse"}));
     const Tensor<T> d_q(problem.q.shape()), d_k(problem.k.shape()), d_v(problem.v.shape());
     op.backward(in, View<const T>(out.view()), saved, View<const T>(d_out.view()),
                 AllGrads<T>{d_q.view(), d_k.view(), d_v.view()});
-    EXPECT_TRUE(within_ratio(d_q.values(), grads.q, 32));
-    EXPECT_TRUE(within_ratio(d_k.values(), grads.k, 32));
-    EXPECT_TRUE(within_ratio(d_v.values(), grads.v, 16));
+    EXPECT_TRUE(within_ratio(d_q.values(), grads.q, 32, {"smart_bird", "d_q"}));
+    EXPECT_TRUE(within_ratio(d_k.values(), grads.k, 32, {"smart_bird", "d_k"}));
+    EXPECT_TRUE(within_ratio(d_v.values(), grads.v, 16, {"smart_bird", "d_v"}));
   });
 }
 
@@ -176,7 +176,8 @@ TEST(SmartBird, MoreKeysThanThereAre) {
   const AllInputs<float> in = problem.inputs();
   const auto everything = OracleOperator<float>::of(
       {}, [](const Pair&) { return true; }, 16);
-  EXPECT_TRUE(within_ratio(out.values(), softmax_oracle(in, everything).out, 16));
+  EXPECT_TRUE(
+      within_ratio(out.values(), softmax_oracle(in, everything).out, 16, {"smart_bird", "out"}));
 }
 
 TEST(SmartBird, TakesEigenTensorsOfSixteenBits) {

@@ -43,9 +43,10 @@ void try_operator_in(Bytes& bytes) {
 
   const Result<T> plain = run(op, problem);
   const Expected<T> expected = op.oracle(problem.inputs());
-  EXPECT_TRUE(within_ratio(plain.out, expected.out, kOutBound));
+  EXPECT_TRUE(within_ratio(plain.out, expected.out, kOutBound, {op.name + " drawn", "out"}));
   if (op.is_softmax) {
-    EXPECT_TRUE(within_ratio(plain.lse, expected.lse, kLseBound)) << "(lse)";
+    EXPECT_TRUE(within_ratio(plain.lse, expected.lse, kLseBound, {op.name + " drawn", "lse"}))
+        << "(lse)";
   }
   EXPECT_TRUE(same_bits(plain, run(op, elsewhere, &executor, of_out)));
   if (!backward) return;

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <mutex>
@@ -26,6 +25,7 @@ enum class MathFunction { exp2_fraction, exp2, exp, log, tanh, sigmoid };
 
 #define FOVEA_LEVEL_BODY "simd/math_body.inl.hpp"
 #include "fovea/simd/foreach_level.hpp"
+#include "support/exactness.hpp"
 #include "support/levels.hpp"
 
 namespace {
@@ -43,9 +43,6 @@ const char* name(MathFunction f) {
   constexpr std::array names = {"exp2_fraction", "exp2", "exp", "log", "tanh", "sigmoid"};
   return names[static_cast<std::size_t>(f)];
 }
-
-template <class T>
-constexpr const char* kTypeName = std::is_same_v<T, float> ? "float" : "double";
 
 // ---- the function under test, at one level ------------------------------------------------------
 
@@ -349,10 +346,10 @@ class MathAccuracy : public testing::TestWithParam<std::tuple<MathFunction, IsaL
     FOVEA_SKIP_WITHOUT(level);
     const Worst<T> worst = worst_of<T>(level, f);
     const double bound = has_fma(level) ? stated<T>(f).fused : stated<T>(f).unfused;
-    std::printf("%s, %s, %s: %.4f ulp at %a, of %llu; %llu falls\n", name(f), kTypeName<T>,
-                fovea::name(level), worst.error, static_cast<double>(worst.at),
-                static_cast<unsigned long long>(worst.count),
-                static_cast<unsigned long long>(worst.falls));
+    {
+      const fovea_test::AtLevel at(level);
+      fovea_test::exactness.error<T>("ulp", {name(f), "values"}, worst.error, worst.count);
+    }
     EXPECT_FALSE(!(worst.error <= bound))
         << worst.error << " ulp at " << worst.at << ", stated " << bound;
     if (stated_monotone(f, level)) {

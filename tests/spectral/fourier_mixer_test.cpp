@@ -52,13 +52,10 @@ class Mixer : public testing::Test {
   void expect_oracle(const Tensor<T>& x, const Layout& layout = {}) {
     const auto expected = oracle_fourier_mixer<T>(x.view());
     at_each_level([&] {
-      EXPECT_TRUE(within_ratio(mixed(x, fovea::Serial{}, layout), expected, kBound, &worst_));
+      EXPECT_TRUE(within_ratio(mixed(x, fovea::Serial{}, layout), expected, kBound,
+                               {"fourier_mixer", "out"}));
     });
   }
-
-  void TearDown() override { this->RecordProperty("worst_ratio", std::to_string(worst_)); }
-
-  double worst_ = 0;
 };
 using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(Mixer, Scalars);

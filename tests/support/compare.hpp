@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "support/exactness.hpp"
 #include "support/index.hpp"
 
 namespace fovea_test {
@@ -83,10 +84,10 @@ Wide<T> error_ratio(T got, const Reference<T>& expected, std::size_t i) {
   }
 }
 
-/// Whether every error_ratio is at most `bound`. \param worst raised to the largest one, if given
+/// Whether every error_ratio is at most `bound`. \param of where the table of errors has it
 template <class T>
 testing::AssertionResult within_ratio(const std::vector<T>& got, const Reference<T>& expected,
-                                      double bound, double* worst = nullptr) {
+                                      double bound, const Judged& of = {}) {
   const std::size_t n = expected.value.size();
   if (got.size() != n || expected.gauge.size() != n) {
     return testing::AssertionFailure() << got.size() << " elements, expected " << n;
@@ -107,7 +108,7 @@ testing::AssertionResult within_ratio(const std::vector<T>& got, const Reference
     none_expected = none_expected && (expected.demand_of(i) == Demand::nothing ||
                                       std::abs(expected.value[i]) < kFaint<T>);
   }
-  if (worst != nullptr && !(largest <= *worst)) *worst = static_cast<double>(largest);
+  exactness.error<T>("ratio", of, static_cast<double>(largest), n);
   if (all_zero && !none_expected) {
     return testing::AssertionFailure() << "all " << n << " elements are 0, the expected are not";
   }
@@ -122,6 +123,7 @@ testing::AssertionResult within_ratio(const std::vector<T>& got, const Reference
 /// Whether two results are the same bits.
 template <class T>
 testing::AssertionResult same_bits(const T* a, const T* b, std::size_t n, const Shape& shape) {
+  exactness.bits(n);
   if (n == 0 || std::memcmp(a, b, n * sizeof(T)) == 0) return testing::AssertionSuccess();
   std::size_t different = 0;
   std::size_t first = n;

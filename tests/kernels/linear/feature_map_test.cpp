@@ -10,7 +10,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -211,16 +210,19 @@ class FeatureMap : public testing::TestWithParam<std::tuple<FeatureMapKind, bool
       if (!has_level(level)) continue;
       double worst = 0;
       T at = 0;
+      std::uint64_t count = 0;
       for_each_block<T>([&](const std::vector<T>& x) {
         const std::vector<T> y = mapped(level, kind, slope, x);
+        count += x.size();
         for (std::size_t i = 0; i < x.size(); ++i) {
           const double error = ulp_error<T>(y[i], exact<Wide<T>>(kind, slope, x[i]));
           if (!(error <= worst)) worst = error, at = x[i];
         }
       });
       const double bound = stated<T>(kind, slope, has_fma(level));
-      std::printf("%s%s at %s, %d bytes: %.4f ulp at %a\n", name(kind), slope ? "'" : "",
-                  fovea::name(level), static_cast<int>(sizeof(T)), worst, static_cast<double>(at));
+      const AtLevel use(level);
+      fovea_test::exactness.error<T>("ulp", {name(kind), slope ? "slopes" : "values"}, worst,
+                                     count);
       EXPECT_FALSE(!(worst <= bound)) << worst << " ulp at " << at << ", stated " << bound;
     }
   }
