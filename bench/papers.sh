@@ -71,7 +71,7 @@ case $form in
     learn list_ops_2000 --task list_ops --length 2000 --shortest 500 --width 32 --batch 8 \
       --learning-rate 0.003 --held-out 512 --steps 300 --report 100 --systems "$list_systems"
     learn list_ops_parts "${expressions[@]}" --steps 1000 --report 250 \
-      --systems "$policies,$ablations"
+      --systems "$ablations"
     ;;
   long)
     # As Katharopoulos et al. (2020) and the Long Range Arena have them, but for the width of ListOps.
