@@ -56,8 +56,11 @@ texts=$(for topic in ${topics//,/ }; do printf '%s/%s,' "$fortunes" "$topic"; do
 case $form in
   short)
     small=(--width 32 --learning-rate 0.004)
-    learn copy_128 "${small[@]}" --length 128 --steps 6000 --report 300 \
-      --systems "$copies,strided:16,fixed:16:4,fmm:1:20,fmm:3:30,local:30"
+    learn copy_128 "${small[@]}" --length 128 --steps 2000 --report 200 \
+      --systems "$copies,strided:16,fixed:16:4"
+    learn copy_128_more "${small[@]}" --length 128 --steps 2000 --report 200 \
+      --systems fmm:1:20,fmm:3:30,local:30
+    learn copy_128_long "${small[@]}" --length 128 --steps 6000 --report 300 --systems "$copies"
     learn copy_256 "${small[@]}" --length 256 --batch 8 --steps 2000 --report 200 \
       --systems "$copies,strided:16,fixed:16:4"
     learn copy_512 "${small[@]}" --length 512 --batch 8 --steps 1000 --report 100 \
@@ -68,7 +71,7 @@ case $form in
     learn list_ops_2000 --task list_ops --length 2000 --shortest 500 --width 32 --batch 8 \
       --learning-rate 0.003 --held-out 512 --steps 300 --report 100 --systems "$list_systems"
     learn list_ops_parts "${expressions[@]}" --steps 1000 --report 250 \
-      --systems "$policies,$ablations"
+      --systems "$ablations"
     ;;
   long)
     # As Katharopoulos et al. (2020) and the Long Range Arena have them, but for the width of ListOps.
@@ -103,12 +106,12 @@ draw() {
   shift
   "$program" --draw "$results/$picture.svg" "$@"
 }
-for length in 128 256 512; do
-  file=$results/learning_copy_$length.json
+for run in 128 128_long 256 512; do
+  file=$results/learning_copy_$run.json
   [ -e "$file" ] || continue
-  draw learning_copy_${length}_bands --from "$file" \
+  draw learning_copy_${run}_bands --from "$file" \
     --only full,linear:1,fmm:1:10,fmm:1:30,strided:16,fixed:16:4,strided:32,fixed:32:8
-  draw learning_copy_${length}_maps --from "$file" --only full,linear:1,linear:2,linear:3
+  draw learning_copy_${run}_maps --from "$file" --only full,linear:1,linear:2,linear:3
 done
 if [ "$form" != long ]; then
   cmake -S . -B build/documents -DCMAKE_BUILD_TYPE=Release "-DFOVEA_TESTS=^structure/documents$" \
