@@ -51,8 +51,8 @@ HeadTensors load(Comparison& run) {
   return embed_text(document.bytes, longest, arguments.heads, arguments.width);
 }
 
-/// Rounds the tensors to the type that is asked for, if it has 16 bits. \throws std::runtime_error if
-/// that has no such numbers
+/// Rounds the tensors to the type that is asked for, if it has 16 bits. \throws std::runtime_error
+/// if that has no such numbers
 void round_tensors(HeadTensors& tensors, const Comparison& run) {
   if (!has_16_bits(run.arguments.type)) return;
   if (run.arguments.type == TensorType::f16) round_to<Eigen::half>(tensors);

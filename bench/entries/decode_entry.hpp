@@ -53,7 +53,7 @@ template <class S = void, class Op>
 Entry decode_entry(Names names, const Op& op, std::vector<Family> families) {
   names.pass = Pass::decode;
   const auto runner = [&]<class T, class Of = std::conditional_t<std::is_void_v<S>, T, S>>(
-                          T, Of = Of{}) {
+      T, Of = Of{}) {
     const auto prepare = [op](const AllInputs<T>& in, const View<T>& out) {
       const auto work = std::make_shared<Decoding<Op, Of>>(op, in, View<const T>(out));
       return Prepared{

@@ -228,8 +228,8 @@ Entry far_training_entry(Names names, const Op& op, std::vector<Family> families
   return entry;
 }
 
-/// A decoder that has some tokens; `step` adds one, the next of them over and over. \tparam S of its
-/// tensors
+/// A decoder that has some tokens; `step` adds one, the next of them over and over. \tparam S of
+/// its tensors
 template <class Op, class T, class S>
 struct FarDecoding {
   FarDecoding(const Op& op, const AllInputs<T>& in, const View<T>& out)

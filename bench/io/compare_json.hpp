@@ -113,11 +113,10 @@ inline std::string to_json(const Comparison& run) {
   json.member("threads", run.arguments.threads);
   json.member("repeat", run.arguments.repeat);
   json.member("error_rows_per_head", kErrorRows);
-  json.member("error_unit",
-              run.arguments.type == TensorType::f64 ? "u A (1 + B), u = 2^-53"
-              : has_16_bits(run.arguments.type)
-                  ? "u A (1 + B), u = 2^-24, beyond rounding the output to 16 bits"
-                  : "u A (1 + B), u = 2^-24");
+  json.member("error_unit", run.arguments.type == TensorType::f64 ? "u A (1 + B), u = 2^-53"
+                            : has_16_bits(run.arguments.type)
+                                ? "u A (1 + B), u = 2^-24, beyond rounding the output to 16 bits"
+                                : "u A (1 + B), u = 2^-24");
   if (!run.left_out.empty()) json.member("left_out", run.left_out);
   json.member("seconds", run.seconds);
   json.begin_array("results");
