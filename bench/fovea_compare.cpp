@@ -214,14 +214,23 @@ void run_all(Comparison& run, std::vector<Entry> entries, HeadTensors& tensors,
 /// Refuses what this build has not got. \throws ArgumentError
 void check_type(const CompareArguments& arguments) {
 #if defined(FOVEA_BENCH_FLOAT_ONLY)
-  if (arguments.type == TensorType::f64) {
-    throw ArgumentError(
-        "--dtype: this build of fovea_compare has f32, f16 and bf16 alone, so that it is built "
-        "quickly; -DFOVEA_BENCH_DOUBLE=ON gives it f64, too");
-  }
+  constexpr bool has_double = false;
 #else
-  static_cast<void>(arguments);
+  constexpr bool has_double = true;
 #endif
+#if defined(FOVEA_BENCH_HALF)
+  constexpr bool has_half = true;
+#else
+  constexpr bool has_half = false;
+#endif
+  const bool is_missing = (arguments.type == TensorType::f64 && !has_double) ||
+                          (has_16_bits(arguments.type) && !has_half);
+  if (!is_missing) return;
+  throw ArgumentError("--dtype: this build of fovea_compare has f32" +
+                      std::string(has_half ? ", f16 and bf16" : "") +
+                      " alone, so that it is built quickly; cmake/compare.sh builds what --dtype "
+                      "asks for, and so do "
+                      "-DFOVEA_BENCH_DOUBLE=ON (f64) and -DFOVEA_BENCH_HALF=ON (f16, bf16)");
 }
 
 /// Writes plots and report; returns the plots.

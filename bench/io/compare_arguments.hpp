@@ -92,7 +92,8 @@ what is computed
   --lengths LIST   sequence lengths, comma-separated     (powers of 2 from 512 on, as many as the
                    tensors have rows, to 65536; of a text 1024,4096,16384)
   --limit SECONDS  passes that would take longer are left out   (2)
-  --dtype TYPE     f32, f16 or bf16, or f64 in a build with -DFOVEA_BENCH_DOUBLE=ON   (f32)
+  --dtype TYPE     of the tensors: f32, f64, f16 or bf16, if the build has it; cmake/compare.sh
+                   builds what is asked for   (f32)
   --heads H        heads of an embedded text             (8)
   --width D        width of a head of an embedded text   (64)
   --threads T      threads                               (1)
