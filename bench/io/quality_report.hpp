@@ -179,10 +179,10 @@ inline std::vector<SvgPlot> pictures(const QualityRun& all) {
                   false};
   quality.series.push_back(best_of(all, nullptr));
   for (const HeadKind kind : kHeadKinds) {
-    PlotSeries best = best_of(all, &kind);
     // Heads of one kind are all heads.
-    const bool is_new = !best.points.empty() && best.points != quality.series[0].points;
-    if (is_new) quality.series.push_back(std::move(best));
+    if (std::ranges::count(all.kinds, kind) == std::ssize(all.kinds)) continue;
+    PlotSeries best = best_of(all, &kind);
+    if (!best.points.empty()) quality.series.push_back(std::move(best));
   }
   for (const QualityRow& row : all.rows) {
     auto line = std::ranges::find(quality.series, row.choice.series, &PlotSeries::label);
