@@ -51,6 +51,23 @@ HeadTensors load(Comparison& run) {
   return embed_text(document.bytes, longest, arguments.heads, arguments.width);
 }
 
+/// Rounds the tensors to the type that is asked for, if it has 16 bits. \throws std::runtime_error
+/// if that has no such numbers
+void round_tensors(HeadTensors& tensors, const Comparison& run) {
+  if (!has_16_bits(run.arguments.type)) return;
+  if (run.arguments.type == TensorType::f16) round_to<Eigen::half>(tensors);
+  if (run.arguments.type == TensorType::bf16) round_to<Eigen::bfloat16>(tensors);
+  check_finite(tensors, run.arguments.lengths.back(), run.input, type_name(run.arguments));
+}
+
+/// The entries that are asked for and, if tensors have 16 bits, take those. \param left_out takes
+/// those that do not, and why \throws ArgumentError
+std::vector<Entry> entries_of(const CompareArguments& arguments, std::string& left_out) {
+  std::vector<Entry> entries = selected(operators(), arguments);
+  if (has_16_bits(arguments.type)) left_out = keep_16_bits(entries, arguments.type);
+  return entries;
+}
+
 /// What the time of a cell grows with: the flops of its visible pairs, or of the pairs that it
 /// computes and then masks.
 double work_of(const Entry& entry, AttentionShape shape, Index n) {
@@ -98,11 +115,12 @@ int cell_count(const std::vector<Entry>& entries, const std::vector<Index>& leng
 template <class T>
 class Comparer {
  public:
-  Comparer(Comparison& run, HeadTensorsOf<T>& tensors, const OtherRun* other)
+  Comparer(Comparison& run, std::vector<Entry> entries, HeadTensorsOf<T>& tensors,
+           const OtherRun* other)
       : run_(run),
         tensors_(tensors),
         other_(other),
-        entries_(selected(operators(), run.arguments)),
+        entries_(std::move(entries)),
         work_(work_of_all(entries_, run)),
         pool_(run.arguments.threads),
         progress_(cell_count(entries_, run.arguments.lengths)),
@@ -182,28 +200,37 @@ class Comparer {
 };
 
 /// Compares in the type that is asked for.
-void run_all(Comparison& run, HeadTensors& tensors, const OtherRun* other,
-             const std::string& json_file) {
+void run_all(Comparison& run, std::vector<Entry> entries, HeadTensors& tensors,
+             const OtherRun* other, const std::string& json_file) {
 #if !defined(FOVEA_BENCH_FLOAT_ONLY)
-  if (run.arguments.is_double) {
+  if (run.arguments.type == TensorType::f64) {
     HeadTensorsOf<double> wide = in_double(tensors);
-    return Comparer<double>(run, wide, other).run(json_file);
+    return Comparer<double>(run, std::move(entries), wide, other).run(json_file);
   }
 #endif
-  Comparer<float>(run, tensors, other).run(json_file);
+  Comparer<float>(run, std::move(entries), tensors, other).run(json_file);
 }
 
 /// Refuses what this build has not got. \throws ArgumentError
 void check_type(const CompareArguments& arguments) {
 #if defined(FOVEA_BENCH_FLOAT_ONLY)
-  if (arguments.is_double) {
-    throw ArgumentError(
-        "--dtype: this build of fovea_compare has f32 alone, so that it is built quickly; "
-        "-DFOVEA_BENCH_DOUBLE=ON gives it both");
-  }
+  constexpr bool has_double = false;
 #else
-  static_cast<void>(arguments);
+  constexpr bool has_double = true;
 #endif
+#if defined(FOVEA_BENCH_HALF)
+  constexpr bool has_half = true;
+#else
+  constexpr bool has_half = false;
+#endif
+  const bool is_missing = (arguments.type == TensorType::f64 && !has_double) ||
+                          (has_16_bits(arguments.type) && !has_half);
+  if (!is_missing) return;
+  throw ArgumentError("--dtype: this build of fovea_compare has f32" +
+                      std::string(has_half ? ", f16 and bf16" : "") +
+                      " alone, so that it is built quickly; cmake/compare.sh builds what --dtype "
+                      "asks for, and so do "
+                      "-DFOVEA_BENCH_DOUBLE=ON (f64) and -DFOVEA_BENCH_HALF=ON (f16, bf16)");
 }
 
 /// Writes plots and report; returns the plots.
@@ -222,6 +249,9 @@ std::vector<SvgPlot> report(const Comparison& run, const OtherRun* other,
     faster += (&line == &overtakings[0] ? "" : "; ") + line;
   std::vector<std::string> paragraphs;
   if (!overtakings.empty()) paragraphs.push_back(faster + ".");
+  if (!run.left_out.empty()) {
+    paragraphs.push_back("Left out, without tensors of 16 bits: " + run.left_out + ".");
+  }
   fovea::write_file(run.arguments.directory + "/report.html", html_report(run, drawn, paragraphs));
   return drawn;
 }
@@ -261,8 +291,9 @@ int run_program(int argc, char** argv) {
   }
   run.command.assign(argv, argv + argc);
   check_type(run.arguments);
-  static_cast<void>(selected(operators(), run.arguments));  // refuses before anything is read
+  std::vector<Entry> entries = entries_of(run.arguments, run.left_out);
   HeadTensors tensors = load(run);
+  round_tensors(tensors, run);
   std::optional<OtherRun> other;
   if (!run.arguments.against_file.empty()) other = read_run(run.arguments.against_file);
   const std::string& directory = run.arguments.directory;
@@ -277,10 +308,13 @@ int run_program(int argc, char** argv) {
   for (const auto& [key, value] : machine_facts())
     std::printf("%s: %s\n", key.c_str(), value.c_str());
   std::printf("input: %s\n", run.input.c_str());
-  std::printf("%s, threads: %d, type: %s\n\n", heads_and_width(run.shape).c_str(),
+  std::printf("%s, threads: %d, type: %s\n", heads_and_width(run.shape).c_str(),
               run.arguments.threads, type_name(run.arguments));
+  const std::string left_out =
+      run.left_out.empty() ? "" : "without tensors of 16 bits, left out: " + run.left_out;
+  std::printf("%s%s\n", left_out.c_str(), left_out.empty() ? "" : "\n");
   const OtherRun* const beside = other ? &*other : nullptr;
-  run_all(run, tensors, beside, json_file);
+  run_all(run, std::move(entries), tensors, beside, json_file);
   std::printf("%s", mask_factors(run.rows).c_str());
   const std::vector<std::string> faster = overtaking_lines(overtakings(run.rows));
   if (!faster.empty()) std::printf("\nfaster than full attention:\n");

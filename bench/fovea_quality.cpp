@@ -28,22 +28,31 @@ namespace {
 using namespace bench;
 
 constexpr std::string_view kHelp =
-    R"(fovea_quality: operators in place of a trained model's own attention, which is causal: how far the
-output is from full attention, how much of its weight the visible pairs carry, and what that costs.
-Then how the maps split into a band and a rest of low rank. Medians of one thread, float32.
+    R"(fovea_quality: operators in place of full attention on a trained model's queries, keys and values:
+how far the output is from it, how much of its weight the visible pairs carry (none if there are no
+pairs), and what that costs. Then how the maps split into a band and a rest of low rank. Medians of
+one thread, float32.
 
 usage: fovea_quality [options]
   --qkv DIR     q.npy, k.npy and v.npy in DIR     (those of SmolLM2 that this project keeps)
+  --causal yes  or no: also what has no causal form, beside full attention that sees later keys (yes)
   --length N    the first N positions             (all, at most 2048)
   --repeat R    timed runs of each row, at least  (5)
   --plots DIR   directory of quality.svg, policies.svg and quality.json, made if missing   (out)
   --json FILE   where the JSON goes               (quality.json in that directory)
   --help        this text
 
-A head is local, sink or far by the keys that have the largest share of its weight: the last 64, the
-first 4, or all others. Smart Bird has a sketch of 4 dimensions for each key head, computed as the best approximation of
-its logits; the weights that blend FMM attention are fitted for each head. Nothing else is trained.
-A row is of the best set (*) if no other is both faster and nearer to full attention.
+A head is local, sink or far by the keys that have the largest share of its weight: the nearest 64 (on
+each side), the first 4, or all others. A row is of the best set (*) if no other is both faster and
+nearer to full attention.
+
+Nothing is trained. What an operator would learn is computed where there is something to compute it
+from: Smart Bird has a sketch of 4 dimensions for each key head, the best approximation of its logits;
+the weights that blend FMM attention are fitted for each head; Linformer takes the means of segments;
+Sinkhorn sorts by the products of the blocks' means; FSAT has the best graph of M queries for each key,
+the model's own keys and values, and no cross. Reformer is not there, since it has one tensor for
+queries and keys; Luna, Synthesizers, FAT and the Fourier mixer are not, since they read other
+parameters than a trained attention has, or none: their distance from it would say nothing.
 )";
 
 std::vector<Found> found_of(const Result& one, const Result& full) {
@@ -52,8 +61,23 @@ std::vector<Found> found_of(const Result& one, const Result& full) {
   return heads;
 }
 
+/// What is measured; the run takes what is left out, and why.
+std::vector<Choice> choices_of(Comparison& run) {
+  std::vector<Choice> all = quality_choices(run.arguments.causal);
+  std::vector<Choice> mixed = mixed_choices(run.shape.keys);
+  for (Choice& choice : mixed) {
+    if (run.arguments.causal) choice.obstacle = "it has no causal form";
+    if (choice.obstacle.empty()) {
+      all.push_back(std::move(choice));
+    } else {
+      run.left_out += (run.left_out.empty() ? "" : "; ") + choice.name() + ": " + choice.obstacle;
+    }
+  }
+  return all;
+}
+
 void measure_all(QualityRun& to, const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
-  for (Choice& choice : quality_choices()) {
+  for (Choice& choice : choices_of(to.run)) {
     if (choice.prepare) choice.prepare(in, full, pool);
     const Result one(in);
     QualityRow row;
@@ -100,7 +124,8 @@ void try_policies(QualityRun& to, const AllInputs<float>& in, const Result& full
   for (std::size_t p = 0; p < std::size(policies); ++p) {
     PolicyRow row{policies[p].first, styles[p], {}};
     for (const Index keys : kKeysOfFigure) {
-      const Choice choice = smart_bird_choice("", policies[p].second, keys);
+      const Choice choice =
+          smart_bird_choice("", policies[p].second, keys, to.run.arguments.causal);
       choice.prepare(in, full, pool);
       const Result one(in);
       choice.run(in, one, pool);
@@ -111,14 +136,13 @@ void try_policies(QualityRun& to, const AllInputs<float>& in, const Result& full
   PolicyRow best{"own best", "own_best", {}};
   for (const Index keys : kKeysOfFigure) {
     const Result one(in);
-    attend_to_best(in, {.keys_per_row = keys, .causal = true}, one, pool);
+    attend_to_best(in, {.keys_per_row = keys, .causal = to.run.arguments.causal}, one, pool);
     best.of_keys.push_back(mean_of(found_of(one, full)));
   }
   to.policies.push_back(std::move(best));
 }
 
 void split_maps(QualityRun& to, const AllInputs<float>& in) {
-  const Index rows = in.q.rows();
   std::array<std::vector<SplitRow>, 3> of_kind;
   std::array<int, 3> heads{};
   for (const HeadKind kind : kHeadKinds) {
@@ -129,8 +153,8 @@ void split_maps(QualityRun& to, const AllInputs<float>& in) {
   for (Index h = 0; h < in.q.heads(); ++h) {
     const auto kind = static_cast<std::size_t>(to.kinds[static_cast<std::size_t>(h)]);
     ++heads[kind];
-    const Eigen::MatrixXd map = causal_map(in, h, rows);
-    const Index few = std::min(rows, kRankRows);
+    const Eigen::MatrixXd map = full_map(in, h, to.run.arguments.causal);
+    const Index few = std::min(in.q.rows(), kRankRows);
     for (SplitRow& row : of_kind[kind]) {
       const std::array<double, 4> errors = split_errors(map, row.band);
       for (std::size_t r = 0; r < errors.size(); ++r) row.errors[r] += errors[r];
@@ -170,10 +194,11 @@ void print(const QualityRun& all) {
     std::printf("%-18s %-10s %8.2f %9s %7s %7s%s %7s%s\n", row.choice.series.c_str(),
                 row.choice.parameter.c_str(), row.seconds * 1e3,
                 human_bytes(static_cast<double>(row.workspace_bytes)).c_str(),
-                number(row.mean(&Found::weight, all.kinds)).c_str(),
+                row.choice.has_pairs ? number(row.mean(&Found::weight, all.kinds)).c_str() : "none",
                 number(row.mean(&Found::distance, all.kinds)).c_str(), kinds.c_str(),
                 number(row.mean(&Found::cosine, all.kinds)).c_str(), row.is_best ? " *" : "");
   }
+  if (!all.run.left_out.empty()) std::printf("\nleft out: %s\n", all.run.left_out.c_str());
   std::printf("\nweight of full attention on the keys of each policy\n%-20s", "K");
   for (const Index k : kKeysOfFigure) std::printf(" %7td", k);
   for (const PolicyRow& row : all.policies) {
@@ -195,10 +220,17 @@ CompareArguments parse(int argc, char** argv) {
   CompareArguments parsed;
   parsed.lengths = {2048};
   parsed.repeat = 5;
+  parsed.causal = true;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
     if (flag == "--help") {
       parsed.help = true;
+    } else if (flag == "--causal" && i + 1 < argc) {
+      const std::string_view value = argv[++i];
+      if (value != "yes" && value != "no") {
+        throw ArgumentError("--causal: '" + std::string(value) + "' is not yes or no");
+      }
+      parsed.causal = value == "yes";
     } else if (flag == "--length" && i + 1 < argc) {
       parsed.lengths = {bench::detail::argument_number(flag, argv[++i], 1, 16384)};
       parsed.lengths_given = true;
@@ -232,15 +264,17 @@ int run_program(int argc, char** argv) {
   for (const char* file : {"/quality.svg", "/policies.svg"}) fovea::check_output(directory + file);
   const AllInputs<float> in = tensors.first(n);
   all.run.shape = fovea::shape_of(in);
-  std::printf("input: %s\n%s, N = %td\n", all.run.input.c_str(),
-              heads_and_width(all.run.shape).c_str(), n);
+  std::printf("input: %s\n%s, N = %td, %s\n", all.run.input.c_str(),
+              heads_and_width(all.run.shape).c_str(), n,
+              all.run.arguments.causal ? "causal" : "not causal");
   for (Index h = 0; h < in.q.heads(); ++h) {
-    all.shares.push_back(weight_shares(in, h));
+    all.shares.push_back(weight_shares(in, h, all.run.arguments.causal));
     all.kinds.push_back(all.shares.back().kind());
   }
   ThreadPool pool(1);
   const Result full(in);
-  fovea::FullAttention{{.causal = true}}.forward(in, full.out_view, {full.lse_view}, pool);
+  fovea::FullAttention{{.causal = all.run.arguments.causal}}.forward(in, full.out_view,
+                                                                     {full.lse_view}, pool);
   measure_all(all, in, full, pool);
   try_policies(all, in, full, pool);
   split_maps(all, in);

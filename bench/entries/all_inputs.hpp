@@ -73,6 +73,18 @@ struct AllInputs {
     return to;
   }
 
+  /// The same beside other q, k and v.
+  template <class S>
+  requires std::same_as<fovea::Compute<S>, fovea::Compute<T>> AllInputs<S> with_tensors(
+      const fovea::View<const S>& other_q, const fovea::View<const S>& other_k,
+      const fovea::View<const S>& other_v)
+  const {
+    return {other_q,    other_k,        other_v,         key_lengths, cu_seqlens_q, cu_seqlens_k,
+            bias,       mask,           alibi_slopes,    sink,        beta,         near_logits,
+            far_logits, indices,        sketch_q,        sketch_k,    draws,        dominant,
+            projection, key_projection, value_projection};
+  }
+
   /// What chooses keys alone.
   fovea::SketchInputs<fovea::Compute<T>> sketch() const {
     return {sketch_q, sketch_k, key_lengths, cu_seqlens_q, cu_seqlens_k, draws};

@@ -72,6 +72,7 @@ std::vector<Entry> fsat_cross_entries() {
   // clang-format off
   return {
       fsat_cross_entry({"fsat", "cross,random:4", "FSAT, random indices"}, lengths),
+      fsat_cross_entry({"fsat", "cross,random:4", "FSAT, training", Pass::training}, {}),
   };
   // clang-format on
 }

@@ -133,24 +133,25 @@ Entry far_entry(Names names, const Op& op, std::vector<Family> families) {
 /// Forward passes. \param other as ForwardPasses
 template <class Op, class Other = NoOther>
 Entry far_entry(Names names, const Op& op, std::vector<Family> families, const Other& other = {}) {
-  const auto runner = [&]<class T>(T) {
+  const auto runner = [&]<class T, class S = T>(T, S = S{}) {
     const auto prepare = [op, other](const AllInputs<T>& in, const View<T>& out) {
       const auto data = std::make_shared<const FarData<T>>(in, op);
-      return Prepared{.run = [=](ThreadPool& pool) { op.forward(data->inputs, out, pool); },
-                      .error =
-                          [=](Index samples) {
-                            return far_error(far_model<T>(op), FarTokens<T>(data->inputs),
-                                             View<const T>(out), samples);
-                          },
-                      .other = other(data->inputs)};
+      Prepared pass = forward_pass<S>(
+          op, data->inputs, out,
+          [=](const View<const T>& got, Index samples, const Rounding& rounding) {
+            return far_error(far_model<T>(op), FarTokens<T>(data->inputs), got, samples, rounding);
+          });
+      pass.other = other(data->inputs);
+      return pass;
     };
     return Runner<T>{prepare, [op](const AttentionShape& shape, Index workers) {
-                       return op.template workspace_bytes<T>(shape, workers);
+                       return op.template workspace_bytes<S>(shape, workers);
                      }};
   };
   Entry entry = detail::far_entry(std::move(names), op, std::move(families));
   entry.f32 = runner(float{});
   entry.f64 = double_runner(runner);
+  add_stored_runners(entry, runner);
   entry.other = other.name;
   return entry;
 }
@@ -227,51 +228,56 @@ Entry far_training_entry(Names names, const Op& op, std::vector<Family> families
   return entry;
 }
 
-/// A decoder that has some tokens; `step` adds one, the next of them over and over.
-template <class Op, class T>
+/// A decoder that has some tokens; `step` adds one, the next of them over and over. \tparam S of
+/// its tensors
+template <class Op, class T, class S>
 struct FarDecoding {
-  FarDecoding(const Op& op, const AllInputs<T>& in)
+  FarDecoding(const Op& op, const AllInputs<T>& in, const View<T>& out)
       : data(in, op),
-        decoder(op.template decoder<T>({.batch = 1,
+        call(data.inputs, out),
+        decoder(op.template decoder<S>({.batch = 1,
                                         .query_heads = in.q.heads(),
                                         .key_heads = in.k.heads(),
                                         .width = in.q.width(),
                                         .value_width = in.v.width()})) {
-    typename Op::template Tokens<T> tokens;
-    tokens.k = in.k;
-    tokens.v = in.v;
+    typename Op::template Tokens<S> tokens;
+    tokens.k = call.inputs.k;
+    tokens.v = call.inputs.v;
     if constexpr (requires { tokens.beta; }) tokens.beta = data.inputs.beta;
     decoder.append(tokens);
   }
 
-  void step(const View<T>& out, ThreadPool& pool) {
+  void step(ThreadPool& pool) {
     const Index row = decoder.length() % data.inputs.k.rows();
-    const auto token = [&](const View<const T>& x) {
+    const auto token = [&]<class X>(const View<const X>& x) {
       if (x.is_none()) return x;
-      return View<const T>(&x(0, 0, row, 0), {1, x.heads(), 1, x.width()}, x.strides());
+      return View<const X>(&x(0, 0, row, 0), {1, x.heads(), 1, x.width()}, x.strides());
     };
-    AllInputs<T> one = data.inputs;
+    AllInputs<S> one = call.inputs;
     one.k = token(one.k);
     one.v = token(one.v);
     one.beta = token(one.beta);
-    decoder.step(one, out, pool);
+    decoder.step(one, call.out, pool);
   }
 
   FarData<T> data;
-  decltype(std::declval<Op>().template decoder<T>({})) decoder;
+  StoredCall<S, T> call;
+  decltype(std::declval<Op>().template decoder<S>({})) decoder;
 };
 
 /// Decoding steps, each with a new token.
 template <class Op>
 Entry far_decode_entry(Names names, const Op& op, std::vector<Family> families) {
   names.pass = Pass::decode;
-  const auto runner = [&]<class T>(T) {
+  const auto runner = [&]<class T, class S = T>(T, S = S{}) {
     const auto prepare = [op](const AllInputs<T>& in, const View<T>& out) {
-      const auto work = std::make_shared<FarDecoding<Op, T>>(op, in);
-      return Prepared{[=](ThreadPool& pool) { work->step(out, pool); },
+      const auto work = std::make_shared<FarDecoding<Op, T, S>>(op, in, out);
+      return Prepared{[=](ThreadPool& pool) { work->step(pool); },
                       [=](Index samples) {
+                        work->call.widen();
                         const FarTokens<T> tokens(work->data.inputs, work->decoder.length());
-                        return far_error(far_model<T>(op), tokens, View<const T>(out), samples);
+                        return far_error(far_model<T>(op), tokens, View<const T>(out), samples,
+                                         rounding_to<S, T>());
                       },
                       [=] { return work->decoder.memory_bytes(); }};
     };
@@ -280,6 +286,7 @@ Entry far_decode_entry(Names names, const Op& op, std::vector<Family> families) 
   Entry entry = detail::far_entry(std::move(names), op, std::move(families));
   entry.f32 = runner(float{});
   entry.f64 = double_runner(runner);
+  add_stored_runners(entry, runner);
   return entry;
 }
 

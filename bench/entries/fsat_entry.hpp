@@ -25,13 +25,18 @@ inline fovea::FsatShape fsat_shape(const AttentionShape& shape) {
   return shape_for<FsatAttention>(shape, kDominantIndices);
 }
 
+using fovea::EdgeSource;
+
 /// The operator for sequences of so many tokens.
-inline FsatAttention fsat_of(Index tokens) { return FsatAttention({.max_length = tokens}); }
+inline FsatAttention fsat_of(Index tokens, EdgeSource edges = EdgeSource::predicted) {
+  return FsatAttention({.max_length = tokens, .edges = edges});
+}
 
 /// Inputs with dominant indices.
 template <class T>
 struct FsatData {
-  explicit FsatData(const AllInputs<T>& in) : inputs(in), op(fsat_of(in.k.rows())) {
+  explicit FsatData(const AllInputs<T>& in, EdgeSource edges = EdgeSource::predicted)
+      : inputs(in), op(fsat_of(in.k.rows(), edges)) {
     const Index count = in.q.heads() * in.k.rows() * kDominantIndices;
     dominant.reserve(static_cast<std::size_t>(count));
     for (Index n = 0; n < count; ++n) {
@@ -49,25 +54,31 @@ struct FsatData {
   FsatAttention op;
 };
 
-/// The distance of a row from the nearest dominant index of key j that is floored to it; a negative
-/// one if there is none.
+/// The distance of a row from the nearest dominant index of key j whose slot has an edge to it; a
+/// negative one if there is none.
 template <class T>
-Wide<T> fsat_distance(const AllInputs<T>& in, Index head, Index row, Index j) {
+Wide<T> fsat_distance(const FsatAttention& op, const AllInputs<T>& in, Index head, Index row,
+                      Index j) {
   Wide<T> least = -1;
-  for (Index m = 0; m < in.dominant.width(); ++m) {
-    const Wide<T> ibar = in.dominant(0, head, j, m);
-    const Index index = std::min(static_cast<Index>(std::floor(ibar)), in.k.rows() - 1);
+  const auto look_at = [&](Index index, Wide<T> ibar) {
     const Wide<T> distance = std::abs(static_cast<Wide<T>>(index) - ibar);
     if (index == row && !(least >= 0 && least <= distance)) least = distance;
+  };
+  for (Index m = 0; m < in.dominant.width(); ++m) {
+    const Wide<T> ibar = in.dominant(0, head, j, m);
+    look_at(std::min(static_cast<Index>(std::floor(ibar)), in.k.rows() - 1), ibar);
+    if (op.options.edges != EdgeSource::both) continue;
+    const double u = fovea::uniform_draw<double>(op.options.seed, 0, head, j, m);
+    look_at(static_cast<Index>(std::floor(u * static_cast<double>(in.k.rows()))), ibar);
   }
   return least;
 }
 
 /// The truth for one row: softmax over its keys, each value times its confidence.
 template <class T>
-RowReference<T> fsat_row(const AllInputs<T>& in, Index head, Index row) {
+RowReference<T> fsat_row(const FsatAttention& op, const AllInputs<T>& in, Index head, Index row) {
   using W = Wide<T>;
-  const auto visible = [&](Index j) { return fsat_distance(in, head, row, j) >= 0; };
+  const auto visible = [&](Index j) { return fsat_distance(op, in, head, row, j) >= 0; };
   std::vector<T> one_hot(static_cast<std::size_t>(in.k.rows()));
   RowReference<T> truth{std::vector<W>(static_cast<std::size_t>(in.v.width()), 0),
                         std::vector<W>(static_cast<std::size_t>(in.v.width()), 0)};
@@ -80,13 +91,14 @@ RowReference<T> fsat_row(const AllInputs<T>& in, Index head, Index row) {
     weight.v = View<const T>(one_hot.data(), {1, in.k.heads(), in.k.rows(), 1}, {0, 0, 1, 0});
     const RowReference<T> p = softmax_row(weight, head, row, visible);
     one_hot[static_cast<std::size_t>(j)] = 0;
-    const W distance = fsat_distance(in, head, row, j);
-    const W confidence = std::exp(-distance * distance / (2 * variance)) /
-                         std::sqrt(2 * static_cast<W>(3.141592653589793238462643L) * variance);
+    const W distance = fsat_distance(op, in, head, row, j);
+    const W exponent = distance * distance / (2 * variance);
+    const W confidence =
+        std::exp(-exponent) / std::sqrt(2 * static_cast<W>(3.141592653589793238462643L) * variance);
     for (std::size_t c = 0; c < truth.out.size(); ++c) {
       const W value = in.v(0, head / (in.q.heads() / in.k.heads()), j, static_cast<Index>(c));
       truth.out[c] += p.out[0] * confidence * value;
-      truth.unit[c] += p.unit[0] * confidence * std::abs(value);
+      truth.unit[c] += p.unit[0] * (confidence + kFaintWeight<T>)*(1 + exponent) * std::abs(value);
     }
   }
   return truth;
@@ -106,9 +118,10 @@ inline Entry fsat_entry(Names names, std::vector<Family> families) {
 }
 
 inline Error fsat_error(const FsatData<float>& data, const View<const float>& out, Index samples) {
-  return sampled_error<float>(
-      data.inputs, out, samples,
-      [](const AllInputs<float>& in, Index head, Index row) { return fsat_row(in, head, row); });
+  return sampled_error<float>(data.inputs, out, samples,
+                              [&](const AllInputs<float>& in, Index head, Index row) {
+                                return fsat_row(data.op, in, head, row);
+                              });
 }
 
 }  // namespace detail

@@ -17,56 +17,54 @@ namespace {
 constexpr Index kPacked = 256;  // P
 
 /// A call of both steps of Luna attention, for packed rows of each key head. The keys of the packed
-/// rows, whose projection is none of the operator's work, are their queries.
-template <class T>
+/// rows, whose projection is none of the operator's work, are their queries. \tparam S of the
+/// tensors
+template <class T, class S = T>
 struct LunaCall {
   LunaCall(const AllInputs<T>& all, const View<T>& to)
-      : in(all),
-        rows(gaussians<T>(6, 0, in.k.heads() * kPacked * in.k.width())),
-        packed_data(Training<T>::size(in.k.heads() * kPacked * in.v.width())),
+      : rows(gaussians<T>(6, 0, all.k.heads() * kPacked * all.k.width())),
+        packed_data(Training<T>::size(all.k.heads() * kPacked * all.v.width())),
+        in(packing(all)),
         out(to),
-        packed(packed_data.data(), {1, in.k.heads(), kPacked, in.v.width()}) {
-    in.q = View<const T>(rows.data(), {1, in.k.heads(), kPacked, in.k.width()});
-    of_tokens = {.q = all.q, .k = in.q, .v = packed};
-  }
+        packed(packed_data.data(), {1, in.k.heads(), kPacked, in.v.width()}),
+        of_tokens{.q = all.q, .k = in.q, .v = packed},
+        pack(in, packed),
+        unpack(of_tokens, out) {}
   LunaCall(const LunaCall&) = delete;
   LunaCall& operator=(const LunaCall&) = delete;
 
   void forward(ThreadPool& pool) const {
-    fovea::LunaPack{}.forward(in, packed, pool);
-    fovea::LunaUnpack{}.forward(of_tokens, out, pool);
+    fovea::LunaPack{}.forward(pack.inputs, pack.out, pool);
+    AllInputs<S> tokens = unpack.inputs;
+    tokens.v = pack.out;
+    fovea::LunaUnpack{}.forward(tokens, unpack.out, pool);
   }
 
-  /// The unit of a row has that of the values that it attends to, beside its own.
+  /// Of the packed rows, and of the rows that attend to them as they are.
   Error error(Index samples) const {
-    const auto all = [](Index) { return true; };
-    std::vector<T> sizes;
-    std::vector<T> values;
-    for (Index h = 0; h < in.k.heads(); ++h) {
-      for (Index p = 0; p < kPacked; ++p) {
-        const RowReference<T> truth = softmax_row(in, h, p, all);
-        for (const Wide<T> x : truth.out) values.push_back(static_cast<T>(x));
-        for (const Wide<T> x : truth.unit) sizes.push_back(static_cast<T>(x));
-      }
-    }
-    AllInputs<T> truly = of_tokens;
-    truly.v = View<const T>(values.data(), packed.shape());
-    AllInputs<T> magnitudes = of_tokens;
-    magnitudes.v = View<const T>(sizes.data(), packed.shape());
-    return sampled_error<T>(truly, out, samples,
-                            [&](const AllInputs<T>& of, Index head, Index row) {
-                              RowReference<T> truth = softmax_row(of, head, row, all);
-                              const RowReference<T> more = softmax_row(magnitudes, head, row, all);
-                              for (std::size_t c = 0; c < truth.unit.size(); ++c)
-                                truth.unit[c] += more.out[c];
-                              return truth;
-                            });
+    pack.widen();
+    unpack.widen();
+    const auto truth = [](const AllInputs<T>& of, Index head, Index row) {
+      return softmax_row(of, head, row, [](Index) { return true; });
+    };
+    Error error = sampled_error<T>(in, packed, samples, truth, rounding_to<S, T>());
+    error.add(sampled_error<T>(of_tokens, out, samples, truth, rounding_to<S, T>()));
+    return error;
   }
 
-  AllInputs<T> in;  // q: the packed rows
+  /// The inputs of the first step, of whose queries S has every number.
+  AllInputs<T> packing(const AllInputs<T>& all) {
+    for (T& x : rows) x = static_cast<T>(static_cast<S>(x));
+    AllInputs<T> made = all;
+    made.q = View<const T>(rows.data(), {1, all.k.heads(), kPacked, all.k.width()});
+    return made;
+  }
+
   std::vector<T> rows, packed_data;
+  AllInputs<T> in;  // q: the packed rows
   View<T> out, packed;
   AllInputs<T> of_tokens;
+  StoredCall<S, T> pack, unpack;
 };
 
 /// Its backward pass.
@@ -90,7 +88,7 @@ struct LunaTraining {
 /// Both steps of Luna attention, as one pass.
 Entry luna_entry(Names names, std::vector<Family> families) {
   const bool is_backward = names.pass == Pass::backward;
-  const auto runner = [=]<class T>(T) {
+  const auto runner = [=]<class T, class S = T>(T, S = S{}) {
     const auto prepare = [=](const AllInputs<T>& in, const View<T>& out) {
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       if (is_backward) {
@@ -98,7 +96,7 @@ Entry luna_entry(Names names, std::vector<Family> families) {
         return Prepared{[=](ThreadPool& pool) { work->backward(pool); }, {}};
       }
 #endif
-      const auto call = std::make_shared<const LunaCall<T>>(in, out);
+      const auto call = std::make_shared<const LunaCall<T, S>>(in, out);
       return Prepared{[=](ThreadPool& pool) { call->forward(pool); },
                       [=](Index samples) { return call->error(samples); }};
     };
@@ -116,7 +114,7 @@ Entry luna_entry(Names names, std::vector<Family> families) {
                          return step.template backward_workspace_bytes<T>(s, workers);
                        })
                                           : most([&](const auto& step, const AttentionShape& s) {
-                                              return step.template workspace_bytes<T>(s, workers);
+                                              return step.template workspace_bytes<S>(s, workers);
                                             });
                      }};
   };
@@ -128,6 +126,7 @@ Entry luna_entry(Names names, std::vector<Family> families) {
     return (is_backward ? 2.5 : 1) * 2 * static_cast<double>(kPacked) * tokens *
            static_cast<double>(s.width + s.value_width);
   };
+  if (!is_backward) add_stored_runners(entry, runner);
   return entry;
 }
 

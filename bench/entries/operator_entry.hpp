@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/baselines/eigen_attention.hpp"
+#include "bench/entries/stored.hpp"
 #include "bench/reference/head_patterns.hpp"
 #include "bench/reference/row_reference.hpp"
 #include "fovea/attention/attention.hpp"
@@ -19,7 +20,6 @@
 
 namespace bench {
 
-using fovea::Shape;
 using fovea::ThreadPool;
 
 /// A pass that was made ready for some inputs and an output.
@@ -153,6 +153,10 @@ struct Entry {
   std::function<std::string(const AttentionShape&)> obstacle = {};
   /// All flops of a pass, where there are no pairs.
   std::function<double(const AttentionShape&)> own_flops = {};
+  /// The same pass on tensors of 16 bits: inputs are floats that such a type has, and out is made
+  /// of what was stored when the error is asked for. Without a pass: it does not take them.
+  Runner<float> f16 = {};
+  Runner<float> bf16 = {};
 
   template <class T>
   const Runner<T>& runner() const {
@@ -185,6 +189,29 @@ struct Entry {
   }
 };
 
+/// Gives an entry `make(float{}, S{})` for both types of 16 bits, in a program that runs them.
+template <class F>
+void add_stored_runners(Entry& entry, const F& make) {
+#if defined(FOVEA_BENCH_HALF)
+  entry.f16 = make(float{}, Eigen::half{});
+  entry.bf16 = make(float{}, Eigen::bfloat16{});
+#else
+  static_cast<void>(entry);
+  static_cast<void>(make);
+#endif
+}
+
+/// A forward pass with tensors of S. \param error error(out, samples, rounding), of T
+template <class S, class T, class Op, class F>
+Prepared forward_pass(const Op& op, const AllInputs<T>& in, const View<T>& out, const F& error) {
+  const auto call = std::make_shared<const StoredCall<S, T>>(in, out);
+  return {[op, call](ThreadPool& pool) { op.forward(call->inputs, call->out, pool); },
+          [call, out, error](Index samples) {
+            call->widen();
+            return error(View<const T>(out), samples, rounding_to<S, T>());
+          }};
+}
+
 /// The last rows of q, and all of k and v, seen as a pass reads them.
 template <class T>
 AllInputs<T> last_rows(const AllInputs<T>& in, Index rows) {
@@ -200,22 +227,23 @@ AllInputs<T> last_rows(const AllInputs<T>& in, Index rows) {
 template <class Op, class Reference>
 Entry operator_entry(Names names, const Op& op, const Reference& reference,
                      std::vector<Family> families) {
-  const auto runner = [&]<class T>(T) {
-    return Runner<T>{[op, reference](const AllInputs<T>& in, const View<T>& out) {
-                       return Prepared{
-                           [op, in, out](ThreadPool& pool) { op.forward(in, out, pool); },
-                           [in, out, reference](Index samples) {
-                             return sampled_error<T>(in, out, samples, reference);
-                           }};
-                     },
-                     [op](const AttentionShape& shape, Index workers) {
-                       return op.template workspace_bytes<T>(shape, workers);
+  const auto runner = [&]<class T, class S = T>(T, S = S{}) {
+    const auto prepare = [op, reference](const AllInputs<T>& in, const View<T>& out) {
+      return forward_pass<S>(
+          op, in, out, [=](const View<const T>& got, Index samples, const Rounding& rounding) {
+            return sampled_error<T>(in, got, samples, reference, rounding);
+          });
+    };
+    return Runner<T>{prepare, [op](const AttentionShape& shape, Index workers) {
+                       return op.template workspace_bytes<S>(shape, workers);
                      }};
   };
-  return {
+  Entry entry{
       std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
       runner(float{}),     double_runner(runner),
       std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
+  if constexpr (fovea::Attention<Op, Eigen::half>) add_stored_runners(entry, runner);
+  return entry;
 }
 
 /// Softmax attention with Eigen's matrices in blocks of query rows; see eigen_attention.hpp.

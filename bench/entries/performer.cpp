@@ -60,9 +60,10 @@ struct MapLogits {
 };
 
 /// Compares `samples` rows of each head of `out` with the truth, a softmax over keys and features.
-template <class T>
-Error performer_error(const AllInputs<T>& in, bool causal, const View<const T>& out,
-                      Index samples) {
+/// \param times times(key): how often a key is there
+template <class T, class Times>
+Error performer_error(const AllInputs<T>& in, bool causal, const View<const T>& out, Index samples,
+                      const Times& times) {
   using W = Wide<T>;
   constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
   Error error;
@@ -87,6 +88,7 @@ Error performer_error(const AllInputs<T>& in, bool causal, const View<const T>& 
         for (std::size_t r = 0; r < q.logits.size(); ++r) {
           weight += std::exp(q.logits[r] + key.logits[r]);
         }
+        weight *= static_cast<W>(times(j));
         total += weight;
         most = std::max(most, q.size + key.size);
         for (std::size_t c = 0; c < sums.size(); ++c) {
@@ -105,11 +107,77 @@ Error performer_error(const AllInputs<T>& in, bool causal, const View<const T>& 
   return error;
 }
 
-/// Flops of the products with the projection and with the states.
-double performer_flops(const AttentionShape& shape) {
+/// The same where every key is there once.
+template <class T>
+Error performer_error(const AllInputs<T>& in, bool causal, const View<const T>& out,
+                      Index samples) {
+  return performer_error<T>(in, causal, out, samples, [](Index) { return 1; });
+}
+
+/// Flops of the products with the projection and with the states. \param tokens that are added
+double performer_flops(const AttentionShape& shape, Index tokens) {
   return 2.0 * static_cast<double>(shape.batch) *
-         static_cast<double>(shape.query_heads * shape.queries + shape.key_heads * shape.keys) *
+         static_cast<double>(shape.query_heads * shape.queries + shape.key_heads * tokens) *
          static_cast<double>(shape.width * (shape.width + shape.value_width));
+}
+
+/// A decoder that has some tokens; `step` adds one, the next of them over and over.
+template <class T>
+struct PerformerDecoding {
+  explicit PerformerDecoding(const AllInputs<T>& in)
+      : data(in),
+        decoder(PerformerAttention({.causal = true})
+                    .template decoder<T>({.batch = 1,
+                                          .query_heads = in.q.heads(),
+                                          .key_heads = in.k.heads(),
+                                          .width = in.q.width(),
+                                          .value_width = in.v.width(),
+                                          .features = in.q.width()})) {
+    decoder.append(in.k, in.v, data.inputs.projection);
+  }
+
+  void step(const View<T>& out, ThreadPool& pool) {
+    const Index row = decoder.length() % data.inputs.k.rows();
+    const auto token = [&](const View<const T>& x) {
+      return View<const T>(&x(0, 0, row, 0), {1, x.heads(), 1, x.width()}, x.strides());
+    };
+    AllInputs<T> one = data.inputs;
+    one.k = token(one.k);
+    one.v = token(one.v);
+    decoder.step(one, out, pool);
+  }
+
+  Error error(const View<const T>& out) const {
+    const Index rows = data.inputs.k.rows();
+    return performer_error<T>(data.inputs, true, out, 1, [&](Index key) {
+      return decoder.length() / rows + (key < decoder.length() % rows ? 1 : 0);
+    });
+  }
+
+  PerformerData<T> data;
+  fovea::PerformerDecoder<PerformerAttention, T> decoder;
+};
+
+/// Decoding steps, each with a new token.
+Entry performer_decode_entry(Names names, std::vector<Family> families) {
+  names.pass = Pass::decode;
+  const auto runner = []<class T>(T) {
+    const auto prepare = [](const AllInputs<T>& in, const View<T>& out) {
+      const auto work = std::make_shared<PerformerDecoding<T>>(in);
+      return Prepared{[=](ThreadPool& pool) { work->step(out, pool); },
+                      [=](Index) { return work->error(out); },
+                      [=] { return work->decoder.memory_bytes(); }};
+    };
+    return Runner<T>{prepare, [](const AttentionShape&, Index) { return Index{0}; }};
+  };
+  Entry entry;
+  entry.names = std::move(names);
+  entry.visible_pairs = [](const AttentionShape&) { return Index{0}; };
+  entry.families = std::move(families);
+  entry.f32 = runner(float{});
+  entry.f64 = double_runner(runner);
+  entry.own_flops = [](const AttentionShape& shape) { return performer_flops(shape, 1); };
+  return entry;
 }
 
 Entry performer_entry(Names names, bool causal, std::vector<Family> families) {
@@ -164,7 +232,7 @@ Entry performer_entry(Names names, bool causal, std::vector<Family> families) {
   entry.f32 = runner(float{});
   entry.f64 = double_runner(runner);
   entry.own_flops = [=](const AttentionShape& shape) {
-    return ((is_backward ? 3 : 0) + (is_forward ? 1 : 0)) * performer_flops(shape);
+    return ((is_backward ? 3 : 0) + (is_forward ? 1 : 0)) * performer_flops(shape, shape.keys);
   };
   return entry;
 }
@@ -177,6 +245,7 @@ std::vector<Entry> performer_entries() {
       performer_entry({"performer", "features:D", "performer"}, false, far_families()),
       performer_entry({"performer", "causal,features:D", "performer, causal"}, true, far_families()),
       performer_entry({"performer", "causal,features:D", "performer, training", Pass::training}, true, {}),
+      performer_decode_entry({"performer", "causal,features:D", "performer, decoding"}, far_decode_families()),
 #if !defined(FOVEA_BENCH_COMPARED_ONLY)
       performer_entry({"performer", "features:D", "", Pass::backward}, false, far_backward_families()),
       performer_entry({"performer", "causal,features:D", "", Pass::backward}, true, far_backward_families()),

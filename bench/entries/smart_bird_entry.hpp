@@ -160,12 +160,13 @@ Error list_error(const SmartBirdAttention& op, const ListData<T>& data, Index sa
   return selection_error<T>(op, data.inputs, data.lists.view(), samples);
 }
 
-inline Index list_scratch(const IndexedAttention& op, const AttentionShape& shape, Index workers) {
-  return op.workspace_bytes<float>(shape_for<IndexedAttention>(shape, kKeysPerRow), workers);
+template <class S>
+Index list_scratch(const IndexedAttention& op, const AttentionShape& shape, Index workers) {
+  return op.workspace_bytes<S>(shape_for<IndexedAttention>(shape, kKeysPerRow), workers);
 }
-inline Index list_scratch(const SmartBirdAttention& op, const AttentionShape& shape,
-                          Index workers) {
-  return op.workspace_bytes<float>(shape_for<SmartBirdAttention>(shape, kSketchWidth), workers);
+template <class S>
+Index list_scratch(const SmartBirdAttention& op, const AttentionShape& shape, Index workers) {
+  return op.workspace_bytes<S>(shape_for<SmartBirdAttention>(shape, kSketchWidth), workers);
 }
 
 inline Index list_backward_scratch(const IndexedAttention& op, const AttentionShape& shape,
@@ -246,25 +247,29 @@ Entry list_forward_entry(Names names, const Op& op, std::vector<Family> families
                          const Other& other = {}) {
   Entry entry = detail::list_entry(std::move(names), op, std::move(families));
   entry.other = other.name;
-  entry.f32 = {[op, other](const AllInputs<float>& in, const View<float>& out) {
-                 const auto data = std::make_shared<ListData<float>>(op, in);
-                 const auto error = [=](Index samples) {
-                   if constexpr (std::is_same_v<Op, SmartBirdAttention>) {
-                     op.select(data->inputs.sketch(), data->lists.view());
-                   }
-                   Error sum = detail::list_error(op, *data, samples);
-                   sum.add(sampled_error<float>(data->inputs, out, samples,
-                                                softmax_reference(ListedKeys{data->lists.view()})));
-                   return sum;
-                 };
-                 return Prepared{
-                     .run = [=](ThreadPool& pool) { op.forward(data->inputs, out, pool); },
-                     .error = error,
-                     .other = other(in)};
-               },
-               [op](const AttentionShape& shape, Index workers) {
-                 return detail::list_scratch(op, shape, workers);
-               }};
+  const auto runner = [&]<class S = float>(float, S = S{}) {
+    const auto prepare = [op, other](const AllInputs<float>& in, const View<float>& out) {
+      const auto data = std::make_shared<ListData<float>>(op, in);
+      const auto error = [=](const View<const float>& got, Index samples,
+                             const Rounding& rounding) {
+        if constexpr (std::is_same_v<Op, SmartBirdAttention>) {
+          op.select(data->inputs.sketch(), data->lists.view());
+        }
+        Error sum = detail::list_error(op, *data, samples);
+        sum.add(sampled_error<float>(data->inputs, got, samples,
+                                     softmax_reference(ListedKeys{data->lists.view()}), rounding));
+        return sum;
+      };
+      Prepared pass = forward_pass<S>(op, data->inputs, out, error);
+      pass.other = other(in);
+      return pass;
+    };
+    return Runner<float>{prepare, [op](const AttentionShape& shape, Index workers) {
+                           return detail::list_scratch<S>(op, shape, workers);
+                         }};
+  };
+  entry.f32 = runner(float{});
+  add_stored_runners(entry, runner);
   return entry;
 }
 
@@ -305,34 +310,41 @@ inline Entry list_decode_entry(Names names, const SmartBirdAttention& op,
                                std::vector<Family> families) {
   names.pass = Pass::decode;
   Entry entry = detail::list_entry(std::move(names), op, std::move(families));
-  const auto prepare = [op](const AllInputs<float>& in, const View<float>& out) {
-    const auto data = std::make_shared<ListData<float>>(op, in);
-    const auto decoder = std::make_shared<fovea::SmartBirdDecoder<float>>(
-        op.decoder<float>({.batch = 1,
-                           .query_heads = in.q.heads(),
-                           .key_heads = in.k.heads(),
-                           .width = in.q.width(),
-                           .value_width = in.v.width(),
-                           .reserve = in.k.rows(),
-                           .sketch_width = in.sketch_k.width()}));
-    decoder->append(in.k, in.v, in.sketch_k);
-    AllInputs<float> query;
-    query.q = in.q;
-    query.sketch_q = in.sketch_q;
-    Prepared pass;
-    pass.run = [=](ThreadPool& pool) {
-      decoder->step(query, out, {.indices = data->lists.view()}, pool);
+  const auto runner = [&]<class S = float>(float, S = S{}) {
+    const auto prepare = [op](const AllInputs<float>& in, const View<float>& out) {
+      const auto data = std::make_shared<ListData<float>>(op, in);
+      const auto call = std::make_shared<const StoredCall<S, float>>(in, out);
+      const auto decoder = std::make_shared<fovea::SmartBirdDecoder<S>>(
+          op.decoder<S>({.batch = 1,
+                         .query_heads = in.q.heads(),
+                         .key_heads = in.k.heads(),
+                         .width = in.q.width(),
+                         .value_width = in.v.width(),
+                         .reserve = in.k.rows(),
+                         .sketch_width = in.sketch_k.width()}));
+      decoder->append(call->inputs.k, call->inputs.v, in.sketch_k);
+      AllInputs<S> query;
+      query.q = call->inputs.q;
+      query.sketch_q = in.sketch_q;
+      Prepared pass;
+      pass.run = [=](ThreadPool& pool) {
+        decoder->step(query, call->out, {.indices = data->lists.view()}, pool);
+      };
+      pass.error = [=](Index samples) {
+        call->widen();
+        Error error = detail::list_error(op, *data, samples);
+        error.add(sampled_error<float>(data->inputs, out, samples,
+                                       softmax_reference(ListedKeys{data->lists.view()}),
+                                       rounding_to<S, float>()));
+        return error;
+      };
+      pass.decoder_bytes = [=] { return decoder->memory_bytes(); };
+      return pass;
     };
-    pass.error = [=](Index samples) {
-      Error error = detail::list_error(op, *data, samples);
-      error.add(sampled_error<float>(data->inputs, out, samples,
-                                     softmax_reference(ListedKeys{data->lists.view()})));
-      return error;
-    };
-    pass.decoder_bytes = [=] { return decoder->memory_bytes(); };
-    return pass;
+    return Runner<float>{prepare, [](const AttentionShape&, Index) { return Index{0}; }};
   };
-  entry.f32 = {prepare, [](const AttentionShape&, Index) { return Index{0}; }};
+  entry.f32 = runner(float{});
+  add_stored_runners(entry, runner);
   return entry;
 }
 

@@ -32,30 +32,40 @@ std::vector<std::unique_ptr<bool[]>> masks_of(const Op& op, const AttentionShape
   return masks;
 }
 
+/// Full attention with a mask for each head, one head after the other.
+struct MaskedHeads {
+  std::vector<std::unique_ptr<bool[]>> masks;
+
+  template <class T>
+  void forward(const AllInputs<T>& in, const View<T>& out, ThreadPool& pool) const {
+    for (Index h = 0; h < in.q.heads(); ++h) {
+      const Index key_head = h / (in.q.heads() / in.k.heads());
+      AllInputs<T> one{head_of(in.q, h), head_of(in.k, key_head), head_of(in.v, key_head)};
+      one.mask = View<const bool>(masks[static_cast<std::size_t>(h) % masks.size()].get(),
+                                  {1, 1, in.q.rows(), in.k.rows()});
+      fovea::FullAttention{}.forward(one, head_of(out, h), pool);
+    }
+  }
+};
+
 /// Forward passes of full attention with a mask that shows what `op` shows: every pair is computed,
 /// then masked. Heads with the same pattern share a mask. Its truth is that of `op`.
 template <class Op>
 Entry dense_mask_entry(Names names, const Op& op, std::vector<Family> families) {
   names.pass = Pass::dense_mask;
-  const auto runner = [&]<class T>(T) {
+  const auto runner = [&]<class T, class S = T>(T, S = S{}) {
     const auto prepare = [op](const AllInputs<T>& in, const View<T>& out) {
-      const auto masks = std::make_shared<const std::vector<std::unique_ptr<bool[]>>>(
-          masks_of(op, fovea::shape_of(in)));
-      const auto run = [=](ThreadPool& pool) {
-        for (Index h = 0; h < in.q.heads(); ++h) {
-          const Index key_head = h / (in.q.heads() / in.k.heads());
-          AllInputs<T> one{head_of(in.q, h), head_of(in.k, key_head), head_of(in.v, key_head)};
-          one.mask = View<const bool>((*masks)[static_cast<std::size_t>(h) % masks->size()].get(),
-                                      {1, 1, in.q.rows(), in.k.rows()});
-          fovea::FullAttention{}.forward(one, head_of(out, h), pool);
-        }
-      };
-      return Prepared{run, [=](Index samples) {
-                        return sampled_error<T>(in, out, samples, softmax_reference(op));
+      const auto call = std::make_shared<const StoredCall<S, T>>(in, out);
+      const auto masked = std::make_shared<const MaskedHeads>(masks_of(op, fovea::shape_of(in)));
+      return Prepared{[=](ThreadPool& pool) { masked->forward(call->inputs, call->out, pool); },
+                      [=](Index samples) {
+                        call->widen();
+                        return sampled_error<T>(in, out, samples, softmax_reference(op),
+                                                rounding_to<S, T>());
                       }};
     };
     return Runner<T>{prepare, [op](const AttentionShape& shape, Index workers) {
-                       return fovea::FullAttention{}.workspace_bytes<T>(shape, workers) +
+                       return fovea::FullAttention{}.workspace_bytes<S>(shape, workers) +
                               pattern_count(op, shape.query_heads) * shape.queries * shape.keys;
                      }};
   };
@@ -69,6 +79,7 @@ Entry dense_mask_entry(Names names, const Op& op, std::vector<Family> families) 
                                 shape.query_heads * shape.queries * shape.keys);
               }};
   entry.causal = is_causal(op);
+  add_stored_runners(entry, runner);
   return entry;
 }
 

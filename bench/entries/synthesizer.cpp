@@ -24,16 +24,20 @@ using fovea::RandomSynthesizerAttention;
 constexpr Index kRank = 8;
 
 /// A forward pass of any form. `Tensors` holds what the form reads beside the inputs, and gives its
-/// inputs and gradients.
-template <class Op, class Tensors>
-Prepared forward_pass(const AllInputs<float>& in, const View<float>& out) {
-  const auto own = std::make_shared<Tensors>(in);
-  return {[=](ThreadPool& pool) { Op{}.forward(own->inputs(in), out, pool); },
+/// inputs and gradients. \tparam S of the tensors
+template <class Op, class Tensors, class S = float>
+Prepared forward_pass_of(const AllInputs<float>& in, const View<float>& out) {
+  const auto own = std::make_shared<const Tensors>(in);
+  const auto call = std::make_shared<const StoredCall<S, float>>(in, out);
+  return {[=](ThreadPool& pool) { Op{}.forward(own->inputs(call->inputs), call->out, pool); },
           [=](Index samples) {
-            return sampled_error<float>(in, out, samples,
-                                        [own](const AllInputs<float>& all, Index head, Index row) {
-                                          return own->truth(all, head, row);
-                                        });
+            call->widen();
+            return sampled_error<float>(
+                in, out, samples,
+                [own](const AllInputs<float>& all, Index head, Index row) {
+                  return own->truth(all, head, row);
+                },
+                rounding_to<S, float>());
           }};
 }
 
@@ -78,32 +82,40 @@ struct RandomTensors {
   std::vector<float> d_r;
 };
 
-/// R1 and R2, and their gradients.
+/// R1 and R2, of S, and their gradients.
+template <class S>
 struct FactorTensors {
   explicit FactorTensors(const AllInputs<float>& in)
       : of_queries{1, in.q.heads(), in.q.rows(), kRank},
         of_keys{1, in.v.heads(), in.v.rows(), kRank},
-        r1(gaussians<float>(5, 0, of_queries[1] * of_queries[2] * kRank)),
-        r2(gaussians<float>(5, 1, of_keys[1] * of_keys[2] * kRank)),
-        d_r1(r1.size()),
-        d_r2(r2.size()) {}
-  fovea::FactorisedSynthesizerInputs<float> inputs(const AllInputs<float>& in) const {
-    return {View<const float>(r1.data(), of_queries), View<const float>(r2.data(), of_keys), in.v};
+        r1(drawn(0, of_queries)),
+        r2(drawn(1, of_keys)),
+        d_r1(static_cast<std::size_t>(r1.view().size())),
+        d_r2(static_cast<std::size_t>(r2.view().size())) {}
+  fovea::FactorisedSynthesizerInputs<S> inputs(const AllInputs<S>& in) const {
+    return {r1.view(), r2.view(), in.v};
   }
   fovea::FactorisedSynthesizerGrads<float> grads(const View<float>& d_v) {
     return {View<float>(d_r1.data(), of_queries), View<float>(d_r2.data(), of_keys), d_v};
   }
   RowReference<float> truth(const AllInputs<float>& in, Index head, Index row) const {
-    const auto own = inputs(in);
-    const AllInputs<float> rows{.q = own.r1, .k = own.r2, .v = in.v};
+    const AllInputs<float> rows{.q = wide_r1.view(), .k = wide_r2.view(), .v = in.v};
     const double root = std::sqrt(static_cast<double>(kRank));
     return softmax_row(
         rows, head, row, [](Index) { return true; }, [=](Index, double z) { return z * root; });
   }
 
   Shape of_queries, of_keys;
-  std::vector<float> r1, r2;
+  Stored<S> r1, r2;
   std::vector<float> d_r1, d_r2;
+
+ private:
+  static Stored<S> drawn(std::uint32_t stream, const Shape& shape) {
+    const std::vector<float> numbers = gaussians<float>(5, stream, shape[1] * shape[2] * shape[3]);
+    return Stored<S>(View<const float>(numbers.data(), shape));
+  }
+
+  Stored<float> wide_r1{std::as_const(r1).view()}, wide_r2{std::as_const(r2).view()};
 };
 
 /// The network of the dense form, M = D, and its gradients.
@@ -197,7 +209,7 @@ Entry synthesizer_entry(const char* form, const char* label, const ShapeFor& sha
   };
   entry.f32 = {[](const AllInputs<float>& in, const View<float>& out) {
                  if constexpr (is_backward) return backward_pass<Op, Tensors>(in, out);
-                 if constexpr (!is_backward) return forward_pass<Op, Tensors>(in, out);
+                 if constexpr (!is_backward) return forward_pass_of<Op, Tensors>(in, out);
                },
                [=](const AttentionShape& s, Index workers) {
                  const auto own = shape_for_call(s);
@@ -213,8 +225,17 @@ Entry synthesizer_entry(const char* form, const char* label, const ShapeFor& sha
 /// Entries of one pass of the forms that fovea_compare shows.
 template <Pass pass>
 void add_streamed(std::vector<Entry>& to, const char* factors, const char* network) {
-  to.push_back(synthesizer_entry<FactorisedSynthesizerAttention, FactorTensors, pass>(
-      "factor:8", factors, shape_of_factors));
+  using Factors = FactorisedSynthesizerAttention;
+  to.push_back(synthesizer_entry<Factors, FactorTensors<float>, pass>("factor:8", factors,
+                                                                      shape_of_factors));
+  if constexpr (pass == Pass::forward) {
+    add_stored_runners(to.back(), []<class S>(float, S) {
+      return Runner<float>{forward_pass_of<Factors, FactorTensors<S>, S>,
+                           [](const AttentionShape& s, Index workers) {
+                             return Factors{}.workspace_bytes<S>(shape_of_factors(s), workers);
+                           }};
+    });
+  }
   to.push_back(synthesizer_entry<DenseSynthesizerAttention, NetworkTensors, pass>(
       "dense,hidden:64", network, shape_of_network));
 }

@@ -18,6 +18,26 @@ namespace bench {
 
 using fovea::Index;
 
+/// The types of tensors. Those of 16 bits are computed in float.
+enum class TensorType { f32, f64, f16, bf16 };
+
+/// What a type is called: on command lines, and elsewhere.
+struct TensorTypeNames {
+  TensorType type;
+  std::string_view flag;
+  const char* name;
+};
+
+inline constexpr std::array<TensorTypeNames, 4> kTensorTypes = {
+    {{TensorType::f32, "f32", "float32"},
+     {TensorType::f64, "f64", "float64"},
+     {TensorType::f16, "f16", "float16"},
+     {TensorType::bf16, "bf16", "bfloat16"}}};
+
+constexpr bool has_16_bits(TensorType type) {
+  return type == TensorType::f16 || type == TensorType::bf16;
+}
+
 /// What the user asked for.
 struct CompareArguments {
   std::string text_file;               ///< kOwnSources: the project's own
@@ -25,7 +45,7 @@ struct CompareArguments {
   std::vector<Index> lengths;          ///< N, ascending, each once
   std::vector<std::string> operators;  ///< names of operators, or labels; none: all
   bool causal = false;                 ///< only those that see no later key
-  bool is_double = false;
+  TensorType type = TensorType::f32;
   double limit = 2;  ///< seconds of a pass; longer ones are left out
   Index heads = 8;
   Index width = 64;
@@ -40,7 +60,7 @@ struct CompareArguments {
 
 /// Of the tensors.
 constexpr const char* type_name(const CompareArguments& arguments) {
-  return arguments.is_double ? "float64" : "float32";
+  return kTensorTypes[static_cast<std::size_t>(arguments.type)].name;
 }
 
 /// A command line that cannot be understood; its message is one line.
@@ -72,7 +92,8 @@ what is computed
   --lengths LIST   sequence lengths, comma-separated     (powers of 2 from 512 on, as many as the
                    tensors have rows, to 65536; of a text 1024,4096,16384)
   --limit SECONDS  passes that would take longer are left out   (2)
-  --dtype TYPE     f32, or f64 in a build with -DFOVEA_BENCH_DOUBLE=ON   (f32)
+  --dtype TYPE     of the tensors: f32, f64, f16 or bf16, if the build has it; cmake/compare.sh
+                   builds what is asked for   (f32)
   --heads H        heads of an embedded text             (8)
   --width D        width of a head of an embedded text   (64)
   --threads T      threads                               (1)
@@ -145,6 +166,17 @@ inline std::vector<std::string> argument_list(std::string_view flag, std::string
   return parts;
 }
 
+/// A type of tensors.
+inline TensorType argument_type(std::string_view flag, std::string_view text) {
+  std::string known;
+  for (const TensorTypeNames& names : kTensorTypes) {
+    if (names.flag == text) return names.type;
+    known += (known.empty() ? "" : ", ") + std::string(names.flag);
+  }
+  throw ArgumentError(std::string(flag) + ": '" + std::string(text) +
+                      "' is not known; the types are " + known);
+}
+
 /// Sets what one of kCompareFlags says.
 inline void set_argument(CompareArguments& to, std::string_view flag, std::string_view value) {
   if (flag == "--text") to.text_file = value;
@@ -159,12 +191,7 @@ inline void set_argument(CompareArguments& to, std::string_view flag, std::strin
   if (flag == "--against") to.against_file = value;
   if (flag == "--operators") to.operators = argument_list(flag, value);
   if (flag == "--limit") to.limit = argument_seconds(flag, value);
-  if (flag == "--dtype") {
-    if (value != "f32" && value != "f64") {
-      throw ArgumentError("--dtype: '" + std::string(value) + "' is not f32 or f64");
-    }
-    to.is_double = value == "f64";
-  }
+  if (flag == "--dtype") to.type = argument_type(flag, value);
 }
 
 }  // namespace detail

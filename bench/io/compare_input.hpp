@@ -23,6 +23,7 @@
 #include "bench/io/npy.hpp"
 #include "bench/io/sketch.hpp"
 #include "fovea/attention/attention.hpp"
+#include "fovea/core/eigen_scalar.hpp"
 
 namespace bench {
 
@@ -173,8 +174,10 @@ inline std::string not_finite(const char* name, const fovea::View<const float>& 
 }  // namespace detail
 
 /// Refuses tensors that hold NaN or infinity in their first n rows: nobody could tell how far an
-/// operator's results are from the truth. \throws std::runtime_error that names the tensors
-inline void check_finite(const HeadTensors& tensors, Index n, const std::string& directory) {
+/// operator's results are from the truth. \param type of which the numbers are
+/// \throws std::runtime_error that names the tensors
+inline void check_finite(const HeadTensors& tensors, Index n, const std::string& source,
+                         const char* type = "float32") {
   const bench::AllInputs<float> in = tensors.first(n);
   std::string found;
   for (const auto& [name, x] : {std::pair{"q.npy", in.q}, {"k.npy", in.k}, {"v.npy", in.v}}) {
@@ -182,8 +185,16 @@ inline void check_finite(const HeadTensors& tensors, Index n, const std::string&
     if (!one.empty()) found += (found.empty() ? "" : "; ") + one;
   }
   if (found.empty()) return;
-  throw std::runtime_error(directory + ": " + found +
-                           " (as float32): the operators' results could not be judged");
+  throw std::runtime_error(source + ": " + found + " (as " + type +
+                           "): the operators' results could not be judged");
+}
+
+/// Rounds all numbers to S, a type of 16 bits.
+template <class S>
+void round_to(HeadTensors& tensors) {
+  for (std::vector<float>* numbers : {&tensors.q, &tensors.k, &tensors.v}) {
+    for (float& x : *numbers) x = static_cast<float>(static_cast<S>(x));
+  }
 }
 
 /// q.npy, k.npy and v.npy of a directory. \throws std::runtime_error

@@ -22,6 +22,7 @@ struct Comparison {
   CompareArguments arguments;
   std::string input;     ///< what the sequence is, for people
   AttentionShape shape;  ///< of the longest sequence
+  std::string left_out;  ///< what has no rows for the type of the tensors, and why
   std::vector<Row> rows;
   double seconds = 0;
 };
@@ -112,8 +113,11 @@ inline std::string to_json(const Comparison& run) {
   json.member("threads", run.arguments.threads);
   json.member("repeat", run.arguments.repeat);
   json.member("error_rows_per_head", kErrorRows);
-  json.member("error_unit",
-              run.arguments.is_double ? "u A (1 + B), u = 2^-53" : "u A (1 + B), u = 2^-24");
+  json.member("error_unit", run.arguments.type == TensorType::f64 ? "u A (1 + B), u = 2^-53"
+                            : has_16_bits(run.arguments.type)
+                                ? "u A (1 + B), u = 2^-24, beyond rounding the output to 16 bits"
+                                : "u A (1 + B), u = 2^-24");
+  if (!run.left_out.empty()) json.member("left_out", run.left_out);
   json.member("seconds", run.seconds);
   json.begin_array("results");
   for (const Row& row : run.rows) detail::write_row(json, row);

@@ -15,6 +15,7 @@
 #include "bench/io/compare_plots.hpp"
 #include "bench/measure/head_kinds.hpp"
 #include "bench/measure/quality.hpp"
+#include "bench/measure/quality_mixed.hpp"
 
 namespace bench {
 
@@ -60,7 +61,7 @@ struct PolicyRow {
 
 /// One run of the program.
 struct QualityRun {
-  Comparison run;  ///< of its arguments, and what stands beside all numbers
+  Comparison run;  ///< of its arguments, and what stands beside all numbers; what is left out
   std::vector<WeightShares> shares;
   std::vector<HeadKind> kinds;
   std::vector<QualityRow> rows;
@@ -72,8 +73,7 @@ inline void write_rows(JsonWriter& json, const QualityRun& all) {
   json.begin_array("results");
   for (const QualityRow& row : all.rows) {
     json.begin_object();
-    const std::string& parameter = row.choice.parameter;
-    json.member("name", row.choice.series + (parameter.empty() ? "" : ", " + parameter));
+    json.member("name", row.choice.name());
     json.member("operator", row.choice.system);
     json.member("milliseconds", row.seconds * 1e3);
     json.member("workspace_bytes", row.workspace_bytes);
@@ -104,6 +104,8 @@ inline std::string quality_json(const QualityRun& all) {
   write_facts(json, "fovea_quality", all.run.command);
   json.member("input", all.run.input);
   json.member("n", all.run.shape.keys);
+  json.member("causal", all.run.arguments.causal ? "yes" : "no");
+  json.member("left_out", all.run.left_out);
   json.member("seconds", all.run.seconds);
   json.begin_array("heads");
   for (std::size_t h = 0; h < all.shares.size(); ++h) {
@@ -166,15 +168,19 @@ inline PlotSeries best_of(const QualityRun& all, const HeadKind* kind) {
 }
 
 inline std::vector<SvgPlot> pictures(const QualityRun& all) {
+  const std::string length = std::string(all.run.arguments.causal ? "causal" : "not causal") +
+                             ", N = " + std::to_string(all.run.shape.keys);
   SvgPlot quality{"quality",
                   "Distance from full attention against time",
-                  "N = " + std::to_string(all.run.shape.keys) + ", " + subtitle_of(all.run),
+                  length + ", " + subtitle_of(all.run),
                   {.label = "milliseconds of a forward pass"},
                   {.label = "|out - full| / |full|, mean over heads"},
                   {},
                   false};
   quality.series.push_back(best_of(all, nullptr));
   for (const HeadKind kind : kHeadKinds) {
+    // Heads of one kind are all heads.
+    if (std::ranges::count(all.kinds, kind) == std::ssize(all.kinds)) continue;
     PlotSeries best = best_of(all, &kind);
     if (!best.points.empty()) quality.series.push_back(std::move(best));
   }
@@ -191,8 +197,8 @@ inline std::vector<SvgPlot> pictures(const QualityRun& all) {
   SvgPlot policies{
       "policies",
       "Weight of full attention on the keys that a sketch finds",
-      "N = " + std::to_string(all.run.shape.keys) + ", " + heads_and_width(all.run.shape) +
-          ", a sketch of " + std::to_string(kSketchWidth) + " dimensions for each key head",
+      length + ", " + heads_and_width(all.run.shape) + ", a sketch of " +
+          std::to_string(kSketchWidth) + " dimensions for each key head",
       {.label = "keys of each row, K", .ticks = {kKeysOfFigure.begin(), kKeysOfFigure.end()}},
       {.label = "share of the weight of full attention"}};
   for (const PolicyRow& row : all.policies) {

@@ -28,10 +28,10 @@ constexpr const char* name(HeadKind kind) {
 }
 
 inline constexpr Index kSinkKeys = 4;    ///< the first ones
-inline constexpr Index kNearKeys = 64;   ///< those before a query, itself among them
+inline constexpr Index kNearKeys = 64;   ///< on a side of a query, itself among them
 inline constexpr Index kFirstRow = 256;  ///< rows before have few keys that are neither
 
-/// Shares of the weights of causal full attention, mean over rows; their sum is 1.
+/// Shares of the weights of full attention, mean over rows; their sum is 1.
 struct WeightShares {
   double sink = 0;
   double near = 0;
@@ -43,15 +43,16 @@ struct WeightShares {
   }
 };
 
-/// The weights of row `row` of causal full attention. \param weights takes [row + 1]
-/// \pre as many queries as keys
-inline void causal_weights(const AllInputs<float>& in, Index head, Index row,
-                           std::vector<double>& weights) {
+/// The weights of row `row` of full attention. \param weights takes one for each key: [row + 1] if
+/// causal \pre as many queries as keys
+inline void full_weights(const AllInputs<float>& in, Index head, Index row, bool causal,
+                         std::vector<double>& weights) {
   const Index key_head = head / (in.q.heads() / in.k.heads());
   const double scale = 1 / std::sqrt(static_cast<double>(in.q.width()));
-  weights.resize(static_cast<std::size_t>(row + 1));
+  const Index keys = causal ? row + 1 : in.k.rows();
+  weights.resize(static_cast<std::size_t>(keys));
   double largest = -HUGE_VAL;
-  for (Index j = 0; j <= row; ++j) {
+  for (Index j = 0; j < keys; ++j) {
     double dot = 0;
     for (Index c = 0; c < in.q.width(); ++c) {
       dot +=
@@ -67,15 +68,17 @@ inline void causal_weights(const AllInputs<float>& in, Index head, Index row,
 
 /// The shares of a head: of every `step`-th row from kFirstRow on, or of the last row if there are
 /// none.
-inline WeightShares weight_shares(const AllInputs<float>& in, Index head, Index step = 8) {
+inline WeightShares weight_shares(const AllInputs<float>& in, Index head, bool causal = true,
+                                  Index step = 8) {
   WeightShares shares;
   std::vector<double> weights;
   Index rows = 0;
   for (Index row = std::min(kFirstRow, in.q.rows() - 1); row < in.q.rows(); row += step, ++rows) {
-    causal_weights(in, head, row, weights);
-    for (Index j = 0; j <= row; ++j) {
-      const double w = weights[static_cast<std::size_t>(j)];
-      (j < kSinkKeys ? shares.sink : row - j < kNearKeys ? shares.near : shares.far) += w;
+    full_weights(in, head, row, causal, weights);
+    for (std::size_t n = 0; n < weights.size(); ++n) {
+      const auto j = static_cast<Index>(n);
+      const bool is_near = std::abs(row - j) < kNearKeys;
+      (j < kSinkKeys ? shares.sink : is_near ? shares.near : shares.far) += weights[n];
     }
   }
   const auto count = static_cast<double>(rows);

@@ -16,13 +16,14 @@
 
 namespace bench {
 
-/// The map of a head, causal: row i has the weights of full attention. Memory: 8 N^2 bytes.
-inline Eigen::MatrixXd causal_map(const AllInputs<float>& in, Index head, Index rows) {
+/// The map of a head: row i has the weights of full attention. Memory: 8 N^2 bytes.
+inline Eigen::MatrixXd full_map(const AllInputs<float>& in, Index head, bool causal) {
+  const Index rows = in.q.rows();
   Eigen::MatrixXd map = Eigen::MatrixXd::Zero(rows, rows);
   std::vector<double> weights;
   for (Index i = 0; i < rows; ++i) {
-    causal_weights(in, head, i, weights);
-    for (Index j = 0; j <= i; ++j) map(i, j) = weights[static_cast<std::size_t>(j)];
+    full_weights(in, head, i, causal, weights);
+    for (std::size_t j = 0; j < weights.size(); ++j) map(i, static_cast<Index>(j)) = weights[j];
   }
   return map;
 }

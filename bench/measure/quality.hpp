@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operators of fovea_quality, with many choices of their options, all of them causal.
+/// The operators of fovea_quality, with many choices of their options, causal or not. Those that
+/// have no causal form are in quality_mixed.hpp.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +39,9 @@ struct Choice {
   /// Makes what `run` reads beside q, k and v; its time is not counted.
   std::function<void(const AllInputs<float>& in, const Result& full, ThreadPool& pool)> prepare =
       {};
+  std::string obstacle = {};  ///< why it cannot run at this length; empty: it can
+
+  std::string name() const { return series + (parameter.empty() ? "" : ", " + parameter); }
 };
 
 /// A softmax over a pattern.
@@ -71,8 +75,9 @@ inline View<float> heads_from(const View<float>& x, Index first, Index count) {
 
 /// Smart Bird attention. The heads that share a key head have one sketch: the best approximation of
 /// their logits in 4 dimensions.
-inline Choice smart_bird_choice(const char* series, fovea::SamplingPolicy policy, Index keys) {
-  const fovea::SmartBirdAttention op({.keys_per_row = keys, .policy = policy, .causal = true});
+inline Choice smart_bird_choice(const char* series, fovea::SamplingPolicy policy, Index keys,
+                                bool causal = true) {
+  const fovea::SmartBirdAttention op({.keys_per_row = keys, .policy = policy, .causal = causal});
   const auto sketches = std::make_shared<std::vector<Sketch<float>>>();
   Choice choice;
   choice.system = "smart_bird";
@@ -102,8 +107,8 @@ inline Choice smart_bird_choice(const char* series, fovea::SamplingPolicy policy
 
 /// Linear attention.
 template <class... Maps>
-Choice linear_choice(const char* parameter) {
-  const fovea::LinearAttention<Maps...> op({.causal = true});
+Choice linear_choice(const char* parameter, bool causal) {
+  const fovea::LinearAttention<Maps...> op({.causal = causal});
   return {
       "linear",
       "linear",
@@ -115,8 +120,8 @@ Choice linear_choice(const char* parameter) {
       false};
 }
 
-inline Choice performer_choice(Index features) {
-  const fovea::PerformerAttention op({.causal = true});
+inline Choice performer_choice(Index features, bool causal) {
+  const fovea::PerformerAttention op({.causal = causal});
   const auto projection = std::make_shared<std::vector<float>>();
   Choice choice;
   choice.system = "performer";
@@ -178,9 +183,9 @@ struct BlendLogits {
 
 /// FMM attention whose blend is fitted to full attention; nothing else in it is trained.
 template <class... Maps>
-Choice fmm_choice(Index half_width) {
+Choice fmm_choice(Index half_width, bool causal = true) {
   const fovea::FmmAttention<Maps...> op(
-      {.near = fovea::Band::half_width(half_width), .causal = true});
+      {.near = fovea::Band::half_width(half_width), .causal = causal});
   const auto logits = std::make_shared<std::unique_ptr<detail::BlendLogits>>();
   Choice choice;
   choice.system = "fmm";
@@ -191,7 +196,7 @@ Choice fmm_choice(Index half_width) {
     const Result near(in);
     const Result far(in);
     op.near().forward(in, near.out_view, pool);
-    fovea::LinearAttention<Maps...>({.causal = true}).forward(in, far.out_view, pool);
+    fovea::LinearAttention<Maps...>({.causal = causal}).forward(in, far.out_view, pool);
     *logits = std::make_unique<detail::BlendLogits>(near, far, full);
   };
   choice.run = [=](AllInputs<float> in, const Result& to, ThreadPool& pool) {
@@ -209,55 +214,72 @@ Choice fmm_choice(Index half_width) {
 /// K of Figure 4 and 5 of the Smart Bird paper.
 inline constexpr std::array<Index, 5> kKeysOfFigure = {5, 10, 20, 40, 80};
 
-/// The first one is full attention, which the others are measured against.
-inline std::vector<Choice> quality_choices() {
-  using fovea::EluMinusPlusOne;
-  using fovea::EluPlusOne;
+namespace detail {
+
+/// Softmax over patterns. A window of W keys ends with the row if causal, and has as many keys on
+/// both sides otherwise.
+inline void add_patterns(bool causal, std::vector<Choice>& all) {
   using fovea::HeadAssignment;
-  using fovea::TanhPlusOne;
-  std::vector<Choice> all;
-  all.push_back(pattern_choice("full", "full", "", fovea::FullAttention{{.causal = true}}));
   const auto named = [](const char* what, Index n) { return what + std::to_string(n); };
+  const auto of_window = [&](Index w) {
+    return causal ? named("W = ", w) : named("W = ", w + 1);  // the row itself is one of them
+  };
+  const auto left = [causal](Index w) { return causal ? w - 1 : w / 2; };
+  const auto right = [causal](Index w) { return causal ? 0 : w / 2; };
   for (const Index w : {32, 64, 128, 256, 512}) {
-    all.push_back(
-        pattern_choice("local", "window", named("W = ", w), fovea::LocalAttention{{w - 1, 0}}));
+    all.push_back(pattern_choice("local", "window", of_window(w),
+                                 fovea::LocalAttention{{left(w), right(w)}}));
   }
   for (const Index w : {32, 64, 128, 256, 512}) {
     all.push_back(pattern_choice(
-        "longformer", "window, 4 sinks", named("W = ", w),
-        fovea::LongformerAttention({.left = w - 1, .first_global = 4, .causal = true})));
+        "longformer", "window, 4 sinks", of_window(w),
+        fovea::LongformerAttention(
+            {.left = left(w), .right = right(w), .first_global = 4, .causal = causal})));
   }
   for (const Index l : {32, 64, 128, 256}) {
     all.push_back(pattern_choice(
         "strided", "strided", named("l = ", l),
-        fovea::StridedAttention{{.stride = l, .heads = HeadAssignment::merged, .causal = true}}));
+        fovea::StridedAttention{{.stride = l, .heads = HeadAssignment::merged, .causal = causal}}));
   }
   for (const Index l : {32, 64, 128, 256}) {
     all.push_back(pattern_choice(
         "fixed", "fixed, c = 8", named("l = ", l),
         fovea::FixedAttention{
-            {.stride = l, .summary = 8, .heads = HeadAssignment::merged, .causal = true}}));
+            {.stride = l, .summary = 8, .heads = HeadAssignment::merged, .causal = causal}}));
   }
   for (const Index b : {16, 32, 64}) {
     all.push_back(pattern_choice("bigbird", "BigBird", named("block ", b),
-                                 fovea::BigBirdAttention({.block = b, .causal = true})));
+                                 fovea::BigBirdAttention({.block = b, .causal = causal})));
+  }
+}
+
+}  // namespace detail
+
+/// The first one is full attention, which the others are measured against.
+inline std::vector<Choice> quality_choices(bool causal = true) {
+  using fovea::EluMinusPlusOne;
+  using fovea::EluPlusOne;
+  using fovea::TanhPlusOne;
+  std::vector<Choice> all;
+  all.push_back(pattern_choice("full", "full", "", fovea::FullAttention{{.causal = causal}}));
+  detail::add_patterns(causal, all);
+  using fovea::SamplingPolicy;
+  for (const Index k : kKeysOfFigure) {
+    all.push_back(smart_bird_choice("Smart Bird", SamplingPolicy::squared_inverse_log, k, causal));
   }
   for (const Index k : kKeysOfFigure) {
-    all.push_back(smart_bird_choice("Smart Bird", fovea::SamplingPolicy::squared_inverse_log, k));
+    all.push_back(smart_bird_choice("Smart Bird, top K", SamplingPolicy::top_k, k, causal));
   }
-  for (const Index k : kKeysOfFigure) {
-    all.push_back(smart_bird_choice("Smart Bird, top K", fovea::SamplingPolicy::top_k, k));
-  }
-  all.push_back(linear_choice<EluPlusOne>("rank 1"));
-  all.push_back(linear_choice<EluPlusOne, EluMinusPlusOne>("rank 2"));
-  all.push_back(linear_choice<EluPlusOne, EluMinusPlusOne, TanhPlusOne>("rank 3"));
-  for (const Index r : {64, 256}) all.push_back(performer_choice(r));
-  for (const Index k : {5, 20, 64, 128}) all.push_back(fmm_choice<EluPlusOne>(k));
+  all.push_back(linear_choice<EluPlusOne>("rank 1", causal));
+  all.push_back(linear_choice<EluPlusOne, EluMinusPlusOne>("rank 2", causal));
+  all.push_back(linear_choice<EluPlusOne, EluMinusPlusOne, TanhPlusOne>("rank 3", causal));
+  for (const Index r : {64, 256}) all.push_back(performer_choice(r, causal));
+  for (const Index k : {5, 20, 64, 128}) all.push_back(fmm_choice<EluPlusOne>(k, causal));
   for (const Index k : {5, 20, 64, 128}) {
-    all.push_back(fmm_choice<EluPlusOne, EluMinusPlusOne>(k));
+    all.push_back(fmm_choice<EluPlusOne, EluMinusPlusOne>(k, causal));
   }
   for (const Index k : {5, 20, 64, 128}) {
-    all.push_back(fmm_choice<EluPlusOne, EluMinusPlusOne, TanhPlusOne>(k));
+    all.push_back(fmm_choice<EluPlusOne, EluMinusPlusOne, TanhPlusOne>(k, causal));
   }
   return all;
 }

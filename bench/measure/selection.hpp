@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/entries/operator_entry.hpp"
@@ -57,6 +58,43 @@ inline std::vector<Entry> selected(std::vector<Entry> entries, const CompareArgu
                                 [&](const std::string& name) { return is_called(entry, name); });
   });
   return entries;
+}
+
+namespace detail {
+
+/// Why an entry has no pass with tensors of 16 bits.
+inline std::string why_no_16_bits(const Entry& entry) {
+  if (entry.names.pass == Pass::training) return "gradients are of float and double";
+  if (entry.names.op == "mixer" || entry.names.op == "fsat") {
+    return "Fourier transforms are of float and double";
+  }
+  if (entry.names.op.ends_with("_eigen")) return "the baselines are of float and double";
+  return "the operators are of float and double";
+}
+
+}  // namespace detail
+
+/// Leaves the entries that take tensors of 16 bits, with the passes on those in place of the ones
+/// in float. Returns what is left out and why, in one line; nothing if it is nothing.
+inline std::string keep_16_bits(std::vector<Entry>& entries, TensorType type) {
+  const auto runner = [type](Entry& entry) -> Runner<float>& {
+    return type == TensorType::f16 ? entry.f16 : entry.bf16;
+  };
+  std::vector<std::pair<std::string, std::string>> groups;  // of a reason: names
+  for (Entry& entry : entries) {
+    entry.f32 = std::move(runner(entry));
+    if (entry.f32.prepare) continue;
+    const std::string reason = detail::why_no_16_bits(entry);
+    auto group = std::ranges::find(groups, reason, &std::pair<std::string, std::string>::first);
+    if (group == groups.end()) group = groups.insert(group, {reason, ""});
+    group->second += (group->second.empty() ? "" : "; ") + entry.names.label;
+  }
+  std::erase_if(entries, [](const Entry& entry) { return !entry.f32.prepare; });
+  std::string line;
+  for (const auto& [reason, names] : groups) {
+    line += (line.empty() ? "" : " | ") + names + " (" + reason + ")";
+  }
+  return line;
 }
 
 /// From which N on an operator was faster than full attention, wherever both were measured; none:

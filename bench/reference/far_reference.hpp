@@ -98,9 +98,10 @@ void add_delta(const FarTokens<T>& x, const WideMap<Wide<T>>& map, Index head, W
 }  // namespace detail
 
 /// Compares `samples` rows of each head (of batch 0) of `out` with the truth.
+/// \param rounding of `out`, which is no error
 template <class T>
 Error far_error(const FarModel<T>& model, const FarTokens<T>& x, const View<const T>& out,
-                Index samples) {
+                Index samples, const Rounding& rounding = {}) {
   using W = Wide<T>;
   constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
   Error error;
@@ -114,7 +115,8 @@ Error far_error(const FarModel<T>& model, const FarTokens<T>& x, const View<cons
       for (std::size_t c = 0; c < want.truth[s].out.size(); ++c) {
         const W got = out(0, head, want.rows[s], static_cast<Index>(c));
         error.add(static_cast<double>(std::abs(got - want.truth[s].out[c])),
-                  u * static_cast<double>(want.truth[s].unit[c]));
+                  static_cast<double>(want.truth[s].out[c]),
+                  u * static_cast<double>(want.truth[s].unit[c]), rounding);
       }
     }
   }

@@ -89,6 +89,14 @@ RowReference<T> softmax_row(const AllInputs<T>& in, Index head, Index row, const
   return truth;
 }
 
+/// What a result may have lost when it was rounded to the type that it is stored in.
+struct Rounding {
+  double share = 0;  ///< of its size
+  double least = 0;  ///< of results near 0
+
+  double of(double result) const { return 1.01 * std::max(share * std::abs(result), least); }
+};
+
 /// How far results are from the truth; a NaN anywhere makes both infinite.
 struct Error {
   double ratio = 0;     ///< largest |error| / (u A (1 + B))
@@ -100,6 +108,11 @@ struct Error {
     }
     absolute = std::max(absolute, error);
     if (error > 0) ratio = std::max(ratio, unit > 0 ? error / unit : error / 0x1p-1074);
+  }
+  /// Adds an error less what rounding the truth to another type makes; a NaN stays one.
+  void add(double error, double truth, double unit, const Rounding& rounding) {
+    const double allowed = rounding.of(truth);
+    add(error <= allowed ? 0 : error - allowed, unit);
   }
   void add(const Error& other) {
     ratio = std::max(ratio, other.ratio);
@@ -116,9 +129,10 @@ inline Index sampled_row(Index sample, Index samples, Index head, Index rows) {
 }
 
 /// Compares `samples` rows of each head (of batch 0) of out with truth(in, head, row).
+/// \param rounding of out, which is no error
 template <class T, class Reference>
 Error sampled_error(const AllInputs<T>& in, const View<const T>& out, Index samples,
-                    const Reference& truth) {
+                    const Reference& truth, const Rounding& rounding = {}) {
   constexpr double u = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
   Error error;
   for (Index head = 0; head < out.heads(); ++head) {
@@ -128,7 +142,8 @@ Error sampled_error(const AllInputs<T>& in, const View<const T>& out, Index samp
       for (std::size_t c = 0; c < want.out.size(); ++c) {
         const auto got = static_cast<Wide<T>>(out(0, head, row, static_cast<Index>(c)));
         error.add(static_cast<double>(std::abs(got - want.out[c])),
-                  u * static_cast<double>(want.unit[c]));
+                  static_cast<double>(want.out[c]), u * static_cast<double>(want.unit[c]),
+                  rounding);
       }
     }
   }

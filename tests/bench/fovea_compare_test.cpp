@@ -45,7 +45,7 @@ class FoveaCompare : public RunProgram {
 };
 
 // Rows of the table, without those that need FFTW.
-constexpr Index kOperators = 55;
+constexpr Index kOperators = 56;
 
 /// The rows that need FFTW, in what the program wrote.
 Index with_fftw(const std::string& all) {
@@ -75,7 +75,7 @@ TEST_F(FoveaCompare, GroupedHeadsAreRightInEveryRow) {
   const std::string all = json();
   EXPECT_EQ(count(all, "\"label\": "), kOperators + with_fftw(all));
   EXPECT_EQ(count(all, "\"label\": "), count(all, "\"error_ratio\": "));
-  EXPECT_EQ(count(all, "\"pass\": \"training\""), 15);
+  EXPECT_EQ(count(all, "\"pass\": \"training\""), 15 + count(all, "\"label\": \"FSAT, training\""));
   EXPECT_EQ(count(all, "\"full\": \"full, causal\""), 14);  // of the rows that are causal
   EXPECT_EQ(count(all, "\"commit\": "), 1);
   // Nothing lies about but what is told of.
@@ -111,6 +111,54 @@ TEST_F(FoveaCompare, RunsWhatIsAskedForAndLaysAnotherRunOverIt) {
   EXPECT_EQ(errors_.find("fovea_compare: q.npy: is no result of fovea_compare: "), 0u) << errors_;
 }
 
+/// Every operator that takes them, and one line of what does not.
+TEST_F(FoveaCompare, TensorsOf16BitsAreRightInEveryRow) {
+  write_tensors(kWidth, 1);
+  for (const std::string type : {"f16", "bf16"}) {
+    ASSERT_EQ(run(kCompare + (" --dtype " + type)), 0) << output_ << errors_;
+    EXPECT_EQ(without_notes(errors_), "");
+    EXPECT_NE(output_.find(type == "f16" ? "type: float16\n" : "type: bfloat16\n"), output_.npos);
+    for (const char* mark : {"WRONG", "FAILED", "skipped", " nan", " inf"}) {
+      EXPECT_EQ(output_.find(mark), output_.npos) << output_;
+    }
+    const std::string all = json();
+    EXPECT_EQ(count(all, "\"label\": "), 29);
+    EXPECT_EQ(count(all, "\"error_ratio\": "), 29);
+    EXPECT_EQ(count(all, "\"pass\": \"decode\""), 10);
+    EXPECT_EQ(count(all, "\"pass\": \"training\""), 0);
+    EXPECT_EQ(count(output_, "\nwithout tensors of 16 bits, left out: full, causal, training; "),
+              1);
+    for (const char* left : {"Sinkhorn", "performer", "Synthesizer, dense", "Eigen, naive"}) {
+      EXPECT_EQ(count(all, "\"label\": \"" + std::string(left) + "\""), 0);
+      EXPECT_NE(output_.find(left), output_.npos);
+      EXPECT_NE(all.find(left, all.find("\"left_out\": ")), all.npos);
+      EXPECT_NE(text_of("out/report.html").find(left), std::string::npos);
+    }
+    // A window of all keys has the bits of full attention on the same numbers.
+    const std::size_t window = all.find("\"label\": \"local, 128 + 128\"");
+    const std::size_t distance = all.find("\"relative_difference_from_full\": ", window);
+    EXPECT_EQ(all.substr(distance, 36).find("\"relative_difference_from_full\": 0"), 0u);
+  }
+  ASSERT_EQ(run(kCompare + std::string(" --dtype bf16 --operators sinkhorn")), 0) << errors_;
+  EXPECT_NE(output_.find("left out: Sinkhorn (the operators are of float and double) | Sinkhorn, "
+                         "training (gradients are of float and double)\n"),
+            output_.npos)
+      << output_;
+}
+
+TEST_F(FoveaCompare, ATypeThatCannotHoldTheNumbersIsRefused) {
+  write_tensors(kWidth, 1e5F);
+  EXPECT_EQ(run(kFew + std::string(" --dtype f16")), 1);
+  EXPECT_NE(errors_.find("k.npy holds infinity at head 0, row 0, column 0 (as float16)"),
+            errors_.npos)
+      << errors_;
+  EXPECT_FALSE(has("out"));
+  EXPECT_EQ(run(kFew + std::string(" --dtype bf16")), 0) << errors_;
+  EXPECT_EQ(run(kFew + std::string(" --dtype half")), 2);
+  EXPECT_EQ(errors_,
+            "fovea_compare: --dtype: 'half' is not known; the types are f32, f64, f16, bf16\n");
+}
+
 TEST_F(FoveaCompare, AnUnknownOperatorListsTheKnownOnes) {
   EXPECT_EQ(run("--qkv nowhere --operators striped"), 2);
   EXPECT_EQ(errors_.find("fovea_compare: --operators: 'striped' is not known; the operators are "
@@ -141,6 +189,12 @@ TEST_F(FoveaCompare, OneHeadOneRowAndOtherWidths) {
     }
     EXPECT_EQ(run(kCompare), 0) << rows << " x " << width << output_ << errors_;
     EXPECT_NE(output_.find("1 head, D = " + std::to_string(width)), output_.npos);
+    for (const char* mark : {"WRONG", "FAILED", " nan", " inf"}) {
+      EXPECT_EQ(output_.find(mark), output_.npos) << output_;
+    }
+    // Sinkhorn, Reformer and Nystroem attention, and their training.
+    EXPECT_EQ(count(output_, " skipped: N is no multiple of 64\n"), rows % 64 == 0 ? 0 : 6);
+    ASSERT_EQ(run(kCompare + std::string(" --dtype f16")), 0) << output_ << errors_;
     for (const char* mark : {"WRONG", "FAILED", " nan", " inf"}) {
       EXPECT_EQ(output_.find(mark), output_.npos) << output_;
     }
@@ -211,7 +265,35 @@ TEST_F(FoveaCompare, WhatIsNoRegularFileIsRefusedBeforeTheMeasuring) {
   EXPECT_NE(errors_.find("out/time.svg: is a directory"), errors_.npos) << errors_;
   put("file", "of a user");
   EXPECT_EQ(run(kCompare + std::string(" --plots file/out")), 1);
-  EXPECT_NE(errors_.find("file/out: cannot be made: "), errors_.npos) << errors_;
+  EXPECT_EQ(errors_.find("fovea_compare: file/out: cannot be made: "), 0u) << errors_;
+  EXPECT_EQ(output_, "");
+  fs::create_directories(folder_ / "other/report.html");
+  EXPECT_EQ(run(kCompare + std::string(" --plots other")), 1);
+  EXPECT_EQ(errors_.find("fovea_compare: other/report.html: is a directory"), 0u) << errors_;
+}
+
+/// Nothing but the machine's facts comes before what is wrong with the tensors.
+TEST_F(FoveaCompare, TensorsThatDoNotFitAreNamed) {
+  const auto expect = [&](const std::string& message) {
+    EXPECT_EQ(run(kCompare), 1);
+    EXPECT_EQ(errors_, "fovea_compare: " + message + "\n");
+    EXPECT_EQ(output_, "");
+    EXPECT_FALSE(has("out"));
+  };
+  write_tensors(kWidth, 1);
+  const std::vector<float> zeros(static_cast<std::size_t>(6 * kRows * kWidth));
+  write_heads(folder_ / "k.npy", 3, kWidth, {zeros.data(), zeros.data() + 3 * kRows * kWidth});
+  expect(".: the heads of k and v differ; q is 1x4x64x8, k 1x3x64x8, v 1x2x64x8");
+  write_heads(folder_ / "v.npy", 3, kWidth, {zeros.data(), zeros.data() + 3 * kRows * kWidth});
+  expect(".: the heads of k must divide those of q; q is 1x4x64x8, k 1x3x64x8, v 1x3x64x8");
+  write_heads(folder_ / "q.npy", 3, 2 * kWidth, zeros);
+  expect(".: the widths of q and k differ; q is 1x3x64x16, k 1x3x64x8, v 1x3x64x8");
+  put("q.npy", "no tensor");
+  EXPECT_EQ(run(kCompare), 1);
+  EXPECT_EQ(errors_.find("fovea_compare: ./q.npy: "), 0u) << errors_;
+  fs::remove(folder_ / "q.npy");
+  EXPECT_EQ(run(kCompare), 1);
+  EXPECT_EQ(errors_.find("fovea_compare: ./q.npy: "), 0u) << errors_;
 }
 
 /// The script builds nothing to help, and says what the program says.

@@ -31,8 +31,11 @@ TEST(CompareArguments, HaveDefaults) {
   EXPECT_EQ(a.operators, std::vector<std::string>());
   EXPECT_EQ(a.limit, 2);
   EXPECT_FALSE(a.causal);
-  EXPECT_FALSE(a.is_double);
-  EXPECT_TRUE(parse({"--dtype", "f64"}).is_double);
+  EXPECT_EQ(a.type, bench::TensorType::f32);
+  EXPECT_EQ(parse({"--dtype", "f64"}).type, bench::TensorType::f64);
+  EXPECT_EQ(parse({"--dtype=f16"}).type, bench::TensorType::f16);
+  EXPECT_EQ(parse({"--dtype", "bf16"}).type, bench::TensorType::bf16);
+  EXPECT_STREQ(type_name(parse({"--dtype", "bf16"})), "bfloat16");
   EXPECT_EQ(a.heads, 8);
   EXPECT_EQ(a.width, 64);
   EXPECT_EQ(a.threads, 1);
@@ -104,7 +107,7 @@ TEST(CompareArguments, RefuseWithOneLine) {
                                                             {"--limit", "0"},
                                                             {"--limit", "nan"},
                                                             {"--limit", "2s"},
-                                                            {"--dtype", "f16"},
+                                                            {"--dtype", "f8"},
                                                             {"--against"}};
   for (const auto& words : wrong) {
     const std::string message = message_of(words);
@@ -113,6 +116,8 @@ TEST(CompareArguments, RefuseWithOneLine) {
   }
   EXPECT_EQ(message_of({"--heads", "0"}), "--heads: '0' is no whole number from 1 to 1024");
   EXPECT_EQ(message_of({"--text"}), "--text needs a value; see --help");
+  EXPECT_EQ(message_of({"--dtype", "F16"}),
+            "--dtype: 'F16' is not known; the types are f32, f64, f16, bf16");
 }
 
 TEST(CompareArguments, HelpNamesEveryFlag) {

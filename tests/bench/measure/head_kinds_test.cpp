@@ -20,7 +20,7 @@ using fovea::View;
 constexpr Index kRows = 512;
 
 /// q = (1, 0) and k_j = (logit of j, 0): every row has the same logits.
-WeightShares shares_of(double (*logit)(Index j), Index step = 1) {
+WeightShares shares_of(double (*logit)(Index j), Index step = 1, bool causal = true) {
   std::vector<float> q(kRows * 4), k(kRows * 4);
   for (Index j = 0; j < kRows; ++j) {
     q[static_cast<std::size_t>(4 * j)] = 2;  // 1/sqrt(4) is taken off
@@ -31,7 +31,7 @@ WeightShares shares_of(double (*logit)(Index j), Index step = 1) {
   in.q = View<const float>(q.data(), shape);
   in.k = View<const float>(k.data(), shape);
   in.v = in.k;
-  return bench::weight_shares(in, 0, step);
+  return bench::weight_shares(in, 0, causal, step);
 }
 
 TEST(WeightShares, AreThoseOfUniformWeights) {
@@ -46,6 +46,17 @@ TEST(WeightShares, AreThoseOfUniformWeights) {
   EXPECT_NEAR(shares.near, near, 1e-9);
   EXPECT_NEAR(shares.sink + shares.near + shares.far, 1, 1e-9);
   EXPECT_EQ(shares.kind(), HeadKind::far);
+}
+
+TEST(WeightShares, AreOfBothSidesIfNotCausal) {
+  const WeightShares shares = shares_of([](Index) { return 0.0; }, 1, false);
+  double near = 0;
+  for (Index row = 256; row < kRows; ++row) {
+    near += static_cast<double>(64 + std::min<Index>(63, kRows - 1 - row)) / kRows / 256;
+  }
+  EXPECT_NEAR(shares.sink, 4.0 / kRows, 1e-9);
+  EXPECT_NEAR(shares.near, near, 1e-9);
+  EXPECT_NEAR(shares.sink + shares.near + shares.far, 1, 1e-9);
 }
 
 TEST(WeightShares, TellTheKinds) {
@@ -69,7 +80,7 @@ TEST(KeptTensors, HaveHeadsOfEachKind) {
   EXPECT_EQ(tensors.q_shape, (fovea::Shape{1, 9, 2048, 64}));
   EXPECT_EQ(tensors.v_shape, (fovea::Shape{1, 3, 2048, 64}));
   for (Index h = 0; h < 9; ++h) {
-    const HeadKind kind = bench::weight_shares(tensors.first(2048), h, 64).kind();
+    const HeadKind kind = bench::weight_shares(tensors.first(2048), h, true, 64).kind();
     EXPECT_EQ(kind, h < 3 ? HeadKind::local : h < 6 ? HeadKind::sink : HeadKind::far) << h;
   }
 }

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "bench/io/compare_input.hpp"
+#include "bench/measure/head_kinds.hpp"
+#include "bench/measure/quality_mixed.hpp"
 
 namespace {
 
@@ -33,8 +35,9 @@ bench::HeadTensors heads() {
 
 class Quality : public testing::Test {
  protected:
-  Quality() : tensors_(heads()), in_(tensors_.first(kRows)), full_(in_), pool_(1) {
-    fovea::FullAttention{{.causal = true}}.forward(in_, full_.out_view, {full_.lse_view}, pool_);
+  explicit Quality(bool causal = true)
+      : tensors_(heads()), in_(tensors_.first(kRows)), full_(in_), pool_(1) {
+    fovea::FullAttention{{.causal = causal}}.forward(in_, full_.out_view, {full_.lse_view}, pool_);
   }
 
   Found found_of(const Choice& choice, Index head = 0) {
@@ -48,6 +51,15 @@ class Quality : public testing::Test {
   AllInputs<float> in_;
   Result full_;
   ThreadPool pool_;
+};
+
+class QualityOfBothSides : public Quality {
+ protected:
+  QualityOfBothSides() : Quality(false) {}
+
+  void expect_full(const Choice& choice, double bound = 1e-5) {
+    for (Index h = 0; h < 4; ++h) EXPECT_LT(found_of(choice, h).distance, bound) << choice.name();
+  }
 };
 
 TEST_F(Quality, FullAttentionIsItself) {
@@ -83,6 +95,92 @@ TEST_F(Quality, WiderWindowsCarryMore) {
     last[choice.series] = weight;
   }
   EXPECT_EQ(last["window"], 1);  // 512 keys are all of them
+}
+
+TEST_F(QualityOfBothSides, EveryChoiceRunsAndCarriesAShareOfTheWeight) {
+  std::vector<Choice> all = bench::quality_choices(false);
+  for (Choice& choice : bench::mixed_choices(kRows)) all.push_back(std::move(choice));
+  Index with_obstacle = 0;
+  for (const Choice& choice : all) {
+    if (!choice.obstacle.empty()) {
+      ++with_obstacle;
+      continue;
+    }
+    const Found found = found_of(choice, 3);
+    EXPECT_TRUE(std::isfinite(found.distance)) << choice.name();
+    EXPECT_GE(choice.workspace_bytes(fovea::shape_of(in_)), 0) << choice.name();
+    if (!choice.has_pairs) continue;
+    EXPECT_GT(found.weight, 0) << choice.name();
+    EXPECT_LE(found.weight, 1 + 1e-5) << choice.name();
+    if (found.weight > 1 - 1e-5) {
+      EXPECT_LT(found.distance, 1e-3) << choice.name();
+    }
+  }
+  EXPECT_EQ(with_obstacle, 7);  // 80 rows: Nystroem and Sinkhorn want multiples of 32 and more
+  EXPECT_EQ(bench::sinkhorn_choice(32, kRows).obstacle, "N = 80 is no multiple of 32");
+}
+
+/// Where as much is computed as full attention has, it is full attention.
+TEST_F(QualityOfBothSides, WhatMixesNothingIsFullAttention) {
+  expect_full(bench::linformer_choice(kRows));
+  expect_full(bench::sinkhorn_choice(kRows, kRows));
+  expect_full(bench::fsat_choice(kRows, kRows));
+  EXPECT_NEAR(found_of(bench::fsat_choice(kRows, kRows)).weight, 1, 1e-5);
+  expect_full(bench::smart_bird_choice("", fovea::SamplingPolicy::top_k, kRows, false));
+  // One landmark is the mean of all values; several come nearer.
+  EXPECT_LT(found_of(bench::nystroem_choice(40, kRows)).distance,
+            found_of(bench::nystroem_choice(1, kRows)).distance);
+}
+
+TEST_F(QualityOfBothSides, LinformerMeansAreThoseOfSegments) {
+  AllInputs<float> in = in_;
+  const std::vector<float> ones(static_cast<std::size_t>(4 * kRows * 8), 1);
+  in.q = fovea::View<const float>(ones.data(), in.q.shape());
+  // All queries are equal: P = 1 has the mean of the values, and 80 rows in 3 segments all weights.
+  const Result one(in);
+  for (const Index projected : {1, 3, 100}) {
+    const Choice choice = bench::linformer_choice(projected);
+    choice.prepare(in, full_, pool_);
+    choice.run(in, one, pool_);
+    double total = 0;
+    for (Index n = 0; n < kRows; ++n) total += in.v(0, 0, n, 2);
+    if (projected == 1) {
+      EXPECT_NEAR(one.out_view(0, 0, 7, 2), total / kRows, 1e-5);
+    }
+    EXPECT_TRUE(std::isfinite(one.out_view(0, 3, 79, 7))) << projected;
+  }
+}
+
+/// The graph's edges carry what the largest weight of each key is, by plain loops.
+TEST_F(QualityOfBothSides, TheBestGraphHasTheLargestWeightsOfEachKey) {
+  for (Index h = 0; h < 4; ++h) {
+    std::vector<double> largest(kRows);
+    std::vector<double> weights;
+    for (Index i = 0; i < kRows; ++i) {
+      bench::full_weights(in_, h, i, false, weights);
+      for (std::size_t j = 0; j < kRows; ++j) largest[j] = std::max(largest[j], weights[j]);
+    }
+    double sum = 0;
+    for (const double w : largest) sum += w;
+    const Choice choice = bench::fsat_choice(1, kRows);
+    EXPECT_NEAR(found_of(choice, h).weight, sum / kRows, 1e-5) << h;
+    EXPECT_GT(found_of(bench::fsat_choice(4, kRows), h).weight, sum / kRows);
+  }
+}
+
+/// The logits by which blocks are sorted are the mean logits of pairs of blocks.
+TEST_F(QualityOfBothSides, BlocksAreSortedByTheirMeanLogits) {
+  const std::vector<float> logits = bench::detail::sorting_logits(in_, 16);
+  ASSERT_EQ(logits.size(), 2u * 5 * 5);
+  double sum = 0;  // of block 3 to block 1, key head 1, whose query heads are 2 and 3
+  for (Index h = 2; h < 4; ++h) {
+    for (Index i = 48; i < 64; ++i) {
+      for (Index j = 16; j < 32; ++j) {
+        for (Index c = 0; c < 8; ++c) sum += double{in_.q(0, h, i, c)} * double{in_.k(0, 1, j, c)};
+      }
+    }
+  }
+  EXPECT_NEAR(logits[25 + 3 * 5 + 1], sum / (2 * 16 * 16) / std::sqrt(8.0), 1e-5);
 }
 
 TEST_F(Quality, SmartBirdWithAllKeysIsFullAttention) {

@@ -76,6 +76,37 @@ Row row(const char* op, const char* label, Index n, std::optional<double> speed_
   return made;
 }
 
+TEST(SixteenBits, LeaveWhatTakesThemAndTellTheOthers) {
+  std::vector<Entry> all = entries();
+  all.push_back(entry("sinkhorn", "Sinkhorn", false));
+  all.push_back(entry("fsat", "FSAT", false));
+  all.push_back(entry("naive_eigen", "Eigen", false));
+  all.push_back(entry("luna", "Luna", false));
+  const auto pass_of = [](Index bytes) {
+    bench::Runner<float> runner;
+    runner.prepare = [](const auto&, const auto&) { return bench::Prepared{}; };
+    runner.workspace_bytes = [=](const auto&, Index) { return bytes; };
+    return runner;
+  };
+  for (Entry& e : all) e.f32 = pass_of(4);
+  for (const std::size_t n : {0u, 3u}) {
+    all[n].f16 = pass_of(2);
+    all[n].bf16 = pass_of(3);
+  }
+  for (const bench::TensorType type : {bench::TensorType::f16, bench::TensorType::bf16}) {
+    std::vector<Entry> kept = all;
+    EXPECT_EQ(
+        bench::keep_16_bits(kept, type),
+        "full, causal; full, decoding; strided; ; Sinkhorn; Luna (the operators are of float "
+        "and double) | strided, training (gradients are of float and double) | FSAT (Fourier "
+        "transforms are of float and double) | Eigen (the baselines are of float and double)");
+    ASSERT_EQ(kept.size(), 2u);
+    EXPECT_EQ(kept[1].names.label, "local, 128");
+    EXPECT_EQ(kept[1].f32.workspace_bytes({}, 1), type == bench::TensorType::f16 ? 2 : 3);
+    EXPECT_EQ(bench::keep_16_bits(kept = {all[0]}, type), "");
+  }
+}
+
 TEST(Overtakings, AreFromWhereAnOperatorStaysFaster) {
   const auto all = bench::overtakings(
       {row("full", "full, causal", 512, 2.0), row("a", "a", 512, 1.5), row("b", "b", 512, 1.2),
