@@ -10,6 +10,7 @@
 #include "fovea/core/error.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/core/key_run.hpp"
+#include "fovea/core/on_error.hpp"
 #include "fovea/core/overlap.hpp"
 #include "fovea/core/philox.hpp"
 #include "fovea/core/scalar.hpp"

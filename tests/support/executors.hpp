@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fovea/core/arena.hpp"
@@ -45,22 +46,22 @@ class AnyExecutor {
   template <class E>
   static AnyExecutor of(E& executor, fovea::Arena* arena = nullptr) {
     return AnyExecutor(
-        static_cast<int>(executor.concurrency()),
+        [&executor] { return static_cast<int>(executor.concurrency()); },
         [&executor](Index n, const std::function<void(Index)>& f) { executor.parallel_for(n, f); },
         arena);
   }
 
-  int concurrency() const { return concurrency_; }
+  int concurrency() const { return concurrency_(); }
   void parallel_for(Index n, const std::function<void(Index)>& f) const { run_(n, f); }
   AnyLease lease() const { return AnyLease(arena_); }
 
  private:
   using Run = std::function<void(Index, const std::function<void(Index)>&)>;
 
-  AnyExecutor(int concurrency, Run run, fovea::Arena* arena)
-      : concurrency_(concurrency), run_(std::move(run)), arena_(arena) {}
+  AnyExecutor(std::function<int()> concurrency, Run run, fovea::Arena* arena)
+      : concurrency_(std::move(concurrency)), run_(std::move(run)), arena_(arena) {}
 
-  int concurrency_;
+  std::function<int()> concurrency_;
   Run run_;
   fovea::Arena* arena_;
 };

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <new>
 #include <vector>
@@ -22,6 +23,18 @@ namespace fovea_test {
 
 /// What outputs hold before a call.
 inline constexpr double kUntouched = 7;
+
+/// Counts the allocations that failed, and prints their number at the end.
+class FailedAllocations : public testing::Environment {
+ public:
+  static std::ptrdiff_t& count() {
+    static std::ptrdiff_t failed = 0;
+    return failed;
+  }
+  void TearDown() override { std::printf("allocations that failed: %td\n", count()); }
+};
+inline testing::Environment* const failed_allocations =
+    testing::AddGlobalTestEnvironment(new FailedAllocations);
 
 /// Fails the n-th allocation of `call`, n = 1, 2, ... until none fails; beyond the first hundred,
 /// which a case that makes lists of keys for every row needs, not quite all.
@@ -44,6 +57,7 @@ inline void fail_each_allocation(const std::function<void()>& reset,
           threw = true;
         }
         struck = FailingHeap::has_struck();
+        if (struck) ++FailedAllocations::count();
       }
       ASSERT_TRUE(struck || !threw);
       threw ? failed() : done();

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Counts heap memory, and lets allocations fail, by replacing operator new and delete: included by
-/// one test file of an executable, at most.
+/// Counts heap memory, lets allocations fail, and sets fences around them, by replacing operator
+/// new and delete: included by one test file of an executable, at most.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
 #include <new>
+
+#include "support/fences.hpp"
 
 namespace fovea_test {
 
@@ -79,6 +82,14 @@ namespace detail {
 // compiler that sees free() beside a call of operator new takes the two for a mismatch.
 [[gnu::noinline]] inline void* allocate(std::size_t size, std::size_t alignment) {
   if (FailingHeap::strikes()) throw std::bad_alloc();
+  if (FencedHeap::lives()) {
+    // Without more alignment than the size tells: a float behind the last one would be missed.
+    const std::size_t natural = size & (~size + 1);
+    const std::size_t least = std::clamp<std::size_t>(natural, 1, alignof(std::max_align_t));
+    void* const data = FencedHeap::allocate(size, alignment == 1 ? least : alignment);
+    heap().add(size);
+    return data;
+  }
   if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
   const std::size_t total = (size + 2 * alignment - 1) / alignment * alignment;
   auto* const base = static_cast<std::byte*>(std::aligned_alloc(alignment, total));
@@ -90,6 +101,10 @@ namespace detail {
 
 [[gnu::noinline]] inline void release(void* data, std::size_t alignment) {
   if (data == nullptr) return;
+  if (FencedHeap::has(data)) {
+    heap().bytes -= static_cast<std::ptrdiff_t>(FencedHeap::release(data));
+    return;
+  }
   if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
   std::byte* const base = static_cast<std::byte*>(data) - alignment;
   heap().bytes -= static_cast<std::ptrdiff_t>(*reinterpret_cast<std::size_t*>(base));

@@ -30,10 +30,16 @@ struct IndexCall {
 }  // namespace detail
 
 /// An executor runs calls, possibly several at once on different threads.
+///
+/// Operators hold one that does not do as it says in bounds: what it leaves out is done by the
+/// calling thread, calls that it makes twice or with a wrong index find nothing to do, and a
+/// concurrency that changes is asked for once a pass. One thing is up to the executor: when
+/// parallel_for returns or throws, none of its calls may be running or still to come.
 template <class E>
 concept Executor = requires(E& e, Index n, const detail::IndexCall& f) {
   /// The number of calls that may run at once, the one in the calling thread included. It is at
-  /// least 1, and the same each time the same thread asks.
+  /// least 1, and the same each time the same thread asks. Operators take scratch memory for so
+  /// many, or for as many as they have tasks.
   { e.concurrency() } -> std::integral;
   /// Calls f(i) once for each i in [0, n), in any order and on any threads, and returns when all
   /// calls are done. If calls throw, the exception of the lowest index is rethrown once no call is
@@ -180,13 +186,14 @@ class ForWork {
  public:
   /// \param executor must outlive this object
   /// \param products multiply-adds of the whole work, at most, or as many as take its time
-  ForWork(E& executor, double products)
-      : executor_(executor), is_small_(!kTakesSmallWork<E> && products <= kSerialProducts) {}
-
-  /// That of the executor; 1 for small work.
-  Index concurrency() const {
-    return is_small_ ? Index{1} : static_cast<Index>(executor_.concurrency());
+  ForWork(E& executor, double products) : executor_(executor) {
+    if (!kTakesSmallWork<E> && products <= kSerialProducts) return;
+    concurrency_ = (std::max)(Index{1}, static_cast<Index>(executor.concurrency()));
   }
+
+  /// That of the executor, at least 1; 1 for small work. It never changes: scratch memory for so
+  /// many workers must do for all tasks of the work.
+  Index concurrency() const { return concurrency_; }
   /// Runs the calls on the executor.
   template <class F>
   void parallel_for(Index n, F&& f) const {
@@ -197,7 +204,7 @@ class ForWork {
 
  private:
   E& executor_;
-  bool is_small_;
+  Index concurrency_ = 1;
 };
 
 /// A ForWork of the executor, which must outlive it; `Serial` is itself.
@@ -235,13 +242,20 @@ void for_each_task(E&& executor, Index tasks, F&& f) {
     return;
   }
   std::atomic<Index> next{0};
+  std::atomic<Index> free_workers{workers};
   detail::GuardedCalls calls;
   const auto work = [&](Index worker) {
     for (Index task = next++; task < tasks; task = next++) {
       calls.run(task, [&](Index i) { f(i, worker); });
     }
   };
-  const std::exception_ptr refused = detail::caught([&] { executor.parallel_for(workers, work); });
+  // Calls are numbered here: an executor that repeats an index must not share out scratch twice.
+  const auto work_once = [&](Index /*index*/) {
+    const Index worker = --free_workers;
+    if (worker >= 0) work(worker);
+  };
+  const std::exception_ptr refused =
+      detail::caught([&] { executor.parallel_for(workers, work_once); });
   const bool fails = refused && !detail::is_shortage(refused);
   if (!fails) work(0);
   calls.rethrow();

@@ -16,6 +16,9 @@
 #if defined(__linux__)
 #include <sched.h>
 #endif
+#if defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -221,6 +224,15 @@ inline std::unique_ptr<OwnedPool> make_pool(PoolThreads threads) {
       count, allow_spinning, PoolEnvironment{std::make_shared<PoolThreads>(std::move(threads))});
 }
 
+/// The number of this process; 0 on systems without fork().
+inline long process_id() noexcept {
+#if defined(__unix__) || defined(__APPLE__)
+  return long{::getpid()};
+#else
+  return 0;
+#endif
+}
+
 /// What Eigen::ThreadPoolDevice offers, described without the header of Eigen's tensors.
 template <class Device>
 concept EigenPoolDevice = requires(const Device& device) {
@@ -233,6 +245,9 @@ concept EigenPoolDevice = requires(const Device& device) {
 /// An Executor that uses the calling thread and `concurrency - 1` threads of its own, which look
 /// for work for some microseconds, and then sleep until there is some. Any number of threads may
 /// use it at the same time. If the system refuses some of its threads, it works with fewer.
+///
+/// A child process of fork() has none of these threads: there it makes all calls in the calling
+/// thread, whatever threads of the parent were at, and its end waits for nothing.
 /// \pre no call is running when it is destroyed
 class ThreadPool {
  public:
@@ -240,12 +255,16 @@ class ThreadPool {
   ThreadPool() : ThreadPool(default_concurrency()) {}
 
   /// \param concurrency number of threads, the calling one included; it is cut to kMaxConcurrency
-  /// \throws std::invalid_argument if concurrency < 1
+  /// \throws std::invalid_argument if concurrency < 1; std::bad_alloc
   explicit ThreadPool(int concurrency)
       : ThreadPool(concurrency, [] { return std::make_unique<detail::PoolThread>(); }) {}
 
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
+  ~ThreadPool() {
+    // Threads that are not there cannot be waited for.
+    if (!is_at_home()) static_cast<void>(pool_.release());
+  }
 
   /// How many calls may run at once: one in each thread of the pool, and one in the calling thread.
   int concurrency() const { return pool_ == nullptr ? 1 : pool_->NumThreads() + 1; }
@@ -254,7 +273,7 @@ class ThreadPool {
   /// thread, in order.
   template <class F>
   void parallel_for(Index n, F&& f) const {
-    detail::pool_parallel_for(pool_.get(), concurrency(), n, f);
+    detail::pool_parallel_for(is_at_home() ? pool_.get() : nullptr, concurrency(), n, f);
   }
 
  protected:
@@ -272,7 +291,11 @@ class ThreadPool {
     return (std::min)(concurrency, kMaxConcurrency) - 1;
   }
 
+  /// Whether this is the process that made the threads.
+  bool is_at_home() const noexcept { return detail::process_id() == process_; }
+
   std::unique_ptr<detail::OwnedPool> pool_;
+  long process_ = detail::process_id();
 };
 
 /// An Executor on the threads of an Eigen pool, which must outlive it. It is cheap to copy.

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "fovea/kernels/layers/table.hpp"
@@ -76,7 +77,7 @@ class Adam {
   /// \param layer the same one in each call
   /// \return the norm of the gradient over all parameters, before it is clipped
   /// \throws std::invalid_argument if options are out of range, or if the parameters have other
-  /// sizes than in the first step
+  /// sizes than in the first step; std::bad_alloc in the first step, which then was none
   template <class Layer, class E = Serial>
   double step(Layer& layer, E&& executor = {}) {
     check_options();
@@ -144,10 +145,12 @@ class Adam {
 
   void prepare(const std::vector<Parameter<T>*>& parameters) {
     if (moments_.empty()) {
+      std::vector<Moments> all;  // all or none, if memory runs out
       for (const Parameter<T>* p : parameters) {
         const RowMatrix<T> zero = RowMatrix<T>::Zero(p->value.rows(), p->value.cols());
-        moments_.push_back({zero, zero});
+        all.push_back({zero, zero});
       }
+      moments_ = std::move(all);
     }
     if (parameters.size() != moments_.size()) {
       refuse("Adam", "the number of parameters", std::to_string(parameters.size()),

@@ -3,35 +3,13 @@
 /// The decoder of EncoderBlock: its tokens come one after the other, or some at a time.
 #pragma once
 
-#include <exception>
 #include <utility>
 
+#include "fovea/core/on_error.hpp"
 #include "fovea/layers/layer_check.hpp"
 #include "fovea/layers/multi_head_decoder.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-namespace detail {
-
-/// Makes a decoder forget all tokens if the scope is left by an exception after some were appended:
-/// then its parts have different ones.
-template <class Decoder>
-class ForgetsOnError {
- public:
-  explicit ForgetsOnError(Decoder& decoder) : decoder_(decoder), length_(decoder.length()) {}
-  ForgetsOnError(const ForgetsOnError&) = delete;
-  ForgetsOnError& operator=(const ForgetsOnError&) = delete;
-  ~ForgetsOnError() {
-    if (std::uncaught_exceptions() > exceptions_ && decoder_.length() != length_) decoder_.clear();
-  }
-
- private:
-  Decoder& decoder_;
-  Index length_;
-  int exceptions_ = std::uncaught_exceptions();
-};
-
-}  // namespace detail
 
 /// What `block.decoder(shape)` returns: a growing sequence of tokens. `step` gives, bit for bit,
 /// the rows that `block.forward` gives for the same tokens in all tokens so far, if the operator is
@@ -81,7 +59,10 @@ class EncoderBlockDecoder {
   template <class E>
   void step(const View<const T>& x, const View<T>& y, Room& room, E&& executor) {
     check_forward("EncoderBlock", x, block_->width(), y, block_->width());
-    const detail::ForgetsOnError<EncoderBlockDecoder> all_or_none(*this);
+    // The parts of a block must not have different tokens.
+    const detail::OnError forget([this, before = length()] {
+      if (length() != before) clear();
+    });
     block_->run(
         x, y, room.block,
         [&](const View<const T>& normal, const View<T>& part, auto&& threads) {

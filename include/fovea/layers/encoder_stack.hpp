@@ -154,7 +154,10 @@ class EncoderStackDecoder {
   void step(const View<const T>& x, const View<T>& y, E&& executor = {}) {
     check_forward("EncoderStack", x, x.width(), y, x.width());
     auto&& threads = as_executor(executor);
-    const detail::ForgetsOnError<EncoderStackDecoder> all_or_none(*this);
+    // Blocks must not have different tokens.
+    const detail::OnError forget([this, before = length()] {
+      if (length() != before) clear();
+    });
     detail::through_blocks<T>(blocks_.size(), x, y, hidden_, threads,
                               [&](std::size_t i, const View<const T>& from, const View<T>& to) {
                                 blocks_[i].step(from, to, room_, threads);

@@ -31,8 +31,8 @@ struct LayerDecoderShape {
 ///
 /// Nothing is dropped. It reads the layer's weights at each step, so the layer must outlive it and
 /// stay where it is. Its memory is that of the operator's decoder, and (3 H + 2 Hk) D numbers for
-/// each token of a step. It must not be called from several threads at once. What throws leaves it
-/// as it was.
+/// each token of a step. It must not be called from several threads at once. Errors are
+/// std::invalid_argument or std::bad_alloc, and leave it as it was.
 /// \tparam S the type of the cache: T, or a type of 16 bits
 template <class Op, class T = float, class W = T, class S = T>
 class MultiHeadDecoder {

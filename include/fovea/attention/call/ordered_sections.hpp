@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <exception>
 #include <memory>
 
 #include "fovea/core/config.hpp"
@@ -15,7 +14,7 @@ namespace detail {
 
 /// Places where tasks add in turn. A task may wait only for tasks of lower numbers. Those were
 /// taken before it, so the lowest task at work never waits. A task that throws must call `stop`, or
-/// the tasks behind it would wait for ever; OrderedSectionsGuard does that.
+/// the tasks behind it would wait for ever.
 class OrderedSections {
  public:
   explicit OrderedSections(Index places)
@@ -67,21 +66,6 @@ class OrderedSections {
 
   Index places_;
   std::unique_ptr<std::atomic<int>[]> next_;
-};
-
-/// Stops the turns if the scope is left by an exception.
-class OrderedSectionsGuard {
- public:
-  explicit OrderedSectionsGuard(OrderedSections& turns) : turns_(turns) {}
-  OrderedSectionsGuard(const OrderedSectionsGuard&) = delete;
-  OrderedSectionsGuard& operator=(const OrderedSectionsGuard&) = delete;
-  ~OrderedSectionsGuard() {
-    if (std::uncaught_exceptions() > exceptions_) turns_.stop();
-  }
-
- private:
-  OrderedSections& turns_;
-  const int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace detail

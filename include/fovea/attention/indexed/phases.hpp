@@ -36,6 +36,7 @@ class IndexedPhases {
   static Index workspace_bytes(const AttentionShape& shape, Index length, Index workers) {
     if (!can_be_used(shape, length)) return 0;
     const PhaseSizes<T> sizes(shape, length);
+    workers = (std::min)(workers, sizes.parts * shape.query_heads);
     return (sizes.heads_at_once(shape, workers) * (sizes.copy + sizes.entries()) +
             workers * slot(shape.width, length)) *
            Index{sizeof(T)};
@@ -55,7 +56,7 @@ class IndexedPhases {
     auto&& memory = memory_of(executor);
     const AttentionShape shape = shape_of(call_.inputs);
     const PhaseSizes<T> sizes(shape, call_.lists.length());
-    workers_ = executor.concurrency();
+    workers_ = worker_count(executor, sizes.parts * shape.query_heads);
     const Index heads = sizes.heads_at_once(shape, workers_);
     copies_size_ = heads * sizes.copy;
     entries_size_ = heads * sizes.entries();

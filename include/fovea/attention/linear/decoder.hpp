@@ -12,6 +12,7 @@
 #include "fovea/attention/linear/check.hpp"
 #include "fovea/attention/linear/decoder_state.hpp"
 #include "fovea/attention/linear/stream.hpp"
+#include "fovea/core/on_error.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -23,7 +24,8 @@ FOVEA_NAMESPACE_BEGIN
 /// the delta rule) and a chunk of tokens, and the ring of the near field. Sums of any length keep
 /// their digits, since closed segments are added in twice the precision.
 /// It must not be called from several threads at once. Errors are std::invalid_argument or
-/// std::bad_alloc, and leave the decoder and the outputs as they were.
+/// std::bad_alloc, and leave the decoder and the outputs as they were. If the executor of a step
+/// throws something else in the middle, all tokens are forgotten.
 template <class Op, class T>
 class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
  public:
@@ -248,6 +250,8 @@ class LinearDecoder : public StepCalls<LinearDecoder<Op, T>, T, InputsOf<Op, T>,
     C* const scratch = scratch_.template data<C>();
     if constexpr (Op::kHasNear) step_near(inputs, out, saved, rows, scratch, executor);
 
+    // The states of some heads may have the tokens when an executor throws, and others not.
+    const detail::OnError forget([this] { clear(); });
     const Stream stream(inputs, group(), far_, weights, Op::kHasNear, out);
     const typename Stream::Strip strip{0, rows, 0, tokens, length_, length_ + tokens - rows};
     for_each_task(executor, heads, [&](Index task, Index worker) {

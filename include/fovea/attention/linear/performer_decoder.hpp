@@ -9,6 +9,7 @@
 #include "fovea/attention/call/decoder_check.hpp"
 #include "fovea/attention/call/step_calls.hpp"
 #include "fovea/attention/linear/feature_stream.hpp"
+#include "fovea/core/on_error.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -19,7 +20,8 @@ FOVEA_NAMESPACE_BEGIN
 /// whatever pieces the tokens were appended in, and for any number of threads.
 /// Memory is constant: for each key head twice about 4 R Dv numbers and a chunk of tokens.
 /// It must not be called from several threads at once. Errors are std::invalid_argument or
-/// std::bad_alloc, and leave the decoder and the outputs as they were.
+/// std::bad_alloc, and leave the decoder and the outputs as they were. If the executor of a step
+/// throws something else in the middle, all tokens are forgotten.
 template <class Op, class T>
 class PerformerDecoder
     : public StepCalls<PerformerDecoder<Op, T>, T, InputsOf<Op, T>, SavedOf<Op, T>> {
@@ -254,6 +256,8 @@ class PerformerDecoder
     strip.tokens = tokens;
     strip.length = length_;
     strip.first_position = length_ + tokens - strip.rows;
+    // The states of some heads may have the tokens when an executor throws, and others not.
+    const detail::OnError forget([this] { clear(); });
     for_each_task(executor, heads(), [&](Index task, Index worker) {
       stream.add(task / shape_.key_heads, task % shape_.key_heads, strip,
                  {state(task), scratch + worker * slot, rows_.data() + worker * group()},

@@ -12,6 +12,7 @@
 #include "fovea/attention/call/step_calls.hpp"
 #include "fovea/attention/smart_bird/check.hpp"
 #include "fovea/attention/smart_bird/rows.hpp"
+#include "fovea/core/on_error.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -178,8 +179,8 @@ class SmartBirdDecoder
     cache_.append(k, v, 0, k.rows());
   }
 
-  /// One step (StepCalls). The memory is taken first, then the tokens, and after that nothing
-  /// throws.
+  /// One step (StepCalls). The memory is taken first, then the tokens, and after that nothing but
+  /// an executor throws.
   template <class E>
   void run_step(const SmartBirdInputs<T>& inputs, const View<T>& out,
                 const SmartBirdSaved<T>& saved, E&& executor) {
@@ -199,6 +200,7 @@ class SmartBirdDecoder
     const Index tasks = shape_.query_heads == 0 ? 0 : shape_.batch * blocks;
     selection.take_scratch(tasks, after, false, threads);
     memory_of(threads).require();
+    const detail::OnError forget([this, length = length()] { cache_.truncate(length); });
     if (detail::has_new_tokens(inputs)) add(inputs.k, inputs.v, inputs.sketch_k);
     for_each_task(threads, tasks, [&](Index task, Index worker) {
       const Index b = task / blocks;

@@ -11,6 +11,7 @@
 #include "fovea/attention/softmax/backward_call.hpp"
 #include "fovea/attention/softmax/bias_backward.hpp"
 #include "fovea/attention/softmax/block_pairs.hpp"
+#include "fovea/core/on_error.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -223,7 +224,7 @@ class SoftmaxBackward {
   /// All its blocks of keys take a block of queries before they go on to the next one, since other
   /// tasks may wait for it.
   void key_task(const Round& round, const SequenceTask& task, Buffers buffers) {
-    const detail::OrderedSectionsGuard guard(turns_);
+    const detail::OnError stop([this] { turns_.stop(); });
     const Sequence s = pass_.sequences()[task.sequence];
     const Index first_head = task.head * group() + round.variant;
     const AnyPlan& plan = pass_.plans().plan(round.stage, task.sequence, first_head);

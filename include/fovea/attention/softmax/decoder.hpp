@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "fovea/attention/softmax/few_queries.hpp"
 #include "fovea/attention/softmax/forward.hpp"
 #include "fovea/attention/softmax/head_plans.hpp"
+#include "fovea/core/on_error.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -167,30 +167,15 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
     }
   }
 
-  /// Takes back the new tokens if the scope is left by an exception. Only a user's pattern can
-  /// throw once they are appended. What a ring has forgotten in favour of them stays forgotten.
-  class Appended {
-   public:
-    explicit Appended(DecoderCache<T>& cache) : cache_(cache), length_(cache.length()) {}
-    Appended(const Appended&) = delete;
-    Appended& operator=(const Appended&) = delete;
-    ~Appended() {
-      if (std::uncaught_exceptions() > exceptions_) cache_.truncate(length_);
-    }
-
-   private:
-    DecoderCache<T>& cache_;
-    Index length_;
-    int exceptions_ = std::uncaught_exceptions();
-  };
-
   /// One step (StepCalls). For few rows K and V are read once by the heads that share a key head
   /// and a pattern, and by all threads.
   template <class E>
   void run_step(const SoftmaxInputs<T>& inputs, const View<T>& out, const SoftmaxSaved<T>& saved,
                 E&& executor) {
     check_step(inputs, out, saved);
-    const Appended until_done(cache_);
+    // A user's pattern or executor may throw once the new tokens are there. What a ring has
+    // forgotten in favour of them stays forgotten.
+    const detail::OnError forget([this, length = length()] { cache_.truncate(length); });
     const Index rows = shape_.batch * shape_.query_heads == 0 ? 0 : inputs.q.rows();
     if (rows == 0) {
       cache_.make_room(length_after(inputs));

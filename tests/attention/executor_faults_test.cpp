@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Every operator on executors that do not do as they should, and in a child process: the bits
+/// stay, and what an executor throws in the middle leaves operators and decoders as they were.
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "attention/gradients.hpp"
+#include "attention/pieces.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/misbehaving_executors.hpp"
+
+#if defined(__linux__)
+#include "support/child_process.hpp"
+#endif
+
+namespace fovea_test {
+namespace {
+
+/// Several heads, and fewer than there are threads.
+const std::vector<AttentionShape> kShapes = {{2, 4, 2, 70, 70, 8, 8}, {1, 1, 1, 600, 600, 4, 4}};
+
+/// A decoder with some tokens, and the next ones.
+template <class T>
+struct Decoding {
+  static constexpr Index kBefore = 70;
+  static constexpr Index kCount = 30;
+
+  const Case<T>& op;
+  Problem<T> problem = make_problem(op, AttentionShape{1, 4, 2, 100, 100, 8, 8});
+  AnyDecoder<T> begun = op.decoder(decoder_shape(problem.shape));
+
+  explicit Decoding(const Case<T>& of) : op(of) { step(begun, 0, kBefore, nullptr); }
+
+  std::vector<T> step(const AnyDecoder<T>& decoder, Index first, Index count,
+                      AnyExecutor* executor) const {
+    const Tensor<T> out({1, 4, count, 8});
+    decoder.step_on(rows_with_keys(problem.inputs(), first, count, first), out.view(), {},
+                    executor);
+    return out.values();
+  }
+  std::vector<T> next(const AnyDecoder<T>& decoder, AnyExecutor* executor) const {
+    return step(decoder, kBefore, kCount, executor);
+  }
+};
+
+TEST_P(Conformance, BitsOfExecutorsThatMisbehave) {
+  each([]<class T>(const Case<T>& op) {
+    for (const AttentionShape& shape : kShapes) {
+      const Problem<T> problem = make_problem(op, shape);
+      const Result<T> expected = run(op, problem);
+      const Gradients<T> grads = run_backward(op, problem);
+      for_each_false_claim([&](const std::string& name, auto& executor) {
+        SCOPED_TRACE(name);
+        AnyExecutor any = AnyExecutor::of(executor);
+        EXPECT_TRUE(same_bits(expected, run(op, problem, &any)));
+        EXPECT_TRUE(same_bits(grads, run_backward(op, problem, &any)));
+      });
+    }
+    if (!op.has_decoder) return;
+    const Decoding<T> decoding(op);
+    const std::vector<T> expected = decoding.next(decoding.begun.fork(), nullptr);
+    for_each_false_claim([&](const std::string& name, auto& executor) {
+      SCOPED_TRACE(name);
+      AnyExecutor any = AnyExecutor::of(executor);
+      EXPECT_TRUE(same_bits(expected, decoding.next(decoding.begun.fork(), &any)));
+    });
+  });
+}
+
+/// Whether the call throws what ThrowsAfter does.
+template <class F>
+bool throws(F&& f) {
+  try {
+    f();
+  } catch (const std::runtime_error&) {
+    return true;
+  }
+  return false;
+}
+
+TEST_P(Conformance, GoesOnAfterAnExecutorThatThrows) {
+  each([]<class T>(const Case<T>& op) {
+    const Problem<T> problem = make_problem(op, kShapes[0]);
+    const Result<T> expected = run(op, problem);
+    const Gradients<T> grads = run_backward(op, problem);
+    for (const Index calls : {0, 2}) {
+      ThrowsAfter executor{calls};
+      AnyExecutor any = AnyExecutor::of(executor);
+      EXPECT_TRUE(throws([&] { run(op, problem, &any); }));
+      EXPECT_TRUE(same_bits(expected, run(op, problem)));
+      EXPECT_TRUE(throws([&] { run_backward(op, problem, &any); }));
+      EXPECT_TRUE(same_bits(grads, run_backward(op, problem)));
+      if (!op.has_decoder) continue;
+      const Decoding<T> decoding(op);
+      const AnyDecoder<T>& decoder = decoding.begun;
+      const std::vector<T> next = decoding.next(decoder.fork(), nullptr);
+      if (throws([&] { decoding.next(decoder, &any); })) {
+        // Those that keep sums have forgotten all tokens.
+        if (decoder.length() == 0) decoding.step(decoder, 0, Decoding<T>::kBefore, nullptr);
+        EXPECT_EQ(decoder.length(), Decoding<T>::kBefore);
+        EXPECT_TRUE(same_bits(next, decoding.next(decoder, nullptr)));
+      }
+      EXPECT_EQ(decoder.length(), Decoding<T>::kBefore + Decoding<T>::kCount);
+    }
+  });
+}
+
+#if defined(__linux__) && !defined(__SANITIZE_THREAD__)
+TEST(ForkedProcess, RunsEveryOperator) {
+  const fovea::ThreadPool pool(3);
+  AnyExecutor any = AnyExecutor::of(pool);
+  std::vector<Problem<float>> problems;
+  std::vector<Result<float>> expected;
+  for (const Case<float>& op : all_cases<float>()) {
+    problems.push_back(make_problem(op, kShapes[0]));
+    expected.push_back(run(op, problems.back(), &any));
+  }
+  EXPECT_EQ(in_child_process([&] {
+              for (std::size_t n = 0; n < problems.size(); ++n) {
+                const Case<float>& op = all_cases<float>()[n];
+                SCOPED_TRACE(op.name);
+                EXPECT_TRUE(same_bits(expected[n], run(op, problems[n], &any)));
+              }
+            }),
+            "well");
+}
+#endif
+
+/// The same code serves all scalars.
+auto in_float() {
+  std::vector<Subject> all;
+  for (const Case<float>& op : all_cases<float>()) {
+    if (has_own_path(op.name)) all.push_back({&op});
+  }
+  return testing::ValuesIn(all);
+}
+INSTANTIATE_TEST_SUITE_P(, Conformance, in_float(), test_name);
+
+}  // namespace
+}  // namespace fovea_test
