@@ -4,14 +4,17 @@
 of the table in rows.py. A row passes if the program works, with the bits that are promised and the
 numbers of the reference, or if it is refused by the sentence that the row expects.
 
-usage: hostile.py [REGEX] [--short] [--write] [--compiler C++] [--eigen DIR] [--eigen5 DIR]
+usage: hostile.py [REGEX] [--families REGEX] [--short] [--write] [--install] [--list]
+                  [--compiler C++] [--eigen DIR] [--eigen5 DIR] [--jobs N]
   REGEX       the rows to run, by name; all of them if none is given
+  --families  of what a row builds only these families of operators, or the row's last one
   --short     only the quick rows, as the suite does
   --write     keep the results in results.json, those of other rows staying as they are
   --install   install the compilers and emulators that the rows name, from Debian
 """
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -50,11 +53,16 @@ class Bench:
         self.here = options.compiler.split()
         self.eigen = options.eigen
         self.eigen5 = options.eigen5
+        self.families = options.families
         self.folder = folder
         self.pool = ThreadPoolExecutor(options.jobs)
         self.numbers = json.loads(RESULTS.read_text())["numbers"] if RESULTS.exists() else {}
         self.objects: dict[str, Path] = {}
         self.programs: dict[str, Path] = {}
+
+    def chosen(self, families: list[str]) -> list[str]:
+        """Those of a row's families that are to be built."""
+        return [name for name in families if re.search(self.families, name)] or families[-1:]
 
     def new_folder(self) -> Path:
         return Path(tempfile.mkdtemp(dir=self.folder))
@@ -139,12 +147,14 @@ class Bench:
         names = {1: "baseline", 3: "v3", 4: "v4"}
         at = ", ".join(names[level] for level in sorted(levels))
         bits = "the reference's bits" if same and self.numbers else "bits of its own"
-        return f"{len(units)} units at {at}: {bits}"
+        families = list(dict.fromkeys(unit.split("__")[0] for unit in units))
+        return f"{' '.join(families)} at {at}: {bits}"
 
     def program(self, compiler: list[str], flags: list[str], units: list[str],
                 link: list[str] | None = None, emulator: list[str] | None = None,
                 eigen: str | None = None) -> str:
         """Builds a program of units, runs and judges it."""
+        units = self.chosen(units)
         objects = self.objects_of(compiler, flags, units, "", eigen)
         objects.append(self.main_of(compiler, flags, units))
         return self.link_and_judge(compiler, flags, [str(o) for o in objects], units, link, emulator)
@@ -212,6 +222,7 @@ def versions() -> dict:
 def main() -> int:
     parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1])
     parser.add_argument("rows", nargs="?", default=".")
+    parser.add_argument("--families", default=".")
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--install", action="store_true")
@@ -258,20 +269,26 @@ def run_row(row, bench: Bench, write: bool) -> str:
     seconds = time.monotonic() - begin
     print(f"{status:8} {row.name:32} {seconds:6.1f} s  {note}", flush=True)
     if write:
-        keep = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        keep.setdefault("program", "hostile")
-        keep["versions"] = versions()
-        keep["numbers"] = bench.numbers
-        kept = {one["name"]: one for one in keep.get("rows", [])}
-        kept[row.name] = {"name": row.name, "how": row.how, "status": status, "note": note,
-                          "seconds": round(seconds, 1)}
-        import rows  # noqa: PLC0415
-        keep["rows"] = [kept[one.name] for one in rows.table() if one.name in kept]
-        for name in ("passed", "refused", "failed", "not run"):
-            keep[name.replace(" ", "_")] = sum(one["status"] == name for one in keep["rows"])
-        keep["minutes"] = round(sum(one["seconds"] for one in keep["rows"]) / 60, 1)
-        RESULTS.write_text(json.dumps(keep, indent=1) + "\n")
+        with open(HERE / "hostile.py", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            keep_result(row, bench, status, note, seconds)
     return status
+
+
+def keep_result(row, bench: Bench, status: str, note: str, seconds: float) -> None:
+    """Puts the result of a row into its place in results.json."""
+    import rows  # noqa: PLC0415: it needs what stands above
+    keep = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"program": "hostile"}
+    keep["versions"] = versions()
+    keep["numbers"] = {**keep.get("numbers", {}), **bench.numbers}
+    kept = {one["name"]: one for one in keep.get("rows", [])}
+    kept[row.name] = {"name": row.name, "how": row.how, "status": status, "note": note,
+                      "seconds": round(seconds, 1)}
+    keep["rows"] = [kept[one.name] for one in rows.table() if one.name in kept]
+    for name in ("passed", "refused", "failed", "not run"):
+        keep[name.replace(" ", "_")] = sum(one["status"] == name for one in keep["rows"])
+    keep["seconds"] = round(sum(one["seconds"] for one in keep["rows"]))
+    RESULTS.write_text(json.dumps(keep, indent=1) + "\n")
 
 
 if __name__ == "__main__":
