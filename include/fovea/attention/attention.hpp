@@ -122,28 +122,28 @@ concept TensorsOfOneScalar = Tensors<Q, K, V> && TensorScalar<Scalar<Q>> &&
     std::same_as<Scalar<K>, Scalar<Q>> && std::same_as<Scalar<V>, Scalar<Q>>;
 
 /// The inputs that `Op` reads, or a type that converts to them.
-template <class I, class Op>
-concept InputsOfOperator = AnyInputs<I> && requires {
-  requires std::convertible_to<const I&, typename Op::template Inputs<InputScalar<I>>>;
+template <class In, class Op>
+concept InputsOfOperator = AnyInputs<In> && requires {
+  requires std::convertible_to<const In&, typename Op::template Inputs<InputScalar<In>>>;
 };
 
 /// Fails to compile, with a message that says that the inputs belong to another family.
-template <class I>
+template <class In>
 constexpr void refuse_family() {
-  static_assert(!std::same_as<I, I>,
+  static_assert(!std::same_as<In, In>,
                 "fovea: these are the inputs of another family of operators, or of another scalar; "
                 "an operator reads its own Inputs<T>, FullAttention for instance SoftmaxInputs<T>");
 }
 
 /// Computes attention into `out`, which has the right shape already.
-template <class T, class Op, class I, class Out, class E>
-void attend_into(const Op& op, const I& inputs, Out& out, E&& executor) {
+template <class T, class Op, class In, class Out, class E>
+void attend_into(const Op& op, const In& inputs, Out& out, E&& executor) {
   op.forward(inputs, View<T>(out), typename Op::template Saved<T>{}, executor);
 }
 
 /// Computes attention into a new Tensor4.
-template <class T, class Op, class I, class E>
-auto attend_to_inputs(const Op& op, const I& inputs, E&& executor) {
+template <class T, class Op, class In, class E>
+auto attend_to_inputs(const Op& op, const In& inputs, E&& executor) {
   auto out = ViewTraits<View<const T>>::make(out_shape(inputs));
   attend_into<T>(op, inputs, out, executor);
   return out;
@@ -182,11 +182,11 @@ requires Attention<Op, float>
 
 /// Does the same for scalars other than float, with inputs that name their type: `attend(op,
 /// fovea::SoftmaxInputs<double>{.q = q, .k = k, .v = v})`.
-template <class Op, detail::InputsOfOperator<Op> I, detail::RunsWork E = Serial>
-requires(!std::same_as<detail::InputScalar<I>, float>) &&
-    Attention<Op, detail::InputScalar<I>> [[nodiscard]] auto attend(const Op& op, const I& inputs,
-                                                                    E&& executor = {}) {
-  return detail::attend_to_inputs<detail::InputScalar<I>>(op, inputs, executor);
+template <class Op, detail::InputsOfOperator<Op> In, detail::RunsWork E = Serial>
+requires(!std::same_as<detail::InputScalar<In>, float>) &&
+    Attention<Op, detail::InputScalar<In>> [[nodiscard]] auto attend(const Op& op, const In& inputs,
+                                                                     E&& executor = {}) {
+  return detail::attend_to_inputs<detail::InputScalar<In>>(op, inputs, executor);
 }
 
 namespace detail {

@@ -118,8 +118,8 @@ class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesize
   }
 
   /// \param from inputs, or tokens of a decoder
-  template <class I>
-  static void check_second_weights(const I& from, Index batch, Index heads, Index keys) {
+  template <class In>
+  static void check_second_weights(const In& from, Index batch, Index heads, Index keys) {
     detail::check_weight_batch(name(), "w2", from.w2, batch);
     detail::check_extent(name(), "w2", from.w2.shape(), 1, heads, "the heads of v");
     if (from.w2.width() < keys) {
@@ -221,8 +221,8 @@ class DenseSynthesizerAttention::DecoderForm {
 
   /// Checks what belongs to the keys of new tokens.
   /// \throws std::invalid_argument
-  template <class I>
-  static void check_keys(const DecoderShape& shape, const I& from, Index after) {
+  template <class In>
+  static void check_keys(const DecoderShape& shape, const In& from, Index after) {
     if (from.v.is_none()) return;
     check_second_weights(from, shape.batch, shape.key_heads, after);
     detail::check_extent(name(), "w2", from.w2.shape(), 2, shape.width, "the width of the decoder");
@@ -241,8 +241,8 @@ class DenseSynthesizerAttention::DecoderForm {
 
   /// The keys of new tokens.
   /// \throws std::bad_alloc
-  template <class I>
-  View<const T> keys(const DecoderShape& shape, const I& from, Index first, Index count) {
+  template <class In>
+  View<const T> keys(const DecoderShape& shape, const In& from, Index first, Index count) {
     const Index row = detail::HiddenLayer<T>::row_of(shape.width);
     const Index heads = shape.key_heads;
     keys_ = Workspace(from.w2.batch() * heads * count, row * Index{sizeof(T)});

@@ -152,8 +152,8 @@ class FactorisedSynthesizerAttention::DecoderForm {
 
   /// Checks what belongs to the keys of new tokens.
   /// \throws std::invalid_argument
-  template <class I>
-  static void check_keys(const DecoderShape& shape, const I& from, Index after) {
+  template <class In>
+  static void check_keys(const DecoderShape& shape, const In& from, Index after) {
     if (from.v.is_none()) return;
     detail::check_weight_batch(name(), "r2", from.r2, shape.batch);
     detail::check_extent(name(), "r2", from.r2.shape(), 1, shape.key_heads,
@@ -173,8 +173,8 @@ class FactorisedSynthesizerAttention::DecoderForm {
   }
 
   /// The keys of new tokens.
-  template <class I>
-  static View<const T> keys(const DecoderShape& shape, const I& from, Index first, Index count) {
+  template <class In>
+  static View<const T> keys(const DecoderShape& shape, const In& from, Index first, Index count) {
     return detail::for_batch(detail::part_of(from.r2, 2, first, count), shape.batch);
   }
 

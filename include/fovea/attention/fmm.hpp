@@ -170,16 +170,16 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   }
 
   /// Checks the shapes of what is saved. \throws std::invalid_argument
-  template <class T, class I>
-  void check_saved_shapes(const I& inputs, const FmmSaved<T>& saved) const {
+  template <class T, class In>
+  void check_saved_shapes(const In& inputs, const FmmSaved<T>& saved) const {
     for_each_saved(inputs, saved, [](const char* tensor, const auto& x, const Shape& expected) {
       detail::check_made_shape(name(), tensor, x.shape(), expected);
     });
   }
 
   /// Checks what is to be saved: shapes, and memory of its own. \throws std::invalid_argument
-  template <class T, class I>
-  void check_saved(const I& inputs, const View<T>& out, const FmmSaved<T>& saved) const {
+  template <class T, class In>
+  void check_saved(const In& inputs, const View<T>& out, const FmmSaved<T>& saved) const {
     for_each_saved(inputs, saved, [&](const char* tensor, const auto& x, const Shape& expected) {
       check_output(name(), tensor, x, inputs, expected);
       detail::check_apart(name(), tensor, x, "out", out);
@@ -192,8 +192,8 @@ class FmmAttention : public LinearOperator<FmmAttention<Terms...>> {
   friend class LinearOperator<FmmAttention>;
 
   /// Calls f(name, tensor, expected shape) for what is given.
-  template <class T, class I, class F>
-  static void for_each_saved(const I& inputs, const FmmSaved<T>& saved, F&& f) {
+  template <class T, class In, class F>
+  static void for_each_saved(const In& inputs, const FmmSaved<T>& saved, F&& f) {
     if (!saved.near_out.is_none()) f("near_out", saved.near_out, detail::out_shape(inputs));
     if (!saved.near_lse.is_none()) f("near_lse", saved.near_lse, detail::row_shape(inputs));
   }

@@ -125,8 +125,8 @@ class RandomSynthesizerAttention::DecoderForm {
   static Index memory_bytes() { return 0; }
 
   /// Checks what belongs to the keys of new tokens: nothing.
-  template <class I>
-  static void check_keys(const DecoderShape& /*shape*/, const I& /*from*/, Index /*after*/) {}
+  template <class In>
+  static void check_keys(const DecoderShape& /*shape*/, const In& /*from*/, Index /*after*/) {}
 
   /// Checks what belongs to the last rows. \throws std::invalid_argument
   static void check_rows(const DecoderShape& shape, const Inputs<T>& in, Index /*rows*/,
@@ -139,8 +139,8 @@ class RandomSynthesizerAttention::DecoderForm {
   }
 
   /// The keys of new tokens.
-  template <class I>
-  static View<const T> keys(const DecoderShape& shape, const I& /*from*/, Index /*first*/,
+  template <class In>
+  static View<const T> keys(const DecoderShape& shape, const In& /*from*/, Index /*first*/,
                             Index count) {
     return detail::no_width<T>(shape.batch, shape.key_heads, count);
   }

@@ -39,27 +39,27 @@ concept EigenMatrix = std::is_base_of_v<Eigen::MatrixBase<T>, T> &&
 }  // namespace detail
 
 /// How an Eigen tensor [B, H, N, D] of either storage order is viewed.
-template <class T, int Rank, int Options, class I>
-struct ViewTraits<Eigen::Tensor<T, Rank, Options, I>> {
+template <class T, int Rank, int Options, class In>
+struct ViewTraits<Eigen::Tensor<T, Rank, Options, In>> {
   static_assert(Rank == 4, "fovea: an operator takes tensors of rank 4, [B, H, N, D]");
   using Scalar = T;  ///< The type of the elements.
   /// What `attend` returns for a query tensor of this type.
-  using Result = Eigen::Tensor<T, 4, Options, I>;
+  using Result = Eigen::Tensor<T, 4, Options, In>;
   /// Whether the last index is the fastest in memory.
   static constexpr bool kRowMajor = (Options & Eigen::RowMajorBit) != 0;
 
   /// The view of all elements of x, which may be written.
-  static View<T> view(Eigen::Tensor<T, Rank, Options, I>& x) {
+  static View<T> view(Eigen::Tensor<T, Rank, Options, In>& x) {
     return detail::view_of_tensor<T>(x.data(), x, kRowMajor);
   }
   /// The view of all elements of x, which are only read.
-  static View<const T> view(const Eigen::Tensor<T, Rank, Options, I>& x) {
+  static View<const T> view(const Eigen::Tensor<T, Rank, Options, In>& x) {
     return detail::view_of_tensor<const T>(x.data(), x, kRowMajor);
   }
   /// An uninitialised tensor of the shape s.
   static Result make(const Shape& s) {
-    return Result(static_cast<I>(s[0]), static_cast<I>(s[1]), static_cast<I>(s[2]),
-                  static_cast<I>(s[3]));
+    return Result(static_cast<In>(s[0]), static_cast<In>(s[1]), static_cast<In>(s[2]),
+                  static_cast<In>(s[3]));
   }
 };
 
@@ -119,8 +119,8 @@ struct ResultOfViews {
 };
 
 /// The view [B, H, N, 1] of a tensor [B, H, N] that has one number for each row, such as lse.
-template <class T, int Options, class I>
-[[nodiscard]] View<T> row_view(Eigen::Tensor<T, 3, Options, I>& x) {
+template <class T, int Options, class In>
+[[nodiscard]] View<T> row_view(Eigen::Tensor<T, 3, Options, In>& x) {
   const Shape shape = {x.dimension(0), x.dimension(1), x.dimension(2), 1};
   if constexpr ((Options & Eigen::RowMajorBit) != 0) return View<T>(x.data(), shape);
   return View<T>(x.data(), shape, {1, shape[0], shape[0] * shape[1], 0});
@@ -139,13 +139,13 @@ View<T> view_of_channels(T* data, const X& x, bool is_row_major) {
 }  // namespace detail
 
 /// The view [B, 1, L, C] of a tensor [B, L, C] of channels, such as hidden states.
-template <class T, int Options, class I>
-[[nodiscard]] View<T> channels_view(Eigen::Tensor<T, 3, Options, I>& x) {
+template <class T, int Options, class In>
+[[nodiscard]] View<T> channels_view(Eigen::Tensor<T, 3, Options, In>& x) {
   return detail::view_of_channels<T>(x.data(), x, (Options & Eigen::RowMajorBit) != 0);
 }
 /// The view [B, 1, L, C] of a tensor [B, L, C] of channels that is only read.
-template <class T, int Options, class I>
-[[nodiscard]] View<const T> channels_view(const Eigen::Tensor<T, 3, Options, I>& x) {
+template <class T, int Options, class In>
+[[nodiscard]] View<const T> channels_view(const Eigen::Tensor<T, 3, Options, In>& x) {
   return detail::view_of_channels<const T>(x.data(), x, (Options & Eigen::RowMajorBit) != 0);
 }
 

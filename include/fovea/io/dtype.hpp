@@ -87,7 +87,8 @@ inline constexpr Dtype kDtype = std::same_as<T, double>        ? Dtype::f64
 
 namespace detail {
 
-static_assert(std::endian::native == std::endian::little, "files have their lowest byte first");
+static_assert(std::endian::native == std::endian::little,
+              "fovea/io needs a little-endian machine: files have their lowest byte first");
 
 /// Converts elements of From, which may lie at any address, in pieces that fit the cache.
 template <class From, class To>

@@ -100,7 +100,7 @@ inline Index stored_bytes(Dtype dtype, const std::vector<Index>& shape) {
     if (extent < 0) return -1;
     if (extent == 0) {
       empty = true;
-    } else if (bytes > std::numeric_limits<Index>::max() / extent) {
+    } else if (bytes > (std::numeric_limits<Index>::max)() / extent) {
       return -1;
     } else {
       bytes *= extent;

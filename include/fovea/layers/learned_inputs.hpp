@@ -63,8 +63,8 @@ class NothingLearned {
                E&& /*executor*/) const {}
 
   /// Puts that into the operator's `Inputs`, and room for what it saves into its `Saved`.
-  template <class Kept, class I, class S>
-  void attach(const Tokens<T>& /*source*/, Kept& /*saved*/, I& /*inputs*/, S& /*kept*/) const {}
+  template <class Kept, class In, class S>
+  void attach(const Tokens<T>& /*source*/, Kept& /*saved*/, In& /*inputs*/, S& /*kept*/) const {}
 
   /// Says in the operator's `Grads` which gradients it has to give.
   template <class Kept, class G>
@@ -185,8 +185,8 @@ class LearnedRates : public NothingLearned<T> {
   }
 
   /// Gives the rates to the operator.
-  template <class I, class S>
-  void attach(const Tokens<T>& /*source*/, Saved& saved, I& inputs, S& /*kept*/) const {
+  template <class In, class S>
+  void attach(const Tokens<T>& /*source*/, Saved& saved, In& inputs, S& /*kept*/) const {
     inputs.beta = of_key_heads(saved.beta.view());
   }
 
@@ -273,8 +273,8 @@ class LearnedInputs<FmmAttention<Terms...>, T>
   }
 
   /// Gives the logits, and the rates, to the operator.
-  template <class I, class S>
-  void attach(const Tokens<T>& source, Saved& saved, I& inputs, S& kept) const {
+  template <class In, class S>
+  void attach(const Tokens<T>& source, Saved& saved, In& inputs, S& kept) const {
     Base::attach(source, saved, inputs, kept);
     inputs.near_logits = View<const T>(near_logits.value.data(), shape());
     inputs.far_logits = View<const T>(far_logits.value.data(), shape());

@@ -216,12 +216,12 @@ template <class T>
 FOVEA_INLINE Vec<T> log(Vec<T> x) {
   using C = MathConstants<T>;
   // x = 2^k (1 + f), sqrt(1/2) <= 1 + f < sqrt(2)
-  const IntVec<T> small = x < set1(C::kSmallestNormal);
+  const IntVec<T> subnormal = x < set1(C::kSmallestNormal);
   const IntVec<T> sqrt_half = set1_int<T>(C::kSqrtHalfBits);
-  const IntVec<T> above = bits(select(small, x * set1(C::kLift), x)) - sqrt_half;
+  const IntVec<T> above = bits(select(subnormal, x * set1(C::kLift), x)) - sqrt_half;
   const Vec<T> exponent =
       from_bits<T>((above >> C::kMantissaBits) + set1_int<T>(C::kMagicBits)) - set1(C::kMagic);
-  const Vec<T> k = exponent - select(small, set1(C::kLiftExponent), zero<T>());
+  const Vec<T> k = exponent - select(subnormal, set1(C::kLiftExponent), zero<T>());
   const IntVec<T> mantissa = above & set1_int<T>(~(C::kExponentMask | C::kSignMask));
   const Vec<T> f = from_bits<T>(mantissa + sqrt_half) - set1(T(1));
 

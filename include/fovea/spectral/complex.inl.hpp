@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Complex numbers in lanes: loads and stores of interleaved numbers in either direction, and small
-/// discrete Fourier transforms in registers.
+/// Complex numbers in lanes: loads and stores of interleaved numbers in either direction, and
+/// small discrete Fourier transforms in registers.
 ///
 /// What one level computes in whole registers may be left over at another level, whose registers
 /// are wider, and be computed one number at a time. Both must give the same bits. So no product
@@ -60,66 +60,66 @@ inline constexpr int kLanesOf<Vec<T>> = kLanes<T>;
 
 /// A complex number in each lane.
 template <class V>
-struct Complex {
+struct ComplexVec {
   V re;
   V im;
 };
 
 template <class V>
-FOVEA_INLINE Complex<V> operator+(Complex<V> a, Complex<V> b) {
+FOVEA_INLINE ComplexVec<V> operator+(ComplexVec<V> a, ComplexVec<V> b) {
   return {a.re + b.re, a.im + b.im};
 }
 template <class V>
-FOVEA_INLINE Complex<V> operator-(Complex<V> a, Complex<V> b) {
+FOVEA_INLINE ComplexVec<V> operator-(ComplexVec<V> a, ComplexVec<V> b) {
   return {a.re - b.re, a.im - b.im};
 }
 template <class V>
-FOVEA_INLINE Complex<V> operator*(Complex<V> a, Complex<V> b) {
+FOVEA_INLINE ComplexVec<V> operator*(ComplexVec<V> a, ComplexVec<V> b) {
   return {fma(a.re, b.re, negative(a.im * b.im)), fma(a.re, b.im, a.im * b.re)};
 }
 /// a + b * c
 template <class V>
-FOVEA_INLINE Complex<V> multiply_add(Complex<V> a, Complex<V> b, Complex<V> c) {
+FOVEA_INLINE ComplexVec<V> multiply_add(ComplexVec<V> a, ComplexVec<V> b, ComplexVec<V> c) {
   return {fma(negative(b.im), c.im, fma(b.re, c.re, a.re)), fma(b.im, c.re, fma(b.re, c.im, a.im))};
 }
 /// a times a factor. The result may be stored or multiplied, but not added: a compiler might fuse
 /// that sum, or not.
 template <class V>
-FOVEA_INLINE Complex<V> scaled(Complex<V> a, V factor) {
+FOVEA_INLINE ComplexVec<V> scaled(ComplexVec<V> a, V factor) {
   return {a.re * factor, a.im * factor};
 }
 template <class V>
-FOVEA_INLINE Complex<V> conjugate(Complex<V> a) {
+FOVEA_INLINE ComplexVec<V> conjugate(ComplexVec<V> a) {
   return {a.re, negative(a.im)};
 }
 template <class V>
-FOVEA_INLINE Complex<V> times_i(Complex<V> a) {
+FOVEA_INLINE ComplexVec<V> times_i(ComplexVec<V> a) {
   return {negative(a.im), a.re};
 }
 template <class V>
-FOVEA_INLINE Complex<V> times_minus_i(Complex<V> a) {
+FOVEA_INLINE ComplexVec<V> times_minus_i(ComplexVec<V> a) {
   return {a.im, negative(a.re)};
 }
 template <class V>
-FOVEA_INLINE Complex<V> swapped(Complex<V> a) {
+FOVEA_INLINE ComplexVec<V> swapped(ComplexVec<V> a) {
   return {a.im, a.re};
 }
 
 /// Takes the lanes First, First + Step, ... of a and b, where the lanes of b follow those of a.
-template <int First, int Step, class T, int... I>
-FOVEA_INLINE Vec<T> pick(Vec<T> a, Vec<T> b, std::integer_sequence<int, I...>) {
-  return {__builtin_shufflevector(a.raw, b.raw, (First + Step * I)...)};
+template <int First, int Step, class T, int... In>
+FOVEA_INLINE Vec<T> pick(Vec<T> a, Vec<T> b, std::integer_sequence<int, In...>) {
+  return {__builtin_shufflevector(a.raw, b.raw, (First + Step * In)...)};
 }
 
 /// Takes the lanes First, First - 1, ... of a and b in turns.
-template <int First, class T, int... I>
-FOVEA_INLINE Vec<T> weave_down(Vec<T> a, Vec<T> b, std::integer_sequence<int, I...>) {
-  return {__builtin_shufflevector(a.raw, b.raw, (I % 2 * kLanes<T> + First - I / 2)...)};
+template <int First, class T, int... In>
+FOVEA_INLINE Vec<T> weave_down(Vec<T> a, Vec<T> b, std::integer_sequence<int, In...>) {
+  return {__builtin_shufflevector(a.raw, b.raw, (In % 2 * kLanes<T> + First - In / 2)...)};
 }
 
 /// Loads the complex numbers p[0], p[1], ... or, if Down, p[0], p[-1], ...
 template <class V, bool Down, class T>
-FOVEA_INLINE Complex<V> load_complex(const T* p) {
+FOVEA_INLINE ComplexVec<V> load_complex(const T* p) {
   if constexpr (std::is_same_v<V, One<T>>) {
     return {{p[0]}, {p[1]}};
   } else {
@@ -136,7 +136,7 @@ FOVEA_INLINE Complex<V> load_complex(const T* p) {
 
 /// Stores complex numbers where load_complex loads them.
 template <bool Down, class V, class T>
-FOVEA_INLINE void store_complex(T* p, Complex<V> x) {
+FOVEA_INLINE void store_complex(T* p, ComplexVec<V> x) {
   if constexpr (std::is_same_v<V, One<T>>) {
     p[0] = x.re.raw;
     p[1] = x.im.raw;
@@ -160,22 +160,22 @@ inline constexpr double kCosines[9] = {
 
 /// a e^{-2 pi i j / 16} for j = 0 ... 7.
 template <class T, class V>
-FOVEA_INLINE Complex<V> turned(Complex<V> a, int j) {
+FOVEA_INLINE ComplexVec<V> turned(ComplexVec<V> a, int j) {
   if (j == 0) return a;
   if (j == 4) return times_minus_i(a);
   const T cosine = static_cast<T>(kCosines[j]);
   const T sine = static_cast<T>(kCosines[j < 4 ? 4 - j : j - 4]);
-  return a * Complex<V>{spread_over<V>(cosine), spread_over<V>(-sine)};
+  return a * ComplexVec<V>{spread_over<V>(cosine), spread_over<V>(-sine)};
 }
 
 /// out[s] = sum_q a[q] e^{-2 pi i q s / n}.
 /// \tparam Half whether a[q] is 0 from n/2 on; these a[q] are not read
 template <int n, bool Half, class T, class V>
-FOVEA_INLINE void transform(const Complex<V> (&a)[n], Complex<V> (&out)[n]) {
+FOVEA_INLINE void transform(const ComplexVec<V> (&a)[n], ComplexVec<V> (&out)[n]) {
   if constexpr (n == 1) {
     out[0] = a[0];
   } else {
-    Complex<V> even[n / 2], odd[n / 2], even_out[n / 2], odd_out[n / 2];
+    ComplexVec<V> even[n / 2], odd[n / 2], even_out[n / 2], odd_out[n / 2];
     FOVEA_UNROLL
     for (int q = 0; q < n / 2; ++q) {
       if constexpr (Half) {

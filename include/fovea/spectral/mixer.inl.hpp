@@ -14,7 +14,7 @@ FOVEA_NOINLINE void join_rows(const JoinRowsArgs<T>& a) noexcept {
   Index d = 0;
   if (a.column == 1) {
     for (; d + kLanes<T> <= a.width; d += kLanes<T>) {
-      store_complex<false>(a.to + 2 * d, Complex<Vec<T>>{load(a.first + d), load(a.second + d)});
+      store_complex<false>(a.to + 2 * d, ComplexVec<Vec<T>>{load(a.first + d), load(a.second + d)});
     }
   }
   for (; d < a.width; ++d) {
@@ -27,7 +27,7 @@ template <class T>
 FOVEA_NOINLINE void fold_row(const FoldRowArgs<T>& a) noexcept {
   Index c = 0;
   for (; c + kLanes<T> <= a.width; c += kLanes<T>) {
-    const Complex<Vec<T>> z = load_complex<Vec<T>, false>(a.z + 2 * c);
+    const ComplexVec<Vec<T>> z = load_complex<Vec<T>, false>(a.z + 2 * c);
     store(a.sums + c, (z.re + z.im) * set1<T>(T(0.5)));
   }
   for (; c < a.width; ++c) a.sums[c] = (a.z[2 * c] + a.z[2 * c + 1]) * T(0.5);
@@ -43,7 +43,7 @@ FOVEA_INLINE void spread_tile(const SpreadSumsArgs<T>& a, const T* sums, T* to) 
   Vec<T> first[w], second[w];
   FOVEA_UNROLL
   for (int r = 0; r < w; ++r) {
-    const Complex<Vec<T>> pairs = load_complex<Vec<T>, !Mirror>(sums + r * a.row);
+    const ComplexVec<Vec<T>> pairs = load_complex<Vec<T>, !Mirror>(sums + r * a.row);
     first[r] = Mirror ? pairs.re : pairs.im;
     second[r] = Mirror ? pairs.im : pairs.re;
   }
@@ -51,7 +51,7 @@ FOVEA_INLINE void spread_tile(const SpreadSumsArgs<T>& a, const T* sums, T* to) 
   transpose(second);
   FOVEA_UNROLL
   for (int j = 0; j < w; ++j) {
-    store_complex<Mirror>(to + j * a.stride, Complex<Vec<T>>{first[j], second[j]});
+    store_complex<Mirror>(to + j * a.stride, ComplexVec<Vec<T>>{first[j], second[j]});
   }
 }
 
@@ -92,7 +92,7 @@ struct FourColumns {
 };
 
 template <class V>
-FOVEA_INLINE FourColumns<V> four_columns(Complex<V> z, Complex<V> mirrored, V half) {
+FOVEA_INLINE FourColumns<V> four_columns(ComplexVec<V> z, ComplexVec<V> mirrored, V half) {
   const V h = z.re + z.im;
   const V g = z.re - z.im;
   const V h_mirror = mirrored.re + mirrored.im;

@@ -14,11 +14,11 @@
 /// \param block number of the block of kRootBlock elements that m is in
 /// \param lane place of m in that block
 template <class V, class T>
-FOVEA_INLINE Complex<V> root_at(const OuterRoots<T>& roots, Index block, Index lane, int r) {
+FOVEA_INLINE ComplexVec<V> root_at(const OuterRoots<T>& roots, Index block, Index lane, int r) {
   const T* const base = roots.blocks + 2 * (block * roots.rows + r);
   const T* const lanes = roots.lanes + 2 * kRootBlock * r + lane;
-  return Complex<V>{set1(base[0]), set1(base[1])} *
-         Complex<V>{load(lanes), load(lanes + kRootBlock)};
+  return ComplexVec<V>{set1(base[0]), set1(base[1])} *
+         ComplexVec<V>{load(lanes), load(lanes + kRootBlock)};
 }
 
 /// Computes row r of z at m: the sum over q of x[M q + m] e^{-2 pi i q r / R}
@@ -29,7 +29,7 @@ FOVEA_INLINE void spread_rows(const SpreadArgs<T>& a) {
   using V = Vec<T>;
   constexpr int inputs = Half ? R / 2 : R;
   for (Index m = 0; m < a.columns; m += kLanes<T>) {
-    Complex<V> x[R], rows[R];
+    ComplexVec<V> x[R], rows[R];
     FOVEA_UNROLL
     for (int q = 0; q < inputs; ++q) x[q] = load_complex<V, false>(a.x + 2 * (q * a.columns + m));
     transform<R, Half, T>(x, rows);
@@ -37,7 +37,7 @@ FOVEA_INLINE void spread_rows(const SpreadArgs<T>& a) {
     const Index block = m / kRootBlock;
     FOVEA_UNROLL
     for (int r = 1; r < R; ++r) {
-      const Complex<V> root = root_at<V>(a.roots, block, m % kRootBlock, r);
+      const ComplexVec<V> root = root_at<V>(a.roots, block, m % kRootBlock, r);
       store_complex<false>(a.z + 2 * (r * a.columns + m), rows[r] * root);
     }
   }
@@ -89,13 +89,13 @@ template <int R, bool Half, class T>
 FOVEA_INLINE void finish_rows(const FinishArgs<T>& f) {
   using V = Vec<T>;
   for (Index m = 0; m < f.columns; m += kLanes<T>) {
-    Complex<V> rows[R], y[R];
+    ComplexVec<V> rows[R], y[R];
     rows[0] = swapped(load_complex<V, false>(f.z + 2 * m));
     const Index block = m / kRootBlock;
     FOVEA_UNROLL
     for (int r = 1; r < R; ++r) {
-      const Complex<V> root = root_at<V>(f.roots, block, m % kRootBlock, r);
-      const Complex<V> z = load_complex<V, false>(f.z + 2 * (r * f.stride + m));
+      const ComplexVec<V> root = root_at<V>(f.roots, block, m % kRootBlock, r);
+      const ComplexVec<V> z = load_complex<V, false>(f.z + 2 * (r * f.stride + m));
       rows[r] = swapped(conjugate(root) * z);
     }
     transform<R, false, T>(rows, y);

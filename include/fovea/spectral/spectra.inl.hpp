@@ -36,13 +36,13 @@ FOVEA_INLINE Quad quad_at(Index rows, Index columns, Index r, Index place) {
 /// Twice the spectra of the even and of the odd elements, made of Z[k] and Z[N - k].
 template <class V>
 struct EvenOdd {
-  Complex<V> even;
-  Complex<V> odd;
+  ComplexVec<V> even;
+  ComplexVec<V> odd;
 };
 
 template <class V>
-FOVEA_INLINE EvenOdd<V> even_odd(Complex<V> at, Complex<V> mirrored) {
-  const Complex<V> other = conjugate(mirrored);
+FOVEA_INLINE EvenOdd<V> even_odd(ComplexVec<V> at, ComplexVec<V> mirrored) {
+  const ComplexVec<V> other = conjugate(mirrored);
   return {at + other, times_minus_i(at - other)};
 }
 
@@ -61,14 +61,14 @@ FOVEA_INLINE EvenOdd<V> far_side(const T* z, const Quad& at) {
 
 /// e^{-2 pi i (N/2 - k) / N}, made of the root of k.
 template <class V>
-FOVEA_INLINE Complex<V> root_across(Complex<V> root) {
+FOVEA_INLINE ComplexVec<V> root_across(ComplexVec<V> root) {
   return {negative(root.re), root.im};
 }
 
 /// Four times the spectrum of C0[2i] + C0[2i + 1]: E1 (E2 + O2) + O1 (E2 + w O2), where w is the
 /// root of k.
 template <class V>
-FOVEA_INLINE Complex<V> cross_of(const EvenOdd<V>& a, const EvenOdd<V>& b, Complex<V> root) {
+FOVEA_INLINE ComplexVec<V> cross_of(const EvenOdd<V>& a, const EvenOdd<V>& b, ComplexVec<V> root) {
   return multiply_add(a.even * (b.even + b.odd), a.odd, multiply_add(b.even, root, b.odd));
 }
 
@@ -79,13 +79,13 @@ struct CrossProduct {
   const CrossProductArgs<T>& a;
 
   template <class V>
-  FOVEA_INLINE void at(const Quad& q, Complex<V> root) const {
-    const Complex<V> near = cross_of(near_side<V>(a.z1, q), near_side<V>(a.z2, q), root);
-    const Complex<V> far =
+  FOVEA_INLINE void at(const Quad& q, ComplexVec<V> root) const {
+    const ComplexVec<V> near = cross_of(near_side<V>(a.z1, q), near_side<V>(a.z2, q), root);
+    const ComplexVec<V> far =
         conjugate(cross_of(far_side<V>(a.z1, q), far_side<V>(a.z2, q), root_across(root)));
     const V scale = spread_over<V>(a.scale);
-    const Complex<V> even = near + far;
-    const Complex<V> odd = conjugate(root) * (near - far);
+    const ComplexVec<V> even = near + far;
+    const ComplexVec<V> odd = conjugate(root) * (near - far);
     store_complex<false>(a.z1 + 2 * q.here, scaled(even + times_i(odd), scale));
     store_complex<true>(a.z1 + 2 * q.across,
                         scaled(conjugate(even) + times_i(conjugate(odd)), scale));
@@ -100,13 +100,14 @@ struct Correlation {
 
   /// The even and odd spectra of the gradient at k and N - k.
   template <class V>
-  FOVEA_INLINE EvenOdd<V> gradient(Complex<V> g, const EvenOdd<V>& other, Complex<V> root) const {
+  FOVEA_INLINE EvenOdd<V> gradient(ComplexVec<V> g, const EvenOdd<V>& other,
+                                   ComplexVec<V> root) const {
     return {g * conjugate(other.even + other.odd),
             g * conjugate(multiply_add(other.even, root, other.odd))};
   }
 
   template <class V>
-  FOVEA_INLINE void at(const Quad& q, Complex<V> root) const {
+  FOVEA_INLINE void at(const Quad& q, ComplexVec<V> root) const {
     // g has N/2 complex elements, so its rows have half the length.
     const Index row = q.here / a.columns;
     const Index mirror_row = q.mirror / a.columns;
@@ -116,9 +117,9 @@ struct Correlation {
     const T* const g_across = a.g + 2 * (mirror_row * back + (across == back ? 0 : across));
     const EvenOdd<V> g = even_odd(load_complex<V, false>(g_here), load_complex<V, true>(g_across));
     const V scale = spread_over<V>(a.scale);
-    const Complex<V> odd = g.odd * root;
-    const Complex<V> sum = scaled(g.even + odd, scale);
-    const Complex<V> difference = scaled(conjugate(g.even - odd), scale);
+    const ComplexVec<V> odd = g.odd * root;
+    const ComplexVec<V> sum = scaled(g.even + odd, scale);
+    const ComplexVec<V> difference = scaled(conjugate(g.even - odd), scale);
     const EvenOdd<V> near = gradient(sum, near_side<V>(a.z, q), root);
     const EvenOdd<V> far = gradient(difference, far_side<V>(a.z, q), root_across(root));
     store_complex<false>(a.z + 2 * q.here, near.even + times_i(near.odd));
@@ -135,13 +136,13 @@ FOVEA_INLINE void for_each_place(const SpectrumRoots<T>& roots, Index r, Index f
   const T* const of_row = roots.of_row + 2 * r;
   Index place = first;
   for (; place + kLanes<T> <= last; place += kLanes<T>) {
-    Complex<Vec<T>> root = load_complex<Vec<T>, false>(roots.of_place + 2 * place);
-    if (r != 0) root = root * Complex<Vec<T>>{set1(of_row[0]), set1(of_row[1])};
+    ComplexVec<Vec<T>> root = load_complex<Vec<T>, false>(roots.of_place + 2 * place);
+    if (r != 0) root = root * ComplexVec<Vec<T>>{set1(of_row[0]), set1(of_row[1])};
     f.at(quad_at(roots.rows, roots.columns, r, place), root);
   }
   for (; place < last; ++place) {
-    Complex<One<T>> root = load_complex<One<T>, false>(roots.of_place + 2 * place);
-    if (r != 0) root = root * Complex<One<T>>{{of_row[0]}, {of_row[1]}};
+    ComplexVec<One<T>> root = load_complex<One<T>, false>(roots.of_place + 2 * place);
+    if (r != 0) root = root * ComplexVec<One<T>>{{of_row[0]}, {of_row[1]}};
     f.at(quad_at(roots.rows, roots.columns, r, place), root);
   }
 }

@@ -1,35 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every umbrella header, and every pass of each operator once. With MIN_AND_MAX the two names are
-/// macros in our headers, as those of some platforms leave them. The headers of Eigen and std stand
-/// first: the former take such macros away, some of the latter stumble over them.
-#include <Eigen/Dense>
-#include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <string>
-#include <thread>
-#include <unsupported/Eigen/CXX11/Tensor>
-#include <unsupported/Eigen/CXX11/ThreadPool>
-#include <vector>
-#if defined(MIN_AND_MAX)
-#define min(a, b) (((a) < (b)) ? (a) : (b))
-#define max(a, b) (((a) > (b)) ? (a) : (b))
-#endif
-
+/// Every umbrella header, and every pass of each operator once.
 #include <fovea/fovea.hpp>
 #if __has_include(<fftw3.h>)
 #include <fovea/layers/fat_layer.hpp>
 #include <fovea/layers/fourier_mixer_layer.hpp>
 #include <fovea/layers/fsat_layer.hpp>
 #include <fovea/spectral.hpp>
-#endif
-#if defined(MIN_AND_MAX) && (!defined(min) || !defined(max))
-#error "a header has taken the macros away, so this shows nothing"
 #endif
 
 namespace {

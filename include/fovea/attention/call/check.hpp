@@ -29,8 +29,8 @@ inline void check_made_shape(const char* op, const char* tensor, const Shape& sh
 
 /// Checks that q, k, v and the key lengths agree with each other.
 /// \throws std::invalid_argument if they do not, and as `isa_level` does
-template <detail::AnyInputs I>
-void check_inputs(const char* op, const I& inputs) {
+template <detail::AnyInputs In>
+void check_inputs(const char* op, const In& inputs) {
   static_cast<void>(isa_level());
   const Shape& q = inputs.q.shape();
   const Shape& k = inputs.k.shape();
@@ -111,8 +111,8 @@ void check_per_head(const char* op, const char* name, std::span<const U> x, Inde
 /// Checks where the sequences of packed tensors begin and end.
 /// \pre check_inputs passed
 /// \throws std::invalid_argument
-template <detail::AnyInputs I>
-void check_packing(const char* op, const I& inputs) {
+template <detail::AnyInputs In>
+void check_packing(const char* op, const In& inputs) {
   const auto& cu_q = inputs.cu_seqlens_q;
   const auto& cu_k = inputs.cu_seqlens_k;
   if (cu_q.empty() && cu_k.empty()) return;
@@ -172,8 +172,8 @@ View<T> as_view(std::span<T> x) {
 /// common with an input.
 /// \param inputs any struct that has `for_each_tensor`
 /// \throws std::invalid_argument
-template <class U, class I>
-void check_output(const char* op, const char* tensor, const View<U>& x, const I& inputs,
+template <class U, class In>
+void check_output(const char* op, const char* tensor, const View<U>& x, const In& inputs,
                   const Shape& expected) {
   detail::check_made_shape(op, tensor, x.shape(), expected);
   detail::check_written_layout(op, tensor, x);
@@ -185,8 +185,8 @@ void check_output(const char* op, const char* tensor, const View<U>& x, const I&
 /// Checks the output, and lse if it is to be saved.
 /// \pre check_inputs passed
 /// \throws std::invalid_argument
-template <class T, detail::InputsFor<T> I, class S>
-void check_outputs(const char* op, const I& inputs, const View<T>& out, const S& saved) {
+template <class T, detail::InputsFor<T> In, class S>
+void check_outputs(const char* op, const In& inputs, const View<T>& out, const S& saved) {
   check_output(op, "out", out, inputs, detail::out_shape(inputs));
   if (saved.lse.is_none()) return;
   check_output(op, "lse", saved.lse, inputs, detail::row_shape(inputs));
@@ -196,16 +196,16 @@ void check_outputs(const char* op, const I& inputs, const View<T>& out, const S&
 /// Checks that a tensor has the shape of the output.
 /// \pre check_inputs passed
 /// \throws std::invalid_argument
-template <class T, detail::InputsFor<T> I>
-void check_rows(const char* op, const char* tensor, const I& inputs, const View<const T>& x) {
+template <class T, detail::InputsFor<T> In>
+void check_rows(const char* op, const char* tensor, const In& inputs, const View<const T>& x) {
   detail::check_made_shape(op, tensor, x.shape(), detail::out_shape(inputs));
 }
 
 /// Checks the lse that a backward pass reads: it must be given unless there are no rows.
 /// \pre check_inputs passed
 /// \throws std::invalid_argument
-template <detail::AnyInputs I, class S>
-void check_lse(const char* op, const I& inputs, const S& saved) {
+template <detail::AnyInputs In, class S>
+void check_lse(const char* op, const In& inputs, const S& saved) {
   const Shape rows = detail::row_shape(inputs);
   if (!saved.lse.is_none()) {
     detail::check_made_shape(op, "lse", saved.lse.shape(), rows);
@@ -239,8 +239,8 @@ class GradName {
 };
 
 /// The tensor of that name; none if the inputs have no such tensor.
-template <class I>
-GradOf tensor_named(const I& inputs, std::string_view wanted) {
+template <class In>
+GradOf tensor_named(const In& inputs, std::string_view wanted) {
   GradOf found;
   inputs.for_each_tensor([&](const char* name, const auto& tensor) {
     if (name == wanted) found = {as_view(tensor).is_none(), as_view(tensor).shape()};
@@ -250,8 +250,8 @@ GradOf tensor_named(const I& inputs, std::string_view wanted) {
 
 /// Refuses gradients of tensors that were not given. q, k and v are left out: for them the extents
 /// tell.
-template <class T, class I, class G>
-void check_grads_of_given(const char* op, const I& inputs, const G& grads) {
+template <class T, class In, class G>
+void check_grads_of_given(const char* op, const In& inputs, const G& grads) {
   grads.for_each_tensor([&]<class X>(const char* name, const X& grad) {
     const std::string_view own = name;
     if (own == "q" || own == "k" || own == "v" || !std::same_as<X, View<T>>) return;
@@ -271,8 +271,8 @@ void check_grads_of_given(const char* op, const I& inputs, const G& grads) {
 /// their own.
 /// \param inputs any struct that has `for_each_tensor`, checked
 /// \throws std::invalid_argument
-template <class T, class I, class S, class G>
-void check_grads(const char* op, const I& inputs, const View<const T>& out, const S& saved,
+template <class T, class In, class S, class G>
+void check_grads(const char* op, const In& inputs, const View<const T>& out, const S& saved,
                  const View<const T>& d_out, const G& grads) {
   detail::check_grads_of_given<T>(op, inputs, grads);
   struct Named {

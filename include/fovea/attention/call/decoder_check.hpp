@@ -68,8 +68,8 @@ void check_decoder_tokens(const char* op, const DecoderShape& shape, const View<
 /// \param after the number of tokens once those of the step are appended
 /// \throws std::invalid_argument if the shape is not that of the decoder, there are key lengths or
 /// packed sequences, or there are more queries than tokens, or no tokens
-template <detail::AnyInputs I>
-void check_decoder_rows(const char* op, const DecoderShape& shape, const I& inputs, Index after) {
+template <detail::AnyInputs In>
+void check_decoder_rows(const char* op, const DecoderShape& shape, const In& inputs, Index after) {
   const auto& q = inputs.q;
   detail::check_extent(op, "q", q.shape(), 0, shape.batch, "the batch of the decoder");
   detail::check_extent(op, "q", q.shape(), 1, shape.query_heads, "the query_heads of the decoder");

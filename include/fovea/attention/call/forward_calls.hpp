@@ -54,10 +54,10 @@ class ForwardCalls {
   }
 
   /// Catches inputs of another family: it does not compile, and says why.
-  template <detail::AnyInputs I, class Out, class... Rest>
-  requires(!std::convertible_to<const I&, InputsOf<Op, Scalar<Out>>>) void forward(
-      const I& /*inputs*/, Out&& /*out*/, const Rest&... /*rest*/) const {
-    detail::refuse_family<I>();
+  template <detail::AnyInputs In, class Out, class... Rest>
+  requires(!std::convertible_to<const In&, InputsOf<Op, Scalar<Out>>>) void forward(
+      const In& /*inputs*/, Out&& /*out*/, const Rest&... /*rest*/) const {
+    detail::refuse_family<In>();
   }
 
  protected:

@@ -272,8 +272,8 @@ struct FsatInputs {
 namespace detail {
 
 /// Inputs of some family, for tensors of T.
-template <class I, class T>
-concept InputsFor = std::is_aggregate_v<I> && requires(const I& inputs) {
+template <class In, class T>
+concept InputsFor = std::is_aggregate_v<In> && requires(const In& inputs) {
   requires std::same_as<decltype(inputs.q), View<const T>>;
   requires std::same_as<decltype(inputs.k), View<const T>>;
   requires std::same_as<decltype(inputs.v), View<const T>>;
@@ -281,25 +281,25 @@ concept InputsFor = std::is_aggregate_v<I> && requires(const I& inputs) {
 };
 
 /// The scalar of q of some inputs.
-template <class I>
-using InputScalar = typename decltype(I::q)::Scalar;
+template <class In>
+using InputScalar = typename decltype(In::q)::Scalar;
 
 /// Inputs of some family.
-template <class I>
+template <class In>
 concept AnyInputs = requires {
-  typename InputScalar<I>;
-  requires InputsFor<I, InputScalar<I>>;
+  typename InputScalar<In>;
+  requires InputsFor<In, InputScalar<In>>;
 };
 
 /// The shape of the output.
-template <AnyInputs I>
-Shape out_shape(const I& inputs) {
+template <AnyInputs In>
+Shape out_shape(const In& inputs) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.v.width()};
 }
 
 /// The shape of a tensor that holds one number for each row, such as lse.
-template <AnyInputs I>
-Shape row_shape(const I& inputs) {
+template <AnyInputs In>
+Shape row_shape(const In& inputs) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), 1};
 }
 

@@ -28,8 +28,8 @@ template <class T>
 class Sequences {
  public:
   /// The sequences of these inputs.
-  template <detail::InputsFor<T> I>
-  explicit Sequences(const I& inputs)
+  template <detail::InputsFor<T> In>
+  explicit Sequences(const In& inputs)
       : batch_(inputs.q.batch()),
         queries_(inputs.q.rows()),
         keys_(inputs.k.rows()),

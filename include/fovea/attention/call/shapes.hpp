@@ -99,8 +99,8 @@ struct PerformerShape {
 };
 
 /// The sizes of a call as its tensors have them. They are not checked.
-template <class I>
-AttentionShape shape_of(const I& inputs) {
+template <class In>
+AttentionShape shape_of(const In& inputs) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
           inputs.k.rows(),  inputs.q.width(), inputs.v.width()};
 }
@@ -110,8 +110,8 @@ namespace detail {
 /// Makes the shape of a family from its inputs.
 /// \tparam S the type of the shape
 /// \param last the value of its last member
-template <class S, class I>
-S family_shape(const I& inputs, Index last) {
+template <class S, class In>
+S family_shape(const In& inputs, Index last) {
   return {inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
           inputs.k.rows(),  inputs.q.width(), inputs.v.width(), last};
 }

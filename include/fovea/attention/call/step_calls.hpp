@@ -12,8 +12,8 @@ FOVEA_NAMESPACE_BEGIN
 namespace detail {
 
 /// Whether the inputs of a step bring tokens to append.
-template <class I>
-bool has_new_tokens(const I& inputs) {
+template <class In>
+bool has_new_tokens(const In& inputs) {
   if constexpr (requires { inputs.sketch_k; }) {
     if (!inputs.sketch_k.is_none()) return true;
   }
@@ -21,8 +21,8 @@ bool has_new_tokens(const I& inputs) {
 }
 
 /// How many tokens the inputs of a step bring.
-template <class I>
-Index new_tokens(const I& inputs) {
+template <class In>
+Index new_tokens(const In& inputs) {
   return has_new_tokens(inputs) ? inputs.k.rows() : 0;
 }
 

@@ -31,8 +31,8 @@ void check_head_groups(const char* op, const char* tensor, const View<U>& x, con
 
 /// Checks the key lengths, and that rows and widths are not beyond those of any tensor.
 /// \throws std::invalid_argument, and as `isa_level`
-template <class I>
-void check_synthesizer_lengths(const char* op, const I& inputs) {
+template <class In>
+void check_synthesizer_lengths(const char* op, const In& inputs) {
   static_cast<void>(isa_level());
   check_key_lengths(op, inputs.key_lengths, inputs.v.batch(), "v", inputs.v.rows(), "v");
   constexpr Index most_rows = (std::numeric_limits<Index>::max)() / 8;
@@ -51,8 +51,8 @@ void check_synthesizer_lengths(const char* op, const I& inputs) {
 
 /// Checks the output, and lse if it is to be saved.
 /// \throws std::invalid_argument
-template <class T, class I, class S>
-void check_synthesizer_outputs(const char* op, const I& inputs, const View<T>& out,
+template <class T, class In, class S>
+void check_synthesizer_outputs(const char* op, const In& inputs, const View<T>& out,
                                const S& saved) {
   const Shape shape = out_shape(inputs);
   check_output(op, "out", out, inputs, shape);
@@ -63,8 +63,8 @@ void check_synthesizer_outputs(const char* op, const I& inputs, const View<T>& o
 
 /// Checks what a backward pass takes beside its inputs.
 /// \throws std::invalid_argument
-template <class T, class I, class S, class G>
-void check_synthesizer_backward(const char* op, const I& inputs, const View<const T>& out,
+template <class T, class In, class S, class G>
+void check_synthesizer_backward(const char* op, const In& inputs, const View<const T>& out,
                                 const S& saved, const View<const T>& d_out, const G& grads) {
   const Shape shape = out_shape(inputs);
   check_made_shape(op, "out", out.shape(), shape);

@@ -77,8 +77,8 @@ FOVEA_INLINE Vec<T> absolute(Vec<T> x) {
 
 /// The products of a feature row with the normaliser that row r sees, summed in the lanes of a
 /// cache line, and then in half as many until they are one vector.
-/// \tparam Absolute whether to sum the sizes of the products instead
-template <bool Absolute, class T>
+/// \tparam Magnitudes whether to sum the sizes of the products instead
+template <bool Magnitudes, class T>
 FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
   constexpr int w = kLanes<T>;
   constexpr int vectors = kSumLanes<T> / w;
@@ -94,7 +94,7 @@ FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
       Vec<T> x = load(features + at);
       Vec<T> z = load(reader.normaliser + at);
       if (run != nullptr) z = z + load(run + at);
-      if constexpr (Absolute) {
+      if constexpr (Magnitudes) {
         x = absolute(x);
         z = absolute(z);
       }
@@ -105,14 +105,14 @@ FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
 }
 
 /// The denominators of rows [first, first + lanes), and 0 behind the last one.
-/// \tparam Absolute whether to sum the sizes of the terms instead
-template <bool Absolute, class T>
+/// \tparam Magnitudes whether to sum the sizes of the terms instead
+template <bool Magnitudes, class T>
 FOVEA_INLINE Vec<T> denominators_of(const StateReader<T>& reader, Index first) {
   Vec<T> rows[kLanes<T>];
   FOVEA_UNROLL
   for (int i = 0; i < kLanes<T>; ++i) {
     rows[i] =
-        first + i < reader.count ? normaliser_products<Absolute>(reader, first + i) : zero<T>();
+        first + i < reader.count ? normaliser_products<Magnitudes>(reader, first + i) : zero<T>();
   }
   return lane_sums(rows);
 }
