@@ -8,6 +8,9 @@
 #if !defined(__GNUC__)
 #error "fovea needs the vector extensions of GNU C++: build with GCC or Clang, not MSVC or clang-cl"
 #endif
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 12
+#error "fovea needs GCC 12 or later: earlier ones have no __builtin_shufflevector"
+#endif
 #if defined(__SIZEOF_PTRDIFF_T__) && __SIZEOF_PTRDIFF_T__ < 8
 #error "fovea needs a 64-bit target: it counts elements in std::ptrdiff_t, which must have 64 bits"
 #endif

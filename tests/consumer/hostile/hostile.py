@@ -294,7 +294,9 @@ def keep_result(row, bench: Bench, status: str, note: str, seconds: float) -> No
     kept = {one["name"]: one for one in keep.get("rows", [])}
     kept[row.name] = {"name": row.name, "how": row.how, "status": status, "note": note,
                       "seconds": round(seconds, 1)}
-    keep["rows"] = [kept[one.name] for one in rows.table() if one.name in kept]
+    keep["rows"] = [kept.get(one.name, {"name": one.name, "how": one.how, "status": "not run",
+                                        "note": "not yet", "seconds": 0})
+                    for one in rows.table()]
     for name in ("passed", "refused", "failed", "not run"):
         keep[name.replace(" ", "_")] = sum(one["status"] == name for one in keep["rows"])
     keep["seconds"] = round(sum(one["seconds"] for one in keep["rows"]))

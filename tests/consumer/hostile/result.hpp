@@ -27,5 +27,4 @@ using Unit = Result (*)(int level, int threads);
 #endif
 #define HOSTILE_JOIN_(a, b) a##b
 #define HOSTILE_JOIN(a, b) HOSTILE_JOIN_(a, b)
-#define HOSTILE_UNIT(name) \
-  __attribute__((visibility("default"))) HOSTILE_JOIN(name, HOSTILE_SUFFIX)
+#define HOSTILE_UNIT(name) __attribute__((visibility("default"))) HOSTILE_JOIN(name, HOSTILE_SUFFIX)

@@ -78,7 +78,8 @@ def compilers() -> list[Row]:
         return note
 
     rows = [Row(REFERENCE, "g++-12 -O1, every level: the reference", reference)]
-    for compiler in ["clang++-22", "g++-11", "g++-13", "g++-14", "clang++-14", "clang++-16",
+    rows.append(refused_row("compilers/g++-11", "", "fovea needs GCC 12 or later", "g++-11"))
+    for compiler in ["clang++-22", "g++-13", "g++-14", "clang++-14", "clang++-16",
                      "clang++-19", "clang++-19 -stdlib=libc++"]:
         units = FAMILIES if compiler == "clang++-22" else ["softmax", "io", *FEW]
         rows.append(flags_row(f"compilers/{compiler.replace(' -stdlib=', ' ')}", "", units,
