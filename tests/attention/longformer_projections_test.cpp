@@ -2,7 +2,7 @@
 /// \file
 /// Longformer whose rows of global positions have projections of their own: such rows are softmax
 /// attention of these alone, and all others are as without them. Against the oracle, by bits, with
-/// what is not visible, and what it refuses.
+/// what is not visible, without memory, and what it refuses.
 #include <algorithm>
 #include <limits>
 
@@ -10,6 +10,7 @@
 #include "fovea/attention/longformer.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/central_differences.hpp"
+#include "support/failing_allocations.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test {
@@ -193,6 +194,38 @@ TYPED_TEST(LongformerProjections, OfPackedSequences) {
                             {.left = 5, .right = 5, .first_global = 2, .global = {9}});
   of.cu_seqlens = {0, 50, 50, 51, 120};
   this->expect_oracle(of);
+}
+
+/// Whichever allocation fails, all is written or nothing; and all memory stands between fences.
+TYPED_TEST(LongformerProjections, OfFailedAllocations) {
+  using T = TypeParam;
+  const LongformerOptions options = {.left = 9, .right = 5, .first_global = 2, .global = {7, 40}};
+  const Projections<T> of({2, 4, 2, 60, 60, 6, 5}, options);
+  const auto expected = of.run();
+  between_fences([&] {
+    expect_same<T>(expected, Projections<T>({2, 4, 2, 60, 60, 6, 5}, options).run());
+  });
+  const LongformerAttention op(options);
+  const Tensor<T> out(of.d_out.shape()), lse({2, 4, 60, 1});
+  expect_all_or_nothing<T>({&out, &lse}, [&](AnyExecutor* executor) {
+    on_executor(executor,
+                [&](auto&& on) { op.forward(of.inputs(), out.view(), {lse.view()}, on); });
+  });
+  const Tensor<T> q(of.q.shape()), k(of.k.shape()), v(of.v.shape()), global_q(of.q.shape()),
+      global_k(of.k.shape()), global_v(of.v.shape());
+  expect_all_or_nothing<T>({&q, &k, &v, &global_q, &global_k, &global_v},
+                           [&](AnyExecutor* executor) {
+                             on_executor(executor, [&](auto&& on) {
+                               op.backward(of.inputs(), out.view(), {lse.view()}, of.d_out.view(),
+                                           {.q = q.view(),
+                                            .k = k.view(),
+                                            .v = v.view(),
+                                            .global_q = global_q.view(),
+                                            .global_k = global_k.view(),
+                                            .global_v = global_v.view()},
+                                           on);
+                             });
+                           });
 }
 
 /// The projections of all rows in their place change nothing.

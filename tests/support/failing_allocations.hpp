@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "fovea/core/thread_pool.hpp"
+#include "support/between_fences.hpp"
 #include "support/compare.hpp"
 #include "support/executors.hpp"
 #include "support/fill.hpp"
-#include "support/memory.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test {
@@ -92,13 +92,24 @@ bool is_untouched(const std::vector<T>& values) {
                      [](T x) { return x == static_cast<T>(kUntouched); });
 }
 
-/// Holds a pass to writing all of its tensors or none, whichever of its allocations fails.
+/// Holds a pass to writing all of its tensors or none, whichever of its allocations fails, and to
+/// staying within the memory that it takes, whatever that holds.
 /// \param pass pass(executor), where the executor may be null, writes the tensors `written`
 template <class T, class Pass>
 void expect_all_or_nothing(const std::vector<const Tensor<T>*>& written, Pass&& pass) {
   pass(nullptr);
   std::vector<std::vector<T>> expected;
   for (const Tensor<T>* x : written) expected.push_back(x->values());
+  const auto expect_all = [&] {
+    for (std::size_t n = 0; n < written.size(); ++n) {
+      EXPECT_TRUE(same_bits(written[n]->values(), expected[n])) << "tensor " << n;
+    }
+  };
+  between_fences([&] {
+    for (const Tensor<T>* x : written) x->fill(constant(kUntouched));
+    pass(nullptr);
+    expect_all();
+  });
   serial_and_in_a_pool([&](AnyExecutor* executor) {
     fail_each_allocation(
         [&] {
@@ -108,11 +119,7 @@ void expect_all_or_nothing(const std::vector<const Tensor<T>*>& written, Pass&& 
         [&] {
           for (const Tensor<T>* x : written) EXPECT_TRUE(is_untouched(x->values()));
         },
-        [&] {
-          for (std::size_t n = 0; n < written.size(); ++n) {
-            EXPECT_TRUE(same_bits(written[n]->values(), expected[n])) << "tensor " << n;
-          }
-        });
+        expect_all);
   });
 }
 
