@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "support/run_program.hpp"
 #include "examples/models/tiny_llama.hpp"
 #include "fovea/io/npy.hpp"
 #include "fovea/patterns/random_blocks.hpp"
+#include "support/run_program.hpp"
 
 namespace fovea_test {
 namespace {

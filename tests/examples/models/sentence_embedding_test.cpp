@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "support/run_program.hpp"
 #include "examples/models/tiny_bert.hpp"
 #include "fovea/io/npy.hpp"
+#include "support/run_program.hpp"
 
 namespace fovea_test {
 namespace {
