@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Makes tests/exactness/exactness.json and the page beside it: runs the whole suite, then drawn cases
-# (FOVEA_TRIALS, 20000) of operators and decoders, then every float through every function.
+# (FOVEA_TRIALS, 20000) of operators and decoders, then every float, or every FOVEA_MATH_STRIDE-th,
+# through every function.
 #
 #   bash tests/exactness/measure.sh            all (two hours on two cores)
 #   bash tests/exactness/measure.sh PART...    of suite, drawn, functions and tables only these, in
@@ -14,6 +15,7 @@ parts=("$@")
 [ $# -gt 0 ] || { rm -rf "$folder"; parts=(suite drawn functions tables); }
 mkdir -p "$folder"
 trials=${FOVEA_TRIALS:-20000}
+stride=${FOVEA_MATH_STRIDE:-1}
 tests=build/test/tests
 
 for part in "${parts[@]}"; do
@@ -32,15 +34,17 @@ for part in "${parts[@]}"; do
       ;;
     functions)
       cmake --build build/test --target simd_math_test
-      FOVEA_EXACTNESS=$folder FOVEA_MATH_STRIDE=1 "$tests/simd_math_test" --gtest_brief=1 \
+      FOVEA_EXACTNESS=$folder FOVEA_MATH_STRIDE=$stride "$tests/simd_math_test" --gtest_brief=1 \
         --gtest_filter='*MathAccuracy*Float*'
+      echo "$stride" > "$folder/stride"
       ;;
     tables)
       python3 tests/exactness/tables.py "$folder" tests/exactness/exactness.json \
         "command=bash tests/exactness/measure.sh" "commit=$(git rev-parse --short HEAD)" \
         "date=$(date -u +%F)" "compiler=$(c++ --version | head -1)" \
         "cpu=$(sed -n 's/^model name\s*: //p;T;q' /proc/cpuinfo)" \
-        "trials=$(cat "$folder/trials" 2> /dev/null || echo 0)"
+        "trials=$(cat "$folder/trials" 2> /dev/null || echo 0)" \
+        "stride=$(cat "$folder/stride" 2> /dev/null || echo 1021)"
       cmake -S . -B build/documents -DCMAKE_BUILD_TYPE=Release "-DFOVEA_TESTS=^structure/documents$" \
         -DFOVEA_BUILD_BENCH=OFF -DFOVEA_BUILD_EXAMPLES=OFF -DFOVEA_TEST_PACKAGE=OFF > /dev/null
       cmake --build build/documents --target documents
