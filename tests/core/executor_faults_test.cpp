@@ -193,13 +193,21 @@ TEST(RefusedThreads, APoolWorksWithThoseItGot) {
   EXPECT_EQ(pool.concurrency(), 3);
 }
 
+/// Threads that are waited for, however the scope is left. (libc++ 19 has no std::jthread.)
+struct JoinedThreads {
+  std::vector<std::thread> all;
+  ~JoinedThreads() {
+    for (std::thread& thread : all) thread.join();
+  }
+};
+
 /// Starts threads for each parallel_for.
 struct StartsThreads {
   static int concurrency() { return 5; }
   template <class F>
   static void parallel_for(Index n, const F& f) {
-    std::vector<std::jthread> threads;
-    for (Index i = 0; i < n; ++i) threads.emplace_back([&f, i] { f(i); });
+    JoinedThreads threads;
+    for (Index i = 0; i < n; ++i) threads.all.emplace_back([&f, i] { f(i); });
   }
 };
 
