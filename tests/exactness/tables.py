@@ -23,7 +23,9 @@ OPERATORS = [
     ("longformer", "Longformer"), ("big_bird", "BigBird"), ("block_list", "lists of blocks and tokens"),
     ("tokens", "lists of blocks and tokens"), ("dilated", "dilated window"), ("indexed", "indexed"),
     ("smart_bird", "Smart Bird"), ("fsat", "FSAT"), ("linear", "linear"), ("delta", "delta rule"),
-    ("fmm", "FMM"), ("performer", "Performer"), ("synthesizer", "Synthesizer"), ("luna", "Luna"),
+    ("fmm", "FMM"), ("performer", "Performer"), ("synthesizer", "Synthesizer"),
+    ("factorised_synthesizer", "Synthesizer"), ("random_synthesizer", "Synthesizer"),
+    ("luna", "Luna"), ("fat", "FAT"), ("block_window", "window of blocks"),
     ("linformer", "Linformer"), ("nystroem", "Nystroem"), ("sinkhorn", "Sinkhorn"),
     ("reformer", "Reformer"), ("fourier_cross", "Fourier cross"), ("fourier_mixer", "Fourier mixer"),
 ]
@@ -33,7 +35,8 @@ LEVELS = ("baseline", "v3", "v4")
 
 def operator_of(case):
     """The operator of a case's name; its own name where the table above has none."""
-    name = re.sub(r"(?<=[a-z])(Attention)", "", case)  # LinearAttention, by the decoders' tests
+    name = re.sub(r"^drawn ", "", case)  # by the fuzzer, with drawn options
+    name = re.sub(r"(?<=[a-z])(Attention)", "", name)  # LinearAttention, by the decoders' tests
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     return next((operator for prefix, operator in OPERATORS if name.startswith(prefix)), case)
 
@@ -95,7 +98,10 @@ def main(folder, out, *said):
         sys.exit(f"tables.py: no .tsv in {folder}")
     lines = [line for file in files for line in file.read_text().splitlines()]
     made = {**dict(pair.split("=", 1) for pair in said), "programs": len(files), **tables(lines)}
-    pathlib.Path(out).write_text(json.dumps(made, indent=1) + "\n")
+    # A row a line, so that differences can be read.
+    text = re.sub(r"\{\s*\"(row|property)\".*?\}", lambda row: re.sub(r"\s+", " ", row[0]),
+                  json.dumps(made, indent=1), flags=re.DOTALL)
+    pathlib.Path(out).write_text(text + "\n")
 
 
 if __name__ == "__main__":

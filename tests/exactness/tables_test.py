@@ -38,7 +38,7 @@ class Tables(unittest.TestCase):
     def test_names_lead_to_their_operators(self):
         for case, operator in (("causal_alibi", "full, causal"), ("causal_window", "window"),
                                ("LinearAttention constant", "linear"), ("FmmAttention", "FMM"),
-                               ("linformer", "Linformer"), ("of nobody", "of nobody")):
+                               ("linformer", "Linformer"), ("drawn fixed drawn", "fixed"), ("of nobody", "of nobody")):
             self.assertEqual(tables.operator_of(case), operator)
 
     def test_comparisons_by_bits_are_summed(self):
