@@ -44,6 +44,17 @@ struct Choice {
   std::string name() const { return series + (parameter.empty() ? "" : ", " + parameter); }
 };
 
+/// A choice without what it runs: `value` is what the parameter `letter` is.
+inline Choice named_choice(std::string system, std::string series, const char* letter, Index value,
+                           bool has_pairs) {
+  Choice choice;
+  choice.system = std::move(system);
+  choice.series = std::move(series);
+  choice.parameter = std::string(letter) + " = " + std::to_string(value);
+  choice.has_pairs = has_pairs;
+  return choice;
+}
+
 /// A softmax over a pattern.
 template <class Op>
 Choice pattern_choice(std::string system, std::string series, std::string parameter, const Op& op) {
@@ -79,10 +90,7 @@ inline Choice smart_bird_choice(const char* series, fovea::SamplingPolicy policy
                                 bool causal = true) {
   const fovea::SmartBirdAttention op({.keys_per_row = keys, .policy = policy, .causal = causal});
   const auto sketches = std::make_shared<std::vector<Sketch<float>>>();
-  Choice choice;
-  choice.system = "smart_bird";
-  choice.series = series;
-  choice.parameter = "K = " + std::to_string(keys);
+  Choice choice = named_choice("smart_bird", series, "K", keys, true);
   choice.prepare = [sketches](const AllInputs<float>& in, const Result&, ThreadPool&) {
     sketches->clear();
     for (Index g = 0; g < in.k.heads(); ++g) {
@@ -123,11 +131,7 @@ Choice linear_choice(const char* parameter, bool causal) {
 inline Choice performer_choice(Index features, bool causal) {
   const fovea::PerformerAttention op({.causal = causal});
   const auto projection = std::make_shared<std::vector<float>>();
-  Choice choice;
-  choice.system = "performer";
-  choice.series = "performer";
-  choice.parameter = "R = " + std::to_string(features);
-  choice.has_pairs = false;
+  Choice choice = named_choice("performer", "performer", "R", features, false);
   choice.prepare = [=](const AllInputs<float>& in, const Result&, ThreadPool&) {
     projection->resize(static_cast<std::size_t>(features * in.q.width()));
     fovea::draw_projection(1, View<float>(projection->data(), {1, 1, features, in.q.width()}));
@@ -187,11 +191,8 @@ Choice fmm_choice(Index half_width, bool causal = true) {
   const fovea::FmmAttention<Maps...> op(
       {.near = fovea::Band::half_width(half_width), .causal = causal});
   const auto logits = std::make_shared<std::unique_ptr<detail::BlendLogits>>();
-  Choice choice;
-  choice.system = "fmm";
-  choice.series = "FMM, rank " + std::to_string(sizeof...(Maps));
-  choice.parameter = "k = " + std::to_string(half_width);
-  choice.has_pairs = false;
+  Choice choice =
+      named_choice("fmm", "FMM, rank " + std::to_string(sizeof...(Maps)), "k", half_width, false);
   choice.prepare = [=](const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
     const Result near(in);
     const Result far(in);

@@ -30,11 +30,7 @@ inline std::string why_not_cut(Index rows, Index parts) {
 inline Choice linformer_choice(Index projected) {
   const fovea::LinformerAttention op;
   const auto means = std::make_shared<std::vector<float>>();
-  Choice choice;
-  choice.system = "linformer";
-  choice.series = "Linformer, means";
-  choice.parameter = "P = " + std::to_string(projected);
-  choice.has_pairs = false;
+  Choice choice = named_choice("linformer", "Linformer, means", "P", projected, false);
   choice.prepare = [=](const AllInputs<float>& in, const Result&, ThreadPool&) {
     const Index rows = in.k.rows();
     means->assign(static_cast<std::size_t>(projected * rows), 0);
@@ -63,11 +59,7 @@ inline Choice nystroem_choice(Index landmarks, Index rows) {
   fovea::NystroemOptions options;
   options.landmarks = landmarks;
   const fovea::NystroemAttention op(options);
-  Choice choice;
-  choice.system = "nystroem";
-  choice.series = "Nystroem";
-  choice.parameter = "m = " + std::to_string(landmarks);
-  choice.has_pairs = false;
+  Choice choice = named_choice("nystroem", "Nystroem", "m", landmarks, false);
   choice.obstacle = why_not_cut(rows, landmarks);
   choice.run = [op](const AllInputs<float>& in, const Result& to, ThreadPool& pool) {
     op.forward(in, to.out_view, pool);
@@ -112,11 +104,7 @@ inline std::vector<float> sorting_logits(const AllInputs<float>& in, Index block
 inline Choice sinkhorn_choice(Index block, Index rows) {
   const fovea::SinkhornAttention op({.block = block});
   const auto logits = std::make_shared<std::vector<float>>();
-  Choice choice;
-  choice.system = "sinkhorn";
-  choice.series = "Sinkhorn";
-  choice.parameter = "b = " + std::to_string(block);
-  choice.has_pairs = false;
+  Choice choice = named_choice("sinkhorn", "Sinkhorn", "b", block, false);
   choice.obstacle = why_not_cut(rows, block);
   choice.prepare = [=](const AllInputs<float>& in, const Result&, ThreadPool&) {
     *logits = detail::sorting_logits(in, block);
@@ -178,10 +166,7 @@ inline std::vector<float> best_queries(const AllInputs<float>& in, const Result&
 inline Choice fsat_choice(Index dominants, Index rows) {
   const fovea::FsatAttention op({.max_length = rows, .confidence = fovea::Confidence::relative});
   const auto best = std::make_shared<std::vector<float>>();
-  Choice choice;
-  choice.system = "fsat";
-  choice.series = "FSAT, best graph";
-  choice.parameter = "M = " + std::to_string(dominants);
+  Choice choice = named_choice("fsat", "FSAT, best graph", "M", dominants, true);
   choice.prepare = [=](const AllInputs<float>& in, const Result& full, ThreadPool& pool) {
     *best = detail::best_queries(in, full, dominants, pool);
   };

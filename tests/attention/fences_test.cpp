@@ -5,6 +5,7 @@
 /// that it gave back, and its bits depend on nothing that it has not written.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <memory>
 #include <vector>
 

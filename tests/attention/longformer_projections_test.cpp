@@ -146,24 +146,17 @@ class LongformerProjections : public testing::Test {
         const bool own = std::isfinite(rows.lse.value[i]);
         EXPECT_LE(error_ratio(got.lse[i], own ? rows.lse : global.lse, i), kLseBound) << i;
       }
-      EXPECT_TRUE(
-          within_ratio(got.grads[0], row_grads.q, kGradBound, {"longformer_projections", "d_q"}))
-          << "q";
-      EXPECT_TRUE(
-          within_ratio(got.grads[1], row_grads.k, kGradBound, {"longformer_projections", "d_k"}))
-          << "k";
-      EXPECT_TRUE(within_ratio(got.grads[2], row_grads.v, kValueGradBound,
-                               {"longformer_projections", "d_v"}))
-          << "v";
-      EXPECT_TRUE(within_ratio(got.grads[3], global_grads.q, kGradBound,
-                               {"longformer_projections", "d_global_q"}))
-          << "global_q";
-      EXPECT_TRUE(within_ratio(got.grads[4], global_grads.k, kGradBound,
-                               {"longformer_projections", "d_global_k"}))
-          << "global_k";
-      EXPECT_TRUE(within_ratio(got.grads[5], global_grads.v, kValueGradBound,
-                               {"longformer_projections", "d_global_v"}))
-          << "global_v";
+      const auto judge = [&](const char* result, std::size_t n, const Reference<T>& expected,
+                             double bound) {
+        EXPECT_TRUE(within_ratio(got.grads[n], expected, bound, {"longformer_projections", result}))
+            << result;
+      };
+      judge("d_q", 0, row_grads.q, kGradBound);
+      judge("d_k", 1, row_grads.k, kGradBound);
+      judge("d_v", 2, row_grads.v, kValueGradBound);
+      judge("d_global_q", 3, global_grads.q, kGradBound);
+      judge("d_global_k", 4, global_grads.k, kGradBound);
+      judge("d_global_v", 5, global_grads.v, kValueGradBound);
     });
   }
 };

@@ -4,18 +4,13 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
-#include "fovea/core/config.hpp"
+#include "support/index.hpp"
 
 namespace fovea_test {
-
-using fovea::Index;
-
-inline std::size_t slot(Index i) { return static_cast<std::size_t>(i); }
 
 /// Calls f; returns the text of the std::runtime_error it throws, or "no error".
 template <class F>

@@ -50,15 +50,15 @@ void expect_every_task_once(E& executor, Index tasks) {
   auto&& threads = fovea::for_work(executor, [] { return 1e9; });
   const Index workers = fovea::worker_count(threads, tasks);
   Tally runs(tasks);
-  std::vector<std::atomic<int>> busy(slot(workers));
+  std::vector<std::atomic<int>> busy(as_size(workers));
   std::atomic<int> shared{0};
   fovea::for_each_task(threads, tasks, [&](Index task, Index worker) {
     ASSERT_GE(worker, 0);
     ASSERT_LT(worker, workers);
-    if (busy[slot(worker)]++ != 0) ++shared;
+    if (busy[as_size(worker)]++ != 0) ++shared;
     runs.raise(task);
     std::this_thread::yield();
-    --busy[slot(worker)];
+    --busy[as_size(worker)];
   });
   EXPECT_TRUE(runs.all(1));
   EXPECT_EQ(shared, 0);
@@ -193,21 +193,12 @@ TEST(RefusedThreads, APoolWorksWithThoseItGot) {
   EXPECT_EQ(pool.concurrency(), 3);
 }
 
-/// Threads that are waited for, however the scope is left. (libc++ 19 has no std::jthread.)
-struct JoinedThreads {
-  std::vector<std::thread> all;
-  ~JoinedThreads() {
-    for (std::thread& thread : all) thread.join();
-  }
-};
-
 /// Starts threads for each parallel_for.
 struct StartsThreads {
   static int concurrency() { return 5; }
   template <class F>
   static void parallel_for(Index n, const F& f) {
-    JoinedThreads threads;
-    for (Index i = 0; i < n; ++i) threads.all.emplace_back([&f, i] { f(i); });
+    in_threads(n, f);
   }
 };
 
@@ -298,7 +289,7 @@ TEST(ForkedPool, WorksInAChildOfATask) {
   std::vector<std::string> results(3);
   pool.parallel_for(3, [&](Index i) {
     const std::lock_guard lock(one_at_a_time);
-    results[slot(i)] = in_child_process([&] { expect_every_task_once(pool, 20); });
+    results[as_size(i)] = in_child_process([&] { expect_every_task_once(pool, 20); });
   });
   EXPECT_EQ(results, std::vector<std::string>(3, "well"));
 }

@@ -52,8 +52,8 @@ TYPED_TEST_P(ExecutorSuite, NegativeCountCallsNothing) {
 
 TYPED_TEST_P(ExecutorSuite, WritesAreSeenByTheCaller) {
   std::vector<Index> squares(200);
-  this->executor().parallel_for(200, [&](Index i) { squares[slot(i)] = i * i; });
-  for (Index i = 0; i < 200; ++i) EXPECT_EQ(squares[slot(i)], i * i);
+  this->executor().parallel_for(200, [&](Index i) { squares[as_size(i)] = i * i; });
+  for (Index i = 0; i < 200; ++i) EXPECT_EQ(squares[as_size(i)], i * i);
 }
 
 TYPED_TEST_P(ExecutorSuite, WorkersOwnTheirSlots) {
@@ -62,18 +62,18 @@ TYPED_TEST_P(ExecutorSuite, WorkersOwnTheirSlots) {
     const Index workers = fovea::worker_count(executor, tasks);
     EXPECT_EQ(workers, std::min<Index>(tasks, executor.concurrency()));
     Tally runs(tasks);
-    std::vector<std::atomic<bool>> busy(slot(workers));
-    std::vector<Index> scratch(slot(workers));  // not atomic: a race here is a sanitizer's find
+    std::vector<std::atomic<bool>> busy(as_size(workers));
+    std::vector<Index> scratch(as_size(workers));  // not atomic: a race here is a sanitizer's find
     std::atomic<int> clashes{0};
     fovea::for_each_task(executor, tasks, [&](Index task, Index worker) {
-      if (worker < 0 || worker >= workers || busy[slot(worker)].exchange(true)) {
+      if (worker < 0 || worker >= workers || busy[as_size(worker)].exchange(true)) {
         ++clashes;
         return;
       }
-      ++scratch[slot(worker)];
+      ++scratch[as_size(worker)];
       runs.raise(task);
       if (task < 10) linger();
-      busy[slot(worker)] = false;
+      busy[as_size(worker)] = false;
     });
     EXPECT_EQ(clashes, 0);
     EXPECT_TRUE(runs.all(1)) << tasks;
@@ -96,7 +96,7 @@ TYPED_TEST_P(ExecutorSuite, NestedCallsRunInTheirThread) {
         ++strays;
         return;
       }
-      orders[slot(i)].push_back(j);
+      orders[as_size(i)].push_back(j);
       if (j < 4) linger();
     });
     fovea::for_each_task(executor, inner, [&](Index task, Index) {
@@ -106,7 +106,7 @@ TYPED_TEST_P(ExecutorSuite, NestedCallsRunInTheirThread) {
   });
   EXPECT_EQ(strays, 0);
   for (const std::vector<Index>& order : orders) {
-    EXPECT_EQ(order.size(), slot(inner));
+    EXPECT_EQ(order.size(), as_size(inner));
     EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
   }
 }
@@ -122,7 +122,7 @@ TYPED_TEST_P(ExecutorSuite, CallersShareIt) {
   for (Index c = 0; c < callers; ++c) {
     threads.emplace_back([&, c] {
       for (Index round = 0; round < rounds; ++round) {
-        executor.parallel_for(n, [&](Index i) { tallies[slot(c)]->raise(i); });
+        executor.parallel_for(n, [&](Index i) { tallies[as_size(c)]->raise(i); });
       }
     });
   }

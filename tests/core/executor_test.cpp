@@ -443,9 +443,9 @@ TEST(EigenExecutor, CallerDoesAllWhenThePoolIsBusy) {
       std::vector<Index> seen(10);  // gone before the queued helpers run
       const auto caller = std::this_thread::get_id();
       executor.parallel_for(10, [&](Index i) {
-        if (std::this_thread::get_id() == caller) seen[slot(i)] = i + 1;
+        if (std::this_thread::get_id() == caller) seen[as_size(i)] = i + 1;
       });
-      for (Index i = 0; i < 10; ++i) ASSERT_EQ(seen[slot(i)], i + 1);
+      for (Index i = 0; i < 10; ++i) ASSERT_EQ(seen[as_size(i)], i + 1);
     }
     EXPECT_EQ(error_of([&] { executor.parallel_for(10, fail_at); }), "failed at 0");
   }
@@ -496,8 +496,8 @@ TEST(EigenExecutor, AClosureThatIsRefusedOrNeverRunsIsNotMissed) {
     RefusingPool pool(accepted);
     {
       std::vector<Index> seen(10);
-      EigenExecutor(&pool).parallel_for(10, [&](Index i) { seen[slot(i)] = i + 1; });
-      for (Index i = 0; i < 10; ++i) EXPECT_EQ(seen[slot(i)], i + 1);
+      EigenExecutor(&pool).parallel_for(10, [&](Index i) { seen[as_size(i)] = i + 1; });
+      for (Index i = 0; i < 10; ++i) EXPECT_EQ(seen[as_size(i)], i + 1);
     }
     pool.run_kept();  // late: finds nothing to do
   }

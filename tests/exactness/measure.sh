@@ -4,7 +4,7 @@
 # (FOVEA_TRIALS, 20000) of operators and decoders, then every float, or every FOVEA_MATH_STRIDE-th,
 # through every function.
 #
-#   bash tests/exactness/measure.sh            all (two hours on two cores)
+#   bash tests/exactness/measure.sh            all of it
 #   bash tests/exactness/measure.sh PART...    of suite, drawn, functions and tables only these, in
 #                                              turn; what an earlier run left counts too
 set -euo pipefail
@@ -39,12 +39,13 @@ for part in "${parts[@]}"; do
       echo "$stride" > "$folder/stride"
       ;;
     tables)
+      trials=$(cat "$folder/trials" 2> /dev/null || echo 0)
+      stride=$(cat "$folder/stride" 2> /dev/null || echo 1021)
       python3 tests/exactness/tables.py "$folder" tests/exactness/exactness.json \
-        "command=bash tests/exactness/measure.sh" "commit=$(git rev-parse --short HEAD)" \
+        "command=FOVEA_TRIALS=$trials FOVEA_MATH_STRIDE=$stride bash tests/exactness/measure.sh" \
+        "trials=$trials" "stride=$stride" "commit=$(git rev-parse --short HEAD)" \
         "date=$(date -u +%F)" "compiler=$(c++ --version | head -1)" \
-        "cpu=$(sed -n 's/^model name\s*: //p;T;q' /proc/cpuinfo)" \
-        "trials=$(cat "$folder/trials" 2> /dev/null || echo 0)" \
-        "stride=$(cat "$folder/stride" 2> /dev/null || echo 1021)"
+        "cpu=$(sed -n 's/^model name\s*: //p;T;q' /proc/cpuinfo)"
       cmake -S . -B build/documents -DCMAKE_BUILD_TYPE=Release "-DFOVEA_TESTS=^structure/documents$" \
         -DFOVEA_BUILD_BENCH=OFF -DFOVEA_BUILD_EXAMPLES=OFF -DFOVEA_TEST_PACKAGE=OFF > /dev/null
       cmake --build build/documents --target documents

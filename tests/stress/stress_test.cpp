@@ -21,6 +21,7 @@
 #include "fovea/attention.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/compare.hpp"
+#include "support/executors.hpp"
 #include "support/fill.hpp"
 #include "support/tensor.hpp"
 
@@ -36,18 +37,6 @@ using bench::AllGrads;
 using bench::AllInputs;
 using bench::AllSaved;
 using fovea::ThreadPool;
-
-/// A pool that is given all work, however small.
-struct Awake {
-  static constexpr bool kTakesSmallWork = true;
-  const ThreadPool& pool;
-
-  int concurrency() const { return pool.concurrency(); }
-  template <class F>
-  void parallel_for(Index n, F&& f) const {
-    pool.parallel_for(n, f);
-  }
-};
 
 /// Something that threads call at once: all that it writes.
 struct Subject {
@@ -102,7 +91,7 @@ template <class Op>
 Subject passes(std::string name, const Op& op) {
   return {std::move(name),
           [op](const ThreadPool& pool) {
-            const Awake executor{pool};
+            const AnyExecutor executor = AnyExecutor::of(pool);
             const AllInputs<float> in = read().inputs();
             const Tensor<float> out(in.q.shape()), lse({2, 4, kTokens, 1}), d_q(in.q.shape()),
                 d_k(in.k.shape()), d_v(in.v.shape());
@@ -151,7 +140,7 @@ Subject forks(std::string name, const Op& op, Shape shape) {
             std::vector<float> all;
             for (const Index count : {1, 20, 1}) {
               const Tensor<float> out({2, 4, count, kWidth});
-              decoder.step(inputs(decoder.length(), count), out.view(), {}, Awake{pool});
+              decoder.step(inputs(decoder.length(), count), out.view(), {}, AnyExecutor::of(pool));
               append(all, out);
             }
             return all;
@@ -164,7 +153,7 @@ Subject forks(std::string name, const Op& op, Shape shape) {
 Subject cross(Index length) {
   return {"cross of " + std::to_string(length),
           [length](const ThreadPool& pool) {
-            const Awake executor{pool};
+            const AnyExecutor executor = AnyExecutor::of(pool);
             const Tensor<float> f1({1, 1, length, 5}), f2(f1.shape()), d_out(f1.shape()),
                 out(f1.shape()), d_f1(f1.shape()), d_f2(f1.shape());
             f1.fill(gaussian(1));

@@ -18,12 +18,17 @@
 
 namespace fovea_test {
 
-/// A thread for each of the calls.
+/// A thread for each of the calls. Those that began have ended when it returns or, if the system
+/// refuses one, throws. (libc++ 19 has no std::jthread.)
 template <class F>
 void in_threads(Index n, const F& f) {
-  std::vector<std::thread> threads;
-  for (Index i = 0; i < n; ++i) threads.emplace_back([&f, i] { f(i); });
-  for (std::thread& thread : threads) thread.join();
+  struct Joined {
+    std::vector<std::thread> all;
+    ~Joined() {
+      for (std::thread& thread : all) thread.join();
+    }
+  } threads;
+  for (Index i = 0; i < n; ++i) threads.all.emplace_back([&f, i] { f(i); });
 }
 
 /// Makes calls of the indices that are chosen, in this thread or in many.

@@ -16,22 +16,6 @@ namespace baselines_family {
 
 using namespace problem;
 
-template <class Op>
-void train(const Op& op, const typename Op::template Inputs<float>& inputs, fovea::ThreadPool& pool,
-           Digest& digest) {
-  const Numbers<float> d_out(kQ, 4);
-  Numbers<float> out(kQ), d_q(kQ), d_k(kKey), d_v(kKey), lse(kRow);
-  typename Op::template Saved<float> saved;
-  if constexpr (requires { saved.lse; }) saved.lse = lse.to();
-  op.forward(inputs, out.to(), saved, pool);
-  typename Op::template Grads<float> grads;
-  grads.q = d_q.to();
-  grads.k = d_k.to();
-  grads.v = d_v.to();
-  op.backward(inputs, out.to(), saved, d_out, grads, pool);
-  digest.add(out, d_q, d_k, d_v);
-}
-
 /// Operators without keys of their own.
 void train_others(fovea::ThreadPool& pool, Digest& digest) {
   const Numbers<float> qk(kQ, 1), v(kQ, 3), d_out(kQ, 4);

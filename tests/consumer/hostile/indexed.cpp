@@ -12,24 +12,6 @@ namespace indexed_family {
 
 using namespace problem;
 
-template <class Op>
-void train(const Op& op, const typename Op::template Inputs<float>& inputs, fovea::ThreadPool& pool,
-           Digest& digest) {
-  const Numbers<float> d_out(kQ, 4);
-  Numbers<float> out(kQ), lse(kRow), d_q(kQ), d_k(kKey), d_v(kKey);
-  typename Op::template Saved<float> saved;
-  saved.lse = lse.to();
-  fovea::IndexTensor chosen({2, 4, 150, 7});
-  if constexpr (requires { saved.indices; }) saved.indices = chosen.view();
-  op.forward(inputs, out.to(), saved, pool);
-  typename Op::template Grads<float> grads;
-  grads.q = d_q.to();
-  grads.k = d_k.to();
-  grads.v = d_v.to();
-  op.backward(inputs, out.to(), saved, d_out, grads, pool);
-  digest.add(out, lse, d_q, d_k, d_v);
-}
-
 /// One token after nine, with Smart Bird's decoder.
 void decode(const fovea::SmartBirdAttention& op, fovea::ThreadPool& pool, Digest& digest) {
   auto decoder = op.decoder<float>({.batch = 2,
@@ -72,8 +54,9 @@ hostile::Result HOSTILE_UNIT(indexed)(int level, int threads) {
 
   const Numbers<float> sketch_q({2, 1, 150, 4}, 12), sketch_k({2, 1, 150, 4}, 13);
   const fovea::SmartBirdAttention smart_bird{{.keys_per_row = 7, .causal = true}};
+  fovea::IndexTensor chosen({2, 4, 150, 7});
   train(smart_bird, {.q = q, .k = k, .v = v, .sketch_q = sketch_q, .sketch_k = sketch_k}, pool,
-        digest);
+        digest, {.indices = chosen.view()});
   decode(smart_bird, pool, digest);
 
   Numbers<float> dominant({2, 4, 150, 3}, 14);

@@ -14,8 +14,8 @@ using namespace problem;
 
 template <class Op>
 void train_and_decode(const Op& op, fovea::ThreadPool& pool, Digest& digest) {
-  const Numbers<float> q(kQ, 1), k(kKey, 2), v(kKey, 3), d_out(kQ, 4), beta({2, 2, 150, 1}, 11);
-  Numbers<float> out(kQ), d_q(kQ), d_k(kKey), d_v(kKey), rates(beta);
+  const Numbers<float> q(kQ, 1), k(kKey, 2), v(kKey, 3);
+  Numbers<float> rates({2, 2, 150, 1}, 11);
   for (float& x : rates.values()) x = x * x;
   const auto inputs_of = [&](const auto& q_in, const auto& k_in, const auto& v_in,
                              const View<const float>& beta_in) {
@@ -26,14 +26,7 @@ void train_and_decode(const Op& op, fovea::ThreadPool& pool, Digest& digest) {
     if constexpr (requires { inputs.beta; }) inputs.beta = beta_in;
     return inputs;
   };
-  const auto inputs = inputs_of(q, k, v, rates.to());
-  op.forward(inputs, out.to(), pool);
-  typename Op::template Grads<float> grads;
-  grads.q = d_q.to();
-  grads.k = d_k.to();
-  grads.v = d_v.to();
-  op.backward(inputs, out.to(), {}, d_out, grads, pool);
-  digest.add(out, d_q, d_k, d_v);
+  train(op, inputs_of(q, k, v, rates.to()), pool, digest);
 
   auto decoder = op.template decoder<float>(
       {.batch = 2, .query_heads = 4, .key_heads = 2, .width = 24, .value_width = 24});

@@ -87,7 +87,7 @@ class Digest {
   double size_ = 0;
 };
 
-/// The sizes of a problem: 2 sequences, 4 query heads on 2 key heads, 70 tokens, so many that
+/// The sizes of a problem: 2 sequences, 4 query heads on 2 key heads, 150 tokens, so many that
 /// operators wake threads.
 inline constexpr Shape kQ{2, 4, 150, 24};
 inline constexpr Shape kKey{2, 2, 150, 24};
@@ -97,6 +97,22 @@ inline constexpr Shape kPrompt{2, 4, 9, 24};
 inline constexpr Shape kKeyPrompt{2, 2, 9, 24};
 inline constexpr Shape kToken{2, 4, 1, 24};
 inline constexpr Shape kKeyToken{2, 2, 1, 24};
+
+/// Both passes of an operator on q and k of kQ and kKey. \param saved beside lse, if it has any
+template <class Op>
+void train(const Op& op, const typename Op::template Inputs<float>& inputs, fovea::ThreadPool& pool,
+           Digest& digest, typename Op::template Saved<float> saved = {}) {
+  const Numbers<float> d_out(kQ, 4);
+  Numbers<float> out(kQ), lse(kRow), d_q(kQ), d_k(kKey), d_v(kKey);
+  if constexpr (requires { saved.lse; }) saved.lse = lse.to();
+  op.forward(inputs, out.to(), saved, pool);
+  typename Op::template Grads<float> grads;
+  grads.q = d_q.to();
+  grads.k = d_k.to();
+  grads.v = d_v.to();
+  op.backward(inputs, out.to(), saved, d_out, grads, pool);
+  digest.add(out, lse, d_q, d_k, d_v);
+}
 
 }  // namespace problem
 }  // namespace

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hostile import FAMILIES, HERE, REFERENCE, ROOT, Bench, Failure, NotRun, numbers_of
+from bench import FAMILIES, HERE, REFERENCE, ROOT, Bench, Failure, NotRun, numbers_of
 
 CONSUMER = HERE.parent
 NATIVE = ["-std=c++20", "-O1", "-march=native", "-DFOVEA_NATIVE_ONLY"]

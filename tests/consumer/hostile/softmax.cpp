@@ -17,13 +17,8 @@ using namespace problem;
 
 template <class Op>
 void train_and_decode(const Op& op, fovea::ThreadPool& pool, Digest& digest) {
-  const Numbers<float> q(kQ, 1), k(kKey, 2), v(kKey, 3), d_out(kQ, 4);
-  Numbers<float> out(kQ), lse(kRow), d_q(kQ), d_k(kKey), d_v(kKey);
-  const fovea::SoftmaxInputs<float> inputs{q, k, v};
-  op.forward(inputs, out.to(), {.lse = lse.to()}, pool);
-  op.backward(inputs, out.to(), {.lse = lse.to()}, d_out,
-              {.q = d_q.to(), .k = d_k.to(), .v = d_v.to()}, pool);
-  digest.add(out, lse, d_q, d_k, d_v);
+  const Numbers<float> q(kQ, 1), k(kKey, 2), v(kKey, 3);
+  train(op, {q, k, v}, pool, digest);
 
   auto decoder = op.template decoder<float>(
       {.batch = 2, .query_heads = 4, .key_heads = 2, .width = 24, .value_width = 24});
