@@ -47,6 +47,8 @@ class BadSmartBird : public testing::Test {
 TEST_F(BadSmartBird, Options) {
   expect("keys_per_row is 0; expected at least 1", {.keys_per_row = 0});
   expect("keys_per_row is -3; expected at least 1", {.keys_per_row = -3});
+  expect("search is 3; expected automatic, exhaustive or blocks",
+         {.keys_per_row = 4, .search = static_cast<fovea::SketchSearch>(3)});
   expect("scale is nan; expected finite in the inputs' type",
          {.keys_per_row = 4, .scale = std::numeric_limits<double>::quiet_NaN()});
   expect("sketch_scale is inf; expected finite in the inputs' type",

@@ -133,6 +133,11 @@ TEST_F(BadReformerInput, Tensors) {
   expect("key_lengths[1] is 13; expected 0 to 12, the rows of qk");
   lengths = {3, 0};
   expect("accepted");
+  constexpr fovea::Index most = fovea::kMostSortedRows;
+  in.qk = {memory.at(0), {2, 2, most + 1, 5}, {0, 0, 0, 1}};
+  in.v = {memory.at(1000), {2, 2, most + 1, 3}, {0, 0, 0, 1}};
+  expect("rows of qk is " + std::to_string(most + 1) + "; expected at most " +
+         std::to_string(most));
 }
 
 TEST_F(BadReformerInput, Projection) {

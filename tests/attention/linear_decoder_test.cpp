@@ -151,6 +151,15 @@ TYPED_TEST(LinearDecoder, WidthsOf0) {
   });
 }
 
+std::int64_t word(const std::vector<std::byte>& bytes, std::size_t at) {
+  std::int64_t number = 0;
+  std::memcpy(&number, bytes.data() + at, sizeof(number));
+  return number;
+}
+void set_word(std::vector<std::byte>& bytes, std::size_t at, std::int64_t number) {
+  std::memcpy(bytes.data() + at, &number, sizeof(number));
+}
+
 TYPED_TEST(LinearDecoder, RefusesStatesOfOthers) {
   using T = TypeParam;
   for_each_operator([](const auto& op, bool has_beta) {
@@ -161,29 +170,33 @@ TYPED_TEST(LinearDecoder, RefusesStatesOfOthers) {
     DecoderShape wider = stream.decoder_shape();
     ++wider.width;
     auto other = op.template decoder<T>(wider);
-    EXPECT_NE(refusal([&] { other.restore(state); }), "accepted");
+    const std::string is = std::string(op.name()) + ": state is ";
+    const std::string expected = "; expected the bytes that `save` of such a decoder gave";
+    const std::string of_another = is + "of another operator, shape, scalar or version" + expected;
+    EXPECT_EQ(refusal([&] { other.restore(state); }), of_another);
     const LinearAttention<fovea::EluMinusPlusOne, EluPlusOne, EluPlusOne> three{{.causal = true}};
     auto of_three = three.template decoder<T>(stream.decoder_shape());
-    EXPECT_NE(refusal([&] { of_three.restore(state); }), "accepted");
+    EXPECT_NE(refusal([&] { of_three.restore(state); }).find("of another operator"),
+              std::string::npos);
+    const auto message = [&](std::span<const std::byte> bytes) {
+      return refusal([&] { decoder.restore(bytes); });
+    };
     for (const std::size_t size : {std::size_t{0}, std::size_t{7}, state.size() - 1}) {
-      EXPECT_NE(refusal([&] { decoder.restore(std::span(state).first(size)); }), "accepted");
+      EXPECT_EQ(message(std::span(state).first(size)), is + "cut off" + expected) << size;
     }
+    constexpr std::size_t length = sizeof(fovea::LinearStateHeader{}.identity());
+    for (const std::int64_t tokens : {Index{-1}, fovea::kMostDecoderTokens + 1}) {
+      set_word(state, length, tokens);
+      EXPECT_EQ(message(state), is + "of no length that there is" + expected) << tokens;
+    }
+    set_word(state, length, 70);
     state.push_back({});
-    EXPECT_NE(refusal([&] { decoder.restore(state); }), "accepted");
+    EXPECT_EQ(message(state), is + "with bytes behind its end" + expected);
     // As it was.
     EXPECT_EQ(decoder.length(), 70);
     stream.decode(decoder, 200, 9);
     EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 200)) << op.name();
   });
-}
-
-std::int64_t word(const std::vector<std::byte>& bytes, std::size_t at) {
-  std::int64_t number = 0;
-  std::memcpy(&number, bytes.data() + at, sizeof(number));
-  return number;
-}
-void set_word(std::vector<std::byte>& bytes, std::size_t at, std::int64_t number) {
-  std::memcpy(bytes.data() + at, &number, sizeof(number));
 }
 
 /// A saved state, spoilt in one of the ways that files are, or that someone may choose.
@@ -294,6 +307,30 @@ TYPED_TEST(LinearDecoder, RestoresOrRefusesAnyBytes) {
   });
 }
 
+TYPED_TEST(LinearDecoder, RefusesTokensThatAreNotItsLast) {
+  using T = TypeParam;
+  const FmmAttention<EluPlusOne> op{{.near = {.left = 3}, .causal = true}};
+  const Stream<T> stream({1, 2, 1, 20, 20, 3, 2}, false);
+  auto decoder = op.template decoder<T>(stream.decoder_shape());
+  const std::size_t held = decoder.save().size() - 16;  // the first token, and how many there are
+  stream.decode(decoder, 20);
+  const std::vector<std::byte> state = decoder.save();
+  const auto message = [&](std::int64_t first, std::int64_t rows) {
+    std::vector<std::byte> other = state;
+    set_word(other, held, first);
+    set_word(other, held + 8, rows);
+    return refusal([&] { decoder.restore(other); });
+  };
+  const std::string is = std::string(op.name()) + ": state is ";
+  const std::string expected = "; expected the bytes that `save` of such a decoder gave";
+  const std::string not_at_its_length = is + "with tokens that do not end at its length" + expected;
+  EXPECT_EQ(message(-1, 21), not_at_its_length);
+  EXPECT_EQ(message(21, -1), not_at_its_length);
+  EXPECT_EQ(message(10, 9), not_at_its_length);
+  EXPECT_EQ(message(19, 1), is + "without some tokens of its near field" + expected);
+  EXPECT_EQ(decoder.save(), state);
+}
+
 /// A band without an end is one of every length.
 TYPED_TEST(LinearDecoder, SavesANearFieldWithoutAnEnd) {
   using T = TypeParam;
@@ -343,8 +380,17 @@ TYPED_TEST(LinearDecoder, RollsBackWithinTheChunk) {
         EXPECT_EQ(decoder.length(), keep);
         stream.decode(decoder, 200, 1);
         EXPECT_TRUE(stream.has_rows(expected, 0, 200)) << op.name() << " from " << keep;
-        EXPECT_NE(refusal([&] { decoder.rollback(keep); }), "accepted") << "a closed chunk";
-        EXPECT_NE(refusal([&] { decoder.rollback(201); }), "accepted");
+        const auto message = [&](Index length) {
+          return refusal([&] { decoder.rollback(length); });
+        };
+        const auto refused = [&](Index length) {
+          return std::string(op.name()) + ": rollback is " + std::to_string(length) +
+                 "; expected 193 to 200, or 0: earlier tokens are sums by now (keep a fork or a "
+                 "save)";
+        };
+        for (const Index length : {keep, Index{-1}, Index{201}}) {
+          EXPECT_EQ(message(length), refused(length));
+        }
         decoder.rollback(0);
         EXPECT_EQ(decoder.length(), 0);
       }

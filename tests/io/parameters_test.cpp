@@ -10,6 +10,7 @@
 #include "fovea/io/safetensors.hpp"
 #include "fovea/layers/encoder_block.hpp"
 #include "fovea/layers/multi_head.hpp"
+#include "support/refusal.hpp"
 #include "support/scratch_folder.hpp"
 
 namespace fovea_test {
@@ -219,7 +220,9 @@ struct Twins : fovea::LayerParts<Twins> {
 
 TEST(Parameters, OfOneNameAreRefused) {
   Twins twins;
-  EXPECT_THROW((void)fovea::parameters_of(twins), std::invalid_argument);
+  EXPECT_EQ(refusal([&] { (void)fovea::parameters_of(twins); }),
+            "parameters_of: a name is 'w' of two parameters; expected a name of each one's own "
+            "(LayerParts says how parts are named)");
   const TensorSet set{.origin = "x"};
   EXPECT_EQ(message_of(twins, set),
             "x: two parameters are called 'w' (LayerParts says how parts are named)");

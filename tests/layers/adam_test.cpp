@@ -32,6 +32,16 @@ struct Model {
   }
 };
 
+/// Another model.
+struct OneWeight {
+  Parameter<double> weight{"weight", 2, 1};
+
+  template <class F>
+  void visit(F&& f) {
+    f(weight);
+  }
+};
+
 /// Algorithm 1 of the paper for one number, line by line.
 struct Textbook {
   double theta = 0;
@@ -118,7 +128,13 @@ TEST(Adam, Refusals) {
   EXPECT_EQ(with({.clip_norm = 0.0}), "Adam: clip_norm is 0; expected more than 0");
   Model model;
   Adam<double> adam;
+  EXPECT_EQ(refusal([&] { adam.set_steps(-1); }),
+            "Adam: the number of steps is -1; expected at least 0");
   adam.step(model);
+  OneWeight other;
+  EXPECT_EQ(refusal([&] { adam.step(other); }),
+            "Adam: the number of parameters is 1; expected 2, those of the first step");
+  EXPECT_EQ(adam.steps(), 1);
   model.weight = Parameter<double>("weight", 3, 1);
   EXPECT_EQ(refusal([&] { adam.step(model); }),
             "Adam: the size of weight is 3; expected 2, that of the first step");

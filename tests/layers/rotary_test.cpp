@@ -105,7 +105,8 @@ TEST(Rotary, Refusals) {
   EXPECT_NE(message({}, 5).find("even"), std::string::npos);
   EXPECT_EQ(message({.base = 0}), "MultiHead: rotary.base is 0; expected a finite number above 0");
   EXPECT_NE(message({.base = std::nan("")}).find("rotary.base"), std::string::npos);
-  EXPECT_NE(message({.position_scale = INFINITY}).find("position_scale"), std::string::npos);
+  EXPECT_EQ(message({.position_scale = INFINITY}),
+            "MultiHead: rotary.position_scale is inf; expected a finite number");
   const auto stretch = [&](const fovea::RotaryStretch& s) { return message({.stretch = s}); };
   EXPECT_NE(stretch({.factor = 0.5}).find("rotary.stretch.factor is 0.5"), std::string::npos);
   EXPECT_NE(stretch({.low = 4}).find("rotary.stretch.high"), std::string::npos);

@@ -76,6 +76,17 @@ TYPED_TEST(SynthesizerLayer, Refuses) {
   const Activations y(kShape);
   EXPECT_EQ(refusal([&] { layer.forward(x.view(), y.view()); }),
             "SynthesizerLayer: rows of x is 7; expected at most 6, the length of the layer");
+  const auto longer = TestFixture::made({.width = 6, .heads = 2, .length = 7});
+  const Activations logits({1, 1, 1, 1});
+  Tokens<double> tokens(x.view());
+  tokens.bias = logits.view();
+  EXPECT_EQ(refusal([&] { longer.forward(tokens, y.view()); }),
+            "SynthesizerLayer: bias is given; expected none");
+  const bool all = true;
+  tokens = Tokens<double>(x.view());
+  tokens.mask = View<const bool>(&all, {1, 1, 1, 1});
+  EXPECT_EQ(refusal([&] { longer.forward(tokens, y.view()); }),
+            "SynthesizerLayer: mask is given; expected none");
   fovea::Initialiser initialiser(5);
   EXPECT_EQ(refusal([&] {
               typename TestFixture::Layer({.width = 6, .heads = 4, .length = 6}, initialiser);

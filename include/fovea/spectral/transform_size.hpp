@@ -3,6 +3,8 @@
 /// Sizes whose transforms are fast.
 #pragma once
 
+#include <initializer_list>
+
 #include "fovea/core/config.hpp"
 
 FOVEA_NAMESPACE_BEGIN

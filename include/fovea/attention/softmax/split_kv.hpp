@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <new>
 
+#include "fovea/attention/softmax/call.hpp"
 #include "fovea/attention/softmax/decode_plan.hpp"
 #include "fovea/core/executor.hpp"
 #include "fovea/kernels/softmax/table.hpp"
