@@ -30,7 +30,8 @@ import rows
 from bench import HERE, RESULTS, Bench, Failure, NotRun
 
 PACKAGES = ("g++-11 clang-14 clang-16 clang-19 libclang-rt-19-dev clang-22 lld-19 libc++-19-dev "
-            "libc++abi-19-dev qemu-user g++-aarch64-linux-gnu g++-s390x-linux-gnu g++-arm-linux-gnueabihf").split()
+            "libc++abi-19-dev qemu-user g++-aarch64-linux-gnu g++-s390x-linux-gnu "
+            "g++-arm-linux-gnueabihf").split()
 
 
 def versions() -> dict:

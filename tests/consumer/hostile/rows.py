@@ -73,9 +73,8 @@ def reference_program(bench: Bench) -> Path:
 def compilers() -> list[Row]:
     def reference(bench: Bench) -> str:
         output = bench.run(reference_program(bench))
-        note = bench.judge(output, bench.chosen(FAMILIES))
         bench.numbers.update(numbers_of(output))
-        return note
+        return bench.judge(output, bench.chosen(FAMILIES))
 
     rows = [Row(REFERENCE, "g++-12 -O1, every level: the reference", reference)]
     rows.append(refused_row("compilers/g++-11", "", "fovea needs GCC 12 or later", "g++-11"))

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What the tests of decoders of linear attention, FMM attention and the delta rule share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "attention/conformance.hpp"
+
+namespace fovea_test {
+
+using fovea::DecoderShape;
+using fovea::DeltaRule;
+using fovea::DeltaRuleAttention;
+using fovea::EluPlusOne;
+using fovea::FmmAttention;
+using fovea::LinearAttention;
+
+/// A sequence and the rows that a decoder makes of it.
+template <class T>
+struct Stream {
+  Case<T> plain = softmax_case<T>("plain", fovea::FullAttention{}, all_pairs);
+  Problem<T> problem;
+  Tensor<T> beta;
+  Tensor<T> out;
+  bool has_beta;
+
+  Stream(const AttentionShape& shape, bool with_beta, const Fills& fills)
+      : problem(make_problem(plain, shape, 1, fills)),
+        beta({shape.batch, shape.key_heads, shape.keys, 1}),
+        out(problem.out_shape()),
+        has_beta(with_beta) {
+    beta.fill(beta_fill(1));
+  }
+  Stream(const AttentionShape& shape, bool with_beta)
+      : Stream(shape, with_beta, gaussian_fills(1)) {}
+
+  DecoderShape decoder_shape() const {
+    const AttentionShape& s = problem.shape;
+    return {s.batch, s.query_heads, s.key_heads, s.width, s.value_width};
+  }
+
+  AllInputs<T> tokens(Index first, Index count) const {
+    AllInputs<T> in{cut(problem.q.view(), 2, first, count), cut(problem.k.view(), 2, first, count),
+                    cut(problem.v.view(), 2, first, count)};
+    if (has_beta) in.beta = cut(beta.view(), 2, first, count);
+    return in;
+  }
+
+  /// Tokens up to `end`, in pieces of this length.
+  template <class D>
+  void decode(D& decoder, Index end, Index piece = 1) const {
+    while (decoder.length() < end) {
+      const Index first = decoder.length();
+      const Index count = std::min(piece, end - first);
+      decoder.step(tokens(first, count), cut(out.view(), 2, first, count));
+    }
+  }
+
+  /// All rows by `forward`.
+  template <class Op>
+  std::vector<T> forward(const Op& op) const {
+    const Tensor<T> expected(out.shape());
+    op.forward(tokens(0, problem.shape.keys), expected.view());
+    return expected.values();
+  }
+
+  /// Whether rows [first, last) have the bits of `expected`.
+  testing::AssertionResult has_rows(const std::vector<T>& expected, Index first, Index last) const {
+    const Tensor<T> all(out.shape());
+    std::size_t i = 0;
+    for_each_index(out.shape(),
+                   [&](Index b, Index h, Index n, Index d) { all(b, h, n, d) = expected[i++]; });
+    const auto rows = [&](const Tensor<T>& x) {
+      const View<T> part = cut(x.view(), 2, first, last - first);
+      std::vector<T> values;
+      for_each_index(part.shape(), [&](Index b, Index h, Index n, Index d) {
+        values.push_back(part(b, h, n, d));
+      });
+      return values;
+    };
+    return same_bits(rows(out), rows(all));
+  }
+};
+
+/// Calls f(op, whether it reads beta) with causal operators of every kind.
+template <class F>
+void for_each_operator(F&& f) {
+  f(LinearAttention<EluPlusOne>{{.causal = true}}, false);
+  f(LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{.causal = true}}, false);
+  f(FmmAttention<EluPlusOne>{{.near = {.left = 4}, .causal = true}}, false);
+  f(FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{.near = {.left = 40}}}, true);
+  f(DeltaRuleAttention<EluPlusOne>{}, true);
+}
+
+inline constexpr AttentionShape kShape{2, 4, 2, 200, 200, 9, 7};
+
+}  // namespace fovea_test
