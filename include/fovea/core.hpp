@@ -13,6 +13,7 @@
 #include "fovea/core/on_error.hpp"
 #include "fovea/core/overlap.hpp"
 #include "fovea/core/philox.hpp"
+#include "fovea/core/rounded.hpp"
 #include "fovea/core/scalar.hpp"
 #include "fovea/core/tensor_check.hpp"
 #include "fovea/core/thread_pool.hpp"

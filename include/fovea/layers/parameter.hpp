@@ -12,6 +12,7 @@
 
 #include "fovea/attention/linear/random_projection.hpp"
 #include "fovea/core/philox.hpp"
+#include "fovea/core/rounded.hpp"
 #include "fovea/layers/activation.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -69,7 +70,7 @@ class Initialiser {
     for (Index i = 0; i < w.rows(); ++i) {
       for (Index j = 0; j < w.cols(); ++j) {
         const double draw = uniform_draw<double>(seed_, next_, 0, i, j);
-        w(i, j) = static_cast<T>((2 * draw - 1) * bound);
+        w(i, j) = static_cast<T>((rounded(2 * draw) - 1) * bound);
       }
     }
     ++next_;

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "fovea/core/rounded.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_check.hpp"
 
@@ -176,7 +177,7 @@ class Rotary {
     if (turns > stretch.high) return frequency;
     if (turns < stretch.low) return frequency / stretch.factor;
     const double kept = (turns - stretch.low) / (stretch.high - stretch.low);
-    return (1 - kept) * frequency / stretch.factor + kept * frequency;
+    return (1 - kept) * frequency / stretch.factor + rounded(kept * frequency);
   }
 
   RotaryPairing pairing_ = RotaryPairing::halves;

@@ -9,6 +9,7 @@
 
 #include "fovea/core/config.hpp"
 #include "fovea/core/error.hpp"
+#include "fovea/core/rounded.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -44,11 +45,11 @@ struct RateSchedule {
       case RateDecay::constant:
         return peak;
       case RateDecay::linear:
-        return last + (peak - last) * (1 - p);
+        return last + rounded((peak - last) * (1 - p));
       case RateDecay::cosine:
         break;
     }
-    return last + (peak - last) * ((1 + std::cos(pi * p)) / 2);
+    return last + rounded((peak - last) * ((1 + std::cos(pi * p)) / 2));
   }
 
  private:

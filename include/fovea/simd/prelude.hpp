@@ -6,6 +6,7 @@
 #include "fovea/core/config.hpp"
 #include "fovea/core/key_run.hpp"
 #include "fovea/core/philox.hpp"
+#include "fovea/core/rounded.hpp"
 #include "fovea/core/scalar.hpp"
 #include "fovea/simd/isa.hpp"
 #include "fovea/simd/matrix.hpp"

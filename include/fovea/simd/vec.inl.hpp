@@ -114,9 +114,12 @@ template <class T>
 FOVEA_INLINE Vec<T> operator-(Vec<T> a, Vec<T> b) {
   return {a.raw - b.raw};
 }
+/// The product, never fused with a sum that it goes into (core/rounded.hpp).
 template <class T>
 FOVEA_INLINE Vec<T> operator*(Vec<T> a, Vec<T> b) {
-  return {a.raw * b.raw};
+  typename Vec<T>::Raw product = a.raw * b.raw;
+  asm("" : FOVEA_CHANGES_NUMBER(product));
+  return {product};
 }
 template <class T>
 FOVEA_INLINE Vec<T> operator/(Vec<T> a, Vec<T> b) {

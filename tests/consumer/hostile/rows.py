@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import FAMILIES, HERE, REFERENCE, ROOT, Bench, Failure, NotRun, numbers_of
+from contraction import nothing_is_fused, planted_is_seen
 
 CONSUMER = HERE.parent
 NATIVE = ["-std=c++20", "-O1", "-march=native", "-DFOVEA_NATIVE_ONLY"]
@@ -37,12 +38,17 @@ class Row:
 
 
 def flags_row(name: str, how: str, units: list[str] | None = None, compiler: str = "",
-              base: list[str] | None = None, link: str = "", short: bool = False) -> Row:
-    """A program with flags of its own; `how` is these flags."""
+              base: list[str] | None = None, link: str = "", short: bool = False,
+              same: bool = False) -> Row:
+    """A program with flags of its own; `how` is these flags. If `same`, it must have the bits of the
+    reference, which is made by the same compiler on the same machine."""
     flags = [*(base or NATIVE), *how.split()]
 
     def run(bench: Bench) -> str:
-        return bench.program(compiler.split() or bench.here, flags, units or FEW, link.split())
+        note = bench.program(compiler.split() or bench.here, flags, units or FEW, link.split())
+        if same and not note.endswith("the reference's bits"):
+            raise Failure(note)
+        return note
 
     return Row(name, f"{compiler} {how}".strip(), run, short)
 
@@ -108,10 +114,10 @@ def standards() -> list[Row]:
 
 
 def optimisation() -> list[Row]:
-    rows = [flags_row(f"optimisation/{compiler} {level}", level, FEW, compiler)
-            for compiler, levels in [("g++-12", ["-O0", "-O2", "-O3", "-Os"]),
-                                     ("clang++-19", ["-O0", "-O3"])]
-            for level in levels]
+    rows = [flags_row(f"optimisation/g++-12 {level}", level, FAMILIES, "g++-12", same=True)
+            for level in ["-O0", "-O2", "-O3", "-Os"]]
+    rows += [flags_row(f"optimisation/clang++-19 {level}", level, FAMILIES, "clang++-19")
+             for level in ["-O0", "-O3"]]
     rows += [
         flags_row("optimisation/no inline", "-fno-inline", FEW),
         flags_row("optimisation/lto, gcc", "-O2 -flto=auto", FEW, "g++-12"),
@@ -173,9 +179,11 @@ def floating_point() -> list[Row]:
         refused_row("floating point/x87", "-mfpmath=387",
                     "fovea needs float arithmetic in float", "g++-12"),
         flags_row("floating point/rounding", "-frounding-math", FEW, "g++-12"),
-        flags_row("floating point/contract off", "-ffp-contract=off", FEW, "g++-12"),
-        flags_row("floating point/contract fast", "-ffp-contract=fast", FEW, "clang++-19"),
-        flags_row("floating point/contract off, clang", "-ffp-contract=off", FEW, "clang++-19"),
+        flags_row("floating point/contract off", "-O2 -ffp-contract=off", FAMILIES, "g++-12",
+                  same=True),
+        flags_row("floating point/contract fast", "-O2 -ffp-contract=fast", FAMILIES, "clang++-19"),
+        flags_row("floating point/contract off, clang", "-O2 -ffp-contract=off", FAMILIES,
+                  "clang++-19"),
         flags_row("floating point/no errno", "-fno-math-errno -fno-trapping-math", FEW, "g++-12"),
     ]
     return rows
@@ -320,13 +328,11 @@ def eigen_macros() -> list[Row]:
 
 MIXED = {"o0": "-O0 -UNDEBUG", "o2": "-O2 -DNDEBUG", "avx2": "-O1 -mavx2 -mfma -UNDEBUG",
          "avx512f": "-O1 -mavx512f -mavx2 -mfma", "native": "-O1 -march=native -DNDEBUG"}
-MIXED_UNITS = ["layers", "spectral"]
-
 
 def mixed() -> list[Row]:
     def parts(bench: Bench) -> tuple[dict[str, list[Path]], list[str]]:
         common = ["-std=c++20", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden"]
-        families = bench.chosen(MIXED_UNITS)
+        families = bench.chosen(FAMILIES)
         objects = {name: bench.objects_of(bench.here, [*common, *flags.split()], families,
                                           f"__{name}")
                    for name, flags in MIXED.items()}
@@ -405,8 +411,13 @@ def audit() -> list[Row]:
             raise Failure(f"the audit does not see what is planted: {done.stdout}")
         return f"the audit sees what is planted: {done.stdout.splitlines()[0]}"
 
+    how = "-O2: no product is fused with a sum but where the source says fma"
     return [row("g++-12", "-O1", FAMILIES), row("g++-12", "-O0", FEW), row("clang++-19", "-O2", FEW),
-            Row("audit/planted", "a function with AVX2 code that the linker may share", planted)]
+            Row("audit/planted", "a function with AVX2 code that the linker may share", planted),
+            Row("audit/contraction", how, lambda bench: nothing_is_fused(bench, FAMILIES)),
+            Row("audit/contraction, layers", how, lambda bench: nothing_is_fused(bench, ["layers"]),
+                True),
+            Row("audit/contraction, planted", "a line that is fused", planted_is_seen, True)]
 
 
 # ---- machines

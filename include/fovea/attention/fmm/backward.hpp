@@ -11,6 +11,7 @@
 #include "fovea/attention/fmm/near_field.hpp"
 #include "fovea/attention/linear/backward.hpp"
 #include "fovea/attention/linear/forward.hpp"
+#include "fovea/core/rounded.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -226,7 +227,8 @@ class FmmBackward {
       for (Index b = 0; b < shape_.batch; ++b) {
         for (Index n = 0; n < shape_.queries; ++n) {
           for (Index c = 0; c < shape_.value_width; ++c) {
-            sums[c] += static_cast<double>(d_out_(b, h, n, c)) * static_cast<double>(x(b, h, n, c));
+            sums[c] += rounded(static_cast<double>(d_out_(b, h, n, c)) *
+                               static_cast<double>(x(b, h, n, c)));
           }
         }
       }

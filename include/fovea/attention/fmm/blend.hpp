@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fovea/attention/linear/terms.hpp"
+#include "fovea/core/rounded.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -58,7 +59,7 @@ class FmmBlend {
   double normaliser(Index h, Index c) const {
     if (!normalise_) return 1;
     const auto [w1, w2] = at(h, c);
-    return w1 + terms_ * w2;
+    return w1 + rounded(terms_ * w2);
   }
 
   /// Whether the far field's weights are the same for all columns.
@@ -100,7 +101,7 @@ class FmmBlend {
     if (!normalise_) return {near[n], far[n]};
     const auto [w1, w2] = at(h, c);
     const double sum = normaliser(h, c);
-    const double of_near = (near[n] * terms_ * w2 - far[n] * w1) / (sum * sum);
+    const double of_near = (rounded(near[n] * terms_ * w2) - rounded(far[n] * w1)) / (sum * sum);
     return {of_near, -of_near};
   }
 

@@ -12,6 +12,7 @@
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/fsat/shared_edge_sort.hpp"
 #include "fovea/core/executor.hpp"
+#include "fovea/core/rounded.hpp"
 #include "fovea/core/workspace.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -184,7 +185,8 @@ class FsatGraph {
         const T distance = HeadEdges<T>::distance_of(i, ibar);
         T flows = d_confidence[e];
         if (options_.truncate_gradient && flows > 0) flows = 0;  // a NaN stays
-        out.data[j * out.row + m * out.column] += flows * confidence[e] * (distance * precision);
+        out.data[j * out.row + m * out.column] +=
+            rounded(flows * confidence[e] * (distance * precision));
       }
     }
   }

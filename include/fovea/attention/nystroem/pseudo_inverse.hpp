@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fovea/core/rounded.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/simd/padding.hpp"
 
@@ -93,7 +94,7 @@ class PseudoInverse {
       for (Index j = 0; j < size_; ++j) {
         const T d_first = d_z[j * size_ + i] / norm;
         d_a[i * size_ + j] += d_first;
-        of_row += d_first * a[i * size_ + j];
+        of_row += rounded(d_first * a[i * size_ + j]);
       }
       sum += of_row;
     }

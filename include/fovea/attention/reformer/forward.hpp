@@ -9,6 +9,7 @@
 
 #include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/reformer/chunk_pairs.hpp"
+#include "fovea/core/rounded.hpp"
 #include "fovea/kernels/softmax/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -241,7 +242,7 @@ class ReformerForward {
       } else if (lse > most[row]) {
         from.before[i] = std::exp(most[row] - lse);
         most[row] = lse;
-        sum[row] = sum[row] * from.before[i] + 1;
+        sum[row] = rounded(sum[row] * from.before[i]) + 1;
       } else {
         from.now[i] = std::exp(lse - most[row]);
         sum[row] += from.now[i];

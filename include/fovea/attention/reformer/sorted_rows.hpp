@@ -10,6 +10,7 @@
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/reformer/options.hpp"
 #include "fovea/core/executor.hpp"
+#include "fovea/core/rounded.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/kernels/sorting/table.hpp"
@@ -168,7 +169,7 @@ class SortedRows {
     for (Index d = 0; d < shape_.width; ++d) {
       const auto x = std::abs(static_cast<double>(row[d]));
       largest = largest < x ? x : largest;
-      sums[d % chains] += x * x;
+      sums[d % chains] += rounded(x * x);
     }
     double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
     double norm = std::sqrt(sum);
@@ -176,7 +177,7 @@ class SortedRows {
       sum = 0;
       for (Index d = 0; d < shape_.width; ++d) {
         const double x = static_cast<double>(row[d]) / largest;
-        sum += x * x;
+        sum += rounded(x * x);
       }
       norm = largest * std::sqrt(sum);
     }

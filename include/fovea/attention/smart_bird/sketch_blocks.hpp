@@ -13,6 +13,7 @@
 #include "fovea/attention/call/sequences.hpp"
 #include "fovea/attention/smart_bird/options.hpp"
 #include "fovea/attention/smart_bird/sketch_keys.hpp"
+#include "fovea/core/rounded.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/sketch/blocks.hpp"
 
@@ -258,7 +259,7 @@ class SketchBlockKeys {
       for (Index n = 0; n < keys; ++n) {
         const double x = static_cast<double>(columns[c][order[n]]) - shift;
         sum += x;
-        squares += x * x;
+        squares += rounded(x * x);
       }
       const double variance = squares - sum * sum / static_cast<double>(keys);
       if (variance > most) {

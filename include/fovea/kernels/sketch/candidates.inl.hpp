@@ -67,7 +67,8 @@ class SketchCandidates {
         const Index vectors = row_.keys / kLanes<T>;
         const Index sampled = sample((vectors * kLanes<T> + kSketchSample - 1) / kSketchSample);
         const T share = static_cast<T>(sampled) / static_cast<T>(row_.keys);
-        below = threshold(sampled, wanted_ * T(1.5) * share + 1, loss_beyond<P>(largest(sampled)));
+        below = threshold(sampled, rounded(wanted_ * T(1.5) * share) + 1,
+                          loss_beyond<P>(largest(sampled)));
       }
       theta_ = MathConstants<T>::kInfinity;
       if (below < MathConstants<T>::kInfinity) {
@@ -145,9 +146,9 @@ class SketchCandidates {
     T at_low = 0;
     T at_high = most;
     for (int step = 0; step < steps && at_high > wanted * enough_times; ++step) {
-      const T share = (wanted * kAim - at_low) / (at_high - at_low);
+      const T share = (rounded(wanted * kAim) - at_low) / (at_high - at_low);
       const T part = step >= 6 || !(share > 0) ? T(0.5) : at_low > 0 ? share : root(share);
-      const T middle = low + (high - low) * part;
+      const T middle = low + rounded((high - low) * part);
       const T expected = expected_above<P>(losses_, n, middle);
       const bool enough = expected >= wanted;
       (enough ? high : low) = middle;

@@ -106,7 +106,7 @@ class SketchHits {
       }
     }
     constexpr double rounding = sizeof(T) == 4 ? 0x1p-20 : 0x1p-48;
-    const double room = 1 + rounding * (is_raw ? 1 + theta + interval : 1);
+    const double room = 1 + rounded(rounding * (is_raw ? 1 + theta + interval : 1));
     // A power of two below the normal numbers would be the smallest of these.
     constexpr double most_loss = 900;
     if (is_raw && !(theta + interval < most_loss)) return false;

@@ -129,7 +129,7 @@ class KeyBlocks {
     for (Index c = 0; c < args_.width; ++c) {
       q_[c] = q[c * kSketchRows + r];
       const T x = q_[c] < 0 ? -q_[c] : q_[c];
-      size += x * blocks_.largest[c];
+      size += rounded(x * blocks_.largest[c]);
       is_small = is_small && x <= most_q && blocks_.largest[c] <= kMostBlockKey<T>;
     }
     room_ = static_cast<T>(2 * args_.width + 4) * epsilon * size;

@@ -32,7 +32,7 @@ template <SamplingPolicy P, class T>
 FOVEA_INLINE T loss_beyond(T largest) {
   if constexpr (P == SamplingPolicy::raw) return largest + 2;
   if constexpr (P == SamplingPolicy::top_k) return largest + (largest < 0 ? -largest : largest) + 1;
-  return 2 * largest + MathConstants<T>::kSmallestNormal;
+  return rounded(2 * largest) + MathConstants<T>::kSmallestNormal;
 }
 
 /// The number of n keys that are expected to score above the p of theta. No key of a larger loss

@@ -128,7 +128,7 @@ class SketchBlockSelect {
     blocks_.keep_above(bound);
     collected_ = wanted;
     // Keys that were not kept have no larger logits.
-    bound_ = bound + 2 * blocks_.room();
+    bound_ = bound + rounded(2 * blocks_.room());
     return true;
   }
 
@@ -156,7 +156,7 @@ class SketchBlockSelect {
     for (Index i = 0; i < count; ++i) {
       const Index b = blocks_.places()[i];
       const T loss = log_sum - row.mean[b];
-      const T away = row.deviation[b] * kQuarterAway;
+      const T away = rounded(row.deviation[b] * kQuarterAway);
       losses[n] = losses[n + 1] = loss;
       losses[n + 2] = loss - away;
       losses[n + 3] = loss + away;

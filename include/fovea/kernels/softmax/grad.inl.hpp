@@ -308,7 +308,8 @@ class SoftmaxGrad {
       T* const to = bias.data + (place.key + place.key_step * j) * bias.column;
       T of_key = 0;
       for (Index i = 0; i < sub.rows; ++i) {
-        const T x = unlift * d_weights_[(i / kGroup * kGradTile + j) * kGroup + i % kGroup];
+        const T x =
+            rounded(unlift * d_weights_[(i / kGroup * kGradTile + j) * kGroup + i % kGroup]);
         if (bias.column == 0) {
           of_query[i] += x;
         } else if (bias.row == 0) {
@@ -340,9 +341,9 @@ class SoftmaxGrad {
         T* const to = bias.data + (place.row + place.row_step * (first + i)) * bias.row + place.key;
         Index j = 0;
         for (; j + kLanes<T> <= keys; j += kLanes<T>) {
-          store(to + j, fma(load(rows + i * kGradTile + j), set1(unlift), load(to + j)));
+          store(to + j, load(to + j) + load(rows + i * kGradTile + j) * set1(unlift));
         }
-        for (; j < keys; ++j) to[j] += unlift * rows[i * kGradTile + j];
+        for (; j < keys; ++j) to[j] += rounded(unlift * rows[i * kGradTile + j]);
       }
     }
   }
