@@ -3,62 +3,41 @@
 """Makes small mistakes in the headers, one after the other, and asks whether the tests see them.
 
 Everything happens in a copy of the sources with a build of its own, of the level of this machine
-alone. For each mutant only the tests of its floor are built and run. A mutant that does not compile
-is not counted; one that a test fails on, or that hangs, is killed; the others survive and are
-listed: each is a hole in the tests, or changes nothing that can be seen.
+alone. It is compiled once, with all mistakes as switches (switches.py). Each test first runs without
+a mistake and says which ones it came by; then each mistake is asked of those tests alone, the
+quickest first, until one fails or hangs: that kills the mutant. The others survive and are listed:
+each is a hole in the tests, or changes nothing that can be seen. A mistake that does not compile is
+not counted.
 """
 
 import argparse
 import json
+import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import mutants
+import switches
 
 ROOT = Path(__file__).resolve().parents[2]
-
-# The tests that can see a mistake, by the longest part of its path that stands here. The first ones
-# are quick; the next are asked only if those pass.
-TESTS = {
-    "core": ["core_view", "core_executor", "core_arena", "core_workspace", "core_philox",
-             "core_overlap", "core_eigen", "core_for_work", "core_cache_size",
-             "attention_bad_input"],
-    "kernels/softmax": ["kernels_softmax_block", "kernels_softmax_grad", "kernels_softmax_row",
-                        "attention_conformance", "attention_backward", "attention_decoder"],
-    "kernels/linear": ["kernels_linear_linear", "kernels_linear_grad", "kernels_linear_delta_rule",
-                       "attention_conformance", "attention_backward", "attention_linear_decoder",
-                       "attention_linear_decoder_state"],
-    "kernels/indexed": ["kernels_indexed_rows", "kernels_indexed_phases", "attention_indexed",
-                        "attention_fsat"],
-    "kernels/sketch": ["kernels_sketch_bounds", "attention_sketch_selection",
-                       "attention_sketch_blocks", "attention_smart_bird"],
-    "kernels/sorting": ["kernels_sorting_sorting", "attention_sinkhorn", "attention_reformer"],
-    "kernels/layers": ["kernels_layers_product", "kernels_layers_norm",
-                       "kernels_layers_elementwise", "kernels_layers_activation",
-                       "kernels_layers_convolution", "kernels_layers_training",
-                       "kernels_layers_gated", "kernels_layers_rotary"],
-    "kernels": ["attention_conformance"],
-    "patterns": ["patterns_combine", "patterns_window", "patterns_strided", "patterns_fixed",
-                 "patterns_global", "patterns_block_list", "patterns_random_blocks",
-                 "patterns_enumerated", "patterns_slot_plan", "patterns_any_pattern",
-                 "patterns_window_and_tokens", "fuzz_patterns"],
-    "spectral": ["spectral_hidden_state_cross", "spectral_fourier_mixer", "spectral_bad_input",
-                 "spectral_cross_arena", "spectral_plan_cache"],
-    "attention": ["attention_bad_input", "attention_conformance", "attention_backward",
-                  "attention_conformance_decoding", "attention_conformance_resources",
-                  "fuzz_operators", "fuzz_decoders", "fuzz_arguments"],
-    "layers": ["layers_linear", "layers_layer_norm", "layers_multi_head", "layers_encoder_block",
-               "layers_multi_head_decoder", "layers_messages", "layers_training"],
-}
+MOST_MEMORY = 12 << 30  # bytes of address space: a mistake may ask for all there is
 
 
-def tests_of(path: str) -> list[str]:
-    """The tests for a header, by its path from include/fovea."""
-    fitting = [part for part in TESTS if path.startswith(part)]
-    return TESTS[max(fitting, key=len)]
+@dataclass
+class Switch:
+    """A mistake and its number."""
+
+    number: int
+    mutant: mutants.Mutant
 
 
 class Copy:
@@ -69,64 +48,155 @@ class Copy:
         self.build = folder / "build" / "mutation"
         self.jobs = jobs
 
+    @property
+    def include(self) -> Path:
+        return self.folder / "include" / "fovea"
+
     def prepare(self) -> None:
         """Copies what git knows, and configures."""
         if not self.folder.exists():
             subprocess.run(["git", "clone", "-q", str(ROOT), str(self.folder)], check=True)
         subprocess.run(
             ["cmake", "--preset", "test", "-B", str(self.build),
-             "-DCMAKE_CXX_FLAGS=-march=native -DFOVEA_NATIVE_ONLY", "-DFOVEA_BUILD_EXAMPLES=OFF",
+             "-DCMAKE_CXX_FLAGS=-march=native -DFOVEA_NATIVE_ONLY -w -Wno-error",
+             "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DFOVEA_BUILD_EXAMPLES=OFF",
              "-DFOVEA_BUILD_BENCH=OFF", "-DFOVEA_TEST_PACKAGE=OFF"],
             cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
+
+    def tests(self, pattern: str) -> list[str]:
+        """The tests that can be built and whose names match."""
         targets = subprocess.run(["cmake", "--build", str(self.build), "--target", "help"],
                                  capture_output=True, text=True, check=True).stdout
-        missing = [test for tests in TESTS.values() for test in tests
-                   if f"{test}_test:" not in targets]
-        if missing:
-            raise SystemExit(f"mutate.py: no such tests: {', '.join(sorted(set(missing)))}")
+        names = sorted(set(re.findall(r"^(\w+)_test: phony", targets, re.MULTILINE)))
+        chosen = [name for name in names if re.search(pattern, name)]
+        if not chosen:
+            raise SystemExit(f"mutate.py: no test matches '{pattern}'")
+        return chosen
 
-    def compiles(self, test: str) -> bool:
-        return subprocess.run(
-            ["cmake", "--build", str(self.build), "-j", str(self.jobs), "--target", f"{test}_test"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    def write(self, chosen: list[Switch]) -> list[Switch]:
+        """Writes the headers with these switches, and returns those that a line can hold."""
+        subprocess.run(["git", "checkout", "-q", "--", "include"], cwd=self.folder, check=True)
+        files: dict[str, list[Switch]] = {}
+        for one in chosen:
+            files.setdefault(one.mutant.path, []).append(one)
+        kept, definitions = [], []
+        for path, some in files.items():
+            file = self.include / path
+            lines = file.read_text().splitlines()
+            changed = list(lines)
+            for one in some:
+                if lines[one.mutant.line - 1] != one.mutant.before:
+                    raise RuntimeError(f"{self.folder} is not the tree that mutants were drawn from")
+                if found := switches.switched(lines, one.mutant, one.number):
+                    changed[one.mutant.line - 1] = found[0]
+                    definitions.append(found[1])
+                    kept.append(one)
+            file.write_text("\n".join(changed) + "\n")
+        count = max((one.number for one in chosen), default=0)
+        (self.include / "mutation.hpp").write_text(switches.support(count, "".join(definitions)))
+        config = self.include / "core" / "config.hpp"
+        config.write_text(config.read_text().replace(
+            "#pragma once\n", "#pragma once\n#include \"fovea/mutation.hpp\"\n", 1))
+        return kept
 
-    def passes(self, test: str, seconds: float) -> bool:
-        try:
-            return subprocess.run(
-                [str(self.build / "tests" / f"{test}_test"), "--gtest_brief=1", "--gtest_fail_fast"],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds,
-                check=False).returncode == 0
-        except subprocess.TimeoutExpired:
-            return False
+    def errors(self, tests: list[str]) -> list[str]:
+        """Builds the tests, and returns what the compilers say of errors; nothing is enough."""
+        done = subprocess.run(
+            ["cmake", "--build", str(self.build), "-j", str(self.jobs), "--target",
+             *(f"{test}_test" for test in tests), "--", "-k", "0"],
+            capture_output=True, text=True, errors="replace", check=False)
+        return [] if done.returncode == 0 else done.stdout.splitlines()
+
+    def run(self, test: str, seconds: float, **environment: str) -> bool:
+        """Whether the test passes, in a folder of its own."""
+        program = str(self.build / "tests" / f"{test}_test")
+        with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+            try:
+                return subprocess.run(
+                    [program, "--gtest_brief=1", "--gtest_fail_fast"], cwd=folder,
+                    env={**os.environ, "TMPDIR": folder, "TEST_TMPDIR": folder, **environment},
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds,
+                    preexec_fn=_limit, check=False).returncode == 0
+            except subprocess.TimeoutExpired:
+                return False
 
 
-def fate_of(copy: Copy, mutant: mutants.Mutant, seconds: float) -> str:
-    """"invalid", "survived", or the test that killed it."""
-    file = copy.folder / "include" / "fovea" / mutant.path
-    sound = file.read_text()
-    lines = sound.splitlines(keepends=True)
-    if lines[mutant.line - 1].rstrip("\n") != mutant.before:
-        raise RuntimeError(f"{copy.folder} is not the tree that the mutants were drawn from")
-    lines[mutant.line - 1] = mutant.after + "\n"
-    try:
-        file.write_text("".join(lines))
-        for test in tests_of(mutant.path):
-            if not copy.compiles(test):
-                return "invalid"
-            if not copy.passes(test, seconds):
-                return test
-        return "survived"
-    finally:
-        file.write_text(sound)
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def blamed(output: list[str], places: dict[tuple[str, int], Switch]) -> set[int]:
+    """The switches that compilers complain of: of each error the first place that holds one."""
+    found: set[int] = set()
+    place = re.compile(r"include/fovea/([\w/.]+):(\d+)")
+    context: list[int] = []
+    for line in output:
+        here = [places[key].number for key in ((m[1], int(m[2])) for m in place.finditer(line))
+                if key in places]
+        if ": error: " in line:
+            found.update((here or context)[:1])
+            context = []
+        elif re.search(r": In |required from|in 'constexpr'|expansion of", line):
+            context += here
+    return found
+
+
+def built(copy: Copy, chosen: list[Switch], tests: list[str]) -> list[Switch]:
+    """The switches that compile; the tests are built with them."""
+    while True:
+        chosen = copy.write(chosen)
+        output = copy.errors(tests)
+        if not output:
+            return chosen
+        places = {(one.mutant.path, one.mutant.line): one for one in chosen}
+        bad = blamed(output, places)
+        if not bad:
+            (copy.folder / "errors.log").write_text("\n".join(output))
+            raise SystemExit(f"mutate.py: see {copy.folder / 'errors.log'}")
+        print(f"{len(bad)} mutants do not compile", flush=True)
+        chosen = [one for one in chosen if one.number not in bad]
+
+
+def sound(copy: Copy, tests: list[str]) -> tuple[dict[str, float], dict[int, list[str]]]:
+    """Runs every test without a mistake. Returns the seconds that each took, and the tests that
+    come by each switch, the quickest first."""
+    seconds: dict[str, float] = {}
+    reached: dict[int, list[str]] = {}
+
+    def run(test: str) -> tuple[str, float, set[int]]:
+        with tempfile.NamedTemporaryFile(prefix="reached-") as file:
+            begun = time.monotonic()
+            if not copy.run(test, 3600, **{switches.REACHED: file.name}):
+                raise SystemExit(f"mutate.py: {test} fails without a mistake")
+            return test, time.monotonic() - begun, {int(n) for n in Path(file.name).read_text().split()}
+
+    with ThreadPoolExecutor(copy.jobs) as pool:
+        for test, took, numbers in pool.map(run, tests):
+            seconds[test] = took
+            for number in numbers:
+                reached.setdefault(number, []).append(test)
+    for some in reached.values():
+        some.sort(key=seconds.__getitem__)
+    return seconds, reached
+
+
+def fate_of(copy: Copy, one: Switch, tests: list[str], seconds: dict[str, float]) -> str:
+    """"survived", "unreached", or the test that killed it."""
+    for test in tests:
+        if not copy.run(test, 20 + 10 * seconds[test], **{switches.NUMBER: str(one.number)}):
+            return test
+    return "survived" if tests else "unreached"
 
 
 def summary(results: list[dict]) -> str:
     """How many were killed."""
-    counted = [r for r in results if r["fate"] != "invalid"]
-    killed = [r for r in counted if r["fate"] != "survived"]
-    share = 100 * len(killed) / max(1, len(counted))
-    return (f"{len(killed)} of {len(counted)} mutants killed ({share:.1f} %), "
-            f"{len(results) - len(counted)} do not compile")
+    fates = Counter(r["fate"] for r in results)
+    alive = fates["survived"] + fates["unreached"]
+    counted = len(results) - fates["invalid"]
+    return (f"{counted - alive} of {counted} mutants killed "
+            f"({100 * (counted - alive) / max(1, counted):.1f} %), {fates['survived']} survived, "
+            f"{fates['unreached']} are never reached, {fates['invalid']} do not compile")
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -136,8 +206,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
                         help="comma-separated: " + ",".join(mutants.FLOORS))
     parser.add_argument("--count", type=int, default=1000, help="mutants in all (1000)")
     parser.add_argument("--seed", type=int, default=1, help="which ones are drawn (1)")
-    parser.add_argument("--seconds", type=float, default=600, help="a test may take (600)")
-    parser.add_argument("--jobs", type=int, default=2, help="compilers at once (2)")
+    parser.add_argument("--tests", default=".", help="only tests whose names match this (.)")
+    parser.add_argument("--jobs", type=int, default=2, help="compilers and tests at once (2)")
     parser.add_argument("--list", action="store_true", help="print the mutants and do nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutation",
                         help="the copy (build/mutation); results.json in it grows, and a run that\n"
@@ -149,36 +219,68 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
+def drawn(options: argparse.Namespace) -> list[Switch]:
+    """The mistakes that are made: of all those that can be switched."""
+    include = ROOT / "include" / "fovea"
+    lines: dict[str, list[str]] = {}
+    able = []
+    places = 0
+    for floor in options.floors.split(","):
+        for mutant in mutants.mutants_of(include, floor):
+            if mutant.path not in lines:
+                lines[mutant.path] = (include / mutant.path).read_text().splitlines()
+            places += 1
+            if switches.switched(lines[mutant.path], mutant, 0):
+                able.append(mutant)
+    chosen = mutants.drawn(able, options.count, options.seed)
+    print(f"{len(chosen)} of {len(able)} mistakes that can be switched, of {places}", flush=True)
+    return [Switch(number, mutant) for number, mutant in enumerate(chosen)]
+
+
 def main(arguments: list[str]) -> int:
     options = parsed(arguments)
-    include = ROOT / "include" / "fovea"
-    found = [m for floor in options.floors.split(",") for m in mutants.mutants_of(include, floor)]
-    chosen = mutants.drawn(found, options.count, options.seed)
+    chosen = drawn(options)
     if options.list:
-        for mutant in chosen:
-            print(f"{mutant.name}\n  - {mutant.before.strip()}\n  + {mutant.after.strip()}")
-        print(f"{len(chosen)} of {len(found)} places")
+        for one in chosen:
+            print(f"{one.mutant.name}\n  - {one.mutant.before.strip()}\n  + {one.mutant.after.strip()}")
         return 0
     if shutil.which("cmake") is None:
         print("mutate.py: needs cmake", file=sys.stderr)
         return 2
     copy = Copy(options.folder / "sources", options.jobs)
     copy.prepare()
+    tests = copy.tests(options.tests)
+    able = built(copy, chosen, tests)
+    seconds, reached = sound(copy, tests)
+    print(f"{len(tests)} tests pass without a mistake, in {sum(seconds.values()):.0f} s", flush=True)
+
     file = options.folder / "results.json"
     results = json.loads(file.read_text()) if file.exists() else []
     done = {r["name"] + r["after"] for r in results}
-    for mutant in chosen:
-        if mutant.name + mutant.after in done:
-            continue
-        begun = time.monotonic()
-        fate = fate_of(copy, mutant, options.seconds)
+
+    def keep(one: Switch, fate: str, took: float) -> None:
+        mutant = one.mutant
         results.append({"name": mutant.name, "before": mutant.before, "after": mutant.after,
-                        "fate": fate, "seconds": round(time.monotonic() - begun, 1)})
+                        "fate": fate, "seconds": round(took, 1)})
         file.write_text(json.dumps(results, indent=1) + "\n")
         print(f"{mutant.name}: {fate}", flush=True)
+
+    def run(one: Switch) -> tuple[Switch, str, float]:
+        begun = time.monotonic()
+        fate = fate_of(copy, one, reached.get(one.number, []), seconds)
+        return one, fate, time.monotonic() - begun
+
+    numbers = {one.number for one in able}
+    left = [one for one in chosen if one.mutant.name + one.mutant.after not in done]
+    for one in left:
+        if one.number not in numbers:
+            keep(one, "invalid", 0)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for answer in pool.map(run, [one for one in left if one.number in numbers]):
+            keep(*answer)
     for result in results:
-        if result["fate"] == "survived":
-            print(f"survived: {result['name']}\n  - {result['before'].strip()}\n"
+        if result["fate"] in ("survived", "unreached"):
+            print(f"{result['fate']}: {result['name']}\n  - {result['before'].strip()}\n"
                   f"  + {result['after'].strip()}")
     print(summary(results))
     return 0
