@@ -30,6 +30,7 @@ import switches
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_MEMORY = 12 << 30  # bytes of address space: a mistake may ask for all there is
+EVERYTHING = "#include <fovea/fovea.hpp>\n#include <fovea/io.hpp>\n#include <fovea/spectral.hpp>\n"
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Copy:
         self.folder = folder
         self.build = folder / "build" / "mutation"
         self.jobs = jobs
+        self.written: set[str] = set()
 
     @property
     def include(self) -> Path:
@@ -75,14 +77,12 @@ class Copy:
 
     def write(self, chosen: list[Switch]) -> list[Switch]:
         """Writes the headers with these switches, and returns those that a line can hold."""
-        subprocess.run(["git", "checkout", "-q", "--", "include"], cwd=self.folder, check=True)
         files: dict[str, list[Switch]] = {}
         for one in chosen:
             files.setdefault(one.mutant.path, []).append(one)
         kept, definitions = [], []
         for path, some in files.items():
-            file = self.include / path
-            lines = file.read_text().splitlines()
+            lines = self.sound(path).splitlines()
             changed = list(lines)
             for one in some:
                 if lines[one.mutant.line - 1] != one.mutant.before:
@@ -91,13 +91,37 @@ class Copy:
                     changed[one.mutant.line - 1] = found[0]
                     definitions.append(found[1])
                     kept.append(one)
-            file.write_text("\n".join(changed) + "\n")
-        count = max((one.number for one in chosen), default=0)
-        (self.include / "mutation.hpp").write_text(switches.support(count, "".join(definitions)))
-        config = self.include / "core" / "config.hpp"
-        config.write_text(config.read_text().replace(
-            "#pragma once\n", "#pragma once\n#include \"fovea/mutation.hpp\"\n", 1))
+            self.put(path, "\n".join(changed) + "\n")
+        for path in self.written - files.keys():
+            self.put(path, self.sound(path))
+        if not self.written:
+            count = max((one.number for one in chosen), default=0)
+            self.put("mutation.hpp", switches.support(count, "".join(definitions)))
+        self.written |= files.keys()
+        self.put("core/config.hpp", (self.include / "core" / "config.hpp").read_text().replace(
+            "#pragma once\n\n", "#pragma once\n#include \"fovea/mutation.hpp\"\n\n", 1))
         return kept
+
+    def sound(self, path: str) -> str:
+        """A header as git knows it."""
+        return subprocess.run(["git", "show", f"HEAD:include/fovea/{path}"], cwd=self.folder,
+                              capture_output=True, text=True, check=True).stdout
+
+    def put(self, path: str, text: str) -> None:
+        """Writes a header if it is another one, so that no more is compiled again than must be."""
+        file = self.include / path
+        if not file.exists() or file.read_text() != text:
+            file.write_text(text)
+
+    def first_errors(self) -> list[str]:
+        """What the compiler says of errors in a source that calls every operator: most mistakes that
+        do not compile are found by it before everything is built."""
+        source = self.folder / "tests" / "consumer" / "flags" / "every_operator.cpp"
+        done = subprocess.run(
+            ["g++", "-std=c++20", "-march=native", "-DFOVEA_NATIVE_ONLY", "-w", "-fsyntax-only",
+             f"-I{self.folder / 'include'}", "-isystem", "/usr/include/eigen3", "-x", "c++", "-"],
+            input=EVERYTHING + source.read_text(), capture_output=True, text=True, check=False)
+        return [] if done.returncode == 0 else done.stderr.splitlines()
 
     def errors(self, tests: list[str]) -> list[str]:
         """Builds the tests, and returns what the compilers say of errors; nothing is enough."""
@@ -146,7 +170,7 @@ def built(copy: Copy, chosen: list[Switch], tests: list[str]) -> list[Switch]:
     """The switches that compile; the tests are built with them."""
     while True:
         chosen = copy.write(chosen)
-        output = copy.errors(tests)
+        output = copy.first_errors() or copy.errors(tests)
         if not output:
             return chosen
         places = {(one.mutant.path, one.mutant.line): one for one in chosen}
