@@ -29,7 +29,7 @@ import mutants
 import switches
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_MEMORY = 12 << 30  # bytes of address space: a mistake may ask for all there is
+MOST_MEMORY = 12 << 30  # bytes that can be written: a mistake may ask for all there is
 EVERYTHING = "#include <fovea/fovea.hpp>\n#include <fovea/io.hpp>\n#include <fovea/spectral.hpp>\n"
 
 
@@ -146,7 +146,7 @@ class Copy:
 
 
 def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
