@@ -76,7 +76,7 @@ inline int relation(int a, int b) {
 inline int twice(int n) { return n + n; }
 inline int stride(Rows rows) { return rows.row * 3; }
 inline int parts(Rows rows, int a) {
-  return stride(rows) * 10 +
+  return stride(rows) * 10 + 1 +
          a - twice(rows.column == a ? 1 : 2);
 }
 inline int checked(int n) {
@@ -129,24 +129,20 @@ class Switches(unittest.TestCase):
         for round_ in range(max(Counter(m.line for m in found).values())):
             # One of each line.
             places = Counter()
-            chosen = []
-            for m in found:
-                if places[m.line] == round_:
-                    chosen.append(mutate.Switch(len(chosen), m))
-                places[m.line] += 1
-            changed = list(lines)
-            definitions = ""
             kept = []
-            for one in chosen:
-                text = switches.switched(lines, one.mutant, one.number)
-                if text is None:
-                    self.assertEqual((one.mutant.line, one.mutant.kind), (21, "strides"))
+            changed = list(lines)
+            for m in found:
+                places[m.line] += 1
+                if places[m.line] - 1 != round_:
                     continue
-                changed[one.mutant.line - 1] = text[0]
-                definitions += text[1]
-                kept.append(one)
+                if form := switches.switched(lines, m, len(kept)):
+                    kept.append(mutate.Switch(len(kept), m, *form))
+                    changed[m.line - 1] = form[0]
+                else:  # a part of a statement, and no operator
+                    self.assertEqual(m.kind, "strides")
+                    self.assertIn("a - twice(", m.before)
             (self.folder / "include" / "fovea" / "mutation.hpp").write_text(
-                switches.support(len(chosen), definitions))
+                switches.support([one.definition for one in kept]))
             changed.insert(1, '#include "fovea/mutation.hpp"')
             reached = self.folder / "reached"
             reached.write_text("")
@@ -160,15 +156,15 @@ class Switches(unittest.TestCase):
                 self.assertEqual(said[one.number], self.output(mutated), one.mutant.name)
                 kinds.add(one.mutant.kind)
                 seen += said[one.number] != sound
-        self.assertEqual(kinds, {"relation", "equality", "logic", "sign", "smaller", "larger",
-                                 "strides", "check"})
+        self.assertEqual(kinds, {"relation", "equality", "logic", "bound", "sign", "smaller",
+                                 "larger", "strides", "check"})
         self.assertGreater(seen, len(found) * 2 // 3)
 
     def test_errors_name_the_mistakes(self) -> None:
         mutant = mutants.Mutant("core/view.hpp", 7, "sign", "a + b", "a - b")
         output = ["/x/include/fovea/core/view.hpp: In function 'f':",
                   "/x/include/fovea/core/view.hpp:7:3: error: no match for 'operator-'"]
-        places = {("core/view.hpp", 7): mutate.Switch(5, mutant)}
+        places = {("core/view.hpp", 7): mutate.Switch(5, mutant, "", "")}
         self.assertEqual(mutate.blamed(output, places), {5})
         self.assertEqual(mutate.blamed(output[:1], places), set())
         within = ["/x/include/fovea/core/view.hpp:7:9:   required from here",
@@ -176,7 +172,7 @@ class Switches(unittest.TestCase):
         self.assertEqual(mutate.blamed(within, places), {5})
 
 
-class Copies(unittest.TestCase):
+class Places(unittest.TestCase):
     def test_most_mistakes_can_be_switched(self) -> None:
         able = total = 0
         for floor in mutants.FLOORS:

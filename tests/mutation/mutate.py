@@ -21,34 +21,39 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import mutants
 import switches
 
 ROOT = Path(__file__).resolve().parents[2]
+CONFIG = "core/config.hpp"  # every header includes it
+SUPPORT = "mutation.hpp"  # what it includes of the copy alone
 MOST_MEMORY = 12 << 30  # bytes that can be written: a mistake may ask for all there is
-EVERYTHING = "#include <fovea/fovea.hpp>\n#include <fovea/io.hpp>\n#include <fovea/spectral.hpp>\n"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Switch:
-    """A mistake and its number."""
+    """A mistake, its number, the line that holds both forms, and what must be defined for it."""
 
     number: int
     mutant: mutants.Mutant
+    text: str
+    definition: str
 
 
 class Copy:
     """A copy of the sources with a build in it."""
 
-    def __init__(self, folder: Path, jobs: int) -> None:
+    def __init__(self, folder: Path, jobs: int, drawn: list[Switch]) -> None:
         self.folder = folder
         self.build = folder / "build" / "mutation"
         self.jobs = jobs
-        self.written: set[str] = set()
+        self.drawn = drawn
 
     @property
     def include(self) -> Path:
@@ -75,52 +80,44 @@ class Copy:
             raise SystemExit(f"mutate.py: no test matches '{pattern}'")
         return chosen
 
-    def write(self, chosen: list[Switch]) -> list[Switch]:
-        """Writes the headers with these switches, and returns those that a line can hold."""
-        files: dict[str, list[Switch]] = {}
+    def write(self, chosen: list[Switch]) -> None:
+        """Writes the headers with these switches; all others become as git knows them."""
+        changed: dict[str, list[str]] = {CONFIG: list(self.sound(CONFIG))}
         for one in chosen:
-            files.setdefault(one.mutant.path, []).append(one)
-        kept, definitions = [], []
-        for path, some in files.items():
-            lines = self.sound(path).splitlines()
-            changed = list(lines)
-            for one in some:
-                if lines[one.mutant.line - 1] != one.mutant.before:
-                    raise RuntimeError(f"{self.folder} is not the tree that mutants were drawn from")
-                if found := switches.switched(lines, one.mutant, one.number):
-                    changed[one.mutant.line - 1] = found[0]
-                    definitions.append(found[1])
-                    kept.append(one)
-            self.put(path, "\n".join(changed) + "\n")
-        for path in self.written - files.keys():
-            self.put(path, self.sound(path))
-        if not self.written:
-            count = max((one.number for one in chosen), default=0)
-            self.put("mutation.hpp", switches.support(count, "".join(definitions)))
-        self.written |= files.keys()
-        self.put("core/config.hpp", (self.include / "core" / "config.hpp").read_text().replace(
-            "#pragma once\n\n", "#pragma once\n#include \"fovea/mutation.hpp\"\n\n", 1))
-        return kept
+            path, line = one.mutant.path, one.mutant.line - 1
+            lines = self.sound(path)
+            if lines[line] != one.mutant.before:
+                raise RuntimeError(f"{self.folder} is not the tree that mutants were drawn from")
+            changed.setdefault(path, list(lines))[line] = one.text
+        begin = changed[CONFIG].index("#pragma once") + 1
+        changed[CONFIG].insert(begin, f'#include "fovea/{SUPPORT}"')
+        # Of all that were drawn, so that it stays as it is when some are left out.
+        changed[SUPPORT] = switches.support([one.definition for one in self.drawn]).splitlines()
+        known = subprocess.run(["git", "diff", "--name-only", "--relative", "HEAD", "--", "."],
+                               cwd=self.include, capture_output=True, text=True, check=True).stdout
+        for path in known.split():
+            changed.setdefault(path, list(self.sound(path)))
+        for path, lines in changed.items():
+            text = "\n".join(lines) + "\n"
+            file = self.include / path
+            # What stays as it is need not be compiled again.
+            if not file.exists() or file.read_text() != text:
+                file.write_text(text)
 
-    def sound(self, path: str) -> str:
-        """A header as git knows it."""
+    @cache
+    def sound(self, path: str) -> list[str]:
+        """The lines of a header as git knows it."""
         return subprocess.run(["git", "show", f"HEAD:include/fovea/{path}"], cwd=self.folder,
-                              capture_output=True, text=True, check=True).stdout
-
-    def put(self, path: str, text: str) -> None:
-        """Writes a header if it is another one, so that no more is compiled again than must be."""
-        file = self.include / path
-        if not file.exists() or file.read_text() != text:
-            file.write_text(text)
+                              capture_output=True, text=True, check=True).stdout.splitlines()
 
     def first_errors(self) -> list[str]:
         """What the compiler says of errors in a source that calls every operator: most mistakes that
         do not compile are found by it before everything is built."""
-        source = self.folder / "tests" / "consumer" / "flags" / "every_operator.cpp"
         done = subprocess.run(
             ["g++", "-std=c++20", "-march=native", "-DFOVEA_NATIVE_ONLY", "-w", "-fsyntax-only",
-             f"-I{self.folder / 'include'}", "-isystem", "/usr/include/eigen3", "-x", "c++", "-"],
-            input=EVERYTHING + source.read_text(), capture_output=True, text=True, check=False)
+             f"-I{self.folder / 'include'}", "-isystem", "/usr/include/eigen3", "-include",
+             "fovea/io.hpp", str(self.folder / "tests/consumer/flags/every_operator.cpp")],
+            capture_output=True, text=True, check=False)
         return [] if done.returncode == 0 else done.stderr.splitlines()
 
     def errors(self, tests: list[str]) -> list[str]:
@@ -166,24 +163,26 @@ def blamed(output: list[str], places: dict[tuple[str, int], Switch]) -> set[int]
     return found
 
 
-def built(copy: Copy, chosen: list[Switch], tests: list[str]) -> list[Switch]:
-    """The switches that compile; the tests are built with them."""
+def built(copy: Copy, chosen: list[Switch], tests: list[str],
+          refuse: Callable[[Switch], None]) -> list[Switch]:
+    """The switches that compile; the tests are built with them. \p refuse hears of the others."""
     while True:
-        chosen = copy.write(chosen)
+        copy.write(chosen)
         output = copy.first_errors() or copy.errors(tests)
         if not output:
             return chosen
-        places = {(one.mutant.path, one.mutant.line): one for one in chosen}
-        bad = blamed(output, places)
+        bad = blamed(output, {(one.mutant.path, one.mutant.line): one for one in chosen})
         if not bad:
             (copy.folder / "errors.log").write_text("\n".join(output))
             raise SystemExit(f"mutate.py: see {copy.folder / 'errors.log'}")
-        print(f"{len(bad)} mutants do not compile", flush=True)
+        for one in chosen:
+            if one.number in bad:
+                refuse(one)
         chosen = [one for one in chosen if one.number not in bad]
 
 
-def sound(copy: Copy, tests: list[str]) -> tuple[dict[str, float], dict[int, list[str]]]:
-    """Runs every test without a mistake. Returns the seconds that each took, and the tests that
+def without_mistakes(copy: Copy, tests: list[str]) -> tuple[dict[str, float], dict[int, list[str]]]:
+    """Runs every test as it is. Returns the seconds that each took that passes, and which of these
     come by each switch, the quickest first."""
     seconds: dict[str, float] = {}
     reached: dict[int, list[str]] = {}
@@ -191,12 +190,15 @@ def sound(copy: Copy, tests: list[str]) -> tuple[dict[str, float], dict[int, lis
     def run(test: str) -> tuple[str, float, set[int]]:
         with tempfile.NamedTemporaryFile(prefix="reached-") as file:
             begun = time.monotonic()
-            if not copy.run(test, 3600, **{switches.REACHED: file.name}):
-                raise SystemExit(f"mutate.py: {test} fails without a mistake")
-            return test, time.monotonic() - begun, {int(n) for n in Path(file.name).read_text().split()}
+            passes = copy.run(test, 3600, **{switches.REACHED: file.name})
+            numbers = {int(n) for n in Path(file.name).read_text().split()}
+            return test, time.monotonic() - begun if passes else -1, numbers
 
     with ThreadPoolExecutor(copy.jobs) as pool:
         for test, took, numbers in pool.map(run, tests):
+            if took < 0:
+                print(f"not asked, since it fails without a mistake: {test}", flush=True)
+                continue
             seconds[test] = took
             for number in numbers:
                 reached.setdefault(number, []).append(test)
@@ -246,19 +248,33 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 def drawn(options: argparse.Namespace) -> list[Switch]:
     """The mistakes that are made: of all those that can be switched."""
     include = ROOT / "include" / "fovea"
-    lines: dict[str, list[str]] = {}
-    able = []
-    places = 0
-    for floor in options.floors.split(","):
-        for mutant in mutants.mutants_of(include, floor):
-            if mutant.path not in lines:
-                lines[mutant.path] = (include / mutant.path).read_text().splitlines()
-            places += 1
-            if switches.switched(lines[mutant.path], mutant, 0):
-                able.append(mutant)
+    found = [m for floor in options.floors.split(",") for m in mutants.mutants_of(include, floor)]
+    lines = {path: (include / path).read_text().splitlines() for path in {m.path for m in found}}
+    able = [m for m in found if switches.switched(lines[m.path], m, 0)]
     chosen = mutants.drawn(able, options.count, options.seed)
-    print(f"{len(chosen)} of {len(able)} mistakes that can be switched, of {places}", flush=True)
-    return [Switch(number, mutant) for number, mutant in enumerate(chosen)]
+    print(f"{len(chosen)} of {len(able)} mistakes that can be switched, of {len(found)}", flush=True)
+    return [Switch(number, m, *switches.switched(lines[m.path], m, number))
+            for number, m in enumerate(chosen)]
+
+
+class Results:
+    """The fates that are known, in a file that grows."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.all: list[dict] = json.loads(file.read_text()) if file.exists() else []
+        self.fates = {r["name"] + r["after"]: r["fate"] for r in self.all}
+
+    def of(self, one: Switch) -> str | None:
+        return self.fates.get(one.mutant.name + one.mutant.after)
+
+    def keep(self, one: Switch, fate: str, took: float = 0) -> None:
+        mutant = one.mutant
+        self.fates[mutant.name + mutant.after] = fate
+        self.all.append({"name": mutant.name, "before": mutant.before, "after": mutant.after,
+                         "fate": fate, "seconds": round(took, 1)})
+        self.file.write_text(json.dumps(self.all, indent=1) + "\n")
+        print(f"{mutant.name}: {fate}", flush=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -271,42 +287,28 @@ def main(arguments: list[str]) -> int:
     if shutil.which("cmake") is None:
         print("mutate.py: needs cmake", file=sys.stderr)
         return 2
-    copy = Copy(options.folder / "sources", options.jobs)
+    results = Results(options.folder / "results.json")
+    copy = Copy(options.folder / "sources", options.jobs, chosen)
     copy.prepare()
     tests = copy.tests(options.tests)
-    able = built(copy, chosen, tests)
-    seconds, reached = sound(copy, tests)
-    print(f"{len(tests)} tests pass without a mistake, in {sum(seconds.values()):.0f} s", flush=True)
-
-    file = options.folder / "results.json"
-    results = json.loads(file.read_text()) if file.exists() else []
-    done = {r["name"] + r["after"] for r in results}
-
-    def keep(one: Switch, fate: str, took: float) -> None:
-        mutant = one.mutant
-        results.append({"name": mutant.name, "before": mutant.before, "after": mutant.after,
-                        "fate": fate, "seconds": round(took, 1)})
-        file.write_text(json.dumps(results, indent=1) + "\n")
-        print(f"{mutant.name}: {fate}", flush=True)
+    able = built(copy, [one for one in chosen if results.of(one) != "invalid"], tests,
+                 lambda one: results.keep(one, "invalid"))
+    seconds, reached = without_mistakes(copy, tests)
+    print(f"{len(seconds)} tests pass without a mistake, in {sum(seconds.values()):.0f} s", flush=True)
 
     def run(one: Switch) -> tuple[Switch, str, float]:
         begun = time.monotonic()
         fate = fate_of(copy, one, reached.get(one.number, []), seconds)
         return one, fate, time.monotonic() - begun
 
-    numbers = {one.number for one in able}
-    left = [one for one in chosen if one.mutant.name + one.mutant.after not in done]
-    for one in left:
-        if one.number not in numbers:
-            keep(one, "invalid", 0)
     with ThreadPoolExecutor(options.jobs) as pool:
-        for answer in pool.map(run, [one for one in left if one.number in numbers]):
-            keep(*answer)
-    for result in results:
+        for answer in pool.map(run, [one for one in able if results.of(one) is None]):
+            results.keep(*answer)
+    for result in results.all:
         if result["fate"] in ("survived", "unreached"):
             print(f"{result['fate']}: {result['name']}\n  - {result['before'].strip()}\n"
                   f"  + {result['after'].strip()}")
-    print(summary(results))
+    print(summary(results.all))
     return 0
 
 

@@ -186,17 +186,18 @@ def switched(lines: list[str], mutant: Mutant, number: int) -> tuple[str, str] |
     return of_operator(mutant, change, number)
 
 
-def support(count: int, definitions: str) -> str:
-    """The header that the switched lines stand on."""
+def support(definitions: list[str]) -> str:
+    """The header that the switched lines stand on, with a definition for each number, or none."""
+    count = len(definitions)
     return f"""#pragma once
 #include <cstdio>
 #include <cstdlib>
 #define FOVEA_MUTATION_INLINE inline __attribute__((always_inline))
 namespace fovea_mutation {{
-inline unsigned char reached[{count + 1}];
+inline unsigned char reached[{count}];
 inline void write_reached() {{
   std::FILE* const file = std::fopen(std::getenv("{REACHED}"), "a");
-  for (int i = 0; file != nullptr && i <= {count}; ++i) {{
+  for (int i = 0; file != nullptr && i < {count}; ++i) {{
     if (reached[i]) std::fprintf(file, "%d\\n", i);
   }}
   if (file != nullptr) std::fclose(file);
@@ -228,5 +229,5 @@ struct Left {{
     using Result = decltype(left.a written b);                                   \\
     return on(number) ? static_cast<Result>(left.a mistaken b) : left.a written b; \\
   }}
-{definitions}}}
+{"".join(definitions)}}}
 """

@@ -41,13 +41,13 @@ def flags_row(name: str, how: str, units: list[str] | None = None, compiler: str
               base: list[str] | None = None, link: str = "", short: bool = False,
               same: bool = False) -> Row:
     """A program with flags of its own; `how` is these flags. If `same`, it must have the bits of the
-    reference, which is made by the same compiler on the same machine."""
+    reference: the same compiler made it, and must have done so on the same machine."""
     flags = [*(base or NATIVE), *how.split()]
 
     def run(bench: Bench) -> str:
         note = bench.program(compiler.split() or bench.here, flags, units or FEW, link.split())
         if same and not note.endswith("the reference's bits"):
-            raise Failure(note)
+            raise Failure(f"{note}; the reference's are of the last {REFERENCE} with --write")
         return note
 
     return Row(name, f"{compiler} {how}".strip(), run, short)
@@ -328,6 +328,7 @@ def eigen_macros() -> list[Row]:
 
 MIXED = {"o0": "-O0 -UNDEBUG", "o2": "-O2 -DNDEBUG", "avx2": "-O1 -mavx2 -mfma -UNDEBUG",
          "avx512f": "-O1 -mavx512f -mavx2 -mfma", "native": "-O1 -march=native -DNDEBUG"}
+
 
 def mixed() -> list[Row]:
     def parts(bench: Bench) -> tuple[dict[str, list[Path]], list[str]]:
