@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -86,6 +87,58 @@ TYPED_TEST(SortingKernels, MergesRowsWhereTheyStand) {
         }
       });
     }
+  }
+}
+
+/// The gradient that arrives at unit rows goes on to the rows through the division by their length,
+/// unless that was not what divided them; all rows at all widths against plain sums.
+TYPED_TEST(SortingKernels, GradientsGoThroughLengths) {
+  using T = TypeParam;
+  constexpr T nan = std::numeric_limits<T>::quiet_NaN();
+  const std::vector<std::int32_t> rows = {2, 0, 3};
+  const std::vector<T> inverse = {static_cast<T>(1 / fovea::kLeastLength), nan, T{0.75}, T{2.5}};
+  constexpr T scale{0.375};
+  for (const Index width : {1, 5, 16, 21, 40}) {
+    const Index padded = fovea::padded_size(width);
+    const Index size = 3 * padded;
+    std::vector<T> d_q(as_size(size), T{0});
+    std::vector<T> d_k = d_q;
+    std::vector<T> k = d_q;
+    for (Index i = 0; i < 3; ++i) {
+      for (Index c = 0; c < width; ++c) {
+        const std::size_t at = as_size(i * padded + c);
+        d_q[at] = static_cast<T>(gaussian(1, 2)(0, 0, i, c));
+        d_k[at] = static_cast<T>(gaussian(2, 2)(0, 0, i, c));
+        k[at] = static_cast<T>(gaussian(3)(0, 0, i, c));
+      }
+    }
+    at_each_level([&] {
+      std::vector<T> grad = d_q;
+      fovea::HashedRowKernels<T>{}.unit_row_grads(
+          {grad.data(), d_k.data(), k.data(), inverse.data(), rows.data(), 3, width, scale});
+      for (Index i = 0; i < 3; ++i) {
+        const auto row = [&](const std::vector<T>& x, Index c) {
+          return Wide<T>{x[as_size(i * padded + c)]};
+        };
+        Wide<T> product = 0;
+        Wide<T> size_of_product = 0;
+        for (Index c = 0; c < width; ++c) {
+          product += row(k, c) * row(d_k, c);
+          size_of_product += std::abs(row(k, c) * row(d_k, c));
+        }
+        const Wide<T> by = inverse[as_size(rows[as_size(i)])];
+        const Wide<T> along = i == 1 ? Wide<T>{0} : product;
+        for (Index c = 0; c < width; ++c) {
+          const Wide<T> want = scale * (row(d_q, c) + by * (row(d_k, c) - row(k, c) * along));
+          const Wide<T> terms =
+              std::abs(row(d_q, c)) +
+              by * (std::abs(row(d_k, c)) + std::abs(row(k, c)) * size_of_product);
+          EXPECT_NEAR(static_cast<double>(row(grad, c)), static_cast<double>(want),
+                      static_cast<double>(16 * std::numeric_limits<T>::epsilon() * terms))
+              << "row " << i << ", column " << c << " of " << width;
+        }
+      }
+    });
   }
 }
 
