@@ -11,12 +11,14 @@ install(TARGETS fovea EXPORT foveaTargets
   FILE_SET HEADERS FILE_SET bodies FILE_SET optional)
 install(EXPORT foveaTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 
-# By themselves: without the components nothing asks for FFTW or nlohmann_json.
+# By themselves: without the components nothing asks for FFTW, nlohmann_json or MPI.
 install(TARGETS fovea_fftw EXPORT foveaFftwTargets)
 install(EXPORT foveaFftwTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 install(FILES cmake/FindFFTW3.cmake DESTINATION ${FOVEA_CMAKE_DIR})
 install(TARGETS fovea_io EXPORT foveaIoTargets)
 install(EXPORT foveaIoTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
+install(TARGETS fovea_mpi EXPORT foveaMpiTargets)
+install(EXPORT foveaMpiTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 
 if(FOVEA_INSTALL_KERNELS)
   # Who only wants the headers need not build anything first.

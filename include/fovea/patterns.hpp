@@ -12,6 +12,7 @@
 #include "fovea/patterns/global.hpp"
 #include "fovea/patterns/partition.hpp"
 #include "fovea/patterns/pattern.hpp"
+#include "fovea/patterns/plan_part.hpp"
 #include "fovea/patterns/plan_stats.hpp"
 #include "fovea/patterns/random_blocks.hpp"
 #include "fovea/patterns/slot_plan.hpp"

@@ -26,7 +26,7 @@ foreach(line IN LISTS others)
   string(APPEND reference "#if __has_include(${name})\n${line}\n#endif\n")
 endforeach()
 # Not for every user: only the header that asks for them includes these.
-string(REGEX REPLACE "#if __has_include\\(<(omp|oneapi|arm_neon|fftw3|nlohmann)[^\n]*\n[^\n]*\n#endif\n" ""
+string(REGEX REPLACE "#if __has_include\\(<(omp|oneapi|arm_neon|fftw3|nlohmann|mpi)[^\n]*\n[^\n]*\n#endif\n" ""
        reference "${reference}")
 
 macros_after("${reference}" before)

@@ -6,8 +6,8 @@ Everything happens in a copy of the sources with a build of its own, of the leve
 alone. It is compiled once, with all mistakes as switches (switches.py). Each test first runs without
 a mistake and says which ones it came by; then each mistake is asked of those tests alone, the
 quickest first, until one fails or hangs: that kills the mutant. The others survive and are listed:
-each is a hole in the tests, or changes nothing that can be seen. A mistake that does not compile is
-not counted.
+each is a hole in the tests, or changes nothing that can be seen, or only a test sees it that was not
+asked because of --patience. A mistake that does not compile is not counted.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = "core/config.hpp"  # every header includes it
 SUPPORT = "mutation.hpp"  # what it includes of the copy alone
 MOST_MEMORY = 12 << 30  # bytes that can be written: a mistake may ask for all there is
+ALIVE = ("survived", "survived those asked", "unreached")
 
 
 @dataclass(frozen=True)
@@ -207,21 +208,48 @@ def without_mistakes(copy: Copy, tests: list[str]) -> tuple[dict[str, float], di
     return seconds, reached
 
 
-def fate_of(copy: Copy, one: Switch, tests: list[str], seconds: dict[str, float]) -> str:
-    """"survived", "unreached", or the test that killed it."""
+def known_without_mistakes(copy: Copy, tests: list[str],
+                           file: Path) -> tuple[dict[str, float], dict[int, list[str]]]:
+    """The same, kept in a file for a run that was stopped."""
+    if not file.exists():
+        file.write_text(json.dumps([tests, *without_mistakes(copy, tests)]))
+    known, seconds, reached = json.loads(file.read_text())
+    if known != tests:
+        raise SystemExit(f"mutate.py: {file} is of other tests; remove it to run these")
+    return seconds, {int(number): some for number, some in reached.items()}
+
+
+def asked(tests: list[str], seconds: dict[str, float], patience: float) -> list[str]:
+    """The first of these tests that together take so many seconds, and at least one."""
+    some: list[str] = []
     for test in tests:
+        patience -= seconds[test]
+        if some and patience < 0:
+            break
+        some.append(test)
+    return some
+
+
+def fate_of(copy: Copy, one: Switch, tests: list[str], seconds: dict[str, float],
+            patience: float) -> str:
+    """"survived", "survived those asked", "unreached", or the test that killed it."""
+    some = asked(tests, seconds, patience)
+    for test in some:
         if not copy.run(test, 20 + 10 * seconds[test], **{switches.NUMBER: str(one.number)}):
             return test
-    return "survived" if tests else "unreached"
+    if not tests:
+        return "unreached"
+    return "survived" if some == tests else "survived those asked"
 
 
 def summary(results: list[dict]) -> str:
     """How many were killed."""
     fates = Counter(r["fate"] for r in results)
-    alive = fates["survived"] + fates["unreached"]
+    alive = sum(fates[fate] for fate in ALIVE)
     counted = len(results) - fates["invalid"]
     return (f"{counted - alive} of {counted} mutants killed "
             f"({100 * (counted - alive) / max(1, counted):.1f} %), {fates['survived']} survived, "
+            f"{fates['survived those asked']} survived the tests that were asked, "
             f"{fates['unreached']} are never reached, {fates['invalid']} do not compile")
 
 
@@ -234,6 +262,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="which ones are drawn (1)")
     parser.add_argument("--tests", default=".", help="only tests whose names match this (.)")
     parser.add_argument("--jobs", type=int, default=2, help="compilers and tests at once (2)")
+    parser.add_argument("--patience", type=float, default=float("inf"), metavar="SECONDS",
+                        help="ask a mutant of tests that take so long in all, and no more (no end)")
     parser.add_argument("--list", action="store_true", help="print the mutants and do nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutation",
                         help="the copy (build/mutation); results.json in it grows, and a run that\n"
@@ -293,19 +323,20 @@ def main(arguments: list[str]) -> int:
     tests = copy.tests(options.tests)
     able = built(copy, [one for one in chosen if results.of(one) != "invalid"], tests,
                  lambda one: results.keep(one, "invalid"))
-    seconds, reached = without_mistakes(copy, tests)
+    seconds, reached = known_without_mistakes(copy, tests, options.folder / "base.json")
     print(f"{len(seconds)} tests pass without a mistake, in {sum(seconds.values()):.0f} s", flush=True)
 
     def run(one: Switch) -> tuple[Switch, str, float]:
         begun = time.monotonic()
-        fate = fate_of(copy, one, reached.get(one.number, []), seconds)
+        fate = fate_of(copy, one, reached.get(one.number, []), seconds, options.patience)
         return one, fate, time.monotonic() - begun
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        for answer in pool.map(run, [one for one in able if results.of(one) is None]):
-            results.keep(*answer)
+        asking = [pool.submit(run, one) for one in able if results.of(one) is None]
+        for answer in as_completed(asking):
+            results.keep(*answer.result())
     for result in results.all:
-        if result["fate"] in ("survived", "unreached"):
+        if result["fate"] in ALIVE:
             print(f"{result['fate']}: {result['name']}\n  - {result['before'].strip()}\n"
                   f"  + {result['after'].strip()}")
     print(summary(results.all))

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The floors of include/fovea: an include points only to the left of
-/// core, simd, kernels, patterns, attention, layers, io, and within a floor to the rooms that a
-/// room stands on; few headers know Eigen; each folder's umbrella header holds the whole folder;
-/// only who includes spectral needs FFTW, and only who includes io a library for JSON. Each law is
+/// core, simd, kernels, patterns, attention, layers, io, and beside layers distributed; within a
+/// floor to the rooms that a room stands on; few headers know Eigen; each folder's umbrella header holds the whole folder;
+/// only who includes spectral needs FFTW, only who includes io a library for JSON, and only who
+/// includes distributed MPI. Each law is
 /// also broken on purpose, in a copy.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -65,6 +66,8 @@ const std::map<std::string, std::set<std::string>>& floors() {
     map["layers"].insert("spectral");
     // Files know parameters, and no operator.
     map["io"] = {"core", "layers", "io"};
+    // Messages know operators; no floor knows messages.
+    map["distributed"] = {"core", "simd", "kernels", "patterns", "attention", "distributed"};
     return map;
   }();
   return all;
@@ -234,6 +237,25 @@ Complaints includes_of_json(const Headers& headers) {
   return complaints;
 }
 
+/// What needs MPI, and has an umbrella of its own.
+bool is_distributed(const std::string& header) { return floor_of(header) == "distributed"; }
+
+/// The header of MPI is reached by way of the communicator alone, and distributed not from fovea.hpp.
+Complaints includes_of_mpi(const Headers& headers) {
+  Complaints complaints;
+  for (const auto& [header, names] : headers) {
+    const bool is_its_own = header == "fovea/distributed/communicator.hpp";
+    if (!is_its_own && std::find(names.begin(), names.end(), "mpi.h") != names.end()) {
+      complaints.push_back(header + " includes mpi.h");
+    }
+    if (header != "fovea/fovea.hpp") continue;
+    for (const std::string& reached : reached_from(headers, header)) {
+      if (is_distributed(reached)) complaints.push_back(header + " reaches " + reached);
+    }
+  }
+  return complaints;
+}
+
 /// Whether a header of another floor is built on spectral: who wants one includes it by its name.
 bool is_built_on_spectral(const Headers& headers, const std::string& header) {
   const auto reached = reached_from(headers, header);
@@ -246,7 +268,8 @@ Complaints missing_from_umbrellas(const Headers& headers) {
   for (const auto& [header, names] : headers) {
     if (is_in_no_umbrella(header) || header == "fovea/fovea.hpp") continue;
     if (is_built_on_spectral(headers, header)) continue;
-    if (everything.count(header) == 0 && !is_spectral(header) && !is_io(header)) {
+    if (everything.count(header) == 0 && !is_spectral(header) && !is_io(header) &&
+        !is_distributed(header)) {
       complaints.push_back("fovea/fovea.hpp lacks " + header);
     }
     const std::string umbrella = "fovea/" + floor_of(header) + ".hpp";
@@ -263,7 +286,7 @@ Complaints missing_from_umbrellas(const Headers& headers) {
 Complaints all_complaints(const Headers& headers) {
   Complaints all = includes_to_the_right(headers);
   for (const auto& law : {includes_of_other_rooms, includes_of_eigen, includes_of_fftw,
-                          includes_of_json, missing_from_umbrellas}) {
+                          includes_of_json, includes_of_mpi, missing_from_umbrellas}) {
     for (const std::string& complaint : law(headers)) all.push_back(complaint);
   }
   return all;
@@ -306,6 +329,10 @@ TEST(IncludeDirection, FftwIsForThoseWhoAskForIt) {
 
 TEST(IncludeDirection, JsonIsForThoseWhoAskForIt) {
   EXPECT_EQ(joined(includes_of_json(our_headers())), "");
+}
+
+TEST(IncludeDirection, MpiIsForThoseWhoAskForIt) {
+  EXPECT_EQ(joined(includes_of_mpi(our_headers())), "");
 }
 
 /// A copy of include/ with a line added to one of its files, or with a new file.
@@ -385,6 +412,11 @@ TEST_F(IncludeDirectionBroken, FftwForEverybody) {
                    "fovea/fovea.hpp reaches fovea/spectral/hidden_state_cross.hpp");
   expect_complaint("fovea/layers.hpp", "#include \"fovea/layers/fsat_layer.hpp\"",
                    "fovea/layers.hpp reaches fovea/spectral/hidden_state_cross.hpp");
+}
+
+TEST_F(IncludeDirectionBroken, MpiForEverybody) {
+  expect_complaint("fovea/distributed/rows.hpp", "#include <mpi.h>",
+                   "fovea/distributed/rows.hpp includes mpi.h");
 }
 
 TEST_F(IncludeDirectionBroken, JsonForEverybody) {

@@ -31,10 +31,14 @@ class AnyPlan {
   Index row_step() const { return plan_ ? plan_->row_step() : 1; }
   /// Block b of the query rows; its runs may point into the storage.
   QueryBlock block(Index b, BlockStorage& storage) const { return plan_->block(b, storage); }
+  /// The rows of block b.
+  Strip rows(Index b) const { return plan_->rows(b); }
   /// The number of visible (query, key) pairs; the largest Index if there are more.
   Index visible_pairs() const { return plan_ ? plan_->visible_pairs() : 0; }
   /// The number of blocks of keys.
   Index key_block_count() const { return plan_ ? plan_->key_block_count() : 0; }
+  /// The largest number of keys in a block.
+  Index largest_key_block() const { return plan_ ? plan_->largest_key_block() : 0; }
   /// Block p of the keys.
   KeyBlock key_block(Index p) const { return plan_->key_block(p); }
   /// A range that holds every block of queries that sees a key of block p.
@@ -51,8 +55,10 @@ class AnyPlan {
     virtual Index most_runs() const = 0;
     virtual Index row_step() const = 0;
     virtual QueryBlock block(Index b, BlockStorage& storage) const = 0;
+    virtual Strip rows(Index b) const = 0;
     virtual Index visible_pairs() const = 0;
     virtual Index key_block_count() const = 0;
+    virtual Index largest_key_block() const = 0;
     virtual KeyBlock key_block(Index p) const = 0;
     virtual Range query_blocks(Index p) const = 0;
     virtual bool meets(Index b, Index p) const = 0;
@@ -71,8 +77,28 @@ class AnyPlan {
     QueryBlock block(Index b, BlockStorage& storage) const override {
       return plan.block(b, storage);
     }
+    Strip rows(Index b) const override {
+      if constexpr (requires { plan.rows(b); }) {
+        return plan.rows(b);
+      } else {
+        BlockStorage storage(most_runs());
+        const QueryBlock made = plan.block(b, storage);
+        return {made.first, made.step, made.count};
+      }
+    }
     Index visible_pairs() const override { return plan.visible_pairs(); }
     Index key_block_count() const override { return plan.key_block_count(); }
+    Index largest_key_block() const override {
+      if constexpr (requires { plan.largest_key_block(); }) {
+        return plan.largest_key_block();
+      } else {
+        Index most = 0;
+        for (Index p = 0; p < plan.key_block_count(); ++p) {
+          most = (std::max)(most, plan.key_block(p).count);
+        }
+        return most;
+      }
+    }
     KeyBlock key_block(Index p) const override { return plan.key_block(p); }
     Range query_blocks(Index p) const override { return plan.query_blocks(p); }
     bool meets(Index b, Index p) const override { return plan.meets(b, p); }

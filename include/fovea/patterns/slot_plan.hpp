@@ -81,6 +81,23 @@ class SlotPlan {
     return block;
   }
 
+  /// The rows of block b, which costs less than the block.
+  Strip rows(Index b) const {
+    if (slots_.row_step() > 1) return row_strips_[b];
+    Index begin = positions().begin;
+    for (;;) {
+      const Index end = (std::min)(positions().end, slots_.next_cut(begin));
+      const Index count = piece_at(begin, end - 1) + 1;
+      if (b < count) {
+        const Index first = piece_begin(begin, b);
+        return {first - shape_.first_position, 1,
+                (std::min)(end, piece_begin(begin, b + 1)) - first};
+      }
+      b -= count;
+      begin = end;
+    }
+  }
+
   /// The number of visible (query, key) pairs; the largest Index if there are more. The cost is
   /// O(rows slots).
   Index visible_pairs() const {
@@ -103,6 +120,8 @@ class SlotPlan {
 
   /// The number of blocks of keys.
   Index key_block_count() const { return key_strips_.size(); }
+  /// The largest number of keys in a block: the first one is as long as any.
+  Index largest_key_block() const { return key_strips_.size() == 0 ? 0 : key_strips_[0].count; }
   /// Block p of the keys.
   KeyBlock key_block(Index p) const {
     KeyBlock keys = key_strips_[p];
@@ -167,23 +186,6 @@ class SlotPlan {
 
   Range positions() const {
     return {shape_.first_position, shape_.first_position + shape_.queries};
-  }
-
-  /// The rows of block b.
-  Strip rows(Index b) const {
-    if (slots_.row_step() > 1) return row_strips_[b];
-    Index begin = positions().begin;
-    for (;;) {
-      const Index end = (std::min)(positions().end, slots_.next_cut(begin));
-      const Index count = piece_at(begin, end - 1) + 1;
-      if (b < count) {
-        const Index first = piece_begin(begin, b);
-        return {first - shape_.first_position, 1,
-                (std::min)(end, piece_begin(begin, b + 1)) - first};
-      }
-      b -= count;
-      begin = end;
-    }
   }
 
   /// The block that holds a position. \pre row_step is 1

@@ -3,6 +3,8 @@
 
 import random
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -471,14 +473,27 @@ def machines() -> list[Row]:
 # ---- includes
 
 
+def mpi_flags() -> list[str]:
+    """Where the headers of MPI are; nothing without MPI."""
+    if shutil.which("mpicxx") is None:
+        return []
+    shown = subprocess.run(["mpicxx", "-show"], capture_output=True, text=True, check=False).stdout
+    folders = [word[2:] for word in shown.split() if word.startswith("-I")]
+    return ["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX",
+            *(flag for folder in folders for flag in ("-isystem", folder))]
+
+
 def includes() -> list[Row]:
+    # Headers of ranks need MPI, whose own headers are not tested.
+    mpi = mpi_flags()
+    left_out = r"\.inl\.hpp$|foreach_level|executor_(openmp|tbb)" + ("" if mpi else "|/distributed")
     public = sorted(str(path.relative_to(ROOT / "include"))
                     for path in (ROOT / "include").rglob("*.hpp")
-                    if not re.search(r"\.inl\.hpp$|foreach_level|executor_(openmp|tbb)", str(path)))
+                    if not re.search(left_out, str(path)))
 
     def alone(bench: Bench) -> str:
         def one(header: str) -> None:
-            bench.accepted(bench.here, [*SYNTAX, "-DFOVEA_EXTERN_KERNELS", "-Wall", "-Werror"],
+            bench.accepted(bench.here, [*SYNTAX, *mpi, "-DFOVEA_EXTERN_KERNELS", "-Wall", "-Werror"],
                            f"#include <{header}>\n#include <{header}>\nint main() {{}}\n")
 
         for job in [bench.pool.submit(one, header) for header in public]:
@@ -490,7 +505,7 @@ def includes() -> list[Row]:
             order = list(public)
             random.Random(seed).shuffle(order)
             text = "".join(f"#include <{header}>\n" for header in order)
-            note = bench.accepted(bench.here, [*SYNTAX, "-Wall", "-Wextra", "-Werror"],
+            note = bench.accepted(bench.here, [*SYNTAX, *mpi, "-Wall", "-Wextra", "-Werror"],
                                   text + text + "int main() {}\n")
             return f"{note}: {len(order)} headers, twice"
 

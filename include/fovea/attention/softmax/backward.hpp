@@ -82,6 +82,16 @@ class SoftmaxBackward {
     pass_.look_for_large(memory_of(executor));
   }
 
+  /// The same for low parts of lse that were found elsewhere (lse_low_parts.hpp).
+  /// \param low [B, Hq, Nq, 1]   \throws std::bad_alloc
+  template <class E>
+  void give_lse_low(const View<const T>& low, E&& executor) {
+    pass_.give_lse_low(low, memory_of(executor));
+  }
+
+  /// The low parts of lse of a head, [Nq], once the gradients are computed; null if no row has one.
+  const T* lse_low(const Sequence& s, Index h) const { return pass_.lse_low(s, h); }
+
   /// Writes the gradients.
   /// \pre reserve(executor) was called, once
   template <class E>
@@ -137,7 +147,7 @@ class SoftmaxBackward {
   /// The number of neighbouring blocks of keys that one task takes: several if they are short.
   static Index blocks_of_task(const AnyPlan& plan, Index keys) {
     if (plan.key_block_count() == 0) return 1;
-    return std::clamp<Index>(key_block_rows(keys) / plan.key_block(0).count, 1, kMostBlocks);
+    return std::clamp<Index>(key_block_rows(keys) / plan.largest_key_block(), 1, kMostBlocks);
   }
 
   Round round(Index stage, Index variant) const {

@@ -72,6 +72,16 @@ class BackwardCall {
     });
   }
 
+  /// Takes what the kernels need to know of rows with a large lse, which was found elsewhere, in the
+  /// place of look_for_large and find_lse_low.
+  template <class Memory>
+  void give_lse_low(const View<const T>& low, Memory&& memory) {
+    lse_low_.give(low, memory);
+  }
+
+  /// What the kernels know of rows with a large lse of a head, [Nq]; null if there are none.
+  const T* lse_low(const Sequence& s, Index h) const { return lse_low_.of(s, h); }
+
   /// The inputs and options.
   const SoftmaxCall<T>& call() const { return call_; }
   /// The sequences of the call.

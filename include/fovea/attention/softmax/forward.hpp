@@ -77,15 +77,20 @@ class SoftmaxForward {
   /// \pre reserve(executor) was called, once
   template <class E>
   void compute(E&& executor) {
+    for (Index stage = 0; stage < plans_.stage_count(); ++stage) compute_stage(stage, executor);
+  }
+
+  /// Computes one stage; all of them in turn are what `compute` does.
+  /// \pre reserve(executor) was called, once
+  template <class E>
+  void compute_stage(Index stage, E&& executor) {
     const Index slot = slot_bytes(call_.shape(), classes_elements_) / kElement;
-    for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
-      const SequenceTasks& tasks = tasks_[static_cast<std::size_t>(stage)];
-      for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
-        BlockStorage storage(most_runs_,
-                             blocks_.data<std::byte>() + worker * BlockStorage::bytes(most_runs_));
-        attend(stage, tasks[task], storage, scratch_.template data<Compute<T>>() + worker * slot);
-      });
-    }
+    const SequenceTasks& tasks = tasks_[static_cast<std::size_t>(stage)];
+    for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
+      BlockStorage storage(most_runs_,
+                           blocks_.data<std::byte>() + worker * BlockStorage::bytes(most_runs_));
+      attend(stage, tasks[task], storage, scratch_.template data<Compute<T>>() + worker * slot);
+    });
   }
 
  private:

@@ -27,6 +27,27 @@ class HeadPlans {
   HeadPlans(const Op& op, Index heads, const SequenceShape& shape)
       : HeadPlans(op, heads, 1, [&](Index) { return shape; }) {}
 
+  /// The same heads with other plans: in the place of each plan those that cut(plan) gives, which
+  /// are executed one after the other. \param cut called as cut(plan), returns a vector of AnyPlan
+  template <class Cut>
+  HeadPlans cut(const Cut& cut) const {
+    HeadPlans made(period_, sequences_);
+    std::vector<std::vector<AnyPlan>> of_heads;
+    for (Index n = 0; n < sequences_ * period_; ++n) {
+      std::vector<AnyPlan>& stages = of_heads.emplace_back();
+      for (Index stage = 0; stage < stages_; ++stage) {
+        const std::vector<AnyPlan> parts = cut(plan(stage, n / period_, n % period_));
+        stages.insert(stages.end(), parts.begin(), parts.end());
+      }
+      made.stages_ = (std::max)(made.stages_, static_cast<Index>(stages.size()));
+    }
+    for (std::vector<AnyPlan>& stages : of_heads) {
+      stages.resize(static_cast<std::size_t>(made.stages_));
+      made.plans_.insert(made.plans_.end(), stages.begin(), stages.end());
+    }
+    return made;
+  }
+
   /// The number of heads that may have different plans: head h has those of head h % period().
   Index period() const { return period_; }
 
@@ -79,6 +100,9 @@ class HeadPlans {
     const Index count = call.sequences().count();
     return call.sequences().packed() ? count : (std::min<Index>)(count, 1);
   }
+
+  /// Without plans, which are to be added.
+  HeadPlans(Index period, Index sequences) : period_(period), sequences_(sequences) {}
 
   template <class Op, class ShapeOf>
   HeadPlans(const Op& op, Index heads, Index sequences, const ShapeOf& shape_of)

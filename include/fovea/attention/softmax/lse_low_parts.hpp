@@ -71,6 +71,22 @@ class LseLowParts {
     }
   }
 
+  /// Takes low parts that were found elsewhere, in the place of `look` and `find`.
+  /// \param low [B, Hq, Nq, 1]   \param memory as above
+  /// \throws std::bad_alloc
+  template <class Memory>
+  void give(const View<const T>& low, Memory&& memory) {
+    if (!memory.is_by_shape()) take_numbers(memory);
+    memory.require();
+    are_given_ = true;
+    T* to = numbers_.template data<T>();
+    for (Index b = 0; b < low.batch(); ++b) {
+      for (Index h = 0; h < low.heads(); ++h) {
+        for (Index n = 0; n < low.rows(); ++n) *to++ = low(b, h, n, 0);
+      }
+    }
+  }
+
   /// Computes the low parts.
   /// \param scratch called as scratch(worker), gives an LseScratch
   template <class E, class Scratch>
@@ -89,7 +105,7 @@ class LseLowParts {
 
   /// The low parts of a head of a sequence, [Nq]; null if no row of the call has a large lse.
   const T* of(const Sequence& s, Index h) const {
-    return tasks_.empty() ? nullptr : numbers_.template data<T>() + row(s, h);
+    return tasks_.empty() && !are_given_ ? nullptr : numbers_.template data<T>() + row(s, h);
   }
 
  private:
@@ -148,6 +164,7 @@ class LseLowParts {
   View<T> lse_;
   Workspace numbers_;                 // [B, Hq, Nq], and with stages [B, Hq, Nq, 3]
   std::vector<SequenceTasks> tasks_;  // for each stage; none if no row is large
+  bool are_given_ = false;
 };
 
 FOVEA_NAMESPACE_END

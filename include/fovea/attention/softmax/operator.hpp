@@ -98,7 +98,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     op().check_pattern(sequence_shape(shape_of(inputs)));
   }
 
-  /// The same without check_pattern, for sequences that still grow.
+  /// The same without check_pattern, for sequences that still grow, and for a part of the rows.
   template <class T>
   void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
     check_read(inputs);
@@ -110,8 +110,16 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   void check_backward(const InputsOf<SoftmaxOperator, T>& inputs, const View<const T>& out,
                       const SavedOf<SoftmaxOperator, T>& saved, const View<const T>& d_out,
                       const GradsOf<SoftmaxOperator, T>& grads) const {
-    check_read(inputs);
+    check_backward_tensors(inputs, out, saved, d_out, grads);
     op().check_pattern(sequence_shape(shape_of(inputs)));
+  }
+
+  /// The same without check_pattern, for a part of the rows of a sequence.
+  template <class T>
+  void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
+                              const Saved<T>& saved, const View<const T>& d_out,
+                              const Grads<T>& grads) const {
+    check_read(inputs);
     check_rows(Op::name(), "out", inputs, out);
     check_rows(Op::name(), "d_out", inputs, d_out);
     check_lse(Op::name(), inputs, saved);

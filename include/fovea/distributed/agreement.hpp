@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// How ranks find out that they make the same call, and that none of them has failed: where one
+/// throws, all throw the same message, and none waits for ever.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fovea/core/executor.hpp"
+#include "fovea/distributed/communicator.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed::detail {
+
+/// A kind of failure that all ranks throw alike.
+enum class Failure : int { none, invalid_argument, bad_alloc, other };
+
+/// What one rank brings to an agreement.
+struct Vote {
+  Failure failure = Failure::none;
+  std::string text;  ///< the message of the failure, or else the call that is made
+};
+
+/// What a rank says if it has thrown this, or null, in a call that is described by the text.
+inline Vote vote_of(const std::exception_ptr& error, std::string_view call) {
+  if (error == nullptr) return {Failure::none, std::string(call)};
+#if defined(__cpp_exceptions)
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::invalid_argument& e) {
+    return {Failure::invalid_argument, e.what()};
+  } catch (const std::bad_alloc&) {
+    return {Failure::bad_alloc, "not enough memory"};
+  } catch (const std::exception& e) {
+    return {Failure::other, e.what()};
+  } catch (...) {
+    return {Failure::other, "an exception of an unknown type"};
+  }
+#else
+  return {Failure::other, ""};
+#endif
+}
+
+/// Throws what all ranks throw.
+[[noreturn]] inline void throw_failure(Failure failure, const std::string& text) {
+  if (failure == Failure::invalid_argument) FOVEA_THROW(std::invalid_argument(text));
+  if (failure == Failure::bad_alloc) FOVEA_THROW(std::bad_alloc());
+  FOVEA_THROW(std::runtime_error(text));
+}
+
+/// The text of one rank, on all ranks.
+inline std::string text_of_rank(const Communicator& ranks, int root, std::string text) {
+  std::uint64_t size = text.size();
+  ranks.check(MPI_Bcast(&size, 1, MPI_UINT64_T, root, ranks.mpi()), "MPI_Bcast");
+  text.resize(size);
+  ranks.check(MPI_Bcast(text.data(), static_cast<int>(size), MPI_CHAR, root, ranks.mpi()),
+              "MPI_Bcast");
+  return text;
+}
+
+/// The lowest rank of those for which `is_meant` holds; the number of ranks if there is none.
+inline int lowest_rank(const Communicator& ranks, bool is_meant) {
+  int lowest = is_meant ? ranks.rank() : ranks.size();
+  ranks.check(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, ranks.mpi()),
+              "MPI_Allreduce");
+  return lowest;
+}
+
+/// A number for a text (FNV-1a), by which most different texts differ.
+inline std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+/// Meets all ranks. \param error what this rank has thrown, or null
+/// \param call what this rank calls, in words that are the same on all ranks
+/// \throws on all ranks what the lowest rank that failed has thrown, with its number before the
+/// message; or std::invalid_argument if ranks make different calls. Cost: one reduction.
+inline void agree(const Communicator& ranks, const std::exception_ptr& error,
+                  std::string_view call) {
+  Vote own = vote_of(error, call);
+  const std::uint64_t hash = hash_of(own.text);
+  // The largest of each: whether somebody failed, and the hashes, once upside down.
+  std::array<std::uint64_t, 3> most = {own.failure == Failure::none ? 0U : 1U, hash, ~hash};
+  ranks.check(MPI_Allreduce(MPI_IN_PLACE, most.data(), 3, MPI_UINT64_T, MPI_MAX, ranks.mpi()),
+              "MPI_Allreduce");
+  if (most[0] == 0 && most[1] == ~most[2]) return;
+  if (most[0] != 0) {
+    const int root = lowest_rank(ranks, own.failure != Failure::none);
+    int failure = static_cast<int>(own.failure);
+    ranks.check(MPI_Bcast(&failure, 1, MPI_INT, root, ranks.mpi()), "MPI_Bcast");
+    const std::string text = text_of_rank(ranks, root, own.text);
+    throw_failure(static_cast<Failure>(failure), "rank " + std::to_string(root) + ": " + text);
+  }
+  const std::string first = text_of_rank(ranks, 0, own.text);
+  const int other = lowest_rank(ranks, own.text != first);
+  const std::string second = text_of_rank(ranks, other, own.text);
+  FOVEA_THROW(std::invalid_argument("rank " + std::to_string(other) + " calls " + second +
+                                    ", where rank 0 calls " + first));
+}
+
+/// Calls f on all ranks, and agrees. \throws as agree, also what f threw on another rank
+template <class F>
+void together(const Communicator& ranks, std::string_view call, F&& f) {
+  agree(ranks, fovea::detail::caught(f), call);
+}
+
+}  // namespace distributed::detail
+
+FOVEA_NAMESPACE_END

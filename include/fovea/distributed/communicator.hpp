@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The ranks of a call: an MPI communicator of our own, whose errors are exceptions.
+#pragma once
+
+#include <mpi.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "fovea/core/error.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// The text that MPI has for an error.
+inline std::string mpi_text(int code) {
+  std::string text(MPI_MAX_ERROR_STRING, '\0');
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) return "an unknown error";
+  text.resize(static_cast<std::size_t>(length));
+  return text;
+}
+
+/// \throws std::runtime_error if MPI says that `call` has failed on this rank
+inline void check_mpi(int code, const char* call, int rank) {
+  if (code == MPI_SUCCESS) return;
+  FOVEA_THROW(std::runtime_error(std::string(call) + " failed on rank " + std::to_string(rank) +
+                                 ": " + mpi_text(code)));
+}
+
+}  // namespace detail
+
+/// A group of ranks that make the same calls in the same order. It has a communicator of its own,
+/// so that its messages never meet those of the user. Only the thread that calls an operator calls
+/// MPI: MPI_THREAD_FUNNELED is enough.
+class Communicator {
+ public:
+  /// Duplicates a communicator, which all of its ranks must do together.
+  /// \throws std::invalid_argument if MPI is not initialised or is finalised already, or if
+  /// the communicator is null or has a remote group; std::runtime_error if MPI fails
+  explicit Communicator(MPI_Comm ranks) {
+    check_ready();
+    if (ranks == MPI_COMM_NULL) refuse("Communicator", "the communicator", "MPI_COMM_NULL", "one");
+    int is_inter = 0;
+    detail::check_mpi(MPI_Comm_test_inter(ranks, &is_inter), "MPI_Comm_test_inter", 0);
+    if (is_inter != 0) {
+      refuse("Communicator", "the communicator", "one between two groups", "one of a single group");
+    }
+    detail::check_mpi(MPI_Comm_dup(ranks, &ranks_), "MPI_Comm_dup", 0);
+    detail::check_mpi(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler",
+                      0);
+    check(MPI_Comm_rank(ranks_, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(ranks_, &size_), "MPI_Comm_size");
+  }
+
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  /// Takes over the communicator of another one, which can then only be destroyed.
+  Communicator(Communicator&& other) noexcept
+      : ranks_(std::exchange(other.ranks_, MPI_COMM_NULL)),
+        rank_(other.rank_),
+        size_(other.size_) {}
+  Communicator& operator=(Communicator&&) = delete;
+
+  /// Frees the communicator, which all ranks must do, unless MPI is finalised.
+  ~Communicator() {
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (ranks_ != MPI_COMM_NULL && finalised == 0) MPI_Comm_free(&ranks_);
+  }
+
+  /// The number of this rank, from 0 on.
+  int rank() const { return rank_; }
+  /// The number of ranks.
+  int size() const { return size_; }
+  /// The communicator, whose errors are returned.
+  MPI_Comm mpi() const { return ranks_; }
+
+  /// \throws std::runtime_error with the name of the call, the rank and MPI's reason
+  void check(int code, const char* call) const { detail::check_mpi(code, call, rank_); }
+
+ private:
+  static void check_ready() {
+    int initialised = 0;
+    int finalised = 0;
+    MPI_Initialized(&initialised);
+    MPI_Finalized(&finalised);
+    if (initialised == 0) refuse("Communicator", "MPI", "not initialised", "MPI_Init before");
+    if (finalised != 0) refuse("Communicator", "MPI", "finalised", "MPI_Finalize after");
+  }
+
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

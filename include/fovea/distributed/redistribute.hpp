@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Moves rows from one layout to another: from windows to causal balance, or to one rank and back.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "fovea/attention/attention.hpp"
+#include "fovea/core/tensor_check.hpp"
+#include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/row_tensors.hpp"
+#include "fovea/distributed/rows.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// \throws std::invalid_argument
+template <class T>
+void check_redistribution(const View<const T>& from, const Rows& from_rows, const View<T>& to,
+                          const Rows& to_rows) {
+  constexpr const char* name = "redistribute";
+  if (from_rows.count() != to_rows.count()) {
+    refuse(name, "rows of the layouts",
+           std::to_string(from_rows.count()) + " and " + std::to_string(to_rows.count()),
+           "as many");
+  }
+  const auto rank = ", the rows of rank " + std::to_string(from_rows.ranks().rank());
+  fovea::detail::check_extent(name, "from", from.shape(), 2, from_rows.own_count(),
+                              rank.substr(2));
+  Shape expected = from.shape();
+  expected[2] = to_rows.own_count();
+  fovea::detail::check_extents(name, "to", to.shape(), expected, "as of from");
+  fovea::detail::check_written_layout(name, "to", to);
+}
+
+}  // namespace detail
+
+/// Moves the rows of a tensor to the ranks that hold them in another layout, on all ranks together.
+/// A layout that has all rows on one rank gathers or scatters them.
+/// \param from [B, H, own rows, W], as from_rows says
+/// \param to [B, H, own rows, W], as to_rows says, written; it may share memory with `from`
+/// \returns the bytes that this rank has sent
+/// \throws on all ranks alike what one of them throws, with its number, before anything is written:
+/// std::invalid_argument if shapes or layouts do not fit, std::bad_alloc; std::runtime_error if MPI
+/// fails. Memory: the rank's rows in both layouts.
+template <class X, class Y, class T = Scalar<Y>>
+Index redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& to_rows) {
+  const View<const T> x(from);
+  const View<T> y(to);
+  const Communicator& ranks = from_rows.ranks();
+  struct Move {
+    Move(const View<const T>& x, const Rows& from_rows, const Rows& to_rows)
+        : rows(x.batch(), from_rows.count(), {{x.heads(), x.width()}}),
+          exchange(from_rows.ranks(), rows.window(),
+                   {ExchangePlan::of(from_rows.layout(), from_rows.ranks().rank(),
+                                     [&](int rank) { return to_rows.layout().of(rank); })},
+                   x.batch(), from_rows.count()) {}
+    RowTensors<T> rows;
+    Exchange exchange;
+  };
+  std::unique_ptr<Move> move;
+  const std::string call = "redistribute of " + std::to_string(from_rows.count()) + " rows, " +
+                           std::to_string(x.batch()) + "x" + std::to_string(x.heads()) + "x" +
+                           std::to_string(x.width()) + " (batch, heads, width)";
+  detail::together(ranks, call, [&] {
+    detail::check_redistribution(x, from_rows, y, to_rows);
+    move = std::make_unique<Move>(x, from_rows, to_rows);
+  });
+  move->rows.expect(from_rows.own());
+  move->rows.put(0, x, from_rows.own());
+  move->exchange.begin();
+  move->exchange.begin_stage(0);
+  move->rows.get(0, y, to_rows.own());
+  move->exchange.end();
+  return move->exchange.bytes_sent();
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which rank holds which rows of a sequence.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/core/error.hpp"
+#include "fovea/patterns/pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The rows of a sequence, each of which one rank holds. On a rank they stand in ascending order,
+/// one after the other: queries, keys, values, outputs and gradients alike.
+class RowLayout {
+ public:
+  /// Every rank holds one range, in the order of ranks, as equal as may be: right for windows.
+  /// \throws std::invalid_argument if rows < 0 or ranks < 1
+  static RowLayout contiguous(Index rows, int ranks) {
+    return in_turn(rows, ranks, checked(rows, ranks), [](Index piece) { return piece; });
+  }
+
+  /// The rows are cut into 2 ranks pieces, and rank r holds pieces r and 2 ranks - 1 - r: under a
+  /// causal pattern all ranks see as many keys. \throws as contiguous
+  static RowLayout zigzag(Index rows, int ranks) {
+    const Index count = checked(rows, ranks);
+    return in_turn(rows, ranks, 2 * count,
+                   [&](Index piece) { return piece < count ? piece : 2 * count - 1 - piece; });
+  }
+
+  /// Blocks of so many rows are dealt to the ranks in turn. \throws as contiguous, or if block < 1
+  static RowLayout block_cyclic(Index rows, int ranks, Index block) {
+    const Index count = checked(rows, ranks);
+    if (block < 1) refuse("RowLayout", "block", std::to_string(block), "at least 1");
+    std::vector<std::vector<Range>> of_ranks(static_cast<std::size_t>(count));
+    for (Index first = 0, n = 0; first < rows; first += block, ++n) {
+      of_ranks[static_cast<std::size_t>(n % count)].push_back(
+          {first, first + (std::min)(block, rows - first)});
+    }
+    return RowLayout(std::move(of_ranks));
+  }
+
+  /// Any list: rank r holds the ranges of_ranks[r], which are ascending.
+  /// \throws std::invalid_argument unless they hold every row from 0 on once
+  explicit RowLayout(std::vector<std::vector<Range>> of_ranks) : of_ranks_(std::move(of_ranks)) {
+    checked(0, static_cast<int>(of_ranks_.size()));
+    std::vector<Range> all;
+    for (std::vector<Range>& ranges : of_ranks_) {
+      std::erase_if(ranges, [](const Range& range) { return range.is_empty(); });
+      for (std::size_t n = 1; n < ranges.size(); ++n) {
+        if (ranges[n].begin >= ranges[n - 1].end) continue;
+        refuse("RowLayout", "a range of a rank", text(ranges[n]),
+               "one behind " + text(ranges[n - 1]));
+      }
+      all.insert(all.end(), ranges.begin(), ranges.end());
+      join(ranges);
+    }
+    std::sort(all.begin(), all.end(),
+              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    for (const Range& range : all) {
+      if (range.begin != rows_) {
+        refuse("RowLayout", "the first row of a range", std::to_string(range.begin),
+               std::to_string(rows_) + ", so that every row is held once");
+      }
+      rows_ = range.end;
+    }
+  }
+
+  /// The number of rows of the sequence.
+  Index rows() const { return rows_; }
+  /// The number of ranks.
+  int ranks() const { return static_cast<int>(of_ranks_.size()); }
+  /// The rows of a rank, as ascending ranges with gaps between them.
+  const std::vector<Range>& of(int rank) const { return of_ranks_[static_cast<std::size_t>(rank)]; }
+  /// The number of rows of a rank.
+  Index count(int rank) const {
+    Index rows = 0;
+    for (const Range& range : of(rank)) rows += range.end - range.begin;
+    return rows;
+  }
+
+  /// Whether both have the same rows on the same ranks.
+  friend bool operator==(const RowLayout&, const RowLayout&) = default;
+
+ private:
+  static Index checked(Index rows, int ranks) {
+    if (rows < 0) refuse("RowLayout", "rows", std::to_string(rows), "at least 0");
+    if (ranks < 1) refuse("RowLayout", "ranks", std::to_string(ranks), "at least 1");
+    return ranks;
+  }
+
+  static std::string text(const Range& range) {
+    return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
+  }
+
+  /// Pieces that are as equal as may be, of which rank_of(piece) holds each.
+  template <class RankOf>
+  static RowLayout in_turn(Index rows, int ranks, Index pieces, const RankOf& rank_of) {
+    std::vector<std::vector<Range>> of_ranks(static_cast<std::size_t>(ranks));
+    // Without a product, which might be too large.
+    const auto begin = [&](Index n) { return rows / pieces * n + (std::min)(n, rows % pieces); };
+    for (Index n = 0; n < pieces; ++n) {
+      of_ranks[static_cast<std::size_t>(rank_of(n))].push_back({begin(n), begin(n + 1)});
+    }
+    return RowLayout(std::move(of_ranks));
+  }
+
+  /// Makes one range of neighbours that touch.
+  static void join(std::vector<Range>& ranges) {
+    std::vector<Range> joined;
+    for (const Range& range : ranges) {
+      if (!joined.empty() && joined.back().end == range.begin) {
+        joined.back().end = range.end;
+      } else {
+        joined.push_back(range);
+      }
+    }
+    ranges = std::move(joined);
+  }
+
+  std::vector<std::vector<Range>> of_ranks_;
+  Index rows_ = 0;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

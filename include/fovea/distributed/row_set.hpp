@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A set of rows of a sequence, which is filled by ranges and strips in any order.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "fovea/patterns/partition.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// A set of rows in [0, rows). Memory: a bit for each row.
+class RowSet {
+ public:
+  /// No row of a sequence of that many.
+  explicit RowSet(Index rows) : words_(static_cast<std::size_t>((rows + kBits - 1) / kBits)) {}
+
+  /// Adds the rows of a strip, which are in [0, rows).
+  void add(const Strip& strip) {
+    if (strip.step == 1) return add(strip.span());
+    for (Index n = 0; n < strip.count; ++n) {
+      const Index row = strip.first + strip.step * n;
+      word(row) |= std::uint64_t{1} << (row % kBits);
+    }
+  }
+
+  /// Adds a range of rows in [0, rows). Ranges that overlap the one before cost O(1).
+  void add(const Range& range) {
+    if (range.is_empty()) return;
+    if (!range_.is_empty() && range.begin <= range_.end && range_.begin <= range.end) {
+      range_ = {(std::min)(range.begin, range_.begin), (std::max)(range.end, range_.end)};
+      return;
+    }
+    write();
+    range_ = range;
+  }
+
+  /// The rows as ascending disjoint ranges, with gaps between them.
+  std::vector<Range> ranges() {
+    write();
+    range_ = {};
+    std::vector<Range> found;
+    const auto rows = static_cast<Index>(words_.size()) * kBits;
+    for (Index row = next(0, rows, true); row < rows;) {
+      const Index end = next(row, rows, false);
+      found.push_back({row, end});
+      row = next(end, rows, true);
+    }
+    return found;
+  }
+
+ private:
+  static constexpr Index kBits = 64;
+
+  std::uint64_t& word(Index row) { return words_[static_cast<std::size_t>(row / kBits)]; }
+
+  /// Writes the range that was added last.
+  void write() {
+    for (Index row = range_.begin; row < range_.end;) {
+      const Index end = (std::min)(range_.end, (row / kBits + 1) * kBits);
+      const std::uint64_t ones =
+          end - row == kBits ? ~std::uint64_t{0} : (std::uint64_t{1} << (end - row)) - 1;
+      word(row) |= ones << (row % kBits);
+      row = end;
+    }
+  }
+
+  /// The first row from `row` on that is in the set, or that is not.
+  Index next(Index row, Index rows, bool is_in) {
+    while (row < rows) {
+      const std::uint64_t bits = (is_in ? word(row) : ~word(row)) >> (row % kBits);
+      if (bits != 0) return row + std::countr_zero(bits);
+      row = (row / kBits + 1) * kBits;
+    }
+    return rows;
+  }
+
+  std::vector<std::uint64_t> words_;
+  Range range_;  // added, and not yet written
+};
+
+/// The rows that are in both of two lists of ascending disjoint ranges.
+inline std::vector<Range> intersection(const std::vector<Range>& a, const std::vector<Range>& b) {
+  std::vector<Range> both;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const Range part = a[i].within(b[j]);
+    if (!part.is_empty()) both.push_back(part);
+    (a[i].end < b[j].end ? i : j) += 1;
+  }
+  return both;
+}
+
+/// How many rows there are in disjoint ranges.
+inline Index row_count(const std::vector<Range>& ranges) {
+  Index count = 0;
+  for (const Range& range : ranges) count += range.end - range.begin;
+  return count;
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

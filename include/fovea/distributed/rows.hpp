@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A sequence that is spread over ranks.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "fovea/distributed/agreement.hpp"
+#include "fovea/distributed/row_layout.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The ranks of a call, and which of them holds which rows of the sequence. It is made once, by all
+/// ranks together, and serves any number of calls.
+class Rows {
+ public:
+  /// \param ranks must outlive this object
+  /// \throws std::invalid_argument, on all ranks, if the layout is for another number of ranks, or
+  /// not the same on all
+  Rows(const Communicator& ranks, RowLayout layout) : ranks_(&ranks), layout_(std::move(layout)) {
+    detail::together(ranks, "Rows with " + text_of(layout_), [&] {
+      if (layout_.ranks() == ranks.size()) return;
+      refuse("Rows", "ranks of the layout", std::to_string(layout_.ranks()),
+             std::to_string(ranks.size()) + ", the size of the communicator");
+    });
+  }
+
+  /// The ranks.
+  const Communicator& ranks() const { return *ranks_; }
+  /// Who holds what.
+  const RowLayout& layout() const { return layout_; }
+  /// The rows of this rank, as ascending ranges.
+  const std::vector<Range>& own() const { return layout_.of(ranks_->rank()); }
+  /// The number of rows of this rank.
+  Index own_count() const { return layout_.count(ranks_->rank()); }
+  /// The number of rows of the sequence.
+  Index count() const { return layout_.rows(); }
+
+ private:
+  static std::string text_of(const RowLayout& layout) {
+    std::string text = std::to_string(layout.rows()) + " rows:";
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      text += rank == 0 ? " " : " | ";
+      for (const Range& range : layout.of(rank)) {
+        text += "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
+      }
+    }
+    return text;
+  }
+
+  const Communicator* ranks_;
+  RowLayout layout_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of softmax attention over a sequence that is spread over ranks. The gradients
+/// of queries need the keys that they see, those of keys the queries that see them; so there are
+/// two passes, each with an exchange of its own, and nothing is added up between ranks.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/softmax_call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// Refuses gradients that are sums over all rows.
+/// \throws std::invalid_argument
+template <class T>
+void check_spread_grads(const char* op, const SoftmaxGrads<T>& grads) {
+  const auto refuse_asked = [op](const char* what) {
+    refuse(op, std::string("the gradient of ") + what, "asked for",
+           "none, since the sequence is spread over ranks");
+  };
+  if (!grads.bias.is_none()) refuse_asked("bias");
+  if (!grads.sink.empty()) refuse_asked("sink");
+}
+
+}  // namespace detail
+
+/// One backward pass. Every rank makes the same steps, whatever gradients it wants.
+template <class Op, class T>
+class SoftmaxBackwardPass {
+ public:
+  /// Takes the memory for tensors, on every rank, and prepares all messages.
+  /// \param inputs, out, saved, d_out, grads those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SoftmaxBackwardPass(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
+                      const SoftmaxSaved<T>& saved, const View<const T>& d_out,
+                      const SoftmaxGrads<T>& grads, const Rows& rows)
+      : rows_(rows),
+        grads_(grads),
+        plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
+        query_plans_(plans_.cut([&](const AnyPlan& plan) {
+          return std::vector<AnyPlan>{AnyPlan(PlanPart(plan, rows.own()))};
+        })),
+        key_plans_(plans_.cut([&](const AnyPlan& plan) {
+          return std::vector<AnyPlan>{AnyPlan(PlanPart::of_keys(plan, rows.own()))};
+        })),
+        keys_(inputs.q.batch(), rows.count(), key_tensors(inputs)),
+        queries_(inputs.q.batch(), rows.count(),
+                 {{inputs.q.heads(), inputs.q.width()},
+                  {inputs.q.heads(), inputs.v.width()},
+                  {inputs.q.heads(), inputs.v.width()},
+                  {inputs.q.heads(), 1},
+                  {inputs.q.heads(), 1}}),
+        d_keys_(inputs.q.batch(), rows.count(), key_tensors(inputs)),
+        d_queries_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), inputs.q.width()}}),
+        call_(whole_inputs(inputs), op.softmax_options(),
+              op.template score_modifier<Compute<T>, true>()),
+        query_pass_(call_, query_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
+                    queries_.tensor(kGradOfOut), grads_of_queries()),
+        key_pass_(call_, key_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
+                  queries_.tensor(kGradOfOut), grads_of_keys()),
+        key_exchange_(rows.ranks(), keys_.window(), {exchange([&](int rank) {
+                        return keys_seen(plans_, rows.layout().of(rank), rows.count());
+                      })},
+                      inputs.q.batch(), rows.count()),
+        query_exchange_(rows.ranks(), queries_.window(), {exchange([&](int rank) {
+                          return rows_seeing(plans_, rows.layout().of(rank), rows.count());
+                        })},
+                        inputs.q.batch(), rows.count()) {
+    const std::vector<Range>& own = rows.own();
+    keys_.expect(own);
+    queries_.expect(own);
+    d_keys_.expect(own);
+    d_queries_.expect(own);
+    keys_.put(0, inputs.k, own);
+    keys_.put(1, inputs.v, own);
+    queries_.put(kQ, inputs.q, own);
+    queries_.put(kOut, out, own);
+    queries_.put(kGradOfOut, d_out, own);
+    queries_.put(kLse, saved.lse, own);
+  }
+  SoftmaxBackwardPass(const SoftmaxBackwardPass&) = delete;
+  SoftmaxBackwardPass& operator=(const SoftmaxBackwardPass&) = delete;
+
+  /// The bytes that this rank sends.
+  Index bytes_sent() const { return key_exchange_.bytes_sent() + query_exchange_.bytes_sent(); }
+
+  /// Takes the scratch memory. \throws std::bad_alloc
+  template <class E>
+  void reserve(E&& executor) {
+    query_pass_.reserve(executor);
+    key_pass_.take_scratch(executor);
+  }
+
+  /// Sends, receives and computes. All messages are exchanged even if computing throws.
+  /// \pre reserve(executor) was called, once   \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    key_exchange_.begin();
+    key_exchange_.begin_stage(0);
+    std::exception_ptr error = fovea::detail::caught([&] {
+      query_pass_.compute(executor);
+      keep_lse_low();
+    });
+    query_exchange_.begin();
+    query_exchange_.begin_stage(0);
+    if (!error) {
+      error = fovea::detail::caught([&] {
+        if (is_any_low()) key_pass_.give_lse_low(queries_.tensor(kLseLow), executor);
+        key_pass_.compute(executor);
+      });
+    }
+    key_exchange_.end();
+    query_exchange_.end();
+    if (!error) write();
+    return error;
+  }
+
+ private:
+  /// The tensors of a query row.
+  enum : std::size_t { kQ, kOut, kGradOfOut, kLse, kLseLow };
+
+  static std::vector<std::pair<Index, Index>> key_tensors(const SoftmaxInputs<T>& in) {
+    return {{in.k.heads(), in.k.width()}, {in.v.heads(), in.v.width()}};
+  }
+
+  SoftmaxInputs<T> whole_inputs(const SoftmaxInputs<T>& in) const {
+    SoftmaxInputs<T> made = in;
+    made.q = queries_.tensor(kQ);
+    made.k = keys_.tensor(0);
+    made.v = keys_.tensor(1);
+    return made;
+  }
+
+  SoftmaxGrads<T> grads_of_queries() const {
+    SoftmaxGrads<T> wanted;
+    if (!grads_.q.is_none()) wanted.q = d_queries_.tensor(0);
+    return wanted;
+  }
+  SoftmaxGrads<T> grads_of_keys() const {
+    SoftmaxGrads<T> wanted;
+    if (!grads_.k.is_none()) wanted.k = d_keys_.tensor(0);
+    if (!grads_.v.is_none()) wanted.v = d_keys_.tensor(1);
+    return wanted;
+  }
+
+  template <class Needs>
+  ExchangePlan exchange(const Needs& needs) const {
+    return ExchangePlan::of(rows_.layout(), rows_.ranks().rank(), needs);
+  }
+
+  /// Puts what the rounding of a large lse took beside it, since it was found with the keys of this
+  /// rank's queries.
+  void keep_lse_low() const {
+    const View<T> low = queries_.tensor(kLseLow);
+    for (Index b = 0; b < low.batch(); ++b) {
+      for (Index h = 0; h < low.heads(); ++h) {
+        const T* const from = query_pass_.lse_low(call_.sequences()[b], h);
+        if (from == nullptr) return;
+        for (const Range& own : rows_.own()) {
+          for (Index n = own.begin; n < own.end; ++n) low(b, h, n, 0) = from[n];
+        }
+      }
+    }
+  }
+
+  /// Whether a row that this rank holds or has received has such a part. Where it is 0 it changes
+  /// nothing.
+  bool is_any_low() const {
+    const View<T> low = queries_.tensor(kLseLow);
+    for (Index b = 0; b < low.batch(); ++b) {
+      for (Index n = 0; n < low.rows(); ++n) {
+        for (Index h = 0; h < low.heads(); ++h) {
+          if (low(b, h, n, 0) != 0) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  /// Writes the gradients that are wanted.
+  void write() const {
+    if (!grads_.q.is_none()) d_queries_.get(0, grads_.q, rows_.own());
+    if (!grads_.k.is_none()) d_keys_.get(0, grads_.k, rows_.own());
+    if (!grads_.v.is_none()) d_keys_.get(1, grads_.v, rows_.own());
+  }
+
+  const Rows& rows_;
+  SoftmaxGrads<T> grads_;
+  HeadPlans plans_;
+  HeadPlans query_plans_;  // this rank's query rows, with all keys that they see
+  HeadPlans key_plans_;    // this rank's keys, with all query rows that see them
+  RowTensors<T> keys_;
+  RowTensors<T> queries_;
+  RowTensors<T> d_keys_;
+  RowTensors<T> d_queries_;
+  SoftmaxCall<T> call_;
+  SoftmaxBackward<T> query_pass_;
+  SoftmaxBackward<T> key_pass_;
+  Exchange key_exchange_;
+  Exchange query_exchange_;
+};
+
+/// Computes the gradients of attention over a sequence that is spread over ranks, on all of them
+/// together. The bits are those of `op.backward` over the whole sequence.
+/// \param op, inputs as in `forward`
+/// \param out, saved as `forward` wrote them, with lse
+/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
+/// \param grads of q, k and v, of this rank's rows: those that have a tensor are written; the ranks
+/// may want different ones
+/// \param executor as in `forward`
+/// \returns the bytes that this rank has sent
+/// \throws as `forward`, also std::invalid_argument if the gradient of a bias or a sink is asked
+/// for Cost: 2 (4 D + 3 Dv) flops for each visible pair: logits and gradients of weights are
+/// computed for queries and for keys once each. The keys and values that the rank's queries see are
+/// received, and then the queries that see its keys, with out, d_out and two numbers.
+/// Memory: what it receives, and the rank's rows twice.
+template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
+requires PatternAttention<Op, T> && std::floating_point<T> Index
+backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
+         const D& d_out, const GradsOf<Op, T>& grads, const Rows& rows, E&& executor = {}) {
+  const View<const T> from(out);
+  const View<const T> d_from(d_out);
+  detail::together(rows.ranks(), detail::call_text<Op>(".backward", inputs, rows), [&] {
+    detail::check_spread_grads(Op::name(), grads);
+    detail::check_call(op, inputs, rows, [&](const SoftmaxInputs<T>& own) {
+      op.check_backward_tensors(own, from, saved, d_from, grads);
+    });
+  });
+  std::unique_ptr<SoftmaxBackwardPass<Op, T>> pass;
+  auto&& threads = for_call(executor);
+  detail::together(rows.ranks(), Op::name(), [&] {
+    pass =
+        std::make_unique<SoftmaxBackwardPass<Op, T>>(op, inputs, from, saved, d_from, grads, rows);
+    pass->reserve(threads);
+    memory_of(threads).require();
+  });
+  const std::exception_ptr error = pass->run(threads);
+  detail::agree(rows.ranks(), error, Op::name());
+  return pass->bytes_sent();
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

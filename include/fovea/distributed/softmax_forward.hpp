@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of softmax attention over a sequence that is spread over ranks. Queries stay
+/// where they are; the keys and values that their rows see travel to them.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/softmax_call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// Lets MPI work on messages whenever the calling thread takes a block.
+struct ProgressOfCaller {
+  const Exchange* exchange;
+  std::thread::id caller;
+
+  template <class Args>
+  void operator()(Index /*stage*/, const SequenceTask& /*task*/, Args& /*args*/) const {
+    if (std::this_thread::get_id() == caller) exchange->progress();
+  }
+};
+
+/// How the keys of a pass come: all that are seen before anything is computed, or in stages.
+class KeyStages {
+ public:
+  /// Whether keys come in stages: if a rank sees many, and every block sees a single run of
+  /// neighbours. A segment of keys is the least that keeps the bits: its sums are closed at its
+  /// end. \param most_seen the largest number of keys that a rank sees
+  KeyStages(const HeadPlans& plans, Index keys, Index most_seen) : keys_(keys) {
+    if (most_seen > 2 * kKeySegment && plans.stage_count() == 1 && sees_neighbours(plans)) {
+      count_ = (keys + kKeySegment - 1) / kKeySegment;
+    }
+  }
+
+  /// The number of stages.
+  Index count() const { return count_; }
+  /// Whether there are several.
+  bool are_several() const { return count_ > 1; }
+  /// The keys of a stage.
+  Range keys(Index stage) const {
+    if (!are_several()) return {0, keys_};
+    return {stage * kKeySegment, (std::min)((stage + 1) * kKeySegment, keys_)};
+  }
+
+  /// The plans of some rows: one for all their keys, or one for each stage.
+  std::vector<AnyPlan> cut(const AnyPlan& whole, const Range& rows) const {
+    const std::span<const Range> own(&rows, 1);
+    if (!are_several()) return {AnyPlan(PlanPart(whole, own))};
+    std::vector<AnyPlan> parts;
+    std::size_t used = 1;
+    for (Index stage = 0; stage < count_; ++stage) {
+      AnyPlan part(PlanPart(whole, own, keys(stage), PlanPart::Unseen::left_out));
+      if (part.block_count() > 0) used = parts.size() + 1;
+      parts.push_back(std::move(part));
+    }
+    // All rows are begun by the first stage and finished by the last one, whatever they see there;
+    // and a stage without blocks would be taken for the end.
+    parts.resize(used);
+    for (std::size_t n = 0; n < used; ++n) {
+      if (n > 0 && n + 1 < used && parts[n].block_count() > 0) continue;
+      parts[n] = AnyPlan(PlanPart(whole, own, keys(static_cast<Index>(n)), PlanPart::Unseen::kept));
+    }
+    return parts;
+  }
+
+ private:
+  static bool sees_neighbours(const HeadPlans& plans) {
+    bool all = true;
+    BlockStorage storage(plans.most_runs());
+    for_each_plan_of(plans, [&](const AnyPlan& plan) {
+      for (Index b = 0; all && b < plan.block_count(); ++b) {
+        const QueryBlock block = plan.block(b, storage);
+        all = block.run_count <= 1 && block.most_keys > kBandKeys;
+        if (block.run_count == 1) all = all && block.runs[0].step == 1;
+      }
+    });
+    return all;
+  }
+
+  Index keys_;
+  Index count_ = 1;
+};
+
+}  // namespace detail
+
+/// One forward pass.
+template <class Op, class T>
+class SoftmaxForwardPass {
+ public:
+  /// Takes all memory, on every rank, and prepares all messages.
+  /// \param inputs, out, saved those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SoftmaxForwardPass(const Op& op, const SoftmaxInputs<T>& inputs, const View<T>& out,
+                     const SoftmaxSaved<T>& saved, const Rows& rows)
+      : rows_(rows),
+        plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
+        seen_(keys_of_ranks(plans_, rows)),
+        stages_(plans_, rows.count(), most(seen_)),
+        keys_(inputs.q.batch(), rows.count(),
+              {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
+        exchange_(rows.ranks(), keys_.window(), stage_plans(), inputs.q.batch(), rows.count()) {
+    keys_.expect(rows.own());
+    if (!stages_.are_several()) {
+      keys_.expect(seen_[static_cast<std::size_t>(rows.ranks().rank())]);
+    }
+    keys_.put(0, inputs.k, rows.own());
+    keys_.put(1, inputs.v, rows.own());
+    if (inputs.q.size() == 0 && out.size() == 0) return;
+    for (const OwnRange& range : own_ranges(rows)) {
+      parts_.push_back(std::make_unique<Part>(*this, op, inputs, out, saved, range));
+    }
+  }
+  SoftmaxForwardPass(const SoftmaxForwardPass&) = delete;
+  SoftmaxForwardPass& operator=(const SoftmaxForwardPass&) = delete;
+
+  /// The bytes that this rank sends.
+  Index bytes_sent() const { return exchange_.bytes_sent(); }
+
+  /// Takes the scratch memory. \throws std::bad_alloc
+  template <class E>
+  void reserve(E&& executor) {
+    for (const auto& part : parts_) part->pass.reserve(executor);
+  }
+
+  /// Sends, receives and computes. All messages are exchanged even if computing throws.
+  /// \pre reserve(executor) was called, once   \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    std::exception_ptr error;
+    exchange_.begin();
+    for (Index stage = 0; stage < stages_.count(); ++stage) {
+      exchange_.begin_stage(static_cast<std::size_t>(stage));
+      if (!error) error = fovea::detail::caught([&] { compute(stage, executor); });
+      if (stages_.are_several()) forget(stages_.keys(stage));
+    }
+    exchange_.end();
+    return error;
+  }
+
+ private:
+  using Pass = SoftmaxForward<T, detail::ProgressOfCaller>;
+
+  /// The pass of one range of rows.
+  struct Part {
+    Part(const SoftmaxForwardPass& whole, const Op& op, const SoftmaxInputs<T>& in,
+         const View<T>& out, const SoftmaxSaved<T>& saved, const OwnRange& range)
+        : call(inputs_of(whole, in, range), op.softmax_options(),
+               op.template score_modifier<Compute<T>, false>()),
+          plans(whole.plans_.cut(
+              [&](const AnyPlan& plan) { return whole.stages_.cut(plan, range.range()); })),
+          pass(call, plans, range.of(out), {range.of(saved.lse)},
+               {&whole.exchange_, std::this_thread::get_id()}) {}
+
+    static SoftmaxInputs<T> inputs_of(const SoftmaxForwardPass& whole, const SoftmaxInputs<T>& in,
+                                      const OwnRange& range) {
+      SoftmaxInputs<T> made = in;
+      made.q = range.of(in.q);
+      made.k = whole.keys_.tensor(0);
+      made.v = whole.keys_.tensor(1);
+      return made;
+    }
+
+    SoftmaxCall<T> call;
+    HeadPlans plans;
+    Pass pass;
+  };
+
+  static std::vector<std::vector<Range>> keys_of_ranks(const HeadPlans& plans, const Rows& rows) {
+    std::vector<std::vector<Range>> seen;
+    for (int rank = 0; rank < rows.layout().ranks(); ++rank) {
+      seen.push_back(keys_seen(plans, rows.layout().of(rank), rows.count()));
+    }
+    return seen;
+  }
+
+  static Index most(const std::vector<std::vector<Range>>& seen) {
+    Index most = 0;
+    for (const std::vector<Range>& ranges : seen) most = (std::max)(most, row_count(ranges));
+    return most;
+  }
+
+  std::vector<ExchangePlan> stage_plans() const {
+    const ExchangePlan all = ExchangePlan::of(rows_.layout(), rows_.ranks().rank(), [&](int rank) {
+      return seen_[static_cast<std::size_t>(rank)];
+    });
+    std::vector<ExchangePlan> stages;
+    for (Index stage = 0; stage < stages_.count(); ++stage) {
+      stages.push_back(all.within(stages_.keys(stage)));
+    }
+    return stages;
+  }
+
+  template <class E>
+  void compute(Index stage, E&& executor) {
+    for (const auto& part : parts_) {
+      if (stages_.are_several()) {
+        if (stage < part->plans.stage_count()) part->pass.compute_stage(stage, executor);
+      } else {
+        part->pass.compute(executor);
+      }
+    }
+  }
+
+  /// Gives back the memory of received keys that are not needed any more.
+  void forget(const Range& keys) const {
+    Index begin = keys.begin;
+    const auto forget_until = [&](Index end) {
+      for (Index b = 0; b < keys_.batch() && begin < end; ++b) {
+        keys_.window().forget({b * keys_.rows() + begin, b * keys_.rows() + end});
+      }
+    };
+    for (const Range& own : intersection(rows_.own(), {keys})) {
+      forget_until(own.begin);
+      begin = own.end;
+    }
+    forget_until(keys.end);
+  }
+
+  const Rows& rows_;
+  HeadPlans plans_;
+  std::vector<std::vector<Range>> seen_;  // the keys that the rows of each rank see
+  detail::KeyStages stages_;
+  RowTensors<T> keys_;  // k and v
+  Exchange exchange_;
+  std::vector<std::unique_ptr<Part>> parts_;
+};
+
+/// Computes attention over a sequence that is spread over ranks, on all of them together; every
+/// rank calls it with its own rows. The bits are those of `op.forward` over the whole sequence, for
+/// any number of ranks and any layout. \param op an operator of softmax attention over a pattern
+/// \param inputs q, k and v of this rank's rows, [B, H, own rows, D] in ascending order; key
+/// lengths count keys of the whole sequence \param out [B, Hq, own rows, Dv], written \param saved
+/// lse [B, Hq, own rows, 1], written if it has a tensor \param executor runs the blocks of this
+/// rank, as in `forward` of the operator \returns the bytes of keys and values that this rank has
+/// sent \throws on all ranks alike what one of them throws, with its number: std::invalid_argument
+/// for inputs that `op` refuses, for bias, mask or packed sequences, for tensors that do not have
+/// the rank's rows and for calls that differ between ranks; std::bad_alloc; before anything is
+/// written. What a user's pattern throws while it computes, too. std::runtime_error if MPI fails.
+/// Cost: that of the rank's rows, and each key and value that they see received once.
+/// Memory: the rank's keys and values once more, and those that it sees; where a block of the
+/// pattern sees neighbouring keys alone, only those of two segments of kKeySegment at a time.
+template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
+requires PatternAttention<Op, T> Index forward(const Op& op, const SoftmaxInputs<T>& inputs,
+                                               Out&& out, const SoftmaxSaved<T>& saved,
+                                               const Rows& rows, E&& executor = {}) {
+  const View<T> to(out);
+  std::unique_ptr<SoftmaxForwardPass<Op, T>> pass;
+  detail::together(rows.ranks(), detail::call_text<Op>(".forward", inputs, rows), [&] {
+    detail::check_call(op, inputs, rows,
+                       [&](const SoftmaxInputs<T>& own) { op.check_tensors(own, to, saved); });
+  });
+  auto&& threads = for_call(executor);
+  detail::together(rows.ranks(), Op::name(), [&] {
+    pass = std::make_unique<SoftmaxForwardPass<Op, T>>(op, inputs, to, saved, rows);
+    pass->reserve(threads);
+    memory_of(threads).require();
+  });
+  const std::exception_ptr error = pass->run(threads);
+  detail::agree(rows.ranks(), error, Op::name());
+  return pass->bytes_sent();
+}
+
+/// The same, where nothing is saved.
+template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
+requires PatternAttention<Op, T> &&(!std::convertible_to<E, const SoftmaxSaved<T>&>)Index
+    forward(const Op& op, const InputsOf<Op, T>& inputs, Out&& out, const Rows& rows,
+            E&& executor = {}) {
+  return forward<Op>(op, inputs, View<T>(out), SoftmaxSaved<T>{}, rows, executor);
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

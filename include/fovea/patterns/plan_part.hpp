@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A part of a plan: some of its rows, and of the keys that they see those of a range. What the
+/// parts of a plan compute is what the whole plan computes, row by row and key by key.
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fovea/patterns/any_pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The indices n for which a strip's index first + step n lies in a range.
+constexpr Range places_within(const Strip& strip, const Range& range) {
+  const auto reached = [&](Index x) {
+    return std::clamp(-floor_div(strip.first - x, strip.step), Index{0}, strip.count);
+  };
+  return range.is_empty() ? Range{} : Range{reached(range.begin), reached(range.end)};
+}
+
+/// Blocks of another plan that are cut at the ends of ranges of rows and of keys. Pieces keep the
+/// order of the blocks that they are cut from.
+/// Cost: O(blocks + pieces) time and memory; where unseen pieces are left out, each is made once.
+class PlanPart {
+ public:
+  /// Which pieces of rows are kept that see no key of the range.
+  enum class Unseen {
+    kept,     ///< all: as many rows are in blocks as there are
+    left_out  ///< none
+  };
+
+  /// Some rows of a plan, with all keys that they see.
+  /// \param rows ascending, disjoint
+  PlanPart(AnyPlan whole, std::span<const Range> rows)
+      : PlanPart(std::move(whole), rows, kEverywhere, Unseen::kept) {}
+
+  /// Some rows of a plan, with the keys in `seen`. The blocks of keys are those of the whole plan.
+  PlanPart(AnyPlan whole, std::span<const Range> rows, const Range& seen, Unseen unseen)
+      : whole_(std::move(whole)), seen_(seen) {
+    for (Index b = 0; b < whole_.block_count(); ++b) cut(whole_.rows(b), b, rows, pieces_);
+    cut_keys({&kEverywhere, 1});
+    if (unseen == Unseen::kept) return;
+    BlockStorage storage(whole_.most_runs());
+    std::erase_if(pieces_,
+                  [&](const Piece& piece) { return cut_block(piece, storage).run_count == 0; });
+  }
+
+  /// All rows of a plan, with some keys, whose blocks are cut likewise: for gradients of keys.
+  /// \param keys ascending, disjoint
+  static PlanPart of_keys(AnyPlan whole, std::span<const Range> keys) {
+    PlanPart part(std::move(whole), {&kEverywhere, 1});
+    part.cut_keys(keys);
+    return part;
+  }
+
+  /// The number of blocks of query rows.
+  Index block_count() const { return static_cast<Index>(pieces_.size()); }
+  /// The largest number of runs in a block, for BlockStorage.
+  Index most_runs() const { return whole_.most_runs(); }
+
+  /// The rows of block b.
+  Strip rows(Index b) const {
+    const Piece& piece = pieces_[static_cast<std::size_t>(b)];
+    const Strip whole = whole_.rows(piece.block);
+    return {whole.first + whole.step * piece.at.begin, whole.step, piece.at.end - piece.at.begin};
+  }
+
+  /// Block b of the query rows; its runs point into the storage.
+  QueryBlock block(Index b, BlockStorage& storage) const {
+    return cut_block(pieces_[static_cast<std::size_t>(b)], storage);
+  }
+
+  /// The number of visible (query, key) pairs; the largest Index if there are more. Every block is
+  /// made for it.
+  Index visible_pairs() const {
+    BlockStorage storage(most_runs());
+    Index pairs = 0;
+    for (Index b = 0; b < block_count(); ++b) {
+      const QueryBlock made = block(b, storage);
+      for (Index n = 0; n < made.run_count; ++n) {
+        for (Index r = 0; r < made.count; ++r) {
+          const Range of_row = seen_by(made.runs[n], r);
+          if (!of_row.is_empty()) pairs = add_pairs(pairs, 1, of_row.end - of_row.begin);
+        }
+      }
+    }
+    return pairs;
+  }
+
+  /// The number of blocks of keys.
+  Index key_block_count() const { return static_cast<Index>(key_pieces_.size()); }
+  /// The largest number of keys in a block.
+  Index largest_key_block() const { return largest_key_block_; }
+  /// Block p of the keys.
+  KeyBlock key_block(Index p) const {
+    const Piece& piece = key_piece(p);
+    KeyBlock keys = whole_.key_block(piece.block);
+    return {keys.first + keys.step * piece.at.begin, keys.step, piece.at.end - piece.at.begin};
+  }
+  /// A range that holds every block of queries that sees a key of block p.
+  Range query_blocks(Index p) const {
+    return pieces_of(pieces_, whole_.query_blocks(key_piece(p).block));
+  }
+  /// If this is false, block b of the queries sees no key of block p.
+  bool meets(Index b, Index p) const {
+    return whole_.meets(pieces_[static_cast<std::size_t>(b)].block, key_piece(p).block);
+  }
+  /// A range that holds every block of keys that a block of queries sees.
+  Range key_blocks(const QueryBlock& block) const {
+    return pieces_of(key_pieces_, whole_.key_blocks(block));
+  }
+
+ private:
+  /// The indices `at` of a block of the whole plan.
+  struct Piece {
+    Index block;
+    Range at;
+  };
+
+  static void cut(const Strip& strip, Index block, std::span<const Range> ranges,
+                  std::vector<Piece>& pieces) {
+    // Ranges that end before the strip begins are not looked at.
+    const auto from = std::partition_point(ranges.begin(), ranges.end(),
+                                           [&](const Range& r) { return r.end <= strip.first; });
+    const Index end = strip.span().end;
+    for (auto range = from; range != ranges.end() && range->begin < end; ++range) {
+      const Range at = places_within(strip, *range);
+      if (!at.is_empty()) pieces.push_back({block, at});
+    }
+  }
+
+  void cut_keys(std::span<const Range> keys) {
+    key_pieces_.clear();
+    largest_key_block_ = 0;
+    for (Index p = 0; p < whole_.key_block_count(); ++p) {
+      cut(whole_.key_block(p), p, keys, key_pieces_);
+    }
+    for (const Piece& piece : key_pieces_) {
+      largest_key_block_ = (std::max)(largest_key_block_, piece.at.end - piece.at.begin);
+    }
+  }
+
+  const Piece& key_piece(Index p) const { return key_pieces_[static_cast<std::size_t>(p)]; }
+
+  /// The pieces of some blocks.
+  static Range pieces_of(const std::vector<Piece>& pieces, const Range& blocks) {
+    if (blocks.is_empty()) return {};
+    const auto first = [&](Index block) {
+      return static_cast<Index>(
+          std::partition_point(pieces.begin(), pieces.end(),
+                               [&](const Piece& piece) { return piece.block < block; }) -
+          pieces.begin());
+    };
+    return {first(blocks.begin), first(blocks.end)};
+  }
+
+  QueryBlock cut_block(const Piece& piece, BlockStorage& storage) const {
+    QueryBlock block = whole_.block(piece.block, storage);
+    block.first += block.step * piece.at.begin;
+    block.count = piece.at.end - piece.at.begin;
+    Index kept = 0;
+    for (Index n = 0; n < block.run_count; ++n) {
+      const KeyRun run = cut_run(block.runs[n], piece.at, kept, storage);
+      if (run.count > 0) storage.runs()[kept++] = run;
+    }
+    block.runs = storage.runs();
+    block.run_count = kept;
+    return block;
+  }
+
+  /// What some rows of a block see of a run, whose bounds may be written to those of run `number`.
+  KeyRun cut_run(const KeyRun& run, const Range& rows, Index number, BlockStorage& storage) const {
+    Range points = places_within({run.first, run.step, run.count}, seen_);
+    if (run.lower == nullptr) {
+      if (points.is_empty()) return {};
+      return {run.first + run.step * points.begin, run.step, points.end - points.begin};
+    }
+    Range hull = {points.end, points.begin};
+    for (Index r = rows.begin; r < rows.end; ++r) {
+      const Range of_row = seen_by(run, r).within(points);
+      if (of_row.is_empty()) continue;
+      hull = {(std::min)(hull.begin, of_row.begin), (std::max)(hull.end, of_row.end)};
+    }
+    if (hull.is_empty()) return {};
+    // A run's bounds stand in the slot of its own number or in a later one, so that nothing that is
+    // still to be read is overwritten.
+    Index* const lower = storage.lower(number);
+    Index* const upper = storage.upper(number);
+    for (Index r = rows.begin; r < rows.end; ++r) {
+      const Range of_row = seen_by(run, r).within(hull);
+      const bool sees = !of_row.is_empty();
+      lower[r - rows.begin] = sees ? of_row.begin - hull.begin : 0;
+      upper[r - rows.begin] = sees ? of_row.end - hull.begin : 0;
+    }
+    return {run.first + run.step * hull.begin, run.step, hull.end - hull.begin, lower, upper};
+  }
+
+  AnyPlan whole_;
+  Range seen_;
+  std::vector<Piece> pieces_;
+  std::vector<Piece> key_pieces_;
+  Index largest_key_block_ = 0;
+};
+
+FOVEA_NAMESPACE_END

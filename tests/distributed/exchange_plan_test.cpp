@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What travels, against the law of the patterns: every key that a rank's rows see and the rank
+/// does not hold, once, and nothing else.
+#include "fovea/distributed/exchange_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "fovea/attention/big_bird.hpp"
+#include "fovea/attention/fixed.hpp"
+#include "fovea/attention/full.hpp"
+#include "fovea/attention/local.hpp"
+#include "fovea/attention/strided.hpp"
+#include "support/index.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::AnyPattern;
+using fovea::HeadPlans;
+using fovea::Range;
+using fovea::SequenceShape;
+using fovea::distributed::ExchangePlan;
+using fovea::distributed::keys_seen;
+using fovea::distributed::RowLayout;
+using fovea::distributed::rows_seeing;
+using fovea::distributed::Transfer;
+
+constexpr Index kRows = 400;
+
+std::vector<bool> flags_of(const std::vector<Range>& ranges) {
+  std::vector<bool> flags(as_size(kRows));
+  for (const Range& range : ranges) {
+    for (Index n = range.begin; n < range.end; ++n) flags[as_size(n)] = true;
+  }
+  return flags;
+}
+
+/// Calls f(plans, seen), where seen(i, j) is whether a head's row i sees key j.
+template <class F>
+void for_each_operator(const F& f) {
+  const auto call = [&](const auto& op) {
+    const SequenceShape shape{kRows, kRows, 0};
+    std::vector<AnyPattern> patterns;
+    for (Index h = 0; h < op.pattern_period(4); ++h) patterns.emplace_back(op.pattern(h, shape));
+    f(HeadPlans(op, 4, shape), [&](Index i, Index j) {
+      return std::any_of(patterns.begin(), patterns.end(),
+                         [&](const AnyPattern& pattern) { return pattern.allows(i, j); });
+    });
+  };
+  call(fovea::FullAttention{{.causal = true}});
+  call(fovea::FullAttention{});
+  call(fovea::LocalAttention{{.left = 9, .right = 4}});
+  call(fovea::StridedAttention{{.stride = 16}});
+  call(fovea::StridedAttention{{.stride = 16, .heads = fovea::HeadAssignment::merged}});
+  call(fovea::FixedAttention{{.stride = 16, .summary = 2}});
+  call(fovea::BigBirdAttention{{.block = 16, .global_blocks = 1, .random_blocks = 2}});
+}
+
+const std::vector<RowLayout>& layouts() {
+  static const std::vector<RowLayout> all = {
+      RowLayout::contiguous(kRows, 3), RowLayout::zigzag(kRows, 3),
+      RowLayout::block_cyclic(kRows, 3, 16), RowLayout::block_cyclic(kRows, 3, 11)};
+  return all;
+}
+
+TEST(ExchangePlan, RowsNeedWhatTheySeeAndNothingElse) {
+  for_each_operator([](const HeadPlans& plans, const auto& seen) {
+    for (const RowLayout& layout : layouts()) {
+      for (int rank = 0; rank < 3; ++rank) {
+        std::vector<bool> keys(as_size(kRows));
+        std::vector<bool> rows(as_size(kRows));
+        const std::vector<bool> own = flags_of(layout.of(rank));
+        for (Index i = 0; i < kRows; ++i) {
+          for (Index j = 0; j < kRows; ++j) {
+            if (!seen(i, j)) continue;
+            if (own[as_size(i)]) keys[as_size(j)] = true;
+            if (own[as_size(j)]) rows[as_size(i)] = true;
+          }
+        }
+        EXPECT_EQ(flags_of(keys_seen(plans, layout.of(rank), kRows)), keys);
+        EXPECT_EQ(flags_of(rows_seeing(plans, layout.of(rank), kRows)), rows);
+      }
+    }
+  });
+}
+
+TEST(ExchangePlan, WhatIsReceivedIsSentOnce) {
+  for_each_operator([](const HeadPlans& plans, const auto& /*seen*/) {
+    for (const RowLayout& layout : layouts()) {
+      const auto needs = [&](int rank) { return keys_seen(plans, layout.of(rank), kRows); };
+      std::vector<ExchangePlan> of_ranks;
+      for (int rank = 0; rank < 3; ++rank) {
+        of_ranks.push_back(ExchangePlan::of(layout, rank, needs));
+      }
+      for (int to = 0; to < 3; ++to) {
+        std::vector<bool> there = flags_of(layout.of(to));
+        for (const Transfer& transfer : of_ranks[as_size(to)].receives) {
+          const auto& sends = of_ranks[as_size(transfer.rank)].sends;
+          const auto send = std::find_if(sends.begin(), sends.end(),
+                                         [&](const Transfer& t) { return t.rank == to; });
+          ASSERT_NE(send, sends.end());
+          EXPECT_EQ(send->rows, transfer.rows);
+          for (const Range& range : transfer.rows) {
+            for (Index n = range.begin; n < range.end; ++n) {
+              EXPECT_FALSE(there[as_size(n)]) << "twice, or held already";
+              there[as_size(n)] = true;
+            }
+          }
+        }
+        const std::vector<bool> needed = flags_of(needs(to));
+        for (std::size_t n = 0; n < there.size(); ++n) EXPECT_TRUE(there[n] || !needed[n]);
+        // Cut in stages it is the same.
+        Index rows = 0;
+        for (Index first = 0; first < kRows; first += 64) {
+          rows += of_ranks[as_size(to)].within({first, first + 64}).rows_sent();
+        }
+        EXPECT_EQ(rows, of_ranks[as_size(to)].rows_sent());
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The operators of softmax attention over patterns that are tested on ranks, each with another
+/// pattern or option.
+#pragma once
+
+#include <string>
+
+#include "fovea/attention.hpp"
+
+namespace fovea_test {
+
+/// A function of logits that a user writes, which knows positions.
+struct NearerIsMore {
+  template <class T>
+  T value(T z, fovea::ScorePair pair) const noexcept {
+    return z - static_cast<T>(0.001) * static_cast<T>(pair.query - pair.key);
+  }
+  template <class T>
+  T derivative(T /*z*/, fovea::ScorePair /*pair*/) const noexcept {
+    return 1;
+  }
+};
+
+/// Calls f(name, op) for each.
+template <class F>
+void for_each_softmax_operator(const F& f) {
+  using fovea::HeadAssignment;
+  const fovea::FullAttention causal{{.causal = true}};
+  f("full", fovea::FullAttention{});
+  f("causal", causal);
+  f("cap and dropout",
+    fovea::FullAttention{
+        {.causal = true, .soft_cap = 2.5, .dropout = {.probability = 0.3, .seed = 99}}});
+  f("modified", fovea::ModifiedAttention(causal, NearerIsMore{}));
+  f("narrow window", fovea::LocalAttention{{.left = 4, .right = 4}});
+  f("window", fovea::LocalAttention{{.left = 70, .right = 11}});
+  f("strided", fovea::StridedAttention{{.stride = 16}});
+  f("strided, merged", fovea::StridedAttention{{.stride = 16, .heads = HeadAssignment::merged}});
+  f("fixed", fovea::FixedAttention{{.stride = 16, .summary = 2}});
+  f("fixed, merged", fovea::FixedAttention{{.stride = 16, .heads = HeadAssignment::merged}});
+  f("BigBird", fovea::BigBirdAttention{{.block = 16, .seed = 5}});
+}
+
+}  // namespace fovea_test

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rows move from every layout to every other, and back.
+#include "fovea/distributed/redistribute.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::distributed::redistribute;
+
+const Layout kSpread = {.order = {2, 0, 3, 1}, .offset = 3, .innermost = 2, .gap = 5};
+
+template <class T>
+void moves(const Shape& shape) {
+  Tensor<T> whole(shape);
+  whole.fill(integers(3, 1000));
+  for (const RowLayout& a : layouts_of(shape[2], all_ranks().size())) {
+    for (const RowLayout& b : layouts_of(shape[2], all_ranks().size())) {
+      const Rows from(all_ranks(), a);
+      const Rows to(all_ranks(), b);
+      const Tensor<T> x = own_part(whole, from, kSpread);
+      const Tensor<T> y(own_part(whole, to).shape(), kSpread);
+      const Index sent = redistribute(fovea::View<const T>(x.view()), from, y.view(), to);
+      expect_own_part(y, whole, to, "moved");
+      EXPECT_EQ(y.changed_gaps(), 0);
+      const Index most = from.own_count() * shape[0] * shape[1] * shape[3] * Index{sizeof(T)};
+      EXPECT_LE(sent, most);
+      EXPECT_TRUE(sent == 0 || !(a == b));
+    }
+  }
+}
+
+TEST(Redistribute, MovesRowsOfAnyType) {
+  moves<float>({2, 3, 500, 5});
+  moves<double>({1, 1, 7, 1});
+  moves<float>({1, 1, 0, 4});
+}
+
+TEST(Redistribute, GathersToOneRankAndScatters) {
+  constexpr Index rows = 300;
+  const int size = all_ranks().size();
+  std::vector<std::vector<Range>> one(as_size(size));
+  one.back().push_back({0, rows});
+  const Rows gathered(all_ranks(), RowLayout(one));
+  const Rows spread(all_ranks(), RowLayout::zigzag(rows, size));
+  Tensor<float> whole({1, 2, rows, 4});
+  whole.fill(gaussian(8));
+  const Tensor<float> x = own_part(whole, spread);
+  const Tensor<float> all(own_part(whole, gathered).shape());
+  redistribute(fovea::View<const float>(x.view()), spread, all.view(), gathered);
+  expect_own_part(all, whole, gathered, "gathered");
+  const Tensor<float> back(x.shape());
+  redistribute(fovea::View<const float>(all.view()), gathered, back.view(), spread);
+  expect_own_part(back, whole, spread, "scattered");
+}
+
+TEST(Redistribute, RefusesWhatDoesNotFit) {
+  const int size = all_ranks().size();
+  const Rows from(all_ranks(), RowLayout::contiguous(20, size));
+  const Rows longer(all_ranks(), RowLayout::contiguous(21, size));
+  const Index own = from.own_count();
+  const Tensor<float> x({1, 2, own, 3});
+  const auto refused = [&](const Tensor<float>& a, const Tensor<float>& b, const Rows& to) {
+    return refusal([&] { redistribute(fovea::View<const float>(a.view()), from, b.view(), to); });
+  };
+  EXPECT_EQ(refused(x, x, longer),
+            "rank 0: redistribute: rows of the layouts is 20 and 21; expected as many");
+  const Index first = from.layout().count(0);
+  EXPECT_EQ(refused(Tensor<float>({1, 2, own + 1, 3}), x, from),
+            "rank 0: redistribute: rows of from is " + std::to_string(first + 1) + "; expected " +
+                std::to_string(first) + ", the rows of rank 0");
+  EXPECT_EQ(refused(x, Tensor<float>({1, 2, own, 4}), from),
+            "rank 0: redistribute: width of to is 4; expected 3, as of from");
+  // Only one rank is wrong.
+  const int last = size - 1;
+  const bool is_wrong = all_ranks().rank() == last;
+  EXPECT_EQ(
+      refused(x, Tensor<float>({1, is_wrong ? 5 : 2, own, 3}), from),
+      "rank " + std::to_string(last) + ": redistribute: heads of to is 5; expected 2, as of from");
+}
+
+}  // namespace
+}  // namespace fovea_test

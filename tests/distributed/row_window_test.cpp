@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Windows take memory for the rows that are written, and give it back.
+#include "fovea/distributed/row_window.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <utility>
+
+#include "fovea/distributed/row_tensors.hpp"
+#include "support/index.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::Index;
+using fovea::Range;
+using fovea::View;
+using fovea::distributed::RowTensors;
+using fovea::distributed::RowWindow;
+
+/// Bytes of memory of this process.
+Index resident() {
+  std::ifstream file("/proc/self/statm");
+  Index size = 0;
+  Index pages = 0;
+  file >> size >> pages;
+  return pages * static_cast<Index>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(RowWindow, TakesMemoryForWhatIsWritten) {
+  constexpr Index row_bytes = 4096;
+  const Index before = resident();
+  const RowWindow window(Index{1} << 26, row_bytes);  // 256 GiB of addresses
+  EXPECT_LT(resident() - before, Index{1} << 20);
+  constexpr Index first = 40'000'000;
+  for (Index n = 0; n < 8192; ++n) std::memset(window.row(first + n), 1, row_bytes);
+  EXPECT_GT(resident() - before, Index{31} << 20);
+  window.forget({first, first + 8192});
+  EXPECT_LT(resident() - before, Index{1} << 20);
+  EXPECT_EQ(window.row(first)[5], std::byte{0});
+}
+
+TEST(RowWindow, KeepsTheNeighboursOfWhatItForgets) {
+  const RowWindow window(1000, 100);
+  for (Index n = 0; n < 1000; ++n) std::memset(window.row(n), static_cast<int>(n % 7 + 1), 100);
+  window.forget({100, 900});
+  for (Index n = 0; n < 1000; ++n) {
+    if (n >= 100 && n < 900) continue;
+    for (Index i = 0; i < 100; ++i) {
+      ASSERT_EQ(window.row(n)[i], static_cast<std::byte>(n % 7 + 1)) << n;
+    }
+  }
+  EXPECT_EQ(window.row(500)[0], std::byte{0});
+}
+
+TEST(RowWindow, MovesAndMayBeEmpty) {
+  RowWindow a(10, 8);
+  std::memset(a.row(3), 5, 8);
+  RowWindow b(std::move(a));
+  EXPECT_EQ(b.row(3)[7], std::byte{5});
+  RowWindow c;
+  c = std::move(b);
+  EXPECT_EQ(c.row(3)[7], std::byte{5});
+  const RowWindow none(0, 8);
+  none.forget({0, 0});
+  none.expect({0, 0});
+}
+
+TEST(RowWindow, RefusesWhatNoMachineHas) {
+  EXPECT_THROW(RowWindow(Index{1} << 62, 4), std::bad_alloc);
+  EXPECT_THROW(RowWindow(Index{1} << 50, 4096), std::bad_alloc);
+}
+
+TEST(RowTensors, PutAndGetRowsOfARank) {
+  const RowTensors<float> rows(2, 50, {{3, 4}, {1, 5}});
+  const std::vector<Range> own = {{2, 5}, {40, 41}};
+  std::vector<float> a(2 * 3 * 4 * 4), b(2 * 4 * 5), back(a.size());
+  for (std::size_t n = 0; n < a.size(); ++n) a[n] = static_cast<float>(n + 1);
+  for (std::size_t n = 0; n < b.size(); ++n) b[n] = static_cast<float>(1000 + n);
+  const View<const float> first(a.data(), {2, 3, 4, 4});
+  const View<const float> second(b.data(), {2, 1, 4, 5});
+  rows.put(0, first, own);
+  rows.put(1, second, own);
+  EXPECT_EQ(rows.tensor(0)(1, 2, 3, 1), first(1, 2, 1, 1));
+  EXPECT_EQ(rows.tensor(0)(0, 1, 40, 3), first(0, 1, 3, 3));
+  EXPECT_EQ(rows.tensor(1)(1, 0, 4, 4), second(1, 0, 2, 4));
+  EXPECT_EQ(rows.tensor(1)(1, 0, 6, 4), 0);
+  rows.get(0, View<float>(back.data(), {2, 3, 4, 4}), own);
+  EXPECT_EQ(back, a);
+}
+
+TEST(RowTensors, RowsMove) {
+  std::vector<float> x(2 * 3 * 5);
+  for (std::size_t n = 0; n < x.size(); ++n) x[n] = static_cast<float>(n);
+  const View<float> local(x.data(), {1, 2, 3, 5});
+  const View<float> moved = fovea::distributed::moved_rows(local, 1, 90, 100);
+  EXPECT_EQ(moved.rows(), 100);
+  EXPECT_EQ(&moved(0, 1, 91, 2), &local(0, 1, 2, 2));
+  // The stride of a single row leads nowhere.
+  const View<float> one(x.data(), {1, 2, 1, 5}, {0, 15, 7777, 1});
+  EXPECT_EQ(&fovea::distributed::moved_rows(one, 0, 40, 100)(0, 1, 40, 2), &one(0, 1, 0, 2));
+}
+
+}  // namespace
+}  // namespace fovea_test

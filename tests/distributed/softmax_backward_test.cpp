@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass over ranks has the bits of one process.
+#include "fovea/distributed/softmax_backward.hpp"
+
+#include <gtest/gtest.h>
+
+#include "distributed/operators.hpp"
+#include "fovea/distributed/softmax_forward.hpp"
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::FullAttention;
+using fovea::SoftmaxGrads;
+using fovea::SoftmaxInputs;
+using fovea::SoftmaxSaved;
+using fovea::View;
+
+/// All tensors of a call, of the whole sequence or of a rank's rows.
+template <class T>
+struct Tensors {
+  Tensor<T> q, k, v, out, lse, d_out, d_q, d_k, d_v;
+
+  SoftmaxInputs<T> inputs() const {
+    SoftmaxInputs<T> in;
+    in.q = q.view();
+    in.k = k.view();
+    in.v = v.view();
+    return in;
+  }
+  SoftmaxSaved<T> saved() const { return {lse.view()}; }
+  SoftmaxGrads<T> grads() const {
+    SoftmaxGrads<T> all;
+    all.q = d_q.view();
+    all.k = d_k.view();
+    all.v = d_v.view();
+    return all;
+  }
+};
+
+template <class T>
+Tensors<T> whole_problem(Index batch, Index query_heads, Index key_heads, Index rows,
+                         double size_of_queries = 1) {
+  const Shape queries = {batch, query_heads, rows, 5};
+  const Shape values = {batch, query_heads, rows, 7};
+  Tensors<T> t{Tensor<T>(queries),
+               Tensor<T>({batch, key_heads, rows, 5}),
+               Tensor<T>({batch, key_heads, rows, 7}),
+               Tensor<T>(values),
+               Tensor<T>({batch, query_heads, rows, 1}),
+               Tensor<T>(values),
+               Tensor<T>(queries),
+               Tensor<T>({batch, key_heads, rows, 5}),
+               Tensor<T>({batch, key_heads, rows, 7})};
+  t.q.fill(gaussian(1, size_of_queries));
+  t.k.fill(gaussian(2));
+  t.v.fill(gaussian(3));
+  t.d_out.fill(gaussian(4));
+  return t;
+}
+
+template <class T>
+Tensors<T> parts_of(const Tensors<T>& whole, const Rows& rows) {
+  const auto part = [&](const Tensor<T>& x) { return own_part(x, rows); };
+  Tensors<T> own{part(whole.q),   part(whole.k),   part(whole.v),
+                 part(whole.out), part(whole.lse), part(whole.d_out),
+                 part(whole.d_q), part(whole.d_k), part(whole.d_v)};
+  for (const Tensor<T>* x : {&own.out, &own.lse, &own.d_q, &own.d_k, &own.d_v}) {
+    x->fill(constant(77));
+  }
+  return own;
+}
+
+template <class Op, class T>
+void check(const std::string& name, const Op& op, const Tensors<T>& whole) {
+  op.forward(whole.inputs(), whole.out.view(), whole.saved());
+  op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(),
+              View<const T>(whole.d_out.view()), whole.grads());
+  for (const RowLayout& layout : layouts_of(whole.q.shape()[2], all_ranks().size())) {
+    const Rows rows(all_ranks(), layout);
+    const Tensors<T> own = parts_of(whole, rows);
+    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
+    fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
+                                 View<const T>(own.d_out.view()), own.grads(), rows);
+    const std::string what = name + ", " + std::to_string(layout.rows()) + " rows";
+    expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
+    expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
+    expect_own_part(own.d_v, whole.d_v, rows, what + ", d_v");
+  }
+}
+
+TEST(DistributedBackward, HasTheBitsOfOneProcess) {
+  for (const Index rows : {1, 6, 333}) {
+    const auto whole = whole_problem<float>(2, 4, 2, rows);
+    for_each_softmax_operator(
+        [&](const std::string& name, const auto& op) { check(name, op, whole); });
+  }
+}
+
+TEST(DistributedBackward, HasTheBitsOfOneProcessInDouble) {
+  const auto whole = whole_problem<double>(1, 2, 2, 700);
+  for_each_softmax_operator(
+      [&](const std::string& name, const auto& op) { check(name, op, whole); });
+}
+
+/// With a large lse a second number of each row travels, which is found with the keys of its rank.
+TEST(DistributedBackward, HasTheBitsOfOneProcessIfLseIsLarge) {
+  const auto whole = whole_problem<float>(1, 2, 2, 333, 4000);
+  check("causal", FullAttention{{.causal = true}}, whole);
+  check("strided, merged",
+        fovea::StridedAttention{{.stride = 16, .heads = fovea::HeadAssignment::merged}}, whole);
+  Index large = 0;
+  for (const float lse : whole.lse.values()) large += std::abs(lse) > fovea::kLargeLse ? 1 : 0;
+  EXPECT_GT(large, 100);
+}
+
+/// Ranks may want different gradients.
+TEST(DistributedBackward, WritesWhatIsWanted) {
+  const auto whole = whole_problem<float>(1, 2, 2, 100);
+  const FullAttention op{{.causal = true}};
+  op.forward(whole.inputs(), whole.out.view(), whole.saved());
+  op.backward(whole.inputs(), View<const float>(whole.out.view()), whole.saved(),
+              View<const float>(whole.d_out.view()), whole.grads());
+  const Rows rows(all_ranks(), RowLayout::contiguous(100, all_ranks().size()));
+  const Tensors<float> own = parts_of(whole, rows);
+  fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
+  SoftmaxGrads<float> wanted;
+  const bool is_even = all_ranks().rank() % 2 == 0;
+  if (is_even) wanted.v = own.d_v.view();
+  if (!is_even) wanted.q = own.d_q.view();
+  fovea::distributed::backward(op, own.inputs(), View<const float>(own.out.view()), own.saved(),
+                               View<const float>(own.d_out.view()), wanted, rows);
+  const auto expect = [&](bool is_wanted, const Tensor<float>& x, const Tensor<float>& of) {
+    if (is_wanted) return expect_own_part(x, of, rows, "wanted");
+    for (const float n : x.values()) EXPECT_EQ(n, 77);
+  };
+  expect(!is_even, own.d_q, whole.d_q);
+  expect(false, own.d_k, whole.d_k);
+  expect(is_even, own.d_v, whole.d_v);
+}
+
+TEST(DistributedBackward, RefusesSumsOverAllRows) {
+  const auto whole = whole_problem<float>(1, 2, 2, 40);
+  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Tensors<float> own = parts_of(whole, rows);
+  const bool is_last = all_ranks().rank() == all_ranks().size() - 1;
+  const std::string begin = "rank " + std::to_string(all_ranks().size() - 1) + ": FullAttention: ";
+  const auto refused = [&](const SoftmaxGrads<float>& grads) {
+    return refusal([&] {
+      fovea::distributed::backward(FullAttention{}, own.inputs(), View<const float>(own.out.view()),
+                                   own.saved(), View<const float>(own.d_out.view()), grads, rows);
+    });
+  };
+  SoftmaxGrads<float> grads = own.grads();
+  std::vector<float> sink(2);
+  if (is_last) grads.sink = sink;
+  EXPECT_EQ(refused(grads), begin +
+                                "the gradient of sink is asked for; expected none, since the "
+                                "sequence is spread over ranks");
+  grads = own.grads();
+  const Tensor<float> wrong({1, 3, rows.own_count(), 5});
+  if (is_last) grads.q = wrong.view();
+  const std::string text = refused(grads);
+  EXPECT_EQ(text.substr(0, text.find(';')), begin + "heads of the gradient of q is 3");
+  for (const float n : own.d_k.values()) EXPECT_EQ(n, 77);
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Parts of plans, pair by pair: together they show every pair of the whole once, and no other.
+#include "fovea/patterns/plan_part.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "fovea/patterns/block_window.hpp"
+#include "fovea/patterns/global.hpp"
+#include "fovea/patterns/random_blocks.hpp"
+#include "fovea/patterns/window_and_tokens.hpp"
+#include "patterns/enumeration.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::AnyPattern;
+using fovea::AnyPlan;
+using fovea::PlanPart;
+
+constexpr Index kRows = 700;
+
+std::vector<AnyPattern> patterns() {
+  fovea::RandomBlocks drawn;
+  drawn.block = 32;
+  drawn.count = 3;
+  drawn.key_blocks = (kRows + 31) / 32;
+  fovea::FixedShape fixed;
+  fixed.stride = 16;
+  return {AnyPattern(fovea::Dense{}),
+          AnyPattern(fovea::Causal{}),
+          AnyPattern(fovea::Window{9, 4}),
+          AnyPattern(fovea::DilatedWindow{100, 30, 7}),
+          AnyPattern(fovea::strided_merged(16)),
+          AnyPattern(fovea::fixed_merged(fixed)),
+          AnyPattern(fovea::unite(fovea::Window{5, 5}, drawn))};
+}
+
+/// Ranges with ends at places that fit no block.
+std::vector<std::vector<Range>> cuts() {
+  return {{{0, kRows}},
+          {{0, 1}, {1, 350}, {350, 351}, {351, kRows}},
+          {{0, 37}, {37, 301}, {301, kRows}}};
+}
+
+/// How often the blocks of a part show each pair, with the promises of a plan.
+std::vector<int> pairs_of(const PlanPart& part) {
+  const Shown shown = enumerate(part, kRows, kRows);
+  EXPECT_EQ(shown.fault, "");
+  return shown.pairs;
+}
+
+TEST(PlanPart, RowsAndKeysCutInPiecesShowEachPairOnce) {
+  for (const AnyPattern& pattern : patterns()) {
+    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
+      const AnyPlan whole = pattern.plan(stage, {kRows, kRows, 0});
+      const std::vector<int> expected = enumerate(whole, kRows, kRows).pairs;
+      for (const std::vector<Range>& rows : cuts()) {
+        for (const std::vector<Range>& keys : cuts()) {
+          std::vector<int> shown(expected.size());
+          for (const Range& some : rows) {
+            for (const Range& seen : keys) {
+              for (const auto unseen : {PlanPart::Unseen::kept, PlanPart::Unseen::left_out}) {
+                const PlanPart part(whole, {&some, 1}, seen, unseen);
+                const std::vector<int> pairs = pairs_of(part);
+                Index count = 0;
+                for (Index at = 0; at < kRows * kRows; ++at) {
+                  const int n = pairs[as_size(at)];
+                  count += n;
+                  if (n > 0) {
+                    EXPECT_TRUE(some.holds(at / kRows) && seen.holds(at % kRows)) << at;
+                  }
+                  if (unseen == PlanPart::Unseen::kept) shown[as_size(at)] += n;
+                }
+                EXPECT_EQ(part.visible_pairs(), count);
+              }
+            }
+          }
+          EXPECT_EQ(shown, expected);
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanPart, KeepsRowsThatSeeNothingOrLeavesThemOut) {
+  const AnyPlan whole(fovea::Window{3, 0}.plan({kRows, kRows, 0}));
+  const Range rows = {100, 600};
+  const auto blocks_and_rows = [&](PlanPart::Unseen unseen) {
+    const PlanPart part(whole, {&rows, 1}, {590, kRows}, unseen);
+    Index count = 0;
+    for (Index b = 0; b < part.block_count(); ++b) {
+      BlockStorage storage(part.most_runs());
+      const QueryBlock block = part.block(b, storage);
+      const fovea::Strip strip = part.rows(b);
+      EXPECT_EQ(strip.first, block.first);
+      EXPECT_EQ(strip.step, block.step);
+      EXPECT_EQ(strip.count, block.count);
+      count += block.count;
+    }
+    return count;
+  };
+  EXPECT_EQ(blocks_and_rows(PlanPart::Unseen::kept), 500);
+  const Index left = blocks_and_rows(PlanPart::Unseen::left_out);
+  EXPECT_GE(left, 10);  // rows 590 to 599
+  EXPECT_LE(left, 10 + fovea::block_rows(kRows));
+}
+
+/// The blocks of keys of parts hold every key once, and say rightly which queries they meet.
+TEST(PlanPart, BlocksOfKeysAreCutToo) {
+  for (const AnyPattern& pattern : patterns()) {
+    for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
+      const AnyPlan whole = pattern.plan(stage, {kRows, kRows, 0});
+      for (const std::vector<Range>& keys : cuts()) {
+        std::vector<int> held(as_size(kRows));
+        for (const Range& some : keys) {
+          const PlanPart part = PlanPart::of_keys(whole, {&some, 1});
+          const std::vector<int> pairs = pairs_of(part);
+          BlockStorage storage(part.most_runs());
+          Index largest = 0;
+          for (Index p = 0; p < part.key_block_count(); ++p) {
+            const KeyBlock block = part.key_block(p);
+            largest = std::max(largest, block.count);
+            for (Index n = 0; n < block.count; ++n) {
+              const Index key = block.first + block.step * n;
+              EXPECT_TRUE(some.holds(key));
+              ++held[as_size(key)];
+              for (Index b = 0; b < part.block_count(); ++b) {
+                const QueryBlock rows = part.block(b, storage);
+                bool sees = false;
+                for (Index r = 0; r < rows.count; ++r) {
+                  sees = sees || pairs[as_size((rows.first + rows.step * r) * kRows + key)] > 0;
+                }
+                if (!sees) continue;
+                EXPECT_TRUE(part.query_blocks(p).holds(b));
+                EXPECT_TRUE(part.meets(b, p));
+                EXPECT_TRUE(part.key_blocks(rows).holds(p));
+              }
+            }
+          }
+          EXPECT_EQ(part.largest_key_block(), largest);
+        }
+        EXPECT_EQ(held, std::vector<int>(as_size(kRows), 1));
+      }
+    }
+  }
+}
+
+TEST(PlanPart, PlacesOfAStripWithinARange) {
+  using fovea::places_within;
+  EXPECT_EQ(places_within({5, 3, 4}, {0, 100}), (Range{0, 4}));  // 5, 8, 11, 14
+  EXPECT_EQ(places_within({5, 3, 4}, {6, 12}), (Range{1, 3}));
+  EXPECT_EQ(places_within({5, 3, 4}, {8, 14}), (Range{1, 3}));
+  EXPECT_TRUE(places_within({5, 3, 4}, {15, 20}).is_empty());
+  EXPECT_TRUE(places_within({5, 3, 4}, {9, 9}).is_empty());
+  EXPECT_EQ(places_within({5, 3, 4}, fovea::kEverywhere), (Range{0, 4}));
+}
+
+}  // namespace
+}  // namespace fovea_test

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tests that several ranks run together: each makes the tensors of the whole sequence, since what
+/// they are filled with depends on places alone, and holds its part of them. No test returns early,
+/// since other ranks would wait.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "fovea/distributed/rows.hpp"
+#include "support/fill.hpp"
+#include "support/tensor.hpp"
+
+namespace fovea_test {
+
+using fovea::Range;
+using fovea::distributed::Communicator;
+using fovea::distributed::RowLayout;
+using fovea::distributed::Rows;
+
+/// All ranks of the test.
+inline const Communicator& all_ranks() {
+  // Freed by MPI_Finalize, since the object is never destroyed.
+  static const auto* const ranks = new Communicator(MPI_COMM_WORLD);
+  return *ranks;
+}
+
+/// Layouts of every kind, also with ends at odd places and ranks without rows.
+inline std::vector<RowLayout> layouts_of(Index rows, int ranks) {
+  std::vector<RowLayout> layouts = {RowLayout::contiguous(rows, ranks),
+                                    RowLayout::zigzag(rows, ranks),
+                                    RowLayout::block_cyclic(rows, ranks, 37)};
+  // The last rank holds the first rows, and all others the rest in turn.
+  std::vector<std::vector<Range>> odd(as_size(ranks));
+  odd.back().push_back({0, std::min<Index>(rows, 5)});
+  for (Index first = 5, n = 0; first < rows; first += 101, ++n) {
+    odd[as_size(n % ranks)].push_back({first, std::min(rows, first + 101)});
+  }
+  layouts.emplace_back(odd);
+  return layouts;
+}
+
+/// The rows of this rank of a tensor of all rows, in a layout of memory.
+template <class T>
+Tensor<T> own_part(const Tensor<T>& whole, const Rows& rows, const Layout& layout = {}) {
+  Shape shape = whole.shape();
+  shape[2] = rows.own_count();
+  Tensor<T> part(shape, layout);
+  Index at = 0;
+  for (const Range& range : rows.own()) {
+    for (Index n = range.begin; n < range.end; ++n, ++at) {
+      for (Index b = 0; b < shape[0]; ++b) {
+        for (Index h = 0; h < shape[1]; ++h) {
+          for (Index d = 0; d < shape[3]; ++d) part(b, h, at, d) = whole(b, h, n, d);
+        }
+      }
+    }
+  }
+  return part;
+}
+
+/// Expects that a rank's rows have the bits of those of the whole.
+template <class T>
+void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Rows& rows,
+                     const std::string& what) {
+  const std::vector<T> got = part.values();
+  const std::vector<T> want = own_part(whole, rows).values();
+  EXPECT_EQ(got.size(), want.size()) << what;
+  Index wrong = 0;
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    wrong += std::memcmp(&got[n], &want[n], sizeof(T)) != 0 ? 1 : 0;
+  }
+  EXPECT_EQ(wrong, 0) << what << ": numbers of rank " << rows.ranks().rank() << " that differ, of "
+                      << want.size();
+}
+
+}  // namespace fovea_test
