@@ -29,9 +29,9 @@ void check_redistribution(const View<const T>& from, const Rows& from_rows, cons
            std::to_string(from_rows.count()) + " and " + std::to_string(to_rows.count()),
            "as many");
   }
-  const auto rank = ", the rows of rank " + std::to_string(from_rows.ranks().rank());
-  fovea::detail::check_extent(name, "from", from.shape(), 2, from_rows.own_count(),
-                              rank.substr(2));
+  const std::string whose =
+      std::string("the rows of rank ").append(std::to_string(from_rows.ranks().rank()));
+  fovea::detail::check_extent(name, "from", from.shape(), 2, from_rows.own_count(), whose);
   Shape expected = from.shape();
   expected[2] = to_rows.own_count();
   fovea::detail::check_extents(name, "to", to.shape(), expected, "as of from");
@@ -64,9 +64,9 @@ Index redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& to_
     Exchange exchange;
   };
   std::unique_ptr<Move> move;
-  const std::string call = "redistribute of " + std::to_string(from_rows.count()) + " rows, " +
-                           std::to_string(x.batch()) + "x" + std::to_string(x.heads()) + "x" +
-                           std::to_string(x.width()) + " (batch, heads, width)";
+  std::string call("redistribute of ");
+  call.append(std::to_string(from_rows.count())).append(" rows, ");
+  call.append(detail::sizes_text(x)).append(" (batch, heads, width)");
   detail::together(ranks, call, [&] {
     detail::check_redistribution(x, from_rows, y, to_rows);
     move = std::make_unique<Move>(x, from_rows, to_rows);

@@ -54,8 +54,8 @@ class RowLayout {
       std::erase_if(ranges, [](const Range& range) { return range.is_empty(); });
       for (std::size_t n = 1; n < ranges.size(); ++n) {
         if (ranges[n].begin >= ranges[n - 1].end) continue;
-        refuse("RowLayout", "a range of a rank", text(ranges[n]),
-               "one behind " + text(ranges[n - 1]));
+        refuse("RowLayout", "a range of a rank", text_of(ranges[n]),
+               std::string("one behind ").append(text_of(ranges[n - 1])));
       }
       all.insert(all.end(), ranges.begin(), ranges.end());
       join(ranges);
@@ -84,6 +84,16 @@ class RowLayout {
     return rows;
   }
 
+  /// The rows of every rank in words.
+  std::string text() const {
+    std::string text = std::to_string(rows()).append(" rows:");
+    for (int rank = 0; rank < ranks(); ++rank) {
+      text += rank == 0 ? " " : " | ";
+      for (const Range& range : of(rank)) text += text_of(range);
+    }
+    return text;
+  }
+
   /// Whether both have the same rows on the same ranks.
   friend bool operator==(const RowLayout&, const RowLayout&) = default;
 
@@ -94,8 +104,10 @@ class RowLayout {
     return ranks;
   }
 
-  static std::string text(const Range& range) {
-    return "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
+  static std::string text_of(const Range& range) {
+    std::string text(1, '[');
+    text.append(std::to_string(range.begin)).append(", ");
+    return text.append(std::to_string(range.end)).append(")");
   }
 
   /// Pieces that are as equal as may be, of which rank_of(piece) holds each.

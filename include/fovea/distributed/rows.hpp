@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "fovea/core/view.hpp"
 #include "fovea/distributed/agreement.hpp"
 #include "fovea/distributed/row_layout.hpp"
 
@@ -21,7 +22,7 @@ class Rows {
   /// \throws std::invalid_argument, on all ranks, if the layout is for another number of ranks, or
   /// not the same on all
   Rows(const Communicator& ranks, RowLayout layout) : ranks_(&ranks), layout_(std::move(layout)) {
-    detail::together(ranks, "Rows with " + text_of(layout_), [&] {
+    detail::together(ranks, std::string("Rows with ").append(layout_.text()), [&] {
       if (layout_.ranks() == ranks.size()) return;
       refuse("Rows", "ranks of the layout", std::to_string(layout_.ranks()),
              std::to_string(ranks.size()) + ", the size of the communicator");
@@ -40,20 +41,21 @@ class Rows {
   Index count() const { return layout_.rows(); }
 
  private:
-  static std::string text_of(const RowLayout& layout) {
-    std::string text = std::to_string(layout.rows()) + " rows:";
-    for (int rank = 0; rank < layout.ranks(); ++rank) {
-      text += rank == 0 ? " " : " | ";
-      for (const Range& range : layout.of(rank)) {
-        text += "[" + std::to_string(range.begin) + ", " + std::to_string(range.end) + ")";
-      }
-    }
-    return text;
-  }
-
   const Communicator* ranks_;
   RowLayout layout_;
 };
+
+namespace detail {
+
+/// The sizes that a tensor of a rank's rows has on every rank: batch, heads and width.
+template <class T>
+std::string sizes_text(const View<T>& x) {
+  std::string text = std::to_string(x.batch());
+  text.append("x").append(std::to_string(x.heads())).append("x");
+  return text.append(std::to_string(x.width()));
+}
+
+}  // namespace detail
 
 }  // namespace distributed
 

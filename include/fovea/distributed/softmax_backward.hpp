@@ -230,11 +230,12 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
          const D& d_out, const GradsOf<Op, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
   const View<const T> d_from(d_out);
-  detail::together(rows.ranks(), detail::call_text<Op>(".backward", inputs, rows), [&] {
+  detail::together(rows.ranks(), detail::call_text(Op::name(), ".backward", inputs, rows), [&] {
     detail::check_spread_grads(Op::name(), grads);
-    detail::check_call(op, inputs, rows, [&](const SoftmaxInputs<T>& own) {
+    detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
       op.check_backward_tensors(own, from, saved, d_from, grads);
     });
+    op.check_pattern(detail::whole_sequence(op, rows));
   });
   std::unique_ptr<SoftmaxBackwardPass<Op, T>> pass;
   auto&& threads = for_call(executor);

@@ -256,9 +256,10 @@ requires PatternAttention<Op, T> Index forward(const Op& op, const SoftmaxInputs
                                                const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   std::unique_ptr<SoftmaxForwardPass<Op, T>> pass;
-  detail::together(rows.ranks(), detail::call_text<Op>(".forward", inputs, rows), [&] {
-    detail::check_call(op, inputs, rows,
+  detail::together(rows.ranks(), detail::call_text(Op::name(), ".forward", inputs, rows), [&] {
+    detail::check_call(Op::name(), inputs, rows,
                        [&](const SoftmaxInputs<T>& own) { op.check_tensors(own, to, saved); });
+    op.check_pattern(detail::whole_sequence(op, rows));
   });
   auto&& threads = for_call(executor);
   detail::together(rows.ranks(), Op::name(), [&] {
@@ -273,9 +274,8 @@ requires PatternAttention<Op, T> Index forward(const Op& op, const SoftmaxInputs
 
 /// The same, where nothing is saved.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
-requires PatternAttention<Op, T> &&(!std::convertible_to<E, const SoftmaxSaved<T>&>)Index
-    forward(const Op& op, const InputsOf<Op, T>& inputs, Out&& out, const Rows& rows,
-            E&& executor = {}) {
+requires PatternAttention<Op, T> Index forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                               Out&& out, const Rows& rows, E&& executor = {}) {
   return forward<Op>(op, inputs, View<T>(out), SoftmaxSaved<T>{}, rows, executor);
 }
 

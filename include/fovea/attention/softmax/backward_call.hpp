@@ -72,8 +72,8 @@ class BackwardCall {
     });
   }
 
-  /// Takes what the kernels need to know of rows with a large lse, which was found elsewhere, in the
-  /// place of look_for_large and find_lse_low.
+  /// Takes what the kernels need to know of rows with a large lse, which was found elsewhere, in
+  /// the place of look_for_large and find_lse_low.
   template <class Memory>
   void give_lse_low(const View<const T>& low, Memory&& memory) {
     lse_low_.give(low, memory);

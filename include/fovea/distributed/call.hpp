@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What every call over a sequence that is spread over ranks checks, and in which words ranks agree
+/// on it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fovea/attention/call/check.hpp"
+#include "fovea/distributed/rows.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed::detail {
+
+/// Refuses what has an element for each pair of the sequence, or several sequences in one.
+/// \throws std::invalid_argument
+template <class In>
+void check_spread(const char* op, const In& in) {
+  const auto refuse_given = [op](const char* what) {
+    refuse(op, what, "given", "none, since the sequence is spread over ranks");
+  };
+  if constexpr (requires { in.bias; }) {
+    if (!in.bias.is_none()) refuse_given("bias");
+    if (!in.mask.is_none()) refuse_given("mask");
+  }
+  if (!in.cu_seqlens_q.empty() || !in.cu_seqlens_k.empty()) refuse_given("cu_seqlens");
+}
+
+/// A tensor of this rank must have as many rows as the rank holds.
+/// \throws std::invalid_argument
+template <class T>
+void check_own_rows(const char* op, const char* tensor, const View<T>& x, const Rows& rows) {
+  if (x.rows() == rows.own_count()) return;
+  std::string expected = std::to_string(rows.own_count());
+  expected.append(", the rows of rank ").append(std::to_string(rows.ranks().rank()));
+  refuse_extent(op, tensor, x.shape(), 2, expected);
+}
+
+/// Checks what this rank brings to a call.
+/// \param check_tensors called with the inputs, without key lengths, which are of the whole
+/// sequence \throws std::invalid_argument
+template <class In, class Check>
+void check_call(const char* op, const In& in, const Rows& rows, const Check& check_tensors) {
+  check_spread(op, in);
+  check_own_rows(op, "q", in.q, rows);
+  check_own_rows(op, "k", in.k, rows);
+  check_own_rows(op, "v", in.v, rows);
+  In own = in;
+  own.key_lengths = {};
+  check_tensors(own);
+  fovea::detail::check_key_lengths(op, in.key_lengths, in.q.batch(), "q", rows.count(),
+                                   "the sequence");
+}
+
+/// What is the same on all ranks of a call, in words.
+template <class In>
+std::string call_text(const char* op, std::string_view pass, const In& in, const Rows& rows) {
+  using T = typename decltype(in.q)::Scalar;
+  std::string text(op);
+  text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
+  text.append(std::to_string(sizeof(T))).append(" bytes a number, q ").append(sizes_text(in.q));
+  text.append(", k ").append(sizes_text(in.k)).append(", v ").append(sizes_text(in.v));
+  text.append(" (batch, heads, width), key lengths");
+  for (const Index length : in.key_lengths) text.append(" ").append(std::to_string(length));
+  return text;
+}
+
+}  // namespace distributed::detail
+
+FOVEA_NAMESPACE_END
