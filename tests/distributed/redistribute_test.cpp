@@ -25,7 +25,8 @@ void moves(const Shape& shape) {
       const Rows to(all_ranks(), b);
       const Tensor<T> x = own_part(whole, from, kSpread);
       const Tensor<T> y(own_part(whole, to).shape(), kSpread);
-      const Index sent = redistribute(fovea::View<const T>(x.view()), from, y.view(), to);
+      const Index sent =
+          redistribute(fovea::View<const T>(x.view()), from, y.view(), to).bytes_sent;
       expect_own_part(y, whole, to, "moved");
       EXPECT_EQ(y.changed_gaps(), 0);
       const Index most = from.own_count() * shape[0] * shape[1] * shape[3] * Index{sizeof(T)};

@@ -3,87 +3,18 @@
 /// Moves rows between the windows of ranks while something else is computed.
 #pragma once
 
-#include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/exchange_plan.hpp"
+#include "fovea/distributed/mpi_type.hpp"
 #include "fovea/distributed/row_window.hpp"
+#include "fovea/distributed/traffic.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
-
-namespace detail {
-
-/// An MPI type that is freed with the object.
-class MpiType {
- public:
-  MpiType(const MpiType&) = delete;
-  MpiType& operator=(const MpiType&) = delete;
-  MpiType(MpiType&& other) noexcept : type_(std::exchange(other.type_, MPI_DATATYPE_NULL)) {}
-  MpiType& operator=(MpiType&&) = delete;
-  ~MpiType() {
-    if (type_ != MPI_DATATYPE_NULL) MPI_Type_free(&type_);
-  }
-
-  /// One row of a window.
-  static MpiType row(const Communicator& ranks, Index bytes) {
-    // A row beyond 2^31 bytes is made of pieces.
-    constexpr Index most = Index{1} << 30;
-    if (bytes <= most) {
-      MPI_Datatype type = MPI_DATATYPE_NULL;
-      ranks.check(MPI_Type_contiguous(static_cast<int>(bytes), MPI_BYTE, &type),
-                  "MPI_Type_contiguous");
-      return committed(ranks, type);
-    }
-    Index piece = most;
-    while (bytes % piece != 0) --piece;
-    const MpiType pieces = row(ranks, piece);
-    MPI_Datatype type = MPI_DATATYPE_NULL;
-    ranks.check(MPI_Type_contiguous(static_cast<int>(bytes / piece), pieces.get(), &type),
-                "MPI_Type_contiguous");
-    return committed(ranks, type);
-  }
-
-  /// Some rows of a window of `batch` sequences of `rows` rows, from the window's begin on.
-  static MpiType rows(const Communicator& ranks, const MpiType& row, Index row_bytes,
-                      const std::vector<Range>& ranges, Index batch, Index rows) {
-    constexpr Index most = (std::numeric_limits<int>::max)();
-    std::vector<int> lengths;
-    std::vector<MPI_Aint> places;
-    for (Index b = 0; b < batch; ++b) {
-      for (const Range& range : ranges) {
-        for (Index n = range.begin; n < range.end; n += most) {
-          lengths.push_back(static_cast<int>((std::min)(most, range.end - n)));
-          places.push_back(static_cast<MPI_Aint>((b * rows + n) * row_bytes));
-        }
-      }
-    }
-    MPI_Datatype type = MPI_DATATYPE_NULL;
-    ranks.check(MPI_Type_create_hindexed(static_cast<int>(lengths.size()), lengths.data(),
-                                         places.data(), row.get(), &type),
-                "MPI_Type_create_hindexed");
-    return committed(ranks, type);
-  }
-
-  MPI_Datatype get() const { return type_; }
-
- private:
-  explicit MpiType(MPI_Datatype type) : type_(type) {}
-
-  static MpiType committed(const Communicator& ranks, MPI_Datatype type) {
-    MpiType made(type);
-    ranks.check(MPI_Type_commit(&made.type_), "MPI_Type_commit");
-    return made;
-  }
-
-  MPI_Datatype type_;
-};
-
-}  // namespace detail
 
 /// The messages of one call between the windows of all ranks, in stages: what belongs to a stage is
 /// received before it is computed, and asked for one stage earlier. Nothing that is sent is copied.
@@ -100,14 +31,14 @@ class Exchange {
     for (std::size_t s = 0; s < stages.size(); ++s) {
       prepare(stages[s].sends, batch, rows, stages_[s].sends);
       prepare(stages[s].receives, batch, rows, stages_[s].receives);
-      sent_ += batch * stages[s].rows_sent() * window.row_bytes();
+      traffic_.bytes_sent += batch * stages[s].rows_sent() * window.row_bytes();
     }
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  /// The bytes that this rank sends in all stages.
-  Index bytes_sent() const { return sent_; }
+  /// What this rank sends in all stages, and how long it has waited for messages so far.
+  const Traffic& traffic() const { return traffic_; }
 
   /// Begins to send what all stages need of this rank, and to receive what stage 0 needs.
   void begin() {
@@ -168,15 +99,19 @@ class Exchange {
     }
   }
 
-  void wait(std::vector<Message>& messages) const {
-    for (Message& m : messages) ranks_.check(MPI_Wait(&m.request, MPI_STATUS_IGNORE), "MPI_Wait");
+  void wait(std::vector<Message>& messages) {
+    detail::add_waiting(traffic_.seconds_waited, [&] {
+      for (Message& m : messages) {
+        ranks_.check(MPI_Wait(&m.request, MPI_STATUS_IGNORE), "MPI_Wait");
+      }
+    });
   }
 
   const Communicator& ranks_;
   const RowWindow& window_;
   detail::MpiType row_;
   std::vector<Stage> stages_;
-  Index sent_ = 0;
+  Traffic traffic_;
 };
 
 }  // namespace distributed

@@ -117,14 +117,14 @@ class FarFieldPass {
     return far_.causal ? run_chain(executor) : run_totals(executor);
   }
 
-  /// The bytes that this rank sends.
-  Index bytes_sent() const {
-    if (!far_.causal) return exchange_->bytes_sent() + totals_->bytes_sent();
-    Index sent = 0;
+  /// The messages of this rank.
+  Traffic traffic() const {
+    if (!far_.causal) return exchange_->traffic() + totals_->traffic();
+    Traffic all = {0, waited_};
     for (const detail::LinkOfRows& link : links_) {
-      if (goes_on(link)) sent += heads() * state_elements() * Index{sizeof(T)};
+      if (goes_on(link)) all.bytes_sent += heads() * state_elements() * Index{sizeof(T)};
     }
-    return sent;
+    return all;
   }
 
  private:
@@ -209,18 +209,20 @@ class FarFieldPass {
 
   T* state(Index head) { return states_.template data<T>() + head * state_elements(); }
   void receive(Index head, int from) {
-    const Communicator& ranks = rows_.ranks();
-    ranks.check(
-        MPI_Recv(state(head), 1, state_type_->get(), from, kTag, ranks.mpi(), MPI_STATUS_IGNORE),
-        "MPI_Recv");
+    detail::add_waiting(waited_, [&] {
+      rows_.ranks().check(MPI_Recv(state(head), 1, state_type_->get(), from, kTag,
+                                   rows_.ranks().mpi(), MPI_STATUS_IGNORE),
+                          "MPI_Recv");
+    });
   }
   void send(Index head, int to, MPI_Request& request) {
     const Communicator& ranks = rows_.ranks();
     ranks.check(MPI_Isend(state(head), 1, state_type_->get(), to, kTag, ranks.mpi(), &request),
                 "MPI_Isend");
   }
-  void wait(MPI_Request& request) const {
-    rows_.ranks().check(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
+  void wait(MPI_Request& request) {
+    detail::add_waiting(
+        waited_, [&] { rows_.ranks().check(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait"); });
   }
 
   /// Takes the memory of a pass that is not causal.
@@ -323,6 +325,7 @@ class FarFieldPass {
   std::vector<detail::LinkOfRows> links_;  // if causal
   Workspace states_;                       // [heads], if causal
   std::optional<detail::MpiType> state_type_;
+  double waited_ = 0;
   RowTensors<T> keys_;  // if not causal, like what follows
   std::optional<Exchange> exchange_;
   std::optional<SegmentTotals<T>> totals_;
@@ -334,16 +337,16 @@ class FarFieldPass {
 /// DeltaRuleAttention or FmmAttention \param inputs q, k, v (and beta) of this rank's rows, [B, H,
 /// own rows, D] in ascending order; key lengths count keys of the whole sequence \param out [B, Hq,
 /// own rows, Dv], written \param saved what `op` saves, of the rank's rows \param executor as in
-/// `forward` of the operator \returns the bytes that this rank has sent \throws as `forward` over
+/// `forward` of the operator \returns the messages of this rank \throws as `forward` over
 /// softmax operators Cost: that of the rank's rows. If causal, a state for each key head is sent at
 /// each end of a range of rows, and ranks wait for each other unless there are at least as many key
 /// heads. If not, the sums of the rank's segments of kLinearSegment tokens are sent, and totals
 /// received. A near field costs the rows of its margins. Memory: states; if not causal or with a
 /// near field, the rank's keys and values once more.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
-requires FarFieldAttention<Op, T> Index forward(const Op& op, const InputsOf<Op, T>& inputs,
-                                                Out&& out, const SavedOf<Op, T>& saved,
-                                                const Rows& rows, E&& executor = {}) {
+requires FarFieldAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                  Out&& out, const SavedOf<Op, T>& saved,
+                                                  const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   detail::together(rows.ranks(), detail::call_text(Op::name(), ".forward", inputs, rows), [&] {
     detail::check_call(Op::name(), inputs, rows,
@@ -372,21 +375,20 @@ requires FarFieldAttention<Op, T> Index forward(const Op& op, const InputsOf<Op,
     memory_of(threads).require();
   });
   std::exception_ptr error;
-  Index sent = 0;
   if constexpr (Op::kHasNear) {
     error = near->run(threads);
-    sent = near->bytes_sent();
     if (!error && !saved.near_out.is_none()) detail::copy_elements(to, saved.near_out);
   }
   const std::exception_ptr later = pass->run(threads);
   detail::agree(rows.ranks(), error ? error : later, Op::name());
-  return sent + pass->bytes_sent();
+  if constexpr (Op::kHasNear) return near->traffic() + pass->traffic();
+  return pass->traffic();
 }
 
 /// The same, where nothing is saved.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
-requires FarFieldAttention<Op, T> Index forward(const Op& op, const InputsOf<Op, T>& inputs,
-                                                Out&& out, const Rows& rows, E&& executor = {}) {
+requires FarFieldAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                  Out&& out, const Rows& rows, E&& executor = {}) {
   return forward<Op>(op, inputs, View<T>(out), SavedOf<Op, T>{}, rows, executor);
 }
 

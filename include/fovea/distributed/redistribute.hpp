@@ -44,12 +44,12 @@ void check_redistribution(const View<const T>& from, const Rows& from_rows, cons
 /// A layout that has all rows on one rank gathers or scatters them.
 /// \param from [B, H, own rows, W], as from_rows says
 /// \param to [B, H, own rows, W], as to_rows says, written; it may share memory with `from`
-/// \returns the bytes that this rank has sent
+/// \returns the messages of this rank
 /// \throws on all ranks alike what one of them throws, with its number, before anything is written:
 /// std::invalid_argument if shapes or layouts do not fit, std::bad_alloc; std::runtime_error if MPI
 /// fails. Memory: the rank's rows in both layouts.
 template <class X, class Y, class T = Scalar<Y>>
-Index redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& to_rows) {
+Traffic redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& to_rows) {
   const View<const T> x(from);
   const View<T> y(to);
   const Communicator& ranks = from_rows.ranks();
@@ -77,7 +77,7 @@ Index redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& to_
   move->exchange.begin_stage(0);
   move->rows.get(0, y, to_rows.own());
   move->exchange.end();
-  return move->exchange.bytes_sent();
+  return move->exchange.traffic();
 }
 
 }  // namespace distributed

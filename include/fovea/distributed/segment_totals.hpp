@@ -10,8 +10,9 @@
 
 #include "fovea/core/workspace.hpp"
 #include "fovea/distributed/communicator.hpp"
-#include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/mpi_type.hpp"
 #include "fovea/distributed/row_layout.hpp"
+#include "fovea/distributed/traffic.hpp"
 #include "fovea/kernels/linear/table.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -83,20 +84,20 @@ class SegmentTotals {
   T* sums(Index head, Index n) {
     return own_.template data<T>() + (head * own_segments() + n) * elements_;
   }
-  /// The bytes that this rank sends.
-  Index bytes_sent() const {
+  /// The messages of this rank.
+  Traffic traffic() const {
     const Index others = elements_ - slice(ranks_.rank());
     const Index rounds = own_segments() * others + (ranks_.size() - 1) * slice(ranks_.rank());
-    return heads_ * rounds * Index{sizeof(T)};
+    return {heads_ * rounds * Index{sizeof(T)}, waited_};
   }
 
   /// Folds the sums of all ranks.
   /// \param used used(head) is the number of segments of a head that count
   template <class Used>
   void fold(const Used& used) {
-    scatter_slices();
+    detail::add_waiting(waited_, [&] { scatter_slices(); });
     for (Index head = 0; head < heads_; ++head) fold_slice(head, used(head));
-    gather_totals();
+    detail::add_waiting(waited_, [&] { gather_totals(); });
   }
 
   /// The total of a head. \pre fold was called, and segments of the head count
@@ -184,6 +185,7 @@ class SegmentTotals {
   Workspace folded_;    // [segments, slice] of one head at a time
   Workspace parts_;     // [ranks, heads, slice of the rank]
   Workspace totals_;    // [heads, elements]
+  double waited_ = 0;
 };
 
 }  // namespace distributed

@@ -91,8 +91,8 @@ class SoftmaxBackwardPass {
   SoftmaxBackwardPass(const SoftmaxBackwardPass&) = delete;
   SoftmaxBackwardPass& operator=(const SoftmaxBackwardPass&) = delete;
 
-  /// The bytes that this rank sends.
-  Index bytes_sent() const { return key_exchange_.bytes_sent() + query_exchange_.bytes_sent(); }
+  /// The messages of this rank.
+  Traffic traffic() const { return key_exchange_.traffic() + query_exchange_.traffic(); }
 
   /// Takes the scratch memory. \throws std::bad_alloc
   template <class E>
@@ -218,14 +218,14 @@ class SoftmaxBackwardPass {
 /// \param grads of q, k and v, of this rank's rows: those that have a tensor are written; the ranks
 /// may want different ones
 /// \param executor as in `forward`
-/// \returns the bytes that this rank has sent
+/// \returns the messages of this rank
 /// \throws as `forward`, also std::invalid_argument if the gradient of a bias or a sink is asked
 /// for Cost: 2 (4 D + 3 Dv) flops for each visible pair: logits and gradients of weights are
 /// computed for queries and for keys once each. The keys and values that the rank's queries see are
 /// received, and then the queries that see its keys, with out, d_out and two numbers.
 /// Memory: what it receives, and the rank's rows twice.
 template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
-requires PatternAttention<Op, T> && std::floating_point<T> Index
+requires PatternAttention<Op, T> && std::floating_point<T> Traffic
 backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
          const D& d_out, const GradsOf<Op, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
@@ -247,7 +247,7 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
   });
   const std::exception_ptr error = pass->run(threads);
   detail::agree(rows.ranks(), error, Op::name());
-  return pass->bytes_sent();
+  return pass->traffic();
 }
 
 }  // namespace distributed

@@ -124,8 +124,8 @@ class SoftmaxForwardPass {
   SoftmaxForwardPass(const SoftmaxForwardPass&) = delete;
   SoftmaxForwardPass& operator=(const SoftmaxForwardPass&) = delete;
 
-  /// The bytes that this rank sends.
-  Index bytes_sent() const { return exchange_.bytes_sent(); }
+  /// The messages of this rank.
+  Traffic traffic() const { return exchange_.traffic(); }
 
   /// Takes the scratch memory. \throws std::bad_alloc
   template <class E>
@@ -242,18 +242,18 @@ class SoftmaxForwardPass {
 /// \param inputs q, k and v of this rank's rows, [B, H, own rows, D] in ascending order; key
 /// lengths count keys of the whole sequence \param out [B, Hq, own rows, Dv], written \param saved
 /// lse [B, Hq, own rows, 1], written if it has a tensor \param executor runs the blocks of this
-/// rank, as in `forward` of the operator \returns the bytes of keys and values that this rank has
-/// sent \throws on all ranks alike what one of them throws, with its number: std::invalid_argument
-/// for inputs that `op` refuses, for bias, mask or packed sequences, for tensors that do not have
-/// the rank's rows and for calls that differ between ranks; std::bad_alloc; before anything is
-/// written. What a user's pattern throws while it computes, too. std::runtime_error if MPI fails.
-/// Cost: that of the rank's rows, and each key and value that they see received once.
-/// Memory: the rank's keys and values once more, and those that it sees; where a block of the
-/// pattern sees neighbouring keys alone, only those of two segments of kKeySegment at a time.
+/// rank, as in `forward` of the operator \returns the messages of this rank \throws on all ranks
+/// alike what one of them throws, with its number: std::invalid_argument for inputs that `op`
+/// refuses, for bias, mask or packed sequences, for tensors that do not have the rank's rows and
+/// for calls that differ between ranks; std::bad_alloc; before anything is written. What a user's
+/// pattern throws while it computes, too. std::runtime_error if MPI fails. Cost: that of the rank's
+/// rows, and each key and value that they see received once. Memory: the rank's keys and values
+/// once more, and those that it sees; where a block of the pattern sees neighbouring keys alone,
+/// only those of two segments of kKeySegment at a time.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
-requires PatternAttention<Op, T> Index forward(const Op& op, const SoftmaxInputs<T>& inputs,
-                                               Out&& out, const SoftmaxSaved<T>& saved,
-                                               const Rows& rows, E&& executor = {}) {
+requires PatternAttention<Op, T> Traffic forward(const Op& op, const SoftmaxInputs<T>& inputs,
+                                                 Out&& out, const SoftmaxSaved<T>& saved,
+                                                 const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   std::unique_ptr<SoftmaxForwardPass<Op, T>> pass;
   detail::together(rows.ranks(), detail::call_text(Op::name(), ".forward", inputs, rows), [&] {
@@ -269,13 +269,13 @@ requires PatternAttention<Op, T> Index forward(const Op& op, const SoftmaxInputs
   });
   const std::exception_ptr error = pass->run(threads);
   detail::agree(rows.ranks(), error, Op::name());
-  return pass->bytes_sent();
+  return pass->traffic();
 }
 
 /// The same, where nothing is saved.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
-requires PatternAttention<Op, T> Index forward(const Op& op, const InputsOf<Op, T>& inputs,
-                                               Out&& out, const Rows& rows, E&& executor = {}) {
+requires PatternAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                 Out&& out, const Rows& rows, E&& executor = {}) {
   return forward<Op>(op, inputs, View<T>(out), SoftmaxSaved<T>{}, rows, executor);
 }
 

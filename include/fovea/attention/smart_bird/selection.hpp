@@ -54,11 +54,16 @@ class SketchSelection {
 
   /// The number of blocks of that many rows.
   static Index block_count(Index rows) { return (rows + kBlockRows - 1) / kBlockRows; }
+  /// A block of some rows.
+  static Range block(const Range& rows, Index n) {
+    const Index first = rows.begin + n * kBlockRows;
+    return {first, (std::min)(first + kBlockRows, rows.end)};
+  }
 
-  /// Chooses the keys of one block of rows of a sequence.
+  /// Chooses the keys of at most kBlockRows rows of a sequence.
   /// \param blocks the sequence's keys in blocks; without segments: all keys are looked at
-  void run(const Sequence& s, Index block, Index worker, const SketchBlocks<T>& blocks = {}) {
-    const Index first = block * kBlockRows;
+  void run(const Sequence& s, const Range& rows, Index worker, const SketchBlocks<T>& blocks = {}) {
+    const Index first = rows.begin;
     const Index row = s.first_query + first;
     SketchSelectArgs<T> args;
     args.q = detail::head_matrix(rows_.q, s.batch, 0, row);
@@ -66,7 +71,7 @@ class SketchSelection {
     args.keys_row = keys_.room();
     args.blocks = blocks.segment_count == 0 ? nullptr : &blocks;
     args.width = keys_.width();
-    args.rows = (std::min)(kBlockRows, s.queries - first);
+    args.rows = rows.end - rows.begin;
     args.key_end = s.key_end;
     args.causal = options_.causal;
     args.first_position =
@@ -130,19 +135,22 @@ Index selection_bytes(const SmartBirdOptions& options, const SmartBirdShape& sha
                                              of_blocks > 0);
 }
 
-/// Chooses the keys of all rows of checked inputs.
+/// Chooses the keys of rows of checked inputs.
 /// \param indices [B, H, Nq, K] or [B, H, Nq, min(K, Nk)], written
 /// \param is_number [B, Nq], written: whether the row's sketch is made of numbers; null: not wanted
+/// \param rows the rows of each sequence whose keys are wanted: of all by default
 /// \throws std::bad_alloc, and what require() of the executor's memory does, before anything is
 /// written
 template <class T, class E>
 void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
-                 const View<Index>& indices, bool* is_number, E&& executor) {
+                 const View<Index>& indices, bool* is_number, E&& executor,
+                 const Range& rows = kEverywhere) {
   if (indices.heads() == 0) return;
   const LinearInputs<T> sketch = detail::tokens_of(inputs);
   const Sequences<T> sequences(sketch);
+  const auto wanted = [&](Index s) { return rows.within({0, sequences[s].queries}); };
   const SequenceTasks tasks(sequences, 1, [&](Index s, Index) {
-    return SketchSelection<T>::block_count(sequences[s].queries);
+    return SketchSelection<T>::block_count(wanted(s).end - wanted(s).begin);
   });
   const Index key_rows = sketch.k.rows();
   SketchKeys<T> keys(sketch.k.batch(), sketch.k.width());
@@ -168,7 +176,8 @@ void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
   near_keys.finish();
   for_each_task(executor, tasks.count(), [&](Index task, Index worker) {
     const SequenceTask at = tasks[task];
-    selection.run(sequences[at.sequence], at.part, worker, near_keys.of(at.sequence));
+    selection.run(sequences[at.sequence], SketchSelection<T>::block(wanted(at.sequence), at.part),
+                  worker, near_keys.of(at.sequence));
   });
 }
 

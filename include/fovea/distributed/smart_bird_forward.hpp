@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of Smart Bird attention over a sequence that is spread over ranks. The few
+/// columns of the sketch go to all ranks that may choose from them; each rank chooses for its own
+/// rows, and asks for the keys and values that were chosen.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/attention/smart_bird.hpp"
+#include "fovea/distributed/call.hpp"
+#include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/requests.hpp"
+#include "fovea/distributed/softmax_call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One forward pass.
+template <class T>
+class SmartBirdForwardPass {
+ public:
+  /// The type of the arithmetic.
+  using C = Compute<T>;
+
+  /// Takes all memory but that of messages, which depend on what is chosen.
+  /// \param inputs, out, saved those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  SmartBirdForwardPass(const SmartBirdOptions& options, const SmartBirdInputs<T>& inputs,
+                       const View<T>& out, const SmartBirdSaved<T>& saved, const Rows& rows,
+                       E&& executor)
+      : options_(options),
+        inputs_(inputs),
+        rows_(rows),
+        sketch_(inputs.sketch_k.batch(), rows.count(), {{1, inputs.sketch_k.width()}}),
+        numbers_(inputs.q.batch(), rows.count(), {{1, 1}}),
+        keys_(inputs.q.batch(), rows.count(),
+              {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
+        sketch_exchange_(rows.ranks(), sketch_.window(),
+                         {ExchangePlan::of(rows.layout(), rows.ranks().rank(),
+                                           [&](int rank) { return choices_of(rank); })},
+                         inputs.sketch_k.batch(), rows.count()),
+        attention_(options, listed(), out, saved, memory_of(executor)) {
+    attention_.take_scratch(executor);
+    sketch_.put(0, inputs.sketch_k, rows.own());
+    keys_.expect(rows.own());
+    keys_.put(0, inputs.k, rows.own());
+    keys_.put(1, inputs.v, rows.own());
+  }
+  SmartBirdForwardPass(const SmartBirdForwardPass&) = delete;
+  SmartBirdForwardPass& operator=(const SmartBirdForwardPass&) = delete;
+
+  /// The messages of this rank. \pre run was called
+  Traffic traffic() const { return sketch_exchange_.traffic() + key_exchange_->traffic(); }
+
+  /// Sends, receives, chooses and attends. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    sketch_exchange_.begin();
+    sketch_exchange_.begin_stage(0);
+    std::vector<Range> needed;
+    std::exception_ptr error = fovea::detail::caught([&] {
+      choose(executor);
+      needed = chosen_rows();
+    });
+    sketch_exchange_.end();
+    // Who has failed asks for nothing, and sends what others ask for.
+    key_exchange_.emplace(
+        rows_.ranks(), keys_.window(),
+        std::vector<ExchangePlan>{requested(rows_.ranks(), rows_.layout(), needed)}, keys_.batch(),
+        rows_.count());
+    key_exchange_->begin();
+    key_exchange_->begin_stage(0);
+    if (!error) error = fovea::detail::caught([&] { attention_.attend(executor); });
+    key_exchange_->end();
+    return error;
+  }
+
+ private:
+  /// The keys that the rows of a rank may choose from.
+  std::vector<Range> choices_of(int rank) const {
+    const std::vector<Range>& own = rows_.layout().of(rank);
+    if (own.empty()) return {};
+    return {{0, options_.causal ? own.back().end : rows_.count()}};
+  }
+
+  IndexedInputs<T> listed() const {
+    SmartBirdInputs<T> whole = inputs_;
+    whole.k = keys_.tensor(0);
+    whole.v = keys_.tensor(1);
+    return with_indices(whole, {});
+  }
+
+  template <class E>
+  void choose(E&& executor) {
+    const View<Index>& indices = attention_.indices();
+    for (const OwnRange& range : own_ranges(rows_)) {
+      if (indices.size() == 0) continue;
+      SketchInputs<C> sketch = fovea::detail::sketch_of(inputs_);
+      sketch.sketch_q = range.of(inputs_.sketch_q);
+      sketch.sketch_k = sketch_.tensor(0);
+      select_keys(options_, sketch, range.of(indices), numbers_.tensor(0).data(), executor,
+                  range.range());
+    }
+    numbers_.get(0, View<bool>(attention_.is_number(), {numbers_.batch(), 1, rows_.own_count(), 1}),
+                 rows_.own());
+  }
+
+  /// The keys that some row of this rank has chosen.
+  std::vector<Range> chosen_rows() const {
+    RowSet chosen(rows_.count());
+    const View<Index>& indices = attention_.indices();
+    for (Index b = 0; b < indices.batch(); ++b) {
+      for (Index h = 0; h < indices.heads(); ++h) {
+        for (Index n = 0; n < indices.rows(); ++n) {
+          for (Index c = 0; c < indices.width(); ++c) {
+            const Index key = indices(b, h, n, c);
+            if (key < 0) break;
+            chosen.add(Strip{key, 2, 1});
+          }
+        }
+      }
+    }
+    return chosen.ranges();
+  }
+
+  SmartBirdOptions options_;
+  SmartBirdInputs<T> inputs_;
+  const Rows& rows_;
+  RowTensors<C> sketch_;      // the keys of the sketch
+  RowTensors<bool> numbers_;  // whether the sketch of a row is made of numbers
+  RowTensors<T> keys_;        // k and v
+  Exchange sketch_exchange_;
+  SmartBirdRows<T> attention_;
+  std::optional<Exchange> key_exchange_;
+};
+
+/// Computes Smart Bird attention over a sequence that is spread over ranks, on all of them
+/// together; every rank calls it with its own rows. The bits are those of `op.forward` over the
+/// whole sequence, for any number of ranks and any layout. \param inputs q, k, v and the sketch of
+/// this rank's rows, in ascending order; key lengths count keys of the whole sequence \param out
+/// [B, Hq, own rows, Dv], written \param saved lse and the chosen keys (positions in the sequence)
+/// of the rank's rows \param executor as in `forward` of the operator \returns the messages of this
+/// rank \throws as `forward` over softmax operators; std::invalid_argument also if draws are given
+/// Cost: that of the rank's rows. Memory: the keys of the sketch of all rows, the rank's keys and
+/// values once more, and those that its rows have chosen.
+template <class Out, class E = Serial, class T = Scalar<Out>>
+Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention, T>& inputs,
+                Out&& out, const SavedOf<SmartBirdAttention, T>& saved, const Rows& rows,
+                E&& executor = {}) {
+  const View<T> to(out);
+  const char* const name = SmartBirdAttention::name();
+  std::string call = detail::call_text(name, ".forward", inputs, rows);
+  call.append(", sketch ").append(detail::sizes_text(inputs.sketch_k));
+  detail::together(rows.ranks(), call, [&] {
+    if (!inputs.draws.is_none()) {
+      refuse(name, "draws", "given", "none, since the sequence is spread over ranks");
+    }
+    detail::check_call(name, inputs, rows,
+                       [&](const SmartBirdInputs<T>& own) { op.check(own, to, saved); });
+  });
+  auto&& threads = for_call(executor);
+  std::unique_ptr<SmartBirdForwardPass<T>> pass;
+  detail::together(rows.ranks(), name, [&] {
+    pass = std::make_unique<SmartBirdForwardPass<T>>(op.options, inputs, to, saved, rows, threads);
+    memory_of(threads).require();
+  });
+  const std::exception_ptr error = pass->run(threads);
+  detail::agree(rows.ranks(), error, name);
+  return pass->traffic();
+}
+
+/// The same, where nothing is saved.
+template <class Out, class E = Serial, class T = Scalar<Out>>
+Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention, T>& inputs,
+                Out&& out, const Rows& rows, E&& executor = {}) {
+  return forward(op, inputs, View<T>(out), SmartBirdSaved<T>{}, rows, executor);
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
