@@ -3,13 +3,14 @@
 /// Moves rows between the windows of ranks while something else is computed.
 #pragma once
 
-#include <utility>
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/exchange_plan.hpp"
 #include "fovea/distributed/mpi_type.hpp"
-#include "fovea/distributed/row_window.hpp"
+#include "fovea/distributed/row_tensors.hpp"
 #include "fovea/distributed/traffic.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -21,17 +22,23 @@ namespace distributed {
 /// Every rank must begin and end every stage, whatever happens in between.
 class Exchange {
  public:
+  /// \param tensors in whose rows messages are sent and received; they must outlive this object
   /// \param stages what this rank sends and receives in each stage; other ranks have as many
-  /// \param batch the window holds so many sequences   \param rows each of so many rows
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  Exchange(const Communicator& ranks, const RowWindow& window, std::vector<ExchangePlan> stages,
-           Index batch, Index rows)
-      : ranks_(ranks), window_(window), row_(detail::MpiType::row(ranks, window.row_bytes())) {
+  template <class T>
+  Exchange(const Communicator& ranks, const RowTensors<T>& tensors,
+           const std::vector<ExchangePlan>& stages)
+      : ranks_(ranks), data_(tensors.window().data()) {
+    Index row_bytes = 0;  // of all heads and tensors
+    for (const RowsInWindow& place : tensors.places()) {
+      row_bytes += place.heads * place.row_bytes;
+      types_.push_back(detail::MpiType::row(ranks, place.row_bytes));
+    }
     stages_.resize(stages.size());
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      prepare(stages[s].sends, batch, rows, stages_[s].sends);
-      prepare(stages[s].receives, batch, rows, stages_[s].receives);
-      traffic_.bytes_sent += batch * stages[s].rows_sent() * window.row_bytes();
+      prepare(stages[s].sends, tensors.places(), stages_[s].sends);
+      prepare(stages[s].receives, tensors.places(), stages_[s].receives);
+      traffic_.bytes_sent += stages[s].rows_sent() * row_bytes;
     }
   }
   Exchange(const Exchange&) = delete;
@@ -44,9 +51,9 @@ class Exchange {
   void begin() {
     for (Stage& stage : stages_) {
       for (Message& m : stage.sends) {
-        ranks_.check(
-            MPI_Isend(window_.row(0), 1, m.type.get(), m.rank, kTag, ranks_.mpi(), &m.request),
-            "MPI_Isend");
+        ranks_.check(MPI_Isend(data_ + m.first_byte, m.count, m.type, m.rank, kTag, ranks_.mpi(),
+                               &m.request),
+                     "MPI_Isend");
       }
     }
     receive(0);
@@ -72,9 +79,16 @@ class Exchange {
  private:
   static constexpr int kTag = 1;
 
+  /// So many pieces of a transfer are messages of their own. A piece lies in one place, so MPI
+  /// copies it at once, from memory to memory where it can; many pieces are gathered by a type
+  /// instead.
+  static constexpr Index kMostPieces = 256;
+
   struct Message {
     int rank;
-    detail::MpiType type;
+    Index first_byte;
+    int count;
+    MPI_Datatype type;
     MPI_Request request = MPI_REQUEST_NULL;
   };
   struct Stage {
@@ -82,11 +96,35 @@ class Exchange {
     std::vector<Message> receives;
   };
 
-  void prepare(const std::vector<Transfer>& transfers, Index batch, Index rows,
-               std::vector<Message>& messages) const {
+  void prepare(const std::vector<Transfer>& transfers, const std::vector<RowsInWindow>& places,
+               std::vector<Message>& messages) {
     for (const Transfer& transfer : transfers) {
-      messages.push_back({transfer.rank, detail::MpiType::rows(ranks_, row_, window_.row_bytes(),
-                                                               transfer.rows, batch, rows)});
+      Index pieces = 0;
+      for (const RowsInWindow& place : places) {
+        pieces += place.heads * static_cast<Index>(transfer.rows.size());
+      }
+      if (pieces > kMostPieces) {
+        types_.push_back(detail::MpiType::rows(ranks_, places, transfer.rows));
+        messages.push_back({transfer.rank, 0, 1, types_.back().get()});
+      } else {
+        add_pieces(transfer, places, messages);
+      }
+    }
+  }
+
+  void add_pieces(const Transfer& transfer, const std::vector<RowsInWindow>& places,
+                  std::vector<Message>& messages) const {
+    constexpr Index most = (std::numeric_limits<int>::max)();
+    for (std::size_t t = 0; t < places.size(); ++t) {
+      for (Index head = 0; head < places[t].heads; ++head) {
+        for (const Range& range : transfer.rows) {
+          for (Index n = range.begin; n < range.end; n += most) {
+            messages.push_back({transfer.rank, places[t].bytes(head, {n, range.end}).begin,
+                                static_cast<int>((std::min)(most, range.end - n)),
+                                types_[t].get()});
+          }
+        }
+      }
     }
   }
 
@@ -94,7 +132,7 @@ class Exchange {
     if (stage >= stages_.size()) return;
     for (Message& m : stages_[stage].receives) {
       ranks_.check(
-          MPI_Irecv(window_.row(0), 1, m.type.get(), m.rank, kTag, ranks_.mpi(), &m.request),
+          MPI_Irecv(data_ + m.first_byte, m.count, m.type, m.rank, kTag, ranks_.mpi(), &m.request),
           "MPI_Irecv");
     }
   }
@@ -108,8 +146,8 @@ class Exchange {
   }
 
   const Communicator& ranks_;
-  const RowWindow& window_;
-  detail::MpiType row_;
+  std::byte* data_;
+  std::vector<detail::MpiType> types_;  // a row of each tensor, and others
   std::vector<Stage> stages_;
   Traffic traffic_;
 };

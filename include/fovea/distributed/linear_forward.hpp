@@ -230,17 +230,34 @@ class FarFieldPass {
     const Index elements = (linear_sum_elements<T>(sizes_) + SegmentTotals<T>::kUnit - 1) /
                            SegmentTotals<T>::kUnit * SegmentTotals<T>::kUnit;
     totals_.emplace(rows_.ranks(), owners_, heads(), elements);
+    const RowLayout& layout = rows_.layout();
+    const int rank = rows_.ranks().rank();
     keys_ =
         RowTensors<T>(shape_.batch, rows_.count(),
                       {{shape_.key_heads, shape_.width}, {shape_.key_heads, shape_.value_width}});
-    exchange_.emplace(
-        rows_.ranks(), keys_.window(),
-        std::vector<ExchangePlan>{ExchangePlan::of(rows_.layout(), rows_.ranks().rank(),
-                                                   [&](int rank) { return owners_.rows(rank); })},
-        shape_.batch, rows_.count());
-    keys_.expect(rows_.own());
-    keys_.put(0, inputs_.k, rows_.own());
-    keys_.put(1, inputs_.v, rows_.own());
+    exchange_.emplace(rows_.ranks(), keys_,
+                      std::vector<ExchangePlan>{ExchangePlan::of(layout, rank, [&](int other) {
+                        return owners_.broken_rows(layout, other);
+                      })});
+    RowSet broken(rows_.count());
+    for (int other = 0; other < layout.ranks(); ++other) {
+      for (const Range& range : owners_.broken_rows(layout, other)) broken.add(range);
+    }
+    broken_ = broken.ranges();
+    for (const OwnRange& own : own_ranges(rows_)) {
+      for (const Range& range : intersection(broken_, {own.range()})) {
+        keys_.put(0, only_rows(own.of(inputs_.k), range), {range});
+        keys_.put(1, only_rows(own.of(inputs_.v), range), {range});
+      }
+    }
+  }
+
+  /// Some rows of a tensor.
+  static View<const T> only_rows(const View<const T>& x, const Range& rows) {
+    if (x.is_none()) return x;
+    Shape shape = x.shape();
+    shape[2] = rows.end - rows.begin;
+    return View<const T>(x.data() + rows.begin * x.strides()[2], shape, x.strides());
   }
 
   template <class E>
@@ -263,19 +280,33 @@ class FarFieldPass {
   void sum_segments(E&& executor) {
     const std::vector<Index>& own = owners_.of(rows_.ranks().rank());
     const Index count = totals_->own_segments();
-    LinearFamilyInputs<T> whole = inputs_;
-    whole.k = keys_.tensor(0);
-    whole.v = keys_.tensor(1);
+    LinearFamilyInputs<T> received = inputs_;
+    received.k = keys_.tensor(0);
+    received.v = keys_.tensor(1);
     for_each_task(executor, heads() * count, [&](Index task, Index worker) {
       const Index head = task / count;
       const Index b = head / shape_.key_heads;
       const Index segment = own[static_cast<std::size_t>(task % count)];
       if (segment >= used_segments(b)) return;
-      const Sequence s = {b, b, 0, rows_.count(), 0, rows_.count(), key_end(b)};
-      LinearKernels<T>{}.sum(segment_sum_args(whole, far_, s, {b, head % shape_.key_heads, segment},
-                                              totals_->sums(head, task % count),
-                                              scratch_.template data<T>() + worker * slot_));
+      // A segment that this rank holds is read where it is.
+      const Range rows = owners_.rows(segment);
+      const bool is_broken = !intersection(broken_, {rows}).empty();
+      const Index moved = is_broken ? 0 : place_of(rows.begin) - rows.begin;
+      const Sequence s = {b, b, 0, rows_.count(), moved, rows_.count(), key_end(b)};
+      LinearKernels<T>{}.sum(segment_sum_args(
+          is_broken ? received : inputs_, far_, s, {b, head % shape_.key_heads, segment},
+          totals_->sums(head, task % count), scratch_.template data<T>() + worker * slot_));
     });
+  }
+
+  /// The place of a row among those of this rank, which holds it.
+  Index place_of(Index row) const {
+    Index place = 0;
+    for (const Range& range : rows_.own()) {
+      if (row < range.end) return place + row - range.begin;
+      place += range.end - range.begin;
+    }
+    return place;
   }
 
   template <class E>
@@ -326,7 +357,8 @@ class FarFieldPass {
   Workspace states_;                       // [heads], if causal
   std::optional<detail::MpiType> state_type_;
   double waited_ = 0;
-  RowTensors<T> keys_;  // if not causal, like what follows
+  RowTensors<T> keys_;         // if not causal, like what follows
+  std::vector<Range> broken_;  // rows of segments that no rank holds all
   std::optional<Exchange> exchange_;
   std::optional<SegmentTotals<T>> totals_;
 };

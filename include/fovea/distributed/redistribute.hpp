@@ -56,10 +56,9 @@ Traffic redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& t
   struct Move {
     Move(const View<const T>& x, const Rows& from_rows, const Rows& to_rows)
         : rows(x.batch(), from_rows.count(), {{x.heads(), x.width()}}),
-          exchange(from_rows.ranks(), rows.window(),
+          exchange(from_rows.ranks(), rows,
                    {ExchangePlan::of(from_rows.layout(), from_rows.ranks().rank(),
-                                     [&](int rank) { return to_rows.layout().of(rank); })},
-                   x.batch(), from_rows.count()) {}
+                                     [&](int rank) { return to_rows.layout().of(rank); })}) {}
     RowTensors<T> rows;
     Exchange exchange;
   };

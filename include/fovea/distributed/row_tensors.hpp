@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors of one sequence whose rows stand together in a window, so that a row with all its heads
-/// and tensors is one piece of a message.
+/// Tensors of all rows of a sequence in one window. A kernel finds the row at position n where it
+/// would be if all rows were there, so that its sums begin and end where they do in one process.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,22 @@ View<T> moved_rows(const View<T>& x, Index from, Index to, Index rows) {
   return View<T>(x.data() + from * s[2] - to * strides[2], shape, strides);
 }
 
-/// The rows of some tensors of type T, of one batch entry after the other. Row n of entry b is row
-/// b rows + n of the window.
+/// Rows of the heads of one tensor in a window: row n of head h begins at first_byte + (h rows + n)
+/// row_bytes.
+struct RowsInWindow {
+  Index first_byte = 0;  ///< the first row of the first head
+  Index row_bytes = 0;   ///< from one row to the next
+  Index heads = 0;       ///< heads of all batch entries
+  Index rows = 0;        ///< rows of each head
+
+  /// The bytes of some rows of a head.
+  Range bytes(Index head, const Range& range) const {
+    const Index first = first_byte + head * rows * row_bytes;
+    return {first + range.begin * row_bytes, first + range.end * row_bytes};
+  }
+};
+
+/// Some tensors of type T.
 template <class T>
 class RowTensors {
  public:
@@ -38,35 +52,40 @@ class RowTensors {
   /// Room for tensors [batch, heads, rows, width] of these heads and widths.
   /// \throws std::bad_alloc
   RowTensors(Index batch, Index rows, const std::vector<std::pair<Index, Index>>& heads_and_widths)
-      : batch_(batch), rows_(rows) {
+      : batch_(batch) {
+    Index bytes = 0;
     for (const auto& [heads, width] : heads_and_widths) {
-      tensors_.push_back({heads, width, row_});
-      row_ += heads * width;
+      const Index row_bytes = width * Index{sizeof(T)};
+      places_.push_back({bytes, row_bytes, Workspace::size_of(batch, heads), rows});
+      const Index of_rows = Workspace::size_of(Workspace::size_of(batch, heads), rows);
+      const Index size = Workspace::size_of(of_rows, row_bytes);
+      // Each begins at a large page of its own.
+      constexpr Index page = kLargePage;
+      bytes += Workspace::size_of((size + page - 1) / page, page);
     }
-    window_ = RowWindow(Workspace::size_of(batch, rows), row_ * Index{sizeof(T)});
+    window_ = RowWindow(bytes);
   }
 
-  /// Says that all of these rows will be written, of each batch entry.
-  void expect(const std::vector<Range>& ranges) const {
-    for (Index b = 0; b < batch_; ++b) {
-      for (const Range& r : ranges) window_.expect({b * rows_ + r.begin, b * rows_ + r.end});
-    }
-  }
-
-  /// The rows in memory.
+  /// The memory.
   const RowWindow& window() const { return window_; }
-  /// The bytes of a row of all tensors.
-  Index row_bytes() const { return row_ * Index{sizeof(T)}; }
-  /// The number of batch entries.
-  Index batch() const { return batch_; }
-  /// The number of rows of the sequence.
-  Index rows() const { return rows_; }
+  /// Where the rows of each tensor are.
+  const std::vector<RowsInWindow>& places() const { return places_; }
 
   /// Tensor t, of all rows.
   View<T> tensor(std::size_t t) const {
-    const Tensor& x = tensors_[t];
-    return View<T>(reinterpret_cast<T*>(window_.row(0)) + x.first,
-                   {batch_, x.heads, rows_, x.width}, {rows_ * row_, x.width, row_, 1});
+    const RowsInWindow& x = places_[t];
+    const Index width = x.row_bytes / Index{sizeof(T)};
+    return View<T>(reinterpret_cast<T*>(window_.data() + x.first_byte),
+                   {batch_, batch_ == 0 ? 0 : x.heads / batch_, x.rows, width});
+  }
+
+  /// Says that all of these rows will be written.
+  void expect(const std::vector<Range>& ranges) const {
+    for_each_bytes(ranges, [&](const Range& bytes) { window_.expect(bytes); });
+  }
+  /// Gives back the memory of these rows.
+  void forget(const std::vector<Range>& ranges) const {
+    for_each_bytes(ranges, [&](const Range& bytes) { window_.forget(bytes); });
   }
 
   /// Writes the rows of a rank to tensor t.
@@ -90,6 +109,15 @@ class RowTensors {
   }
 
  private:
+  template <class F>
+  void for_each_bytes(const std::vector<Range>& ranges, const F& f) const {
+    for (const RowsInWindow& x : places_) {
+      for (Index head = 0; head < x.heads; ++head) {
+        for (const Range& range : ranges) f(x.bytes(head, range));
+      }
+    }
+  }
+
   /// Calls f(row of the tensor, the same row among the rank's, stride of its columns, width).
   template <class U, class F>
   void for_each_row(std::size_t t, const View<U>& local, const std::vector<Range>& own,
@@ -97,11 +125,11 @@ class RowTensors {
     const View<T> whole = tensor(t);
     if (local.size() == 0) return;
     const Index stride = local.strides()[3];
-    Index at = 0;
-    for (const Range& range : own) {
-      for (Index n = range.begin; n < range.end; ++n, ++at) {
-        for (Index b = 0; b < whole.batch(); ++b) {
-          for (Index h = 0; h < whole.heads(); ++h) {
+    for (Index b = 0; b < whole.batch(); ++b) {
+      for (Index h = 0; h < whole.heads(); ++h) {
+        Index at = 0;
+        for (const Range& range : own) {
+          for (Index n = range.begin; n < range.end; ++n, ++at) {
             f(&whole(b, h, n, 0), &local(b, h, at, 0), stride, whole.width());
           }
         }
@@ -109,16 +137,8 @@ class RowTensors {
     }
   }
 
-  struct Tensor {
-    Index heads;
-    Index width;
-    Index first;  // the place of its first element in a row
-  };
-
   Index batch_ = 0;
-  Index rows_ = 0;
-  Index row_ = 0;  // elements of a row
-  std::vector<Tensor> tensors_;
+  std::vector<RowsInWindow> places_;
   RowWindow window_;
 };
 

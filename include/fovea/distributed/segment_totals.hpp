@@ -12,6 +12,7 @@
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/mpi_type.hpp"
 #include "fovea/distributed/row_layout.hpp"
+#include "fovea/distributed/row_set.hpp"
 #include "fovea/distributed/traffic.hpp"
 #include "fovea/kernels/linear/table.hpp"
 
@@ -39,11 +40,16 @@ class SegmentOwners {
   Index count() const { return (rows_ + kLinearSegment - 1) / kLinearSegment; }
   /// The segments of a rank, ascending.
   const std::vector<Index>& of(int rank) const { return of_ranks_[static_cast<std::size_t>(rank)]; }
-  /// The rows of a rank's segments, as ascending ranges.
-  std::vector<Range> rows(int rank) const {
+  /// The rows of a segment.
+  Range rows(Index segment) const {
+    return {segment * kLinearSegment, (std::min)((segment + 1) * kLinearSegment, rows_)};
+  }
+  /// The rows of a rank's segments that it does not hold all, as ascending ranges.
+  std::vector<Range> broken_rows(const RowLayout& layout, int rank) const {
     std::vector<Range> ranges;
     for (const Index s : of(rank)) {
-      ranges.push_back({s * kLinearSegment, (std::min)((s + 1) * kLinearSegment, rows_)});
+      const std::vector<Range> own = intersection(layout.of(rank), {rows(s)});
+      if (own.size() != 1 || own[0] != rows(s)) ranges.push_back(rows(s));
     }
     return ranges;
   }

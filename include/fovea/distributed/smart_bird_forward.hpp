@@ -44,10 +44,9 @@ class SmartBirdForwardPass {
         numbers_(inputs.q.batch(), rows.count(), {{1, 1}}),
         keys_(inputs.q.batch(), rows.count(),
               {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
-        sketch_exchange_(rows.ranks(), sketch_.window(),
+        sketch_exchange_(rows.ranks(), sketch_,
                          {ExchangePlan::of(rows.layout(), rows.ranks().rank(),
-                                           [&](int rank) { return choices_of(rank); })},
-                         inputs.sketch_k.batch(), rows.count()),
+                                           [&](int rank) { return choices_of(rank); })}),
         attention_(options, listed(), out, saved, memory_of(executor)) {
     attention_.take_scratch(executor);
     sketch_.put(0, inputs.sketch_k, rows.own());
@@ -75,9 +74,8 @@ class SmartBirdForwardPass {
     sketch_exchange_.end();
     // Who has failed asks for nothing, and sends what others ask for.
     key_exchange_.emplace(
-        rows_.ranks(), keys_.window(),
-        std::vector<ExchangePlan>{requested(rows_.ranks(), rows_.layout(), needed)}, keys_.batch(),
-        rows_.count());
+        rows_.ranks(), keys_,
+        std::vector<ExchangePlan>{requested(rows_.ranks(), rows_.layout(), needed)});
     key_exchange_->begin();
     key_exchange_->begin_stage(0);
     if (!error) error = fovea::detail::caught([&] { attention_.attend(executor); });
@@ -111,7 +109,8 @@ class SmartBirdForwardPass {
       select_keys(options_, sketch, range.of(indices), numbers_.tensor(0).data(), executor,
                   range.range());
     }
-    numbers_.get(0, View<bool>(attention_.is_number(), {numbers_.batch(), 1, rows_.own_count(), 1}),
+    numbers_.get(0,
+                 View<bool>(attention_.is_number(), {inputs_.q.batch(), 1, rows_.own_count(), 1}),
                  rows_.own());
   }
 

@@ -68,14 +68,12 @@ class SoftmaxBackwardPass {
                     queries_.tensor(kGradOfOut), grads_of_queries()),
         key_pass_(call_, key_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
                   queries_.tensor(kGradOfOut), grads_of_keys()),
-        key_exchange_(rows.ranks(), keys_.window(), {exchange([&](int rank) {
+        key_exchange_(rows.ranks(), keys_, {exchange([&](int rank) {
                         return keys_seen(plans_, rows.layout().of(rank), rows.count());
-                      })},
-                      inputs.q.batch(), rows.count()),
-        query_exchange_(rows.ranks(), queries_.window(), {exchange([&](int rank) {
+                      })}),
+        query_exchange_(rows.ranks(), queries_, {exchange([&](int rank) {
                           return rows_seeing(plans_, rows.layout().of(rank), rows.count());
-                        })},
-                        inputs.q.batch(), rows.count()) {
+                        })}) {
     const std::vector<Range>& own = rows.own();
     keys_.expect(own);
     queries_.expect(own);

@@ -109,7 +109,7 @@ class SoftmaxForwardPass {
         stages_(plans_, rows.count(), most(seen_)),
         keys_(inputs.q.batch(), rows.count(),
               {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
-        exchange_(rows.ranks(), keys_.window(), stage_plans(), inputs.q.batch(), rows.count()) {
+        exchange_(rows.ranks(), keys_, stage_plans()) {
     keys_.expect(rows.own());
     if (!stages_.are_several()) {
       keys_.expect(seen_[static_cast<std::size_t>(rows.ranks().rank())]);
@@ -214,17 +214,14 @@ class SoftmaxForwardPass {
 
   /// Gives back the memory of received keys that are not needed any more.
   void forget(const Range& keys) const {
+    std::vector<Range> received;
     Index begin = keys.begin;
-    const auto forget_until = [&](Index end) {
-      for (Index b = 0; b < keys_.batch() && begin < end; ++b) {
-        keys_.window().forget({b * keys_.rows() + begin, b * keys_.rows() + end});
-      }
-    };
     for (const Range& own : intersection(rows_.own(), {keys})) {
-      forget_until(own.begin);
+      received.push_back({begin, own.begin});
       begin = own.end;
     }
-    forget_until(keys.end);
+    received.push_back({begin, keys.end});
+    keys_.forget(received);
   }
 
   const Rows& rows_;
