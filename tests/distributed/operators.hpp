@@ -40,6 +40,9 @@ void for_each_softmax_operator(const F& f) {
   f("fixed", fovea::FixedAttention{{.stride = 16, .summary = 2}});
   f("fixed, merged", fovea::FixedAttention{{.stride = 16, .heads = HeadAssignment::merged}});
   f("BigBird", fovea::BigBirdAttention{{.block = 16, .seed = 5}});
+  f("patterns of heads",
+    fovea::SparseAttention({.patterns = {fovea::AnyPattern(fovea::Window{20, 3}),
+                                         fovea::AnyPattern(fovea::strided_merged(8))}}));
 }
 
 }  // namespace fovea_test
