@@ -2,10 +2,9 @@
 /// \file
 /// The floors of include/fovea: an include points only to the left of
 /// core, simd, kernels, patterns, attention, layers, io, and beside layers distributed; within a
-/// floor to the rooms that a room stands on; few headers know Eigen; each folder's umbrella header holds the whole folder;
-/// only who includes spectral needs FFTW, only who includes io a library for JSON, and only who
-/// includes distributed MPI. Each law is
-/// also broken on purpose, in a copy.
+/// floor to the rooms that a room stands on; few headers know Eigen; each folder's umbrella header
+/// holds the whole folder; only who includes spectral needs FFTW, only who includes io a library
+/// for JSON, and only who includes distributed MPI. Each law is also broken on purpose, in a copy.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -240,7 +239,8 @@ Complaints includes_of_json(const Headers& headers) {
 /// What needs MPI, and has an umbrella of its own.
 bool is_distributed(const std::string& header) { return floor_of(header) == "distributed"; }
 
-/// The header of MPI is reached by way of the communicator alone, and distributed not from fovea.hpp.
+/// The header of MPI is reached by way of the communicator alone, and distributed not from
+/// fovea.hpp.
 Complaints includes_of_mpi(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {

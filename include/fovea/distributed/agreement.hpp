@@ -26,8 +26,8 @@ enum class Failure : int { none, invalid_argument, bad_alloc, other };
 
 /// What one rank brings to an agreement.
 struct Vote {
-  Failure failure = Failure::none;
-  std::string text;  ///< the message of the failure, or else the call that is made
+  Failure failure = Failure::none;  ///< what kind of failure
+  std::string text;                 ///< the message of the failure, or else the call that is made
 };
 
 /// What a rank says if it has thrown this, or null, in a call that is described by the text.

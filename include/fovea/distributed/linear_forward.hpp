@@ -30,7 +30,7 @@ namespace detail {
 
 /// One range of rows, and the ranks of the ranges before and behind it.
 struct LinkOfRows {
-  Range rows;
+  Range rows;       ///< of the sequence
   Index first = 0;  ///< the place of its first row among the rank's rows
   int before = -1;  ///< the rank of the range before, -1: there is none
   int behind = -1;  ///< the rank of the range behind, -1: there is none

@@ -20,6 +20,7 @@ class MpiType {
  public:
   MpiType(const MpiType&) = delete;
   MpiType& operator=(const MpiType&) = delete;
+  /// Takes over the type of another one, which then has none.
   MpiType(MpiType&& other) noexcept : type_(std::exchange(other.type_, MPI_DATATYPE_NULL)) {}
   MpiType& operator=(MpiType&&) = delete;
   ~MpiType() {
@@ -61,6 +62,7 @@ class MpiType {
     return committed(ranks, type);
   }
 
+  /// The type as MPI knows it.
   MPI_Datatype get() const { return type_; }
 
  private:

@@ -34,8 +34,10 @@ class RowWindow {
     data_ = static_cast<std::byte*>(memory);
   }
 
+  /// Takes over the memory of another one, which then has none.
   RowWindow(RowWindow&& other) noexcept
       : bytes_(std::exchange(other.bytes_, 0)), data_(std::exchange(other.data_, nullptr)) {}
+  /// Changes memory with another one.
   RowWindow& operator=(RowWindow&& other) noexcept {
     std::swap(bytes_, other.bytes_);
     std::swap(data_, other.data_);

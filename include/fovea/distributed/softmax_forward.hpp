@@ -22,9 +22,10 @@ namespace detail {
 
 /// Lets MPI work on messages whenever the calling thread takes a block.
 struct ProgressOfCaller {
-  const Exchange* exchange;
-  std::thread::id caller;
+  const Exchange* exchange;  ///< the messages
+  std::thread::id caller;    ///< the thread that may call MPI
 
+  /// Changes nothing of the block.
   template <class Args>
   void operator()(Index /*stage*/, const SequenceTask& /*task*/, Args& /*args*/) const {
     if (std::this_thread::get_id() == caller) exchange->progress();
