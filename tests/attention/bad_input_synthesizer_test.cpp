@@ -103,6 +103,10 @@ TEST(BadSynthesizerInput, Dense) {
   EXPECT_EQ(message_of(problem, in), name + "width of b2 is 6; expected 8, the width of w2");
   in.b2 = shaped({1, 2, 2, 8});
   EXPECT_EQ(message_of(problem, in), name + "rows of b2 is 2; expected 1, one row of biases");
+  in = problem.inputs();
+  const std::vector<Index> lengths = {6, 7, 1};
+  in.key_lengths = lengths;
+  EXPECT_EQ(message_of(problem, in), name + "key_lengths[1] is 7; expected 0 to 6, the rows of v");
 }
 
 TEST(BadSynthesizerInput, Backward) {

@@ -284,6 +284,10 @@ TEST(CrossMultiHead, BackwardRefusesFirst) {
             "layer");
   EXPECT_EQ(with(memory.view()),
             "CrossMultiHead: d_memory is in the memory of memory; expected memory of its own");
+  const Activations thin({2, 1, 7, kWidth + 1});
+  EXPECT_EQ(refusal([&] { layer.backward(tokens, saved, thin.view(), d_x.view(), {}); }),
+            "CrossMultiHead: width of d_y is " + std::to_string(kWidth + 1) + "; expected " +
+                std::to_string(kWidth) + ", that of the layer");
   tokens.training = fovea::TrainingStep{};
   EXPECT_EQ(with({}),
             "CrossMultiHead: training is step 0 of seed 0 in layer 0; expected none, as "

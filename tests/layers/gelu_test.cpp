@@ -57,6 +57,14 @@ TEST(Gelu, Gradients) {
   }
 }
 
+TEST(Gelu, BackwardRefusesTheMemoryOfX) {
+  Layer layer;
+  const Activations x = drawn({1, 1, 2, 3}, 5), d_y = drawn({1, 1, 2, 3}, 6);
+  Layer::Saved saved;
+  EXPECT_EQ(refusal([&] { layer.backward(x.view(), saved, d_y.view(), x.view()); }),
+            "Gelu: d_x is in the memory of x; expected memory of its own");
+}
+
 TEST(Gelu, ThreadsChangeNoBit) {
   Layer layer;
   expect_same_bits_for_threads(layer, {2, 1, 300, 9}, {2, 1, 300, 9}, alone);

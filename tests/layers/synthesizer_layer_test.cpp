@@ -87,6 +87,15 @@ TYPED_TEST(SynthesizerLayer, Refuses) {
   tokens.mask = View<const bool>(&all, {1, 1, 1, 1});
   EXPECT_EQ(refusal([&] { longer.forward(tokens, y.view()); }),
             "SynthesizerLayer: mask is given; expected none");
+  // In training and backward, too.
+  auto trained = TestFixture::made({.width = 6, .heads = 2, .length = 7});
+  typename TestFixture::Layer::Saved saved;
+  EXPECT_EQ(refusal([&] { trained.forward(tokens, y.view(), saved); }),
+            "SynthesizerLayer: mask is given; expected none");
+  trained.forward(Tokens<double>(x.view()), y.view(), saved);
+  const Activations d_y = drawn(kShape, 2);
+  EXPECT_EQ(refusal([&] { trained.backward(tokens, saved, d_y.view(), {}); }),
+            "SynthesizerLayer: mask is given; expected none");
   fovea::Initialiser initialiser(5);
   EXPECT_EQ(refusal([&] {
               typename TestFixture::Layer({.width = 6, .heads = 4, .length = 6}, initialiser);

@@ -32,7 +32,7 @@ struct Sizes {
   Index width = 64;
   Index value_width = 64;
   bool causal = false;
-  Index innermost = 1;  // stride of columns, and of entries
+  Index innermost = 1;  // stride of columns, and of entries; rows lie apart if it is not 1
 };
 
 /// How the phases cut the work.
@@ -68,7 +68,7 @@ class Call {
  public:
   explicit Call(const Sizes& sizes)
       : s_(sizes),
-        layout_{.innermost = sizes.innermost, .guard = Guard::behind},
+        layout_{.innermost = sizes.innermost, .gap = sizes.innermost - 1, .guard = Guard::behind},
         q_({1, 1, s_.rows, s_.width}, layout_),
         k_({1, 1, s_.keys, s_.width}, layout_),
         v_({1, 1, s_.keys, s_.value_width}, layout_),
