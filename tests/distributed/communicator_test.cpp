@@ -113,7 +113,7 @@ TEST(Agreement, TheLowestRankIsHeard) {
 }
 
 TEST(Agreement, CallsThatDifferAreRefused) {
-  if (all_ranks().size() == 1) return;
+  if (all_ranks().size() == 1) GTEST_SKIP() << "one rank makes one call";
   const int last = all_ranks().size() - 1;
   EXPECT_EQ(refusal([&] {
               together(all_ranks(), all_ranks().rank() == last ? "a walk" : "a call", [] {});

@@ -22,9 +22,21 @@ struct NearerIsMore {
   }
 };
 
-/// Calls f(name, op) for each.
+/// Each block of queries sees its own block of keys, and the first one.
+inline fovea::BlockRows own_and_first_blocks(fovea::Index rows, fovea::Index block) {
+  fovea::BlockRows blocks;
+  blocks.offsets.push_back(0);
+  for (fovea::Index n = 0; n * block < rows; ++n) {
+    blocks.columns.push_back(0);
+    if (n > 0) blocks.columns.push_back(n);
+    blocks.offsets.push_back(static_cast<fovea::Index>(blocks.columns.size()));
+  }
+  return blocks;
+}
+
+/// Calls f(name, op) for each, for a sequence of so many rows.
 template <class F>
-void for_each_softmax_operator(const F& f) {
+void for_each_softmax_operator(fovea::Index rows, const F& f) {
   using fovea::HeadAssignment;
   const fovea::FullAttention causal{{.causal = true}};
   f("full", fovea::FullAttention{});
@@ -39,6 +51,8 @@ void for_each_softmax_operator(const F& f) {
   f("strided, merged", fovea::StridedAttention{{.stride = 16, .heads = HeadAssignment::merged}});
   f("fixed", fovea::FixedAttention{{.stride = 16, .summary = 2}});
   f("fixed, merged", fovea::FixedAttention{{.stride = 16, .heads = HeadAssignment::merged}});
+  f("blocks",
+    fovea::BlockSparseAttention({.block = 16, .layouts = {own_and_first_blocks(rows, 16)}}));
   f("BigBird", fovea::BigBirdAttention{{.block = 16, .seed = 5}});
   f("patterns of heads",
     fovea::SparseAttention({.patterns = {fovea::AnyPattern(fovea::Window{20, 3}),

@@ -71,6 +71,12 @@ TEST(Redistribute, RefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(refused(x, x, longer),
             "rank 0: redistribute: rows of the layouts is 20 and 21; expected as many");
+  const Communicator alone(MPI_COMM_SELF);
+  const Rows of_one(alone, RowLayout::contiguous(20, 1));
+  if (size > 1) {
+    EXPECT_EQ(refused(x, x, of_one), "rank 0: redistribute: ranks of the layouts is " +
+                                         std::to_string(size) + " and 1; expected as many");
+  }
   const Index first = from.layout().count(0);
   EXPECT_EQ(refused(Tensor<float>({1, 2, own + 1, 3}), x, from),
             "rank 0: redistribute: rows of from is " + std::to_string(first + 1) + "; expected " +

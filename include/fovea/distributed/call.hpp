@@ -4,11 +4,14 @@
 /// on it.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <string_view>
 
 #include "fovea/attention/call/check.hpp"
+#include "fovea/core/executor.hpp"
 #include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/traffic.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -52,6 +55,36 @@ void check_call(const char* op, const In& in, const Rows& rows, const Check& che
   check_tensors(own);
   fovea::detail::check_key_lengths(op, in.key_lengths, in.q.batch(), "q", rows.count(),
                                    "the sequence");
+}
+
+/// Makes a call on all ranks together: checks it, prepares it, runs it. Where one rank throws, all
+/// throw the same, and the messages that others wait for are sent before.
+/// \param op the operator's name   \param call what is called, in words that are the same on all
+/// ranks \param check checks what this rank brings \param prepare called as prepare(threads) with
+/// what for_call makes of the executor; takes all memory, and returns a pointer to a pass, whose
+/// run(threads) returns what was thrown, or null
+template <class Check, class E, class Prepare>
+Traffic run_call(const Rows& rows, const char* op, const std::string& call, const Check& check,
+                 E&& executor, const Prepare& prepare) {
+  const Communicator& ranks = rows.ranks();
+  together(ranks, call, check);
+  Traffic traffic;
+  bool has_executor = false;
+  const std::exception_ptr error = fovea::detail::caught([&] {
+    auto&& threads = for_call(executor);
+    has_executor = true;
+    decltype(prepare(threads)) pass;
+    together(ranks, op, [&] {
+      pass = prepare(threads);
+      memory_of(threads).require();
+    });
+    agree(ranks, pass->run(threads), op);
+    traffic = pass->traffic();
+  });
+  // A rank whose executor is refused meets the others where they prepare.
+  if (!has_executor) agree(ranks, error, op);
+  if (error) std::rethrow_exception(error);
+  return traffic;
 }
 
 /// What is the same on all ranks of a call, in words.

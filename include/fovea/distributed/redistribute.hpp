@@ -3,7 +3,6 @@
 /// Moves rows from one layout to another: from windows to causal balance, or to one rank and back.
 #pragma once
 
-#include <exception>
 #include <memory>
 #include <string>
 
@@ -24,6 +23,12 @@ template <class T>
 void check_redistribution(const View<const T>& from, const Rows& from_rows, const View<T>& to,
                           const Rows& to_rows) {
   constexpr const char* name = "redistribute";
+  if (from_rows.layout().ranks() != to_rows.layout().ranks()) {
+    refuse(name, "ranks of the layouts",
+           std::to_string(from_rows.layout().ranks()) + " and " +
+               std::to_string(to_rows.layout().ranks()),
+           "as many");
+  }
   if (from_rows.count() != to_rows.count()) {
     refuse(name, "rows of the layouts",
            std::to_string(from_rows.count()) + " and " + std::to_string(to_rows.count()),

@@ -3,7 +3,6 @@
 /// An exchange plan where ranks do not know what the others need: every rank asks.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>

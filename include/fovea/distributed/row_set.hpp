@@ -23,11 +23,10 @@ class RowSet {
   /// Adds the rows of a strip, which are in [0, rows).
   void add(const Strip& strip) {
     if (strip.step == 1) return add(strip.span());
-    for (Index n = 0; n < strip.count; ++n) {
-      const Index row = strip.first + strip.step * n;
-      word(row) |= std::uint64_t{1} << (row % kBits);
-    }
+    for (Index n = 0; n < strip.count; ++n) add(strip.first + strip.step * n);
   }
+  /// Adds a row in [0, rows).
+  void add(Index row) { word(row) |= std::uint64_t{1} << (row % kBits); }
 
   /// Adds a range of rows in [0, rows). Ranges that overlap the one before cost O(1).
   void add(const Range& range) {

@@ -53,6 +53,14 @@ class SegmentOwners {
     }
     return ranges;
   }
+  /// The same of all ranks.
+  std::vector<Range> all_broken_rows(const RowLayout& layout) const {
+    RowSet broken(rows_);
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      for (const Range& range : broken_rows(layout, rank)) broken.add(range);
+    }
+    return broken.ranges();
+  }
 
  private:
   Index rows_;

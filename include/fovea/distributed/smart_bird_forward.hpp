@@ -5,19 +5,17 @@
 /// rows, and asks for the keys and values that were chosen.
 #pragma once
 
-#include <algorithm>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/distributed/call.hpp"
 #include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/own_range.hpp"
 #include "fovea/distributed/requests.hpp"
-#include "fovea/distributed/softmax_call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -124,7 +122,7 @@ class SmartBirdForwardPass {
           for (Index c = 0; c < indices.width(); ++c) {
             const Index key = indices(b, h, n, c);
             if (key < 0) break;
-            chosen.add(Strip{key, 2, 1});
+            chosen.add(key);
           }
         }
       }
@@ -145,13 +143,18 @@ class SmartBirdForwardPass {
 
 /// Computes Smart Bird attention over a sequence that is spread over ranks, on all of them
 /// together; every rank calls it with its own rows. The bits are those of `op.forward` over the
-/// whole sequence, for any number of ranks and any layout. \param inputs q, k, v and the sketch of
-/// this rank's rows, in ascending order; key lengths count keys of the whole sequence \param out
-/// [B, Hq, own rows, Dv], written \param saved lse and the chosen keys (positions in the sequence)
-/// of the rank's rows \param executor as in `forward` of the operator \returns the messages of this
-/// rank \throws as `forward` over softmax operators; std::invalid_argument also if draws are given
-/// Cost: that of the rank's rows. Memory: the keys of the sketch of all rows, the rank's keys and
-/// values once more, and those that its rows have chosen.
+/// whole sequence, for any number of ranks and any layout.
+/// \param inputs q, k, v and the sketch of this rank's rows, in ascending order; key lengths count
+/// keys of the whole sequence
+/// \param out [B, Hq, own rows, Dv], written
+/// \param saved lse and the chosen keys (positions in the sequence) of the rank's rows
+/// \param executor as in `forward` of the operator
+/// \returns the messages of this rank
+/// \throws as `forward` over softmax operators; std::invalid_argument also if draws are given
+///
+/// Cost: that of the rank's rows; the sketch's keys are prepared once for each of its ranges.
+/// Memory: the keys of the sketch of all rows, the rank's keys and values once more, and those that
+/// its rows have chosen.
 template <class Out, class E = Serial, class T = Scalar<Out>>
 Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention, T>& inputs,
                 Out&& out, const SavedOf<SmartBirdAttention, T>& saved, const Rows& rows,
@@ -160,22 +163,20 @@ Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention,
   const char* const name = SmartBirdAttention::name();
   std::string call = detail::call_text(name, ".forward", inputs, rows);
   call.append(", sketch ").append(detail::sizes_text(inputs.sketch_k));
-  detail::together(rows.ranks(), call, [&] {
-    if (!inputs.draws.is_none()) {
-      refuse(name, "draws", "given", "none, since the sequence is spread over ranks");
-    }
-    detail::check_call(name, inputs, rows,
-                       [&](const SmartBirdInputs<T>& own) { op.check(own, to, saved); });
-  });
-  auto&& threads = for_call(executor);
-  std::unique_ptr<SmartBirdForwardPass<T>> pass;
-  detail::together(rows.ranks(), name, [&] {
-    pass = std::make_unique<SmartBirdForwardPass<T>>(op.options, inputs, to, saved, rows, threads);
-    memory_of(threads).require();
-  });
-  const std::exception_ptr error = pass->run(threads);
-  detail::agree(rows.ranks(), error, name);
-  return pass->traffic();
+  return detail::run_call(
+      rows, name, call,
+      [&] {
+        if (!inputs.draws.is_none()) {
+          refuse(name, "draws", "given", "none, since the sequence is spread over ranks");
+        }
+        detail::check_call(name, inputs, rows,
+                           [&](const SmartBirdInputs<T>& own) { op.check(own, to, saved); });
+      },
+      executor,
+      [&](auto& threads) {
+        return std::make_unique<SmartBirdForwardPass<T>>(op.options, inputs, to, saved, rows,
+                                                         threads);
+      });
 }
 
 /// The same, where nothing is saved.

@@ -5,13 +5,13 @@
 /// two passes, each with an exchange of its own, and nothing is added up between ranks.
 #pragma once
 
-#include <algorithm>
 #include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/row_tensors.hpp"
 #include "fovea/distributed/softmax_call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -218,7 +218,9 @@ class SoftmaxBackwardPass {
 /// \param executor as in `forward`
 /// \returns the messages of this rank
 /// \throws as `forward`, also std::invalid_argument if the gradient of a bias or a sink is asked
-/// for Cost: 2 (4 D + 3 Dv) flops for each visible pair: logits and gradients of weights are
+/// for
+///
+/// Cost: 2 (4 D + 3 Dv) flops for each visible pair: logits and gradients of weights are
 /// computed for queries and for keys once each. The keys and values that the rank's queries see are
 /// received, and then the queries that see its keys, with out, d_out and two numbers.
 /// Memory: what it receives, and the rank's rows twice.
@@ -228,24 +230,22 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
          const D& d_out, const GradsOf<Op, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
   const View<const T> d_from(d_out);
-  detail::together(rows.ranks(), detail::call_text(Op::name(), ".backward", inputs, rows), [&] {
-    detail::check_spread_grads(Op::name(), grads);
-    detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
-      op.check_backward_tensors(own, from, saved, d_from, grads);
-    });
-    op.check_pattern(detail::whole_sequence(op, rows));
-  });
-  std::unique_ptr<SoftmaxBackwardPass<Op, T>> pass;
-  auto&& threads = for_call(executor);
-  detail::together(rows.ranks(), Op::name(), [&] {
-    pass =
-        std::make_unique<SoftmaxBackwardPass<Op, T>>(op, inputs, from, saved, d_from, grads, rows);
-    pass->reserve(threads);
-    memory_of(threads).require();
-  });
-  const std::exception_ptr error = pass->run(threads);
-  detail::agree(rows.ranks(), error, Op::name());
-  return pass->traffic();
+  return detail::run_call(
+      rows, Op::name(), detail::call_text(Op::name(), ".backward", inputs, rows),
+      [&] {
+        detail::check_spread_grads(Op::name(), grads);
+        detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
+          op.check_backward_tensors(own, from, saved, d_from, grads);
+        });
+        op.check_pattern(detail::whole_sequence(op, rows));
+      },
+      executor,
+      [&](auto& threads) {
+        auto pass = std::make_unique<SoftmaxBackwardPass<Op, T>>(op, inputs, from, saved, d_from,
+                                                                 grads, rows);
+        pass->reserve(threads);
+        return pass;
+      });
 }
 
 }  // namespace distributed

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A call of a softmax operator over a sequence that is spread over ranks: which operators may make
-/// it, and the tensors of one range of rows as if all rows were there.
+/// What both passes of softmax attention over ranks ask of an operator.
 #pragma once
 
 #include <concepts>
-#include <vector>
 
 #include "fovea/attention/softmax/operator.hpp"
 #include "fovea/distributed/call.hpp"
-#include "fovea/distributed/row_tensors.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -29,41 +26,6 @@ SequenceShape whole_sequence(const Op& op, const Rows& rows) {
 }
 
 }  // namespace detail
-
-/// The views of one range of this rank's rows, each row where it would be if all rows were there.
-class OwnRange {
- public:
-  /// \param range of the sequence   \param first the place of its first row among the rank's rows
-  /// \param rows the number of rows of the sequence
-  OwnRange(const Range& range, Index first, Index rows)
-      : range_(range), first_(first), rows_(rows) {}
-
-  /// The range.
-  const Range& range() const { return range_; }
-
-  /// The view of a tensor of the rank's rows; of none it is none.
-  template <class T>
-  View<T> of(const View<T>& local) const {
-    return local.is_none() || local.size() == 0 ? View<T>()
-                                                : moved_rows(local, first_, range_.begin, rows_);
-  }
-
- private:
-  Range range_;
-  Index first_;
-  Index rows_;
-};
-
-/// The ranges of a rank's rows.
-inline std::vector<OwnRange> own_ranges(const Rows& rows) {
-  std::vector<OwnRange> ranges;
-  Index first = 0;
-  for (const Range& range : rows.own()) {
-    ranges.emplace_back(range, first, rows.count());
-    first += range.end - range.begin;
-  }
-  return ranges;
-}
 
 }  // namespace distributed
 

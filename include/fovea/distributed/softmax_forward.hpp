@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/own_range.hpp"
 #include "fovea/distributed/softmax_call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -36,8 +37,8 @@ struct ProgressOfCaller {
 class KeyStages {
  public:
   /// Whether keys come in stages: if a rank sees many, and every block sees a single run of
-  /// neighbours. A segment of keys is the least that keeps the bits: its sums are closed at its
-  /// end. \param most_seen the largest number of keys that a rank sees
+  /// neighbours. A segment is the least that keeps the bits: its sums are closed at its end.
+  /// \param most_seen the largest number of keys that a rank sees
   KeyStages(const HeadPlans& plans, Index keys, Index most_seen) : keys_(keys) {
     if (most_seen > 2 * kKeySegment && plans.stage_count() == 1 && sees_neighbours(plans)) {
       count_ = (keys + kKeySegment - 1) / kKeySegment;
@@ -236,38 +237,41 @@ class SoftmaxForwardPass {
 
 /// Computes attention over a sequence that is spread over ranks, on all of them together; every
 /// rank calls it with its own rows. The bits are those of `op.forward` over the whole sequence, for
-/// any number of ranks and any layout. \param op an operator of softmax attention over a pattern
+/// any number of ranks and any layout.
+/// \param op an operator of softmax attention over a pattern
 /// \param inputs q, k and v of this rank's rows, [B, H, own rows, D] in ascending order; key
-/// lengths count keys of the whole sequence \param out [B, Hq, own rows, Dv], written \param saved
-/// lse [B, Hq, own rows, 1], written if it has a tensor \param executor runs the blocks of this
-/// rank, as in `forward` of the operator \returns the messages of this rank \throws on all ranks
-/// alike what one of them throws, with its number: std::invalid_argument for inputs that `op`
-/// refuses, for bias, mask or packed sequences, for tensors that do not have the rank's rows and
-/// for calls that differ between ranks; std::bad_alloc; before anything is written. What a user's
-/// pattern throws while it computes, too. std::runtime_error if MPI fails. Cost: that of the rank's
-/// rows, and each key and value that they see received once. Memory: the rank's keys and values
-/// once more, and those that it sees; where a block of the pattern sees neighbouring keys alone,
-/// only those of two segments of kKeySegment at a time.
+/// lengths count keys of the whole sequence
+/// \param out [B, Hq, own rows, Dv], written
+/// \param saved lse [B, Hq, own rows, 1], written if it has a tensor
+/// \param executor runs the blocks of this rank, as in `forward` of the operator
+/// \returns the messages of this rank
+/// \throws on all ranks alike what one of them throws, with its number, before anything is written:
+/// std::invalid_argument for inputs that `op` refuses, for bias, mask or packed sequences, for
+/// tensors that do not have the rank's rows, for calls that differ between ranks, and for an arena
+/// in use or too small; std::bad_alloc. Later, what a user's pattern or executor throws while it
+/// computes. std::runtime_error if MPI fails.
+///
+/// Cost: that of the rank's rows, and each key and value that they see received once.
+/// Memory: the rank's keys and values once more, and those that it sees; where a block of the
+/// pattern sees neighbouring keys alone, only those of two segments of kKeySegment at a time.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
-requires PatternAttention<Op, T> Traffic forward(const Op& op, const SoftmaxInputs<T>& inputs,
-                                                 Out&& out, const SoftmaxSaved<T>& saved,
+requires PatternAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                 Out&& out, const SavedOf<Op, T>& saved,
                                                  const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
-  std::unique_ptr<SoftmaxForwardPass<Op, T>> pass;
-  detail::together(rows.ranks(), detail::call_text(Op::name(), ".forward", inputs, rows), [&] {
-    detail::check_call(Op::name(), inputs, rows,
-                       [&](const SoftmaxInputs<T>& own) { op.check_tensors(own, to, saved); });
-    op.check_pattern(detail::whole_sequence(op, rows));
-  });
-  auto&& threads = for_call(executor);
-  detail::together(rows.ranks(), Op::name(), [&] {
-    pass = std::make_unique<SoftmaxForwardPass<Op, T>>(op, inputs, to, saved, rows);
-    pass->reserve(threads);
-    memory_of(threads).require();
-  });
-  const std::exception_ptr error = pass->run(threads);
-  detail::agree(rows.ranks(), error, Op::name());
-  return pass->traffic();
+  return detail::run_call(
+      rows, Op::name(), detail::call_text(Op::name(), ".forward", inputs, rows),
+      [&] {
+        detail::check_call(Op::name(), inputs, rows,
+                           [&](const SoftmaxInputs<T>& own) { op.check_tensors(own, to, saved); });
+        op.check_pattern(detail::whole_sequence(op, rows));
+      },
+      executor,
+      [&](auto& threads) {
+        auto pass = std::make_unique<SoftmaxForwardPass<Op, T>>(op, inputs, to, saved, rows);
+        pass->reserve(threads);
+        return pass;
+      });
 }
 
 /// The same, where nothing is saved.

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cassert>
 #include <span>
 #include <utility>
 #include <vector>
@@ -174,7 +173,7 @@ class PlanPart {
 
   /// What some rows of a block see of a run, whose bounds may be written to those of run `number`.
   KeyRun cut_run(const KeyRun& run, const Range& rows, Index number, BlockStorage& storage) const {
-    Range points = places_within({run.first, run.step, run.count}, seen_);
+    const Range points = places_within({run.first, run.step, run.count}, seen_);
     if (run.lower == nullptr) {
       if (points.is_empty()) return {};
       return {run.first + run.step * points.begin, run.step, points.end - points.begin};
