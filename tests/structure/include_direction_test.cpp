@@ -198,62 +198,39 @@ bool is_in_no_umbrella(const std::string& header) {
 /// What is FFTW's, which is under the GPL and not everywhere: it has an umbrella of its own.
 bool is_spectral(const std::string& header) { return floor_of(header) == "spectral"; }
 
-/// FFTW's header is reached by way of spectral alone, and that not from fovea.hpp nor from the
-/// umbrella of another floor.
-Complaints includes_of_fftw(const Headers& headers) {
+/// The header of a library that not everybody has is included by one header of its floor, and the
+/// floor is reached neither from fovea.hpp nor from the umbrella of another floor.
+Complaints includes_of_library(const Headers& headers, const std::string& library,
+                               const std::string& its_own) {
   Complaints complaints;
+  const std::string floor = floor_of(its_own);
   for (const auto& [header, names] : headers) {
-    const bool is_its_own = header == "fovea/spectral/fftw.hpp";
-    if (!is_its_own && std::find(names.begin(), names.end(), "fftw3.h") != names.end()) {
-      complaints.push_back(header + " includes fftw3.h");
+    if (header != its_own && std::find(names.begin(), names.end(), library) != names.end()) {
+      complaints.push_back(header + " includes " + library);
     }
     const bool is_umbrella = std::count(header.begin(), header.end(), '/') == 1;
-    if (!is_umbrella || is_spectral(header)) continue;
+    if (!is_umbrella || floor_of(header) == floor) continue;
     for (const std::string& reached : reached_from(headers, header)) {
-      if (is_spectral(reached)) complaints.push_back(header + " reaches " + reached);
+      if (floor_of(reached) == floor) complaints.push_back(header + " reaches " + reached);
     }
   }
   return complaints;
 }
 
-/// What only some programs need, and takes a library of its own: it, too, has an umbrella of its
-/// own.
-bool is_io(const std::string& header) { return floor_of(header) == "io"; }
-
-/// The header for JSON is reached by way of safetensors alone, and io from no other floor.
+Complaints includes_of_fftw(const Headers& headers) {
+  return includes_of_library(headers, "fftw3.h", "fovea/spectral/fftw.hpp");
+}
 Complaints includes_of_json(const Headers& headers) {
-  Complaints complaints;
-  for (const auto& [header, names] : headers) {
-    const bool is_its_own = header == "fovea/io/safetensors.hpp";
-    if (!is_its_own && std::find(names.begin(), names.end(), "nlohmann/json.hpp") != names.end()) {
-      complaints.push_back(header + " includes nlohmann/json.hpp");
-    }
-    if (header != "fovea/fovea.hpp") continue;
-    for (const std::string& reached : reached_from(headers, header)) {
-      if (is_io(reached)) complaints.push_back(header + " reaches " + reached);
-    }
-  }
-  return complaints;
+  return includes_of_library(headers, "nlohmann/json.hpp", "fovea/io/safetensors.hpp");
+}
+Complaints includes_of_mpi(const Headers& headers) {
+  return includes_of_library(headers, "mpi.h", "fovea/distributed/communicator.hpp");
 }
 
-/// What needs MPI, and has an umbrella of its own.
-bool is_distributed(const std::string& header) { return floor_of(header) == "distributed"; }
-
-/// The header of MPI is reached by way of the communicator alone, and distributed not from
-/// fovea.hpp.
-Complaints includes_of_mpi(const Headers& headers) {
-  Complaints complaints;
-  for (const auto& [header, names] : headers) {
-    const bool is_its_own = header == "fovea/distributed/communicator.hpp";
-    if (!is_its_own && std::find(names.begin(), names.end(), "mpi.h") != names.end()) {
-      complaints.push_back(header + " includes mpi.h");
-    }
-    if (header != "fovea/fovea.hpp") continue;
-    for (const std::string& reached : reached_from(headers, header)) {
-      if (is_distributed(reached)) complaints.push_back(header + " reaches " + reached);
-    }
-  }
-  return complaints;
+/// Whether a header is of a floor that only some programs need, with an umbrella of its own.
+bool is_optional(const std::string& header) {
+  const std::string floor = floor_of(header);
+  return floor == "spectral" || floor == "io" || floor == "distributed";
 }
 
 /// Whether a header of another floor is built on spectral: who wants one includes it by its name.
@@ -268,8 +245,7 @@ Complaints missing_from_umbrellas(const Headers& headers) {
   for (const auto& [header, names] : headers) {
     if (is_in_no_umbrella(header) || header == "fovea/fovea.hpp") continue;
     if (is_built_on_spectral(headers, header)) continue;
-    if (everything.count(header) == 0 && !is_spectral(header) && !is_io(header) &&
-        !is_distributed(header)) {
+    if (everything.count(header) == 0 && !is_optional(header)) {
       complaints.push_back("fovea/fovea.hpp lacks " + header);
     }
     const std::string umbrella = "fovea/" + floor_of(header) + ".hpp";
