@@ -47,7 +47,8 @@ usage: fovea_scale [options]
   --help           this text
 
 Columns: `one` is the operator in one process, rank 0 alone, over the same sequence; `ranks` is from
-the first rank's begin to the last one's end; `sent` and `waited` are of the rank with most. The model
+the first rank's begin to the last one's end; `sent` and `waited` are of the rank with most, and
+`in model` is what the model says of `sent` (at most, for Smart Bird and BigBird). The model
 is: the largest share of a rank in the pairs of the pattern times `one`, the bytes of the rank that
 sends most over the bandwidth, and a latency for each message on the way; bandwidth and latency are
 measured between rank 0 and rank 1 first.
@@ -113,7 +114,8 @@ struct Costs {
   std::function<double(double n)> pairs;            ///< of the whole sequence
   std::function<double(double n, double r)> bytes;  ///< sent by the rank that sends most
   std::function<double(double r)> messages;         ///< one after the other
-  double serial = 0;                                ///< the share that ranks do one by one
+  /// The share that ranks do one by one: of a chain over H heads the part 1 / H.
+  double serial = 0;
 };
 
 /// An operator to be measured.
@@ -153,34 +155,40 @@ System system_of(std::string name, const Op& op, RowLayout (*layout)(Index, int)
 
 std::vector<System> systems(Index heads) {
   const double row = 2.0 * kWidth * sizeof(float) * static_cast<double>(heads);  // k and v
-  const double state = 4.2 * kWidth * kWidth * sizeof(float) * static_cast<double>(heads);
-  // Every row goes to all ranks that see it: those behind it, or all.
-  const auto to_all = [=](double n, double r) { return row * n * (r - 1) / r; };
-  const auto margin = [=](double of) {
-    return [=](double, double r) { return r > 1 ? row * of : 0; };
+  const auto bytes = [&](fovea::Index elements) {
+    return static_cast<double>(elements * heads) * sizeof(float);
   };
+  const fovea::LinearShape map = {1, kWidth, kWidth};
+  const double state = bytes(fovea::linear_state_elements<float>(map));
+  const double sums = bytes(fovea::linear_sum_elements<float>(map));
+  // Every row goes to all other ranks. Under a causal pattern zigzag rows of the last rank do, too:
+  // of its two pieces all see the first, and all ranks before it the second.
+  const auto to_all = [=](double n, double r) { return row * n * (r - 1) / r; };
   const auto neighbours = [](double r) { return r > 1 ? 1.0 : 0.0; };
   const auto all = [](double r) { return r - 1; };
   constexpr double l = 128;
   return {
       system_of("full, causal", fovea::FullAttention{{.causal = true}}, RowLayout::zigzag,
-                {[](double n) { return n * n / 2; },
-                 [=](double n, double r) { return row * n / r * (r - 0.5) * (r > 1); }, all}),
+                {[](double n) { return n * n / 2; }, to_all, all}),
       system_of("full", fovea::FullAttention{}, RowLayout::contiguous,
                 {[](double n) { return n * n; }, to_all, all}),
       system_of("window 128 + 128", fovea::LocalAttention{{.left = 128, .right = 128}},
-                RowLayout::contiguous, {[](double n) { return 257 * n; }, margin(256), neighbours}),
-      system_of("strided 128", fovea::StridedAttention{{.stride = 128}}, RowLayout::zigzag,
-                {[=](double n) { return n * (l + n / l / 2) / 2; },
-                 [=](double n, double r) { return row * n / r * (r - 0.5) * (r > 1); }, all}),
+                RowLayout::contiguous,
+                {[](double n) { return 257 * n; },
+                 [=](double, double r) { return row * 128 * std::min(r - 1, 2.0); }, neighbours}),
+      system_of("strided 128",
+                fovea::StridedAttention{{.stride = 128, .heads = fovea::HeadAssignment::merged}},
+                RowLayout::zigzag, {[=](double n) { return n * (l + n / l / 2); }, to_all, all}),
       // A block of keys is drawn by three blocks of queries on average, and rank 0 sees all.
       system_of("BigBird", fovea::BigBirdAttention{}, RowLayout::contiguous,
                 {[](double n) { return 64 * 8 * n; },
                  [=](double n, double r) { return row * n / r * std::min(r - 1, 4.0); }, all}),
-      system_of(
-          "linear", fovea::LinearAttention<fovea::EluPlusOne>(), RowLayout::contiguous,
-          {[](double n) { return n * kWidth; },
-           [=](double n, double r) { return state / 4.2 * (n / 1024 / r + 1) * (r > 1); }, all}),
+      system_of("linear", fovea::LinearAttention<fovea::EluPlusOne>(), RowLayout::contiguous,
+                {[](double n) { return n * kWidth; },
+                 [=](double n, double r) {
+                   return sums * (n / fovea::kLinearSegment / r + 1) * (r - 1) / r;
+                 },
+                 all}),
       system_of(
           "linear, causal", fovea::LinearAttention<fovea::EluPlusOne>({.causal = true}),
           RowLayout::contiguous,
@@ -190,7 +198,7 @@ std::vector<System> systems(Index heads) {
                 RowLayout::contiguous,
                 {[](double n) { return n * (129 + kWidth); },
                  [=](double, double r) { return r > 1 ? state + 128 * row : 0; }, all,
-                 0.5 / static_cast<double>(heads)}),
+                 kWidth / (129.0 + kWidth) / static_cast<double>(heads)}),
       system_of("Smart Bird", fovea::SmartBirdAttention{{.keys_per_row = 20}},
                 RowLayout::contiguous, {[](double n) { return n * n; }, to_all, all}),
   };
@@ -242,6 +250,7 @@ struct Result {
   double spread = 0;
   double best_ratio = 0;
   double sent = 0;
+  double sent_in_model = 0;
   double waited = 0;
   double modelled = 0;
 };
@@ -294,6 +303,7 @@ Result measure(const System& system, const Communicator& ranks, const Network& n
   result.best_ratio =
       *std::min_element(one.begin(), one.end()) / *std::min_element(spread.begin(), spread.end());
   result.waited = median(waited);
+  result.sent_in_model = system.costs.bytes(static_cast<double>(n), ranks.size());
   result.modelled = model(system.costs, static_cast<double>(n), ranks.size(), result.one, network);
   return result;
 }
@@ -344,6 +354,7 @@ std::string json_of(const std::vector<Result>& results, const Arguments& argumen
     json.member("speed_up", result.one / result.spread);
     json.member("speed_up_of_best", result.best_ratio);
     json.member("bytes_sent", result.sent);
+    json.member("bytes_sent_in_model", result.sent_in_model);
     json.member("milliseconds_waited", result.waited * 1e3);
     json.member("milliseconds_of_model", result.modelled * 1e3);
     json.end();
@@ -367,18 +378,20 @@ int run_program(int argc, char** argv) {
   if (is_first) {
     std::printf(
         "%d ranks, N = %td, %td heads, D = %td; a message takes %.1f us, and %.1f GB go in a "
-        "second\n%-18s %10s %10s %7s %7s %10s %10s %10s\n",
+        "second\n%-18s %10s %10s %7s %7s %10s %10s %10s %10s\n",
         ranks.size(), n, arguments.heads, kWidth, network.latency * 1e6, network.bandwidth * 1e-9,
-        "operator", "one, ms", "ranks, ms", "ratio", "best", "sent", "waited, ms", "model, ms");
+        "operator", "one, ms", "ranks, ms", "ratio", "best", "sent", "in model", "waited, ms",
+        "model, ms");
   }
   const std::vector<System> all = systems(arguments.heads);
   std::vector<Result> results;
   for (const System& system : all) {
     const Result& r = results.emplace_back(measure(system, ranks, network, n, arguments));
     if (!is_first) continue;
-    std::printf("%-18s %10.2f %10.2f %7.2f %7.2f %10s %10.2f %10.2f\n", r.name.c_str(), r.one * 1e3,
-                r.spread * 1e3, r.one / r.spread, r.best_ratio, human_bytes(r.sent).c_str(),
-                r.waited * 1e3, r.modelled * 1e3);
+    std::printf("%-18s %10.2f %10.2f %7.2f %7.2f %10s %10s %10.2f %10.2f\n", r.name.c_str(),
+                r.one * 1e3, r.spread * 1e3, r.one / r.spread, r.best_ratio,
+                human_bytes(r.sent).c_str(), human_bytes(r.sent_in_model).c_str(), r.waited * 1e3,
+                r.modelled * 1e3);
     std::fflush(stdout);
   }
   if (!is_first) return 0;
