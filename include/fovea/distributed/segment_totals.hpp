@@ -44,6 +44,15 @@ class SegmentOwners {
   Range rows(Index segment) const {
     return {segment * kLinearSegment, (std::min)((segment + 1) * kLinearSegment, rows_)};
   }
+  /// Where the rows of whole segments are held by those who sum them.
+  RowLayout layout() const {
+    std::vector<std::vector<Range>> of_ranks;
+    for (const std::vector<Index>& segments : of_ranks_) {
+      of_ranks.emplace_back();
+      for (const Index s : segments) of_ranks.back().push_back(rows(s));
+    }
+    return RowLayout(std::move(of_ranks));
+  }
   /// The rows of a rank's segments that it does not hold all, as ascending ranges.
   std::vector<Range> broken_rows(const RowLayout& layout, int rank) const {
     std::vector<Range> ranges;
@@ -74,20 +83,24 @@ class SegmentTotals {
  public:
   /// Takes all memory.
   /// \param heads heads of all sequences   \param elements of the sums of a segment, a multiple of
-  /// kUnit
+  /// kUnit   \param group so many neighbouring heads have one total: the segments of the first come
+  /// before those of the second
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SegmentTotals(const Communicator& ranks, const SegmentOwners& owners, Index heads, Index elements)
+  SegmentTotals(const Communicator& ranks, const SegmentOwners& owners, Index heads, Index elements,
+                Index group = 1)
       : ranks_(ranks),
         owners_(owners),
         heads_(heads),
+        group_(group),
+        totals_count_(heads / (std::max)(Index{1}, group)),
         elements_(elements),
         unit_(detail::MpiType::row(ranks, kUnit * Index{sizeof(T)})),
         own_(own_segments() * heads, elements * Index{sizeof(T)}),
         sent_(own_segments() * heads, elements * Index{sizeof(T)}),
         received_(owners.count() * heads, slice(ranks.rank()) * Index{sizeof(T)}),
-        folded_(owners.count(), slice(ranks.rank()) * Index{sizeof(T)}),
-        parts_(heads, elements * Index{sizeof(T)}),
-        totals_(heads, elements * Index{sizeof(T)}) {}
+        folded_(group * owners.count(), slice(ranks.rank()) * Index{sizeof(T)}),
+        parts_(totals_count_, elements * Index{sizeof(T)}),
+        totals_(totals_count_, elements * Index{sizeof(T)}) {}
 
   /// The number of elements that slices are cut at, as many as the widest register has.
   static constexpr Index kUnit = 16;
@@ -101,21 +114,21 @@ class SegmentTotals {
   /// The messages of this rank.
   Traffic traffic() const {
     const Index others = elements_ - slice(ranks_.rank());
-    const Index rounds = own_segments() * others + (ranks_.size() - 1) * slice(ranks_.rank());
-    return {heads_ * rounds * Index{sizeof(T)}, waited_};
+    const Index gathered = totals_count_ * (ranks_.size() - 1) * slice(ranks_.rank());
+    return {(heads_ * own_segments() * others + gathered) * Index{sizeof(T)}, waited_};
   }
 
   /// Folds the sums of all ranks.
-  /// \param used used(head) is the number of segments of a head that count
+  /// \param used used(n) is the number of segments that count of each head of total n
   template <class Used>
   void fold(const Used& used) {
     detail::add_waiting(waited_, [&] { scatter_slices(); });
-    for (Index head = 0; head < heads_; ++head) fold_slice(head, used(head));
+    for (Index n = 0; n < totals_count_; ++n) fold_slice(n, used(n));
     detail::add_waiting(waited_, [&] { gather_totals(); });
   }
 
-  /// The total of a head. \pre fold was called, and segments of the head count
-  const T* total(Index head) const { return totals_.template data<T>() + head * elements_; }
+  /// A total: that of a head, or of a group of heads. \pre fold was called, and segments count
+  const T* total(Index n) const { return totals_.template data<T>() + n * elements_; }
 
  private:
   Index units() const { return elements_ / kUnit; }
@@ -154,35 +167,41 @@ class SegmentTotals {
                  "MPI_Alltoallv");
   }
 
-  /// Puts the received slices of a head in the order of segments, and folds them.
-  void fold_slice(Index head, Index used) {
+  /// Puts the received slices of a group of heads in the order of segments, and folds them.
+  void fold_slice(Index total, Index used) {
     const Index width = slice(ranks_.rank());
     if (width == 0 || used == 0) return;
     T* const all = folded_.template data<T>();
+    for (Index g = 0; g < group_; ++g) {
+      put_in_order(total * group_ + g, used, all + g * used * width);
+    }
+    T* const totals = parts_.template data<T>() + totals_count_ * begin(ranks_.rank());
+    LinearKernels<T>{}.fold({all, group_ * used, width, totals + total * width});
+  }
+  void put_in_order(Index head, Index used, T* to) const {
+    const Index width = slice(ranks_.rank());
     const T* from = received_.template data<T>();
     for (int rank = 0; rank < ranks_.size(); ++rank) {
       const std::vector<Index>& segments = owners_.of(rank);
       const T* const of_head = from + head * segments_of(rank) * width;
-      for (std::size_t n = 0; n < segments.size(); ++n) {
-        std::copy_n(of_head + static_cast<Index>(n) * width, width, all + segments[n] * width);
+      for (std::size_t n = 0; n < segments.size() && segments[n] < used; ++n) {
+        std::copy_n(of_head + static_cast<Index>(n) * width, width, to + segments[n] * width);
       }
       from += heads_ * segments_of(rank) * width;
     }
-    T* const totals = parts_.template data<T>() + heads_ * begin(ranks_.rank());
-    LinearKernels<T>{}.fold({all, used, width, totals + head * width});
   }
 
   /// Gives all ranks all totals.
   void gather_totals() {
     Messages in;
-    for (int rank = 0; rank < ranks_.size(); ++rank) in.add(heads_ * slice(rank));
+    for (int rank = 0; rank < ranks_.size(); ++rank) in.add(totals_count_ * slice(rank));
     ranks_.check(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, parts_.template data<T>(),
                                 in.counts.data(), in.places.data(), unit_.get(), ranks_.mpi()),
                  "MPI_Allgatherv");
     const T* from = parts_.template data<T>();
     for (int rank = 0; rank < ranks_.size(); ++rank) {
-      for (Index head = 0; head < heads_; ++head) {
-        std::copy_n(from, slice(rank), totals_.template data<T>() + head * elements_ + begin(rank));
+      for (Index n = 0; n < totals_count_; ++n) {
+        std::copy_n(from, slice(rank), totals_.template data<T>() + n * elements_ + begin(rank));
         from += slice(rank);
       }
     }
@@ -191,14 +210,16 @@ class SegmentTotals {
   const Communicator& ranks_;
   const SegmentOwners& owners_;
   Index heads_;
+  Index group_;
+  Index totals_count_;
   Index elements_;
   detail::MpiType unit_;
   Workspace own_;       // [heads, own segments, elements]
   Workspace sent_;      // [ranks, heads, own segments, slice of the rank]
   Workspace received_;  // [ranks, heads, segments of the rank, slice]
-  Workspace folded_;    // [segments, slice] of one head at a time
-  Workspace parts_;     // [ranks, heads, slice of the rank]
-  Workspace totals_;    // [heads, elements]
+  Workspace folded_;    // [group, segments, slice] of one total at a time
+  Workspace parts_;     // [ranks, totals, slice of the rank]
+  Workspace totals_;    // [totals, elements]
   double waited_ = 0;
 };
 

@@ -39,12 +39,16 @@ template <class Op, class T>
 class SoftmaxBackwardPass {
  public:
   /// Takes the memory for tensors, on every rank, and prepares all messages.
-  /// \param inputs, out, saved, d_out, grads those of this rank, checked
+  /// \param inputs, out, saved, d_out, grads those of this rank, checked; they are not read yet
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SoftmaxBackwardPass(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
                       const SoftmaxSaved<T>& saved, const View<const T>& d_out,
                       const SoftmaxGrads<T>& grads, const Rows& rows)
       : rows_(rows),
+        inputs_(inputs),
+        out_(out),
+        saved_(saved),
+        d_out_(d_out),
         grads_(grads),
         plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
         query_plans_(plans_.cut([&](const AnyPlan& plan) {
@@ -79,12 +83,6 @@ class SoftmaxBackwardPass {
     queries_.expect(own);
     d_keys_.expect(own);
     d_queries_.expect(own);
-    keys_.put(0, inputs.k, own);
-    keys_.put(1, inputs.v, own);
-    queries_.put(kQ, inputs.q, own);
-    queries_.put(kOut, out, own);
-    queries_.put(kGradOfOut, d_out, own);
-    queries_.put(kLse, saved.lse, own);
   }
   SoftmaxBackwardPass(const SoftmaxBackwardPass&) = delete;
   SoftmaxBackwardPass& operator=(const SoftmaxBackwardPass&) = delete;
@@ -103,6 +101,7 @@ class SoftmaxBackwardPass {
   /// \pre reserve(executor) was called, once   \returns what computing has thrown, or null
   template <class E>
   std::exception_ptr run(E&& executor) {
+    put_rows();
     key_exchange_.begin();
     key_exchange_.begin_stage(0);
     std::exception_ptr error = fovea::detail::caught([&] {
@@ -137,6 +136,16 @@ class SoftmaxBackwardPass {
     made.k = keys_.tensor(0);
     made.v = keys_.tensor(1);
     return made;
+  }
+
+  void put_rows() const {
+    const std::vector<Range>& own = rows_.own();
+    keys_.put(0, inputs_.k, own);
+    keys_.put(1, inputs_.v, own);
+    queries_.put(kQ, inputs_.q, own);
+    queries_.put(kOut, out_, own);
+    queries_.put(kGradOfOut, d_out_, own);
+    queries_.put(kLse, View<const T>(saved_.lse), own);
   }
 
   SoftmaxGrads<T> grads_of_queries() const {
@@ -193,6 +202,10 @@ class SoftmaxBackwardPass {
   }
 
   const Rows& rows_;
+  SoftmaxInputs<T> inputs_;
+  View<const T> out_;
+  SoftmaxSaved<T> saved_;
+  View<const T> d_out_;
   SoftmaxGrads<T> grads_;
   HeadPlans plans_;
   HeadPlans query_plans_;  // this rank's query rows, with all keys that they see

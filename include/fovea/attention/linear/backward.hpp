@@ -138,7 +138,9 @@ class LinearBackward {
           return call_.seen(call_.sequences[s]) == 0 ? 0 : call_.sequences[s].queries;
         },
         [&](const SequenceTask& segment, T* sums, Index worker) {
-          LinearGradRowsArgs<T> args = row_args(segment, add, sums, worker);
+          LinearGradRowsArgs<T> args = call_.row_args(segment, add);
+          args.sums = sums;
+          args.scratch = scratch(worker);
           args.total = all.of_keys.total(segment.sequence, segment.head / call_.group());
           args.rows.d_out_times_out =
               all.found.at(all.rows.number(segment.sequence, segment.head, segment.part));
@@ -149,7 +151,8 @@ class LinearBackward {
     for_each_task(executor, all.tokens.count(), [&](Index task, Index worker) {
       const SequenceTask segment = all.tokens[task];
       if (segment.part * kLinearSegment >= call_.seen(call_.sequences[segment.sequence])) return;
-      LinearGradKeysArgs<T> args = key_args(segment, add, worker);
+      LinearGradKeysArgs<T> args = call_.key_args(segment, add);
+      args.scratch = scratch(worker);
       args.total = all.of_rows.total(segment.sequence, segment.head * call_.group());
       LinearGradKernels<T>{}.keys(args);
     });
@@ -159,35 +162,6 @@ class LinearBackward {
   SequenceTasks segment_tasks(Index heads, const Rows& rows) const {
     return {call_.sequences, heads,
             [&](Index s, Index) { return SegmentSums<T>::segments(rows(s)); }};
-  }
-
-  LinearGradRowsArgs<T> row_args(const SequenceTask& segment, bool add, T* sums, Index worker) {
-    const Sequence s = call_.sequences[segment.sequence];
-    const Index first = segment.part * kLinearSegment;
-    LinearGradRowsArgs<T> args;
-    args.rows = call_.rows_of(s, segment.head, first);
-    args.row_count = (std::min)(kLinearSegment, s.queries - first);
-    args.width = call_.far.features(call_.shape.width);
-    args.value_width = call_.shape.value_width;
-    args.maps = call_.far.linear_maps(call_.shape.width);
-    args.accumulate = add;
-    args.sums = sums;
-    args.scratch = scratch(worker);
-    return args;
-  }
-
-  LinearGradKeysArgs<T> key_args(const SequenceTask& segment, bool add, Index worker) {
-    const Sequence s = call_.sequences[segment.sequence];
-    const Index first = segment.part * kLinearSegment;
-    LinearGradKeysArgs<T> args;
-    args.tokens =
-        call_.tokens_of(s, segment.head, first, (std::min)(kLinearSegment, s.key_end - first));
-    args.width = call_.far.features(call_.shape.width);
-    args.value_width = call_.shape.value_width;
-    args.maps = call_.far.linear_maps(call_.shape.width);
-    args.accumulate = add;
-    args.scratch = scratch(worker);
-    return args;
   }
 
   /// The term of the delta rule.
@@ -214,31 +188,16 @@ class LinearBackward {
       const Index key_head = task % call_.shape.key_heads;
       if (call_.seen(s) == 0) return;
       LinearGradRows<T>* const own = delta_.rows.data() + task * call_.group();
+      DeltaGradArgs<T> args = call_.delta_args(s, key_head, {0, s.queries}, {0, s.key_end}, own);
       for (Index g = 0; g < call_.group(); ++g) {
-        own[g] = call_.rows_of(s, key_head * call_.group() + g, 0);
         own[g].d_out_times_out = delta_.found.at(task * call_.group() + g);
       }
-      LinearGradKernels<T>{}.delta(delta_args(s, key_head, own, add, worker));
+      args.first_position = call_.far.first_position(s.queries, s.keys);
+      args.accumulate = add;
+      args.scratch = scratch(worker);
+      LinearGradKernels<T>{}.delta(args);
     });
     delta_.found.add_up(products, [&](Index task) { return task % call_.shape.query_heads; });
-  }
-
-  DeltaGradArgs<T> delta_args(const Sequence& s, Index key_head, const LinearGradRows<T>* rows,
-                              bool add, Index worker) {
-    DeltaGradArgs<T> args;
-    args.tokens = call_.tokens_of(s, key_head, 0, s.key_end);
-    args.beta = call_.matrix(call_.inputs.beta, s.batch, key_head, s.first_key);
-    args.d_beta = call_.matrix(call_.grads.beta, s.batch, key_head, s.first_key);
-    args.width = call_.shape.width;
-    args.value_width = call_.shape.value_width;
-    args.map = call_.far.deltas[0];
-    args.rows = rows;
-    args.heads = call_.group();
-    args.row_count = s.queries;
-    args.first_position = call_.far.first_position(s.queries, s.keys);
-    args.accumulate = add;
-    args.scratch = scratch(worker);
-    return args;
   }
 
   LinearBackwardCall<T, Field> call_;

@@ -4,6 +4,7 @@
 /// read and write of them.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "fovea/attention/call/head_matrix.hpp"
@@ -59,6 +60,55 @@ struct LinearBackwardCall {
     return {matrix(inputs.k, s.batch, key_head, row), matrix(inputs.v, s.batch, key_head, row),
             matrix(grads.k, s.batch, key_head, row), matrix(grads.v, s.batch, key_head, row),
             count};
+  }
+
+  /// The rows of one segment of a query head, for sums that are not causal: all but the sums, the
+  /// total and scratch.
+  LinearGradRowsArgs<T> row_args(const SequenceTask& segment, bool add) const {
+    const Sequence s = sequences[segment.sequence];
+    const Index first = segment.part * kLinearSegment;
+    LinearGradRowsArgs<T> args;
+    args.rows = rows_of(s, segment.head, first);
+    args.row_count = (std::min)(kLinearSegment, s.queries - first);
+    args.width = far.features(shape.width);
+    args.value_width = shape.value_width;
+    args.maps = far.linear_maps(shape.width);
+    args.accumulate = add;
+    return args;
+  }
+
+  /// The tokens of one segment of a key head, likewise.
+  LinearGradKeysArgs<T> key_args(const SequenceTask& segment, bool add) const {
+    const Sequence s = sequences[segment.sequence];
+    const Index first = segment.part * kLinearSegment;
+    LinearGradKeysArgs<T> args;
+    args.tokens = tokens_of(s, segment.head, first, (std::min)(kLinearSegment, s.key_end - first));
+    args.width = far.features(shape.width);
+    args.value_width = shape.value_width;
+    args.maps = far.linear_maps(shape.width);
+    args.accumulate = add;
+    return args;
+  }
+
+  /// Rows and tokens of one key head, for the delta rule: all but the position, `accumulate` and
+  /// scratch.
+  /// \param query_rows [group], written
+  DeltaGradArgs<T> delta_args(const Sequence& s, Index key_head, const Range& rows,
+                              const Range& tokens, LinearGradRows<T>* query_rows) const {
+    for (Index g = 0; g < group(); ++g) {
+      query_rows[g] = rows_of(s, key_head * group() + g, rows.begin);
+    }
+    DeltaGradArgs<T> args;
+    args.tokens = tokens_of(s, key_head, tokens.begin, tokens.end - tokens.begin);
+    args.beta = matrix(inputs.beta, s.batch, key_head, s.first_key + tokens.begin);
+    args.d_beta = matrix(grads.beta, s.batch, key_head, s.first_key + tokens.begin);
+    args.width = shape.width;
+    args.value_width = shape.value_width;
+    args.map = far.deltas[0];
+    args.rows = query_rows;
+    args.heads = group();
+    args.row_count = rows.end - rows.begin;
+    return args;
   }
 
   /// The number of tokens of a sequence that a row can see.

@@ -82,6 +82,19 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
                       : Dense{}.plan(sequence).visible_pairs();
   }
 
+  /// The gradients in the form that the passes take; those that the operator does not have are
+  /// none.
+  template <class T>
+  static LinearFamilyGrads<T> family_grads(const GradsOf<Op, T>& grads) {
+    LinearFamilyGrads<T> all{grads.q, grads.k, grads.v};
+    if constexpr (requires { grads.beta; }) all.beta = grads.beta;
+    if constexpr (requires { grads.near_logits; }) {
+      all.near_logits = grads.near_logits;
+      all.far_logits = grads.far_logits;
+    }
+    return all;
+  }
+
  private:
   friend class ForwardCalls<LinearOperator<Op>>;
   friend class BackwardCalls<LinearOperator<Op>>;
@@ -107,19 +120,6 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
   template <class T>
   static LinearFamilyInputs<T> family_inputs(const InputsOf<Op, T>& inputs) {
     return detail::inputs_as<LinearFamilyInputs<T>>(inputs);
-  }
-
-  /// The gradients in the form that the passes take; those that the operator does not have are
-  /// none.
-  template <class T>
-  static LinearFamilyGrads<T> family_grads(const GradsOf<Op, T>& grads) {
-    LinearFamilyGrads<T> all{grads.q, grads.k, grads.v};
-    if constexpr (requires { grads.beta; }) all.beta = grads.beta;
-    if constexpr (requires { grads.near_logits; }) {
-      all.near_logits = grads.near_logits;
-      all.far_logits = grads.far_logits;
-    }
-    return all;
   }
 
   /// Checks the options and everything that `forward` and `backward` read.

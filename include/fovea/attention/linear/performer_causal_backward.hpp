@@ -266,7 +266,7 @@ class PerformerCausalBackward {
                T* reference, Worker& at, LinearGradStripArgs<T>& args) {
     set_rows(s, head, 1, first, end, first_position, reference, at, args);
     if (call_.wants_queries()) at.rows[0].d_q = {at.d_features, row(), 1};
-    RandomFeatureGradKernels<T>{}.strip_rows(args);
+    LinearGradKernels<T>{}.strip_rows(args);
     at.is_first = false;
     if (end == first || !call_.wants_queries()) return;
     call_.finish_rows(Call::matrix(call_.inputs.q, s.batch, head, s.first_query + first),
@@ -286,7 +286,7 @@ class PerformerCausalBackward {
       if (call_.wants_features()) args.of.tokens.d_k = {at.d_features, row(), 1};
       set_rows(s, at.key_head * call_.group(), call_.group(), first,
                (std::min)(first + kFeatureRows, s.queries), 0, at.running, at, args);
-      RandomFeatureGradKernels<T>{}.strip_keys(args);
+      LinearGradKernels<T>{}.strip_keys(args);
       at.is_first = false;
     }
     for (;; take_block(s, --block, at)) {
@@ -319,7 +319,7 @@ class PerformerCausalBackward {
     set_rows(s, at.key_head * call_.group(), call_.group(), first,
              at.row_at(s, position + piece.tokens), at.first_position + first - position,
              at.references + p * row(), at, args);
-    RandomFeatureGradKernels<T>{}.strip_keys(args);
+    LinearGradKernels<T>{}.strip_keys(args);
     at.is_first = false;
     if (!call_.wants_features()) return;
     call_.finish_rows(Call::matrix(call_.inputs.k, s.batch, at.key_head, token),

@@ -33,6 +33,8 @@
 
 #include "fovea/kernels/linear/grad_shared.inl.hpp"
 
+#include "fovea/kernels/linear/grad_strips.inl.hpp"
+
 #include "fovea/kernels/linear/grad_total.inl.hpp"
 
 #include "fovea/kernels/linear/random_features.inl.hpp"

@@ -57,11 +57,15 @@ class DeltaGrad {
   }
 
   FOVEA_INLINE void run() {
-    clear();
-    if (seen_tokens_ == 0) return;
     const Index last = (seen_tokens_ - 1) / kDeltaChunk * kDeltaChunk;
-    for (Index at = 0; at <= last; at += kDeltaChunk) forwards(at, at == last);
-    for (Index at = last; at >= 0; at -= kDeltaChunk) backwards(at, at == last);
+    if (a_.steps != DeltaGradSteps::down) {
+      begin_up();
+      for (Index at = 0; at < seen_tokens_; at += kDeltaChunk) forwards(at, at == last);
+    }
+    if (a_.steps == DeltaGradSteps::up) return;
+    begin_down();
+    for (Index at = last; at >= 0 && seen_tokens_ > 0; at -= kDeltaChunk) backwards(at, at == last);
+    if (a_.carried != nullptr) copy_elements(d_state_, a_.width * dv_, a_.carried);
   }
 
  private:
@@ -71,8 +75,22 @@ class DeltaGrad {
     return taken;
   }
 
-  /// Clears the gradients of what is not seen, the states of no token, and the sums.
-  FOVEA_NOINLINE void clear() {
+  /// Sets the state before the first token.
+  FOVEA_NOINLINE void begin_up() {
+    if (seen_tokens_ == 0) return;
+    begin_with(a_.carried, a_.value_width * d_, states_);
+    begin_with(a_.carried == nullptr ? nullptr : a_.carried + a_.value_width * d_,
+               a_.value_width * d_, lost_);
+  }
+  /// Copies what is carried on, or clears what begins.
+  static void begin_with(const T* carried, Index count, T* to) {
+    if (carried == nullptr) return clear_elements(to, count);
+    copy_elements(carried, count, to);
+  }
+
+  /// Clears the gradients of what is not seen, and the sums, and sets dS behind the last row.
+  FOVEA_NOINLINE void begin_down() {
+    begin_with(a_.carried, a_.width * dv_, d_state_);
     for (Index h = 0; h < a_.heads; ++h) {
       if (!a_.accumulate) clear_rows(a_.rows[h].d_q, 0, blind_rows_, a_.width);
       if (a_.rows[h].d_out_times_out != nullptr) *a_.rows[h].d_out_times_out = 0;
@@ -83,11 +101,9 @@ class DeltaGrad {
       clear_rows(a_.tokens.d_v, seen_tokens_, a_.tokens.count, a_.value_width);
     }
     clear_rows(a_.d_beta, seen_tokens_, a_.tokens.count, 1);
-    if (seen_tokens_ == 0) return;
-    clear_elements(states_, a_.value_width * d_);
-    clear_elements(lost_, a_.value_width * d_);
-    clear_elements(d_state_, a_.width * dv_);
   }
+  /// Whether there are tokens before these of the chunk at that place, which need dS.
+  FOVEA_INLINE bool has_before(Index at) const { return at > 0 || a_.carried != nullptr; }
 
   Index tokens_of(Index at) const { return smaller(kDeltaChunk, seen_tokens_ - at); }
   T* state_of(Index at) const { return states_ + at / kDeltaChunk * (a_.value_width * d_); }
@@ -135,9 +151,11 @@ class DeltaGrad {
     delta_rows<T>({k_, d_, 0, weights, state, errors, dv_, errors, dv_, errors, dv_,
                    DeltaRowKind::token, 0, &nothing},
                   count, in_whole_vectors<T>(a_.value_width));
-    if (last) return;
-    add_chunk<T>({errors, dv_, keys_, state, state_of(at + kDeltaChunk), lost_, d_}, a_.value_width,
+    if (last && (a_.carried == nullptr || count < kDeltaChunk)) return;
+    T* const behind = last ? a_.carried : state_of(at + kDeltaChunk);
+    add_chunk<T>({errors, dv_, keys_, state, behind, lost_, d_}, a_.value_width,
                  in_whole_vectors<T>(a_.width));
+    if (last) copy_elements(lost_, a_.value_width * d_, a_.carried + a_.value_width * d_);
   }
 
   /// Asks for what forwards() needs of the chunk behind the one at `at`.
@@ -238,7 +256,7 @@ class DeltaGrad {
     multiply_rows<ProductSteps::from_row, T>(
         {d_products_, 1, kDeltaChunk, q_, d_, d_keys_, d_, count, &row_ahead_, offset, true},
         tokens, width);
-    if (at == 0) return;
+    if (!has_before(at)) return;
     multiply_rows<ProductSteps::all, T>(
         {q_, 1, d_, g, g_row, d_state_, dv_, count, &row_ahead_, 0, true}, a_.width, value_width);
   }
@@ -300,7 +318,7 @@ class DeltaGrad {
     multiply_rows<ProductSteps::from_row, T>(
         {d_products_, 1, kDeltaChunk, k_, d_, d_keys_, d_, count, &token_ahead_, -1, true}, count,
         width);
-    if (at == 0) return;
+    if (!has_before(at)) return;
     multiply_rows<ProductSteps::all, T>(
         {k_, 1, d_, g_, dv_, d_state_, dv_, count, &token_ahead_, 0, true}, a_.width, value_width);
   }

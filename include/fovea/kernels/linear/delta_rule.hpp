@@ -63,23 +63,43 @@ constexpr Index delta_stream_scratch(Index width, Index value_width) {
   return kDeltaChunk * row;
 }
 
+/// The two steps of a backward pass of the delta rule: tokens upwards, and then downwards.
+enum class DeltaGradSteps : std::uint8_t {
+  both,  ///< one after the other
+  up,    ///< the first, which leaves in `scratch` what the second needs
+  down   ///< the second
+};
+
 /// The gradients of one key head and of the query heads that share it, for DeltaStreamArgs with
-/// length 0.
+/// length 0; or for the tokens and rows of a strip between others, one step at a time.
 template <class T>
 struct DeltaGradArgs {
-  LinearGradTokens<T> tokens;               ///< all that the rows may see, from position 0
-  Matrix<const T> beta;                     ///< [tokens, 1]
-  Matrix<T> d_beta;                         ///< [tokens, 1], written; null data: not wanted
-  Index width = 0;                          ///< D
-  Index value_width = 0;                    ///< Dv
-  FeatureMapArgs<T> map;                    ///< the map phi, never negative
-  const LinearGradRows<T>* rows = nullptr;  ///< [heads] query heads that share the keys
-  Index heads = 0;                          ///< number of these query heads
-  Index row_count = 0;                      ///< rows of each query head
-  Index first_position = 0;                 ///< position of row 0; any
-  bool accumulate = false;                  ///< whether to add to d_q, d_k and d_v
+  LinearGradTokens<T> tokens;                   ///< all that the rows may see, from position 0
+  Matrix<const T> beta;                         ///< [tokens, 1]
+  Matrix<T> d_beta;                             ///< [tokens, 1], written; null data: not wanted
+  Index width = 0;                              ///< D
+  Index value_width = 0;                        ///< Dv
+  FeatureMapArgs<T> map;                        ///< the map phi, never negative
+  const LinearGradRows<T>* rows = nullptr;      ///< [heads] query heads that share the keys
+  Index heads = 0;                              ///< number of these query heads
+  Index row_count = 0;                          ///< rows of each query head
+  Index first_position = 0;                     ///< position of row 0; any
+  bool accumulate = false;                      ///< whether to add to d_q, d_k and d_v
+  DeltaGradSteps steps = DeltaGradSteps::both;  ///< which steps
+  /// Of a strip, delta_grad_carried(...) elements, aligned to 64 bytes: upwards S before its
+  /// tokens, which becomes S behind them if they are whole chunks; downwards dS behind its rows,
+  /// which becomes dS before them. Null: there are no other strips.
+  T* carried = nullptr;
   T* scratch = nullptr;  ///< delta_grad_scratch(...) elements, aligned to 64 bytes
 };
+
+/// Elements of DeltaGradArgs::carried. Those of no tokens, and of no rows, are zeros.
+template <class T>
+constexpr Index delta_grad_carried(Index width, Index value_width) {
+  const Index up = 2 * value_width * padded_row<T>(width);
+  const Index down = width * padded_row<T>(value_width);
+  return up < down ? down : up;
+}
 
 /// Elements of scratch for DeltaGradArgs: about tokens (D Dv / kDeltaChunk + Dv + kDeltaChunk), for
 /// the states at the borders of chunks, the errors, and the products of keys.

@@ -59,19 +59,24 @@ struct LinearGradCausalArgs {
   Index first_position = 0;                 ///< position of row 0; any
   bool accumulate = false;                  ///< whether to add to d_q, d_k and d_v
   T* saved = nullptr;                       ///< [heads, linear_grad_saved(...)]
+  Index saved_rows = 0;                     ///< rows of a head and map in `saved`; 0: row_count
   T* scratch = nullptr;  ///< linear_grad_scratch(...) elements, aligned to 64 bytes
 };
 
-/// Causal, in strips: the tokens and rows of one strip, of features that are made already. The two
-/// causal steps go over the strips, upwards and then downwards, each with a state of its own.
+/// Causal, in strips: the tokens and rows of one strip, and one map. The two causal steps go over
+/// the strips, upwards and then downwards, each with a state of its own. Strips that are segments
+/// of kLinearSegment tokens give the bits of the undivided steps, if the rows from the last chunk
+/// on are strips that read it as it is: its tokens, whose state is that before it, are not added.
 template <class T>
 struct LinearGradStripArgs {
   LinearGradCausalArgs<T>
-      of;  ///< the strip; its positions count from its first token, and are >= 0
+      of;         ///< the strip; its positions count from its first token, and are >= 0
+  Index map = 0;  ///< number of the map; the gradients of the others were written before
   /// linear_grad_carried(...) elements, aligned to 64 bytes: S and z of the tokens before the
   /// strip, or R and r of the rows behind it. The strip is added.
   T* carried = nullptr;
-  bool is_first = false;  ///< whether nothing is carried on yet
+  bool is_first = false;    ///< whether nothing is carried on yet
+  bool stays_open = false;  ///< upwards: the tokens, of one chunk, are not added
 };
 
 /// Features that are kept relative to other references: the state of a step is multiplied.

@@ -44,7 +44,8 @@ template <class T>
 FOVEA_INLINE GradRecords<T> grad_records(const LinearGradCausalArgs<T>& args, Index h, Index map,
                                          Index first) {
   const Index record = linear_grad_record<T>(args.width, args.maps.policy);
-  return {args.saved + ((h * args.maps.count + map) * args.row_count + first) * record, record};
+  const Index rows = args.saved_rows > 0 ? args.saved_rows : args.row_count;
+  return {args.saved + ((h * args.maps.count + map) * rows + first) * record, record};
 }
 
 /// The first causal step for one map.
@@ -79,12 +80,12 @@ class GradForwards {
     }
   }
 
-  /// Takes all chunks of a strip, and adds them to a state that goes on.
-  void run_strip(GradSums<T>& sums) {
+  /// Takes all chunks of a strip, and adds them to a state that goes on, unless they stay open.
+  void run_strip(GradSums<T>& sums, bool stays_open) {
     Index chunk = 0;
     do {
       read(chunk, sums.matrix(), sums.vector());
-      if (tokens_.count() == 0) return;
+      if (tokens_.count() == 0 || stays_open) return;
       sums.add_products(tokens_.values_t(), kLinearChunk, 1, tokens_.features(), tokens_.count(),
                         ahead_);
       sums.add_to_normaliser(run_ + (tokens_.count() - 1) * widths_.d);

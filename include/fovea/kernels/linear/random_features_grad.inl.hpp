@@ -136,19 +136,3 @@ void scale_carried(const LinearGradScaleArgs<T>& args) noexcept {
   }
   scale_matrix_columns(args.carried + 2 * rows * row, 4, widths.d, args.factors);
 }
-
-/// Computes d_q and `saved` of a strip.
-template <class T>
-void linear_grad_strip_rows(const LinearGradStripArgs<T>& args) noexcept {
-  const GradWidths<T> widths(args.of.width, args.of.value_width);
-  GradSums<T> sums(widths.value_width, widths.d, widths.d, {args.carried}, !args.is_first);
-  GradForwards<T>(args.of, 0, {args.of.scratch}, true).run_strip(sums);
-}
-
-/// Computes d_k and d_v of a strip from `saved`.
-template <class T>
-void linear_grad_strip_keys(const LinearGradStripArgs<T>& args) noexcept {
-  const GradWidths<T> widths(args.of.width, args.of.value_width);
-  GradSums<T> sums(widths.width, widths.dv, widths.d, {args.carried}, !args.is_first);
-  GradBackwards<T>(args.of, 0, {args.of.scratch}, true).run_strip(sums);
-}

@@ -52,6 +52,10 @@ struct LinearGradKernels {
   void chain(const LinearGradChainArgs<T>& args) const noexcept;
   /// Causal, divided: computes the gradients of a part of the chunks from their states.
   void part_reads(const LinearGradPartArgs<T>& args) const noexcept;
+  /// Causal, in strips: computes the gradients of queries.
+  void strip_rows(const LinearGradStripArgs<T>& args) const noexcept;
+  /// Causal, in strips: computes the gradients of keys and values.
+  void strip_keys(const LinearGradStripArgs<T>& args) const noexcept;
   /// Not causal: computes the gradients of queries, and the sums that those of keys are made of.
   void rows(const LinearGradRowsArgs<T>& args) const noexcept;
   /// Not causal: computes the gradients of keys and values.
@@ -94,10 +98,6 @@ struct RandomFeatureGradKernels {
   void rows(const FeatureGradArgs<T>& args) const noexcept;
   /// Adds up parts of the gradient of a projection.
   void projection(const ProjectionGradArgs<T>& args) const noexcept;
-  /// Causal, in strips: computes the gradients of the features of queries.
-  void strip_rows(const LinearGradStripArgs<T>& args) const noexcept;
-  /// Causal, in strips: computes the gradients of the features of keys, and of values.
-  void strip_keys(const LinearGradStripArgs<T>& args) const noexcept;
   /// Multiplies the state that goes from strip to strip.
   void scale(const LinearGradScaleArgs<T>& args) const noexcept;
 
@@ -169,6 +169,14 @@ void LinearGradKernels<T>::part_reads(const LinearGradPartArgs<T>& args) const n
   FOVEA_AT_LEVEL(level, linear_grad_part_reads<T>)(args);
 }
 template <class T>
+void LinearGradKernels<T>::strip_rows(const LinearGradStripArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_strip_rows<T>)(args);
+}
+template <class T>
+void LinearGradKernels<T>::strip_keys(const LinearGradStripArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, linear_grad_strip_keys<T>)(args);
+}
+template <class T>
 void LinearGradKernels<T>::rows(const LinearGradRowsArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, linear_grad_rows<T>)(args);
 }
@@ -223,14 +231,6 @@ void RandomFeatureGradKernels<T>::rows(const FeatureGradArgs<T>& args) const noe
 template <class T>
 void RandomFeatureGradKernels<T>::projection(const ProjectionGradArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, projection_grad<T>)(args);
-}
-template <class T>
-void RandomFeatureGradKernels<T>::strip_rows(const LinearGradStripArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_strip_rows<T>)(args);
-}
-template <class T>
-void RandomFeatureGradKernels<T>::strip_keys(const LinearGradStripArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, linear_grad_strip_keys<T>)(args);
 }
 template <class T>
 void RandomFeatureGradKernels<T>::scale(const LinearGradScaleArgs<T>& args) const noexcept {

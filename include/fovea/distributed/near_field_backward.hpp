@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of the near field of FMM attention over ranks.
+#pragma once
+
+#include <exception>
+#include <optional>
+
+#include "fovea/attention/fmm/near_field.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/distributed/softmax_backward.hpp"
+#include "fovea/distributed/softmax_forward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One backward pass of a near field, whose output is computed again if it was not saved. It writes
+/// gradients to which those of the far field are added.
+template <class T>
+class NearFieldBackward {
+ public:
+  /// Takes all memory.
+  /// \param inputs, saved, d_out, grads those of this rank   \param weights of the near field; they
+  /// must outlive this object
+  /// \param is_saved whether `saved` holds the near field, on all ranks
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  NearFieldBackward(const LocalAttention& near, const LinearFamilyInputs<T>& inputs,
+                    const FmmSaved<T>& saved, bool is_saved, const View<const T>& d_out,
+                    const FarWeights<T>& weights, const LinearFamilyGrads<T>& grads,
+                    const Rows& rows, E&& executor)
+      : weights_(weights),
+        d_out_(d_out),
+        own_out_(is_saved ? Shape{} : d_out.shape()),
+        own_lse_(is_saved ? Shape{} : lse_shape(d_out)),
+        weighted_(weights.are_given() ? d_out.shape() : Shape{}) {
+    const SoftmaxInputs<T> own = NearBlocks<T>::only_rows(inputs);
+    const View<T> out = is_saved ? saved.near_out : own_out_.view();
+    const View<T> lse = is_saved ? saved.near_lse : own_lse_.view();
+    if (!is_saved) {
+      forward_.emplace(near, own, out, SoftmaxSaved<T>{lse}, rows);
+      forward_->reserve(executor);
+    }
+    backward_.emplace(near, own, View<const T>(out), SoftmaxSaved<T>{lse},
+                      weights.are_given() ? View<const T>(weighted_.view()) : d_out,
+                      SoftmaxGrads<T>{grads.q, grads.k, grads.v}, rows);
+    backward_->reserve(executor);
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    const Traffic all = backward_->traffic();
+    return forward_ ? all + forward_->traffic() : all;
+  }
+
+  /// Writes the gradients. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    std::exception_ptr error;
+    if (forward_) error = forward_->run(executor);
+    weigh();
+    const std::exception_ptr later = backward_->run(executor);
+    return error ? error : later;
+  }
+
+ private:
+  /// A tensor of this rank's rows.
+  struct Owned {
+    explicit Owned(const Shape& of)
+        : shape(of), memory(shape[0] * shape[1] * shape[2] * shape[3], Index{sizeof(T)}) {}
+    View<T> view() { return {memory.template data<T>(), shape}; }
+
+    Shape shape;
+    Workspace memory;
+  };
+
+  static Shape lse_shape(const View<const T>& d_out) {
+    Shape shape = d_out.shape();
+    shape[3] = 1;
+    return shape;
+  }
+
+  /// Multiplies d_out by the weights of the near field.
+  void weigh() {
+    if (!weights_.are_given()) return;
+    const View<T> to = weighted_.view();
+    for (Index b = 0; b < to.batch(); ++b) {
+      for (Index h = 0; h < to.heads(); ++h) {
+        const T* const weight = weights_.near(h);
+        for (Index n = 0; n < to.rows(); ++n) {
+          for (Index c = 0; c < to.width(); ++c) to(b, h, n, c) = weight[c] * d_out_(b, h, n, c);
+        }
+      }
+    }
+  }
+
+  const FarWeights<T>& weights_;
+  View<const T> d_out_;
+  Owned own_out_;   // empty if it was saved
+  Owned own_lse_;   // likewise
+  Owned weighted_;  // empty if all weights are 1
+  std::optional<SoftmaxForwardPass<LocalAttention, T>> forward_;
+  std::optional<SoftmaxBackwardPass<LocalAttention, T>> backward_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

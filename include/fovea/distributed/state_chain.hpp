@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// States that go from range to range of a sequence, along the ranks that hold them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "fovea/core/executor.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/distributed/mpi_type.hpp"
+#include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/traffic.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One range of rows, and the ranks of the ranges before and behind it.
+struct LinkOfRows {
+  Range rows;       ///< of the sequence
+  Index first = 0;  ///< the place of its first row among the rank's rows
+  int before = -1;  ///< the rank of the range before, -1: there is none
+  int behind = -1;  ///< the rank of the range behind, -1: there is none
+};
+
+/// The ranges of a rank as links of the chain of all ranks.
+inline std::vector<LinkOfRows> links_of(const RowLayout& layout, int rank) {
+  std::vector<std::pair<Range, int>> all;
+  for (int r = 0; r < layout.ranks(); ++r) {
+    for (const Range& range : layout.of(r)) all.emplace_back(range, r);
+  }
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
+  std::vector<LinkOfRows> links;
+  Index first = 0;
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    if (all[n].second != rank) continue;
+    links.push_back({all[n].first, first, n == 0 ? -1 : all[n - 1].second,
+                     n + 1 == all.size() ? -1 : all[n + 1].second});
+    first += all[n].first.end - all[n].first.begin;
+  }
+  return links;
+}
+
+/// Which way states go.
+enum class ChainWay : std::uint8_t {
+  up,   ///< from the first row to the last
+  down  ///< from the last row to the first
+};
+
+/// The states of some heads. Each range works on those that come to it and sends them on, some
+/// heads after the others, so that ranks work on different heads at once.
+class StateChain {
+ public:
+  /// Takes all memory.
+  /// \param links of this rank's ranges   \param heads heads of all sequences
+  /// \param state_bytes of a head   \param at_once how many heads are worked on together
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  StateChain(const Communicator& ranks, std::vector<LinkOfRows> links, ChainWay way, Index heads,
+             Index state_bytes, Index at_once)
+      : ranks_(ranks),
+        links_(std::move(links)),
+        heads_(heads),
+        bytes_(state_bytes),
+        at_once_(at_once),
+        states_(heads, state_bytes),
+        sends_(static_cast<std::size_t>(heads), MPI_REQUEST_NULL),
+        type_(detail::MpiType::row(ranks, state_bytes)) {
+    if (way == ChainWay::up) return;
+    std::reverse(links_.begin(), links_.end());
+    for (LinkOfRows& link : links_) std::swap(link.before, link.behind);
+  }
+  StateChain(const StateChain&) = delete;
+  StateChain& operator=(const StateChain&) = delete;
+
+  /// The state of a head. Before the first range it holds anything.
+  template <class T>
+  T* state(Index head) {
+    return reinterpret_cast<T*>(states_.template data<std::byte>() + head * bytes_);
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    Traffic all = {0, waited_};
+    for (const LinkOfRows& link : links_) {
+      if (is_other(link.behind)) all.bytes_sent += heads_ * bytes_;
+    }
+    return all;
+  }
+
+  /// Goes over this rank's ranges. All messages are exchanged even if computing throws.
+  /// \param add called as add(link, first, end), lets the heads [first, end) work on their states
+  /// \returns what computing has thrown, or null
+  template <class Add>
+  std::exception_ptr run(const Add& add) {
+    std::exception_ptr error;
+    for (const LinkOfRows& link : links_) {
+      for (Index first = 0; first < heads_; first += at_once_) {
+        const Index end = (std::min)(first + at_once_, heads_);
+        for (Index head = first; head < end; ++head) {
+          // What was sent of the range before must have gone before it is overwritten.
+          wait(head);
+          if (is_other(link.before)) receive(head, link.before);
+        }
+        if (!error) error = fovea::detail::caught([&] { add(link, first, end); });
+        for (Index head = first; head < end && is_other(link.behind); ++head) {
+          send(head, link.behind);
+        }
+      }
+    }
+    for (Index head = 0; head < heads_; ++head) wait(head);
+    return error;
+  }
+
+ private:
+  static constexpr int kTag = 2;
+
+  bool is_other(int rank) const { return rank >= 0 && rank != ranks_.rank(); }
+
+  void receive(Index head, int from) {
+    detail::add_waiting(waited_, [&] {
+      ranks_.check(MPI_Recv(state<std::byte>(head), 1, type_.get(), from, kTag, ranks_.mpi(),
+                            MPI_STATUS_IGNORE),
+                   "MPI_Recv");
+    });
+  }
+  void send(Index head, int to) {
+    ranks_.check(MPI_Isend(state<std::byte>(head), 1, type_.get(), to, kTag, ranks_.mpi(),
+                           &sends_[static_cast<std::size_t>(head)]),
+                 "MPI_Isend");
+  }
+  void wait(Index head) {
+    detail::add_waiting(waited_, [&] {
+      ranks_.check(MPI_Wait(&sends_[static_cast<std::size_t>(head)], MPI_STATUS_IGNORE),
+                   "MPI_Wait");
+    });
+  }
+
+  const Communicator& ranks_;
+  std::vector<LinkOfRows> links_;  // in the order of the way
+  Index heads_;
+  Index bytes_;
+  Index at_once_;
+  Workspace states_;                // [heads, bytes_]
+  std::vector<MPI_Request> sends_;  // [heads]
+  detail::MpiType type_;
+  double waited_ = 0;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The two causal steps of the backward pass (grad.hpp) for one strip of tokens and rows, between
+/// others that come before and after it.
+
+#if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
+#pragma once
+#include "fovea/kernels/linear/grad.inl.hpp"
+#endif
+
+/// Computes d_q and `saved` of a strip.
+template <class T>
+void linear_grad_strip_rows(const LinearGradStripArgs<T>& args) noexcept {
+  const GradWidths<T> widths(args.of.width, args.of.value_width);
+  GradSums<T> sums(widths.value_width, widths.d, widths.d, {args.carried}, !args.is_first);
+  GradForwards<T>(args.of, args.map, {args.of.scratch}, true).run_strip(sums, args.stays_open);
+}
+
+/// Computes d_k and d_v of a strip from `saved`.
+template <class T>
+void linear_grad_strip_keys(const LinearGradStripArgs<T>& args) noexcept {
+  const GradWidths<T> widths(args.of.width, args.of.value_width);
+  GradSums<T> sums(widths.width, widths.dv, widths.d, {args.carried}, !args.is_first);
+  GradBackwards<T>(args.of, args.map, {args.of.scratch}, true).run_strip(sums);
+}

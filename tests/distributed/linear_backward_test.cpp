@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of linear, delta-rule and FMM attention over ranks has the bits of one
+/// process.
+#include "fovea/distributed/linear_backward.hpp"
+
+#include <gtest/gtest.h>
+
+#include "distributed/linear_problem.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::EluPlusOne;
+using fovea::View;
+
+template <class Op, class T>
+fovea::InputsOf<Op, T> inputs_of(const Op& op, const LinearProblem<T>& problem) {
+  auto in = problem.inputs(op);
+  // Without rows behind them: the backward pass of a delta rule takes no lengths.
+  if constexpr (Op::kHasBeta) in.key_lengths = {};
+  return in;
+}
+
+/// \param keeps whether the near field is saved
+template <class Op, class T, class... Executor>
+void check(const std::string& name, const Op& op, const LinearProblem<T>& whole, bool keeps,
+           Executor&... executor) {
+  const auto saved_of = [&](const LinearProblem<T>& problem) {
+    return keeps ? problem.saved(op) : fovea::SavedOf<Op, T>{};
+  };
+  op.forward(inputs_of(op, whole), whole.out.view(), saved_of(whole));
+  op.backward(inputs_of(op, whole), View<const T>(whole.out.view()), saved_of(whole),
+              View<const T>(whole.d_out.view()), whole.grads(op));
+  const Index count = whole.q.shape()[2];
+  for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
+    const Rows rows(all_ranks(), layout);
+    const LinearProblem<T> own(whole, rows);
+    fovea::distributed::forward(op, inputs_of(op, own), own.out.view(), saved_of(own), rows,
+                                executor...);
+    fovea::distributed::backward(op, inputs_of(op, own), View<const T>(own.out.view()),
+                                 saved_of(own), View<const T>(own.d_out.view()), own.grads(op),
+                                 rows, executor...);
+    const std::string what = name + ", " + std::to_string(count) + " rows";
+    expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
+    expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
+    expect_own_part(own.d_v, whole.d_v, rows, what + ", d_v");
+    if constexpr (Op::kHasBeta) {
+      expect_own_part(own.d_beta, whole.d_beta, rows, what + ", d_beta");
+    }
+    EXPECT_EQ(own.d_k.changed_gaps(), 0) << what;
+  }
+}
+
+template <class T, class... Executor>
+void check_all(const LinearProblem<T>& whole, bool keeps, Executor&... executor) {
+  for_each_far_field_operator(
+      [&](const std::string& name, const auto& op) { check(name, op, whole, keeps, executor...); });
+}
+
+TEST(DistributedLinearBackward, HasTheBitsOfOneProcess) {
+  for (const Index rows : {1, 6, 333}) check_all(LinearProblem<float>(2, 4, 2, rows), true);
+}
+
+TEST(DistributedLinearBackward, ComputesTheNearFieldAgain) {
+  check_all(LinearProblem<float>(1, 2, 2, 150), false);
+}
+
+TEST(DistributedLinearBackward, HasTheBitsOfOneProcessInDouble) {
+  check_all(LinearProblem<double>(1, 2, 2, 200), true);
+}
+
+/// Several segments: states go over them, and sums are folded in their order.
+TEST(DistributedLinearBackward, HasTheBitsOfOneProcessOverSegments) {
+  check_all(LinearProblem<float>(1, 4, 2, 5 * fovea::kLinearSegment + 77), true);
+}
+
+/// Rows behind the last key read the last chunk of keys token by token, wherever it is.
+TEST(DistributedLinearBackward, TakesKeyLengths) {
+  const Index count = 3 * fovea::kLinearSegment + 5;
+  LinearProblem<float> whole(4, 2, 1, count);
+  whole.lengths = {count, fovea::kLinearSegment + 130, 0, 2 * fovea::kLinearSegment};
+  check_all(whole, true);
+}
+
+/// A floor keeps signs of each row from the first step to the second.
+TEST(DistributedLinearBackward, KeepsWhatAFloorNeeds) {
+  const fovea::LinearAttention<fovea::Tanh, EluPlusOne> op(
+      {.causal = true, .denominator = fovea::Denominator::signed_floor(0.1)});
+  check("floor", op, LinearProblem<float>(1, 4, 2, 2 * fovea::kLinearSegment + 77), true);
+}
+
+TEST(DistributedLinearBackward, RunsOnThreads) {
+  fovea::ThreadPool pool(3);
+  check_all(LinearProblem<float>(1, 8, 4, 1500), true, pool);
+}
+
+TEST(DistributedLinearBackward, BlendsTheFields) {
+  const LinearProblem<float> whole(1, 2, 2, 333);
+  const std::vector<float> logits = {0.3F, -0.8F};
+  const fovea::FmmOneKernel op({.near = {.left = 6}, .causal = true, .normalise_rows = true});
+  const auto in = [&](const LinearProblem<float>& problem) {
+    auto inputs = problem.inputs(op);
+    inputs.near_logits = View<const float>(logits.data(), {1, 2, 1, 1});
+    inputs.far_logits = View<const float>(logits.data(), {1, 2, 1, 1});
+    return inputs;
+  };
+  op.backward(in(whole), View<const float>(whole.out.view()), {},
+              View<const float>(whole.d_out.view()), whole.grads(op));
+  const Rows rows(all_ranks(), RowLayout::zigzag(333, all_ranks().size()));
+  const LinearProblem<float> own(whole, rows);
+  fovea::distributed::backward(op, in(own), View<const float>(own.out.view()), {},
+                               View<const float>(own.d_out.view()), own.grads(op), rows);
+  expect_own_part(own.d_q, whole.d_q, rows, "d_q");
+  expect_own_part(own.d_k, whole.d_k, rows, "d_k");
+  expect_own_part(own.d_v, whole.d_v, rows, "d_v");
+}
+
+/// Where ranges end with segments, states and sums travel and no row does.
+TEST(DistributedLinearBackward, SendsStatesAndNoRows) {
+  if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
+  const auto sent = [](const auto& op, Index count) {
+    const LinearProblem<float> whole(1, 2, 2, count);
+    const Rows rows(all_ranks(), RowLayout::contiguous(count, 2));
+    const LinearProblem<float> own(whole, rows);
+    return fovea::distributed::backward(op, own.inputs(op), View<const float>(own.out.view()), {},
+                                        View<const float>(own.d_out.view()), own.grads(op), rows)
+        .bytes_sent;
+  };
+  const Index segment = fovea::kLinearSegment;
+  const fovea::LinearAttention<EluPlusOne> causal({.causal = true});
+  const Index state = sent(causal, 2 * segment);
+  EXPECT_GT(state, 0);
+  EXPECT_EQ(sent(causal, 8 * segment), state);
+  EXPECT_GT(sent(causal, 2 * segment + 100), state);
+  const fovea::DeltaRuleAttention<EluPlusOne> delta;
+  EXPECT_EQ(sent(delta, 8 * segment), sent(delta, 2 * segment));
+}
+
+/// Ranks may want different gradients.
+TEST(DistributedLinearBackward, WritesWhatIsWanted) {
+  const LinearProblem<float> whole(1, 2, 2, 300);
+  const fovea::FmmOneKernel op({.near = {.left = 6}, .causal = true});
+  op.backward(whole.inputs(op), View<const float>(whole.out.view()), {},
+              View<const float>(whole.d_out.view()), whole.grads(op));
+  const Rows rows(all_ranks(), RowLayout::block_cyclic(300, all_ranks().size(), 50));
+  const LinearProblem<float> own(whole, rows);
+  auto wanted = own.grads(op);
+  const bool is_even = all_ranks().rank() % 2 == 0;
+  (is_even ? wanted.q : wanted.v) = {};
+  fovea::distributed::backward(op, own.inputs(op), View<const float>(own.out.view()), {},
+                               View<const float>(own.d_out.view()), wanted, rows);
+  const auto expect = [&](bool is_wanted, const Tensor<float>& x, const Tensor<float>& of) {
+    if (is_wanted) return expect_own_part(x, of, rows, "wanted");
+    for (const float n : x.values()) EXPECT_EQ(n, 77);
+  };
+  expect(!is_even, own.d_q, whole.d_q);
+  expect(true, own.d_k, whole.d_k);
+  expect(is_even, own.d_v, whole.d_v);
+}
+
+TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
+  const LinearProblem<float> whole(1, 2, 2, 40);
+  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const LinearProblem<float> own(whole, rows);
+  const bool is_last = all_ranks().rank() == all_ranks().size() - 1;
+  const std::string begin = "rank " + std::to_string(all_ranks().size() - 1) + ": ";
+  const auto refused = [&](const auto& op, const auto& in, const auto& saved, const auto& grads) {
+    return refusal([&] {
+      fovea::distributed::backward(op, in, View<const float>(own.out.view()), saved,
+                                   View<const float>(own.d_out.view()), grads, rows);
+    });
+  };
+  const fovea::FmmOneKernel fmm({.near = {.left = 3}, .causal = true});
+  auto grads = own.grads(fmm);
+  std::vector<float> logits(2);
+  if (is_last) grads.near_logits = View<float>(logits.data(), {1, 2, 1, 1});
+  EXPECT_EQ(refused(fmm, own.inputs(fmm), own.saved(fmm), grads),
+            begin +
+                "FmmAttention: the gradient of logits of the blend is asked for; expected "
+                "none, since the sequence is spread over ranks");
+  const fovea::DeltaRuleAttention<EluPlusOne> delta;
+  auto in = own.inputs(delta);
+  const std::vector<Index> lengths = {7};
+  if (is_last) in.key_lengths = lengths;
+  EXPECT_EQ(refused(delta, in, own.saved(delta), own.grads(delta)),
+            begin +
+                "DeltaRuleAttention: key_lengths is given; expected none in the backward "
+                "pass of a delta rule over ranks");
+  // Whether the near field is saved is the same on all ranks.
+  if (all_ranks().size() > 1) {
+    const std::string text = refused(
+        fmm, own.inputs(fmm),
+        is_last ? fovea::SavedOf<fovea::FmmOneKernel, float>{} : own.saved(fmm), own.grads(fmm));
+    EXPECT_NE(text.find("near field saved"), std::string::npos) << text;
+  }
+  for (const float n : own.d_k.values()) EXPECT_EQ(n, 77);
+}
+
+}  // namespace
+}  // namespace fovea_test
