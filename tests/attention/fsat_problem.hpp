@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attention/case.hpp"
+#include "attention/dominant_fill.hpp"
 #include "fovea/attention/fsat.hpp"
 #include "support/fill.hpp"
 #include "support/oracle/fsat.hpp"
@@ -15,27 +16,6 @@ namespace fovea_test {
 
 using fovea::FsatAttention;
 using fovea::FsatOptions;
-
-struct FsatSizes {
-  Index batch = 1;
-  Index heads = 2;
-  Index key_heads = 2;
-  Index tokens = 40;
-  Index slots = 4;
-  Index width = 5;
-  Index value_width = 3;
-};
-
-/// Dominant indices of any size up to `most`, half of them within a short piece of the sequence, so
-/// that queries have many keys, few or none; some are integers, and some stand twice with a key.
-inline Fill dominant_fill(std::uint64_t seed, double most) {
-  return [=](Index b, Index h, Index j, Index m) {
-    if (m % 4 == 3 && j % 2 == 0) m -= 1;
-    const double u = uniform(hash(seed, b, h, j, m));
-    const double x = most * (m % 2 == 0 ? u : u / 5);
-    return m % 4 == 2 && j % 3 == 0 ? std::floor(x) : static_cast<double>(static_cast<float>(x));
-  };
-}
 
 template <class T>
 struct FsatProblem {

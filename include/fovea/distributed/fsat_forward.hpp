@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of FSAT attention over a sequence that is spread over ranks. Every key knows
+/// the queries that it has an edge from: its row goes to their ranks, which build the graph of
+/// their own queries.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/attention/fsat.hpp"
+#include "fovea/distributed/call.hpp"
+#include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/own_fsat_graph.hpp"
+#include "fovea/distributed/requests.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One forward pass.
+template <class T>
+class FsatForwardPass {
+ public:
+  /// The type of the arithmetic.
+  using C = Compute<T>;
+
+  /// Takes the memory for tensors. That of messages, of the graph and of scratch depends on where
+  /// edges lead, and is taken before `out` is written.
+  /// \param inputs, out, saved those of this rank, checked
+  /// \throws std::bad_alloc
+  FsatForwardPass(const FsatOptions& options, const FsatInputs<T>& inputs, const View<T>& out,
+                  const FsatSaved<T>& saved, const Rows& rows)
+      : options_(options),
+        inputs_(inputs),
+        out_(out),
+        saved_(saved),
+        rows_(rows),
+        places_(rows.layout()),
+        keys_(inputs.q.batch(), rows.count(),
+              {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
+        dominant_(inputs.q.batch(), rows.count(),
+                  {{inputs.dominant.heads(), inputs.dominant.width()}}),
+        all_(options, View<const C>(dominant_.tensor(0)), inputs.key_lengths) {
+    keys_.expect(rows.own());
+    keys_.put(0, inputs.k, rows.own());
+    keys_.put(1, inputs.v, rows.own());
+    dominant_.put(0, inputs.dominant, rows.own());
+  }
+  FsatForwardPass(const FsatForwardPass&) = delete;
+  FsatForwardPass& operator=(const FsatForwardPass&) = delete;
+
+  /// The messages of this rank. \pre run was called
+  Traffic traffic() const { return traffic_; }
+
+  /// Sends keys to the queries that have edges to them, and attends. All messages are exchanged
+  /// even if computing throws. \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    std::vector<std::vector<Range>> sent(static_cast<std::size_t>(rows_.ranks().size()));
+    std::exception_ptr error = fovea::detail::caught([&] { sent = keys_of_ranks(); });
+    const ExchangePlan plan = announced(rows_.ranks(), std::move(sent));
+    exchange(keys_, plan);
+    exchange(dominant_, plan);
+    if (!error) error = fovea::detail::caught([&] { attend(plan, executor); });
+    return error;
+  }
+
+ private:
+  /// The keys of this rank that have an edge from a query of another rank, by rank.
+  std::vector<std::vector<Range>> keys_of_ranks() const {
+    std::vector<RowSet> sets(static_cast<std::size_t>(rows_.ranks().size()), RowSet(rows_.count()));
+    std::vector<Index> points(static_cast<std::size_t>(all_.edges_of_key()));
+    for (Index head = 0; head < all_.heads(); ++head) {
+      all_.for_each_edge(all_.of_head(head), rows_.own(), points.data(),
+                         [&](Index j, Index, Index i) {
+                           const int rank = places_.rank(i);
+                           if (rank != rows_.ranks().rank()) {
+                             sets[static_cast<std::size_t>(rank)].add(j);
+                           }
+                         });
+    }
+    std::vector<std::vector<Range>> lists;
+    lists.reserve(sets.size());
+    for (RowSet& set : sets) lists.push_back(set.ranges());
+    return lists;
+  }
+
+  template <class U>
+  void exchange(const RowTensors<U>& tensors, const ExchangePlan& plan) {
+    Exchange messages(rows_.ranks(), tensors, {plan});
+    messages.begin();
+    messages.begin_stage(0);
+    messages.end();
+    traffic_ = traffic_ + messages.traffic();
+  }
+
+  template <class E>
+  void attend(const ExchangePlan& plan, E&& executor) {
+    if (inputs_.q.size() == 0 && out_.size() == 0) return;
+    RowSet there(rows_.count());
+    for (const Range& range : rows_.own()) there.add(range);
+    for (const Transfer& transfer : plan.receives) {
+      for (const Range& range : transfer.rows) there.add(range);
+    }
+    OwnFsatGraph<C> graph(all_, places_, there.ranges(), rows_.ranks().rank(), rows_.own_count(),
+                          worker_count(executor, all_.heads()));
+    auto whole = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
+    whole.k = keys_.tensor(0);
+    whole.v = keys_.tensor(1);
+    const OwnFsatLists<C> lists(graph, options_.scale, rows_.count());
+    IndexedForward<T, OwnFsatLists<C>> attention(whole, lists, out_, saved_);
+    attention.take_scratch(executor);
+    for_each_task(executor, all_.heads(),
+                  [&](Index head, Index worker) { graph.build(head, worker); });
+    attention.compute(executor);
+  }
+
+  FsatOptions options_;
+  FsatInputs<T> inputs_;
+  View<T> out_;
+  FsatSaved<T> saved_;
+  const Rows& rows_;
+  PlacesOfRows places_;
+  RowTensors<T> keys_;      // k and v
+  RowTensors<C> dominant_;  // dominant indices
+  FsatKeys<C> all_;
+  Traffic traffic_;
+};
+
+namespace detail {
+
+/// How many of a rank's rows lie before each length.
+inline std::vector<Index> own_lengths(std::span<const Index> lengths,
+                                      const std::vector<Range>& own) {
+  std::vector<Index> counts;
+  for (const Index length : lengths) counts.push_back(row_count(intersection(own, {{0, length}})));
+  return counts;
+}
+
+}  // namespace detail
+
+/// Computes FSAT attention over a sequence that is spread over ranks, on all of them together;
+/// every rank calls it with its own rows. The bits are those of `op.forward` over the whole
+/// sequence, for any number of ranks and any layout. \param inputs q, k, v and dominant of this
+/// rank's rows, in ascending order: dominant indices are positions in the sequence; key lengths
+/// count tokens of the whole sequence \param out [B, Hq, own rows, Dv], written \param saved lse of
+/// the rank's rows \param executor as in `forward` of the operator \returns the messages of this
+/// rank \throws as `forward` over softmax operators; std::invalid_argument also if random edges are
+/// given
+///
+/// Cost: that of the rank's rows, and two passes over the dominant indices of its keys and of those
+/// that it receives: each key goes once to every other rank that has a query with an edge to it.
+/// Memory: the rank's keys, values and dominant indices once more, those that it receives, and the
+/// graph of its queries.
+template <class Out, class E = Serial, class T = Scalar<Out>>
+Traffic forward(const FsatAttention& op, const InputsOf<FsatAttention, T>& inputs, Out&& out,
+                const SavedOf<FsatAttention, T>& saved, const Rows& rows, E&& executor = {}) {
+  const View<T> to(out);
+  const char* const name = FsatAttention::name();
+  std::string call = detail::call_text(name, ".forward", inputs, rows);
+  call.append(", dominant ").append(detail::sizes_text(inputs.dominant));
+  return detail::run_call(
+      rows, name, call,
+      [&] {
+        if (!inputs.random.is_none()) {
+          refuse(name, "random", "given", "none, since the sequence is spread over ranks");
+        }
+        if (op.options.max_length < rows.count()) {
+          refuse(name, "max_length", std::to_string(op.options.max_length),
+                 std::string("at least ").append(std::to_string(rows.count())));
+        }
+        detail::check_call(name, inputs, rows, [&](FsatInputs<T> own) {
+          // Dominant indices beyond the length are not read.
+          const std::vector<Index> lengths = detail::own_lengths(inputs.key_lengths, rows.own());
+          own.key_lengths = lengths;
+          op.check(own, to, saved);
+        });
+      },
+      executor,
+      [&](auto& /*threads*/) {
+        return std::make_unique<FsatForwardPass<T>>(op.options, inputs, to, saved, rows);
+      });
+}
+
+/// The same, where nothing is saved.
+template <class Out, class E = Serial, class T = Scalar<Out>>
+Traffic forward(const FsatAttention& op, const InputsOf<FsatAttention, T>& inputs, Out&& out,
+                const Rows& rows, E&& executor = {}) {
+  return forward(op, inputs, View<T>(out), FsatSaved<T>{}, rows, executor);
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
