@@ -50,6 +50,8 @@ struct ThrowingPlan {
     return plan.block(b, storage);
   }
 };
+template <class P>
+ThrowingPlan(P) -> ThrowingPlan<P>;
 
 template <class Pattern>
 struct ThrowingPattern {
