@@ -6,6 +6,7 @@
 
 #include "fovea/distributed/agreement.hpp"
 #include "fovea/distributed/call.hpp"
+#include "fovea/distributed/channel_slices.hpp"
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/delta_gradients_chain.hpp"
 #include "fovea/distributed/exchange.hpp"

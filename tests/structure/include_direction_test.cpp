@@ -66,7 +66,8 @@ const std::map<std::string, std::set<std::string>>& floors() {
     // Files know parameters, and no operator.
     map["io"] = {"core", "layers", "io"};
     // Messages know operators; no floor knows messages.
-    map["distributed"] = {"core", "simd", "kernels", "patterns", "attention", "distributed"};
+    map["distributed"] = {"core",      "simd",     "kernels",    "patterns",
+                          "attention", "spectral", "distributed"};
     return map;
   }();
   return all;
