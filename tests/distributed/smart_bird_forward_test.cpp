@@ -7,8 +7,8 @@
 
 #include <limits>
 
+#include "distributed/smart_bird_problem.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test {
@@ -16,66 +16,14 @@ namespace {
 
 using fovea::SmartBirdAttention;
 using fovea::SmartBirdInputs;
-using fovea::SmartBirdSaved;
-
-constexpr Index kKeys = 6;
-
-template <class T>
-struct Problem {
-  Problem(Index batch, Index query_heads, Index key_heads, Index rows)
-      : q({batch, query_heads, rows, 5}),
-        k({batch, key_heads, rows, 5}),
-        v({batch, key_heads, rows, 7}),
-        sketch_q({batch, 1, rows, 3}),
-        sketch_k({batch, 1, rows, 3}),
-        out({batch, query_heads, rows, 7}),
-        lse({batch, query_heads, rows, 1}),
-        indices(as_size(batch * query_heads * rows * kKeys)) {
-    q.fill(gaussian(1));
-    k.fill(gaussian(2));
-    v.fill(gaussian(3));
-    sketch_q.fill(gaussian(4));
-    sketch_k.fill(gaussian(5));
-  }
-  Problem(const Problem& whole, const Rows& rows)
-      : q(own_part(whole.q, rows)),
-        k(own_part(whole.k, rows)),
-        v(own_part(whole.v, rows)),
-        sketch_q(own_part(whole.sketch_q, rows)),
-        sketch_k(own_part(whole.sketch_k, rows)),
-        out(own_part(whole.out, rows)),
-        lse(own_part(whole.lse, rows)),
-        indices(as_size(size_of(lse.shape()) * kKeys)),
-        lengths(whole.lengths) {
-    out.fill(constant(77));
-    lse.fill(constant(77));
-  }
-
-  SmartBirdInputs<T> inputs() const {
-    SmartBirdInputs<T> in{q.view(), k.view(), v.view(), lengths};
-    in.sketch_q = sketch_q.view();
-    in.sketch_k = sketch_k.view();
-    return in;
-  }
-  fovea::View<Index> chosen() {
-    Shape shape = lse.shape();
-    shape[3] = kKeys;
-    return fovea::View<Index>(indices.data(), shape);
-  }
-  SmartBirdSaved<T> saved() { return {lse.view(), chosen()}; }
-
-  Tensor<T> q, k, v, sketch_q, sketch_k, out, lse;
-  std::vector<Index> indices;
-  std::vector<Index> lengths;
-};
 
 template <class T, class... Executor>
-void check(const SmartBirdAttention& op, Problem<T>& whole, Executor&... executor) {
+void check(const SmartBirdAttention& op, SmartBirdProblem<T>& whole, Executor&... executor) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
-    Problem<T> own(whole, rows);
+    SmartBirdProblem<T> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor...);
     const std::string what = std::to_string(count) + " rows";
     expect_own_part(own.out, whole.out, rows, what);
@@ -86,7 +34,7 @@ void check(const SmartBirdAttention& op, Problem<T>& whole, Executor&... executo
       for (Index n = range.begin; n < range.end; ++n, ++at) {
         for (Index b = 0; b < whole.q.shape()[0]; ++b) {
           for (Index h = 0; h < whole.q.shape()[1]; ++h) {
-            for (Index c = 0; c < kKeys; ++c) {
+            for (Index c = 0; c < kChosenKeys; ++c) {
               wrong += own.chosen()(b, h, at, c) != whole.chosen()(b, h, n, c) ? 1 : 0;
             }
           }
@@ -98,32 +46,32 @@ void check(const SmartBirdAttention& op, Problem<T>& whole, Executor&... executo
 }
 
 template <class T, class... Executor>
-void check_all(Problem<T>& whole, Executor&... executor) {
+void check_all(SmartBirdProblem<T>& whole, Executor&... executor) {
   using fovea::SamplingPolicy;
   for (const bool causal : {false, true}) {
-    check(SmartBirdAttention{{.keys_per_row = kKeys, .causal = causal}}, whole, executor...);
+    check(SmartBirdAttention{{.keys_per_row = kChosenKeys, .causal = causal}}, whole, executor...);
     check(
         SmartBirdAttention{
-            {.keys_per_row = kKeys, .policy = SamplingPolicy::top_k, .causal = causal}},
+            {.keys_per_row = kChosenKeys, .policy = SamplingPolicy::top_k, .causal = causal}},
         whole, executor...);
   }
 }
 
 TEST(DistributedSmartBird, HasTheBitsOfOneProcess) {
   for (const Index rows : {1, 7, 333}) {
-    Problem<float> whole(2, 4, 2, rows);
+    SmartBirdProblem<float> whole(2, 4, 2, rows);
     check_all(whole);
   }
 }
 
 TEST(DistributedSmartBird, HasTheBitsOfOneProcessInDouble) {
-  Problem<double> whole(1, 2, 2, 150);
+  SmartBirdProblem<double> whole(1, 2, 2, 150);
   check_all(whole);
 }
 
 TEST(DistributedSmartBird, HasTheBitsOfOneProcessOverBlocksOfKeys) {
-  Problem<float> whole(1, 1, 1, 5000);
-  check(SmartBirdAttention{{.keys_per_row = kKeys,
+  SmartBirdProblem<float> whole(1, 1, 1, 5000);
+  check(SmartBirdAttention{{.keys_per_row = kChosenKeys,
                             .policy = fovea::SamplingPolicy::top_k,
                             .causal = true,
                             .search = fovea::SketchSearch::blocks}},
@@ -131,7 +79,7 @@ TEST(DistributedSmartBird, HasTheBitsOfOneProcessOverBlocksOfKeys) {
 }
 
 TEST(DistributedSmartBird, TakesKeyLengthsAndThreads) {
-  Problem<float> whole(3, 2, 2, 200);
+  SmartBirdProblem<float> whole(3, 2, 2, 200);
   whole.lengths = {200, 77, 0};
   fovea::ThreadPool pool(3);
   check_all(whole, pool);
@@ -139,21 +87,21 @@ TEST(DistributedSmartBird, TakesKeyLengthsAndThreads) {
 
 /// A row whose sketch is no number is NaN, on the rank that holds it.
 TEST(DistributedSmartBird, RowsWithoutASketchAreNaN) {
-  Problem<float> whole(2, 2, 2, 90);
+  SmartBirdProblem<float> whole(2, 2, 2, 90);
   whole.sketch_q(1, 0, 61, 1) = std::numeric_limits<float>::quiet_NaN();
-  check(SmartBirdAttention{{.keys_per_row = kKeys, .causal = true}}, whole);
+  check(SmartBirdAttention{{.keys_per_row = kChosenKeys, .causal = true}}, whole);
   EXPECT_TRUE(std::isnan(whole.out(1, 0, 61, 0)));
 }
 
 TEST(DistributedSmartBird, RefusesDraws) {
-  Problem<float> whole(1, 2, 2, 40);
+  SmartBirdProblem<float> whole(1, 2, 2, 40);
   const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
-  Problem<float> own(whole, rows);
+  SmartBirdProblem<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   SmartBirdInputs<float> in = own.inputs();
   const Tensor<float> draws({1, 2, rows.own_count(), 40});
   if (all_ranks().rank() == last) in.draws = draws.view();
-  const SmartBirdAttention op{{.keys_per_row = kKeys}};
+  const SmartBirdAttention op{{.keys_per_row = kChosenKeys}};
   EXPECT_EQ(refusal([&] { fovea::distributed::forward(op, in, own.out.view(), rows); }),
             "rank " + std::to_string(last) +
                 ": SmartBirdAttention: draws is given; expected none, "
