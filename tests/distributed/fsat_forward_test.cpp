@@ -7,65 +7,25 @@
 
 #include <limits>
 
-#include "attention/dominant_fill.hpp"
+#include "distributed/fsat_call.hpp"
 #include "fovea/core/thread_pool.hpp"
-#include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test {
 namespace {
 
-using fovea::EdgeSource;
 using fovea::FsatAttention;
 using fovea::FsatInputs;
 using fovea::FsatOptions;
-using fovea::FsatSaved;
-
-template <class T>
-struct Call {
-  Call(const FsatSizes& s, std::uint64_t seed)
-      : q({s.batch, s.heads, s.tokens, s.width}),
-        k({s.batch, s.key_heads, s.tokens, s.width}),
-        v({s.batch, s.key_heads, s.tokens, s.value_width}),
-        dominant({s.batch, s.heads, s.tokens, s.slots}),
-        out({s.batch, s.heads, s.tokens, s.value_width}),
-        lse({s.batch, s.heads, s.tokens, 1}) {
-    q.fill(gaussian(seed));
-    k.fill(gaussian(seed + 1));
-    v.fill(gaussian(seed + 2));
-    dominant.fill(dominant_fill(seed + 3, static_cast<double>(s.tokens)));
-  }
-  Call(const Call& whole, const Rows& rows)
-      : q(own_part(whole.q, rows, {.order = {0, 2, 1, 3}, .gap = 3})),
-        k(own_part(whole.k, rows)),
-        v(own_part(whole.v, rows)),
-        dominant(own_part(whole.dominant, rows, {.order = {2, 0, 1, 3}, .gap = 1})),
-        out(own_part(whole.out, rows)),
-        lse(own_part(whole.lse, rows)),
-        lengths(whole.lengths) {
-    out.fill(constant(77));
-    lse.fill(constant(77));
-  }
-
-  FsatInputs<T> inputs() const {
-    FsatInputs<T> in{q.view(), k.view(), v.view(), lengths};
-    in.dominant = dominant.view();
-    return in;
-  }
-  FsatSaved<T> saved() const { return {lse.view()}; }
-
-  Tensor<T> q, k, v, dominant, out, lse;
-  std::vector<Index> lengths;
-};
 
 template <class T, class... Executor>
-void check(const FsatOptions& options, const Call<T>& whole, Executor&... executor) {
+void check(const FsatOptions& options, const FsatCall<T>& whole, Executor&... executor) {
   const FsatAttention op(options);
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
-    const Call<T> own(whole, rows);
+    const FsatCall<T> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor...);
     const std::string what = std::to_string(count) + " rows";
     expect_own_part(own.out, whole.out, rows, what);
@@ -74,36 +34,29 @@ void check(const FsatOptions& options, const Call<T>& whole, Executor&... execut
 }
 
 template <class T, class... Executor>
-void check_all(const Call<T>& whole, Executor&... executor) {
-  const Index count = whole.q.shape()[2];
-  check(FsatOptions{.max_length = count}, whole, executor...);
-  check(FsatOptions{.max_length = count + 9, .variance = 3.0, .edges = EdgeSource::both, .seed = 5},
-        whole, executor...);
-  check(FsatOptions{.max_length = count,
-                    .confidence = fovea::Confidence::relative,
-                    .edges = EdgeSource::random,
-                    .seed = 6},
-        whole, executor...);
+void check_all(const FsatCall<T>& whole, Executor&... executor) {
+  for_each_fsat_options(whole.q.shape()[2],
+                        [&](const FsatOptions& options) { check(options, whole, executor...); });
 }
 
 TEST(DistributedFsat, HasTheBitsOfOneProcess) {
   for (const Index tokens : {1, 6, 333}) {
-    check_all(Call<float>({.batch = 2, .heads = 4, .key_heads = 2, .tokens = tokens}, 1));
+    check_all(FsatCall<float>({.batch = 2, .heads = 4, .key_heads = 2, .tokens = tokens}, 1));
   }
 }
 
 TEST(DistributedFsat, HasTheBitsOfOneProcessInDouble) {
-  check_all(Call<double>({.tokens = 700}, 2));
+  check_all(FsatCall<double>({.tokens = 700}, 2));
 }
 
 /// Long enough for the phases of one process.
 TEST(DistributedFsat, HasTheBitsOfOneProcessWithManyRows) {
-  check_all(Call<float>({.heads = 1, .key_heads = 1, .tokens = 9000}, 3));
+  check_all(FsatCall<float>({.heads = 1, .key_heads = 1, .tokens = 9000}, 3));
 }
 
 /// Dominant indices beyond the length are not read.
 TEST(DistributedFsat, TakesKeyLengths) {
-  Call<float> whole({.batch = 3, .tokens = 300}, 4);
+  FsatCall<float> whole({.batch = 3, .tokens = 300}, 4);
   whole.lengths = {300, 131, 0};
   for (Index h = 0; h < 2; ++h) {
     for (Index n = 131; n < 300; ++n) {
@@ -115,13 +68,13 @@ TEST(DistributedFsat, TakesKeyLengths) {
 
 TEST(DistributedFsat, RunsOnThreads) {
   fovea::ThreadPool pool(3);
-  check_all(Call<float>({.heads = 8, .key_heads = 4, .tokens = 1500}, 5), pool);
+  check_all(FsatCall<float>({.heads = 8, .key_heads = 4, .tokens = 1500}, 5), pool);
 }
 
 /// A key goes once to each rank that has a query with an edge to it, and no other does.
 TEST(DistributedFsat, SendsKeysToTheirQueries) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
-  Call<float> whole({.tokens = 100, .slots = 1}, 6);
+  FsatCall<float> whole({.tokens = 100, .slots = 1}, 6);
   // Of the keys of rank 0 three lead to queries of rank 1, one of them in both heads.
   whole.dominant.fill(constant(3));
   for (Index h = 0; h < 2; ++h) {
@@ -131,7 +84,7 @@ TEST(DistributedFsat, SendsKeysToTheirQueries) {
   whole.dominant(0, 0, 20, 0) = 99;
   whole.dominant(0, 1, 21, 0) = 50;
   const Rows rows(all_ranks(), RowLayout::contiguous(100, 2));
-  const Call<float> own(whole, rows);
+  const FsatCall<float> own(whole, rows);
   const FsatAttention op(FsatOptions{.max_length = 100});
   const Index sent = fovea::distributed::forward(op, own.inputs(), own.out.view(), rows).bytes_sent;
   const Index row = 2 * (5 + 3 + 1) * Index{sizeof(float)};
@@ -139,9 +92,9 @@ TEST(DistributedFsat, SendsKeysToTheirQueries) {
 }
 
 TEST(DistributedFsat, RefusesWhatDoesNotFit) {
-  const Call<float> whole({.tokens = 40}, 7);
+  const FsatCall<float> whole({.tokens = 40}, 7);
   const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
-  const Call<float> own(whole, rows);
+  const FsatCall<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const std::string begin = "rank " + std::to_string(last) + ": FsatAttention: ";
   const auto refused = [&](const FsatInputs<float>& in, Index most) {

@@ -15,7 +15,7 @@
 #include "fovea/attention/fsat.hpp"
 #include "fovea/distributed/call.hpp"
 #include "fovea/distributed/exchange.hpp"
-#include "fovea/distributed/own_fsat_graph.hpp"
+#include "fovea/distributed/fsat_graph_part.hpp"
 #include "fovea/distributed/requests.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -40,7 +40,6 @@ class FsatForwardPass {
         out_(out),
         saved_(saved),
         rows_(rows),
-        places_(rows.layout()),
         keys_(inputs.q.batch(), rows.count(),
               {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
         dominant_(inputs.q.batch(), rows.count(),
@@ -61,9 +60,11 @@ class FsatForwardPass {
   /// even if computing throws. \returns what computing has thrown, or null
   template <class E>
   std::exception_ptr run(E&& executor) {
-    std::vector<std::vector<Range>> sent(static_cast<std::size_t>(rows_.ranks().size()));
-    std::exception_ptr error = fovea::detail::caught([&] { sent = keys_of_ranks(); });
-    const ExchangePlan plan = announced(rows_.ranks(), std::move(sent));
+    LeadingEdges found;
+    found.keys_of_ranks.resize(static_cast<std::size_t>(rows_.ranks().size()));
+    std::exception_ptr error = fovea::detail::caught(
+        [&] { found = leading_edges(all_, rows_.layout(), rows_.ranks().rank()); });
+    const ExchangePlan plan = announced(rows_.ranks(), std::move(found.keys_of_ranks));
     exchange(keys_, plan);
     exchange(dominant_, plan);
     if (!error) error = fovea::detail::caught([&] { attend(plan, executor); });
@@ -71,25 +72,6 @@ class FsatForwardPass {
   }
 
  private:
-  /// The keys of this rank that have an edge from a query of another rank, by rank.
-  std::vector<std::vector<Range>> keys_of_ranks() const {
-    std::vector<RowSet> sets(static_cast<std::size_t>(rows_.ranks().size()), RowSet(rows_.count()));
-    std::vector<Index> points(static_cast<std::size_t>(all_.edges_of_key()));
-    for (Index head = 0; head < all_.heads(); ++head) {
-      all_.for_each_edge(all_.of_head(head), rows_.own(), points.data(),
-                         [&](Index j, Index, Index i) {
-                           const int rank = places_.rank(i);
-                           if (rank != rows_.ranks().rank()) {
-                             sets[static_cast<std::size_t>(rank)].add(j);
-                           }
-                         });
-    }
-    std::vector<std::vector<Range>> lists;
-    lists.reserve(sets.size());
-    for (RowSet& set : sets) lists.push_back(set.ranges());
-    return lists;
-  }
-
   template <class U>
   void exchange(const RowTensors<U>& tensors, const ExchangePlan& plan) {
     Exchange messages(rows_.ranks(), tensors, {plan});
@@ -102,21 +84,16 @@ class FsatForwardPass {
   template <class E>
   void attend(const ExchangePlan& plan, E&& executor) {
     if (inputs_.q.size() == 0 && out_.size() == 0) return;
-    RowSet there(rows_.count());
-    for (const Range& range : rows_.own()) there.add(range);
-    for (const Transfer& transfer : plan.receives) {
-      for (const Range& range : transfer.rows) there.add(range);
-    }
-    OwnFsatGraph<C> graph(all_, places_, there.ranges(), rows_.ranks().rank(), rows_.own_count(),
-                          worker_count(executor, all_.heads()));
+    FsatGraphPart<C> graph(all_, rows_.own(), with_received(rows_, plan), false, false);
+    graph.take_memory(all_.heads(), worker_count(executor, all_.heads()), memory_of(executor));
     auto whole = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
     whole.k = keys_.tensor(0);
     whole.v = keys_.tensor(1);
-    const OwnFsatLists<C> lists(graph, options_.scale, rows_.count());
-    IndexedForward<T, OwnFsatLists<C>> attention(whole, lists, out_, saved_);
+    const FsatListsPart<C> lists(graph, options_.scale);
+    IndexedForward<T, FsatListsPart<C>> attention(whole, lists, out_, saved_);
     attention.take_scratch(executor);
     for_each_task(executor, all_.heads(),
-                  [&](Index head, Index worker) { graph.build(head, worker); });
+                  [&](Index head, Index worker) { graph.build(head, head, worker); });
     attention.compute(executor);
   }
 
@@ -125,7 +102,6 @@ class FsatForwardPass {
   View<T> out_;
   FsatSaved<T> saved_;
   const Rows& rows_;
-  PlacesOfRows places_;
   RowTensors<T> keys_;      // k and v
   RowTensors<C> dominant_;  // dominant indices
   FsatKeys<C> all_;
@@ -140,6 +116,34 @@ inline std::vector<Index> own_lengths(std::span<const Index> lengths,
   std::vector<Index> counts;
   for (const Index length : lengths) counts.push_back(row_count(intersection(own, {{0, length}})));
   return counts;
+}
+
+/// What is the same on all ranks of a call, in words.
+template <class T>
+std::string fsat_text(const char* pass, const FsatInputs<T>& in, const Rows& rows) {
+  std::string call = call_text(FsatAttention::name(), pass, in, rows);
+  return call.append(", dominant ").append(sizes_text(in.dominant));
+}
+
+/// Checks what this rank brings to a call. \param check_tensors called with the inputs, and with
+/// the lengths that its own rows have \throws std::invalid_argument
+template <class T, class Check>
+void check_fsat(const FsatAttention& op, const FsatInputs<T>& inputs, const Rows& rows,
+                const Check& check_tensors) {
+  const char* const name = FsatAttention::name();
+  if (!inputs.random.is_none()) {
+    refuse(name, "random", "given", "none, since the sequence is spread over ranks");
+  }
+  if (op.options.max_length < rows.count()) {
+    refuse(name, "max_length", std::to_string(op.options.max_length),
+           std::string("at least ").append(std::to_string(rows.count())));
+  }
+  check_call(name, inputs, rows, [&](FsatInputs<T> own) {
+    // Dominant indices beyond the length are not read.
+    const std::vector<Index> lengths = own_lengths(inputs.key_lengths, rows.own());
+    own.key_lengths = lengths;
+    check_tensors(own);
+  });
 }
 
 }  // namespace detail
@@ -161,25 +165,11 @@ template <class Out, class E = Serial, class T = Scalar<Out>>
 Traffic forward(const FsatAttention& op, const InputsOf<FsatAttention, T>& inputs, Out&& out,
                 const SavedOf<FsatAttention, T>& saved, const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
-  const char* const name = FsatAttention::name();
-  std::string call = detail::call_text(name, ".forward", inputs, rows);
-  call.append(", dominant ").append(detail::sizes_text(inputs.dominant));
   return detail::run_call(
-      rows, name, call,
+      rows, FsatAttention::name(), detail::fsat_text(".forward", inputs, rows),
       [&] {
-        if (!inputs.random.is_none()) {
-          refuse(name, "random", "given", "none, since the sequence is spread over ranks");
-        }
-        if (op.options.max_length < rows.count()) {
-          refuse(name, "max_length", std::to_string(op.options.max_length),
-                 std::string("at least ").append(std::to_string(rows.count())));
-        }
-        detail::check_call(name, inputs, rows, [&](FsatInputs<T> own) {
-          // Dominant indices beyond the length are not read.
-          const std::vector<Index> lengths = detail::own_lengths(inputs.key_lengths, rows.own());
-          own.key_lengths = lengths;
-          op.check(own, to, saved);
-        });
+        detail::check_fsat(op, inputs, rows,
+                           [&](const FsatInputs<T>& own) { op.check(own, to, saved); });
       },
       executor,
       [&](auto& /*threads*/) {

@@ -53,6 +53,40 @@ class PlacesOfRows {
   std::vector<Piece> pieces_;
 };
 
+/// The places of rows among those of some ranges.
+class PlacesInRanges {
+ public:
+  /// \param ranges ascending, disjoint
+  explicit PlacesInRanges(const std::vector<Range>& ranges) : ranges_(ranges) {
+    for (const Range& range : ranges) {
+      first_.push_back(count_);
+      count_ += range.end - range.begin;
+    }
+  }
+
+  /// The number of rows.
+  Index count() const { return count_; }
+  /// The place of a row, or -1 if it is not there.
+  Index place(Index row) const {
+    const auto behind = std::upper_bound(ranges_.begin(), ranges_.end(), row,
+                                         [](Index r, const Range& x) { return r < x.begin; });
+    if (behind == ranges_.begin()) return -1;
+    const auto n = static_cast<std::size_t>(behind - ranges_.begin() - 1);
+    return row < ranges_[n].end ? first_[n] + row - ranges_[n].begin : -1;
+  }
+  /// The row at a place.
+  Index row(Index place) const {
+    const auto behind = std::upper_bound(first_.begin(), first_.end(), place);
+    const auto n = static_cast<std::size_t>(behind - first_.begin() - 1);
+    return ranges_[n].begin + place - first_[n];
+  }
+
+ private:
+  std::vector<Range> ranges_;
+  std::vector<Index> first_;  // the place of the first row of each range
+  Index count_ = 0;
+};
+
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END

@@ -11,6 +11,7 @@
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/exchange_plan.hpp"
 #include "fovea/distributed/mpi_type.hpp"
+#include "fovea/distributed/rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -91,6 +92,16 @@ inline ExchangePlan announced(const Communicator& ranks, std::vector<std::vector
   plan.receives = detail::transfers(exchanged_ranges(ranks, to_ranks));
   plan.sends = detail::transfers(std::move(to_ranks));
   return plan;
+}
+
+/// The rows that a rank holds, and those that it has received.
+inline std::vector<Range> with_received(const Rows& rows, const ExchangePlan& plan) {
+  RowSet there(rows.count());
+  for (const Range& range : rows.own()) there.add(range);
+  for (const Transfer& transfer : plan.receives) {
+    for (const Range& range : transfer.rows) there.add(range);
+  }
+  return there.ranges();
 }
 
 }  // namespace distributed

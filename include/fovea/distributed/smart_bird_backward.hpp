@@ -128,12 +128,7 @@ class SmartBirdBackwardPass {
 
   template <class E>
   void compute(const ExchangePlan& plan, E&& executor) {
-    RowSet there(rows_.count());
-    for (const Range& range : rows_.own()) there.add(range);
-    for (const Transfer& transfer : plan.receives) {
-      for (const Range& range : transfer.rows) there.add(range);
-    }
-    const std::vector<Range> ranges = there.ranges();
+    const std::vector<Range> ranges = with_received(rows_, plan);
     CompactRows<T> q(queries_, kQ, ranges);
     CompactRows<T> out(queries_, kOut, ranges);
     CompactRows<T> d_out(queries_, kGradOfOut, ranges);

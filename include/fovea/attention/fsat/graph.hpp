@@ -24,6 +24,33 @@ struct GraphHead {
   Index place = 0;    ///< the head's place among those that there is memory for
 };
 
+/// What a backward pass knows of edges, in the order of rows.
+template <class T>
+struct EdgeGradients {
+  const T* confidences = nullptr;    ///< the confidence of each
+  const T* d_confidences = nullptr;  ///< its gradient
+  const Index* slots = nullptr;      ///< its slot j M + m
+};
+
+/// Adds what some edges of query i give to the gradients of dominant indices.
+/// \param dominant [keys, M]   \param width M   \param to [keys, M]
+template <class T>
+void add_gradients_of_edges(const FsatOptions& options, const Matrix<const T>& dominant,
+                            Index width, Index i, const Range& edges, const EdgeGradients<T>& of,
+                            const Matrix<T>& to) noexcept {
+  const T precision = static_cast<T>(1 / options.variance_or_default());
+  for (Index e = edges.begin; e < edges.end; ++e) {
+    const Index j = of.slots[e] / width;
+    const Index m = of.slots[e] % width;
+    const T ibar = dominant.data[j * dominant.row + m * dominant.column];
+    const T distance = HeadEdges<T>::distance_of(i, ibar);
+    T flows = of.d_confidences[e];
+    if (options.truncate_gradient && flows > 0) flows = 0;  // a NaN stays
+    to.data[j * to.row + m * to.column] +=
+        rounded(flows * of.confidences[e] * (distance * precision));
+  }
+}
+
 /// The graphs of some heads. Slot m of key j has an edge from query Ip[j, m], one from query Ir[j,
 /// m], or both, as the options say. If a sequence has the length n, edges are among its first n
 /// tokens.
@@ -173,21 +200,10 @@ class FsatGraph {
       for (Index m = 0; m < width; ++m) out.data[j * out.row + m * out.column] = 0;
     }
     const Index* const first = begin_.template data<Index>() + begin_at(place, s);
-    const T* const confidence = confidences(s, place);
-    const T* const d_confidence = d_confidences(s, place);
-    const Index* const slot = slots(s, place);
-    const T precision = static_cast<T>(1 / variance());
     for (Index i = 0; i < s.key_end; ++i) {
-      for (Index e = first[i]; e < first[i + 1]; ++e) {
-        const Index j = slot[e] / width;
-        const Index m = slot[e] % width;
-        const T ibar = from.data[j * from.row + m * from.column];
-        const T distance = HeadEdges<T>::distance_of(i, ibar);
-        T flows = d_confidence[e];
-        if (options_.truncate_gradient && flows > 0) flows = 0;  // a NaN stays
-        out.data[j * out.row + m * out.column] +=
-            rounded(flows * confidence[e] * (distance * precision));
-      }
+      add_gradients_of_edges<T>(options_, from, width, i, {first[i], first[i + 1]},
+                                {confidences(s, place), d_confidences(s, place), slots(s, place)},
+                                out);
     }
   }
 
@@ -252,7 +268,6 @@ class FsatGraph {
   Index begin_at(Index place, const Sequence& s) const {
     return place * begins_ + s.first_key + (s.index - s.batch);
   }
-  double variance() const { return options_.variance_or_default(); }
 
   View<const T> dominant_;
   View<const Index> random_;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of FSAT attention over a sequence that is spread over ranks. The gradients of
+/// queries need the keys that they have edges to, those of keys and of dominant indices the queries
+/// that have edges to them; each come to the other, and nothing is added up between ranks.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/distributed/compact_rows.hpp"
+#include "fovea/distributed/fsat_forward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One backward pass. Every rank makes the same steps, whatever gradients it wants.
+template <class T>
+class FsatBackwardPass {
+ public:
+  /// Takes the memory for tensors. That of messages and of what is received depends on where edges
+  /// lead, and is taken before gradients are written.
+  /// \param inputs, out, saved, d_out, grads those of this rank, checked
+  /// \throws std::bad_alloc
+  FsatBackwardPass(const FsatOptions& options, const FsatInputs<T>& inputs,
+                   const View<const T>& out, const FsatSaved<T>& saved, const View<const T>& d_out,
+                   const FsatGrads<T>& grads, const Rows& rows)
+      : options_(options),
+        inputs_(inputs),
+        out_(out),
+        saved_(saved),
+        d_out_(d_out),
+        grads_(grads),
+        rows_(rows),
+        keys_(inputs.q.batch(), rows.count(),
+              {{inputs.k.heads(), inputs.k.width()},
+               {inputs.v.heads(), inputs.v.width()},
+               {inputs.dominant.heads(), inputs.dominant.width()}}),
+        queries_(inputs.q.batch(), rows.count(),
+                 {{inputs.q.heads(), inputs.q.width()},
+                  {inputs.q.heads(), inputs.v.width()},
+                  {inputs.q.heads(), inputs.v.width()},
+                  {inputs.q.heads(), 1}}),
+        all_(options, View<const T>(keys_.tensor(2)), inputs.key_lengths) {
+    keys_.put(0, inputs.k, rows.own());
+    keys_.put(1, inputs.v, rows.own());
+    keys_.put(2, inputs.dominant, rows.own());
+    queries_.put(kQ, inputs.q, rows.own());
+    queries_.put(kOut, out, rows.own());
+    queries_.put(kGradOfOut, d_out, rows.own());
+    queries_.put(kLse, View<const T>(saved.lse), rows.own());
+  }
+  FsatBackwardPass(const FsatBackwardPass&) = delete;
+  FsatBackwardPass& operator=(const FsatBackwardPass&) = delete;
+
+  /// The messages of this rank. \pre run was called
+  Traffic traffic() const { return traffic_; }
+
+  /// Sends, receives and computes. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    LeadingEdges found;
+    found.keys_of_ranks.resize(static_cast<std::size_t>(rows_.ranks().size()));
+    std::exception_ptr error = fovea::detail::caught(
+        [&] { found = leading_edges(all_, rows_.layout(), rows_.ranks().rank()); });
+    const ExchangePlan of_keys = announced(rows_.ranks(), std::move(found.keys_of_ranks));
+    exchange(keys_, of_keys);
+    exchange(queries_, requested(rows_.ranks(), rows_.layout(), found.queries));
+    if (!error) {
+      error = fovea::detail::caught(
+          [&] { compute(with_received(rows_, of_keys), found.queries, executor); });
+    }
+    return error;
+  }
+
+ private:
+  /// The tensors of a query row.
+  enum : std::size_t { kQ, kOut, kGradOfOut, kLse };
+  using Backward = IndexedBackward<T, FsatListsPart<T>>;
+
+  void exchange(const RowTensors<T>& tensors, const ExchangePlan& plan) {
+    Exchange messages(rows_.ranks(), tensors, {plan});
+    messages.begin();
+    messages.begin_stage(0);
+    messages.end();
+    traffic_ = traffic_ + messages.traffic();
+  }
+
+  /// \param keys all that have an edge from a query of this rank   \param queries all that have an
+  /// edge to a key of this rank
+  template <class E>
+  void compute(const std::vector<Range>& keys, const std::vector<Range>& queries, E&& executor) {
+    const auto own = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
+    // The queries of this rank, with all their keys.
+    FsatGraphPart<T> row_graph(all_, rows_.own(), keys, false, false);
+    IndexedInputs<T> of_rows = own;
+    of_rows.k = keys_.tensor(0);
+    of_rows.v = keys_.tensor(1);
+    Backward row_pass(of_rows, {row_graph, options_.scale}, out_, saved_, d_out_,
+                      {grads_.q, {}, {}});
+    row_pass.reserve(executor);
+    // The keys of this rank, with all their queries.
+    CompactRows<T> q(queries_, kQ, queries);
+    CompactRows<T> out(queries_, kOut, queries);
+    CompactRows<T> d_out(queries_, kGradOfOut, queries);
+    CompactRows<T> lse(queries_, kLse, queries);
+    FsatGraphPart<T> key_graph(all_, queries, rows_.own(), true, !grads_.dominant.is_none());
+    IndexedInputs<T> of_keys = own;
+    of_keys.q = q.view();
+    of_keys.key_lengths = {};
+    Backward key_pass(of_keys, {key_graph, options_.scale, grads_.dominant},
+                      View<const T>(out.view()), {lse.view()}, View<const T>(d_out.view()),
+                      {{}, grads_.k, grads_.v});
+    key_pass.reserve(executor);
+    if (!grads_.q.is_none()) row_pass.compute(executor);
+    key_pass.compute(executor);
+  }
+
+  FsatOptions options_;
+  FsatInputs<T> inputs_;
+  View<const T> out_;
+  FsatSaved<T> saved_;
+  View<const T> d_out_;
+  FsatGrads<T> grads_;
+  const Rows& rows_;
+  RowTensors<T> keys_;     // k, v and dominant
+  RowTensors<T> queries_;  // what belongs to query rows
+  FsatKeys<T> all_;
+  Traffic traffic_;
+};
+
+/// Computes the gradients of FSAT attention over a sequence that is spread over ranks, on all of
+/// them together. The bits are those of `op.backward` over the whole sequence.
+/// \param inputs as in `forward`
+/// \param out, saved as `forward` wrote them, with lse
+/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
+/// \param grads of q, k, v and dominant, of this rank's rows: those that have a tensor are written;
+/// the ranks may want different ones
+/// \param executor as in `forward`
+/// \returns the messages of this rank
+/// \throws as `forward`
+///
+/// Cost: the logits and gradients of weights are computed for queries and for keys once each. Keys
+/// travel as in `forward`, and the queries that have an edge to a key come to its rank.
+/// Memory: the rank's rows twice, what it receives twice, and two graphs.
+template <class Out, class D, class E = Serial, class T = Scalar<Out>>
+requires std::floating_point<T> Traffic
+backward(const FsatAttention& op, const InputsOf<FsatAttention, T>& inputs, const Out& out,
+         const SavedOf<FsatAttention, T>& saved, const D& d_out,
+         const GradsOf<FsatAttention, T>& grads, const Rows& rows, E&& executor = {}) {
+  const View<const T> from(out);
+  const View<const T> d_from(d_out);
+  return detail::run_call(
+      rows, FsatAttention::name(), detail::fsat_text(".backward", inputs, rows),
+      [&] {
+        detail::check_fsat(op, inputs, rows, [&](const FsatInputs<T>& own) {
+          op.check_backward(own, from, saved, d_from, grads);
+        });
+      },
+      executor,
+      [&](auto& /*threads*/) {
+        return std::make_unique<FsatBackwardPass<T>>(op.options, inputs, from, saved, d_from, grads,
+                                                     rows);
+      });
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of FSAT attention over ranks has the bits of one process.
+#include "fovea/distributed/fsat_backward.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "distributed/fsat_call.hpp"
+#include "fovea/core/thread_pool.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::FsatAttention;
+using fovea::FsatOptions;
+using fovea::View;
+
+template <class T, class... Executor>
+void check(const FsatOptions& options, const FsatCall<T>& whole, Executor&... executor) {
+  const FsatAttention op(options);
+  op.forward(whole.inputs(), whole.out.view(), whole.saved());
+  op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(),
+              View<const T>(whole.d_out.view()), whole.grads());
+  const Index count = whole.q.shape()[2];
+  for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
+    const Rows rows(all_ranks(), layout);
+    const FsatCall<T> own(whole, rows);
+    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor...);
+    fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
+                                 View<const T>(own.d_out.view()), own.grads(), rows, executor...);
+    const std::string what = std::to_string(count) + " rows";
+    expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
+    expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
+    expect_own_part(own.d_v, whole.d_v, rows, what + ", d_v");
+    expect_own_part(own.d_dominant, whole.d_dominant, rows, what + ", d_dominant");
+    EXPECT_EQ(own.d_dominant.changed_gaps(), 0) << what;
+  }
+}
+
+template <class T, class... Executor>
+void check_all(const FsatCall<T>& whole, Executor&... executor) {
+  for_each_fsat_options(whole.q.shape()[2],
+                        [&](const FsatOptions& options) { check(options, whole, executor...); });
+}
+
+TEST(DistributedFsatBackward, HasTheBitsOfOneProcess) {
+  for (const Index tokens : {1, 6, 333}) {
+    check_all(FsatCall<float>({.batch = 2, .heads = 4, .key_heads = 2, .tokens = tokens}, 1));
+  }
+}
+
+TEST(DistributedFsatBackward, HasTheBitsOfOneProcessInDouble) {
+  check_all(FsatCall<double>({.tokens = 1500}, 2));
+}
+
+/// Dominant indices beyond the length are not read, and have no gradient.
+TEST(DistributedFsatBackward, TakesKeyLengthsAndThreads) {
+  FsatCall<float> whole({.batch = 3, .tokens = 300}, 4);
+  whole.lengths = {300, 131, 0};
+  for (Index h = 0; h < 2; ++h) {
+    for (Index n = 131; n < 300; ++n) {
+      whole.dominant(1, h, n, 0) = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+  fovea::ThreadPool pool(3);
+  check_all(whole, pool);
+}
+
+/// Ranks may want different gradients.
+TEST(DistributedFsatBackward, WritesWhatIsWanted) {
+  const FsatCall<float> whole({.tokens = 100}, 5);
+  const FsatAttention op(FsatOptions{.max_length = 100});
+  op.forward(whole.inputs(), whole.out.view(), whole.saved());
+  op.backward(whole.inputs(), View<const float>(whole.out.view()), whole.saved(),
+              View<const float>(whole.d_out.view()), whole.grads());
+  const Rows rows(all_ranks(), RowLayout::zigzag(100, all_ranks().size()));
+  const FsatCall<float> own(whole, rows);
+  fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
+  auto wanted = own.grads();
+  const bool is_even = all_ranks().rank() % 2 == 0;
+  (is_even ? wanted.q : wanted.k) = {};
+  if (is_even) wanted.dominant = {};
+  fovea::distributed::backward(op, own.inputs(), View<const float>(own.out.view()), own.saved(),
+                               View<const float>(own.d_out.view()), wanted, rows);
+  const auto expect = [&](bool is_wanted, const Tensor<float>& x, const Tensor<float>& of) {
+    if (is_wanted) return expect_own_part(x, of, rows, "wanted");
+    for (const float n : x.values()) EXPECT_EQ(n, 77);
+  };
+  expect(!is_even, own.d_q, whole.d_q);
+  expect(is_even, own.d_k, whole.d_k);
+  expect(true, own.d_v, whole.d_v);
+  expect(!is_even, own.d_dominant, whole.d_dominant);
+}
+
+}  // namespace
+}  // namespace fovea_test
