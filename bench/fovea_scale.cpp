@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -19,16 +18,13 @@
 #include "bench/io/gaussian.hpp"
 #include "bench/io/human.hpp"
 #include "bench/io/program.hpp"
-#include "fovea/attention.hpp"
-#include "fovea/distributed.hpp"
+#include "bench/scale/systems.hpp"
 #include "fovea/io/output_file.hpp"
 
 namespace {
 
 using namespace bench;
-using fovea::Range;
 using fovea::distributed::Communicator;
-using fovea::distributed::RowLayout;
 using fovea::distributed::Rows;
 using fovea::distributed::Traffic;
 
@@ -40,6 +36,7 @@ usage: fovea_scale [options]
   --rows N         rows of the sequence; with --weak, of each rank   (16384)
   --weak           weak scaling: the sequence grows with the ranks
   --heads H        heads   (1)
+  --operator NAME  only the operators whose names begin with this
   --repeat N       calls of each kind, in turns; medians are shown   (7)
   --network B,L    gigabytes a second and microseconds of the network that the model is drawn out to
                    (12.5,2)
@@ -48,13 +45,12 @@ usage: fovea_scale [options]
 
 Columns: `one` is the operator in one process, rank 0 alone, over the same sequence; `ranks` is from
 the first rank's begin to the last one's end; `sent` and `waited` are of the rank with most, and
-`in model` is what the model says of `sent` (at most, for Smart Bird and BigBird). The model
+`in model` is what the model says of `sent` (at most, for Smart Bird and BigBird; on average, for
+FSAT). The model
 is: the largest share of a rank in the pairs of the pattern times `one`, the bytes of the rank that
 sends most over the bandwidth, and a latency for each message on the way; bandwidth and latency are
 measured between rank 0 and rank 1 first.
 )";
-
-constexpr Index kWidth = 64;
 
 struct Arguments {
   Index rows = 16384;
@@ -64,6 +60,7 @@ struct Arguments {
   bool help = false;
   double bandwidth = 12.5e9;  // bytes a second
   double latency = 2e-6;      // seconds
+  std::string name;           // of operators, its begin
   std::string json;
 };
 
@@ -91,6 +88,8 @@ Arguments parse(int argc, char** argv) {
       parsed.heads = static_cast<Index>(number(flag, argv[++i]));
     } else if (flag == "--repeat" && has_value) {
       parsed.repeat = static_cast<int>(number(flag, argv[++i]));
+    } else if (flag == "--operator" && has_value) {
+      parsed.name = argv[++i];
     } else if (flag == "--json" && has_value) {
       parsed.json = argv[++i];
     } else if (flag == "--network" && has_value) {
@@ -107,101 +106,6 @@ Arguments parse(int argc, char** argv) {
     }
   }
   return parsed;
-}
-
-/// What the model knows of an operator: numbers for N rows on R ranks.
-struct Costs {
-  std::function<double(double n)> pairs;            ///< of the whole sequence
-  std::function<double(double n, double r)> bytes;  ///< sent by the rank that sends most
-  std::function<double(double r)> messages;         ///< one after the other
-  /// The share that ranks do one by one: of a chain over H heads the part 1 / H.
-  double serial = 0;
-};
-
-/// An operator to be measured.
-struct System {
-  std::string name;
-  RowLayout (*layout)(Index, int);
-  /// The pass in one process, and over ranks.
-  std::function<void(const fovea::View<const float>& qkv, const fovea::View<float>& out)> one;
-  std::function<Traffic(const fovea::View<const float>& qkv, const fovea::View<float>& out,
-                        const Rows& rows)>
-      spread;
-  Costs costs;
-};
-
-/// The operator reads one tensor as q, k and v: what is in it does not change the time.
-template <class Op>
-System system_of(std::string name, const Op& op, RowLayout (*layout)(Index, int), Costs costs) {
-  const auto inputs = [](const fovea::View<const float>& x) {
-    fovea::InputsOf<Op, float> in;
-    in.q = x;
-    in.k = x;
-    in.v = x;
-    if constexpr (requires { in.sketch_q; }) {
-      const fovea::Shape sketch = {1, 1, x.rows(), 8};
-      in.sketch_q = fovea::View<const float>(x.data(), sketch, x.strides());
-      in.sketch_k = in.sketch_q;
-    }
-    return in;
-  };
-  return {std::move(name), layout,
-          [=](const auto& x, const auto& out) { op.forward(inputs(x), out); },
-          [=](const auto& x, const auto& out, const Rows& rows) {
-            return fovea::distributed::forward(op, inputs(x), out, rows);
-          },
-          std::move(costs)};
-}
-
-std::vector<System> systems(Index heads) {
-  const double row = 2.0 * kWidth * sizeof(float) * static_cast<double>(heads);  // k and v
-  const auto bytes = [&](fovea::Index elements) {
-    return static_cast<double>(elements * heads) * sizeof(float);
-  };
-  const fovea::LinearShape map = {1, kWidth, kWidth};
-  const double state = bytes(fovea::linear_state_elements<float>(map));
-  const double sums = bytes(fovea::linear_sum_elements<float>(map));
-  // Every row goes to all other ranks. Under a causal pattern zigzag rows of the last rank do, too:
-  // of its two pieces all see the first, and all ranks before it the second.
-  const auto to_all = [=](double n, double r) { return row * n * (r - 1) / r; };
-  const auto neighbours = [](double r) { return r > 1 ? 1.0 : 0.0; };
-  const auto all = [](double r) { return r - 1; };
-  constexpr double l = 128;
-  return {
-      system_of("full, causal", fovea::FullAttention{{.causal = true}}, RowLayout::zigzag,
-                {[](double n) { return n * n / 2; }, to_all, all}),
-      system_of("full", fovea::FullAttention{}, RowLayout::contiguous,
-                {[](double n) { return n * n; }, to_all, all}),
-      system_of("window 128 + 128", fovea::LocalAttention{{.left = 128, .right = 128}},
-                RowLayout::contiguous,
-                {[](double n) { return 257 * n; },
-                 [=](double, double r) { return row * 128 * std::min(r - 1, 2.0); }, neighbours}),
-      system_of("strided 128",
-                fovea::StridedAttention{{.stride = 128, .heads = fovea::HeadAssignment::merged}},
-                RowLayout::zigzag, {[=](double n) { return n * (l + n / l / 2); }, to_all, all}),
-      // A block of keys is drawn by three blocks of queries on average, and rank 0 sees all.
-      system_of("BigBird", fovea::BigBirdAttention{}, RowLayout::contiguous,
-                {[](double n) { return 64 * 8 * n; },
-                 [=](double n, double r) { return row * n / r * std::min(r - 1, 4.0); }, all}),
-      system_of("linear", fovea::LinearAttention<fovea::EluPlusOne>(), RowLayout::contiguous,
-                {[](double n) { return n * kWidth; },
-                 [=](double n, double r) {
-                   return sums * (n / fovea::kLinearSegment / r + 1) * (r - 1) / r;
-                 },
-                 all}),
-      system_of(
-          "linear, causal", fovea::LinearAttention<fovea::EluPlusOne>({.causal = true}),
-          RowLayout::contiguous,
-          {[](double n) { return n * kWidth; }, [=](double, double r) { return r > 1 ? state : 0; },
-           all, 1.0 / static_cast<double>(heads)}),
-      system_of("FMM, causal", fovea::FmmOneKernel({.near = {.left = 128}, .causal = true}),
-                RowLayout::contiguous,
-                {[](double n) { return n * (129 + kWidth); },
-                 [=](double, double r) { return r > 1 ? state + 128 * row : 0; }, all,
-                 kWidth / (129.0 + kWidth) / static_cast<double>(heads)}),
-      system_of("Smart Bird", fovea::SmartBirdAttention{{.keys_per_row = 20}},
-                RowLayout::contiguous, {[](double n) { return n * n; }, to_all, all}),
-  };
 }
 
 /// Seconds and bytes a second between ranks 0 and 1, the best of several.
@@ -383,7 +287,9 @@ int run_program(int argc, char** argv) {
         "operator", "one, ms", "ranks, ms", "ratio", "best", "sent", "in model", "waited, ms",
         "model, ms");
   }
-  const std::vector<System> all = systems(arguments.heads);
+  std::vector<System> all = systems(arguments.heads);
+  std::erase_if(all, [&](const System& x) { return !x.name.starts_with(arguments.name); });
+  if (all.empty()) throw ArgumentError("--operator: none begins with '" + arguments.name + "'");
   std::vector<Result> results;
   for (const System& system : all) {
     const Result& r = results.emplace_back(measure(system, ranks, network, n, arguments));

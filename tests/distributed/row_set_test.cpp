@@ -64,5 +64,17 @@ TEST(RowSet, Intersections) {
   }
 }
 
+/// Gaps are filled, the smallest first, as long as few rows are added.
+TEST(RowSet, SmallGapsAreFilled) {
+  using fovea::distributed::with_small_gaps;
+  using Ranges = std::vector<Range>;
+  EXPECT_EQ(with_small_gaps({}), Ranges{});
+  EXPECT_EQ(with_small_gaps({{3, 5}, {6, 8}}), (Ranges{{3, 5}, {6, 8}}));
+  EXPECT_EQ(with_small_gaps({{0, 20}, {21, 40}, {43, 60}}), (Ranges{{0, 60}}));
+  EXPECT_EQ(with_small_gaps({{0, 10}, {11, 20}, {23, 30}}), (Ranges{{0, 20}, {23, 30}}));
+  EXPECT_EQ(with_small_gaps({{0, 200}, {209, 400}}), (Ranges{{0, 200}, {209, 400}}));
+  EXPECT_EQ(with_small_gaps({{0, 200}, {208, 400}}), (Ranges{{0, 400}}));
+}
+
 }  // namespace
 }  // namespace fovea_test

@@ -65,6 +65,7 @@ class FsatForwardPass {
     std::exception_ptr error = fovea::detail::caught(
         [&] { found = leading_edges(all_, rows_.layout(), rows_.ranks().rank()); });
     const ExchangePlan plan = announced(rows_.ranks(), std::move(found.keys_of_ranks));
+    keys_.expect(with_received(rows_, plan));
     exchange(keys_, plan);
     exchange(dominant_, plan);
     if (!error) error = fovea::detail::caught([&] { attend(plan, executor); });
@@ -158,9 +159,9 @@ void check_fsat(const FsatAttention& op, const FsatInputs<T>& inputs, const Rows
 /// given
 ///
 /// Cost: that of the rank's rows, and two passes over the dominant indices of its keys and of those
-/// that it receives: each key goes once to every other rank that has a query with an edge to it.
-/// Memory: the rank's keys, values and dominant indices once more, those that it receives, and the
-/// graph of its queries.
+/// that it receives: each key goes once to every other rank that has a query with an edge to it,
+/// and so do at most a twelfth as many that lie between them. Memory: the rank's keys, values and
+/// dominant indices once more, those that it receives, and the graph of its queries.
 template <class Out, class E = Serial, class T = Scalar<Out>>
 Traffic forward(const FsatAttention& op, const InputsOf<FsatAttention, T>& inputs, Out&& out,
                 const SavedOf<FsatAttention, T>& saved, const Rows& rows, E&& executor = {}) {

@@ -59,22 +59,32 @@ class FsatKeys {
     return edges;
   }
 
+  /// Elements of scratch that for_each_edge needs.
+  Index points() const { return kAtOnce * edges_of_key(); }
+
   /// Calls f(key, edge, query) for the edges of some keys of a head, in the order of keys and
-  /// slots. \param keys ascending, disjoint   \param points [edges_of_key()] scratch
+  /// slots. \param keys ascending, disjoint   \param scratch [points()]
   template <class F>
-  void for_each_edge(const HeadEdges<T>& of, const std::vector<Range>& keys, Index* points,
+  void for_each_edge(const HeadEdges<T>& of, const std::vector<Range>& keys, Index* scratch,
                      const F& f) const {
     for (const Range& range : keys) {
-      for (Index j = range.begin; j < (std::min)(range.end, of.length); ++j) {
-        of.point({j, j + 1}, options_, points);
-        for (Index e = 0; e < of.edges_of_key; ++e) {
-          if (points[e] < of.length) f(j, e, points[e]);
+      const Index end = (std::min)(range.end, of.length);
+      for (Index first = range.begin; first < end; first += kAtOnce) {
+        const Range some = {first, (std::min)(first + kAtOnce, end)};
+        of.point(some, options_, scratch);
+        const Index* query = scratch;
+        for (Index j = some.begin; j < some.end; ++j) {
+          for (Index e = 0; e < of.edges_of_key; ++e, ++query) {
+            if (*query < of.length) f(j, e, *query);
+          }
         }
       }
     }
   }
 
  private:
+  static constexpr Index kAtOnce = 64;  // keys whose edges are found at once
+
   FsatOptions options_;
   View<const T> dominant_;
   std::span<const Index> key_lengths_;
@@ -92,7 +102,7 @@ LeadingEdges leading_edges(const FsatKeys<T>& all, const RowLayout& layout, int 
   const PlacesOfRows places(layout);
   std::vector<RowSet> keys(static_cast<std::size_t>(layout.ranks()), RowSet(layout.rows()));
   RowSet queries(layout.rows());
-  std::vector<Index> points(static_cast<std::size_t>(all.edges_of_key()));
+  std::vector<Index> points(static_cast<std::size_t>(all.points()));
   for (Index head = 0; head < all.heads(); ++head) {
     all.for_each_edge(all.of_head(head), layout.of(rank), points.data(),
                       [&](Index j, Index, Index i) {
@@ -102,7 +112,9 @@ LeadingEdges leading_edges(const FsatKeys<T>& all, const RowLayout& layout, int 
                       });
   }
   LeadingEdges found;
-  for (RowSet& set : keys) found.keys_of_ranks.push_back(set.ranges());
+  for (RowSet& set : keys) {
+    found.keys_of_ranks.push_back(intersection(with_small_gaps(set.ranges()), layout.of(rank)));
+  }
   found.queries = queries.ranges();
   return found;
 }
@@ -225,7 +237,7 @@ class FsatGraphPart {
   static constexpr Index kIndex = sizeof(Index);
 
   /// Elements of scratch of a worker.
-  Index slot() const { return rows_.count() + all_.edges_of_key(); }
+  Index slot() const { return rows_.count() + all_.points(); }
   const Index* begins(Index place) const {
     return begin_.template data<Index>() + place * (rows_.count() + 1);
   }

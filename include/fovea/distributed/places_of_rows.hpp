@@ -68,6 +68,9 @@ class PlacesInRanges {
   Index count() const { return count_; }
   /// The place of a row, or -1 if it is not there.
   Index place(Index row) const {
+    if (ranges_.size() == 1) {
+      return row >= ranges_[0].begin && row < ranges_[0].end ? row - ranges_[0].begin : -1;
+    }
     const auto behind = std::upper_bound(ranges_.begin(), ranges_.end(), row,
                                          [](Index r, const Range& x) { return r < x.begin; });
     if (behind == ranges_.begin()) return -1;

@@ -94,6 +94,33 @@ inline std::vector<Range> intersection(const std::vector<Range>& a, const std::v
   return both;
 }
 
+/// The same ranges, joined where the gaps between them are small: by as few rows that were not
+/// there, at most a twelfth, as make most ranges one. Rows in few ranges are sent faster.
+/// \param ranges ascending, disjoint
+inline std::vector<Range> with_small_gaps(const std::vector<Range>& ranges) {
+  constexpr Index most_gap = 8;
+  Index rows = 0;
+  Index added[most_gap + 1] = {};  // by joining at gaps of that many rows
+  for (std::size_t n = 0; n < ranges.size(); ++n) {
+    rows += ranges[n].end - ranges[n].begin;
+    const Index gap = n == 0 ? most_gap + 1 : ranges[n].begin - ranges[n - 1].end;
+    if (gap <= most_gap) added[gap] += gap;
+  }
+  Index limit = 0;
+  for (Index all = added[0]; limit < most_gap && all + added[limit + 1] <= rows / 12;) {
+    all += added[++limit];
+  }
+  std::vector<Range> joined;
+  for (const Range& range : ranges) {
+    if (!joined.empty() && range.begin - joined.back().end <= limit) {
+      joined.back().end = range.end;
+    } else {
+      joined.push_back(range);
+    }
+  }
+  return joined;
+}
+
 /// How many rows there are in disjoint ranges.
 inline Index row_count(const std::vector<Range>& ranges) {
   Index count = 0;
