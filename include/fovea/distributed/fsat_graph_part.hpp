@@ -36,9 +36,11 @@ class FsatKeys {
   Index length(Index batch) const {
     return key_lengths_.empty() ? dominant_.rows() : key_lengths_[static_cast<std::size_t>(batch)];
   }
-  /// L, M, and the query heads of a sequence.
+  /// L, the tokens of a sequence.
   Index tokens() const { return dominant_.rows(); }
+  /// M, the dominant indices of a key.
   Index width() const { return dominant_.width(); }
+  /// The query heads of a sequence.
   Index heads_of_sequence() const { return dominant_.heads(); }
   /// The query heads of all sequences.
   Index heads() const { return dominant_.batch() * dominant_.heads(); }
