@@ -11,6 +11,7 @@
 
 #include "attention/bad_input.hpp"
 #include "support/levels.hpp"
+#include "support/sanitizers.hpp"
 
 namespace fovea_test {
 namespace {
@@ -256,7 +257,7 @@ TYPED_TEST(BadInput, SizesBeyondReach) {
                std::to_string(width - 1));
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(FOVEA_TEST_ASAN)
 /// Scratch that cannot be had is std::bad_alloc, before anything is written.
 TYPED_TEST(BadInput, ScratchBeyondMemory) {
   using Op = typename TypeParam::Operator;

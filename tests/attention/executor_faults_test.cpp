@@ -15,6 +15,7 @@
 
 #if defined(__linux__)
 #include "support/child_process.hpp"
+#include "support/sanitizers.hpp"
 #endif
 
 namespace fovea_test {
@@ -109,7 +110,7 @@ TEST_P(Conformance, GoesOnAfterAnExecutorThatThrows) {
   });
 }
 
-#if defined(__linux__) && !defined(__SANITIZE_THREAD__)
+#if defined(__linux__) && !defined(FOVEA_TEST_TSAN)
 TEST(ForkedProcess, RunsEveryOperator) {
   const fovea::ThreadPool pool(3);
   AnyExecutor any = AnyExecutor::of(pool);

@@ -35,6 +35,7 @@
 #include <cerrno>
 
 #include "support/child_process.hpp"
+#include "support/sanitizers.hpp"
 #endif
 
 namespace fovea_test {
@@ -243,7 +244,7 @@ TEST(RefusedMemory, APoolThrowsOrWorks) {
       [] { ADD_FAILURE() << "the caller needs no memory"; }, [&] { EXPECT_TRUE(runs->all(1)); });
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which ends children that start threads
+#if !defined(FOVEA_TEST_TSAN)  // which ends children that start threads
 
 TEST(ForkedPool, WorksInTheChildAndEndsThere) {
   auto pool = std::make_unique<ThreadPool>(4);

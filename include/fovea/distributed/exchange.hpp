@@ -152,6 +152,19 @@ class Exchange {
   Traffic traffic_;
 };
 
+/// Moves rows at once, while nothing else is computed. All ranks call it together.
+/// \param tensors in whose rows messages are sent and received   \returns the messages of this rank
+/// \throws std::bad_alloc, and std::runtime_error if MPI fails
+template <class T>
+Traffic exchange_rows(const Communicator& ranks, const RowTensors<T>& tensors,
+                      const ExchangePlan& plan) {
+  Exchange messages(ranks, tensors, {plan});
+  messages.begin();
+  messages.begin_stage(0);
+  messages.end();
+  return messages.traffic();
+}
+
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END

@@ -69,8 +69,9 @@ class FsatBackwardPass {
     std::exception_ptr error = fovea::detail::caught(
         [&] { found = leading_edges(all_, rows_.layout(), rows_.ranks().rank()); });
     const ExchangePlan of_keys = announced(rows_.ranks(), std::move(found.keys_of_ranks));
-    exchange(keys_, of_keys);
-    exchange(queries_, requested(rows_.ranks(), rows_.layout(), found.queries));
+    traffic_ = traffic_ + exchange_rows(rows_.ranks(), keys_, of_keys);
+    traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_,
+                                        requested(rows_.ranks(), rows_.layout(), found.queries));
     if (!error) {
       error = fovea::detail::caught(
           [&] { compute(with_received(rows_, of_keys), found.queries, executor); });
@@ -82,14 +83,6 @@ class FsatBackwardPass {
   /// The tensors of a query row.
   enum : std::size_t { kQ, kOut, kGradOfOut, kLse };
   using Backward = IndexedBackward<T, FsatListsPart<T>>;
-
-  void exchange(const RowTensors<T>& tensors, const ExchangePlan& plan) {
-    Exchange messages(rows_.ranks(), tensors, {plan});
-    messages.begin();
-    messages.begin_stage(0);
-    messages.end();
-    traffic_ = traffic_ + messages.traffic();
-  }
 
   /// \param keys all that have an edge from a query of this rank   \param queries all that have an
   /// edge to a key of this rank

@@ -66,20 +66,10 @@ class FsatForwardPass {
         [&] { found = leading_edges(all_, rows_.layout(), rows_.ranks().rank()); });
     const ExchangePlan plan = announced(rows_.ranks(), std::move(found.keys_of_ranks));
     keys_.expect(with_received(rows_, plan));
-    exchange(keys_, plan);
-    exchange(dominant_, plan);
+    traffic_ = traffic_ + exchange_rows(rows_.ranks(), keys_, plan);
+    traffic_ = traffic_ + exchange_rows(rows_.ranks(), dominant_, plan);
     if (!error) error = fovea::detail::caught([&] { attend(plan, executor); });
     return error;
-  }
-
- private:
-  template <class U>
-  void exchange(const RowTensors<U>& tensors, const ExchangePlan& plan) {
-    Exchange messages(rows_.ranks(), tensors, {plan});
-    messages.begin();
-    messages.begin_stage(0);
-    messages.end();
-    traffic_ = traffic_ + messages.traffic();
   }
 
   template <class E>

@@ -98,8 +98,10 @@ class LinearBackwardPass {
  private:
   using Field = std::remove_cvref_t<decltype(std::declval<const Op&>().template far<T>())>;
   using Sizes = typename SegmentRows<T>::Sizes;
-  /// The tensors of SegmentRows: those that are read, and their gradients.
-  enum : std::size_t { kQ, kK, kV, kBetaGrad, kGradOfOut = 3, kBeta };
+  /// The tensors that are read. The gradients that are made are those of the first three, and of
+  /// beta.
+  enum : std::size_t { kQ, kK, kV, kGradOfOut, kBeta };
+  static constexpr std::size_t kGradOfBeta = kV + 1;
 
   static FarWeights<T> weights_of(const Op& op, const LinearFamilyInputs<T>& in) {
     if constexpr (Op::kHasNear) {
@@ -145,7 +147,7 @@ class LinearBackwardPass {
     whole.q = segments_.made(kQ);
     whole.k = segments_.made(kK);
     whole.v = segments_.made(kV);
-    if (Op::kHasBeta) whole.beta = segments_.made(kBetaGrad);
+    if (Op::kHasBeta) whole.beta = segments_.made(kGradOfBeta);
     return whole;
   }
 
@@ -165,7 +167,7 @@ class LinearBackwardPass {
     segments_.take(kQ, grads_.q);
     segments_.take(kK, grads_.k);
     segments_.take(kV, grads_.v);
-    if (Op::kHasBeta) segments_.take(kBetaGrad, grads_.beta);
+    if (Op::kHasBeta) segments_.take(kGradOfBeta, grads_.beta);
   }
 
   LinearFamilyInputs<T> inputs_;

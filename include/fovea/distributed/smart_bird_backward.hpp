@@ -70,10 +70,11 @@ class SmartBirdBackwardPass {
     std::vector<Range> needed;
     std::vector<std::vector<Range>> sent(static_cast<std::size_t>(rows_.ranks().size()));
     std::exception_ptr error = fovea::detail::caught([&] { find(needed, sent); });
-    exchange(keys_, requested(rows_.ranks(), rows_.layout(), needed));
+    traffic_ = traffic_ + exchange_rows(rows_.ranks(), keys_,
+                                        requested(rows_.ranks(), rows_.layout(), needed));
     const ExchangePlan plan = announced(rows_.ranks(), std::move(sent));
-    exchange(queries_, plan);
-    exchange(lists_, plan);
+    traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_, plan);
+    traffic_ = traffic_ + exchange_rows(rows_.ranks(), lists_, plan);
     if (!error) error = fovea::detail::caught([&] { compute(plan, executor); });
     return error;
   }
@@ -101,29 +102,17 @@ class SmartBirdBackwardPass {
   /// other rank.
   void find(std::vector<Range>& needed, std::vector<std::vector<Range>>& sent) const {
     const PlacesOfRows places(rows_.layout());
-    std::vector<Index> row_at;
-    for (const Range& range : rows_.own()) {
-      for (Index n = range.begin; n < range.end; ++n) row_at.push_back(n);
-    }
+    const PlacesInRanges own(rows_.own());
     RowSet chosen(rows_.count());
     std::vector<RowSet> to(sent.size(), RowSet(rows_.count()));
     for_each_choice([&](Index n, Index key) {
       chosen.add(key);
       const int rank = places.rank(key);
       if (rank == rows_.ranks().rank()) return;
-      to[static_cast<std::size_t>(rank)].add(row_at[static_cast<std::size_t>(n)]);
+      to[static_cast<std::size_t>(rank)].add(own.row(n));
     });
     needed = chosen.ranges();
     for (std::size_t rank = 0; rank < to.size(); ++rank) sent[rank] = to[rank].ranges();
-  }
-
-  template <class U>
-  void exchange(const RowTensors<U>& tensors, const ExchangePlan& plan) {
-    Exchange messages(rows_.ranks(), tensors, {plan});
-    messages.begin();
-    messages.begin_stage(0);
-    messages.end();
-    traffic_ = traffic_ + messages.traffic();
   }
 
   template <class E>

@@ -19,7 +19,7 @@ namespace distributed {
 /// The rows of the last chunk that has tokens, which rows behind it read token by token; empty if
 /// there is no token.
 inline Range open_chunk(Index key_end) {
-  return {(key_end - 1) / kLinearChunk * kLinearChunk * (key_end > 0 ? 1 : 0), key_end};
+  return {(key_end - 1) / kLinearChunk * kLinearChunk, key_end};
 }
 
 /// The gradients of causal sums of one backward pass, whose tensors are those of SegmentRows.

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which sanitizer the tests are built with, since GCC and Clang say it in different ways.
+#pragma once
+
+#if defined(__SANITIZE_ADDRESS__)
+#define FOVEA_TEST_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FOVEA_TEST_ASAN 1
+#endif
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define FOVEA_TEST_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define FOVEA_TEST_TSAN 1
+#endif
+#endif
