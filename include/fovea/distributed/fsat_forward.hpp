@@ -72,6 +72,7 @@ class FsatForwardPass {
     return error;
   }
 
+ private:
   template <class E>
   void attend(const ExchangePlan& plan, E&& executor) {
     if (inputs_.q.size() == 0 && out_.size() == 0) return;
