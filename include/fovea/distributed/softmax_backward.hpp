@@ -93,7 +93,7 @@ class SoftmaxBackwardPass {
   /// Takes the scratch memory. \throws std::bad_alloc
   template <class E>
   void reserve(E&& executor) {
-    query_pass_.reserve(executor);
+    query_pass_.take_scratch(executor);
     key_pass_.take_scratch(executor);
   }
 
@@ -105,6 +105,7 @@ class SoftmaxBackwardPass {
     key_exchange_.begin();
     key_exchange_.begin_stage(0);
     std::exception_ptr error = fovea::detail::caught([&] {
+      query_pass_.look_at_lse(executor);
       query_pass_.compute(executor);
       keep_lse_low();
     });
