@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fovea/attention/linear/backward_call.hpp"
+#include "fovea/attention/linear/segment_sums.hpp"
 #include "fovea/distributed/segment_rows.hpp"
 #include "fovea/distributed/state_chain.hpp"
 
@@ -40,7 +41,6 @@ class SumGradientsChain {
         accumulate_(accumulate),
         width_(call.far.features(call.shape.width)),
         maps_(call.far.linear_maps(call.shape.width)),
-        links_(links_of(segments.layout(), ranks.rank())),
         own_rows_(segments.layout().count(ranks.rank())),
         record_(linear_grad_saved<T>(1, width_, maps_)),
         workers_((std::max)(worker_count(executor, call.key_heads()), Index{1})),
@@ -48,8 +48,9 @@ class SumGradientsChain {
         scratch_(memory_of(executor).take(workers_, slot_ * Index{sizeof(T)})),
         saved_(memory_of(executor).take(call.row_heads() * own_rows_, record_ * Index{sizeof(T)})),
         rows_(static_cast<std::size_t>(workers_ * call.group())),
-        up_(ranks, links_, ChainWay::up, call.key_heads(), state_bytes(), workers_),
-        down_(ranks, links_, ChainWay::down, call.key_heads(), state_bytes(), workers_) {}
+        up_(ranks, segments.layout(), ChainWay::up, call.key_heads(), state_bytes(), workers_),
+        down_(ranks, segments.layout(), ChainWay::down, call.key_heads(), state_bytes(), workers_) {
+  }
   SumGradientsChain(const SumGradientsChain&) = delete;
   SumGradientsChain& operator=(const SumGradientsChain&) = delete;
 
@@ -177,7 +178,6 @@ class SumGradientsChain {
   bool accumulate_;
   Index width_;
   LinearMaps<T> maps_;
-  std::vector<LinkOfRows> links_;
   Index own_rows_;  // of this rank's segments
   Index record_;    // elements that a row keeps of all maps
   Index workers_;
