@@ -10,8 +10,8 @@ case ${1:-test} in
   test) packages+=(libgtest-dev libtbb-dev libfftw3-dev nlohmann-json3-dev pkg-config
     libopenmpi-dev openmpi-bin) ;;
   all)
-    packages+=(gnuplot-nox libgtest-dev libtbb-dev libfftw3-dev pkg-config clang-14 libclang-rt-14-dev clang-19
-      libomp-14-dev libc++-19-dev libc++abi-19-dev clang-format-14 clang-tidy-14
+    packages+=(gnuplot-nox libgtest-dev libtbb-dev libfftw3-dev pkg-config clang-14 clang-19
+      libclang-rt-14-dev libomp-14-dev libc++-19-dev libc++abi-19-dev clang-format-14 clang-tidy-14
       g++-aarch64-linux-gnu qemu-user googletest doxygen time python3-numpy chromium valgrind
       nlohmann-json3-dev libopenmpi-dev openmpi-bin)
     ;;

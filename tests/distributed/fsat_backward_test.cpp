@@ -84,14 +84,10 @@ TEST(DistributedFsatBackward, WritesWhatIsWanted) {
   if (is_even) wanted.dominant = {};
   fovea::distributed::backward(op, own.inputs(), View<const float>(own.out.view()), own.saved(),
                                View<const float>(own.d_out.view()), wanted, rows);
-  const auto expect = [&](bool is_wanted, const Tensor<float>& x, const Tensor<float>& of) {
-    if (is_wanted) return expect_own_part(x, of, rows, "wanted");
-    for (const float n : x.values()) EXPECT_EQ(n, 77);
-  };
-  expect(!is_even, own.d_q, whole.d_q);
-  expect(is_even, own.d_k, whole.d_k);
-  expect(true, own.d_v, whole.d_v);
-  expect(!is_even, own.d_dominant, whole.d_dominant);
+  expect_if_wanted(!is_even, own.d_q, whole.d_q, rows);
+  expect_if_wanted(is_even, own.d_k, whole.d_k, rows);
+  expect_if_wanted(true, own.d_v, whole.d_v, rows);
+  expect_if_wanted(!is_even, own.d_dominant, whole.d_dominant, rows);
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST(DistributedFsat, RefusesWhatDoesNotFit) {
   };
   auto in = own.inputs();
   if (all_ranks().rank() == last) in.dominant = {};
-  EXPECT_NE(refused(in, 40).find("rank"), std::string::npos);
+  EXPECT_NE(refused(in, 40).find("dominant"), std::string::npos);
   const std::vector<Index> queries(as_size(rows.own_count() * 8));
   in = own.inputs();
   if (all_ranks().rank() == last) {

@@ -133,13 +133,9 @@ TEST(DistributedBackward, WritesWhatIsWanted) {
   if (!is_even) wanted.q = own.d_q.view();
   fovea::distributed::backward(op, own.inputs(), View<const float>(own.out.view()), own.saved(),
                                View<const float>(own.d_out.view()), wanted, rows);
-  const auto expect = [&](bool is_wanted, const Tensor<float>& x, const Tensor<float>& of) {
-    if (is_wanted) return expect_own_part(x, of, rows, "wanted");
-    for (const float n : x.values()) EXPECT_EQ(n, 77);
-  };
-  expect(!is_even, own.d_q, whole.d_q);
-  expect(false, own.d_k, whole.d_k);
-  expect(is_even, own.d_v, whole.d_v);
+  expect_if_wanted(!is_even, own.d_q, whole.d_q, rows);
+  expect_if_wanted(false, own.d_k, whole.d_k, rows);
+  expect_if_wanted(is_even, own.d_v, whole.d_v, rows);
 }
 
 TEST(DistributedBackward, RefusesSumsOverAllRows) {

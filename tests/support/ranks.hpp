@@ -79,4 +79,13 @@ void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Rows& 
                       << want.size();
 }
 
+/// Expects of a gradient whose memory held 77 that a rank has its rows of the whole, or, if it did
+/// not want it, what was there.
+template <class T>
+void expect_if_wanted(bool is_wanted, const Tensor<T>& part, const Tensor<T>& whole,
+                      const Rows& rows) {
+  if (is_wanted) return expect_own_part(part, whole, rows, "wanted");
+  for (const T x : part.values()) EXPECT_EQ(x, 77);
+}
+
 }  // namespace fovea_test

@@ -4,7 +4,7 @@
 /// some channels.
 #pragma once
 
-#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "fovea/core/view.hpp"
@@ -31,7 +31,7 @@ class ChannelSlices {
         slice_(batch * rows.count(), own_channels() * kElement),
         of_rows_(batch * rows.own_count(), channels * kElement),
         of_channels_(batch * rows.count(), own_channels() * kElement),
-        requests_(2 * static_cast<std::size_t>(size()), MPI_REQUEST_NULL) {
+        requests_(2 * static_cast<std::size_t>(size() * batch), MPI_REQUEST_NULL) {
     for (int rank = 0; rank < size(); ++rank) {
       types_.push_back(detail::MpiType::row(rows.ranks(), count(rank) * kElement));
     }
@@ -54,7 +54,7 @@ class ChannelSlices {
         for (Index c = begin(rank); c < begin(rank + 1); ++c) *to++ = own(b, 0, n, c);
       });
     }
-    exchange(of_rows_, of_channels_, true);
+    exchange(true);
     const T* from = of_channels_.template data<T>();
     const View<T> whole = slice();
     for_each_row_of_ranks([&](Index b, Index n) {
@@ -70,7 +70,7 @@ class ChannelSlices {
     for_each_row_of_ranks([&](Index b, Index n) {
       for (Index c = 0; c < own_channels(); ++c) *to++ = whole(b, 0, n, c);
     });
-    exchange(of_channels_, of_rows_, false);
+    exchange(false);
     if (own.is_none()) return;
     const T* from = of_rows_.template data<T>();
     for (int rank = 0; rank < size(); ++rank) {
@@ -108,48 +108,56 @@ class ChannelSlices {
     }
   }
 
-  /// Sends every rank its part of a buffer, and receives the parts of all.
-  /// \param to_channels whether the buffer that is sent is `of_rows_`
-  void exchange(Workspace& from, Workspace& to, bool to_channels) {
+  /// What one rank has of a batch entry of another's rows or channels, in a buffer.
+  struct Part {
+    T* data;
+    Index rows;
+    MPI_Datatype row;
+    Index bytes;
+  };
+  /// This rank's rows of the channels of a rank.
+  Part part_of_rows(int rank, Index b) {
+    const Index own = rows_.own_count();
+    return part(of_rows_, own * (batch_ * begin(rank) + b * count(rank)), own, rank);
+  }
+  /// The rows of a rank of this rank's channels. \param before rows of the ranks before it
+  Part part_of_channels(int rank, Index b, Index before) {
+    const Index rows = rows_.layout().count(rank);
+    return part(of_channels_, own_channels() * (batch_ * before + b * rows), rows,
+                rows_.ranks().rank());
+  }
+  /// \param rank whose channels they are
+  Part part(Workspace& buffer, Index first, Index rows, int rank) {
+    return {buffer.template data<T>() + first, rows, types_[static_cast<std::size_t>(rank)].get(),
+            rows * count(rank) * kElement};
+  }
+
+  /// Sends every rank its part of one buffer, and receives the parts of all in the other. A message
+  /// is that of one batch entry, so that its rows can be counted in int.
+  void exchange(bool to_channels) {
     const Communicator& ranks = rows_.ranks();
-    Index row_at = 0;      // elements
-    Index channel_at = 0;  // elements
+    std::size_t request = 0;
+    Index before = 0;
     for (int rank = 0; rank < size(); ++rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      const Index own = batch_ * rows_.own_count();              // rows of `count(rank)` channels
-      const Index others = batch_ * rows_.layout().count(rank);  // rows of this rank's channels
-      const MPI_Datatype of_rank = types_[r].get();
-      const MPI_Datatype of_own = types_[static_cast<std::size_t>(ranks.rank())].get();
-      T* const in_rows = (to_channels ? from : to).template data<T>() + row_at;
-      T* const in_channels = (to_channels ? to : from).template data<T>() + channel_at;
-      receive(to_channels ? in_channels : in_rows, to_channels ? others : own,
-              to_channels ? of_own : of_rank, rank);
-      send(to_channels ? in_rows : in_channels, to_channels ? own : others,
-           to_channels ? of_rank : of_own, rank);
-      if (rank != ranks.rank()) {
-        traffic_.bytes_sent +=
-            kElement * (to_channels ? own * count(rank) : others * own_channels());
+      for (Index b = 0; b < batch_; ++b) {
+        const Part rows = part_of_rows(rank, b);
+        const Part channels = part_of_channels(rank, b, before);
+        const auto& [in, out] = to_channels ? std::pair{channels, rows} : std::pair{rows, channels};
+        ranks.check(MPI_Irecv(in.data, static_cast<int>(in.rows), in.row, rank, kTag, ranks.mpi(),
+                              &requests_[request++]),
+                    "MPI_Irecv");
+        ranks.check(MPI_Isend(out.data, static_cast<int>(out.rows), out.row, rank, kTag,
+                              ranks.mpi(), &requests_[request++]),
+                    "MPI_Isend");
+        if (rank != ranks.rank()) traffic_.bytes_sent += out.bytes;
       }
-      row_at += own * count(rank);
-      channel_at += others * own_channels();
+      before += rows_.layout().count(rank);
     }
     detail::add_waiting(traffic_.seconds_waited, [&] {
       ranks.check(
           MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE),
           "MPI_Waitall");
     });
-  }
-  void receive(T* to, Index rows, MPI_Datatype type, int rank) {
-    const Communicator& ranks = rows_.ranks();
-    ranks.check(MPI_Irecv(to, static_cast<int>(rows), type, rank, kTag, ranks.mpi(),
-                          &requests_[2 * static_cast<std::size_t>(rank)]),
-                "MPI_Irecv");
-  }
-  void send(const T* from, Index rows, MPI_Datatype type, int rank) {
-    const Communicator& ranks = rows_.ranks();
-    ranks.check(MPI_Isend(from, static_cast<int>(rows), type, rank, kTag, ranks.mpi(),
-                          &requests_[2 * static_cast<std::size_t>(rank) + 1]),
-                "MPI_Isend");
   }
 
   const Rows& rows_;
@@ -158,7 +166,7 @@ class ChannelSlices {
   Workspace slice_;                     // [B, 1, L, own channels]
   Workspace of_rows_;                   // [ranks, B, own rows, channels of the rank]
   Workspace of_channels_;               // [ranks, B, rows of the rank, own channels]
-  std::vector<MPI_Request> requests_;   // [ranks, 2]
+  std::vector<MPI_Request> requests_;   // [ranks, B, 2]
   std::vector<detail::MpiType> types_;  // a row of the channels of each rank
   Traffic traffic_;
 };

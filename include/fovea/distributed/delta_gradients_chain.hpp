@@ -33,13 +33,12 @@ class DeltaGradientsChain {
                       bool accumulate, E&& executor)
       : call_(call),
         accumulate_(accumulate),
-        links_(links_of(segments.layout(), ranks.rank())),
         workers_((std::max)(worker_count(executor, call.key_heads()), Index{1})),
         rows_(static_cast<std::size_t>(workers_ * call.group())),
-        up_(ranks, links_, ChainWay::up, call.key_heads(), state_bytes(), workers_),
-        down_(ranks, links_, ChainWay::down, call.key_heads(), state_bytes(), workers_) {
-    for (const LinkOfRows& link : links_) {
-      const Index tokens = link.rows.end - link.rows.begin;
+        up_(ranks, segments.layout(), ChainWay::up, call.key_heads(), state_bytes(), workers_),
+        down_(ranks, segments.layout(), ChainWay::down, call.key_heads(), state_bytes(), workers_) {
+    for (const Range& range : segments.layout().of(ranks.rank())) {
+      const Index tokens = range.end - range.begin;
       slots_.push_back(padded_row<T>(
           delta_grad_scratch<T>(tokens, call.group(), call.shape.width, call.shape.value_width)));
       scratch_.push_back(
@@ -75,7 +74,7 @@ class DeltaGradientsChain {
   template <class E>
   void step(DeltaGradSteps steps, StateChain& chain, const LinkOfRows& link, Index first, Index end,
             E&& executor) {
-    const std::size_t number = number_of(link);
+    const auto number = static_cast<std::size_t>(link.number);
     const bool begins = link.before < 0;  // on the way of the chain
     for_each_task(executor, end - first, [&](Index task, Index worker) {
       const Index head = first + task;
@@ -92,15 +91,8 @@ class DeltaGradientsChain {
     });
   }
 
-  std::size_t number_of(const LinkOfRows& link) const {
-    std::size_t n = 0;
-    while (links_[n].rows != link.rows) ++n;
-    return n;
-  }
-
   const Call& call_;
   bool accumulate_;
-  std::vector<LinkOfRows> links_;
   Index workers_;
   std::vector<LinearGradRows<T>> rows_;  // [workers, group]
   std::vector<Index> slots_;             // of each range

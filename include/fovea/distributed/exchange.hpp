@@ -76,6 +76,13 @@ class Exchange {
     for (Stage& stage : stages_) wait(stage.sends);
   }
 
+  /// Makes an exchange of one stage, while nothing is computed.
+  void run() {
+    begin();
+    begin_stage(0);
+    end();
+  }
+
  private:
   static constexpr int kTag = 1;
 
@@ -159,9 +166,7 @@ template <class T>
 Traffic exchange_rows(const Communicator& ranks, const RowTensors<T>& tensors,
                       const ExchangePlan& plan) {
   Exchange messages(ranks, tensors, {plan});
-  messages.begin();
-  messages.begin_stage(0);
-  messages.end();
+  messages.run();
   return messages.traffic();
 }
 

@@ -36,7 +36,7 @@ class FarFieldChain {
         workers_((std::max)(worker_count(executor, heads()), Index{1})),
         scratch_(memory_of(executor).take(workers_, slot() * Index{sizeof(T)})),
         row_args_(static_cast<std::size_t>(workers_ * stream_.group())),
-        chain_(rows.ranks(), links_of(rows.layout(), rows.ranks().rank()), ChainWay::up, heads(),
+        chain_(rows.ranks(), rows.layout(), ChainWay::up, heads(),
                state_elements() * Index{sizeof(T)}, workers_) {}
   FarFieldChain(const FarFieldChain&) = delete;
   FarFieldChain& operator=(const FarFieldChain&) = delete;

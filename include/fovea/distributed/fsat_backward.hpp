@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "fovea/distributed/compact_rows.hpp"
 #include "fovea/distributed/fsat_forward.hpp"
+#include "fovea/distributed/query_rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -40,19 +40,11 @@ class FsatBackwardPass {
               {{inputs.k.heads(), inputs.k.width()},
                {inputs.v.heads(), inputs.v.width()},
                {inputs.dominant.heads(), inputs.dominant.width()}}),
-        queries_(inputs.q.batch(), rows.count(),
-                 {{inputs.q.heads(), inputs.q.width()},
-                  {inputs.q.heads(), inputs.v.width()},
-                  {inputs.q.heads(), inputs.v.width()},
-                  {inputs.q.heads(), 1}}),
+        queries_(inputs.q, out, d_out, View<const T>(saved.lse), rows),
         all_(options, View<const T>(keys_.tensor(2)), inputs.key_lengths) {
     keys_.put(0, inputs.k, rows.own());
     keys_.put(1, inputs.v, rows.own());
     keys_.put(2, inputs.dominant, rows.own());
-    queries_.put(kQ, inputs.q, rows.own());
-    queries_.put(kOut, out, rows.own());
-    queries_.put(kGradOfOut, d_out, rows.own());
-    queries_.put(kLse, View<const T>(saved.lse), rows.own());
   }
   FsatBackwardPass(const FsatBackwardPass&) = delete;
   FsatBackwardPass& operator=(const FsatBackwardPass&) = delete;
@@ -64,13 +56,11 @@ class FsatBackwardPass {
   /// \returns what computing has thrown, or null
   template <class E>
   std::exception_ptr run(E&& executor) {
-    LeadingEdges found;
-    found.keys_of_ranks.resize(static_cast<std::size_t>(rows_.ranks().size()));
-    std::exception_ptr error = fovea::detail::caught(
-        [&] { found = leading_edges(all_, rows_.layout(), rows_.ranks().rank()); });
+    std::exception_ptr error;
+    LeadingEdges found = leading_edges(all_, rows_, error);
     const ExchangePlan of_keys = announced(rows_.ranks(), std::move(found.keys_of_ranks));
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), keys_, of_keys);
-    traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_,
+    traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_.tensors(),
                                         requested(rows_.ranks(), rows_.layout(), found.queries));
     if (!error) {
       error = fovea::detail::caught(
@@ -80,8 +70,6 @@ class FsatBackwardPass {
   }
 
  private:
-  /// The tensors of a query row.
-  enum : std::size_t { kQ, kOut, kGradOfOut, kLse };
   using Backward = IndexedBackward<T, FsatListsPart<T>>;
 
   /// \param keys all that have an edge from a query of this rank   \param queries all that have an
@@ -98,17 +86,14 @@ class FsatBackwardPass {
                       {grads_.q, {}, {}});
     row_pass.reserve(executor);
     // The keys of this rank, with all their queries.
-    CompactRows<T> q(queries_, kQ, queries);
-    CompactRows<T> out(queries_, kOut, queries);
-    CompactRows<T> d_out(queries_, kGradOfOut, queries);
-    CompactRows<T> lse(queries_, kLse, queries);
+    typename QueryRows<T>::Some some(queries_, queries);
     FsatGraphPart<T> key_graph(all_, queries, rows_.own(), true, !grads_.dominant.is_none());
     IndexedInputs<T> of_keys = own;
-    of_keys.q = q.view();
+    of_keys.q = some.q.view();
     of_keys.key_lengths = {};
     Backward key_pass(of_keys, {key_graph, options_.scale, grads_.dominant},
-                      View<const T>(out.view()), {lse.view()}, View<const T>(d_out.view()),
-                      {{}, grads_.k, grads_.v});
+                      View<const T>(some.out.view()), {some.lse.view()},
+                      View<const T>(some.d_out.view()), {{}, grads_.k, grads_.v});
     key_pass.reserve(executor);
     if (!grads_.q.is_none()) row_pass.compute(executor);
     key_pass.compute(executor);
@@ -121,8 +106,8 @@ class FsatBackwardPass {
   View<const T> d_out_;
   FsatGrads<T> grads_;
   const Rows& rows_;
-  RowTensors<T> keys_;     // k, v and dominant
-  RowTensors<T> queries_;  // what belongs to query rows
+  RowTensors<T> keys_;    // k, v and dominant
+  QueryRows<T> queries_;  // what belongs to query rows
   FsatKeys<T> all_;
   Traffic traffic_;
 };

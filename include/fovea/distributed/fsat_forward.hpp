@@ -60,10 +60,8 @@ class FsatForwardPass {
   /// even if computing throws. \returns what computing has thrown, or null
   template <class E>
   std::exception_ptr run(E&& executor) {
-    LeadingEdges found;
-    found.keys_of_ranks.resize(static_cast<std::size_t>(rows_.ranks().size()));
-    std::exception_ptr error = fovea::detail::caught(
-        [&] { found = leading_edges(all_, rows_.layout(), rows_.ranks().rank()); });
+    std::exception_ptr error;
+    LeadingEdges found = leading_edges(all_, rows_, error);
     const ExchangePlan plan = announced(rows_.ranks(), std::move(found.keys_of_ranks));
     keys_.expect(with_received(rows_, plan));
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), keys_, plan);

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The graph of FSAT attention over ranks: each rank builds the rows of its own queries, of the
-/// keys that point at them.
+/// The graph of FSAT attention over ranks: each rank builds the parts that it needs, of some
+/// queries and of some keys.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "fovea/attention/fsat/graph.hpp"
 #include "fovea/attention/indexed/forward.hpp"
 #include "fovea/distributed/places_of_rows.hpp"
 #include "fovea/distributed/row_set.hpp"
+#include "fovea/distributed/rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -98,26 +101,31 @@ struct LeadingEdges {
   std::vector<Range> queries;                     ///< the queries that have an edge to one
 };
 
-/// Finds where the edges of a rank's keys lead. \throws std::bad_alloc
+/// Finds where the edges of this rank's keys lead. Who cannot has found none.
+/// \param error what was thrown, or null
 template <class T>
-LeadingEdges leading_edges(const FsatKeys<T>& all, const RowLayout& layout, int rank) {
-  const PlacesOfRows places(layout);
-  std::vector<RowSet> keys(static_cast<std::size_t>(layout.ranks()), RowSet(layout.rows()));
-  RowSet queries(layout.rows());
-  std::vector<Index> points(static_cast<std::size_t>(all.points()));
-  for (Index head = 0; head < all.heads(); ++head) {
-    all.for_each_edge(all.of_head(head), layout.of(rank), points.data(),
-                      [&](Index j, Index, Index i) {
-                        queries.add(i);
-                        const int other = places.rank(i);
-                        if (other != rank) keys[static_cast<std::size_t>(other)].add(j);
-                      });
-  }
+LeadingEdges leading_edges(const FsatKeys<T>& all, const Rows& rows, std::exception_ptr& error) {
   LeadingEdges found;
-  for (RowSet& set : keys) {
-    found.keys_of_ranks.push_back(intersection(with_small_gaps(set.ranges()), layout.of(rank)));
-  }
-  found.queries = queries.ranges();
+  found.keys_of_ranks.resize(static_cast<std::size_t>(rows.ranks().size()));
+  error = fovea::detail::caught([&] {
+    const RanksOfRows ranks(rows.layout());
+    const PlacesInRanges own(rows.own());
+    std::vector<RowSet> keys(found.keys_of_ranks.size(), RowSet(own.count()));
+    RowSet queries(rows.count());
+    std::vector<Index> points(static_cast<std::size_t>(all.points()));
+    for (Index head = 0; head < all.heads(); ++head) {
+      all.for_each_edge(all.of_head(head), rows.own(), points.data(), [&](Index j, Index, Index i) {
+        queries.add(i);
+        const int other = ranks.rank(i);
+        if (other == rows.ranks().rank()) return;
+        keys[static_cast<std::size_t>(other)].add(own.place(j));
+      });
+    }
+    for (std::size_t rank = 0; rank < keys.size(); ++rank) {
+      found.keys_of_ranks[rank] = own.rows(with_small_gaps(keys[rank].ranges()));
+    }
+    found.queries = queries.ranges();
+  });
   return found;
 }
 

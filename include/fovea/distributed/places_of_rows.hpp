@@ -1,56 +1,39 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// From a row of a sequence to the rank that holds it.
+/// Which rank holds a row of a sequence, and at which place.
 #pragma once
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "fovea/distributed/row_layout.hpp"
+#include "fovea/distributed/row_set.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Where each row of a sequence is.
-class PlacesOfRows {
+/// Which rank holds a row.
+class RanksOfRows {
  public:
-  /// The places of the rows of a layout.
-  explicit PlacesOfRows(const RowLayout& layout) {
+  /// The ranks of a layout.
+  explicit RanksOfRows(const RowLayout& layout) {
     for (int rank = 0; rank < layout.ranks(); ++rank) {
-      Index first = 0;
-      for (const Range& range : layout.of(rank)) {
-        pieces_.push_back({range.begin, rank, first});
-        first += range.end - range.begin;
-      }
+      for (const Range& range : layout.of(rank)) ranges_.emplace_back(range.begin, rank);
     }
-    std::sort(pieces_.begin(), pieces_.end(),
-              [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+    std::sort(ranges_.begin(), ranges_.end());
   }
 
   /// The rank that holds a row.
-  int rank(Index row) const { return piece(row).rank; }
-  /// The place of a row among those of its rank.
-  Index place(Index row) const {
-    const Piece& of = piece(row);
-    return of.first + row - of.begin;
+  int rank(Index row) const {
+    const auto behind = std::upper_bound(ranges_.begin(), ranges_.end(), row,
+                                         [](Index r, const auto& x) { return r < x.first; });
+    return (behind - 1)->second;
   }
 
  private:
-  /// A range of a rank.
-  struct Piece {
-    Index begin;
-    int rank;
-    Index first;  // place of its first row among the rank's
-  };
-
-  const Piece& piece(Index row) const {
-    return *(std::upper_bound(pieces_.begin(), pieces_.end(), row,
-                              [](Index r, const Piece& p) { return r < p.begin; }) -
-             1);
-  }
-
-  std::vector<Piece> pieces_;
+  std::vector<std::pair<Index, int>> ranges_;  // the begin of each range, and its rank
 };
 
 /// The places of rows among those of some ranges.
@@ -76,6 +59,18 @@ class PlacesInRanges {
     if (behind == ranges_.begin()) return -1;
     const auto n = static_cast<std::size_t>(behind - ranges_.begin() - 1);
     return row < ranges_[n].end ? first_[n] + row - ranges_[n].begin : -1;
+  }
+  /// The rows at some places, as ascending ranges.
+  std::vector<Range> rows(const std::vector<Range>& places) const {
+    std::vector<Range> found;
+    for (std::size_t n = 0; n < ranges_.size(); ++n) {
+      const Index begin = ranges_[n].begin - first_[n];
+      const Index count = ranges_[n].end - ranges_[n].begin;
+      for (const Range& part : intersection(places, {{first_[n], first_[n] + count}})) {
+        found.push_back({begin + part.begin, begin + part.end});
+      }
+    }
+    return found;
   }
   /// The row at a place.
   Index row(Index place) const {

@@ -81,11 +81,11 @@ class SegmentRows {
 
   /// Brings rows to who sums them.
   void bring() {
-    exchange(in_);
-    if (given_) exchange(*given_);
+    in_.run();
+    if (given_) given_->run();
   }
   /// Brings gradients back.
-  void bring_back() { exchange(out_); }
+  void bring_back() { out_.run(); }
 
  private:
   int rank() const { return rows_.ranks().rank(); }
@@ -98,12 +98,6 @@ class SegmentRows {
       if (!summed.empty() && summed.back().end > range.begin) all.add(range);
     }
     return all.ranges();
-  }
-
-  static void exchange(Exchange& messages) {
-    messages.begin();
-    messages.begin_stage(0);
-    messages.end();
   }
 
   const Rows& rows_;

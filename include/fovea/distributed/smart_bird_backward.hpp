@@ -16,6 +16,7 @@
 #include "fovea/distributed/compact_rows.hpp"
 #include "fovea/distributed/exchange.hpp"
 #include "fovea/distributed/places_of_rows.hpp"
+#include "fovea/distributed/query_rows.hpp"
 #include "fovea/distributed/requests.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -43,18 +44,10 @@ class SmartBirdBackwardPass {
         rows_(rows),
         keys_(inputs.q.batch(), rows.count(),
               {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
-        queries_(inputs.q.batch(), rows.count(),
-                 {{inputs.q.heads(), inputs.q.width()},
-                  {inputs.q.heads(), inputs.v.width()},
-                  {inputs.q.heads(), inputs.v.width()},
-                  {inputs.q.heads(), 1}}),
+        queries_(inputs.q, out, d_out, View<const T>(saved.lse), rows),
         lists_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), saved.indices.width()}}) {
     keys_.put(0, inputs.k, rows.own());
     keys_.put(1, inputs.v, rows.own());
-    queries_.put(kQ, inputs.q, rows.own());
-    queries_.put(kOut, out, rows.own());
-    queries_.put(kGradOfOut, d_out, rows.own());
-    queries_.put(kLse, View<const T>(saved.lse), rows.own());
     lists_.put(0, View<const Index>(saved.indices), rows.own());
   }
   SmartBirdBackwardPass(const SmartBirdBackwardPass&) = delete;
@@ -73,16 +66,13 @@ class SmartBirdBackwardPass {
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), keys_,
                                         requested(rows_.ranks(), rows_.layout(), needed));
     const ExchangePlan plan = announced(rows_.ranks(), std::move(sent));
-    traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_, plan);
+    traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_.tensors(), plan);
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), lists_, plan);
     if (!error) error = fovea::detail::caught([&] { compute(plan, executor); });
     return error;
   }
 
  private:
-  /// The tensors of a query row.
-  enum : std::size_t { kQ, kOut, kGradOfOut, kLse };
-
   /// Calls f(row among the rank's, key) for what was chosen.
   template <class F>
   void for_each_choice(const F& f) const {
@@ -101,39 +91,35 @@ class SmartBirdBackwardPass {
   /// Finds the keys that this rank's rows have chosen, and which rows have chosen keys of each
   /// other rank.
   void find(std::vector<Range>& needed, std::vector<std::vector<Range>>& sent) const {
-    const PlacesOfRows places(rows_.layout());
+    const RanksOfRows ranks(rows_.layout());
     const PlacesInRanges own(rows_.own());
     RowSet chosen(rows_.count());
-    std::vector<RowSet> to(sent.size(), RowSet(rows_.count()));
+    std::vector<RowSet> to(sent.size(), RowSet(own.count()));
     for_each_choice([&](Index n, Index key) {
       chosen.add(key);
-      const int rank = places.rank(key);
-      if (rank == rows_.ranks().rank()) return;
-      to[static_cast<std::size_t>(rank)].add(own.row(n));
+      const int rank = ranks.rank(key);
+      if (rank != rows_.ranks().rank()) to[static_cast<std::size_t>(rank)].add(n);
     });
     needed = chosen.ranges();
-    for (std::size_t rank = 0; rank < to.size(); ++rank) sent[rank] = to[rank].ranges();
+    for (std::size_t rank = 0; rank < to.size(); ++rank) sent[rank] = own.rows(to[rank].ranges());
   }
 
   template <class E>
   void compute(const ExchangePlan& plan, E&& executor) {
     const std::vector<Range> ranges = with_received(rows_, plan);
-    CompactRows<T> q(queries_, kQ, ranges);
-    CompactRows<T> out(queries_, kOut, ranges);
-    CompactRows<T> d_out(queries_, kGradOfOut, ranges);
-    CompactRows<T> lse(queries_, kLse, ranges);
+    typename QueryRows<T>::Some some(queries_, ranges);
     CompactRows<Index> lists(lists_, 0, ranges);
     keep_own_keys(lists.view());
 
     // The keys of this rank, with all rows that have chosen them.
     auto of_keys = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
-    of_keys.q = q.view();
+    of_keys.q = some.q.view();
     of_keys.indices = lists.view();
     of_keys.key_lengths = {};
     IndexedBackward<T> key_pass(
         of_keys,
         TensorLists(View<const Index>(lists.view()), rows_.own_count(), {.scale = options_.scale}),
-        View<const T>(out.view()), {lse.view()}, View<const T>(d_out.view()),
+        View<const T>(some.out.view()), {some.lse.view()}, View<const T>(some.d_out.view()),
         {{}, grads_.k, grads_.v});
     key_pass.reserve(executor);
     // The rows of this rank, with all keys that were chosen for them.
@@ -151,15 +137,14 @@ class SmartBirdBackwardPass {
 
   /// Leaves in lists the keys of this rank, by their places among its rows.
   void keep_own_keys(const View<Index>& lists) const {
-    const PlacesOfRows places(rows_.layout());
+    const PlacesInRanges own(rows_.own());
     for (Index b = 0; b < lists.batch(); ++b) {
       for (Index h = 0; h < lists.heads(); ++h) {
         for (Index n = 0; n < lists.rows(); ++n) {
           Index kept = 0;
           for (Index c = 0; c < lists.width() && lists(b, h, n, c) >= 0; ++c) {
-            const Index key = lists(b, h, n, c);
-            if (places.rank(key) != rows_.ranks().rank()) continue;
-            lists(b, h, n, kept++) = places.place(key);
+            const Index place = own.place(lists(b, h, n, c));
+            if (place >= 0) lists(b, h, n, kept++) = place;
           }
           for (Index c = kept; c < lists.width(); ++c) lists(b, h, n, c) = -1;
         }
@@ -175,7 +160,7 @@ class SmartBirdBackwardPass {
   SmartBirdGrads<T> grads_;
   const Rows& rows_;
   RowTensors<T> keys_;       // k and v
-  RowTensors<T> queries_;    // what belongs to query rows
+  QueryRows<T> queries_;     // what belongs to query rows
   RowTensors<Index> lists_;  // the chosen keys
   Traffic traffic_;
 };

@@ -21,10 +21,11 @@ namespace distributed {
 
 /// One range of rows, and the ranks of the ranges before and behind it.
 struct LinkOfRows {
-  Range rows;       ///< of the sequence
-  Index first = 0;  ///< the place of its first row among the rank's rows
-  int before = -1;  ///< the rank of the range before, -1: there is none
-  int behind = -1;  ///< the rank of the range behind, -1: there is none
+  Range rows;        ///< of the sequence
+  Index number = 0;  ///< its number among those of its rank
+  Index first = 0;   ///< the place of its first row among the rank's rows
+  int before = -1;   ///< the rank of the range before, -1: there is none
+  int behind = -1;   ///< the rank of the range behind, -1: there is none
 };
 
 /// The ranges of a rank as links of the chain of all ranks.
@@ -39,7 +40,8 @@ inline std::vector<LinkOfRows> links_of(const RowLayout& layout, int rank) {
   Index first = 0;
   for (std::size_t n = 0; n < all.size(); ++n) {
     if (all[n].second != rank) continue;
-    links.push_back({all[n].first, first, n == 0 ? -1 : all[n - 1].second,
+    const auto number = static_cast<Index>(links.size());
+    links.push_back({all[n].first, number, first, n == 0 ? -1 : all[n - 1].second,
                      n + 1 == all.size() ? -1 : all[n + 1].second});
     first += all[n].first.end - all[n].first.begin;
   }
@@ -57,13 +59,13 @@ enum class ChainWay : std::uint8_t {
 class StateChain {
  public:
   /// Takes all memory.
-  /// \param links of this rank's ranges   \param heads heads of all sequences
+  /// \param layout whose ranges are the chain   \param heads heads of all sequences
   /// \param state_bytes of a head   \param at_once how many heads are worked on together
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  StateChain(const Communicator& ranks, std::vector<LinkOfRows> links, ChainWay way, Index heads,
+  StateChain(const Communicator& ranks, const RowLayout& layout, ChainWay way, Index heads,
              Index state_bytes, Index at_once)
       : ranks_(ranks),
-        links_(std::move(links)),
+        links_(links_of(layout, ranks.rank())),
         heads_(heads),
         bytes_(state_bytes),
         at_once_(at_once),

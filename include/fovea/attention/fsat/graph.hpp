@@ -200,10 +200,10 @@ class FsatGraph {
       for (Index m = 0; m < width; ++m) out.data[j * out.row + m * out.column] = 0;
     }
     const Index* const first = begin_.template data<Index>() + begin_at(place, s);
+    const EdgeGradients<T> edges = {confidences(s, place), d_confidences(s, place),
+                                    slots(s, place)};
     for (Index i = 0; i < s.key_end; ++i) {
-      add_gradients_of_edges<T>(options_, from, width, i, {first[i], first[i + 1]},
-                                {confidences(s, place), d_confidences(s, place), slots(s, place)},
-                                out);
+      add_gradients_of_edges<T>(options_, from, width, i, {first[i], first[i + 1]}, edges, out);
     }
   }
 
