@@ -1,6 +1,6 @@
 # Each kernel body of FOLDER compiles alone: what an editor sees of it has no error.
 file(GLOB bodies ${INCLUDE}/fovea/${FOLDER}/*.inl.hpp)
-list(FILTER bodies EXCLUDE REGEX "/(bodies|mixer_bodies|each_level)\\.inl\\.hpp$")
+list(FILTER bodies EXCLUDE REGEX "/(bodies|each_level)\\.inl\\.hpp$")
 list(LENGTH bodies count)
 if(count LESS 3)
   message(FATAL_ERROR "only ${count} bodies in ${FOLDER}")

@@ -10,3 +10,4 @@
 #include "fovea/kernels/sketch/table.hpp"
 #include "fovea/kernels/softmax/table.hpp"
 #include "fovea/kernels/sorting/table.hpp"
+#include "fovea/kernels/spectral/table.hpp"

@@ -60,7 +60,7 @@ class CrossBackward {
   };
 
   void compute(Index task, T* scratch) const {
-    const auto& kernels = spectral_kernels<T>();
+    const CrossKernels<T> kernels;
     const Index batch = tasks_.batch(task);
     const Index first = tasks_.first_channel(task);
     const Index channels = tasks_.channels(task);
@@ -98,12 +98,12 @@ class CrossBackward {
   static void scatter(const T* from, const TransformSize& size, const View<T>& grad, Index batch,
                       Index first, Index channels, Index count) {
     if (grad.is_none()) return;
-    spectral_kernels<T>().scatter_channels(
+    CrossKernels<T>().scatter_channels(
         scatter_args<T>(from, size, grad, batch, first, channels, count));
   }
 
   /// The transform of the N/2 complex numbers g[2i] + i g[2i + 1]. \param work room for as many
-  static void transform_gradient(const CrossPlan<T>& plan, const SpectralKernelTable<T>& kernels,
+  static void transform_gradient(const CrossPlan<T>& plan, const CrossKernels<T>& kernels,
                                  const T* g, T* work, T* spectrum) {
     const auto& [rows, columns] = plan.size;
     if (rows == 1) return plan.forward_half->execute(g, spectrum);
@@ -114,7 +114,7 @@ class CrossBackward {
   }
 
   /// Computes one gradient of one channel, and writes it over the other tensor's channel.
-  static void correlate(const CrossPlan<T>& plan, const SpectralKernelTable<T>& kernels, const T* g,
+  static void correlate(const CrossPlan<T>& plan, const CrossKernels<T>& kernels, const T* g,
                         T* other, const T* g_spectrum, T* z) {
     const auto& [rows, columns] = plan.size;
     const Index row = plan.row();

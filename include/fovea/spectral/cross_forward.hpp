@@ -56,7 +56,7 @@ class CrossForward {
   };
 
   void compute(Index task, T* scratch) const {
-    const auto& kernels = spectral_kernels<T>();
+    const CrossKernels<T> kernels;
     const Index batch = tasks_.batch(task);
     const Index first = tasks_.first_channel(task);
     const Index channels = tasks_.channels(task);
@@ -83,8 +83,8 @@ class CrossForward {
   }
 
   /// Computes one channel. The result is written over f1.
-  static void cross(const CrossPlan<T>& plan, const SpectralKernelTable<T>& kernels, T* f1,
-                    const T* f2, T* spectra) {
+  static void cross(const CrossPlan<T>& plan, const CrossKernels<T>& kernels, T* f1, const T* f2,
+                    T* spectra) {
     const auto& [rows, columns] = plan.size;
     const Index row = plan.row();
     T* const z1 = spectra;

@@ -10,10 +10,9 @@
 #include <type_traits>
 
 #include "fovea/core/workspace.hpp"
+#include "fovea/kernels/spectral/table.hpp"
 #include "fovea/simd/padding.hpp"
-#include "fovea/spectral/kernels.hpp"
 #include "fovea/spectral/plan_cache.hpp"
-#include "fovea/spectral/table.hpp"
 #include "fovea/spectral/transform_size.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -142,7 +141,7 @@ struct CrossPlan {
   /// \param x the sequence
   /// \param spectrum has room for R + 1 rows. Each row is transformed to the place of the row
   /// before it, so that no second array takes room in the cache.
-  void transform(const SpectralKernelTable<T>& kernels, const T* x, T* spectrum) const {
+  void transform(const CrossKernels<T>& kernels, const T* x, T* spectrum) const {
     kernels.spread({x, spectrum + row(), roots->whole(), size.columns, true});
     for (Index r = 0; r < size.rows; ++r) {
       forward->execute(spectrum + (r + 1) * row(), spectrum + r * row());

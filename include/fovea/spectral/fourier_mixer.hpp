@@ -11,7 +11,7 @@
 #include "fovea/core/executor.hpp"
 #include "fovea/core/tensor_check.hpp"
 #include "fovea/core/workspace.hpp"
-#include "fovea/spectral/mixer_table.hpp"
+#include "fovea/kernels/spectral/table.hpp"
 #include "fovea/spectral/plan_cache.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -192,7 +192,7 @@ class FourierMixer {
   static void transform_rows(const detail::MixerSizes<T>& sizes, const FftPlan<T>& plan,
                              const View<const T>& x, Index b, Index task, T* sequences,
                              T* scratch) {
-    const MixerKernelTable<T>& kernels = mixer_kernels<T>();
+    const MixerKernels<T> kernels;
     const Index first = task * sizes.kRows;
     const Index count = (std::min)(sizes.kRows, sizes.own_rows() - first);
     T* const joined = scratch;
@@ -221,9 +221,8 @@ class FourierMixer {
       plan.execute(sequences + (first + j) * sizes.stride(), spectrum);
       std::copy_n(spectrum, 2, spectrum + 2 * sizes.rows);
     }
-    mixer_kernels<T>().mixed_columns({spectra, sizes.stride(), first, count, sizes.rows,
-                                      sizes.width, &out(b, 0, 0, 0), out.strides()[2],
-                                      out.strides()[3]});
+    MixerKernels<T>().mixed_columns({spectra, sizes.stride(), first, count, sizes.rows, sizes.width,
+                                     &out(b, 0, 0, 0), out.strides()[2], out.strides()[3]});
   }
 };
 

@@ -5,8 +5,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/spectral/complex.inl.hpp"
-#include "fovea/spectral/mixer_kernels.hpp"
+#include "fovea/kernels/spectral/complex.inl.hpp"
+#include "fovea/kernels/spectral/mixer.hpp"
 #endif
 
 template <class T>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The kernels of the cross of hidden states, which surround the transforms of FFTW: their
-/// arguments, their table, and the choice of the instruction-set level. They are compiled once for
-/// each level. They are few and short, so each translation unit that uses them compiles them.
+/// arguments.
 #pragma once
 
 #include "fovea/core/config.hpp"

@@ -5,8 +5,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
+#include "fovea/kernels/spectral/cross.hpp"
 #include "fovea/simd/transpose.inl.hpp"
-#include "fovea/spectral/kernels.hpp"
 #endif
 
 /// Loads the channels from c on, one in each lane. Lanes beyond the last channel are 0.

@@ -6,8 +6,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/spectral/complex.inl.hpp"
-#include "fovea/spectral/kernels.hpp"
+#include "fovea/kernels/spectral/complex.inl.hpp"
+#include "fovea/kernels/spectral/cross.hpp"
 #endif
 
 /// e^{-2 pi i m r / (R M)}, in lanes from m on.

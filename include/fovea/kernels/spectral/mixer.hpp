@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels of the Fourier mixer, which surround the transforms of FFTW: their arguments. They
-/// are few and short, so each translation unit that uses them compiles them.
+/// The kernels of the Fourier mixer, which surround the transforms of FFTW: their arguments.
 #pragma once
 
 #include "fovea/core/config.hpp"

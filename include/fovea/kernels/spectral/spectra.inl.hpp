@@ -12,8 +12,8 @@
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
-#include "fovea/spectral/complex.inl.hpp"
-#include "fovea/spectral/kernels.hpp"
+#include "fovea/kernels/spectral/complex.inl.hpp"
+#include "fovea/kernels/spectral/cross.hpp"
 #endif
 
 /// Where these four elements stand, for k = R * place + row.

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The kernels that surround the transforms of FFTW, one function for each step.
+#pragma once
+
+#include "fovea/kernels/spectral/cross.hpp"
+#include "fovea/kernels/spectral/mixer.hpp"
+#include "fovea/kernels/unit.hpp"
+#include "fovea/simd/isa.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The kernels of the cross of hidden states, for tensors of T.
+template <class T>
+struct CrossKernels {
+  /// Turns rows into sequences.
+  void gather_channels(const GatherChannelsArgs<T>& args) const noexcept;
+  /// Turns sequences into rows.
+  void scatter_channels(const ScatterChannelsArgs<T>& args) const noexcept;
+  /// The outer step of a transform.
+  void spread(const SpreadArgs<T>& args) const noexcept;
+  /// The outer step of an inverse transform, less a product.
+  void finish(const FinishArgs<T>& args) const noexcept;
+  /// The product of two spectra.
+  void cross_product(const CrossProductArgs<T>& args) const noexcept;
+  /// The product for a gradient.
+  void correlation(const CorrelationArgs<T>& args) const noexcept;
+
+  /// The instruction-set level at which the kernels run; by default that of the machine.
+  IsaLevel level = isa_level();
+};
+
+/// The kernels of the Fourier mixer, for tensors of T.
+template <class T>
+struct MixerKernels {
+  /// Joins two rows to complex numbers.
+  void join_rows(const JoinRowsArgs<T>& args) const noexcept;
+  /// Makes sums of a spectrum.
+  void fold_row(const FoldRowArgs<T>& args) const noexcept;
+  /// Makes sequences of sums.
+  void spread_sums(const SpreadSumsArgs<T>& args) const noexcept;
+  /// Makes the result of spectra.
+  void mixed_columns(const MixedColumnsArgs<T>& args) const noexcept;
+
+  /// The instruction-set level at which the kernels run; by default that of the machine.
+  IsaLevel level = isa_level();
+};
+
+FOVEA_NAMESPACE_END
+
+#if FOVEA_HAS_KERNEL_BODIES
+
+#define FOVEA_LEVEL_BODY "fovea/kernels/spectral/bodies.inl.hpp"
+#include "fovea/simd/foreach_level.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+template <class T>
+void CrossKernels<T>::gather_channels(const GatherChannelsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::gather_channels<T>)(args);
+}
+template <class T>
+void CrossKernels<T>::scatter_channels(const ScatterChannelsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::scatter_channels<T>)(args);
+}
+template <class T>
+void CrossKernels<T>::spread(const SpreadArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::spread<T>)(args);
+}
+template <class T>
+void CrossKernels<T>::finish(const FinishArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::finish<T>)(args);
+}
+template <class T>
+void CrossKernels<T>::cross_product(const CrossProductArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::cross_product<T>)(args);
+}
+template <class T>
+void CrossKernels<T>::correlation(const CorrelationArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::correlation<T>)(args);
+}
+FOVEA_KERNELS(CrossKernels)
+
+template <class T>
+void MixerKernels<T>::join_rows(const JoinRowsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::join_rows<T>)(args);
+}
+template <class T>
+void MixerKernels<T>::fold_row(const FoldRowArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::fold_row<T>)(args);
+}
+template <class T>
+void MixerKernels<T>::spread_sums(const SpreadSumsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::spread_sums<T>)(args);
+}
+template <class T>
+void MixerKernels<T>::mixed_columns(const MixedColumnsArgs<T>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, spectral::mixed_columns<T>)(args);
+}
+FOVEA_KERNELS(MixerKernels)
+
+FOVEA_NAMESPACE_END
+
+#endif
