@@ -76,7 +76,7 @@ template <class T>
 std::vector<Case<T>> indexed_cases() {
   using fovea::IndexedAttention;
   constexpr auto top_left = fovea::CausalAlignment::top_left;
-  const auto up_to_position = [](const Pair& p) { return is_listed(p) && p.j <= p.i(); };
+  const auto up_to_position = [](const Pair& p) { return p.j <= p.i() && is_listed(p); };
   const auto up_to_row = [](const Pair& p) { return is_listed(p) && p.j <= p.row; };
   return {
       indexed_case<T>("indexed", IndexedAttention{}, is_listed, is_listed),

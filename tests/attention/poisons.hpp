@@ -46,4 +46,21 @@ void set_row(const Tensor<T>& x, Index b, Index j, T value) {
   }
 }
 
+/// Puts the elements of a tensor back when it goes.
+template <class T>
+class Restored {
+ public:
+  explicit Restored(const Tensor<T>& x) : x_(x), values_(x.values()) {}
+  Restored(const Restored&) = delete;
+  Restored& operator=(const Restored&) = delete;
+  ~Restored() {
+    auto next = values_.begin();
+    x_.fill([&](Index, Index, Index, Index) { return *next++; });
+  }
+
+ private:
+  const Tensor<T>& x_;
+  std::vector<T> values_;
+};
+
 }  // namespace fovea_test
