@@ -30,34 +30,36 @@ namespace distributed {
 /// part of the tokens, and gets all of the outputs. `step` gives the bits of `op.decoder`, and so
 /// those of `op.forward`, for any number of ranks and threads.
 ///
-/// Positions are dealt to the ranks in turn, in blocks of `block()`, which are segments of
-/// kKeySegment keys for every step of the operator's runs up to kMostStep: so the keys of a segment
-/// lie on one rank, which computes its running softmax. These go to all ranks, and every rank
-/// merges them in the order of the keys. Keys travel only if a row sees them in steps beyond
-/// kMostStep, or in the band form of a narrow window: every rank computes these.
+/// Positions are dealt to the ranks in turn, in blocks of `block()`: kKeySegment times a multiple
+/// of the steps of the operator's runs, as far as these are at most kMostStep. So the keys of a
+/// segment lie on one rank, which computes its running softmax. These go to all ranks, and every
+/// rank merges them in the order of the keys. Keys travel only if a row sees them in other steps,
+/// or in the band form of a window of at most kBandKeys: they go to all ranks, and every rank
+/// computes with them.
 ///
 /// It is for operators with a head that looks back without an end (full, causal, strided, BigBird,
 /// modified, lists of patterns). What a bounded window sees is small, and linear, FMM and
 /// delta-rule attention have a state of constant size: their `op.decoder` does without ranks.
 ///
 /// Cost of a step: on each rank the segments that it keeps, 2 (D + Dv) flops for each pair; three
-/// agreements, and for each row, head and segment Dv + 3 numbers (rounded up to whole registers)
-/// sent to each other rank. All rows are computed as few rows are, kMostRows for the heads of a
-/// group at a time, with an exchange for each: a long prompt is cheaper by `distributed::forward`
-/// over the rows of `layout` and then `append_own`.
-/// Memory: that of at most twice the rank's tokens, which are its share and at most a block; and
-/// for a step twice the running softmaxes of all segments.
+/// agreements; and, sent to each other rank, Dv + 3 numbers (each of the four parts rounded up to
+/// whole registers) for each row, head and segment. Rows are always computed as few rows are, up to
+/// kMostRows of the heads that share keys at a time, with an exchange for each such group of rows:
+/// a long prompt is cheaper by `distributed::forward` over the rows of `layout` and then
+/// `append_own`. Memory: that of at most twice the rank's tokens, which are its share and at most a
+/// block; and for a step twice the running softmaxes of all segments, and the keys that travel.
 ///
 /// It must not be called from several threads at once. Where one rank throws, all throw the same
 /// message, with its number before it. Ranks whose calls differ in sizes are refused; whether they
 /// pass the same numbers is not checked. Errors are std::invalid_argument or std::bad_alloc, and
-/// leave the decoder and the outputs as they were; what a user's executor throws while it computes
-/// leaves the decoder so; std::runtime_error if MPI fails.
+/// leave the decoder and the outputs as they were. What a user's executor throws while it computes
+/// leaves the decoder so, and the outputs unspecified. std::runtime_error is thrown if MPI fails.
 template <class Op, class T>
 requires PatternAttention<Op, T>
 class SoftmaxDecoder {
  public:
-  /// Runs of keys whose step is at most this have their segments on one rank each.
+  /// Keys that are seen in steps of at most this have their segments on one rank each, if the
+  /// least common multiple of these steps is not more, too.
   static constexpr Index kMostStep = 16;
 
   /// An empty decoder, which all ranks make together.
