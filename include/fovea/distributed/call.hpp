@@ -64,9 +64,8 @@ void check_call(const char* op, const In& in, const Rows& rows, const Check& che
 /// what for_call makes of the executor; takes all memory, and returns a pointer to a pass, whose
 /// run(threads) returns what was thrown, or null
 template <class Check, class E, class Prepare>
-Traffic run_call(const Rows& rows, const char* op, const std::string& call, const Check& check,
-                 E&& executor, const Prepare& prepare) {
-  const Communicator& ranks = rows.ranks();
+Traffic run_call(const Communicator& ranks, const char* op, const std::string& call,
+                 const Check& check, E&& executor, const Prepare& prepare) {
   together(ranks, call, check);
   Traffic traffic;
   bool has_executor = false;
@@ -85,6 +84,13 @@ Traffic run_call(const Rows& rows, const char* op, const std::string& call, cons
   if (!has_executor) agree(ranks, error, op);
   if (error) std::rethrow_exception(error);
   return traffic;
+}
+
+/// The same on the ranks of a sequence.
+template <class Check, class E, class Prepare>
+Traffic run_call(const Rows& rows, const char* op, const std::string& call, const Check& check,
+                 E&& executor, const Prepare& prepare) {
+  return run_call(rows.ranks(), op, call, check, executor, prepare);
 }
 
 /// What is the same on all ranks of a call, in words.

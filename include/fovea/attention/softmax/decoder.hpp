@@ -9,12 +9,12 @@
 #include <string_view>
 #include <utility>
 
-#include "fovea/attention/call/decoder_check.hpp"
 #include "fovea/attention/call/step_calls.hpp"
 #include "fovea/attention/softmax/decoder_cache.hpp"
 #include "fovea/attention/softmax/few_queries.hpp"
 #include "fovea/attention/softmax/forward.hpp"
 #include "fovea/attention/softmax/head_plans.hpp"
+#include "fovea/attention/softmax/step_check.hpp"
 #include "fovea/core/on_error.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -119,9 +119,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
   Index left() const { return scope().reach().before; }
 
   RetainedKeys checked_scope() const {
-    op_.check_options();
-    check_softmax_options<Compute<T>>(Op::name(), op_.softmax_options());
-    check_decoder_shape(Op::name(), shape_, op_.softmax_options().alignment);
+    check_softmax_decoder<T>(op_, shape_);
     return RetainedKeys(op_, shape_);
   }
 
@@ -135,26 +133,8 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
 
   void check_step(const SoftmaxInputs<T>& inputs, const View<T>& out,
                   const SoftmaxSaved<T>& saved) const {
-    const auto& q = inputs.q;
-    if (detail::has_new_tokens(inputs)) check_tokens(inputs.k, inputs.v);
-    const Index after = length_after(inputs);
-    check_decoder_rows(Op::name(), shape_, inputs, after);
-    check_held(q.rows(), after);
-    // Of k and v only the sizes matter now, so one element stands for all of them.
-    static const T element{};
-    SoftmaxInputs<T> all = inputs;
-    all.k = {&element, {shape_.batch, shape_.key_heads, after, shape_.width}, {}};
-    all.v = {&element, {shape_.batch, shape_.key_heads, after, shape_.value_width}, {}};
-    op_.check_tensors(all, out, saved);
-    check_apart(inputs, "out", out);
-    check_apart(inputs, "lse", saved.lse);
-  }
-
-  template <class U>
-  static void check_apart(const SoftmaxInputs<T>& inputs, const char* name,
-                          const View<U>& written) {
-    detail::check_apart(Op::name(), name, written, "k", inputs.k);
-    detail::check_apart(Op::name(), name, written, "v", inputs.v);
+    check_softmax_step(op_, shape_, length(), inputs, out, saved);
+    check_held(inputs.q.rows(), length_after(inputs));
   }
 
   /// Checks that the recent keys that the queries see are held.

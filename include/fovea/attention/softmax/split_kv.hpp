@@ -34,10 +34,12 @@ class SplitKv {
   /// \param heads the groups of query heads; they must outlive this object
   /// \param rows the finished lists, which must outlive this object; the rows of an item times the
   /// heads of a group are at most kMostRows
-  SplitKv(const Shape& shape, const HeadGroups& heads, const DecodePlan& rows)
-      : shape_(shape), heads_(heads), rows_(rows) {
+  /// \param first_class the class of the lists that is the patterns' first
+  SplitKv(const Shape& shape, const HeadGroups& heads, const DecodePlan& rows,
+          Index first_class = 0)
+      : shape_(shape), heads_(heads), rows_(rows), first_class_(first_class) {
     for (const HeadGroups::Group& group : heads_.groups()) {
-      const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
+      const DecodePlan::HeadClass& c = head_class(group);
       tasks_ += c.tasks.end - c.tasks.begin;
       part_elements_ += group_elements(group);
       row_keys_ += group.count * c.pairs + kRowsToRead * c.keys;
@@ -79,6 +81,16 @@ class SplitKv {
   /// Workspace
   template <class Args, class E>
   void run(Args&& args, std::byte* scratch, E&& executor) {
+    begin(args, scratch);
+    for_each_task(executor, task_count(),
+                  [&](Index task, Index worker) { compute(task / tasks_, task % tasks_, worker); });
+    merge();
+  }
+
+  /// The first step of run, for callers that compute the tasks themselves: keeps the arguments of
+  /// all heads. \param args, scratch as in run
+  template <class Args>
+  void begin(Args&& args, std::byte* scratch) {
     args_ = reinterpret_cast<HeadArgs<T>*>(scratch);
     parts_ = reinterpret_cast<C*>(scratch + head_bytes());
     slots_ = parts_ + shape_.batch * part_elements_;
@@ -86,14 +98,66 @@ class SplitKv {
       for (Index b = 0; b < shape_.batch; ++b) {
         for (Index n = 0; n < heads_.head_count(); ++n) {
           const KeySource source = static_cast<KeySource>(s);
-          ::new (head(source, b, n)) HeadArgs<T>(args(source, b, heads_.head(n)));
+          ::new (args_of(source, b, n)) HeadArgs<T>(args(source, b, heads_.head(n)));
         }
       }
     }
-    for_each_task(executor, task_count(), [&](Index task, Index worker) {
-      compute(task / tasks_, task % tasks_, slots_ + worker * worker_elements_);
-    });
-    // Merging takes a few multiplications for each segment and column: not worth waking threads.
+  }
+
+  /// The lists of what a group's heads see.
+  const DecodePlan::HeadClass& head_class(const HeadGroups::Group& group) const {
+    return rows_.head_class(first_class_ + group.head_class);
+  }
+  /// The arguments of a group's heads, [group.count]. \pre begin was called
+  const HeadArgs<T>* heads(KeySource source, Index b, const HeadGroups::Group& group) const {
+    return args_of(source, b, group.first);
+  }
+  /// Elements of the running softmax of one segment of an item.
+  Index part_elements(const HeadGroups::Group& group, const DecodePlan::Item& item) const {
+    return part_elements(group, item.block.count);
+  }
+  /// The running softmax of a segment of an item.
+  /// \param parts those of the group   \param segment its number in the list of segments
+  C* part(const HeadGroups::Group& group, const DecodePlan::Item& item, C* parts,
+          Index segment) const {
+    const Index items_before = item.first_segment - head_class(group).segments.begin;
+    return parts + items_before * part_elements(group, head_class(group).most_rows) +
+           (segment - item.first_segment) * part_elements(group, item.block.count);
+  }
+  /// Calls f(group, parts) for all groups of a batch entry, with their running softmaxes.
+  template <class F>
+  void for_each_group(Index b, const F& f) const {
+    C* parts = parts_ + b * part_elements_;
+    for (const HeadGroups::Group& group : heads_.groups()) {
+      f(group, parts);
+      parts += group_elements(group);
+    }
+  }
+
+  /// Computes one task for a group: the running softmaxes of its segments, or the rows of a band.
+  /// \param heads [group.count] their arguments, all but block and scratch
+  /// \param parts those of the group   \param worker whose scratch is used
+  void compute(const HeadGroups::Group& group, const DecodePlan::Task& task,
+               const HeadArgs<T>* heads, C* parts, Index worker) const {
+    const DecodePlan::Item& item = rows_.item(task.item);
+    const SoftmaxKernels<C, kStorage<T>> kernels;
+    C* const scratch = slots_ + worker * worker_elements_;
+    if (item.is_band) {
+      for (Index n = 0; n < group.count; ++n) {
+        HeadArgs<T> args = heads[n];
+        args.block = item.block;
+        args.scratch = scratch;
+        kernels.block(args);
+      }
+      return;
+    }
+    kernels.row({heads, group.count, item.block, rows_.segments(task.first_segment),
+                 task.segment_count, part(group, item, parts, task.first_segment), scratch});
+  }
+
+  /// The last step: writes the rows that are no bands. Merging takes a few multiplications for each
+  /// segment and column: not worth waking threads. \pre all tasks are computed
+  void merge() const {
     for (Index b = 0; b < shape_.batch; ++b) merge(b);
   }
 
@@ -104,29 +168,29 @@ class SplitKv {
     return (bytes + 63) / 64 * 64;
   }
 
-  HeadArgs<T>* head(KeySource source, Index b, Index n) const {
+  HeadArgs<T>* args_of(KeySource source, Index b, Index n) const {
     return args_ + (static_cast<Index>(source) * shape_.batch + b) * heads_.head_count() + n;
   }
 
-  /// Elements of the running softmax of one segment.
   Index part_elements(const HeadGroups::Group& group, Index rows) const {
     return softmax_row_part(group.count * rows, shape_.value_width);
   }
   /// Elements of the running softmaxes of all segments of a group.
   Index group_elements(const HeadGroups::Group& group) const {
-    const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
+    const DecodePlan::HeadClass& c = head_class(group);
     return (c.segments.end - c.segments.begin) * part_elements(group, c.most_rows);
   }
 
   /// Computes one task of a batch entry.
   /// \param task number of the task within the batch entry
-  void compute(Index b, Index task, C* scratch) const {
+  void compute(Index b, Index task, Index worker) const {
     C* parts = parts_ + b * part_elements_;
     for (const HeadGroups::Group& group : heads_.groups()) {
-      const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
+      const DecodePlan::HeadClass& c = head_class(group);
       const Index tasks = c.tasks.end - c.tasks.begin;
       if (task < tasks) {
-        compute(b, group, rows_.task(c.tasks.begin + task), parts, scratch);
+        const DecodePlan::Task& own = rows_.task(c.tasks.begin + task);
+        compute(group, own, heads(own.source, b, group), parts, worker);
         return;
       }
       task -= tasks;
@@ -134,54 +198,27 @@ class SplitKv {
     }
   }
 
-  void compute(Index b, const HeadGroups::Group& group, const DecodePlan::Task& task, C* parts,
-               C* scratch) const {
-    const DecodePlan::Item& item = rows_.item(task.item);
-    const SoftmaxKernels<C, kStorage<T>> kernels;
-    const HeadArgs<T>* const heads = head(task.source, b, group.first);
-    if (item.is_band) {
-      for (Index n = 0; n < group.count; ++n) {
-        HeadArgs<T> args = heads[n];
-        args.block = item.block;
-        args.scratch = scratch;
-        kernels.block(args);
-      }
-      return;
-    }
-    C* const part =
-        parts + first_part(group, item) +
-        (task.first_segment - item.first_segment) * part_elements(group, item.block.count);
-    kernels.row({heads, group.count, item.block, rows_.segments(task.first_segment),
-                 task.segment_count, part, scratch});
-  }
-
-  /// Where the parts of an item begin among those of its group.
-  Index first_part(const HeadGroups::Group& group, const DecodePlan::Item& item) const {
-    const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
-    return (item.first_segment - c.segments.begin) * part_elements(group, c.most_rows);
-  }
-
   /// Writes the rows of one batch entry.
   void merge(Index b) const {
     const SoftmaxKernels<C, kStorage<T>> kernels;
-    C* parts = parts_ + b * part_elements_;
-    for (const HeadGroups::Group& group : heads_.groups()) {
-      const DecodePlan::HeadClass& c = rows_.head_class(group.head_class);
+    for_each_group(b, [&](const HeadGroups::Group& group, C* parts) {
+      const DecodePlan::HeadClass& c = head_class(group);
       for (Index i = c.items.begin; i < c.items.end; ++i) {
         const DecodePlan::Item& item = rows_.item(i);
         if (item.is_band) continue;
+        const C* const of_item = part(group, item, parts, item.first_segment);
         for (Index n = 0; n < group.count; ++n) {
-          kernels.merge({head(KeySource::recent, b, group.first + n), item.block, n, group.count,
-                         parts + first_part(group, item), item.segment_count, slots_});
+          kernels.merge({heads(KeySource::recent, b, group) + n, item.block, n, group.count,
+                         of_item, item.segment_count, slots_});
         }
       }
-      parts += group_elements(group);
-    }
+    });
   }
 
   Shape shape_;
   const HeadGroups& heads_;
   const DecodePlan& rows_;
+  Index first_class_;
   Index tasks_ = 0;              // for one batch entry
   Index part_elements_ = 0;      // for one batch entry
   Index row_keys_ = 0;           // for one batch entry, see kRowsToRead

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A decoder whose keys are spread over ranks has the bits of one that has them all: for every
+/// pattern, option, type, division of the tokens and number of threads; and what it refuses.
+#include "fovea/distributed/softmax_decoder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "attention/decoding.hpp"
+#include "distributed/operators.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test {
+namespace {
+
+using fovea::HeadAssignment;
+using fovea::SoftmaxInputs;
+using fovea::distributed::SoftmaxDecoder;
+
+const FullAttention kCausal{{.causal = true}};
+
+template <class T, class Op>
+SoftmaxDecoder<Op, T> spread_decoder(const Op& op, const DecoderShape& shape) {
+  return {op, shape, all_ranks()};
+}
+
+/// Some tokens appended without queries, and the others in pieces: by a decoder over ranks and by
+/// one that has all tokens.
+template <class T>
+struct Pair {
+  Tokens<T> spread;
+  Tokens<T> whole;
+
+  explicit Pair(const AttentionShape& shape, const Beside& beside = {}, const Layout& layout = {})
+      : spread(shape, beside, layout), whole(shape, beside) {}
+
+  template <class Op, class E = fovea::Serial>
+  void expect_same(const std::string& name, const Op& op, Index appended,
+                   const std::vector<Index>& lengths, E&& executor = {}) const {
+    auto over_ranks = spread_decoder<T>(op, spread.decoder_shape());
+    auto alone = op.template decoder<T>(whole.decoder_shape());
+    over_ranks.append(spread.keys(0, appended), spread.values(0, appended));
+    alone.append(whole.keys(0, appended), whole.values(0, appended));
+    spread.decode(over_ranks, lengths, executor);
+    whole.decode(alone, lengths);
+    EXPECT_EQ(over_ranks.length(), whole.shape.keys);
+    EXPECT_TRUE(same_results(spread, whole)) << name << ", rank " << all_ranks().rank();
+  }
+};
+
+/// Steps of one row, of several and of more than are computed at a time, on both sides of the end
+/// of a block on any number of ranks.
+const std::vector<Index> kLengths = {1, 1, 5, 1, 9, 70};
+constexpr Index kAppended = 8 * fovea::kKeySegment - 4;
+
+TEST(DistributedDecoder, HasTheBitsOfOneProcess) {
+  const Pair<float> tokens({1, 4, 2, kAppended + 90, kAppended + 90, 8, 8});
+  const auto expect = [&](const std::string& name, const auto& op) {
+    tokens.expect_same(name, op, kAppended, kLengths);
+  };
+  expect("full", FullAttention{});
+  expect("causal", kCausal);
+  expect("cap and dropout",
+         FullAttention{
+             {.causal = true, .soft_cap = 2.5, .dropout = {.probability = 0.3, .seed = 99}}});
+  expect("modified", fovea::ModifiedAttention(kCausal, NearerIsMore{}));
+  expect("strided", fovea::StridedAttention{{.stride = 4}});
+  expect("strided, merged",
+         fovea::StridedAttention{{.stride = 4, .heads = HeadAssignment::merged}});
+  expect("BigBird", fovea::BigBirdAttention{{.block = 64, .seed = 5}});
+  expect("blocks", fovea::BlockSparseAttention(
+                       {.block = 64, .layouts = {own_and_first_blocks(kAppended + 90, 64)}}));
+}
+
+/// Bands and runs of long steps, whose keys travel.
+TEST(DistributedDecoder, HasTheBitsOfOneProcessWhereKeysTravel) {
+  const Pair<float> tokens({2, 4, 2, kAppended + 90, kAppended + 90, 5, 7}, {},
+                           {.order = {0, 2, 1, 3}, .offset = 3, .gap = 5});
+  const auto expect = [&](const std::string& name, const auto& op) {
+    tokens.expect_same(name, op, kAppended, kLengths);
+  };
+  expect("long stride", fovea::StridedAttention{{.stride = 100}});
+  expect("long stride, merged",
+         fovea::StridedAttention{{.stride = 100, .heads = HeadAssignment::merged}});
+  expect("bands", fovea::SparseAttention({.patterns = {fovea::AnyPattern(fovea::Window{20, 3}),
+                                                       fovea::AnyPattern(fovea::strided_merged(8)),
+                                                       fovea::AnyPattern(fovea::Window{4, 0})}}));
+}
+
+template <class T>
+class DistributedDecoderOf : public testing::Test {};
+using Scalars = testing::Types<float, double, Eigen::bfloat16, Eigen::half>;
+TYPED_TEST_SUITE(DistributedDecoderOf, Scalars);
+
+TYPED_TEST(DistributedDecoderOf, HasTheBitsOfOneProcess) {
+  const Index appended = 2 * fovea::kKeySegment - 3;
+  for (const auto& [heads, key_heads] : {std::pair<Index, Index>{6, 2}, {1, 1}}) {
+    const Pair<TypeParam> pair({2, heads, key_heads, appended + 50, appended + 50, 17, 9});
+    pair.expect_same("causal", kCausal, appended, {1, 3, 1, 45});
+  }
+}
+
+TEST(DistributedDecoder, ManyHeadsOfOneKeyHead) {
+  const Index appended = fovea::kKeySegment - 2;
+  for (const Index heads : {31, 65}) {
+    const Pair<float> pair({1, heads, 1, appended + 7, appended + 7, 3, 2});
+    pair.expect_same("causal", kCausal, appended, {1, 2, 4});
+  }
+}
+
+TEST(DistributedDecoder, NoWidth) {
+  const Index appended = fovea::kKeySegment - 2;
+  const fovea::SparseAttention bands(
+      {.patterns = {fovea::AnyPattern(fovea::Window{4, 0}), fovea::AnyPattern(fovea::Window{})}});
+  for (const auto& [width, value_width] : {std::pair<Index, Index>{0, 3}, {3, 0}, {0, 0}}) {
+    const Pair<float> pair({1, 2, 2, appended + 9, appended + 9, width, value_width});
+    pair.expect_same("causal", kCausal, appended, {1, 2, 6});
+    pair.expect_same("bands", bands, appended, {1, 2, 6});
+  }
+}
+
+TEST(DistributedDecoder, TakesSlopesAndSinks) {
+  const Index appended = 3 * fovea::kKeySegment - 3;
+  const Pair<float> pair({2, 4, 2, appended + 8, appended + 8, 5, 7},
+                         {.alibi = true, .sink = true});
+  pair.expect_same("causal", kCausal, appended, {1, 4, 1});
+  pair.expect_same("BigBird", fovea::BigBirdAttention{{.block = 32, .causal = true}}, appended,
+                   {1, 4, 1});
+}
+
+/// A bias and a mask of the rows of a step, also one row for all.
+TEST(DistributedDecoder, TakesBiasAndMask) {
+  const Index keys = 3 * fovea::kKeySegment + 7;
+  const Pair<float> pair({1, 2, 1, keys, keys, 4, 4});
+  auto over_ranks = spread_decoder<float>(kCausal, pair.spread.decoder_shape());
+  auto alone = kCausal.decoder<float>(pair.whole.decoder_shape());
+  over_ranks.append(pair.spread.keys(0, keys), pair.spread.values(0, keys));
+  alone.append(pair.whole.keys(0, keys), pair.whole.values(0, keys));
+  for (const Index rows : {1, 40}) {
+    for (const Index bias_rows : {Index{1}, rows}) {
+      const Tensor<float> bias({1, 2, bias_rows, keys});
+      bias.fill(gaussian(8));
+      const Tensor<bool> mask({1, 1, rows, keys});
+      mask.fill([](Index, Index, Index i, Index j) { return (i + j) % 5 != 0; });
+      AllInputs<float> in = pair.spread.queries(keys - rows, rows, keys);
+      in.bias = bias.view();
+      in.mask = mask.view();
+      over_ranks.step(in, pair.spread.out_rows(keys - rows, rows),
+                      pair.spread.saved_rows(keys - rows, rows));
+      alone.step(in, pair.whole.out_rows(keys - rows, rows),
+                 pair.whole.saved_rows(keys - rows, rows));
+      EXPECT_TRUE(same_results(pair.spread, pair.whole)) << rows << ", " << bias_rows;
+    }
+  }
+}
+
+/// A prompt from nothing on, and steps behind it.
+TEST(DistributedDecoder, BeginsWithAPrompt) {
+  const Pair<float> pair({1, 2, 1, 2400, 2400, 3, 5});
+  pair.expect_same("causal", kCausal, 0, {2040, 1, 9, 1, 149});
+  pair.expect_same("full", FullAttention{}, 0, {2400});
+}
+
+TEST(DistributedDecoder, TheSameBitsWithAnyThreads) {
+  const Pair<float> pair({1, 2, 2, kAppended + 40, kAppended + 40, 16, 16});
+  fovea::ThreadPool pool(3);
+  Shuffled shuffled;
+  pair.expect_same("pool", kCausal, kAppended, {1, 39}, pool);
+  pair.expect_same("shuffled", kCausal, kAppended, {1, 39}, shuffled);
+}
+
+/// Tokens of NaN come and go again, over the ends of blocks; then all tokens go.
+TEST(DistributedDecoder, RollsBack) {
+  const Index keys = 2 * fovea::kKeySegment + 9;
+  const Pair<float> pair({1, 2, 1, keys, keys, 4, 4});
+  Tokens<float> wrong(pair.spread.shape);
+  wrong.k.fill(constant(NAN));
+  wrong.v.fill(constant(NAN));
+  auto over_ranks = spread_decoder<float>(kCausal, pair.spread.decoder_shape());
+  auto alone = kCausal.decoder<float>(pair.whole.decoder_shape());
+  for (int round = 0; round < 2; ++round) {
+    for (const Index length : {Index{5}, fovea::kKeySegment - 1, keys - 10}) {
+      over_ranks.append(pair.spread.keys(over_ranks.length(), length - over_ranks.length()),
+                        pair.spread.values(over_ranks.length(), length - over_ranks.length()));
+      over_ranks.append(wrong.keys(length, keys - length), wrong.values(length, keys - length));
+      EXPECT_EQ(over_ranks.length(), keys);
+      over_ranks.rollback(length);
+      EXPECT_EQ(over_ranks.length(), length);
+    }
+    pair.spread.decode(over_ranks, {1, 2, 3});
+    alone.clear();
+    alone.append(pair.whole.keys(0, keys - 10), pair.whole.values(0, keys - 10));
+    pair.whole.decode(alone, {1, 2, 3});
+    EXPECT_TRUE(same_results(pair.spread, pair.whole));
+    over_ranks.clear();
+    EXPECT_EQ(over_ranks.length(), 0);
+  }
+}
+
+/// Every rank brings its own tokens, twice.
+TEST(DistributedDecoder, AppendsTheTokensOfEachRank) {
+  const Index keys = 5 * fovea::kKeySegment + 300;
+  const Pair<float> pair({1, 2, 1, keys + 2, keys + 2, 4, 4});
+  auto over_ranks = spread_decoder<float>(kCausal, pair.spread.decoder_shape());
+  auto alone = kCausal.decoder<float>(pair.whole.decoder_shape());
+  alone.append(pair.whole.keys(0, keys), pair.whole.values(0, keys));
+  Index before = 0;
+  for (const Index length : {Index{3000}, keys}) {
+    const Rows first(all_ranks(), over_ranks.layout(before));
+    const Rows rows(all_ranks(), over_ranks.layout(length));
+    const Index had = first.own_count();
+    const Index now = rows.own_count();
+    const Tensor<float> k = own_part(pair.spread.k, rows);
+    const Tensor<float> v = own_part(pair.spread.v, rows);
+    over_ranks.append_own({cut_logits(View<const float>(k.view()), 2, had, now - had),
+                           cut_logits(View<const float>(v.view()), 2, had, now - had)},
+                          length - before);
+    before = length;
+  }
+  pair.spread.decode(over_ranks, {1});
+  pair.whole.decode(alone, {1});
+  EXPECT_TRUE(same_results(pair.spread, pair.whole));
+}
+
+/// A rank holds its share, and sends the running softmaxes of its segments to each other rank.
+TEST(DistributedDecoder, HoldsItsShare) {
+  const Index keys = 8 * fovea::kKeySegment;
+  const Tokens<float> tokens({1, 2, 2, keys, keys, 16, 16});
+  auto decoder = spread_decoder<float>(kCausal, tokens.decoder_shape());
+  EXPECT_EQ(decoder.block(), fovea::kKeySegment);
+  decoder.reserve(keys);
+  decoder.append(tokens.keys(0, keys), tokens.values(0, keys));
+  const Rows rows(all_ranks(), decoder.layout(keys));
+  EXPECT_EQ(decoder.memory_bytes(), std::max<Index>(rows.own_count(), 16) * 2 * 32 * 4);
+  const auto sent = decoder.step(tokens.queries(keys - 1, 1, keys), tokens.out_rows(keys - 1, 1));
+  const Index segments = rows.own_count() / fovea::kKeySegment;
+  EXPECT_EQ(sent.bytes_sent, (all_ranks().size() - 1) * segments * 2 * (3 * 16 + 16) * 4);
+  EXPECT_EQ(
+      spread_decoder<float>(fovea::StridedAttention{{.stride = 6}}, tokens.decoder_shape()).block(),
+      6 * fovea::kKeySegment);
+}
+
+/// An executor that breaks where it is told to.
+struct Breaking {
+  static constexpr bool kTakesSmallWork = true;
+  bool breaks = false;
+
+  static constexpr int concurrency() { return 2; }
+  template <class F>
+  void parallel_for(Index n, F&& f) const {
+    if (breaks) throw std::runtime_error("the thread broke");
+    for (Index i = 0; i < n; ++i) f(i);
+  }
+};
+
+/// An executor whose memory is somebody else's where it is told so.
+struct Refusing : fovea::Serial {
+  bool refuses = false;
+
+  fovea::SystemMemory lease() const {
+    if (refuses) throw std::invalid_argument("Memory: in use");
+    return {};
+  }
+};
+
+class DistributedDecoderErrors : public testing::Test {
+ protected:
+  DistributedDecoderErrors() {
+    tokens_.step(decoder_, 0, 10);
+    whole();
+  }
+
+  void whole() {
+    in_ = tokens_.queries(10, 2, 12);
+    in_.k = tokens_.keys(10, 2);
+    in_.v = tokens_.values(10, 2);
+    out_ = tokens_.out_rows(10, 2);
+    saved_ = tokens_.saved_rows(10, 2);
+  }
+
+  /// The step as it was changed is refused on all ranks, and then as it should be gives its bits.
+  void expect(const std::string& message) {
+    const std::vector<float> before = tokens_.out.values();
+    EXPECT_EQ(refusal([&] { decoder_.step(in_, out_, saved_); }), message);
+    EXPECT_TRUE(same_bits(before, tokens_.out.values()));
+    expect_as_before();
+  }
+
+  void expect_as_before() {
+    EXPECT_EQ(decoder_.length(), 10);
+    whole();
+    decoder_.step(in_, out_, saved_);
+    expected_.forward(FullAttention{}, 0, 10);
+    expected_.forward(FullAttention{}, 10, 2);
+    EXPECT_TRUE(same_results(tokens_, expected_));
+    decoder_.rollback(10);
+  }
+
+  const int last = all_ranks().size() - 1;
+  const bool is_last = all_ranks().rank() == last;
+  const std::string begin = "rank " + std::to_string(last) + ": FullAttention: ";
+  const AttentionShape shape_ = {2, 4, 2, 12, 12, 5, 3};
+  Tokens<float> tokens_{shape_};
+  Tokens<float> expected_{shape_};
+  SoftmaxDecoder<FullAttention, float> decoder_ =
+      spread_decoder<float>(FullAttention{}, tokens_.decoder_shape());
+  AllInputs<float> in_{View<const float>{}};
+  View<float> out_;
+  AllSaved<float> saved_;
+};
+
+TEST_F(DistributedDecoderErrors, OneRankWithAWrongTensor) {
+  if (is_last) in_.q = {in_.q.data(), {2, 4, 2, 4}};
+  expect(begin + "width of q is 4; expected 5, the width of the decoder");
+  if (is_last) in_.v = {in_.v.data(), {2, 2, 1, 3}};
+  expect(begin + "rows of v is 1; expected 2, the rows of k");
+  if (is_last) out_ = tokens_.out_rows(10, 1);
+  expect(begin + "rows of out is 1; expected 2, as the inputs make it 2x4x2x3");
+  if (is_last) out_ = {const_cast<float*>(in_.k.data()), {2, 4, 2, 3}};
+  expect(begin + "out is in the memory of k; expected memory of its own");
+  const std::vector<Index> lengths = {12, 12};
+  if (is_last) in_.key_lengths = lengths;
+  expect(begin + "key_lengths is given; expected none in a decoder");
+}
+
+TEST_F(DistributedDecoderErrors, RanksThatDoDifferentThings) {
+  if (last == 0) GTEST_SKIP() << "one rank does one thing";
+  const std::string of =
+      " after 10 tokens, 4 bytes a number, q 2x4x5, k 2x2x5, v 2x2x3 "
+      "(batch, heads, width)";
+  if (is_last) {
+    in_.q = cut_logits(in_.q, 2, 0, 1);
+    out_ = tokens_.out_rows(10, 1);
+    saved_ = {};
+  }
+  expect("rank " + std::to_string(last) + " calls FullAttention.step of 1" + of +
+         ", new tokens 2, where rank 0 calls FullAttention.step of 2" + of + ", new tokens 2");
+  if (is_last) in_.k = in_.v = {};
+  expect("rank " + std::to_string(last) + " calls FullAttention.step of 2" + of +
+         ", new tokens 0, where rank 0 calls FullAttention.step of 2" + of + ", new tokens 2");
+  EXPECT_EQ(refusal([&] { decoder_.rollback(is_last ? 3 : 4); }),
+            "rank " + std::to_string(last) + " calls FullAttention.rollback to 3" + of +
+                ", where rank 0 calls FullAttention.rollback to 4" + of);
+  EXPECT_EQ(decoder_.length(), 10);
+}
+
+TEST_F(DistributedDecoderErrors, OtherCalls) {
+  EXPECT_EQ(refusal([&] { decoder_.rollback(11); }),
+            "rank 0: FullAttention: rollback is 11; expected 0 to 10, the tokens in the decoder");
+  EXPECT_EQ(refusal([&] { decoder_.reserve(-1); }),
+            "rank 0: FullAttention: reserve is -1; expected at least 0");
+  const View<const float> narrow(in_.k.data(), {2, 2, 2, 4});
+  EXPECT_EQ(refusal([&] { decoder_.append(is_last ? narrow : in_.k, in_.v); }),
+            begin + "width of k is 4; expected 5, the width of the decoder");
+  EXPECT_EQ(refusal([&] {
+              decoder_.append_own({tokens_.keys(0, 3), tokens_.values(0, 3)}, 2);
+            }),
+            "rank 0: FullAttention: rows of k is 3; expected 2, the tokens that this rank keeps");
+  expect_as_before();
+}
+
+TEST_F(DistributedDecoderErrors, WhatNeedsNoRanks) {
+  const DecoderShape shape = tokens_.decoder_shape();
+  const std::string bounded =
+      "the reach of its heads is bounded; expected a head that sees all keys: a bounded cache is "
+      "small and belongs on every rank, as op.decoder";
+  EXPECT_EQ(refusal([&] { spread_decoder<float>(LocalAttention{{.left = 70}}, shape); }),
+            "rank 0: LocalAttention: " + bounded);
+  EXPECT_EQ(refusal([&] { spread_decoder<float>(fovea::FixedAttention{}, shape); }),
+            "rank 0: FixedAttention: " + bounded);
+  DecoderShape other = shape;
+  if (is_last) other.key_heads = 3;
+  EXPECT_EQ(refusal([&] { spread_decoder<float>(FullAttention{}, other); }),
+            begin + "key_heads is 3; expected a divisor of 4, query_heads");
+}
+
+/// All ranks hear of it, and the tokens of the step are gone again.
+TEST_F(DistributedDecoderErrors, AThreadThatBreaks) {
+  Breaking executor{all_ranks().rank() == 0};  // which keeps all tokens
+  try {
+    decoder_.step(in_, out_, saved_, executor);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "rank 0: the thread broke");
+  }
+  Refusing refusing;
+  refusing.refuses = is_last;
+  EXPECT_EQ(refusal([&] { decoder_.step(in_, out_, saved_, refusing); }),
+            "rank " + std::to_string(last) + ": Memory: in use");
+  expect_as_before();
+}
+
+}  // namespace
+}  // namespace fovea_test
