@@ -87,8 +87,8 @@ double chain_bytes(const RowLayout& layout, int rank, const BrokenSegments& brok
   if (!is_backward) return rank + 1 < layout.ranks() ? state : 0;
   const double ways = broken.neighbours(rank);
   const Index row = heads * kWidth;  // elements of a tensor
-  return state * ways + float_bytes(row * ((has_near ? 7 : 4) * broken.sent(rank) +
-                                           3 * broken.sent_back(rank)));
+  return state * ways +
+         float_bytes(row * ((has_near ? 7 : 4) * broken.sent(rank) + 3 * broken.sent_back(rank)));
 }
 
 /// Bytes of the rows in the margins of a near field: keys go to the rank behind; backward, queries

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/io/compare_json.hpp"
+#include "bench/io/facts.hpp"
 #include "bench/io/human.hpp"
 #include "bench/io/svg_plot.hpp"
 #include "bench/scale/measure.hpp"
@@ -48,11 +48,11 @@ inline double bytes_per_token(const Outlook& at, Index tokens) {
   return at.bytes * at.ranks / static_cast<double>(tokens);
 }
 
-/// Speeds over one process, and bytes a token.
+/// Speeds over one rank, and bytes a token.
 inline void print_outlook(const std::vector<OutlookOfSystem>& all, const ScaleArguments& asked) {
   std::printf(
       "\nThe model, for %.3g tokens, %.3g GB/s and %.3g us: bytes a token, and speed over one "
-      "process, of R ranks; and the ranks from which less than half of each is of use\n%-18s",
+      "rank, of R ranks; and the ranks from which less than half of each is of use\n%-18s",
       static_cast<double>(asked.tokens), asked.network.bandwidth * 1e-9,
       asked.network.latency * 1e6, "operator");
   const int shown[] = {2, 16, 128, 1024, 4096};
@@ -103,7 +103,7 @@ inline std::vector<SvgPlot> outlook_plots(const std::vector<OutlookOfSystem>& al
                            {.label = "seconds"}, [](const Outlook& at) { return at.seconds; }),
       detail::outlook_plot(all, asked, "scale_bytes",
                            ("Bytes that " + std::string(pass) + " sends, by the model").c_str(),
-                           {.label = "bytes a token", .bytes = true},
+                           {.label = "bytes a token"},
                            [&](const Outlook& at) { return bytes_per_token(at, asked.tokens); })};
 }
 
