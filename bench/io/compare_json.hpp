@@ -3,16 +3,15 @@
 /// Everything that fovea_compare found out, as JSON.
 #pragma once
 
-#include <ctime>
 #include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/io/compare_arguments.hpp"
+#include "bench/io/facts.hpp"
 #include "bench/io/json_writer.hpp"
 #include "bench/measure/compare_measure.hpp"
-#include "bench/measure/machine.hpp"
 
 namespace bench {
 
@@ -37,29 +36,6 @@ inline std::string heads_and_width(const AttentionShape& shape) {
   text += ", D = " + std::to_string(shape.width);
   if (shape.value_width != shape.width) text += ", Dv = " + std::to_string(shape.value_width);
   return text;
-}
-
-/// "2026-01-31T12:00:00Z".
-inline std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
-/// Writes what must stand beside every number.
-inline void write_facts(JsonWriter& json, const char* program,
-                        const std::vector<std::string>& command) {
-  json.member("program", program);
-  json.member("date", utc_now());
-  json.begin_array("command");
-  for (const std::string& word : command) json.value(word);
-  json.end();
-  json.begin_object("machine");
-  for (const auto& [key, value] : machine_facts()) json.member(key, value);
-  json.end();
 }
 
 namespace detail {

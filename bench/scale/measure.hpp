@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Times, bytes and waiting of passes over ranks, and the network between them.
+#pragma once
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/measure/stopwatch.hpp"
+#include "bench/scale/arguments.hpp"
+#include "bench/scale/system.hpp"
+
+namespace bench {
+
+using fovea::distributed::Communicator;
+
+/// Seconds and bytes a second between ranks 0 and 1, the best of several.
+inline Network measured_network(const Communicator& ranks) {
+  Network network;
+  if (ranks.size() == 1) return network;
+  const auto round_trip = [&](std::size_t bytes) {
+    std::vector<char> buffer(bytes);
+    double best = 1e300;
+    const int count = static_cast<int>(bytes);
+    for (int i = 0; i < 20 && ranks.rank() < 2; ++i) {
+      const double begun = MPI_Wtime();
+      const int other = 1 - ranks.rank();
+      if (ranks.rank() == 0) MPI_Send(buffer.data(), count, MPI_CHAR, other, 0, ranks.mpi());
+      MPI_Recv(buffer.data(), count, MPI_CHAR, other, 0, ranks.mpi(), MPI_STATUS_IGNORE);
+      if (ranks.rank() == 1) MPI_Send(buffer.data(), count, MPI_CHAR, other, 0, ranks.mpi());
+      best = std::min(best, MPI_Wtime() - begun);
+    }
+    MPI_Bcast(&best, 1, MPI_DOUBLE, 0, ranks.mpi());
+    return best / 2;
+  };
+  network.latency = round_trip(8);
+  constexpr std::size_t large = std::size_t{8} << 20;
+  network.bandwidth = static_cast<double>(large) / (round_trip(large) - network.latency);
+  return network;
+}
+
+/// What was measured of one operator, beside what the model says.
+struct ScaleResult {
+  std::string name;
+  double one = 0;    ///< seconds of one process
+  double alone = 0;  ///< seconds over rank 0 alone
+  double spread = 0;
+  double best_ratio = 0;
+  double sent = 0;
+  double sent_in_model = 0;
+  double waited = 0;
+  double modelled = 0;
+  Work work;
+};
+
+inline double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
+
+/// The largest of all ranks.
+inline double most(const Communicator& ranks, double x) {
+  MPI_Allreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, MPI_MAX, ranks.mpi());
+  return x;
+}
+
+/// Waits for all ranks asleep, so that those that compute have the cores.
+inline void wait_asleep(const Communicator& ranks) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(ranks.mpi(), &request);
+  int is_there = 0;
+  while (MPI_Test(&request, &is_there, MPI_STATUS_IGNORE), is_there == 0) usleep(500);
+}
+
+/// Where passes run.
+struct Stage {
+  const Communicator& ranks;
+  Network network;
+  Index rows = 0;
+};
+
+inline ScaleResult measure(const System& system, const Stage& at, const ScaleArguments& asked) {
+  const Communicator& ranks = at.ranks;
+  const PassOfSystem& pass = asked.backward ? system.backward : system.forward;
+  const Rows rows(ranks, system.layout(at.rows, ranks.size()));
+  const bool is_first = ranks.rank() == 0;
+  Tensors own(asked.heads, rows.own_count(), at.rows, static_cast<std::uint32_t>(ranks.rank()));
+  Tensors whole(asked.heads, is_first ? at.rows : 0, at.rows, 1000);
+  if (asked.backward) {
+    if (is_first) system.forward.one(whole);
+    wait_asleep(ranks);
+    system.forward.spread(own, rows);
+  }
+  const Communicator self(MPI_COMM_SELF);
+  const Rows all(self, system.layout(is_first ? at.rows : 0, 1));
+  ScaleResult result;
+  std::vector<double> one, alone, spread, waited;
+  for (int i = 0; i < asked.repeat; ++i) {
+    wait_asleep(ranks);
+    if (is_first) {
+      one.push_back(seconds_of([&] { pass.one(whole); }));
+      alone.push_back(seconds_of([&] { pass.spread(whole, all); }));
+    }
+    wait_asleep(ranks);
+    MPI_Barrier(ranks.mpi());
+    const double begun = MPI_Wtime();
+    const Traffic traffic = pass.spread(own, rows);
+    spread.push_back(most(ranks, MPI_Wtime() - begun));
+    waited.push_back(most(ranks, traffic.seconds_waited));
+    result.sent = most(ranks, static_cast<double>(traffic.bytes_sent));
+  }
+  result.name = system.name;
+  // Only rank 0 knows these.
+  if (is_first) {
+    result.one = median(one);
+    result.alone = median(alone);
+    result.best_ratio =
+        *std::min_element(one.begin(), one.end()) / *std::min_element(spread.begin(), spread.end());
+  }
+  result.spread = median(spread);
+  result.waited = median(waited);
+  result.sent_in_model = pass.costs.bytes(rows.layout());
+  const Machines machines = {at.network, std::max(1.0, 1.0 * std::thread::hardware_concurrency())};
+  result.work = Work::fitted(pass.costs, result.one, result.alone);
+  result.modelled =
+      modelled_seconds(pass.costs, ranks.size(), result.sent_in_model, result.work, machines);
+  return result;
+}
+
+}  // namespace bench

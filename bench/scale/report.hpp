@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What fovea_scale found out: JSON, the table of what the model is drawn out to, and its plots.
+#pragma once
+
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "bench/io/facts.hpp"
+#include "bench/io/human.hpp"
+#include "bench/io/svg_plot.hpp"
+#include "bench/scale/measure.hpp"
+#include "bench/scale/memory.hpp"
+#include "bench/scale/model.hpp"
+#include "fovea/kernels/softmax/block.hpp"
+
+namespace bench {
+
+inline constexpr int kMostRanks = 4096;
+
+/// The model of one operator for the sequence that it is drawn out to.
+struct OutlookOfSystem {
+  System system;
+  Basis basis = Basis::exact;
+  std::vector<Outlook> curve;
+};
+
+/// \param results of these systems, for so many rows
+inline std::vector<OutlookOfSystem> outlooks(const std::vector<System>& systems,
+                                             const std::vector<ScaleResult>& results, Index rows,
+                                             const ScaleArguments& asked) {
+  std::vector<OutlookOfSystem> all;
+  for (std::size_t s = 0; s < systems.size(); ++s) {
+    const Costs& costs = (asked.backward ? systems[s].backward : systems[s].forward).costs;
+    const Work work = results[s].work.of_rows(costs, static_cast<double>(rows),
+                                              static_cast<double>(asked.tokens));
+    all.push_back(
+        {systems[s], costs.basis,
+         outlook(costs, systems[s].layout, asked.tokens, work, asked.network, kMostRanks)});
+  }
+  return all;
+}
+
+/// Bytes that all ranks send for each row, if all send as many as the one with most.
+inline double bytes_per_token(const Outlook& at, Index tokens) {
+  return at.bytes * at.ranks / static_cast<double>(tokens);
+}
+
+/// Speeds over one rank, and bytes a token.
+inline void print_outlook(const std::vector<OutlookOfSystem>& all, const ScaleArguments& asked) {
+  std::printf(
+      "\nThe model, for %.3g tokens, %.3g GB/s and %.3g us: bytes a token, and speed over one "
+      "rank, of R ranks; and the ranks from which less than half of each is of use\n%-18s",
+      static_cast<double>(asked.tokens), asked.network.bandwidth * 1e-9,
+      asked.network.latency * 1e6, "operator");
+  const int shown[] = {2, 16, 128, 1024, 4096};
+  for (const int ranks : shown) std::printf(" %15s%-4d", "R = ", ranks);
+  std::printf(" %8s\n", "half");
+  for (const OutlookOfSystem& line : all) {
+    std::printf("%-18s", line.system.name.c_str());
+    for (const Outlook& at : line.curve) {
+      if (std::ranges::find(shown, at.ranks) == std::end(shown)) continue;
+      std::printf(" %9s %8.1fx", human_bytes(bytes_per_token(at, asked.tokens)).c_str(),
+                  at.speed_up);
+    }
+    const int half = ranks_of_half_efficiency(line.curve);
+    std::printf(" %8s\n", half == 0 ? "none" : std::to_string(half).c_str());
+  }
+}
+
+namespace detail {
+
+/// One of the two plots. \param y its value at a place
+template <class Y>
+SvgPlot outlook_plot(const std::vector<OutlookOfSystem>& all, const ScaleArguments& asked,
+                     const char* file, const char* title, PlotAxis axis, const Y& y) {
+  char subtitle[160];
+  std::snprintf(subtitle, sizeof subtitle,
+                "N = %.3g, %td head%s, D = %td, float32, a core for each rank, %.3g GB/s, %.3g us",
+                static_cast<double>(asked.tokens), asked.heads, asked.heads == 1 ? "" : "s", kWidth,
+                asked.network.bandwidth * 1e-9, asked.network.latency * 1e6);
+  SvgPlot plot{file, title, subtitle, {.label = "ranks"}, std::move(axis)};
+  for (int ranks = 1; ranks <= kMostRanks; ranks *= 4) plot.x.ticks.push_back(ranks);
+  for (const OutlookOfSystem& line : all) {
+    PlotSeries series{line.system.name, line.system.style, {}, line.system.dashed};
+    for (const Outlook& at : line.curve) series.points.emplace_back(at.ranks, y(at));
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+}  // namespace detail
+
+/// Time, and bytes a token, against ranks.
+inline std::vector<SvgPlot> outlook_plots(const std::vector<OutlookOfSystem>& all,
+                                          const ScaleArguments& asked) {
+  const char* const pass = asked.backward ? "a backward pass" : "a forward pass";
+  return {
+      detail::outlook_plot(all, asked, "scale_time",
+                           ("Time of " + std::string(pass) + " over ranks, by the model").c_str(),
+                           {.label = "seconds"}, [](const Outlook& at) { return at.seconds; }),
+      detail::outlook_plot(all, asked, "scale_bytes",
+                           ("Bytes that " + std::string(pass) + " sends, by the model").c_str(),
+                           {.label = "bytes a token"},
+                           [&](const Outlook& at) { return bytes_per_token(at, asked.tokens); })};
+}
+
+/// What stands beside every result.
+inline void write_scale_facts(JsonWriter& json, const Stage& at, const ScaleArguments& asked,
+                              const std::vector<std::string>& command) {
+  write_facts(json, "fovea_scale", command);
+  json.member("pass", asked.backward ? "backward" : "forward");
+  json.member("ranks", static_cast<Index>(at.ranks.size()));
+  json.member("rows", at.rows);
+  json.member("heads", asked.heads);
+  json.member("width", kWidth);
+  json.member("scaling", asked.weak ? "weak" : "strong");
+}
+
+/// Appends what the model is drawn out to.
+inline void write_outlook(JsonWriter& json, const std::vector<OutlookOfSystem>& all,
+                          const ScaleArguments& asked) {
+  json.begin_object("outlook");
+  json.member("tokens", asked.tokens);
+  json.member("gigabytes_a_second", asked.network.bandwidth * 1e-9);
+  json.member("microseconds_of_a_message", asked.network.latency * 1e6);
+  json.begin_array("operators");
+  for (const OutlookOfSystem& line : all) {
+    const int half = ranks_of_half_efficiency(line.curve);
+    json.begin_object();
+    json.member("operator", line.system.name);
+    json.member("bytes_are", name_of(line.basis));
+    json.member("ranks_of_half_efficiency",
+                half == 0 ? std::numeric_limits<double>::quiet_NaN() : half);
+    json.end();
+  }
+  json.end();
+  json.begin_array("points");
+  for (const OutlookOfSystem& line : all) {
+    for (const Outlook& at : line.curve) {
+      json.begin_object();
+      json.member("operator", line.system.name);
+      json.member("ranks", at.ranks);
+      json.member("seconds", at.seconds);
+      json.member("speed_up", at.speed_up);
+      json.member("efficiency", at.speed_up / at.ranks);
+      json.member("bytes_of_a_rank", at.bytes);
+      json.member("bytes_a_token", bytes_per_token(at, asked.tokens));
+      json.end();
+    }
+  }
+  json.end();
+  json.end();
+}
+
+inline std::string times_json(const std::vector<ScaleResult>& results,
+                              const std::vector<OutlookOfSystem>& drawn_out, const Stage& at,
+                              const ScaleArguments& asked,
+                              const std::vector<std::string>& command) {
+  JsonWriter json;
+  json.begin_object();
+  write_scale_facts(json, at, asked, command);
+  json.member("microseconds_of_a_message", at.network.latency * 1e6);
+  json.member("gigabytes_a_second", at.network.bandwidth * 1e-9);
+  json.begin_array("results");
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    const ScaleResult& result = results[r];
+    json.begin_object();
+    json.member("operator", result.name);
+    json.member("one_process_milliseconds", result.one * 1e3);
+    json.member("one_rank_milliseconds", result.alone * 1e3);
+    json.member("milliseconds", result.spread * 1e3);
+    json.member("speed_up", result.one / result.spread);
+    json.member("speed_up_of_best", result.best_ratio);
+    json.member("bytes_sent", result.sent);
+    json.member("bytes_sent_in_model", result.sent_in_model);
+    json.member("bytes_are", name_of(drawn_out[r].basis));
+    json.member("milliseconds_waited", result.waited * 1e3);
+    json.member("milliseconds_of_model", result.modelled * 1e3);
+    json.end();
+  }
+  json.end();
+  write_outlook(json, drawn_out, asked);
+  json.end();
+  return json.text() + '\n';
+}
+
+inline std::string memory_json(const std::vector<MemoryResult>& results, const Stage& at,
+                               const ScaleArguments& asked,
+                               const std::vector<std::string>& command) {
+  const Index of_row = asked.heads * 2 * kWidth * Index{sizeof(float)};
+  const auto two_blocks = static_cast<double>(2 * fovea::kKeySegment * of_row);
+  JsonWriter json;
+  json.begin_object();
+  write_scale_facts(json, at, asked, command);
+  json.begin_array("results");
+  for (const MemoryResult& result : results) {
+    json.begin_object();
+    json.member("operator", result.name);
+    json.member("peak_bytes", result.peak);
+    json.member("own_keys_and_values_bytes", result.keys);
+    json.member("own_and_two_blocks_bytes", result.keys + two_blocks);
+    json.member("seconds", result.seconds);
+    json.end();
+  }
+  json.end();
+  json.end();
+  return json.text() + '\n';
+}
+
+}  // namespace bench
