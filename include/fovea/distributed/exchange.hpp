@@ -65,8 +65,13 @@ class Exchange {
     wait(stages_[stage].receives);
   }
 
-  /// Lets MPI work on what is under way; only the thread that begins and ends stages may call it.
+  /// Lets MPI work on what is under way, if it has not just done so: looking for messages may give
+  /// the core away. Only the thread that begins and ends stages may call it.
   void progress() const {
+    if (ranks_.size() == 1) return;
+    const double now = MPI_Wtime();
+    if (now < next_look_) return;
+    next_look_ = now + kSecondsBetweenLooks;
     int is_there = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, kTag, ranks_.mpi(), &is_there, MPI_STATUS_IGNORE);
   }
@@ -85,6 +90,7 @@ class Exchange {
 
  private:
   static constexpr int kTag = 1;
+  static constexpr double kSecondsBetweenLooks = 50e-6;
 
   /// So many pieces of a transfer are messages of their own. A piece lies in one place, so MPI
   /// copies it at once, from memory to memory where it can; many pieces are gathered by a type
@@ -157,6 +163,7 @@ class Exchange {
   std::vector<detail::MpiType> types_;  // a row of each tensor, and others
   std::vector<Stage> stages_;
   Traffic traffic_;
+  mutable double next_look_ = 0;  // when progress looks again, by MPI_Wtime
 };
 
 /// Moves rows at once, while nothing else is computed. All ranks call it together.
