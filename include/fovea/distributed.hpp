@@ -35,6 +35,7 @@
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/segment_rows.hpp"
 #include "fovea/distributed/segment_totals.hpp"
+#include "fovea/distributed/sink_gradients.hpp"
 #include "fovea/distributed/smart_bird_backward.hpp"
 #include "fovea/distributed/smart_bird_forward.hpp"
 #include "fovea/distributed/softmax_backward.hpp"

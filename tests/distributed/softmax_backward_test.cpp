@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "distributed/operators.hpp"
+#include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
+#include "support/compare.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
@@ -117,6 +119,55 @@ TEST(DistributedBackward, HasTheBitsOfOneProcessIfLseIsLarge) {
   EXPECT_GT(large, 100);
 }
 
+/// Of sinks every rank gets the gradients of the whole sequence.
+template <class Op, class T>
+void check_sinks(const Op& op, const Tensors<T>& whole) {
+  const auto heads = as_size(whole.q.shape()[1]);
+  const std::vector<T> sinks = {T{1}, T{-2}, T{0.5}, T{3}};
+  SoftmaxInputs<T> inputs = whole.inputs();
+  inputs.sink = std::span<const T>(sinks).first(heads);
+  op.forward(inputs, whole.out.view(), whole.saved());
+  std::vector<T> expected(heads);
+  SoftmaxGrads<T> grads = whole.grads();
+  grads.sink = expected;
+  op.backward(inputs, View<const T>(whole.out.view()), whole.saved(),
+              View<const T>(whole.d_out.view()), grads);
+  fovea::ThreadPool pool(3);
+  for (const RowLayout& layout : layouts_of(whole.q.shape()[2], all_ranks().size())) {
+    const Rows rows(all_ranks(), layout);
+    const Tensors<T> own = parts_of(whole, rows);
+    inputs = own.inputs();
+    inputs.sink = std::span<const T>(sinks).first(heads);
+    fovea::distributed::forward(op, inputs, own.out.view(), own.saved(), rows);
+    for (const bool has_threads : {false, true}) {
+      std::vector<T> got(heads, T{77});
+      SoftmaxGrads<T> wanted;
+      wanted.sink = got;
+      if (has_threads) wanted.q = own.d_q.view();
+      const View<const T> out(own.out.view());
+      const View<const T> d_out(own.d_out.view());
+      if (has_threads) {
+        fovea::distributed::backward(op, inputs, out, own.saved(), d_out, wanted, rows, pool);
+        expect_own_part(own.d_q, whole.d_q, rows, "d_q");
+      } else {
+        fovea::distributed::backward(op, inputs, out, own.saved(), d_out, wanted, rows);
+      }
+      EXPECT_TRUE(same_bits(got.data(), expected.data(), heads, {1, 1, 1, whole.q.shape()[1]}))
+          << rows.count() << " rows";
+    }
+  }
+}
+
+TEST(DistributedBackward, SinksHaveTheBitsOfOneProcess) {
+  for (const Index rows : {1, 64, 333}) {
+    check_sinks(FullAttention{{.causal = true}}, whole_problem<float>(2, 4, 2, rows));
+    check_sinks(fovea::LocalAttention{{.left = 3, .right = 0}},
+                whole_problem<double>(3, 2, 1, rows));
+  }
+  check_sinks(fovea::StridedAttention{{.stride = 16, .heads = fovea::HeadAssignment::merged}},
+              whole_problem<float>(1, 4, 4, 333, 4000));
+}
+
 /// Ranks may want different gradients.
 TEST(DistributedBackward, WritesWhatIsWanted) {
   const auto whole = whole_problem<float>(1, 2, 2, 100);
@@ -138,24 +189,35 @@ TEST(DistributedBackward, WritesWhatIsWanted) {
   expect_if_wanted(is_even, own.d_v, whole.d_v, rows);
 }
 
-TEST(DistributedBackward, RefusesSumsOverAllRows) {
+TEST(DistributedBackward, RefusesTheGradientOfABiasAndOneRanksOwnWishes) {
   const auto whole = whole_problem<float>(1, 2, 2, 40);
   const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const Tensors<float> own = parts_of(whole, rows);
   const bool is_last = all_ranks().rank() == all_ranks().size() - 1;
   const std::string begin = "rank " + std::to_string(all_ranks().size() - 1) + ": FullAttention: ";
+  SoftmaxInputs<float> inputs = own.inputs();
   const auto refused = [&](const SoftmaxGrads<float>& grads) {
     return refusal([&] {
-      fovea::distributed::backward(FullAttention{}, own.inputs(), View<const float>(own.out.view()),
+      fovea::distributed::backward(FullAttention{}, inputs, View<const float>(own.out.view()),
                                    own.saved(), View<const float>(own.d_out.view()), grads, rows);
     });
   };
   SoftmaxGrads<float> grads = own.grads();
-  std::vector<float> sink(2);
-  if (is_last) grads.sink = sink;
+  const Tensor<float> bias({1, 1, 1, 40});
+  if (is_last) grads.bias = bias.view();
   EXPECT_EQ(refused(grads), begin +
-                                "the gradient of sink is asked for; expected none, since the "
+                                "the gradient of bias is asked for; expected none, since the "
                                 "sequence is spread over ranks");
+  if (all_ranks().size() > 1) {
+    grads = own.grads();
+    const std::vector<float> sinks(2);
+    std::vector<float> d_sinks(2);
+    inputs.sink = sinks;
+    if (is_last) grads.sink = d_sinks;
+    const std::string text = refused(grads);
+    EXPECT_NE(text.find(", gradients of sinks"), std::string::npos) << text;
+    inputs.sink = {};
+  }
   grads = own.grads();
   const Tensor<float> wrong({1, 3, rows.own_count(), 5});
   if (is_last) grads.q = wrong.view();

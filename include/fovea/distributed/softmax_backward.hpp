@@ -2,16 +2,20 @@
 /// \file
 /// The backward pass of softmax attention over a sequence that is spread over ranks. The gradients
 /// of queries need the keys that they see, those of keys the queries that see them; so there are
-/// two passes, each with an exchange of its own, and nothing is added up between ranks.
+/// two passes, each with an exchange of its own, and only the gradients of sinks are added up
+/// between ranks.
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fovea/distributed/exchange.hpp"
 #include "fovea/distributed/row_tensors.hpp"
+#include "fovea/distributed/sink_gradients.hpp"
 #include "fovea/distributed/softmax_call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -20,16 +24,12 @@ namespace distributed {
 
 namespace detail {
 
-/// Refuses gradients that are sums over all rows.
+/// Refuses the gradient of a bias, which is that of pairs.
 /// \throws std::invalid_argument
 template <class T>
 void check_spread_grads(const char* op, const SoftmaxGrads<T>& grads) {
-  const auto refuse_asked = [op](const char* what) {
-    refuse(op, std::string("the gradient of ") + what, "asked for",
-           "none, since the sequence is spread over ranks");
-  };
-  if (!grads.bias.is_none()) refuse_asked("bias");
-  if (!grads.sink.empty()) refuse_asked("sink");
+  if (grads.bias.is_none()) return;
+  refuse(op, "the gradient of bias", "asked for", "none, since the sequence is spread over ranks");
 }
 
 }  // namespace detail
@@ -88,13 +88,20 @@ class SoftmaxBackwardPass {
   SoftmaxBackwardPass& operator=(const SoftmaxBackwardPass&) = delete;
 
   /// The messages of this rank.
-  Traffic traffic() const { return key_exchange_.traffic() + query_exchange_.traffic(); }
+  Traffic traffic() const {
+    const Traffic of_rows = key_exchange_.traffic() + query_exchange_.traffic();
+    return sinks_ ? of_rows + sinks_->traffic() : of_rows;
+  }
 
-  /// Takes the scratch memory. \throws std::bad_alloc
+  /// Takes the scratch memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
   void reserve(E&& executor) {
     query_pass_.take_scratch(executor);
     key_pass_.take_scratch(executor);
+    if (grads_.sink.empty()) return;
+    const Index heads = inputs_.q.heads();
+    sinks_.emplace(rows_, inputs_.q.batch(), heads,
+                   (std::max)(Index{1}, worker_count(executor, heads)));
   }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
@@ -109,6 +116,10 @@ class SoftmaxBackwardPass {
       query_pass_.compute(executor);
       keep_lse_low();
     });
+    if (sinks_) {
+      const std::exception_ptr thrown = add_sinks(executor);
+      if (!error) error = thrown;
+    }
     query_exchange_.begin();
     query_exchange_.begin_stage(0);
     if (!error) {
@@ -166,6 +177,16 @@ class SoftmaxBackwardPass {
     return ExchangePlan::of(rows_.layout(), rows_.ranks().rank(), needs);
   }
 
+  /// Computes the gradients of the sinks. \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr add_sinks(E&& executor) {
+    return sinks_->run(
+        [this](Index b, Index h, const Range& rows, T* sums, Index worker) {
+          query_pass_.add_to_sink(call_.sequences()[b], h, rows, sums, worker);
+        },
+        executor);
+  }
+
   /// Puts what the rounding of a large lse took beside it, since it was found with the keys of this
   /// rank's queries.
   void keep_lse_low() const {
@@ -200,6 +221,7 @@ class SoftmaxBackwardPass {
     if (!grads_.q.is_none()) d_queries_.get(0, grads_.q, rows_.own());
     if (!grads_.k.is_none()) d_keys_.get(0, grads_.k, rows_.own());
     if (!grads_.v.is_none()) d_keys_.get(1, grads_.v, rows_.own());
+    if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
   }
 
   const Rows& rows_;
@@ -220,6 +242,7 @@ class SoftmaxBackwardPass {
   SoftmaxBackward<T> key_pass_;
   Exchange key_exchange_;
   Exchange query_exchange_;
+  std::optional<SinkGradients<T>> sinks_;  // if they are wanted
 };
 
 /// Computes the gradients of attention over a sequence that is spread over ranks, on all of them
@@ -228,15 +251,15 @@ class SoftmaxBackwardPass {
 /// \param out, saved as `forward` wrote them, with lse
 /// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
 /// \param grads of q, k and v, of this rank's rows: those that have a tensor are written; the ranks
-/// may want different ones
+/// may want different ones. sink [Hq], which all ranks want or none, is that of the whole sequence
 /// \param executor as in `forward`
 /// \returns the messages of this rank
-/// \throws as `forward`, also std::invalid_argument if the gradient of a bias or a sink is asked
-/// for
+/// \throws as `forward`, also std::invalid_argument if the gradient of a bias is asked for
 ///
 /// Cost: 2 (4 D + 3 Dv) flops for each visible pair: logits and gradients of weights are
 /// computed for queries and for keys once each. The keys and values that the rank's queries see are
-/// received, and then the queries that see its keys, with out, d_out and two numbers.
+/// received, and then the queries that see its keys, with out, d_out and two numbers; for sinks
+/// kSinkSums numbers of each head go from range to range.
 /// Memory: what it receives, and the rank's rows twice.
 template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires PatternAttention<Op, T> && std::floating_point<T> Traffic
@@ -244,8 +267,10 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
          const D& d_out, const GradsOf<Op, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
   const View<const T> d_from(d_out);
+  std::string call = detail::call_text(Op::name(), ".backward", inputs, rows);
+  if (!grads.sink.empty()) call.append(", gradients of sinks");
   return detail::run_call(
-      rows, Op::name(), detail::call_text(Op::name(), ".backward", inputs, rows),
+      rows, Op::name(), call,
       [&] {
         detail::check_spread_grads(Op::name(), grads);
         detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <numeric>
 #include <vector>
 
 #include "fovea/attention/call/ordered_sections.hpp"
@@ -102,6 +103,14 @@ class SoftmaxBackward {
     for (const Round& round : rounds_) run_round(round, executor);
     if (!grads.bias.is_none() && !bias_in_rounds_) BiasBackward<T>(pass_).run(executor);
     if (!grads.sink.empty()) run_sink(executor);
+  }
+
+  /// Adds query rows of a sequence to the gradient of the sink of head h.
+  /// \param sums [kSinkSums]: one after the other they make the gradient
+  /// \pre the gradients are computed
+  void add_to_sink(const Sequence& s, Index h, const Range& rows, T* sums, Index worker) {
+    SoftmaxGradKernels<T>{}.sink_grad(
+        {pass_.head(s, h), rows.begin, rows.end, sums, pass_.buffers(worker).kernel});
   }
 
  private:
@@ -387,10 +396,9 @@ class SoftmaxBackward {
       T total = 0;
       for (Index s = 0; s < pass_.sequences().count(); ++s) {
         const Sequence sequence = pass_.sequences()[s];
-        T sum = 0;
-        SoftmaxGradKernels<T>{}.sink_grad(
-            {pass_.head(sequence, h), sequence.queries, &sum, pass_.buffers(worker).kernel});
-        total += sum;
+        T sums[kSinkSums] = {};
+        add_to_sink(sequence, h, {0, sequence.queries}, sums, worker);
+        total += std::accumulate(sums, sums + kSinkSums, T{0});
       }
       pass_.grads().sink[static_cast<std::size_t>(h)] = total;
     });

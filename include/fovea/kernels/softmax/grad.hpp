@@ -108,12 +108,16 @@ struct ScaledRowsArgs {
   bool add = false;         ///< whether to add instead of replacing
 };
 
-/// The gradient of the sink of one query head: sum = -sum_i exp(sink - lse_i) <out_i, d_out_i>.
+/// The number of sums that the gradient of a sink is added up in: that of row n is n % kSinkSums.
+inline constexpr Index kSinkSums = kGradTile;
+
+/// Rows of the gradient of the sink of one query head, -sum_i exp(sink - lse_i) <out_i, d_out_i>.
 template <class T>
 struct SinkGradArgs {
   SoftmaxGradHead<T> head;  ///< the query head, with a sink
-  Index queries = 0;        ///< number of query rows
-  T* sum = nullptr;         ///< one number, written
+  Index row_begin = 0;      ///< the first query row
+  Index row_end = 0;        ///< one behind the last
+  T* sums = nullptr;        ///< [kSinkSums], added to; one after the other they make the gradient
   T* scratch = nullptr;     ///< softmax_grad_scratch(0, ...) elements
 };
 

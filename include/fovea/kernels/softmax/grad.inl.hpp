@@ -396,17 +396,22 @@ void scaled_rows(const ScaledRowsArgs<T>& args) noexcept {
   }
 }
 
-/// Computes the gradient of the sink of one head. Rows that see no key have no part in it.
+/// Adds rows to the gradient of the sink of one head. Rows that see no key have no part in it.
 template <class T>
 void sink_grad(const SinkGradArgs<T>& args) noexcept {
   GradRows<T> rows(args.head, args.scratch);
   const T sink = logit_factor(*args.head.sink);
-  T total[kGradTile] = {};
-  for (Index first = 0; first < args.queries; first += kGradTile) {
-    rows.load_sums(first, 1, smaller(kGradTile, args.queries - first));
+  // Lanes without a row add nothing, also those that reach beyond the sums.
+  T total[2 * kSinkSums] = {};
+  for (Index n = 0; n < kSinkSums; ++n) total[n] = args.sums[n];
+  Index count = 0;
+  for (Index first = args.row_begin; first < args.row_end; first += count) {
+    const Index place = first % kSinkSums;
+    count = smaller(kSinkSums - place, args.row_end - first);
+    rows.load_sums(first, 1, count);
     for (Index g = 0; g < kGradTile / kGradGroup<T>; ++g) {
       for (Index i = 0; i < kGradGroup<T>; i += kLanes<T>) {
-        T* sum = total + g * kGradGroup<T> + i;
+        T* sum = total + place + g * kGradGroup<T> + i;
         const Vec<T> lse = load(rows.lse(g) + i);
         Vec<T> below = set1(sink) - lse;
         if (rows.lse_low(g) != nullptr) below = below - load(rows.lse_low(g) + i);
@@ -416,7 +421,5 @@ void sink_grad(const SinkGradArgs<T>& args) noexcept {
       }
     }
   }
-  T sum = 0;
-  for (const T x : total) sum += x;
-  *args.sum = sum;
+  for (Index n = 0; n < kSinkSums; ++n) args.sums[n] = total[n];
 }
