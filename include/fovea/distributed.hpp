@@ -29,6 +29,7 @@
 #include "fovea/distributed/redistribute.hpp"
 #include "fovea/distributed/requests.hpp"
 #include "fovea/distributed/row_layout.hpp"
+#include "fovea/distributed/row_pairs.hpp"
 #include "fovea/distributed/row_set.hpp"
 #include "fovea/distributed/row_tensors.hpp"
 #include "fovea/distributed/row_window.hpp"

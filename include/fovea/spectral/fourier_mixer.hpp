@@ -12,6 +12,7 @@
 #include "fovea/core/tensor_check.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/spectral/table.hpp"
+#include "fovea/spectral/mixer_steps.hpp"
 #include "fovea/spectral/plan_cache.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -20,46 +21,6 @@ FOVEA_NAMESPACE_BEGIN
 struct MixerOptions {
   FftPlanning planning = FftPlanning::estimate;  ///< how FFTW chooses plans
 };
-
-namespace detail {
-
-/// How the work of a mixer is cut, for sequences of some rows and columns.
-template <class T>
-struct MixerSizes {
-  /// The rows n of a task, each with its mirror image N - n: a register of any level holds as many.
-  static constexpr Index kRows = 16;
-  /// The pairs of columns of a task. Their parts of a row of the result are whole cache lines, and
-  /// their spectra fit a second-level cache.
-  static constexpr Index kPairs = 64 / Index{sizeof(T)};
-
-  Index rows;   // N
-  Index width;  // D
-
-  /// The rows that are no mirror image of others.
-  Index own_rows() const { return rows / 2 + 1; }
-  /// The pairs of columns that are no mirror image of others.
-  Index pairs() const { return (width / 2 + 2) / 2; }
-  Index row_tasks() const { return (own_rows() + kRows - 1) / kRows; }
-  Index pair_tasks() const { return (pairs() + kPairs - 1) / kPairs; }
-
-  /// Elements from one sequence of scratch to the next. They are an odd number of lines, so that
-  /// sequences do not fall into one set of the cache.
-  Index stride() const {
-    constexpr Index line = 64 / Index{sizeof(T)};
-    return padded_size(2 * (rows + 1), 2 * line) + line;
-  }
-  /// Elements of the sequences along the rows.
-  Index sequences() const { return pairs() * stride(); }
-  /// Elements of a row of complex numbers, and of a row of sums.
-  Index spectrum() const { return padded_size(2 * width); }
-  Index sums() const { return padded_size(width + 1); }
-  /// Elements of one worker's scratch.
-  Index worker() const {
-    return (std::max)(2 * spectrum() + kRows * sums(), (std::min)(kPairs, pairs()) * stride());
-  }
-};
-
-}  // namespace detail
 
 /// out = Re(F_N (F_D x)), the real part of the transform of each sequence along its rows and along
 /// its columns: out[k, c] = sum_{n, d} x[n, d] cos(2 pi (n k / N + d c / D)). Nothing is divided by
@@ -135,7 +96,7 @@ class FourierMixer {
   template <class T>
   [[nodiscard]] Index workspace_bytes(Index length, Index channels, Index workers = 1) const {
     if (length == 0 || channels == 0) return 0;
-    const detail::MixerSizes<T> sizes{length, channels};
+    const MixerSizes<T> sizes{length, channels};
     const Index busy = (std::min)(workers, (std::max)(sizes.row_tasks(), sizes.pair_tasks()));
     return (sizes.sequences() + busy * sizes.worker()) * Index{sizeof(T)};
   }
@@ -166,7 +127,7 @@ class FourierMixer {
     constexpr double of_element = 64;  // measured: multiply-adds that take as long
     auto&& threads =
         for_work(executor, [&] { return of_element * static_cast<double>(out.size()); });
-    const detail::MixerSizes<T> sizes{x.rows(), x.width()};
+    const MixerSizes<T> sizes{x.rows(), x.width()};
     const auto row_plan = fft_plan<T>({sizes.width, FftDirection::forward, options.planning});
     const auto column_plan = fft_plan<T>({sizes.rows, FftDirection::forward, options.planning});
     const Index workers = worker_count(threads, (std::max)(sizes.row_tasks(), sizes.pair_tasks()));
@@ -177,52 +138,31 @@ class FourierMixer {
     const auto of_worker = [&](Index worker) {
       return sequences + sizes.sequences() + worker * sizes.worker();
     };
+    const MixerRows<T> rows{*row_plan, x};
+    const MixerColumns<T> columns{*column_plan, out};
     for (Index b = 0; b < x.batch(); ++b) {
       for_each_task(threads, sizes.row_tasks(), [&](Index task, Index worker) {
-        transform_rows(sizes, *row_plan, x, b, task, sequences, of_worker(worker));
+        transform_rows(sizes, rows, b, task, sequences, of_worker(worker));
       });
       for_each_task(threads, sizes.pair_tasks(), [&](Index task, Index worker) {
-        transform_columns(sizes, *column_plan, sequences, task, out, b, of_worker(worker));
+        const Index first = task * sizes.kPairs;
+        const Index count = (std::min)(sizes.kPairs, sizes.pairs() - first);
+        columns.mix(b, sequences + first * sizes.stride(), first, count, of_worker(worker));
       });
     }
   }
 
   /// Transforms a block of rows and their mirror images, and spreads the sums over the sequences.
+  /// \param scratch two rows of complex numbers, and the sums
   template <class T>
-  static void transform_rows(const detail::MixerSizes<T>& sizes, const FftPlan<T>& plan,
-                             const View<const T>& x, Index b, Index task, T* sequences,
-                             T* scratch) {
-    const MixerKernels<T> kernels;
+  static void transform_rows(const MixerSizes<T>& sizes, const MixerRows<T>& rows, Index b,
+                             Index task, T* sequences, T* scratch) {
     const Index first = task * sizes.kRows;
     const Index count = (std::min)(sizes.kRows, sizes.own_rows() - first);
-    T* const joined = scratch;
-    T* const spectrum = joined + sizes.spectrum();
-    T* const sums = spectrum + sizes.spectrum();
-    for (Index r = 0; r < count; ++r) {
-      const Index n = first + r;
-      const Index mirror = n == 0 ? 0 : sizes.rows - n;
-      kernels.join_rows({&x(b, 0, n, 0), &x(b, 0, mirror, 0), x.strides()[3], sizes.width, joined});
-      plan.execute(joined, spectrum);
-      kernels.fold_row({spectrum, sizes.width, sums + r * sizes.sums()});
-    }
-    kernels.spread_sums({sums, sizes.sums(), first, count, sizes.rows, sizes.width, sizes.pairs(),
-                         sequences, sizes.stride()});
-  }
-
-  /// Transforms some pairs of columns, and writes the columns that they give.
-  template <class T>
-  static void transform_columns(const detail::MixerSizes<T>& sizes, const FftPlan<T>& plan,
-                                const T* sequences, Index task, const View<T>& out, Index b,
-                                T* spectra) {
-    const Index first = task * sizes.kPairs;
-    const Index count = (std::min)(sizes.kPairs, sizes.pairs() - first);
-    for (Index j = 0; j < count; ++j) {
-      T* const spectrum = spectra + j * sizes.stride();
-      plan.execute(sequences + (first + j) * sizes.stride(), spectrum);
-      std::copy_n(spectrum, 2, spectrum + 2 * sizes.rows);
-    }
-    MixerKernels<T>().mixed_columns({spectra, sizes.stride(), first, count, sizes.rows, sizes.width,
-                                     &out(b, 0, 0, 0), out.strides()[2], out.strides()[3]});
+    T* const sums = scratch + 2 * sizes.spectrum();
+    for (Index r = 0; r < count; ++r) rows.sum(b, first + r, scratch, sums + r * sizes.sums());
+    MixerKernels<T>().spread_sums({sums, sizes.sums(), first, count, sizes.rows, sizes.width,
+                                   sizes.pairs(), sequences, sizes.stride()});
   }
 };
 

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The two steps of FourierMixer, each around a transform of FFTW: sums of pairs of rows, and
+/// columns of sequences. Whoever calls them brings tensors, plans and scratch, so the bits are the
+/// same wherever rows and columns are.
+#pragma once
+
+#include <algorithm>
+
+#include "fovea/core/view.hpp"
+#include "fovea/kernels/spectral/table.hpp"
+#include "fovea/simd/padding.hpp"
+#include "fovea/spectral/fft_plan.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The pairs of columns of a mixer, of D columns, that are no mirror image of others.
+constexpr Index mixer_pairs(Index width) { return (width / 2 + 2) / 2; }
+
+/// How the work of a mixer is cut, for sequences of some rows and columns.
+template <class T>
+struct MixerSizes {
+  /// The rows n of a task, each with its mirror image N - n: a register of any level holds as many.
+  static constexpr Index kRows = 16;
+  /// The pairs of columns of a task. Their parts of a row of the result are whole cache lines, and
+  /// their spectra fit a second-level cache.
+  static constexpr Index kPairs = 64 / Index{sizeof(T)};
+
+  Index rows;   ///< N
+  Index width;  ///< D
+
+  /// The rows that are no mirror image of others.
+  Index own_rows() const { return rows / 2 + 1; }
+  /// The pairs of columns that are no mirror image of others.
+  Index pairs() const { return mixer_pairs(width); }
+  /// Tasks of the first step, and of the second.
+  Index row_tasks() const { return (own_rows() + kRows - 1) / kRows; }
+  Index pair_tasks() const { return (pairs() + kPairs - 1) / kPairs; }
+
+  /// Elements from one sequence of scratch to the next. They are an odd number of lines, so that
+  /// sequences do not fall into one set of the cache.
+  Index stride() const {
+    constexpr Index line = 64 / Index{sizeof(T)};
+    return padded_size(2 * (rows + 1), 2 * line) + line;
+  }
+  /// Elements of the sequences along the rows.
+  Index sequences() const { return pairs() * stride(); }
+  /// Elements of a row of complex numbers, and of a row of sums.
+  Index spectrum() const { return padded_size(2 * width); }
+  Index sums() const { return padded_size(width + 1); }
+  /// Elements of one worker's scratch.
+  Index worker() const {
+    return (std::max)(2 * spectrum() + kRows * sums(), (std::min)(kPairs, pairs()) * stride());
+  }
+};
+
+/// The first step of a mixer: each row is transformed together with its mirror image.
+template <class T>
+struct MixerRows {
+  const FftPlan<T>& plan;  ///< a forward transform of D elements
+  const View<const T>& x;  ///< [B, 1, N, D]; only the rows that are asked for are read
+
+  /// The sums of rows n and N - n. \param n at most N / 2
+  /// \param scratch two rows of complex numbers, `MixerSizes::spectrum` each, aligned as a plan
+  /// asks for   \param sums [D + 1] is written
+  void sum(Index b, Index n, T* scratch, T* sums) const {
+    const MixerKernels<T> kernels;
+    const Index width = x.width();
+    const Index mirror = n == 0 ? 0 : x.rows() - n;
+    T* const joined = scratch;
+    T* const spectrum = joined + MixerSizes<T>{x.rows(), width}.spectrum();
+    kernels.join_rows({&x(b, 0, n, 0), &x(b, 0, mirror, 0), x.strides()[3], width, joined});
+    plan.execute(joined, spectrum);
+    kernels.fold_row({spectrum, width, sums});
+  }
+};
+
+/// The second step of a mixer: the sequence of each pair of columns is transformed, and gives four
+/// columns of the result.
+template <class T>
+struct MixerColumns {
+  const FftPlan<T>& plan;  ///< a forward transform of N elements
+  const View<T>& out;      ///< [B, 1, N, D]; only the columns of pairs that are mixed are written
+
+  /// Writes the columns of some pairs. The bits of a pair do not depend on which are mixed
+  /// together. \param sequences those of these pairs, of which `MixerKernels::spread_sums` made all
+  /// elements \param first, count the pairs, at most `MixerSizes::kPairs` \param spectra [count]
+  /// sequences, `MixerSizes::stride` apart, aligned as a plan asks for
+  void mix(Index b, const T* sequences, Index first, Index count, T* spectra) const {
+    const Index rows = out.rows();
+    const Index stride = MixerSizes<T>{rows, out.width()}.stride();
+    for (Index j = 0; j < count; ++j) {
+      T* const spectrum = spectra + j * stride;
+      plan.execute(sequences + j * stride, spectrum);
+      std::copy_n(spectrum, 2, spectrum + 2 * rows);
+    }
+    MixerKernels<T>().mixed_columns({spectra, stride, first, count, rows, out.width(),
+                                     &out(b, 0, 0, 0), out.strides()[2], out.strides()[3]});
+  }
+};
+
+FOVEA_NAMESPACE_END
