@@ -33,8 +33,9 @@ struct MixerSizes {
   Index own_rows() const { return rows / 2 + 1; }
   /// The pairs of columns that are no mirror image of others.
   Index pairs() const { return mixer_pairs(width); }
-  /// Tasks of the first step, and of the second.
+  /// Tasks of the first step.
   Index row_tasks() const { return (own_rows() + kRows - 1) / kRows; }
+  /// Tasks of the second step.
   Index pair_tasks() const { return (pairs() + kPairs - 1) / kPairs; }
 
   /// Elements from one sequence of scratch to the next. They are an odd number of lines, so that
@@ -45,8 +46,9 @@ struct MixerSizes {
   }
   /// Elements of the sequences along the rows.
   Index sequences() const { return pairs() * stride(); }
-  /// Elements of a row of complex numbers, and of a row of sums.
+  /// Elements of a row of complex numbers.
   Index spectrum() const { return padded_size(2 * width); }
+  /// Elements of a row of sums.
   Index sums() const { return padded_size(width + 1); }
   /// Elements of one worker's scratch.
   Index worker() const {
