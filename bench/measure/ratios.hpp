@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/measure/cells.hpp"
+#include "bench/measure/stopwatch.hpp"
 
 namespace bench {
 
@@ -30,11 +31,7 @@ class RowTimes {
   bool has(const std::string& name) const { return times_.count(name) != 0; }
 
   /// \pre has(name)
-  double median(const std::string& name) const {
-    std::vector<double> sorted = times_.at(name);
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
+  double median(const std::string& name) const { return bench::median(times_.at(name)); }
 
  private:
   std::map<std::string, std::vector<double>> times_;

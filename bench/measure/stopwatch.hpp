@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Wall time, and how much of it the process had a core.
+/// Wall time, its median, and how much of it the process had a core.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <vector>
 
 namespace bench {
 
@@ -35,6 +36,12 @@ class CpuStopwatch {
  private:
   std::clock_t start_ = std::clock();
 };
+
+/// The median; of an even number the larger one of the two in the middle. \pre not empty
+inline double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
 
 /// Wall time of f().
 template <class F>

@@ -58,11 +58,6 @@ struct ScaleResult {
   Work work;
 };
 
-inline double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
-
 /// The largest of all ranks.
 inline double most(const Communicator& ranks, double x) {
   MPI_Allreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, MPI_MAX, ranks.mpi());

@@ -11,6 +11,7 @@
 #include "attention/decoding.hpp"
 #include "distributed/operators.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
@@ -245,29 +246,6 @@ TEST(DistributedDecoder, HoldsItsShare) {
       6 * fovea::kKeySegment);
 }
 
-/// An executor that breaks where it is told to.
-struct Breaking {
-  static constexpr bool kTakesSmallWork = true;
-  bool breaks = false;
-
-  static constexpr int concurrency() { return 2; }
-  template <class F>
-  void parallel_for(Index n, F&& f) const {
-    if (breaks) throw std::runtime_error("the thread broke");
-    for (Index i = 0; i < n; ++i) f(i);
-  }
-};
-
-/// An executor whose memory is somebody else's where it is told so.
-struct Refusing : fovea::Serial {
-  bool refuses = false;
-
-  fovea::SystemMemory lease() const {
-    if (refuses) throw std::invalid_argument("Memory: in use");
-    return {};
-  }
-};
-
 class DistributedDecoderErrors : public testing::Test {
  protected:
   DistributedDecoderErrors() {
@@ -388,8 +366,7 @@ TEST_F(DistributedDecoderErrors, AThreadThatBreaks) {
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "rank 0: the thread broke");
   }
-  Refusing refusing;
-  refusing.refuses = is_last;
+  Refusing refusing{is_last};
   EXPECT_EQ(refusal([&] { decoder_.step(in_, out_, saved_, refusing); }),
             "rank " + std::to_string(last) + ": Memory: in use");
   expect_as_before();

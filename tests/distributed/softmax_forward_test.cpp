@@ -11,6 +11,7 @@
 #include "distributed/operators.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
@@ -162,18 +163,6 @@ TEST(DistributedForward, RunsOnThreads) {
   expect_own_part(out, problem.out, rows, "with threads");
 }
 
-/// An executor that breaks where it is told to.
-struct Breaking {
-  bool breaks = false;
-
-  static constexpr int concurrency() { return 2; }
-  template <class F>
-  void parallel_for(Index n, F&& f) const {
-    if (breaks) throw std::runtime_error("the thread broke");
-    for (Index i = 0; i < n; ++i) f(i);
-  }
-};
-
 class DistributedErrors : public testing::Test {
  protected:
   template <class Op = FullAttention>
@@ -254,21 +243,6 @@ TEST_F(DistributedErrors, RanksThatDoDifferentThings) {
   EXPECT_NE(text.find("q 1x2x6"), std::string::npos) << text;
   EXPECT_NE(text.find("q 1x2x5"), std::string::npos) << text;
 }
-
-/// An executor whose memory is somebody else's where it is told so, as that of an Arena may be.
-struct Refusing {
-  bool refuses = false;
-
-  static constexpr int concurrency() { return 1; }
-  template <class F>
-  static void parallel_for(Index n, F&& f) {
-    fovea::Serial::parallel_for(n, f);
-  }
-  fovea::SystemMemory lease() const {
-    if (refuses) throw std::invalid_argument("Memory: in use");
-    return {};
-  }
-};
 
 /// A rank that cannot even begin does not let the others wait.
 TEST_F(DistributedErrors, AnExecutorThatIsInUse) {

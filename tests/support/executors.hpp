@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -123,6 +124,34 @@ struct Shuffled {
       if (call < n) threads.emplace_back([&f, call] { f(call); });
     }
     for (std::thread& thread : threads) thread.join();
+  }
+};
+
+/// An executor that breaks where it is told to.
+struct Breaking {
+  static constexpr bool kTakesSmallWork = true;
+  bool breaks = false;
+
+  static constexpr int concurrency() { return 2; }
+  template <class F>
+  void parallel_for(Index n, F&& f) const {
+    if (breaks) throw std::runtime_error("the thread broke");
+    for (Index i = 0; i < n; ++i) f(i);
+  }
+};
+
+/// An executor whose memory is somebody else's where it is told so, as that of an Arena may be.
+struct Refusing {
+  bool refuses = false;
+
+  static constexpr int concurrency() { return 1; }
+  template <class F>
+  static void parallel_for(Index n, F&& f) {
+    fovea::Serial::parallel_for(n, f);
+  }
+  fovea::SystemMemory lease() const {
+    if (refuses) throw std::invalid_argument("Memory: in use");
+    return {};
   }
 };
 
