@@ -11,8 +11,7 @@
 #include "attention/gradients.hpp"
 #include "support/failing_allocations.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_allocation_failure {
 
 using fovea::DecoderShape;
 
@@ -291,5 +290,4 @@ auto in_float() {
 }
 INSTANTIATE_TEST_SUITE_P(, Conformance, in_float(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_allocation_failure

@@ -12,8 +12,7 @@
 #include "attention/gradients.hpp"
 #include "fovea/core/thread_pool.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_backward_bits {
 
 /// A problem in which one row of eleven has logits in the thousands, whose lse has a low part.
 template <class T>
@@ -324,5 +323,4 @@ TEST_P(Conformance, ScalingDOutByAPowerOfTwoScalesTheGradients) {
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_backward_bits

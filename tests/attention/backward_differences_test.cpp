@@ -9,8 +9,7 @@
 
 #include "attention/differences.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_backward_differences {
 
 class BackwardDifferences : public testing::TestWithParam<const Case<double>*> {
  protected:
@@ -106,5 +105,4 @@ std::vector<const Case<double>*> cases() {
 INSTANTIATE_TEST_SUITE_P(, BackwardDifferences, testing::ValuesIn(cases()),
                          [](const auto& op) { return op.param->name; });
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_backward_differences

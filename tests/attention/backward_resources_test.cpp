@@ -10,8 +10,7 @@
 #include "support/memory.hpp"
 #include "support/small_stack.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_backward_resources {
 
 /// Peak bytes and allocations of one backward pass, and what it leaves allocated.
 struct Taken {
@@ -108,5 +107,4 @@ TEST_P(Conformance, BackwardRunsOnASmallStack) {
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_backward_resources

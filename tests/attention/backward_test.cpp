@@ -14,8 +14,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_backward {
 
 TEST_P(Conformance, GradientsAtEdgeSizes) {
   each([]<class T>(const Case<T>& op) {
@@ -329,5 +328,4 @@ TYPED_TEST(LargeLse, OfMoreKeysStaysAsItIs) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_backward

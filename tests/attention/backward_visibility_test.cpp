@@ -11,8 +11,7 @@
 #include "attention/gradients.hpp"
 #include "attention/poisons.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_backward_visibility {
 
 /// A problem, and which pairs of a batch and head are visible.
 template <class T>
@@ -243,5 +242,4 @@ TEST_P(Conformance, VisibleNaNReachesTheGradients) {
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_backward_visibility

@@ -12,8 +12,7 @@
 #include "attention/zero_sizes.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_backward {
 
 TYPED_TEST_SUITE(BadInput, Kinds);
 
@@ -203,5 +202,4 @@ TYPED_TEST(BadInput, ZeroSizesWork) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_backward

@@ -11,8 +11,7 @@
 
 #include "attention/bad_input.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_fsat {
 
 using fovea::FsatAttention;
 using fovea::FsatOptions;
@@ -176,5 +175,4 @@ TEST(BadFatInput, ScaleIsFinite) {
   EXPECT_EQ(Call<float>().refusal(fovea::FatAttention{}), "accepted");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_fsat

@@ -10,8 +10,7 @@
 
 #include "attention/bad_input.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_indexed {
 
 using fovea::IndexedAttention;
 using fovea::IndexedOptions;
@@ -132,5 +131,4 @@ TEST_F(BadIndexedInput, OptionsAndOutputs) {
             "IndexedAttention: lse is missing; expected the lse that forward saved");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_indexed

@@ -14,8 +14,7 @@
 #include "attention/conformance.hpp"
 #include "attention/linear_case.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_linear {
 
 using fovea::DeltaRule;
 using fovea::DeltaRuleAttention;
@@ -258,5 +257,4 @@ TYPED_TEST(OddLinearInput, IsRight) {
   expect_right(delta_case<T>("delta", DeltaRuleAttention<EluPlusOne>{}));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_linear

@@ -10,8 +10,7 @@
 
 #include "attention/bad_input.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_mixed {
 
 using fovea::LinformerAttention;
 using fovea::LinformerOptions;
@@ -188,5 +187,4 @@ TEST(BadNystroemInput, Landmarks) {
           });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_mixed

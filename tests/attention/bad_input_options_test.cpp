@@ -10,8 +10,7 @@
 
 #include "attention/bad_input.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_options {
 
 TYPED_TEST_SUITE(BadInput, Kinds);
 
@@ -214,5 +213,4 @@ TYPED_TEST(BadInput, OptionsTogetherAreAccepted) {
   this->expect("accepted", Op({.soft_cap = 5.0, .dropout = {.probability = 0.5}}));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_options

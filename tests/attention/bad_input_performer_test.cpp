@@ -9,8 +9,7 @@
 #include "attention/bad_input.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_performer {
 
 using fovea::PerformerAttention;
 
@@ -114,5 +113,4 @@ TEST_F(BadPerformerInput, Decoders) {
   EXPECT_EQ(decoder.length(), 3);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_performer

@@ -11,8 +11,7 @@
 #include "support/compare.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_smart_bird {
 
 constexpr Index kMost = std::numeric_limits<Index>::max();
 
@@ -127,5 +126,4 @@ TEST_F(BadSmartBird, Selection) {
                 "x2x2x2; expected a size that fits std::ptrdiff_t");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_smart_bird

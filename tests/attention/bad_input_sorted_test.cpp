@@ -13,8 +13,7 @@
 #include "support/compare.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_sorted {
 
 using fovea::ReformerAttention;
 using fovea::ReformerOptions;
@@ -315,5 +314,4 @@ TEST_F(BadSinkhornInput, EmptyTensorsAreFine) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_sorted

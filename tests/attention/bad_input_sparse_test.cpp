@@ -10,8 +10,7 @@
 #include "attention/problem.hpp"
 #include "fovea/patterns.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_sparse {
 
 using fovea::BigBirdAttention;
 using fovea::BigBirdOptions;
@@ -191,5 +190,4 @@ TEST(BadSparseInput, Patterns) {
             "EnumeratedPattern: positions is 3 to 9; expected 0 to 3");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_sparse

@@ -6,8 +6,7 @@
 #include "attention/synthesizer_problem.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input_synthesizer {
 
 /// The message of a forward pass, which must not write.
 template <class Form>
@@ -131,5 +130,4 @@ TEST(BadSynthesizerInput, Backward) {
             name + "the gradient of x is in the memory of x; expected memory of its own");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input_synthesizer

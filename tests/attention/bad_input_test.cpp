@@ -13,8 +13,7 @@
 #include "support/levels.hpp"
 #include "support/sanitizers.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_bad_input {
 
 TYPED_TEST_SUITE(BadInput, Kinds);
 
@@ -296,5 +295,4 @@ TYPED_TEST(BadInput, BroadcastInputsWork) {
   this->expect("accepted");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_bad_input

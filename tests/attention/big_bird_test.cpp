@@ -8,8 +8,7 @@
 #include "attention/gradients.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_big_bird {
 
 using fovea::BigBirdAttention;
 using fovea::BigBirdOptions;
@@ -139,5 +138,4 @@ TEST(BigBirdBadInput, IsNamed) {
   EXPECT_EQ(message({.block = 4, .global_blocks = 9, .last_global_blocks = 9}), "accepted");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_big_bird

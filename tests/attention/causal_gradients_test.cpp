@@ -18,8 +18,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_causal_gradients {
 
 using fovea::Denominator;
 
@@ -174,5 +173,4 @@ TEST(CausalGradients, FitAnArenaOfTheirSize) {
   EXPECT_THROW(problem.gradients(op, small.on(executor)), std::invalid_argument);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_causal_gradients

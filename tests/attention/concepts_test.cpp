@@ -15,8 +15,7 @@
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_concepts {
 
 using fovea::attend;
 using fovea::Attention;
@@ -411,5 +410,4 @@ TEST(Forward, KeyLengths) {
   EXPECT_FALSE(same_bits(all, cut));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_concepts

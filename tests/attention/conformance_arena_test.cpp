@@ -16,8 +16,7 @@
 #include "support/failing_allocations.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_conformance_arena {
 
 using fovea::Arena;
 
@@ -287,5 +286,4 @@ auto in_float() {
 }
 INSTANTIATE_TEST_SUITE_P(, Conformance, in_float(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_conformance_arena

@@ -11,8 +11,7 @@
 #include "attention/conformance.hpp"
 #include "fovea/core/thread_pool.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_conformance_bits {
 
 /// Batches, grouped heads, several blocks and tiles, key lengths.
 template <class T>
@@ -320,5 +319,4 @@ TEST_P(SoftmaxConformance, PowersOfTwoMoveBetweenQueriesAndKeys) {
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
 INSTANTIATE_TEST_SUITE_P(, SoftmaxConformance, softmax_subjects(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_conformance_bits

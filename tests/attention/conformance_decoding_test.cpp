@@ -13,8 +13,7 @@
 #include "attention/poisons.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_conformance_decoding {
 
 /// out and lse of a sequence that comes in pieces of these lengths, over and over.
 template <class T, class Call>
@@ -159,5 +158,4 @@ TEST_P(Conformance, InvisibleTokensChangeNoBitOfDecodedRows) {
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_conformance_decoding

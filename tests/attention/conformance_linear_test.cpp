@@ -13,8 +13,7 @@
 #include "attention/linear_case.hpp"
 #include "attention/poisons.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_conformance_linear {
 
 class LinearConformance : public Conformance {};
 
@@ -197,5 +196,4 @@ TYPED_TEST(Denominators, OfNoFeatures) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_conformance_linear

@@ -15,8 +15,7 @@
 #include <immintrin.h>
 #endif
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_conformance_resources {
 
 TEST_P(SoftmaxConformance, WorkspaceDoesNotGrowWithTheSequence) {
   each([]<class T>(const Case<T>& op) {
@@ -220,5 +219,4 @@ TEST_P(Conformance, FlushToZeroChangesNoBit) {
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
 INSTANTIATE_TEST_SUITE_P(, SoftmaxConformance, softmax_subjects(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_conformance_resources

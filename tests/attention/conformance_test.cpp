@@ -11,8 +11,7 @@
 #include <limits>
 #include <vector>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_conformance {
 
 class IsaLevels : public testing::TestWithParam<IsaLevel> {};
 
@@ -240,5 +239,4 @@ INSTANTIATE_TEST_SUITE_P(, Arithmetic, arithmetic_subjects(), test_name);
 INSTANTIATE_TEST_SUITE_P(, SoftmaxArithmetic, softmax_arithmetic_subjects(), test_name);
 INSTANTIATE_TEST_SUITE_P(, PlainConformance, plain_subjects(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_conformance

@@ -11,8 +11,7 @@
 #include "attention/conformance.hpp"
 #include "attention/poisons.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_conformance_visibility {
 
 TEST_P(Conformance, RowsWithoutKeysAreZero) {
   each([]<class T>(const Case<T>& op) {
@@ -354,5 +353,4 @@ TYPED_TEST(Degenerate, WideWindowsAreFullAttention) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_conformance_visibility

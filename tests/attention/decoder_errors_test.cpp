@@ -14,8 +14,7 @@
 #include "support/memory.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_decoder_errors {
 
 constexpr AttentionShape kShape = {2, 4, 2, 40, 40, 5, 3};
 const DecoderShape kSizes = {
@@ -364,5 +363,4 @@ TEST(DecoderMemory, BadAlloc) {
   EXPECT_TRUE(same_results(tokens, expected));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_decoder_errors

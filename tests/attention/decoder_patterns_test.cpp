@@ -7,8 +7,7 @@
 #include "attention/decoding.hpp"
 #include "fovea/core/thread_pool.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_decoder_patterns {
 
 using fovea::BigBirdAttention;
 using fovea::BlockSparseAttention;
@@ -211,5 +210,4 @@ TEST(DecoderPatterns, AppendThenStep) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_decoder_patterns

@@ -10,8 +10,7 @@
 #include "attention/decoding.hpp"
 #include "fovea/core/thread_pool.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_decoder {
 
 static_assert(fovea::IncrementalAttention<FullAttention, float>);
 static_assert(fovea::IncrementalAttention<LocalAttention, double>);
@@ -284,5 +283,4 @@ TEST(Decoder, HiddenNaNChangesNoBit) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_decoder

@@ -10,8 +10,7 @@
 
 #include "attention/gradients.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_equivalence {
 
 using fovea::FullAttention;
 using fovea::LocalAttention;
@@ -218,5 +217,4 @@ TYPED_TEST(Equivalence, DropoutOfProbabilityZeroIsNone) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_equivalence

@@ -18,8 +18,7 @@
 #include "support/sanitizers.hpp"
 #endif
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_executor_faults {
 
 /// Several heads, and fewer than there are threads.
 const std::vector<AttentionShape> kShapes = {{2, 4, 2, 70, 70, 8, 8}, {1, 1, 1, 600, 600, 4, 4}};
@@ -141,5 +140,4 @@ auto in_float() {
 }
 INSTANTIATE_TEST_SUITE_P(, Conformance, in_float(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_executor_faults

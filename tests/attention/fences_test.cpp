@@ -14,8 +14,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/between_fences.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_fences {
 
 /// A decoder that takes tokens in pieces, goes back, is copied and saved.
 template <class T>
@@ -143,5 +142,4 @@ TEST(FencedHeapDeathTest, SeesWhatLiesBeside) {
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, arithmetic_subjects(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_fences

@@ -12,8 +12,7 @@
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_fmm_saved {
 
 using fovea::FmmSaved;
 using fovea::LocalAttention;
@@ -195,5 +194,4 @@ TEST(FmmSaved, RefusesWhatDoesNotFit) {
             "");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_fmm_saved

@@ -9,8 +9,7 @@
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_fsat_edges {
 
 using fovea::EdgeSource;
 using fovea::FsatInputs;
@@ -151,5 +150,4 @@ TEST(FsatEdges, Refusals) {
             "FsatAttention: width of edges is 3; expected 6, that of the call's edges");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_fsat_edges

@@ -15,8 +15,7 @@
 #include "attention/fsat_problem.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_fsat_graph {
 
 using fovea::Confidence;
 using fovea::FsatGraph;
@@ -286,5 +285,4 @@ TEST(FsatRandomEdges, AreIndependent) {
   EXPECT_LT(same(at(a, 0, 0, 0), at(a, 0, 0, 1)), 8);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_fsat_graph

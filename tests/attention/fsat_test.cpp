@@ -23,8 +23,7 @@
 #include "support/memory.hpp"
 #include "support/same_everywhere.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_fsat {
 
 using fovea::Confidence;
 
@@ -485,5 +484,4 @@ TYPED_TEST(Fsat, EmptyTensorsAreNothingToDo) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_fsat

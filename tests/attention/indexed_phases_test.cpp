@@ -19,8 +19,7 @@
 #include "support/levels.hpp"
 #include "support/memory.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_indexed_phases {
 
 using fovea::IndexedAttention;
 using fovea::IndexedOptions;
@@ -278,5 +277,4 @@ TYPED_TEST(IndexedPhasesOf, TakeTheirWorkspace) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_indexed_phases

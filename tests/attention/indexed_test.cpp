@@ -21,8 +21,7 @@
 #include "support/levels.hpp"
 #include "support/memory.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_indexed {
 
 using fovea::FullAttention;
 using fovea::IndexedAttention;
@@ -312,5 +311,4 @@ TEST(RowLists, EntriesOfAKeyStandInTheOrderOfRows) {
   EXPECT_EQ(places, (std::vector<Index>{0, 9, 1, 3, 10, 2}));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_indexed

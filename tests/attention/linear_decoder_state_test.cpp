@@ -14,8 +14,7 @@
 #include "attention/linear_decoder_stream.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_linear_decoder_state {
 
 template <class T>
 class LinearDecoderState : public testing::Test {};
@@ -240,5 +239,4 @@ TYPED_TEST(LinearDecoderState, SavesANearFieldWithoutAnEnd) {
   EXPECT_TRUE(stream.has_rows(stream.forward(op), 0, 90));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_linear_decoder_state

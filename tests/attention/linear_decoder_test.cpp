@@ -18,8 +18,7 @@
 #include "support/oracle/delta_rule.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_linear_decoder {
 
 template <class T>
 class LinearDecoder : public testing::Test {};
@@ -296,5 +295,4 @@ TYPED_TEST(LinearDecoder, LongSequencesAreTheForwardPass) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_linear_decoder

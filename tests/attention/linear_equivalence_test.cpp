@@ -12,8 +12,7 @@
 #include "attention/linear_case.hpp"
 #include "fovea/core/eigen.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_linear_equivalence {
 
 using fovea::DeltaRuleAttention;
 using fovea::EluPlusOne;
@@ -267,5 +266,4 @@ TYPED_TEST(LinearStorage, RoundsTheFloatResultOnce) {
   expect_rounded<TypeParam>(DeltaRuleAttention<EluPlusOne>{}, true);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_linear_equivalence

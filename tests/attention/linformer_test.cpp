@@ -12,8 +12,7 @@
 #include "attention/mixed_tokens.hpp"
 #include "support/oracle/linformer.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_linformer {
 
 using fovea::LinformerAttention;
 
@@ -221,5 +220,4 @@ TEST(LinformerDifferences, OfEveryInput) {
   expect_mixed_differences(LinformerAttention({.scale = 0.7}), more);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_linformer

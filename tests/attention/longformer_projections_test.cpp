@@ -13,8 +13,7 @@
 #include "support/failing_allocations.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_longformer_projections {
 
 using fovea::LongformerAttention;
 using fovea::LongformerInputs;
@@ -372,5 +371,4 @@ TEST(LongformerProjectionsGradients, AreCentralDifferences) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_longformer_projections

@@ -19,8 +19,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_modified {
 
 using fovea::ModifiedAttention;
 using fovea::ScorePair;
@@ -184,5 +183,4 @@ TEST(Modified, ForwardNeedsNoDerivative) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_modified

@@ -12,8 +12,7 @@
 #include "attention/mixed_tokens.hpp"
 #include "support/oracle/nystroem.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_nystroem {
 
 using fovea::NystroemAttention;
 using fovea::NystroemOptions;
@@ -235,5 +234,4 @@ TEST(NystroemDifferences, OfEveryInput) {
   expect_mixed_differences(with(4), cut, 1e-6);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_nystroem

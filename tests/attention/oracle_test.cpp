@@ -9,8 +9,7 @@
 #include "attention/differences.hpp"
 #include "attention/linear_case.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_oracle {
 
 class Oracle : public testing::TestWithParam<const Case<double>*> {
  protected:
@@ -87,5 +86,4 @@ std::vector<const Case<double>*> cases() {
 INSTANTIATE_TEST_SUITE_P(, Oracle, testing::ValuesIn(cases()),
                          [](const auto& op) { return op.param->name; });
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_oracle

@@ -10,8 +10,7 @@
 #include "attention/poisons.hpp"
 #include "fovea/core/thread_pool.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_packed {
 
 /// Sequences of no query, no key, neither; of one token; of fewer and of more queries than keys;
 /// around tiles and blocks.
@@ -213,5 +212,4 @@ TEST_P(Conformance, PackedSequencesDoNotSeeEachOther) {
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, packing_subjects(), test_name);
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_packed

@@ -18,8 +18,7 @@
 #include "support/levels.hpp"
 #include "support/oracle/performer.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_performer {
 
 using fovea::PerformerAttention;
 
@@ -236,5 +235,4 @@ TEST(PerformerFeatures, ApproximateSoftmax) {
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], exact.values()[i], 0.05);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_performer

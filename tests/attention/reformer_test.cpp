@@ -19,8 +19,7 @@
 #include "support/levels.hpp"
 #include "support/same_everywhere.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_reformer {
 
 static_assert(fovea::DifferentiableAttention<ReformerAttention, float>);
 static_assert(fovea::DifferentiableAttention<ReformerAttention, double>);
@@ -320,5 +319,4 @@ TYPED_TEST(Reformer, AnArenaOfTheStatedBytesIsEnough) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_reformer

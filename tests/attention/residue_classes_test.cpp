@@ -16,8 +16,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_residue_classes {
 
 constexpr Index kWidth = 64;
 constexpr Index kStride = 40;  // 10 KB of float, more than two pages
@@ -124,5 +123,4 @@ TEST(ResidueClasses, StayWhereverRowsStand) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_residue_classes

@@ -18,8 +18,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_shared_stream {
 
 using fovea::Denominator;
 
@@ -136,5 +135,4 @@ TEST(SharedStream, FitsAnArenaOfItsSize) {
                std::invalid_argument);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_shared_stream

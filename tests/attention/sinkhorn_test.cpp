@@ -20,8 +20,7 @@
 #include "support/same_everywhere.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_sinkhorn {
 
 using fovea::SinkhornAttention;
 using fovea::SinkhornOptions;
@@ -375,5 +374,4 @@ TEST(SinkhornGroups, MoreSequencesThanAreAtWorkAtOnce) {
                         {1, 1, 128, 128}));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_sinkhorn

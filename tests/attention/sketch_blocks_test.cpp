@@ -18,8 +18,7 @@
 #include "support/executors.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_sketch_blocks {
 
 using fovea::SketchBlockKeys;
 using fovea::SketchBlocks;
@@ -355,5 +354,4 @@ TEST(SketchBlocks, AreAskedForByName) {
   EXPECT_THROW(static_cast<void>(op.select(problem.inputs().sketch(), 2)), std::invalid_argument);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_sketch_blocks

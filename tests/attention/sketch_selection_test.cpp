@@ -18,8 +18,7 @@
 #include "support/executors.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_sketch_selection {
 
 constexpr std::array kPolicies = {SamplingPolicy::squared_inverse_log, SamplingPolicy::inverse_log,
                                   SamplingPolicy::raw, SamplingPolicy::top_k,
@@ -343,5 +342,4 @@ TEST(SketchSelectionDistribution, IsThatOfDirectSampling) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_sketch_selection

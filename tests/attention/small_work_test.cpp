@@ -10,8 +10,7 @@
 #include "support/executors.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_small_work {
 
 /// Attention of few tokens takes no thread, of many it does.
 TEST(SmallWork, OperatorsTellHowMuchTheyDo) {
@@ -84,5 +83,4 @@ TEST(SmallWork, ReadingKeysIsWork) {
   EXPECT_EQ(run(4096), std::pair(true, true));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_small_work

@@ -13,8 +13,7 @@
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_smart_bird_decoder {
 
 using fovea::DecoderShape;
 using fovea::SmartBirdDecoder;
@@ -172,5 +171,4 @@ TEST(SmartBirdDecoding, RefusesWhatDoesNotFit) {
             "queries end where its keys end");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_smart_bird_decoder

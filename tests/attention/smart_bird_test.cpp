@@ -19,8 +19,7 @@
 #include "support/memory.hpp"
 #include "support/oracle/softmax_grad.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_smart_bird {
 
 using bench::AllGrads;
 using fovea::AttentionShape;
@@ -337,5 +336,4 @@ TEST(SmartBird, PairsAreThoseAttendedTo) {
   EXPECT_EQ(SmartBirdAttention({.keys_per_row = 8}).visible_pairs({.queries = 5, .keys = 6}), 30);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_smart_bird

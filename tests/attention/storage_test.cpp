@@ -24,8 +24,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_storage {
 
 using bench::AllInputs;
 using bench::AllSaved;
@@ -406,5 +405,4 @@ TYPED_TEST(StorageOf, EveryKindOfEigenTensor) {
   EXPECT_TRUE(same_bits(attend_with(problem, q_matrix, k_matrix, v_matrix), rounded));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_storage

@@ -14,8 +14,7 @@
 #include "support/levels.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_synthesizer {
 
 using fovea::Arena;
 
@@ -476,5 +475,4 @@ TEST(SynthesizerStorage, OfSixteenBits) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_synthesizer

@@ -12,8 +12,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::attention_throwing_pattern {
 
 using fovea::BlockStorage;
 using fovea::KeyBlock;
@@ -156,5 +155,4 @@ TEST(ThrowingPattern, LeavesADecoderAsItWas) {
   EXPECT_TRUE(same_results(decoded, expected));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::attention_throwing_pattern

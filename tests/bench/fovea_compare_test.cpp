@@ -17,8 +17,7 @@
 #include "bench/io/gaussian.hpp"
 #include "support/run_program.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::bench_fovea_compare {
 
 namespace fs = std::filesystem;
 
@@ -309,5 +308,4 @@ TEST_F(FoveaCompare, TheScriptHelpsAsTheProgramDoes) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::bench_fovea_compare

@@ -7,8 +7,7 @@
 
 #include "support/run_program.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::bench_fovea_learning {
 
 class FoveaLearning : public RunProgram {
  protected:
@@ -141,5 +140,4 @@ TEST_F(FoveaLearning, RefusesACheckpointOfOtherSettings) {
       << errors_;
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::bench_fovea_learning

@@ -12,8 +12,7 @@
 #include "bench/io/gaussian.hpp"
 #include "support/run_program.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::bench_fovea_quality {
 
 class FoveaQuality : public RunProgram {
  protected:
@@ -122,5 +121,4 @@ TEST_F(FoveaQuality, RefusesWithOneLine) {
   EXPECT_EQ(errors_, "fovea_quality: '--colour' is not understood; see --help\n");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::bench_fovea_quality

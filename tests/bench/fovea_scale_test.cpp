@@ -11,8 +11,7 @@
 #include "structure/json.hpp"
 #include "support/run_program.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::bench_fovea_scale {
 
 // Halves and quarters of it end inside of segments and blocks of every size.
 constexpr const char* kSmall = "--rows 1100 --heads 2 --repeat 1";
@@ -148,5 +147,4 @@ TEST_F(FoveaScale, RefusesWhatItDoesNotUnderstand) {
   EXPECT_EQ(output_.find("fovea_scale: passes over a sequence"), 0u) << output_;
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::bench_fovea_scale

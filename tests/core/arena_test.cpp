@@ -20,8 +20,7 @@
 #include "support/executors.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_arena {
 
 using fovea::Arena;
 using fovea::ArenaExecutor;
@@ -207,5 +206,4 @@ TEST(SystemMemory, TakesEachPieceFromTheSystem) {
   EXPECT_THROW(SystemMemory::take(-1, 1), std::bad_alloc);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_arena

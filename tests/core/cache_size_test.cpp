@@ -5,8 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_cache_size {
 
 TEST(CacheSize, IsOneOfACache) {
   const fovea::Index bytes = fovea::second_cache_bytes();
@@ -16,5 +15,4 @@ TEST(CacheSize, IsOneOfACache) {
   EXPECT_EQ(fovea::second_cache_bytes(), bytes);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_cache_size

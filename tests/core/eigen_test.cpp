@@ -8,8 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_eigen {
 
 using fovea::channels_view;
 using fovea::Index;
@@ -176,5 +175,4 @@ TEST(EigenView, RowsOfBothOrders) {
   check_rows<Eigen::ColMajor>();
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_eigen

@@ -12,8 +12,7 @@
 #include "core/executor_suite.hpp"
 #include "fovea/core/arena.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_executor_openmp {
 
 using fovea::OpenMpExecutor;
 
@@ -52,5 +51,4 @@ TEST(OpenMpExecutor, RunsInlineInAParallelRegion) {
   EXPECT_EQ(strays, 0);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_executor_openmp

@@ -15,8 +15,7 @@
 #include "core/executor_suite.hpp"
 #include "fovea/core/arena.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_executor_tbb {
 
 using fovea::TbbExecutor;
 
@@ -88,5 +87,4 @@ TEST(TbbExecutor, ACancelledGroupAroundItCancelsNoCall) {
   EXPECT_EQ(calls, 100);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_executor_tbb

@@ -30,8 +30,7 @@
 #include <unistd.h>
 #endif
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_executor {
 
 using fovea::as_executor;
 using fovea::EigenExecutor;
@@ -558,5 +557,4 @@ TEST_F(DefaultConcurrency, CountsTheAffinityMask) {
 }
 #endif
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_executor

@@ -7,8 +7,7 @@
 #include "support/executors.hpp"
 #include "support/tally.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_for_work {
 
 /// The same, awake.
 struct CountsAll : CountsCalls {
@@ -33,5 +32,4 @@ TEST(ForWork, SmallWorkStaysOnTheCallingThread) {
   EXPECT_EQ(run(fovea::Serial{}, 1e9), 1);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_for_work

@@ -16,8 +16,7 @@
 #include "support/fill.hpp"
 #include "support/index.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_overlap {
 
 using fovea::has_distinct_elements;
 using fovea::shares_elements;
@@ -215,5 +214,4 @@ TEST(Overlap, HugeReachOfBytesDoesNotOverflow) {
                                View<float>(far(0), {1, 1, 1, 4})));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_overlap

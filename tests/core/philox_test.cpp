@@ -11,8 +11,7 @@
 #include <limits>
 #include <vector>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_philox {
 
 using fovea::Index;
 using fovea::open_unit_double;
@@ -124,5 +123,4 @@ TEST(UniformDraw, IsUniform) {
   EXPECT_LE(std::abs(chi_squared - (bins - 1)), 5.0 * std::sqrt(2.0 * (bins - 1)));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_philox

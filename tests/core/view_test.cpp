@@ -11,8 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_view {
 
 using fovea::Index;
 using fovea::Shape;
@@ -183,5 +182,4 @@ TEST(Refuse, HasOneForm) {
             "Op: heads of k is 3; expected a divisor of 8");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_view

@@ -11,8 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::core_workspace {
 
 using fovea::Index;
 using fovea::Workspace;
@@ -94,5 +93,4 @@ TEST(Workspace, MoveHandsTheBytesOver) {
   EXPECT_EQ(third.size_bytes(), 128);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::core_workspace

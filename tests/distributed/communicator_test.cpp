@@ -14,8 +14,7 @@
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_communicator {
 
 using fovea::distributed::detail::together;
 
@@ -137,5 +136,4 @@ TEST(Rows, HaveTheSameLayoutOnAllRanks) {
   EXPECT_EQ(rows.own_count(), rows.layout().count(all_ranks().rank()));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_communicator

@@ -16,8 +16,7 @@
 #include "fovea/attention/strided.hpp"
 #include "support/index.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_exchange_plan {
 
 using fovea::AnyPattern;
 using fovea::HeadPlans;
@@ -124,5 +123,4 @@ TEST(ExchangePlan, WhatIsReceivedIsSentOnce) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_exchange_plan

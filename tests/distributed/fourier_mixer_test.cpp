@@ -12,8 +12,7 @@
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_fourier_mixer {
 
 using fovea::FourierMixer;
 using fovea::View;
@@ -176,5 +175,4 @@ TEST(DistributedMixerMemory, IsThatOfTheArena) {
   expect_own_part(own.out, whole.out, rows, "in an arena");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_fourier_mixer

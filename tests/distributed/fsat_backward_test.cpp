@@ -10,8 +10,7 @@
 #include "distributed/fsat_call.hpp"
 #include "fovea/core/thread_pool.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_fsat_backward {
 
 using fovea::FsatAttention;
 using fovea::FsatOptions;
@@ -90,5 +89,4 @@ TEST(DistributedFsatBackward, WritesWhatIsWanted) {
   expect_if_wanted(!is_even, own.d_dominant, whole.d_dominant, rows);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_fsat_backward

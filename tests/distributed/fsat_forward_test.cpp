@@ -11,8 +11,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_fsat_forward {
 
 using fovea::FsatAttention;
 using fovea::FsatInputs;
@@ -118,5 +117,4 @@ TEST(DistributedFsat, RefusesWhatDoesNotFit) {
   for (const float x : own.out.values()) EXPECT_EQ(x, 77);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_fsat_forward

@@ -9,8 +9,7 @@
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_hidden_state_cross {
 
 using fovea::CrossGrads;
 using fovea::CrossInputs;
@@ -125,5 +124,4 @@ TEST(DistributedCross, RefusesWhatDoesNotFit) {
   for (const float x : own.out.values()) EXPECT_EQ(x, 77);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_hidden_state_cross

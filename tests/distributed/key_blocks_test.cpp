@@ -9,8 +9,7 @@
 
 #include "support/index.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_key_blocks {
 
 using fovea::Range;
 using fovea::distributed::KeyBlocks;
@@ -66,5 +65,4 @@ TEST(KeyBlocks, NeighboursAreTogether) {
   EXPECT_TRUE(KeyBlocks(5, 1).are_together(0, 15));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_key_blocks

@@ -10,8 +10,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_linear_backward {
 
 using fovea::EluPlusOne;
 using fovea::View;
@@ -195,5 +194,4 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
   for (const float n : own.d_k.values()) EXPECT_EQ(n, 77);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_linear_backward

@@ -9,8 +9,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_linear_forward {
 
 using fovea::EluPlusOne;
 
@@ -107,5 +106,4 @@ TEST(DistributedLinear, RefusesWhatDoesNotFit) {
   for (const float x : own.out.values()) EXPECT_EQ(x, 77);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_linear_forward

@@ -6,6 +6,7 @@
 
 #include "distributed/before_init.hpp"
 #include "fovea/distributed/communicator.hpp"
+#include "support/cases_of_file.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test {
@@ -23,7 +24,8 @@ int main(int argc, char** argv) {
       fovea_test::refusal([] { fovea::distributed::Communicator ranks(MPI_COMM_WORLD); });
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  int failed = provided < MPI_THREAD_FUNNELED ? 1 : RUN_ALL_TESTS();
+  const bool can_run = provided >= MPI_THREAD_FUNNELED && fovea_test::choose_cases(argc, argv);
+  int failed = can_run ? RUN_ALL_TESTS() : 1;
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   MPI_Finalize();
   return failed;

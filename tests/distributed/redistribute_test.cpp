@@ -8,8 +8,7 @@
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_redistribute {
 
 using fovea::distributed::redistribute;
 
@@ -91,5 +90,4 @@ TEST(Redistribute, RefusesWhatDoesNotFit) {
       "rank " + std::to_string(last) + ": redistribute: heads of to is 5; expected 2, as of from");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_redistribute

@@ -10,8 +10,7 @@
 #include "support/index.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_row_layout {
 
 using fovea::Range;
 using fovea::distributed::RowLayout;
@@ -79,5 +78,4 @@ TEST(RowLayout, RefusesWhatIsNoLayout) {
             "RowLayout: block is 0; expected at least 1");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_row_layout

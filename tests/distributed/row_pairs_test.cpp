@@ -11,8 +11,7 @@
 
 #include "support/index.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_row_pairs {
 
 using fovea::Range;
 using fovea::distributed::intersection;
@@ -73,5 +72,4 @@ TEST(RowPairs, StayOnTheOnlyRank) {
   EXPECT_EQ(received(layout, pairs, 1), 0);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_row_pairs

@@ -10,8 +10,7 @@
 #include "support/fill.hpp"
 #include "support/index.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_row_set {
 
 using fovea::Range;
 using fovea::Strip;
@@ -76,5 +75,4 @@ TEST(RowSet, SmallGapsAreFilled) {
   EXPECT_EQ(with_small_gaps({{0, 200}, {208, 400}}), (Ranges{{0, 400}}));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_row_set

@@ -13,8 +13,7 @@
 #include "fovea/distributed/row_tensors.hpp"
 #include "support/index.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_row_window {
 
 using fovea::Index;
 using fovea::Range;
@@ -110,5 +109,4 @@ TEST(RowTensors, RowsMove) {
   EXPECT_EQ(&fovea::distributed::moved_rows(one, 0, 40, 100)(0, 1, 40, 2), &one(0, 1, 0, 2));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_row_window

@@ -12,8 +12,7 @@
 #include "fovea/distributed/smart_bird_forward.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_smart_bird_backward {
 
 using fovea::SmartBirdAttention;
 using fovea::View;
@@ -115,5 +114,4 @@ TEST(DistributedSmartBirdBackward, RefusesWhatDoesNotFit) {
   for (const float x : own.d_k.values()) EXPECT_EQ(x, 77);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_smart_bird_backward

@@ -11,8 +11,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_smart_bird_forward {
 
 using fovea::SmartBirdAttention;
 using fovea::SmartBirdInputs;
@@ -109,5 +108,4 @@ TEST(DistributedSmartBird, RefusesDraws) {
   for (const float x : own.out.values()) EXPECT_EQ(x, 77);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_smart_bird_forward

@@ -12,8 +12,7 @@
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_softmax_backward {
 
 using fovea::FullAttention;
 using fovea::SoftmaxGrads;
@@ -226,5 +225,4 @@ TEST(DistributedBackward, RefusesTheGradientOfABiasAndOneRanksOwnWishes) {
   for (const float n : own.d_k.values()) EXPECT_EQ(n, 77);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_softmax_backward

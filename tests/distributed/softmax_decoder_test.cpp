@@ -15,8 +15,7 @@
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_softmax_decoder {
 
 using fovea::HeadAssignment;
 using fovea::SoftmaxInputs;
@@ -372,5 +371,4 @@ TEST_F(DistributedDecoderErrors, AThreadThatBreaks) {
   expect_as_before();
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_softmax_decoder

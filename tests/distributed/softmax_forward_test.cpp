@@ -15,8 +15,7 @@
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::distributed_softmax_forward {
 
 using fovea::Compute;
 using fovea::FullAttention;
@@ -276,5 +275,4 @@ TEST_F(DistributedErrors, AThreadThatBreaks) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::distributed_softmax_forward

@@ -4,10 +4,8 @@
 
 #include <gtest/gtest.h>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::fuzz_arguments {
 
 TEST(DrawnArguments, AreRefused) { each_drawn(3000, 1, try_arguments); }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::fuzz_arguments

@@ -4,10 +4,8 @@
 
 #include <gtest/gtest.h>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::fuzz_decoders {
 
 TEST(DrawnDecoders, HaveTheBitsOfForward) { each_drawn(600, 1, try_decoder); }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::fuzz_decoders

@@ -6,8 +6,7 @@
 
 #include "support/scratch_folder.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::fuzz_model_files {
 
 bool reads(const std::string& bytes) {
   return read_model_file(std::as_bytes(std::span<const char>(bytes)));
@@ -65,5 +64,4 @@ TEST(ModelFiles, ChangedBytesDoNoHarm) {
   EXPECT_LT(accepted, 11000);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::fuzz_model_files

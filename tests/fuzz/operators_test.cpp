@@ -4,8 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::fuzz_operators {
 
 TEST(DrawnOperators, DoAsTheirOraclesDo) { each_drawn(600, 1, try_operator); }
 
@@ -13,5 +12,4 @@ TEST(DrawnOperators, DoAsTheirOraclesDo) { each_drawn(600, 1, try_operator); }
 /// of one number, which is 0, where the oracle had what its own roundings left.
 TEST(DrawnOperators, WhatWasFoundIsMended) { these_drawn({5023, 6596}, 1, try_operator); }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::fuzz_operators

@@ -4,10 +4,8 @@
 
 #include <gtest/gtest.h>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::fuzz_patterns {
 
 TEST(DrawnPatterns, FollowTheirLaws) { each_drawn(800, 1, try_pattern); }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::fuzz_patterns

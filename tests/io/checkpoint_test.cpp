@@ -8,8 +8,7 @@
 #include "layers/tiny_model.hpp"
 #include "support/scratch_folder.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::io_checkpoint {
 
 using Layer = fovea::MultiHead<fovea::FullAttention, double>;
 
@@ -106,5 +105,4 @@ TEST(Checkpoint, WhatIsWrongChangesNothing) {
   EXPECT_EQ(steps(model, adam, 3), steps(same, same_adam, 3));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::io_checkpoint

@@ -10,8 +10,7 @@
 
 #include "support/scratch_folder.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::io_npy {
 
 using fovea::Dtype;
 using fovea::Index;
@@ -181,5 +180,4 @@ TEST(Npy, AFolderHoldsATensorInEachFile) {
   EXPECT_FALSE(std::filesystem::exists(folder / "other"));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::io_npy

@@ -13,7 +13,7 @@
 
 #include "bench/io/read_file.hpp"
 
-namespace {
+namespace fovea_test::io_output_file {
 
 namespace fs = std::filesystem;
 using bench::read_file;
@@ -215,4 +215,4 @@ TEST_F(OutputFile, OfADirectoryThatIsClosedIsWrittenInPlace) {
   EXPECT_EQ(read_file(file), "after");
 }
 
-}  // namespace
+}  // namespace fovea_test::io_output_file

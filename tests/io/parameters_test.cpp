@@ -13,8 +13,7 @@
 #include "support/refusal.hpp"
 #include "support/scratch_folder.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::io_parameters {
 
 using fovea::Dtype;
 using fovea::Index;
@@ -228,5 +227,4 @@ TEST(Parameters, OfOneNameAreRefused) {
             "x: two parameters are called 'w' (LayerParts says how parts are named)");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::io_parameters

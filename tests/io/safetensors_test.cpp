@@ -9,8 +9,7 @@
 
 #include "support/scratch_folder.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::io_safetensors {
 
 using fovea::Dtype;
 using fovea::Index;
@@ -281,5 +280,4 @@ TEST(Safetensors, WritesNothingWhereItRefuses) {
   EXPECT_THROW((void)fovea::read_safetensors(folder / "."), std::runtime_error);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::io_safetensors

@@ -3,8 +3,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_activation_function {
 
 using fovea::ActivationKind;
 using Layer = fovea::ActivationFunction<double>;
@@ -51,5 +50,4 @@ TEST(ActivationFunction, GradientsAndThreads) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_activation_function

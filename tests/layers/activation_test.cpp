@@ -11,8 +11,7 @@
 #include "support/index.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_activation {
 
 TEST(Buffer, KeepsItsMemory) {
   fovea::Buffer<double> buffer;
@@ -64,5 +63,4 @@ TEST(AsHeads, AreColumnsSideBySide) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_activation

@@ -5,8 +5,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_adam {
 
 using fovea::Adam;
 using fovea::AdamOptions;
@@ -140,5 +139,4 @@ TEST(Adam, Refusals) {
             "Adam: the size of weight is 3; expected 2, that of the first step");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_adam

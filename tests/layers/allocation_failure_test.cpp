@@ -24,8 +24,7 @@ void* __wrap_malloc(std::size_t size) {  // NOLINT(bugprone-reserved-identifier)
 }
 }
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_allocation_failure {
 
 using Attention = fovea::MultiHead<fovea::FullAttention, double>;
 using Block = fovea::EncoderBlock<Attention, double>;
@@ -178,5 +177,4 @@ TEST(LayersOfFailedAllocations, Decoder) {
       [&] { EXPECT_TRUE(same_bits(y.values(), expected)); });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_allocation_failure

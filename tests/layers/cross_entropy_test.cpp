@@ -3,8 +3,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_cross_entropy {
 
 using fovea::softmax_cross_entropy;
 
@@ -67,5 +66,4 @@ TEST(CrossEntropy, Refusals) {
             "softmax_cross_entropy: width of d_logits is 4; expected 3, that of the layer");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_cross_entropy

@@ -6,8 +6,7 @@
 #include "layers/by_hand.hpp"
 #include "layers/decoding.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_cross_multi_head {
 
 using fovea::CrossMultiHead;
 using fovea::CrossMultiHeadOptions;
@@ -299,5 +298,4 @@ TEST(CrossMultiHead, BackwardRefusesFirst) {
             "saved by the forward pass of this x");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_cross_multi_head

@@ -3,8 +3,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_depthwise_conv {
 
 using Layer = fovea::DepthwiseConv<double>;
 using fovea::Tokens;
@@ -67,5 +66,4 @@ TEST(DepthwiseConv, Refusals) {
   EXPECT_EQ(refusal([] { layer(3, 4); }), "DepthwiseConv: taps is 4; expected an odd number");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_depthwise_conv

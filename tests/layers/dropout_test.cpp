@@ -8,8 +8,7 @@
 #include "layers/by_hand.hpp"
 #include "layers/decoding.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_dropout {
 
 using fovea::DropoutLayer;
 using fovea::DropoutPlace;
@@ -308,5 +307,4 @@ TEST(BlockDropout, ProbabilitiesOutOfRange) {
   EXPECT_EQ(refusal([] { block(1); }), "DropoutLayer: probability is 1; expected 0 <= p < 1");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_dropout

@@ -3,8 +3,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_embedding {
 
 using Layer = fovea::Embedding<double>;
 
@@ -147,5 +146,4 @@ TEST(Embedding, Refusals) {
             "Embedding: rows of y is 5; expected at most 4, max_length");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_embedding

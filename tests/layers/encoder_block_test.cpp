@@ -5,8 +5,7 @@
 #include "fovea/layers/multi_head.hpp"
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_encoder_block {
 
 using Attention = fovea::MultiHead<fovea::FullAttention, double>;
 using Block = fovea::EncoderBlock<Attention, double>;
@@ -73,5 +72,4 @@ TEST(EncoderBlock, ThreadsChangeNoBit) {
   expect_same_bits_for_threads(made, {2, 1, 300, 16}, {2, 1, 300, 16}, alone);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_encoder_block

@@ -6,8 +6,7 @@
 #include "layers/decoding.hpp"
 #include "support/failing_allocations.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_encoder_stack {
 
 constexpr Index kWidth = kDecodedWidth;
 
@@ -146,5 +145,4 @@ TEST(EncoderStackDecoder, AllBlocksHaveTheSameTokensAfterAFailure) {
   EXPECT_GT(failures, 5);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_encoder_stack

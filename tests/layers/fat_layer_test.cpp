@@ -3,8 +3,7 @@
 
 #include "layers/by_hand.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_fat_layer {
 
 using fovea::FatLayerOptions;
 using fovea::HiddenMapKind;
@@ -93,5 +92,4 @@ TEST(FatLayer, ThreadsChangeNoBit) {
   expect_same_bits_for_threads(made, {2, 1, 200, 6}, {2, 1, 200, 6}, alone);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_fat_layer

@@ -3,8 +3,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_feed_forward {
 
 using Layer = fovea::FeedForward<double>;
 
@@ -46,5 +45,4 @@ TEST(FeedForward, ThreadsChangeNoBit) {
   expect_same_bits_for_threads(layers, {2, 1, 200, 20}, {2, 1, 200, 20}, alone);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_feed_forward

@@ -6,8 +6,7 @@
 #include "layers/gradient_check.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_fourier_mixer_layer {
 
 using Layer = fovea::FourierMixerLayer<double>;
 using fovea::Tokens;
@@ -60,5 +59,4 @@ TEST(FourierMixerLayer, RefusesWhatItCannotRead) {
             "FourierMixerLayer: the width of x is 0; expected at least 1");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_fourier_mixer_layer

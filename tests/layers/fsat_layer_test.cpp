@@ -3,8 +3,7 @@
 
 #include "layers/by_hand.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_fsat_layer {
 
 using fovea::EdgeSource;
 using fovea::FsatLayerOptions;
@@ -334,5 +333,4 @@ TEST(FsatLayer, TakesNeitherPackedSequencesNorIndices) {
             "FsatLayer: dominant is given; expected none: the layer predicts it");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_fsat_layer

@@ -3,8 +3,7 @@
 #include "fovea/layers/fsat_layer.hpp"
 #include "layers/tiny_model.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_fsat_layer_training {
 
 TEST(Training, FsatLayer) {
   using Layer = fovea::FsatLayer<double>;
@@ -31,5 +30,4 @@ TEST(Training, FatLayer) {
   expect_learning(Layer(options, initialiser), 80, [](Layer& /*layer*/, int /*step*/) {});
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_fsat_layer_training

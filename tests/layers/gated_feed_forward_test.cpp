@@ -5,8 +5,7 @@
 #include "fovea/layers/rms_norm.hpp"
 #include "layers/decoding.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_gated_feed_forward {
 
 using fovea::GatedFeedForward;
 using fovea::GateKind;
@@ -122,5 +121,4 @@ TEST(LlamaBlocks, DecodeWithTheBitsOfForward) {
   expect_decoded_bits<float>();
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_gated_feed_forward

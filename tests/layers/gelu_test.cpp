@@ -3,8 +3,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_gelu {
 
 using Layer = fovea::Gelu<double>;
 
@@ -70,5 +69,4 @@ TEST(Gelu, ThreadsChangeNoBit) {
   expect_same_bits_for_threads(layer, {2, 1, 300, 9}, {2, 1, 300, 9}, alone);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_gelu

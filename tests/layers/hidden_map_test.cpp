@@ -3,8 +3,7 @@
 
 #include "layers/by_hand.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_hidden_map {
 
 using Layer = fovea::HiddenMap<double>;
 using fovea::ActivationKind;
@@ -122,5 +121,4 @@ TEST(HiddenMap, Refusals) {
             "HiddenMap: hidden is -1; expected at least 1");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_hidden_map

@@ -3,8 +3,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_layer_norm {
 
 using Layer = fovea::LayerNorm<double>;
 
@@ -63,5 +62,4 @@ TEST(LayerNorm, Refusals) {
             "LayerNorm: epsilon is 0; expected more than 0");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_layer_norm

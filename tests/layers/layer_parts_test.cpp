@@ -10,8 +10,7 @@
 #include "fovea/layers/multi_head.hpp"
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_layer_parts {
 
 using fovea::EncoderBlock;
 using fovea::Linear;
@@ -127,5 +126,4 @@ TEST(LayerParts, AVisitOfOnesOwnIsAPart) {
   EXPECT_EQ(fovea::parameter_count(model), 2 * 3 + 3 + 3 * 2);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_layer_parts

@@ -5,8 +5,7 @@
 #include "fovea/layers/multi_head.hpp"
 #include "layers/by_hand.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_learned_global {
 
 using fovea::LongformerAttention;
 using fovea::MultiHeadOptions;
@@ -155,5 +154,4 @@ TEST(LearnedGlobal, RefusesWhatGlobalRowsDoNotGoWith) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_learned_global

@@ -4,8 +4,7 @@
 #include "fovea/layers/multi_head.hpp"
 #include "layers/by_hand.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_learned_sorting {
 
 using fovea::SinkhornAttention;
 using fovea::Tokens;
@@ -96,5 +95,4 @@ TEST(LearnedSorting, RefusesMoreBlocksThanItHasColumns) {
             "SinkhornAttention: block is 6; expected 3, that of the layer's making");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_learned_sorting

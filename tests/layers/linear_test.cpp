@@ -4,8 +4,7 @@
 #include "layers/gradient_check.hpp"
 #include "support/small_stack.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_linear {
 
 using fovea::Initialiser;
 using Layer = fovea::Linear<double>;
@@ -97,5 +96,4 @@ TEST(Linear, NoTokens) {
   everything(linear, {0, 1, 5, 4}, {0, 1, 5, 3}, alone, fovea::Serial{});
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_linear

@@ -10,8 +10,7 @@
 #include "layers/by_hand.hpp"
 #include "layers/decoding.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_logit_terms {
 
 using fovea::FullAttention;
 using fovea::MultiHead;
@@ -418,5 +417,4 @@ TEST(LogitTerms, BackwardRefusesFirst) {
             "FullAttention: width of bias is 2; expected 1 or 3, the rows of k");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_logit_terms

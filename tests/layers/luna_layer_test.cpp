@@ -8,8 +8,7 @@
 #include "layers/by_hand.hpp"
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_luna_layer {
 
 using fovea::LunaLayer;
 using fovea::LunaOutputs;
@@ -183,5 +182,4 @@ TEST(LunaLayer, Refuses) {
             "given");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_luna_layer

@@ -3,8 +3,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_mean_pool {
 
 using Layer = fovea::MeanPool<double>;
 using fovea::Tokens;
@@ -29,5 +28,4 @@ TEST(MeanPool, Gradients) {
   expect_same_bits_for_threads(pool, {2, 1, 5, 3}, {2, 1, 1, 3}, tokens);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_mean_pool

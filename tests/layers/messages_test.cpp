@@ -7,8 +7,7 @@
 #include "fovea/layers/rms_norm.hpp"
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_messages {
 
 using fovea::Tokens;
 
@@ -137,5 +136,4 @@ TEST(LayerMessages, WhatWasSavedIsOfOtherTokens) {
             "forward pass of this x");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_messages

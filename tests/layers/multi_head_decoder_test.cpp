@@ -5,8 +5,7 @@
 
 #include "layers/decoding.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_multi_head_decoder {
 
 constexpr Index kTokens = 150;
 
@@ -221,5 +220,4 @@ TEST(MultiHeadDecoder, WeightsOf16BitsAreThoseFloats) {
   expect_short_weights<Eigen::bfloat16>();
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_multi_head_decoder

@@ -5,8 +5,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_multi_head_mixed {
 
 using fovea::LinformerAttention;
 using fovea::MultiHead;
@@ -83,5 +82,4 @@ TEST(MultiHeadMixed, LinformerNeedsItsSizes) {
             "LinformerAttention: length is 0; expected at least 1");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_multi_head_mixed

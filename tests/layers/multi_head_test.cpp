@@ -6,8 +6,7 @@
 #include "fovea/core/arena.hpp"
 #include "layers/by_hand.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_multi_head {
 
 using fovea::MultiHead;
 using fovea::MultiHeadOptions;
@@ -275,5 +274,4 @@ TEST(MultiHead, Refusals) {
             "MultiHead: key_heads is 2; expected a divisor of 3, the heads");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_multi_head

@@ -4,8 +4,7 @@
 #include "fovea/layers/feed_forward.hpp"
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_parameter {
 
 using fovea::Initialisation;
 using fovea::Initialiser;
@@ -64,5 +63,4 @@ TEST(Parameter, LayersGiveTheirsInAFixedOrder) {
   layer.visit([](Parameter<double>& p) { EXPECT_EQ(p.gradient.squaredNorm(), 0); });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_parameter

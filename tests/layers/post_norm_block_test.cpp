@@ -6,8 +6,7 @@
 #include "fovea/layers/rms_norm.hpp"
 #include "layers/decoding.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_post_norm_block {
 
 template <class T>
 using Attention = fovea::MultiHead<fovea::FullAttention, T>;
@@ -190,5 +189,4 @@ void expect_decoded_bits() {
 TEST(PostNormBlockDecoder, GivesTheBitsOfForward) { expect_decoded_bits<double>(); }
 TEST(PostNormBlockDecoder, GivesTheBitsOfForwardInFloat) { expect_decoded_bits<float>(); }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_post_norm_block

@@ -3,8 +3,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_predicted_dominant {
 
 using Weights = fovea::RowMatrix<double>;
 
@@ -39,5 +38,4 @@ TEST(PredictedDominant, Refusals) {
   EXPECT_EQ(message(bias, 9, dominant), "accepted");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_predicted_dominant

@@ -3,8 +3,7 @@
 
 #include "layers/by_hand.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_reformer_layer {
 
 using fovea::ReformerLayer;
 using fovea::ReformerLayerOptions;
@@ -80,5 +79,4 @@ TEST(ReformerLayer, RefusesWhatItsOperatorDoes) {
             "given");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_reformer_layer

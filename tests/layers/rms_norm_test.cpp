@@ -3,8 +3,7 @@
 
 #include "layers/gradient_check.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_rms_norm {
 
 using Layer = fovea::RmsNorm<double>;
 
@@ -107,5 +106,4 @@ TEST(RmsNorm, Refusals) {
             "RmsNorm: width of x is 5; expected 4, that of the layer");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_rms_norm

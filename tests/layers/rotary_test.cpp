@@ -5,8 +5,7 @@
 
 #include "layers/decoding.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_rotary {
 
 using fovea::RotaryAngles;
 using fovea::RotaryOptions;
@@ -155,5 +154,4 @@ TEST(Rotary, DecodersGoOnWhereTheyAre) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_rotary

@@ -7,8 +7,7 @@
 
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_schedule {
 
 using fovea::RateDecay;
 using fovea::RateSchedule;
@@ -50,5 +49,4 @@ TEST(RateSchedule, Refusals) {
   EXPECT_NE(message({.last = std::nan("")}).find("last is nan"), std::string::npos);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_schedule

@@ -5,8 +5,7 @@
 #include "layers/gradient_check.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_synthesizer_layer {
 
 using fovea::SynthesizerLayerOptions;
 using fovea::Tokens;
@@ -106,5 +105,4 @@ TYPED_TEST(SynthesizerLayer, Refuses) {
             "SynthesizerLayer: length is 0; expected at least 1");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_synthesizer_layer

@@ -3,8 +3,7 @@
 #include "fovea/layers/multi_head.hpp"
 #include "layers/tiny_model.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::layers_training {
 
 template <class Op>
 void expect_op_learns(const Op& op) {
@@ -21,5 +20,4 @@ TEST(Training, FmmFastWeight) {
 }
 TEST(Training, SmartBird) { expect_op_learns(fovea::SmartBirdAttention{{.keys_per_row = 4}}); }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::layers_training

@@ -7,8 +7,7 @@
 #include "fovea/patterns/global.hpp"
 #include "patterns/enumeration.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_any_pattern {
 
 using fovea::AnyPattern;
 using fovea::AnyPlan;
@@ -120,5 +119,4 @@ TEST(AnyPlan, AnEmptyOneHasNoBlocks) {
   EXPECT_EQ(none.visible_pairs(), 0);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_any_pattern

@@ -8,8 +8,7 @@
 #include "patterns/enumeration.hpp"
 #include "support/fill.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_block_list {
 
 using fovea::BlockList;
 using fovea::BlockRows;
@@ -88,5 +87,4 @@ TEST(BlockList, BadListsAreRefused) {
   EXPECT_EQ(message(8, {{0, 2, 2, 3}, {0, 3, 0}}), "accepted");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_block_list

@@ -11,8 +11,7 @@
 #include "fovea/patterns/random_blocks.hpp"
 #include "patterns/erased_pattern.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_combine {
 
 using namespace fovea;
 
@@ -241,5 +240,4 @@ TEST(Combine, WhatDoesNotFitIsRefused) {
             "EnumeratedPattern takes any law");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_combine

@@ -7,8 +7,7 @@
 #include "patterns/enumeration.hpp"
 #include "support/fill.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_enumerated {
 
 using fovea::EnumeratedPattern;
 using fovea::Range;
@@ -81,5 +80,4 @@ TEST(EnumeratedPattern, PlansPartsOfItsShape) {
             "EnumeratedPattern: keys is 51; expected at most 50");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_enumerated

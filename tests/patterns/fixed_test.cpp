@@ -7,8 +7,7 @@
 
 #include "patterns/enumeration.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_fixed {
 
 using fovea::BlockWindow;
 using fovea::FixedBeyond;
@@ -147,5 +146,4 @@ TEST(BlockWindow, BadOnesAreRefused) {
   EXPECT_EQ(message({4, 1, 1}), "accepted");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_fixed

@@ -7,8 +7,7 @@
 
 #include "patterns/enumeration.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_global {
 
 using fovea::GlobalTokens;
 
@@ -81,5 +80,4 @@ TEST(GlobalTokens, BadTokensAreRefused) {
   EXPECT_EQ(refusal([] { fovea::check_global("Op", GlobalTokens::at({2, 9}), 10); }), "accepted");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_global

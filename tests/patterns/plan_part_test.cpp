@@ -13,8 +13,7 @@
 #include "fovea/patterns/window_and_tokens.hpp"
 #include "patterns/enumeration.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_plan_part {
 
 using fovea::AnyPattern;
 using fovea::AnyPlan;
@@ -158,5 +157,4 @@ TEST(PlanPart, PlacesOfAStripWithinARange) {
   EXPECT_EQ(places_within({5, 3, 4}, fovea::kEverywhere), (Range{0, 4}));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_plan_part

@@ -7,8 +7,7 @@
 
 #include "patterns/enumeration.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_random_blocks {
 
 using fovea::RandomBlocks;
 
@@ -151,5 +150,4 @@ TEST(RandomBlocks, BadOnesAreRefused) {
   EXPECT_EQ(message({4, 3, 4}), "accepted");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_random_blocks

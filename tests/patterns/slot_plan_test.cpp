@@ -15,8 +15,7 @@
 #include "fovea/patterns/window_and_tokens.hpp"
 #include "patterns/enumeration.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_slot_plan {
 
 using namespace fovea;
 
@@ -212,5 +211,4 @@ TEST(FloorDiv, RoundsDown) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_slot_plan

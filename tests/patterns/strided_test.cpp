@@ -5,8 +5,7 @@
 
 #include "patterns/enumeration.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_strided {
 
 using fovea::StridedKeys;
 using fovea::StridedReach;
@@ -88,5 +87,4 @@ TEST(CheckStrided, RefusesStridesBelowOne) {
   EXPECT_EQ(refusal([] { fovea::check_strided("Op", 1); }), "accepted");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_strided

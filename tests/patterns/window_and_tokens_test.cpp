@@ -7,8 +7,7 @@
 
 #include "patterns/enumeration.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_window_and_tokens {
 
 using fovea::GlobalTokens;
 using fovea::Window;
@@ -70,5 +69,4 @@ TEST(WindowAndTokens, HasOneRunForTheWindowAndOneForTheTokens) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_window_and_tokens

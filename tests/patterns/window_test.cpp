@@ -11,8 +11,7 @@
 #include "patterns/enumeration.hpp"
 #include "support/fill.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::patterns_window {
 
 using fovea::DilatedWindow;
 using fovea::Window;
@@ -177,5 +176,4 @@ TEST(DilatedWindow, BadOnesAreRefused) {
   EXPECT_EQ(message({1, 0, 2}), "accepted");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::patterns_window

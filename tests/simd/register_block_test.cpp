@@ -26,8 +26,7 @@ inline constexpr std::array<int, 6> kLargest = {1, 3, 4, 6, 8, 12};
 #define FOVEA_LEVEL_BODY "simd/register_block_body.inl.hpp"
 #include "fovea/simd/foreach_level.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::simd_register_block {
 
 TEST(RowBlocks, CoverEachRowOnce) {
   at_each_level([] {
@@ -63,5 +62,4 @@ TEST(RowBlocks, WidthsOfModelsLeaveNoSmallBlock) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::simd_register_block

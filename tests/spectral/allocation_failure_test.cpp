@@ -8,8 +8,7 @@
 #include "spectral/cross_case.hpp"
 #include "support/failing_allocations.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::spectral_allocation_failure {
 
 TEST(HiddenStateCross, OfFailedAllocations) {
   const CrossCase<float> problem({2, 1, 70, 40}, {70, 33});
@@ -47,5 +46,4 @@ TEST(HiddenStateCross, OfFailedAllocations) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::spectral_allocation_failure

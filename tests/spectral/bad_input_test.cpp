@@ -12,8 +12,7 @@
 #include "support/refusal.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::spectral_bad_input {
 
 using fovea::CrossGrads;
 using fovea::CrossInputs;
@@ -147,5 +146,4 @@ TEST(CrossEmpty, NoRowsAndNoChannels) {
                              View<float>(nullptr, {0, 1, 0, 0}));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::spectral_bad_input

@@ -12,8 +12,7 @@
 #include "support/failing_allocations.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::spectral_cross_arena {
 
 using fovea::Arena;
 
@@ -72,5 +71,4 @@ TEST(HiddenStateCross, InAnArena) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::spectral_cross_arena

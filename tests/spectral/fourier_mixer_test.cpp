@@ -22,8 +22,7 @@
 #include "support/oracle/fourier_mixer.hpp"
 #include "support/refusal.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::spectral_fourier_mixer {
 
 using fovea::Arena;
 using fovea::FourierMixer;
@@ -271,5 +270,4 @@ TEST(MixerTensors, EigenTensorsAsViews) {
   EXPECT_NEAR(y(0, 0, 2, 1), 0, 1e-6);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::spectral_fourier_mixer

@@ -21,8 +21,7 @@
 #include "support/executors.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::spectral_hidden_state_cross {
 
 using fovea::channels_view;
 
@@ -311,5 +310,4 @@ TEST(CrossTensors, EigenTensorsAsViews) {
   EXPECT_EQ(out(1, 8, 0), 0);
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::spectral_hidden_state_cross

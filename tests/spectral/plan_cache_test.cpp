@@ -19,8 +19,7 @@
 #include "fovea/spectral/transform_size.hpp"
 #include "spectral/cross_case.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::spectral_plan_cache {
 
 using fovea::fft_plan;
 using fovea::FftDirection;
@@ -186,5 +185,4 @@ TEST(TransformSizes, AreGoodAndNearlyAsShort) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::spectral_plan_cache

@@ -30,8 +30,7 @@
 #include "fovea/spectral/plan_cache.hpp"
 #endif
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::stress_stress {
 
 using bench::AllGrads;
 using bench::AllInputs;
@@ -281,5 +280,4 @@ TEST(Stress, ThreadsThatShareEverything) {
   std::printf("calls of %zu subjects from 4 threads: %td\n", subjects.size(), stress.calls());
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::stress_stress

@@ -16,7 +16,7 @@
 #include <regex>
 #include <set>
 
-namespace {
+namespace fovea_test::structure_documents {
 
 namespace fs = std::filesystem;
 using fovea_test::Figures;
@@ -437,4 +437,4 @@ TEST(DocumentsBroken, Versions) {
   }
 }
 
-}  // namespace
+}  // namespace fovea_test::structure_documents

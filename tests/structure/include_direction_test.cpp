@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace fovea_test::structure_include_direction {
 
 namespace fs = std::filesystem;
 
@@ -415,4 +415,4 @@ TEST_F(IncludeDirectionBroken, NotInTheUmbrella) {
                    "fovea/patterns.hpp lacks fovea/patterns/strided_new.hpp");
 }
 
-}  // namespace
+}  // namespace fovea_test::structure_include_direction

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace {
+namespace fovea_test::structure_kernel_bodies {
 
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
@@ -115,4 +115,4 @@ TEST(KernelBodiesBroken, IsFound) {
             "y includes a file as a body");
 }
 
-}  // namespace
+}  // namespace fovea_test::structure_kernel_bodies

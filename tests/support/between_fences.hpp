@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs something with all memory between fences. Like memory.hpp, included by one test file of an
-/// executable, at most.
+/// Runs something with all memory between fences.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <utility>
 
+#include "support/fences.hpp"
 #include "support/memory.hpp"
 
 namespace fovea_test {

@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::support_compare {
 
 template <class T>
 class Compare : public testing::Test {
@@ -177,5 +176,4 @@ TYPED_TEST(Compare, BitsSeeOneUlpSignsAndNaN) {
   EXPECT_TRUE(same_bits(std::vector<T>{}, std::vector<T>{}));
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::support_compare

@@ -15,8 +15,7 @@
 #include "support/levels.hpp"
 #include "support/scratch_folder.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::support_exactness {
 
 /// What a table leaves in its folder.
 std::string written(Exactness& table) {
@@ -60,5 +59,4 @@ TEST(ExactnessTable, WithoutANameNothingIsKept) {
   EXPECT_EQ(written(table), "");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::support_exactness

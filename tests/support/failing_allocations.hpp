@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What tests of memory that cannot be had are written with. Like memory.hpp, included by one test
-/// file of an executable, at most.
+/// What tests of memory that cannot be had are written with.
 #pragma once
 
 #include <gtest/gtest.h>

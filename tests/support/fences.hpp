@@ -24,11 +24,7 @@ enum class Fence { before, behind };
 /// lives
 class FencedHeap {
  public:
-  FencedHeap(Fence fence, unsigned char fill) {
-    side() = fence;
-    byte() = fill;
-    is_on() = true;
-  }
+  FencedHeap(Fence fence, unsigned char fill);
   FencedHeap(const FencedHeap&) = delete;
   FencedHeap& operator=(const FencedHeap&) = delete;
   ~FencedHeap() { is_on() = false; }

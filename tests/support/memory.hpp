@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Counts heap memory, lets allocations fail, and sets fences around them, by replacing operator
-/// new and delete: included by one test file of an executable, at most.
+/// new and delete, which memory.cpp does: whoever includes this links fovea_test_heap.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <cstdlib>
 #include <limits>
-#include <new>
-
-#include "support/fences.hpp"
 
 namespace fovea_test {
 
@@ -36,18 +31,12 @@ struct HeapCount {
   }
 };
 
-inline HeapCount& heap() {
-  static HeapCount count;
-  return count;
-}
+HeapCount& heap();
 
 /// While it lives, the n-th allocation fails, or all from the n-th on. \pre only one lives
 class FailingHeap {
  public:
-  FailingHeap(std::ptrdiff_t nth, bool forever) {
-    is_forever() = forever;
-    left() = nth;
-  }
+  FailingHeap(std::ptrdiff_t nth, bool forever);
   FailingHeap(const FailingHeap&) = delete;
   FailingHeap& operator=(const FailingHeap&) = delete;
   ~FailingHeap() { left() = kNever; }
@@ -76,53 +65,4 @@ class FailingHeap {
   }
 };
 
-namespace detail {
-
-// The size stands before each piece, at the piece's own alignment. Neither function is inlined: a
-// compiler that sees free() beside a call of operator new takes the two for a mismatch.
-[[gnu::noinline]] inline void* allocate(std::size_t size, std::size_t alignment) {
-  if (FailingHeap::strikes()) throw std::bad_alloc();
-  if (FencedHeap::lives()) {
-    // Without more alignment than the size tells: a float behind the last one would be missed.
-    const std::size_t natural = size & (~size + 1);
-    const std::size_t least = std::clamp<std::size_t>(natural, 1, alignof(std::max_align_t));
-    void* const data = FencedHeap::allocate(size, alignment == 1 ? least : alignment);
-    heap().add(size);
-    return data;
-  }
-  if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
-  const std::size_t total = (size + 2 * alignment - 1) / alignment * alignment;
-  auto* const base = static_cast<std::byte*>(std::aligned_alloc(alignment, total));
-  if (base == nullptr) throw std::bad_alloc();
-  *reinterpret_cast<std::size_t*>(base) = size;
-  heap().add(size);
-  return base + alignment;
-}
-
-[[gnu::noinline]] inline void release(void* data, std::size_t alignment) {
-  if (data == nullptr) return;
-  if (FencedHeap::has(data)) {
-    heap().bytes -= static_cast<std::ptrdiff_t>(FencedHeap::release(data));
-    return;
-  }
-  if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
-  std::byte* const base = static_cast<std::byte*>(data) - alignment;
-  heap().bytes -= static_cast<std::ptrdiff_t>(*reinterpret_cast<std::size_t*>(base));
-  std::free(base);
-}
-
-}  // namespace detail
 }  // namespace fovea_test
-
-void* operator new(std::size_t size) { return fovea_test::detail::allocate(size, 1); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return fovea_test::detail::allocate(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* data) noexcept { fovea_test::detail::release(data, 1); }
-void operator delete(void* data, std::size_t) noexcept { fovea_test::detail::release(data, 1); }
-void operator delete(void* data, std::align_val_t alignment) noexcept {
-  fovea_test::detail::release(data, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* data, std::size_t, std::align_val_t alignment) noexcept {
-  fovea_test::detail::release(data, static_cast<std::size_t>(alignment));
-}

@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace {
+namespace fovea_test::bench_io_compare_against {
 
 using bench::Comparison;
 using bench::Row;
@@ -63,4 +63,4 @@ TEST(ReadRun, RefusesWhatIsNone) {
   EXPECT_THROW(bench::read_run("/nowhere/x.json"), std::runtime_error);
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_io_compare_against

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace fovea_test::bench_io_compare_arguments {
 
 using bench::CompareArguments;
 
@@ -126,4 +126,4 @@ TEST(CompareArguments, HelpNamesEveryFlag) {
   }
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_io_compare_arguments

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace {
+namespace fovea_test::bench_io_compare_input {
 
 using bench::HeadTensors;
 using bench::Index;
@@ -139,4 +139,4 @@ TEST(CheckFinite, NamesTheTensorAndTheFirstPlace) {
                 end);
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_io_compare_input

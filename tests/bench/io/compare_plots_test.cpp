@@ -10,7 +10,7 @@
 
 #include "bench/io/compare_against.hpp"
 
-namespace {
+namespace fovea_test::bench_io_compare_plots {
 
 using bench::Comparison;
 using bench::Index;
@@ -86,4 +86,4 @@ TEST(Plots, AnotherRunLiesBehindWhatBothMeasured) {
   EXPECT_EQ(alone.subtitle.find("dotted"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_io_compare_plots

@@ -9,7 +9,7 @@
 
 #include "bench/io/compare_input.hpp"
 
-namespace {
+namespace fovea_test::bench_io_document_sketch {
 
 using bench::AllInputs;
 using bench::Index;
@@ -112,4 +112,4 @@ TEST(DocumentSketch, GivesTheLastRowsTheirQueries) {
   }
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_io_document_sketch

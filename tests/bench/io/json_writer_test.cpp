@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-namespace {
+namespace fovea_test::bench_io_json_writer {
 
 using bench::json_number;
 using bench::json_string;
@@ -65,4 +65,4 @@ TEST(Json, WhatIsNoUtf8IsReplaced) {
   EXPECT_EQ(json_string("\xc3(x"), "\"\\ufffd(x\"");
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_io_json_writer

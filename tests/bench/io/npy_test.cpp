@@ -7,7 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
-namespace {
+namespace fovea_test::bench_io_npy {
 
 using bench::heads_of;
 using bench::NpyTensor;
@@ -56,4 +56,4 @@ TEST(Npy, HeadsAreOfFloatingPointAndNotEmpty) {
             "x.npy: its type is '<i4'; expected '<f2', '<f4' or '<f8', floating point");
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_io_npy

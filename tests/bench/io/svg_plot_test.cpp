@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace fovea_test::bench_io_svg_plot {
 
 using bench::PlotSeries;
 using bench::SvgPlot;
@@ -146,4 +146,4 @@ TEST(SystemStyles, AreFoundByTheBeginningOfALabel) {
   EXPECT_EQ(bench::style_of("unknown").system, "unknown");
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_io_svg_plot

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-namespace {
+namespace fovea_test::bench_learning_list_ops {
 
 using learning::Draws;
 using learning::Index;
@@ -108,4 +108,4 @@ TEST(ListOps, RefusesLengthsThatNoTreeHas) {
   EXPECT_THROW(ListOps(5000, 6000), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_learning_list_ops

@@ -11,7 +11,7 @@
 #include "bench/learning/labelled_texts.hpp"
 #include "support/scratch_folder.hpp"
 
-namespace {
+namespace fovea_test::bench_learning_task {
 
 using learning::Batch;
 using learning::CopyTask;
@@ -92,4 +92,4 @@ TEST(LabelledTexts, TextsStandBetweenPercentSigns) {
   EXPECT_TRUE(LabelledTexts::texts_of("").empty());
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_learning_task

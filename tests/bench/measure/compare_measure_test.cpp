@@ -14,7 +14,7 @@
 
 #include "bench/io/compare_json.hpp"
 
-namespace {
+namespace fovea_test::bench_measure_compare_measure {
 
 using bench::AllInputs;
 using bench::Entry;
@@ -146,4 +146,4 @@ TEST(Yardsticks, CompareLikeWithLike) {
   EXPECT_FALSE(compared(constant("strided", true, 5, Pass::decode), 2).speed_up);
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_measure_compare_measure

@@ -10,7 +10,7 @@
 
 #include "bench/io/compare_input.hpp"
 
-namespace {
+namespace fovea_test::bench_measure_head_kinds {
 
 using bench::HeadKind;
 using bench::Index;
@@ -108,4 +108,4 @@ TEST(KeptTensors, AreMissedByTheirName) {
   }
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_measure_head_kinds

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace {
+namespace fovea_test::bench_measure_map_split {
 
 using bench::Index;
 
@@ -63,4 +63,4 @@ TEST(MapSplit, CountsTheRank) {
   EXPECT_EQ(bench::rank_without_band(map, 5), 2);
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_measure_map_split

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace fovea_test::bench_measure_probe {
 
 using bench::FmaBurst;
 using bench::FmaSlice;
@@ -54,4 +54,4 @@ TEST(FmaBurst, EverySliceHasWork) {
   expect_work<double>();
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_measure_probe

@@ -13,7 +13,7 @@
 #include "bench/measure/head_kinds.hpp"
 #include "bench/measure/quality_mixed.hpp"
 
-namespace {
+namespace fovea_test::bench_measure_quality {
 
 using bench::AllInputs;
 using bench::Choice;
@@ -219,4 +219,4 @@ TEST_F(Quality, TheBlendIsNoFartherThanTheNearFieldAlone) {
   }
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_measure_quality

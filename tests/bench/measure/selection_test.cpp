@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace fovea_test::bench_measure_selection {
 
 using bench::CompareArguments;
 using bench::Entry;
@@ -120,4 +120,4 @@ TEST(Overtakings, AreFromWhereAnOperatorStaysFaster) {
   EXPECT_EQ(all[2].longest, 1024);
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_measure_selection

@@ -11,7 +11,7 @@
 #include "bench/entries/far_entry.hpp"
 #include "support/oracle/fmm.hpp"
 
-namespace {
+namespace fovea_test::bench_reference_far_reference {
 
 using bench::Error;
 using bench::FarTokens;
@@ -199,4 +199,4 @@ TEST(FarReference, DecodedTokens) {
   EXPECT_LE(far_error(model, tokens, View<const T>(out.data(), want.shape), 3).ratio, 1.001);
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_reference_far_reference

@@ -13,7 +13,7 @@
 #include "fovea/attention/strided.hpp"
 #include "support/oracle/softmax_grad.hpp"
 
-namespace {
+namespace fovea_test::bench_reference_gradient_reference {
 
 using bench::Error;
 using bench::Index;
@@ -122,4 +122,4 @@ TEST(RowReference, WeightsBelowTheSmallestFloatAreNoErrors) {
   EXPECT_GT(bench::sampled_error<float>(in, view, 1, truth).ratio, bench::kErrorLimit);
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_reference_gradient_reference

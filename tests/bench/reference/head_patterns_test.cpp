@@ -15,7 +15,7 @@
 #include "fovea/attention/longformer.hpp"
 #include "fovea/attention/strided.hpp"
 
-namespace {
+namespace fovea_test::bench_reference_head_patterns {
 
 using bench::Cell;
 using bench::Entry;
@@ -151,4 +151,4 @@ TEST(Ratios, AreOfTheMediansAndOfTheUsefulFlops) {
   EXPECT_NE(lines.find("    3.0000     1.0000     3.0000  " + cells[1].name), lines.npos) << lines;
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_reference_head_patterns

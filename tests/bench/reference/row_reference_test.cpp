@@ -10,7 +10,7 @@
 
 #include "bench/entries/stored.hpp"
 
-namespace {
+namespace fovea_test::bench_reference_row_reference {
 
 using bench::Error;
 using bench::Index;
@@ -85,4 +85,4 @@ TEST(StoredCall, OfTheArithmeticsTypeTakesTensorsAsTheyAre) {
   EXPECT_EQ(call.out.data(), x.data());
 }
 
-}  // namespace
+}  // namespace fovea_test::bench_reference_row_reference

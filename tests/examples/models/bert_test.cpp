@@ -9,8 +9,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/scratch_folder.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::examples_models_bert {
 
 namespace fs = std::filesystem;
 using models::Bert;
@@ -216,5 +215,4 @@ TEST_F(BertOfFiles, PoolingIsTheMean) {
   EXPECT_NE(of_pooling(R"({"pooling_mode_cls_token": true})"), "read");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::examples_models_bert

@@ -14,8 +14,7 @@
 #include "fovea/io/safetensors.hpp"
 #include "support/scratch_folder.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::examples_models_byte_learner {
 
 using fovea::Index;
 using models::ByteLearner;
@@ -190,5 +189,4 @@ TEST_F(ByteLearners, RefuseWhatIsNoCheckpointOfTheirs) {
             "--operator: 'half' is none");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::examples_models_byte_learner

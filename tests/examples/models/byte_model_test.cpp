@@ -6,8 +6,7 @@
 
 #include "support/run_program.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::examples_models_byte_model {
 
 class ByteModelProgram : public RunProgram {
  protected:
@@ -115,5 +114,4 @@ TEST_F(ByteModelProgram, Helps) {
   EXPECT_TRUE(output_.starts_with("byte_model: ")) << output_;
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::examples_models_byte_model

@@ -11,8 +11,7 @@
 #include "fovea/patterns/random_blocks.hpp"
 #include "support/run_program.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::examples_models_language_model {
 
 using Ids = std::vector<Index>;
 
@@ -326,5 +325,4 @@ TEST_F(LanguageModel, Helps) {
   EXPECT_TRUE(output_.starts_with("language_model: ")) << output_;
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::examples_models_language_model

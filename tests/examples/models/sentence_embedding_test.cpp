@@ -9,8 +9,7 @@
 #include "fovea/io/npy.hpp"
 #include "support/run_program.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::examples_models_sentence_embedding {
 
 class SentenceEmbedding : public RunProgram {
  protected:
@@ -136,5 +135,4 @@ TEST_F(SentenceEmbedding, Helps) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::examples_models_sentence_embedding

@@ -10,8 +10,7 @@
 
 #include "support/scratch_folder.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::examples_models_word_piece {
 
 using fovea::Index;
 using models::WordPiece;
@@ -205,5 +204,4 @@ TEST(WordPiece, VocabulariesAreFiles) {
   EXPECT_EQ(message(), ": cannot be read: No such file or directory");
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::examples_models_word_piece

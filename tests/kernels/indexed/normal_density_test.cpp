@@ -15,8 +15,7 @@
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_indexed_normal_density {
 
 template <class T>
 class NormalDensity : public testing::Test {};
@@ -70,5 +69,4 @@ TYPED_TEST(NormalDensity, HasEnds) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_indexed_normal_density

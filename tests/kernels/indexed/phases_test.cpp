@@ -17,8 +17,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_indexed_phases {
 
 using fovea::KeyLists;
 using fovea::KeyNumber;
@@ -313,5 +312,4 @@ TYPED_TEST(IndexedPhases, NoKeys) {
   this->expect_bits_of_rows({.rows = 5, .keys = 1, .length = 1}, {{}});
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_indexed_phases

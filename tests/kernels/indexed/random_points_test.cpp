@@ -13,8 +13,7 @@
 #include "support/index.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_indexed_random_points {
 
 TEST(RandomPoints, AreTheScalarDraws) {
   constexpr std::uint64_t seed = 0x123456789abcdef0;
@@ -42,5 +41,4 @@ TEST(RandomPoints, AreTheScalarDraws) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_indexed_random_points

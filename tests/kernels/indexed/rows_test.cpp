@@ -20,8 +20,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_indexed_rows {
 
 using fovea::KeyLists;
 using fovea::Matrix;
@@ -432,5 +431,4 @@ TYPED_TEST(IndexedRows, ManyRowsOfAKey) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_indexed_rows

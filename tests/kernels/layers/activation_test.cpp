@@ -4,8 +4,7 @@
 /// definition in double, at the ends, and each element for itself.
 #include "kernels/layers/element_functions.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_layers_activation {
 
 template <class T>
 class Activation : public testing::Test {};
@@ -83,5 +82,4 @@ TYPED_TEST(Activation, AnElementsBitsAreItsOwn) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_layers_activation

@@ -5,8 +5,7 @@
 
 #include "kernels/layers/drawn_rows.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_layers_convolution {
 
 template <class T>
 class Convolution : public testing::Test {};
@@ -102,5 +101,4 @@ TYPED_TEST(Convolution, GradientOfItsWeights) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_layers_convolution

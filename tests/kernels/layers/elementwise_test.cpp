@@ -4,8 +4,7 @@
 /// at the ends, and each element for itself.
 #include "kernels/layers/element_functions.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_layers_elementwise {
 
 template <class T>
 class Elementwise : public testing::Test {};
@@ -70,5 +69,4 @@ TYPED_TEST(Elementwise, Rows) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_layers_elementwise

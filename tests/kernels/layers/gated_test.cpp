@@ -5,8 +5,7 @@
 #include "fovea/kernels/layers/table.hpp"
 #include "kernels/layers/drawn_rows.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_layers_gated {
 
 using fovea::GateKind;
 
@@ -121,5 +120,4 @@ TYPED_TEST(Gated, AnElementsBitsAreItsOwn) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_layers_gated

@@ -4,8 +4,7 @@
 /// the far tail, and at the ends.
 #include "kernels/layers/element_functions.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_layers_gelu {
 
 template <class T>
 class Gelu : public testing::Test {};
@@ -97,5 +96,4 @@ TYPED_TEST(Gelu, HasEnds) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_layers_gelu

@@ -9,8 +9,7 @@
 
 #include "kernels/layers/drawn_rows.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_layers_norm {
 
 template <class T>
 class Norm : public testing::Test {};
@@ -186,5 +185,4 @@ TYPED_TEST(Norm, OfHugeAndTinyRows) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_layers_norm

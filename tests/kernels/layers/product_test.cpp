@@ -7,8 +7,7 @@
 
 #include "kernels/layers/drawn_rows.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_layers_product {
 
 using fovea::Matrix;
 
@@ -202,5 +201,4 @@ TYPED_TEST(Product, RowsAreAddedUp) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_layers_product

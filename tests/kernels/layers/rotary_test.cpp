@@ -7,8 +7,7 @@
 #include "fovea/kernels/layers/table.hpp"
 #include "kernels/layers/drawn_rows.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_layers_rotary {
 
 using fovea::RotaryPairing;
 
@@ -81,5 +80,4 @@ TYPED_TEST(Rotary, TurnsPairsAsComplexNumbers) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_layers_rotary

@@ -5,8 +5,7 @@
 
 #include "kernels/layers/drawn_rows.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_layers_training {
 
 template <class T>
 class Training : public testing::Test {};
@@ -106,5 +105,4 @@ TYPED_TEST(Training, SumOfSquares) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_layers_training

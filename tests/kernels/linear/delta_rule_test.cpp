@@ -21,8 +21,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_linear_delta_rule {
 
 using fovea::FeatureMapKind;
 using fovea::kDeltaChunk;
@@ -776,5 +775,4 @@ TEST(DeltaRuleLength, ManyTokens) {
   at_each_level([&] { EXPECT_TRUE(within_ratio(call.forward(sizes.tokens), expected, 8)); });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_linear_delta_rule

@@ -22,8 +22,7 @@
 #include "support/oracle/linear_grad.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_linear_grad {
 
 using fovea::DenominatorPolicy;
 using fovea::FeatureMapArgs;
@@ -641,5 +640,4 @@ TYPED_TEST(LinearGrad, NothingPassesFromRowsToLaterTokensOrOtherRows) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_linear_grad

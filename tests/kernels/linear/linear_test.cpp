@@ -21,8 +21,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_linear_linear {
 
 using fovea::DenominatorPolicy;
 using fovea::FeatureMapKind;
@@ -616,5 +615,4 @@ TEST(LinearAttentionStorage, Bfloat16) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_linear_linear

@@ -17,8 +17,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_linear_random_features {
 
 using fovea::FeatureRowsArgs;
 using fovea::kFeatureRows;
@@ -174,5 +173,4 @@ TYPED_TEST(RandomFeatures, SegmentsAreJoinedToTheLargestReference) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_linear_random_features

@@ -11,8 +11,7 @@
 #include "kernels/softmax/drawn_block.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_softmax_block {
 
 /// The oracle's rows of a block, in order.
 template <class T>
@@ -182,5 +181,4 @@ TYPED_TEST(SoftmaxBlock, VisibleNaNReachesExactlyTheRowsThatSeeIt) {
   });
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_softmax_block

@@ -18,8 +18,7 @@
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_softmax_grad {
 
 using fovea::GradKeys;
 using fovea::KeyRun;
@@ -343,5 +342,4 @@ TYPED_TEST(SoftmaxGrad, LevelsWithFusedMultiplyAddAgree) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_softmax_grad

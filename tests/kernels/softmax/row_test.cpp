@@ -15,8 +15,7 @@
 #include "support/levels.hpp"
 #include "support/tensor.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_softmax_row {
 
 using fovea::KeyRows;
 using fovea::KeyRun;
@@ -252,5 +251,4 @@ TYPED_TEST(SoftmaxRow, CompactKeys) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_softmax_row

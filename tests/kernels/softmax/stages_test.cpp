@@ -6,8 +6,7 @@
 #include "kernels/softmax/drawn_block.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_softmax_stages {
 
 template <class T>
 class SoftmaxStages : public testing::Test {};
@@ -142,5 +141,4 @@ TYPED_TEST(SoftmaxStages, CompactKeysGiveTheSameBits) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_softmax_stages

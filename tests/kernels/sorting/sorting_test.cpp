@@ -16,8 +16,7 @@
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 
-namespace fovea_test {
-namespace {
+namespace fovea_test::kernels_sorting_sorting {
 
 template <class T>
 class SortingKernels : public testing::Test {};
@@ -169,5 +168,4 @@ TYPED_TEST(SortingKernels, ColumnsOfLogarithmsAreNormalised) {
   }
 }
 
-}  // namespace
-}  // namespace fovea_test
+}  // namespace fovea_test::kernels_sorting_sorting

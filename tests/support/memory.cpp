@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "support/memory.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "support/fences.hpp"
+
+namespace fovea_test {
+
+HeapCount& heap() {
+  static HeapCount count;
+  return count;
+}
+
+FailingHeap::FailingHeap(std::ptrdiff_t nth, bool forever) {
+  is_forever() = forever;
+  left() = nth;
+}
+
+FencedHeap::FencedHeap(Fence fence, unsigned char fill) {
+  side() = fence;
+  byte() = fill;
+  is_on() = true;
+}
+
+namespace {
+
+// The size stands before each piece, at the piece's own alignment. Neither function is inlined: a
+// compiler that sees free() beside a call of operator new takes the two for a mismatch.
+[[gnu::noinline]] void* allocate(std::size_t size, std::size_t alignment) {
+  if (FailingHeap::strikes()) throw std::bad_alloc();
+  if (FencedHeap::lives()) {
+    // Without more alignment than the size tells: a float behind the last one would be missed.
+    const std::size_t natural = size & (~size + 1);
+    const std::size_t least = std::clamp<std::size_t>(natural, 1, alignof(std::max_align_t));
+    void* const data = FencedHeap::allocate(size, alignment == 1 ? least : alignment);
+    heap().add(size);
+    return data;
+  }
+  if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
+  const std::size_t total = (size + 2 * alignment - 1) / alignment * alignment;
+  auto* const base = static_cast<std::byte*>(std::aligned_alloc(alignment, total));
+  if (base == nullptr) throw std::bad_alloc();
+  *reinterpret_cast<std::size_t*>(base) = size;
+  heap().add(size);
+  return base + alignment;
+}
+
+[[gnu::noinline]] void release(void* data, std::size_t alignment) {
+  if (data == nullptr) return;
+  if (FencedHeap::has(data)) {
+    heap().bytes -= static_cast<std::ptrdiff_t>(FencedHeap::release(data));
+    return;
+  }
+  if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);
+  std::byte* const base = static_cast<std::byte*>(data) - alignment;
+  heap().bytes -= static_cast<std::ptrdiff_t>(*reinterpret_cast<std::size_t*>(base));
+  std::free(base);
+}
+
+}  // namespace
+
+}  // namespace fovea_test
+
+void* operator new(std::size_t size) { return fovea_test::allocate(size, 1); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return fovea_test::allocate(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* data) noexcept { fovea_test::release(data, 1); }
+void operator delete(void* data, std::size_t) noexcept { fovea_test::release(data, 1); }
+void operator delete(void* data, std::align_val_t alignment) noexcept {
+  fovea_test::release(data, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* data, std::size_t, std::align_val_t alignment) noexcept {
+  fovea_test::release(data, static_cast<std::size_t>(alignment));
+}
