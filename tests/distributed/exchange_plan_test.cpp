@@ -26,6 +26,7 @@ using fovea::distributed::ExchangePlan;
 using fovea::distributed::keys_seen;
 using fovea::distributed::RowLayout;
 using fovea::distributed::rows_seeing;
+using fovea::distributed::rows_seeing_only;
 using fovea::distributed::Transfer;
 
 constexpr Index kRows = 400;
@@ -43,12 +44,14 @@ template <class F>
 void for_each_operator(const F& f) {
   const auto call = [&](const auto& op) {
     const SequenceShape shape{kRows, kRows, 0};
-    std::vector<AnyPattern> patterns;
-    for (Index h = 0; h < op.pattern_period(4); ++h) patterns.emplace_back(op.pattern(h, shape));
-    f(HeadPlans(op, 4, shape), [&](Index i, Index j) {
-      return std::any_of(patterns.begin(), patterns.end(),
-                         [&](const AnyPattern& pattern) { return pattern.allows(i, j); });
-    });
+    std::vector<bool> pairs(as_size(kRows * kRows));
+    for (Index h = 0; h < op.pattern_period(4); ++h) {
+      const AnyPattern pattern(op.pattern(h, shape));
+      for (Index n = 0; n < kRows * kRows; ++n) {
+        if (pattern.allows(n / kRows, n % kRows)) pairs[as_size(n)] = true;
+      }
+    }
+    f(HeadPlans(op, 4, shape), [&](Index i, Index j) { return pairs[as_size(i * kRows + j)]; });
   };
   call(fovea::FullAttention{{.causal = true}});
   call(fovea::FullAttention{});
@@ -85,6 +88,34 @@ TEST(ExchangePlan, RowsNeedWhatTheySeeAndNothingElse) {
       }
     }
   });
+}
+
+TEST(ExchangePlan, RowsThatSeeTheirRangeAlone) {
+  for_each_operator([](const HeadPlans& plans, const auto& seen) {
+    for (const RowLayout& layout : layouts()) {
+      for (const Range& range : layout.of(1)) {
+        for (const Range& rows : rows_seeing_only(plans, range, kRows)) {
+          EXPECT_EQ(rows.within(range), rows);
+          for (Index i = rows.begin; i < rows.end; ++i) {
+            for (Index j = 0; j < kRows; ++j) {
+              EXPECT_FALSE(seen(i, j) && (j < range.begin || j >= range.end)) << i << " sees " << j;
+            }
+          }
+        }
+      }
+    }
+    const Range all = {0, kRows};
+    EXPECT_EQ(rows_seeing_only(plans, all, kRows), std::vector<Range>{all});
+  });
+  // Of a window, all blocks of rows that are far enough from the ends.
+  const fovea::LocalAttention op{{.left = 5, .right = 5}};
+  const HeadPlans plans(op, 1, SequenceShape{kRows, kRows, 0});
+  Index rows = 0;
+  for (const Range& range : rows_seeing_only(plans, {100, 300}, kRows)) {
+    rows += range.end - range.begin;
+  }
+  EXPECT_GE(rows, 200 - 2 * (5 + 64));
+  EXPECT_LE(rows, 200 - 2 * 5);
 }
 
 TEST(ExchangePlan, WhatIsReceivedIsSentOnce) {

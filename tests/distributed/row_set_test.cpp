@@ -17,6 +17,7 @@ using fovea::Strip;
 using fovea::distributed::intersection;
 using fovea::distributed::row_count;
 using fovea::distributed::RowSet;
+using fovea::distributed::without;
 
 std::vector<Range> ranges_of(const std::vector<bool>& flags) {
   std::vector<Range> ranges;
@@ -46,20 +47,22 @@ TEST(RowSet, HoldsWhatWasAdded) {
   }
 }
 
-TEST(RowSet, Intersections) {
+TEST(RowSet, IntersectionsAndDifferences) {
   Draw draw(6);
   for (int trial = 0; trial < 100; ++trial) {
-    std::vector<bool> a(90), b(90), both(90);
+    std::vector<bool> a(90), b(90), both(90), only(90);
     for (std::size_t n = 0; n < 90; ++n) {
       a[n] = draw(0, 2) > 0;
       b[n] = draw(0, 2) > 0;
       both[n] = a[n] && b[n];
+      only[n] = a[n] && !b[n];
     }
     std::vector<Range> found = intersection(ranges_of(a), ranges_of(b));
     EXPECT_EQ(row_count(found), row_count(ranges_of(both)));
     RowSet joined(90);
     for (const Range& range : found) joined.add(range);
     EXPECT_EQ(joined.ranges(), ranges_of(both));
+    EXPECT_EQ(without(ranges_of(a), ranges_of(b)), ranges_of(only));
   }
 }
 

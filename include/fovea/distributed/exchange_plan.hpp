@@ -90,6 +90,28 @@ inline std::vector<Range> keys_seen(const HeadPlans& plans, const std::vector<Ra
   return seen.ranges();
 }
 
+/// The rows of a range that see keys of this range alone under all of the plans, in whole blocks of
+/// rows.
+/// \param rows of the sequence, Nq
+inline std::vector<Range> rows_seeing_only(const HeadPlans& plans, const Range& range, Index rows) {
+  RowSet others(rows);
+  BlockStorage storage(plans.most_runs());
+  for_each_plan_of(plans, [&](const AnyPlan& whole) {
+    const PlanPart part(whole, {&range, 1});
+    for (Index b = 0; b < part.block_count(); ++b) {
+      const QueryBlock block = part.block(b, storage);
+      bool is_inside = true;
+      for (Index n = 0; n < block.run_count; ++n) {
+        const Range keys =
+            Strip{block.runs[n].first, block.runs[n].step, block.runs[n].count}.span();
+        is_inside = is_inside && range.begin <= keys.begin && keys.end <= range.end;
+      }
+      if (!is_inside) others.add(Strip{block.first, block.step, block.count});
+    }
+  });
+  return without({range}, others.ranges());
+}
+
 /// The query rows that see one of some keys under one of the plans.
 /// \param keys ascending, disjoint   \param rows Nq
 inline std::vector<Range> rows_seeing(const HeadPlans& plans, const std::vector<Range>& keys,

@@ -30,6 +30,14 @@ class OwnRange {
                                                 : moved_rows(local, first_, range_.begin, rows_);
   }
 
+  /// The view of some of the range's rows of a tensor of the rank's rows, and of no others.
+  template <class T>
+  View<T> only(const View<T>& local, const Range& rows) const {
+    return local.is_none() || local.size() == 0
+               ? View<T>()
+               : moved_rows(local, first_ + rows.begin - range_.begin, 0, rows.end - rows.begin);
+  }
+
  private:
   Range range_;
   Index first_;

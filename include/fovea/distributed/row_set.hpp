@@ -94,6 +94,21 @@ inline std::vector<Range> intersection(const std::vector<Range>& a, const std::v
   return both;
 }
 
+/// The rows of one list of ascending disjoint ranges that are not in another one.
+inline std::vector<Range> without(const std::vector<Range>& rows,
+                                  const std::vector<Range>& others) {
+  std::vector<Range> left;
+  for (const Range& range : rows) {
+    Index begin = range.begin;
+    for (const Range& other : intersection({range}, others)) {
+      if (begin < other.begin) left.push_back({begin, other.begin});
+      begin = other.end;
+    }
+    if (begin < range.end) left.push_back({begin, range.end});
+  }
+  return left;
+}
+
 /// The same ranges, joined where the gaps between them are small: by as few rows that were not
 /// there, at most a twelfth, as make most ranges one. Rows in few ranges are sent faster.
 /// \param ranges ascending, disjoint

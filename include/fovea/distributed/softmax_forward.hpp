@@ -56,8 +56,7 @@ class KeyStages {
   }
 
   /// The plans of some rows: one for all their keys, or one for each stage.
-  std::vector<AnyPlan> cut(const AnyPlan& whole, const Range& rows) const {
-    const std::span<const Range> own(&rows, 1);
+  std::vector<AnyPlan> cut(const AnyPlan& whole, std::span<const Range> own) const {
     if (!are_several()) return {AnyPlan(PlanPart(whole, own))};
     std::vector<AnyPlan> parts;
     std::size_t used = 1;
@@ -112,16 +111,24 @@ class SoftmaxForwardPass {
         keys_(inputs.q.batch(), rows.count(),
               {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
         exchange_(rows.ranks(), keys_, stage_plans()) {
-    keys_.expect(rows.own());
-    if (!stages_.are_several()) {
-      keys_.expect(seen_[static_cast<std::size_t>(rows.ranks().rank())]);
-    }
-    keys_.put(0, inputs.k, rows.own());
-    keys_.put(1, inputs.v, rows.own());
-    if (inputs.q.size() == 0 && out.size() == 0) return;
+    const bool is_empty = inputs.q.size() == 0 && out.size() == 0;
+    std::vector<Range> outer;  // the rows that see keys of other ranges
     for (const OwnRange& range : own_ranges(rows)) {
-      parts_.push_back(std::make_unique<Part>(*this, op, inputs, out, saved, range));
+      const std::vector<Range> all = {range.range()};
+      const std::vector<Range> inner = inner_rows(inputs, range);
+      const std::vector<Range> rest = without(all, inner);
+      outer.insert(outer.end(), rest.begin(), rest.end());
+      if (is_empty) continue;
+      SoftmaxInputs<T> in = inputs;
+      in.q = range.of(inputs.q);
+      in.k = range.of(inputs.k);
+      in.v = range.of(inputs.v);
+      add_part(inner_parts_, op, in, out, saved, range, inner);
+      in.k = keys_.tensor(0);
+      in.v = keys_.tensor(1);
+      add_part(parts_, op, in, out, saved, range, rest);
     }
+    fill_window(inputs, outer);
   }
   SoftmaxForwardPass(const SoftmaxForwardPass&) = delete;
   SoftmaxForwardPass& operator=(const SoftmaxForwardPass&) = delete;
@@ -132,6 +139,7 @@ class SoftmaxForwardPass {
   /// Takes the scratch memory. \throws std::bad_alloc
   template <class E>
   void reserve(E&& executor) {
+    for (const auto& part : inner_parts_) part->pass.reserve(executor);
     for (const auto& part : parts_) part->pass.reserve(executor);
   }
 
@@ -141,6 +149,9 @@ class SoftmaxForwardPass {
   std::exception_ptr run(E&& executor) {
     std::exception_ptr error;
     exchange_.begin();
+    error = fovea::detail::caught([&] {
+      for (const auto& part : inner_parts_) part->pass.compute(executor);
+    });
     for (Index stage = 0; stage < stages_.count(); ++stage) {
       exchange_.begin_stage(static_cast<std::size_t>(stage));
       if (!error) error = fovea::detail::caught([&] { compute(stage, executor); });
@@ -153,30 +164,57 @@ class SoftmaxForwardPass {
  private:
   using Pass = SoftmaxForward<T, detail::ProgressOfCaller>;
 
-  /// The pass of one range of rows.
+  /// The pass of some rows of one range.
   struct Part {
     Part(const SoftmaxForwardPass& whole, const Op& op, const SoftmaxInputs<T>& in,
-         const View<T>& out, const SoftmaxSaved<T>& saved, const OwnRange& range)
-        : call(inputs_of(whole, in, range), op.softmax_options(),
-               op.template score_modifier<Compute<T>, false>()),
-          plans(whole.plans_.cut(
-              [&](const AnyPlan& plan) { return whole.stages_.cut(plan, range.range()); })),
-          pass(call, plans, range.of(out), {range.of(saved.lse)},
-               {&whole.exchange_, std::this_thread::get_id()}) {}
-
-    static SoftmaxInputs<T> inputs_of(const SoftmaxForwardPass& whole, const SoftmaxInputs<T>& in,
-                                      const OwnRange& range) {
-      SoftmaxInputs<T> made = in;
-      made.q = range.of(in.q);
-      made.k = whole.keys_.tensor(0);
-      made.v = whole.keys_.tensor(1);
-      return made;
-    }
+         const View<T>& out, const SoftmaxSaved<T>& saved, const std::vector<Range>& rows)
+        : call(in, op.softmax_options(), op.template score_modifier<Compute<T>, false>()),
+          plans(
+              whole.plans_.cut([&](const AnyPlan& plan) { return whole.stages_.cut(plan, rows); })),
+          pass(call, plans, out, saved, {&whole.exchange_, std::this_thread::get_id()}) {}
 
     SoftmaxCall<T> call;
     HeadPlans plans;
     Pass pass;
   };
+
+  void add_part(std::vector<std::unique_ptr<Part>>& to, const Op& op, const SoftmaxInputs<T>& in,
+                const View<T>& out, const SoftmaxSaved<T>& saved, const OwnRange& range,
+                const std::vector<Range>& rows) {
+    if (rows.empty()) return;
+    to.push_back(std::make_unique<Part>(*this, op, in, range.of(out),
+                                        SoftmaxSaved<T>{range.of(saved.lse)}, rows));
+  }
+
+  /// The rows of a range that see this range alone: their keys and values are read where they are,
+  /// while others travel. There are none where keys come in stages, which nearly all are sent.
+  std::vector<Range> inner_rows(const SoftmaxInputs<T>& inputs, const OwnRange& range) const {
+    if (stages_.are_several() || inputs.k.size() == 0 || inputs.v.size() == 0) return {};
+    return rows_seeing_only(plans_, range.range(), rows_.count());
+  }
+
+  /// Copies this rank's keys and values to the window, where others or its own rows see them there.
+  /// \param outer the rows that read the window
+  void fill_window(const SoftmaxInputs<T>& inputs, const std::vector<Range>& outer) {
+    RowSet needed(rows_.count());
+    const auto rank = static_cast<std::size_t>(rows_.ranks().rank());
+    for (std::size_t other = 0; other < seen_.size(); ++other) {
+      if (other == rank) continue;
+      for (const Range& range : intersection(seen_[other], rows_.own())) needed.add(range);
+    }
+    const bool is_all = inner_parts_.empty();
+    for (const Range& range : is_all ? seen_[rank] : keys_seen(plans_, outer, rows_.count())) {
+      needed.add(range);
+    }
+    const std::vector<Range> filled = needed.ranges();
+    keys_.expect(filled);
+    for (const OwnRange& own : own_ranges(rows_)) {
+      for (const Range& rows : intersection(filled, {own.range()})) {
+        keys_.put(0, own.only(inputs.k, rows), {rows});
+        keys_.put(1, own.only(inputs.v, rows), {rows});
+      }
+    }
+  }
 
   static std::vector<std::vector<Range>> keys_of_ranks(const HeadPlans& plans, const Rows& rows) {
     std::vector<std::vector<Range>> seen;
@@ -232,6 +270,7 @@ class SoftmaxForwardPass {
   detail::KeyStages stages_;
   RowTensors<T> keys_;  // k and v
   Exchange exchange_;
+  std::vector<std::unique_ptr<Part>> inner_parts_;  // whose rows see their own range alone
   std::vector<std::unique_ptr<Part>> parts_;
 };
 
@@ -252,8 +291,10 @@ class SoftmaxForwardPass {
 /// computes. std::runtime_error if MPI fails.
 ///
 /// Cost: that of the rank's rows, and each key and value that they see received once.
-/// Memory: the rank's keys and values once more, and those that it sees; where a block of the
-/// pattern sees neighbouring keys alone, only those of two segments of kKeySegment at a time.
+/// Memory: a copy of the rank's keys and values that others see, or that rows see which see
+/// others', too, and what these receive; all other rows read them where they are. Where a block of
+/// the pattern sees neighbouring keys alone, and many, those of two segments of kKeySegment at a
+/// time.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires PatternAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                  Out&& out, const SavedOf<Op, T>& saved,
