@@ -33,14 +33,15 @@ struct ProgressOfCaller {
   }
 };
 
-/// How the keys of a pass come: all that are seen before anything is computed, or in stages.
+/// How the keys of a pass come: all that are seen before the rows are computed that need others'
+/// keys, or in stages.
 class KeyStages {
  public:
-  /// Whether keys come in stages: if a rank sees many, and every block sees a single run of
+  /// Whether keys come in stages: if a rank receives many, and every block sees a single run of
   /// neighbours. A segment is the least that keeps the bits: its sums are closed at its end.
-  /// \param most_seen the largest number of keys that a rank sees
-  KeyStages(const HeadPlans& plans, Index keys, Index most_seen) : keys_(keys) {
-    if (most_seen > 2 * kKeySegment && plans.stage_count() == 1 && sees_neighbours(plans)) {
+  /// \param most_received the largest number of keys that a rank receives
+  KeyStages(const HeadPlans& plans, Index keys, Index most_received) : keys_(keys) {
+    if (most_received > 2 * kKeySegment && plans.stage_count() == 1 && sees_neighbours(plans)) {
       count_ = (keys + kKeySegment - 1) / kKeySegment;
     }
   }
@@ -107,7 +108,7 @@ class SoftmaxForwardPass {
       : rows_(rows),
         plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
         seen_(keys_of_ranks(plans_, rows)),
-        stages_(plans_, rows.count(), most(seen_)),
+        stages_(plans_, rows.count(), most_received()),
         keys_(inputs.q.batch(), rows.count(),
               {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
         exchange_(rows.ranks(), keys_, stage_plans()) {
@@ -224,9 +225,12 @@ class SoftmaxForwardPass {
     return seen;
   }
 
-  static Index most(const std::vector<std::vector<Range>>& seen) {
+  Index most_received() const {
     Index most = 0;
-    for (const std::vector<Range>& ranges : seen) most = (std::max)(most, row_count(ranges));
+    for (int rank = 0; rank < rows_.layout().ranks(); ++rank) {
+      const std::vector<Range>& seen = seen_[static_cast<std::size_t>(rank)];
+      most = (std::max)(most, row_count(without(seen, rows_.layout().of(rank))));
+    }
     return most;
   }
 
