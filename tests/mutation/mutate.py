@@ -68,7 +68,8 @@ class Copy:
             ["cmake", "--preset", "test", "-B", str(self.build),
              "-DCMAKE_CXX_FLAGS=-march=native -DFOVEA_NATIVE_ONLY -w -Wno-error",
              "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DFOVEA_BUILD_EXAMPLES=OFF",
-             "-DFOVEA_BUILD_BENCH=OFF", "-DFOVEA_TEST_PACKAGE=OFF"],
+             "-DFOVEA_BUILD_BENCH=OFF", "-DFOVEA_TEST_PACKAGE=OFF",
+             "-DFOVEA_TESTS_TOGETHER=OFF"],
             cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
 
     def tests(self, pattern: str) -> list[str]:
