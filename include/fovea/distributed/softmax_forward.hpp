@@ -207,8 +207,9 @@ class SoftmaxForwardPass {
     for (const Range& range : is_all ? seen_[rank] : keys_seen(plans_, outer, rows_.count())) {
       needed.add(range);
     }
-    const std::vector<Range> filled = needed.ranges();
+    const std::vector<Range> filled = intersection(needed.ranges(), rows_.own());
     keys_.expect(filled);
+    if (!stages_.are_several()) keys_.expect(without(seen_[rank], rows_.own()));
     for (const OwnRange& own : own_ranges(rows_)) {
       for (const Range& rows : intersection(filled, {own.range()})) {
         keys_.put(0, own.only(inputs.k, rows), {rows});
