@@ -11,28 +11,48 @@
 
 namespace fovea_test {
 
+/// Calls f(info) for each case of this program.
+template <class F>
+void for_each_case(F&& f) {
+  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  for (int s = 0; s < all.total_test_suite_count(); ++s) {
+    const testing::TestSuite& suite = *all.GetTestSuite(s);
+    for (int i = 0; i < suite.total_test_count(); ++i) f(*suite.GetTestInfo(i));
+  }
+}
+
 /// The patterns that find the cases of tests/`stem`_test.cpp, one for each; empty if there is none.
 inline std::string cases_of_file(std::string_view stem) {
   std::string ending = "/";
   ending.append(stem).append("_test.cpp");
   std::string patterns;
-  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
-  for (int s = 0; s < all.total_test_suite_count(); ++s) {
-    const testing::TestSuite& suite = *all.GetTestSuite(s);
-    for (int i = 0; i < suite.total_test_count(); ++i) {
-      const testing::TestInfo& info = *suite.GetTestInfo(i);
-      if (!std::string_view(info.file()).ends_with(ending)) continue;
-      patterns.append(suite.name()).append(".").append(info.name()).append(":");
-    }
-  }
+  for_each_case([&](const testing::TestInfo& info) {
+    if (!std::string_view(info.file()).ends_with(ending)) return;
+    patterns.append(info.test_suite_name()).append(".").append(info.name()).append(":");
+  });
   return patterns;
+}
+
+/// A case that stands in another file than a _test.cpp, so that no stem would run it; null if there
+/// is none.
+inline const testing::TestInfo* case_without_file() {
+  const testing::TestInfo* found = nullptr;
+  for_each_case([&](const testing::TestInfo& info) {
+    if (!std::string_view(info.file()).ends_with("_test.cpp")) found = &info;
+  });
+  return found;
 }
 
 /// Narrows GoogleTest's filter to the file that the first argument names, if there is one. What the
 /// filter excludes stays excluded; a filter that names cases itself is left as it is.
-/// \return false, and says so, where the file has no case in this program
+/// \return false, and says so, where the file has no case in this program, or a case has no file
 inline bool choose_cases(int argc, char** argv) {
   if (argc < 2) return true;
+  if (const testing::TestInfo* const info = case_without_file(); info != nullptr) {
+    std::fprintf(stderr, "%s: %s.%s stands in %s, not in a _test.cpp\n", argv[0],
+                 info->test_suite_name(), info->name(), info->file());
+    return false;
+  }
   const std::string patterns = cases_of_file(argv[1]);
   if (patterns.empty()) {
     std::fprintf(stderr, "%s: no case of %s_test.cpp\n", argv[0], argv[1]);

@@ -123,7 +123,7 @@ class LinearForwardPass {
 /// range of rows, and ranks wait for each other unless there are at least as many key heads. If
 /// not, the sums of the rank's segments of kLinearSegment tokens are sent, and totals received. A
 /// near field costs the rows of its margins.
-/// Memory: states or sums; with a near field, the rank's keys and values once more.
+/// Memory: states or sums; with a near field, what `forward` over softmax operators takes.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires FarFieldAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                   Out&& out, const SavedOf<Op, T>& saved,

@@ -111,6 +111,8 @@ class SoftmaxForwardPass {
         stages_(plans_, rows.count(), most_received()),
         keys_(inputs.q.batch(), rows.count(),
               {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
+        travels_(ExchangePlan::of(rows.layout(), rows.ranks().rank(),
+                                  [&](int rank) { return seen_[static_cast<std::size_t>(rank)]; })),
         exchange_(rows.ranks(), keys_, stage_plans()) {
     const bool is_empty = inputs.q.size() == 0 && out.size() == 0;
     std::vector<Range> outer;  // the rows that see keys of other ranges
@@ -148,9 +150,8 @@ class SoftmaxForwardPass {
   /// \pre reserve(executor) was called, once   \returns what computing has thrown, or null
   template <class E>
   std::exception_ptr run(E&& executor) {
-    std::exception_ptr error;
     exchange_.begin();
-    error = fovea::detail::caught([&] {
+    std::exception_ptr error = fovea::detail::caught([&] {
       for (const auto& part : inner_parts_) part->pass.compute(executor);
     });
     for (Index stage = 0; stage < stages_.count(); ++stage) {
@@ -188,7 +189,7 @@ class SoftmaxForwardPass {
   }
 
   /// The rows of a range that see this range alone: their keys and values are read where they are,
-  /// while others travel. There are none where keys come in stages, which nearly all are sent.
+  /// while others travel. There are none where keys come in stages: nearly all of those are sent.
   std::vector<Range> inner_rows(const SoftmaxInputs<T>& inputs, const OwnRange& range) const {
     if (stages_.are_several() || inputs.k.size() == 0 || inputs.v.size() == 0) return {};
     return rows_seeing_only(plans_, range.range(), rows_.count());
@@ -198,18 +199,19 @@ class SoftmaxForwardPass {
   /// \param outer the rows that read the window
   void fill_window(const SoftmaxInputs<T>& inputs, const std::vector<Range>& outer) {
     RowSet needed(rows_.count());
-    const auto rank = static_cast<std::size_t>(rows_.ranks().rank());
-    for (std::size_t other = 0; other < seen_.size(); ++other) {
-      if (other == rank) continue;
-      for (const Range& range : intersection(seen_[other], rows_.own())) needed.add(range);
+    for (const Transfer& to : travels_.sends) {
+      for (const Range& range : to.rows) needed.add(range);
     }
+    const auto rank = static_cast<std::size_t>(rows_.ranks().rank());
     const bool is_all = inner_parts_.empty();
     for (const Range& range : is_all ? seen_[rank] : keys_seen(plans_, outer, rows_.count())) {
       needed.add(range);
     }
     const std::vector<Range> filled = intersection(needed.ranges(), rows_.own());
     keys_.expect(filled);
-    if (!stages_.are_several()) keys_.expect(without(seen_[rank], rows_.own()));
+    if (!stages_.are_several()) {
+      for (const Transfer& from : travels_.receives) keys_.expect(from.rows);
+    }
     for (const OwnRange& own : own_ranges(rows_)) {
       for (const Range& rows : intersection(filled, {own.range()})) {
         keys_.put(0, own.only(inputs.k, rows), {rows});
@@ -236,12 +238,9 @@ class SoftmaxForwardPass {
   }
 
   std::vector<ExchangePlan> stage_plans() const {
-    const ExchangePlan all = ExchangePlan::of(rows_.layout(), rows_.ranks().rank(), [&](int rank) {
-      return seen_[static_cast<std::size_t>(rank)];
-    });
     std::vector<ExchangePlan> stages;
     for (Index stage = 0; stage < stages_.count(); ++stage) {
-      stages.push_back(all.within(stages_.keys(stage)));
+      stages.push_back(travels_.within(stages_.keys(stage)));
     }
     return stages;
   }
@@ -273,7 +272,8 @@ class SoftmaxForwardPass {
   HeadPlans plans_;
   std::vector<std::vector<Range>> seen_;  // the keys that the rows of each rank see
   detail::KeyStages stages_;
-  RowTensors<T> keys_;  // k and v
+  RowTensors<T> keys_;    // k and v
+  ExchangePlan travels_;  // in all stages
   Exchange exchange_;
   std::vector<std::unique_ptr<Part>> inner_parts_;  // whose rows see their own range alone
   std::vector<std::unique_ptr<Part>> parts_;

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#include "support/cases_of_file.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fovea_test::support_cases_of_file {
+
+TEST(CasesOfFile, AreThoseOfTheStem) {
+  EXPECT_EQ(cases_of_file("support/cases_of_file"),
+            "CasesOfFile.AreThoseOfTheStem:CasesOfFile.StandInTests:");
+  EXPECT_EQ(cases_of_file("cases_of_file"), cases_of_file("support/cases_of_file"));
+  EXPECT_EQ(cases_of_file("of_file"), "");
+  EXPECT_EQ(cases_of_file("support/compare"), "");
+}
+
+TEST(CasesOfFile, StandInTests) { EXPECT_EQ(case_without_file(), nullptr); }
+
+}  // namespace fovea_test::support_cases_of_file
