@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <ostream>
 #include <string>
 #include <variant>
@@ -183,8 +184,26 @@ inline std::string test_name(const testing::TestParamInfo<Subject>& info) {
 /// Widths that fill registers, for D = Dv: kernels have code of their own for them.
 inline std::vector<Index> register_widths() { return {2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256}; }
 
+/// Without those that an operator of as many queries as keys has met before: of two numbers it
+/// takes the larger one for both.
+template <class T>
+std::vector<std::array<Index, 2>> sizes_for(const Case<T>& op,
+                                            const std::vector<std::array<Index, 2>>& all) {
+  if (!op.is_square) return all;
+  std::vector<std::array<Index, 2>> squares;
+  for (const auto& [queries, keys] : all) {
+    const Index most = std::max(queries, keys);
+    const std::array<Index, 2> square = {most, most};
+    if (std::find(squares.begin(), squares.end(), square) == squares.end()) {
+      squares.push_back(square);
+    }
+  }
+  return squares;
+}
+
 /// The sizes that every kernel must get right: around tiles, segments and blocks, primes, 0 and 1.
-inline std::vector<std::array<Index, 2>> edge_sizes() {
+template <class T>
+std::vector<std::array<Index, 2>> edge_sizes(const Case<T>& op) {
   constexpr Index tile = fovea::kKeyTile;
   constexpr Index segment = fovea::kKeySegment;
   std::vector<std::array<Index, 2>> all;
@@ -197,7 +216,7 @@ inline std::vector<std::array<Index, 2>> edge_sizes() {
   }
   for (const Index queries : {511, 513, 640}) all.push_back({queries, 29});
   all.push_back({4097, 3});
-  return all;
+  return sizes_for(op, all);
 }
 
 }  // namespace fovea_test

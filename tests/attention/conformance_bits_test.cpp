@@ -244,7 +244,7 @@ TEST_P(Conformance, LevelsWithFusedMultiplyAddAgree) {
       EXPECT_TRUE(same_bits(at(IsaLevel::v3), at(IsaLevel::v4))) << describe(problem);
     };
     std::uint64_t seed = 40;
-    for (const auto& [queries, keys] : edge_sizes()) {
+    for (const auto& [queries, keys] : edge_sizes(op)) {
       compare(make_problem(op, sizes(queries, keys, 8, 5), seed++));
       compare(make_problem(op, sizes(queries, keys, 3, 17), seed++));
     }

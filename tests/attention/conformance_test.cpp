@@ -39,7 +39,7 @@ TEST(CoveredCases, AndThoseThatCoverThemExist) {
 TEST_P(Conformance, EdgeSizes) {
   each([]<class T>(const Case<T>& op) {
     std::uint64_t seed = 1;
-    for (const auto& [queries, keys] : edge_sizes()) {
+    for (const auto& [queries, keys] : edge_sizes(op)) {
       expect_conforms(op, make_problem(op, sizes(queries, keys, 8, 5), seed++));
     }
   });

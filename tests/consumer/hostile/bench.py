@@ -38,6 +38,7 @@ class Bench:
         self.eigen = options.eigen
         self.eigen5 = options.eigen5
         self.families = options.families
+        self.is_short = options.short
         self.folder = folder
         self.pool = ThreadPoolExecutor(options.jobs)
         self.numbers = json.loads(RESULTS.read_text())["numbers"] if RESULTS.exists() else {}

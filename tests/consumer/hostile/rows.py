@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import subprocess
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -496,9 +497,14 @@ def includes() -> list[Row]:
             bench.accepted(bench.here, [*SYNTAX, *mpi, "-DFOVEA_EXTERN_KERNELS", "-Wall", "-Werror"],
                            f"#include <{header}>\n#include <{header}>\nint main() {{}}\n")
 
-        for job in [bench.pool.submit(one, header) for header in public]:
+        headers = public
+        if bench.is_short:
+            # A compiler for each is minutes: the suite takes every fourth, others after each change.
+            text = b"".join((ROOT / "include" / header).read_bytes() for header in public)
+            headers = public[zlib.crc32(text) % 4::4]
+        for job in [bench.pool.submit(one, header) for header in headers]:
             job.result()
-        return f"{len(public)} headers"
+        return f"{len(headers)} headers"
 
     def shuffled(seed: int) -> Callable[[Bench], str]:
         def run(bench: Bench) -> str:
