@@ -23,6 +23,7 @@
 #include "fovea/distributed/linear_forward.hpp"
 #include "fovea/distributed/mpi_type.hpp"
 #include "fovea/distributed/near_field_backward.hpp"
+#include "fovea/distributed/over_rows.hpp"
 #include "fovea/distributed/own_range.hpp"
 #include "fovea/distributed/places_of_rows.hpp"
 #include "fovea/distributed/query_rows.hpp"

@@ -140,6 +140,8 @@ class ArenaLease {
 /// \tparam E the other executor, or a reference to it
 template <class E>
 class ArenaExecutor {
+  static_assert(!SpreadsRows<E>, "put the arena around the executor that with_rows is given");
+
  public:
   /// \param arena must outlive this object
   /// \param executor must outlive it, too, if E is a reference

@@ -316,11 +316,21 @@ class LeasedExecutor {
   decltype(std::declval<E&>().lease()) lease_;
 };
 
+/// Whether an executor stands for a sequence of which this process holds some rows, as that of
+/// distributed::with_rows does. Layers then compute the rows that are here, and meet the other
+/// processes for what is made of all rows.
+template <class E>
+concept SpreadsRows = requires {
+  requires std::remove_cvref_t<E>::kSpreadsRows;
+};
+
 /// What an operator's call runs on: as_executor(x), and if that brings memory, a LeasedExecutor of
 /// it. Memory is so held by one call of an operator, and free again between the calls of a layer.
 /// \throws what lease() does: std::invalid_argument if an Arena is in use
 template <class X>
 decltype(auto) for_call(X& x) {
+  static_assert(!SpreadsRows<X>,
+                "this operator or layer has no pass over a sequence that is spread over ranks");
   if constexpr (LeasesMemory<X>) {
     return LeasedExecutor<X>(x);
   } else {

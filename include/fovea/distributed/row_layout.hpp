@@ -20,16 +20,17 @@ namespace distributed {
 class RowLayout {
  public:
   /// Every rank holds one range, in the order of ranks, as equal as may be: right for windows.
-  /// \throws std::invalid_argument if rows < 0 or ranks < 1
-  static RowLayout contiguous(Index rows, int ranks) {
-    return in_turn(rows, ranks, checked(rows, ranks), [](Index piece) { return piece; });
+  /// \param multiple ranges begin at multiples of it, as of kChain for the gradients of layers
+  /// \throws std::invalid_argument if rows < 0, ranks < 1 or multiple < 1
+  static RowLayout contiguous(Index rows, int ranks, Index multiple = 1) {
+    return in_turn(rows, ranks, checked(rows, ranks), multiple, [](Index piece) { return piece; });
   }
 
   /// The rows are cut into 2 ranks pieces, and rank r holds pieces r and 2 ranks - 1 - r: under a
-  /// causal pattern all ranks see as many keys. \throws as contiguous
-  static RowLayout zigzag(Index rows, int ranks) {
+  /// causal pattern all ranks see as many keys. \param multiple, \throws as contiguous
+  static RowLayout zigzag(Index rows, int ranks, Index multiple = 1) {
     const Index count = checked(rows, ranks);
-    return in_turn(rows, ranks, 2 * count,
+    return in_turn(rows, ranks, 2 * count, multiple,
                    [&](Index piece) { return piece < count ? piece : 2 * count - 1 - piece; });
   }
 
@@ -112,10 +113,16 @@ class RowLayout {
 
   /// Pieces that are as equal as may be, of which rank_of(piece) holds each.
   template <class RankOf>
-  static RowLayout in_turn(Index rows, int ranks, Index pieces, const RankOf& rank_of) {
+  static RowLayout in_turn(Index rows, int ranks, Index pieces, Index multiple,
+                           const RankOf& rank_of) {
+    if (multiple < 1) refuse("RowLayout", "multiple", std::to_string(multiple), "at least 1");
     std::vector<std::vector<Range>> of_ranks(static_cast<std::size_t>(ranks));
-    // Without a product, which might be too large.
-    const auto begin = [&](Index n) { return rows / pieces * n + (std::min)(n, rows % pieces); };
+    const Index blocks = rows / multiple + (rows % multiple == 0 ? 0 : 1);
+    // Without products that might be too large.
+    const auto begin = [&](Index n) {
+      const Index block = blocks / pieces * n + (std::min)(n, blocks % pieces);
+      return block > rows / multiple ? rows : block * multiple;
+    };
     for (Index n = 0; n < pieces; ++n) {
       of_ranks[static_cast<std::size_t>(rank_of(n))].push_back({begin(n), begin(n + 1)});
     }

@@ -7,6 +7,7 @@
 
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_check.hpp"
+#include "fovea/layers/token_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -50,8 +51,10 @@ double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits,
                              std::span<const Index> targets, const View<T>& d_logits,
                              E&& executor = {}) {
   detail::check_targets(logits, targets, d_logits);
-  const auto counted = static_cast<double>(
-      std::count_if(targets.begin(), targets.end(), [](Index t) { return t != kNoTarget; }));
+  const auto at = [&](Index b, Index n) { return static_cast<std::size_t>(b * logits.rows() + n); };
+  const double counted = detail::sum_of_tokens(logits, executor, [&](Index b, Index n) {
+    return targets[at(b, n)] == kNoTarget ? 0.0 : 1.0;
+  });
   const double share = 1 / (std::max)(1.0, counted);
   std::vector<double> losses(targets.size());
   const LayerKernels<T> kernels;
@@ -60,7 +63,7 @@ double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits,
   detail::for_each_row_block(
       as_executor(executor), logits.batch(), logits.rows(), of_row,
       [&](Index b, Index first, Index count) {
-        const auto row = static_cast<std::size_t>(b * logits.rows() + first);
+        const std::size_t row = at(b, first);
         kernels.cross_entropy(
             {.x = detail::row_at(logits, b, first),
              .x_row = logits.strides()[2],
@@ -72,9 +75,8 @@ double softmax_cross_entropy(const std::type_identity_t<View<const T>>& logits,
              .classes = logits.width(),
              .share = share});
       });
-  double sum = 0;
-  for (const double loss : losses) sum += loss;
-  return sum * share;
+  const auto loss = [&](Index b, Index n) { return losses[at(b, n)]; };
+  return detail::sum_of_tokens(logits, executor, loss) * share;
 }
 
 FOVEA_NAMESPACE_END

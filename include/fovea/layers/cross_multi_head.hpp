@@ -125,7 +125,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
     const Tokens<T> source = source_of(tokens);
     const auto qkv = parts<const T>(saved.q.view(), saved.kv.view());
     const auto d_qkv = parts<T>(d_q, d_kv);
-    attention_.check_backward(kName, qkv, source, saved.heads, d_qkv);
+    attention_.check_backward(kName, qkv, source, saved.heads, d_qkv, executor);
     typename Linear<T>::Saved nothing;
     out_.backward(saved.heads.out.view(), nothing, d_y, d_heads, executor);
     attention_.backward(qkv, source, saved.heads, d_qkv, executor);

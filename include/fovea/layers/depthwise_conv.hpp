@@ -6,6 +6,7 @@
 
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_calls.hpp"
+#include "fovea/layers/token_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -58,6 +59,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
                E&& executor = {}) const {
     check_forward("DepthwiseConv", tokens.x, width(), y, width());
     check_lengths("DepthwiseConv", tokens);
+    detail::check_is_whole("DepthwiseConv", executor);
     convolve(tokens, tokens.x, y, false, Into::write, as_executor(executor));
   }
 
@@ -69,6 +71,7 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
                 const View<T>& d_x, E&& executor = {}, Into into = Into::write) {
     check_backward("DepthwiseConv", tokens.x, width(), d_y, width(), d_x);
     check_lengths("DepthwiseConv", tokens);
+    detail::check_is_whole("DepthwiseConv", executor);
     auto&& threads = as_executor(executor);
     const auto rows = static_cast<double>(taps() * d_y.batch() * d_y.rows());
     T* const d_weights = weight.gradient_sum().data();

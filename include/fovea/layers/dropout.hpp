@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fovea/layers/elementwise.hpp"
+#include "fovea/layers/token_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -91,7 +92,8 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
         executor, x.batch(), x.rows(), kProducts * static_cast<double>(x.width()),
         [&](Index b, Index first, Index count) {
           for (Index n = first; n < first + count; ++n) {
-            write_row(seed, b, n, detail::row_at(x, b, n), detail::row_at(y, b, n), x.width());
+            write_row(seed, b, detail::row_of_sequence(executor, n), detail::row_at(x, b, n),
+                      detail::row_at(y, b, n), x.width());
           }
         });
   }

@@ -65,17 +65,18 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   template <class E = Serial>
   void forward_from(Index first_position, std::span<const Index> tokens, const View<T>& y,
                     E&& executor = {}) const {
-    check(tokens, "y", y, first_position);
+    check(tokens, "y", y, first_position, executor);
     const double products = kProducts * static_cast<double>(y.width());
-    detail::for_each_row_block(as_executor(executor), y.batch(), y.rows(), products,
-                               [&](Index b, Index first, Index count) {
-                                 for (Index n = first; n < first + count; ++n) {
-                                   auto row = detail::rows_of(y, b, n, 1);
-                                   row = table.value.row(at(tokens, y, b, n)).template cast<T>();
-                                   if (!has_positions()) continue;
-                                   row += position.value.row(first_position + n);
-                                 }
-                               });
+    detail::for_each_row_block(
+        as_executor(executor), y.batch(), y.rows(), products,
+        [&](Index b, Index first, Index count) {
+          for (Index n = first; n < first + count; ++n) {
+            auto row = detail::rows_of(y, b, n, 1);
+            row = table.value.row(at(tokens, y, b, n)).template cast<T>();
+            if (!has_positions()) continue;
+            row += position.value.row(first_position + detail::row_of_sequence(executor, n));
+          }
+        });
   }
 
   /// Adds to the gradients of the parameters.
@@ -84,21 +85,13 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// \throws as `forward`
   template <class E = Serial>
   void backward(std::span<const Index> tokens, const View<const T>& d_y, E&& executor = {}) {
-    check(tokens, "d_y", d_y);
-    RowMatrix<T>& d_table = table.gradient_sum();
-    RowMatrix<T>& d_position = position.gradient_sum();
-    detail::for_each_column_block(
-        as_executor(executor), d_y.width(), detail::kColumnsPerTask,
-        kProducts * static_cast<double>(tokens.size()), [&](Index first, Index count) {
-          for (Index b = 0; b < d_y.batch(); ++b) {
-            const auto rows = detail::rows_of(d_y, b);
-            for (Index n = 0; n < d_y.rows(); ++n) {
-              const auto d = rows.row(n).segment(first, count);
-              d_table.row(at(tokens, d_y, b, n)).segment(first, count) += d;
-              if (has_positions()) d_position.row(n).segment(first, count) += d;
-            }
-          }
-        });
+    check(tokens, "d_y", d_y, 0, executor);
+    auto&& threads = as_executor(executor);
+    add_to_rows(d_y, table.gradient_sum(), threads,
+                [&](Index b, Index n) { return at(tokens, d_y, b, n); });
+    if (!has_positions()) return;
+    add_to_rows(d_y, position.gradient_sum(), threads,
+                [&](Index /*b*/, Index n) { return detail::row_of_sequence(threads, n); });
   }
 
   /// Computes the logits of an output that is tied to the table (Press and Wolf 2017): logit of
@@ -136,16 +129,39 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   /// Multiply-adds that take as long as an element does.
   static constexpr double kProducts = 16;
 
+  /// Adds each row of d_y to a row of a table. \param row_of called as row_of(b, n)
+  template <class E, class F>
+  static void add_to_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& threads,
+                          const F& row_of) {
+    constexpr Index least_rows = 256;
+    const auto elements = kProducts * static_cast<double>(d_y.batch() * d_y.rows());
+    const auto add = [&](const detail::RowsOfSum<T>& to, const detail::TokenRange& tokens) {
+      detail::for_each_column_block(
+          threads, d_y.width(), detail::kColumnsPerTask, elements, [&](Index first, Index count) {
+            for (Index b = tokens.sequences.begin; b < tokens.sequences.end; ++b) {
+              const auto rows = detail::rows_of(d_y, b);
+              for (Index n = tokens.rows.begin; n < tokens.rows.end; ++n) {
+                const Index row = row_of(b, n);
+                if (!to.rows.holds(row)) continue;
+                T* const at = to.data + (row - to.rows.begin) * d_y.width() + first;
+                Eigen::Map<RowMatrix<T>>(at, 1, count) += rows.row(n).segment(first, count);
+              }
+            }
+          });
+    };
+    detail::sum_over_tokens(d_y, sum, least_rows, threads, add);
+  }
+
   template <class U>
   static Index at(std::span<const Index> tokens, const View<U>& y, Index b, Index n) {
     return tokens[static_cast<std::size_t>(b * y.rows() + n)];
   }
 
-  template <class U>
+  template <class U, class E>
   void check(std::span<const Index> tokens, const char* tensor, const View<U>& y,
-             Index first_position = 0) const {
+             Index first_position, const E& executor) const {
     check_activations("Embedding", tensor, y, table.value.cols());
-    check_positions(tensor, y.rows(), first_position);
+    check_positions(tensor, detail::rows_of_sequence(y, executor), first_position);
     if (static_cast<Index>(tokens.size()) != y.batch() * y.rows()) {
       refuse("Embedding", "the number of tokens", std::to_string(tokens.size()),
              std::to_string(y.batch() * y.rows()) + ", batch times rows of " + tensor);

@@ -26,6 +26,29 @@ std::conditional_t<std::is_const_v<Op>, const Dropout, Dropout>* dropout_of(Op& 
   }
 }
 
+/// The forward pass of an operator: of the whole sequence, if the executor spreads its rows.
+template <class Op, class T, class E>
+void attend(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
+            const SavedOf<Op, T>& saved, E&& executor) {
+  if constexpr (SpreadsRows<E>) {
+    executor.forward(op, inputs, out, saved);
+  } else {
+    op.forward(inputs, out, saved, executor);
+  }
+}
+
+/// The backward pass likewise.
+template <class Op, class T, class E>
+void attend_backward(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
+                     const SavedOf<Op, T>& saved, const View<const T>& d_out,
+                     const GradsOf<Op, T>& grads, E&& executor) {
+  if constexpr (SpreadsRows<E>) {
+    executor.backward(op, inputs, out, saved, d_out, grads);
+  } else {
+    op.backward(inputs, out, saved, d_out, grads, executor);
+  }
+}
+
 /// Converts the elements of heads [B, H, L, D].
 template <class From, class To, class E>
 void convert_heads(const View<const From>& from, const View<To>& to, E&& executor) {
@@ -123,7 +146,8 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     const auto call = attached(qkv, source, saved);
     saved.training = source.training;
     with_op(source, [&](const Op& used) {
-      used.forward(call.first, as_heads(out, 0, q.heads(), q.width()), call.second, executor);
+      detail::attend<Op, T>(used, call.first, as_heads(out, 0, q.heads(), q.width()), call.second,
+                            executor);
     });
     return out;
   }
@@ -171,12 +195,15 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   static View<T> d_out(Saved& saved) { return saved.d_out.resize(saved.out.view().shape()); }
 
   /// Checks what `backward` takes, before anything is added to gradients.
+  /// \param executor if it spreads rows, the pass of the operator checks its tensors itself
   /// \throws std::invalid_argument as the operator, and if the step of training is another one
   /// than that of the forward pass
+  template <class E>
   void check_backward(const char* layer, const std::array<View<const T>, 3>& qkv,
-                      const Tokens<T>& source, Saved& saved,
-                      const std::array<View<T>, 3>& d_qkv) const {
+                      const Tokens<T>& source, Saved& saved, const std::array<View<T>, 3>& d_qkv,
+                      const E& /*executor*/) const {
     check_training(layer, saved.training, source.training);
+    if constexpr (SpreadsRows<E>) return;
     const auto [inputs, kept] = attached(qkv, source, saved);
     const GradsOf<Op, T> grads = asked(source, saved, d_qkv);
     op.check_backward(inputs, heads_of(saved.out, qkv[0]), kept, heads_of(saved.d_out, qkv[0]),
@@ -193,7 +220,7 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     const View<const T> out = heads_of(saved.out, qkv[0]);
     const View<const T> d_out = heads_of(saved.d_out, qkv[0]);
     with_op(source, [&](const Op& used) {
-      used.backward(call.first, out, call.second, d_out, grads, executor);
+      detail::attend_backward<Op, T>(used, call.first, out, call.second, d_out, grads, executor);
     });
   }
 

@@ -189,7 +189,7 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
     const View<T> d_heads = attention_.d_out(saved.heads);
     const auto qkv = parts<const T>(saved.q.view(), saved.kv.view());
     const auto d_qkv = parts<T>(d_q, d_kv);
-    attention_.check_backward(name_, qkv, source, saved.heads, d_qkv);
+    attention_.check_backward(name_, qkv, source, saved.heads, d_qkv, executor);
     typename Linear<T>::Saved nothing;
     out_.backward(saved.heads.out.view(), nothing, d_y, d_heads, executor);
     attention_.backward(qkv, source, saved.heads, d_qkv, executor);

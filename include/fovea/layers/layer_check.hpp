@@ -97,14 +97,21 @@ inline void check_training(const char* layer, const std::optional<TrainingStep>&
   refuse(layer, "training", text(given), text(saved) + ", as in the forward pass");
 }
 
-/// There must be no key lengths, or one for each sequence, in [0, L], and no packed sequences.
+/// There must be no key lengths, or one for each sequence, in [0, rows], and no packed sequences.
+/// \param rows those of the sequence, of which x may be a part
 /// \throws std::invalid_argument if that is not so
 template <class T>
-void check_lengths(const char* layer, const Tokens<T>& tokens) {
+void check_lengths(const char* layer, const Tokens<T>& tokens, Index rows) {
   if (!tokens.cu_seqlens.empty()) {
     refuse(layer, "cu_seqlens", "given", "none: the layer takes no packed sequences");
   }
-  detail::check_key_lengths(layer, tokens.key_lengths, tokens.x.batch(), "x", tokens.x.rows(), "x");
+  detail::check_key_lengths(layer, tokens.key_lengths, tokens.x.batch(), "x", rows, "x");
+}
+
+/// The same where x is all of the sequence.
+template <class T>
+void check_lengths(const char* layer, const Tokens<T>& tokens) {
+  check_lengths(layer, tokens, tokens.x.rows());
 }
 
 FOVEA_NAMESPACE_END

@@ -7,6 +7,7 @@
 #include "fovea/core/eigen_scalar.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_calls.hpp"
+#include "fovea/layers/token_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -85,36 +86,51 @@ constexpr Index tile_extent(Index extent) {
   return (std::min<Index>)(256, blocks(extent, 64) * 32);
 }
 
-/// sum += x^T d_y over all tokens. Its tiles are tasks, each of which goes through all tokens in
-/// order.
+/// Rows of x^T d_y, to which some tokens are added. Its tiles are tasks, each of which goes through
+/// the tokens in order.
 template <class T, class E>
-void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatrix<T>& sum,
-                       E&& executor) {
+void add_outer_product(const View<const T>& x, const View<const T>& d_y, const RowsOfSum<T>& sum,
+                       const TokenRange& tokens, E&& executor) {
   const ProductKernels<T> kernels;
-  const Index tile_rows = tile_extent(sum.rows());
-  const Index tile_columns = tile_extent(sum.cols());
-  const Index columns = blocks(sum.cols(), tile_columns);
+  const Index extent = sum.rows.end - sum.rows.begin;
+  const Index steps = tokens.rows.end - tokens.rows.begin;
+  const Index width = d_y.width();
+  const Index tile_rows = tile_extent(extent);
+  const Index tile_columns = tile_extent(width);
+  const Index columns = blocks(width, tile_columns);
   const auto threads = for_work(executor, [&] {
-    return static_cast<double>(sum.size()) * static_cast<double>(x.batch() * x.rows());
+    return static_cast<double>(extent * width) *
+           static_cast<double>((tokens.sequences.end - tokens.sequences.begin) * steps);
   });
-  for_each_task(threads, blocks(sum.rows(), tile_rows) * columns, [&](Index task, Index) {
+  for_each_task(threads, blocks(extent, tile_rows) * columns, [&](Index task, Index) {
     const Index i = task / columns * tile_rows;
     const Index j = task % columns * tile_columns;
-    for (Index b = 0; b < x.batch(); ++b) {
-      Matrix<const T> rows = transposed(matrix_of(x, b, 0));
-      rows.data += i;
-      Matrix<const T> products = matrix_of(d_y, b, 0);
+    for (Index b = tokens.sequences.begin; b < tokens.sequences.end; ++b) {
+      Matrix<const T> rows = transposed(matrix_of(x, b, tokens.rows.begin));
+      rows.data += sum.rows.begin + i;
+      Matrix<const T> products = matrix_of(d_y, b, tokens.rows.begin);
       products.data += j;
       kernels.multiply({.a = rows,
                         .b = stored(products),
-                        .to = sum.data() + i * sum.cols() + j,
-                        .to_row = sum.cols(),
-                        .rows = (std::min)(tile_rows, sum.rows() - i),
-                        .columns = (std::min)(tile_columns, sum.cols() - j),
-                        .steps = x.rows(),
+                        .to = sum.data + i * width + j,
+                        .to_row = width,
+                        .rows = (std::min)(tile_rows, extent - i),
+                        .columns = (std::min)(tile_columns, width - j),
+                        .steps = steps,
                         .add = true});
     }
   });
+}
+
+/// sum += x^T d_y over all tokens, in chains of kChain tokens of a sequence.
+template <class T, class E>
+void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatrix<T>& sum,
+                       E&& executor) {
+  constexpr Index least_rows = 32;
+  sum_over_tokens(x, sum, least_rows, executor,
+                  [&](const RowsOfSum<T>& rows, const TokenRange& tokens) {
+                    add_outer_product(x, d_y, rows, tokens, executor);
+                  });
 }
 
 /// sum += d_y over all tokens, in order.
@@ -122,17 +138,19 @@ template <class T, class E>
 void add_rows(const View<const T>& d_y, RowMatrix<T>& sum, E&& executor) {
   constexpr double products = 4;  // an addition of elements takes their time
   const LayerKernels<T> kernels;
-  const auto tokens = static_cast<double>(d_y.batch() * d_y.rows());
-  for_each_column_block(executor, d_y.width(), kColumnsPerTask, products * tokens,
-                        [&](Index first, Index count) {
-                          for (Index b = 0; b < d_y.batch(); ++b) {
-                            kernels.add_rows({.rows = row_at(d_y, b, 0) + first,
-                                              .row = d_y.strides()[2],
-                                              .count = d_y.rows(),
-                                              .width = count,
-                                              .to = sum.data() + first});
-                          }
-                        });
+  const auto all = static_cast<double>(d_y.batch() * d_y.rows());
+  sum_over_tokens(d_y, sum, 1, executor, [&](const RowsOfSum<T>& rows, const TokenRange& tokens) {
+    for_each_column_block(executor, d_y.width(), kColumnsPerTask, products * all,
+                          [&](Index first, Index count) {
+                            for (Index b = tokens.sequences.begin; b < tokens.sequences.end; ++b) {
+                              kernels.add_rows({.rows = row_at(d_y, b, tokens.rows.begin) + first,
+                                                .row = d_y.strides()[2],
+                                                .count = tokens.rows.end - tokens.rows.begin,
+                                                .width = count,
+                                                .to = rows.data + first});
+                            }
+                          });
+  });
 }
 
 }  // namespace detail

@@ -35,10 +35,11 @@ struct LogitOptions {
 };
 
 /// The tokens' sequences must be whole tensors, or have key lengths, or be packed into one tensor.
+/// \param rows those of the sequence, of which x may be a part
 /// \throws std::invalid_argument if lengths or ends are out of range, or both are given
 template <class T>
-void check_sequences(const char* layer, const Tokens<T>& tokens) {
-  if (tokens.cu_seqlens.empty()) return check_lengths(layer, tokens);
+void check_sequences(const char* layer, const Tokens<T>& tokens, Index rows) {
+  if (tokens.cu_seqlens.empty()) return check_lengths(layer, tokens, rows);
   if (tokens.x.batch() != 1) {
     refuse(layer, "batch of x", std::to_string(tokens.x.batch()), "1, since cu_seqlens is given");
   }
@@ -46,7 +47,7 @@ void check_sequences(const char* layer, const Tokens<T>& tokens) {
     refuse(layer, "the number of key_lengths", std::to_string(tokens.key_lengths.size()),
            "0, since cu_seqlens is given");
   }
-  detail::check_cu_seqlens(layer, "cu_seqlens", tokens.cu_seqlens, tokens.x.rows(), "x");
+  detail::check_cu_seqlens(layer, "cu_seqlens", tokens.cu_seqlens, rows, "x");
 }
 
 /// Gives an operator what tokens and layer add to its logits, and takes the gradients. What the

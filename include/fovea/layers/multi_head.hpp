@@ -132,7 +132,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("MultiHead", tokens.x, sizes_.width, y, sizes_.width);
-    check_sequences("MultiHead", tokens);
+    check_sequences("MultiHead", tokens, detail::rows_of_sequence(tokens.x, executor));
     const View<T> projected = saved.projected.resize(y.batch(), y.rows(), columns());
     projection_.forward(tokens.x, projected, executor);
     rotary_.turn(queries_and_keys(projected), 0, saved.angles, false, executor, tokens.cu_seqlens);
@@ -147,13 +147,13 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
                 E&& executor = {}) {
     check_backward("MultiHead", tokens.x, sizes_.width, d_y, sizes_.width, d_x);
     check_saved("MultiHead", saved.projected.view(), tokens.x);
-    check_sequences("MultiHead", tokens);
+    check_sequences("MultiHead", tokens, detail::rows_of_sequence(tokens.x, executor));
     const View<const T> projected(saved.projected.view());
     const View<T> d_projected = saved.d_projected.resize(d_y.batch(), d_y.rows(), columns());
     const View<T> d_heads = attention_.d_out(saved.heads);
     const auto qkv = parts(projected);
     const auto d_qkv = parts(d_projected);
-    attention_.check_backward("MultiHead", qkv, tokens, saved.heads, d_qkv);
+    attention_.check_backward("MultiHead", qkv, tokens, saved.heads, d_qkv, executor);
     typename Linear<T, W>::Saved nothing;
     out_.backward(saved.heads.out.view(), nothing, d_y, d_heads, executor);
     attention_.backward(qkv, tokens, saved.heads, d_qkv, executor);

@@ -13,6 +13,7 @@
 #include "fovea/core/rounded.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_check.hpp"
+#include "fovea/layers/token_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -127,10 +128,27 @@ class Rotary {
   void turn(const View<T>& heads, Index first, RotaryAngles<T>& angles, bool is_back, E&& executor,
             std::span<const Index> ends = {}) const {
     if (!turns()) return;
+    if constexpr (SpreadsRows<E>) {
+      executor.for_each_range([&](Index place, const Range& rows) {
+        const View<T> some(detail::row_at(heads, 0, place),
+                           {heads.batch(), heads.heads(), rows.end - rows.begin, heads.width()},
+                           heads.strides());
+        turn(some, first + rows.begin, angles, is_back, executor.executor(), ends);
+      });
+    } else {
+      turn_rows(heads, first, angles, is_back, executor, ends);
+    }
+  }
+
+ private:
+  /// Turns the heads of consecutive rows.
+  template <class E>
+  void turn_rows(const View<T>& heads, Index first, RotaryAngles<T>& angles, bool is_back,
+                 E&& executor, std::span<const Index> ends) const {
     angles.make(frequencies_, first, heads.rows());
     const LayerKernels<T> kernels;
     const double products = kProducts * static_cast<double>(heads.heads() * heads.width());
-    const auto turn_rows = [&](Index b, Index row, Index count, Index position) {
+    const auto turn_some = [&](Index b, Index row, Index count, Index position) {
       kernels.turn_heads({.x = detail::row_at(heads, b, row),
                           .x_row = heads.strides()[2],
                           .rows = count,
@@ -144,17 +162,16 @@ class Rotary {
     };
     detail::for_each_row_block(as_executor(executor), heads.batch(), heads.rows(), products,
                                [&](Index b, Index row, Index count) {
-                                 if (ends.empty()) return turn_rows(b, row, count, row);
+                                 if (ends.empty()) return turn_some(b, row, count, row);
                                  for (Index at = row; at < row + count;) {
                                    const auto end = std::upper_bound(ends.begin(), ends.end(), at);
                                    const Index stop = (std::min)(*end, row + count);
-                                   turn_rows(b, at, stop - at, at - *(end - 1));
+                                   turn_some(b, at, stop - at, at - *(end - 1));
                                    at = stop;
                                  }
                                });
   }
 
- private:
   /// Multiply-adds that take as long as a channel does.
   static constexpr double kProducts = 8;
 

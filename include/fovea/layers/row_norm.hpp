@@ -6,6 +6,7 @@
 
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_calls.hpp"
+#include "fovea/layers/token_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -62,26 +63,7 @@ class RowNorm : public LayerCalls<Layer, T> {
     }
     auto&& threads = as_executor(executor);
     const LayerKernels<T> kernels;
-    const auto tokens = static_cast<double>(x.batch() * x.rows());
-    T* const d_scale = scale.gradient_sum().data();
-    T* d_shift = nullptr;
-    if constexpr (Layer::kIsCentred) {
-      d_shift = static_cast<Layer&>(*this).shift.gradient_sum().data();
-    }
-    detail::for_each_column_block(threads, width(), detail::kColumnsPerTask, kProducts * tokens,
-                                  [&](Index first, Index count) {
-                                    if (x.rows() == 0) return;
-                                    for (Index b = 0; b < x.batch(); ++b) {
-                                      NormArgs<T> args = arguments(x, moments, b, 0, x.rows());
-                                      args.x += first;
-                                      args.width = count;
-                                      args.d_y = &d_y(b, 0, 0, first);
-                                      args.d_y_row = d_y.strides()[2];
-                                      args.d_scale = d_scale + first;
-                                      if (d_shift != nullptr) args.d_shift = d_shift + first;
-                                      kernels.norm_parameters(args);
-                                    }
-                                  });
+    add_parameters(x, moments, d_y, threads);
     if (d_x.is_none()) return;
     detail::for_each_row_block(threads, x.batch(), x.rows(), products(),
                                [&](Index b, Index first, Index count) {
@@ -117,6 +99,57 @@ class RowNorm : public LayerCalls<Layer, T> {
 
   /// Of a row.
   double products() const { return kProducts * static_cast<double>(width()); }
+
+  /// Adds to the gradients of scale and shift.
+  template <class E>
+  void add_parameters(const View<const T>& x, const View<T>& moments, const View<const T>& d_y,
+                      E&& threads) {
+    RowMatrix<T>& d_scale = scale.gradient_sum();
+    RowMatrix<T>* d_shift = nullptr;
+    if constexpr (Layer::kIsCentred) d_shift = &static_cast<Layer&>(*this).shift.gradient_sum();
+    const auto add = [&](T* of_scale, T* of_shift, const detail::TokenRange& tokens) {
+      add_tokens(x, moments, d_y, of_scale, of_shift, tokens, threads);
+    };
+    if constexpr (SpreadsRows<E>) {
+      // Both go from process to process together.
+      RowMatrix<T> both(1, (Layer::kIsCentred ? 2 : 1) * width());
+      both.leftCols(width()) = d_scale;
+      if (d_shift != nullptr) both.rightCols(width()) = *d_shift;
+      detail::sum_over_tokens(
+          x, both, 1, threads,
+          [&](const detail::RowsOfSum<T>& sum, const detail::TokenRange& tokens) {
+            add(sum.data, d_shift == nullptr ? nullptr : sum.data + width(), tokens);
+          });
+      d_scale = both.leftCols(width());
+      if (d_shift != nullptr) *d_shift = both.rightCols(width());
+    } else {
+      add(d_scale.data(), d_shift == nullptr ? nullptr : d_shift->data(), detail::all_tokens(x));
+    }
+  }
+
+  /// Adds what some tokens give. \param d_shift [C], or null if there is no shift
+  template <class E>
+  void add_tokens(const View<const T>& x, const View<T>& moments, const View<const T>& d_y,
+                  T* d_scale, T* d_shift, const detail::TokenRange& tokens, E&& threads) const {
+    const Index begin = tokens.rows.begin;
+    const Index rows = tokens.rows.end - begin;
+    if (rows == 0) return;
+    const LayerKernels<T> kernels;
+    const auto products = kProducts * static_cast<double>(x.batch() * rows);
+    detail::for_each_column_block(
+        threads, width(), detail::kColumnsPerTask, products, [&](Index first, Index count) {
+          for (Index b = tokens.sequences.begin; b < tokens.sequences.end; ++b) {
+            NormArgs<T> args = arguments(x, moments, b, begin, rows);
+            args.x += first;
+            args.width = count;
+            args.d_y = &d_y(b, 0, begin, first);
+            args.d_y_row = d_y.strides()[2];
+            args.d_scale = d_scale + first;
+            if (d_shift != nullptr) args.d_shift = d_shift + first;
+            kernels.norm_parameters(args);
+          }
+        });
+  }
 
   /// What all passes over rows read.
   NormArgs<T> arguments(const View<const T>& x, const View<T>& moments, Index b, Index first,

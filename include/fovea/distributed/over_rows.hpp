@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Layers over a sequence that is spread over ranks: what they do with a token alone they do with
+/// those of this rank; attention is that of the whole sequence, and so are gradients of parameters.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "fovea/distributed/agreement.hpp"
+#include "fovea/distributed/places_of_rows.hpp"
+#include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/state_chain.hpp"
+#include "fovea/layers/token_sums.hpp"
+#include "fovea/simd/softmax_constants.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+// The passes of operators, found where a layer with that operator is made: each is in a header of
+// its own, and OverRows has members of the same names.
+template <class Op, class In, class Out, class Saved, class E>
+auto forward_of(const Op& op, const In& inputs, const Out& out, const Saved& saved,
+                const Rows& rows, E& executor)
+    -> decltype(forward(op, inputs, out, saved, rows, executor)) {
+  return forward(op, inputs, out, saved, rows, executor);
+}
+template <class Op, class In, class Out, class Saved, class Grads, class E>
+auto backward_of(const Op& op, const In& inputs, const Out& out, const Saved& saved,
+                 const Out& d_out, const Grads& grads, const Rows& rows, E& executor)
+    -> decltype(backward(op, inputs, out, saved, d_out, grads, rows, executor)) {
+  return backward(op, inputs, out, saved, d_out, grads, rows, executor);
+}
+
+}  // namespace detail
+
+/// An executor for layers whose tokens are the rows of this rank. with_rows makes it.
+///
+/// The gradient of a parameter goes along the ranks in the order of their rows, and each adds its
+/// tokens: one part of it behind the other, so that all ranks are at work. Then all have it, with
+/// the bits of one process.
+/// \tparam E the executor of this rank's work
+template <Executor E>
+class OverRows {
+ public:
+  /// It spreads rows: layers ask it for what is made of all of them.
+  static constexpr bool kSpreadsRows = true;
+  /// Whether the executor says that its threads are awake.
+  static constexpr bool kTakesSmallWork = fovea::kTakesSmallWork<E>;
+
+  /// \param rows, executor must outlive this object
+  OverRows(const Rows& rows, E& executor) : rows_(rows), executor_(executor), own_(rows.own()) {}
+  OverRows(const OverRows&) = delete;
+  OverRows& operator=(const OverRows&) = delete;
+
+  /// That of the executor.
+  Index concurrency() const { return static_cast<Index>(executor_.concurrency()); }
+  /// Runs the calls on the executor.
+  template <class F>
+  void parallel_for(Index n, F&& f) const {
+    executor_.parallel_for(n, f);
+  }
+
+  /// The executor of this rank's work.
+  E& executor() const { return executor_; }
+  /// The row of the sequence that row n of this rank is.
+  Index row_of_sequence(Index n) const { return own_.row(n); }
+  /// The rows of the sequence.
+  Index rows_of_sequence() const { return rows_.count(); }
+  /// Calls f(place, rows) for the ranges of this rank, where `place` is that of their first row.
+  template <class F>
+  void for_each_range(const F& f) const {
+    for (const Range& range : rows_.own()) f(own_.place(range.begin), range);
+  }
+
+  /// The forward pass of an operator over all rows. \throws as `forward` of fovea/distributed
+  template <class Op, class In, class T, class Saved>
+  void forward(const Op& op, const In& inputs, const View<T>& out, const Saved& saved) {
+    constexpr bool has_pass = requires {
+      detail::forward_of(op, inputs, out, saved, rows_, executor_);
+    };
+    static_assert(has_pass, "fovea/distributed has no forward pass of this operator");
+    meet([&] {
+      traffic_ = traffic_ + detail::forward_of(op, inputs, out, saved, rows_, executor_);
+    });
+  }
+  /// The backward pass likewise.
+  template <class Op, class In, class T, class Saved, class Grads>
+  void backward(const Op& op, const In& inputs, const View<const T>& out, const Saved& saved,
+                const View<const T>& d_out, const Grads& grads) {
+    constexpr bool has_pass = requires {
+      detail::backward_of(op, inputs, out, saved, d_out, grads, rows_, executor_);
+    };
+    static_assert(has_pass, "fovea/distributed has no backward pass of this operator");
+    meet([&] {
+      traffic_ =
+          traffic_ + detail::backward_of(op, inputs, out, saved, d_out, grads, rows_, executor_);
+    });
+  }
+
+  /// Adds all tokens to a sum, which begins as that of the rank with the first row.
+  /// \param batch sequences of the batch \param least_rows how many rows of the sum are worth a
+  /// message, if there are more \param add as that of fovea::detail::sum_over_tokens
+  /// \throws on all ranks what `add` throws on one; std::invalid_argument if a range of rows does
+  /// not begin where a chain of tokens does
+  template <class T, class Add>
+  void sum_over_tokens(Index batch, RowMatrix<T>& sum, Index least_rows, const Add& add) {
+    // So many parts keep all ranks at work for most of the time.
+    const Index most = Index{4} * rows_.ranks().size();
+    const Index parts = std::clamp(sum.rows() / least_rows, Index{1}, most);
+    const Index of_part = (sum.rows() + parts - 1) / parts;
+    const auto rows_of = [&](Index part) {
+      return Range{part * of_part, (part + 1) * of_part}.within({0, sum.rows()});
+    };
+    const auto for_each_part = [&](const auto& f) {
+      for (Index part = 0; part < parts; ++part) {
+        const Range of = rows_of(part);
+        if (!of.is_empty()) f(part, of.begin * sum.cols(), (of.end - of.begin) * sum.cols());
+      }
+    };
+    meet([&] {
+      std::unique_ptr<StateChain> chain;
+      detail::together(rows_.ranks(), text_of(sum, batch), [&] {
+        check_begins();
+        chain = std::make_unique<StateChain>(rows_.ranks(), rows_.layout(), ChainWay::up, parts,
+                                             of_part * sum.cols() * Index{sizeof(T)}, 1, batch);
+      });
+      const auto state = [&](Index part) { return chain->template state<T>(part); };
+      for_each_part([&](Index part, Index first, Index count) {
+        std::copy_n(sum.data() + first, count, state(part));
+      });
+      const std::exception_ptr error = chain->run([&](const LinkOfRows& link, Index part, Index) {
+        add(fovea::detail::RowsOfSum<T>{state(part), rows_of(part)},
+            fovea::detail::TokenRange{{link.round, link.round + 1},
+                                      {link.first, link.first + link.rows.end - link.rows.begin}});
+      });
+      chain->give_to_all();
+      traffic_ = traffic_ + chain->traffic();
+      detail::agree(rows_.ranks(), error, "a sum over tokens");
+      for_each_part([&](Index part, Index first, Index count) {
+        std::copy_n(state(part), count, sum.data() + first);
+      });
+    });
+  }
+
+  /// The messages of this rank so far.
+  const Traffic& traffic() const { return traffic_; }
+  /// Whether what was thrown last was thrown by all ranks together.
+  bool all_have_thrown() const { return is_meeting_; }
+
+ private:
+  /// Calls f, in which ranks meet: what it throws, all throw.
+  template <class F>
+  void meet(const F& f) {
+    is_meeting_ = true;
+    f();
+    is_meeting_ = false;
+  }
+
+  template <class T>
+  static std::string text_of(const RowMatrix<T>& sum, Index batch) {
+    std::string text("a sum over tokens of ");
+    text.append(std::to_string(sum.rows())).append("x").append(std::to_string(sum.cols()));
+    text.append(", ").append(std::to_string(sizeof(T))).append(" bytes a number, batch ");
+    return text.append(std::to_string(batch));
+  }
+
+  void check_begins() const {
+    for (const Range& range : rows_.own()) {
+      if (range.begin % kChain == 0) continue;
+      refuse("with_rows", "the first row of a range", std::to_string(range.begin),
+             std::string("a multiple of ")
+                 .append(std::to_string(kChain))
+                 .append(", the tokens that gradients of weights add up at once"));
+    }
+  }
+
+  const Rows& rows_;
+  E& executor_;
+  PlacesInRanges own_;
+  Traffic traffic_;
+  bool is_meeting_ = false;
+};
+
+/// Calls layers over a sequence that is spread over ranks, on all of them together:
+/// ```
+/// distributed::with_rows(rows, pool, [&](auto& over) {
+///   block.forward(x, y, saved, over);
+///   block.backward(x, saved, d_y, d_x, over);
+/// });
+/// ```
+/// x, y and all that a layer keeps have this rank's rows, in ascending order; key lengths count
+/// tokens of the whole sequence. All ranks have the same parameters, and the same gradients of them
+/// before and behind. The bits are those of one process, for any number of ranks, if the ranges of
+/// rows begin at multiples of kChain (RowLayout makes such ones); forward passes take any.
+///
+/// It serves layers that are made of maps of tokens (Embedding, Linear, norms, activations,
+/// dropout, feed-forward networks) and of attention that has a pass over ranks (MultiHead, blocks
+/// and stacks of them, with rotary positions, sinks and slopes), MeanPool, whose mean all ranks
+/// have, and softmax_cross_entropy of tokens. What is made of the mean all ranks compute alike,
+/// without `over`. Other layers, which read neighbouring tokens, are refused: by the compiler, or
+/// with a message.
+///
+/// Cost: that of this rank's tokens; a sum goes through the ranks in up to four parts for each, and
+/// to all. Memory: two of the largest parameter.
+/// \param rows who holds what \param executor that of this rank's work
+/// \param f called as f(over), with an executor for the layers; all ranks must call the same
+/// \returns the messages of this rank
+/// \throws what f throws on one rank, on all of them
+template <class X, class F>
+Traffic with_rows(const Rows& rows, X&& executor, const F& f) {
+  auto&& threads = as_executor(executor);
+  OverRows<std::remove_reference_t<decltype(threads)>> over(rows, threads);
+  const std::exception_ptr error = fovea::detail::caught([&] { f(over); });
+  if (error && over.all_have_thrown()) std::rethrow_exception(error);
+  detail::agree(rows.ranks(), error, "with_rows");
+  return over.traffic();
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

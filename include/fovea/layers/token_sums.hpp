@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sums over all tokens, which gradients of parameters are: in the order of the tokens, so that
+/// they have the same bits whoever adds up which of them.
+#pragma once
+
+#include "fovea/core/executor.hpp"
+#include "fovea/layers/activation.hpp"
+#include "fovea/layers/layer_check.hpp"
+#include "fovea/patterns/pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// Some tokens: the same rows of some sequences, which are added up one sequence after the other.
+struct TokenRange {
+  Range sequences;  ///< of the batch
+  Range rows;       ///< of those that are here
+};
+
+/// Those of all tokens that are here.
+template <class T>
+TokenRange all_tokens(const View<T>& x) {
+  return {{0, x.batch()}, {0, x.rows()}};
+}
+
+/// Rows of a matrix that is a sum over tokens, so far.
+template <class T>
+struct RowsOfSum {
+  T* data;     ///< dense rows
+  Range rows;  ///< of the matrix
+};
+
+/// Adds what `add` adds of every token. If an executor spreads rows, rows of the sum go from one
+/// process to the next, and all have it in the end.
+/// \param x one of the activations that are added up
+/// \param least_rows how many rows of the sum are worth a message, if there are more
+/// \param add called as add(RowsOfSum, TokenRange): adds some tokens to some rows, one after the
+/// other
+template <class X, class T, class E, class Add>
+void sum_over_tokens(const View<X>& x, RowMatrix<T>& sum, Index least_rows, E&& executor,
+                     const Add& add) {
+  if constexpr (SpreadsRows<E>) {
+    executor.sum_over_tokens(x.batch(), sum, least_rows, add);
+  } else {
+    add(RowsOfSum<T>{sum.data(), {0, sum.rows()}}, all_tokens(x));
+  }
+}
+
+/// The row of the sequence that row n of those that are here is.
+template <class E>
+Index row_of_sequence(const E& executor, Index n) {
+  if constexpr (SpreadsRows<E>) {
+    return executor.row_of_sequence(n);
+  } else {
+    return n;
+  }
+}
+
+/// The rows of the sequence that x has, or has a part of.
+template <class X, class E>
+Index rows_of_sequence(const View<X>& x, const E& executor) {
+  if constexpr (SpreadsRows<E>) {
+    return executor.rows_of_sequence();
+  } else {
+    return x.rows();
+  }
+}
+
+/// The sum of of(b, n) over all tokens, n being the row of x, in their order.
+template <class X, class E, class F>
+double sum_of_tokens(const View<X>& x, E&& executor, const F& of) {
+  RowMatrix<double> sum = RowMatrix<double>::Zero(1, 1);
+  sum_over_tokens(x, sum, 1, executor, [&](const RowsOfSum<double>& to, const TokenRange& tokens) {
+    for (Index b = tokens.sequences.begin; b < tokens.sequences.end; ++b) {
+      for (Index n = tokens.rows.begin; n < tokens.rows.end; ++n) *to.data += of(b, n);
+    }
+  });
+  return sum(0, 0);
+}
+
+/// Refuses an executor that spreads rows, for what reads tokens beside those that are here.
+/// \throws std::invalid_argument
+template <class E>
+void check_is_whole(const char* layer, const E& /*executor*/) {
+  if constexpr (SpreadsRows<E>) {
+    refuse(layer, "the sequence", "spread over ranks", "one that is here");
+  }
+}
+
+}  // namespace detail
+
+FOVEA_NAMESPACE_END

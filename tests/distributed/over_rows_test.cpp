@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Layers over ranks have the bits of one process: outputs, gradients of tokens, and on every rank
+/// the gradients of all parameters. What they refuse, and what they throw together.
+#include "fovea/distributed/over_rows.hpp"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "fovea/attention.hpp"
+#include "fovea/core/arena.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/distributed.hpp"
+#include "fovea/layers.hpp"
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test::distributed_over_rows {
+
+using fovea::Initialiser;
+using fovea::kChain;
+using fovea::MultiHead;
+using fovea::Tokens;
+using fovea::View;
+using fovea::distributed::Traffic;
+using fovea::distributed::with_rows;
+
+constexpr Index kWidth = 48;
+
+/// Layouts whose ranges begin at multiples of kChain, also with ranks without rows.
+std::vector<RowLayout> chain_layouts(Index rows) {
+  const int ranks = all_ranks().size();
+  std::vector<RowLayout> layouts = {RowLayout::contiguous(rows, ranks, kChain),
+                                    RowLayout::zigzag(rows, ranks, kChain),
+                                    RowLayout::block_cyclic(rows, ranks, kChain)};
+  std::vector<std::vector<Range>> of_last(as_size(ranks));
+  of_last.back().push_back({0, rows});
+  layouts.emplace_back(of_last);
+  return layouts;
+}
+
+/// A model of tokens, and what it is called with.
+template <class Layer, class T>
+struct Call {
+  Call(const Layer& layer, const Tensor<T>& tokens, const Tensor<T>& gradient)
+      : model(layer),
+        x(tokens.in({})),
+        d_y(gradient.in({})),
+        y(gradient.shape()),
+        d_x(tokens.shape()) {}
+
+  /// Two steps, so that the gradients of the second are added to those of the first.
+  template <class E>
+  void run(const Tokens<T>& with, E&& executor) {
+    for (int step = 0; step < 2; ++step) {
+      Tokens<T> tokens = with.with(View<const T>(x.view()));
+      if (tokens.training) tokens.training->step += static_cast<std::uint64_t>(step);
+      typename Layer::Saved saved;
+      forward(tokens, saved, executor);
+      backward(tokens, saved, executor);
+    }
+  }
+
+  template <class E>
+  void forward(const Tokens<T>& tokens, typename Layer::Saved& saved, E&& executor) {
+    if constexpr (requires { model.forward(tokens, y.view(), saved, executor); }) {
+      model.forward(tokens, y.view(), saved, executor);
+    } else {
+      model.forward(tokens.x, y.view(), saved, executor);
+    }
+  }
+  template <class E>
+  void backward(const Tokens<T>& tokens, typename Layer::Saved& saved, E&& executor) {
+    const View<const T> d(d_y.view());
+    if constexpr (requires { model.backward(tokens, saved, d, d_x.view(), executor); }) {
+      model.backward(tokens, saved, d, d_x.view(), executor);
+    } else {
+      model.backward(tokens.x, saved, d, d_x.view(), executor);
+    }
+  }
+
+  /// All gradients of parameters, one behind the other.
+  std::vector<T> gradients() {
+    std::vector<T> all;
+    fovea::for_each_parameter(model, [&](auto& parameter) {
+      const auto& sum = parameter.gradient_sum();
+      all.insert(all.end(), sum.data(), sum.data() + sum.size());
+    });
+    return all;
+  }
+
+  Layer model;
+  Tensor<T> x, d_y, y, d_x;
+};
+
+template <class T>
+void expect_same(const std::vector<T>& got, const std::vector<T>& want, const std::string& what) {
+  EXPECT_EQ(got.size(), want.size()) << what;
+  if (got.size() != want.size()) return;
+  Index wrong = 0;
+  bool is_nonzero = false;
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    wrong += std::memcmp(&got[n], &want[n], sizeof(T)) != 0 ? 1 : 0;
+    is_nonzero = is_nonzero || want[n] != 0;
+  }
+  EXPECT_TRUE(is_nonzero || want.empty()) << what;
+  EXPECT_EQ(wrong, 0) << what << ": gradients that differ on rank " << all_ranks().rank() << ", of "
+                      << want.size();
+}
+
+/// A layer over every layout. \param out channels of y   \param with what tokens have beside x
+template <class T, class Layer, class X = fovea::Serial>
+void check(const Layer& layer, Index out = kWidth, const Tokens<T>& with = {},
+           Shape shape = {2, 1, 9 * kChain + 17, kWidth}, X&& executor = {}) {
+  Tensor<T> x(shape);
+  x.fill(gaussian(3));
+  shape[3] = out;
+  Tensor<T> d_y(shape);
+  d_y.fill(gaussian(4));
+  Call<Layer, T> whole(layer, x, d_y);
+  whole.run(with, fovea::Serial{});
+  for (const RowLayout& layout : chain_layouts(shape[2])) {
+    const Rows rows(all_ranks(), layout);
+    Call<Layer, T> own(layer, own_part(x, rows), own_part(d_y, rows));
+    own.d_x.fill(constant(77));
+    with_rows(rows, executor, [&](auto& over) { own.run(with, over); });
+    expect_own_part(own.y, whole.y, rows, layout.text());
+    expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
+    expect_same(own.gradients(), whole.gradients(), layout.text());
+  }
+}
+
+template <class T>
+class DistributedLayer : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(DistributedLayer, Scalars);
+
+TYPED_TEST(DistributedLayer, LinearHasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  Initialiser initialiser(1);
+  check<T>(fovea::Linear<T>(kWidth, 70, initialiser), 70);
+  check<T>(fovea::Linear<T>(kWidth, 5, initialiser, {.bias = false}), 5);
+  for (const Index width : {1, 2, 130, 300}) {
+    check<T>(fovea::Linear<T>(width, 33, initialiser), 33, {}, {1, 1, 3 * kChain + 1, width});
+  }
+}
+
+/// Ranks have a few tokens of few sequences, or none.
+TYPED_TEST(DistributedLayer, LinearTakesAnyLength) {
+  using T = TypeParam;
+  Initialiser initialiser(1);
+  const fovea::Linear<T> layer(3, 4, initialiser);
+  for (const Index rows : {Index{1}, kChain - 1, kChain, kChain + 1, 5 * kChain}) {
+    for (const Index batch : {1, 3}) check<T>(layer, 4, {}, {batch, 1, rows, 3});
+  }
+}
+
+TYPED_TEST(DistributedLayer, NothingIsASumOfNothing) {
+  using T = TypeParam;
+  Initialiser initialiser(1);
+  for (const Shape& shape : {Shape{0, 1, 200, 6}, Shape{2, 1, 0, 6}}) {
+    const Rows rows(all_ranks(), RowLayout::contiguous(shape[2], all_ranks().size(), kChain));
+    const Tensor<T> x({shape[0], 1, rows.own_count(), 6});
+    Call<fovea::Linear<T>, T> own(fovea::Linear<T>(6, 6, initialiser), x, x);
+    with_rows(rows, fovea::Serial{}, [&](auto& over) { own.run({}, over); });
+    for (const T d : own.gradients()) EXPECT_EQ(d, 0);
+  }
+}
+
+TYPED_TEST(DistributedLayer, NormsHaveTheBitsOfOneProcess) {
+  using T = TypeParam;
+  check<T>(fovea::LayerNorm<T>(kWidth));
+  check<T>(fovea::RmsNorm<T>(kWidth));
+}
+
+TYPED_TEST(DistributedLayer, NetworksHaveTheBitsOfOneProcess) {
+  using T = TypeParam;
+  Initialiser initialiser(2);
+  check<T>(fovea::FeedForward<T>(kWidth, 100, initialiser));
+  check<T>(fovea::GatedFeedForward<T>(kWidth, 64, initialiser));
+}
+
+TYPED_TEST(DistributedLayer, DropoutDropsTheSame) {
+  using T = TypeParam;
+  Tokens<T> tokens;
+  tokens.training = {.seed = 5, .step = 2};
+  check<T>(fovea::DropoutLayer<T>(0.4), kWidth, tokens);
+}
+
+TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  Initialiser initialiser(3);
+  const fovea::MultiHeadOptions plain = {.width = kWidth, .heads = 4, .sketch_width = 3};
+  const auto check_op = [&](const auto& op, const fovea::MultiHeadOptions& options) {
+    using Op = std::remove_cvref_t<decltype(op)>;
+    check<T>(MultiHead<Op, T>(op, options, initialiser));
+  };
+  fovea::MultiHeadOptions full = plain;
+  full.key_heads = 2;
+  full.bias = true;
+  full.sinks = true;
+  full.rotary = fovea::RotaryOptions{};
+  check_op(fovea::FullAttention{{.causal = true}}, full);
+  fovea::MultiHeadOptions local = plain;
+  local.alibi = true;
+  check_op(fovea::LocalAttention{{.left = 30, .right = 5}}, local);
+  check_op(fovea::StridedAttention{{.stride = 16}}, plain);
+  check_op(fovea::LinearAttention<fovea::EluPlusOne>({.causal = true}), plain);
+  check_op(fovea::SmartBirdAttention({.keys_per_row = 8}), plain);
+}
+
+TYPED_TEST(DistributedLayer, LengthsCountTokensOfTheWholeSequence) {
+  using T = TypeParam;
+  Initialiser initialiser(3);
+  const std::vector<Index> lengths = {3 * kChain + 9, 0};
+  Tokens<T> tokens;
+  tokens.key_lengths = lengths;
+  using Attention = MultiHead<fovea::FullAttention, T>;
+  check<T>(Attention(fovea::FullAttention{}, {.width = kWidth, .heads = 2}, initialiser), kWidth,
+           tokens);
+}
+
+/// A model that reads words, gives one more word for each, and is judged.
+template <class T>
+struct Words {
+  Words(Index rows, Initialiser& initialiser)
+      : embedding(40, rows, kWidth, initialiser), norm(kWidth) {}
+
+  /// \param words, targets [2 rows] those of each sequence \returns the loss
+  template <class E>
+  double run(const std::vector<Index>& words, const std::vector<Index>& targets, E&& executor) {
+    const Shape shape = {2, 1, static_cast<Index>(words.size()) / 2, kWidth};
+    const Tensor<T> x(shape), y(shape), d_x(shape);
+    const Tensor<T> logits({2, 1, shape[2], 40}), d_logits(logits.shape());
+    typename fovea::LayerNorm<T>::Saved saved;
+    embedding.forward(words, x.view(), executor);
+    norm.forward(x.view(), y.view(), saved, executor);
+    embedding.logits(y.view(), logits.view(), executor);
+    const double loss =
+        fovea::softmax_cross_entropy<T>(logits.view(), targets, d_logits.view(), executor);
+    embedding.logits_backward(y.view(), d_logits.view(), d_x.view(), executor);
+    norm.backward(x.view(), saved, d_x.view(), d_x.view(), executor);
+    embedding.backward(words, d_x.view(), executor);
+    return loss;
+  }
+
+  fovea::Embedding<T> embedding;
+  fovea::LayerNorm<T> norm;
+};
+
+/// The words of this rank of two sequences.
+std::vector<Index> own_words(const std::vector<Index>& words, const Rows& rows) {
+  std::vector<Index> own;
+  for (const Index b : {0, 1}) {
+    for (const Range& range : rows.own()) {
+      const auto first = words.begin() + b * rows.count();
+      own.insert(own.end(), first + range.begin, first + range.end);
+    }
+  }
+  return own;
+}
+
+TYPED_TEST(DistributedLayer, AModelOfWordsHasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  constexpr Index rows = 5 * kChain + 3;
+  std::vector<Index> words;
+  std::vector<Index> targets;
+  for (Index n = 0; n < 2 * rows; ++n) {
+    words.push_back(n * n % 37);
+    targets.push_back(n % 5 == 0 ? fovea::kNoTarget : (3 * n + 1) % 40);
+  }
+  Initialiser initialiser(6);
+  const Words<T> drawn(rows, initialiser);
+  Words<T> whole = drawn;
+  const double loss = whole.run(words, targets, fovea::Serial{});
+  EXPECT_GT(loss, 0);
+  for (const RowLayout& layout : chain_layouts(rows)) {
+    const Rows over_rows(all_ranks(), layout);
+    Words<T> own = drawn;
+    with_rows(over_rows, fovea::Serial{}, [&](auto& over) {
+      EXPECT_EQ(own.run(own_words(words, over_rows), own_words(targets, over_rows), over), loss);
+    });
+    EXPECT_EQ(own.embedding.table.gradient, whole.embedding.table.gradient);
+    EXPECT_EQ(own.embedding.position.gradient, whole.embedding.position.gradient);
+    EXPECT_EQ(own.norm.scale.gradient, whole.norm.scale.gradient);
+  }
+}
+
+TYPED_TEST(DistributedLayer, AllRanksHaveTheMeanOfTheWholeSequence) {
+  using T = TypeParam;
+  const Index rows = 5 * kChain + 3;
+  Tensor<T> x({2, 1, rows, kWidth});
+  x.fill(gaussian(3));
+  Tensor<T> d_y({2, 1, 1, kWidth});
+  d_y.fill(gaussian(4));
+  for (const std::vector<Index>& lengths : {std::vector<Index>{}, {2 * kChain + 9, 0}}) {
+    const Tensor<T> y(d_y.shape()), d_x(x.shape());
+    typename fovea::MeanPool<T>::Saved saved;
+    fovea::MeanPool<T> whole;
+    const auto call = [&](const Tensor<T>& from, const Tensor<T>& to, const Tensor<T>& d_from,
+                          auto&& executor) {
+      const Tokens<T> tokens(View<const T>(from.view()), lengths);
+      whole.forward(tokens, to.view(), saved, executor);
+      whole.backward(tokens, saved, d_y.view(), d_from.view(), executor);
+    };
+    call(x, y, d_x, fovea::Serial{});
+    for (const RowLayout& layout : chain_layouts(rows)) {
+      const Rows over_rows(all_ranks(), layout);
+      const Tensor<T> own = own_part(x, over_rows);
+      const Tensor<T> own_y(y.shape()), own_d_x(own.shape());
+      with_rows(over_rows, fovea::Serial{}, [&](auto& over) { call(own, own_y, own_d_x, over); });
+      expect_same(own_y.values(), y.values(), layout.text());
+      expect_own_part(own_d_x, d_x, over_rows, layout.text());
+    }
+  }
+}
+
+/// Blocks of a model in training: dropout of weights and of activations.
+TYPED_TEST(DistributedLayer, StacksHaveTheBitsOfOneProcess) {
+  using T = TypeParam;
+  using Attention = MultiHead<fovea::FullAttention, T>;
+  using Block = fovea::EncoderBlock<Attention, T>;
+  Initialiser initialiser(4);
+  std::vector<Block> blocks;
+  for (int n = 0; n < 2; ++n) {
+    const fovea::FullAttention op{{.causal = true, .dropout = {.probability = 0.2}}};
+    const Attention attention(op, {.width = kWidth, .heads = 2}, initialiser);
+    blocks.emplace_back(attention, kWidth, 64, initialiser, 0.3);
+  }
+  Tokens<T> tokens;
+  tokens.training = {.seed = 9, .step = 1};
+  check<T>(fovea::EncoderStack<Block>(blocks), kWidth, tokens);
+}
+
+TEST(DistributedLayerThreads, ChangeNoBit) {
+  fovea::ThreadPool pool(3);
+  Initialiser initialiser(2);
+  check<float>(fovea::FeedForward<float>(160, 300, initialiser), 160, {},
+               {1, 1, 40 * kChain + 3, 160}, pool);
+}
+
+TEST(DistributedLayerMemory, MayBeThatOfAnArena) {
+  fovea::Arena arena(Index{1} << 22);
+  fovea::ThreadPool pool(2);
+  auto executor = arena.on(pool);
+  Initialiser initialiser(2);
+  using Attention = MultiHead<fovea::LocalAttention, float>;
+  check<float>(
+      Attention(fovea::LocalAttention{{.left = 9}}, {.width = kWidth, .heads = 2}, initialiser),
+      kWidth, {}, {1, 1, 5 * kChain, kWidth}, executor);
+}
+
+/// A forward pass needs no chains.
+TEST(DistributedLayerForward, TakesAnyLayout) {
+  Initialiser initialiser(3);
+  using Attention = MultiHead<fovea::FullAttention, float>;
+  const Attention layer(fovea::FullAttention{},
+                        {.width = 8, .heads = 2, .rotary = fovea::RotaryOptions{}}, initialiser);
+  Tensor<float> x({1, 1, 211, 8});
+  x.fill(gaussian(3));
+  const Tensor<float> y(x.shape());
+  layer.forward(x.view(), y.view());
+  for (const RowLayout& layout : layouts_of(211, all_ranks().size())) {
+    const Rows rows(all_ranks(), layout);
+    const Tensor<float> own = own_part(x, rows);
+    const Tensor<float> to(own.shape());
+    with_rows(rows, fovea::Serial{},
+              [&](auto& over) { layer.forward(own.view(), to.view(), over); });
+    expect_own_part(to, y, rows, layout.text());
+  }
+}
+
+TEST(DistributedLayerTraffic, IsASumForEachNeighbourAndForAll) {
+  const Index ranks = all_ranks().size();
+  const Rows rows(all_ranks(), RowLayout::contiguous(ranks * kChain, all_ranks().size(), kChain));
+  Initialiser initialiser(1);
+  const Tensor<float> x({1, 1, rows.own_count(), 64});
+  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(64, 64, initialiser, {.bias = false}),
+                                        x, x);
+  fovea::Linear<float>::Saved saved;
+  const Traffic traffic =
+      with_rows(rows, fovea::Serial{}, [&](auto& over) { own.backward({x.view()}, saved, over); });
+  const Index sum = Index{64} * 64 * Index{sizeof(float)};
+  const bool is_last = all_ranks().rank() + 1 == all_ranks().size();
+  EXPECT_EQ(traffic.bytes_sent, is_last ? (ranks - 1) * sum : sum);
+}
+
+/// What one rank throws, all throw, and no gradient has changed.
+TEST(DistributedLayerBadInput, IsNamedOnAllRanks) {
+  const int last = all_ranks().size() - 1;
+  const bool is_last = all_ranks().rank() == last;
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  Initialiser initialiser(1);
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  const Tensor<float> wide({1, 1, rows.own_count(), 7});
+  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
+  fovea::Linear<float>::Saved saved;
+  const auto call = [&](bool is_wrong, const Rows& over_rows) {
+    return refusal([&] {
+      with_rows(over_rows, fovea::Serial{}, [&](auto& over) {
+        own.backward({is_wrong ? wide.view() : x.view()}, saved, over);
+        own.backward({x.view()}, saved, over);
+      });
+    });
+  };
+  const std::string begin = "rank " + std::to_string(last) + ": Linear: width of x is 7";
+  const std::string text = call(is_last, rows);
+  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
+  for (const float d : own.gradients()) EXPECT_EQ(d, 0);
+
+  if (last == 0) return;
+  std::vector<std::vector<Range>> of_ranks(as_size(last + 1));
+  of_ranks[0] = {{0, 100}};
+  of_ranks[1] = {{100, 100 + 2}};
+  const Rows odd(all_ranks(), RowLayout(of_ranks));
+  const Tensor<float> part({1, 1, odd.own_count(), 6});
+  Call<fovea::Linear<float>, float> of_part(own.model, part, part);
+  EXPECT_EQ(
+      refusal([&] {
+        with_rows(odd, fovea::Serial{},
+                  [&](auto& over) { of_part.backward({part.view()}, saved, over); });
+      }),
+      "rank 1: with_rows: the first row of a range is 100; expected a multiple of 64, the tokens "
+      "that gradients of weights add up at once");
+}
+
+TEST(DistributedLayerBadInput, IsSeenWhereLayersDiffer) {
+  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
+  const bool is_first = all_ranks().rank() == 0;
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  Initialiser initialiser(1);
+  const Index width = is_first ? 6 : 7;
+  const Tensor<float> x({1, 1, rows.own_count(), width});
+  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(width, width, initialiser), x, x);
+  fovea::Linear<float>::Saved saved;
+  EXPECT_EQ(
+      refusal([&] {
+        with_rows(rows, fovea::Serial{},
+                  [&](auto& over) { own.backward({x.view()}, saved, over); });
+      }),
+      "rank 1 calls a sum over tokens of 7x7, 4 bytes a number, batch 1, where rank 0 calls a "
+      "sum over tokens of 6x6, 4 bytes a number, batch 1");
+}
+
+/// What a program throws between two layers, all throw; and behind the last one.
+TEST(DistributedLayerBadInput, OfTheProgramItselfIsThrownByAll) {
+  const int last = all_ranks().size() - 1;
+  const bool is_last = all_ranks().rank() == last;
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  Initialiser initialiser(1);
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
+  fovea::Linear<float>::Saved saved;
+  for (const int layers_behind : {0, 1}) {
+    try {
+      with_rows(rows, fovea::Serial{}, [&](auto& over) {
+        own.backward({x.view()}, saved, over);
+        if (is_last) throw std::runtime_error("no more");
+        for (int n = 0; n < layers_behind; ++n) own.backward({x.view()}, saved, over);
+      });
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(std::string(error.what()), "rank " + std::to_string(last) + ": no more");
+    }
+  }
+}
+
+/// Layers that read the tokens beside those that are here.
+TEST(DistributedLayerBadInput, IsALayerThatReadsOtherTokens) {
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  Initialiser initialiser(1);
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  const auto expect_refused = [&](const char* name, const auto& call) {
+    EXPECT_EQ(refusal([&] { with_rows(rows, fovea::Serial{}, call); }),
+              std::string("rank 0: ") + name +
+                  ": the sequence is spread over ranks; expected one that is here");
+  };
+  const Tensor<float> y(x.shape());
+  fovea::DepthwiseConv<float> convolution(6, initialiser);
+  fovea::DepthwiseConv<float>::Saved of_convolution;
+  expect_refused("DepthwiseConv",
+                 [&](auto& over) { convolution.forward(x.view(), y.view(), over); });
+  expect_refused("DepthwiseConv", [&](auto& over) {
+    convolution.backward(x.view(), of_convolution, x.view(), {}, over);
+  });
+}
+
+}  // namespace fovea_test::distributed_over_rows
