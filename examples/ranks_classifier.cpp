@@ -9,113 +9,99 @@
 #include <cstdio>
 #include <fovea/distributed.hpp>
 #include <fovea/fovea.hpp>
+#include <fovea/layers.hpp>
+#include <vector>
 
 namespace {
 
 using Tensor = Eigen::Tensor<float, 4, Eigen::RowMajor>;  // [B, H, rows, D]
-using Matrix = Eigen::MatrixXf;
-using Sums = Eigen::MatrixXd;
 namespace distributed = fovea::distributed;
 
 constexpr Eigen::Index kTokens = 5000;
 constexpr Eigen::Index kWidth = 16;
 constexpr Eigen::Index kClasses = 3;
 constexpr Eigen::Index kLabel = 2;
-constexpr float kRate = 30;
+constexpr float kRate = 3;
 
-/// The same number on every rank, whoever holds the token.
-float token(Eigen::Index n, Eigen::Index d) {
-  return static_cast<float>(
-      std::sin(0.37 * static_cast<double>(n * (d + 1)) + 1.3 * static_cast<double>(d)));
+/// The tokens of this rank: the same numbers, whoever holds them.
+Tensor own_tokens(const distributed::Rows& rows) {
+  Tensor tokens(1, 1, rows.own_count(), kWidth);
+  Eigen::Index place = 0;
+  for (const fovea::Range& range : rows.own()) {
+    for (Eigen::Index n = range.begin; n < range.end; ++n, ++place) {
+      for (Eigen::Index d = 0; d < kWidth; ++d) {
+        tokens(0, 0, place, d) = static_cast<float>(
+            std::sin(0.37 * static_cast<double>(n * (d + 1)) + 1.3 * static_cast<double>(d)));
+      }
+    }
+  }
+  return tokens;
 }
 
-/// Sums that go from rank to rank, so that tokens are added in their order; then all have them.
-template <class Add>
-Sums sum_over_tokens(const distributed::Communicator& ranks, Eigen::Index rows,
-                     Eigen::Index columns, const Add& add) {
-  Sums sums = Sums::Zero(rows, columns);
-  const auto count = static_cast<int>(sums.size());
-  const int last = ranks.size() - 1;
-  if (ranks.rank() > 0) {
-    MPI_Recv(sums.data(), count, MPI_DOUBLE, ranks.rank() - 1, 0, ranks.mpi(), MPI_STATUS_IGNORE);
-  }
-  add(sums);
-  if (ranks.rank() < last) {
-    MPI_Send(sums.data(), count, MPI_DOUBLE, ranks.rank() + 1, 0, ranks.mpi());
-  }
-  MPI_Bcast(sums.data(), count, MPI_DOUBLE, last, ranks.mpi());
-  return sums;
-}
-
-/// A projection of tokens, FMM attention, their mean, and a matrix of classes.
+/// A projection of tokens, FMM attention, their mean, and a map to classes.
 struct Classifier {
-  Matrix projection = Matrix::Identity(kWidth, kWidth);
-  Matrix classes = Matrix::Constant(kClasses, kWidth, 0.1F);
+  explicit Classifier(fovea::Initialiser& initialiser)
+      : projection(kWidth, kWidth, initialiser), classes(kWidth, kClasses, initialiser) {}
+
+  template <class F>
+  void for_each_parameter(const F& f) {
+    fovea::for_each_parameter(projection, f);
+    fovea::for_each_parameter(classes, f);
+  }
 
   /// One step down the gradient of the loss. Returns the loss.
   double step(const distributed::Communicator& ranks) {
-    const distributed::Rows rows(ranks, distributed::RowLayout::contiguous(kTokens, ranks.size()));
-    const Eigen::Index own = rows.own_count();
-    const Eigen::Index first = own > 0 ? rows.own()[0].begin : 0;
-    Matrix tokens(own, kWidth);
-    for (Eigen::Index n = 0; n < own; ++n) {
-      for (Eigen::Index d = 0; d < kWidth; ++d) tokens(n, d) = token(first + n, d);
-    }
-    Tensor x(1, 1, own, kWidth);
-    for (Eigen::Index n = 0; n < own; ++n) {
-      const Eigen::RowVectorXf row = tokens.row(n) * projection;
-      for (Eigen::Index d = 0; d < kWidth; ++d) x(0, 0, n, d) = row(d);
-    }
+    const distributed::Rows rows(
+        ranks, distributed::RowLayout::contiguous(kTokens, ranks.size(), fovea::kChain));
+    const Tensor tokens = own_tokens(rows);
+    Tensor x(tokens.dimensions()), out(x), d_out(x), d_q(x), d_k(x), d_v(x);
+    Tensor mean(1, 1, 1, kWidth), d_mean(mean), logits(1, 1, 1, kClasses), d_logits(logits);
     const fovea::FmmOneKernel attention{{.near = {.left = 20, .right = 20}}};
-    Tensor out(1, 1, own, kWidth);
-    distributed::forward(attention, {.q = x, .k = x, .v = x}, out, rows);
-    const Sums total = sum_over_tokens(ranks, kWidth, 1, [&](Sums& sums) {
-      for (Eigen::Index n = 0; n < own; ++n) {
-        for (Eigen::Index d = 0; d < kWidth; ++d) sums(d) += static_cast<double>(out(0, 0, n, d));
-      }
-    });
-    const Eigen::VectorXf mean = (total / static_cast<double>(kTokens)).cast<float>();
+    fovea::MeanPool<float> pool;
+    fovea::MeanPool<float>::Saved of_pool;
+    fovea::Linear<float>::Saved of_map;
+    for_each_parameter([](auto& parameter) { parameter.gradient_sum().setZero(); });
 
-    const Eigen::VectorXf logits = classes * mean;
-    Eigen::VectorXf weights = (logits.array() - logits.maxCoeff()).exp();
-    weights /= weights.sum();
-    const double loss = -std::log(static_cast<double>(weights(kLabel)));
-    Eigen::VectorXf d_logits = weights;
-    d_logits(kLabel) -= 1;
-    const Eigen::VectorXf d_mean = classes.transpose() * d_logits / static_cast<float>(kTokens);
-
-    Tensor d_out(1, 1, own, kWidth), d_q(d_out), d_k(d_out), d_v(d_out);
-    for (Eigen::Index n = 0; n < own; ++n) {
-      for (Eigen::Index d = 0; d < kWidth; ++d) d_out(0, 0, n, d) = d_mean(d);
-    }
-    distributed::backward(attention, {.q = x, .k = x, .v = x}, out, {}, d_out,
-                          {.q = d_q, .k = d_k, .v = d_v}, rows);
-    const Sums d_projection = sum_over_tokens(ranks, kWidth, kWidth, [&](Sums& sums) {
-      for (Eigen::Index n = 0; n < own; ++n) {
-        for (Eigen::Index d = 0; d < kWidth; ++d) {
-          const float gradient = d_q(0, 0, n, d) + d_k(0, 0, n, d) + d_v(0, 0, n, d);
-          sums.col(d) += (tokens.row(n) * gradient).transpose().cast<double>();
-        }
-      }
+    distributed::with_rows(rows, fovea::Serial{}, [&](auto& over) {
+      projection.forward(tokens, x, of_map, over);
+      distributed::forward(attention, {.q = x, .k = x, .v = x}, out, rows);
+      pool.forward(out, mean, of_pool, over);
     });
-    projection -= kRate * d_projection.cast<float>();
-    classes -= kRate * d_logits * mean.transpose();
+    // The mean is on all ranks, which do alike with it.
+    classes.forward(mean, logits, of_map);
+    const std::vector<Eigen::Index> target = {kLabel};
+    const double loss = fovea::softmax_cross_entropy<float>(logits, target, d_logits);
+    classes.backward(mean, of_map, d_logits, d_mean);
+    distributed::with_rows(rows, fovea::Serial{}, [&](auto& over) {
+      pool.backward(out, of_pool, d_mean, d_out, over);
+      distributed::backward(attention, {.q = x, .k = x, .v = x}, out, {}, d_out,
+                            {.q = d_q, .k = d_k, .v = d_v}, rows);
+      const Tensor d_x = d_q + d_k + d_v;
+      projection.backward(tokens, of_map, d_x, {}, over);
+    });
+    for_each_parameter([](auto& parameter) { parameter.value -= kRate * parameter.gradient; });
     return loss;
   }
+
+  fovea::Linear<float> projection;
+  fovea::Linear<float> classes;
 };
 
 bool run(const distributed::Communicator& ranks) {
   constexpr int steps = 5;
-  Classifier spread;
+  fovea::Initialiser initialiser(7);
+  const Classifier drawn(initialiser);
+  Classifier spread = drawn;
   const double before = spread.step(ranks);
   double after = before;
   for (int i = 1; i < steps; ++i) after = spread.step(ranks);
   if (ranks.rank() != 0) return true;
 
   const distributed::Communicator alone(MPI_COMM_SELF);
-  Classifier whole;
+  Classifier whole = drawn;
   for (int i = 0; i < steps; ++i) whole.step(alone);
-  const bool same = whole.projection == spread.projection && whole.classes == spread.classes;
+  const bool same = whole.projection.weight.value == spread.projection.weight.value &&
+                    whole.classes.weight.value == spread.classes.weight.value;
   std::printf("%d ranks, five steps: the loss falls by more than a tenth: %s\n", ranks.size(),
               after < 0.9 * before ? "yes" : "no");
   std::printf("all weights have the bits of one process: %s\n", same ? "yes" : "no");

@@ -17,7 +17,8 @@ using fovea::distributed::RowLayout;
 
 std::vector<RowLayout> layouts(Index rows, int ranks) {
   return {RowLayout::contiguous(rows, ranks), RowLayout::zigzag(rows, ranks),
-          RowLayout::block_cyclic(rows, ranks, 7)};
+          RowLayout::block_cyclic(rows, ranks, 7), RowLayout::contiguous(rows, ranks, 64),
+          RowLayout::zigzag(rows, ranks, 16)};
 }
 
 TEST(RowLayout, HoldsEveryRowOnce) {
@@ -54,6 +55,11 @@ TEST(RowLayout, IsWhatItsNameSays) {
   EXPECT_EQ(RowLayout::block_cyclic(10, 2, 3).of(0), (Ranges{{0, 3}, {6, 9}}));
   EXPECT_EQ(RowLayout::block_cyclic(10, 2, 3).of(1), (Ranges{{3, 6}, {9, 10}}));
   EXPECT_EQ(RowLayout({{{0, 2}, {2, 3}}, {}, {{3, 3}, {3, 9}}}).of(0), (Ranges{{0, 3}}));
+  // In whole blocks of 4 rows, of which the last one is shorter, or missing.
+  EXPECT_EQ(RowLayout::contiguous(18, 2, 4).of(0), (Ranges{{0, 12}}));
+  EXPECT_EQ(RowLayout::contiguous(18, 2, 4).of(1), (Ranges{{12, 18}}));
+  EXPECT_EQ(RowLayout::contiguous(5, 3, 4).of(2), Ranges{});
+  EXPECT_EQ(RowLayout::zigzag(30, 2, 4).of(0), (Ranges{{0, 8}, {24, 30}}));
   EXPECT_EQ(RowLayout::zigzag(8, 1), RowLayout::contiguous(8, 1));
   EXPECT_NE(RowLayout::zigzag(8, 2), RowLayout::contiguous(8, 2));
 }
@@ -74,6 +80,8 @@ TEST(RowLayout, RefusesWhatIsNoLayout) {
   EXPECT_EQ(refusal([] { RowLayout::contiguous(-1, 2); }),
             "RowLayout: rows is -1; expected at least 0");
   EXPECT_EQ(refusal([] { RowLayout::zigzag(5, 0); }), "RowLayout: ranks is 0; expected at least 1");
+  EXPECT_EQ(refusal([] { RowLayout::contiguous(5, 2, 0); }),
+            "RowLayout: multiple is 0; expected at least 1");
   EXPECT_EQ(refusal([] { RowLayout::block_cyclic(5, 2, 0); }),
             "RowLayout: block is 0; expected at least 1");
 }

@@ -15,7 +15,8 @@
 #include "fovea/distributed/places_of_rows.hpp"
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/state_chain.hpp"
-#include "fovea/layers/token_sums.hpp"
+#include "fovea/patterns/pattern.hpp"
+#include "fovea/simd/matrix.hpp"
 #include "fovea/simd/softmax_constants.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -106,47 +107,46 @@ class OverRows {
   }
 
   /// Adds all tokens to a sum, which begins as that of the rank with the first row.
-  /// \param batch sequences of the batch \param least_rows how many rows of the sum are worth a
-  /// message, if there are more \param add as that of fovea::detail::sum_over_tokens
-  /// \throws on all ranks what `add` throws on one; std::invalid_argument if a range of rows does
-  /// not begin where a chain of tokens does
+  /// \param batch sequences of the batch \param sum dense rows, of which row r is at r sum.row
+  /// \param rows number of its rows \param least_rows how many of them are worth a message, if
+  /// there are more \param add called as add(to, rows, sequence, tokens): adds some tokens of this
+  /// rank to rows of the sum that stand at `to`, one after the other \throws on all ranks what
+  /// `add` throws on one; std::invalid_argument if a range of rows does not begin where a chain of
+  /// tokens does
   template <class T, class Add>
-  void sum_over_tokens(Index batch, RowMatrix<T>& sum, Index least_rows, const Add& add) {
+  void sum_over_tokens(Index batch, const Matrix<T>& sum, Index rows, Index least_rows,
+                       const Add& add) {
     // So many parts keep all ranks at work for most of the time.
     const Index most = Index{4} * rows_.ranks().size();
-    const Index parts = std::clamp(sum.rows() / least_rows, Index{1}, most);
-    const Index of_part = (sum.rows() + parts - 1) / parts;
+    const Index parts = std::clamp(rows / least_rows, Index{1}, most);
+    const Index of_part = (rows + parts - 1) / parts;
     const auto rows_of = [&](Index part) {
-      return Range{part * of_part, (part + 1) * of_part}.within({0, sum.rows()});
+      return Range{part * of_part, (part + 1) * of_part}.within({0, rows});
     };
     const auto for_each_part = [&](const auto& f) {
       for (Index part = 0; part < parts; ++part) {
         const Range of = rows_of(part);
-        if (!of.is_empty()) f(part, of.begin * sum.cols(), (of.end - of.begin) * sum.cols());
+        if (!of.is_empty()) f(part, sum.data + of.begin * sum.row, (of.end - of.begin) * sum.row);
       }
     };
     meet([&] {
       std::unique_ptr<StateChain> chain;
-      detail::together(rows_.ranks(), text_of(sum, batch), [&] {
+      detail::together(rows_.ranks(), text_of<T>(rows, sum.row, batch), [&] {
         check_begins();
         chain = std::make_unique<StateChain>(rows_.ranks(), rows_.layout(), ChainWay::up, parts,
-                                             of_part * sum.cols() * Index{sizeof(T)}, 1, batch);
+                                             of_part * sum.row * Index{sizeof(T)}, 1, batch);
       });
       const auto state = [&](Index part) { return chain->template state<T>(part); };
-      for_each_part([&](Index part, Index first, Index count) {
-        std::copy_n(sum.data() + first, count, state(part));
-      });
+      for_each_part(
+          [&](Index part, const T* from, Index count) { std::copy_n(from, count, state(part)); });
       const std::exception_ptr error = chain->run([&](const LinkOfRows& link, Index part, Index) {
-        add(fovea::detail::RowsOfSum<T>{state(part), rows_of(part)},
-            fovea::detail::TokenRange{{link.round, link.round + 1},
-                                      {link.first, link.first + link.rows.end - link.rows.begin}});
+        const Range tokens = {link.first, link.first + link.rows.end - link.rows.begin};
+        add(state(part), rows_of(part), link.round, tokens);
       });
       chain->give_to_all();
       traffic_ = traffic_ + chain->traffic();
       detail::agree(rows_.ranks(), error, "a sum over tokens");
-      for_each_part([&](Index part, Index first, Index count) {
-        std::copy_n(state(part), count, sum.data() + first);
-      });
+      for_each_part([&](Index part, T* to, Index count) { std::copy_n(state(part), count, to); });
     });
   }
 
@@ -165,9 +165,9 @@ class OverRows {
   }
 
   template <class T>
-  static std::string text_of(const RowMatrix<T>& sum, Index batch) {
+  static std::string text_of(Index rows, Index columns, Index batch) {
     std::string text("a sum over tokens of ");
-    text.append(std::to_string(sum.rows())).append("x").append(std::to_string(sum.cols()));
+    text.append(std::to_string(rows)).append("x").append(std::to_string(columns));
     text.append(", ").append(std::to_string(sizeof(T))).append(" bytes a number, batch ");
     return text.append(std::to_string(batch));
   }

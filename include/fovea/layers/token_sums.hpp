@@ -8,6 +8,7 @@
 #include "fovea/layers/activation.hpp"
 #include "fovea/layers/layer_check.hpp"
 #include "fovea/patterns/pattern.hpp"
+#include "fovea/simd/matrix.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -42,7 +43,12 @@ template <class X, class T, class E, class Add>
 void sum_over_tokens(const View<X>& x, RowMatrix<T>& sum, Index least_rows, E&& executor,
                      const Add& add) {
   if constexpr (SpreadsRows<E>) {
-    executor.sum_over_tokens(x.batch(), sum, least_rows, add);
+    const Matrix<T> all = {sum.data(), sum.cols(), 1};
+    executor.sum_over_tokens(
+        x.batch(), all, sum.rows(), least_rows,
+        [&](T* to, const Range& rows, Index sequence, const Range& tokens) {
+          add(RowsOfSum<T>{to, rows}, TokenRange{{sequence, sequence + 1}, tokens});
+        });
   } else {
     add(RowsOfSum<T>{sum.data(), {0, sum.rows()}}, all_tokens(x));
   }

@@ -25,6 +25,11 @@ const fovea::Tensor4<float> v;
 
 }  // namespace
 
+/// An executor that stands for a sequence of which some rows are elsewhere.
+struct Elsewhere : fovea::Serial {
+  static constexpr bool kSpreadsRows = true;
+};
+
 int main() {
 #if defined(ONE_BRACE)
   const fovea::FullAttention op{.causal = true};
@@ -37,6 +42,9 @@ int main() {
   const auto out = fovea::attend(q, k, v);
 #elif defined(NO_EXECUTOR)
   const auto out = attend(op, q, k, v, 4);
+#elif defined(SPREAD_ROWS)
+  Elsewhere executor;
+  const auto out = attend(op, q, k, v, executor);
 #elif defined(DISCARDED)
   attend(op, q, k, v);
   op.workspace_bytes<float>({});
