@@ -25,14 +25,15 @@ namespace distributed {
 
 namespace detail {
 
-// The passes of operators, found where a layer with that operator is made: each is in a header of
-// its own, and OverRows has members of the same names.
+/// The forward pass of an operator, found where a layer with that operator is made: passes are in
+/// headers of their own, and OverRows has a member of the same name.
 template <class Op, class In, class Out, class Saved, class E>
 auto forward_of(const Op& op, const In& inputs, const Out& out, const Saved& saved,
                 const Rows& rows, E& executor)
     -> decltype(forward(op, inputs, out, saved, rows, executor)) {
   return forward(op, inputs, out, saved, rows, executor);
 }
+/// The backward pass likewise.
 template <class Op, class In, class Out, class Saved, class Grads, class E>
 auto backward_of(const Op& op, const In& inputs, const Out& out, const Saved& saved,
                  const Out& d_out, const Grads& grads, const Rows& rows, E& executor)

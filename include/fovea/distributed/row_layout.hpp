@@ -27,7 +27,8 @@ class RowLayout {
   }
 
   /// The rows are cut into 2 ranks pieces, and rank r holds pieces r and 2 ranks - 1 - r: under a
-  /// causal pattern all ranks see as many keys. \param multiple, \throws as contiguous
+  /// causal pattern all ranks see as many keys. \param multiple as of contiguous \throws as
+  /// contiguous
   static RowLayout zigzag(Index rows, int ranks, Index multiple = 1) {
     const Index count = checked(rows, ranks);
     return in_turn(rows, ranks, 2 * count, multiple,

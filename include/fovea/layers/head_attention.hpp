@@ -201,8 +201,9 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
   template <class E>
   void check_backward(const char* layer, const std::array<View<const T>, 3>& qkv,
                       const Tokens<T>& source, Saved& saved, const std::array<View<T>, 3>& d_qkv,
-                      const E& /*executor*/) const {
+                      const E& executor) const {
     check_training(layer, saved.training, source.training);
+    static_cast<void>(executor);
     if constexpr (SpreadsRows<E>) return;
     const auto [inputs, kept] = attached(qkv, source, saved);
     const GradsOf<Op, T> grads = asked(source, saved, d_qkv);

@@ -126,7 +126,7 @@ void add_outer_product(const View<const T>& x, const View<const T>& d_y, const R
 template <class T, class E>
 void add_outer_product(const View<const T>& x, const View<const T>& d_y, RowMatrix<T>& sum,
                        E&& executor) {
-  constexpr Index least_rows = 32;
+  constexpr Index least_rows = 128;  // fewer would pack the same rows of d_y again and again
   sum_over_tokens(x, sum, least_rows, executor,
                   [&](const RowsOfSum<T>& rows, const TokenRange& tokens) {
                     add_outer_product(x, d_y, rows, tokens, executor);
