@@ -20,16 +20,19 @@ namespace distributed {
 class RowLayout {
  public:
   /// Every rank holds one range, in the order of ranks, as equal as may be: right for windows.
-  /// \param multiple ranges begin at multiples of it, as of kChain for the gradients of layers
-  /// \throws std::invalid_argument if rows < 0, ranks < 1 or multiple < 1
-  static RowLayout contiguous(Index rows, int ranks, Index multiple = 1) {
+  /// \throws std::invalid_argument if rows < 0 or ranks < 1
+  static RowLayout contiguous(Index rows, int ranks) { return contiguous(rows, ranks, 1); }
+  /// The same, where ranges begin at multiples of a number, as those of kChain for the gradients of
+  /// layers. \throws std::invalid_argument also if multiple < 1
+  static RowLayout contiguous(Index rows, int ranks, Index multiple) {
     return in_turn(rows, ranks, checked(rows, ranks), multiple, [](Index piece) { return piece; });
   }
 
   /// The rows are cut into 2 ranks pieces, and rank r holds pieces r and 2 ranks - 1 - r: under a
-  /// causal pattern all ranks see as many keys. \param multiple as of contiguous \throws as
-  /// contiguous
-  static RowLayout zigzag(Index rows, int ranks, Index multiple = 1) {
+  /// causal pattern all ranks see as many keys. \throws as contiguous
+  static RowLayout zigzag(Index rows, int ranks) { return zigzag(rows, ranks, 1); }
+  /// The same, where pieces begin at multiples of a number. \throws as contiguous
+  static RowLayout zigzag(Index rows, int ranks, Index multiple) {
     const Index count = checked(rows, ranks);
     return in_turn(rows, ranks, 2 * count, multiple,
                    [&](Index piece) { return piece < count ? piece : 2 * count - 1 - piece; });
