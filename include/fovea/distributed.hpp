@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fovea/distributed/agreement.hpp"
+#include "fovea/distributed/blend_gradients.hpp"
 #include "fovea/distributed/call.hpp"
 #include "fovea/distributed/channel_slices.hpp"
 #include "fovea/distributed/communicator.hpp"
@@ -49,4 +50,5 @@
 #include "fovea/distributed/state_chain.hpp"
 #include "fovea/distributed/sum_gradients_chain.hpp"
 #include "fovea/distributed/sum_gradients_totals.hpp"
+#include "fovea/distributed/sums_of_ranges.hpp"
 #include "fovea/distributed/traffic.hpp"

@@ -96,25 +96,74 @@ TEST(DistributedLinearBackward, RunsOnThreads) {
   check_all(LinearProblem<float>(1, 8, 4, 1500), true, pool);
 }
 
-TEST(DistributedLinearBackward, BlendsTheFields) {
-  const LinearProblem<float> whole(1, 2, 2, 333);
-  const std::vector<float> logits = {0.3F, -0.8F};
-  const fovea::FmmOneKernel op({.near = {.left = 6}, .causal = true, .normalise_rows = true});
-  const auto in = [&](const LinearProblem<float>& problem) {
+/// The gradients of the blend's logits, too, which all ranks have. \param logits [heads], or one
+template <class Op, class T, class... Executor>
+void check_blend(const Op& op, const LinearProblem<T>& whole, const std::vector<T>& logits,
+                 bool keeps, Executor&... executor) {
+  const Shape shape = {1, static_cast<Index>(logits.size()), 1, 1};
+  const auto in = [&](const LinearProblem<T>& problem) {
     auto inputs = problem.inputs(op);
-    inputs.near_logits = View<const float>(logits.data(), {1, 2, 1, 1});
-    inputs.far_logits = View<const float>(logits.data(), {1, 2, 1, 1});
+    inputs.near_logits = View<const T>(logits.data(), shape);
+    inputs.far_logits = View<const T>(logits.data(), shape);
     return inputs;
   };
-  op.backward(in(whole), View<const float>(whole.out.view()), {},
-              View<const float>(whole.d_out.view()), whole.grads(op));
-  const Rows rows(all_ranks(), RowLayout::zigzag(333, all_ranks().size()));
-  const LinearProblem<float> own(whole, rows);
-  fovea::distributed::backward(op, in(own), View<const float>(own.out.view()), {},
-                               View<const float>(own.d_out.view()), own.grads(op), rows);
-  expect_own_part(own.d_q, whole.d_q, rows, "d_q");
-  expect_own_part(own.d_k, whole.d_k, rows, "d_k");
-  expect_own_part(own.d_v, whole.d_v, rows, "d_v");
+  const auto saved_of = [&](const LinearProblem<T>& problem) {
+    return keeps ? problem.saved(op) : fovea::SavedOf<Op, T>{};
+  };
+  const auto grads_of = [&](const LinearProblem<T>& problem, const Tensor<T>& near,
+                            const Tensor<T>& far) {
+    auto grads = problem.grads(op);
+    grads.near_logits = near.view();
+    grads.far_logits = far.view();
+    return grads;
+  };
+  const Tensor<T> near(shape), far(shape);
+  op.forward(in(whole), whole.out.view(), saved_of(whole));
+  op.backward(in(whole), View<const T>(whole.out.view()), saved_of(whole),
+              View<const T>(whole.d_out.view()), grads_of(whole, near, far));
+  const Index count = whole.q.shape()[2];
+  for (const T x : near.values()) EXPECT_NE(x, 0);
+  for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
+    const Rows rows(all_ranks(), layout);
+    const LinearProblem<T> own(whole, rows);
+    const Tensor<T> own_near(shape), own_far(shape);
+    fovea::distributed::forward(op, in(own), own.out.view(), saved_of(own), rows, executor...);
+    fovea::distributed::backward(op, in(own), View<const T>(own.out.view()), saved_of(own),
+                                 View<const T>(own.d_out.view()), grads_of(own, own_near, own_far),
+                                 rows, executor...);
+    const std::string what = std::to_string(count) + " rows, " + layout.text();
+    expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
+    expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
+    expect_own_part(own.d_v, whole.d_v, rows, what + ", d_v");
+    EXPECT_EQ(own_near.values(), near.values()) << what;
+    EXPECT_EQ(own_far.values(), far.values()) << what;
+  }
+}
+
+TEST(DistributedLinearBackward, BlendsTheFields) {
+  const fovea::Band band = {.left = 6};
+  const fovea::FmmOneKernel op({.near = band});
+  const fovea::FmmOneKernel causal({.near = band, .causal = true});
+  const fovea::FmmOneKernel normalised({.near = band, .causal = true, .normalise_rows = true});
+  const fovea::FmmTwoKernels two({.near = band});
+  const fovea::FmmTwoKernels two_causal({.near = band, .causal = true});
+  const LinearProblem<float> whole(2, 4, 2, 333);
+  const std::vector<float> logits = {0.3F, -0.8F, 0.1F, 1.5F};
+  check_blend(op, whole, logits, true);
+  check_blend(causal, whole, logits, false);
+  check_blend(normalised, whole, logits, true);
+  check_blend(two, whole, logits, false);
+  check_blend(two_causal, whole, logits, true);
+  check_blend(op, whole, {-0.4F}, true);
+  const LinearProblem<double> wide(1, 2, 2, 2 * fovea::kLinearSegment + 77);
+  check_blend(op, wide, {0.3, -0.8}, true);
+  check_blend(two_causal, wide, {0.3, -0.8}, true);
+  LinearProblem<float> shorter(3, 2, 1, fovea::kLinearSegment + 99);
+  shorter.lengths = {fovea::kLinearSegment + 5, 0, 40};
+  check_blend(op, shorter, {0.3F, -0.8F}, true);
+  check_blend(two_causal, shorter, {0.3F, -0.8F}, true);
+  fovea::ThreadPool pool(3);
+  check_blend(two_causal, LinearProblem<float>(2, 8, 4, 1500), {0.2F}, true, pool);
 }
 
 /// Where ranges end with segments, states and sums travel and no row does.
@@ -169,13 +218,23 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
     });
   };
   const fovea::FmmOneKernel fmm({.near = {.left = 3}, .causal = true});
-  auto grads = own.grads(fmm);
-  std::vector<float> logits(2);
+  const fovea::FmmTwoKernelsFastWeight fast({.near = {.left = 3}, .causal = true});
+  auto grads = own.grads(fast);
+  std::vector<float> logits(14);
   if (is_last) grads.near_logits = View<float>(logits.data(), {1, 2, 1, 1});
-  EXPECT_EQ(refused(fmm, own.inputs(fmm), own.saved(fmm), grads),
+  EXPECT_EQ(refused(fast, own.inputs(fast), own.saved(fast), grads),
             begin +
-                "FmmAttention: the gradient of logits of the blend is asked for; expected "
-                "none, since the sequence is spread over ranks");
+                "FmmAttention: the gradient of logits of the blend is asked for; expected none "
+                "with a delta rule over ranks");
+  auto with_columns = own.inputs(fmm);
+  with_columns.near_logits = View<const float>(logits.data(), {1, 2, 1, 7});
+  auto of_columns = own.grads(fmm);
+  std::vector<float> d_logits(14);
+  if (is_last) of_columns.near_logits = View<float>(d_logits.data(), {1, 2, 1, 7});
+  EXPECT_EQ(refused(fmm, with_columns, own.saved(fmm), of_columns),
+            begin +
+                "FmmAttention: the gradient of logits of the blend is asked for; expected none "
+                "of logits that differ between columns over ranks");
   const fovea::DeltaRuleAttention<EluPlusOne> delta;
   auto in = own.inputs(delta);
   const std::vector<Index> lengths = {7};
@@ -190,6 +249,13 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
         fmm, own.inputs(fmm),
         is_last ? fovea::SavedOf<fovea::FmmOneKernel, float>{} : own.saved(fmm), own.grads(fmm));
     EXPECT_NE(text.find("near field saved"), std::string::npos) << text;
+    auto blended = own.inputs(fmm);
+    blended.near_logits = View<const float>(logits.data(), {1, 2, 1, 1});
+    auto wanted = own.grads(fmm);
+    std::vector<float> to(2);
+    if (is_last) wanted.near_logits = View<float>(to.data(), {1, 2, 1, 1});
+    const std::string other = refused(fmm, blended, own.saved(fmm), wanted);
+    EXPECT_NE(other.find("gradients of logits"), std::string::npos) << other;
   }
   for (const float n : own.d_k.values()) EXPECT_EQ(n, 77);
 }

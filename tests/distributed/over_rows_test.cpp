@@ -208,6 +208,8 @@ TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
   check_op(fovea::LocalAttention{{.left = 30, .right = 5}}, local);
   check_op(fovea::StridedAttention{{.stride = 16}}, plain);
   check_op(fovea::LinearAttention<fovea::EluPlusOne>({.causal = true}), plain);
+  check_op(fovea::FmmOneKernel({.near = {.left = 7, .right = 4}}), plain);
+  check_op(fovea::FmmTwoKernels({.near = {.left = 7}, .causal = true}), plain);
   check_op(fovea::SmartBirdAttention({.keys_per_row = 8}), plain);
 }
 

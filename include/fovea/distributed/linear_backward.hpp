@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/distributed/blend_gradients.hpp"
 #include "fovea/distributed/delta_gradients_chain.hpp"
 #include "fovea/distributed/linear_forward.hpp"
 #include "fovea/distributed/near_field_backward.hpp"
@@ -22,6 +23,16 @@
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
+
+namespace detail {
+
+/// Whether gradients of the logits of a blend are asked for.
+template <class T>
+bool wants_logits(const LinearFamilyGrads<T>& grads) {
+  return !grads.near_logits.is_none() || !grads.far_logits.is_none();
+}
+
+}  // namespace detail
 
 /// One backward pass: the near field, if there is one, writes gradients to which the far field
 /// adds.
@@ -44,14 +55,16 @@ class LinearBackwardPass {
                   shared_rows(op, inputs, rows.count())),
         call_(whole_inputs(), op.template far<T>(), weights_, segments_.read(kGradOfOut),
               whole_grads()) {
+    const bool wants_logits = detail::wants_logits(grads);
     if constexpr (Op::kHasNear) {
+      if (wants_logits) blend_.emplace(op.blend(inputs_), d_out, rows);
       near_.emplace(op.near(), inputs, saved, is_saved, d_out, weights_, grads, rows, executor);
     }
     if constexpr (Field::kHasSums) {
       if (call_.far.causal) {
-        chain_.emplace(call_, segments_, rows.ranks(), Op::kHasNear, executor);
+        chain_.emplace(call_, segments_, rows.ranks(), Op::kHasNear, wants_logits, executor);
       } else {
-        totals_.emplace(call_, segments_, rows.ranks(), Op::kHasNear, executor);
+        totals_.emplace(call_, segments_, rows.ranks(), Op::kHasNear, wants_logits, executor);
       }
     }
     if constexpr (Field::kHasDelta) {
@@ -68,6 +81,7 @@ class LinearBackwardPass {
       if (part) all = all + part->traffic();
     };
     if constexpr (Op::kHasNear) add(near_);
+    if constexpr (Op::kHasNear) add(blend_);
     if constexpr (Field::kHasSums) add(chain_);
     if constexpr (Field::kHasSums) add(totals_);
     if constexpr (Field::kHasDelta) add(delta_);
@@ -84,7 +98,13 @@ class LinearBackwardPass {
       const std::exception_ptr later = part->run(executor);
       if (!error) error = later;
     };
-    if constexpr (Op::kHasNear) then(near_);
+    if constexpr (Op::kHasNear) {
+      then(near_);
+      if (blend_) {
+        const std::exception_ptr later = blend_->add_near(near_->out(), executor);
+        if (!error) error = later;
+      }
+    }
     put_rows();
     segments_.bring();
     if constexpr (Field::kHasSums) then(chain_);
@@ -163,11 +183,14 @@ class LinearBackwardPass {
     segments_.give(kV, grads_.v);
   }
 
-  void write() const {
+  void write() {
     segments_.take(kQ, grads_.q);
     segments_.take(kK, grads_.k);
     segments_.take(kV, grads_.v);
     if (Op::kHasBeta) segments_.take(kGradOfBeta, grads_.beta);
+    if constexpr (Op::kHasNear && Field::kHasSums) {
+      if (blend_) blend_->write(chain_ ? chain_->products() : totals_->products(), grads_);
+    }
   }
 
   LinearFamilyInputs<T> inputs_;
@@ -181,6 +204,7 @@ class LinearBackwardPass {
   template <bool kHas, class Part>
   using If = std::optional<std::conditional_t<kHas, Part, None>>;
   If<Op::kHasNear, NearFieldBackward<T>> near_;
+  If<Op::kHasNear, BlendGradients<T>> blend_;
   If<Field::kHasSums, SumGradientsChain<T, Field>> chain_;
   If<Field::kHasSums, SumGradientsTotals<T, Field>> totals_;
   If<Field::kHasDelta, DeltaGradientsChain<T, Field>> delta_;
@@ -188,13 +212,19 @@ class LinearBackwardPass {
 
 namespace detail {
 
-/// Refuses what sums over all rows need, or rows behind the tokens of a delta rule.
-/// \throws std::invalid_argument
-template <class Op, class T>
-void check_linear_backward(const LinearFamilyInputs<T>& in, const LinearFamilyGrads<T>& grads) {
-  if (!grads.near_logits.is_none() || !grads.far_logits.is_none()) {
-    refuse(Op::name(), "the gradient of logits of the blend", "asked for",
-           "none, since the sequence is spread over ranks");
+/// Refuses gradients of logits where their sums are not carried from rank to rank, and rows behind
+/// the tokens of a delta rule. \throws std::invalid_argument
+template <class T, class Op>
+void check_linear_backward(const Op& op, const LinearFamilyInputs<T>& in,
+                           const LinearFamilyGrads<T>& grads) {
+  using Field = std::remove_cvref_t<decltype(op.template far<T>())>;
+  if constexpr (Op::kHasNear) {
+    const bool is_carried = !Field::kHasDelta && op.blend(in).is_same_for_columns();
+    if (wants_logits(grads) && !is_carried) {
+      refuse(Op::name(), "the gradient of logits of the blend", "asked for",
+             Field::kHasDelta ? "none with a delta rule over ranks"
+                              : "none of logits that differ between columns over ranks");
+    }
   }
   if (Op::kHasBeta && !in.key_lengths.empty()) {
     refuse(Op::name(), "key_lengths", "given",
@@ -210,9 +240,10 @@ void check_linear_backward(const LinearFamilyInputs<T>& in, const LinearFamilyGr
 /// it \param saved as `forward` wrote it; the near field is computed again unless all ranks have
 /// both \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out \param
 /// grads of q, k, v and beta, of this rank's rows: those that have a tensor are written; the ranks
-/// may want different ones \param executor as in `forward` \returns the messages of this rank
-/// \throws as `forward`, also std::invalid_argument if gradients of the blend's logits are asked
-/// for, or if there are key lengths with a delta rule
+/// may want different ones. Gradients of the blend's logits, which all or none want, are those of
+/// the whole sequence \param executor as in `forward` \returns the messages of this rank \throws as
+/// `forward`, also std::invalid_argument if gradients of logits are asked for with a delta rule or
+/// differ between columns, or if there are key lengths with a delta rule
 ///
 /// Cost: that of the rank's rows. If causal, a state for each key head and map is sent at each end
 /// of a range of rows, upwards and then downwards. If not, sums of the rank's segments are sent and
@@ -235,10 +266,11 @@ requires FarFieldAttention<Op, T> Traffic backward(const Op& op, const InputsOf<
   }
   std::string call = detail::call_text(Op::name(), ".backward", inputs, rows);
   call.append(is_saved ? ", near field saved" : "");
+  call.append(detail::wants_logits(all) ? ", gradients of logits" : "");
   return detail::run_call(
       rows, Op::name(), call,
       [&] {
-        detail::check_linear_backward<Op>(in, all);
+        detail::check_linear_backward(op, in, all);
         detail::check_call(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
           op.check_backward(own, from, saved, d_from, grads);
         });

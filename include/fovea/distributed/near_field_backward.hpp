@@ -34,19 +34,22 @@ class NearFieldBackward {
         d_out_(d_out),
         own_out_(is_saved ? Shape{} : d_out.shape()),
         own_lse_(is_saved ? Shape{} : lse_shape(d_out)),
-        weighted_(weights.are_given() ? d_out.shape() : Shape{}) {
+        weighted_(weights.are_given() ? d_out.shape() : Shape{}),
+        out_(is_saved ? saved.near_out : own_out_.view()) {
     const SoftmaxInputs<T> own = NearBlocks<T>::only_rows(inputs);
-    const View<T> out = is_saved ? saved.near_out : own_out_.view();
     const View<T> lse = is_saved ? saved.near_lse : own_lse_.view();
     if (!is_saved) {
-      forward_.emplace(near, own, out, SoftmaxSaved<T>{lse}, rows);
+      forward_.emplace(near, own, out_, SoftmaxSaved<T>{lse}, rows);
       forward_->reserve(executor);
     }
-    backward_.emplace(near, own, View<const T>(out), SoftmaxSaved<T>{lse},
+    backward_.emplace(near, own, View<const T>(out_), SoftmaxSaved<T>{lse},
                       weights.are_given() ? View<const T>(weighted_.view()) : d_out,
                       SoftmaxGrads<T>{grads.q, grads.k, grads.v}, rows);
     backward_->reserve(executor);
   }
+
+  /// The output of the near field. \pre run was called, or it was saved
+  const View<T>& out() const { return out_; }
 
   /// The messages of this rank.
   Traffic traffic() const {
@@ -101,6 +104,7 @@ class NearFieldBackward {
   Owned own_out_;   // empty if it was saved
   Owned own_lse_;   // likewise
   Owned weighted_;  // empty if all weights are 1
+  View<T> out_;
   std::optional<SoftmaxForwardPass<LocalAttention, T>> forward_;
   std::optional<SoftmaxBackwardPass<LocalAttention, T>> backward_;
 };

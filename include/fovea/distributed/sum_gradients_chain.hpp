@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <vector>
 
 #include "fovea/attention/linear/backward_call.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
 #include "fovea/distributed/segment_rows.hpp"
 #include "fovea/distributed/state_chain.hpp"
+#include "fovea/distributed/sums_of_ranges.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -33,10 +35,11 @@ class SumGradientsChain {
   /// Takes all memory.
   /// \param call, segments must outlive this object   \param accumulate whether to add to the
   /// gradients
+  /// \param wants_products whether `products` will be asked for
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
   SumGradientsChain(const Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
-                    bool accumulate, E&& executor)
+                    bool accumulate, bool wants_products, E&& executor)
       : call_(call),
         accumulate_(accumulate),
         width_(call.far.features(call.shape.width)),
@@ -50,12 +53,29 @@ class SumGradientsChain {
         rows_(static_cast<std::size_t>(workers_ * call.group())),
         up_(ranks, segments.layout(), ChainWay::up, call.key_heads(), state_bytes(), workers_),
         down_(ranks, segments.layout(), ChainWay::down, call.key_heads(), state_bytes(), workers_) {
+    if (wants_products) {
+      found_.emplace(ranks, segments.layout(), call.row_heads(), 1, maps_.count);
+    }
   }
   SumGradientsChain(const SumGradientsChain&) = delete;
   SumGradientsChain& operator=(const SumGradientsChain&) = delete;
 
   /// The messages of this rank.
-  Traffic traffic() const { return up_.traffic() + down_.traffic(); }
+  Traffic traffic() const {
+    const Traffic states = up_.traffic() + down_.traffic();
+    return found_ ? states + found_->traffic() : states;
+  }
+
+  /// The sums over batch and rows of <weight d_out_i, far_i>, as the pass of one process finds
+  /// them: [Hq]. \pre run was called, and products are wanted
+  std::vector<double> products() {
+    const Index heads = call_.shape.query_heads;
+    std::vector<double> sums(static_cast<std::size_t>(heads));
+    for (Index n = 0; n < call_.row_heads(); ++n) {
+      sums[static_cast<std::size_t>(n % heads)] += static_cast<double>(found_->of(n)->value());
+    }
+    return sums;
+  }
 
   /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
   /// computing throws. \returns what computing has thrown, or null
@@ -65,6 +85,14 @@ class SumGradientsChain {
       for_each_segment(link, first, end, up_, executor,
                        [&](const Piece& piece) { add_tokens(piece); });
     });
+    if (found_) {
+      const std::exception_ptr sums = found_->run(
+          [&](const LinkOfRows& link, Index row_head, CompensatedSum<T>* sum) {
+            if (!error) add_products(link, row_head, *sum);
+          },
+          executor);
+      if (!error) error = sums;
+    }
     const std::exception_ptr later = down_.run([&](const LinkOfRows& link, Index first, Index end) {
       if (error) return;
       for_each_segment(link, first, end, down_, executor,
@@ -107,8 +135,7 @@ class SumGradientsChain {
         const Index number = &chain == &up_ ? n : segments - 1 - n;
         const Index begin = link.rows.begin + number * kLinearSegment;
         piece.rows = {begin, (std::min)(begin + kLinearSegment, link.rows.end)};
-        const Index before = head * own_rows_ + link.first + begin - link.rows.begin;
-        piece.saved = saved_.template data<T>() + before * call_.group() * record_;
+        piece.saved = saved_of(head, link, begin);
         f(piece);
       }
     });
@@ -134,6 +161,25 @@ class SumGradientsChain {
       args.stays_open = true;
       LinearGradKernels<T>{}.strip_rows(args);
     }
+  }
+
+  /// Adds what the rows of a range have kept of a map, which is that of the link's round.
+  void add_products(const LinkOfRows& link, Index row_head, CompensatedSum<T>& sum) {
+    const Index head = row_head / call_.group();
+    if (call_.seen(call_.sequences[head / call_.shape.key_heads]) == 0) return;
+    const Index record = linear_grad_record<T>(width_, maps_.policy);
+    for (Index begin = link.rows.begin; begin < link.rows.end; begin += kLinearSegment) {
+      const Index rows = (std::min)(kLinearSegment, link.rows.end - begin);
+      const Index of_group = row_head % call_.group() * maps_.count + link.round;
+      const T* at = saved_of(head, link, begin) + of_group * rows * record + kGradRecordProduct;
+      for (Index i = 0; i < rows; ++i, at += record) sum.add(*at);
+    }
+  }
+
+  /// What the rows of a segment keep, for the query heads of a key head.
+  T* saved_of(Index head, const LinkOfRows& link, Index begin) {
+    const Index before = head * own_rows_ + link.first + begin - link.rows.begin;
+    return saved_.template data<T>() + before * call_.group() * record_;
   }
 
   /// The second step: its tokens read the state, to which its rows are added.
@@ -187,6 +233,7 @@ class SumGradientsChain {
   std::vector<LinearGradRows<T>> rows_;  // [workers, group]
   StateChain up_;
   StateChain down_;
+  std::optional<SumsOfRanges<CompensatedSum<T>>> found_;  // [row heads] the sums of products
 };
 
 }  // namespace distributed

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
+#include <vector>
 
 #include "fovea/attention/linear/backward_call.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
 #include "fovea/distributed/segment_rows.hpp"
+#include "fovea/distributed/sums_of_ranges.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -25,10 +28,11 @@ class SumGradientsTotals {
   /// Takes all memory.
   /// \param call, segments must outlive this object   \param accumulate whether to add to the
   /// gradients
+  /// \param wants_products whether `products` will be asked for
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
   SumGradientsTotals(const Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
-                     bool accumulate, E&& executor)
+                     bool accumulate, bool wants_products, E&& executor)
       : call_(call),
         segments_(segments),
         accumulate_(accumulate),
@@ -38,12 +42,27 @@ class SumGradientsTotals {
         scratch_(memory_of(executor).take(worker_count(executor, count() * call.row_heads()),
                                           slot_ * Index{sizeof(T)})),
         of_keys_(ranks, segments.owners(), call.key_heads(), elements()),
-        of_rows_(ranks, segments.owners(), call.row_heads(), elements(), call.group()) {}
+        of_rows_(ranks, segments.owners(), call.row_heads(), elements(), call.group()) {
+    if (!wants_products) return;
+    found_.resize(static_cast<std::size_t>(count() * call.row_heads()));
+    sums_.emplace(ranks, segments.layout(), call.shape.query_heads, 1, call.sequences.count());
+  }
   SumGradientsTotals(const SumGradientsTotals&) = delete;
   SumGradientsTotals& operator=(const SumGradientsTotals&) = delete;
 
   /// The messages of this rank.
-  Traffic traffic() const { return of_keys_.traffic() + of_rows_.traffic(); }
+  Traffic traffic() const {
+    const Traffic totals = of_keys_.traffic() + of_rows_.traffic();
+    return sums_ ? totals + sums_->traffic() : totals;
+  }
+
+  /// The sums over batch and rows of <weight d_out_i, far_i>, as the pass of one process finds
+  /// them: [Hq]. \pre run was called, and products are wanted
+  std::vector<double> products() {
+    std::vector<double> sums;
+    for (Index h = 0; h < call_.shape.query_heads; ++h) sums.push_back(*sums_->of(h));
+    return sums;
+  }
 
   /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
   /// computing throws. \returns what computing has thrown, or null
@@ -59,7 +78,11 @@ class SumGradientsTotals {
       return call_.seen(s) == 0 ? 0 : SegmentSums<T>::segments(s.queries);
     });
     if (!error) error = fovea::detail::caught([&] { take_tokens(executor); });
-    return error;
+    if (!sums_) return error;
+    const std::exception_ptr later = sums_->run(
+        [&](const LinkOfRows& link, Index head, double* sum) { add_products(link, head, *sum); },
+        executor);
+    return error ? error : later;
   }
 
  private:
@@ -108,8 +131,22 @@ class SumGradientsTotals {
           args.total = of_keys_.total(head / call_.group());
           args.sums = of_rows_.sums(head, n);
           args.scratch = scratch(worker);
+          if (sums_) args.rows.d_out_times_out = &found_[static_cast<std::size_t>(place(head, n))];
           LinearGradKernels<T>{}.rows(args);
         });
+  }
+
+  /// The place of what segment n of this rank has found for a query head of all sequences.
+  Index place(Index row_head, Index n) const { return row_head * count() + n; }
+
+  /// Adds what the segments of a range have found for a query head, in the sequence of the round.
+  void add_products(const LinkOfRows& link, Index head, double& sum) const {
+    const Index first =
+        place(link.round * call_.shape.query_heads + head, link.first / kLinearSegment);
+    const Index segments = SegmentSums<T>::segments(link.rows.end - link.rows.begin);
+    for (Index n = first; n < first + segments; ++n) {
+      sum += static_cast<double>(found_[static_cast<std::size_t>(n)]);
+    }
   }
 
   template <class E>
@@ -131,6 +168,8 @@ class SumGradientsTotals {
   Workspace scratch_;  // [workers, slot_]
   SegmentTotals<T> of_keys_;
   SegmentTotals<T> of_rows_;
+  std::vector<T> found_;                      // [row heads, own segments] products, or none
+  std::optional<SumsOfRanges<double>> sums_;  // [query heads] their sums, or none
 };
 
 }  // namespace distributed

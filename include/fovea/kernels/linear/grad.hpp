@@ -20,6 +20,7 @@
 /// those of rows if there is no token at all.
 #pragma once
 
+#include "fovea/kernels/linear/compensated_sum.hpp"
 #include "fovea/kernels/linear/linear.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -135,6 +136,9 @@ constexpr Index linear_grad_record(Index width, DenominatorPolicy policy) {
   constexpr Index word = kGradSignsPerWord<T>;
   return policy == DenominatorPolicy::signed_floor ? 4 + (width + word - 1) / word : 3;
 }
+
+/// The element of a record that is t / den = <G_i, far_i>.
+inline constexpr Index kGradRecordProduct = 1;
 
 /// Elements that the rows of one query head keep between the two causal steps.
 template <class T>

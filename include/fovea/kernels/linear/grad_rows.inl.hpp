@@ -11,22 +11,6 @@
 #include "fovea/kernels/linear/stream.inl.hpp"
 #endif
 
-/// A sum whose error does not grow with the number of its terms (Neumaier).
-template <class T>
-struct CompensatedSum {
-  T sum = 0;
-  T lost = 0;
-
-  FOVEA_INLINE void add(T x) {
-    const T s = sum + x;
-    const T from_x = s - sum;
-    lost += (sum - (s - from_x)) + (x - from_x);
-    sum = s;
-  }
-  /// The sum. If it is infinite, `lost` is NaN and left out.
-  FOVEA_INLINE T value() const { return lost == lost ? sum + lost : sum; }
-};
-
 /// What a row keeps of its denominator for the tokens that it sees (linear_grad_record).
 template <class T>
 struct GradRecord {
@@ -35,7 +19,7 @@ struct GradRecord {
   /// 1 / den.
   FOVEA_INLINE T& inverse() const { return at[0]; }
   /// t / den = <G_i, far_i>.
-  FOVEA_INLINE T& product() const { return at[1]; }
+  FOVEA_INLINE T& product() const { return at[kGradRecordProduct]; }
   /// The power of two that the row's features were multiplied by. It is 0 for a row that zero_row
   /// left out, for which all the rest is 0, too.
   FOVEA_INLINE T& scale() const { return at[2]; }

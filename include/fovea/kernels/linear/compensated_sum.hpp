@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A sum of numbers that can be gone on with elsewhere.
+#pragma once
+
+#include "fovea/core/config.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// A sum whose error does not grow with the number of its terms (Neumaier 1974).
+template <class T>
+struct CompensatedSum {
+  T sum = 0;   ///< the sum, rounded after each term
+  T lost = 0;  ///< what the roundings have left out
+
+  /// Adds a term.
+  FOVEA_INLINE void add(T x) {
+    const T s = sum + x;
+    const T from_x = s - sum;
+    lost += (sum - (s - from_x)) + (x - from_x);
+    sum = s;
+  }
+  /// The sum. If it is infinite, `lost` is NaN and left out.
+  FOVEA_INLINE T value() const { return lost == lost ? sum + lost : sum; }
+};
+
+FOVEA_NAMESPACE_END
