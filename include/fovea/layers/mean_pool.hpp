@@ -71,6 +71,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
     return T{1} / static_cast<T>(std::max<Index>(1, length(tokens, b, rows)));
   }
 
+  /// The mean of all rows, of which some are here; every process has it.
   template <class E>
   static void mean_over_ranks(const Tokens<T>& tokens, const View<T>& y, Index rows, E& over) {
     RowMatrix<T> sums = RowMatrix<T>::Zero(y.batch(), y.width());
