@@ -28,7 +28,6 @@ class SinkGradients {
   SinkGradients(const Rows& rows, Index batch, Index heads, Index at_once)
       : ranks_(rows.ranks()),
         batch_(batch),
-        last_(rank_of_last_row(rows.layout())),
         chain_(ranks_, rows.layout(), ChainWay::up, batch * heads, kSinkSums * Index{sizeof(T)},
                at_once),
         type_(detail::MpiType::row(ranks_, heads * Index{sizeof(T)})),
@@ -39,7 +38,7 @@ class SinkGradients {
 
   /// The messages of this rank.
   Traffic traffic() const {
-    const Index to_all = ranks_.rank() == last_ ? ranks_.size() - 1 : 0;
+    const Index to_all = ranks_.rank() == chain_.end_rank() ? ranks_.size() - 1 : 0;
     return chain_.traffic() +
            Traffic{to_all * static_cast<Index>(totals_.size() * sizeof(T)), waited_};
   }
@@ -50,7 +49,7 @@ class SinkGradients {
   /// \returns what computing has thrown, or null
   template <class Add, class E>
   std::exception_ptr run(const Add& add, E&& executor) {
-    if (totals_.empty() || last_ < 0) return nullptr;
+    if (totals_.empty() || chain_.end_rank() < 0) return nullptr;
     const Index heads = static_cast<Index>(totals_.size());
     const std::exception_ptr error =
         chain_.run([&](const LinkOfRows& link, Index first, Index end) {
@@ -61,23 +60,15 @@ class SinkGradients {
             add(n / heads, n % heads, link.rows, sums, worker);
           });
         });
-    if (ranks_.rank() == last_) add_up();
+    if (ranks_.rank() == chain_.end_rank()) add_up();
     detail::add_waiting(waited_, [&] {
-      ranks_.check(MPI_Bcast(totals_.data(), 1, type_.get(), last_, ranks_.mpi()), "MPI_Bcast");
+      ranks_.check(MPI_Bcast(totals_.data(), 1, type_.get(), chain_.end_rank(), ranks_.mpi()),
+                   "MPI_Bcast");
     });
     return error;
   }
 
  private:
-  /// The rank of the last row; -1 if there is no row.
-  static int rank_of_last_row(const RowLayout& layout) {
-    for (int rank = 0; rank < layout.ranks(); ++rank) {
-      const std::vector<Range>& own = layout.of(rank);
-      if (!own.empty() && own.back().end == layout.rows()) return rank;
-    }
-    return -1;
-  }
-
   void add_up() {
     const Index heads = static_cast<Index>(totals_.size());
     for (Index h = 0; h < heads; ++h) {
@@ -91,7 +82,6 @@ class SinkGradients {
 
   const Communicator& ranks_;
   Index batch_;
-  int last_;  // the rank of the last row
   StateChain chain_;
   detail::MpiType type_;
   std::vector<T> totals_;

@@ -99,6 +99,9 @@ class StateChain {
     return reinterpret_cast<T*>(states_.template data<std::byte>() + head * bytes_);
   }
 
+  /// The rank of the last range, which has the last states; -1 if there is no row.
+  int end_rank() const { return end_rank_; }
+
   /// The messages of this rank.
   Traffic traffic() const {
     Traffic all = {given_, waited_};
