@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <new>
@@ -18,6 +19,7 @@ namespace fovea_test::distributed_row_window {
 using fovea::Index;
 using fovea::Range;
 using fovea::View;
+using fovea::distributed::LargePages;
 using fovea::distributed::RowTensors;
 using fovea::distributed::RowWindow;
 
@@ -70,8 +72,41 @@ TEST(RowWindow, MovesAndMayBeEmpty) {
   EXPECT_EQ(c.data()[31], std::byte{5});
   const RowWindow none(0);
   none.forget({0, 0});
-  none.expect({0, 0});
+  EXPECT_TRUE(LargePages(none).found().empty());
   EXPECT_EQ(none.data(), nullptr);
+}
+
+TEST(LargePages, AreThoseOfWhichMostIsWritten) {
+  constexpr Index page{fovea::kLargePage};
+  const RowWindow window(10 * page);
+  const Index first = page - static_cast<Index>(reinterpret_cast<std::uintptr_t>(window.data()) %
+                                                fovea::kLargePage);
+  const auto bytes = [&](Index begin, Index end) {
+    return Range{first + begin * page / 8, first + end * page / 8};
+  };
+  LargePages pages(window);
+  pages.add(bytes(2, 8));   // page 0: six eighths
+  pages.add(bytes(8, 11));  // page 1: seven, in pieces
+  pages.add(bytes(12, 15));
+  pages.add(bytes(15, 16));
+  pages.add(bytes(17, 22));  // page 2: five
+  pages.add(bytes(24, 50));  // pages 3 to 5, and two of page 6
+  pages.add(bytes(52, 56));  // four more of page 6
+  ASSERT_EQ(pages.found().size(), 2U);
+  EXPECT_EQ(pages.found()[0], bytes(0, 16));
+  EXPECT_EQ(pages.found()[1], bytes(24, 56));
+  for (const Range& some : pages.found()) window.take_large_pages(some);
+  window.data()[first] = std::byte{3};
+  EXPECT_EQ(window.data()[first], std::byte{3});
+}
+
+TEST(LargePages, LieInTheWindow) {
+  constexpr Index page{fovea::kLargePage};
+  const RowWindow window(page);
+  LargePages pages(window);
+  pages.add({0, page});
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(window.data()) % fovea::kLargePage == 0;
+  EXPECT_EQ(pages.found().size(), is_aligned ? 1U : 0U);
 }
 
 TEST(RowWindow, RefusesWhatNoMachineHas) {

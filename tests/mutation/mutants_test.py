@@ -170,6 +170,10 @@ class Switches(unittest.TestCase):
         within = ["/x/include/fovea/core/view.hpp:7:9:   required from here",
                   "/x/include/fovea/mutation.hpp:40:2: error: no match for 'operator-'"]
         self.assertEqual(mutate.blamed(within, places), {5})
+        call = ["/x/include/fovea/core/view.hpp:5:3: error: no matching function for call to 'f'"]
+        self.assertEqual(mutate.blamed(call, places), set())
+        self.assertEqual(mutate.blamed(call, places, below=2), {5})
+        self.assertEqual(mutate.blamed(call, places, below=1), set())
 
 
 class Places(unittest.TestCase):

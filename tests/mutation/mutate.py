@@ -149,14 +149,15 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def blamed(output: list[str], places: dict[tuple[str, int], Switch]) -> set[int]:
-    """The switches that compilers complain of: of each error the first place that holds one."""
+def blamed(output: list[str], places: dict[tuple[str, int], Switch], below: int = 0) -> set[int]:
+    """The switches that compilers complain of: of each error the first place that holds one, or has
+    one in a line below, not further than so many."""
     found: set[int] = set()
     place = re.compile(r"include/fovea/([\w/.]+):(\d+)")
     context: list[int] = []
     for line in output:
-        here = [places[key].number for key in ((m[1], int(m[2])) for m in place.finditer(line))
-                if key in places]
+        near = ((m[1], int(m[2]) + n) for m in place.finditer(line) for n in range(below + 1))
+        here = [places[key].number for key in near if key in places]
         if ": error: " in line:
             found.update((here or context)[:1])
             context = []
@@ -173,7 +174,9 @@ def built(copy: Copy, chosen: list[Switch], tests: list[str],
         output = copy.first_errors() or copy.errors(tests)
         if not output:
             return chosen
-        bad = blamed(output, {(one.mutant.path, one.mutant.line): one for one in chosen})
+        places = {(one.mutant.path, one.mutant.line): one for one in chosen}
+        # A call of several lines is complained of in its first one.
+        bad = blamed(output, places) or blamed(output, places, below=4)
         if not bad:
             (copy.folder / "errors.log").write_text("\n".join(output))
             raise SystemExit(f"mutate.py: see {copy.folder / 'errors.log'}")

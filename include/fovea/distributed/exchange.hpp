@@ -172,6 +172,7 @@ class Exchange {
 template <class T>
 Traffic exchange_rows(const Communicator& ranks, const RowTensors<T>& tensors,
                       const ExchangePlan& plan) {
+  tensors.expect(plan.with_received({}, tensors.places().front().rows));
   Exchange messages(ranks, tensors, {plan});
   messages.run();
   return messages.traffic();

@@ -50,6 +50,17 @@ struct ExchangePlan {
     return part;
   }
 
+  /// Some of this rank's rows and all that it receives.
+  /// \param own ascending, disjoint   \param rows of the sequence
+  std::vector<Range> with_received(const std::vector<Range>& own, Index rows) const {
+    RowSet there(rows);
+    for (const Range& range : own) there.add(range);
+    for (const Transfer& transfer : receives) {
+      for (const Range& range : transfer.rows) there.add(range);
+    }
+    return there.ranges();
+  }
+
   /// The number of rows that are sent.
   Index rows_sent() const {
     Index rows = 0;

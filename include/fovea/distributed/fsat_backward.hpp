@@ -42,6 +42,7 @@ class FsatBackwardPass {
                {inputs.dominant.heads(), inputs.dominant.width()}}),
         queries_(inputs.q, out, d_out, View<const T>(saved.lse), rows),
         all_(options, View<const T>(keys_.tensor(2)), inputs.key_lengths) {
+    keys_.expect(rows.own());
     keys_.put(0, inputs.k, rows.own());
     keys_.put(1, inputs.v, rows.own());
     keys_.put(2, inputs.dominant, rows.own());
@@ -63,8 +64,9 @@ class FsatBackwardPass {
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_.tensors(),
                                         requested(rows_.ranks(), rows_.layout(), found.queries));
     if (!error) {
-      error = fovea::detail::caught(
-          [&] { compute(with_received(rows_, of_keys), found.queries, executor); });
+      error = fovea::detail::caught([&] {
+        compute(of_keys.with_received(rows_.own(), rows_.count()), found.queries, executor);
+      });
     }
     return error;
   }

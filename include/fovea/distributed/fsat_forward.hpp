@@ -63,7 +63,6 @@ class FsatForwardPass {
     std::exception_ptr error;
     LeadingEdges found = leading_edges(all_, rows_, error);
     const ExchangePlan plan = announced(rows_.ranks(), std::move(found.keys_of_ranks));
-    keys_.expect(with_received(rows_, plan));
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), keys_, plan);
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), dominant_, plan);
     if (!error) error = fovea::detail::caught([&] { attend(plan, executor); });
@@ -74,7 +73,8 @@ class FsatForwardPass {
   template <class E>
   void attend(const ExchangePlan& plan, E&& executor) {
     if (inputs_.q.size() == 0 && out_.size() == 0) return;
-    FsatGraphPart<C> graph(all_, rows_.own(), with_received(rows_, plan), false, false);
+    FsatGraphPart<C> graph(all_, rows_.own(), plan.with_received(rows_.own(), rows_.count()), false,
+                           false);
     graph.take_memory(all_.heads(), worker_count(executor, all_.heads()), memory_of(executor));
     auto whole = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
     whole.k = keys_.tensor(0);

@@ -26,6 +26,7 @@ class QueryRows {
                   {q.heads(), out.width()},
                   {q.heads(), out.width()},
                   {q.heads(), 1}}) {
+    tensors_.expect(rows.own());
     tensors_.put(kQ, q, rows.own());
     tensors_.put(kOut, out, rows.own());
     tensors_.put(kGradOfOut, d_out, rows.own());

@@ -94,16 +94,6 @@ inline ExchangePlan announced(const Communicator& ranks, std::vector<std::vector
   return plan;
 }
 
-/// The rows that a rank holds, and those that it has received.
-inline std::vector<Range> with_received(const Rows& rows, const ExchangePlan& plan) {
-  RowSet there(rows.count());
-  for (const Range& range : rows.own()) there.add(range);
-  for (const Transfer& transfer : plan.receives) {
-    for (const Range& range : transfer.rows) there.add(range);
-  }
-  return there.ranges();
-}
-
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END

@@ -79,9 +79,12 @@ class RowTensors {
                    {batch_, batch_ == 0 ? 0 : x.heads / batch_, x.rows, width});
   }
 
-  /// Says that all of these rows will be written.
+  /// Says that all of these rows will be written: where they fill most of a large page,
+  /// it is asked for.
   void expect(const std::vector<Range>& ranges) const {
-    for_each_bytes(ranges, [&](const Range& bytes) { window_.expect(bytes); });
+    LargePages pages(window_);
+    for_each_bytes(ranges, [&](const Range& bytes) { pages.add(bytes); });
+    for (const Range& bytes : pages.found()) window_.take_large_pages(bytes);
   }
   /// Gives back the memory of these rows.
   void forget(const std::vector<Range>& ranges) const {

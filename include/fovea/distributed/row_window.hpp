@@ -7,10 +7,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "fovea/core/workspace.hpp"
 #include "fovea/patterns/pattern.hpp"
@@ -51,17 +53,14 @@ class RowWindow {
 
   /// The first byte; null if there is none.
   std::byte* data() const { return data_; }
+  /// Their number.
+  Index size_bytes() const { return bytes_; }
 
-  /// Says that all of these bytes will be written: where they fill large pages, these are asked
-  /// for.
-  void expect(const Range& bytes) const {
-    constexpr auto page = static_cast<std::uintptr_t>(kLargePage);
-    const auto begin = (address(bytes.begin) + page - 1) / page * page;
-    const auto end = address(bytes.end) / page * page;
-    if (begin >= end) return;
+  /// Asks for large pages. \param bytes of whole ones
+  void take_large_pages([[maybe_unused]] const Range& bytes) const {
 #if defined(MADV_HUGEPAGE)
     // A wish: where it fails, pages are small.
-    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+    madvise(data_ + bytes.begin, static_cast<std::size_t>(bytes.end - bytes.begin), MADV_HUGEPAGE);
 #endif
   }
 
@@ -82,6 +81,56 @@ class RowWindow {
 
   Index bytes_ = 0;
   std::byte* data_ = nullptr;
+};
+
+/// Finds the large pages of a window most of which will be written.
+class LargePages {
+ public:
+  /// \param window outlives this object
+  explicit LargePages(const RowWindow& window) : window_(window) {}
+
+  /// Says that all of these bytes will be written. \param bytes behind those of calls before
+  void add(const Range& bytes) {
+    for (Index at = bytes.begin; at < bytes.end;) {
+      const Index page = first_byte_of_page(at);
+      if (page != page_) end_page();
+      page_ = page;
+      const Index end = (std::min)(bytes.end, page + kBytes);
+      written_ += end - at;
+      at = end;
+    }
+  }
+
+  /// The bytes of those that lie in the window, and of which three quarters are written.
+  const std::vector<Range>& found() {
+    end_page();
+    return found_;
+  }
+
+ private:
+  static constexpr Index kBytes{kLargePage};
+
+  /// Where the large page of a byte begins, which may be before the window.
+  Index first_byte_of_page(Index byte) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(window_.data() + byte);
+    return byte - static_cast<Index>(address % kLargePage);
+  }
+
+  void end_page() {
+    const Range page{page_, page_ + kBytes};
+    const bool is_inside = page.begin >= 0 && page.end <= window_.size_bytes();
+    const bool is_written = written_ >= kBytes / 4 * 3;
+    written_ = 0;
+    if (!is_inside || !is_written) return;
+    if (found_.empty() || found_.back().end != page.begin)
+      found_.push_back({page.begin, page.begin});
+    found_.back().end = page.end;
+  }
+
+  const RowWindow& window_;
+  Index page_ = -1;    // where the page begins that bytes were added to
+  Index written_ = 0;  // how many of its bytes will be written
+  std::vector<Range> found_;
 };
 
 }  // namespace distributed

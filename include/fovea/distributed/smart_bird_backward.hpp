@@ -46,6 +46,7 @@ class SmartBirdBackwardPass {
               {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
         queries_(inputs.q, out, d_out, View<const T>(saved.lse), rows),
         lists_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), saved.indices.width()}}) {
+    keys_.expect(rows.own());
     keys_.put(0, inputs.k, rows.own());
     keys_.put(1, inputs.v, rows.own());
     lists_.put(0, View<const Index>(saved.indices), rows.own());
@@ -106,7 +107,7 @@ class SmartBirdBackwardPass {
 
   template <class E>
   void compute(const ExchangePlan& plan, E&& executor) {
-    const std::vector<Range> ranges = with_received(rows_, plan);
+    const std::vector<Range> ranges = plan.with_received(rows_.own(), rows_.count());
     typename QueryRows<T>::Some some(queries_, ranges);
     CompactRows<Index> lists(lists_, 0, ranges);
     keep_own_keys(lists.view());

@@ -71,9 +71,9 @@ class SmartBirdForwardPass {
     });
     sketch_exchange_.end();
     // Who has failed asks for nothing, and sends what others ask for.
-    key_exchange_.emplace(
-        rows_.ranks(), keys_,
-        std::vector<ExchangePlan>{requested(rows_.ranks(), rows_.layout(), needed)});
+    const ExchangePlan travels = requested(rows_.ranks(), rows_.layout(), needed);
+    keys_.expect(travels.with_received({}, rows_.count()));
+    key_exchange_.emplace(rows_.ranks(), keys_, std::vector<ExchangePlan>{travels});
     key_exchange_->begin();
     key_exchange_->begin_stage(0);
     if (!error) error = fovea::detail::caught([&] { attention_.attend(executor); });

@@ -72,15 +72,16 @@ class SoftmaxBackwardPass {
                     queries_.tensor(kGradOfOut), grads_of_queries()),
         key_pass_(call_, key_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
                   queries_.tensor(kGradOfOut), grads_of_keys()),
-        key_exchange_(rows.ranks(), keys_, {exchange([&](int rank) {
-                        return keys_seen(plans_, rows.layout().of(rank), rows.count());
-                      })}),
-        query_exchange_(rows.ranks(), queries_, {exchange([&](int rank) {
-                          return rows_seeing(plans_, rows.layout().of(rank), rows.count());
-                        })}) {
+        keys_travel_(exchange(
+            [&](int rank) { return keys_seen(plans_, rows.layout().of(rank), rows.count()); })),
+        queries_travel_(exchange(
+            [&](int rank) { return rows_seeing(plans_, rows.layout().of(rank), rows.count()); })),
+        key_exchange_(rows.ranks(), keys_, {keys_travel_}),
+        query_exchange_(rows.ranks(), queries_, {queries_travel_}) {
     const std::vector<Range>& own = rows.own();
-    keys_.expect(own);
-    queries_.expect(own);
+    // Own and received rows lie side by side in large pages.
+    keys_.expect(keys_travel_.with_received(own, rows.count()));
+    queries_.expect(queries_travel_.with_received(own, rows.count()));
     d_keys_.expect(own);
     d_queries_.expect(own);
   }
@@ -240,6 +241,8 @@ class SoftmaxBackwardPass {
   SoftmaxCall<T> call_;
   SoftmaxBackward<T> query_pass_;
   SoftmaxBackward<T> key_pass_;
+  ExchangePlan keys_travel_;
+  ExchangePlan queries_travel_;
   Exchange key_exchange_;
   Exchange query_exchange_;
   std::optional<SinkGradients<T>> sinks_;  // if they are wanted

@@ -208,10 +208,9 @@ class SoftmaxForwardPass {
       needed.add(range);
     }
     const std::vector<Range> filled = intersection(needed.ranges(), rows_.own());
-    keys_.expect(filled);
-    if (!stages_.are_several()) {
-      for (const Transfer& from : travels_.receives) keys_.expect(from.rows);
-    }
+    // Own and received rows lie side by side in large pages. In stages those come later, into
+    // memory of others that went.
+    keys_.expect(stages_.are_several() ? filled : travels_.with_received(filled, rows_.count()));
     for (const OwnRange& own : own_ranges(rows_)) {
       for (const Range& rows : intersection(filled, {own.range()})) {
         keys_.put(0, own.only(inputs.k, rows), {rows});
