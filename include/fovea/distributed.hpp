@@ -22,6 +22,7 @@
 #include "fovea/distributed/key_blocks.hpp"
 #include "fovea/distributed/linear_backward.hpp"
 #include "fovea/distributed/linear_forward.hpp"
+#include "fovea/distributed/longformer.hpp"
 #include "fovea/distributed/mpi_type.hpp"
 #include "fovea/distributed/near_field_backward.hpp"
 #include "fovea/distributed/over_rows.hpp"

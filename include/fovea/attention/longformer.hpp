@@ -110,6 +110,14 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
     return WindowAndTokens(window(), tokens());
   }
 
+  /// The global positions. \throws std::invalid_argument if they do not ascend
+  GlobalTokens tokens() const {
+    return GlobalTokens::first_and(options.first_global, options.global, options.causal, name());
+  }
+
+  /// What rows of some kind see; others see nothing.
+  detail::LongformerRows rows_alone(GlobalRows rows) const { return {window(), tokens(), rows}; }
+
   /// \throws std::invalid_argument if a side of the window is negative, or the global positions do
   /// not ascend
   void check_options() const {
@@ -126,9 +134,8 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   template <class T>
   void check(const InputsOf<LongformerAttention, T>& inputs, const View<T>& out,
              const SavedOf<LongformerAttention, T>& saved = {}) const {
-    Base::template check<T>(inputs.shared(), out, saved);
-    check_global_tensors(inputs);
-    check_outputs(name(), inputs, out, saved);
+    check_tensors(inputs, out, saved);
+    check_pattern(sequence_shape(shape_of(inputs.shared())));
   }
 
   /// The same without check_pattern, for the sequences of a decoder, which still grow.
@@ -137,13 +144,30 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
                      const SoftmaxSaved<T>& saved) const {
     Base::check_tensors(inputs, out, saved);
   }
+  /// The same for a part of the rows of a sequence.
+  template <class T>
+  void check_tensors(const LongformerInputs<T>& inputs, const View<T>& out,
+                     const SoftmaxSaved<T>& saved) const {
+    Base::check_tensors(inputs.shared(), out, saved);
+    check_global_tensors(inputs);
+    check_outputs(name(), inputs, out, saved);
+  }
 
   /// Checks what `backward` takes. \throws std::invalid_argument as SoftmaxOperator
   template <class T>
   void check_backward(const InputsOf<LongformerAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<LongformerAttention, T>& saved, const View<const T>& d_out,
                       const GradsOf<LongformerAttention, T>& grads) const {
-    Base::template check_backward<T>(inputs.shared(), out, saved, d_out, shared(grads));
+    check_backward_tensors(inputs, out, saved, d_out, grads);
+    check_pattern(sequence_shape(shape_of(inputs.shared())));
+  }
+
+  /// The same without check_pattern, for a part of the rows of a sequence.
+  template <class T>
+  void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
+                              const SavedOf<LongformerAttention, T>& saved,
+                              const View<const T>& d_out, const Grads<T>& grads) const {
+    Base::check_backward_tensors(inputs.shared(), out, saved, d_out, grads.shared());
     check_global_tensors(inputs);
     check_grads(name(), inputs, out, saved, d_out, grads);
     if (!inputs.has_global()) return;
@@ -179,20 +203,8 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
 
   Window window() const { return {options.left, options.right}; }
 
-  /// \throws std::invalid_argument if the positions do not ascend
-  GlobalTokens tokens() const {
-    return GlobalTokens::first_and(options.first_global, options.global, options.causal, name());
-  }
-
-  detail::LongformerRows rows_alone(GlobalRows rows) const { return {window(), tokens(), rows}; }
-
   SequenceShape sequence_shape(const AttentionShape& shape) const {
     return SequenceShape::of(shape.queries, shape.keys, options.alignment);
-  }
-
-  template <class T>
-  static SoftmaxGrads<T> shared(const Grads<T>& grads) {
-    return {grads.q, grads.k, grads.v, grads.bias, grads.sink};
   }
 
   /// \throws std::invalid_argument if they have other shapes than q, k and v
@@ -224,7 +236,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
                     const View<const T>& d_out, const Grads<T>& grads, E&& executor) const {
     if (!inputs.has_global()) {
-      return Base::template run_backward<T>(inputs.shared(), out, saved, d_out, shared(grads),
+      return Base::template run_backward<T>(inputs.shared(), out, saved, d_out, grads.shared(),
                                             executor);
     }
     const SoftmaxCall<T> call(inputs.shared(), softmax_options());
@@ -236,12 +248,8 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
       const Index of_pair = 3 * shape.width + 2 * shape.value_width;
       return plans.products(call, of_pair) + global_plans.products(global, of_pair);
     });
-    SoftmaxGrads<T> of_global;
-    of_global.q = grads.global_q;
-    of_global.k = grads.global_k;
-    of_global.v = grads.global_v;
-    SoftmaxBackward first(call, plans, out, saved, d_out, shared(grads));
-    SoftmaxBackward second(global, global_plans, out, saved, d_out, of_global);
+    SoftmaxBackward first(call, plans, out, saved, d_out, grads.shared());
+    SoftmaxBackward second(global, global_plans, out, saved, d_out, grads.global());
     first.reserve(threads);
     second.reserve(threads);
     memory_of(threads).require();

@@ -26,8 +26,8 @@ namespace detail {
 
 /// Refuses the gradient of a bias, which is that of pairs.
 /// \throws std::invalid_argument
-template <class T>
-void check_spread_grads(const char* op, const SoftmaxGrads<T>& grads) {
+template <class Grads>
+void check_spread_grads(const char* op, const Grads& grads) {
   if (grads.bias.is_none()) return;
   refuse(op, "the gradient of bias", "asked for", "none, since the sequence is spread over ranks");
 }

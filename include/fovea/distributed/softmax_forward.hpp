@@ -101,10 +101,13 @@ template <class Op, class T>
 class SoftmaxForwardPass {
  public:
   /// Takes all memory, on every rank, and prepares all messages.
+  /// \param op what knows its pattern and its options, as a SoftmaxOperator does
   /// \param inputs, out, saved those of this rank, checked
+  /// \param written rows of the sequence, ascending: this rank's rows among them are written
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SoftmaxForwardPass(const Op& op, const SoftmaxInputs<T>& inputs, const View<T>& out,
-                     const SoftmaxSaved<T>& saved, const Rows& rows)
+                     const SoftmaxSaved<T>& saved, const Rows& rows,
+                     const std::vector<Range>& written = {kEverywhere})
       : rows_(rows),
         plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
         seen_(keys_of_ranks(plans_, rows)),
@@ -117,8 +120,8 @@ class SoftmaxForwardPass {
     const bool is_empty = inputs.q.size() == 0 && out.size() == 0;
     std::vector<Range> outer;  // the rows that see keys of other ranges
     for (const OwnRange& range : own_ranges(rows)) {
-      const std::vector<Range> all = {range.range()};
-      const std::vector<Range> inner = inner_rows(inputs, range);
+      const std::vector<Range> all = intersection(written, {range.range()});
+      const std::vector<Range> inner = intersection(inner_rows(inputs, range), all);
       const std::vector<Range> rest = without(all, inner);
       outer.insert(outer.end(), rest.begin(), rest.end());
       if (is_empty) continue;

@@ -83,6 +83,17 @@ struct LongformerGrads {
   View<T> global_k = {};   ///< [B, Hk, Nk, D]
   View<T> global_v = {};   ///< [B, Hk, Nk, Dv]
 
+  /// Those of what all rows read if there is one set of projections.
+  constexpr SoftmaxGrads<T> shared() const { return {q, k, v, bias, sink}; }
+  /// Those of what the rows of global positions read.
+  SoftmaxGrads<T> global() const {
+    SoftmaxGrads<T> made;
+    made.q = global_q;
+    made.k = global_k;
+    made.v = global_v;
+    return made;
+  }
+
   /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
