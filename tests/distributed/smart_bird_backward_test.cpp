@@ -107,10 +107,14 @@ TEST(DistributedSmartBirdBackward, RefusesWhatDoesNotFit) {
   std::fill(own.indices.begin(), own.indices.end(), -1);
   if (is_last) own.indices[1] = 3;
   EXPECT_EQ(refused(own.saved()),
-            begin + "an index of a row is 3; expected ascending keys below 40, and then -1");
+            begin +
+                "indices[0, 0, 0, 1] is 3; expected -1, as before it: nothing stands behind the "
+                "last key");
   if (is_last) own.indices[0] = 40;
   EXPECT_EQ(refused(own.saved()),
-            begin + "an index of a row is 40; expected ascending keys below 40, and then -1");
+            begin +
+                "indices[0, 0, 0, 0] is 40; expected a key from 0 to 39, or -1 behind the last "
+                "one");
   for (const float x : own.d_k.values()) EXPECT_EQ(x, 77);
 }
 

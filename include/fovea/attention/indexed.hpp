@@ -58,9 +58,15 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
   template <class T>
   void check(const InputsOf<IndexedAttention, T>& inputs, const View<T>& out,
              const SavedOf<IndexedAttention, T>& saved = {}) const {
-    check_tensors(inputs);
-    check_outputs(name(), inputs, out, saved);
+    check_tensors(inputs, out, saved);
     check_indices(name(), inputs);
+  }
+
+  /// The same without the lists, for a part of the rows of a sequence.
+  template <class T>
+  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
+    check_read(inputs);
+    check_outputs(name(), inputs, out, saved);
   }
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
@@ -68,12 +74,20 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
   void check_backward(const InputsOf<IndexedAttention, T>& inputs, const View<const T>& out,
                       const SavedOf<IndexedAttention, T>& saved, const View<const T>& d_out,
                       const GradsOf<IndexedAttention, T>& grads) const {
-    check_tensors(inputs);
+    check_backward_tensors(inputs, out, saved, d_out, grads);
+    check_indices(name(), inputs);
+  }
+
+  /// The same without the lists, for a part of the rows of a sequence.
+  template <class T>
+  void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
+                              const Saved<T>& saved, const View<const T>& d_out,
+                              const Grads<T>& grads) const {
+    check_read(inputs);
     check_rows(name(), "out", inputs, out);
     check_rows(name(), "d_out", inputs, d_out);
     check_lse(name(), inputs, saved);
     check_grads(name(), inputs, out, saved, d_out, grads);
-    check_indices(name(), inputs);
   }
 
   /// Bytes of scratch memory that `forward` takes with that many workers, at the most.
@@ -107,9 +121,9 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
     return (std::min)(shape.keys_per_row, shape.keys);
   }
 
-  /// Checks the options and the inputs, all but the entries of the lists.
+  /// Checks the options and the inputs, all but the lists.
   template <class T>
-  void check_tensors(const Inputs<T>& inputs) const {
+  void check_read(const Inputs<T>& inputs) const {
     check_softmax_options<Compute<T>>(name(), {.scale = options.scale});
     check_inputs(name(), inputs);
     check_packing(name(), inputs);

@@ -7,15 +7,14 @@
 
 #include <exception>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/distributed/call.hpp"
 #include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/listed_keys.hpp"
 #include "fovea/distributed/own_range.hpp"
-#include "fovea/distributed/requests.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -40,23 +39,19 @@ class SmartBirdForwardPass {
         rows_(rows),
         sketch_(inputs.sketch_k.batch(), rows.count(), {{1, inputs.sketch_k.width()}}),
         numbers_(inputs.q.batch(), rows.count(), {{1, 1}}),
-        keys_(inputs.q.batch(), rows.count(),
-              {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
+        keys_(inputs.k, inputs.v, rows),
         sketch_exchange_(rows.ranks(), sketch_,
                          {ExchangePlan::of(rows.layout(), rows.ranks().rank(),
                                            [&](int rank) { return choices_of(rank); })}),
         attention_(options, listed(), out, saved, memory_of(executor)) {
     attention_.take_scratch(executor);
     sketch_.put(0, inputs.sketch_k, rows.own());
-    keys_.expect(rows.own());
-    keys_.put(0, inputs.k, rows.own());
-    keys_.put(1, inputs.v, rows.own());
   }
   SmartBirdForwardPass(const SmartBirdForwardPass&) = delete;
   SmartBirdForwardPass& operator=(const SmartBirdForwardPass&) = delete;
 
   /// The messages of this rank. \pre run was called
-  Traffic traffic() const { return sketch_exchange_.traffic() + key_exchange_->traffic(); }
+  Traffic traffic() const { return sketch_exchange_.traffic() + keys_.traffic(); }
 
   /// Sends, receives, chooses and attends. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
@@ -71,13 +66,9 @@ class SmartBirdForwardPass {
     });
     sketch_exchange_.end();
     // Who has failed asks for nothing, and sends what others ask for.
-    const ExchangePlan travels = requested(rows_.ranks(), rows_.layout(), needed);
-    keys_.expect(travels.with_received({}, rows_.count()));
-    key_exchange_.emplace(rows_.ranks(), keys_, std::vector<ExchangePlan>{travels});
-    key_exchange_->begin();
-    key_exchange_->begin_stage(0);
+    keys_.receive(needed);
     if (!error) error = fovea::detail::caught([&] { attention_.attend(executor); });
-    key_exchange_->end();
+    keys_.end();
     return error;
   }
 
@@ -91,8 +82,8 @@ class SmartBirdForwardPass {
 
   IndexedInputs<T> listed() const {
     SmartBirdInputs<T> whole = inputs_;
-    whole.k = keys_.tensor(0);
-    whole.v = keys_.tensor(1);
+    whole.k = keys_.k();
+    whole.v = keys_.v();
     return with_indices(whole, {});
   }
 
@@ -115,18 +106,8 @@ class SmartBirdForwardPass {
   /// The keys that some row of this rank has chosen.
   std::vector<Range> chosen_rows() const {
     RowSet chosen(rows_.count());
-    const View<Index>& indices = attention_.indices();
-    for (Index b = 0; b < indices.batch(); ++b) {
-      for (Index h = 0; h < indices.heads(); ++h) {
-        for (Index n = 0; n < indices.rows(); ++n) {
-          for (Index c = 0; c < indices.width(); ++c) {
-            const Index key = indices(b, h, n, c);
-            if (key < 0) break;
-            chosen.add(key);
-          }
-        }
-      }
-    }
+    for_each_listed(View<const Index>(attention_.indices()),
+                    [&](Index /*row*/, Index key) { chosen.add(key); });
     return chosen.ranges();
   }
 
@@ -135,10 +116,9 @@ class SmartBirdForwardPass {
   const Rows& rows_;
   RowTensors<C> sketch_;      // the keys of the sketch
   RowTensors<bool> numbers_;  // whether the sketch of a row is made of numbers
-  RowTensors<T> keys_;        // k and v
+  ListedKeys<T> keys_;
   Exchange sketch_exchange_;
   SmartBirdRows<T> attention_;
-  std::optional<Exchange> key_exchange_;
 };
 
 /// Computes Smart Bird attention over a sequence that is spread over ranks, on all of them

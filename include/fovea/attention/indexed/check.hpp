@@ -58,34 +58,65 @@ inline void refuse_entry(const char* op, const View<const Index>& indices, const
 
 }  // namespace detail
 
+namespace detail {
+
+/// Checks the extents of lists of keys, [B, Hq, Nq, K], which must be there if there are rows.
+/// \pre check_inputs and check_packing passed
+/// \throws std::invalid_argument
+template <class T>
+void check_index_extents(const char* op, const View<const T>& q, const View<const Index>& indices) {
+  const Shape& shape = q.shape();
+  if (indices.is_none()) {
+    if (shape[0] * shape[1] * shape[2] == 0) return;
+    refuse(op, "indices", "missing", "[B, Hq, Nq, K], the keys of each row");
+  }
+  constexpr std::array<const char*, 3> whose = {"the batch of q", "the heads of q",
+                                                "the rows of q"};
+  for (std::size_t d = 0; d < 3; ++d)
+    check_extent(op, "indices", indices.shape(), d, shape[d], whose[d]);
+}
+
+/// Checks the lists of some rows of all heads.
+/// \param keys that they may name
+/// \throws std::invalid_argument whose message names the first wrong entry
+inline void check_lists(const char* op, const View<const Index>& indices, Index batch,
+                        const Range& rows, Index keys) {
+  if (indices.width() == 0) return;
+  for (Index h = 0; h < indices.heads(); ++h) {
+    for (Index i = rows.begin; i < rows.end; ++i) {
+      const Index* const list = &indices(batch, h, i, 0);
+      if (is_key_list(list, indices.strides()[3], indices.width(), keys)) continue;
+      refuse_entry(op, indices, {batch, h, i, 0}, keys);
+    }
+  }
+}
+
+}  // namespace detail
+
 /// Checks the lists of keys: [B, Hq, Nq, K], each row strictly ascending in [0, keys of its
 /// sequence), with -1 behind its last key. Cost: O(B Hq Nq K).
 /// \pre check_inputs and check_packing passed
 /// \throws std::invalid_argument whose message names the first wrong entry
 template <class T>
 void check_indices(const char* op, const IndexedInputs<T>& inputs) {
-  const View<const Index>& indices = inputs.indices;
-  const Shape& q = inputs.q.shape();
-  if (indices.is_none()) {
-    if (q[0] * q[1] * q[2] == 0) return;
-    refuse(op, "indices", "missing", "[B, Hq, Nq, K], the keys of each row");
-  }
-  constexpr std::array<const char*, 3> whose = {"the batch of q", "the heads of q",
-                                                "the rows of q"};
-  for (std::size_t d = 0; d < 3; ++d) {
-    detail::check_extent(op, "indices", indices.shape(), d, q[d], whose[d]);
-  }
-  if (indices.width() == 0) return;
+  detail::check_index_extents(op, inputs.q, inputs.indices);
   const Sequences<T> sequences(inputs);
   for (Index n = 0; n < sequences.count(); ++n) {
     const Sequence s = sequences[n];
-    for (Index h = 0; h < q[1]; ++h) {
-      for (Index i = s.first_query; i < s.first_query + s.queries; ++i) {
-        const Index* const list = &indices(s.batch, h, i, 0);
-        if (detail::is_key_list(list, indices.strides()[3], indices.width(), s.keys)) continue;
-        detail::refuse_entry(op, indices, {s.batch, h, i, 0}, s.keys);
-      }
-    }
+    detail::check_lists(op, inputs.indices, s.batch, {s.first_query, s.first_query + s.queries},
+                        s.keys);
+  }
+}
+
+/// The same for some rows of one sequence, which may name any of its keys.
+/// \param q [B, Hq, Nq, D]   \param keys of the sequence
+/// \throws std::invalid_argument whose message names the first wrong entry
+template <class T>
+void check_indices(const char* op, const View<const T>& q, const View<const Index>& indices,
+                   Index keys) {
+  detail::check_index_extents(op, q, indices);
+  for (Index b = 0; b < indices.batch(); ++b) {
+    detail::check_lists(op, indices, b, {0, indices.rows()}, keys);
   }
 }
 
