@@ -133,9 +133,9 @@ System system_of(std::string name, std::string style, const Op& op, const Saved&
   const auto op_of = [op](Index) { return op; };
   const auto inputs = [](Tensors& t) {
     fovea::InputsOf<Op, float> in;
-    in.q = t.x();
-    in.k = t.x();
-    in.v = t.x();
+    in.q = t.q();
+    in.k = t.k();
+    in.v = t.v();
     return in;
   };
   return {std::move(name),

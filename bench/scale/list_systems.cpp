@@ -69,7 +69,7 @@ Costs fsat_costs(Index heads, bool is_backward) {
 System bird_system(Index heads, bool saves) {
   const auto op = [](Index) { return fovea::SmartBirdAttention{{.keys_per_row = kChosen}}; };
   const auto inputs = [](Tensors& t) {
-    fovea::SmartBirdInputs<float> in{t.x(), t.x(), t.x()};
+    fovea::SmartBirdInputs<float> in{t.q(), t.k(), t.v()};
     in.sketch_q = t.sketch();
     in.sketch_k = t.sketch();
     return in;
@@ -93,7 +93,7 @@ System bird_system(Index heads, bool saves) {
 System fsat_system(Index heads, bool saves) {
   const auto op = [](Index rows) { return fovea::FsatAttention(fovea::FsatOptions{rows}); };
   const auto inputs = [](Tensors& t) {
-    fovea::FsatInputs<float> in{t.x(), t.x(), t.x()};
+    fovea::FsatInputs<float> in{t.q(), t.k(), t.v()};
     in.dominant = t.dominant();
     return in;
   };

@@ -62,7 +62,7 @@ inline MemoryResult measure_memory(const System& system, const Stage& at,
       system.forward.spread(tensors, rows);
       tensors.d_out(), tensors.d_q(), tensors.d_k(), tensors.d_v(), tensors.d_dominant();
     }
-    tensors.out(), tensors.lse(), tensors.dominant();
+    tensors.q(), tensors.k(), tensors.v(), tensors.out(), tensors.lse(), tensors.dominant();
   };
   {
     // A short sequence first: code, and what MPI keeps for itself.

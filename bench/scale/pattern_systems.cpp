@@ -94,7 +94,7 @@ System system_of(std::string name, std::string style, const Op& op, RowLayout (*
                  bool saves, const CostsOf& costs) {
   const auto op_of = [op](Index) { return op; };
   const auto inputs = [](Tensors& t) {
-    return fovea::SoftmaxInputs<float>{.q = t.x(), .k = t.x(), .v = t.x()};
+    return fovea::SoftmaxInputs<float>{.q = t.q(), .k = t.k(), .v = t.v()};
   };
   const auto saved = [saves](Tensors& t) {
     return fovea::SoftmaxSaved<float>{saves ? t.lse() : fovea::View<float>()};

@@ -33,23 +33,23 @@ class Buffer {
   std::vector<T> numbers_;
 };
 
-/// All tensors of some rows. One tensor is read as q, k and v: what is in it does not change the
-/// time. Each other one is made when it is asked for first.
+/// All tensors of some rows. Each is made when it is asked for first: what nobody reads takes no
+/// memory, and what is read as q, k and v lies apart, as it does in programs.
 class Tensors {
  public:
   /// \param heads of q, k and v   \param rows of these tensors   \param sequence rows of the whole
   Tensors(Index heads, Index rows, Index sequence, std::uint32_t seed)
-      : heads_(heads), rows_(rows), sequence_(sequence), seed_(seed) {
-    x_.numbers() = gaussians(1, seed, heads * rows * kWidth);
-  }
+      : heads_(heads), rows_(rows), sequence_(sequence), seed_(seed) {}
   Tensors(const Tensors&) = delete;
   Tensors& operator=(const Tensors&) = delete;
 
   Index sequence() const { return sequence_; }
-  fovea::View<const float> x() { return of(x_, heads_, kWidth); }
-  /// The first columns of x.
+  fovea::View<const float> q() { return random(q_, 1); }
+  fovea::View<const float> k() { return random(k_, 4); }
+  fovea::View<const float> v() { return random(v_, 5); }
+  /// The first columns of q.
   fovea::View<const float> sketch() {
-    return fovea::View<const float>(x().data(), {1, 1, rows_, kSketchColumns}, x().strides());
+    return fovea::View<const float>(q().data(), {1, 1, rows_, kSketchColumns}, q().strides());
   }
   fovea::View<float> out() { return of(out_, heads_, kWidth); }
   fovea::View<float> lse() { return of(lse_, heads_, 1); }
@@ -59,10 +59,7 @@ class Tensors {
   fovea::View<float> d_k() { return of(d_k_, heads_, kWidth); }
   fovea::View<float> d_v() { return of(d_v_, heads_, kWidth); }
   fovea::View<float> d_dominant() { return of(d_dominant_, heads_, kDominant); }
-  fovea::View<const float> d_out() {
-    if (d_out_.numbers().empty()) d_out_.numbers() = gaussians(2, seed_, heads_ * rows_ * kWidth);
-    return of(d_out_, heads_, kWidth);
-  }
+  fovea::View<const float> d_out() { return random(d_out_, 2); }
   /// Places anywhere in the sequence.
   fovea::View<const float> dominant() {
     std::vector<float>& all = dominant_.numbers();
@@ -75,6 +72,12 @@ class Tensors {
   }
 
  private:
+  fovea::View<const float> random(Buffer<float>& buffer, std::uint32_t number) {
+    if (buffer.numbers().empty()) {
+      buffer.numbers() = gaussians(number, seed_, heads_ * rows_ * kWidth);
+    }
+    return of(buffer, heads_, kWidth);
+  }
   template <class T>
   fovea::View<T> of(Buffer<T>& buffer, Index heads, Index width) const {
     return fovea::View<T>(buffer.of(heads * rows_ * width), {1, heads, rows_, width});
@@ -84,7 +87,7 @@ class Tensors {
   Index rows_;
   Index sequence_;
   std::uint32_t seed_;
-  Buffer<float> x_, out_, lse_, near_out_, d_out_, d_q_, d_k_, d_v_, dominant_, d_dominant_;
+  Buffer<float> q_, k_, v_, out_, lse_, near_out_, d_out_, d_q_, d_k_, d_v_, dominant_, d_dominant_;
   Buffer<Index> indices_;
 };
 
