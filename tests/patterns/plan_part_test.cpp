@@ -107,44 +107,104 @@ TEST(PlanPart, KeepsRowsThatSeeNothingOrLeavesThemOut) {
   EXPECT_LE(left, 10 + fovea::block_rows(kRows));
 }
 
-/// The blocks of keys of parts hold every key once, and say rightly which queries they meet.
-TEST(PlanPart, BlocksOfKeysAreCutToo) {
+/// How often a part adds each pair to gradients of queries, and how often to those of keys.
+struct Added {
+  explicit Added(std::size_t pairs) : to_queries(pairs), to_keys(pairs) {}
+
+  /// Adds the pairs of a part, whose ranges of blocks must hold what they promise.
+  void add(const PlanPart& part) {
+    BlockStorage storage(part.most_runs());
+    Index largest = 0;
+    for (Index p = 0; p < part.key_block_count(); ++p) {
+      largest = std::max(largest, part.key_block(p).count);
+    }
+    EXPECT_EQ(part.largest_key_block(), largest);
+    for (Index b = 0; b < part.block_count(); ++b) {
+      const QueryBlock rows = part.block(b, storage);
+      const Range of_rows = part.key_blocks(rows);
+      for (Index p = 0; p < part.key_block_count(); ++p) add_pairs(part, b, p, rows, of_rows);
+    }
+  }
+
+  void add_pairs(const PlanPart& part, Index b, Index p, const QueryBlock& rows,
+                 const Range& of_rows) {
+    const KeyBlock keys = part.key_block(p);
+    const fovea::GradientRoles of_b = part.query_roles(b);
+    const fovea::GradientRoles of_p = part.key_roles(p);
+    bool sees = false;
+    for (Index n = 0; n < rows.run_count; ++n) {
+      const fovea::KeyRun& run = rows.runs[n];
+      for (Index r = 0; r < rows.count; ++r) {
+        const Range seen = seen_by(run, r);
+        for (Index t = seen.begin; t < seen.end; ++t) {
+          const Index key = run.first + run.step * t;
+          const Index place = key - keys.first;
+          if (place < 0 || place % keys.step != 0 || place / keys.step >= keys.count) continue;
+          sees = true;
+          const std::size_t at = as_size((rows.first + rows.step * r) * kRows + key);
+          to_queries[at] += of_b.of_queries && of_p.of_queries ? 1 : 0;
+          to_keys[at] += of_b.of_keys && of_p.of_keys ? 1 : 0;
+        }
+      }
+    }
+    if (!sees) return;
+    EXPECT_TRUE(part.query_blocks(p).holds(b));
+    EXPECT_TRUE(part.meets(b, p));
+    EXPECT_TRUE(of_rows.holds(p));
+  }
+
+  std::vector<int> to_queries, to_keys;
+};
+
+/// What ranks compute for the gradients of their rows is together every pair once for its query,
+/// by who holds that, and once for its key.
+TEST(PlanPart, GradientsOfRanksAddEachPairOnce) {
   for (const AnyPattern& pattern : patterns()) {
     for (Index stage = 0; stage < pattern.stage_count(); ++stage) {
       const AnyPlan whole = pattern.plan(stage, {kRows, kRows, 0});
-      for (const std::vector<Range>& keys : cuts()) {
-        std::vector<int> held(as_size(kRows));
-        for (const Range& some : keys) {
-          const PlanPart part = PlanPart::of_keys(whole, {&some, 1});
-          const std::vector<int> pairs = pairs_of(part);
-          BlockStorage storage(part.most_runs());
-          Index largest = 0;
-          for (Index p = 0; p < part.key_block_count(); ++p) {
-            const KeyBlock block = part.key_block(p);
-            largest = std::max(largest, block.count);
-            for (Index n = 0; n < block.count; ++n) {
-              const Index key = block.first + block.step * n;
-              EXPECT_TRUE(some.holds(key));
-              ++held[as_size(key)];
-              for (Index b = 0; b < part.block_count(); ++b) {
-                const QueryBlock rows = part.block(b, storage);
-                bool sees = false;
-                for (Index r = 0; r < rows.count; ++r) {
-                  sees = sees || pairs[as_size((rows.first + rows.step * r) * kRows + key)] > 0;
-                }
-                if (!sees) continue;
-                EXPECT_TRUE(part.query_blocks(p).holds(b));
-                EXPECT_TRUE(part.meets(b, p));
-                EXPECT_TRUE(part.key_blocks(rows).holds(p));
-              }
-            }
+      const std::vector<int> expected = enumerate(whole, kRows, kRows).pairs;
+      for (const std::vector<Range>& ranks : cuts()) {
+        Added all(expected.size());
+        for (const Range& own : ranks) {
+          Added of_rank(expected.size());
+          of_rank.add(PlanPart::of_gradients(whole, {&own, 1}));
+          for (Index at = 0; at < kRows * kRows; ++at) {
+            const std::size_t n = as_size(at);
+            EXPECT_TRUE(of_rank.to_queries[n] == 0 || own.holds(at / kRows)) << at;
+            EXPECT_TRUE(of_rank.to_keys[n] == 0 || own.holds(at % kRows)) << at;
+            all.to_queries[n] += of_rank.to_queries[n];
+            all.to_keys[n] += of_rank.to_keys[n];
           }
-          EXPECT_EQ(part.largest_key_block(), largest);
         }
-        EXPECT_EQ(held, std::vector<int>(as_size(kRows), 1));
+        EXPECT_EQ(all.to_queries, expected);
+        EXPECT_EQ(all.to_keys, expected);
       }
     }
   }
+}
+
+/// Blocks that lie in a rank's rows come once, for both gradients; only those across an end come
+/// twice.
+TEST(PlanPart, BlocksOfOwnRowsAreLookedAtOnce) {
+  const AnyPlan whole(fovea::Causal{}.plan({kRows, kRows, 0}));
+  const Range own = {10, 500};
+  const PlanPart part = PlanPart::of_gradients(whole, {&own, 1});
+  Index both = 0;
+  for (Index b = 0; b < part.block_count(); ++b) {
+    const fovea::GradientRoles roles = part.query_roles(b);
+    const fovea::Range rows = part.rows(b).span();
+    const bool is_inside = own.begin <= rows.begin && rows.end <= own.end;
+    EXPECT_EQ(roles.of_queries, is_inside) << b;
+    both += roles.of_queries && roles.of_keys ? 1 : 0;
+  }
+  EXPECT_GT(both, 0);
+  EXPECT_LE(part.block_count(), whole.block_count() + 2);
+  EXPECT_LE(part.key_block_count(), whole.key_block_count() + 2);
+  // With all rows it is the whole plan.
+  const Range all = {0, kRows};
+  const PlanPart same = PlanPart::of_gradients(whole, {&all, 1});
+  EXPECT_EQ(same.block_count(), whole.block_count());
+  EXPECT_EQ(same.key_block_count(), whole.key_block_count());
 }
 
 TEST(PlanPart, PlacesOfAStripWithinARange) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The backward pass of softmax attention over a sequence that is spread over ranks. The gradients
-/// of queries need the keys that they see, those of keys the queries that see them; so there are
-/// two passes, each with an exchange of its own, and only the gradients of sinks are added up
-/// between ranks.
+/// of queries need the keys that they see, those of keys the queries that see them: both come to
+/// the rank. Pairs of its own queries and keys are looked at once, others once by each of two
+/// ranks, and only the gradients of sinks are added up between ranks.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +54,8 @@ class SoftmaxBackwardPass {
         query_plans_(plans_.cut([&](const AnyPlan& plan) {
           return std::vector<AnyPlan>{AnyPlan(PlanPart(plan, rows.own()))};
         })),
-        key_plans_(plans_.cut([&](const AnyPlan& plan) {
-          return std::vector<AnyPlan>{AnyPlan(PlanPart::of_keys(plan, rows.own()))};
+        pair_plans_(plans_.cut([&](const AnyPlan& plan) {
+          return std::vector<AnyPlan>{AnyPlan(PlanPart::of_gradients(plan, rows.own()))};
         })),
         keys_(inputs.q.batch(), rows.count(), key_tensors(inputs)),
         queries_(inputs.q.batch(), rows.count(),
@@ -68,10 +68,10 @@ class SoftmaxBackwardPass {
         d_queries_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), inputs.q.width()}}),
         call_(whole_inputs(inputs), op.softmax_options(),
               op.template score_modifier<Compute<T>, true>()),
-        query_pass_(call_, query_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
-                    queries_.tensor(kGradOfOut), grads_of_queries()),
-        key_pass_(call_, key_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
-                  queries_.tensor(kGradOfOut), grads_of_keys()),
+        row_pass_(call_, query_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
+                  queries_.tensor(kGradOfOut), {}),
+        pair_pass_(call_, pair_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
+                   queries_.tensor(kGradOfOut), grads_in_windows()),
         keys_travel_(exchange(
             [&](int rank) { return keys_seen(plans_, rows.layout().of(rank), rows.count()); })),
         queries_travel_(exchange(
@@ -97,8 +97,8 @@ class SoftmaxBackwardPass {
   /// Takes the scratch memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
   void reserve(E&& executor) {
-    query_pass_.take_scratch(executor);
-    key_pass_.take_scratch(executor);
+    row_pass_.take_scratch(executor);
+    pair_pass_.take_scratch(executor);
     if (grads_.sink.empty()) return;
     const Index heads = inputs_.q.heads();
     sinks_.emplace(rows_, inputs_.q.batch(), heads,
@@ -113,8 +113,8 @@ class SoftmaxBackwardPass {
     key_exchange_.begin();
     key_exchange_.begin_stage(0);
     std::exception_ptr error = fovea::detail::caught([&] {
-      query_pass_.look_at_lse(executor);
-      query_pass_.compute(executor);
+      row_pass_.look_at_lse(executor);
+      row_pass_.compute(executor);
       keep_lse_low();
     });
     if (sinks_) {
@@ -125,8 +125,8 @@ class SoftmaxBackwardPass {
     query_exchange_.begin_stage(0);
     if (!error) {
       error = fovea::detail::caught([&] {
-        if (is_any_low()) key_pass_.give_lse_low(queries_.tensor(kLseLow), executor);
-        key_pass_.compute(executor);
+        if (is_any_low()) pair_pass_.give_lse_low(queries_.tensor(kLseLow), executor);
+        pair_pass_.compute(executor);
       });
     }
     key_exchange_.end();
@@ -161,13 +161,9 @@ class SoftmaxBackwardPass {
     queries_.put(kLse, View<const T>(saved_.lse), own);
   }
 
-  SoftmaxGrads<T> grads_of_queries() const {
+  SoftmaxGrads<T> grads_in_windows() const {
     SoftmaxGrads<T> wanted;
     if (!grads_.q.is_none()) wanted.q = d_queries_.tensor(0);
-    return wanted;
-  }
-  SoftmaxGrads<T> grads_of_keys() const {
-    SoftmaxGrads<T> wanted;
     if (!grads_.k.is_none()) wanted.k = d_keys_.tensor(0);
     if (!grads_.v.is_none()) wanted.v = d_keys_.tensor(1);
     return wanted;
@@ -183,7 +179,7 @@ class SoftmaxBackwardPass {
   std::exception_ptr add_sinks(E&& executor) {
     return sinks_->run(
         [this](Index b, Index h, const Range& rows, T* sums, Index worker) {
-          query_pass_.add_to_sink(call_.sequences()[b], h, rows, sums, worker);
+          row_pass_.add_to_sink(call_.sequences()[b], h, rows, sums, worker);
         },
         executor);
   }
@@ -194,7 +190,7 @@ class SoftmaxBackwardPass {
     const View<T> low = queries_.tensor(kLseLow);
     for (Index b = 0; b < low.batch(); ++b) {
       for (Index h = 0; h < low.heads(); ++h) {
-        const T* const from = query_pass_.lse_low(call_.sequences()[b], h);
+        const T* const from = row_pass_.lse_low(call_.sequences()[b], h);
         if (from == nullptr) return;
         for (const Range& own : rows_.own()) {
           for (Index n = own.begin; n < own.end; ++n) low(b, h, n, 0) = from[n];
@@ -233,14 +229,14 @@ class SoftmaxBackwardPass {
   SoftmaxGrads<T> grads_;
   HeadPlans plans_;
   HeadPlans query_plans_;  // this rank's query rows, with all keys that they see
-  HeadPlans key_plans_;    // this rank's keys, with all query rows that see them
+  HeadPlans pair_plans_;   // what makes the gradients of this rank's queries and keys
   RowTensors<T> keys_;
   RowTensors<T> queries_;
   RowTensors<T> d_keys_;
   RowTensors<T> d_queries_;
   SoftmaxCall<T> call_;
-  SoftmaxBackward<T> query_pass_;
-  SoftmaxBackward<T> key_pass_;
+  SoftmaxBackward<T> row_pass_;   // what rows need beside gradients of q, k and v
+  SoftmaxBackward<T> pair_pass_;  // these gradients
   ExchangePlan keys_travel_;
   ExchangePlan queries_travel_;
   Exchange key_exchange_;
@@ -259,10 +255,11 @@ class SoftmaxBackwardPass {
 /// \returns the messages of this rank
 /// \throws as `forward`, also std::invalid_argument if the gradient of a bias is asked for
 ///
-/// Cost: 2 (4 D + 3 Dv) flops for each visible pair: logits and gradients of weights are
-/// computed for queries and for keys once each. The keys and values that the rank's queries see are
-/// received, and then the queries that see its keys, with out, d_out and two numbers; for sinks
-/// kSinkSums numbers of each head go from range to range.
+/// Cost: 2 (3 D + 2 Dv) flops for each visible pair of the rank's own rows, as in one process, and
+/// 2 (4 D + 3 Dv) for others, whose logits and gradients of weights two ranks compute; also for
+/// those in blocks of the pattern that no rank holds all, as those of long strides. The keys and
+/// values that the rank's queries see are received, and then the queries that see its keys, with
+/// out, d_out and two numbers; for sinks kSinkSums numbers of each head go from range to range.
 /// Memory: what it receives, and the rank's rows twice.
 template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires PatternAttention<Op, T> && std::floating_point<T> Traffic

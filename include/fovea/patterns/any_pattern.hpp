@@ -47,6 +47,10 @@ class AnyPlan {
   bool meets(Index b, Index p) const { return plan_->meets(b, p); }
   /// A range that holds every block of keys that a block of queries sees.
   Range key_blocks(const QueryBlock& block) const { return plan_->key_blocks(block); }
+  /// Which gradients block b of the queries takes part in.
+  GradientRoles query_roles(Index b) const { return plan_->query_roles(b); }
+  /// Which gradients block p of the keys takes part in.
+  GradientRoles key_roles(Index p) const { return plan_->key_roles(p); }
 
  private:
   struct Interface {
@@ -63,6 +67,8 @@ class AnyPlan {
     virtual Range query_blocks(Index p) const = 0;
     virtual bool meets(Index b, Index p) const = 0;
     virtual Range key_blocks(const QueryBlock& block) const = 0;
+    virtual GradientRoles query_roles(Index b) const = 0;
+    virtual GradientRoles key_roles(Index p) const = 0;
   };
 
   template <class P>
@@ -103,6 +109,14 @@ class AnyPlan {
     Range query_blocks(Index p) const override { return plan.query_blocks(p); }
     bool meets(Index b, Index p) const override { return plan.meets(b, p); }
     Range key_blocks(const QueryBlock& block) const override { return plan.key_blocks(block); }
+    GradientRoles query_roles(Index b) const override {
+      if constexpr (requires { plan.query_roles(b); }) return plan.query_roles(b);
+      return {};
+    }
+    GradientRoles key_roles(Index p) const override {
+      if constexpr (requires { plan.key_roles(p); }) return plan.key_roles(p);
+      return {};
+    }
     P plan;
   };
 

@@ -25,6 +25,13 @@ struct Strip {
 /// The keys whose gradients are computed together.
 using KeyBlock = Strip;
 
+/// Which gradients a block of queries or of keys takes part in: a pair of blocks adds to those that
+/// both do.
+struct GradientRoles {
+  bool of_queries = true;  ///< those of the queries
+  bool of_keys = true;     ///< those of the keys and values
+};
+
 /// A plan whose keys are cut into blocks, too, for the backward pass: every key is in one of them.
 template <class P>
 concept PartitionedPlan = Plan<P> &&

@@ -48,13 +48,27 @@ class PlanPart {
                   [&](const Piece& piece) { return cut_block(piece, storage).run_count == 0; });
   }
 
-  /// All rows of a plan, with some keys, whose blocks are cut likewise: for gradients of keys.
-  /// \param keys ascending, disjoint
-  static PlanPart of_keys(AnyPlan whole, std::span<const Range> keys) {
-    PlanPart part(std::move(whole), {&kEverywhere, 1});
-    part.cut_keys(keys);
+  /// What makes the gradients of some rows of a square plan, of its queries and of its keys, by one
+  /// look at each pair where it can. What lies across the end of a range comes twice: whole for the
+  /// gradients of the others, whose sums it may not divide, and cut for its own.
+  /// \param own ascending, disjoint
+  static PlanPart of_gradients(AnyPlan whole, std::span<const Range> own) {
+    PlanPart part(std::move(whole), {});
+    part.key_pieces_.clear();
+    for (Index b = 0; b < part.whole_.block_count(); ++b) {
+      add_roles(part.whole_.rows(b), b, own, part.pieces_, &GradientRoles::of_queries);
+    }
+    for (Index p = 0; p < part.whole_.key_block_count(); ++p) {
+      add_roles(part.whole_.key_block(p), p, own, part.key_pieces_, &GradientRoles::of_keys);
+    }
+    part.find_largest_key_block();
     return part;
   }
+
+  /// Which gradients block b of the queries takes part in.
+  GradientRoles query_roles(Index b) const { return pieces_[static_cast<std::size_t>(b)].roles; }
+  /// Which gradients block p of the keys takes part in.
+  GradientRoles key_roles(Index p) const { return key_piece(p).roles; }
 
   /// The number of blocks of query rows.
   Index block_count() const { return static_cast<Index>(pieces_.size()); }
@@ -118,7 +132,26 @@ class PlanPart {
   struct Piece {
     Index block;
     Range at;
+    GradientRoles roles = {};
   };
+
+  /// Adds a block whole and cut, with the roles of each.
+  /// \param own_role the gradients of rows like those of the block
+  static void add_roles(const Strip& strip, Index block, std::span<const Range> own,
+                        std::vector<Piece>& pieces, bool GradientRoles::*own_role) {
+    std::vector<Piece> cut_pieces;
+    cut(strip, block, own, cut_pieces);
+    const Range all = {0, strip.count};
+    if (cut_pieces.size() == 1 && cut_pieces[0].at == all) return pieces.push_back(cut_pieces[0]);
+    Piece whole = {block, all};
+    whole.roles.*own_role = false;
+    pieces.push_back(whole);
+    for (Piece& piece : cut_pieces) {
+      piece.roles = {false, false};
+      piece.roles.*own_role = true;
+      pieces.push_back(piece);
+    }
+  }
 
   static void cut(const Strip& strip, Index block, std::span<const Range> ranges,
                   std::vector<Piece>& pieces) {
@@ -134,10 +167,14 @@ class PlanPart {
 
   void cut_keys(std::span<const Range> keys) {
     key_pieces_.clear();
-    largest_key_block_ = 0;
     for (Index p = 0; p < whole_.key_block_count(); ++p) {
       cut(whole_.key_block(p), p, keys, key_pieces_);
     }
+    find_largest_key_block();
+  }
+
+  void find_largest_key_block() {
+    largest_key_block_ = 0;
     for (const Piece& piece : key_pieces_) {
       largest_key_block_ = (std::max)(largest_key_block_, piece.at.end - piece.at.begin);
     }

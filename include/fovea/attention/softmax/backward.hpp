@@ -207,11 +207,13 @@ class SoftmaxBackward {
   struct KeyPart {
     Index number;  // number of the block
     KeyBlock keys;
+    GradientRoles roles;
     Range blocks;       // blocks of queries that may see it
     Matrix<const T> k;  // its rows, once a query has seen it
     Matrix<const T> v;
-    Index row;           // place of its first key among those of the task
-    bool begun = false;  // whether a query has seen it
+    Index row;             // place of its first key among those of the task
+    bool is_seen = false;  // whether a query has seen it
+    bool begun = false;    // whether a query has added to its gradients
   };
 
   /// The blocks of keys of a task.
@@ -228,7 +230,7 @@ class SoftmaxBackward {
     Index row = 0;
     for (Index p = task.part * most; p < end; ++p) {
       KeyPart& part = parts.at[static_cast<std::size_t>(parts.count++)];
-      part = {p, plan.key_block(p), plan.query_blocks(p), {}, {}, row};
+      part = {p, plan.key_block(p), plan.key_roles(p), plan.query_blocks(p), {}, {}, row};
       row += part.keys.count;
       if (part.blocks.begin >= part.blocks.end) continue;
       const bool first = parts.blocks.begin >= parts.blocks.end;
@@ -250,7 +252,6 @@ class SoftmaxBackward {
     KeyParts parts = parts_of(plan, task);
     SoftmaxGradArgs<T> args;
     args.scratch = buffers.kernel;
-    if (!pass_.grads().q.is_none()) args.d_q = buffers.d_q;
     for (Index h = first_head; h < (task.head + 1) * group(); h += variants()) {
       args.head = pass_.head(s, h);
       if (bias_in_rounds_) {
@@ -258,17 +259,20 @@ class SoftmaxBackward {
             detail::head_logits(pass_.grads().bias, s.batch, h, s.first_query, s.first_key);
       }
       for (Index b = parts.blocks.begin; b < parts.blocks.end; ++b) {
+        const GradientRoles roles = plan.query_roles(b);
         bool built = false;
         for (Index n = 0; n < parts.count; ++n) {
           KeyPart& part = parts.at[static_cast<std::size_t>(n)];
-          if (b < part.blocks.begin || part.blocks.end <= b || !plan.meets(b, part.number))
-            continue;
+          if (b < part.blocks.begin || part.blocks.end <= b) continue;
+          const GradientRoles of = wanted(roles, part.roles);
+          if (!of.of_queries && !of.of_keys && !bias_in_rounds_) continue;
+          if (!plan.meets(b, part.number)) continue;
           if (!built) args.block = plan.block(b, buffers.storage);
           built = true;
           if (!detail::meets(args.block, part.keys, s.key_end)) continue;
           const Index before = blocks_before(plan, args.block, part.number, s.key_end);
-          const Range rows = add_pairs(s, task.head, buffers, part, args);
-          if (args.d_q == nullptr) continue;
+          const Range rows = add_pairs(s, task.head, of, buffers, part, args);
+          if (!of.of_queries) continue;
           turns_.take(round.blocks.number(task.sequence, h, b), before,
                       [&] { add_to_queries(args, rows, s, h, round.stage > 0 || before > 0); });
         }
@@ -279,6 +283,13 @@ class SoftmaxBackward {
     }
   }
 
+  /// The gradients that a pair of blocks adds to.
+  GradientRoles wanted(const GradientRoles& queries, const GradientRoles& keys) const {
+    const SoftmaxGrads<T>& grads = pass_.grads();
+    return {queries.of_queries && keys.of_queries && !grads.q.is_none(),
+            queries.of_keys && keys.of_keys && !(grads.k.is_none() && grads.v.is_none())};
+  }
+
   T* d_k_of(const KeyPart& part, const Buffers& buffers) const {
     return buffers.d_k + part.row * padded_size(pass_.call().inputs().k.width());
   }
@@ -287,27 +298,29 @@ class SoftmaxBackward {
   }
 
   /// Adds what the pairs of a block of queries and a block of keys contribute to the sums of the
-  /// keys, and computes their part of the gradients of the queries. Returns the rows of the block
-  /// that see one of the keys.
-  Range add_pairs(const Sequence& s, Index key_head, const Buffers& buffers, KeyPart& part,
-                  SoftmaxGradArgs<T>& args) const {
+  /// keys, and computes their part of the gradients of the queries, if they are wanted. Returns the
+  /// rows of the block that see one of the keys.
+  Range add_pairs(const Sequence& s, Index key_head, const GradientRoles& of,
+                  const Buffers& buffers, KeyPart& part, SoftmaxGradArgs<T>& args) const {
     const Range rows = detail::rows_that_see(args.block, part.keys, s.key_end, kGradTile);
     if (rows.is_empty()) return rows;
-    if (!part.begun) {
+    if (!part.is_seen) {
       pass_.set_keys(part.keys, s, key_head, part.row, buffers, args);
       part.k = args.k;
       part.v = args.v;
+      part.is_seen = true;
     }
     args.keys = {part.keys.first, part.keys.step, part.keys.count};
     args.k = part.k;
     args.v = part.v;
-    if (!pass_.grads().k.is_none()) args.d_k = d_k_of(part, buffers);
-    if (!pass_.grads().v.is_none()) args.d_v = d_v_of(part, buffers);
+    args.d_q = of.of_queries ? buffers.d_q : nullptr;
+    args.d_k = of.of_keys && !pass_.grads().k.is_none() ? d_k_of(part, buffers) : nullptr;
+    args.d_v = of.of_keys && !pass_.grads().v.is_none() ? d_v_of(part, buffers) : nullptr;
     args.row_begin = rows.begin;
     args.row_end = rows.end;
     args.add = part.begun;
     SoftmaxGradKernels<T>{}.grad(args);
-    part.begun = true;
+    part.begun = part.begun || of.of_keys;
     return rows;
   }
 
@@ -317,7 +330,7 @@ class SoftmaxBackward {
                   const Buffers& buffers) const {
     const SoftmaxGrads<T>& grads = pass_.grads();
     const bool add = !round.is_first();
-    if (add && !part.begun) return;
+    if (!part.roles.of_keys || (add && !part.begun)) return;
     const auto write = [&](const View<T>& to, T* rows, T scale) {
       if (to.is_none()) return;
       if (!part.begun) std::fill_n(rows, part.keys.count * padded_size(to.width()), T{0});
@@ -362,7 +375,9 @@ class SoftmaxBackward {
                              Index key_end) {
     Index before = 0;
     for (Index p = plan.key_blocks(block).begin; p < part; ++p) {
-      if (detail::meets(block, plan.key_block(p), key_end)) ++before;
+      if (plan.key_roles(p).of_queries && detail::meets(block, plan.key_block(p), key_end)) {
+        ++before;
+      }
     }
     return before;
   }
@@ -383,8 +398,9 @@ class SoftmaxBackward {
       const SequenceTask at = round.blocks[place];
       if (at.head % group() % variants() != round.variant) continue;
       const Sequence s = pass_.sequences()[at.sequence];
-      const QueryBlock block =
-          pass_.plans().plan(round.stage, at.sequence, at.head).block(at.part, storage);
+      const AnyPlan& plan = pass_.plans().plan(round.stage, at.sequence, at.head);
+      if (!plan.query_roles(at.part).of_queries) continue;
+      const QueryBlock block = plan.block(at.part, storage);
       clear_queries(s, at.head, rows_of(block, {0, block.count}));
     }
   }
