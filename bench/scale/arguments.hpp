@@ -42,9 +42,10 @@ The model: time = computation + messages, one after the other, although the libr
 passes compute while messages are under way. Computation is `one`, which grows with the pairs of the
 pattern, and what `alone` takes longer, which grows with the rows that a rank copies; both are over as
 many ranks as there are cores. A causal far field is a chain of states, which H heads go through one
-after the other. For the backward pass of softmax the first part is 7/5 of `one`, since logits and
-gradients of weights are computed on both sides. Messages are the bytes of the rank that sends most
-over the bandwidth, and a latency for each message. Bandwidth and latency are measured between rank 0
+after the other. In the backward pass of softmax a pair of rows of two ranks takes 7/5 of the work of
+one process, since both compute logits and gradients of weights: on R ranks these are 1 - 1/R of all
+pairs, but for a window. Messages are the bytes of the rank that sends most over the bandwidth, and a
+latency for each message. Bandwidth and latency are measured between rank 0
 and rank 1 first, for the columns; for the sequence of --tokens on 1 to 4096 ranks, of which each has
 a core, they are those of --network. Bytes come from the layout of the rows and the reach of the
 pattern in closed form: 10^8 rows are not enumerated. More ranks are said to help until less than

@@ -42,9 +42,17 @@ struct Costs {
   double serial = 0;
   /// In a chain, the bytes that go from one rank to the next one for a head; otherwise 0.
   double chain_bytes = 0;
+  /// The work for a pair of rows of two ranks, in units of one of the same rank. Rows see those of
+  /// all ranks alike, or hardly any of others: then it is 1.
+  double shared_work = 1;
+
   /// The work of all ranks together, in units of one process.
-  double work = 1;
+  double work(int ranks) const { return 1 + (shared_work - 1) * (1 - 1.0 / ranks); }
 };
+
+/// Of pairs whose query and key lie on different ranks, both compute logits and gradients of
+/// weights backward: 7 products in place of 5.
+inline constexpr double kSharedBackward = 7.0 / 5;
 
 /// The largest of f(rank) over all ranks.
 template <class F>

@@ -121,7 +121,7 @@ inline ScaleResult measure(const System& system, const Stage& at, const ScaleArg
   result.waited = median(waited);
   result.sent_in_model = pass.costs.bytes(rows.layout());
   const Machines machines = {at.network, std::max(1.0, 1.0 * std::thread::hardware_concurrency())};
-  result.work = Work::fitted(pass.costs, result.one, result.alone);
+  result.work = Work::fitted(result.one, result.alone);
   result.modelled =
       modelled_seconds(pass.costs, ranks.size(), result.sent_in_model, result.work, machines);
   return result;

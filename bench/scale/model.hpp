@@ -31,9 +31,7 @@ struct Work {
   double rows = 0;   ///< seconds that grow with the rows, which a rank copies
 
   /// \param one seconds of one process   \param alone seconds over one rank, which copies rows, too
-  static Work fitted(const Costs& costs, double one, double alone) {
-    return {costs.work * one, std::max(0.0, alone - costs.work * one)};
-  }
+  static Work fitted(double one, double alone) { return {one, std::max(0.0, alone - one)}; }
   /// That of another sequence.
   Work of_rows(const Costs& costs, double from, double to) const {
     return {pairs * costs.pairs(to) / costs.pairs(from), rows * to / from};
@@ -45,8 +43,9 @@ struct Work {
 inline double modelled_seconds(const Costs& costs, int ranks, double bytes, const Work& work,
                                const Machines& machines) {
   const double at_once = std::min(static_cast<double>(ranks), machines.cores);
+  const double pairs = work.pairs * costs.work(ranks);
   const double computing =
-      work.pairs * ((1 - costs.serial) / at_once + costs.serial) + work.rows / at_once;
+      pairs * ((1 - costs.serial) / at_once + costs.serial) + work.rows / at_once;
   // In a chain the states of a head are with one rank after the other; those of other heads follow.
   const double passed_on = ranks > 2 ? (ranks - 2) * costs.chain_bytes : 0;
   return computing + (bytes + passed_on) / machines.network.bandwidth +

@@ -60,8 +60,14 @@ Costs costs_of(Index heads, bool is_backward, std::function<double(double)> pair
   // Each tensor and head is a message of its own.
   const double tensors = static_cast<double>(heads) * (is_backward ? 7 : 2);
   costs.messages = [=](int ranks) { return tensors * peers(ranks) + agreements(ranks); };
-  // Over ranks logits and gradients of weights are computed twice: 7 products in place of 5.
-  if (is_backward) costs.work = 7.0 / 5;
+  return costs;
+}
+
+/// The same where rows see those of all ranks.
+Costs spread_costs_of(Index heads, bool is_backward, std::function<double(double)> pairs,
+                      const Needs& needs, double (*peers)(int)) {
+  Costs costs = costs_of(heads, is_backward, std::move(pairs), needs, peers);
+  if (is_backward) costs.shared_work = kSharedBackward;
   return costs;
 }
 
@@ -84,7 +90,7 @@ Costs big_bird_costs(Index heads, bool is_backward) {
   costs.messages = [=](int ranks) {
     return static_cast<double>(heads) * (is_backward ? 7 : 2) * (ranks - 1) + agreements(ranks);
   };
-  if (is_backward) costs.work = 7.0 / 5;
+  if (is_backward) costs.shared_work = kSharedBackward;
   return costs;
 }
 
@@ -114,18 +120,22 @@ System system_of(std::string name, std::string style, const Op& op, RowLayout (*
 
 std::vector<System> pattern_systems(Index heads, bool saves) {
   const auto costs = [=](std::function<double(double)> pairs, Needs needs, double (*peers)(int)) {
-    return [=](bool is_backward) { return costs_of(heads, is_backward, pairs, needs, peers); };
+    return
+        [=](bool is_backward) { return spread_costs_of(heads, is_backward, pairs, needs, peers); };
+  };
+  const auto of_window = [=](bool is_backward) {
+    const auto neighbours = [](int ranks) { return std::min(ranks - 1.0, 2.0); };
+    return costs_of(
+        heads, is_backward, [](double n) { return 257 * n; }, {margin, margin}, neighbours);
   };
   const auto all = [](int ranks) { return ranks - 1.0; };
-  const auto neighbours = [](int ranks) { return std::min(ranks - 1.0, 2.0); };
   std::vector<System> systems = {
       system_of("full, causal", "full", fovea::FullAttention{{.causal = true}}, RowLayout::zigzag,
                 saves, costs([](double n) { return n * n / 2; }, {up_to, from}, all)),
       system_of("full", "full", fovea::FullAttention{}, RowLayout::contiguous, saves,
                 costs([](double n) { return n * n; }, {every, every}, all)),
       system_of("window 128 + 128", "local", fovea::LocalAttention{{.left = kBand, .right = kBand}},
-                RowLayout::contiguous, saves,
-                costs([](double n) { return 257 * n; }, {margin, margin}, neighbours)),
+                RowLayout::contiguous, saves, of_window),
       // Where a piece of the layout has a stride of rows, all rows before it are seen from there.
       system_of(
           "strided 128", "strided",
