@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/own_range.hpp"
 #include "fovea/distributed/row_tensors.hpp"
 #include "fovea/distributed/sink_gradients.hpp"
 #include "fovea/distributed/softmax_call.hpp"
@@ -71,7 +72,7 @@ class SoftmaxBackwardPass {
         row_pass_(call_, query_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
                   queries_.tensor(kGradOfOut), {}),
         pair_pass_(call_, pair_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
-                   queries_.tensor(kGradOfOut), grads_in_windows()),
+                   queries_.tensor(kGradOfOut), written_grads()),
         keys_travel_(exchange(
             [&](int rank) { return keys_seen(plans_, rows.layout().of(rank), rows.count()); })),
         queries_travel_(exchange(
@@ -82,6 +83,7 @@ class SoftmaxBackwardPass {
     // Own and received rows lie side by side in large pages.
     keys_.expect(keys_travel_.with_received(own, rows.count()));
     queries_.expect(queries_travel_.with_received(own, rows.count()));
+    if (is_in_place()) return;
     d_keys_.expect(own);
     d_queries_.expect(own);
   }
@@ -161,12 +163,21 @@ class SoftmaxBackwardPass {
     queries_.put(kLse, View<const T>(saved_.lse), own);
   }
 
-  SoftmaxGrads<T> grads_in_windows() const {
-    SoftmaxGrads<T> wanted;
-    if (!grads_.q.is_none()) wanted.q = d_queries_.tensor(0);
-    if (!grads_.k.is_none()) wanted.k = d_keys_.tensor(0);
-    if (!grads_.v.is_none()) wanted.v = d_keys_.tensor(1);
-    return wanted;
+  /// Whether the gradients are written where they are wanted. A kernel finds the rows of one range
+  /// there, but not those of several.
+  bool is_in_place() const { return rows_.own().size() == 1; }
+
+  /// Where the gradients are written, of all rows: only this rank's are.
+  SoftmaxGrads<T> written_grads() const {
+    const auto place = [&](const View<T>& own, const View<T>& window) {
+      if (own.is_none()) return own;
+      return is_in_place() ? own_ranges(rows_).front().of(own) : window;
+    };
+    SoftmaxGrads<T> written;
+    written.q = place(grads_.q, d_queries_.tensor(0));
+    written.k = place(grads_.k, d_keys_.tensor(0));
+    written.v = place(grads_.v, d_keys_.tensor(1));
+    return written;
   }
 
   template <class Needs>
@@ -213,12 +224,13 @@ class SoftmaxBackwardPass {
     return false;
   }
 
-  /// Writes the gradients that are wanted.
+  /// Writes the gradients that are wanted and not in place.
   void write() const {
+    if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
+    if (is_in_place()) return;
     if (!grads_.q.is_none()) d_queries_.get(0, grads_.q, rows_.own());
     if (!grads_.k.is_none()) d_keys_.get(0, grads_.k, rows_.own());
     if (!grads_.v.is_none()) d_keys_.get(1, grads_.v, rows_.own());
-    if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
   }
 
   const Rows& rows_;
@@ -260,7 +272,8 @@ class SoftmaxBackwardPass {
 /// those in blocks of the pattern that no rank holds all, as those of long strides. The keys and
 /// values that the rank's queries see are received, and then the queries that see its keys, with
 /// out, d_out and two numbers; for sinks kSinkSums numbers of each head go from range to range.
-/// Memory: what it receives, and the rank's rows twice.
+/// Memory: what it receives, and the rank's rows once more; their gradients, too, if the rank has
+/// several ranges.
 template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires PatternAttention<Op, T> && std::floating_point<T> Traffic
 backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
