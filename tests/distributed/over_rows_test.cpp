@@ -211,6 +211,44 @@ TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
   check_op(fovea::FmmOneKernel({.near = {.left = 7, .right = 4}}), plain);
   check_op(fovea::FmmTwoKernels({.near = {.left = 7}, .causal = true}), plain);
   check_op(fovea::SmartBirdAttention({.keys_per_row = 8}), plain);
+  const fovea::LongformerAttention longformer{{.left = 30, .right = 5, .global = {0, 200}}};
+  check_op(longformer, full);
+  fovea::MultiHeadOptions apart = plain;
+  apart.global_projections = true;
+  check_op(longformer, apart);
+}
+
+/// Each rank brings the lists of its rows.
+TYPED_TEST(DistributedLayer, ListsOfKeysAreThoseOfTheRows) {
+  using T = TypeParam;
+  const Index count = 5 * kChain + 9;
+  Tensor<Index> lists({1, 4, count, 6});
+  lists.fill([&](Index /*b*/, Index h, Index n, Index c) {
+    const Index key = (n * 7 + h) % 50 + c * 60;
+    return key < count ? key : Index{-1};
+  });
+  Initialiser initialiser(3);
+  const MultiHead<fovea::IndexedAttention, T> layer(fovea::IndexedAttention{{.causal = true}},
+                                                    {.width = kWidth, .heads = 4}, initialiser);
+  Tensor<T> x({1, 1, count, kWidth});
+  x.fill(gaussian(3));
+  Tensor<T> d_y(x.shape());
+  d_y.fill(gaussian(4));
+  Call<MultiHead<fovea::IndexedAttention, T>, T> whole(layer, x, d_y);
+  Tokens<T> tokens;
+  tokens.indices = lists.view();
+  whole.run(tokens, fovea::Serial{});
+  for (const RowLayout& layout : chain_layouts(count)) {
+    const Rows rows(all_ranks(), layout);
+    const Tensor<Index> own_lists = own_part(lists, rows);
+    tokens.indices = own_lists.view();
+    Call<MultiHead<fovea::IndexedAttention, T>, T> own(layer, own_part(x, rows),
+                                                       own_part(d_y, rows));
+    with_rows(rows, fovea::Serial{}, [&](auto& over) { own.run(tokens, over); });
+    expect_own_part(own.y, whole.y, rows, layout.text());
+    expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
+    expect_same(own.gradients(), whole.gradients(), layout.text());
+  }
 }
 
 TYPED_TEST(DistributedLayer, LengthsCountTokensOfTheWholeSequence) {

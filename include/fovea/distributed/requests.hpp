@@ -11,7 +11,6 @@
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/exchange_plan.hpp"
 #include "fovea/distributed/mpi_type.hpp"
-#include "fovea/distributed/rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
