@@ -30,7 +30,7 @@
 #include "fovea/distributed/near_field_backward.hpp"
 #include "fovea/distributed/over_rows.hpp"
 #include "fovea/distributed/own_range.hpp"
-#include "fovea/distributed/packed_rows.hpp"
+#include "fovea/distributed/packed_exchange.hpp"
 #include "fovea/distributed/places_of_rows.hpp"
 #include "fovea/distributed/query_rows.hpp"
 #include "fovea/distributed/redistribute.hpp"

@@ -10,7 +10,7 @@
 #include "fovea/distributed/communicator.hpp"
 #include "fovea/distributed/exchange_plan.hpp"
 #include "fovea/distributed/mpi_type.hpp"
-#include "fovea/distributed/packed_rows.hpp"
+#include "fovea/distributed/packed_exchange.hpp"
 #include "fovea/distributed/row_tensors.hpp"
 #include "fovea/distributed/traffic.hpp"
 
@@ -19,9 +19,9 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// The messages of one call between the windows of all ranks, in stages: what belongs to a stage is
-/// received before it is computed, and asked for one stage earlier. Long pieces are sent from where
-/// they are; many short ones are copied into one. Every rank must begin and end every stage,
-/// whatever happens in between.
+/// received before it is computed, and asked for one stage earlier. Nothing that is sent is copied,
+/// but for rows in many short pieces, which are moved when their stage begins. Every rank must
+/// begin and end every stage, whatever happens in between.
 class Exchange {
  public:
   /// \param tensors in whose rows messages are sent and received; they must outlive this object
@@ -30,18 +30,17 @@ class Exchange {
   template <class T>
   Exchange(const Communicator& ranks, const RowTensors<T>& tensors,
            const std::vector<ExchangePlan>& stages)
-      : ranks_(ranks), data_(tensors.window().data()) {
+      : ranks_(ranks), data_(tensors.window().data()), packed_(ranks, data_, tensors.places()) {
     for (const RowsInWindow& place : tensors.places()) {
       types_.push_back(detail::MpiType::row(ranks, place.row_bytes));
     }
-    const Index row_bytes = PackedRows::bytes_of_row(tensors.places());
-    types_.push_back(detail::MpiType::row(ranks, row_bytes));
     stages_.resize(stages.size());
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      prepare(stages[s].sends, tensors.places(), stages_[s].sends, stages_[s].packed_sends);
-      prepare(stages[s].receives, tensors.places(), stages_[s].receives,
-              stages_[s].packed_receives);
-      traffic_.bytes_sent += stages[s].rows_sent() * row_bytes;
+      Stage& stage = stages_[s];
+      prepare(stages[s].sends, tensors.places(), stage.sends, stage.packed.sends);
+      prepare(stages[s].receives, tensors.places(), stage.receives, stage.packed.receives);
+      packed_.reserve(stage.packed);
+      traffic_.bytes_sent += stages[s].rows_sent() * bytes_of_row(tensors.places());
     }
   }
   Exchange(const Exchange&) = delete;
@@ -53,7 +52,6 @@ class Exchange {
   /// Begins to send what all stages need of this rank, and to receive what stage 0 needs.
   void begin() {
     for (Stage& stage : stages_) {
-      for (PackedRows& rows : stage.packed_sends) rows.pack(data_);
       for (Message& m : stage.sends) {
         ranks_.check(MPI_Isend(m.data, m.count, m.type, m.rank, kTag, ranks_.mpi(), &m.request),
                      "MPI_Isend");
@@ -66,7 +64,7 @@ class Exchange {
   void begin_stage(std::size_t stage) {
     receive(stage + 1);
     wait(stages_[stage].receives);
-    for (PackedRows& rows : stages_[stage].packed_receives) rows.unpack(data_);
+    detail::add_waiting(traffic_.seconds_waited, [&] { packed_.run(stages_[stage].packed); });
   }
 
   /// Lets MPI work on what is under way, if it has not just done so: looking for messages may give
@@ -96,11 +94,6 @@ class Exchange {
   static constexpr int kTag = 1;
   static constexpr double kSecondsBetweenLooks = 50e-6;
 
-  /// A transfer of more pieces than this, which are shorter on average than that, is packed: MPI
-  /// takes longer over each of them than a copy.
-  static constexpr Index kMostPieces = 256;
-  static constexpr Index kLongPiece = Index{1} << 16;
-
   struct Message {
     int rank;
     std::byte* data;
@@ -111,21 +104,14 @@ class Exchange {
   struct Stage {
     std::vector<Message> sends;
     std::vector<Message> receives;
-    std::vector<PackedRows> packed_sends;
-    std::vector<PackedRows> packed_receives;
+    ExchangePlan packed;
   };
 
   void prepare(const std::vector<Transfer>& transfers, const std::vector<RowsInWindow>& places,
-               std::vector<Message>& messages, std::vector<PackedRows>& packed) const {
-    Index heads = 0;
-    for (const RowsInWindow& place : places) heads += place.heads;
-    const Index row_bytes = PackedRows::bytes_of_row(places);
+               std::vector<Message>& messages, std::vector<Transfer>& packed) const {
     for (const Transfer& transfer : transfers) {
-      const Index pieces = heads * static_cast<Index>(transfer.rows.size());
-      const Index rows = row_count(transfer.rows);
-      if (pieces > kMostPieces && rows * row_bytes < pieces * kLongPiece) {
-        packed.emplace_back(places, transfer.rows);
-        add(transfer.rank, packed.back().data(), rows, row_bytes, types_.back().get(), messages);
+      if (packed_.takes(transfer.rows)) {
+        packed.push_back(transfer);
       } else {
         add_pieces(transfer, places, messages);
       }
@@ -134,23 +120,17 @@ class Exchange {
 
   void add_pieces(const Transfer& transfer, const std::vector<RowsInWindow>& places,
                   std::vector<Message>& messages) const {
+    constexpr Index most = (std::numeric_limits<int>::max)();
     for (std::size_t t = 0; t < places.size(); ++t) {
       for (Index head = 0; head < places[t].heads; ++head) {
         for (const Range& range : transfer.rows) {
-          add(transfer.rank, data_ + places[t].bytes(head, range).begin, range.end - range.begin,
-              places[t].row_bytes, types_[t].get(), messages);
+          for (Index n = range.begin; n < range.end; n += most) {
+            messages.push_back({transfer.rank, data_ + places[t].bytes(head, {n, range.end}).begin,
+                                static_cast<int>((std::min)(most, range.end - n)),
+                                types_[t].get()});
+          }
         }
       }
-    }
-  }
-
-  /// Adds the messages of `rows` neighbours.
-  static void add(int rank, std::byte* data, Index rows, Index row_bytes, MPI_Datatype type,
-                  std::vector<Message>& messages) {
-    constexpr Index most = (std::numeric_limits<int>::max)();
-    for (Index n = 0; n < rows; n += most) {
-      messages.push_back(
-          {rank, data + n * row_bytes, static_cast<int>((std::min)(most, rows - n)), type});
     }
   }
 
@@ -172,7 +152,8 @@ class Exchange {
 
   const Communicator& ranks_;
   std::byte* data_;
-  std::vector<detail::MpiType> types_;  // a row of each tensor, and of all together
+  std::vector<detail::MpiType> types_;  // a row of each tensor
+  PackedExchange packed_;
   std::vector<Stage> stages_;
   Traffic traffic_;
   mutable double next_look_ = 0;  // when progress looks again, by MPI_Wtime

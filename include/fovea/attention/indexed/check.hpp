@@ -76,14 +76,14 @@ void check_index_extents(const char* op, const View<const T>& q, const View<cons
     check_extent(op, "indices", indices.shape(), d, shape[d], whose[d]);
 }
 
-/// Checks the lists of some rows of all heads.
+/// Checks the lists of the rows [first, end) of all heads.
 /// \param keys that they may name
 /// \throws std::invalid_argument whose message names the first wrong entry
-inline void check_lists(const char* op, const View<const Index>& indices, Index batch,
-                        const Range& rows, Index keys) {
+inline void check_lists(const char* op, const View<const Index>& indices, Index batch, Index first,
+                        Index end, Index keys) {
   if (indices.width() == 0) return;
   for (Index h = 0; h < indices.heads(); ++h) {
-    for (Index i = rows.begin; i < rows.end; ++i) {
+    for (Index i = first; i < end; ++i) {
       const Index* const list = &indices(batch, h, i, 0);
       if (is_key_list(list, indices.strides()[3], indices.width(), keys)) continue;
       refuse_entry(op, indices, {batch, h, i, 0}, keys);
@@ -103,7 +103,7 @@ void check_indices(const char* op, const IndexedInputs<T>& inputs) {
   const Sequences<T> sequences(inputs);
   for (Index n = 0; n < sequences.count(); ++n) {
     const Sequence s = sequences[n];
-    detail::check_lists(op, inputs.indices, s.batch, {s.first_query, s.first_query + s.queries},
+    detail::check_lists(op, inputs.indices, s.batch, s.first_query, s.first_query + s.queries,
                         s.keys);
   }
 }
@@ -116,7 +116,7 @@ void check_indices(const char* op, const View<const T>& q, const View<const Inde
                    Index keys) {
   detail::check_index_extents(op, q, indices);
   for (Index b = 0; b < indices.batch(); ++b) {
-    detail::check_lists(op, indices, b, {0, indices.rows()}, keys);
+    detail::check_lists(op, indices, b, 0, indices.rows(), keys);
   }
 }
 
