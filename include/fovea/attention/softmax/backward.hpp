@@ -4,7 +4,7 @@
 /// taken, so that the bits do not depend on threads.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -12,6 +12,7 @@
 #include "fovea/attention/softmax/backward_call.hpp"
 #include "fovea/attention/softmax/bias_backward.hpp"
 #include "fovea/attention/softmax/block_pairs.hpp"
+#include "fovea/attention/softmax/key_parts.hpp"
 #include "fovea/core/on_error.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -131,9 +132,6 @@ class SoftmaxBackward {
     shares_bias_ = bias_in_rounds_ && bias.batch() != whole.batch;
   }
 
-  /// The largest number of blocks of keys that a task takes.
-  static constexpr Index kMostBlocks = 16;
-
   /// The number of query heads of a key head.
   Index group() const { return detail::group_size(pass_.query_heads(), pass_.key_heads()); }
   /// The number of different patterns among the query heads of a key head: heads n, n + variants,
@@ -153,17 +151,11 @@ class SoftmaxBackward {
     bool is_first() const { return stage == 0 && variant == 0; }
   };
 
-  /// The number of neighbouring blocks of keys that one task takes: several if they are short.
-  static Index blocks_of_task(const AnyPlan& plan, Index keys) {
-    if (plan.key_block_count() == 0) return 1;
-    return std::clamp<Index>(key_block_rows(keys) / plan.largest_key_block(), 1, kMostBlocks);
-  }
-
   Round round(Index stage, Index variant) const {
     Index most = 0;
     const auto parts = [&](Index s, Index key_head) {
       const AnyPlan& plan = pass_.plans().plan(stage, s, key_head * group() + variant);
-      const Index blocks = blocks_of_task(plan, pass_.sequences()[s].keys);
+      const Index blocks = KeyParts<T>::blocks_of_task(plan, pass_.sequences()[s].keys);
       const Index count = (plan.key_block_count() + blocks - 1) / blocks;
       most = (std::max)(most, count);
       return count;
@@ -203,44 +195,6 @@ class SoftmaxBackward {
     if (now.stage == 0 && !pass_.grads().q.is_none()) clear_unseen_rows(now);
   }
 
-  /// One block of keys of a task.
-  struct KeyPart {
-    Index number;  // number of the block
-    KeyBlock keys;
-    GradientRoles roles;
-    Range blocks;       // blocks of queries that may see it
-    Matrix<const T> k;  // its rows, once a query has seen it
-    Matrix<const T> v;
-    Index row;             // place of its first key among those of the task
-    bool is_seen = false;  // whether a query has seen it
-    bool begun = false;    // whether a query has added to its gradients
-  };
-
-  /// The blocks of keys of a task.
-  struct KeyParts {
-    std::array<KeyPart, kMostBlocks> at;
-    Index count = 0;
-    Range blocks;  // all blocks of queries that may see one of them
-  };
-
-  KeyParts parts_of(const AnyPlan& plan, const SequenceTask& task) const {
-    const Index most = blocks_of_task(plan, pass_.sequences()[task.sequence].keys);
-    const Index end = (std::min)(plan.key_block_count(), (task.part + 1) * most);
-    KeyParts parts;
-    Index row = 0;
-    for (Index p = task.part * most; p < end; ++p) {
-      KeyPart& part = parts.at[static_cast<std::size_t>(parts.count++)];
-      part = {p, plan.key_block(p), plan.key_roles(p), plan.query_blocks(p), {}, {}, row};
-      row += part.keys.count;
-      if (part.blocks.begin >= part.blocks.end) continue;
-      const bool first = parts.blocks.begin >= parts.blocks.end;
-      parts.blocks.begin =
-          first ? part.blocks.begin : (std::min)(parts.blocks.begin, part.blocks.begin);
-      parts.blocks.end = (std::max)(parts.blocks.end, part.blocks.end);
-    }
-    return parts;
-  }
-
   /// Computes the gradients of a task's keys and values, and what they add to those of the queries.
   /// All its blocks of keys take a block of queries before they go on to the next one, since other
   /// tasks may wait for it.
@@ -249,7 +203,7 @@ class SoftmaxBackward {
     const Sequence s = pass_.sequences()[task.sequence];
     const Index first_head = task.head * group() + round.variant;
     const AnyPlan& plan = pass_.plans().plan(round.stage, task.sequence, first_head);
-    KeyParts parts = parts_of(plan, task);
+    KeyParts<T> parts(plan, s.keys, task.part);
     SoftmaxGradArgs<T> args;
     args.scratch = buffers.kernel;
     for (Index h = first_head; h < (task.head + 1) * group(); h += variants()) {
@@ -262,7 +216,7 @@ class SoftmaxBackward {
         const GradientRoles roles = plan.query_roles(b);
         bool built = false;
         for (Index n = 0; n < parts.count; ++n) {
-          KeyPart& part = parts.at[static_cast<std::size_t>(n)];
+          KeyPart<T>& part = parts.at[static_cast<std::size_t>(n)];
           if (b < part.blocks.begin || part.blocks.end <= b) continue;
           const GradientRoles of = wanted(roles, part.roles);
           if (!of.of_queries && !of.of_keys && !bias_in_rounds_) continue;
@@ -290,10 +244,10 @@ class SoftmaxBackward {
             queries.of_keys && keys.of_keys && !(grads.k.is_none() && grads.v.is_none())};
   }
 
-  T* d_k_of(const KeyPart& part, const Buffers& buffers) const {
+  T* d_k_of(const KeyPart<T>& part, const Buffers& buffers) const {
     return buffers.d_k + part.row * padded_size(pass_.call().inputs().k.width());
   }
-  T* d_v_of(const KeyPart& part, const Buffers& buffers) const {
+  T* d_v_of(const KeyPart<T>& part, const Buffers& buffers) const {
     return buffers.d_v + part.row * padded_size(pass_.call().inputs().v.width());
   }
 
@@ -301,7 +255,7 @@ class SoftmaxBackward {
   /// keys, and computes their part of the gradients of the queries, if they are wanted. Returns the
   /// rows of the block that see one of the keys.
   Range add_pairs(const Sequence& s, Index key_head, const GradientRoles& of,
-                  const Buffers& buffers, KeyPart& part, SoftmaxGradArgs<T>& args) const {
+                  const Buffers& buffers, KeyPart<T>& part, SoftmaxGradArgs<T>& args) const {
     const Range rows = detail::rows_that_see(args.block, part.keys, s.key_end, kGradTile);
     if (rows.is_empty()) return rows;
     if (!part.is_seen) {
@@ -326,7 +280,7 @@ class SoftmaxBackward {
 
   /// Writes or adds to the gradients of a block of keys and values. In the first round they are
   /// written even if no query sees them.
-  void write_keys(const Round& round, const Sequence& s, Index key_head, const KeyPart& part,
+  void write_keys(const Round& round, const Sequence& s, Index key_head, const KeyPart<T>& part,
                   const Buffers& buffers) const {
     const SoftmaxGrads<T>& grads = pass_.grads();
     const bool add = !round.is_first();
