@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Layers over ranks have the bits of one process: outputs, gradients of tokens, and on every rank
-/// the gradients of all parameters. What they refuse, and what they throw together.
+/// the gradients of all parameters.
 #include "fovea/distributed/over_rows.hpp"
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>
+#include <cstring>
 #include <utility>
 
+#include "distributed/layer_call.hpp"
 #include "fovea/attention.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed.hpp"
 #include "fovea/layers.hpp"
 #include "support/ranks.hpp"
-#include "support/refusal.hpp"
 
 namespace fovea_test::distributed_over_rows {
 
@@ -40,60 +40,6 @@ std::vector<RowLayout> chain_layouts(Index rows) {
   layouts.emplace_back(of_last);
   return layouts;
 }
-
-/// A model of tokens, and what it is called with.
-template <class Layer, class T>
-struct Call {
-  Call(const Layer& layer, const Tensor<T>& tokens, const Tensor<T>& gradient)
-      : model(layer),
-        x(tokens.in({})),
-        d_y(gradient.in({})),
-        y(gradient.shape()),
-        d_x(tokens.shape()) {}
-
-  /// Two steps, so that the gradients of the second are added to those of the first.
-  template <class E>
-  void run(const Tokens<T>& with, E&& executor) {
-    for (int step = 0; step < 2; ++step) {
-      Tokens<T> tokens = with.with(View<const T>(x.view()));
-      if (tokens.training) tokens.training->step += static_cast<std::uint64_t>(step);
-      typename Layer::Saved saved;
-      forward(tokens, saved, executor);
-      backward(tokens, saved, executor);
-    }
-  }
-
-  template <class E>
-  void forward(const Tokens<T>& tokens, typename Layer::Saved& saved, E&& executor) {
-    if constexpr (requires { model.forward(tokens, y.view(), saved, executor); }) {
-      model.forward(tokens, y.view(), saved, executor);
-    } else {
-      model.forward(tokens.x, y.view(), saved, executor);
-    }
-  }
-  template <class E>
-  void backward(const Tokens<T>& tokens, typename Layer::Saved& saved, E&& executor) {
-    const View<const T> d(d_y.view());
-    if constexpr (requires { model.backward(tokens, saved, d, d_x.view(), executor); }) {
-      model.backward(tokens, saved, d, d_x.view(), executor);
-    } else {
-      model.backward(tokens.x, saved, d, d_x.view(), executor);
-    }
-  }
-
-  /// All gradients of parameters, one behind the other.
-  std::vector<T> gradients() {
-    std::vector<T> all;
-    fovea::for_each_parameter(model, [&](auto& parameter) {
-      const auto& sum = parameter.gradient_sum();
-      all.insert(all.end(), sum.data(), sum.data() + sum.size());
-    });
-    return all;
-  }
-
-  Layer model;
-  Tensor<T> x, d_y, y, d_x;
-};
 
 template <class T>
 void expect_same(const std::vector<T>& got, const std::vector<T>& want, const std::string& what) {
@@ -425,106 +371,6 @@ TEST(DistributedLayerTraffic, IsASumForEachNeighbourAndForAll) {
   const Index sum = Index{64} * 64 * Index{sizeof(float)};
   const bool is_last = all_ranks().rank() + 1 == all_ranks().size();
   EXPECT_EQ(traffic.bytes_sent, is_last ? (ranks - 1) * sum : sum);
-}
-
-/// What one rank throws, all throw, and no gradient has changed.
-TEST(DistributedLayerBadInput, IsNamedOnAllRanks) {
-  const int last = all_ranks().size() - 1;
-  const bool is_last = all_ranks().rank() == last;
-  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
-  Initialiser initialiser(1);
-  const Tensor<float> x({1, 1, rows.own_count(), 6});
-  const Tensor<float> wide({1, 1, rows.own_count(), 7});
-  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
-  fovea::Linear<float>::Saved saved;
-  const auto call = [&](bool is_wrong, const Rows& over_rows) {
-    return refusal([&] {
-      with_rows(over_rows, fovea::Serial{}, [&](auto& over) {
-        own.backward({is_wrong ? wide.view() : x.view()}, saved, over);
-        own.backward({x.view()}, saved, over);
-      });
-    });
-  };
-  const std::string begin = "rank " + std::to_string(last) + ": Linear: width of x is 7";
-  const std::string text = call(is_last, rows);
-  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
-  for (const float d : own.gradients()) EXPECT_EQ(d, 0);
-
-  if (last == 0) return;
-  std::vector<std::vector<Range>> of_ranks(as_size(last + 1));
-  of_ranks[0] = {{0, 100}};
-  of_ranks[1] = {{100, 100 + 2}};
-  const Rows odd(all_ranks(), RowLayout(of_ranks));
-  const Tensor<float> part({1, 1, odd.own_count(), 6});
-  Call<fovea::Linear<float>, float> of_part(own.model, part, part);
-  EXPECT_EQ(
-      refusal([&] {
-        with_rows(odd, fovea::Serial{},
-                  [&](auto& over) { of_part.backward({part.view()}, saved, over); });
-      }),
-      "rank 1: with_rows: the first row of a range is 100; expected a multiple of 64, the tokens "
-      "that gradients of weights add up at once");
-}
-
-TEST(DistributedLayerBadInput, IsSeenWhereLayersDiffer) {
-  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
-  const bool is_first = all_ranks().rank() == 0;
-  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
-  Initialiser initialiser(1);
-  const Index width = is_first ? 6 : 7;
-  const Tensor<float> x({1, 1, rows.own_count(), width});
-  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(width, width, initialiser), x, x);
-  fovea::Linear<float>::Saved saved;
-  EXPECT_EQ(
-      refusal([&] {
-        with_rows(rows, fovea::Serial{},
-                  [&](auto& over) { own.backward({x.view()}, saved, over); });
-      }),
-      "rank 1 calls a sum over tokens of 7x7, 4 bytes a number, batch 1, where rank 0 calls a "
-      "sum over tokens of 6x6, 4 bytes a number, batch 1");
-}
-
-/// What a program throws between two layers, all throw; and behind the last one.
-TEST(DistributedLayerBadInput, OfTheProgramItselfIsThrownByAll) {
-  const int last = all_ranks().size() - 1;
-  const bool is_last = all_ranks().rank() == last;
-  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
-  Initialiser initialiser(1);
-  const Tensor<float> x({1, 1, rows.own_count(), 6});
-  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
-  fovea::Linear<float>::Saved saved;
-  for (const int layers_behind : {0, 1}) {
-    try {
-      with_rows(rows, fovea::Serial{}, [&](auto& over) {
-        own.backward({x.view()}, saved, over);
-        if (is_last) throw std::runtime_error("no more");
-        for (int n = 0; n < layers_behind; ++n) own.backward({x.view()}, saved, over);
-      });
-      ADD_FAILURE() << "nothing was thrown";
-    } catch (const std::runtime_error& error) {
-      EXPECT_EQ(std::string(error.what()), "rank " + std::to_string(last) + ": no more");
-    }
-  }
-}
-
-/// Layers that read the tokens beside those that are here.
-TEST(DistributedLayerBadInput, IsALayerThatReadsOtherTokens) {
-  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
-  Initialiser initialiser(1);
-  const Tensor<float> x({1, 1, rows.own_count(), 6});
-  const auto expect_refused = [&](const char* name, const auto& call) {
-    EXPECT_EQ(refusal([&] { with_rows(rows, fovea::Serial{}, call); }),
-              std::string("rank 0: ") + name +
-                  ": the sequence is spread over ranks; expected one that is here");
-  };
-  const Tensor<float> y(x.shape());
-  fovea::DepthwiseConv<float> convolution(6, initialiser);
-  fovea::DepthwiseConv<float>::Saved of_convolution;
-  expect_refused("DepthwiseConv",
-                 [&](auto& over) { convolution.forward(x.view(), y.view(), over); });
-  expect_refused("DepthwiseConv", [&](auto& over) {
-    convolution.backward(x.view(), of_convolution, x.view(), {}, over);
-  });
 }
 
 }  // namespace fovea_test::distributed_over_rows

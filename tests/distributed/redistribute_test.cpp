@@ -41,6 +41,48 @@ TEST(Redistribute, MovesRowsOfAnyType) {
   moves<float>({1, 1, 0, 4});
 }
 
+/// Every other row of a rank goes to another one: more pieces than there are messages for, so that
+/// they are packed; some ranks have few, which are not.
+TEST(Redistribute, PacksShortPieces) {
+  constexpr Index rows = 3000;
+  const int size = all_ranks().size();
+  Tensor<float> whole({2, 3, rows, 5});
+  whole.fill(gaussian(9));
+  std::vector<std::vector<Range>> uneven(as_size(size));
+  uneven[0].push_back({0, rows - 5 * (size - 1)});
+  for (Index n = 1; n < size; ++n) {
+    const Index end = uneven[as_size(n - 1)].back().end;
+    uneven[as_size(n)].push_back({end, end + 5});
+  }
+  const Rows dealt(all_ranks(), RowLayout::block_cyclic(rows, size, 1));
+  for (const RowLayout& layout : {RowLayout::contiguous(rows, size), RowLayout(uneven)}) {
+    const Rows near(all_ranks(), layout);
+    const Tensor<float> x = own_part(whole, near);
+    const Tensor<float> y(own_part(whole, dealt).shape());
+    redistribute(fovea::View<const float>(x.view()), near, y.view(), dealt);
+    expect_own_part(y, whole, dealt, "dealt");
+    const Tensor<float> back(x.shape());
+    redistribute(fovea::View<const float>(y.view()), dealt, back.view(), near);
+    expect_own_part(back, whole, near, "back");
+  }
+}
+
+/// Which transfers are packed: those of many short pieces.
+TEST(PackedExchange, TakesManyShortPieces) {
+  std::vector<std::byte> window(1);
+  const fovea::distributed::PackedExchange packed(all_ranks(), window.data(), {{0, 4, 2, 100'000}});
+  const auto ranges = [](Index count, Index length) {
+    std::vector<Range> made;
+    for (Index n = 0; n < count; ++n) made.push_back({n * (length + 1), n * (length + 1) + length});
+    return made;
+  };
+  EXPECT_FALSE(packed.takes(ranges(128, 1)));  // 256 pieces of two heads
+  EXPECT_TRUE(packed.takes(ranges(129, 1)));
+  EXPECT_TRUE(packed.takes(ranges(129, 16'383)));
+  EXPECT_FALSE(packed.takes(ranges(129, 16'384)));  // of 64 KiB each
+  EXPECT_FALSE(packed.takes({}));
+}
+
 TEST(Redistribute, GathersToOneRankAndScatters) {
   constexpr Index rows = 300;
   const int size = all_ranks().size();

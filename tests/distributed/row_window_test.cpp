@@ -95,9 +95,11 @@ TEST(LargePages, AreThoseOfWhichMostIsWritten) {
   ASSERT_EQ(pages.found().size(), 2U);
   EXPECT_EQ(pages.found()[0], bytes(0, 16));
   EXPECT_EQ(pages.found()[1], bytes(24, 56));
+  // What was written before they were asked for stays.
+  window.data()[first + 5] = std::byte{3};
   for (const Range& some : pages.found()) window.take_large_pages(some);
-  window.data()[first] = std::byte{3};
-  EXPECT_EQ(window.data()[first], std::byte{3});
+  EXPECT_EQ(window.data()[first + 5], std::byte{3});
+  EXPECT_EQ(window.data()[first + page], std::byte{0});
 }
 
 TEST(LargePages, LieInTheWindow) {

@@ -72,8 +72,9 @@ void check_index_extents(const char* op, const View<const T>& q, const View<cons
   }
   constexpr std::array<const char*, 3> whose = {"the batch of q", "the heads of q",
                                                 "the rows of q"};
-  for (std::size_t d = 0; d < 3; ++d)
+  for (std::size_t d = 0; d < 3; ++d) {
     check_extent(op, "indices", indices.shape(), d, shape[d], whose[d]);
+  }
 }
 
 /// Checks the lists of the rows [first, end) of all heads.

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A layer with its tensors, for tests that run it over ranks and in one process.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fovea/layers.hpp"
+#include "support/tensor.hpp"
+
+namespace fovea_test {
+
+using fovea::Tokens;
+using fovea::View;
+
+/// A model of tokens, and what it is called with.
+template <class Layer, class T>
+struct Call {
+  Call(const Layer& layer, const Tensor<T>& tokens, const Tensor<T>& gradient)
+      : model(layer),
+        x(tokens.in({})),
+        d_y(gradient.in({})),
+        y(gradient.shape()),
+        d_x(tokens.shape()) {}
+
+  /// Two steps, so that the gradients of the second are added to those of the first.
+  template <class E>
+  void run(const Tokens<T>& with, E&& executor) {
+    for (int step = 0; step < 2; ++step) {
+      Tokens<T> tokens = with.with(View<const T>(x.view()));
+      if (tokens.training) tokens.training->step += static_cast<std::uint64_t>(step);
+      typename Layer::Saved saved;
+      forward(tokens, saved, executor);
+      backward(tokens, saved, executor);
+    }
+  }
+
+  template <class E>
+  void forward(const Tokens<T>& tokens, typename Layer::Saved& saved, E&& executor) {
+    if constexpr (requires { model.forward(tokens, y.view(), saved, executor); }) {
+      model.forward(tokens, y.view(), saved, executor);
+    } else {
+      model.forward(tokens.x, y.view(), saved, executor);
+    }
+  }
+  template <class E>
+  void backward(const Tokens<T>& tokens, typename Layer::Saved& saved, E&& executor) {
+    const View<const T> d(d_y.view());
+    if constexpr (requires { model.backward(tokens, saved, d, d_x.view(), executor); }) {
+      model.backward(tokens, saved, d, d_x.view(), executor);
+    } else {
+      model.backward(tokens.x, saved, d, d_x.view(), executor);
+    }
+  }
+
+  /// All gradients of parameters, one behind the other.
+  std::vector<T> gradients() {
+    std::vector<T> all;
+    fovea::for_each_parameter(model, [&](auto& parameter) {
+      const auto& sum = parameter.gradient_sum();
+      all.insert(all.end(), sum.data(), sum.data() + sum.size());
+    });
+    return all;
+  }
+
+  Layer model;
+  Tensor<T> x, d_y, y, d_x;
+};
+
+}  // namespace fovea_test

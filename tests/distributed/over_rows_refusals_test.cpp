@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What layers over ranks refuse, and what all ranks throw together.
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "distributed/layer_call.hpp"
+#include "fovea/distributed/over_rows.hpp"
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test::distributed_over_rows_refusals {
+
+using fovea::Initialiser;
+using fovea::kChain;
+using fovea::distributed::with_rows;
+
+/// What one rank throws, all throw, and no gradient has changed.
+TEST(DistributedLayerBadInput, IsNamedOnAllRanks) {
+  const int last = all_ranks().size() - 1;
+  const bool is_last = all_ranks().rank() == last;
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  Initialiser initialiser(1);
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  const Tensor<float> wide({1, 1, rows.own_count(), 7});
+  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
+  fovea::Linear<float>::Saved saved;
+  const auto call = [&](bool is_wrong, const Rows& over_rows) {
+    return refusal([&] {
+      with_rows(over_rows, fovea::Serial{}, [&](auto& over) {
+        own.backward({is_wrong ? wide.view() : x.view()}, saved, over);
+        own.backward({x.view()}, saved, over);
+      });
+    });
+  };
+  const std::string begin = "rank " + std::to_string(last) + ": Linear: width of x is 7";
+  const std::string text = call(is_last, rows);
+  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
+  for (const float d : own.gradients()) EXPECT_EQ(d, 0);
+
+  if (last == 0) return;
+  std::vector<std::vector<Range>> of_ranks(as_size(last + 1));
+  of_ranks[0] = {{0, 100}};
+  of_ranks[1] = {{100, 100 + 2}};
+  const Rows odd(all_ranks(), RowLayout(of_ranks));
+  const Tensor<float> part({1, 1, odd.own_count(), 6});
+  Call<fovea::Linear<float>, float> of_part(own.model, part, part);
+  EXPECT_EQ(
+      refusal([&] {
+        with_rows(odd, fovea::Serial{},
+                  [&](auto& over) { of_part.backward({part.view()}, saved, over); });
+      }),
+      "rank 1: with_rows: the first row of a range is 100; expected a multiple of 64, the tokens "
+      "that gradients of weights add up at once");
+}
+
+TEST(DistributedLayerBadInput, IsSeenWhereLayersDiffer) {
+  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
+  const bool is_first = all_ranks().rank() == 0;
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  Initialiser initialiser(1);
+  const Index width = is_first ? 6 : 7;
+  const Tensor<float> x({1, 1, rows.own_count(), width});
+  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(width, width, initialiser), x, x);
+  fovea::Linear<float>::Saved saved;
+  EXPECT_EQ(
+      refusal([&] {
+        with_rows(rows, fovea::Serial{},
+                  [&](auto& over) { own.backward({x.view()}, saved, over); });
+      }),
+      "rank 1 calls a sum over tokens of 7x7, 4 bytes a number, batch 1, where rank 0 calls a "
+      "sum over tokens of 6x6, 4 bytes a number, batch 1");
+}
+
+/// What a program throws between two layers, all throw; and behind the last one.
+TEST(DistributedLayerBadInput, OfTheProgramItselfIsThrownByAll) {
+  const int last = all_ranks().size() - 1;
+  const bool is_last = all_ranks().rank() == last;
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  Initialiser initialiser(1);
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
+  fovea::Linear<float>::Saved saved;
+  for (const int layers_behind : {0, 1}) {
+    try {
+      with_rows(rows, fovea::Serial{}, [&](auto& over) {
+        own.backward({x.view()}, saved, over);
+        if (is_last) throw std::runtime_error("no more");
+        for (int n = 0; n < layers_behind; ++n) own.backward({x.view()}, saved, over);
+      });
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(std::string(error.what()), "rank " + std::to_string(last) + ": no more");
+    }
+  }
+}
+
+/// Layers that read the tokens beside those that are here.
+TEST(DistributedLayerBadInput, IsALayerThatReadsOtherTokens) {
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  Initialiser initialiser(1);
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  const auto expect_refused = [&](const char* name, const auto& call) {
+    EXPECT_EQ(refusal([&] { with_rows(rows, fovea::Serial{}, call); }),
+              std::string("rank 0: ") + name +
+                  ": the sequence is spread over ranks; expected one that is here");
+  };
+  const Tensor<float> y(x.shape());
+  fovea::DepthwiseConv<float> convolution(6, initialiser);
+  fovea::DepthwiseConv<float>::Saved of_convolution;
+  expect_refused("DepthwiseConv",
+                 [&](auto& over) { convolution.forward(x.view(), y.view(), over); });
+  expect_refused("DepthwiseConv", [&](auto& over) {
+    convolution.backward(x.view(), of_convolution, x.view(), {}, over);
+  });
+}
+
+}  // namespace fovea_test::distributed_over_rows_refusals
