@@ -50,8 +50,8 @@ class BadDecoderInput : public testing::Test {
     EXPECT_TRUE(same_results(tokens_, expected_));
   }
 
-  Tokens<float> tokens_{kShape};
-  Tokens<float> expected_{kShape};
+  TokenTensors<float> tokens_{kShape};
+  TokenTensors<float> expected_{kShape};
   fovea::Decoder<FullAttention, float> decoder_;
   AllInputs<float> in_{View<const float>{}};
   View<float> out_;
@@ -190,7 +190,7 @@ TEST(DecoderErrors, Options) {
 TEST(DecoderErrors, WhatARingHasLost) {
   const LocalAttention op{{.left = 10}};
   const AttentionShape shape = {1, 1, 1, 500, 500, 2, 2};
-  const Tokens<float> tokens(shape);
+  const TokenTensors<float> tokens(shape);
   auto decoder = op.decoder<float>({.width = 2, .value_width = 2, .rollback_tokens = 100});
   tokens.decode(decoder, {50});
   // It holds left + 1 + 64 + rollback_tokens = 175 tokens, from 325 on.
@@ -203,7 +203,7 @@ TEST(DecoderErrors, WhatARingHasLost) {
       "are gone");
   decoder.step(tokens.queries(335, 165, 500), tokens.out_rows(335, 165));
   decoder.rollback(336);
-  const Tokens<float> expected(shape);
+  const TokenTensors<float> expected(shape);
   decoder.step(tokens.queries(335, 1, 336), tokens.out_rows(335, 1));
   tokens.decode(decoder, {1, 30});
   expected.forward(op, 0, 500);
@@ -215,7 +215,7 @@ TEST(DecoderErrors, WhatARingHasLost) {
 /// What names positions to come waits for them; what can never be right is refused at once.
 TEST(DecoderErrors, PatternsOfPositions) {
   const fovea::BlockRows rows = {{0, 1, 3}, {0, 0, 7}};
-  const Tokens<float> tokens({1, 1, 1, 20, 20, 2, 2});
+  const TokenTensors<float> tokens({1, 1, 1, 20, 20, 2, 2});
   auto blocks = fovea::BlockSparseAttention{{.block = 10, .layouts = {rows}}}.decoder<float>(
       tokens.decoder_shape());
   auto globals = fovea::LongformerAttention{{.left = 2, .global = {5, 90}}}.decoder<float>(
@@ -245,7 +245,7 @@ TEST(DecoderErrors, PatternsOfPositions) {
 TEST(DecoderErrors, WhatAPatternRefuses) {
   const auto diagonal = [](Index i, Index j) { return i == j; };
   const fovea::SparseAttention op{{.patterns = {fovea::EnumeratedPattern(diagonal, {12, 12, 0})}}};
-  const Tokens<float> tokens({1, 1, 1, 100, 100, 2, 2});
+  const TokenTensors<float> tokens({1, 1, 1, 100, 100, 2, 2});
   auto decoder = op.decoder<float>(tokens.decoder_shape());
   tokens.step(decoder, 0, 10);
   for (const Index rows : {3, 90}) {
@@ -260,7 +260,7 @@ TEST(DecoderErrors, WhatAPatternRefuses) {
 
 TEST(DecoderMemory, ARingStaysAsItIs) {
   const LocalAttention op{{.left = 20}};
-  const Tokens<float> tokens({1, 2, 1, 3000, 3000, 8, 8});
+  const TokenTensors<float> tokens({1, 2, 1, 3000, 3000, 8, 8});
   auto decoder = op.decoder<float>(tokens.decoder_shape());
   while (decoder.length() < 500) tokens.step(decoder, decoder.length(), 1);
   const Index bytes = decoder.memory_bytes();
@@ -278,7 +278,7 @@ TEST(DecoderMemory, ARingStaysAsItIs) {
 TEST(DecoderMemory, FixedKeepsTheSummary) {
   using fovea::FixedAttention;
   using fovea::HeadAssignment;
-  const Tokens<float> tokens({1, 4, 2, 4096, 4096, 8, 8});
+  const TokenTensors<float> tokens({1, 4, 2, 4096, 4096, 8, 8});
   constexpr Index token = 2 * 16 * 4;  // keys and values of both key heads
   const auto bytes_after = [&](const FixedAttention& op, Index count) {
     auto decoder = op.decoder<float>(tokens.decoder_shape());
@@ -306,7 +306,7 @@ TEST(DecoderMemory, FixedKeepsTheSummary) {
 /// A step of many rows takes its memory and gives it back, but for the caches.
 TEST(DecoderMemory, StepsOfOneRowTakeNoMore) {
   const fovea::StridedAttention op{{.stride = 16, .heads = fovea::HeadAssignment::merged}};
-  const Tokens<float> tokens({1, 2, 1, 3000, 3000, 8, 8});
+  const TokenTensors<float> tokens({1, 2, 1, 3000, 3000, 8, 8});
   DecoderShape sizes = tokens.decoder_shape();
   sizes.reserve = 3000;
   auto decoder = op.decoder<float>(sizes);
@@ -322,7 +322,7 @@ TEST(DecoderMemory, StepsOfOneRowTakeNoMore) {
 }
 
 TEST(DecoderMemory, DoublesAndIsKept) {
-  const Tokens<float> tokens({1, 1, 1, 1000, 1000, 8, 8});
+  const TokenTensors<float> tokens({1, 1, 1, 1000, 1000, 8, 8});
   const FullAttention op;
   auto decoder = op.decoder<float>(tokens.decoder_shape());
   for (Index n = 0; n < 1000; ++n) decoder.append(tokens.keys(n, 1), tokens.values(n, 1));
@@ -341,8 +341,8 @@ TEST(DecoderMemory, DoublesAndIsKept) {
 
 /// Memory that cannot be had changes nothing.
 TEST(DecoderMemory, BadAlloc) {
-  const Tokens<float> tokens({1, 2, 1, 60, 60, 8, 8});
-  const Tokens<float> expected({1, 2, 1, 60, 60, 8, 8});
+  const TokenTensors<float> tokens({1, 2, 1, 60, 60, 8, 8});
+  const TokenTensors<float> expected({1, 2, 1, 60, 60, 8, 8});
   const FullAttention op{{.causal = true}};
   auto decoder = op.decoder<float>(tokens.decoder_shape());
   tokens.decode(decoder, {30, 1, 29});

@@ -159,12 +159,12 @@ TEST(DecoderPatterns, TheSameBitsWithAnyExecutor) {
   for (const auto heads : {HeadAssignment::separate, HeadAssignment::merged}) {
     const FixedAttention op{{.stride = 8, .summary = 3, .heads = heads}};
     const AttentionShape shape{1, 4, 2, 6200, 6200, 8, 8};
-    const Tokens<float> expected(shape);
+    const TokenTensors<float> expected(shape);
     auto serial = op.decoder<float>(expected.decoder_shape());
     expected.decode(serial, {6000, 1, 100, 1, 9, 1});
     for (AnyExecutor executor :
          {AnyExecutor::of(four), AnyExecutor::of(backwards), AnyExecutor::of(shuffled)}) {
-      const Tokens<float> decoded(shape);
+      const TokenTensors<float> decoded(shape);
       auto decoder = op.decoder<float>(decoded.decoder_shape());
       decoded.decode(decoder, {6000, 1, 100, 1, 9, 1}, executor);
       EXPECT_TRUE(same_results(decoded, expected));
@@ -188,8 +188,8 @@ TYPED_TEST(DecoderPatternsOf, RollBackAndFork) {
 TEST(DecoderPatterns, RollBackFixedToTheEndOfTheRing) {
   const FixedAttention op{{.stride = 20, .summary = 4, .heads = HeadAssignment::merged}};
   const AttentionShape shape{1, 2, 1, 500, 500, 4, 4};
-  const Tokens<float> decoded(shape);
-  const Tokens<float> expected(shape);
+  const TokenTensors<float> decoded(shape);
+  const TokenTensors<float> expected(shape);
   auto decoder = op.decoder<float>(decoded.decoder_shape());
   decoded.decode(decoder, {1});
   // It holds 19 + 1 + 64 tokens, from 416 on.

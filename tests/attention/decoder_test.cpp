@@ -149,8 +149,8 @@ TEST(Decoder, OptionsOverSegments) {
 TEST(Decoder, TokenByToken) {
   at_each_level([] {
     const AttentionShape shape{1, 2, 1, 4200, 4200, 3, 5};
-    const Tokens<float> decoded(shape);
-    const Tokens<float> expected(shape);
+    const TokenTensors<float> decoded(shape);
+    const TokenTensors<float> expected(shape);
     auto decoder = kCausal.decoder<float>(decoded.decoder_shape());
     decoded.decode(decoder, {1});
     expected.forward(kCausal, 0, 4200);
@@ -161,8 +161,8 @@ TEST(Decoder, TokenByToken) {
 TEST(Decoder, ManyTokensUnderAWindow) {
   const AttentionShape shape{1, 1, 1, 65536, 65536, 4, 4};
   const LocalAttention op{{.left = 70}};
-  const Tokens<float> decoded(shape);
-  const Tokens<float> expected(shape);
+  const TokenTensors<float> decoded(shape);
+  const TokenTensors<float> expected(shape);
   auto decoder = op.decoder<float>(decoded.decoder_shape());
   decoded.decode(decoder, {1});
   expected.forward(op, 0, 65536);
@@ -176,12 +176,12 @@ TEST(Decoder, TheSameBitsWithAnyExecutor) {
   Shuffled shuffled;
   for (const Index key_heads : {1, 2}) {
     const AttentionShape shape{1, 2, key_heads, 6200, 6200, 40, 24};
-    const Tokens<float> expected(shape);
+    const TokenTensors<float> expected(shape);
     auto serial = kCausal.decoder<float>(expected.decoder_shape());
     expected.decode(serial, {6180, 1, 1, 4});
     for (AnyExecutor executor : {AnyExecutor::of(two), AnyExecutor::of(four),
                                  AnyExecutor::of(backwards), AnyExecutor::of(shuffled)}) {
-      const Tokens<float> decoded(shape);
+      const TokenTensors<float> decoded(shape);
       auto decoder = kCausal.decoder<float>(decoded.decoder_shape());
       decoded.decode(decoder, {6180, 1, 1, 4}, executor);
       EXPECT_TRUE(same_results(decoded, expected));
@@ -191,11 +191,12 @@ TEST(Decoder, TheSameBitsWithAnyExecutor) {
 
 TEST(Decoder, TheSameBitsInAnyLayout) {
   const AttentionShape shape{2, 4, 2, 150, 150, 20, 12};
-  const Tokens<float> expected(shape);
+  const TokenTensors<float> expected(shape);
   auto dense = kCausal.decoder<float>(expected.decoder_shape());
   expected.decode(dense, {100, 1, 49});
   for (const auto& order : all_axis_orders()) {
-    const Tokens<float> decoded(shape, {}, {.order = order, .offset = 3, .innermost = 2, .gap = 5});
+    const TokenTensors<float> decoded(shape, {},
+                                      {.order = order, .offset = 3, .innermost = 2, .gap = 5});
     auto decoder = kCausal.decoder<float>(decoded.decoder_shape());
     decoded.decode(decoder, {100, 1, 49});
     EXPECT_TRUE(same_results(decoded, expected));
@@ -218,9 +219,9 @@ TYPED_TEST(DecoderOf, RollBackAndFork) {
 TEST(Decoder, ClearBeginsAnew) {
   const AttentionShape shape{1, 1, 1, 300, 300, 8, 8};
   for (const FullAttention& op : {kCausal, FullAttention{{.causal = true, .window = {20, 0}}}}) {
-    const Tokens<float> first(shape, {}, {}, 10);
-    const Tokens<float> decoded(shape);
-    const Tokens<float> expected(shape);
+    const TokenTensors<float> first(shape, {}, {}, 10);
+    const TokenTensors<float> decoded(shape);
+    const TokenTensors<float> expected(shape);
     auto decoder = op.decoder<float>(decoded.decoder_shape());
     first.decode(decoder, {7});
     const Index bytes = decoder.memory_bytes();
@@ -240,8 +241,8 @@ TEST(Decoder, NaNReachesWhatSeesIt) {
     for (const bool in_keys : {true, false}) {
       const AttentionShape shape{1, 1, 1, 200, 200, 8, 8};
       const LocalAttention op{{.left = 40}};
-      const Tokens<float> decoded(shape);
-      const Tokens<float> expected(shape);
+      const TokenTensors<float> decoded(shape);
+      const TokenTensors<float> expected(shape);
       (in_keys ? decoded.k : decoded.v)(0, 0, 100, 3) = NAN;
       auto decoder = op.decoder<float>(decoded.decoder_shape());
       decoded.decode(decoder, {1, 2, 5});
@@ -265,15 +266,15 @@ TEST(Decoder, NaNReachesWhatSeesIt) {
 TEST(Decoder, HiddenNaNChangesNoBit) {
   at_each_level([] {
     const AttentionShape shape{1, 3, 1, 150, 150, 8, 8};
-    Tokens<float> poisoned(shape, {.mask = true});
-    Tokens<float> clean(shape, {.mask = true});
-    for (const Tokens<float>* tokens : {&poisoned, &clean}) {
+    TokenTensors<float> poisoned(shape, {.mask = true});
+    TokenTensors<float> clean(shape, {.mask = true});
+    for (const TokenTensors<float>* tokens : {&poisoned, &clean}) {
       tokens->mask.fill([](Index, Index, Index i, Index j) { return i != 140 && j % 10 != 7; });
     }
     for (Index j = 7; j < 150; j += 10) {
       for (Index c = 0; c < 8; ++c) poisoned.k(0, 0, j, c) = poisoned.v(0, 0, j, c) = NAN;
     }
-    for (const Tokens<float>* tokens : {&poisoned, &clean}) {
+    for (const TokenTensors<float>* tokens : {&poisoned, &clean}) {
       auto decoder = kCausal.decoder<float>(tokens->decoder_shape());
       tokens->decode(decoder, {120, 1, 5});
     }

@@ -37,7 +37,7 @@ struct Beside {
 
 /// The tokens of a sequence, their queries, and all results of `forward` or of a decoder.
 template <class T>
-struct Tokens {
+struct TokenTensors {
   using Number = fovea::Compute<T>;
 
   AttentionShape shape;
@@ -49,8 +49,8 @@ struct Tokens {
   std::vector<Number> sink{};
 
   /// \param s queries and keys are the same number
-  explicit Tokens(const AttentionShape& s, const Beside& beside = {}, const Layout& layout = {},
-                  std::uint64_t seed = 1)
+  explicit TokenTensors(const AttentionShape& s, const Beside& beside = {},
+                        const Layout& layout = {}, std::uint64_t seed = 1)
       : shape(s),
         q({s.batch, s.query_heads, s.keys, s.width}, layout),
         k({s.batch, s.key_heads, s.keys, s.width}, layout),
@@ -139,7 +139,7 @@ struct Tokens {
 };
 
 template <class T>
-testing::AssertionResult same_results(const Tokens<T>& a, const Tokens<T>& b) {
+testing::AssertionResult same_results(const TokenTensors<T>& a, const TokenTensors<T>& b) {
   if (auto out = same_bits(a.out.values(), b.out.values(), a.out.shape()); !out) return out;
   if (auto lse = same_bits(a.lse.values(), b.lse.values(), a.lse.shape()); !lse) {
     return lse << " (lse)";
@@ -155,8 +155,8 @@ template <class T, class Op>
 void expect_forward(const Op& op, const AttentionShape& shape, const std::vector<Index>& lengths,
                     const Beside& beside = {}) {
   at_each_level([&] {
-    const Tokens<T> decoded(shape, beside);
-    const Tokens<T> expected(shape, beside);
+    const TokenTensors<T> decoded(shape, beside);
+    const TokenTensors<T> expected(shape, beside);
     auto decoder = op.template decoder<T>(decoded.decoder_shape());
     decoded.decode(decoder, lengths);
     std::size_t n = 0;
@@ -175,8 +175,8 @@ void expect_forward(const Op& op, const AttentionShape& shape, const std::vector
 template <class T, class Op>
 void expect_append_then_step(const Op& op) {
   const AttentionShape shape{1, 2, 1, 500, 500, 6, 7};
-  const Tokens<T> decoded(shape);
-  const Tokens<T> expected(shape);
+  const TokenTensors<T> decoded(shape);
+  const TokenTensors<T> expected(shape);
   auto decoder = op.template decoder<T>(decoded.decoder_shape());
   for (const Index count : {400, 0, 90, 10}) {
     decoder.append(decoded.keys(decoder.length(), count), decoded.values(decoder.length(), count));
@@ -196,9 +196,9 @@ void expect_append_then_step(const Op& op) {
 template <class T, class Op>
 void expect_rolled_back(const Op& op, Index rolled_back) {
   const AttentionShape shape{1, 4, 2, 400, 400, 8, 8};
-  const Tokens<T> decoded(shape);
-  const Tokens<T> expected(shape);
-  Tokens<T> wrong(shape);
+  const TokenTensors<T> decoded(shape);
+  const TokenTensors<T> expected(shape);
+  TokenTensors<T> wrong(shape);
   wrong.k.fill(constant(NAN));
   wrong.v.fill(constant(NAN));
   DecoderShape sizes = decoded.decoder_shape();

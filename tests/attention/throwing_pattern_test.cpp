@@ -87,8 +87,8 @@ const SparseAttention kOperator{
 const SparseAttention kPlain{{.patterns = {fovea::Causal{}, fovea::StridedKeys{8}}}};
 
 TEST(ThrowingPattern, ReachesTheCallerOfForward) {
-  const Tokens<float> tokens({1, 4, 2, 700, 700, 8, 8});
-  const Tokens<float> expected({1, 4, 2, 700, 700, 8, 8});
+  const TokenTensors<float> tokens({1, 4, 2, 700, 700, 8, 8});
+  const TokenTensors<float> expected({1, 4, 2, 700, 700, 8, 8});
   expected.forward(kPlain, 0, 700);
   fovea::ThreadPool pool(3);
   AnyExecutor threads = AnyExecutor::of(pool);
@@ -105,7 +105,7 @@ TEST(ThrowingPattern, ReachesTheCallerOfForward) {
 /// Tasks add to the same rows in turn, so that one may wait for another, which has thrown.
 TEST(ThrowingPattern, ReachesTheCallerOfBackward) {
   const AttentionShape shape{1, 4, 2, 700, 700, 8, 8};
-  const Tokens<float> tokens(shape);
+  const TokenTensors<float> tokens(shape);
   tokens.forward(kPlain, 0, 700);
   AllInputs<float> in = tokens.queries(0, 700, 700);
   in.k = tokens.k.view();
@@ -114,7 +114,7 @@ TEST(ThrowingPattern, ReachesTheCallerOfBackward) {
   d_out.fill(gaussian(9));
   struct Gradients {
     Tensor<float> q, k, v;
-    explicit Gradients(const Tokens<float>& of)
+    explicit Gradients(const TokenTensors<float>& of)
         : q(of.q.shape()), k(of.k.shape()), v(of.v.shape()) {}
     bench::AllGrads<float> views() const { return {.q = q.view(), .k = k.view(), .v = v.view()}; }
   };
@@ -136,8 +136,8 @@ TEST(ThrowingPattern, ReachesTheCallerOfBackward) {
 /// A decoder forgets the tokens of a step that threw.
 TEST(ThrowingPattern, LeavesADecoderAsItWas) {
   const AttentionShape shape{1, 4, 2, 300, 300, 8, 8};
-  const Tokens<float> decoded(shape);
-  const Tokens<float> expected(shape);
+  const TokenTensors<float> decoded(shape);
+  const TokenTensors<float> expected(shape);
   fovea::ThreadPool pool(3);
   AnyExecutor threads = AnyExecutor::of(pool);
   questions_left = 0;

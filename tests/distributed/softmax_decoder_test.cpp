@@ -32,8 +32,8 @@ SoftmaxDecoder<Op, T> spread_decoder(const Op& op, const DecoderShape& shape) {
 /// one that has all tokens.
 template <class T>
 struct Pair {
-  Tokens<T> spread;
-  Tokens<T> whole;
+  TokenTensors<T> spread;
+  TokenTensors<T> whole;
 
   explicit Pair(const AttentionShape& shape, const Beside& beside = {}, const Layout& layout = {})
       : spread(shape, beside, layout), whole(shape, beside) {}
@@ -178,7 +178,7 @@ TEST(DistributedDecoder, TheSameBitsWithAnyThreads) {
 TEST(DistributedDecoder, RollsBack) {
   const Index keys = 2 * fovea::kKeySegment + 9;
   const Pair<float> pair({1, 2, 1, keys, keys, 4, 4});
-  Tokens<float> wrong(pair.spread.shape);
+  TokenTensors<float> wrong(pair.spread.shape);
   wrong.k.fill(constant(NAN));
   wrong.v.fill(constant(NAN));
   auto over_ranks = spread_decoder<float>(kCausal, pair.spread.decoder_shape());
@@ -230,7 +230,7 @@ TEST(DistributedDecoder, AppendsTheTokensOfEachRank) {
 /// A rank holds its share, and sends the running softmaxes of its segments to each other rank.
 TEST(DistributedDecoder, HoldsItsShare) {
   const Index keys = 8 * fovea::kKeySegment;
-  const Tokens<float> tokens({1, 2, 2, keys, keys, 16, 16});
+  const TokenTensors<float> tokens({1, 2, 2, keys, keys, 16, 16});
   auto decoder = spread_decoder<float>(kCausal, tokens.decoder_shape());
   EXPECT_EQ(decoder.block(), fovea::kKeySegment);
   decoder.reserve(keys);
@@ -282,8 +282,8 @@ class DistributedDecoderErrors : public testing::Test {
   const bool is_last = all_ranks().rank() == last;
   const std::string begin = "rank " + std::to_string(last) + ": FullAttention: ";
   const AttentionShape shape_ = {2, 4, 2, 12, 12, 5, 3};
-  Tokens<float> tokens_{shape_};
-  Tokens<float> expected_{shape_};
+  TokenTensors<float> tokens_{shape_};
+  TokenTensors<float> expected_{shape_};
   SoftmaxDecoder<FullAttention, float> decoder_ =
       spread_decoder<float>(FullAttention{}, tokens_.decoder_shape());
   AllInputs<float> in_{View<const float>{}};
