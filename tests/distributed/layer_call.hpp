@@ -16,8 +16,8 @@ using fovea::View;
 
 /// A model of tokens, and what it is called with.
 template <class Layer, class T>
-struct Call {
-  Call(const Layer& layer, const Tensor<T>& tokens, const Tensor<T>& gradient)
+struct LayerCall {
+  LayerCall(const Layer& layer, const Tensor<T>& tokens, const Tensor<T>& gradient)
       : model(layer),
         x(tokens.in({})),
         d_y(gradient.in({})),

@@ -24,7 +24,7 @@ TEST(DistributedLayerBadInput, IsNamedOnAllRanks) {
   Initialiser initialiser(1);
   const Tensor<float> x({1, 1, rows.own_count(), 6});
   const Tensor<float> wide({1, 1, rows.own_count(), 7});
-  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
+  LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
   fovea::Linear<float>::Saved saved;
   const auto call = [&](bool is_wrong, const Rows& over_rows) {
     return refusal([&] {
@@ -45,7 +45,7 @@ TEST(DistributedLayerBadInput, IsNamedOnAllRanks) {
   of_ranks[1] = {{100, 100 + 2}};
   const Rows odd(all_ranks(), RowLayout(of_ranks));
   const Tensor<float> part({1, 1, odd.own_count(), 6});
-  Call<fovea::Linear<float>, float> of_part(own.model, part, part);
+  LayerCall<fovea::Linear<float>, float> of_part(own.model, part, part);
   EXPECT_EQ(
       refusal([&] {
         with_rows(odd, fovea::Serial{},
@@ -62,7 +62,7 @@ TEST(DistributedLayerBadInput, IsSeenWhereLayersDiffer) {
   Initialiser initialiser(1);
   const Index width = is_first ? 6 : 7;
   const Tensor<float> x({1, 1, rows.own_count(), width});
-  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(width, width, initialiser), x, x);
+  LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(width, width, initialiser), x, x);
   fovea::Linear<float>::Saved saved;
   EXPECT_EQ(
       refusal([&] {
@@ -80,7 +80,7 @@ TEST(DistributedLayerBadInput, OfTheProgramItselfIsThrownByAll) {
   const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
   Initialiser initialiser(1);
   const Tensor<float> x({1, 1, rows.own_count(), 6});
-  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
+  LayerCall<fovea::Linear<float>, float> own(fovea::Linear<float>(6, 6, initialiser), x, x);
   fovea::Linear<float>::Saved saved;
   for (const int layers_behind : {0, 1}) {
     try {

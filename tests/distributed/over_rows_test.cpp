@@ -65,11 +65,11 @@ void check(const Layer& layer, Index out = kWidth, const Tokens<T>& with = {},
   shape[3] = out;
   Tensor<T> d_y(shape);
   d_y.fill(gaussian(4));
-  Call<Layer, T> whole(layer, x, d_y);
+  LayerCall<Layer, T> whole(layer, x, d_y);
   whole.run(with, fovea::Serial{});
   for (const RowLayout& layout : chain_layouts(shape[2])) {
     const Rows rows(all_ranks(), layout);
-    Call<Layer, T> own(layer, own_part(x, rows), own_part(d_y, rows));
+    LayerCall<Layer, T> own(layer, own_part(x, rows), own_part(d_y, rows));
     own.d_x.fill(constant(77));
     with_rows(rows, executor, [&](auto& over) { own.run(with, over); });
     expect_own_part(own.y, whole.y, rows, layout.text());
@@ -109,7 +109,7 @@ TYPED_TEST(DistributedLayer, NothingIsASumOfNothing) {
   for (const Shape& shape : {Shape{0, 1, 200, 6}, Shape{2, 1, 0, 6}}) {
     const Rows rows(all_ranks(), RowLayout::contiguous(shape[2], all_ranks().size(), kChain));
     const Tensor<T> x({shape[0], 1, rows.own_count(), 6});
-    Call<fovea::Linear<T>, T> own(fovea::Linear<T>(6, 6, initialiser), x, x);
+    LayerCall<fovea::Linear<T>, T> own(fovea::Linear<T>(6, 6, initialiser), x, x);
     with_rows(rows, fovea::Serial{}, [&](auto& over) { own.run({}, over); });
     for (const T d : own.gradients()) EXPECT_EQ(d, 0);
   }
@@ -180,7 +180,7 @@ TYPED_TEST(DistributedLayer, ListsOfKeysAreThoseOfTheRows) {
   x.fill(gaussian(3));
   Tensor<T> d_y(x.shape());
   d_y.fill(gaussian(4));
-  Call<MultiHead<fovea::IndexedAttention, T>, T> whole(layer, x, d_y);
+  LayerCall<MultiHead<fovea::IndexedAttention, T>, T> whole(layer, x, d_y);
   Tokens<T> tokens;
   tokens.indices = lists.view();
   whole.run(tokens, fovea::Serial{});
@@ -188,8 +188,8 @@ TYPED_TEST(DistributedLayer, ListsOfKeysAreThoseOfTheRows) {
     const Rows rows(all_ranks(), layout);
     const Tensor<Index> own_lists = own_part(lists, rows);
     tokens.indices = own_lists.view();
-    Call<MultiHead<fovea::IndexedAttention, T>, T> own(layer, own_part(x, rows),
-                                                       own_part(d_y, rows));
+    LayerCall<MultiHead<fovea::IndexedAttention, T>, T> own(layer, own_part(x, rows),
+                                                            own_part(d_y, rows));
     with_rows(rows, fovea::Serial{}, [&](auto& over) { own.run(tokens, over); });
     expect_own_part(own.y, whole.y, rows, layout.text());
     expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
@@ -363,8 +363,8 @@ TEST(DistributedLayerTraffic, IsASumForEachNeighbourAndForAll) {
   const Rows rows(all_ranks(), RowLayout::contiguous(ranks * kChain, all_ranks().size(), kChain));
   Initialiser initialiser(1);
   const Tensor<float> x({1, 1, rows.own_count(), 64});
-  Call<fovea::Linear<float>, float> own(fovea::Linear<float>(64, 64, initialiser, {.bias = false}),
-                                        x, x);
+  LayerCall<fovea::Linear<float>, float> own(
+      fovea::Linear<float>(64, 64, initialiser, {.bias = false}), x, x);
   fovea::Linear<float>::Saved saved;
   const Traffic traffic =
       with_rows(rows, fovea::Serial{}, [&](auto& over) { own.backward({x.view()}, saved, over); });

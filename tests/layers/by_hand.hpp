@@ -22,7 +22,7 @@ Weights weights_of(Layer& layer) {
 /// Columns [first, first + heads width) of x W + b, as [B, heads, L, width]. \param x [B, 1, L, C]
 inline Activations projected(const Activations& x, const Weights& weights, const std::string& name,
                              Index first, Index heads, Index width) {
-  const Matrix& w = weights.at(name + ".weight");
+  const DoubleMatrix& w = weights.at(name + ".weight");
   const auto bias = weights.find(name + ".bias");
   Activations y({x.shape()[0], heads, x.shape()[2], width});
   y.fill([&](Index b, Index h, Index n, Index d) {

@@ -33,9 +33,9 @@ TEST(FatLayer, IsItsDefinition) {
   const Activations y(kShape);
   made.forward(with_lengths(x.view()), y.view());
   for (Index b = 0; b < 2; ++b) {
-    Matrix rows(kLengths[as_size(b)], 6);
+    DoubleMatrix rows(kLengths[as_size(b)], 6);
     for (Index i = 0; i < rows.size(); ++i) rows.data()[i] = x(b, 0, i / 6, i % 6);
-    const Matrix expected =
+    const DoubleMatrix expected =
         fsat_layer::layer(rows, weights_of(made), {.heads = 2, .head_width = 4});
     for (Index i = 0; i < rows.size(); ++i) {
       EXPECT_NEAR(y(b, 0, i / 6, i % 6), expected.data()[i], 1e-12);

@@ -48,8 +48,8 @@ fsat_layer::Options oracle_options(const FsatLayerOptions& chosen, Index sequenc
 }
 
 /// The tokens of sequence b.
-Matrix sequence(const Activations& x, Index b) {
-  Matrix rows(kLengths[as_size(b)], kWidth);
+DoubleMatrix sequence(const Activations& x, Index b) {
+  DoubleMatrix rows(kLengths[as_size(b)], kWidth);
   for (Index n = 0; n < rows.rows(); ++n) {
     for (Index c = 0; c < kWidth; ++c) rows(n, c) = x(b, 0, n, c);
   }
@@ -72,8 +72,8 @@ double distance_to_integers(Layer& made, const FsatLayerOptions& chosen, const A
   double least = 1;
   const Weights weights = weights_of(made);
   for (Index b = 0; b < kBatch; ++b) {
-    const Matrix ibar = fsat_layer::dominant(fsat_layer::hidden(sequence(x, b), weights), weights,
-                                             oracle_options(chosen, b));
+    const DoubleMatrix ibar = fsat_layer::dominant(fsat_layer::hidden(sequence(x, b), weights),
+                                                   weights, oracle_options(chosen, b));
     for (Index i = 0; i < ibar.size(); ++i) {
       least = std::min(least, std::abs(ibar.data()[i] - std::round(ibar.data()[i])));
     }
@@ -90,7 +90,8 @@ TEST(FsatLayer, IsItsDefinition) {
     made.forward(with_lengths(x.view()), y.view());
     const Weights weights = weights_of(made);
     for (Index b = 0; b < kBatch; ++b) {
-      const Matrix expected = fsat_layer::layer(sequence(x, b), weights, oracle_options(chosen, b));
+      const DoubleMatrix expected =
+          fsat_layer::layer(sequence(x, b), weights, oracle_options(chosen, b));
       for (Index n = 0; n < kRows; ++n) {
         for (Index c = 0; c < kWidth; ++c) {
           // Behind its end W_O is applied to 0.
@@ -124,11 +125,11 @@ class Truncated {
     const Weights weights = weights_of(made);
     for (Index b = 0; b < kBatch; ++b) {
       const fsat_layer::Options o = oracle_options(chosen, b);
-      const Matrix rows = sequence(x, b);
-      const Matrix c = fsat_layer::hidden(rows, weights);
-      const Matrix ibar = fsat_layer::dominant(c, weights, o);
+      const DoubleMatrix rows = sequence(x, b);
+      const DoubleMatrix c = fsat_layer::hidden(rows, weights);
+      const DoubleMatrix ibar = fsat_layer::dominant(c, weights, o);
       graphs_.push_back(fsat_layer::graph(ibar, o));
-      slopes_.push_back(Matrix::Zero(ibar.rows(), ibar.cols()));
+      slopes_.push_back(DoubleMatrix::Zero(ibar.rows(), ibar.cols()));
       for (Index h = 0; h < o.heads; ++h) {
         for (std::size_t e = 0; e < graphs_.back()[as_size(h)].size(); ++e) {
           const fsat_layer::Edge edge = graphs_.back()[as_size(h)][e];
@@ -154,8 +155,8 @@ class Truncated {
     double sum = 0;
     for (Index b = 0; b < kBatch; ++b) {
       const fsat_layer::Options o = oracle_options(chosen_, b);
-      const Matrix rows = sequence(x_, b);
-      const Matrix c = fsat_layer::hidden(rows, weights);
+      const DoubleMatrix rows = sequence(x_, b);
+      const DoubleMatrix c = fsat_layer::hidden(rows, weights);
       sum += loss(b, fsat_layer::output(rows, c, graphs_[as_size(b)], weights, o));
       sum += slopes_[as_size(b)].cwiseProduct(fsat_layer::dominant(c, weights, o)).sum();
     }
@@ -167,7 +168,7 @@ class Truncated {
   int positive() const { return positive_; }
 
  private:
-  double loss(Index b, const Matrix& y) const {
+  double loss(Index b, const DoubleMatrix& y) const {
     double sum = 0;
     for (Index n = 0; n < kRows; ++n) {
       for (Index c = 0; c < kWidth; ++c) {
@@ -183,7 +184,7 @@ class Truncated {
   const Activations& x_;
   const Activations& d_y_;
   std::vector<std::vector<fsat_layer::Edges>> graphs_;
-  std::vector<Matrix> slopes_;
+  std::vector<DoubleMatrix> slopes_;
   int negative_ = 0;
   int positive_ = 0;
 };

@@ -17,16 +17,16 @@
 
 namespace fovea_test {
 
-using Matrix = fovea::RowMatrix<double>;
-using Weights = std::map<std::string, Matrix>;
+using DoubleMatrix = fovea::RowMatrix<double>;
+using Weights = std::map<std::string, DoubleMatrix>;
 
 inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// x W + b, without b if there is none of that name.
-inline Matrix affine(const Matrix& x, const Weights& weights, const std::string& name) {
-  const Matrix& w = weights.at(name + ".weight");
+inline DoubleMatrix affine(const DoubleMatrix& x, const Weights& weights, const std::string& name) {
+  const DoubleMatrix& w = weights.at(name + ".weight");
   const auto bias = weights.find(name + ".bias");
-  Matrix y(x.rows(), w.cols());
+  DoubleMatrix y(x.rows(), w.cols());
   for (Index n = 0; n < x.rows(); ++n) {
     for (Index j = 0; j < w.cols(); ++j) {
       y(n, j) = bias == weights.end() ? 0 : bias->second(0, j);
@@ -59,8 +59,8 @@ struct Options {
 };
 
 /// f1 or f2: with a depth-wise convolution of five taps if there are weights of one.
-inline Matrix map(const Matrix& x, const Weights& weights, const std::string& name) {
-  Matrix from = x;
+inline DoubleMatrix map(const DoubleMatrix& x, const Weights& weights, const std::string& name) {
+  DoubleMatrix from = x;
   const auto taps = weights.find(name + ".taps");
   if (taps != weights.end()) {
     for (Index n = 0; n < x.rows(); ++n) {
@@ -73,7 +73,7 @@ inline Matrix map(const Matrix& x, const Weights& weights, const std::string& na
       }
     }
   }
-  Matrix y = affine(from, weights, name);
+  DoubleMatrix y = affine(from, weights, name);
   for (Index i = 0; i < y.size(); ++i) {
     const double z = y.data()[i];
     y.data()[i] = z * std::erfc(-z / std::sqrt(2)) / 2;
@@ -82,11 +82,11 @@ inline Matrix map(const Matrix& x, const Weights& weights, const std::string& na
 }
 
 /// Eqs. 1 to 4: C.
-inline Matrix hidden(const Matrix& x, const Weights& weights) {
-  const Matrix f1 = map(x, weights, "f1");
-  const Matrix f2 = map(x, weights, "f2");
+inline DoubleMatrix hidden(const DoubleMatrix& x, const Weights& weights) {
+  const DoubleMatrix f1 = map(x, weights, "f1");
+  const DoubleMatrix f2 = map(x, weights, "f2");
   const Index n = x.rows();
-  Matrix y(n, x.cols());
+  DoubleMatrix y(n, x.cols());
   for (Index i = 0; i < n; ++i) {
     for (Index c = 0; c < x.cols(); ++c) {
       y(i, c) = 0;
@@ -111,14 +111,15 @@ inline Matrix hidden(const Matrix& x, const Weights& weights) {
 }
 
 /// Eq. 9: Ibar [n, H M].
-inline Matrix dominant(const Matrix& c, const Weights& weights, const Options& options) {
-  Matrix y = affine(c, weights, "dominant");
+inline DoubleMatrix dominant(const DoubleMatrix& c, const Weights& weights,
+                             const Options& options) {
+  DoubleMatrix y = affine(c, weights, "dominant");
   for (Index i = 0; i < y.size(); ++i) y.data()[i] = logistic(y.data()[i]) * options.most;
   return y;
 }
 
 /// The edges of a head, each once, with the larger of their confidences.
-inline Edges edges(const Matrix& ibar, Index head, const Options& options) {
+inline Edges edges(const DoubleMatrix& ibar, Index head, const Options& options) {
   const Index n = ibar.rows();
   std::map<std::pair<Index, Index>, Edge> kept;
   const auto add = [&](Index query, Index key, Index slot) {
@@ -144,7 +145,7 @@ inline Edges edges(const Matrix& ibar, Index head, const Options& options) {
 }
 
 /// Every edge of every head.
-inline std::vector<Edges> graph(const Matrix& ibar, const Options& options) {
+inline std::vector<Edges> graph(const DoubleMatrix& ibar, const Options& options) {
   std::vector<Edges> all;
   for (Index h = 0; h < options.heads; ++h) {
     Edges of_head;
@@ -161,12 +162,13 @@ inline std::vector<Edges> graph(const Matrix& ibar, const Options& options) {
 }
 
 /// Eqs. 6 and 7: y from x, C and the graph.
-inline Matrix output(const Matrix& x, const Matrix& c, const std::vector<Edges>& graph,
-                     const Weights& weights, const Options& options) {
-  const Matrix q = affine(x, weights, "q");
-  const Matrix kv = affine(c, weights, "kv");
+inline DoubleMatrix output(const DoubleMatrix& x, const DoubleMatrix& c,
+                           const std::vector<Edges>& graph, const Weights& weights,
+                           const Options& options) {
+  const DoubleMatrix q = affine(x, weights, "q");
+  const DoubleMatrix kv = affine(c, weights, "kv");
   const Index columns = options.heads * options.head_width;
-  Matrix out = Matrix::Zero(x.rows(), columns);
+  DoubleMatrix out = DoubleMatrix::Zero(x.rows(), columns);
   for (Index h = 0; h < options.heads; ++h) {
     const Index first = h * options.head_width;
     for (Index i = 0; i < x.rows(); ++i) {
@@ -193,9 +195,9 @@ inline Matrix output(const Matrix& x, const Matrix& c, const std::vector<Edges>&
 }
 
 /// All of it.
-inline Matrix layer(const Matrix& x, const Weights& weights, const Options& options) {
-  const Matrix c = hidden(x, weights);
-  const Matrix ibar = options.slots > 0 ? dominant(c, weights, options) : c;
+inline DoubleMatrix layer(const DoubleMatrix& x, const Weights& weights, const Options& options) {
+  const DoubleMatrix c = hidden(x, weights);
+  const DoubleMatrix ibar = options.slots > 0 ? dominant(c, weights, options) : c;
   return output(x, c, graph(ibar, options), weights, options);
 }
 
