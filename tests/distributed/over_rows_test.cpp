@@ -208,6 +208,25 @@ TYPED_TEST(DistributedLayer, LengthsCountTokensOfTheWholeSequence) {
            tokens);
 }
 
+/// What rows are hashed by is the layer's; chunks go over the ends of ranges.
+TYPED_TEST(DistributedLayer, ReformerHasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  Initialiser initialiser(5);
+  const std::vector<Index> lengths = {3 * kChain + 9, 8 * kChain};
+  Tokens<T> tokens;
+  tokens.key_lengths = lengths;
+  for (const bool has_lengths : {false, true}) {
+    const fovea::ReformerLayer<T> layer(
+        {.width = kWidth,
+         .heads = 3,
+         .head_width = 4,
+         .bias = true,
+         .attention = {.chunk = 16, .rounds = 2, .buckets = 8, .causal = true}},
+        initialiser);
+    check<T>(layer, kWidth, has_lengths ? tokens : Tokens<T>{}, {2, 1, 8 * kChain + 16, kWidth});
+  }
+}
+
 /// A model that reads words, gives one more word for each, and is judged.
 template <class T>
 struct Words {

@@ -4,6 +4,7 @@
 /// some channels.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The slices of one tensor [B, 1, L, C] whose rows are spread over ranks: each rank has all rows
-/// of some channels.
+/// The slices of one tensor [B, H, L, W] whose rows are spread over ranks: each rank has all rows
+/// of some of the C = H W channels, where channel c is column c % W of head c / W.
 template <class T>
 class ChannelSlices {
  public:
@@ -57,13 +58,19 @@ class ChannelSlices {
   View<T> slice() {
     return View<T>(slice_.template data<T>(), {batch_, 1, layout_.rows(), own_channels()});
   }
+  /// The same of channels that are whole heads, [B, own heads, L, W].
+  View<T> heads(Index width) {
+    const Index count = width == 0 ? 0 : own_channels() / width;
+    return View<T>(slice_.template data<T>(), {batch_, count, layout_.rows(), width},
+                   {layout_.rows() * own_channels(), width, own_channels(), 1});
+  }
   /// The messages of this rank so far.
   Traffic traffic() const { return traffic_; }
 
-  /// Makes the slices of the rows of all ranks. \param own [B, 1, own rows, C]
+  /// Makes the slices of the rows of all ranks. \param own [B, H, own rows, W]
   void bring(const View<const T>& own) {
     T* to = of_rows_.template data<T>();
-    for_each_own_element([&](Index b, Index n, Index c) { *to++ = own(b, 0, n, c); });
+    for_each_own_element(own, [&](const T& element) { *to++ = element; });
     exchange(true);
     const T* from = of_channels_.template data<T>();
     const View<T> whole = slice();
@@ -72,7 +79,7 @@ class ChannelSlices {
     });
   }
 
-  /// Makes the rows of all ranks of the slices. \param own [B, 1, own rows, C], written; none: not
+  /// Makes the rows of all ranks of the slices. \param own [B, H, own rows, W], written; none: not
   /// wanted
   void bring_back(const View<T>& own) {
     T* to = of_channels_.template data<T>();
@@ -83,7 +90,7 @@ class ChannelSlices {
     exchange(false);
     if (own.is_none()) return;
     const T* from = of_rows_.template data<T>();
-    for_each_own_element([&](Index b, Index n, Index c) { own(b, 0, n, c) = *from++; });
+    for_each_own_element(own, [&](T& element) { element = *from++; });
   }
 
  private:
@@ -112,14 +119,20 @@ class ChannelSlices {
   Index count(int rank) const { return begin(rank + 1) - begin(rank); }
   Index own_channels() const { return count(ranks_.rank()); }
 
-  /// Calls f(b, n, c) for all elements of this rank's rows, by the rank that has the channel.
-  template <class F>
-  void for_each_own_element(const F& f) const {
+  /// Calls f(element) for all elements of this rank's rows, by the rank that has the channel.
+  template <class X, class F>
+  void for_each_own_element(const View<X>& own, const F& f) const {
     for (const std::vector<Range>& of : channels_) {
       for (Index b = 0; b < batch_; ++b) {
         for (Index n = 0; n < own_rows_; ++n) {
           for (const Range& range : of) {
-            for (Index c = range.begin; c < range.end; ++c) f(b, n, c);
+            for (Index c = range.begin; c < range.end;) {
+              const Index head = c / own.width();
+              const Index first = c % own.width();
+              const Index end = (std::min)(own.width(), first + range.end - c);
+              for (Index w = first; w < end; ++w) f(own(b, head, n, w));
+              c += end - first;
+            }
           }
         }
       }

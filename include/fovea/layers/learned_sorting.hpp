@@ -44,6 +44,10 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
   template <class E>
   void compute(const SinkhornAttention& op, const Tokens<T>& source, Saved& saved,
                E&& executor) const {
+    static_assert(
+        !SpreadsRows<E>,
+        "MultiHead<SinkhornAttention> does not go over ranks: the tokens of a block, whose "
+        "sum makes its sorting logits, may be on several");
     const View<const T>& x = source.x;
     const Index blocks = x.rows() / block_;
     if (op.options.block != block_) {

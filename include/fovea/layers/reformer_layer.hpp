@@ -83,13 +83,14 @@ class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     fovea::check_forward("ReformerLayer", tokens.x, sizes_.width, y, sizes_.width);
-    check_lengths("ReformerLayer", tokens);
+    check_lengths("ReformerLayer", tokens, detail::rows_of_sequence(tokens.x, executor));
     const View<T> projected = saved.projected.resize(y.batch(), y.rows(), 2 * columns());
     const View<T> out = saved.out.resize(y.batch(), y.rows(), columns());
     saved.round_lse.resize(
         {y.batch(), sizes_.heads, y.rows(), (std::max)(Index{0}, op_.options.rounds)});
     projection_.forward(tokens.x, projected, executor);
-    op_.forward(inputs(tokens, saved), heads_of(out, 0), kept(saved), executor);
+    detail::attend<ReformerAttention, T>(op_, inputs(tokens, saved), heads_of(out, 0), kept(saved),
+                                         executor);
     out_.forward(View<const T>(out), y, executor);
   }
 
@@ -100,16 +101,20 @@ class ReformerLayer : public LayerCalls<ReformerLayer<T>, T, Tokens<T>> {
                 E&& executor = {}) {
     fovea::check_backward("ReformerLayer", tokens.x, sizes_.width, d_y, sizes_.width, d_x);
     check_saved("ReformerLayer", saved.projected.view(), tokens.x);
-    check_lengths("ReformerLayer", tokens);
+    check_lengths("ReformerLayer", tokens, detail::rows_of_sequence(tokens.x, executor));
     const View<T> d_projected = saved.d_projected.resize(d_y.batch(), d_y.rows(), 2 * columns());
     const View<T> d_out = saved.d_out.resize(d_y.batch(), d_y.rows(), columns());
     const View<const T> out(heads_of(saved.out.view(), 0));
     const View<const T> d_heads(heads_of(d_out, 0));
     const ReformerGrads<T> grads{heads_of(d_projected, 0), heads_of(d_projected, columns())};
-    op_.check_backward(inputs(tokens, saved), out, kept(saved), d_heads, grads);
+    // If the executor spreads rows, the operator's pass checks its tensors itself.
+    if constexpr (!SpreadsRows<E>) {
+      op_.check_backward(inputs(tokens, saved), out, kept(saved), d_heads, grads);
+    }
     typename Linear<T>::Saved nothing;
     out_.backward(View<const T>(saved.out.view()), nothing, d_y, d_out, executor);
-    op_.backward(inputs(tokens, saved), out, kept(saved), d_heads, grads, executor);
+    detail::attend_backward<ReformerAttention, T>(op_, inputs(tokens, saved), out, kept(saved),
+                                                  d_heads, grads, executor);
     projection_.backward(tokens.x, nothing, View<const T>(d_projected), d_x, executor);
   }
 

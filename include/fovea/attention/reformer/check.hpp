@@ -16,11 +16,14 @@ FOVEA_NAMESPACE_BEGIN
 /// The largest number of rows, and of buckets, of Reformer attention.
 inline constexpr Index kMostSortedRows = (std::numeric_limits<std::int32_t>::max)() / 4;
 
-/// Checks the options.
+/// Checks the options, and how many rows a sequence has.
 /// \tparam T the type of the arithmetic
 /// \throws std::invalid_argument
 template <class T>
 void check_reformer_options(const char* op, const ReformerOptions& options, Index rows) {
+  if (rows > kMostSortedRows) {
+    refuse(op, "rows of qk", std::to_string(rows), "at most " + std::to_string(kMostSortedRows));
+  }
   detail::check_scale<T>(op, "scale", options.scale);
   if (options.chunk < 1 || rows % options.chunk != 0) {
     refuse(op, "chunk", std::to_string(options.chunk),
@@ -48,9 +51,6 @@ void check_reformer_inputs(const char* op, const ReformerOptions& options,
   for (std::size_t d = 0; d < 3; ++d) detail::check_extent(op, "v", v, d, qk[d], whose[d]);
   detail::check_key_lengths(op, inputs.key_lengths, qk[0], "qk", qk[2], "qk");
   constexpr Index most_width = (std::numeric_limits<Index>::max)() / (Index{1} << 20);
-  if (qk[2] > kMostSortedRows) {
-    refuse(op, "rows of qk", std::to_string(qk[2]), "at most " + std::to_string(kMostSortedRows));
-  }
   for (const auto& [tensor, width] : {std::pair{"qk", qk[3]}, std::pair{"v", v[3]}}) {
     if (width <= most_width) continue;
     refuse(op, std::string("width of ") + tensor, std::to_string(width),

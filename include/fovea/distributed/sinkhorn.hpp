@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sinkhorn attention over a sequence that is spread over ranks: a sorted block is a sum of all
+/// blocks, so that the call is made by heads.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/attention/sinkhorn.hpp"
+#include "fovea/distributed/call.hpp"
+#include "fovea/distributed/head_slices.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// Which rank holds which rows of the sorting logits of Sinkhorn attention: those of the blocks
+/// whose first rows it holds. \param block rows of a block, at least 1
+inline RowLayout blocks_of(const RowLayout& rows, Index block) {
+  std::vector<std::vector<Range>> blocks(static_cast<std::size_t>(rows.ranks()));
+  for (int rank = 0; rank < rows.ranks(); ++rank) {
+    for (const Range& range : rows.of(rank)) {
+      blocks[static_cast<std::size_t>(rank)].push_back(
+          {(range.begin + block - 1) / block, (range.end + block - 1) / block});
+    }
+  }
+  return RowLayout(std::move(blocks));
+}
+
+namespace detail {
+
+/// Checks what this rank brings to a call: its rows, and the sizes of the whole sequence.
+/// \param check_tensors called with the inputs, without key lengths, which are of the whole
+/// sequence \throws std::invalid_argument
+template <class T, class Check>
+void check_sinkhorn_call(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Rows& rows,
+                         const Check& check_tensors) {
+  check_own_rows(op.name(), "q", in.q, rows);
+  check_own_rows(op.name(), "k", in.k, rows);
+  check_own_rows(op.name(), "v", in.v, rows);
+  SinkhornInputs<T> own = in;
+  own.key_lengths = {};
+  check_sinkhorn_rows(op.name(), own);
+  fovea::detail::check_key_lengths(op.name(), in.key_lengths, in.q.batch(), "q", rows.count(),
+                                   "the sequence");
+  check_sinkhorn_options<T>(op.name(), op.options, rows.count(), in.key_lengths);
+  const Index block = op.options.block;
+  check_sorting(op.name(), own, blocks_of(rows.layout(), block).count(rows.ranks().rank()),
+                rows.count() / block);
+  check_tensors(own);
+}
+
+/// The tensors that both passes of Sinkhorn attention read, turned around.
+template <class T>
+struct SinkhornSlices {
+  /// Takes the memory of the rows of the rank's heads. \param in checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SinkhornSlices(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Rows& rows)
+      : layout(rows.layout()),
+        blocks(blocks_of(rows.layout(), op.options.block)),
+        slices(rows.ranks(), in.q.batch(), in.k.heads()),
+        inputs(in) {
+    inputs.q = slices.reads(in.q, layout);
+    inputs.k = slices.reads(in.k, layout);
+    inputs.v = slices.reads(in.v, layout);
+    // A rank without blocks need not give logits.
+    inputs.sorting =
+        slices.reads(in.sorting.is_none()
+                         ? View<const T>(nullptr, {in.k.batch(), in.k.heads(), 0, blocks.rows()})
+                         : in.sorting,
+                     blocks);
+  }
+
+  const RowLayout& layout;   ///< of the rows of q, k, v and out
+  RowLayout blocks;          ///< of the rows of the sorting logits
+  HeadSlices<T> slices;      ///< of the call
+  SinkhornInputs<T> inputs;  ///< all rows of this rank's heads
+};
+
+}  // namespace detail
+
+/// One forward pass.
+template <class T>
+class SinkhornForwardPass {
+ public:
+  /// Takes the memory of the rows of the rank's heads.
+  /// \param op, inputs, out, saved of this rank's rows, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SinkhornForwardPass(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
+                      const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows)
+      : op_(op),
+        read_(op, inputs, rows),
+        out_(read_.slices.writes(out, read_.layout)),
+        saved_{read_.slices.writes(saved.lse, read_.layout)} {}
+
+  /// Computes the heads of this rank, and writes its rows. \throws what a rank has thrown
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    read_.slices.run(op_.name(), [&] { op_.forward(read_.inputs, out_, saved_, executor); });
+    return nullptr;
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const { return read_.slices.traffic(); }
+
+ private:
+  SinkhornAttention op_;
+  detail::SinkhornSlices<T> read_;
+  View<T> out_;  // as what follows, all rows of this rank's heads
+  SoftmaxSaved<T> saved_;
+};
+
+/// One backward pass.
+template <class T>
+class SinkhornBackwardPass {
+ public:
+  /// Takes the memory of the rows of the rank's heads.
+  /// \param op, inputs, out, saved, d_out, grads of this rank's rows, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SinkhornBackwardPass(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
+                       const View<const T>& out, const SoftmaxSaved<T>& saved,
+                       const View<const T>& d_out, const SinkhornGrads<T>& grads, const Rows& rows)
+      : op_(op),
+        read_(op, inputs, rows),
+        out_(read_.slices.reads(out, read_.layout)),
+        saved_{read_.slices.reads(View<const T>(saved.lse), read_.layout)},
+        d_out_(read_.slices.reads(d_out, read_.layout)),
+        grads_{read_.slices.writes(grads.q, read_.layout),
+               read_.slices.writes(grads.k, read_.layout),
+               read_.slices.writes(grads.v, read_.layout),
+               read_.slices.writes(grads.sorting, read_.blocks)} {}
+
+  /// Computes the heads of this rank, and writes the gradients of its rows. \throws what a rank has
+  /// thrown
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    read_.slices.run(op_.name(),
+                     [&] { op_.backward(read_.inputs, out_, saved_, d_out_, grads_, executor); });
+    return nullptr;
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const { return read_.slices.traffic(); }
+
+ private:
+  SinkhornAttention op_;
+  detail::SinkhornSlices<T> read_;
+  View<const T> out_;  // as what follows, all rows of this rank's heads
+  SoftmaxSaved<T> saved_;
+  View<const T> d_out_;
+  SinkhornGrads<T> grads_;
+};
+
+/// Computes Sinkhorn attention over a sequence that is spread over ranks, on all of them together.
+/// The bits are those of `op.forward` over the whole sequence, for any number of ranks and any
+/// layout; the rows of a block may be on different ranks.
+/// \param inputs q, k, v of this rank's rows, [B, H, own rows, D] in ascending order; the sorting
+/// logits [B, Hk, own blocks, N / b] of the blocks whose first rows it holds (blocks_of); key
+/// lengths count rows of the whole sequence
+/// \param out [B, Hq, own rows, Dv], written
+/// \param saved lse of the rank's rows; all ranks give it, or none
+/// \param executor as in `forward` of the operator
+/// \returns the messages of this rank
+/// \throws as `forward` over softmax operators
+///
+/// Cost: a rank computes all rows of some key heads, as HeadSlices deals them; with fewer key heads
+/// than ranks some ranks compute nothing. Its rows of q, k, v, out and R travel to and from the
+/// other ranks' heads. Memory: three times as many numbers as its rows have, and what the operator
+/// takes for its heads. **Each rank holds all rows of its heads.**
+template <class Out, class E = Serial, class T = Scalar<Out>>
+Traffic forward(const SinkhornAttention& op, const InputsOf<SinkhornAttention, T>& inputs,
+                Out&& out, const SavedOf<SinkhornAttention, T>& saved, const Rows& rows,
+                E&& executor = {}) {
+  const View<T> to(out);
+  std::string text = detail::call_text(op.name(), ".forward", inputs, rows);
+  if (!saved.lse.is_none()) text.append(", lse");
+  return detail::run_call(
+      rows, op.name(), text,
+      [&] {
+        detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
+          check_outputs(op.name(), own, to, saved);
+        });
+      },
+      executor,
+      [&](auto& /*threads*/) {
+        return std::make_unique<SinkhornForwardPass<T>>(op, inputs, to, saved, rows);
+      });
+}
+
+/// The same, where nothing is saved.
+template <class Out, class E = Serial, class T = Scalar<Out>>
+Traffic forward(const SinkhornAttention& op, const InputsOf<SinkhornAttention, T>& inputs,
+                Out&& out, const Rows& rows, E&& executor = {}) {
+  return forward(op, inputs, View<T>(out), SavedOf<SinkhornAttention, T>{}, rows, executor);
+}
+
+/// Computes the gradients of Sinkhorn attention over a sequence that is spread over ranks, on all
+/// of them together. The bits are those of `op.backward` over the whole sequence.
+/// \param inputs as in `forward`
+/// \param out, saved as `forward` wrote them, with lse
+/// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
+/// \param grads of q, k and v, of this rank's rows, and of the sorting logits, of its blocks: those
+/// that have a tensor are written; all ranks want the same ones
+/// \param executor as in `forward`
+/// \returns the messages of this rank
+/// \throws as `forward`
+/// Cost, memory: by heads, as `forward`; out, lse, d_out and the gradients travel, too.
+template <class Out, class D, class E = Serial, class T = Scalar<Out>>
+Traffic backward(const SinkhornAttention& op, const InputsOf<SinkhornAttention, T>& inputs,
+                 const Out& out, const SavedOf<SinkhornAttention, T>& saved, const D& d_out,
+                 const GradsOf<SinkhornAttention, T>& grads, const Rows& rows, E&& executor = {}) {
+  const View<const T> made(out);
+  const View<const T> d_made(d_out);
+  std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
+  grads.for_each_tensor([&](const char* name, const View<T>& grad) {
+    if (!grad.is_none()) text.append(", the gradient of ").append(name);
+  });
+  return detail::run_call(
+      rows, op.name(), text,
+      [&] {
+        detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
+          check_rows(op.name(), "out", own, made);
+          check_rows(op.name(), "d_out", own, d_made);
+          check_lse(op.name(), own, saved);
+          check_grads(op.name(), own, made, saved, d_made, grads);
+        });
+      },
+      executor,
+      [&](auto& /*threads*/) {
+        return std::make_unique<SinkhornBackwardPass<T>>(op, inputs, made, saved, d_made, grads,
+                                                         rows);
+      });
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
