@@ -156,6 +156,8 @@ TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
   check_op(fovea::LinearAttention<fovea::EluPlusOne>({.causal = true}), plain);
   check_op(fovea::FmmOneKernel({.near = {.left = 7, .right = 4}}), plain);
   check_op(fovea::FmmTwoKernels({.near = {.left = 7}, .causal = true}), plain);
+  check_op(fovea::PerformerAttention({.causal = true}), plain);
+  check_op(fovea::PerformerAttention(), plain);
   check_op(fovea::SmartBirdAttention({.keys_per_row = 8}), plain);
   const fovea::LongformerAttention longformer{{.left = 30, .right = 5, .global = {0, 200}}};
   check_op(longformer, full);

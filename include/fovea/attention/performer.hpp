@@ -9,7 +9,9 @@
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
 #include "fovea/attention/linear/performer_backward.hpp"
+#include "fovea/attention/linear/performer_causal_backward.hpp"
 #include "fovea/attention/linear/performer_decoder.hpp"
+#include "fovea/attention/linear/performer_forward.hpp"
 #include "fovea/attention/linear/random_projection.hpp"
 #include "fovea/patterns/window.hpp"
 

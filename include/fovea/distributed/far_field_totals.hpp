@@ -10,8 +10,7 @@
 
 #include "fovea/attention/linear/segment_sums.hpp"
 #include "fovea/attention/linear/stream.hpp"
-#include "fovea/distributed/exchange.hpp"
-#include "fovea/distributed/own_range.hpp"
+#include "fovea/distributed/segment_keys.hpp"
 #include "fovea/distributed/segment_totals.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -35,41 +34,24 @@ class FarFieldTotals {
         rows_(rows),
         out_(out),
         shape_(shape_of(inputs)),
-        owners_(rows.layout()),
-        broken_(owners_.all_broken_rows(rows.layout())),
+        keys_(inputs.k, inputs.v, rows),
         stream_(inputs, fovea::detail::group_size(shape_.query_heads, shape_.key_heads), far,
                 weights, has_near, out),
         slot_(kernel_elements()),
         scratch_(memory_of(executor).take(worker_count(executor, most_tasks()),
                                           slot_ * Index{sizeof(T)})),
-        keys_(shape_.batch, rows.count(),
-              {{shape_.key_heads, shape_.width}, {shape_.key_heads, shape_.value_width}}),
-        exchange_(
-            rows.ranks(), keys_,
-            {ExchangePlan::of(rows.layout(), rows.ranks().rank(),
-                              [&](int rank) { return owners_.broken_rows(rows.layout(), rank); })}),
-        totals_(rows.ranks(), owners_, heads(), elements()) {
-    for (const OwnRange& own : own_ranges(rows)) {
-      for (const Range& range : intersection(broken_, {own.range()})) {
-        keys_.put(0, only_rows(own.of(inputs.k), range), {range});
-        keys_.put(1, only_rows(own.of(inputs.v), range), {range});
-      }
-    }
-  }
+        totals_(rows.ranks(), keys_.owners(), heads(), elements()) {}
   FarFieldTotals(const FarFieldTotals&) = delete;
   FarFieldTotals& operator=(const FarFieldTotals&) = delete;
 
   /// The messages of this rank.
-  Traffic traffic() const { return exchange_.traffic() + totals_.traffic(); }
+  Traffic traffic() const { return keys_.traffic() + totals_.traffic(); }
 
   /// Computes the far field of this rank's rows. All messages are exchanged even if computing
   /// throws. \returns what computing has thrown, or null
   template <class E>
   std::exception_ptr run(E&& executor) {
-    exchange_.begin();
-    exchange_.begin_stage(0);
-    std::exception_ptr error = fovea::detail::caught([&] { sum_segments(executor); });
-    exchange_.end();
+    std::exception_ptr error = keys_.bring([&] { sum_segments(executor); });
     totals_.fold([&](Index head) { return used_segments(head / shape_.key_heads); });
     if (!error) error = fovea::detail::caught([&] { read_rows(executor); });
     return error;
@@ -85,7 +67,8 @@ class FarFieldTotals {
   Index heads() const { return shape_.batch * shape_.key_heads; }
   Index read_blocks() const { return (shape_.queries + kReadRows - 1) / kReadRows; }
   Index most_tasks() const {
-    return (std::max)(owners_.count() * heads(), shape_.batch * shape_.query_heads * read_blocks());
+    return (std::max)(keys_.owners().count() * heads(),
+                      shape_.batch * shape_.query_heads * read_blocks());
   }
   Index kernel_elements() const {
     const LinearShape sizes = far_.linear_shape(shape_);
@@ -102,45 +85,24 @@ class FarFieldTotals {
   }
   Index used_segments(Index batch) const { return SegmentSums<T>::segments(key_end(batch)); }
 
-  /// Some rows of a tensor.
-  static View<const T> only_rows(const View<const T>& x, const Range& rows) {
-    if (x.is_none()) return x;
-    Shape shape = x.shape();
-    shape[2] = rows.end - rows.begin;
-    return View<const T>(x.data() + rows.begin * x.strides()[2], shape, x.strides());
-  }
-
   template <class E>
   void sum_segments(E&& executor) {
-    const std::vector<Index>& own = owners_.of(rows_.ranks().rank());
     const Index count = totals_.own_segments();
-    LinearFamilyInputs<T> received = inputs_;
-    received.k = keys_.tensor(0);
-    received.v = keys_.tensor(1);
+    LinearFamilyInputs<T> brought = inputs_;
+    brought.k = keys_.k();
+    brought.v = keys_.v();
     for_each_task(executor, heads() * count, [&](Index task, Index worker) {
       const Index head = task / count;
       const Index b = head / shape_.key_heads;
-      const Index segment = own[static_cast<std::size_t>(task % count)];
+      const Index segment = keys_.own()[static_cast<std::size_t>(task % count)];
       if (segment >= used_segments(b)) return;
-      // A segment that this rank holds is read where it is.
-      const Range rows = owners_.rows(segment);
-      const bool is_broken = !intersection(broken_, {rows}).empty();
-      const Index moved = is_broken ? 0 : place_of(rows.begin) - rows.begin;
-      const Sequence s = {b, b, 0, rows_.count(), moved, rows_.count(), key_end(b)};
-      LinearKernels<T>{}.sum(segment_sum_args(
-          is_broken ? received : inputs_, far_, s, {b, head % shape_.key_heads, segment},
-          totals_.sums(head, task % count), scratch_.template data<T>() + worker * slot_));
+      const Sequence s = {b,         b, 0, rows_.count(), keys_.first_row(segment), rows_.count(),
+                          key_end(b)};
+      LinearKernels<T>{}.sum(segment_sum_args(keys_.is_brought(segment) ? brought : inputs_, far_,
+                                              s, {b, head % shape_.key_heads, segment},
+                                              totals_.sums(head, task % count),
+                                              scratch_.template data<T>() + worker * slot_));
     });
-  }
-
-  /// The place of a row among those of this rank, which holds it.
-  Index place_of(Index row) const {
-    Index place = 0;
-    for (const Range& range : rows_.own()) {
-      if (row < range.end) return place + row - range.begin;
-      place += range.end - range.begin;
-    }
-    return place;
   }
 
   template <class E>
@@ -180,13 +142,10 @@ class FarFieldTotals {
   const Rows& rows_;
   View<T> out_;
   AttentionShape shape_;
-  SegmentOwners owners_;
-  std::vector<Range> broken_;  // rows of segments that no rank holds all
+  SegmentKeys<T> keys_;
   Stream stream_;
-  Index slot_;          // elements of scratch of a worker
-  Workspace scratch_;   // [workers, slot_]
-  RowTensors<T> keys_;  // k and v of broken segments
-  Exchange exchange_;
+  Index slot_;         // elements of scratch of a worker
+  Workspace scratch_;  // [workers, slot_]
   SegmentTotals<T> totals_;
 };
 

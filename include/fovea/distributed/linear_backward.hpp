@@ -145,13 +145,22 @@ class LinearBackwardPass {
     return sizes;
   }
 
-  /// Rows that those behind them read, too: open chunks.
-  static std::vector<Range> shared_rows(const Op& op, const LinearFamilyInputs<T>& in, Index rows) {
+  /// Rows that those behind them read, too: open chunks. A rank reads those that its rows reach.
+  static auto shared_rows(const Op& op, const LinearFamilyInputs<T>& in, Index rows) {
     RowSet shared(rows);
     if (op.template far<T>().causal) {
       for (const Index length : in.key_lengths) shared.add(open_chunk(length));
     }
-    return shared.ranges();
+    return [all = shared.ranges()](const std::vector<Range>& summed) {
+      return summed.empty() ? std::vector<Range>{} : up_to(summed.back().end, all);
+    };
+  }
+  static std::vector<Range> up_to(Index end, const std::vector<Range>& ranges) {
+    std::vector<Range> found;
+    for (const Range& range : ranges) {
+      if (range.begin < end) found.push_back(range);
+    }
+    return found;
   }
 
   LinearFamilyInputs<T> whole_inputs() const {

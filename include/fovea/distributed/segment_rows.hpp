@@ -27,17 +27,19 @@ class SegmentRows {
   /// Takes all memory.
   /// \param read of tensors that are read   \param made of gradients, which begin as zeros
   /// \param is_given whether gradients begin as what their ranks give, instead
-  /// \param shared rows that every rank reads that sums a row from the first of them on
+  /// \param also called as also(rows), gives what a rank reads, too, that sums these ascending
+  /// ranges
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class Also>
   SegmentRows(const Rows& rows, Index batch, const Sizes& read, const Sizes& made, bool is_given,
-              const std::vector<Range>& shared)
+              const Also& also)
       : rows_(rows),
         owners_(rows.layout()),
         layout_(owners_.layout()),
         read_(batch, rows.count(), read),
         made_(batch, rows.count(), made),
         in_(rows.ranks(), read_,
-            {ExchangePlan::of(rows.layout(), rank(), [&](int r) { return rows_read(r, shared); })}),
+            {ExchangePlan::of(rows.layout(), rank(), [&](int r) { return rows_read(r, also); })}),
         out_(rows.ranks(), made_,
              {ExchangePlan::of(layout_, rank(), [&](int r) { return rows.layout().of(r); })}) {
     if (is_given) {
@@ -90,13 +92,12 @@ class SegmentRows {
  private:
   int rank() const { return rows_.ranks().rank(); }
 
-  std::vector<Range> rows_read(int r, const std::vector<Range>& shared) const {
+  template <class Also>
+  std::vector<Range> rows_read(int r, const Also& also) const {
     RowSet all(rows_.count());
     const std::vector<Range>& summed = layout_.of(r);
     for (const Range& range : summed) all.add(range);
-    for (const Range& range : shared) {
-      if (!summed.empty() && summed.back().end > range.begin) all.add(range);
-    }
+    for (const Range& range : also(summed)) all.add(range);
     return all.ranges();
   }
 

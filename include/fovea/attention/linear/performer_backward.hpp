@@ -3,7 +3,11 @@
 /// The backward pass of Performer attention that is not causal.
 #pragma once
 
-#include "fovea/attention/linear/performer_causal_backward.hpp"
+#include <algorithm>
+
+#include "fovea/attention/linear/feature_grad_segments.hpp"
+#include "fovea/attention/linear/feature_totals.hpp"
+#include "fovea/attention/linear/segment_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -17,7 +21,7 @@ class PerformerBackward {
   using Call = PerformerBackwardCall<T>;
 
   /// \param call must outlive this object
-  explicit PerformerBackward(Call& call) : call_(call) {}
+  explicit PerformerBackward(Call& call) : call_(call), steps_(call) {}
 
   /// Bytes of memory with that many workers.
   static Index bytes(const PerformerShape& shape, Index workers) {
@@ -35,9 +39,10 @@ class PerformerBackward {
     auto&& memory = memory_of(executor);
     const PerformerShape& shape = call_.shape;
     const auto queries = [&](Index s) { return call_.sequences[s].queries; };
+    const auto seen = [&](Index s) { return call_.visibility.seen(call_.sequences[s]); };
     const auto keys = [&](Index s) { return call_.sequences[s].keys; };
-    FeatureTotals<T> of_keys(call_.inputs, call_.sequences, call_.visibility, call_.features,
-                             shape.features);
+    const FeatureSegments<T> segments(call_.inputs, call_.features);
+    FeatureTotals<T> of_keys(shape, call_.sequences, call_.visibility, segments);
     SegmentSums<T> of_rows(call_.sequences, shape.query_heads, call_.group(),
                            {1, shape.features, shape.value_width}, queries);
     const SequenceTasks rows = tasks(shape.query_heads, queries);
@@ -53,17 +58,22 @@ class PerformerBackward {
     T* const all = scratch.template data<T>();
     of_keys.compute(executor, [&](Index worker) { return all + worker * slot; });
     of_rows.compute(
-        executor,
-        [&](Index s) {
-          return call_.visibility.seen(call_.sequences[s]) == 0 ? 0 : call_.sequences[s].queries;
-        },
+        executor, [&](Index s) { return seen(s) == 0 ? 0 : queries(s); },
         [&](const SequenceTask& segment, T* sums, Index worker) {
-          compute_rows(segment, rows.number(segment.sequence, segment.head, segment.part), of_keys,
-                       sums, all + worker * slot);
+          const Index key_head = segment.head / call_.group();
+          steps_.rows(segment, of_keys.total(segment.sequence, key_head),
+                      of_keys.reference(segment.sequence, key_head),
+                      call_.part(rows.number(segment.sequence, segment.head, segment.part)), sums,
+                      all + worker * slot);
         });
     if (call_.wants_keys()) {
       for_each_task(executor, tokens.count(), [&](Index task, Index worker) {
-        compute_tokens(tokens[task], rows.count() + task, of_keys, of_rows, all + worker * slot);
+        const SequenceTask segment = tokens[task];
+        const Index s = segment.sequence;
+        if (call_.group() == 0 || segment.part * kLinearSegment >= seen(s)) return;
+        steps_.tokens(segment, of_rows.total(s, segment.head * call_.group()),
+                      of_keys.reference(s, segment.head), call_.part(rows.count() + task),
+                      all + worker * slot);
       });
     }
     call_.finish();
@@ -71,10 +81,8 @@ class PerformerBackward {
 
  private:
   static Index slot_elements(const PerformerShape& shape) {
-    const Index row = padded_row<T>(shape.features);
-    const Index own = 2 * kLinearSegment * row + Call::scratch_elements(shape) +
-                      padded_row<T>(linear_grad_scratch<T>(shape.features, shape.value_width));
-    return (std::max)(own, FeatureTotals<T>::scratch_elements(shape));
+    return (std::max)(FeatureGradSegments<T>::scratch_elements(shape),
+                      FeatureSegments<T>::sum_scratch(shape));
   }
 
   template <class Rows>
@@ -83,77 +91,8 @@ class PerformerBackward {
             [&](Index s, Index) { return SegmentSums<T>::segments(rows(s)); }};
   }
 
-  void compute_rows(const SequenceTask& segment, Index part, const FeatureTotals<T>& totals,
-                    T* sums, T* features) {
-    const Sequence s = call_.sequences[segment.sequence];
-    const Index key_head = segment.head / call_.group();
-    const Index row = call_.features.row();
-    const Index first = segment.part * kLinearSegment;
-    const Index count = (std::min)(kLinearSegment, s.queries - first);
-    T* const d_features = features + kLinearSegment * row;
-    T* const scratch = d_features + kLinearSegment * row;
-    for (Index n = 0; n < count; n += kFeatureRows) {
-      call_.features.queries(
-          Call::matrix(call_.inputs.q, s.batch, segment.head, s.first_query + first + n),
-          (std::min)(kFeatureRows, count - n), 0, totals.reference(s.index, key_head),
-          features + n * row, scratch);
-    }
-    LinearGradRowsArgs<T> args;
-    args.rows.q = {features, row, 1};
-    args.rows.d_out = Call::matrix(call_.d_out, s.batch, segment.head, s.first_query + first);
-    if (call_.wants_queries()) args.rows.d_q = {d_features, row, 1};
-    args.row_count = count;
-    args.width = call_.shape.features;
-    args.value_width = call_.shape.value_width;
-    args.maps = made_features<T>();
-    args.total = totals.total(s.index, key_head);
-    args.sums = sums;
-    args.scratch = scratch + Call::scratch_elements(call_.shape);
-    LinearGradKernels<T>{}.rows(args);
-    for (Index n = 0; call_.wants_queries() && n < count; n += kFeatureRows) {
-      const Index at = s.first_query + first + n;
-      call_.finish_rows(Call::matrix(call_.inputs.q, s.batch, segment.head, at),
-                        Call::matrix(call_.grads.q, s.batch, segment.head, at),
-                        (std::min)(kFeatureRows, count - n), false, features + n * row,
-                        d_features + n * row, part, scratch);
-    }
-  }
-
-  void compute_tokens(const SequenceTask& segment, Index part, const FeatureTotals<T>& totals,
-                      const SegmentSums<T>& of_rows, T* features) {
-    const Sequence s = call_.sequences[segment.sequence];
-    const Index row = call_.features.row();
-    T* const d_features = features + kLinearSegment * row;
-    T* const scratch = d_features + kLinearSegment * row;
-    const Index begin = segment.part * kLinearSegment;
-    const Index end = (std::min)(begin + kLinearSegment, call_.visibility.seen(s));
-    for (Index n = begin; n < end && call_.group() > 0; n += kFeatureRows) {
-      const Index count = (std::min)(kFeatureRows, end - n);
-      const Index at = s.first_key + n;
-      const Matrix<const T> k = Call::matrix(call_.inputs.k, s.batch, segment.head, at);
-      call_.features.logits(k, count, 0, true, features, scratch);
-      FeatureRowsArgs<T> rows{features, count, call_.shape.features};
-      rows.reference = totals.reference(s.index, segment.head);
-      RandomFeatureKernels<T>{}.keys(rows);
-      LinearGradKeysArgs<T> args;
-      args.tokens.k = {features, row, 1};
-      args.tokens.v = Call::matrix(call_.inputs.v, s.batch, segment.head, at);
-      if (call_.wants_features()) args.tokens.d_k = {d_features, row, 1};
-      args.tokens.d_v = Call::matrix(call_.grads.v, s.batch, segment.head, at);
-      args.tokens.count = count;
-      args.width = call_.shape.features;
-      args.value_width = call_.shape.value_width;
-      args.maps = made_features<T>();
-      args.total = of_rows.total(s.index, segment.head * call_.group());
-      args.scratch = scratch + Call::scratch_elements(call_.shape);
-      LinearGradKernels<T>{}.keys(args);
-      if (!call_.wants_features()) continue;
-      call_.finish_rows(k, Call::matrix(call_.grads.k, s.batch, segment.head, at), count, true,
-                        features, d_features, part, scratch);
-    }
-  }
-
   Call& call_;
+  FeatureGradSegments<T> steps_;
 };
 
 FOVEA_NAMESPACE_END

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "fovea/attention/linear/performer_forward.hpp"
+#include "fovea/attention/linear/feature_segments.hpp"
+#include "fovea/attention/linear/performer_visibility.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -49,14 +50,17 @@ class PerformerBackwardCall {
         1, RandomFeatures<T>::elements(shape.features, shape.width, true) * Index{sizeof(T)});
     part_memory = memory.take(part_count, part_elements(shape) * Index{sizeof(T)});
   }
-  /// Prepares the projection, and clears the parts of its gradient and the gradients that no task
-  /// writes.
-  void begin() {
+  /// Prepares the projection, and clears the parts of its gradient.
+  void prepare() {
     if (!inputs.projection.is_none()) {
       features.pack(inputs.projection, true, projection_memory.template data<T>());
     }
     T* const parts = part_memory.template data<T>();
     std::fill(parts, parts + part_count * part_elements(shape), T(0));
+  }
+  /// The same, and clears the gradients that no task writes.
+  void begin() {
+    prepare();
     for (Index n = 0; n < sequences.count(); ++n) {
       const Sequence s = sequences[n];
       const Index seen = shape.query_heads == 0 ? 0 : visibility.seen(s);
@@ -69,9 +73,28 @@ class PerformerBackwardCall {
   /// Adds up the gradient of the projection.
   void finish() {
     if (!wants_projection()) return;
-    RandomFeatureGradKernels<T>{}.projection({part_memory.template data<T>(), part_count,
-                                              shape.features, shape.width, features.factor(),
-                                              detail::head_matrix(grads.projection, 0, 0, 0)});
+    ProjectionGradArgs<T> args = part_args(0, part_count);
+    args.d_projection = detail::head_matrix(grads.projection, 0, 0, 0);
+    RandomFeatureGradKernels<T>{}.projection(args);
+  }
+
+  /// Part n of the gradient of the projection; null if it is not wanted.
+  T* part(Index n) {
+    return wants_projection() ? part_memory.template data<T>() + n * part_elements(shape) : nullptr;
+  }
+  /// What adds up some parts.
+  ProjectionGradArgs<T> part_args(Index first, Index count) {
+    ProjectionGradArgs<T> args;
+    args.parts = part(first);
+    args.count = count;
+    args.features = shape.features;
+    args.width = shape.width;
+    args.factor = features.factor();
+    return args;
+  }
+  /// Elements of a part.
+  static Index part_elements(const PerformerShape& shape) {
+    return 2 * shape.features * padded_row<T>(shape.width);
   }
 
   /// The query heads of a key head.
@@ -100,9 +123,9 @@ class PerformerBackwardCall {
   /// Takes gradients of the features of up to kFeatureRows rows on to these and to the projection.
   /// \param made [count, R padded] the features
   /// \param d_made [count, R padded] their gradients, which are changed
-  /// \param part number of the part of the projection's gradient
+  /// \param to the part of the projection's gradient; null if it is not wanted
   void finish_rows(const Matrix<const T>& x, const Matrix<T>& d_x, Index count, bool is_key,
-                   const T* made, T* d_made, Index part, T* scratch) {
+                   const T* made, T* d_made, T* to, T* scratch) {
     FeatureGradArgs<T> args;
     args.features_of = made;
     args.d_rows = d_made;
@@ -113,9 +136,7 @@ class PerformerBackwardCall {
     args.norm_factor = is_key ? features.norm_factor() : T{0};
     args.rows = features.rows();
     args.d_x = d_x;
-    if (wants_projection()) {
-      args.d_projection = part_memory.template data<T>() + part * part_elements(shape);
-    }
+    args.d_projection = to;
     args.scratch = scratch;
     RandomFeatureGradKernels<T>{}.rows(args);
   }
@@ -129,9 +150,6 @@ class PerformerBackwardCall {
   RandomFeatures<T> features;        ///< the projection
 
  private:
-  static Index part_elements(const PerformerShape& shape) {
-    return 2 * shape.features * padded_row<T>(shape.width);
-  }
   static void clear(const View<T>& x, Index b, Index first, Index count) {
     if (x.is_none()) return;
     for (Index h = 0; h < x.heads(); ++h) {

@@ -85,7 +85,8 @@ struct ScaleStreamArgs {
 };
 
 /// Brings the sums of some segments to one reference. Behind the sums of each stands its reference,
-/// [R padded]; that of the first one becomes that of all, and the others 0.
+/// [R padded]; that of the first one becomes that of all, and the others 0. If there are segments
+/// elsewhere, too, the largest reference of all is given, and those that stand here become 0.
 template <class T>
 struct JoinReferencesArgs {
   T* sums = nullptr;      ///< [segments, elements]: linear_sum_elements(...) of one map, reference
@@ -93,6 +94,7 @@ struct JoinReferencesArgs {
   Index elements = 0;     ///< distance of the sums of two segments
   Index width = 0;        ///< R
   Index value_width = 0;  ///< Dv
+  const T* largest = nullptr;  ///< [R padded] of all segments; null: there are no others
 };
 
 /// The gradient of features made that of the logits, and that of the rows behind these.
@@ -112,7 +114,7 @@ struct FeatureGradArgs {
   T* scratch = nullptr;  ///< [2 kFeatureRows, D padded]
 };
 
-/// Adds up parts of the gradient of a projection.
+/// Adds up parts of the gradient of a projection, in their order.
 template <class T>
 struct ProjectionGradArgs {
   const T* parts = nullptr;  ///< [count, 2, R, D padded]
@@ -120,7 +122,10 @@ struct ProjectionGradArgs {
   Index features = 0;        ///< R
   Index width = 0;           ///< D
   T factor = 0;              ///< D^(-1/4)
-  Matrix<T> d_projection;    ///< [R, D], written
+  /// [2, R, D padded]: the sum of the parts before these in two words, to which these are added;
+  /// null: there are none before
+  T* sums = nullptr;
+  Matrix<T> d_projection;  ///< [R, D], written; null data: not wanted
 };
 
 FOVEA_NAMESPACE_END

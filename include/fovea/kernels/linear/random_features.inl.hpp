@@ -241,8 +241,8 @@ void join_references(const JoinReferencesArgs<T>& args) noexcept {
   const Index normaliser = args.width * value_row;
   T* const references = args.sums + linear_map_elements<T>(args.width, args.value_width);
   for (Index c = 0; c < padded_row<T>(args.width); c += w) {
-    Vec<T> most = load(references + c);
-    for (Index s = 1; s < args.segments; ++s) {
+    Vec<T> most = load((args.largest == nullptr ? references : args.largest) + c);
+    for (Index s = 1; args.largest == nullptr && s < args.segments; ++s) {
       most = maximum(most, load(references + s * args.elements + c));
     }
     for (Index s = 0; s < args.segments; ++s) {
@@ -250,7 +250,7 @@ void join_references(const JoinReferencesArgs<T>& args) noexcept {
       T* const reference = references + s * args.elements + c;
       const Vec<T> before = load(reference);
       store(factors, select(before == most, set1(T(1)), exp_below_zero(before - most)));
-      store(reference, s == 0 ? most : zero<T>());
+      store(reference, s == 0 && args.largest == nullptr ? most : zero<T>());
       T* const sums = args.sums + s * args.elements;
       scale_matrix_rows(sums + c * value_row, value_row, factors, clamped(args.width - c, 0, w));
       scale_matrix_columns(sums + normaliser + c, 1, w, factors);

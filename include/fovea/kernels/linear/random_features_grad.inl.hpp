@@ -109,14 +109,20 @@ void projection_grad(const ProjectionGradArgs<T>& args) noexcept {
   const Index elements = args.features * row;
   for (Index r = 0; r < args.features; ++r) {
     for (Index c = 0; c < args.width; c += kLanes<T>) {
-      Vec<T> sum = zero<T>();
-      Vec<T> rest = zero<T>();
+      T* const sums = args.sums == nullptr ? nullptr : args.sums + r * row + c;
+      Vec<T> sum = sums == nullptr ? zero<T>() : load(sums);
+      Vec<T> rest = sums == nullptr ? zero<T>() : load(sums + elements);
       for (Index n = 0; n < args.count; ++n) {
         const T* const part = args.parts + 2 * n * elements + r * row + c;
         add_to_double_word(sum, rest, load(part));
         add_to_double_word(sum, rest, load(part + elements));
       }
+      if (sums != nullptr) {
+        store(sums, sum);
+        store(sums + elements, rest);
+      }
       const Matrix<T>& to = args.d_projection;
+      if (to.data == nullptr) continue;
       store_columns(to.data + r * to.row, to.column, c, args.width, sum * set1(args.factor));
     }
   }

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which keys the rows of Performer attention see.
+#pragma once
+
+#include <algorithm>
+
+#include "fovea/attention/call/sequences.hpp"
+#include "fovea/patterns/pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// Whether rows of an operator see all keys, and where queries stand if they are fewer or more.
+struct PerformerVisibility {
+  bool causal = false;  ///< whether a row sees no key after its own position
+  CausalAlignment alignment = CausalAlignment::bottom_right;  ///< of queries and keys
+
+  /// The position of query row 0.
+  Index first_position(const Sequence& s) const {
+    return SequenceShape::of(s.queries, s.keys, alignment).first_position;
+  }
+  /// The tokens of a sequence that a row can see.
+  Index seen(const Sequence& s) const {
+    if (s.queries == 0) return 0;
+    return causal ? std::clamp(first_position(s) + s.queries, Index{0}, s.key_end) : s.key_end;
+  }
+};
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Keys and values of whole segments on the rank that sums them: a segment that it holds is read
+/// where it is, and what it lacks of others is brought to it.
+#pragma once
+
+#include <exception>
+#include <vector>
+
+#include "fovea/core/executor.hpp"
+#include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/own_range.hpp"
+#include "fovea/distributed/places_of_rows.hpp"
+#include "fovea/distributed/segment_totals.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The keys and values of one call.
+template <class T>
+class SegmentKeys {
+ public:
+  /// Takes all memory.
+  /// \param k, v [B, Hk, own rows, D or Dv]
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SegmentKeys(const View<const T>& k, const View<const T>& v, const Rows& rows)
+      : rows_(rows),
+        places_(rows.own()),
+        owners_(rows.layout()),
+        broken_(owners_.all_broken_rows(rows.layout())),
+        keys_(k.batch(), rows.count(), {{k.heads(), k.width()}, {v.heads(), v.width()}}),
+        exchange_(rows.ranks(), keys_,
+                  {ExchangePlan::of(rows.layout(), rows.ranks().rank(), [&](int rank) {
+                    return owners_.broken_rows(rows.layout(), rank);
+                  })}) {
+    for (const OwnRange& own : own_ranges(rows)) {
+      for (const Range& range : intersection(broken_, {own.range()})) {
+        keys_.put(0, only_rows(own.of(k), range), {range});
+        keys_.put(1, only_rows(own.of(v), range), {range});
+      }
+    }
+  }
+  SegmentKeys(const SegmentKeys&) = delete;
+  SegmentKeys& operator=(const SegmentKeys&) = delete;
+
+  /// Who sums which segments.
+  const SegmentOwners& owners() const { return owners_; }
+  /// The segments that this rank sums.
+  const std::vector<Index>& own() const { return owners_.of(rows_.ranks().rank()); }
+  /// Keys of segments that are brought, of the whole sequence.
+  View<const T> k() const { return View<const T>(keys_.tensor(0)); }
+  /// Their values.
+  View<const T> v() const { return View<const T>(keys_.tensor(1)); }
+  /// Whether a segment is among those that are brought.
+  bool is_brought(Index segment) const {
+    return !intersection(broken_, {owners_.rows(segment)}).empty();
+  }
+  /// The row of the tensors, brought or of this rank, where row 0 of the sequence would be, as seen
+  /// from a segment that this rank sums.
+  Index first_row(Index segment) const {
+    const Index begin = owners_.rows(segment).begin;
+    return is_brought(segment) ? 0 : places_.place(begin) - begin;
+  }
+  /// The messages of this rank.
+  Traffic traffic() const { return exchange_.traffic(); }
+
+  /// Brings keys and values, while f computes. \returns what f has thrown, or null
+  template <class F>
+  std::exception_ptr bring(const F& f) {
+    exchange_.begin();
+    exchange_.begin_stage(0);
+    const std::exception_ptr error = fovea::detail::caught(f);
+    exchange_.end();
+    return error;
+  }
+
+ private:
+  /// Some rows of a tensor.
+  static View<const T> only_rows(const View<const T>& x, const Range& rows) {
+    if (x.is_none()) return x;
+    Shape shape = x.shape();
+    shape[2] = rows.end - rows.begin;
+    return View<const T>(x.data() + rows.begin * x.strides()[2], shape, x.strides());
+  }
+
+  const Rows& rows_;
+  PlacesInRanges places_;
+  SegmentOwners owners_;
+  std::vector<Range> broken_;  // rows of segments that no rank holds all
+  RowTensors<T> keys_;         // k and v of broken segments
+  Exchange exchange_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
