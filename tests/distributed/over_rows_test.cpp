@@ -159,6 +159,11 @@ TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
   check_op(fovea::PerformerAttention({.causal = true}), plain);
   check_op(fovea::PerformerAttention(), plain);
   check_op(fovea::SmartBirdAttention({.keys_per_row = 8}), plain);
+  fovea::MultiHeadOptions projected = plain;
+  projected.key_heads = 2;
+  projected.length = 10 * kChain;
+  projected.projected = 70;
+  check_op(fovea::LinformerAttention(), projected);
   const fovea::LongformerAttention longformer{{.left = 30, .right = 5, .global = {0, 200}}};
   check_op(longformer, full);
   fovea::MultiHeadOptions apart = plain;

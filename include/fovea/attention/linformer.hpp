@@ -73,12 +73,12 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
     check_outputs(name(), inputs, out, saved);
     const LinformerShape s = shape_of(inputs);
     if (!saved.projected_keys.is_none()) {
-      check_output(name(), "projected_keys", saved.projected_keys, inputs, key_shape(s));
+      check_output(name(), "projected_keys", saved.projected_keys, inputs, s.key_shape());
       detail::check_apart(name(), "projected_keys", saved.projected_keys, "out", out);
       detail::check_apart(name(), "projected_keys", saved.projected_keys, "lse", saved.lse);
     }
     if (saved.projected_values.is_none()) return;
-    check_output(name(), "projected_values", saved.projected_values, inputs, value_shape(s));
+    check_output(name(), "projected_values", saved.projected_values, inputs, s.value_shape());
     detail::check_apart(name(), "projected_values", saved.projected_values, "out", out);
     detail::check_apart(name(), "projected_values", saved.projected_values, "lse", saved.lse);
     detail::check_apart(name(), "projected_values", saved.projected_values, "projected_keys",
@@ -95,11 +95,11 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
     check_rows(name(), "d_out", inputs, d_out);
     check_lse(name(), inputs, saved);
     const LinformerShape s = shape_of(inputs);
-    if (is_saved(saved)) {
+    if (saved.has_projected()) {
       detail::check_made_shape(name(), "projected_keys", saved.projected_keys.shape(),
-                               key_shape(s));
+                               s.key_shape());
       detail::check_made_shape(name(), "projected_values", saved.projected_values.shape(),
-                               value_shape(s));
+                               s.value_shape());
     }
     check_grads(name(), inputs, out, saved, d_out, grads);
   }
@@ -138,12 +138,6 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
 
   using Extents = fovea::Shape;
 
-  static Extents key_shape(const LinformerShape& s) {
-    return {s.batch, s.key_heads, s.projected_keys, s.width};
-  }
-  static Extents value_shape(const LinformerShape& s) {
-    return {s.batch, s.key_heads, s.projected_keys, s.value_width};
-  }
   static AttentionShape projected_shape(const LinformerShape& s) {
     AttentionShape shape = s;
     shape.keys = s.projected_keys;
@@ -152,7 +146,7 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
 
   template <class T>
   static Index projected_bytes(const LinformerShape& s) {
-    return ScratchTensor<T>::bytes(key_shape(s)) + ScratchTensor<T>::bytes(value_shape(s));
+    return ScratchTensor<T>::bytes(s.key_shape()) + ScratchTensor<T>::bytes(s.value_shape());
   }
   template <class T>
   static Index projection_bytes(const LinformerShape& s, Index workers) {
@@ -165,11 +159,6 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
                       static_cast<double>(s.batch * s.key_heads * s.keys);
     return rows * static_cast<double>(s.projected_keys) *
            static_cast<double>(s.width + s.value_width);
-  }
-
-  template <class T>
-  static bool is_saved(const LinformerSaved<T>& saved) {
-    return !saved.projected_keys.is_none() && !saved.projected_values.is_none();
   }
 
   /// Checks the options and the inputs.
@@ -220,8 +209,8 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
     const LinformerShape s = shape_of(inputs);
     auto&& threads = for_work(executor, [&] { return products(s); });
     auto&& memory = memory_of(threads);
-    ScratchTensor<T> keys(key_shape(s), memory);
-    ScratchTensor<T> values(value_shape(s), memory);
+    ScratchTensor<T> keys(s.key_shape(), memory);
+    ScratchTensor<T> values(s.value_shape(), memory);
     const LinformerProjection<T> projection(s, inputs.key_lengths);
     Workspace scratch =
         memory.take(1, projection_bytes<T>(s, worker_count(threads, projection.most_tasks())));
@@ -249,11 +238,11 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
     const LinformerShape s = shape_of(inputs);
     auto&& threads = for_work(executor, [&] { return 2.5 * products(s); });
     auto&& memory = memory_of(threads);
-    const bool projects = !is_saved(saved);
-    ScratchTensor<T> own_keys(projects ? key_shape(s) : Extents{}, memory);
-    ScratchTensor<T> own_values(projects ? value_shape(s) : Extents{}, memory);
-    ScratchTensor<T> d_keys(key_shape(s), memory);
-    ScratchTensor<T> d_values(value_shape(s), memory);
+    const bool projects = !saved.has_projected();
+    ScratchTensor<T> own_keys(projects ? s.key_shape() : Extents{}, memory);
+    ScratchTensor<T> own_values(projects ? s.value_shape() : Extents{}, memory);
+    ScratchTensor<T> d_keys(s.key_shape(), memory);
+    ScratchTensor<T> d_values(s.value_shape(), memory);
     const LinformerProjection<T> projection(s, inputs.key_lengths);
     Workspace scratch =
         memory.take(1, projection_bytes<T>(s, worker_count(threads, projection.most_tasks())));

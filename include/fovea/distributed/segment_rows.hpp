@@ -16,8 +16,14 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The tensors of a backward pass over segments of kLinearSegment rows. Where the ranges of ranks
-/// begin and end with segments, nothing travels.
+/// Says that ranks read the rows of their segments alone.
+struct ReadNoOthers {
+  /// No rows.
+  std::vector<Range> operator()(const std::vector<Range>& /*summed*/) const { return {}; }
+};
+
+/// The tensors of a backward pass over segments of rows. Where the ranges of ranks begin and end
+/// with segments, nothing travels.
 template <class T>
 class SegmentRows {
  public:
@@ -28,13 +34,13 @@ class SegmentRows {
   /// \param read of tensors that are read   \param made of gradients, which begin as zeros
   /// \param is_given whether gradients begin as what their ranks give, instead
   /// \param also called as also(rows), gives what a rank reads, too, that sums these ascending
-  /// ranges
+  /// ranges   \param length the rows of a segment
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class Also>
   SegmentRows(const Rows& rows, Index batch, const Sizes& read, const Sizes& made, bool is_given,
-              const Also& also)
+              const Also& also, Index length = kLinearSegment)
       : rows_(rows),
-        owners_(rows.layout()),
+        owners_(rows.layout(), length),
         layout_(owners_.layout()),
         read_(batch, rows.count(), read),
         made_(batch, rows.count(), made),

@@ -20,16 +20,16 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The segments of kLinearSegment rows: each is summed by the rank that holds its first row.
+/// The segments of so many rows: each is summed by the rank that holds its first row.
 class SegmentOwners {
  public:
-  /// The owners of the segments of a sequence.
-  explicit SegmentOwners(const RowLayout& layout)
-      : rows_(layout.rows()), of_ranks_(static_cast<std::size_t>(layout.ranks())) {
+  /// The owners of the segments of a sequence. \param length the rows of each but the last
+  explicit SegmentOwners(const RowLayout& layout, Index length = kLinearSegment)
+      : rows_(layout.rows()), length_(length), of_ranks_(static_cast<std::size_t>(layout.ranks())) {
     for (int rank = 0; rank < layout.ranks(); ++rank) {
       for (const Range& range : layout.of(rank)) {
-        const Index first = (range.begin + kLinearSegment - 1) / kLinearSegment;
-        for (Index s = first; s * kLinearSegment < range.end; ++s) {
+        const Index first = (range.begin + length - 1) / length;
+        for (Index s = first; s * length < range.end; ++s) {
           of_ranks_[static_cast<std::size_t>(rank)].push_back(s);
         }
       }
@@ -37,12 +37,12 @@ class SegmentOwners {
   }
 
   /// The number of segments.
-  Index count() const { return (rows_ + kLinearSegment - 1) / kLinearSegment; }
+  Index count() const { return (rows_ + length_ - 1) / length_; }
   /// The segments of a rank, ascending.
   const std::vector<Index>& of(int rank) const { return of_ranks_[static_cast<std::size_t>(rank)]; }
   /// The rows of a segment.
   Range rows(Index segment) const {
-    return {segment * kLinearSegment, (std::min)((segment + 1) * kLinearSegment, rows_)};
+    return {segment * length_, (std::min)((segment + 1) * length_, rows_)};
   }
   /// Where the rows of whole segments are held by those who sum them.
   RowLayout layout() const {
@@ -73,6 +73,7 @@ class SegmentOwners {
 
  private:
   Index rows_;
+  Index length_;
   std::vector<std::vector<Index>> of_ranks_;
 };
 

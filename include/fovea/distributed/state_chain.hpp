@@ -93,7 +93,7 @@ class StateChain {
   StateChain(const StateChain&) = delete;
   StateChain& operator=(const StateChain&) = delete;
 
-  /// The state of a head. Before the first range it holds anything.
+  /// The state of a head, behind that of the head before. Before the first range it holds anything.
   template <class T>
   T* state(Index head) {
     return reinterpret_cast<T*>(states_.template data<std::byte>() + head * bytes_);

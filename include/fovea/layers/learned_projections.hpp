@@ -4,9 +4,12 @@
 /// learns, and room for what is kept from forward to backward.
 #pragma once
 
+#include <optional>
+
 #include "fovea/attention/linformer.hpp"
 #include "fovea/attention/nystroem.hpp"
 #include "fovea/layers/learned_inputs.hpp"
+#include "fovea/layers/token_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -25,6 +28,9 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
     Buffer<T> values;    ///< [B, Hk, P, D] projected values
     Buffer<T> d_keys;    ///< [1, 1, P, L] the gradient of E
     Buffer<T> d_values;  ///< [1, 1, P, L] the gradient of F
+    /// Of tokens that are spread over processes, the columns of E that those meet that are here.
+    std::optional<Buffer<T>> own_of_keys;
+    std::optional<Buffer<T>> own_of_values;  ///< likewise, of F
   };
 
   /// Projections without sizes, which have yet to be assigned to.
@@ -47,25 +53,33 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
     f(self.value_projection);
   }
 
-  /// Makes room for the projected keys and values.
+  /// Makes room for the projected keys and values, and finds the columns of E and F.
   /// \throws std::invalid_argument if a sequence is longer than the projections
   template <class E>
   void compute(const LinformerAttention& /*op*/, const Tokens<T>& source, Saved& saved,
-               E&& /*executor*/) const {
-    if (source.x.rows() > sizes_.length) {
-      refuse(LinformerAttention::name(), "rows of x", std::to_string(source.x.rows()),
+               E&& executor) const {
+    const Index rows = detail::rows_of_sequence(source.x, executor);
+    if (rows > sizes_.length) {
+      refuse(LinformerAttention::name(), "rows of x", std::to_string(rows),
              "at most " + std::to_string(sizes_.length) + ", the length of the projections");
     }
     const Shape shape = {source.x.batch(), sizes_.key_heads, sizes_.projected, sizes_.head_width};
     saved.keys.resize(shape);
     saved.values.resize(shape);
+    if constexpr (SpreadsRows<E>) {
+      gather(key_projection, source.x.rows(), saved.own_of_keys, executor);
+      gather(value_projection, source.x.rows(), saved.own_of_values, executor);
+    } else {
+      saved.own_of_keys.reset();
+      saved.own_of_values.reset();
+    }
   }
 
   /// Gives the projections to the operator, and room for what it saves.
   void attach(const Tokens<T>& source, Saved& saved, LinformerInputs<T>& inputs,
               LinformerSaved<T>& kept) const {
-    inputs.key_projection = columns(key_projection, source.x.rows());
-    inputs.value_projection = columns(value_projection, source.x.rows());
+    inputs.key_projection = columns(key_projection, source.x.rows(), saved.own_of_keys);
+    inputs.value_projection = columns(value_projection, source.x.rows(), saved.own_of_values);
     kept.projected_keys = saved.keys.view();
     kept.projected_values = saved.values.view();
   }
@@ -79,17 +93,52 @@ class LearnedInputs<LinformerAttention, T> : public NothingLearned<T> {
 
   /// Adds to the gradients of E and F.
   template <class E>
-  void finish(const Tokens<T>& source, Saved& saved, const View<T>& /*d_source*/,
-              E&& /*executor*/) {
-    const Index rows = source.x.rows();
-    key_projection.gradient_sum().leftCols(rows) += detail::rows_of(saved.d_keys.view(), 0);
-    value_projection.gradient_sum().leftCols(rows) += detail::rows_of(saved.d_values.view(), 0);
+  void finish(const Tokens<T>& /*source*/, Saved& saved, const View<T>& /*d_source*/,
+              E&& executor) {
+    add_columns(saved.d_keys.view(), key_projection, executor);
+    add_columns(saved.d_values.view(), value_projection, executor);
   }
 
  private:
-  static View<const T> columns(const Parameter<T>& parameter, Index count) {
+  static View<const T> columns(const Parameter<T>& parameter, Index count,
+                               const std::optional<Buffer<T>>& own) {
+    if (own) return own->view();
     const RowMatrix<T>& value = parameter.value;
     return {value.data(), {1, 1, value.rows(), count}, {0, 0, value.cols(), 1}};
+  }
+
+  /// Copies the columns that the tokens meet that are here.
+  template <class E>
+  static void gather(const Parameter<T>& parameter, Index count, std::optional<Buffer<T>>& own,
+                     const E& executor) {
+    if (!own) own.emplace();
+    const View<T> to = own->resize({1, 1, parameter.value.rows(), count});
+    for (Index p = 0; p < to.rows(); ++p) {
+      for (Index n = 0; n < count; ++n) {
+        to(0, 0, p, n) = parameter.value(p, detail::row_of_sequence(executor, n));
+      }
+    }
+  }
+
+  /// Adds the gradients of the columns that the tokens meet that are here, and of those that others
+  /// have.
+  /// \param d [1, 1, P, tokens]
+  template <class E>
+  static void add_columns(const View<const T>& d, Parameter<T>& parameter, E&& executor) {
+    constexpr Index least_rows = 16;  // worth a message
+    const View<const T> by_tokens(d.data(), {1, 1, d.width(), d.rows()}, {0, 0, 1, d.width()});
+    RowMatrix<T>& sum = parameter.gradient_sum();
+    detail::sum_over_tokens(by_tokens, sum, least_rows, executor,
+                            [&](const detail::RowsOfSum<T>& to, const detail::TokenRange& tokens) {
+                              const Index first =
+                                  detail::row_of_sequence(executor, tokens.rows.begin);
+                              const Index count = tokens.rows.end - tokens.rows.begin;
+                              for (Index p = to.rows.begin; p < to.rows.end; ++p) {
+                                T* const row = to.data + (p - to.rows.begin) * sum.cols() + first;
+                                for (Index n = 0; n < count; ++n)
+                                  row[n] += d(0, 0, p, tokens.rows.begin + n);
+                              }
+                            });
   }
 
   HeadSizes sizes_;

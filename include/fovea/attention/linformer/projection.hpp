@@ -11,6 +11,7 @@
 #include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/attention/linformer/tensors.hpp"
 #include "fovea/kernels/layers/table.hpp"
+#include "fovea/patterns/pattern.hpp"
 #include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -20,10 +21,12 @@ template <class T>
 struct LinformerProduct {
   View<const T> projection;   ///< [1, 1 or Hk, P, Nk] E
   View<const T> tokens;       ///< [B, Hk, Nk, C] k; rows from the key length on are not read
-  View<T> projected;          ///< [B, Hk, P, C] X, dense
+  View<T> projected;          ///< [B, Hk, P, C] X, with unit columns
   View<const T> d_projected;  ///< [B, Hk, P, C] its gradient, dense
   View<T> d_projection = {};  ///< of the shape of E; none: not wanted
   View<T> d_tokens = {};      ///< of the shape of k; none: not wanted
+  /// Whether X is added to: it holds what other tokens before these make, whole chains of them.
+  bool adds = false;
 };
 
 /// Both products of one call.
@@ -34,6 +37,12 @@ class LinformerProjection {
   static constexpr Index kTaskRows = 128;
   /// The rows of k or columns of E that one task computes.
   static constexpr Index kTaskKeys = 256;
+  /// The rows of X that are multiplied at once: their block of E stays in the second cache, and so
+  /// do the rows of k that it meets.
+  static constexpr Index kRowsAtOnce = 64;
+  /// Heads that share E and are computed at once: its block, whose rows lie far apart, is packed
+  /// for them.
+  static constexpr Index kHeadsAtOnce = 4;
 
   /// \param key_lengths of the call, which must outlive this object
   LinformerProjection(const LinformerShape& shape, std::span<const Index> key_lengths)
@@ -59,9 +68,42 @@ class LinformerProjection {
     for_each_task(executor, keys + values, [&](Index task, Index worker) {
       const bool is_value = task >= keys;
       const Index of = is_value ? task - keys : task;
-      project_rows(products[is_value ? 1 : 0], of / parts(), of % parts() * kTaskRows,
-                   scratch + worker * scratch_elements(shape_));
+      const LinformerProduct<T>& p = products[is_value ? 1 : 0];
+      const Index head = of / parts() * heads_at_once(p);
+      project_rows(p, {head, (std::min)(head + heads_at_once(p), head_count())},
+                   of % parts() * kTaskRows, scratch + worker * scratch_elements(shape_));
     });
+  }
+
+  /// The heads that are computed at once: those that share E, up to some.
+  static Index heads_at_once(const LinformerProduct<T>& p) {
+    return p.projection.heads() == 1 ? kHeadsAtOnce : 1;
+  }
+
+  /// Writes some rows of X = E k of some heads, up to kTaskRows of them: what `project` consists
+  /// of. \param heads of all sequences, up to heads_at_once(p)   \param first the first row \param
+  /// scratch [scratch_elements]
+  void project_rows(const LinformerProduct<T>& p, const Range& heads, Index first,
+                    T* scratch) const {
+    const Index end = (std::min)(first + kTaskRows, shape_.projected_keys);
+    for (Index s = 0; s == 0 || s < shape_.keys; s += kStepsAtOnce) {
+      for (Index n = first; n < end; n += kRowsAtOnce) {
+        const Index rows = (std::min)(kRowsAtOnce, end - n);
+        Matrix<const T> e = part(p.projection, 0, heads.begin % shape_.key_heads, n, s);
+        if (heads.end - heads.begin > 1 && e.column == 1) {
+          T* const block = scratch + packed_elements(shape_);
+          const Index steps = (std::min)(kStepsAtOnce, shape_.keys - s);
+          for (Index i = 0; i < rows; ++i) {
+            std::copy_n(e.data + i * e.row, steps, block + i * block_row(shape_));
+          }
+          e = {block, block_row(shape_), 1};
+        }
+        for (Index head = heads.begin; head < heads.end; ++head) {
+          project_block(p, e, head / shape_.key_heads, head % shape_.key_heads, n, rows, s,
+                        scratch);
+        }
+      }
+    }
   }
 
   /// Writes the gradients that are wanted, from d_projected.
@@ -168,13 +210,8 @@ class LinformerProjection {
     for (Index i = 0; i < rows; ++i) std::fill_n(to + i * row, columns, T{0});
   }
 
-  /// The block of E that is multiplied at once. It stays in the second cache, and so do the rows of
-  /// k that it meets.
-  static constexpr Index kRowsAtOnce = 64;
+  /// The steps that are multiplied at once.
   static constexpr Index kStepsAtOnce = 16 * kChain;
-  /// Heads that share E and are computed at once: its block, whose rows lie far apart, is packed
-  /// for them.
-  static constexpr Index kHeadsAtOnce = 4;
 
   static Index block_row(const LinformerShape& s) {
     constexpr Index line = 64 / Index{sizeof(T)};  // so that rows meet in different sets
@@ -183,50 +220,24 @@ class LinformerProjection {
   static Index block_elements(const LinformerShape& s) {
     return (std::min)(kRowsAtOnce, s.projected_keys) * block_row(s);
   }
-  static Index group_size(const LinformerProduct<T>& p) {
-    return p.projection.heads() == 1 ? kHeadsAtOnce : 1;
-  }
   Index group_count(const LinformerProduct<T>& p) const {
-    return (head_count() + group_size(p) - 1) / group_size(p);
-  }
-
-  /// Some rows of X = E k, of a group of heads.
-  void project_rows(const LinformerProduct<T>& p, Index group, Index first, T* scratch) const {
-    const Index end = (std::min)(first + kTaskRows, shape_.projected_keys);
-    const Index heads_end = (std::min)((group + 1) * group_size(p), head_count());
-    for (Index s = 0; s == 0 || s < shape_.keys; s += kStepsAtOnce) {
-      for (Index n = first; n < end; n += kRowsAtOnce) {
-        const Index rows = (std::min)(kRowsAtOnce, end - n);
-        const Index first_head = group * group_size(p);
-        Matrix<const T> e = part(p.projection, 0, first_head % shape_.key_heads, n, s);
-        if (heads_end - first_head > 1 && e.column == 1) {
-          T* const block = scratch + packed_elements(shape_);
-          const Index steps = (std::min)(kStepsAtOnce, shape_.keys - s);
-          for (Index i = 0; i < rows; ++i) {
-            std::copy_n(e.data + i * e.row, steps, block + i * block_row(shape_));
-          }
-          e = {block, block_row(shape_), 1};
-        }
-        for (Index head = first_head; head < heads_end; ++head) {
-          project_block(p, e, head / shape_.key_heads, head % shape_.key_heads, n, rows, s,
-                        scratch);
-        }
-      }
-    }
+    return (head_count() + heads_at_once(p) - 1) / heads_at_once(p);
   }
 
   /// Adds the products of a block of E, from row n and step s on, to rows of X.
   void project_block(const LinformerProduct<T>& p, const Matrix<const T>& e, Index b, Index h,
                      Index n, Index rows, Index s, T* packed) const {
-    if (s > 0 && s >= key_end(b)) return;
+    const bool adds = p.adds || s > 0;
+    if (adds && s >= key_end(b)) return;
+    const Matrix<T> to = part(p.projected, b, h, n, 0);
     multiply({.a = e,
               .b = {},
-              .to = part(p.projected, b, h, n, 0).data,
-              .to_row = p.tokens.width(),
+              .to = to.data,
+              .to_row = to.row,
               .rows = rows,
               .columns = p.tokens.width(),
               .steps = (std::min)(kStepsAtOnce, key_end(b) - s),
-              .add = s > 0},
+              .add = adds},
              part(p.tokens, b, h, s, 0), packed);
   }
 

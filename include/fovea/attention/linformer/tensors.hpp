@@ -43,6 +43,9 @@ struct LinformerSaved {
   View<T> projected_keys = {};    ///< [B, Hk, P, D]: E k
   View<T> projected_values = {};  ///< [B, Hk, P, Dv]: F v
 
+  /// Whether it has room for both, or both.
+  bool has_projected() const { return !projected_keys.is_none() && !projected_values.is_none(); }
+
   /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {
@@ -86,6 +89,11 @@ struct LinformerShape {
   /// The sizes that all families have.
   // NOLINTNEXTLINE(google-explicit-constructor): what takes the common sizes takes these
   operator AttentionShape() const { return detail::common_shape(*this); }
+
+  /// The shape of the projected keys.
+  Shape key_shape() const { return {batch, key_heads, projected_keys, width}; }
+  /// The shape of the projected values.
+  Shape value_shape() const { return {batch, key_heads, projected_keys, value_width}; }
 };
 
 /// The sizes of a call of LinformerAttention as its tensors have them, unchecked.

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of Linformer attention over a sequence that is spread over ranks. What travels
+/// is the gradients of the projected keys and values, and rows where ranges end within a block of
+/// queries; those of tokens and of columns of E and F are made where these are.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fovea/distributed/dense_gradients_chain.hpp"
+#include "fovea/distributed/linformer_forward.hpp"
+#include "fovea/distributed/segment_rows.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One backward pass.
+template <class T>
+class LinformerBackwardPass {
+ public:
+  /// Takes all memory.
+  /// \param inputs, out, saved, d_out, grads those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  LinformerBackwardPass(const LinformerAttention& op, const LinformerInputs<T>& inputs,
+                        const View<const T>& out, const LinformerSaved<T>& saved,
+                        const View<const T>& d_out, const LinformerGrads<T>& grads,
+                        const Rows& rows, E&& executor)
+      : inputs_(inputs),
+        out_(out),
+        saved_(saved),
+        d_out_(d_out),
+        grads_(grads),
+        shape_(shape_of(inputs)),
+        own_lengths_(lengths_here(inputs, rows)),
+        keys_(made_shape(shape_.key_shape()), memory_of(executor)),
+        values_(made_shape(shape_.value_shape()), memory_of(executor)),
+        d_keys_(shape_.key_shape(), memory_of(executor)),
+        d_values_(shape_.value_shape(), memory_of(executor)),
+        queries_(rows, shape_.batch, sizes_read(), {{shape_.query_heads, shape_.width}}, false,
+                 ReadNoOthers{}, block_rows(rows.count())),
+        own_(SoftmaxInputs<T>{.q = inputs.q, .k = keys(), .v = values()}, scale(op)),
+        lse_low_(own_.call, own_.plans, saved.lse),
+        gradients_(spread_queries(), keys(), values(), scale(op), queries_.layout(), rows.ranks(),
+                   executor),
+        projection_(shape_, own_lengths_),
+        slot_(LinformerProjection<T>::scratch_elements(shape_)),
+        scratch_(memory_of(executor).take(worker_count(executor, projection_.most_tasks()),
+                                          slot_ * Index{sizeof(T)})) {
+    if (!saved.has_projected()) chain_.emplace(inputs, rows, executor);
+    lse_low_.take_by_shape(memory_of(executor));
+    lse_low_.look(memory_of(executor));
+  }
+  LinformerBackwardPass(const LinformerBackwardPass&) = delete;
+  LinformerBackwardPass& operator=(const LinformerBackwardPass&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    const Traffic all = queries_.traffic() + gradients_.traffic();
+    return chain_ ? all + chain_->traffic() : all;
+  }
+
+  /// Writes the gradients of this rank's rows. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    std::exception_ptr error;
+    if (chain_) {
+      error = chain_->run(executor);
+      if (!error) chain_->write(keys_.view(), values_.view());
+    }
+    if (!error) error = fovea::detail::caught([&] { find_lse_low(executor); });
+    queries_.put(kQ, inputs_.q);
+    queries_.put(kOut, out_);
+    queries_.put(kGradOfOut, d_out_);
+    queries_.put(kLse, View<const T>(saved_.lse));
+    queries_.bring();
+    const std::exception_ptr later = gradients_.run(!error, executor);
+    queries_.bring_back();
+    if (error || later) return error ? error : later;
+    return fovea::detail::caught([&] { write(executor); });
+  }
+
+ private:
+  /// The tensors of a query row that are read; of those that are made there is one.
+  enum : std::size_t { kQ, kOut, kGradOfOut, kLse, kLseLow };
+  static constexpr std::size_t kGradOfQ = 0;
+
+  T scale(const LinformerAttention& op) const {
+    return fovea::detail::logit_scale<T>(op.options.scale, shape_.width);
+  }
+
+  /// The shape of what is made if it was not saved.
+  Shape made_shape(const Shape& shape) const { return saved_.has_projected() ? Shape{} : shape; }
+  View<const T> keys() { return saved_.has_projected() ? saved_.projected_keys : keys_.view(); }
+  View<const T> values() {
+    return saved_.has_projected() ? saved_.projected_values : values_.view();
+  }
+
+  typename SegmentRows<T>::Sizes sizes_read() const {
+    return {{shape_.query_heads, shape_.width},
+            {shape_.query_heads, shape_.value_width},
+            {shape_.query_heads, shape_.value_width},
+            {shape_.query_heads, 1},
+            {shape_.query_heads, 1}};
+  }
+  SpreadQueries<T> spread_queries() const {
+    return {queries_.read(kQ),   queries_.read(kOut),    queries_.read(kGradOfOut),
+            queries_.read(kLse), queries_.read(kLseLow), queries_.made(kGradOfQ)};
+  }
+
+  /// How many tokens of this rank each sequence has: the first ones, since rows ascend.
+  static std::vector<Index> lengths_here(const LinformerInputs<T>& inputs, const Rows& rows) {
+    std::vector<Index> lengths;
+    for (const Index length : inputs.key_lengths) {
+      lengths.push_back(row_count(intersection(rows.own(), {{0, length}})));
+    }
+    return lengths;
+  }
+
+  /// Finds what the rounding of a large lse took from this rank's rows.
+  template <class E>
+  void find_lse_low(E&& executor) {
+    lse_low_.find(executor, [&](Index worker) { return gradients_.lse_scratch(worker); });
+    if (shape_.batch * shape_.query_heads == 0) return;
+    const T* const low = lse_low_.of(own_.call.sequences()[0], 0);
+    if (low == nullptr) return;
+    queries_.put(kLseLow,
+                 View<const T>(low, {shape_.batch, shape_.query_heads, shape_.queries, 1}));
+  }
+
+  /// Writes the gradients, once all ranks have those of the projected keys and values.
+  template <class E>
+  void write(E&& executor) {
+    gradients_.write(d_keys_.view(), d_values_.view());
+    queries_.take(kGradOfQ, grads_.q);
+    projection_.backward({LinformerProduct<T>{inputs_.key_projection, inputs_.k, View<T>(),
+                                              d_keys_.view(), grads_.key_projection, grads_.k},
+                          LinformerProduct<T>{inputs_.value_projection, inputs_.v, View<T>(),
+                                              d_values_.view(), grads_.value_projection, grads_.v}},
+                         scratch_.template data<T>(), executor);
+  }
+
+  LinformerInputs<T> inputs_;
+  View<const T> out_;
+  LinformerSaved<T> saved_;
+  View<const T> d_out_;
+  LinformerGrads<T> grads_;
+  LinformerShape shape_;  // of this rank's rows
+  std::vector<Index> own_lengths_;
+  ScratchTensor<T> keys_;  // the projected keys and values, if they were not saved
+  ScratchTensor<T> values_;
+  ScratchTensor<T> d_keys_;
+  ScratchTensor<T> d_values_;
+  SegmentRows<T> queries_;  // whole blocks of queries
+  DenseCall<T> own_;        // this rank's queries alone
+  LseLowParts<T> lse_low_;  // of these
+  DenseGradientsChain<T> gradients_;
+  LinformerProjection<T> projection_;
+  Index slot_;                               // elements of scratch of a worker
+  Workspace scratch_;                        // [workers, slot_]
+  std::optional<ProjectionChain<T>> chain_;  // if they were not saved
+};
+
+/// Computes the gradients of Linformer attention over a sequence that is spread over ranks, on all
+/// of them together. The bits are those of `op.backward` over the whole sequence.
+/// \param op, inputs as in `forward`
+/// \param out, saved as `forward` wrote them, with lse; unless all ranks have the projected keys
+/// and values, or none, the call is refused \param d_out [B, Hq, own rows, Dv]: the gradient of the
+/// loss with respect to out \param grads of this rank's rows, and of the columns of E and F that
+/// these meet: those that have a tensor are written; the ranks may want different ones \param
+/// executor as in `forward`   \returns the messages of this rank \throws as `forward`
+///
+/// Cost: that of the rank's rows. The gradients of the projected keys and values, B Hk P (D + Dv)
+/// numbers, are sent at each end of a range of rows once for each query head of a key head, and
+/// then to all ranks. Where a range does not begin at a multiple of block_rows of the sequence,
+/// fewer rows than that travel, and their gradients back. If nothing was saved, the projected keys
+/// and values travel as in `forward`.
+/// Memory: the rank's rows of queries twice, and four times the projected keys and values.
+template <class Out, class D, class E = Serial, class T = Scalar<Out>>
+requires std::floating_point<T> Traffic
+backward(const LinformerAttention& op, const InputsOf<LinformerAttention, T>& inputs,
+         const Out& out, const SavedOf<LinformerAttention, T>& saved, const D& d_out,
+         const GradsOf<LinformerAttention, T>& grads, const Rows& rows, E&& executor = {}) {
+  const View<const T> from(out);
+  const View<const T> d_from(d_out);
+  std::string text = detail::linformer_text(".backward", inputs, rows);
+  if (saved.has_projected()) text.append(", projected keys and values saved");
+  return detail::run_call(
+      rows, op.name(), text,
+      [&] {
+        detail::check_call(op.name(), inputs, rows, [&](const LinformerInputs<T>& own) {
+          op.check_backward(own, from, saved, d_from, grads);
+        });
+      },
+      executor,
+      [&](auto& threads) {
+        return std::make_unique<LinformerBackwardPass<T>>(op, inputs, from, saved, d_from, grads,
+                                                          rows, threads);
+      });
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END
