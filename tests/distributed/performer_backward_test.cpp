@@ -21,7 +21,7 @@ using fovea::View;
 
 /// Expects that all ranks have the gradient of the projection of the whole sequence.
 template <class T>
-void expect_projection(const PerformerProblem<T>& own, const PerformerProblem<T>& whole,
+void expect_projection(const PerformerOfRows<T>& own, const PerformerOfRows<T>& whole,
                        const std::string& what) {
   const std::vector<T> got = own.d_projection.values();
   const std::vector<T> want = whole.d_projection.values();
@@ -30,26 +30,26 @@ void expect_projection(const PerformerProblem<T>& own, const PerformerProblem<T>
 }
 
 template <class T, class... Executor>
-void backward(const PerformerAttention& op, const PerformerProblem<T>& of,
+void backward(const PerformerAttention& op, const PerformerOfRows<T>& of,
               const PerformerGrads<T>& grads, const Rows& rows, Executor&... executor) {
   fovea::distributed::backward(op, of.inputs(), View<const T>(of.out.view()), {},
                                View<const T>(of.d_out.view()), grads, rows, executor...);
 }
 template <class T>
-void backward(const PerformerAttention& op, const PerformerProblem<T>& of) {
+void backward(const PerformerAttention& op, const PerformerOfRows<T>& of) {
   op.backward(of.inputs(), View<const T>(of.out.view()), {}, View<const T>(of.d_out.view()),
               of.grads());
 }
 
 template <class T, class... Executor>
-void check(const PerformerProblem<T>& whole, Executor&... executor) {
+void check(const PerformerOfRows<T>& whole, Executor&... executor) {
   for (const bool causal : {true, false}) {
     const PerformerAttention op({.causal = causal});
     backward(op, whole);
     const Index count = whole.q.shape()[2];
     for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
       const Rows rows(all_ranks(), layout);
-      const PerformerProblem<T> own(whole, rows);
+      const PerformerOfRows<T> own(whole, rows);
       backward(op, own, own.grads(), rows, executor...);
       const std::string what = (causal ? "causal, " : "not causal, ") + layout.text();
       expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
@@ -62,32 +62,32 @@ void check(const PerformerProblem<T>& whole, Executor&... executor) {
 }
 
 TEST(DistributedPerformerBackward, HasTheBitsOfOneProcess) {
-  for (const Index rows : {1, 6, 333}) check(PerformerProblem<float>(2, 4, 2, rows));
+  for (const Index rows : {1, 6, 333}) check(PerformerOfRows<float>(2, 4, 2, rows));
 }
 
 TEST(DistributedPerformerBackward, HasTheBitsOfOneProcessInDouble) {
-  check(PerformerProblem<double>(1, 2, 2, 200));
+  check(PerformerOfRows<double>(1, 2, 2, 200));
 }
 
 /// Several segments: states go over them, and sums are folded in their order.
 TEST(DistributedPerformerBackward, HasTheBitsOfOneProcessOverSegments) {
-  check(PerformerProblem<float>(1, 4, 2, 5 * kLinearSegment + 77));
+  check(PerformerOfRows<float>(1, 4, 2, 5 * kLinearSegment + 77));
 }
 
 /// Blocks of rows behind the last token begin anywhere, and may lie on two ranks.
 TEST(DistributedPerformerBackward, TakesKeyLengths) {
   const Index count = 3 * kLinearSegment + 5;
-  PerformerProblem<float> whole(5, 2, 1, count);
+  PerformerOfRows<float> whole(5, 2, 1, count);
   whole.lengths = {count, kLinearSegment + 130, 0, 2 * kLinearSegment, kLinearSegment - 40};
   check(whole);
-  PerformerProblem<double> shorter(3, 2, 2, 2 * kLinearSegment + 40);
+  PerformerOfRows<double> shorter(3, 2, 2, 2 * kLinearSegment + 40);
   shorter.lengths = {1, 2 * kLinearSegment - kFeatureRows / 2, 2 * kLinearSegment + 39};
   check(shorter);
 }
 
 TEST(DistributedPerformerBackward, RunsOnThreads) {
   fovea::ThreadPool pool(3);
-  PerformerProblem<float> whole(2, 8, 4, 1500);
+  PerformerOfRows<float> whole(2, 8, 4, 1500);
   whole.lengths = {1500, 700};
   check(whole, pool);
 }
@@ -95,7 +95,7 @@ TEST(DistributedPerformerBackward, RunsOnThreads) {
 TEST(DistributedPerformerBackward, NothingIsASumOfNothing) {
   for (const bool causal : {true, false}) {
     const Rows rows(all_ranks(), RowLayout::contiguous(0, all_ranks().size()));
-    const PerformerProblem<float> own(PerformerProblem<float>(2, 2, 1, 0), rows);
+    const PerformerOfRows<float> own(PerformerOfRows<float>(2, 2, 1, 0), rows);
     backward(PerformerAttention({.causal = causal}), own, own.grads(), rows);
     for (const float x : own.d_projection.values()) EXPECT_EQ(x, 0);
   }
@@ -105,9 +105,9 @@ TEST(DistributedPerformerBackward, NothingIsASumOfNothing) {
 TEST(DistributedPerformerBackward, SendsStatesAndNoRows) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
   const auto sent = [](bool causal, Index count, bool wants_projection) {
-    const PerformerProblem<float> whole(1, 4, 2, count);
+    const PerformerOfRows<float> whole(1, 4, 2, count);
     const Rows rows(all_ranks(), RowLayout::contiguous(count, 2));
-    const PerformerProblem<float> own(whole, rows);
+    const PerformerOfRows<float> own(whole, rows);
     PerformerGrads<float> grads = own.grads();
     if (!wants_projection) grads.projection = {};
     return fovea::distributed::backward(PerformerAttention({.causal = causal}), own.inputs(),
@@ -115,7 +115,7 @@ TEST(DistributedPerformerBackward, SendsStatesAndNoRows) {
                                         View<const float>(own.d_out.view()), grads, rows)
         .bytes_sent;
   };
-  constexpr Index features = PerformerProblem<float>::kFeatures;
+  constexpr Index features = PerformerOfRows<float>::kFeatures;
   constexpr Index number = sizeof(float);
   const bool is_first = all_ranks().rank() == 0;
   const Index carried = fovea::linear_grad_carried<float>(features, 7);
@@ -139,12 +139,12 @@ TEST(DistributedPerformerBackward, SendsStatesAndNoRows) {
 
 /// Ranks may want different gradients, but for that of the projection.
 TEST(DistributedPerformerBackward, WritesWhatIsWanted) {
-  const PerformerProblem<float> whole(1, 2, 2, 300);
+  const PerformerOfRows<float> whole(1, 2, 2, 300);
   for (const bool causal : {true, false}) {
     const PerformerAttention op({.causal = causal});
     backward(op, whole);
     const Rows rows(all_ranks(), RowLayout::block_cyclic(300, all_ranks().size(), 50));
-    const PerformerProblem<float> own(whole, rows);
+    const PerformerOfRows<float> own(whole, rows);
     PerformerGrads<float> wanted = own.grads();
     const bool is_even = all_ranks().rank() % 2 == 0;
     (is_even ? wanted.q : wanted.v) = {};
@@ -158,14 +158,14 @@ TEST(DistributedPerformerBackward, WritesWhatIsWanted) {
 }
 
 TEST(DistributedPerformerBackward, RefusesWhatDoesNotFit) {
-  const PerformerProblem<float> whole(1, 2, 2, 40);
+  const PerformerOfRows<float> whole(1, 2, 2, 40);
   const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
-  const PerformerProblem<float> own(whole, rows);
+  const PerformerOfRows<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
   const PerformerAttention op;
   PerformerGrads<float> grads = own.grads();
-  const Tensor<float> wide({1, 1, PerformerProblem<float>::kFeatures, 6});
+  const Tensor<float> wide({1, 1, PerformerOfRows<float>::kFeatures, 6});
   if (is_last) grads.projection = wide.view();
   EXPECT_EQ(
       refusal([&] { backward(op, own, grads, rows); }),

@@ -16,14 +16,14 @@ namespace fovea_test::distributed_performer_forward {
 using fovea::PerformerAttention;
 
 template <class T, class... Executor>
-void check(const PerformerProblem<T>& whole, Executor&... executor) {
+void check(const PerformerOfRows<T>& whole, Executor&... executor) {
   for (const bool causal : {true, false}) {
     const PerformerAttention op({.causal = causal});
     op.forward(whole.inputs(), whole.out.view());
     const Index count = whole.q.shape()[2];
     for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
       const Rows rows(all_ranks(), layout);
-      const PerformerProblem<T> own(whole, rows);
+      const PerformerOfRows<T> own(whole, rows);
       fovea::distributed::forward(op, own.inputs(), own.out.view(), rows, executor...);
       expect_own_part(own.out, whole.out, rows,
                       (causal ? "causal, " : "not causal, ") + layout.text());
@@ -33,42 +33,42 @@ void check(const PerformerProblem<T>& whole, Executor&... executor) {
 }
 
 TEST(DistributedPerformer, HasTheBitsOfOneProcess) {
-  for (const Index rows : {1, 6, 333}) check(PerformerProblem<float>(2, 4, 2, rows));
+  for (const Index rows : {1, 6, 333}) check(PerformerOfRows<float>(2, 4, 2, rows));
 }
 
 TEST(DistributedPerformer, HasTheBitsOfOneProcessInDouble) {
-  check(PerformerProblem<double>(1, 2, 2, 200));
+  check(PerformerOfRows<double>(1, 2, 2, 200));
 }
 
 /// Several segments, which have references of their own and are folded in their order.
 TEST(DistributedPerformer, HasTheBitsOfOneProcessOverSegments) {
-  check(PerformerProblem<float>(1, 4, 2, 3 * fovea::kLinearSegment + 77));
+  check(PerformerOfRows<float>(1, 4, 2, 3 * fovea::kLinearSegment + 77));
 }
 
 TEST(DistributedPerformer, TakesKeyLengths) {
-  PerformerProblem<float> whole(3, 2, 2, 300);
+  PerformerOfRows<float> whole(3, 2, 2, 300);
   whole.lengths = {300, 130, 0};
   check(whole);
-  PerformerProblem<double> longer(2, 2, 1, 2 * fovea::kLinearSegment + 9);
+  PerformerOfRows<double> longer(2, 2, 1, 2 * fovea::kLinearSegment + 9);
   longer.lengths = {fovea::kLinearSegment + 3, 40};
   check(longer);
 }
 
 TEST(DistributedPerformer, RunsOnThreads) {
   fovea::ThreadPool pool(3);
-  check(PerformerProblem<float>(1, 8, 4, 1500), pool);
+  check(PerformerOfRows<float>(1, 8, 4, 1500), pool);
 }
 
 /// A NaN reaches the rows that it reaches in one process.
 TEST(DistributedPerformer, LetsNoNumberStopAtAnEndOfRanges) {
-  PerformerProblem<float> whole(1, 2, 1, 400);
+  PerformerOfRows<float> whole(1, 2, 1, 400);
   whole.k(0, 0, 210, 2) = std::numeric_limits<float>::quiet_NaN();
   whole.k(0, 0, 350, 1) = std::numeric_limits<float>::infinity();
   for (const bool causal : {true, false}) {
     const PerformerAttention op({.causal = causal});
     op.forward(whole.inputs(), whole.out.view());
     const Rows rows(all_ranks(), RowLayout::block_cyclic(400, all_ranks().size(), 37));
-    const PerformerProblem<float> own(whole, rows);
+    const PerformerOfRows<float> own(whole, rows);
     fovea::distributed::forward(op, own.inputs(), own.out.view(), rows);
     const std::vector<float> got = own.out.values();
     const std::vector<float> want = own_part(whole.out, rows).values();
@@ -84,9 +84,9 @@ TEST(DistributedPerformer, LetsNoNumberStopAtAnEndOfRanges) {
 TEST(DistributedPerformer, SendsStatesAndNoRows) {
   if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
   const auto sent = [](bool causal, Index count) {
-    const PerformerProblem<float> whole(1, 2, 2, count);
+    const PerformerOfRows<float> whole(1, 2, 2, count);
     const Rows rows(all_ranks(), RowLayout::contiguous(count, 2));
-    const PerformerProblem<float> own(whole, rows);
+    const PerformerOfRows<float> own(whole, rows);
     return fovea::distributed::forward(PerformerAttention({.causal = causal}), own.inputs(),
                                        own.out.view(), rows)
         .bytes_sent;
@@ -95,11 +95,11 @@ TEST(DistributedPerformer, SendsStatesAndNoRows) {
   constexpr Index heads = 2;
   const bool is_first = all_ranks().rank() == 0;
   const Index state =
-      fovea::FeatureStream<float>::state_elements(PerformerProblem<float>::kFeatures, 7);
+      fovea::FeatureStream<float>::state_elements(PerformerOfRows<float>::kFeatures, 7);
   EXPECT_EQ(sent(true, 400), is_first ? heads * state * number : 0);
   EXPECT_EQ(sent(true, 4000), sent(true, 400));
   // [features, 16] sums, 32 normalisers and 32 references are cut at 16: 12 pieces and 13.
-  constexpr Index all = PerformerProblem<float>::kFeatures * 16 + 64;
+  constexpr Index all = PerformerOfRows<float>::kFeatures * 16 + 64;
   const Index own = is_first ? 12 * 16 : 13 * 16;
   const Index segment = fovea::kLinearSegment;
   EXPECT_EQ(sent(false, 2 * segment), heads * (all + 32) * number);
@@ -107,9 +107,9 @@ TEST(DistributedPerformer, SendsStatesAndNoRows) {
 }
 
 TEST(DistributedPerformer, RefusesWhatDoesNotFit) {
-  const PerformerProblem<float> whole(1, 2, 2, 40);
+  const PerformerOfRows<float> whole(1, 2, 2, 40);
   const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
-  const PerformerProblem<float> own(whole, rows);
+  const PerformerOfRows<float> own(whole, rows);
   const int last = all_ranks().size() - 1;
   const bool is_last = all_ranks().rank() == last;
   const std::string begin = "rank " + std::to_string(last) + ": PerformerAttention: ";

@@ -13,10 +13,10 @@ namespace fovea_test {
 
 /// All tensors of a call.
 template <class T>
-struct PerformerProblem {
+struct PerformerOfRows {
   static constexpr Index kFeatures = 21;
 
-  PerformerProblem(Index batch, Index query_heads, Index key_heads, Index rows)
+  PerformerOfRows(Index batch, Index query_heads, Index key_heads, Index rows)
       : q({batch, query_heads, rows, 5}),
         k({batch, key_heads, rows, 5}),
         v({batch, key_heads, rows, 7}),
@@ -38,7 +38,7 @@ struct PerformerProblem {
     d_out.fill(gaussian(5));
     fovea::draw_projection(7, projection.view());
   }
-  PerformerProblem(const PerformerProblem& whole, const Rows& rows)
+  PerformerOfRows(const PerformerOfRows& whole, const Rows& rows)
       : q(own_part(whole.q, rows, {.order = {0, 2, 1, 3}, .gap = 3})),
         k(own_part(whole.k, rows)),
         v(own_part(whole.v, rows, {.order = {2, 0, 1, 3}, .gap = 1})),

@@ -6,7 +6,7 @@
 #include <exception>
 
 #include "fovea/attention/linear/stream.hpp"
-#include "fovea/distributed/causal_chain.hpp"
+#include "fovea/distributed/key_head_chain.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -53,12 +53,12 @@ class FarFieldChain {
 
  private:
   using Stream = CausalStream<T, Field>;
-  using Memory = typename CausalChain<T>::Memory;
+  using Memory = typename KeyHeadChain<T>::Memory;
 
   LinearFamilyInputs<T> inputs_;
   LinearShape sizes_;
   Stream stream_;
-  CausalChain<T> chain_;
+  KeyHeadChain<T> chain_;
 };
 
 }  // namespace distributed

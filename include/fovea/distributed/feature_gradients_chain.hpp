@@ -61,12 +61,13 @@ class FeatureGradientsChain {
         saved_(memory_of(executor).take(key_heads() * records() * call.group(),
                                         Stream::kRecord * Index{sizeof(T)})),
         references_(memory_of(executor).take(key_heads() * blocks(), row() * Index{sizeof(T)})),
+        sums_(memory_of(executor).take(1, part() * Index{sizeof(T)})),
         rows_(static_cast<std::size_t>(workers_ * call.group())),
         up_(ranks, segments.layout(), ChainWay::up, row_heads(),
             (carried() + row() + part()) * Index{sizeof(T)}, workers_),
         down_(ranks, segments.layout(), ChainWay::down, key_heads(),
               (carried() + part()) * Index{sizeof(T)}, workers_) {
-    call.reserve(row_heads() + key_heads(), memory_of(executor));
+    call.reserve(0, memory_of(executor));
   }
   FeatureGradientsChain(const FeatureGradientsChain&) = delete;
   FeatureGradientsChain& operator=(const FeatureGradientsChain&) = delete;
@@ -80,6 +81,7 @@ class FeatureGradientsChain {
   template <class E>
   std::exception_ptr run(E&& executor) {
     call_.prepare();
+    std::fill_n(sums_.template data<T>(), part(), T(0));
     for (Index n = 0; n < row_heads(); ++n) clear_part(up_, n);
     for (Index n = 0; n < key_heads(); ++n) clear_part(down_, n);
     const std::exception_ptr error = up_.run([&](const LinkOfRows& link, Index first, Index end) {
@@ -103,8 +105,11 @@ class FeatureGradientsChain {
         stream_.down(s, n % call_.shape.key_heads, link.rows, at);
       });
     });
-    if (call_.wants_projection()) give_parts();
-    if (!error && !later) call_.finish();
+    if (call_.wants_projection()) {
+      add_parts(up_, row_heads());
+      add_parts(down_, key_heads());
+      if (!error && !later) call_.add_parts(nullptr, 0, sums_.template data<T>(), true);
+    }
     return error ? error : later;
   }
 
@@ -145,17 +150,12 @@ class FeatureGradientsChain {
     return at;
   }
 
-  /// Gives the parts of all heads to all ranks, which will add them up.
-  void give_parts() {
-    up_.give_to_all();
-    down_.give_to_all();
-    const auto take = [&](StateChain& chain, Index heads, Index before) {
-      for (Index n = 0; n < heads; ++n) {
-        std::copy_n(chain.template state<T>(n) + carried(), part(), call_.part(before + n));
-      }
-    };
-    take(up_, row_heads(), 0);
-    take(down_, key_heads(), row_heads());
+  /// Gives the parts of some heads to all ranks, which add them up.
+  void add_parts(StateChain& chain, Index heads) {
+    chain.give_to_all();
+    for (Index n = 0; n < heads; ++n) {
+      call_.add_parts(chain.template state<T>(n) + carried(), 1, sums_.template data<T>(), false);
+    }
   }
 
   Call& call_;
@@ -166,6 +166,7 @@ class FeatureGradientsChain {
   Workspace scratch_;                    // [workers, slot]
   Workspace saved_;                      // [key heads, records, group, kRecord], by strips
   Workspace references_;                 // [key heads, blocks, row]
+  Workspace sums_;                       // [part] of the parts of all heads, in two words
   std::vector<LinearGradRows<T>> rows_;  // [workers, group]
   StateChain up_;                        // [row heads, carried, part, row]
   StateChain down_;                      // [key heads, carried, part]

@@ -74,7 +74,9 @@ class FeatureGradientsTotals {
         [&](Index n) { return SegmentSums<T>::segments(rows_seeing(n / call_.shape.key_heads)); });
     if (!error) error = fovea::detail::caught([&] { take_tokens(executor); });
     if (projection_) add_up();
-    if (projection_ && !error) write_projection();
+    if (projection_ && !error) {
+      call_.add_parts(nullptr, 0, projection_->template state<T>(0), true);
+    }
     return error;
   }
 
@@ -149,19 +151,10 @@ class FeatureGradientsTotals {
     T* const sums = projection_->template state<T>(0);
     std::fill_n(sums, Call::part_elements(call_.shape), T(0));
     projection_->run([&](const LinkOfRows& link, Index, Index) {
-      ProjectionGradArgs<T> args =
-          call_.part_args(link.round * count() + link.first / kLinearSegment,
-                          SegmentSums<T>::segments(link.rows.end - link.rows.begin));
-      args.sums = sums;
-      RandomFeatureGradKernels<T>{}.projection(args);
+      call_.add_parts(call_.part(link.round * count() + link.first / kLinearSegment),
+                      SegmentSums<T>::segments(link.rows.end - link.rows.begin), sums, false);
     });
     projection_->give_to_all();
-  }
-  void write_projection() {
-    ProjectionGradArgs<T> args = call_.part_args(0, 0);
-    args.sums = projection_->template state<T>(0);
-    args.d_projection = fovea::detail::head_matrix(call_.grads.projection, 0, 0, 0);
-    RandomFeatureGradKernels<T>{}.projection(args);
   }
 
   Call& call_;

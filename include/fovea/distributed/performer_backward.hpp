@@ -134,9 +134,8 @@ class PerformerBackwardPass {
 /// the projection each state has 2 R D numbers more, and all ranks get the last ones; if not
 /// causal, its sum goes over all ranges for each head. Rows of segments that lie on several ranks
 /// travel to that of their first row, and their gradients back.
-/// Memory: the rank's rows twice, and states or sums; and 2 R D numbers for each part of the
-/// gradient of the projection: for each head, or if not causal for each segment of the rank and
-/// head.
+/// Memory: the rank's rows twice, and states or sums; for the gradient of the projection 2 R D
+/// numbers for each head, or if not causal for each head and segment of the rank.
 template <class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires std::floating_point<T> Traffic
 backward(const PerformerAttention& op, const InputsOf<PerformerAttention, T>& inputs,

@@ -14,7 +14,7 @@
 
 #include "fovea/attention/performer.hpp"
 #include "fovea/distributed/call.hpp"
-#include "fovea/distributed/causal_chain.hpp"
+#include "fovea/distributed/key_head_chain.hpp"
 #include "fovea/distributed/segment_keys.hpp"
 #include "fovea/distributed/spread_feature_totals.hpp"
 
@@ -44,12 +44,11 @@ class FeatureChain {
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
   FeatureChain(const PerformerOwnRows<T>& own, const Rows& rows, E&& executor)
-      : state_(Stream::state_elements(own.shape.features, own.shape.value_width)),
-        stream_(own.inputs, own.shape, own.features, own.out),
+      : stream_(own.inputs, own.shape, own.features, own.out),
         chain_({.batch = own.shape.batch,
                 .key_heads = own.shape.key_heads,
                 .group = own.group(),
-                .state = state_,
+                .state = Stream::state_elements(own.shape.features, own.shape.value_width),
                 .scratch = Stream::scratch_elements(own.shape.features, own.shape.width,
                                                     own.shape.value_width, own.group())},
                own.inputs.key_lengths, rows, executor) {}
@@ -63,7 +62,7 @@ class FeatureChain {
   std::exception_ptr run(E&& executor) {
     using Strip = typename Stream::Strip;
     return chain_.template run<Strip>(executor, [&](Index b, Index key_head, const Strip& strip,
-                                                    const typename CausalChain<T>::Memory& at) {
+                                                    const typename KeyHeadChain<T>::Memory& at) {
       stream_.add(b, key_head, strip, {at.state, at.scratch, at.rows});
     });
   }
@@ -71,9 +70,8 @@ class FeatureChain {
  private:
   using Stream = FeatureStream<T>;
 
-  Index state_;  // elements of a state
   Stream stream_;
-  CausalChain<T> chain_;
+  KeyHeadChain<T> chain_;
 };
 
 /// The forward pass that is not causal: sums of segments, folded on all ranks, and rows that read

@@ -70,27 +70,29 @@ class PerformerBackwardCall {
       clear(grads.q, s.batch, s.first_query, unseeing(s));
     }
   }
-  /// Adds up the gradient of the projection.
+  /// Adds up the parts of the gradient of the projection.
   void finish() {
-    if (!wants_projection()) return;
-    ProjectionGradArgs<T> args = part_args(0, part_count);
-    args.d_projection = detail::head_matrix(grads.projection, 0, 0, 0);
+    if (wants_projection()) add_parts(part(0), part_count, nullptr, true);
+  }
+  /// Adds parts to those before them.
+  /// \param first, count the parts, one behind the other
+  /// \param sums [part_elements] those before in two words, changed; null: there are none
+  /// \param is_last whether to write the gradient of the projection
+  void add_parts(const T* first, Index count, T* sums, bool is_last) const {
+    ProjectionGradArgs<T> args;
+    args.parts = first;
+    args.count = count;
+    args.features = shape.features;
+    args.width = shape.width;
+    args.factor = features.factor();
+    args.sums = sums;
+    if (is_last) args.d_projection = detail::head_matrix(grads.projection, 0, 0, 0);
     RandomFeatureGradKernels<T>{}.projection(args);
   }
 
   /// Part n of the gradient of the projection; null if it is not wanted.
   T* part(Index n) {
     return wants_projection() ? part_memory.template data<T>() + n * part_elements(shape) : nullptr;
-  }
-  /// What adds up some parts.
-  ProjectionGradArgs<T> part_args(Index first, Index count) {
-    ProjectionGradArgs<T> args;
-    args.parts = part(first);
-    args.count = count;
-    args.features = shape.features;
-    args.width = shape.width;
-    args.factor = features.factor();
-    return args;
   }
   /// Elements of a part.
   static Index part_elements(const PerformerShape& shape) {

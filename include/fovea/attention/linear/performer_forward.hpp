@@ -4,6 +4,7 @@
 /// memory is.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 

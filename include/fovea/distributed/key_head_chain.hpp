@@ -21,7 +21,7 @@ namespace distributed {
 /// from before, and sends them on, some key heads after the other, so that ranks work on different
 /// heads at once.
 template <class T>
-class CausalChain {
+class KeyHeadChain {
  public:
   /// What one key head needs.
   struct Sizes {
@@ -42,8 +42,8 @@ class CausalChain {
   /// \param key_lengths of the whole sequence, or none; they must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
-  CausalChain(const Sizes& sizes, std::span<const Index> key_lengths, const Rows& rows,
-              E&& executor)
+  KeyHeadChain(const Sizes& sizes, std::span<const Index> key_lengths, const Rows& rows,
+               E&& executor)
       : sizes_(sizes),
         key_lengths_(key_lengths),
         rows_(rows),
@@ -52,8 +52,8 @@ class CausalChain {
         row_args_(static_cast<std::size_t>(workers_ * sizes.group)),
         chain_(rows.ranks(), rows.layout(), ChainWay::up, heads(), sizes.state * Index{sizeof(T)},
                workers_) {}
-  CausalChain(const CausalChain&) = delete;
-  CausalChain& operator=(const CausalChain&) = delete;
+  KeyHeadChain(const KeyHeadChain&) = delete;
+  KeyHeadChain& operator=(const KeyHeadChain&) = delete;
 
   /// The messages of this rank.
   Traffic traffic() const { return chain_.traffic(); }
