@@ -85,6 +85,20 @@ TEST(DistributedPerformerBackward, TakesKeyLengths) {
   check(shorter);
 }
 
+/// The first sequence and the last one cancel: of the one between them there is left in the
+/// gradient of the projection what a sum in this order leaves.
+TEST(DistributedPerformerBackward, AddsUpInTheOrderOfOneProcess) {
+  const PerformerOfRows<float> whole(3, 2, 1, kLinearSegment + 300);
+  for (const Tensor<float>* x : {&whole.q, &whole.k, &whole.v, &whole.d_out}) {
+    x->fill([&](Index b, Index h, Index n, Index c) { return (*x)(b % 2, h, n, c); });
+  }
+  whole.d_out.fill([&](Index b, Index h, Index n, Index c) {
+    const float size = b == 0 ? 1e12F : b == 1 ? 1.0F : -1e12F;
+    return size * whole.d_out(b, h, n, c);
+  });
+  check(whole);
+}
+
 TEST(DistributedPerformerBackward, RunsOnThreads) {
   fovea::ThreadPool pool(3);
   PerformerOfRows<float> whole(2, 8, 4, 1500);
