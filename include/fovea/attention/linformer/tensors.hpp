@@ -43,7 +43,7 @@ struct LinformerSaved {
   View<T> projected_keys = {};    ///< [B, Hk, P, D]: E k
   View<T> projected_values = {};  ///< [B, Hk, P, Dv]: F v
 
-  /// Whether it has room for both, or both.
+  /// Whether both projected tensors are given.
   bool has_projected() const { return !projected_keys.is_none() && !projected_values.is_none(); }
 
   /// Calls visit(name, tensor) for every member.
