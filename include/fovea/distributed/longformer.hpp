@@ -132,7 +132,7 @@ Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttentio
         rows, op.name(), detail::longformer_text(".forward", inputs, rows),
         [&] {
           detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
-            op.check_tensors(own, to, saved);
+            op.check_tensors(own, to, saved, rows.count());
           });
         },
         executor, prepare);
@@ -188,7 +188,7 @@ backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& 
     return detail::run_call(
         rows, op.name(), text,
         [&] {
-          detail::check_spread_grads(op.name(), grads);
+          detail::check_spread_pairs(op.name(), inputs, grads);
           detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
             op.check_backward_tensors(own, from, saved, d_from, grads);
           });

@@ -29,6 +29,11 @@ class OwnRange {
     return local.is_none() || local.size() == 0 ? View<T>()
                                                 : moved_rows(local, first_, range_.begin, rows_);
   }
+  /// The same of a bias or mask, which may have one row for all.
+  template <class T>
+  View<T> of_logits(const View<T>& local) const {
+    return local.rows() == 1 ? local : of(local);
+  }
 
   /// The view of some of the range's rows of a tensor of the rank's rows, and of no others.
   template <class T>

@@ -25,12 +25,16 @@ namespace distributed {
 
 namespace detail {
 
-/// Refuses the gradient of a bias, which is that of pairs.
+/// Refuses what has an element for each pair.
 /// \throws std::invalid_argument
-template <class Grads>
-void check_spread_grads(const char* op, const Grads& grads) {
-  if (grads.bias.is_none()) return;
-  refuse(op, "the gradient of bias", "asked for", "none, since the sequence is spread over ranks");
+template <class In, class Grads>
+void check_spread_pairs(const char* op, const In& in, const Grads& grads) {
+  const auto refuse_it = [op](const char* what, const char* got) {
+    refuse(op, what, got, "none in a backward pass, since the sequence is spread over ranks");
+  };
+  if (!in.bias.is_none()) refuse_it("bias", "given");
+  if (!in.mask.is_none()) refuse_it("mask", "given");
+  if (!grads.bias.is_none()) refuse_it("the gradient of bias", "asked for");
 }
 
 }  // namespace detail
@@ -265,7 +269,7 @@ class SoftmaxBackwardPass {
 /// may want different ones. sink [Hq], which all ranks want or none, is that of the whole sequence
 /// \param executor as in `forward`
 /// \returns the messages of this rank
-/// \throws as `forward`, also std::invalid_argument if the gradient of a bias is asked for
+/// \throws as `forward`, also std::invalid_argument if a bias or mask is given
 ///
 /// Cost: 2 (3 D + 2 Dv) flops for each visible pair of the rank's own rows, as in one process, and
 /// 2 (4 D + 3 Dv) for others, whose logits and gradients of weights two ranks compute; also for
@@ -285,7 +289,7 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
   return detail::run_call(
       rows, Op::name(), call,
       [&] {
-        detail::check_spread_grads(Op::name(), grads);
+        detail::check_spread_pairs(Op::name(), inputs, grads);
         detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
           op.check_backward_tensors(own, from, saved, d_from, grads);
         });
