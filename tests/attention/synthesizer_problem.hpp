@@ -50,9 +50,15 @@ class NamedTensors {
   }
   /// A tensor of NaN in the shape of each of another.
   NamedTensors blank(const Layout& layout) const {
-    NamedTensors made;
-    for (const auto& [name, x] : all_) made.all_.emplace_back(name, Tensor<T>(x.shape(), layout));
-    return made;
+    return made(
+        [&](const std::string&, const Tensor<T>& x) { return Tensor<T>(x.shape(), layout); });
+  }
+  /// make(name, tensor) of each of them.
+  template <class F>
+  NamedTensors made(const F& make) const {
+    NamedTensors others;
+    for (const auto& [name, x] : all_) others.all_.emplace_back(name, make(name, x));
+    return others;
   }
   View<T> operator[](const std::string& name) const {
     for (const auto& [own, x] : all_) {

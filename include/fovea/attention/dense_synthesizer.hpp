@@ -9,6 +9,7 @@
 
 #include "fovea/attention/synthesizer/form.hpp"
 #include "fovea/attention/synthesizer/hidden_layer.hpp"
+#include "fovea/attention/synthesizer/key_columns.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -85,22 +86,16 @@ class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesize
   }
 
   template <class T>
-  static void check_read(const Inputs<T>& in) {
+  static void check_read(const Inputs<T>& in, const std::optional<Index>& sequence) {
     detail::check_synthesizer_lengths(name(), in);
     const Index batch = in.v.batch();
     detail::check_extent(name(), "x", in.x.shape(), 0, batch, "the batch of v");
     detail::check_extent(name(), "x", in.x.shape(), 2, in.v.rows(), "the rows of v");
-    check_weights(in, batch, in.v.heads(), in.v.rows());
-    detail::check_head_groups(name(), "w1", in.w1, in.v);
-  }
-
-  /// Checks weights and tokens against each other.
-  /// \param keys the least number of columns of W2
-  template <class T>
-  static void check_weights(const Inputs<T>& in, Index batch, Index key_heads, Index keys) {
     check_first_weights(in, batch);
-    check_second_weights(in, batch, key_heads, keys);
+    check_second_weights(in, batch, in.v.heads(), sequence.value_or(in.v.rows()),
+                         sequence ? "the rows of the sequence" : "the rows of v");
     detail::check_extent(name(), "w2", in.w2.shape(), 2, in.w1.width(), "the width of w1");
+    detail::check_head_groups(name(), "w1", in.w1, in.v);
   }
 
   template <class T>
@@ -118,13 +113,15 @@ class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesize
   }
 
   /// \param from inputs, or tokens of a decoder
+  /// \param keys the least number of columns of W2   \param whose rows these are
   template <class In>
-  static void check_second_weights(const In& from, Index batch, Index heads, Index keys) {
+  static void check_second_weights(const In& from, Index batch, Index heads, Index keys,
+                                   const char* whose) {
     detail::check_weight_batch(name(), "w2", from.w2, batch);
     detail::check_extent(name(), "w2", from.w2.shape(), 1, heads, "the heads of v");
     if (from.w2.width() < keys) {
       refuse_extent(name(), "w2", from.w2.shape(), 3,
-                    "at least " + std::to_string(keys) + ", the rows of v");
+                    "at least " + std::to_string(keys) + ", " + whose);
     }
     if (from.b2.is_none()) return;
     detail::check_extent(name(), "b2", from.b2.shape(), 0, from.w2.batch(), "the batch of w2");
@@ -224,7 +221,7 @@ class DenseSynthesizerAttention::DecoderForm {
   template <class In>
   static void check_keys(const DecoderShape& shape, const In& from, Index after) {
     if (from.v.is_none()) return;
-    check_second_weights(from, shape.batch, shape.key_heads, after);
+    check_second_weights(from, shape.batch, shape.key_heads, after, "the rows of v");
     detail::check_extent(name(), "w2", from.w2.shape(), 2, shape.width, "the width of the decoder");
   }
 
@@ -243,20 +240,9 @@ class DenseSynthesizerAttention::DecoderForm {
   /// \throws std::bad_alloc
   template <class In>
   View<const T> keys(const DecoderShape& shape, const In& from, Index first, Index count) {
-    const Index row = detail::HiddenLayer<T>::row_of(shape.width);
-    const Index heads = shape.key_heads;
-    keys_ = Workspace(from.w2.batch() * heads * count, row * Index{sizeof(T)});
-    if (keys_.size_bytes() == 0) {
-      return {nullptr, {shape.batch, heads, count, shape.width + 1}, {0, 0, 0, 0}};
-    }
-    const View<T> made(keys_.template data<T>(), {from.w2.batch(), heads, count, shape.width + 1},
-                       {heads * count * row, count * row, row, 1});
-    for (Index b = 0; b < from.w2.batch(); ++b) {
-      for (Index h = 0; h < heads; ++h) {
-        detail::HiddenLayer<T>::put_keys(from.w2, from.b2, b, h, first, count, made, 0);
-      }
-    }
-    return detail::for_batch<T>(made, shape.batch);
+    keys_ = detail::KeyColumns<T>(from.w2, from.b2, shape.key_heads, shape.width, count);
+    keys_.put(0, first, count);
+    return keys_.keys(shape.batch);
   }
 
   /// Gives the softmax the hidden layer of the last rows.
@@ -273,7 +259,7 @@ class DenseSynthesizerAttention::DecoderForm {
   }
 
  private:
-  Workspace keys_;
+  detail::KeyColumns<T> keys_;
   std::optional<detail::HiddenLayer<T>> hidden_;
 };
 

@@ -68,13 +68,20 @@ class FactorisedSynthesizerAttention
            sums(shape.key_heads);
   }
 
+  /// The call as one of softmax attention.
+  template <class T>
+  static SoftmaxInputs<T> as_softmax(const Inputs<T>& in) {
+    const Index batch = in.v.batch();
+    return {detail::for_batch(in.r1, batch), detail::for_batch(in.r2, batch), in.v, in.key_lengths};
+  }
+
  private:
   friend class ForwardCalls<FactorisedSynthesizerAttention>;
   friend class BackwardCalls<FactorisedSynthesizerAttention>;
   friend class detail::SynthesizerForm<FactorisedSynthesizerAttention>;
 
   template <class T>
-  static void check_read(const Inputs<T>& in) {
+  static void check_read(const Inputs<T>& in, const std::optional<Index>& /*sequence*/) {
     detail::check_synthesizer_lengths(name(), in);
     for (const auto& [tensor, factor] : {std::pair{"r1", &in.r1}, std::pair{"r2", &in.r2}}) {
       detail::check_weight_batch(name(), tensor, *factor, in.v.batch());
@@ -83,13 +90,6 @@ class FactorisedSynthesizerAttention
     detail::check_head_groups(name(), "r1", in.r1, in.v);
     detail::check_extent(name(), "r2", in.r2.shape(), 1, in.v.heads(), "the heads of v");
     detail::check_extent(name(), "r2", in.r2.shape(), 3, in.r1.width(), "the width of r1");
-  }
-
-  /// The call as one of softmax attention.
-  template <class T>
-  static SoftmaxInputs<T> as_softmax(const Inputs<T>& in) {
-    const Index batch = in.v.batch();
-    return {detail::for_batch(in.r1, batch), detail::for_batch(in.r2, batch), in.v, in.key_lengths};
   }
 
   template <class T, class E>
@@ -113,31 +113,15 @@ class FactorisedSynthesizerAttention
       return plans.products(call, 3 * inputs.r1.width() + 2 * inputs.v.width());
     });
     // A factor of all sequences has the sum of the gradients that each sequence gives it.
-    Workspace of_r1 = room_for_sum(inputs.r1, grads.r1, inputs.v.batch(), memory_of(threads));
-    Workspace of_r2 = room_for_sum(inputs.r2, grads.r2, inputs.v.batch(), memory_of(threads));
+    detail::BatchSum<T> of_r1(grads.r1, inputs.v.batch(), memory_of(threads));
+    detail::BatchSum<T> of_r2(grads.r2, inputs.v.batch(), memory_of(threads));
     SoftmaxGrads<T> wanted;
-    const bool sums_r1 = is_summed(grads.r1, inputs.v.batch());
-    const bool sums_r2 = is_summed(grads.r2, inputs.v.batch());
-    const SoftmaxInputs<T>& whole = call.inputs();
-    wanted.q = sums_r1 ? View<T>(of_r1.template data<T>(), whole.q.shape()) : grads.r1;
-    wanted.k = sums_r2 ? View<T>(of_r2.template data<T>(), whole.k.shape()) : grads.r2;
+    wanted.q = of_r1.of_sequences();
+    wanted.k = of_r2.of_sequences();
     wanted.v = grads.v;
     SoftmaxBackward(call, plans, out, saved, d_out, wanted).run(threads);
-    if (sums_r1) detail::sum_batch<T>(wanted.q, grads.r1, threads);
-    if (sums_r2) detail::sum_batch<T>(wanted.k, grads.r2, threads);
-  }
-
-  /// Whether a gradient is a sum over sequences.
-  template <class T>
-  static bool is_summed(const View<T>& grad, Index batch) {
-    return !grad.is_none() && grad.batch() != batch;
-  }
-
-  template <class T, class Memory>
-  static Workspace room_for_sum(const View<const T>& factor, const View<T>& grad, Index batch,
-                                Memory&& memory) {
-    if (!is_summed(grad, batch)) return {};
-    return memory.take(batch * factor.heads(), factor.rows() * factor.width() * Index{sizeof(T)});
+    of_r1.finish(threads);
+    of_r2.finish(threads);
   }
 };
 

@@ -144,11 +144,12 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
                      const SoftmaxSaved<T>& saved) const {
     Base::check_tensors(inputs, out, saved);
   }
-  /// The same for a part of the rows of a sequence.
+  /// The same for a part of the rows of a sequence, as in SoftmaxOperator.
   template <class T>
   void check_tensors(const LongformerInputs<T>& inputs, const View<T>& out,
-                     const SoftmaxSaved<T>& saved) const {
-    Base::check_tensors(inputs.shared(), out, saved);
+                     const SoftmaxSaved<T>& saved,
+                     const std::optional<Index>& sequence = {}) const {
+    Base::check_tensors(inputs.shared(), out, saved, sequence);
     check_global_tensors(inputs);
     check_outputs(name(), inputs, out, saved);
   }
@@ -166,8 +167,9 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   template <class T>
   void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
                               const SavedOf<LongformerAttention, T>& saved,
-                              const View<const T>& d_out, const Grads<T>& grads) const {
-    Base::check_backward_tensors(inputs.shared(), out, saved, d_out, grads.shared());
+                              const View<const T>& d_out, const Grads<T>& grads,
+                              const std::optional<Index>& sequence = {}) const {
+    Base::check_backward_tensors(inputs.shared(), out, saved, d_out, grads.shared(), sequence);
     check_global_tensors(inputs);
     check_grads(name(), inputs, out, saved, d_out, grads);
     if (!inputs.has_global()) return;

@@ -57,6 +57,17 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
     return softmax().template backward_bytes<T>(without_width(shape), workers);
   }
 
+  /// The call as one of softmax attention without products, whose bias is R.
+  template <class T>
+  static SoftmaxInputs<T> as_softmax(const Inputs<T>& in) {
+    const Index batch = in.v.batch();
+    SoftmaxInputs<T> made{detail::no_width<T>(batch, in.r.heads(), in.v.rows()),
+                          detail::no_width<T>(batch, in.v.heads(), in.v.rows()), in.v,
+                          in.key_lengths};
+    made.bias = in.r;
+    return made;
+  }
+
  private:
   friend class ForwardCalls<RandomSynthesizerAttention>;
   friend class BackwardCalls<RandomSynthesizerAttention>;
@@ -68,23 +79,13 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
   }
 
   template <class T>
-  static void check_read(const Inputs<T>& in) {
+  static void check_read(const Inputs<T>& in, const std::optional<Index>& sequence) {
     detail::check_synthesizer_lengths(name(), in);
     detail::check_weight_batch(name(), "r", in.r, in.v.batch());
     detail::check_head_groups(name(), "r", in.r, in.v);
     detail::check_extent(name(), "r", in.r.shape(), 2, in.v.rows(), "the rows of v");
-    detail::check_extent(name(), "r", in.r.shape(), 3, in.v.rows(), "the rows of v");
-  }
-
-  /// The call as one of softmax attention without products, whose bias is R.
-  template <class T>
-  static SoftmaxInputs<T> as_softmax(const Inputs<T>& in) {
-    const Index batch = in.v.batch();
-    SoftmaxInputs<T> made{detail::no_width<T>(batch, in.r.heads(), in.v.rows()),
-                          detail::no_width<T>(batch, in.v.heads(), in.v.rows()), in.v,
-                          in.key_lengths};
-    made.bias = in.r;
-    return made;
+    detail::check_extent(name(), "r", in.r.shape(), 3, sequence.value_or(in.v.rows()),
+                         sequence ? "the rows of the sequence" : "the rows of v");
   }
 
   template <class T, class E>

@@ -17,18 +17,12 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// Refuses what has an element for each pair of the sequence, or several sequences in one.
+/// Refuses several sequences in one.
 /// \throws std::invalid_argument
 template <class In>
 void check_spread(const char* op, const In& in) {
-  const auto refuse_given = [op](const char* what) {
-    refuse(op, what, "given", "none, since the sequence is spread over ranks");
-  };
-  if constexpr (requires { in.bias; }) {
-    if (!in.bias.is_none()) refuse_given("bias");
-    if (!in.mask.is_none()) refuse_given("mask");
-  }
-  if (!in.cu_seqlens_q.empty() || !in.cu_seqlens_k.empty()) refuse_given("cu_seqlens");
+  if (in.cu_seqlens_q.empty() && in.cu_seqlens_k.empty()) return;
+  refuse(op, "cu_seqlens", "given", "none, since the sequence is spread over ranks");
 }
 
 /// A tensor of this rank must have as many rows as the rank holds.
@@ -103,6 +97,10 @@ std::string call_text(const char* op, std::string_view pass, const In& in, const
   text.append(", k ").append(sizes_text(in.k)).append(", v ").append(sizes_text(in.v));
   text.append(" (batch, heads, width), key lengths");
   for (const Index length : in.key_lengths) text.append(" ").append(std::to_string(length));
+  if constexpr (requires { in.bias; }) {
+    if (!in.bias.is_none()) text.append(", bias ").append(sizes_text(in.bias));
+    if (!in.mask.is_none()) text.append(", mask ").append(sizes_text(in.mask));
+  }
   return text;
 }
 

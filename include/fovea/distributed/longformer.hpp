@@ -132,7 +132,7 @@ Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttentio
         rows, op.name(), detail::longformer_text(".forward", inputs, rows),
         [&] {
           detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
-            op.check_tensors(own, to, saved);
+            op.check_tensors(own, to, saved, rows.count());
           });
         },
         executor, prepare);
@@ -185,31 +185,30 @@ backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& 
   std::string text = detail::longformer_text(".backward", inputs, rows);
   if (!grads.sink.empty()) text.append(", gradients of sinks");
   const auto call = [&](const auto& prepare) {
-    return detail::run_call(
-        rows, op.name(), text,
+    return detail::run_backward_call(
+        rows, op.name(), text, inputs, grads,
         [&] {
-          detail::check_spread_grads(op.name(), grads);
           detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
-            op.check_backward_tensors(own, from, saved, d_from, grads);
+            op.check_backward_tensors(own, from, saved, d_from, grads, rows.count());
           });
         },
         executor, prepare);
   };
   if (!inputs.has_global()) {
-    return call([&](auto& threads) {
+    return call([&](auto& threads, const detail::OneRowLogits& one_row) {
       auto pass = std::make_unique<SoftmaxBackwardPass<LongformerAttention, T>>(
-          op, inputs.shared(), from, saved, d_from, grads.shared(), rows);
+          op, inputs.shared(), from, saved, d_from, grads.shared(), rows, one_row);
       pass->reserve(threads);
       return pass;
     });
   }
-  return call([&](auto& threads) {
+  return call([&](auto& threads, const detail::OneRowLogits& one_row) {
     using Pass = SoftmaxBackwardPass<detail::LongformerPart, T>;
     return std::make_unique<detail::LongformerPasses<Pass>>(
         std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::left_out), inputs.shared(),
-                               from, saved, d_from, grads.shared(), rows),
+                               from, saved, d_from, grads.shared(), rows, one_row),
         std::make_unique<Pass>(detail::LongformerPart(op, GlobalRows::alone), inputs.global(), from,
-                               saved, d_from, grads.global(), rows),
+                               saved, d_from, grads.global(), rows, one_row),
         threads);
   });
 }

@@ -26,8 +26,15 @@ class OwnRange {
   /// The view of a tensor of the rank's rows; of none it is none.
   template <class T>
   View<T> of(const View<T>& local) const {
-    return local.is_none() || local.size() == 0 ? View<T>()
-                                                : moved_rows(local, first_, range_.begin, rows_);
+    if (local.size() > 0) return moved_rows(local, first_, range_.begin, rows_);
+    Shape shape = local.shape();
+    if (!local.is_none()) shape[2] = rows_;
+    return View<T>(nullptr, shape, {0, 0, 0, 0});  // rows without a width are rows, too
+  }
+  /// The same of a bias or mask, which may have one row for all.
+  template <class T>
+  View<T> of_logits(const View<T>& local) const {
+    return local.rows() == 1 ? local : of(local);
   }
 
   /// The view of some of the range's rows of a tensor of the rank's rows, and of no others.

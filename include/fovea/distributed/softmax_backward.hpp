@@ -11,9 +11,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/logit_rows.hpp"
+#include "fovea/distributed/one_row_logits.hpp"
 #include "fovea/distributed/own_range.hpp"
 #include "fovea/distributed/row_tensors.hpp"
 #include "fovea/distributed/sink_gradients.hpp"
@@ -23,28 +26,18 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-namespace detail {
-
-/// Refuses the gradient of a bias, which is that of pairs.
-/// \throws std::invalid_argument
-template <class Grads>
-void check_spread_grads(const char* op, const Grads& grads) {
-  if (grads.bias.is_none()) return;
-  refuse(op, "the gradient of bias", "asked for", "none, since the sequence is spread over ranks");
-}
-
-}  // namespace detail
-
 /// One backward pass. Every rank makes the same steps, whatever gradients it wants.
 template <class Op, class T>
 class SoftmaxBackwardPass {
  public:
   /// Takes the memory for tensors, on every rank, and prepares all messages.
   /// \param inputs, out, saved, d_out, grads those of this rank, checked; they are not read yet
+  /// \param one_row which of bias and mask have one row for all queries
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SoftmaxBackwardPass(const Op& op, const SoftmaxInputs<T>& inputs, const View<const T>& out,
                       const SoftmaxSaved<T>& saved, const View<const T>& d_out,
-                      const SoftmaxGrads<T>& grads, const Rows& rows)
+                      const SoftmaxGrads<T>& grads, const Rows& rows,
+                      const detail::OneRowLogits& one_row = {})
       : rows_(rows),
         inputs_(inputs),
         out_(out),
@@ -52,6 +45,13 @@ class SoftmaxBackwardPass {
         d_out_(d_out),
         grads_(grads),
         plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
+        keys_travel_(exchange(
+            [&](int rank) { return keys_seen(plans_, rows.layout().of(rank), rows.count()); })),
+        queries_travel_(exchange(
+            [&](int rank) { return rows_seeing(plans_, rows.layout().of(rank), rows.count()); })),
+        logits_travel_(logit_transfers()),
+        bias_(inputs.bias, one_row.bias, logits_travel_, rows),
+        mask_(inputs.mask, one_row.mask, logits_travel_, rows),
         query_plans_(plans_.cut([&](const AnyPlan& plan) {
           return std::vector<AnyPlan>{AnyPlan(PlanPart(plan, rows.own()))};
         })),
@@ -67,16 +67,13 @@ class SoftmaxBackwardPass {
                   {inputs.q.heads(), 1}}),
         d_keys_(inputs.q.batch(), rows.count(), key_tensors(inputs)),
         d_queries_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), inputs.q.width()}}),
+        d_bias_(grads.bias.batch(), rows.count(), {{grads.bias.heads(), grads.bias.width()}}),
         call_(whole_inputs(inputs), op.softmax_options(),
               op.template score_modifier<Compute<T>, true>()),
         row_pass_(call_, query_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
                   queries_.tensor(kGradOfOut), {}),
         pair_pass_(call_, pair_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
                    queries_.tensor(kGradOfOut), written_grads()),
-        keys_travel_(exchange(
-            [&](int rank) { return keys_seen(plans_, rows.layout().of(rank), rows.count()); })),
-        queries_travel_(exchange(
-            [&](int rank) { return rows_seeing(plans_, rows.layout().of(rank), rows.count()); })),
         key_exchange_(rows.ranks(), keys_, {keys_travel_}),
         query_exchange_(rows.ranks(), queries_, {queries_travel_}) {
     const std::vector<Range>& own = rows.own();
@@ -92,7 +89,8 @@ class SoftmaxBackwardPass {
 
   /// The messages of this rank.
   Traffic traffic() const {
-    const Traffic of_rows = key_exchange_.traffic() + query_exchange_.traffic();
+    const Traffic of_rows =
+        key_exchange_.traffic() + query_exchange_.traffic() + bias_.traffic() + mask_.traffic();
     return sinks_ ? of_rows + sinks_->traffic() : of_rows;
   }
 
@@ -113,11 +111,14 @@ class SoftmaxBackwardPass {
   std::exception_ptr run(E&& executor) {
     put_rows();
     key_exchange_.begin();
+    bias_.run();
+    mask_.run();
     key_exchange_.begin_stage(0);
     std::exception_ptr error = fovea::detail::caught([&] {
       row_pass_.look_at_lse(executor);
       row_pass_.compute(executor);
       keep_lse_low();
+      if (!grads_.bias.is_none()) add_bias(executor);
     });
     if (sinks_) {
       const std::exception_ptr thrown = add_sinks(executor);
@@ -150,6 +151,8 @@ class SoftmaxBackwardPass {
     made.q = queries_.tensor(kQ);
     made.k = keys_.tensor(0);
     made.v = keys_.tensor(1);
+    made.bias = bias_.view();
+    made.mask = mask_.view();
     return made;
   }
 
@@ -169,10 +172,6 @@ class SoftmaxBackwardPass {
 
   /// Where the gradients are written, of all rows: only this rank's are.
   SoftmaxGrads<T> written_grads() const {
-    const auto place = [&](const View<T>& own, const View<T>& window) {
-      if (own.is_none()) return own;
-      return is_in_place() ? own_ranges(rows_).front().of(own) : window;
-    };
     SoftmaxGrads<T> written;
     written.q = place(grads_.q, d_queries_.tensor(0));
     written.k = place(grads_.k, d_keys_.tensor(0));
@@ -180,9 +179,37 @@ class SoftmaxBackwardPass {
     return written;
   }
 
+  /// Where the gradient of a tensor is written, of which this rank's rows may be written.
+  View<T> place(const View<T>& own, const View<T>& window) const {
+    if (own.is_none()) return own;
+    return is_in_place() ? own_ranges(rows_).front().of(own) : window;
+  }
+
   template <class Needs>
   ExchangePlan exchange(const Needs& needs) const {
     return ExchangePlan::of(rows_.layout(), rows_.ranks().rank(), needs);
+  }
+
+  LogitTransfers logit_transfers() const {
+    const bool has_logits = !inputs_.bias.is_none() || !inputs_.mask.is_none();
+    return has_logits ? LogitTransfers(queries_travel_, plans_, rows_) : LogitTransfers();
+  }
+
+  /// Computes the gradient of the bias, which has the rows of this rank's queries.
+  template <class E>
+  void add_bias(E&& executor) {
+    if (is_in_place()) fill_zeros(grads_.bias);  // the window holds zeros
+    row_pass_.add_to_bias(place(grads_.bias, d_bias_.tensor(0)), executor);
+  }
+
+  static void fill_zeros(const View<T>& x) {
+    for (Index b = 0; b < x.batch(); ++b) {
+      for (Index h = 0; h < x.heads(); ++h) {
+        for (Index n = 0; n < x.rows(); ++n) {
+          for (Index d = 0; d < x.width(); ++d) x(b, h, n, d) = 0;
+        }
+      }
+    }
   }
 
   /// Computes the gradients of the sinks. \returns what computing has thrown, or null
@@ -231,6 +258,7 @@ class SoftmaxBackwardPass {
     if (!grads_.q.is_none()) d_queries_.get(0, grads_.q, rows_.own());
     if (!grads_.k.is_none()) d_keys_.get(0, grads_.k, rows_.own());
     if (!grads_.v.is_none()) d_keys_.get(1, grads_.v, rows_.own());
+    if (!grads_.bias.is_none()) d_bias_.get(0, grads_.bias, rows_.own());
   }
 
   const Rows& rows_;
@@ -240,17 +268,21 @@ class SoftmaxBackwardPass {
   View<const T> d_out_;
   SoftmaxGrads<T> grads_;
   HeadPlans plans_;
+  ExchangePlan keys_travel_;
+  ExchangePlan queries_travel_;
+  LogitTransfers logits_travel_;
+  LogitRows<T> bias_;
+  LogitRows<bool> mask_;
   HeadPlans query_plans_;  // this rank's query rows, with all keys that they see
   HeadPlans pair_plans_;   // what makes the gradients of this rank's queries and keys
   RowTensors<T> keys_;
   RowTensors<T> queries_;
   RowTensors<T> d_keys_;
   RowTensors<T> d_queries_;
+  RowTensors<T> d_bias_;
   SoftmaxCall<T> call_;
   SoftmaxBackward<T> row_pass_;   // what rows need beside gradients of q, k and v
   SoftmaxBackward<T> pair_pass_;  // these gradients
-  ExchangePlan keys_travel_;
-  ExchangePlan queries_travel_;
   Exchange key_exchange_;
   Exchange query_exchange_;
   std::optional<SinkGradients<T>> sinks_;  // if they are wanted
@@ -262,18 +294,21 @@ class SoftmaxBackwardPass {
 /// \param out, saved as `forward` wrote them, with lse
 /// \param d_out [B, Hq, own rows, Dv]: the gradient of the loss with respect to out
 /// \param grads of q, k and v, of this rank's rows: those that have a tensor are written; the ranks
-/// may want different ones. sink [Hq], which all ranks want or none, is that of the whole sequence
-/// \param executor as in `forward`
-/// \returns the messages of this rank
-/// \throws as `forward`, also std::invalid_argument if the gradient of a bias is asked for
+/// may want different ones. bias has the rows of the rank's queries. sink [Hq], which all ranks
+/// want or none, is that of the whole sequence \param executor as in `forward` \returns the
+/// messages of this rank \throws as `forward`, also std::invalid_argument if the gradient of a bias
+/// is asked for that has one row for all queries
 ///
 /// Cost: 2 (3 D + 2 Dv) flops for each visible pair of the rank's own rows, as in one process, and
 /// 2 (4 D + 3 Dv) for others, whose logits and gradients of weights two ranks compute; also for
 /// those in blocks of the pattern that no rank holds all, as those of long strides. The keys and
 /// values that the rank's queries see are received, and then the queries that see its keys, with
-/// out, d_out and two numbers; for sinks kSinkSums numbers of each head go from range to range.
-/// Memory: what it receives, and the rank's rows once more; their gradients, too, if the rank has
-/// several ranges.
+/// out, d_out and two numbers; for sinks kSinkSums numbers of each head go from range to range. Of
+/// a bias or mask that does not have one row for all queries come the rows of others that see the
+/// rank's keys, in the columns of those of its keys that they see; the gradient of a bias takes as
+/// much as a forward pass again. Memory: what it receives, and the rank's rows once more, also of
+/// bias and mask; their gradients, too, if the rank has several ranges. What comes of bias and mask
+/// is packed for one other rank at a time, and address space is taken for all N x N numbers.
 template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires PatternAttention<Op, T> && std::floating_point<T> Traffic
 backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
@@ -282,19 +317,18 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
   const View<const T> d_from(d_out);
   std::string call = detail::call_text(Op::name(), ".backward", inputs, rows);
   if (!grads.sink.empty()) call.append(", gradients of sinks");
-  return detail::run_call(
-      rows, Op::name(), call,
+  return detail::run_backward_call(
+      rows, Op::name(), call, inputs, grads,
       [&] {
-        detail::check_spread_grads(Op::name(), grads);
         detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
-          op.check_backward_tensors(own, from, saved, d_from, grads);
+          op.check_backward_tensors(own, from, saved, d_from, grads, rows.count());
         });
         op.check_pattern(detail::whole_sequence(op, rows));
       },
       executor,
-      [&](auto& threads) {
+      [&](auto& threads, const detail::OneRowLogits& one_row) {
         auto pass = std::make_unique<SoftmaxBackwardPass<Op, T>>(op, inputs, from, saved, d_from,
-                                                                 grads, rows);
+                                                                 grads, rows, one_row);
         pass->reserve(threads);
         return pass;
       });

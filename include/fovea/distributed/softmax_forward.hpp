@@ -129,6 +129,8 @@ class SoftmaxForwardPass {
       in.q = range.of(inputs.q);
       in.k = range.of(inputs.k);
       in.v = range.of(inputs.v);
+      in.bias = range.of_logits(inputs.bias);
+      in.mask = range.of_logits(inputs.mask);
       add_part(inner_parts_, op, in, out, saved, range, inner);
       in.k = keys_.tensor(0);
       in.v = keys_.tensor(1);
@@ -286,13 +288,14 @@ class SoftmaxForwardPass {
 /// any number of ranks and any layout.
 /// \param op an operator of softmax attention over a pattern
 /// \param inputs q, k and v of this rank's rows, [B, H, own rows, D] in ascending order; key
-/// lengths count keys of the whole sequence
+/// lengths count keys of the whole sequence; bias and mask [B, Hq, own rows, N], each of which may
+/// be 1 instead, have the rows of the rank's queries and the columns of all keys of the sequence
 /// \param out [B, Hq, own rows, Dv], written
 /// \param saved lse [B, Hq, own rows, 1], written if it has a tensor
 /// \param executor runs the blocks of this rank, as in `forward` of the operator
 /// \returns the messages of this rank
 /// \throws on all ranks alike what one of them throws, with its number, before anything is written:
-/// std::invalid_argument for inputs that `op` refuses, for bias, mask or packed sequences, for
+/// std::invalid_argument for inputs that `op` refuses, for packed sequences, for
 /// tensors that do not have the rank's rows, for calls that differ between ranks, and for an arena
 /// in use or too small; std::bad_alloc. Later, what a user's pattern or executor throws while it
 /// computes. std::runtime_error if MPI fails.
@@ -310,8 +313,9 @@ requires PatternAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op
   return detail::run_call(
       rows, Op::name(), detail::call_text(Op::name(), ".forward", inputs, rows),
       [&] {
-        detail::check_call(Op::name(), inputs, rows,
-                           [&](const SoftmaxInputs<T>& own) { op.check_tensors(own, to, saved); });
+        detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
+          op.check_tensors(own, to, saved, rows.count());
+        });
         op.check_pattern(detail::whole_sequence(op, rows));
       },
       executor,

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -84,10 +85,12 @@ inline void check_cu_seqlens(const char* op, const std::string& name, std::span<
 }
 
 /// Checks that every extent is that of the logits, or 1.
+/// \param keys whose rows the columns of the logits are
 template <class U>
-void check_broadcast(const char* op, const char* tensor, const View<U>& x, const Shape& logits) {
-  constexpr std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of q",
-                                                "the rows of k"};
+void check_broadcast(const char* op, const char* tensor, const View<U>& x, const Shape& logits,
+                     const char* keys) {
+  const std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of q",
+                                            keys};
   if (x.is_none()) return;
   for (std::size_t d = 0; d < 4; ++d) {
     if (x.shape()[d] == 1 || x.shape()[d] == logits[d]) continue;
@@ -137,13 +140,17 @@ void check_packing(const char* op, const In& inputs) {
 }
 
 /// Checks what changes the logits of softmax attention: bias, mask, ALiBi slopes and sink.
+/// \param sequence the keys that there are, if q, k and v have a part of the rows of a sequence
 /// \pre check_inputs passed
 /// \throws std::invalid_argument
 template <class T>
-void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs) {
-  const Shape logits = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(), inputs.k.rows()};
-  detail::check_broadcast(op, "bias", inputs.bias, logits);
-  detail::check_broadcast(op, "mask", inputs.mask, logits);
+void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs,
+                        const std::optional<Index>& sequence = {}) {
+  const Shape logits = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(),
+                        sequence.value_or(inputs.k.rows())};
+  const char* const keys = sequence ? "the rows of the sequence" : "the rows of k";
+  detail::check_broadcast(op, "bias", inputs.bias, logits, keys);
+  detail::check_broadcast(op, "mask", inputs.mask, logits, keys);
   detail::check_per_head(op, "alibi_slopes", inputs.alibi_slopes, logits[1]);
   detail::check_per_head(op, "sinks", inputs.sink, logits[1]);
   for (std::size_t h = 0; h < inputs.alibi_slopes.size(); ++h) {

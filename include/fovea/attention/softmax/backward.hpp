@@ -100,10 +100,17 @@ class SoftmaxBackward {
   void compute(E&& executor) {
     pass_.find_lse_low(executor);
     const SoftmaxGrads<T>& grads = pass_.grads();
-    if (bias_in_rounds_) BiasBackward<T>(pass_).clear(executor);
+    if (!grads.bias.is_none()) BiasBackward<T>(pass_, grads.bias).clear(executor);
     for (const Round& round : rounds_) run_round(round, executor);
-    if (!grads.bias.is_none() && !bias_in_rounds_) BiasBackward<T>(pass_).run(executor);
+    if (!grads.bias.is_none() && !bias_in_rounds_) add_to_bias(grads.bias, executor);
     if (!grads.sink.empty()) run_sink(executor);
+  }
+
+  /// Adds the pairs of the plans to a gradient of the bias.
+  /// \pre the gradients are computed
+  template <class E>
+  void add_to_bias(const View<T>& to, E&& executor) {
+    BiasBackward<T>(pass_, to).add(executor);
   }
 
   /// Adds query rows of a sequence to the gradient of the sink of head h.

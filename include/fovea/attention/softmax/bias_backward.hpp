@@ -14,20 +14,19 @@ FOVEA_NAMESPACE_BEGIN
 template <class T>
 class BiasBackward {
  public:
-  /// \param pass the call, which must outlive this object
-  explicit BiasBackward(BackwardCall<T>& pass) : pass_(pass) {}
+  /// \param pass the call, which must outlive this object   \param to the gradient
+  BiasBackward(BackwardCall<T>& pass, const View<T>& to) : pass_(pass), to_(to) {}
 
   /// Sets the gradient to +0.
   template <class E>
   void clear(E&& executor) const {
-    zero(executor, pass_.grads().bias);
+    zero(executor, to_);
   }
 
-  /// Writes the gradient.
+  /// Adds the pairs of the call to the gradient.
   template <class E>
-  void run(E&& executor) {
-    clear(executor);
-    const Shape& shape = pass_.grads().bias.shape();
+  void add(E&& executor) {
+    const Shape& shape = to_.shape();
     const AttentionShape whole = pass_.call().shape();
     BiasRound round;
     round.variants = shape[1] == 1 ? pass_.plans().period() : 1;
@@ -87,8 +86,8 @@ class BiasBackward {
 
   /// \param cell number of the batch entry and head of the bias
   void bias_task(const BiasRound& round, Index cell, Index part, Buffers buffers) const {
-    const Index batches = pass_.grads().bias.batch();
-    const Index heads = pass_.grads().bias.heads();
+    const Index batches = to_.batch();
+    const Index heads = to_.heads();
     for (Index s = 0; s < pass_.sequences().count(); ++s) {
       const Sequence sequence = pass_.sequences()[s];
       if (batches != 1 && sequence.batch != cell / heads) continue;
@@ -106,7 +105,7 @@ class BiasBackward {
     SoftmaxGradArgs<T> args;
     args.head = pass_.head(s, h);
     args.scratch = buffers.kernel;
-    args.d_bias = detail::head_logits(pass_.grads().bias, s.batch, h, s.first_query, s.first_key);
+    args.d_bias = detail::head_logits(to_, s.batch, h, s.first_query, s.first_key);
     const AnyPlan& plan = pass_.plans().plan(round.stage, s.index, h);
     const bool by_key = !round.by_query && !round.one_part;
     if (by_key && part >= plan.key_block_count()) return;
@@ -129,6 +128,7 @@ class BiasBackward {
   }
 
   BackwardCall<T>& pass_;
+  View<T> to_;
 };
 
 FOVEA_NAMESPACE_END

@@ -4,6 +4,8 @@
 /// pattern differs.
 #pragma once
 
+#include <optional>
+
 #include "fovea/attention/call/backward_calls.hpp"
 #include "fovea/attention/call/check.hpp"
 #include "fovea/attention/call/forward_calls.hpp"
@@ -99,9 +101,12 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   }
 
   /// The same without check_pattern, for sequences that still grow, and for a part of the rows.
+  /// \param sequence the rows of the sequence, if these are a part of them: bias and mask have as
+  /// many columns
   template <class T>
-  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
-    check_read(inputs);
+  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved,
+                     const std::optional<Index>& sequence = {}) const {
+    check_read(inputs, sequence);
     check_outputs(Op::name(), inputs, out, saved);
   }
 
@@ -114,12 +119,13 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     op().check_pattern(sequence_shape(shape_of(inputs)));
   }
 
-  /// The same without check_pattern, for a part of the rows of a sequence.
+  /// The same without check_pattern, for a part of the rows of a sequence, as in check_tensors.
   template <class T>
   void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
                               const Saved<T>& saved, const View<const T>& d_out,
-                              const Grads<T>& grads) const {
-    check_read(inputs);
+                              const Grads<T>& grads,
+                              const std::optional<Index>& sequence = {}) const {
+    check_read(inputs, sequence);
     check_rows(Op::name(), "out", inputs, out);
     check_rows(Op::name(), "d_out", inputs, d_out);
     check_lse(Op::name(), inputs, saved);
@@ -177,12 +183,12 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
 
   /// Checks the options and the inputs.
   template <class T>
-  void check_read(const Inputs<T>& inputs) const {
+  void check_read(const Inputs<T>& inputs, const std::optional<Index>& sequence) const {
     op().check_options();
     check_softmax_options<Compute<T>>(Op::name(), op().softmax_options());
     check_inputs(Op::name(), inputs);
     check_packing(Op::name(), inputs);
-    check_logit_inputs(Op::name(), inputs);
+    check_logit_inputs(Op::name(), inputs, sequence);
   }
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the

@@ -4,6 +4,8 @@
 /// pairs, the decoder.
 #pragma once
 
+#include <optional>
+
 #include "fovea/attention/synthesizer/decoder.hpp"
 #include "fovea/attention/synthesizer/softmax.hpp"
 
@@ -11,8 +13,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// A form of the Synthesizer, `Form`, which derives from this class. It has `check_read(inputs)`,
-/// what is to be checked of its inputs, beside what an operator of the library has.
+/// A form of the Synthesizer, `Form`, which derives from this class. It has `check_read(inputs,
+/// sequence)`, what is to be checked of its inputs, beside what an operator of the library has.
 template <class Form>
 class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
  public:
@@ -27,7 +29,15 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
   template <class T>
   void check(const InputsOf<Form, T>& inputs, const View<T>& out,
              const SavedOf<Form, T>& saved = {}) const {
-    Form::check_read(inputs);
+    check_tensors(inputs, out, saved);
+  }
+  /// The same for a part of the rows. \param sequence the rows of the sequence, if these are a part
+  /// of them: weights by position have as many columns
+  template <class T>
+  void check_tensors(const InputsOf<Form, T>& inputs, const View<T>& out,
+                     const SavedOf<Form, T>& saved,
+                     const std::optional<Index>& sequence = {}) const {
+    Form::check_read(inputs, sequence);
     check_synthesizer_outputs(Form::name(), inputs, out, saved);
   }
 
@@ -36,7 +46,15 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
   void check_backward(const InputsOf<Form, T>& inputs, const View<const T>& out,
                       const SavedOf<Form, T>& saved, const View<const T>& d_out,
                       const GradsOf<Form, T>& grads) const {
-    Form::check_read(inputs);
+    check_backward_tensors(inputs, out, saved, d_out, grads);
+  }
+  /// The same for a part of the rows, as in check_tensors.
+  template <class T>
+  void check_backward_tensors(const InputsOf<Form, T>& inputs, const View<const T>& out,
+                              const SavedOf<Form, T>& saved, const View<const T>& d_out,
+                              const GradsOf<Form, T>& grads,
+                              const std::optional<Index>& sequence = {}) const {
+    Form::check_read(inputs, sequence);
     check_synthesizer_backward(Form::name(), inputs, out, saved, d_out, grads);
   }
 
@@ -53,10 +71,10 @@ class SynthesizerForm : public ForwardCalls<Form>, public BackwardCalls<Form> {
     return SynthesizerDecoder<Form, T>(static_cast<const Form&>(*this), shape);
   }
 
- protected:
   /// The softmax of the form's logits.
   SynthesizedSoftmax<Form> softmax() const { return SynthesizedSoftmax<Form>(options); }
 
+ protected:
   ~SynthesizerForm() = default;
 };
 

@@ -11,6 +11,7 @@
 #include "fovea/core/executor.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/layers/table.hpp"
+#include "fovea/patterns/pattern.hpp"
 #include "fovea/simd/padding.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -134,6 +135,19 @@ class HiddenLayer {
   template <class E>
   void finish(const View<T>& d_queries, const View<T>& d_keys,
               const DenseSynthesizerGrads<T>& grads, E&& executor) {
+    finish_tokens(d_queries, grads.x, executor);
+    if (!grads.w1.is_none() || !grads.b1.is_none()) {
+      for_each_task(executor, in_.w1.batch() * in_.w1.heads(), [&](Index task, Index worker) {
+        sum_first_weights(d_queries, grads, task / in_.w1.heads(), task % in_.w1.heads(), worker);
+      });
+    }
+    finish_columns(d_keys, grads, executor);
+  }
+
+  /// The part of it that the gradient of tokens is, behind which that of the queries lets through
+  /// what relu does. \param d_x none if it is not wanted
+  template <class E>
+  void finish_tokens(const View<T>& d_queries, const View<T>& d_x, E&& executor) {
     const Index parts = (rows_ + kRows - 1) / kRows;
     const Index heads = in_.w1.heads();
     if (!d_queries.is_none()) {
@@ -143,17 +157,57 @@ class HiddenLayer {
                      (std::min)(kRows, rows_ - first));
       });
     }
-    if (!grads.x.is_none()) {
-      for_each_task(executor, batch_ * grads.x.heads() * parts, [&](Index task, Index worker) {
-        add_to_tokens(d_queries, grads.x, task / parts / grads.x.heads(),
-                      task / parts % grads.x.heads(), task % parts * kRows, worker);
-      });
+    if (d_x.is_none()) return;
+    for_each_task(executor, batch_ * d_x.heads() * parts, [&](Index task, Index worker) {
+      add_to_tokens(d_queries, d_x, task / parts / d_x.heads(), task / parts % d_x.heads(),
+                    task % parts * kRows, worker);
+    });
+  }
+
+  /// Elements of a sum that is the gradients of W1 and b1 of a head.
+  Index first_weights_elements() const { return (width_ + 1) * weight_row(); }
+
+  /// Adds some rows of a head of a sequence to such a sum.
+  /// \param d_queries as finish_tokens left it   \param rows begin at a multiple of kChain
+  /// \param has_weights whether that of W1 is wanted
+  void add_to_first_weights(const View<T>& d_queries, bool has_weights, Index b, Index h,
+                            const Range& rows, T* sums, Index worker) {
+    const Slot own = slot(worker);
+    for (Index first = rows.begin; first < rows.end; first += kRows) {
+      const Index count = (std::min)(kRows, rows.end - first);
+      const Matrix<const T> x = tokens(b, h, first, count, own);
+      const T* const d_hidden = &d_queries(b, h, first, 0);
+      if (has_weights) {
+        ProductKernels<T>{}.multiply({.a = {x.data, 1, x.row},
+                                      .b = {d_hidden, row_of(hidden_), 1},
+                                      .to = sums,
+                                      .to_row = weight_row(),
+                                      .rows = width_,
+                                      .columns = hidden_,
+                                      .steps = count,
+                                      .add = true});
+      }
+      LayerKernels<T>{}.add_rows(
+          {d_hidden, row_of(hidden_), count, hidden_, sums + width_ * weight_row()});
     }
-    if (!grads.w1.is_none() || !grads.b1.is_none()) {
-      for_each_task(executor, in_.w1.batch() * heads, [&](Index task, Index worker) {
-        write_first_weights(d_queries, grads, task / heads, task % heads, worker);
-      });
+  }
+
+  /// Writes such a sum to the gradients of W1 and b1 that are wanted. \param part of their batch
+  void write_first_weights(const T* sums, const DenseSynthesizerGrads<T>& grads, Index part,
+                           Index h) const {
+    for (Index m = 0; m < hidden_; ++m) {
+      for (Index d = 0; d < width_ && !grads.w1.is_none(); ++d) {
+        grads.w1(part, h, d, m) = sums[d * weight_row() + m];
+      }
+      if (!grads.b1.is_none()) grads.b1(part, h, 0, m) = sums[width_ * weight_row() + m];
     }
+  }
+
+  /// Writes the gradients of W2 and b2 that are wanted.
+  /// \param d_keys [B, Hk, N, M + 1]; 1 in the place of B, if it is the sum over the sequences
+  template <class E>
+  static void finish_columns(const View<T>& d_keys, const DenseSynthesizerGrads<T>& grads,
+                             E&& executor) {
     if (!grads.w2.is_none()) write_second(d_keys, grads.w2, true, executor);
     if (!grads.b2.is_none()) write_second(d_keys, grads.b2, false, executor);
   }
@@ -162,13 +216,13 @@ class HiddenLayer {
   /// How one worker's scratch is divided.
   struct Slot {
     T* weights;  // [D, M]
+    T* biases;   // [M], behind the weights
     T* tokens;   // [kRows, D]
-    T* biases;   // [M]
   };
   Slot slot(Index worker) {
     T* const at = scratch_.data<T>() + worker * (worker_bytes(width_, hidden_) / Index{sizeof(T)});
-    T* const tokens = at + width_ * weight_row();
-    return {at, tokens, tokens + kRows * padded_size(width_)};
+    T* const biases = at + width_ * weight_row();
+    return {at, biases, biases + weight_row()};
   }
   Index weight_row() const { return padded_size(hidden_); }
 
@@ -251,56 +305,36 @@ class HiddenLayer {
 
   /// The gradients of W1 and b1 of a head: the sums over rows, and over the sequences that read
   /// them, in order.
-  void write_first_weights(const View<T>& d_queries, const DenseSynthesizerGrads<T>& grads,
-                           Index part, Index h, Index worker) {
+  void sum_first_weights(const View<T>& d_queries, const DenseSynthesizerGrads<T>& grads,
+                         Index part, Index h, Index worker) {
     const Slot own = slot(worker);
     const bool is_shared = in_.w1.batch() == 1;
     const Index begin = is_shared ? 0 : part;
     const Index end = is_shared ? batch_ : part + 1;
-    std::fill_n(own.weights, width_ * weight_row(), T{0});
-    std::fill_n(own.biases, hidden_, T{0});
+    std::fill_n(own.weights, first_weights_elements(), T{0});
     for (Index b = begin; b < end; ++b) {
-      for (Index first = 0; first < rows_; first += kRows) {
-        const Index count = (std::min)(kRows, rows_ - first);
-        const Matrix<const T> x = tokens(b, h, first, count, own);
-        const T* const d_hidden = &d_queries(b, h, first, 0);
-        if (!grads.w1.is_none()) {
-          ProductKernels<T>{}.multiply({.a = {x.data, 1, x.row},
-                                        .b = {d_hidden, row_of(hidden_), 1},
-                                        .to = own.weights,
-                                        .to_row = weight_row(),
-                                        .rows = width_,
-                                        .columns = hidden_,
-                                        .steps = count,
-                                        .add = true});
-        }
-        LayerKernels<T>{}.add_rows({d_hidden, row_of(hidden_), count, hidden_, own.biases});
-      }
+      add_to_first_weights(d_queries, !grads.w1.is_none(), b, h, {0, rows_}, own.weights, worker);
     }
-    for (Index m = 0; m < hidden_; ++m) {
-      for (Index d = 0; d < width_ && !grads.w1.is_none(); ++d) {
-        grads.w1(part, h, d, m) = own.weights[d * weight_row() + m];
-      }
-      if (!grads.b1.is_none()) grads.b1(part, h, 0, m) = own.biases[m];
-    }
+    write_first_weights(own.weights, grads, part, h);
   }
 
   /// The gradient of W2, or of b2: that of the keys, summed over the sequences that read them in
   /// order, and 0 for columns that are not read.
   template <class E>
-  void write_second(const View<T>& d_keys, const View<T>& to, bool is_weight, E&& executor) {
+  static void write_second(const View<T>& d_keys, const View<T>& to, bool is_weight, E&& executor) {
+    const Index hidden = d_keys.width() - 1;
     const Index parts = (to.width() + kRows - 1) / kRows;
     for_each_task(executor, to.batch() * to.heads() * parts, [&](Index task, Index) {
       const Index part = task / parts / to.heads();
       const Index h = task / parts % to.heads();
       const Index first = task % parts * kRows;
       const Index begin = to.batch() == 1 ? 0 : part;
-      const Index end = to.batch() == 1 ? batch_ : part + 1;
+      const Index end = to.batch() == 1 ? d_keys.batch() : part + 1;
       for (Index j = first; j < (std::min)(to.width(), first + kRows); ++j) {
         for (Index m = 0; m < to.rows(); ++m) {
           T sum = 0;
-          for (Index b = begin; b < end && j < rows_; ++b) {
-            sum += d_keys(b, h, j, is_weight ? m : hidden_);
+          for (Index b = begin; b < end && j < d_keys.rows(); ++b) {
+            sum += d_keys(b, h, j, is_weight ? m : hidden);
           }
           to(part, h, m, j) = sum;
         }

@@ -8,6 +8,7 @@
 
 #include "fovea/attention/softmax/operator.hpp"
 #include "fovea/attention/synthesizer/check.hpp"
+#include "fovea/core/workspace.hpp"
 #include "fovea/patterns/window.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -72,24 +73,52 @@ View<const T> no_width(Index batch, Index heads, Index rows) {
   return {nullptr, {batch, heads, rows, 0}, {0, 0, 0, 0}};
 }
 
-/// sum = the sum of x over its sequences, in order.
-/// \param x [B, H, N, D], dense rows \param sum [1, H, N, D]
-template <class T, class E>
-void sum_batch(const View<const T>& x, const View<T>& sum, E&& executor) {
-  constexpr Index rows = 64;
-  const Index parts = (sum.rows() + rows - 1) / rows;
-  for_each_task(executor, sum.heads() * parts, [&](Index task, Index) {
-    const Index h = task / parts;
-    const Index first = task % parts * rows;
-    for (Index n = first; n < (std::min)(sum.rows(), first + rows); ++n) {
-      for (Index d = 0; d < sum.width(); ++d) {
-        T total = 0;
-        for (Index b = 0; b < x.batch(); ++b) total += x(b, h, n, d);
-        sum(0, h, n, d) = total;
+/// The gradient of weights, which is the sum over the sequences if these have the weights in
+/// common.
+template <class T>
+class BatchSum {
+ public:
+  /// \param grad [1 or B, H, N, D], or none   \param memory that of the call (memory_of)
+  /// \throws std::bad_alloc
+  template <class Memory>
+  BatchSum(const View<T>& grad, Index batch, Memory&& memory) : grad_(grad), batch_(batch) {
+    if (!is_summed()) return;
+    room_ = memory.take(batch * grad.heads(), grad.rows() * grad.width() * Index{sizeof(T)});
+  }
+
+  /// Where the gradients of the sequences are written, [B, H, N, D].
+  View<T> of_sequences() {
+    if (!is_summed()) return grad_;
+    return {room_.template data<T>(), {batch_, grad_.heads(), grad_.rows(), grad_.width()}};
+  }
+
+  /// Adds up what was written, in the order of sequences.
+  template <class E>
+  void finish(E&& executor) {
+    if (!is_summed()) return;
+    constexpr Index rows = 64;
+    const Index parts = (grad_.rows() + rows - 1) / rows;
+    const View<T> x = of_sequences();
+    for_each_task(executor, grad_.heads() * parts, [&](Index task, Index) {
+      const Index h = task / parts;
+      const Index first = task % parts * rows;
+      for (Index n = first; n < (std::min)(grad_.rows(), first + rows); ++n) {
+        for (Index d = 0; d < grad_.width(); ++d) {
+          T total = 0;
+          for (Index b = 0; b < batch_; ++b) total += x(b, h, n, d);
+          grad_(0, h, n, d) = total;
+        }
       }
-    }
-  });
-}
+    });
+  }
+
+ private:
+  bool is_summed() const { return !grad_.is_none() && grad_.batch() != batch_; }
+
+  View<T> grad_;
+  Index batch_;
+  Workspace room_;  // empty unless it is a sum
+};
 
 }  // namespace detail
 
