@@ -98,6 +98,7 @@ TEST(DistributedBackward, HasTheBitsOfOneProcess) {
     const auto whole = whole_problem<float>(2, 4, 2, rows);
     for_each_softmax_operator(
         rows, [&](const std::string& name, const auto& op) { check(name, op, whole); });
+    check("FAT", fovea::FatAttention{}, whole);
   }
 }
 

@@ -85,6 +85,7 @@ TEST(DistributedForward, HasTheBitsOfOneProcess) {
     const Problem<float> problem(2, 4, 2, rows, 5, 7);
     for_each_softmax_operator(
         rows, [&](const std::string& name, const auto& op) { check(name, op, problem); });
+    check("FAT", fovea::FatAttention{}, problem);
   }
 }
 
