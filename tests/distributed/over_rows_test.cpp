@@ -204,6 +204,47 @@ TYPED_TEST(DistributedLayer, ListsOfKeysAreThoseOfTheRows) {
   }
 }
 
+/// Each rank brings the bias and the mask of its rows, and gets the gradient of this bias.
+TYPED_TEST(DistributedLayer, BiasAndMaskAreThoseOfTheRows) {
+  using T = TypeParam;
+  using Attention = MultiHead<fovea::FullAttention, T>;
+  constexpr Index count = 3 * kChain + 9;
+  Tensor<T> bias({1, 4, count, count});
+  bias.fill(gaussian(6));
+  Tensor<bool> mask({2, 1, count, count});
+  mask.fill([](Index b, Index, Index n, Index d) { return (n + d + b) % 3 == 0 ? 0 : 1; });
+  const Tensor<T> d_bias(bias.shape());
+  d_bias.fill(constant(0));
+  Tensor<T> x({2, 1, count, kWidth});
+  x.fill(gaussian(3));
+  Tensor<T> d_y(x.shape());
+  d_y.fill(gaussian(4));
+  Initialiser initialiser(3);
+  const Attention layer(fovea::FullAttention{}, {.width = kWidth, .heads = 4}, initialiser);
+  Call<Attention, T> whole(layer, x, d_y);
+  Tokens<T> tokens;
+  tokens.bias = bias.view();
+  tokens.mask = mask.view();
+  tokens.d_bias = d_bias.view();
+  whole.run(tokens, fovea::Serial{});
+  for (const RowLayout& layout : chain_layouts(count)) {
+    const Rows rows(all_ranks(), layout);
+    const Tensor<T> own_bias = own_part(bias, rows);
+    const Tensor<bool> own_mask = own_part(mask, rows);
+    const Tensor<T> own_d_bias(own_bias.shape());
+    own_d_bias.fill(constant(0));
+    tokens.bias = own_bias.view();
+    tokens.mask = own_mask.view();
+    tokens.d_bias = own_d_bias.view();
+    Call<Attention, T> own(layer, own_part(x, rows), own_part(d_y, rows));
+    with_rows(rows, fovea::Serial{}, [&](auto& over) { own.run(tokens, over); });
+    expect_own_part(own.y, whole.y, rows, layout.text());
+    expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
+    expect_own_part(own_d_bias, d_bias, rows, layout.text() + ", d_bias");
+    expect_same(own.gradients(), whole.gradients(), layout.text());
+  }
+}
+
 TYPED_TEST(DistributedLayer, LengthsCountTokensOfTheWholeSequence) {
   using T = TypeParam;
   Initialiser initialiser(3);

@@ -112,7 +112,7 @@ inline std::vector<Range> global_rows(const LongformerAttention& op, Index rows)
 /// together; every rank calls it with its own rows. The bits are those of `op.forward` over the
 /// whole sequence, for any number of ranks and any layout.
 /// \param inputs those of this rank's rows, in ascending order; global positions are positions in
-/// the sequence, and key lengths count keys of the whole sequence
+/// the sequence; key lengths, bias and mask are as in `forward` over softmax operators
 /// \param out [B, Hq, own rows, Dv], written   \param saved lse of the rank's rows
 /// \param executor as in `forward` of the operator
 /// \returns the messages of this rank

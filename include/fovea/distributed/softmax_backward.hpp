@@ -67,7 +67,8 @@ class SoftmaxBackwardPass {
                   {inputs.q.heads(), 1}}),
         d_keys_(inputs.q.batch(), rows.count(), key_tensors(inputs)),
         d_queries_(inputs.q.batch(), rows.count(), {{inputs.q.heads(), inputs.q.width()}}),
-        d_bias_(grads.bias.batch(), rows.count(), {{grads.bias.heads(), grads.bias.width()}}),
+        d_bias_(grads.bias.batch(), rows.count(),
+                {{is_in_place() ? 0 : grads.bias.heads(), grads.bias.width()}}),
         call_(whole_inputs(inputs), op.softmax_options(),
               op.template score_modifier<Compute<T>, true>()),
         row_pass_(call_, query_plans_, queries_.tensor(kOut), {queries_.tensor(kLse)},
@@ -279,7 +280,7 @@ class SoftmaxBackwardPass {
   RowTensors<T> queries_;
   RowTensors<T> d_keys_;
   RowTensors<T> d_queries_;
-  RowTensors<T> d_bias_;
+  RowTensors<T> d_bias_;  // empty if its gradient is in place
   SoftmaxCall<T> call_;
   SoftmaxBackward<T> row_pass_;   // what rows need beside gradients of q, k and v
   SoftmaxBackward<T> pair_pass_;  // these gradients
