@@ -16,8 +16,8 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The tensors of a backward pass over segments of kLinearSegment rows. Where the ranges of ranks
-/// begin and end with segments, nothing travels.
+/// The tensors of a backward pass over segments of rows. Where the ranges of ranks begin and end
+/// with segments, nothing travels.
 template <class T>
 class SegmentRows {
  public:
@@ -28,11 +28,12 @@ class SegmentRows {
   /// \param read of tensors that are read   \param made of gradients, which begin as zeros
   /// \param is_given whether gradients begin as what their ranks give, instead
   /// \param shared rows that every rank reads that sums a row from the first of them on
+  /// \param rows_of_segment the rows of a segment
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SegmentRows(const Rows& rows, Index batch, const Sizes& read, const Sizes& made, bool is_given,
-              const std::vector<Range>& shared)
+              const std::vector<Range>& shared, Index rows_of_segment = kLinearSegment)
       : rows_(rows),
-        owners_(rows.layout()),
+        owners_(rows.layout(), rows_of_segment),
         layout_(owners_.layout()),
         read_(batch, rows.count(), read),
         made_(batch, rows.count(), made),

@@ -20,16 +20,18 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The segments of kLinearSegment rows: each is summed by the rank that holds its first row.
+/// The segments of a sequence: each is summed by the rank that holds its first row.
 class SegmentOwners {
  public:
-  /// The owners of the segments of a sequence.
-  explicit SegmentOwners(const RowLayout& layout)
-      : rows_(layout.rows()), of_ranks_(static_cast<std::size_t>(layout.ranks())) {
+  /// The owners of the segments of a sequence, which have so many rows each.
+  explicit SegmentOwners(const RowLayout& layout, Index rows_of_segment = kLinearSegment)
+      : rows_(layout.rows()),
+        rows_of_segment_(rows_of_segment),
+        of_ranks_(static_cast<std::size_t>(layout.ranks())) {
     for (int rank = 0; rank < layout.ranks(); ++rank) {
       for (const Range& range : layout.of(rank)) {
-        const Index first = (range.begin + kLinearSegment - 1) / kLinearSegment;
-        for (Index s = first; s * kLinearSegment < range.end; ++s) {
+        const Index first = (range.begin + rows_of_segment - 1) / rows_of_segment;
+        for (Index s = first; s * rows_of_segment < range.end; ++s) {
           of_ranks_[static_cast<std::size_t>(rank)].push_back(s);
         }
       }
@@ -37,12 +39,12 @@ class SegmentOwners {
   }
 
   /// The number of segments.
-  Index count() const { return (rows_ + kLinearSegment - 1) / kLinearSegment; }
+  Index count() const { return (rows_ + rows_of_segment_ - 1) / rows_of_segment_; }
   /// The segments of a rank, ascending.
   const std::vector<Index>& of(int rank) const { return of_ranks_[static_cast<std::size_t>(rank)]; }
   /// The rows of a segment.
   Range rows(Index segment) const {
-    return {segment * kLinearSegment, (std::min)((segment + 1) * kLinearSegment, rows_)};
+    return {segment * rows_of_segment_, (std::min)((segment + 1) * rows_of_segment_, rows_)};
   }
   /// Where the rows of whole segments are held by those who sum them.
   RowLayout layout() const {
@@ -73,6 +75,7 @@ class SegmentOwners {
 
  private:
   Index rows_;
+  Index rows_of_segment_;
   std::vector<std::vector<Index>> of_ranks_;
 };
 

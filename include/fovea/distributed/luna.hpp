@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Luna attention over a sequence that is spread over ranks, all of which have the packed rows.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <string>
+
+#include "fovea/attention/luna.hpp"
+#include "fovea/distributed/call.hpp"
+#include "fovea/distributed/shared_keys_forward.hpp"
+#include "fovea/distributed/shared_queries_forward.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+namespace detail {
+
+/// Checks what this rank brings to the first step. \throws std::invalid_argument
+template <class T, class Check>
+void check_step(const LunaPack& op, const SoftmaxInputs<T>& in, const Rows& rows,
+                const Check& check_tensors) {
+  check_spread(op.name(), in);
+  check_own_rows(op.name(), "k", in.k, rows);
+  check_own_rows(op.name(), "v", in.v, rows);
+  SoftmaxInputs<T> own = in;
+  own.key_lengths = {};
+  check_tensors(own);
+  fovea::detail::check_key_lengths(op.name(), in.key_lengths, in.q.batch(), "q", rows.count(),
+                                   "the sequence");
+}
+
+/// The same for the second step, whose keys are the packed rows.
+template <class T, class Check>
+void check_step(const LunaUnpack& op, const SoftmaxInputs<T>& in, const Rows& rows,
+                const Check& check_tensors) {
+  check_spread(op.name(), in);
+  check_own_rows(op.name(), "q", in.q, rows);
+  check_tensors(in);
+}
+
+/// The packed rows of a step.
+template <class T>
+Index packed_rows(const LunaPack& /*op*/, const SoftmaxInputs<T>& in) {
+  return in.q.rows();
+}
+template <class T>
+Index packed_rows(const LunaUnpack& /*op*/, const SoftmaxInputs<T>& in) {
+  return in.k.rows();
+}
+
+/// What is the same on all ranks of a step, in words.
+template <class Op, class T>
+std::string step_text(const Op& op, const char* pass, const SoftmaxInputs<T>& in,
+                      const Rows& rows) {
+  std::string text = call_text(op.name(), pass, in, rows);
+  return text.append(", ").append(std::to_string(packed_rows(op, in))).append(" packed rows");
+}
+
+/// The passes of a step.
+template <class Op, class T>
+struct LunaPasses;
+template <class T>
+struct LunaPasses<LunaPack, T> {
+  using Forward = SharedQueriesForward<T>;
+};
+template <class T>
+struct LunaPasses<LunaUnpack, T> {
+  using Forward = SharedKeysForward<T>;
+};
+
+}  // namespace detail
+
+/// A step of Luna attention.
+template <class Op, class T>
+concept LunaStepAttention = (std::same_as<Op, LunaPack> ||
+                             std::same_as<Op, LunaUnpack>)&&std::floating_point<T>;
+
+/// Computes a step of Luna attention over a sequence that is spread over ranks, on all of them
+/// together. The bits are those of `op.forward` over the whole sequence, for any number of ranks
+/// and any layout.
+/// \param op LunaPack or LunaUnpack
+/// \param inputs of LunaPack: q [B, Hq, P, D] of the packed rows, which must be the same on all
+/// ranks, and k and v of this rank's rows, in ascending order; key lengths count keys of the whole
+/// sequence. Of LunaUnpack: q of this rank's rows, and k and v [B, Hk, P, ...] of the packed rows,
+/// the same on all ranks
+/// \param out of LunaPack [B, Hq, P, Dv], which all ranks get; of LunaUnpack [B, Hq, own rows, Dv]
+/// \param saved lse of these rows, written if it has a tensor
+/// \param executor as in `forward` of the operator
+/// \returns the messages of this rank
+/// \throws as `forward` over softmax operators
+///
+/// Cost: that of the rank's rows. LunaUnpack sends nothing. Of LunaPack a running softmax of P (Dv
+/// + 3) numbers for each query head goes from range to range, in the order of the rows, and to all
+/// ranks; these wait for each other unless there are at least as many heads. Keys and values of
+/// segments of kKeySegment rows that lie on several ranks travel to that of the first row.
+/// Memory: the running softmaxes, and the segments that lie on several ranks.
+template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
+requires LunaStepAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                  Out&& out, const SavedOf<Op, T>& saved,
+                                                  const Rows& rows, E&& executor = {}) {
+  const View<T> to(out);
+  return detail::run_call(
+      rows, Op::name(), detail::step_text(op, ".forward", inputs, rows),
+      [&] {
+        detail::check_step(op, inputs, rows,
+                           [&](const SoftmaxInputs<T>& own) { op.check(own, to, saved); });
+      },
+      executor,
+      [&](auto& threads) {
+        return std::make_unique<typename detail::LunaPasses<Op, T>::Forward>(
+            inputs, op.softmax_options(), to, saved, rows, threads);
+      });
+}
+
+/// The same, where nothing is saved.
+template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
+requires LunaStepAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                  Out&& out, const Rows& rows, E&& executor = {}) {
+  return forward<Op>(op, inputs, View<T>(out), SoftmaxSaved<T>{}, rows, executor);
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

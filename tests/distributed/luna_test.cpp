@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Luna attention over ranks has the bits of one process.
+#include "fovea/distributed/luna.hpp"
+
+#include <gtest/gtest.h>
+
+#include "fovea/core/thread_pool.hpp"
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test::distributed_luna {
+
+using fovea::kKeySegment;
+using fovea::LunaPack;
+using fovea::LunaUnpack;
+using fovea::SoftmaxGrads;
+using fovea::SoftmaxInputs;
+using fovea::SoftmaxSaved;
+using fovea::View;
+
+/// Batch, heads and rows of a step.
+struct Sizes {
+  Index batch, query_heads, key_heads, packed, rows;
+};
+
+/// All tensors of a step.
+template <class T>
+struct Step {
+  Step(const Sizes& s, bool is_pack, double size_of_queries = 1)
+      : Step({s.batch, s.query_heads, is_pack ? s.packed : s.rows, 5},
+             {s.batch, s.key_heads, is_pack ? s.rows : s.packed, 5}) {
+    q.fill(gaussian(1, size_of_queries));
+    k.fill(gaussian(2));
+    v.fill(gaussian(3));
+    d_out.fill(gaussian(4));
+  }
+  Step(const Shape& queries, const Shape& keys)
+      : q(queries, {.order = {0, 2, 1, 3}, .gap = 3}),
+        k(keys),
+        v({keys[0], keys[1], keys[2], 7}),
+        out({queries[0], queries[1], queries[2], 7}, {.order = {2, 0, 1, 3}, .gap = 1}),
+        lse({queries[0], queries[1], queries[2], 1}),
+        d_out(out.shape()),
+        d_q(queries),
+        d_k(keys, {.order = {0, 2, 1, 3}, .gap = 2}),
+        d_v(v.shape()) {
+    for (const Tensor<T>* x : {&out, &lse, &d_q, &d_k, &d_v}) x->fill(constant(77));
+  }
+
+  SoftmaxInputs<T> inputs() const {
+    SoftmaxInputs<T> in;
+    in.q = q.view();
+    in.k = k.view();
+    in.v = v.view();
+    in.key_lengths = lengths;
+    in.alibi_slopes = slopes;
+    in.sink = sinks;
+    return in;
+  }
+  SoftmaxSaved<T> saved() const { return {lse.view()}; }
+
+  Tensor<T> q, k, v, out, lse, d_out, d_q, d_k, d_v;
+  std::vector<Index> lengths;
+  std::vector<T> slopes, sinks;
+};
+
+/// A tensor of packed rows, which every rank has.
+template <class T>
+Tensor<T> copy_of(const Tensor<T>& whole) {
+  Tensor<T> copy(whole.shape());
+  copy.fill([&](Index b, Index h, Index n, Index c) { return whole(b, h, n, c); });
+  return copy;
+}
+
+/// What a rank has of a step.
+template <class T>
+Step<T> own_step(const Step<T>& whole, const Rows& rows, bool is_pack) {
+  Shape queries = whole.q.shape();
+  Shape keys = whole.k.shape();
+  (is_pack ? keys : queries)[2] = rows.own_count();
+  Step<T> own(queries, keys);
+  const auto part = [&](const Tensor<T>& x, bool is_spread) {
+    return is_spread ? own_part(x, rows, {.order = {0, 2, 1, 3}, .gap = 2}) : copy_of(x);
+  };
+  own.q = part(whole.q, !is_pack);
+  own.k = part(whole.k, is_pack);
+  own.v = part(whole.v, is_pack);
+  own.d_out = part(whole.d_out, !is_pack);
+  own.lengths = whole.lengths;
+  own.slopes = whole.slopes;
+  own.sinks = whole.sinks;
+  return own;
+}
+
+/// Expects the bits of the whole: of its rows if they are spread, or else of all.
+template <class T>
+void expect_bits(const Tensor<T>& got, const Tensor<T>& whole, bool is_spread, const Rows& rows,
+                 const std::string& what) {
+  if (is_spread) return expect_own_part(got, whole, rows, what);
+  const std::vector<T> a = got.values();
+  const std::vector<T> b = whole.values();
+  EXPECT_TRUE(a.size() == b.size() &&
+              (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0))
+      << what << " of rank " << rows.ranks().rank();
+}
+
+std::vector<RowLayout> layouts(Index rows) {
+  std::vector<RowLayout> all = layouts_of(rows, all_ranks().size());
+  all.push_back(RowLayout::contiguous(rows, all_ranks().size(), kKeySegment));
+  return all;
+}
+
+template <class Op, class T, class... Executor>
+void check(const Op& op, const Step<T>& whole, Executor&... executor) {
+  constexpr bool is_pack = std::same_as<Op, LunaPack>;
+  op.forward(whole.inputs(), whole.out.view(), whole.saved());
+  const Index count = (is_pack ? whole.k : whole.q).shape()[2];
+  for (const RowLayout& layout : layouts(count)) {
+    const Rows rows(all_ranks(), layout);
+    const Step<T> own = own_step(whole, rows, is_pack);
+    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor...);
+    const std::string what = std::string(op.name()) + ", " + layout.text();
+    expect_bits(own.out, whole.out, !is_pack, rows, what + ", out");
+    expect_bits(own.lse, whole.lse, !is_pack, rows, what + ", lse");
+    EXPECT_EQ(own.out.changed_gaps(), 0);
+  }
+}
+
+template <class T, class... Executor>
+void check_steps(const Sizes& sizes, Executor&... executor) {
+  check(LunaPack(), Step<T>(sizes, true), executor...);
+  check(LunaUnpack(), Step<T>(sizes, false), executor...);
+}
+
+TEST(DistributedLuna, HasTheBitsOfOneProcess) {
+  for (const Index rows : {1, 6, 40, 333}) check_steps<float>({2, 4, 2, 5, rows});
+  check_steps<float>({1, 2, 2, 1, 100});
+  check_steps<float>({1, 2, 1, 200, 150});
+}
+
+TEST(DistributedLuna, HasTheBitsOfOneProcessInDouble) { check_steps<double>({1, 2, 1, 16, 700}); }
+
+/// Several segments of keys, whose running softmaxes are merged in their order.
+TEST(DistributedLuna, HasTheBitsOfOneProcessOverSegments) {
+  check_steps<float>({1, 4, 2, 9, 4 * kKeySegment + 77});
+  check_steps<double>({1, 1, 1, 70, 2 * kKeySegment});
+}
+
+TEST(DistributedLuna, TakesKeyLengths) {
+  Step<float> pack({4, 2, 2, 5, 3 * kKeySegment + 5}, true);
+  pack.lengths = {3 * kKeySegment + 5, 0, kKeySegment, 2 * kKeySegment + 1};
+  check(LunaPack(), pack);
+  Step<float> unpack({3, 2, 2, 40, 300}, false);
+  unpack.lengths = {40, 0, 7};
+  check(LunaUnpack(), unpack);
+}
+
+TEST(DistributedLuna, TakesSlopesAndSinks) {
+  for (const bool is_pack : {true, false}) {
+    Step<float> step({1, 4, 2, 6, 2 * kKeySegment + 9}, is_pack);
+    step.slopes = {0.5F, 0.25F, 0.01F, 0.001F};
+    step.sinks = {1, -2, 0.5F, 3};
+    if (is_pack) check(LunaPack(), step);
+    if (!is_pack) check(LunaUnpack(), step);
+  }
+}
+
+TEST(DistributedLuna, RunsOnThreads) {
+  fovea::ThreadPool pool(3);
+  check_steps<float>({1, 8, 4, 100, 2 * kKeySegment + 300}, pool);
+}
+
+TEST(DistributedLuna, TakesSequencesWithoutRows) {
+  check_steps<float>({2, 2, 1, 3, 0});
+  check_steps<float>({2, 2, 1, 0, 90});
+}
+
+}  // namespace fovea_test::distributed_luna
