@@ -59,6 +59,13 @@ struct Step {
     return in;
   }
   SoftmaxSaved<T> saved() const { return {lse.view()}; }
+  SoftmaxGrads<T> grads() const {
+    SoftmaxGrads<T> all;
+    all.q = d_q.view();
+    all.k = d_k.view();
+    all.v = d_v.view();
+    return all;
+  }
 
   Tensor<T> q, k, v, out, lse, d_out, d_q, d_k, d_v;
   std::vector<Index> lengths;
@@ -115,6 +122,8 @@ template <class Op, class T, class... Executor>
 void check(const Op& op, const Step<T>& whole, Executor&... executor) {
   constexpr bool is_pack = std::same_as<Op, LunaPack>;
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
+  op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(),
+              View<const T>(whole.d_out.view()), whole.grads());
   const Index count = (is_pack ? whole.k : whole.q).shape()[2];
   for (const RowLayout& layout : layouts(count)) {
     const Rows rows(all_ranks(), layout);
@@ -124,6 +133,12 @@ void check(const Op& op, const Step<T>& whole, Executor&... executor) {
     expect_bits(own.out, whole.out, !is_pack, rows, what + ", out");
     expect_bits(own.lse, whole.lse, !is_pack, rows, what + ", lse");
     EXPECT_EQ(own.out.changed_gaps(), 0);
+    fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
+                                 View<const T>(own.d_out.view()), own.grads(), rows, executor...);
+    expect_bits(own.d_q, whole.d_q, !is_pack, rows, what + ", d_q");
+    expect_bits(own.d_k, whole.d_k, is_pack, rows, what + ", d_k");
+    expect_bits(own.d_v, whole.d_v, is_pack, rows, what + ", d_v");
+    EXPECT_EQ(own.d_k.changed_gaps(), 0);
   }
 }
 
@@ -169,6 +184,21 @@ TEST(DistributedLuna, TakesSlopesAndSinks) {
 TEST(DistributedLuna, RunsOnThreads) {
   fovea::ThreadPool pool(3);
   check_steps<float>({1, 8, 4, 100, 2 * kKeySegment + 300}, pool);
+}
+
+/// What the rounding of a large lse took is found with all keys.
+TEST(DistributedLuna, HasTheBitsOfOneProcessIfLseIsLarge) {
+  const Sizes sizes = {2, 2, 1, 70, 2 * kKeySegment + 300};
+  Step<float> pack(sizes, true, 4000);
+  pack.lengths = {2 * kKeySegment + 300, kKeySegment + 3};
+  check(LunaPack(), pack);
+  const Step<float> unpack(sizes, false, 4000);
+  check(LunaUnpack(), unpack);
+  for (const Step<float>* step : {static_cast<const Step<float>*>(&pack), &unpack}) {
+    Index large = 0;
+    for (const float lse : step->lse.values()) large += std::abs(lse) > fovea::kLargeLse ? 1 : 0;
+    EXPECT_GT(large, 100);
+  }
 }
 
 TEST(DistributedLuna, TakesSequencesWithoutRows) {

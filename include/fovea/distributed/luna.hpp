@@ -9,7 +9,9 @@
 
 #include "fovea/attention/luna.hpp"
 #include "fovea/distributed/call.hpp"
+#include "fovea/distributed/shared_keys_backward.hpp"
 #include "fovea/distributed/shared_keys_forward.hpp"
+#include "fovea/distributed/shared_queries_backward.hpp"
 #include "fovea/distributed/shared_queries_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -65,10 +67,12 @@ struct LunaPasses;
 template <class T>
 struct LunaPasses<LunaPack, T> {
   using Forward = SharedQueriesForward<T>;
+  using Backward = SharedQueriesBackward<T>;
 };
 template <class T>
 struct LunaPasses<LunaUnpack, T> {
   using Forward = SharedKeysForward<T>;
+  using Backward = SharedKeysBackward<T>;
 };
 
 }  // namespace detail
@@ -120,6 +124,66 @@ template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires LunaStepAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                   Out&& out, const Rows& rows, E&& executor = {}) {
   return forward<Op>(op, inputs, View<T>(out), SoftmaxSaved<T>{}, rows, executor);
+}
+
+namespace detail {
+
+/// Refuses gradients of what is no row. \throws std::invalid_argument
+template <class T>
+void check_step_grads(const char* op, const SoftmaxGrads<T>& grads) {
+  if (!grads.bias.is_none()) {
+    refuse(op, "the gradient of bias", "asked for",
+           "none, since the sequence is spread over ranks");
+  }
+  if (!grads.sink.empty()) {
+    refuse(op, "the gradient of sink", "asked for",
+           "none, since the sequence is spread over ranks");
+  }
+}
+
+}  // namespace detail
+
+/// Computes the gradients of a step of Luna attention over a sequence that is spread over ranks, on
+/// all of them together. The bits are those of `op.backward` over the whole sequence.
+/// \param op, inputs as in `forward`   \param out, saved as `forward` wrote them, with lse
+/// \param d_out the gradient of the loss with respect to out; of LunaPack the same on all ranks
+/// \param grads of rows that are spread: those of this rank; of packed rows: their sums over all
+/// ranks. Those that have a tensor are written; the ranks may want different ones, but q of
+/// LunaPack all or none
+/// \param executor as in `forward`   \returns the messages of this rank
+/// \throws as `forward`, also std::invalid_argument if the gradient of a bias or of sinks is asked
+/// for
+///
+/// Cost: that of the rank's rows. The sums of packed rows go from range to range and to all ranks:
+/// of LunaPack P D numbers for each query head, of LunaUnpack P (D + Dv) for each key head, which
+/// go over the ranges once for each of its query heads. All ranks compute at once, and wait for
+/// each other only to add up. Rows of segments that lie on several ranks travel to that of the
+/// first row, and their gradients back: segments of kKeySegment keys, or blocks of block_rows(N)
+/// queries. Where lse is large, LunaPack sends 4 P numbers for each query head more.
+/// Memory: the rank's rows twice, and what its blocks add to the packed rows: for each block of 512
+/// rows (of less, if N is below 4096) as many numbers as in one sum.
+template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
+requires LunaStepAttention<Op, T> Traffic backward(const Op& op, const InputsOf<Op, T>& inputs,
+                                                   const Out& out, const SavedOf<Op, T>& saved,
+                                                   const D& d_out, const GradsOf<Op, T>& grads,
+                                                   const Rows& rows, E&& executor = {}) {
+  const View<const T> from(out);
+  const View<const T> d_from(d_out);
+  std::string call = detail::step_text(op, ".backward", inputs, rows);
+  if (std::same_as<Op, LunaPack> && !grads.q.is_none()) call.append(", the gradient of q");
+  return detail::run_call(
+      rows, Op::name(), call,
+      [&] {
+        detail::check_step_grads(Op::name(), grads);
+        detail::check_step(op, inputs, rows, [&](const SoftmaxInputs<T>& own) {
+          op.check_backward(own, from, saved, d_from, grads);
+        });
+      },
+      executor,
+      [&](auto& threads) {
+        return std::make_unique<typename detail::LunaPasses<Op, T>::Backward>(
+            inputs, op.softmax_options(), from, saved, d_from, grads, rows, threads);
+      });
 }
 
 }  // namespace distributed
