@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "fovea/core/thread_pool.hpp"
+#include "fovea/distributed/softmax_backward.hpp"
+#include "fovea/distributed/softmax_forward.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
@@ -198,6 +200,156 @@ TEST(DistributedLuna, HasTheBitsOfOneProcessIfLseIsLarge) {
     Index large = 0;
     for (const float lse : step->lse.values()) large += std::abs(lse) > fovea::kLargeLse ? 1 : 0;
     EXPECT_GT(large, 100);
+  }
+}
+
+/// Ranks may want different gradients, but for q of LunaPack.
+template <class Op>
+void check_wishes(const Op& op) {
+  constexpr bool is_pack = std::same_as<Op, LunaPack>;
+  const Step<float> whole({1, 2, 1, 6, 700}, is_pack);
+  op.forward(whole.inputs(), whole.out.view(), whole.saved());
+  op.backward(whole.inputs(), View<const float>(whole.out.view()), whole.saved(),
+              View<const float>(whole.d_out.view()), whole.grads());
+  const Rows rows(all_ranks(), RowLayout::zigzag(700, all_ranks().size()));
+  const Step<float> own = own_step(whole, rows, is_pack);
+  fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows);
+  SoftmaxGrads<float> wanted;
+  const bool is_even = all_ranks().rank() % 2 == 0;
+  (is_even ? wanted.k : wanted.v) = (is_even ? own.d_k : own.d_v).view();
+  fovea::distributed::backward(op, own.inputs(), View<const float>(own.out.view()), own.saved(),
+                               View<const float>(own.d_out.view()), wanted, rows);
+  if (is_even) expect_bits(own.d_k, whole.d_k, is_pack, rows, "d_k");
+  if (!is_even) expect_bits(own.d_v, whole.d_v, is_pack, rows, "d_v");
+  for (const float x : own.d_q.values()) EXPECT_EQ(x, 77);
+  for (const float x : (is_even ? own.d_v : own.d_k).values()) EXPECT_EQ(x, 77);
+}
+
+TEST(DistributedLuna, WritesWhatIsWanted) {
+  check_wishes(LunaPack());
+  check_wishes(LunaUnpack());
+}
+
+/// The passes of operators of one sequence are not those of Luna.
+static_assert(!fovea::distributed::PatternAttention<LunaPack, float>);
+static_assert(!fovea::distributed::PatternAttention<LunaUnpack, double>);
+
+/// The bytes that a rank sends in both passes.
+struct Sent {
+  Index forward, backward;
+};
+
+template <class Op>
+Sent sent(const Op& op, const Sizes& sizes, const RowLayout& layout) {
+  constexpr bool is_pack = std::same_as<Op, LunaPack>;
+  const Rows rows(all_ranks(), layout);
+  const Step<float> own = own_step(Step<float>(sizes, is_pack), rows, is_pack);
+  const Index forward =
+      fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows).bytes_sent;
+  const Index backward =
+      fovea::distributed::backward(op, own.inputs(), View<const float>(own.out.view()), own.saved(),
+                                   View<const float>(own.d_out.view()), own.grads(), rows)
+          .bytes_sent;
+  return {forward, backward};
+}
+
+/// However many rows there are, sums of packed rows go to the next range and to all.
+TEST(DistributedLuna, SendsSumsOfPackedRows) {
+  const int ranks = all_ranks().size();
+  const bool is_last = all_ranks().rank() == ranks - 1;
+  const auto of_sums = [&](Index numbers, Index rounds) {
+    // The last range sends to the first one for the next round, and at last to all.
+    const Index messages = is_last ? (ranks > 1 ? rounds - 1 : 0) + ranks - 1 : rounds;
+    return messages * numbers * Index{sizeof(float)};
+  };
+  for (const Index segments : {1, 3}) {
+    const Sizes sizes = {2, 4, 2, 6, ranks * segments * kKeySegment};
+    const RowLayout layout = RowLayout::contiguous(sizes.rows, ranks);
+    const Sent pack = sent(LunaPack(), sizes, layout);
+    EXPECT_EQ(pack.forward, of_sums(2 * 4 * 6 * (7 + 3), 1));
+    EXPECT_EQ(pack.backward, of_sums(2 * 4 * 6 * 5, 1));
+    const Sent unpack = sent(LunaUnpack(), sizes, layout);
+    EXPECT_EQ(unpack.forward, 0);
+    EXPECT_EQ(unpack.backward, of_sums(2 * 2 * 6 * 2 * fovea::padded_size(Index{7}), 2));
+  }
+}
+
+/// Keys and values of a segment that lies on two ranks go to the first, and their gradients back.
+TEST(DistributedLuna, SendsRowsOfBrokenSegments) {
+  if (all_ranks().size() != 2) GTEST_SKIP() << "counted for two ranks";
+  const Index rows = 2 * kKeySegment;
+  const Sizes sizes = {2, 4, 2, 6, rows};
+  const Index row = 2 * 2 * (5 + 7) * Index{sizeof(float)};
+  const Index pack = 2 * 4 * 6 * Index{sizeof(float)};
+  const RowLayout odd({{{0, kKeySegment - 10}}, {{kKeySegment - 10, rows}}});
+  const Sent got = sent(LunaPack(), sizes, odd);
+  const bool is_first = all_ranks().rank() == 0;
+  EXPECT_EQ(got.forward, pack * (7 + 3) + (is_first ? 0 : 10 * row));
+  EXPECT_EQ(got.backward, pack * 5 + 10 * row);
+}
+
+TEST(DistributedLuna, RefusesWhatDoesNotFit) {
+  const int ranks = all_ranks().size();
+  const bool is_last = all_ranks().rank() == ranks - 1;
+  const std::string begin = "rank " + std::to_string(ranks - 1) + ": LunaPack: ";
+  const Rows rows(all_ranks(), RowLayout::contiguous(40, ranks));
+  const Step<float> own = own_step(Step<float>({1, 2, 1, 6, 40}, true), rows, true);
+  const LunaPack op;
+  const auto forward = [&](const SoftmaxInputs<float>& in) {
+    return refusal([&] { fovea::distributed::forward(op, in, own.out.view(), rows); });
+  };
+  const auto backward = [&](const SoftmaxInputs<float>& in, const SoftmaxGrads<float>& grads) {
+    return refusal([&] {
+      fovea::distributed::backward(op, in, View<const float>(own.out.view()), own.saved(),
+                                   View<const float>(own.d_out.view()), grads, rows);
+    });
+  };
+  SoftmaxInputs<float> in = own.inputs();
+  const Tensor<float> wrong({1, 1, 41, 5});
+  if (is_last) in.k = wrong.view();
+  std::string text = forward(in);
+  EXPECT_EQ(text.substr(0, text.find(';')), begin + "rows of k is 41") << text;
+  in = own.inputs();
+  const std::vector<Index> ends = {0, 6};
+  if (is_last) in.cu_seqlens_q = ends;
+  EXPECT_EQ(forward(in), begin +
+                             "cu_seqlens is given; expected none, since the sequence is spread "
+                             "over ranks");
+  in = own.inputs();
+  const std::vector<Index> lengths = {41};
+  if (is_last) in.key_lengths = lengths;
+  text = forward(in);
+  EXPECT_EQ(text.substr(0, text.find(';')), begin + "key_lengths[0] is 41") << text;
+  in = own.inputs();
+  SoftmaxGrads<float> grads = own.grads();
+  const std::vector<float> sinks(2);
+  std::vector<float> d_sinks(2);
+  in.sink = sinks;
+  if (is_last) grads.sink = d_sinks;
+  EXPECT_EQ(backward(in, grads), begin +
+                                     "the gradient of sink is asked for; expected none, since the "
+                                     "sequence is spread over ranks");
+  in = own.inputs();
+  grads = own.grads();
+  const Tensor<float> bias({1, 1, 1, 1});
+  if (is_last) grads.bias = bias.view();
+  EXPECT_EQ(backward(in, grads), begin +
+                                     "the gradient of bias is asked for; expected none, since the "
+                                     "sequence is spread over ranks");
+  if (ranks > 1) {
+    grads = own.grads();
+    if (is_last) grads.q = {};
+    text = backward(in, grads);
+    EXPECT_NE(text.find("6 packed rows, the gradient of q"), std::string::npos) << text;
+    const Tensor<float> fewer({1, 2, 5, 5});
+    const Tensor<float> out({1, 2, 5, 7});
+    if (is_last) in.q = fewer.view();
+    text = refusal(
+        [&] { fovea::distributed::forward(op, in, is_last ? out.view() : own.out.view(), rows); });
+    EXPECT_NE(text.find("5 packed rows, where rank 0 calls"), std::string::npos) << text;
+  }
+  for (const Tensor<float>* x : {&own.out, &own.d_q, &own.d_k, &own.d_v}) {
+    for (const float n : x->values()) EXPECT_EQ(n, 77);
   }
 }
 
