@@ -45,6 +45,7 @@
 #include "fovea/distributed/row_tensors.hpp"
 #include "fovea/distributed/row_window.hpp"
 #include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/segment_keys.hpp"
 #include "fovea/distributed/segment_rows.hpp"
 #include "fovea/distributed/segment_totals.hpp"
 #include "fovea/distributed/shared_keys_backward.hpp"

@@ -98,9 +98,10 @@ concept LunaStepAttention = (std::same_as<Op, LunaPack> ||
 ///
 /// Cost: that of the rank's rows. LunaUnpack sends nothing. Of LunaPack a running softmax of P (Dv
 /// + 3) numbers for each query head goes from range to range, in the order of the rows, and to all
-/// ranks; these wait for each other unless there are at least as many heads. Keys and values of
+/// ranks. All ranks compute at once, and wait for each other only to merge. Keys and values of
 /// segments of kKeySegment rows that lie on several ranks travel to that of the first row.
-/// Memory: the running softmaxes, and the segments that lie on several ranks.
+/// Memory: the segments that lie on several ranks, and of LunaPack a running softmax of each query
+/// head for each of the rank's segments.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires LunaStepAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                   Out&& out, const SavedOf<Op, T>& saved,
@@ -155,13 +156,14 @@ void check_step_grads(const char* op, const SoftmaxGrads<T>& grads) {
 /// for
 ///
 /// Cost: that of the rank's rows. The sums of packed rows go from range to range and to all ranks:
-/// of LunaPack P D numbers for each query head, of LunaUnpack P (D + Dv) for each key head, which
-/// go over the ranges once for each of its query heads. All ranks compute at once, and wait for
-/// each other only to add up. Rows of segments that lie on several ranks travel to that of the
-/// first row, and their gradients back: segments of kKeySegment keys, or blocks of block_rows(N)
-/// queries. Where lse is large, LunaPack sends 4 P numbers for each query head more.
-/// Memory: the rank's rows twice, and what its blocks add to the packed rows: for each block of 512
-/// rows (of less, if N is below 4096) as many numbers as in one sum.
+/// of LunaPack P D numbers for each query head, of LunaUnpack P rows of D and of Dv numbers,
+/// rounded up to whole vectors, for each key head, which go over the ranges once for each of its
+/// query heads. All ranks compute at once, and wait for each other only to add up. Rows of segments
+/// that lie on several ranks travel to that of the first row, and their gradients back: segments of
+/// kKeySegment keys, or blocks of block_rows(N) queries. Where lse is large, LunaPack sends 4 P
+/// numbers for each query head more. Memory: the rank's rows twice, and what its blocks add to the
+/// packed rows: for each block of 512 rows (of less, if N is below 4096) as many numbers as in one
+/// sum.
 template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires LunaStepAttention<Op, T> Traffic backward(const Op& op, const InputsOf<Op, T>& inputs,
                                                    const Out& out, const SavedOf<Op, T>& saved,

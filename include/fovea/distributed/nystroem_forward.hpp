@@ -160,8 +160,9 @@ void check_nystroem(const NystroemAttention& op, const NystroemInputs<T>& in, co
 /// Cost: that of the rank's rows, and 8 m^3 flops a step for each head on every rank. From range to
 /// range and to all go (m + 1) D numbers for each query head and for each key head, and then m (Dv
 /// + 3) for each query head. Keys and values of segments of kKeySegment rows that lie on several
-/// ranks travel to that of the first row. Memory: O(B Hq m (D + Dv + m)), and with key lengths a
-/// byte for each row of the sequence.
+/// ranks travel to that of the first row.
+/// Memory: O(B Hq m (D + Dv + m)), a running softmax of m (Dv + 3) numbers of each query head for
+/// each of the rank's segments, and with key lengths a byte for each row of the sequence.
 template <class Out, class E = Serial, class T = Scalar<Out>>
 requires std::floating_point<T> Traffic forward(const NystroemAttention& op,
                                                 const InputsOf<NystroemAttention, T>& inputs,

@@ -10,82 +10,16 @@
 #include <vector>
 
 #include "fovea/attention/softmax/dense.hpp"
-#include "fovea/distributed/exchange.hpp"
-#include "fovea/distributed/own_range.hpp"
-#include "fovea/distributed/segment_totals.hpp"
+#include "fovea/distributed/segment_keys.hpp"
 #include "fovea/distributed/state_chain.hpp"
+#include "fovea/patterns/plan_part.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The keys of one rank in whole segments of kKeySegment: where a segment ends, a running softmax
-/// is closed, so that another rank may go on with it.
-template <class T>
-class SegmentKeys {
- public:
-  /// Some neighbouring keys, and the tensors that hold them, with places for all keys.
-  struct Piece {
-    Range keys;
-    View<const T> k;
-    View<const T> v;
-  };
-
-  /// Takes the memory of segments that lie on several ranks, and puts this rank's rows there.
-  /// \param k, v of this rank's rows   \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SegmentKeys(const View<const T>& k, const View<const T>& v, const Rows& rows)
-      : owners_(rows.layout(), kKeySegment),
-        layout_(owners_.layout()),
-        window_(k.batch(), rows.count(), {{k.heads(), k.width()}, {v.heads(), v.width()}}),
-        travels_(
-            ExchangePlan::of(rows.layout(), rows.ranks().rank(),
-                             [&](int rank) { return owners_.broken_rows(rows.layout(), rank); })),
-        exchange_(rows.ranks(), window_, {travels_}) {
-    const std::vector<Range>& whole = layout_.of(rows.ranks().rank());
-    // Views of tensors without elements cannot be moved; the window has their shapes.
-    const bool is_empty = k.size() == 0 || v.size() == 0;
-    const std::vector<Range> broken =
-        is_empty ? std::vector<Range>{{0, rows.count()}} : owners_.all_broken_rows(rows.layout());
-    window_.expect(travels_.with_received(intersection(broken, rows.own()), rows.count()));
-    for (const Range& range : intersection(whole, broken)) add({range, tensor(0), tensor(1)});
-    for (const OwnRange& own : own_ranges(rows)) {
-      for (const Range& range : intersection(broken, {own.range()})) {
-        window_.put(0, own.only(k, range), {range});
-        window_.put(1, own.only(v, range), {range});
-      }
-      for (const Range& range : without(intersection(whole, {own.range()}), broken)) {
-        add({range, own.of(k), own.of(v)});
-      }
-    }
-    if (rows.count() == 0) add({{}, tensor(0), tensor(1)});
-    std::sort(pieces_.begin(), pieces_.end(),
-              [](const Piece& a, const Piece& b) { return a.keys.begin < b.keys.begin; });
-  }
-  SegmentKeys(const SegmentKeys&) = delete;
-  SegmentKeys& operator=(const SegmentKeys&) = delete;
-
-  /// Who has which keys.
-  const RowLayout& layout() const { return layout_; }
-  /// The keys of this rank, ascending; of a sequence without rows one piece without keys.
-  const std::vector<Piece>& pieces() const { return pieces_; }
-  /// The messages of this rank.
-  Traffic traffic() const { return exchange_.traffic(); }
-  /// Brings the rows of segments that lie on several ranks to who has them.
-  void bring() { exchange_.run(); }
-
- private:
-  void add(const Piece& piece) { pieces_.push_back(piece); }
-  View<const T> tensor(std::size_t t) const { return View<const T>(window_.tensor(t)); }
-
-  SegmentOwners owners_;
-  RowLayout layout_;
-  RowTensors<T> window_;  // k and v of segments that lie on several ranks
-  ExchangePlan travels_;
-  Exchange exchange_;
-  std::vector<Piece> pieces_;
-};
-
-/// One forward pass. All ranks get the result.
+/// One forward pass. Every rank computes a running softmax of each of its segments, and they are
+/// merged along the ranges. All ranks get the result.
 template <class T>
 class SharedQueriesForward {
  public:
@@ -99,27 +33,18 @@ class SharedQueriesForward {
                        E&& executor)
       : out_(out),
         saved_(saved),
-        rows_(rows),
         shape_{inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
                rows.count(),     inputs.q.width(), inputs.v.width()},
         lengths_(inputs.key_lengths),
         keys_(inputs.k, inputs.v, rows),
         plan_(Dense{}.plan(SequenceShape::of(shape_.queries, shape_.keys, options.alignment))),
-        workers_((std::max)(worker_count(executor, heads()), Index{1})),
+        segments_(segments(inputs, options)),
+        workers_((std::max)(worker_count(executor, (std::max)(tasks(), heads())), Index{1})),
         chain_(rows.ranks(), keys_.layout(), ChainWay::up, heads(),
-               shape_.queries * row_elements() * Index{sizeof(T)}, workers_) {
-    for (const auto& piece : keys_.pieces()) {
-      SoftmaxInputs<T> in = inputs;
-      in.k = piece.k;
-      in.v = piece.v;
-      parts_.push_back(
-          {piece.keys, SoftmaxCall<T>(in, options),
-           AnyPlan(PlanPart(plan_, {&kEverywhere, 1}, piece.keys, PlanPart::Unseen::kept))});
-    }
-    const Index workers = worker_count(executor, workers_ * plan_.block_count());
-    scratch_ = memory_of(executor).take(workers, slot() * Index{sizeof(T)});
-    blocks_ = memory_of(executor).take(workers, BlockStorage::bytes(plan_.most_runs()));
-  }
+               shape_.queries * (shape_.value_width + 3) * Index{sizeof(T)}, workers_),
+        parts_(memory_of(executor).take(heads() * own_count(), part_elements() * Index{sizeof(T)})),
+        scratch_(memory_of(executor).take(workers_, slot() * Index{sizeof(T)})),
+        blocks_(memory_of(executor).take(workers_, BlockStorage::bytes(plan_.most_runs()))) {}
   SharedQueriesForward(const SharedQueriesForward&) = delete;
   SharedQueriesForward& operator=(const SharedQueriesForward&) = delete;
 
@@ -131,72 +56,143 @@ class SharedQueriesForward {
   template <class E>
   std::exception_ptr run(E&& executor) {
     keys_.bring();
-    std::exception_ptr error = chain_.run([&](const LinkOfRows& link, Index first, Index end) {
-      add(link.rows, first, end, executor);
+    std::exception_ptr error = fovea::detail::caught([&] {
+      const Index blocks = plan_.block_count();
+      for_each_task(executor, tasks(), [&](Index task, Index worker) {
+        attend(task / blocks / own_count(), task / blocks % own_count(), task % blocks, worker);
+      });
     });
-    if (rows_.count() == 0) {
-      error = fovea::detail::caught([&] { add({0, 1}, 0, heads(), executor); });
-    }
+    const std::exception_ptr later =
+        chain_.run([&](const LinkOfRows& link, Index first, Index end) {
+          for_each_task(executor, end - first,
+                        [&](Index task, Index worker) { merge(link.rows, first + task, worker); });
+        });
     chain_.give_to_all();
+    if (!error) error = later;
     if (!error) write();
     return error;
   }
 
  private:
-  /// Some keys of this rank.
-  struct Part {
+  /// At most a segment of keys.
+  struct Segment {
     Range keys;
     SoftmaxCall<T> call;
     AnyPlan plan;  // of these keys
   };
 
+  std::vector<Segment> segments(const SoftmaxInputs<T>& inputs,
+                                const SoftmaxOptions& options) const {
+    std::vector<Segment> all;
+    for (const auto& piece : keys_.pieces()) {
+      SoftmaxInputs<T> in = inputs;
+      in.k = piece.k;
+      in.v = piece.v;
+      Index begin = piece.keys.begin;
+      do {
+        const Range keys = {begin, (std::min)(begin + kKeySegment, piece.keys.end)};
+        all.push_back({keys, SoftmaxCall<T>(in, options),
+                       AnyPlan(PlanPart(plan_, {&kEverywhere, 1}, keys, PlanPart::Unseen::kept))});
+        begin = keys.end;
+      } while (begin < piece.keys.end);
+    }
+    return all;
+  }
+
   /// Query heads of all sequences.
   Index heads() const { return shape_.batch * shape_.query_heads; }
-  /// Numbers of a row's running softmax: its values, then three, of which the first is lse at last.
-  Index row_elements() const { return shape_.value_width + 3; }
+  Index own_count() const { return static_cast<Index>(segments_.size()); }
+  Index tasks() const { return heads() * own_count() * plan_.block_count(); }
+  /// The last key that the rows of a sequence see, or -1. The segment that holds it finishes them;
+  /// if there is none, the first segment does.
+  Index last_key(Index head) const {
+    const auto b = static_cast<std::size_t>(head / shape_.query_heads);
+    return (lengths_.empty() ? shape_.keys : lengths_[b]) - 1;
+  }
+
+  /// The state of a head: the sums of values, and three numbers of each row, or at last out, and
+  /// lse as the first of the three.
   T* values(Index head) { return chain_.template state<T>(head); }
   T* sums(Index head) { return values(head) + shape_.queries * shape_.value_width; }
-  Index slot() const {
+  CarriedSoftmax<T> carry(Index head, bool resumes, bool suspends) {
+    return {{values(head), shape_.value_width, 1}, sums(head), resumes, suspends};
+  }
+
+  Index part_elements() const { return softmax_row_part(shape_.queries, shape_.value_width); }
+  /// The running softmax of segment n of this rank.
+  T* part(Index head, Index n) {
+    return parts_.template data<T>() + (head * own_count() + n) * part_elements();
+  }
+
+  Index block_elements() const {
     return softmax_block_scratch(block_rows(shape_.queries), shape_.width, shape_.value_width);
   }
+  /// Elements of scratch of a worker: behind those of a block, the sums of a part.
+  Index slot() const { return block_elements() + padded_size(3 * shape_.queries); }
 
-  /// Where the part ends that finishes the rows of a sequence: no later one has a key that they
-  /// see.
-  Index last_key(Index b) const {
-    return (lengths_.empty() ? shape_.keys : lengths_[static_cast<std::size_t>(b)]) - 1;
-  }
-
-  /// Adds keys of a range to the softmaxes of some heads.
-  template <class E>
-  void add(const Range& range, Index first, Index end, E&& executor) {
-    const Index blocks = plan_.block_count();
-    for_each_task(executor, (end - first) * blocks, [&](Index task, Index worker) {
-      for (const Part& part : parts_) {
-        if (!range.holds(part.keys.begin)) continue;
-        add(part, first + task / blocks, task % blocks, worker);
-      }
-    });
-  }
-
-  /// Adds the keys of a part to the softmaxes of a block of rows, or finishes these.
-  void add(const Part& part, Index head, Index block, Index worker) {
-    const Index b = head / shape_.query_heads;
-    if (part.keys.begin > (std::max)(last_key(b), Index{0})) return;
-    SoftmaxSaved<T> saved;
-    HeadArgs<T> args =
-        part.call.args(part.call.sequences()[b], head % shape_.query_heads, {}, saved);
+  HeadArgs<T> args(const Segment& segment, Index head, Index worker) {
+    const Sequence s = segment.call.sequences()[head / shape_.query_heads];
+    HeadArgs<T> args = segment.call.args(s, head % shape_.query_heads, {}, {});
     args.out = {values(head), shape_.value_width, 1};
     args.lse = {sums(head), 3, 1};
-    args.carry = {{values(head), shape_.value_width, 1},
-                  sums(head),
-                  part.keys.begin > 0,
-                  part.keys.end <= last_key(b)};
+    args.scratch = scratch_.template data<T>() + worker * slot();
+    return args;
+  }
+
+  /// Computes a block of rows over segment n of this rank: those of the first segment of all become
+  /// the state, and others parts.
+  void attend(Index head, Index n, Index block, Index worker) {
+    const Segment& segment = segments_[static_cast<std::size_t>(n)];
+    const bool is_first = segment.keys.begin == 0;
+    if (!is_first && segment.keys.begin > last_key(head)) return;
+    HeadArgs<T> head_args = args(segment, head, worker);
+    const RowNumbers to(part(head, n), shape_);
+    T* const own_sums = head_args.scratch + block_elements();
+    head_args.carry = is_first ? carry(head, false, segment.keys.end <= last_key(head))
+                               : CarriedSoftmax<T>{{to.acc, to.acc_row, 1}, own_sums, false, true};
     BlockStorage storage(plan_.most_runs(), blocks_.template data<std::byte>() +
                                                 worker * BlockStorage::bytes(plan_.most_runs()));
-    args.block = part.plan.block(block, storage);
-    if (args.carry.is_used()) args.block.most_keys = kUnboundedKeys;
-    args.scratch = scratch_.template data<T>() + worker * slot();
-    SoftmaxKernels<T>{}.block(args);
+    head_args.block = segment.plan.block(block, storage);
+    if (head_args.carry.is_used()) head_args.block.most_keys = kUnboundedKeys;
+    SoftmaxKernels<T>{}.block(head_args);
+    if (is_first) return;
+    for (Index r = head_args.block.first; r < head_args.block.first + head_args.block.count; ++r) {
+      for (Index i = 0; i < 3; ++i) to.numbers[i][r] = own_sums[3 * r + i];
+    }
+  }
+
+  /// Where the numbers of rows stand in a part, as kernels merge it.
+  struct RowNumbers {
+    T* numbers[3];  // the largest logit, the sum and whether a key was seen, [P] each
+    T* acc;         // [P, acc_row]
+    Index acc_row;
+
+    RowNumbers(T* part, const AttentionShape& shape)
+        : numbers{part, part + padded_size(shape.queries), part + 2 * padded_size(shape.queries)},
+          acc(part + 3 * padded_size(shape.queries)),
+          acc_row(padded_size(shape.value_width)) {}
+  };
+
+  /// Merges the parts of a range of keys into the state of a head, but for the first segment of
+  /// all, which is there.
+  void merge(const Range& keys, Index head, Index worker) {
+    Range merged;  // numbers of segments
+    for (Index n = 0; n < own_count(); ++n) {
+      const Index begin = segments_[static_cast<std::size_t>(n)].keys.begin;
+      if (begin == 0 || begin > last_key(head) || !keys.holds(begin)) continue;
+      merged = {merged.is_empty() ? n : merged.begin, n + 1};
+    }
+    if (merged.is_empty()) return;
+    const Segment& last = segments_[static_cast<std::size_t>(merged.end - 1)];
+    HeadArgs<T> head_args = args(last, head, worker);
+    head_args.carry = carry(head, true, last.keys.end <= last_key(head));
+    SoftmaxKernels<T>{}.merge({&head_args,
+                               {0, 1, shape_.queries},
+                               0,
+                               1,
+                               part(head, merged.begin),
+                               merged.end - merged.begin,
+                               head_args.scratch});
   }
 
   /// Writes out and lse.
@@ -214,15 +210,15 @@ class SharedQueriesForward {
 
   View<T> out_;
   SoftmaxSaved<T> saved_;
-  const Rows& rows_;
   AttentionShape shape_;
   std::span<const Index> lengths_;
   SegmentKeys<T> keys_;
-  AnyPlan plan_;
+  AnyPlan plan_;                   // of all keys
+  std::vector<Segment> segments_;  // of this rank
   Index workers_;
-  StateChain chain_;  // of a head: values [P, Dv], then three numbers of each row
-  std::vector<Part> parts_;
-  Workspace scratch_;  // [workers]
+  StateChain chain_;   // of a head: [P, Dv], and then [P, 3]
+  Workspace parts_;    // [heads, own segments, part_elements()]
+  Workspace scratch_;  // [workers, slot()]
   Workspace blocks_;   // [workers] BlockStorage
 };
 
