@@ -23,6 +23,9 @@ class LunaStep : public SoftmaxOperator<Op> {
  public:
   LunaOptions options;  ///< checked at every call
 
+  /// Queries and keys are rows of different sequences: one of them is packed.
+  static constexpr bool kIsCross = true;
+
   /// Has the default options.
   LunaStep() = default;
   /// Holds these options. They are checked when the operator is called.

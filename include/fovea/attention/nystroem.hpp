@@ -64,17 +64,15 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
   void check(const InputsOf<NystroemAttention, T>& inputs, const View<T>& out,
              const SavedOf<NystroemAttention, T>& saved = {}) const {
     check_read<T>(inputs);
-    check_outputs(name(), inputs, out, saved);
-    const auto check_landmarks = [&](const char* tensor, const View<T>& x, Index columns) {
-      if (x.is_none()) return;
-      check_output(name(), tensor, x, inputs, landmark_shape(shape_of(inputs), columns));
-      detail::check_apart(name(), tensor, x, "out", out);
-      detail::check_apart(name(), tensor, x, "lse", saved.lse);
-    };
-    check_landmarks("landmark_lse", saved.landmark_lse, 1);
-    check_landmarks("landmark_values", saved.landmark_values, inputs.v.width());
-    detail::check_apart(name(), "landmark_values", saved.landmark_values, "landmark_lse",
-                        saved.landmark_lse);
+    check_lengths(inputs);
+    check_written<T>(inputs, out, saved);
+  }
+
+  /// The same for a part of the rows of a sequence, whose number is not looked at.
+  template <class T>
+  void check_tensors(const Inputs<T>& inputs, const View<T>& out, const Saved<T>& saved) const {
+    check_read<T>(inputs);
+    check_written<T>(inputs, out, saved);
   }
 
   /// \throws std::invalid_argument as `check` does, for everything that `backward` takes
@@ -83,17 +81,29 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
                       const SavedOf<NystroemAttention, T>& saved, const View<const T>& d_out,
                       const GradsOf<NystroemAttention, T>& grads) const {
     check_read<T>(inputs);
-    check_rows(name(), "out", inputs, out);
-    check_rows(name(), "d_out", inputs, d_out);
-    check_lse(name(), inputs, saved);
-    if (!saved.landmark_lse.is_none() && !saved.landmark_values.is_none()) {
-      const AttentionShape s = shape_of(inputs);
-      detail::check_made_shape(name(), "landmark_lse", saved.landmark_lse.shape(),
-                               landmark_shape(s, 1));
-      detail::check_made_shape(name(), "landmark_values", saved.landmark_values.shape(),
-                               landmark_shape(s, s.value_width));
+    check_lengths(inputs);
+    check_gradients<T>(inputs, out, saved, d_out, grads);
+  }
+
+  /// The same for a part of the rows of a sequence, whose number is not looked at.
+  template <class T>
+  void check_backward_tensors(const Inputs<T>& inputs, const View<const T>& out,
+                              const Saved<T>& saved, const View<const T>& d_out,
+                              const Grads<T>& grads) const {
+    check_read<T>(inputs);
+    check_gradients<T>(inputs, out, saved, d_out, grads);
+  }
+
+  /// Checks that the landmarks divide sequences of so many rows, and their key lengths.
+  /// \throws std::invalid_argument if they do not
+  void check_sequence(Index queries, Index keys, std::span<const Index> key_lengths) const {
+    check_divides("q", queries);
+    check_divides("k", keys);
+    for (std::size_t b = 0; b < key_lengths.size(); ++b) {
+      if (key_lengths[b] % options.landmarks == 0) continue;
+      refuse(name(), "key_lengths[" + std::to_string(b) + "]", std::to_string(key_lengths[b]),
+             "a multiple of " + std::to_string(options.landmarks) + ", the landmarks");
     }
-    check_grads(name(), inputs, out, saved, d_out, grads);
   }
 
   /// Bytes of scratch memory that `forward` takes with that many workers.
@@ -162,22 +172,51 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
     if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
       refuse(name(), "cu_seqlens", "given", "none: sequences with landmarks are not packed");
     }
-    check_divides("q", inputs.q.rows());
-    check_divides("k", inputs.k.rows());
-    if (inputs.key_lengths.empty()) return;
-    detail::check_extent(name(), "k", inputs.k.shape(), 2, inputs.q.rows(),
-                         "the rows of q, since key_lengths are those of the queries, too");
-    for (std::size_t b = 0; b < inputs.key_lengths.size(); ++b) {
-      if (inputs.key_lengths[b] % m == 0) continue;
-      refuse(name(), "key_lengths[" + std::to_string(b) + "]",
-             std::to_string(inputs.key_lengths[b]),
-             "a multiple of " + std::to_string(m) + ", the landmarks");
+  }
+  template <class T>
+  void check_lengths(const NystroemInputs<T>& inputs) const {
+    if (!inputs.key_lengths.empty()) {
+      detail::check_extent(name(), "k", inputs.k.shape(), 2, inputs.q.rows(),
+                           "the rows of q, since key_lengths are those of the queries, too");
     }
+    check_sequence(inputs.q.rows(), inputs.k.rows(), inputs.key_lengths);
   }
   void check_divides(const char* tensor, Index rows) const {
     if (rows % options.landmarks == 0) return;
     refuse(name(), std::string("rows of ") + tensor, std::to_string(rows),
            "a multiple of " + std::to_string(options.landmarks) + ", the landmarks");
+  }
+
+  template <class T>
+  void check_written(const NystroemInputs<T>& inputs, const View<T>& out,
+                     const NystroemSaved<T>& saved) const {
+    check_outputs(name(), inputs, out, saved);
+    const auto check_landmarks = [&](const char* tensor, const View<T>& x, Index columns) {
+      if (x.is_none()) return;
+      check_output(name(), tensor, x, inputs, landmark_shape(shape_of(inputs), columns));
+      detail::check_apart(name(), tensor, x, "out", out);
+      detail::check_apart(name(), tensor, x, "lse", saved.lse);
+    };
+    check_landmarks("landmark_lse", saved.landmark_lse, 1);
+    check_landmarks("landmark_values", saved.landmark_values, inputs.v.width());
+    detail::check_apart(name(), "landmark_values", saved.landmark_values, "landmark_lse",
+                        saved.landmark_lse);
+  }
+  template <class T>
+  void check_gradients(const NystroemInputs<T>& inputs, const View<const T>& out,
+                       const NystroemSaved<T>& saved, const View<const T>& d_out,
+                       const NystroemGrads<T>& grads) const {
+    check_rows(name(), "out", inputs, out);
+    check_rows(name(), "d_out", inputs, d_out);
+    check_lse(name(), inputs, saved);
+    if (saved.has_landmarks()) {
+      const AttentionShape s = shape_of(inputs);
+      detail::check_made_shape(name(), "landmark_lse", saved.landmark_lse.shape(),
+                               landmark_shape(s, 1));
+      detail::check_made_shape(name(), "landmark_values", saved.landmark_values.shape(),
+                               landmark_shape(s, s.value_width));
+    }
+    check_grads(name(), inputs, out, saved, d_out, grads);
   }
 
   template <class T, class E>

@@ -12,10 +12,13 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// An operator of softmax attention over a pattern, which reads SoftmaxInputs.
+/// An operator of softmax attention of a sequence to itself over a pattern, which reads
+/// SoftmaxInputs.
 template <class Op, class T>
-concept PatternAttention =
-    std::derived_from<Op, SoftmaxOperator<Op>> && std::same_as<InputsOf<Op, T>, SoftmaxInputs<T>>;
+concept PatternAttention = std::derived_from<Op, SoftmaxOperator<Op>> &&
+    std::same_as<InputsOf<Op, T>, SoftmaxInputs<T>> && !requires {
+  requires Op::kIsCross;
+};
 
 namespace detail {
 

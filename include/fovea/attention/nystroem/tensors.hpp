@@ -28,6 +28,13 @@ struct NystroemSaved {
   View<T> landmark_lse = {};     ///< [B, Hq, m, 1]: of the landmarks of q, over all keys
   View<T> landmark_values = {};  ///< [B, Hq, m, Dv]: what the landmarks of q attend to
 
+  /// Whether both tensors of the landmarks are given.
+  bool has_landmarks() const { return !landmark_lse.is_none() && !landmark_values.is_none(); }
+  /// What a backward pass reads of the landmarks: both tensors, or neither.
+  NystroemSaved of_landmarks() const {
+    return has_landmarks() ? NystroemSaved{{}, landmark_lse, landmark_values} : NystroemSaved{};
+  }
+
   /// Calls visit(name, tensor) for every member.
   template <class F>
   constexpr void for_each_tensor(F&& visit) const {

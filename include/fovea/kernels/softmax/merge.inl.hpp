@@ -26,11 +26,22 @@ class SoftmaxMerge {
 
   void merge(Index i) const {
     const Index row = args_.head_index * args_.block.count + i;
+    const CarriedSoftmax<T>& carry = head_.carry;
+    const Index at = args_.block.first + args_.block.step * i;
     Vec<T> total_max = set1(kMinusInfinity<T>);
     Vec<T> total_sum = zero<T>();
     bool saw = false;
     T* acc = args_.scratch;
     for (Index c = 0; c < head_.value_width; c += kLanes<T>) store(acc + c, zero<T>());
+    if (carry.resumes) {
+      total_max = set1(carry.rows[3 * at]);
+      total_sum = set1(carry.rows[3 * at + 1]);
+      saw = carry.rows[3 * at + 2] != 0;
+      for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
+        store(acc + c, load_columns(carry.acc.data + at * carry.acc.row, carry.acc.column, c,
+                                    head_.value_width));
+      }
+    }
     for (Index p = 0; p < args_.part_count; ++p) {
       const RowSoftmax<const T> state = part(p);
       saw = saw || state.saw[row] != 0;
@@ -46,17 +57,33 @@ class SoftmaxMerge {
         store(acc + c, fma(load(acc + c), from_total, load(from + c) * from_part));
       }
     }
-    finish(i, saw, total_max, total_sum);
+    if (carry.suspends) {
+      suspend(at, saw, total_max, total_sum);
+    } else {
+      finish(at, saw, total_max, total_sum);
+    }
+  }
+
+  /// Leaves a row to the next stage.
+  void suspend(Index at, bool saw, Vec<T> most, Vec<T> sum) const {
+    const CarriedSoftmax<T>& carry = head_.carry;
+    for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
+      store_columns(carry.acc.data + at * carry.acc.row, carry.acc.column, c, head_.value_width,
+                    load(args_.scratch + c));
+    }
+    T* const to = carry.rows + 3 * at;
+    to[0] = most.raw[0];
+    to[1] = sum.raw[0];
+    to[2] = saw ? 1 : 0;
   }
 
   /// Divides a row by its sum and writes it out. A row that saw no key becomes +0, and its lse
   /// -infinity.
-  void finish(Index i, bool saw, Vec<T> most, Vec<T> sum) const {
+  void finish(Index at, bool saw, Vec<T> most, Vec<T> sum) const {
     const int lift = head_.map.weight_lift;
     Vec<T> rescale = set1<T>(1);
     if (head_.sink != nullptr) rescale = add_sink(*head_.sink, lift, most, sum);
     const Vec<T> inverse = rescale / sum;
-    const Index at = args_.block.first + args_.block.step * i;
     for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
       const Vec<T> x = saw ? load(args_.scratch + c) * inverse : zero<T>();
       store_columns<S>(head_.out.data, at * head_.out.row, head_.out.column, c, head_.value_width,

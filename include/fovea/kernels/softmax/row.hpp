@@ -37,7 +37,8 @@ struct SoftmaxRowArgs {
 };
 
 /// The rows of one query head, to be made of the running softmaxes of their segments, which are
-/// merged in their order.
+/// merged in their order. As in a block, the head's carry may stand before them, and may be where
+/// the result is left.
 template <class T, Storage S = Storage::native>
 struct SoftmaxMergeArgs {
   const SoftmaxBlockArgs<T, S>* head = nullptr;  ///< the query head; its block is not read

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What both passes of Nystroem attention compute once the landmarks and what they attend to are
+/// known, and the memory that all of it stands in.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "fovea/attention/call/logit_scale.hpp"
+#include "fovea/attention/call/scratch_tensor.hpp"
+#include "fovea/attention/nystroem/pseudo_inverse.hpp"
+#include "fovea/attention/nystroem/tensors.hpp"
+#include "fovea/attention/softmax/dense.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The landmarks of one call: their means ql and kl, A = softmax(ql kl^T), W = softmax(ql k^T) v
+/// and U = Z W. Every query head has landmarks of keys of its own, as copies where heads share a
+/// key head. The means and W are written by others.
+template <class T>
+class NystroemProducts {
+ public:
+  /// \param of the sizes of the call   \param lengths its key lengths, or none
+  /// \param options checked   \param saved its landmark tensors hold W
+  /// \param memory that of the call
+  template <class Memory>
+  NystroemProducts(const AttentionShape& of, std::span<const Index> lengths,
+                   const NystroemOptions& options, const NystroemSaved<T>& saved, Memory&& memory)
+      : shape(of),
+        scale(detail::logit_scale<T>(options.scale, shape.width)),
+        inverse(options.landmarks, options.iterations),
+        lengths_(lengths),
+        options_(options),
+        q_means_(rows_of(shape.width), memory),
+        k_means_(rows_of(shape.width), memory),
+        own_lse_(saved.landmark_lse.is_none() ? rows_of(1) : Shape{}, memory),
+        own_values_(saved.landmark_values.is_none() ? rows_of(shape.value_width) : Shape{}, memory),
+        kernel_(rows_of(options.landmarks), memory),
+        products_(rows_of(shape.value_width), memory),
+        norms_({1, 1, head_count(), 1}, memory),
+        identity_({1, 1, options.landmarks, options.landmarks}, memory),
+        hidden_(lengths.empty() ? Shape{} : Shape{shape.batch, 1, shape.queries, 1}, memory),
+        lse_(own_lse_.view().is_none() ? saved.landmark_lse : own_lse_.view()),
+        values_(own_values_.view().is_none() ? saved.landmark_values : own_values_.view()) {}
+
+  NystroemProducts(const NystroemProducts&) = delete;
+  NystroemProducts& operator=(const NystroemProducts&) = delete;
+
+  /// Bytes of the tensors of a call that saves none, and of `workers` iterations.
+  static Index workspace_bytes(const AttentionShape& s, const NystroemOptions& options,
+                               Index workers) {
+    const Index m = options.landmarks;
+    const Index rows = s.batch * s.query_heads * m;
+    const Index of_row = 2 * s.width + 2 * s.value_width + m + 1;
+    const Index elements = rows * of_row + m * m + s.batch * s.query_heads * kNormElements +
+                           workers * PseudoInverse<T>(m, options.iterations).scratch_elements();
+    return elements * Index{sizeof(T)} + s.batch * s.queries;
+  }
+
+  AttentionShape shape;      ///< of the call
+  T scale;                   ///< of all logits
+  PseudoInverse<T> inverse;  ///< its iteration
+
+  /// ql, the landmarks of queries.
+  View<T> q_means() { return q_means_.view(); }
+  /// kl, the landmarks of keys.
+  View<T> k_means() { return k_means_.view(); }
+  /// The landmarks of queries of a head, [m, D].
+  T* q_means_of(Index b, Index h) { return q_means_.head(b, h); }
+  /// Those of keys of a query head.
+  T* k_means_of(Index b, Index h) { return k_means_.head(b, h); }
+  /// A, the softmax of landmarks over landmarks.
+  View<T> kernel() { return kernel_.view(); }
+  /// W, the values that the landmarks of queries attend to.
+  View<T> landmark_values() const { return values_; }
+  /// The lse of W.
+  View<T> landmark_lse() const { return lse_; }
+  /// U = Z W.
+  View<T> products() { return products_.view(); }
+  /// A matrix I as the values of every head.
+  View<const T> identity() {
+    const Index m = options_.landmarks;
+    return {identity_.view().data(), rows_of(m), {0, 0, m, 1}};
+  }
+
+  /// The number of query heads of all sequences.
+  Index head_count() const { return shape.batch * shape.query_heads; }
+  /// m
+  Index landmarks() const { return options_.landmarks; }
+  /// The number of queries of a sequence.
+  Index queries(Index b) const { return tokens(b, shape.queries); }
+  /// The number of keys of a sequence.
+  Index keys(Index b) const { return tokens(b, shape.keys); }
+
+  /// What queries attend to at last: kl and U. Those beyond a key length see nothing.
+  SoftmaxInputs<T> last_inputs(const View<const T>& q) {
+    SoftmaxInputs<T> in{.q = q, .k = k_means(), .v = products()};
+    in.mask = View<const bool>(hidden_.view());
+    return in;
+  }
+  /// What the landmarks of q attend to: all keys, for W.
+  SoftmaxInputs<T> key_inputs(const View<const T>& k, const View<const T>& v) {
+    return {.q = q_means(), .k = k, .v = v, .key_lengths = lengths_};
+  }
+  /// The landmarks of k, for A.
+  SoftmaxInputs<T> kernel_inputs() { return {.q = q_means(), .k = k_means(), .v = identity()}; }
+
+  /// Takes the memory of `compute`. \param kernel_lse of A, written; none: not wanted
+  template <class E>
+  void reserve(const View<T>& kernel_lse, E&& executor) {
+    over_landmarks_.emplace(kernel_inputs(), scale, kernel(), kernel_lse);
+    over_landmarks_->reserve(executor);
+    scratch_ = memory_of(executor).take(worker_count(executor, head_count()),
+                                        inverse.scratch_elements() * Index{sizeof(T)});
+  }
+
+  /// Computes A and U. \pre reserve(executor) was called, once, and means and W are written
+  template <class E>
+  void compute(E&& executor) {
+    prepare_constants();
+    over_landmarks_->compute(executor);
+    find_norms(executor);
+    const Index m = landmarks();
+    for_each_task(executor, head_count(), [&](Index head, Index worker) {
+      T* const room = scratch_.template data<T>() + worker * inverse.scratch_elements();
+      const T* const z = inverse.run(kernel_of(head), norm(head).value, room);
+      multiply_rows(z, head, values_, head_data(products_, head), m);
+    });
+  }
+
+  /// A of a head.
+  const T* kernel_of(Index head) { return head_data(kernel_, head); }
+  /// What A^T is divided by.
+  typename PseudoInverse<T>::Norm norm(Index head) {
+    return options_.first_scale == NystroemScale::batch_max ? norms()[norm_head_] : norms()[head];
+  }
+  /// The head whose norm divides that of all heads; that head itself, if each has its own.
+  Index norm_head(Index head) const {
+    return options_.first_scale == NystroemScale::batch_max ? norm_head_ : head;
+  }
+
+  /// to = a W, for a [m, m].
+  void multiply_rows(const T* a, Index head, const View<T>& w, T* to, Index m) const {
+    const Matrix<T> rows =
+        detail::head_matrix(w, head / shape.query_heads, head % shape.query_heads, 0);
+    const Index width = shape.value_width;
+    if (rows.column == 1) {
+      ProductKernels<T>{}.multiply({.a = {a, m, 1},
+                                    .b = stored(Matrix<const T>{rows.data, rows.row, 1}),
+                                    .to = to,
+                                    .to_row = width,
+                                    .rows = m,
+                                    .columns = width,
+                                    .steps = m});
+      return;
+    }
+    for (Index c = 0; c < width; ++c) {
+      ProductKernels<T>{}.multiply(
+          {.a = {a, m, 1},
+           .b = stored(Matrix<const T>{rows.data + c * rows.column, rows.row, 1}),
+           .to = to + c,
+           .to_row = width,
+           .rows = m,
+           .columns = 1,
+           .steps = m});
+    }
+  }
+
+  /// The elements of a head of a scratch tensor [B, Hq, ...].
+  T* head_data(ScratchTensor<T>& x, Index head) const {
+    return x.head(head / shape.query_heads, head % shape.query_heads);
+  }
+  /// [B, Hq, m, columns]
+  Shape rows_of(Index columns) const {
+    return {shape.batch, shape.query_heads, inverse_size(), columns};
+  }
+
+ private:
+  using Norm = typename PseudoInverse<T>::Norm;
+  static constexpr Index kNormElements = (sizeof(Norm) + sizeof(T) - 1) / sizeof(T);
+
+  Index inverse_size() const { return options_.landmarks; }
+  Norm* norms() { return norms_.view().data(); }
+
+  Index tokens(Index b, Index rows) const {
+    return lengths_.empty() ? rows : lengths_[static_cast<std::size_t>(b)];
+  }
+
+  /// I, and which queries are no tokens.
+  void prepare_constants() {
+    const View<T> identity = identity_.view();
+    for (Index i = 0; i < landmarks(); ++i) {
+      for (Index j = 0; j < landmarks(); ++j) identity(0, 0, i, j) = i == j ? T{1} : T{0};
+    }
+    if (lengths_.empty()) return;
+    for (Index b = 0; b < shape.batch; ++b) {
+      bool* const row = hidden_.head(b, 0);
+      std::fill_n(row, queries(b), true);
+      std::fill_n(row + queries(b), shape.queries - queries(b), false);
+    }
+  }
+
+  /// The norms of all heads, and, if one of them is for all, which.
+  template <class E>
+  void find_norms(E&& executor) {
+    for_each_task(executor, head_count(),
+                  [&](Index head, Index) { norms()[head] = inverse.norm(kernel_of(head)); });
+    norm_head_ = 0;
+    if (options_.first_scale != NystroemScale::batch_max) return;
+    Norm largest;
+    for (Index head = 0; head < head_count(); ++head) {
+      if (queries(head / shape.query_heads) == 0) continue;
+      if (largest.take(norms()[head])) norm_head_ = head;
+    }
+  }
+
+  std::span<const Index> lengths_;
+  NystroemOptions options_;
+  ScratchTensor<T> q_means_;     // [B, Hq, m, D]
+  ScratchTensor<T> k_means_;     // [B, Hq, m, D]
+  ScratchTensor<T> own_lse_;     // [B, Hq, m, 1], unless it is saved
+  ScratchTensor<T> own_values_;  // [B, Hq, m, Dv], likewise
+  ScratchTensor<T> kernel_;      // [B, Hq, m, m]
+  ScratchTensor<T> products_;    // [B, Hq, m, Dv]
+  ScratchTensor<Norm> norms_;    // [1, 1, B Hq, 1]
+  ScratchTensor<T> identity_;    // [1, 1, m, m]
+  ScratchTensor<bool> hidden_;   // [B, 1, Nq, 1] whether a query is a token; only with lengths
+  View<T> lse_;
+  View<T> values_;
+  Index norm_head_ = 0;
+  std::optional<DenseForward<T>> over_landmarks_;
+  Workspace scratch_;  // [workers]
+};
+
+FOVEA_NAMESPACE_END
