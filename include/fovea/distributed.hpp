@@ -12,7 +12,6 @@
 #include "fovea/distributed/compact_rows.hpp"
 #include "fovea/distributed/decode_shares.hpp"
 #include "fovea/distributed/delta_gradients_chain.hpp"
-#include "fovea/distributed/dense_gradients_chain.hpp"
 #include "fovea/distributed/dense_synthesizer_gradients.hpp"
 #include "fovea/distributed/dense_synthesizer_rows.hpp"
 #include "fovea/distributed/exchange.hpp"

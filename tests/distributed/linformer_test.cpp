@@ -286,7 +286,7 @@ TEST(DistributedLinformer, SendsGradientsOfProjectedKeysAndNoRows) {
   EXPECT_EQ(block, 64);
   EXPECT_EQ(sent(ranks * block), expected);
   // Rank r begins r rows behind a block, whose gradients come back.
-  const Index read = rank == 0 ? 0 : (block - rank) * 4 * (5 + 7 + 7 + 1 + 1) * 4;
+  const Index read = rank == 0 ? 0 : (block - rank) * 4 * (5 + 7 + 7 + 1) * 4;
   const Index made = rank + 1 == ranks ? 0 : (block - rank - 1) * 4 * 5 * 4;
   EXPECT_EQ(sent(ranks * (block + 1)), expected + read + made);
 }

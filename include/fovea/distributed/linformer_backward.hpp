@@ -11,9 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "fovea/distributed/dense_gradients_chain.hpp"
 #include "fovea/distributed/linformer_forward.hpp"
-#include "fovea/distributed/segment_rows.hpp"
+#include "fovea/distributed/shared_keys_backward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -23,7 +22,7 @@ namespace distributed {
 template <class T>
 class LinformerBackwardPass {
  public:
-  /// Takes all memory.
+  /// Takes all memory but that of rows with a large lse.
   /// \param inputs, out, saved, d_out, grads those of this rank, checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
@@ -32,9 +31,7 @@ class LinformerBackwardPass {
                         const View<const T>& d_out, const LinformerGrads<T>& grads,
                         const Rows& rows, E&& executor)
       : inputs_(inputs),
-        out_(out),
         saved_(saved),
-        d_out_(d_out),
         grads_(grads),
         shape_(shape_of(inputs)),
         own_lengths_(lengths_here(inputs, rows)),
@@ -42,26 +39,20 @@ class LinformerBackwardPass {
         values_(made_shape(shape_.value_shape()), memory_of(executor)),
         d_keys_(shape_.key_shape(), memory_of(executor)),
         d_values_(shape_.value_shape(), memory_of(executor)),
-        queries_(rows, shape_.batch, sizes_read(), {{shape_.query_heads, shape_.width}}, false,
-                 ReadNoOthers{}, block_rows(rows.count())),
-        own_(SoftmaxInputs<T>{.q = inputs.q, .k = keys(), .v = values()}, scale(op)),
-        lse_low_(own_.call, own_.plans, saved.lse),
-        gradients_(spread_queries(), keys(), values(), scale(op), queries_.layout(), rows.ranks(),
-                   executor),
+        attention_(SoftmaxInputs<T>{.q = inputs.q, .k = keys(), .v = values()}, options(op), out,
+                   {saved.lse}, d_out, {grads.q, d_keys_.view(), d_values_.view()}, rows, executor),
         projection_(shape_, own_lengths_),
-        slot_(LinformerProjection<T>::scratch_elements(shape_)),
-        scratch_(memory_of(executor).take(worker_count(executor, projection_.most_tasks()),
-                                          slot_ * Index{sizeof(T)})) {
+        scratch_(memory_of(executor).take(
+            worker_count(executor, projection_.most_tasks()),
+            LinformerProjection<T>::scratch_elements(shape_) * Index{sizeof(T)})) {
     if (!saved.has_projected()) chain_.emplace(inputs, rows, executor);
-    lse_low_.take_by_shape(memory_of(executor));
-    lse_low_.look(memory_of(executor));
   }
   LinformerBackwardPass(const LinformerBackwardPass&) = delete;
   LinformerBackwardPass& operator=(const LinformerBackwardPass&) = delete;
 
   /// The messages of this rank.
   Traffic traffic() const {
-    const Traffic all = queries_.traffic() + gradients_.traffic();
+    const Traffic all = attention_.traffic();
     return chain_ ? all + chain_->traffic() : all;
   }
 
@@ -74,25 +65,16 @@ class LinformerBackwardPass {
       error = chain_->run(executor);
       if (!error) chain_->write(keys_.view(), values_.view());
     }
-    if (!error) error = fovea::detail::caught([&] { find_lse_low(executor); });
-    queries_.put(kQ, inputs_.q);
-    queries_.put(kOut, out_);
-    queries_.put(kGradOfOut, d_out_);
-    queries_.put(kLse, View<const T>(saved_.lse));
-    queries_.bring();
-    const std::exception_ptr later = gradients_.run(!error, executor);
-    queries_.bring_back();
+    const std::exception_ptr later = attention_.run(executor);
     if (error || later) return error ? error : later;
-    return fovea::detail::caught([&] { write(executor); });
+    return fovea::detail::caught([&] { differentiate_projections(executor); });
   }
 
  private:
-  /// The tensors of a query row that are read; of those that are made there is one.
-  enum : std::size_t { kQ, kOut, kGradOfOut, kLse, kLseLow };
-  static constexpr std::size_t kGradOfQ = 0;
-
-  T scale(const LinformerAttention& op) const {
-    return fovea::detail::logit_scale<T>(op.options.scale, shape_.width);
+  /// Those of the softmax over projected keys.
+  SoftmaxOptions options(const LinformerAttention& op) const {
+    return {.scale =
+                static_cast<double>(fovea::detail::logit_scale<T>(op.options.scale, shape_.width))};
   }
 
   /// The shape of what is made if it was not saved.
@@ -100,18 +82,6 @@ class LinformerBackwardPass {
   View<const T> keys() { return saved_.has_projected() ? saved_.projected_keys : keys_.view(); }
   View<const T> values() {
     return saved_.has_projected() ? saved_.projected_values : values_.view();
-  }
-
-  typename SegmentRows<T>::Sizes sizes_read() const {
-    return {{shape_.query_heads, shape_.width},
-            {shape_.query_heads, shape_.value_width},
-            {shape_.query_heads, shape_.value_width},
-            {shape_.query_heads, 1},
-            {shape_.query_heads, 1}};
-  }
-  SpreadQueries<T> spread_queries() const {
-    return {queries_.read(kQ),   queries_.read(kOut),    queries_.read(kGradOfOut),
-            queries_.read(kLse), queries_.read(kLseLow), queries_.made(kGradOfQ)};
   }
 
   /// How many tokens of this rank each sequence has: the first ones, since rows ascend.
@@ -123,22 +93,10 @@ class LinformerBackwardPass {
     return lengths;
   }
 
-  /// Finds what the rounding of a large lse took from this rank's rows.
+  /// Writes the gradients of this rank's tokens and of what it has of E and F, once all ranks have
+  /// those of the projected keys and values.
   template <class E>
-  void find_lse_low(E&& executor) {
-    lse_low_.find(executor, [&](Index worker) { return gradients_.lse_scratch(worker); });
-    if (shape_.batch * shape_.query_heads == 0) return;
-    const T* const low = lse_low_.of(own_.call.sequences()[0], 0);
-    if (low == nullptr) return;
-    queries_.put(kLseLow,
-                 View<const T>(low, {shape_.batch, shape_.query_heads, shape_.queries, 1}));
-  }
-
-  /// Writes the gradients, once all ranks have those of the projected keys and values.
-  template <class E>
-  void write(E&& executor) {
-    gradients_.write(d_keys_.view(), d_values_.view());
-    queries_.take(kGradOfQ, grads_.q);
+  void differentiate_projections(E&& executor) {
     projection_.backward({LinformerProduct<T>{inputs_.key_projection, inputs_.k, View<T>(),
                                               d_keys_.view(), grads_.key_projection, grads_.k},
                           LinformerProduct<T>{inputs_.value_projection, inputs_.v, View<T>(),
@@ -147,9 +105,7 @@ class LinformerBackwardPass {
   }
 
   LinformerInputs<T> inputs_;
-  View<const T> out_;
   LinformerSaved<T> saved_;
-  View<const T> d_out_;
   LinformerGrads<T> grads_;
   LinformerShape shape_;  // of this rank's rows
   std::vector<Index> own_lengths_;
@@ -157,13 +113,9 @@ class LinformerBackwardPass {
   ScratchTensor<T> values_;
   ScratchTensor<T> d_keys_;
   ScratchTensor<T> d_values_;
-  SegmentRows<T> queries_;  // whole blocks of queries
-  DenseCall<T> own_;        // this rank's queries alone
-  LseLowParts<T> lse_low_;  // of these
-  DenseGradientsChain<T> gradients_;
+  SharedKeysBackward<T> attention_;
   LinformerProjection<T> projection_;
-  Index slot_;                               // elements of scratch of a worker
-  Workspace scratch_;                        // [workers, slot_]
+  Workspace scratch_;                        // [workers]
   std::optional<ProjectionChain<T>> chain_;  // if they were not saved
 };
 
@@ -181,7 +133,8 @@ class LinformerBackwardPass {
 /// then to all ranks. Where a range does not begin at a multiple of block_rows of the sequence,
 /// fewer rows than that travel, and their gradients back. If nothing was saved, the projected keys
 /// and values travel as in `forward`.
-/// Memory: the rank's rows of queries twice, and four times the projected keys and values.
+/// Memory: the rank's rows of queries twice, five times the projected keys and values, and what each
+/// block of queries adds to their gradients.
 template <class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires std::floating_point<T> Traffic
 backward(const LinformerAttention& op, const InputsOf<LinformerAttention, T>& inputs,

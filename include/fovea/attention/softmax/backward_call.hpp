@@ -49,16 +49,9 @@ class BackwardCall {
   /// \throws std::bad_alloc
   template <class Memory>
   void take_scratch(Index workers, Memory&& memory) {
-    take_buffers(workers, memory);
-    lse_low_.take_by_shape(memory);
-  }
-
-  /// Takes the buffers alone, where what is known of rows with a large lse is elsewhere.
-  /// \throws std::bad_alloc
-  template <class Memory>
-  void take_buffers(Index workers, Memory&& memory) {
     scratch_ = memory.take(workers, slot_.elements * kElement);
     blocks_ = memory.take(workers, BlockStorage::bytes(most_runs_));
+    lse_low_.take_by_shape(memory);
   }
 
   /// Looks for rows with a large lse, and takes the memory for them.
