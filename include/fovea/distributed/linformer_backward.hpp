@@ -130,8 +130,9 @@ class LinformerBackwardPass {
 ///
 /// Cost: that of the rank's rows. The gradients of the projected keys and values, B Hk P (D + Dv)
 /// numbers, are sent at each end of a range of rows once for each query head of a key head, and
-/// then to all ranks. Where a range does not begin at a multiple of block_rows of the sequence,
-/// fewer rows than that travel, and their gradients back. If nothing was saved, the projected keys
+/// then to all ranks: a block of keys of a head at a time, as in `forward`. Where a range does not
+/// begin at a multiple of block_rows of the sequence, fewer rows than that travel, and their
+/// gradients back. If nothing was saved, the projected keys
 /// and values travel as in `forward`.
 /// Memory: the rank's rows of queries twice, five times the projected keys and values, and what each
 /// block of queries adds to their gradients.

@@ -96,9 +96,10 @@ class LinformerForwardPass {
 /// \throws as `forward` over softmax operators
 ///
 /// Cost: that of the rank's rows. The projected keys and values, B Hk P (D + Dv) numbers, are sent
-/// at each end of a range of rows, some rows of some heads at a time, and then to all ranks. Where
-/// a range does not begin at a multiple of kChain, fewer rows than that travel, with their columns
-/// of E and F. Memory: twice the projected keys and values, and what travels.
+/// at each end of a range of rows, up to 64 rows of some heads at a time, and then to all ranks;
+/// ranks wait for each other unless there are many more such parts than a rank has threads. Where a
+/// range does not begin at a multiple of kChain, fewer rows than that travel, with their columns of
+/// E and F. Memory: twice the projected keys and values, and what travels.
 template <class Out, class E = Serial, class T = Scalar<Out>>
 requires std::floating_point<T> Traffic forward(const LinformerAttention& op,
                                                 const InputsOf<LinformerAttention, T>& inputs,
