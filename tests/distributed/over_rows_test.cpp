@@ -221,7 +221,7 @@ TYPED_TEST(DistributedLayer, BiasAndMaskAreThoseOfTheRows) {
   d_y.fill(gaussian(4));
   Initialiser initialiser(3);
   const Attention layer(fovea::FullAttention{}, {.width = kWidth, .heads = 4}, initialiser);
-  Call<Attention, T> whole(layer, x, d_y);
+  LayerCall<Attention, T> whole(layer, x, d_y);
   Tokens<T> tokens;
   tokens.bias = bias.view();
   tokens.mask = mask.view();
@@ -236,7 +236,7 @@ TYPED_TEST(DistributedLayer, BiasAndMaskAreThoseOfTheRows) {
     tokens.bias = own_bias.view();
     tokens.mask = own_mask.view();
     tokens.d_bias = own_d_bias.view();
-    Call<Attention, T> own(layer, own_part(x, rows), own_part(d_y, rows));
+    LayerCall<Attention, T> own(layer, own_part(x, rows), own_part(d_y, rows));
     with_rows(rows, fovea::Serial{}, [&](auto& over) { own.run(tokens, over); });
     expect_own_part(own.y, whole.y, rows, layout.text());
     expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
