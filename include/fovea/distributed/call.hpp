@@ -31,6 +31,14 @@ void check_spread(const char* op, const In& in) {
   if (!in.cu_seqlens_q.empty() || !in.cu_seqlens_k.empty()) refuse_given("cu_seqlens");
 }
 
+/// Refuses the gradient of a bias, which is that of pairs.
+/// \throws std::invalid_argument
+template <class Grads>
+void check_spread_grads(const char* op, const Grads& grads) {
+  if (grads.bias.is_none()) return;
+  refuse(op, "the gradient of bias", "asked for", "none, since the sequence is spread over ranks");
+}
+
 /// A tensor of this rank must have as many rows as the rank holds.
 /// \throws std::invalid_argument
 template <class T>

@@ -23,18 +23,6 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-namespace detail {
-
-/// Refuses the gradient of a bias, which is that of pairs.
-/// \throws std::invalid_argument
-template <class Grads>
-void check_spread_grads(const char* op, const Grads& grads) {
-  if (grads.bias.is_none()) return;
-  refuse(op, "the gradient of bias", "asked for", "none, since the sequence is spread over ranks");
-}
-
-}  // namespace detail
-
 /// One backward pass. Every rank makes the same steps, whatever gradients it wants.
 template <class Op, class T>
 class SoftmaxBackwardPass {
@@ -103,7 +91,7 @@ class SoftmaxBackwardPass {
     pair_pass_.take_scratch(executor);
     if (grads_.sink.empty()) return;
     const Index heads = inputs_.q.heads();
-    sinks_.emplace(rows_, inputs_.q.batch(), heads,
+    sinks_.emplace(rows_.ranks(), rows_.layout(), inputs_.q.batch(), heads,
                    (std::max)(Index{1}, worker_count(executor, heads)));
   }
 
