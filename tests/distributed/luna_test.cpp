@@ -124,8 +124,11 @@ template <class Op, class T, class... Executor>
 void check(const Op& op, const Step<T>& whole, Executor&... executor) {
   constexpr bool is_pack = std::same_as<Op, LunaPack>;
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
+  SoftmaxGrads<T> wanted = whole.grads();
+  std::vector<T> d_sinks(whole.sinks.size());
+  wanted.sink = d_sinks;
   op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(),
-              View<const T>(whole.d_out.view()), whole.grads());
+              View<const T>(whole.d_out.view()), wanted);
   const Index count = (is_pack ? whole.k : whole.q).shape()[2];
   for (const RowLayout& layout : layouts(count)) {
     const Rows rows(all_ranks(), layout);
@@ -135,8 +138,14 @@ void check(const Op& op, const Step<T>& whole, Executor&... executor) {
     expect_bits(own.out, whole.out, !is_pack, rows, what + ", out");
     expect_bits(own.lse, whole.lse, !is_pack, rows, what + ", lse");
     EXPECT_EQ(own.out.changed_gaps(), 0);
+    wanted = own.grads();
+    std::vector<T> own_d_sinks(d_sinks.size());
+    wanted.sink = own_d_sinks;
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
-                                 View<const T>(own.d_out.view()), own.grads(), rows, executor...);
+                                 View<const T>(own.d_out.view()), wanted, rows, executor...);
+    for (std::size_t n = 0; n < d_sinks.size(); ++n) {
+      EXPECT_EQ(std::memcmp(&own_d_sinks[n], &d_sinks[n], sizeof(T)), 0) << what << ", d_sink";
+    }
     expect_bits(own.d_q, whole.d_q, !is_pack, rows, what + ", d_q");
     expect_bits(own.d_k, whole.d_k, is_pack, rows, what + ", d_k");
     expect_bits(own.d_v, whole.d_v, is_pack, rows, what + ", d_v");
@@ -193,10 +202,11 @@ TEST(DistributedLuna, HasTheBitsOfOneProcessIfLseIsLarge) {
   const Sizes sizes = {2, 2, 1, 70, 2 * kKeySegment + 300};
   Step<float> pack(sizes, true, 4000);
   pack.lengths = {2 * kKeySegment + 300, kKeySegment + 3};
+  Step<float> unpack(sizes, false, 4000);
+  pack.sinks = unpack.sinks = {50, -20};
   check(LunaPack(), pack);
-  const Step<float> unpack(sizes, false, 4000);
   check(LunaUnpack(), unpack);
-  for (const Step<float>* step : {static_cast<const Step<float>*>(&pack), &unpack}) {
+  for (const Step<float>* step : {&pack, &unpack}) {
     Index large = 0;
     for (const float lse : step->lse.values()) large += std::abs(lse) > fovea::kLargeLse ? 1 : 0;
     EXPECT_GT(large, 100);
@@ -322,15 +332,6 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
   EXPECT_EQ(text.substr(0, text.find(';')), begin + "key_lengths[0] is 41") << text;
   in = own.inputs();
   SoftmaxGrads<float> grads = own.grads();
-  const std::vector<float> sinks(2);
-  std::vector<float> d_sinks(2);
-  in.sink = sinks;
-  if (is_last) grads.sink = d_sinks;
-  EXPECT_EQ(backward(in, grads), begin +
-                                     "the gradient of sink is asked for; expected none, since the "
-                                     "sequence is spread over ranks");
-  in = own.inputs();
-  grads = own.grads();
   const Tensor<float> bias({1, 1, 1, 1});
   if (is_last) grads.bias = bias.view();
   EXPECT_EQ(backward(in, grads), begin +
@@ -341,6 +342,14 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
     if (is_last) grads.q = {};
     text = backward(in, grads);
     EXPECT_NE(text.find("6 packed rows, the gradient of q"), std::string::npos) << text;
+    grads = own.grads();
+    const std::vector<float> sinks(2);
+    std::vector<float> d_sinks(2);
+    in.sink = sinks;
+    if (is_last) grads.sink = d_sinks;
+    text = backward(in, grads);
+    EXPECT_NE(text.find(", gradients of sinks"), std::string::npos) << text;
+    in = own.inputs();
     const Tensor<float> fewer({1, 2, 5, 5});
     const Tensor<float> out({1, 2, 5, 7});
     if (is_last) in.q = fewer.view();

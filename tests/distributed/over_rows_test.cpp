@@ -169,6 +169,9 @@ TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
   fovea::MultiHeadOptions apart = plain;
   apart.global_projections = true;
   check_op(longformer, apart);
+  using Nystroem = MultiHead<fovea::NystroemAttention, T>;
+  check<T>(Nystroem(fovea::NystroemAttention({.landmarks = 8}), plain, initialiser), kWidth, {},
+           {2, 1, 9 * kChain + 16, kWidth});
 }
 
 /// Each rank brings the lists of its rows.

@@ -25,6 +25,14 @@ void check_spread(const char* op, const In& in) {
   refuse(op, "cu_seqlens", "given", "none, since the sequence is spread over ranks");
 }
 
+/// Refuses the gradient of a bias, which is that of pairs.
+/// \throws std::invalid_argument
+template <class Grads>
+void check_spread_grads(const char* op, const Grads& grads) {
+  if (grads.bias.is_none()) return;
+  refuse(op, "the gradient of bias", "asked for", "none, since the sequence is spread over ranks");
+}
+
 /// A tensor of this rank must have as many rows as the rank holds.
 /// \throws std::invalid_argument
 template <class T>

@@ -127,33 +127,15 @@ requires LunaStepAttention<Op, T> Traffic forward(const Op& op, const InputsOf<O
   return forward<Op>(op, inputs, View<T>(out), SoftmaxSaved<T>{}, rows, executor);
 }
 
-namespace detail {
-
-/// Refuses gradients of what is no row. \throws std::invalid_argument
-template <class T>
-void check_step_grads(const char* op, const SoftmaxGrads<T>& grads) {
-  if (!grads.bias.is_none()) {
-    refuse(op, "the gradient of bias", "asked for",
-           "none, since the sequence is spread over ranks");
-  }
-  if (!grads.sink.empty()) {
-    refuse(op, "the gradient of sink", "asked for",
-           "none, since the sequence is spread over ranks");
-  }
-}
-
-}  // namespace detail
-
 /// Computes the gradients of a step of Luna attention over a sequence that is spread over ranks, on
 /// all of them together. The bits are those of `op.backward` over the whole sequence.
 /// \param op, inputs as in `forward`   \param out, saved as `forward` wrote them, with lse
 /// \param d_out the gradient of the loss with respect to out; of LunaPack the same on all ranks
 /// \param grads of rows that are spread: those of this rank; of packed rows: their sums over all
 /// ranks. Those that have a tensor are written; the ranks may want different ones, but q of
-/// LunaPack all or none
+/// LunaPack and sink [Hq], which is that of the whole sequence, all or none
 /// \param executor as in `forward`   \returns the messages of this rank
-/// \throws as `forward`, also std::invalid_argument if the gradient of a bias or of sinks is asked
-/// for
+/// \throws as `forward`, also std::invalid_argument if the gradient of a bias is asked for
 ///
 /// Cost: that of the rank's rows. The sums of packed rows go from range to range and to all ranks:
 /// of LunaPack P D numbers for each query head, of LunaUnpack P rows of D and of Dv numbers,
@@ -173,10 +155,11 @@ requires LunaStepAttention<Op, T> Traffic backward(const Op& op, const InputsOf<
   const View<const T> d_from(d_out);
   std::string call = detail::step_text(op, ".backward", inputs, rows);
   if (std::same_as<Op, LunaPack> && !grads.q.is_none()) call.append(", the gradient of q");
+  if (!grads.sink.empty()) call.append(", gradients of sinks");
   return detail::run_call(
       rows, Op::name(), call,
       [&] {
-        detail::check_step_grads(Op::name(), grads);
+        detail::check_spread_grads(Op::name(), grads);
         detail::check_step(op, inputs, rows, [&](const SoftmaxInputs<T>& own) {
           op.check_backward(own, from, saved, d_from, grads);
         });

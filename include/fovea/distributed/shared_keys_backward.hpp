@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <vector>
 
 #include "fovea/attention/softmax/backward_call.hpp"
 #include "fovea/attention/softmax/dense.hpp"
 #include "fovea/distributed/segment_rows.hpp"
+#include "fovea/distributed/sink_gradients.hpp"
 #include "fovea/distributed/state_chain.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -25,7 +27,8 @@ class SharedKeysBackward {
   /// Takes all memory but that of rows with a large lse.
   /// \param inputs as in SharedKeysForward, checked
   /// \param out, saved, d_out of this rank's rows
-  /// \param grads q of this rank's rows, and k and v [B, Hk, P, ...]
+  /// \param grads q of this rank's rows, k and v [B, Hk, P, ...], and sink, which all ranks want or
+  /// none
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
   SharedKeysBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
@@ -54,12 +57,17 @@ class SharedKeysBackward {
         chain_(rows.ranks(), segments_.layout(), ChainWay::up, key_heads(),
                elements() * Index{sizeof(T)}, workers_, group()) {
     pass_.take_scratch(workers_, memory_of(executor));
+    if (grads.sink.empty()) return;
+    sinks_.emplace(rows.ranks(), segments_.layout(), inputs.q.batch(), inputs.q.heads(), workers_);
   }
   SharedKeysBackward(const SharedKeysBackward&) = delete;
   SharedKeysBackward& operator=(const SharedKeysBackward&) = delete;
 
   /// The messages of this rank.
-  Traffic traffic() const { return segments_.traffic() + chain_.traffic(); }
+  Traffic traffic() const {
+    const Traffic all = segments_.traffic() + chain_.traffic();
+    return sinks_ ? all + sinks_->traffic() : all;
+  }
 
   /// Computes the pass. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null
@@ -78,14 +86,16 @@ class SharedKeysBackward {
       });
     });
     segments_.bring_back();
+    const auto then = [&](const std::exception_ptr& later) {
+      if (!error) error = later;
+    };
+    if (sinks_) then(add_sinks(executor));
     for (Index head = 0; head < key_heads(); ++head) std::fill_n(d_k(head), elements(), T{0});
-    const std::exception_ptr later =
-        chain_.run([&](const LinkOfRows& link, Index first, Index end) {
-          for_each_task(executor, end - first,
-                        [&](Index task, Index) { add_parts(link, first + task); });
-        });
+    then(chain_.run([&](const LinkOfRows& link, Index first, Index end) {
+      for_each_task(executor, end - first,
+                    [&](Index task, Index) { add_parts(link, first + task); });
+    }));
     chain_.give_to_all();
-    if (!error) error = later;
     if (!error) write();
     return error;
   }
@@ -171,9 +181,19 @@ class SharedKeysBackward {
     }
   }
 
+  template <class E>
+  std::exception_ptr add_sinks(E&& executor) {
+    return sinks_->run(
+        [this](Index b, Index h, const Range& rows, T* sums, Index worker) {
+          pass_.add_to_sink(call_.sequences()[b], h, rows, sums, worker);
+        },
+        executor);
+  }
+
   /// Writes what is wanted.
   void write() {
     segments_.take(0, grads_.q);
+    if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
     const auto write_rows = [&](const View<T>& to, Index first, T scale) {
       if (to.is_none()) return;
       for (Index head = 0; head < key_heads(); ++head) {
@@ -200,6 +220,7 @@ class SharedKeysBackward {
   Index workers_;
   Workspace parts_;   // [B, Hq, own blocks, P, D and Dv padded]
   StateChain chain_;  // of a key head: the sums of its keys and values, [P, D and Dv padded]
+  std::optional<SinkGradients<T>> sinks_;  // if they are wanted
 };
 
 }  // namespace distributed

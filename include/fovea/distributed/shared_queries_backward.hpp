@@ -26,7 +26,8 @@ class SharedQueriesBackward {
   /// Takes all memory but that of rows with a large lse.
   /// \param inputs as in SharedQueriesForward, checked
   /// \param out, saved, d_out [B, Hq, P, ...], the same on all ranks
-  /// \param grads q [B, Hq, P, D], which all ranks want or none, and k and v of this rank's rows
+  /// \param grads q [B, Hq, P, D], which all ranks want or none, k and v of this rank's rows, and
+  /// sink
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
   SharedQueriesBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
@@ -40,7 +41,7 @@ class SharedQueriesBackward {
         call_(whole_inputs(), options),
         plans_(EveryKey{}, inputs.q.heads(),
                SequenceShape::of(inputs.q.rows(), rows.count(), options.alignment)),
-        pass_(call_, plans_, out, saved, d_out, {}),
+        pass_(call_, plans_, out, saved, d_out, of_sinks(grads)),
         blocks_(own_blocks(rows.ranks().rank())),
         workers_((std::max)(worker_count(executor, most_tasks()), Index{1})),
         low_(call_, plan(), saved.lse, rows.ranks(), segments_.layout(), workers_) {
@@ -79,6 +80,12 @@ class SharedQueriesBackward {
 
  private:
   enum : std::size_t { kK, kV };
+
+  static SoftmaxGrads<T> of_sinks(const SoftmaxGrads<T>& grads) {
+    SoftmaxGrads<T> only;
+    only.sink = grads.sink;
+    return only;
+  }
 
   typename SegmentRows<T>::Sizes key_tensors() const {
     return {{inputs_.k.heads(), inputs_.k.width()}, {inputs_.v.heads(), inputs_.v.width()}};
@@ -132,6 +139,7 @@ class SharedQueriesBackward {
     for_each_task(executor, key_heads() * own_count(), [&](Index task, Index worker) {
       take_keys(task / own_count(), task % own_count(), worker);
     });
+    if (!grads_.sink.empty()) pass_.write_sinks(executor);
   }
 
   /// Computes the gradients of block n of this rank's keys, and what it adds to those of queries.

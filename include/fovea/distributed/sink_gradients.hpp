@@ -23,13 +23,14 @@ template <class T>
 class SinkGradients {
  public:
   /// Takes all memory.
-  /// \param batch, heads of the queries   \param at_once how many heads are worked on together
+  /// \param layout whose ranges are gone over   \param batch, heads of the queries
+  /// \param at_once how many heads are worked on together
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SinkGradients(const Rows& rows, Index batch, Index heads, Index at_once)
-      : ranks_(rows.ranks()),
+  SinkGradients(const Communicator& ranks, const RowLayout& layout, Index batch, Index heads,
+                Index at_once)
+      : ranks_(ranks),
         batch_(batch),
-        chain_(ranks_, rows.layout(), ChainWay::up, batch * heads, kSinkSums * Index{sizeof(T)},
-               at_once),
+        chain_(ranks_, layout, ChainWay::up, batch * heads, kSinkSums * Index{sizeof(T)}, at_once),
         type_(detail::MpiType::row(ranks_, heads * Index{sizeof(T)})),
         totals_(static_cast<std::size_t>(heads)) {}
 

@@ -102,7 +102,7 @@ class SoftmaxBackwardPass {
     pair_pass_.take_scratch(executor);
     if (grads_.sink.empty()) return;
     const Index heads = inputs_.q.heads();
-    sinks_.emplace(rows_, inputs_.q.batch(), heads,
+    sinks_.emplace(rows_.ranks(), rows_.layout(), inputs_.q.batch(), heads,
                    (std::max)(Index{1}, worker_count(executor, heads)));
   }
 

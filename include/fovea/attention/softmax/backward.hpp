@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "fovea/attention/call/ordered_sections.hpp"
@@ -103,7 +102,7 @@ class SoftmaxBackward {
     if (!grads.bias.is_none()) BiasBackward<T>(pass_, grads.bias).clear(executor);
     for (const Round& round : rounds_) run_round(round, executor);
     if (!grads.bias.is_none() && !bias_in_rounds_) add_to_bias(grads.bias, executor);
-    if (!grads.sink.empty()) run_sink(executor);
+    if (!grads.sink.empty()) pass_.write_sinks(executor);
   }
 
   /// Adds the pairs of the plans to a gradient of the bias.
@@ -117,8 +116,7 @@ class SoftmaxBackward {
   /// \param sums [kSinkSums]: one after the other they make the gradient
   /// \pre the gradients are computed
   void add_to_sink(const Sequence& s, Index h, const Range& rows, T* sums, Index worker) {
-    SoftmaxGradKernels<T>{}.sink_grad(
-        {pass_.head(s, h), rows.begin, rows.end, sums, pass_.buffers(worker).kernel});
+    pass_.add_to_sink(s, h, rows, sums, worker);
   }
 
  private:
@@ -364,21 +362,6 @@ class SoftmaxBackward {
       const QueryBlock block = plan.block(at.part, storage);
       clear_queries(s, at.head, rows_of(block, {0, block.count}));
     }
-  }
-
-  /// Writes the gradient of the sinks.
-  template <class E>
-  void run_sink(E&& executor) {
-    for_each_task(executor, pass_.query_heads(), [&](Index h, Index worker) {
-      T total = 0;
-      for (Index s = 0; s < pass_.sequences().count(); ++s) {
-        const Sequence sequence = pass_.sequences()[s];
-        T sums[kSinkSums] = {};
-        add_to_sink(sequence, h, {0, sequence.queries}, sums, worker);
-        total += std::accumulate(sums, sums + kSinkSums, T{0});
-      }
-      pass_.grads().sink[static_cast<std::size_t>(h)] = total;
-    });
   }
 
   BackwardCall<T> pass_;

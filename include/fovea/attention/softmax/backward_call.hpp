@@ -4,7 +4,9 @@
 /// worker computes with.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "fovea/attention/softmax/head_plans.hpp"
@@ -161,6 +163,28 @@ class BackwardCall {
                        in.k.width(), buffers.packed_k + row * padded_size(in.k.width()));
     args.v = near_rows(detail::head_matrix(in.v, s.batch, key_head, s.first_key), keys,
                        in.v.width(), buffers.packed_v + row * padded_size(in.v.width()));
+  }
+
+  /// Adds query rows of a sequence to the gradient of the sink of head h.
+  /// \param sums [kSinkSums]: one after the other they make the gradient
+  /// \pre the low parts of lse are there
+  void add_to_sink(const Sequence& s, Index h, const Range& rows, T* sums, Index worker) {
+    SoftmaxGradKernels<T>{}.sink_grad(
+        {head(s, h), rows.begin, rows.end, sums, buffers(worker).kernel});
+  }
+  /// Writes the gradients of the sinks. \pre as above, and the scratch is that of the executor
+  template <class E>
+  void write_sinks(E&& executor) {
+    for_each_task(executor, query_heads(), [&](Index h, Index worker) {
+      T total = 0;
+      for (Index s = 0; s < sequences().count(); ++s) {
+        const Sequence sequence = sequences()[s];
+        T sums[kSinkSums] = {};
+        add_to_sink(sequence, h, {0, sequence.queries}, sums, worker);
+        total += std::accumulate(sums, sums + kSinkSums, T{0});
+      }
+      grads_.sink[static_cast<std::size_t>(h)] = total;
+    });
   }
 
   /// The factor that brings the kernels' sums back from lifted weights. It is exact.
