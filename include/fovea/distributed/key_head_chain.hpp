@@ -25,16 +25,16 @@ class KeyHeadChain {
  public:
   /// What one key head needs.
   struct Sizes {
-    Index batch = 0;
-    Index key_heads = 0;
-    Index group = 0;    ///< query heads of a key head
-    Index state = 0;    ///< elements of its state
-    Index scratch = 0;  ///< elements of scratch of a worker
+    Index batch = 0;      ///< sequences
+    Index key_heads = 0;  ///< of each
+    Index group = 0;      ///< query heads of a key head
+    Index state = 0;      ///< elements of its state
+    Index scratch = 0;    ///< elements of scratch of a worker
   };
   /// The memory that a key head is worked on with.
   struct Memory {
-    T* state = nullptr;
-    T* scratch = nullptr;
+    T* state = nullptr;             ///< [Sizes::state]
+    T* scratch = nullptr;           ///< [Sizes::scratch]
     LinearRows<T>* rows = nullptr;  ///< [group]
   };
 

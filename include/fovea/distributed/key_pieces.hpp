@@ -23,9 +23,9 @@ class KeyPieces {
  public:
   /// Some neighbouring keys, and the tensors that hold them, with places for all keys.
   struct Piece {
-    Range keys;
-    View<const T> k;
-    View<const T> v;
+    Range keys;       ///< the keys
+    View<const T> k;  ///< [B, Hk, N, D]
+    View<const T> v;  ///< [B, Hk, N, Dv]
   };
 
   /// Takes the memory of segments that lie on several ranks, and puts this rank's rows there.

@@ -134,8 +134,8 @@ class LinformerBackwardPass {
 /// begin at a multiple of block_rows of the sequence, fewer rows than that travel, and their
 /// gradients back. If nothing was saved, the projected keys
 /// and values travel as in `forward`.
-/// Memory: the rank's rows of queries twice, five times the projected keys and values, and what each
-/// block of queries adds to their gradients.
+/// Memory: the rank's rows of queries twice, five times the projected keys and values, and what
+/// each block of queries adds to their gradients.
 template <class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires std::floating_point<T> Traffic
 backward(const LinformerAttention& op, const InputsOf<LinformerAttention, T>& inputs,

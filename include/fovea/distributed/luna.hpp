@@ -48,6 +48,7 @@ template <class T>
 Index packed_rows(const LunaPack& /*op*/, const SoftmaxInputs<T>& in) {
   return in.q.rows();
 }
+/// Those of the second step.
 template <class T>
 Index packed_rows(const LunaUnpack& /*op*/, const SoftmaxInputs<T>& in) {
   return in.k.rows();
@@ -64,15 +65,17 @@ std::string step_text(const Op& op, const char* pass, const SoftmaxInputs<T>& in
 /// The passes of a step.
 template <class Op, class T>
 struct LunaPasses;
+/// Packed rows are queries.
 template <class T>
 struct LunaPasses<LunaPack, T> {
-  using Forward = SharedQueriesForward<T>;
-  using Backward = SharedQueriesBackward<T>;
+  using Forward = SharedQueriesForward<T>;    ///< the forward pass
+  using Backward = SharedQueriesBackward<T>;  ///< the backward pass
 };
+/// Packed rows are keys.
 template <class T>
 struct LunaPasses<LunaUnpack, T> {
-  using Forward = SharedKeysForward<T>;
-  using Backward = SharedKeysBackward<T>;
+  using Forward = SharedKeysForward<T>;    ///< the forward pass
+  using Backward = SharedKeysBackward<T>;  ///< the backward pass
 };
 
 }  // namespace detail

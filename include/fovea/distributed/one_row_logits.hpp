@@ -14,8 +14,8 @@ namespace distributed::detail {
 
 /// Which of both have one row for all queries. Where no rank holds more than one row, none has.
 struct OneRowLogits {
-  bool bias = false;
-  bool mask = false;
+  bool bias = false;  ///< whether the bias has
+  bool mask = false;  ///< whether the mask has
 
   /// Asks all ranks, which call it together. \throws std::runtime_error if MPI fails
   template <class In>

@@ -74,8 +74,8 @@ class FeatureSegments {
 
   /// Rows of a query head that read a total.
   struct Rows {
-    Index batch = 0;
-    Index head = 0;
+    Index batch = 0;  ///< the sequence
+    Index head = 0;   ///< the query head
     Index first = 0;  ///< first row of q and out
     Index count = 0;  ///< at most kFeatureRows
     Index next = 0;   ///< rows behind them that will be read next
