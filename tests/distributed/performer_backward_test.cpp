@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "distributed/performer_problem.hpp"
+#include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/refusal.hpp"
 
@@ -99,11 +100,14 @@ TEST(DistributedPerformerBackward, AddsUpInTheOrderOfOneProcess) {
   check(whole);
 }
 
-TEST(DistributedPerformerBackward, RunsOnThreads) {
+TEST(DistributedPerformerBackward, RunsOnThreadsAndInAnArena) {
   fovea::ThreadPool pool(3);
   PerformerOfRows<float> whole(2, 8, 4, 1500);
   whole.lengths = {1500, 700};
   check(whole, pool);
+  fovea::Arena arena(Index{1} << 24);
+  auto executor = arena.on(pool);
+  check(whole, executor);
 }
 
 TEST(DistributedPerformerBackward, NothingIsASumOfNothing) {

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "distributed/performer_problem.hpp"
+#include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/refusal.hpp"
 
@@ -54,9 +55,13 @@ TEST(DistributedPerformer, TakesKeyLengths) {
   check(longer);
 }
 
-TEST(DistributedPerformer, RunsOnThreads) {
+TEST(DistributedPerformer, RunsOnThreadsAndInAnArena) {
   fovea::ThreadPool pool(3);
-  check(PerformerOfRows<float>(1, 8, 4, 1500), pool);
+  const PerformerOfRows<float> whole(1, 8, 4, 1500);
+  check(whole, pool);
+  fovea::Arena arena(Index{1} << 24);
+  auto executor = arena.on(pool);
+  check(whole, executor);
 }
 
 /// A NaN reaches the rows that it reaches in one process.

@@ -21,7 +21,9 @@ namespace distributed {
 
 /// The rows behind the segments of a rank that it reads, too: those of blocks of rows behind the
 /// last token that begin in a segment (FeatureGradStream).
-/// \param key_lengths of the sequences, of so many rows   \param segments rows, as ascending ranges
+/// \param key_lengths of the sequences, or none
+/// \param rows of each sequence
+/// \param segments the rows of the rank's segments, as ascending ranges
 inline std::vector<Range> rows_of_open_blocks(std::span<const Index> key_lengths, Index rows,
                                               const std::vector<Range>& segments) {
   std::vector<Range> found;

@@ -27,10 +27,11 @@ class FeatureGradSegments {
   }
 
   /// Writes d_q of a segment of the rows of a query head, and what it adds to the tokens.
-  /// \param total of the tokens   \param reference [R padded] of the total
+  /// \param total of the tokens
+  /// \param reference [R padded] of the total
   /// \param part of the gradient of the projection; null: not wanted
-  /// \param sums what FeatureSegments calls the sums of a segment, written   \param features
-  /// scratch
+  /// \param sums [linear_sum_elements] what the rows add, written
+  /// \param features [scratch_elements] scratch
   void rows(const SequenceTask& segment, const T* total, T* reference, T* part, T* sums,
             T* features) {
     const Sequence s = call_.sequences[segment.sequence];
@@ -66,7 +67,8 @@ class FeatureGradSegments {
   }
 
   /// Writes d_k and d_v of a segment of the tokens of a key head.
-  /// \param total of the rows   \param reference [R padded] of the total of the tokens
+  /// \param total of the rows
+  /// \param reference [R padded] of the total of the tokens
   /// \param part, features as in `rows`
   void tokens(const SequenceTask& segment, const T* total, T* reference, T* part, T* features) {
     const Sequence s = call_.sequences[segment.sequence];
