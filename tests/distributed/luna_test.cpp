@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
@@ -360,6 +361,13 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
   for (const Tensor<float>* x : {&own.out, &own.d_q, &own.d_k, &own.d_v}) {
     for (const float n : x->values()) EXPECT_EQ(n, 77);
   }
+}
+
+TEST(DistributedLuna, TakesMemoryOfAnArena) {
+  fovea::Arena arena(Index{1} << 24);
+  fovea::ThreadPool pool(2);
+  auto executor = arena.on(pool);
+  check_steps<float>({1, 4, 2, 20, 2 * kKeySegment + 30}, executor);
 }
 
 TEST(DistributedLuna, TakesSequencesWithoutRows) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/nystroem_forward.hpp"
 #include "support/ranks.hpp"
@@ -210,6 +211,13 @@ TEST(DistributedNystroem, SendsLandmarks) {
     const Index numbers = (4 + 2) * (8 + 1) * 5 + 4 * 8 * (7 + 3);
     EXPECT_EQ(sent, messages * numbers * Index{sizeof(float)});
   }
+}
+
+TEST(DistributedNystroem, TakesMemoryOfAnArena) {
+  fovea::Arena arena(Index{1} << 24);
+  fovea::ThreadPool pool(2);
+  auto executor = arena.on(pool);
+  check(with(8), Tensors<float>({1, 4, 2, kKeySegment + 80, 8}), executor);
 }
 
 TEST(DistributedNystroem, TakesSequencesWithoutRows) {

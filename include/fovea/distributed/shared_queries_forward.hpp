@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <span>
 #include <vector>
 
 #include "fovea/attention/softmax/dense.hpp"
