@@ -368,6 +368,23 @@ TEST(DistributedLuna, TakesMemoryOfAnArena) {
   fovea::ThreadPool pool(2);
   auto executor = arena.on(pool);
   check_steps<float>({1, 4, 2, 20, 2 * kKeySegment + 30}, executor);
+  const int last = all_ranks().size() - 1;
+  fovea::Arena small(all_ranks().rank() == last ? 64 : Index{1} << 24);
+  auto short_of_memory = small.on(pool);
+  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Step<float> own = own_step(Step<float>({1, 2, 1, 6, 40}, true), rows, true);
+  const std::string begin = "rank " + std::to_string(last) + ": Arena: size_bytes is 64;";
+  std::string text = refusal([&] {
+    fovea::distributed::forward(LunaPack(), own.inputs(), own.out.view(), own.saved(), rows,
+                                short_of_memory);
+  });
+  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
+  text = refusal([&] {
+    fovea::distributed::backward(LunaPack(), own.inputs(), View<const float>(own.out.view()),
+                                 own.saved(), View<const float>(own.d_out.view()), own.grads(),
+                                 rows, short_of_memory);
+  });
+  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
 }
 
 TEST(DistributedLuna, TakesSequencesWithoutRows) {
