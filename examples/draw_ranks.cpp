@@ -217,23 +217,21 @@ Panel sums() {
   return panel;
 }
 
-Panel cross() {
-  Panel panel("Fourier cross: rows to channels and back",
-              {"HiddenStateCross. A transform needs all rows of a channel: each rank gets",
-               "all rows of its channels, transforms them, and sends the rows back."});
+/// Rows of ranks beside columns of ranks, between which all numbers go to and fro.
+void draw_turned(Panel& panel, const char* columns) {
   constexpr double side = 104;
   const double top = kHeld + 14;
-  const auto square = [&](double left, const char* title, bool by_channels) {
+  const auto square = [&](double left, const char* title, bool by_columns) {
     panel.text(left, top - 8, title, " fill=\"#606060\"");
     for (int rank = 0; rank < kRanks; ++rank) {
       const double at = side / kRanks * rank;
-      panel.box(by_channels ? left + at + 1 : left, by_channels ? top : top + at + 1,
-                by_channels ? side / kRanks - 2 : side, by_channels ? side : side / kRanks - 2,
-                rank, Ink::own);
+      panel.box(by_columns ? left + at + 1 : left, by_columns ? top : top + at + 1,
+                by_columns ? side / kRanks - 2 : side, by_columns ? side : side / kRanks - 2, rank,
+                Ink::own);
     }
   };
   square(kLabels, "rows of ranks", false);
-  square(kLabels + 160, "channels of ranks", true);
+  square(kLabels + 160, columns, true);
   for (int rank = 0; rank < kRanks; ++rank) {
     panel.text(0, top + side / kRanks * (rank + 0.5) + 4, with("rank ", rank));
   }
@@ -241,6 +239,46 @@ Panel cross() {
   panel.arrow(kLabels + 152, top + side / 2 + 10, "h-38");
   panel.text(kLabels + 160 + side + 12, top + side / 2 - 3, "all numbers", " fill=\"#606060\"");
   panel.text(kLabels + 160 + side + 12, top + side / 2 + 12, "travel twice", " fill=\"#606060\"");
+}
+
+Panel cross() {
+  Panel panel("Fourier cross: rows to channels and back",
+              {"HiddenStateCross. A transform needs all rows of a channel: each rank gets",
+               "all rows of its channels, transforms them, and sends the rows back."});
+  draw_turned(panel, "channels of ranks");
+  return panel;
+}
+
+Panel heads() {
+  Panel panel("By heads: rows to heads and back",
+              {"Reformer, Sinkhorn. What a row sees is known when all are sorted:",
+               "each rank gets all rows of some heads, and sends its results back."});
+  draw_turned(panel, "heads of ranks");
+  return panel;
+}
+
+/// All ranks compute at once; merging alone goes from one to the next.
+Panel merged() {
+  Panel panel("Rows that all ranks have: merged in order",
+              {"LunaPack, Nystroem. Each rank computes the running softmaxes of these",
+               "rows over its segments; what they merge to goes on, and at last to all."});
+  constexpr double side = 26;
+  const double top = kHeld + 14;
+  panel.text(kLabels, top - 8, "over segments", " fill=\"#606060\"");
+  panel.text(kLabels + 160, top - 8, "merged", " fill=\"#606060\"");
+  panel.text(kLabels + 240, top - 8, "of all keys", " fill=\"#606060\"");
+  for (int i = 0; i < kRanks; ++i) {
+    const double at = top + side * i;
+    panel.text(0, at + side / 2 + 4, with("rank ", i));
+    for (int j = 0; j < kRanks; ++j) {
+      panel.box(kLabels + side * j + 1, at + 1, side - 2, 16, i, Ink::own);
+    }
+    panel.arrow(kLabels + 4 * side + 8, at + 9, "h38");
+    panel.box(kLabels + 160, at + 1, 40, 16, i, Ink::own);
+    if (i + 1 < kRanks) panel.arrow(kLabels + 180, at + 17, with("v", side - 17));
+    panel.box(kLabels + 260, at + 1, 16, 16, kRanks - 1, Ink::here);
+  }
+  panel.arrow(kLabels + 206, top + 3 * side + 9, "h46");
   return panel;
 }
 
@@ -279,6 +317,8 @@ int main(int argc, char** argv) {
     all.push_back(smart_bird());
     all.push_back(fsat());
     all.push_back(cross());
+    all.push_back(merged());
+    all.push_back(heads());
     return all;
   }();
   std::ofstream out(file, std::ios::binary);
