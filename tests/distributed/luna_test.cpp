@@ -364,7 +364,7 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
 }
 
 TEST(DistributedLuna, TakesMemoryOfAnArena) {
-  fovea::Arena arena(Index{1} << 24);
+  fovea::Arena arena(Index{1} << 27);
   fovea::ThreadPool pool(2);
   auto executor = arena.on(pool);
   check_steps<float>({1, 4, 2, 20, 2 * kKeySegment + 30}, executor);

@@ -214,7 +214,7 @@ TEST(DistributedNystroem, SendsLandmarks) {
 }
 
 TEST(DistributedNystroem, TakesMemoryOfAnArena) {
-  fovea::Arena arena(Index{1} << 24);
+  fovea::Arena arena(Index{1} << 27);
   fovea::ThreadPool pool(2);
   auto executor = arena.on(pool);
   check(with(8), Tensors<float>({1, 4, 2, kKeySegment + 80, 8}), executor);

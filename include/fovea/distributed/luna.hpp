@@ -104,7 +104,8 @@ concept LunaStepAttention = (std::same_as<Op, LunaPack> ||
 /// ranks. All ranks compute at once, and wait for each other only to merge. Keys and values of
 /// segments of kKeySegment rows that lie on several ranks travel to that of the first row.
 /// Memory: the segments that lie on several ranks, and of LunaPack a running softmax of each query
-/// head for each of the rank's segments.
+/// head for each of the rank's segments; of LunaUnpack the scratch of `forward` of the operator for
+/// each range of the rank's rows.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires LunaStepAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                   Out&& out, const SavedOf<Op, T>& saved,
