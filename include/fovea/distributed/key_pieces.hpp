@@ -7,9 +7,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "fovea/distributed/exchange.hpp"
 #include "fovea/distributed/own_range.hpp"
-#include "fovea/distributed/segment_totals.hpp"
+#include "fovea/distributed/segment_keys.hpp"
 #include "fovea/kernels/softmax/block.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -31,30 +30,19 @@ class KeyPieces {
   /// Takes the memory of segments that lie on several ranks, and puts this rank's rows there.
   /// \param k, v of this rank's rows   \throws std::bad_alloc, and std::runtime_error if MPI fails
   KeyPieces(const View<const T>& k, const View<const T>& v, const Rows& rows)
-      : owners_(rows.layout(), kKeySegment),
-        layout_(owners_.layout()),
-        window_(k.batch(), rows.count(), {{k.heads(), k.width()}, {v.heads(), v.width()}}),
-        travels_(
-            ExchangePlan::of(rows.layout(), rows.ranks().rank(),
-                             [&](int rank) { return owners_.broken_rows(rows.layout(), rank); })),
-        exchange_(rows.ranks(), window_, {travels_}) {
+      : keys_(k, v, rows, kKeySegment), layout_(keys_.owners().layout()) {
     const std::vector<Range>& whole = layout_.of(rows.ranks().rank());
-    // Views of tensors without elements cannot be moved; the window has their shapes.
+    // Views of tensors without elements cannot be moved; what is brought has their shapes.
     const bool is_empty = k.size() == 0 || v.size() == 0;
-    const std::vector<Range> broken =
-        is_empty ? std::vector<Range>{{0, rows.count()}} : owners_.all_broken_rows(rows.layout());
-    window_.expect(travels_.with_received(intersection(broken, rows.own()), rows.count()));
-    for (const Range& range : intersection(whole, broken)) add({range, tensor(0), tensor(1)});
+    const std::vector<Range> brought =
+        is_empty ? std::vector<Range>{{0, rows.count()}} : keys_.broken();
+    for (const Range& range : intersection(whole, brought)) add({range, keys_.k(), keys_.v()});
     for (const OwnRange& own : own_ranges(rows)) {
-      for (const Range& range : intersection(broken, {own.range()})) {
-        window_.put(0, own.only(k, range), {range});
-        window_.put(1, own.only(v, range), {range});
-      }
-      for (const Range& range : without(intersection(whole, {own.range()}), broken)) {
+      for (const Range& range : without(intersection(whole, {own.range()}), brought)) {
         add({range, own.of(k), own.of(v)});
       }
     }
-    if (rows.count() == 0) add({{}, tensor(0), tensor(1)});
+    if (rows.count() == 0) add({{}, keys_.k(), keys_.v()});
     std::sort(pieces_.begin(), pieces_.end(),
               [](const Piece& a, const Piece& b) { return a.keys.begin < b.keys.begin; });
   }
@@ -66,19 +54,17 @@ class KeyPieces {
   /// The keys of this rank, ascending; of a sequence without rows one piece without keys.
   const std::vector<Piece>& pieces() const { return pieces_; }
   /// The messages of this rank.
-  Traffic traffic() const { return exchange_.traffic(); }
+  Traffic traffic() const { return keys_.traffic(); }
   /// Brings the rows of segments that lie on several ranks to who has them.
-  void bring() { exchange_.run(); }
+  void bring() {
+    keys_.bring([] {});
+  }
 
  private:
   void add(const Piece& piece) { pieces_.push_back(piece); }
-  View<const T> tensor(std::size_t t) const { return View<const T>(window_.tensor(t)); }
 
-  SegmentOwners owners_;
+  SegmentKeys<T> keys_;
   RowLayout layout_;
-  RowTensors<T> window_;  // k and v of segments that lie on several ranks
-  ExchangePlan travels_;
-  Exchange exchange_;
   std::vector<Piece> pieces_;
 };
 

@@ -21,23 +21,25 @@ namespace distributed {
 template <class T>
 class SegmentKeys {
  public:
-  /// Takes all memory.
-  /// \param k, v [B, Hk, own rows, D or Dv]
+  /// Takes all memory, and puts this rank's rows of segments that lie on several ranks there.
+  /// \param k, v [B, Hk, own rows, D or Dv]   \param length the rows of a segment
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SegmentKeys(const View<const T>& k, const View<const T>& v, const Rows& rows)
+  SegmentKeys(const View<const T>& k, const View<const T>& v, const Rows& rows,
+              Index length = kLinearSegment)
       : rows_(rows),
         places_(rows.own()),
-        owners_(rows.layout()),
+        owners_(rows.layout(), length),
         broken_(owners_.all_broken_rows(rows.layout())),
         keys_(k.batch(), rows.count(), {{k.heads(), k.width()}, {v.heads(), v.width()}}),
-        exchange_(rows.ranks(), keys_,
-                  {ExchangePlan::of(rows.layout(), rows.ranks().rank(), [&](int rank) {
-                    return owners_.broken_rows(rows.layout(), rank);
-                  })}) {
+        travels_(
+            ExchangePlan::of(rows.layout(), rows.ranks().rank(),
+                             [&](int rank) { return owners_.broken_rows(rows.layout(), rank); })),
+        exchange_(rows.ranks(), keys_, {travels_}) {
+    keys_.expect(travels_.with_received(intersection(broken_, rows.own()), rows.count()));
     for (const OwnRange& own : own_ranges(rows)) {
       for (const Range& range : intersection(broken_, {own.range()})) {
-        keys_.put(0, only_rows(own.of(k), range), {range});
-        keys_.put(1, only_rows(own.of(v), range), {range});
+        keys_.put(0, own.only(k, range), {range});
+        keys_.put(1, own.only(v, range), {range});
       }
     }
   }
@@ -48,6 +50,8 @@ class SegmentKeys {
   const SegmentOwners& owners() const { return owners_; }
   /// The segments that this rank sums.
   const std::vector<Index>& own() const { return owners_.of(rows_.ranks().rank()); }
+  /// The rows of segments that lie on several ranks.
+  const std::vector<Range>& broken() const { return broken_; }
   /// Keys of segments that are brought, of the whole sequence.
   View<const T> k() const { return View<const T>(keys_.tensor(0)); }
   /// Their values.
@@ -76,19 +80,12 @@ class SegmentKeys {
   }
 
  private:
-  /// Some rows of a tensor.
-  static View<const T> only_rows(const View<const T>& x, const Range& rows) {
-    if (x.is_none()) return x;
-    Shape shape = x.shape();
-    shape[2] = rows.end - rows.begin;
-    return View<const T>(x.data() + rows.begin * x.strides()[2], shape, x.strides());
-  }
-
   const Rows& rows_;
   PlacesInRanges places_;
   SegmentOwners owners_;
   std::vector<Range> broken_;  // rows of segments that no rank holds all
   RowTensors<T> keys_;         // k and v of broken segments
+  ExchangePlan travels_;
   Exchange exchange_;
 };
 
