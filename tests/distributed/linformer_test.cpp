@@ -203,7 +203,7 @@ TEST(DistributedLinformer, RunsOnThreads) {
   const Tensors<float> whole(
       {.batch = 3, .query_heads = 6, .key_heads = 3, .rows = 1500, .projected = 130});
   check(LinformerAttention(), whole, true, pool);
-  fovea::Arena arena(Index{1} << 22);
+  fovea::Arena arena(Index{1} << 24);
   auto executor = arena.on(pool);
   check(LinformerAttention(), whole, true, executor);
 }
