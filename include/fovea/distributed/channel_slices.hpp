@@ -70,27 +70,25 @@ class ChannelSlices {
   /// Makes the slices of the rows of all ranks. \param own [B, H, own rows, W]
   void bring(const View<const T>& own) {
     T* to = of_rows_.template data<T>();
-    for_each_own_element(own, [&](const T& element) { *to++ = element; });
-    exchange(true);
-    const T* from = of_channels_.template data<T>();
-    const View<T> whole = slice();
-    for_each_row_of_ranks([&](Index b, Index n) {
-      for (Index c = 0; c < own_channels(); ++c) whole(b, 0, n, c) = *from++;
+    for_each_own_piece(own, [&](bool stays, const T* from, Index stride, Index count, T* kept) {
+      copy(from, stride, stays ? kept : to, 1, count);
+      to += count;
     });
+    exchange(true);
+    for_each_row_of_others([&](T* row, T* received) { copy(received, 1, row, 1, own_channels()); });
   }
 
   /// Makes the rows of all ranks of the slices. \param own [B, H, own rows, W], written; none: not
   /// wanted
   void bring_back(const View<T>& own) {
-    T* to = of_channels_.template data<T>();
-    const View<T> whole = slice();
-    for_each_row_of_ranks([&](Index b, Index n) {
-      for (Index c = 0; c < own_channels(); ++c) *to++ = whole(b, 0, n, c);
-    });
+    for_each_row_of_others([&](T* row, T* sent) { copy(row, 1, sent, 1, own_channels()); });
     exchange(false);
     if (own.is_none()) return;
     const T* from = of_rows_.template data<T>();
-    for_each_own_element(own, [&](T& element) { element = *from++; });
+    for_each_own_piece(own, [&](bool stays, T* to, Index stride, Index count, const T* kept) {
+      copy(stays ? kept : from, 1, to, stride, count);
+      from += count;
+    });
   }
 
  private:
@@ -119,32 +117,71 @@ class ChannelSlices {
   Index count(int rank) const { return begin(rank + 1) - begin(rank); }
   Index own_channels() const { return count(ranks_.rank()); }
 
-  /// Calls f(element) for all elements of this rank's rows, by the rank that has the channel.
+  static void copy(const T* from, Index from_stride, T* to, Index to_stride, Index count) {
+    if (from_stride == 1 && to_stride == 1) {
+      std::copy_n(from, count, to);
+      return;
+    }
+    for (Index c = 0; c < count; ++c) to[c * to_stride] = from[c * from_stride];
+  }
+
+  /// A row of the slice.
+  T* slice_row(Index b, Index row) {
+    return slice_.template data<T>() + (b * layout_.rows() + row) * own_channels();
+  }
+
+  /// Calls f(stays, columns, their stride, their number, place in the slice) for the columns of
+  /// each head of this rank's rows, by the rank that has the channels; `stays` says that it is this
+  /// one, and then there is a place.
   template <class X, class F>
-  void for_each_own_element(const View<X>& own, const F& f) const {
-    for (const std::vector<Range>& of : channels_) {
+  void for_each_own_piece(const View<X>& own, const F& f) {
+    for (int rank = 0; rank < size(); ++rank) {
+      const bool stays = rank == ranks_.rank();
       for (Index b = 0; b < batch_; ++b) {
-        for (Index n = 0; n < own_rows_; ++n) {
-          for (const Range& range : of) {
-            for (Index c = range.begin; c < range.end;) {
-              const Index head = c / own.width();
-              const Index first = c % own.width();
-              const Index end = (std::min)(own.width(), first + range.end - c);
-              for (Index w = first; w < end; ++w) f(own(b, head, n, w));
-              c += end - first;
-            }
-          }
-        }
+        for_each_own_row([&](Index place, Index row) {
+          T* kept = stays ? slice_row(b, row) : nullptr;
+          for_each_piece(rank, own.width(), [&](Index head, Index first, Index count) {
+            f(stays, &own(b, head, place, first), own.strides()[3], count, kept);
+            kept += stays ? count : 0;
+          });
+        });
       }
     }
   }
-  /// Calls f(b, n) for the rows of the sequence, by rank.
+  /// Calls f(place among this rank's rows, row of the sequence).
   template <class F>
-  void for_each_row_of_ranks(const F& f) const {
+  void for_each_own_row(const F& f) const {
+    Index place = 0;
+    for (const Range& range : layout_.of(ranks_.rank())) {
+      for (Index row = range.begin; row < range.end; ++row) f(place++, row);
+    }
+  }
+  /// Calls f(head, first column, number) for the channels of a rank. \param width columns of a head
+  template <class F>
+  void for_each_piece(int rank, Index width, const F& f) const {
+    for (const Range& range : channels_[static_cast<std::size_t>(rank)]) {
+      for (Index c = range.begin; c < range.end;) {
+        const Index first = c % width;
+        const Index count = (std::min)(width - first, range.end - c);
+        f(c / width, first, count);
+        c += count;
+      }
+    }
+  }
+  /// Calls f(row of the slice, row of the buffer) for the rows of the other ranks, by rank.
+  template <class F>
+  void for_each_row_of_others(const F& f) {
+    T* buffer = of_channels_.template data<T>();
     for (int rank = 0; rank < size(); ++rank) {
+      if (rank == ranks_.rank()) {
+        buffer += batch_ * own_rows_ * own_channels();
+        continue;
+      }
       for (Index b = 0; b < batch_; ++b) {
         for (const Range& range : layout_.of(rank)) {
-          for (Index n = range.begin; n < range.end; ++n) f(b, n);
+          for (Index row = range.begin; row < range.end; ++row, buffer += own_channels()) {
+            f(slice_row(b, row), buffer);
+          }
         }
       }
     }
@@ -172,13 +209,13 @@ class ChannelSlices {
             rows * count(rank) * kElement};
   }
 
-  /// Sends every rank its part of one buffer, and receives the parts of all in the other. A message
-  /// is that of one batch entry, so that its rows can be counted in int.
+  /// Sends every other rank its part of one buffer, and receives their parts in the other. A
+  /// message is that of one batch entry, so that its rows can be counted in int.
   void exchange(bool to_channels) {
     std::size_t request = 0;
     Index before = 0;
     for (int rank = 0; rank < size(); ++rank) {
-      for (Index b = 0; b < batch_; ++b) {
+      for (Index b = 0; rank != ranks_.rank() && b < batch_; ++b) {
         const Part rows = part_of_rows(rank, b);
         const Part channels = part_of_channels(rank, b, before);
         const auto& [in, out] = to_channels ? std::pair{channels, rows} : std::pair{rows, channels};
@@ -188,14 +225,13 @@ class ChannelSlices {
         ranks_.check(MPI_Isend(out.data, static_cast<int>(out.rows), out.row, rank, kTag,
                                ranks_.mpi(), &requests_[request++]),
                      "MPI_Isend");
-        if (rank != ranks_.rank()) traffic_.bytes_sent += out.bytes;
+        traffic_.bytes_sent += out.bytes;
       }
       before += layout_.count(rank);
     }
     detail::add_waiting(traffic_.seconds_waited, [&] {
-      ranks_.check(
-          MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE),
-          "MPI_Waitall");
+      ranks_.check(MPI_Waitall(static_cast<int>(request), requests_.data(), MPI_STATUSES_IGNORE),
+                   "MPI_Waitall");
     });
   }
 
