@@ -12,6 +12,7 @@
 #include "fovea/core/executor.hpp"
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/traffic.hpp"
+#include "fovea/simd/softmax_constants.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -41,6 +42,21 @@ void check_own_rows(const char* op, const char* tensor, const View<T>& x, const 
   std::string expected = std::to_string(rows.own_count());
   expected.append(", the rows of rank ").append(std::to_string(rows.ranks().rank()));
   refuse_extent(op, tensor, x.shape(), 2, expected);
+}
+
+/// Gradients of weights are sums over tokens that go from range to range by whole chains.
+/// \param which gradients, in words   \throws std::invalid_argument if a range of rows does not
+/// begin where a chain of tokens does
+inline void check_chain_begins(const char* op, const char* which, const Rows& rows) {
+  for (const Range& range : rows.own()) {
+    if (range.begin % kChain == 0) continue;
+    refuse(op, "the first row of a range", std::to_string(range.begin),
+           std::string("a multiple of ")
+               .append(std::to_string(kChain))
+               .append(", the tokens that ")
+               .append(which)
+               .append(" add up at once"));
+  }
 }
 
 /// Checks what this rank brings to a call.

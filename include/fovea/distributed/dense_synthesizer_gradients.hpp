@@ -58,14 +58,7 @@ class SynthesizerGradients<DenseSynthesizerAttention, T> {
   /// Refuses rows where the gradients of W1 and b1 cannot be cut. \throws std::invalid_argument
   static void check(const DenseSynthesizerGrads<T>& grads, const Rows& rows) {
     if (grads.w1.is_none() && grads.b1.is_none()) return;
-    for (const Range& range : rows.own()) {
-      if (range.begin % kChain == 0) continue;
-      refuse(DenseSynthesizerAttention::name(), "the first row of a range",
-             std::to_string(range.begin),
-             std::string("a multiple of ")
-                 .append(std::to_string(kChain))
-                 .append(", the tokens that gradients of w1 and b1 add up at once"));
-    }
+    check_chain_begins(DenseSynthesizerAttention::name(), "gradients of w1 and b1", rows);
   }
   /// Which gradients of weights are wanted, in words: those that all ranks have or none.
   static std::string text(const DenseSynthesizerGrads<T>& grads) {

@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "fovea/distributed/agreement.hpp"
@@ -96,6 +97,41 @@ class HeadSlices {
   std::vector<Tensor<const T>> read_;
   std::vector<Tensor<T>> written_;
 };
+
+/// A pass that is made by heads.
+/// \tparam Tensors has a HeadSlices, `slices`, of which the tensors of the call are made
+/// \tparam Compute called as compute(tensors, executor), computes the heads of this rank
+template <class Tensors, class Compute>
+class PassByHeads {
+ public:
+  /// \param op the operator's name   \param tensors whose memory is taken
+  PassByHeads(const char* op, std::unique_ptr<Tensors> tensors, const Compute& compute)
+      : op_(op), tensors_(std::move(tensors)), compute_(compute) {}
+
+  /// Computes the heads of this rank, and writes its rows. \returns null
+  /// \throws on all ranks what one has thrown, before anything is written
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    tensors_->slices.run(op_, [&] { compute_(*tensors_, executor); });
+    return nullptr;
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const { return tensors_->slices.traffic(); }
+
+ private:
+  const char* op_;
+  std::unique_ptr<Tensors> tensors_;
+  Compute compute_;
+};
+
+/// Makes one.
+template <class Tensors, class Compute>
+std::unique_ptr<PassByHeads<Tensors, Compute>> pass_by_heads(const char* op,
+                                                             std::unique_ptr<Tensors> tensors,
+                                                             const Compute& compute) {
+  return std::make_unique<PassByHeads<Tensors, Compute>>(op, std::move(tensors), compute);
+}
 
 }  // namespace distributed
 

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "fovea/distributed/agreement.hpp"
+#include "fovea/distributed/call.hpp"
 #include "fovea/distributed/places_of_rows.hpp"
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/state_chain.hpp"
@@ -133,7 +133,7 @@ class OverRows {
     meet([&] {
       std::unique_ptr<StateChain> chain;
       detail::together(rows_.ranks(), text_of<T>(rows, sum.row, batch), [&] {
-        check_begins();
+        detail::check_chain_begins("with_rows", "gradients of weights", rows_);
         chain = std::make_unique<StateChain>(rows_.ranks(), rows_.layout(), ChainWay::up, parts,
                                              of_part * sum.row * Index{sizeof(T)}, 1, batch);
       });
@@ -173,16 +173,6 @@ class OverRows {
     return text.append(std::to_string(batch));
   }
 
-  void check_begins() const {
-    for (const Range& range : rows_.own()) {
-      if (range.begin % kChain == 0) continue;
-      refuse("with_rows", "the first row of a range", std::to_string(range.begin),
-             std::string("a multiple of ")
-                 .append(std::to_string(kChain))
-                 .append(", the tokens that gradients of weights add up at once"));
-    }
-  }
-
   const Rows& rows_;
   E& executor_;
   PlacesInRanges own_;
@@ -205,10 +195,10 @@ class OverRows {
 ///
 /// It serves layers that are made of maps of tokens (Embedding, Linear, norms, activations,
 /// dropout, feed-forward networks) and of attention that has a pass over ranks (MultiHead, blocks
-/// and stacks of them, with rotary positions, sinks and slopes), MeanPool, whose mean all ranks
-/// have, and softmax_cross_entropy of tokens. What is made of the mean all ranks compute alike,
-/// without `over`. Other layers, which read neighbouring tokens, are refused: by the compiler, or
-/// with a message.
+/// and stacks of them, with rotary positions, bias, mask, sinks and slopes; ReformerLayer),
+/// MeanPool, whose mean all ranks have, and softmax_cross_entropy of tokens. What is made of the
+/// mean all ranks compute alike, without `over`. Other layers, which read neighbouring tokens, are
+/// refused: by the compiler, or with a message.
 ///
 /// Cost: that of this rank's tokens; a sum goes through the ranks in up to four parts for each, and
 /// to all. Memory: two of the largest parameter.

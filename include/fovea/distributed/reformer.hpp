@@ -48,87 +48,22 @@ std::string reformer_text(std::string_view pass, const ReformerInputs<T>& in, co
   return text;
 }
 
+/// The tensors that both passes of Reformer attention read, turned around.
+template <class T>
+struct ReformerSlices {
+  /// Takes the memory of the rows of the rank's heads. \param in checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  ReformerSlices(const ReformerInputs<T>& in, const Rows& rows)
+      : slices(rows.ranks(), in.qk.batch(), in.qk.heads()), inputs(in) {
+    inputs.qk = slices.reads(in.qk, rows.layout());
+    inputs.v = slices.reads(in.v, rows.layout());
+  }
+
+  HeadSlices<T> slices;      ///< of the call
+  ReformerInputs<T> inputs;  ///< all rows of this rank's heads
+};
+
 }  // namespace detail
-
-/// One forward pass.
-template <class T>
-class ReformerForwardPass {
- public:
-  /// Takes the memory of the rows of the rank's heads.
-  /// \param op, inputs, out, saved of this rank's rows, checked
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  ReformerForwardPass(const ReformerAttention& op, const ReformerInputs<T>& inputs,
-                      const View<T>& out, const ReformerSaved<T>& saved, const Rows& rows)
-      : op_(op),
-        slices_(rows.ranks(), inputs.qk.batch(), inputs.qk.heads()),
-        inputs_(inputs),
-        out_(slices_.writes(out, rows.layout())),
-        saved_{slices_.writes(saved.lse, rows.layout()),
-               slices_.writes(saved.round_lse, rows.layout())} {
-    inputs_.qk = slices_.reads(inputs.qk, rows.layout());
-    inputs_.v = slices_.reads(inputs.v, rows.layout());
-  }
-
-  /// Computes the heads of this rank, and writes its rows. \throws what a rank has thrown
-  template <class E>
-  std::exception_ptr run(E&& executor) {
-    slices_.run(op_.name(), [&] { op_.forward(inputs_, out_, saved_, executor); });
-    return nullptr;
-  }
-
-  /// The messages of this rank.
-  Traffic traffic() const { return slices_.traffic(); }
-
- private:
-  ReformerAttention op_;
-  HeadSlices<T> slices_;
-  ReformerInputs<T> inputs_;  // as what follows, all rows of this rank's heads
-  View<T> out_;
-  ReformerSaved<T> saved_;
-};
-
-/// One backward pass.
-template <class T>
-class ReformerBackwardPass {
- public:
-  /// Takes the memory of the rows of the rank's heads.
-  /// \param op, inputs, out, saved, d_out, grads of this rank's rows, checked
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  ReformerBackwardPass(const ReformerAttention& op, const ReformerInputs<T>& inputs,
-                       const View<const T>& out, const ReformerSaved<T>& saved,
-                       const View<const T>& d_out, const ReformerGrads<T>& grads, const Rows& rows)
-      : op_(op),
-        slices_(rows.ranks(), inputs.qk.batch(), inputs.qk.heads()),
-        inputs_(inputs),
-        out_(slices_.reads(out, rows.layout())),
-        d_out_(slices_.reads(d_out, rows.layout())),
-        grads_{slices_.writes(grads.qk, rows.layout()), slices_.writes(grads.v, rows.layout())} {
-    inputs_.qk = slices_.reads(inputs.qk, rows.layout());
-    inputs_.v = slices_.reads(inputs.v, rows.layout());
-    if (saved.round_lse.is_none()) return;
-    saved_.round_lse = slices_.reads(View<const T>(saved.round_lse), rows.layout());
-  }
-
-  /// Computes the heads of this rank, and writes the gradients of its rows. \throws what a rank has
-  /// thrown
-  template <class E>
-  std::exception_ptr run(E&& executor) {
-    slices_.run(op_.name(), [&] { op_.backward(inputs_, out_, saved_, d_out_, grads_, executor); });
-    return nullptr;
-  }
-
-  /// The messages of this rank.
-  Traffic traffic() const { return slices_.traffic(); }
-
- private:
-  ReformerAttention op_;
-  HeadSlices<T> slices_;
-  ReformerInputs<T> inputs_;  // as what follows, all rows of this rank's heads
-  ReformerSaved<T> saved_;
-  View<const T> out_;
-  View<const T> d_out_;
-  ReformerGrads<T> grads_;
-};
 
 /// Computes Reformer attention over a sequence that is spread over ranks, on all of them together.
 /// The bits are those of `op.forward` over the whole sequence, for any number of ranks and any
@@ -163,7 +98,15 @@ Traffic forward(const ReformerAttention& op, const InputsOf<ReformerAttention, T
       },
       executor,
       [&](auto& /*threads*/) {
-        return std::make_unique<ReformerForwardPass<T>>(op, inputs, to, saved, rows);
+        auto tensors = std::make_unique<detail::ReformerSlices<T>>(inputs, rows);
+        const auto written = [&](const View<T>& x) {
+          return tensors->slices.writes(x, rows.layout());
+        };
+        const View<T> all = written(to);
+        const ReformerSaved<T> kept{written(saved.lse), written(saved.round_lse)};
+        return pass_by_heads(op.name(), std::move(tensors), [=](const auto& of, auto& threads) {
+          op.forward(of.inputs, all, kept, threads);
+        });
       });
 }
 
@@ -206,8 +149,19 @@ Traffic backward(const ReformerAttention& op, const InputsOf<ReformerAttention, 
       },
       executor,
       [&](auto& /*threads*/) {
-        return std::make_unique<ReformerBackwardPass<T>>(op, inputs, made, saved, d_made, grads,
-                                                         rows);
+        auto tensors = std::make_unique<detail::ReformerSlices<T>>(inputs, rows);
+        HeadSlices<T>& slices = tensors->slices;
+        const View<const T> all = slices.reads(made, rows.layout());
+        const View<const T> d_all = slices.reads(d_made, rows.layout());
+        ReformerSaved<T> kept;
+        if (!saved.round_lse.is_none()) {
+          kept.round_lse = slices.reads(View<const T>(saved.round_lse), rows.layout());
+        }
+        const ReformerGrads<T> wanted{slices.writes(grads.qk, rows.layout()),
+                                      slices.writes(grads.v, rows.layout())};
+        return pass_by_heads(op.name(), std::move(tensors), [=](const auto& of, auto& threads) {
+          op.backward(of.inputs, all, kept, d_all, wanted, threads);
+        });
       });
 }
 

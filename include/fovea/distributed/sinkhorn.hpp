@@ -59,13 +59,12 @@ struct SinkhornSlices {
   /// Takes the memory of the rows of the rank's heads. \param in checked
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   SinkhornSlices(const SinkhornAttention& op, const SinkhornInputs<T>& in, const Rows& rows)
-      : layout(rows.layout()),
-        blocks(blocks_of(rows.layout(), op.options.block)),
+      : blocks(blocks_of(rows.layout(), op.options.block)),
         slices(rows.ranks(), in.q.batch(), in.k.heads()),
         inputs(in) {
-    inputs.q = slices.reads(in.q, layout);
-    inputs.k = slices.reads(in.k, layout);
-    inputs.v = slices.reads(in.v, layout);
+    inputs.q = slices.reads(in.q, rows.layout());
+    inputs.k = slices.reads(in.k, rows.layout());
+    inputs.v = slices.reads(in.v, rows.layout());
     // A rank without blocks need not give logits.
     inputs.sorting =
         slices.reads(in.sorting.is_none()
@@ -74,85 +73,12 @@ struct SinkhornSlices {
                      blocks);
   }
 
-  const RowLayout& layout;   ///< of the rows of q, k, v and out
   RowLayout blocks;          ///< of the rows of the sorting logits
   HeadSlices<T> slices;      ///< of the call
   SinkhornInputs<T> inputs;  ///< all rows of this rank's heads
 };
 
 }  // namespace detail
-
-/// One forward pass.
-template <class T>
-class SinkhornForwardPass {
- public:
-  /// Takes the memory of the rows of the rank's heads.
-  /// \param op, inputs, out, saved of this rank's rows, checked
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SinkhornForwardPass(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
-                      const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows)
-      : op_(op),
-        read_(op, inputs, rows),
-        out_(read_.slices.writes(out, read_.layout)),
-        saved_{read_.slices.writes(saved.lse, read_.layout)} {}
-
-  /// Computes the heads of this rank, and writes its rows. \throws what a rank has thrown
-  template <class E>
-  std::exception_ptr run(E&& executor) {
-    read_.slices.run(op_.name(), [&] { op_.forward(read_.inputs, out_, saved_, executor); });
-    return nullptr;
-  }
-
-  /// The messages of this rank.
-  Traffic traffic() const { return read_.slices.traffic(); }
-
- private:
-  SinkhornAttention op_;
-  detail::SinkhornSlices<T> read_;
-  View<T> out_;  // as what follows, all rows of this rank's heads
-  SoftmaxSaved<T> saved_;
-};
-
-/// One backward pass.
-template <class T>
-class SinkhornBackwardPass {
- public:
-  /// Takes the memory of the rows of the rank's heads.
-  /// \param op, inputs, out, saved, d_out, grads of this rank's rows, checked
-  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
-  SinkhornBackwardPass(const SinkhornAttention& op, const SinkhornInputs<T>& inputs,
-                       const View<const T>& out, const SoftmaxSaved<T>& saved,
-                       const View<const T>& d_out, const SinkhornGrads<T>& grads, const Rows& rows)
-      : op_(op),
-        read_(op, inputs, rows),
-        out_(read_.slices.reads(out, read_.layout)),
-        saved_{read_.slices.reads(View<const T>(saved.lse), read_.layout)},
-        d_out_(read_.slices.reads(d_out, read_.layout)),
-        grads_{read_.slices.writes(grads.q, read_.layout),
-               read_.slices.writes(grads.k, read_.layout),
-               read_.slices.writes(grads.v, read_.layout),
-               read_.slices.writes(grads.sorting, read_.blocks)} {}
-
-  /// Computes the heads of this rank, and writes the gradients of its rows. \throws what a rank has
-  /// thrown
-  template <class E>
-  std::exception_ptr run(E&& executor) {
-    read_.slices.run(op_.name(),
-                     [&] { op_.backward(read_.inputs, out_, saved_, d_out_, grads_, executor); });
-    return nullptr;
-  }
-
-  /// The messages of this rank.
-  Traffic traffic() const { return read_.slices.traffic(); }
-
- private:
-  SinkhornAttention op_;
-  detail::SinkhornSlices<T> read_;
-  View<const T> out_;  // as what follows, all rows of this rank's heads
-  SoftmaxSaved<T> saved_;
-  View<const T> d_out_;
-  SinkhornGrads<T> grads_;
-};
 
 /// Computes Sinkhorn attention over a sequence that is spread over ranks, on all of them together.
 /// The bits are those of `op.forward` over the whole sequence, for any number of ranks and any
@@ -186,7 +112,12 @@ Traffic forward(const SinkhornAttention& op, const InputsOf<SinkhornAttention, T
       },
       executor,
       [&](auto& /*threads*/) {
-        return std::make_unique<SinkhornForwardPass<T>>(op, inputs, to, saved, rows);
+        auto tensors = std::make_unique<detail::SinkhornSlices<T>>(op, inputs, rows);
+        const View<T> all = tensors->slices.writes(to, rows.layout());
+        const SoftmaxSaved<T> kept{tensors->slices.writes(saved.lse, rows.layout())};
+        return pass_by_heads(op.name(), std::move(tensors), [=](const auto& of, auto& threads) {
+          op.forward(of.inputs, all, kept, threads);
+        });
       });
 }
 
@@ -230,8 +161,17 @@ Traffic backward(const SinkhornAttention& op, const InputsOf<SinkhornAttention, 
       },
       executor,
       [&](auto& /*threads*/) {
-        return std::make_unique<SinkhornBackwardPass<T>>(op, inputs, made, saved, d_made, grads,
-                                                         rows);
+        auto tensors = std::make_unique<detail::SinkhornSlices<T>>(op, inputs, rows);
+        HeadSlices<T>& slices = tensors->slices;
+        const View<const T> all = slices.reads(made, rows.layout());
+        const View<const T> d_all = slices.reads(d_made, rows.layout());
+        const SoftmaxSaved<T> kept{slices.reads(View<const T>(saved.lse), rows.layout())};
+        const SinkhornGrads<T> wanted{
+            slices.writes(grads.q, rows.layout()), slices.writes(grads.k, rows.layout()),
+            slices.writes(grads.v, rows.layout()), slices.writes(grads.sorting, tensors->blocks)};
+        return pass_by_heads(op.name(), std::move(tensors), [=](const auto& of, auto& threads) {
+          op.backward(of.inputs, all, kept, d_all, wanted, threads);
+        });
       });
 }
 
