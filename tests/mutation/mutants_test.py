@@ -187,5 +187,23 @@ class Places(unittest.TestCase):
         self.assertGreater(able, total * 9 // 10)
 
 
+class Order(unittest.TestCase):
+    def test_first_come_quick_tests_and_those_that_killed_in_the_header(self) -> None:
+        order = mutate.Order({"quick": 1, "slow": 4, "slower": 9}, patience=100)
+        every = ["slower", "slow", "quick"]
+        self.assertEqual(order.of("core/view.hpp", every), ["quick", "slow", "slower"])
+        for _ in range(3):
+            order.keep("core/view.hpp", "quick", killed=False)
+            order.keep("core/view.hpp", "slower", killed=True)
+        self.assertEqual(order.of("core/view.hpp", every)[0], "slower")
+        self.assertEqual(order.of("core/tensor.hpp", every)[0], "slower")
+        self.assertEqual(order.of("io/npy.hpp", every)[0], "quick")
+
+    def test_patience_leaves_out_what_takes_longer_but_asks_one(self) -> None:
+        seconds = {"quick": 1.0, "slow": 4.0}
+        self.assertEqual(mutate.Order(seconds, 3).of("a", ["quick", "slow"]), ["quick"])
+        self.assertEqual(mutate.Order(seconds, 3).of("a", ["slow"]), ["slow"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -4,10 +4,11 @@
 
 Everything happens in a copy of the sources with a build of its own, of the level of this machine
 alone. It is compiled once, with all mistakes as switches (switches.py). Each test first runs without
-a mistake and says which ones it came by; then each mistake is asked of those tests alone, the
-quickest first, until one fails or hangs: that kills the mutant. The others survive and are listed:
-each is a hole in the tests, or changes nothing that can be seen, or only a test sees it that was not
-asked because of --patience. A mistake that does not compile is not counted.
+a mistake and says which ones it came by; then each mistake is asked of those tests alone until one
+fails or hangs: that kills the mutant. First come quick tests and those that killed others of the
+same header or folder. What survives is listed: it is a hole in the tests, or changes nothing that
+can be seen, or only a test sees it that was not asked because of --patience. A mistake that does not
+compile is not counted.
 """
 
 import argparse
@@ -188,7 +189,7 @@ def built(copy: Copy, chosen: list[Switch], tests: list[str],
 
 def without_mistakes(copy: Copy, tests: list[str]) -> tuple[dict[str, float], dict[int, list[str]]]:
     """Runs every test as it is. Returns the seconds that each took that passes, and which of these
-    come by each switch, the quickest first."""
+    come by each switch."""
     seconds: dict[str, float] = {}
     reached: dict[int, list[str]] = {}
 
@@ -207,8 +208,6 @@ def without_mistakes(copy: Copy, tests: list[str]) -> tuple[dict[str, float], di
             seconds[test] = took
             for number in numbers:
                 reached.setdefault(number, []).append(test)
-    for some in reached.values():
-        some.sort(key=seconds.__getitem__)
     return seconds, reached
 
 
@@ -223,27 +222,51 @@ def known_without_mistakes(copy: Copy, tests: list[str],
     return seconds, {int(number): some for number, some in reached.items()}
 
 
-def asked(tests: list[str], seconds: dict[str, float], patience: float) -> list[str]:
-    """The first of these tests that together take so many seconds, and at least one."""
-    some: list[str] = []
-    for test in tests:
-        patience -= seconds[test]
-        if some and patience < 0:
-            break
-        some.append(test)
-    return some
+class Order:
+    """Which tests are asked of a mutant first: those that kill soonest, by their seconds and by what
+    became of other mutants of the same header and of the same folder."""
+
+    def __init__(self, seconds: dict[str, float], patience: float) -> None:
+        self.seconds = seconds
+        self.patience = patience
+        self.tries: Counter[tuple[str, str]] = Counter()
+        self.kills: Counter[tuple[str, str]] = Counter()
+
+    def keep(self, path: str, test: str, killed: bool) -> None:
+        for place in (path, os.path.dirname(path)):
+            self.tries[place, test] += 1
+            self.kills[place, test] += killed
+
+    def likelihood(self, path: str, test: str) -> float:
+        """That the test kills a mutant: of the header as far as it is known, else of the folder."""
+        known = 0.1
+        for place in (os.path.dirname(path), path):
+            known = (self.kills[place, test] + known) / (self.tries[place, test] + 1)
+        return known
+
+    def of(self, path: str, tests: list[str]) -> list[str]:
+        """The first of these tests that together take as long as patience lasts, at least one."""
+        left = self.patience
+        some: list[str] = []
+        for test in sorted(tests, key=lambda t: self.seconds[t] / self.likelihood(path, t)):
+            left -= self.seconds[test]
+            if left >= 0 or not some:
+                some.append(test)
+        return some
 
 
-def fate_of(copy: Copy, one: Switch, tests: list[str], seconds: dict[str, float],
-            patience: float) -> str:
+def fate_of(copy: Copy, one: Switch, tests: list[str], order: Order) -> str:
     """"survived", "survived those asked", "unreached", or the test that killed it."""
-    some = asked(tests, seconds, patience)
+    path = one.mutant.path
+    some = order.of(path, tests)
     for test in some:
-        if not copy.run(test, 20 + 10 * seconds[test], **{switches.NUMBER: str(one.number)}):
+        passes = copy.run(test, 20 + 10 * order.seconds[test], **{switches.NUMBER: str(one.number)})
+        order.keep(path, test, not passes)
+        if not passes:
             return test
     if not tests:
         return "unreached"
-    return "survived" if some == tests else "survived those asked"
+    return "survived" if len(some) == len(tests) else "survived those asked"
 
 
 def summary(results: list[dict]) -> str:
@@ -330,9 +353,14 @@ def main(arguments: list[str]) -> int:
     seconds, reached = known_without_mistakes(copy, tests, options.folder / "base.json")
     print(f"{len(seconds)} tests pass without a mistake, in {sum(seconds.values()):.0f} s", flush=True)
 
+    order = Order(seconds, options.patience)
+    for result in results.all:
+        if result["fate"] in seconds:
+            order.keep(result["name"].split(":")[0], result["fate"], killed=True)
+
     def run(one: Switch) -> tuple[Switch, str, float]:
         begun = time.monotonic()
-        fate = fate_of(copy, one, reached.get(one.number, []), seconds, options.patience)
+        fate = fate_of(copy, one, reached.get(one.number, []), order)
         return one, fate, time.monotonic() - begun
 
     with ThreadPoolExecutor(options.jobs) as pool:
