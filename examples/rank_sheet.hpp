@@ -4,7 +4,7 @@
 /// comes to it from whom. A colour stands for the rank that holds a row.
 #pragma once
 
-#include <fovea/distributed/exchange_plan.hpp>
+#include <fovea/distributed/messages/exchange_plan.hpp>
 #include <fstream>
 #include <functional>
 #include <sstream>

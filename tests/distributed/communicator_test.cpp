@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "distributed/before_init.hpp"
-#include "fovea/distributed/agreement.hpp"
+#include "fovea/distributed/messages/agreement.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 

@@ -2,7 +2,7 @@
 /// \file
 /// What travels, against the law of the patterns: every key that a rank's rows see and the rank
 /// does not hold, once, and nothing else.
-#include "fovea/distributed/exchange_plan.hpp"
+#include "fovea/distributed/messages/exchange_plan.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Blocks of keys in turn against the layout that lists them.
-#include "fovea/distributed/key_blocks.hpp"
+#include "fovea/distributed/softmax/key_blocks.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Every pair of a row and its mirror image is on one rank, which has one of both; few rows travel.
-#include "fovea/distributed/row_pairs.hpp"
+#include "fovea/distributed/rows/row_pairs.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Sets of rows against a list of flags.
-#include "fovea/distributed/row_set.hpp"
+#include "fovea/distributed/rows/row_set.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Windows take memory for the rows that are written, and give it back.
-#include "fovea/distributed/row_window.hpp"
+#include "fovea/distributed/rows/row_window.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <new>
 #include <utility>
 
-#include "fovea/distributed/row_tensors.hpp"
+#include "fovea/distributed/rows/row_tensors.hpp"
 #include "support/index.hpp"
 
 namespace fovea_test::distributed_row_window {

@@ -77,7 +77,7 @@ using Complaints = std::vector<std::string>;
 
 /// The room of a header within its floor, "attention/softmax"; empty for what stands in no room.
 std::string room_of(const std::string& header) {
-  static const std::regex in_room("^fovea/((attention|kernels)/[a-z_]+)/[^/]*$");
+  static const std::regex in_room("^fovea/((attention|kernels|distributed)/[a-z_]+)/[^/]*$");
   std::smatch match;
   return std::regex_match(header, match, in_room) ? std::string(match[1]) : std::string();
 }
@@ -104,15 +104,31 @@ const std::map<std::string, std::set<std::string>>& rooms() {
       {"attention/sinkhorn", {"attention/call"}},
       {"attention/reformer", {"attention/call"}},
       {"attention/longformer", {"attention/call"}},
-      {"attention/synthesizer", {"attention/call", "attention/softmax"}}};
+      {"attention/synthesizer", {"attention/call", "attention/softmax"}},
+      {"distributed/rows", {}},
+      {"distributed/messages", {"distributed/rows"}},
+      {"distributed/segments", {"distributed/messages", "distributed/rows"}},
+      {"distributed/softmax", {"distributed/messages", "distributed/rows"}},
+      {"distributed/linear", {"distributed/messages", "distributed/rows", "distributed/segments"}},
+      {"distributed/shared_rows",
+       {"distributed/messages", "distributed/rows", "distributed/segments", "distributed/softmax"}},
+      {"distributed/indexed", {"distributed/messages", "distributed/rows"}},
+      {"distributed/synthesizer", {"distributed/messages", "distributed/rows"}}};
   return all;
 }
 
-/// The doors that a room may go through: what all operators are, and for the near field the
-/// operator that it is.
+/// The doors that a room may go through: what all operators are, what all ranks know, and for the
+/// near field the operator that it is.
 bool is_open_door(const std::string& room, const std::string& header) {
-  return header == "fovea/attention/attention.hpp" || header == "fovea/kernels/unit.hpp" ||
-         (room == "attention/fmm" && header == "fovea/attention/local.hpp");
+  static const std::set<std::string> open = {
+      "fovea/attention/attention.hpp",      "fovea/kernels/unit.hpp",
+      "fovea/distributed/communicator.hpp", "fovea/distributed/row_layout.hpp",
+      "fovea/distributed/rows.hpp",         "fovea/distributed/traffic.hpp"};
+  static const std::set<std::pair<std::string, std::string>> of_near_field = {
+      {"attention/fmm", "fovea/attention/local.hpp"},
+      {"distributed/linear", "fovea/distributed/softmax_forward.hpp"},
+      {"distributed/linear", "fovea/distributed/softmax_backward.hpp"}};
+  return open.count(header) > 0 || of_near_field.count({room, header}) > 0;
 }
 
 Complaints includes_to_the_right(const Headers& headers) {

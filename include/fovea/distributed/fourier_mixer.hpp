@@ -12,10 +12,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/channel_slices.hpp"
-#include "fovea/distributed/exchange.hpp"
-#include "fovea/distributed/row_pairs.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/channel_slices.hpp"
+#include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/rows/row_pairs.hpp"
 #include "fovea/spectral/fourier_mixer.hpp"
 
 FOVEA_NAMESPACE_BEGIN

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fovea/distributed/fsat_forward.hpp"
-#include "fovea/distributed/query_rows.hpp"
+#include "fovea/distributed/indexed/query_rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "fovea/attention/fsat.hpp"
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/exchange.hpp"
-#include "fovea/distributed/fsat_graph_part.hpp"
-#include "fovea/distributed/requests.hpp"
+#include "fovea/distributed/indexed/fsat_graph_part.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/requests.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/channel_slices.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/channel_slices.hpp"
 #include "fovea/spectral/hidden_state_cross.hpp"
 
 FOVEA_NAMESPACE_BEGIN

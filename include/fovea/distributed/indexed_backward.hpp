@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "fovea/attention/indexed.hpp"
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/compact_rows.hpp"
-#include "fovea/distributed/exchange.hpp"
+#include "fovea/distributed/indexed/compact_rows.hpp"
+#include "fovea/distributed/indexed/listed_keys.hpp"
+#include "fovea/distributed/indexed/query_rows.hpp"
 #include "fovea/distributed/indexed_forward.hpp"
-#include "fovea/distributed/listed_keys.hpp"
-#include "fovea/distributed/places_of_rows.hpp"
-#include "fovea/distributed/query_rows.hpp"
-#include "fovea/distributed/requests.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/requests.hpp"
+#include "fovea/distributed/rows/places_of_rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

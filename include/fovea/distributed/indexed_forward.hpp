@@ -12,8 +12,8 @@
 
 #include "fovea/attention/indexed.hpp"
 #include "fovea/attention/indexed/index_tensor.hpp"
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/listed_keys.hpp"
+#include "fovea/distributed/indexed/listed_keys.hpp"
+#include "fovea/distributed/messages/call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

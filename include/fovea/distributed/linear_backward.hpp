@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "fovea/distributed/blend_gradients.hpp"
-#include "fovea/distributed/delta_gradients_chain.hpp"
+#include "fovea/distributed/linear/blend_gradients.hpp"
+#include "fovea/distributed/linear/delta_gradients_chain.hpp"
+#include "fovea/distributed/linear/near_field_backward.hpp"
+#include "fovea/distributed/linear/sum_gradients_chain.hpp"
+#include "fovea/distributed/linear/sum_gradients_totals.hpp"
 #include "fovea/distributed/linear_forward.hpp"
-#include "fovea/distributed/near_field_backward.hpp"
-#include "fovea/distributed/sum_gradients_chain.hpp"
-#include "fovea/distributed/sum_gradients_totals.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

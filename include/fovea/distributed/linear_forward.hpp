@@ -12,8 +12,8 @@
 
 #include "fovea/attention/fmm.hpp"
 #include "fovea/attention/linear/operator.hpp"
-#include "fovea/distributed/far_field_chain.hpp"
-#include "fovea/distributed/far_field_totals.hpp"
+#include "fovea/distributed/linear/far_field_chain.hpp"
+#include "fovea/distributed/linear/far_field_totals.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN

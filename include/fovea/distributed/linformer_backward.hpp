@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fovea/distributed/linformer_forward.hpp"
-#include "fovea/distributed/shared_keys_backward.hpp"
+#include "fovea/distributed/shared_rows/keys_backward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

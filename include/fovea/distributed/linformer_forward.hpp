@@ -11,8 +11,8 @@
 #include <string>
 
 #include "fovea/attention/linformer.hpp"
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/projection_chain.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/shared_rows/projection_chain.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -8,11 +8,11 @@
 #include <string>
 
 #include "fovea/attention/luna.hpp"
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/shared_keys_backward.hpp"
-#include "fovea/distributed/shared_keys_forward.hpp"
-#include "fovea/distributed/shared_queries_backward.hpp"
-#include "fovea/distributed/shared_queries_forward.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/shared_rows/keys_backward.hpp"
+#include "fovea/distributed/shared_rows/keys_forward.hpp"
+#include "fovea/distributed/shared_rows/queries_backward.hpp"
+#include "fovea/distributed/shared_rows/queries_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

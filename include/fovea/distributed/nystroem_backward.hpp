@@ -10,8 +10,8 @@
 
 #include "fovea/attention/nystroem/product_gradients.hpp"
 #include "fovea/distributed/nystroem_forward.hpp"
-#include "fovea/distributed/shared_keys_backward.hpp"
-#include "fovea/distributed/shared_queries_backward.hpp"
+#include "fovea/distributed/shared_rows/keys_backward.hpp"
+#include "fovea/distributed/shared_rows/queries_backward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -12,10 +12,10 @@
 #include <string>
 
 #include "fovea/attention/nystroem.hpp"
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/landmark_means.hpp"
-#include "fovea/distributed/shared_keys_forward.hpp"
-#include "fovea/distributed/shared_queries_forward.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/shared_rows/keys_forward.hpp"
+#include "fovea/distributed/shared_rows/landmark_means.hpp"
+#include "fovea/distributed/shared_rows/queries_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

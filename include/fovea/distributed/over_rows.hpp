@@ -11,10 +11,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/places_of_rows.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/distributed/rows.hpp"
-#include "fovea/distributed/state_chain.hpp"
+#include "fovea/distributed/rows/places_of_rows.hpp"
 #include "fovea/patterns/pattern.hpp"
 #include "fovea/simd/matrix.hpp"
 #include "fovea/simd/softmax_constants.hpp"

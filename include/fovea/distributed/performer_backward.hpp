@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "fovea/distributed/feature_gradients_chain.hpp"
-#include "fovea/distributed/feature_gradients_totals.hpp"
+#include "fovea/distributed/linear/feature_gradients_chain.hpp"
+#include "fovea/distributed/linear/feature_gradients_totals.hpp"
 #include "fovea/distributed/performer_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN

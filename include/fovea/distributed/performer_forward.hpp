@@ -13,10 +13,10 @@
 #include <string>
 
 #include "fovea/attention/performer.hpp"
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/key_head_chain.hpp"
-#include "fovea/distributed/segment_keys.hpp"
-#include "fovea/distributed/spread_feature_totals.hpp"
+#include "fovea/distributed/linear/key_head_chain.hpp"
+#include "fovea/distributed/linear/spread_feature_totals.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/segments/segment_keys.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

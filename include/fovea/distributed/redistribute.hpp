@@ -8,9 +8,9 @@
 
 #include "fovea/attention/attention.hpp"
 #include "fovea/core/tensor_check.hpp"
-#include "fovea/distributed/exchange.hpp"
-#include "fovea/distributed/row_tensors.hpp"
+#include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/rows/row_tensors.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

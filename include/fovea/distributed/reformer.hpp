@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "fovea/attention/reformer.hpp"
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/head_slices.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/head_slices.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "fovea/core/view.hpp"
-#include "fovea/distributed/agreement.hpp"
+#include "fovea/distributed/messages/agreement.hpp"
 #include "fovea/distributed/row_layout.hpp"
 
 FOVEA_NAMESPACE_BEGIN

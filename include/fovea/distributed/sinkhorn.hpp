@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "fovea/attention/sinkhorn.hpp"
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/head_slices.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/head_slices.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "fovea/attention/smart_bird.hpp"
-#include "fovea/distributed/call.hpp"
 #include "fovea/distributed/indexed_backward.hpp"
+#include "fovea/distributed/messages/call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "fovea/attention/smart_bird.hpp"
-#include "fovea/distributed/call.hpp"
-#include "fovea/distributed/exchange.hpp"
-#include "fovea/distributed/listed_keys.hpp"
-#include "fovea/distributed/own_range.hpp"
+#include "fovea/distributed/indexed/listed_keys.hpp"
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/rows/own_range.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-#include "fovea/distributed/exchange.hpp"
-#include "fovea/distributed/logit_rows.hpp"
-#include "fovea/distributed/one_row_logits.hpp"
-#include "fovea/distributed/own_range.hpp"
-#include "fovea/distributed/row_tensors.hpp"
-#include "fovea/distributed/sink_gradients.hpp"
-#include "fovea/distributed/softmax_call.hpp"
+#include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/rows/own_range.hpp"
+#include "fovea/distributed/rows/row_tensors.hpp"
+#include "fovea/distributed/softmax/call.hpp"
+#include "fovea/distributed/softmax/logit_rows.hpp"
+#include "fovea/distributed/softmax/one_row_logits.hpp"
+#include "fovea/distributed/softmax/sink_gradients.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -17,9 +17,9 @@
 #include "fovea/attention/softmax/retained_keys.hpp"
 #include "fovea/attention/softmax/step_check.hpp"
 #include "fovea/core/on_error.hpp"
-#include "fovea/distributed/softmax_call.hpp"
-#include "fovea/distributed/softmax_step.hpp"
-#include "fovea/distributed/spread_split_kv.hpp"
+#include "fovea/distributed/softmax/call.hpp"
+#include "fovea/distributed/softmax/spread_split_kv.hpp"
+#include "fovea/distributed/softmax/step.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

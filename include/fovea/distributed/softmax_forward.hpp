@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "fovea/distributed/exchange.hpp"
-#include "fovea/distributed/own_range.hpp"
-#include "fovea/distributed/softmax_call.hpp"
+#include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/rows/own_range.hpp"
+#include "fovea/distributed/softmax/call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
-#include "fovea/distributed/dense_synthesizer_gradients.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
-#include "fovea/distributed/synthesizer_gradients.hpp"
+#include "fovea/distributed/synthesizer/dense_gradients.hpp"
+#include "fovea/distributed/synthesizer/gradients.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include "fovea/distributed/dense_synthesizer_rows.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
-#include "fovea/distributed/synthesizer_call.hpp"
+#include "fovea/distributed/synthesizer/call.hpp"
+#include "fovea/distributed/synthesizer/dense_rows.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 

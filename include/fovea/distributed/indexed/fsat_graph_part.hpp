@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The graph of FSAT attention over ranks: each rank builds the parts that it needs, of some
+/// queries and of some keys.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fovea/attention/fsat/graph.hpp"
+#include "fovea/attention/indexed/forward.hpp"
+#include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/rows/places_of_rows.hpp"
+#include "fovea/distributed/rows/row_set.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The edges of some keys of all sequences and heads, of which each key has a few.
+/// \tparam T float or double
+template <class T>
+class FsatKeys {
+ public:
+  /// \param dominant [B, Hq, L, M] of which the rows of some keys may be read
+  /// \param key_lengths [B], or empty; they must outlive this object
+  FsatKeys(const FsatOptions& options, const View<const T>& dominant,
+           std::span<const Index> key_lengths)
+      : options_(options), dominant_(dominant), key_lengths_(key_lengths) {}
+
+  /// The edges that one key can have.
+  Index edges_of_key() const { return dominant_.width() * FsatGraph<T>::edges_per_slot(options_); }
+  /// The number of tokens of a sequence that have edges.
+  Index length(Index batch) const {
+    return key_lengths_.empty() ? dominant_.rows() : key_lengths_[static_cast<std::size_t>(batch)];
+  }
+  /// L, the tokens of a sequence.
+  Index tokens() const { return dominant_.rows(); }
+  /// M, the dominant indices of a key.
+  Index width() const { return dominant_.width(); }
+  /// The query heads of a sequence.
+  Index heads_of_sequence() const { return dominant_.heads(); }
+  /// The query heads of all sequences.
+  Index heads() const { return dominant_.batch() * dominant_.heads(); }
+  /// What the options say.
+  const FsatOptions& options() const { return options_; }
+
+  /// The edges of a head.
+  /// \param head of those of all sequences
+  HeadEdges<T> of_head(Index head) const {
+    HeadEdges<T> edges;
+    edges.sequence = head / dominant_.heads();
+    edges.head = head % dominant_.heads();
+    edges.dominant = fovea::detail::head_matrix(dominant_, edges.sequence, edges.head, 0);
+    edges.slots = dominant_.width();
+    edges.edges_of_key = edges_of_key();
+    edges.length = length(edges.sequence);
+    edges.rows = dominant_.rows();
+    return edges;
+  }
+
+  /// Elements of scratch that for_each_edge needs.
+  Index points() const { return kAtOnce * edges_of_key(); }
+
+  /// Calls f(key, edge, query) for the edges of some keys of a head, in the order of keys and
+  /// slots. \param keys ascending, disjoint   \param scratch [points()]
+  template <class F>
+  void for_each_edge(const HeadEdges<T>& of, const std::vector<Range>& keys, Index* scratch,
+                     const F& f) const {
+    for (const Range& range : keys) {
+      const Index end = (std::min)(range.end, of.length);
+      for (Index first = range.begin; first < end; first += kAtOnce) {
+        const Range some = {first, (std::min)(first + kAtOnce, end)};
+        of.point(some, options_, scratch);
+        const Index* query = scratch;
+        for (Index j = some.begin; j < some.end; ++j) {
+          for (Index e = 0; e < of.edges_of_key; ++e, ++query) {
+            if (*query < of.length) f(j, e, *query);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr Index kAtOnce = 64;  // keys whose edges are found at once
+
+  FsatOptions options_;
+  View<const T> dominant_;
+  std::span<const Index> key_lengths_;
+};
+
+/// Where the edges of a rank's keys lead.
+struct LeadingEdges {
+  std::vector<std::vector<Range>> keys_of_ranks;  ///< the keys that go to each other rank
+  std::vector<Range> queries;                     ///< the queries that have an edge to one
+};
+
+/// Finds where the edges of this rank's keys lead. Who cannot has found none.
+/// \param error what was thrown, or null
+template <class T>
+LeadingEdges leading_edges(const FsatKeys<T>& all, const Rows& rows, std::exception_ptr& error) {
+  LeadingEdges found;
+  found.keys_of_ranks.resize(static_cast<std::size_t>(rows.ranks().size()));
+  error = fovea::detail::caught([&] {
+    const RanksOfRows ranks(rows.layout());
+    const PlacesInRanges own(rows.own());
+    std::vector<RowSet> keys(found.keys_of_ranks.size(), RowSet(own.count()));
+    RowSet queries(rows.count());
+    std::vector<Index> points(static_cast<std::size_t>(all.points()));
+    for (Index head = 0; head < all.heads(); ++head) {
+      all.for_each_edge(all.of_head(head), rows.own(), points.data(), [&](Index j, Index, Index i) {
+        queries.add(i);
+        const int other = ranks.rank(i);
+        if (other == rows.ranks().rank()) return;
+        keys[static_cast<std::size_t>(other)].add(own.place(j));
+      });
+    }
+    for (std::size_t rank = 0; rank < keys.size(); ++rank) {
+      found.keys_of_ranks[rank] = own.rows(with_small_gaps(keys[rank].ranges()));
+    }
+    found.queries = queries.ranges();
+  });
+  return found;
+}
+
+/// A part of the graphs of all heads: some queries, and some keys.
+/// \tparam T float or double
+template <class T>
+class FsatGraphPart {
+ public:
+  /// \param all must outlive this object
+  /// \param queries those that have rows here, ascending, disjoint
+  /// \param keys those whose edges count, likewise
+  /// \param by_place whether rows name keys by their places among `keys`, or else by their
+  /// positions
+  /// \param with_gradients whether gradients of confidences are wanted
+  FsatGraphPart(const FsatKeys<T>& all, const std::vector<Range>& queries, std::vector<Range> keys,
+                bool by_place, bool with_gradients)
+      : all_(all),
+        rows_(queries),
+        ranges_(std::move(keys)),
+        places_(ranges_),
+        by_place_(by_place),
+        with_gradients_(with_gradients) {}
+
+  /// Takes the memory for the graphs of that many heads at once, built by that many workers.
+  /// \throws std::bad_alloc
+  template <class Memory>
+  void take_memory(Index heads, Index workers, Memory&& memory) {
+    begin_ = memory.take(heads, (rows_.count() + 1) * kIndex);
+    keys_ = memory.take(heads, edges() * kIndex);
+    confidences_ = memory.take(heads, edges() * Index{sizeof(T)});
+    scratch_ = memory.take(workers, slot() * kIndex);
+    if (!with_gradients_) return;
+    slots_ = memory.take(heads, edges() * kIndex);
+    d_confidences_ = memory.take(heads, edges() * Index{sizeof(T)});
+  }
+
+  /// Builds the graph of a head of those of all sequences.
+  /// \param place its place among those that there is memory for
+  void build(Index head, Index place, Index worker) {
+    Index* const marks = scratch_.template data<Index>() + worker * slot();
+    Index* const points = marks + rows_.count();
+    const HeadEdges<T> of = all_.of_head(head);
+    const Index rows = rows_.count();
+    Index* const begin = begin_.template data<Index>() + place * (rows + 1);
+    T* const distances = confidences_.template data<T>() + place * edges();
+    std::fill_n(begin, rows + 1, Index{0});
+    std::fill_n(marks, rows, Index{-1});
+    for_each_edge(of, points, [&](Index j, Index, Index, Index row) {
+      if (marks[row] == j) return;
+      marks[row] = j;
+      ++begin[row + 1];
+    });
+    for (Index r = 0; r < rows; ++r) begin[r + 1] += begin[r];
+    for_each_edge(of, points, [&](Index j, Index e, Index i, Index row) {
+      const T distance = of.distance(i, j, e);
+      if (marks[row] != ~j) {
+        marks[row] = ~j;
+        put(place, begin[row]++, j, distance, of.slot_of(e));
+      } else if (std::abs(distance) < std::abs(distances[begin[row] - 1])) {
+        // Of two edges of a query and a key the nearer one stays.
+        put(place, begin[row] - 1, j, distance, of.slot_of(e));
+      }
+    });
+    // Each row's begin has moved to its end, where the next row began.
+    std::copy_backward(begin, begin + rows, begin + rows + 1);
+    begin[0] = 0;
+    HeadEdges<T> found = of;
+    found.confidences = distances;
+    found.weigh({0, begin[rows]}, all_.options());
+  }
+
+  /// The rows of keys of a graph.
+  KeyLists rows(Index place) const {
+    KeyLists lists;
+    lists.data = keys_.template data<Index>() + place * edges();
+    lists.begin = begins(place);
+    lists.length = most_keys();
+    lists.key_end = most_keys();
+    return lists;
+  }
+  /// The confidences of a graph, in the order of the rows.
+  const T* confidences(Index place) const {
+    return confidences_.template data<T>() + place * edges();
+  }
+  /// Where the gradients of its confidences are to be written; null if they are not wanted.
+  T* d_confidences(Index place) {
+    return with_gradients_ ? d_confidences_.template data<T>() + place * edges() : nullptr;
+  }
+  /// The edges that a head has room for.
+  Index edges() const { return places_.count() * all_.edges_of_key(); }
+  /// The keys that rows may name.
+  Index most_keys() const { return by_place_ ? places_.count() : all_.tokens(); }
+  /// The query heads of a sequence.
+  Index heads() const { return all_.heads_of_sequence(); }
+
+  /// Writes the gradients of the dominant indices of a head's keys, made of those of its
+  /// confidences.
+  /// \param to [B, Hq, keys, M], written   \pre gradients of confidences are wanted, and written
+  void lead_back(Index batch, Index head, Index place, const View<T>& to) {
+    const Index width = to.width();
+    const Matrix<T> out = fovea::detail::head_matrix(to, batch, head, 0);
+    for (Index j = 0; j < to.rows(); ++j) {
+      for (Index m = 0; m < width; ++m) out.data[j * out.row + m * out.column] = 0;
+    }
+    const HeadEdges<T> of = all_.of_head(batch * heads() + head);
+    const Index* const first = begins(place);
+    const EdgeGradients<T> found = {confidences(place), d_confidences(place),
+                                    slots_.template data<Index>() + place * edges()};
+    // Slots name keys by their places.
+    const std::vector<T> dominant = dominant_of_keys(of);
+    const Matrix<const T> from = {dominant.data(), width, 1};
+    for (Index r = 0; r < rows_.count(); ++r) {
+      add_gradients_of_edges<T>(all_.options(), from, width, rows_.row(r), {first[r], first[r + 1]},
+                                found, out);
+    }
+  }
+
+ private:
+  static constexpr Index kIndex = sizeof(Index);
+
+  /// Elements of scratch of a worker.
+  Index slot() const { return rows_.count() + all_.points(); }
+  const Index* begins(Index place) const {
+    return begin_.template data<Index>() + place * (rows_.count() + 1);
+  }
+
+  void put(Index place, Index at, Index j, T distance, Index slot) {
+    const Index number = by_place_ ? places_.place(j) : j;
+    keys_.template data<Index>()[place * edges() + at] = number;
+    confidences_.template data<T>()[place * edges() + at] = distance;
+    if (!with_gradients_) return;
+    slots_.template data<Index>()[place * edges() + at] = number * all_.width() + slot;
+  }
+
+  std::vector<T> dominant_of_keys(const HeadEdges<T>& of) const {
+    std::vector<T> all;
+    for (const Range& range : ranges_) {
+      for (Index j = range.begin; j < range.end; ++j) {
+        for (Index m = 0; m < of.slots; ++m) {
+          all.push_back(of.dominant.data[j * of.dominant.row + m * of.dominant.column]);
+        }
+      }
+    }
+    return all;
+  }
+
+  /// Calls f(key, edge, query, row) for the edges of the queries that have rows.
+  template <class F>
+  void for_each_edge(const HeadEdges<T>& of, Index* points, const F& f) const {
+    all_.for_each_edge(of, ranges_, points, [&](Index j, Index e, Index i) {
+      const Index row = rows_.place(i);
+      if (row >= 0) f(j, e, i, row);
+    });
+  }
+
+  const FsatKeys<T>& all_;
+  PlacesInRanges rows_;
+  std::vector<Range> ranges_;
+  PlacesInRanges places_;  // of keys
+  bool by_place_;
+  bool with_gradients_;
+  Workspace begin_;          // [heads, rows + 1]
+  Workspace keys_;           // [heads, edges]
+  Workspace confidences_;    // [heads, edges]
+  Workspace slots_;          // [heads, edges]
+  Workspace d_confidences_;  // [heads, edges]
+  Workspace scratch_;        // [workers, slot()]
+};
+
+/// A part of the graphs in the form that passes over lists of keys read.
+/// \tparam T float or double
+template <class T>
+class FsatListsPart {
+ public:
+  /// The lists are built during the pass.
+  static constexpr bool kBuilt = true;
+
+  /// \param graph must outlive this object   \param scale scale of the logits; not set: 1/sqrt(D)
+  /// \param d_dominant [B, Hq, keys, M], written; or none
+  FsatListsPart(FsatGraphPart<T>& graph, const std::optional<double>& scale,
+                const View<T>& d_dominant = {})
+      : graph_(&graph), scale_({.scale = scale}), d_dominant_(d_dominant) {}
+
+  /// The scale of the logits for queries of D = width.
+  template <class U>
+  U scale_of(Index width) const {
+    return scale_.template scale_of<U>(width);
+  }
+  /// The places of the longest list.
+  Index length() const { return graph_->most_keys(); }
+  /// The largest number of edges of one query head.
+  Index entries() const { return graph_->edges(); }
+  /// The place of the first edge of a sequence among those of its head.
+  Index first_entry(const Sequence& /*s*/) const { return 0; }
+
+  /// Takes the memory for the graphs of that many heads at once. \throws std::bad_alloc
+  template <class Memory>
+  void take_memory(Index heads, Index /*graphs*/, Index workers, Memory&& memory) {
+    graph_->take_memory(heads, workers, memory);
+  }
+  /// Builds the graphs of some heads.
+  /// \param head_of called as head_of(n), gives the sequence, the head and the place of graph n
+  template <class HeadOf, class E>
+  void build(Index graphs, const HeadOf& head_of, E&& executor) {
+    for_each_task(executor, graphs, [&](Index n, Index worker) {
+      const auto piece = head_of(n);
+      graph_->build(piece.sequence.batch * graph_->heads() + piece.head, piece.place, worker);
+    });
+  }
+
+  /// The rows of keys of a graph.
+  KeyLists rows(const Sequence& /*s*/, Index /*h*/, Index place) const {
+    return graph_->rows(place);
+  }
+  /// The confidences, in the order of the rows' keys.
+  const T* factors(const Sequence& /*s*/, Index place) const { return graph_->confidences(place); }
+  /// Where the gradients of the confidences are written; null if they are not wanted.
+  T* d_factors(const Sequence& /*s*/, Index place) const { return graph_->d_confidences(place); }
+  /// Writes the gradient of the dominant indices of a head, if it is wanted.
+  void take_gradients(const Sequence& s, Index h, Index place) const {
+    if (!d_dominant_.is_none()) graph_->lead_back(s.batch, h, place, d_dominant_);
+  }
+
+ private:
+  FsatGraphPart<T>* graph_;
+  IndexedOptions scale_;
+  View<T> d_dominant_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

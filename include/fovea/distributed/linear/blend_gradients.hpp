@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradients of the logits of FMM attention's blend over ranks.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <vector>
+
+#include "fovea/attention/fmm/blend.hpp"
+#include "fovea/core/rounded.hpp"
+#include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/segments/sums_of_ranges.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The gradients of the logits of one backward pass, if all columns of a head have the same
+/// weights.
+template <class T>
+class BlendGradients {
+ public:
+  /// Takes all memory. \param d_out of this rank's rows
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  BlendGradients(const FmmBlend<T>& blend, const View<const T>& d_out, const Rows& rows)
+      : blend_(blend),
+        d_out_(d_out),
+        near_(rows.ranks(), rows.layout(), d_out.heads(), d_out.width(), d_out.batch()) {}
+
+  /// The messages of this rank.
+  Traffic traffic() const { return near_.traffic(); }
+
+  /// Adds up the products of the near field. All messages are exchanged even if computing throws.
+  /// \param out the near field of this rank's rows   \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr add_near(const View<T>& out, E&& executor) {
+    return near_.run(
+        [&](const LinkOfRows& link, Index h, double* sums) {
+          const Index end = link.first + link.rows.end - link.rows.begin;
+          for (Index n = link.first; n < end; ++n) {
+            for (Index c = 0; c < out.width(); ++c) {
+              sums[c] += rounded(static_cast<double>(d_out_(link.round, h, n, c)) *
+                                 static_cast<double>(out(link.round, h, n, c)));
+            }
+          }
+        },
+        executor);
+  }
+
+  /// Writes the gradients. \param far [Hq] the sums over batch and rows of <weight d_out, far>
+  void write(const std::vector<double>& far, const LinearFamilyGrads<T>& grads) {
+    const Index width = d_out_.width();
+    const auto columns = static_cast<std::size_t>(d_out_.heads() * width);
+    std::vector<double> of_near(columns);
+    std::vector<double> of_far(columns);
+    for (Index h = 0; h < d_out_.heads(); ++h) {
+      for (Index c = 0; c < width; ++c) {
+        of_near[static_cast<std::size_t>(h * width + c)] = near_.of(h)[c] * blend_.at(h, c).first;
+      }
+      // The sums were found with the weights w2 / normaliser.
+      if (width == 0) continue;
+      of_far[static_cast<std::size_t>(h * width)] =
+          far[static_cast<std::size_t>(h)] * blend_.normaliser(h, 0);
+    }
+    blend_.write_gradients(of_near, of_far, grads);
+  }
+
+ private:
+  FmmBlend<T> blend_;
+  View<const T> d_out_;
+  SumsOfRanges<double> near_;  // [heads, Dv]
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

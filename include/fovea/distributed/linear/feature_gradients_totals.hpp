@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradients of random features over ranks that are not causal: totals of tokens, and then of
+/// rows. The gradient of the projection is a sum that goes from segment to segment, head after
+/// head.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+
+#include "fovea/attention/linear/feature_grad_segments.hpp"
+#include "fovea/core/executor.hpp"
+#include "fovea/distributed/linear/spread_feature_totals.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/segments/segment_rows.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The gradients of random features of one backward pass that are not causal, whose tensors are
+/// those of SegmentRows.
+template <class T>
+class FeatureGradientsTotals {
+ public:
+  /// What the parts of the pass have in common.
+  using Call = PerformerBackwardCall<T>;
+
+  /// Takes all memory.
+  /// \param call, segments must outlive this object; it takes the call's memory, too
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  FeatureGradientsTotals(Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
+                         E&& executor)
+      : call_(call),
+        segments_(segments),
+        sums_(call.inputs, call.features),
+        steps_(call),
+        slot_((std::max)(FeatureGradSegments<T>::scratch_elements(call.shape),
+                         FeatureSegments<T>::sum_scratch(call.shape))),
+        scratch_(memory_of(executor).take(worker_count(executor, count() * row_heads()),
+                                          slot_ * Index{sizeof(T)})),
+        of_keys_(ranks, segments.owners(), call.shape),
+        of_rows_(ranks, segments.owners(), row_heads(), elements(), call.group()) {
+    call.reserve(count() * (row_heads() + key_heads()), memory_of(executor));
+    if (!call.wants_projection()) return;
+    projection_.emplace(ranks, segments.layout(), ChainWay::up, 1,
+                        Call::part_elements(call.shape) * Index{sizeof(T)}, 1,
+                        row_heads() + key_heads());
+  }
+  FeatureGradientsTotals(const FeatureGradientsTotals&) = delete;
+  FeatureGradientsTotals& operator=(const FeatureGradientsTotals&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    const Traffic totals = of_keys_.traffic() + of_rows_.traffic();
+    return projection_ ? totals + projection_->traffic() : totals;
+  }
+
+  /// Writes the gradients of the rows of this rank's segments, and on all ranks that of the
+  /// projection. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    call_.prepare();
+    std::exception_ptr error = fovea::detail::caught([&] { sum_tokens(executor); });
+    const std::exception_ptr later = of_keys_.fold(executor, [&](Index n) {
+      return SegmentSums<T>::segments(seen(n / call_.shape.key_heads));
+    });
+    if (!error) error = later;
+    if (!error) error = fovea::detail::caught([&] { take_rows(executor); });
+    of_rows_.fold(
+        [&](Index n) { return SegmentSums<T>::segments(rows_seeing(n / call_.shape.key_heads)); });
+    if (!error) error = fovea::detail::caught([&] { take_tokens(executor); });
+    if (projection_) add_up();
+    if (projection_ && !error) {
+      call_.add_parts(nullptr, 0, projection_->template state<T>(0), true);
+    }
+    return error;
+  }
+
+ private:
+  /// Query heads, and key heads, of all sequences.
+  Index row_heads() const { return call_.shape.batch * call_.shape.query_heads; }
+  Index key_heads() const { return call_.shape.batch * call_.shape.key_heads; }
+  /// This rank's segments.
+  Index count() const { return static_cast<Index>(segments_.own().size()); }
+  /// Elements of the sums of a segment of rows.
+  Index elements() const {
+    constexpr Index unit = SegmentTotals<T>::kUnit;
+    return (FeatureSegments<T>::sum_elements(call_.shape) + unit - 1) / unit * unit;
+  }
+  T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }
+  /// The tokens of a sequence that rows see, and the rows that see them.
+  Index seen(Index sequence) const {
+    return call_.group() == 0 ? 0 : call_.visibility.seen(call_.sequences[sequence]);
+  }
+  Index rows_seeing(Index sequence) const {
+    return seen(sequence) == 0 ? 0 : call_.sequences[sequence].queries;
+  }
+
+  /// Calls f(segment, number among this rank's segments, number of the head, worker) for this
+  /// rank's segments of some heads that begin before end(sequence).
+  template <class E, class End, class F>
+  void for_each_segment(Index heads, E&& executor, const End& end, const F& f) {
+    for_each_task(executor, call_.sequences.count() * heads * count(),
+                  [&](Index task, Index worker) {
+                    const Index head = task / count();
+                    const Index n = task % count();
+                    const Index number = segments_.own()[static_cast<std::size_t>(n)];
+                    const SequenceTask segment = {head / heads, head % heads, number};
+                    if (number * kLinearSegment >= end(segment.sequence)) return;
+                    f(segment, n, head, worker);
+                  });
+  }
+
+  template <class E>
+  void sum_tokens(E&& executor) {
+    for_each_segment(
+        call_.shape.key_heads, executor, [&](Index sequence) { return seen(sequence); },
+        [&](const SequenceTask& segment, Index n, Index head, Index worker) {
+          sums_.sum(call_.sequences[segment.sequence], segment, seen(segment.sequence),
+                    of_keys_.sums(head, n), scratch(worker));
+        });
+  }
+
+  template <class E>
+  void take_rows(E&& executor) {
+    for_each_segment(
+        call_.shape.query_heads, executor, [&](Index sequence) { return rows_seeing(sequence); },
+        [&](const SequenceTask& segment, Index n, Index head, Index worker) {
+          const Index key_head = head / call_.group();
+          steps_.rows(segment, of_keys_.total(key_head), of_keys_.reference(key_head),
+                      call_.part(head * count() + n), of_rows_.sums(head, n), scratch(worker));
+        });
+  }
+
+  template <class E>
+  void take_tokens(E&& executor) {
+    for_each_segment(
+        call_.shape.key_heads, executor, [&](Index sequence) { return seen(sequence); },
+        [&](const SequenceTask& segment, Index n, Index head, Index worker) {
+          steps_.tokens(segment, of_rows_.total(head), of_keys_.reference(head),
+                        call_.part((row_heads() + head) * count() + n), scratch(worker));
+        });
+  }
+
+  /// Adds up the parts of all segments of all query heads, and then of all key heads.
+  void add_up() {
+    T* const sums = projection_->template state<T>(0);
+    std::fill_n(sums, Call::part_elements(call_.shape), T(0));
+    projection_->run([&](const LinkOfRows& link, Index, Index) {
+      call_.add_parts(call_.part(link.round * count() + link.first / kLinearSegment),
+                      SegmentSums<T>::segments(link.rows.end - link.rows.begin), sums, false);
+    });
+    projection_->give_to_all();
+  }
+
+  Call& call_;
+  const SegmentRows<T>& segments_;
+  FeatureSegments<T> sums_;
+  FeatureGradSegments<T> steps_;
+  Index slot_;
+  Workspace scratch_;  // [workers, slot_]
+  SpreadFeatureTotals<T> of_keys_;
+  SegmentTotals<T> of_rows_;
+  std::optional<StateChain> projection_;  // its gradient in two words
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A causal pass over ranks: the ranges of rows are a chain, along which the states of key heads go
+/// on.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <span>
+#include <vector>
+
+#include "fovea/core/executor.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/kernels/linear/linear.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The key heads of one causal pass. Each range of rows adds its tokens to the states that come
+/// from before, and sends them on, some key heads after the other, so that ranks work on different
+/// heads at once.
+template <class T>
+class KeyHeadChain {
+ public:
+  /// What one key head needs.
+  struct Sizes {
+    Index batch = 0;      ///< sequences
+    Index key_heads = 0;  ///< of each
+    Index group = 0;      ///< query heads of a key head
+    Index state = 0;      ///< elements of its state
+    Index scratch = 0;    ///< elements of scratch of a worker
+  };
+  /// The memory that a key head is worked on with.
+  struct Memory {
+    T* state = nullptr;             ///< [Sizes::state]
+    T* scratch = nullptr;           ///< [Sizes::scratch]
+    LinearRows<T>* rows = nullptr;  ///< [group]
+  };
+
+  /// Takes all memory.
+  /// \param key_lengths of the whole sequence, or none; they must outlive this object
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  KeyHeadChain(const Sizes& sizes, std::span<const Index> key_lengths, const Rows& rows,
+               E&& executor)
+      : sizes_(sizes),
+        key_lengths_(key_lengths),
+        rows_(rows),
+        workers_((std::max)(worker_count(executor, heads()), Index{1})),
+        scratch_(memory_of(executor).take(workers_, sizes.scratch * Index{sizeof(T)})),
+        row_args_(static_cast<std::size_t>(workers_ * sizes.group)),
+        chain_(rows.ranks(), rows.layout(), ChainWay::up, heads(), sizes.state * Index{sizeof(T)},
+               workers_) {}
+  KeyHeadChain(const KeyHeadChain&) = delete;
+  KeyHeadChain& operator=(const KeyHeadChain&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const { return chain_.traffic(); }
+
+  /// Goes over this rank's rows. All messages are exchanged even if computing throws.
+  /// \tparam Strip of the stream: rows, and tokens that the state does not hold yet
+  /// \param add called as add(batch entry, key head, strip, memory) from threads of the executor
+  /// \returns what computing has thrown, or null
+  template <class Strip, class E, class Add>
+  std::exception_ptr run(E&& executor, const Add& add) {
+    return chain_.run([&](const LinkOfRows& link, Index first, Index end) {
+      for_each_task(executor, end - first, [&](Index task, Index worker) {
+        const Index head = first + task;
+        const Index b = head / sizes_.key_heads;
+        const Index before = (std::min)(link.rows.begin, key_end(b));
+        const Index behind = (std::min)(link.rows.end, key_end(b));
+        const Strip strip = {link.first, link.rows.end - link.rows.begin,
+                             link.first, behind - before,
+                             before,     link.rows.begin};
+        add(b, head % sizes_.key_heads, strip,
+            Memory{chain_.template state<T>(head),
+                   scratch_.template data<T>() + worker * sizes_.scratch,
+                   row_args_.data() + worker * sizes_.group});
+      });
+    });
+  }
+
+ private:
+  /// Key heads of all sequences.
+  Index heads() const { return sizes_.batch * sizes_.key_heads; }
+  Index key_end(Index batch) const {
+    return key_lengths_.empty() ? rows_.count() : key_lengths_[static_cast<std::size_t>(batch)];
+  }
+
+  Sizes sizes_;
+  std::span<const Index> key_lengths_;
+  const Rows& rows_;
+  Index workers_;
+  Workspace scratch_;                    // [workers, scratch]
+  std::vector<LinearRows<T>> row_args_;  // [workers, group]
+  StateChain chain_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

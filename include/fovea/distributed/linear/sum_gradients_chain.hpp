@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradients of causal sums over ranks: the states of tokens go up the chain of ranges, and
+/// those of rows come down.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <vector>
+
+#include "fovea/attention/linear/backward_call.hpp"
+#include "fovea/attention/linear/segment_sums.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/segments/segment_rows.hpp"
+#include "fovea/distributed/segments/sums_of_ranges.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The rows of the last chunk that has tokens, which rows behind it read token by token; empty if
+/// there is no token.
+inline Range open_chunk(Index key_end) {
+  return {(key_end - 1) / kLinearChunk * kLinearChunk, key_end};
+}
+
+/// The gradients of causal sums of one backward pass, whose tensors are those of SegmentRows.
+template <class T, class Field>
+class SumGradientsChain {
+ public:
+  /// What the parts of the pass have in common.
+  using Call = LinearBackwardCall<T, Field>;
+
+  /// Takes all memory.
+  /// \param call, segments must outlive this object   \param accumulate whether to add to the
+  /// gradients
+  /// \param wants_products whether `products` will be asked for
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  SumGradientsChain(const Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
+                    bool accumulate, bool wants_products, E&& executor)
+      : call_(call),
+        accumulate_(accumulate),
+        width_(call.far.features(call.shape.width)),
+        maps_(call.far.linear_maps(call.shape.width)),
+        own_rows_(segments.layout().count(ranks.rank())),
+        record_(linear_grad_saved<T>(1, width_, maps_)),
+        workers_((std::max)(worker_count(executor, call.key_heads()), Index{1})),
+        slot_(padded_row<T>(linear_grad_scratch<T>(width_, call.shape.value_width))),
+        scratch_(memory_of(executor).take(workers_, slot_ * Index{sizeof(T)})),
+        saved_(memory_of(executor).take(call.row_heads() * own_rows_, record_ * Index{sizeof(T)})),
+        rows_(static_cast<std::size_t>(workers_ * call.group())),
+        up_(ranks, segments.layout(), ChainWay::up, call.key_heads(), state_bytes(), workers_),
+        down_(ranks, segments.layout(), ChainWay::down, call.key_heads(), state_bytes(), workers_) {
+    if (wants_products) {
+      found_.emplace(ranks, segments.layout(), call.row_heads(), 1, maps_.count);
+    }
+  }
+  SumGradientsChain(const SumGradientsChain&) = delete;
+  SumGradientsChain& operator=(const SumGradientsChain&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    const Traffic states = up_.traffic() + down_.traffic();
+    return found_ ? states + found_->traffic() : states;
+  }
+
+  /// The sums over batch and rows of <weight d_out_i, far_i>, as the pass of one process finds
+  /// them: [Hq]. \pre run was called, and products are wanted
+  std::vector<double> products() {
+    const Index heads = call_.shape.query_heads;
+    std::vector<double> sums(static_cast<std::size_t>(heads));
+    for (Index n = 0; n < call_.row_heads(); ++n) {
+      sums[static_cast<std::size_t>(n % heads)] += static_cast<double>(found_->of(n)->value());
+    }
+    return sums;
+  }
+
+  /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
+  /// computing throws. \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    std::exception_ptr error = up_.run([&](const LinkOfRows& link, Index first, Index end) {
+      for_each_segment(link, first, end, up_, executor,
+                       [&](const Piece& piece) { add_tokens(piece); });
+    });
+    if (found_) {
+      const std::exception_ptr sums = found_->run(
+          [&](const LinkOfRows& link, Index row_head, CompensatedSum<T>* sum) {
+            if (!error) add_products(link, row_head, *sum);
+          },
+          executor);
+      if (!error) error = sums;
+    }
+    const std::exception_ptr later = down_.run([&](const LinkOfRows& link, Index first, Index end) {
+      if (error) return;
+      for_each_segment(link, first, end, down_, executor,
+                       [&](const Piece& piece) { add_rows(piece); });
+    });
+    return error ? error : later;
+  }
+
+ private:
+  /// A segment of a key head, and what works on it.
+  struct Piece {
+    Sequence sequence;
+    Index key_head = 0;
+    Range rows;  // those of the segment
+    T* saved = nullptr;
+    T* state = nullptr;
+    T* scratch = nullptr;
+    LinearGradRows<T>* query_rows = nullptr;  // [group]
+  };
+
+  Index carried() const { return linear_grad_carried<T>(width_, call_.shape.value_width); }
+  Index state_bytes() const { return maps_.count * carried() * Index{sizeof(T)}; }
+
+  /// Calls f(piece) for the segments of a range, upwards or downwards, of the heads [first, end)
+  /// that see tokens.
+  template <class E, class F>
+  void for_each_segment(const LinkOfRows& link, Index first, Index end, StateChain& chain,
+                        E&& executor, const F& f) {
+    const Index segments = SegmentSums<T>::segments(link.rows.end - link.rows.begin);
+    for_each_task(executor, end - first, [&](Index task, Index worker) {
+      const Index head = first + task;
+      Piece piece;
+      piece.sequence = call_.sequences[head / call_.shape.key_heads];
+      piece.key_head = head % call_.shape.key_heads;
+      piece.state = chain.template state<T>(head);
+      piece.scratch = scratch_.template data<T>() + worker * slot_;
+      piece.query_rows = rows_.data() + worker * call_.group();
+      if (call_.seen(piece.sequence) == 0) return;
+      for (Index n = 0; n < segments; ++n) {
+        const Index number = &chain == &up_ ? n : segments - 1 - n;
+        const Index begin = link.rows.begin + number * kLinearSegment;
+        piece.rows = {begin, (std::min)(begin + kLinearSegment, link.rows.end)};
+        piece.saved = saved_of(head, link, begin);
+        f(piece);
+      }
+    });
+  }
+
+  /// The first step for one segment: its rows read the state, to which its tokens are added.
+  void add_tokens(const Piece& piece) {
+    const Range open = open_chunk(piece.sequence.key_end);
+    const Index closed = std::clamp(open.begin, piece.rows.begin, piece.rows.end);
+    const bool is_first = piece.rows.begin == 0;
+    for (Index map = 0; map < maps_.count; ++map) {
+      const auto strip = [&](const Range& rows, const Range& tokens) {
+        return strip_of(piece, map, rows, tokens);
+      };
+      if (closed > piece.rows.begin) {
+        LinearGradStripArgs<T> args = strip({piece.rows.begin, closed}, {piece.rows.begin, closed});
+        args.is_first = is_first;
+        LinearGradKernels<T>{}.strip_rows(args);
+      }
+      if (closed == piece.rows.end) continue;
+      LinearGradStripArgs<T> args = strip({closed, piece.rows.end}, open);
+      args.is_first = is_first && closed == 0;
+      args.stays_open = true;
+      LinearGradKernels<T>{}.strip_rows(args);
+    }
+  }
+
+  /// Adds what the rows of a range have kept of a map, which is that of the link's round.
+  void add_products(const LinkOfRows& link, Index row_head, CompensatedSum<T>& sum) {
+    const Index head = row_head / call_.group();
+    if (call_.seen(call_.sequences[head / call_.shape.key_heads]) == 0) return;
+    const Index record = linear_grad_record<T>(width_, maps_.policy);
+    for (Index begin = link.rows.begin; begin < link.rows.end; begin += kLinearSegment) {
+      const Index rows = (std::min)(kLinearSegment, link.rows.end - begin);
+      const Index of_group = row_head % call_.group() * maps_.count + link.round;
+      const T* at = saved_of(head, link, begin) + of_group * rows * record + kGradRecordProduct;
+      for (Index i = 0; i < rows; ++i, at += record) sum.add(*at);
+    }
+  }
+
+  /// What the rows of a segment keep, for the query heads of a key head.
+  T* saved_of(Index head, const LinkOfRows& link, Index begin) {
+    const Index before = head * own_rows_ + link.first + begin - link.rows.begin;
+    return saved_.template data<T>() + before * call_.group() * record_;
+  }
+
+  /// The second step: its tokens read the state, to which its rows are added.
+  void add_rows(const Piece& piece) {
+    const Range tokens = {piece.rows.begin,
+                          std::clamp(piece.sequence.key_end, piece.rows.begin, piece.rows.end)};
+    for (Index map = 0; map < maps_.count; ++map) {
+      LinearGradStripArgs<T> args = strip_of(piece, map, piece.rows, tokens);
+      args.is_first = piece.rows.end == piece.sequence.queries;
+      LinearGradKernels<T>{}.strip_keys(args);
+    }
+  }
+
+  /// Rows of a segment, and tokens that begin before them or with them.
+  LinearGradStripArgs<T> strip_of(const Piece& piece, Index map, const Range& rows,
+                                  const Range& tokens) const {
+    LinearGradStripArgs<T> args;
+    args.map = map;
+    args.carried = piece.state + map * carried();
+    args.of.tokens =
+        call_.tokens_of(piece.sequence, piece.key_head, tokens.begin, tokens.end - tokens.begin);
+    args.of.width = width_;
+    args.of.value_width = call_.shape.value_width;
+    args.of.maps = maps_;
+    args.of.rows = piece.query_rows;
+    args.of.heads = call_.group();
+    args.of.row_count = rows.end - rows.begin;
+    args.of.first_position = rows.begin - tokens.begin;
+    args.of.accumulate = accumulate_;
+    args.of.saved_rows = piece.rows.end - piece.rows.begin;
+    const Index record = linear_grad_record<T>(width_, maps_.policy);
+    args.of.saved = piece.saved + (rows.begin - piece.rows.begin) * record;
+    args.of.scratch = piece.scratch;
+    for (Index g = 0; g < call_.group(); ++g) {
+      piece.query_rows[g] =
+          call_.rows_of(piece.sequence, piece.key_head * call_.group() + g, rows.begin);
+    }
+    return args;
+  }
+
+  const Call& call_;
+  bool accumulate_;
+  Index width_;
+  LinearMaps<T> maps_;
+  Index own_rows_;  // of this rank's segments
+  Index record_;    // elements that a row keeps of all maps
+  Index workers_;
+  Index slot_;
+  Workspace scratch_;                    // [workers, slot_]
+  Workspace saved_;                      // [key heads, own_rows_, group, record_], by segments
+  std::vector<LinearGradRows<T>> rows_;  // [workers, group]
+  StateChain up_;
+  StateChain down_;
+  std::optional<SumsOfRanges<CompensatedSum<T>>> found_;  // [row heads] the sums of products
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradients of sums over ranks that are not causal: totals of tokens, and then of rows.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <vector>
+
+#include "fovea/attention/linear/backward_call.hpp"
+#include "fovea/attention/linear/segment_sums.hpp"
+#include "fovea/distributed/segments/segment_rows.hpp"
+#include "fovea/distributed/segments/sums_of_ranges.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The gradients of sums of one backward pass that are not causal, whose tensors are those of
+/// SegmentRows.
+template <class T, class Field>
+class SumGradientsTotals {
+ public:
+  /// What the parts of the pass have in common.
+  using Call = LinearBackwardCall<T, Field>;
+
+  /// Takes all memory.
+  /// \param call, segments must outlive this object   \param accumulate whether to add to the
+  /// gradients
+  /// \param wants_products whether `products` will be asked for
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  SumGradientsTotals(const Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
+                     bool accumulate, bool wants_products, E&& executor)
+      : call_(call),
+        segments_(segments),
+        accumulate_(accumulate),
+        slot_(padded_row<T>((std::max)(
+            linear_grad_scratch<T>(call.far.features(call.shape.width), call.shape.value_width),
+            linear_sum_scratch<T>(call.far.linear_shape(call.shape))))),
+        scratch_(memory_of(executor).take(worker_count(executor, count() * call.row_heads()),
+                                          slot_ * Index{sizeof(T)})),
+        of_keys_(ranks, segments.owners(), call.key_heads(), elements()),
+        of_rows_(ranks, segments.owners(), call.row_heads(), elements(), call.group()) {
+    if (!wants_products) return;
+    found_.resize(static_cast<std::size_t>(count() * call.row_heads()));
+    sums_.emplace(ranks, segments.layout(), call.shape.query_heads, 1, call.sequences.count());
+  }
+  SumGradientsTotals(const SumGradientsTotals&) = delete;
+  SumGradientsTotals& operator=(const SumGradientsTotals&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    const Traffic totals = of_keys_.traffic() + of_rows_.traffic();
+    return sums_ ? totals + sums_->traffic() : totals;
+  }
+
+  /// The sums over batch and rows of <weight d_out_i, far_i>, as the pass of one process finds
+  /// them: [Hq]. \pre run was called, and products are wanted
+  std::vector<double> products() {
+    std::vector<double> sums;
+    for (Index h = 0; h < call_.shape.query_heads; ++h) sums.push_back(*sums_->of(h));
+    return sums;
+  }
+
+  /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
+  /// computing throws. \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    std::exception_ptr error = fovea::detail::caught([&] { sum_tokens(executor); });
+    of_keys_.fold([&](Index n) {
+      return SegmentSums<T>::segments(call_.seen(call_.sequences[n / call_.shape.key_heads]));
+    });
+    if (!error) error = fovea::detail::caught([&] { take_rows(executor); });
+    of_rows_.fold([&](Index n) {
+      const Sequence s = call_.sequences[n / call_.shape.key_heads];
+      return call_.seen(s) == 0 ? 0 : SegmentSums<T>::segments(s.queries);
+    });
+    if (!error) error = fovea::detail::caught([&] { take_tokens(executor); });
+    if (!sums_) return error;
+    const std::exception_ptr later = sums_->run(
+        [&](const LinkOfRows& link, Index head, double* sum) { add_products(link, head, *sum); },
+        executor);
+    return error ? error : later;
+  }
+
+ private:
+  Index count() const { return static_cast<Index>(segments_.own().size()); }
+  /// Elements of the sums of a segment.
+  Index elements() const {
+    constexpr Index unit = SegmentTotals<T>::kUnit;
+    const Index sums = linear_sum_elements<T>(call_.far.linear_shape(call_.shape));
+    return (sums + unit - 1) / unit * unit;
+  }
+  T* scratch(Index worker) { return scratch_.template data<T>() + worker * slot_; }
+
+  /// Calls f(segment, number among this rank's segments, number of the head, worker) for this
+  /// rank's segments of some heads that begin before end(sequence).
+  template <class E, class End, class F>
+  void for_each_segment(Index heads, E&& executor, const End& end, const F& f) {
+    for_each_task(executor, call_.sequences.count() * heads * count(),
+                  [&](Index task, Index worker) {
+                    const Index head = task / count();
+                    const Index n = task % count();
+                    const Index number = segments_.own()[static_cast<std::size_t>(n)];
+                    const SequenceTask segment = {head / heads, head % heads, number};
+                    if (number * kLinearSegment >= end(call_.sequences[segment.sequence])) return;
+                    f(segment, n, head, worker);
+                  });
+  }
+
+  template <class E>
+  void sum_tokens(E&& executor) {
+    for_each_segment(
+        call_.shape.key_heads, executor, [&](const Sequence& s) { return call_.seen(s); },
+        [&](const SequenceTask& segment, Index n, Index head, Index worker) {
+          LinearKernels<T>{}.sum(segment_sum_args(call_.inputs, call_.far,
+                                                  call_.sequences[segment.sequence], segment,
+                                                  of_keys_.sums(head, n), scratch(worker)));
+        });
+  }
+
+  template <class E>
+  void take_rows(E&& executor) {
+    for_each_segment(
+        call_.shape.query_heads, executor,
+        [&](const Sequence& s) { return call_.seen(s) == 0 ? 0 : s.queries; },
+        [&](const SequenceTask& segment, Index n, Index head, Index worker) {
+          LinearGradRowsArgs<T> args = call_.row_args(segment, accumulate_);
+          args.total = of_keys_.total(head / call_.group());
+          args.sums = of_rows_.sums(head, n);
+          args.scratch = scratch(worker);
+          if (sums_) args.rows.d_out_times_out = &found_[static_cast<std::size_t>(place(head, n))];
+          LinearGradKernels<T>{}.rows(args);
+        });
+  }
+
+  /// The place of what segment n of this rank has found for a query head of all sequences.
+  Index place(Index row_head, Index n) const { return row_head * count() + n; }
+
+  /// Adds what the segments of a range have found for a query head, in the sequence of the round.
+  void add_products(const LinkOfRows& link, Index head, double& sum) const {
+    const Index first =
+        place(link.round * call_.shape.query_heads + head, link.first / kLinearSegment);
+    const Index segments = SegmentSums<T>::segments(link.rows.end - link.rows.begin);
+    for (Index n = first; n < first + segments; ++n) {
+      sum += static_cast<double>(found_[static_cast<std::size_t>(n)]);
+    }
+  }
+
+  template <class E>
+  void take_tokens(E&& executor) {
+    for_each_segment(
+        call_.shape.key_heads, executor, [&](const Sequence& s) { return call_.seen(s); },
+        [&](const SequenceTask& segment, Index, Index head, Index worker) {
+          LinearGradKeysArgs<T> args = call_.key_args(segment, accumulate_);
+          args.total = of_rows_.total(head);
+          args.scratch = scratch(worker);
+          LinearGradKernels<T>{}.keys(args);
+        });
+  }
+
+  const Call& call_;
+  const SegmentRows<T>& segments_;
+  bool accumulate_;
+  Index slot_;
+  Workspace scratch_;  // [workers, slot_]
+  SegmentTotals<T> of_keys_;
+  SegmentTotals<T> of_rows_;
+  std::vector<T> found_;                      // [row heads, own segments] products, or none
+  std::optional<SumsOfRanges<double>> sums_;  // [query heads] their sums, or none
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Moves rows between the windows of ranks while something else is computed.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "fovea/distributed/communicator.hpp"
+#include "fovea/distributed/messages/exchange_plan.hpp"
+#include "fovea/distributed/messages/mpi_type.hpp"
+#include "fovea/distributed/messages/packed_exchange.hpp"
+#include "fovea/distributed/rows/row_tensors.hpp"
+#include "fovea/distributed/traffic.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The messages of one call between the windows of all ranks, in stages: what belongs to a stage is
+/// received before it is computed, and asked for one stage earlier. Nothing that is sent is copied,
+/// but for rows in many short pieces, which are moved when their stage begins. Every rank must
+/// begin and end every stage, whatever happens in between.
+class Exchange {
+ public:
+  /// \param tensors in whose rows messages are sent and received; they must outlive this object
+  /// \param stages what this rank sends and receives in each stage; other ranks have as many
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class T>
+  Exchange(const Communicator& ranks, const RowTensors<T>& tensors,
+           const std::vector<ExchangePlan>& stages)
+      : ranks_(ranks), data_(tensors.window().data()), packed_(ranks, data_, tensors.places()) {
+    for (const RowsInWindow& place : tensors.places()) {
+      types_.push_back(detail::MpiType::row(ranks, place.row_bytes));
+    }
+    stages_.resize(stages.size());
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      Stage& stage = stages_[s];
+      prepare(stages[s].sends, tensors.places(), stage.sends, stage.packed.sends);
+      prepare(stages[s].receives, tensors.places(), stage.receives, stage.packed.receives);
+      packed_.reserve(stage.packed);
+      traffic_.bytes_sent += stages[s].rows_sent() * bytes_of_row(tensors.places());
+    }
+  }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  /// What this rank sends in all stages, and how long it has waited for messages so far.
+  const Traffic& traffic() const { return traffic_; }
+
+  /// Begins to send what all stages need of this rank, and to receive what stage 0 needs.
+  void begin() {
+    for (Stage& stage : stages_) {
+      for (Message& m : stage.sends) {
+        ranks_.check(MPI_Isend(m.data, m.count, m.type, m.rank, kTag, ranks_.mpi(), &m.request),
+                     "MPI_Isend");
+      }
+    }
+    receive(0);
+  }
+
+  /// Waits until everything that a stage needs is there, and begins to receive for the next.
+  void begin_stage(std::size_t stage) {
+    receive(stage + 1);
+    wait(stages_[stage].receives);
+    detail::add_waiting(traffic_.seconds_waited, [&] { packed_.run(stages_[stage].packed); });
+  }
+
+  /// Lets MPI work on what is under way, if it has not just done so: looking for messages may give
+  /// the core away. Only the thread that begins and ends stages may call it.
+  void progress() const {
+    if (ranks_.size() == 1) return;
+    const double now = MPI_Wtime();
+    if (now < next_look_) return;
+    next_look_ = now + kSecondsBetweenLooks;
+    int is_there = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, kTag, ranks_.mpi(), &is_there, MPI_STATUS_IGNORE);
+  }
+
+  /// Waits until everything is sent.
+  void end() {
+    for (Stage& stage : stages_) wait(stage.sends);
+  }
+
+  /// Makes an exchange of one stage, while nothing is computed.
+  void run() {
+    begin();
+    begin_stage(0);
+    end();
+  }
+
+ private:
+  static constexpr int kTag = 1;
+  static constexpr double kSecondsBetweenLooks = 50e-6;
+
+  struct Message {
+    int rank;
+    std::byte* data;
+    int count;
+    MPI_Datatype type;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  struct Stage {
+    std::vector<Message> sends;
+    std::vector<Message> receives;
+    ExchangePlan packed;
+  };
+
+  void prepare(const std::vector<Transfer>& transfers, const std::vector<RowsInWindow>& places,
+               std::vector<Message>& messages, std::vector<Transfer>& packed) const {
+    for (const Transfer& transfer : transfers) {
+      if (packed_.takes(transfer.rows)) {
+        packed.push_back(transfer);
+      } else {
+        add_pieces(transfer, places, messages);
+      }
+    }
+  }
+
+  void add_pieces(const Transfer& transfer, const std::vector<RowsInWindow>& places,
+                  std::vector<Message>& messages) const {
+    constexpr Index most = (std::numeric_limits<int>::max)();
+    for (std::size_t t = 0; t < places.size(); ++t) {
+      for (Index head = 0; head < places[t].heads; ++head) {
+        for (const Range& range : transfer.rows) {
+          for (Index n = range.begin; n < range.end; n += most) {
+            messages.push_back({transfer.rank, data_ + places[t].bytes(head, {n, range.end}).begin,
+                                static_cast<int>((std::min)(most, range.end - n)),
+                                types_[t].get()});
+          }
+        }
+      }
+    }
+  }
+
+  void receive(std::size_t stage) {
+    if (stage >= stages_.size()) return;
+    for (Message& m : stages_[stage].receives) {
+      ranks_.check(MPI_Irecv(m.data, m.count, m.type, m.rank, kTag, ranks_.mpi(), &m.request),
+                   "MPI_Irecv");
+    }
+  }
+
+  void wait(std::vector<Message>& messages) {
+    detail::add_waiting(traffic_.seconds_waited, [&] {
+      for (Message& m : messages) {
+        ranks_.check(MPI_Wait(&m.request, MPI_STATUS_IGNORE), "MPI_Wait");
+      }
+    });
+  }
+
+  const Communicator& ranks_;
+  std::byte* data_;
+  std::vector<detail::MpiType> types_;  // a row of each tensor
+  PackedExchange packed_;
+  std::vector<Stage> stages_;
+  Traffic traffic_;
+  mutable double next_look_ = 0;  // when progress looks again, by MPI_Wtime
+};
+
+/// Moves rows at once, while nothing else is computed. All ranks call it together.
+/// \param tensors in whose rows messages are sent and received   \returns the messages of this rank
+/// \throws std::bad_alloc, and std::runtime_error if MPI fails
+template <class T>
+Traffic exchange_rows(const Communicator& ranks, const RowTensors<T>& tensors,
+                      const ExchangePlan& plan) {
+  tensors.expect(plan.with_received({}, tensors.places().front().rows));
+  Exchange messages(ranks, tensors, {plan});
+  messages.run();
+  return messages.traffic();
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Which rows travel from which rank to which: integers that every rank finds by itself, from the
+/// layout and from the plans of an operator.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "fovea/attention/softmax/head_plans.hpp"
+#include "fovea/distributed/row_layout.hpp"
+#include "fovea/distributed/rows/row_set.hpp"
+#include "fovea/patterns/plan_part.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The rows that go from or to another rank in one message.
+struct Transfer {
+  int rank = 0;             ///< the other rank
+  std::vector<Range> rows;  ///< ascending, disjoint
+};
+
+/// What one rank sends and receives.
+struct ExchangePlan {
+  std::vector<Transfer> sends;     ///< by ascending rank; none is empty
+  std::vector<Transfer> receives;  ///< likewise
+
+  /// What a rank sends and receives if every rank gets what it needs and does not hold.
+  /// \param needs needs(r) gives the rows that rank r needs, as ascending disjoint ranges
+  template <class Needs>
+  static ExchangePlan of(const RowLayout& layout, int rank, const Needs& needs) {
+    ExchangePlan plan;
+    const std::vector<Range> own_needs = needs(rank);
+    for (int other = 0; other < layout.ranks(); ++other) {
+      if (other == rank) continue;
+      add(plan.receives, other, intersection(own_needs, layout.of(other)));
+      add(plan.sends, other, intersection(needs(other), layout.of(rank)));
+    }
+    return plan;
+  }
+
+  /// The part of the plan that moves rows of a range.
+  ExchangePlan within(const Range& rows) const {
+    ExchangePlan part;
+    const std::vector<Range> only = {rows};
+    for (const Transfer& t : sends) add(part.sends, t.rank, intersection(t.rows, only));
+    for (const Transfer& t : receives) add(part.receives, t.rank, intersection(t.rows, only));
+    return part;
+  }
+
+  /// Some of this rank's rows and all that it receives.
+  /// \param own ascending, disjoint   \param rows of the sequence
+  std::vector<Range> with_received(const std::vector<Range>& own, Index rows) const {
+    RowSet there(rows);
+    for (const Range& range : own) there.add(range);
+    for (const Transfer& transfer : receives) {
+      for (const Range& range : transfer.rows) there.add(range);
+    }
+    return there.ranges();
+  }
+
+  /// The number of rows that are sent.
+  Index rows_sent() const {
+    Index rows = 0;
+    for (const Transfer& transfer : sends) rows += row_count(transfer.rows);
+    return rows;
+  }
+
+ private:
+  static void add(std::vector<Transfer>& to, int rank, std::vector<Range> rows) {
+    if (!rows.empty()) to.push_back({rank, std::move(rows)});
+  }
+};
+
+/// Calls f(plan) for the plans of every stage of every head that differ. Sequences are not packed.
+template <class F>
+void for_each_plan_of(const HeadPlans& plans, F&& f) {
+  for (Index stage = 0; stage < plans.stage_count(); ++stage) {
+    for (Index head = 0; head < plans.period(); ++head) f(plans.plan(stage, 0, head));
+  }
+}
+
+/// The keys that some query rows see under one of the plans.
+/// \param rows ascending, disjoint   \param keys Nk
+inline std::vector<Range> keys_seen(const HeadPlans& plans, const std::vector<Range>& rows,
+                                    Index keys) {
+  RowSet seen(keys);
+  BlockStorage storage(plans.most_runs());
+  for_each_plan_of(plans, [&](const AnyPlan& whole) {
+    const PlanPart part(whole, rows);
+    for (Index b = 0; b < part.block_count(); ++b) {
+      const QueryBlock block = part.block(b, storage);
+      for (Index n = 0; n < block.run_count; ++n) {
+        const KeyRun& run = block.runs[n];
+        seen.add(Strip{run.first, run.step, run.count});
+      }
+    }
+  });
+  return seen.ranges();
+}
+
+/// The rows of a range that see keys of this range alone under all of the plans, in whole blocks of
+/// rows.
+/// \param rows of the sequence, Nq
+inline std::vector<Range> rows_seeing_only(const HeadPlans& plans, const Range& range, Index rows) {
+  RowSet others(rows);
+  BlockStorage storage(plans.most_runs());
+  for_each_plan_of(plans, [&](const AnyPlan& whole) {
+    const PlanPart part(whole, {&range, 1});
+    for (Index b = 0; b < part.block_count(); ++b) {
+      const QueryBlock block = part.block(b, storage);
+      bool is_inside = true;
+      for (Index n = 0; n < block.run_count; ++n) {
+        const Range keys =
+            Strip{block.runs[n].first, block.runs[n].step, block.runs[n].count}.span();
+        is_inside = is_inside && range.begin <= keys.begin && keys.end <= range.end;
+      }
+      if (!is_inside) others.add(Strip{block.first, block.step, block.count});
+    }
+  });
+  return without({range}, others.ranges());
+}
+
+/// The query rows that see one of some keys under one of the plans.
+/// \param keys ascending, disjoint   \param rows Nq
+inline std::vector<Range> rows_seeing(const HeadPlans& plans, const std::vector<Range>& keys,
+                                      Index rows) {
+  RowSet seeing(rows);
+  BlockStorage storage(plans.most_runs());
+  for_each_plan_of(plans, [&](const AnyPlan& whole) {
+    for (const Range& some : keys) {
+      const PlanPart part(whole, {&kEverywhere, 1}, some, PlanPart::Unseen::left_out);
+      for (Index b = 0; b < part.block_count(); ++b) {
+        const QueryBlock block = part.block(b, storage);
+        for (Index r = 0; r < block.count; ++r) {
+          bool sees = false;
+          for (Index n = 0; n < block.run_count; ++n) {
+            sees = sees || !seen_by(block.runs[n], r).is_empty();
+          }
+          const Index row = block.first + block.step * r;
+          if (sees) seeing.add(Range{row, row + 1});
+        }
+      }
+    }
+  });
+  return seeing.ranges();
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Calls by heads: tensors whose rows are spread over ranks are turned around, so that each rank
+/// has all rows of some heads, and back again.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "fovea/distributed/messages/agreement.hpp"
+#include "fovea/distributed/messages/channel_slices.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The tensors of one call that is made by heads: for operators whose rows see what no rank knows
+/// before all rows were looked at. Heads that belong together (a key head and its query heads) are
+/// a group; rank r of R has the groups [G r / R, G (r + 1) / R), so that with fewer groups than
+/// ranks some ranks have none.
+///
+/// What is sent is, of every tensor, the rank's rows of the other ranks' heads, once. Memory: three
+/// times the rows of the rank's heads, which are as many numbers as its own rows have.
+template <class T>
+class HeadSlices {
+ public:
+  /// \param ranks must outlive this object   \param batch sequences   \param groups G
+  HeadSlices(const Communicator& ranks, Index batch, Index groups)
+      : ranks_(ranks), batch_(batch), groups_(groups) {}
+  HeadSlices(const HeadSlices&) = delete;
+  HeadSlices& operator=(const HeadSlices&) = delete;
+
+  /// Whether this rank has no heads.
+  bool has_none() const { return groups_of(ranks_.rank()).is_empty(); }
+
+  /// A tensor that the call reads. All ranks name the same ones, in the same order.
+  /// \param own [B, heads, own rows, width]   \param layout of its rows; it must outlive this
+  /// object \returns all rows of this rank's heads, [B, own heads, L, width], to be filled by `run`
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  View<T> reads(const View<const T>& own, const RowLayout& layout) {
+    return add(read_, own, layout);
+  }
+  /// A tensor that the call writes, likewise; none stays none.
+  View<T> writes(const View<T>& own, const RowLayout& layout) {
+    return own.is_none() ? View<T>() : add(written_, own, layout);
+  }
+
+  /// Turns what is read around, calls f on the ranks that have heads, and turns what it wrote back.
+  /// \throws on all ranks what f throws on one of them, before anything is written
+  template <class F>
+  void run(const char* op, const F& f) {
+    for (Tensor<const T>& x : read_) x.slices->bring(x.own);
+    detail::together(ranks_, op, [&] {
+      if (!has_none()) f();
+    });
+    for (Tensor<T>& x : written_) x.slices->bring_back(x.own);
+  }
+
+  /// The messages of this rank so far.
+  Traffic traffic() const {
+    Traffic all;
+    for (const Tensor<const T>& x : read_) all = all + x.slices->traffic();
+    for (const Tensor<T>& x : written_) all = all + x.slices->traffic();
+    return all;
+  }
+
+ private:
+  template <class X>
+  struct Tensor {
+    View<X> own;
+    std::unique_ptr<ChannelSlices<T>> slices;
+  };
+
+  Range groups_of(Index rank) const {
+    return {groups_ * rank / ranks_.size(), groups_ * (rank + 1) / ranks_.size()};
+  }
+
+  template <class X>
+  View<T> add(std::vector<Tensor<X>>& to, const View<X>& own, const RowLayout& layout) {
+    const Index of_group = groups_ == 0 ? 0 : own.heads() / groups_ * own.width();
+    std::vector<std::vector<Range>> channels;
+    for (Index rank = 0; rank < ranks_.size(); ++rank) {
+      const Range groups = groups_of(rank);
+      channels.push_back({{groups.begin * of_group, groups.end * of_group}});
+    }
+    auto slices = std::make_unique<ChannelSlices<T>>(ranks_, layout, batch_, std::move(channels));
+    const View<T> whole = slices->heads(own.width());
+    to.push_back({own, std::move(slices)});
+    return whole;
+  }
+
+  const Communicator& ranks_;
+  Index batch_;
+  Index groups_;
+  std::vector<Tensor<const T>> read_;
+  std::vector<Tensor<T>> written_;
+};
+
+/// A pass that is made by heads.
+/// \tparam Tensors has a HeadSlices, `slices`, of which the tensors of the call are made
+/// \tparam Compute called as compute(tensors, executor), computes the heads of this rank
+template <class Tensors, class Compute>
+class PassByHeads {
+ public:
+  /// \param op the operator's name   \param tensors whose memory is taken
+  PassByHeads(const char* op, std::unique_ptr<Tensors> tensors, const Compute& compute)
+      : op_(op), tensors_(std::move(tensors)), compute_(compute) {}
+
+  /// Computes the heads of this rank, and writes its rows. \returns null
+  /// \throws on all ranks what one has thrown, before anything is written
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    tensors_->slices.run(op_, [&] { compute_(*tensors_, executor); });
+    return nullptr;
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const { return tensors_->slices.traffic(); }
+
+ private:
+  const char* op_;
+  std::unique_ptr<Tensors> tensors_;
+  Compute compute_;
+};
+
+/// Makes one.
+template <class Tensors, class Compute>
+std::unique_ptr<PassByHeads<Tensors, Compute>> pass_by_heads(const char* op,
+                                                             std::unique_ptr<Tensors> tensors,
+                                                             const Compute& compute) {
+  return std::make_unique<PassByHeads<Tensors, Compute>>(op, std::move(tensors), compute);
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// States that go from range to range of a sequence, along the ranks that hold them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "fovea/core/executor.hpp"
+#include "fovea/core/workspace.hpp"
+#include "fovea/distributed/messages/mpi_type.hpp"
+#include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/rows/places_of_rows.hpp"
+#include "fovea/distributed/traffic.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One range of rows, and the ranks of the ranges before and behind it. A chain may go over the
+/// sequence several times.
+struct LinkOfRows {
+  Range rows;        ///< of the sequence
+  Index number = 0;  ///< its number among those of its rank
+  Index first = 0;   ///< the place of its first row among the rank's rows
+  int before = -1;   ///< the rank of the range before, -1: there is none
+  int behind = -1;   ///< the rank of the range behind, -1: there is none
+  Index round = 0;   ///< how often the chain has gone over the sequence before
+};
+
+/// The ranges of a rank as links of the chain of all ranks.
+/// \param rounds how often it goes over the sequence, each time from the first row on
+inline std::vector<LinkOfRows> links_of(const RowLayout& layout, int rank, Index rounds = 1) {
+  std::vector<std::pair<Range, int>> all;
+  for (int r = 0; r < layout.ranks(); ++r) {
+    for (const Range& range : layout.of(r)) all.emplace_back(range, r);
+  }
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
+  std::vector<LinkOfRows> links;
+  for (Index round = 0; round < rounds; ++round) {
+    Index first = 0;
+    for (std::size_t n = 0; n < all.size(); ++n) {
+      if (all[n].second != rank) continue;
+      const bool begins = n == 0 && round == 0;
+      const bool ends = n + 1 == all.size() && round + 1 == rounds;
+      links.push_back({.rows = all[n].first,
+                       .number = static_cast<Index>(links.size()),
+                       .first = first,
+                       .before = begins ? -1 : all[n == 0 ? all.size() - 1 : n - 1].second,
+                       .behind = ends ? -1 : all[n + 1 == all.size() ? 0 : n + 1].second,
+                       .round = round});
+      first += all[n].first.end - all[n].first.begin;
+    }
+  }
+  return links;
+}
+
+/// Which way states go.
+enum class ChainWay : std::uint8_t {
+  up,   ///< from the first row to the last
+  down  ///< from the last row to the first
+};
+
+/// The states of some heads. Each range works on those that come to it and sends them on, some
+/// heads after the others, so that ranks work on different heads at once.
+class StateChain {
+ public:
+  /// Takes all memory.
+  /// \param layout whose ranges are the chain   \param heads heads of all sequences
+  /// \param state_bytes of a head   \param at_once how many heads are worked on together
+  /// \param rounds how often the chain goes over the sequence
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  StateChain(const Communicator& ranks, const RowLayout& layout, ChainWay way, Index heads,
+             Index state_bytes, Index at_once, Index rounds = 1)
+      : ranks_(ranks),
+        links_(links_of(layout, ranks.rank(), rounds)),
+        heads_(heads),
+        bytes_(state_bytes),
+        at_once_(at_once),
+        states_(heads, state_bytes),
+        sends_(static_cast<std::size_t>(heads), MPI_REQUEST_NULL),
+        type_(detail::MpiType::row(ranks, state_bytes)) {
+    const Index end = way == ChainWay::up ? layout.rows() - 1 : 0;
+    if (layout.rows() > 0) end_rank_ = RanksOfRows(layout).rank(end);
+    if (way == ChainWay::up) return;
+    std::reverse(links_.begin(), links_.end());
+    for (LinkOfRows& link : links_) std::swap(link.before, link.behind);
+  }
+  StateChain(const StateChain&) = delete;
+  StateChain& operator=(const StateChain&) = delete;
+
+  /// The state of a head, behind that of the head before. Before the first range it holds anything.
+  template <class T>
+  T* state(Index head) {
+    return reinterpret_cast<T*>(states_.template data<std::byte>() + head * bytes_);
+  }
+
+  /// The rank of the last range, which has the last states; -1 if there is no row.
+  int end_rank() const { return end_rank_; }
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    Traffic all = {given_, waited_};
+    for (const LinkOfRows& link : links_) {
+      if (is_other(link.behind)) all.bytes_sent += heads_ * bytes_;
+    }
+    return all;
+  }
+
+  /// Goes over this rank's ranges. All messages are exchanged even if computing throws.
+  /// \param add called as add(link, first, end), lets the heads [first, end) work on their states
+  /// \returns what computing has thrown, or null
+  template <class Add>
+  std::exception_ptr run(const Add& add) {
+    std::exception_ptr error;
+    for (const LinkOfRows& link : links_) {
+      for (Index first = 0; first < heads_; first += at_once_) {
+        const Index end = (std::min)(first + at_once_, heads_);
+        for (Index head = first; head < end; ++head) {
+          // What was sent of the range before must have gone before it is overwritten.
+          wait(head);
+          if (is_other(link.before)) receive(head, link.before);
+        }
+        if (!error) error = fovea::detail::caught([&] { add(link, first, end); });
+        for (Index head = first; head < end && is_other(link.behind); ++head) {
+          send(head, link.behind);
+        }
+      }
+    }
+    for (Index head = 0; head < heads_; ++head) wait(head);
+    return error;
+  }
+
+  /// Gives the last states to all ranks. \pre run was called
+  void give_to_all() {
+    if (end_rank_ < 0) return;
+    detail::add_waiting(waited_, [&] {
+      for (Index head = 0; head < heads_; ++head) {
+        ranks_.check(MPI_Bcast(state<std::byte>(head), 1, type_.get(), end_rank_, ranks_.mpi()),
+                     "MPI_Bcast");
+      }
+    });
+    if (ranks_.rank() == end_rank_) given_ += heads_ * bytes_ * (ranks_.size() - 1);
+  }
+
+ private:
+  static constexpr int kTag = 2;
+
+  bool is_other(int rank) const { return rank >= 0 && rank != ranks_.rank(); }
+
+  void receive(Index head, int from) {
+    detail::add_waiting(waited_, [&] {
+      ranks_.check(MPI_Recv(state<std::byte>(head), 1, type_.get(), from, kTag, ranks_.mpi(),
+                            MPI_STATUS_IGNORE),
+                   "MPI_Recv");
+    });
+  }
+  void send(Index head, int to) {
+    ranks_.check(MPI_Isend(state<std::byte>(head), 1, type_.get(), to, kTag, ranks_.mpi(),
+                           &sends_[static_cast<std::size_t>(head)]),
+                 "MPI_Isend");
+  }
+  void wait(Index head) {
+    detail::add_waiting(waited_, [&] {
+      ranks_.check(MPI_Wait(&sends_[static_cast<std::size_t>(head)], MPI_STATUS_IGNORE),
+                   "MPI_Wait");
+    });
+  }
+
+  const Communicator& ranks_;
+  std::vector<LinkOfRows> links_;  // in the order of the way
+  Index heads_;
+  Index bytes_;
+  Index at_once_;
+  Workspace states_;                // [heads, bytes_]
+  std::vector<MPI_Request> sends_;  // [heads]
+  detail::MpiType type_;
+  int end_rank_ = -1;  // of the last range, -1: there is none
+  Index given_ = 0;    // bytes of the last states, as if their rank sent them to each other one
+  double waited_ = 0;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

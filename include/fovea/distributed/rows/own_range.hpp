@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The rows of a rank as if all rows were there.
+#pragma once
+
+#include <vector>
+
+#include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/rows/row_tensors.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The views of one range of this rank's rows, each row where it would be if all rows were there.
+class OwnRange {
+ public:
+  /// \param range of the sequence   \param first the place of its first row among the rank's rows
+  /// \param rows the number of rows of the sequence
+  OwnRange(const Range& range, Index first, Index rows)
+      : range_(range), first_(first), rows_(rows) {}
+
+  /// The range.
+  const Range& range() const { return range_; }
+
+  /// The view of a tensor of the rank's rows; of none it is none.
+  template <class T>
+  View<T> of(const View<T>& local) const {
+    if (local.size() > 0) return moved_rows(local, first_, range_.begin, rows_);
+    Shape shape = local.shape();
+    if (!local.is_none()) shape[2] = rows_;
+    return View<T>(nullptr, shape, {0, 0, 0, 0});  // rows without a width are rows, too
+  }
+  /// The same of a bias or mask, which may have one row for all.
+  template <class T>
+  View<T> of_logits(const View<T>& local) const {
+    return local.rows() == 1 ? local : of(local);
+  }
+
+  /// The view of some of the range's rows of a tensor of the rank's rows, and of no others.
+  template <class T>
+  View<T> only(const View<T>& local, const Range& rows) const {
+    return local.is_none() || local.size() == 0
+               ? View<T>()
+               : moved_rows(local, first_ + rows.begin - range_.begin, 0, rows.end - rows.begin);
+  }
+
+ private:
+  Range range_;
+  Index first_;
+  Index rows_;
+};
+
+/// The ranges of a rank's rows.
+inline std::vector<OwnRange> own_ranges(const Rows& rows) {
+  std::vector<OwnRange> ranges;
+  Index first = 0;
+  for (const Range& range : rows.own()) {
+    ranges.emplace_back(range, first, rows.count());
+    first += range.end - range.begin;
+  }
+  return ranges;
+}
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

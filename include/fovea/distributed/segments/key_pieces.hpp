@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The keys and values of a sequence that is spread over ranks, in whole segments of a running
+/// softmax: of a segment that lies on several ranks one gets all rows.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "fovea/distributed/rows/own_range.hpp"
+#include "fovea/distributed/segments/segment_keys.hpp"
+#include "fovea/kernels/softmax/block.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The keys of one rank in whole segments of kKeySegment: where a segment ends, a running softmax
+/// is closed, so that another rank may go on with it.
+template <class T>
+class KeyPieces {
+ public:
+  /// Some neighbouring keys, and the tensors that hold them, with places for all keys.
+  struct Piece {
+    Range keys;       ///< the keys
+    View<const T> k;  ///< [B, Hk, N, D]
+    View<const T> v;  ///< [B, Hk, N, Dv]
+  };
+
+  /// Takes the memory of segments that lie on several ranks, and puts this rank's rows there.
+  /// \param k, v of this rank's rows   \throws std::bad_alloc, and std::runtime_error if MPI fails
+  KeyPieces(const View<const T>& k, const View<const T>& v, const Rows& rows)
+      : keys_(k, v, rows, kKeySegment), layout_(keys_.owners().layout()) {
+    const std::vector<Range>& whole = layout_.of(rows.ranks().rank());
+    // Views of tensors without elements cannot be moved; what is brought has their shapes.
+    const bool is_empty = k.size() == 0 || v.size() == 0;
+    const std::vector<Range> brought =
+        is_empty ? std::vector<Range>{{0, rows.count()}} : keys_.broken();
+    for (const Range& range : intersection(whole, brought)) add({range, keys_.k(), keys_.v()});
+    for (const OwnRange& own : own_ranges(rows)) {
+      for (const Range& range : without(intersection(whole, {own.range()}), brought)) {
+        add({range, own.of(k), own.of(v)});
+      }
+    }
+    if (rows.count() == 0) add({{}, keys_.k(), keys_.v()});
+    std::sort(pieces_.begin(), pieces_.end(),
+              [](const Piece& a, const Piece& b) { return a.keys.begin < b.keys.begin; });
+  }
+  KeyPieces(const KeyPieces&) = delete;
+  KeyPieces& operator=(const KeyPieces&) = delete;
+
+  /// Who has which keys.
+  const RowLayout& layout() const { return layout_; }
+  /// The keys of this rank, ascending; of a sequence without rows one piece without keys.
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  /// The messages of this rank.
+  Traffic traffic() const { return keys_.traffic(); }
+  /// Brings the rows of segments that lie on several ranks to who has them.
+  void bring() {
+    keys_.bring([] {});
+  }
+
+ private:
+  void add(const Piece& piece) { pieces_.push_back(piece); }
+
+  SegmentKeys<T> keys_;
+  RowLayout layout_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Sums over the rows of a sequence, to which its ranges add in their order.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+
+#include "fovea/core/executor.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The sums of some heads, which go from range to range; then all ranks have them.
+/// \tparam S a sum that is copied as bytes, and begins as S{}
+template <class S>
+class SumsOfRanges {
+ public:
+  /// Takes all memory.
+  /// \param layout whose ranges are gone over   \param heads, width number of the sums
+  /// \param rounds how often the sequence is gone over
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SumsOfRanges(const Communicator& ranks, const RowLayout& layout, Index heads, Index width,
+               Index rounds)
+      : heads_(heads),
+        width_(width),
+        chain_(ranks, layout, ChainWay::up, heads, width * Index{sizeof(S)},
+               (std::max)(heads, Index{1}), rounds) {}
+
+  /// The sums of a head, [width].
+  const S* of(Index head) { return chain_.template state<S>(head); }
+  /// The messages of this rank.
+  Traffic traffic() const { return chain_.traffic(); }
+
+  /// Computes them. All messages are exchanged even if computing throws.
+  /// \param add called as add(link, head, sums) from threads of the executor, adds a range of rows
+  /// \returns what computing has thrown, or null
+  template <class Add, class E>
+  std::exception_ptr run(const Add& add, E&& executor) {
+    for (Index h = 0; h < heads_; ++h) std::fill_n(chain_.template state<S>(h), width_, S{});
+    const std::exception_ptr error =
+        chain_.run([&](const LinkOfRows& link, Index first, Index end) {
+          for_each_task(executor, end - first, [&](Index task, Index) {
+            add(link, first + task, chain_.template state<S>(first + task));
+          });
+        });
+    chain_.give_to_all();
+    return error;
+  }
+
+ private:
+  Index heads_;
+  Index width_;
+  StateChain chain_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of softmax attention of a sequence that is spread over ranks to keys that all
+/// ranks have. The gradients of queries are made where the queries are; what a block of queries
+/// adds to those of keys is kept, and added up along the ranges.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <vector>
+
+#include "fovea/attention/softmax/backward_call.hpp"
+#include "fovea/attention/softmax/dense.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/segments/segment_rows.hpp"
+#include "fovea/distributed/softmax/sink_gradients.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One backward pass.
+template <class T>
+class SharedKeysBackward {
+ public:
+  /// Takes all memory but that of rows with a large lse.
+  /// \param inputs as in SharedKeysForward, checked
+  /// \param out, saved, d_out of this rank's rows
+  /// \param grads q of this rank's rows, k and v [B, Hk, P, ...], and sink, which all ranks want or
+  /// none
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  SharedKeysBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
+                     const View<const T>& out, const SoftmaxSaved<T>& saved,
+                     const View<const T>& d_out, const SoftmaxGrads<T>& grads, const Rows& rows,
+                     E&& executor)
+      : inputs_(inputs),
+        out_(out),
+        saved_(saved),
+        d_out_(d_out),
+        grads_(grads),
+        rank_(rows.ranks().rank()),
+        segments_(rows, inputs.q.batch(), query_tensors(), {{inputs.q.heads(), inputs.q.width()}},
+                  false, ReadNoOthers{}, block_rows(rows.count())),
+        call_(whole_inputs(), options),
+        plans_(HeadPlans(EveryKey{}, inputs.q.heads(),
+                         SequenceShape::of(rows.count(), inputs.k.rows(), options.alignment))
+                   .cut([&](const AnyPlan& plan) {
+                     return std::vector<AnyPlan>{
+                         AnyPlan(PlanPart(plan, segments_.layout().of(rank_)))};
+                   })),
+        pass_(call_, plans_, segments_.read(kOut), {segments_.read(kLse)},
+              segments_.read(kGradOfOut), {}),
+        workers_((std::max)(worker_count(executor, most_tasks()), Index{1})),
+        parts_(memory_of(executor).take(heads() * own_count(), elements() * Index{sizeof(T)})),
+        chain_(rows.ranks(), segments_.layout(), ChainWay::up, key_heads(),
+               elements() * Index{sizeof(T)}, workers_, group()) {
+    pass_.take_scratch(workers_, memory_of(executor));
+    if (grads.sink.empty()) return;
+    sinks_.emplace(rows.ranks(), segments_.layout(), inputs.q.batch(), inputs.q.heads(), workers_);
+  }
+  SharedKeysBackward(const SharedKeysBackward&) = delete;
+  SharedKeysBackward& operator=(const SharedKeysBackward&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    const Traffic all = segments_.traffic() + chain_.traffic();
+    return sinks_ ? all + sinks_->traffic() : all;
+  }
+
+  /// Computes the pass. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    segments_.put(kQ, inputs_.q);
+    segments_.put(kOut, out_);
+    segments_.put(kGradOfOut, d_out_);
+    segments_.put(kLse, View<const T>(saved_.lse));
+    segments_.bring();
+    std::exception_ptr error = fovea::detail::caught([&] {
+      pass_.look_for_large(memory_of(executor));
+      pass_.find_lse_low(executor);
+      for_each_task(executor, heads() * own_count(), [&](Index task, Index worker) {
+        take_rows(task / own_count(), task % own_count(), worker);
+      });
+    });
+    segments_.bring_back();
+    const auto then = [&](const std::exception_ptr& later) {
+      if (!error) error = later;
+    };
+    if (sinks_) then(add_sinks(executor));
+    for (Index head = 0; head < key_heads(); ++head) std::fill_n(d_k(head), elements(), T{0});
+    then(chain_.run([&](const LinkOfRows& link, Index first, Index end) {
+      for_each_task(executor, end - first,
+                    [&](Index task, Index) { add_parts(link, first + task); });
+    }));
+    chain_.give_to_all();
+    if (!error) write();
+    return error;
+  }
+
+ private:
+  enum : std::size_t { kQ, kOut, kGradOfOut, kLse };
+
+  typename SegmentRows<T>::Sizes query_tensors() const {
+    return {{inputs_.q.heads(), inputs_.q.width()},
+            {inputs_.q.heads(), inputs_.v.width()},
+            {inputs_.q.heads(), inputs_.v.width()},
+            {inputs_.q.heads(), 1}};
+  }
+  SoftmaxInputs<T> whole_inputs() const {
+    SoftmaxInputs<T> in = inputs_;
+    in.q = segments_.read(kQ);
+    return in;
+  }
+  /// Of the rows that this rank sums, which are whole blocks.
+  const AnyPlan& plan() const { return plans_.plan(0, 0, 0); }
+  Index own_count() const { return plan().block_count(); }
+
+  /// Query heads of all sequences.
+  Index heads() const { return inputs_.q.batch() * inputs_.q.heads(); }
+  Index key_heads() const { return inputs_.k.batch() * inputs_.k.heads(); }
+  Index group() const { return fovea::detail::group_size(inputs_.q.heads(), inputs_.k.heads()); }
+  Index most_tasks() const { return (std::max)(heads() * own_count(), key_heads()); }
+
+  Index key_elements() const { return inputs_.k.rows() * padded_size(inputs_.k.width()); }
+  /// Sums of keys, and behind them those of values.
+  Index elements() const {
+    return key_elements() + inputs_.v.rows() * padded_size(inputs_.v.width());
+  }
+  /// What block n of this rank adds to the gradients of keys and values, without scales.
+  T* part(Index head, Index n) {
+    return parts_.template data<T>() + (head * own_count() + n) * elements();
+  }
+  /// The sums of a key head.
+  T* d_k(Index key_head) { return chain_.template state<T>(key_head); }
+
+  /// Computes the gradients of the queries of block n of a head, and what it adds to those of keys.
+  void take_rows(Index head, Index n, Index worker) {
+    const Sequence s = call_.sequences()[head / inputs_.q.heads()];
+    const Index h = head % inputs_.q.heads();
+    auto buffers = pass_.buffers(worker);
+    T* const sums = part(head, n);
+    std::fill_n(sums, elements(), T{0});
+    SoftmaxGradArgs<T> args;
+    args.scratch = buffers.kernel;
+    args.head = pass_.head(s, h);
+    args.block = plan().block(n, buffers.storage);
+    args.row_end = args.block.count;
+    args.d_q = buffers.d_q;
+    const auto write = [&](bool add) {
+      SoftmaxGradKernels<T>{}.scaled_rows(
+          {buffers.d_q, fovea::detail::head_matrix(segments_.made(0), s.batch, h, 0),
+           args.block.first, args.block.step, args.block.count, inputs_.q.width(),
+           call_.scale() * pass_.unlift(), add});
+    };
+    if (s.key_end == 0) {
+      std::fill_n(buffers.d_q, args.block.count * padded_size(inputs_.q.width()), T{0});
+      return write(false);
+    }
+    for (Index p = 0; p < plan().key_block_count(); ++p) {
+      const KeyBlock keys = plan().key_block(p);
+      if (keys.first >= s.key_end) break;
+      pass_.set_keys(keys, s, h / group(), 0, buffers, args);
+      args.d_k = sums + keys.first * padded_size(inputs_.k.width());
+      args.d_v = sums + key_elements() + keys.first * padded_size(inputs_.v.width());
+      SoftmaxGradKernels<T>{}.grad(args);
+      write(p > 0);
+    }
+  }
+
+  /// Adds what the blocks of a range add to the sums of a key head: of one query head after the
+  /// other, each in a round of its own.
+  void add_parts(const LinkOfRows& link, Index key_head) {
+    T* const to = d_k(key_head);
+    for (Index n = 0; n < own_count(); ++n) {
+      if (!link.rows.holds(plan().rows(n).first)) continue;
+      const T* const from = part(key_head * group() + link.round, n);
+      for (Index i = 0; i < elements(); ++i) to[i] += from[i];
+    }
+  }
+
+  template <class E>
+  std::exception_ptr add_sinks(E&& executor) {
+    return sinks_->run(
+        [this](Index b, Index h, const Range& rows, T* sums, Index worker) {
+          pass_.add_to_sink(call_.sequences()[b], h, rows, sums, worker);
+        },
+        executor);
+  }
+
+  /// Writes what is wanted.
+  void write() {
+    segments_.take(0, grads_.q);
+    if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
+    const auto write_rows = [&](const View<T>& to, Index first, T scale) {
+      if (to.is_none()) return;
+      for (Index head = 0; head < key_heads(); ++head) {
+        SoftmaxGradKernels<T>{}.scaled_rows(
+            {d_k(head) + first,
+             fovea::detail::head_matrix(to, head / to.heads(), head % to.heads(), 0), 0, 1,
+             to.rows(), to.width(), scale, false});
+      }
+    };
+    write_rows(grads_.k, 0, call_.scale() * pass_.unlift());
+    write_rows(grads_.v, key_elements(), pass_.unlift());
+  }
+
+  SoftmaxInputs<T> inputs_;
+  View<const T> out_;
+  SoftmaxSaved<T> saved_;
+  View<const T> d_out_;
+  SoftmaxGrads<T> grads_;
+  int rank_;
+  SegmentRows<T> segments_;
+  SoftmaxCall<T> call_;
+  HeadPlans plans_;
+  BackwardCall<T> pass_;
+  Index workers_;
+  Workspace parts_;   // [B, Hq, own blocks, P, D and Dv padded]
+  StateChain chain_;  // of a key head: the sums of its keys and values, [P, D and Dv padded]
+  std::optional<SinkGradients<T>> sinks_;  // if they are wanted
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

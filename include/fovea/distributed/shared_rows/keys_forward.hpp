@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of softmax attention of a sequence that is spread over ranks to keys that all
+/// ranks have. Nothing travels: every rank computes its own rows.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "fovea/attention/softmax/dense.hpp"
+#include "fovea/distributed/rows/own_range.hpp"
+#include "fovea/distributed/traffic.hpp"
+#include "fovea/patterns/plan_part.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One forward pass.
+template <class T>
+class SharedKeysForward {
+ public:
+  /// Takes all memory.
+  /// \param inputs q of this rank's rows, and k and v, the same on all ranks; checked
+  /// \param out, saved of this rank's rows, written   \throws std::bad_alloc
+  template <class E>
+  SharedKeysForward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
+                    const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
+                    E&& executor) {
+    if (inputs.q.size() == 0 && out.size() == 0) return;
+    const HeadPlans whole(EveryKey{}, inputs.q.heads(),
+                          SequenceShape::of(rows.count(), inputs.k.rows(), options.alignment));
+    for (const OwnRange& range : own_ranges(rows)) {
+      SoftmaxInputs<T> in = inputs;
+      in.q = range.of(inputs.q);
+      parts_.push_back(std::make_unique<Part>(in, options, whole, range, out, saved));
+      parts_.back()->pass.reserve(executor);
+    }
+  }
+
+  /// The messages of this rank: there are none.
+  Traffic traffic() const { return {}; }
+
+  /// Computes this rank's rows. \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    return fovea::detail::caught([&] {
+      for (const auto& part : parts_) part->pass.compute(executor);
+    });
+  }
+
+ private:
+  /// The rows of one range.
+  struct Part {
+    Part(const SoftmaxInputs<T>& in, const SoftmaxOptions& options, const HeadPlans& whole,
+         const OwnRange& range, const View<T>& out, const SoftmaxSaved<T>& saved)
+        : call(in, options),
+          plans(whole.cut([&](const AnyPlan& plan) {
+            return std::vector<AnyPlan>{AnyPlan(PlanPart(plan, {&range.range(), 1}))};
+          })),
+          pass(call, plans, range.of(out), {range.of(saved.lse)}) {}
+
+    SoftmaxCall<T> call;
+    HeadPlans plans;
+    SoftmaxForward<T> pass;
+  };
+
+  std::vector<std::unique_ptr<Part>> parts_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The landmarks of a sequence that is spread over ranks: means of segments of rows, to which the
+/// ranges add in their order.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <span>
+
+#include "fovea/attention/nystroem/landmarks.hpp"
+#include "fovea/core/executor.hpp"
+#include "fovea/core/view.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The means of all heads of a tensor. All ranks get them.
+template <class T>
+class LandmarkMeans {
+ public:
+  /// Takes all memory.
+  /// \param x [B, H, own rows, D]   \param lengths of all sequences, or none: all rows are tokens
+  /// \param landmarks of each sequence, which divide its tokens
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  LandmarkMeans(const View<const T>& x, std::span<const Index> lengths, Index landmarks,
+                const Rows& rows, E&& executor)
+      : x_(x),
+        lengths_(lengths),
+        landmarks_(landmarks),
+        rows_(rows.count()),
+        chain_(rows.ranks(), rows.layout(), ChainWay::up, heads(),
+               (landmarks + 1) * x.width() * Index{sizeof(T)},
+               (std::max)(worker_count(executor, heads()), Index{1})) {}
+  LandmarkMeans(const LandmarkMeans&) = delete;
+  LandmarkMeans& operator=(const LandmarkMeans&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const { return chain_.traffic(); }
+
+  /// Computes them. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    for (Index head = 0; head < heads(); ++head) {
+      std::fill_n(means(head), landmarks_ * x_.width(), T{0});
+    }
+    const std::exception_ptr error =
+        chain_.run([&](const LinkOfRows& link, Index first, Index end) {
+          for_each_task(executor, end - first, [&](Index task, Index) { add(link, first + task); });
+        });
+    chain_.give_to_all();
+    return error;
+  }
+
+  /// The means of a head, [m, D]; those of a sequence without tokens are 0. \pre run was called
+  const T* of(Index b, Index h) { return means(b * x_.heads() + h); }
+
+ private:
+  Index heads() const { return x_.batch() * x_.heads(); }
+  T* means(Index head) { return chain_.template state<T>(head); }
+
+  /// Adds the rows of a range to the means of a head. Rows are summed in chains from the first row
+  /// of a segment on, one of which may go on in the next range.
+  void add(const LinkOfRows& link, Index head) {
+    const Index b = head / x_.heads();
+    const Index tokens = lengths_.empty() ? rows_ : lengths_[static_cast<std::size_t>(b)];
+    const Index of_segment = tokens / landmarks_;
+    const Index end = (std::min)(link.rows.end, tokens);
+    T* const chain = means(head) + landmarks_ * x_.width();
+    for (Index row = link.rows.begin; row < end;) {
+      const Index first = row / of_segment * of_segment;
+      const Index chain_end = first + (std::min)(of_segment, ((row - first) / kChain + 1) * kChain);
+      const Index count = (std::min)(chain_end, end) - row;
+      if ((row - first) % kChain == 0) std::fill_n(chain, x_.width(), T{0});
+      fovea::detail::add_segment(
+          fovea::detail::head_matrix(x_, b, head % x_.heads(), link.first + row - link.rows.begin),
+          count, x_.width(), chain);
+      row += count;
+      if (row < chain_end) return;
+      T* const mean = means(head) + first / of_segment * x_.width();
+      for (Index c = 0; c < x_.width(); ++c) mean[c] += chain[c];
+      if (row < first + of_segment) continue;
+      for (Index c = 0; c < x_.width(); ++c) mean[c] /= static_cast<T>(of_segment);
+    }
+  }
+
+  View<const T> x_;
+  std::span<const Index> lengths_;
+  Index landmarks_;
+  Index rows_;        // of the sequence
+  StateChain chain_;  // of a head: means [m, D], and the chain of sums at work [D]
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The backward pass of softmax attention of queries that all ranks have to the keys of a sequence
+/// that is spread over them. The gradients of keys are made where the keys are; what a block of
+/// keys adds to those of queries is kept, and added up along the ranges.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <vector>
+
+#include "fovea/attention/softmax/dense.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/segments/segment_rows.hpp"
+#include "fovea/distributed/shared_rows/lse_low.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One backward pass.
+template <class T>
+class SharedQueriesBackward {
+ public:
+  /// Takes all memory but that of rows with a large lse.
+  /// \param inputs as in SharedQueriesForward, checked
+  /// \param out, saved, d_out [B, Hq, P, ...], the same on all ranks
+  /// \param grads q [B, Hq, P, D], which all ranks want or none, k and v of this rank's rows, and
+  /// sink
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  SharedQueriesBackward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
+                        const View<const T>& out, const SoftmaxSaved<T>& saved,
+                        const View<const T>& d_out, const SoftmaxGrads<T>& grads, const Rows& rows,
+                        E&& executor)
+      : inputs_(inputs),
+        grads_(grads),
+        segments_(rows, inputs.q.batch(), key_tensors(), key_tensors(), false, ReadNoOthers{},
+                  kKeySegment),
+        call_(whole_inputs(), options),
+        plans_(EveryKey{}, inputs.q.heads(),
+               SequenceShape::of(inputs.q.rows(), rows.count(), options.alignment)),
+        pass_(call_, plans_, out, saved, d_out, of_sinks(grads)),
+        blocks_(own_blocks(rows.ranks().rank())),
+        workers_((std::max)(worker_count(executor, most_tasks()), Index{1})),
+        low_(call_, plan(), saved.lse, rows.ranks(), segments_.layout(), workers_) {
+    pass_.take_scratch(workers_, memory_of(executor));
+    if (grads.q.is_none()) return;
+    parts_ = memory_of(executor).take(heads() * own_count(), part_elements() * Index{sizeof(T)});
+    d_q_.emplace(rows.ranks(), segments_.layout(), ChainWay::up, heads(),
+                 inputs.q.rows() * inputs.q.width() * Index{sizeof(T)}, workers_);
+  }
+  SharedQueriesBackward(const SharedQueriesBackward&) = delete;
+  SharedQueriesBackward& operator=(const SharedQueriesBackward&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    const Traffic all = segments_.traffic() + (has_low_ ? low_.traffic() : Traffic{});
+    return d_q_ ? all + d_q_->traffic() : all;
+  }
+
+  /// Computes the pass. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    segments_.put(kK, inputs_.k);
+    segments_.put(kV, inputs_.v);
+    segments_.bring();
+    std::exception_ptr error = find_low(executor);
+    if (!error) error = fovea::detail::caught([&] { compute(executor); });
+    segments_.bring_back();
+    if (d_q_) {
+      const std::exception_ptr later = add_up(executor);
+      if (!error) error = later;
+    }
+    if (!error) write();
+    return error;
+  }
+
+ private:
+  enum : std::size_t { kK, kV };
+
+  static SoftmaxGrads<T> of_sinks(const SoftmaxGrads<T>& grads) {
+    SoftmaxGrads<T> only;
+    only.sink = grads.sink;
+    return only;
+  }
+
+  typename SegmentRows<T>::Sizes key_tensors() const {
+    return {{inputs_.k.heads(), inputs_.k.width()}, {inputs_.v.heads(), inputs_.v.width()}};
+  }
+  SoftmaxInputs<T> whole_inputs() const {
+    SoftmaxInputs<T> in = inputs_;
+    in.k = segments_.read(kK);
+    in.v = segments_.read(kV);
+    return in;
+  }
+  const AnyPlan& plan() const { return plans_.plan(0, 0, 0); }
+
+  /// The blocks of keys that this rank has: segments are whole ones.
+  std::vector<Index> own_blocks(int rank) const {
+    std::vector<Index> blocks;
+    const Index rows = plan().largest_key_block();
+    for (const Range& range : segments_.layout().of(rank)) {
+      for (Index p = range.begin / rows; p * rows < range.end; ++p) blocks.push_back(p);
+    }
+    return blocks;
+  }
+  Index own_count() const { return static_cast<Index>(blocks_.size()); }
+  KeyBlock own_block(Index n) const {
+    return plan().key_block(blocks_[static_cast<std::size_t>(n)]);
+  }
+
+  /// Query heads of all sequences.
+  Index heads() const { return inputs_.q.batch() * inputs_.q.heads(); }
+  Index key_heads() const { return inputs_.k.batch() * inputs_.k.heads(); }
+  Index most_tasks() const { return (std::max)(key_heads() * own_count(), heads()); }
+  Index part_elements() const { return inputs_.q.rows() * padded_size(inputs_.q.width()); }
+  /// What block n of this rank adds to the gradients of a head's queries, without the scale.
+  T* part(Index head, Index n) {
+    return parts_.template data<T>() + (head * own_count() + n) * part_elements();
+  }
+
+  template <class E>
+  std::exception_ptr find_low(E&& executor) {
+    has_low_ = low_.are_needed();
+    if (!has_low_) return nullptr;
+    const std::exception_ptr error = low_.run(executor, [this](Index worker) {
+      auto own = pass_.buffers(worker);
+      return LseScratch<T>{std::move(own.storage), own.kernel};
+    });
+    if (error) return error;
+    return fovea::detail::caught([&] { pass_.give_lse_low(low_.values(), memory_of(executor)); });
+  }
+
+  template <class E>
+  void compute(E&& executor) {
+    for_each_task(executor, key_heads() * own_count(), [&](Index task, Index worker) {
+      take_keys(task / own_count(), task % own_count(), worker);
+    });
+    if (!grads_.sink.empty()) pass_.write_sinks(executor);
+  }
+
+  /// Computes the gradients of block n of this rank's keys, and what it adds to those of queries.
+  void take_keys(Index key_head, Index n, Index worker) {
+    const Sequence s = call_.sequences()[key_head / inputs_.k.heads()];
+    const KeyBlock keys = own_block(n);
+    auto buffers = pass_.buffers(worker);
+    const Index group = pass_.query_heads() / pass_.key_heads();
+    const Index of_sequence = key_head % inputs_.k.heads();
+    SoftmaxGradArgs<T> args;
+    args.scratch = buffers.kernel;
+    args.d_k = buffers.d_k;
+    args.d_v = buffers.d_v;
+    if (keys.first < s.key_end) pass_.set_keys(keys, s, of_sequence, 0, buffers, args);
+    for (Index h = of_sequence * group; h < (of_sequence + 1) * group; ++h) {
+      args.head = pass_.head(s, h);
+      for (Index b = 0; keys.first < s.key_end && b < plan().block_count(); ++b) {
+        args.block = plan().block(b, buffers.storage);
+        args.row_end = args.block.count;
+        if (d_q_) {
+          args.d_q = part(s.batch * inputs_.q.heads() + h, n) +
+                     args.block.first * padded_size(inputs_.q.width());
+        }
+        SoftmaxGradKernels<T>{}.grad(args);
+        args.add = true;
+      }
+    }
+    const auto write = [&](const View<T>& to, T* rows, T scale) {
+      if (!args.add) std::fill_n(rows, keys.count * padded_size(to.width()), T{0});
+      SoftmaxGradKernels<T>{}.scaled_rows(
+          {rows, fovea::detail::head_matrix(to, s.batch, of_sequence, 0), keys.first, keys.step,
+           keys.count, to.width(), scale, false});
+    };
+    write(segments_.made(kK), buffers.d_k, call_.scale() * pass_.unlift());
+    write(segments_.made(kV), buffers.d_v, pass_.unlift());
+  }
+
+  /// Adds up the gradients of queries.
+  template <class E>
+  std::exception_ptr add_up(E&& executor) {
+    const Index elements = inputs_.q.rows() * inputs_.q.width();
+    for (Index head = 0; head < heads(); ++head) {
+      std::fill_n(d_q_->template state<T>(head), elements, T{0});
+    }
+    const std::exception_ptr error = d_q_->run([&](const LinkOfRows& link, Index first, Index end) {
+      for_each_task(executor, end - first,
+                    [&](Index task, Index) { add_parts(link, first + task); });
+    });
+    d_q_->give_to_all();
+    return error;
+  }
+
+  /// Adds what the blocks of a range add to the gradients of a head's queries.
+  void add_parts(const LinkOfRows& link, Index head) {
+    const Index key_end = call_.sequences()[head / inputs_.q.heads()].key_end;
+    for (Index n = 0; n < own_count(); ++n) {
+      const Index key = own_block(n).first;
+      if (!link.rows.holds(key) || key >= key_end) continue;
+      const Matrix<T> to = {d_q_->template state<T>(head), inputs_.q.width(), 1};
+      SoftmaxGradKernels<T>{}.scaled_rows({part(head, n), to, 0, 1, inputs_.q.rows(),
+                                           inputs_.q.width(), call_.scale() * pass_.unlift(),
+                                           key > 0});
+    }
+  }
+
+  /// Writes what is wanted.
+  void write() {
+    segments_.take(kK, grads_.k);
+    segments_.take(kV, grads_.v);
+    if (!d_q_) return;
+    for (Index head = 0; head < heads(); ++head) {
+      const T* from = d_q_->template state<T>(head);
+      for (Index n = 0; n < inputs_.q.rows(); ++n) {
+        for (Index c = 0; c < inputs_.q.width(); ++c) {
+          grads_.q(head / inputs_.q.heads(), head % inputs_.q.heads(), n, c) = *from++;
+        }
+      }
+    }
+  }
+
+  SoftmaxInputs<T> inputs_;
+  SoftmaxGrads<T> grads_;
+  SegmentRows<T> segments_;
+  SoftmaxCall<T> call_;
+  HeadPlans plans_;  // of all keys
+  BackwardCall<T> pass_;
+  std::vector<Index> blocks_;  // of keys, that this rank has
+  Index workers_;
+  SharedLseLow<T> low_;
+  bool has_low_ = false;
+  Workspace parts_;                // [B, Hq, own blocks, P, D padded], if q is wanted
+  std::optional<StateChain> d_q_;  // of a head: [P, D], likewise
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The forward pass of softmax attention of queries that all ranks have to the keys of a sequence
+/// that is spread over them. Keys stay where they are, but for segments that lie on several ranks;
+/// running softmaxes go from range to range.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <span>
+#include <vector>
+
+#include "fovea/attention/softmax/dense.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/segments/key_pieces.hpp"
+#include "fovea/patterns/plan_part.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// One forward pass. Every rank computes a running softmax of each of its segments, and they are
+/// merged along the ranges. All ranks get the result.
+template <class T>
+class SharedQueriesForward {
+ public:
+  /// Takes all memory.
+  /// \param inputs q [B, Hq, P, D], the same on all ranks, and k and v of this rank's rows; checked
+  /// \param out, saved [B, Hq, P, ...], written on every rank
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  SharedQueriesForward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
+                       const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
+                       E&& executor)
+      : out_(out),
+        saved_(saved),
+        shape_{inputs.q.batch(), inputs.q.heads(), inputs.k.heads(), inputs.q.rows(),
+               rows.count(),     inputs.q.width(), inputs.v.width()},
+        lengths_(inputs.key_lengths),
+        keys_(inputs.k, inputs.v, rows),
+        plan_(Dense{}.plan(SequenceShape::of(shape_.queries, shape_.keys, options.alignment))),
+        segments_(segments(inputs, options)),
+        workers_((std::max)(worker_count(executor, (std::max)(tasks(), heads())), Index{1})),
+        chain_(rows.ranks(), keys_.layout(), ChainWay::up, heads(),
+               shape_.queries * (shape_.value_width + 3) * Index{sizeof(T)}, workers_),
+        parts_(memory_of(executor).take(heads() * own_count(), part_elements() * Index{sizeof(T)})),
+        scratch_(memory_of(executor).take(workers_, slot() * Index{sizeof(T)})),
+        blocks_(memory_of(executor).take(workers_, BlockStorage::bytes(plan_.most_runs()))) {}
+  SharedQueriesForward(const SharedQueriesForward&) = delete;
+  SharedQueriesForward& operator=(const SharedQueriesForward&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const { return keys_.traffic() + chain_.traffic(); }
+
+  /// Computes the pass. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    keys_.bring();
+    std::exception_ptr error = fovea::detail::caught([&] {
+      const Index blocks = plan_.block_count();
+      for_each_task(executor, tasks(), [&](Index task, Index worker) {
+        attend(task / blocks / own_count(), task / blocks % own_count(), task % blocks, worker);
+      });
+    });
+    const std::exception_ptr later =
+        chain_.run([&](const LinkOfRows& link, Index first, Index end) {
+          for_each_task(executor, end - first,
+                        [&](Index task, Index worker) { merge(link.rows, first + task, worker); });
+        });
+    chain_.give_to_all();
+    if (!error) error = later;
+    if (!error) write();
+    return error;
+  }
+
+ private:
+  /// At most a segment of keys.
+  struct Segment {
+    Range keys;
+    SoftmaxCall<T> call;
+    AnyPlan plan;  // of these keys
+  };
+
+  std::vector<Segment> segments(const SoftmaxInputs<T>& inputs,
+                                const SoftmaxOptions& options) const {
+    std::vector<Segment> all;
+    for (const auto& piece : keys_.pieces()) {
+      SoftmaxInputs<T> in = inputs;
+      in.k = piece.k;
+      in.v = piece.v;
+      Index begin = piece.keys.begin;
+      do {
+        const Range keys = {begin, (std::min)(begin + kKeySegment, piece.keys.end)};
+        all.push_back({keys, SoftmaxCall<T>(in, options),
+                       AnyPlan(PlanPart(plan_, {&kEverywhere, 1}, keys, PlanPart::Unseen::kept))});
+        begin = keys.end;
+      } while (begin < piece.keys.end);
+    }
+    return all;
+  }
+
+  /// Query heads of all sequences.
+  Index heads() const { return shape_.batch * shape_.query_heads; }
+  Index own_count() const { return static_cast<Index>(segments_.size()); }
+  Index tasks() const { return heads() * own_count() * plan_.block_count(); }
+  /// The last key that the rows of a sequence see, or -1. The segment that holds it finishes them;
+  /// if there is none, the first segment does.
+  Index last_key(Index head) const {
+    const auto b = static_cast<std::size_t>(head / shape_.query_heads);
+    return (lengths_.empty() ? shape_.keys : lengths_[b]) - 1;
+  }
+
+  /// The state of a head: the sums of values, and three numbers of each row, or at last out, and
+  /// lse as the first of the three.
+  T* values(Index head) { return chain_.template state<T>(head); }
+  T* sums(Index head) { return values(head) + shape_.queries * shape_.value_width; }
+  CarriedSoftmax<T> carry(Index head, bool resumes, bool suspends) {
+    return {{values(head), shape_.value_width, 1}, sums(head), resumes, suspends};
+  }
+
+  Index part_elements() const { return softmax_row_part(shape_.queries, shape_.value_width); }
+  /// The running softmax of segment n of this rank.
+  T* part(Index head, Index n) {
+    return parts_.template data<T>() + (head * own_count() + n) * part_elements();
+  }
+
+  Index block_elements() const {
+    return softmax_block_scratch(block_rows(shape_.queries), shape_.width, shape_.value_width);
+  }
+  /// Elements of scratch of a worker: behind those of a block, the sums of a part.
+  Index slot() const { return block_elements() + padded_size(3 * shape_.queries); }
+
+  HeadArgs<T> args(const Segment& segment, Index head, Index worker) {
+    const Sequence s = segment.call.sequences()[head / shape_.query_heads];
+    HeadArgs<T> args = segment.call.args(s, head % shape_.query_heads, {}, {});
+    args.out = {values(head), shape_.value_width, 1};
+    args.lse = {sums(head), 3, 1};
+    args.scratch = scratch_.template data<T>() + worker * slot();
+    return args;
+  }
+
+  /// Computes a block of rows over segment n of this rank: those of the first segment of all become
+  /// the state, and others parts.
+  void attend(Index head, Index n, Index block, Index worker) {
+    const Segment& segment = segments_[static_cast<std::size_t>(n)];
+    const bool is_first = segment.keys.begin == 0;
+    if (!is_first && segment.keys.begin > last_key(head)) return;
+    HeadArgs<T> head_args = args(segment, head, worker);
+    const RowNumbers to(part(head, n), shape_);
+    T* const own_sums = head_args.scratch + block_elements();
+    head_args.carry = is_first ? carry(head, false, segment.keys.end <= last_key(head))
+                               : CarriedSoftmax<T>{{to.acc, to.acc_row, 1}, own_sums, false, true};
+    BlockStorage storage(plan_.most_runs(), blocks_.template data<std::byte>() +
+                                                worker * BlockStorage::bytes(plan_.most_runs()));
+    head_args.block = segment.plan.block(block, storage);
+    if (head_args.carry.is_used()) head_args.block.most_keys = kUnboundedKeys;
+    SoftmaxKernels<T>{}.block(head_args);
+    if (is_first) return;
+    for (Index r = head_args.block.first; r < head_args.block.first + head_args.block.count; ++r) {
+      for (Index i = 0; i < 3; ++i) to.numbers[i][r] = own_sums[3 * r + i];
+    }
+  }
+
+  /// Where the numbers of rows stand in a part, as kernels merge it.
+  struct RowNumbers {
+    T* numbers[3];  // the largest logit, the sum and whether a key was seen, [P] each
+    T* acc;         // [P, acc_row]
+    Index acc_row;
+
+    RowNumbers(T* part, const AttentionShape& shape)
+        : numbers{part, part + padded_size(shape.queries), part + 2 * padded_size(shape.queries)},
+          acc(part + 3 * padded_size(shape.queries)),
+          acc_row(padded_size(shape.value_width)) {}
+  };
+
+  /// Merges the parts of a range of keys into the state of a head, but for the first segment of
+  /// all, which is there.
+  void merge(const Range& keys, Index head, Index worker) {
+    Range merged;  // numbers of segments
+    for (Index n = 0; n < own_count(); ++n) {
+      const Index begin = segments_[static_cast<std::size_t>(n)].keys.begin;
+      if (begin == 0 || begin > last_key(head) || !keys.holds(begin)) continue;
+      merged = {merged.is_empty() ? n : merged.begin, n + 1};
+    }
+    if (merged.is_empty()) return;
+    const Segment& last = segments_[static_cast<std::size_t>(merged.end - 1)];
+    HeadArgs<T> head_args = args(last, head, worker);
+    head_args.carry = carry(head, true, last.keys.end <= last_key(head));
+    SoftmaxKernels<T>{}.merge({&head_args,
+                               {0, 1, shape_.queries},
+                               0,
+                               1,
+                               part(head, merged.begin),
+                               merged.end - merged.begin,
+                               head_args.scratch});
+  }
+
+  /// Writes out and lse.
+  void write() {
+    for (Index head = 0; head < heads(); ++head) {
+      const Index b = head / shape_.query_heads;
+      const Index h = head % shape_.query_heads;
+      const T* value = values(head);
+      for (Index n = 0; n < shape_.queries; ++n) {
+        for (Index c = 0; c < shape_.value_width; ++c) out_(b, h, n, c) = *value++;
+        if (!saved_.lse.is_none()) saved_.lse(b, h, n, 0) = sums(head)[3 * n];
+      }
+    }
+  }
+
+  View<T> out_;
+  SoftmaxSaved<T> saved_;
+  AttentionShape shape_;
+  std::span<const Index> lengths_;
+  KeyPieces<T> keys_;
+  AnyPlan plan_;                   // of all keys
+  std::vector<Segment> segments_;  // of this rank
+  Index workers_;
+  StateChain chain_;   // of a head: [P, Dv], and then [P, 3]
+  Workspace parts_;    // [heads, own segments, part_elements()]
+  Workspace scratch_;  // [workers, slot()]
+  Workspace blocks_;   // [workers] BlockStorage
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

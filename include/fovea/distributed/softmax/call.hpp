@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What both passes of softmax attention over ranks ask of an operator.
+#pragma once
+
+#include <concepts>
+
+#include "fovea/attention/softmax/operator.hpp"
+#include "fovea/distributed/messages/call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// An operator of softmax attention of a sequence to itself over a pattern, which reads
+/// SoftmaxInputs.
+template <class Op, class T>
+concept PatternAttention = std::derived_from<Op, SoftmaxOperator<Op>> &&
+    std::same_as<InputsOf<Op, T>, SoftmaxInputs<T>> && !requires {
+  requires Op::kIsCross;
+};
+
+namespace detail {
+
+/// The shape that the operator's pattern sees.
+template <class Op>
+SequenceShape whole_sequence(const Op& op, const Rows& rows) {
+  return SequenceShape::of(rows.count(), rows.count(), op.softmax_options().alignment);
+}
+
+}  // namespace detail
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

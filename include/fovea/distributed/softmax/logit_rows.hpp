@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A bias or mask in the backward pass over ranks: the rows of a rank's queries, and what others'
+/// queries have for the rank's keys, which comes from their ranks.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "fovea/core/workspace.hpp"
+#include "fovea/distributed/communicator.hpp"
+#include "fovea/distributed/messages/exchange_plan.hpp"
+#include "fovea/distributed/messages/mpi_type.hpp"
+#include "fovea/distributed/rows.hpp"
+#include "fovea/distributed/rows/row_tensors.hpp"
+#include "fovea/distributed/traffic.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// Rows of logits that go from or to another rank, in some columns.
+struct LogitTransfer {
+  int rank = 0;                ///< the other rank
+  std::vector<Range> rows;     ///< of its queries or of this rank's, ascending, disjoint
+  std::vector<Range> columns;  ///< the receiver's keys that these rows see, likewise
+};
+
+/// What one rank sends and receives of logits.
+struct LogitTransfers {
+  std::vector<LogitTransfer> sends;     ///< by ascending rank
+  std::vector<LogitTransfer> receives;  ///< likewise
+
+  LogitTransfers() = default;
+  /// \param queries how the rows of queries travel to the keys that they see
+  LogitTransfers(const ExchangePlan& queries, const HeadPlans& plans, const Rows& rows) {
+    const auto add = [&](std::vector<LogitTransfer>& to, const Transfer& t, int receiver) {
+      to.push_back(
+          {t.rank, t.rows,
+           intersection(keys_seen(plans, t.rows, rows.count()), rows.layout().of(receiver))});
+    };
+    for (const Transfer& t : queries.sends) add(sends, t, t.rank);
+    for (const Transfer& t : queries.receives) add(receives, t, rows.ranks().rank());
+  }
+};
+
+/// One bias or mask, with places for all pairs of the sequence, of which pages are taken where
+/// something was written. A rank sends to one other rank at a time and receives from one.
+/// \tparam U number or bool
+template <class U>
+class LogitRows {
+ public:
+  /// Takes all memory.
+  /// \param local [1 or B, 1 or Hq, own rows, 1 or N]; none: nothing is sent
+  /// \param has_one_row whether its single row is that of all queries on all ranks: nothing is sent
+  /// \param transfers must outlive this object
+  /// \throws std::bad_alloc
+  LogitRows(const View<const U>& local, bool has_one_row, const LogitTransfers& transfers,
+            const Rows& rows)
+      : rows_(rows), local_(local) {
+    if (has_one_row || local.is_none()) return;
+    transfers_ = &transfers;
+    all_ = RowTensors<U>(local.batch(), rows.count(), {{local.heads(), local.width()}});
+    sent_ = Workspace(most_bytes(transfers.sends));
+    received_ = Workspace(most_bytes(transfers.receives));
+    for (const LogitTransfer& to : transfers.sends) traffic_.bytes_sent += bytes_of(to);
+  }
+
+  /// The rows of all queries: those of this rank have all columns, others those that were received.
+  View<const U> view() const { return transfers_ == nullptr ? local_ : all_.tensor(0); }
+
+  /// The messages of this rank.
+  const Traffic& traffic() const { return traffic_; }
+
+  /// Copies the rows of this rank, and exchanges the others. All ranks call it together.
+  /// \throws std::runtime_error if MPI fails
+  void run() {
+    if (transfers_ == nullptr) return;
+    all_.put(0, local_, rows_.own());
+    const Communicator& ranks = rows_.ranks();
+    detail::add_waiting(traffic_.seconds_waited, [&] {
+      for (int n = 1; n < ranks.size(); ++n) {
+        const auto* const to = of_rank(transfers_->sends, (ranks.rank() + n) % ranks.size());
+        const auto* const from =
+            of_rank(transfers_->receives, (ranks.rank() - n + ranks.size()) % ranks.size());
+        move(to, from);
+      }
+    });
+  }
+
+ private:
+  static constexpr int kTag = 4;
+
+  static const LogitTransfer* of_rank(const std::vector<LogitTransfer>& all, int rank) {
+    const auto found = std::ranges::find(all, rank, &LogitTransfer::rank);
+    return found == all.end() ? nullptr : &*found;
+  }
+
+  /// The columns of a transfer that there are.
+  std::vector<Range> columns_of(const LogitTransfer& t) const {
+    return local_.width() == 1 ? std::vector<Range>{{0, 1}} : t.columns;
+  }
+  /// The bytes of a row of a transfer, in all heads.
+  Index row_bytes(const LogitTransfer& t) const {
+    return local_.batch() * local_.heads() * row_count(columns_of(t)) * Index{sizeof(U)};
+  }
+  Index bytes_of(const LogitTransfer& t) const {
+    return Workspace::size_of(row_count(t.rows), row_bytes(t));
+  }
+  Index most_bytes(const std::vector<LogitTransfer>& all) const {
+    Index most = 0;
+    for (const LogitTransfer& t : all) most = (std::max)(most, bytes_of(t));
+    return most;
+  }
+
+  /// Sends to one rank and receives from another, if these are given.
+  void move(const LogitTransfer* to, const LogitTransfer* from) {
+    const Communicator& ranks = rows_.ranks();
+    std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    if (from != nullptr) {
+      const detail::MpiType row = detail::MpiType::row(ranks, row_bytes(*from));
+      ranks.check(MPI_Irecv(received_.data<std::byte>(), static_cast<int>(row_count(from->rows)),
+                            row.get(), from->rank, kTag, ranks.mpi(), &requests[0]),
+                  "MPI_Irecv");
+    }
+    if (to != nullptr) {
+      for_each_piece(*to, sent_,
+                     [](U* packed, U* row, Index count) { std::copy_n(row, count, packed); });
+      const detail::MpiType row = detail::MpiType::row(ranks, row_bytes(*to));
+      ranks.check(MPI_Isend(sent_.data<std::byte>(), static_cast<int>(row_count(to->rows)),
+                            row.get(), to->rank, kTag, ranks.mpi(), &requests[1]),
+                  "MPI_Isend");
+    }
+    for (MPI_Request& request : requests) {
+      ranks.check(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
+    }
+    if (from == nullptr) return;
+    for_each_piece(*from, received_,
+                   [](U* packed, U* row, Index count) { std::copy_n(packed, count, row); });
+  }
+
+  /// Calls f(place in the message, place of some columns of a row, their number).
+  template <class F>
+  void for_each_piece(const LogitTransfer& t, Workspace& message, const F& f) const {
+    const View<U> all = all_.tensor(0);
+    const std::vector<Range> columns = columns_of(t);
+    U* packed = message.template data<U>();
+    for (const Range& range : t.rows) {
+      for (Index n = range.begin; n < range.end; ++n) {
+        for (Index b = 0; b < all.batch(); ++b) {
+          for (Index h = 0; h < all.heads(); ++h) {
+            for (const Range& some : columns) {
+              f(packed, &all(b, h, n, some.begin), some.end - some.begin);
+              packed += some.end - some.begin;
+            }
+          }
+        }
+      }
+    }
+  }
+
+  const Rows& rows_;
+  View<const U> local_;
+  const LogitTransfers* transfers_ = nullptr;  // null if nothing travels
+  RowTensors<U> all_;                          // [B, H, N, N], unless nothing travels
+  Workspace sent_;                             // the largest transfer to another rank
+  Workspace received_;                         // and from one
+  Traffic traffic_;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

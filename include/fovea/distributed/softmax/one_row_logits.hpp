@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Whether a bias or mask over ranks has one row for all queries, which ranks find out together:
+/// one that holds a single row cannot see it.
+#pragma once
+
+#include <string>
+
+#include "fovea/distributed/messages/call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed::detail {
+
+/// Which of both have one row for all queries. Where no rank holds more than one row, none has.
+struct OneRowLogits {
+  bool bias = false;  ///< whether the bias has
+  bool mask = false;  ///< whether the mask has
+
+  /// Asks all ranks, which call it together. \throws std::runtime_error if MPI fails
+  template <class In>
+  static OneRowLogits of(const In& in, const Rows& rows) {
+    const auto any_has = [&](const auto& x) {
+      const bool has = x.rows() == 1 && rows.own_count() > 1;
+      return lowest_rank(rows.ranks(), has) < rows.ranks().size();
+    };
+    OneRowLogits all;
+    all.bias = any_has(in.bias);
+    all.mask = any_has(in.mask);
+    return all;
+  }
+
+  /// Refuses rows of its own on this rank if another one has one for all, and the gradient of such
+  /// a bias, whose sum goes over the rows of all ranks. \throws std::invalid_argument
+  template <class In, class Grads>
+  void check(const char* op, const In& in, const Grads& grads) const {
+    const auto check_rows = [&](const char* tensor, const auto& x, bool has_one_row) {
+      if (!has_one_row || x.rows() <= 1) return;
+      refuse_extent(op, tensor, x.shape(), 2, "1, as on another rank");
+    };
+    check_rows("bias", in.bias, bias);
+    check_rows("mask", in.mask, mask);
+    if (!bias || grads.bias.is_none()) return;
+    refuse(op, "the gradient of bias", "asked for",
+           "none, since one row of bias is that of all rows, which are spread over ranks");
+  }
+};
+
+/// Makes a backward pass of softmax attention on all ranks together, as run_call does.
+/// \param prepare called as prepare(threads, one_row)
+template <class In, class Grads, class Check, class E, class Prepare>
+Traffic run_backward_call(const Rows& rows, const char* op, const std::string& call, const In& in,
+                          const Grads& grads, const Check& check, E&& executor,
+                          const Prepare& prepare) {
+  OneRowLogits one_row;
+  if (!in.bias.is_none() || !in.mask.is_none()) {
+    together(rows.ranks(), call, check);
+    one_row = OneRowLogits::of(in, rows);
+  }
+  return run_call(
+      rows, op, call,
+      [&] {
+        check();
+        one_row.check(op, in, grads);
+      },
+      executor, [&](auto& threads) { return prepare(threads, one_row); });
+}
+
+}  // namespace distributed::detail
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradients of sinks over ranks: sums to which the ranges of a sequence add, one after the
+/// other.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+#include <vector>
+
+#include "fovea/core/executor.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/kernels/softmax/grad.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The gradients of the sinks of one backward pass. The sums of each head go up the chain of
+/// ranges; the rank of the last one adds them up, and gives them to all.
+template <class T>
+class SinkGradients {
+ public:
+  /// Takes all memory.
+  /// \param layout whose ranges are gone over   \param batch, heads of the queries
+  /// \param at_once how many heads are worked on together
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  SinkGradients(const Communicator& ranks, const RowLayout& layout, Index batch, Index heads,
+                Index at_once)
+      : ranks_(ranks),
+        batch_(batch),
+        chain_(ranks_, layout, ChainWay::up, batch * heads, kSinkSums * Index{sizeof(T)}, at_once),
+        type_(detail::MpiType::row(ranks_, heads * Index{sizeof(T)})),
+        totals_(static_cast<std::size_t>(heads)) {}
+
+  /// The gradients, [heads], once they are computed.
+  const std::vector<T>& totals() const { return totals_; }
+
+  /// The messages of this rank.
+  Traffic traffic() const {
+    const Index to_all = ranks_.rank() == chain_.end_rank() ? ranks_.size() - 1 : 0;
+    return chain_.traffic() +
+           Traffic{to_all * static_cast<Index>(totals_.size() * sizeof(T)), waited_};
+  }
+
+  /// Computes them. All messages are exchanged even if computing throws.
+  /// \param add called as add(batch, head, rows, sums, worker) from threads of the executor, adds
+  /// some rows to sums [kSinkSums]
+  /// \returns what computing has thrown, or null
+  template <class Add, class E>
+  std::exception_ptr run(const Add& add, E&& executor) {
+    if (totals_.empty() || chain_.end_rank() < 0) return nullptr;
+    const Index heads = static_cast<Index>(totals_.size());
+    const std::exception_ptr error =
+        chain_.run([&](const LinkOfRows& link, Index first, Index end) {
+          for_each_task(executor, end - first, [&](Index task, Index worker) {
+            const Index n = first + task;
+            T* const sums = chain_.template state<T>(n);
+            if (link.before < 0) std::fill_n(sums, kSinkSums, T{0});
+            add(n / heads, n % heads, link.rows, sums, worker);
+          });
+        });
+    if (ranks_.rank() == chain_.end_rank()) add_up();
+    detail::add_waiting(waited_, [&] {
+      ranks_.check(MPI_Bcast(totals_.data(), 1, type_.get(), chain_.end_rank(), ranks_.mpi()),
+                   "MPI_Bcast");
+    });
+    return error;
+  }
+
+ private:
+  void add_up() {
+    const Index heads = static_cast<Index>(totals_.size());
+    for (Index h = 0; h < heads; ++h) {
+      T& total = totals_[static_cast<std::size_t>(h)];
+      for (Index b = 0; b < batch_; ++b) {
+        const T* const sums = chain_.template state<T>(b * heads + h);
+        total += std::accumulate(sums, sums + kSinkSums, T{0});
+      }
+    }
+  }
+
+  const Communicator& ranks_;
+  Index batch_;
+  StateChain chain_;
+  detail::MpiType type_;
+  std::vector<T> totals_;
+  double waited_ = 0;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What both passes of the forms of the Synthesizer over ranks have in common: what a call checks,
+/// and how it is one of softmax attention.
+#pragma once
+
+#include <concepts>
+#include <string>
+#include <string_view>
+
+#include "fovea/attention/factorised_synthesizer.hpp"
+#include "fovea/attention/random_synthesizer.hpp"
+#include "fovea/distributed/messages/call.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// A form of the Synthesizer.
+template <class Op>
+concept Synthesizer = std::derived_from<Op, fovea::detail::SynthesizerForm<Op>>;
+
+namespace detail {
+
+/// The inputs of this rank as those of softmax attention. \tparam Op a form whose weights have rows
+/// by position, which a rank has as it has those of v
+template <class Op, class T>
+class SynthesizerRows {
+ public:
+  /// \param in those of this rank, checked
+  template <class E>
+  SynthesizerRows(const InputsOf<Op, T>& in, const Rows& /*rows*/, E&& /*executor*/)
+      : made_(Op::as_softmax(in)) {}
+
+  /// The inputs.
+  const SoftmaxInputs<T>& inputs() const { return made_; }
+
+ private:
+  SoftmaxInputs<T> made_;
+};
+
+/// Checks what this rank brings to a call.
+/// \param check_tensors called with the inputs, without key lengths, which are of the whole
+/// sequence \throws std::invalid_argument
+template <class In, class Check>
+void check_synthesizer(const char* op, const In& in, const Rows& rows, const Check& check_tensors) {
+  check_own_rows(op, "v", in.v, rows);
+  In own = in;
+  own.key_lengths = {};
+  check_tensors(own);
+  fovea::detail::check_key_lengths(op, in.key_lengths, in.v.batch(), "v", rows.count(),
+                                   "the sequence");
+}
+
+/// What is the same on all ranks of a call, in words.
+template <class In>
+std::string synthesizer_text(const char* op, std::string_view pass, const In& in,
+                             const Rows& rows) {
+  using T = typename decltype(in.v)::Scalar;
+  std::string text(op);
+  text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
+  text.append(std::to_string(sizeof(T))).append(" bytes a number");
+  in.for_each_tensor([&](const char* name, const auto& x) {
+    text.append(", ").append(name).append(" ").append(sizes_text(x));
+  });
+  text.append(" (batch, heads, width), key lengths");
+  for (const Index length : in.key_lengths) text.append(" ").append(std::to_string(length));
+  return text;
+}
+
+}  // namespace detail
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The gradients of the dense Synthesizer over ranks. Those of W1 and b1 are sums over tokens,
+/// which go along the ranks in the order of their rows; those of W2 and b2 have a column for each
+/// key, which all ranks get from the key's rank.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/state_chain.hpp"
+#include "fovea/distributed/synthesizer/dense_rows.hpp"
+#include "fovea/distributed/synthesizer/gradients.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed::detail {
+
+/// Those of the dense Synthesizer.
+template <class T>
+class SynthesizerGradients<DenseSynthesizerAttention, T> {
+ public:
+  /// Takes all memory.
+  /// \param made the queries and keys   \param in, grads those of this rank, checked
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class E>
+  SynthesizerGradients(SynthesizerRows<DenseSynthesizerAttention, T>& made,
+                       const DenseSynthesizerInputs<T>& in, const DenseSynthesizerGrads<T>& grads,
+                       const Rows& rows, E&& executor)
+      : rows_(rows),
+        hidden_(made.hidden()),
+        in_(in),
+        grads_(grads),
+        d_queries_(has_queries() ? in.v.batch() * in.w1.heads() * rows.own_count() : 0,
+                   row_bytes()),
+        d_columns_(in.w2.batch(), rows.count(), {{in.w2.heads(), in.w2.rows() + 1}}),
+        own_columns_(has_second() ? in.w2.batch() * in.w2.heads() * rows.own_count() : 0,
+                     column_bytes()),
+        of_sequences_(own_columns(), in.v.batch(), SystemMemory{}),
+        exchange_(rows.ranks(), d_columns_,
+                  {ExchangePlan::of(rows.layout(), rows.ranks().rank(),
+                                    [&](int) {
+                                      return has_second() ? std::vector<Range>{{0, rows.count()}}
+                                                          : std::vector<Range>{};
+                                    })}),
+        chain_(rows.ranks(), rows.layout(), ChainWay::up, has_first() ? sums() : 0, sum_bytes(),
+               (std::max)(Index{1}, worker_count(executor, sums())),
+               in.w1.batch() == 1 ? in.v.batch() : 1) {
+    if (has_queries()) wanted_.q = hidden_.rows_of(d_queries_, in.v.batch(), in.w1.heads());
+    if (has_second()) wanted_.k = of_sequences_.of_sequences();
+    wanted_.v = grads.v;
+  }
+
+  /// Refuses rows where the gradients of W1 and b1 cannot be cut. \throws std::invalid_argument
+  static void check(const DenseSynthesizerGrads<T>& grads, const Rows& rows) {
+    if (grads.w1.is_none() && grads.b1.is_none()) return;
+    check_chain_begins(DenseSynthesizerAttention::name(), "gradients of w1 and b1", rows);
+  }
+  /// Which gradients of weights are wanted, in words: those that all ranks have or none.
+  static std::string text(const DenseSynthesizerGrads<T>& grads) {
+    std::string text;
+    grads.for_each_tensor([&](const char* name, const View<T>& x) {
+      const std::string_view own = name;
+      if (own == "x" || own == "v" || x.is_none()) return;
+      text.append(", gradients of ").append(own);
+    });
+    return text;
+  }
+
+  /// The gradients of softmax attention that are wanted.
+  const SoftmaxGrads<T>& wanted() const { return wanted_; }
+
+  /// The messages of this rank.
+  Traffic traffic() const { return exchange_.traffic() + chain_.traffic(); }
+
+  /// Makes the others of them. All messages are exchanged even if something was thrown.
+  /// \param error what was thrown before, or null   \returns what was thrown, or null
+  template <class E>
+  std::exception_ptr finish(std::exception_ptr error, E&& executor) {
+    const auto compute = [&](const auto& f) {
+      if (!error) error = fovea::detail::caught(f);
+    };
+    compute([&] { hidden_.finish_tokens(wanted_.q, grads_.x, executor); });
+    if (has_first()) {
+      const std::exception_ptr thrown = add_first(error != nullptr, executor);
+      if (!error) error = thrown;
+    }
+    if (has_second()) {
+      compute([&] {
+        of_sequences_.finish(executor);
+        d_columns_.put(0, own_columns(), rows_.own());
+      });
+      exchange_.run();
+      compute([&] {
+        fovea::detail::HiddenLayer<T>::finish_columns(d_columns_.tensor(0), grads_, executor);
+      });
+    }
+    return error;
+  }
+
+ private:
+  bool has_first() const { return !grads_.w1.is_none() || !grads_.b1.is_none(); }
+  bool has_queries() const { return has_first() || !grads_.x.is_none(); }
+  bool has_second() const { return !grads_.w2.is_none() || !grads_.b2.is_none(); }
+
+  Index row_bytes() const {
+    return fovea::detail::HiddenLayer<T>::row_of(in_.w1.width()) * Index{sizeof(T)};
+  }
+  Index column_bytes() const { return (in_.w2.rows() + 1) * Index{sizeof(T)}; }
+  /// The sums that the gradients of W1 and b1 are.
+  Index sums() const { return in_.w1.batch() * in_.w1.heads(); }
+  Index sum_bytes() const { return hidden_.first_weights_elements() * Index{sizeof(T)}; }
+
+  /// Those of the rank's columns of W2 and b2, once they are added up.
+  View<T> own_columns() {
+    if (!has_second()) return {};
+    return {own_columns_.size_bytes() == 0 ? nullptr : own_columns_.template data<T>(),
+            {in_.w2.batch(), in_.w2.heads(), rows_.own_count(), in_.w2.rows() + 1}};
+  }
+
+  /// Adds the tokens of all ranks up. \returns what was thrown, or null
+  template <class E>
+  std::exception_ptr add_first(bool has_failed, E&& executor) {
+    const Index heads = in_.w1.heads();
+    for (Index n = 0; n < sums(); ++n) {
+      std::fill_n(chain_.template state<T>(n), hidden_.first_weights_elements(), T{0});
+    }
+    const auto add = [&](const LinkOfRows& link, Index first, Index end) {
+      if (has_failed) return;
+      const Range own = {link.first, link.first + link.rows.end - link.rows.begin};
+      for_each_task(executor, end - first, [&](Index task, Index worker) {
+        const Index n = first + task;
+        const Index b = in_.w1.batch() == 1 ? link.round : n / heads;
+        hidden_.add_to_first_weights(wanted_.q, !grads_.w1.is_none(), b, n % heads, own,
+                                     chain_.template state<T>(n), worker);
+      });
+    };
+    const std::exception_ptr error = chain_.run(add);
+    chain_.give_to_all();
+    for (Index n = 0; n < sums(); ++n) {
+      hidden_.write_first_weights(chain_.template state<T>(n), grads_, n / heads, n % heads);
+    }
+    return error;
+  }
+
+  const Rows& rows_;
+  fovea::detail::HiddenLayer<T>& hidden_;
+  DenseSynthesizerInputs<T> in_;
+  DenseSynthesizerGrads<T> grads_;
+  Workspace d_queries_;
+  RowTensors<T> d_columns_;  // [1 or B, Hk, N, M + 1], of all ranks
+  Workspace own_columns_;
+  fovea::detail::BatchSum<T> of_sequences_;
+  Exchange exchange_;
+  StateChain chain_;
+  SoftmaxGrads<T> wanted_;
+};
+
+}  // namespace distributed::detail
+
+FOVEA_NAMESPACE_END
