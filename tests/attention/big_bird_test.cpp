@@ -5,7 +5,9 @@
 
 #include <cstdlib>
 
+#include "attention/big_bird_law.hpp"
 #include "attention/gradients.hpp"
+#include "fovea/attention/block_sparse.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::attention_big_bird {
@@ -111,6 +113,36 @@ TYPED_TEST(BigBird, GivenBlocksMayOverlapTheOthers) {
       }
     }
   }
+}
+
+/// Where a block of rows holds several blocks of the pattern, what lies between the keys that its
+/// rows see is seen by none of them: no gradient waits for it.
+TYPED_TEST(BigBird, BlocksMayBeSmall) {
+  using T = TypeParam;
+  for (const Index block : {3, 9, 13}) {
+    const BigBirdOptions options{
+        .block = block, .global_blocks = 1, .random_blocks = 2, .seed = 146};
+    const Case<T> made = softmax_case<T>("small", BigBirdAttention(options), big_bird_law(options));
+    const Problem<T> problem = make_problem(made, {1, 2, 1, 400, 400, 3, 2});
+    expect_grads_conform(made, problem);
+  }
+}
+
+/// The same of lists: blocks of queries see the first block of keys and the last one in turn.
+TYPED_TEST(BigBird, ListedBlocksMayBeSmall) {
+  using T = TypeParam;
+  constexpr Index block = 8;
+  constexpr Index count = 50;
+  BlockRows rows{{0}, {}};
+  for (Index own = 0; own < count; ++own) {
+    rows.columns.push_back(own % 2 == 0 ? 0 : count - 1);
+    rows.offsets.push_back(own + 1);
+  }
+  const fovea::BlockSparseAttention op({.block = block, .layouts = {rows}});
+  const Case<T> made = softmax_case<T>("small lists", op, [&](const Pair& p) {
+    return p.j / block == rows.columns[as_size(p.i() / block)];
+  });
+  expect_grads_conform(made, make_problem(made, {1, 1, 1, 400, 400, 3, 2}));
 }
 
 TEST(BigBirdBadInput, IsNamed) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/big_bird_law.hpp"
 #include "attention/cases.hpp"
 #include "attention/sparse_laws.hpp"
 
@@ -141,7 +142,6 @@ template <class T>
 std::vector<Case<T>> composed_cases() {
   using fovea::BigBirdAttention;
   using fovea::LongformerAttention;
-  using fovea::RandomBlocks;
   using fovea::SparseAttention;
   const auto longformer = [](Index, Index i, Index j) {
     return (i - 9 <= j && j <= i + 30) || global_pair(i, j, 3);
@@ -149,39 +149,21 @@ std::vector<Case<T>> composed_cases() {
   const auto causal_longformer = [](Index, Index i, Index j) {
     return j <= i && (i - 70 <= j || global_pair(i, j, 20));
   };
-  const auto big_bird = [](bool causal) {
-    return [=](const Pair& p) {
-      const Index i = p.i();
-      const Index key_blocks = (p.keys + 15) / 16;
-      const RandomBlocks random{16, 2, key_blocks, 5, p.h, causal, 1, 1};
-      const bool near = std::abs(block_of(i, 16) - block_of(p.j, 16)) <= 1;
-      return (!causal || p.j <= i) && (near || global_pair(i, p.j, 16) || random.allows(i, p.j));
-    };
-  };
-  const auto bird_case = [&](const char* name, bool causal, Extras extras = {}) {
-    const BigBirdAttention op{
-        {.block = 16, .global_blocks = 1, .random_blocks = 2, .seed = 5, .causal = causal}};
-    Case<T> made = softmax_case<T>(name, op, big_bird(causal), std::move(extras));
+  const auto bird_case = [](const char* name, const fovea::BigBirdOptions& options,
+                            Extras extras = {}) {
+    Case<T> made =
+        softmax_case<T>(name, BigBirdAttention(options), big_bird_law(options), std::move(extras));
     made.in_runs = made.by_head = true;
     return made;
   };
-  const auto last_bird = [](const Pair& p) {
-    const Index key_blocks = (p.keys + 15) / 16;
-    const RandomBlocks random{16, 2, key_blocks, 5, p.h, false, 1, 1, 2};
-    const Index own = block_of(p.i(), 16);
-    const Index block = block_of(p.j, 16);
-    const auto global = [&](Index x) { return x == 0 || (key_blocks - 2 <= x && x < key_blocks); };
-    return std::abs(own - block) <= 1 || global(own) || global(block) || random.allows(p.i(), p.j);
-  };
-  const auto last_bird_case = [&] {
-    const BigBirdAttention op{
-        {.block = 16, .global_blocks = 1, .last_global_blocks = 2, .random_blocks = 2, .seed = 5}};
-    Case<T> made = softmax_case<T>("big_bird_last_global", op, last_bird);
-    made.in_runs = made.by_head = true;
-    return made;
-  };
+  const fovea::BigBirdOptions bird = {
+      .block = 16, .global_blocks = 1, .random_blocks = 2, .seed = 5};
+  fovea::BigBirdOptions causal_bird = bird;
+  causal_bird.causal = true;
+  fovea::BigBirdOptions last_bird = bird;
+  last_bird.last_global_blocks = 2;
   return {
-      last_bird_case(),
+      bird_case("big_bird_last_global", last_bird),
       sparse_case<T>("longformer", LongformerAttention{{.left = 9, .right = 30, .first_global = 3}},
                      longformer),
       sparse_case<T>("longformer_causal",
@@ -190,9 +172,9 @@ std::vector<Case<T>> composed_cases() {
       sparse_case<T>("longformer_bias_sink",
                      LongformerAttention{{.left = 9, .right = 30, .first_global = 3}}, longformer,
                      {.bias = "bhqk", .sink = true}),
-      bird_case("big_bird", false),
-      bird_case("big_bird_causal", true),
-      bird_case("big_bird_mask_alibi", false, {.mask = "bqk", .alibi = true}),
+      bird_case("big_bird", bird),
+      bird_case("big_bird_causal", causal_bird),
+      bird_case("big_bird_mask_alibi", bird, {.mask = "bqk", .alibi = true}),
       sparse_case<T>(
           "dilated", SparseAttention{{.patterns = {fovea::DilatedWindow{4, 2, 3}}, .scale = 0.3}},
           [](Index, Index i, Index j) { return (i - j) % 3 == 0 && i - 12 <= j && j <= i + 6; }),

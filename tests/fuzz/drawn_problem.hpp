@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/big_bird_law.hpp"
 #include "attention/cases.hpp"
 #include "attention/problem.hpp"
 #include "attention/sparse_laws.hpp"
@@ -47,37 +48,80 @@ void draw_softmax(Bytes& bytes, Options& options) {
 }
 
 /// Full attention, causal or not, with a window or without.
-template <class T>
-Case<T> drawn_full(Bytes& bytes) {
+inline fovea::FullAttention drawn_full(Bytes& bytes) {
   fovea::FullAttention op;
   draw_softmax(bytes, op.options);
   op.options.causal = bytes.once_in(2);
-  const bool by_row = bytes.once_in(4);
-  if (by_row) op.options.alignment = fovea::CausalAlignment::top_left;
-  Index left = kAllKeys;
-  Index right = op.options.causal ? 0 : kAllKeys;
-  if (bytes.once_in(2)) {
-    op.options.window = {bytes(0, 300), bytes(0, 300)};
-    left = op.options.window.left;
-    right = std::min(right, op.options.window.right);
-  }
-  return softmax_case<T>("drawn full", op, by_row ? top_left_band(left, right) : band(left, right),
-                         drawn_extras(bytes));
+  if (bytes.once_in(4)) op.options.alignment = fovea::CausalAlignment::top_left;
+  if (bytes.once_in(2)) op.options.window = {bytes(0, 300), bytes(0, 300)};
+  return op;
 }
 
-template <class T>
-Case<T> drawn_local(Bytes& bytes) {
+inline fovea::LocalAttention drawn_local(Bytes& bytes) {
   fovea::LocalAttention op;
   draw_softmax(bytes, op.options);
   const Index most = bytes.once_in(2) ? 8 : 300;
-  const Index left = bytes(0, most);
-  const Index right = bytes(0, most);
-  op.options.left = left;
-  op.options.right = right;
-  const bool by_row = bytes.once_in(4);
-  if (by_row) op.options.alignment = fovea::CausalAlignment::top_left;
-  return softmax_case<T>("drawn local", op, by_row ? top_left_band(left, right) : band(left, right),
-                         drawn_extras(bytes));
+  op.options.left = bytes(0, most);
+  op.options.right = bytes(0, most);
+  if (bytes.once_in(4)) op.options.alignment = fovea::CausalAlignment::top_left;
+  return op;
+}
+
+inline fovea::HeadAssignment drawn_heads(Bytes& bytes) {
+  using enum fovea::HeadAssignment;
+  return std::array{separate, merged, only_first, only_second}[as_size(bytes(0, 3))];
+}
+
+inline fovea::StridedAttention drawn_strided(Bytes& bytes) {
+  fovea::StridedAttention op;
+  draw_softmax(bytes, op.options);
+  op.options.stride = bytes.once_in(2) ? bytes(1, 20) : bytes(1, 200);
+  op.options.heads = drawn_heads(bytes);
+  return op;
+}
+
+inline fovea::FixedAttention drawn_fixed(Bytes& bytes) {
+  fovea::FixedAttention op;
+  draw_softmax(bytes, op.options);
+  op.options.stride = bytes.once_in(2) ? bytes(1, 20) : bytes(1, 200);
+  op.options.summary = bytes(1, std::min<Index>(op.options.stride, 40));
+  op.options.heads = drawn_heads(bytes);
+  return op;
+}
+
+inline fovea::BigBirdAttention drawn_big_bird(Bytes& bytes) {
+  fovea::BigBirdAttention op;
+  draw_softmax(bytes, op.options);
+  op.options.block = bytes.once_in(2) ? bytes(1, 16) : bytes(17, 70);
+  op.options.window_blocks = bytes(0, 2);
+  op.options.global_blocks = bytes(0, 2);
+  op.options.random_blocks = bytes(0, 3);
+  op.options.causal = bytes.once_in(2);
+  if (!op.options.causal) op.options.last_global_blocks = bytes(0, 2);
+  op.options.seed = static_cast<std::uint64_t>(bytes(0, 255));
+  return op;
+}
+
+/// The law of a band, by the alignment.
+inline Law band_law(fovea::CausalAlignment alignment, Index left, Index right) {
+  return alignment == fovea::CausalAlignment::top_left ? top_left_band(left, right)
+                                                       : band(left, right);
+}
+
+template <class T>
+Case<T> drawn_full_case(Bytes& bytes) {
+  const fovea::FullAttention op = drawn_full(bytes);
+  const auto [left, right] = op.options.window;
+  const Law law =
+      band_law(op.options.alignment, left, op.options.causal ? std::min<Index>(right, 0) : right);
+  return softmax_case<T>("drawn full", op, law, drawn_extras(bytes));
+}
+
+template <class T>
+Case<T> drawn_local_case(Bytes& bytes) {
+  const fovea::LocalAttention op = drawn_local(bytes);
+  const Law law = band_law(op.options.alignment, op.options.left, op.options.right);
+  return softmax_case<T>("drawn local", op, law, drawn_extras(bytes));
 }
 
 /// A law of head, position and key, whose heads are those of `heads`.
@@ -94,18 +138,10 @@ Law heads_law(fovea::HeadAssignment heads, First first, Second second) {
   };
 }
 
-inline fovea::HeadAssignment drawn_heads(Bytes& bytes) {
-  using enum fovea::HeadAssignment;
-  return std::array{separate, merged, only_first, only_second}[as_size(bytes(0, 3))];
-}
-
 template <class T>
-Case<T> drawn_strided(Bytes& bytes) {
-  fovea::StridedAttention op;
-  draw_softmax(bytes, op.options);
-  const Index l = bytes.once_in(2) ? bytes(1, 20) : bytes(1, 200);
-  op.options.stride = l;
-  op.options.heads = drawn_heads(bytes);
+Case<T> drawn_strided_case(Bytes& bytes) {
+  const fovea::StridedAttention op = drawn_strided(bytes);
+  const Index l = op.options.stride;
   const Law law = heads_law(
       op.options.heads, [l](Index i, Index j) { return strided_first(i, j, l); },
       [l](Index i, Index j) { return strided_second(i, j, l); });
@@ -113,18 +149,23 @@ Case<T> drawn_strided(Bytes& bytes) {
 }
 
 template <class T>
-Case<T> drawn_fixed(Bytes& bytes) {
-  fovea::FixedAttention op;
-  draw_softmax(bytes, op.options);
-  const Index l = bytes.once_in(2) ? bytes(1, 20) : bytes(1, 200);
-  const Index c = bytes(1, std::min<Index>(l, 40));
-  op.options.stride = l;
-  op.options.summary = c;
-  op.options.heads = drawn_heads(bytes);
+Case<T> drawn_fixed_case(Bytes& bytes) {
+  const fovea::FixedAttention op = drawn_fixed(bytes);
+  const Index l = op.options.stride;
+  const Index c = op.options.summary;
   const Law law = heads_law(
       op.options.heads, [l](Index i, Index j) { return fixed_first(i, j, l); },
       [l, c](Index i, Index j) { return fixed_second(i, j, l, c); });
   return softmax_case<T>("drawn fixed", op, law, drawn_extras(bytes));
+}
+
+template <class T>
+Case<T> drawn_big_bird_case(Bytes& bytes) {
+  const fovea::BigBirdAttention op = drawn_big_bird(bytes);
+  Case<T> made =
+      softmax_case<T>("drawn BigBird", op, big_bird_law(op.options), drawn_extras(bytes));
+  made.in_runs = made.by_head = true;
+  return made;
 }
 
 /// A case of the conformance suite, or an operator with drawn options.
@@ -132,13 +173,15 @@ template <class T>
 Case<T> drawn_case(Bytes& bytes) {
   switch (bytes(0, 7)) {
     case 0:
-      return drawn_full<T>(bytes);
+      return drawn_full_case<T>(bytes);
     case 1:
-      return drawn_local<T>(bytes);
+      return drawn_local_case<T>(bytes);
     case 2:
-      return drawn_strided<T>(bytes);
+      return drawn_strided_case<T>(bytes);
     case 3:
-      return drawn_fixed<T>(bytes);
+      return drawn_fixed_case<T>(bytes);
+    case 4:
+      return drawn_big_bird_case<T>(bytes);
     default:
       return drawn_of(bytes, all_cases<T>());
   }

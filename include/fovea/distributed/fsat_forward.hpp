@@ -17,6 +17,7 @@
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/requests.hpp"
+#include "fovea/distributed/rows/own_range.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -72,7 +73,7 @@ class FsatForwardPass {
  private:
   template <class E>
   void attend(const ExchangePlan& plan, E&& executor) {
-    if (inputs_.q.size() == 0 && out_.size() == 0) return;
+    if (!has_rows(inputs_.q)) return;
     FsatGraphPart<C> graph(all_, rows_.own(), plan.with_received(rows_.own(), rows_.count()), false,
                            false);
     graph.take_memory(all_.heads(), worker_count(executor, all_.heads()), memory_of(executor));

@@ -117,14 +117,13 @@ class SoftmaxForwardPass {
         travels_(ExchangePlan::of(rows.layout(), rows.ranks().rank(),
                                   [&](int rank) { return seen_[static_cast<std::size_t>(rank)]; })),
         exchange_(rows.ranks(), keys_, stage_plans()) {
-    const bool is_empty = inputs.q.size() == 0 && out.size() == 0;
     std::vector<Range> outer;  // the rows that see keys of other ranges
     for (const OwnRange& range : own_ranges(rows)) {
       const std::vector<Range> all = intersection(written, {range.range()});
       const std::vector<Range> inner = intersection(inner_rows(inputs, range), all);
       const std::vector<Range> rest = without(all, inner);
       outer.insert(outer.end(), rest.begin(), rest.end());
-      if (is_empty) continue;
+      if (!has_rows(inputs.q)) continue;
       SoftmaxInputs<T> in = inputs;
       in.q = range.of(inputs.q);
       in.k = range.of(inputs.k);

@@ -229,7 +229,7 @@ class SoftmaxBackward {
           if (!built) args.block = plan.block(b, buffers.storage);
           built = true;
           if (!detail::meets(args.block, part.keys, s.key_end)) continue;
-          const Index before = blocks_before(plan, args.block, part.number, s.key_end);
+          const Index before = blocks_before(plan, b, args.block, part.number, s.key_end);
           const Range rows = add_pairs(s, task.head, of, buffers, part, args);
           if (!of.of_queries) continue;
           turns_.take(round.blocks.number(task.sequence, h, b), before,
@@ -328,13 +328,15 @@ class SoftmaxBackward {
     }
   }
 
-  /// The number of blocks of keys before `part` that a block of queries sees: so many tasks have
-  /// their turn before this one.
-  static Index blocks_before(const AnyPlan& plan, const QueryBlock& block, Index part,
+  /// The number of blocks of keys before `part` that block b of the queries sees: so many tasks have
+  /// their turn before this one. A task asks the plan and the runs, and so does this: a run of rows
+  /// that see different keys also spans what lies between these.
+  static Index blocks_before(const AnyPlan& plan, Index b, const QueryBlock& block, Index part,
                              Index key_end) {
     Index before = 0;
     for (Index p = plan.key_blocks(block).begin; p < part; ++p) {
-      if (plan.key_roles(p).of_queries && detail::meets(block, plan.key_block(p), key_end)) {
+      if (plan.key_roles(p).of_queries && detail::meets(block, plan.key_block(p), key_end) &&
+          plan.meets(b, p)) {
         ++before;
       }
     }

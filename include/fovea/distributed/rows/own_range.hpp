@@ -51,6 +51,12 @@ class OwnRange {
   Index rows_;
 };
 
+/// Whether a tensor has a row of a head. Rows without a width are rows: they have an lse.
+template <class T>
+bool has_rows(const View<T>& x) {
+  return x.batch() * x.heads() * x.rows() > 0;
+}
+
 /// The ranges of a rank's rows.
 inline std::vector<OwnRange> own_ranges(const Rows& rows) {
   std::vector<OwnRange> ranges;

@@ -28,7 +28,7 @@ class SharedKeysForward {
   SharedKeysForward(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
                     const View<T>& out, const SoftmaxSaved<T>& saved, const Rows& rows,
                     E&& executor) {
-    if (inputs.q.size() == 0 && out.size() == 0) return;
+    if (!has_rows(inputs.q)) return;
     const HeadPlans whole(EveryKey{}, inputs.q.heads(),
                           SequenceShape::of(rows.count(), inputs.k.rows(), options.alignment));
     for (const OwnRange& range : own_ranges(rows)) {

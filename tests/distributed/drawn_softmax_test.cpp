@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Softmax attention over patterns over ranks, with drawn options, sizes, data and places: the bits
+/// are those of one process.
+#include <gtest/gtest.h>
+
+#include "distributed/drawn_call.hpp"
+#include "fovea/distributed/longformer.hpp"
+#include "fovea/distributed/softmax_backward.hpp"
+#include "fovea/distributed/softmax_forward.hpp"
+
+namespace fovea_test::distributed_drawn_softmax {
+
+/// For a sequence of so many rows.
+fovea::LongformerAttention drawn_longformer(Bytes& bytes, Index rows) {
+  fovea::LongformerAttention op;
+  draw_softmax(bytes, op.options);
+  const Index most = bytes.once_in(2) ? 8 : 200;
+  op.options.left = bytes(0, most);
+  op.options.right = bytes(0, most);
+  op.options.first_global = std::min(rows, bytes(0, 5));
+  for (Index at = op.options.first_global + bytes(0, 30); at < rows; at += bytes(1, 90)) {
+    op.options.global.push_back(at);
+  }
+  op.options.causal = bytes.once_in(2);
+  return op;
+}
+
+/// \param draw draw(rows) draws the operator for a sequence of so many rows
+template <class T, class Draw>
+void try_softmax(Bytes& bytes, const Draw& draw) {
+  Case<T> beside;
+  beside.extras = drawn_extras(bytes);
+  beside.is_square = true;
+  const AttentionShape shape = drawn_square(bytes);
+  const auto seed = static_cast<std::uint64_t>(bytes(1, 255));
+  Problem<T> problem = make_problem(beside, shape, seed, drawn_fills(bytes, seed));
+  if (bytes.once_in(3)) {
+    for (Index b = 0; b < shape.batch; ++b) problem.key_lengths.push_back(bytes(0, shape.keys));
+  }
+  DrawnWishes wishes;
+  // Of a bias with one row for all there is none over ranks.
+  wishes.bias = beside.extras.bias.find('q') != std::string::npos && bytes.once_in(2);
+  wishes.sink = bytes.once_in(2);
+  wishes.backward = bytes.once_in(2);
+  try_over_ranks(draw(shape.queries), std::move(problem), wishes, 1, bytes);
+}
+
+template <class T>
+void try_any(Bytes& bytes) {
+  switch (bytes(0, 5)) {
+    case 0:
+      return try_softmax<T>(bytes, [&](Index) { return drawn_full(bytes); });
+    case 1:
+      return try_softmax<T>(bytes, [&](Index) { return drawn_local(bytes); });
+    case 2:
+      return try_softmax<T>(bytes, [&](Index) { return drawn_strided(bytes); });
+    case 3:
+      return try_softmax<T>(bytes, [&](Index) { return drawn_fixed(bytes); });
+    case 4:
+      return try_softmax<T>(bytes, [&](Index) { return drawn_big_bird(bytes); });
+    default:
+      return try_softmax<T>(bytes, [&](Index rows) { return drawn_longformer(bytes, rows); });
+  }
+}
+
+TEST(DistributedDrawnSoftmax, HasTheBitsOfOneProcess) {
+  each_drawn_over_ranks(120, 1, [](std::span<const std::uint8_t> data) {
+    Bytes bytes(data);
+    bytes.once_in(2) ? try_any<double>(bytes) : try_any<float>(bytes);
+  });
+}
+
+}  // namespace fovea_test::distributed_drawn_softmax
