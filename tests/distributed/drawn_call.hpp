@@ -193,10 +193,10 @@ inline std::vector<std::uint8_t> bytes_of_rank(std::uint64_t seed) {
 }
 
 /// Compares a call over ranks with one process. The passes over ranks are found by their arguments.
-/// \param multiple where ranges of rows may begin and end
+/// \param multiple where ranges of rows may begin and end   \param made of what the operator is
 template <class Op, class T>
 void try_over_ranks(const Op& op, Problem<T> problem, const DrawnWishes& wishes, Index multiple,
-                    Bytes& bytes) {
+                    Bytes& bytes, const std::string& made = "") {
   const AtLevel at(drawn_level(bytes));
   const bool saves = bytes.once_in(2);
   const auto saved_of = [&](const DrawnCall<T>& call) {
@@ -212,8 +212,8 @@ void try_over_ranks(const Op& op, Problem<T> problem, const DrawnWishes& wishes,
   }
 
   const Rows rows(all_ranks(), drawn_row_layout(bytes, whole.problem.shape.queries, multiple));
-  SCOPED_TRACE(std::string(Op::name()) + " " + scalar_name<T>() + ": " + describe(whole.problem) +
-               ", " + rows.layout().text());
+  SCOPED_TRACE(std::string(Op::name()) + made + " " + scalar_name<T>() + ": " +
+               describe(whole.problem) + ", " + rows.layout().text());
   const std::vector<std::uint8_t> of_rank = bytes_of_rank(whole.problem.seed);
   Bytes own_bytes(of_rank);
   AnyExecutor executor = drawn_executor(own_bytes);
@@ -234,9 +234,9 @@ void try_over_ranks(const Op& op, Problem<T> problem, const DrawnWishes& wishes,
   const AllGrads<T> asked = grads_of(own, wishes, wants_q, wants_k, wants_v);
   backward(op, in_of(own), View<const T>(own.out.view()), saved_of(own),
            View<const T>(own.d_out.view()), fovea::GradsOf<Op, T>(asked), rows, executor);
-  expect_if_wanted(wants_q, own.d_q, whole.d_q, rows);
-  expect_if_wanted(wants_k, own.d_k, whole.d_k, rows);
-  expect_if_wanted(wants_v, own.d_v, whole.d_v, rows);
+  expect_if_wanted(wants_q, own.d_q, whole.d_q, rows, "d_q");
+  expect_if_wanted(wants_k, own.d_k, whole.d_k, rows, "d_k");
+  expect_if_wanted(wants_v, own.d_v, whole.d_v, rows, "d_v");
   expect_gradients(own, whole, asked, rows);
   for (const Tensor<T>* x : own.written()) EXPECT_EQ(x->changed_gaps(), 0);
 }

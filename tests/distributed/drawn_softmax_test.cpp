@@ -43,12 +43,17 @@ void try_softmax(Bytes& bytes, const Draw& draw) {
   wishes.bias = beside.extras.bias.find('q') != std::string::npos && bytes.once_in(2);
   wishes.sink = bytes.once_in(2);
   wishes.backward = bytes.once_in(2);
-  try_over_ranks(draw(shape.queries), std::move(problem), wishes, 1, bytes);
+  const auto drawn = draw(shape.queries);
+  if constexpr (requires { drawn.made; }) {
+    try_over_ranks(drawn.op, std::move(problem), wishes, 1, bytes, drawn.made);
+  } else {
+    try_over_ranks(drawn, std::move(problem), wishes, 1, bytes);
+  }
 }
 
 template <class T>
 void try_any(Bytes& bytes) {
-  switch (bytes(0, 5)) {
+  switch (bytes(0, 7)) {
     case 0:
       return try_softmax<T>(bytes, [&](Index) { return drawn_full(bytes); });
     case 1:
@@ -59,6 +64,9 @@ void try_any(Bytes& bytes) {
       return try_softmax<T>(bytes, [&](Index) { return drawn_fixed(bytes); });
     case 4:
       return try_softmax<T>(bytes, [&](Index) { return drawn_big_bird(bytes); });
+    case 5:
+    case 6:
+      return try_softmax<T>(bytes, [&](Index) { return drawn_sparse(bytes); });
     default:
       return try_softmax<T>(bytes, [&](Index rows) { return drawn_longformer(bytes, rows); });
   }

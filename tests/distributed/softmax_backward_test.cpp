@@ -8,6 +8,9 @@
 #include "distributed/operators.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
+#include "fovea/patterns/block_window.hpp"
+#include "fovea/patterns/combine.hpp"
+#include "fovea/patterns/fixed.hpp"
 #include "support/compare.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
@@ -106,6 +109,16 @@ TEST(DistributedBackward, HasTheBitsOfOneProcessInDouble) {
   const auto whole = whole_problem<double>(1, 2, 2, 700);
   for_each_softmax_operator(
       700, [&](const std::string& name, const auto& op) { check(name, op, whole); });
+}
+
+/// Where rows of a block see a key in different runs, a key of a rank gets the sums of a block's
+/// runs as one number, however few rows of the block the keys of the rank are seen by.
+TEST(DistributedBackward, HasTheBitsOfOneProcessIfRunsShareKeys) {
+  const auto near = fovea::intersect(fovea::BlockWindow{15, 1, 1}, fovea::fixed_local(14));
+  const auto beyond =
+      fovea::subtract(fovea::FixedSummary{{3, 1, 0, false}}, fovea::unite(near, fovea::Causal{}));
+  check("difference", fovea::SparseAttention({.patterns = {beyond}}),
+        whole_problem<double>(1, 2, 1, 600));
 }
 
 /// With a large lse a second number of each row travels, which is found with the keys of its rank.

@@ -14,6 +14,7 @@
 #include "attention/sparse_laws.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fuzz/bytes.hpp"
+#include "fuzz/patterns.hpp"
 #include "support/levels.hpp"
 
 namespace fovea_test {
@@ -102,6 +103,38 @@ inline fovea::BigBirdAttention drawn_big_bird(Bytes& bytes) {
   return op;
 }
 
+/// An operator over patterns, and the laws that heads follow in turn.
+struct DrawnSparse {
+  fovea::SparseAttention op{fovea::SparseOptions{}};
+  std::vector<std::function<bool(Index, Index)>> laws = {};
+  std::string made = {};
+};
+
+/// Trees of patterns, or such a tree and what another one shows besides in a stage of its own.
+inline DrawnSparse drawn_sparse(Bytes& bytes) {
+  constexpr Index keys = 390;  // of blocks that are listed
+  DrawnSparse drawn;
+  draw_softmax(bytes, drawn.op.options);
+  for (Index n = bytes(1, 2); n > 0; --n) {
+    const DrawnPattern tree = drawn_tree(bytes, keys, 2);
+    drawn.op.options.patterns.emplace_back(tree.pattern);
+    drawn.laws.push_back(tree.law);
+    drawn.made.append(", ").append(tree.made);
+    if (!bytes.once_in(3)) continue;
+    const DrawnPattern second = drawn_tree(bytes, keys, 1);
+    try {
+      drawn.op.options.patterns.back() = fovea::in_stages(tree.pattern, second.pattern);
+      drawn.laws.back() = [a = tree.law, b = second.law](Index i, Index j) {
+        return a(i, j) || b(i, j);
+      };
+      drawn.made.append(" and in a stage ").append(second.made);
+    } catch (const std::invalid_argument&) {
+      // Lattices that do not cut one another.
+    }
+  }
+  return drawn;
+}
+
 /// The law of a band, by the alignment.
 inline Law band_law(fovea::CausalAlignment alignment, Index left, Index right) {
   return alignment == fovea::CausalAlignment::top_left ? top_left_band(left, right)
@@ -168,6 +201,17 @@ Case<T> drawn_big_bird_case(Bytes& bytes) {
   return made;
 }
 
+template <class T>
+Case<T> drawn_sparse_case(Bytes& bytes) {
+  const DrawnSparse drawn = drawn_sparse(bytes);
+  const Law law = [laws = drawn.laws](const Pair& p) {
+    return laws[as_size(p.h) % laws.size()](p.i(), p.j);
+  };
+  Case<T> made = softmax_case<T>("drawn" + drawn.made, drawn.op, law, drawn_extras(bytes));
+  made.in_runs = made.by_head = true;
+  return made;
+}
+
 /// A case of the conformance suite, or an operator with drawn options.
 template <class T>
 Case<T> drawn_case(Bytes& bytes) {
@@ -181,7 +225,7 @@ Case<T> drawn_case(Bytes& bytes) {
     case 3:
       return drawn_fixed_case<T>(bytes);
     case 4:
-      return drawn_big_bird_case<T>(bytes);
+      return bytes.once_in(2) ? drawn_big_bird_case<T>(bytes) : drawn_sparse_case<T>(bytes);
     default:
       return drawn_of(bytes, all_cases<T>());
   }

@@ -38,11 +38,12 @@ DrawnPattern leaf(const P& pattern, std::string made) {
 inline DrawnPattern drawn_blocks(Bytes& bytes, Index keys) {
   const Index size = bytes(1, 16);
   const Index blocks = keys / size + 1;
+  const auto seed = static_cast<std::uint64_t>(bytes(0, 255));
   fovea::BlockRows rows;
   rows.offsets = {0};
   for (Index query = 0; query < blocks; ++query) {
     for (Index key = 0; key < blocks; ++key) {
-      if (bytes.once_in(3)) rows.columns.push_back(key);
+      if (hash(seed, query, key, 0, 0) % 3 == 0) rows.columns.push_back(key);
     }
     rows.offsets.push_back(std::ssize(rows.columns));
   }

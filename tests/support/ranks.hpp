@@ -83,8 +83,8 @@ void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Rows& 
 /// not want it, what was there.
 template <class T>
 void expect_if_wanted(bool is_wanted, const Tensor<T>& part, const Tensor<T>& whole,
-                      const Rows& rows) {
-  if (is_wanted) return expect_own_part(part, whole, rows, "wanted");
+                      const Rows& rows, const std::string& what = "wanted") {
+  if (is_wanted) return expect_own_part(part, whole, rows, what);
   for (const T x : part.values()) EXPECT_EQ(x, 77);
 }
 

@@ -33,6 +33,8 @@
 
 #include "fovea/kernels/softmax/grad.inl.hpp"
 
+#include "fovea/kernels/softmax/grad_copies.inl.hpp"
+
 #include "fovea/kernels/softmax/row_points.inl.hpp"
 
 #include "fovea/kernels/softmax/row_products.inl.hpp"

@@ -20,8 +20,8 @@ class SoftmaxGrad {
         head_(args.head),
         d_(padded_size(head_.width)),
         dv_(padded_size(head_.value_width)),
-        // A single sub-block adds to a row only once.
-        sums_apart_(args.add && args.row_end - args.row_begin > kGradTile),
+        // A single sub-block adds to a row only once, unless the row is in several runs.
+        sums_apart_(args.add && (args.row_end - args.row_begin > kGradTile || runs_share_keys())),
         sum_k_(sums_apart_ ? args.scratch : args.d_k),
         sum_v_(sums_apart_ ? args.scratch + args.keys.count * d_ : args.d_v),
         d_queries_(args.scratch + args.keys.count * (d_ + dv_)),
@@ -116,6 +116,26 @@ class SoftmaxGrad {
   /// The row of key t of a run in the block of keys.
   Index key_row(const KeyRun& run, Index t) const {
     return (position(run, t) - args_.keys.first) / args_.keys.step;
+  }
+
+  /// Whether the block's runs of these keys may have one in common, which different rows see. It
+  /// must not depend on which of the block's rows are computed: neither may the order of the sums.
+  bool runs_share_keys() const {
+    for (Index r = 1; r < args_.block.run_count; ++r) {
+      const KeyRun& run = args_.block.runs[r];
+      const RunPart part = part_of(run);
+      if (part.low >= part.high) continue;
+      for (Index before = 0; before < r; ++before) {
+        const KeyRun& other = args_.block.runs[before];
+        const RunPart of_other = part_of(other);
+        if (of_other.low < of_other.high &&
+            position(run, part.low) <= position(other, of_other.high - 1) &&
+            position(other, of_other.low) <= position(run, part.high - 1)) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   /// The rows from the first to the last one that a run reaches.
@@ -371,55 +391,4 @@ class SoftmaxGrad {
 template <class T>
 void softmax_grad(const SoftmaxGradArgs<T>& args) noexcept {
   SoftmaxGrad<T>(args).run();
-}
-
-/// Copies rows of a tensor.
-template <class T>
-void packed_rows(const PackedRowsArgs<T>& args) noexcept {
-  copy_rows(args.from, args.first, args.step, args.count, args.width, args.rows);
-}
-
-/// Computes to = scale rows, or to = to + scale rows.
-template <class T>
-void scaled_rows(const ScaledRowsArgs<T>& args) noexcept {
-  const Index padded = padded_size(args.width);
-  const Vec<T> scale = set1(args.scale);
-  for (Index i = 0; i < args.count; ++i) {
-    ask_ahead<1>(args.to, args.first, args.step, i, args.count, args.width);
-    const T* from = args.rows + i * padded;
-    T* to = args.to.data + (args.first + args.step * i) * args.to.row;
-    for (Index c = 0; c < args.width; c += kLanes<T>) {
-      Vec<T> before = zero<T>();
-      if (args.add) before = load_columns<T>(to, args.to.column, c, args.width);
-      store_columns(to, args.to.column, c, args.width, fma(load(from + c), scale, before));
-    }
-  }
-}
-
-/// Adds rows to the gradient of the sink of one head. Rows that see no key have no part in it.
-template <class T>
-void sink_grad(const SinkGradArgs<T>& args) noexcept {
-  GradRows<T> rows(args.head, args.scratch);
-  const T sink = logit_factor(*args.head.sink);
-  // Lanes without a row add nothing, also those that reach beyond the sums.
-  T total[2 * kSinkSums] = {};
-  for (Index n = 0; n < kSinkSums; ++n) total[n] = args.sums[n];
-  Index count = 0;
-  for (Index first = args.row_begin; first < args.row_end; first += count) {
-    const Index place = first % kSinkSums;
-    count = smaller(kSinkSums - place, args.row_end - first);
-    rows.load_sums(first, 1, count);
-    for (Index g = 0; g < kGradTile / kGradGroup<T>; ++g) {
-      for (Index i = 0; i < kGradGroup<T>; i += kLanes<T>) {
-        T* sum = total + place + g * kGradGroup<T> + i;
-        const Vec<T> lse = load(rows.lse(g) + i);
-        Vec<T> below = set1(sink) - lse;
-        if (rows.lse_low(g) != nullptr) below = below - load(rows.lse_low(g) + i);
-        const Vec<T> term = softmax_weight(below) * load(rows.delta(g) + i);
-        const IntVec<T> sees_none = lse == set1(std::numeric_limits<T>::infinity());
-        store(sum, select(sees_none, load(sum), load(sum) - term));
-      }
-    }
-  }
-  for (Index n = 0; n < kSinkSums; ++n) args.sums[n] = total[n];
 }
