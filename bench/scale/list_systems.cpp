@@ -38,7 +38,7 @@ Costs bird_costs(Index heads, bool is_backward) {
     const double keys = 2 * kWidth * h * any_of(own * kChosen * h, 1 / rows);
     if (!is_backward) return own * (ranks - 1) * float_bytes(kSketchColumns + keys);
     // A row goes, with its list, to each other rank of which it has chosen a key.
-    const double row = 3 * kWidth + 1 + kChosen * (sizeof(Index) / sizeof(float));
+    const double row = 3 * kWidth + 2 + kChosen * (sizeof(Index) / sizeof(float));
     return own * (ranks - 1) * float_bytes(keys + row * h * any_of(kChosen * h, 1 / ranks));
   };
   const double tensors = is_backward ? 7 * h : 2 * h + 1;
@@ -58,7 +58,7 @@ Costs fsat_costs(Index heads, bool is_backward) {
     // A key goes to each other rank that it has an edge to, a query to each that one of its edges
     // comes from.
     const double key = (2 * kWidth + kDominant) * h * any_of(edges, 1 / ranks);
-    const double query = (3 * kWidth + 1) * h * -std::expm1(-edges / ranks);
+    const double query = (3 * kWidth + 2) * h * -std::expm1(-edges / ranks);
     return own * (ranks - 1) * float_bytes(is_backward ? key + query : key);
   };
   const double tensors = is_backward ? 7 * h : 3 * h;

@@ -15,8 +15,9 @@
 
 namespace fovea_test {
 
-/// Rows in pieces that belong to any rank, in multiples of a number.
-inline RowLayout drawn_row_layout(Bytes& bytes, Index rows, Index multiple) {
+/// Rows in pieces that belong to any rank.
+/// \param multiple where pieces may begin and end
+inline RowLayout drawn_row_layout(Bytes& bytes, Index rows, Index multiple = 1) {
   const int ranks = all_ranks().size();
   switch (bytes(0, 3)) {
     case 0:
@@ -192,36 +193,55 @@ inline std::vector<std::uint8_t> bytes_of_rank(std::uint64_t seed) {
   return bytes;
 }
 
+/// Tensors that a family has beside those of DrawnCall: none.
+struct NothingBeside {
+  NothingBeside own_part(const Rows& /*rows*/, Bytes& /*own*/) const { return {}; }
+  template <class Tensors>
+  void put(Tensors& /*inputs_or_saved_or_grads*/) const {}
+  void expect_saved(const NothingBeside& /*whole*/, const Rows& /*rows*/) const {}
+  void expect_gradients(const NothingBeside& /*whole*/, const Rows& /*rows*/) const {}
+};
+
 /// Compares a call over ranks with one process. The passes over ranks are found by their arguments.
-/// \param multiple where ranges of rows may begin and end   \param made of what the operator is
-template <class Op, class T>
-void try_over_ranks(const Op& op, Problem<T> problem, const DrawnWishes& wishes, Index multiple,
-                    Bytes& bytes, const std::string& made = "") {
+/// \param made of what the operator is   \param beside what its family has besides, of all rows
+template <class Op, class T, class Beside = NothingBeside>
+void try_over_ranks(const Op& op, Problem<T> problem, const DrawnWishes& wishes, Bytes& bytes,
+                    const std::string& made = "", const Beside& beside = {}) {
   const AtLevel at(drawn_level(bytes));
   const bool saves = bytes.once_in(2);
-  const auto saved_of = [&](const DrawnCall<T>& call) {
-    return fovea::SavedOf<Op, T>(call.saved(saves));
+  const auto saved_of = [&](const DrawnCall<T>& call, const Beside& more) {
+    AllSaved<T> all = call.saved(saves);
+    more.put(all);
+    return fovea::SavedOf<Op, T>(all);
   };
-  const auto in_of = [](const DrawnCall<T>& call) { return fovea::InputsOf<Op, T>(call.inputs()); };
+  const auto in_of = [](const DrawnCall<T>& call, const Beside& more) {
+    AllInputs<T> all = call.inputs();
+    more.put(all);
+    return fovea::InputsOf<Op, T>(all);
+  };
   DrawnCall<T> whole(std::move(problem));
-  op.forward(in_of(whole), whole.out.view(), saved_of(whole));
+  op.forward(in_of(whole, beside), whole.out.view(), saved_of(whole, beside));
   if (wishes.backward) {
-    op.backward(in_of(whole), View<const T>(whole.out.view()), saved_of(whole),
-                View<const T>(whole.d_out.view()),
-                fovea::GradsOf<Op, T>(grads_of(whole, wishes, true, true, true)));
+    AllGrads<T> grads = grads_of(whole, wishes, true, true, true);
+    beside.put(grads);
+    op.backward(in_of(whole, beside), View<const T>(whole.out.view()), saved_of(whole, beside),
+                View<const T>(whole.d_out.view()), fovea::GradsOf<Op, T>(grads));
   }
 
-  const Rows rows(all_ranks(), drawn_row_layout(bytes, whole.problem.shape.queries, multiple));
+  const Rows rows(all_ranks(), drawn_row_layout(bytes, whole.problem.shape.queries));
   SCOPED_TRACE(std::string(Op::name()) + made + " " + scalar_name<T>() + ": " +
                describe(whole.problem) + ", " + rows.layout().text());
   const std::vector<std::uint8_t> of_rank = bytes_of_rank(whole.problem.seed);
   Bytes own_bytes(of_rank);
   AnyExecutor executor = drawn_executor(own_bytes);
   DrawnCall<T> own(whole, rows, own_bytes);
-  forward(op, in_of(own), own.out.view(), saved_of(own), rows, executor);
+  const Beside own_beside = beside.own_part(rows, own_bytes);
+  const auto own_saved = saved_of(own, own_beside);
+  forward(op, in_of(own, own_beside), own.out.view(), own_saved, rows, executor);
   expect_own_part(own.out, whole.out, rows, "out");
-  if constexpr (requires { saved_of(own).lse; }) expect_own_part(own.lse, whole.lse, rows, "lse");
-  if constexpr (requires { saved_of(own).near_out; }) {
+  if constexpr (requires { own_saved.lse; }) expect_own_part(own.lse, whole.lse, rows, "lse");
+  own_beside.expect_saved(beside, rows);
+  if constexpr (requires { own_saved.near_out; }) {
     if (saves) {
       expect_own_part(own.near_out, whole.near_out, rows, "near_out");
       expect_own_part(own.lse, whole.lse, rows, "near_lse");
@@ -231,13 +251,15 @@ void try_over_ranks(const Op& op, Problem<T> problem, const DrawnWishes& wishes,
   const bool wants_q = !own_bytes.once_in(4);
   const bool wants_k = !own_bytes.once_in(4);
   const bool wants_v = !own_bytes.once_in(4);
-  const AllGrads<T> asked = grads_of(own, wishes, wants_q, wants_k, wants_v);
-  backward(op, in_of(own), View<const T>(own.out.view()), saved_of(own),
+  AllGrads<T> asked = grads_of(own, wishes, wants_q, wants_k, wants_v);
+  own_beside.put(asked);
+  backward(op, in_of(own, own_beside), View<const T>(own.out.view()), own_saved,
            View<const T>(own.d_out.view()), fovea::GradsOf<Op, T>(asked), rows, executor);
   expect_if_wanted(wants_q, own.d_q, whole.d_q, rows, "d_q");
   expect_if_wanted(wants_k, own.d_k, whole.d_k, rows, "d_k");
   expect_if_wanted(wants_v, own.d_v, whole.d_v, rows, "d_v");
   expect_gradients(own, whole, asked, rows);
+  own_beside.expect_gradients(beside, rows);
   for (const Tensor<T>* x : own.written()) EXPECT_EQ(x->changed_gaps(), 0);
 }
 

@@ -66,7 +66,7 @@ void try_far(const Op& op, Bytes& bytes, bool has_delta = false) {
   if (bytes.once_in(3) && !(has_delta && wishes.backward)) {
     for (Index b = 0; b < shape.batch; ++b) problem.key_lengths.push_back(bytes(0, shape.keys));
   }
-  try_over_ranks(op, std::move(problem), wishes, 1, bytes);
+  try_over_ranks(op, std::move(problem), wishes, bytes);
 }
 
 template <class T>

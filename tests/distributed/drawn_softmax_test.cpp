@@ -45,9 +45,9 @@ void try_softmax(Bytes& bytes, const Draw& draw) {
   wishes.backward = bytes.once_in(2);
   const auto drawn = draw(shape.queries);
   if constexpr (requires { drawn.made; }) {
-    try_over_ranks(drawn.op, std::move(problem), wishes, 1, bytes, drawn.made);
+    try_over_ranks(drawn.op, std::move(problem), wishes, bytes, drawn.made);
   } else {
-    try_over_ranks(drawn, std::move(problem), wishes, 1, bytes);
+    try_over_ranks(drawn, std::move(problem), wishes, bytes);
   }
 }
 

@@ -67,6 +67,16 @@ TEST(DistributedFsatBackward, TakesKeyLengthsAndThreads) {
   check_all(whole, pool);
 }
 
+/// With a large lse a second number of each row travels, since no other rank has all its keys.
+TEST(DistributedFsatBackward, HasTheBitsOfOneProcessIfLseIsLarge) {
+  const FsatCall<float> whole({.tokens = 333}, 6);
+  whole.q.fill(gaussian(1, 300));
+  check_all(whole);
+  Index large = 0;
+  for (const float lse : whole.lse.values()) large += std::abs(lse) > fovea::kLargeLse ? 1 : 0;
+  EXPECT_GT(large, 100);
+}
+
 /// Ranks may want different gradients.
 TEST(DistributedFsatBackward, WritesWhatIsWanted) {
   const FsatCall<float> whole({.tokens = 100}, 5);

@@ -138,6 +138,16 @@ TEST(DistributedIndexed, TakesKeyLengths) {
   check(IndexedAttention{{.causal = true}}, whole);
 }
 
+/// With a large lse a second number of each row travels, since no other rank has all its keys.
+TEST(DistributedIndexed, HasTheBitsOfOneProcessIfLseIsLarge) {
+  const Tensors<float> whole = whole_problem<float>(1, 4, 2, 333, 13);
+  whole.q.fill(gaussian(1, 300));
+  check(IndexedAttention{}, whole);
+  Index large = 0;
+  for (const float lse : whole.lse.values()) large += std::abs(lse) > fovea::kLargeLse ? 1 : 0;
+  EXPECT_GT(large, 100);
+}
+
 /// Keys that lists name and that are not visible change nothing, and do not travel.
 TEST(DistributedIndexed, InvisibleKeysMayHoldAnything) {
   Tensors<float> whole = whole_problem<float>(1, 2, 2, 120, 4);

@@ -9,6 +9,7 @@
 #include <mpi.h>
 
 #include <cstring>
+#include <iomanip>
 #include <string>
 #include <vector>
 
@@ -71,12 +72,17 @@ void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Rows& 
   const std::vector<T> got = part.values();
   const std::vector<T> want = own_part(whole, rows).values();
   EXPECT_EQ(got.size(), want.size()) << what;
-  Index wrong = 0;
-  for (std::size_t n = 0; n < want.size(); ++n) {
-    wrong += std::memcmp(&got[n], &want[n], sizeof(T)) != 0 ? 1 : 0;
+  std::size_t wrong = 0;
+  std::size_t first = 0;
+  for (std::size_t n = want.size(); n-- > 0;) {
+    if (std::memcmp(&got[n], &want[n], sizeof(T)) == 0) continue;
+    ++wrong;
+    first = n;
   }
-  EXPECT_EQ(wrong, 0) << what << ": numbers of rank " << rows.ranks().rank() << " that differ, of "
-                      << want.size();
+  if (wrong == 0) return;
+  ADD_FAILURE() << what << ": " << wrong << " numbers of rank " << rows.ranks().rank()
+                << " differ, of " << want.size() << "; the first, " << first << ", is "
+                << std::setprecision(21) << got[first] << " in place of " << want[first];
 }
 
 /// Expects of a gradient whose memory held 77 that a rank has its rows of the whole, or, if it did

@@ -7,6 +7,7 @@
 
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,32 +62,37 @@ class FsatBackwardPass {
     LeadingEdges found = leading_edges(all_, rows_, error);
     const ExchangePlan of_keys = announced(rows_.ranks(), std::move(found.keys_of_ranks));
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), keys_, of_keys);
+    if (!error) {
+      error = fovea::detail::caught(
+          [&] { prepare_rows(of_keys.with_received(rows_.own(), rows_.count()), executor); });
+    }
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_.tensors(),
                                         requested(rows_.ranks(), rows_.layout(), found.queries));
-    if (!error) {
-      error = fovea::detail::caught([&] {
-        compute(of_keys.with_received(rows_.own(), rows_.count()), found.queries, executor);
-      });
-    }
+    if (!error) error = fovea::detail::caught([&] { compute(found.queries, executor); });
     return error;
   }
 
  private:
   using Backward = IndexedBackward<T, FsatListsPart<T>>;
 
-  /// \param keys all that have an edge from a query of this rank   \param queries all that have an
-  /// edge to a key of this rank
+  /// Prepares the gradients of this rank's queries, with all their keys.
+  /// \param keys all that have an edge from a query of this rank
   template <class E>
-  void compute(const std::vector<Range>& keys, const std::vector<Range>& queries, E&& executor) {
-    const auto own = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
-    // The queries of this rank, with all their keys.
-    FsatGraphPart<T> row_graph(all_, rows_.own(), keys, false, false);
-    IndexedInputs<T> of_rows = own;
+  void prepare_rows(const std::vector<Range>& keys, E&& executor) {
+    row_graph_.emplace(all_, rows_.own(), keys, false, false);
+    auto of_rows = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
     of_rows.k = keys_.tensor(0);
     of_rows.v = keys_.tensor(1);
-    Backward row_pass(of_rows, {row_graph, options_.scale}, out_, saved_, d_out_,
-                      {grads_.q, {}, {}});
-    row_pass.reserve(executor);
+    row_pass_.emplace(of_rows, FsatListsPart<T>(*row_graph_, options_.scale), out_, saved_, d_out_,
+                      IndexedGrads<T>{grads_.q, {}, {}});
+    row_pass_->reserve(executor);
+    queries_.put_lse_low([&](const View<T>& to) { row_pass_->find_lse_low(to, executor); });
+  }
+
+  /// \param queries all that have an edge to a key of this rank
+  template <class E>
+  void compute(const std::vector<Range>& queries, E&& executor) {
+    const auto own = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
     // The keys of this rank, with all their queries.
     typename QueryRows<T>::Some some(queries_, queries);
     FsatGraphPart<T> key_graph(all_, queries, rows_.own(), true, !grads_.dominant.is_none());
@@ -96,8 +102,9 @@ class FsatBackwardPass {
     Backward key_pass(of_keys, {key_graph, options_.scale, grads_.dominant},
                       View<const T>(some.out.view()), {some.lse.view()},
                       View<const T>(some.d_out.view()), {{}, grads_.k, grads_.v});
+    key_pass.give_lse_low(View<const T>(some.lse_low.view()));
     key_pass.reserve(executor);
-    if (!grads_.q.is_none()) row_pass.compute(executor);
+    if (!grads_.q.is_none()) row_pass_->compute(executor);
     key_pass.compute(executor);
   }
 
@@ -111,6 +118,8 @@ class FsatBackwardPass {
   RowTensors<T> keys_;    // k, v and dominant
   QueryRows<T> queries_;  // what belongs to query rows
   FsatKeys<T> all_;
+  std::optional<FsatGraphPart<T>> row_graph_;
+  std::optional<Backward> row_pass_;
   Traffic traffic_;
 };
 

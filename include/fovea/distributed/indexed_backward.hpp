@@ -67,6 +67,7 @@ class IndexedBackwardPass {
     keys_.receive(needed);
     keys_.end();
     traffic_ = traffic_ + keys_.traffic();
+    if (!error) error = fovea::detail::caught([&] { prepare_rows(executor); });
     const ExchangePlan plan = announced(rows_.ranks(), std::move(sent));
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), queries_.tensors(), plan);
     traffic_ = traffic_ + exchange_rows(rows_.ranks(), lists_, plan);
@@ -90,6 +91,18 @@ class IndexedBackwardPass {
     for (std::size_t rank = 0; rank < to.size(); ++rank) sent[rank] = own.rows(to[rank].ranges());
   }
 
+  /// Prepares the gradients of this rank's rows, with all keys that they list.
+  template <class E>
+  void prepare_rows(E&& executor) {
+    IndexedInputs<T> of_rows = inputs_;
+    of_rows.k = keys_.k();
+    of_rows.v = keys_.v();
+    row_pass_.emplace(of_rows, TensorLists(inputs_.indices, rows_.count(), {.scale = scale_}), out_,
+                      saved_, d_out_, IndexedGrads<T>{grads_.q, {}, {}});
+    row_pass_->reserve(executor);
+    queries_.put_lse_low([&](const View<T>& to) { row_pass_->find_lse_low(to, executor); });
+  }
+
   template <class E>
   void compute(const ExchangePlan& plan, E&& executor) {
     const std::vector<Range> ranges = plan.with_received(rows_.own(), rows_.count());
@@ -105,16 +118,9 @@ class IndexedBackwardPass {
         of_keys, TensorLists(View<const Index>(lists.view()), rows_.own_count(), {.scale = scale_}),
         View<const T>(some.out.view()), {some.lse.view()}, View<const T>(some.d_out.view()),
         {{}, grads_.k, grads_.v});
+    key_pass.give_lse_low(View<const T>(some.lse_low.view()));
     key_pass.reserve(executor);
-    // The rows of this rank, with all keys that they list.
-    IndexedInputs<T> of_rows = inputs_;
-    of_rows.k = keys_.k();
-    of_rows.v = keys_.v();
-    IndexedBackward<T> row_pass(of_rows,
-                                TensorLists(inputs_.indices, rows_.count(), {.scale = scale_}),
-                                out_, saved_, d_out_, {grads_.q, {}, {}});
-    row_pass.reserve(executor);
-    if (!grads_.q.is_none()) row_pass.compute(executor);
+    if (!grads_.q.is_none()) row_pass_->compute(executor);
     if (!grads_.k.is_none() || !grads_.v.is_none()) key_pass.compute(executor);
   }
 
@@ -145,6 +151,7 @@ class IndexedBackwardPass {
   ListedKeys<T> keys_;
   QueryRows<T> queries_;     // what belongs to query rows
   RowTensors<Index> lists_;  // the keys of rows
+  std::optional<IndexedBackward<T>> row_pass_;
   Traffic traffic_;
 };
 

@@ -142,11 +142,28 @@ class IndexedBackward {
   /// \pre reserve(executor) was called, once
   template <class E>
   void compute(E&& executor) {
-    const Index all = key_heads();
-    for (Index first = 0; first < all; first += most()) {
-      run_heads(first, (std::min)(most(), all - first), executor);
-    }
+    for_each_group([&](Index first, Index count) { run_heads(first, count, executor); });
   }
+
+  /// Writes what the rounding of a large lse took, and +0 for other rows, of lists that have all
+  /// keys of a row.
+  /// \param to [B, Hq, Nq, 1]   \pre reserve(executor) was called, once
+  template <class E>
+  void find_lse_low(const View<T>& to, E&& executor) {
+    for_each_group([&](Index first, Index count) {
+      build_lists(first, count, executor);
+      for_each_task(executor, count * group() * rows_.count(), [&](Index task, Index worker) {
+        const Piece piece = rows_(first * group(), task);
+        IndexedGradRowsArgs<T> args = row_args(piece, worker);
+        args.find_lse_low = matrix(to, piece.sequence, piece.head, piece.sequence.first_query);
+        IndexedGradKernels<T>{}.rows(args);
+      });
+    });
+  }
+
+  /// The same, found elsewhere: these lists may have some of a row's keys alone.
+  /// \param low [B, Hq, Nq, 1], must outlive this object
+  void give_lse_low(const View<const T>& low) { lse_low_ = low; }
 
  private:
   using Piece = typename detail::HeadPieces<T>::Piece;
@@ -206,14 +223,28 @@ class IndexedBackward {
     head_args_.resize(static_cast<std::size_t>(workers * group()));
   }
 
+  /// Calls f(first, count) for the groups of key heads of the batch.
+  template <class F>
+  void for_each_group(const F& f) const {
+    const Index all = key_heads();
+    for (Index first = 0; first < all; first += most()) {
+      f(first, (std::min)(most(), all - first));
+    }
+  }
+
+  template <class E>
+  void build_lists(Index first, Index count, E&& executor) {
+    if constexpr (Lists::kBuilt) {
+      const auto head_of = [&](Index n) { return heads_(first * group(), n); };
+      lists_.build(count * group() * heads_.count(), head_of, executor);
+    }
+  }
+
   /// Computes the gradients of the key heads [first, first + count) of the batch.
   template <class E>
   void run_heads(Index first, Index count, E&& executor) {
     const Index heads = count * group();
-    if constexpr (Lists::kBuilt) {
-      const auto head_of = [&](Index n) { return heads_(first * group(), n); };
-      lists_.build(heads * heads_.count(), head_of, executor);
-    }
+    build_lists(first, count, executor);
     for_each_task(executor, heads * rows_.count(), [&](Index task, Index worker) {
       const Piece piece = rows_(first * group(), task);
       IndexedGradKernels<T>{}.rows(row_args(piece, worker));
@@ -255,8 +286,9 @@ class IndexedBackward {
             rows + memory_.entries};
   }
 
-  static Matrix<T> matrix(const View<T>& x, const Sequence& s, Index head, Index row) {
-    return x.is_none() ? Matrix<T>{} : detail::head_matrix(x, s.batch, head, row);
+  template <class X>
+  static Matrix<X> matrix(const View<X>& x, const Sequence& s, Index head, Index row) {
+    return x.is_none() ? Matrix<X>{} : detail::head_matrix(x, s.batch, head, row);
   }
 
   IndexedGradRowsArgs<T> row_args(const Piece& piece, Index worker) {
@@ -269,6 +301,7 @@ class IndexedBackward {
     args.out = detail::head_matrix(out_, s.batch, h, s.first_query);
     args.d_out = detail::head_matrix(d_out_, s.batch, h, s.first_query);
     args.lse = detail::head_matrix(View<const T>(saved_.lse), s.batch, h, s.first_query);
+    args.lse_low = matrix(lse_low_, s, h, s.first_query);
     args.d_q = matrix(grads_.q, s, h, s.first_query);
     args.lists = lists_of(piece);
     args.factors = lists_.factors(s, piece.place);
@@ -316,6 +349,7 @@ class IndexedBackward {
   IndexedSaved<T> saved_;
   View<const T> d_out_;
   IndexedGrads<T> grads_;
+  View<const T> lse_low_ = {};
   Sequences<T> sequences_;
   detail::HeadPieces<T> rows_;
   detail::HeadPieces<T> heads_;

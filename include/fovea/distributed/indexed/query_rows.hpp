@@ -4,11 +4,13 @@
 /// keys.
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "fovea/distributed/indexed/compact_rows.hpp"
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
+#include "fovea/simd/softmax_constants.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -25,12 +27,26 @@ class QueryRows {
                  {{q.heads(), q.width()},
                   {q.heads(), out.width()},
                   {q.heads(), out.width()},
-                  {q.heads(), 1}}) {
+                  {q.heads(), 1},
+                  {q.heads(), 1}}),
+        lse_(lse),
+        own_(rows.own()) {
     tensors_.expect(rows.own());
     tensors_.put(kQ, q, rows.own());
     tensors_.put(kOut, out, rows.own());
     tensors_.put(kGradOfOut, d_out, rows.own());
     tensors_.put(kLse, lse, rows.own());
+  }
+
+  /// Puts what the rounding of large lse took, if this rank has any: only where all keys of a row
+  /// are can it be found. \param find find(to) writes it to [B, Hq, own rows, 1]
+  template <class Find>
+  void put_lse_low(const Find& find) {
+    if (!has_large_lse()) return;
+    std::vector<T> low(static_cast<std::size_t>(lse_.size()));
+    const View<T> to(low.data(), lse_.shape());
+    find(to);
+    tensors_.put(kLseLow, View<const T>(to), own_);
   }
 
   /// Where rows are sent and received.
@@ -43,18 +59,33 @@ class QueryRows {
         : q(all.tensors_, kQ, ranges),
           out(all.tensors_, kOut, ranges),
           d_out(all.tensors_, kGradOfOut, ranges),
-          lse(all.tensors_, kLse, ranges) {}
+          lse(all.tensors_, kLse, ranges),
+          lse_low(all.tensors_, kLseLow, ranges) {}
 
-    CompactRows<T> q;      ///< [B, Hq, rows, D]
-    CompactRows<T> out;    ///< [B, Hq, rows, Dv]
-    CompactRows<T> d_out;  ///< [B, Hq, rows, Dv]
-    CompactRows<T> lse;    ///< [B, Hq, rows, 1]
+    CompactRows<T> q;        ///< [B, Hq, rows, D]
+    CompactRows<T> out;      ///< [B, Hq, rows, Dv]
+    CompactRows<T> d_out;    ///< [B, Hq, rows, Dv]
+    CompactRows<T> lse;      ///< [B, Hq, rows, 1]
+    CompactRows<T> lse_low;  ///< [B, Hq, rows, 1] what its rounding took where it is large
   };
 
  private:
-  enum : std::size_t { kQ, kOut, kGradOfOut, kLse };
+  enum : std::size_t { kQ, kOut, kGradOfOut, kLse, kLseLow };
+
+  bool has_large_lse() const {
+    for (Index b = 0; b < lse_.batch(); ++b) {
+      for (Index h = 0; h < lse_.heads(); ++h) {
+        for (Index n = 0; n < lse_.rows(); ++n) {
+          if (std::abs(lse_(b, h, n, 0)) > kLargeLse) return true;
+        }
+      }
+    }
+    return false;
+  }
 
   RowTensors<T> tensors_;
+  View<const T> lse_;
+  std::vector<Range> own_;
 };
 
 }  // namespace distributed

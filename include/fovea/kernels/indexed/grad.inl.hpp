@@ -32,6 +32,7 @@ class IndexedGradRows {
   static constexpr Storage kNative = Storage::native;
 
   void attend(Index r) const {
+    if (args_.find_lse_low.data != nullptr) return find_lse_low(r);
     const Index seen = args_.lists.visible(r);
     const Index* const list = unit_list(args_.lists, r, seen, list_);
     const auto keys = listed_rows<T>(stored(args_.k), args_.width, list, seen);
@@ -39,7 +40,7 @@ class IndexedGradRows {
       scaled_row<kNative>(stored(args_.q), r, args_.width, factor_, q_);
       const Vec<T> most =
           largest_lane(listed_products<kNative>(keys, q_, kMinusInfinity<T>, weights_));
-      weigh(args_.lse.data[r * args_.lse.row], most, seen);
+      weigh(r, most, seen);
       if (args_.d_q.data != nullptr || args_.d_logits != nullptr || args_.d_factors != nullptr) {
         weigh_gradients(r, list, seen);
         keep(d_logits_, seen, r, args_.d_logits);
@@ -52,16 +53,38 @@ class IndexedGradRows {
     }
   }
 
+  FOVEA_INLINE T lse(Index r) const { return args_.lse.data[r * args_.lse.row]; }
+  FOVEA_INLINE bool is_large(T lse) const { return lse < -kLargeLse || kLargeLse < lse; }
+
+  /// Writes the low part of the lse of row r: +0 if it is not large.
+  FOVEA_NOINLINE void find_lse_low(Index r) const {
+    T& to = args_.find_lse_low.data[r * args_.find_lse_low.row];
+    to = 0;
+    const Index seen = args_.lists.visible(r);
+    if (seen == 0 || !is_large(lse(r))) return;
+    const Index* const list = unit_list(args_.lists, r, seen, list_);
+    scaled_row<kNative>(stored(args_.q), r, args_.width, factor_, q_);
+    const Vec<T> most = largest_lane(listed_products<kNative>(
+        listed_rows<T>(stored(args_.k), args_.width, list, seen), q_, kMinusInfinity<T>, weights_));
+    store_first(&to, low_part(r, most, seen), 1);
+  }
+
+  /// The low part of a large lse of a row, from all its logits, which are in weights_.
+  FOVEA_INLINE Vec<T> low_part(Index r, Vec<T> most, Index seen) const {
+    for (Index n = 0; n < seen; n += kLanes<T>) store(d_logits_ + n, load(weights_ + n));
+    weigh_list(d_logits_, seen, finite_shift(most));
+    return lse_low_part(set1(lse(r)), most, set1(sum_of_list(d_logits_, seen)));
+  }
+
   /// Makes the weights of the logits of a row, of which `most` is the largest. If lse is large they
   /// need its low part.
-  FOVEA_INLINE void weigh(T lse, Vec<T> most, Index seen) const {
+  FOVEA_INLINE void weigh(Index r, Vec<T> most, Index seen) const {
     Vec<T> low = zero<T>();
-    if (lse < -kLargeLse || kLargeLse < lse) {
-      for (Index n = 0; n < seen; n += kLanes<T>) store(d_logits_ + n, load(weights_ + n));
-      weigh_list(d_logits_, seen, finite_shift(most));
-      low = lse_low_part(set1(lse), most, set1(sum_of_list(d_logits_, seen)));
+    if (is_large(lse(r))) {
+      low = args_.lse_low.data == nullptr ? low_part(r, most, seen)
+                                          : set1(args_.lse_low.data[r * args_.lse_low.row]);
     }
-    const Vec<T> shift = lse_shift(set1(lse));
+    const Vec<T> shift = lse_shift(set1(lse(r)));
     for (Index n = 0; n < seen; n += kLanes<T>) {
       store(weights_ + n, softmax_weight((load(weights_ + n) - shift) - low));
     }

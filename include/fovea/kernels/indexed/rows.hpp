@@ -112,7 +112,11 @@ struct IndexedGradRowsArgs {
   T* weights = nullptr;
   T* d_logits = nullptr;   ///< [Nq, K] gradients of the logits, written; null: not wanted
   T* d_factors = nullptr;  ///< [Nq, K] gradients of the factors, written; null: not wanted
-  T* scratch = nullptr;    ///< indexed_grad_scratch(...) elements, aligned to 64 bytes
+  /// [Nq, 1] what the rounding of a large lse took, which `find_lse_low` has written; null data: it
+  /// is found of the lists. Only who has all keys of a row can find it.
+  Matrix<const T> lse_low = {};
+  Matrix<T> find_lse_low = {};  ///< [Nq, 1], written, and nothing else is; null data: not wanted
+  T* scratch = nullptr;         ///< indexed_grad_scratch(...) elements, aligned to 64 bytes
 };
 
 /// Elements of scratch for IndexedGradRowsArgs.
