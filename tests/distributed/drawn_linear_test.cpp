@@ -15,30 +15,6 @@ namespace fovea_test::distributed_drawn_linear {
 using fovea::EluMinusPlusOne;
 using fovea::EluPlusOne;
 
-fovea::Denominator drawn_denominator(Bytes& bytes) {
-  return bytes.once_in(2) ? fovea::Denominator::zero_row() : fovea::Denominator::signed_floor(0.05);
-}
-
-template <class... Maps>
-fovea::LinearAttention<Maps...> drawn_linear(Bytes& bytes) {
-  using enum fovea::CombineMaps;
-  return fovea::LinearAttention<Maps...>(
-      {.causal = bytes.once_in(2),
-       .denominator = drawn_denominator(bytes),
-       .combine = std::array{sum, mean, joint}[as_size(bytes(0, 2))]});
-}
-
-template <class Op>
-Op drawn_fmm(Bytes& bytes, bool is_causal) {
-  Op op;
-  const Index most = bytes.once_in(2) ? 6 : 150;
-  op.options.causal = is_causal;
-  op.options.near.left = bytes(0, most);
-  op.options.near.right = is_causal ? 0 : bytes(0, most);
-  op.options.normalise_rows = bytes.once_in(3);
-  return op;
-}
-
 template <class T, class Op>
 void try_far(const Op& op, Bytes& bytes, bool has_delta = false) {
   static const std::vector<std::string> dims = {"", "1", "h", "d", "hd"};

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Operators with drawn options and the laws and oracles that they must follow, compiled once for
+/// all trials.
+#include "attention/big_bird_law.hpp"
+#include "attention/cases.hpp"
+#include "attention/linear_case.hpp"
+#include "attention/sparse_laws.hpp"
+#include "fuzz/drawn_operators.hpp"
+#include "fuzz/drawn_problem.hpp"
+
+namespace fovea_test {
+namespace {
+
+/// The law of a band, by the alignment.
+inline Law band_law(fovea::CausalAlignment alignment, Index left, Index right) {
+  return alignment == fovea::CausalAlignment::top_left ? top_left_band(left, right)
+                                                       : band(left, right);
+}
+
+template <class T>
+Case<T> drawn_full_case(Bytes& bytes) {
+  const fovea::FullAttention op = drawn_full(bytes);
+  const auto [left, right] = op.options.window;
+  const Law law =
+      band_law(op.options.alignment, left, op.options.causal ? std::min<Index>(right, 0) : right);
+  return softmax_case<T>("drawn full", op, law, drawn_extras(bytes));
+}
+
+template <class T>
+Case<T> drawn_local_case(Bytes& bytes) {
+  const fovea::LocalAttention op = drawn_local(bytes);
+  const Law law = band_law(op.options.alignment, op.options.left, op.options.right);
+  return softmax_case<T>("drawn local", op, law, drawn_extras(bytes));
+}
+
+/// A law of head, position and key, whose heads are those of `heads`.
+template <class First, class Second>
+Law heads_law(fovea::HeadAssignment heads, First first, Second second) {
+  using enum fovea::HeadAssignment;
+  return [=](const Pair& p) {
+    const bool sees_first = heads == merged || heads == only_first;
+    const bool sees_second = heads == merged || heads == only_second;
+    const bool is_even = p.h % 2 == 0;
+    const bool shares = heads == separate;
+    return ((sees_first || (shares && is_even)) && first(p.i(), p.j)) ||
+           ((sees_second || (shares && !is_even)) && second(p.i(), p.j));
+  };
+}
+
+template <class T>
+Case<T> drawn_strided_case(Bytes& bytes) {
+  const fovea::StridedAttention op = drawn_strided(bytes);
+  const Index l = op.options.stride;
+  const Law law = heads_law(
+      op.options.heads, [l](Index i, Index j) { return strided_first(i, j, l); },
+      [l](Index i, Index j) { return strided_second(i, j, l); });
+  return softmax_case<T>("drawn strided", op, law, drawn_extras(bytes));
+}
+
+template <class T>
+Case<T> drawn_fixed_case(Bytes& bytes) {
+  const fovea::FixedAttention op = drawn_fixed(bytes);
+  const Index l = op.options.stride;
+  const Index c = op.options.summary;
+  const Law law = heads_law(
+      op.options.heads, [l](Index i, Index j) { return fixed_first(i, j, l); },
+      [l, c](Index i, Index j) { return fixed_second(i, j, l, c); });
+  return softmax_case<T>("drawn fixed", op, law, drawn_extras(bytes));
+}
+
+template <class T>
+Case<T> drawn_big_bird_case(Bytes& bytes) {
+  const fovea::BigBirdAttention op = drawn_big_bird(bytes);
+  Case<T> made =
+      softmax_case<T>("drawn BigBird", op, big_bird_law(op.options), drawn_extras(bytes));
+  made.in_runs = made.by_head = true;
+  return made;
+}
+
+template <class T>
+Case<T> drawn_sparse_case(Bytes& bytes) {
+  const DrawnSparse drawn = drawn_sparse(bytes);
+  const Law law = [laws = drawn.laws](const Pair& p) {
+    return laws[as_size(p.h) % laws.size()](p.i(), p.j);
+  };
+  Case<T> made = softmax_case<T>("drawn" + drawn.made, drawn.op, law, drawn_extras(bytes));
+  made.in_runs = made.by_head = true;
+  return made;
+}
+
+/// Logits of the blend of both fields, if there are any.
+Extras drawn_blend(Bytes& bytes) {
+  static const std::vector<std::string> dims = {"", "1", "h", "d", "hd"};
+  return {.near_logits = drawn_of(bytes, dims), .far_logits = drawn_of(bytes, dims)};
+}
+
+template <class T>
+Case<T> drawn_far_case(Bytes& bytes) {
+  using fovea::EluMinusPlusOne;
+  using fovea::EluPlusOne;
+  switch (bytes(0, 3)) {
+    case 0:
+      return linear_case<T>("drawn linear", drawn_linear<EluPlusOne>(bytes));
+    case 1:
+      return linear_case<T>("drawn linear of two maps",
+                            drawn_linear<EluPlusOne, EluMinusPlusOne>(bytes));
+    case 2: {
+      const auto op = drawn_fmm<fovea::FmmOneKernel>(bytes, bytes.once_in(2));
+      return fmm_case<T>("drawn FMM", op, drawn_blend(bytes));
+    }
+    default: {
+      const auto op = drawn_fmm<fovea::FmmTwoKernels>(bytes, bytes.once_in(2));
+      return fmm_case<T>("drawn FMM of two maps", op, drawn_blend(bytes));
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+Case<T> drawn_case(Bytes& bytes) {
+  switch (bytes(0, 7)) {
+    case 0:
+      return drawn_full_case<T>(bytes);
+    case 1:
+      return drawn_local_case<T>(bytes);
+    case 2:
+      return drawn_strided_case<T>(bytes);
+    case 3:
+      return drawn_fixed_case<T>(bytes);
+    case 4:
+      return bytes.once_in(2) ? drawn_big_bird_case<T>(bytes) : drawn_sparse_case<T>(bytes);
+    case 6:
+      return drawn_far_case<T>(bytes);
+    default:
+      return drawn_of(bytes, all_cases<T>());
+  }
+}
+template Case<float> drawn_case(Bytes&);
+template Case<double> drawn_case(Bytes&);
+
+}  // namespace fovea_test
