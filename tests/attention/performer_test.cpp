@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "attention/gradients.hpp"
@@ -222,6 +223,20 @@ TEST(DrawProjection, PrefixesAndSeeds) {
   Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> matrix(5, 4);
   fovea::draw_projection(1, matrix);
   EXPECT_EQ(matrix(3, 2), static_cast<float>(few(0, 0, 3, 2)));
+}
+
+/// A projection that somebody has kept is that of its seed for ever: element [r, c] of the first
+/// block of a projection of one column is the length of its row, which one normal draw gives.
+TEST(DrawProjection, IsThatOfTheDocumentedDraws) {
+  const Tensor<double> column({1, 1, 3, 1});
+  fovea::draw_projection(9, column.view());
+  for (Index r = 0; r < 3; ++r) {
+    const double u = fovea::uniform_draw<double>(9, r, 0, 0, 2);
+    const double angle = fovea::uniform_draw<double>(9, r, 0, 0, 3);
+    const double length =
+        std::abs(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * angle));
+    EXPECT_NEAR(std::abs(column(0, 0, r, 0)), length, 1e-15 * length) << r;
+  }
 }
 
 /// The mean over many features of <phi(q), phi(k)> is exp(<q, k> / sqrt(D)), so this is nearly

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What layers refuse, and in which words; nothing is written before.
+#include "fovea/attention/dense_synthesizer.hpp"
 #include "fovea/attention/full.hpp"
+#include "fovea/layers/dropout.hpp"
 #include "fovea/layers/encoder_block.hpp"
+#include "fovea/layers/gated_feed_forward.hpp"
 #include "fovea/layers/multi_head.hpp"
+#include "fovea/layers/reformer_layer.hpp"
 #include "fovea/layers/rms_norm.hpp"
+#include "fovea/layers/synthesizer_layer.hpp"
 #include "layers/gradient_check.hpp"
 
 namespace fovea_test::layers_messages {
 
 using fovea::Tokens;
+
+using Attention = fovea::MultiHead<fovea::FullAttention, double>;
+using Synthesizer = fovea::SynthesizerLayer<fovea::DenseSynthesizerAttention, double>;
 
 /// A layer of 4 channels.
 template <class Layer>
@@ -21,8 +29,14 @@ Layer make(fovea::Initialiser& initialiser) {
     return Layer(4);
   } else if constexpr (std::is_same_v<Layer, fovea::DepthwiseConv<double>>) {
     return Layer(4, initialiser);
-  } else if constexpr (std::is_same_v<Layer, fovea::MultiHead<fovea::FullAttention, double>>) {
+  } else if constexpr (std::is_same_v<Layer, Attention>) {
     return Layer(fovea::FullAttention{}, {.width = 4}, initialiser);
+  } else if constexpr (std::is_same_v<Layer, fovea::EncoderBlock<Attention, double>>) {
+    return Layer(Attention(fovea::FullAttention{}, {.width = 4}, initialiser), 4, 6, initialiser);
+  } else if constexpr (std::is_same_v<Layer, fovea::ReformerLayer<double>>) {
+    return Layer({.width = 4, .attention = {.chunk = 1, .rounds = 1, .buckets = 2}}, initialiser);
+  } else if constexpr (std::is_same_v<Layer, Synthesizer>) {
+    return Layer({.width = 4, .length = 5}, initialiser);
   } else {
     return Layer(4, 4, initialiser);
   }
@@ -53,7 +67,9 @@ class Messages : public testing::Test {
 using Layers =
     testing::Types<fovea::Linear<double>, fovea::LayerNorm<double>, fovea::RmsNorm<double>,
                    fovea::DepthwiseConv<double>, fovea::HiddenMap<double>,
-                   fovea::FeedForward<double>, fovea::MultiHead<fovea::FullAttention, double>>;
+                   fovea::FeedForward<double>, fovea::GatedFeedForward<double>, Attention,
+                   fovea::EncoderBlock<Attention, double>, fovea::ReformerLayer<double>,
+                   Synthesizer>;
 TYPED_TEST_SUITE(Messages, Layers);
 
 TYPED_TEST(Messages, Forward) {
@@ -123,17 +139,42 @@ TEST(LayerMessages, Lengths) {
   EXPECT_EQ(with({-1, 3}), "DepthwiseConv: key_lengths[0] is -1; expected 0 to 3, the rows of x");
 }
 
-TEST(LayerMessages, WhatWasSavedIsOfOtherTokens) {
-  const fovea::LayerNorm<double> norm(4);
-  fovea::LayerNorm<double> again(4);
+TYPED_TEST(Messages, WhatWasSavedIsOfOtherTokens) {
+  using Layer = TypeParam;
+  // These two save nothing.
+  if constexpr (!std::is_same_v<Layer, fovea::Linear<double>> &&
+                !std::is_same_v<Layer, fovea::DepthwiseConv<double>>) {
+    fovea::Initialiser initialiser(1);
+    Layer layer = make<Layer>(initialiser);
+    const Activations x = filled({2, 1, 3, 4}, 1);
+    const Activations y({2, 1, 3, 4});
+    typename Layer::Saved saved;
+    layer.forward(x.view(), y.view(), saved);
+    const Activations other = filled({2, 1, 5, 4}, 1);
+    const std::string text =
+        refusal([&] { layer.backward(other.view(), saved, other.view(), {}); });
+    EXPECT_EQ(text.substr(text.find(':') + 2),
+              "what was saved is 2 sequences of 3 rows; expected 2 of 5: saved by the forward pass "
+              "of this x");
+  }
+}
+
+TEST(LayerMessages, Heads) {
+  fovea::Initialiser initialiser(1);
+  const auto with = [&](const fovea::MultiHeadOptions& options) {
+    return refusal([&] { Attention(fovea::FullAttention{}, options, initialiser); });
+  };
+  EXPECT_EQ(with({.width = 4, .heads = 0}), "MultiHead: heads is 0; expected at least 1");
+  EXPECT_EQ(with({.width = 4, .heads = -1}), "MultiHead: heads is -1; expected at least 1");
+}
+
+TEST(LayerMessages, Dropout) {
+  const fovea::DropoutLayer<double> layer(0.5);
   const Activations x = filled({2, 1, 3, 4}, 1);
-  const Activations y({2, 1, 3, 4});
-  fovea::LayerNorm<double>::Saved saved;
-  norm.forward(x.view(), y.view(), saved);
-  const Activations other = filled({2, 1, 5, 4}, 1);
-  EXPECT_EQ(refusal([&] { again.backward(other.view(), saved, other.view(), {}); }),
-            "LayerNorm: what was saved is 2 sequences of 3 rows; expected 2 of 5: saved by the "
-            "forward pass of this x");
+  const Activations narrow({2, 1, 3, 3});
+  EXPECT_EQ(refusal([&] { layer.forward(x.view(), narrow.view()); }),
+            "DropoutLayer: width of y is 3; expected 4, that of the layer");
+  for (const double at : narrow.values()) EXPECT_TRUE(std::isnan(at));
 }
 
 }  // namespace fovea_test::layers_messages

@@ -80,6 +80,10 @@ TEST(MultiHeadMixed, LinformerNeedsItsSizes) {
   using Layer = MultiHead<LinformerAttention, float>;
   EXPECT_EQ(refusal([&] { Layer(LinformerAttention{}, {.width = 6}, initialiser); }),
             "LinformerAttention: length is 0; expected at least 1");
+  EXPECT_EQ(refusal([&] {
+              Layer(LinformerAttention{}, {.width = 6, .length = 9, .projected = 0}, initialiser);
+            }),
+            "LinformerAttention: projected is 0; expected at least 1");
 }
 
 }  // namespace fovea_test::layers_multi_head_mixed

@@ -203,6 +203,10 @@ class Order(unittest.TestCase):
         seconds = {"quick": 1.0, "slow": 4.0}
         self.assertEqual(mutate.Order(seconds, 3).of("a", ["quick", "slow"]), ["quick"])
         self.assertEqual(mutate.Order(seconds, 3).of("a", ["slow"]), ["slow"])
+        order = mutate.Order({"quick": 1.0, "slow": 4.0}, 3)
+        for _ in range(9):
+            order.keep("a", "slow", killed=True)
+        self.assertEqual(order.of("a", ["slow", "quick"]), ["quick"])
 
 
 if __name__ == "__main__":

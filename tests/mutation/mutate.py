@@ -249,10 +249,10 @@ class Order:
         left = self.patience
         some: list[str] = []
         for test in sorted(tests, key=lambda t: self.seconds[t] / self.likelihood(path, t)):
-            left -= self.seconds[test]
-            if left >= 0 or not some:
+            if self.seconds[test] <= left:
+                left -= self.seconds[test]
                 some.append(test)
-        return some
+        return some or sorted(tests, key=self.seconds.__getitem__)[:1]
 
 
 def fate_of(copy: Copy, one: Switch, tests: list[str], order: Order) -> str:

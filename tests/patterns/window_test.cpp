@@ -173,6 +173,7 @@ TEST(DilatedWindow, BadOnesAreRefused) {
   };
   EXPECT_EQ(message({-1, 0, 2}), "Op: left is -1; expected at least 0 keys");
   EXPECT_EQ(message({1, 0, 0}), "Op: dilation is 0; expected at least 1");
+  EXPECT_EQ(message({1, 0, 1}), "accepted");
   EXPECT_EQ(message({1, 0, 2}), "accepted");
 }
 
