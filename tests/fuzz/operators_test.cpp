@@ -10,7 +10,7 @@ TEST(DrawnOperators, DoAsTheirOraclesDo) { each_drawn(600, 1, try_operator); }
 
 /// 5023: gradients of joint maps, whose gauge did not count their roundings. 6596: that of a bias
 /// of one number, which is 0, where the oracle had what its own roundings left. 16814: the same of
-/// queries that see one key each.
+/// queries whose keys are the same.
 TEST(DrawnOperators, WhatWasFoundIsMended) { these_drawn({5023, 6596, 16814}, 1, try_operator); }
 
 }  // namespace fovea_test::fuzz_operators

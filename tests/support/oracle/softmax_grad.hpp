@@ -125,8 +125,8 @@ ExpectedGrads<T> softmax_grad_oracle(const bench::AllInputs<T>& in, const Oracle
   for_each_oracle_row(
       in, op, [&](const OracleRow<T>& row) { detail::add_row(in, op.scale, d_out, row, grads); });
   // What is added to all logits of a row changes no weight: a bias without keys has a gradient of
-  // 0.
-  detail::drop_noise(grads.bias);
+  // 0, and so have queries whose keys are the same.
+  for (Reference<T>* x : {&grads.q, &grads.k, &grads.bias}) detail::drop_noise(*x);
   return grads;
 }
 
