@@ -22,27 +22,29 @@ using fovea::SoftmaxInputs;
 using fovea::SoftmaxSaved;
 using fovea::View;
 
-/// Batch, heads and rows of a step.
+/// Batch, heads, rows and widths of a step.
 struct Sizes {
   Index batch, query_heads, key_heads, packed, rows;
+  Index width = 5;
+  Index value_width = 7;
 };
 
 /// All tensors of a step.
 template <class T>
 struct Step {
   Step(const Sizes& s, bool is_pack, double size_of_queries = 1)
-      : Step({s.batch, s.query_heads, is_pack ? s.packed : s.rows, 5},
-             {s.batch, s.key_heads, is_pack ? s.rows : s.packed, 5}) {
+      : Step({s.batch, s.query_heads, is_pack ? s.packed : s.rows, s.width},
+             {s.batch, s.key_heads, is_pack ? s.rows : s.packed, s.width}, s.value_width) {
     q.fill(gaussian(1, size_of_queries));
     k.fill(gaussian(2));
     v.fill(gaussian(3));
     d_out.fill(gaussian(4));
   }
-  Step(const Shape& queries, const Shape& keys)
+  Step(const Shape& queries, const Shape& keys, Index value_width)
       : q(queries, {.order = {0, 2, 1, 3}, .gap = 3}),
         k(keys),
-        v({keys[0], keys[1], keys[2], 7}),
-        out({queries[0], queries[1], queries[2], 7}, {.order = {2, 0, 1, 3}, .gap = 1}),
+        v({keys[0], keys[1], keys[2], value_width}),
+        out({queries[0], queries[1], queries[2], value_width}, {.order = {2, 0, 1, 3}, .gap = 1}),
         lse({queries[0], queries[1], queries[2], 1}),
         d_out(out.shape()),
         d_q(queries),
@@ -89,7 +91,7 @@ Step<T> own_step(const Step<T>& whole, const Rows& rows, bool is_pack) {
   Shape queries = whole.q.shape();
   Shape keys = whole.k.shape();
   (is_pack ? keys : queries)[2] = rows.own_count();
-  Step<T> own(queries, keys);
+  Step<T> own(queries, keys, whole.v.shape()[3]);
   const auto part = [&](const Tensor<T>& x, bool is_spread) {
     return is_spread ? own_part(x, rows, {.order = {0, 2, 1, 3}, .gap = 2}) : copy_of(x);
   };
@@ -390,6 +392,20 @@ TEST(DistributedLuna, TakesMemoryOfAnArena) {
 TEST(DistributedLuna, TakesSequencesWithoutRows) {
   check_steps<float>({2, 2, 1, 3, 0});
   check_steps<float>({2, 2, 1, 0, 90});
+}
+
+/// The other ones of keys and values are read nevertheless: an lse depends on keys alone.
+TEST(DistributedLuna, TakesKeysOrValuesWithoutWidth) {
+  for (const Index rows : {Index{90}, 2 * kKeySegment + 30}) {
+    check_steps<float>({.batch = 1,
+                        .query_heads = 2,
+                        .key_heads = 1,
+                        .packed = 6,
+                        .rows = rows,
+                        .value_width = 0});
+    check_steps<float>(
+        {.batch = 1, .query_heads = 2, .key_heads = 1, .packed = 6, .rows = rows, .width = 0});
+  }
 }
 
 }  // namespace fovea_test::distributed_luna
