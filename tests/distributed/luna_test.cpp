@@ -365,6 +365,42 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
   }
 }
 
+/// They would have columns of this rank's keys, or rows of its queries, which kernels look for at
+/// the places of the whole sequence.
+template <class Op>
+void check_refusal_of_logits(const Op& op) {
+  constexpr bool is_pack = std::same_as<Op, LunaPack>;
+  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Step<float> own = own_step(Step<float>({1, 2, 1, 6, 40}, is_pack), rows, is_pack);
+  const Shape of_pairs = {1, 1, own.q.shape()[2], own.k.shape()[2]};
+  const Tensor<float> bias(of_pairs);
+  const Tensor<bool> mask(of_pairs);
+  SoftmaxInputs<float> with_bias = own.inputs();
+  SoftmaxInputs<float> with_mask = own.inputs();
+  if (all_ranks().rank() == 0) {
+    with_bias.bias = bias.view();
+    with_mask.mask = mask.view();
+  }
+  for (const auto& [in, name] : {std::pair{&with_bias, "bias"}, std::pair{&with_mask, "mask"}}) {
+    const std::string expected = std::string("rank 0: ") + op.name() + ": " + name +
+                                 " is given; expected none, since the sequence is spread over "
+                                 "ranks";
+    EXPECT_EQ(refusal([&] { fovea::distributed::forward(op, *in, own.out.view(), rows); }),
+              expected);
+    EXPECT_EQ(refusal([&] {
+                fovea::distributed::backward(op, *in, View<const float>(own.out.view()),
+                                             own.saved(), View<const float>(own.d_out.view()),
+                                             own.grads(), rows);
+              }),
+              expected);
+  }
+}
+
+TEST(DistributedLuna, RefusesBiasAndMask) {
+  check_refusal_of_logits(LunaPack());
+  check_refusal_of_logits(LunaUnpack());
+}
+
 TEST(DistributedLuna, TakesMemoryOfAnArena) {
   fovea::Arena arena(Index{1} << 27);
   fovea::ThreadPool pool(2);
