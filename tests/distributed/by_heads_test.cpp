@@ -254,6 +254,22 @@ TEST(DistributedSinkhorn, BlocksAreWithTheirFirstRows) {
   EXPECT_EQ(blocks, RowLayout({{{0, 1}, {2, 3}}, {{1, 2}}, {{3, 4}}, {}}));
 }
 
+/// Heads without a width are heads: they have an lse, and the other tensors' widths.
+TEST(DistributedByHeads, TakesHeadsWithoutWidth) {
+  for (const auto& [width, value_width] : {std::pair<Index, Index>{0, 3}, {5, 0}, {0, 0}}) {
+    const Sizes sizes{.batch = 2,
+                      .heads = 4,
+                      .key_heads = 2,
+                      .rows = 72,
+                      .width = width,
+                      .value_width = value_width};
+    const std::string name = std::to_string(width) + " and " + std::to_string(value_width);
+    check(name, ReformerAttention{{.chunk = 12, .rounds = 2, .buckets = 4}},
+          whole_reformer<float>(sizes, 2));
+    check(name, SinkhornAttention{{.block = 12}}, whole_sinkhorn<float>(sizes, 12));
+  }
+}
+
 /// Of every tensor the rank's rows of the others' heads travel, once.
 TEST(DistributedByHeads, SendsTheRowsOfTheOthersHeads) {
   const Index ranks = all_ranks().size();

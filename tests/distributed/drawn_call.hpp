@@ -185,7 +185,7 @@ void expect_gradients(const DrawnCall<T>& own, const DrawnCall<T>& whole, const 
 
 /// Choices that are this rank's own.
 inline std::vector<std::uint8_t> bytes_of_rank(std::uint64_t seed) {
-  std::vector<std::uint8_t> bytes(128);
+  std::vector<std::uint8_t> bytes(256);
   for (std::size_t n = 0; n < bytes.size(); ++n) {
     bytes[n] =
         static_cast<std::uint8_t>(hash(seed, all_ranks().rank(), static_cast<Index>(n), 0, 0));

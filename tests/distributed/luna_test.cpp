@@ -22,27 +22,29 @@ using fovea::SoftmaxInputs;
 using fovea::SoftmaxSaved;
 using fovea::View;
 
-/// Batch, heads and rows of a step.
+/// Batch, heads, rows and widths of a step.
 struct Sizes {
   Index batch, query_heads, key_heads, packed, rows;
+  Index width = 5;
+  Index value_width = 7;
 };
 
 /// All tensors of a step.
 template <class T>
 struct Step {
   Step(const Sizes& s, bool is_pack, double size_of_queries = 1)
-      : Step({s.batch, s.query_heads, is_pack ? s.packed : s.rows, 5},
-             {s.batch, s.key_heads, is_pack ? s.rows : s.packed, 5}) {
+      : Step({s.batch, s.query_heads, is_pack ? s.packed : s.rows, s.width},
+             {s.batch, s.key_heads, is_pack ? s.rows : s.packed, s.width}, s.value_width) {
     q.fill(gaussian(1, size_of_queries));
     k.fill(gaussian(2));
     v.fill(gaussian(3));
     d_out.fill(gaussian(4));
   }
-  Step(const Shape& queries, const Shape& keys)
+  Step(const Shape& queries, const Shape& keys, Index value_width)
       : q(queries, {.order = {0, 2, 1, 3}, .gap = 3}),
         k(keys),
-        v({keys[0], keys[1], keys[2], 7}),
-        out({queries[0], queries[1], queries[2], 7}, {.order = {2, 0, 1, 3}, .gap = 1}),
+        v({keys[0], keys[1], keys[2], value_width}),
+        out({queries[0], queries[1], queries[2], value_width}, {.order = {2, 0, 1, 3}, .gap = 1}),
         lse({queries[0], queries[1], queries[2], 1}),
         d_out(out.shape()),
         d_q(queries),
@@ -89,7 +91,7 @@ Step<T> own_step(const Step<T>& whole, const Rows& rows, bool is_pack) {
   Shape queries = whole.q.shape();
   Shape keys = whole.k.shape();
   (is_pack ? keys : queries)[2] = rows.own_count();
-  Step<T> own(queries, keys);
+  Step<T> own(queries, keys, whole.v.shape()[3]);
   const auto part = [&](const Tensor<T>& x, bool is_spread) {
     return is_spread ? own_part(x, rows, {.order = {0, 2, 1, 3}, .gap = 2}) : copy_of(x);
   };
@@ -363,6 +365,42 @@ TEST(DistributedLuna, RefusesWhatDoesNotFit) {
   }
 }
 
+/// They would have columns of this rank's keys, or rows of its queries, which kernels look for at
+/// the places of the whole sequence.
+template <class Op>
+void check_refusal_of_logits(const Op& op) {
+  constexpr bool is_pack = std::same_as<Op, LunaPack>;
+  const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
+  const Step<float> own = own_step(Step<float>({1, 2, 1, 6, 40}, is_pack), rows, is_pack);
+  const Shape of_pairs = {1, 1, own.q.shape()[2], own.k.shape()[2]};
+  const Tensor<float> bias(of_pairs);
+  const Tensor<bool> mask(of_pairs);
+  SoftmaxInputs<float> with_bias = own.inputs();
+  SoftmaxInputs<float> with_mask = own.inputs();
+  if (all_ranks().rank() == 0) {
+    with_bias.bias = bias.view();
+    with_mask.mask = mask.view();
+  }
+  for (const auto& [in, name] : {std::pair{&with_bias, "bias"}, std::pair{&with_mask, "mask"}}) {
+    const std::string expected = std::string("rank 0: ") + op.name() + ": " + name +
+                                 " is given; expected none, since the sequence is spread over "
+                                 "ranks";
+    EXPECT_EQ(refusal([&] { fovea::distributed::forward(op, *in, own.out.view(), rows); }),
+              expected);
+    EXPECT_EQ(refusal([&] {
+                fovea::distributed::backward(op, *in, View<const float>(own.out.view()),
+                                             own.saved(), View<const float>(own.d_out.view()),
+                                             own.grads(), rows);
+              }),
+              expected);
+  }
+}
+
+TEST(DistributedLuna, RefusesBiasAndMask) {
+  check_refusal_of_logits(LunaPack());
+  check_refusal_of_logits(LunaUnpack());
+}
+
 TEST(DistributedLuna, TakesMemoryOfAnArena) {
   fovea::Arena arena(Index{1} << 27);
   fovea::ThreadPool pool(2);
@@ -390,6 +428,20 @@ TEST(DistributedLuna, TakesMemoryOfAnArena) {
 TEST(DistributedLuna, TakesSequencesWithoutRows) {
   check_steps<float>({2, 2, 1, 3, 0});
   check_steps<float>({2, 2, 1, 0, 90});
+}
+
+/// The other ones of keys and values are read nevertheless: an lse depends on keys alone.
+TEST(DistributedLuna, TakesKeysOrValuesWithoutWidth) {
+  for (const Index rows : {Index{90}, 2 * kKeySegment + 30}) {
+    check_steps<float>({.batch = 1,
+                        .query_heads = 2,
+                        .key_heads = 1,
+                        .packed = 6,
+                        .rows = rows,
+                        .value_width = 0});
+    check_steps<float>(
+        {.batch = 1, .query_heads = 2, .key_heads = 1, .packed = 6, .rows = rows, .width = 0});
+  }
 }
 
 }  // namespace fovea_test::distributed_luna

@@ -20,11 +20,25 @@ namespace distributed {
 
 namespace detail {
 
+/// Refuses what a step does not take over ranks: packed sequences, and a bias or mask, which would
+/// have rows or columns of the spread sequence.
+/// \throws std::invalid_argument
+template <class T>
+void check_spread_step(const char* op, const SoftmaxInputs<T>& in) {
+  check_spread(op, in);
+  const auto check_none = [&](const char* tensor, bool is_none) {
+    if (is_none) return;
+    refuse(op, tensor, "given", "none, since the sequence is spread over ranks");
+  };
+  check_none("bias", in.bias.is_none());
+  check_none("mask", in.mask.is_none());
+}
+
 /// Checks what this rank brings to the first step. \throws std::invalid_argument
 template <class T, class Check>
 void check_step(const LunaPack& op, const SoftmaxInputs<T>& in, const Rows& rows,
                 const Check& check_tensors) {
-  check_spread(op.name(), in);
+  check_spread_step(op.name(), in);
   check_own_rows(op.name(), "k", in.k, rows);
   check_own_rows(op.name(), "v", in.v, rows);
   SoftmaxInputs<T> own = in;
@@ -38,7 +52,7 @@ void check_step(const LunaPack& op, const SoftmaxInputs<T>& in, const Rows& rows
 template <class T, class Check>
 void check_step(const LunaUnpack& op, const SoftmaxInputs<T>& in, const Rows& rows,
                 const Check& check_tensors) {
-  check_spread(op.name(), in);
+  check_spread_step(op.name(), in);
   check_own_rows(op.name(), "q", in.q, rows);
   check_tensors(in);
 }
@@ -92,7 +106,7 @@ concept LunaStepAttention = (std::same_as<Op, LunaPack> ||
 /// \param inputs of LunaPack: q [B, Hq, P, D] of the packed rows, which must be the same on all
 /// ranks, and k and v of this rank's rows, in ascending order; key lengths count keys of the whole
 /// sequence. Of LunaUnpack: q of this rank's rows, and k and v [B, Hk, P, ...] of the packed rows,
-/// the same on all ranks
+/// the same on all ranks. Neither takes a bias or mask over ranks
 /// \param out of LunaPack [B, Hq, P, Dv], which all ranks get; of LunaUnpack [B, Hq, own rows, Dv]
 /// \param saved lse of these rows, written if it has a tensor
 /// \param executor as in `forward` of the operator

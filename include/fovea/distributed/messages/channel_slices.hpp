@@ -58,9 +58,8 @@ class ChannelSlices {
   View<T> slice() {
     return View<T>(slice_.template data<T>(), {batch_, 1, layout_.rows(), own_channels()});
   }
-  /// The same of channels that are whole heads, [B, own heads, L, W].
-  View<T> heads(Index width) {
-    const Index count = width == 0 ? 0 : own_channels() / width;
+  /// The same of channels that are whole heads, [B, own heads, L, W]. \param count of own heads
+  View<T> heads(Index count, Index width) {
     return View<T>(slice_.template data<T>(), {batch_, count, layout_.rows(), width},
                    {layout_.rows() * own_channels(), width, own_channels(), 1});
   }

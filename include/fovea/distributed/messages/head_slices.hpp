@@ -79,14 +79,16 @@ class HeadSlices {
 
   template <class X>
   View<T> add(std::vector<Tensor<X>>& to, const View<X>& own, const RowLayout& layout) {
-    const Index of_group = groups_ == 0 ? 0 : own.heads() / groups_ * own.width();
+    const Index heads = groups_ == 0 ? 0 : own.heads() / groups_;  // of a group
+    const Index of_group = heads * own.width();
     std::vector<std::vector<Range>> channels;
     for (Index rank = 0; rank < ranks_.size(); ++rank) {
       const Range groups = groups_of(rank);
       channels.push_back({{groups.begin * of_group, groups.end * of_group}});
     }
     auto slices = std::make_unique<ChannelSlices<T>>(ranks_, layout, batch_, std::move(channels));
-    const View<T> whole = slices->heads(own.width());
+    const Range own_groups = groups_of(ranks_.rank());
+    const View<T> whole = slices->heads(heads * (own_groups.end - own_groups.begin), own.width());
     to.push_back({own, std::move(slices)});
     return whole;
   }

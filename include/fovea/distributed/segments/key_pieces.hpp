@@ -32,13 +32,11 @@ class KeyPieces {
   KeyPieces(const View<const T>& k, const View<const T>& v, const Rows& rows)
       : keys_(k, v, rows, kKeySegment), layout_(keys_.owners().layout()) {
     const std::vector<Range>& whole = layout_.of(rows.ranks().rank());
-    // Views of tensors without elements cannot be moved; what is brought has their shapes.
-    const bool is_empty = k.size() == 0 || v.size() == 0;
-    const std::vector<Range> brought =
-        is_empty ? std::vector<Range>{{0, rows.count()}} : keys_.broken();
-    for (const Range& range : intersection(whole, brought)) add({range, keys_.k(), keys_.v()});
+    for (const Range& range : intersection(whole, keys_.broken())) {
+      add({range, keys_.k(), keys_.v()});
+    }
     for (const OwnRange& own : own_ranges(rows)) {
-      for (const Range& range : without(intersection(whole, {own.range()}), brought)) {
+      for (const Range& range : without(intersection(whole, {own.range()}), keys_.broken())) {
         add({range, own.of(k), own.of(v)});
       }
     }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Attention that ranks compute by heads, with drawn options, sizes, data and places: the bits are
+/// those of one process.
+#include <gtest/gtest.h>
+
+#include "distributed/drawn_tensors.hpp"
+#include "fovea/distributed/reformer.hpp"
+#include "fovea/distributed/sinkhorn.hpp"
+
+namespace fovea_test::distributed_drawn_by_heads {
+
+using fovea::FirstChunk;
+using fovea::ReformerAttention;
+using fovea::ReformerOptions;
+using fovea::SinkhornAttention;
+
+/// Rows of a chunk or block: one, a few, or as many as layers take.
+Index drawn_block(Bytes& bytes) {
+  static const std::vector<Index> usual = {1, 8, 32, 64, 128};
+  return bytes.once_in(2) ? drawn_of(bytes, usual) : bytes(1, 40);
+}
+
+/// Ranges that begin anywhere, or with chunks or blocks.
+RowLayout drawn_ranges(Bytes& bytes, Index rows, Index block) {
+  return drawn_row_layout(bytes, rows, bytes.once_in(3) ? block : 1);
+}
+
+template <class T>
+struct ReformerCall : SpreadCall<T> {
+  ReformerCall(const DrawnSequence& s, const Fills& fills, const ReformerOptions& options)
+      : SpreadCall<T>(s, fills),
+        round_lse(this->add("round_lse", Role::kept, Held::rows, s.of_queries(options.rounds))),
+        projection(this->add("projection", Role::read, Held::whole,
+                             {1, options.rounds, s.shape.width, options.buckets / 2},
+                             gaussian(s.seed + 700))) {}
+
+  fovea::ReformerInputs<T> inputs(Where where) const {
+    fovea::ReformerInputs<T> in{this->q.in(where), this->v.in(where), this->sequence.lengths};
+    in.projection = projection.in(where);
+    return in;
+  }
+  fovea::ReformerSaved<T> saved(Where where) const {
+    return {this->lse.in(where), round_lse.in(where)};
+  }
+  fovea::ReformerGrads<T> grads(Where where) const {
+    return {this->d_q.in(where), this->d_v.in(where)};
+  }
+
+  SpreadTensor<T>&round_lse, &projection;
+};
+
+template <class T>
+void try_reformer(Bytes& bytes) {
+  ReformerOptions options;
+  options.chunk = drawn_block(bytes);
+  options.rounds = bytes(1, 5);
+  options.buckets = 2 * (bytes.once_in(2) ? bytes(1, 4) : bytes(1, 40));
+  options.causal = bytes.once_in(2);
+  options.before_first = std::array{FirstChunk::wrap, FirstChunk::none,
+                                    FirstChunk::previous_round}[as_size(bytes(0, 2))];
+  options.across_buckets = !bytes.once_in(3);
+  options.correct_duplicates = bytes.once_in(3);
+  options.scale = drawn_scale(bytes);
+  options.seed = static_cast<std::uint64_t>(bytes(0, 255));
+  DrawnSequence sequence(bytes, options.chunk, 1500);
+  sequence.shape.key_heads = sequence.shape.query_heads;
+  for (Index& length : sequence.lengths) length = bytes(0, sequence.shape.keys);
+  ReformerCall<T> call(sequence, drawn_fills(bytes, sequence.seed), options);
+  if (!bytes.once_in(3)) call.projection.role = Role::none;
+  // Queries are keys, too.
+  call.k.role = call.d_k.role = Role::none;
+  const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries, options.chunk);
+  try_spread(ReformerAttention(options),
+             ", chunk " + std::to_string(options.chunk) + ", rounds " +
+                 std::to_string(options.rounds) + ", buckets " + std::to_string(options.buckets),
+             call, true, layout, layout, bytes);
+}
+
+template <class T>
+struct SinkhornCall : SpreadCall<T> {
+  SinkhornCall(const DrawnSequence& s, const Fills& fills, Index block)
+      : SpreadCall<T>(s, fills),
+        sorting(this->add(
+            "sorting", Role::read, Held::blocks,
+            {s.shape.batch, s.shape.key_heads, s.shape.keys / block, s.shape.keys / block},
+            gaussian(s.seed + 700))),
+        d_sorting(this->add("d_sorting", Role::gradient, Held::blocks, sorting.whole.shape())) {}
+
+  fovea::SinkhornInputs<T> inputs(Where where) const {
+    return {this->q.in(where), this->k.in(where), this->v.in(where), this->sequence.lengths,
+            sorting.in(where)};
+  }
+  fovea::SoftmaxSaved<T> saved(Where where) const { return {this->lse.in(where)}; }
+  fovea::SinkhornGrads<T> grads(Where where) const {
+    return {this->d_q.in(where), this->d_k.in(where), this->d_v.in(where), d_sorting.in(where)};
+  }
+
+  SpreadTensor<T>&sorting, &d_sorting;
+};
+
+template <class T>
+void try_sinkhorn(Bytes& bytes) {
+  fovea::SinkhornOptions options;
+  options.block = drawn_block(bytes);
+  options.iterations = bytes(0, 8);
+  options.scale = drawn_scale(bytes);
+  const DrawnSequence sequence(bytes, options.block, 1500);
+  SinkhornCall<T> call(sequence, drawn_fills(bytes, sequence.seed), options.block);
+  const RowLayout layout = drawn_ranges(bytes, sequence.shape.queries, options.block);
+  try_spread(SinkhornAttention(options), ", block " + std::to_string(options.block), call, true,
+             layout, fovea::distributed::blocks_of(layout, options.block), bytes);
+}
+
+TEST(DistributedDrawnByHeads, HasTheBitsOfOneProcess) {
+  each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
+    Bytes bytes(data);
+    const bool is_reformer = bytes.once_in(2);
+    if (bytes.once_in(2)) {
+      is_reformer ? try_reformer<double>(bytes) : try_sinkhorn<double>(bytes);
+    } else {
+      is_reformer ? try_reformer<float>(bytes) : try_sinkhorn<float>(bytes);
+    }
+  });
+}
+
+}  // namespace fovea_test::distributed_drawn_by_heads
