@@ -328,9 +328,9 @@ class SoftmaxBackward {
     }
   }
 
-  /// The number of blocks of keys before `part` that block b of the queries sees: so many tasks have
-  /// their turn before this one. A task asks the plan and the runs, and so does this: a run of rows
-  /// that see different keys also spans what lies between these.
+  /// The number of blocks of keys before `part` that block b of the queries sees: so many tasks
+  /// have their turn before this one. A task asks the plan and the runs, and so does this: a run of
+  /// rows that see different keys also spans what lies between these.
   static Index blocks_before(const AnyPlan& plan, Index b, const QueryBlock& block, Index part,
                              Index key_end) {
     Index before = 0;
