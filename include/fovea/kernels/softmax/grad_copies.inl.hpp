@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the backward pass of softmax attention does beside pairs: copies of rows, gradients that are
-/// written to tensors, and those of sinks.
+/// What the backward pass of softmax attention does beside pairs: copies of rows, gradients that
+/// are written to tensors, and those of sinks.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
