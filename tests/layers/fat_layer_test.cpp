@@ -87,6 +87,17 @@ TEST(FatLayer, GradientsWithBiasAndMask) {
   expect_layer_gradients(made, kShape, kShape, input, {.tolerance = 1e-6});
 }
 
+TEST(FatLayer, BackwardRefusesOtherLengths) {
+  Layer made = layer(HiddenMapKind::convolution);
+  const Activations x = filled({2, 1, 9, 6}, 1);
+  const Activations y(x.shape());
+  Layer::Saved saved;
+  made.forward(with_lengths(x.view()), y.view(), saved);
+  const std::vector<Index> longer = {9, 10};
+  EXPECT_EQ(refusal([&] { made.backward(Tokens<double>(x.view(), longer), saved, y.view(), {}); }),
+            "FatLayer: key_lengths[1] is 10; expected 0 to 9, the rows of x");
+}
+
 TEST(FatLayer, ThreadsChangeNoBit) {
   Layer made = layer(HiddenMapKind::convolution);
   expect_same_bits_for_threads(made, {2, 1, 200, 6}, {2, 1, 200, 6}, alone);
