@@ -25,13 +25,6 @@ using fovea::View;
 const Layout kRowsFirst = {.order = {0, 2, 1, 3}, .offset = 3, .gap = 5};
 const Layout kColumnsApart = {.order = {0, 1, 3, 2}, .offset = 1, .gap = 2};
 
-/// The rows of this rank of what may have one row for all.
-template <class T>
-Tensor<T> own_logits(const Tensor<T>& whole, const Rows& rows, const Layout& layout = {}) {
-  const bool has_one_row = whole.shape()[2] == 1 && rows.count() != 1;
-  return has_one_row ? whole.in(layout) : own_part(whole, rows, layout);
-}
-
 /// The tensors of a call, of the whole sequence or of a rank's rows.
 template <class T>
 struct Tensors {

@@ -45,6 +45,21 @@ inline AttentionShape drawn_square(Bytes& bytes) {
   return s;
 }
 
+/// Such a sequence, perhaps with key lengths. \param extras what is read beside q, k and v
+template <class T>
+Problem<T> drawn_square_problem(Bytes& bytes, const Extras& extras) {
+  Case<T> square;
+  square.extras = extras;
+  square.is_square = true;
+  const AttentionShape shape = drawn_square(bytes);
+  const auto seed = static_cast<std::uint64_t>(bytes(1, 255));
+  Problem<T> problem = make_problem(square, shape, seed, drawn_fills(bytes, seed));
+  if (bytes.once_in(3)) {
+    for (Index b = 0; b < shape.batch; ++b) problem.key_lengths.push_back(bytes(0, shape.keys));
+  }
+  return problem;
+}
+
 /// What a whole call reads and writes, or a rank's rows of it.
 template <class T>
 struct DrawnCall {
@@ -110,13 +125,6 @@ struct DrawnCall {
   template <class X>
   static Shape shape_of(const std::optional<Tensor<X>>& x) {
     return x ? x->shape() : Shape{};
-  }
-  /// A bias or mask may have one row for all.
-  template <class X>
-  static Tensor<X> own_logits(const Tensor<X>& whole, const Rows& rows, const Layout& layout) {
-    const bool has_rows = whole.shape()[2] == rows.count() && rows.count() != 1;
-    const bool is_one_of_one = rows.count() == 1 && whole.shape()[2] == 1;
-    return has_rows || is_one_of_one ? own_part(whole, rows, layout) : whole.in(layout);
   }
   static Problem<T> part_of(const Problem<T>& whole, const Rows& rows, Bytes& own) {
     Problem<T> part = whole.in({}, {}, {}, {});

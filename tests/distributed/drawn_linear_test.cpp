@@ -17,16 +17,12 @@ using fovea::EluPlusOne;
 
 template <class T, class Op>
 void try_far(const Op& op, Bytes& bytes, bool has_delta = false) {
-  static const std::vector<std::string> dims = {"", "1", "h", "d", "hd"};
   Case<T> beside;
   beside.is_square = true;
   beside.extras.projection = std::is_same_v<Op, fovea::PerformerAttention>;
   if constexpr (requires { Op::kHasNear; }) {
+    if (Op::kHasNear) beside.extras = drawn_blend(bytes);
     beside.extras.beta = Op::kHasBeta;
-    if (Op::kHasNear) {
-      beside.extras.near_logits = drawn_of(bytes, dims);
-      beside.extras.far_logits = drawn_of(bytes, dims);
-    }
   }
   const AttentionShape shape = drawn_square(bytes);
   const auto seed = static_cast<std::uint64_t>(bytes(1, 255));

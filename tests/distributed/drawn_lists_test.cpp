@@ -96,23 +96,9 @@ Tensor<Index> drawn_lists(Bytes& bytes, const AttentionShape& s, std::uint64_t s
   return lists;
 }
 
-/// The tensors that all have.
-template <class T>
-Problem<T> drawn_square_problem(Bytes& bytes) {
-  Case<T> square;
-  square.is_square = true;
-  const AttentionShape shape = drawn_square(bytes);
-  const auto seed = static_cast<std::uint64_t>(bytes(1, 255));
-  Problem<T> problem = make_problem(square, shape, seed, drawn_fills(bytes, seed));
-  if (bytes.once_in(3)) {
-    for (Index b = 0; b < shape.batch; ++b) problem.key_lengths.push_back(bytes(0, shape.keys));
-  }
-  return problem;
-}
-
 template <class T>
 void try_indexed(Bytes& bytes) {
-  Problem<T> problem = drawn_square_problem<T>(bytes);
+  Problem<T> problem = drawn_square_problem<T>(bytes, {});
   fovea::IndexedAttention op;
   op.options.causal = bytes.once_in(2);
   if (bytes.once_in(3)) op.options.scale = 0.3;
@@ -123,7 +109,7 @@ void try_indexed(Bytes& bytes) {
 
 template <class T>
 void try_smart_bird(Bytes& bytes) {
-  Problem<T> problem = drawn_square_problem<T>(bytes);
+  Problem<T> problem = drawn_square_problem<T>(bytes, {});
   const AttentionShape& s = problem.shape;
   fovea::SmartBirdAttention op;
   op.options.keys_per_row = bytes(1, 24);
@@ -145,7 +131,7 @@ void try_smart_bird(Bytes& bytes) {
 
 template <class T>
 void try_fsat(Bytes& bytes) {
-  Problem<T> problem = drawn_square_problem<T>(bytes);
+  Problem<T> problem = drawn_square_problem<T>(bytes, {});
   const AttentionShape& s = problem.shape;
   fovea::FsatOptions options;
   options.max_length = std::max<Index>(1, s.keys) + bytes(0, 20);

@@ -29,21 +29,14 @@ fovea::LongformerAttention drawn_longformer(Bytes& bytes, Index rows) {
 /// \param draw draw(rows) draws the operator for a sequence of so many rows
 template <class T, class Draw>
 void try_softmax(Bytes& bytes, const Draw& draw) {
-  Case<T> beside;
-  beside.extras = drawn_extras(bytes);
-  beside.is_square = true;
-  const AttentionShape shape = drawn_square(bytes);
-  const auto seed = static_cast<std::uint64_t>(bytes(1, 255));
-  Problem<T> problem = make_problem(beside, shape, seed, drawn_fills(bytes, seed));
-  if (bytes.once_in(3)) {
-    for (Index b = 0; b < shape.batch; ++b) problem.key_lengths.push_back(bytes(0, shape.keys));
-  }
+  const Extras extras = drawn_extras(bytes);
+  Problem<T> problem = drawn_square_problem<T>(bytes, extras);
   DrawnWishes wishes;
   // Of a bias with one row for all there is none over ranks.
-  wishes.bias = beside.extras.bias.find('q') != std::string::npos && bytes.once_in(2);
+  wishes.bias = extras.bias.find('q') != std::string::npos && bytes.once_in(2);
   wishes.sink = bytes.once_in(2);
   wishes.backward = bytes.once_in(2);
-  const auto drawn = draw(shape.queries);
+  const auto drawn = draw(problem.shape.queries);
   if constexpr (requires { drawn.made; }) {
     try_over_ranks(drawn.op, std::move(problem), wishes, bytes, drawn.made);
   } else {

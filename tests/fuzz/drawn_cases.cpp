@@ -13,7 +13,7 @@ namespace fovea_test {
 namespace {
 
 /// The law of a band, by the alignment.
-inline Law band_law(fovea::CausalAlignment alignment, Index left, Index right) {
+Law band_law(fovea::CausalAlignment alignment, Index left, Index right) {
   return alignment == fovea::CausalAlignment::top_left ? top_left_band(left, right)
                                                        : band(left, right);
 }
@@ -87,12 +87,6 @@ Case<T> drawn_sparse_case(Bytes& bytes) {
   Case<T> made = softmax_case<T>("drawn" + drawn.made, drawn.op, law, drawn_extras(bytes));
   made.in_runs = made.by_head = true;
   return made;
-}
-
-/// Logits of the blend of both fields, if there are any.
-Extras drawn_blend(Bytes& bytes) {
-  static const std::vector<std::string> dims = {"", "1", "h", "d", "hd"};
-  return {.near_logits = drawn_of(bytes, dims), .far_logits = drawn_of(bytes, dims)};
 }
 
 template <class T>

@@ -145,6 +145,12 @@ fovea::LinearAttention<Maps...> drawn_linear(Bytes& bytes) {
        .combine = std::array{sum, mean, joint}[as_size(bytes(0, 2))]});
 }
 
+/// Logits of the blend of both fields, if there are any.
+inline Extras drawn_blend(Bytes& bytes) {
+  static const std::vector<std::string> dims = {"", "1", "h", "d", "hd"};
+  return {.near_logits = drawn_of(bytes, dims), .far_logits = drawn_of(bytes, dims)};
+}
+
 template <class Op>
 Op drawn_fmm(Bytes& bytes, bool is_causal) {
   Op op;

@@ -65,6 +65,13 @@ Tensor<T> own_part(const Tensor<T>& whole, const Rows& rows, const Layout& layou
   return part;
 }
 
+/// The rows of this rank of what may have one row for all.
+template <class T>
+Tensor<T> own_logits(const Tensor<T>& whole, const Rows& rows, const Layout& layout = {}) {
+  const bool has_one_row = whole.shape()[2] == 1 && rows.count() != 1;
+  return has_one_row ? whole.in(layout) : own_part(whole, rows, layout);
+}
+
 /// Expects that a rank's rows have the bits of those of the whole.
 template <class T>
 void expect_own_part(const Tensor<T>& part, const Tensor<T>& whole, const Rows& rows,
