@@ -75,6 +75,10 @@ TEST(BadSynthesizerInput, Factorised) {
   EXPECT_EQ(message_of(problem, in), name + "heads of r2 is 4; expected 2, the heads of v");
   in.r2 = shaped({2, 2, 6, 3});
   EXPECT_EQ(message_of(problem, in), name + "batch of r2 is 2; expected 1 or 3, the batch of v");
+  in = problem.inputs();
+  in.r1 = shaped({1, 3, 6, 3});
+  EXPECT_EQ(message_of(problem, in),
+            name + "heads of r1 is 3; expected a multiple of 2, the heads of v");
 }
 
 TEST(BadSynthesizerInput, Dense) {
@@ -122,6 +126,13 @@ TEST(BadSynthesizerInput, Backward) {
     });
   };
   EXPECT_EQ(message({}, {}), name + "lse is missing; expected the lse that forward saved");
+  const Tensor<float> short_out({1, 1, 5, 5});
+  EXPECT_EQ(refusal([&] {
+              problem.op().backward(problem.inputs(), short_out.view(),
+                                    fovea::SoftmaxSaved<float>{lse.view()}, problem.d_out.view(),
+                                    fovea::DenseSynthesizerGrads<float>{});
+            }),
+            name + "rows of out is 5; expected 6, as the inputs make it 1x1x6x5");
   EXPECT_EQ(message({lse.view()}, {.b1 = d_b1.view()}),
             name + "the gradient of b1 is asked for; expected a b1");
   EXPECT_EQ(message({lse.view()}, {.w1 = d_w1.view()}),

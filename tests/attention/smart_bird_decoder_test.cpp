@@ -157,6 +157,15 @@ TEST(SmartBirdDecoding, RefusesWhatDoesNotFit) {
   in = tokens(problem, 0, 2);
   in.sketch_k = cut(cut(problem.sketch_k.view(), 2, 0, 2), 3, 0, 3);
   EXPECT_EQ(refused(in), "SmartBirdAttention: width of sketch_k is 3; expected 4, of the decoder");
+  in = tokens(problem, 0, 2);
+  const Tensor<float> two({2, 1, 2, 4});
+  in.sketch_k = two.view();
+  EXPECT_EQ(refused(in), "SmartBirdAttention: batch of sketch_k is 2; expected 1, of the decoder");
+  in = tokens(problem, 0, 1);
+  in.q = cut(problem.q.view(), 2, 0, 2);
+  in.sketch_q = cut(problem.sketch_q.view(), 2, 0, 2);
+  EXPECT_EQ(refused(in),
+            "SmartBirdAttention: rows of q is 2; expected at most 1, the tokens in the decoder");
   EXPECT_EQ(refusal([&] {
               decoder.append({cut(problem.k.view(), 2, 0, 2), cut(problem.v.view(), 2, 0, 2), {}});
             }),

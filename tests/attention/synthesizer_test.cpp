@@ -381,6 +381,12 @@ TYPED_TEST(Synthesizer, DecodersRefuse) {
   in.key_lengths = lengths;
   EXPECT_EQ(refusal([&] { decoder.step(in, out.view()); }),
             name + "key_lengths is given; expected none in a decoder");
+  in = problem.inputs();
+  const View<T> in_v(const_cast<T*>(in.v.data()), out.shape());
+  EXPECT_EQ(refusal([&] { decoder.step(in, in_v); }),
+            name + "out is in the memory of v; expected memory of its own");
+  const View<T> lse(out.view().data(), {1, 2, 6, 1});
+  EXPECT_NE(refusal([&] { decoder.step(in, out.view(), {lse}); }), "accepted");
   EXPECT_EQ(decoder.length(), 0);
   decoder.step(problem.inputs(), out.view());
   EXPECT_EQ(decoder.length(), 6);
@@ -393,6 +399,29 @@ TYPED_TEST(Synthesizer, DecodersRefuse) {
             }),
             "accepted");
   EXPECT_EQ(decoder.length(), 6);
+}
+
+/// Weights are those of all sequences or of each, of all heads, and of all positions.
+TEST(FactorisedSynthesizer, ItsDecoderRefusesOtherWeights) {
+  using Form = FactorisedForm<float>;
+  const SynthesizerSizes sizes{.batch = 3, .heads = 4, .key_heads = 2, .rows = 6};
+  const Problem<Form> problem(sizes, true);
+  auto decoder = problem.op().template decoder<float>(Form::decoder_shape(sizes));
+  const Tensor<float> out({3, 4, 6, 5});
+  const std::vector<float> zeros(1000);
+  const auto with = [&](const Shape& r1, const Shape& r2) {
+    auto in = problem.inputs();
+    if (r1[3] > 0) in.r1 = {zeros.data(), r1};
+    if (r2[3] > 0) in.r2 = {zeros.data(), r2};
+    const std::string message = refusal([&] { decoder.step(in, out.view()); });
+    EXPECT_EQ(decoder.length(), 0);
+    return message.substr(message.find(':') + 2);
+  };
+  EXPECT_EQ(with({2, 4, 6, 3}, {}), "batch of r1 is 2; expected 1 or 3, the batch of v");
+  EXPECT_EQ(with({1, 2, 6, 3}, {}), "heads of r1 is 2; expected 4, the query_heads of the decoder");
+  EXPECT_EQ(with({1, 4, 6, 2}, {}), "width of r1 is 2; expected 3, the width of the decoder");
+  EXPECT_EQ(with({}, {2, 2, 6, 3}), "batch of r2 is 2; expected 1 or 3, the batch of v");
+  EXPECT_EQ(with({}, {1, 4, 6, 3}), "heads of r2 is 4; expected 2, the key_heads of the decoder");
 }
 
 /// An arena of the size that the operator tells serves, and the system is asked for nothing large.

@@ -86,6 +86,34 @@ TEST(LunaLayer, Gradients) {
 }
 
 /// The packed sequence goes from layer to layer.
+TEST(LunaLayer, RefusesTokensThatDoNotFit) {
+  auto layer = make<double>();
+  const Activations x = drawn(kX, 11), packed = drawn(kPacked, 13), y(kX), y_packed(kPacked);
+  LunaLayer<double>::Saved saved;
+  layer.forward(tokens(x, packed), {y.view(), y_packed.view()}, saved);
+  const Activations d_y = drawn(kX, 12);
+  const auto expect = [&](const LunaTokens<double>& wrong, const std::string& message) {
+    const Activations out(kX), out_packed(kPacked);
+    EXPECT_EQ(refusal([&] {
+                layer.forward(wrong, {out.view(), out_packed.view()});
+              }),
+              "LunaLayer: " + message);
+    EXPECT_EQ(refusal([&] {
+                layer.backward(wrong, saved, {d_y.view(), {}}, {});
+              }),
+              "LunaLayer: " + message);
+    for (const double at : both(out, out_packed)) EXPECT_TRUE(std::isnan(at));
+    layer.visit([](fovea::Parameter<double>& p) { EXPECT_EQ(p.gradient.squaredNorm(), 0); });
+  };
+  const std::vector<Index> long_lengths = {7, 8}, too_few = {7};
+  expect({x.view(), packed.view(), long_lengths},
+         "key_lengths[1] is 8; expected 0 to 7, the rows of x");
+  expect({x.view(), packed.view(), too_few},
+         "the number of key_lengths is 1; expected 2, the batch of x, or 0");
+  const Activations other = drawn({1, 1, kPacked[2], kPacked[3]}, 13);
+  expect({x.view(), other.view(), kLengths}, "batch of packed is 1; expected 2, the batch of x");
+}
+
 TEST(LunaLayer, GradientsThroughTwoLayers) {
   auto first = make<double>(3);
   auto second = make<double>(5);
