@@ -96,6 +96,9 @@ inline ScaleResult measure(const System& system, const Stage& at, const ScaleArg
   const Rows all(self, system.layout(is_first ? at.rows : 0, 1));
   Tensors own(asked.heads, rows.layout(), ranks.rank(), static_cast<std::uint32_t>(ranks.rank()));
   Tensors whole(asked.heads, all.layout(), 0, 1000);
+  // No call makes its tensors.
+  pass.touch(own);
+  if (is_first) pass.touch(whole);
   if (asked.backward) {
     if (is_first) system.forward.one(whole);
     wait_asleep(ranks);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
@@ -42,11 +43,86 @@ struct SomeRows {
 
  private:
   Index summaries(const Range& range) const {
-    const auto before = [&](Index row) {
-      return row / stride * summary + std::max(Index{0}, row % stride - (stride - summary));
-    };
-    return summary == 0 || range.is_empty() ? 0 : before(range.end) - before(range.begin);
+    return range.is_empty() ? 0 : summaries_before(range.end) - summaries_before(range.begin);
   }
+  Index summaries_before(Index row) const {
+    if (summary == 0) return 0;
+    return row / stride * summary + std::max(Index{0}, row % stride - (stride - summary));
+  }
+
+  friend class Demand;
+};
+
+/// How often the rows of a sequence are needed, by all ranks together: ranges of rows, each of
+/// which is needed so many times, and of summaries likewise. It takes a sort, and no step for each
+/// pair of ranks.
+class Demand {
+ public:
+  /// \param needs [ranks] with the same stride and summary
+  Demand(const std::vector<SomeRows>& needs, Index rows) : summaries_of_(needs.front()) {
+    for (const SomeRows& need : needs) {
+      const Range before_end = Range{0, need.end}.within({0, rows});
+      of_summaries_.add(before_end, 1);
+      for (const Range& range : need.ranges) {
+        of_rows_.add(range.within({0, rows}), 1);
+        of_summaries_.add(range.within(before_end), -1);
+      }
+    }
+    of_rows_.finish([](Index row) { return row; });
+    of_summaries_.finish([&](Index row) { return summaries_of_.summaries_before(row); });
+  }
+
+  /// How many of the rows of a range are needed, each as often as it is.
+  double within(const Range& range) const { return before(range.end) - before(range.begin); }
+
+ private:
+  /// A function of the row that goes up and down in steps, and its sum over a measure.
+  class Steps {
+   public:
+    void add(const Range& range, Index times) {
+      if (range.is_empty()) return;
+      steps_.push_back({range.begin, times, 0});
+      steps_.push_back({range.end, -times, 0});
+    }
+    template <class Measure>
+    void finish(const Measure& measure) {
+      std::sort(steps_.begin(), steps_.end(),
+                [](const Step& a, const Step& b) { return a.row < b.row; });
+      for (std::size_t n = 1; n < steps_.size(); ++n) {
+        const Step& last = steps_[n - 1];
+        steps_[n].height += last.height;
+        steps_[n].sum =
+            last.sum + static_cast<double>(last.height) *
+                           static_cast<double>(measure(steps_[n].row) - measure(last.row));
+      }
+    }
+    template <class Measure>
+    double before(Index row, const Measure& measure) const {
+      const auto next = std::partition_point(steps_.begin(), steps_.end(),
+                                             [&](const Step& step) { return step.row < row; });
+      if (next == steps_.begin()) return 0;
+      const Step& last = *std::prev(next);
+      return last.sum + static_cast<double>(last.height) *
+                            static_cast<double>(measure(row) - measure(last.row));
+    }
+
+   private:
+    struct Step {
+      Index row;
+      Index height;  // from this row on, once it is finished
+      double sum;    // of all before
+    };
+    std::vector<Step> steps_;
+  };
+
+  double before(Index row) const {
+    return of_rows_.before(row, [](Index r) { return r; }) +
+           of_summaries_.before(row, [&](Index r) { return summaries_of_.summaries_before(r); });
+  }
+
+  SomeRows summaries_of_;
+  Steps of_rows_;
+  Steps of_summaries_;
 };
 
 /// Where segments of so many rows are whole: each is with the rank that holds its first row.
@@ -100,13 +176,13 @@ class Sent {
   /// Rows go to each other rank that needs them. \param need need(rank) says SomeRows
   template <class Need>
   Sent& rows(const RowLayout& layout, const Need& need, double row_bytes) {
-    for (int to = 0; to < ranks(); ++to) {
-      const SomeRows needed = need(to);
-      for (int rank = 0; rank < ranks(); ++rank) {
-        if (rank == to) continue;
-        Index count = 0;
-        for (const Range& own : layout.of(rank)) count += needed.within(own);
-        add(rank, static_cast<double>(count) * row_bytes);
+    std::vector<SomeRows> needs;
+    for (int to = 0; to < ranks(); ++to) needs.push_back(need(to));
+    const Demand all(needs, layout.rows());
+    for (int rank = 0; rank < ranks(); ++rank) {
+      for (const Range& own : layout.of(rank)) {
+        const Index of_itself = needs[static_cast<std::size_t>(rank)].within(own);
+        add(rank, (all.within(own) - static_cast<double>(of_itself)) * row_bytes);
       }
     }
     return *this;

@@ -28,16 +28,15 @@ View<float> written(Tensors& t, const char* name) {
 /// block (layout_of_pairs says whose a block is).
 class RowPairs {
  public:
-  explicit RowPairs(const RowLayout& layout) : computed_(layout), layout_(layout) {
-    const Index rows = layout.rows();
-    const Index pairs = rows / 2 + 1;
+  explicit RowPairs(const RowLayout& layout) : rows_(layout.rows()), moved_(layout) {
+    const Index pairs = rows_ / 2 + 1;
     const Index block = std::max(Index{1}, pairs / (16 * layout.ranks()));
     counts_.resize(static_cast<std::size_t>(layout.ranks()));
-    std::vector<Index> cuts = {0, 1, rows / 2, pairs};
+    std::vector<Index> cuts = {0, 1, rows_ / 2, pairs};
     for (Index n = block; n < pairs; n += block) cuts.push_back(n);
     for (int rank = 0; rank < layout.ranks(); ++rank) {
-      const Index begin = layout.of(rank).front().begin;
-      for (const Index cut : {begin, rows - begin + 1}) {
+      begins_.push_back(layout.of(rank).front().begin);
+      for (const Index cut : {begins_.back(), rows_ - begins_.back() + 1}) {
         if (cut < pairs) cuts.push_back(cut);
       }
     }
@@ -49,28 +48,28 @@ class RowPairs {
 
   double count(int rank) const { return counts_[static_cast<std::size_t>(rank)]; }
   /// Rows that go to the rank of their pair.
-  const Sent& moved() const { return computed_; }
+  const Sent& moved() const { return moved_; }
 
  private:
   int rank_of(Index row) const {
-    int rank = 0;
-    while (layout_.of(rank).front().end <= row) ++rank;
-    return rank;
+    const auto behind = std::upper_bound(begins_.begin(), begins_.end(), row);
+    return static_cast<int>(behind - begins_.begin()) - 1;
   }
   /// Some pairs whose rows are on one rank, and their mirror images on one.
   void add(const Range& pairs, Index block) {
     const Index n = pairs.begin;
-    const bool is_alone = n == 0 || 2 * n == layout_.rows();
+    const bool is_alone = n == 0 || 2 * n == rows_;
     const int rank = rank_of(n);
-    const int mirror = is_alone ? rank : rank_of(layout_.rows() - n);
+    const int mirror = is_alone ? rank : rank_of(rows_ - n);
     const bool is_mirrors = n / block % 2 == 1;
     const auto count = static_cast<double>(pairs.end - pairs.begin);
     counts_[static_cast<std::size_t>(is_mirrors ? mirror : rank)] += count;
-    if (mirror != rank) computed_.add(is_mirrors ? rank : mirror, count);
+    if (mirror != rank) moved_.add(is_mirrors ? rank : mirror, count);
   }
 
-  Sent computed_;
-  const RowLayout& layout_;
+  Index rows_;
+  std::vector<Index> begins_;  // of ranks
+  Sent moved_;
   std::vector<double> counts_;
 };
 
