@@ -28,7 +28,7 @@ struct Run {
 
 void run_memory(const Run& run) {
   if (run.is_first()) {
-    std::printf("%d ranks, N = %td, %td heads, D = %td\n%-18s %14s %18s %10s\n",
+    std::printf("%d ranks, N = %td, %td heads, D = %td\n%-24s %14s %18s %10s\n",
                 run.at.ranks.size(), run.at.rows, run.asked.heads, kWidth, "operator", "memory",
                 "own k and v", "seconds");
   }
@@ -36,7 +36,7 @@ void run_memory(const Run& run) {
   for (const System& system : run.systems) {
     const MemoryResult& r = results.emplace_back(measure_memory(system, run.at, run.asked));
     if (!run.is_first()) continue;
-    std::printf("%-18s %14s %18s %10.1f\n", r.name.c_str(), human_bytes(r.peak).c_str(),
+    std::printf("%-24s %14s %18s %10.1f\n", r.name.c_str(), human_bytes(r.peak).c_str(),
                 human_bytes(r.keys).c_str(), r.seconds);
     std::fflush(stdout);
   }
@@ -53,14 +53,14 @@ void print_titles(const Run& run) {
     std::printf("a message takes %.1f us, and %.1f GB go in a second", network.latency * 1e6,
                 network.bandwidth * 1e-9);
   }
-  std::printf("\n%-18s %10s %10s %10s %7s %7s %10s %10s %10s %10s\n", "operator", "one, ms",
+  std::printf("\n%-24s %10s %10s %10s %7s %7s %10s %10s %10s %10s\n", "operator", "one, ms",
               "alone, ms", "ranks, ms", "ratio", "best", "sent", "in model", "waited, ms",
               "model, ms");
 }
 
 void print(const ScaleResult& r, Basis basis) {
   const std::string in_model = (basis == Basis::exact ? "" : "~") + human_bytes(r.sent_in_model);
-  std::printf("%-18s %10.2f %10.2f %10.2f %7.2f %7.2f %10s %10s %10.2f %10.2f\n", r.name.c_str(),
+  std::printf("%-24s %10.2f %10.2f %10.2f %7.2f %7.2f %10s %10s %10.2f %10.2f\n", r.name.c_str(),
               r.one * 1e3, r.alone * 1e3, r.spread * 1e3, r.one / r.spread, r.best_ratio,
               human_bytes(r.sent).c_str(), in_model.c_str(), r.waited * 1e3, r.modelled * 1e3);
   std::fflush(stdout);
@@ -70,9 +70,7 @@ void run_times(Run& run) {
   const ScaleArguments& asked = run.asked;
   if (run.is_first() && !asked.plots.empty()) {
     make_directory(asked.plots);
-    for (const char* file : {"/scale_time.svg", "/scale_bytes.svg"}) {
-      fovea::check_output(asked.plots + file);
-    }
+    fovea::check_output(asked.plots + "/scale_time.svg");
   }
   run.at.network = measured_network(run.at.ranks);
   if (run.is_first()) print_titles(run);
@@ -94,6 +92,26 @@ void run_times(Run& run) {
   }
 }
 
+/// Takes those that are asked for, but for those whose sequences have other lengths.
+void choose_systems(Run& run) {
+  const ScaleArguments& asked = run.asked;
+  std::string left_out;
+  for (System& system : all_systems(asked.heads, asked.backward)) {
+    if (!asked.takes(system)) continue;
+    if (run.at.rows % system.multiple == 0) {
+      run.systems.push_back(std::move(system));
+    } else {
+      left_out += (left_out.empty() ? "" : "; ") + system.look.name + ": N is a multiple of " +
+                  std::to_string(system.multiple);
+    }
+  }
+  if (run.systems.empty() && !left_out.empty()) throw ArgumentError("--rows: " + left_out);
+  if (run.systems.empty()) {
+    throw ArgumentError("--operator: none begins with '" + asked.names.front() + "'");
+  }
+  if (run.is_first() && !left_out.empty()) std::printf("left out: %s\n", left_out.c_str());
+}
+
 int run_program(int argc, char** argv) {
   const Communicator ranks(MPI_COMM_WORLD);
   Run run{scale_arguments(argc, argv), {argv, argv + argc}, {ranks, {}, 0}, {}};
@@ -107,12 +125,7 @@ int run_program(int argc, char** argv) {
     throw ArgumentError("--rows: two rows for each rank are the least");
   }
   if (run.is_first() && !asked.json.empty()) fovea::check_output(asked.json);
-  for (System& system : all_systems(asked.heads, asked.backward)) {
-    if (asked.takes(system.name)) run.systems.push_back(std::move(system));
-  }
-  if (run.systems.empty()) {
-    throw ArgumentError("--operator: none begins with '" + asked.names.front() + "'");
-  }
+  choose_systems(run);
   if (asked.memory) {
     run_memory(run);
   } else {

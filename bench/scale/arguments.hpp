@@ -3,6 +3,7 @@
 /// The command line of fovea_scale.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -22,27 +23,31 @@ usage: fovea_scale [options]
   --rows N         rows of the sequence; with --weak, of each rank   (16384)
   --weak           weak scaling: the sequence grows with the ranks
   --heads H        heads   (1)
-  --operator NAME  only the operators whose names begin with this; it may be given again
+  --operator NAME  only the operators whose names begin with this; it may be given again. all: all
+                   of them, also those that take long: the Synthesizers (the random one has N x N
+                   numbers), FAT, and a block of an encoder with full attention
   --backward       backward passes instead of forward ones
   --repeat N       calls of each kind, in turns; medians are shown   (7)
   --memory         instead of times, the memory of a rank at its most
   --tokens N       rows of the sequence that the model is drawn out to   (100000000)
   --network B,L    gigabytes a second and microseconds of the network that it is drawn out for
                    (12.5,2)
-  --plots DIR      directory of the model's plots: scale_time.svg and scale_bytes.svg
+  --plots DIR      directory of the model's plots: scale_time.svg and scale_bytes.svg of the main
+                   operators, and of each family that has others scale_time_FAMILY.svg and so on
   --json FILE      write everything there, too
   --help           this text
 
 Columns: `one` is the operator in one process, rank 0 alone, over the same sequence, and `alone` the
 same over a single rank; `ranks` is from the first rank's begin to the last one's end; `sent` and
 `waited` are of the rank with most, and `in model` is what the model says of `sent`: the same number,
-or, marked ~, the mean where the keys that are chosen lie evenly (BigBird, Smart Bird, FSAT).
+or, marked ~, the mean where the keys that are chosen lie evenly (BigBird, Smart Bird, FSAT, indexed).
 
 The model: time = computation + messages, one after the other, although the library lets dense
 passes compute while messages are under way. Computation is `one`, which grows with the pairs of the
 pattern, and what `alone` takes longer, which grows with the rows that a rank copies; both are over as
 many ranks as there are cores. A causal far field is a chain of states, which H heads go through one
-after the other. In the backward pass of softmax a pair of rows of two ranks takes 7/5 of the work of
+after the other, and attention that is computed by heads keeps as many ranks busy as there are heads.
+In the backward pass of softmax a pair of rows of two ranks takes 7/5 of the work of
 one process, since both compute logits and gradients of weights: on R ranks these are 1 - 1/R of all
 pairs, but for a window. Messages are the bytes of the rank that sends most over the bandwidth, and a
 latency for each message. Bandwidth and latency are measured between rank 0
@@ -72,11 +77,12 @@ struct ScaleArguments {
   std::string plots;
 
   /// Whether an operator is asked for.
-  bool takes(const std::string& name) const {
-    for (const std::string& begin : names) {
-      if (name.starts_with(begin)) return true;
-    }
-    return names.empty();
+  bool takes(const System& system) const {
+    if (backward && !system.has_backward()) return false;
+    if (names.empty()) return system.look.taken != Taken::if_asked;
+    return std::any_of(names.begin(), names.end(), [&](const std::string& begin) {
+      return begin == "all" || system.look.name.starts_with(begin);
+    });
   }
 };
 

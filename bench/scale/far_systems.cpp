@@ -1,181 +1,227 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear and FMM attention, as fovea_scale measures them.
+/// Linear, delta-rule, FMM and Performer attention, as fovea_scale measures them.
+#include <type_traits>
 #include <utility>
 
 #include "bench/scale/calls.hpp"
+#include "bench/scale/pattern_costs.hpp"
+#include "fovea/attention/delta_rule.hpp"
 #include "fovea/attention/fmm.hpp"
 #include "fovea/attention/linear.hpp"
+#include "fovea/attention/performer.hpp"
 #include "fovea/distributed/linear_backward.hpp"
 #include "fovea/distributed/linear_forward.hpp"
+#include "fovea/distributed/performer_backward.hpp"
+#include "fovea/distributed/performer_forward.hpp"
 
 namespace bench {
 namespace {
 
-using fovea::distributed::SegmentOwners;
+constexpr Index kFeatures = 64;  // of a row, random ones, too
 
-constexpr Index kBand = 128;
-constexpr fovea::LinearShape kMap = {1, kWidth, kWidth};
-
-double float_bytes(Index count) { return static_cast<double>(count) * sizeof(float); }
-/// Of the state that goes from rank to rank for one head, forward and in each way backward.
-double state_bytes(bool is_backward) {
-  return float_bytes(is_backward ? fovea::linear_grad_carried<float>(kWidth, kWidth)
-                                 : fovea::linear_state_elements<float>(kMap));
-}
-
-/// The rows of segments that lie on several ranks.
-class BrokenSegments {
- public:
-  explicit BrokenSegments(const RowLayout& layout)
-      : layout_(layout), owners_(layout), summed_(owners_.layout()) {}
-
-  Index segments(int rank) const { return static_cast<Index>(owners_.of(rank).size()); }
-  /// Of a rank that sums segments, whether others do so before it, and behind it.
-  int neighbours(int rank) const {
-    if (summed_.of(rank).empty()) return 0;
-    const Range own = summed_.of(rank).front();
-    return (own.begin > 0 ? 1 : 0) + (own.end < summed_.rows() ? 1 : 0);
-  }
-  /// Rows that this rank sends to those that sum them, and that it has summed for others.
-  Index sent(int rank) const { return meeting(layout_, summed_, rank); }
-  Index sent_back(int rank) const { return meeting(summed_, layout_, rank); }
-
- private:
-  static Index meeting(const RowLayout& of, const RowLayout& with, int rank) {
-    return rows_sent(of, rank,
-                     [&](int to) { return with.of(to).empty() ? Range{} : with.of(to).front(); });
-  }
-
-  const RowLayout& layout_;
-  SegmentOwners owners_;
-  RowLayout summed_;
+/// What one pass of a far field sends. Elements are those of one head.
+struct FarSizes {
+  double near = 0;      ///< keys of the near field that a row sees
+  Index rates = 0;      ///< whether there are rates of a delta rule
+  Index up = 0;         ///< elements of a state of tokens
+  Index down = 0;       ///< and of one of rows, backward
+  Index tokens = 0;     ///< elements of the sums of a segment of tokens, if they are folded
+  Index rows = 0;       ///< and of one of rows, backward
+  Index reference = 0;  ///< elements whose largest of all ranks is found before
 };
 
-/// Of sums that all ranks fold, one slice each: those of each segment go to the ranks of the
-/// slices, and the folded slices to all ranks. Backward there are sums of tokens and of rows.
-double totals_bytes(const RowLayout& layout, Index heads, bool is_backward) {
+/// Rows travel to those who compute their segments, and gradients back.
+void add_segment_rows(Sent& sent, const RowLayout& layout, const RowLayout& whole, Index heads,
+                      const FarSizes& sizes) {
+  const auto bytes = [&](Index tensors) {
+    return float_bytes(static_cast<double>(heads * (tensors * kWidth + sizes.rates)));
+  };
+  sent.moved(layout, whole, bytes(4)).moved(whole, layout, bytes(3));
+  // The gradients of the near field are added to.
+  if (sizes.near > 0) sent.moved(layout, whole, bytes(3));
+}
+
+/// The rows in the margins of a near field: keys go to the rank behind; backward, queries go to the
+/// rank before.
+void add_margins(Sent& sent, const RowLayout& layout, Index heads, bool is_backward) {
+  const auto keys = [](const RowLayout& rows, int rank) -> SomeRows {
+    return {{{{rows.of(rank).front().begin - kBand, rows.of(rank).back().end}}}};
+  };
+  const auto queries = [](const RowLayout& rows, int rank) -> SomeRows {
+    return {{{{rows.of(rank).front().begin, rows.of(rank).back().end + kBand}}}};
+  };
+  const RowBytes row(heads);
+  sent.rows(
+      layout, [&](int to) { return keys(layout, to); }, row.keys);
+  if (is_backward)
+    sent.rows(
+        layout, [&](int to) { return queries(layout, to); }, row.queries);
+}
+
+/// States go from rank to rank, backward both ways over whole segments.
+CostsOf chain_costs(Index heads, FarSizes (*sizes_of)(bool)) {
+  return [=](bool is_backward) {
+    const FarSizes sizes = sizes_of(is_backward);
+    const auto bytes = [=](Index elements) {
+      return float_bytes(static_cast<double>(heads * elements));
+    };
+    Costs costs;
+    costs.pairs = [=](double n) { return n * (sizes.near + kFeatures); };
+    costs.sent = [=](const RowLayout& layout) {
+      Sent sent(layout);
+      if (sizes.near > 0) add_margins(sent, layout, heads, is_backward);
+      if (!is_backward) return sent.chain(layout, bytes(sizes.up));
+      const RowLayout whole = whole_segments(layout, fovea::kLinearSegment);
+      add_segment_rows(sent, layout, whole, heads, sizes);
+      return sent.chain(whole, bytes(sizes.up)).chain(whole, bytes(sizes.down), Way::down);
+    };
+    costs.messages = [=](int ranks) {
+      const double links = ranks > 1 ? ranks + static_cast<double>(heads) - 2 : 0;
+      return (is_backward ? 2 : 1) * links + agreements(ranks);
+    };
+    costs.serial = kFeatures / (sizes.near + kFeatures) / static_cast<double>(heads);
+    costs.chain_bytes = float_bytes(static_cast<double>(sizes.up + sizes.down));
+    return costs;
+  };
+}
+
+/// Sums that all ranks fold, one slice each: those of each segment go to the ranks of the slices,
+/// and the folded slices to all ranks.
+void add_totals(Sent& sent, const RowLayout& whole, Index heads, Index elements) {
   constexpr Index unit = 16;
-  const Index units = (fovea::linear_sum_elements<float>(kMap) + unit - 1) / unit;
-  const BrokenSegments broken(layout);
-  const Index ranks = layout.ranks();
-  return most_of_ranks(layout.ranks(), [&](int rank) {
+  const Index units = (elements + unit - 1) / unit;
+  const Index ranks = sent.ranks();
+  for (Index rank = 0; rank < ranks; ++rank) {
     const Index slice = (units * (rank + 1) / ranks - units * rank / ranks) * unit;
-    const Index sums =
-        heads * (broken.segments(rank) * (units * unit - slice) + (ranks - 1) * slice);
-    const Index row = heads * kWidth;  // elements of a tensor
-    if (!is_backward) return float_bytes(sums + 2 * row * broken.sent(rank));
-    return float_bytes(2 * sums + row * (4 * broken.sent(rank) + 3 * broken.sent_back(rank)));
-  });
+    const Index segments = segments_of(whole, static_cast<int>(rank), fovea::kLinearSegment);
+    const Index all = heads * (segments * (units * unit - slice) + (ranks - 1) * slice);
+    sent.add(static_cast<int>(rank), float_bytes(static_cast<double>(all)));
+  }
 }
 
-Costs totals_costs(Index heads, bool is_backward) {
-  Costs costs;
-  costs.pairs = [](double n) { return n * kWidth; };
-  costs.bytes = [=](const RowLayout& layout) { return totals_bytes(layout, heads, is_backward); };
-  costs.messages = [=](int ranks) {
-    return (is_backward ? 4.0 : 2.0) * (ranks - 1) + agreements(ranks);
+/// Sums of tokens are folded, and backward those of rows, too.
+CostsOf totals_costs(Index heads, FarSizes (*sizes_of)(bool)) {
+  return [=](bool is_backward) {
+    const FarSizes sizes = sizes_of(is_backward);
+    Costs costs;
+    costs.pairs = [](double n) { return n * kFeatures; };
+    costs.sent = [=](const RowLayout& layout) {
+      Sent sent(layout);
+      const RowLayout whole = whole_segments(layout, fovea::kLinearSegment);
+      add_totals(sent, whole, heads, sizes.tokens);
+      sent.to_all([&](int) { return float_bytes(static_cast<double>(heads * sizes.reference)); });
+      if (is_backward) {
+        add_totals(sent, whole, heads, sizes.rows);
+        add_segment_rows(sent, layout, whole, heads, sizes);
+      } else {
+        sent.moved(layout, whole, RowBytes(heads).keys);
+      }
+      return sent;
+    };
+    costs.messages = messages_to_all(is_backward ? 4 : 2);
+    return costs;
   };
-  return costs;
 }
 
-/// Bytes of the states that a rank sends on, and of the rows that are moved. Backward the chain is
-/// of ranks that sum segments, and has two ways.
-double chain_bytes(const RowLayout& layout, int rank, const BrokenSegments& broken, Index heads,
-                   bool is_backward, bool has_near) {
-  const double state = static_cast<double>(heads) * state_bytes(is_backward);
-  if (!is_backward) return rank + 1 < layout.ranks() ? state : 0;
-  const double ways = broken.neighbours(rank);
-  const Index row = heads * kWidth;  // elements of a tensor
-  return state * ways +
-         float_bytes(row * ((has_near ? 7 : 4) * broken.sent(rank) + 3 * broken.sent_back(rank)));
+/// The sizes of an operator with terms.
+template <class Op>
+FarSizes sizes_of(bool is_backward) {
+  const auto far = Op().template far<float>();
+  using Far = std::remove_cvref_t<decltype(far)>;
+  using Stream = fovea::CausalStream<float, Far>;
+  const fovea::LinearShape shape = far.linear_shape({1, 1, 1, 1, 1, kWidth, kWidth});
+  FarSizes sizes;
+  sizes.near = Op::kHasNear ? kBand + 1 : 0;
+  sizes.rates = Op::kHasBeta ? 1 : 0;
+  sizes.up = Stream::state_elements(shape) + Stream::delta_elements(shape);
+  if constexpr (Far::kHasSums) {
+    sizes.tokens = sizes.rows = fovea::linear_sum_elements<float>(shape);
+  }
+  if (!is_backward) return sizes;
+  sizes.up = 0;
+  if constexpr (Far::kHasSums) {
+    sizes.up += far.linear_maps(kWidth).count *
+                fovea::linear_grad_carried<float>(far.features(kWidth), kWidth);
+  }
+  if constexpr (Far::kHasDelta) sizes.up += fovea::delta_grad_carried<float>(kWidth, kWidth);
+  sizes.down = sizes.up;
+  return sizes;
 }
 
-/// Bytes of the rows in the margins of a near field: keys go to the rank behind; backward, queries
-/// go to the rank before.
-double margin_bytes(const RowLayout& layout, int rank, Index heads, bool is_backward) {
-  const auto begin = [&](int to) { return layout.of(to).front().begin; };
-  const auto end = [&](int to) { return layout.of(to).back().end; };
-  const Index keys = rows_sent(layout, rank, [&](int to) {
-    return Range{begin(to) - kBand, end(to)};
-  });
-  const Index queries = rows_sent(layout, rank, [&](int to) {
-    return Range{begin(to), end(to) + kBand};
-  });
-  return float_bytes(heads * (2 * kWidth * keys + (is_backward ? 3 * kWidth + 2 : 0) * queries));
+/// Those of Performer attention. The gradient of the projection is not asked for.
+FarSizes performer_sizes(bool is_backward) {
+  fovea::PerformerShape shape;
+  shape.batch = shape.query_heads = shape.key_heads = shape.queries = shape.keys = 1;
+  shape.width = shape.value_width = kWidth;
+  shape.features = kFeatures;
+  const Index sums = fovea::FeatureSegments<float>::sum_elements(shape);
+  FarSizes sizes;
+  sizes.reference = fovea::padded_row<float>(kFeatures);
+  sizes.tokens = sums + sizes.reference;
+  sizes.rows = sums;
+  sizes.up = fovea::FeatureStream<float>::state_elements(kFeatures, kWidth);
+  if (!is_backward) return sizes;
+  sizes.down = fovea::FeatureGradStream<float>::carried_elements(shape);
+  sizes.up = sizes.down + sizes.reference;
+  return sizes;
 }
 
-Costs chain_costs(Index heads, bool is_backward, bool has_near) {
-  Costs costs;
-  const double near = has_near ? kBand + 1 : 0;
-  costs.pairs = [=](double n) { return n * (near + kWidth); };
-  costs.bytes = [=](const RowLayout& layout) {
-    const BrokenSegments broken(layout);
-    return most_of_ranks(layout.ranks(), [&](int rank) {
-      const double chain = chain_bytes(layout, rank, broken, heads, is_backward, has_near);
-      return has_near ? chain + margin_bytes(layout, rank, heads, is_backward) : chain;
-    });
-  };
-  const double ways = is_backward ? 2 : 1;
-  costs.messages = [=](int ranks) {
-    const double links = ranks > 1 ? ranks + static_cast<double>(heads) - 2 : 0;
-    return ways * links + agreements(ranks);
-  };
-  costs.serial = kWidth / (near + kWidth) / static_cast<double>(heads);
-  costs.chain_bytes = ways * state_bytes(is_backward);
-  return costs;
+/// Inputs with what is beside q, k and v.
+template <class Op>
+fovea::InputsOf<Op, float> read_far(Tensors& t) {
+  auto in = read_qkv<Op>(t);
+  if constexpr (requires { in.beta; }) in.beta = t.even("beta", 1, 0.5F);
+  if constexpr (requires { in.projection; }) {
+    in.projection = t.alike("projection", {1, 1, kFeatures, kWidth});
+  }
+  return in;
 }
-
-/// \param saved, grads as the operator has them   \param costs costs(is_backward)
-template <class Op, class Saved, class Grads, class CostsOf>
-System system_of(std::string name, std::string style, const Op& op, const Saved& saved,
-                 const Grads& grads, const CostsOf& costs) {
-  const auto op_of = [op](Index) { return op; };
-  const auto inputs = [](Tensors& t) {
-    fovea::InputsOf<Op, float> in;
-    in.q = t.q();
-    in.k = t.k();
-    in.v = t.v();
-    return in;
-  };
-  return {std::move(name),
-          std::move(style),
-          false,
-          RowLayout::contiguous,
-          forward_of(op_of, inputs, saved, costs(false)),
-          backward_of(op_of, inputs, saved, grads, costs(true))};
+/// Gradients likewise, without that of the projection.
+template <class Op>
+fovea::GradsOf<Op, float> far_grads(Tensors& t) {
+  auto grads = qkv_grads<Op>(t);
+  if constexpr (requires { grads.beta; }) grads.beta = t.made("d_beta", t.of_rows(1));
+  return grads;
 }
 
 }  // namespace
 
-std::vector<System> far_systems(Index heads, bool saves) {
+Systems far_systems(Index heads, bool saves) {
+  using enum Taken;
   using Linear = fovea::LinearAttention<fovea::EluPlusOne>;
-  const auto nothing = [](Tensors&) { return fovea::LinearSaved<float>{}; };
-  const auto grads = [](Tensors& t) {
-    return fovea::LinearGrads<float>{t.d_q(), t.d_k(), t.d_v()};
+  using Delta = fovea::DeltaRuleAttention<>;
+  const auto entry = [&]<class Op>(Look look, const Op& op, const CostsOf& costs) {
+    const auto saved = [saves](Tensors& t) {
+      fovea::SavedOf<Op, float> made;
+      if constexpr (requires { made.near_out; }) {
+        if (saves) made = {t.made("near_out", t.of_rows()), t.lse()};
+      }
+      return made;
+    };
+    return system_of(std::move(look), RowLayout::contiguous,
+                     Call(same(op), read_far<Op>, saved, far_grads<Op>), costs);
   };
-  const auto near = [saves](Tensors& t) {
-    fovea::FmmSaved<float> saved;
-    if (saves) saved = {t.near_out(), t.lse()};
-    return saved;
+  const auto sums = Family::sums;
+  using OneKernel = fovea::FmmOneKernel;
+  using FastWeight = fovea::FmmFastWeight;
+  return {
+      entry({"linear", "linear", sums, always, true}, Linear(),
+            totals_costs(heads, sizes_of<Linear>)),
+      entry({"linear, causal", "linear", sums, always}, Linear({.causal = true}),
+            chain_costs(heads, sizes_of<Linear>)),
+      entry({"FMM, causal", "fmm", sums, always},
+            OneKernel({.near = {.left = kBand}, .causal = true}),
+            chain_costs(heads, sizes_of<OneKernel>)),
+      entry({"FMM, fast weight", "fmm", sums, usually, true},
+            FastWeight({.near = {.left = kBand}, .causal = true}),
+            chain_costs(heads, sizes_of<FastWeight>)),
+      entry({"delta rule", "delta", sums}, Delta(), chain_costs(heads, sizes_of<Delta>)),
+      entry({"Performer", "performer", sums, usually, true}, fovea::PerformerAttention(),
+            totals_costs(heads, performer_sizes)),
+      entry({"Performer, causal", "performer", sums}, fovea::PerformerAttention({.causal = true}),
+            chain_costs(heads, performer_sizes)),
   };
-  const auto fmm_grads = [](Tensors& t) {
-    fovea::FmmGrads<float> made;
-    made.q = t.d_q();
-    made.k = t.d_k();
-    made.v = t.d_v();
-    return made;
-  };
-  std::vector<System> systems = {
-      system_of("linear", "linear", Linear(), nothing, grads,
-                [=](bool is_backward) { return totals_costs(heads, is_backward); }),
-      system_of("linear, causal", "linear", Linear({.causal = true}), nothing, grads,
-                [=](bool is_backward) { return chain_costs(heads, is_backward, false); }),
-      system_of("FMM, causal", "fmm",
-                fovea::FmmOneKernel({.near = {.left = kBand}, .causal = true}), near, fmm_grads,
-                [=](bool is_backward) { return chain_costs(heads, is_backward, true); })};
-  systems[0].dashed = true;
-  return systems;
 }
 
 }  // namespace bench

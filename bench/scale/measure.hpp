@@ -51,13 +51,20 @@ struct ScaleResult {
   double alone = 0;  ///< seconds over rank 0 alone
   double spread = 0;
   double best_ratio = 0;
-  double sent = 0;
-  double sent_in_model = 0;
+  double sent = 0;           ///< bytes of the rank that sends most
+  double sent_in_model = 0;  ///< the same of the model
+  double sent_by_all = 0;
+  double sent_by_all_in_model = 0;
   double waited = 0;
   double modelled = 0;
   Work work;
 };
 
+/// The sum of all ranks.
+inline double total(const Communicator& ranks, double x) {
+  MPI_Allreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, MPI_SUM, ranks.mpi());
+  return x;
+}
 /// The largest of all ranks.
 inline double most(const Communicator& ranks, double x) {
   MPI_Allreduce(MPI_IN_PLACE, &x, 1, MPI_DOUBLE, MPI_MAX, ranks.mpi());
@@ -84,15 +91,19 @@ inline ScaleResult measure(const System& system, const Stage& at, const ScaleArg
   const PassOfSystem& pass = asked.backward ? system.backward : system.forward;
   const Rows rows(ranks, system.layout(at.rows, ranks.size()));
   const bool is_first = ranks.rank() == 0;
-  Tensors own(asked.heads, rows.own_count(), at.rows, static_cast<std::uint32_t>(ranks.rank()));
-  Tensors whole(asked.heads, is_first ? at.rows : 0, at.rows, 1000);
+  // Tensors may keep what needs a communicator.
+  const Communicator self(MPI_COMM_SELF);
+  const Rows all(self, system.layout(is_first ? at.rows : 0, 1));
+  Tensors own(asked.heads, rows.layout(), ranks.rank(), static_cast<std::uint32_t>(ranks.rank()));
+  Tensors whole(asked.heads, all.layout(), 0, 1000);
+  // No call makes its tensors.
+  pass.touch(own);
+  if (is_first) pass.touch(whole);
   if (asked.backward) {
     if (is_first) system.forward.one(whole);
     wait_asleep(ranks);
     system.forward.spread(own, rows);
   }
-  const Communicator self(MPI_COMM_SELF);
-  const Rows all(self, system.layout(is_first ? at.rows : 0, 1));
   ScaleResult result;
   std::vector<double> one, alone, spread, waited;
   for (int i = 0; i < asked.repeat; ++i) {
@@ -108,8 +119,9 @@ inline ScaleResult measure(const System& system, const Stage& at, const ScaleArg
     spread.push_back(most(ranks, MPI_Wtime() - begun));
     waited.push_back(most(ranks, traffic.seconds_waited));
     result.sent = most(ranks, static_cast<double>(traffic.bytes_sent));
+    result.sent_by_all = total(ranks, static_cast<double>(traffic.bytes_sent));
   }
-  result.name = system.name;
+  result.name = system.look.name;
   // Only rank 0 knows these.
   if (is_first) {
     result.one = median(one);
@@ -119,7 +131,9 @@ inline ScaleResult measure(const System& system, const Stage& at, const ScaleArg
   }
   result.spread = median(spread);
   result.waited = median(waited);
-  result.sent_in_model = pass.costs.bytes(rows.layout());
+  const Sent sent = pass.costs.sent(rows.layout());
+  result.sent_in_model = sent.most();
+  result.sent_by_all_in_model = sent.total();
   const Machines machines = {at.network, std::max(1.0, 1.0 * std::thread::hardware_concurrency())};
   result.work = Work::fitted(result.one, result.alone);
   result.modelled =

@@ -56,27 +56,27 @@ inline MemoryResult measure_memory(const System& system, const Stage& at,
   const Communicator& ranks = at.ranks;
   const PassOfSystem& pass = asked.backward ? system.backward : system.forward;
   const auto seed = static_cast<std::uint32_t>(ranks.rank());
+  // What it reads and writes is there before.
   const auto touch = [&](Tensors& tensors, const Rows& rows) {
-    if (asked.backward) {
-      // What it reads and writes is there before.
-      system.forward.spread(tensors, rows);
-      tensors.d_out(), tensors.d_q(), tensors.d_k(), tensors.d_v(), tensors.d_dominant();
-    }
-    tensors.q(), tensors.k(), tensors.v(), tensors.out(), tensors.lse(), tensors.dominant();
+    system.forward.touch(tensors);
+    if (!asked.backward) return;
+    system.forward.spread(tensors, rows);
+    pass.touch(tensors);
   };
   {
     // A short sequence first: code, and what MPI keeps for itself.
-    const Index few = std::min<Index>(at.rows, Index{1024} * ranks.size());
+    const Index few =
+        std::min<Index>(at.rows, Index{1024} * ranks.size()) / system.multiple * system.multiple;
     const Rows rows(ranks, system.layout(few, ranks.size()));
-    Tensors tensors(asked.heads, rows.own_count(), few, seed);
+    Tensors tensors(asked.heads, rows.layout(), ranks.rank(), seed);
     touch(tensors, rows);
     pass.spread(tensors, rows);
   }
   const Rows rows(ranks, system.layout(at.rows, ranks.size()));
-  Tensors tensors(asked.heads, rows.own_count(), at.rows, seed);
+  Tensors tensors(asked.heads, rows.layout(), ranks.rank(), seed);
   touch(tensors, rows);
   MemoryResult result;
-  result.name = system.name;
+  result.name = system.look.name;
   const double begun = MPI_Wtime();
   result.peak = most(ranks, peak_bytes(ranks, [&] { pass.spread(tensors, rows); }));
   result.seconds = MPI_Wtime() - begun;

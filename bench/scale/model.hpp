@@ -42,7 +42,7 @@ struct Work {
 /// \param bytes of the rank that sends most
 inline double modelled_seconds(const Costs& costs, int ranks, double bytes, const Work& work,
                                const Machines& machines) {
-  const double at_once = std::min(static_cast<double>(ranks), machines.cores);
+  const double at_once = std::min({static_cast<double>(ranks), machines.cores, costs.most_ranks});
   const double pairs = work.pairs * costs.work(ranks);
   const double computing =
       pairs * ((1 - costs.serial) / at_once + costs.serial) + work.rows / at_once;
@@ -71,13 +71,13 @@ inline int ranks_of_half_efficiency(const std::vector<Outlook>& curve) {
 
 /// 1, 2, 4, ... ranks over one sequence.
 /// \param work of that sequence
-inline std::vector<Outlook> outlook(const Costs& costs, RowLayout (*layout)(Index, int), Index rows,
+inline std::vector<Outlook> outlook(const Costs& costs, LayoutOf layout, Index rows,
                                     const Work& work, const Network& network, int most_ranks) {
   std::vector<Outlook> curve;
   for (int ranks = 1; ranks <= most_ranks; ranks *= 2) {
     Outlook& at = curve.emplace_back();
     at.ranks = ranks;
-    at.bytes = ranks > 1 ? costs.bytes(layout(rows, ranks)) : 0;
+    at.bytes = ranks > 1 ? costs.sent(layout(rows, ranks)).most() : 0;
     at.seconds = modelled_seconds(costs, ranks, at.bytes, work, {network});
     at.speed_up = curve.front().seconds / at.seconds;
   }

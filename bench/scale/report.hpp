@@ -3,9 +3,12 @@
 /// What fovea_scale found out: JSON, the table of what the model is drawn out to, and its plots.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/io/facts.hpp"
@@ -52,14 +55,14 @@ inline double bytes_per_token(const Outlook& at, Index tokens) {
 inline void print_outlook(const std::vector<OutlookOfSystem>& all, const ScaleArguments& asked) {
   std::printf(
       "\nThe model, for %.3g tokens, %.3g GB/s and %.3g us: bytes a token, and speed over one "
-      "rank, of R ranks; and the ranks from which less than half of each is of use\n%-18s",
+      "rank, of R ranks; and the ranks from which less than half of each is of use\n%-24s",
       static_cast<double>(asked.tokens), asked.network.bandwidth * 1e-9,
       asked.network.latency * 1e6, "operator");
   const int shown[] = {2, 16, 128, 1024, 4096};
   for (const int ranks : shown) std::printf(" %15s%-4d", "R = ", ranks);
   std::printf(" %8s\n", "half");
   for (const OutlookOfSystem& line : all) {
-    std::printf("%-18s", line.system.name.c_str());
+    std::printf("%-24s", line.system.look.name.c_str());
     for (const Outlook& at : line.curve) {
       if (std::ranges::find(shown, at.ranks) == std::end(shown)) continue;
       std::printf(" %9s %8.1fx", human_bytes(bytes_per_token(at, asked.tokens)).c_str(),
@@ -72,39 +75,66 @@ inline void print_outlook(const std::vector<OutlookOfSystem>& all, const ScaleAr
 
 namespace detail {
 
-/// One of the two plots. \param y its value at a place
+/// A plot of some operators. \param y its value at a place
 template <class Y>
-SvgPlot outlook_plot(const std::vector<OutlookOfSystem>& all, const ScaleArguments& asked,
-                     const char* file, const char* title, PlotAxis axis, const Y& y) {
+SvgPlot outlook_plot(const std::vector<OutlookOfSystem>& lines, const ScaleArguments& asked,
+                     std::string file, std::string title, PlotAxis axis, const Y& y) {
   char subtitle[160];
   std::snprintf(subtitle, sizeof subtitle,
                 "N = %.3g, %td head%s, D = %td, float32, a core for each rank, %.3g GB/s, %.3g us",
                 static_cast<double>(asked.tokens), asked.heads, asked.heads == 1 ? "" : "s", kWidth,
                 asked.network.bandwidth * 1e-9, asked.network.latency * 1e6);
-  SvgPlot plot{file, title, subtitle, {.label = "ranks"}, std::move(axis)};
+  SvgPlot plot{std::move(file), std::move(title), subtitle, {.label = "ranks"}, std::move(axis)};
   for (int ranks = 1; ranks <= kMostRanks; ranks *= 4) plot.x.ticks.push_back(ranks);
-  for (const OutlookOfSystem& line : all) {
-    PlotSeries series{line.system.name, line.system.style, {}, line.system.dashed};
+  for (const OutlookOfSystem& line : lines) {
+    const Look& look = line.system.look;
+    PlotSeries series{look.name, look.style, {}, look.dashed};
     for (const Outlook& at : line.curve) series.points.emplace_back(at.ranks, y(at));
     plot.series.push_back(std::move(series));
   }
   return plot;
 }
 
+/// Time, and bytes a token, against ranks. \param suffix of the files
+inline void add_plots(std::vector<SvgPlot>& plots, const std::vector<OutlookOfSystem>& lines,
+                      const ScaleArguments& asked, const std::string& suffix) {
+  const std::string pass = asked.backward ? "a backward pass" : "a forward pass";
+  plots.push_back(outlook_plot(lines, asked, "scale_time" + suffix,
+                               "Time of " + pass + " over ranks, by the model",
+                               {.label = "seconds"}, [](const Outlook& at) { return at.seconds; }));
+  plots.push_back(
+      outlook_plot(lines, asked, "scale_bytes" + suffix,
+                   "Bytes that " + pass + " sends, by the model", {.label = "bytes a token"},
+                   [&](const Outlook& at) { return bytes_per_token(at, asked.tokens); }));
+}
+
+/// Those of the operators that f chooses.
+template <class F>
+std::vector<OutlookOfSystem> chosen(const std::vector<OutlookOfSystem>& all, const F& f) {
+  std::vector<OutlookOfSystem> some;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(some),
+               [&](const OutlookOfSystem& line) { return f(line.system.look); });
+  return some;
+}
+
 }  // namespace detail
 
-/// Time, and bytes a token, against ranks.
+/// Time and bytes against ranks: of the main operators, and of each family that has others.
 inline std::vector<SvgPlot> outlook_plots(const std::vector<OutlookOfSystem>& all,
                                           const ScaleArguments& asked) {
-  const char* const pass = asked.backward ? "a backward pass" : "a forward pass";
-  return {
-      detail::outlook_plot(all, asked, "scale_time",
-                           ("Time of " + std::string(pass) + " over ranks, by the model").c_str(),
-                           {.label = "seconds"}, [](const Outlook& at) { return at.seconds; }),
-      detail::outlook_plot(all, asked, "scale_bytes",
-                           ("Bytes that " + std::string(pass) + " sends, by the model").c_str(),
-                           {.label = "bytes a token"},
-                           [&](const Outlook& at) { return bytes_per_token(at, asked.tokens); })};
+  const auto is_main = [](const Look& look) { return look.taken == Taken::always; };
+  std::vector<SvgPlot> plots;
+  const auto main = detail::chosen(all, is_main);
+  if (!main.empty()) detail::add_plots(plots, main, asked, "");
+  for (const Family family : kFamilies) {
+    const auto lines = detail::chosen(all, [&](const Look& look) { return look.family == family; });
+    if (std::all_of(lines.begin(), lines.end(),
+                    [&](const OutlookOfSystem& line) { return is_main(line.system.look); })) {
+      continue;
+    }
+    detail::add_plots(plots, lines, asked, "_" + std::string(name_of(family)));
+  }
+  return plots;
 }
 
 /// What stands beside every result.
@@ -130,7 +160,7 @@ inline void write_outlook(JsonWriter& json, const std::vector<OutlookOfSystem>& 
   for (const OutlookOfSystem& line : all) {
     const int half = ranks_of_half_efficiency(line.curve);
     json.begin_object();
-    json.member("operator", line.system.name);
+    json.member("operator", line.system.look.name);
     json.member("bytes_are", name_of(line.basis));
     json.member("ranks_of_half_efficiency",
                 half == 0 ? std::numeric_limits<double>::quiet_NaN() : half);
@@ -141,7 +171,7 @@ inline void write_outlook(JsonWriter& json, const std::vector<OutlookOfSystem>& 
   for (const OutlookOfSystem& line : all) {
     for (const Outlook& at : line.curve) {
       json.begin_object();
-      json.member("operator", line.system.name);
+      json.member("operator", line.system.look.name);
       json.member("ranks", at.ranks);
       json.member("seconds", at.seconds);
       json.member("speed_up", at.speed_up);
@@ -176,7 +206,10 @@ inline std::string times_json(const std::vector<ScaleResult>& results,
     json.member("speed_up_of_best", result.best_ratio);
     json.member("bytes_sent", result.sent);
     json.member("bytes_sent_in_model", result.sent_in_model);
+    json.member("bytes_sent_by_all", result.sent_by_all);
+    json.member("bytes_sent_by_all_in_model", result.sent_by_all_in_model);
     json.member("bytes_are", name_of(drawn_out[r].basis));
+    json.member("family", name_of(drawn_out[r].system.look.family));
     json.member("milliseconds_waited", result.waited * 1e3);
     json.member("milliseconds_of_model", result.modelled * 1e3);
     json.end();

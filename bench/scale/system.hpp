@@ -5,12 +5,14 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/scale/costs.hpp"
 #include "bench/scale/tensors.hpp"
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/traffic.hpp"
+#include "fovea/simd/softmax_constants.hpp"
 
 namespace bench {
 
@@ -19,33 +21,89 @@ using fovea::distributed::Traffic;
 
 /// One pass of an operator.
 struct PassOfSystem {
+  std::function<void(Tensors&)> touch;                   ///< makes all tensors
   std::function<void(Tensors&)> one;                     ///< in one process
   std::function<Traffic(Tensors&, const Rows&)> spread;  ///< over ranks
   Costs costs;
 };
 
-/// An operator to be measured. The backward pass reads what a forward pass has written and saved.
-struct System {
-  std::string name;
-  std::string style;    ///< in plots (bench/io/system_styles.hpp)
-  bool dashed = false;  ///< a further variant of its style
-  RowLayout (*layout)(Index, int) = nullptr;
-  PassOfSystem forward;
-  PassOfSystem backward;
+/// What travels over the ranks: there is a plot for each.
+enum class Family { patterns, sums, lists, packed_rows, heads, weights };
+
+inline constexpr Family kFamilies[] = {Family::patterns,    Family::sums,  Family::lists,
+                                       Family::packed_rows, Family::heads, Family::weights};
+
+/// The name of a family, in JSON and in files.
+constexpr std::string_view name_of(Family family) {
+  constexpr std::string_view names[] = {"patterns",    "sums",  "lists",
+                                        "packed_rows", "heads", "weights"};
+  return names[static_cast<std::size_t>(family)];
+}
+
+/// When an operator is measured.
+enum class Taken {
+  always,    ///< unless others are asked for; it is in the plots of all families, too
+  usually,   ///< the same, for the plots of its family alone
+  if_asked,  ///< it takes long, or much memory
 };
 
-/// The operators over patterns, for so many heads: forward passes save lse if `saves`.
-std::vector<System> pattern_systems(Index heads, bool saves);
-/// Those with a far field.
-std::vector<System> far_systems(Index heads, bool saves);
+/// How an operator is called and drawn.
+struct Look {
+  std::string name;
+  std::string style;  ///< in plots (bench/io/system_styles.hpp)
+  Family family = Family::patterns;
+  Taken taken = Taken::usually;
+  bool dashed = false;  ///< a further variant of its style
+};
+
+/// Who holds which of so many rows, of so many ranks.
+using LayoutOf = RowLayout (*)(Index, int);
+
+/// An operator to be measured. The backward pass, if it has one, reads what a forward pass has
+/// written and saved.
+struct System {
+  Look look;
+  LayoutOf layout = nullptr;
+  PassOfSystem forward;
+  PassOfSystem backward;
+  Index multiple = 1;  ///< that the rows of its sequence are one of
+
+  bool has_backward() const { return backward.spread != nullptr; }
+};
+
+/// Gradients of weights begin with whole chains of tokens.
+inline RowLayout whole_chains(Index rows, int ranks) {
+  return RowLayout::contiguous(rows, ranks, fovea::kChain);
+}
+
+using Systems = std::vector<System>;
+
+/// Softmax over patterns, for so many heads: forward passes save lse if `saves`.
+Systems pattern_systems(Index heads, bool saves);
+/// Those with a far field, and Performer attention.
+Systems far_systems(Index heads, bool saves);
 /// Those over lists of keys.
-std::vector<System> list_systems(Index heads, bool saves);
+Systems list_systems(Index heads, bool saves);
+/// Those of rows that all ranks have.
+Systems packed_systems(Index heads, bool saves);
+/// Those that ranks compute by heads.
+Systems head_systems(Index heads, bool saves);
+/// The same by channels, of Fourier transforms: they need FFTW.
+Systems spectral_systems(Index heads, bool saves);
+/// The Synthesizers, a block of an encoder, and a decoder.
+Systems weight_systems(Index heads, bool saves);
 
 /// All of them.
-inline std::vector<System> all_systems(Index heads, bool saves) {
-  std::vector<System> all = pattern_systems(heads, saves);
-  for (const auto& family : {far_systems(heads, saves), list_systems(heads, saves)}) {
-    all.insert(all.end(), family.begin(), family.end());
+inline Systems all_systems(Index heads, bool saves) {
+  Systems all;
+  for (const auto& family :
+       {pattern_systems, far_systems, list_systems, packed_systems, head_systems,
+#ifdef FOVEA_BENCH_HAS_FFTW
+        spectral_systems,
+#endif
+        weight_systems}) {
+    const Systems some = family(heads, saves);
+    all.insert(all.end(), some.begin(), some.end());
   }
   return all;
 }

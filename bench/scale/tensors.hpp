@@ -3,92 +3,151 @@
 /// The tensors of the calls that fovea_scale measures, of a whole sequence or of a rank's rows.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
 #include <vector>
 
 #include "bench/io/gaussian.hpp"
+#include "bench/scale/sent.hpp"
 #include "fovea/core/view.hpp"
 
 namespace bench {
+
+using fovea::Shape;
+using fovea::View;
 
 /// D of queries, keys and values.
 inline constexpr Index kWidth = 64;
 /// d of a sketch.
 inline constexpr Index kSketchColumns = 8;
-/// M, the dominant indices of a key of FSAT.
-inline constexpr Index kDominant = 4;
-
-/// Memory for numbers, taken when it is asked for.
-template <class T>
-class Buffer {
- public:
-  T* of(Index count) {
-    if (numbers_.empty()) numbers_.resize(static_cast<std::size_t>(count));
-    return numbers_.data();
-  }
-  std::vector<T>& numbers() { return numbers_; }
-
- private:
-  std::vector<T> numbers_;
-};
 
 /// All tensors of some rows. Each is made when it is asked for first: what nobody reads takes no
 /// memory, and what is read as q, k and v lies apart, as it does in programs.
 class Tensors {
  public:
-  /// \param heads of q, k and v   \param rows of these tensors   \param sequence rows of the whole
-  Tensors(Index heads, Index rows, Index sequence, std::uint32_t seed)
-      : heads_(heads), rows_(rows), sequence_(sequence), seed_(seed) {}
+  /// \param heads of q, k and v   \param layout, rank whose rows these are
+  Tensors(Index heads, const RowLayout& layout, int rank, std::uint32_t seed)
+      : heads_(heads), layout_(layout), rank_(rank), rows_(layout.count(rank)), seed_(seed) {}
   Tensors(const Tensors&) = delete;
   Tensors& operator=(const Tensors&) = delete;
 
-  Index sequence() const { return sequence_; }
-  fovea::View<const float> q() { return random(q_, 1); }
-  fovea::View<const float> k() { return random(k_, 4); }
-  fovea::View<const float> v() { return random(v_, 5); }
-  /// The first columns of q.
-  fovea::View<const float> sketch() {
-    return fovea::View<const float>(q().data(), {1, 1, rows_, kSketchColumns}, q().strides());
+  Index heads() const { return heads_; }
+  Index rows() const { return rows_; }
+  Index sequence() const { return layout_.rows(); }
+  /// The blocks of the sequence that begin in these rows.
+  Index blocks(Index length) const {
+    return segments_of(whole_segments(layout_, length), rank_, length);
   }
-  fovea::View<float> out() { return of(out_, heads_, kWidth); }
-  fovea::View<float> lse() { return of(lse_, heads_, 1); }
-  fovea::View<float> near_out() { return of(near_out_, heads_, kWidth); }
-  fovea::View<Index> indices(Index keys) { return of(indices_, heads_, keys); }
-  fovea::View<float> d_q() { return of(d_q_, heads_, kWidth); }
-  fovea::View<float> d_k() { return of(d_k_, heads_, kWidth); }
-  fovea::View<float> d_v() { return of(d_v_, heads_, kWidth); }
-  fovea::View<float> d_dominant() { return of(d_dominant_, heads_, kDominant); }
-  fovea::View<const float> d_out() { return random(d_out_, 2); }
-  /// Places anywhere in the sequence.
-  fovea::View<const float> dominant() {
-    std::vector<float>& all = dominant_.numbers();
+  /// [1, heads, rows, width].
+  Shape of_rows(Index width = kWidth) const { return {1, heads_, rows_, width}; }
+
+  View<const float> q() { return given("q", of_rows()); }
+  View<const float> k() { return given("k", of_rows()); }
+  View<const float> v() { return given("v", of_rows()); }
+  View<const float> d_out() { return given("d_out", of_rows()); }
+  /// The first columns of q.
+  View<const float> sketch() {
+    return View<const float>(q().data(), {1, 1, rows_, kSketchColumns}, q().strides());
+  }
+  View<float> out() { return made("out", of_rows()); }
+  View<float> lse() { return made("lse", of_rows(1)); }
+  View<float> d_q() { return made("d_q", of_rows()); }
+  View<float> d_k() { return made("d_k", of_rows()); }
+  View<float> d_v() { return made("d_v", of_rows()); }
+
+  /// A tensor of random numbers, others on each rank.
+  View<const float> given(const std::string& name, const Shape& shape) {
+    return random(name, shape, seed_);
+  }
+  /// The same, alike on all ranks.
+  View<const float> alike(const std::string& name, const Shape& shape) {
+    constexpr std::uint32_t seed = 4711;
+    return random(name, shape, seed);
+  }
+  /// A tensor that is written.
+  View<float> made(const std::string& name, const Shape& shape) {
+    return View<float>(memory_of(numbers_, name, shape).data(), shape);
+  }
+  View<Index> made_indices(const std::string& name, const Shape& shape) {
+    return View<Index>(memory_of(indices_, name, shape).data(), shape);
+  }
+
+  /// Numbers that are spread evenly from 0 to the largest one.
+  View<const float> even(const std::string& name, Index width, float largest) {
+    std::vector<float>& all = numbers_[name];
     if (all.empty()) {
-      all = gaussians(3, seed_, heads_ * rows_ * kDominant);
-      // The normal distribution function, nearly: indices are spread evenly.
-      for (float& d : all) d = static_cast<float>(sequence_ - 1) / (1 + std::exp(-1.702F * d));
+      all = gaussians(number_of(name), seed_, heads_ * rows_ * width);
+      // The normal distribution function, nearly.
+      for (float& d : all) d = largest / (1 + std::exp(-1.702F * d));
     }
-    return of(dominant_, heads_, kDominant);
+    return View<const float>(all.data(), of_rows(width));
+  }
+  /// Places anywhere in the sequence, as real numbers.
+  View<const float> places(const std::string& name, Index width) {
+    return even(name, width, static_cast<float>(sequence() - 1));
+  }
+  /// Different keys of each row, anywhere in the sequence, ascending.
+  View<const Index> lists(Index width) {
+    const bool is_new = indices_["lists"].empty();
+    const View<Index> lists = made_indices("lists", of_rows(width));
+    if (is_new) {
+      const View<const float> from = places("places of lists", width);
+      for (Index h = 0; h < heads_; ++h) {
+        for (Index n = 0; n < rows_; ++n) fill_list(&from(0, h, n, 0), &lists(0, h, n, 0), width);
+      }
+    }
+    return lists;
+  }
+
+  /// An object that a call keeps from one time to the next. \param make makes a shared_ptr of it
+  template <class Make>
+  auto& kept(const std::string& name, const Make& make) {
+    using X = typename decltype(make())::element_type;
+    std::shared_ptr<void>& object = kept_[name];
+    if (!object) object = make();
+    return *static_cast<X*>(object.get());
   }
 
  private:
-  fovea::View<const float> random(Buffer<float>& buffer, std::uint32_t number) {
-    if (buffer.numbers().empty()) {
-      buffer.numbers() = gaussians(number, seed_, heads_ * rows_ * kWidth);
-    }
-    return of(buffer, heads_, kWidth);
+  static std::uint32_t number_of(const std::string& name) {
+    return std::accumulate(name.begin(), name.end(), std::uint32_t{1}, [](std::uint32_t n, char c) {
+      return 31 * n + static_cast<unsigned>(c);
+    });
   }
+  static Index size_of(const Shape& shape) { return shape[0] * shape[1] * shape[2] * shape[3]; }
+
   template <class T>
-  fovea::View<T> of(Buffer<T>& buffer, Index heads, Index width) const {
-    return fovea::View<T>(buffer.of(heads * rows_ * width), {1, heads, rows_, width});
+  static std::vector<T>& memory_of(std::map<std::string, std::vector<T>>& all,
+                                   const std::string& name, const Shape& shape) {
+    std::vector<T>& numbers = all[name];
+    if (numbers.empty()) numbers.resize(static_cast<std::size_t>(size_of(shape)));
+    return numbers;
+  }
+  View<const float> random(const std::string& name, const Shape& shape, std::uint32_t seed) {
+    std::vector<float>& numbers = numbers_[name];
+    if (numbers.empty()) numbers = gaussians(number_of(name), seed, size_of(shape));
+    return View<const float>(numbers.data(), shape);
+  }
+  /// A list ends before the first -1.
+  static void fill_list(const float* from, Index* to, Index width) {
+    for (Index c = 0; c < width; ++c) to[c] = static_cast<Index>(from[c]);
+    std::sort(to, to + width);
+    std::fill(std::unique(to, to + width), to + width, -1);
   }
 
   Index heads_;
+  RowLayout layout_;
+  int rank_;
   Index rows_;
-  Index sequence_;
   std::uint32_t seed_;
-  Buffer<float> q_, k_, v_, out_, lse_, near_out_, d_out_, d_q_, d_k_, d_v_, dominant_, d_dominant_;
-  Buffer<Index> indices_;
+  std::map<std::string, std::vector<float>> numbers_;
+  std::map<std::string, std::vector<Index>> indices_;
+  std::map<std::string, std::shared_ptr<void>> kept_;
 };
 
 }  // namespace bench

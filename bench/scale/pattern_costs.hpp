@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The costs of softmax attention over a pattern: keys travel to the rows that see them, and
+/// backward these rows travel to the keys, too.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "bench/scale/costs.hpp"
+#include "bench/scale/tensors.hpp"
+
+namespace bench {
+
+inline constexpr Index kBand = 128;
+inline constexpr double kAllRanks = std::numeric_limits<double>::infinity();
+
+/// The rows that a rank needs.
+using Need = SomeRows (*)(const RowLayout& layout, int rank);
+
+inline SomeRows every(const RowLayout& layout, int /*rank*/) { return {{{{0, layout.rows()}}}}; }
+/// Its own, and the band before and behind.
+inline SomeRows margin(const RowLayout& layout, int rank) {
+  return {{{{layout.of(rank).front().begin - kBand, layout.of(rank).back().end + kBand}}}};
+}
+
+/// Which keys a rank's rows see, and which rows see its keys.
+struct Needs {
+  Need keys = every;
+  Need queries = every;
+};
+
+/// Bytes of a row.
+struct RowBytes {
+  double keys;     ///< of keys and values
+  double queries;  ///< of q, out, d_out, lse and its low part
+
+  /// \param key_width of queries and keys; values are of kWidth
+  explicit RowBytes(Index heads, Index key_width = kWidth)
+      : keys(float_bytes(static_cast<double>(heads * (key_width + kWidth)))),
+        queries(float_bytes(static_cast<double>(heads * (key_width + 2 * kWidth + 2)))) {}
+};
+
+/// What ranks send in one pass.
+inline Sent pattern_sent(const RowLayout& layout, const RowBytes& row, bool is_backward,
+                         const Needs& needs) {
+  Sent sent(layout);
+  sent.rows(
+      layout, [&](int to) { return needs.keys(layout, to); }, row.keys);
+  if (is_backward)
+    sent.rows(
+        layout, [&](int to) { return needs.queries(layout, to); }, row.queries);
+  return sent;
+}
+
+/// The costs if rows hardly see those of other ranks.
+/// \param peers so many of them have rows that are seen, if there are as many
+inline CostsOf near_costs(Index heads, std::function<double(double)> pairs, const Needs& needs,
+                          double peers = 2) {
+  return [=](bool is_backward) {
+    Costs costs;
+    costs.pairs = pairs;
+    costs.sent = [=](const RowLayout& layout) {
+      return pattern_sent(layout, RowBytes(heads), is_backward, needs);
+    };
+    // Each tensor and head is a message of its own.
+    const double tensors = static_cast<double>(heads) * (is_backward ? 7 : 2);
+    costs.messages = [=](int ranks) {
+      return tensors * std::min(ranks - 1.0, peers) + agreements(ranks);
+    };
+    return costs;
+  };
+}
+
+/// The costs if rows see those of all ranks.
+inline CostsOf pattern_costs(Index heads, std::function<double(double)> pairs,
+                             const Needs& needs = {}) {
+  return [of_all = near_costs(heads, std::move(pairs), needs, kAllRanks)](bool is_backward) {
+    Costs costs = of_all(is_backward);
+    if (is_backward) costs.shared_work = kSharedBackward;
+    return costs;
+  };
+}
+
+}  // namespace bench

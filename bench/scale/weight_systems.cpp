@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What has weights, and a decoder, as fovea_scale measures them: the Synthesizers, and blocks of
+/// an encoder, whose gradients of weights are sums over the tokens of all ranks.
+#include <memory>
+#include <utility>
+
+#include "bench/scale/calls.hpp"
+#include "bench/scale/pattern_costs.hpp"
+#include "fovea/attention/dense_synthesizer.hpp"
+#include "fovea/attention/factorised_synthesizer.hpp"
+#include "fovea/attention/full.hpp"
+#include "fovea/attention/local.hpp"
+#include "fovea/attention/random_synthesizer.hpp"
+#include "fovea/distributed/over_rows.hpp"
+#include "fovea/distributed/softmax_backward.hpp"
+#include "fovea/distributed/softmax_decoder.hpp"
+#include "fovea/distributed/softmax_forward.hpp"
+#include "fovea/distributed/synthesizer_backward.hpp"
+#include "fovea/distributed/synthesizer_forward.hpp"
+#include "fovea/layers/encoder_block.hpp"
+#include "fovea/layers/multi_head.hpp"
+
+namespace bench {
+namespace {
+
+constexpr Index kRank = 8;     // r of the factorised Synthesizer
+constexpr Index kHidden = 64;  // of the dense one
+
+/// A Synthesizer is attention of all rows to all keys, of some width.
+/// \param add add(sent, layout): what the gradients of its weights send
+CostsOf synthesizer_costs(Index heads, Index key_width,
+                          std::function<void(Sent&, const RowLayout&)> add) {
+  return [=, softmax = pattern_costs(heads, [](double n) { return n * n; })](bool is_backward) {
+    Costs costs = softmax(is_backward);
+    costs.sent = [=](const RowLayout& layout) {
+      Sent sent = pattern_sent(layout, RowBytes(heads, key_width), is_backward, {});
+      if (is_backward) add(sent, layout);
+      return sent;
+    };
+    return costs;
+  };
+}
+
+System random_synthesizer(Look look, Index heads, bool saves) {
+  using Op = fovea::RandomSynthesizerAttention;
+  const auto inputs = [](Tensors& t) {
+    return fovea::RandomSynthesizerInputs<float>{t.given("r", t.of_rows(t.sequence())), t.v()};
+  };
+  const auto grads = [](Tensors& t) {
+    return fovea::RandomSynthesizerGrads<float>{t.made("d_r", t.of_rows(t.sequence())), t.d_v()};
+  };
+  // R has the rows of queries, which go to the ranks of their columns.
+  const auto logits = [=](Sent& sent, const RowLayout& layout) {
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      const Index own = layout.count(rank);
+      sent.add(rank, float_bytes(static_cast<double>(heads * own * (layout.rows() - own))));
+    }
+  };
+  return system_of(std::move(look), RowLayout::contiguous,
+                   Call(same(Op()), inputs, saves_lse<Op>(saves), grads),
+                   synthesizer_costs(heads, 0, logits));
+}
+
+System factorised_synthesizer(Look look, Index heads, bool saves) {
+  using Op = fovea::FactorisedSynthesizerAttention;
+  const auto inputs = [](Tensors& t) {
+    const Shape shape = t.of_rows(kRank);
+    return fovea::FactorisedSynthesizerInputs<float>{t.given("r1", shape), t.given("r2", shape),
+                                                     t.v()};
+  };
+  const auto grads = [](Tensors& t) {
+    const Shape shape = t.of_rows(kRank);
+    return fovea::FactorisedSynthesizerGrads<float>{t.made("d_r1", shape), t.made("d_r2", shape),
+                                                    t.d_v()};
+  };
+  return system_of(std::move(look), RowLayout::contiguous,
+                   Call(same(Op()), inputs, saves_lse<Op>(saves), grads),
+                   synthesizer_costs(heads, kRank, [](Sent&, const RowLayout&) {}));
+}
+
+System dense_synthesizer(Look look, Index heads, bool saves) {
+  using Op = fovea::DenseSynthesizerAttention;
+  const auto w1 = [](const Tensors& t) { return Shape{1, t.heads(), kWidth, kHidden}; };
+  const auto w2 = [](const Tensors& t) { return Shape{1, t.heads(), kHidden, t.sequence()}; };
+  const auto inputs = [=](Tensors& t) {
+    fovea::DenseSynthesizerInputs<float> in;
+    in.x = t.given("x", t.of_rows());
+    in.w1 = t.alike("w1", w1(t));
+    in.w2 = t.alike("w2", w2(t));
+    in.v = t.v();
+    return in;
+  };
+  const auto grads = [=](Tensors& t) {
+    fovea::DenseSynthesizerGrads<float> made;
+    made.x = t.made("d_x", t.of_rows());
+    made.w1 = t.made("d_w1", w1(t));
+    made.w2 = t.made("d_w2", w2(t));
+    made.v = t.d_v();
+    return made;
+  };
+  // The sums of W1 go from rank to rank, and the columns of W2 to all. Both have a bias.
+  const auto weights = [=](Sent& sent, const RowLayout& layout) {
+    const auto bytes = [=](Index numbers) {
+      return float_bytes(static_cast<double>(heads * numbers));
+    };
+    sent.chain_to_all(layout, bytes((kWidth + 1) * fovea::padded_size(kHidden)));
+    sent.to_all([&](int rank) { return bytes(layout.count(rank) * (kHidden + 1)); });
+  };
+  return system_of(std::move(look), whole_chains,
+                   Call(same(Op()), inputs, saves_lse<Op>(saves), grads),
+                   synthesizer_costs(heads, kHidden + 1, weights));
+}
+
+/// The gradient of a matrix goes along the ranks by so many rows, up to four times as many parts as
+/// there are ranks.
+void add_gradient(Sent& sent, const RowLayout& layout, Index rows, Index columns,
+                  Index least_rows) {
+  const Index parts = std::clamp(rows / least_rows, Index{1}, Index{4} * layout.ranks());
+  const Index of_part = (rows + parts - 1) / parts;
+  sent.chain_to_all(layout, float_bytes(static_cast<double>(parts * of_part * columns)));
+}
+
+/// A block of an encoder is attention, and backward sums over tokens for its weights.
+CostsOf block_costs(const CostsOf& attention, Index heads) {
+  return [=](bool is_backward) {
+    Costs costs = attention(is_backward);
+    if (!is_backward) return costs;
+    constexpr Index least_rows = 128;  // of a matrix, but for those of one row
+    const Index width = heads * kWidth;
+    costs.sent = [=, of_attention = costs.sent](const RowLayout& layout) {
+      Sent sent = of_attention(layout);
+      const auto add = [&](Index rows, Index columns, Index least) {
+        add_gradient(sent, layout, rows, columns, least);
+      };
+      add(width, 3 * width, least_rows);  // q, k and v
+      add(width, width, least_rows);      // what heads give
+      add(width, 4 * width, least_rows);  // both maps of the feed-forward network
+      add(4 * width, width, least_rows);
+      add(1, 4 * width, 1);  // their biases
+      add(1, width, 1);
+      for (int norm = 0; norm < 2; ++norm) add(1, 2 * width, 1);
+      return sent;
+    };
+    const double chains = 8;
+    costs.messages = [=, of_attention = costs.messages](int ranks) {
+      return of_attention(ranks) + messages_of_chains(chains, 4 * Index{ranks})(ranks);
+    };
+    return costs;
+  };
+}
+
+/// A block and what it keeps from one pass to the other.
+template <class Op>
+struct Block {
+  using Layer = fovea::EncoderBlock<fovea::MultiHead<Op, float>>;
+
+  Block(const Op& op, Index heads, fovea::Initialiser initialiser)
+      : layer(
+            fovea::MultiHead<Op, float>(op, {.width = heads * kWidth, .heads = heads}, initialiser),
+            heads * kWidth, 4 * heads * kWidth, initialiser) {}
+
+  Layer layer;
+  typename Layer::Saved saved;
+};
+
+template <class Op>
+System block_of(Look look, const Op& op, Index heads, const CostsOf& attention) {
+  const auto block = [=](Tensors& t) -> Block<Op>& {
+    constexpr std::uint64_t seed = 1;
+    return t.kept("block",
+                  [&] { return std::make_shared<Block<Op>>(op, heads, fovea::Initialiser(seed)); });
+  };
+  const auto shape = [=](const Tensors& t) { return Shape{1, 1, t.rows(), heads * kWidth}; };
+  const auto forward = [=](Tensors& t, auto&& over) {
+    Block<Op>& b = block(t);
+    b.layer.forward(t.given("x", shape(t)), t.made("y", shape(t)), b.saved, over);
+  };
+  const auto backward = [=](Tensors& t, auto&& over) {
+    Block<Op>& b = block(t);
+    b.layer.backward(t.given("x", shape(t)), b.saved, t.given("d_y", shape(t)),
+                     t.made("d_x", shape(t)), over);
+  };
+  const auto pass = [](const auto& run, const auto& touch, Costs costs) -> PassOfSystem {
+    return {touch, [=](Tensors& t) { run(t, fovea::Serial{}); },
+            [=](Tensors& t, const Rows& rows) {
+              return with_rows(rows, fovea::Serial{}, [&](auto& over) { run(t, over); });
+            },
+            std::move(costs)};
+  };
+  const auto touch = [=](Tensors& t) { block(t), t.given("x", shape(t)), t.made("y", shape(t)); };
+  const auto touch_all = [=](Tensors& t) {
+    touch(t), t.given("d_y", shape(t)), t.made("d_x", shape(t));
+  };
+  const CostsOf costs = block_costs(attention, heads);
+  return {std::move(look), whole_chains, pass(forward, touch, costs(false)),
+          pass(backward, touch_all, costs(true))};
+}
+
+/// The last row of a sequence whose keys lie in a cache that is spread over ranks.
+System decoder(Look look, Index heads) {
+  using Op = fovea::FullAttention;
+  const Op op{{.causal = true}};
+  const fovea::DecoderShape shape{1, heads, heads, kWidth, kWidth};
+  const Shape one_row = {1, heads, 1, kWidth};
+  const auto q = [=](Tensors& t) { return t.alike("last q", one_row); };
+  const auto out = [=](Tensors& t) { return t.made("last out", one_row); };
+  const auto whole = [=](Tensors & t) -> auto& {
+    return t.kept("decoder", [&] {
+      auto made = std::make_shared<decltype(op.decoder<float>(shape))>(op.decoder<float>(shape));
+      made->append(t.k(), t.v());
+      return made;
+    });
+  };
+  const auto spread = [=](Tensors & t, const Rows& rows) -> auto& {
+    return t.kept("decoder over ranks", [&] {
+      using Decoder = fovea::distributed::SoftmaxDecoder<Op, float>;
+      auto made = std::make_shared<Decoder>(op, shape, rows.ranks());
+      made->append_own({t.k(), t.v()}, rows.count());
+      return made;
+    });
+  };
+  Costs costs;
+  costs.pairs = [](double n) { return n; };
+  costs.sent = [=](const RowLayout& layout) {
+    return Sent(layout).to_all([&](int rank) {
+      const Index segments = segments_of(layout, rank, fovea::kKeySegment);
+      const Index softmax = fovea::softmax_row_part(1, kWidth);
+      return float_bytes(static_cast<double>(segments * heads * softmax));
+    });
+  };
+  costs.messages = messages_to_all(1);
+  System system;
+  system.look = std::move(look);
+  system.layout = [](Index rows, int ranks) {
+    return RowLayout::block_cyclic(rows, ranks, fovea::kKeySegment);
+  };
+  system.forward = {
+      [=](Tensors& t) { q(t), out(t), t.k(), t.v(); },
+      [=](Tensors& t) { whole(t).step({.q = q(t)}, out(t)); },
+      [=](Tensors& t, const Rows& rows) { return spread(t, rows).step({.q = q(t)}, out(t)); },
+      costs};
+  return system;
+}
+
+}  // namespace
+
+Systems weight_systems(Index heads, bool saves) {
+  using enum Taken;
+  const auto weights = Family::weights;
+  const fovea::LocalAttention window{{.left = kBand, .right = kBand}};
+  const auto of_window = [](double n) { return (2 * kBand + 1) * n; };
+  const auto of_all = [](double n) { return n * n; };
+  return {
+      random_synthesizer({"Synthesizer, random", "synthesizer", weights, if_asked}, heads, saves),
+      factorised_synthesizer({"Synthesizer, factorised", "synthesizer", weights, if_asked, true},
+                             heads, saves),
+      dense_synthesizer({"Synthesizer, dense", "heads", weights, if_asked}, heads, saves),
+      block_of({"block, window", "local", weights}, window, heads,
+               near_costs(heads, of_window, {margin, margin})),
+      block_of({"block, full", "full", weights, if_asked, true}, fovea::FullAttention{}, heads,
+               pattern_costs(heads, of_all)),
+      decoder({"decoding, full", "full", weights}, heads),
+  };
+}
+
+}  // namespace bench
