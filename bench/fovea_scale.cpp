@@ -107,7 +107,9 @@ void choose_systems(Run& run) {
   }
   if (run.systems.empty() && !left_out.empty()) throw ArgumentError("--rows: " + left_out);
   if (run.systems.empty()) {
-    throw ArgumentError("--operator: none begins with '" + asked.names.front() + "'");
+    throw ArgumentError("--operator: none " +
+                        std::string(asked.backward ? "with a backward pass " : "") +
+                        "begins with '" + asked.names.front() + "'");
   }
   if (run.is_first() && !left_out.empty()) std::printf("left out: %s\n", left_out.c_str());
 }

@@ -37,28 +37,29 @@ usage: fovea_scale [options]
   --json FILE      write everything there, too
   --help           this text
 
-Columns: `one` is the operator in one process, rank 0 alone, over the same sequence, and `alone` the
-same over a single rank; `ranks` is from the first rank's begin to the last one's end; `sent` and
-`waited` are of the rank with most, and `in model` is what the model says of `sent`: the same number,
-or, marked ~, the mean where the keys that are chosen lie evenly (BigBird, Smart Bird, FSAT, indexed).
+Columns: `one` is the operator in one process, rank 0 alone, over the same sequence, and `alone`
+the same over a single rank; `ranks` is from the first rank's begin to the last one's end; `sent`
+and `waited` are of the rank with most, and `in model` is what the model says of `sent`: the same
+number, or, marked ~, the mean where the keys that are chosen lie evenly (BigBird, Smart Bird,
+FSAT, indexed).
 
 The model: time = computation + messages, one after the other, although the library lets dense
-passes compute while messages are under way. Computation is `one`, which grows with the pairs of the
-pattern, and what `alone` takes longer, which grows with the rows that a rank copies; both are over as
-many ranks as there are cores. A causal far field is a chain of states, which H heads go through one
-after the other, and attention that is computed by heads keeps as many ranks busy as there are heads.
-In the backward pass of softmax a pair of rows of two ranks takes 7/5 of the work of
-one process, since both compute logits and gradients of weights: on R ranks these are 1 - 1/R of all
-pairs, but for a window. Messages are the bytes of the rank that sends most over the bandwidth, and a
-latency for each message. Bandwidth and latency are measured between rank 0
-and rank 1 first, for the columns; for the sequence of --tokens on 1 to 4096 ranks, of which each has
+passes compute while messages are under way. Computation is `one`, which grows with the pairs of
+the pattern, and what `alone` takes longer, which grows with the rows that a rank copies; both are
+over as many ranks as there are cores. A causal far field is a chain of states, which H heads go
+through one after the other, and attention that is computed by heads keeps as many ranks busy as
+there are heads. In the backward pass of softmax a pair of rows of two ranks takes 7/5 of the work
+of one process, since both compute logits and gradients of weights: on R ranks these are 1 - 1/R
+of all pairs, but for a window. Messages are the bytes of the rank that sends most over the
+bandwidth, and a latency for each message. Bandwidth and latency are measured between rank 0 and
+rank 1 first, for the columns; for the sequence of --tokens on 1 to 4096 ranks, of which each has
 a core, they are those of --network. Bytes come from the layout of the rows and the reach of the
 pattern in closed form: 10^8 rows are not enumerated. More ranks are said to help until less than
 half of each is of use (an efficiency below 0.5).
 
---memory: a forward pass with no process beside it, or a backward pass after a forward one; resident
-memory of a rank at its most during the call, beyond what it had before, which is its own rows of
-all tensors (Linux alone).
+--memory: a forward pass with no process beside it, or a backward pass after a forward one;
+resident memory of a rank at its most during the call, beyond what it had before, which is its own
+rows of all tensors (Linux alone).
 )";
 
 /// What is asked for.

@@ -213,6 +213,8 @@ TEST_F(FoveaScale, RefusesWhatItDoesNotUnderstand) {
       {"--tokens -1", "--tokens: '-1' is no whole number from 1 on"},
       {"--network 3,2,1", "--network: '3,2,1' is not two numbers"},
       {"--operator no", "--operator: none begins with 'no'"},
+      {"--operator decoding --backward",
+       "--operator: none with a backward pass begins with 'decoding'"},
       {"--operator Nys --rows 1100", "--rows: Nystroem 64: N is a multiple of 64"},
       {"--rows", "'--rows' is not understood; see --help"}};
   for (const std::vector<std::string>& call : wrong) {
