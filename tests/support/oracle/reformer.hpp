@@ -66,6 +66,8 @@ class OracleHashes {
   }
 
   Index length() const { return length_; }
+  /// Whether rounding cannot give a row another bucket.
+  bool is_decided() const { return is_decided_; }
 
   W norm(Index i) const { return norms_[as_size(i)]; }
   W key(Index i, Index d) const { return keys_[as_size(i * in_.qk.width() + d)]; }
@@ -136,24 +138,31 @@ class OracleHashes {
   }
 
  private:
-  Index bucket(Index r, Index i) const {
+  Index bucket(Index r, Index i) {
     const Index half = options_.buckets / 2;
-    Index best = 0;
-    W largest = -std::numeric_limits<W>::infinity();
+    std::vector<W> products;
+    std::vector<W> sizes;
     for (Index c = 0; c < options_.buckets; ++c) {
       W y = 0;
+      W size = 0;
       for (Index d = 0; d < in_.qk.width(); ++d) {
         const W w = in_.projection.is_none()
                         ? static_cast<W>(static_cast<T>(
                               fovea::reformer_projection(options_.seed, r, d, c % half)))
                         : W{in_.projection(0, r, d, c % half)};
         y += x(i, d) * w;
+        size += std::abs(x(i, d) * w);
       }
-      if (c >= half) y = -y;
-      if (y > largest) best = c;
-      largest = std::max(largest, y);
+      products.push_back(c >= half ? -y : y);
+      sizes.push_back(size);
     }
-    return best;
+    const auto best = std::max_element(products.begin(), products.end());  // the first of them
+    const std::size_t at = as_size(best - products.begin());
+    const W room = static_cast<W>(in_.qk.width() + 2) * kRoundoff<T>;
+    for (std::size_t c = 0; c < products.size(); ++c) {
+      if (c != at && *best - products[c] < room * (sizes[at] + sizes[c])) is_decided_ = false;
+    }
+    return static_cast<Index>(at);
   }
 
   void add_chunk(Index round, Index chunk, Index own_round, Index i, std::vector<Index>& to) const {
@@ -187,6 +196,7 @@ class OracleHashes {
   Index b_;
   Index h_;
   Index length_ = 0;
+  bool is_decided_ = true;
   std::vector<W> norms_;
   std::vector<W> keys_;  // [length, D]
   std::vector<std::vector<Index>> buckets_;
