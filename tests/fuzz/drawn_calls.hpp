@@ -29,11 +29,15 @@ inline double drawn_spread(Bytes& bytes) {
   return drawn_of(bytes, all);
 }
 
-/// A number of sequences so that all pairs stay few; now and then none at all.
-inline Index drawn_batch(Bytes& bytes, Index pairs_of_one) {
+/// From 1 to `most`, fewer where each has many pairs.
+inline Index drawn_few(Bytes& bytes, Index most, Index pairs_of_each) {
   constexpr Index most_pairs = 40'000;
-  if (bytes.once_in(16)) return 0;
-  return bytes(1, std::clamp<Index>(most_pairs / std::max<Index>(1, pairs_of_one), 1, 3));
+  return bytes(1, std::clamp<Index>(most_pairs / std::max<Index>(1, pairs_of_each), 1, most));
+}
+
+/// A number of sequences, of few pairs together; now and then none at all.
+inline Index drawn_batch(Bytes& bytes, Index pairs_of_each) {
+  return bytes.once_in(16) ? 0 : drawn_few(bytes, 3, pairs_of_each);
 }
 
 /// Key lengths that are multiples of `step`, or none at all.

@@ -36,11 +36,13 @@ Fill drawn_dominants(Bytes& bytes, const FsatOptions& options, Index tokens) {
 
 template <class T>
 void try_fsat(Bytes& bytes) {
-  FsatSizes s{.key_heads = bytes(1, 2), .tokens = drawn_rows(bytes), .slots = bytes(1, 6)};
-  s.heads = s.key_heads * bytes(1, 2);
+  FsatSizes s{.tokens = drawn_rows(bytes), .slots = bytes(1, 6)};
+  const Index pairs = s.tokens * s.tokens;
+  s.key_heads = drawn_few(bytes, 2, pairs);
+  s.heads = s.key_heads * drawn_few(bytes, 2, s.key_heads * pairs);
   s.width = drawn_width(bytes);
   s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
-  s.batch = drawn_batch(bytes, s.heads * s.tokens * s.slots * 8);
+  s.batch = drawn_batch(bytes, s.heads * pairs);
   const FsatOptions options = drawn_fsat(bytes, s.tokens);
   const Fill dominants = drawn_dominants(bytes, options, s.tokens);
   const std::uint64_t seed = drawn_seed(bytes);
@@ -78,16 +80,18 @@ void try_fsat(Bytes& bytes) {
 }
 
 BirdSizes drawn_bird_sizes(Bytes& bytes) {
-  BirdSizes s{.key_heads = bytes(1, 2), .queries = drawn_rows(bytes), .keys = drawn_rows(bytes)};
+  BirdSizes s{.queries = drawn_rows(bytes), .keys = drawn_rows(bytes)};
   if (bytes.once_in(12)) {  // so many that blocks of keys are searched
     s.queries = bytes(1, 8);
     s.keys = 1024 + bytes(0, 200);
   }
-  s.heads = s.key_heads * bytes(1, 2);
+  const Index pairs = s.queries * s.keys;
+  s.key_heads = drawn_few(bytes, 2, pairs);
+  s.heads = s.key_heads * drawn_few(bytes, 2, s.key_heads * pairs);
   s.width = drawn_width(bytes);
   s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
   s.sketch_width = bytes.once_in(6) ? bytes(9, 20) : bytes(0, 8);
-  s.batch = drawn_batch(bytes, s.heads * s.queries * s.keys);
+  s.batch = drawn_batch(bytes, s.heads * pairs);
   return s;
 }
 
@@ -117,10 +121,14 @@ void judge_bird(const SmartBirdAttention& op, const BirdProblem<T>& p, const Ten
   if (!got.indices.empty()) {
     EXPECT_EQ(got.indices, values_of(chosen.view()));
   }
+  const std::vector<OracleSequence> sequences = oracle_sequences(in);
   const Law law = [&](const Pair& pair) {
-    const OracleSequence s = oracle_sequences(in)[as_size(pair.b)];
-    const auto keys = keys_of(chosen.view(), s.batch, pair.h, s.first_query + pair.row);
-    return std::binary_search(keys.begin(), keys.end(), pair.j);
+    const OracleSequence& s = sequences[as_size(pair.b)];
+    for (Index n = 0; n < op.options.keys_per_row; ++n) {
+      const Index key = chosen.view()(s.batch, pair.h, s.first_query + pair.row, n);
+      if (key < 0 || key >= pair.j) return key == pair.j;
+    }
+    return false;
   };
   const fovea::SoftmaxOptions softmax{.scale = op.options.scale, .alignment = op.options.alignment};
   const auto oracle = OracleOperator<T>::of(softmax, law, p.sizes.width);

@@ -37,16 +37,18 @@ struct MakesMixed {
 template <class T>
 void try_linformer(Bytes& bytes) {
   const fovea::LinformerAttention op({.scale = drawn_scale(bytes)});
-  MixedSizes s{.key_heads = bytes(1, 3), .landmarks = 1};
-  s.heads = s.key_heads * bytes(1, 2);
+  MixedSizes s{.landmarks = 1};
   s.queries = drawn_rows(bytes);
   s.keys = drawn_rows(bytes);
   s.projected = bytes.once_in(3) ? bytes(1, 150) : bytes(1, 9);
+  const Index pairs = (s.queries + s.keys) * s.projected;
+  s.key_heads = drawn_few(bytes, 3, pairs);
+  s.heads = s.key_heads * drawn_few(bytes, 2, s.key_heads * pairs);
   s.width = drawn_width(bytes);
   s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
   s.key_sharing = bytes.once_in(2) ? 1 : s.key_heads;
   s.value_sharing = bytes.once_in(2) ? 1 : s.key_heads;
-  s.batch = drawn_batch(bytes, s.heads * (s.queries + s.keys) * s.projected);
+  s.batch = drawn_batch(bytes, s.heads * pairs);
   const std::uint64_t seed = drawn_seed(bytes);
   const double spread = drawn_spread(bytes);
   const MakesMixed<T> make{s, seed, spread, drawn_lengths(bytes, s.batch, s.keys)};

@@ -28,7 +28,7 @@ Blocks drawn_blocks(Bytes& bytes) {
 
 ReformerOptions drawn_reformer(Bytes& bytes, Index chunk) {
   ReformerOptions options{.chunk = chunk, .rounds = bytes(1, 4)};
-  options.buckets = 2 * (bytes.once_in(3) ? bytes(1, 200) : bytes(1, 6));
+  options.buckets = 2 * (bytes.once_in(3) ? bytes(1, 50) : bytes(1, 6));
   options.causal = bytes.once_in(2);
   using enum FirstChunk;
   options.before_first = std::array{wrap, none, previous_round}[as_size(bytes(0, 2))];

@@ -11,11 +11,13 @@ namespace fovea_test {
 namespace {
 
 SynthesizerSizes drawn_synthesizer(Bytes& bytes) {
-  SynthesizerSizes s{.key_heads = bytes(1, 3), .rows = drawn_rows(bytes)};
-  s.heads = s.key_heads * bytes(1, 3);
+  SynthesizerSizes s{.rows = drawn_rows(bytes)};
+  const Index pairs = s.rows * s.rows;
+  s.key_heads = drawn_few(bytes, 3, pairs);
+  s.heads = s.key_heads * drawn_few(bytes, 3, s.key_heads * pairs);
   s.width = drawn_width(bytes);
   s.value_width = drawn_width(bytes);
-  s.hidden = drawn_width(bytes);
+  s.hidden = pairs > 40'000 ? bytes(0, 9) : drawn_width(bytes);
   s.columns = bytes.once_in(2) ? 0 : bytes(1, 40);
   s.is_shared = bytes.once_in(2);
   s.has_biases = bytes.once_in(2);

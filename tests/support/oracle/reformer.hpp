@@ -53,8 +53,9 @@ class OracleHashes {
       }
     }
     for (Index r = 0; r < options.rounds; ++r) {
+      const std::vector<W> weights = projection(r);
       std::vector<Index> of_round;
-      for (Index i = 0; i < length_; ++i) of_round.push_back(bucket(r, i));
+      for (Index i = 0; i < length_; ++i) of_round.push_back(bucket(weights, i));
       std::vector<Index> order(as_size(length_));
       for (Index i = 0; i < length_; ++i) order[as_size(i)] = i;
       std::stable_sort(order.begin(), order.end(), [&](Index x, Index y) {
@@ -138,7 +139,21 @@ class OracleHashes {
   }
 
  private:
-  Index bucket(Index r, Index i) {
+  /// That of a round, [D, buckets / 2].
+  std::vector<W> projection(Index r) const {
+    std::vector<W> made;
+    for (Index d = 0; d < in_.qk.width(); ++d) {
+      for (Index c = 0; c < options_.buckets / 2; ++c) {
+        made.push_back(
+            in_.projection.is_none()
+                ? static_cast<W>(static_cast<T>(fovea::reformer_projection(options_.seed, r, d, c)))
+                : W{in_.projection(0, r, d, c)});
+      }
+    }
+    return made;
+  }
+
+  Index bucket(const std::vector<W>& weights, Index i) {
     const Index half = options_.buckets / 2;
     std::vector<W> products;
     std::vector<W> sizes;
@@ -146,12 +161,9 @@ class OracleHashes {
       W y = 0;
       W size = 0;
       for (Index d = 0; d < in_.qk.width(); ++d) {
-        const W w = in_.projection.is_none()
-                        ? static_cast<W>(static_cast<T>(
-                              fovea::reformer_projection(options_.seed, r, d, c % half)))
-                        : W{in_.projection(0, r, d, c % half)};
-        y += x(i, d) * w;
-        size += std::abs(x(i, d) * w);
+        const W product = x(i, d) * weights[as_size(d * half + c % half)];
+        y += product;
+        size += std::abs(product);
       }
       products.push_back(c >= half ? -y : y);
       sizes.push_back(size);
