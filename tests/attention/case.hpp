@@ -31,7 +31,7 @@ struct Extras {
   bool beta = false;             // in (0, 1)
   std::string near_logits = {};  // of "hd"
   std::string far_logits = {};
-  bool projection = false;  // [1, 1, kBeyond, D], normal
+  Index features = 0;  // rows of a normal projection [1, 1, R, D]; 0: there is none
 };
 
 /// One operator with its options, as the properties use it.
@@ -77,6 +77,8 @@ struct Case {
   /// Whether it says more memory for backward passes than those of the suite take: that of sums
   /// over sequences, where each one has weights of its own here.
   bool sums_sequences = false;
+  /// The keys that its options ask for: problems get at least so many.
+  Index least_keys = 0;
   /// Whether its calls take packed sequences.
   bool packs = true;
   /// Whether the keys of a row are drawn: by the place of its sequence and head, and by the length.
@@ -110,8 +112,9 @@ struct Case {
 inline constexpr Index kBeyond = 4;
 
 /// A case without its oracles. `Op` meets fovea::DifferentiableAttention.
+/// \param beyond d, M or R, if its shapes say one of them
 template <class T, class Op>
-Case<T> make_case(std::string name, const Op& op, Law law) {
+Case<T> make_case(std::string name, const Op& op, Law law, Index beyond = kBeyond) {
   static_assert(fovea::DifferentiableAttention<Op, T>);
   Case<T> made;
   made.name = std::move(name);
@@ -140,16 +143,16 @@ Case<T> make_case(std::string name, const Op& op, Law law) {
     }
   };
   if constexpr (fovea::IncrementalAttention<Op, T>) {
-    made.decoder = [op](const fovea::DecoderShape& shape) {
+    made.decoder = [op, beyond](const fovea::DecoderShape& shape) {
       return any_decoder<Op, T>(
-          op.template decoder<T>(bench::decoder_shape_for<Op>(shape, kBeyond)));
+          op.template decoder<T>(bench::decoder_shape_for<Op>(shape, beyond)));
     };
   } else {
     made.has_decoder = false;
   }
-  const auto shape_of = [](const AttentionShape& shape) {
+  const auto shape_of = [beyond](const AttentionShape& shape) {
     constexpr bool has_lists = requires(typename Op::Shape s) { s.keys_per_row; };
-    return bench::shape_for<Op>(shape, has_lists ? shape.keys : kBeyond);
+    return bench::shape_for<Op>(shape, has_lists ? shape.keys : beyond);
   };
   made.workspace_bytes = [=](const AttentionShape& shape, Index workers) {
     return op.template workspace_bytes<T>(shape_of(shape), workers);

@@ -3,11 +3,13 @@
 /// Calls of FSAT attention: tensors, what they give, and what they should give.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "attention/case.hpp"
 #include "attention/dominant_fill.hpp"
 #include "fovea/attention/fsat.hpp"
+#include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/oracle/fsat.hpp"
 #include "support/tensor.hpp"
@@ -81,6 +83,23 @@ FsatResult<T> run_fsat(const FsatAttention& op, const FsatProblem<T>& p,
             0);
   return {out.values(), lse.values(), d_q.values(),
           d_k.values(), d_v.values(), d_dominant.values()};
+}
+
+/// What holds results of the call to its oracle: judge(result, name). \param name in the table of
+/// worst errors
+template <class T>
+auto fsat_judge(const FsatOptions& options, const FsatProblem<T>& p) {
+  return [expected = fsat_oracle(p.inputs(), options),
+          grads = fsat_grad_oracle(p.inputs(), options, p.d_out.view())](const FsatResult<T>& got,
+                                                                         const std::string& name) {
+    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {name, "out"})) << "(out)";
+    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {name, "lse"})) << "(lse)";
+    EXPECT_TRUE(within_ratio(got.d_q, grads.softmax.q, 32, {name, "d_q"})) << "(d_q)";
+    EXPECT_TRUE(within_ratio(got.d_k, grads.softmax.k, 32, {name, "d_k"})) << "(d_k)";
+    EXPECT_TRUE(within_ratio(got.d_v, grads.softmax.v, 16, {name, "d_v"})) << "(d_v)";
+    EXPECT_TRUE(within_ratio(got.d_dominant, grads.dominant, 32, {name, "d_dominant"}))
+        << "(d_dominant)";
+  };
 }
 
 }  // namespace fovea_test

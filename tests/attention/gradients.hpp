@@ -184,7 +184,7 @@ void expect_within(const Case<T>& op, const Gradients<T>& got, const ExpectedGra
   if (!op.extras.far_logits.empty()) {
     judge("far_logits", got.far_logits, expected.far_logits, kGradBound);
   }
-  if (op.extras.projection) judge("projection", got.projection, expected.projection, kGradBound);
+  if (op.extras.features > 0) judge("projection", got.projection, expected.projection, kGradBound);
 }
 
 /// Gradients against the oracle, at every level.

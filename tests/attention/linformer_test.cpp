@@ -9,8 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/mixed_tokens.hpp"
-#include "support/oracle/linformer.hpp"
+#include "attention/mixed_oracles.hpp"
 
 namespace fovea_test::attention_linformer {
 
@@ -27,18 +26,8 @@ TYPED_TEST_SUITE(Linformer, Scalars);
 template <class T>
 void expect_conforms(const MixedProblem<T>& p, std::optional<double> scale = {}) {
   const LinformerAttention op({.scale = scale});
-  const View<const T> d_out = p.d_out.view();
-  const ExpectedLinformer<T> expected = linformer_oracle(p.inputs(), scale, d_out);
-  at_each_level([&] {
-    const MixedResult<T> got = run_mixed(op, p);
-    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {"linformer", "out"}));
-    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {"linformer", "lse"})) << "lse";
-    EXPECT_TRUE(within_ratio(got.d_q, expected.q, 32, {"linformer", "d_q"})) << "q";
-    EXPECT_TRUE(within_ratio(got.d_k, expected.k, 32, {"linformer", "d_k"})) << "k";
-    EXPECT_TRUE(within_ratio(got.d_v, expected.v, 32, {"linformer", "d_v"})) << "v";
-    EXPECT_TRUE(within_ratio(got.d_e, expected.key_projection, 32, {"linformer", "d_e"})) << "e";
-    EXPECT_TRUE(within_ratio(got.d_f, expected.value_projection, 32, {"linformer", "d_f"})) << "f";
-  });
+  const auto judge = linformer_judge(scale, p);
+  at_each_level([&] { judge(run_mixed(op, p), "linformer"); });
 }
 
 TYPED_TEST(Linformer, IsTheOracle) {

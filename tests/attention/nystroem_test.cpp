@@ -9,8 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/mixed_tokens.hpp"
-#include "support/oracle/nystroem.hpp"
+#include "attention/mixed_oracles.hpp"
 
 namespace fovea_test::attention_nystroem {
 
@@ -37,16 +36,8 @@ NystroemAttention with(Index landmarks, Index iterations = 6,
 
 template <class T>
 void expect_conforms(const NystroemAttention& op, const MixedProblem<T>& p, bool gradients = true) {
-  const NystroemOracle<T> oracle(p.inputs(), op.options, p.d_out.view());
-  const ExpectedNystroem<T> expected = oracle.expected(gradients);
-  at_each_level([&] {
-    const MixedResult<T> got = run_mixed(op, p);
-    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {"nystroem", "out"}));
-    if (!gradients) return;
-    EXPECT_TRUE(within_ratio(got.d_q, expected.q, 32, {"nystroem", "d_q"})) << "q";
-    EXPECT_TRUE(within_ratio(got.d_k, expected.k, 32, {"nystroem", "d_k"})) << "k";
-    EXPECT_TRUE(within_ratio(got.d_v, expected.v, 32, {"nystroem", "d_v"})) << "v";
-  });
+  const auto judge = nystroem_judge(op.options, p, gradients);
+  at_each_level([&] { judge(run_mixed(op, p), "nystroem"); });
 }
 
 TYPED_TEST(Nystroem, IsTheOracle) {

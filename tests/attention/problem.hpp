@@ -130,6 +130,7 @@ std::optional<Tensor<T>> make_blend_logits(const AttentionShape& s, const std::s
 template <class T>
 Problem<T> make_problem(const Case<T>& op, AttentionShape s, std::uint64_t seed,
                         const Fills& fills) {
+  s.keys = std::max(s.keys, op.least_keys);
   if (op.is_square) s.queries = s.keys = std::max(s.queries, s.keys);
   Problem<T> made{s, seed, Tensor<T>({s.batch, s.query_heads, s.queries, s.width}),
                   Tensor<T>({s.batch, s.key_heads, s.keys, s.width}),
@@ -153,8 +154,8 @@ Problem<T> make_problem(const Case<T>& op, AttentionShape s, std::uint64_t seed,
     made.beta = Tensor<T>({s.batch, s.key_heads, s.keys, 1});
     made.beta->fill(beta_fill(seed));
   }
-  if (op.extras.projection) {
-    made.projection = Tensor<T>({1, 1, kBeyond, s.width});
+  if (op.extras.features > 0) {
+    made.projection = Tensor<T>({1, 1, op.extras.features, s.width});
     made.projection->fill(gaussian(seed + 1000));
   }
   made.near_logits = make_blend_logits<T>(s, op.extras.near_logits, seed + 800);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "fovea/attention/reformer.hpp"
@@ -20,6 +21,13 @@ namespace fovea_test {
 using fovea::FirstChunk;
 using fovea::ReformerAttention;
 using fovea::ReformerOptions;
+
+inline std::string describe(const ReformerOptions& o) {
+  return "chunk " + std::to_string(o.chunk) + ", rounds " + std::to_string(o.rounds) +
+         ", before_first " + std::to_string(static_cast<int>(o.before_first)) +
+         (o.causal ? ", causal" : "") + (o.across_buckets ? "" : ", within buckets") +
+         (o.correct_duplicates ? ", corrected" : "");
+}
 
 struct ReformerSizes {
   Index batch = 1;
@@ -99,6 +107,22 @@ ReformerResult<T> run_reformer(const ReformerAttention& op, const ReformerProble
   }
   return {to.out.values(), to.lse.values(), to.round_lse.values(), to.d_qk.values(),
           to.d_v.values()};
+}
+
+/// What holds results of the call to its oracle: judge(result, name). \param name in the table of
+/// worst errors
+template <class T>
+auto reformer_judge(const ReformerOptions& options, const ReformerProblem<T>& p) {
+  return [expected = reformer_oracle(p.inputs(), options),
+          grads = reformer_grad_oracle(p.inputs(), options, p.d_out.view())](
+             const ReformerResult<T>& got, const std::string& name) {
+    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {name, "out"})) << "(out)";
+    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {name, "lse"})) << "(lse)";
+    EXPECT_TRUE(within_ratio(got.round_lse, expected.round_lse, 8, {name, "round_lse"}))
+        << "(round_lse)";
+    EXPECT_TRUE(within_ratio(got.d_qk, grads.qk, 32, {name, "d_qk"})) << "(d_qk)";
+    EXPECT_TRUE(within_ratio(got.d_v, grads.v, 16, {name, "d_v"})) << "(d_v)";
+  };
 }
 
 }  // namespace fovea_test

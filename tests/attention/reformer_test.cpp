@@ -27,16 +27,10 @@ static_assert(!fovea::IncrementalAttention<ReformerAttention, float>);
 
 template <class T>
 void expect_conforms(const ReformerOptions& options, const ReformerProblem<T>& p) {
-  const ExpectedReformer<T> expected = reformer_oracle(p.inputs(), options);
-  const ExpectedReformerGrads<T> grads = reformer_grad_oracle(p.inputs(), options, p.d_out.view());
+  const auto judge = reformer_judge(options, p);
   at_each_level([&] {
     const ReformerResult<T> got = run_reformer(ReformerAttention(options), p);
-    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {"reformer", "out"})) << "(out)";
-    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {"reformer", "lse"})) << "(lse)";
-    EXPECT_TRUE(within_ratio(got.round_lse, expected.round_lse, 8, {"reformer", "round_lse"}))
-        << "(round_lse)";
-    EXPECT_TRUE(within_ratio(got.d_qk, grads.qk, 32, {"reformer", "d_qk"})) << "(d_qk)";
-    EXPECT_TRUE(within_ratio(got.d_v, grads.v, 16, {"reformer", "d_v"})) << "(d_v)";
+    judge(got, "reformer");
     EXPECT_TRUE(same_bits(got, run_reformer(ReformerAttention(options), p, nullptr, {}, false)));
   });
 }
@@ -57,13 +51,6 @@ std::vector<ReformerOptions> all_options(Index chunk, Index rounds, Index bucket
     }
   }
   return all;
-}
-
-std::string describe(const ReformerOptions& o) {
-  return "chunk " + std::to_string(o.chunk) + ", rounds " + std::to_string(o.rounds) +
-         ", before_first " + std::to_string(static_cast<int>(o.before_first)) +
-         (o.causal ? ", causal" : "") + (o.across_buckets ? "" : ", within buckets") +
-         (o.correct_duplicates ? ", corrected" : "");
 }
 
 template <class T>

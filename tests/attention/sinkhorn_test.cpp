@@ -10,116 +10,24 @@
 #include <limits>
 #include <vector>
 
+#include "attention/sinkhorn_problem.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/central_differences.hpp"
 #include "support/failing_allocations.hpp"
-#include "support/fill.hpp"
 #include "support/levels.hpp"
-#include "support/oracle/sinkhorn.hpp"
 #include "support/same_everywhere.hpp"
-#include "support/tensor.hpp"
 
 namespace fovea_test::attention_sinkhorn {
-
-using fovea::SinkhornAttention;
-using fovea::SinkhornOptions;
 
 static_assert(fovea::DifferentiableAttention<SinkhornAttention, float>);
 static_assert(fovea::DifferentiableAttention<SinkhornAttention, double>);
 static_assert(!fovea::IncrementalAttention<SinkhornAttention, float>);
 
-struct Sizes {
-  Index batch = 1;
-  Index heads = 1;
-  Index key_heads = 1;
-  Index rows = 0;
-  Index width = 8;
-  Index value_width = 5;
-  Index block = 1;
-};
-
-/// What one call reads, Gaussian, in one layout.
-template <class T>
-struct SortProblem {
-  explicit SortProblem(const Sizes& s, std::uint64_t seed = 1, const Layout& layout = {})
-      : q({s.batch, s.heads, s.rows, s.width}, layout),
-        k({s.batch, s.key_heads, s.rows, s.width}, layout),
-        v({s.batch, s.key_heads, s.rows, s.value_width}, layout),
-        sorting({s.batch, s.key_heads, s.rows / s.block, s.rows / s.block}, layout),
-        d_out({s.batch, s.heads, s.rows, s.value_width}, layout) {
-    for (const Tensor<T>* x : {&q, &k, &v, &sorting, &d_out}) x->fill(gaussian(seed++));
-  }
-
-  fovea::SinkhornInputs<T> inputs() const {
-    return {q.view(), k.view(), v.view(), key_lengths, sorting.view()};
-  }
-
-  Tensor<T> q, k, v, sorting, d_out;
-  std::vector<Index> key_lengths;
-};
-
-/// What one call writes, NaN in one layout.
-template <class T>
-struct SortWritten {
-  explicit SortWritten(const SortProblem<T>& p, const Layout& layout = {})
-      : out(p.d_out.shape(), layout),
-        lse({p.q.shape()[0], p.q.shape()[1], p.q.shape()[2], 1}, layout),
-        d_q(p.q.shape(), layout),
-        d_k(p.k.shape(), layout),
-        d_v(p.v.shape(), layout),
-        d_sorting(p.sorting.shape(), layout) {}
-
-  fovea::SinkhornGrads<T> grads() const {
-    return {d_q.view(), d_k.view(), d_v.view(), d_sorting.view()};
-  }
-
-  Tensor<T> out, lse, d_q, d_k, d_v, d_sorting;
-};
-
-/// The same in logical order.
-template <class T>
-struct SortResult {
-  std::vector<T> out, lse, d_q, d_k, d_v, d_sorting;
-
-  /// Calls f(name, numbers) for each.
-  template <class F>
-  void for_each(F&& f) const {
-    f("out", out), f("lse", lse);
-    f("d_q", d_q), f("d_k", d_k), f("d_v", d_v), f("d_sorting", d_sorting);
-  }
-};
-
-/// Runs forward and backward into NaN; what stands between the elements must stay.
-template <class T>
-SortResult<T> run_sort(const SinkhornOptions& options, const SortProblem<T>& p,
-                       AnyExecutor* executor = nullptr, const Layout& layout = {}) {
-  const SinkhornAttention op(options);
-  const SortWritten<T> to(p, layout);
-  on_executor(executor, [&](auto&& on) {
-    op.forward(p.inputs(), to.out.view(), {to.lse.view()}, on);
-    op.backward(p.inputs(), to.out.view(), {to.lse.view()}, p.d_out.view(), to.grads(), on);
-  });
-  for (const Tensor<T>* x : {&to.out, &to.lse, &to.d_q, &to.d_k, &to.d_v, &to.d_sorting}) {
-    EXPECT_EQ(x->changed_gaps(), 0);
-  }
-  return {to.out.values(), to.lse.values(), to.d_q.values(),
-          to.d_k.values(), to.d_v.values(), to.d_sorting.values()};
-}
-
 template <class T>
 void expect_conforms(const SinkhornOptions& options, const SortProblem<T>& p) {
-  const ExpectedSinkhorn<T> expected = sinkhorn_oracle(p.inputs(), options, p.d_out.view());
-  at_each_level([&] {
-    const SortResult<T> got = run_sort(options, p);
-    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {"sinkhorn", "out"})) << "(out)";
-    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {"sinkhorn", "lse"})) << "(lse)";
-    EXPECT_TRUE(within_ratio(got.d_q, expected.q, 32, {"sinkhorn", "d_q"})) << "(d_q)";
-    EXPECT_TRUE(within_ratio(got.d_k, expected.k, 32, {"sinkhorn", "d_k"})) << "(d_k)";
-    EXPECT_TRUE(within_ratio(got.d_v, expected.v, 16, {"sinkhorn", "d_v"})) << "(d_v)";
-    EXPECT_TRUE(within_ratio(got.d_sorting, expected.sorting, 32, {"sinkhorn", "d_sorting"}))
-        << "(d_sorting)";
-  });
+  const auto judge = sinkhorn_judge(options, p);
+  at_each_level([&] { judge(run_sort(options, p), "sinkhorn"); });
 }
 
 template <class T>
@@ -203,13 +111,13 @@ TYPED_TEST(Sinkhorn, BitsDoNotDependOnThreadsLevelsAndStrides) {
   using T = TypeParam;
   for (const Index block : {1, 7, 42}) {
     const auto make = [&](const Layout& layout) {
-      const Sizes s{.batch = 2,
-                    .heads = 4,
-                    .key_heads = 2,
-                    .rows = 126,
-                    .width = 19,
-                    .value_width = 17,
-                    .block = block};
+      const SortSizes s{.batch = 2,
+                        .heads = 4,
+                        .key_heads = 2,
+                        .rows = 126,
+                        .width = 19,
+                        .value_width = 17,
+                        .block = block};
       SortProblem<T> p(s, 1, layout);
       p.key_lengths = {126, 84};
       return p;
@@ -347,13 +255,13 @@ TYPED_TEST(Sinkhorn, OfFailedAllocations) {
 
 TEST(SinkhornGroups, MoreSequencesThanAreAtWorkAtOnce) {
   const SinkhornOptions options{.block = 64, .iterations = 2};
-  const Sizes many{.batch = 3,
-                   .heads = 2,
-                   .key_heads = 2,
-                   .rows = 8192,
-                   .width = 64,
-                   .value_width = 64,
-                   .block = 64};
+  const SortSizes many{.batch = 3,
+                       .heads = 2,
+                       .key_heads = 2,
+                       .rows = 8192,
+                       .width = 64,
+                       .value_width = 64,
+                       .block = 64};
   const SortProblem<float> p(many);
   ASSERT_LT(fovea::sinkhorn_sequences_at_once(options, fovea::shape_of(p.inputs())), 6);
   const SortResult<float> got = run_sort(options, p);

@@ -3,10 +3,14 @@
 /// Tensors of one call of Smart Bird attention, for its tests.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <optional>
 #include <vector>
 
 #include "bench/entries/all_inputs.hpp"
 #include "fovea/attention/smart_bird.hpp"
+#include "support/executors.hpp"
 #include "support/fill.hpp"
 #include "support/oracle/sketch.hpp"
 #include "support/tensor.hpp"
@@ -51,15 +55,71 @@ struct BirdProblem {
     AllInputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_q, cu_k};
     in.sketch_q = sketch_q.view();
     in.sketch_k = sketch_k.view();
+    if (draws) in.draws = draws->view();
     return in;
+  }
+  /// The same in another layout.
+  BirdProblem in(const Layout& layout) const {
+    BirdProblem other(*this, layout);
+    if (draws) other.draws = draws->in(layout);
+    return other;
   }
   Shape out_shape() const { return {sizes.batch, sizes.heads, sizes.queries, sizes.value_width}; }
   Shape row_shape() const { return {sizes.batch, sizes.heads, sizes.queries, 1}; }
 
   BirdSizes sizes;
   Tensor<T> q, k, v, sketch_q, sketch_k;
+  std::optional<Tensor<T>> draws = {};
   std::vector<Index> key_lengths, cu_q, cu_k;
+
+ private:
+  BirdProblem(const BirdProblem& of, const Layout& layout)
+      : sizes(of.sizes),
+        q(of.q.in(layout)),
+        k(of.k.in(layout)),
+        v(of.v.in(layout)),
+        sketch_q(of.sketch_q.in(layout)),
+        sketch_k(of.sketch_k.in(layout)),
+        key_lengths(of.key_lengths),
+        cu_q(of.cu_q),
+        cu_k(of.cu_k) {}
 };
+
+/// What both passes of one call write, in logical order.
+template <class T>
+struct BirdResult {
+  std::vector<T> out, lse, d_q, d_k, d_v;
+  std::vector<Index> indices;  // or none
+
+  /// Calls f(name, numbers) for each.
+  template <class F>
+  void for_each(F&& f) const {
+    f("out", out), f("lse", lse);
+    f("d_q", d_q), f("d_k", d_k), f("d_v", d_v);
+  }
+};
+
+/// Both passes into NaN. \param saves whether the chosen keys are saved for the backward pass
+template <class T>
+BirdResult<T> run_bird(const SmartBirdAttention& op, const BirdProblem<T>& p,
+                       const Tensor<T>& d_out, AnyExecutor* executor = nullptr,
+                       const Layout& layout = {}, bool saves = false) {
+  const AllInputs<T> in = p.inputs();
+  const Tensor<T> out(p.out_shape(), layout), lse(p.row_shape(), layout);
+  const Tensor<T> d_q(p.q.shape(), layout), d_k(p.k.shape(), layout), d_v(p.v.shape(), layout);
+  Shape of_lists = p.row_shape();
+  of_lists[3] = op.options.keys_per_row;
+  const Tensor<Index> indices(saves ? of_lists : Shape{}, layout);
+  AllSaved<T> saved{lse.view()};
+  if (saves) saved.indices = indices.view();
+  on_executor(executor, [&](auto&& on) {
+    op.forward(in, out.view(), saved, on);
+    op.backward(in, View<const T>(out.view()), saved, View<const T>(d_out.view()),
+                bench::AllGrads<T>{d_q.view(), d_k.view(), d_v.view()}, on);
+  });
+  for (const Tensor<T>* x : {&out, &lse, &d_q, &d_k, &d_v}) EXPECT_EQ(x->changed_gaps(), 0);
+  return {out.values(), lse.values(), d_q.values(), d_k.values(), d_v.values(), indices.values()};
+}
 
 /// The keys of one row of a list.
 inline std::vector<Index> keys_of(const View<const Index>& indices, Index b, Index h, Index i) {

@@ -56,18 +56,12 @@ void expect_oracle(const BirdProblem<T>& problem, const SmartBirdOptions& option
   const ExpectedGrads<T> grads = softmax_grad_oracle(in, oracle, View<const T>(d_out.view()));
   const SmartBirdAttention op(options);
   at_each_level([&] {
-    const Tensor<T> out(problem.out_shape());
-    const Tensor<T> lse(problem.row_shape());
-    const AllSaved<T> saved{lse.view()};
-    op.forward(in, out.view(), saved);
-    EXPECT_TRUE(within_ratio(out.values(), expected.out, 16, {"smart_bird", "out"}));
-    EXPECT_TRUE(within_ratio(lse.values(), expected.lse, 8, {"smart_bird", "lse"}));
-    const Tensor<T> d_q(problem.q.shape()), d_k(problem.k.shape()), d_v(problem.v.shape());
-    op.backward(in, View<const T>(out.view()), saved, View<const T>(d_out.view()),
-                AllGrads<T>{d_q.view(), d_k.view(), d_v.view()});
-    EXPECT_TRUE(within_ratio(d_q.values(), grads.q, 32, {"smart_bird", "d_q"}));
-    EXPECT_TRUE(within_ratio(d_k.values(), grads.k, 32, {"smart_bird", "d_k"}));
-    EXPECT_TRUE(within_ratio(d_v.values(), grads.v, 16, {"smart_bird", "d_v"}));
+    const BirdResult<T> got = run_bird(op, problem, d_out);
+    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {"smart_bird", "out"}));
+    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {"smart_bird", "lse"}));
+    EXPECT_TRUE(within_ratio(got.d_q, grads.q, 32, {"smart_bird", "d_q"}));
+    EXPECT_TRUE(within_ratio(got.d_k, grads.k, 32, {"smart_bird", "d_k"}));
+    EXPECT_TRUE(within_ratio(got.d_v, grads.v, 16, {"smart_bird", "d_v"}));
   });
 }
 

@@ -238,6 +238,26 @@ struct SynthesizerProblem {
   Tensor<T> d_out;
 };
 
+/// What holds results of the call to its oracle: judge(result, name). \param name in the table of
+/// worst errors
+template <class Form>
+auto synthesizer_judge(const SynthesizerProblem<Form>& problem) {
+  using T = typename Form::Scalar;
+  std::vector<std::string> names;
+  for (const auto& [name, x] : problem.tensors.all()) names.push_back(name);
+  const auto in = problem.inputs();
+  return [names, expected = synthesizer_oracle<T>(in, problem.causal),
+          grads = Form::references(synthesizer_grads(in, problem.causal, problem.d_out.view()))](
+             const SynthesizerResult<T>& got, const std::string& name) {
+    EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {name, "out"})) << "out";
+    EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {name, "lse"})) << "lse";
+    for (std::size_t n = 0; n < grads.size(); ++n) {
+      EXPECT_TRUE(within_ratio(got.grads[n], grads[n], 32, {name, "d_" + names[n]}))
+          << "gradient of " << names[n];
+    }
+  };
+}
+
 template <class T>
 testing::AssertionResult same_bits(const SynthesizerResult<T>& a, const SynthesizerResult<T>& b) {
   if (auto same = same_bits(a.out, b.out, a.shape); !same) return same << " (out)";

@@ -25,20 +25,8 @@ class Synthesizer : public testing::Test {
   using Number = typename Form::Scalar;
 
   void expect_oracle(const Problem& problem) {
-    const auto in = problem.inputs();
-    const Expected<Number> expected = synthesizer_oracle<Number>(in, problem.causal);
-    const auto grads =
-        Form::references(synthesizer_grads(in, problem.causal, problem.d_out.view()));
-    at_each_level([&] {
-      const auto got = problem.run();
-      EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {"synthesizer", "out"})) << "out";
-      EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {"synthesizer", "lse"})) << "lse";
-      for (std::size_t n = 0; n < grads.size(); ++n) {
-        const std::string name = problem.tensors.all()[n].first;
-        EXPECT_TRUE(within_ratio(got.grads[n], grads[n], 32, {"synthesizer", "d_" + name}))
-            << "gradient of " << name;
-      }
-    });
+    const auto judge = synthesizer_judge(problem);
+    at_each_level([&] { judge(problem.run(), "synthesizer"); });
   }
 };
 using Forms = testing::Types<RandomForm<float>, RandomForm<double>, FactorisedForm<float>,

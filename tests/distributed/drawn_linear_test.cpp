@@ -19,7 +19,7 @@ template <class T, class Op>
 void try_far(const Op& op, Bytes& bytes, bool has_delta = false) {
   Case<T> beside;
   beside.is_square = true;
-  beside.extras.projection = std::is_same_v<Op, fovea::PerformerAttention>;
+  if (std::is_same_v<Op, fovea::PerformerAttention>) beside.extras.features = kBeyond;
   if constexpr (requires { Op::kHasNear; }) {
     if (Op::kHasNear) beside.extras = drawn_blend(bytes);
     beside.extras.beta = Op::kHasBeta;

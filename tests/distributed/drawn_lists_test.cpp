@@ -111,14 +111,7 @@ template <class T>
 void try_smart_bird(Bytes& bytes) {
   Problem<T> problem = drawn_square_problem<T>(bytes, {});
   const AttentionShape& s = problem.shape;
-  fovea::SmartBirdAttention op;
-  op.options.keys_per_row = bytes(1, 24);
-  op.options.seed = static_cast<std::uint64_t>(bytes(0, 255));
-  op.options.causal = bytes.once_in(2);
-  if (bytes.once_in(3)) op.options.scale = 0.3;
-  if (bytes.once_in(3)) op.options.sketch_scale = 1.5;
-  using enum fovea::SketchSearch;
-  op.options.search = std::array{automatic, exhaustive, blocks}[as_size(bytes(0, 2))];
+  const fovea::SmartBirdAttention op(drawn_smart_bird(bytes));
   const Index width = bytes(1, 8);
   Sketch<T> sketch{Tensor<T>({s.batch, 1, s.queries, width}),
                    Tensor<T>({s.batch, 1, s.keys, width}),
@@ -133,15 +126,7 @@ template <class T>
 void try_fsat(Bytes& bytes) {
   Problem<T> problem = drawn_square_problem<T>(bytes, {});
   const AttentionShape& s = problem.shape;
-  fovea::FsatOptions options;
-  options.max_length = std::max<Index>(1, s.keys) + bytes(0, 20);
-  if (bytes.once_in(3)) options.variance = static_cast<double>(bytes(1, 80)) / 4;
-  options.confidence = bytes.once_in(2) ? fovea::Confidence::relative : fovea::Confidence::density;
-  using enum fovea::EdgeSource;
-  options.edges = std::array{predicted, random, both}[as_size(bytes(0, 2))];
-  options.seed = static_cast<std::uint64_t>(bytes(0, 255));
-  options.truncate_gradient = bytes.once_in(2);
-  if (bytes.once_in(3)) options.scale = 0.3;
+  const fovea::FsatOptions options = drawn_fsat(bytes, s.keys);
   const Shape slots = {s.batch, s.query_heads, s.keys, bytes(1, 6)};
   Dominant<T> dominant{Tensor<T>(slots), Tensor<T>(slots)};
   dominant.indices.fill(dominant_fill(problem.seed + 3, static_cast<double>(options.max_length)));

@@ -125,6 +125,8 @@ Case<T> drawn_case(Bytes& bytes) {
       return drawn_fixed_case<T>(bytes);
     case 4:
       return bytes.once_in(2) ? drawn_big_bird_case<T>(bytes) : drawn_sparse_case<T>(bytes);
+    case 5:
+      return drawn_other_case<T>(bytes);
     case 6:
       return drawn_far_case<T>(bytes);
     default:

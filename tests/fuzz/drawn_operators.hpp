@@ -100,6 +100,70 @@ inline fovea::BigBirdAttention drawn_big_bird(Bytes& bytes) {
   return op;
 }
 
+inline fovea::LongformerOptions drawn_longformer(Bytes& bytes) {
+  fovea::LongformerOptions options;
+  draw_softmax(bytes, options);
+  const Index most = bytes.once_in(2) ? 8 : 300;
+  options.left = bytes(0, most);
+  options.right = bytes(0, most);
+  options.causal = bytes.once_in(2);
+  if (bytes.once_in(2)) options.first_global = bytes.once_in(3) ? bytes(0, 400) : bytes(0, 4);
+  if (bytes.once_in(3)) {
+    Index next = options.first_global;
+    for (Index n = bytes(1, 3); n > 0; --n) {
+      next += bytes(0, 30);
+      options.global.push_back(next++);
+    }
+  }
+  if (bytes.once_in(4)) options.alignment = fovea::CausalAlignment::top_left;
+  return options;
+}
+
+/// The keys that a sequence must have for its global positions.
+inline Index least_keys(const fovea::LongformerOptions& options) {
+  return options.global.empty() ? 0 : options.global.back() + 1;
+}
+
+inline std::string describe(const fovea::LongformerOptions& options) {
+  std::string text = "left " + std::to_string(options.left) + ", right " +
+                     std::to_string(options.right) + ", first " +
+                     std::to_string(options.first_global) + ", global";
+  for (const Index i : options.global) text += " " + std::to_string(i);
+  return text + (options.causal ? ", causal" : "");
+}
+
+/// Lists of blocks for some heads, in which rows may have none.
+inline fovea::BlockSparseOptions drawn_block_sparse(Bytes& bytes) {
+  fovea::BlockSparseOptions options;
+  draw_softmax(bytes, options);
+  options.block = bytes.once_in(2) ? bytes(1, 16) : bytes(17, 150);
+  options.causal = bytes.once_in(2);
+  if (bytes.once_in(4)) options.alignment = fovea::CausalAlignment::top_left;
+  const Index columns = bytes(0, std::min<Index>(200 / options.block + 1, 12));
+  const auto seed = static_cast<std::uint64_t>(bytes(0, 255));
+  const auto density = static_cast<std::uint64_t>(bytes(1, 4));
+  for (Index head = bytes(0, 2); head >= 0; --head) {
+    fovea::BlockRows rows{{0}, {}};
+    for (Index row = bytes(0, std::min<Index>(390 / options.block + 1, 40)); row > 0; --row) {
+      for (Index column = 0; column < columns; ++column) {
+        if (hash(seed, head, row, column, 0) % density == 0) rows.columns.push_back(column);
+      }
+      rows.offsets.push_back(std::ssize(rows.columns));
+    }
+    options.layouts.push_back(rows);
+  }
+  return options;
+}
+
+/// The keys that a sequence must have for the blocks that are listed.
+inline Index least_keys(const fovea::BlockSparseOptions& options) {
+  Index most = -1;
+  for (const fovea::BlockRows& rows : options.layouts) {
+    for (const Index column : rows.columns) most = std::max(most, column);
+  }
+  return most * options.block + (most < 0 ? options.block : 1);
+}
+
 /// An operator over patterns, and the laws that heads follow in turn.
 struct DrawnSparse {
   fovea::SparseAttention op{fovea::SparseOptions{}};
@@ -130,6 +194,35 @@ inline DrawnSparse drawn_sparse(Bytes& bytes) {
     }
   }
   return drawn;
+}
+
+inline fovea::SmartBirdOptions drawn_smart_bird(Bytes& bytes) {
+  using enum fovea::SketchSearch;
+  using enum fovea::SamplingPolicy;
+  fovea::SmartBirdOptions options;
+  options.keys_per_row = bytes.once_in(3) ? bytes(1, 300) : bytes(1, 24);
+  options.policy = std::array{squared_inverse_log, inverse_log, raw, top_k,
+                              fovea::SamplingPolicy::random}[as_size(bytes(0, 4))];
+  options.seed = static_cast<std::uint64_t>(bytes(0, 255));
+  options.causal = bytes.once_in(2);
+  if (bytes.once_in(3)) options.scale = 0.3;
+  if (bytes.once_in(3)) options.sketch_scale = static_cast<double>(bytes(-20, 20)) / 10;
+  options.search = std::array{automatic, exhaustive, blocks}[as_size(bytes(0, 2))];
+  return options;
+}
+
+/// \param tokens of the longest sequence
+inline fovea::FsatOptions drawn_fsat(Bytes& bytes, Index tokens) {
+  using enum fovea::EdgeSource;
+  fovea::FsatOptions options;
+  options.max_length = std::max<Index>(1, tokens) + (bytes.once_in(8) ? 65'536 : bytes(0, 20));
+  if (bytes.once_in(3)) options.variance = static_cast<double>(bytes(1, 80)) / 4;
+  options.confidence = bytes.once_in(2) ? fovea::Confidence::relative : fovea::Confidence::density;
+  options.edges = std::array{predicted, fovea::EdgeSource::random, both}[as_size(bytes(0, 2))];
+  options.seed = static_cast<std::uint64_t>(bytes(0, 255));
+  options.truncate_gradient = bytes.once_in(2);
+  if (bytes.once_in(3)) options.scale = 0.3;
+  return options;
 }
 
 inline fovea::Denominator drawn_denominator(Bytes& bytes) {

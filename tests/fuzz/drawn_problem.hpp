@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/poisons.hpp"
 #include "attention/problem.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fuzz/bytes.hpp"
@@ -19,6 +20,9 @@ namespace fovea_test {
 /// A case of the conformance suite, or an operator with drawn options. T is float or double.
 template <class T>
 Case<T> drawn_case(Bytes& bytes);
+/// One of those in drawn_other_cases.cpp.
+template <class T>
+Case<T> drawn_other_case(Bytes& bytes);
 
 /// A number of rows: the smallest ones, some, or around the sizes of tiles and segments.
 inline Index drawn_rows(Bytes& bytes) {
@@ -76,7 +80,7 @@ template <class T>
 Problem<T> drawn_problem(Bytes& bytes, const Case<T>& op) {
   const AttentionShape shape = drawn_shape(bytes);
   const auto seed = static_cast<std::uint64_t>(bytes(1, 255));
-  if (op.packs && bytes.once_in(5)) {
+  if (op.packs && op.least_keys == 0 && bytes.once_in(5)) {
     std::vector<Index> queries;
     std::vector<Index> keys;
     for (Index s = bytes(1, 4); s > 0; --s) {
@@ -91,6 +95,20 @@ Problem<T> drawn_problem(Bytes& bytes, const Case<T>& op) {
     made.key_lengths.push_back(bytes(0, made.shape.keys));
   }
   return made;
+}
+
+/// Puts NaN, infinity or the largest number into the rows of tensors from the lengths on.
+template <class T>
+void poison_rows(Bytes& bytes, const std::vector<Index>& lengths,
+                 const std::vector<const Tensor<T>*>& tensors) {
+  const std::vector<T> poisons = all_poisons<T>();
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    for (const Tensor<T>* x : tensors) {
+      for (Index i = lengths[b]; i < x->shape()[2]; ++i) {
+        set_row(*x, static_cast<Index>(b), i, drawn_of(bytes, poisons));
+      }
+    }
+  }
 }
 
 /// A place in memory, between guard pages now and then. Tensors that are written lie in it, too:

@@ -5,25 +5,10 @@
 /// GoogleTest's expectations.
 #pragma once
 
-#include <limits>
-
 #include "attention/gradients.hpp"
-#include "attention/poisons.hpp"
 #include "fuzz/drawn_problem.hpp"
 
 namespace fovea_test {
-
-/// Puts NaN, infinity or the largest number into keys and values behind the key lengths.
-template <class T>
-void poison_hidden(Bytes& bytes, const Problem<T>& problem) {
-  const std::vector<T> poisons = all_poisons<T>();
-  for (Index b = 0; b < problem.shape.batch; ++b) {
-    for (Index j = problem.keys_of_batch(b); j < problem.shape.keys; ++j) {
-      set_row(problem.k, b, j, drawn_of(bytes, poisons));
-      set_row(problem.v, b, j, drawn_of(bytes, poisons));
-    }
-  }
-}
 
 template <class T>
 void try_operator_in(Bytes& bytes) {
@@ -37,7 +22,7 @@ void try_operator_in(Bytes& bytes) {
   const Layout of_k = drawn_input_layout(bytes);
   const Layout of_v = drawn_input_layout(bytes);
   const Problem<T> elsewhere = problem.in(of_q, of_k, of_v, drawn_input_layout(bytes));
-  if (!op.is_square) poison_hidden(bytes, elsewhere);
+  if (!op.is_square) poison_rows<T>(bytes, elsewhere.key_lengths, {&elsewhere.k, &elsewhere.v});
   const Layout of_out = drawn_layout(bytes);
   AnyExecutor executor = drawn_executor(bytes);
 

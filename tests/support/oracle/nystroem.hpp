@@ -106,18 +106,19 @@ struct OracleHead {
 };
 
 /// The outputs of all heads of a call.
-/// \param changed_kernel changes A of one head: a trial of its roundings
+/// \param change changes A of a head, and each product on the way to its inverse: a trial of
+/// roundings
 template <class S, class W, class F>
 std::vector<OracleMatrix<S>> nystroem_heads(const std::vector<OracleHead<S>>& heads,
                                             const fovea::NystroemOptions& options, W scale,
-                                            const F& changed_kernel) {
+                                            const F& change) {
   const Index m = options.landmarks;
   std::vector<OracleMatrix<S>> kernels;
   std::vector<S> norms;
   for (const OracleHead<S>& head : heads) {
     kernels.push_back(softmax_of(landmarks_of(head.q, m), landmarks_of(head.k, m), scale));
     OracleMatrix<S>& a = kernels.back();
-    changed_kernel(a);
+    change(a);
     S column_norm = S(0), row_norm = S(0);
     for (Index i = 0; i < m; ++i) {
       S column = S(0), row = S(0);
@@ -156,8 +157,13 @@ std::vector<OracleMatrix<S>> nystroem_heads(const std::vector<OracleHead<S>>& he
         }
         return x;
       };
-      const OracleMatrix<S> p = product(a, z);
-      z = product(z, minus(13, product(p, minus(15, product(p, minus(7, p))))));
+      const auto rounded = [&](OracleMatrix<S> x) {
+        change(x);
+        return x;
+      };
+      const OracleMatrix<S> p = rounded(product(a, z));
+      const OracleMatrix<S> inner = rounded(product(p, minus(7, p)));
+      z = rounded(product(z, minus(13, rounded(product(p, minus(15, inner))))));
       for (S& element : z.at) element = element / S(4);
     }
     const OracleMatrix<S> w = product(softmax_of(landmarks_of(head.q, m), head.k, scale), head.v);
@@ -251,10 +257,12 @@ class NystroemOracle {
     }
     const W width = static_cast<W>(std::max<Index>(1, in_.q.width()));
     const W scale = options_.scale ? W{*options_.scale} : 1 / std::sqrt(width);
+    Index changes = 0;
     return nystroem_heads<S>(heads, options_, scale, [&](OracleMatrix<S>& a) {
       if (trial == 0) return;
+      ++changes;
       for (std::size_t i = 0; i < a.at.size(); ++i) {
-        const double u = 2 * uniform(hash(trial, static_cast<Index>(i), 5, 5, 5)) - 1;
+        const double u = 2 * uniform(hash(trial, static_cast<Index>(i), changes, 5, 5)) - 1;
         a.at[i] = a.at[i] * S(1 + static_cast<W>(u) * kRoundoff<T>);
       }
     });

@@ -53,8 +53,9 @@ class OracleHashes {
       }
     }
     for (Index r = 0; r < options.rounds; ++r) {
+      const std::vector<W> weights = projection(r);
       std::vector<Index> of_round;
-      for (Index i = 0; i < length_; ++i) of_round.push_back(bucket(r, i));
+      for (Index i = 0; i < length_; ++i) of_round.push_back(bucket(weights, i));
       std::vector<Index> order(as_size(length_));
       for (Index i = 0; i < length_; ++i) order[as_size(i)] = i;
       std::stable_sort(order.begin(), order.end(), [&](Index x, Index y) {
@@ -66,6 +67,8 @@ class OracleHashes {
   }
 
   Index length() const { return length_; }
+  /// Whether rounding cannot give a row another bucket.
+  bool is_decided() const { return is_decided_; }
 
   W norm(Index i) const { return norms_[as_size(i)]; }
   W key(Index i, Index d) const { return keys_[as_size(i * in_.qk.width() + d)]; }
@@ -136,24 +139,42 @@ class OracleHashes {
   }
 
  private:
-  Index bucket(Index r, Index i) const {
+  /// That of a round, [D, buckets / 2].
+  std::vector<W> projection(Index r) const {
+    std::vector<W> made;
+    for (Index d = 0; d < in_.qk.width(); ++d) {
+      for (Index c = 0; c < options_.buckets / 2; ++c) {
+        made.push_back(
+            in_.projection.is_none()
+                ? static_cast<W>(static_cast<T>(fovea::reformer_projection(options_.seed, r, d, c)))
+                : W{in_.projection(0, r, d, c)});
+      }
+    }
+    return made;
+  }
+
+  Index bucket(const std::vector<W>& weights, Index i) {
     const Index half = options_.buckets / 2;
-    Index best = 0;
-    W largest = -std::numeric_limits<W>::infinity();
+    std::vector<W> products;
+    std::vector<W> sizes;
     for (Index c = 0; c < options_.buckets; ++c) {
       W y = 0;
+      W size = 0;
       for (Index d = 0; d < in_.qk.width(); ++d) {
-        const W w = in_.projection.is_none()
-                        ? static_cast<W>(static_cast<T>(
-                              fovea::reformer_projection(options_.seed, r, d, c % half)))
-                        : W{in_.projection(0, r, d, c % half)};
-        y += x(i, d) * w;
+        const W product = x(i, d) * weights[as_size(d * half + c % half)];
+        y += product;
+        size += std::abs(product);
       }
-      if (c >= half) y = -y;
-      if (y > largest) best = c;
-      largest = std::max(largest, y);
+      products.push_back(c >= half ? -y : y);
+      sizes.push_back(size);
     }
-    return best;
+    const auto best = std::max_element(products.begin(), products.end());  // the first of them
+    const std::size_t at = as_size(best - products.begin());
+    const W room = static_cast<W>(in_.qk.width() + 2) * kRoundoff<T>;
+    for (std::size_t c = 0; c < products.size(); ++c) {
+      if (c != at && *best - products[c] < room * (sizes[at] + sizes[c])) is_decided_ = false;
+    }
+    return static_cast<Index>(at);
   }
 
   void add_chunk(Index round, Index chunk, Index own_round, Index i, std::vector<Index>& to) const {
@@ -187,6 +208,7 @@ class OracleHashes {
   Index b_;
   Index h_;
   Index length_ = 0;
+  bool is_decided_ = true;
   std::vector<W> norms_;
   std::vector<W> keys_;  // [length, D]
   std::vector<std::vector<Index>> buckets_;

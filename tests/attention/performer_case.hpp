@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Cases of Performer attention, with an oracle written from MATHS.md, section 7.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "attention/linear_case.hpp"
+#include "support/oracle/performer.hpp"
+
+namespace fovea_test {
+
+/// \param features R, of the projection that each problem gets
+template <class T>
+Case<T> performer_case(std::string name, const fovea::PerformerOptions& options,
+                       Index features = kBeyond) {
+  const Law law = far_law(options.causal, options.alignment);
+  const fovea::PerformerAttention op(options);
+  Case<T> made = make_case<T>(std::move(name), op, law, features);
+  made.extras.features = features;
+  made.has_decoder = made.has_decoder && options.causal;
+  made.oracle = [law](const AllInputs<T>& in) {
+    return Expected<T>{performer_oracle(in, law), {}};
+  };
+  made.grad_oracle = [law](const AllInputs<T>& in, const View<const T>& d_out) {
+    return performer_grad_oracle(in, law, d_out);
+  };
+  return made;
+}
+
+}  // namespace fovea_test

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// One trial of a call of an operator that reads tensors of its own kind: with drawn options, its
+/// results and all of its gradients against its oracle, and the same bits elsewhere. What is wrong
+/// is said by GoogleTest's expectations.
+#pragma once
+
+#include <span>
+
+#include "fuzz/bytes.hpp"
+
+namespace fovea_test {
+
+/// Reformer or Sinkhorn attention; in drawn_sorted.cpp. T is float or double, as of all of these.
+template <class T>
+void try_sorted(Bytes& bytes);
+/// Linformer or Nystroem attention; in drawn_mixed.cpp.
+template <class T>
+void try_mixed(Bytes& bytes);
+/// A form of the Synthesizer; in drawn_synthesizers.cpp.
+template <class T>
+void try_synthesizer(Bytes& bytes);
+/// FSAT, or Smart Bird attention; in drawn_edges.cpp.
+template <class T>
+void try_edges(Bytes& bytes);
+/// Longformer attention with projections of its global rows; in drawn_projections.cpp.
+template <class T>
+void try_projections(Bytes& bytes);
+
+template <class T>
+void try_call_of(Bytes& bytes) {
+  switch (bytes(0, 8)) {
+    case 0:
+    case 1:
+      return try_sorted<T>(bytes);
+    case 2:
+    case 3:
+      return try_mixed<T>(bytes);
+    case 4:
+    case 5:
+      return try_synthesizer<T>(bytes);
+    case 6:
+    case 7:
+      return try_edges<T>(bytes);
+    default:
+      return try_projections<T>(bytes);
+  }
+}
+
+inline void try_call(std::span<const std::uint8_t> data) {
+  Bytes bytes(data);
+  bytes.once_in(2) ? try_call_of<double>(bytes) : try_call_of<float>(bytes);
+}
+
+}  // namespace fovea_test

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What trials of calls share: drawn sizes and lengths, poison, and the comparisons with an oracle
+/// and with the same call elsewhere.
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fuzz/drawn_problem.hpp"
+
+namespace fovea_test {
+
+/// Where in the table of errors results of drawn calls are.
+inline std::string drawn_name(const std::string& name) { return name + " drawn"; }
+
+inline std::optional<double> drawn_scale(Bytes& bytes) {
+  if (!bytes.once_in(3)) return {};
+  return static_cast<double>(bytes(-20, 20)) / 10;
+}
+
+inline std::uint64_t drawn_seed(Bytes& bytes) { return static_cast<std::uint64_t>(bytes(1, 255)); }
+
+/// How far normal data lie apart.
+inline double drawn_spread(Bytes& bytes) {
+  static const std::vector<double> all = {1, 1, 1, 1, 4, 1e-3};
+  return drawn_of(bytes, all);
+}
+
+/// From 1 to `most`, fewer where each has many pairs.
+inline Index drawn_few(Bytes& bytes, Index most, Index pairs_of_each) {
+  constexpr Index most_pairs = 40'000;
+  return bytes(1, std::clamp<Index>(most_pairs / std::max<Index>(1, pairs_of_each), 1, most));
+}
+
+/// A number of sequences, of few pairs together; now and then none at all.
+inline Index drawn_batch(Bytes& bytes, Index pairs_of_each) {
+  return bytes.once_in(16) ? 0 : drawn_few(bytes, 3, pairs_of_each);
+}
+
+/// Key lengths that are multiples of `step`, or none at all.
+inline std::vector<Index> drawn_lengths(Bytes& bytes, Index batch, Index rows, Index step = 1) {
+  std::vector<Index> lengths;
+  if (!bytes.once_in(3)) return lengths;
+  for (Index b = 0; b < batch; ++b) lengths.push_back(bytes(0, rows / step) * step);
+  return lengths;
+}
+
+/// Runs a call as it is made first, which is judged, and then in another place, by other threads
+/// and with poison, which must give the same bits.
+/// \param make make(layout) is what the call reads, in a layout
+/// \param run run(read, executor, layout) is what it writes; the executor may be null
+/// \param judge judge(read, written) holds results to an oracle
+/// \param hide hide(read) overwrites what may not be read
+template <class Make, class Run, class Judge, class Hide>
+void try_here_and_elsewhere(Bytes& bytes, const Make& make, const Run& run, const Judge& judge,
+                            const Hide& hide) {
+  const AtLevel at(drawn_level(bytes));
+  const auto elsewhere = make(drawn_input_layout(bytes));
+  const Layout of_written = drawn_layout(bytes);
+  AnyExecutor executor = drawn_executor(bytes);
+  hide(elsewhere);
+  const auto read = make(Layout{});
+  try {
+    const auto written = run(read, nullptr, Layout{});
+    judge(read, written);
+    EXPECT_TRUE(same_bits(written, run(elsewhere, &executor, of_written)));
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "refused: " << error.what();
+  }
+}
+
+}  // namespace fovea_test

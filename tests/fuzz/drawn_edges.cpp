@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Trials of attention over keys that are predicted or chosen, FSAT and Smart Bird, compiled once
+/// for all.
+#include <algorithm>
+#include <sstream>
+
+#include "attention/fsat_problem.hpp"
+#include "attention/sketch_problem.hpp"
+#include "fuzz/calls.hpp"
+#include "fuzz/drawn_calls.hpp"
+
+namespace fovea_test {
+namespace {
+
+/// Dominant indices near everything, at one query, at the ends of what they may be, or beyond.
+Fill drawn_dominants(Bytes& bytes, const FsatOptions& options, Index tokens) {
+  const auto seed = static_cast<std::uint64_t>(bytes(1, 255));
+  const auto length = static_cast<double>(tokens);
+  switch (bytes(0, 3)) {
+    case 0:
+      return constant(static_cast<double>(bytes(0, std::max<Index>(0, tokens - 1))) + 0.25);
+    case 1: {
+      const auto most = static_cast<double>(options.max_length);
+      const std::array<double, 6> ends = {0, length, most - 1, most, 1e30, length - 0.5};
+      return [=](Index b, Index h, Index j, Index m) {
+        return std::max(0.0, ends[hash(seed, b, h, j, m) % ends.size()]);
+      };
+    }
+    case 2:
+      return dominant_fill(seed, static_cast<double>(options.max_length));
+    default:
+      return dominant_fill(seed, length);
+  }
+}
+
+template <class T>
+void try_fsat(Bytes& bytes) {
+  FsatSizes s{.tokens = drawn_rows(bytes), .slots = bytes(1, 6)};
+  const Index pairs = s.tokens * s.tokens;
+  s.key_heads = drawn_few(bytes, 2, pairs);
+  s.heads = s.key_heads * drawn_few(bytes, 2, s.key_heads * pairs);
+  s.width = drawn_width(bytes);
+  s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
+  s.batch = drawn_batch(bytes, s.heads * pairs);
+  const FsatOptions options = drawn_fsat(bytes, s.tokens);
+  const Fill dominants = drawn_dominants(bytes, options, s.tokens);
+  const std::uint64_t seed = drawn_seed(bytes);
+  const double spread = drawn_spread(bytes);
+  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.tokens);
+  std::vector<Index> cu_seqlens;
+  if (s.batch == 1 && lengths.empty() && bytes.once_in(2)) {
+    cu_seqlens = {0, bytes(0, s.tokens), s.tokens};
+  }
+  const auto make = [&](const Layout& layout) {
+    FsatProblem<T> p(s, dominants, seed, layout);
+    p.q.fill(gaussian(seed, spread));
+    p.key_lengths = lengths;
+    p.cu_seqlens = cu_seqlens;
+    return p;
+  };
+  std::ostringstream text;
+  text << "FSAT " << scalar_name<T>() << ": B " << s.batch << ", Hq " << s.heads << ", Hk "
+       << s.key_heads << ", L " << s.tokens << ", M " << s.slots << ", D " << s.width << ", Dv "
+       << s.value_width << ", Lmax " << options.max_length << ", edges "
+       << static_cast<int>(options.edges);
+  SCOPED_TRACE(text.str());
+  const FsatAttention op(options);
+  try_here_and_elsewhere(
+      bytes, make,
+      [&](const FsatProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
+        return run_fsat(op, p, executor, layout);
+      },
+      [&](const FsatProblem<T>& p, const FsatResult<T>& got) {
+        fsat_judge(options, p)(got, drawn_name("fsat"));
+      },
+      [&](const FsatProblem<T>& p) {
+        poison_rows<T>(bytes, lengths, {&p.q, &p.k, &p.v, &p.dominant, &p.d_out});
+      });
+}
+
+BirdSizes drawn_bird_sizes(Bytes& bytes) {
+  BirdSizes s{.queries = drawn_rows(bytes), .keys = drawn_rows(bytes)};
+  if (bytes.once_in(12)) {  // so many that blocks of keys are searched
+    s.queries = bytes(1, 8);
+    s.keys = 1024 + bytes(0, 200);
+  }
+  const Index pairs = s.queries * s.keys;
+  s.key_heads = drawn_few(bytes, 2, pairs);
+  s.heads = s.key_heads * drawn_few(bytes, 2, s.key_heads * pairs);
+  s.width = drawn_width(bytes);
+  s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
+  s.sketch_width = bytes.once_in(6) ? bytes(9, 20) : bytes(0, 8);
+  s.batch = drawn_batch(bytes, s.heads * pairs);
+  return s;
+}
+
+/// The keys that the operator chooses: those of the oracle wherever rounding does not decide.
+template <class T>
+IndexTensor expected_choice(const SmartBirdAttention& op, const AllInputs<T>& in) {
+  const IndexTensor chosen = op.select(in.sketch(), in.q.heads());
+  for (const OracleSequence& s : oracle_sequences(in)) {
+    for (Index h = 0; h < in.q.heads(); ++h) {
+      for (Index row = 0; row < s.queries; ++row) {
+        const OracleChoice choice = oracle_choice(in, op.options, s, h, row);
+        const auto keys = keys_of(chosen.view(), s.batch, h, s.first_query + row);
+        EXPECT_EQ(keys.size(), choice.keys.size()) << "row " << row;
+        if (!choice.is_decided) continue;
+        EXPECT_EQ(keys, choice.keys) << "row " << row;
+      }
+    }
+  }
+  return chosen;
+}
+
+template <class T>
+void judge_bird(const SmartBirdAttention& op, const BirdProblem<T>& p, const Tensor<T>& d_out,
+                const BirdResult<T>& got) {
+  const AllInputs<T> in = p.inputs();
+  const IndexTensor chosen = expected_choice(op, in);
+  if (!got.indices.empty()) {
+    EXPECT_EQ(got.indices, values_of(chosen.view()));
+  }
+  const std::vector<OracleSequence> sequences = oracle_sequences(in);
+  const Law law = [&](const Pair& pair) {
+    const OracleSequence& s = sequences[as_size(pair.b)];
+    for (Index n = 0; n < op.options.keys_per_row; ++n) {
+      const Index key = chosen.view()(s.batch, pair.h, s.first_query + pair.row, n);
+      if (key < 0 || key >= pair.j) return key == pair.j;
+    }
+    return false;
+  };
+  const fovea::SoftmaxOptions softmax{.scale = op.options.scale, .alignment = op.options.alignment};
+  const auto oracle = OracleOperator<T>::of(softmax, law, p.sizes.width);
+  const Expected<T> expected = softmax_oracle(in, oracle);
+  const ExpectedGrads<T> grads = softmax_grad_oracle(in, oracle, View<const T>(d_out.view()));
+  const std::string name = drawn_name("smart_bird");
+  EXPECT_TRUE(within_ratio(got.out, expected.out, 16, {name, "out"})) << "(out)";
+  EXPECT_TRUE(within_ratio(got.lse, expected.lse, 8, {name, "lse"})) << "(lse)";
+  EXPECT_TRUE(within_ratio(got.d_q, grads.q, 32, {name, "d_q"})) << "(d_q)";
+  EXPECT_TRUE(within_ratio(got.d_k, grads.k, 32, {name, "d_k"})) << "(d_k)";
+  EXPECT_TRUE(within_ratio(got.d_v, grads.v, 16, {name, "d_v"})) << "(d_v)";
+}
+
+template <class T>
+void try_smart_bird(Bytes& bytes) {
+  const BirdSizes s = drawn_bird_sizes(bytes);
+  SmartBirdOptions options = drawn_smart_bird(bytes);
+  if (bytes.once_in(4)) options.alignment = fovea::CausalAlignment::top_left;
+  const std::uint64_t seed = drawn_seed(bytes);
+  static const std::vector<double> deviations = {1, 1, 1, 0, 1e-3, 30};
+  BirdProblem<T> problem(s, drawn_of(bytes, deviations), seed);
+  problem.key_lengths = drawn_lengths(bytes, s.batch, s.keys);
+  if (s.batch == 1 && problem.key_lengths.empty() && bytes.once_in(2)) {
+    problem.cu_q = {0, bytes(0, s.queries), s.queries};
+    problem.cu_k = {0, bytes(0, s.keys), s.keys};
+  }
+  if (bytes.once_in(3)) {
+    problem.draws = Tensor<T>({s.batch, s.heads, s.queries, s.keys});
+    problem.draws->fill([=](Index b, Index h, Index i, Index j) {
+      return 0.001 + 0.998 * uniform(hash(seed + 9, b, h, i, j));
+    });
+  }
+  Tensor<T> d_out(problem.out_shape());
+  d_out.fill(gaussian(seed + 500));
+  const bool saves = bytes.once_in(2);
+  std::ostringstream text;
+  text << "Smart Bird " << scalar_name<T>() << ": B " << s.batch << ", Hq " << s.heads << ", Hk "
+       << s.key_heads << ", Nq " << s.queries << ", Nk " << s.keys << ", D " << s.width << ", Dv "
+       << s.value_width << ", d " << s.sketch_width << ", K " << options.keys_per_row << ", policy "
+       << static_cast<int>(options.policy) << ", search " << static_cast<int>(options.search)
+       << (options.causal ? ", causal" : "");
+  SCOPED_TRACE(text.str());
+  const SmartBirdAttention op(options);
+  try_here_and_elsewhere(
+      bytes, [&](const Layout& layout) { return problem.in(layout); },
+      [&](const BirdProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
+        return run_bird(op, p, d_out, executor, layout, saves);
+      },
+      [&](const BirdProblem<T>& p, const BirdResult<T>& got) { judge_bird(op, p, d_out, got); },
+      [&](const BirdProblem<T>& p) {
+        poison_rows<T>(bytes, p.key_lengths, {&p.k, &p.v, &p.sketch_k});
+      });
+}
+
+}  // namespace
+
+template <class T>
+void try_edges(Bytes& bytes) {
+  bytes.once_in(2) ? try_fsat<T>(bytes) : try_smart_bird<T>(bytes);
+}
+template void try_edges<float>(Bytes&);
+template void try_edges<double>(Bytes&);
+
+}  // namespace fovea_test

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Operators over lists and blocks of keys, of few rows, with random features and with a delta rule
+/// with drawn options, compiled once for all trials.
+#include <algorithm>
+
+#include "attention/indexed_case.hpp"
+#include "attention/laws.hpp"
+#include "attention/performer_case.hpp"
+#include "attention/sparse_laws.hpp"
+#include "fuzz/drawn_operators.hpp"
+#include "fuzz/drawn_problem.hpp"
+
+namespace fovea_test {
+namespace {
+
+template <class T>
+Case<T> drawn_longformer_case(Bytes& bytes) {
+  const fovea::LongformerOptions o = drawn_longformer(bytes);
+  const Law law = [o](const Pair& p) {
+    const Index i = o.alignment == fovea::CausalAlignment::top_left ? p.row : p.i();
+    const auto is_global = [&](Index x) {
+      return (0 <= x && x < o.first_global) ||
+             std::find(o.global.begin(), o.global.end(), x) != o.global.end();
+    };
+    if (o.causal && p.j > i) return false;
+    return (i - o.left <= p.j && p.j <= i + o.right) || is_global(i) || is_global(p.j);
+  };
+  Case<T> made = softmax_case<T>("drawn Longformer, " + describe(o), fovea::LongformerAttention(o),
+                                 law, drawn_extras(bytes));
+  made.in_runs = true;
+  made.least_keys = least_keys(o);
+  return made;
+}
+
+template <class T>
+Case<T> drawn_block_case(Bytes& bytes) {
+  const fovea::BlockSparseOptions o = drawn_block_sparse(bytes);
+  const Law law = [o](const Pair& p) {
+    const Index i = o.alignment == fovea::CausalAlignment::top_left ? p.row : p.i();
+    const fovea::BlockRows& rows = o.layouts[as_size(p.h) % o.layouts.size()];
+    const Index row = block_of(i, o.block);
+    if (row < 0 || row + 1 >= std::ssize(rows.offsets) || (o.causal && p.j > i)) return false;
+    const auto begin = rows.columns.begin();
+    return std::binary_search(begin + rows.offsets[as_size(row)],
+                              begin + rows.offsets[as_size(row) + 1], p.j / o.block);
+  };
+  Case<T> made = softmax_case<T>("drawn block-sparse, block " + std::to_string(o.block),
+                                 fovea::BlockSparseAttention(o), law, drawn_extras(bytes));
+  made.in_runs = made.by_head = true;
+  made.least_keys = least_keys(o);
+  return made;
+}
+
+/// A step of Luna: any options of softmax attention over all pairs.
+template <class T>
+Case<T> drawn_luna_case(Bytes& bytes) {
+  fovea::LunaOptions options;
+  if (bytes.once_in(2)) options.scale = static_cast<double>(bytes(-20, 20)) / 10;
+  const fovea::LunaAttention luna(options);
+  const bool packs = bytes.once_in(2);
+  const Extras extras = drawn_extras(bytes);
+  return packs ? softmax_case<T>("drawn Luna pack", luna.pack(), all_pairs, extras)
+               : softmax_case<T>("drawn Luna unpack", luna.unpack(), all_pairs, extras);
+}
+
+template <class T>
+Case<T> drawn_indexed_case(Bytes& bytes) {
+  fovea::IndexedAttention op;
+  op.options.causal = bytes.once_in(2);
+  if (bytes.once_in(3)) op.options.scale = static_cast<double>(bytes(-20, 20)) / 10;
+  const bool top = bytes.once_in(4);
+  if (top) op.options.alignment = fovea::CausalAlignment::top_left;
+  const auto turns = static_cast<std::uint64_t>(bytes.once_in(2) ? bytes(1, 4) : bytes(1, 200));
+  const Law listed = [turns](const Pair& p) { return hash(77, p.h, p.i(), p.j, 0) % turns == 0; };
+  const Law law = [=, causal = op.options.causal](const Pair& p) {
+    return listed(p) && (!causal || p.j <= (top ? p.row : p.i()));
+  };
+  return indexed_case<T>("drawn indexed, one of " + std::to_string(turns), op, listed, law);
+}
+
+/// The delta rule, alone or in FMM attention.
+template <class T>
+Case<T> drawn_delta_case(Bytes& bytes) {
+  switch (bytes(0, 2)) {
+    case 0: {
+      fovea::DeltaRuleAttention<fovea::EluPlusOne> op;
+      if (bytes.once_in(4)) op.options.alignment = fovea::CausalAlignment::top_left;
+      return delta_case<T>("drawn delta rule", op);
+    }
+    case 1:
+      return delta_case<T>("drawn delta rule of ReLU", fovea::DeltaRuleAttention<fovea::Relu>{});
+    default: {
+      const auto op = drawn_fmm<fovea::FmmTwoKernelsFastWeight>(bytes, true);
+      Extras extras = drawn_blend(bytes);
+      extras.beta = true;
+      return fmm_case<T>("drawn FMM of a delta rule", op, extras);
+    }
+  }
+}
+
+template <class T>
+Case<T> drawn_performer_case(Bytes& bytes) {
+  fovea::PerformerOptions options{.causal = bytes.once_in(2)};
+  if (bytes.once_in(4)) options.alignment = fovea::CausalAlignment::top_left;
+  const Index features = bytes.once_in(3) ? bytes(1, 140) : bytes(1, 20);
+  return performer_case<T>("drawn Performer, R " + std::to_string(features), options, features);
+}
+
+}  // namespace
+
+template <class T>
+Case<T> drawn_other_case(Bytes& bytes) {
+  switch (bytes(0, 6)) {
+    case 0:
+      return drawn_longformer_case<T>(bytes);
+    case 1:
+      return drawn_block_case<T>(bytes);
+    case 2:
+      return drawn_luna_case<T>(bytes);
+    case 3:
+      return drawn_indexed_case<T>(bytes);
+    case 4:
+      return drawn_delta_case<T>(bytes);
+    default:
+      return drawn_performer_case<T>(bytes);
+  }
+}
+template Case<float> drawn_other_case(Bytes&);
+template Case<double> drawn_other_case(Bytes&);
+
+}  // namespace fovea_test

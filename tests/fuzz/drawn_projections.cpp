@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Trials of Longformer attention with projections of its global rows, compiled once for all.
+#include "attention/longformer_problem.hpp"
+#include "fuzz/calls.hpp"
+#include "fuzz/drawn_calls.hpp"
+
+namespace fovea_test {
+
+template <class T>
+void try_projections(Bytes& bytes) {
+  using Result = typename LongformerProblem<T>::Result;
+  AttentionShape shape = drawn_shape(bytes);
+  const LongformerOptions options = drawn_longformer(bytes);
+  shape.keys = std::max(shape.keys, least_keys(options));
+  if (bytes.once_in(16)) shape.batch = 0;
+  const std::vector<Index> lengths = drawn_lengths(bytes, shape.batch, shape.keys);
+  std::vector<Index> cu_seqlens;
+  if (shape.batch == 1 && lengths.empty() && shape.queries == shape.keys && bytes.once_in(2)) {
+    cu_seqlens = {0, bytes(0, shape.keys), shape.keys};
+  }
+  const auto make = [&](const Layout& layout) {
+    LongformerProblem<T> made(shape, options, lengths, layout);
+    made.cu_seqlens = cu_seqlens;
+    return made;
+  };
+  SCOPED_TRACE("Longformer with projections, " + std::string(scalar_name<T>()) + ": " +
+               describe(options) + ", B " + std::to_string(shape.batch) + ", Nq " +
+               std::to_string(shape.queries) + ", Nk " + std::to_string(shape.keys));
+  try_here_and_elsewhere(
+      bytes, make,
+      [](const LongformerProblem<T>& of, AnyExecutor* executor, const Layout& layout) {
+        return executor == nullptr ? of.run(fovea::Serial{}, layout) : of.run(*executor, layout);
+      },
+      [](const LongformerProblem<T>& of, const Result& got) {
+        longformer_judge(of)(got, drawn_name("longformer_projections"));
+      },
+      [&](const LongformerProblem<T>& of) {
+        poison_rows<T>(bytes, lengths, {&of.k, &of.v, &of.global_k, &of.global_v});
+      });
+}
+template void try_projections<float>(Bytes&);
+template void try_projections<double>(Bytes&);
+
+}  // namespace fovea_test

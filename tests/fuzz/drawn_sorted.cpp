@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Trials of Reformer and Sinkhorn attention, compiled once for all.
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "attention/reformer_problem.hpp"
+#include "attention/sinkhorn_problem.hpp"
+#include "fuzz/calls.hpp"
+#include "fuzz/drawn_calls.hpp"
+
+namespace fovea_test {
+namespace {
+
+/// Rows of a block, and how many of these there are.
+struct Blocks {
+  Index rows;
+  Index count;
+};
+
+Blocks drawn_blocks(Bytes& bytes) {
+  constexpr Index most_rows = 320;
+  const Index rows = bytes.once_in(3) ? bytes(1, 160) : bytes(1, 12);
+  const Index most = std::max<Index>(1, most_rows / rows);
+  return {rows, bytes.once_in(3) ? bytes(0, most) : bytes(0, std::min<Index>(most, 6))};
+}
+
+ReformerOptions drawn_reformer(Bytes& bytes, Index chunk) {
+  ReformerOptions options{.chunk = chunk, .rounds = bytes(1, 4)};
+  options.buckets = 2 * (bytes.once_in(3) ? bytes(1, 50) : bytes(1, 6));
+  options.causal = bytes.once_in(2);
+  using enum FirstChunk;
+  options.before_first = std::array{wrap, none, previous_round}[as_size(bytes(0, 2))];
+  options.across_buckets = !bytes.once_in(3);
+  options.correct_duplicates = bytes.once_in(2);
+  options.scale = drawn_scale(bytes);
+  options.seed = drawn_seed(bytes);
+  return options;
+}
+
+/// What a projection holds: normal numbers, or such as many rows and buckets tie by.
+Fill drawn_hashes(Bytes& bytes, std::uint64_t seed) {
+  switch (bytes(0, 3)) {
+    case 0:
+      return constant(0);
+    case 1:
+      return integers(seed, 1);
+    default:
+      return gaussian(seed);
+  }
+}
+
+template <class T>
+void try_reformer(Bytes& bytes) {
+  const auto [chunk, chunks] = drawn_blocks(bytes);
+  const ReformerOptions options = drawn_reformer(bytes, chunk);
+  ReformerSizes s{.heads = bytes(1, 2), .rows = chunk * chunks};
+  s.width = drawn_width(bytes);
+  s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
+  s.batch = drawn_batch(bytes, s.heads * s.rows * 2 * chunk * options.rounds);
+  const std::uint64_t seed = drawn_seed(bytes);
+  const double spread = drawn_spread(bytes);
+  const bool has_integers = bytes.once_in(4);
+  const bool is_given = bytes.once_in(3);
+  const Fill hashes = drawn_hashes(bytes, seed + 5);
+  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.rows);
+  const bool saves = bytes.once_in(2);
+  const auto make = [&](const Layout& layout) {
+    ReformerProblem<T> p(s, seed, layout);
+    p.qk.fill(has_integers ? integers(seed, 2) : gaussian(seed, spread));
+    if (is_given) {
+      p.projection.emplace(Shape{1, options.rounds, s.width, options.buckets / 2}, layout);
+      p.projection->fill(hashes);
+    }
+    p.key_lengths = lengths;
+    return p;
+  };
+  SCOPED_TRACE("Reformer " + std::string(scalar_name<T>()) + ": " + describe(options));
+  const ReformerAttention op(options);
+  try_here_and_elsewhere(
+      bytes, make,
+      [&](const ReformerProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
+        return run_reformer(op, p, executor, layout, saves);
+      },
+      [&](const ReformerProblem<T>& p, const ReformerResult<T>& got) {
+        const fovea::ReformerInputs<T> in = p.inputs();
+        bool is_decided = true;
+        for_each_index({s.batch, s.heads, 1, 1}, [&](Index b, Index h, Index, Index) {
+          is_decided = is_decided && OracleHashes<T>(in, options, b, h).is_decided();
+        });
+        if (is_decided) reformer_judge(options, p)(got, drawn_name("reformer"));
+      },
+      [&](const ReformerProblem<T>& p) {
+        poison_rows<T>(bytes, lengths, {&p.qk, &p.v, &p.d_out});
+      });
+}
+
+template <class T>
+void try_sinkhorn(Bytes& bytes) {
+  const auto [block, blocks] = drawn_blocks(bytes);
+  const SinkhornOptions options{
+      .block = block, .iterations = bytes(0, 9), .scale = drawn_scale(bytes)};
+  SortSizes s{.key_heads = bytes(1, 2), .rows = block * blocks, .block = block};
+  s.heads = s.key_heads * bytes(1, 3);
+  s.width = drawn_width(bytes);
+  s.value_width = bytes.once_in(3) ? s.width : drawn_width(bytes);
+  s.batch = drawn_batch(bytes, s.heads * s.rows * (2 * block + blocks));
+  const std::uint64_t seed = drawn_seed(bytes);
+  const double spread = drawn_spread(bytes);
+  const double of_sorting = drawn_spread(bytes);
+  const std::vector<Index> lengths = drawn_lengths(bytes, s.batch, s.rows, block);
+  const auto make = [&](const Layout& layout) {
+    SortProblem<T> p(s, seed, layout);
+    p.q.fill(gaussian(seed, spread));
+    p.sorting.fill(gaussian(seed + 3, of_sorting));
+    p.key_lengths = lengths;
+    return p;
+  };
+  std::ostringstream text;
+  text << "Sinkhorn " << scalar_name<T>() << ": " << blocks << " blocks of " << block << ", n "
+       << options.iterations << ", B " << s.batch << ", Hq " << s.heads << ", Hk " << s.key_heads
+       << ", D " << s.width << ", Dv " << s.value_width;
+  SCOPED_TRACE(text.str());
+  try_here_and_elsewhere(
+      bytes, make,
+      [&](const SortProblem<T>& p, AnyExecutor* executor, const Layout& layout) {
+        return run_sort(options, p, executor, layout);
+      },
+      [&](const SortProblem<T>& p, const SortResult<T>& got) {
+        sinkhorn_judge(options, p)(got, drawn_name("sinkhorn"));
+      },
+      [&](const SortProblem<T>& p) {
+        poison_rows<T>(bytes, lengths, {&p.q, &p.k, &p.v, &p.d_out});
+        for (std::size_t b = 0; b < lengths.size(); ++b) {
+          const Index first = lengths[b] / block;
+          for_each_index({1, s.key_heads, blocks, blocks}, [&](Index, Index h, Index u, Index w) {
+            if (std::max(u, w) < first) return;
+            p.sorting(static_cast<Index>(b), h, u, w) = std::numeric_limits<T>::quiet_NaN();
+          });
+        }
+      });
+}
+
+}  // namespace
+
+template <class T>
+void try_sorted(Bytes& bytes) {
+  bytes.once_in(2) ? try_reformer<T>(bytes) : try_sinkhorn<T>(bytes);
+}
+template void try_sorted<float>(Bytes&);
+template void try_sorted<double>(Bytes&);
+
+}  // namespace fovea_test
