@@ -212,7 +212,7 @@ void try_any(Bytes& bytes) {
 TEST(DistributedDrawnShared, HasTheBitsOfOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
-    bytes.once_in(2) ? try_any<double>(bytes) : try_any<float>(bytes);
+    with_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });
 }
 
