@@ -4,7 +4,7 @@
 /// those of one process.
 #include <gtest/gtest.h>
 
-#include "distributed/drawn_tensors.hpp"
+#include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/reformer.hpp"
 #include "fovea/distributed/sinkhorn.hpp"
 

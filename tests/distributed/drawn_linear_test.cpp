@@ -4,7 +4,7 @@
 /// those of one process.
 #include <gtest/gtest.h>
 
-#include "distributed/drawn_tensors.hpp"
+#include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/linear_backward.hpp"
 #include "fovea/distributed/linear_forward.hpp"
 #include "fovea/distributed/performer_backward.hpp"

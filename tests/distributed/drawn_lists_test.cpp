@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "attention/dominant_fill.hpp"
-#include "distributed/drawn_tensors.hpp"
+#include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/fsat_backward.hpp"
 #include "fovea/distributed/fsat_forward.hpp"
 #include "fovea/distributed/indexed_backward.hpp"
@@ -164,7 +164,7 @@ void try_any(Bytes& bytes) {
 TEST(DistributedDrawnLists, HaveTheBitsOfOneProcess) {
   each_drawn_over_ranks(90, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
-    with_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
+    with_any_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });
 }
 

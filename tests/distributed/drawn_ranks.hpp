@@ -7,9 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <exception>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "fovea/core/eigen_scalar.hpp"
 #include "fuzz/drawn_problem.hpp"
 #include "support/ranks.hpp"
 
@@ -52,6 +55,38 @@ inline IsaLevel drawn_level_like(IsaLevel level, Bytes& own) {
   if (level == IsaLevel::baseline) return level;
   const IsaLevel other = own.once_in(2) ? IsaLevel::v3 : IsaLevel::v4;
   return has_level(other) ? other : level;
+}
+
+/// What all ranks throw, in words that must be the same on all of them, or "accepted".
+template <class F>
+std::string said_together(const F& f) {
+  std::string said = "accepted";
+  try {
+    f();
+  } catch (const std::exception& error) {
+    said = error.what();
+  }
+  const std::string first = fovea::distributed::detail::text_of_rank(all_ranks(), 0, said);
+  EXPECT_EQ(said, first);
+  return first;
+}
+
+/// Calls f(number) with one of the types of numbers that are computed with.
+template <class F>
+void with_drawn_scalar(Bytes& bytes, const F& f) {
+  bytes.once_in(2) ? f(double{}) : f(float{});
+}
+/// The same with those of 16 bits, too.
+template <class F>
+void with_any_drawn_scalar(Bytes& bytes, const F& f) {
+  switch (bytes(0, 5)) {
+    case 0:
+      return f(Eigen::bfloat16{});
+    case 1:
+      return f(Eigen::half{});
+    default:
+      return with_drawn_scalar(bytes, f);
+  }
 }
 
 /// Calls trial(bytes) as each_drawn does, until it fails on one of the ranks.

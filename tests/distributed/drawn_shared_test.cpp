@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "distributed/drawn_tensors.hpp"
+#include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/linformer_backward.hpp"
 #include "fovea/distributed/luna.hpp"
 #include "fovea/distributed/nystroem_backward.hpp"

@@ -4,7 +4,7 @@
 /// are those of one process.
 #include <gtest/gtest.h>
 
-#include "distributed/drawn_tensors.hpp"
+#include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/longformer.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
@@ -107,7 +107,7 @@ void try_any(Bytes& bytes) {
 TEST(DistributedDrawnSoftmax, HasTheBitsOfOneProcess) {
   each_drawn_over_ranks(120, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
-    with_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
+    with_any_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });
 }
 

@@ -56,6 +56,8 @@ struct AnySpreadTensor {
   Role role;
   Held held;
   bool is_alike = false;  // whether all ranks want it or none does
+  bool is_due = false;    // whether all ranks must want it
+  bool has_dense_rows = false;
   bool is_wanted = true;  // by this rank, if it is written
 
   AnySpreadTensor(const char* its_name, Role its_role, Held its_part)
@@ -68,6 +70,11 @@ struct AnySpreadTensor {
   virtual void spread(const Rows& rows, Bytes& bytes) = 0;
   /// Expects the bits of one process, and that nothing else was written.
   virtual void expect_bits(const Rows& rows) const = 0;
+  /// Expects that nothing was written.
+  virtual void expect_untouched() const = 0;
+  /// Makes this rank's part one longer in a dimension, until it is taken back.
+  virtual void lengthen(std::size_t dimension) = 0;
+  virtual void take_back() = 0;
 };
 
 /// A tensor of a call of one process, and what this rank has of it in a call over ranks.
@@ -83,6 +90,10 @@ struct SpreadTensor final : AnySpreadTensor {
     Layout layout;
     if (held != Held::numbers) {
       layout = role == Role::read ? drawn_input_layout(bytes) : drawn_layout(bytes);
+    }
+    if (has_dense_rows) {
+      layout = {.offset = layout.offset, .gap = layout.gap, .guard = layout.guard};
+      if (bytes.once_in(2)) layout.order = {2, 1, 0, 3};
     }
     own = is_spread(rows) ? own_part(whole, rows, layout) : whole.in(layout);
     if (role != Role::read) own.fill(constant(77));
@@ -106,7 +117,7 @@ struct SpreadTensor final : AnySpreadTensor {
   void expect_bits(const Rows& rows) const override {
     if constexpr (!std::same_as<T, bool>) {  // masks are read
       if (!is_wanted) {
-        for (const T x : own.values()) EXPECT_EQ(x, static_cast<T>(77)) << name;
+        expect_untouched();
       } else if (is_spread(rows)) {
         expect_own_part(own, whole, rows, name);
       } else {
@@ -115,12 +126,31 @@ struct SpreadTensor final : AnySpreadTensor {
     }
     EXPECT_EQ(own.changed_gaps(), 0) << name;
   }
+  void expect_untouched() const override {
+    for (const T x : own.values()) EXPECT_EQ(x, static_cast<T>(77)) << name;
+  }
+
+  void lengthen(std::size_t dimension) override {
+    Shape shape = own.shape();
+    ++shape[dimension];
+    Tensor<T> longer(shape);
+    longer.fill(constant(1));
+    kept_ = std::exchange(own, std::move(longer));
+    was_wanted_ = std::exchange(is_wanted, true);
+  }
+  void take_back() override {
+    own = std::move(kept_);
+    is_wanted = was_wanted_;
+  }
 
  private:
   bool is_spread(const Rows& rows) const {
     if (held == Held::logits) return whole.shape()[2] != 1 || rows.count() == 1;
     return held != Held::whole && held != Held::numbers;
   }
+
+  Tensor<T> kept_{};  // while `own` is longer
+  bool was_wanted_ = true;
 };
 
 /// Sizes of a sequence that attends to itself: short ones of all widths, or long ones.
@@ -197,6 +227,14 @@ class SpreadTensors {
     return added;
   }
 
+  /// The tensor of that name, or null.
+  const AnySpreadTensor* named(const std::string& name) const {
+    for (const auto& x : tensors) {
+      if (x->name == name) return x.get();
+    }
+    return nullptr;
+  }
+
   std::vector<std::unique_ptr<AnySpreadTensor>> tensors;
   DrawnSequence sequence;
 };
@@ -244,110 +282,5 @@ class SpreadCall : public SpreadTensors<T> {
     return shape;
   }
 };
-
-/// Calls f(number) with one of the types of numbers.
-template <class F>
-void with_drawn_scalar(Bytes& bytes, const F& f) {
-  bytes.once_in(2) ? f(double{}) : f(float{});
-}
-
-/// What is done with a call's tensors.
-struct Passes {
-  bool has_backward = true;
-  bool keeps = true;      // whether the forward pass keeps what the backward pass may make again
-  bool is_alike = false;  // whether all ranks want the same tensors
-};
-
-/// Which of them this rank wants, and where they lie.
-template <class T, class RowsOf>
-void spread_tensors(SpreadTensors<T>& call, const Passes& passes, const AnySpreadTensor* lse,
-                    const RowsOf& rows_of, Bytes& bytes, Bytes& own) {
-  for (const auto& x : call.tensors) {
-    x->spread(rows_of(*x), own);
-    Bytes& wishes = passes.is_alike || x->is_alike ? bytes : own;
-    const bool is_free = x->role == Role::gradient || (x.get() == lse && !passes.has_backward);
-    if (is_free) x->is_wanted = !wishes.once_in(4);
-    if (x->role != Role::kept) continue;
-    x->is_wanted = passes.keeps || (wishes.once_in(2) && !passes.is_alike);
-  }
-}
-
-/// Compares a call over ranks with one process.
-/// \param what the call is   \param lse the tensor that is not wanted without a backward pass, or
-/// null   \param layout of rows   \param blocks of rows that belong to blocks
-/// \param forward, backward called as forward(where), or as forward(where, rows, executor)
-template <class T, class Forward, class Backward>
-void compare_spread(const std::string& what, SpreadTensors<T>& call, const Passes& passes,
-                    const AnySpreadTensor* lse, const RowLayout& layout, const RowLayout& blocks,
-                    Bytes& bytes, const Forward& forward, const Backward& backward) {
-  const IsaLevel level = drawn_level(bytes);
-  {
-    const AtLevel at(level);
-    forward(Where::one_process);
-    if (passes.has_backward) backward(Where::one_process);
-  }
-  const Rows rows(all_ranks(), layout);
-  const Rows rows_of_blocks(all_ranks(), blocks);
-  SCOPED_TRACE(what + " " + scalar_name<T>() + ": " + call.sequence.text() + ", " + layout.text());
-  const std::vector<std::uint8_t> of_rank = bytes_of_rank(call.sequence.seed);
-  Bytes own(of_rank);
-  const AtLevel at(drawn_level_like(level, own));
-  AnyExecutor executor = drawn_executor(own);
-  const auto rows_of = [&](const AnySpreadTensor& x) -> const Rows& {
-    return x.held == Held::blocks ? rows_of_blocks : rows;
-  };
-  spread_tensors(call, passes, lse, rows_of, bytes, own);
-  const auto expect = [&](Role role) {
-    for (const auto& x : call.tensors) {
-      if (x->role == role) x->expect_bits(rows_of(*x));
-    }
-  };
-  forward(Where::ranks, rows, executor);
-  expect(Role::made);
-  expect(Role::kept);
-  if (!passes.has_backward) return;
-  for (const auto& x : call.tensors) {
-    if (x->role == Role::kept) x->is_wanted = passes.keeps;
-  }
-  backward(Where::ranks, rows, executor);
-  expect(Role::gradient);
-}
-
-/// The same for attention, whose passes over ranks are found by their arguments. Tensors of 16 bits
-/// have no backward pass.
-/// \param made of what the operator is   \param call a SpreadCall of the operator
-/// \param are_alike whether all ranks want the same tensors
-template <class Op, class Call>
-void try_spread(const Op& op, const std::string& made, Call& call, bool are_alike,
-                const RowLayout& layout, const RowLayout& blocks, Bytes& bytes) {
-  using T = typename Call::Scalar;
-  const auto inputs = [&](Where where) { return fovea::InputsOf<Op, T>(call.inputs(where)); };
-  const auto saved = [&](Where where) { return fovea::SavedOf<Op, T>(call.saved(where)); };
-  const auto forward_in = [&](Where where, auto&&... more) {
-    if constexpr (sizeof...(more) == 0) {
-      op.forward(inputs(where), call.out.in(where), saved(where));
-    } else {
-      forward(op, inputs(where), call.out.in(where), saved(where), more...);
-    }
-  };
-  const auto backward_in = [&](Where where, auto&&... more) {
-    if constexpr (std::floating_point<T>) {
-      const fovea::GradsOf<Op, T> grads(call.grads(where));
-      const View<const T> out(call.out.in(where));
-      const View<const T> d_out(call.d_out.in(where));
-      if constexpr (sizeof...(more) == 0) {
-        op.backward(inputs(where), out, saved(where), d_out, grads);
-      } else {
-        backward(op, inputs(where), out, saved(where), d_out, grads, more...);
-      }
-    }
-  };
-  Passes passes;
-  passes.has_backward = !bytes.once_in(3) && std::floating_point<T>;
-  passes.keeps = bytes.once_in(2);
-  passes.is_alike = are_alike;
-  compare_spread(std::string(Op::name()) + made, call, passes, &call.lse, layout, blocks, bytes,
-                 forward_in, backward_in);
-}
 
 }  // namespace fovea_test
