@@ -168,8 +168,8 @@ class SpreadDecoderTrial {
     const Index row = after - rows;
     const AttentionShape& s = whole_.shape;
     AllInputs<T> in = whole_.queries(row, rows, after);
-    const Tensor<Number> bias({bytes_(1, s.batch) == 1 ? 1 : s.batch, s.query_heads,
-                               bytes_.once_in(2) ? 1 : rows, after});
+    const Tensor<Number> bias(
+        {bytes_.once_in(2) ? 1 : s.batch, s.query_heads, bytes_.once_in(2) ? 1 : rows, after});
     const Tensor<bool> mask({s.batch, 1, rows, bytes_.once_in(2) ? 1 : after});
     bias.fill(bias_fill(static_cast<std::uint64_t>(after), {.bias = "qk"}));
     mask.fill(mask_fill(static_cast<std::uint64_t>(rows)));

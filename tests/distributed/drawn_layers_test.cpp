@@ -193,6 +193,7 @@ void try_map(Bytes& bytes) {
       return run("FeedForward", fovea::FeedForward<T>(width, inner, initialiser));
     default:
       extras.has_lengths = true;
+      call.d_x.is_due = true;
       return run("MeanPool", fovea::MeanPool<T>());
   }
 }
