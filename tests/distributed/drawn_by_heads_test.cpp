@@ -4,7 +4,7 @@
 /// those of one process.
 #include <gtest/gtest.h>
 
-#include "distributed/drawn_tensors.hpp"
+#include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/reformer.hpp"
 #include "fovea/distributed/sinkhorn.hpp"
 
@@ -116,11 +116,8 @@ TEST(DistributedDrawnByHeads, HasTheBitsOfOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     const bool is_reformer = bytes.once_in(2);
-    if (bytes.once_in(2)) {
-      is_reformer ? try_reformer<double>(bytes) : try_sinkhorn<double>(bytes);
-    } else {
-      is_reformer ? try_reformer<float>(bytes) : try_sinkhorn<float>(bytes);
-    }
+    with_drawn_scalar(
+        bytes, [&]<class T>(T) { is_reformer ? try_reformer<T>(bytes) : try_sinkhorn<T>(bytes); });
   });
 }
 

@@ -4,7 +4,7 @@
 /// those of one process.
 #include <gtest/gtest.h>
 
-#include "distributed/drawn_call.hpp"
+#include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/linear_backward.hpp"
 #include "fovea/distributed/linear_forward.hpp"
 #include "fovea/distributed/performer_backward.hpp"
@@ -15,30 +15,109 @@ namespace fovea_test::distributed_drawn_linear {
 using fovea::EluMinusPlusOne;
 using fovea::EluPlusOne;
 
+/// Logits of a blend: what dimensions they have, of "hd", or none if there are none.
+Shape blend_shape(const AttentionShape& s, const std::string& dims) {
+  const auto extent = [&](char dim, Index n) {
+    return dims.find(dim) == std::string::npos ? 1 : n;
+  };
+  return {1, extent('h', s.query_heads), 1, extent('d', s.value_width)};
+}
+
+/// What an operator has beside queries, keys and values.
+struct FarExtras {
+  Extras blend = {};
+  bool has_near = false;
+  bool has_beta = false;
+  bool has_projection = false;
+  bool has_delta = false;
+
+  /// What is not there over ranks: gradients of logits that differ between columns, or beside a
+  /// delta rule.
+  bool gives_logits() const {
+    const auto has_columns = [](const std::string& of) {
+      return of.find('d') != std::string::npos;
+    };
+    return !has_delta && !has_columns(blend.near_logits) && !has_columns(blend.far_logits);
+  }
+};
+
+template <class T>
+struct FarCall : SpreadCall<T> {
+  FarCall(const DrawnSequence& s, const FarExtras& extras)
+      : SpreadCall<T>(s, gaussian_fills(s.seed)),
+        near_out(
+            this->add("near_out", kept_if(extras.has_near), Held::rows, this->out.whole.shape())),
+        near_lse(
+            this->add("near_lse", kept_if(extras.has_near), Held::rows, this->lse.whole.shape())),
+        beta(this->add("beta", read_if(extras.has_beta), Held::rows, s.of_keys(1),
+                       beta_fill(s.seed))),
+        d_beta(this->add("d_beta", gradient_if(extras.has_beta), Held::rows, s.of_keys(1))),
+        projection(this->add("projection", read_if(extras.has_projection), Held::whole,
+                             {1, 1, kBeyond, s.shape.width}, gaussian(s.seed + 1000))),
+        d_projection(this->add("d_projection", gradient_if(extras.has_projection), Held::whole,
+                               projection.whole.shape())),
+        near(add_logits("near logits", extras.blend.near_logits, s.seed + 800)),
+        far(add_logits("far logits", extras.blend.far_logits, s.seed + 900)),
+        d_near(add_gradient("d_near_logits", near, extras.gives_logits())),
+        d_far(add_gradient("d_far_logits", far, extras.gives_logits())) {
+    this->lse.role = Role::none;
+    d_near.is_alike = d_far.is_alike = d_projection.is_alike = true;
+  }
+
+  AllInputs<T> inputs(Where where) const {
+    AllInputs<T> in = SpreadCall<T>::inputs(where);
+    in.beta = beta.in(where);
+    in.projection = projection.in(where);
+    in.near_logits = near.in(where);
+    in.far_logits = far.in(where);
+    return in;
+  }
+  AllSaved<T> saved(Where where) const {
+    return {.near_out = near_out.in(where), .near_lse = near_lse.in(where)};
+  }
+  AllGrads<T> grads(Where where) const {
+    AllGrads<T> all = SpreadCall<T>::grads(where);
+    if constexpr (std::floating_point<T>) {
+      all.beta = d_beta.in(where);
+      all.projection = d_projection.in(where);
+      all.near_logits = d_near.in(where);
+      all.far_logits = d_far.in(where);
+    }
+    return all;
+  }
+
+  using Numbers = SpreadTensor<fovea::Compute<T>>;
+  Numbers &near_out, &near_lse, &beta, &d_beta, &projection, &d_projection;
+  Numbers &near, &far, &d_near, &d_far;
+
+ private:
+  static Role kept_if(bool is_kept) { return is_kept ? Role::kept : Role::none; }
+  Numbers& add_logits(const char* name, const std::string& dims, std::uint64_t seed) {
+    return this->add(name, read_if(!dims.empty()), Held::whole,
+                     blend_shape(this->sequence.shape, dims), gaussian(seed));
+  }
+  Numbers& add_gradient(const char* name, const Numbers& of, bool is_given) {
+    return this->add(name, gradient_if(is_given && of.role == Role::read), Held::whole,
+                     of.whole.shape());
+  }
+};
+
 template <class T, class Op>
 void try_far(const Op& op, Bytes& bytes, bool has_delta = false) {
-  Case<T> beside;
-  beside.is_square = true;
-  if (std::is_same_v<Op, fovea::PerformerAttention>) beside.extras.features = kBeyond;
+  FarExtras extras;
+  extras.has_delta = has_delta;
+  extras.has_projection = std::is_same_v<Op, fovea::PerformerAttention>;
   if constexpr (requires { Op::kHasNear; }) {
-    if (Op::kHasNear) beside.extras = drawn_blend(bytes);
-    beside.extras.beta = Op::kHasBeta;
+    extras.has_near = Op::kHasNear;
+    if (Op::kHasNear) extras.blend = drawn_blend(bytes);
+    extras.has_beta = Op::kHasBeta;
   }
-  const AttentionShape shape = drawn_square(bytes);
-  const auto seed = static_cast<std::uint64_t>(bytes(1, 255));
-  Problem<T> problem = make_problem(beside, shape, seed, gaussian_fills(seed));
-  DrawnWishes wishes;
-  wishes.backward = bytes.once_in(2);
-  wishes.beta = bytes.once_in(2);
-  // What is not there over ranks: gradients of logits that differ between columns, or beside a
-  // delta rule, whose backward pass takes no lengths.
-  const auto has_columns = [](const std::string& of) { return of.find('d') != std::string::npos; };
-  wishes.logits = bytes.once_in(2) && !has_delta && !has_columns(beside.extras.near_logits) &&
-                  !has_columns(beside.extras.far_logits);
-  if (bytes.once_in(3) && !(has_delta && wishes.backward)) {
-    for (Index b = 0; b < shape.batch; ++b) problem.key_lengths.push_back(bytes(0, shape.keys));
-  }
-  try_over_ranks(op, std::move(problem), wishes, bytes);
+  DrawnSequence sequence(bytes, 1, 1500);
+  // Whose backward pass takes no lengths.
+  if (has_delta) sequence.lengths.clear();
+  FarCall<T> call(sequence, extras);
+  const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
+  try_spread(op, "", call, false, layout, layout, bytes);
 }
 
 template <class T>
@@ -66,7 +145,7 @@ void try_any(Bytes& bytes) {
 TEST(DistributedDrawnLinear, HasTheBitsOfOneProcess) {
   each_drawn_over_ranks(120, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
-    bytes.once_in(2) ? try_any<double>(bytes) : try_any<float>(bytes);
+    with_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });
 }
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "attention/dominant_fill.hpp"
-#include "distributed/drawn_call.hpp"
+#include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/fsat_backward.hpp"
 #include "fovea/distributed/fsat_forward.hpp"
 #include "fovea/distributed/indexed_backward.hpp"
@@ -14,66 +14,6 @@
 #include "fovea/distributed/smart_bird_forward.hpp"
 
 namespace fovea_test::distributed_drawn_lists {
-
-/// Lists that are given.
-struct Lists {
-  Tensor<Index> indices = Tensor<Index>();
-
-  Lists own_part(const Rows& rows, Bytes& own) const {
-    return {fovea_test::own_part(indices, rows, drawn_input_layout(own))};
-  }
-  template <class T>
-  void put(AllInputs<T>& inputs) const {
-    inputs.indices = indices.view();
-  }
-  template <class Tensors>
-  void put(Tensors& /*saved_or_grads*/) const {}
-  void expect_saved(const Lists& /*whole*/, const Rows& /*rows*/) const {}
-  void expect_gradients(const Lists& /*whole*/, const Rows& /*rows*/) const {}
-};
-
-/// A sketch, and the lists that it chooses.
-template <class T>
-struct Sketch {
-  Tensor<T> q = Tensor<T>();
-  Tensor<T> k = Tensor<T>();
-  Tensor<Index> indices = Tensor<Index>();
-
-  Sketch own_part(const Rows& rows, Bytes& own) const {
-    return {fovea_test::own_part(q, rows, drawn_input_layout(own)),
-            fovea_test::own_part(k, rows, drawn_input_layout(own)),
-            fovea_test::own_part(indices, rows, drawn_layout(own))};
-  }
-  void put(AllInputs<T>& inputs) const {
-    inputs.sketch_q = q.view();
-    inputs.sketch_k = k.view();
-  }
-  void put(AllSaved<T>& saved) const { saved.indices = indices.view(); }
-  void put(AllGrads<T>& /*grads*/) const {}
-  void expect_saved(const Sketch& whole, const Rows& rows) const {
-    expect_own_part(indices, whole.indices, rows, "indices");
-  }
-  void expect_gradients(const Sketch& /*whole*/, const Rows& /*rows*/) const {}
-};
-
-/// Dominant indices.
-template <class T>
-struct Dominant {
-  Tensor<T> indices = Tensor<T>();
-  Tensor<T> gradient = Tensor<T>();
-
-  Dominant own_part(const Rows& rows, Bytes& own) const {
-    return {fovea_test::own_part(indices, rows, drawn_input_layout(own)),
-            fovea_test::own_part(gradient, rows, drawn_layout(own))};
-  }
-  void put(AllInputs<T>& inputs) const { inputs.dominant = indices.view(); }
-  void put(AllSaved<T>& /*saved*/) const {}
-  void put(AllGrads<T>& grads) const { grads.dominant = gradient.view(); }
-  void expect_saved(const Dominant& /*whole*/, const Rows& /*rows*/) const {}
-  void expect_gradients(const Dominant& whole, const Rows& rows) const {
-    expect_own_part(gradient, whole.gradient, rows, "d_dominant");
-  }
-};
 
 /// Ascending keys in places that lie `step` apart on average, then -1.
 Tensor<Index> drawn_lists(Bytes& bytes, const AttentionShape& s, std::uint64_t seed) {
@@ -96,42 +36,102 @@ Tensor<Index> drawn_lists(Bytes& bytes, const AttentionShape& s, std::uint64_t s
   return lists;
 }
 
+/// Lists that are given.
+template <class T>
+struct IndexedCall : SpreadCall<T> {
+  IndexedCall(const DrawnSequence& s, const Fills& fills, Tensor<Index> lists)
+      : SpreadCall<T>(s, fills),
+        indices(this->template add<Index>("indices", Role::read, Held::rows, lists.shape())) {
+    indices.whole = std::move(lists);
+  }
+
+  AllInputs<T> inputs(Where where) const {
+    AllInputs<T> in = SpreadCall<T>::inputs(where);
+    in.indices = indices.in(where);
+    return in;
+  }
+
+  SpreadTensor<Index>& indices;
+};
+
 template <class T>
 void try_indexed(Bytes& bytes) {
-  Problem<T> problem = drawn_square_problem<T>(bytes, {});
+  const DrawnSequence sequence(bytes, 1, 1500);
   fovea::IndexedAttention op;
   op.options.causal = bytes.once_in(2);
-  if (bytes.once_in(3)) op.options.scale = 0.3;
-  const DrawnWishes wishes{.backward = bytes.once_in(2)};
-  const Lists lists{drawn_lists(bytes, problem.shape, problem.seed)};
-  try_over_ranks(op, std::move(problem), wishes, bytes, "", lists);
+  op.options.scale = drawn_scale(bytes);
+  const Fills fills = drawn_fills(bytes, sequence.seed);
+  IndexedCall<T> call(sequence, fills, drawn_lists(bytes, sequence.shape, sequence.seed));
+  const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
+  try_spread(op, "", call, false, layout, layout, bytes);
 }
+
+/// A sketch, and the lists that it chooses.
+template <class T>
+struct SmartBirdCall : SpreadCall<T> {
+  SmartBirdCall(const DrawnSequence& s, const Fills& fills, Index keys_per_row, Index width)
+      : SpreadCall<T>(s, fills),
+        sketch_q(this->add("sketch_q", Role::read, Held::rows,
+                           {s.shape.batch, 1, s.shape.queries, width}, gaussian(s.seed + 10))),
+        sketch_k(this->add("sketch_k", Role::read, Held::rows,
+                           {s.shape.batch, 1, s.shape.keys, width}, gaussian(s.seed + 11))),
+        indices(this->template add<Index>("indices", Role::made, Held::rows,
+                                          s.of_queries(keys_per_row))) {}
+
+  AllInputs<T> inputs(Where where) const {
+    AllInputs<T> in = SpreadCall<T>::inputs(where);
+    in.sketch_q = sketch_q.in(where);
+    in.sketch_k = sketch_k.in(where);
+    return in;
+  }
+  AllSaved<T> saved(Where where) const { return {this->lse.in(where), indices.in(where)}; }
+
+  SpreadTensor<fovea::Compute<T>>&sketch_q, &sketch_k;
+  SpreadTensor<Index>& indices;
+};
 
 template <class T>
 void try_smart_bird(Bytes& bytes) {
-  Problem<T> problem = drawn_square_problem<T>(bytes, {});
-  const AttentionShape& s = problem.shape;
+  const DrawnSequence sequence(bytes, 1, 1500);
   const fovea::SmartBirdAttention op(drawn_smart_bird(bytes));
   const Index width = bytes(1, 8);
-  Sketch<T> sketch{Tensor<T>({s.batch, 1, s.queries, width}),
-                   Tensor<T>({s.batch, 1, s.keys, width}),
-                   Tensor<Index>({s.batch, s.query_heads, s.queries, op.options.keys_per_row})};
-  sketch.q.fill(gaussian(problem.seed + 10));
-  sketch.k.fill(gaussian(problem.seed + 11));
-  const DrawnWishes wishes{.backward = bytes.once_in(2)};
-  try_over_ranks(op, std::move(problem), wishes, bytes, "", sketch);
+  SmartBirdCall<T> call(sequence, drawn_fills(bytes, sequence.seed), op.options.keys_per_row,
+                        width);
+  const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
+  try_spread(op, "", call, false, layout, layout, bytes);
 }
+
+/// Dominant indices.
+template <class T>
+struct FsatCall : SpreadCall<T> {
+  FsatCall(const DrawnSequence& s, const Fills& fills, Index slots, Index most)
+      : SpreadCall<T>(s, fills),
+        dominant(this->add("dominant", Role::read, Held::rows, s.of_queries(slots),
+                           dominant_fill(s.seed + 3, static_cast<double>(most)))),
+        d_dominant(this->add("d_dominant", Role::gradient, Held::rows, s.of_queries(slots))) {}
+
+  AllInputs<T> inputs(Where where) const {
+    AllInputs<T> in = SpreadCall<T>::inputs(where);
+    in.dominant = dominant.in(where);
+    return in;
+  }
+  AllGrads<T> grads(Where where) const {
+    AllGrads<T> all = SpreadCall<T>::grads(where);
+    if constexpr (std::floating_point<T>) all.dominant = d_dominant.in(where);
+    return all;
+  }
+
+  SpreadTensor<fovea::Compute<T>>&dominant, &d_dominant;
+};
 
 template <class T>
 void try_fsat(Bytes& bytes) {
-  Problem<T> problem = drawn_square_problem<T>(bytes, {});
-  const AttentionShape& s = problem.shape;
-  const fovea::FsatOptions options = drawn_fsat(bytes, s.keys);
-  const Shape slots = {s.batch, s.query_heads, s.keys, bytes(1, 6)};
-  Dominant<T> dominant{Tensor<T>(slots), Tensor<T>(slots)};
-  dominant.indices.fill(dominant_fill(problem.seed + 3, static_cast<double>(options.max_length)));
-  const DrawnWishes wishes{.backward = bytes.once_in(2)};
-  try_over_ranks(fovea::FsatAttention(options), std::move(problem), wishes, bytes, "", dominant);
+  const DrawnSequence sequence(bytes, 1, 1500);
+  const fovea::FsatOptions options = drawn_fsat(bytes, sequence.shape.keys);
+  const Index slots = bytes(1, 6);
+  FsatCall<T> call(sequence, drawn_fills(bytes, sequence.seed), slots, options.max_length);
+  const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
+  try_spread(fovea::FsatAttention(options), "", call, false, layout, layout, bytes);
 }
 
 template <class T>
@@ -149,7 +149,7 @@ void try_any(Bytes& bytes) {
 TEST(DistributedDrawnLists, HaveTheBitsOfOneProcess) {
   each_drawn_over_ranks(90, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
-    bytes.once_in(2) ? try_any<double>(bytes) : try_any<float>(bytes);
+    with_any_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });
 }
 

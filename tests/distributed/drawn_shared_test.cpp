@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "distributed/drawn_tensors.hpp"
+#include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/linformer_backward.hpp"
 #include "fovea/distributed/luna.hpp"
 #include "fovea/distributed/nystroem_backward.hpp"
@@ -212,7 +212,7 @@ void try_any(Bytes& bytes) {
 TEST(DistributedDrawnShared, HasTheBitsOfOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
-    bytes.once_in(2) ? try_any<double>(bytes) : try_any<float>(bytes);
+    with_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });
 }
 

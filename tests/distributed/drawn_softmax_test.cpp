@@ -4,7 +4,7 @@
 /// are those of one process.
 #include <gtest/gtest.h>
 
-#include "distributed/drawn_call.hpp"
+#include "distributed/drawn_trial.hpp"
 #include "fovea/distributed/longformer.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
@@ -26,21 +26,60 @@ fovea::LongformerAttention drawn_longformer(Bytes& bytes, Index rows) {
   return op;
 }
 
+template <class T>
+struct SoftmaxCall : SpreadCall<T> {
+  SoftmaxCall(const DrawnSequence& s, const Fills& fills, const Extras& extras)
+      : SpreadCall<T>(s, fills),
+        bias(this->add("bias", read_if(!extras.bias.empty()), Held::logits,
+                       logits_shape(s.shape, extras.bias), bias_fill(s.seed, extras))),
+        mask(this->template add<bool>("mask", read_if(!extras.mask.empty()), Held::logits,
+                                      logits_shape(s.shape, extras.mask), mask_fill(s.seed))),
+        slopes(this->add("slopes", read_if(extras.alibi), Held::numbers,
+                         {1, 1, 1, s.shape.query_heads}, gaussian(s.seed + 700, 0.1))),
+        sink(this->add("sink", read_if(extras.sink), Held::numbers, {1, 1, 1, s.shape.query_heads},
+                       gaussian(s.seed + 800))),
+        // Of a bias with one row for all there is none over ranks.
+        d_bias(this->add("d_bias", gradient_if(extras.bias.find('q') != std::string::npos),
+                         Held::rows, bias.whole.shape())),
+        d_sink(this->add("d_sink", gradient_if(extras.sink), Held::numbers, sink.whole.shape())) {
+    d_bias.is_alike = d_sink.is_alike = true;
+  }
+
+  AllInputs<T> inputs(Where where) const {
+    AllInputs<T> in = SpreadCall<T>::inputs(where);
+    in.bias = bias.in(where);
+    in.mask = mask.in(where);
+    in.alibi_slopes = slopes.numbers_in(where);
+    in.sink = sink.numbers_in(where);
+    return in;
+  }
+  AllGrads<T> grads(Where where) const {
+    AllGrads<T> all = SpreadCall<T>::grads(where);
+    if constexpr (std::floating_point<T>) {
+      all.bias = d_bias.in(where);
+      all.sink = d_sink.numbers_in(where);
+    }
+    return all;
+  }
+
+  SpreadTensor<fovea::Compute<T>>& bias;
+  SpreadTensor<bool>& mask;
+  SpreadTensor<fovea::Compute<T>>&slopes, &sink, &d_bias, &d_sink;
+};
+
 /// \param draw draw(rows) draws the operator for a sequence of so many rows
 template <class T, class Draw>
 void try_softmax(Bytes& bytes, const Draw& draw) {
   const Extras extras = drawn_extras(bytes);
-  Problem<T> problem = drawn_square_problem<T>(bytes, extras);
-  DrawnWishes wishes;
-  // Of a bias with one row for all there is none over ranks.
-  wishes.bias = extras.bias.find('q') != std::string::npos && bytes.once_in(2);
-  wishes.sink = bytes.once_in(2);
-  wishes.backward = bytes.once_in(2);
-  const auto drawn = draw(problem.shape.queries);
+  DrawnSequence sequence(bytes, 1, 1500);
+  const Index rows = sequence.shape.queries;
+  SoftmaxCall<T> call(sequence, drawn_fills(bytes, sequence.seed), extras);
+  const auto drawn = draw(rows);
+  const RowLayout layout = drawn_row_layout(bytes, rows);
   if constexpr (requires { drawn.made; }) {
-    try_over_ranks(drawn.op, std::move(problem), wishes, bytes, drawn.made);
+    try_spread(drawn.op, drawn.made, call, false, layout, layout, bytes);
   } else {
-    try_over_ranks(drawn, std::move(problem), wishes, bytes);
+    try_spread(drawn, "", call, false, layout, layout, bytes);
   }
 }
 
@@ -68,7 +107,7 @@ void try_any(Bytes& bytes) {
 TEST(DistributedDrawnSoftmax, HasTheBitsOfOneProcess) {
   each_drawn_over_ranks(120, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
-    bytes.once_in(2) ? try_any<double>(bytes) : try_any<float>(bytes);
+    with_any_drawn_scalar(bytes, [&]<class T>(T) { try_any<T>(bytes); });
   });
 }
 

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Calls over ranks as bytes choose them, of operators whose tensors are listed one by one: what
-/// becomes of each, and which part of it a rank has.
+/// Calls over ranks as bytes choose them: what becomes of each tensor, which part of it a rank has,
+/// and where that lies in memory.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <deque>
+#include <concepts>
+#include <memory>
 #include <optional>
 #include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "distributed/drawn_call.hpp"
+#include "distributed/drawn_ranks.hpp"
 
 namespace fovea_test {
 
@@ -29,6 +31,7 @@ enum class Role {
 /// Which part of a tensor a rank has.
 enum class Held {
   rows,
+  logits,   // likewise, unless there is one row for all
   columns,  // that its rows meet
   blocks,   // rows that belong to blocks of the sequence
   whole,
@@ -38,26 +41,61 @@ enum class Held {
 /// The two calls that are compared.
 enum class Where { one_process, ranks };
 
-/// A tensor of a call of one process, and what this rank has of it in a call over ranks.
+/// What has no rows, which every rank gets whole.
 template <class T>
-struct SpreadTensor {
+void expect_whole(const std::vector<T>& got, const std::vector<T>& want, const char* what) {
+  EXPECT_EQ(got.size(), want.size()) << what;
+  EXPECT_TRUE(got.size() != want.size() || got.empty() ||
+              std::memcmp(got.data(), want.data(), got.size() * sizeof(T)) == 0)
+      << what;
+}
+
+/// A tensor of numbers of any type.
+struct AnySpreadTensor {
   const char* name;
   Role role;
   Held held;
-  Tensor<T> whole;  // of columns the transpose, whose rows are spread
-  Tensor<T> own{};
   bool is_alike = false;  // whether all ranks want it or none does
+  bool is_due = false;    // whether all ranks must want it
+  bool has_dense_rows = false;
   bool is_wanted = true;  // by this rank, if it is written
 
-  bool is_spread() const { return held != Held::whole && held != Held::numbers; }
+  AnySpreadTensor(const char* its_name, Role its_role, Held its_part)
+      : name(its_name), role(its_role), held(its_part) {}
+  AnySpreadTensor(const AnySpreadTensor&) = delete;
+  AnySpreadTensor& operator=(const AnySpreadTensor&) = delete;
+  virtual ~AnySpreadTensor() = default;
 
   /// Gives this rank its part, in memory that its own bytes choose.
-  void spread(const Rows& rows, Bytes& bytes) {
+  virtual void spread(const Rows& rows, Bytes& bytes) = 0;
+  /// Expects the bits of one process, and that nothing else was written.
+  virtual void expect_bits(const Rows& rows) const = 0;
+  /// Expects that nothing was written.
+  virtual void expect_untouched() const = 0;
+  /// Makes this rank's part one longer in a dimension, until it is taken back.
+  virtual void lengthen(std::size_t dimension) = 0;
+  virtual void take_back() = 0;
+};
+
+/// A tensor of a call of one process, and what this rank has of it in a call over ranks.
+template <class T>
+struct SpreadTensor final : AnySpreadTensor {
+  Tensor<T> whole;  // of columns the transpose, whose rows are spread
+  Tensor<T> own{};
+
+  SpreadTensor(const char* its_name, Role its_role, Held its_part, const Shape& shape)
+      : AnySpreadTensor(its_name, its_role, its_part), whole(shape) {}
+
+  void spread(const Rows& rows, Bytes& bytes) override {
     Layout layout;
     if (held != Held::numbers) {
       layout = role == Role::read ? drawn_input_layout(bytes) : drawn_layout(bytes);
     }
-    own = is_spread() ? own_part(whole, rows, layout) : whole.in(layout);
+    if (has_dense_rows) {
+      layout = {.offset = layout.offset, .gap = layout.gap, .guard = layout.guard};
+      if (bytes.once_in(2)) layout.order = {2, 1, 0, 3};
+    }
+    own = is_spread(rows) ? own_part(whole, rows, layout) : whole.in(layout);
     if (role != Role::read) own.fill(constant(77));
   }
 
@@ -76,20 +114,54 @@ struct SpreadTensor {
     return {x.data(), as_size(x.size())};
   }
 
-  /// Expects the bits of one process, and that nothing else was written.
-  void expect_bits(const Rows& rows) const {
-    if (is_spread()) {
-      expect_if_wanted(is_wanted, own, whole, rows, name);
-    } else if (is_wanted) {
-      expect_whole(own.values(), whole.values(), name);
-    } else {
-      for (const T x : own.values()) EXPECT_EQ(x, 77) << name;
+  void expect_bits(const Rows& rows) const override {
+    if constexpr (!std::same_as<T, bool>) {  // masks are read
+      if (!is_wanted) {
+        expect_untouched();
+      } else if (is_spread(rows)) {
+        expect_own_part(own, whole, rows, name);
+      } else {
+        expect_whole(own.values(), whole.values(), name);
+      }
     }
     EXPECT_EQ(own.changed_gaps(), 0) << name;
   }
+  void expect_untouched() const override {
+    for (const T x : own.values()) EXPECT_EQ(x, static_cast<T>(77)) << name;
+  }
+
+  void lengthen(std::size_t dimension) override {
+    Shape shape = own.shape();
+    ++shape[dimension];
+    Tensor<T> longer(shape);
+    longer.fill(constant(1));
+    kept_ = std::exchange(own, std::move(longer));
+    was_wanted_ = std::exchange(is_wanted, true);
+  }
+  void take_back() override {
+    own = std::move(kept_);
+    is_wanted = was_wanted_;
+  }
+
+ private:
+  bool is_spread(const Rows& rows) const {
+    if (held == Held::logits) return whole.shape()[2] != 1 || rows.count() == 1;
+    return held != Held::whole && held != Held::numbers;
+  }
+
+  Tensor<T> kept_{};  // while `own` is longer
+  bool was_wanted_ = true;
 };
 
-/// Sizes of a sequence that attends to itself, and which tokens of it are there.
+/// Sizes of a sequence that attends to itself: short ones of all widths, or long ones.
+inline AttentionShape drawn_square(Bytes& bytes) {
+  AttentionShape s = drawn_shape(bytes);
+  s.queries = s.keys = bytes.once_in(6) ? bytes(400, 1500) : std::max(s.queries, s.keys);
+  if (s.queries >= 400) s.batch = 1;
+  return s;
+}
+
+/// Sizes of such a sequence, and which tokens of it are there.
 struct DrawnSequence {
   AttentionShape shape;
   std::vector<Index> lengths = {};
@@ -130,45 +202,79 @@ inline std::optional<double> drawn_scale(Bytes& bytes) {
   return static_cast<double>(bytes(-20, 20)) / 10;
 }
 
-/// The tensors of a call. An operator's own calls add theirs, and make of them inputs(where),
-/// saved(where) and grads(where).
+/// A tensor that is read, if it is given.
+inline Role read_if(bool is_given) { return is_given ? Role::read : Role::none; }
+/// The gradient of one.
+inline Role gradient_if(bool is_asked_for) { return is_asked_for ? Role::gradient : Role::none; }
+
+/// The tensors of a call, whose queries and keys have numbers of T.
 template <class T>
-class SpreadCall {
+class SpreadTensors {
  public:
   using Scalar = T;
 
+  explicit SpreadTensors(const DrawnSequence& s) : sequence(s) {}
+  SpreadTensors(const SpreadTensors&) = delete;
+  SpreadTensors& operator=(const SpreadTensors&) = delete;
+
+  template <class X = fovea::Compute<T>>
+  SpreadTensor<X>& add(const char* name, Role role, Held held, const Shape& shape,
+                       const Fill& fill = {}) {
+    auto made = std::make_unique<SpreadTensor<X>>(name, role, held, shape);
+    SpreadTensor<X>& added = *made;
+    if (fill) added.whole.fill(fill);
+    tensors.push_back(std::move(made));
+    return added;
+  }
+
+  /// The tensor of that name, or null.
+  const AnySpreadTensor* named(const std::string& name) const {
+    for (const auto& x : tensors) {
+      if (x->name == name) return x.get();
+    }
+    return nullptr;
+  }
+
+  std::vector<std::unique_ptr<AnySpreadTensor>> tensors;
+  DrawnSequence sequence;
+};
+
+/// Those of attention. An operator's own calls add theirs, and make of them inputs(where),
+/// saved(where) and grads(where).
+template <class T>
+class SpreadCall : public SpreadTensors<T> {
+ public:
   /// \param s of the sequence   \param q_shape, k_shape of queries and keys   \param of_q, of_k
   /// which part of them a rank has
   SpreadCall(const DrawnSequence& s, const Fills& fills, const Shape& q_shape, Held of_q,
              const Shape& k_shape, Held of_k)
-      : sequence(s),
-        q(add("q", Role::read, of_q, q_shape, fills.q)),
-        k(add("k", Role::read, of_k, k_shape, fills.k)),
-        v(add("v", Role::read, of_k, with(k_shape, s.shape.value_width), fills.v)),
-        d_out(add("d_out", Role::read, of_q, with(q_shape, s.shape.value_width),
-                  gaussian(s.seed + 600))),
-        out(add("out", Role::made, of_q, d_out.whole.shape())),
-        lse(add("lse", Role::made, of_q, with(q_shape, 1))),
-        d_q(add("d_q", Role::gradient, of_q, q.whole.shape())),
-        d_k(add("d_k", Role::gradient, of_k, k.whole.shape())),
-        d_v(add("d_v", Role::gradient, of_k, v.whole.shape())) {}
+      : SpreadTensors<T>(s),
+        q(this->template add<T>("q", Role::read, of_q, q_shape, fills.q)),
+        k(this->template add<T>("k", Role::read, of_k, k_shape, fills.k)),
+        v(this->template add<T>("v", Role::read, of_k, with(k_shape, s.shape.value_width),
+                                fills.v)),
+        d_out(this->template add<T>("d_out", Role::read, of_q, with(q_shape, s.shape.value_width),
+                                    gaussian(s.seed + 600))),
+        out(this->template add<T>("out", Role::made, of_q, d_out.whole.shape())),
+        lse(this->add("lse", Role::made, of_q, with(q_shape, 1))),
+        d_q(this->template add<T>("d_q", Role::gradient, of_q, q.whole.shape())),
+        d_k(this->template add<T>("d_k", Role::gradient, of_k, k.whole.shape())),
+        d_v(this->template add<T>("d_v", Role::gradient, of_k, v.whole.shape())) {}
   /// Of a sequence that attends to itself.
   SpreadCall(const DrawnSequence& s, const Fills& fills)
       : SpreadCall(s, fills, s.of_queries(s.shape.width), Held::rows, s.of_keys(s.shape.width),
                    Held::rows) {}
-  SpreadCall(const SpreadCall&) = delete;
-  SpreadCall& operator=(const SpreadCall&) = delete;
 
-  SpreadTensor<T>& add(const char* name, Role role, Held held, const Shape& shape,
-                       const Fill& fill = {}) {
-    tensors.push_back({name, role, held, Tensor<T>(shape)});
-    if (fill) tensors.back().whole.fill(fill);
-    return tensors.back();
+  /// What all operators read, save and may give.
+  AllInputs<T> inputs(Where where) const {
+    return {q.in(where), k.in(where), v.in(where), this->sequence.lengths};
   }
+  AllSaved<T> saved(Where where) const { return {lse.in(where)}; }
+  AllGrads<T> grads(Where where) const { return {d_q.in(where), d_k.in(where), d_v.in(where)}; }
 
-  std::deque<SpreadTensor<T>> tensors;
-  DrawnSequence sequence;
-  SpreadTensor<T>&q, &k, &v, &d_out, &out, &lse, &d_q, &d_k, &d_v;
+  SpreadTensor<T>&q, &k, &v, &d_out, &out;
+  SpreadTensor<fovea::Compute<T>>& lse;
+  SpreadTensor<T>&d_q, &d_k, &d_v;
 
  private:
   static Shape with(Shape shape, Index width) {
@@ -176,68 +282,5 @@ class SpreadCall {
     return shape;
   }
 };
-
-/// Compares a call over ranks with one process. The passes over ranks are found by their arguments.
-/// \param made of what the operator is   \param call a SpreadCall of the operator
-/// \param are_alike whether all ranks want the same tensors
-/// \param layout of rows   \param blocks of rows that belong to blocks
-template <class Op, class Call>
-void try_spread(const Op& op, const std::string& made, Call& call, bool are_alike,
-                const RowLayout& layout, const RowLayout& blocks, Bytes& bytes) {
-  using T = typename Call::Scalar;
-  const AtLevel at(drawn_level(bytes));
-  const auto forward_in = [&](Where where, auto&&... more) {
-    if constexpr (sizeof...(more) == 0) {
-      op.forward(call.inputs(where), call.out.in(where), call.saved(where));
-    } else {
-      forward(op, call.inputs(where), call.out.in(where), call.saved(where), more...);
-    }
-  };
-  const auto backward_in = [&](Where where, auto&&... more) {
-    const View<const T> out(call.out.in(where));
-    const View<const T> d_out(call.d_out.in(where));
-    if constexpr (sizeof...(more) == 0) {
-      op.backward(call.inputs(where), out, call.saved(where), d_out, call.grads(where));
-    } else {
-      backward(op, call.inputs(where), out, call.saved(where), d_out, call.grads(where), more...);
-    }
-  };
-  const bool has_backward = !bytes.once_in(3);
-  const bool keeps = bytes.once_in(2);
-  forward_in(Where::one_process);
-  if (has_backward) backward_in(Where::one_process);
-
-  const Rows rows(all_ranks(), layout);
-  const Rows rows_of_blocks(all_ranks(), blocks);
-  SCOPED_TRACE(std::string(Op::name()) + made + " " + scalar_name<T>() + ": " +
-               call.sequence.text() + ", " + layout.text());
-  const std::vector<std::uint8_t> of_rank = bytes_of_rank(call.sequence.seed);
-  Bytes own(of_rank);
-  AnyExecutor executor = drawn_executor(own);
-  const auto rows_of = [&](const SpreadTensor<T>& x) -> const Rows& {
-    return x.held == Held::blocks ? rows_of_blocks : rows;
-  };
-  for (SpreadTensor<T>& x : call.tensors) {
-    x.spread(rows_of(x), own);
-    Bytes& wishes = are_alike || x.is_alike ? bytes : own;
-    const bool is_free = x.role == Role::gradient || (&x == &call.lse && !has_backward);
-    if (is_free) x.is_wanted = !wishes.once_in(4);
-    if (x.role == Role::kept) x.is_wanted = keeps || (wishes.once_in(2) && !are_alike);
-  }
-  const auto expect = [&](Role role) {
-    for (const SpreadTensor<T>& x : call.tensors) {
-      if (x.role == role) x.expect_bits(rows_of(x));
-    }
-  };
-  forward_in(Where::ranks, rows, executor);
-  expect(Role::made);
-  expect(Role::kept);
-  if (!has_backward) return;
-  for (SpreadTensor<T>& x : call.tensors) {
-    if (x.role == Role::kept) x.is_wanted = keeps;
-  }
-  backward_in(Where::ranks, rows, executor);
-  expect(Role::gradient);
-}
 
 }  // namespace fovea_test

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "distributed/layer_call.hpp"
+#include "fovea/distributed/indexed_forward.hpp"
 #include "fovea/distributed/over_rows.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
@@ -94,6 +95,25 @@ TEST(DistributedLayerBadInput, OfTheProgramItselfIsThrownByAll) {
       EXPECT_EQ(std::string(error.what()), "rank " + std::to_string(last) + ": no more");
     }
   }
+}
+
+/// A program may catch what all have thrown. What one rank throws after that, all throw again.
+TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
+  const int last = all_ranks().size() - 1;
+  const bool is_last = all_ranks().rank() == last;
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  const fovea::IndexedAttention lists;
+  fovea::IndexedInputs<float> none;
+  const auto caught_text = [&](auto& over) {
+    return refusal([&] { over.forward(lists, none, View<float>(), fovea::IndexedSaved<float>()); });
+  };
+  const std::string text = refusal([&] {
+    with_rows(rows, fovea::Serial{}, [&](auto& over) {
+      EXPECT_NE(caught_text(over), "accepted");
+      if (is_last) throw std::invalid_argument("no more");
+    });
+  });
+  EXPECT_EQ(text, "rank " + std::to_string(last) + ": no more");
 }
 
 /// Layers that read the tokens beside those that are here.

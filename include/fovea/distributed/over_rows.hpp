@@ -153,16 +153,16 @@ class OverRows {
 
   /// The messages of this rank so far.
   const Traffic& traffic() const { return traffic_; }
-  /// Whether what was thrown last was thrown by all ranks together.
-  bool all_have_thrown() const { return is_meeting_; }
+  /// Whether all ranks have thrown this together. What a program makes of it, or throws after it
+  /// has caught it, is its own.
+  bool all_have_thrown(const std::exception_ptr& error) const { return error == thrown_by_all_; }
 
  private:
   /// Calls f, in which ranks meet: what it throws, all throw.
   template <class F>
   void meet(const F& f) {
-    is_meeting_ = true;
-    f();
-    is_meeting_ = false;
+    thrown_by_all_ = fovea::detail::caught(f);
+    if (thrown_by_all_) std::rethrow_exception(thrown_by_all_);
   }
 
   template <class T>
@@ -177,7 +177,7 @@ class OverRows {
   E& executor_;
   PlacesInRanges own_;
   Traffic traffic_;
-  bool is_meeting_ = false;
+  std::exception_ptr thrown_by_all_ = nullptr;  // in the last meeting
 };
 
 /// Calls layers over a sequence that is spread over ranks, on all of them together:
@@ -211,7 +211,7 @@ Traffic with_rows(const Rows& rows, X&& executor, const F& f) {
   auto&& threads = as_executor(executor);
   OverRows<std::remove_reference_t<decltype(threads)>> over(rows, threads);
   const std::exception_ptr error = fovea::detail::caught([&] { f(over); });
-  if (error && over.all_have_thrown()) std::rethrow_exception(error);
+  if (error && over.all_have_thrown(error)) std::rethrow_exception(error);
   detail::agree(rows.ranks(), error, "with_rows");
   return over.traffic();
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What breaks on one rank while all call: a user's pattern, at any of its calls, or a user's
+/// executor. All ranks throw the same, none waits, and the next call has the bits of one process.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+
+#include "distributed/drawn_trial.hpp"
+#include "fovea/distributed/softmax_backward.hpp"
+#include "fovea/distributed/softmax_decoder.hpp"
+#include "fovea/distributed/softmax_forward.hpp"
+
+namespace fovea_test::distributed_drawn_broken {
+
+using fovea::AnyPattern;
+using fovea::SparseAttention;
+
+/// Says when a pattern breaks: at the call for which it has counted down to 0.
+class Fuse {
+ public:
+  void set(long calls) { left_ = calls; }
+  void burn() {
+    if (left_ > 0 && --left_ == 0) throw std::runtime_error("the pattern broke");
+  }
+
+ private:
+  std::atomic<long> left_ = 0;
+};
+
+/// A pattern that asks the fuse at each call of one of its functions.
+ErasedPattern fused(const ErasedPattern& pattern, std::shared_ptr<Fuse> fuse) {
+  ErasedPattern made = pattern;
+  const auto wrap = [&]<class R, class... Args>(std::function<R(Args...)>& f) {
+    f = [inner = f, fuse](Args... args) {
+      fuse->burn();
+      return inner(args...);
+    };
+  };
+  wrap(made.slot_count);
+  wrap(made.room);
+  wrap(made.keys_of);
+  wrap(made.row_step);
+  wrap(made.lattice);
+  wrap(made.causal_cut);
+  wrap(made.same_until);
+  wrap(made.next_cut);
+  wrap(made.row_block);
+  wrap(made.seen_from);
+  wrap(made.meets);
+  return made;
+}
+
+/// Two calls of the same, the first of which something breaks in on one rank.
+template <class T>
+void try_broken(Bytes& bytes) {
+  const auto fuse = std::make_shared<Fuse>();
+  const DrawnPattern tree = drawn_tree(bytes, 200, 1);
+  SparseAttention op{fovea::SparseOptions{}};
+  op.options.patterns.emplace_back(fused(tree.pattern, fuse));
+  DrawnSequence sequence(bytes, 1, 1500);
+  SpreadCall<T> call(sequence, drawn_fills(bytes, sequence.seed));
+  const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
+  const bool is_odd = all_ranks().rank() == bytes(0, all_ranks().size() - 1);
+  const bool breaks_executor = bytes.once_in(4);
+  const long calls = bytes.once_in(2) ? bytes(1, 40) : bytes(1, 2000);
+  const bool in_backward = bytes.once_in(2);
+  SCOPED_TRACE(tree.made + ", breaks at " + std::to_string(calls));
+  const Breaking breaking{is_odd};
+  AnyExecutor broken = AnyExecutor::of(breaking);
+  // Calls at first what breaks, if it is among ranks.
+  const auto twice = [&](bool is_here, auto& executor, const auto& run) {
+    if (is_here) {
+      if (is_odd && !breaks_executor) fuse->set(calls);
+      const std::string said = said_together([&] { run(breaks_executor ? broken : executor); });
+      fuse->set(0);
+      const std::string text = breaks_executor ? ": the thread broke" : ": the pattern broke";
+      EXPECT_TRUE(said == "accepted" || said.ends_with(text)) << said;
+    }
+    run(executor);
+  };
+  const auto inputs = [&](Where where) {
+    return fovea::InputsOf<SparseAttention, T>(call.inputs(where));
+  };
+  const auto saved = [&](Where where) { return fovea::SoftmaxSaved<T>{call.lse.in(where)}; };
+  const auto forward = [&](Where where, auto&&... more) {
+    if constexpr (sizeof...(more) == 0) {
+      op.forward(inputs(where), call.out.in(where), saved(where));
+    } else {
+      const auto run = [&](const Rows& rows, AnyExecutor& executor) {
+        twice(!in_backward, executor, [&](AnyExecutor& on) {
+          fovea::distributed::forward(op, inputs(where), call.out.in(where), saved(where), rows,
+                                      on);
+        });
+      };
+      run(more...);
+    }
+  };
+  const auto backward = [&](Where where, auto&&... more) {
+    const View<const T> out(call.out.in(where));
+    const View<const T> d_out(call.d_out.in(where));
+    const fovea::SoftmaxGrads<T> grads(call.grads(where));
+    if constexpr (sizeof...(more) == 0) {
+      op.backward(inputs(where), out, saved(where), d_out, grads);
+    } else {
+      const auto run = [&](const Rows& rows, AnyExecutor& executor) {
+        twice(in_backward, executor, [&](AnyExecutor& on) {
+          fovea::distributed::backward(op, inputs(where), out, saved(where), d_out, grads, rows,
+                                       on);
+        });
+      };
+      run(more...);
+    }
+  };
+  const Passes passes{.has_backward = in_backward, .refuses = false};
+  compare_spread("broken", call, passes, &call.lse, layout, layout, bytes, forward, backward);
+}
+
+/// A decoder whose pattern breaks in a step, and makes it again.
+void try_broken_decoder(Bytes& bytes) {
+  const auto fuse = std::make_shared<Fuse>();
+  const ErasedPattern causal = ErasedPattern::of(fovea::Causal{});
+  SparseAttention op{fovea::SparseOptions{}};
+  op.options.patterns.emplace_back(fused(causal, fuse));
+  const Index keys = bytes(1, 3000);
+  const Index rows = std::min<Index>(keys, bytes(1, 40));
+  const bool is_odd = all_ranks().rank() == bytes(0, all_ranks().size() - 1);
+  const Tensor<float> q({1, 2, rows, 3}), k({1, 1, keys, 3}), v({1, 1, keys, 5});
+  q.fill(gaussian(1));
+  k.fill(gaussian(2));
+  v.fill(gaussian(3));
+  const fovea::DecoderShape shape{1, 2, 1, 3, 5};
+  const auto fill = [&](auto& decoder, Index n) {
+    decoder.append(fovea::detail::part_of(View<const float>(k.view()), 2, 0, n),
+                   fovea::detail::part_of(View<const float>(v.view()), 2, 0, n));
+  };
+  auto alone = op.decoder<float>(shape);
+  fill(alone, keys);
+  const Tensor<float> out({1, 2, rows, 5}), own_out({1, 2, rows, 5});
+  fovea::SoftmaxInputs<float> in;
+  in.q = q.view();
+  alone.step(in, out.view());
+  fovea::distributed::SoftmaxDecoder<SparseAttention, float> decoder(op, shape, all_ranks());
+  fill(decoder, keys - rows);
+  in.k = fovea::detail::part_of(View<const float>(k.view()), 2, keys - rows, rows);
+  in.v = fovea::detail::part_of(View<const float>(v.view()), 2, keys - rows, rows);
+  if (is_odd) fuse->set(bytes(1, 500));
+  const std::string said = said_together([&] { decoder.step(in, own_out.view()); });
+  fuse->set(0);
+  if (said != "accepted") {
+    EXPECT_TRUE(said.ends_with(": the pattern broke")) << said;
+    EXPECT_EQ(decoder.length(), keys - rows);
+    decoder.step(in, own_out.view());
+  }
+  EXPECT_EQ(decoder.length(), keys);
+  expect_whole(own_out.values(), out.values(), "out");
+}
+
+TEST(DistributedDrawnBroken, AllThrowTheSame) {
+  each_drawn_over_ranks(120, 1, [](std::span<const std::uint8_t> data) {
+    Bytes bytes(data);
+    if (bytes.once_in(4)) return try_broken_decoder(bytes);
+    with_drawn_scalar(bytes, [&]<class T>(T) { try_broken<T>(bytes); });
+  });
+}
+
+}  // namespace fovea_test::distributed_drawn_broken

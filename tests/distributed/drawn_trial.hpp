@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Compares drawn calls over ranks with one process, and calls that are wrong on one rank with one
+/// another.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <concepts>
+#include <string>
+#include <vector>
+
+#include "distributed/drawn_tensors.hpp"
+
+namespace fovea_test {
+
+/// What is done with a call's tensors.
+struct Passes {
+  bool has_backward = true;
+  bool keeps = true;      // whether the forward pass keeps what the backward pass may make again
+  bool is_alike = false;  // whether all ranks want the same tensors
+  bool takes_lengths = true;
+  bool refuses = true;  // whether wrong calls are tried, too
+};
+
+/// Makes a call with something wrong on one rank: a tensor that is longer, or other lengths. All
+/// ranks say the same, and nothing is written.
+/// \param is_meant says whether a tensor goes into the call   \param wrong makes it
+template <class T, class IsMeant, class Wrong>
+void refuse_together(SpreadTensors<T>& call, const Passes& passes, Bytes& bytes,
+                     const IsMeant& is_meant, const Wrong& wrong) {
+  const bool is_odd = all_ranks().rank() == bytes(0, all_ranks().size() - 1);
+  std::vector<AnySpreadTensor*> all;
+  for (const auto& x : call.tensors) {
+    if (is_meant(*x)) all.push_back(x.get());
+  }
+  if (passes.takes_lengths && bytes.once_in(5)) {
+    std::vector<Index> lengths = call.sequence.lengths;
+    if (is_odd) call.sequence.lengths.push_back(call.sequence.shape.keys + 1);
+    EXPECT_NE(said_together(wrong), "accepted") << "with other lengths";
+    call.sequence.lengths = lengths;
+    return;
+  }
+  AnySpreadTensor& x = *drawn_of(bytes, all);
+  const Index dimension = x.held == Held::numbers ? 3 : bytes(0, 3);
+  if (is_odd) x.lengthen(as_size(dimension));
+  EXPECT_NE(said_together(wrong), "accepted")
+      << x.name << " is longer in dimension " << dimension << " on one rank";
+  if (is_odd) x.take_back();
+}
+
+/// Which of them this rank wants, and where they lie.
+template <class T, class RowsOf>
+void spread_tensors(SpreadTensors<T>& call, const Passes& passes, const AnySpreadTensor* lse,
+                    const RowsOf& rows_of, Bytes& bytes, Bytes& own) {
+  for (const auto& x : call.tensors) {
+    x->spread(rows_of(*x), own);
+    Bytes& wishes = passes.is_alike || x->is_alike ? bytes : own;
+    const bool is_free =
+        (x->role == Role::gradient && !x->is_due) || (x.get() == lse && !passes.has_backward);
+    if (is_free) x->is_wanted = !wishes.once_in(4);
+    if (x->role != Role::kept) continue;
+    x->is_wanted = passes.keeps || (wishes.once_in(2) && !passes.is_alike);
+  }
+}
+
+/// Compares a call over ranks with one process.
+/// \param what the call is   \param lse the tensor that is not wanted without a backward pass, or
+/// null   \param layout of rows   \param blocks of rows that belong to blocks
+/// \param forward, backward called as forward(where), or as forward(where, rows, executor)
+template <class T, class Forward, class Backward>
+void compare_spread(const std::string& what, SpreadTensors<T>& call, const Passes& passes,
+                    const AnySpreadTensor* lse, const RowLayout& layout, const RowLayout& blocks,
+                    Bytes& bytes, const Forward& forward, const Backward& backward) {
+  const IsaLevel level = drawn_level(bytes);
+  {
+    const AtLevel at(level);
+    forward(Where::one_process);
+    if (passes.has_backward) backward(Where::one_process);
+  }
+  const Rows rows(all_ranks(), layout);
+  const Rows rows_of_blocks(all_ranks(), blocks);
+  SCOPED_TRACE(what + " " + scalar_name<T>() + ": " + call.sequence.text() + ", " + layout.text());
+  const std::vector<std::uint8_t> of_rank = bytes_of_rank(call.sequence.seed);
+  Bytes own(of_rank);
+  const AtLevel at(drawn_level_like(level, own));
+  AnyExecutor executor = drawn_executor(own);
+  const auto rows_of = [&](const AnySpreadTensor& x) -> const Rows& {
+    return x.held == Held::blocks ? rows_of_blocks : rows;
+  };
+  spread_tensors(call, passes, lse, rows_of, bytes, own);
+  const auto expect = [&](Role role) {
+    for (const auto& x : call.tensors) {
+      if (x->role == role) x->expect_bits(rows_of(*x));
+    }
+  };
+  const AnySpreadTensor* const d_out = call.named("d_out");
+  if (passes.refuses && bytes.once_in(4)) {
+    refuse_together(
+        call, passes, bytes,
+        [&](const AnySpreadTensor& x) {
+          return &x != d_out && x.role != Role::none && x.role != Role::gradient;
+        },
+        [&] { forward(Where::ranks, rows, executor); });
+    for (const auto& x : call.tensors) {
+      if (x->role == Role::made || x->role == Role::kept) x->expect_untouched();
+    }
+  }
+  forward(Where::ranks, rows, executor);
+  expect(Role::made);
+  expect(Role::kept);
+  if (!passes.has_backward) return;
+  for (const auto& x : call.tensors) {
+    if (x->role == Role::kept) x->is_wanted = passes.keeps;
+  }
+  if (passes.refuses && bytes.once_in(4)) {
+    refuse_together(
+        call, passes, bytes,
+        [&](const AnySpreadTensor& x) { return &x == d_out || x.role == Role::gradient; },
+        [&] { backward(Where::ranks, rows, executor); });
+    for (const auto& x : call.tensors) {
+      if (x->role == Role::gradient) x->expect_untouched();
+    }
+  }
+  backward(Where::ranks, rows, executor);
+  expect(Role::gradient);
+}
+
+/// The same for attention, whose passes over ranks are found by their arguments. Tensors of 16 bits
+/// have no backward pass.
+/// \param made of what the operator is   \param call a SpreadCall of the operator
+/// \param are_alike whether all ranks want the same tensors
+template <class Op, class Call>
+void try_spread(const Op& op, const std::string& made, Call& call, bool are_alike,
+                const RowLayout& layout, const RowLayout& blocks, Bytes& bytes) {
+  using T = typename Call::Scalar;
+  const auto inputs = [&](Where where) { return fovea::InputsOf<Op, T>(call.inputs(where)); };
+  const auto saved = [&](Where where) { return fovea::SavedOf<Op, T>(call.saved(where)); };
+  const auto forward_in = [&](Where where, auto&&... more) {
+    if constexpr (sizeof...(more) == 0) {
+      op.forward(inputs(where), call.out.in(where), saved(where));
+    } else {
+      forward(op, inputs(where), call.out.in(where), saved(where), more...);
+    }
+  };
+  const auto backward_in = [&](Where where, auto&&... more) {
+    if constexpr (std::floating_point<T>) {
+      const fovea::GradsOf<Op, T> grads(call.grads(where));
+      const View<const T> out(call.out.in(where));
+      const View<const T> d_out(call.d_out.in(where));
+      if constexpr (sizeof...(more) == 0) {
+        op.backward(inputs(where), out, saved(where), d_out, grads);
+      } else {
+        backward(op, inputs(where), out, saved(where), d_out, grads, more...);
+      }
+    }
+  };
+  Passes passes;
+  passes.has_backward = !bytes.once_in(3) && std::floating_point<T>;
+  passes.keeps = bytes.once_in(2);
+  passes.is_alike = are_alike;
+  compare_spread(std::string(Op::name()) + made, call, passes, &call.lse, layout, blocks, bytes,
+                 forward_in, backward_in);
+}
+
+}  // namespace fovea_test
