@@ -26,8 +26,8 @@ Case<T> drawn_longformer_case(Bytes& bytes) {
     if (o.causal && p.j > i) return false;
     return (i - o.left <= p.j && p.j <= i + o.right) || is_global(i) || is_global(p.j);
   };
-  Case<T> made = softmax_case<T>("drawn Longformer, " + describe(o), fovea::LongformerAttention(o),
-                                 law, drawn_extras(bytes));
+  Case<T> made =
+      softmax_case<T>("drawn Longformer", fovea::LongformerAttention(o), law, drawn_extras(bytes));
   made.in_runs = true;
   made.least_keys = least_keys(o);
   return made;
@@ -45,8 +45,8 @@ Case<T> drawn_block_case(Bytes& bytes) {
     return std::binary_search(begin + rows.offsets[as_size(row)],
                               begin + rows.offsets[as_size(row) + 1], p.j / o.block);
   };
-  Case<T> made = softmax_case<T>("drawn block-sparse, block " + std::to_string(o.block),
-                                 fovea::BlockSparseAttention(o), law, drawn_extras(bytes));
+  Case<T> made =
+      softmax_case<T>("drawn BlockList", fovea::BlockSparseAttention(o), law, drawn_extras(bytes));
   made.in_runs = made.by_head = true;
   made.least_keys = least_keys(o);
   return made;
@@ -76,7 +76,7 @@ Case<T> drawn_indexed_case(Bytes& bytes) {
   const Law law = [=, causal = op.options.causal](const Pair& p) {
     return listed(p) && (!causal || p.j <= (top ? p.row : p.i()));
   };
-  return indexed_case<T>("drawn indexed, one of " + std::to_string(turns), op, listed, law);
+  return indexed_case<T>("drawn indexed", op, listed, law);
 }
 
 /// The delta rule, alone or in FMM attention.
@@ -104,7 +104,7 @@ Case<T> drawn_performer_case(Bytes& bytes) {
   fovea::PerformerOptions options{.causal = bytes.once_in(2)};
   if (bytes.once_in(4)) options.alignment = fovea::CausalAlignment::top_left;
   const Index features = bytes.once_in(3) ? bytes(1, 140) : bytes(1, 20);
-  return performer_case<T>("drawn Performer, R " + std::to_string(features), options, features);
+  return performer_case<T>("drawn Performer", options, features);
 }
 
 }  // namespace
