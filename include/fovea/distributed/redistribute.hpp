@@ -70,11 +70,14 @@ Traffic redistribute(const X& from, const Rows& from_rows, Y&& to, const Rows& t
   std::unique_ptr<Move> move;
   std::string call("redistribute of ");
   call.append(std::to_string(from_rows.count())).append(" rows, ");
+  call.append(std::to_string(sizeof(T))).append(" bytes a number, ");
   call.append(detail::sizes_text(x)).append(" (batch, heads, width)");
-  detail::together(ranks, call, [&] {
+  const auto prepare = [&] {
     detail::check_redistribution(x, from_rows, y, to_rows);
     move = std::make_unique<Move>(x, from_rows, to_rows);
-  });
+  };
+  // Not their difference: a way back is another call.
+  detail::together(ranks, call, prepare, 3 * from_rows.number() + to_rows.number());
   move->rows.expect(from_rows.own());
   move->rows.put(0, x, from_rows.own());
   move->exchange.begin();

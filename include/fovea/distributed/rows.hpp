@@ -3,6 +3,7 @@
 /// A sequence that is spread over ranks.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -22,7 +23,9 @@ class Rows {
   /// \throws std::invalid_argument, on all ranks, if the layout is for another number of ranks, or
   /// not the same on all
   Rows(const Communicator& ranks, RowLayout layout) : ranks_(&ranks), layout_(std::move(layout)) {
-    detail::together(ranks, std::string("Rows with ").append(layout_.text()), [&] {
+    const std::string text = std::string("Rows with ").append(layout_.text());
+    number_ = detail::hash_of(text);
+    detail::together(ranks, text, [&] {
       if (layout_.ranks() == ranks.size()) return;
       refuse("Rows", "ranks of the layout", std::to_string(layout_.ranks()),
              std::to_string(ranks.size()) + ", the size of the communicator");
@@ -33,6 +36,8 @@ class Rows {
   const Communicator& ranks() const { return *ranks_; }
   /// Who holds what.
   const RowLayout& layout() const { return layout_; }
+  /// A number by which most different layouts differ.
+  std::uint64_t number() const { return number_; }
   /// The rows of this rank, as ascending ranges.
   const std::vector<Range>& own() const { return layout_.of(ranks_->rank()); }
   /// The number of rows of this rank.
@@ -43,6 +48,7 @@ class Rows {
  private:
   const Communicator* ranks_;
   RowLayout layout_;
+  std::uint64_t number_ = 0;
 };
 
 namespace detail {

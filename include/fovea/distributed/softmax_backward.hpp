@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -45,10 +46,12 @@ class SoftmaxBackwardPass {
         d_out_(d_out),
         grads_(grads),
         plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
-        keys_travel_(exchange(
-            [&](int rank) { return keys_seen(plans_, rows.layout().of(rank), rows.count()); })),
-        queries_travel_(exchange(
-            [&](int rank) { return rows_seeing(plans_, rows.layout().of(rank), rows.count()); })),
+        keys_travel_(exchange([&](int rank) {
+          return counted(rank, keys_seen(plans_, rows.layout().of(rank), rows.count()));
+        })),
+        queries_travel_(exchange([&](int rank) {
+          return counted(rank, rows_seeing(plans_, rows.layout().of(rank), rows.count()));
+        })),
         logits_travel_(logit_transfers()),
         bias_(inputs.bias, one_row.bias, logits_travel_, rows),
         mask_(inputs.mask, one_row.mask, logits_travel_, rows),
@@ -94,6 +97,9 @@ class SoftmaxBackwardPass {
         key_exchange_.traffic() + query_exchange_.traffic() + bias_.traffic() + mask_.traffic();
     return sinks_ ? of_rows + sinks_->traffic() : of_rows;
   }
+
+  /// A number of what all ranks send, as that of the forward pass.
+  std::uint64_t plan_number() const { return plan_number_; }
 
   /// Takes the scratch memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
@@ -252,6 +258,12 @@ class SoftmaxBackwardPass {
     return false;
   }
 
+  /// Counts what a rank needs in the number of the plan.
+  std::vector<Range> counted(int rank, std::vector<Range> needed) {
+    plan_number_ += number_of(rank, needed);
+    return needed;
+  }
+
   /// Writes the gradients that are wanted and not in place.
   void write() const {
     if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
@@ -269,6 +281,7 @@ class SoftmaxBackwardPass {
   View<const T> d_out_;
   SoftmaxGrads<T> grads_;
   HeadPlans plans_;
+  std::uint64_t plan_number_ = 0;
   ExchangePlan keys_travel_;
   ExchangePlan queries_travel_;
   LogitTransfers logits_travel_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <thread>
@@ -148,6 +149,15 @@ class SoftmaxForwardPass {
   void reserve(E&& executor) {
     for (const auto& part : inner_parts_) part->pass.reserve(executor);
     for (const auto& part : parts_) part->pass.reserve(executor);
+  }
+
+  /// A number of what all ranks send: ranks that see other keys differ in it.
+  std::uint64_t plan_number() const {
+    auto number = static_cast<std::uint64_t>(stages_.count());
+    for (std::size_t rank = 0; rank < seen_.size(); ++rank) {
+      number += number_of(static_cast<int>(rank), seen_[rank]);
+    }
+    return number;
   }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.

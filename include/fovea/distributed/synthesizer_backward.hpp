@@ -5,6 +5,7 @@
 /// inputs.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
@@ -37,6 +38,9 @@ class SynthesizerBackwardPass {
 
   /// The messages of this rank.
   Traffic traffic() const { return pass_.traffic() + grads_.traffic(); }
+
+  /// As that of softmax attention.
+  std::uint64_t plan_number() const { return pass_.plan_number(); }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \returns what computing has thrown, or null

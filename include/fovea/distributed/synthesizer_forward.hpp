@@ -4,6 +4,7 @@
 /// of softmax attention over what they make of their inputs.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -34,6 +35,9 @@ class SynthesizerForwardPass {
 
   /// The messages of this rank.
   Traffic traffic() const { return pass_.traffic(); }
+
+  /// As that of softmax attention.
+  std::uint64_t plan_number() const { return pass_.plan_number(); }
 
   /// Sends, receives and computes. \returns what computing has thrown, or null
   template <class E>

@@ -87,12 +87,13 @@ inline std::uint64_t hash_of(std::string_view text) {
 
 /// Meets all ranks. \param error what this rank has thrown, or null
 /// \param call what this rank calls, in words that are the same on all ranks
+/// \param beside a number that is the same on all ranks, too: of what the words do not say
 /// \throws on all ranks what the lowest rank that failed has thrown, with its number before the
 /// message; or std::invalid_argument if ranks make different calls. Cost: one reduction.
-inline void agree(const Communicator& ranks, const std::exception_ptr& error,
-                  std::string_view call) {
+inline void agree(const Communicator& ranks, const std::exception_ptr& error, std::string_view call,
+                  std::uint64_t beside = 0) {
   Vote own = vote_of(error, call);
-  const std::uint64_t hash = hash_of(own.text);
+  const std::uint64_t hash = hash_of(own.text) ^ beside;
   // The largest of each: whether somebody failed, and the hashes, once upside down.
   std::array<std::uint64_t, 3> most = {own.failure == Failure::none ? 0U : 1U, hash, ~hash};
   ranks.check(MPI_Allreduce(MPI_IN_PLACE, most.data(), 3, MPI_UINT64_T, MPI_MAX, ranks.mpi()),
@@ -107,6 +108,10 @@ inline void agree(const Communicator& ranks, const std::exception_ptr& error,
   }
   const std::string first = text_of_rank(ranks, 0, own.text);
   const int other = lowest_rank(ranks, own.text != first);
+  if (other == ranks.size()) {
+    FOVEA_THROW(std::invalid_argument(
+        std::string(first).append(": ranks differ in who holds which rows, or in the options")));
+  }
   const std::string second = text_of_rank(ranks, other, own.text);
   FOVEA_THROW(std::invalid_argument(rank_text(other)
                                         .append(" calls ")
@@ -117,8 +122,8 @@ inline void agree(const Communicator& ranks, const std::exception_ptr& error,
 
 /// Calls f on all ranks, and agrees. \throws as agree, also what f threw on another rank
 template <class F>
-void together(const Communicator& ranks, std::string_view call, F&& f) {
-  agree(ranks, fovea::detail::caught(f), call);
+void together(const Communicator& ranks, std::string_view call, F&& f, std::uint64_t beside = 0) {
+  agree(ranks, fovea::detail::caught(f), call, beside);
 }
 
 }  // namespace distributed::detail

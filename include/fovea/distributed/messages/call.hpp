@@ -4,6 +4,7 @@
 /// on it.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -80,21 +81,28 @@ void check_call(const char* op, const In& in, const Rows& rows, const Check& che
 /// \param op the operator's name   \param call what is called, in words that are the same on all
 /// ranks \param check checks what this rank brings \param prepare called as prepare(threads) with
 /// what for_call makes of the executor; takes all memory, and returns a pointer to a pass, whose
-/// run(threads) returns what was thrown, or null
+/// run(threads) returns what was thrown, or null; if it has plan_number(), ranks whose numbers
+/// differ would send what others do not expect, and are refused \param beside as in `agree`
 template <class Check, class E, class Prepare>
 Traffic run_call(const Communicator& ranks, const char* op, const std::string& call,
-                 const Check& check, E&& executor, const Prepare& prepare) {
-  together(ranks, call, check);
+                 const Check& check, E&& executor, const Prepare& prepare,
+                 std::uint64_t beside = 0) {
+  together(ranks, call, check, beside);
   Traffic traffic;
   bool has_executor = false;
   const std::exception_ptr error = fovea::detail::caught([&] {
     auto&& threads = for_call(executor);
     has_executor = true;
     decltype(prepare(threads)) pass;
-    together(ranks, op, [&] {
+    const std::exception_ptr unprepared = fovea::detail::caught([&] {
       pass = prepare(threads);
       memory_of(threads).require();
     });
+    std::uint64_t plan = 0;
+    if constexpr (requires { pass->plan_number(); }) {
+      if (!unprepared) plan = pass->plan_number();
+    }
+    agree(ranks, unprepared, op, plan);
     agree(ranks, pass->run(threads), op);
     traffic = pass->traffic();
   });
@@ -108,7 +116,7 @@ Traffic run_call(const Communicator& ranks, const char* op, const std::string& c
 template <class Check, class E, class Prepare>
 Traffic run_call(const Rows& rows, const char* op, const std::string& call, const Check& check,
                  E&& executor, const Prepare& prepare) {
-  return run_call(rows.ranks(), op, call, check, executor, prepare);
+  return run_call(rows.ranks(), op, call, check, executor, prepare, rows.number());
 }
 
 /// What is the same on all ranks of a call, in words.

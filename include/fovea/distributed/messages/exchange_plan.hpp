@@ -4,6 +4,7 @@
 /// layout and from the plans of an operator.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -80,6 +81,17 @@ void for_each_plan_of(const HeadPlans& plans, F&& f) {
   for (Index stage = 0; stage < plans.stage_count(); ++stage) {
     for (Index head = 0; head < plans.period(); ++head) f(plans.plan(stage, 0, head));
   }
+}
+
+/// A number by which most lists of ranges of the ranks differ.
+inline std::uint64_t number_of(int rank, const std::vector<Range>& ranges) {
+  auto number = static_cast<std::uint64_t>(rank) + 1;
+  for (const Range& range : ranges) {
+    for (const Index end : {range.begin, range.end}) {
+      number = (number ^ static_cast<std::uint64_t>(end)) * 0x100000001b3;
+    }
+  }
+  return number;
 }
 
 /// The keys that some query rows see under one of the plans.
