@@ -148,9 +148,10 @@ void try_layer(const std::string& what, const Layer& layer, ChannelTensors<T>& c
   Passes passes;
   passes.has_backward = can_go_back && !bytes.once_in(3);
   passes.refuses = false;
-  // Sums over tokens are cut at chains.
+  // Sums over tokens are cut at chains, and so is a mean.
+  const bool sums_tokens = passes.has_backward || std::is_same_v<Layer, fovea::MeanPool<T>>;
   const RowLayout layout =
-      drawn_row_layout(bytes, call.sequence.shape.queries, passes.has_backward ? kChain : Index{1});
+      drawn_row_layout(bytes, call.sequence.shape.queries, sums_tokens ? kChain : Index{1});
   compare_spread(what, call, passes, nullptr, layout, layout, bytes, forward, backward);
   if (passes.has_backward) expect_whole(own.gradients(), whole.gradients(), "of parameters");
 }
