@@ -161,6 +161,16 @@ TEST(BadNystroemInput, Landmarks) {
   refused(with(0), "landmarks is 0; expected 1 to 1048576", accept);
   refused(with(-4), "landmarks is -4; expected 1 to 1048576", accept);
   refused(with(4, -1), "iterations is -1; expected 0 to 1048576", accept);
+  refused(with(4), "rows of landmark_lse is 3; expected 4, as the inputs make it 2x4x4x1",
+          [](MixedCall& c) {
+            c.saved.landmark_lse = {c.at(10000), {2, 4, 3, 1}};
+            c.saved.landmark_values = {c.at(10500), {2, 4, 4, 3}};
+          });
+  refused(with(4), "width of landmark_values is 2; expected 3, as the inputs make it 2x4x4x3",
+          [](MixedCall& c) {
+            c.saved.landmark_lse = {c.at(10000), {2, 4, 4, 1}};
+            c.saved.landmark_values = {c.at(10500), {2, 4, 4, 2}};
+          });
   refused(with(4), "rows of k is 6; expected a multiple of 4, the landmarks", [](MixedCall& c) {
     c.in.k = {c.at(1000), {2, 2, 6, 5}};
     c.in.v = {c.at(2000), {2, 2, 6, 3}};

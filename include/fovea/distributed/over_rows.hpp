@@ -191,8 +191,7 @@ class OverRows {
 /// tokens of the whole sequence, and a bias or mask has a column for each of them. All ranks have
 /// the same parameters, and the same gradients of them before and behind. The bits are those of one
 /// process, for any number of ranks, if the ranges of rows begin at multiples of kChain (RowLayout
-/// makes such ones); forward passes take any, but that
-/// of MeanPool, which is a sum, too.
+/// makes such ones); forward passes take any, but that of MeanPool, which is a sum, too.
 ///
 /// It serves layers that are made of maps of tokens (Embedding, Linear, norms, activations,
 /// dropout, feed-forward networks) and of attention that has a pass over ranks (MultiHead, blocks
