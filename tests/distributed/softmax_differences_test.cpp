@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fovea/attention.hpp"
+#include "fovea/distributed/longformer.hpp"
 #include "fovea/distributed/redistribute.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
@@ -61,6 +62,18 @@ TEST_F(DistributedDifferences, OfOptions) {
   const LocalAttention wide{{.left = 30}};
   EXPECT_EQ(forward(is_first_ ? narrow : wide, rows_), "LocalAttention" + differ_);
   EXPECT_EQ(forward(narrow, rows_), "accepted");
+}
+
+TEST_F(DistributedDifferences, OfRowsOfTheirOwn) {
+  fovea::LongformerInputs<float> in;
+  in.q = in.k = in.v = in.global_q = in.global_k = in.global_v = x_.view();
+  fovea::LongformerAttention op({.left = 4, .right = 4, .first_global = is_first_ ? 2 : 1});
+  const auto refused = [&] {
+    return refusal([&] { fovea::distributed::forward(op, in, out_.view(), {}, rows_); });
+  };
+  EXPECT_EQ(refused(), "LongformerAttention" + differ_);
+  op.options.first_global = 2;
+  EXPECT_EQ(refused(), "accepted");
 }
 
 TEST_F(DistributedDifferences, OfRows) {

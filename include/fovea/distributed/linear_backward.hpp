@@ -273,7 +273,7 @@ requires FarFieldAttention<Op, T> Traffic backward(const Op& op, const InputsOf<
   if constexpr (Op::kHasNear) {
     is_saved = !saved.near_out.is_none() && !saved.near_lse.is_none();
   }
-  std::string call = detail::call_text(Op::name(), ".backward", inputs, rows);
+  std::string call = detail::linear_text(op, ".backward", inputs, rows);
   call.append(is_saved ? ", near field saved" : "");
   call.append(detail::wants_logits(all) ? ", gradients of logits" : "");
   return detail::run_call(

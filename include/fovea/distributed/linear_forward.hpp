@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "fovea/attention/fmm.hpp"
 #include "fovea/attention/linear/operator.hpp"
@@ -107,6 +108,26 @@ class LinearForwardPass {
   std::optional<std::conditional_t<Field::kHasDelta, None, FarFieldTotals<T, Field>>> totals_;
 };
 
+namespace detail {
+
+/// What is the same on all ranks of a call, in words.
+template <class Op, class In>
+std::string linear_text(const Op& op, const char* pass, const In& in, const Rows& rows) {
+  using T = typename decltype(in.q)::Scalar;
+  std::string text = call_text(Op::name(), pass, in, rows);
+  const auto far = op.template far<T>();
+  text.append(", ").append(std::to_string(far.map_count())).append(" sums");
+  text.append(far.causal ? ", causal" : "");
+  if constexpr (Op::kHasNear) {
+    const LocalOptions near = op.near().options;
+    text.append(", ").append(std::to_string(near.left)).append(" keys before a row and ");
+    text.append(std::to_string(near.right)).append(" after it");
+  }
+  return text;
+}
+
+}  // namespace detail
+
 /// Computes linear, delta-rule or FMM attention over a sequence that is spread over ranks, on all
 /// of them together; every rank calls it with its own rows. The bits are those of `op.forward` over
 /// the whole sequence, for any number of ranks and any layout.
@@ -130,7 +151,7 @@ requires FarFieldAttention<Op, T> Traffic forward(const Op& op, const InputsOf<O
                                                   const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   return detail::run_call(
-      rows, Op::name(), detail::call_text(Op::name(), ".forward", inputs, rows),
+      rows, Op::name(), detail::linear_text(op, ".forward", inputs, rows),
       [&] {
         detail::check_call(Op::name(), inputs, rows,
                            [&](const InputsOf<Op, T>& own) { op.check(own, to, saved); });

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
@@ -85,6 +86,9 @@ class LongformerPasses {
 
   /// The messages of this rank.
   Traffic traffic() const { return others_->traffic() + global_->traffic(); }
+
+  /// As that of softmax attention.
+  std::uint64_t plan_number() const { return others_->plan_number() + 3 * global_->plan_number(); }
 
   /// Runs both, whatever the first one throws, since other ranks wait for messages.
   /// \returns what computing has thrown, or null
