@@ -62,6 +62,7 @@ struct FarCall : SpreadCall<T> {
         d_far(add_gradient("d_far_logits", far, extras.gives_logits())) {
     this->lse.role = Role::none;
     d_near.is_alike = d_far.is_alike = d_projection.is_alike = true;
+    projection.any_dimension = 2;  // the number of features
   }
 
   AllInputs<T> inputs(Where where) const {

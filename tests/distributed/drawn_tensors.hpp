@@ -55,8 +55,9 @@ struct AnySpreadTensor {
   const char* name;
   Role role;
   Held held;
-  bool is_alike = false;  // whether all ranks want it or none does
-  bool is_due = false;    // whether all ranks must want it
+  bool is_alike = false;     // whether all ranks want it or none does
+  bool is_due = false;       // whether all ranks must want it
+  Index any_dimension = -1;  // which one all ranks may choose, so that one rank alone is right
   bool has_dense_rows = false;
   bool is_wanted = true;  // by this rank, if it is written
 

@@ -260,4 +260,30 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
   for (const float n : own.d_k.values()) EXPECT_EQ(n, 77);
 }
 
+/// Of no sequences at all the gradients of a blend's logits are 0.
+TEST(DistributedLinearBackward, LogitsOfNoSequences) {
+  using Op = fovea::FmmAttention<fovea::EluPlusOne>;
+  const Rows rows(all_ranks(), RowLayout::contiguous(16 * all_ranks().size(), all_ranks().size()));
+  const Tensor<double> x({0, 2, 16, 5}), logits({1, 2, 1, 1}), d_near({1, 2, 1, 1}),
+      d_far({1, 2, 1, 1});
+  logits.fill(gaussian(3));
+  for (const bool is_causal : {false, true}) {
+    Op op;
+    op.options.causal = is_causal;
+    fovea::InputsOf<Op, double> in;
+    in.q = in.k = in.v = x.view();
+    in.near_logits = in.far_logits = logits.view();
+    d_near.fill(constant(7));
+    d_far.fill(constant(7));
+    fovea::GradsOf<Op, double> grads;
+    grads.near_logits = d_near.view();
+    grads.far_logits = d_far.view();
+    const fovea::View<const double> out(x.view());
+    fovea::distributed::backward(op, in, out, {}, out, grads, rows);
+    for (const Tensor<double>* gradient : {&d_near, &d_far}) {
+      for (const double value : gradient->values()) EXPECT_EQ(value, 0);
+    }
+  }
+}
+
 }  // namespace fovea_test::distributed_linear_backward
