@@ -51,12 +51,7 @@ void add_margins(Sent& sent, const RowLayout& layout, Index heads, bool is_backw
   const auto queries = [](const RowLayout& rows, int rank) -> SomeRows {
     return {{{{rows.of(rank).front().begin, rows.of(rank).back().end + kBand}}}};
   };
-  const RowBytes row(heads);
-  sent.rows(
-      layout, [&](int to) { return keys(layout, to); }, row.keys);
-  if (is_backward)
-    sent.rows(
-        layout, [&](int to) { return queries(layout, to); }, row.queries);
+  add_pattern(sent, layout, RowBytes(heads), is_backward, {keys, queries});
 }
 
 /// States go from rank to rank, backward both ways over whole segments.
@@ -91,12 +86,12 @@ CostsOf chain_costs(Index heads, FarSizes (*sizes_of)(bool)) {
 void add_totals(Sent& sent, const RowLayout& whole, Index heads, Index elements) {
   constexpr Index unit = 16;
   const Index units = (elements + unit - 1) / unit;
-  const Index ranks = sent.ranks();
-  for (Index rank = 0; rank < ranks; ++rank) {
-    const Index slice = (units * (rank + 1) / ranks - units * rank / ranks) * unit;
-    const Index segments = segments_of(whole, static_cast<int>(rank), fovea::kLinearSegment);
+  const int ranks = sent.ranks();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Index slice = share_of(units, rank, ranks) * unit;
+    const Index segments = segments_of(whole, rank, fovea::kLinearSegment);
     const Index all = heads * (segments * (units * unit - slice) + (ranks - 1) * slice);
-    sent.add(static_cast<int>(rank), float_bytes(static_cast<double>(all)));
+    sent.add(rank, float_bytes(static_cast<double>(all)));
   }
 }
 

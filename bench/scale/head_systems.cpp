@@ -25,8 +25,7 @@ struct Turned {
 /// The bytes of a row of the heads of each rank.
 std::function<double(int)> bytes_of_heads(Index heads, int ranks, double width) {
   return [=](int rank) {
-    const Index own = heads * (rank + 1) / ranks - heads * rank / ranks;
-    return float_bytes(static_cast<double>(own) * width);
+    return float_bytes(static_cast<double>(share_of(heads, rank, ranks)) * width);
   };
 }
 

@@ -4,6 +4,7 @@
 /// backward these rows travel to the keys, too.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -42,16 +43,14 @@ struct RowBytes {
         queries(float_bytes(static_cast<double>(heads * (key_width + 2 * kWidth + 2)))) {}
 };
 
-/// What ranks send in one pass.
-inline Sent pattern_sent(const RowLayout& layout, const RowBytes& row, bool is_backward,
-                         const Needs& needs) {
-  Sent sent(layout);
-  sent.rows(
-      layout, [&](int to) { return needs.keys(layout, to); }, row.keys);
-  if (is_backward)
-    sent.rows(
-        layout, [&](int to) { return needs.queries(layout, to); }, row.queries);
-  return sent;
+/// Adds what ranks send in one pass.
+inline void add_pattern(Sent& sent, const RowLayout& layout, const RowBytes& row, bool is_backward,
+                        const Needs& needs) {
+  const auto rows_of = [&](Need need) {
+    return [&layout, need](int to) { return need(layout, to); };
+  };
+  sent.rows(layout, rows_of(needs.keys), row.keys);
+  if (is_backward) sent.rows(layout, rows_of(needs.queries), row.queries);
 }
 
 /// The costs if rows hardly see those of other ranks.
@@ -62,7 +61,9 @@ inline CostsOf near_costs(Index heads, std::function<double(double)> pairs, cons
     Costs costs;
     costs.pairs = pairs;
     costs.sent = [=](const RowLayout& layout) {
-      return pattern_sent(layout, RowBytes(heads), is_backward, needs);
+      Sent sent(layout);
+      add_pattern(sent, layout, RowBytes(heads), is_backward, needs);
+      return sent;
     };
     // Each tensor and head is a message of its own.
     const double tensors = static_cast<double>(heads) * (is_backward ? 7 : 2);

@@ -10,6 +10,7 @@
 #include <array>
 #include <iterator>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "fovea/distributed/row_layout.hpp"
@@ -145,6 +146,11 @@ inline Index segments_of(const RowLayout& whole, int rank, Index length) {
   Index count = 0;
   for (const Range& own : whole.of(rank)) count += (own.end - own.begin + length - 1) / length;
   return count;
+}
+
+/// How many of `count` things are a rank's, if each has as many.
+inline Index share_of(Index count, int rank, int ranks) {
+  return count * (rank + 1) / ranks - count * rank / ranks;
 }
 
 /// Which way a chain goes over the rows.

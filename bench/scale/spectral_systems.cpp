@@ -117,8 +117,7 @@ CostsOf cross_costs(Index heads) {
       const int ranks = layout.ranks();
       const auto bytes_of = [=](double tensors) {
         return [=](int rank) {
-          const Index own = channels * (rank + 1) / ranks - channels * rank / ranks;
-          return float_bytes(tensors * static_cast<double>(own));
+          return float_bytes(tensors * static_cast<double>(share_of(channels, rank, ranks)));
         };
       };
       return Sent(layout)

@@ -34,7 +34,8 @@ CostsOf synthesizer_costs(Index heads, Index key_width,
   return [=, softmax = pattern_costs(heads, [](double n) { return n * n; })](bool is_backward) {
     Costs costs = softmax(is_backward);
     costs.sent = [=](const RowLayout& layout) {
-      Sent sent = pattern_sent(layout, RowBytes(heads, key_width), is_backward, {});
+      Sent sent(layout);
+      add_pattern(sent, layout, RowBytes(heads, key_width), is_backward, {});
       if (is_backward) add(sent, layout);
       return sent;
     };

@@ -3,6 +3,7 @@
 /// Laws of visible pairs that several operators share.
 #pragma once
 
+#include "fovea/patterns/pattern.hpp"
 #include "support/oracle/law.hpp"
 
 namespace fovea_test {
@@ -10,14 +11,18 @@ namespace fovea_test {
 /// Every pair.
 inline bool all_pairs(const Pair& /*pair*/) { return true; }
 
-/// A window around the position.
-inline Law band(Index left, Index right) {
-  return [=](const Pair& p) { return -left <= p.j - p.i() && p.j - p.i() <= right; };
+/// Where the row of a pair stands among the keys.
+inline Index position_of(const Pair& p, fovea::CausalAlignment alignment) {
+  return alignment == fovea::CausalAlignment::top_left ? p.row : p.i();
 }
 
-/// A window around the row number: top-left alignment.
-inline Law top_left_band(Index left, Index right) {
-  return [=](const Pair& p) { return -left <= p.j - p.row && p.j - p.row <= right; };
+/// A window around the position.
+inline Law band(Index left, Index right,
+                fovea::CausalAlignment alignment = fovea::CausalAlignment::bottom_right) {
+  return [=](const Pair& p) {
+    const Index ahead = p.j - position_of(p, alignment);
+    return -left <= ahead && ahead <= right;
+  };
 }
 
 inline constexpr Index kAllKeys = 1 << 30;

@@ -57,8 +57,7 @@ OracleMap<T> oracle_map(fovea::Relu /*map*/) {
 /// What a far field shows: every key, or those up to the row's position.
 inline Law far_law(bool causal, fovea::CausalAlignment alignment) {
   if (!causal) return all_pairs;
-  const bool top = alignment == fovea::CausalAlignment::top_left;
-  return top ? top_left_band(kAllKeys, 0) : band(kAllKeys, 0);
+  return band(kAllKeys, 0, alignment);
 }
 
 /// The far field of FMM attention with these terms: feature maps, or DeltaRule of one.
@@ -122,8 +121,7 @@ Case<T> fmm_case(std::string name, const fovea::FmmAttention<Terms...>& op, Extr
   OracleFmm<T> oracle = oracle_far<T, Terms...>(o);
   oracle.normalise_rows = o.normalise_rows;
   const Index right = o.causal ? 0 : o.near.right;
-  const bool top = o.alignment == fovea::CausalAlignment::top_left;
-  const Law near = top ? top_left_band(o.near.left, right) : band(o.near.left, right);
+  const Law near = band(o.near.left, right, o.alignment);
   const fovea::SoftmaxOptions options{.scale = o.scale, .alignment = o.alignment};
   const auto at_width = [oracle, options, near](Index width) {
     OracleFmm<T> whole = oracle;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attention/gradients.hpp"
-#include "fovea/attention/longformer.hpp"
+#include "attention/longformer_law.hpp"
 
 namespace fovea_test {
 
@@ -49,17 +49,10 @@ struct LongformerProblem {
             .global_v = global_v.view()};
   }
 
-  bool is_global(Index i) const {
-    return (0 <= i && i < options.first_global) || std::ranges::count(options.global, i) > 0;
-  }
   /// What rows of one kind see.
   OracleOperator<T> oracle(bool of_global) const {
-    const Law law = [this, of_global](const Pair& p) {
-      const bool top = options.alignment == fovea::CausalAlignment::top_left;
-      const Index i = top ? p.row : p.i();
-      if (is_global(i) != of_global || (options.causal && p.j > i)) return false;
-      const bool near = i - options.left <= p.j && p.j <= i + options.right;
-      return near || is_global(i) || is_global(p.j);
+    const Law law = [o = options, of_global, of_all = longformer_law(options)](const Pair& p) {
+      return is_global(o, position_of(p, o.alignment)) == of_global && of_all(p);
     };
     const LongformerAttention op(options);
     return OracleOperator<T>::of(op.softmax_options(), law, q.shape()[3]);

@@ -140,7 +140,7 @@ TYPED_TEST(LongformerProjections, WhatIsNotReadChangesNoBit) {
   const auto expected = of.run();
   constexpr T nan = std::numeric_limits<T>::quiet_NaN();
   for_each_index(of.q.shape(), [&](Index b, Index h, Index i, Index c) {
-    (of.is_global(i) ? of.q : of.global_q)(b, h, i, c) = nan;
+    (is_global(of.options, i) ? of.q : of.global_q)(b, h, i, c) = nan;
     if (i < lengths[as_size(b)]) return;
     of.k(b, h, i, c) = of.global_k(b, h, i, c) = nan;
     if (c < 5) of.v(b, h, i, c) = of.global_v(b, h, i, c) = nan;

@@ -121,7 +121,7 @@ std::vector<Case<T>> smart_bird_cases() {
                          {.policy = fovea::SamplingPolicy::top_k,
                           .causal = true,
                           .alignment = fovea::CausalAlignment::top_left},
-                         top_left_band(kAllKeys, 0)),
+                         band(kAllKeys, 0, fovea::CausalAlignment::top_left)),
   };
 }
 template std::vector<Case<float>> smart_bird_cases();

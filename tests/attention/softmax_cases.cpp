@@ -49,7 +49,7 @@ std::vector<Case<T>> pattern_cases() {
       softmax_case<T>("full", FullAttention{}, all_pairs),
       softmax_case<T>("causal", FullAttention{{.causal = true}}, band(kAllKeys, 0)),
       softmax_case<T>("causal_top_left", FullAttention{{.causal = true, .alignment = top_left}},
-                      top_left_band(kAllKeys, 0)),
+                      band(kAllKeys, 0, fovea::CausalAlignment::top_left)),
       softmax_case<T>("window", FullAttention{{.window = {9, 5}, .scale = -0.4}}, band(9, 5)),
       softmax_case<T>("causal_window", FullAttention{{.causal = true, .window = {70, 3}}},
                       band(70, 0)),
@@ -61,7 +61,7 @@ std::vector<Case<T>> pattern_cases() {
       softmax_case<T>("local_0_7", LocalAttention{{.right = 7, .scale = 0.3}}, band(0, 7)),
       softmax_case<T>("local_top_left",
                       LocalAttention{{.left = 20, .right = 2, .alignment = top_left}},
-                      top_left_band(20, 2)),
+                      band(20, 2, fovea::CausalAlignment::top_left)),
   };
 }
 
@@ -96,9 +96,9 @@ std::vector<Case<T>> option_cases() {
                       band(kAllKeys, 0), everything),
       softmax_case<T>("local_bias_sink", LocalAttention{{.left = 70, .right = 5}}, band(70, 5),
                       {.bias = "bhqk", .sink = true}),
-      softmax_case<T>("local_mask_alibi",
-                      LocalAttention{{.left = 4, .right = 11, .alignment = top_left}},
-                      top_left_band(4, 11), {.mask = "hqk", .alibi = true}),
+      softmax_case<T>(
+          "local_mask_alibi", LocalAttention{{.left = 4, .right = 11, .alignment = top_left}},
+          band(4, 11, fovea::CausalAlignment::top_left), {.mask = "hqk", .alibi = true}),
       softmax_case<T>("local_everything",
                       LocalAttention{{.left = 9, .right = 6, .soft_cap = 1.25, .dropout = some}},
                       band(9, 6), everything),

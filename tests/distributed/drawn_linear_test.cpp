@@ -62,7 +62,6 @@ struct FarCall : SpreadCall<T> {
         d_far(add_gradient("d_far_logits", far, extras.gives_logits())) {
     this->lse.role = Role::none;
     d_near.is_alike = d_far.is_alike = d_projection.is_alike = true;
-    projection.any_dimension = 2;  // the number of features
   }
 
   AllInputs<T> inputs(Where where) const {
@@ -113,10 +112,9 @@ void try_far(const Op& op, Bytes& bytes, bool has_delta = false) {
     if (Op::kHasNear) extras.blend = drawn_blend(bytes);
     extras.has_beta = Op::kHasBeta;
   }
-  DrawnSequence sequence(bytes, 1, 1500);
-  // Whose backward pass takes no lengths.
-  if (has_delta) sequence.lengths.clear();
+  const DrawnSequence sequence(bytes, 1, 1500);
   FarCall<T> call(sequence, extras);
+  call.goes_back = !has_delta || sequence.lengths.empty();
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
   try_spread(op, "", call, false, layout, layout, bytes);
 }

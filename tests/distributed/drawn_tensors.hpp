@@ -55,9 +55,8 @@ struct AnySpreadTensor {
   const char* name;
   Role role;
   Held held;
-  bool is_alike = false;     // whether all ranks want it or none does
-  bool is_due = false;       // whether all ranks must want it
-  Index any_dimension = -1;  // which one all ranks may choose, so that one rank alone is right
+  bool is_alike = false;  // whether all ranks want it or none does
+  bool is_due = false;    // whether all ranks must want it
   bool has_dense_rows = false;
   bool is_wanted = true;  // by this rank, if it is written
 
@@ -198,11 +197,6 @@ struct DrawnSequence {
   }
 };
 
-inline std::optional<double> drawn_scale(Bytes& bytes) {
-  if (!bytes.once_in(3)) return {};
-  return static_cast<double>(bytes(-20, 20)) / 10;
-}
-
 /// A tensor that is read, if it is given.
 inline Role read_if(bool is_given) { return is_given ? Role::read : Role::none; }
 /// The gradient of one.
@@ -238,6 +232,7 @@ class SpreadTensors {
 
   std::vector<std::unique_ptr<AnySpreadTensor>> tensors;
   DrawnSequence sequence;
+  bool goes_back = true;  // whether the operator has a backward pass of this
 };
 
 /// Those of attention. An operator's own calls add theirs, and make of them inputs(where),

@@ -26,7 +26,7 @@ for part in "${parts[@]}"; do
       FOVEA_EXACTNESS=$folder ctest --test-dir build/test --output-on-failure -j "$(nproc)"
       ;;
     drawn)
-      programs=(fuzz_operators_test fuzz_calls_test fuzz_decoders_test)
+      programs=(fuzz_operators_test fuzz_calls_test fuzz_transforms_test fuzz_decoders_test)
       cmake --build build/test --target "${programs[@]}"
       for program in "${programs[@]}"; do
         FOVEA_EXACTNESS=$folder FOVEA_TRIALS=$trials "$tests/$program" --gtest_brief=1

@@ -11,6 +11,14 @@
 
 namespace fovea_test {
 
+/// Calls of Reformer attention so far: those that the oracle judged, and those where rounding may
+/// decide a bucket, of which the bits alone are compared.
+struct ReformerCalls {
+  long judged = 0;
+  long undecided = 0;
+};
+ReformerCalls& reformer_calls();
+
 /// Reformer or Sinkhorn attention; in drawn_sorted.cpp. T is float or double, as of all of these.
 template <class T>
 void try_sorted(Bytes& bytes);

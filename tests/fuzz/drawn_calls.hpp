@@ -16,11 +16,6 @@ namespace fovea_test {
 /// Where in the table of errors results of drawn calls are.
 inline std::string drawn_name(const std::string& name) { return name + " drawn"; }
 
-inline std::optional<double> drawn_scale(Bytes& bytes) {
-  if (!bytes.once_in(3)) return {};
-  return static_cast<double>(bytes(-20, 20)) / 10;
-}
-
 inline std::uint64_t drawn_seed(Bytes& bytes) { return static_cast<std::uint64_t>(bytes(1, 255)); }
 
 /// How far normal data lie apart.

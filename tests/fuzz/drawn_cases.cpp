@@ -12,25 +12,19 @@
 namespace fovea_test {
 namespace {
 
-/// The law of a band, by the alignment.
-Law band_law(fovea::CausalAlignment alignment, Index left, Index right) {
-  return alignment == fovea::CausalAlignment::top_left ? top_left_band(left, right)
-                                                       : band(left, right);
-}
-
 template <class T>
 Case<T> drawn_full_case(Bytes& bytes) {
   const fovea::FullAttention op = drawn_full(bytes);
   const auto [left, right] = op.options.window;
   const Law law =
-      band_law(op.options.alignment, left, op.options.causal ? std::min<Index>(right, 0) : right);
+      band(left, op.options.causal ? std::min<Index>(right, 0) : right, op.options.alignment);
   return softmax_case<T>("drawn full", op, law, drawn_extras(bytes));
 }
 
 template <class T>
 Case<T> drawn_local_case(Bytes& bytes) {
   const fovea::LocalAttention op = drawn_local(bytes);
-  const Law law = band_law(op.options.alignment, op.options.left, op.options.right);
+  const Law law = band(op.options.left, op.options.right, op.options.alignment);
   return softmax_case<T>("drawn local", op, law, drawn_extras(bytes));
 }
 

@@ -34,10 +34,16 @@ inline Extras drawn_extras(Bytes& bytes) {
   return extras;
 }
 
+/// A scale of logits, or none.
+inline std::optional<double> drawn_scale(Bytes& bytes) {
+  if (!bytes.once_in(3)) return {};
+  return static_cast<double>(bytes(-20, 20)) / 10;
+}
+
 /// Draws what the softmax operators share.
 template <class Options>
 void draw_softmax(Bytes& bytes, Options& options) {
-  if (bytes.once_in(3)) options.scale = static_cast<double>(bytes(-20, 20)) / 10;
+  options.scale = drawn_scale(bytes);
   if (bytes.once_in(4)) options.soft_cap = static_cast<double>(bytes(1, 40)) / 8;
   if (bytes.once_in(4)) {
     options.dropout = {.probability = static_cast<double>(bytes(1, 9)) / 10,
@@ -205,8 +211,8 @@ inline fovea::SmartBirdOptions drawn_smart_bird(Bytes& bytes) {
                               fovea::SamplingPolicy::random}[as_size(bytes(0, 4))];
   options.seed = static_cast<std::uint64_t>(bytes(0, 255));
   options.causal = bytes.once_in(2);
-  if (bytes.once_in(3)) options.scale = 0.3;
-  if (bytes.once_in(3)) options.sketch_scale = static_cast<double>(bytes(-20, 20)) / 10;
+  options.scale = drawn_scale(bytes);
+  options.sketch_scale = drawn_scale(bytes);
   options.search = std::array{automatic, exhaustive, blocks}[as_size(bytes(0, 2))];
   return options;
 }
@@ -221,7 +227,7 @@ inline fovea::FsatOptions drawn_fsat(Bytes& bytes, Index tokens) {
   options.edges = std::array{predicted, fovea::EdgeSource::random, both}[as_size(bytes(0, 2))];
   options.seed = static_cast<std::uint64_t>(bytes(0, 255));
   options.truncate_gradient = bytes.once_in(2);
-  if (bytes.once_in(3)) options.scale = 0.3;
+  options.scale = drawn_scale(bytes);
   return options;
 }
 

@@ -6,6 +6,7 @@
 
 #include "attention/indexed_case.hpp"
 #include "attention/laws.hpp"
+#include "attention/longformer_law.hpp"
 #include "attention/performer_case.hpp"
 #include "attention/sparse_laws.hpp"
 #include "fuzz/drawn_operators.hpp"
@@ -17,17 +18,8 @@ namespace {
 template <class T>
 Case<T> drawn_longformer_case(Bytes& bytes) {
   const fovea::LongformerOptions o = drawn_longformer(bytes);
-  const Law law = [o](const Pair& p) {
-    const Index i = o.alignment == fovea::CausalAlignment::top_left ? p.row : p.i();
-    const auto is_global = [&](Index x) {
-      return (0 <= x && x < o.first_global) ||
-             std::find(o.global.begin(), o.global.end(), x) != o.global.end();
-    };
-    if (o.causal && p.j > i) return false;
-    return (i - o.left <= p.j && p.j <= i + o.right) || is_global(i) || is_global(p.j);
-  };
-  Case<T> made =
-      softmax_case<T>("drawn Longformer", fovea::LongformerAttention(o), law, drawn_extras(bytes));
+  Case<T> made = softmax_case<T>("drawn Longformer", fovea::LongformerAttention(o),
+                                 longformer_law(o), drawn_extras(bytes));
   made.in_runs = true;
   made.least_keys = least_keys(o);
   return made;
@@ -37,7 +29,7 @@ template <class T>
 Case<T> drawn_block_case(Bytes& bytes) {
   const fovea::BlockSparseOptions o = drawn_block_sparse(bytes);
   const Law law = [o](const Pair& p) {
-    const Index i = o.alignment == fovea::CausalAlignment::top_left ? p.row : p.i();
+    const Index i = position_of(p, o.alignment);
     const fovea::BlockRows& rows = o.layouts[as_size(p.h) % o.layouts.size()];
     const Index row = block_of(i, o.block);
     if (row < 0 || row + 1 >= std::ssize(rows.offsets) || (o.causal && p.j > i)) return false;
@@ -56,7 +48,7 @@ Case<T> drawn_block_case(Bytes& bytes) {
 template <class T>
 Case<T> drawn_luna_case(Bytes& bytes) {
   fovea::LunaOptions options;
-  if (bytes.once_in(2)) options.scale = static_cast<double>(bytes(-20, 20)) / 10;
+  options.scale = drawn_scale(bytes);
   const fovea::LunaAttention luna(options);
   const bool packs = bytes.once_in(2);
   const Extras extras = drawn_extras(bytes);
@@ -68,13 +60,12 @@ template <class T>
 Case<T> drawn_indexed_case(Bytes& bytes) {
   fovea::IndexedAttention op;
   op.options.causal = bytes.once_in(2);
-  if (bytes.once_in(3)) op.options.scale = static_cast<double>(bytes(-20, 20)) / 10;
-  const bool top = bytes.once_in(4);
-  if (top) op.options.alignment = fovea::CausalAlignment::top_left;
+  op.options.scale = drawn_scale(bytes);
+  if (bytes.once_in(4)) op.options.alignment = fovea::CausalAlignment::top_left;
   const auto turns = static_cast<std::uint64_t>(bytes.once_in(2) ? bytes(1, 4) : bytes(1, 200));
   const Law listed = [turns](const Pair& p) { return hash(77, p.h, p.i(), p.j, 0) % turns == 0; };
-  const Law law = [=, causal = op.options.causal](const Pair& p) {
-    return listed(p) && (!causal || p.j <= (top ? p.row : p.i()));
+  const Law law = [=, o = op.options](const Pair& p) {
+    return listed(p) && (!o.causal || p.j <= position_of(p, o.alignment));
   };
   return indexed_case<T>("drawn indexed", op, listed, law);
 }

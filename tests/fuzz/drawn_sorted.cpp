@@ -89,6 +89,7 @@ void try_reformer(Bytes& bytes) {
         for_each_index({s.batch, s.heads, 1, 1}, [&](Index b, Index h, Index, Index) {
           is_decided = is_decided && OracleHashes<T>(in, options, b, h).is_decided();
         });
+        ++(is_decided ? reformer_calls().judged : reformer_calls().undecided);
         if (is_decided) reformer_judge(options, p)(got, drawn_name("reformer"));
       },
       [&](const ReformerProblem<T>& p) {
@@ -143,6 +144,11 @@ void try_sinkhorn(Bytes& bytes) {
 }
 
 }  // namespace
+
+ReformerCalls& reformer_calls() {
+  static ReformerCalls calls;
+  return calls;
+}
 
 template <class T>
 void try_sorted(Bytes& bytes) {

@@ -48,8 +48,7 @@ class BlendGradients {
         executor);
   }
 
-  /// Writes the gradients. \param far [Hq] the sums over batch and rows of <weight d_out, far>;
-  /// none if the batch is 0
+  /// Writes the gradients. \param far [Hq] the sums over batch and rows of <weight d_out, far>
   void write(const std::vector<double>& far, const LinearFamilyGrads<T>& grads) {
     const Index width = d_out_.width();
     const auto columns = static_cast<std::size_t>(d_out_.heads() * width);
@@ -60,7 +59,7 @@ class BlendGradients {
         of_near[static_cast<std::size_t>(h * width + c)] = near_.of(h)[c] * blend_.at(h, c).first;
       }
       // The sums were found with the weights w2 / normaliser.
-      if (width == 0 || far.empty()) continue;
+      if (width == 0) continue;
       of_far[static_cast<std::size_t>(h * width)] =
           far[static_cast<std::size_t>(h)] * blend_.normaliser(h, 0);
     }

@@ -56,6 +56,7 @@ class RowTensors {
     Index bytes = 0;
     for (const auto& [heads, width] : heads_and_widths) {
       const Index row_bytes = width * Index{sizeof(T)};
+      heads_.push_back(heads);
       places_.push_back({bytes, row_bytes, Workspace::size_of(batch, heads), rows});
       const Index of_rows = Workspace::size_of(Workspace::size_of(batch, heads), rows);
       const Index size = Workspace::size_of(of_rows, row_bytes);
@@ -76,7 +77,7 @@ class RowTensors {
     const RowsInWindow& x = places_[t];
     const Index width = x.row_bytes / Index{sizeof(T)};
     return View<T>(reinterpret_cast<T*>(window_.data() + x.first_byte),
-                   {batch_, batch_ == 0 ? 0 : x.heads / batch_, x.rows, width});
+                   {batch_, heads_[t], x.rows, width});
   }
 
   /// Says that all of these rows will be written: where they fill most of a large page,
@@ -141,6 +142,7 @@ class RowTensors {
   }
 
   Index batch_ = 0;
+  std::vector<Index> heads_;  // of each tensor, in one sequence
   std::vector<RowsInWindow> places_;
   RowWindow window_;
 };
