@@ -55,6 +55,7 @@ template <class T, class RowsOf>
 void spread_tensors(SpreadTensors<T>& call, const Passes& passes, const AnySpreadTensor* lse,
                     const RowsOf& rows_of, Bytes& bytes, Bytes& own) {
   for (const auto& x : call.tensors) {
+    if (x->role == Role::none) continue;  // it may have other rows
     x->spread(rows_of(*x), own);
     Bytes& wishes = passes.is_alike || x->is_alike ? bytes : own;
     const bool is_free =
