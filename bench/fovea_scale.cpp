@@ -53,6 +53,10 @@ void print_titles(const Run& run) {
     std::printf("a message takes %.1f us, and %.1f GB go in a second", network.latency * 1e6,
                 network.bandwidth * 1e-9);
   }
+#if !defined(__OPTIMIZE__)
+  std::printf(
+      "\nThis program was built without optimisation: its times say nothing of the library.");
+#endif
   std::printf("\n%-24s %10s %10s %10s %7s %7s %10s %10s %10s %10s\n", "operator", "one, ms",
               "alone, ms", "ranks, ms", "ratio", "best", "sent", "in model", "waited, ms",
               "model, ms");

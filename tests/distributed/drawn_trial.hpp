@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -66,6 +68,12 @@ void spread_tensors(SpreadTensors<T>& call, const Passes& passes, const AnySprea
   }
 }
 
+/// Makes NaN of what a call has left in memory that is kept: the next one may read none of it.
+inline void fill_kept_memory(const Rows& rows) {
+  const fovea::distributed::RowWindow& kept = rows.kept_memory();
+  std::fill_n(kept.data(), kept.size_bytes(), std::byte{0xff});
+}
+
 /// Compares a call over ranks with one process.
 /// \param what the call is   \param lse the tensor that is not wanted without a backward pass, or
 /// null   \param layout of rows   \param blocks of rows that belong to blocks
@@ -107,6 +115,10 @@ void compare_spread(const std::string& what, SpreadTensors<T>& call, const Passe
     for (const auto& x : call.tensors) {
       if (x->role == Role::made || x->role == Role::kept) x->expect_untouched();
     }
+  }
+  if (bytes.once_in(2)) {
+    forward(Where::ranks, rows, executor);
+    fill_kept_memory(rows);
   }
   forward(Where::ranks, rows, executor);
   expect(Role::made);

@@ -76,6 +76,31 @@ TEST(RowWindow, MovesAndMayBeEmpty) {
   EXPECT_EQ(none.data(), nullptr);
 }
 
+TEST(RowWindow, GivesItsMemoryToTheNextOneOfItsSize) {
+  RowWindow home;
+  const std::byte* first = nullptr;
+  {
+    const RowWindow window(100'000, home);
+    window.data()[70'000] = std::byte{7};
+    first = window.data();
+    // One that is made meanwhile has memory of its own.
+    EXPECT_NE(RowWindow(100'000, home).data(), first);
+  }
+  EXPECT_EQ(home.size_bytes(), 100'000);
+  {
+    const RowWindow window(100'000, home);
+    EXPECT_EQ(window.data(), first);
+    EXPECT_EQ(window.data()[70'000], std::byte{7});
+    EXPECT_EQ(home.size_bytes(), 0);
+  }
+  {
+    const RowWindow larger(100'001, home);
+    EXPECT_EQ(home.size_bytes(), 0);  // nobody wants it
+    EXPECT_EQ(larger.data()[70'000], std::byte{0});
+  }
+  EXPECT_EQ(home.size_bytes(), 100'001);
+}
+
 TEST(LargePages, AreThoseOfWhichMostIsWritten) {
   constexpr Index page{fovea::kLargePage};
   const RowWindow window(10 * page);
@@ -132,6 +157,29 @@ TEST(RowTensors, PutAndGetRowsOfARank) {
   EXPECT_EQ(rows.tensor(1)(1, 0, 6, 4), 0);
   rows.get(0, View<float>(back.data(), {2, 3, 4, 4}), own);
   EXPECT_EQ(back, a);
+}
+
+TEST(RowTensors, ForgetAllButSomeRows) {
+  RowWindow home;
+  const std::vector<Range> own = {{20, 3000}, {5000, 5001}};
+  const Index rows = 8192;
+  std::vector<float> ones(static_cast<std::size_t>(2 * rows * 16), 1);
+  const View<const float> all(ones.data(), {1, 2, rows, 16});
+  {
+    const RowTensors<float> before(1, rows, {{2, 16}}, &home);
+    before.put(0, all, {{0, rows}});
+  }
+  const Index filled = resident();
+  const RowTensors<float> after(1, rows, {{2, 16}}, &home);
+  after.forget_all_but(own);
+  EXPECT_LT(resident() - filled, -2 * (rows - 3001) * 64 + (Index{1} << 17));
+  for (Index h = 0; h < 2; ++h) {
+    for (const Range& range : own) {
+      for (Index n = range.begin; n < range.end; ++n) EXPECT_EQ(after.tensor(0)(0, h, n, 15), 1);
+    }
+    EXPECT_EQ(after.tensor(0)(0, h, 4000, 0), 0);
+    EXPECT_EQ(after.tensor(0)(0, h, 8000, 0), 0);
+  }
 }
 
 TEST(RowTensors, RowsMove) {

@@ -7,6 +7,7 @@
 
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,7 +43,8 @@ class FsatForwardPass {
         saved_(saved),
         rows_(rows),
         keys_(inputs.q.batch(), rows.count(),
-              {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
+              {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}},
+              &rows.kept_memory()),
         dominant_(inputs.q.batch(), rows.count(),
                   {{inputs.dominant.heads(), inputs.dominant.width()}}),
         all_(options, View<const C>(dominant_.tensor(0)), inputs.key_lengths) {
@@ -57,35 +59,59 @@ class FsatForwardPass {
   /// The messages of this rank. \pre run was called
   Traffic traffic() const { return traffic_; }
 
-  /// Sends keys to the queries that have edges to them, and attends. All messages are exchanged
-  /// even if computing throws. \returns what computing has thrown, or null
+  /// Sends keys to the queries that have edges to them, and attends; while keys and values travel,
+  /// the graph is built. All messages are exchanged even if computing throws.
+  /// \returns what computing has thrown, or null
   template <class E>
   std::exception_ptr run(E&& executor) {
     std::exception_ptr error;
     LeadingEdges found = leading_edges(all_, rows_, error);
     const ExchangePlan plan = announced(rows_.ranks(), std::move(found.keys_of_ranks));
-    traffic_ = traffic_ + exchange_rows(rows_.ranks(), keys_, plan);
-    traffic_ = traffic_ + exchange_rows(rows_.ranks(), dominant_, plan);
-    if (!error) error = fovea::detail::caught([&] { attend(plan, executor); });
+    const std::vector<Range> there = plan.with_received(rows_.own(), rows_.count());
+    keys_.forget_all_but(there);
+    keys_.expect(plan.with_received({}, rows_.count()));
+    Exchange keys(rows_.ranks(), keys_, {plan});
+    keys.begin();
+    traffic_ = exchange_rows(rows_.ranks(), dominant_, plan);
+    std::optional<Part> part;
+    if (!error) {
+      error = fovea::detail::caught([&] {
+        if (has_rows(inputs_.q)) part.emplace(*this, there, executor);
+      });
+    }
+    keys.begin_stage(0);
+    if (!error && part) error = fovea::detail::caught([&] { part->attention.compute(executor); });
+    keys.end();
+    traffic_ = traffic_ + keys.traffic();
     return error;
   }
 
  private:
-  template <class E>
-  void attend(const ExchangePlan& plan, E&& executor) {
-    if (!has_rows(inputs_.q)) return;
-    FsatGraphPart<C> graph(all_, rows_.own(), plan.with_received(rows_.own(), rows_.count()), false,
-                           false);
-    graph.take_memory(all_.heads(), worker_count(executor, all_.heads()), memory_of(executor));
-    auto whole = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
-    whole.k = keys_.tensor(0);
-    whole.v = keys_.tensor(1);
-    const FsatListsPart<C> lists(graph, options_.scale);
-    IndexedForward<T, FsatListsPart<C>> attention(whole, lists, out_, saved_);
-    attention.take_scratch(executor);
-    for_each_task(executor, all_.heads(),
-                  [&](Index head, Index worker) { graph.build(head, head, worker); });
-    attention.compute(executor);
+  /// The graph of this rank's queries, and what attends by it.
+  struct Part {
+    template <class E>
+    Part(const FsatForwardPass& pass, const std::vector<Range>& keys, E&& executor)
+        : graph(pass.all_, pass.rows_.own(), keys, false, false),
+          lists(graph, pass.options_.scale),
+          attention(pass.whole(), lists, pass.out_, pass.saved_) {
+      const Index heads = pass.all_.heads();
+      graph.take_memory(heads, worker_count(executor, heads), memory_of(executor));
+      attention.take_scratch(executor);
+      for_each_task(executor, heads,
+                    [&](Index head, Index worker) { graph.build(head, head, worker); });
+    }
+
+    FsatGraphPart<C> graph;
+    FsatListsPart<C> lists;
+    IndexedForward<T, FsatListsPart<C>> attention;
+  };
+
+  /// What this rank's queries read, of all keys.
+  IndexedInputs<T> whole() const {
+    auto made = fovea::detail::inputs_as<IndexedInputs<T>>(inputs_);
+    made.k = keys_.tensor(0);
+    made.v = keys_.tensor(1);
+    return made;
   }
 
   FsatOptions options_;

@@ -4,19 +4,23 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "fovea/core/view.hpp"
 #include "fovea/distributed/messages/agreement.hpp"
 #include "fovea/distributed/row_layout.hpp"
+#include "fovea/distributed/rows/row_window.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
 /// The ranks of a call, and which of them holds which rows of the sequence. It is made once, by all
-/// ranks together, and serves any number of calls.
+/// ranks together, and serves any number of calls, one after the other. Between them it keeps the
+/// memory for the keys and values of the last forward pass, since to take it from the system again
+/// costs as much as to fill it.
 class Rows {
  public:
   /// \param ranks must outlive this object
@@ -45,10 +49,16 @@ class Rows {
   /// The number of rows of the sequence.
   Index count() const { return layout_.rows(); }
 
+  /// Where memory is kept between calls; copies share it.
+  RowWindow& kept_memory() const { return *kept_; }
+  /// Frees the memory that is kept between calls. It concerns this rank alone.
+  void free_memory() const { *kept_ = RowWindow(); }
+
  private:
   const Communicator* ranks_;
   RowLayout layout_;
   std::uint64_t number_ = 0;
+  std::shared_ptr<RowWindow> kept_ = std::make_shared<RowWindow>();
 };
 
 namespace detail {

@@ -114,7 +114,8 @@ class SoftmaxForwardPass {
         seen_(keys_of_ranks(plans_, rows)),
         stages_(plans_, rows.count(), most_received()),
         keys_(inputs.q.batch(), rows.count(),
-              {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}}),
+              {{inputs.k.heads(), inputs.k.width()}, {inputs.v.heads(), inputs.v.width()}},
+              stages_.are_several() ? nullptr : &rows.kept_memory()),
         travels_(ExchangePlan::of(rows.layout(), rows.ranks().rank(),
                                   [&](int rank) { return seen_[static_cast<std::size_t>(rank)]; })),
         exchange_(rows.ranks(), keys_, stage_plans()) {
@@ -222,9 +223,15 @@ class SoftmaxForwardPass {
       needed.add(range);
     }
     const std::vector<Range> filled = intersection(needed.ranges(), rows_.own());
-    // Own and received rows lie side by side in large pages. In stages those come later, into
-    // memory of others that went.
-    keys_.expect(stages_.are_several() ? filled : travels_.with_received(filled, rows_.count()));
+    if (stages_.are_several()) {
+      // Others' rows come later, into memory of some that went.
+      keys_.expect(filled);
+    } else {
+      // Own and received rows lie side by side in large pages.
+      const std::vector<Range> all = travels_.with_received(filled, rows_.count());
+      keys_.forget_all_but(all);
+      keys_.expect(all);
+    }
     for (const OwnRange& own : own_ranges(rows_)) {
       for (const Range& rows : intersection(filled, {own.range()})) {
         keys_.put(0, own.only(inputs.k, rows), {rows});
@@ -311,9 +318,9 @@ class SoftmaxForwardPass {
 ///
 /// Cost: that of the rank's rows, and each key and value that they see received once.
 /// Memory: a copy of the rank's keys and values that others see, or that rows see which see
-/// others', too, and what these receive; all other rows read them where they are. Where a block of
-/// the pattern sees neighbouring keys alone, and many, those of two segments of kKeySegment at a
-/// time.
+/// others', too, and what these receive, which `rows` keeps for the next call; all other rows read
+/// them where they are. Where a block of the pattern sees neighbouring keys alone, and many, those
+/// of two segments of kKeySegment at a time, and nothing is kept.
 template <class Op, class Out, class E = Serial, class T = Scalar<Out>>
 requires PatternAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op, T>& inputs,
                                                  Out&& out, const SavedOf<Op, T>& saved,

@@ -34,11 +34,13 @@ void for_each_listed(const View<const Index>& lists, const F& f) {
 template <class T>
 class ListedKeys {
  public:
-  /// Takes the memory, and copies this rank's keys and values. \param k, v of its rows
+  /// Takes the memory, which `rows` keeps between calls, and copies this rank's keys and values.
+  /// \param k, v of its rows
   /// \throws std::bad_alloc
   ListedKeys(const View<const T>& k, const View<const T>& v, const Rows& rows)
       : rows_(rows),
-        tensors_(k.batch(), rows.count(), {{k.heads(), k.width()}, {v.heads(), v.width()}}) {
+        tensors_(k.batch(), rows.count(), {{k.heads(), k.width()}, {v.heads(), v.width()}},
+                 &rows.kept_memory()) {
     tensors_.expect(rows.own());
     tensors_.put(0, k, rows.own());
     tensors_.put(1, v, rows.own());
@@ -56,6 +58,7 @@ class ListedKeys {
   /// fails
   void receive(const std::vector<Range>& needed) {
     const ExchangePlan travels = requested(rows_.ranks(), rows_.layout(), needed);
+    tensors_.forget_all_but(travels.with_received(rows_.own(), rows_.count()));
     tensors_.expect(travels.with_received({}, rows_.count()));
     exchange_.emplace(rows_.ranks(), tensors_, std::vector<ExchangePlan>{travels});
     exchange_->begin();

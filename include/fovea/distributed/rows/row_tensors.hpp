@@ -52,6 +52,12 @@ class RowTensors {
   /// Room for tensors [batch, heads, rows, width] of these heads and widths.
   /// \throws std::bad_alloc
   RowTensors(Index batch, Index rows, const std::vector<std::pair<Index, Index>>& heads_and_widths)
+      : RowTensors(batch, rows, heads_and_widths, nullptr) {}
+
+  /// The same, in the memory of a window that has it between calls: rows that were neither put nor
+  /// received hold anything. \param home see RowWindow; null: the memory is new, and holds zeros
+  RowTensors(Index batch, Index rows, const std::vector<std::pair<Index, Index>>& heads_and_widths,
+             RowWindow* home)
       : batch_(batch) {
     Index bytes = 0;
     for (const auto& [heads, width] : heads_and_widths) {
@@ -64,7 +70,7 @@ class RowTensors {
       constexpr Index page = kLargePage;
       bytes += Workspace::size_of((size + page - 1) / page, page);
     }
-    window_ = RowWindow(bytes);
+    window_ = home == nullptr ? RowWindow(bytes) : RowWindow(bytes, *home);
   }
 
   /// The memory.
@@ -86,6 +92,15 @@ class RowTensors {
     LargePages pages(window_);
     for_each_bytes(ranges, [&](const Range& bytes) { pages.add(bytes); });
     for (const Range& bytes : pages.found()) window_.take_large_pages(bytes);
+  }
+  /// Gives back the memory of all rows but these.
+  void forget_all_but(const std::vector<Range>& ranges) const {
+    Index begin = 0;
+    for_each_bytes(ranges, [&](const Range& bytes) {
+      window_.forget({begin, bytes.begin});
+      begin = bytes.end;
+    });
+    window_.forget({begin, window_.size_bytes()});
   }
   /// Gives back the memory of these rows.
   void forget(const std::vector<Range>& ranges) const {

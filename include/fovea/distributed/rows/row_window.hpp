@@ -36,18 +36,31 @@ class RowWindow {
     data_ = static_cast<std::byte*>(memory);
   }
 
+  /// The memory that a window had before, if it is as large: its pages need not be taken again, and
+  /// hold what was written to them. Else it is freed, and this one is new.
+  /// \param home gets the memory when this window is destroyed, which it must outlive
+  /// \throws as the constructor of a new one
+  RowWindow(Index bytes, RowWindow& home) {
+    if (home.bytes_ != bytes) {
+      RowWindow().swap(home);
+      RowWindow(bytes).swap(*this);
+    } else {
+      swap(home);
+    }
+    home_ = &home;
+  }
+
   /// Takes over the memory of another one, which then has none.
-  RowWindow(RowWindow&& other) noexcept
-      : bytes_(std::exchange(other.bytes_, 0)), data_(std::exchange(other.data_, nullptr)) {}
+  RowWindow(RowWindow&& other) noexcept { swap(other); }
   /// Changes memory with another one.
   RowWindow& operator=(RowWindow&& other) noexcept {
-    std::swap(bytes_, other.bytes_);
-    std::swap(data_, other.data_);
+    swap(other);
     return *this;
   }
   RowWindow(const RowWindow&) = delete;
   RowWindow& operator=(const RowWindow&) = delete;
   ~RowWindow() {
+    if (RowWindow* const home = std::exchange(home_, nullptr)) swap(*home);
     if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(bytes_));
   }
 
@@ -75,12 +88,18 @@ class RowWindow {
   }
 
  private:
+  void swap(RowWindow& other) noexcept {
+    std::swap(bytes_, other.bytes_);
+    std::swap(data_, other.data_);
+    std::swap(home_, other.home_);
+  }
   std::uintptr_t address(Index byte) const {
     return reinterpret_cast<std::uintptr_t>(data_) + static_cast<std::uintptr_t>(byte);
   }
 
   Index bytes_ = 0;
   std::byte* data_ = nullptr;
+  RowWindow* home_ = nullptr;  // who gets the memory; null: it is freed
 };
 
 /// Finds the large pages of a window most of which will be written.
