@@ -140,7 +140,7 @@ class SoftmaxForward {
     for (Index b = begin; b < end; ++b) {
       args.block = plan.block(b, storage);
       if (args.carry.is_used()) args.block.most_keys = kUnboundedKeys;
-      args.next_block = classes.together() > 1 ? 0 : next_block(args.block);
+      args.next_block = classes.together() > 1 ? 0 : next_block(plan, b, args.block);
       args.classes = classes.of_block(begin + args.first_position, b - begin, args.block,
                                       scratch + block_elements(call_.shape()));
       args.classes.is_packed = is_packed;
@@ -151,12 +151,14 @@ class SoftmaxForward {
     }
   }
 
-  /// Rows from a block to the one that the same worker probably takes next; 0 if that is not known.
-  /// (It is not worth knowing for a long residue class that is cut into several blocks, nor for
+  /// Rows from block b to the one that the same worker probably takes next; 0 if that is not known.
+  /// (It is not worth knowing within a residue class, whose blocks see the same keys, nor for
   /// classes that are taken together.)
-  Index next_block(const QueryBlock& block) const {
-    const Index rows = block.step > 1 ? workers_ : workers_ * block.count;
-    return block.first < rows || (block.step > 1 && block.first >= block.step) ? 0 : -rows;
+  Index next_block(const AnyPlan& plan, Index b, const QueryBlock& block) const {
+    if (b < workers_) return 0;
+    if (block.step == 1) return -(std::min)(workers_ * block.count, block.first);
+    const Index rows = plan.rows(b - workers_).first - block.first;
+    return rows % block.step == 0 ? 0 : rows;
   }
 
   /// Where the rows of one head wait between stages.
