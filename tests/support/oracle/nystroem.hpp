@@ -2,8 +2,9 @@
 /// \file
 /// Nystroem attention as MATHS.md, section 7 writes it, by plain loops, for numbers or for dual
 /// numbers, whose second part is a derivative. How far rounding may lead it astray is found by
-/// trying: the inputs and A are changed by a roundoff each, and the largest change of a result is
-/// what its roundings may make of it.
+/// trying: the inputs and each matrix on the way are changed by a roundoff, their derivatives
+/// likewise and apart, and the largest change of a result is what its roundings may make of it.
+/// (Without the derivatives' own roundoff gradients that cancel seemed to be exact.)
 #pragma once
 
 #include <algorithm>
@@ -66,16 +67,41 @@ OracleMatrix<S> product(const OracleMatrix<S>& a, const OracleMatrix<S>& b) {
   return to;
 }
 
+/// What a rounding changes of a number is relative to it.
+template <class W>
+W slope_size(W /*x*/) {
+  return 0;
+}
+/// Of a derivative, too.
+template <class W>
+W slope_size(const Dual<W>& x) {
+  return std::abs(x.slope);
+}
+template <class W>
+W value_of(W x) {
+  return x;
+}
+template <class W>
+W value_of(const Dual<W>& x) {
+  return x.value;
+}
+
 /// softmax(scale a b^T)
-template <class S, class W>
-OracleMatrix<S> softmax_of(const OracleMatrix<S>& a, const OracleMatrix<S>& b, W scale) {
+/// \param change called as change(weights, sizes of what their derivatives are the differences of):
+/// the derivative of a weight p is p (s - sum p s) for derivatives s of logits, which is far
+/// smaller than both terms where a row has nearly one weight alone
+template <class S, class W, class F>
+OracleMatrix<S> softmax_of(const OracleMatrix<S>& a, const OracleMatrix<S>& b, W scale,
+                           const F& change) {
   using std::exp;
   OracleMatrix<S> to(a.rows, b.rows);
+  std::vector<W> sizes(to.at.size());
   for (Index i = 0; i < a.rows; ++i) {
     S most = S(0);
     for (Index j = 0; j < b.rows; ++j) {
       for (Index c = 0; c < a.columns; ++c) to(i, j) = to(i, j) + a(i, c) * b(j, c);
       to(i, j) = to(i, j) * S(scale);
+      sizes[as_size(i * b.rows + j)] = slope_size(to(i, j));
       if (j == 0 || to(i, j) > most) most = to(i, j);
     }
     S sum = S(0);
@@ -83,8 +109,17 @@ OracleMatrix<S> softmax_of(const OracleMatrix<S>& a, const OracleMatrix<S>& b, W
       to(i, j) = exp(to(i, j) - most);
       sum = sum + to(i, j);
     }
-    for (Index j = 0; j < b.rows; ++j) to(i, j) = to(i, j) / sum;
+    W mean = 0;
+    for (Index j = 0; j < b.rows; ++j) {
+      to(i, j) = to(i, j) / sum;
+      mean += value_of(to(i, j)) * sizes[as_size(i * b.rows + j)];
+    }
+    for (Index j = 0; j < b.rows; ++j) {
+      W& size = sizes[as_size(i * b.rows + j)];
+      size = value_of(to(i, j)) * (size + mean);
+    }
   }
+  change(to, sizes);
   return to;
 }
 
@@ -106,19 +141,25 @@ struct OracleHead {
 };
 
 /// The outputs of all heads of a call.
-/// \param change changes A of a head, and each product on the way to its inverse: a trial of
-/// roundings
+/// \param change changes a matrix that a head makes, a trial of roundings: called as change(matrix,
+/// what the roundings of derivatives are relative to)
 template <class S, class W, class F>
 std::vector<OracleMatrix<S>> nystroem_heads(const std::vector<OracleHead<S>>& heads,
                                             const fovea::NystroemOptions& options, W scale,
                                             const F& change) {
   const Index m = options.landmarks;
+  const auto rounded = [&](OracleMatrix<S> x) {
+    std::vector<W> sizes;
+    for (const S& element : x.at) sizes.push_back(slope_size(element));
+    change(x, sizes);
+    return x;
+  };
   std::vector<OracleMatrix<S>> kernels;
   std::vector<S> norms;
   for (const OracleHead<S>& head : heads) {
-    kernels.push_back(softmax_of(landmarks_of(head.q, m), landmarks_of(head.k, m), scale));
-    OracleMatrix<S>& a = kernels.back();
-    change(a);
+    kernels.push_back(softmax_of(rounded(landmarks_of(head.q, m)), rounded(landmarks_of(head.k, m)),
+                                 scale, change));
+    const OracleMatrix<S>& a = kernels.back();
     S column_norm = S(0), row_norm = S(0);
     for (Index i = 0; i < m; ++i) {
       S column = S(0), row = S(0);
@@ -157,17 +198,17 @@ std::vector<OracleMatrix<S>> nystroem_heads(const std::vector<OracleHead<S>>& he
         }
         return x;
       };
-      const auto rounded = [&](OracleMatrix<S> x) {
-        change(x);
-        return x;
-      };
       const OracleMatrix<S> p = rounded(product(a, z));
       const OracleMatrix<S> inner = rounded(product(p, minus(7, p)));
       z = rounded(product(z, minus(13, rounded(product(p, minus(15, inner))))));
       for (S& element : z.at) element = element / S(4);
     }
-    const OracleMatrix<S> w = product(softmax_of(landmarks_of(head.q, m), head.k, scale), head.v);
-    out.push_back(product(softmax_of(head.q, landmarks_of(head.k, m), scale), product(z, w)));
+    const OracleMatrix<S> of_keys =
+        softmax_of(rounded(landmarks_of(head.q, m)), head.k, scale, change);
+    const OracleMatrix<S> of_queries =
+        softmax_of(head.q, rounded(landmarks_of(head.k, m)), scale, change);
+    const OracleMatrix<S> w = rounded(product(of_keys, head.v));
+    out.push_back(product(of_queries, rounded(product(z, w))));
   }
   return out;
 }
@@ -258,14 +299,24 @@ class NystroemOracle {
     const W width = static_cast<W>(std::max<Index>(1, in_.q.width()));
     const W scale = options_.scale ? W{*options_.scale} : 1 / std::sqrt(width);
     Index changes = 0;
-    return nystroem_heads<S>(heads, options_, scale, [&](OracleMatrix<S>& a) {
-      if (trial == 0) return;
-      ++changes;
-      for (std::size_t i = 0; i < a.at.size(); ++i) {
-        const double u = 2 * uniform(hash(trial, static_cast<Index>(i), changes, 5, 5)) - 1;
-        a.at[i] = a.at[i] * S(1 + static_cast<W>(u) * kRoundoff<T>);
-      }
-    });
+    return nystroem_heads<S>(
+        heads, options_, scale, [&](OracleMatrix<S>& a, const std::vector<W>& sizes) {
+          if (trial == 0) return;
+          ++changes;
+          for (std::size_t i = 0; i < a.at.size(); ++i) {
+            const auto rounding = [&](Index part) {
+              const double u =
+                  2 * uniform(hash(trial, static_cast<Index>(i), changes, 5, part)) - 1;
+              return static_cast<W>(u) * kRoundoff<T>;
+            };
+            if constexpr (std::same_as<S, W>) {
+              a.at[i] *= 1 + rounding(5);
+            } else {
+              a.at[i].value *= 1 + rounding(5);
+              a.at[i].slope += sizes[i] * rounding(6);
+            }
+          }
+        });
   }
 
   void run(ExpectedNystroem<T>& to, bool gradients, std::uint64_t trial) const {
