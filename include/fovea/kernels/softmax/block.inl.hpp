@@ -20,15 +20,18 @@ struct BlockAhead {
   RowsAhead<0> carried;
   RowsAhead<0> keys;
   RowsAhead<0> values;
-  Index key_rows = 0;  // of each of both at once
+  bool are_few = false;  // whether there are few sub-blocks, which ask less often, for distant keys
 
   FOVEA_INLINE void ask() {
     constexpr Index rows = 3;  // of each: more at once would wait for each other
     queries.ask(rows);
     outputs.ask(rows);
     carried.ask(rows);
-    keys.ask(key_rows);
-    values.ask(key_rows);
+    keys.ask(rows);
+    values.ask(rows);
+    if (!are_few) return;
+    keys.ask(rows + 1);
+    values.ask(rows + 1);
   }
 };
 
@@ -134,8 +137,7 @@ class SoftmaxBlock {
     const Index count = smaller(kKeyTile, keys);
     const Index row = args_.key_rows.row(first);
     const Index step = args_.key_rows.step(run->step);
-    // Few sub-blocks ask less often.
-    ahead_.key_rows = larger(3, 10 - 2 * sub_blocks());
+    ahead_.are_few = sub_blocks() <= 2 && run->step > 1;
     ahead_.keys = RowsAhead<0>::template of<T>(args_.k, row, step, count, args_.width);
     ahead_.values = RowsAhead<0>::template of<T>(args_.v, row, step, count, args_.value_width);
   }
