@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "fovea/attention.hpp"
+#include "fovea/distributed/fsat_forward.hpp"
+#include "fovea/distributed/indexed_forward.hpp"
 #include "fovea/distributed/longformer.hpp"
 #include "fovea/distributed/redistribute.hpp"
+#include "fovea/distributed/reformer.hpp"
+#include "fovea/distributed/smart_bird_forward.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
 #include "support/ranks.hpp"
@@ -62,6 +66,64 @@ TEST_F(DistributedDifferences, OfOptions) {
   const LocalAttention wide{{.left = 30}};
   EXPECT_EQ(forward(is_first_ ? narrow : wide, rows_), "LocalAttention" + differ_);
   EXPECT_EQ(forward(narrow, rows_), "accepted");
+}
+
+TEST_F(DistributedDifferences, OfOptionsThatChangeNoMessage) {
+  const auto said = [&](const FullAttention& odd, const FullAttention& others,
+                        const std::string& text) {
+    const std::string forwards = forward(is_first_ ? others : odd, rows_);
+    EXPECT_NE(forwards.find(text + ", where rank 0 calls FullAttention.forward"), std::string::npos)
+        << forwards;
+    const std::string backwards = backward(is_first_ ? others : odd, rows_);
+    EXPECT_NE(backwards.find(text + ", where rank 0 calls FullAttention.backward"),
+              std::string::npos)
+        << backwards;
+  };
+  const FullAttention plain;
+  said(FullAttention{{.scale = 0.25}}, plain, ", scale 0.25");
+  said(FullAttention{{.soft_cap = 30}}, plain, ", soft cap 30");
+  said(FullAttention{{.dropout = {0.5, 7}}}, FullAttention{{.dropout = {0.5, 8}}},
+       ", dropout 0.5, of seed 7");
+  EXPECT_EQ(forward(FullAttention{{.scale = 0.25}}, rows_), "accepted");
+}
+
+TEST_F(DistributedDifferences, OfOptionsOfOtherOperators) {
+  const auto said = [&](const std::string& text, const auto& odd, const auto& others,
+                        const auto& in) {
+    const auto& op = is_first_ ? others : odd;
+    const std::string refused =
+        refusal([&] { fovea::distributed::forward(op, in, out_.view(), rows_); });
+    EXPECT_NE(refused.find(text + ", where rank 0 calls " + op.name()), std::string::npos)
+        << refused;
+    EXPECT_EQ(refusal([&] { fovea::distributed::forward(odd, in, out_.view(), rows_); }),
+              "accepted");
+  };
+  fovea::ReformerInputs<float> hashed;
+  hashed.qk = hashed.v = x_.view();
+  const fovea::ReformerOptions few{.chunk = 4, .rounds = 1, .buckets = 2};
+  fovea::ReformerOptions seeded = few;
+  seeded.seed = 5;
+  said(", seed 5", fovea::ReformerAttention(seeded), fovea::ReformerAttention(few), hashed);
+  Tensor<Index> lists({1, 1, kRows, 1});
+  for (Index n = 0; n < kRows; ++n) lists(0, 0, n, 0) = 0;
+  fovea::IndexedInputs<float> listed;
+  listed.q = listed.k = listed.v = x_.view();
+  listed.indices = lists.view();
+  said(", causal 1", fovea::IndexedAttention{{.causal = true}}, fovea::IndexedAttention{}, listed);
+  fovea::SmartBirdInputs<float> sketched;
+  sketched.q = sketched.k = sketched.v = sketched.sketch_q = sketched.sketch_k = x_.view();
+  said(", sketch_scale 2", fovea::SmartBirdAttention{{.keys_per_row = 3, .sketch_scale = 2}},
+       fovea::SmartBirdAttention{{.keys_per_row = 3}}, sketched);
+  fovea::FsatInputs<float> edged;
+  edged.q = edged.k = edged.v = x_.view();
+  Tensor<float> dominant({1, 1, kRows, 2});
+  dominant.fill([](Index, Index, Index n, Index) { return static_cast<double>(n); });
+  edged.dominant = dominant.view();
+  fovea::FsatOptions wide{.max_length = kRows * size_};
+  wide.truncate_gradient = false;
+  const fovea::FsatAttention plain(wide);
+  wide.variance = 4;
+  said(", variance 4", fovea::FsatAttention(wide), plain, edged);
 }
 
 TEST_F(DistributedDifferences, OfRowsOfTheirOwn) {

@@ -176,7 +176,7 @@ backward(const IndexedAttention& op, const InputsOf<IndexedAttention, T>& inputs
          const GradsOf<IndexedAttention, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
   const View<const T> d_from(d_out);
-  std::string call = detail::call_text(op.name(), ".backward", inputs, rows);
+  std::string call = detail::indexed_text(op, ".backward", inputs, rows);
   call.append(", keys ").append(std::to_string(inputs.indices.width()));
   IndexTensor lists;
   return detail::run_call(

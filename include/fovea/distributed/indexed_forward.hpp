@@ -14,6 +14,7 @@
 #include "fovea/attention/indexed/index_tensor.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -57,6 +58,15 @@ void check_indexed(const IndexedInputs<T>& inputs, const Rows& rows, const Check
   const char* const name = IndexedAttention::name();
   check_call(name, inputs, rows, check_tensors);
   check_indices(name, inputs.q, inputs.indices, rows.count());
+}
+
+/// What is the same on all ranks of a call, in words.
+template <class T>
+std::string indexed_text(const IndexedAttention& op, const char* pass, const IndexedInputs<T>& in,
+                         const Rows& rows) {
+  const IndexedOptions& o = op.options;
+  return call_text(op.name(), pass, in, rows)
+      .append(options_text("scale", o.scale, "causal", o.causal));
 }
 
 }  // namespace detail
@@ -141,7 +151,7 @@ Traffic forward(const IndexedAttention& op, const InputsOf<IndexedAttention, T>&
                 const SavedOf<IndexedAttention, T>& saved, const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   return detail::run_call(
-      rows, op.name(), detail::call_text(op.name(), ".forward", inputs, rows),
+      rows, op.name(), detail::indexed_text(op, ".forward", inputs, rows),
       [&] {
         detail::check_indexed(
             inputs, rows, [&](const IndexedInputs<T>& own) { op.check_tensors(own, to, saved); });

@@ -15,6 +15,7 @@
 #include "fovea/attention/linear/operator.hpp"
 #include "fovea/distributed/linear/far_field_chain.hpp"
 #include "fovea/distributed/linear/far_field_totals.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -118,10 +119,15 @@ std::string linear_text(const Op& op, const char* pass, const In& in, const Rows
   const auto far = op.template far<T>();
   text.append(", ").append(std::to_string(far.map_count())).append(" sums");
   text.append(far.causal ? ", causal" : "");
+  if constexpr (requires { op.options.combine; }) {
+    text.append(options_text("combine", op.options.combine));
+  }
   if constexpr (Op::kHasNear) {
     const LocalOptions near = op.near().options;
     text.append(", ").append(std::to_string(near.left)).append(" keys before a row and ");
     text.append(std::to_string(near.right)).append(" after it");
+    text.append(
+        options_text("scale", op.options.scale, "normalise_rows", op.options.normalise_rows));
   }
   return text;
 }

@@ -143,7 +143,7 @@ backward(const LinformerAttention& op, const InputsOf<LinformerAttention, T>& in
          const GradsOf<LinformerAttention, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
   const View<const T> d_from(d_out);
-  std::string text = detail::linformer_text(".backward", inputs, rows);
+  std::string text = detail::linformer_text(op, ".backward", inputs, rows);
   if (saved.has_projected()) text.append(", projected keys and values saved");
   return detail::run_call(
       rows, op.name(), text,

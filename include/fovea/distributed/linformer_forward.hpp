@@ -12,6 +12,7 @@
 
 #include "fovea/attention/linformer.hpp"
 #include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/shared_rows/projection_chain.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -22,8 +23,10 @@ namespace detail {
 
 /// What is the same on all ranks of a call, in words.
 template <class T>
-std::string linformer_text(const char* pass, const LinformerInputs<T>& in, const Rows& rows) {
-  std::string text = call_text(LinformerAttention::name(), pass, in, rows);
+std::string linformer_text(const LinformerAttention& op, const char* pass,
+                           const LinformerInputs<T>& in, const Rows& rows) {
+  std::string text = call_text(op.name(), pass, in, rows);
+  text.append(options_text("scale", op.options.scale));
   const auto add = [&](const char* tensor, const View<const T>& x) {
     text.append(", ").append(tensor).append(" ").append(std::to_string(x.heads()));
     text.append("x").append(std::to_string(x.rows()));
@@ -108,7 +111,7 @@ requires std::floating_point<T> Traffic forward(const LinformerAttention& op,
                                                 const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   return detail::run_call(
-      rows, op.name(), detail::linformer_text(".forward", inputs, rows),
+      rows, op.name(), detail::linformer_text(op, ".forward", inputs, rows),
       [&] {
         detail::check_call(op.name(), inputs, rows,
                            [&](const LinformerInputs<T>& own) { op.check(own, to, saved); });

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fovea/attention/longformer.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
 
@@ -67,8 +68,10 @@ void check_longformer(const LongformerAttention& op, const LongformerInputs<T>& 
 
 /// What is the same on all ranks of a call, in words.
 template <class T>
-std::string longformer_text(const char* pass, const LongformerInputs<T>& in, const Rows& rows) {
-  const std::string call = call_text(LongformerAttention::name(), pass, in, rows);
+std::string longformer_text(const LongformerAttention& op, const char* pass,
+                            const LongformerInputs<T>& in, const Rows& rows) {
+  const std::string call =
+      call_text(op.name(), pass, in, rows).append(softmax_text(op.softmax_options()));
   return in.has_global() ? call + ", projections of global rows" : call;
 }
 
@@ -133,7 +136,7 @@ Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttentio
   const View<T> to(out);
   const auto call = [&](const auto& prepare) {
     return detail::run_call(
-        rows, op.name(), detail::longformer_text(".forward", inputs, rows),
+        rows, op.name(), detail::longformer_text(op, ".forward", inputs, rows),
         [&] {
           detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
             op.check_tensors(own, to, saved, rows.count());
@@ -186,7 +189,7 @@ backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& 
          const GradsOf<LongformerAttention, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
   const View<const T> d_from(d_out);
-  std::string text = detail::longformer_text(".backward", inputs, rows);
+  std::string text = detail::longformer_text(op, ".backward", inputs, rows);
   if (!grads.sink.empty()) text.append(", gradients of sinks");
   const auto call = [&](const auto& prepare) {
     return detail::run_backward_call(

@@ -9,6 +9,7 @@
 
 #include "fovea/attention/luna.hpp"
 #include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/shared_rows/keys_backward.hpp"
 #include "fovea/distributed/shared_rows/keys_forward.hpp"
 #include "fovea/distributed/shared_rows/queries_backward.hpp"
@@ -73,6 +74,7 @@ template <class Op, class T>
 std::string step_text(const Op& op, const char* pass, const SoftmaxInputs<T>& in,
                       const Rows& rows) {
   std::string text = call_text(op.name(), pass, in, rows);
+  text.append(options_text("scale", op.options.scale));
   return text.append(", ").append(std::to_string(packed_rows(op, in))).append(" packed rows");
 }
 

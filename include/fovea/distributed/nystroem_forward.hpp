@@ -13,6 +13,7 @@
 
 #include "fovea/attention/nystroem.hpp"
 #include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/shared_rows/keys_forward.hpp"
 #include "fovea/distributed/shared_rows/landmark_means.hpp"
 #include "fovea/distributed/shared_rows/queries_forward.hpp"
@@ -133,7 +134,10 @@ template <class T>
 std::string nystroem_text(const NystroemAttention& op, const char* pass,
                           const NystroemInputs<T>& in, const Rows& rows) {
   std::string text = call_text(op.name(), pass, in, rows);
-  return text.append(", ").append(std::to_string(op.options.landmarks)).append(" landmarks");
+  const NystroemOptions& o = op.options;
+  text.append(
+      options_text("iterations", o.iterations, "first_scale", o.first_scale, "scale", o.scale));
+  return text.append(", ").append(std::to_string(o.landmarks)).append(" landmarks");
 }
 
 /// Checks what this rank brings to a call. \throws std::invalid_argument

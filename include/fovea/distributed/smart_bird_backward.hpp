@@ -11,6 +11,7 @@
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/distributed/indexed_backward.hpp"
 #include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -57,6 +58,7 @@ backward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention, T>& in
   const char* const name = SmartBirdAttention::name();
   std::string call = detail::call_text(name, ".backward", inputs, rows);
   call.append(", keys ").append(std::to_string(saved.indices.width()));
+  call.append(detail::options_text("scale", op.options.scale, "causal", op.options.causal));
   return detail::run_call(
       rows, name, call,
       [&] {

@@ -14,6 +14,7 @@
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -121,6 +122,21 @@ class SmartBirdForwardPass {
   SmartBirdRows<T> attention_;
 };
 
+namespace detail {
+
+/// What is the same on all ranks of a call, in words.
+template <class T>
+std::string smart_bird_text(const SmartBirdOptions& o, const char* pass,
+                            const SmartBirdInputs<T>& in, const Rows& rows) {
+  std::string text = call_text(SmartBirdAttention::name(), pass, in, rows);
+  text.append(", sketch ").append(sizes_text(in.sketch_k));
+  return text.append(options_text("keys_per_row", o.keys_per_row, "policy", o.policy, "seed",
+                                  o.seed, "causal", o.causal, "scale", o.scale, "sketch_scale",
+                                  o.sketch_scale));
+}
+
+}  // namespace detail
+
 /// Computes Smart Bird attention over a sequence that is spread over ranks, on all of them
 /// together; every rank calls it with its own rows. The bits are those of `op.forward` over the
 /// whole sequence, for any number of ranks and any layout.
@@ -141,10 +157,8 @@ Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention,
                 E&& executor = {}) {
   const View<T> to(out);
   const char* const name = SmartBirdAttention::name();
-  std::string call = detail::call_text(name, ".forward", inputs, rows);
-  call.append(", sketch ").append(detail::sizes_text(inputs.sketch_k));
   return detail::run_call(
-      rows, name, call,
+      rows, name, detail::smart_bird_text(op.options, ".forward", inputs, rows),
       [&] {
         if (!inputs.draws.is_none()) {
           refuse(name, "draws", "given", "none, since the sequence is spread over ranks");

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
 #include "fovea/distributed/softmax/call.hpp"
@@ -330,6 +331,7 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
   const View<const T> from(out);
   const View<const T> d_from(d_out);
   std::string call = detail::call_text(Op::name(), ".backward", inputs, rows);
+  call.append(detail::softmax_text(op.softmax_options()));
   if (!grads.sink.empty()) call.append(", gradients of sinks");
   return detail::run_backward_call(
       rows, Op::name(), call, inputs, grads,

@@ -17,6 +17,7 @@
 #include "fovea/attention/softmax/retained_keys.hpp"
 #include "fovea/attention/softmax/step_check.hpp"
 #include "fovea/core/on_error.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/softmax/call.hpp"
 #include "fovea/distributed/softmax/spread_split_kv.hpp"
 #include "fovea/distributed/softmax/step.hpp"
@@ -219,7 +220,8 @@ class SoftmaxDecoder {
 
   Fixed agreed_parts() const {
     std::optional<Fixed> made;
-    detail::together(*ranks_, call_text(".decoder, reserve ", shape_.reserve), [&] {
+    const std::string options = detail::softmax_text(op_.softmax_options());
+    detail::together(*ranks_, call_text(".decoder, reserve ", shape_.reserve) + options, [&] {
       check_softmax_decoder<T>(op_, shape_);
       RetainedKeys scope(op_, shape_);
       if (scope.is_bounded()) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/softmax/call.hpp"
 
@@ -327,7 +328,9 @@ requires PatternAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op
                                                  const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   return detail::run_call(
-      rows, Op::name(), detail::call_text(Op::name(), ".forward", inputs, rows),
+      rows, Op::name(),
+      detail::call_text(Op::name(), ".forward", inputs, rows) +
+          detail::softmax_text(op.softmax_options()),
       [&] {
         detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
           op.check_tensors(own, to, saved, rows.count());
