@@ -69,11 +69,14 @@ class FsatForwardPass {
     LeadingEdges found = leading_edges(all_, rows_, error);
     const ExchangePlan plan = announced(rows_.ranks(), std::move(found.keys_of_ranks));
     const std::vector<Range> there = plan.with_received(rows_.own(), rows_.count());
+    const std::vector<Range> received = plan.with_received({}, rows_.count());
     keys_.forget_all_but(there);
-    keys_.expect(plan.with_received({}, rows_.count()));
+    keys_.expect(received);
+    dominant_.expect(received);
     Exchange keys(rows_.ranks(), keys_, {plan});
+    Exchange dominant(rows_.ranks(), dominant_, {plan});
     keys.begin();
-    traffic_ = exchange_rows(rows_.ranks(), dominant_, plan);
+    dominant.run();
     std::optional<Part> part;
     if (!error) {
       error = fovea::detail::caught([&] {
@@ -83,7 +86,7 @@ class FsatForwardPass {
     keys.begin_stage(0);
     if (!error && part) error = fovea::detail::caught([&] { part->attention.compute(executor); });
     keys.end();
-    traffic_ = traffic_ + keys.traffic();
+    traffic_ = keys.traffic() + dominant.traffic();
     return error;
   }
 

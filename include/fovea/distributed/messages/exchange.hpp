@@ -20,8 +20,10 @@ namespace distributed {
 
 /// The messages of one call between the windows of all ranks, in stages: what belongs to a stage is
 /// received before it is computed, and asked for one stage earlier. Nothing that is sent is copied,
-/// but for rows in many short pieces, which are moved when their stage begins. Every rank must
-/// begin and end every stage, whatever happens in between.
+/// but for rows in many short pieces, for which ranks meet: those of stage 0 are moved at once,
+/// when all ranks are at the same place, and not after computing, where some would wait for others;
+/// those of a later stage when it begins. Every rank must begin and end every stage, whatever
+/// happens in between.
 class Exchange {
  public:
   /// \param tensors in whose rows messages are sent and received; they must outlive this object
@@ -58,13 +60,14 @@ class Exchange {
       }
     }
     receive(0);
+    if (!stages_.empty()) move_packed(0);
   }
 
   /// Waits until everything that a stage needs is there, and begins to receive for the next.
   void begin_stage(std::size_t stage) {
     receive(stage + 1);
     wait(stages_[stage].receives);
-    detail::add_waiting(traffic_.seconds_waited, [&] { packed_.run(stages_[stage].packed); });
+    if (stage > 0) move_packed(stage);
   }
 
   /// Lets MPI work on what is under way, if it has not just done so: looking for messages may give
@@ -132,6 +135,10 @@ class Exchange {
         }
       }
     }
+  }
+
+  void move_packed(std::size_t stage) {
+    detail::add_waiting(traffic_.seconds_waited, [&] { packed_.run(stages_[stage].packed); });
   }
 
   void receive(std::size_t stage) {
