@@ -67,6 +67,8 @@ TEST_F(BadFsatInput, Options) {
   expect("variance is inf" + positive, {.max_length = 9, .variance = kInfinity});
   expect("variance is nan" + positive, {.max_length = 9, .variance = kNan});
   expect("variance is 1e-300" + positive, {.max_length = 9, .variance = 1e-300});
+  expect("accepted", {.max_length = 9, .variance = std::numeric_limits<float>::max()});
+  expect("accepted", {.max_length = 9, .variance = std::numeric_limits<float>::min()});
   expect("scale is inf; expected finite in the inputs' type",
          {.max_length = 9, .scale = kInfinity});
 }
@@ -100,6 +102,11 @@ TEST_F(BadFsatInput, EntriesOfDominantIndices) {
   expect("dominant[1, 2, 8, 1] is -inf" + number);
   entry(8, 0) = -0.5F;
   expect("dominant[1, 2, 8, 0] is -0.5" + number);
+  dominant_.assign(2 * 4 * 9 * 3, 1);  // rows with a gap behind each
+  dominant_[dominant_.size() - 2] = -1;
+  call_.grads.dominant = {};
+  call_.dominant = {dominant_.data(), {2, 4, 9, 2}, {4 * 9 * 3, 9 * 3, 3, 1}};
+  expect("dominant[1, 3, 8, 1] is -1" + number);
 }
 
 TEST_F(BadFsatInput, WhatLooksBadAndIsNot) {
@@ -152,6 +159,10 @@ TEST_F(BadFsatInput, WhatIsWritten) {
   call_.out = {call_.at(3000), {2, 4, 9, 2}};
   EXPECT_EQ(call_.refusal(FsatAttention({.max_length = 9})),
             "FsatAttention: width of out is 2; expected 3, as the inputs make it 2x4x9x3");
+  reset();
+  call_.d_out = {call_.at(5200), {2, 4, 8, 3}};
+  EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),
+            "FsatAttention: rows of d_out is 8; expected 9, as the inputs make it 2x4x9x3");
   reset();
   call_.lse = {};
   EXPECT_EQ(call_.backward_refusal(FsatAttention({.max_length = 9})),

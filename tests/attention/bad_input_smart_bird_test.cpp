@@ -119,6 +119,9 @@ TEST_F(BadSmartBird, Selection) {
   in.key_lengths = lengths;
   EXPECT_EQ(refused(indices_.view()),
             "SmartBirdAttention: key_lengths[1] is 10; expected 0 to 9, the rows of k");
+  in.cu_seqlens_q = lengths;
+  EXPECT_EQ(refused(indices_.view()),
+            "SmartBirdAttention: batch of q is 2; expected 1, since cu_seqlens_q is given");
   EXPECT_EQ(refusal([&] {
               IndexTensor({kMost, 2, 2, 2});
             }),

@@ -137,6 +137,19 @@ TEST_F(BadReformerInput, Tensors) {
   in.v = {memory.at(1000), {2, 2, most + 1, 3}, {0, 0, 0, 1}};
   expect("rows of qk is " + std::to_string(most + 1) + "; expected at most " +
          std::to_string(most));
+  // Rows of no sequences are never read, so they may be as wide as a row may be at all.
+  constexpr fovea::Index wide = std::numeric_limits<fovea::Index>::max() / (Index{1} << 20);
+  const auto widen = [&](fovea::Index width) {
+    in.qk = {memory.at(0), {0, 2, 12, width}, {0, 0, 0, 1}};
+    in.v = {memory.at(1000), {0, 2, 12, 3}};
+    in.projection = {};
+    return refusal([&] {
+      ReformerAttention(good()).check(in, View<float>(memory.at(3000), {0, 2, 12, 3}));
+    });
+  };
+  EXPECT_EQ(widen(wide), "accepted");
+  EXPECT_EQ(widen(wide + 1), "ReformerAttention: width of qk is " + std::to_string(wide + 1) +
+                                 "; expected at most " + std::to_string(wide));
 }
 
 TEST_F(BadReformerInput, Projection) {

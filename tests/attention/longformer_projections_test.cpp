@@ -182,6 +182,14 @@ TEST(LongformerProjectionsBadInput, IsNamed) {
   LongformerInputs<float> in = of.inputs();
   in.global_k = {};
   EXPECT_EQ(message(in), name + "global_k is missing; expected one of batch 1, as of k");
+  in.global_v = {};  // one of the three alone
+  EXPECT_EQ(message(in), name + "global_k is missing; expected one of batch 1, as of k");
+  in.global_q = {};
+  in.global_k = of.inputs().global_k;
+  EXPECT_EQ(message(in), name + "global_q is missing; expected one of batch 1, as of q");
+  in.global_k = {};
+  in.global_v = of.inputs().global_v;
+  EXPECT_EQ(message(in), name + "global_q is missing; expected one of batch 1, as of q");
   in = of.inputs();
   in.global_q = in.global_k;
   EXPECT_EQ(message(in), name + "heads of global_q is 1; expected 2, as of q");

@@ -148,6 +148,28 @@ TYPED_TEST(Nystroem, ThreadsChangeNoBit) {
   expect_same_bits_on_threads(with(20, 3, NystroemScale::batch_max), p);
 }
 
+/// Of the two tensors of landmarks one alone is not read: both are computed again.
+TYPED_TEST(Nystroem, OneSavedTensorAloneChangesNoBit) {
+  using T = TypeParam;
+  const MixedProblem<T> p({.queries = 40, .keys = 40}, 50);
+  const NystroemAttention op = with(4);
+  const MixedResult<T> expected = run_mixed(op, p);
+  for (const bool keeps_lse : {true, false}) {
+    const MixedWritten<T, NystroemAttention> to(p);
+    AllSaved<T> saved = to.saved();
+    if (keeps_lse) {
+      saved.landmark_values = {};
+    } else {
+      saved.landmark_lse = {};
+    }
+    op.forward(p.inputs(), to.out.view(), saved);
+    op.backward(p.inputs(), to.out.view(), saved, p.d_out.view(), to.grads());
+    EXPECT_TRUE(same_bits(to.d_q.values(), expected.d_q));
+    EXPECT_TRUE(same_bits(to.d_k.values(), expected.d_k));
+    EXPECT_TRUE(same_bits(to.d_v.values(), expected.d_v));
+  }
+}
+
 TYPED_TEST(Nystroem, LayoutsChangeNoBit) {
   using T = TypeParam;
   MixedProblem<T> p({.queries = 140, .keys = 140, .landmarks = 10}, 46);

@@ -129,6 +129,30 @@ TYPED_TEST(Sinkhorn, BitsDoNotDependOnThreadsLevelsAndStrides) {
   }
 }
 
+/// Rows that lie side by side, as in a transposed matrix.
+TYPED_TEST(Sinkhorn, TransposedKeysChangeNoBit) {
+  using T = TypeParam;
+  const SinkhornOptions options{.block = 7, .iterations = 2};
+  const SortProblem<T> p({.rows = 42, .width = 6, .value_width = 4, .block = 7});
+  const Tensor<T> k({1, 1, 6, 42}), v({1, 1, 4, 42});
+  k.fill([&](Index, Index, Index d, Index n) { return p.k(0, 0, n, d); });
+  v.fill([&](Index, Index, Index d, Index n) { return p.v(0, 0, n, d); });
+  auto in = p.inputs();
+  in.k = View<const T>(&k(0, 0, 0, 0), p.k.shape(), {0, 0, 1, 42});
+  in.v = View<const T>(&v(0, 0, 0, 0), p.v.shape(), {0, 0, 1, 42});
+  const Tensor<T> out(p.d_out.shape());
+  SinkhornAttention(options).forward(in, out.view());
+  EXPECT_TRUE(same_bits(out.values(), run_sort(options, p).out));
+}
+
+/// The last block's rows are the last of all tensors.
+TYPED_TEST(Sinkhorn, StaysWithinItsTensors) {
+  between_fences([] {
+    run_sort({.block = 8, .iterations = 2},
+             SortProblem<TypeParam>({.rows = 32, .width = 16, .value_width = 16, .block = 8}));
+  });
+}
+
 /// A sequence among others, and one with a length, are that sequence alone; what is beyond the
 /// length may be NaN.
 TYPED_TEST(Sinkhorn, ASequenceIsAlone) {

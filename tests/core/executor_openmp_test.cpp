@@ -37,6 +37,16 @@ TEST(OpenMpExecutor, TakesTheThreadCountOfOpenMp) {
   EXPECT_EQ(OpenMpExecutor(0).concurrency(), 1);
 }
 
+TEST(OpenMpExecutor, HasNoMoreThreadsThanItSays) {
+  const OpenMpExecutor executor(2);
+  std::atomic<int> most{0};
+  executor.parallel_for(16, [&](Index) {
+    if (omp_get_num_threads() > most) most = omp_get_num_threads();
+    linger();
+  });
+  EXPECT_LE(most, 2);
+}
+
 TEST(OpenMpExecutor, RunsInlineInAParallelRegion) {
   const OpenMpExecutor executor(4);
   std::atomic<int> strays{0};

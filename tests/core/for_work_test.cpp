@@ -32,4 +32,25 @@ TEST(ForWork, SmallWorkStaysOnTheCallingThread) {
   EXPECT_EQ(run(fovea::Serial{}, 1e9), 1);
 }
 
+/// An executor of the calling thread, of another type than Serial.
+struct Alone {
+  static int concurrency() { return 1; }
+  template <class F>
+  void parallel_for(Index n, F&& f) const {
+    fovea::Serial::parallel_for(n, f);
+  }
+};
+
+/// Where no thread could be woken the work is not measured, which may take long.
+TEST(ForWork, IsNotMeasuredForOneThread) {
+  const Alone executor;
+  bool is_asked = false;
+  const auto products = [&] {
+    is_asked = true;
+    return 0.0;
+  };
+  EXPECT_EQ(fovea::for_work(executor, products).concurrency(), 1);
+  EXPECT_FALSE(is_asked);
+}
+
 }  // namespace fovea_test::core_for_work
