@@ -223,6 +223,16 @@ TEST_F(BadLinearInput, Decoders) {
   EXPECT_EQ(step(4, 2),
             "LinearAttention: rows of q is 4; expected at most 3: earlier tokens are sums");
   EXPECT_EQ(decoder.length(), 2);
+  // As many tokens as an empty decoder would take, and too many queries.
+  const Index most = fovea::kMostDecoderTokens;
+  AllInputs<float> many{{call_.at(0), {1, 4, most, 5}, {0, 0, 0, 1}},
+                        {call_.at(1000), {1, 2, most, 5}, {0, 0, 0, 1}},
+                        {call_.at(2000), {1, 2, most, 3}, {0, 0, 0, 1}}};
+  EXPECT_EQ(refusal([&] {
+              decoder.step(many, View<float>(call_.at(3000), {1, 4, 2, 3}));
+            }),
+            "LinearAttention: rows of k is " + std::to_string(most) + "; expected at most " +
+                std::to_string(most - 2));
 }
 
 /// A band wider than the sequence, one token, no keys: the right answer.

@@ -152,6 +152,8 @@ TYPED_TEST(BadInput, SoftCap) {
   expect(std::numeric_limits<double>::infinity(), false);
   expect(std::numeric_limits<double>::quiet_NaN(), false);
   expect(1e39, is_double);
+  expect(std::numeric_limits<T>::max(), true);
+  expect(std::numeric_limits<T>::min(), true);
   expect(1e-40, is_double);
   expect(30, true);
 }

@@ -170,4 +170,11 @@ TEST(BigBirdBadInput, IsNamed) {
   EXPECT_EQ(message({.block = 4, .global_blocks = 9, .last_global_blocks = 9}), "accepted");
 }
 
+/// Heads differ only in what is drawn: those that draw nothing are planned once.
+TEST(BigBirdPatterns, RepeatWhereHeadsAreAlike) {
+  EXPECT_EQ(BigBirdAttention({.random_blocks = 0}).pattern_period(6), 1);
+  EXPECT_EQ(BigBirdAttention({.random_blocks = 1}).pattern_period(6), 6);
+  EXPECT_EQ(BigBirdAttention({.given_blocks = {{}, {}}}).pattern_period(6), 2);
+}
+
 }  // namespace fovea_test::attention_big_bird

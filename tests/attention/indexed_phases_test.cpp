@@ -15,6 +15,7 @@
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/core/workspace.hpp"
+#include "support/between_fences.hpp"
 #include "support/compare.hpp"
 #include "support/levels.hpp"
 #include "support/memory.hpp"
@@ -189,6 +190,23 @@ TYPED_TEST(IndexedPhasesOf, RowsOfManyColumns) {
   const Tensor<Index> lists = spread_lists(s, 20);
   const Problem<T> problem = make_problem(Case<T>{}, s);
   this->expect_same(this->few_rows_at_once(problem, lists), this->at_once({}, problem, lists));
+}
+
+/// Values of which a part of the slices is copied at a time, up to the last column and no further.
+TEST(IndexedPhases, StayWithinTheValues) {
+  const AttentionShape s{1, 1, 1, 2600, 40000, 4, 56};
+  const fovea::PhaseSizes<float> sizes(s, 64);
+  ASSERT_TRUE(fovea::PhaseSizes<float>::are_worth_it(s, 64));
+  ASSERT_LT(sizes.slices_at_once, sizes.slices);
+  ASSERT_NE(s.value_width % sizes.slice, 0);
+  const Tensor<Index> lists = spread_lists(s, 64);
+  between_fences([&] {
+    const Problem<float> problem = make_problem(Case<float>{}, s);
+    AllInputs<float> in = problem.inputs();
+    in.indices = lists.view();
+    const Tensor<float> out(problem.out_shape());
+    IndexedAttention{}.forward(in, out.view());
+  });
 }
 
 /// More entries than there is memory for at once, and for each thread count other heads at once.

@@ -17,6 +17,7 @@
 #include "fovea/core/arena.hpp"
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/between_fences.hpp"
 #include "support/compare.hpp"
 #include "support/levels.hpp"
 #include "support/memory.hpp"
@@ -294,6 +295,49 @@ TEST(SortIndices, BringsKeysIntoOrderAndKeepsRepeats) {
   fovea::sort_indices({lists.data(), {1, 1, 4, 0}});
   EXPECT_THROW(fovea::sort_indices({lists.data(), {1, 1, 2, 2}, {0, 0, 0, 1}}),
                std::invalid_argument);
+}
+
+/// More places than a sort compares one by one, all of them equal.
+TEST(SortIndices, OfEqualPlaces) {
+  std::vector<Index> lists(200, -1);
+  lists[0] = 7;
+  const std::vector<Index> sorted = lists;
+  std::swap(lists[0], lists[150]);
+  fovea::sort_indices({lists.data(), {1, 1, 1, 200}});
+  EXPECT_EQ(lists, sorted);
+}
+
+TEST(SortIndices, TouchesNothingBehindTheLastHead) {
+  std::vector<Index> lists = {1, 0, 3, 2, 9, 8};
+  fovea::sort_indices({lists.data(), {1, 2, 1, 2}});
+  EXPECT_EQ(lists, (std::vector<Index>{0, 1, 2, 3, 9, 8}));
+}
+
+/// Lists of rows that see the keys of others: those of every sequence are looked at, and no more.
+TEST(CheckIndices, LooksAtTheListsThatThereAre) {
+  const std::vector<float> zeros(4);
+  const View<const float> q(zeros.data(), {2, 1, 2, 1});
+  std::vector<Index> lists = {0, 6, 1, 2, 9, 9};
+  const auto check = [&] {
+    fovea::check_indices("op", q, View<const Index>(lists.data(), {2, 1, 2, 1}), 7);
+  };
+  EXPECT_NO_THROW(check());
+  lists[3] = 7;
+  EXPECT_THROW(check(), std::invalid_argument);
+}
+
+/// Of keys that no cache holds, what the next row reads is asked for, of the last row nothing.
+TEST(IndexedMemory, IsNotReadBehindTheLastList) {
+  const AttentionShape s{1, 1, 1, 3, 20000, 208, 16};
+  between_fences([&] {
+    const Problem<float> problem = make_problem(Case<float>{}, s);
+    const Tensor<Index> lists({1, 1, 3, 100});
+    lists.fill([](Index, Index, Index i, Index n) { return 150 * n + i; });
+    AllInputs<float> in = problem.inputs();
+    in.indices = lists.view();
+    const Tensor<float> out(problem.out_shape());
+    IndexedAttention{}.forward(in, out.view());
+  });
 }
 
 TEST(RowLists, EntriesOfAKeyStandInTheOrderOfRows) {

@@ -128,6 +128,14 @@ TYPED_TEST(Linformer, ThreadsChangeNoBit) {
   expect_same_bits_on_threads(LinformerAttention{}, p);
 }
 
+/// More keys than are multiplied at once, by projections that all heads share.
+TYPED_TEST(Linformer, StaysWithinItsTensors) {
+  between_fences([] {
+    run_mixed(LinformerAttention{},
+              MixedProblem<TypeParam>({.queries = 5, .keys = 1300, .projected = 3}));
+  });
+}
+
 TYPED_TEST(Linformer, LayoutsChangeNoBit) {
   using T = TypeParam;
   MixedProblem<T> p({.queries = 20, .keys = 290, .projected = 70}, 14);

@@ -241,6 +241,12 @@ TEST(DrawProjection, IsThatOfTheDocumentedDraws) {
   }
 }
 
+TEST(DrawProjection, OfNoColumns) {
+  const Tensor<double> none({1, 1, 3, 0});
+  fovea::draw_projection(9, none.view());
+  EXPECT_EQ(none.changed_gaps(), 0);
+}
+
 /// The mean over many features of <phi(q), phi(k)> is exp(<q, k> / sqrt(D)), so this is nearly
 /// softmax attention.
 TEST(PerformerFeatures, ApproximateSoftmax) {

@@ -269,6 +269,18 @@ TEST(ReformerOracle, GradientsAreDifferences) {
   }
 }
 
+/// Chunks of whole cache lines, whose tables leave no room between them.
+TYPED_TEST(Reformer, StaysWithinItsMemory) {
+  using T = TypeParam;
+  const ReformerAttention op({.chunk = 8, .rounds = 1, .buckets = 2, .across_buckets = false});
+  between_fences([&] {
+    const ReformerProblem<T> p({.rows = 32, .width = 16, .value_width = 16});
+    const ReformerWritten<T> to(op, p);
+    op.forward(p.inputs(), to.out.view(), to.saved());
+    op.backward(p.inputs(), to.out.view(), to.saved(), p.d_out.view(), to.grads());
+  });
+}
+
 TYPED_TEST(Reformer, OfFailedAllocations) {
   using T = TypeParam;
   const ReformerAttention op({.chunk = 10, .rounds = 2, .buckets = 4, .correct_duplicates = true});

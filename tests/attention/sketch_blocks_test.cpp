@@ -166,6 +166,14 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForNoNumbers) {
   }
 }
 
+/// A sequence without blocks leaves those of the others as they are.
+TEST_P(SketchBlocksChoice, OfNoNumbersInOneSequence) {
+  BirdProblem<float> problem({.batch = 3, .heads = 2, .queries = 20, .keys = 3100});
+  problem.sketch_k(2, 0, 700, 2) = std::numeric_limits<float>::infinity();
+  expect_same(problem, {.policy = GetParam()});
+  expect_same(problem, {.policy = GetParam(), .causal = true});
+}
+
 TEST_P(SketchBlocksChoice, KeepsToLengthsPackingAndAlignment) {
   BirdProblem<float> padded({.batch = 4, .heads = 2, .queries = 30, .keys = 9300});
   padded.key_lengths = {9300, 0, 1100, 8191};

@@ -389,6 +389,42 @@ TYPED_TEST(Synthesizer, DecodersRefuse) {
   EXPECT_EQ(decoder.length(), 6);
 }
 
+/// The memory of weights and tokens is no place for outputs: no input may change while it is read.
+TYPED_TEST(Synthesizer, DecodersDoNotWriteOverWhatTheyRead) {
+  using T = typename TypeParam::Scalar;
+  const SynthesizerSizes sizes{.heads = 2, .key_heads = 2, .rows = 6, .width = 6};
+  const Problem<TypeParam> problem(sizes, true);
+  auto decoder = problem.op().template decoder<T>(TypeParam::decoder_shape(sizes));
+  const auto& [first, x] = problem.tensors.all()[0];
+  const View<T> out(x.view().data(), {1, 2, 6, 5});
+  const std::string name = std::string(TypeParam::Op::name()) + ": ";
+  EXPECT_EQ(refusal([&] { decoder.step(problem.inputs(), out); }),
+            name + "out is in the memory of " + first + "; expected memory of its own");
+  EXPECT_EQ(decoder.length(), 0);
+}
+
+/// Without a hidden layer the second biases alone are what a row weighs its keys by.
+TEST(DenseSynthesizer, ItsDecoderMayHaveNoHiddenLayer) {
+  using Form = DenseForm<float>;
+  const SynthesizerSizes sizes{.heads = 2, .key_heads = 2, .rows = 6, .hidden = 0};
+  const Problem<Form> problem(sizes, true);
+  auto decoder = problem.op().template decoder<float>(Form::decoder_shape(sizes));
+  const Tensor<float> out(problem.shape_of_out());
+  decoder.step(problem.inputs(), out.view());
+  EXPECT_TRUE(same_bits(out.values(), problem.run().out));
+}
+
+/// What the hidden layer of the last rows was computed with is kept, and counted.
+TEST(DenseSynthesizer, ItsDecoderCountsItsScratch) {
+  using Form = DenseForm<float>;
+  const SynthesizerSizes sizes{.rows = 1, .width = 1000};
+  const Problem<Form> problem(sizes, true);
+  auto decoder = problem.op().template decoder<float>(Form::decoder_shape(sizes));
+  const Tensor<float> out(problem.shape_of_out());
+  decoder.step(problem.inputs(), out.view());
+  EXPECT_GE(decoder.memory_bytes(), Index{1000 * 4 * sizeof(float)});
+}
+
 /// Weights are those of all sequences or of each, of all heads, and of all positions.
 TEST(FactorisedSynthesizer, ItsDecoderRefusesOtherWeights) {
   using Form = FactorisedForm<float>;
