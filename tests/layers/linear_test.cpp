@@ -44,6 +44,18 @@ TEST(Linear, IsTheMatrixProduct) {
   }
 }
 
+/// A token of one channel has no stride from channel to channel that could be wrong.
+TEST(Linear, TakesAnyStrideOfOneChannel) {
+  const Layer linear = layer(1, 2);
+  const Activations dense = drawn({2, 1, 3, 1}, 1);
+  const Activations expected({2, 1, 3, 2});
+  linear.forward(dense.view(), expected.view());
+  const View<const double> x(dense.view().data(), {2, 1, 3, 1}, {3, 3, 1, 7});
+  const Activations y({2, 1, 3, 2});
+  EXPECT_EQ(refusal([&] { linear.forward(x, y.view()); }), "accepted");
+  EXPECT_TRUE(same_bits(y.values(), expected.values()));
+}
+
 TEST(Linear, Gradients) {
   for (const bool bias : {true, false}) {
     Layer linear = layer(4, 3, bias);

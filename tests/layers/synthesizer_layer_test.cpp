@@ -105,4 +105,13 @@ TYPED_TEST(SynthesizerLayer, Refuses) {
             "SynthesizerLayer: length is 0; expected at least 1");
 }
 
+TEST(FactorisedSynthesizerLayer, RefusesMatricesWithoutColumns) {
+  fovea::Initialiser initialiser(5);
+  EXPECT_EQ(refusal([&] {
+              fovea::SynthesizerLayer<fovea::FactorisedSynthesizerAttention, double>(
+                  {.width = 6, .length = 7, .factor = 0}, initialiser);
+            }),
+            "SynthesizerLayer: factor is 0; expected at least 1");
+}
+
 }  // namespace fovea_test::layers_synthesizer_layer

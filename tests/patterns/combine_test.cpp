@@ -111,6 +111,16 @@ TEST(Combine, IntersectionsFollowTheLaw) {
   EXPECT_GT(made, 150);
 }
 
+/// Its only slot has the lattice of the other's only slot.
+TEST(Combine, ASummaryOfOneColumnCutsItself) {
+  const FixedSummary column{{8, 1}};
+  for (const SequenceShape& shape : kShapes) {
+    expect_law(intersect(column, column), shape, "intersection",
+               [&](Index i, Index j) { return column.allows(i, j); });
+    expect_law(subtract(column, column), shape, "difference", [](Index, Index) { return false; });
+  }
+}
+
 TEST(Stages, ShowEachKeyOnce) {
   for_each_pair([&](const ErasedPattern& a, const ErasedPattern& b) {
     if (!cuts(a, b)) return;

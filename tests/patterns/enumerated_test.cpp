@@ -51,6 +51,20 @@ TEST(EnumeratedPattern, FollowsItsLaw) {
   }
 }
 
+/// It may look up a table that has no more.
+TEST(EnumeratedPattern, AsksItsLawForPairsOfItsShapeAlone) {
+  const SequenceShape shape{7, 5, 3};
+  Index asked = 0;
+  const EnumeratedPattern pattern(
+      [&](Index i, Index j) {
+        ++asked;
+        EXPECT_TRUE(3 <= i && i < 10 && 0 <= j && j < 5) << i << ", " << j;
+        return i == 9;
+      },
+      shape);
+  EXPECT_EQ(asked, 7 * 5);
+}
+
 /// What unite refuses.
 TEST(EnumeratedPattern, UnitesAnyLaws) {
   const fovea::StridedKeys a{3};

@@ -122,6 +122,18 @@ TEST(BlockWindow, SidesOfAnySizeAreExact) {
   expect_law(BlockWindow{most / 2, 0, 0}, shape, "one block", [](Index, Index) { return true; });
 }
 
+/// Sums with a position do not overflow.
+TEST(BlockWindow, ReachEndsFarAwayOrWithItsBlock) {
+  constexpr Index most = fovea::kUnboundedKeys;
+  const auto expect = [](const BlockWindow& window, Index keys) {
+    EXPECT_EQ(window.reach().before, keys);
+    EXPECT_EQ(window.reach().after, keys);
+  };
+  expect({4, 2, 2}, 11);
+  expect({4, most, most}, fovea::kFarPosition / 4 * 4 - 1);
+  expect({most / 2, most, most}, most / 2 - 1);
+}
+
 /// Blocks of rows lie in blocks of the pattern, so that their rows see the same.
 TEST(BlockWindow, RowsOfABlockShareTheirKeys) {
   const SequenceShape shape = SequenceShape::of(1000, 1037, CausalAlignment::bottom_right);

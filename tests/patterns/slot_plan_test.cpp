@@ -47,6 +47,20 @@ struct Counted {
   Slots<P> slots() const { return Slots<P>(pattern); }
 };
 
+/// Intervals that move alike from row to row are no bounds where the ends of the keys cut them to
+/// the same.
+TEST(SlotPlan, RowsThatSeeAllKeysHaveNoBounds) {
+  const auto plan = Window{.left = 900, .right = 900}.plan({300, 300, 0});
+  BlockStorage storage(plan.most_runs());
+  for (Index b = 0; b < plan.block_count(); ++b) {
+    const QueryBlock block = plan.block(b, storage);
+    ASSERT_EQ(block.run_count, 1);
+    EXPECT_EQ(block.runs[0].count, 300);
+    EXPECT_EQ(block.runs[0].lower, nullptr);
+    EXPECT_EQ(block.runs[0].upper, nullptr);
+  }
+}
+
 constexpr Index kLong = 65536;
 
 /// Questions that all blocks of a long sequence ask.

@@ -89,7 +89,7 @@ TYPED_TEST(Mixer, Strides) {
 TYPED_TEST(Mixer, NothingBesideTheTensors) {
   for (const Guard guard : {Guard::before, Guard::behind}) {
     const Layout layout{.guard = guard};
-    for (const Index d : {33, 64})
+    for (const Index d : {1, 33, 64})
       this->expect_oracle(drawn<TypeParam>({1, 1, 70, d}, layout), layout);
   }
 }

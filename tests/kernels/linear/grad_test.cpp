@@ -375,6 +375,8 @@ std::vector<Setup> shapes() {
     all.push_back(all[i]);
     all.back().causal = false;
   }
+  all.push_back({true, 1, 9, 5, 4, 4, -200});  // nothing is seen from afar
+  all.push_back({true, 1, 9, 0, 4, 4, 0});     // nothing is there to see
   return all;
 }
 

@@ -110,6 +110,31 @@ TYPED_TEST(SoftmaxBlock, TilesAndSegmentsLieAtAbsoluteKeys) {
   });
 }
 
+/// Rows of whole registers, which the band form takes in pairs, and intervals that go backwards: a
+/// pattern may have them. Each against itself alone.
+TYPED_TEST(SoftmaxBlock, BandsMayGoBackwards) {
+  Block block;
+  block.block = {7, 1, 40, nullptr, 0, fovea::kBandKeys};
+  block.bounds.resize(2);
+  for (Index r = 0; r < 40; ++r) {
+    block.bounds[0].push_back(40 - r);
+    block.bounds[1].push_back(49 - r);
+  }
+  block.runs = {{100, 1, 49, block.bounds[0].data(), block.bounds[1].data()}};
+  at_each_level([&] {
+    for (const Index width : {32, 64, 128}) {
+      const Data<TypeParam> data(4, width, width);
+      const Written<TypeParam> together = call(block, data, Guard::behind);
+      for (Index r = 0; r < 40; ++r) {
+        const Block alone = block.alone(r);
+        EXPECT_TRUE(same_bits(row_of(together, data, block, r),
+                              row_of(call(alone, data, Guard::behind), data, alone, 0)))
+            << "width " << width << ", row " << r;
+      }
+    }
+  });
+}
+
 /// Keys that no row, or some rows, see may hold anything.
 TYPED_TEST(SoftmaxBlock, InvisibleKeysChangeNoBit) {
   using T = TypeParam;

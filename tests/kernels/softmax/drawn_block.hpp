@@ -144,8 +144,8 @@ inline Block draw_block(std::uint64_t seed) {
 template <class T>
 struct Data {
   explicit Data(std::uint64_t seed)
-      : width(1 + static_cast<Index>(seed * 7 % 20)),
-        value_width(1 + static_cast<Index>(seed % 19)) {
+      : Data(seed, 1 + static_cast<Index>(seed * 7 % 20), 1 + static_cast<Index>(seed % 19)) {}
+  Data(std::uint64_t seed, Index wide, Index value_wide) : width(wide), value_width(value_wide) {
     q = Tensor<T>({1, 1, kQueries, width});
     k = Tensor<T>({1, 1, kKeys, width}, k_layout(seed));
     v = Tensor<T>({1, 1, kKeys, value_width}, k_layout(seed / 2));
