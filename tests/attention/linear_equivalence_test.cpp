@@ -156,6 +156,21 @@ TYPED_TEST(LinearEquivalence, AnOwnMapIsTheBuiltInOne) {
   }
 }
 
+/// Features of several maps side by side, of which each has more than one part (kFeaturePart) and
+/// ends within a cache line.
+TYPED_TEST(LinearEquivalence, WideJointMapsAreThoseOfTheOracle) {
+  using T = TypeParam;
+  for (const bool causal : {false, true}) {
+    const Case<T> joint = linear_case<T>("joint", LinearAttention<EluPlusOne, fovea::TanhPlusOne>{{
+                                                      .causal = causal,
+                                                      .combine = fovea::CombineMaps::joint,
+                                                  }});
+    const auto problem = make_problem(joint, {1, 2, 1, 40, 50, 70, 9});
+    expect_conforms(joint, problem);
+    expect_grads_conform(joint, problem);
+  }
+}
+
 /// Without rates nothing is written, and only the rates have a gradient.
 TYPED_TEST(LinearEquivalence, TheDeltaRuleWithoutRatesIsZero) {
   using T = TypeParam;

@@ -344,6 +344,28 @@ TYPED_TEST(DistributedLayer, AModelOfWordsHasTheBitsOfOneProcess) {
   }
 }
 
+/// Its gradient goes from rank to rank in parts.
+TYPED_TEST(DistributedLayer, ALargeTableHasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  constexpr Index rows = 5 * kChain + 3;
+  std::vector<Index> words;
+  for (Index n = 0; n < 2 * rows; ++n) words.push_back(n * n % 997);
+  Initialiser initialiser(6);
+  fovea::Embedding<T> whole(1000, 0, 5, initialiser);
+  Tensor<T> d_y({2, 1, rows, 5});
+  d_y.fill(gaussian(4));
+  fovea::Embedding<T> own = whole;
+  whole.backward(words, d_y.view());
+  for (const RowLayout& layout : chain_layouts(rows)) {
+    const Rows over_rows(all_ranks(), layout);
+    const Tensor<T> own_d_y = own_part(d_y, over_rows);
+    own.table.gradient.setZero();
+    with_rows(over_rows, fovea::Serial{},
+              [&](auto& over) { own.backward(own_words(words, over_rows), own_d_y.view(), over); });
+    EXPECT_EQ(own.table.gradient, whole.table.gradient) << layout.text();
+  }
+}
+
 TYPED_TEST(DistributedLayer, AllRanksHaveTheMeanOfTheWholeSequence) {
   using T = TypeParam;
   const Index rows = 5 * kChain + 3;
