@@ -187,6 +187,32 @@ class Places(unittest.TestCase):
         self.assertGreater(able, total * 9 // 10)
 
 
+class Survivors(unittest.TestCase):
+    def test_stand_in_the_headers_with_a_reason(self) -> None:
+        known = mutate.known_survivors()
+        self.assertGreater(len(known), 100)
+        made = {(m.path, m.before.strip(), m.after.strip())
+                for floor in mutants.FLOORS for m in mutants.mutants_of(INCLUDE, floor)}
+        for mistake, reason in known.items():
+            self.assertIn(mistake, made)
+            self.assertIn(reason.verdict, (*mutate.UNSEEN, "long tests", "hole", "open"))
+            self.assertGreater(len(reason.text), 15, mistake)
+
+    def test_those_that_cannot_be_seen_are_counted_apart(self) -> None:
+        known = {("core/a.hpp", "a < b", "a <= b"): mutate.Reason("equal", "a is never b"),
+                 ("core/a.hpp", "c < d", "c <= d"): mutate.Reason("hole", "no test asks")}
+
+        def result(fate: str, before: str) -> dict:
+            return {"name": "core/a.hpp:7 relation", "before": "  " + before,
+                    "after": "  " + before.replace("<", "<="), "fate": fate}
+
+        text = mutate.summary([result("survived", "a < b"), result("survived", "c < d"),
+                               result("core/a", "e < f"), result("invalid", "g < h")], known)
+        self.assertTrue(text.startswith("1 of 3 mutants killed (33.3 %), 2 survived"), text)
+        self.assertTrue(text.endswith("1 of the survivors cannot be seen: of the others 50.0 % are "
+                                      "killed"), text)
+
+
 class Order(unittest.TestCase):
     def test_first_come_quick_tests_and_those_that_killed_in_the_header(self) -> None:
         order = mutate.Order({"quick": 1, "slow": 4, "slower": 9}, patience=100)

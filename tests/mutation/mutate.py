@@ -36,6 +36,8 @@ CONFIG = "core/config.hpp"  # every header includes it
 SUPPORT = "mutation.hpp"  # what it includes of the copy alone
 MOST_MEMORY = 12 << 30  # bytes that can be written: a mistake may ask for all there is
 ALIVE = ("survived", "survived those asked", "unreached")
+SURVIVORS = Path(__file__).resolve().parent / "survivors.tsv"  # those that somebody has read
+UNSEEN = ("equal", "work", "padding")  # what nobody can see in results
 
 
 @dataclass(frozen=True)
@@ -269,15 +271,42 @@ def fate_of(copy: Copy, one: Switch, tests: list[str], order: Order) -> str:
     return "survived" if len(some) == len(tests) else "survived those asked"
 
 
-def summary(results: list[dict]) -> str:
-    """How many were killed."""
+@dataclass(frozen=True)
+class Reason:
+    """Why no test has seen a mistake."""
+
+    verdict: str  # equal: it computes the same; work: it does more or less for the same; padding: it
+    #               touches memory that is there for it; long tests, hole, open
+    text: str
+
+
+def known_survivors() -> dict[tuple[str, str, str], Reason]:
+    """By header, line and what the mistake makes of it."""
+    lines = [line.split("\t") for line in SURVIVORS.read_text().splitlines()[1:]]
+    return {(path, before, after): Reason(verdict, text)
+            for path, before, after, verdict, text in lines}
+
+
+def reason_of(result: dict, known: dict[tuple[str, str, str], Reason]) -> Reason | None:
+    """What is known of a survivor."""
+    path = result["name"].split(":")[0]
+    return known.get((path, result["before"].strip(), result["after"].strip()))
+
+
+def summary(results: list[dict], known: dict[tuple[str, str, str], Reason]) -> str:
+    """How many were killed, of all and of those that can be seen."""
     fates = Counter(r["fate"] for r in results)
-    alive = sum(fates[fate] for fate in ALIVE)
+    alive = [r for r in results if r["fate"] in ALIVE]
+    reasons = [reason_of(r, known) for r in alive]
+    unseen = sum(1 for reason in reasons if reason and reason.verdict in UNSEEN)
     counted = len(results) - fates["invalid"]
-    return (f"{counted - alive} of {counted} mutants killed "
-            f"({100 * (counted - alive) / max(1, counted):.1f} %), {fates['survived']} survived, "
+    killed = counted - len(alive)
+    return (f"{killed} of {counted} mutants killed "
+            f"({100 * killed / max(1, counted):.1f} %), {fates['survived']} survived, "
             f"{fates['survived those asked']} survived the tests that were asked, "
-            f"{fates['unreached']} are never reached, {fates['invalid']} do not compile")
+            f"{fates['unreached']} are never reached, {fates['invalid']} do not compile; "
+            f"{unseen} of the survivors cannot be seen: of the others "
+            f"{100 * killed / max(1, counted - unseen):.1f} % are killed")
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
@@ -367,11 +396,15 @@ def main(arguments: list[str]) -> int:
         asking = [pool.submit(run, one) for one in able if results.of(one) is None]
         for answer in as_completed(asking):
             results.keep(*answer.result())
+    known = known_survivors()
     for result in results.all:
-        if result["fate"] in ALIVE:
-            print(f"{result['fate']}: {result['name']}\n  - {result['before'].strip()}\n"
-                  f"  + {result['after'].strip()}")
-    print(summary(results.all))
+        if result["fate"] not in ALIVE:
+            continue
+        reason = reason_of(result, known)
+        print(f"{result['fate']}: {result['name']}\n  - {result['before'].strip()}\n"
+              f"  + {result['after'].strip()}\n  "
+              + (f"{reason.verdict}: {reason.text}" if reason else "nobody has said why"))
+    print(summary(results.all, known))
     return 0
 
 
