@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A layer with its tensors, for tests that run it over ranks and in one process.
+/// A layer with its tensors, for tests that run it over ranks and in one process, and the layouts
+/// that its weights allow.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "fovea/layers.hpp"
+#include "support/ranks.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test {
@@ -67,5 +69,17 @@ struct LayerCall {
   Layer model;
   Tensor<T> x, d_y, y, d_x;
 };
+
+/// Layouts whose ranges begin at multiples of kChain, also with ranks without rows.
+inline std::vector<RowLayout> chain_layouts(Index rows) {
+  const int ranks = all_ranks().size();
+  std::vector<RowLayout> layouts = {RowLayout::contiguous(rows, ranks, fovea::kChain),
+                                    RowLayout::zigzag(rows, ranks, fovea::kChain),
+                                    RowLayout::block_cyclic(rows, ranks, fovea::kChain)};
+  std::vector<std::vector<Range>> of_last(as_size(ranks));
+  of_last.back().push_back({0, rows});
+  layouts.emplace_back(of_last);
+  return layouts;
+}
 
 }  // namespace fovea_test

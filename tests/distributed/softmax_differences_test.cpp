@@ -85,6 +85,9 @@ TEST_F(DistributedDifferences, OfOptionsThatChangeNoMessage) {
   said(FullAttention{{.dropout = {0.5, 7}}}, FullAttention{{.dropout = {0.5, 8}}},
        ", dropout 0.5, of seed 7");
   EXPECT_EQ(forward(FullAttention{{.scale = 0.25}}, rows_), "accepted");
+  // Nothing is drawn.
+  const FullAttention seeded{{.dropout = {0, 7}}};
+  EXPECT_EQ(forward(is_first_ ? plain : seeded, rows_), "accepted");
 }
 
 TEST_F(DistributedDifferences, OfOptionsOfOtherOperators) {

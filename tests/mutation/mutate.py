@@ -37,6 +37,14 @@ SUPPORT = "mutation.hpp"  # what it includes of the copy alone
 MOST_MEMORY = 12 << 30  # bytes that can be written: a mistake may ask for all there is
 ALIVE = ("survived", "survived those asked", "unreached")
 SURVIVORS = Path(__file__).resolve().parent / "survivors.tsv"  # those that somebody has read
+VERDICTS = {
+    "equal": "it computes the same",
+    "work": "it does more or less for the same",
+    "padding": "it touches memory that is there for it",
+    "elsewhere": "tests see it that a run does not ask: over ranks, of other levels, or long ones",
+    "hole": "a test is missing",
+    "open": "nobody knows yet",
+}
 UNSEEN = ("equal", "work", "padding")  # what nobody can see in results
 
 
@@ -275,8 +283,7 @@ def fate_of(copy: Copy, one: Switch, tests: list[str], order: Order) -> str:
 class Reason:
     """Why no test has seen a mistake."""
 
-    verdict: str  # equal: it computes the same; work: it does more or less for the same; padding: it
-    #               touches memory that is there for it; long tests, hole, open
+    verdict: str  # one of VERDICTS
     text: str
 
 

@@ -145,9 +145,11 @@ std::string fsat_text(const FsatOptions& o, const char* pass, const FsatInputs<T
                       const Rows& rows) {
   std::string call = call_text(FsatAttention::name(), pass, in, rows);
   call.append(", dominant ").append(sizes_text(in.dominant));
-  return call.append(options_text("length", o.max_length, "variance", o.variance, "confidence",
-                                  o.confidence, "scale", o.scale, "edges", o.edges, "seed", o.seed,
-                                  "truncate_gradient", o.truncate_gradient));
+  call.append(options_text("length", o.max_length, "variance", o.variance, "confidence",
+                           o.confidence, "scale", o.scale, "edges", o.edges, "truncate_gradient",
+                           o.truncate_gradient));
+  // Predicted edges are not drawn.
+  return o.edges == EdgeSource::predicted ? call : call.append(options_text("seed", o.seed));
 }
 
 /// Checks what this rank brings to a call. \param check_tensors called with the inputs, and with

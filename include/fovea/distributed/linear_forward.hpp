@@ -119,8 +119,10 @@ std::string linear_text(const Op& op, const char* pass, const In& in, const Rows
   const auto far = op.template far<T>();
   text.append(", ").append(std::to_string(far.map_count())).append(" sums");
   text.append(far.causal ? ", causal" : "");
-  if constexpr (requires { op.options.combine; }) {
-    text.append(options_text("combine", op.options.combine));
+  if constexpr (requires { op.options.denominator; }) {
+    const Denominator& denominator = op.options.denominator;
+    text.append(options_text("combine", op.options.combine, "denominator", denominator.policy(),
+                             "tau", denominator.tau()));
   }
   if constexpr (Op::kHasNear) {
     const LocalOptions near = op.near().options;

@@ -19,8 +19,10 @@ namespace distributed {
 
 /// The ranks of a call, and which of them holds which rows of the sequence. It is made once, by all
 /// ranks together, and serves any number of calls, one after the other. Between them it keeps the
-/// memory for the keys and values of the last forward pass, since to take it from the system again
-/// costs as much as to fill it.
+/// memory for the keys and values of others that the last pass has received, and of those of its
+/// own that lie beside them: to take it from the system again costs as much as to fill it. (The
+/// backward pass of softmax attention keeps nothing, nor does a forward pass that takes keys in
+/// stages.)
 class Rows {
  public:
   /// \param ranks must outlive this object

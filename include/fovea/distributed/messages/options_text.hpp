@@ -4,7 +4,7 @@
 /// message would go unnoticed otherwise, and each rank would compute something else.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -15,15 +15,13 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// A number in words. \tparam X of integers, of numbers or an enumeration
+/// A number or an enumerator in words.
 template <class X>
 std::string option_text(const X& value) {
-  if constexpr (std::is_enum_v<X>) {
-    return std::to_string(static_cast<int>(value));
-  } else if constexpr (std::is_floating_point_v<X>) {
+  if constexpr (std::is_floating_point_v<X>) {
     return to_string(value);
   } else {
-    return std::to_string(value);
+    return std::to_string(static_cast<std::uint64_t>(value));
   }
 }
 
@@ -47,8 +45,13 @@ std::string options_text(const char* name, const X& value, const More&... more) 
 /// What the options of softmax attention say of its numbers. What they say of who sees whom, plans
 /// tell.
 inline std::string softmax_text(const SoftmaxOptions& options) {
-  return options_text("scale", options.scale, "soft cap", options.soft_cap, "dropout",
-                      options.dropout.probability, "of seed", options.dropout.seed);
+  std::string text = options_text("scale", options.scale, "soft cap", options.soft_cap);
+  const Dropout& dropout = options.dropout;
+  // Where nothing is drawn, ranks may have seeds of their own.
+  if (dropout.probability > 0) {
+    text += options_text("dropout", dropout.probability, "of seed", dropout.seed);
+  }
+  return text;
 }
 
 }  // namespace distributed::detail

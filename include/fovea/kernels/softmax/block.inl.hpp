@@ -20,7 +20,7 @@ struct BlockAhead {
   RowsAhead<0> carried;
   RowsAhead<0> keys;
   RowsAhead<0> values;
-  bool are_few = false;  // whether there are few sub-blocks, which ask less often, for distant keys
+  bool asks_more = false;  // for keys far apart, if few sub-blocks ask
 
   FOVEA_INLINE void ask() {
     constexpr Index rows = 3;  // of each: more at once would wait for each other
@@ -29,7 +29,7 @@ struct BlockAhead {
     carried.ask(rows);
     keys.ask(rows);
     values.ask(rows);
-    if (!are_few) return;
+    if (!asks_more) return;
     keys.ask(rows + 1);
     values.ask(rows + 1);
   }
@@ -137,7 +137,7 @@ class SoftmaxBlock {
     const Index count = smaller(kKeyTile, keys);
     const Index row = args_.key_rows.row(first);
     const Index step = args_.key_rows.step(run->step);
-    ahead_.are_few = sub_blocks() <= 2 && run->step > 1;
+    ahead_.asks_more = sub_blocks() <= 2 && run->step > 1;
     ahead_.keys = RowsAhead<0>::template of<T>(args_.k, row, step, count, args_.width);
     ahead_.values = RowsAhead<0>::template of<T>(args_.v, row, step, count, args_.value_width);
   }

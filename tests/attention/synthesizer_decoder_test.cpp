@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Decoders of the three forms of the Synthesizer: the rows of the forward pass, and what they
+/// refuse.
+#include "attention/synthesizer_problem.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test::attention_synthesizer_decoder {
+
+template <class Form>
+class SynthesizerDecoder : public testing::Test {};
+using Forms = testing::Types<RandomForm<float>, RandomForm<double>, FactorisedForm<float>,
+                             FactorisedForm<double>, DenseForm<float>, DenseForm<double>>;
+TYPED_TEST_SUITE(SynthesizerDecoder, Forms);
+
+template <class Form>
+using Problem = SynthesizerProblem<Form>;
+
+/// Tokens in chunks, with rollback and fork, have the rows of the forward pass.
+TYPED_TEST(SynthesizerDecoder, GivesTheRowsOfForward) {
+  using T = typename TypeParam::Scalar;
+  for (const bool is_shared : {true, false}) {
+    for (const Index chunk : {1, 3, 40}) {
+      const SynthesizerSizes sizes{.batch = 2,
+                                   .heads = 4,
+                                   .key_heads = 2,
+                                   .rows = 80,
+                                   .hidden = 9,
+                                   .columns = 4,
+                                   .is_shared = is_shared};
+      const Problem<TypeParam> problem(sizes, true);
+      const auto expected = problem.run();
+      const Tensor<T> out(problem.shape_of_out());
+      const Tensor<T> lse({2, 4, 80, 1});
+      auto decoder = problem.op().template decoder<T>(TypeParam::decoder_shape(sizes));
+      const auto step = [&](auto& with, Index first, Index count) {
+        auto in = problem.inputs();
+        in.v = fovea::detail::part_of(in.v, 2, first, count);
+        TypeParam::keep_rows(in, first, count);
+        with.step(in, fovea::detail::part_of(out.view(), 2, first, count),
+                  {fovea::detail::part_of(lse.view(), 2, first, count)});
+      };
+      for (Index first = 0; first < 80; first += chunk) {
+        step(decoder, first, std::min(chunk, 80 - first));
+        if (first == 40 && chunk < 40) {
+          auto fork = decoder.fork();
+          fork.rollback(20);
+          EXPECT_EQ(fork.length(), 20);
+          fork.append(TypeParam::tokens(problem.tensors, 20, 5));
+          step(fork, 25, 7);
+        }
+      }
+      EXPECT_EQ(decoder.length(), 80);
+      EXPECT_TRUE(same_bits(out.values(), expected.out));
+      EXPECT_TRUE(same_bits(lse.values(), expected.lse));
+      // The last rows again, of tokens that are there.
+      auto in = problem.inputs();
+      in.v = {};
+      TypeParam::keep_rows(in, 70, 10);
+      const auto last = fovea::detail::part_of(out.view(), 2, 70, 10);
+      decoder.step(in, last);
+      EXPECT_TRUE(same_bits(out.values(), expected.out));
+    }
+  }
+}
+
+TYPED_TEST(SynthesizerDecoder, Refuses) {
+  using T = typename TypeParam::Scalar;
+  const SynthesizerSizes sizes{.heads = 2, .key_heads = 2, .rows = 6};
+  const Problem<TypeParam> problem(sizes, true);
+  auto decoder = problem.op().template decoder<T>(TypeParam::decoder_shape(sizes));
+  const std::string name = std::string(TypeParam::Op::name()) + ": ";
+  auto in = problem.inputs();
+  const Tensor<T> out({1, 2, 6, 5});
+  in.v = {};
+  EXPECT_EQ(refusal([&] { decoder.step(in, out.view()); }),
+            name + "rows of out is 6; expected at most 0, the tokens in the decoder");
+  const std::vector<Index> lengths = {3};
+  in = problem.inputs();
+  in.key_lengths = lengths;
+  EXPECT_EQ(refusal([&] { decoder.step(in, out.view()); }),
+            name + "key_lengths is given; expected none in a decoder");
+  in = problem.inputs();
+  const View<T> in_v(const_cast<T*>(in.v.data()), out.shape());
+  EXPECT_EQ(refusal([&] { decoder.step(in, in_v); }),
+            name + "out is in the memory of v; expected memory of its own");
+  const View<T> lse(out.view().data(), {1, 2, 6, 1});
+  EXPECT_NE(refusal([&] { decoder.step(in, out.view(), {lse}); }), "accepted");
+  EXPECT_EQ(decoder.length(), 0);
+  decoder.step(problem.inputs(), out.view());
+  EXPECT_EQ(decoder.length(), 6);
+  // There are no weights of more positions.
+  EXPECT_NE(refusal([&] {
+              auto more = problem.inputs();
+              more.v = fovea::detail::part_of(more.v, 2, 0, 1);
+              TypeParam::keep_rows(more, 0, 1);
+              decoder.step(more, fovea::detail::part_of(out.view(), 2, 0, 1));
+            }),
+            "accepted");
+  EXPECT_EQ(decoder.length(), 6);
+}
+
+/// The memory of weights and tokens is no place for outputs: no input may change while it is read.
+TYPED_TEST(SynthesizerDecoder, DoesNotWriteOverWhatItReads) {
+  using T = typename TypeParam::Scalar;
+  const SynthesizerSizes sizes{.heads = 2, .key_heads = 2, .rows = 6, .width = 6};
+  const Problem<TypeParam> problem(sizes, true);
+  auto decoder = problem.op().template decoder<T>(TypeParam::decoder_shape(sizes));
+  const auto& [first, x] = problem.tensors.all()[0];
+  const View<T> out(x.view().data(), {1, 2, 6, 5});
+  const std::string name = std::string(TypeParam::Op::name()) + ": ";
+  EXPECT_EQ(refusal([&] { decoder.step(problem.inputs(), out); }),
+            name + "out is in the memory of " + first + "; expected memory of its own");
+  EXPECT_EQ(decoder.length(), 0);
+}
+
+/// Without a hidden layer the second biases alone are what a row weighs its keys by.
+TEST(DenseSynthesizerDecoder, MayHaveNoHiddenLayer) {
+  using Form = DenseForm<float>;
+  const SynthesizerSizes sizes{.heads = 2, .key_heads = 2, .rows = 6, .hidden = 0};
+  const Problem<Form> problem(sizes, true);
+  auto decoder = problem.op().template decoder<float>(Form::decoder_shape(sizes));
+  const Tensor<float> out(problem.shape_of_out());
+  decoder.step(problem.inputs(), out.view());
+  EXPECT_TRUE(same_bits(out.values(), problem.run().out));
+}
+
+/// What the hidden layer of the last rows was computed with is kept, and counted.
+TEST(DenseSynthesizerDecoder, CountsItsScratch) {
+  using Form = DenseForm<float>;
+  const SynthesizerSizes sizes{.rows = 1, .width = 1000};
+  const Problem<Form> problem(sizes, true);
+  auto decoder = problem.op().template decoder<float>(Form::decoder_shape(sizes));
+  const Tensor<float> out(problem.shape_of_out());
+  decoder.step(problem.inputs(), out.view());
+  EXPECT_GE(decoder.memory_bytes(), Index{1000 * 4 * sizeof(float)});
+}
+
+/// Weights are those of all sequences or of each, of all heads, and of all positions.
+TEST(FactorisedSynthesizerDecoder, RefusesOtherWeights) {
+  using Form = FactorisedForm<float>;
+  const SynthesizerSizes sizes{.batch = 3, .heads = 4, .key_heads = 2, .rows = 6};
+  const Problem<Form> problem(sizes, true);
+  auto decoder = problem.op().template decoder<float>(Form::decoder_shape(sizes));
+  const Tensor<float> out({3, 4, 6, 5});
+  const std::vector<float> zeros(1000);
+  const auto with = [&](const Shape& r1, const Shape& r2) {
+    auto in = problem.inputs();
+    if (r1[3] > 0) in.r1 = {zeros.data(), r1};
+    if (r2[3] > 0) in.r2 = {zeros.data(), r2};
+    const std::string message = refusal([&] { decoder.step(in, out.view()); });
+    EXPECT_EQ(decoder.length(), 0);
+    return message.substr(message.find(':') + 2);
+  };
+  EXPECT_EQ(with({2, 4, 6, 3}, {}), "batch of r1 is 2; expected 1 or 3, the batch of v");
+  EXPECT_EQ(with({1, 2, 6, 3}, {}), "heads of r1 is 2; expected 4, the query_heads of the decoder");
+  EXPECT_EQ(with({1, 4, 6, 2}, {}), "width of r1 is 2; expected 3, the width of the decoder");
+  EXPECT_EQ(with({}, {2, 2, 6, 3}), "batch of r2 is 2; expected 1 or 3, the batch of v");
+  EXPECT_EQ(with({}, {1, 4, 6, 3}), "heads of r2 is 4; expected 2, the key_heads of the decoder");
+}
+
+}  // namespace fovea_test::attention_synthesizer_decoder
