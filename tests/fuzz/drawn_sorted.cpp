@@ -99,7 +99,10 @@ void try_reformer(Bytes& bytes) {
 
 template <class T>
 void try_sinkhorn(Bytes& bytes) {
-  const auto [block, blocks] = drawn_blocks(bytes);
+  // Clang's lambdas do not take structured bindings before C++23.
+  const Blocks drawn = drawn_blocks(bytes);
+  const Index block = drawn.rows;
+  const Index blocks = drawn.count;
   const SinkhornOptions options{
       .block = block, .iterations = bytes(0, 9), .scale = drawn_scale(bytes)};
   SortSizes s{.key_heads = bytes(1, 2), .rows = block * blocks, .block = block};

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Small mistakes in the headers: where they can be made, and what they are."""
 
-import random
+import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,11 @@ class Mutant:
     @property
     def name(self) -> str:
         return f"{self.path}:{self.line} {self.kind}"
+
+    @property
+    def mistake(self) -> tuple[str, str, str]:
+        """What it is, wherever in the header its line may stand."""
+        return self.path, self.before.strip(), self.after.strip()
 
 
 @dataclass(frozen=True)
@@ -102,12 +108,19 @@ def mutants_of(include: Path, floor: str) -> list[Mutant]:
 
 
 def drawn(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
-    """That many of them, the same for a seed, at most one of a line."""
-    shuffled = list(mutants)
-    random.Random(seed).shuffle(shuffled)
+    """That many of them, the same for a seed, at most one of a line. A change of other lines neither
+    brings a mutant in nor takes one out, but for those at the edge of the count."""
+    twins: Counter[tuple[str, str, str]] = Counter()
+    places = []
+    for mutant in mutants:
+        text = (mutant.path, mutant.before, mutant.after)
+        twins[text] += 1
+        digest = hashlib.sha256(repr((seed, *text, twins[text])).encode()).digest()
+        places.append((digest, mutant))
+    places.sort(key=lambda place: place[0])
     lines: set[tuple[str, int]] = set()
     chosen = []
-    for mutant in shuffled:
+    for _, mutant in places:
         if len(chosen) == count:
             break
         if (mutant.path, mutant.line) not in lines:

@@ -56,6 +56,17 @@ class Draws(unittest.TestCase):
         self.assertNotEqual(first, mutants.drawn(found, 50, 8))
         self.assertEqual(len({(m.path, m.line) for m in first}), 50)
 
+    def test_other_lines_do_not_change_what_is_drawn(self) -> None:
+        found = mutants.mutants_of(INCLUDE, "patterns")
+        first = mutants.drawn(found, 50, 7)
+        left_out = {(m.path, m.line) for m in found[::7]} - {(m.path, m.line) for m in first}
+        self.assertTrue(left_out)
+        rest = [m for m in found if (m.path, m.line) not in left_out]
+        twins = Counter(m.mistake for m in found)
+        only = {m for m in first if twins[m.mistake] == 1}
+        self.assertGreater(len(only), 30)
+        self.assertLessEqual(only, set(mutants.drawn(rest, 50, 7)))
+
 
 SAMPLE = """#pragma once
 #include <algorithm>
@@ -191,12 +202,28 @@ class Survivors(unittest.TestCase):
     def test_stand_in_the_headers_with_a_reason(self) -> None:
         known = mutate.known_survivors()
         self.assertGreater(len(known), 100)
-        made = {(m.path, m.before.strip(), m.after.strip())
+        made = {m.mistake
                 for floor in mutants.FLOORS for m in mutants.mutants_of(INCLUDE, floor)}
         for mistake, reason in known.items():
             self.assertIn(mistake, made)
             self.assertIn(reason.verdict, mutate.VERDICTS)
             self.assertGreater(len(reason.text), 15, mistake)
+
+    def test_those_that_could_be_seen_are_asked_again(self) -> None:
+        def mutant(line: int, before: str) -> mutants.Mutant:
+            return mutants.Mutant("core/a.hpp", line, "relation", "  " + before,
+                                  "  " + before.replace("<", "<="))
+
+        def result(fate: str, before: str) -> dict:
+            return {"name": "core/a.hpp:6 relation", "before": before,
+                    "after": before.replace("<", "<="), "fate": fate}
+
+        known = {("core/a.hpp", "a < b", "a <= b"): mutate.Reason("equal", "a is never b")}
+        able = [mutant(1, "a < b"), mutant(2, "c < d"), mutant(3, "e < f"), mutant(4, "g < h"),
+                mutant(5, "c < d")]
+        before = [result("survived", "a < b"), result("survived those asked", "c < d"),
+                  result("core/a", "e < f")]
+        self.assertEqual(mutate.asked_again(able, before, known), [able[4]])
 
     def test_those_that_cannot_be_seen_are_counted_apart(self) -> None:
         known = {("core/a.hpp", "a < b", "a <= b"): mutate.Reason("equal", "a is never b"),

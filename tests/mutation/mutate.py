@@ -294,10 +294,14 @@ def known_survivors() -> dict[tuple[str, str, str], Reason]:
             for path, before, after, verdict, text in lines}
 
 
+def mistake_of(result: dict) -> tuple[str, str, str]:
+    """What was asked, as Mutant.mistake says it."""
+    return result["name"].split(":")[0], result["before"].strip(), result["after"].strip()
+
+
 def reason_of(result: dict, known: dict[tuple[str, str, str], Reason]) -> Reason | None:
     """What is known of a survivor."""
-    path = result["name"].split(":")[0]
-    return known.get((path, result["before"].strip(), result["after"].strip()))
+    return known.get(mistake_of(result))
 
 
 def summary(results: list[dict], known: dict[tuple[str, str, str], Reason]) -> str:
@@ -323,6 +327,10 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
                         help="comma-separated: " + ",".join(mutants.FLOORS))
     parser.add_argument("--count", type=int, default=1000, help="mutants in all (1000)")
     parser.add_argument("--seed", type=int, default=1, help="which ones are drawn (1)")
+    parser.add_argument("--again", type=Path, metavar="FILE",
+                        help="first ask those again that survived another run, whose results.json\n"
+                             "this is, but for those that nobody could see; of what that run has\n"
+                             "asked nothing is drawn")
     parser.add_argument("--tests", default=".", help="only tests whose names match this (.)")
     parser.add_argument("--jobs", type=int, default=2, help="compilers and tests at once (2)")
     parser.add_argument("--patience", type=float, default=float("inf"), metavar="SECONDS",
@@ -338,13 +346,38 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
+def asked_again(able: list[mutants.Mutant], before: list[dict],
+                known: dict[tuple[str, str, str], Reason]) -> list[mutants.Mutant]:
+    """Those that survived before and could be seen, as far as they can still be made: each in the
+    nearest line, at most one of a line."""
+    places: dict[tuple[str, str, str], list[mutants.Mutant]] = {}
+    for mutant in able:
+        places.setdefault(mutant.mistake, []).append(mutant)
+    chosen: dict[tuple[str, int], mutants.Mutant] = {}
+    for result in before:
+        reason = reason_of(result, known)
+        if result["fate"] not in ALIVE or (reason and reason.verdict in UNSEEN):
+            continue
+        line = int(result["name"].split(":")[1].split()[0])
+        free = [m for m in places.get(mistake_of(result), []) if (m.path, m.line) not in chosen]
+        if free:
+            nearest = min(free, key=lambda m: abs(m.line - line))
+            chosen[nearest.path, nearest.line] = nearest
+    return list(chosen.values())
+
+
 def drawn(options: argparse.Namespace) -> list[Switch]:
     """The mistakes that are made: of all those that can be switched."""
     include = ROOT / "include" / "fovea"
     found = [m for floor in options.floors.split(",") for m in mutants.mutants_of(include, floor)]
     lines = {path: (include / path).read_text().splitlines() for path in {m.path for m in found}}
     able = [m for m in found if switches.switched(lines[m.path], m, 0)]
-    chosen = mutants.drawn(able, options.count, options.seed)
+    before = json.loads(options.again.read_text()) if options.again else []
+    chosen = asked_again(able, before, known_survivors())
+    asked = {mistake_of(result) for result in before}
+    taken = {(m.path, m.line) for m in chosen}
+    rest = [m for m in able if m.mistake not in asked and (m.path, m.line) not in taken]
+    chosen += mutants.drawn(rest, options.count, options.seed)
     print(f"{len(chosen)} of {len(able)} mistakes that can be switched, of {len(found)}", flush=True)
     return [Switch(number, m, *switches.switched(lines[m.path], m, number))
             for number, m in enumerate(chosen)]
