@@ -56,7 +56,8 @@ Entry dense_mask_entry(Names names, const Op& op, std::vector<Family> families) 
   const auto runner = [&]<class T, class S = T>(T, S = S{}) {
     const auto prepare = [op](const AllInputs<T>& in, const View<T>& out) {
       const auto call = std::make_shared<const StoredCall<S, T>>(in, out);
-      const auto masked = std::make_shared<const MaskedHeads>(masks_of(op, fovea::shape_of(in)));
+      const auto masked =
+          std::make_shared<const MaskedHeads>(MaskedHeads{masks_of(op, fovea::shape_of(in))});
       return Prepared{[=](ThreadPool& pool) { masked->forward(call->inputs, call->out, pool); },
                       [=](Index samples) {
                         call->widen();

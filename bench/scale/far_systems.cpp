@@ -187,7 +187,7 @@ Systems far_systems(Index heads, bool saves) {
   using Linear = fovea::LinearAttention<fovea::EluPlusOne>;
   using Delta = fovea::DeltaRuleAttention<>;
   const auto entry = [&]<class Op>(Look look, const Op& op, const CostsOf& costs) {
-    const auto saved = [saves](Tensors& t) {
+    const auto saved = [=](Tensors& t) {
       fovea::SavedOf<Op, float> made;
       if constexpr (requires { made.near_out; }) {
         if (saves) made = {t.made("near_out", t.of_rows()), t.lse()};
