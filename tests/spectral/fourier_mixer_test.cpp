@@ -15,6 +15,7 @@
 
 #include "fovea/core/eigen.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/between_fences.hpp"
 #include "support/executors.hpp"
 #include "support/failing_allocations.hpp"
 #include "support/fill.hpp"
@@ -91,6 +92,17 @@ TYPED_TEST(Mixer, NothingBesideTheTensors) {
     const Layout layout{.guard = guard};
     for (const Index d : {1, 33, 64})
       this->expect_oracle(drawn<TypeParam>({1, 1, 70, d}, layout), layout);
+  }
+}
+
+/// Also of a number of columns that no group of lanes divides, and of the scratch behind them.
+TYPED_TEST(Mixer, StaysWithinItsMemory) {
+  using T = TypeParam;
+  for (const Shape& shape : {Shape{1, 1, 70, 33}, Shape{1, 1, 257, 4}, Shape{2, 1, 9, 70}}) {
+    at_each_level([&] {
+      const auto here = mixed(drawn<T>(shape));
+      between_fences([&] { EXPECT_TRUE(same_bits(mixed(drawn<T>(shape)), here)); });
+    });
   }
 }
 
