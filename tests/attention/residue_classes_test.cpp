@@ -123,4 +123,39 @@ TEST(ResidueClasses, StayWhereverRowsStand) {
   }
 }
 
+using StridedPlan = decltype(fovea::StridedKeys{7, false}.plan({}));
+
+/// A plan of residue classes of rows all of which see the first keys of the sequence.
+struct FirstKeysPlan : StridedPlan {
+  static constexpr Index kKeys = 40;  // more than a band
+
+  explicit FirstKeysPlan(const fovea::SequenceShape& shape)
+      : StridedPlan(fovea::StridedKeys{7, false}.plan(shape)),
+        run{.count = std::min(kKeys, shape.keys)},
+        rows(shape.queries) {}
+
+  Index visible_pairs() const { return rows * run.count; }
+  fovea::QueryBlock block(Index b, fovea::BlockStorage& storage) const {
+    fovea::QueryBlock made = StridedPlan::block(b, storage);
+    made.runs = &run;
+    made.run_count = 1;
+    made.most_keys = kKeys;
+    return made;
+  }
+
+  fovea::KeyRun run;
+  Index rows = 0;
+};
+
+struct FirstKeys {
+  bool allows(Index, Index j) const { return 0 <= j && j < FirstKeysPlan::kKeys; }
+  FirstKeysPlan plan(const fovea::SequenceShape& shape) const { return FirstKeysPlan(shape); }
+};
+
+/// Keys that lie in no class are read where they stand.
+TEST(ResidueClasses, PackNoKeysOfOtherSteps) {
+  const fovea::SparseAttention op{{.patterns = {FirstKeys{}}}};
+  expect_bits_of_narrow_rows(op, 400, 400, [](auto&) {});
+}
+
 }  // namespace fovea_test::attention_residue_classes
