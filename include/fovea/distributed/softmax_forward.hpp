@@ -243,6 +243,7 @@ class SoftmaxForwardPass {
 
   static std::vector<std::vector<Range>> keys_of_ranks(const HeadPlans& plans, const Rows& rows) {
     std::vector<std::vector<Range>> seen;
+    seen.reserve(static_cast<std::size_t>(rows.layout().ranks()));
     for (int rank = 0; rank < rows.layout().ranks(); ++rank) {
       seen.push_back(keys_seen(plans, rows.layout().of(rank), rows.count()));
     }

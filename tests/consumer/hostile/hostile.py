@@ -8,7 +8,7 @@ usage: hostile.py [REGEX] [--families REGEX] [--short] [--write] [--install] [--
                   [--compiler C++] [--eigen DIR] [--eigen5 DIR] [--jobs N]
   REGEX       the rows to run, by name; all of them if none is given
   --families  of what a row builds only these families of operators, or the row's last one
-  --short     only the quick rows, and every fourth header alone, as the suite does
+  --short     only the quick rows, and every eighth header alone, as the suite does
   --write     keep the results in results.json, those of other rows staying as they are
   --install   install the compilers and emulators that the rows name, from Debian
 """

@@ -84,7 +84,7 @@ class RowWindow {
     const auto begin = (address(bytes.begin) + page - 1) / page * page;
     const auto end = bytes.end == bytes_ ? (address(bytes_) + page - 1) / page * page
                                          : address(bytes.end) / page * page;
-    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+    if (begin < end) madvise(data_ + (begin - address(0)), end - begin, MADV_DONTNEED);
   }
 
  private:
