@@ -240,6 +240,24 @@ class Survivors(unittest.TestCase):
                                       "killed"), text)
 
 
+class Tests(unittest.TestCase):
+    def test_are_those_that_run_alone(self) -> None:
+        lines = """subdirs("consumer")
+add_test([=[core/view]=] "/build/tests/core_tests-O0" "core/view" "--gtest_brief=1")
+set_tests_properties([=[core/view]=] PROPERTIES  ENVIRONMENT "" LABELS "core")
+add_test([=[attention/backward/2]=] "/build/tests/attention_backward_test" "--gtest_brief=1")
+set_tests_properties([=[attention/backward/2]=] PROPERTIES  ENVIRONMENT "SHARDS=2;SHARD=1" LABELS "a")
+add_test([=[distributed/rows/3_ranks]=] "/usr/bin/mpiexec" "-n" "3" "/build/tests/distributed_tests")
+""".splitlines()
+        found = mutate.tests_of(lines, Path("/build/tests"))
+        self.assertEqual(list(found), ["core/view", "attention/backward/2"])
+        self.assertEqual(found["core/view"].command,
+                         ["/build/tests/core_tests-O0", "core/view", "--gtest_brief=1"])
+        self.assertEqual(found["core/view"].target, "core_tests-O0")
+        self.assertEqual(found["core/view"].environment, {})
+        self.assertEqual(found["attention/backward/2"].environment, {"SHARDS": "2", "SHARD": "1"})
+
+
 class Order(unittest.TestCase):
     def test_first_come_quick_tests_and_those_that_killed_in_the_header(self) -> None:
         order = mutate.Order({"quick": 1, "slow": 4, "slower": 9}, patience=100)

@@ -58,6 +58,34 @@ class Switch:
     definition: str
 
 
+@dataclass(frozen=True)
+class Test:
+    """What runs a test, and in which environment besides."""
+
+    command: list[str]
+    environment: dict[str, str]
+
+    @property
+    def target(self) -> str:
+        """What builds it."""
+        return Path(self.command[0]).name
+
+
+def tests_of(lines: list[str], folder: Path) -> dict[str, Test]:
+    """Of the tests of a CTestTestfile.cmake those that are programs of this folder. (ctest itself
+    does not say what runs a test while it is not built.)"""
+    commands = {}
+    environments = {}
+    for line in lines:
+        if added := re.match(r"add_test\(\[=\[(.+?)\]=\] (.*)\)$", line):
+            commands[added[1]] = re.findall(r'"([^"]*)"', added[2])
+        elif said := re.match(r"set_tests_properties\(\[=\[(.+?)\]=\] .*\bENVIRONMENT \"([^\"]+)\"",
+                              line):
+            environments[said[1]] = dict(one.split("=", 1) for one in said[2].split(";"))
+    return {name: Test(command, environments.get(name, {})) for name, command in commands.items()
+            if command and Path(command[0]).parent == folder}
+
+
 class Copy:
     """A copy of the sources with a build in it."""
 
@@ -66,6 +94,7 @@ class Copy:
         self.build = folder / "build" / "mutation"
         self.jobs = jobs
         self.drawn = drawn
+        self.known: dict[str, Test] = {}
 
     @property
     def include(self) -> Path:
@@ -79,16 +108,14 @@ class Copy:
             ["cmake", "--preset", "test", "-B", str(self.build),
              "-DCMAKE_CXX_FLAGS=-march=native -DFOVEA_NATIVE_ONLY -w -Wno-error",
              "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DFOVEA_BUILD_EXAMPLES=OFF",
-             "-DFOVEA_BUILD_BENCH=OFF", "-DFOVEA_TEST_PACKAGE=OFF",
-             "-DFOVEA_TESTS_TOGETHER=OFF"],
+             "-DFOVEA_BUILD_BENCH=OFF", "-DFOVEA_TEST_PACKAGE=OFF"],
             cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
 
     def tests(self, pattern: str) -> list[str]:
-        """The tests that can be built and whose names match."""
-        targets = subprocess.run(["cmake", "--build", str(self.build), "--target", "help"],
-                                 capture_output=True, text=True, check=True).stdout
-        names = sorted(set(re.findall(r"^(\w+)_test: phony", targets, re.MULTILINE)))
-        chosen = [name for name in names if re.search(pattern, name)]
+        """The tests that can be built and whose names match. (Over ranks none is asked.)"""
+        folder = self.build.resolve() / "tests"
+        self.known = tests_of((folder / "CTestTestfile.cmake").read_text().splitlines(), folder)
+        chosen = sorted(name for name in self.known if re.search(pattern, name))
         if not chosen:
             raise SystemExit(f"mutate.py: no test matches '{pattern}'")
         return chosen
@@ -137,18 +164,19 @@ class Copy:
         """Builds the tests, and returns what the compilers say of errors; nothing is enough."""
         done = subprocess.run(
             ["cmake", "--build", str(self.build), "-j", str(self.jobs), "--target",
-             *(f"{test}_test" for test in tests), "--", "-k", "0"],
+             *sorted({self.known[test].target for test in tests}), "--", "-k", "0"],
             capture_output=True, text=True, errors="replace", check=False)
         return [] if done.returncode == 0 else done.stdout.splitlines()
 
     def run(self, test: str, seconds: float, **environment: str) -> bool:
         """Whether the test passes, in a folder of its own."""
-        program = str(self.build / "tests" / f"{test}_test")
+        known = self.known[test]
         with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
             try:
                 return subprocess.run(
-                    [program, "--gtest_brief=1", "--gtest_fail_fast"], cwd=folder,
-                    env={**os.environ, "TMPDIR": folder, "TEST_TMPDIR": folder, **environment},
+                    [*known.command, "--gtest_fail_fast"], cwd=folder,
+                    env={**os.environ, **known.environment, "TMPDIR": folder,
+                         "TEST_TMPDIR": folder, **environment},
                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds,
                     preexec_fn=_limit, check=False).returncode == 0
             except subprocess.TimeoutExpired:
