@@ -113,9 +113,9 @@ class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
   /// block that is added to a sorted one.
   double products(const AttentionShape& s, Index of_pair, Index of_sum) const {
     const auto heads = static_cast<double>(s.batch * s.query_heads);
-    const auto sums = static_cast<double>(s.queries / options.block * s.queries);
+    const Index sums = s.queries / options.block * s.queries;
     return heads * (static_cast<double>(visible_pairs(s)) * static_cast<double>(of_pair) +
-                    sums * static_cast<double>(of_sum * (s.width + s.value_width)));
+                    static_cast<double>(sums) * static_cast<double>(of_sum * (s.width + s.value_width)));
   }
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: exact

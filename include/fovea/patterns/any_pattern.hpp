@@ -148,8 +148,8 @@ class AnyPattern {
  public:
   /// Holds a copy of the pattern.
   template <class P>
-  // NOLINTNEXTLINE(google-explicit-constructor): it stands for any of them
   requires(!std::same_as<P, AnyPattern> && (Pattern<P> || StagedPattern<P>))
+      // NOLINTNEXTLINE(google-explicit-constructor): it stands for any of them
       AnyPattern(const P& pattern)
       : pattern_(std::make_shared<const Model<P>>(pattern)) {}
 

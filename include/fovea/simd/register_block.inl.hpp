@@ -139,7 +139,7 @@ inline constexpr int kPowerBelow = R <= 2 ? 1 : 2 * kPowerBelow<(R + 1) / 2>;
 /// three of them go one by one
 template <int R, bool kIsRest = false, class Functor>
 FOVEA_INLINE void for_row_blocks(Index begin, Index end, const Functor& functor) {
-  constexpr int fewer = kIsRest && R <= 4 ? 1 : kPowerBelow<R>;
+  constexpr Index fewer = kIsRest && R <= 4 ? 1 : kPowerBelow<R>;
   for (; begin + R <= end; begin += R) {
     if (R > 1 && 2 * fewer > R && end - begin == 2 * fewer) break;
     functor.template run<R>(begin);

@@ -24,7 +24,7 @@ FOVEA_NOINLINE void load_edge(const void* rows, Index row, Index column, Index c
 template <Storage S, bool kAhead, class T>
 FOVEA_INLINE void load_rows(const void* rows, Index row, Index column, Index count, Index c,
                             Index width, Vec<T> (&tile)[kLanes<T>]) {
-  constexpr int w = kLanes<T>;
+  constexpr Index w = kLanes<T>;
   if (count >= w && column == 1 && c + w <= width) {
     const auto* next = static_cast<const char*>(rows) + c * kStoredBytes<S, T>;
     if (count >= 2 * w) next += w * row * kStoredBytes<S, T>;

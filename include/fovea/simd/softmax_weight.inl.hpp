@@ -37,8 +37,9 @@ FOVEA_INLINE Vec<T> power_of_four(Vec<T> d, int lift) {
   using Constants = WeightConstants<T>;
   const Vec<T> two = set1<T>(2);
   const Vec<T> round = set1(Constants::kRound + static_cast<T>(lift));
+  const int half = lift / 2;
   // In this order: a NaN in d stays.
-  d = maximum(set1(Constants::kLowest - static_cast<T>(lift / 2)), d);
+  d = maximum(set1(Constants::kLowest - static_cast<T>(half)), d);
   const Vec<T> rounded = fma(d, two, round);
   const Vec<T> fraction = fma(d, two, round - rounded);
   return exp2_fraction(fraction) * from_bits<T>(bits(rounded) << Constants::kMantissaBits);

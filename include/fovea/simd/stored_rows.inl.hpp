@@ -135,6 +135,7 @@ class RowsAhead {
 
  private:
   static FOVEA_INLINE void ask_line(std::intptr_t at) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): a pointer may not lie behind the tensor
     __builtin_prefetch(reinterpret_cast<const void*>(at), Write, 2);
   }
 

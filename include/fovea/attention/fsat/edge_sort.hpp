@@ -76,7 +76,8 @@ struct HeadEdges {
   /// Finds the query Ip of every slot, which come first of each key.
   void point_predicted(const Range& some, const FsatOptions& options, Index* to) const noexcept {
     // This is a power of two, so that T can hold it; the largest Index would be rounded up.
-    constexpr T most = static_cast<T>((std::numeric_limits<Index>::max)() / 2 + 1);
+    constexpr Index half = (std::numeric_limits<Index>::max)() / 2 + 1;
+    constexpr T most = static_cast<T>(half);
     const Index last = (std::min)(options.max_length - 1, length);
     const HeadEdges of = *this;  // which, for all that the compiler knows, no store changes
     for (Index j = some.begin; j < some.end; ++j) {

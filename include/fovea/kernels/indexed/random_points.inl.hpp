@@ -11,7 +11,7 @@
 
 /// Writes the points of all slots, some vectors of them at a time.
 FOVEA_NOINLINE inline void random_points(const RandomPointsArgs& args) noexcept {
-  constexpr int w = kLanes<double>;
+  constexpr Index w = kLanes<double>;
   constexpr int vectors = 4;  // whose rounds do not wait for each other
   const DrawSource source{args.seed, static_cast<std::uint32_t>(args.batch),
                           static_cast<std::uint32_t>(args.head)};

@@ -45,7 +45,7 @@ FOVEA_INLINE ListedRows<T> listed_rows(const StoredMatrix<S>& m, Index width, co
 /// \tparam kLines width / kSumLanes at unit columns; 0: any width and columns
 template <int kLines, Storage S, class T>
 FOVEA_INLINE Vec<T> listed_product(const ListedRows<T>& rows, Index at, const T* x) {
-  constexpr int w = kLanes<T>;
+  constexpr Index w = kLanes<T>;
   constexpr int vectors = kSumLanes<T> / w;
   Vec<T> sum[vectors];
   FOVEA_UNROLL
@@ -195,7 +195,7 @@ struct WeightedRows {
   /// Computes V vectors of columns, from a vector on.
   template <int V>
   FOVEA_INLINE void run(Index vector) const {
-    constexpr int w = kLanes<T>;
+    constexpr Index w = kLanes<T>;
     const Index c = vector * w;
     Vec<T> sum[V];
     FOVEA_UNROLL

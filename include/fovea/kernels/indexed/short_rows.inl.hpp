@@ -131,7 +131,7 @@ class ShortIndexedRows {
 
   /// Computes the weights of the entries [at, at + count) of row r.
   FOVEA_INLINE void weigh(Index r, Index at, Index count) {
-    constexpr int w = kLanes<T>;
+    constexpr Index w = kLanes<T>;
     Vec<T> z[kVectors];
     Vec<T> most = set1(kMinusInfinity<T>);
     FOVEA_UNROLL
@@ -171,7 +171,7 @@ class ShortIndexedRows {
     /// Computes V vectors of columns, from a vector on.
     template <int V>
     FOVEA_INLINE void run(Index vector) const {
-      constexpr int w = kLanes<T>;
+      constexpr Index w = kLanes<T>;
       const Index c = vector * w;
       Vec<T> sum[V];
       FOVEA_UNROLL

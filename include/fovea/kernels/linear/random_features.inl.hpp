@@ -30,7 +30,7 @@ void pack_projection(const ProjectionArgs<T>& args) noexcept {
 /// |x|^2, summed in the lanes of a cache line.
 template <class T>
 FOVEA_INLINE T squared_norm(const T* x, Index width) {
-  constexpr int w = kLanes<T>;
+  constexpr Index w = kLanes<T>;
   constexpr int vectors = kSumLanes<T> / w;
   Vec<T> sum[vectors];
   FOVEA_UNROLL

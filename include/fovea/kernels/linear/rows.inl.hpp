@@ -80,7 +80,7 @@ FOVEA_INLINE Vec<T> absolute(Vec<T> x) {
 /// \tparam Magnitudes whether to sum the sizes of the products instead
 template <bool Magnitudes, class T>
 FOVEA_INLINE Vec<T> normaliser_products(const StateReader<T>& reader, Index r) {
-  constexpr int w = kLanes<T>;
+  constexpr Index w = kLanes<T>;
   constexpr int vectors = kSumLanes<T> / w;
   const T* features = reader.features + r * reader.row;
   const T* run = reader.run == nullptr ? nullptr : reader.run + reader.key(r) * reader.row;

@@ -56,7 +56,7 @@ FOVEA_INLINE Vec<T> score_one_row(const StoredMatrix<S>& k, Index count, Index c
 template <class T>
 FOVEA_INLINE Vec<T> score_one_row_in_pairs(const StoredMatrix<Storage::bfloat16>& k, Index c,
                                            Index end, const T* q) {
-  constexpr int w = kLanes<T>;
+  constexpr Index w = kLanes<T>;
   Vec<T> sum = zero<T>();
   for (; c < end; c += 2 * w) {
     Vec<T> tile[w];  // only shuffles and moves touch it
