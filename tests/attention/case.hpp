@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "attention/any_decoder.hpp"
 #include "bench/entries/all_inputs.hpp"
@@ -114,10 +113,10 @@ inline constexpr Index kBeyond = 4;
 /// A case without its oracles. `Op` meets fovea::DifferentiableAttention.
 /// \param beyond d, M or R, if its shapes say one of them
 template <class T, class Op>
-Case<T> make_case(std::string name, const Op& op, Law law, Index beyond = kBeyond) {
+Case<T> make_case(const std::string& name, const Op& op, const Law& law, Index beyond = kBeyond) {
   static_assert(fovea::DifferentiableAttention<Op, T>);
   Case<T> made;
-  made.name = std::move(name);
+  made.name = name;
   made.is_softmax = requires { op.softmax_options(); };
   if constexpr (requires { op.softmax_options(); }) {
     made.options = op.softmax_options();
@@ -163,15 +162,16 @@ Case<T> make_case(std::string name, const Op& op, Law law, Index beyond = kBeyon
   made.visible_pairs = [=](const AttentionShape& shape) {
     return op.visible_pairs(shape_of(shape), 0);
   };
-  made.visible = std::move(law);
+  made.visible = law;
   return made;
 }
 
 /// An operator that is softmax attention over the pairs that the law shows.
 template <class T, class Op>
-Case<T> softmax_case(std::string name, const Op& op, Law law, Extras extras = {}) {
-  Case<T> made = make_case<T>(std::move(name), op, law);
-  made.extras = std::move(extras);
+Case<T> softmax_case(const std::string& name, const Op& op, const Law& law,
+                     const Extras& extras = {}) {
+  Case<T> made = make_case<T>(name, op, law);
+  made.extras = extras;
   const fovea::SoftmaxOptions options = op.softmax_options();
   made.oracle = [options, law](const AllInputs<T>& in) {
     return softmax_oracle(in, OracleOperator<T>::of(options, law, in.q.width()));

@@ -58,10 +58,10 @@ bool has_edge(const fovea::FsatOptions& options, const Pair& p) {
 }
 
 template <class T>
-Case<T> fsat_case(std::string name, const fovea::FsatOptions& options) {
+Case<T> fsat_case(const std::string& name, const fovea::FsatOptions& options) {
   const fovea::FsatAttention op(options);
   const Law law = [options](const Pair& p) { return has_edge<T>(options, p); };
-  Case<T> made = make_case<T>(std::move(name), op, law);
+  Case<T> made = make_case<T>(name, op, law);
   made.options.scale = options.scale;
   made.is_softmax = true;
   made.scales_weights = true;

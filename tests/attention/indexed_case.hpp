@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "attention/list_case.hpp"
@@ -47,9 +46,9 @@ class ListsOfLaw {
 
 /// \param listed which keys the lists hold   \param law which of them a row sees
 template <class T>
-Case<T> indexed_case(std::string name, const fovea::IndexedAttention& op, const Law& listed,
+Case<T> indexed_case(const std::string& name, const fovea::IndexedAttention& op, const Law& listed,
                      const Law& law) {
-  Case<T> made = list_case<T>(std::move(name), op, law);
+  Case<T> made = list_case<T>(name, op, law);
   made.by_head = true;
   made.forward = [listed, forward = made.forward](const AllInputs<T>& in, const View<T>& out,
                                                   const AllSaved<T>& saved, AnyExecutor* executor) {

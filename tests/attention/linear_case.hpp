@@ -5,7 +5,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "attention/case.hpp"
@@ -99,11 +98,11 @@ bool has_signed_weights(const OracleLinear<T>& op) {
 }
 
 template <class T, class... Maps>
-Case<T> linear_case(std::string name, const fovea::LinearAttention<Maps...>& op) {
+Case<T> linear_case(const std::string& name, const fovea::LinearAttention<Maps...>& op) {
   const OracleFmm<T> far = oracle_far<T, Maps...>(op.options);
   OracleLinear<T> oracle = far.linear;
   oracle.share = far.share;
-  Case<T> made = make_case<T>(std::move(name), op, oracle.law);
+  Case<T> made = make_case<T>(name, op, oracle.law);
   made.signed_weights = has_signed_weights(oracle);
   made.has_decoder = made.has_decoder && op.options.causal;
   made.oracle = [oracle](const AllInputs<T>& in) {
@@ -116,7 +115,8 @@ Case<T> linear_case(std::string name, const fovea::LinearAttention<Maps...>& op)
 }
 
 template <class T, class... Terms>
-Case<T> fmm_case(std::string name, const fovea::FmmAttention<Terms...>& op, Extras extras = {}) {
+Case<T> fmm_case(const std::string& name, const fovea::FmmAttention<Terms...>& op,
+                 const Extras& extras = {}) {
   const auto& o = op.options;
   OracleFmm<T> oracle = oracle_far<T, Terms...>(o);
   oracle.normalise_rows = o.normalise_rows;
@@ -128,8 +128,8 @@ Case<T> fmm_case(std::string name, const fovea::FmmAttention<Terms...>& op, Extr
     whole.near = OracleOperator<T>::of(options, near, width);
     return whole;
   };
-  Case<T> made = make_case<T>(std::move(name), op, oracle.linear.law);
-  made.extras = std::move(extras);
+  Case<T> made = make_case<T>(name, op, oracle.linear.law);
+  made.extras = extras;
   made.signed_weights = has_signed_weights(oracle.linear);
   made.has_band = true;
   made.has_decoder = made.has_decoder && o.causal;
@@ -143,9 +143,9 @@ Case<T> fmm_case(std::string name, const fovea::FmmAttention<Terms...>& op, Extr
 }
 
 template <class T, class Map>
-Case<T> delta_case(std::string name, const fovea::DeltaRuleAttention<Map>& op) {
+Case<T> delta_case(const std::string& name, const fovea::DeltaRuleAttention<Map>& op) {
   const OracleDelta<T> oracle{oracle_map<T>(Map{}), op.options.alignment};
-  Case<T> made = make_case<T>(std::move(name), op, far_law(true, op.options.alignment));
+  Case<T> made = make_case<T>(name, op, far_law(true, op.options.alignment));
   made.extras.beta = true;
   made.oracle = [oracle](const AllInputs<T>& in) {
     return Expected<T>{delta_oracle(in, oracle), {}};

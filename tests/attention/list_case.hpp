@@ -3,7 +3,6 @@
 /// Cases of operators that attend over lists of keys.
 #pragma once
 
-#include <utility>
 
 #include "attention/case.hpp"
 
@@ -12,8 +11,8 @@ namespace fovea_test {
 /// A case whose calls make the lists, with the oracles of softmax attention over the pairs that the
 /// law shows. `op.options` has a scale and an alignment.
 template <class T, class Op>
-Case<T> list_case(std::string name, const Op& op, const Law& law) {
-  Case<T> made = make_case<T>(std::move(name), op, law);
+Case<T> list_case(const std::string& name, const Op& op, const Law& law) {
+  Case<T> made = make_case<T>(name, op, law);
   const fovea::SoftmaxOptions options{.scale = op.options.scale, .alignment = op.options.alignment};
   made.options = options;
   made.is_softmax = true;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include "attention/linear_case.hpp"
 #include "support/oracle/performer.hpp"
@@ -13,11 +12,11 @@ namespace fovea_test {
 
 /// \param features R, of the projection that each problem gets
 template <class T>
-Case<T> performer_case(std::string name, const fovea::PerformerOptions& options,
+Case<T> performer_case(const std::string& name, const fovea::PerformerOptions& options,
                        Index features = kBeyond) {
   const Law law = far_law(options.causal, options.alignment);
   const fovea::PerformerAttention op(options);
-  Case<T> made = make_case<T>(std::move(name), op, law, features);
+  Case<T> made = make_case<T>(name, op, law, features);
   made.extras.features = features;
   made.has_decoder = made.has_decoder && options.causal;
   made.oracle = [law](const AllInputs<T>& in) {

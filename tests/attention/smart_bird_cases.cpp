@@ -43,8 +43,9 @@ struct SketchedCall {
 };
 
 template <class T>
-Case<T> smart_bird_case(std::string name, const fovea::SmartBirdOptions& chosen, const Law& law) {
-  Case<T> made = list_case<T>(std::move(name), fovea::SmartBirdAttention(chosen), law);
+Case<T> smart_bird_case(const std::string& name, const fovea::SmartBirdOptions& chosen,
+                        const Law& law) {
+  Case<T> made = list_case<T>(name, fovea::SmartBirdAttention(chosen), law);
   made.forward = [chosen](const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved,
                           AnyExecutor* executor) {
     const SketchedCall<T> call(in, chosen);

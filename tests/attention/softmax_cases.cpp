@@ -26,9 +26,10 @@ struct OwnCap {
 
 /// An operator with that cap: it has the oracle of the built-in one.
 template <class T, class Op>
-Case<T> own_cap_case(std::string name, const Op& op, Law law, Extras extras = {}) {
+Case<T> own_cap_case(const std::string& name, const Op& op, const Law& law,
+                     const Extras& extras = {}) {
   constexpr double cap = 1.7;
-  Case<T> made = make_case<T>(std::move(name), fovea::ModifiedAttention(op, OwnCap{cap}), law);
+  Case<T> made = make_case<T>(name, fovea::ModifiedAttention(op, OwnCap{cap}), law);
   Op capped = op;
   capped.options.soft_cap = cap;
   const Case<T> built_in = softmax_case<T>("", capped, law, extras);

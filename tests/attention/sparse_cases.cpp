@@ -3,7 +3,6 @@
 /// The sparse operators in the conformance suite, with laws written from MATHS.md, section 3.
 #include <cstdlib>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "attention/big_bird_law.hpp"
@@ -23,8 +22,8 @@ Law by_positions(F&& f) {
 bool global_pair(Index i, Index j, Index count) { return (0 <= i && i < count) || j < count; }
 
 template <class T, class Op, class F>
-Case<T> sparse_case(std::string name, const Op& op, F&& law, Extras extras = {}) {
-  Case<T> made = softmax_case<T>(std::move(name), op, by_positions(law), std::move(extras));
+Case<T> sparse_case(const std::string& name, const Op& op, F&& law, const Extras& extras = {}) {
+  Case<T> made = softmax_case<T>(name, op, by_positions(law), extras);
   const fovea::AnyPattern pattern = op.pattern(0, {64, 64, 0});
   made.in_runs = true;
   made.staged = pattern.stage_count() > 1;
@@ -150,9 +149,8 @@ std::vector<Case<T>> composed_cases() {
     return j <= i && (i - 70 <= j || global_pair(i, j, 20));
   };
   const auto bird_case = [](const char* name, const fovea::BigBirdOptions& options,
-                            Extras extras = {}) {
-    Case<T> made =
-        softmax_case<T>(name, BigBirdAttention(options), big_bird_law(options), std::move(extras));
+                            const Extras& extras = {}) {
+    Case<T> made = softmax_case<T>(name, BigBirdAttention(options), big_bird_law(options), extras);
     made.in_runs = made.by_head = true;
     return made;
   };

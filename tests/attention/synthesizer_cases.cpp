@@ -52,11 +52,11 @@ struct FactorisedOfSuite {
 };
 
 template <class T, class Form>
-Case<T> synthesizer_case(std::string name, bool causal, Extras extras = {}) {
+Case<T> synthesizer_case(const std::string& name, bool causal, const Extras& extras = {}) {
   const typename Form::Op op({.causal = causal});
   Case<T> made;
-  made.name = std::move(name);
-  made.extras = std::move(extras);
+  made.name = name;
+  made.extras = extras;
   made.options.scale = 1;
   made.visible = causal ? band(kAllKeys, 0) : all_pairs;
   made.is_square = true;

@@ -40,13 +40,13 @@ struct SynthesizerSizes {
 template <class T>
 class NamedTensors {
  public:
-  void add(std::string name, const Shape& shape, const Layout& layout, std::uint64_t seed,
+  void add(const std::string& name, const Shape& shape, const Layout& layout, std::uint64_t seed,
            double factor = 1) {
     Tensor<T> made(shape, layout);
     made.fill([&, fill = gaussian(seed)](Index b, Index h, Index n, Index d) {
       return factor * fill(b, h, n, d);
     });
-    all_.emplace_back(std::move(name), std::move(made));
+    all_.emplace_back(name, std::move(made));
   }
   /// A tensor of NaN in the shape of each of another.
   NamedTensors blank(const Layout& layout) const {
