@@ -109,33 +109,18 @@ struct LayerRun {
   }
 };
 
-/// \param extras tensors of `call`
-template <class T, class Layer>
-void try_layer(const std::string& what, const Layer& layer, ChannelTensors<T>& call,
-               const TokenExtras<T>& extras, bool can_go_back, Bytes& bytes) {
+/// Compares a layer's passes over ranks with one process.
+/// \param forward, backward called as forward(run, where, executor) with a LayerRun
+template <class T, class Layer, class Call, class Forward, class Backward>
+void try_passes(const std::string& what, const Layer& layer, Call& call, bool can_go_back,
+                Bytes& bytes, const Forward& forward, const Backward& backward) {
   LayerRun<Layer, T> whole(layer);
   LayerRun<Layer, T> own(layer);
-  const auto forward = [&](Where where, auto&&... over_ranks) {
+  const auto call_with = [&](const auto& pass, Where where, auto&&... over_ranks) {
     if constexpr (sizeof...(over_ranks) == 0) {
-      whole.forward(extras.tokens(call, where), call.y.in(where), fovea::Serial{});
+      pass(whole, where, fovea::Serial{});
     } else {
-      fovea::distributed::with_rows(over_ranks..., [&](auto& over) {
-        own.forward(extras.tokens(call, where), call.y.in(where), over);
-      });
-    }
-  };
-  const auto backward = [&](Where where, auto&&... over_ranks) {
-    if (extras.d_bias != nullptr) {
-      const auto& d_bias = *extras.d_bias;
-      (where == Where::ranks ? d_bias.own : d_bias.whole).fill(constant(0));
-    }
-    const View<const T> d_y(call.d_y.in(where));
-    if constexpr (sizeof...(over_ranks) == 0) {
-      whole.backward(extras.tokens(call, where), d_y, call.d_x.in(where), fovea::Serial{});
-    } else {
-      fovea::distributed::with_rows(over_ranks..., [&](auto& over) {
-        own.backward(extras.tokens(call, where), d_y, call.d_x.in(where), over);
-      });
+      fovea::distributed::with_rows(over_ranks..., [&](auto& over) { pass(own, where, over); });
     }
   };
   Passes passes;
@@ -145,8 +130,31 @@ void try_layer(const std::string& what, const Layer& layer, ChannelTensors<T>& c
   const bool sums_tokens = passes.has_backward || std::is_same_v<Layer, fovea::MeanPool<T>>;
   const RowLayout layout =
       drawn_row_layout(bytes, call.sequence.shape.queries, sums_tokens ? fovea::kChain : Index{1});
-  compare_spread(what, call, passes, nullptr, layout, layout, bytes, forward, backward);
+  compare_spread(
+      what, call, passes, nullptr, layout, layout, bytes,
+      [&](Where where, auto&&... over_ranks) { call_with(forward, where, over_ranks...); },
+      [&](Where where, auto&&... over_ranks) { call_with(backward, where, over_ranks...); });
   if (passes.has_backward) expect_whole(own.gradients(), whole.gradients(), "of parameters");
+}
+
+/// The same of a layer of tokens.
+/// \param extras tensors of `call`
+template <class T, class Layer>
+void try_layer(const std::string& what, const Layer& layer, ChannelTensors<T>& call,
+               const TokenExtras<T>& extras, bool can_go_back, Bytes& bytes) {
+  try_passes<T>(
+      what, layer, call, can_go_back, bytes,
+      [&](auto& run, Where where, auto&& executor) {
+        run.forward(extras.tokens(call, where), call.y.in(where), executor);
+      },
+      [&](auto& run, Where where, auto&& executor) {
+        if (extras.d_bias != nullptr) {
+          const auto& d_bias = *extras.d_bias;
+          (where == Where::ranks ? d_bias.own : d_bias.whole).fill(constant(0));
+        }
+        const View<const T> d_y(call.d_y.in(where));
+        run.backward(extras.tokens(call, where), d_y, call.d_x.in(where), executor);
+      });
 }
 
 /// Sizes of tokens: a few of few channels, none, or many of a few chains.

@@ -7,8 +7,10 @@
 #include <string>
 
 #include "distributed/drawn_layer.hpp"
+#include "fovea/distributed/luna.hpp"
 #include "fovea/distributed/synthesizer_backward.hpp"
 #include "fovea/distributed/synthesizer_forward.hpp"
+#include "fovea/layers/luna_layer.hpp"
 #include "fovea/layers/synthesizer_layer.hpp"
 
 namespace fovea_test::distributed_drawn_other_layers {
@@ -50,10 +52,62 @@ void try_any_synthesizer(Bytes& bytes) {
   }
 }
 
+/// The tensors of a Luna layer's call. All ranks have those of packed rows.
+template <class T>
+struct LunaTensors : ChannelTensors<T> {
+  LunaTensors(const DrawnSequence& s, Index packed_rows)
+      : ChannelTensors<T>(s, Held::rows),
+        packed(add("packed", Role::read, packed_rows, 3)),
+        d_y_packed(add("d_y_packed", Role::read, packed_rows, 4)),
+        y_packed(add("y_packed", Role::made, packed_rows, 0)),
+        d_packed(add("d_packed", Role::gradient, packed_rows, 0)) {}
+
+  SpreadTensor<T>&packed, &d_y_packed, &y_packed, &d_packed;
+
+ private:
+  SpreadTensor<T>& add(const char* name, Role role, Index rows, std::uint64_t seed) {
+    const AttentionShape& s = this->sequence.shape;
+    SpreadTensor<T>& made = this->SpreadTensors<T>::template add<T>(
+        name, role, Held::whole, {s.batch, 1, rows, s.width},
+        seed == 0 ? Fill() : gaussian(this->sequence.seed + seed));
+    made.has_dense_rows = true;
+    return made;
+  }
+};
+
+template <class T>
+void try_luna(Bytes& bytes) {
+  const fovea::MultiHeadOptions heads = drawn_heads_of_layer(bytes);
+  const Index width = heads.heads * heads.head_width;
+  LunaTensors<T> call(drawn_tokens(bytes, 1, width, width), bytes(1, 40));
+  Initialiser initialiser(call.sequence.seed);
+  const fovea::LunaLayer<T> layer(
+      {.width = width, .heads = heads.heads, .key_heads = heads.key_heads, .bias = heads.bias},
+      initialiser);
+  const bool uses_packed = !bytes.once_in(3);
+  try_passes<T>(
+      "LunaLayer, P " + std::to_string(call.packed.whole.shape()[2]), layer, call, true, bytes,
+      [&](auto& run, Where where, auto&& executor) {
+        run.layer.forward({View<const T>(call.x.in(where)), View<const T>(call.packed.in(where)),
+                           call.sequence.lengths},
+                          {call.y.in(where), call.y_packed.in(where)}, run.saved, executor);
+      },
+      [&](auto& run, Where where, auto&& executor) {
+        fovea::LunaOutputs<const T> d_y;
+        d_y.x = call.d_y.in(where);
+        if (uses_packed) d_y.packed = call.d_y_packed.in(where);
+        run.layer.backward({View<const T>(call.x.in(where)), View<const T>(call.packed.in(where)),
+                            call.sequence.lengths},
+                           run.saved, d_y, {call.d_x.in(where), call.d_packed.in(where)}, executor);
+      });
+}
+
 TEST(DistributedDrawnOtherLayers, HaveTheBitsOfOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
-    with_drawn_scalar(bytes, [&]<class T>(T) { try_any_synthesizer<T>(bytes); });
+    with_drawn_scalar(bytes, [&]<class T>(T) {
+      bytes.once_in(2) ? try_luna<T>(bytes) : try_any_synthesizer<T>(bytes);
+    });
   });
 }
 

@@ -74,6 +74,17 @@ Index rows_of_sequence(const View<X>& x, const E& executor) {
   }
 }
 
+/// An executor for what every process has and computes alike: nothing of it is spread, and its
+/// tokens are added up once.
+template <class E>
+auto& executor_of_one(E& executor) {
+  if constexpr (SpreadsRows<E>) {
+    return executor.executor();
+  } else {
+    return executor;
+  }
+}
+
 /// The sum of of(b, n) over all tokens, n being the row of x, in their order.
 template <class X, class E, class F>
 double sum_of_tokens(const View<X>& x, E&& executor, const F& of) {
