@@ -8,9 +8,12 @@
 
 #include "distributed/drawn_layer.hpp"
 #include "fovea/distributed/luna.hpp"
+#include "fovea/distributed/sinkhorn.hpp"
 #include "fovea/distributed/synthesizer_backward.hpp"
 #include "fovea/distributed/synthesizer_forward.hpp"
+#include "fovea/layers/learned_sorting.hpp"
 #include "fovea/layers/luna_layer.hpp"
+#include "fovea/layers/multi_head.hpp"
 #include "fovea/layers/synthesizer_layer.hpp"
 
 namespace fovea_test::distributed_drawn_other_layers {
@@ -102,11 +105,36 @@ void try_luna(Bytes& bytes) {
       });
 }
 
+/// The layer may take longer sequences than it is given.
+template <class T>
+void try_sinkhorn(Bytes& bytes) {
+  fovea::MultiHeadOptions options = drawn_heads_of_layer(bytes);
+  const Index block = bytes.once_in(2) ? bytes(1, 8) : bytes(1, 90);
+  const DrawnSequence sequence = drawn_tokens(bytes, block, options.width, options.width);
+  const Index more = bytes.once_in(2) ? bytes(0, 20) : Index{0};
+  options.sorted_blocks = std::max(Index{1}, sequence.shape.keys / block + more);
+  Initialiser initialiser(sequence.seed);
+  const fovea::SinkhornAttention op({.block = block, .iterations = bytes(0, 4)});
+  ChannelTensors<T> call(sequence, Held::rows);
+  TokenExtras<T> extras;
+  extras.has_lengths = true;
+  try_layer<T>("MultiHead of SinkhornAttention, block " + std::to_string(block),
+               fovea::MultiHead<fovea::SinkhornAttention, T>(op, options, initialiser), call,
+               extras, true, bytes);
+}
+
 TEST(DistributedDrawnOtherLayers, HaveTheBitsOfOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     with_drawn_scalar(bytes, [&]<class T>(T) {
-      bytes.once_in(2) ? try_luna<T>(bytes) : try_any_synthesizer<T>(bytes);
+      switch (bytes(0, 2)) {
+        case 0:
+          return try_luna<T>(bytes);
+        case 1:
+          return try_sinkhorn<T>(bytes);
+        default:
+          return try_any_synthesizer<T>(bytes);
+      }
     });
   });
 }

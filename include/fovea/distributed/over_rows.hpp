@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/fetched_rows.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/places_of_rows.hpp"
@@ -151,6 +153,36 @@ class OverRows {
     });
   }
 
+  /// Calls f(all) with rows of others beside those of this rank: `all` [B, 1, N, C] has them where
+  /// they stand in the sequence, and nothing else of it may be read.
+  /// \param layer for messages \param x [B, 1, own rows, C] of this rank
+  /// \param block if not 1, a row of x is that of a block of so many tokens, whose first one this
+  /// rank holds, and N is the number of blocks
+  /// \param needs called as needs(ranges that a rank holds) for all ranks, which say the same: the
+  /// ranges of rows that the rank needs, as FetchedRows takes them
+  /// \throws what f throws, and on all ranks what is thrown before
+  template <class T, class Needs, class F>
+  void with_rows_of_others(const char* layer, const View<const T>& x, Index block,
+                           const Needs& needs, const F& f) {
+    std::optional<RowLayout> layout;
+    std::optional<FetchedRows<T>> fetched;
+    meet([&] {
+      traffic_ = traffic_ + detail::run_call(
+                                rows_, layer, fetch_text(layer, x, block),
+                                [&] {
+                                  layout.emplace(blocks_of(rows_.layout(), block));
+                                  const Index own = layout->count(rows_.ranks().rank());
+                                  fovea::detail::check_extent(layer, "x", x.shape(), 2, own,
+                                                              "those of this rank");
+                                },
+                                executor_,
+                                [&](auto& /*threads*/) {
+                                  return &fetched.emplace(rows_.ranks(), *layout, x, needs);
+                                });
+    });
+    f(fetched->rows());
+  }
+
   /// The messages of this rank so far.
   const Traffic& traffic() const { return traffic_; }
   /// Whether all ranks have thrown this together. What a program makes of it, or throws after it
@@ -171,6 +203,14 @@ class OverRows {
     text.append(std::to_string(rows)).append("x").append(std::to_string(columns));
     text.append(", ").append(std::to_string(sizeof(T))).append(" bytes a number, batch ");
     return text.append(std::to_string(batch));
+  }
+
+  template <class T>
+  static std::string fetch_text(const char* layer, const View<T>& x, Index block) {
+    std::string text(layer);
+    text.append(" for neighbouring rows of ").append(detail::sizes_text(x));
+    text.append(" (batch, heads, width), ").append(std::to_string(sizeof(T)));
+    return text.append(" bytes a number, blocks of ").append(std::to_string(block));
   }
 
   const Rows& rows_;
@@ -195,11 +235,11 @@ class OverRows {
 ///
 /// It serves layers that are made of maps of tokens (Embedding, Linear, norms, activations,
 /// dropout, feed-forward networks) and of attention that has a pass over ranks (MultiHead, blocks
-/// and stacks of them, with rotary positions, bias, mask, sinks and slopes; ReformerLayer;
-/// SynthesizerLayer; LunaLayer, whose packed sequence all ranks have), MeanPool, whose mean all
-/// ranks have, and softmax_cross_entropy of tokens. What is made of the mean all ranks compute
-/// alike, without `over`. Other layers, which read neighbouring tokens, are refused: by the
-/// compiler, or with a message.
+/// and stacks of them, with rotary positions, bias, mask, sinks, slopes and the sorting network of
+/// Sinkhorn attention; ReformerLayer; SynthesizerLayer; LunaLayer, whose packed sequence all ranks
+/// have), MeanPool, whose mean all ranks have, and softmax_cross_entropy of tokens. What is made of
+/// the mean all ranks compute alike, without `over`. Other layers, which read neighbouring tokens,
+/// are refused: by the compiler, or with a message.
 ///
 /// Cost: that of this rank's tokens; a sum goes through the ranks in up to four parts for each, and
 /// to all. Memory: two of the largest parameter.

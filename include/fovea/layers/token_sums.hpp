@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sums over all tokens, which gradients of parameters are: in the order of the tokens, so that
-/// they have the same bits whoever adds up which of them.
+/// What layers make of all tokens, wherever they are: sums over them, which gradients of parameters
+/// are, in the order of the tokens, so that they have the same bits whoever adds up which of them;
+/// and what they make of tokens together with others.
 #pragma once
 
 #include "fovea/core/executor.hpp"
@@ -71,6 +72,29 @@ Index rows_of_sequence(const View<X>& x, const E& executor) {
     return executor.rows_of_sequence();
   } else {
     return x.rows();
+  }
+}
+
+/// Calls f(place, rows) for the ranges of the sequence that are here, where `place` is that of
+/// their first row in x.
+template <class X, class E, class F>
+void for_each_range(const View<X>& x, const E& executor, const F& f) {
+  if constexpr (SpreadsRows<E>) {
+    executor.for_each_range(f);
+  } else {
+    f(Index{0}, Range{0, x.rows()});
+  }
+}
+
+/// Calls f(all) with activations in which tokens that are elsewhere stand beside those that are
+/// here: x itself, if all are here. Its arguments are those of the executor's member.
+template <class T, class E, class Needs, class F>
+void with_rows_of_others(const char* layer, const View<const T>& x, Index block, E&& executor,
+                         const Needs& needs, const F& f) {
+  if constexpr (SpreadsRows<E>) {
+    executor.with_rows_of_others(layer, x, block, needs, f);
+  } else {
+    f(x);
   }
 }
 
