@@ -11,6 +11,7 @@
 #include "fovea/distributed/sinkhorn.hpp"
 #include "fovea/distributed/synthesizer_backward.hpp"
 #include "fovea/distributed/synthesizer_forward.hpp"
+#include "fovea/layers/depthwise_conv.hpp"
 #include "fovea/layers/learned_sorting.hpp"
 #include "fovea/layers/luna_layer.hpp"
 #include "fovea/layers/multi_head.hpp"
@@ -123,13 +124,29 @@ void try_sinkhorn(Bytes& bytes) {
                extras, true, bytes);
 }
 
+template <class T>
+void try_convolution(Bytes& bytes) {
+  const Index width = bytes.once_in(4) ? bytes(100, 300) : bytes(1, 70);
+  const DrawnSequence sequence = drawn_tokens(bytes, 1, width, width);
+  const Index taps = 1 + 2 * (bytes.once_in(3) ? bytes(0, 200) : bytes(0, 5));
+  Initialiser initialiser(sequence.seed);
+  ChannelTensors<T> call(sequence, Held::rows);
+  TokenExtras<T> extras;
+  extras.has_lengths = true;
+  try_layer<T>("DepthwiseConv, taps " + std::to_string(taps),
+               fovea::DepthwiseConv<T>(width, initialiser, {.taps = taps}), call, extras, true,
+               bytes);
+}
+
 TEST(DistributedDrawnOtherLayers, HaveTheBitsOfOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     with_drawn_scalar(bytes, [&]<class T>(T) {
-      switch (bytes(0, 2)) {
+      switch (bytes(0, 3)) {
         case 0:
           return try_luna<T>(bytes);
+        case 2:
+          return try_convolution<T>(bytes);
         case 1:
           return try_sinkhorn<T>(bytes);
         default:

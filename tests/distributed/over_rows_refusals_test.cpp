@@ -116,24 +116,4 @@ TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
   EXPECT_EQ(text, "rank " + std::to_string(last) + ": no more");
 }
 
-/// Layers that read the tokens beside those that are here.
-TEST(DistributedLayerBadInput, IsALayerThatReadsOtherTokens) {
-  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
-  Initialiser initialiser(1);
-  const Tensor<float> x({1, 1, rows.own_count(), 6});
-  const auto expect_refused = [&](const char* name, const auto& call) {
-    EXPECT_EQ(refusal([&] { with_rows(rows, fovea::Serial{}, call); }),
-              std::string("rank 0: ") + name +
-                  ": the sequence is spread over ranks; expected one that is here");
-  };
-  const Tensor<float> y(x.shape());
-  fovea::DepthwiseConv<float> convolution(6, initialiser);
-  fovea::DepthwiseConv<float>::Saved of_convolution;
-  expect_refused("DepthwiseConv",
-                 [&](auto& over) { convolution.forward(x.view(), y.view(), over); });
-  expect_refused("DepthwiseConv", [&](auto& over) {
-    convolution.backward(x.view(), of_convolution, x.view(), {}, over);
-  });
-}
-
 }  // namespace fovea_test::distributed_over_rows_refusals

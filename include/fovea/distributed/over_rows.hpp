@@ -237,9 +237,8 @@ class OverRows {
 /// dropout, feed-forward networks) and of attention that has a pass over ranks (MultiHead, blocks
 /// and stacks of them, with rotary positions, bias, mask, sinks, slopes and the sorting network of
 /// Sinkhorn attention; ReformerLayer; SynthesizerLayer; LunaLayer, whose packed sequence all ranks
-/// have), MeanPool, whose mean all ranks have, and softmax_cross_entropy of tokens. What is made of
-/// the mean all ranks compute alike, without `over`. Other layers, which read neighbouring tokens,
-/// are refused: by the compiler, or with a message.
+/// have), DepthwiseConv, MeanPool, whose mean all ranks have, and softmax_cross_entropy of tokens.
+/// What is made of the mean all ranks compute alike, without `over`. The compiler refuses others.
 ///
 /// Cost: that of this rank's tokens; a sum goes through the ranks in up to four parts for each, and
 /// to all. Memory: two of the largest parameter.

@@ -121,15 +121,6 @@ double sum_of_tokens(const View<X>& x, E&& executor, const F& of) {
   return sum(0, 0);
 }
 
-/// Refuses an executor that spreads rows, for what reads tokens beside those that are here.
-/// \throws std::invalid_argument
-template <class E>
-void check_is_whole(const char* layer, const E& /*executor*/) {
-  if constexpr (SpreadsRows<E>) {
-    refuse(layer, "the sequence", "spread over ranks", "one that is here");
-  }
-}
-
 }  // namespace detail
 
 FOVEA_NAMESPACE_END
