@@ -76,8 +76,17 @@ class OverRows {
   E& executor() const { return executor_; }
   /// The row of the sequence that row n of this rank is.
   Index row_of_sequence(Index n) const { return own_.row(n); }
-  /// The rows of the sequence.
-  Index rows_of_sequence() const { return rows_.count(); }
+  /// The rows of the sequence. \param brought rows of activations of this rank
+  /// \throws std::invalid_argument unless they are as many as it holds
+  Index rows_of_sequence(Index brought) const {
+    if (brought != own_.count()) {
+      refuse("with_rows", "rows of activations", std::to_string(brought),
+             std::to_string(own_.count())
+                 .append(", the rows of ")
+                 .append(detail::rank_text(rows_.ranks().rank())));
+    }
+    return rows_.count();
+  }
   /// Calls f(place, rows) for the ranges of this rank, where `place` is that of their first row.
   template <class F>
   void for_each_range(const F& f) const {
@@ -110,14 +119,15 @@ class OverRows {
   }
 
   /// Adds all tokens to a sum, which begins as that of the rank with the first row.
-  /// \param batch sequences of the batch \param sum dense rows, of which row r is at r sum.row
+  /// \param x one of the activations that are added up \param sum dense rows, of which row r is at
+  /// r sum.row
   /// \param rows number of its rows \param least_rows how many of them are worth a message, if
   /// there are more \param add called as add(to, rows, sequence, tokens): adds some tokens of this
   /// rank to rows of the sum that stand at `to`, one after the other \throws on all ranks what
   /// `add` throws on one; std::invalid_argument if a range of rows does not begin where a chain of
   /// tokens does
-  template <class T, class Add>
-  void sum_over_tokens(Index batch, const Matrix<T>& sum, Index rows, Index least_rows,
+  template <class X, class T, class Add>
+  void sum_over_tokens(const View<X>& x, const Matrix<T>& sum, Index rows, Index least_rows,
                        const Add& add) {
     // So many parts keep all ranks at work for most of the time.
     const Index most = Index{4} * rows_.ranks().size();
@@ -134,10 +144,11 @@ class OverRows {
     };
     meet([&] {
       std::unique_ptr<StateChain> chain;
-      detail::together(rows_.ranks(), text_of<T>(rows, sum.row, batch), [&] {
+      detail::together(rows_.ranks(), text_of<T>(rows, sum.row, x.batch()), [&] {
+        static_cast<void>(rows_of_sequence(x.rows()));
         detail::check_chain_begins("with_rows", "gradients of weights", rows_);
         chain = std::make_unique<StateChain>(rows_.ranks(), rows_.layout(), ChainWay::up, parts,
-                                             of_part * sum.row * Index{sizeof(T)}, 1, batch);
+                                             of_part * sum.row * Index{sizeof(T)}, 1, x.batch());
       });
       const auto state = [&](Index part) { return chain->template state<T>(part); };
       for_each_part(

@@ -46,7 +46,7 @@ void sum_over_tokens(const View<X>& x, RowMatrix<T>& sum, Index least_rows, E&& 
   if constexpr (SpreadsRows<E>) {
     const Matrix<T> all = {sum.data(), sum.cols(), 1};
     executor.sum_over_tokens(
-        x.batch(), all, sum.rows(), least_rows,
+        x, all, sum.rows(), least_rows,
         [&](T* to, const Range& rows, Index sequence, const Range& tokens) {
           add(RowsOfSum<T>{to, rows}, TokenRange{{sequence, sequence + 1}, tokens});
         });
@@ -66,10 +66,11 @@ Index row_of_sequence(const E& executor, Index n) {
 }
 
 /// The rows of the sequence that x has, or has a part of.
+/// \throws std::invalid_argument unless x has the rows that are here
 template <class X, class E>
 Index rows_of_sequence(const View<X>& x, const E& executor) {
   if constexpr (SpreadsRows<E>) {
-    return executor.rows_of_sequence();
+    return executor.rows_of_sequence(x.rows());
   } else {
     return x.rows();
   }
