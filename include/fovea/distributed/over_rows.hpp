@@ -29,18 +29,16 @@ namespace detail {
 
 /// The forward pass of an operator, found where a layer with that operator is made: passes are in
 /// headers of their own, and OverRows has a member of the same name.
-template <class Op, class In, class Out, class Saved, class E>
-auto forward_of(const Op& op, const In& inputs, const Out& out, const Saved& saved,
-                const Rows& rows, E& executor)
-    -> decltype(forward(op, inputs, out, saved, rows, executor)) {
-  return forward(op, inputs, out, saved, rows, executor);
+template <class Op, class E, class... Arguments>
+auto forward_of(const Op& op, const Rows& rows, E& executor, const Arguments&... arguments)
+    -> decltype(forward(op, arguments..., rows, executor)) {
+  return forward(op, arguments..., rows, executor);
 }
 /// The backward pass likewise.
-template <class Op, class In, class Out, class Saved, class Grads, class E>
-auto backward_of(const Op& op, const In& inputs, const Out& out, const Saved& saved,
-                 const Out& d_out, const Grads& grads, const Rows& rows, E& executor)
-    -> decltype(backward(op, inputs, out, saved, d_out, grads, rows, executor)) {
-  return backward(op, inputs, out, saved, d_out, grads, rows, executor);
+template <class Op, class E, class... Arguments>
+auto backward_of(const Op& op, const Rows& rows, E& executor, const Arguments&... arguments)
+    -> decltype(backward(op, arguments..., rows, executor)) {
+  return backward(op, arguments..., rows, executor);
 }
 
 }  // namespace detail
@@ -93,29 +91,21 @@ class OverRows {
     for (const Range& range : rows_.own()) f(own_.place(range.begin), range);
   }
 
-  /// The forward pass of an operator over all rows. \throws as `forward` of fovea/distributed
-  template <class Op, class In, class T, class Saved>
-  void forward(const Op& op, const In& inputs, const View<T>& out, const Saved& saved) {
-    constexpr bool has_pass = requires {
-      detail::forward_of(op, inputs, out, saved, rows_, executor_);
-    };
+  /// The forward pass of an operator over all rows.
+  /// \param arguments what `forward` of fovea/distributed has between the operator and the rows
+  /// \throws as that
+  template <class Op, class... Arguments>
+  void forward(const Op& op, const Arguments&... arguments) {
+    constexpr bool has_pass = requires { detail::forward_of(op, rows_, executor_, arguments...); };
     static_assert(has_pass, "fovea/distributed has no forward pass of this operator");
-    meet([&] {
-      traffic_ = traffic_ + detail::forward_of(op, inputs, out, saved, rows_, executor_);
-    });
+    meet([&] { traffic_ = traffic_ + detail::forward_of(op, rows_, executor_, arguments...); });
   }
   /// The backward pass likewise.
-  template <class Op, class In, class T, class Saved, class Grads>
-  void backward(const Op& op, const In& inputs, const View<const T>& out, const Saved& saved,
-                const View<const T>& d_out, const Grads& grads) {
-    constexpr bool has_pass = requires {
-      detail::backward_of(op, inputs, out, saved, d_out, grads, rows_, executor_);
-    };
+  template <class Op, class... Arguments>
+  void backward(const Op& op, const Arguments&... arguments) {
+    constexpr bool has_pass = requires { detail::backward_of(op, rows_, executor_, arguments...); };
     static_assert(has_pass, "fovea/distributed has no backward pass of this operator");
-    meet([&] {
-      traffic_ =
-          traffic_ + detail::backward_of(op, inputs, out, saved, d_out, grads, rows_, executor_);
-    });
+    meet([&] { traffic_ = traffic_ + detail::backward_of(op, rows_, executor_, arguments...); });
   }
 
   /// Adds all tokens to a sum, which begins as that of the rank with the first row.
@@ -244,12 +234,10 @@ class OverRows {
 /// process, for any number of ranks, if the ranges of rows begin at multiples of kChain (RowLayout
 /// makes such ones); forward passes take any, but that of MeanPool, which is a sum, too.
 ///
-/// It serves layers that are made of maps of tokens (Embedding, Linear, norms, activations,
-/// dropout, feed-forward networks) and of attention that has a pass over ranks (MultiHead, blocks
-/// and stacks of them, with rotary positions, bias, mask, sinks, slopes and the sorting network of
-/// Sinkhorn attention; ReformerLayer; SynthesizerLayer; LunaLayer, whose packed sequence all ranks
-/// have), DepthwiseConv, MeanPool, whose mean all ranks have, and softmax_cross_entropy of tokens.
-/// What is made of the mean all ranks compute alike, without `over`. The compiler refuses others.
+/// It serves all layers whose operators have passes over ranks, of which the program includes the
+/// headers, and softmax_cross_entropy of tokens; but no decoders. All ranks have the mean of
+/// MeanPool, and the packed sequence of LunaLayer: what is made of them all compute alike, without
+/// `over`. The memory of CrossMultiHead is spread as its tokens are. The compiler refuses others.
 ///
 /// Cost: that of this rank's tokens; a sum goes through the ranks in up to four parts for each, and
 /// to all. Memory: two of the largest parameter.

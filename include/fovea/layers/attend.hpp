@@ -11,14 +11,31 @@ FOVEA_NAMESPACE_BEGIN
 namespace detail {
 
 /// The forward pass of an operator: of the whole sequence, if the executor spreads its rows.
+/// \param arguments what its `forward` takes before the executor
+template <class Op, class E, class... Arguments>
+void forward_over(const Op& op, E&& executor, const Arguments&... arguments) {
+  if constexpr (SpreadsRows<E>) {
+    executor.forward(op, arguments...);
+  } else {
+    op.forward(arguments..., executor);
+  }
+}
+
+/// The backward pass likewise.
+template <class Op, class E, class... Arguments>
+void backward_over(const Op& op, E&& executor, const Arguments&... arguments) {
+  if constexpr (SpreadsRows<E>) {
+    executor.backward(op, arguments...);
+  } else {
+    op.backward(arguments..., executor);
+  }
+}
+
+/// The forward pass of an operator of attention.
 template <class Op, class T, class E>
 void attend(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
             const SavedOf<Op, T>& saved, E&& executor) {
-  if constexpr (SpreadsRows<E>) {
-    executor.forward(op, inputs, out, saved);
-  } else {
-    op.forward(inputs, out, saved, executor);
-  }
+  forward_over(op, executor, inputs, out, saved);
 }
 
 /// The backward pass likewise.
@@ -26,11 +43,7 @@ template <class Op, class T, class E>
 void attend_backward(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
                      const SavedOf<Op, T>& saved, const View<const T>& d_out,
                      const GradsOf<Op, T>& grads, E&& executor) {
-  if constexpr (SpreadsRows<E>) {
-    executor.backward(op, inputs, out, saved, d_out, grads);
-  } else {
-    op.backward(inputs, out, saved, d_out, grads, executor);
-  }
+  backward_over(op, executor, inputs, out, saved, d_out, grads);
 }
 
 }  // namespace detail
