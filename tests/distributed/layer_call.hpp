@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A layer with its tensors, for tests that run it over ranks and in one process, and the layouts
+/// A layer with its tensors, for tests that compare it over ranks with one process, and the layouts
 /// that its weights allow.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <string>
 #include <vector>
 
+#include "fovea/distributed/over_rows.hpp"
 #include "fovea/layers.hpp"
 #include "support/ranks.hpp"
 #include "support/tensor.hpp"
@@ -80,6 +83,48 @@ inline std::vector<RowLayout> chain_layouts(Index rows) {
   of_last.back().push_back({0, rows});
   layouts.emplace_back(of_last);
   return layouts;
+}
+
+/// Expects the same bits, and something else than zeros.
+template <class T>
+void expect_same(const std::vector<T>& got, const std::vector<T>& want, const std::string& what) {
+  EXPECT_EQ(got.size(), want.size()) << what;
+  if (got.size() != want.size()) return;
+  Index wrong = 0;
+  bool is_nonzero = false;
+  for (std::size_t n = 0; n < want.size(); ++n) {
+    wrong += std::memcmp(&got[n], &want[n], sizeof(T)) != 0 ? 1 : 0;
+    is_nonzero = is_nonzero || want[n] != 0;
+  }
+  EXPECT_TRUE(is_nonzero || want.empty()) << what;
+  EXPECT_EQ(wrong, 0) << what << ": numbers that differ on rank " << all_ranks().rank() << ", of "
+                      << want.size();
+}
+
+/// The channels of x.
+inline constexpr Index kLayerWidth = 48;
+
+/// Compares a layer over every layout with one process.
+/// \param out channels of y   \param with what tokens have beside x
+template <class T, class Layer, class X = fovea::Serial>
+void check_layer(const Layer& layer, Index out = kLayerWidth, const Tokens<T>& with = {},
+                 Shape shape = {2, 1, 9 * fovea::kChain + 17, kLayerWidth}, X&& executor = {}) {
+  Tensor<T> x(shape);
+  x.fill(gaussian(3));
+  shape[3] = out;
+  Tensor<T> d_y(shape);
+  d_y.fill(gaussian(4));
+  LayerCall<Layer, T> whole(layer, x, d_y);
+  whole.run(with, fovea::Serial{});
+  for (const RowLayout& layout : chain_layouts(shape[2])) {
+    const Rows rows(all_ranks(), layout);
+    LayerCall<Layer, T> own(layer, own_part(x, rows), own_part(d_y, rows));
+    own.d_x.fill(constant(77));
+    fovea::distributed::with_rows(rows, executor, [&](auto& over) { own.run(with, over); });
+    expect_own_part(own.y, whole.y, rows, layout.text());
+    expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
+    expect_same(own.gradients(), whole.gradients(), layout.text());
+  }
 }
 
 }  // namespace fovea_test

@@ -6,8 +6,11 @@
 #include <stdexcept>
 
 #include "distributed/layer_call.hpp"
+#include "fovea/attention/full.hpp"
 #include "fovea/distributed/indexed_forward.hpp"
 #include "fovea/distributed/over_rows.hpp"
+#include "fovea/distributed/softmax_backward.hpp"
+#include "fovea/distributed/softmax_forward.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
@@ -116,24 +119,38 @@ TEST(DistributedLayerBadInput, MayBeCaughtByTheProgram) {
   EXPECT_EQ(text, "rank " + std::to_string(last) + ": no more");
 }
 
-/// Layers that read the tokens beside those that are here.
-TEST(DistributedLayerBadInput, IsALayerThatReadsOtherTokens) {
-  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+/// A rank that brings other rows than it holds reads and writes nothing behind them.
+TEST(DistributedLayerBadInput, IsARankWithOtherRows) {
+  const int last = all_ranks().size() - 1;
+  const Rows rows(all_ranks(), RowLayout::contiguous(7 * kChain, all_ranks().size(), kChain));
+  const Index held = rows.layout().count(last);
   Initialiser initialiser(1);
-  const Tensor<float> x({1, 1, rows.own_count(), 6});
-  const auto expect_refused = [&](const char* name, const auto& call) {
-    EXPECT_EQ(refusal([&] { with_rows(rows, fovea::Serial{}, call); }),
-              std::string("rank 0: ") + name +
-                  ": the sequence is spread over ranks; expected one that is here");
-  };
-  const Tensor<float> y(x.shape());
-  fovea::DepthwiseConv<float> convolution(6, initialiser);
-  fovea::DepthwiseConv<float>::Saved of_convolution;
-  expect_refused("DepthwiseConv",
-                 [&](auto& over) { convolution.forward(x.view(), y.view(), over); });
-  expect_refused("DepthwiseConv", [&](auto& over) {
-    convolution.backward(x.view(), of_convolution, x.view(), {}, over);
-  });
+  for (const Index brought : {held - 1, held + 1}) {
+    const Index count = all_ranks().rank() == last ? brought : rows.own_count();
+    const Tensor<float> x({1, 1, count, 6});
+    x.fill(gaussian(3));
+    const auto expect_refused = [&](const char* what, const auto& layer) {
+      LayerCall<std::remove_cvref_t<decltype(layer)>, float> own(layer, x, x);
+      Tokens<float> tokens;
+      tokens.training = {.seed = 5, .step = 2};
+      EXPECT_EQ(refusal([&] {
+                  with_rows(rows, fovea::Serial{}, [&](auto& over) { own.run(tokens, over); });
+                }),
+                "rank " + std::to_string(last) + ": with_rows: rows of activations is " +
+                    std::to_string(brought) + "; expected " + std::to_string(held) +
+                    ", the rows of rank " + std::to_string(last))
+          << what;
+      for (const float d : own.gradients()) EXPECT_EQ(d, 0) << what;
+    };
+    expect_refused("Linear", fovea::Linear<float>(6, 6, initialiser));
+    expect_refused("LayerNorm", fovea::LayerNorm<float>(6));
+    expect_refused("DropoutLayer", fovea::DropoutLayer<float>(0.4));
+    using Attention = fovea::MultiHead<fovea::FullAttention, float>;
+    expect_refused(
+        "MultiHead",
+        Attention(fovea::FullAttention{},
+                  {.width = 6, .heads = 1, .rotary = fovea::RotaryOptions{}}, initialiser));
+  }
 }
 
 }  // namespace fovea_test::distributed_over_rows_refusals

@@ -6,9 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <utility>
-
 #include "distributed/layer_call.hpp"
 #include "fovea/attention.hpp"
 #include "fovea/core/arena.hpp"
@@ -27,44 +24,7 @@ using fovea::View;
 using fovea::distributed::Traffic;
 using fovea::distributed::with_rows;
 
-constexpr Index kWidth = 48;
-
-template <class T>
-void expect_same(const std::vector<T>& got, const std::vector<T>& want, const std::string& what) {
-  EXPECT_EQ(got.size(), want.size()) << what;
-  if (got.size() != want.size()) return;
-  Index wrong = 0;
-  bool is_nonzero = false;
-  for (std::size_t n = 0; n < want.size(); ++n) {
-    wrong += std::memcmp(&got[n], &want[n], sizeof(T)) != 0 ? 1 : 0;
-    is_nonzero = is_nonzero || want[n] != 0;
-  }
-  EXPECT_TRUE(is_nonzero || want.empty()) << what;
-  EXPECT_EQ(wrong, 0) << what << ": gradients that differ on rank " << all_ranks().rank() << ", of "
-                      << want.size();
-}
-
-/// A layer over every layout. \param out channels of y   \param with what tokens have beside x
-template <class T, class Layer, class X = fovea::Serial>
-void check(const Layer& layer, Index out = kWidth, const Tokens<T>& with = {},
-           Shape shape = {2, 1, 9 * kChain + 17, kWidth}, X&& executor = {}) {
-  Tensor<T> x(shape);
-  x.fill(gaussian(3));
-  shape[3] = out;
-  Tensor<T> d_y(shape);
-  d_y.fill(gaussian(4));
-  LayerCall<Layer, T> whole(layer, x, d_y);
-  whole.run(with, fovea::Serial{});
-  for (const RowLayout& layout : chain_layouts(shape[2])) {
-    const Rows rows(all_ranks(), layout);
-    LayerCall<Layer, T> own(layer, own_part(x, rows), own_part(d_y, rows));
-    own.d_x.fill(constant(77));
-    with_rows(rows, executor, [&](auto& over) { own.run(with, over); });
-    expect_own_part(own.y, whole.y, rows, layout.text());
-    expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
-    expect_same(own.gradients(), whole.gradients(), layout.text());
-  }
-}
+constexpr Index kWidth = kLayerWidth;
 
 template <class T>
 class DistributedLayer : public testing::Test {};
@@ -74,10 +34,10 @@ TYPED_TEST_SUITE(DistributedLayer, Scalars);
 TYPED_TEST(DistributedLayer, LinearHasTheBitsOfOneProcess) {
   using T = TypeParam;
   Initialiser initialiser(1);
-  check<T>(fovea::Linear<T>(kWidth, 70, initialiser), 70);
-  check<T>(fovea::Linear<T>(kWidth, 5, initialiser, {.bias = false}), 5);
+  check_layer<T>(fovea::Linear<T>(kWidth, 70, initialiser), 70);
+  check_layer<T>(fovea::Linear<T>(kWidth, 5, initialiser, {.bias = false}), 5);
   for (const Index width : {1, 2, 130, 300}) {
-    check<T>(fovea::Linear<T>(width, 33, initialiser), 33, {}, {1, 1, 3 * kChain + 1, width});
+    check_layer<T>(fovea::Linear<T>(width, 33, initialiser), 33, {}, {1, 1, 3 * kChain + 1, width});
   }
 }
 
@@ -87,7 +47,7 @@ TYPED_TEST(DistributedLayer, LinearTakesAnyLength) {
   Initialiser initialiser(1);
   const fovea::Linear<T> layer(3, 4, initialiser);
   for (const Index rows : {Index{1}, kChain - 1, kChain, kChain + 1, 5 * kChain}) {
-    for (const Index batch : {1, 3}) check<T>(layer, 4, {}, {batch, 1, rows, 3});
+    for (const Index batch : {1, 3}) check_layer<T>(layer, 4, {}, {batch, 1, rows, 3});
   }
 }
 
@@ -105,22 +65,22 @@ TYPED_TEST(DistributedLayer, NothingIsASumOfNothing) {
 
 TYPED_TEST(DistributedLayer, NormsHaveTheBitsOfOneProcess) {
   using T = TypeParam;
-  check<T>(fovea::LayerNorm<T>(kWidth));
-  check<T>(fovea::RmsNorm<T>(kWidth));
+  check_layer<T>(fovea::LayerNorm<T>(kWidth));
+  check_layer<T>(fovea::RmsNorm<T>(kWidth));
 }
 
 TYPED_TEST(DistributedLayer, NetworksHaveTheBitsOfOneProcess) {
   using T = TypeParam;
   Initialiser initialiser(2);
-  check<T>(fovea::FeedForward<T>(kWidth, 100, initialiser));
-  check<T>(fovea::GatedFeedForward<T>(kWidth, 64, initialiser));
+  check_layer<T>(fovea::FeedForward<T>(kWidth, 100, initialiser));
+  check_layer<T>(fovea::GatedFeedForward<T>(kWidth, 64, initialiser));
 }
 
 TYPED_TEST(DistributedLayer, DropoutDropsTheSame) {
   using T = TypeParam;
   Tokens<T> tokens;
   tokens.training = {.seed = 5, .step = 2};
-  check<T>(fovea::DropoutLayer<T>(0.4), kWidth, tokens);
+  check_layer<T>(fovea::DropoutLayer<T>(0.4), kWidth, tokens);
 }
 
 TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
@@ -129,7 +89,7 @@ TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
   const fovea::MultiHeadOptions plain = {.width = kWidth, .heads = 4, .sketch_width = 3};
   const auto check_op = [&](const auto& op, const fovea::MultiHeadOptions& options) {
     using Op = std::remove_cvref_t<decltype(op)>;
-    check<T>(MultiHead<Op, T>(op, options, initialiser));
+    check_layer<T>(MultiHead<Op, T>(op, options, initialiser));
   };
   fovea::MultiHeadOptions full = plain;
   full.key_heads = 2;
@@ -158,8 +118,8 @@ TYPED_TEST(DistributedLayer, AttentionHasTheBitsOfOneProcess) {
   apart.global_projections = true;
   check_op(longformer, apart);
   using Nystroem = MultiHead<fovea::NystroemAttention, T>;
-  check<T>(Nystroem(fovea::NystroemAttention({.landmarks = 8}), plain, initialiser), kWidth, {},
-           {2, 1, 9 * kChain + 16, kWidth});
+  check_layer<T>(Nystroem(fovea::NystroemAttention({.landmarks = 8}), plain, initialiser), kWidth,
+                 {}, {2, 1, 9 * kChain + 16, kWidth});
 }
 
 /// Each rank brings the lists of its rows.
@@ -243,8 +203,8 @@ TYPED_TEST(DistributedLayer, LengthsCountTokensOfTheWholeSequence) {
   Tokens<T> tokens;
   tokens.key_lengths = lengths;
   using Attention = MultiHead<fovea::FullAttention, T>;
-  check<T>(Attention(fovea::FullAttention{}, {.width = kWidth, .heads = 2}, initialiser), kWidth,
-           tokens);
+  check_layer<T>(Attention(fovea::FullAttention{}, {.width = kWidth, .heads = 2}, initialiser),
+                 kWidth, tokens);
 }
 
 /// What rows are hashed by is the layer's; chunks go over the ends of ranges.
@@ -262,7 +222,8 @@ TYPED_TEST(DistributedLayer, ReformerHasTheBitsOfOneProcess) {
          .bias = true,
          .attention = {.chunk = 16, .rounds = 2, .buckets = 8, .causal = true}},
         initialiser);
-    check<T>(layer, kWidth, has_lengths ? tokens : Tokens<T>{}, {2, 1, 8 * kChain + 16, kWidth});
+    check_layer<T>(layer, kWidth, has_lengths ? tokens : Tokens<T>{},
+                   {2, 1, 8 * kChain + 16, kWidth});
   }
 }
 
@@ -309,14 +270,14 @@ TYPED_TEST(DistributedLayer, StacksHaveTheBitsOfOneProcess) {
   }
   Tokens<T> tokens;
   tokens.training = {.seed = 9, .step = 1};
-  check<T>(fovea::EncoderStack<Block>(blocks), kWidth, tokens);
+  check_layer<T>(fovea::EncoderStack<Block>(blocks), kWidth, tokens);
 }
 
 TEST(DistributedLayerThreads, ChangeNoBit) {
   fovea::ThreadPool pool(3);
   Initialiser initialiser(2);
-  check<float>(fovea::FeedForward<float>(160, 300, initialiser), 160, {},
-               {1, 1, 40 * kChain + 3, 160}, pool);
+  check_layer<float>(fovea::FeedForward<float>(160, 300, initialiser), 160, {},
+                     {1, 1, 40 * kChain + 3, 160}, pool);
 }
 
 TEST(DistributedLayerMemory, MayBeThatOfAnArena) {
@@ -325,7 +286,7 @@ TEST(DistributedLayerMemory, MayBeThatOfAnArena) {
   auto executor = arena.on(pool);
   Initialiser initialiser(2);
   using Attention = MultiHead<fovea::LocalAttention, float>;
-  check<float>(
+  check_layer<float>(
       Attention(fovea::LocalAttention{{.left = 9}}, {.width = kWidth, .heads = 2}, initialiser),
       kWidth, {}, {1, 1, 5 * kChain, kWidth}, executor);
 }

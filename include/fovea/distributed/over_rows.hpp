@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/fetched_rows.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/places_of_rows.hpp"
@@ -27,18 +29,16 @@ namespace detail {
 
 /// The forward pass of an operator, found where a layer with that operator is made: passes are in
 /// headers of their own, and OverRows has a member of the same name.
-template <class Op, class In, class Out, class Saved, class E>
-auto forward_of(const Op& op, const In& inputs, const Out& out, const Saved& saved,
-                const Rows& rows, E& executor)
-    -> decltype(forward(op, inputs, out, saved, rows, executor)) {
-  return forward(op, inputs, out, saved, rows, executor);
+template <class Op, class E, class... Arguments>
+auto forward_of(const Op& op, const Rows& rows, E& executor, const Arguments&... arguments)
+    -> decltype(forward(op, arguments..., rows, executor)) {
+  return forward(op, arguments..., rows, executor);
 }
 /// The backward pass likewise.
-template <class Op, class In, class Out, class Saved, class Grads, class E>
-auto backward_of(const Op& op, const In& inputs, const Out& out, const Saved& saved,
-                 const Out& d_out, const Grads& grads, const Rows& rows, E& executor)
-    -> decltype(backward(op, inputs, out, saved, d_out, grads, rows, executor)) {
-  return backward(op, inputs, out, saved, d_out, grads, rows, executor);
+template <class Op, class E, class... Arguments>
+auto backward_of(const Op& op, const Rows& rows, E& executor, const Arguments&... arguments)
+    -> decltype(backward(op, arguments..., rows, executor)) {
+  return backward(op, arguments..., rows, executor);
 }
 
 }  // namespace detail
@@ -74,48 +74,50 @@ class OverRows {
   E& executor() const { return executor_; }
   /// The row of the sequence that row n of this rank is.
   Index row_of_sequence(Index n) const { return own_.row(n); }
-  /// The rows of the sequence.
-  Index rows_of_sequence() const { return rows_.count(); }
+  /// The rows of the sequence. \param brought rows of activations of this rank
+  /// \throws std::invalid_argument unless they are as many as it holds
+  Index rows_of_sequence(Index brought) const {
+    if (brought != own_.count()) {
+      refuse("with_rows", "rows of activations", std::to_string(brought),
+             std::to_string(own_.count())
+                 .append(", the rows of ")
+                 .append(detail::rank_text(rows_.ranks().rank())));
+    }
+    return rows_.count();
+  }
   /// Calls f(place, rows) for the ranges of this rank, where `place` is that of their first row.
   template <class F>
   void for_each_range(const F& f) const {
     for (const Range& range : rows_.own()) f(own_.place(range.begin), range);
   }
 
-  /// The forward pass of an operator over all rows. \throws as `forward` of fovea/distributed
-  template <class Op, class In, class T, class Saved>
-  void forward(const Op& op, const In& inputs, const View<T>& out, const Saved& saved) {
-    constexpr bool has_pass = requires {
-      detail::forward_of(op, inputs, out, saved, rows_, executor_);
-    };
+  /// The forward pass of an operator over all rows.
+  /// \param arguments what `forward` of fovea/distributed has between the operator and the rows
+  /// \throws as that
+  template <class Op, class... Arguments>
+  void forward(const Op& op, const Arguments&... arguments) {
+    constexpr bool has_pass = requires { detail::forward_of(op, rows_, executor_, arguments...); };
     static_assert(has_pass, "fovea/distributed has no forward pass of this operator");
-    meet([&] {
-      traffic_ = traffic_ + detail::forward_of(op, inputs, out, saved, rows_, executor_);
-    });
+    meet([&] { traffic_ = traffic_ + detail::forward_of(op, rows_, executor_, arguments...); });
   }
   /// The backward pass likewise.
-  template <class Op, class In, class T, class Saved, class Grads>
-  void backward(const Op& op, const In& inputs, const View<const T>& out, const Saved& saved,
-                const View<const T>& d_out, const Grads& grads) {
-    constexpr bool has_pass = requires {
-      detail::backward_of(op, inputs, out, saved, d_out, grads, rows_, executor_);
-    };
+  template <class Op, class... Arguments>
+  void backward(const Op& op, const Arguments&... arguments) {
+    constexpr bool has_pass = requires { detail::backward_of(op, rows_, executor_, arguments...); };
     static_assert(has_pass, "fovea/distributed has no backward pass of this operator");
-    meet([&] {
-      traffic_ =
-          traffic_ + detail::backward_of(op, inputs, out, saved, d_out, grads, rows_, executor_);
-    });
+    meet([&] { traffic_ = traffic_ + detail::backward_of(op, rows_, executor_, arguments...); });
   }
 
   /// Adds all tokens to a sum, which begins as that of the rank with the first row.
-  /// \param batch sequences of the batch \param sum dense rows, of which row r is at r sum.row
+  /// \param x one of the activations that are added up \param sum dense rows, of which row r is at
+  /// r sum.row
   /// \param rows number of its rows \param least_rows how many of them are worth a message, if
   /// there are more \param add called as add(to, rows, sequence, tokens): adds some tokens of this
   /// rank to rows of the sum that stand at `to`, one after the other \throws on all ranks what
   /// `add` throws on one; std::invalid_argument if a range of rows does not begin where a chain of
   /// tokens does
-  template <class T, class Add>
-  void sum_over_tokens(Index batch, const Matrix<T>& sum, Index rows, Index least_rows,
+  template <class X, class T, class Add>
+  void sum_over_tokens(const View<X>& x, const Matrix<T>& sum, Index rows, Index least_rows,
                        const Add& add) {
     // So many parts keep all ranks at work for most of the time.
     const Index most = Index{4} * rows_.ranks().size();
@@ -132,10 +134,11 @@ class OverRows {
     };
     meet([&] {
       std::unique_ptr<StateChain> chain;
-      detail::together(rows_.ranks(), text_of<T>(rows, sum.row, batch), [&] {
+      detail::together(rows_.ranks(), text_of<T>(rows, sum.row, x.batch()), [&] {
+        static_cast<void>(rows_of_sequence(x.rows()));
         detail::check_chain_begins("with_rows", "gradients of weights", rows_);
         chain = std::make_unique<StateChain>(rows_.ranks(), rows_.layout(), ChainWay::up, parts,
-                                             of_part * sum.row * Index{sizeof(T)}, 1, batch);
+                                             of_part * sum.row * Index{sizeof(T)}, 1, x.batch());
       });
       const auto state = [&](Index part) { return chain->template state<T>(part); };
       for_each_part(
@@ -149,6 +152,36 @@ class OverRows {
       detail::agree(rows_.ranks(), error, "a sum over tokens");
       for_each_part([&](Index part, T* to, Index count) { std::copy_n(state(part), count, to); });
     });
+  }
+
+  /// Calls f(all) with rows of others beside those of this rank: `all` [B, 1, N, C] has them where
+  /// they stand in the sequence, and nothing else of it may be read.
+  /// \param layer for messages \param x [B, 1, own rows, C] of this rank
+  /// \param block if not 1, a row of x is that of a block of so many tokens, whose first one this
+  /// rank holds, and N is the number of blocks
+  /// \param needs called as needs(ranges that a rank holds) for all ranks, which say the same: the
+  /// ranges of rows that the rank needs, as FetchedRows takes them
+  /// \throws what f throws, and on all ranks what is thrown before
+  template <class T, class Needs, class F>
+  void with_rows_of_others(const char* layer, const View<const T>& x, Index block,
+                           const Needs& needs, const F& f) {
+    std::optional<RowLayout> layout;
+    std::optional<FetchedRows<T>> fetched;
+    meet([&] {
+      traffic_ = traffic_ + detail::run_call(
+                                rows_, layer, fetch_text(layer, x, block),
+                                [&] {
+                                  layout.emplace(blocks_of(rows_.layout(), block));
+                                  const Index own = layout->count(rows_.ranks().rank());
+                                  fovea::detail::check_extent(layer, "x", x.shape(), 2, own,
+                                                              "those of this rank");
+                                },
+                                executor_,
+                                [&](auto& /*threads*/) {
+                                  return &fetched.emplace(rows_.ranks(), *layout, x, needs);
+                                });
+    });
+    f(fetched->rows());
   }
 
   /// The messages of this rank so far.
@@ -173,6 +206,14 @@ class OverRows {
     return text.append(std::to_string(batch));
   }
 
+  template <class T>
+  static std::string fetch_text(const char* layer, const View<T>& x, Index block) {
+    std::string text(layer);
+    text.append(" for neighbouring rows of ").append(detail::sizes_text(x));
+    text.append(" (batch, heads, width), ").append(std::to_string(sizeof(T)));
+    return text.append(" bytes a number, blocks of ").append(std::to_string(block));
+  }
+
   const Rows& rows_;
   E& executor_;
   PlacesInRanges own_;
@@ -193,12 +234,10 @@ class OverRows {
 /// process, for any number of ranks, if the ranges of rows begin at multiples of kChain (RowLayout
 /// makes such ones); forward passes take any, but that of MeanPool, which is a sum, too.
 ///
-/// It serves layers that are made of maps of tokens (Embedding, Linear, norms, activations,
-/// dropout, feed-forward networks) and of attention that has a pass over ranks (MultiHead, blocks
-/// and stacks of them, with rotary positions, bias, mask, sinks and slopes; ReformerLayer),
-/// MeanPool, whose mean all ranks have, and softmax_cross_entropy of tokens. What is made of the
-/// mean all ranks compute alike, without `over`. Other layers, which read neighbouring tokens, are
-/// refused: by the compiler, or with a message.
+/// It serves all layers whose operators have passes over ranks, of which the program includes the
+/// headers, and softmax_cross_entropy of tokens; but no decoders. All ranks have the mean of
+/// MeanPool, and the packed sequence of LunaLayer: what is made of them all compute alike, without
+/// `over`. The memory of CrossMultiHead is spread as its tokens are. The compiler refuses others.
 ///
 /// Cost: that of this rank's tokens; a sum goes through the ranks in up to four parts for each, and
 /// to all. Memory: two of the largest parameter.

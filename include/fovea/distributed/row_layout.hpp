@@ -150,6 +150,19 @@ class RowLayout {
   Index rows_ = 0;
 };
 
+/// Which rank holds which blocks of a sequence, as the sorting logits of Sinkhorn attention have
+/// rows: those whose first rows it holds. \param block rows of a block, at least 1
+inline RowLayout blocks_of(const RowLayout& rows, Index block) {
+  std::vector<std::vector<Range>> blocks(static_cast<std::size_t>(rows.ranks()));
+  for (int rank = 0; rank < rows.ranks(); ++rank) {
+    for (const Range& range : rows.of(rank)) {
+      blocks[static_cast<std::size_t>(rank)].push_back(
+          {(range.begin + block - 1) / block, (range.end + block - 1) / block});
+    }
+  }
+  return RowLayout(std::move(blocks));
+}
+
 }  // namespace distributed
 
 FOVEA_NAMESPACE_END

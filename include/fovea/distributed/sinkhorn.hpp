@@ -18,19 +18,6 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// Which rank holds which rows of the sorting logits of Sinkhorn attention: those of the blocks
-/// whose first rows it holds. \param block rows of a block, at least 1
-inline RowLayout blocks_of(const RowLayout& rows, Index block) {
-  std::vector<std::vector<Range>> blocks(static_cast<std::size_t>(rows.ranks()));
-  for (int rank = 0; rank < rows.ranks(); ++rank) {
-    for (const Range& range : rows.of(rank)) {
-      blocks[static_cast<std::size_t>(rank)].push_back(
-          {(range.begin + block - 1) / block, (range.end + block - 1) / block});
-    }
-  }
-  return RowLayout(std::move(blocks));
-}
-
 namespace detail {
 
 /// Checks what this rank brings to a call: its rows, and the sizes of the whole sequence.

@@ -84,8 +84,10 @@ struct Tokens {
   Tokens(const X& tensor, std::span<const Index> lengths = {}) : x(tensor), key_lengths(lengths) {}
 
   /// How many tokens sequence b has.
-  Index length(Index b) const {
-    return key_lengths.empty() ? x.rows() : key_lengths[static_cast<std::size_t>(b)];
+  Index length(Index b) const { return length(b, x.rows()); }
+  /// The same of a sequence of so many rows, of which x may be a part.
+  Index length(Index b, Index rows) const {
+    return key_lengths.empty() ? rows : key_lengths[static_cast<std::size_t>(b)];
   }
 
   /// The same tokens with other channels. \param channels [B, 1, L, any]

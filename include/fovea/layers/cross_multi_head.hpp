@@ -46,6 +46,7 @@ class CrossMultiHeadDecoder;
 ///
 /// The layer keeps 2 H D numbers per row of x and 2 Hk D per row of the memory, takes as many for
 /// gradients, and keeps what the operator keeps. The bits are the same for any number of threads.
+/// Over ranks the memory is spread as x is.
 template <class Op, class T = float>
 class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T>> {
   static_assert(std::derived_from<Op, SoftmaxOperator<Op>>,
@@ -101,7 +102,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
   void forward(const CrossTokens<T>& tokens, const View<T>& y, Saved& saved,
                E&& executor = {}) const {
     check_forward(kName, tokens.x, sizes_.width, y, sizes_.width);
-    check_memory(tokens.x.batch(), tokens.memory, tokens.key_lengths);
+    check_memory(tokens.x.batch(), tokens.memory, tokens.key_lengths, executor);
     check_written(kName, "y", y, "memory", tokens.memory);
     project(tokens.memory, saved.kv, executor);
     attend(tokens, saved.kv, y, saved, executor);
@@ -115,7 +116,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
                 const View<T>& d_x, const View<T>& d_memory, E&& executor = {},
                 Into memory_into = Into::write) {
     check_backward(kName, tokens.x, sizes_.width, d_y, sizes_.width, d_x);
-    check_memory(tokens.x.batch(), tokens.memory, tokens.key_lengths);
+    check_memory(tokens.x.batch(), tokens.memory, tokens.key_lengths, executor);
     check_d_memory(tokens, d_y, d_x, d_memory);
     check_saved(kName, saved.q.view(), tokens.x);
     check_saved(kName, saved.kv.view(), tokens.memory);
@@ -162,11 +163,13 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
   Index columns() const { return sizes_.heads * sizes_.head_width; }
   Index key_columns() const { return sizes_.key_heads * sizes_.head_width; }
 
-  void check_memory(Index batch, const View<const T>& memory,
-                    std::span<const Index> key_lengths) const {
+  template <class E>
+  void check_memory(Index batch, const View<const T>& memory, std::span<const Index> key_lengths,
+                    const E& executor) const {
     check_activations(kName, "memory", memory, memory_width());
     detail::check_extent(kName, "memory", memory.shape(), 0, batch, "the batch of x");
-    detail::check_key_lengths(kName, key_lengths, batch, "x", memory.rows(), "memory");
+    detail::check_key_lengths(kName, key_lengths, batch, "x",
+                              detail::rows_of_sequence(memory, executor), "memory");
   }
 
   void check_d_memory(const CrossTokens<T>& tokens, const View<const T>& d_y, const View<T>& d_x,
@@ -240,7 +243,7 @@ class CrossMultiHeadDecoder {
                         std::span<const Index> key_lengths, E&& executor)
       : layer_(&layer), key_lengths_(key_lengths.begin(), key_lengths.end()) {
     check_pattern(layer.op());
-    layer.check_memory(memory.batch(), memory, key_lengths);
+    layer.check_memory(memory.batch(), memory, key_lengths, executor);
     layer.project(memory, kv_, executor);
   }
 

@@ -4,6 +4,8 @@
 /// element.
 #pragma once
 
+#include <vector>
+
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_calls.hpp"
 #include "fovea/layers/token_sums.hpp"
@@ -20,6 +22,9 @@ struct DepthwiseConvOptions {
 /// sequence and from its key length on. So y is that of the shorter sequence, and 0 from the key
 /// length on. x and y are [B, 1, L, C] with dense rows. The bits are the same for any number of
 /// threads.
+///
+/// Over ranks x, and in the backward pass d_y, are copied to where they stand beside the rows of
+/// others that the taps reach; all ranks give d_x or none.
 template <class T>
 class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
  public:
@@ -57,10 +62,11 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& /*saved*/,
                E&& executor = {}) const {
-    check_forward("DepthwiseConv", tokens.x, width(), y, width());
-    check_lengths("DepthwiseConv", tokens);
-    detail::check_is_whole("DepthwiseConv", executor);
-    convolve(tokens, tokens.x, y, false, Into::write, as_executor(executor));
+    check_forward(kName, tokens.x, width(), y, width());
+    auto&& threads = as_executor(executor);
+    const Index rows = detail::rows_of_sequence(tokens.x, threads);
+    check_lengths(kName, tokens, rows);
+    convolve(tokens, rows, tokens.x, y, false, Into::write, threads);
   }
 
   /// Adds to the gradient of the weights. If d_x is given, it is written or added to; from the key
@@ -69,65 +75,121 @@ class DepthwiseConv : public LayerCalls<DepthwiseConv<T>, T, Tokens<T>> {
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& /*saved*/, const View<const T>& d_y,
                 const View<T>& d_x, E&& executor = {}, Into into = Into::write) {
-    check_backward("DepthwiseConv", tokens.x, width(), d_y, width(), d_x);
-    check_lengths("DepthwiseConv", tokens);
-    detail::check_is_whole("DepthwiseConv", executor);
+    check_backward(kName, tokens.x, width(), d_y, width(), d_x);
     auto&& threads = as_executor(executor);
-    const auto rows = static_cast<double>(taps() * d_y.batch() * d_y.rows());
-    T* const d_weights = weight.gradient_sum().data();
-    detail::for_each_column_block(threads, width(), detail::kColumnsPerTask, kProducts * rows,
-                                  [&](Index first, Index count) {
-                                    add_weights(tokens, d_y, d_weights + first, first, count);
-                                  });
+    const Index rows = detail::rows_of_sequence(tokens.x, threads);
+    check_lengths(kName, tokens, rows);
+    with_neighbours(tokens.x, threads, [&](const View<const T>& x) {
+      const Products all{tokens, x, d_y, rows};
+      if constexpr (SpreadsRows<E>) {
+        add_weights_over_ranks(all, threads);
+      } else {
+        add_weights(all, detail::all_tokens(d_y), weight.gradient_sum(), 0, threads);
+      }
+    });
     // This is the same convolution with the taps in reverse order.
-    if (!d_x.is_none()) convolve(tokens, d_y, d_x, true, into, threads);
+    if (!d_x.is_none()) convolve(tokens, rows, d_y, d_x, true, into, threads);
   }
 
  private:
+  static constexpr const char* kName = "DepthwiseConv";
   /// Multiply-adds of a product that take as long as one of a tap does.
   static constexpr double kProducts = 4;
 
+  /// What the gradient of the weights is a sum of.
+  struct Products {
+    const Tokens<T>& tokens;
+    View<const T> x;    // [B, 1, rows, C], of which the rows are there that d_y meets
+    View<const T> d_y;  // [B, 1, L, C] of the tokens that are here
+    Index rows;         // of the sequence
+  };
+
   Index taps() const { return weight.value.rows(); }
 
-  /// y = the convolution of x, or what is added to y.
-  template <class E>
-  void convolve(const Tokens<T>& tokens, const View<const T>& x, const View<T>& y, bool reversed,
-                Into into, E&& threads) const {
-    const LayerKernels<T> kernels;
-    const double products = kProducts * static_cast<double>(weight.value.size());
-    detail::for_each_row_block(threads, y.batch(), y.rows(), products,
-                               [&](Index b, Index first, Index count) {
-                                 kernels.convolve({.x = detail::row_at(x, b, 0),
-                                                   .x_row = x.strides()[2],
-                                                   .length = tokens.length(b),
-                                                   .weights = weight.value.data(),
-                                                   .weights_row = width(),
-                                                   .taps = taps(),
-                                                   .reversed = reversed,
-                                                   .to = detail::row_at(y, b, 0),
-                                                   .to_row = y.strides()[2],
-                                                   .begin = first,
-                                                   .end = first + count,
-                                                   .add = into == Into::add,
-                                                   .width = width()});
-                               });
+  /// Calls f(all) with x where it stands in the sequence, beside the rows that the taps reach.
+  template <class E, class F>
+  void with_neighbours(const View<const T>& x, E& threads, const F& f) const {
+    const auto needs = [half = taps() / 2](const std::vector<Range>& held) {
+      std::vector<Range> rows;
+      for (const Range& range : held) rows.push_back({range.begin - half, range.end + half});
+      return rows;
+    };
+    detail::with_rows_of_others(kName, x, 1, threads, needs, f);
   }
 
-  /// Adds to the gradient of some channels the sums over all tokens, in order.
-  void add_weights(const Tokens<T>& tokens, const View<const T>& d_y, T* d_weights, Index first,
-                   Index count) const {
+  /// y = the convolution of x, or what is added to y. \param rows of the sequence
+  template <class E>
+  void convolve(const Tokens<T>& tokens, Index rows, const View<const T>& x, const View<T>& y,
+                bool reversed, Into into, E& threads) const {
     const LayerKernels<T> kernels;
-    for (Index b = 0; b < d_y.batch(); ++b) {
-      kernels.convolution_weights({.x = detail::row_at(tokens.x, b, 0) + first,
-                                   .x_row = tokens.x.strides()[2],
-                                   .length = tokens.length(b),
-                                   .taps = taps(),
-                                   .d = detail::row_at(d_y, b, 0) + first,
-                                   .d_row = d_y.strides()[2],
-                                   .d_weights = d_weights,
-                                   .d_weights_row = width(),
-                                   .width = count});
-    }
+    const double products = kProducts * static_cast<double>(weight.value.size());
+    with_neighbours(x, threads, [&](const View<const T>& all) {
+      detail::for_each_range(x, threads, [&](Index place, const Range& here) {
+        const auto convolve_some = [&](Index b, Index first, Index count) {
+          kernels.convolve({.x = detail::row_at(all, b, 0),
+                            .x_row = all.strides()[2],
+                            .length = tokens.length(b, rows),
+                            .weights = weight.value.data(),
+                            .weights_row = width(),
+                            .taps = taps(),
+                            .reversed = reversed,
+                            .to = detail::row_at(y, b, place) - here.begin * y.strides()[2],
+                            .to_row = y.strides()[2],
+                            .begin = here.begin + first,
+                            .end = here.begin + first + count,
+                            .add = into == Into::add,
+                            .width = width()});
+        };
+        detail::for_each_row_block(threads, y.batch(), here.end - here.begin, products,
+                                   convolve_some);
+      });
+    });
+  }
+
+  /// Adds the sums over some tokens, in order, to the gradients of some channels.
+  /// \param to [taps, channels] \param channel the first of them
+  template <class E>
+  void add_weights(const Products& all, const detail::TokenRange& some, RowMatrix<T>& to,
+                   Index channel, E& threads) const {
+    const LayerKernels<T> kernels;
+    const Index begin = detail::row_of_sequence(threads, some.rows.begin);
+    const Index count = some.rows.end - some.rows.begin;
+    const Index sequences = some.sequences.end - some.sequences.begin;
+    const auto products = kProducts * static_cast<double>(taps() * sequences * count);
+    detail::for_each_column_block(
+        threads, to.cols(), detail::kColumnsPerTask, products, [&](Index first, Index width) {
+          for (Index b = some.sequences.begin; b < some.sequences.end; ++b) {
+            const T* const d = detail::row_at(all.d_y, b, some.rows.begin);
+            kernels.convolution_weights({.x = detail::row_at(all.x, b, 0) + channel + first,
+                                         .x_row = all.x.strides()[2],
+                                         .length = all.tokens.length(b, all.rows),
+                                         .taps = taps(),
+                                         .begin = begin,
+                                         .end = begin + count,
+                                         .d = d - begin * all.d_y.strides()[2] + channel + first,
+                                         .d_row = all.d_y.strides()[2],
+                                         .d_weights = to.data() + first,
+                                         .d_weights_row = to.cols(),
+                                         .width = width});
+          }
+        });
+  }
+
+  /// The same of all tokens, which are on several ranks. Channels are the rows of the sum, so that
+  /// each rank is at work on some of them.
+  template <class E>
+  void add_weights_over_ranks(const Products& all, E& over) {
+    RowMatrix<T>& gradient = weight.gradient_sum();
+    RowMatrix<T> sums = gradient.transpose();  // [C, taps]
+    detail::sum_over_tokens(all.d_y, sums, detail::kColumnsPerTask, over,
+                            [&](const detail::RowsOfSum<T>& part, const detail::TokenRange& some) {
+                              Eigen::Map<RowMatrix<T>> channels(
+                                  part.data, part.rows.end - part.rows.begin, taps());
+                              RowMatrix<T> by_tap = channels.transpose();
+                              add_weights(all, some, by_tap, part.rows.begin, over);
+                              channels = by_tap.transpose();
+                            });
+    gradient = sums.transpose();
   }
 };
 

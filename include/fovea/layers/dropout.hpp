@@ -87,6 +87,7 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
   void write(const std::optional<TrainingStep>& training, const View<const T>& x, const View<T>& y,
              E&& executor) const {
     if (!drops(training)) return detail::copy_activations<T>(x, y, executor);
+    static_cast<void>(detail::rows_of_sequence(x, executor));
     const std::uint64_t seed = dropout_seed(*training, place_);
     detail::for_each_row_block(
         executor, x.batch(), x.rows(), kProducts * static_cast<double>(x.width()),

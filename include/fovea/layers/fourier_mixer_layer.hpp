@@ -4,6 +4,7 @@
 /// needs FFTW.
 #pragma once
 
+#include "fovea/layers/attend.hpp"
 #include "fovea/layers/layer_calls.hpp"
 #include "fovea/spectral/fourier_mixer.hpp"
 
@@ -49,7 +50,7 @@ class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> 
                E&& executor = {}) const {
     check_tokens(tokens);
     check_forward(name(), tokens.x, width_, y, width_);
-    mixer.forward(tokens.x, y, as_executor(executor));
+    detail::forward_over(mixer, as_executor(executor), tokens.x, y);
   }
 
   /// Writes d_x, if it is given.
@@ -59,7 +60,7 @@ class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> 
                 const View<T>& d_x, E&& executor = {}) {
     check_tokens(tokens);
     check_backward(name(), tokens.x, width_, d_y, width_, d_x);
-    if (!d_x.is_none()) mixer.backward(d_y, d_x, as_executor(executor));
+    if (!d_x.is_none()) detail::backward_over(mixer, as_executor(executor), d_y, d_x);
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "fovea/layers/attend.hpp"
 #include "fovea/layers/learned_global.hpp"
 #include "fovea/layers/learned_projections.hpp"
 #include "fovea/layers/logit_terms.hpp"
@@ -23,29 +24,6 @@ std::conditional_t<std::is_const_v<Op>, const Dropout, Dropout>* dropout_of(Op& 
     return dropout_of(op.attention);
   } else {
     return nullptr;
-  }
-}
-
-/// The forward pass of an operator: of the whole sequence, if the executor spreads its rows.
-template <class Op, class T, class E>
-void attend(const Op& op, const InputsOf<Op, T>& inputs, const View<T>& out,
-            const SavedOf<Op, T>& saved, E&& executor) {
-  if constexpr (SpreadsRows<E>) {
-    executor.forward(op, inputs, out, saved);
-  } else {
-    op.forward(inputs, out, saved, executor);
-  }
-}
-
-/// The backward pass likewise.
-template <class Op, class T, class E>
-void attend_backward(const Op& op, const InputsOf<Op, T>& inputs, const View<const T>& out,
-                     const SavedOf<Op, T>& saved, const View<const T>& d_out,
-                     const GradsOf<Op, T>& grads, E&& executor) {
-  if constexpr (SpreadsRows<E>) {
-    executor.backward(op, inputs, out, saved, d_out, grads);
-  } else {
-    op.backward(inputs, out, saved, d_out, grads, executor);
   }
 }
 

@@ -6,6 +6,7 @@
 /// backward pass.
 #pragma once
 
+#include "fovea/layers/attend.hpp"
 #include "fovea/layers/head_attention.hpp"
 #include "fovea/layers/hidden_map.hpp"
 #include "fovea/layers/layer_norm.hpp"
@@ -115,7 +116,7 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward(name_, tokens.x, sizes_.width, y, sizes_.width);
-    check_lengths(name_, tokens);
+    check_lengths(name_, tokens, detail::rows_of_sequence(tokens.x, executor));
     const Shape& shape = y.shape();
     const View<T> f1 = saved.f1.resize(shape);
     const View<T> f2 = saved.f2.resize(shape);
@@ -123,7 +124,7 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
     const View<T> hidden = saved.hidden.resize(shape);
     map1_.forward(tokens, f1, saved.map1, executor);
     map2_.forward(tokens, f2, saved.map2, executor);
-    cross_.forward(CrossInputs<T>{f1, f2, tokens.key_lengths}, crossed, executor);
+    detail::forward_over(cross_, executor, CrossInputs<T>{f1, f2, tokens.key_lengths}, crossed);
     norm_.forward(crossed, hidden, saved.norm, executor);
     q_.forward(tokens.x, saved.q.resize(shape[0], shape[2], columns()), executor);
     kv_.forward(hidden, saved.kv.resize(shape[0], shape[2], 2 * columns()), executor);
@@ -138,7 +139,7 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
     check_backward(name_, tokens.x, sizes_.width, d_y, sizes_.width, d_x);
-    check_lengths(name_, tokens);
+    check_lengths(name_, tokens, detail::rows_of_sequence(tokens.x, executor));
     check_saved(name_, saved.hidden.view(), tokens.x);
     const View<T> d_hidden = saved.d_hidden.resize(d_y.shape());
     backward_to_cross(tokens, saved, d_y, d_x, executor);
@@ -146,7 +147,8 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
     const View<T> d_f1 = saved.d_f1.resize(d_y.shape());
     const View<T> d_f2 = saved.d_f2.resize(d_y.shape());
     const CrossInputs<T> inputs{saved.f1.view(), saved.f2.view(), tokens.key_lengths};
-    cross_.backward(inputs, d_hidden, CrossGrads<T>{d_f1, d_f2}, executor);
+    detail::backward_over(cross_, executor, inputs, View<const T>(d_hidden),
+                          CrossGrads<T>{d_f1, d_f2});
     map1_.backward(tokens, saved.map1, d_f1, d_x, executor, Into::add);
     map2_.backward(tokens, saved.map2, d_f2, d_x, executor, Into::add);
   }

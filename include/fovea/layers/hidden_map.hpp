@@ -138,7 +138,7 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward("HiddenMap", tokens.x, in(), y, out());
-    check_lengths("HiddenMap", tokens);
+    check_lengths("HiddenMap", tokens, detail::rows_of_sequence(tokens.x, executor));
     if (is_single()) return last_.forward(tokens.x, y, saved.last, executor);
     const View<T> inner = saved.inner.resize(y.batch(), y.rows(), last_.in());
     if (has_convolution()) {

@@ -108,10 +108,4 @@ void check_lengths(const char* layer, const Tokens<T>& tokens, Index rows) {
   detail::check_key_lengths(layer, tokens.key_lengths, tokens.x.batch(), "x", rows, "x");
 }
 
-/// The same where x is all of the sequence.
-template <class T>
-void check_lengths(const char* layer, const Tokens<T>& tokens) {
-  check_lengths(layer, tokens, tokens.x.rows());
-}
-
 FOVEA_NAMESPACE_END

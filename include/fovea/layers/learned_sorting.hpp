@@ -4,23 +4,33 @@
 /// 2020, section 3.1). MultiHead<SinkhornAttention> needs this header.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "fovea/attention/sinkhorn.hpp"
 #include "fovea/layers/learned_inputs.hpp"
+#include "fovea/layers/token_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 /// R = s W + b, where row u of s [N / b, Dm] is the sum of the tokens of block u of the source, and
 /// W has for each key head a column for each block of keys, of as many blocks as `sorted_blocks`
 /// says. A shorter sequence has the first columns of each.
+///
+/// Over ranks the rank of a block's first token gets its other ones and makes its row of R. In the
+/// backward pass all ranks get s and the gradient of R of all blocks, and compute those of W, b and
+/// s alike.
 template <class T>
 class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
  public:
-  /// What is kept from forward to backward, and room for gradients.
+  /// What is kept from forward to backward, and room for gradients, of the blocks that are here:
+  /// all N / b, or over ranks those whose first tokens are here.
   struct Saved {
-    Buffer<T> sums;      ///< [B, 1, N / b, Dm] the sums of blocks
-    Buffer<T> logits;    ///< [B, 1, N / b, Hk sorted_blocks] R of all heads, side by side
+    Index blocks = 0;    ///< N / b
+    Buffer<T> sums;      ///< [B, 1, blocks here, Dm] the sums of blocks
+    Buffer<T> logits;    ///< [B, 1, blocks here, Hk sorted_blocks] R of all heads, side by side
     Buffer<T> d_sums;    ///< [B, 1, N / b, Dm] the gradient of the sums
-    Buffer<T> d_logits;  ///< [B, 1, N / b, Hk sorted_blocks] that of the logits
+    Buffer<T> d_logits;  ///< [B, 1, blocks here, Hk sorted_blocks] that of the logits
   };
 
   /// A network without sizes, which has yet to be assigned to.
@@ -39,17 +49,13 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
     f(self.sorting_);
   }
 
-  /// Computes the sorting logits.
+  /// Computes the sorting logits of the blocks whose first tokens are here.
   /// \throws std::invalid_argument if the source has more blocks than `sorted_blocks`
   template <class E>
   void compute(const SinkhornAttention& op, const Tokens<T>& source, Saved& saved,
                E&& executor) const {
-    static_assert(
-        !SpreadsRows<E>,
-        "MultiHead<SinkhornAttention> does not go over ranks: the tokens of a block, whose "
-        "sum makes its sorting logits, may be on several");
     const View<const T>& x = source.x;
-    const Index blocks = x.rows() / block_;
+    const Index blocks = detail::rows_of_sequence(x, executor) / block_;
     if (op.options.block != block_) {
       refuse(SinkhornAttention::name(), "block", std::to_string(op.options.block),
              std::to_string(block_) + ", that of the layer's making");
@@ -58,11 +64,30 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
       refuse(SinkhornAttention::name(), "the number of blocks of x", std::to_string(blocks),
              "at most " + std::to_string(most_) + ", the sorted_blocks of the layer");
     }
-    const View<T> sums = saved.sums.resize(x.batch(), blocks, x.width());
-    for (Index b = 0; b < x.batch(); ++b) {
-      for (Index u = 0; u < blocks; ++u) sum_block(x, b, u, &sums(b, 0, u, 0));
-    }
-    sorting_.forward(View<const T>(sums), saved.logits.resize(x.batch(), blocks, sorting_.out()),
+    saved.blocks = blocks;
+    const auto begun = [&](const Range& rows) { return blocks_begun(rows, blocks); };
+    Index here = 0;
+    detail::for_each_range(x, executor, [&](Index /*place*/, const Range& rows) {
+      here += begun(rows).end - begun(rows).begin;
+    });
+    const View<T> sums = saved.sums.resize(x.batch(), here, x.width());
+    const auto needs = [&](const std::vector<Range>& held) {
+      std::vector<Range> rows;
+      for (const Range& range : held) {
+        rows.push_back({begun(range).begin * block_, begun(range).end * block_});
+      }
+      return rows;
+    };
+    detail::with_rows_of_others(
+        SinkhornAttention::name(), x, 1, executor, needs, [&](const View<const T>& all) {
+          Index at = 0;
+          detail::for_each_range(x, executor, [&](Index /*place*/, const Range& rows) {
+            for (Index u = begun(rows).begin; u < begun(rows).end; ++u, ++at) {
+              for (Index b = 0; b < x.batch(); ++b) sum_block(all, b, u, &sums(b, 0, at, 0));
+            }
+          });
+        });
+    sorting_.forward(View<const T>(sums), saved.logits.resize(x.batch(), here, sorting_.out()),
                      executor);
   }
 
@@ -70,7 +95,7 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
   template <class S>
   void attach(const Tokens<T>& /*source*/, Saved& saved, SinkhornInputs<T>& inputs,
               S& /*kept*/) const {
-    inputs.sorting = of_key_heads(saved.logits.view());
+    inputs.sorting = of_key_heads(saved.logits.view(), saved.blocks);
   }
 
   /// Asks the operator for their gradient.
@@ -78,30 +103,46 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
     const View<T> logits = saved.logits.view();
     const View<T> d = saved.d_logits.resize(logits.batch(), logits.rows(), logits.width());
     std::fill_n(d.data(), d.size(), T{0});  // columns of blocks that there are not
-    grads.sorting = of_key_heads(d);
+    grads.sorting = of_key_heads(d, saved.blocks);
   }
 
-  /// Adds to the gradients of W and b and, if it is given, to d_source.
+  /// Adds to the gradients of W and b and, if it is given, to d_source. All processes compute the
+  /// gradients of all blocks alike, since those of one process are made of chains of blocks.
   template <class E>
   void finish(const Tokens<T>& source, Saved& saved, const View<T>& d_source, E&& executor) {
-    const View<T> sums = saved.sums.view();
+    const View<const T> sums(saved.sums.view());
     const View<T> d_sums = d_source.is_none()
                                ? View<T>()
-                               : saved.d_sums.resize(sums.batch(), sums.rows(), sums.width());
-    typename Linear<T>::Saved nothing;
-    sorting_.backward(View<const T>(sums), nothing, View<const T>(saved.d_logits.view()), d_sums,
-                      executor);
+                               : saved.d_sums.resize(sums.batch(), saved.blocks, sums.width());
+    const auto gathered = [&](const View<const T>& of_blocks, const auto& f) {
+      const auto all = [&](const std::vector<Range>& /*held*/) {
+        return std::vector<Range>{{0, saved.blocks}};
+      };
+      detail::with_rows_of_others(SinkhornAttention::name(), of_blocks, block_, executor, all, f);
+    };
+    gathered(sums, [&](const View<const T>& all_sums) {
+      gathered(saved.d_logits.view(), [&](const View<const T>& d_logits) {
+        typename Linear<T>::Saved nothing;
+        sorting_.backward(all_sums, nothing, d_logits, d_sums, detail::executor_of_one(executor));
+      });
+    });
     if (d_source.is_none()) return;
-    for (Index b = 0; b < source.x.batch(); ++b) {
-      for (Index n = 0; n < sums.rows() * block_; ++n) {
-        for (Index c = 0; c < sums.width(); ++c) {
-          d_source(b, 0, n, c) += d_sums(b, 0, n / block_, c);
-        }
+    for (Index n = 0; n < source.x.rows(); ++n) {
+      const Index block = detail::row_of_sequence(executor, n) / block_;
+      if (block >= saved.blocks) return;
+      for (Index b = 0; b < source.x.batch(); ++b) {
+        for (Index c = 0; c < sums.width(); ++c) d_source(b, 0, n, c) += d_sums(b, 0, block, c);
       }
     }
   }
 
  private:
+  /// The blocks whose first rows are among some rows of the sequence. \param blocks N / b
+  Range blocks_begun(const Range& rows, Index blocks) const {
+    return {(std::min)((rows.begin + block_ - 1) / block_, blocks),
+            (std::min)((rows.end + block_ - 1) / block_, blocks)};
+  }
+
   void sum_block(const View<const T>& x, Index b, Index u, T* to) const {
     std::fill_n(to, x.width(), T{0});
     for (Index n = u * block_; n < (u + 1) * block_; ++n) {
@@ -110,10 +151,9 @@ class LearnedInputs<SinkhornAttention, T> : public NothingLearned<T> {
     }
   }
 
-  /// Views [B, 1, N / b, Hk sorted_blocks] as [B, Hk, N / b, N / b].
-  View<T> of_key_heads(const View<T>& x) const {
-    return {
-        x.data(), {x.batch(), heads_, x.rows(), x.rows()}, {x.strides()[0], most_, x.width(), 1}};
+  /// Views [B, 1, some blocks, Hk sorted_blocks] as [B, Hk, some blocks, N / b].
+  View<T> of_key_heads(const View<T>& x, Index blocks) const {
+    return {x.data(), {x.batch(), heads_, x.rows(), blocks}, {x.strides()[0], most_, x.width(), 1}};
   }
 
   Index block_ = 1;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "fovea/attention/luna.hpp"
+#include "fovea/layers/attend.hpp"
 #include "fovea/layers/elementwise.hpp"
 #include "fovea/layers/linear.hpp"
 #include "fovea/layers/multi_head.hpp"
@@ -46,6 +47,9 @@ struct LunaOutputs {
 /// LunaAttention; twice that in the backward pass. The layer keeps (H + 2 Hk) D + Dm numbers for
 /// each token and each packed row, and takes as many for gradients. The bits are the same for any
 /// number of threads.
+///
+/// Over ranks all of them have the same p and, if it is given, the same gradient of Yp, and get the
+/// same Yp and gradient of p: what is made of packed rows all compute alike.
 template <class T = float>
 class LunaLayer : public LayerParts<LunaLayer<T>> {
  public:
@@ -114,24 +118,25 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
   template <class E = Serial>
   void forward(const LunaTokens<T>& tokens, const LunaOutputs<T>& y, Saved& saved,
                E&& executor = {}) const {
-    check_tokens(tokens);
+    check_tokens(tokens, detail::rows_of_sequence(tokens.x, executor));
     check_outputs(tokens, y);
+    auto& of_packed = detail::executor_of_one(executor);
     const Index batch = tokens.x.batch();
     const Index rows = tokens.x.rows();
     const Index packed_rows = tokens.packed.rows();
-    pack_q_.forward(tokens.packed, saved.pack_q.resize(batch, packed_rows, width()), executor);
+    pack_q_.forward(tokens.packed, saved.pack_q.resize(batch, packed_rows, width()), of_packed);
     pack_kv_.forward(tokens.x, saved.pack_kv.resize(batch, rows, 2 * key_columns()), executor);
     const View<T> packed = saved.pack_out.resize(batch, packed_rows, width());
     saved.pack_lse.resize({batch, sizes_.heads, packed_rows, 1});
-    op_.pack().forward(pack_inputs(tokens, saved), heads_of(packed),
-                       SoftmaxSaved<T>{saved.pack_lse.view()}, executor);
+    detail::attend<LunaPack, T>(op_.pack(), pack_inputs(tokens, saved), heads_of(packed),
+                                SoftmaxSaved<T>{saved.pack_lse.view()}, executor);
     q_.forward(tokens.x, saved.q.resize(batch, rows, width()), executor);
     kv_.forward(View<const T>(packed), saved.kv.resize(batch, packed_rows, 2 * key_columns()),
-                executor);
+                of_packed);
     const View<T> out = saved.out.resize(batch, rows, width());
     saved.lse.resize({batch, sizes_.heads, rows, 1});
-    op_.unpack().forward(unpack_inputs(saved), heads_of(out), SoftmaxSaved<T>{saved.lse.view()},
-                         executor);
+    detail::attend<LunaUnpack, T>(op_.unpack(), unpack_inputs(saved), heads_of(out),
+                                  SoftmaxSaved<T>{saved.lse.view()}, executor);
     copy(View<const T>(out), y.x);
     copy(View<const T>(packed), y.packed);
   }
@@ -144,7 +149,7 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
   template <class E = Serial>
   void backward(const LunaTokens<T>& tokens, Saved& saved, const LunaOutputs<const T>& d_y,
                 const LunaOutputs<T>& d_tokens, E&& executor = {}) {
-    check_tokens(tokens);
+    check_tokens(tokens, detail::rows_of_sequence(tokens.x, executor));
     check_gradients(tokens, d_y, d_tokens);
     check_saved(kName, saved.q.view(), tokens.x);
     check_saved(kName, saved.pack_q.view(), tokens.packed);
@@ -158,16 +163,18 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
     const View<T> d_packed = like(saved.d_pack_out, saved.pack_out);
     const View<const T> packed = saved.pack_out.view();
     typename Linear<T>::Saved nothing;
-    op_.unpack().backward(unpack_inputs(saved), as_const(heads_of(saved.out.view())),
-                          SoftmaxSaved<T>{saved.lse.view()},
-                          as_heads(d_y.x, 0, sizes_.heads, sizes_.head_width), grads(d_q, d_kv),
-                          executor);
-    kv_.backward(packed, nothing, View<const T>(d_kv), d_packed, executor);
+    auto& of_packed = detail::executor_of_one(executor);
+    detail::attend_backward<LunaUnpack, T>(
+        op_.unpack(), unpack_inputs(saved), heads_of(saved.out.view()),
+        SoftmaxSaved<T>{saved.lse.view()}, as_heads(d_y.x, 0, sizes_.heads, sizes_.head_width),
+        grads(d_q, d_kv), executor);
+    kv_.backward(packed, nothing, View<const T>(d_kv), d_packed, of_packed);
     if (!d_y.packed.is_none()) add(d_y.packed, d_packed);
-    op_.pack().backward(pack_inputs(tokens, saved), as_const(heads_of(saved.pack_out.view())),
-                        SoftmaxSaved<T>{saved.pack_lse.view()}, as_const(heads_of(d_packed)),
-                        grads(d_pack_q, d_pack_kv), executor);
-    pack_q_.backward(tokens.packed, nothing, View<const T>(d_pack_q), d_tokens.packed, executor);
+    detail::attend_backward<LunaPack, T>(op_.pack(), pack_inputs(tokens, saved),
+                                         heads_of(saved.pack_out.view()),
+                                         SoftmaxSaved<T>{saved.pack_lse.view()}, heads_of(d_packed),
+                                         grads(d_pack_q, d_pack_kv), executor);
+    pack_q_.backward(tokens.packed, nothing, View<const T>(d_pack_q), d_tokens.packed, of_packed);
     pack_kv_.backward(tokens.x, nothing, View<const T>(d_pack_kv), d_tokens.x, executor);
     q_.backward(tokens.x, nothing, View<const T>(d_q), d_tokens.x, executor, Into::add);
   }
@@ -177,8 +184,6 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
 
   Index width() const { return sizes_.width; }
   Index key_columns() const { return sizes_.key_heads * sizes_.head_width; }
-
-  static View<const T> as_const(const View<T>& x) { return x; }
 
   View<T> heads_of(const View<T>& x) const {
     return as_heads(x, 0, sizes_.heads, sizes_.head_width);
@@ -220,13 +225,13 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
     for (Index b = 0; b < to.batch(); ++b) detail::rows_of(to, b) += detail::rows_of(from, b);
   }
 
-  void check_tokens(const LunaTokens<T>& tokens) const {
+  /// \param rows of the sequence, of which x may be a part
+  void check_tokens(const LunaTokens<T>& tokens, Index rows) const {
     check_activations(kName, "x", tokens.x, width());
     check_activations(kName, "packed", tokens.packed, width());
     detail::check_extent(kName, "packed", tokens.packed.shape(), 0, tokens.x.batch(),
                          "the batch of x");
-    detail::check_key_lengths(kName, tokens.key_lengths, tokens.x.batch(), "x", tokens.x.rows(),
-                              "x");
+    detail::check_key_lengths(kName, tokens.key_lengths, tokens.x.batch(), "x", rows, "x");
   }
   void check_written_apart(const LunaTokens<T>& tokens, const char* tensor,
                            const View<T>& y) const {

@@ -33,7 +33,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
       for_each_task(threads, y.batch(), [&](Index b, Index /*worker*/) {
         auto mean = detail::rows_of(y, b);
         mean.setZero();
-        for (Index n = 0; n < length(tokens, b, rows); ++n) {
+        for (Index n = 0; n < tokens.length(b, rows); ++n) {
           mean += detail::rows_of(tokens.x, b, n, 1);
         }
         mean *= share(tokens, b, rows);
@@ -53,7 +53,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
     for_each_task(threads, d_y.batch(), [&](Index b, Index /*worker*/) {
       Index counted = 0;  // rows here that lie before the length, which come first
       while (counted < d_x.rows() &&
-             detail::row_of_sequence(threads, counted) < length(tokens, b, all)) {
+             detail::row_of_sequence(threads, counted) < tokens.length(b, all)) {
         ++counted;
       }
       auto rows = detail::rows_of(d_x, b);
@@ -63,12 +63,8 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
   }
 
  private:
-  /// The tokens of sequence b, of which `rows` may not all be here.
-  static Index length(const Tokens<T>& tokens, Index b, Index rows) {
-    return tokens.key_lengths.empty() ? rows : tokens.length(b);
-  }
   static T share(const Tokens<T>& tokens, Index b, Index rows) {
-    return T{1} / static_cast<T>(std::max<Index>(1, length(tokens, b, rows)));
+    return T{1} / static_cast<T>(std::max<Index>(1, tokens.length(b, rows)));
   }
 
   /// The mean of all rows, of which some are here; every process has it.
@@ -80,7 +76,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
                               const Index b = some.sequences.begin;
                               Eigen::Map<RowMatrix<T>> to(sum.data + b * y.width(), 1, y.width());
                               for (Index n = some.rows.begin; n < some.rows.end; ++n) {
-                                if (over.row_of_sequence(n) >= length(tokens, b, rows)) return;
+                                if (over.row_of_sequence(n) >= tokens.length(b, rows)) return;
                                 to += detail::rows_of(tokens.x, b, n, 1);
                               }
                             });

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "fovea/attention/reformer.hpp"
+#include "fovea/layers/attend.hpp"
 #include "fovea/layers/linear.hpp"
 #include "fovea/layers/multi_head.hpp"
 

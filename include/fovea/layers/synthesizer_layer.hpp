@@ -10,7 +10,9 @@
 #include "fovea/attention/dense_synthesizer.hpp"
 #include "fovea/attention/factorised_synthesizer.hpp"
 #include "fovea/attention/random_synthesizer.hpp"
+#include "fovea/layers/attend.hpp"
 #include "fovea/layers/elementwise.hpp"
+#include "fovea/layers/head_matrices.hpp"
 #include "fovea/layers/linear.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -27,48 +29,6 @@ struct SynthesizerLayerOptions {
   SynthesizerOptions attention = {};  ///< options of the operator
 };
 
-namespace detail {
-
-/// A parameter of H matrices, one above the other.
-template <class T>
-struct HeadMatrices {
-  Parameter<T> parameter;  // [H rows, columns]
-  Index heads = 1;
-
-  HeadMatrices() = default;
-  /// \param inputs, outputs of the map that one matrix stands for
-  HeadMatrices(const char* name, Index head_count, Index rows, Index columns,
-               Initialiser& initialiser, Index inputs, Index outputs)
-      : parameter(name, head_count * rows, columns), heads(head_count) {
-    initialiser.draw(parameter, Initialisation::glorot, inputs, outputs);
-  }
-
-  /// The first rows and columns of each matrix, [1, H, rows, columns].
-  View<const T> view(Index rows, Index columns) const {
-    return part(parameter.value, rows, columns);
-  }
-  /// Adds the gradient of these. \param gradient [1, H, rows, columns]
-  void add(const View<T>& gradient) {
-    const View<T> to = part(parameter.gradient_sum(), gradient.rows(), gradient.width());
-    for (Index h = 0; h < heads; ++h) {
-      for (Index n = 0; n < gradient.rows(); ++n) {
-        for (Index c = 0; c < gradient.width(); ++c) to(0, h, n, c) += gradient(0, h, n, c);
-      }
-    }
-  }
-
- private:
-  template <class M>
-  auto part(M& matrix, Index rows, Index columns) const {
-    const Index row = parameter.value.cols();
-    const Index head = parameter.value.rows() / heads * row;
-    using Element = std::remove_reference_t<decltype(*matrix.data())>;
-    return View<Element>(matrix.data(), {1, heads, rows, columns}, {heads * head, head, row, 1});
-  }
-};
-
-}  // namespace detail
-
 /// The weights of a form `Op`, and their gradients.
 template <class Op, class T>
 class SynthesizerWeights;
@@ -77,9 +37,9 @@ class SynthesizerWeights;
 template <class T>
 class SynthesizerWeights<RandomSynthesizerAttention, T> {
  public:
-  /// Room for gradients.
+  /// What is kept, and room for gradients.
   struct Saved {
-    Buffer<T> d_r;  ///< [1, H, L, L]
+    detail::RowsByPosition<T> r;  ///< [1, H, L, N], of the N tokens of the sequence
   };
 
   SynthesizerWeights() = default;
@@ -92,18 +52,24 @@ class SynthesizerWeights<RandomSynthesizerAttention, T> {
   static void each_part(Self& self, F&& f) {
     f(self.r_.parameter);
   }
-  /// Gives the operator what it reads of L positions.
-  void attach(const Tokens<T>& tokens, RandomSynthesizerInputs<T>& to) const {
-    to.r = r_.view(tokens.x.rows(), tokens.x.rows());
+  /// Finds the rows of the tokens.
+  template <class E>
+  void compute(const Tokens<T>& tokens, Saved& saved, E&& executor) const {
+    r_.find_rows(tokens.x.rows(), detail::rows_of_sequence(tokens.x, executor), saved.r, executor);
   }
-  /// Asks for the gradients.
-  void ask(const Tokens<T>& tokens, Saved& saved, RandomSynthesizerGrads<T>& to) const {
-    to.r = saved.d_r.resize({1, r_.heads, tokens.x.rows(), tokens.x.rows()});
+  /// Gives the operator what it reads of L positions.
+  void attach(const Tokens<T>& tokens, const Saved& saved, RandomSynthesizerInputs<T>& to) const {
+    to.r = r_.rows(tokens.x.rows(), tokens.x.rows(), saved.r);
+  }
+  /// Asks for the gradients. \param of what the operator reads
+  void ask(const RandomSynthesizerInputs<T>& of, Saved& saved,
+           RandomSynthesizerGrads<T>& to) const {
+    to.r = saved.r.gradient.resize(of.r.shape());
   }
   /// Adds them to those of the parameters.
   template <class E>
-  void finish(Saved& saved, const View<T>& /*d_x*/, E&& /*executor*/) {
-    r_.add(saved.d_r.view());
+  void finish(Saved& saved, const View<T>& /*d_x*/, E&& executor) {
+    r_.add_rows(saved.r, executor);
   }
 
  private:
@@ -114,10 +80,10 @@ class SynthesizerWeights<RandomSynthesizerAttention, T> {
 template <class T>
 class SynthesizerWeights<FactorisedSynthesizerAttention, T> {
  public:
-  /// Room for gradients.
+  /// What is kept, and room for gradients.
   struct Saved {
-    Buffer<T> d_r1;  ///< [1, H, L, r]
-    Buffer<T> d_r2;  ///< [1, H, L, r]
+    detail::RowsByPosition<T> r1;  ///< [1, H, L, r]
+    detail::RowsByPosition<T> r2;  ///< [1, H, L, r]
   };
 
   SynthesizerWeights() = default;
@@ -134,25 +100,34 @@ class SynthesizerWeights<FactorisedSynthesizerAttention, T> {
     f(self.r1_.parameter);
     f(self.r2_.parameter);
   }
-  /// Gives the operator what it reads of L positions.
-  void attach(const Tokens<T>& tokens, FactorisedSynthesizerInputs<T>& to) const {
-    to.r1 = r1_.view(tokens.x.rows(), r1_.parameter.value.cols());
-    to.r2 = r2_.view(tokens.x.rows(), r2_.parameter.value.cols());
+  /// Finds the rows of the tokens.
+  template <class E>
+  void compute(const Tokens<T>& tokens, Saved& saved, E&& executor) const {
+    r1_.find_rows(tokens.x.rows(), factor(), saved.r1, executor);
+    r2_.find_rows(tokens.x.rows(), factor(), saved.r2, executor);
   }
-  /// Asks for the gradients.
-  void ask(const Tokens<T>& tokens, Saved& saved, FactorisedSynthesizerGrads<T>& to) const {
-    const Shape shape = {1, r1_.heads, tokens.x.rows(), r1_.parameter.value.cols()};
-    to.r1 = saved.d_r1.resize(shape);
-    to.r2 = saved.d_r2.resize(shape);
+  /// Gives the operator what it reads of L positions.
+  void attach(const Tokens<T>& tokens, const Saved& saved,
+              FactorisedSynthesizerInputs<T>& to) const {
+    to.r1 = r1_.rows(tokens.x.rows(), factor(), saved.r1);
+    to.r2 = r2_.rows(tokens.x.rows(), factor(), saved.r2);
+  }
+  /// Asks for the gradients. \param of what the operator reads
+  void ask(const FactorisedSynthesizerInputs<T>& of, Saved& saved,
+           FactorisedSynthesizerGrads<T>& to) const {
+    to.r1 = saved.r1.gradient.resize(of.r1.shape());
+    to.r2 = saved.r2.gradient.resize(of.r2.shape());
   }
   /// Adds them to those of the parameters.
   template <class E>
-  void finish(Saved& saved, const View<T>& /*d_x*/, E&& /*executor*/) {
-    r1_.add(saved.d_r1.view());
-    r2_.add(saved.d_r2.view());
+  void finish(Saved& saved, const View<T>& /*d_x*/, E&& executor) {
+    r1_.add_rows(saved.r1, executor);
+    r2_.add_rows(saved.r2, executor);
   }
 
  private:
+  Index factor() const { return r1_.parameter.value.cols(); }
+
   detail::HeadMatrices<T> r1_;
   detail::HeadMatrices<T> r2_;
 };
@@ -188,8 +163,12 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
     f(self.w2_.parameter);
     if (self.has_biases()) f(self.b2_.parameter);
   }
+  /// Every process reads all weights.
+  template <class E>
+  void compute(const Tokens<T>& /*tokens*/, Saved& /*saved*/, E&& /*executor*/) const {}
   /// Gives the operator what it reads.
-  void attach(const Tokens<T>& tokens, DenseSynthesizerInputs<T>& to) const {
+  void attach(const Tokens<T>& tokens, const Saved& /*saved*/,
+              DenseSynthesizerInputs<T>& to) const {
     to.x = tokens.x;
     to.w1 = w1_.view(width(), hidden());
     to.w2 = w2_.view(hidden(), length());
@@ -197,9 +176,10 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
     to.b1 = b1_.view(1, hidden());
     to.b2 = b2_.view(1, length());
   }
-  /// Asks for the gradients.
-  void ask(const Tokens<T>& tokens, Saved& saved, DenseSynthesizerGrads<T>& to) const {
-    to.x = saved.d_x.resize(tokens.x.shape());
+  /// Asks for the gradients, those of the weights being of all tokens of the sequence.
+  /// \param of what the operator reads
+  void ask(const DenseSynthesizerInputs<T>& of, Saved& saved, DenseSynthesizerGrads<T>& to) const {
+    to.x = saved.d_x.resize(of.x.shape());
     to.w1 = saved.d_w1.resize({1, w1_.heads, width(), hidden()});
     to.w2 = saved.d_w2.resize({1, w1_.heads, hidden(), length()});
     if (!has_biases()) return;
@@ -238,7 +218,8 @@ class SynthesizerWeights<DenseSynthesizerAttention, T> {
 /// lengths hide keys; rows beyond them are computed, too.
 ///
 /// The layer keeps 2 H D numbers for each token, takes as many for gradients, and as many as there
-/// are weights by position. The bits are the same for any number of threads.
+/// are weights by position. Over ranks it also keeps the rows of R, R1 and R2 that the tokens have
+/// that are here. The bits are the same for any number of threads.
 template <class Op, class T = float>
 class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>> {
  public:
@@ -283,12 +264,14 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward(name(), tokens.x, options_.width, y, options_.width);
-    check_tokens(tokens);
+    check_tokens(tokens, detail::rows_of_sequence(tokens.x, executor));
     const View<T> value = saved.value.resize(y.batch(), y.rows(), columns());
     const View<T> heads = saved.heads.resize(y.batch(), y.rows(), columns());
     const View<T> lse = saved.lse.resize({y.batch(), options_.heads, y.rows(), 1});
     value_.forward(tokens.x, value, executor);
-    op_.forward(inputs(tokens, saved), by_head(heads), SoftmaxSaved<T>{lse}, executor);
+    weights_.compute(tokens, saved.weights, executor);
+    detail::attend<Op, T>(op_, inputs(tokens, saved), by_head(heads), SoftmaxSaved<T>{lse},
+                          executor);
     out_.forward(heads, y, executor);
   }
 
@@ -298,17 +281,19 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
     check_backward(name(), tokens.x, options_.width, d_y, options_.width, d_x);
-    check_tokens(tokens);
+    check_tokens(tokens, detail::rows_of_sequence(tokens.x, executor));
     check_saved(name(), saved.value.view(), tokens.x);
     const View<T> d_value = saved.d_value.resize(saved.value.view().shape());
     const View<T> d_heads = saved.d_heads.resize(saved.value.view().shape());
+    const InputsOf<Op, T> from = inputs(tokens, saved);
     GradsOf<Op, T> grads;
     grads.v = by_head(d_value);
-    weights_.ask(tokens, saved.weights, grads);
+    weights_.ask(from, saved.weights, grads);
     typename Linear<T>::Saved nothing;
     out_.backward(saved.heads.view(), nothing, d_y, d_heads, executor);
-    op_.backward(inputs(tokens, saved), by_head(saved.heads.view()),
-                 SoftmaxSaved<T>{saved.lse.view()}, by_head(d_heads), grads, executor);
+    detail::attend_backward<Op, T>(op_, from, by_head(saved.heads.view()),
+                                   SoftmaxSaved<T>{saved.lse.view()}, by_head(d_heads), grads,
+                                   executor);
     value_.backward(tokens.x, nothing, d_value, d_x, executor);
     weights_.finish(saved.weights, d_x, as_executor(executor));
   }
@@ -340,14 +325,15 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
     InputsOf<Op, T> made;
     made.v = by_head(saved.value.view());
     made.key_lengths = tokens.key_lengths;
-    weights_.attach(tokens, made);
+    weights_.attach(tokens, saved.weights, made);
     return made;
   }
 
-  void check_tokens(const Tokens<T>& tokens) const {
-    check_lengths(name(), tokens);
-    if (tokens.x.rows() > options_.length) {
-      refuse(name(), "rows of x", std::to_string(tokens.x.rows()),
+  /// \param rows of the sequence, of which x may be a part
+  void check_tokens(const Tokens<T>& tokens, Index rows) const {
+    check_lengths(name(), tokens, rows);
+    if (rows > options_.length) {
+      refuse(name(), "rows of x", std::to_string(rows),
              "at most " + std::to_string(options_.length) + ", the length of the layer");
     }
     if (!tokens.bias.is_none()) refuse(name(), "bias", "given", "none");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sums over all tokens, which gradients of parameters are: in the order of the tokens, so that
-/// they have the same bits whoever adds up which of them.
+/// What layers make of all tokens, wherever they are: sums over them, which gradients of parameters
+/// are, in the order of the tokens, so that they have the same bits whoever adds up which of them;
+/// and what they make of tokens together with others.
 #pragma once
 
 #include "fovea/core/executor.hpp"
@@ -45,7 +46,7 @@ void sum_over_tokens(const View<X>& x, RowMatrix<T>& sum, Index least_rows, E&& 
   if constexpr (SpreadsRows<E>) {
     const Matrix<T> all = {sum.data(), sum.cols(), 1};
     executor.sum_over_tokens(
-        x.batch(), all, sum.rows(), least_rows,
+        x, all, sum.rows(), least_rows,
         [&](T* to, const Range& rows, Index sequence, const Range& tokens) {
           add(RowsOfSum<T>{to, rows}, TokenRange{{sequence, sequence + 1}, tokens});
         });
@@ -65,12 +66,47 @@ Index row_of_sequence(const E& executor, Index n) {
 }
 
 /// The rows of the sequence that x has, or has a part of.
+/// \throws std::invalid_argument unless x has the rows that are here
 template <class X, class E>
 Index rows_of_sequence(const View<X>& x, const E& executor) {
   if constexpr (SpreadsRows<E>) {
-    return executor.rows_of_sequence();
+    return executor.rows_of_sequence(x.rows());
   } else {
     return x.rows();
+  }
+}
+
+/// Calls f(place, rows) for the ranges of the sequence that are here, where `place` is that of
+/// their first row in x.
+template <class X, class E, class F>
+void for_each_range(const View<X>& x, const E& executor, const F& f) {
+  if constexpr (SpreadsRows<E>) {
+    executor.for_each_range(f);
+  } else {
+    f(Index{0}, Range{0, x.rows()});
+  }
+}
+
+/// Calls f(all) with activations in which tokens that are elsewhere stand beside those that are
+/// here: x itself, if all are here. Its arguments are those of the executor's member.
+template <class T, class E, class Needs, class F>
+void with_rows_of_others(const char* layer, const View<const T>& x, Index block, E&& executor,
+                         const Needs& needs, const F& f) {
+  if constexpr (SpreadsRows<E>) {
+    executor.with_rows_of_others(layer, x, block, needs, f);
+  } else {
+    f(x);
+  }
+}
+
+/// An executor for what every process has and computes alike: nothing of it is spread, and its
+/// tokens are added up once.
+template <class E>
+auto& executor_of_one(E& executor) {
+  if constexpr (SpreadsRows<E>) {
+    return executor.executor();
+  } else {
+    return executor;
   }
 }
 
@@ -84,15 +120,6 @@ double sum_of_tokens(const View<X>& x, E&& executor, const F& of) {
     }
   });
   return sum(0, 0);
-}
-
-/// Refuses an executor that spreads rows, for what reads tokens beside those that are here.
-/// \throws std::invalid_argument
-template <class E>
-void check_is_whole(const char* layer, const E& /*executor*/) {
-  if constexpr (SpreadsRows<E>) {
-    refuse(layer, "the sequence", "spread over ranks", "one that is here");
-  }
 }
 
 }  // namespace detail

@@ -20,10 +20,10 @@ struct ConvolutionArgs {
   bool reversed = false;       ///< whether `convolve` takes the last tap first, as gradients do
   T* to = nullptr;             ///< [., width] rows [begin, end) of it are written by `convolve`
   Index to_row = 0;            ///< of to
-  Index begin = 0;             ///< first row of `to`
+  Index begin = 0;             ///< first row of `to`, or of d
   Index end = 0;               ///< row behind the last one, which may lie behind the sequence
   bool add = false;            ///< whether `to` is added to
-  const T* d = nullptr;        ///< [length, width], read by `convolution_weights`
+  const T* d = nullptr;        ///< [., width], `convolution_weights` reads rows [begin, end) of it
   Index d_row = 0;             ///< of d
   T* d_weights = nullptr;      ///< [taps, width], to which `convolution_weights` adds
   Index d_weights_row = 0;     ///< of d_weights

@@ -6,6 +6,7 @@
 #pragma once
 #include "fovea/kernels/layers/columns.inl.hpp"
 #include "fovea/kernels/layers/convolution.hpp"
+#include "fovea/simd/integers.inl.hpp"
 #include "fovea/simd/register_block.inl.hpp"
 #endif
 
@@ -63,7 +64,8 @@ struct ConvolvedTaps {
     FOVEA_UNROLL
     for (int r = 0; r < R; ++r) sum[r] = lanes.read(to + r * p.d_weights_row);
     const Index shift = tap - p.taps / 2;
-    for (Index i = 0; i < p.length; ++i) {
+    const Index end = smaller(p.end, p.length);
+    for (Index i = p.begin; i < end; ++i) {
       const Vec<T> d = lanes.read(p.d + i * p.d_row + column);
       const Index first = i + shift;
       const bool is_inside = first >= 0 && first + R <= p.length;
@@ -79,7 +81,8 @@ struct ConvolvedTaps {
   }
 };
 
-/// d_weights[t] += sum_i d[i] x[i + t - taps / 2], in the order of the rows.
+/// d_weights[t] += sum_i d[i] x[i + t - taps / 2] for rows [begin, end) of the sequence, in their
+/// order.
 template <class T>
 void convolution_weights(const ConvolutionArgs<T>& p) {
   for_each_vector<T>(p.width, [&](Index c, auto lanes) {

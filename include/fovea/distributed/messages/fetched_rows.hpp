@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rows of other ranks that a layer reads beside its own: neighbours of tokens, or whole blocks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+#include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/exchange_plan.hpp"
+#include "fovea/distributed/rows/row_tensors.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed {
+
+/// The rows of one tensor that this rank holds and those that it needs, where they stand in the
+/// sequence. What is sent is each row once to every rank that needs it. Memory: pages of these
+/// rows.
+template <class T>
+class FetchedRows {
+ public:
+  /// Takes all memory, and finds who sends what.
+  /// \param layout of the rows of `own`; it must outlive this object, as must their memory
+  /// \param needs called as needs(ranges that a rank holds), on every rank for all of them: the
+  /// ranges of rows that this rank needs, of which neither begins nor ends descend; they may
+  /// overlap and go beyond the sequence \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class Needs>
+  FetchedRows(const Communicator& ranks, const RowLayout& layout, const View<const T>& own,
+              const Needs& needs)
+      : FetchedRows(ranks, layout, own, needed_by_all(layout, needs)) {}
+  FetchedRows(const FetchedRows&) = delete;
+  FetchedRows& operator=(const FetchedRows&) = delete;
+
+  /// The messages of this rank.
+  Traffic traffic() const { return exchange_.traffic(); }
+  /// A number by which most plans of messages differ.
+  std::uint64_t plan_number() const { return number_; }
+
+  /// Sends and receives. \returns null, since nothing is computed
+  template <class E>
+  std::exception_ptr run(E&& /*executor*/) {
+    rows_.expect(plan_.with_received(held_, rows_.places().front().rows));
+    rows_.put(0, own_, held_);
+    exchange_.run();
+    return nullptr;
+  }
+
+  /// [B, H, N, W], of which the rows are there that this rank holds or needs.
+  View<const T> rows() const { return rows_.tensor(0); }
+
+ private:
+  using Needed = std::vector<std::vector<Range>>;  // rows that each rank needs
+
+  FetchedRows(const Communicator& ranks, const RowLayout& layout, const View<const T>& own,
+              const Needed& needed)
+      : own_(own),
+        held_(layout.of(ranks.rank())),
+        rows_(own.batch(), layout.rows(), {{own.heads(), own.width()}}),
+        plan_(ExchangePlan::of(
+            layout, ranks.rank(),
+            [&](int rank) -> const auto& { return needed[static_cast<std::size_t>(rank)]; })),
+        exchange_(ranks, rows_, {plan_}) {
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      number_ = 3 * number_ + number_of(rank, needed[static_cast<std::size_t>(rank)]);
+    }
+  }
+
+  template <class Needs>
+  static Needed needed_by_all(const RowLayout& layout, const Needs& needs) {
+    Needed needed;
+    for (int rank = 0; rank < layout.ranks(); ++rank) {
+      needed.push_back(joined(needs(layout.of(rank)), layout.rows()));
+    }
+    return needed;
+  }
+
+  /// The rows of the sequence that are in one of some ranges, whose ends do not descend.
+  static std::vector<Range> joined(const std::vector<Range>& ranges, Index rows) {
+    std::vector<Range> joined;
+    for (const Range& range : ranges) {
+      const Range part = range.within({0, rows});
+      if (part.is_empty()) continue;
+      if (!joined.empty() && part.begin <= joined.back().end) {
+        joined.back().end = (std::max)(joined.back().end, part.end);
+      } else {
+        joined.push_back(part);
+      }
+    }
+    return joined;
+  }
+
+  View<const T> own_;
+  const std::vector<Range>& held_;  // rows of this rank
+  RowTensors<T> rows_;
+  ExchangePlan plan_;
+  Exchange exchange_;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace distributed
+
+FOVEA_NAMESPACE_END

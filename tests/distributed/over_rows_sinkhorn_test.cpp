@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Layers of Sinkhorn attention over ranks: the tokens of a block, whose sum makes its sorting
+/// logits, may be on several ranks, and the bits are those of one process.
+#include <gtest/gtest.h>
+
+#include "distributed/layer_call.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/distributed/over_rows.hpp"
+#include "fovea/distributed/sinkhorn.hpp"
+#include "fovea/layers/learned_sorting.hpp"
+#include "fovea/layers/multi_head.hpp"
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test::distributed_over_rows_sinkhorn {
+
+using fovea::Initialiser;
+using fovea::kChain;
+using fovea::SinkhornAttention;
+using fovea::distributed::with_rows;
+
+template <class T>
+using Layer = fovea::MultiHead<SinkhornAttention, T>;
+
+template <class T>
+Layer<T> made(Index width, Index block, Index most) {
+  Initialiser initialiser(3);
+  return Layer<T>(
+      SinkhornAttention({.block = block, .iterations = 3}),
+      {.width = width, .heads = 4, .key_heads = 2, .head_width = 6, .sorted_blocks = most},
+      initialiser);
+}
+
+template <class T>
+class DistributedSinkhornLayer : public testing::Test {};
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(DistributedSinkhornLayer, Scalars);
+
+/// Blocks that ranges of tokens cut, that are as long as several of them, and more of them than are
+/// added up at once.
+TYPED_TEST(DistributedSinkhornLayer, HasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  check_layer<T>(made<T>(20, 12, 60), 20, {}, {2, 1, 9 * kChain, 20});
+  check_layer<T>(made<T>(6, 3 * kChain, 3), 6, {}, {1, 1, 9 * kChain, 6});
+  check_layer<T>(made<T>(6, 2, 5 * kChain), 6, {}, {1, 1, 7 * kChain + 6, 6});
+}
+
+TYPED_TEST(DistributedSinkhornLayer, TakesLengths) {
+  using T = TypeParam;
+  const std::vector<Index> lengths = {15 * 12, 0, 48 * 12};
+  Tokens<T> tokens;
+  tokens.key_lengths = lengths;
+  check_layer<T>(made<T>(20, 12, 48), 20, tokens, {3, 1, 48 * 12, 20});
+}
+
+TEST(DistributedSinkhornLayerThreads, ChangeNoBit) {
+  fovea::ThreadPool pool(3);
+  check_layer<float>(made<float>(48, 10, 64), 48, {}, {2, 1, 10 * kChain, 48}, pool);
+}
+
+/// A forward pass needs no chains.
+TEST(DistributedSinkhornLayerForward, TakesAnyLayout) {
+  const Layer<float> layer = made<float>(6, 7, 40);
+  Tensor<float> x({2, 1, 210, 6});
+  x.fill(gaussian(3));
+  const Tensor<float> y(x.shape());
+  layer.forward(x.view(), y.view());
+  for (const RowLayout& layout : layouts_of(210, all_ranks().size())) {
+    const Rows rows(all_ranks(), layout);
+    const Tensor<float> own = own_part(x, rows);
+    const Tensor<float> to(own.shape());
+    with_rows(rows, fovea::Serial{},
+              [&](auto& over) { layer.forward(own.view(), to.view(), over); });
+    expect_own_part(to, y, rows, layout.text());
+  }
+}
+
+/// The last rank has three rows, which may be those behind the last whole block.
+RowLayout last_three_apart(Index count) {
+  std::vector<std::vector<Range>> of_ranks(as_size(all_ranks().size()));
+  of_ranks.front().push_back({0, count - 3});
+  of_ranks.back().push_back({count - 3, count});
+  return RowLayout(of_ranks);
+}
+
+/// What a layer of block 7 with at most 40 blocks says to a sequence.
+std::string said_to(Index count, Index block = 7, Index rows_missing = 0) {
+  Layer<float> layer = made<float>(6, 7, 40);
+  layer.op().options.block = block;
+  const Rows rows(all_ranks(), last_three_apart(count));
+  const bool is_first = all_ranks().rank() == 0;
+  const Tensor<float> x({1, 1, rows.own_count() - (is_first ? rows_missing : 0), 6});
+  x.fill(gaussian(3));
+  const Tensor<float> y(x.shape());
+  return refusal([&] {
+    with_rows(rows, fovea::Serial{}, [&](auto& over) { layer.forward(x.view(), y.view(), over); });
+  });
+}
+
+TEST(DistributedSinkhornLayerBadInput, IsNamedOnAllRanks) {
+  EXPECT_EQ(said_to(280), "accepted");
+  EXPECT_EQ(said_to(287),
+            "rank 0: SinkhornAttention: the number of blocks of x is 41; expected at most 40, the "
+            "sorted_blocks of the layer");
+  EXPECT_EQ(said_to(280, 14),
+            "rank 0: SinkhornAttention: block is 14; expected 7, that of the layer's making");
+  for (const Index count : {279, 284}) {
+    const std::string text = said_to(count);
+    EXPECT_EQ(text.substr(0, 32), "rank 0: SinkhornAttention: block");
+    EXPECT_NE(text.find(std::to_string(count)), std::string::npos) << text;
+  }
+  const Index own = last_three_apart(280).count(0);
+  EXPECT_EQ(said_to(280, 7, 1), "rank 0: SinkhornAttention: rows of x is " +
+                                    std::to_string(own - 1) + "; expected " + std::to_string(own) +
+                                    ", those of this rank");
+}
+
+}  // namespace fovea_test::distributed_over_rows_sinkhorn

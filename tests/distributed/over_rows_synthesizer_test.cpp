@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Layers of the Synthesizer over ranks: weights by position meet the rows of every rank, and their
+/// gradients have the bits of one process.
+#include <gtest/gtest.h>
+
+#include "distributed/layer_call.hpp"
+#include "fovea/core/thread_pool.hpp"
+#include "fovea/distributed/over_rows.hpp"
+#include "fovea/distributed/synthesizer_backward.hpp"
+#include "fovea/distributed/synthesizer_forward.hpp"
+#include "fovea/layers/encoder_block.hpp"
+#include "fovea/layers/synthesizer_layer.hpp"
+#include "support/ranks.hpp"
+#include "support/refusal.hpp"
+
+namespace fovea_test::distributed_over_rows_synthesizer {
+
+using fovea::Initialiser;
+using fovea::kChain;
+using fovea::SynthesizerLayerOptions;
+using fovea::distributed::with_rows;
+
+template <class Op>
+class DistributedSynthesizerLayer : public testing::Test {
+ public:
+  template <class T>
+  static auto made(const SynthesizerLayerOptions& options) {
+    Initialiser initialiser(3);
+    return fovea::SynthesizerLayer<Op, T>(options, initialiser);
+  }
+};
+using Ops = testing::Types<fovea::RandomSynthesizerAttention, fovea::FactorisedSynthesizerAttention,
+                           fovea::DenseSynthesizerAttention>;
+TYPED_TEST_SUITE(DistributedSynthesizerLayer, Ops);
+
+/// The layer takes longer sequences, too, whose positions have no gradient here.
+TYPED_TEST(DistributedSynthesizerLayer, HasTheBitsOfOneProcess) {
+  const std::vector<Index> lengths = {3 * kChain + 9, 0};
+  Tokens<float> tokens;
+  tokens.key_lengths = lengths;
+  const Shape shape = {2, 1, 5 * kChain + 17, kLayerWidth};
+  for (const bool causal : {false, true}) {
+    const auto layer = TestFixture::template made<float>({.width = kLayerWidth,
+                                                          .heads = 3,
+                                                          .length = 6 * kChain,
+                                                          .factor = 5,
+                                                          .attention = {.causal = causal}});
+    check_layer<float>(layer, kLayerWidth, causal ? tokens : Tokens<float>{}, shape);
+  }
+}
+
+TYPED_TEST(DistributedSynthesizerLayer, HasTheBitsOfOneProcessInDouble) {
+  const auto layer = TestFixture::template made<double>(
+      {.width = 6, .heads = 2, .head_width = 4, .length = 9 * kChain, .hidden = 7, .bias = false});
+  check_layer<double>(layer, 6, {}, {1, 1, 9 * kChain, 6});
+}
+
+TYPED_TEST(DistributedSynthesizerLayer, MayBeInABlockOnThreads) {
+  using Layer = fovea::SynthesizerLayer<TypeParam, float>;
+  fovea::ThreadPool pool(3);
+  Initialiser initialiser(5);
+  const Layer layer =
+      TestFixture::template made<float>({.width = 16, .heads = 2, .length = 5 * kChain});
+  check_layer<float>(fovea::EncoderBlock<Layer, float>(layer, 16, 20, initialiser), 16, {},
+                     {2, 1, 4 * kChain + 2, 16}, pool);
+}
+
+/// A forward pass needs no chains.
+TYPED_TEST(DistributedSynthesizerLayer, GoesForwardOverAnyLayout) {
+  const auto layer = TestFixture::template made<float>({.width = 6, .heads = 2, .length = 250});
+  Tensor<float> x({1, 1, 211, 6});
+  x.fill(gaussian(3));
+  const Tensor<float> y(x.shape());
+  layer.forward(x.view(), y.view());
+  for (const RowLayout& layout : layouts_of(211, all_ranks().size())) {
+    const Rows rows(all_ranks(), layout);
+    const Tensor<float> own = own_part(x, rows);
+    const Tensor<float> to(own.shape());
+    with_rows(rows, fovea::Serial{},
+              [&](auto& over) { layer.forward(own.view(), to.view(), over); });
+    expect_own_part(to, y, rows, layout.text());
+  }
+}
+
+/// The sequence is as long as all ranks' rows.
+TYPED_TEST(DistributedSynthesizerLayer, RefusesMoreTokensThanItHasPositions) {
+  auto layer = TestFixture::template made<float>({.width = 6, .heads = 2, .length = 499});
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  const Tensor<float> y(x.shape());
+  y.fill(constant(77));
+  EXPECT_EQ(refusal([&] {
+              with_rows(rows, fovea::Serial{},
+                        [&](auto& over) { layer.forward(x.view(), y.view(), over); });
+            }),
+            "rank 0: SynthesizerLayer: rows of x is 500; expected at most 499, the length of the "
+            "layer");
+  typename decltype(layer)::Saved saved;
+  EXPECT_EQ(refusal([&] {
+              with_rows(rows, fovea::Serial{}, [&](auto& over) {
+                layer.backward(x.view(), saved, x.view(), y.view(), over);
+              });
+            }),
+            "rank 0: SynthesizerLayer: rows of x is 500; expected at most 499, the length of the "
+            "layer");
+  for (const float at : y.values()) EXPECT_EQ(at, 77);
+}
+
+/// Lengths are those of the whole sequence.
+TYPED_TEST(DistributedSynthesizerLayer, RefusesLengthsBeyondTheSequence) {
+  const auto layer = TestFixture::template made<float>({.width = 6, .heads = 2, .length = 600});
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  const Tensor<float> y(x.shape());
+  const std::vector<Index> lengths = {501};
+  EXPECT_EQ(refusal([&] {
+              with_rows(rows, fovea::Serial{}, [&](auto& over) {
+                layer.forward({View<const float>(x.view()), lengths}, y.view(), over);
+              });
+            }),
+            "rank 0: SynthesizerLayer: key_lengths[0] is 501; expected 0 to 500, the rows of x");
+}
+
+}  // namespace fovea_test::distributed_over_rows_synthesizer
