@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fuzz/corpus.hpp"
+
 namespace fovea_test::fuzz_calls {
 
 TEST(DrawnCalls, DoAsTheirOraclesDo) {
@@ -11,5 +13,8 @@ TEST(DrawnCalls, DoAsTheirOraclesDo) {
   const auto [judged, undecided] = reformer_calls();
   EXPECT_GT(judged, undecided) << "rounding decides too many buckets to tell anything";
 }
+
+/// What libFuzzer has kept, each of which reaches other code.
+TEST(DrawnCalls, TheCorpusIsRight) { each_kept("calls", 50, try_call); }
 
 }  // namespace fovea_test::fuzz_calls

@@ -4,8 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include "fuzz/corpus.hpp"
+
 namespace fovea_test::fuzz_decoders {
 
 TEST(DrawnDecoders, HaveTheBitsOfForward) { each_drawn(600, 1, try_decoder); }
+
+/// What libFuzzer has kept, each of which reaches other code.
+TEST(DrawnDecoders, TheCorpusIsRight) { each_kept("decoders", 50, try_decoder); }
 
 }  // namespace fovea_test::fuzz_decoders

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fuzz/corpus.hpp"
 #include "support/scratch_folder.hpp"
 
 namespace fovea_test::fuzz_model_files {
@@ -62,6 +63,15 @@ TEST(ModelFiles, ChangedBytesDoNoHarm) {
   }
   EXPECT_GT(accepted, 1000) << "bytes of data may be any";
   EXPECT_LT(accepted, 11000);
+}
+
+/// What libFuzzer has kept, each of which reaches other code.
+TEST(ModelFiles, TheCorpusDoesNoHarm) {
+  Index accepted = 0;
+  each_kept("model_files", 500, [&](std::span<const std::uint8_t> bytes) {
+    accepted += read_model_file(std::as_bytes(bytes)) ? 1 : 0;
+  });
+  EXPECT_GT(accepted, 50);
 }
 
 }  // namespace fovea_test::fuzz_model_files

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "fuzz/corpus.hpp"
+
 namespace fovea_test::fuzz_operators {
 
 TEST(DrawnOperators, DoAsTheirOraclesDo) { each_drawn(600, 1, try_operator); }
@@ -12,5 +14,8 @@ TEST(DrawnOperators, DoAsTheirOraclesDo) { each_drawn(600, 1, try_operator); }
 /// of one number, which is 0, where the oracle had what its own roundings left. 16814: the same of
 /// queries whose keys are the same.
 TEST(DrawnOperators, WhatWasFoundIsMended) { these_drawn({5023, 6596, 16814}, 1, try_operator); }
+
+/// What libFuzzer has kept, each of which reaches other code.
+TEST(DrawnOperators, TheCorpusIsRight) { each_kept("operators", 50, try_operator); }
 
 }  // namespace fovea_test::fuzz_operators
