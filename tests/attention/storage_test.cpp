@@ -155,6 +155,23 @@ TYPED_TEST(StorageOf, RoundsTheFloatResultForEveryLength) {
   });
 }
 
+/// As in decoding: of whole vectors of columns neighbours are transposed as one element.
+TYPED_TEST(StorageOf, RoundsTheFloatResultOfFewRows) {
+  at_each_level([] {
+    for (const Index queries : {1, 2, 5}) {
+      for (const Index width : {8, 16, 32, 48, 64, 96, 128, 192}) {
+        for (const Index keys : {67, 300}) {
+          for (const Guard guard : {Guard::none, Guard::before, Guard::behind}) {
+            const Layout layout{.guard = guard};
+            expect_rounded_by_every_pattern(
+                Problem<TypeParam>(sizes(queries, keys, width, 24), layout), layout);
+          }
+        }
+      }
+    }
+  });
+}
+
 TYPED_TEST(StorageOf, RoundsTheFloatResultOfGroupedHeadsAndKeyLengths) {
   at_each_level([] {
     Problem<TypeParam> problem({3, 6, 2, 70, 150, 24, 18});
