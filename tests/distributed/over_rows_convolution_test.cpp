@@ -142,13 +142,13 @@ TEST(DistributedConvolutionBadInput, IsNamedOnAllRanks) {
     EXPECT_TRUE(layer.weight.gradient.size() == 0 || layer.weight.gradient.isZero());
     return text;
   };
-  const std::string rank = "rank " + std::to_string(last) + ": DepthwiseConv: ";
+  const std::string rank = "rank " + std::to_string(last);
   const Index own = rows.layout().count(last);
-  EXPECT_EQ(said(5, is_last ? 1 : 0), rank + "rows of x is " + std::to_string(own - 1) +
-                                          "; expected " + std::to_string(own) +
-                                          ", those of this rank");
+  EXPECT_EQ(said(5, is_last ? 1 : 0), rank + ": with_rows: rows of activations is " +
+                                          std::to_string(own - 1) + "; expected " +
+                                          std::to_string(own) + ", the rows of " + rank);
   EXPECT_EQ(said(5, 0, {is_last ? Index{501} : Index{500}}),
-            rank + "key_lengths[0] is 501; expected 0 to 500, the rows of x");
+            rank + ": DepthwiseConv: key_lengths[0] is 501; expected 0 to 500, the rows of x");
   if (last == 0) return;
   EXPECT_EQ(said(is_last ? 3 : 5, 0),
             "DepthwiseConv: ranks differ in who holds which rows, or in the options");

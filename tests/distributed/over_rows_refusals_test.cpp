@@ -153,4 +153,22 @@ TEST(DistributedLayerBadInput, IsARankWithOtherRows) {
   }
 }
 
+/// So is what a layer gives out to others.
+TEST(DistributedLayerBadInput, IsARankThatGivesOtherRows) {
+  const int last = all_ranks().size() - 1;
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  const Index held = fovea::distributed::blocks_of(rows.layout(), 10).count(all_ranks().rank());
+  const bool is_last = all_ranks().rank() == last;
+  const Tensor<float> x({1, 1, held + (is_last ? 1 : 0), 6});
+  const std::string text = refusal([&] {
+    with_rows(rows, fovea::Serial{}, [&](auto& over) {
+      over.with_rows_of_others(
+          "Layer", View<const float>(x.view()), 10, [](const auto& own) { return own; },
+          [](const auto& /*all*/) { ADD_FAILURE() << "rows were given"; });
+    });
+  });
+  const std::string begin = "rank " + std::to_string(last) + ": Layer: rows of x is ";
+  EXPECT_EQ(text.substr(0, begin.size()), begin) << text;
+}
+
 }  // namespace fovea_test::distributed_over_rows_refusals

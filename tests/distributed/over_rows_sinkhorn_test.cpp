@@ -111,9 +111,9 @@ TEST(DistributedSinkhornLayerBadInput, IsNamedOnAllRanks) {
     EXPECT_NE(text.find(std::to_string(count)), std::string::npos) << text;
   }
   const Index own = last_three_apart(280).count(0);
-  EXPECT_EQ(said_to(280, 7, 1), "rank 0: SinkhornAttention: rows of x is " +
+  EXPECT_EQ(said_to(280, 7, 1), "rank 0: with_rows: rows of activations is " +
                                     std::to_string(own - 1) + "; expected " + std::to_string(own) +
-                                    ", those of this rank");
+                                    ", the rows of rank 0");
 }
 
 }  // namespace fovea_test::distributed_over_rows_sinkhorn

@@ -240,7 +240,8 @@ class OverRows {
 /// `over`. The memory of CrossMultiHead is spread as its tokens are. The compiler refuses others.
 ///
 /// Cost: that of this rank's tokens; a sum goes through the ranks in up to four parts for each, and
-/// to all. Memory: two of the largest parameter.
+/// to all; rows of others that a layer reads come once in a pass. Memory: two of the largest
+/// parameter, and a copy of the rows that a layer reads beside those of others.
 /// \param rows who holds what \param executor that of this rank's work
 /// \param f called as f(over), with an executor for the layers; all ranks must call the same
 /// \returns the messages of this rank
