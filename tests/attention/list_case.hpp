@@ -3,7 +3,6 @@
 /// Cases of operators that attend over lists of keys.
 #pragma once
 
-
 #include "attention/case.hpp"
 
 namespace fovea_test {

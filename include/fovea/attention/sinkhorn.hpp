@@ -114,8 +114,9 @@ class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
   double products(const AttentionShape& s, Index of_pair, Index of_sum) const {
     const auto heads = static_cast<double>(s.batch * s.query_heads);
     const Index sums = s.queries / options.block * s.queries;
-    return heads * (static_cast<double>(visible_pairs(s)) * static_cast<double>(of_pair) +
-                    static_cast<double>(sums) * static_cast<double>(of_sum * (s.width + s.value_width)));
+    return heads *
+           (static_cast<double>(visible_pairs(s)) * static_cast<double>(of_pair) +
+            static_cast<double>(sums) * static_cast<double>(of_sum * (s.width + s.value_width)));
   }
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: exact
