@@ -12,6 +12,7 @@
 #include "fovea/distributed/over_rows.hpp"
 #include "fovea/layers.hpp"
 #include "support/ranks.hpp"
+#include "support/refusal.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test {
@@ -125,6 +126,41 @@ void check_layer(const Layer& layer, Index out = kLayerWidth, const Tokens<T>& w
     expect_own_part(own.d_x, whole.d_x, rows, layout.text() + ", d_x");
     expect_same(own.gradients(), whole.gradients(), layout.text());
   }
+}
+
+/// Compares the forward pass of a layer, which needs no chains, over some layouts with one process.
+/// Rows of own tensors stand apart, and nothing is written between them.
+/// \param shape of x, and of y
+template <class T, class Layer>
+void check_forward(const Layer& layer, const Shape& shape, const std::vector<RowLayout>& layouts) {
+  Tensor<T> x(shape);
+  x.fill(gaussian(3));
+  const Tensor<T> y(shape);
+  layer.forward(x.view(), y.view());
+  for (const RowLayout& layout : layouts) {
+    const Rows rows(all_ranks(), layout);
+    const Tensor<T> own = own_part(x, rows, {.offset = 3, .gap = 5});
+    const Tensor<T> to(own.shape(), {.gap = 2});
+    fovea::distributed::with_rows(rows, fovea::Serial{},
+                                  [&](auto& over) { layer.forward(own.view(), to.view(), over); });
+    expect_own_part(to, y, rows, layout.text());
+    EXPECT_EQ(to.changed_gaps(), 0) << layout.text();
+  }
+}
+
+/// What a layer says to a key length of 501 where all ranks have 500 tokens.
+/// \param width channels of x, and of y
+template <class T, class Layer>
+std::string said_to_a_length_beyond(const Layer& layer, Index width) {
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), fovea::kChain));
+  const Tensor<T> x({1, 1, rows.own_count(), width});
+  const Tensor<T> y(x.shape());
+  const std::vector<Index> lengths = {501};
+  return refusal([&] {
+    fovea::distributed::with_rows(rows, fovea::Serial{}, [&](auto& over) {
+      layer.forward({View<const T>(x.view()), lengths}, y.view(), over);
+    });
+  });
 }
 
 }  // namespace fovea_test

@@ -61,19 +61,7 @@ TEST(DistributedSinkhornLayerThreads, ChangeNoBit) {
 
 /// A forward pass needs no chains.
 TEST(DistributedSinkhornLayerForward, TakesAnyLayout) {
-  const Layer<float> layer = made<float>(6, 7, 40);
-  Tensor<float> x({2, 1, 210, 6});
-  x.fill(gaussian(3));
-  const Tensor<float> y(x.shape());
-  layer.forward(x.view(), y.view());
-  for (const RowLayout& layout : layouts_of(210, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
-    const Tensor<float> own = own_part(x, rows);
-    const Tensor<float> to(own.shape());
-    with_rows(rows, fovea::Serial{},
-              [&](auto& over) { layer.forward(own.view(), to.view(), over); });
-    expect_own_part(to, y, rows, layout.text());
-  }
+  check_forward<float>(made<float>(6, 7, 40), {2, 1, 210, 6}, layouts_of(210, all_ranks().size()));
 }
 
 /// The last rank has three rows, which may be those behind the last whole block.

@@ -18,14 +18,12 @@
 #include "fovea/layers/fsat_layer.hpp"
 #include "fovea/layers/post_norm_block.hpp"
 #include "support/ranks.hpp"
-#include "support/refusal.hpp"
 
 namespace fovea_test::distributed_over_rows_spectral {
 
 using fovea::HiddenMapKind;
 using fovea::Initialiser;
 using fovea::kChain;
-using fovea::distributed::with_rows;
 
 constexpr HiddenMapKind kMaps[] = {HiddenMapKind::fully_connected, HiddenMapKind::convolution,
                                    HiddenMapKind::two_fully_connected};
@@ -88,15 +86,7 @@ TEST(DistributedSpectralLayerBadInput, IsALengthBeyondTheSequence) {
   options.width = 6;
   Initialiser initialiser(3);
   const fovea::FatLayer<float> layer(options, initialiser);
-  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
-  const Tensor<float> x({1, 1, rows.own_count(), 6});
-  const Tensor<float> y(x.shape());
-  const std::vector<Index> lengths = {501};
-  EXPECT_EQ(refusal([&] {
-              with_rows(rows, fovea::Serial{}, [&](auto& over) {
-                layer.forward({View<const float>(x.view()), lengths}, y.view(), over);
-              });
-            }),
+  EXPECT_EQ(said_to_a_length_beyond<float>(layer, 6),
             "rank 0: FatLayer: key_lengths[0] is 501; expected 0 to 500, the rows of x");
 }
 

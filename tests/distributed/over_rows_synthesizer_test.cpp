@@ -69,18 +69,7 @@ TYPED_TEST(DistributedSynthesizerLayer, MayBeInABlockOnThreads) {
 /// A forward pass needs no chains.
 TYPED_TEST(DistributedSynthesizerLayer, GoesForwardOverAnyLayout) {
   const auto layer = TestFixture::template made<float>({.width = 6, .heads = 2, .length = 250});
-  Tensor<float> x({1, 1, 211, 6});
-  x.fill(gaussian(3));
-  const Tensor<float> y(x.shape());
-  layer.forward(x.view(), y.view());
-  for (const RowLayout& layout : layouts_of(211, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
-    const Tensor<float> own = own_part(x, rows);
-    const Tensor<float> to(own.shape());
-    with_rows(rows, fovea::Serial{},
-              [&](auto& over) { layer.forward(own.view(), to.view(), over); });
-    expect_own_part(to, y, rows, layout.text());
-  }
+  check_forward<float>(layer, {1, 1, 211, 6}, layouts_of(211, all_ranks().size()));
 }
 
 /// The sequence is as long as all ranks' rows.
@@ -110,15 +99,7 @@ TYPED_TEST(DistributedSynthesizerLayer, RefusesMoreTokensThanItHasPositions) {
 /// Lengths are those of the whole sequence.
 TYPED_TEST(DistributedSynthesizerLayer, RefusesLengthsBeyondTheSequence) {
   const auto layer = TestFixture::template made<float>({.width = 6, .heads = 2, .length = 600});
-  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
-  const Tensor<float> x({1, 1, rows.own_count(), 6});
-  const Tensor<float> y(x.shape());
-  const std::vector<Index> lengths = {501};
-  EXPECT_EQ(refusal([&] {
-              with_rows(rows, fovea::Serial{}, [&](auto& over) {
-                layer.forward({View<const float>(x.view()), lengths}, y.view(), over);
-              });
-            }),
+  EXPECT_EQ(said_to_a_length_beyond<float>(layer, 6),
             "rank 0: SynthesizerLayer: key_lengths[0] is 501; expected 0 to 500, the rows of x");
 }
 

@@ -297,18 +297,7 @@ TEST(DistributedLayerForward, TakesAnyLayout) {
   using Attention = MultiHead<fovea::FullAttention, float>;
   const Attention layer(fovea::FullAttention{},
                         {.width = 8, .heads = 2, .rotary = fovea::RotaryOptions{}}, initialiser);
-  Tensor<float> x({1, 1, 211, 8});
-  x.fill(gaussian(3));
-  const Tensor<float> y(x.shape());
-  layer.forward(x.view(), y.view());
-  for (const RowLayout& layout : layouts_of(211, all_ranks().size())) {
-    const Rows rows(all_ranks(), layout);
-    const Tensor<float> own = own_part(x, rows);
-    const Tensor<float> to(own.shape());
-    with_rows(rows, fovea::Serial{},
-              [&](auto& over) { layer.forward(own.view(), to.view(), over); });
-    expect_own_part(to, y, rows, layout.text());
-  }
+  check_forward<float>(layer, {1, 1, 211, 8}, layouts_of(211, all_ranks().size()));
 }
 
 TEST(DistributedLayerTraffic, IsASumForEachNeighbourAndForAll) {

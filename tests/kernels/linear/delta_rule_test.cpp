@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fovea/kernels/linear/table.hpp"
+#include "kernels/linear/own_map.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
@@ -57,15 +58,6 @@ W derivative(FeatureMapKind kind, W x) {
   if (kind == relu) return x > 0 ? 1 : 0;
   return 2 * x;
 }
-template <class T>
-void square(const T* x, T* y, Index n) noexcept {
-  for (Index i = 0; i < n; ++i) y[i] = x[i] * x[i];
-}
-template <class T>
-void twice(const T* x, T* y, Index n) noexcept {
-  for (Index i = 0; i < n; ++i) y[i] = 2 * x[i];
-}
-
 /// Memory that holds NaN, aligned to 64 bytes.
 template <class T>
 struct Memory {

@@ -14,6 +14,7 @@
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/linear/grad.hpp"
 #include "fovea/kernels/linear/table.hpp"
+#include "kernels/linear/own_map.hpp"
 #include "support/fill.hpp"
 #include "support/tensor.hpp"
 
@@ -25,16 +26,6 @@ using fovea::FeatureMapKind;
 using fovea::LinearGradRows;
 using fovea::LinearGradTokens;
 using fovea::Matrix;
-
-/// x^2: a map of one's own.
-template <class T>
-void square(const T* x, T* y, Index n) noexcept {
-  for (Index i = 0; i < n; ++i) y[i] = x[i] * x[i];
-}
-template <class T>
-void twice(const T* x, T* y, Index n) noexcept {
-  for (Index i = 0; i < n; ++i) y[i] = 2 * x[i];
-}
 
 template <class T>
 FeatureMapArgs<T> map_args(FeatureMapKind kind) {

@@ -3,13 +3,13 @@
 /// Rows of other ranks that a layer reads beside its own: neighbours of tokens, or whole blocks.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <vector>
 
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/exchange_plan.hpp"
+#include "fovea/distributed/rows/row_set.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -25,8 +25,8 @@ class FetchedRows {
   /// Takes all memory, and finds who sends what.
   /// \param layout of the rows of `own`; it must outlive this object, as must their memory
   /// \param needs called as needs(ranges that a rank holds), on every rank for all of them: the
-  /// ranges of rows that this rank needs, of which neither begins nor ends descend; they may
-  /// overlap and go beyond the sequence \throws std::bad_alloc, and std::runtime_error if MPI fails
+  /// ranges of rows that this rank needs, which may overlap and go beyond the sequence
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class Needs>
   FetchedRows(const Communicator& ranks, const RowLayout& layout, const View<const T>& own,
               const Needs& needs)
@@ -72,24 +72,11 @@ class FetchedRows {
   static Needed needed_by_all(const RowLayout& layout, const Needs& needs) {
     Needed needed;
     for (int rank = 0; rank < layout.ranks(); ++rank) {
-      needed.push_back(joined(needs(layout.of(rank)), layout.rows()));
+      RowSet rows(layout.rows());
+      for (const Range& range : needs(layout.of(rank))) rows.add(range.within({0, layout.rows()}));
+      needed.push_back(rows.ranges());
     }
     return needed;
-  }
-
-  /// The rows of the sequence that are in one of some ranges, whose ends do not descend.
-  static std::vector<Range> joined(const std::vector<Range>& ranges, Index rows) {
-    std::vector<Range> joined;
-    for (const Range& range : ranges) {
-      const Range part = range.within({0, rows});
-      if (part.is_empty()) continue;
-      if (!joined.empty() && part.begin <= joined.back().end) {
-        joined.back().end = (std::max)(joined.back().end, part.end);
-      } else {
-        joined.push_back(part);
-      }
-    }
-    return joined;
   }
 
   View<const T> own_;
