@@ -12,11 +12,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import copies  # noqa: E402
+import fates  # noqa: E402
 import mutants  # noqa: E402
 import mutate  # noqa: E402
 import switches  # noqa: E402
 
-INCLUDE = mutate.ROOT / "include" / "fovea"
+INCLUDE = copies.ROOT / "include" / "fovea"
 
 
 def afters(line: str) -> list[str]:
@@ -147,7 +149,7 @@ class Switches(unittest.TestCase):
                 if places[m.line] - 1 != round_:
                     continue
                 if form := switches.switched(lines, m, len(kept)):
-                    kept.append(mutate.Switch(len(kept), m, *form))
+                    kept.append(copies.Switch(len(kept), m, *form))
                     changed[m.line - 1] = form[0]
                 else:  # a part of a statement, and no operator
                     self.assertEqual(m.kind, "strides")
@@ -175,16 +177,16 @@ class Switches(unittest.TestCase):
         mutant = mutants.Mutant("core/view.hpp", 7, "sign", "a + b", "a - b")
         output = ["/x/include/fovea/core/view.hpp: In function 'f':",
                   "/x/include/fovea/core/view.hpp:7:3: error: no match for 'operator-'"]
-        places = {("core/view.hpp", 7): mutate.Switch(5, mutant, "", "")}
-        self.assertEqual(mutate.blamed(output, places), {5})
-        self.assertEqual(mutate.blamed(output[:1], places), set())
+        places = {("core/view.hpp", 7): copies.Switch(5, mutant, "", "")}
+        self.assertEqual(copies.blamed(output, places), {5})
+        self.assertEqual(copies.blamed(output[:1], places), set())
         within = ["/x/include/fovea/core/view.hpp:7:9:   required from here",
                   "/x/include/fovea/mutation.hpp:40:2: error: no match for 'operator-'"]
-        self.assertEqual(mutate.blamed(within, places), {5})
+        self.assertEqual(copies.blamed(within, places), {5})
         call = ["/x/include/fovea/core/view.hpp:5:3: error: no matching function for call to 'f'"]
-        self.assertEqual(mutate.blamed(call, places), set())
-        self.assertEqual(mutate.blamed(call, places, below=2), {5})
-        self.assertEqual(mutate.blamed(call, places, below=1), set())
+        self.assertEqual(copies.blamed(call, places), set())
+        self.assertEqual(copies.blamed(call, places, below=2), {5})
+        self.assertEqual(copies.blamed(call, places, below=1), set())
 
 
 class Places(unittest.TestCase):
@@ -200,13 +202,13 @@ class Places(unittest.TestCase):
 
 class Survivors(unittest.TestCase):
     def test_stand_in_the_headers_with_a_reason(self) -> None:
-        known = mutate.known_survivors()
+        known = fates.known_survivors()
         self.assertGreater(len(known), 100)
         made = {m.mistake
                 for floor in mutants.FLOORS for m in mutants.mutants_of(INCLUDE, floor)}
         for mistake, reason in known.items():
             self.assertIn(mistake, made)
-            self.assertIn(reason.verdict, mutate.VERDICTS)
+            self.assertIn(reason.verdict, fates.VERDICTS)
             self.assertGreater(len(reason.text), 15, mistake)
 
     def test_those_that_could_be_seen_are_asked_again(self) -> None:
@@ -218,22 +220,22 @@ class Survivors(unittest.TestCase):
             return {"name": "core/a.hpp:6 relation", "before": before,
                     "after": before.replace("<", "<="), "fate": fate}
 
-        known = {("core/a.hpp", "a < b", "a <= b"): mutate.Reason("equal", "a is never b")}
+        known = {("core/a.hpp", "a < b", "a <= b"): fates.Reason("equal", "a is never b")}
         able = [mutant(1, "a < b"), mutant(2, "c < d"), mutant(3, "e < f"), mutant(4, "g < h"),
                 mutant(5, "c < d")]
         before = [result("survived", "a < b"), result("survived those asked", "c < d"),
                   result("core/a", "e < f")]
-        self.assertEqual(mutate.asked_again(able, before, known), [able[4]])
+        self.assertEqual(fates.asked_again(able, before, known), [able[4]])
 
     def test_those_that_cannot_be_seen_are_counted_apart(self) -> None:
-        known = {("core/a.hpp", "a < b", "a <= b"): mutate.Reason("equal", "a is never b"),
-                 ("core/a.hpp", "c < d", "c <= d"): mutate.Reason("hole", "no test asks")}
+        known = {("core/a.hpp", "a < b", "a <= b"): fates.Reason("equal", "a is never b"),
+                 ("core/a.hpp", "c < d", "c <= d"): fates.Reason("hole", "no test asks")}
 
         def result(fate: str, before: str) -> dict:
             return {"name": "core/a.hpp:7 relation", "before": "  " + before,
                     "after": "  " + before.replace("<", "<="), "fate": fate}
 
-        text = mutate.summary([result("survived", "a < b"), result("survived", "c < d"),
+        text = fates.summary([result("survived", "a < b"), result("survived", "c < d"),
                                result("core/a", "e < f"), result("invalid", "g < h")], known)
         self.assertTrue(text.startswith("1 of 3 mutants killed (33.3 %), 2 survived"), text)
         self.assertTrue(text.endswith("1 of the survivors cannot be seen: of the others 50.0 % are "
@@ -249,7 +251,7 @@ add_test([=[attention/backward/2]=] "/build/tests/attention_backward_test" "--gt
 set_tests_properties([=[attention/backward/2]=] PROPERTIES  ENVIRONMENT "SHARDS=2;SHARD=1" LABELS "a")
 add_test([=[distributed/rows/3_ranks]=] "/usr/bin/mpiexec" "-n" "3" "/build/tests/distributed_tests")
 """.splitlines()
-        found = mutate.tests_of(lines, Path("/build/tests"))
+        found = copies.tests_of(lines, Path("/build/tests"))
         self.assertEqual(list(found), ["core/view", "attention/backward/2"])
         self.assertEqual(found["core/view"].command,
                          ["/build/tests/core_tests-O0", "core/view", "--gtest_brief=1"])
