@@ -29,16 +29,6 @@ struct FarExtras {
   bool has_near = false;
   bool has_beta = false;
   bool has_projection = false;
-  bool has_delta = false;
-
-  /// What is not there over ranks: gradients of logits that differ between columns, or beside a
-  /// delta rule.
-  bool gives_logits() const {
-    const auto has_columns = [](const std::string& of) {
-      return of.find('d') != std::string::npos;
-    };
-    return !has_delta && !has_columns(blend.near_logits) && !has_columns(blend.far_logits);
-  }
 };
 
 template <class T>
@@ -58,8 +48,8 @@ struct FarCall : SpreadCall<T> {
                                projection.whole.shape())),
         near(add_logits("near logits", extras.blend.near_logits, s.seed + 800)),
         far(add_logits("far logits", extras.blend.far_logits, s.seed + 900)),
-        d_near(add_gradient("d_near_logits", near, extras.gives_logits())),
-        d_far(add_gradient("d_far_logits", far, extras.gives_logits())) {
+        d_near(add_gradient("d_near_logits", near)),
+        d_far(add_gradient("d_far_logits", far)) {
     this->lse.role = Role::none;
     d_near.is_alike = d_far.is_alike = d_projection.is_alike = true;
   }
@@ -96,16 +86,14 @@ struct FarCall : SpreadCall<T> {
     return this->add(name, read_if(!dims.empty()), Held::whole,
                      blend_shape(this->sequence.shape, dims), gaussian(seed));
   }
-  Numbers& add_gradient(const char* name, const Numbers& of, bool is_given) {
-    return this->add(name, gradient_if(is_given && of.role == Role::read), Held::whole,
-                     of.whole.shape());
+  Numbers& add_gradient(const char* name, const Numbers& of) {
+    return this->add(name, gradient_if(of.role == Role::read), Held::whole, of.whole.shape());
   }
 };
 
 template <class T, class Op>
-void try_far(const Op& op, Bytes& bytes, bool has_delta = false) {
+void try_far(const Op& op, Bytes& bytes) {
   FarExtras extras;
-  extras.has_delta = has_delta;
   extras.has_projection = std::is_same_v<Op, fovea::PerformerAttention>;
   if constexpr (requires { Op::kHasNear; }) {
     extras.has_near = Op::kHasNear;
@@ -114,7 +102,6 @@ void try_far(const Op& op, Bytes& bytes, bool has_delta = false) {
   }
   const DrawnSequence sequence(bytes, 1, 1500);
   FarCall<T> call(sequence, extras);
-  call.goes_back = !has_delta || sequence.lengths.empty();
   const RowLayout layout = drawn_row_layout(bytes, sequence.shape.queries);
   try_spread(op, "", call, false, layout, layout, bytes);
 }
@@ -129,13 +116,13 @@ void try_any(Bytes& bytes) {
     case 2:
       return try_far<T>(drawn_linear<EluPlusOne, EluMinusPlusOne>(bytes), bytes);
     case 3:
-      return try_far<T>(fovea::DeltaRuleAttention<EluPlusOne>(), bytes, true);
+      return try_far<T>(fovea::DeltaRuleAttention<EluPlusOne>(), bytes);
     case 4:
       return try_far<T>(drawn_fmm<fovea::FmmOneKernel>(bytes, bytes.once_in(2)), bytes);
     case 5:
       return try_far<T>(drawn_fmm<fovea::FmmTwoKernels>(bytes, bytes.once_in(2)), bytes);
     case 6:
-      return try_far<T>(drawn_fmm<fovea::FmmTwoKernelsFastWeight>(bytes, true), bytes, true);
+      return try_far<T>(drawn_fmm<fovea::FmmTwoKernelsFastWeight>(bytes, true), bytes);
     default:
       return try_far<T>(fovea::PerformerAttention{{.causal = bytes.once_in(2)}}, bytes);
   }

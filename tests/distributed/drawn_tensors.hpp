@@ -232,7 +232,6 @@ class SpreadTensors {
 
   std::vector<std::unique_ptr<AnySpreadTensor>> tensors;
   DrawnSequence sequence;
-  bool goes_back = true;  // whether the operator has a backward pass of this
 };
 
 /// Those of attention. An operator's own calls add theirs, and make of them inputs(where),

@@ -170,7 +170,7 @@ void try_spread(const Op& op, const std::string& made, Call& call, bool are_alik
     }
   };
   Passes passes;
-  passes.has_backward = !bytes.once_in(3) && std::floating_point<T> && call.goes_back;
+  passes.has_backward = !bytes.once_in(3) && std::floating_point<T>;
   passes.keeps = bytes.once_in(2);
   passes.is_alike = are_alike;
   compare_spread(std::string(Op::name()) + made, call, passes, &call.lse, layout, blocks, bytes,

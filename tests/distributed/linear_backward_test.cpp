@@ -15,14 +15,6 @@ namespace fovea_test::distributed_linear_backward {
 using fovea::EluPlusOne;
 using fovea::View;
 
-template <class Op, class T>
-fovea::InputsOf<Op, T> inputs_of(const Op& op, const LinearProblem<T>& problem) {
-  auto in = problem.inputs(op);
-  // Without rows behind them: the backward pass of a delta rule takes no lengths.
-  if constexpr (Op::kHasBeta) in.key_lengths = {};
-  return in;
-}
-
 /// \param keeps whether the near field is saved
 template <class Op, class T, class... Executor>
 void check(const std::string& name, const Op& op, const LinearProblem<T>& whole, bool keeps,
@@ -30,18 +22,17 @@ void check(const std::string& name, const Op& op, const LinearProblem<T>& whole,
   const auto saved_of = [&](const LinearProblem<T>& problem) {
     return keeps ? problem.saved(op) : fovea::SavedOf<Op, T>{};
   };
-  op.forward(inputs_of(op, whole), whole.out.view(), saved_of(whole));
-  op.backward(inputs_of(op, whole), View<const T>(whole.out.view()), saved_of(whole),
+  op.forward(whole.inputs(op), whole.out.view(), saved_of(whole));
+  op.backward(whole.inputs(op), View<const T>(whole.out.view()), saved_of(whole),
               View<const T>(whole.d_out.view()), whole.grads(op));
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     const LinearProblem<T> own(whole, rows);
-    fovea::distributed::forward(op, inputs_of(op, own), own.out.view(), saved_of(own), rows,
+    fovea::distributed::forward(op, own.inputs(op), own.out.view(), saved_of(own), rows,
                                 executor...);
-    fovea::distributed::backward(op, inputs_of(op, own), View<const T>(own.out.view()),
-                                 saved_of(own), View<const T>(own.d_out.view()), own.grads(op),
-                                 rows, executor...);
+    fovea::distributed::backward(op, own.inputs(op), View<const T>(own.out.view()), saved_of(own),
+                                 View<const T>(own.d_out.view()), own.grads(op), rows, executor...);
     const std::string what = name + ", " + std::to_string(count) + " rows";
     expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
     expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
@@ -96,11 +87,13 @@ TEST(DistributedLinearBackward, RunsOnThreads) {
   check_all(LinearProblem<float>(1, 8, 4, 1500), true, pool);
 }
 
-/// The gradients of the blend's logits, too, which all ranks have. \param logits [heads], or one
+/// The gradients of the blend's logits, too, which all ranks have.
+/// \param logits [heads, columns], of either one or all
 template <class Op, class T, class... Executor>
 void check_blend(const Op& op, const LinearProblem<T>& whole, const std::vector<T>& logits,
                  bool keeps, Executor&... executor) {
-  const Shape shape = {1, static_cast<Index>(logits.size()), 1, 1};
+  const Index heads = logits.size() > 1 ? whole.q.shape()[1] : 1;
+  const Shape shape = {1, heads, 1, static_cast<Index>(logits.size()) / heads};
   const auto in = [&](const LinearProblem<T>& problem) {
     auto inputs = problem.inputs(op);
     inputs.near_logits = View<const T>(logits.data(), shape);
@@ -135,6 +128,9 @@ void check_blend(const Op& op, const LinearProblem<T>& whole, const std::vector<
     expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
     expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
     expect_own_part(own.d_v, whole.d_v, rows, what + ", d_v");
+    if constexpr (Op::kHasBeta) {
+      expect_own_part(own.d_beta, whole.d_beta, rows, what + ", d_beta");
+    }
     EXPECT_EQ(own_near.values(), near.values()) << what;
     EXPECT_EQ(own_far.values(), far.values()) << what;
   }
@@ -164,6 +160,41 @@ TEST(DistributedLinearBackward, BlendsTheFields) {
   check_blend(two_causal, shorter, {0.3F, -0.8F}, true);
   fovea::ThreadPool pool(3);
   check_blend(two_causal, LinearProblem<float>(2, 8, 4, 1500), {0.2F}, true, pool);
+}
+
+/// With a delta rule the sums of products come down the chain of ranges with its states.
+TEST(DistributedLinearBackward, BlendsADeltaRule) {
+  const fovea::FmmTwoKernelsFastWeight two({.near = {.left = 6}, .causal = true});
+  const fovea::FmmFastWeight one({.near = {.left = 6}, .causal = true, .normalise_rows = true});
+  const std::vector<float> logits = {0.3F, -0.8F, 0.1F, 1.5F};
+  const LinearProblem<float> whole(2, 4, 2, 333);
+  check_blend(two, whole, logits, true);
+  check_blend(one, whole, logits, false);
+  const LinearProblem<double> wide(1, 2, 2, 2 * fovea::kLinearSegment + 77);
+  check_blend(two, wide, {0.3, -0.8}, true);
+  const Index count = 2 * fovea::kLinearSegment + 99;
+  LinearProblem<float> shorter(4, 2, 1, count);
+  shorter.lengths = {fovea::kLinearSegment + 5, 0, 40, count - 1};
+  check_blend(two, shorter, {0.3F, -0.8F}, true);
+  check_blend(one, shorter, {0.3F, -0.8F}, true);
+  fovea::ThreadPool pool(3);
+  check_blend(one, LinearProblem<float>(2, 8, 4, 1500), {0.2F}, true, pool);
+}
+
+/// Columns with logits of their own need the far field once more.
+TEST(DistributedLinearBackward, BlendsColumns) {
+  const fovea::Band band = {.left = 6};
+  LinearProblem<float> whole(3, 2, 1, fovea::kLinearSegment + 99);
+  whole.lengths = {fovea::kLinearSegment + 5, 0, 40};
+  std::vector<float> logits(static_cast<std::size_t>(2 * whole.v.shape()[3]));
+  for (std::size_t n = 0; n < logits.size(); ++n) logits[n] = 0.3F * static_cast<float>(n) - 1;
+  check_blend(fovea::FmmOneKernel({.near = band}), whole, logits, true);
+  check_blend(fovea::FmmTwoKernels({.near = band, .causal = true}), whole, logits, false);
+  check_blend(
+      fovea::FmmTwoKernelsFastWeight({.near = band, .causal = true, .normalise_rows = true}), whole,
+      logits, true);
+  fovea::ThreadPool pool(3);
+  check_blend(fovea::FmmOneKernel({.near = band, .causal = true}), whole, logits, true, pool);
 }
 
 /// Where ranges end with segments, states and sums travel and no row does.
@@ -218,31 +249,7 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
     });
   };
   const fovea::FmmOneKernel fmm({.near = {.left = 3}, .causal = true});
-  const fovea::FmmTwoKernelsFastWeight fast({.near = {.left = 3}, .causal = true});
-  auto grads = own.grads(fast);
-  std::vector<float> logits(14);
-  if (is_last) grads.near_logits = View<float>(logits.data(), {1, 2, 1, 1});
-  EXPECT_EQ(refused(fast, own.inputs(fast), own.saved(fast), grads),
-            begin +
-                "FmmAttention: the gradient of logits of the blend is asked for; expected none "
-                "with a delta rule over ranks");
-  auto with_columns = own.inputs(fmm);
-  with_columns.near_logits = View<const float>(logits.data(), {1, 2, 1, 7});
-  auto of_columns = own.grads(fmm);
-  std::vector<float> d_logits(14);
-  if (is_last) of_columns.near_logits = View<float>(d_logits.data(), {1, 2, 1, 7});
-  EXPECT_EQ(refused(fmm, with_columns, own.saved(fmm), of_columns),
-            begin +
-                "FmmAttention: the gradient of logits of the blend is asked for; expected none "
-                "of logits that differ between columns over ranks");
-  const fovea::DeltaRuleAttention<EluPlusOne> delta;
-  auto in = own.inputs(delta);
-  const std::vector<Index> lengths = {7};
-  if (is_last) in.key_lengths = lengths;
-  EXPECT_EQ(refused(delta, in, own.saved(delta), own.grads(delta)),
-            begin +
-                "DeltaRuleAttention: key_lengths is given; expected none in the backward "
-                "pass of a delta rule over ranks");
+  std::vector<float> logits(14), d_logits(14);
   // Whether the near field is saved is the same on all ranks.
   if (all_ranks().size() > 1) {
     const std::string text = refused(
@@ -256,6 +263,14 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
     if (is_last) wanted.near_logits = View<float>(to.data(), {1, 2, 1, 1});
     const std::string other = refused(fmm, blended, own.saved(fmm), wanted);
     EXPECT_NE(other.find("gradients of logits"), std::string::npos) << other;
+    // So is whether columns have logits of their own.
+    wanted.near_logits = View<float>(to.data(), {1, 2, 1, 1});
+    if (is_last) {
+      blended.near_logits = View<const float>(logits.data(), {1, 2, 1, 7});
+      wanted.near_logits = View<float>(d_logits.data(), {1, 2, 1, 7});
+    }
+    const std::string columns = refused(fmm, blended, own.saved(fmm), wanted);
+    EXPECT_NE(columns.find("gradients of logits of columns"), std::string::npos) << columns;
   }
   for (const float n : own.d_k.values()) EXPECT_EQ(n, 77);
 }

@@ -16,8 +16,10 @@
 #include "fovea/distributed/linear/blend_gradients.hpp"
 #include "fovea/distributed/linear/delta_gradients_chain.hpp"
 #include "fovea/distributed/linear/near_field_backward.hpp"
+#include "fovea/distributed/linear/open_chunk.hpp"
 #include "fovea/distributed/linear/sum_gradients_chain.hpp"
 #include "fovea/distributed/linear/sum_gradients_totals.hpp"
+#include "fovea/distributed/linear/unweighted_far_field.hpp"
 #include "fovea/distributed/linear_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -30,6 +32,18 @@ namespace detail {
 template <class T>
 bool wants_logits(const LinearFamilyGrads<T>& grads) {
   return !grads.near_logits.is_none() || !grads.far_logits.is_none();
+}
+
+/// Which gradients of the logits of a blend are asked for, in words.
+template <class Op, class T>
+const char* logits_text(const Op& op, const LinearFamilyInputs<T>& in,
+                        const LinearFamilyGrads<T>& grads) {
+  if constexpr (Op::kHasNear) {
+    if (!wants_logits(grads)) return "";
+    return op.blend(in).is_same_for_columns() ? ", gradients of logits"
+                                              : ", gradients of logits of columns";
+  }
+  return "";
 }
 
 }  // namespace detail
@@ -55,20 +69,27 @@ class LinearBackwardPass {
                   shared_rows(op, inputs, rows.count())),
         call_(whole_inputs(), op.template far<T>(), weights_, segments_.read(kGradOfOut),
               whole_grads()) {
-    const bool wants_logits = detail::wants_logits(grads);
+    bool wants_products = false;  // of the far field, which its own backward pass finds
     if constexpr (Op::kHasNear) {
-      if (wants_logits) blend_.emplace(op.blend(inputs_), d_out, rows);
+      const FmmBlend<T> blend = op.blend(inputs_);
+      const bool wants_logits = detail::wants_logits(grads);
+      wants_products = wants_logits && blend.is_same_for_columns();
+      if (wants_logits) blend_.emplace(blend, d_out, rows);
+      if (wants_logits && !wants_products) {
+        far_.emplace(inputs_, op.template far<T>(), d_out, rows, executor);
+      }
       near_.emplace(op.near(), inputs, saved, is_saved, d_out, weights_, grads, rows, executor);
     }
     if constexpr (Field::kHasSums) {
       if (call_.far.causal) {
-        chain_.emplace(call_, segments_, rows.ranks(), Op::kHasNear, wants_logits, executor);
+        chain_.emplace(call_, segments_, rows.ranks(), Op::kHasNear, wants_products, executor);
       } else {
-        totals_.emplace(call_, segments_, rows.ranks(), Op::kHasNear, wants_logits, executor);
+        totals_.emplace(call_, segments_, rows.ranks(), Op::kHasNear, wants_products, executor);
       }
     }
     if constexpr (Field::kHasDelta) {
-      delta_.emplace(call_, segments_, rows.ranks(), Op::kHasNear || Field::kHasSums, executor);
+      delta_.emplace(call_, segments_, rows.ranks(), Op::kHasNear || Field::kHasSums,
+                     wants_products, executor);
     }
   }
   LinearBackwardPass(const LinearBackwardPass&) = delete;
@@ -82,6 +103,7 @@ class LinearBackwardPass {
     };
     if constexpr (Op::kHasNear) add(near_);
     if constexpr (Op::kHasNear) add(blend_);
+    if constexpr (Op::kHasNear) add(far_);
     if constexpr (Field::kHasSums) add(chain_);
     if constexpr (Field::kHasSums) add(totals_);
     if constexpr (Field::kHasDelta) add(delta_);
@@ -102,6 +124,11 @@ class LinearBackwardPass {
       then(near_);
       if (blend_) {
         const std::exception_ptr later = blend_->add_near(near_->out(), executor);
+        if (!error) error = later;
+      }
+      then(far_);
+      if (far_) {
+        const std::exception_ptr later = blend_->add_far(far_->out(), executor);
         if (!error) error = later;
       }
     }
@@ -197,9 +224,17 @@ class LinearBackwardPass {
     segments_.take(kK, grads_.k);
     segments_.take(kV, grads_.v);
     if (Op::kHasBeta) segments_.take(kGradOfBeta, grads_.beta);
-    if constexpr (Op::kHasNear && Field::kHasSums) {
-      if (blend_) blend_->write(chain_ ? chain_->products() : totals_->products(), grads_);
+    if constexpr (Op::kHasNear) {
+      if (blend_) blend_->write(products(), grads_);
     }
+  }
+  /// The sums over batch and rows of <weight d_out_i, far_i>, [Hq], if they were found.
+  std::vector<double> products() {
+    std::vector<double> sums(static_cast<std::size_t>(inputs_.q.heads()));
+    if (far_) return sums;
+    if constexpr (Field::kHasSums) sums = chain_ ? chain_->products() : totals_->products();
+    if constexpr (Field::kHasDelta) delta_->add_products(sums);
+    return sums;
   }
 
   LinearFamilyInputs<T> inputs_;
@@ -214,34 +249,11 @@ class LinearBackwardPass {
   using If = std::optional<std::conditional_t<kHas, Part, None>>;
   If<Op::kHasNear, NearFieldBackward<T>> near_;
   If<Op::kHasNear, BlendGradients<T>> blend_;
+  If<Op::kHasNear, UnweightedFarField<T, Field>> far_;  // if its columns have logits of their own
   If<Field::kHasSums, SumGradientsChain<T, Field>> chain_;
   If<Field::kHasSums, SumGradientsTotals<T, Field>> totals_;
   If<Field::kHasDelta, DeltaGradientsChain<T, Field>> delta_;
 };
-
-namespace detail {
-
-/// Refuses gradients of logits where their sums are not carried from rank to rank, and rows behind
-/// the tokens of a delta rule. \throws std::invalid_argument
-template <class T, class Op>
-void check_linear_backward(const Op& op, const LinearFamilyInputs<T>& in,
-                           const LinearFamilyGrads<T>& grads) {
-  using Field = std::remove_cvref_t<decltype(op.template far<T>())>;
-  if constexpr (Op::kHasNear) {
-    const bool is_carried = !Field::kHasDelta && op.blend(in).is_same_for_columns();
-    if (wants_logits(grads) && !is_carried) {
-      refuse(Op::name(), "the gradient of logits of the blend", "asked for",
-             Field::kHasDelta ? "none with a delta rule over ranks"
-                              : "none of logits that differ between columns over ranks");
-    }
-  }
-  if (Op::kHasBeta && !in.key_lengths.empty()) {
-    refuse(Op::name(), "key_lengths", "given",
-           "none in the backward pass of a delta rule over ranks");
-  }
-}
-
-}  // namespace detail
 
 /// Computes the gradients of linear, delta-rule or FMM attention over a sequence that is spread
 /// over ranks, on all of them together. The bits are those of `op.backward` over the whole
@@ -251,8 +263,7 @@ void check_linear_backward(const Op& op, const LinearFamilyInputs<T>& in,
 /// grads of q, k, v and beta, of this rank's rows: those that have a tensor are written; the ranks
 /// may want different ones. Gradients of the blend's logits, which all or none want, are those of
 /// the whole sequence \param executor as in `forward` \returns the messages of this rank \throws as
-/// `forward`, also std::invalid_argument if gradients of logits are asked for with a delta rule or
-/// differ between columns, or if there are key lengths with a delta rule
+/// `forward`
 ///
 /// Cost: that of the rank's rows. If causal, a state for each key head and map is sent at each end
 /// of a range of rows, upwards and then downwards. If not, sums of the rank's segments are sent and
@@ -275,11 +286,10 @@ requires FarFieldAttention<Op, T> Traffic backward(const Op& op, const InputsOf<
   }
   std::string call = detail::linear_text(op, ".backward", inputs, rows);
   call.append(is_saved ? ", near field saved" : "");
-  call.append(detail::wants_logits(all) ? ", gradients of logits" : "");
+  call.append(detail::logits_text(op, in, all));
   return detail::run_call(
       rows, Op::name(), call,
       [&] {
-        detail::check_linear_backward(op, in, all);
         detail::check_call(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
           op.check_backward(own, from, saved, d_from, grads);
         });

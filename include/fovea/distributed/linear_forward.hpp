@@ -13,8 +13,7 @@
 
 #include "fovea/attention/fmm.hpp"
 #include "fovea/attention/linear/operator.hpp"
-#include "fovea/distributed/linear/far_field_chain.hpp"
-#include "fovea/distributed/linear/far_field_totals.hpp"
+#include "fovea/distributed/linear/far_field.hpp"
 #include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
 
@@ -46,11 +45,7 @@ class LinearForwardPass {
     } else {
       weights_ = op.template far_weights<T>(inputs.q.heads(), inputs.v.width());
     }
-    if (far.causal) {
-      chain_.emplace(inputs, far, weights_, Op::kHasNear, out, rows, executor);
-    } else if constexpr (!Field::kHasDelta) {
-      totals_.emplace(inputs, far, weights_, Op::kHasNear, out, rows, executor);
-    }
+    far_.emplace(inputs, far, weights_, Op::kHasNear, out, rows, executor);
   }
   LinearForwardPass(const LinearForwardPass&) = delete;
   LinearForwardPass& operator=(const LinearForwardPass&) = delete;
@@ -64,22 +59,14 @@ class LinearForwardPass {
       error = near_->run(executor);
       if (!error) keep_near_out();
     }
-    std::exception_ptr later;
-    if (chain_) later = chain_->run(executor);
-    if constexpr (!Field::kHasDelta) {
-      if (totals_) later = totals_->run(executor);
-    }
+    const std::exception_ptr later = far_->run(executor);
     return error ? error : later;
   }
 
   /// The messages of this rank.
   Traffic traffic() const {
-    Traffic all;
-    if constexpr (Op::kHasNear) all = near_->traffic();
-    if (chain_) all = all + chain_->traffic();
-    if constexpr (!Field::kHasDelta) {
-      if (totals_) all = all + totals_->traffic();
-    }
+    Traffic all = far_->traffic();
+    if constexpr (Op::kHasNear) all = all + near_->traffic();
     return all;
   }
 
@@ -105,8 +92,7 @@ class LinearForwardPass {
   FarWeights<T> weights_;
   std::optional<std::conditional_t<Op::kHasNear, SoftmaxForwardPass<LocalAttention, T>, None>>
       near_;
-  std::optional<FarFieldChain<T, Field>> chain_;  // if causal
-  std::optional<std::conditional_t<Field::kHasDelta, None, FarFieldTotals<T, Field>>> totals_;
+  std::optional<FarField<T, Field>> far_;
 };
 
 namespace detail {

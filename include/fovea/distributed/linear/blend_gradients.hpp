@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <optional>
 #include <vector>
 
 #include "fovea/attention/fmm/blend.hpp"
@@ -16,8 +17,7 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
 
-/// The gradients of the logits of one backward pass, if all columns of a head have the same
-/// weights.
+/// The gradients of the logits of one backward pass.
 template <class T>
 class BlendGradients {
  public:
@@ -26,16 +26,57 @@ class BlendGradients {
   BlendGradients(const FmmBlend<T>& blend, const View<const T>& d_out, const Rows& rows)
       : blend_(blend),
         d_out_(d_out),
-        near_(rows.ranks(), rows.layout(), d_out.heads(), d_out.width(), d_out.batch()) {}
+        near_(rows.ranks(), rows.layout(), d_out.heads(), d_out.width(), d_out.batch()) {
+    if (!blend.is_same_for_columns()) {
+      far_.emplace(rows.ranks(), rows.layout(), d_out.heads(), d_out.width(), d_out.batch());
+    }
+  }
 
   /// The messages of this rank.
-  Traffic traffic() const { return near_.traffic(); }
+  Traffic traffic() const { return far_ ? near_.traffic() + far_->traffic() : near_.traffic(); }
 
   /// Adds up the products of the near field. All messages are exchanged even if computing throws.
   /// \param out the near field of this rank's rows   \returns what computing has thrown, or null
   template <class E>
   std::exception_ptr add_near(const View<T>& out, E&& executor) {
-    return near_.run(
+    return add(near_, out, executor);
+  }
+  /// Adds up the products of the far field without weights, likewise. \pre columns have weights of
+  /// their own
+  template <class E>
+  std::exception_ptr add_far(const View<T>& out, E&& executor) {
+    return add(*far_, out, executor);
+  }
+
+  /// Writes the gradients.
+  /// \param far [Hq] the sums over batch and rows of <weight d_out, far>; not read if `add_far` was
+  /// called
+  void write(const std::vector<double>& far, const LinearFamilyGrads<T>& grads) {
+    const Index width = d_out_.width();
+    const auto columns = static_cast<std::size_t>(d_out_.heads() * width);
+    std::vector<double> of_near(columns);
+    std::vector<double> of_far(columns);
+    for (Index h = 0; h < d_out_.heads(); ++h) {
+      const auto first = static_cast<std::size_t>(h * width);
+      for (Index c = 0; c < width; ++c) {
+        const auto [w1, w2] = blend_.at(h, c);
+        of_near[first + static_cast<std::size_t>(c)] = near_.of(h)[c] * w1;
+        if (!far_) continue;
+        of_far[first + static_cast<std::size_t>(c)] = far_->of(h)[c] * (w2 * blend_.share());
+      }
+      // The sums were found with the weights w2 / normaliser.
+      if (width == 0 || far_) continue;
+      of_far[first] = far[static_cast<std::size_t>(h)] * blend_.normaliser(h, 0);
+    }
+    blend_.write_gradients(of_near, of_far, grads);
+  }
+
+ private:
+  using Sums = SumsOfRanges<double>;  // [heads, Dv]
+
+  template <class E>
+  std::exception_ptr add(Sums& to, const View<T>& out, E&& executor) {
+    return to.run(
         [&](const LinkOfRows& link, Index h, double* sums) {
           const Index end = link.first + link.rows.end - link.rows.begin;
           for (Index n = link.first; n < end; ++n) {
@@ -48,28 +89,10 @@ class BlendGradients {
         executor);
   }
 
-  /// Writes the gradients. \param far [Hq] the sums over batch and rows of <weight d_out, far>
-  void write(const std::vector<double>& far, const LinearFamilyGrads<T>& grads) {
-    const Index width = d_out_.width();
-    const auto columns = static_cast<std::size_t>(d_out_.heads() * width);
-    std::vector<double> of_near(columns);
-    std::vector<double> of_far(columns);
-    for (Index h = 0; h < d_out_.heads(); ++h) {
-      for (Index c = 0; c < width; ++c) {
-        of_near[static_cast<std::size_t>(h * width + c)] = near_.of(h)[c] * blend_.at(h, c).first;
-      }
-      // The sums were found with the weights w2 / normaliser.
-      if (width == 0) continue;
-      of_far[static_cast<std::size_t>(h * width)] =
-          far[static_cast<std::size_t>(h)] * blend_.normaliser(h, 0);
-    }
-    blend_.write_gradients(of_near, of_far, grads);
-  }
-
- private:
   FmmBlend<T> blend_;
   View<const T> d_out_;
-  SumsOfRanges<double> near_;  // [heads, Dv]
+  Sums near_;
+  std::optional<Sums> far_;  // if columns have weights of their own
 };
 
 }  // namespace distributed

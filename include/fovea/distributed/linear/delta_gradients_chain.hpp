@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fovea/attention/linear/backward_call.hpp"
+#include "fovea/distributed/linear/open_chunk.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 
@@ -17,7 +18,7 @@ FOVEA_NAMESPACE_BEGIN
 namespace distributed {
 
 /// The gradients of the delta rule of one backward pass, whose tensors are those of SegmentRows.
-/// Every token is seen: there are no key lengths.
+/// The rows of the last chunk of a sequence's tokens can be read on ranks whose rows are behind it.
 template <class T, class Field>
 class DeltaGradientsChain {
  public:
@@ -27,16 +28,21 @@ class DeltaGradientsChain {
   /// Takes all memory: what the first step leaves for the second is kept for all heads.
   /// \param call, segments must outlive this object   \param accumulate whether to add to the
   /// gradients
+  /// \param wants_products whether `add_products` will be called
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
   DeltaGradientsChain(const Call& call, const SegmentRows<T>& segments, const Communicator& ranks,
-                      bool accumulate, E&& executor)
+                      bool accumulate, bool wants_products, E&& executor)
       : call_(call),
+        ranks_(ranks),
         accumulate_(accumulate),
+        wants_products_(wants_products),
         workers_((std::max)(worker_count(executor, call.key_heads()), Index{1})),
         rows_(static_cast<std::size_t>(workers_ * call.group())),
         up_(ranks, segments.layout(), ChainWay::up, call.key_heads(), state_bytes(), workers_),
-        down_(ranks, segments.layout(), ChainWay::down, call.key_heads(), state_bytes(), workers_) {
+        down_(ranks, segments.layout(), ChainWay::down, call.key_heads(), state_bytes(), workers_),
+        found_(static_cast<std::size_t>(wants_products ? call.row_heads() : 0)),
+        found_type_(detail::MpiType::row(ranks, found_bytes())) {
     for (const Range& range : segments.layout().of(ranks.rank())) {
       const Index tokens = range.end - range.begin;
       slots_.push_back(padded_row<T>(
@@ -49,7 +55,18 @@ class DeltaGradientsChain {
   DeltaGradientsChain& operator=(const DeltaGradientsChain&) = delete;
 
   /// The messages of this rank.
-  Traffic traffic() const { return up_.traffic() + down_.traffic(); }
+  Traffic traffic() const {
+    const Index to_all = ranks_.rank() == down_.end_rank() ? ranks_.size() - 1 : 0;
+    return up_.traffic() + down_.traffic() + Traffic{to_all * found_bytes(), waited_};
+  }
+
+  /// Adds the sums over batch and rows of <weight d_out_i, far_i>, as the pass of one process finds
+  /// them, to products [Hq]. \pre run was called, and products are wanted
+  void add_products(std::vector<double>& products) const {
+    for (std::size_t n = 0; n < found_.size(); ++n) {
+      products[n % products.size()] += static_cast<double>(found_[n]);
+    }
+  }
 
   /// Writes the gradients of the rows of this rank's segments. All messages are exchanged even if
   /// computing throws. \returns what computing has thrown, or null
@@ -61,14 +78,54 @@ class DeltaGradientsChain {
     const std::exception_ptr later = down_.run([&](const LinkOfRows& link, Index first, Index end) {
       if (!error) step(DeltaGradSteps::down, down_, link, first, end, executor);
     });
+    if (down_.end_rank() >= 0 && found_bytes() > 0) give_products();
     return error ? error : later;
   }
 
  private:
   Index carried() const {
-    return delta_grad_carried<T>(call_.shape.width, call_.shape.value_width);
+    return delta_grad_carried<T>(call_.group(), call_.shape.width, call_.shape.value_width,
+                                 !call_.inputs.key_lengths.empty());
+  }
+  Index found_bytes() const { return static_cast<Index>(found_.size() * sizeof(T)); }
+
+  DeltaCarriedDown<T> state_down(StateChain& chain, Index head) const {
+    return {chain.template state<T>(head), call_.group(), call_.shape.width,
+            call_.shape.value_width};
+  }
+
+  /// Gives what has been carried to the first row to all ranks.
+  void give_products() {
+    for (Index head = 0; head < call_.key_heads() && ranks_.rank() == down_.end_rank(); ++head) {
+      if (call_.seen(call_.sequences[head / call_.shape.key_heads]) == 0) continue;
+      const DeltaCarriedDown<T> state = state_down(down_, head);
+      for (Index g = 0; g < call_.group(); ++g) {
+        found_[static_cast<std::size_t>(head * call_.group() + g)] = state.sums[2 * g];
+      }
+    }
+    detail::add_waiting(waited_, [&] {
+      ranks_.check(MPI_Bcast(found_.data(), 1, found_type_.get(), down_.end_rank(), ranks_.mpi()),
+                   "MPI_Bcast");
+    });
   }
   Index state_bytes() const { return carried() * Index{sizeof(T)}; }
+
+  /// Some rows, and the tokens that stand there, or the open chunk that is before them.
+  DeltaGradArgs<T> strip_of(const Sequence& sequence, Index key_head, const Range& rows,
+                            LinearGradRows<T>* query_rows) const {
+    Range tokens = rows;
+    DeltaLastChunk last = DeltaLastChunk::here;
+    const Range open = open_chunk(sequence.key_end);
+    if (!call_.inputs.key_lengths.empty() && rows.end > open.begin) {
+      const bool is_here = rows.begin < open.end;
+      last = is_here ? DeltaLastChunk::opens : DeltaLastChunk::earlier;
+      tokens = is_here ? Range{rows.begin, open.end} : open;
+    }
+    DeltaGradArgs<T> args = call_.delta_args(sequence, key_head, rows, tokens, query_rows);
+    args.first_position = rows.begin - tokens.begin;
+    args.last_chunk = last;
+    return args;
+  }
 
   /// One step of a range, for the heads [first, end).
   template <class E>
@@ -78,27 +135,36 @@ class DeltaGradientsChain {
     const bool begins = link.before < 0;  // on the way of the chain
     for_each_task(executor, end - first, [&](Index task, Index worker) {
       const Index head = first + task;
+      const Sequence sequence = call_.sequences[head / call_.shape.key_heads];
+      if (call_.seen(sequence) == 0) return;
       T* const state = chain.template state<T>(head);
       if (begins) std::fill_n(state, carried(), T(0));
-      DeltaGradArgs<T> args = call_.delta_args(call_.sequences[head / call_.shape.key_heads],
-                                               head % call_.shape.key_heads, link.rows, link.rows,
-                                               rows_.data() + worker * call_.group());
+      LinearGradRows<T>* const own = rows_.data() + worker * call_.group();
+      DeltaGradArgs<T> args = strip_of(sequence, head % call_.shape.key_heads, link.rows, own);
       args.accumulate = accumulate_;
       args.steps = steps;
       args.carried = state;
       args.scratch = scratch_[number].template data<T>() + head * slots_[number];
+      for (Index g = 0; g < call_.group() && wants_products_; ++g) {
+        own[g].d_out_times_out = state_down(chain, head).sums + 2 * g;
+      }
       LinearGradKernels<T>{}.delta(args);
     });
   }
 
   const Call& call_;
+  const Communicator& ranks_;
   bool accumulate_;
+  bool wants_products_;
   Index workers_;
   std::vector<LinearGradRows<T>> rows_;  // [workers, group]
   std::vector<Index> slots_;             // of each range
   std::vector<Workspace> scratch_;       // of each range [key heads, slot]
   StateChain up_;
   StateChain down_;
+  std::vector<T> found_;  // [sequences, query heads]
+  detail::MpiType found_type_;
+  double waited_ = 0;
 };
 
 }  // namespace distributed

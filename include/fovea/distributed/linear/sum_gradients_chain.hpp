@@ -11,6 +11,7 @@
 
 #include "fovea/attention/linear/backward_call.hpp"
 #include "fovea/attention/linear/segment_sums.hpp"
+#include "fovea/distributed/linear/open_chunk.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 #include "fovea/distributed/segments/sums_of_ranges.hpp"
@@ -18,12 +19,6 @@
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed {
-
-/// The rows of the last chunk that has tokens, which rows behind it read token by token; empty if
-/// there is no token.
-inline Range open_chunk(Index key_end) {
-  return {(key_end - 1) / kLinearChunk * kLinearChunk, key_end};
-}
 
 /// The gradients of causal sums of one backward pass, whose tensors are those of SegmentRows.
 template <class T, class Field>

@@ -65,7 +65,7 @@ class DeltaGrad {
     if (a_.steps == DeltaGradSteps::up) return;
     begin_down();
     for (Index at = last; at >= 0 && seen_tokens_ > 0; at -= kDeltaChunk) backwards(at, at == last);
-    if (a_.carried != nullptr) copy_elements(d_state_, a_.width * dv_, a_.carried);
+    if (a_.carried != nullptr) end_down();
   }
 
  private:
@@ -88,19 +88,38 @@ class DeltaGrad {
     copy_elements(carried, count, to);
   }
 
-  /// Clears the gradients of what is not seen, and the sums, and sets dS behind the last row.
+  DeltaCarriedDown<T> carried_down() const {
+    return {a_.carried, a_.heads, a_.width, a_.value_width};
+  }
+
+  /// Clears the gradients of what is not seen, and sets the sums, and dS behind the last row.
   FOVEA_NOINLINE void begin_down() {
     begin_with(a_.carried, a_.width * dv_, d_state_);
     for (Index h = 0; h < a_.heads; ++h) {
       if (!a_.accumulate) clear_rows(a_.rows[h].d_q, 0, blind_rows_, a_.width);
-      if (a_.rows[h].d_out_times_out != nullptr) *a_.rows[h].d_out_times_out = 0;
-      lost_products_[h] = 0;
+      const T* const sums = a_.carried == nullptr ? nullptr : carried_down().sums + 2 * h;
+      if (a_.rows[h].d_out_times_out != nullptr) {
+        *a_.rows[h].d_out_times_out = sums == nullptr ? T{0} : sums[0];
+      }
+      lost_products_[h] = sums == nullptr ? T{0} : sums[1];
     }
     if (!a_.accumulate) {
       clear_rows(a_.tokens.d_k, seen_tokens_, a_.tokens.count, a_.width);
       clear_rows(a_.tokens.d_v, seen_tokens_, a_.tokens.count, a_.value_width);
     }
     clear_rows(a_.d_beta, seen_tokens_, a_.tokens.count, 1);
+  }
+  /// Carries on dS before the first row, the sums, and what rows gave to an open chunk before them.
+  FOVEA_NOINLINE void end_down() {
+    const DeltaCarriedDown<T> to = carried_down();
+    copy_elements(d_state_, a_.width * dv_, to.d_state);
+    for (Index h = 0; h < a_.heads; ++h) {
+      if (a_.rows[h].d_out_times_out != nullptr) to.sums[2 * h] = *a_.rows[h].d_out_times_out;
+      to.sums[2 * h + 1] = lost_products_[h];
+    }
+    if (a_.last_chunk != DeltaLastChunk::earlier) return;
+    copy_elements(g_, tokens_of(0) * dv_, to.g);
+    copy_elements(d_keys_, tokens_of(0) * d_, to.d_keys);
   }
   /// Whether there are tokens before these of the chunk at that place, which need dS.
   FOVEA_INLINE bool has_before(Index at) const { return at > 0 || a_.carried != nullptr; }
@@ -151,7 +170,11 @@ class DeltaGrad {
     delta_rows<T>({k_, d_, 0, weights, state, errors, dv_, errors, dv_, errors, dv_,
                    DeltaRowKind::token, 0, &nothing},
                   count, in_whole_vectors<T>(a_.value_width));
-    if (last && (a_.carried == nullptr || count < kDeltaChunk)) return;
+    if (last && a_.last_chunk == DeltaLastChunk::opens) {
+      copy_elements(state, a_.value_width * d_, a_.carried);
+    }
+    const bool is_closed = count == kDeltaChunk && a_.last_chunk == DeltaLastChunk::here;
+    if (last && (a_.carried == nullptr || !is_closed)) return;
     T* const behind = last ? a_.carried : state_of(at + kDeltaChunk);
     add_chunk<T>({errors, dv_, keys_, state, behind, lost_, d_}, a_.value_width,
                  in_whole_vectors<T>(a_.width));
@@ -177,13 +200,22 @@ class DeltaGrad {
     load_tokens(at, count);
     ask_for_chunk(at - kDeltaChunk);
     rows_to_lanes(errors_of(at), dv_, 1, count, a_.value_width, T{1}, errors_t_, kDeltaChunk);
-    read_d_state(count);
+    const bool is_open = last && a_.last_chunk != DeltaLastChunk::here;
+    if (is_open) {
+      copy_elements(carried_down().g, count * dv_, g_);
+      copy_elements(carried_down().d_keys, count * d_, d_keys_);
+    } else {
+      read_d_state(count);
+    }
     const Index begin = larger(blind_rows_, at - a_.first_position);
     const Index end =
         last ? a_.row_count : smaller(a_.row_count, at + kDeltaChunk - a_.first_position);
-    for (Index row = begin; row < end; row += kDeltaChunk) {
+    // Downwards, as strips follow each other.
+    const Index pieces = (end - begin + kDeltaChunk - 1) / kDeltaChunk;
+    for (Index row = begin + (pieces - 1) * kDeltaChunk; row >= begin; row -= kDeltaChunk) {
       for (Index h = 0; h < a_.heads; ++h) add_rows(h, row, smaller(kDeltaChunk, end - row), at);
     }
+    if (a_.last_chunk == DeltaLastChunk::earlier) return;
     add_errors(at, count);
     write_tokens(at, count);
   }
@@ -238,7 +270,8 @@ class DeltaGrad {
     const Index value_width = in_whole_vectors<T>(a_.value_width);
     normalised_rows(a_.map, rows_from(head.q, row), count, a_.width, q_, q_slopes_);
     ask_for_rows(head, row);
-    const Matrix<const T> d_out = weighted_d_out(head, row, count);
+    const Matrix<const T> d_out = weighted_rows<T>(rows_from(head.d_out, row), head.far_weight,
+                                                   count, a_.value_width, {d_out_, dv_, 1});
     const auto [g, g_row, unit] = d_out;
     delta_weights(g, g_row, a_.value_width, errors_t_, count, offset + 1, d_products_);
     multiply_rows<ProductSteps::all, T>(
@@ -259,23 +292,6 @@ class DeltaGrad {
     if (!has_before(at)) return;
     multiply_rows<ProductSteps::all, T>(
         {q_, 1, d_, g, g_row, d_state_, dv_, count, &row_ahead_, 0, true}, a_.width, value_width);
-  }
-
-  /// far_weight d_out; where d_out lies if there is no weight and it can be read there.
-  FOVEA_INLINE Matrix<const T> weighted_d_out(const LinearGradRows<T>& head, Index row,
-                                              Index count) {
-    const Matrix<const T> d_out = rows_from(head.d_out, row);
-    if (head.far_weight == nullptr && are_whole<T>(stored(d_out), a_.value_width)) return d_out;
-    pack_rows(stored(d_out), count, a_.value_width, d_out_, dv_);
-    if (head.far_weight != nullptr) {
-      for (Index c = 0; c < a_.value_width; c += kLanes<T>) {
-        const Vec<T> weight = load_columns(head.far_weight, 1, c, a_.value_width);
-        for (Index i = 0; i < count; ++i) {
-          store(d_out_ + i * dv_ + c, load(d_out_ + i * dv_ + c) * weight);
-        }
-      }
-    }
-    return {d_out_, dv_, 1};
   }
 
   /// Writes d_q, and the head's sum of products: dO . far = dq' . q', since far is linear in q'.

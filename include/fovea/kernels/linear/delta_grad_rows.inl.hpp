@@ -47,6 +47,23 @@ FOVEA_INLINE T through_features(const T* x, const T* slopes, Index padded, T* d_
   return along;
 }
 
+/// Rows times the weights of their columns, in scratch; where they lie if there are no weights and
+/// they can be read there.
+template <class T>
+FOVEA_INLINE Matrix<const T> weighted_rows(const Matrix<const T>& rows, const T* weights,
+                                           Index count, Index width, const Matrix<T>& scratch) {
+  if (weights == nullptr && are_whole<T>(stored(rows), width)) return rows;
+  pack_rows(stored(rows), count, width, scratch.data, scratch.row);
+  for (Index c = 0; c < width && weights != nullptr; c += kLanes<T>) {
+    const Vec<T> weight = load_columns(weights, 1, c, width);
+    for (Index i = 0; i < count; ++i) {
+      T* const x = scratch.data + i * scratch.row + c;
+      store(x, load(x) * weight);
+    }
+  }
+  return {scratch.data, scratch.row, 1};
+}
+
 /// Overwrites rows of a gradient with those of scratch times `sign`, or adds these.
 template <class T>
 FOVEA_NOINLINE void write_rows(const T* rows, Index row, T sign, const Matrix<T>& to, Index count,

@@ -70,6 +70,13 @@ enum class DeltaGradSteps : std::uint8_t {
   down   ///< the second
 };
 
+/// Where the last chunk of tokens stands, which all rows behind it read token by token.
+enum class DeltaLastChunk : std::uint8_t {
+  here,    ///< in this strip, as all rows behind it, or in one behind it: no chunk stays open
+  opens,   ///< in this strip, but rows of strips behind it read it, too
+  earlier  ///< it is all the tokens of this call, which are those of a strip before it
+};
+
 /// The gradients of one key head and of the query heads that share it, for DeltaStreamArgs with
 /// length 0; or for the tokens and rows of a strip between others, one step at a time.
 template <class T>
@@ -86,18 +93,39 @@ struct DeltaGradArgs {
   Index first_position = 0;                     ///< position of row 0; any
   bool accumulate = false;                      ///< whether to add to d_q, d_k and d_v
   DeltaGradSteps steps = DeltaGradSteps::both;  ///< which steps
+  DeltaLastChunk last_chunk = DeltaLastChunk::here;  ///< of a strip: where it stands
   /// Of a strip, delta_grad_carried(...) elements, aligned to 64 bytes: upwards S before its
-  /// tokens, which becomes S behind them if they are whole chunks; downwards dS behind its rows,
-  /// which becomes dS before them. Null: there are no other strips.
+  /// tokens, which becomes S behind them if they are whole chunks, or before the last one if it is
+  /// open; downwards what DeltaCarriedDown says of the rows behind it, which becomes that of its
+  /// own, too. Null: there are no other strips.
   T* carried = nullptr;
   T* scratch = nullptr;  ///< delta_grad_scratch(...) elements, aligned to 64 bytes
 };
 
-/// Elements of DeltaGradArgs::carried. Those of no tokens, and of no rows, are zeros.
+/// What DeltaGradArgs::carried holds downwards, of rows behind a strip. Of no rows it is zeros.
 template <class T>
-constexpr Index delta_grad_carried(Index width, Index value_width) {
+struct DeltaCarriedDown {
+  /// \param carried DeltaGradArgs::carried   \param heads query heads that share the keys
+  DeltaCarriedDown(T* carried, Index heads, Index width, Index value_width)
+      : d_state(carried),
+        sums(d_state + width * padded_row<T>(value_width)),
+        g(sums + padded_row<T>(2 * heads)),
+        d_keys(g + kDeltaChunk * padded_row<T>(value_width)) {}
+
+  T* d_state;  ///< [D, padded Dv] dS
+  T* sums;     ///< [heads, 2] LinearGradRows::d_out_times_out, and what rounding took from it
+  T* g;        ///< [kDeltaChunk, padded Dv] what dV and
+  T* d_keys;   ///< [kDeltaChunk, padded D] d(beta k') of an open chunk are made of
+};
+
+/// Elements of DeltaGradArgs::carried. Those of no tokens, and of no rows, are zeros.
+/// \param has_open whether some strip's last chunk is open
+template <class T>
+constexpr Index delta_grad_carried(Index heads, Index width, Index value_width, bool has_open) {
   const Index up = 2 * value_width * padded_row<T>(width);
-  const Index down = width * padded_row<T>(value_width);
+  const Index rows = width * padded_row<T>(value_width) + padded_row<T>(2 * heads);
+  const Index open = kDeltaChunk * (padded_row<T>(width) + padded_row<T>(value_width));
+  const Index down = rows + (has_open ? open : 0);
   return up < down ? down : up;
 }
 
