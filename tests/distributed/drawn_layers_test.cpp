@@ -84,7 +84,6 @@ struct HeadsTrial {
     options.sinks = bytes.once_in(3);
     if (bytes.once_in(3)) options.rotary = fovea::RotaryOptions{};
     if (bytes.once_in(2)) extras.training = {.seed = 5, .step = 2};
-    extras.has_lengths = true;
     const Extras drawn = drawn_extras(bytes);
     run(op, 1, true, [&](ChannelTensors<T>& call) {
       AttentionShape s = call.sequence.shape;
@@ -109,7 +108,8 @@ struct HeadsTrial {
 template <class T>
 void try_heads(Bytes& bytes) {
   HeadsTrial<T> trial{bytes};
-  switch (bytes(0, 11)) {
+  trial.extras.has_lengths = true;
+  switch (bytes(0, 12)) {
     case 0:
     case 1:
       return trial.run_softmax(drawn_full(bytes));
@@ -124,28 +124,26 @@ void try_heads(Bytes& bytes) {
     case 6:
       return trial.run(fovea::PerformerAttention{{.causal = bytes.once_in(2)}});
     case 7: {
-      trial.extras.has_lengths = true;
       const Index keys = bytes(1, 12);
       return trial.run(fovea::SmartBirdAttention({.keys_per_row = keys}));
     }
     case 8: {
-      trial.extras.has_lengths = true;
       trial.options.length = bytes(1, 1600);
       trial.options.projected = bytes(1, 70);
       return trial.run(fovea::LinformerAttention());
     }
     case 9: {
       const Index landmarks = bytes(1, 20);
-      trial.extras.has_lengths = true;
       return trial.run(fovea::NystroemAttention({.landmarks = landmarks}), landmarks);
     }
-    case 10: {
+    case 10:
+      return trial.run(drawn_fmm<fovea::FmmTwoKernelsFastWeight>(bytes, true));
+    case 11: {
       fovea::FsatOptions options;
       options.max_length = 1600;
       if (bytes.once_in(2)) options.variance = 3;
       options.edges = bytes.once_in(2) ? fovea::EdgeSource::predicted : fovea::EdgeSource::both;
       const Index slots = bytes(1, 4);
-      trial.extras.has_lengths = true;
       return trial.run(fovea::FsatAttention(options), 1, true, [&](ChannelTensors<T>& call) {
         const AttentionShape& s = call.sequence.shape;
         trial.extras.dominant = &call.SpreadTensors<T>::template add<T>(
@@ -156,7 +154,6 @@ void try_heads(Bytes& bytes) {
     default: {
       fovea::LongformerAttention op{{.left = bytes(0, 40), .right = bytes(0, 40)}};
       op.options.first_global = 0;
-      trial.extras.has_lengths = true;
       trial.options.global_projections = bytes.once_in(2);
       return trial.run(op);
     }

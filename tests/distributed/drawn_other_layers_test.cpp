@@ -4,13 +4,17 @@
 /// places: the bits are those of one process, also of the gradients of all parameters.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "distributed/drawn_layer.hpp"
 #include "fovea/distributed/luna.hpp"
 #include "fovea/distributed/sinkhorn.hpp"
+#include "fovea/distributed/softmax_backward.hpp"
+#include "fovea/distributed/softmax_forward.hpp"
 #include "fovea/distributed/synthesizer_backward.hpp"
 #include "fovea/distributed/synthesizer_forward.hpp"
+#include "fovea/layers/cross_multi_head.hpp"
 #include "fovea/layers/depthwise_conv.hpp"
 #include "fovea/layers/learned_sorting.hpp"
 #include "fovea/layers/luna_layer.hpp"
@@ -138,13 +142,71 @@ void try_convolution(Bytes& bytes) {
                bytes);
 }
 
+/// The tensors of attention to another sequence, which is spread as its tokens are.
+template <class T>
+struct MemoryTensors : ChannelTensors<T> {
+  MemoryTensors(const DrawnSequence& s, Index memory_width)
+      : ChannelTensors<T>(s, Held::rows),
+        memory(add("memory", Role::read, memory_width, gaussian(s.seed + 3))),
+        d_memory(add("d_memory", Role::gradient, memory_width, Fill())) {
+    d_memory.is_alike = true;
+  }
+
+  SpreadTensor<T>&memory, &d_memory;
+
+ private:
+  SpreadTensor<T>& add(const char* name, Role role, Index width, const Fill& fill) {
+    const AttentionShape& s = this->sequence.shape;
+    SpreadTensor<T>& made = this->SpreadTensors<T>::template add<T>(
+        name, role, Held::rows, {s.batch, 1, s.keys, width}, fill);
+    made.has_dense_rows = true;
+    return made;
+  }
+};
+
+template <class T>
+void try_memory(Bytes& bytes) {
+  const fovea::MultiHeadOptions heads = drawn_heads_of_layer(bytes);
+  const Index memory_width = bytes(1, 50);
+  MemoryTensors<T> call(drawn_tokens(bytes, 1, heads.width, heads.width), memory_width);
+  Initialiser initialiser(call.sequence.seed);
+  const fovea::CrossMultiHead<fovea::FullAttention, T> layer(drawn_full(bytes),
+                                                             {.width = heads.width,
+                                                              .memory_width = memory_width,
+                                                              .heads = heads.heads,
+                                                              .key_heads = heads.key_heads,
+                                                              .head_width = heads.head_width,
+                                                              .bias = heads.bias,
+                                                              .sinks = bytes.once_in(3)},
+                                                             initialiser);
+  std::optional<fovea::TrainingStep> training;
+  if (bytes.once_in(2)) training = {.seed = 5, .step = 2};
+  const auto tokens = [&](Where where) {
+    return fovea::CrossTokens<T>{.x = call.x.in(where),
+                                 .memory = call.memory.in(where),
+                                 .key_lengths = call.sequence.lengths,
+                                 .training = training};
+  };
+  try_passes<T>(
+      "CrossMultiHead", layer, call, true, bytes,
+      [&](auto& run, Where where, auto&& executor) {
+        run.layer.forward(tokens(where), call.y.in(where), run.saved, executor);
+      },
+      [&](auto& run, Where where, auto&& executor) {
+        run.layer.backward(tokens(where), run.saved, View<const T>(call.d_y.in(where)),
+                           call.d_x.in(where), call.d_memory.in(where), executor);
+      });
+}
+
 TEST(DistributedDrawnOtherLayers, HaveTheBitsOfOneProcess) {
   each_drawn_over_ranks(60, 1, [](std::span<const std::uint8_t> data) {
     Bytes bytes(data);
     with_drawn_scalar(bytes, [&]<class T>(T) {
-      switch (bytes(0, 3)) {
+      switch (bytes(0, 4)) {
         case 0:
           return try_luna<T>(bytes);
+        case 3:
+          return try_memory<T>(bytes);
         case 2:
           return try_convolution<T>(bytes);
         case 1:
