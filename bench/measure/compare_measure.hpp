@@ -89,13 +89,18 @@ class Yardsticks {
   std::array<Yardstick, 2> of_kind_;  // not causal, causal
 };
 
-/// Seconds of runs of f: at least `repeat` of them, and for at least 0.1 s; sorted. A third fewer
-/// if the first took over 1.5 s: a few such cells would otherwise be half of the table's time.
+/// Seconds of runs of f: at least `repeat` of them, and for at least 0.1 s if the build is one to
+/// measure; sorted. A third fewer if the first took over 1.5 s: a few such cells would otherwise be
+/// half of the table's time.
 /// \param first the time of a run before, which found no caches; it counts where it was long beside
 /// filling them
 template <class F>
 std::vector<double> timed_runs(int repeat, const F& f, double first = 0) {
+#if defined(FOVEA_QUICK_BUILD)
+  constexpr double least_seconds = 0;
+#else
   constexpr double least_seconds = 0.1;
+#endif
   constexpr double long_run = 0.5;
   constexpr double longest_run = 1.5;
   if (first > longest_run) repeat -= repeat / 3;

@@ -13,6 +13,7 @@
 #include "fovea/distributed.hpp"
 #include "fovea/layers.hpp"
 #include "support/ranks.hpp"
+#include "support/refusal.hpp"
 
 namespace fovea_test::distributed_over_rows {
 
@@ -254,6 +255,23 @@ TYPED_TEST(DistributedLayer, AllRanksHaveTheMeanOfTheWholeSequence) {
       expect_own_part(own_d_x, d_x, over_rows, layout.text());
     }
   }
+}
+
+/// A batch of none has means of none, which no rank divides by.
+TYPED_TEST(DistributedLayer, TakesNoSequences) {
+  using T = TypeParam;
+  const Rows rows(all_ranks(), RowLayout::contiguous(300, all_ranks().size(), kChain));
+  const Tensor<T> x({0, 1, rows.own_count(), 5}), d_x(x.shape()), y({0, 1, 1, 5});
+  fovea::MeanPool<T> pool;
+  typename fovea::MeanPool<T>::Saved saved;
+  const Tokens<T> tokens(View<const T>(x.view()));
+  EXPECT_EQ(refusal([&] {
+              with_rows(rows, fovea::Serial{}, [&](auto& over) {
+                pool.forward(tokens, y.view(), saved, over);
+                pool.backward(tokens, saved, View<const T>(y.view()), d_x.view(), over);
+              });
+            }),
+            "accepted");
 }
 
 /// Blocks of a model in training: dropout of weights and of activations.

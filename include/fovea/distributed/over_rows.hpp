@@ -121,7 +121,7 @@ class OverRows {
                        const Add& add) {
     // So many parts keep all ranks at work for most of the time.
     const Index most = Index{4} * rows_.ranks().size();
-    const Index parts = std::clamp(rows / least_rows, Index{1}, most);
+    const Index parts = std::clamp(rows / (std::max)(least_rows, Index{1}), Index{1}, most);
     const Index of_part = (rows + parts - 1) / parts;
     const auto rows_of = [&](Index part) {
       return Range{part * of_part, (part + 1) * of_part}.within({0, rows});

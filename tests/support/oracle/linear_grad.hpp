@@ -29,6 +29,7 @@ class LinearRowGrad {
         maps_(map.maps),
         at_(at),
         row_(oracle_linear_row(op, map, at)),
+        lost_(lost_of_products<T>(row_.q)),
         tau_(op.tau),
         joint_(joint_roundings(map)),
         to_(to) {
@@ -79,7 +80,7 @@ class LinearRowGrad {
       const Index column = static_cast<Index>(d) % in_.k.width();
       add_by_feature(to_.k, {at_.batch, at_.key_head, j, column}, map_of(d),
                      in_.k(at_.batch, at_.key_head, j, column), row_.q[d] * both,
-                     (std::abs(row_.q[d]) + lost_of_products<T>(row_.q)) * size);
+                     (std::abs(row_.q[d]) + lost_) * size);
     }
   }
 
@@ -113,6 +114,7 @@ class LinearRowGrad {
   const std::vector<OracleMap<T>>& maps_;
   const OracleLinearPlace& at_;
   OracleLinearRow<T> row_;
+  W lost_;
   W tau_;
   W joint_;
   ExpectedGrads<T>& to_;
