@@ -87,6 +87,7 @@ class DeltaGradientsChain {
     return delta_grad_carried<T>(call_.group(), call_.shape.width, call_.shape.value_width,
                                  !call_.inputs.key_lengths.empty());
   }
+  Index state_bytes() const { return carried() * Index{sizeof(T)}; }
   Index found_bytes() const { return static_cast<Index>(found_.size() * sizeof(T)); }
 
   DeltaCarriedDown<T> state_down(StateChain& chain, Index head) const {
@@ -108,8 +109,6 @@ class DeltaGradientsChain {
                    "MPI_Bcast");
     });
   }
-  Index state_bytes() const { return carried() * Index{sizeof(T)}; }
-
   /// Some rows, and the tokens that stand there, or the open chunk that is before them.
   DeltaGradArgs<T> strip_of(const Sequence& sequence, Index key_head, const Range& rows,
                             LinearGradRows<T>* query_rows) const {
