@@ -13,6 +13,7 @@
 #include "attention/pieces.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/between_fences.hpp"
+#include "support/executors.hpp"
 
 namespace fovea_test::attention_fences {
 
@@ -111,6 +112,15 @@ TEST_P(Conformance, StaysWithinItsMemory) {
           return make_problem(op, AttentionShape{1, 2, 1, 66, 66, 16, 16});
         },
         &threads);
+    // Segments of keys are more tasks than rows are.
+    const auto few_rows = [&] {
+      Problem<T> problem = make_problem(op, AttentionShape{1, 1, 1, 3, 3100, 4, 3});
+      problem.key_lengths = {problem.shape.keys};
+      return problem;
+    };
+    Backwards backwards;
+    AnyExecutor last_worker = AnyExecutor::of(backwards);
+    expect_same_between_fences(op, few_rows, &last_worker);
     if (!op.packs) return;
     const auto packed = [&] {
       return make_packed(op, AttentionShape{1, 2, 1, 0, 0, 9, 1}, {13, 0, 41, 1}, {20, 3, 33, 1});

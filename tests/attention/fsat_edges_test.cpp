@@ -65,6 +65,18 @@ TEST(FsatEdges, AreThoseOfTheDefinition) {
   }
 }
 
+/// No key has more edges than slots, nor than there are queries.
+TEST(FsatEdges, AreBoundedByVisiblePairs) {
+  fovea::FsatShape shape;
+  shape.queries = shape.keys = kTokens;
+  shape.dominants = kSlots;
+  EXPECT_EQ(made(EdgeSource::predicted).visible_pairs(shape), kTokens * kSlots);
+  EXPECT_EQ(made(EdgeSource::both).visible_pairs(shape), kTokens * 2 * kSlots);
+  shape.queries = shape.keys = 5;
+  EXPECT_EQ(made(EdgeSource::predicted).visible_pairs(shape), 5 * kSlots);
+  EXPECT_EQ(made(EdgeSource::both).visible_pairs(shape), 5 * 5);
+}
+
 /// The random slots of the edges, as an input of another call.
 Tensor<Index> random_of(const Tensor<Index>& edges) {
   Tensor<Index> random({2, kHeads, kTokens, kSlots});

@@ -197,6 +197,20 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForEveryPrefix) {
   expect_same(problem, {.keys_per_row = 4, .policy = GetParam(), .causal = true});
 }
 
+/// Rows that see several segments, one behind the other: of twice the shortest one and itself, and
+/// of four times, twice and once its length.
+TEST_P(SketchBlocksChoice, IsTheExhaustiveOneBehindSeveralSegments) {
+  for (const Index keys :
+       {3 * SketchSegments::kLeastSegment + 500, 7 * SketchSegments::kLeastSegment + 5}) {
+    SCOPED_TRACE(keys);
+    BirdProblem<float> problem({.heads = 2, .queries = 24, .keys = keys});
+    expect_same(problem, {.policy = GetParam(), .causal = true});
+    problem.sketch_q.fill(clustered(1, 8, 0.3));
+    problem.sketch_k.fill(clustered(2, 8, 0.3));
+    expect_same(problem, {.policy = GetParam(), .causal = true});
+  }
+}
+
 TEST_P(SketchBlocksChoice, TakesDraws) {
   const BirdProblem<float> problem({.heads = 2, .queries = 8, .keys = 2100});
   Tensor<float> draws({1, 2, 8, 2100});
@@ -268,25 +282,48 @@ TEST(SketchBlocks, SegmentsEndNearEveryPosition) {
   }
 }
 
-/// One call of the kernel on the blocks of a sequence.
+/// The blocks of sequences, as a call of the operator makes them.
 struct KernelCall {
-  explicit KernelCall(const BirdProblem<float>& problem)
-      : width(problem.sizes.sketch_width), keys(1, width), blocks(width) {
-    const SmartBirdOptions options{.search = SketchSearch::blocks};
+  explicit KernelCall(const BirdProblem<float>& problem, bool causal = false)
+      : keys(problem.sizes.batch, problem.sizes.sketch_width), blocks(problem.sizes.sketch_width) {
+    const SmartBirdOptions options{.causal = causal, .search = SketchSearch::blocks};
     keys.reserve(0, problem.sizes.keys);
-    keys.put(problem.sketch_k.view(), 0, 0, 0, problem.sizes.keys);
+    for (Index b = 0; b < problem.sizes.batch; ++b) {
+      keys.put(problem.sketch_k.view(), b, 0, 0, problem.sizes.keys);
+    }
     const AllInputs<float> in = problem.inputs();
     const auto sketch = fovea::detail::tokens_of(in.sketch());
     const fovea::Sequences<float> sequences(sketch);
     blocks.plan(options, sequences, fovea::SystemMemory{});
-    for (Index s = 0; s < blocks.segment_count(); ++s) blocks.make(s, sequences[0], keys);
+    for (Index n = 0; n < blocks.segment_count(); ++n) {
+      blocks.make(n, sequences[blocks.sequence_of(n)], keys);
+    }
     blocks.finish();
   }
 
-  Index width;
   SketchKeys<float> keys;
   SketchBlockKeys<float> blocks;
 };
+
+/// What is known of the keys of a sequence comes of all its segments, and of no other sequence.
+TEST(SketchBlocks, KnowTheLargestKeysOfTheirSequence) {
+  constexpr Index keys = 3 * SketchSegments::kLeastSegment;
+  for (const bool causal : {false, true}) {
+    BirdProblem<float> problem({.batch = 3, .queries = 1, .keys = keys});
+    problem.sketch_k.fill([](Index b, Index, Index j, Index c) {
+      // The largest one of a column is the last one.
+      return static_cast<double>((b + 1) * (c + 1)) * (j == keys - 1 ? -2 : 1);
+    });
+    const KernelCall call(problem, causal);
+    for (Index s = 0; s < 3; ++s) {
+      const SketchBlocks<float> blocks = call.blocks.of(s);
+      ASSERT_EQ(blocks.segment_count, causal ? 3 : 1);
+      for (Index c = 0; c < 4; ++c) {
+        EXPECT_EQ(blocks.largest[c], static_cast<float>(2 * (s + 1) * (c + 1)));
+      }
+    }
+  }
+}
 
 /// The blocks hold each key once, and bound it.
 TEST(SketchBlocks, HoldEveryKeyOnce) {

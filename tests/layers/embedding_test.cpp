@@ -146,4 +146,32 @@ TEST(Embedding, Refusals) {
             "Embedding: rows of y is 5; expected at most 4, max_length");
 }
 
+TEST(Embedding, RefusalsOfTheGradientsOfLogits) {
+  Layer embedding = layer(9, 4, 7);
+  const Activations x = drawn({2, 1, 3, 7}, 1), d_logits = drawn({2, 1, 3, 9}, 2);
+  const auto with = [&](const View<const double>& from, const View<const double>& of,
+                        const View<double>& to) {
+    const std::string text = refusal([&] { embedding.logits_backward(from, of, to); });
+    EXPECT_EQ(embedding.table.gradient.squaredNorm(), 0);
+    return text;
+  };
+  const auto to = [&](const Shape& shape) {
+    const Activations d_x(shape);
+    const std::string text = with(x.view(), d_logits.view(), d_x.view());
+    for (const double at : d_x.values()) EXPECT_TRUE(std::isnan(at));
+    return text;
+  };
+  EXPECT_EQ(to({2, 1, 3, 6}), "Embedding: width of d_x is 6; expected 7, that of the layer");
+  EXPECT_EQ(to({2, 1, 2, 7}), "Embedding: rows of d_x is 2; expected 3, the rows of x");
+  EXPECT_EQ(with(x.view(), d_logits.view(), x.view()),
+            "Embedding: d_x is in the memory of x; expected memory of its own");
+  const View<double> wide(d_logits.view().data(), x.shape());
+  EXPECT_EQ(with(x.view(), d_logits.view(), wide),
+            "Embedding: d_x is in the memory of d_logits; expected memory of its own");
+  EXPECT_EQ(with(d_logits.view(), d_logits.view(), {}),
+            "Embedding: width of x is 9; expected 7, that of the layer");
+  EXPECT_EQ(with(x.view(), x.view(), {}),
+            "Embedding: width of d_logits is 7; expected 9, that of the layer");
+}
+
 }  // namespace fovea_test::layers_embedding

@@ -106,6 +106,20 @@ TYPED_TEST(Messages, Forward) {
             "element its own place");
 }
 
+/// A single row has no next one, so that its stride may be any.
+TYPED_TEST(Messages, AnyStrideOfOneRow) {
+  fovea::Initialiser initialiser(1);
+  const TypeParam layer = make<TypeParam>(initialiser);
+  const Activations x = drawn({2, 1, 1, 4}, 1);
+  const Activations expected(x.shape()), y(x.shape());
+  layer.forward(x.view(), expected.view());
+  const auto with_stride = [](const View<double>& of) {
+    return View<double>(of.data(), of.shape(), {4, 4, -4, 1});
+  };
+  layer.forward(with_stride(x.view()), with_stride(y.view()));
+  EXPECT_TRUE(same_bits(y.values(), expected.values()));
+}
+
 TYPED_TEST(Messages, Backward) {
   const Activations x = filled({2, 1, 3, 4}, 1);
   const Activations d_x({2, 1, 3, 4});

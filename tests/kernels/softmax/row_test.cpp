@@ -36,6 +36,7 @@ struct Sizes {
   Index width = 8;
   Index value_width = 8;
   bool bounds = true;  // of each row, drawn
+  Layout layout = {};  // of K and V
 };
 
 /// What the kernels are called with.
@@ -45,8 +46,8 @@ class Call {
   Call(const Sizes& sizes, Guard guard)
       : s_(sizes),
         q_({1, s_.heads, s_.rows, s_.width}),
-        k_({1, 1, key_row_count(), s_.width}, {.guard = guard}),
-        v_({1, 1, key_row_count(), s_.value_width}, {.guard = guard}) {
+        k_({1, 1, key_row_count(), s_.width}, guarded(s_.layout, guard)),
+        v_({1, 1, key_row_count(), s_.value_width}, guarded(s_.layout, guard)) {
     q_.fill(gaussian(1));
     k_.fill(gaussian(2));
     v_.fill(gaussian(3));
@@ -121,8 +122,8 @@ class Call {
   SoftmaxBlockArgs<T> head(Index h, const Result& result) const {
     SoftmaxBlockArgs<T> args;
     args.q = stored(fovea::Matrix<const T>{&q_(0, h, 0, 0), s_.width, 1});
-    args.k = stored(fovea::Matrix<const T>{&k_(0, 0, 0, 0), s_.width, 1});
-    args.v = stored(fovea::Matrix<const T>{&v_(0, 0, 0, 0), s_.value_width, 1});
+    args.k = stored(matrix(k_));
+    args.v = stored(matrix(v_));
     args.out = output(fovea::Matrix<T>{&result.out(0, h, 0, 0), s_.value_width, 1});
     args.lse = {&result.lse(0, h, 0, 0), 1, 1};
     args.width = s_.width;
@@ -134,6 +135,15 @@ class Call {
     args.key_end = end - s_.step * s_.keys / 50;  // the last ones are invisible
     args.block = block();
     return args;
+  }
+
+  static fovea::Matrix<const T> matrix(const Tensor<T>& x) {
+    const Shape strides = x.view().strides();
+    return {&x(0, 0, 0, 0), strides[2], strides[3]};
+  }
+  static Layout guarded(Layout layout, Guard guard) {
+    layout.guard = guard;
+    return layout;
   }
 
   QueryBlock block() const { return {0, 1, s_.rows, runs_.data(), s_.runs}; }
@@ -196,6 +206,18 @@ TYPED_TEST(SoftmaxRow, AnyNumberOfKeys) {
 TYPED_TEST(SoftmaxRow, AnyWidth) {
   for (Index width = 1; width < 140; ++width) {
     this->expect_equal({.heads = 2, .keys = 40, .width = width, .value_width = 141 - width});
+  }
+}
+
+/// Keys and values whose columns do not lie side by side, or whose rows do.
+TYPED_TEST(SoftmaxRow, AnyStrides) {
+  for (const Layout& layout : {Layout{.order = {0, 1, 3, 2}}, Layout{.innermost = 2, .gap = 1}}) {
+    for (const Index rows : {1, 2, 9}) {
+      for (const Index width : {5, 64, 140}) {
+        this->expect_equal(
+            {.rows = rows, .keys = 150, .width = width, .value_width = width, .layout = layout});
+      }
+    }
   }
 }
 
