@@ -56,8 +56,8 @@ FOVEA_INLINE Matrix<const T> weighted_rows(const Matrix<const T>& rows, const T*
   pack_rows(stored(rows), count, width, scratch.data, scratch.row);
   for (Index c = 0; c < width && weights != nullptr; c += kLanes<T>) {
     const Vec<T> weight = load_columns(weights, 1, c, width);
-    for (Index i = 0; i < count; ++i) {
-      T* const x = scratch.data + i * scratch.row + c;
+    for (Index row = 0; row < count; ++row) {
+      T* const x = scratch.data + row * scratch.row + c;
       store(x, load(x) * weight);
     }
   }
