@@ -88,15 +88,15 @@ struct TokenTensors {
   }
 
   View<const T> keys(Index first, Index count) const {
-    return cut_logits(k.view(), 2, first, count);
+    return cut(View<const T>(k.view()), 2, first, count);
   }
   View<const T> values(Index first, Index count) const {
-    return cut_logits(v.view(), 2, first, count);
+    return cut(View<const T>(v.view()), 2, first, count);
   }
 
   /// Query rows [row, row + rows) when there are `length` tokens; without k and v.
   AllInputs<T> queries(Index row, Index rows, Index length) const {
-    AllInputs<T> in{cut_logits(q.view(), 2, row, rows)};
+    AllInputs<T> in{cut(View<const T>(q.view()), 2, row, rows)};
     if (size_of(bias.shape()) > 0)
       in.bias = cut_logits(cut_logits(bias.view(), 2, row, rows), 3, 0, length);
     if (size_of(mask.shape()) > 0)

@@ -48,7 +48,7 @@ TEST(OracleSink, TakesItsShare) {
   const Expected<double> expected = op.oracle(problem.inputs());
   for (std::size_t i = 0; i < expected.lse.value.size(); ++i) {
     const long double share = std::exp(problem.sink[i / 5] - expected.lse.value[i]);
-    EXPECT_GT(share, 0.01L);
+    EXPECT_GT(share, 0.001L);
     EXPECT_NEAR(static_cast<double>(expected.out.value[i]), static_cast<double>(1 - share), 1e-15);
   }
 }

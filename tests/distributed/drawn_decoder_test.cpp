@@ -86,9 +86,9 @@ class SpreadDecoderTrial {
     const Tensor<T> k = own_part(whole_.k, rows, drawn_input_layout(own_));
     const Tensor<T> v = own_part(whole_.v, rows, drawn_input_layout(own_));
     const Index now = rows.own_count() - had;
-    decoder_.append_own({cut_logits(View<const T>(k.view()), 2, had, now),
-                         cut_logits(View<const T>(v.view()), 2, had, now)},
-                        count);
+    decoder_.append_own(
+        {cut(View<const T>(k.view()), 2, had, now), cut(View<const T>(v.view()), 2, had, now)},
+        count);
     length_ += count;
   }
 

@@ -217,8 +217,8 @@ TEST(DistributedDecoder, AppendsTheTokensOfEachRank) {
     const Index now = rows.own_count();
     const Tensor<float> k = own_part(pair.spread.k, rows);
     const Tensor<float> v = own_part(pair.spread.v, rows);
-    over_ranks.append_own({cut_logits(View<const float>(k.view()), 2, had, now - had),
-                           cut_logits(View<const float>(v.view()), 2, had, now - had)},
+    over_ranks.append_own({cut(View<const float>(k.view()), 2, had, now - had),
+                           cut(View<const float>(v.view()), 2, had, now - had)},
                           length - before);
     before = length;
   }

@@ -354,7 +354,7 @@ class Expected {
       }
       raise(to.k, k_.through(t, by_k.data(), to.k.value.data() + t * s_.width));
     }
-    for (Reference<T>* x : {&to.q, &to.k, &to.v, &to.beta, &to.products}) {
+    for (Reference<T>* x : {&to.q, &to.k, &to.v, &to.beta}) {
       for (const W y : x->value) raise(*x, std::abs(y));
       if (!x->gauge.empty()) std::fill(x->gauge.begin(), x->gauge.end(), x->gauge[0]);
     }
@@ -406,7 +406,7 @@ class Expected {
       }
       raise(to.q, q.through(r, by_q.data(), to.q.value.data() + (h * s_.rows + r) * s_.width));
     }
-    raise(to.products, size);
+    to.products.gauge[as_size(h)] += size;
   }
 
   const Sizes& s_;

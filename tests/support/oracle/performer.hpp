@@ -3,11 +3,13 @@
 /// Performer attention as MATHS.md, section 7 writes it, without feature vectors: a softmax over
 /// all pairs (j, r) of a visible key and a feature, whose logits are those of the map for q_i and
 /// k_j added up. With B the largest sum of the magnitudes that such a logit is computed from, the
-/// gauge of an output is (1 + B) sum_jr p_jr |v_j|, and those of gradients are made likewise.
+/// gauge of an output is (1 + B) sum_jr p_jr |v_j|, and those of gradients are made likewise; they
+/// know that weights may underflow.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "support/oracle/linear.hpp"
@@ -21,7 +23,6 @@ struct OraclePerformerRow {
   using W = Wide<T>;
   std::vector<W> p;  // [keys, R], of sum 1
   W largest = 0;     // B
-  bool is_finite = true;
 
   OraclePerformerRow(const bench::AllInputs<T>& in, const OracleLinearPlace& at) {
     const Index features = in.projection.rows();
@@ -41,8 +42,8 @@ struct OraclePerformerRow {
         }
         p.push_back(logit);
         most = std::max(most, logit);
-        largest = std::max(largest, size);
-        is_finite = is_finite && std::isfinite(logit);
+        // The weight of -inf is 0, without an error, whatever it was computed from.
+        if (logit != -std::numeric_limits<W>::infinity()) largest = std::max(largest, size);
       }
     }
     W sum = 0;
@@ -115,7 +116,7 @@ void add_performer_row(const bench::AllInputs<T>& in, const OracleLinearPlace& a
     for (Index r = 0; r < features; ++r) {
       const W p = row.p[n * as_size(features) + as_size(r)];
       const W d = p * (products[n].value - delta.value) / root;
-      const W size = p * (products[n].magnitude + delta.magnitude) / root * condition;
+      const W size = (p + kFaint<T>)*(products[n].magnitude + delta.magnitude) / root * condition;
       for (Index c = 0; c < in.q.width(); ++c) {
         const W w = in.projection(0, 0, r, c);
         const W q = in.q(at.batch, at.head, at.query, c);
