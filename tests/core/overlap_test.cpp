@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <set>
@@ -212,6 +213,19 @@ TEST(Overlap, HugeReachOfBytesDoesNotOverflow) {
   auto* const last = reinterpret_cast<std::int8_t*>(std::numeric_limits<std::intptr_t>::min());
   EXPECT_FALSE(shares_elements(View<std::int8_t>(last, {1, 1, 1, 2}, {0, 0, 0, -most}),
                                View<float>(far(0), {1, 1, 1, 4})));
+}
+
+/// Views of elements of different sizes that follow each other share nothing, in either order.
+TEST(Overlap, OtherSizesMayTouch) {
+  alignas(double) std::array<std::byte, 64> bytes{};
+  const View<float> floats(reinterpret_cast<float*>(bytes.data()), {1, 1, 2, 4});
+  const auto doubles = [&](std::size_t at) {
+    return View<double>(reinterpret_cast<double*>(bytes.data() + at), {1, 1, 1, 4});
+  };
+  EXPECT_FALSE(shares_elements(floats, doubles(32)));
+  EXPECT_FALSE(shares_elements(doubles(32), floats));
+  EXPECT_TRUE(shares_elements(floats, doubles(24)));
+  EXPECT_TRUE(shares_elements(doubles(24), floats));
 }
 
 }  // namespace fovea_test::core_overlap
