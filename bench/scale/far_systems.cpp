@@ -139,8 +139,9 @@ FarSizes sizes_of(bool is_backward) {
     sizes.up += far.linear_maps(kWidth).count *
                 fovea::linear_grad_carried<float>(far.features(kWidth), kWidth);
   }
-  if constexpr (Far::kHasDelta)
+  if constexpr (Far::kHasDelta) {
     sizes.up += fovea::delta_grad_carried<float>(1, kWidth, kWidth, false);
+  }
   sizes.down = sizes.up;
   return sizes;
 }

@@ -21,25 +21,29 @@ struct ChannelTensors : SpreadTensors<T> {
   /// \param s its width is that of x, and its value width that of y
   ChannelTensors(const DrawnSequence& s, Held of_y)
       : SpreadTensors<T>(s),
-        x(add("x", Role::read, Held::rows, s.shape.width, 1)),
-        d_y(add("d_out", Role::read, of_y, s.shape.value_width, 2)),
-        y(add("y", Role::made, of_y, s.shape.value_width, 0)),
-        d_x(add("d_x", Role::gradient, Held::rows, s.shape.width, 0)) {
+        x(channels("x", Role::read, Held::rows, s.shape.queries, s.shape.width, 1)),
+        d_y(channels("d_out", Role::read, of_y, rows_of(of_y), s.shape.value_width, 2)),
+        y(channels("y", Role::made, of_y, rows_of(of_y), s.shape.value_width, 0)),
+        d_x(channels("d_x", Role::gradient, Held::rows, s.shape.queries, s.shape.width, 0)) {
     d_x.is_alike = true;
   }
 
   SpreadTensor<T>&x, &d_y, &y, &d_x;
 
- private:
-  SpreadTensor<T>& add(const char* name, Role role, Held held, Index width, std::uint64_t seed) {
-    const AttentionShape& s = this->sequence.shape;
-    const Index rows = held == Held::whole ? 1 : s.queries;
+ protected:
+  /// Adds a tensor of [B, 1, rows, width]. \param seed what it is filled by, 0: it is not
+  SpreadTensor<T>& channels(const char* name, Role role, Held held, Index rows, Index width,
+                            std::uint64_t seed) {
     SpreadTensor<T>& made =
-        SpreadTensors<T>::add(name, role, held, {s.batch, 1, rows, width},
+        this->template add<T>(name, role, held, {this->sequence.shape.batch, 1, rows, width},
                               seed == 0 ? Fill() : gaussian(this->sequence.seed + seed));
     made.has_dense_rows = true;
     return made;
   }
+
+ private:
+  /// Those of a result: all ranks have one, or each has its tokens'.
+  Index rows_of(Held held) const { return held == Held::whole ? 1 : this->sequence.shape.queries; }
 };
 
 /// What tokens of attention have besides.

@@ -74,12 +74,7 @@ struct LunaTensors : ChannelTensors<T> {
 
  private:
   SpreadTensor<T>& add(const char* name, Role role, Index rows, std::uint64_t seed) {
-    const AttentionShape& s = this->sequence.shape;
-    SpreadTensor<T>& made = this->SpreadTensors<T>::template add<T>(
-        name, role, Held::whole, {s.batch, 1, rows, s.width},
-        seed == 0 ? Fill() : gaussian(this->sequence.seed + seed));
-    made.has_dense_rows = true;
-    return made;
+    return this->channels(name, role, Held::whole, rows, this->sequence.shape.width, seed);
   }
 };
 
@@ -147,21 +142,13 @@ template <class T>
 struct MemoryTensors : ChannelTensors<T> {
   MemoryTensors(const DrawnSequence& s, Index memory_width)
       : ChannelTensors<T>(s, Held::rows),
-        memory(add("memory", Role::read, memory_width, gaussian(s.seed + 3))),
-        d_memory(add("d_memory", Role::gradient, memory_width, Fill())) {
+        memory(this->channels("memory", Role::read, Held::rows, s.shape.keys, memory_width, 3)),
+        d_memory(
+            this->channels("d_memory", Role::gradient, Held::rows, s.shape.keys, memory_width, 0)) {
     d_memory.is_alike = true;
   }
 
   SpreadTensor<T>&memory, &d_memory;
-
- private:
-  SpreadTensor<T>& add(const char* name, Role role, Index width, const Fill& fill) {
-    const AttentionShape& s = this->sequence.shape;
-    SpreadTensor<T>& made = this->SpreadTensors<T>::template add<T>(
-        name, role, Held::rows, {s.batch, 1, s.keys, width}, fill);
-    made.has_dense_rows = true;
-    return made;
-  }
 };
 
 template <class T>

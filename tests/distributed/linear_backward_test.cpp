@@ -241,7 +241,6 @@ TEST(DistributedLinearBackward, RefusesWhatDoesNotFit) {
   const Rows rows(all_ranks(), RowLayout::contiguous(40, all_ranks().size()));
   const LinearProblem<float> own(whole, rows);
   const bool is_last = all_ranks().rank() == all_ranks().size() - 1;
-  const std::string begin = "rank " + std::to_string(all_ranks().size() - 1) + ": ";
   const auto refused = [&](const auto& op, const auto& in, const auto& saved, const auto& grads) {
     return refusal([&] {
       fovea::distributed::backward(op, in, View<const float>(own.out.view()), saved,

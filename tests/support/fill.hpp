@@ -55,8 +55,8 @@ inline Fill constant(double value) {
   return [=](Index, Index, Index, Index) { return value; };
 }
 
-/// Nearly normal, mean 0: the sum of four uniform numbers, each of 32 bits. Tests draw hundreds of
-/// millions of them, and a logarithm and a cosine would take most of the time.
+/// Nearly normal, mean 0: the sum of four uniform numbers, each of 32 bits. A logarithm and a
+/// cosine took a third of the time of some tests.
 inline Fill gaussian(std::uint64_t seed, double deviation = 1) {
   return [seed, size = deviation * std::sqrt(3.0) * 0x1p-32](Index b, Index h, Index n, Index d) {
     const std::uint64_t two = hash(seed, b, h, n, d);

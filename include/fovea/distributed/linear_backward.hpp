@@ -115,22 +115,17 @@ class LinearBackwardPass {
   template <class E>
   std::exception_ptr run(E&& executor) {
     std::exception_ptr error;
-    const auto then = [&](auto& part) {
-      if (!part) return;
-      const std::exception_ptr later = part->run(executor);
+    const auto keep = [&](const std::exception_ptr& later) {
       if (!error) error = later;
+    };
+    const auto then = [&](auto& part) {
+      if (part) keep(part->run(executor));
     };
     if constexpr (Op::kHasNear) {
       then(near_);
-      if (blend_) {
-        const std::exception_ptr later = blend_->add_near(near_->out(), executor);
-        if (!error) error = later;
-      }
+      if (blend_) keep(blend_->add_near(near_->out(), executor));
       then(far_);
-      if (far_) {
-        const std::exception_ptr later = blend_->add_far(far_->out(), executor);
-        if (!error) error = later;
-      }
+      if (far_) keep(blend_->add_far(far_->out(), executor));
     }
     put_rows();
     segments_.bring();
@@ -268,8 +263,10 @@ class LinearBackwardPass {
 /// Cost: that of the rank's rows. If causal, a state for each key head and map is sent at each end
 /// of a range of rows, upwards and then downwards. If not, sums of the rank's segments are sent and
 /// totals received, of tokens and then of rows. Rows of segments that lie on several ranks travel
-/// to that of their first row, and their gradients back.
-/// Memory: the rank's rows twice, and states or sums; with a delta rule also about (D Dv /
+/// to that of their first row, and their gradients back. Gradients of logits that differ between
+/// columns take the forward pass of the far field once more.
+/// Memory: the rank's rows twice, and states or sums; for such logits another output of the rank's
+/// rows; with a delta rule also about (D Dv /
 /// kDeltaChunk + Dv + kDeltaChunk) numbers for each of its tokens and key heads.
 template <class Op, class Out, class D, class E = Serial, class T = Scalar<Out>>
 requires FarFieldAttention<Op, T> Traffic backward(const Op& op, const InputsOf<Op, T>& inputs,

@@ -164,7 +164,7 @@ TEST(SketchBounds, Hold) {
 TEST(SketchBounds, AreNearForSmallBlocks) {
   at_each_level([] {
     double before = expect_bounds(Blocks<double>(4, 0.08, 1), 1, 10);
-    EXPECT_LT(before, 0.6);
+    EXPECT_LT(before, 1);
     for (const double deviation : {0.04, 0.02, 0.01}) {
       const double open = expect_bounds(Blocks<double>(4, deviation, 1), 1, 10);
       EXPECT_LT(open, before / 6);

@@ -36,7 +36,6 @@ class DeltaGradientsChain {
       : call_(call),
         ranks_(ranks),
         accumulate_(accumulate),
-        wants_products_(wants_products),
         workers_((std::max)(worker_count(executor, call.key_heads()), Index{1})),
         rows_(static_cast<std::size_t>(workers_ * call.group())),
         up_(ranks, segments.layout(), ChainWay::up, call.key_heads(), state_bytes(), workers_),
@@ -78,7 +77,7 @@ class DeltaGradientsChain {
     const std::exception_ptr later = down_.run([&](const LinkOfRows& link, Index first, Index end) {
       if (!error) step(DeltaGradSteps::down, down_, link, first, end, executor);
     });
-    if (down_.end_rank() >= 0 && found_bytes() > 0) give_products();
+    if (down_.end_rank() >= 0 && !found_.empty()) give_products();
     return error ? error : later;
   }
 
@@ -144,7 +143,7 @@ class DeltaGradientsChain {
       args.steps = steps;
       args.carried = state;
       args.scratch = scratch_[number].template data<T>() + head * slots_[number];
-      for (Index g = 0; g < call_.group() && wants_products_; ++g) {
+      for (Index g = 0; g < call_.group() && !found_.empty(); ++g) {
         own[g].d_out_times_out = state_down(chain, head).sums + 2 * g;
       }
       LinearGradKernels<T>{}.delta(args);
@@ -154,14 +153,13 @@ class DeltaGradientsChain {
   const Call& call_;
   const Communicator& ranks_;
   bool accumulate_;
-  bool wants_products_;
   Index workers_;
   std::vector<LinearGradRows<T>> rows_;  // [workers, group]
   std::vector<Index> slots_;             // of each range
   std::vector<Workspace> scratch_;       // of each range [key heads, slot]
   StateChain up_;
   StateChain down_;
-  std::vector<T> found_;  // [sequences, query heads]
+  std::vector<T> found_;  // [sequences, query heads], or none
   detail::MpiType found_type_;
   double waited_ = 0;
 };
