@@ -15,6 +15,7 @@
 #include "fovea/kernels/softmax/table.hpp"
 #include "kernels/softmax/shows.hpp"
 #include "support/compare.hpp"
+#include "support/fences.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
 
@@ -126,8 +127,10 @@ struct Sums {
 constexpr double kScale = 0.3;
 
 /// Rows [begin, end) of the block. \param add begin from accumulators of 1
+/// \param lse_low low parts of lse, or null
 template <class T>
-Sums<T> run(const Problem<T>& p, const Blocks& blocks, Index begin, Index end, bool add) {
+Sums<T> run(const Problem<T>& p, const Blocks& blocks, Index begin, Index end, bool add,
+            const T* lse_low = nullptr) {
   const Index d = p.q.width;
   const Index dv = p.v.width;
   const Index count = blocks.keys.count;
@@ -144,6 +147,7 @@ Sums<T> run(const Problem<T>& p, const Blocks& blocks, Index begin, Index end, b
   args.head.out = p.out.matrix();
   args.head.d_out = p.d_out.matrix();
   args.head.lse = p.lse.matrix();
+  args.head.lse_low = lse_low;
   args.head.width = d;
   args.head.value_width = dv;
   args.head.scale = static_cast<T>(kScale);
@@ -320,6 +324,29 @@ TYPED_TEST(SoftmaxGrad, RowsOfABlockMayBeTakenInParts) {
       EXPECT_TRUE(same_bits(whole.q.data() + 64 * 16, rest.q.data(), rest.q.size(),
                             {1, 1, count - 64, 16}));
     });
+  });
+}
+
+/// The low parts of lse end with the block's last row, and a page that nobody may touch follows.
+TYPED_TEST(SoftmaxGrad, ReadsLowPartsOfItsRowsAlone) {
+  using T = TypeParam;
+  const Problem<T> problem(16, 20);
+  for_each_blocks([&](const Blocks& blocks, std::uint64_t) {
+    const Index count = blocks.block.count;
+    const auto rows = static_cast<std::size_t>(blocks.query(count - 1) + 1);
+    auto* const low = static_cast<T*>(FencedHeap::allocate(rows * sizeof(T), alignof(T)));
+    const T tiny = std::numeric_limits<T>::epsilon();
+    std::fill_n(low, rows, tiny);
+    std::vector<T> with_more(low, low + rows);
+    with_more.resize(rows + 64, tiny);
+    at_each_level([&] {
+      const Sums<T> expected = run(problem, blocks, 0, count, false, with_more.data());
+      const Sums<T> got = run(problem, blocks, 0, count, false, static_cast<const T*>(low));
+      EXPECT_TRUE(same_bits(expected.q, got.q));
+      EXPECT_TRUE(same_bits(expected.k, got.k));
+      EXPECT_TRUE(same_bits(expected.v, got.v));
+    });
+    FencedHeap::release(low);
   });
 }
 
