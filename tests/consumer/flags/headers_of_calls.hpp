@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What sources include whose calls are refused.
+#pragma once
+
+#include <fovea/attention.hpp>
+#include <fovea/core/eigen.hpp>
+#include <fovea/core/thread_pool.hpp>

@@ -1,0 +1,7 @@
+# Compiles HEADERS beside itself, for those who say -include HEADERS: GCC and Clang look there first.
+cmake_minimum_required(VERSION 3.24)
+list(TRANSFORM EIGEN PREPEND -isystem)
+execute_process(
+  COMMAND ${COMPILER} -std=c++20 -DFOVEA_EXTERN_KERNELS -I${INCLUDE} ${EIGEN}
+          -x c++-header ${HEADERS} -o ${HEADERS}.gch
+  COMMAND_ERROR_IS_FATAL ANY)
