@@ -38,8 +38,8 @@ struct Call {
   Tensor<T> x, out, d_out, d_x;
 };
 
-template <class T, class... Executor>
-void check(const Call<T>& whole, Executor&... executor) {
+template <class T>
+void check(const Call<T>& whole, const AnyExecutor& executor = in_this_thread()) {
   const FourierMixer op;
   op.forward(whole.x.view(), whole.out.view());
   op.backward(whole.d_out.view(), whole.d_x.view());
@@ -47,8 +47,8 @@ void check(const Call<T>& whole, Executor&... executor) {
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     const Call<T> own(whole, rows);
-    fovea::distributed::forward(op, own.x.view(), own.out.view(), rows, executor...);
-    fovea::distributed::backward(op, own.d_out.view(), own.d_x.view(), rows, executor...);
+    fovea::distributed::forward(op, own.x.view(), own.out.view(), rows, executor);
+    fovea::distributed::backward(op, own.d_out.view(), own.d_x.view(), rows, executor);
     const std::string what =
         std::to_string(count) + " x " + std::to_string(whole.x.shape()[3]) + ", " + layout.text();
     expect_own_part(own.out, whole.out, rows, what);
@@ -86,7 +86,7 @@ TYPED_TEST(DistributedMixer, TakesNothing) {
 
 TEST(DistributedMixerThreads, ChangeNoBit) {
   fovea::ThreadPool pool(3);
-  check(Call<float>(1, 1500, 150), pool);
+  check(Call<float>(1, 1500, 150), AnyExecutor::of(pool));
 }
 
 /// Whether rows lie so that each is on the rank of its mirror image, or not.

@@ -9,6 +9,7 @@
 
 #include "distributed/fsat_call.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 
 namespace fovea_test::distributed_fsat_backward {
 
@@ -16,8 +17,9 @@ using fovea::FsatAttention;
 using fovea::FsatOptions;
 using fovea::View;
 
-template <class T, class... Executor>
-void check(const FsatOptions& options, const FsatCall<T>& whole, Executor&... executor) {
+template <class T>
+void check(const FsatOptions& options, const FsatCall<T>& whole,
+           const AnyExecutor& executor = in_this_thread()) {
   const FsatAttention op(options);
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(),
@@ -26,9 +28,9 @@ void check(const FsatOptions& options, const FsatCall<T>& whole, Executor&... ex
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     const FsatCall<T> own(whole, rows);
-    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor...);
+    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
-                                 View<const T>(own.d_out.view()), own.grads(), rows, executor...);
+                                 View<const T>(own.d_out.view()), own.grads(), rows, executor);
     const std::string what = std::to_string(count) + " rows";
     expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
     expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
@@ -38,10 +40,10 @@ void check(const FsatOptions& options, const FsatCall<T>& whole, Executor&... ex
   }
 }
 
-template <class T, class... Executor>
-void check_all(const FsatCall<T>& whole, Executor&... executor) {
+template <class T>
+void check_all(const FsatCall<T>& whole, const AnyExecutor& executor = in_this_thread()) {
   for_each_fsat_options(whole.q.shape()[2],
-                        [&](const FsatOptions& options) { check(options, whole, executor...); });
+                        [&](const FsatOptions& options) { check(options, whole, executor); });
 }
 
 TEST(DistributedFsatBackward, HasTheBitsOfOneProcess) {
@@ -64,7 +66,7 @@ TEST(DistributedFsatBackward, TakesKeyLengthsAndThreads) {
     }
   }
   fovea::ThreadPool pool(3);
-  check_all(whole, pool);
+  check_all(whole, AnyExecutor::of(pool));
 }
 
 /// With a large lse a second number of each row travels, since no other rank has all its keys.

@@ -9,6 +9,7 @@
 
 #include "distributed/fsat_call.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::distributed_fsat_forward {
@@ -17,25 +18,26 @@ using fovea::FsatAttention;
 using fovea::FsatInputs;
 using fovea::FsatOptions;
 
-template <class T, class... Executor>
-void check(const FsatOptions& options, const FsatCall<T>& whole, Executor&... executor) {
+template <class T>
+void check(const FsatOptions& options, const FsatCall<T>& whole,
+           const AnyExecutor& executor = in_this_thread()) {
   const FsatAttention op(options);
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     const FsatCall<T> own(whole, rows);
-    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor...);
+    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     const std::string what = std::to_string(count) + " rows";
     expect_own_part(own.out, whole.out, rows, what);
     expect_own_part(own.lse, whole.lse, rows, what + ", lse");
   }
 }
 
-template <class T, class... Executor>
-void check_all(const FsatCall<T>& whole, Executor&... executor) {
+template <class T>
+void check_all(const FsatCall<T>& whole, const AnyExecutor& executor = in_this_thread()) {
   for_each_fsat_options(whole.q.shape()[2],
-                        [&](const FsatOptions& options) { check(options, whole, executor...); });
+                        [&](const FsatOptions& options) { check(options, whole, executor); });
 }
 
 TEST(DistributedFsat, HasTheBitsOfOneProcess) {
@@ -67,7 +69,8 @@ TEST(DistributedFsat, TakesKeyLengths) {
 
 TEST(DistributedFsat, RunsOnThreads) {
   fovea::ThreadPool pool(3);
-  check_all(FsatCall<float>({.heads = 8, .key_heads = 4, .tokens = 1500}, 5), pool);
+  check_all(FsatCall<float>({.heads = 8, .key_heads = 4, .tokens = 1500}, 5),
+            AnyExecutor::of(pool));
 }
 
 /// A key goes once to each rank that has a query with an edge to it, and no other does.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
@@ -47,8 +48,8 @@ struct Call {
   std::vector<Index> lengths;
 };
 
-template <class T, class... Executor>
-void check(const Call<T>& whole, Executor&... executor) {
+template <class T>
+void check(const Call<T>& whole, const AnyExecutor& executor = in_this_thread()) {
   const HiddenStateCross op;
   op.forward(whole.inputs(), whole.out.view());
   op.backward(whole.inputs(), View<const T>(whole.d_out.view()), whole.grads());
@@ -56,9 +57,9 @@ void check(const Call<T>& whole, Executor&... executor) {
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     const Call<T> own(whole, rows);
-    fovea::distributed::forward(op, own.inputs(), own.out.view(), rows, executor...);
+    fovea::distributed::forward(op, own.inputs(), own.out.view(), rows, executor);
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.d_out.view()), own.grads(),
-                                 rows, executor...);
+                                 rows, executor);
     const std::string what = std::to_string(count) + " rows";
     expect_own_part(own.out, whole.out, rows, what);
     expect_own_part(own.d_f1, whole.d_f1, rows, what + ", d_f1");
@@ -84,7 +85,7 @@ TEST(DistributedCross, TakesKeyLengths) {
 
 TEST(DistributedCross, RunsOnThreads) {
   fovea::ThreadPool pool(3);
-  check(Call<float>(1, 1000, 40), pool);
+  check(Call<float>(1, 1000, 40), AnyExecutor::of(pool));
 }
 
 /// Ranks may want different gradients.

@@ -8,6 +8,7 @@
 
 #include "distributed/linear_problem.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::distributed_linear_backward {
@@ -16,9 +17,9 @@ using fovea::EluPlusOne;
 using fovea::View;
 
 /// \param keeps whether the near field is saved
-template <class Op, class T, class... Executor>
+template <class Op, class T>
 void check(const std::string& name, const Op& op, const LinearProblem<T>& whole, bool keeps,
-           Executor&... executor) {
+           const AnyExecutor& executor = in_this_thread()) {
   const auto saved_of = [&](const LinearProblem<T>& problem) {
     return keeps ? problem.saved(op) : fovea::SavedOf<Op, T>{};
   };
@@ -29,10 +30,9 @@ void check(const std::string& name, const Op& op, const LinearProblem<T>& whole,
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     const LinearProblem<T> own(whole, rows);
-    fovea::distributed::forward(op, own.inputs(op), own.out.view(), saved_of(own), rows,
-                                executor...);
+    fovea::distributed::forward(op, own.inputs(op), own.out.view(), saved_of(own), rows, executor);
     fovea::distributed::backward(op, own.inputs(op), View<const T>(own.out.view()), saved_of(own),
-                                 View<const T>(own.d_out.view()), own.grads(op), rows, executor...);
+                                 View<const T>(own.d_out.view()), own.grads(op), rows, executor);
     const std::string what = name + ", " + std::to_string(count) + " rows";
     expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
     expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
@@ -44,10 +44,11 @@ void check(const std::string& name, const Op& op, const LinearProblem<T>& whole,
   }
 }
 
-template <class T, class... Executor>
-void check_all(const LinearProblem<T>& whole, bool keeps, Executor&... executor) {
+template <class T>
+void check_all(const LinearProblem<T>& whole, bool keeps,
+               const AnyExecutor& executor = in_this_thread()) {
   for_each_far_field_operator(
-      [&](const std::string& name, const auto& op) { check(name, op, whole, keeps, executor...); });
+      [&](const std::string& name, const auto& op) { check(name, op, whole, keeps, executor); });
 }
 
 TEST(DistributedLinearBackward, HasTheBitsOfOneProcess) {
@@ -84,14 +85,14 @@ TEST(DistributedLinearBackward, KeepsWhatAFloorNeeds) {
 
 TEST(DistributedLinearBackward, RunsOnThreads) {
   fovea::ThreadPool pool(3);
-  check_all(LinearProblem<float>(1, 8, 4, 1500), true, pool);
+  check_all(LinearProblem<float>(1, 8, 4, 1500), true, AnyExecutor::of(pool));
 }
 
 /// The gradients of the blend's logits, too, which all ranks have.
 /// \param logits [heads, columns], of either one or all
-template <class Op, class T, class... Executor>
+template <class Op, class T>
 void check_blend(const Op& op, const LinearProblem<T>& whole, const std::vector<T>& logits,
-                 bool keeps, Executor&... executor) {
+                 bool keeps, const AnyExecutor& executor = in_this_thread()) {
   const Index heads = logits.size() > 1 ? whole.q.shape()[1] : 1;
   const Shape shape = {1, heads, 1, static_cast<Index>(logits.size()) / heads};
   const auto in = [&](const LinearProblem<T>& problem) {
@@ -120,10 +121,10 @@ void check_blend(const Op& op, const LinearProblem<T>& whole, const std::vector<
     const Rows rows(all_ranks(), layout);
     const LinearProblem<T> own(whole, rows);
     const Tensor<T> own_near(shape), own_far(shape);
-    fovea::distributed::forward(op, in(own), own.out.view(), saved_of(own), rows, executor...);
+    fovea::distributed::forward(op, in(own), own.out.view(), saved_of(own), rows, executor);
     fovea::distributed::backward(op, in(own), View<const T>(own.out.view()), saved_of(own),
                                  View<const T>(own.d_out.view()), grads_of(own, own_near, own_far),
-                                 rows, executor...);
+                                 rows, executor);
     const std::string what = std::to_string(count) + " rows, " + layout.text();
     expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
     expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
@@ -159,7 +160,7 @@ TEST(DistributedLinearBackward, BlendsTheFields) {
   check_blend(op, shorter, {0.3F, -0.8F}, true);
   check_blend(two_causal, shorter, {0.3F, -0.8F}, true);
   fovea::ThreadPool pool(3);
-  check_blend(two_causal, LinearProblem<float>(2, 8, 4, 1500), {0.2F}, true, pool);
+  check_blend(two_causal, LinearProblem<float>(2, 8, 4, 1500), {0.2F}, true, AnyExecutor::of(pool));
 }
 
 /// With a delta rule the sums of products come down the chain of ranges with its states.
@@ -178,7 +179,7 @@ TEST(DistributedLinearBackward, BlendsADeltaRule) {
   check_blend(two, shorter, {0.3F, -0.8F}, true);
   check_blend(one, shorter, {0.3F, -0.8F}, true);
   fovea::ThreadPool pool(3);
-  check_blend(one, LinearProblem<float>(2, 8, 4, 1500), {0.2F}, true, pool);
+  check_blend(one, LinearProblem<float>(2, 8, 4, 1500), {0.2F}, true, AnyExecutor::of(pool));
 }
 
 /// Columns with logits of their own need the far field once more.
@@ -194,7 +195,8 @@ TEST(DistributedLinearBackward, BlendsColumns) {
       fovea::FmmTwoKernelsFastWeight({.near = band, .causal = true, .normalise_rows = true}), whole,
       logits, true);
   fovea::ThreadPool pool(3);
-  check_blend(fovea::FmmOneKernel({.near = band, .causal = true}), whole, logits, true, pool);
+  check_blend(fovea::FmmOneKernel({.near = band, .causal = true}), whole, logits, true,
+              AnyExecutor::of(pool));
 }
 
 /// Where ranges end with segments, states and sums travel and no row does.

@@ -7,22 +7,22 @@
 
 #include "distributed/linear_problem.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::distributed_linear_forward {
 
 using fovea::EluPlusOne;
 
-template <class Op, class T, class... Executor>
+template <class Op, class T>
 void check(const std::string& name, const Op& op, const LinearProblem<T>& whole,
-           Executor&... executor) {
+           const AnyExecutor& executor = in_this_thread()) {
   op.forward(whole.inputs(op), whole.out.view(), whole.saved(op));
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     const LinearProblem<T> own(whole, rows);
-    fovea::distributed::forward(op, own.inputs(op), own.out.view(), own.saved(op), rows,
-                                executor...);
+    fovea::distributed::forward(op, own.inputs(op), own.out.view(), own.saved(op), rows, executor);
     const std::string what = name + ", " + std::to_string(count) + " rows";
     expect_own_part(own.out, whole.out, rows, what);
     EXPECT_EQ(own.out.changed_gaps(), 0);
@@ -33,10 +33,10 @@ void check(const std::string& name, const Op& op, const LinearProblem<T>& whole,
   }
 }
 
-template <class T, class... Executor>
-void check_all(const LinearProblem<T>& whole, Executor&... executor) {
+template <class T>
+void check_all(const LinearProblem<T>& whole, const AnyExecutor& executor = in_this_thread()) {
   for_each_far_field_operator(
-      [&](const std::string& name, const auto& op) { check(name, op, whole, executor...); });
+      [&](const std::string& name, const auto& op) { check(name, op, whole, executor); });
 }
 
 TEST(DistributedLinear, HasTheBitsOfOneProcess) {
@@ -60,7 +60,7 @@ TEST(DistributedLinear, TakesKeyLengths) {
 
 TEST(DistributedLinear, RunsOnThreads) {
   fovea::ThreadPool pool(3);
-  check_all(LinearProblem<float>(1, 8, 4, 1500), pool);
+  check_all(LinearProblem<float>(1, 8, 4, 1500), AnyExecutor::of(pool));
 }
 
 /// Causal, a state goes over each end of a range; otherwise sums and totals.

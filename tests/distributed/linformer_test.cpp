@@ -127,21 +127,21 @@ struct Tensors {
 };
 
 /// Both passes over ranks.
-template <class T, class... Executor>
+template <class T>
 void run(const LinformerAttention& op, const Tensors<T>& own, bool keeps,
-         const LinformerGrads<T>& grads, const Rows& rows, Executor&... executor) {
-  fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(keeps), rows,
-                              executor...);
+         const LinformerGrads<T>& grads, const Rows& rows,
+         const AnyExecutor& executor = in_this_thread()) {
+  fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(keeps), rows, executor);
   fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(keeps),
-                               View<const T>(own.d_out.view()), grads, rows, executor...);
+                               View<const T>(own.d_out.view()), grads, rows, executor);
 }
 
-template <class T, class... Executor>
+template <class T>
 void expect_same(const LinformerAttention& op, const Tensors<T>& whole, bool keeps,
-                 const RowLayout& layout, Executor&... executor) {
+                 const RowLayout& layout, const AnyExecutor& executor = in_this_thread()) {
   const Rows rows(all_ranks(), layout);
   const Tensors<T> own(whole, rows);
-  run(op, own, keeps, own.grads(), rows, executor...);
+  run(op, own, keeps, own.grads(), rows, executor);
   const std::string what = layout.text();
   expect_own_part(own.out, whole.out, rows, what + ", out");
   expect_own_part(own.lse, whole.lse, rows, what + ", lse");
@@ -159,16 +159,16 @@ void expect_same(const LinformerAttention& op, const Tensors<T>& whole, bool kee
 }
 
 /// Over every layout. \param keeps whether the projected keys and values are saved
-template <class T, class... Executor>
+template <class T>
 void check(const LinformerAttention& op, const Tensors<T>& whole, bool keeps,
-           Executor&... executor) {
+           const AnyExecutor& executor = in_this_thread()) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved(true));
   op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(true),
               View<const T>(whole.d_out.view()), whole.grads());
   const Index count = whole.q.shape()[2];
   std::vector<RowLayout> layouts = layouts_of(count, all_ranks().size());
   layouts.push_back(RowLayout::zigzag(count, all_ranks().size(), kChain));
-  for (const RowLayout& layout : layouts) expect_same(op, whole, keeps, layout, executor...);
+  for (const RowLayout& layout : layouts) expect_same(op, whole, keeps, layout, executor);
 }
 
 TEST(DistributedLinformer, HasTheBitsOfOneProcess) {
@@ -202,9 +202,9 @@ TEST(DistributedLinformer, RunsOnThreads) {
   fovea::ThreadPool pool(3);
   const Tensors<float> whole(
       {.batch = 3, .query_heads = 6, .key_heads = 3, .rows = 1500, .projected = 130});
-  check(LinformerAttention(), whole, true, pool);
+  check(LinformerAttention(), whole, true, AnyExecutor::of(pool));
   fovea::Arena arena(Index{1} << 24);
-  auto executor = arena.on(pool);
+  const AnyExecutor executor = AnyExecutor::of(pool, &arena);
   check(LinformerAttention(), whole, true, executor);
 }
 

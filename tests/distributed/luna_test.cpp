@@ -9,6 +9,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
+#include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
@@ -123,8 +124,8 @@ std::vector<RowLayout> layouts(Index rows) {
   return all;
 }
 
-template <class Op, class T, class... Executor>
-void check(const Op& op, const Step<T>& whole, Executor&... executor) {
+template <class Op, class T>
+void check(const Op& op, const Step<T>& whole, const AnyExecutor& executor = in_this_thread()) {
   constexpr bool is_pack = std::same_as<Op, LunaPack>;
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   SoftmaxGrads<T> wanted = whole.grads();
@@ -136,7 +137,7 @@ void check(const Op& op, const Step<T>& whole, Executor&... executor) {
   for (const RowLayout& layout : layouts(count)) {
     const Rows rows(all_ranks(), layout);
     const Step<T> own = own_step(whole, rows, is_pack);
-    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor...);
+    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     const std::string what = std::string(op.name()) + ", " + layout.text();
     expect_bits(own.out, whole.out, !is_pack, rows, what + ", out");
     expect_bits(own.lse, whole.lse, !is_pack, rows, what + ", lse");
@@ -145,7 +146,7 @@ void check(const Op& op, const Step<T>& whole, Executor&... executor) {
     std::vector<T> own_d_sinks(d_sinks.size());
     wanted.sink = own_d_sinks;
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
-                                 View<const T>(own.d_out.view()), wanted, rows, executor...);
+                                 View<const T>(own.d_out.view()), wanted, rows, executor);
     for (std::size_t n = 0; n < d_sinks.size(); ++n) {
       EXPECT_EQ(std::memcmp(&own_d_sinks[n], &d_sinks[n], sizeof(T)), 0) << what << ", d_sink";
     }
@@ -156,10 +157,10 @@ void check(const Op& op, const Step<T>& whole, Executor&... executor) {
   }
 }
 
-template <class T, class... Executor>
-void check_steps(const Sizes& sizes, Executor&... executor) {
-  check(LunaPack(), Step<T>(sizes, true), executor...);
-  check(LunaUnpack(), Step<T>(sizes, false), executor...);
+template <class T>
+void check_steps(const Sizes& sizes, const AnyExecutor& executor = in_this_thread()) {
+  check(LunaPack(), Step<T>(sizes, true), executor);
+  check(LunaUnpack(), Step<T>(sizes, false), executor);
 }
 
 TEST(DistributedLuna, HasTheBitsOfOneProcess) {
@@ -197,7 +198,7 @@ TEST(DistributedLuna, TakesSlopesAndSinks) {
 
 TEST(DistributedLuna, RunsOnThreads) {
   fovea::ThreadPool pool(3);
-  check_steps<float>({1, 8, 4, 100, 2 * kKeySegment + 300}, pool);
+  check_steps<float>({1, 8, 4, 100, 2 * kKeySegment + 300}, AnyExecutor::of(pool));
 }
 
 /// What the rounding of a large lse took is found with all keys.
@@ -404,7 +405,7 @@ TEST(DistributedLuna, RefusesBiasAndMask) {
 TEST(DistributedLuna, TakesMemoryOfAnArena) {
   fovea::Arena arena(Index{1} << 27);
   fovea::ThreadPool pool(2);
-  auto executor = arena.on(pool);
+  const AnyExecutor executor = AnyExecutor::of(pool, &arena);
   check_steps<float>({1, 4, 2, 20, 2 * kKeySegment + 30}, executor);
   const int last = all_ranks().size() - 1;
   fovea::Arena small(all_ranks().rank() == last ? 64 : Index{1} << 24);

@@ -8,6 +8,7 @@
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/nystroem_forward.hpp"
+#include "support/executors.hpp"
 #include "support/ranks.hpp"
 #include "support/refusal.hpp"
 
@@ -93,8 +94,9 @@ void expect_all(const Tensor<T>& got, const Tensor<T>& whole, const std::string&
       << what;
 }
 
-template <class T, class... Executor>
-void check(const NystroemAttention& op, const Tensors<T>& whole, Executor&... executor) {
+template <class T>
+void check(const NystroemAttention& op, const Tensors<T>& whole,
+           const AnyExecutor& executor = in_this_thread()) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(),
               View<const T>(whole.d_out.view()), whole.grads());
@@ -102,7 +104,7 @@ void check(const NystroemAttention& op, const Tensors<T>& whole, Executor&... ex
   for (const RowLayout& layout : layouts_of(whole.q.shape()[2], all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     const Tensors<T> own(whole, rows);
-    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor...);
+    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     const std::string what = layout.text();
     expect_own_part(own.out, whole.out, rows, what + ", out");
     expect_own_part(own.lse, whole.lse, rows, what + ", lse");
@@ -112,7 +114,7 @@ void check(const NystroemAttention& op, const Tensors<T>& whole, Executor&... ex
     NystroemSaved<T> saved = own.saved();
     if (!has_landmarks) saved = {.lse = saved.lse};
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), saved,
-                                 View<const T>(own.d_out.view()), own.grads(), rows, executor...);
+                                 View<const T>(own.d_out.view()), own.grads(), rows, executor);
     expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
     expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
     expect_own_part(own.d_v, whole.d_v, rows, what + ", d_v");
@@ -145,7 +147,7 @@ TEST(DistributedNystroem, TakesKeyLengths) {
 
 TEST(DistributedNystroem, RunsOnThreads) {
   fovea::ThreadPool pool(3);
-  check(with(64), Tensors<float>({1, 8, 4, 1536, 64}), pool);
+  check(with(64), Tensors<float>({1, 8, 4, 1536, 64}), AnyExecutor::of(pool));
 }
 
 /// What the rounding of a large lse took is found over landmarks, and over all keys.
@@ -216,7 +218,7 @@ TEST(DistributedNystroem, SendsLandmarks) {
 TEST(DistributedNystroem, TakesMemoryOfAnArena) {
   fovea::Arena arena(Index{1} << 27);
   fovea::ThreadPool pool(2);
-  auto executor = arena.on(pool);
+  const AnyExecutor executor = AnyExecutor::of(pool, &arena);
   check(with(8), Tensors<float>({1, 4, 2, kKeySegment + 80, 8}), executor);
   const int last = all_ranks().size() - 1;
   fovea::Arena small(all_ranks().rank() == last ? 64 : Index{1} << 24);

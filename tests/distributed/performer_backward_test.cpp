@@ -10,6 +10,7 @@
 #include "distributed/performer_problem.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::distributed_performer_backward {
@@ -30,11 +31,12 @@ void expect_projection(const PerformerOfRows<T>& own, const PerformerOfRows<T>& 
       << what << ", rank " << all_ranks().rank();
 }
 
-template <class T, class... Executor>
+template <class T>
 void backward(const PerformerAttention& op, const PerformerOfRows<T>& of,
-              const PerformerGrads<T>& grads, const Rows& rows, Executor&... executor) {
+              const PerformerGrads<T>& grads, const Rows& rows,
+              const AnyExecutor& executor = in_this_thread()) {
   fovea::distributed::backward(op, of.inputs(), View<const T>(of.out.view()), {},
-                               View<const T>(of.d_out.view()), grads, rows, executor...);
+                               View<const T>(of.d_out.view()), grads, rows, executor);
 }
 template <class T>
 void backward(const PerformerAttention& op, const PerformerOfRows<T>& of) {
@@ -42,8 +44,8 @@ void backward(const PerformerAttention& op, const PerformerOfRows<T>& of) {
               of.grads());
 }
 
-template <class T, class... Executor>
-void check(const PerformerOfRows<T>& whole, Executor&... executor) {
+template <class T>
+void check(const PerformerOfRows<T>& whole, const AnyExecutor& executor = in_this_thread()) {
   for (const bool causal : {true, false}) {
     const PerformerAttention op({.causal = causal});
     backward(op, whole);
@@ -51,7 +53,7 @@ void check(const PerformerOfRows<T>& whole, Executor&... executor) {
     for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
       const Rows rows(all_ranks(), layout);
       const PerformerOfRows<T> own(whole, rows);
-      backward(op, own, own.grads(), rows, executor...);
+      backward(op, own, own.grads(), rows, executor);
       const std::string what = (causal ? "causal, " : "not causal, ") + layout.text();
       expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
       expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
@@ -104,9 +106,9 @@ TEST(DistributedPerformerBackward, RunsOnThreadsAndInAnArena) {
   fovea::ThreadPool pool(3);
   PerformerOfRows<float> whole(2, 8, 4, 1500);
   whole.lengths = {1500, 700};
-  check(whole, pool);
+  check(whole, AnyExecutor::of(pool));
   fovea::Arena arena(Index{1} << 24);
-  auto executor = arena.on(pool);
+  const AnyExecutor executor = AnyExecutor::of(pool, &arena);
   check(whole, executor);
 }
 

@@ -10,14 +10,15 @@
 #include "distributed/performer_problem.hpp"
 #include "fovea/core/arena.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::distributed_performer_forward {
 
 using fovea::PerformerAttention;
 
-template <class T, class... Executor>
-void check(const PerformerOfRows<T>& whole, Executor&... executor) {
+template <class T>
+void check(const PerformerOfRows<T>& whole, const AnyExecutor& executor = in_this_thread()) {
   for (const bool causal : {true, false}) {
     const PerformerAttention op({.causal = causal});
     op.forward(whole.inputs(), whole.out.view());
@@ -25,7 +26,7 @@ void check(const PerformerOfRows<T>& whole, Executor&... executor) {
     for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
       const Rows rows(all_ranks(), layout);
       const PerformerOfRows<T> own(whole, rows);
-      fovea::distributed::forward(op, own.inputs(), own.out.view(), rows, executor...);
+      fovea::distributed::forward(op, own.inputs(), own.out.view(), rows, executor);
       expect_own_part(own.out, whole.out, rows,
                       (causal ? "causal, " : "not causal, ") + layout.text());
       EXPECT_EQ(own.out.changed_gaps(), 0);
@@ -58,9 +59,9 @@ TEST(DistributedPerformer, TakesKeyLengths) {
 TEST(DistributedPerformer, RunsOnThreadsAndInAnArena) {
   fovea::ThreadPool pool(3);
   const PerformerOfRows<float> whole(1, 8, 4, 1500);
-  check(whole, pool);
+  check(whole, AnyExecutor::of(pool));
   fovea::Arena arena(Index{1} << 24);
-  auto executor = arena.on(pool);
+  const AnyExecutor executor = AnyExecutor::of(pool, &arena);
   check(whole, executor);
 }
 

@@ -10,6 +10,7 @@
 #include "distributed/smart_bird_problem.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "fovea/distributed/smart_bird_forward.hpp"
+#include "support/executors.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::distributed_smart_bird_backward {
@@ -17,8 +18,9 @@ namespace fovea_test::distributed_smart_bird_backward {
 using fovea::SmartBirdAttention;
 using fovea::View;
 
-template <class T, class... Executor>
-void check(const SmartBirdAttention& op, SmartBirdProblem<T>& whole, Executor&... executor) {
+template <class T>
+void check(const SmartBirdAttention& op, SmartBirdProblem<T>& whole,
+           const AnyExecutor& executor = in_this_thread()) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   op.backward(whole.inputs(), View<const T>(whole.out.view()), whole.saved(),
               View<const T>(whole.d_out.view()), whole.grads());
@@ -26,9 +28,9 @@ void check(const SmartBirdAttention& op, SmartBirdProblem<T>& whole, Executor&..
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     SmartBirdProblem<T> own(whole, rows);
-    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor...);
+    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     fovea::distributed::backward(op, own.inputs(), View<const T>(own.out.view()), own.saved(),
-                                 View<const T>(own.d_out.view()), own.grads(), rows, executor...);
+                                 View<const T>(own.d_out.view()), own.grads(), rows, executor);
     const std::string what = std::to_string(count) + " rows";
     expect_own_part(own.d_q, whole.d_q, rows, what + ", d_q");
     expect_own_part(own.d_k, whole.d_k, rows, what + ", d_k");
@@ -37,10 +39,10 @@ void check(const SmartBirdAttention& op, SmartBirdProblem<T>& whole, Executor&..
   }
 }
 
-template <class T, class... Executor>
-void check_all(SmartBirdProblem<T>& whole, Executor&... executor) {
+template <class T>
+void check_all(SmartBirdProblem<T>& whole, const AnyExecutor& executor = in_this_thread()) {
   for (const bool causal : {false, true}) {
-    check(SmartBirdAttention{{.keys_per_row = kChosenKeys, .causal = causal}}, whole, executor...);
+    check(SmartBirdAttention{{.keys_per_row = kChosenKeys, .causal = causal}}, whole, executor);
   }
 }
 
@@ -60,7 +62,7 @@ TEST(DistributedSmartBirdBackward, TakesKeyLengthsAndThreads) {
   SmartBirdProblem<float> whole(3, 2, 2, 200);
   whole.lengths = {200, 77, 0};
   fovea::ThreadPool pool(3);
-  check_all(whole, pool);
+  check_all(whole, AnyExecutor::of(pool));
 }
 
 /// A row whose sketch is no number has chosen no key, and gives none a gradient.

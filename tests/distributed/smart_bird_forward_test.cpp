@@ -9,6 +9,7 @@
 
 #include "distributed/smart_bird_problem.hpp"
 #include "fovea/core/thread_pool.hpp"
+#include "support/executors.hpp"
 #include "support/refusal.hpp"
 
 namespace fovea_test::distributed_smart_bird_forward {
@@ -16,14 +17,15 @@ namespace fovea_test::distributed_smart_bird_forward {
 using fovea::SmartBirdAttention;
 using fovea::SmartBirdInputs;
 
-template <class T, class... Executor>
-void check(const SmartBirdAttention& op, SmartBirdProblem<T>& whole, Executor&... executor) {
+template <class T>
+void check(const SmartBirdAttention& op, SmartBirdProblem<T>& whole,
+           const AnyExecutor& executor = in_this_thread()) {
   op.forward(whole.inputs(), whole.out.view(), whole.saved());
   const Index count = whole.q.shape()[2];
   for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
     const Rows rows(all_ranks(), layout);
     SmartBirdProblem<T> own(whole, rows);
-    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor...);
+    fovea::distributed::forward(op, own.inputs(), own.out.view(), own.saved(), rows, executor);
     const std::string what = std::to_string(count) + " rows";
     expect_own_part(own.out, whole.out, rows, what);
     expect_own_part(own.lse, whole.lse, rows, what + ", lse");
@@ -44,15 +46,15 @@ void check(const SmartBirdAttention& op, SmartBirdProblem<T>& whole, Executor&..
   }
 }
 
-template <class T, class... Executor>
-void check_all(SmartBirdProblem<T>& whole, Executor&... executor) {
+template <class T>
+void check_all(SmartBirdProblem<T>& whole, const AnyExecutor& executor = in_this_thread()) {
   using fovea::SamplingPolicy;
   for (const bool causal : {false, true}) {
-    check(SmartBirdAttention{{.keys_per_row = kChosenKeys, .causal = causal}}, whole, executor...);
+    check(SmartBirdAttention{{.keys_per_row = kChosenKeys, .causal = causal}}, whole, executor);
     check(
         SmartBirdAttention{
             {.keys_per_row = kChosenKeys, .policy = SamplingPolicy::top_k, .causal = causal}},
-        whole, executor...);
+        whole, executor);
   }
 }
 
@@ -81,7 +83,7 @@ TEST(DistributedSmartBird, TakesKeyLengthsAndThreads) {
   SmartBirdProblem<float> whole(3, 2, 2, 200);
   whole.lengths = {200, 77, 0};
   fovea::ThreadPool pool(3);
-  check_all(whole, pool);
+  check_all(whole, AnyExecutor::of(pool));
 }
 
 /// A row whose sketch is no number is NaN, on the rank that holds it.

@@ -67,6 +67,13 @@ class AnyExecutor {
   fovea::Arena* arena_;
 };
 
+/// What runs all in the calling thread, as any executor.
+inline const AnyExecutor& in_this_thread() {
+  static fovea::Serial serial;
+  static const AnyExecutor any = AnyExecutor::of(serial);
+  return any;
+}
+
 /// Calls f with the executor, or with what runs all in the calling thread if it is null.
 template <class F>
 void on_executor(const AnyExecutor* executor, F&& f) {
