@@ -42,8 +42,9 @@ void expect_same_bits(const Op& op, const std::array<Index, 7>& sizes,
   const Tensor<T> q = drawn(1, {batch, heads, queries, width});
   const Tensor<T> k = drawn(2, {batch, key_heads, keys, width});
   const Tensor<T> v = drawn(3, {batch, key_heads, keys, value_width});
+  const Shape of_out = {batch, heads, queries, value_width};
   const auto run = [&](auto&& executor) {
-    const Tensor<T> out({batch, heads, queries, value_width});
+    const Tensor<T> out(of_out);
     op.forward({.q = q.view(), .k = k.view(), .v = v.view(), .key_lengths = key_lengths},
                out.view(), {}, executor);
     std::vector<float> values;
