@@ -116,6 +116,7 @@ class Tensor {
 
   /// How many places that are no element are no longer the NaN they began as.
   Index changed_gaps() const {
+    if (is_dense()) return 0;
     std::vector<bool> element(as_size(storage_));
     for_each_index(shape_, [&](Index b, Index h, Index n, Index d) {
       element[as_size(&(*this)(b, h, n, d) - data_)] = true;
@@ -129,6 +130,14 @@ class Tensor {
   }
 
  private:
+  /// Whether each place is an element.
+  bool is_dense() const {
+    for (std::size_t n = 0; n < 4; ++n) {
+      if (strides_[n] == 0 && shape_[n] > 1) return false;
+    }
+    return storage_ == size_of(shape_);
+  }
+
   void place(const Layout& layout) {
     Index stride = layout.innermost;
     first_ = layout.offset;
