@@ -1,22 +1,32 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Makes tests/exactness/exactness.json and the page beside it: runs the whole suite, then drawn cases
+# Makes the JSON files of this folder and the page beside them: runs the whole suite, then drawn cases
 # (FOVEA_TRIALS, 20000) of operators and decoders, then every float, or every FOVEA_MATH_STRIDE-th,
-# through every function.
+# through every function, and every FOVEA_MAP_STRIDE-th (61) through the feature maps.
 #
 #   bash tests/exactness/measure.sh            all of it
-#   bash tests/exactness/measure.sh PART...    of suite, drawn, functions and tables only these, in
-#                                              turn; what an earlier run left counts too
+#   bash tests/exactness/measure.sh PART...    of suite, drawn, operators (the table of these two),
+#                                              functions and page only these, in turn; what an
+#                                              earlier run left counts too
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 folder=$PWD/build/exactness
 parts=("$@")
-[ $# -gt 0 ] || { rm -rf "$folder"; parts=(suite drawn functions tables); }
-mkdir -p "$folder"
+[ $# -gt 0 ] || { rm -rf "$folder"; parts=(suite drawn operators functions page); }
+mkdir -p "$folder/functions"
 trials=${FOVEA_TRIALS:-20000}
 stride=${FOVEA_MATH_STRIDE:-1}
+map_stride=${FOVEA_MAP_STRIDE:-61}
 tests=build/test/tests
+
+# tables FOLDER FILE WHAT KEY=VALUE...: the tables of what a folder holds, and where it was made.
+tables() {
+  python3 tests/exactness/tables.py "$1" "tests/exactness/$2" "$3" "${@:4}" \
+    "commit=$(git rev-parse --short HEAD)" "date=$(date -u +%F)" \
+    "compiler=$(c++ --version | head -1)" \
+    "cpu=$(sed -n 's/^model name\s*: //p;T;q' /proc/cpuinfo)"
+}
 
 for part in "${parts[@]}"; do
   case $part in
@@ -33,26 +43,30 @@ for part in "${parts[@]}"; do
       done
       echo "$trials" > "$folder/trials"
       ;;
-    functions)
-      cmake --build build/test --target simd_math_test
-      FOVEA_EXACTNESS=$folder FOVEA_MATH_STRIDE=$stride "$tests/simd_math_test" --gtest_brief=1 \
-        --gtest_filter='*MathAccuracy*Float*'
-      echo "$stride" > "$folder/stride"
-      ;;
-    tables)
+    operators)
       trials=$(cat "$folder/trials" 2> /dev/null || echo 0)
-      stride=$(cat "$folder/stride" 2> /dev/null || echo 1021)
-      python3 tests/exactness/tables.py "$folder" tests/exactness/exactness.json \
-        "command=FOVEA_TRIALS=$trials FOVEA_MATH_STRIDE=$stride bash tests/exactness/measure.sh" \
-        "trials=$trials" "stride=$stride" "commit=$(git rev-parse --short HEAD)" \
-        "date=$(date -u +%F)" "compiler=$(c++ --version | head -1)" \
-        "cpu=$(sed -n 's/^model name\s*: //p;T;q' /proc/cpuinfo)"
+      tables "$folder" exactness.json operators \
+        "command=FOVEA_TRIALS=$trials bash tests/exactness/measure.sh" "trials=$trials"
+      ;;
+    functions)
+      [ -f build/test/CMakeCache.txt ] || cmake --preset test > /dev/null
+      cmake --build build/test --target simd_math_test kernels_linear_feature_map_test
+      rm -f "$folder"/functions/*.tsv
+      FOVEA_EXACTNESS=$folder/functions FOVEA_MATH_STRIDE=$stride "$tests/simd_math_test" \
+        --gtest_brief=1 --gtest_filter='*MathAccuracy*'
+      FOVEA_EXACTNESS=$folder/functions FOVEA_MATH_STRIDE=$map_stride \
+        "$tests/kernels_linear_feature_map_test" --gtest_brief=1
+      tables "$folder/functions" functions.json functions \
+        "command=FOVEA_MATH_STRIDE=$stride FOVEA_MAP_STRIDE=$map_stride bash tests/exactness/measure.sh functions" \
+        "stride=$stride" "map_stride=$map_stride"
+      ;;
+    page)
       cmake -S . -B build/documents -DCMAKE_BUILD_TYPE=Release "-DFOVEA_TESTS=^structure/documents$" \
         -DFOVEA_BUILD_BENCH=OFF -DFOVEA_BUILD_EXAMPLES=OFF -DFOVEA_TEST_PACKAGE=OFF > /dev/null
       cmake --build build/documents --target documents
       ;;
     *)
-      echo "measure.sh: '$part' is none of suite, drawn, functions, tables" >&2
+      echo "measure.sh: '$part' is none of suite, drawn, operators, functions, page" >&2
       exit 2
       ;;
   esac

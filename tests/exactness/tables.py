@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 """Puts together what the test programs left in a folder (FOVEA_EXACTNESS).
 
-    tables.py FOLDER OUT.json KEY=VALUE...
+    tables.py FOLDER OUT.json operators|functions KEY=VALUE...
 
-The worst error of every operator and pass for each type and level, in R for operators and in ulp
-for functions, and how many results each property compared by bits. The pairs stand at the top of
-the file: what was run, and where. A number of elements is of all levels and types together.
+Of operators the worst error in R of each pass for each type and level, and how many results each
+property compared by bits; of functions the worst error in ulp. The pairs stand at the top of the
+file: what was run, and where. A number of elements is of all levels and types together.
 """
 
 import collections
@@ -62,9 +62,9 @@ class Errors:
         return [{"row": row, **cells} for row, cells in sorted(self.rows.items())]
 
 
-def tables(lines):
-    """The three tables of the lines that the test programs wrote."""
-    operators, cases, functions = Errors(), Errors(), Errors()
+def of_operators(lines):
+    """What the lines that the test programs wrote say of operators, and of comparisons by bits."""
+    operators, cases = Errors(), Errors()
     compared = collections.Counter()
     elements = collections.Counter()
     for line in lines:
@@ -73,10 +73,9 @@ def tables(lines):
             compared[fields[0]] += int(fields[1])
             elements[fields[0]] += int(fields[2])
             continue
-        name, result, scalar, level, worst, count = fields
         if kind == "ulp":
-            functions.add(f"{name}, {result}", scalar, level, float(worst), int(count))
             continue
+        name, result, scalar, level, worst, count = fields
         part = PASSES.get(result, "gradients")
         operators.add(f"{operator_of(name)}: {part}", scalar, level, float(worst), int(count))
         cases.add(f"{name}: {result}", scalar, level, float(worst), int(count))
@@ -86,20 +85,33 @@ def tables(lines):
         "elements_judged": sum(row["elements"] for row in operators.listed()),
         "worst_ratio": max((value for row in operators.listed() for column, value in row.items()
                             if column.endswith(LEVELS)), default=0.0),
-        "numbers_through_functions": sum(row["elements"] for row in functions.listed()),
         "comparisons_by_bits": sum(compared.values()),
         "elements_by_bits": sum(elements.values()),
-        "operators": operators.listed(), "functions": functions.listed(), "bits": bits,
-        "cases": cases.listed(),
+        "operators": operators.listed(), "bits": bits, "cases": cases.listed(),
     }
 
 
-def main(folder, out, *said):
+def of_functions(lines):
+    """What they say of functions."""
+    functions = Errors()
+    for line in lines:
+        kind, *fields = line.rstrip("\n").split("\t")
+        if kind == "ulp":
+            name, result, scalar, level, worst, count = fields
+            functions.add(f"{name}, {result}", scalar, level, float(worst), int(count))
+    return {"numbers": sum(row["elements"] for row in functions.listed()),
+            "functions": functions.listed()}
+
+
+TABLES = {"operators": of_operators, "functions": of_functions}
+
+
+def main(folder, out, what, *said):
     files = sorted(pathlib.Path(folder).glob("*.tsv"))
     if not files:
         sys.exit(f"tables.py: no .tsv in {folder}")
     lines = [line for file in files for line in file.read_text().splitlines()]
-    made = {**dict(pair.split("=", 1) for pair in said), "programs": len(files), **tables(lines)}
+    made = {**dict(pair.split("=", 1) for pair in said), "programs": len(files), **TABLES[what](lines)}
     # A row a line, so that differences can be read.
     text = re.sub(r"\{\s*\"(row|property)\".*?\}", lambda row: re.sub(r"\s+", " ", row[0]),
                   json.dumps(made, indent=1), flags=re.DOTALL)
@@ -107,6 +119,6 @@ def main(folder, out, *said):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 4 or sys.argv[3] not in TABLES:
         sys.exit(__doc__)
     main(*sys.argv[1:])
