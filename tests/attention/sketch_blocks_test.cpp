@@ -27,15 +27,6 @@ using fovea::SketchSearch;
 using fovea::SketchSegment;
 using fovea::SketchSegments;
 
-constexpr std::array kPolicies = {SamplingPolicy::squared_inverse_log, SamplingPolicy::inverse_log,
-                                  SamplingPolicy::raw, SamplingPolicy::top_k,
-                                  SamplingPolicy::random};
-
-std::string policy_name(const testing::TestParamInfo<SamplingPolicy>& policy) {
-  constexpr std::array names = {"squared_inverse_log", "inverse_log", "raw", "top_k", "random"};
-  return names[static_cast<std::size_t>(policy.param)];
-}
-
 /// Points around centres that all of the tensor share.
 Fill clustered(std::uint64_t seed, Index centres, double deviation) {
   const Fill centre = gaussian(77, 1.5);
@@ -45,21 +36,6 @@ Fill clustered(std::uint64_t seed, Index centres, double deviation) {
         static_cast<Index>(hash(seed, b, h, n, 0) % static_cast<std::uint64_t>(centres));
     return centre(0, 0, of, c) + noise(b, h, n, c);
   };
-}
-
-/// Both ways to search choose the same keys, at every level.
-template <class T>
-void expect_same(const BirdProblem<T>& problem, SmartBirdOptions options,
-                 const View<const T>& draws = {}) {
-  AllInputs<T> in = problem.inputs();
-  in.draws = draws;
-  options.search = SketchSearch::exhaustive;
-  const IndexTensor all = SmartBirdAttention(options).select(in.sketch(), problem.sizes.heads);
-  options.search = SketchSearch::blocks;
-  at_each_level([&] {
-    const IndexTensor some = SmartBirdAttention(options).select(in.sketch(), problem.sizes.heads);
-    EXPECT_EQ(values_of(all.view()), values_of(some.view()));
-  });
 }
 
 struct Setting {
@@ -93,7 +69,7 @@ void expect_all(SamplingPolicy policy) {
       for (const bool causal : {false, true}) {
         SCOPED_TRACE("keys " + std::to_string(setting.sizes.keys) + (causal ? ", causal" : "") +
                      (is_clustered ? ", clustered" : ""));
-        expect_same(
+        expect_same_choice(
             problem,
             {.keys_per_row = setting.keys_per_row, .policy = policy, .seed = 11, .causal = causal});
       }
@@ -112,7 +88,7 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOne) {
 TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForManyRows) {
   BirdProblem<float> problem({.heads = 8, .queries = 400, .keys = 4096});
   for (const std::uint64_t seed : {1u, 2u}) {
-    expect_same(problem, {.policy = GetParam(), .seed = seed});
+    expect_same_choice(problem, {.policy = GetParam(), .seed = seed});
     problem.sketch_q.fill(clustered(seed, 8, 0.2));
     problem.sketch_k.fill(clustered(seed + 10, 8, 0.2));
   }
@@ -127,7 +103,7 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneAmongEqualKeys) {
     });
     for (const bool causal : {false, true}) {
       SCOPED_TRACE(std::to_string(different) + (causal ? " keys, causal" : " keys"));
-      expect_same(problem, {.policy = GetParam(), .causal = causal});
+      expect_same_choice(problem, {.policy = GetParam(), .causal = causal});
     }
   }
 }
@@ -138,14 +114,14 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForAnySize) {
   for (const double size : {0.0, 1e-30, 1e-6, 0.01, 5.0, 30.0, 300.0, 1e4, 1e12, 1e18}) {
     SCOPED_TRACE(size);
     BirdProblem<float> problem({.heads = 2, .queries = 16, .keys = 3100}, size);
-    expect_same(problem, {.policy = GetParam()});
+    expect_same_choice(problem, {.policy = GetParam()});
     if (size == 0) continue;
     problem.sketch_q.fill(gaussian(4, 1 / size));
     problem.sketch_k.fill(gaussian(5, size));
-    expect_same(problem, {.policy = GetParam()});
+    expect_same_choice(problem, {.policy = GetParam()});
   }
   BirdProblem<double> wide({.heads = 2, .queries = 16, .keys = 3100}, 1e60);
-  expect_same(wide, {.policy = GetParam()});
+  expect_same_choice(wide, {.policy = GetParam()});
 }
 
 /// Rows and keys that are no numbers, in blocks and behind them.
@@ -157,12 +133,12 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForNoNumbers) {
       SCOPED_TRACE(std::to_string(bad) + " at key " + std::to_string(key));
       BirdProblem<float> problem({.heads = 2, .queries = 40, .keys = 3100});
       problem.sketch_k(0, 0, key, 2) = bad;
-      expect_same(problem, {.policy = GetParam()});
-      expect_same(problem, {.policy = GetParam(), .causal = true});
+      expect_same_choice(problem, {.policy = GetParam()});
+      expect_same_choice(problem, {.policy = GetParam(), .causal = true});
     }
     BirdProblem<float> problem({.heads = 2, .queries = 10, .keys = 3100});
     problem.sketch_q(0, 0, 5, 1) = bad;
-    expect_same(problem, {.policy = GetParam()});
+    expect_same_choice(problem, {.policy = GetParam()});
   }
 }
 
@@ -170,23 +146,23 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForNoNumbers) {
 TEST_P(SketchBlocksChoice, OfNoNumbersInOneSequence) {
   BirdProblem<float> problem({.batch = 3, .heads = 2, .queries = 20, .keys = 3100});
   problem.sketch_k(2, 0, 700, 2) = std::numeric_limits<float>::infinity();
-  expect_same(problem, {.policy = GetParam()});
-  expect_same(problem, {.policy = GetParam(), .causal = true});
+  expect_same_choice(problem, {.policy = GetParam()});
+  expect_same_choice(problem, {.policy = GetParam(), .causal = true});
 }
 
 TEST_P(SketchBlocksChoice, KeepsToLengthsPackingAndAlignment) {
   BirdProblem<float> padded({.batch = 4, .heads = 2, .queries = 30, .keys = 9300});
   padded.key_lengths = {9300, 0, 1100, 8191};
-  expect_same(padded, {.policy = GetParam()});
-  expect_same(padded, {.policy = GetParam(), .causal = true});
-  expect_same(
+  expect_same_choice(padded, {.policy = GetParam()});
+  expect_same_choice(padded, {.policy = GetParam(), .causal = true});
+  expect_same_choice(
       padded,
       {.policy = GetParam(), .causal = true, .alignment = fovea::CausalAlignment::top_left});
   BirdProblem<float> packed({.heads = 2, .queries = 60, .keys = 9000});
   packed.cu_q = {0, 10, 10, 35, 60};
   packed.cu_k = {0, 1500, 1540, 1540, 9000};
-  expect_same(packed, {.policy = GetParam()});
-  expect_same(packed, {.policy = GetParam(), .causal = true});
+  expect_same_choice(packed, {.policy = GetParam()});
+  expect_same_choice(packed, {.policy = GetParam(), .causal = true});
 }
 
 /// Every row of a causal sequence: before, at and behind the ends of segments.
@@ -194,7 +170,7 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneForEveryPrefix) {
   BirdProblem<float> problem({.heads = 1, .queries = 8400, .keys = 8400});
   problem.sketch_q.fill(clustered(1, 8, 0.3));
   problem.sketch_k.fill(clustered(2, 8, 0.3));
-  expect_same(problem, {.keys_per_row = 4, .policy = GetParam(), .causal = true});
+  expect_same_choice(problem, {.keys_per_row = 4, .policy = GetParam(), .causal = true});
 }
 
 /// Rows that see several segments, one behind the other: of twice the shortest one and itself, and
@@ -204,10 +180,10 @@ TEST_P(SketchBlocksChoice, IsTheExhaustiveOneBehindSeveralSegments) {
        {3 * SketchSegments::kLeastSegment + 500, 7 * SketchSegments::kLeastSegment + 5}) {
     SCOPED_TRACE(keys);
     BirdProblem<float> problem({.heads = 2, .queries = 24, .keys = keys});
-    expect_same(problem, {.policy = GetParam(), .causal = true});
+    expect_same_choice(problem, {.policy = GetParam(), .causal = true});
     problem.sketch_q.fill(clustered(1, 8, 0.3));
     problem.sketch_k.fill(clustered(2, 8, 0.3));
-    expect_same(problem, {.policy = GetParam(), .causal = true});
+    expect_same_choice(problem, {.policy = GetParam(), .causal = true});
   }
 }
 
@@ -215,7 +191,7 @@ TEST_P(SketchBlocksChoice, TakesDraws) {
   const BirdProblem<float> problem({.heads = 2, .queries = 8, .keys = 2100});
   Tensor<float> draws({1, 2, 8, 2100});
   draws.fill([](Index b, Index h, Index i, Index j) { return uniform(hash(9, b, h, i, j)); });
-  expect_same<float>(problem, {.policy = GetParam()}, draws.view());
+  expect_same_choice<float>(problem, {.policy = GetParam()}, draws.view());
 }
 
 TEST_P(SketchBlocksChoice, IsTheSameForAnyThreads) {

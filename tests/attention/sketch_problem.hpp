@@ -5,13 +5,17 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "bench/entries/all_inputs.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "support/executors.hpp"
 #include "support/fill.hpp"
+#include "support/levels.hpp"
 #include "support/oracle/sketch.hpp"
 #include "support/tensor.hpp"
 
@@ -22,6 +26,16 @@ using bench::AllSaved;
 using fovea::IndexTensor;
 using fovea::SmartBirdAttention;
 using fovea::SmartBirdOptions;
+
+inline constexpr std::array kPolicies = {SamplingPolicy::squared_inverse_log,
+                                         SamplingPolicy::inverse_log, SamplingPolicy::raw,
+                                         SamplingPolicy::top_k, SamplingPolicy::random};
+
+/// The name of a test's policy.
+inline std::string policy_name(const testing::TestParamInfo<SamplingPolicy>& policy) {
+  constexpr std::array names = {"squared_inverse_log", "inverse_log", "raw", "top_k", "random"};
+  return names[static_cast<std::size_t>(policy.param)];
+}
 
 /// Sizes of a call.
 struct BirdSizes {
@@ -135,6 +149,21 @@ inline std::vector<Index> values_of(const View<const Index>& x) {
   for_each_index(x.shape(),
                  [&](Index b, Index h, Index n, Index d) { all.push_back(x(b, h, n, d)); });
   return all;
+}
+
+/// Both ways to search for the keys of a sketch choose the same keys, at every level.
+template <class T>
+void expect_same_choice(const BirdProblem<T>& problem, SmartBirdOptions options,
+                        const View<const T>& draws = {}) {
+  AllInputs<T> in = problem.inputs();
+  in.draws = draws;
+  options.search = fovea::SketchSearch::exhaustive;
+  const IndexTensor all = SmartBirdAttention(options).select(in.sketch(), problem.sizes.heads);
+  options.search = fovea::SketchSearch::blocks;
+  at_each_level([&] {
+    const IndexTensor some = SmartBirdAttention(options).select(in.sketch(), problem.sizes.heads);
+    EXPECT_EQ(values_of(all.view()), values_of(some.view()));
+  });
 }
 
 }  // namespace fovea_test

@@ -20,10 +20,6 @@
 
 namespace fovea_test::attention_sketch_selection {
 
-constexpr std::array kPolicies = {SamplingPolicy::squared_inverse_log, SamplingPolicy::inverse_log,
-                                  SamplingPolicy::raw, SamplingPolicy::top_k,
-                                  SamplingPolicy::random};
-
 /// How many rows of how many the oracle leaves to rounding.
 struct Share {
   Index undecided = 0;
@@ -218,11 +214,6 @@ TEST_P(SketchSelection, TakesAnyStrides) {
   op.select(in.sketch(), indices);
   EXPECT_EQ(expected, values_of(indices));
   for (std::size_t n = 1; n < memory.size(); n += 2) EXPECT_EQ(memory[n], -5) << "a gap";
-}
-
-std::string policy_name(const testing::TestParamInfo<SamplingPolicy>& policy) {
-  constexpr std::array names = {"squared_inverse_log", "inverse_log", "raw", "top_k", "random"};
-  return names[static_cast<std::size_t>(policy.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, SketchSelection, testing::ValuesIn(kPolicies), policy_name);

@@ -15,6 +15,7 @@
 #include "fovea/kernels/sketch/select.hpp"
 #include "fovea/simd/isa.hpp"
 #include "fovea/simd/matrix.hpp"
+#include "kernels/sketch/drawn_blocks.hpp"
 #include "support/compare.hpp"
 #include "support/fill.hpp"
 #include "support/levels.hpp"
@@ -38,7 +39,6 @@ namespace {
 
 using fovea::kBlockKeys;
 
-constexpr Index kBlocks = 32;
 constexpr double kVanishing = 1e-36;
 
 template <class T>
@@ -46,63 +46,9 @@ BoundMath<T> at_level() {
   return FOVEA_AT_LEVEL(fovea::isa_level(), operations<T>());
 }
 
-/// Keys of some blocks, and their moments.
-template <class T>
-struct Blocks {
-  /// \param deviation of the keys from the mean of their block
-  Blocks(Index d, double deviation, std::uint64_t seed)
-      : width(d), moments(as_size(fovea::sketch_moments(d) * kBlocks)) {
-    const Fill centre = gaussian(seed, 2);
-    const Fill away = gaussian(seed + 1, deviation);
-    for (Index b = 0; b < kBlocks; ++b) {
-      for (Index n = 0; n < kBlockKeys; ++n) {
-        for (Index c = 0; c < d; ++c) {
-          // Some blocks lean to one side, or have a key far away.
-          const double x = away(0, 0, b * kBlockKeys + n, c);
-          const double skew = b % 3 == 1 ? std::abs(x) : b % 3 == 2 && n == 5 ? 8 * x : x;
-          keys.push_back(static_cast<T>(centre(0, 0, b, c) + skew));
-        }
-      }
-      find_moments(b);
-    }
-  }
-
-  T key(Index b, Index n, Index c) const { return keys[as_size((b * kBlockKeys + n) * width + c)]; }
-
-  void find_moments(Index b) {
-    std::vector<T> mean;
-    for (Index c = 0; c < width; ++c) {
-      long double sum = 0;
-      for (Index n = 0; n < kBlockKeys; ++n) sum += key(b, n, c);
-      mean.push_back(static_cast<T>(sum / kBlockKeys));
-      T reach = 0;
-      for (Index n = 0; n < kBlockKeys; ++n) {
-        reach = std::max(reach, std::abs(key(b, n, c) - mean.back()));
-      }
-      moments[as_size(c * kBlocks + b)] = mean.back();
-      moments[as_size((width + c) * kBlocks + b)] = reach * T(1.000001);
-    }
-    Index m = 2 * width;
-    for (Index c = 0; c < width; ++c) {
-      for (Index e = c; e < width; ++e, ++m) {
-        long double sum = 0;
-        for (Index n = 0; n < kBlockKeys; ++n) {
-          sum += (static_cast<long double>(key(b, n, c)) - mean[as_size(c)]) *
-                 (static_cast<long double>(key(b, n, e)) - mean[as_size(e)]);
-        }
-        moments[as_size(m * kBlocks + b)] = static_cast<T>((c == e ? 1 : 2) * sum / kBlockKeys);
-      }
-    }
-  }
-
-  Index width;
-  std::vector<T> keys;     // [kBlocks, kBlockKeys, width]
-  std::vector<T> moments;  // [sketch_moments(width), kBlocks]
-};
-
 /// Returns the largest part of a sum that its bounds leave open.
 template <class T>
-double expect_bounds(const Blocks<T>& blocks, double size, std::uint64_t seed) {
+double expect_bounds(const DrawnBlocks<T>& blocks, double size, std::uint64_t seed) {
   const Index d = blocks.width;
   const Fill draw = gaussian(seed, size);
   std::vector<T> q(as_size(d * 4));
@@ -143,7 +89,7 @@ template <class T>
 void expect_all_bounds() {
   for (const Index d : {1, 2, 4, 8}) {
     for (const double deviation : {0.0, 1e-4, 0.03, 0.3, 2.0}) {
-      const Blocks<T> blocks(d, deviation, static_cast<std::uint64_t>(d));
+      const DrawnBlocks<T> blocks(d, deviation, static_cast<std::uint64_t>(d));
       for (const double size : {1e-3, 0.1, 1.0, 3.0, 20.0}) {
         SCOPED_TRACE("d " + std::to_string(d) + ", keys " + std::to_string(deviation) + ", query " +
                      std::to_string(size));
@@ -163,10 +109,10 @@ TEST(SketchBounds, Hold) {
 /// What is left open falls with the third power of the size of a block.
 TEST(SketchBounds, AreNearForSmallBlocks) {
   at_each_level([] {
-    double before = expect_bounds(Blocks<double>(4, 0.08, 1), 1, 10);
+    double before = expect_bounds(DrawnBlocks<double>(4, 0.08, 1), 1, 10);
     EXPECT_LT(before, 1);
     for (const double deviation : {0.04, 0.02, 0.01}) {
-      const double open = expect_bounds(Blocks<double>(4, deviation, 1), 1, 10);
+      const double open = expect_bounds(DrawnBlocks<double>(4, deviation, 1), 1, 10);
       EXPECT_LT(open, before / 6);
       before = open;
     }

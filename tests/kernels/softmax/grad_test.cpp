@@ -23,6 +23,7 @@ namespace fovea_test::kernels_softmax_grad {
 
 using fovea::GradKeys;
 using fovea::KeyRun;
+using fovea::kGradTile;
 using fovea::Matrix;
 using fovea::QueryBlock;
 
@@ -267,6 +268,34 @@ TYPED_TEST(SoftmaxGrad, FollowsTheLaw) {
       });
     });
   }
+}
+
+/// A tile of few keys that many rows see late: the first row that sees one of them stands behind
+/// the last key. The tile before it leaves gradients of logits in the scratch where this tile has
+/// no keys, and the block of keys goes on there.
+TYPED_TEST(SoftmaxGrad, AddsNothingBehindTheLastKeyOfATile) {
+  using T = TypeParam;
+  constexpr Index keys = 20;
+  Blocks blocks;
+  blocks.block = {0, 1, kGradTile, nullptr, 2};
+  blocks.keys = {0, 1, 2 * kGradTile};
+  blocks.runs = {{0, 1, kGradTile}, {kGradTile, 1, keys}};
+  blocks.bounds.resize(4);
+  for (Index r = 0; r < kGradTile; ++r) {
+    blocks.bounds[2].push_back(0);
+    blocks.bounds[3].push_back(std::min(r / 2 + 1, keys));
+  }
+  blocks.runs[1].lower = blocks.bounds[2].data();
+  blocks.runs[1].upper = blocks.bounds[3].data();
+  blocks.block.runs = blocks.runs.data();
+  const Problem<T> problem(16, 20);
+  const Expected<T> expected(problem, blocks, 0, kGradTile, false);
+  at_each_level([&] {
+    const Sums<T> got = run(problem, blocks, 0, kGradTile, false);
+    EXPECT_TRUE(within_ratio(got.q, expected.q, 16)) << "d_q";
+    EXPECT_TRUE(within_ratio(got.k, expected.k, 16)) << "d_k";
+    EXPECT_TRUE(within_ratio(got.v, expected.v, 16)) << "d_v";
+  });
 }
 
 /// A key that holds NaN reaches the gradients of the rows that see it, of itself, and nothing else;
