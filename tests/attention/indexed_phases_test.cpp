@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "attention/cases.hpp"
@@ -207,6 +208,32 @@ TEST(IndexedPhases, StayWithinTheValues) {
     const Tensor<float> out(problem.out_shape());
     IndexedAttention{}.forward(in, out.view());
   });
+}
+
+/// Keys that are not listed change nothing, whatever they hold, and nothing behind the last key is
+/// read: also where keys are half of what is computed at once.
+TYPED_TEST(IndexedPhasesOf, ReadsListedKeysAlone) {
+  using T = TypeParam;
+  for (const Index width : {8, 16, 24, 40, 48}) {
+    SCOPED_TRACE(width);
+    AttentionShape s{1, 2, 1, 1100, 2052, width, 64};
+    const Tensor<Index> lists = spread_lists(s, 20);
+    lists.fill([&](Index b, Index h, Index i, Index n) {
+      const Index key = lists(b, h, i, n);
+      return key < 0 ? key : 2 * key;
+    });
+    s.keys *= 2;
+    Problem<T> problem = make_problem(Case<T>{}, s);
+    const Result<T> expected = this->few_rows_at_once(problem, lists);
+    // They begin with a cache line, and a page that nobody may touch follows.
+    problem.k = problem.k.in({.guard = Guard::behind});
+    for (Index n = 1; n < s.keys; n += 2) {
+      for (Index c = 0; c < width; ++c) {
+        problem.k(0, 0, n, c) = std::numeric_limits<T>::quiet_NaN();
+      }
+    }
+    at_each_level([&] { this->expect_same(expected, this->at_once({}, problem, lists)); });
+  }
 }
 
 /// More entries than there is memory for at once, and for each thread count other heads at once.

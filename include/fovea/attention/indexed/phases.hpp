@@ -144,7 +144,7 @@ class IndexedPhases {
   template <class E>
   void compute_weights(const Group& group, E&& executor) {
     const Index keys = group.sequence.key_end;
-    const bool is_copied = !are_in_place(call_.inputs.k, keys);
+    const bool is_copied = !are_keys_in_place(keys);
     const Index block = is_copied ? group.sizes.block : block_in_place(keys);
     Index first = 0;
     do {
@@ -197,6 +197,11 @@ class IndexedPhases {
            batch % line == 0 && reinterpret_cast<std::uintptr_t>(x.data()) % 64 == 0 &&
            bytes(keys, row) <= 2 * second_cache_bytes();
   }
+  /// The same of keys, which are read up to padded_size(D) columns.
+  bool are_keys_in_place(Index keys) const {
+    const View<const T>& k = call_.inputs.k;
+    return k.width() == padded_size(k.width()) && are_in_place(k, keys);
+  }
   /// Keys of a block that is read where it lies: all, or half of them if all would take more than
   /// half of the near cache.
   Index block_in_place(Index keys) const {
@@ -220,8 +225,7 @@ class IndexedPhases {
   /// The keys of a key head from `first` on: where they lie, or their copy.
   Rows keys_of(const Group& group, Index place, Index first) {
     const Sequence& s = group.sequence;
-    if (!are_in_place(call_.inputs.k, s.key_end))
-      return {copy_of(group, place), group.sizes.key_row};
+    if (!are_keys_in_place(s.key_end)) return {copy_of(group, place), group.sizes.key_row};
     const auto k =
         detail::head_matrix(call_.inputs.k, s.batch, group.first_head + place, s.first_key + first);
     return {k.data, k.row};
