@@ -84,7 +84,7 @@ class ResidueStrips {
   /// The strips that hold an index of this residue that is in `indices`.
   constexpr Range range(Index residue, const Range& indices) const {
     if (residue >= residues_ || indices.is_empty()) return {};
-    const Index low = -floor_div(residue - indices.begin, step_);
+    const Index low = ceil_div(indices.begin - residue, step_);
     const Index high = floor_div(indices.end - 1 - residue, step_);
     const Index from = (std::max<Index>)(low, 0);
     const Index to = (std::min)(high, members(residue) - 1);

@@ -63,6 +63,9 @@ inline constexpr Range kEverywhere = {-kFarPosition, kFarPosition};
 /// a / b, rounded to minus infinity. \pre b > 0
 constexpr Index floor_div(Index a, Index b) { return a / b - (a % b < 0 ? 1 : 0); }
 
+/// a / b, rounded to infinity. Nothing overflows, however large b is. \pre b > 0
+constexpr Index ceil_div(Index a, Index b) { return a / b + (a % b > 0 ? 1 : 0); }
+
 /// a modulo b, in [0, b). \pre b > 0
 constexpr Index floor_mod(Index a, Index b) { return a % b + (a % b < 0 ? b : 0); }
 

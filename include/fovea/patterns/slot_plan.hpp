@@ -56,7 +56,7 @@ class SlotPlan {
     for (Index r = 0; r < rows.count;) {
       const Index i = first + r * rows.step;
       const auto row_at = [&](Index position) {
-        return position >= end ? rows.count : r + (position - i + rows.step - 1) / rows.step;
+        return position >= end ? rows.count : r + ceil_div(position - i, rows.step);
       };
       const Index next = row_at(slots_.same_until(i));
       slots_.keys_of(i, storage.slots());

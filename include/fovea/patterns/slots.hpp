@@ -25,7 +25,7 @@ struct Lattice {
   /// The points t whose keys are in an interval of keys.
   constexpr Range points(const Range& keys) const {
     if (step == 1) return keys;
-    return {-floor_div(phase - keys.begin, step), -floor_div(phase - keys.end, step)};
+    return {ceil_div(keys.begin - phase, step), ceil_div(keys.end - phase, step)};
   }
   /// Whether both have the same keys.
   friend constexpr bool operator==(const Lattice&, const Lattice&) = default;

@@ -20,7 +20,7 @@ inline bool meets(const QueryBlock& block, const KeyBlock& keys, Index key_end) 
     const Index last = run.first + run.step * (run.count - 1);
     if (run.count == 0 || last < begin || end <= run.first) continue;
     if ((run.first - begin) % keys.step != 0) continue;
-    const Index t = begin <= run.first ? 0 : (begin - run.first + run.step - 1) / run.step;
+    const Index t = begin <= run.first ? 0 : ceil_div(begin - run.first, run.step);
     if (run.first + run.step * t < end) return true;
   }
   return false;

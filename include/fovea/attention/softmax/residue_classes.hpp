@@ -20,9 +20,8 @@ class ResidueClasses {
   /// \param shape that of the plan's sequence
   ResidueClasses(const AnyPlan& plan, const SequenceShape& shape, Index width, Index value_width)
       : step_(plan.row_step()),
-        is_far_(step_ > 1 &&
-                step_ * (std::max)(width, value_width) * Index{sizeof(T)} >= kFarApart),
-        keys_((shape.keys + step_ - 1) / step_) {
+        is_far_(is_far(step_, (std::max)(width, value_width) * Index{sizeof(T)})),
+        keys_(ceil_div(shape.keys, step_)) {
     const bool are_whole = plan.block_count() == (std::min)(shape.queries, step_);
     if (!is_far_ || !are_whole) return;
     const Index of_class = packed_classes(1, (std::max)(keys_, Index{1}), width, value_width);
@@ -60,6 +59,11 @@ class ResidueClasses {
  private:
   static constexpr Index kBytes = Index{1} << 18;  // half of a second-level cache, or less
   static constexpr Index kMost = 8;
+
+  /// Whether rows of so many bytes lie far apart. The step may be any number.
+  static bool is_far(Index step, Index row_bytes) {
+    return step > 1 && row_bytes > 0 && step >= ceil_div(kFarApart, row_bytes);
+  }
 
   Index step_;
   bool is_far_;

@@ -52,7 +52,8 @@ FOVEA_NOINLINE void pack_classes(const SoftmaxBlockArgs<T, S>& args, const Store
   const Index to_row = padded_size(width);
   for (Index i = 0; i < classes.keys; ++i) {
     const Index key = classes.first + i * classes.step;
-    const Index next = key + ahead * classes.step;
+    // The step of a single key may be any number.
+    const Index next = i + ahead < classes.keys ? key + ahead * classes.step : args.key_end;
     const Index more = clamped(args.key_end - next, 0, classes.count);
     RowsAhead<0>::template of<T>(m, args.key_rows.row(next), 1, more, width).ask(more);
     const Index count = clamped(args.key_end - key, 0, classes.count);
