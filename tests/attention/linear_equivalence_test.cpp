@@ -100,8 +100,10 @@ TYPED_TEST(LinearEquivalence, AWideBandAloneIsFullAttention) {
   for (const Index wide : {Index{2100}, Index{1} << 40}) {
     const FmmAttention<EluPlusOne> fmm{{.near = {.left = wide, .right = wide}}};
     const FmmAttention<EluPlusOne> causal{{.near = {.left = wide}, .causal = true}};
+    const T all = this->kInfinity;
+    const T nothing = -all;
     this->for_each_problem([&](const Problem<T>& problem) {
-      const AllInputs<T> in = this->with_weights(problem, this->kInfinity, -this->kInfinity);
+      const AllInputs<T> in = this->with_weights(problem, all, nothing);
       this->expect_same(fmm, in, FullAttention{}, problem);
       this->expect_same(causal, in, FullAttention{{.causal = true}}, problem);
     });

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "support/scratch_folder.hpp"
 
@@ -29,9 +29,9 @@ std::string file(const std::string& dictionary, const std::vector<T>& values, in
   bytes += static_cast<char>(size >> 8);
   if (version > 1) bytes.append(2, '\0');
   bytes += dictionary;
-  std::string data(values.size() * sizeof(T), '\0');
-  std::memcpy(data.data(), values.data(), data.size());
-  return bytes + data;
+  const std::span<const std::byte> data = std::as_bytes(std::span<const T>(values));
+  for (const std::byte x : data) bytes += static_cast<char>(x);
+  return bytes;
 }
 
 std::string dictionary(const std::string& dtype, bool fortran, const std::string& shape) {

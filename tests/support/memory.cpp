@@ -48,6 +48,14 @@ namespace {
   return base + alignment;
 }
 
+void* allocate_or_null(std::size_t size, std::size_t alignment) noexcept {
+  try {
+    return allocate(size, alignment);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 [[gnu::noinline]] void release(void* data, std::size_t alignment) {
   if (data == nullptr) return;
   if (FencedHeap::has(data)) {
@@ -64,15 +72,40 @@ namespace {
 
 }  // namespace fovea_test
 
+// All forms are replaced: those of a library that watches memory itself do not call one another.
 void* operator new(std::size_t size) { return fovea_test::allocate(size, 1); }
+void* operator new[](std::size_t size) { return fovea_test::allocate(size, 1); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return fovea_test::allocate(size, static_cast<std::size_t>(alignment));
 }
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return fovea_test::allocate(size, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  return fovea_test::allocate_or_null(size, 1);
+}
+void* operator new[](std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  return fovea_test::allocate_or_null(size, 1);
+}
 void operator delete(void* data) noexcept { fovea_test::release(data, 1); }
+void operator delete[](void* data) noexcept { fovea_test::release(data, 1); }
 void operator delete(void* data, std::size_t) noexcept { fovea_test::release(data, 1); }
+void operator delete[](void* data, std::size_t) noexcept { fovea_test::release(data, 1); }
+void operator delete(void* data, const std::nothrow_t& /*tag*/) noexcept {
+  fovea_test::release(data, 1);
+}
+void operator delete[](void* data, const std::nothrow_t& /*tag*/) noexcept {
+  fovea_test::release(data, 1);
+}
 void operator delete(void* data, std::align_val_t alignment) noexcept {
   fovea_test::release(data, static_cast<std::size_t>(alignment));
 }
+void operator delete[](void* data, std::align_val_t alignment) noexcept {
+  fovea_test::release(data, static_cast<std::size_t>(alignment));
+}
 void operator delete(void* data, std::size_t, std::align_val_t alignment) noexcept {
+  fovea_test::release(data, static_cast<std::size_t>(alignment));
+}
+void operator delete[](void* data, std::size_t, std::align_val_t alignment) noexcept {
   fovea_test::release(data, static_cast<std::size_t>(alignment));
 }
