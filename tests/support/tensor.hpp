@@ -74,6 +74,28 @@ class GuardedBytes {
   std::size_t mapped_ = 0;
 };
 
+/// Memory of the heap. It begins with a cache line if it is whole lines, as that of tensor
+/// libraries does: kernels may read such rows where they lie.
+class HeapBytes {
+ public:
+  explicit HeapBytes(std::size_t size)
+      : is_aligned_(size % kLine == 0),
+        data_(is_aligned_ ? ::operator new (size, std::align_val_t{kLine}) : ::operator new(size)) {
+  }
+  HeapBytes(const HeapBytes&) = delete;
+  HeapBytes& operator=(const HeapBytes&) = delete;
+  ~HeapBytes() {
+    is_aligned_ ? ::operator delete (data_, std::align_val_t{kLine}) : ::operator delete(data_);
+  }
+
+  void* data() const { return data_; }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  bool is_aligned_;
+  void* data_;
+};
+
 /// Owns a tensor [B, H, N, D] of T in a given layout, all NaN at first.
 template <class T>
 class Tensor {
@@ -158,8 +180,8 @@ class Tensor {
 
   void allocate(Guard guard) {
     if (guard == Guard::none) {
-      heap_ = std::make_unique<T[]>(as_size(storage_));
-      data_ = heap_.get();
+      heap_ = std::make_unique<HeapBytes>(as_size(storage_) * sizeof(T));
+      data_ = static_cast<T*>(heap_->data());
     } else {
       guarded_ = std::make_unique<GuardedBytes>(as_size(storage_) * sizeof(T), guard);
       data_ = reinterpret_cast<T*>(guarded_->data());
@@ -171,7 +193,7 @@ class Tensor {
   Index first_ = 0;    // the place of [0, 0, 0, 0]
   Index storage_ = 0;  // places in all
   T* data_ = nullptr;
-  std::unique_ptr<T[]> heap_;
+  std::unique_ptr<HeapBytes> heap_;
   std::unique_ptr<GuardedBytes> guarded_;
 };
 
