@@ -78,22 +78,26 @@ class GuardedBytes {
 /// libraries does: kernels may read such rows where they lie.
 class HeapBytes {
  public:
-  explicit HeapBytes(std::size_t size)
-      : is_aligned_(size % kLine == 0),
-        data_(is_aligned_ ? ::operator new (size, std::align_val_t{kLine}) : ::operator new(size)) {
+  explicit HeapBytes(std::size_t size) : is_aligned_(size % kLine == 0) {
+    data_ = is_aligned_ ? ::operator new(size, kAlignment) : ::operator new(size);
   }
   HeapBytes(const HeapBytes&) = delete;
   HeapBytes& operator=(const HeapBytes&) = delete;
   ~HeapBytes() {
-    is_aligned_ ? ::operator delete (data_, std::align_val_t{kLine}) : ::operator delete(data_);
+    if (is_aligned_) {
+      ::operator delete(data_, kAlignment);
+    } else {
+      ::operator delete(data_);
+    }
   }
 
   void* data() const { return data_; }
 
  private:
   static constexpr std::size_t kLine = 64;
+  static constexpr std::align_val_t kAlignment{kLine};
   bool is_aligned_;
-  void* data_;
+  void* data_ = nullptr;
 };
 
 /// Owns a tensor [B, H, N, D] of T in a given layout, all NaN at first.
