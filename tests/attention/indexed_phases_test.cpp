@@ -225,7 +225,7 @@ TYPED_TEST(IndexedPhasesOf, ReadsListedKeysAlone) {
     s.keys *= 2;
     const Problem<T> problem = make_problem(Case<T>{}, s);
     // They begin with a cache line, and a page that nobody may touch follows.
-    Problem<T> poisoned = problem;
+    Problem<T> poisoned = make_problem(Case<T>{}, s);
     poisoned.k = problem.k.in({.guard = Guard::behind});
     for (Index n = 1; n < s.keys; n += 2) {
       for (Index c = 0; c < width; ++c) {
