@@ -108,9 +108,7 @@ class BigBirdAttention : public SoftmaxOperator<BigBirdAttention> {
     refuse(name(), option, std::to_string(blocks), "0 to " + std::to_string(most));
   }
 
-  Index key_blocks(const SequenceShape& shape) const {
-    return -floor_div(-shape.keys, options.block);
-  }
+  Index key_blocks(const SequenceShape& shape) const { return ceil_div(shape.keys, options.block); }
 
   GlobalTokens global(Index key_blocks) const {
     const auto& o = options;

@@ -66,7 +66,7 @@ class BlockSparseAttention : public SoftmaxOperator<BlockSparseAttention> {
   /// \throws std::invalid_argument if offsets or columns of a layout do not ascend, or a column is
   /// not one of the blocks of keys
   void check_pattern(const SequenceShape& shape) const {
-    const Index key_blocks = -floor_div(-shape.keys, options.block);
+    const Index key_blocks = ceil_div(shape.keys, options.block);
     for (const BlockRows& rows : options.layouts) {
       check_block_rows(name(), options.block, key_blocks, rows);
     }

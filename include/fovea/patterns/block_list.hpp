@@ -86,7 +86,7 @@ class BlockList {
   /// of a row have at least one block of keys between them.
   BlockList up_to(Index keys) const {
     BlockList cut = *this;
-    const Index key_blocks = -floor_div(-keys, block_);
+    const Index key_blocks = ceil_div(keys, block_);
     cut.slots_ = std::clamp((key_blocks + 1) / 2, Index{1}, lists_->most);
     return cut;
   }

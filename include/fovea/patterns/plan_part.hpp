@@ -16,7 +16,7 @@ FOVEA_NAMESPACE_BEGIN
 /// The indices n for which a strip's index first + step n lies in a range.
 constexpr Range places_within(const Strip& strip, const Range& range) {
   const auto reached = [&](Index x) {
-    return std::clamp(-floor_div(strip.first - x, strip.step), Index{0}, strip.count);
+    return std::clamp(ceil_div(x - strip.first, strip.step), Index{0}, strip.count);
   };
   return range.is_empty() ? Range{} : Range{reached(range.begin), reached(range.end)};
 }
