@@ -15,6 +15,8 @@
 #include <cstring>
 #include <new>
 
+#include "support/sanitizers.hpp"
+
 namespace fovea_test {
 
 /// Which end of each piece of memory touches a page that cannot be touched.
@@ -28,6 +30,14 @@ class FencedHeap {
   FencedHeap(const FencedHeap&) = delete;
   FencedHeap& operator=(const FencedHeap&) = delete;
   ~FencedHeap() { is_on() = false; }
+
+  /// What a piece is aligned to at least. Clang's UBSan holds whatever operator new returns to
+  /// this, though small objects need less.
+#if defined(FOVEA_TEST_UBSAN)
+  static constexpr std::size_t kLeastAlignment = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+#else
+  static constexpr std::size_t kLeastAlignment = 1;
+#endif
 
   /// Whether one lives.
   static bool lives() { return is_on(); }

@@ -34,7 +34,8 @@ namespace {
   if (FencedHeap::lives()) {
     // Without more alignment than the size tells: a float behind the last one would be missed.
     const std::size_t natural = size & (~size + 1);
-    const std::size_t least = std::clamp<std::size_t>(natural, 1, alignof(std::max_align_t));
+    const std::size_t least =
+        std::clamp(natural, FencedHeap::kLeastAlignment, alignof(std::max_align_t));
     void* const data = FencedHeap::allocate(size, alignment == 1 ? least : alignment);
     heap().add(size);
     return data;

@@ -18,3 +18,10 @@
 #define FOVEA_TEST_TSAN 1
 #endif
 #endif
+
+// GCC's does not say that it is there.
+#if defined(__has_feature)
+#if __has_feature(undefined_behavior_sanitizer)
+#define FOVEA_TEST_UBSAN 1
+#endif
+#endif
