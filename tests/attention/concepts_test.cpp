@@ -28,6 +28,16 @@ using fovea::row_view;
 static_assert(Attention<FullAttention, float> && Attention<FullAttention, double>);
 static_assert(Attention<LocalAttention, float> && Attention<LocalAttention, double>);
 static_assert(!Attention<int, float> && !Attention<fovea::Window, float>);
+
+// What is no operator has no such types, which a declaration may ask before its constraint does.
+template <class Op>
+concept HasTypes = requires {
+  typename fovea::InputsOf<Op, float>;
+  typename fovea::SavedOf<Op, float>;
+  typename fovea::GradsOf<Op, float>;
+};
+static_assert(HasTypes<FullAttention> && !HasTypes<fovea::Window>);
+
 static_assert(DifferentiableAttention<FullAttention, float>);
 static_assert(DifferentiableAttention<FullAttention, double>);
 static_assert(DifferentiableAttention<LocalAttention, float>);

@@ -15,18 +15,19 @@ namespace fovea_test::attention_packed {
 /// Sequences of no query, no key, neither; of one token; of fewer and of more queries than keys;
 /// around tiles and blocks.
 template <class T>
-Problem<T> packed_problem(const Case<T>& op, std::uint64_t seed = 1) {
-  return make_packed(op, {1, 4, 2, 0, 0, 5, 6}, {70, 0, 1, 3, 0, 65, 20, 140},
-                     {70, 5, 1, 0, 0, 40, 129, 141}, seed);
+Problem<T> packed_problem(const Case<T>& op, Index heads = 4, Index key_heads = 2) {
+  return make_packed(op, {1, heads, key_heads, 0, 0, 5, 6}, {70, 0, 1, 3, 0, 65, 20, 140},
+                     {70, 5, 1, 0, 0, 40, 129, 141});
 }
 
+/// Of more than one key head, the sequences alone are asked below: the oracle takes its time.
 TEST_P(Conformance, PackedSequences) {
   each([]<class T>(const Case<T>& op) {
-    expect_conforms(op, packed_problem(op));
+    expect_conforms(op, packed_problem(op, 2, 1));
     expect_conforms(op, make_packed(op, {1, 1, 1, 0, 0, 16, 16}, {600, 30}, {50, 300}));
     expect_conforms(op, make_packed(op, {1, 2, 1, 0, 0, 3, 2}, {}, {}));
     expect_conforms(op, make_packed(op, {1, 2, 1, 0, 0, 3, 2}, {0, 0}, {0, 4}));
-    expect_grads_conform(op, packed_problem(op));
+    expect_grads_conform(op, packed_problem(op, 2, 1));
     expect_grads_conform(op, make_packed(op, {1, 1, 1, 0, 0, 16, 16}, {600, 30}, {50, 300}));
     expect_grads_conform(op, make_packed(op, {1, 2, 1, 0, 0, 3, 2}, {0, 0}, {0, 4}));
   });

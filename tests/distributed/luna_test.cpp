@@ -382,7 +382,9 @@ void check_refusal_of_logits(const Op& op) {
     with_bias.bias = bias.view();
     with_mask.mask = mask.view();
   }
-  for (const auto& [in, name] : {std::pair{&with_bias, "bias"}, std::pair{&with_mask, "mask"}}) {
+  for (const auto& call : {std::pair{&with_bias, "bias"}, std::pair{&with_mask, "mask"}}) {
+    const auto* const in = call.first;
+    const char* const name = call.second;
     const std::string expected = std::string("rank 0: ") + op.name() + ": " + name +
                                  " is given; expected none, since the sequence is spread over "
                                  "ranks";

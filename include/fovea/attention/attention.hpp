@@ -19,8 +19,17 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
+/// Empty for what is no operator: a compiler that fills in a declaration before it looks at its
+/// constraint then drops that declaration, where a missing member would be an error.
 template <class Op, class T>
-struct TypesOf {
+struct TypesOf {};
+template <class Op, class T>
+requires requires {
+  typename Op::template Inputs<T>;
+  typename Op::template Saved<T>;
+  typename Op::template Grads<T>;
+}
+struct TypesOf<Op, T> {
   using Inputs = typename Op::template Inputs<T>;
   using Saved = typename Op::template Saved<T>;
   using Grads = typename Op::template Grads<T>;
