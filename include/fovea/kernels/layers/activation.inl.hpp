@@ -10,31 +10,33 @@
 /// max(x, 0).
 template <class T>
 void relu_rows(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T>) { return select(x < zero<T>(), zero<T>(), x); });
+  map_elements(p,
+               [](const Vec<T>& x, const Vec<T>&) { return select(x < zero<T>(), zero<T>(), x); });
 }
 
 /// The gradient of max(x, 0), whose slope at 0 is 0.
 template <class T>
 void relu_rows_grad(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T> d) { return select(zero<T>() < x, d, zero<T>()); });
+  map_elements(
+      p, [](const Vec<T>& x, const Vec<T>& d) { return select(zero<T>() < x, d, zero<T>()); });
 }
 
 /// x sigmoid(x). That of -infinity is 0.
 template <class T>
 void silu_rows(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T>) { return SiluGate()(x).value; });
+  map_elements(p, [](const Vec<T>& x, const Vec<T>&) { return SiluGate()(x).value; });
 }
 
 /// The gradient of x sigmoid(x).
 template <class T>
 void silu_rows_grad(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T> d) { return d * SiluGate()(x).slope; });
+  map_elements(p, [](const Vec<T>& x, const Vec<T>& d) { return d * SiluGate()(x).slope; });
 }
 
 /// tanh(x).
 template <class T>
 void tanh_rows(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T>) { return tanh(x); });
+  map_elements(p, [](const Vec<T>& x, const Vec<T>&) { return tanh(x); });
 }
 
 /// The gradient of tanh(x), whose slope is 4 s (1 - s) with s = sigmoid(-2 |x|): small slopes keep
@@ -42,7 +44,7 @@ void tanh_rows(const ElementArgs<T>& p) {
 template <class T>
 void tanh_rows_grad(const ElementArgs<T>& p) {
   const IntVec<T> sign_mask = set1_int<T>(MathConstants<T>::kSignMask);
-  map_elements(p, [&](Vec<T> x, Vec<T> d) {
+  map_elements(p, [&](const Vec<T>& x, const Vec<T>& d) {
     const Vec<T> negative = from_bits<T>(bits(x) | sign_mask);
     const Vec<T> s = sigmoid(negative + negative);
     return d * (set1(T(4)) * s * (set1(T(1)) - s));

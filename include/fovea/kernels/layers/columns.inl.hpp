@@ -73,13 +73,13 @@ FOVEA_INLINE void row_sums(Index width, T (&sums)[N], const F& f) {
   for (; c + kSumLanes<T> <= width; c += kSumLanes<T>) {
     FOVEA_UNROLL
     for (int v = 0; v < vectors; ++v) {
-      f(c + v * w, WholeVector<T>{}, [&](int n, Vec<T> x) { sum[n][v] = sum[n][v] + x; });
+      f(c + v * w, WholeVector<T>{}, [&](int n, const Vec<T>& x) { sum[n][v] = sum[n][v] + x; });
     }
   }
   FOVEA_UNROLL
   for (int v = 0; v < vectors; ++v) {
     const Index left = width - c - v * w;
-    const auto add = [&](int n, Vec<T> x) { sum[n][v] = sum[n][v] + x; };
+    const auto add = [&](int n, const Vec<T>& x) { sum[n][v] = sum[n][v] + x; };
     if (left >= w) {
       f(c + v * w, WholeVector<T>{}, add);
     } else if (left > 0) {

@@ -25,11 +25,13 @@ FOVEA_INLINE void map_elements(const ElementArgs<T>& p, const F& f) {
 /// factor / (1 + e^-x), which goes to 0 and to the factor at the ends. It is NaN for NaN.
 template <class T>
 void sigmoid_rows(const ElementArgs<T>& p) {
-  map_elements(p, [&](Vec<T> x, Vec<T>) { return sigmoid(x) * set1(p.factor); });
+  map_elements(p, [&](const Vec<T>& x, const Vec<T>&) { return sigmoid(x) * set1(p.factor); });
 }
 
 /// The gradient of y = factor / (1 + e^-x), from y: d y (1 - y / factor).
 template <class T>
 void sigmoid_rows_grad(const ElementArgs<T>& p) {
-  map_elements(p, [&](Vec<T> y, Vec<T> d) { return d * y * (set1(T(1)) - y / set1(p.factor)); });
+  map_elements(p, [&](const Vec<T>& y, const Vec<T>& d) {
+    return d * y * (set1(T(1)) - y / set1(p.factor));
+  });
 }

@@ -105,23 +105,23 @@ FOVEA_INLINE Vec<T> gelu_tanh_slope(Vec<T> x) {
 /// GELU.
 template <class T>
 void gelu(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T>) { return gelu_value(x); });
+  map_elements(p, [](const Vec<T>& x, const Vec<T>&) { return gelu_value(x); });
 }
 
 /// The gradient of GELU.
 template <class T>
 void gelu_grad(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T> d) { return d * gelu_slope(x); });
+  map_elements(p, [](const Vec<T>& x, const Vec<T>& d) { return d * gelu_slope(x); });
 }
 
 /// The tanh form of GELU.
 template <class T>
 void gelu_tanh(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T>) { return gelu_tanh_value(x); });
+  map_elements(p, [](const Vec<T>& x, const Vec<T>&) { return gelu_tanh_value(x); });
 }
 
 /// The gradient of the tanh form.
 template <class T>
 void gelu_tanh_grad(const ElementArgs<T>& p) {
-  map_elements(p, [](Vec<T> x, Vec<T> d) { return d * gelu_tanh_slope(x); });
+  map_elements(p, [](const Vec<T>& x, const Vec<T>& d) { return d * gelu_tanh_slope(x); });
 }

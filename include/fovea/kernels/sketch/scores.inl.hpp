@@ -95,10 +95,11 @@ FOVEA_INLINE Index end_scores(T* scores, Index keys) {
 /// Makes a row of the logits of its first `keys` keys.
 /// \param before in lanes, the largest logits of the keys before key `begin`
 template <class T>
-FOVEA_NOINLINE SketchRow<T> sketch_row(T* scores, Index begin, Index keys, Vec<T> before) {
+FOVEA_NOINLINE SketchRow<T> sketch_row(T* scores, Index begin, Index keys, const Vec<T>& before) {
   const Index end = end_scores(scores, keys);
-  for (Index j = begin; j < end; j += kLanes<T>) before = maximum(load(scores + j), before);
-  const T most = largest_lane(before).raw[0];
+  Vec<T> largest = before;
+  for (Index j = begin; j < end; j += kLanes<T>) largest = maximum(load(scores + j), largest);
+  const T most = largest_lane(largest).raw[0];
   const double log_sum = sketch_log_sum(scores, end, most);
   // The sum is NaN if a logit is NaN or +infinity, or if all of them are -infinity.
   return {scores, keys, most, static_cast<T>(log_sum), log_sum >= 0};

@@ -65,7 +65,7 @@ class SoftmaxMerge {
   }
 
   /// Leaves a row to the next stage.
-  void suspend(Index at, bool saw, Vec<T> most, Vec<T> sum) const {
+  void suspend(Index at, bool saw, const Vec<T>& most, const Vec<T>& sum) const {
     const CarriedSoftmax<T>& carry = head_.carry;
     for (Index c = 0; c < head_.value_width; c += kLanes<T>) {
       store_columns(carry.acc.data + at * carry.acc.row, carry.acc.column, c, head_.value_width,
@@ -79,7 +79,9 @@ class SoftmaxMerge {
 
   /// Divides a row by its sum and writes it out. A row that saw no key becomes +0, and its lse
   /// -infinity.
-  void finish(Index at, bool saw, Vec<T> most, Vec<T> sum) const {
+  void finish(Index at, bool saw, const Vec<T>& total_max, const Vec<T>& total_sum) const {
+    Vec<T> most = total_max;
+    Vec<T> sum = total_sum;
     const int lift = head_.map.weight_lift;
     Vec<T> rescale = set1<T>(1);
     if (head_.sink != nullptr) rescale = add_sink(*head_.sink, lift, most, sum);
