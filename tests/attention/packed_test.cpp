@@ -20,7 +20,7 @@ Problem<T> packed_problem(const Case<T>& op, Index heads = 4, Index key_heads = 
                      {70, 5, 1, 0, 0, 40, 129, 141});
 }
 
-/// With one key head, since the oracle takes its time. With two, PackedSequencesAreTheSequencesAlone.
+/// One key head, since the oracle takes its time; two are in PackedSequencesAreTheSequencesAlone.
 TEST_P(Conformance, PackedSequences) {
   each([]<class T>(const Case<T>& op) {
     expect_conforms(op, packed_problem(op, 2, 1));
