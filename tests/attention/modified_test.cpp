@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <vector>
 
 #include "fovea/attention/full.hpp"
@@ -158,6 +159,49 @@ TYPED_TEST(Modified, TheDecoderAndThreadsGiveTheBitsOfOneCall) {
       });
     }
   });
+}
+
+/// Counts the logits that are not those of the pairs they come with.
+template <class T>
+struct ByLogit {
+  const Pairs<T>* pairs;
+  std::atomic<int>* asked;
+  std::atomic<int>* others;
+
+  void compare(T z, ScorePair p) const noexcept {
+    double expected = 0;
+    for (Index c = 0; c < kWidth; ++c) {
+      expected += static_cast<double>(pairs->q(p.batch, p.head, p.query, c)) *
+                  static_cast<double>(pairs->k(p.batch, p.head, p.key, c));
+    }
+    ++*asked;
+    if (!(std::abs(static_cast<double>(z) - expected / 2) < 1e-4)) ++*others;
+  }
+  T value(T z, ScorePair p) const noexcept {
+    compare(z, p);
+    return z;
+  }
+  T derivative(T z, ScorePair p) const noexcept {
+    compare(z, p);
+    return 1;
+  }
+};
+
+TYPED_TEST(Modified, IsAskedForTheLogitsOfPairsHiddenOnesAmongThem) {
+  using T = TypeParam;
+  constexpr Index n = 200;
+  const Pairs<T> pairs(1, n, n, 0, {n, n});
+  std::atomic<int> asked = 0;
+  std::atomic<int> others = 0;
+  const ByLogit<T> by{&pairs, &asked, &others};
+  at_each_level([&] {
+    const auto ask = [&](const auto& op) { run(ModifiedAttention(op, by), pairs.inputs(), pairs); };
+    ask(fovea::FullAttention{{.causal = true, .scale = 0.5}});
+    ask(fovea::LocalAttention{{.left = 3, .right = 2, .scale = 0.5}});
+    ask(fovea::StridedAttention{{.stride = 8, .scale = 0.5}});
+  });
+  EXPECT_GT(asked, 0);
+  EXPECT_EQ(others, 0) << "of " << asked;
 }
 
 /// A modifier may be without a derivative: forward compiles.

@@ -233,7 +233,12 @@ class SoftmaxGrad {
     T* scores = scores_ + g * kGroup * kGradTile;
     T* d_weights = d_weights_ + g * kGroup * kGradTile;
     const SeenKeys* const lanes = pairs_.lanes + g * V;
-    lane_scores(lanes, tile.k.data, tile.k.row, keys, rows_.queries(g), head_.width, scores);
+    if (head_.map.modifier.is_used()) {
+      // It is asked for the pairs of the whole tile.
+      all_lane_scores(tile.k.data, tile.k.row, keys, rows_.queries(g), head_.width, scores);
+    } else {
+      lane_scores(lanes, tile.k.data, tile.k.row, keys, rows_.queries(g), head_.width, scores);
+    }
     lane_scores(lanes, tile.v.data, tile.v.row, keys, rows_.d_out(g), head_.value_width, d_weights);
     if (tile.select || !head_.map.is_identity() || rows_.lse_low(g) != nullptr) {
       weigh_with_options(sub, tile, g, scores, d_weights);

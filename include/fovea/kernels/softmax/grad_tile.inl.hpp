@@ -47,6 +47,17 @@ FOVEA_INLINE void score_vectors(Index vectors, Index begin, Index end,
   for_row_blocks<kGradRows<V>>(begin, end, scores);
 }
 
+/// Computes scores[j] = K[j] Q for all pairs of a group.
+template <class T>
+FOVEA_NOINLINE void all_lane_scores(const T* k, Index k_row, Index keys, const T* q, Index width,
+                                    T* scores) {
+  for (Index v = 0; v < 4; v += kBlockVectors) {
+    const Index lane = v * kLanes<T>;
+    for_row_blocks<kBlockRows<kBlockVectors>>(
+        0, keys, LaneScores<kBlockVectors, T>{k, k_row, q + lane, width, scores + lane});
+  }
+}
+
 /// Computes scores[j] = K[j] Q for the pairs of a group that are visible, and for some besides.
 /// \param lanes [4] what each vector sees
 template <class T>
@@ -55,14 +66,7 @@ FOVEA_NOINLINE void lane_scores(const SeenKeys* lanes, const T* k, Index k_row, 
   constexpr Index step = 8;
   bool whole = true;
   for (Index v = 0; v < 4; ++v) whole = whole && lanes[v].begin == 0 && lanes[v].end == keys;
-  if (whole) {
-    for (Index v = 0; v < 4; v += kBlockVectors) {
-      const Index lane = v * kLanes<T>;
-      for_row_blocks<kBlockRows<kBlockVectors>>(
-          0, keys, LaneScores<kBlockVectors, T>{k, k_row, q + lane, width, scores + lane});
-    }
-    return;
-  }
+  if (whole) return all_lane_scores(k, k_row, keys, q, width, scores);
   for (Index j = 0; j < keys;) {
     const Vectors seen = vectors_that_see(lanes, j, j + step);
     Index end = j + step;
