@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <span>
 
 #include "support/sanitizers.hpp"
 
@@ -53,8 +54,8 @@ class FencedHeap {
     const std::size_t step = (std::max)(alignment, page);
     const std::size_t mapped = rounded(room, step);
     const std::size_t first = rounded(next().fetch_add(mapped + 2 * step) + step, step);
-    if (first + mapped + step > kReserved) throw std::bad_alloc();
-    std::byte* const base = region() + first;
+    if (first + mapped + step > region().size()) throw std::bad_alloc();
+    std::byte* const base = region().data() + first;
     if (mprotect(base, mapped, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
     std::byte* const data = base + (side() == Fence::behind ? mapped - room : 0);
     std::memset(base, kBeside, mapped);
@@ -66,7 +67,7 @@ class FencedHeap {
 
   /// Whether a piece came from here.
   static bool has(const void* data) {
-    return pieces() > 0 && data >= region() && data < region() + kReserved;
+    return pieces() > 0 && data >= region().data() && data < region().data() + region().size();
   }
 
   /// Gives the piece back, for good: nobody gets its addresses again. Returns its size.
@@ -85,7 +86,7 @@ class FencedHeap {
  private:
   static constexpr unsigned char kBeside = 0xa5;
   static constexpr std::size_t kPage = 4096;  // or less than a page
-  static constexpr std::size_t kReserved = std::size_t{1} << 38;
+  static constexpr std::size_t kMostReserved = std::size_t{1} << 38;
 
   struct Piece {
     std::byte* base;
@@ -96,21 +97,31 @@ class FencedHeap {
   static std::size_t rounded(std::size_t size, std::size_t unit) {
     return (size + unit - 1) / unit * unit;
   }
-  /// Addresses of all pieces, which are memory only where one is.
-  static std::byte* region() {
-    static std::byte* const begin = reserved(kReserved, PROT_NONE);
-    return begin;
+  /// Addresses of all pieces, which are memory only where one is: as many as can be had, since
+  /// valgrind has fewer.
+  static std::span<std::byte> region() {
+    static const std::span<std::byte> all = [] {
+      std::size_t size = kMostReserved;
+      std::byte* begin = reserved(size, PROT_NONE);
+      while (begin == nullptr && size > kLargest) begin = reserved(size /= 2, PROT_NONE);
+      if (begin == nullptr) throw std::bad_alloc();
+      return std::span(begin, size);
+    }();
+    return all;
   }
   /// What is known of the piece that begins in a page: at most one does.
   static Piece& piece_at(const void* data) {
     static auto* const pieces = reinterpret_cast<Piece*>(
-        reserved(kReserved / kPage * sizeof(Piece), PROT_READ | PROT_WRITE));
-    return pieces[static_cast<std::size_t>(static_cast<const std::byte*>(data) - region()) / kPage];
+        reserved(region().size() / kPage * sizeof(Piece), PROT_READ | PROT_WRITE));
+    if (pieces == nullptr) throw std::bad_alloc();
+    const auto place = static_cast<const std::byte*>(data) - region().data();
+    return pieces[static_cast<std::size_t>(place) / kPage];
   }
+  /// Addresses, or null if there are not so many.
   static std::byte* reserved(std::size_t size, int access) {
     void* const begin =
         mmap(nullptr, size + kLargest, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (begin == MAP_FAILED) throw std::bad_alloc();
+    if (begin == MAP_FAILED) return nullptr;
     return reinterpret_cast<std::byte*>(rounded(reinterpret_cast<std::uintptr_t>(begin), kLargest));
   }
   static constexpr std::size_t kLargest = std::size_t{1} << 21;  // the largest alignment
