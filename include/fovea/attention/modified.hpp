@@ -68,7 +68,7 @@ void modifier_slopes(const void* modifier, const PairRow& pairs, const T* logits
 /// their gradients are sums of `grads.bias` of a bias of zeros.
 ///
 /// `backward` does not compile for a modifier without `derivative`. m is called for the pairs of
-/// whole tiles, hidden ones and their logits among them, and never with positions outside the
+/// whole tiles, hidden ones among them, with their logits, and never with positions outside the
 /// sequence.
 /// Cost: that of `Op`, and one call of m for each pair, in rows of up to 128; the backward pass
 /// calls it again, with its derivative.
