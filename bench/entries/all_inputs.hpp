@@ -31,6 +31,7 @@ struct AllInputs {
   std::span<const fovea::Index> key_lengths = {};
   std::span<const fovea::Index> cu_seqlens_q = {};
   std::span<const fovea::Index> cu_seqlens_k = {};
+  std::span<const fovea::Index> first_positions = {};
   fovea::View<const fovea::Compute<T>> bias = {};
   fovea::View<const bool> mask = {};
   std::span<const fovea::Compute<T>> alibi_slopes = {};
@@ -79,15 +80,16 @@ struct AllInputs {
       const fovea::View<const S>& other_q, const fovea::View<const S>& other_k,
       const fovea::View<const S>& other_v)
   const {
-    return {other_q,    other_k,        other_v,         key_lengths, cu_seqlens_q, cu_seqlens_k,
-            bias,       mask,           alibi_slopes,    sink,        beta,         near_logits,
-            far_logits, indices,        sketch_q,        sketch_k,    draws,        dominant,
-            projection, key_projection, value_projection};
+    return {
+        other_q,         other_k,    other_v,        key_lengths,     cu_seqlens_q, cu_seqlens_k,
+        first_positions, bias,       mask,           alibi_slopes,    sink,         beta,
+        near_logits,     far_logits, indices,        sketch_q,        sketch_k,     draws,
+        dominant,        projection, key_projection, value_projection};
   }
 
   /// What chooses keys alone.
   fovea::SketchInputs<fovea::Compute<T>> sketch() const {
-    return {sketch_q, sketch_k, key_lengths, cu_seqlens_q, cu_seqlens_k, draws};
+    return {sketch_q, sketch_k, key_lengths, cu_seqlens_q, cu_seqlens_k, first_positions, draws};
   }
 };
 

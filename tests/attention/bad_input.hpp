@@ -68,7 +68,9 @@ struct Call {
   }
 
   AllInputs<T> inputs() const {
-    AllInputs<T> in{q, k, v, lengths, cu_q, cu_k, bias, mask};
+    AllInputs<T> in{q, k, v, lengths, cu_q, cu_k};
+    in.bias = bias;
+    in.mask = mask;
     in.alibi_slopes = {slopes, slope_count};
     in.sink = {sink, sink_count};
     in.beta = beta;

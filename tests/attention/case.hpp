@@ -123,7 +123,7 @@ Case<T> make_case(const std::string& name, const Op& op, const Law& law, Index b
   } else if constexpr (requires { op.options.alignment; }) {
     made.options.alignment = op.options.alignment;
   }
-  made.has_decoder = made.options.alignment == fovea::CausalAlignment::bottom_right;
+  made.has_decoder = made.options.alignment != fovea::CausalAlignment::top_left;
   made.forward = [op](const AllInputs<T>& in, const View<T>& out, const AllSaved<T>& saved,
                       AnyExecutor* executor) {
     if (executor == nullptr) {

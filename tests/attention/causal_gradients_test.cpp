@@ -112,6 +112,9 @@ TEST(CausalGradients, HaveTheBitsOfOneThread) {
 TEST(CausalGradients, HaveThemWhereverRowsStand) {
   const Linear op{{.causal = true}};
   const Linear top{{.causal = true, .alignment = fovea::CausalAlignment::top_left}};
+  const Linear end{{.causal = true, .alignment = fovea::CausalAlignment::key_length}};
+  expect_same_bits<float>(end, {2, 2, 1, 700, 2000, 8, 8}, {}, {2000, 1200});
+  expect_same_bits<float>(end, {2, 2, 1, 2000, 1100, 8, 8}, {}, {800, 800});
   expect_same_bits<float>(op, {1, 2, 1, 5, 2000, 8, 8});
   expect_same_bits<float>(op, {1, 2, 1, 3000, 1100, 8, 8});
   expect_same_bits<float>(top, {1, 2, 1, 3000, 1100, 8, 8});

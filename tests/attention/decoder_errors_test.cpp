@@ -158,9 +158,10 @@ TEST(DecoderErrors, Options) {
   const auto made = [](const auto& op, const DecoderShape& sizes) {
     return refusal([&] { static_cast<void>(op.template decoder<float>(sizes)); });
   };
-  EXPECT_EQ(made(FullAttention{{.alignment = fovea::CausalAlignment::top_left}}, kSizes),
-            "FullAttention: alignment is top_left; expected bottom_right in a decoder, whose "
-            "queries end where its keys end");
+  EXPECT_EQ(
+      made(FullAttention{{.alignment = fovea::CausalAlignment::top_left}}, kSizes),
+      "FullAttention: alignment is top_left; expected bottom_right or key_length in a decoder, "
+      "whose queries end where its keys end");
   EXPECT_EQ(made(LocalAttention{{.left = -1}}, kSizes),
             "LocalAttention: left is -1; expected at least 0 keys");
   EXPECT_EQ(made(FullAttention{{.soft_cap = 0.0}}, kSizes),

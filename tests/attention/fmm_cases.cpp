@@ -30,6 +30,16 @@ std::vector<Case<T>> fmm_cases() {
                                       .causal = true,
                                       .alignment = CausalAlignment::top_left,
                                   }}),
+      fmm_case<T>("fmm_key_length",
+                  FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{
+                      .near = {.left = 9},
+                      .alignment = CausalAlignment::key_length,
+                  }},
+                  {.beta = true, .near_logits = "h", .far_logits = "h"}),
+      fmm_case<T>("fmm_key_length_not_causal", FmmAttention<EluPlusOne>{{
+                                                   .near = {.left = 4, .right = 70},
+                                                   .alignment = CausalAlignment::key_length,
+                                               }}),
       fmm_case<T>("fmm_delta",
                   FmmAttention<EluPlusOne, DeltaRule<EluPlusOne>>{{
                       .near = {.left = 4},
@@ -58,6 +68,8 @@ std::vector<Case<T>> fmm_cases() {
                   }},
                   {.near_logits = "1", .far_logits = "h"}),
       delta_case<T>("delta", DeltaRuleAttention<EluPlusOne>{}),
+      delta_case<T>("delta_key_length",
+                    DeltaRuleAttention<EluPlusOne>{{.alignment = CausalAlignment::key_length}}),
       delta_case<T>("delta_top_left",
                     DeltaRuleAttention<Relu>{{.alignment = CausalAlignment::top_left}}),
   };

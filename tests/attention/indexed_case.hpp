@@ -23,7 +23,7 @@ class ListsOfLaw {
         for (Index i = 0; i < s.queries; ++i) {
           std::vector<Index>& row = rows[as_size((s.batch * q[1] + h) * q[2] + s.first_query + i)];
           for (Index j = 0; j < s.keys; ++j) {
-            if (law(Pair{s.index, h, i, j, s.queries, s.keys})) row.push_back(j);
+            if (law(s.pair(h, i, j))) row.push_back(j);
           }
         }
       }

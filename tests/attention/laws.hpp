@@ -11,16 +11,11 @@ namespace fovea_test {
 /// Every pair.
 inline bool all_pairs(const Pair& /*pair*/) { return true; }
 
-/// Where the row of a pair stands among the keys.
-inline Index position_of(const Pair& p, fovea::CausalAlignment alignment) {
-  return alignment == fovea::CausalAlignment::top_left ? p.row : p.i();
-}
-
 /// A window around the position.
 inline Law band(Index left, Index right,
                 fovea::CausalAlignment alignment = fovea::CausalAlignment::bottom_right) {
   return [=](const Pair& p) {
-    const Index ahead = p.j - position_of(p, alignment);
+    const Index ahead = p.j - p.position(alignment);
     return -left <= ahead && ahead <= right;
   };
 }

@@ -16,6 +16,9 @@ std::vector<Case<T>> linear_cases() {
       linear_case<T>("linear_causal", LinearAttention<EluPlusOne>{{.causal = true}}),
       linear_case<T>("linear_top_left",
                      LinearAttention<EluPlusOne>{{.causal = true, .alignment = top_left}}),
+      linear_case<T>(
+          "linear_key_length",
+          LinearAttention<EluPlusOne>{{.causal = true, .alignment = CausalAlignment::key_length}}),
       linear_case<T>("linear_2_maps", LinearAttention<EluPlusOne, EluMinusPlusOne>{}),
       linear_case<T>("linear_3_maps_causal",
                      LinearAttention<EluPlusOne, EluMinusPlusOne, TanhPlusOne>{{.causal = true}}),

@@ -16,7 +16,7 @@ inline bool is_global(const fovea::LongformerOptions& options, Index i) {
 
 inline Law longformer_law(const fovea::LongformerOptions& options) {
   return [o = options](const Pair& p) {
-    const Index i = position_of(p, o.alignment);
+    const Index i = p.position(o.alignment);
     if (o.causal && p.j > i) return false;
     return (i - o.left <= p.j && p.j <= i + o.right) || is_global(o, i) || is_global(o, p.j);
   };

@@ -52,7 +52,7 @@ struct LongformerProblem {
   /// What rows of one kind see.
   OracleOperator<T> oracle(bool of_global) const {
     const Law law = [o = options, of_global, of_all = longformer_law(options)](const Pair& p) {
-      return is_global(o, position_of(p, o.alignment)) == of_global && of_all(p);
+      return is_global(o, p.position(o.alignment)) == of_global && of_all(p);
     };
     const LongformerAttention op(options);
     return OracleOperator<T>::of(op.softmax_options(), law, q.shape()[3]);

@@ -30,15 +30,26 @@ constexpr Index kWidth = 5;
 
 std::atomic<int> pairs_outside{0};
 
+/// Adds what the positions tell.
+struct ByPosition {
+  template <class T>
+  T value(T z, ScorePair p) const noexcept {
+    return static_cast<T>((7 * p.query + 3 * p.key + 5 * p.head + 11 * p.batch) % 13) / 4 + z;
+  }
+};
+
 /// Adds to the logit what the pair tells. Pairs outside the sequences are counted.
 struct ByPair {
-  Index queries_end;  // one past the last position of a query
+  Index first_position;  // of row 0
+  Index queries;
   Index keys;
 
   double added(ScorePair p) const noexcept {
-    const bool inside = 0 <= p.query && p.query < queries_end && 0 <= p.key && p.key < keys;
+    const bool inside = 0 <= p.row && p.row < queries && p.query == p.row + first_position &&
+                        0 <= p.key && p.key < keys;
     if (!inside) ++pairs_outside;
-    return static_cast<double>((7 * p.query + 3 * p.key + 5 * p.head + 11 * p.batch) % 13) / 4 - 1;
+    const Index told = 7 * p.query + 2 * p.row + 3 * p.key + 5 * p.head + 11 * p.batch;
+    return static_cast<double>((told % 13 + 13) % 13) / 4 - 1;
   }
   template <class T>
   T value(T z, ScorePair p) const noexcept {
@@ -66,7 +77,7 @@ struct Pairs {
     std::uint64_t seed = 0;
     for (Tensor<T>* x : {&q, &k, &v, &d_out}) x->fill(gaussian(++seed));
     for_each_index(bias.shape(), [&](Index b, Index h, Index i, Index j) {
-      bias(b, h, i, j) = static_cast<T>(by.added({b, h, i + first_position, j}));
+      bias(b, h, i, j) = static_cast<T>(by.added({b, h, i + first_position, j, i}));
     });
   }
   fovea::SoftmaxInputs<T> inputs() const { return {q.view(), k.view(), v.view()}; }
@@ -89,13 +100,8 @@ std::vector<Tensor<T>> run(const Op& op, const fovea::SoftmaxInputs<T>& in, cons
   return all;
 }
 
-template <class T, class Op>
-void expect_as_a_bias(const Op& op, Index queries, Index keys, Index first_position) {
-  SCOPED_TRACE(std::to_string(queries) + " queries, " + std::to_string(keys) + " keys");
-  const ByPair by{first_position + queries, keys};
-  const Pairs<T> pairs(3, queries, keys, first_position, by);
-  const auto modified = run(ModifiedAttention(op, by), pairs.inputs(), pairs);
-  const auto biased = run(op, pairs.with_bias(), pairs);
+template <class T>
+void expect_near(const std::vector<Tensor<T>>& modified, const std::vector<Tensor<T>>& biased) {
   const double tolerance = sizeof(T) == 4 ? 2e-5 : 1e-13;
   for (std::size_t n = 0; n < modified.size(); ++n) {
     for_each_index(modified[n].shape(), [&](Index b, Index h, Index i, Index c) {
@@ -105,6 +111,15 @@ void expect_as_a_bias(const Op& op, Index queries, Index keys, Index first_posit
           << "tensor " << n << ", row " << i;
     });
   }
+}
+
+template <class T, class Op>
+void expect_as_a_bias(const Op& op, Index queries, Index keys, Index first_position) {
+  SCOPED_TRACE(std::to_string(queries) + " queries, " + std::to_string(keys) + " keys");
+  const ByPair by{first_position, queries, keys};
+  const Pairs<T> pairs(3, queries, keys, first_position, by);
+  expect_near(run(ModifiedAttention(op, by), pairs.inputs(), pairs),
+              run(op, pairs.with_bias(), pairs));
 }
 
 template <class T>
@@ -125,6 +140,32 @@ TYPED_TEST(Modified, IsToldThePositionsOfABiasOfAllPairs) {
     expect_as_a_bias<T>(fovea::LocalAttention{{.left = 3, .right = 2}}, 100, 100, 0);  // a band
     expect_as_a_bias<T>(fovea::StridedAttention{{.stride = 8}}, 130, 130, 0);
     expect_as_a_bias<T>(fovea::StridedAttention{{.stride = 8}}, 2, 130, 128);
+    // More queries than keys: the first rows are before position 0, or the last ones behind the
+    // last key.
+    expect_as_a_bias<T>(fovea::FullAttention{}, 8, 6, -2);
+    expect_as_a_bias<T>(fovea::FullAttention{{.causal = true}}, 70, 50, -20);
+    expect_as_a_bias<T>(fovea::LocalAttention{{.left = 3, .right = 9}}, 40, 30, -10);
+    expect_as_a_bias<T>(fovea::FullAttention{{.alignment = fovea::CausalAlignment::top_left}}, 70,
+                        50, 0);
+  });
+  EXPECT_EQ(pairs_outside, 0);
+}
+
+/// Rows where the inputs say, forward and backward.
+TYPED_TEST(Modified, IsToldThePositionsThatTheInputsGive) {
+  using T = TypeParam;
+  const Index first[] = {12, 12, 12};
+  at_each_level([&] {
+    for (const Index queries : {4, 40}) {
+      const ByPair by{12, queries, 18};
+      const Pairs<T> pairs(3, queries, 18, 12, by);
+      auto in = pairs.inputs();
+      in.first_positions = first;
+      auto with_bias = pairs.with_bias();
+      with_bias.first_positions = first;
+      const fovea::FullAttention op{{.causal = true}};
+      expect_near(run(ModifiedAttention(op, by), in, pairs), run(op, with_bias, pairs));
+    }
   });
   EXPECT_EQ(pairs_outside, 0);
 }
@@ -132,8 +173,9 @@ TYPED_TEST(Modified, IsToldThePositionsOfABiasOfAllPairs) {
 TYPED_TEST(Modified, TheDecoderAndThreadsGiveTheBitsOfOneCall) {
   using T = TypeParam;
   constexpr Index n = 70;
-  const ByPair by{n, n};
-  const Pairs<T> pairs(3, n, n, 0, by);
+  // The rows of a step are its own, so what is told is that of the positions alone.
+  const ByPosition by;
+  const Pairs<T> pairs(3, n, n, 0, ByPair{0, n, n});
   const ModifiedAttention op(fovea::FullAttention{{.causal = true}}, by);
   at_each_level([&] {
     const Tensor<T> all(pairs.q.shape());
@@ -190,7 +232,7 @@ struct ByLogit {
 TYPED_TEST(Modified, IsAskedForTheLogitsOfPairsHiddenOnesAmongThem) {
   using T = TypeParam;
   constexpr Index n = 200;
-  const Pairs<T> pairs(1, n, n, 0, {n, n});
+  const Pairs<T> pairs(1, n, n, 0, {0, n, n});
   std::atomic<int> asked = 0;
   std::atomic<int> others = 0;
   const ByLogit<T> by{&pairs, &asked, &others};
@@ -210,7 +252,7 @@ struct Squared {
 };
 
 TEST(Modified, ForwardNeedsNoDerivative) {
-  const ByPair by{9, 9};
+  const ByPair by{0, 9, 9};
   const Pairs<float> pairs(1, 9, 9, 0, by);
   const Tensor<float> out(pairs.q.shape());
   const Tensor<float> plain(pairs.q.shape());

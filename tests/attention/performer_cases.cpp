@@ -12,6 +12,8 @@ std::vector<Case<T>> performer_cases() {
   return {
       performer_case<T>("performer", {}),
       performer_case<T>("performer_causal", {.causal = true}),
+      performer_case<T>("performer_key_length",
+                        {.causal = true, .alignment = fovea::CausalAlignment::key_length}),
       performer_case<T>("performer_top_left",
                         {.causal = true, .alignment = fovea::CausalAlignment::top_left}),
   };

@@ -32,11 +32,14 @@ struct Problem {
   std::optional<Tensor<T>> far_logits = {};
   std::optional<Tensor<T>> projection = {};
   std::vector<Index> key_lengths = {};
+  /// Of rows that end where the rows of k end, which must be said where key lengths are given.
+  std::vector<Index> first_positions = {};
   std::vector<Index> cu_q = {};
   std::vector<Index> cu_k = {};
 
   AllInputs<T> inputs() const {
     AllInputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_q, cu_k};
+    if (!key_lengths.empty()) in.first_positions = first_positions;
     if (bias) in.bias = bias->view();
     if (mask) in.mask = mask->view();
     in.alibi_slopes = slopes;
@@ -68,6 +71,7 @@ struct Problem {
     other.slopes = slopes;
     other.sink = sink;
     other.key_lengths = key_lengths;
+    other.first_positions = first_positions;
     other.cu_q = cu_q;
     other.cu_k = cu_k;
     return other;
@@ -158,6 +162,9 @@ Problem<T> make_problem(const Case<T>& op, AttentionShape s, std::uint64_t seed,
     made.projection = Tensor<T>({1, 1, op.extras.features, s.width});
     made.projection->fill(gaussian(seed + 1000));
   }
+  if (op.options.alignment == fovea::CausalAlignment::bottom_right) {
+    made.first_positions.assign(as_size(s.batch), s.keys - s.queries);
+  }
   made.near_logits = make_blend_logits<T>(s, op.extras.near_logits, seed + 800);
   made.far_logits = make_blend_logits<T>(s, op.extras.far_logits, seed + 900);
   return made;
@@ -207,7 +214,9 @@ bool sees(const Case<T>& op, const Problem<T>& p, Index b, Index h, Index row, I
     const Index tokens = p.keys_of_batch(b);
     return op.visible(Pair{b, h, row, j, tokens, tokens});
   }
-  if (p.cu_q.empty()) return op.sees(p.shape, b, h, row, j);
+  if (p.cu_q.empty()) {
+    return op.visible(Pair{b, h, row, j, p.shape.queries, p.shape.keys, p.keys_of_batch(b)});
+  }
   Index s = 0;
   while (row >= p.cu_q[as_size(s + 1)]) ++s;
   const Index first_query = p.cu_q[as_size(s)];
@@ -231,7 +240,7 @@ template <class T>
 AllInputs<T> part_of(const AllInputs<T>& in, Index first, Index queries, Index first_key,
                      Index keys) {
   AllInputs<T> part = in;
-  part.key_lengths = part.cu_seqlens_q = part.cu_seqlens_k = {};
+  part.key_lengths = part.cu_seqlens_q = part.cu_seqlens_k = part.first_positions = {};
   part.q = cut(in.q, 2, first, queries);
   part.k = cut(in.k, 2, first_key, keys);
   part.v = cut(in.v, 2, first_key, keys);
@@ -255,6 +264,7 @@ AllInputs<T> head_of(const AllInputs<T>& in, Index b, Index h, std::span<const I
   part.near_logits = cut_logits(in.near_logits, 1, h, 1);
   part.far_logits = cut_logits(in.far_logits, 1, h, 1);
   part.key_lengths = lengths;
+  if (!in.first_positions.empty()) part.first_positions = in.first_positions.subspan(as_size(b), 1);
   if (!in.alibi_slopes.empty()) part.alibi_slopes = in.alibi_slopes.subspan(as_size(h), 1);
   if (!in.sink.empty()) part.sink = in.sink.subspan(as_size(h), 1);
   return part;

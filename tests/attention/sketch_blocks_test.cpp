@@ -154,10 +154,12 @@ TEST_P(SketchBlocksChoice, KeepsToLengthsPackingAndAlignment) {
   BirdProblem<float> padded({.batch = 4, .heads = 2, .queries = 30, .keys = 9300});
   padded.key_lengths = {9300, 0, 1100, 8191};
   expect_same_choice(padded, {.policy = GetParam()});
+  for (const auto alignment :
+       {fovea::CausalAlignment::top_left, fovea::CausalAlignment::key_length}) {
+    expect_same_choice(padded, {.policy = GetParam(), .causal = true, .alignment = alignment});
+  }
+  padded.first_positions.assign(4, 9270);
   expect_same_choice(padded, {.policy = GetParam(), .causal = true});
-  expect_same_choice(
-      padded,
-      {.policy = GetParam(), .causal = true, .alignment = fovea::CausalAlignment::top_left});
   BirdProblem<float> packed({.heads = 2, .queries = 60, .keys = 9000});
   packed.cu_q = {0, 10, 10, 35, 60};
   packed.cu_k = {0, 1500, 1540, 1540, 9000};

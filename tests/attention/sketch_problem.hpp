@@ -66,7 +66,7 @@ struct BirdProblem {
   }
 
   AllInputs<T> inputs() const {
-    AllInputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_q, cu_k};
+    AllInputs<T> in{q.view(), k.view(), v.view(), key_lengths, cu_q, cu_k, first_positions};
     in.sketch_q = sketch_q.view();
     in.sketch_k = sketch_k.view();
     if (draws) in.draws = draws->view();
@@ -84,7 +84,7 @@ struct BirdProblem {
   BirdSizes sizes;
   Tensor<T> q, k, v, sketch_q, sketch_k;
   std::optional<Tensor<T>> draws = {};
-  std::vector<Index> key_lengths, cu_q, cu_k;
+  std::vector<Index> key_lengths, cu_q, cu_k, first_positions;
 
  private:
   BirdProblem(const BirdProblem& of, const Layout& layout)
@@ -96,7 +96,8 @@ struct BirdProblem {
         sketch_k(of.sketch_k.in(layout)),
         key_lengths(of.key_lengths),
         cu_q(of.cu_q),
-        cu_k(of.cu_k) {}
+        cu_k(of.cu_k),
+        first_positions(of.first_positions) {}
 };
 
 /// What both passes of one call write, in logical order.

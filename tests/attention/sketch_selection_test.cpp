@@ -153,10 +153,12 @@ TEST_P(SketchSelection, KeepsToLengthsPackingAndAlignment) {
   BirdProblem<float> padded({.batch = 3, .heads = 2, .queries = 20, .keys = 90});
   padded.key_lengths = {90, 0, 37};
   expect_oracle(padded, {.policy = GetParam()});
+  for (const auto alignment :
+       {fovea::CausalAlignment::top_left, fovea::CausalAlignment::key_length}) {
+    expect_oracle(padded, {.policy = GetParam(), .causal = true, .alignment = alignment});
+  }
+  padded.first_positions.assign(3, 70);
   expect_oracle(padded, {.policy = GetParam(), .causal = true});
-  expect_oracle(
-      padded,
-      {.policy = GetParam(), .causal = true, .alignment = fovea::CausalAlignment::top_left});
   BirdProblem<float> packed({.heads = 2, .queries = 60, .keys = 150});
   packed.cu_q = {0, 10, 10, 35, 60};
   packed.cu_k = {0, 31, 40, 40, 150};

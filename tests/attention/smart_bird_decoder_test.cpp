@@ -176,8 +176,8 @@ TEST(SmartBirdDecoding, RefusesWhatDoesNotFit) {
               static_cast<void>(SmartBirdAttention({.alignment = fovea::CausalAlignment::top_left})
                                     .decoder<float>(decoder_shape(problem.sizes)));
             }),
-            "SmartBirdAttention: alignment is top_left; expected bottom_right in a decoder, whose "
-            "queries end where its keys end");
+            "SmartBirdAttention: alignment is top_left; expected bottom_right or key_length in a "
+            "decoder, whose queries end where its keys end");
 }
 
 }  // namespace fovea_test::attention_smart_bird_decoder

@@ -46,11 +46,14 @@ std::vector<Case<T>> pattern_cases() {
   using fovea::FullAttention;
   using fovea::LocalAttention;
   constexpr auto top_left = fovea::CausalAlignment::top_left;
+  constexpr auto key_length = fovea::CausalAlignment::key_length;
   return {
       softmax_case<T>("full", FullAttention{}, all_pairs),
       softmax_case<T>("causal", FullAttention{{.causal = true}}, band(kAllKeys, 0)),
       softmax_case<T>("causal_top_left", FullAttention{{.causal = true, .alignment = top_left}},
                       band(kAllKeys, 0, fovea::CausalAlignment::top_left)),
+      softmax_case<T>("causal_key_length", FullAttention{{.causal = true, .alignment = key_length}},
+                      band(kAllKeys, 0, key_length)),
       softmax_case<T>("window", FullAttention{{.window = {9, 5}, .scale = -0.4}}, band(9, 5)),
       softmax_case<T>("causal_window", FullAttention{{.causal = true, .window = {70, 3}}},
                       band(70, 0)),
@@ -60,6 +63,9 @@ std::vector<Case<T>> pattern_cases() {
       softmax_case<T>("local_16_15", LocalAttention{{.left = 16, .right = 15}}, band(16, 15)),
       softmax_case<T>("local_128_128", LocalAttention{{.left = 128, .right = 128}}, band(128, 128)),
       softmax_case<T>("local_0_7", LocalAttention{{.right = 7, .scale = 0.3}}, band(0, 7)),
+      softmax_case<T>("local_key_length",
+                      LocalAttention{{.left = 20, .right = 2, .alignment = key_length}},
+                      band(20, 2, key_length)),
       softmax_case<T>("local_top_left",
                       LocalAttention{{.left = 20, .right = 2, .alignment = top_left}},
                       band(20, 2, fovea::CausalAlignment::top_left)),
@@ -72,6 +78,7 @@ std::vector<Case<T>> option_cases() {
   using fovea::FullAttention;
   using fovea::LocalAttention;
   constexpr auto top_left = fovea::CausalAlignment::top_left;
+  constexpr auto key_length = fovea::CausalAlignment::key_length;
   constexpr fovea::Dropout some{.probability = 0.3, .seed = 0x123456789abcdef};
   const Extras everything = {.bias = "hqk", .mask = "bqk", .alibi = true, .sink = true};
   return {
@@ -95,6 +102,12 @@ std::vector<Case<T>> option_cases() {
       softmax_case<T>("causal_everything",
                       FullAttention{{.causal = true, .soft_cap = 2.5, .dropout = some}},
                       band(kAllKeys, 0), everything),
+      softmax_case<T>("full_key_length_everything",
+                      FullAttention{{.alignment = key_length, .soft_cap = 2.5, .dropout = some}},
+                      all_pairs, everything),
+      own_cap_case<T>("causal_key_length_own_cap_and_everything",
+                      FullAttention{{.causal = true, .alignment = key_length, .dropout = some}},
+                      band(kAllKeys, 0, key_length), everything),
       softmax_case<T>("local_bias_sink", LocalAttention{{.left = 70, .right = 5}}, band(70, 5),
                       {.bias = "bhqk", .sink = true}),
       softmax_case<T>(

@@ -14,8 +14,8 @@ namespace {
 
 /// A law of head, position and key.
 template <class F>
-Law by_positions(F&& f) {
-  return [f](const Pair& p) { return f(p.h, p.i(), p.j); };
+Law by_positions(F&& f, fovea::CausalAlignment alignment) {
+  return [f, alignment](const Pair& p) { return f(p.h, p.position(alignment), p.j); };
 }
 
 /// The first `count` positions see all keys, and all see them.
@@ -23,7 +23,7 @@ bool global_pair(Index i, Index j, Index count) { return (0 <= i && i < count) |
 
 template <class T, class Op, class F>
 Case<T> sparse_case(const std::string& name, const Op& op, F&& law, const Extras& extras = {}) {
-  Case<T> made = softmax_case<T>(name, op, by_positions(law), extras);
+  Case<T> made = softmax_case<T>(name, op, by_positions(law, op.options.alignment), extras);
   const fovea::AnyPattern pattern = op.pattern(0, {64, 64, 0});
   made.in_runs = true;
   made.staged = pattern.stage_count() > 1;
@@ -35,7 +35,6 @@ template <class T>
 std::vector<Case<T>> strided_cases() {
   using fovea::HeadAssignment;
   using fovea::StridedAttention;
-  constexpr auto top_left = fovea::CausalAlignment::top_left;
   constexpr fovea::Dropout some{.probability = 0.3, .seed = 0x123456789abcdef};
   const auto separate = [](Index l) {
     return [=](Index h, Index i, Index j) {
@@ -49,11 +48,18 @@ std::vector<Case<T>> strided_cases() {
   const auto both_ways = [](Index, Index i, Index j) {
     return std::abs(i - j) < 12 || (i - j) % 12 == 0;
   };
-  const Case<T> top = softmax_case<T>(
-      "strided_top_left",
-      StridedAttention{{.stride = 5, .heads = HeadAssignment::only_second, .alignment = top_left}},
-      [](const Pair& p) { return strided_second(p.row, p.j, 5); });
-  std::vector<Case<T>> made = {
+  return {
+      sparse_case<T>("strided_top_left",
+                     StridedAttention{{.stride = 5,
+                                       .heads = HeadAssignment::only_second,
+                                       .alignment = fovea::CausalAlignment::top_left}},
+                     [](Index, Index i, Index j) { return strided_second(i, j, 5); }),
+      sparse_case<T>("strided_key_length",
+                     StridedAttention{{.stride = 11,
+                                       .heads = HeadAssignment::merged,
+                                       .alignment = fovea::CausalAlignment::key_length,
+                                       .dropout = some}},
+                     merged(11), {.alibi = true}),
       sparse_case<T>("strided", StridedAttention{{.stride = 7}}, separate(7)),
       sparse_case<T>("strided_first",
                      StridedAttention{{.stride = 40, .heads = HeadAssignment::only_first}},
@@ -85,9 +91,6 @@ std::vector<Case<T>> strided_cases() {
       sparse_case<T>("strided_bias_of_all_heads", StridedAttention{{.stride = 5}}, separate(5),
                      {.bias = "qk"}),
   };
-  made.push_back(top);
-  made.back().in_runs = true;
-  return made;
 }
 
 template <class T>
@@ -109,6 +112,12 @@ std::vector<Case<T>> fixed_cases() {
           [](Index, Index i, Index j) { return fixed_second(i, j, 10, 2); }),
       sparse_case<T>("fixed_merged",
                      FixedAttention{{.stride = 20, .summary = 4, .heads = HeadAssignment::merged}},
+                     merged(20, 4)),
+      sparse_case<T>("fixed_key_length",
+                     FixedAttention{{.stride = 20,
+                                     .summary = 4,
+                                     .heads = HeadAssignment::merged,
+                                     .alignment = fovea::CausalAlignment::key_length}},
                      merged(20, 4)),
       sparse_case<T>("fixed_merged_bias_of_keys",
                      FixedAttention{{.stride = 9, .summary = 2, .heads = HeadAssignment::merged}},
@@ -158,6 +167,9 @@ std::vector<Case<T>> composed_cases() {
       .block = 16, .global_blocks = 1, .random_blocks = 2, .seed = 5};
   fovea::BigBirdOptions causal_bird = bird;
   causal_bird.causal = true;
+  fovea::BigBirdOptions placed_bird = bird;
+  placed_bird.alignment = fovea::CausalAlignment::key_length;
+  placed_bird.last_global_blocks = 1;
   fovea::BigBirdOptions last_bird = bird;
   last_bird.last_global_blocks = 2;
   return {
@@ -172,6 +184,13 @@ std::vector<Case<T>> composed_cases() {
                      {.bias = "bhqk", .sink = true}),
       bird_case("big_bird", bird),
       bird_case("big_bird_causal", causal_bird),
+      bird_case("big_bird_key_length", placed_bird),
+      sparse_case<T>("longformer_key_length",
+                     LongformerAttention{{.left = 70,
+                                          .first_global = 20,
+                                          .causal = true,
+                                          .alignment = fovea::CausalAlignment::key_length}},
+                     causal_longformer),
       bird_case("big_bird_mask_alibi", bird, {.mask = "bqk", .alibi = true}),
       sparse_case<T>(
           "dilated", SparseAttention{{.patterns = {fovea::DilatedWindow{4, 2, 3}}, .scale = 0.3}},

@@ -64,9 +64,11 @@ struct Problem {
         [&](Index b, Index h, Index n, Index d) { return static_cast<float>(x(b, h, n, d)); });
   }
 
-  AllInputs<S> inputs() const { return {q.view(), k.view(), v.view(), key_lengths}; }
+  AllInputs<S> inputs() const {
+    return {q.view(), k.view(), v.view(), key_lengths, {}, {}, first_positions};
+  }
   AllInputs<float> float_inputs() const {
-    return {float_q.view(), float_k.view(), float_v.view(), key_lengths};
+    return {float_q.view(), float_k.view(), float_v.view(), key_lengths, {}, {}, first_positions};
   }
   Shape out_shape() const {
     const Shape& s = q.shape();
@@ -77,6 +79,7 @@ struct Problem {
   Tensor<S> q, k, v;
   Tensor<float> float_q, float_k, float_v;
   std::vector<Index> key_lengths = {};
+  std::vector<Index> first_positions = {};
 };
 
 /// Whether x is y rounded by Eigen; any NaN equals any NaN.
@@ -177,6 +180,9 @@ TYPED_TEST(StorageOf, RoundsTheFloatResultOfGroupedHeadsAndKeyLengths) {
     Problem<TypeParam> problem({3, 6, 2, 70, 150, 24, 18});
     expect_rounded_by_every_pattern(problem);
     problem.key_lengths = {150, 0, 41};
+    problem.first_positions = {80, 80, 80};
+    expect_rounded_by_every_pattern(problem);
+    problem.first_positions = {80, -70, -29};
     expect_rounded_by_every_pattern(problem);
   });
 }

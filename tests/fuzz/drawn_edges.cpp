@@ -155,6 +155,9 @@ void try_smart_bird(Bytes& bytes) {
     problem.cu_q = {0, bytes(0, s.queries), s.queries};
     problem.cu_k = {0, bytes(0, s.keys), s.keys};
   }
+  if (!problem.key_lengths.empty() && options.alignment == fovea::CausalAlignment::bottom_right) {
+    problem.first_positions.assign(as_size(s.batch), s.keys - s.queries);
+  }
   if (bytes.once_in(3)) {
     problem.draws = Tensor<T>({s.batch, s.heads, s.queries, s.keys});
     problem.draws->fill([=](Index b, Index h, Index i, Index j) {

@@ -29,7 +29,7 @@ template <class T>
 Case<T> drawn_block_case(Bytes& bytes) {
   const fovea::BlockSparseOptions o = drawn_block_sparse(bytes);
   const Law law = [o](const Pair& p) {
-    const Index i = position_of(p, o.alignment);
+    const Index i = p.position(o.alignment);
     const fovea::BlockRows& rows = o.layouts[as_size(p.h) % o.layouts.size()];
     const Index row = block_of(i, o.block);
     if (row < 0 || row + 1 >= std::ssize(rows.offsets) || (o.causal && p.j > i)) return false;
@@ -65,7 +65,7 @@ Case<T> drawn_indexed_case(Bytes& bytes) {
   const auto turns = static_cast<std::uint64_t>(bytes.once_in(2) ? bytes(1, 4) : bytes(1, 200));
   const Law listed = [turns](const Pair& p) { return hash(77, p.h, p.i(), p.j, 0) % turns == 0; };
   const Law law = [=, o = op.options](const Pair& p) {
-    return listed(p) && (!o.causal || p.j <= position_of(p, o.alignment));
+    return listed(p) && (!o.causal || p.j <= p.position(o.alignment));
   };
   return indexed_case<T>("drawn indexed", op, listed, law);
 }

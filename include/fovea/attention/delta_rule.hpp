@@ -11,7 +11,7 @@ FOVEA_NAMESPACE_BEGIN
 
 /// Options of DeltaRuleAttention.
 struct DeltaRuleOptions {
-  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
+  /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
 };
 

@@ -37,7 +37,7 @@ struct FmmOptions {
   bool causal = (LinearTerm<Terms>::kIsDelta || ...);
   /// Scale of the near field's logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
+  /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   /// If true, a row is divided by w1 + r w2, which is the sum of its weights if each of the r terms
   /// sums to 1. (Joint maps are one term, and for the mean r is 1.)

@@ -127,6 +127,8 @@ class IndexedAttention : public ForwardCalls<IndexedAttention>,
     check_softmax_options<Compute<T>>(name(), {.scale = options.scale});
     check_inputs(name(), inputs);
     check_packing(name(), inputs);
+    check_first_positions(name(), inputs);
+    check_alignment(name(), inputs, options.alignment, [&] { return options.causal; });
   }
 
   /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the

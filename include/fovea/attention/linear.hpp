@@ -14,7 +14,7 @@ template <class... Maps>
 struct LinearOptions {
   /// If true, row i sees no key after its own position; it sees the key at its own position.
   bool causal = false;
-  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
+  /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   /// The policy for denominators that vanish or change sign. It must be given if a map can be
   /// negative; otherwise the default is Denominator::propagate.

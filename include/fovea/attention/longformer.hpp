@@ -26,7 +26,7 @@ struct LongformerOptions {
   bool causal = false;
   /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
+  /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   /// If set, the logit z becomes cap tanh(z / cap), before bias, ALiBi and mask.
   std::optional<double> soft_cap = {};
@@ -135,7 +135,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   void check(const InputsOf<LongformerAttention, T>& inputs, const View<T>& out,
              const SavedOf<LongformerAttention, T>& saved = {}) const {
     check_tensors(inputs, out, saved);
-    check_pattern(sequence_shape(shape_of(inputs.shared())));
+    Base::check_sequences(inputs.shared());
   }
 
   /// The same without check_pattern, for the sequences of a decoder, which still grow.
@@ -160,7 +160,7 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
                       const SavedOf<LongformerAttention, T>& saved, const View<const T>& d_out,
                       const GradsOf<LongformerAttention, T>& grads) const {
     check_backward_tensors(inputs, out, saved, d_out, grads);
-    check_pattern(sequence_shape(shape_of(inputs.shared())));
+    Base::check_sequences(inputs.shared());
   }
 
   /// The same without check_pattern, for a part of the rows of a sequence.

@@ -12,12 +12,20 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Which pair a logit belongs to.
+/// Which pair a logit belongs to. The key is one of the rows of k of the sequence; the position of
+/// the query need not be: it is row plus the position of row 0, which may be outside of [0, Nk).
+/// (SequenceShape, CausalAlignment and SoftmaxInputs::first_positions say where row 0 is: with more
+/// queries than keys it is negative for bottom_right, for top_left the last rows are behind the
+/// last key.) A causal pattern hides all keys from rows before position 0, but the modifier may be
+/// asked for them as for any hidden pair, and without such a pattern they see keys. So a table that
+/// has Nq rows is read by `row`, and one of positions must be bounded by the modifier.
 struct ScorePair {
   Index batch = 0;  ///< number of the sequence
   Index head = 0;   ///< number of the query head
   Index query = 0;  ///< position of the query
-  Index key = 0;    ///< position of the key
+  Index key = 0;    ///< position of the key, in [0, Nk)
+  /// Row of the query in its sequence, in [0, Nq): of q, or in a decoder of the q of this step.
+  Index row = 0;
 };
 
 /// A user's function of the logit z = scale <q, k> of a pair. It must give the same number whenever
@@ -40,7 +48,7 @@ namespace detail {
 
 constexpr ScorePair pair_of(const PairRow& pairs, Index n) {
   return {pairs.batch, pairs.head, pairs.query + pairs.query_step * n,
-          pairs.key + pairs.key_step * n};
+          pairs.key + pairs.key_step * n, pairs.row + pairs.query_step * n};
 }
 
 template <class M, class T>
@@ -68,8 +76,8 @@ void modifier_slopes(const void* modifier, const PairRow& pairs, const T* logits
 /// their gradients are sums of `grads.bias` of a bias of zeros.
 ///
 /// `backward` does not compile for a modifier without `derivative`. m is called for the pairs of
-/// whole tiles, hidden ones among them, with their logits, and never with positions outside the
-/// sequence.
+/// whole tiles, hidden ones among them, with their logits. Rows and keys are always those of the
+/// sequence; ScorePair says when the position of a query is not one of a key.
 /// Cost: that of `Op`, and one call of m for each pair, in rows of up to 128; the backward pass
 /// calls it again, with its derivative.
 /// \tparam Op a softmax operator, such as FullAttention

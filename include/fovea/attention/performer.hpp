@@ -21,7 +21,7 @@ FOVEA_NAMESPACE_BEGIN
 struct PerformerOptions {
   /// If true, row i sees no key after its own position; it sees the key at its own position.
   bool causal = false;
-  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
+  /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
 };
 
@@ -132,6 +132,8 @@ class PerformerAttention : public ForwardCalls<PerformerAttention>,
     static_assert(std::floating_point<T>, "fovea: Performer attention is of float or double");
     check_inputs(name(), inputs);
     check_packing(name(), inputs);
+    check_first_positions(name(), inputs);
+    check_alignment(name(), inputs, options.alignment, [&] { return options.causal; });
     const fovea::Shape& q = inputs.q.shape();
     check_projection(name(), inputs.projection, q[3], -1, q[0] * q[1] * q[2] > 0);
   }

@@ -84,7 +84,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   template <class T = float, class E = Serial>
   void select(const SketchInputs<T>& inputs, const View<Index>& indices, E&& executor = {}) const {
     check_smart_bird_options<T>(name(), options);
-    check_sketch(name(), inputs, indices.heads());
+    check_sketch(name(), options, inputs, indices.heads());
     check_output(
         name(), "indices", indices, inputs,
         {inputs.sketch_q.batch(), indices.heads(), inputs.sketch_q.rows(), options.keys_per_row});
@@ -102,7 +102,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   [[nodiscard]] IndexTensor select(const SketchInputs<T>& inputs, Index heads,
                                    E&& executor = {}) const {
     check_smart_bird_options<T>(name(), options);
-    check_sketch(name(), inputs, heads);
+    check_sketch(name(), options, inputs, heads);
     IndexTensor indices(
         {inputs.sketch_q.batch(), heads, inputs.sketch_q.rows(), options.keys_per_row});
     select<T>(inputs, indices.view(), executor);
@@ -125,7 +125,7 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
                       const SavedOf<SmartBirdAttention, T>& saved, const View<const T>& d_out,
                       const GradsOf<SmartBirdAttention, T>& grads) const {
     check_smart_bird_options<Compute<T>>(name(), options);
-    check_smart_bird_inputs(name(), inputs);
+    check_smart_bird_inputs(name(), options, inputs);
     if (!saved.indices.is_none()) check_indices(name(), with_indices(inputs, saved.indices));
     check_rows(name(), "out", inputs, out);
     check_rows(name(), "d_out", inputs, d_out);

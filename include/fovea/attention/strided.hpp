@@ -22,7 +22,7 @@ struct StridedOptions {
   StridedReach reach = StridedReach::formula;
   /// Scale of the logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};
-  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
+  /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   /// If set, the logit z becomes cap tanh(z / cap), before bias, ALiBi and mask.
   std::optional<double> soft_cap = {};

@@ -178,23 +178,24 @@ backward(const IndexedAttention& op, const InputsOf<IndexedAttention, T>& inputs
   const View<const T> d_from(d_out);
   std::string call = detail::indexed_text(op, ".backward", inputs, rows);
   call.append(", keys ").append(std::to_string(inputs.indices.width()));
+  const auto check = [&] {
+    detail::check_indexed(inputs, rows, [&](const IndexedInputs<T>& own) {
+      op.check_backward_tensors(own, from, saved, d_from, grads);
+    });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    return detail::backward_whole(op, inputs, from, saved, d_from, grads, rows, call, check,
+                                  executor);
+  }
   IndexTensor lists;
-  return detail::run_call(
-      rows, op.name(), call,
-      [&] {
-        detail::check_indexed(inputs, rows, [&](const IndexedInputs<T>& own) {
-          op.check_backward_tensors(own, from, saved, d_from, grads);
-        });
-      },
-      executor,
-      [&](auto& /*threads*/) {
-        lists = detail::visible_lists(inputs, op.options.causal, rows);
-        IndexedInputs<T> visible = inputs;
-        visible.key_lengths = {};
-        visible.indices = std::as_const(lists).view();
-        return std::make_unique<IndexedBackwardPass<T>>(op.options.scale, visible, from, saved,
-                                                        d_from, grads, rows);
-      });
+  return detail::run_call(rows, op.name(), call, check, executor, [&](auto& /*threads*/) {
+    lists = detail::visible_lists(inputs, op.options.causal, rows);
+    IndexedInputs<T> visible = inputs;
+    visible.key_lengths = {};
+    visible.indices = std::as_const(lists).view();
+    return std::make_unique<IndexedBackwardPass<T>>(op.options.scale, visible, from, saved, d_from,
+                                                    grads, rows);
+  });
 }
 
 }  // namespace distributed

@@ -15,6 +15,7 @@
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/options_text.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -150,17 +151,17 @@ template <class Out, class E = Serial, class T = Scalar<Out>>
 Traffic forward(const IndexedAttention& op, const InputsOf<IndexedAttention, T>& inputs, Out&& out,
                 const SavedOf<IndexedAttention, T>& saved, const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
-  return detail::run_call(
-      rows, op.name(), detail::indexed_text(op, ".forward", inputs, rows),
-      [&] {
-        detail::check_indexed(
-            inputs, rows, [&](const IndexedInputs<T>& own) { op.check_tensors(own, to, saved); });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<IndexedForwardPass<T>>(op.options, inputs, to, saved, rows,
-                                                       threads);
-      });
+  const std::string call = detail::indexed_text(op, ".forward", inputs, rows);
+  const auto check = [&] {
+    detail::check_indexed(inputs, rows,
+                          [&](const IndexedInputs<T>& own) { op.check_tensors(own, to, saved); });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
+  }
+  return detail::run_call(rows, op.name(), call, check, executor, [&](auto& threads) {
+    return std::make_unique<IndexedForwardPass<T>>(op.options, inputs, to, saved, rows, threads);
+  });
 }
 
 /// The same, where nothing is saved.

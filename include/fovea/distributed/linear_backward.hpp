@@ -284,18 +284,19 @@ requires FarFieldAttention<Op, T> Traffic backward(const Op& op, const InputsOf<
   std::string call = detail::linear_text(op, ".backward", inputs, rows);
   call.append(is_saved ? ", near field saved" : "");
   call.append(detail::logits_text(op, in, all));
-  return detail::run_call(
-      rows, Op::name(), call,
-      [&] {
-        detail::check_call(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
-          op.check_backward(own, from, saved, d_from, grads);
-        });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<LinearBackwardPass<Op, T>>(op, in, saved, is_saved, d_from, all,
-                                                           rows, threads);
-      });
+  const auto check = [&] {
+    detail::check_call(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
+      op.check_backward(own, from, saved, d_from, grads);
+    });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    return detail::backward_whole(op, inputs, from, is_saved ? saved : SavedOf<Op, T>{}, d_from,
+                                  grads, rows, call, check, executor);
+  }
+  return detail::run_call(rows, Op::name(), call, check, executor, [&](auto& threads) {
+    return std::make_unique<LinearBackwardPass<Op, T>>(op, in, saved, is_saved, d_from, all, rows,
+                                                       threads);
+  });
 }
 
 }  // namespace distributed

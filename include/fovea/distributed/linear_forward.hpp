@@ -15,6 +15,7 @@
 #include "fovea/attention/linear/operator.hpp"
 #include "fovea/distributed/linear/far_field.hpp"
 #include "fovea/distributed/messages/options_text.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -144,17 +145,18 @@ requires FarFieldAttention<Op, T> Traffic forward(const Op& op, const InputsOf<O
                                                   Out&& out, const SavedOf<Op, T>& saved,
                                                   const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
-  return detail::run_call(
-      rows, Op::name(), detail::linear_text(op, ".forward", inputs, rows),
-      [&] {
-        detail::check_call(Op::name(), inputs, rows,
-                           [&](const InputsOf<Op, T>& own) { op.check(own, to, saved); });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<LinearForwardPass<Op, T>>(
-            op, fovea::detail::inputs_as<LinearFamilyInputs<T>>(inputs), to, saved, rows, threads);
-      });
+  const std::string call = detail::linear_text(op, ".forward", inputs, rows);
+  const auto check = [&] {
+    detail::check_call(Op::name(), inputs, rows,
+                       [&](const InputsOf<Op, T>& own) { op.check(own, to, saved); });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
+  }
+  return detail::run_call(rows, Op::name(), call, check, executor, [&](auto& threads) {
+    return std::make_unique<LinearForwardPass<Op, T>>(
+        op, fovea::detail::inputs_as<LinearFamilyInputs<T>>(inputs), to, saved, rows, threads);
+  });
 }
 
 /// The same, where nothing is saved.

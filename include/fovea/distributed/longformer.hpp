@@ -134,15 +134,17 @@ Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttentio
                 Out&& out, const SavedOf<LongformerAttention, T>& saved, const Rows& rows,
                 E&& executor = {}) {
   const View<T> to(out);
+  const std::string text = detail::longformer_text(op, ".forward", inputs, rows);
+  const auto check = [&] {
+    detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
+      op.check_tensors(own, to, saved, rows.count());
+    });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    return detail::forward_whole(op, inputs, to, saved, rows, text, check, executor);
+  }
   const auto call = [&](const auto& prepare) {
-    return detail::run_call(
-        rows, op.name(), detail::longformer_text(op, ".forward", inputs, rows),
-        [&] {
-          detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
-            op.check_tensors(own, to, saved, rows.count());
-          });
-        },
-        executor, prepare);
+    return detail::run_call(rows, op.name(), text, check, executor, prepare);
   };
   if (!inputs.has_global()) {
     return call([&](auto& threads) {
@@ -191,15 +193,18 @@ backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& 
   const View<const T> d_from(d_out);
   std::string text = detail::longformer_text(op, ".backward", inputs, rows);
   if (!grads.sink.empty()) text.append(", gradients of sinks");
+  const auto check = [&] {
+    detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
+      op.check_backward_tensors(own, from, saved, d_from, grads, rows.count());
+    });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    return detail::backward_whole(op, inputs, from, saved, d_from, grads, rows, text, check,
+                                  executor);
+  }
   const auto call = [&](const auto& prepare) {
-    return detail::run_backward_call(
-        rows, op.name(), text, inputs, grads,
-        [&] {
-          detail::check_longformer(op, inputs, rows, [&](const LongformerInputs<T>& own) {
-            op.check_backward_tensors(own, from, saved, d_from, grads, rows.count());
-          });
-        },
-        executor, prepare);
+    return detail::run_backward_call(rows, op.name(), text, inputs, grads, check, executor,
+                                     prepare);
   };
   if (!inputs.has_global()) {
     return call([&](auto& threads, const detail::OneRowLogits& one_row) {

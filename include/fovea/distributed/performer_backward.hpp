@@ -145,17 +145,18 @@ backward(const PerformerAttention& op, const InputsOf<PerformerAttention, T>& in
   const View<const T> d_from(d_out);
   std::string text = detail::performer_text(op, ".backward", inputs, rows);
   if (!grads.projection.is_none()) text.append(", gradient of the projection");
-  return detail::run_call(
-      rows, op.name(), text,
-      [&] {
-        detail::check_call(op.name(), inputs, rows, [&](const PerformerInputs<T>& own) {
-          op.check_backward(own, from, saved, d_from, grads);
-        });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<PerformerBackwardPass<T>>(op, inputs, d_from, grads, rows, threads);
-      });
+  const auto check = [&] {
+    detail::check_call(op.name(), inputs, rows, [&](const PerformerInputs<T>& own) {
+      op.check_backward(own, from, saved, d_from, grads);
+    });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    return detail::backward_whole(op, inputs, from, saved, d_from, grads, rows, text, check,
+                                  executor);
+  }
+  return detail::run_call(rows, op.name(), text, check, executor, [&](auto& threads) {
+    return std::make_unique<PerformerBackwardPass<T>>(op, inputs, d_from, grads, rows, threads);
+  });
 }
 
 }  // namespace distributed

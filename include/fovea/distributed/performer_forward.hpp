@@ -16,6 +16,7 @@
 #include "fovea/distributed/linear/key_head_chain.hpp"
 #include "fovea/distributed/linear/spread_feature_totals.hpp"
 #include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/segments/segment_keys.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -257,16 +258,17 @@ requires std::floating_point<T> Traffic forward(const PerformerAttention& op,
                                                 const SavedOf<PerformerAttention, T>& saved,
                                                 const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
-  return detail::run_call(
-      rows, op.name(), detail::performer_text(op, ".forward", inputs, rows),
-      [&] {
-        detail::check_call(op.name(), inputs, rows,
-                           [&](const PerformerInputs<T>& own) { op.check(own, to, saved); });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<PerformerForwardPass<T>>(op, inputs, to, rows, threads);
-      });
+  const std::string call = detail::performer_text(op, ".forward", inputs, rows);
+  const auto check = [&] {
+    detail::check_call(op.name(), inputs, rows,
+                       [&](const PerformerInputs<T>& own) { op.check(own, to, saved); });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
+  }
+  return detail::run_call(rows, op.name(), call, check, executor, [&](auto& threads) {
+    return std::make_unique<PerformerForwardPass<T>>(op, inputs, to, rows, threads);
+  });
 }
 
 /// The same, where nothing is saved.

@@ -72,7 +72,8 @@ backward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention, T>& in
       executor,
       [&](auto& /*threads*/) {
         auto listed = with_indices(inputs, View<const Index>(saved.indices));
-        listed.key_lengths = {};  // what was chosen is visible
+        listed.key_lengths = {};      // what was chosen is visible
+        listed.first_positions = {};  // wherever rows are
         return std::make_unique<IndexedBackwardPass<T>>(
             op.options.scale, listed, from, IndexedSaved<T>{saved.lse}, d_from, grads, rows);
       });

@@ -157,20 +157,20 @@ Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention,
                 E&& executor = {}) {
   const View<T> to(out);
   const char* const name = SmartBirdAttention::name();
-  return detail::run_call(
-      rows, name, detail::smart_bird_text(op.options, ".forward", inputs, rows),
-      [&] {
-        if (!inputs.draws.is_none()) {
-          refuse(name, "draws", "given", "none, since the sequence is spread over ranks");
-        }
-        detail::check_call(name, inputs, rows,
-                           [&](const SmartBirdInputs<T>& own) { op.check(own, to, saved); });
-      },
-      executor,
-      [&](auto& threads) {
-        return std::make_unique<SmartBirdForwardPass<T>>(op.options, inputs, to, saved, rows,
-                                                         threads);
-      });
+  const std::string call = detail::smart_bird_text(op.options, ".forward", inputs, rows);
+  const auto check = [&] {
+    if (!inputs.draws.is_none()) {
+      refuse(name, "draws", "given", "none, since the sequence is spread over ranks");
+    }
+    detail::check_call(name, inputs, rows,
+                       [&](const SmartBirdInputs<T>& own) { op.check(own, to, saved); });
+  };
+  if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
+    return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
+  }
+  return detail::run_call(rows, name, call, check, executor, [&](auto& threads) {
+    return std::make_unique<SmartBirdForwardPass<T>>(op.options, inputs, to, saved, rows, threads);
+  });
 }
 
 /// The same, where nothing is saved.

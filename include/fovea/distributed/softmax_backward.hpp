@@ -333,21 +333,23 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
   std::string call = detail::call_text(Op::name(), ".backward", inputs, rows);
   call.append(detail::softmax_text(op.softmax_options()));
   if (!grads.sink.empty()) call.append(", gradients of sinks");
-  return detail::run_backward_call(
-      rows, Op::name(), call, inputs, grads,
-      [&] {
-        detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
-          op.check_backward_tensors(own, from, saved, d_from, grads, rows.count());
-        });
-        op.check_pattern(detail::whole_sequence(op, rows));
-      },
-      executor,
-      [&](auto& threads, const detail::OneRowLogits& one_row) {
-        auto pass = std::make_unique<SoftmaxBackwardPass<Op, T>>(op, inputs, from, saved, d_from,
-                                                                 grads, rows, one_row);
-        pass->reserve(threads);
-        return pass;
-      });
+  const auto check = [&] {
+    detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
+      op.check_backward_tensors(own, from, saved, d_from, grads, rows.count());
+    });
+    op.check_pattern(detail::whole_sequence(op, rows));
+  };
+  if (detail::are_rows_moved(inputs, op.softmax_options().alignment, rows)) {
+    return detail::backward_whole(op, inputs, from, saved, d_from, grads, rows, call, check,
+                                  executor);
+  }
+  return detail::run_backward_call(rows, Op::name(), call, inputs, grads, check, executor,
+                                   [&](auto& threads, const detail::OneRowLogits& one_row) {
+                                     auto pass = std::make_unique<SoftmaxBackwardPass<Op, T>>(
+                                         op, inputs, from, saved, d_from, grads, rows, one_row);
+                                     pass->reserve(threads);
+                                     return pass;
+                                   });
 }
 
 }  // namespace distributed

@@ -14,6 +14,7 @@
 
 #include "fovea/distributed/messages/exchange.hpp"
 #include "fovea/distributed/messages/options_text.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/softmax/call.hpp"
 
@@ -319,6 +320,9 @@ class SoftmaxForwardPass {
 /// computes. std::runtime_error if MPI fails.
 ///
 /// Cost: that of the rank's rows, and each key and value that they see received once.
+/// (Where rows are not at the positions of their keys, as CausalAlignment::key_length and
+/// first_positions may say, every rank gets all rows and computes the whole call; so it is for all
+/// operators, and in `backward`.)
 /// Memory: a copy of the rank's keys and values that others see, or that rows see which see
 /// others', too, and what these receive, which `rows` keeps for the next call; all other rows read
 /// them where they are. Where a block of the pattern sees neighbouring keys alone, and many, those
@@ -328,22 +332,22 @@ requires PatternAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op
                                                  Out&& out, const SavedOf<Op, T>& saved,
                                                  const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
-  return detail::run_call(
-      rows, Op::name(),
-      detail::call_text(Op::name(), ".forward", inputs, rows) +
-          detail::softmax_text(op.softmax_options()),
-      [&] {
-        detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
-          op.check_tensors(own, to, saved, rows.count());
-        });
-        op.check_pattern(detail::whole_sequence(op, rows));
-      },
-      executor,
-      [&](auto& threads) {
-        auto pass = std::make_unique<SoftmaxForwardPass<Op, T>>(op, inputs, to, saved, rows);
-        pass->reserve(threads);
-        return pass;
-      });
+  const std::string call = detail::call_text(Op::name(), ".forward", inputs, rows) +
+                           detail::softmax_text(op.softmax_options());
+  const auto check = [&] {
+    detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
+      op.check_tensors(own, to, saved, rows.count());
+    });
+    op.check_pattern(detail::whole_sequence(op, rows));
+  };
+  if (detail::are_rows_moved(inputs, op.softmax_options().alignment, rows)) {
+    return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
+  }
+  return detail::run_call(rows, Op::name(), call, check, executor, [&](auto& threads) {
+    auto pass = std::make_unique<SoftmaxForwardPass<Op, T>>(op, inputs, to, saved, rows);
+    pass->reserve(threads);
+    return pass;
+  });
 }
 
 /// The same, where nothing is saved.

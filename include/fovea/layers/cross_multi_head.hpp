@@ -41,8 +41,9 @@ class CrossMultiHeadDecoder;
 
 /// y = concat_h(Op(x W_Q^h, m W_K^h, m W_V^h)) W_O, for x and y [B, 1, Lq, Dm] and the memory m
 /// [B, 1, Lk, Dmem], with dense rows. W_K and W_V stand side by side in one matrix [Dmem, 2 Hk D].
-/// The operator is any softmax operator, and says with its alignment where the rows stand among the
-/// keys if its pattern asks for that; FullAttention, not causal, does not.
+/// The operator is any softmax operator, and says with its alignment at which positions the rows are
+/// if its pattern depends on that; FullAttention, not causal, does not. With key lengths of the
+/// memory such a pattern needs CausalAlignment::key_length or top_left.
 ///
 /// The layer keeps 2 H D numbers per row of x and 2 Hk D per row of the memory, takes as many for
 /// gradients, and keeps what the operator keeps. The bits are the same for any number of threads.

@@ -169,6 +169,15 @@ class AnyPattern {
   /// The only keys that queries see in this stage.
   KeyColumns key_columns(Index stage) const { return pattern_->key_columns(stage); }
 
+  /// Whether what the rows of a sequence see depends on their positions: one of them does not see
+  /// every key, or a stage has a Reach.
+  bool knows_positions(const SequenceShape& shape) const {
+    for (Index s = 0; s < stage_count(); ++s) {
+      if (reach(s).before < kFarPosition || reach(s).after < kFarPosition) return true;
+    }
+    return visible_pairs(shape) != add_pairs(0, shape.queries, shape.keys);
+  }
+
   /// The number of visible (query, key) pairs in all stages; the largest Index if there are more.
   Index visible_pairs(const SequenceShape& shape) const {
     Index pairs = 0;

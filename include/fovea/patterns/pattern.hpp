@@ -15,10 +15,14 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Where causal attention puts query row 0 if there are not as many queries as keys.
+/// The position of query row 0 among the keys, from which those of all rows follow.
 enum class CausalAlignment {
-  bottom_right,  ///< Queries end where keys end: row r has position r + Nk - Nq.
+  bottom_right,  ///< Queries end where the rows of k end: row r has position r + Nk - Nq.
   top_left,      ///< Queries begin where keys begin: row r has position r.
+  /// Queries end where the keys of their sequence end: row r of batch entry b has position r +
+  /// key_lengths[b] - Nq, which is negative for the first rows if there are more queries than keys.
+  /// Without key lengths, and in packed sequences, it is bottom_right.
+  key_length,
 };
 
 /// The sizes of one sequence. Row r of the queries has the position r + first_position.
@@ -27,9 +31,9 @@ struct SequenceShape {
   Index keys = 0;            ///< Nk, the number of keys; their positions are [0, Nk)
   Index first_position = 0;  ///< the position of query row 0
 
-  /// The shape whose first position follows from an alignment.
+  /// The shape whose first position follows from an alignment, if all keys are visible.
   static constexpr SequenceShape of(Index queries, Index keys, CausalAlignment alignment) {
-    return {queries, keys, alignment == CausalAlignment::bottom_right ? keys - queries : 0};
+    return {queries, keys, alignment == CausalAlignment::top_left ? 0 : keys - queries};
   }
 };
 

@@ -137,11 +137,10 @@ namespace detail {
 template <class T, class F>
 void for_each_delta_head(const bench::AllInputs<T>& in, const OracleDelta<T>& op, F&& f) {
   for (const OracleSequence& s : oracle_sequences(in)) {
-    const bool ends = op.alignment == fovea::CausalAlignment::bottom_right;
     const Index length = std::min(s.keys, s.length);
     std::vector<OracleDeltaRow> rows;
     for (Index r = 0; r < s.queries; ++r) {
-      const Index last = std::min((ends ? r + s.keys - s.queries : r), length - 1);
+      const Index last = std::min(s.position(r, op.alignment), length - 1);
       if (last >= 0) rows.push_back({s.first_query + r, last});
     }
     if (rows.empty()) continue;

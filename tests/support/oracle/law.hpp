@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
+#include "fovea/patterns/pattern.hpp"
 #include "support/index.hpp"
 
 namespace fovea_test {
@@ -17,9 +19,18 @@ struct Pair {
   Index j;
   Index queries;
   Index keys;
+  Index length = keys;              ///< the keys that are visible
+  std::optional<Index> first = {};  ///< the position of row 0, where the inputs give it
 
-  /// The row's position: queries end where keys end (MATHS.md, section 1).
-  Index i() const { return row + keys - queries; }
+  /// The row's position (MATHS.md, section 1).
+  Index position(fovea::CausalAlignment alignment) const {
+    using enum fovea::CausalAlignment;
+    if (first) return row + *first;
+    if (alignment == top_left) return row;
+    return row + (alignment == key_length ? length : keys) - queries;
+  }
+  /// The same by default: queries end where keys end.
+  Index i() const { return position(fovea::CausalAlignment::bottom_right); }
 };
 
 /// Whether a row sees a key, key lengths, mask and bias apart.

@@ -199,7 +199,7 @@ void for_each_linear_row(const bench::AllInputs<T>& in, const Law& law, F&& f) {
       for (Index r = 0; r < s.queries; ++r) {
         OracleLinearPlace at{s.batch, h, s.first_query + r, h / (in.q.heads() / in.k.heads()), {}};
         for (Index j = 0; j < std::min(s.keys, s.length); ++j) {
-          if (law(Pair{s.index, h, r, j, s.queries, s.keys})) at.keys.push_back(s.first_key + j);
+          if (law(s.pair(h, r, j))) at.keys.push_back(s.first_key + j);
         }
         if (!at.keys.empty()) f(at);
       }

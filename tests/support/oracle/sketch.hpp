@@ -100,8 +100,7 @@ template <class T>
 OracleChoice oracle_choice(const bench::AllInputs<T>& in, const fovea::SmartBirdOptions& options,
                            const OracleSequence& s, Index h, Index row) {
   using W = Wide<T>;
-  const bool ends = options.alignment == fovea::CausalAlignment::bottom_right;
-  const Index position = ends ? row + s.keys - s.queries : row;
+  const Index position = s.position(row, options.alignment);
   const Index visible = options.causal ? std::clamp<Index>(position + 1, 0, s.length) : s.length;
   const OracleSketch<T> sketch = oracle_sketch(in, options, s, row, visible);
   OracleChoice choice;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "bench/entries/all_inputs.hpp"
@@ -40,7 +41,15 @@ struct OracleSequence {
   Index queries;
   Index first_key;
   Index keys;
-  Index length;  // its keys at and beyond are invisible
+  Index length;                     // its keys at and beyond are invisible
+  std::optional<Index> first = {};  // the position of row 0, where the inputs give it
+
+  Pair pair(Index h, Index row, Index j) const {
+    return {index, h, row, j, queries, keys, length, first};
+  }
+  Index position(Index row, fovea::CausalAlignment alignment) const {
+    return pair(0, row, 0).position(alignment);
+  }
 };
 
 template <class T>
@@ -52,11 +61,11 @@ std::vector<OracleSequence> oracle_sequences(const bench::AllInputs<T>& in) {
     const Index keys = cu_k[s + 1] - cu_k[s];
     all.push_back({static_cast<Index>(s), 0, cu_q[s], cu_q[s + 1] - cu_q[s], cu_k[s], keys, keys});
   }
-  if (!cu_q.empty()) return all;
-  for (Index b = 0; b < in.q.batch(); ++b) {
+  for (Index b = 0; cu_q.empty() && b < in.q.batch(); ++b) {
     const Index length = in.key_lengths.empty() ? in.k.rows() : in.key_lengths[as_size(b)];
     all.push_back({b, b, 0, in.q.rows(), 0, in.k.rows(), length});
   }
+  for (std::size_t s = 0; s < in.first_positions.size(); ++s) all[s].first = in.first_positions[s];
   return all;
 }
 
@@ -104,7 +113,7 @@ void add_pair(const bench::AllInputs<T>& in, const OracleOperator<T>& op, const 
   using W = Wide<T>;
   const Index h = to.head;
   const Shape at = {s.batch, h, to.query, s.first_key + j};
-  if (j >= s.length || !op.law(Pair{s.index, h, row, j, s.queries, s.keys})) return;
+  if (j >= s.length || !op.law(s.pair(h, row, j))) return;
   if (!in.mask.is_none() && !broadcast_at(in.mask, at)) return;
   const W bias = in.bias.is_none() ? 0 : W{broadcast_at(in.bias, at)};
   if (bias == -std::numeric_limits<W>::infinity()) return;
@@ -124,8 +133,7 @@ void add_pair(const bench::AllInputs<T>& in, const OracleOperator<T>& op, const 
     z = cap * t;
     through = 1 - t * t;
   }
-  const bool ends = op.options.alignment == fovea::CausalAlignment::bottom_right;
-  const Index i = ends ? row + s.keys - s.queries : row;
+  const Index i = s.position(row, op.options.alignment);
   const W distance = static_cast<W>(i < j ? j - i : i - j);
   const W slope = in.alibi_slopes.empty() ? 0 : W{in.alibi_slopes[as_size(h)]};
   const double drop = op.options.dropout.probability;

@@ -13,6 +13,7 @@
 
 #include "fovea/attention/attention.hpp"
 #include "fovea/core/tensor_check.hpp"
+#include "fovea/patterns/pattern.hpp"
 #include "fovea/simd/isa.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -137,6 +138,56 @@ void check_packing(const char* op, const In& inputs) {
                              "k, since there is no cu_seqlens_k");
   }
   detail::check_cu_seqlens(op, "cu_seqlens_k", cu_k, inputs.k.rows(), "k");
+}
+
+/// Checks the positions that inputs give.
+/// \pre check_inputs and check_packing passed
+/// \throws std::invalid_argument
+template <detail::AnyInputs In>
+void check_first_positions(const char* op, const In& inputs) {
+  const auto& given = inputs.first_positions;
+  if (given.empty()) return;
+  const bool packed = !inputs.cu_seqlens_q.empty();
+  const Index count =
+      packed ? static_cast<Index>(inputs.cu_seqlens_q.size()) - 1 : inputs.q.batch();
+  if (static_cast<Index>(given.size()) != count) {
+    refuse(op, "the number of first_positions", std::to_string(given.size()),
+           std::to_string(count) + (packed ? ", the packed sequences" : ", the batch of q") +
+               ", or 0");
+  }
+  for (std::size_t s = 0; s < given.size(); ++s) {
+    if (given[s] >= -kFarPosition / 4 && given[s] <= kFarPosition / 4) continue;
+    refuse(op, "first_positions[" + std::to_string(s) + "]", std::to_string(given[s]),
+           "between -" + std::to_string(kFarPosition / 4) + " and " +
+               std::to_string(kFarPosition / 4));
+  }
+}
+
+/// Refuses what is easily meant otherwise: query rows that end where the rows of k end, though
+/// their sequence has fewer keys.
+/// \param knows_positions called where that matters: whether what a row sees depends on its
+/// position \pre check_first_positions passed \throws std::invalid_argument
+template <detail::AnyInputs In, class KnowsPositions>
+void check_alignment(const char* op, const In& inputs, CausalAlignment alignment,
+                     const KnowsPositions& knows_positions) {
+  const Index queries = inputs.q.rows();
+  const Index keys = inputs.k.rows();
+  if (alignment != CausalAlignment::bottom_right || queries == keys) return;
+  if (queries == 0 || !inputs.first_positions.empty()) return;
+  for (std::size_t b = 0; b < inputs.key_lengths.size(); ++b) {
+    const Index length = inputs.key_lengths[b];
+    if (length == keys) continue;
+    if (!knows_positions()) return;
+    const std::string rows = std::to_string(queries);
+    refuse(
+        op, "alignment",
+        "bottom_right, which lets the " + rows + " rows of q end at row " + std::to_string(keys) +
+            " of k, though key_lengths[" + std::to_string(b) + "] is " + std::to_string(length),
+        "CausalAlignment::key_length, which lets them end at key " + std::to_string(length) +
+            ", or, if position " + std::to_string(keys - queries) +
+            " of row 0 is meant, that in first_positions; top_left and as many rows of q as of k "
+            "are accepted, too");
+  }
 }
 
 /// Checks what changes the logits of softmax attention: bias, mask, ALiBi slopes and sink.

@@ -24,13 +24,14 @@ inline void check_at_least_0(const char* op, const char* what, Index x) {
 }  // namespace detail
 
 /// \throws std::invalid_argument if a size is negative, the key heads do not divide the query
-/// heads, or the alignment is not bottom_right
+/// heads, or the alignment is top_left (a decoder's queries end where its keys end, which is what
+/// both of the others say)
 inline void check_decoder_shape(const char* op, const DecoderShape& shape,
                                 CausalAlignment alignment) {
   static_cast<void>(isa_level());  // throws now, not once tokens are appended
-  if (alignment != CausalAlignment::bottom_right) {
+  if (alignment == CausalAlignment::top_left) {
     refuse(op, "alignment", "top_left",
-           "bottom_right in a decoder, whose queries end where its keys end");
+           "bottom_right or key_length in a decoder, whose queries end where its keys end");
   }
   detail::check_at_least_0(op, "batch", shape.batch);
   detail::check_at_least_0(op, "query_heads", shape.query_heads);
@@ -77,6 +78,10 @@ void check_decoder_rows(const char* op, const DecoderShape& shape, const In& inp
   if (!inputs.key_lengths.empty()) refuse(op, "key_lengths", "given", "none in a decoder");
   if (!inputs.cu_seqlens_q.empty() || !inputs.cu_seqlens_k.empty()) {
     refuse(op, "cu_seqlens", "given", "none in a decoder");
+  }
+  if constexpr (requires { inputs.first_positions; }) {
+    if (!inputs.first_positions.empty())
+      refuse(op, "first_positions", "given", "none in a decoder");
   }
   if (after == 0) refuse(op, "the length of the decoder", "0", "at least one token");
   if (q.rows() > after) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// What the operators of each family read. All structs are flat. Those that have q, k and v begin
-/// with the same six members, so that code which needs no others works for all of them. What an
-/// operator does not read, its inputs do not have.
+/// with the same six members, so that code which needs no others works for all of them; those of
+/// operators that read positions have first_positions next. What an operator does not read, its
+/// inputs do not have.
 #pragma once
 
 #include <concepts>
@@ -30,6 +31,9 @@ struct SoftmaxInputs {
   std::span<const Index> cu_seqlens_q = {};
   /// [S + 1]: the same for the rows of k and v. Empty: cu_seqlens_q holds for them, too.
   std::span<const Index> cu_seqlens_k = {};
+  /// [B], or [S] if the sequences are packed: the position of query row 0 of each, in place of what
+  /// the alignment of the options says. It may be any position: negative, or behind the last key.
+  std::span<const Index> first_positions = {};
   /// [B, Hq, Nq, Nk], each of which may be 1 instead: added to the logits. -infinity hides the
   /// pair.
   View<const Compute<T>> bias = {};
@@ -57,12 +61,13 @@ struct SoftmaxInputs {
 /// What linear attention reads: q, k, v, and where sequences begin and end, as in SoftmaxInputs.
 template <class T>
 struct LinearInputs {
-  View<const T> q = {};                      ///< [B, Hq, Nq, D]
-  View<const T> k = {};                      ///< [B, Hk, Nk, D]
-  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};   ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  View<const T> q = {};                         ///< [B, Hq, Nq, D]
+  View<const T> k = {};                         ///< [B, Hk, Nk, D]
+  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};      ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
+  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -76,12 +81,13 @@ struct LinearInputs {
 /// What the delta rule reads: what linear attention reads, and beta.
 template <class T>
 struct DeltaInputs {
-  View<const T> q = {};                      ///< [B, Hq, Nq, D]
-  View<const T> k = {};                      ///< [B, Hk, Nk, D]
-  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};   ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  View<const T> q = {};                         ///< [B, Hq, Nq, D]
+  View<const T> k = {};                         ///< [B, Hk, Nk, D]
+  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};      ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
+  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [B, Hk, Nk, 1]: the rate at which each token is written, finite and at least 0. It must be
   /// given.
   View<const Compute<T>> beta = {};
@@ -99,12 +105,13 @@ struct DeltaInputs {
 /// What FMM attention reads if all its terms are feature maps.
 template <class T>
 struct FmmInputs {
-  View<const T> q = {};                      ///< [B, Hq, Nq, D]
-  View<const T> k = {};                      ///< [B, Hk, Nk, D]
-  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};   ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  View<const T> q = {};                         ///< [B, Hq, Nq, D]
+  View<const T> k = {};                         ///< [B, Hk, Nk, D]
+  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};      ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
+  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [1, Hq, 1, Dv], where Hq and Dv may be 1 instead: the near field has the weight
   /// sigmoid(near_logits). Not given: the weight 1.
   View<const Compute<T>> near_logits = {};
@@ -125,15 +132,16 @@ struct FmmInputs {
 /// What FMM attention reads if one of its terms is a delta rule.
 template <class T>
 struct FmmDeltaInputs {
-  View<const T> q = {};                      ///< [B, Hq, Nq, D]
-  View<const T> k = {};                      ///< [B, Hk, Nk, D]
-  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};   ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
-  View<const Compute<T>> beta = {};          ///< as in DeltaInputs
-  View<const Compute<T>> near_logits = {};   ///< as in FmmInputs
-  View<const Compute<T>> far_logits = {};    ///< as in FmmInputs
+  View<const T> q = {};                         ///< [B, Hq, Nq, D]
+  View<const T> k = {};                         ///< [B, Hk, Nk, D]
+  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};      ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
+  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
+  View<const Compute<T>> beta = {};             ///< as in DeltaInputs
+  View<const Compute<T>> near_logits = {};      ///< as in FmmInputs
+  View<const Compute<T>> far_logits = {};       ///< as in FmmInputs
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -150,12 +158,13 @@ struct FmmDeltaInputs {
 /// What Performer attention reads: what linear attention reads, and the projection.
 template <class T>
 struct PerformerInputs {
-  View<const T> q = {};                      ///< [B, Hq, Nq, D]
-  View<const T> k = {};                      ///< [B, Hk, Nk, D]
-  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};   ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  View<const T> q = {};                         ///< [B, Hq, Nq, D]
+  View<const T> k = {};                         ///< [B, Hk, Nk, D]
+  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};      ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
+  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [1, 1, R, D]: the projection W of all heads, R random features (draw_projection draws one;
   /// an Eigen matrix [R, D] will do). It must be given.
   View<const Compute<T>> projection = {};
@@ -173,12 +182,13 @@ struct PerformerInputs {
 /// What attention over lists of keys reads.
 template <class T>
 struct IndexedInputs {
-  View<const T> q = {};                      ///< [B, Hq, Nq, D]
-  View<const T> k = {};                      ///< [B, Hk, Nk, D]
-  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};   ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  View<const T> q = {};                         ///< [B, Hq, Nq, D]
+  View<const T> k = {};                         ///< [B, Hk, Nk, D]
+  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};      ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
+  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [B, Hq, Nq, K]: the keys of each row, strictly ascending, and -1 behind the last one. It must
   /// be given.
   View<const Index> indices = {};
@@ -196,15 +206,16 @@ struct IndexedInputs {
 /// What Smart Bird attention reads.
 template <class T>
 struct SmartBirdInputs {
-  View<const T> q = {};                      ///< [B, Hq, Nq, D]
-  View<const T> k = {};                      ///< [B, Hk, Nk, D]
-  View<const T> v = {};                      ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};   ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
-  View<const Compute<T>> sketch_q = {};      ///< as in SketchInputs
-  View<const Compute<T>> sketch_k = {};      ///< as in SketchInputs
-  View<const Compute<T>> draws = {};         ///< as in SketchInputs
+  View<const T> q = {};                         ///< [B, Hq, Nq, D]
+  View<const T> k = {};                         ///< [B, Hk, Nk, D]
+  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
+  std::span<const Index> key_lengths = {};      ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
+  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
+  View<const Compute<T>> sketch_q = {};         ///< as in SketchInputs
+  View<const Compute<T>> sketch_k = {};         ///< as in SketchInputs
+  View<const Compute<T>> draws = {};            ///< as in SketchInputs
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -226,9 +237,10 @@ struct SketchInputs {
   View<const T> sketch_q = {};
   /// [B, 1, Nk, d]: keys of the sketch. They must be given.
   View<const T> sketch_k = {};
-  std::span<const Index> key_lengths = {};   ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  std::span<const Index> key_lengths = {};      ///< [B], or empty
+  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
+  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
+  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [B, Hq, Nq, Nk] in (0, 1): draws to use in place of those that are made of the seed; optional.
   View<const T> draws = {};
 
@@ -314,6 +326,9 @@ To inputs_as(const From& from) {
   to.key_lengths = from.key_lengths;
   to.cu_seqlens_q = from.cu_seqlens_q;
   to.cu_seqlens_k = from.cu_seqlens_k;
+  if constexpr (requires { to.first_positions = from.first_positions; }) {
+    to.first_positions = from.first_positions;
+  }
   if constexpr (requires { to.beta = from.beta; }) to.beta = from.beta;
   if constexpr (requires { to.near_logits = from.near_logits; }) to.near_logits = from.near_logits;
   if constexpr (requires { to.far_logits = from.far_logits; }) to.far_logits = from.far_logits;
@@ -323,15 +338,15 @@ To inputs_as(const From& from) {
 /// The part of the inputs that the choice of keys reads.
 template <class T>
 SketchInputs<Compute<T>> sketch_of(const SmartBirdInputs<T>& inputs) {
-  return {inputs.sketch_q,     inputs.sketch_k,     inputs.key_lengths,
-          inputs.cu_seqlens_q, inputs.cu_seqlens_k, inputs.draws};
+  return {inputs.sketch_q,     inputs.sketch_k,        inputs.key_lengths, inputs.cu_seqlens_q,
+          inputs.cu_seqlens_k, inputs.first_positions, inputs.draws};
 }
 
 /// The sketch's queries and keys, with their sequences, in the form of attention's inputs.
 template <class T>
 LinearInputs<T> tokens_of(const SketchInputs<T>& sketch) {
-  return {sketch.sketch_q,    sketch.sketch_k,     sketch.sketch_k,
-          sketch.key_lengths, sketch.cu_seqlens_q, sketch.cu_seqlens_k};
+  return {sketch.sketch_q,     sketch.sketch_k,     sketch.sketch_k,       sketch.key_lengths,
+          sketch.cu_seqlens_q, sketch.cu_seqlens_k, sketch.first_positions};
 }
 
 }  // namespace detail

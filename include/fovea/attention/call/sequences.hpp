@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fovea/attention/attention.hpp"
+#include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -20,22 +21,39 @@ struct Sequence {
   Index first_key = 0;    ///< the row of k and v where its keys begin
   Index keys = 0;         ///< number of its rows of k and v
   Index key_end = 0;      ///< its keys from this one on are invisible
+  /// The position of its first query row, counted from its first key.
+  Index first_position = 0;
+  /// Its keys as patterns and plans count them: up to key_end if its queries end there, so that
+  /// they are those of a packed sequence; otherwise all.
+  Index plan_keys = 0;
+
+  /// Its sizes, as patterns and plans have them.
+  SequenceShape shape() const { return {queries, plan_keys, first_position}; }
 };
 
-/// The sequences of one call, whose inputs are checked. It refers to the lengths in the inputs,
-/// which must outlive it.
+/// The sequences of one call, whose inputs are checked. It refers to the lengths and positions in
+/// the inputs, which must outlive it.
 template <class T>
 class Sequences {
  public:
-  /// The sequences of these inputs.
+  /// The sequences of these inputs. \param alignment says where their query rows are, unless the
+  /// inputs do; operators that read no positions leave it out
   template <detail::InputsFor<T> In>
-  explicit Sequences(const In& inputs)
+  explicit Sequences(const In& inputs, CausalAlignment alignment = CausalAlignment::bottom_right)
       : batch_(inputs.q.batch()),
         queries_(inputs.q.rows()),
         keys_(inputs.k.rows()),
+        alignment_(alignment),
         key_lengths_(inputs.key_lengths),
         cu_q_(inputs.cu_seqlens_q),
-        cu_k_(inputs.cu_seqlens_k.empty() ? inputs.cu_seqlens_q : inputs.cu_seqlens_k) {}
+        cu_k_(inputs.cu_seqlens_k.empty() ? inputs.cu_seqlens_q : inputs.cu_seqlens_k) {
+    if constexpr (requires { inputs.first_positions; }) first_positions_ = inputs.first_positions;
+    are_alike_ = !packed();
+    if (first_positions_.empty() && alignment != CausalAlignment::key_length) return;
+    for (Index s = 1; are_alike_ && s < count(); ++s) {
+      are_alike_ = (*this)[s].first_position == (*this)[0].first_position;
+    }
+  }
 
   /// Whether the sequences are packed in one row of the batch.
   bool packed() const { return !cu_q_.empty(); }
@@ -43,20 +61,40 @@ class Sequences {
   /// The number of sequences.
   Index count() const { return packed() ? static_cast<Index>(cu_q_.size()) - 1 : batch_; }
 
+  /// Whether the shapes of all sequences are the same, positions included; they may differ in their
+  /// key lengths. Packed sequences count as different.
+  bool are_alike() const { return are_alike_; }
+
+  /// The number of sequences whose shapes may differ: the first one stands for all if they are
+  /// alike.
+  Index different() const { return are_alike_ ? (std::min<Index>)(count(), 1) : count(); }
+
   /// Where sequence s lies.
   Sequence operator[](Index s) const {
     const auto at = static_cast<std::size_t>(s);
+    Sequence made{s, s, 0, queries_, 0, keys_, key_lengths_.empty() ? keys_ : key_lengths_[at]};
     if (packed()) {
       const Index keys = cu_k_[at + 1] - cu_k_[at];
-      return {s, 0, cu_q_[at], cu_q_[at + 1] - cu_q_[at], cu_k_[at], keys, keys};
+      made = {s, 0, cu_q_[at], cu_q_[at + 1] - cu_q_[at], cu_k_[at], keys, keys};
     }
-    return {s, s, 0, queries_, 0, keys_, key_lengths_.empty() ? keys_ : key_lengths_[at]};
+    made.plan_keys = made.keys;
+    if (!first_positions_.empty()) {
+      made.first_position = first_positions_[at];
+      return made;
+    }
+    if (alignment_ == CausalAlignment::key_length) made.plan_keys = made.key_end;
+    made.first_position =
+        SequenceShape::of(made.queries, made.plan_keys, alignment_).first_position;
+    return made;
   }
 
  private:
   Index batch_;
   Index queries_;
   Index keys_;
+  CausalAlignment alignment_;
+  bool are_alike_ = true;
+  std::span<const Index> first_positions_;
   std::span<const Index> key_lengths_;
   std::span<const Index> cu_q_;
   std::span<const Index> cu_k_;
@@ -75,18 +113,17 @@ class SequenceTasks {
  public:
   /// \param heads number of heads of each sequence
   /// \param parts called as parts(s, h), gives the number of parts of head h of sequence s; for
-  /// sequences that are not packed it is asked for the first one alone
+  /// sequences that are alike it is asked for the first one alone
   template <class T, class Parts>
   SequenceTasks(const Sequences<T>& sequences, Index heads, Parts&& parts) : heads_(heads) {
-    const Index different =
-        sequences.packed() ? sequences.count() : (std::min<Index>)(sequences.count(), 1);
+    const Index different = sequences.different();
     first_.reserve(static_cast<std::size_t>(different * heads) + 1);
     first_.push_back(0);
     for (Index s = 0; s < different; ++s) {
       for (Index h = 0; h < heads; ++h) first_.push_back(first_.back() + parts(s, h));
     }
     const Index periods =
-        sequences.packed() ? (std::min<Index>)(sequences.count(), 1) : sequences.count();
+        sequences.are_alike() ? sequences.count() : (std::min<Index>)(sequences.count(), 1);
     count_ = periods * first_.back();
   }
 

@@ -85,7 +85,7 @@ class IndexedBackward {
         saved_(saved),
         d_out_(d_out),
         grads_(grads),
-        sequences_(inputs),
+        sequences_(inputs, lists.alignment()),
         rows_(sequences_, inputs.q.heads(), [](const Sequence& s) { return pieces(s.queries); }),
         heads_(sequences_, inputs.q.heads(), [](const Sequence&) { return Index{1}; }),
         keys_(sequences_, inputs.k.heads(), [](const Sequence& s) { return pieces(s.keys); }),

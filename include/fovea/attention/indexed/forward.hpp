@@ -18,7 +18,7 @@ struct IndexedOptions {
   std::optional<double> scale = {};
   /// If true, row i sees no key after its own position, even if its list has some.
   bool causal = false;
-  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
+  /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
 
   /// The scale of the logits for queries of D = width: the option, or 1/sqrt(D).
@@ -42,6 +42,8 @@ struct TensorLists {
   View<const Index> indices;  ///< [B, Hq, Nq, K] the lists, with at most as many places as keys
   IndexedOptions options;     ///< the options
 
+  /// Where query rows are among the keys.
+  CausalAlignment alignment() const { return options.alignment; }
   /// The scale of the logits for queries of D = width.
   template <class T>
   T scale_of(Index width) const {
@@ -64,7 +66,7 @@ struct TensorLists {
     lists.length = indices.width();
     lists.key_end = s.key_end;
     lists.causal = options.causal;
-    lists.first_position = SequenceShape::of(s.queries, s.keys, options.alignment).first_position;
+    lists.first_position = s.first_position;
     return lists;
   }
 

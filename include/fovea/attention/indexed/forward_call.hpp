@@ -15,7 +15,11 @@ struct IndexedForwardCall {
   /// As of IndexedForward.
   IndexedForwardCall(const IndexedInputs<T>& given, const Lists& given_lists, const View<T>& output,
                      const IndexedSaved<T>& kept)
-      : inputs(given), lists(given_lists), out(output), saved(kept), sequences(given) {}
+      : inputs(given),
+        lists(given_lists),
+        out(output),
+        saved(kept),
+        sequences(given, given_lists.alignment()) {}
 
   IndexedInputs<T> inputs;  ///< the inputs
   Lists lists;              ///< the lists of all heads

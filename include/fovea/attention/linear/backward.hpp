@@ -192,7 +192,7 @@ class LinearBackward {
       for (Index g = 0; g < call_.group(); ++g) {
         own[g].d_out_times_out = delta_.found.at(task * call_.group() + g);
       }
-      args.first_position = call_.far.first_position(s.queries, s.keys);
+      args.first_position = s.first_position;
       args.accumulate = add;
       args.scratch = scratch(worker);
       LinearGradKernels<T>{}.delta(args);

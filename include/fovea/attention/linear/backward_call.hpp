@@ -25,7 +25,7 @@ struct LinearBackwardCall {
         shape(shape_of(given)),
         far(field),
         weights(far_weights),
-        sequences(given),
+        sequences(given, field.alignment),
         d_out(d_output),
         grads(gradients) {}
 

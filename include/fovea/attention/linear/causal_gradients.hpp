@@ -57,7 +57,7 @@ class CausalGradients {
         memory.take(shape.batch * shape.query_heads * shape.queries, saved_row_ * Index{sizeof(T)});
     rows_.resize(static_cast<std::size_t>(call_.row_heads()));
     found_ = FoundProducts<T>(wants_products, call_.row_heads());
-    shared_ = !call_.sequences.packed() && is_shared(shape, worker_count(executor, kFarPosition));
+    shared_ = call_.sequences.are_alike() && is_shared(shape, worker_count(executor, kFarPosition));
     if (!shared_) return (std::max)(call_.row_heads(), call_.key_heads());
     states_ = memory.take(call_.key_heads(), state_elements(shape, call_.far) * Index{sizeof(T)});
     const Index ranges = (std::max)(chain_ranges(false), chain_ranges(true));
@@ -115,7 +115,7 @@ class CausalGradients {
     args.rows = rows_.data() + s.index * shape.query_heads + head;
     args.heads = heads;
     args.row_count = s.queries;
-    args.first_position = call_.far.first_position(s.queries, s.keys);
+    args.first_position = s.first_position;
     args.accumulate = add;
     const Index before = shape.query_heads * (s.batch * shape.queries + s.first_query);
     args.saved = saved_.template data<T>() + (before + head * s.queries) * saved_row_;
@@ -155,7 +155,7 @@ class CausalGradients {
   void share(bool is_down, bool add, const Scratch& scratch, E&& executor) {
     const AttentionShape& shape = call_.shape;
     // All sequences have the same rows at the same positions, but not the same number of tokens.
-    const Index end = call_.far.first_position(shape.queries, shape.keys) + shape.queries;
+    const Index end = call_.sequences[0].first_position + shape.queries;
     const Index chunks = (std::max)(Index{1}, (end + kLinearChunk - 1) / kLinearChunk);
     const Index at_hand = GradStates<T>::chunks(is_down ? call_.group() : 1);
     for (Index map = 0; map < call_.far.map_count(); ++map) {

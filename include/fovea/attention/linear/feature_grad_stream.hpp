@@ -144,7 +144,7 @@ class FeatureGradStream {
       scratch = queries + (std::max)(Index{1}, of.call_.group()) * row;
       kernel = scratch + of.slot_.scratch;
       tokens = of.call_.visibility.seen(s);
-      first_position = of.call_.visibility.first_position(s);
+      first_position = s.first_position;
       unseeing = of.call_.unseeing(s);
     }
     /// The first row at a position or behind it that sees a token.

@@ -35,7 +35,7 @@ class LinearForward {
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),
-        sequences_(inputs),
+        sequences_(inputs, far.alignment),
         out_(out),
         stream_(inputs, detail::group_size(shape_.query_heads, shape_.key_heads), far, weights,
                 Near::kExists, out),
@@ -204,10 +204,9 @@ class LinearForward {
   /// Lets rows of a sequence read the far field, and adds the tokens [length, end) on the way.
   void add(const Sequence& s, Index key_head, const Range& rows, Index length, Index end,
            const Memory& at) const {
-    const Index first_position = far_.first_position(s.queries, s.keys);
     stream_.add(s.batch, key_head,
                 {s.first_query + rows.begin, rows.end - rows.begin, s.first_key + length,
-                 end - length, length, first_position + rows.begin},
+                 end - length, length, s.first_position + rows.begin},
                 at);
   }
 
@@ -215,13 +214,12 @@ class LinearForward {
   void add_blocks(const Sequence& s, Index key_head, Index worker) {
     const Memory at = memory(worker);
     BlockStorage own = storage(worker);
-    const Index first_position = far_.first_position(s.queries, s.keys);
     Index length = 0;
     for (Index b = 0; b < near_.block_count(s.index); ++b) {
       const QueryBlock block = near_.block(s.index, b, own);
       const Index last_row = block.first + block.count;
       for (Index g = 0; g < group(); ++g) attend_near(s, key_head * group() + g, block, at);
-      const Index end = std::clamp(first_position + last_row, length, s.key_end);
+      const Index end = std::clamp(s.first_position + last_row, length, s.key_end);
       add(s, key_head, {block.first, last_row}, length, end, at);
       length = end;
     }

@@ -128,6 +128,9 @@ class LinearOperator : public ForwardCalls<LinearOperator<Op>>,
     op().template check_options<Compute<T>>();
     check_inputs(Op::name(), inputs);
     check_packing(Op::name(), inputs);
+    check_first_positions(Op::name(), inputs);
+    const auto far = op().template far<float>();
+    check_alignment(Op::name(), inputs, far.alignment, [&] { return far.causal || Op::kHasNear; });
     if constexpr (Op::kHasBeta) check_beta(Op::name(), inputs);
     if constexpr (Op::kHasNear) op().check_logits(inputs);
   }

@@ -23,7 +23,7 @@ class PerformerBackwardCall {
       : inputs(given),
         shape(shape_of(given)),
         visibility(sees),
-        sequences(given),
+        sequences(given, sees.alignment),
         d_out(d_output),
         grads(gradients) {}
   PerformerBackwardCall(const PerformerBackwardCall&) = delete;
@@ -113,7 +113,7 @@ class PerformerBackwardCall {
   Index unseeing(const Sequence& s) const {
     if (visibility.seen(s) == 0) return s.queries;
     if (!visibility.causal) return 0;
-    return std::clamp(-visibility.first_position(s), Index{0}, s.queries);
+    return std::clamp(-s.first_position, Index{0}, s.queries);
   }
 
   /// The matrix of a head from a row on; no matrix if the tensor is none.

@@ -25,7 +25,7 @@ class PerformerForward {
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         visibility_(visibility),
-        sequences_(inputs),
+        sequences_(inputs, visibility.alignment),
         out_(out),
         segments_(inputs, features_) {}
 
@@ -101,7 +101,7 @@ class PerformerForward {
       strip.rows = s.queries;
       strip.first_token = s.first_key;
       strip.tokens = visibility_.seen(s);
-      strip.first_position = visibility_.first_position(s);
+      strip.first_position = s.first_position;
       stream.add(s.batch, task % shape_.key_heads, strip,
                  {scratch(worker), scratch(worker) + state, rows_.data() + worker * group()});
     });

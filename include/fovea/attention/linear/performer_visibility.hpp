@@ -10,19 +10,15 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// Whether rows of an operator see all keys, and where queries stand if they are fewer or more.
+/// Whether rows of an operator see all keys, and where queries are if they are fewer or more.
 struct PerformerVisibility {
   bool causal = false;  ///< whether a row sees no key after its own position
   CausalAlignment alignment = CausalAlignment::bottom_right;  ///< of queries and keys
 
-  /// The position of query row 0.
-  Index first_position(const Sequence& s) const {
-    return SequenceShape::of(s.queries, s.keys, alignment).first_position;
-  }
   /// The tokens of a sequence that a row can see.
   Index seen(const Sequence& s) const {
     if (s.queries == 0) return 0;
-    return causal ? std::clamp(first_position(s) + s.queries, Index{0}, s.key_end) : s.key_end;
+    return causal ? std::clamp(s.first_position + s.queries, Index{0}, s.key_end) : s.key_end;
   }
 };
 

@@ -50,7 +50,7 @@ class SharedStream {
       : inputs_(inputs),
         shape_(shape_of(inputs)),
         far_(far),
-        sequences_(inputs),
+        sequences_(inputs, far.alignment),
         memory_(source.take(shape_.batch * shape_.key_heads,
                             head_elements(shape_, far) * Index{sizeof(C)})) {}
 
@@ -105,15 +105,13 @@ class SharedStream {
     const bool is_first = first + p.segment == 0;
     if (p.begin == p.end && !is_first) return p;
     // The first segment has the rows before it, too, and the last one those behind it.
-    const Index position = first_position(p.s);
+    const Index position = p.s.first_position;
     const Index queries = p.s.queries;
     p.rows.begin = is_first ? 0 : std::clamp(p.begin - position, Index{0}, queries);
     p.rows.end =
         p.end == p.s.key_end ? queries : std::clamp(p.end - position, p.rows.begin, queries);
     return p;
   }
-
-  Index first_position(const Sequence& s) const { return far_.first_position(s.queries, s.keys); }
 
   /// The sums of a key head, for its segments from token `first` on.
   SharedSums<C> sums(const Sequence& s, Index key_head, Index first) {
@@ -151,7 +149,7 @@ class SharedStream {
     if (p.rows.is_empty()) return;
     stream.add(p.s.batch, p.key_head,
                {p.s.first_query + p.rows.begin, p.rows.end - p.rows.begin, p.s.first_key + p.begin,
-                p.end - p.begin, p.begin, first_position(p.s) + p.rows.begin},
+                p.end - p.begin, p.begin, p.s.first_position + p.rows.begin},
                at, sums(p));
   }
 

@@ -97,7 +97,7 @@ struct LinearTerms {
   Denominator denominator = Denominator::propagate();
   /// If true, row i sees no key after its own position.
   bool causal = false;
-  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
+  /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   /// How the maps are put together; with `mean` their FarWeights divide.
   CombineMaps combine = CombineMaps::sum;
@@ -155,11 +155,6 @@ struct LinearTerms {
   LinearMaps<T> linear_maps(Index width) const {
     return {maps.data(), map_count(), denominator.policy(), static_cast<T>(denominator.tau()),
             joined(),    width};
-  }
-
-  /// The position of query row 0 of a sequence with that many queries and keys.
-  Index first_position(Index queries, Index keys) const {
-    return SequenceShape::of(queries, keys, alignment).first_position;
   }
 };
 

@@ -21,6 +21,7 @@ struct LongformerInputs {
   std::span<const Index> key_lengths = {};        ///< as in SoftmaxInputs
   std::span<const Index> cu_seqlens_q = {};       ///< as in SoftmaxInputs
   std::span<const Index> cu_seqlens_k = {};       ///< as in SoftmaxInputs
+  std::span<const Index> first_positions = {};    ///< as in SoftmaxInputs
   View<const Compute<T>> bias = {};               ///< as in SoftmaxInputs
   View<const bool> mask = {};                     ///< as in SoftmaxInputs
   std::span<const Compute<T>> alibi_slopes = {};  ///< as in SoftmaxInputs
@@ -47,7 +48,17 @@ struct LongformerInputs {
 
   /// What all rows read if there is one set of projections.
   constexpr SoftmaxInputs<T> shared() const {
-    return {q, k, v, key_lengths, cu_seqlens_q, cu_seqlens_k, bias, mask, alibi_slopes, sink};
+    return {q,
+            k,
+            v,
+            key_lengths,
+            cu_seqlens_q,
+            cu_seqlens_k,
+            first_positions,
+            bias,
+            mask,
+            alibi_slopes,
+            sink};
   }
   /// What the rows of global positions read.
   SoftmaxInputs<T> global() const {

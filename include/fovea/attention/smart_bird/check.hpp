@@ -29,7 +29,8 @@ void check_smart_bird_options(const char* op, const SmartBirdOptions& options) {
 /// sequences and draws.
 /// \throws std::invalid_argument
 template <class T>
-void check_sketch(const char* op, const SketchInputs<T>& inputs, Index heads) {
+void check_sketch(const char* op, const SmartBirdOptions& options, const SketchInputs<T>& inputs,
+                  Index heads) {
   const Shape& q = inputs.sketch_q.shape();
   const Shape& k = inputs.sketch_k.shape();
   const auto check_given = [&](const char* name, const auto& x) {
@@ -46,6 +47,8 @@ void check_sketch(const char* op, const SketchInputs<T>& inputs, Index heads) {
   detail::check_extent(op, "sketch_k", k, 3, q[3], "the width of sketch_q");
   check_inputs(op, sketch);
   check_packing(op, sketch);
+  check_first_positions(op, sketch);
+  check_alignment(op, sketch, options.alignment, [&] { return options.causal; });
   if (inputs.draws.is_none()) return;
   const Shape drawn = {q[0], heads, q[2], k[2]};
   for (std::size_t d = 0; d < 4; ++d) {
@@ -56,11 +59,12 @@ void check_sketch(const char* op, const SketchInputs<T>& inputs, Index heads) {
 /// Checks what Smart Bird attention reads.
 /// \throws std::invalid_argument
 template <class T>
-void check_smart_bird_inputs(const char* op, const SmartBirdInputs<T>& inputs) {
+void check_smart_bird_inputs(const char* op, const SmartBirdOptions& options,
+                             const SmartBirdInputs<T>& inputs) {
   check_inputs(op, inputs);
   const Index heads = inputs.q.heads();
   check_packing(op, inputs);
-  check_sketch(op, detail::sketch_of(inputs), heads);
+  check_sketch(op, options, detail::sketch_of(inputs), heads);
   if (heads == 0) return;
   detail::check_extent(op, "sketch_q", inputs.sketch_q.shape(), 0, inputs.q.batch(),
                        "the batch of q");
@@ -77,7 +81,7 @@ void check_smart_bird(const char* op, const SmartBirdOptions& options,
                       const SmartBirdInputs<T>& inputs, const View<T>& out,
                       const SmartBirdSaved<T>& saved) {
   check_smart_bird_options<Compute<T>>(op, options);
-  check_smart_bird_inputs(op, inputs);
+  check_smart_bird_inputs(op, options, inputs);
   check_outputs(op, inputs, out, saved);
   if (saved.indices.is_none()) return;
   check_output(op, "indices", saved.indices, inputs,

@@ -204,7 +204,7 @@ class SmartBirdDecoder
     if (detail::has_new_tokens(inputs)) add(inputs.k, inputs.v, inputs.sketch_k);
     for_each_task(threads, tasks, [&](Index task, Index worker) {
       const Index b = task / blocks;
-      selection.run({b, b, 0, inputs.q.rows(), 0, after, after},
+      selection.run({b, b, 0, inputs.q.rows(), 0, after, after, after - inputs.q.rows(), after},
                     SketchSelection<C>::block({0, inputs.q.rows()}, task % blocks), worker);
     });
     rows.attend(threads);

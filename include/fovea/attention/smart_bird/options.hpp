@@ -31,7 +31,7 @@ struct SmartBirdOptions {
   std::uint64_t seed = 0;
   /// If true, row i sees no key after its own position, neither in the sketch nor in the attention.
   bool causal = false;
-  /// Position of query row 0 if Nq != Nk; by default the queries end where the keys end.
+  /// Position of query row 0; by default the queries end where the rows of k end.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   /// Scale of the attention's logits; the default is 1/sqrt(D).
   std::optional<double> scale = {};

@@ -74,8 +74,7 @@ class SketchSelection {
     args.rows = rows.end - rows.begin;
     args.key_end = s.key_end;
     args.causal = options_.causal;
-    args.first_position =
-        SequenceShape::of(s.queries, s.keys, options_.alignment).first_position + first;
+    args.first_position = s.first_position + first;
     args.scale = scale();
     args.policy = options_.policy;
     args.seed = options_.seed;
@@ -147,7 +146,7 @@ void select_keys(const SmartBirdOptions& options, const SketchInputs<T>& inputs,
                  const Range& rows = kEverywhere) {
   if (indices.heads() == 0) return;
   const LinearInputs<T> sketch = detail::tokens_of(inputs);
-  const Sequences<T> sequences(sketch);
+  const Sequences<T> sequences(sketch, options.alignment);
   const auto wanted = [&](Index s) { return rows.within({0, sequences[s].queries}); };
   const SequenceTasks tasks(sequences, 1, [&](Index s, Index) {
     return SketchSelection<T>::block_count(wanted(s).end - wanted(s).begin);

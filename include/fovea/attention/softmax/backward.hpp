@@ -101,6 +101,7 @@ class SoftmaxBackward {
     const SoftmaxGrads<T>& grads = pass_.grads();
     if (!grads.bias.is_none()) BiasBackward<T>(pass_, grads.bias).clear(executor);
     for (const Round& round : rounds_) run_round(round, executor);
+    clear_behind_plans();
     if (!grads.bias.is_none() && !bias_in_rounds_) add_to_bias(grads.bias, executor);
     if (!grads.sink.empty()) pass_.write_sinks(executor);
   }
@@ -160,7 +161,7 @@ class SoftmaxBackward {
     Index most = 0;
     const auto parts = [&](Index s, Index key_head) {
       const AnyPlan& plan = pass_.plans().plan(stage, s, key_head * group() + variant);
-      const Index blocks = KeyParts<T>::blocks_of_task(plan, pass_.sequences()[s].keys);
+      const Index blocks = KeyParts<T>::blocks_of_task(plan, pass_.sequences()[s].plan_keys);
       const Index count = (plan.key_block_count() + blocks - 1) / blocks;
       most = (std::max)(most, count);
       return count;
@@ -208,7 +209,7 @@ class SoftmaxBackward {
     const Sequence s = pass_.sequences()[task.sequence];
     const Index first_head = task.head * group() + round.variant;
     const AnyPlan& plan = pass_.plans().plan(round.stage, task.sequence, first_head);
-    KeyParts<T> parts(plan, s.keys, task.part);
+    KeyParts<T> parts(plan, s.plan_keys, task.part);
     SoftmaxGradArgs<T> args;
     args.scratch = buffers.kernel;
     for (Index h = first_head; h < (task.head + 1) * group(); h += variants()) {
@@ -325,6 +326,21 @@ class SoftmaxBackward {
     for (Index r = 0; r < rows.count; ++r) {
       T* const row = d_q.data + (rows.first + rows.step * r) * d_q.row;
       for (Index d = 0; d < pass_.grads().q.width(); ++d) row[d * d_q.column] = 0;
+    }
+  }
+
+  /// Sets to +0 the gradients of keys and values that are not among those of a plan.
+  void clear_behind_plans() const {
+    for (Index n = 0; n < pass_.sequences().count(); ++n) {
+      const Sequence s = pass_.sequences()[n];
+      for (const View<T>& x : {pass_.grads().k, pass_.grads().v}) {
+        if (x.is_none() || s.plan_keys == s.keys) continue;
+        for (Index h = 0; h < x.heads(); ++h) {
+          for (Index row = s.first_key + s.plan_keys; row < s.first_key + s.keys; ++row) {
+            for (Index c = 0; c < x.width(); ++c) x(s.batch, h, row, c) = 0;
+          }
+        }
+      }
     }
   }
 

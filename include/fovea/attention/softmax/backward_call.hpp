@@ -101,10 +101,8 @@ class BackwardCall {
   Index most_tasks() const {
     Index most_parts = 1;
     const Index sequences = call_.sequences().count();
-    const Index different =
-        call_.sequences().packed() ? sequences : (std::min<Index>)(sequences, 1);
     for (Index stage = 0; stage < plans_.stage_count(); ++stage) {
-      for (Index s = 0; s < different; ++s) {
+      for (Index s = 0; s < call_.sequences().different(); ++s) {
         for (Index h = 0; h < plans_.period(); ++h) {
           const AnyPlan& plan = plans_.plan(stage, s, h);
           most_parts = (std::max)({most_parts, plan.block_count(), plan.key_block_count()});
@@ -148,7 +146,7 @@ class BackwardCall {
     head.scale = call_.scale();
     head.sink = call_.sink(h);
     head.map = call_.score_map(s, h);
-    head.first_position = call_.sequence_shape(s).first_position;
+    head.first_position = s.first_position;
     head.key_end = s.key_end;
     return head;
   }

@@ -24,7 +24,10 @@ class SoftmaxCall {
   /// \param modifier a user's function of logits; its object must outlive this one
   SoftmaxCall(const SoftmaxInputs<T>& inputs, const SoftmaxOptions& options,
               const ScoreModifierArgs<Compute<T>>& modifier = {})
-      : inputs_(inputs), options_(options), modifier_(modifier), sequences_(inputs) {}
+      : inputs_(inputs),
+        options_(options),
+        modifier_(modifier),
+        sequences_(inputs, options.alignment) {}
 
   /// The inputs of the call.
   const SoftmaxInputs<T>& inputs() const { return inputs_; }
@@ -32,11 +35,6 @@ class SoftmaxCall {
   const Sequences<T>& sequences() const { return sequences_; }
   /// The sizes of the call.
   AttentionShape shape() const { return shape_of(inputs_); }
-
-  /// The sizes of one sequence, with the positions of its queries.
-  SequenceShape sequence_shape(const Sequence& s) const {
-    return SequenceShape::of(s.queries, s.keys, options_.alignment);
-  }
 
   /// The scale of the logits: that of the options, or 1/sqrt(D).
   Compute<T> scale() const {
@@ -85,7 +83,7 @@ class SoftmaxCall {
     args.scale = scale();
     args.sink = sink(h);
     args.map = score_map(s, h);
-    args.first_position = sequence_shape(s).first_position;
+    args.first_position = s.first_position;
     args.key_end = s.key_end;
     return args;
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "fovea/attention/softmax/call.hpp"
@@ -39,30 +40,42 @@ bool prefers_split_kv(const SequenceShape& rows, const HeadGroups& groups, Index
 class FewQueries {
  public:
   /// \param op a softmax operator with `pattern(head, shape)` and `pattern_period(heads)`
-  /// \param shape the sizes of each sequence
+  /// \param call whose sequences are not packed
+  template <class Op, class T>
+  FewQueries(const Op& op, const SoftmaxCall<T>& call) : FewQueries(op, call.shape()) {
+    for (Index s = 0; s < call.sequences().different(); ++s) {
+      add(op, call.sequences()[s].shape());
+    }
+  }
+
+  /// \param shape the sizes of all sequences
   template <class Op>
   FewQueries(const Op& op, const AttentionShape& call, const SequenceShape& shape)
-      : call_(call),
-        shape_(shape),
-        period_(std::clamp<Index>(op.pattern_period(call.query_heads), 1,
-                                  (std::max<Index>)(1, call.query_heads))),
-        groups_(call.query_heads, call.key_heads, period_,
-                (std::max<Index>)(1, kMostRows / (std::max<Index>)(1, shape.queries))) {
-    for (Index h = 0; h < period_; ++h) patterns_.push_back(op.pattern(h, shape));
+      : FewQueries(op, call) {
+    add(op, shape);
   }
 
   /// Whether a call is computed so.
   bool are_few(Index workers) const {
-    return prefers_split_kv(shape_, groups_, call_.batch, period_, workers,
-                            [&](Index h) -> const AnyPattern& { return pattern(h); });
+    for (Index n = 0; n < count(); ++n) {
+      if (!prefers_split_kv(shape(n), groups_, call_.batch, period_, workers,
+                            [&](Index h) -> const AnyPattern& { return pattern(n, h); })) {
+        return false;
+      }
+    }
+    return count() > 0;
   }
 
   /// Bytes of memory with that many workers: of the lists, which come from the system, and of
   /// scratch.
   template <class T>
   Index workspace_bytes(Index workers) const {
-    const DecodePlan plan = this->plan();
-    return plan.memory_bytes() + split<T>(plan).scratch_bytes(workers);
+    const std::vector<DecodePlan> plans = this->plans();
+    Index bytes = 0;
+    for (const DecodePlan& plan : plans) {
+      bytes += plan.memory_bytes() + split<T>(plan).scratch_bytes(workers);
+    }
+    return bytes;
   }
 
   /// Computes the pass.
@@ -70,8 +83,9 @@ class FewQueries {
   template <class T, class E>
   void run(const SoftmaxCall<T>& call, const View<T>& out, const SoftmaxSaved<T>& saved,
            E&& executor) const {
-    const DecodePlan plan = this->plan();
-    SplitKv<T> split = this->split<T>(plan);
+    const std::vector<DecodePlan> plans = this->plans();
+    if (plans.size() > 1) return run_each(plans, call, out, saved, executor);
+    SplitKv<T> split = this->split<T>(plans[0]);
     auto&& threads = for_work(executor, [&] { return split.products(); });
     auto&& memory = memory_of(threads);
     Workspace scratch =
@@ -83,29 +97,85 @@ class FewQueries {
   }
 
  private:
-  const AnyPattern& pattern(Index h) const { return patterns_[static_cast<std::size_t>(h)]; }
-
-  DecodePlan plan() const {
-    DecodePlan plan;
-    for (const AnyPattern& pattern : patterns_) {
-      const std::vector<KeySource> sources(static_cast<std::size_t>(pattern.stage_count()),
-                                           KeySource::recent);
-      plan.add(pattern, shape_, sources.data());
+  /// Computes the pass where sequences differ: the tasks of all of them together.
+  template <class T, class E>
+  void run_each(const std::vector<DecodePlan>& plans, const SoftmaxCall<T>& call,
+                const View<T>& out, const SoftmaxSaved<T>& saved, E&& executor) const {
+    std::vector<SplitKv<T>> splits;
+    std::vector<Index> first_task = {0};  // of each of the splits
+    double products = 0;
+    for (const DecodePlan& plan : plans) {
+      splits.push_back(split<T>(plan));
+      first_task.push_back(first_task.back() + splits.back().task_count());
+      products += splits.back().products();
     }
-    plan.finish();
-    return plan;
+    auto&& threads = for_work(executor, [&] { return products; });
+    const Index workers = worker_count(threads, first_task.back());
+    auto&& memory = memory_of(threads);
+    std::vector<Workspace> scratch;
+    for (const auto& of : splits) scratch.push_back(memory.take(1, of.scratch_bytes(workers)));
+    memory.require();
+    for (std::size_t n = 0; n < splits.size(); ++n) {
+      const Sequence sequence = call.sequences()[static_cast<Index>(n)];
+      splits[n].begin([&](KeySource /*source*/, Index /*b*/,
+                          Index h) { return call.args(sequence, h, out, saved); },
+                      scratch[n].template data<std::byte>());
+    }
+    for_each_task(threads, first_task.back(), [&](Index task, Index worker) {
+      const auto first = std::upper_bound(first_task.begin(), first_task.end(), task) - 1;
+      splits[static_cast<std::size_t>(first - first_task.begin())].compute(task - *first, worker);
+    });
+    for (const auto& of : splits) of.merge();
   }
 
+  /// Without sequences, which are to be added.
+  template <class Op>
+  FewQueries(const Op& op, const AttentionShape& call)
+      : call_(call),
+        period_(std::clamp<Index>(op.pattern_period(call.query_heads), 1,
+                                  (std::max<Index>)(1, call.query_heads))),
+        groups_(call.query_heads, call.key_heads, period_,
+                (std::max<Index>)(1, kMostRows / (std::max<Index>)(1, call.queries))) {}
+
+  template <class Op>
+  void add(const Op& op, const SequenceShape& shape) {
+    shapes_.push_back(shape);
+    for (Index h = 0; h < period_; ++h) patterns_.push_back(op.pattern(h, shape));
+  }
+
+  Index count() const { return static_cast<Index>(shapes_.size()); }
+  const SequenceShape& shape(Index n) const { return shapes_[static_cast<std::size_t>(n)]; }
+  const AnyPattern& pattern(Index n, Index h) const {
+    return patterns_[static_cast<std::size_t>(n * period_ + h)];
+  }
+
+  /// The lists of each sequence that differs.
+  std::vector<DecodePlan> plans() const {
+    std::vector<DecodePlan> plans(shapes_.size());
+    for (Index n = 0; n < count(); ++n) {
+      DecodePlan& plan = plans[static_cast<std::size_t>(n)];
+      for (Index h = 0; h < period_; ++h) {
+        const std::vector<KeySource> sources(static_cast<std::size_t>(pattern(n, h).stage_count()),
+                                             KeySource::recent);
+        plan.add(pattern(n, h), shape(n), sources.data());
+      }
+      plan.finish();
+    }
+    return plans;
+  }
+
+  /// The rows of the sequences that have these lists.
   template <class T>
   SplitKv<T> split(const DecodePlan& plan) const {
-    return {{call_.batch, call_.width, call_.value_width, 1}, groups_, plan};
+    const Index batch = count() > 1 ? 1 : call_.batch;
+    return {{batch, call_.width, call_.value_width, 1}, groups_, plan};
   }
 
   AttentionShape call_;
-  SequenceShape shape_;
+  std::vector<SequenceShape> shapes_;  // of the sequences that differ
   Index period_;
   HeadGroups groups_;
-  std::vector<AnyPattern> patterns_;  // [period_]
+  std::vector<AnyPattern> patterns_;  // [shapes, period_]
 };
 
 FOVEA_NAMESPACE_END

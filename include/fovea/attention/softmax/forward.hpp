@@ -101,8 +101,8 @@ class SoftmaxForward {
 
   Classes classes(Index stage, Index sequence, Index head) const {
     const AttentionShape shape = call_.shape();
-    return {plans_.plan(stage, sequence, head), call_.sequence_shape(call_.sequences()[sequence]),
-            shape.width, shape.value_width};
+    return {plans_.plan(stage, sequence, head), call_.sequences()[sequence].shape(), shape.width,
+            shape.value_width};
   }
 
   static Index block_elements(const AttentionShape& shape) {

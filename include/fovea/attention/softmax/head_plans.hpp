@@ -11,16 +11,16 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// What each head of each sequence sees. Sequences that are not packed have the same shape, and
-/// heads that are `period()` apart have the same pattern; these share a plan.
+/// What each head of each sequence sees. Sequences that are alike share plans, and so do heads that
+/// are `period()` apart, which have the same pattern.
 class HeadPlans {
  public:
   /// The plans of all sequences of a call.
   /// \param op a softmax operator with `pattern(head, shape)` and `pattern_period(heads)`
   template <class Op, class T>
   HeadPlans(const Op& op, const SoftmaxCall<T>& call)
-      : HeadPlans(op, call.inputs().q.heads(), different_sequences(call),
-                  [&](Index s) { return call.sequence_shape(call.sequences()[s]); }) {}
+      : HeadPlans(op, call.inputs().q.heads(), call.sequences().different(),
+                  [&](Index s) { return call.sequences()[s].shape(); }) {}
 
   /// The plans of sequences that all have this shape.
   template <class Op>
@@ -95,12 +95,6 @@ class HeadPlans {
   }
 
  private:
-  template <class T>
-  static Index different_sequences(const SoftmaxCall<T>& call) {
-    const Index count = call.sequences().count();
-    return call.sequences().packed() ? count : (std::min<Index>)(count, 1);
-  }
-
   /// Without plans, which are to be added.
   HeadPlans(Index period, Index sequences) : period_(period), sequences_(sequences) {}
 

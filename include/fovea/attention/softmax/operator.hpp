@@ -97,7 +97,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   void check(const InputsOf<SoftmaxOperator, T>& inputs, const View<T>& out,
              const SavedOf<SoftmaxOperator, T>& saved = {}) const {
     check_tensors(inputs, out, saved);
-    op().check_pattern(sequence_shape(shape_of(inputs)));
+    check_sequences(inputs);
   }
 
   /// The same without check_pattern, for sequences that still grow, and for a part of the rows.
@@ -116,7 +116,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
                       const SavedOf<SoftmaxOperator, T>& saved, const View<const T>& d_out,
                       const GradsOf<SoftmaxOperator, T>& grads) const {
     check_backward_tensors(inputs, out, saved, d_out, grads);
-    op().check_pattern(sequence_shape(shape_of(inputs)));
+    check_sequences(inputs);
   }
 
   /// The same without check_pattern, for a part of the rows of a sequence, as in check_tensors.
@@ -181,6 +181,26 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     return SequenceShape::of(shape.queries, shape.keys, op().softmax_options().alignment);
   }
 
+  /// Checks that the options fit the sequences, and that their rows are where they are meant to be.
+  /// \pre check_read passed
+  template <class T>
+  void check_sequences(const Inputs<T>& inputs) const {
+    const Sequences<T> sequences(inputs, op().softmax_options().alignment);
+    const AttentionShape shape = shape_of(inputs);
+    const bool is_one = sequences.packed() || sequences.count() == 0;
+    if (is_one) op().check_pattern(sequence_shape(shape));
+    for (Index s = 0; !is_one && s < sequences.different(); ++s) {
+      op().check_pattern({shape.queries, shape.keys, sequences[s].first_position});
+    }
+    check_alignment(Op::name(), inputs, op().softmax_options().alignment, [&] {
+      const SequenceShape whole = sequence_shape(shape);
+      for (Index h = 0; h < op().pattern_period(shape.query_heads); ++h) {
+        if (AnyPattern(op().pattern(h, whole)).knows_positions(whole)) return true;
+      }
+      return false;
+    });
+  }
+
   /// Checks the options and the inputs.
   template <class T>
   void check_read(const Inputs<T>& inputs, const std::optional<Index>& sequence) const {
@@ -188,6 +208,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     check_softmax_options<Compute<T>>(Op::name(), op().softmax_options());
     check_inputs(Op::name(), inputs);
     check_packing(Op::name(), inputs);
+    check_first_positions(Op::name(), inputs);
     check_logit_inputs(Op::name(), inputs, sequence);
   }
 
@@ -218,7 +239,7 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     const SoftmaxCall call(inputs, op().softmax_options(),
                            op().template score_modifier<Compute<T>, false>());
     if (inputs.q.rows() <= kMostRows && !call.sequences().packed()) {
-      const FewQueries few(op(), call.shape(), sequence_shape(call.shape()));
+      const FewQueries few(op(), call);
       if (few.are_few(worker_count(executor, kUnboundedKeys))) {
         few.run(call, out, saved, executor);
         return;

@@ -82,10 +82,12 @@ class SplitKv {
   template <class Args, class E>
   void run(Args&& args, std::byte* scratch, E&& executor) {
     begin(args, scratch);
-    for_each_task(executor, task_count(),
-                  [&](Index task, Index worker) { compute(task / tasks_, task % tasks_, worker); });
+    for_each_task(executor, task_count(), [&](Index task, Index worker) { compute(task, worker); });
     merge();
   }
+
+  /// Computes one of the task_count() tasks. \pre begin was called
+  void compute(Index task, Index worker) const { compute(task / tasks_, task % tasks_, worker); }
 
   /// The first step of run, for callers that compute the tasks themselves: keeps the arguments of
   /// all heads. \param args, scratch as in run

@@ -309,6 +309,8 @@ class FsatListsPart {
                 const View<T>& d_dominant = {})
       : graph_(&graph), scale_({.scale = scale}), d_dominant_(d_dominant) {}
 
+  /// Where query rows are among the keys, which is not read.
+  static CausalAlignment alignment() { return CausalAlignment::bottom_right; }
   /// The scale of the logits for queries of D = width.
   template <class U>
   U scale_of(Index width) const {

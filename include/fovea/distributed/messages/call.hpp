@@ -71,6 +71,10 @@ void check_call(const char* op, const In& in, const Rows& rows, const Check& che
   check_own_rows(op, "v", in.v, rows);
   In own = in;
   own.key_lengths = {};
+  if constexpr (requires { own.first_positions; }) {
+    check_first_positions(op, in);
+    own.first_positions = {};
+  }
   check_tensors(own);
   fovea::detail::check_key_lengths(op, in.key_lengths, in.q.batch(), "q", rows.count(),
                                    "the sequence");
@@ -129,6 +133,10 @@ std::string call_text(const char* op, std::string_view pass, const In& in, const
   text.append(", k ").append(sizes_text(in.k)).append(", v ").append(sizes_text(in.v));
   text.append(" (batch, heads, width), key lengths");
   for (const Index length : in.key_lengths) text.append(" ").append(std::to_string(length));
+  if constexpr (requires { in.first_positions; }) {
+    if (!in.first_positions.empty()) text.append(", first positions");
+    for (const Index first : in.first_positions) text.append(" ").append(std::to_string(first));
+  }
   if constexpr (requires { in.bias; }) {
     if (!in.bias.is_none()) text.append(", bias ").append(sizes_text(in.bias));
     if (!in.mask.is_none()) text.append(", mask ").append(sizes_text(in.mask));

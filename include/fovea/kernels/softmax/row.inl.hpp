@@ -233,7 +233,8 @@ class SoftmaxRow {
                           0,
                           points_.position(keys_.begin),
                           points_.run.step,
-                          keys_.end - keys_.begin};
+                          keys_.end - keys_.begin,
+                          query(row)};
       modify_row<T>(map.modifier, pairs, scores, nullptr);
     }
     const Matrix<const T> bias = row_of(map.bias, row);

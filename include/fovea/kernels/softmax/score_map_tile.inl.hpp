@@ -270,7 +270,7 @@ FOVEA_NOINLINE void modify_tile(const ScoreMap<T>& map, const TilePlace& place, 
   constexpr Index lanes = V * kLanes<T>;
   PairRow pairs{
       map.dropout.batch,         map.dropout.head, place.query_position(), place.row_step, 0, 0,
-      smaller(place.rows, lanes)};
+      smaller(place.rows, lanes), place.row};
   for (Index j = begin; j < end; ++j) {
     pairs.key = place.key + place.key_step * j;
     modify_row(map.modifier, pairs, scores + j * lanes,

@@ -17,6 +17,7 @@ struct PairRow {
   Index key = 0;         ///< position of the first key
   Index key_step = 0;    ///< from one key to the next
   Index count = 0;       ///< number of pairs
+  Index row = 0;         ///< row of the first query; rows are query_step apart, as positions are
 };
 
 /// A modifier of logits.

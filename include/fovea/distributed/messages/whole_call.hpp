@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Calls whose query rows are not at the positions of their keys: row r of the sequence is held by
+/// the rank that holds key r, but it sees what is around another position. Every rank gets all rows
+/// and computes the whole call, of which it keeps its own rows.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "fovea/distributed/messages/call.hpp"
+#include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/softmax/one_row_logits.hpp"
+#include "fovea/patterns/pattern.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace distributed::detail {
+
+/// Whether some query row of the sequence is at another position than its key. All ranks say the
+/// same if their options, key lengths and first positions are the same.
+template <class In>
+bool are_rows_moved(const In& in, CausalAlignment alignment, const Rows& rows) {
+  if (!in.first_positions.empty()) {
+    return std::any_of(in.first_positions.begin(), in.first_positions.end(),
+                       [](Index first) { return first != 0; });
+  }
+  return alignment == CausalAlignment::key_length &&
+         std::any_of(in.key_lengths.begin(), in.key_lengths.end(),
+                     [&](Index length) { return length != rows.count(); });
+}
+
+/// What the ranks together know of a tensor of which each has its rows.
+struct WholeShape {
+  bool is_given = false;    ///< whether a rank gives it: one without rows need not
+  bool is_one_row = false;  ///< whether it has one row for all queries, on every rank
+  Shape shape = {};         ///< of all rows; the width is that of the widest
+
+  /// Asks all ranks, which call it together. \throws std::runtime_error if MPI fails
+  template <class X>
+  static WholeShape of(const View<X>& own, const Rows& rows) {
+    const Shape& s = own.is_none() ? Shape{} : own.shape();
+    std::array<std::int64_t, 5> most = {
+        own.is_none() ? 0 : 1, own.rows() == 1 && rows.own_count() > 1 ? 1 : 0, s[0], s[1], s[3]};
+    rows.ranks().check(
+        MPI_Allreduce(MPI_IN_PLACE, most.data(), 5, MPI_INT64_T, MPI_MAX, rows.ranks().mpi()),
+        "MPI_Allreduce");
+    return {most[0] != 0, most[1] != 0, {most[2], most[3], rows.count(), most[4]}};
+  }
+};
+
+/// Calls f(tensor) for the tensors of some inputs, or of what a call saved, that have the rows of
+/// the sequence.
+template <class Tensors, class F>
+void for_each_row_tensor(Tensors& of, const F& f) {
+  if constexpr (requires { of.q; }) f(of.q), f(of.k), f(of.v);
+  if constexpr (requires { of.bias; }) f(of.bias);
+  if constexpr (requires { of.mask; }) f(of.mask);
+  if constexpr (requires { of.beta; }) f(of.beta);
+  if constexpr (requires { of.indices; }) f(of.indices);
+  if constexpr (requires { of.draws; }) f(of.sketch_q), f(of.sketch_k), f(of.draws);
+  if constexpr (requires { of.global_q; }) f(of.global_q), f(of.global_k), f(of.global_v);
+  if constexpr (requires { of.lse; }) f(of.lse);
+  if constexpr (requires { of.near_out; }) f(of.near_out), f(of.near_lse);
+}
+
+/// The tensors of one call, of all rows.
+class WholeTensors {
+ public:
+  /// \param rows must outlive this object
+  explicit WholeTensors(const Rows& rows) : rows_(rows) {}
+  WholeTensors(const WholeTensors&) = delete;
+  WholeTensors& operator=(const WholeTensors&) = delete;
+
+  /// Makes of a tensor that the call reads one of all rows, which `bring` fills.
+  /// \throws std::bad_alloc, and std::runtime_error if MPI fails
+  template <class X>
+  void reads(View<X>& x, const WholeShape& as) {
+    if (!as.is_given || as.is_one_row) return;
+    auto made = std::make_unique<Read<std::remove_const_t<X>>>(rows_, x, as.shape);
+    x = made->tensors.tensor(0);
+    read_.push_back(std::move(made));
+  }
+  /// Makes of a tensor that the call writes one of all rows, of which `keep` copies the rank's.
+  /// \throws std::bad_alloc
+  template <class X>
+  void writes(View<X>& x) {
+    if (x.is_none() || x.rows() != rows_.own_count()) return;
+    const auto& [batch, heads, unused, width] = x.shape();
+    auto made =
+        std::make_unique<Written<X>>(x, RowTensors<X>(batch, rows_.count(), {{heads, width}}));
+    x = made->tensors.tensor(0);
+    written_.push_back(std::move(made));
+  }
+
+  /// Gets the rows of all ranks, which call it together.
+  void bring() {
+    for (const auto& tensor : read_) traffic_ = traffic_ + tensor->bring(rows_);
+  }
+  /// Writes the rows of this rank.
+  void keep() const {
+    for (const auto& tensor : written_) tensor->keep(rows_);
+  }
+  /// The messages of this rank so far.
+  const Traffic& traffic() const { return traffic_; }
+
+ private:
+  struct AnyRead {
+    virtual ~AnyRead() = default;
+    virtual Traffic bring(const Rows& rows) = 0;
+  };
+  template <class X>
+  struct Read final : AnyRead {
+    Read(const Rows& rows, const View<const X>& x, const Shape& shape)
+        : own(x),
+          tensors(shape[0], rows.count(), {{shape[1], shape[3]}}),
+          exchange(rows.ranks(), tensors,
+                   {ExchangePlan::of(rows.layout(), rows.ranks().rank(), [&](int /*rank*/) {
+                     return std::vector<Range>{{0, rows.count()}};
+                   })}) {}
+    Traffic bring(const Rows& rows) override {
+      const View<X> whole = tensors.tensor(0);
+      Index at = 0;
+      for (const Range& range : rows.own()) {
+        for (Index n = range.begin; n < range.end; ++n, ++at) put_row(whole, n, at);
+      }
+      exchange.run();
+      return exchange.traffic();
+    }
+    void put_row(const View<X>& whole, Index n, Index at) const {
+      for (Index b = 0; b < whole.batch(); ++b) {
+        for (Index h = 0; h < whole.heads(); ++h) {
+          for (Index c = 0; c < own.width(); ++c) whole(b, h, n, c) = own(b, h, at, c);
+          // Lists of keys may be longer on other ranks.
+          if constexpr (std::same_as<X, Index>) {
+            for (Index c = own.width(); c < whole.width(); ++c) whole(b, h, n, c) = -1;
+          }
+        }
+      }
+    }
+
+    View<const X> own;
+    RowTensors<X> tensors;
+    Exchange exchange;
+  };
+
+  struct AnyWritten {
+    virtual ~AnyWritten() = default;
+    virtual void keep(const Rows& rows) const = 0;
+  };
+  template <class X>
+  struct Written final : AnyWritten {
+    Written(const View<X>& x, RowTensors<X> of_all) : own(x), tensors(std::move(of_all)) {}
+    void keep(const Rows& rows) const override { tensors.get(0, own, rows.own()); }
+
+    View<X> own;
+    RowTensors<X> tensors;
+  };
+
+  const Rows& rows_;
+  std::vector<std::unique_ptr<AnyRead>> read_;
+  std::vector<std::unique_ptr<AnyWritten>> written_;
+  Traffic traffic_;
+};
+
+/// One pass over all rows. \tparam Compute called as compute(executor), computes the whole call
+template <class Compute>
+class WholePass {
+ public:
+  /// \param tensors whose memory is taken
+  WholePass(std::unique_ptr<WholeTensors> tensors, Compute compute)
+      : tensors_(std::move(tensors)), compute_(std::move(compute)) {}
+
+  /// Gets all rows, computes, and keeps the rows of this rank. \returns what computing has thrown
+  template <class E>
+  std::exception_ptr run(E&& executor) {
+    tensors_->bring();
+    return fovea::detail::caught([&] {
+      compute_(executor);
+      tensors_->keep();
+    });
+  }
+
+  /// The messages of this rank.
+  Traffic traffic() const { return tensors_->traffic(); }
+
+ private:
+  std::unique_ptr<WholeTensors> tensors_;
+  Compute compute_;
+};
+
+template <class Compute>
+std::unique_ptr<WholePass<Compute>> whole_pass(std::unique_ptr<WholeTensors> tensors,
+                                               Compute compute) {
+  return std::make_unique<WholePass<Compute>>(std::move(tensors), std::move(compute));
+}
+
+/// Which of bias and mask have one row for all queries, as all ranks find out together.
+template <class In>
+OneRowLogits one_row_of(const In& in, const Rows& rows) {
+  if constexpr (requires { in.bias; }) return OneRowLogits::of(in, rows);
+  return {};
+}
+
+/// Makes a forward pass on all ranks, each of which computes all rows.
+/// \param call, check as in run_call
+template <class T, class Op, class In, class Saved, class Check, class E>
+Traffic forward_whole(const Op& op, const In& inputs, const View<T>& out, const Saved& saved,
+                      const Rows& rows, std::string call, const Check& check, E&& executor) {
+  call.append(", rows apart from their keys");
+  together(rows.ranks(), call, check);
+  std::vector<WholeShape> shapes;
+  for_each_row_tensor(inputs, [&](const auto& x) { shapes.push_back(WholeShape::of(x, rows)); });
+  const OneRowLogits one_row = one_row_of(inputs, rows);
+  return run_call(
+      rows, op.name(), call,
+      [&] {
+        if constexpr (requires { inputs.bias; })
+          one_row.check(op.name(), inputs, SoftmaxGrads<T>{});
+      },
+      executor,
+      [&](auto& /*threads*/) {
+        auto tensors = std::make_unique<WholeTensors>(rows);
+        In in = inputs;
+        auto as = shapes.begin();
+        for_each_row_tensor(in, [&](auto& x) { tensors->reads(x, *as++); });
+        View<T> to = out;
+        Saved kept = saved;
+        tensors->writes(to);
+        for_each_row_tensor(kept, [&](auto& x) { tensors->writes(x); });
+        return whole_pass(std::move(tensors),
+                          [op, in, to, kept](auto& threads) { op.forward(in, to, kept, threads); });
+      });
+}
+
+/// The same for a backward pass. \param saved what all ranks have
+template <class T, class Op, class In, class Saved, class Grads, class Check, class E>
+Traffic backward_whole(const Op& op, const In& inputs, const View<const T>& out, const Saved& saved,
+                       const View<const T>& d_out, const Grads& grads, const Rows& rows,
+                       std::string call, const Check& check, E&& executor) {
+  call.append(", rows apart from their keys");
+  together(rows.ranks(), call, check);
+  std::vector<WholeShape> shapes;
+  const auto add = [&](const auto& x) { shapes.push_back(WholeShape::of(x, rows)); };
+  for_each_row_tensor(inputs, add);
+  for_each_row_tensor(saved, add);
+  add(out);
+  add(d_out);
+  const OneRowLogits one_row = one_row_of(inputs, rows);
+  return run_call(
+      rows, op.name(), call,
+      [&] {
+        if constexpr (requires { inputs.bias; }) one_row.check(op.name(), inputs, grads);
+      },
+      executor,
+      [&](auto& /*threads*/) {
+        auto tensors = std::make_unique<WholeTensors>(rows);
+        In in = inputs;
+        Saved kept = saved;
+        View<const T> from = out;
+        View<const T> d_from = d_out;
+        auto as = shapes.begin();
+        const auto read = [&](auto& x) { tensors->reads(x, *as++); };
+        for_each_row_tensor(in, read);
+        for_each_row_tensor(kept, read);
+        read(from);
+        read(d_from);
+        Grads wanted = grads;
+        for_each_row_tensor(wanted, [&](auto& x) { tensors->writes(x); });
+        return whole_pass(std::move(tensors), [op, in, kept, from, d_from, wanted](auto& threads) {
+          op.backward(in, from, kept, d_from, wanted, threads);
+        });
+      });
+}
+
+}  // namespace distributed::detail
+
+FOVEA_NAMESPACE_END
