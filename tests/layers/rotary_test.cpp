@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "fovea/layers/rotary.hpp"
 
+#include <array>
 #include <complex>
 
 #include "layers/decoding.hpp"
@@ -23,9 +24,7 @@ View<double> heads_of(const Activations& x) {
 
 Activations turned(const RotaryOptions& options, Index first, bool is_back = false) {
   Activations x = drawn({2, 1, kRows, 5 + kHeads * kHeadWidth + 2}, 1);
-  RotaryAngles<double> angles;
-  Rotary<double>("Test", options, kHeadWidth)
-      .turn(heads_of(x), first, angles, is_back, fovea::Serial{});
+  Rotary<double>(options, kHeadWidth).turn(heads_of(x), {.first = first, .backward = is_back});
   return x;
 }
 
@@ -69,8 +68,7 @@ TEST(Rotary, StretchesSlowFrequencies) {
     Tensor<double> x({1, 1, 1, 128});
     x.fill(constant(0));
     x(0, 0, 0, pair) = 1;
-    RotaryAngles<double> angles;
-    Rotary<double>("Test", options, 128).turn(x.view(), 1, angles, false, fovea::Serial{});
+    Rotary<double>(options, 128).turn(x.view(), {.first = 1});
     return std::atan2(x(0, 0, 0, pair + 64), x(0, 0, 0, pair));
   };
   EXPECT_NEAR(angle_at_1(0), 1, 1e-15);
@@ -94,7 +92,7 @@ TEST(Rotary, ProductsKnowTheDistanceAlone) {
   }
 }
 
-TEST(Rotary, Refusals) {
+TEST(Rotary, OptionsThatAreRefused) {
   const auto message = [](const RotaryOptions& options, Index head_width = 12) {
     return refusal([&] { Rotary<float>("MultiHead", options, head_width); });
   };
@@ -112,6 +110,253 @@ TEST(Rotary, Refusals) {
   EXPECT_NE(stretch({.low = -1}).find("rotary.stretch.low"), std::string::npos);
   EXPECT_NE(stretch({.original_length = 0}).find("original_length"), std::string::npos);
   EXPECT_EQ(message({}), "accepted");
+}
+
+constexpr Index kBatch = 2;
+const Shape kHeadsShape = {kBatch, kHeads, kRows, kHeadWidth};
+
+/// Every order of the axes, dense, with gaps, or with axes in descending order.
+std::vector<Layout> layouts() {
+  std::vector<Layout> all;
+  for (const auto& order : all_axis_orders()) {
+    all.push_back({.order = order});
+    all.push_back({.order = order, .offset = 3, .innermost = 2, .gap = 5});
+    all.push_back({.order = order, .gap = 1, .reversed = {true, false, true, false}});
+    all.push_back({.order = order, .gap = 2, .reversed = {false, true, false, true}});
+  }
+  return all;
+}
+
+/// What a call turns heads by: positions from one on, a list, or tables.
+enum class Angles { consecutive, listed, listed_for_each_sequence, of_tables };
+
+template <class T>
+struct Turning {
+  std::vector<std::int32_t> shared = {4, 0, 9, 4, 2, 3, 4};
+  std::vector<std::int64_t> own = {4, 0, 9, 4, 2, 3, 4, 1, 1, 2, 3, 9, 8, 0};
+  Tensor<fovea::Compute<T>> cosines, sines;
+  fovea::RotaryCall<T> call;
+
+  Turning(Angles angles, const Layout& of_tables) {
+    const auto fill = [&](Tensor<fovea::Compute<T>>& table, double (*function)(double)) {
+      table = Tensor<fovea::Compute<T>>({kBatch, 1, 10, kHeadWidth / 2}, of_tables);
+      table.fill([&](Index b, Index, Index p, Index i) {
+        return function(static_cast<double>(p * (i + 1) + b) / 3);
+      });
+    };
+    if (angles == Angles::consecutive) call.first = 5;
+    if (angles == Angles::listed) call.positions = shared;
+    if (angles == Angles::listed_for_each_sequence) call.positions = own;
+    if (angles != Angles::of_tables) return;
+    call.positions = own;
+    fill(cosines, [](double x) { return std::cos(x); });
+    fill(sines, [](double x) { return std::sin(x); });
+    call.cosines = cosines.view();
+    call.sines = sines.view();
+  }
+};
+
+/// Heads turned token by token, each a tensor of its own at its position.
+template <class T>
+std::vector<T> turned_alone(const Rotary<T>& rotary, const Tensor<T>& x, const Turning<T>& by) {
+  const Tensor<T> all = x.in({});
+  for_each_index({kBatch, 1, kRows, 1}, [&](Index b, Index, Index n, Index) {
+    fovea::RotaryCall<T> call = by.call;
+    const std::vector<std::int64_t> position = {call.positions.size() == 0 ? call.first + n
+                                                : call.positions.size() == kRows
+                                                    ? call.positions[n]
+                                                    : call.positions[b * kRows + n]};
+    call.positions = position;
+    if (!call.cosines.is_none()) {
+      call.cosines = cut(call.cosines, 0, b, 1);
+      call.sines = cut(call.sines, 0, b, 1);
+    }
+    rotary.turn(cut(cut(all.view(), 0, b, 1), 2, n, 1), call);
+  });
+  return all.values();
+}
+
+template <class T>
+class Heads : public testing::Test {};
+using Scalars = testing::Types<float, double, Eigen::bfloat16, Eigen::half>;
+TYPED_TEST_SUITE(Heads, Scalars);
+
+/// Bits and gaps, in every layout of heads and tables, for every way to say where rows are.
+TYPED_TEST(Heads, LieAnywhere) {
+  using T = TypeParam;
+  fovea::ThreadPool pool(2);
+  for (const Angles angles :
+       {Angles::consecutive, Angles::listed, Angles::listed_for_each_sequence, Angles::of_tables}) {
+    for (const RotaryPairing pairing : {RotaryPairing::halves, RotaryPairing::neighbours}) {
+      const Rotary<T> rotary({.base = 50, .pairing = pairing}, kHeadWidth);
+      Tensor<T> x(kHeadsShape);
+      x.fill(gaussian(3));
+      const std::vector<T> expected = turned_alone(rotary, x, Turning<T>(angles, {}));
+      for (const Layout& layout : layouts()) {
+        const Tensor<T> placed = x.in(layout);
+        const Turning<T> turning(angles, layout);
+        rotary.turn(placed.view(), turning.call, pool);
+        ASSERT_TRUE(same_bits(placed.values(), expected)) << fovea::to_string(placed.view().strides());
+        ASSERT_EQ(placed.changed_gaps(), 0);
+      }
+    }
+  }
+}
+
+/// Of heads that were cut out of others, those between them are not touched.
+TEST(Rotary, TurnsNoHeadBetweenThoseOfAView) {
+  const Activations x = drawn({kBatch, 5, kRows, kHeadWidth}, 1);
+  const Activations before = x.in({});
+  const auto every_other = [](const Activations& of) {
+    const Shape& s = of.view().strides();
+    return View<double>(of.view().data() + 4 * s[1], {kBatch, 3, kRows, kHeadWidth},
+                        {s[0], -2 * s[1], s[2], s[3]});
+  };
+  const Rotary<double> rotary({}, kHeadWidth);
+  rotary.turn(every_other(x), {.first = 2});
+  const Activations expected = before.in({});
+  rotary.turn(expected.view(), {.first = 2});
+  for_each_index(x.shape(), [&](Index b, Index h, Index n, Index d) {
+    EXPECT_EQ(x(b, h, n, d), (h % 2 == 0 ? expected : before)(b, h, n, d));
+  });
+}
+
+/// Element types of positions, Eigen's tensors, the way back, and angles that are kept.
+TEST(Rotary, PositionsOfEveryType) {
+  const Rotary<double> rotary({.width = 8}, kHeadWidth);
+  const auto turned_by = [&](const fovea::RotaryCall<double>& call) {
+    const Activations x = drawn(kHeadsShape, 1);
+    rotary.turn(x.view(), call);
+    return x.values();
+  };
+  const auto expected = turned_by({.first = 7});
+  const std::vector<int> narrow = {7, 8, 9, 10, 11, 12, 13};
+  const std::vector<long long> wide(narrow.begin(), narrow.end());
+  const std::array<long, 7> fixed = {7, 8, 9, 10, 11, 12, 13};
+  EXPECT_TRUE(same_bits(turned_by({.positions = narrow}), expected));
+  EXPECT_TRUE(same_bits(turned_by({.positions = std::span(wide)}), expected));
+  EXPECT_TRUE(same_bits(turned_by({.positions = fixed}), expected));
+  RotaryAngles<double> angles;
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_TRUE(same_bits(turned_by({.first = 7, .angles = &angles}), expected));
+    EXPECT_TRUE(same_bits(turned_by({.positions = narrow, .angles = &angles}), expected));
+    EXPECT_FALSE(same_bits(turned_by({.first = 6, .angles = &angles}), expected));
+  }
+  const Activations x = drawn(kHeadsShape, 1);
+  const Activations before = x.in({});
+  rotary.turn(x.view(), {.positions = narrow});
+  rotary.turn(x.view(), {.positions = narrow, .backward = true});
+  EXPECT_TRUE(close_to(x.values(), before.values(), 1e-14));
+}
+
+/// <turned x, y> = <x, y turned backwards>, which makes the one the gradient of the other: also by
+/// tables that are no cosines and sines of one angle.
+TEST(Rotary, BackwardIsTheGradient) {
+  for (const Angles angles : {Angles::listed, Angles::of_tables}) {
+    Turning<double> turning(angles, {});
+    if (angles == Angles::of_tables) turning.sines.fill(gaussian(8));
+    const Activations x = drawn(kHeadsShape, 1), y = drawn(kHeadsShape, 2);
+    const auto product = [](const Activations& a, const Activations& b) {
+      double sum = 0;
+      for (std::size_t i = 0; i < a.values().size(); ++i) sum += a.values()[i] * b.values()[i];
+      return sum;
+    };
+    const Rotary<double> rotary({.pairing = RotaryPairing::neighbours}, kHeadWidth);
+    const Activations turned_x = x.in({}), turned_y = y.in({});
+    rotary.turn(turned_x.view(), turning.call);
+    turning.call.backward = true;
+    rotary.turn(turned_y.view(), turning.call);
+    EXPECT_NEAR(product(turned_x, y), product(x, turned_y), 1e-12);
+  }
+}
+
+TEST(Rotary, PackedSequencesBeginAgain) {
+  const Activations packed = drawn({1, kHeads, kRows, kHeadWidth}, 1);
+  const Activations apart = packed.in({});
+  const std::vector<Index> ends = {0, 3, 3, kRows};
+  const Rotary<double> rotary({}, kHeadWidth);
+  rotary.turn(packed.view(), {.first = 2, .cu_seqlens = ends});
+  rotary.turn(cut(apart.view(), 2, 0, 3), {.first = 2});
+  rotary.turn(cut(apart.view(), 2, 3, kRows - 3), {.first = 2});
+  EXPECT_TRUE(same_bits(packed.values(), apart.values()));
+}
+
+/// Nothing is written before all is checked.
+TEST(Rotary, CallsThatAreRefused) {
+  const Rotary<double> rotary({}, kHeadWidth);
+  const Activations x = drawn(kHeadsShape, 1);
+  const std::vector<double> before = x.values();
+  const auto message = [&](const View<double>& heads, const fovea::RotaryCall<double>& call) {
+    const std::string text = refusal([&] { rotary.turn(heads, call); });
+    EXPECT_TRUE(same_bits(x.values(), before));
+    return text;
+  };
+  const View<double> heads = x.view();
+  EXPECT_EQ(message(cut(heads, 3, 0, 10), {}),
+            "Rotary: width of heads is 10; expected 12, the width of a head that it was made for");
+  EXPECT_EQ(message({}, {}),
+            "Rotary: heads is missing; expected one of width 12, the width of a head that it was "
+            "made for");
+  const View<double> same_heads(heads.data(), kHeadsShape,
+                                {heads.strides()[0], 0, heads.strides()[2], 1});
+  EXPECT_EQ(message(same_heads, {}),
+            "Rotary: the layout of heads is strides 252x0x12x1 for 2x3x7x12; expected strides that "
+            "give each element its own place");
+  const std::vector<Index> eight(8);
+  EXPECT_EQ(message(heads, {.positions = eight}),
+            "Rotary: the number of positions is 8; expected 14, batch times rows of heads, or 7, "
+            "the rows");
+  std::vector<Index> far(7);
+  far[3] = (Index{1} << 53) + 1;
+  EXPECT_EQ(message(heads, {.positions = far}),
+            "Rotary: positions[3] is 9007199254740993; expected -2^53 to 2^53, which double "
+            "represents exactly");
+  EXPECT_NE(message(heads, {.first = far[3]}).find("first is 9007199254740993"), std::string::npos);
+  EXPECT_NE(message(heads, {.first = far[3] - 2}).find("last row is 9007199254740997"),
+            std::string::npos);
+  const std::vector<Index> ends = {0, 7};
+  EXPECT_EQ(message(heads, {.cu_seqlens = ends}),
+            "Rotary: batch of heads is 2; expected 1, since cu_seqlens is given");
+  const View<double> one = cut(heads, 0, 0, 1);
+  EXPECT_EQ(message(one, {.positions = std::span(far).first(7), .cu_seqlens = ends}),
+            "Rotary: cu_seqlens is given; expected none, since positions are given");
+  const std::vector<Index> short_ends = {0, 6};
+  EXPECT_NE(message(one, {.cu_seqlens = short_ends}).find("cu_seqlens"), std::string::npos);
+}
+
+TEST(Rotary, TablesThatAreRefused) {
+  const Rotary<double> rotary({}, kHeadWidth);
+  const Activations x = drawn(kHeadsShape, 1);
+  const std::vector<double> before = x.values();
+  const auto message = [&](auto&& change) {
+    Turning<double> turning(Angles::of_tables, {});
+    change(turning);
+    const std::string text = refusal([&] { rotary.turn(x.view(), turning.call); });
+    EXPECT_TRUE(same_bits(x.values(), before));
+    return text;
+  };
+  using Change = Turning<double>&;
+  EXPECT_EQ(message([](Change t) { t.call.cosines = {}; }),
+            "Rotary: cosines is missing; expected one of batch 2, the batch of heads, or 1");
+  EXPECT_EQ(message([](Change t) { t.call.sines = {}; }),
+            "Rotary: sines is missing; expected one of batch 2, as of cosines");
+  EXPECT_EQ(message([](Change t) { t.call.cosines = cut(t.call.cosines, 3, 0, 5); }),
+            "Rotary: width of cosines is 5; expected 6, the pairs of a head that are turned");
+  EXPECT_EQ(message([](Change t) { t.call.sines = cut(t.call.sines, 2, 0, 9); }),
+            "Rotary: rows of sines is 9; expected 10, as of cosines");
+  EXPECT_EQ(message([](Change t) { t.own[4] = -1; }),
+            "Rotary: positions[4] is -1; expected 0 to 9, the rows of the tables");
+  EXPECT_EQ(message([](Change t) { t.own[13] = 10; }),
+            "Rotary: positions[13] is 10; expected 0 to 9, the rows of the tables");
+  EXPECT_EQ(message([](Change t) {
+              t.call.positions = {};
+              t.call.first = 4;
+            }),
+            "Rotary: the position of the last row is 10; expected 0 to 9, the rows of the tables");
+  EXPECT_EQ(message([&](Change t) {
+              t.call.sines = View<const double>(x.view().data(), t.sines.shape());
+            }),
+            "Rotary: heads is in the memory of sines; expected memory of its own");
 }
 
 using Layer = fovea::MultiHead<fovea::FullAttention, double>;

@@ -135,7 +135,8 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
     check_sequences("MultiHead", tokens, detail::rows_of_sequence(tokens.x, executor));
     const View<T> projected = saved.projected.resize(y.batch(), y.rows(), columns());
     projection_.forward(tokens.x, projected, executor);
-    rotary_.turn(queries_and_keys(projected), 0, saved.angles, false, executor, tokens.cu_seqlens);
+    rotary_.turn(queries_and_keys(projected),
+                 {.cu_seqlens = tokens.cu_seqlens, .angles = &saved.angles}, executor);
     const View<const T> from(projected);
     out_.forward(attention_.forward(parts(from), tokens, saved.heads, executor), y, executor);
   }
@@ -157,7 +158,9 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
     typename Linear<T, W>::Saved nothing;
     out_.backward(saved.heads.out.view(), nothing, d_y, d_heads, executor);
     attention_.backward(qkv, tokens, saved.heads, d_qkv, executor);
-    rotary_.turn(queries_and_keys(d_projected), 0, saved.angles, true, executor, tokens.cu_seqlens);
+    rotary_.turn(queries_and_keys(d_projected),
+                 {.cu_seqlens = tokens.cu_seqlens, .backward = true, .angles = &saved.angles},
+                 executor);
     projection_.backward(tokens.x, nothing, d_projected, d_x, executor);
     attention_.finish(tokens, saved.heads, d_x, executor);
   }

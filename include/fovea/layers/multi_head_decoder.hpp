@@ -73,8 +73,8 @@ class MultiHeadDecoder {
     detail::check_extent("MultiHead", "x", x.shape(), 0, batch_, "the batch of the decoder");
     const View<T> projected = room.projected.resize(batch_, x.rows(), layer_->columns());
     layer_->projection_.forward(x, projected, executor);
-    layer_->rotary_.turn(layer_->queries_and_keys(projected), length(), room.angles, false,
-                         executor);
+    layer_->rotary_.turn(layer_->queries_and_keys(projected),
+                         {.first = length(), .angles = &room.angles}, executor);
     const auto qkv = layer_->parts(View<const T>(projected));
     if constexpr (std::same_as<S, T>) {
       layer_->out_.forward(layer_->attention_.step(decoder_, qkv, {x}, room.heads, executor), y,

@@ -10,9 +10,11 @@
 #include <span>
 #include <vector>
 
+#include "fovea/attention/call/check.hpp"
 #include "fovea/core/rounded.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_check.hpp"
+#include "fovea/layers/rotary_call.hpp"
 #include "fovea/layers/token_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -38,61 +40,34 @@ struct RotaryOptions {
   std::optional<RotaryStretch> stretch = {};  ///< of the frequencies; none by default
 };
 
-/// The cosines and sines of the angles of consecutive positions. Layers with the same frequencies
-/// may share one.
-template <class T>
-class RotaryAngles {
- public:
-  /// Makes them for rows at positions `first`, first + 1, ... unless they are there already.
-  /// \throws std::bad_alloc
-  void make(std::span<const double> frequencies, Index first, Index rows) {
-    const auto pairs = static_cast<Index>(frequencies.size());
-    const bool are_same = std::equal(frequencies.begin(), frequencies.end(), frequencies_.begin(),
-                                     frequencies_.end());
-    if (first == first_ && rows == rows_ && are_same) return;
-    rows_ = -1;
-    const View<T> cosines = cosines_.resize(1, rows, pairs);
-    const View<T> sines = sines_.resize(1, rows, pairs);
-    for (Index n = 0; n < rows; ++n) {
-      for (Index i = 0; i < pairs; ++i) {
-        const double angle =
-            static_cast<double>(first + n) * frequencies[static_cast<std::size_t>(i)];
-        cosines(0, 0, n, i) = static_cast<T>(std::cos(angle));
-        sines(0, 0, n, i) = static_cast<T>(std::sin(angle));
-      }
-    }
-    frequencies_.assign(frequencies.begin(), frequencies.end());
-    first_ = first;
-    rows_ = rows;
-  }
-
-  /// [1, 1, rows, pairs]
-  View<const T> cosines() const { return cosines_.view(); }
-  /// [1, 1, rows, pairs]
-  View<const T> sines() const { return sines_.view(); }
-
- private:
-  Buffer<T> cosines_;
-  Buffer<T> sines_;
-  std::vector<double> frequencies_;
-  Index first_ = 0;
-  Index rows_ = -1;
-};
-
 /// Turns pairs of channels (a, b) of each head in place: (a cos - b sin, a sin + b cos), where the
 /// angle of pair i at position n is n f_i with f_i = position_scale base^(-2 i / width), stretched
-/// or not. Angles are computed in double. It learns nothing, and the bits are the same for any
-/// number of threads, and for a row alone.
-template <class T>
+/// or not. Angles are computed in double and rounded to the type of the arithmetic, or read from
+/// tables. Heads of 16 bits are computed in float, and each element is rounded once.
+///
+///     fovea::Rotary<float> rotary({.base = 10000}, 64);
+///     rotary.turn(q, {.positions = position_ids}, pool);
+///     rotary.turn(k, {.positions = position_ids}, pool);
+///
+/// It learns nothing. The bits are the same for any number of threads and all strides, and for a
+/// row alone. A call costs 3 flops per turned element, and two functions of double for each pair of
+/// each position whose angles are not there yet.
+/// \tparam T the type of the heads: float, double, or a type of 16 bits
+template <TensorScalar T>
 class Rotary {
  public:
   /// Positions that turn nothing.
   Rotary() = default;
 
+  /// For heads of this width.
+  /// \throws std::invalid_argument if options are out of range, or if width is odd or more than
+  /// head_width
+  Rotary(const RotaryOptions& options, Index head_width) : Rotary(name(), options, head_width) {}
+
   /// \param layer that it is a part of, for messages
   /// \throws std::invalid_argument if options are out of range or do not go with the heads
   Rotary(const char* layer, const RotaryOptions& options, Index head_width)
-      : pairing_(options.pairing) {
+      : pairing_(options.pairing), head_width_(head_width) {
     const Index width = options.width == 0 ? head_width : options.width;
     if (width < 2 || width > head_width || width % 2 != 0) {
       refuse(layer, "rotary.width", std::to_string(width),
@@ -118,58 +93,155 @@ class Rotary {
   bool turns() const { return !frequencies_.empty(); }
 
   /// Turns the heads of all rows.
-  /// \param heads [B, H, L, D] columns of a matrix of activations, as `as_heads` views them
-  /// \param first the position of the first row \param angles room, kept from call to call
-  /// \param is_back whether they are turned back, as the gradient of the turned heads is
-  /// \param ends [S + 1] where packed sequences begin and end, as Tokens::cu_seqlens: the first row
-  /// of each of them has the position `first`; empty: they are not packed
-  /// \throws std::bad_alloc
-  template <class E>
-  void turn(const View<T>& heads, Index first, RotaryAngles<T>& angles, bool is_back, E&& executor,
-            std::span<const Index> ends = {}) const {
+  /// \param heads [B, H, L, D] with any strides that give each element its own place; D is the
+  /// width that it was made for
+  /// \param call positions, and tables if there are any
+  /// \throws std::invalid_argument, before anything is written, if the heads have another width or
+  /// share elements; if the number of positions is neither L nor B L; if a table has another
+  /// shape, shares elements with the heads, or has no row for a position; if cu_seqlens does not
+  /// go with the rows; if |position| is above 2^53, which double does not represent exactly
+  /// \throws std::bad_alloc if there is no memory for angles
+  template <class E = Serial>
+  void turn(const View<T>& heads, const RotaryCall<T>& call = {}, E&& executor = {}) const {
     if (!turns()) return;
-    if constexpr (SpreadsRows<E>) {
-      executor.for_each_range([&](Index place, const Range& rows) {
-        const View<T> some(detail::row_at(heads, 0, place),
-                           {heads.batch(), heads.heads(), rows.end - rows.begin, heads.width()},
-                           heads.strides());
-        turn(some, first + rows.begin, angles, is_back, executor.executor(), ends);
-      });
-    } else {
-      turn_rows(heads, first, angles, is_back, executor, ends);
+    auto&& threads = as_executor(executor);
+    check(heads, call, detail::rows_of_sequence(heads, threads));
+    const Index rows = heads.rows();
+    const bool has_list = call.positions.size() != 0;
+    const bool differs = call.positions.size() != rows;  // from sequence to sequence
+    const auto position = [&](Index b, Index n) {
+      if (has_list) return call.positions[differs ? b * rows + n : n];
+      const Index row = detail::row_of_sequence(threads, n);
+      return call.first + row - begin_of(call.cu_seqlens, row);
+    };
+    if (!call.cosines.is_none()) {
+      return turn_rows(heads, call.cosines, call.sines, call.backward, threads, position);
     }
+    RotaryAngles<Compute<T>> own;
+    RotaryAngles<Compute<T>>& angles = call.angles == nullptr ? own : *call.angles;
+    const auto turn_by = [&](const auto& row_of) {
+      turn_rows(heads, angles.cosines(), angles.sines(), call.backward, threads, row_of);
+    };
+    if (!has_list && !SpreadsRows<E>) {
+      angles.make(frequencies_, call.first, rows);
+      return turn_by([&](Index b, Index n) { return position(b, n) - call.first; });
+    }
+    std::vector<Index> positions;
+    const Index listed = has_list && differs ? heads.batch() : 1;
+    positions.reserve(static_cast<std::size_t>(listed * rows));
+    for (Index b = 0; b < listed; ++b) {
+      for (Index n = 0; n < rows; ++n) positions.push_back(position(b, n));
+    }
+    angles.make(frequencies_, positions);
+    turn_by([&](Index b, Index n) { return listed == 1 ? n : b * rows + n; });
   }
 
  private:
-  /// Turns the heads of consecutive rows.
-  template <class E>
-  void turn_rows(const View<T>& heads, Index first, RotaryAngles<T>& angles, bool is_back,
-                 E&& executor, std::span<const Index> ends) const {
-    angles.make(frequencies_, first, heads.rows());
-    const LayerKernels<T> kernels;
-    const double products = kProducts * static_cast<double>(heads.heads() * heads.width());
-    const auto turn_some = [&](Index b, Index row, Index count, Index position) {
-      kernels.turn_heads({.x = detail::row_at(heads, b, row),
-                          .x_row = heads.strides()[2],
-                          .rows = count,
-                          .heads = heads.heads(),
-                          .head_width = heads.width(),
-                          .pairs = static_cast<Index>(frequencies_.size()),
-                          .cosines = detail::row_at(angles.cosines(), 0, position),
-                          .sines = detail::row_at(angles.sines(), 0, position),
-                          .pairing = pairing_,
-                          .is_back = is_back});
+  /// The name that stands in error messages.
+  static constexpr const char* name() { return "Rotary"; }
+
+  /// The largest position.
+  static constexpr Index kMostPosition = Index{1} << 53;
+
+  /// The first row of the packed sequence that a row belongs to.
+  static Index begin_of(std::span<const Index> ends, Index row) {
+    return ends.empty() ? 0 : *(std::upper_bound(ends.begin(), ends.end(), row) - 1);
+  }
+
+  /// \param rows those of the sequence, of which heads may have a part
+  void check(const View<T>& heads, const RotaryCall<T>& call, Index rows) const {
+    detail::check_extent(name(), "heads", heads.shape(), 3, head_width_,
+                         "the width of a head that it was made for");
+    detail::check_distinct(name(), "heads", heads);
+    if (!call.cu_seqlens.empty()) check_packed(heads, call, rows);
+    const Index count = call.positions.size();
+    if (count != 0 && count != heads.rows() && count != heads.batch() * heads.rows()) {
+      refuse(name(), "the number of positions", std::to_string(count),
+             std::to_string(heads.batch() * heads.rows()) + ", batch times rows of heads, or " +
+                 std::to_string(heads.rows()) + ", the rows");
+    }
+    const bool has_tables = !call.cosines.is_none() || !call.sines.is_none();
+    if (has_tables) check_tables(heads, call);
+    const Range allowed =
+        has_tables ? Range{0, call.cosines.rows()} : Range{-kMostPosition, kMostPosition + 1};
+    const auto refuse_position = [&](const std::string& what, Index position) {
+      refuse(name(), what, std::to_string(position),
+             has_tables ? "0 to " + std::to_string(allowed.end - 1) + ", the rows of the tables"
+                        : "-2^53 to 2^53, which double represents exactly");
     };
-    detail::for_each_row_block(as_executor(executor), heads.batch(), heads.rows(), products,
-                               [&](Index b, Index row, Index count) {
-                                 if (ends.empty()) return turn_some(b, row, count, row);
-                                 for (Index at = row; at < row + count;) {
-                                   const auto end = std::upper_bound(ends.begin(), ends.end(), at);
-                                   const Index stop = (std::min)(*end, row + count);
-                                   turn_some(b, at, stop - at, at - *(end - 1));
-                                   at = stop;
-                                 }
-                               });
+    for (Index i = 0; i < count; ++i) {
+      if (allowed.holds(call.positions[i])) continue;
+      refuse_position("positions[" + std::to_string(i) + "]", call.positions[i]);
+    }
+    if (count != 0 || rows == 0) return;
+    if (!allowed.holds(call.first)) refuse_position("first", call.first);
+    const Index last = call.first + longest(call.cu_seqlens, rows) - 1;
+    if (!allowed.holds(last)) refuse_position("the position of the last row", last);
+  }
+
+  /// The rows of the longest sequence.
+  static Index longest(std::span<const Index> ends, Index rows) {
+    if (ends.empty()) return rows;
+    Index most = 0;
+    for (std::size_t s = 1; s < ends.size(); ++s) most = (std::max)(most, ends[s] - ends[s - 1]);
+    return most;
+  }
+
+  static void check_packed(const View<T>& heads, const RotaryCall<T>& call, Index rows) {
+    if (heads.batch() != 1) {
+      refuse(name(), "batch of heads", std::to_string(heads.batch()),
+             "1, since cu_seqlens is given");
+    }
+    if (call.positions.size() != 0) {
+      refuse(name(), "cu_seqlens", "given", "none, since positions are given");
+    }
+    detail::check_cu_seqlens(name(), "cu_seqlens", call.cu_seqlens, rows, "heads");
+  }
+
+  void check_tables(const View<T>& heads, const RotaryCall<T>& call) const {
+    const Shape& shape = call.cosines.shape();
+    if (shape[0] != 1 || call.cosines.is_none()) {
+      detail::check_extent(name(), "cosines", shape, 0, heads.batch(), "the batch of heads, or 1");
+    }
+    detail::check_extent(name(), "cosines", shape, 1, 1, "since all heads have the same angles");
+    detail::check_extent(name(), "cosines", shape, 3, static_cast<Index>(frequencies_.size()),
+                         "the pairs of a head that are turned");
+    detail::check_extents(name(), "sines", call.sines.shape(), shape, "as of cosines");
+    detail::check_apart(name(), "heads", heads, "cosines", call.cosines);
+    detail::check_apart(name(), "heads", heads, "sines", call.sines);
+  }
+
+  /// Turns heads by the angles of some rows of tables.
+  /// \param row_of called as row_of(b, n): the row of the tables for row n of sequence b
+  template <class E, class F>
+  void turn_rows(const View<T>& heads, const View<const Compute<T>>& cosines,
+                 const View<const Compute<T>>& sines, bool is_back, E&& threads,
+                 const F& row_of) const {
+    const RotaryKernels<Compute<T>, kStorage<T>> kernels;
+    const double products = kProducts * static_cast<double>(heads.heads() * heads.width());
+    const auto at = [](const View<const Compute<T>>& table, Index b,
+                       Index row) -> Matrix<const Compute<T>> {
+      return {detail::row_at(table, table.batch() == 1 ? 0 : b, row), table.strides()[2],
+              table.strides()[3]};
+    };
+    detail::for_each_row_block(
+        threads, heads.batch(), heads.rows(), products, [&](Index b, Index first, Index count) {
+          for (Index n = first, run = 0; n < first + count; n += run) {
+            const Index row = row_of(b, n);
+            run = 1;  // rows that meet consecutive rows of the tables
+            while (n + run < first + count && row_of(b, n + run) == row + run) ++run;
+            kernels.turn_heads(
+                {.x = {detail::row_at(heads, b, n), heads.strides()[2], heads.strides()[3]},
+                 .x_head = heads.strides()[1],
+                 .rows = run,
+                 .heads = heads.heads(),
+                 .pairs = static_cast<Index>(frequencies_.size()),
+                 .cosines = at(cosines, b, row),
+                 .sines = at(sines, b, row),
+                 .pairing = pairing_,
+                 .is_back = is_back});
+          }
+        });
   }
 
   /// Multiply-adds that take as long as a channel does.
@@ -198,6 +270,7 @@ class Rotary {
   }
 
   RotaryPairing pairing_ = RotaryPairing::halves;
+  Index head_width_ = 0;
   std::vector<double> frequencies_;
 };
 

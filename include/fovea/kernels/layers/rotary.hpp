@@ -3,7 +3,7 @@
 /// What the kernel of rotary positions takes.
 #pragma once
 
-#include "fovea/core/config.hpp"
+#include "fovea/simd/matrix.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -14,17 +14,17 @@ enum class RotaryPairing : unsigned char {
 };
 
 /// Rows of heads whose pairs of channels are turned in place. Pair i of row n becomes
-/// (a cos - b sin, a sin + b cos) with the angle (n, i), or with its negative.
-template <class T>
+/// (a cos - b sin, a sin + b cos) with the angle (n, i), or with its negative. Heads may be stored
+/// in 16 bits: each element is then rounded once.
+template <class T, Storage S = Storage::native>
 struct RotaryArgs {
-  T* x = nullptr;              ///< [rows, heads, head_width], of which 2 pairs channels are turned
-  Index x_row = 0;             ///< elements from one row of x to the next
-  Index rows = 0;              ///< number of rows
-  Index heads = 0;             ///< number of heads, which lie side by side
-  Index head_width = 0;        ///< channels of a head
-  Index pairs = 0;             ///< pairs that are turned: the first 2 pairs channels of a head
-  const T* cosines = nullptr;  ///< [rows, pairs] of the angles, dense
-  const T* sines = nullptr;    ///< [rows, pairs] of the angles, dense
+  OutputMatrix<S> x;        ///< [rows, channels] of the first head
+  Index x_head = 0;         ///< elements from one head of x to the next
+  Index rows = 0;           ///< number of rows
+  Index heads = 0;          ///< number of heads
+  Index pairs = 0;          ///< pairs that are turned: the first 2 pairs channels of a head
+  Matrix<const T> cosines;  ///< [rows, pairs] of the angles
+  Matrix<const T> sines;    ///< [rows, pairs] of the angles
   RotaryPairing pairing = RotaryPairing::halves;  ///< which channels are a pair
   bool is_back = false;  ///< whether the angles are taken with the other sign
 };

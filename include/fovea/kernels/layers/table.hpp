@@ -27,6 +27,16 @@ struct ProductKernels {
   IsaLevel level = isa_level();
 };
 
+/// Rotary positions of heads that are computed in T and stored in S.
+template <class T, Storage S = Storage::native>
+struct RotaryKernels {
+  /// Turns pairs of channels.
+  void turn_heads(const RotaryArgs<T, S>& args) const noexcept;
+
+  /// The instruction-set level at which the kernels run; by default that of the machine.
+  IsaLevel level = isa_level();
+};
+
 /// The kernels of layers, their losses and their optimiser, for tensors of T.
 template <class T>
 struct LayerKernels {
@@ -69,8 +79,6 @@ struct LayerKernels {
   void gated(const GatedArgs<T>& args) const noexcept;
   /// The gradients of its inputs.
   void gated_grad(const GatedArgs<T>& args) const noexcept;
-  /// Rotary positions.
-  void turn_heads(const RotaryArgs<T>& args) const noexcept;
 
   /// A depth-wise convolution.
   void convolve(const ConvolutionArgs<T>& args) const noexcept;
@@ -103,6 +111,12 @@ void ProductKernels<T, S>::multiply(const ProductArgs<T, S>& args) const noexcep
   FOVEA_AT_LEVEL(level, multiply<T, S>)(args);
 }
 FOVEA_STORED_KERNELS(ProductKernels)
+
+template <class T, Storage S>
+void RotaryKernels<T, S>::turn_heads(const RotaryArgs<T, S>& args) const noexcept {
+  FOVEA_AT_LEVEL(level, turn_heads<T, S>)(args);
+}
+FOVEA_STORED_KERNELS(RotaryKernels)
 
 template <class T>
 void LayerKernels<T>::add_rows(const RowSumArgs<T>& args) const noexcept {
@@ -175,10 +189,6 @@ void LayerKernels<T>::gated(const GatedArgs<T>& args) const noexcept {
 template <class T>
 void LayerKernels<T>::gated_grad(const GatedArgs<T>& args) const noexcept {
   FOVEA_AT_LEVEL(level, gated_grad<T>)(args);
-}
-template <class T>
-void LayerKernels<T>::turn_heads(const RotaryArgs<T>& args) const noexcept {
-  FOVEA_AT_LEVEL(level, turn_heads<T>)(args);
 }
 template <class T>
 void LayerKernels<T>::convolve(const ConvolutionArgs<T>& args) const noexcept {

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a call of Rotary takes besides heads: positions of tokens, and cosines and sines of angles.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <ranges>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "fovea/core/eigen_scalar.hpp"
+#include "fovea/layers/activation.hpp"
+
+FOVEA_NAMESPACE_BEGIN
+
+/// The position of each token, as integers of 32 or 64 bits that the caller owns.
+class PositionIds {
+ public:
+  /// None.
+  PositionIds() = default;
+  /// Those of an array, vector or span of `std::int32_t` or `std::int64_t`.
+  template <std::ranges::contiguous_range Ids>
+  requires(!std::same_as<Ids, PositionIds>)
+      // NOLINTNEXTLINE(google-explicit-constructor): a vector of integers is a list of positions
+      PositionIds(const Ids& ids)
+      : data_(std::ranges::data(ids)), size_(static_cast<Index>(std::ranges::size(ids))) {
+    using Id = std::ranges::range_value_t<Ids>;
+    static_assert(
+        std::is_integral_v<Id> && std::is_signed_v<Id> && (sizeof(Id) == 4 || sizeof(Id) == 8),
+        "fovea: positions are signed integers of 32 or 64 bits");
+    is_wide_ = sizeof(Id) == 8;
+  }
+
+  /// How many there are.
+  Index size() const { return size_; }
+  /// The position of token i.
+  Index operator[](Index i) const {
+    return is_wide_ ? static_cast<Index>(static_cast<const std::int64_t*>(data_)[i])
+                    : Index{static_cast<const std::int32_t*>(data_)[i]};
+  }
+
+ private:
+  const void* data_ = nullptr;
+  Index size_ = 0;
+  bool is_wide_ = false;
+};
+
+/// The cosines and sines of the angles of some positions. Layers with the same frequencies may
+/// share one.
+template <class T>
+class RotaryAngles {
+ public:
+  /// Makes them for rows at positions `first`, first + 1, ... unless they are there already.
+  /// \throws std::bad_alloc
+  void make(std::span<const double> frequencies, Index first, Index rows) {
+    if (first == first_ && are(frequencies, rows, {})) return;
+    fill(frequencies, rows, [&](Index n) { return first + n; });
+    positions_.clear();
+    first_ = first;
+  }
+  /// Makes them for rows at these positions, unless they are there already.
+  /// \throws std::bad_alloc
+  void make(std::span<const double> frequencies, std::span<const Index> positions) {
+    const auto rows = static_cast<Index>(positions.size());
+    if (rows != 0 && are(frequencies, rows, positions)) return;
+    fill(frequencies, rows, [&](Index n) { return positions[static_cast<std::size_t>(n)]; });
+    positions_.assign(positions.begin(), positions.end());
+  }
+
+  /// [1, 1, rows, pairs]
+  View<const T> cosines() const { return cosines_.view(); }
+  /// [1, 1, rows, pairs]
+  View<const T> sines() const { return sines_.view(); }
+
+ private:
+  bool are(std::span<const double> frequencies, Index rows,
+           std::span<const Index> positions) const {
+    return rows == rows_ && std::ranges::equal(frequencies, frequencies_) &&
+           std::ranges::equal(positions, positions_);
+  }
+
+  template <class F>
+  void fill(std::span<const double> frequencies, Index rows, const F& position) {
+    const auto pairs = static_cast<Index>(frequencies.size());
+    rows_ = -1;
+    const View<T> cosines = cosines_.resize(1, rows, pairs);
+    const View<T> sines = sines_.resize(1, rows, pairs);
+    for (Index n = 0; n < rows; ++n) {
+      for (Index i = 0; i < pairs; ++i) {
+        const double angle =
+            static_cast<double>(position(n)) * frequencies[static_cast<std::size_t>(i)];
+        cosines(0, 0, n, i) = static_cast<T>(std::cos(angle));
+        sines(0, 0, n, i) = static_cast<T>(std::sin(angle));
+      }
+    }
+    frequencies_.assign(frequencies.begin(), frequencies.end());
+    rows_ = rows;
+  }
+
+  Buffer<T> cosines_;
+  Buffer<T> sines_;
+  std::vector<double> frequencies_;
+  std::vector<Index> positions_;  // if it is empty, those from first_ on
+  Index first_ = 0;
+  Index rows_ = -1;
+};
+
+/// What Rotary::turn takes besides the heads [B, H, L, D].
+template <class T>
+struct RotaryCall {
+  Index first = 0;  ///< the position of row 0 of each sequence, where `positions` is not given
+  /// [B, L] the position of each token, or [L] if all sequences have the same, in any order and
+  /// with any repetitions; if empty, row n has the position first + n.
+  PositionIds positions = {};
+  /// [S + 1] where packed sequences begin and end, as Tokens::cu_seqlens: the first row of each of
+  /// them has the position `first`. If empty, sequences are not packed.
+  std::span<const Index> cu_seqlens = {};
+  /// [1, 1, P, pairs] the cosine of each pair's angle at positions 0 to P - 1, or [B, 1, P, pairs],
+  /// a table for each sequence, with any strides. Both tables are given or none. They replace the
+  /// angles that the options describe, and position p reads row p.
+  View<const Compute<T>> cosines = {};
+  View<const Compute<T>> sines = {};  ///< the sines, in the shape of the cosines
+  /// Whether heads are turned by the negative angles, which takes the gradient of turned heads to
+  /// that of the heads, and turned heads back to what they were.
+  bool backward = false;
+  /// Keeps the angles from call to call. If null, they are computed for this call alone.
+  RotaryAngles<Compute<T>>* angles = nullptr;
+};
+
+FOVEA_NAMESPACE_END
