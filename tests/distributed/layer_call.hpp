@@ -20,15 +20,15 @@ namespace fovea_test {
 using fovea::Tokens;
 using fovea::View;
 
-/// A model of tokens, and what it is called with.
+/// A model of tokens, and what it is called with: sequences in descending order, and gaps.
 template <class Layer, class T>
 struct LayerCall {
   LayerCall(const Layer& layer, const Tensor<T>& tokens, const Tensor<T>& gradient)
       : model(layer),
-        x(tokens.in({})),
-        d_y(gradient.in({})),
-        y(gradient.shape()),
-        d_x(tokens.shape()) {}
+        x(tokens.in({.gap = 3, .reversed = {true}})),
+        d_y(gradient.in({.gap = 1, .reversed = {true}})),
+        y(gradient.shape(), {.gap = 2}),
+        d_x(tokens.shape(), {.gap = 5}) {}
 
   /// Two steps, so that the gradients of the second are added to those of the first.
   template <class E>

@@ -318,6 +318,43 @@ TEST(DistributedLayerForward, TakesAnyLayout) {
   check_forward<float>(layer, {1, 1, 211, 8}, layouts_of(211, all_ranks().size()));
 }
 
+/// Positions are those of the sequence, in whatever order its rows are spread, heads and all.
+TEST(DistributedRotary, TurnsByPositionsInTheSequence) {
+  constexpr Index count = 211, width = 8;
+  Tensor<double> heads({2, 3, count, width}), cosines({1, 1, count + 5, width / 2});
+  heads.fill(gaussian(5));
+  cosines.fill(gaussian(6));
+  const Tensor<double> sines = cosines.in({});
+  const fovea::Rotary<double> rotary({}, width);
+  std::vector<std::int32_t> positions;
+  for (std::int32_t n = 0; n < count; ++n) positions.push_back(n * 7 % 100);
+  const std::vector<Index> packed = {0, 100, 101, count};
+  for (int way = 0; way < 4; ++way) {
+    fovea::RotaryCall<double> call{.first = 5};
+    if (way == 1) call.positions = positions;
+    if (way == 2) call = {.first = 5, .cosines = cosines.view(), .sines = sines.view()};
+    if (way == 3) call.cu_seqlens = packed;
+    const Index batch = way == 3 ? 1 : 2;
+    const Tensor<double> whole = heads.in({});
+    rotary.turn(cut(whole.view(), 0, 0, batch), call);
+    for (const RowLayout& layout : layouts_of(count, all_ranks().size())) {
+      const Rows rows(all_ranks(), layout);
+      const Tensor<double> own =
+          own_part(heads, rows).in({.order = {3, 0, 2, 1}, .gap = 1, .reversed = {true, true}});
+      std::vector<std::int32_t> own_positions;
+      for (const Range& range : rows.own()) {
+        for (Index n = range.begin; n < range.end; ++n) {
+          own_positions.push_back(positions[as_size(n)]);
+        }
+      }
+      if (way == 1) call.positions = own_positions;
+      with_rows(rows, fovea::Serial{},
+                [&](auto& over) { rotary.turn(cut(own.view(), 0, 0, batch), call, over); });
+      expect_own_part(own, whole, rows, layout.text());
+    }
+  }
+}
+
 TEST(DistributedLayerTraffic, IsASumForEachNeighbourAndForAll) {
   const Index ranks = all_ranks().size();
   const Rows rows(all_ranks(), RowLayout::contiguous(ranks * kChain, all_ranks().size(), kChain));

@@ -9,6 +9,7 @@
 #include "fovea/core/thread_pool.hpp"
 #include "support/executors.hpp"
 #include "support/index.hpp"
+#include "support/refusal.hpp"
 #include "support/tensor.hpp"
 
 namespace fovea_test::layers_activation {
@@ -51,6 +52,25 @@ TEST(RowBlocks, AreEachRowOnce) {
     EXPECT_EQ(static_cast<Index>(seen.size()), 2 * rows);
     for (Index n = 0; n < rows; ++n) EXPECT_EQ(seen.count({1, n}), 1u);
   }
+}
+
+TEST(AsHeads, AreColumnsThatAreThere) {
+  const Tensor<double> x({1, 1, 2, 10});
+  const auto message = [](const View<double>& from, Index first, Index heads, Index width) {
+    return refusal([&] { static_cast<void>(fovea::as_heads(from, first, heads, width)); });
+  };
+  EXPECT_EQ(message(x.view(), 4, 2, 3), "accepted");
+  EXPECT_EQ(message(x.view(), 5, 2, 3),
+            "as_heads: the columns of heads is 2 heads of 3 from column 5 on; expected columns of "
+            "x, whose width is 10");
+  EXPECT_NE(message(x.view(), -1, 2, 3), "accepted");
+  EXPECT_NE(message(x.view(), 0, -2, -3), "accepted");
+  EXPECT_NE(message(x.view(), 0, Index{1} << 40, Index{1} << 40), "accepted");
+  EXPECT_EQ(message(View<double>(x.view().data(), {1, 2, 2, 5}), 0, 1, 5),
+            "as_heads: heads of x is 2; expected 1: heads are columns of x");
+  EXPECT_EQ(message(View<double>(x.view().data(), {1, 1, 2, 10}, {20, 20, 1, 2}), 0, 1, 5),
+            "as_heads: stride of width of x is 2; expected 1: the channels of a head lie side by "
+            "side");
 }
 
 TEST(AsHeads, AreColumnsSideBySide) {

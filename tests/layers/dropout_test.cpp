@@ -112,6 +112,25 @@ TEST(DropoutLayer, GradientsAndThreads) {
   expect_same_bits_for_threads(layer, {2, 1, 400, 60}, {2, 1, 400, 60}, input);
 }
 
+TEST(DropoutLayer, RefusesLayoutsInPlace) {
+  const Activations x = filled({1, 1, 3, 4}, 1);
+  const View<double> columns(x.view().data(), {1, 1, 4, 3}, {12, 12, 1, 4});
+  const View<double> one_row(x.view().data(), {1, 1, 3, 4}, {12, 12, 0, 1});
+  const fovea::DropoutLayer<double> layer(0.5);
+  const fovea::TrainingStep step{.step = 1};
+  fovea::Buffer<double> room;
+  EXPECT_NE(refusal([&] { layer.drop(step, columns, fovea::Serial{}); }).find("stride of width"),
+            std::string::npos);
+  EXPECT_NE(refusal([&] { layer.drop(step, one_row, fovea::Serial{}); }).find("the layout of x"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal([&] {
+        static_cast<void>(layer.gradient(step, View<const double>(columns), room, fovea::Serial{}));
+      }).find("stride of width"),
+      std::string::npos);
+  for (const double element : x.values()) EXPECT_EQ(element, 1);
+}
+
 TEST(DropoutLayer, Refusals) {
   EXPECT_EQ(refusal([] { DropoutLayer<float>(1.0); }),
             "DropoutLayer: probability is 1; expected 0 <= p < 1");

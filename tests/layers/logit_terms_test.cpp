@@ -408,11 +408,11 @@ TEST(LogitTerms, BackwardRefusesFirst) {
     return text;
   };
   EXPECT_EQ(with({}, bias.view()),
-            "FullAttention: d_bias is given; expected none, since there is no bias");
+            "MultiHead: d_bias is given; expected none, since there is no bias");
   EXPECT_EQ(with(bias.view(), narrow.view()),
-            "FullAttention: width of d_bias is 2; expected 3, as of bias");
+            "MultiHead: width of d_bias is 2; expected 3, as of bias");
   EXPECT_EQ(with(bias.view(), bias.view()),
-            "FullAttention: d_bias is in the memory of bias; expected memory of its own");
+            "MultiHead: d_bias is in the memory of bias; expected memory of its own");
   EXPECT_EQ(with(narrow.view(), {}),
             "FullAttention: width of bias is 2; expected 1 or 3, the rows of k");
 }

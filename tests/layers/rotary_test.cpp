@@ -196,7 +196,8 @@ TYPED_TEST(Heads, LieAnywhere) {
         const Tensor<T> placed = x.in(layout);
         const Turning<T> turning(angles, layout);
         rotary.turn(placed.view(), turning.call, pool);
-        ASSERT_TRUE(same_bits(placed.values(), expected)) << fovea::to_string(placed.view().strides());
+        ASSERT_TRUE(same_bits(placed.values(), expected))
+            << fovea::to_string(placed.view().strides());
         ASSERT_EQ(placed.changed_gaps(), 0);
       }
     }

@@ -80,21 +80,21 @@ TYPED_TEST(SynthesizerLayer, Refuses) {
   Tokens<double> tokens(x.view());
   tokens.bias = logits.view();
   EXPECT_EQ(refusal([&] { longer.forward(tokens, y.view()); }),
-            "SynthesizerLayer: bias is given; expected none");
+            "SynthesizerLayer: bias is given; expected none: the layer does not read it");
   const bool all = true;
   tokens = Tokens<double>(x.view());
   tokens.mask = View<const bool>(&all, {1, 1, 1, 1});
   EXPECT_EQ(refusal([&] { longer.forward(tokens, y.view()); }),
-            "SynthesizerLayer: mask is given; expected none");
+            "SynthesizerLayer: mask is given; expected none: the layer does not read it");
   // In training and backward, too.
   auto trained = TestFixture::made({.width = 6, .heads = 2, .length = 7});
   typename TestFixture::Layer::Saved saved;
   EXPECT_EQ(refusal([&] { trained.forward(tokens, y.view(), saved); }),
-            "SynthesizerLayer: mask is given; expected none");
+            "SynthesizerLayer: mask is given; expected none: the layer does not read it");
   trained.forward(Tokens<double>(x.view()), y.view(), saved);
   const Activations d_y = drawn(kShape, 2);
   EXPECT_EQ(refusal([&] { trained.backward(tokens, saved, d_y.view(), {}); }),
-            "SynthesizerLayer: mask is given; expected none");
+            "SynthesizerLayer: mask is given; expected none: the layer does not read it");
   fovea::Initialiser initialiser(5);
   EXPECT_EQ(refusal([&] {
               typename TestFixture::Layer({.width = 6, .heads = 4, .length = 6}, initialiser);

@@ -105,10 +105,35 @@ struct Tokens {
   }
 };
 
+namespace detail {
+
+/// What as_heads refuses.
+template <class T>
+void check_heads(const View<T>& x, Index first, Index heads, Index head_width) {
+  constexpr const char* name = "as_heads";
+  if (x.heads() != 1) refuse_extent(name, "x", x.shape(), 1, "1: heads are columns of x");
+  if (x.width() > 1 && x.strides()[3] != 1) {
+    refuse(name, "stride of width of x", std::to_string(x.strides()[3]),
+           "1: the channels of a head lie side by side");
+  }
+  Index columns = 0;
+  const bool are_sizes = first >= 0 && heads >= 0 && head_width >= 0;
+  if (are_sizes && multiply(heads, head_width, columns) && columns <= x.width() - first) return;
+  refuse(name, "the columns of heads",
+         std::to_string(heads) + " heads of " + std::to_string(head_width) + " from column " +
+             std::to_string(first) + " on",
+         "columns of x, whose width is " + std::to_string(x.width()));
+}
+
+}  // namespace detail
+
 /// Views the heads that lie side by side in a matrix of activations: columns of [B, 1, L, W], from
-/// column `first` on, as [B, heads, L, head_width].
+/// column `first` on, as [B, heads, L, head_width]. Batch and rows may have any strides.
+/// \throws std::invalid_argument if x has several heads or no unit stride of width, or if those
+/// columns are not in x
 template <class T>
 [[nodiscard]] View<T> as_heads(const View<T>& x, Index first, Index heads, Index head_width) {
+  detail::check_heads(x, first, heads, head_width);
   const Shape shape = {x.batch(), heads, x.rows(), head_width};
   return {x.size() == 0 ? x.data() : x.data() + first,
           shape,

@@ -95,6 +95,7 @@ class ActivationFunction : public LayerCalls<ActivationFunction<T>, T> {
     check_alike(kName, "d_y", d_y, x.width(), x);
     check_alike(kName, "d_x", d_x, x.width(), x);
     check_written(kName, "d_x", d_x, "x", x);
+    check_in_place(kName, d_x, d_y);
     detail::activate_backward(kind, x, d_y, d_x, as_executor(executor));
   }
 

@@ -102,7 +102,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
   template <class E = Serial>
   void forward(const CrossTokens<T>& tokens, const View<T>& y, Saved& saved,
                E&& executor = {}) const {
-    check_forward(kName, tokens.x, sizes_.width, y, sizes_.width);
+    check_forward(kName, source_of(tokens), sizes_.width, y, sizes_.width);
     check_memory(tokens.x.batch(), tokens.memory, tokens.key_lengths, executor);
     check_written(kName, "y", y, "memory", tokens.memory);
     project(tokens.memory, saved.kv, executor);
@@ -116,11 +116,11 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
   void backward(const CrossTokens<T>& tokens, Saved& saved, const View<const T>& d_y,
                 const View<T>& d_x, const View<T>& d_memory, E&& executor = {},
                 Into memory_into = Into::write) {
-    check_backward(kName, tokens.x, sizes_.width, d_y, sizes_.width, d_x);
+    check_backward(kName, source_of(tokens), sizes_.width, d_y, sizes_.width, d_x);
     check_memory(tokens.x.batch(), tokens.memory, tokens.key_lengths, executor);
     check_d_memory(tokens, d_y, d_x, d_memory);
-    check_saved(kName, saved.q.view(), tokens.x);
-    check_saved(kName, saved.kv.view(), tokens.memory);
+    check_saved(kName, saved.q.view(), tokens.x, columns());
+    check_saved(kName, saved.kv.view(), tokens.memory, 2 * key_columns());
     const View<T> d_q = saved.d_q.resize(saved.q.view().shape());
     const View<T> d_kv = saved.d_kv.resize(saved.kv.view().shape());
     const View<T> d_heads = attention_.d_out(saved.heads);
@@ -176,6 +176,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
   void check_d_memory(const CrossTokens<T>& tokens, const View<const T>& d_y, const View<T>& d_x,
                       const View<T>& d_memory) const {
     if (!d_x.is_none()) check_written(kName, "d_x", d_x, "memory", tokens.memory);
+    detail::check_apart(kName, "d_bias", tokens.d_bias, "memory", tokens.memory);
     if (d_memory.is_none()) return;
     check_activations(kName, "d_memory", d_memory, memory_width());
     detail::check_extents(kName, "d_memory", d_memory.shape(), tokens.memory.shape(),
@@ -184,6 +185,8 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
     check_written(kName, "d_memory", d_memory, "x", tokens.x);
     check_written(kName, "d_memory", d_memory, "d_y", d_y);
     check_written(kName, "d_memory", d_memory, "d_x", d_x);
+    detail::check_apart_from_terms(kName, "d_memory", d_memory, source_of(tokens));
+    detail::check_apart(kName, "d_memory", d_memory, "d_bias", tokens.d_bias);
   }
 
   /// q, k and v as the operator reads them, or their gradients.

@@ -62,17 +62,21 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
 
   /// The forward pass in place, which costs nothing if nothing is dropped.
   /// \param x [B, 1, L, C] with dense rows
+  /// \throws std::invalid_argument if x has another layout
   template <class E>
   void drop(const std::optional<TrainingStep>& training, const View<T>& x, E&& executor) const {
+    check_activations("DropoutLayer", "x", x, x.width());
+    detail::check_distinct("DropoutLayer", "x", x);
     if (drops(training)) write(training, x, x, executor);
   }
 
   /// The gradient of x for that of y: d_y itself if nothing is dropped.
   /// \param d_y [B, 1, L, C] with dense rows \param room holds the result if something is dropped
-  /// \throws std::bad_alloc
+  /// \throws std::invalid_argument if d_y has another layout; std::bad_alloc
   template <class E>
   View<const T> gradient(const std::optional<TrainingStep>& training, const View<const T>& d_y,
                          Buffer<T>& room, E&& executor) const {
+    check_activations("DropoutLayer", "d_y", d_y, d_y.width());
     if (!drops(training)) return d_y;
     const View<T> d_x = room.resize(d_y.shape());
     write(training, d_y, d_x, executor);

@@ -66,6 +66,7 @@ class Embedding : public LayerParts<Embedding<T, W>> {
   void forward_from(Index first_position, std::span<const Index> tokens, const View<T>& y,
                     E&& executor = {}) const {
     check(tokens, "y", y, first_position, executor);
+    detail::check_distinct("Embedding", "y", y);
     const double products = kProducts * static_cast<double>(y.width());
     detail::for_each_row_block(
         as_executor(executor), y.batch(), y.rows(), products,

@@ -88,7 +88,7 @@ class EncoderBlock
   /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
-    check_forward("EncoderBlock", tokens.x, width(), y, width());
+    check_forward("EncoderBlock", tokens, width(), y, width());
     saved.training = tokens.training;
     run(
         tokens.x, y, saved,
@@ -103,8 +103,8 @@ class EncoderBlock
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
-    check_backward("EncoderBlock", tokens.x, width(), d_y, width(), d_x);
-    check_saved("EncoderBlock", saved.hidden.view(), tokens.x);
+    check_backward("EncoderBlock", tokens, width(), d_y, width(), d_x);
+    check_saved("EncoderBlock", saved.hidden.view(), tokens.x, width());
     check_training("EncoderBlock", saved.training, tokens.training);
     auto&& threads = as_executor(executor);
     const auto dropped = [&](const DropoutLayer<T>& dropout, const View<const T>& d) {

@@ -69,7 +69,7 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
   requires(!std::same_as<std::remove_cvref_t<E>, Saved>) void forward(const Tokens<T>& tokens,
                                                                       const View<T>& y,
                                                                       E&& executor = {}) const {
-    check_forward("EncoderStack", tokens.x, tokens.x.width(), y, tokens.x.width());
+    check_forward("EncoderStack", tokens, tokens.x.width(), y, tokens.x.width());
     auto&& threads = as_executor(executor);
     typename Block::Saved room;
     std::array<Buffer<T>, 2> hidden;
@@ -84,7 +84,7 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
   /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
-    check_forward("EncoderStack", tokens.x, tokens.x.width(), y, tokens.x.width());
+    check_forward("EncoderStack", tokens, tokens.x.width(), y, tokens.x.width());
     auto&& threads = as_executor(executor);
     saved.blocks.resize(blocks.size());
     saved.hidden.resize(blocks.empty() ? 0 : blocks.size() - 1);
@@ -100,7 +100,7 @@ class EncoderStack : public LayerCalls<EncoderStack<Block>, typename Block::Scal
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
-    check_backward("EncoderStack", tokens.x, tokens.x.width(), d_y, tokens.x.width(), d_x);
+    check_backward("EncoderStack", tokens, tokens.x.width(), d_y, tokens.x.width(), d_x);
     if (saved.blocks.size() != blocks.size()) {
       refuse("EncoderStack", "what was saved", std::to_string(saved.blocks.size()) + " blocks",
              std::to_string(blocks.size()) + ": saved by the forward pass of this stack");

@@ -67,7 +67,7 @@ class FeedForward : public LayerCalls<FeedForward<T>, T> {
   void backward(const View<const T>& x, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
     check_backward("FeedForward", x, width(), d_y, width(), d_x);
-    check_saved("FeedForward", saved.hidden.view(), x);
+    check_saved("FeedForward", saved.hidden.view(), x, linear_.in());
     const View<T> d_hidden = saved.d_hidden.resize(x.batch(), x.rows(), linear_.in());
     typename Linear<T>::Saved nothing;
     linear_.backward(saved.hidden.view(), nothing, d_y, d_hidden, executor);

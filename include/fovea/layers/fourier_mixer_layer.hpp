@@ -10,9 +10,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
-/// y = Re(F_L (F_Dm x)) by FourierMixer, for x and y [B, 1, L, Dm] with dense rows. It has no
-/// parameters: `EncoderBlock<FourierMixerLayer<T>, T>` or `PostNormBlock` of it is a block of FNet,
-/// whose encoder normalises after each sum.
+/// y = Re(F_L (F_Dm x)) by FourierMixer, for x and y [B, 1, L, Dm] with dense rows; what is written
+/// has no negative stride. It has no parameters: `EncoderBlock<FourierMixerLayer<T>, T>` or
+/// `PostNormBlock` of it is a block of FNet, whose encoder normalises after each sum.
 template <class T = float>
 class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> {
  public:
@@ -50,6 +50,7 @@ class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> 
                E&& executor = {}) const {
     check_tokens(tokens);
     check_forward(name(), tokens.x, width_, y, width_);
+    detail::check_written_layout(name(), "y", y);
     detail::forward_over(mixer, as_executor(executor), tokens.x, y);
   }
 
@@ -60,18 +61,16 @@ class FourierMixerLayer : public LayerCalls<FourierMixerLayer<T>, T, Tokens<T>> 
                 const View<T>& d_x, E&& executor = {}) {
     check_tokens(tokens);
     check_backward(name(), tokens.x, width_, d_y, width_, d_x);
+    detail::check_written_layout(name(), "d_x", d_x);
     if (!d_x.is_none()) detail::backward_over(mixer, as_executor(executor), d_y, d_x);
   }
 
  private:
   static void check_tokens(const Tokens<T>& tokens) {
-    const auto refuse_given = [](const char* what) {
-      refuse(name(), what, "given", "none: every token is mixed with every other");
-    };
-    if (!tokens.key_lengths.empty()) refuse_given("key_lengths");
-    if (!tokens.cu_seqlens.empty()) refuse_given("cu_seqlens");
-    if (!tokens.bias.is_none()) refuse_given("bias");
-    if (!tokens.mask.is_none()) refuse_given("mask");
+    constexpr const char* expected = "none: every token is mixed with every other";
+    if (!tokens.key_lengths.empty()) refuse(name(), "key_lengths", "given", expected);
+    if (!tokens.cu_seqlens.empty()) refuse(name(), "cu_seqlens", "given", expected);
+    check_no_terms(name(), tokens, expected);
   }
 
   Index width_ = 0;

@@ -80,7 +80,7 @@ class GatedFeedForward : public LayerCalls<GatedFeedForward<T, W>, T> {
   void backward(const View<const T>& x, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
     check_backward("GatedFeedForward", x, width(), d_y, width(), d_x);
-    check_saved("GatedFeedForward", saved.hidden.view(), x);
+    check_saved("GatedFeedForward", saved.hidden.view(), x, out_.in());
     auto&& threads = as_executor(executor);
     const View<T> d_hidden = saved.d_hidden.resize(x.batch(), x.rows(), out_.in());
     const View<T> d_projected = saved.d_projected.resize(x.batch(), x.rows(), in_.out());

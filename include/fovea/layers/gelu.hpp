@@ -51,6 +51,7 @@ class Gelu : public LayerCalls<Gelu<T>, T> {
     check_alike("Gelu", "d_y", d_y, x.width(), x);
     check_alike("Gelu", "d_x", d_x, x.width(), x);
     check_written("Gelu", "d_x", d_x, "x", x);
+    check_in_place("Gelu", d_x, d_y);
     detail::activate_backward(activation_of(form), x, d_y, d_x, as_executor(executor));
   }
 };

@@ -241,7 +241,7 @@ class HeadAttention : public LayerParts<HeadAttention<Op, T, G>> {
     grads.k = d_qkv[1];
     grads.v = d_qkv[2];
     learned.ask(source, saved.learned, grads);
-    logits.ask(Op::name(), source, saved.logits, grads);
+    logits.ask(source, saved.logits, grads);
     return grads;
   }
 

@@ -115,7 +115,7 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
   /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
-    check_forward(name_, tokens.x, sizes_.width, y, sizes_.width);
+    check_forward(name_, tokens, sizes_.width, y, sizes_.width);
     check_lengths(name_, tokens, detail::rows_of_sequence(tokens.x, executor));
     const Shape& shape = y.shape();
     const View<T> f1 = saved.f1.resize(shape);
@@ -138,9 +138,9 @@ class HiddenCrossLayer : public LayerCalls<HiddenCrossLayer<Op, T, G>, T, Tokens
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
-    check_backward(name_, tokens.x, sizes_.width, d_y, sizes_.width, d_x);
+    check_backward(name_, tokens, sizes_.width, d_y, sizes_.width, d_x);
     check_lengths(name_, tokens, detail::rows_of_sequence(tokens.x, executor));
-    check_saved(name_, saved.hidden.view(), tokens.x);
+    check_saved(name_, saved.hidden.view(), tokens.x, sizes_.width);
     const View<T> d_hidden = saved.d_hidden.resize(d_y.shape());
     backward_to_cross(tokens, saved, d_y, d_x, executor);
     norm_.backward(saved.cross.view(), saved.norm, d_hidden, d_hidden, executor);

@@ -155,7 +155,7 @@ class HiddenMap : public LayerCalls<HiddenMap<T>, T, Tokens<T>> {
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}, Into into = Into::write) {
     check_backward("HiddenMap", tokens.x, in(), d_y, out(), d_x);
-    check_saved("HiddenMap", saved.last.mapped.view(), tokens.x);
+    check_saved("HiddenMap", saved.last.mapped.view(), tokens.x, out());
     if (is_single()) return last_.backward(tokens.x, saved.last, d_y, d_x, executor, into);
     const View<T> d_inner = saved.d_inner.resize(d_y.batch(), d_y.rows(), last_.in());
     last_.backward(saved.inner.view(), saved.last, d_y, d_inner, executor, Into::write);

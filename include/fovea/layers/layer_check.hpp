@@ -73,15 +73,93 @@ void check_backward(const char* layer, const View<const T>& x, Index width,
   check_written(layer, "d_x", d_x, "d_y", d_y);
 }
 
-/// What a forward pass has saved must be of these tokens.
-/// \throws std::invalid_argument if it has another batch or another number of rows
+/// d_x must have distinct elements, and be d_y itself or share no element with it.
+/// \throws std::invalid_argument if that is not so
+template <class T>
+void check_in_place(const char* layer, const View<T>& d_x, const View<const T>& d_y) {
+  detail::check_distinct(layer, "d_x", d_x);
+  bool is_same = d_x.data() == d_y.data();
+  for (std::size_t d = 0; d < 4; ++d) {
+    is_same = is_same && (d_x.shape()[d] <= 1 || d_x.strides()[d] == d_y.strides()[d]);
+  }
+  if (is_same || !shares_elements(d_x, d_y)) return;
+  refuse(layer, "d_x", "partly in the memory of d_y", "d_y itself, or memory of its own");
+}
+
+namespace detail {
+
+/// A tensor that is written must share no element with what tokens have for attention.
 template <class T, class U>
-void check_saved(const char* layer, const View<T>& kept, const View<U>& x) {
-  if (kept.batch() == x.batch() && kept.rows() == x.rows()) return;
-  refuse(layer, "what was saved",
-         std::to_string(kept.batch()) + " sequences of " + std::to_string(kept.rows()) + " rows",
-         std::to_string(x.batch()) + " of " + std::to_string(x.rows()) +
-             ": saved by the forward pass of this x");
+void check_apart_from_terms(const char* layer, const char* tensor, const View<U>& y,
+                            const Tokens<T>& tokens) {
+  check_apart(layer, tensor, y, "bias", tokens.bias);
+  check_apart(layer, tensor, y, "mask", tokens.mask);
+  check_apart(layer, tensor, y, "indices", tokens.indices);
+  check_apart(layer, tensor, y, "dominant", tokens.dominant);
+}
+
+/// The place for the gradient of the bias must have the bias's shape, distinct elements, and share
+/// none with another tensor of the call.
+template <class T>
+void check_d_bias(const char* layer, const Tokens<T>& tokens, const View<const T>& d_y,
+                  const View<T>& d_x) {
+  const View<T>& d_bias = tokens.d_bias;
+  if (d_bias.is_none()) return;
+  if (tokens.bias.is_none()) refuse(layer, "d_bias", "given", "none, since there is no bias");
+  check_extents(layer, "d_bias", d_bias.shape(), tokens.bias.shape(), "as of bias");
+  check_written(layer, "d_bias", d_bias, "x", tokens.x);
+  check_apart_from_terms(layer, "d_bias", d_bias, tokens);
+  check_apart(layer, "d_bias", d_bias, "d_y", d_y);
+  check_apart(layer, "d_bias", d_bias, "d_x", d_x);
+}
+
+}  // namespace detail
+
+/// The same of a layer that gives all that tokens have to attention.
+template <class T>
+void check_forward(const char* layer, const Tokens<T>& tokens, Index width, const View<T>& y,
+                   Index out_width) {
+  check_forward(layer, tokens.x, width, y, out_width);
+  detail::check_apart_from_terms(layer, "y", y, tokens);
+}
+
+/// The same of its backward pass. \throws std::invalid_argument also for a wrong d_bias
+template <class T>
+void check_backward(const char* layer, const Tokens<T>& tokens, Index width,
+                    const View<const T>& d_y, Index out_width, const View<T>& d_x) {
+  check_backward(layer, tokens.x, width, d_y, out_width, d_x);
+  detail::check_apart_from_terms(layer, "d_x", d_x, tokens);
+  detail::check_d_bias(layer, tokens, d_y, d_x);
+}
+
+/// Refuses what tokens have for attention that a layer does not read.
+/// \param expected what the message says would be right \throws std::invalid_argument
+template <class T>
+void check_no_terms(const char* layer, const Tokens<T>& tokens, const char* expected) {
+  const auto check = [&](const char* what, const auto& x) {
+    if (!x.is_none()) refuse(layer, what, "given", expected);
+  };
+  check("bias", tokens.bias);
+  check("d_bias", tokens.d_bias);
+  check("mask", tokens.mask);
+  check("indices", tokens.indices);
+  check("dominant", tokens.dominant);
+}
+
+/// What a forward pass has saved must be of these tokens, and of this layer.
+/// \param width the channels that the layer saves
+/// \throws std::invalid_argument if it has another batch, number of rows or width
+template <class T, class U>
+void check_saved(const char* layer, const View<T>& kept, const View<U>& x, Index width) {
+  if (kept.batch() != x.batch() || kept.rows() != x.rows()) {
+    refuse(layer, "what was saved",
+           std::to_string(kept.batch()) + " sequences of " + std::to_string(kept.rows()) + " rows",
+           std::to_string(x.batch()) + " of " + std::to_string(x.rows()) +
+               ": saved by the forward pass of this x");
+  }
+  if (kept.width() == width || x.size() == 0) return;
+  refuse(layer, "what was saved", std::to_string(kept.width()) + " channels wide",
+         std::to_string(width) + ": saved by the forward pass of this layer");
 }
 
 /// A backward pass must be of the same step of training as the forward pass, or of none.

@@ -114,10 +114,8 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
   }
 
   /// Asks for the gradients of the sinks, and of the bias if the tokens have a place for it.
-  /// \throws std::invalid_argument if that place has not the shape of the bias
   template <class Grads>
-  void ask(const char* op, const Tokens<T>& tokens, Saved& saved, Grads& grads) const {
-    if (!tokens.d_bias.is_none()) check_d_bias(op, tokens);
+  void ask(const Tokens<T>& tokens, Saved& saved, Grads& grads) const {
     if constexpr (requires { grads.sink; }) {
       if (!tokens.d_bias.is_none()) grads.bias = saved.d_bias.resize(tokens.bias.shape());
       if (sinks.value.size() == 0) return;
@@ -158,13 +156,6 @@ class LogitTerms : public LayerParts<LogitTerms<T>> {
   template <class U>
   static void refuse_given(const char* op, const char* tensor, const View<U>& x) {
     if (!x.is_none()) refuse(op, tensor, "given", "none: the operator does not read it");
-  }
-
-  static void check_d_bias(const char* op, const Tokens<T>& tokens) {
-    const View<T>& d_bias = tokens.d_bias;
-    if (tokens.bias.is_none()) refuse(op, "d_bias", "given", "none, since there is no bias");
-    detail::check_extents(op, "d_bias", d_bias.shape(), tokens.bias.shape(), "as of bias");
-    check_written(op, "d_bias", d_bias, "bias", tokens.bias);
   }
 
   std::vector<T> slopes_;

@@ -151,8 +151,8 @@ class LunaLayer : public LayerParts<LunaLayer<T>> {
                 const LunaOutputs<T>& d_tokens, E&& executor = {}) {
     check_tokens(tokens, detail::rows_of_sequence(tokens.x, executor));
     check_gradients(tokens, d_y, d_tokens);
-    check_saved(kName, saved.q.view(), tokens.x);
-    check_saved(kName, saved.pack_q.view(), tokens.packed);
+    check_saved(kName, saved.q.view(), tokens.x, width());
+    check_saved(kName, saved.pack_q.view(), tokens.packed, width());
     const auto like = [](Buffer<T>& gradient, const Buffer<T>& of) {
       return gradient.resize(of.view().shape());
     };

@@ -50,6 +50,7 @@ class MeanPool : public LayerCalls<MeanPool<T>, T, Tokens<T>> {
     check(tokens, "d_y", d_y, all);
     check_alike("MeanPool", "d_x", d_x, tokens.x.width(), tokens.x);
     check_written("MeanPool", "d_x", d_x, "d_y", d_y);
+    detail::check_apart("MeanPool", "d_x", d_x, "x", tokens.x);
     for_each_task(threads, d_y.batch(), [&](Index b, Index /*worker*/) {
       Index counted = 0;  // rows here that lie before the length, which come first
       while (counted < d_x.rows() &&

@@ -131,7 +131,7 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
   /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
-    check_forward("MultiHead", tokens.x, sizes_.width, y, sizes_.width);
+    check_forward("MultiHead", tokens, sizes_.width, y, sizes_.width);
     check_sequences("MultiHead", tokens, detail::rows_of_sequence(tokens.x, executor));
     const View<T> projected = saved.projected.resize(y.batch(), y.rows(), columns());
     projection_.forward(tokens.x, projected, executor);
@@ -146,8 +146,8 @@ class MultiHead : public LayerCalls<MultiHead<Op, T, W>, T, Tokens<T>> {
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
-    check_backward("MultiHead", tokens.x, sizes_.width, d_y, sizes_.width, d_x);
-    check_saved("MultiHead", saved.projected.view(), tokens.x);
+    check_backward("MultiHead", tokens, sizes_.width, d_y, sizes_.width, d_x);
+    check_saved("MultiHead", saved.projected.view(), tokens.x, columns());
     check_sequences("MultiHead", tokens, detail::rows_of_sequence(tokens.x, executor));
     const View<const T> projected(saved.projected.view());
     const View<T> d_projected = saved.d_projected.resize(d_y.batch(), d_y.rows(), columns());

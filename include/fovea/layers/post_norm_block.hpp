@@ -78,7 +78,7 @@ class PostNormBlock
   /// \throws std::bad_alloc if there is no memory for what is kept
   template <class E = Serial>
   void forward(const Tokens<T>& tokens, const View<T>& y, Saved& saved, E&& executor = {}) const {
-    check_forward("PostNormBlock", tokens.x, width(), y, width());
+    check_forward("PostNormBlock", tokens, width(), y, width());
     run(
         tokens.x, y, saved,
         [&](const View<const T>& x, const View<T>& part, auto&& threads) {
@@ -92,8 +92,8 @@ class PostNormBlock
   template <class E = Serial>
   void backward(const Tokens<T>& tokens, Saved& saved, const View<const T>& d_y, const View<T>& d_x,
                 E&& executor = {}) {
-    check_backward("PostNormBlock", tokens.x, width(), d_y, width(), d_x);
-    check_saved("PostNormBlock", saved.hidden.view(), tokens.x);
+    check_backward("PostNormBlock", tokens, width(), d_y, width(), d_x);
+    check_saved("PostNormBlock", saved.hidden.view(), tokens.x, width());
     auto&& threads = as_executor(executor);
     const View<T> d_sum = saved.d_sum.resize(d_y.shape());
     const View<T> d_hidden = saved.d_hidden.resize(d_y.shape());

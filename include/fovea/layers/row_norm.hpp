@@ -56,10 +56,11 @@ class RowNorm : public LayerCalls<Layer, T> {
     const View<T> moments = saved.moments.view();
     check_activations(name, "x", x, width());
     check_alike(name, "d_y", d_y, width(), x);
-    check_saved(name, moments, x);
+    check_saved(name, moments, x, norm_moments(Layer::kIsCentred));
     if (!d_x.is_none()) {
       check_alike(name, "d_x", d_x, width(), x);
       check_written(name, "d_x", d_x, "x", x);
+      check_in_place(name, d_x, d_y);
     }
     auto&& threads = as_executor(executor);
     const LayerKernels<T> kernels;

@@ -282,7 +282,7 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
                 E&& executor = {}) {
     check_backward(name(), tokens.x, options_.width, d_y, options_.width, d_x);
     check_tokens(tokens, detail::rows_of_sequence(tokens.x, executor));
-    check_saved(name(), saved.value.view(), tokens.x);
+    check_saved(name(), saved.value.view(), tokens.x, columns());
     const View<T> d_value = saved.d_value.resize(saved.value.view().shape());
     const View<T> d_heads = saved.d_heads.resize(saved.value.view().shape());
     const InputsOf<Op, T> from = inputs(tokens, saved);
@@ -336,8 +336,7 @@ class SynthesizerLayer : public LayerCalls<SynthesizerLayer<Op, T>, T, Tokens<T>
       refuse(name(), "rows of x", std::to_string(rows),
              "at most " + std::to_string(options_.length) + ", the length of the layer");
     }
-    if (!tokens.bias.is_none()) refuse(name(), "bias", "given", "none");
-    if (!tokens.mask.is_none()) refuse(name(), "mask", "given", "none");
+    check_no_terms(name(), tokens, "none: the layer does not read it");
   }
 
   SynthesizerLayerOptions options_;
