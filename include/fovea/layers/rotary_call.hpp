@@ -7,7 +7,6 @@
 #include <cmath>
 #include <concepts>
 #include <cstdint>
-#include <ranges>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -23,15 +22,17 @@ class PositionIds {
   /// None.
   PositionIds() = default;
   /// Those of an array, vector or span of `std::int32_t` or `std::int64_t`.
-  template <std::ranges::contiguous_range Ids>
-  requires(!std::same_as<Ids, PositionIds>)
+  template <class Ids>
+  requires(!std::same_as<Ids, PositionIds> && requires(const Ids& ids) { std::span(ids); })
       // NOLINTNEXTLINE(google-explicit-constructor): a vector of integers is a list of positions
-      PositionIds(const Ids& ids)
-      : data_(std::ranges::data(ids)), size_(static_cast<Index>(std::ranges::size(ids))) {
-    using Id = std::ranges::range_value_t<Ids>;
+      PositionIds(const Ids& ids) {
+    const auto all = std::span(ids);
+    using Id = typename decltype(all)::value_type;
     static_assert(
         std::is_integral_v<Id> && std::is_signed_v<Id> && (sizeof(Id) == 4 || sizeof(Id) == 8),
         "fovea: positions are signed integers of 32 or 64 bits");
+    data_ = all.data();
+    size_ = static_cast<Index>(all.size());
     is_wide_ = sizeof(Id) == 8;
   }
 
@@ -61,6 +62,7 @@ class RotaryAngles {
     fill(frequencies, rows, [&](Index n) { return first + n; });
     positions_.clear();
     first_ = first;
+    rows_ = rows;
   }
   /// Makes them for rows at these positions, unless they are there already.
   /// \throws std::bad_alloc
@@ -69,6 +71,7 @@ class RotaryAngles {
     if (rows != 0 && are(frequencies, rows, positions)) return;
     fill(frequencies, rows, [&](Index n) { return positions[static_cast<std::size_t>(n)]; });
     positions_.assign(positions.begin(), positions.end());
+    rows_ = rows;
   }
 
   /// [1, 1, rows, pairs]
@@ -83,6 +86,7 @@ class RotaryAngles {
            std::ranges::equal(positions, positions_);
   }
 
+  /// Leaves no rows, until the caller knows of which positions they are.
   template <class F>
   void fill(std::span<const double> frequencies, Index rows, const F& position) {
     const auto pairs = static_cast<Index>(frequencies.size());
@@ -98,7 +102,6 @@ class RotaryAngles {
       }
     }
     frequencies_.assign(frequencies.begin(), frequencies.end());
-    rows_ = rows;
   }
 
   Buffer<T> cosines_;
