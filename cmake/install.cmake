@@ -27,16 +27,17 @@ if(FOVEA_INSTALL_KERNELS)
   install(EXPORT foveaKernelsTargets NAMESPACE fovea:: DESTINATION ${FOVEA_CMAKE_DIR})
 endif()
 
-set(FOVEA_KERNELS_LIBRARY ${CMAKE_INSTALL_LIBDIR}/libfovea_kernels_64.a)
+set(FOVEA_KERNELS_DIR ${CMAKE_INSTALL_LIBDIR})
 configure_package_config_file(cmake/foveaConfig.cmake.in foveaConfig.cmake
   INSTALL_DESTINATION ${FOVEA_CMAKE_DIR}
-  PATH_VARS FOVEA_KERNELS_LIBRARY
+  PATH_VARS FOVEA_KERNELS_DIR
   NO_SET_AND_CHECK_MACRO)
 # Before 1.0 a minor version may change the interface.
 write_basic_package_version_file(foveaConfigVersion.cmake
   COMPATIBILITY SameMinorVersion
   ARCH_INDEPENDENT)
-install(FILES ${PROJECT_BINARY_DIR}/foveaConfig.cmake ${PROJECT_BINARY_DIR}/foveaConfigVersion.cmake
+install(FILES cmake/foveaBuildType.cmake
+  ${PROJECT_BINARY_DIR}/foveaConfig.cmake ${PROJECT_BINARY_DIR}/foveaConfigVersion.cmake
   DESTINATION ${FOVEA_CMAKE_DIR})
 
 # The way from the .pc file to the prefix, so that the prefix can be moved.
@@ -48,7 +49,12 @@ if(FOVEA_INSTALL_KERNELS)
   set(FOVEA_LIB_PKGCONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   file(RELATIVE_PATH FOVEA_LIB_PC_TO_PREFIX /prefix/${FOVEA_LIB_PKGCONFIG_DIR} /prefix)
   configure_file(cmake/fovea-kernels.pc.in fovea-kernels.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/fovea-kernels.pc DESTINATION ${FOVEA_LIB_PKGCONFIG_DIR})
+  # Only beside its libraries, which are OPTIONAL above.
+  install(CODE "
+    if(EXISTS \"$<TARGET_FILE:fovea_kernels_32>\" AND EXISTS \"$<TARGET_FILE:fovea_kernels_64>\")
+      file(INSTALL \"${PROJECT_BINARY_DIR}/fovea-kernels.pc\"
+        DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${FOVEA_LIB_PKGCONFIG_DIR}\")
+    endif()")
 endif()
 install(FILES ${PROJECT_BINARY_DIR}/fovea.pc ${PROJECT_BINARY_DIR}/fovea-fftw.pc
   ${PROJECT_BINARY_DIR}/fovea-io.pc DESTINATION ${FOVEA_PKGCONFIG_DIR})
