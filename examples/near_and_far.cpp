@@ -41,6 +41,13 @@ int main() {
     near_logits -= d_near;
     far_logits -= d_far;
   }
+  std::printf("loss %.2f, after 100 steps %.2f\n", static_cast<double>(first),
+              static_cast<double>(last));
+  for (fovea::Index h = 0; h < heads; ++h) {
+    std::printf("head %td: logit of the band %.2f, of the feature maps %.2f\n", h,
+                static_cast<double>(near_logits(0, h, 0, 0)),
+                static_cast<double>(far_logits(0, h, 0, 0)));
+  }
   const bool learnt = last < first / 3 && near_logits(0, 0, 0, 0) > far_logits(0, 0, 0, 0);
   std::printf("loss below a third of the first: %s\n", learnt ? "yes" : "no");
   return learnt ? 0 : 1;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "palette_png.hpp"
+#include "small_letters.hpp"
 
 namespace {
 
@@ -162,8 +163,9 @@ double mass(const fovea::IndexTensor& lists, const std::vector<Matrix>& maps) {
 constexpr drawing::Palette kColours = {0x000004, 0x0b0724, 0x210c4a, 0x3b0964, 0x550f6d, 0x6d186e,
                                        0x85216b, 0x9d2964, 0xb63655, 0xcb4149, 0xde5238, 0xee6a24,
                                        0xf98e09, 0xfac42a, 0xfcffa4, 0xffffff};
-constexpr std::uint8_t kWhite = 15;
-constexpr std::size_t kPixel = 2, kGap = 8;  // pixels of a pair; between maps
+constexpr std::uint8_t kBlack = 0, kWhite = 15;
+constexpr std::size_t kLeastSide = 390, kGap = 24;  // pixels of a map; between maps
+constexpr std::size_t kLeft = 76, kTop = 30, kBottom = 92;
 
 /// The weight that a hundredth of the pairs of a map exceeds.
 float large_weight(Matrix map) {
@@ -173,21 +175,68 @@ float large_weight(Matrix map) {
   return *rank;
 }
 
+/// Pixels of a pair, so that titles have room above a map of few words.
+std::size_t pixels_of_pair(std::size_t words) { return (kLeastSide + words - 1) / words; }
+
+/// Where a map begins. \param side of a map, in pixels
+std::size_t left_of(std::size_t place, std::size_t side) { return kLeft + place * (side + kGap); }
+
 /// Puts a map beside those before it. The root of a weight counts, up to that of `largest`; a pair
 /// with any weight has at least the colour `least`.
 void draw(drawing::Pixels& picture, std::size_t place, const Matrix& map, float largest,
           int least) {
-  const auto side = static_cast<std::size_t>(map.rows()) * kPixel;
+  const std::size_t pixel = pixels_of_pair(static_cast<std::size_t>(map.rows()));
+  const std::size_t side = static_cast<std::size_t>(map.rows()) * pixel;
   for (std::size_t row = 0; row < side; ++row) {
     for (std::size_t column = 0; column < side; ++column) {
-      const float weight =
-          map(static_cast<Index>(row / kPixel), static_cast<Index>(column / kPixel));
+      const float weight = map(static_cast<Index>(row / pixel), static_cast<Index>(column / pixel));
       const auto colour =
           static_cast<int>(std::lround(std::sqrt(std::min(1.0f, weight / largest)) * 14));
-      picture.at(row, place * (side + kGap) + column) =
+      picture.at(kTop + row, left_of(place, side) + column) =
           static_cast<std::uint8_t>(weight > 0 ? std::max(least, colour) : 0);
     }
   }
+}
+
+/// Text with its middle in that column.
+void write_centred(drawing::Pixels& picture, std::size_t row, std::size_t middle,
+                   const std::string& text) {
+  drawing::write(picture, row, middle - text.size() * drawing::kLetterWidth / 2, text, kBlack);
+}
+
+/// The titles of the maps, ticks every 50 words, what the axes are, and what the colours say.
+void write_axes(drawing::Pixels& picture, const std::vector<std::string>& titles,
+                std::size_t words) {
+  const std::size_t pixel = pixels_of_pair(words);
+  const std::size_t side = words * pixel;
+  for (std::size_t place = 0; place < titles.size(); ++place) {
+    const std::size_t left = left_of(place, side);
+    write_centred(picture, 6, left + side / 2, titles[place]);
+    for (std::size_t tick = 0; tick < words; tick += 50) {
+      const std::size_t at = tick * pixel;
+      const std::string number = std::to_string(tick);
+      for (std::size_t dot = 0; dot < 5; ++dot) {
+        picture.at(kTop + side + dot, left + at) = kBlack;
+        picture.at(kTop + at, left - 1 - dot) = kBlack;
+      }
+      write_centred(picture, kTop + side + 9, left + at + 1, number);
+      if (place > 0) continue;
+      const std::size_t width = number.size() * drawing::kLetterWidth;
+      drawing::write(picture, kTop + std::max<std::size_t>(at, 7) - 7, left - 8 - width, number,
+                     kBlack);
+    }
+    write_centred(picture, kTop + side + 31, left + side / 2, "keys");
+  }
+  drawing::write(picture, kTop + side / 2 + 42, 6, "queries", kBlack, true);
+  const std::size_t row = kTop + side + 64;
+  drawing::write(picture, row, kLeft, "weight of a pair  none", kBlack);
+  const std::size_t bar = kLeft + 23 * drawing::kLetterWidth;
+  for (std::size_t x = 0; x < 15 * 12; ++x) {
+    for (std::size_t y = 0; y < drawing::kLetterHeight; ++y) {
+      picture.at(row + y, bar + x) = static_cast<std::uint8_t>(x / 12);
+    }
+  }
+  drawing::write(picture, row, bar + 16 * 12, "that of the largest hundredth", kBlack);
 }
 
 }  // namespace
@@ -217,14 +266,20 @@ int main(int argc, char** argv) try {
   const double found = mass(bird.select({sketch.q, sketch.k}, kHeads), maps);
   const double by_chance = mass(random.select({sketch.q, sketch.k}, kHeads), maps);
 
-  const auto side = static_cast<std::size_t>(x.rows()) * kPixel;
-  drawing::Pixels picture(3 * side + 2 * kGap, side, kWhite);
+  const auto count = static_cast<std::size_t>(x.rows());
+  const std::size_t side = count * pixels_of_pair(count);
+  drawing::Pixels picture(left_of(3, side), kTop + side + kBottom, kWhite);
   const Matrix sketched = map_of(fovea::FullAttention{}, {sketch.q, sketch.k}, pool);
   draw(picture, 0, maps[0], large_weight(maps[0]), 0);
   draw(picture, 1, sketched, large_weight(sketched), 0);
   const Matrix chosen =
       map_of(bird, {.q = q[0], .k = k[0], .sketch_q = sketch.q, .sketch_k = sketch.k}, pool);
   draw(picture, 2, chosen, large_weight(maps[0]), 4);
+  write_axes(picture,
+             {"a head of " + std::to_string(kWidth) + " dimensions",
+              "the sketch of " + std::to_string(kSketchWidth) + " dimensions",
+              "the " + std::to_string(kKeysPerRow) + " keys that it chooses"},
+             count);
   if (!drawing::write_png(file, picture, kColours)) {
     throw std::runtime_error("cannot write " + file);
   }
