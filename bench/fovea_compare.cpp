@@ -14,18 +14,19 @@
 #include <vector>
 
 #include "bench/entries/operators.hpp"
+#include "bench/io/advise_input.hpp"
 #include "bench/io/compare_against.hpp"
 #include "bench/io/compare_arguments.hpp"
 #include "bench/io/compare_input.hpp"
 #include "bench/io/compare_json.hpp"
 #include "bench/io/compare_plots.hpp"
 #include "bench/io/compare_progress.hpp"
-#include "bench/io/compare_sources.hpp"
 #include "bench/io/compare_table.hpp"
 #include "bench/io/document_sketch.hpp"
 #include "bench/io/html_report.hpp"
 #include "bench/io/program.hpp"
 #include "bench/measure/compare_measure.hpp"
+#include "bench/measure/last_rows.hpp"
 #include "bench/measure/selection.hpp"
 #include "fovea/io/output_file.hpp"
 
@@ -36,19 +37,11 @@ using namespace bench;
 /// Reads the tensors, or embeds the document; says what it is. \throws std::runtime_error
 HeadTensors load(Comparison& run) {
   CompareArguments& arguments = run.arguments;
+  if (arguments.advise) return tensors_to_advise_on(arguments, FOVEA_SOURCE_DIR, run.input);
   if (arguments.text_file.empty()) {
     return tensors_of_directory(arguments, FOVEA_SOURCE_DIR, run.input);
   }
-  const Document document = document_of(arguments, FOVEA_SOURCE_DIR);
-  run.input = document.what;
-  const Index longest = arguments.lengths.back();
-  const double bytes = 6.0 * sizeof(float) * static_cast<double>(longest) *
-                       static_cast<double>(arguments.heads * arguments.width);
-  if (bytes > static_cast<double>(available_bytes())) {
-    throw std::runtime_error("q, k, v and three outputs take " + human_bytes(bytes) +
-                             ", more than the free memory; ask for shorter --lengths");
-  }
-  return embed_text(document.bytes, longest, arguments.heads, arguments.width);
+  return embedded_document(arguments, FOVEA_SOURCE_DIR, run.input);
 }
 
 /// Rounds the tensors to the type that is asked for, if it has 16 bits. \throws std::runtime_error
@@ -129,7 +122,8 @@ class Comparer {
   /// Runs every operator over the lengths; the JSON is rewritten after each cell.
   void run(const std::string& json_file) {
     const Stopwatch total;
-    print_header(other_ != nullptr);
+    const bool prints_rows = !run_.arguments.advise;  // advice is sorted, when all have run
+    if (prints_rows) print_header(other_ != nullptr);
     for (std::size_t l = 0; l < run_.arguments.lengths.size(); ++l) {
       full_ = {};
       const Index n = run_.arguments.lengths[l];
@@ -140,7 +134,7 @@ class Comparer {
                         seconds_left(forecast_, entries_, work_, run_, l, e));
         Row row = cell(l, e);
         progress_.clear();
-        print_row(row);
+        if (prints_rows) print_row(row);
         run_.rows.push_back(std::move(row));
         run_.seconds = total.seconds();
         fovea::write_file(json_file, to_json(run_));
@@ -156,9 +150,7 @@ class Comparer {
     const double work = work_[length][number];
     const double seconds = forecast_pass(entry, n, work);
     if (seconds > run_.arguments.limit) {
-      Row row;
-      row.names = entry.names;
-      row.n = n;
+      Row row = row_of(entry, n);
       row.skipped = "a pass would take about " + human_seconds(std::max(1.0, seconds)) +
                     "; --limit is " + detail::short_number(run_.arguments.limit, "%g") + " s";
       return row;
@@ -167,6 +159,11 @@ class Comparer {
     std::vector<T> out;
     Row row = measure(entry, tensors_, n, run_.arguments.repeat, pool_, out);
     if (row.skipped.empty()) full_.compare(entry, out, row);
+    if (row.skipped.empty() && run_.arguments.advise && !row.difference) {
+      row.compared_rows = std::min(kComparedRows, n);
+      row.difference =
+          distance_of_last_rows(tensors_.first(n), out, entry.causal, row.compared_rows, pool_);
+    }
     forecast_.learn(row, work, watch.seconds());
     if (other_ != nullptr) row.other_seconds = other_->seconds(row);
     return row;
@@ -233,27 +230,53 @@ void check_type(const CompareArguments& arguments) {
                       "-DFOVEA_BENCH_DOUBLE=ON (f64) and -DFOVEA_BENCH_HALF=ON (f16, bf16)");
 }
 
-/// Writes plots and report; returns the plots.
-std::vector<SvgPlot> report(const Comparison& run, const OtherRun* other,
-                            const std::vector<std::string>& overtakings) {
+/// Refuses at once what plots and report could not be written to. \throws std::runtime_error
+void check_outputs(const std::string& directory) {
+  make_directory(directory);
+  fovea::check_output(directory + "/report.html");
+  check_plots(compare_plots(), directory);
+  for (const bool causal : {true, false}) {
+    fovea::check_output(directory + "/" + distance_picture({}, causal).file + ".svg");
+  }
+}
+
+/// Writes plots and report, and tells where they are.
+void report(const Comparison& run, const OtherRun* other) {
+  const std::string& directory = run.arguments.directory;
   std::vector<SvgPlot> drawn;
+  const auto draw = [&](SvgPlot picture) {
+    if (picture.series.empty()) return;
+    fovea::write_file(directory + "/" + picture.file + ".svg", svg_text(picture));
+    drawn.push_back(std::move(picture));
+  };
+  for (const bool causal : {true, false}) draw(distance_picture(run, causal));
   for (const Plot& plot : compare_plots()) {
     SvgPlot picture = picture_of(run, plot);
-    if (picture.series.empty()) continue;
     if (other != nullptr) lay_over(picture, *other, plot);
-    fovea::write_file(run.arguments.directory + "/" + plot.file + ".svg", svg_text(picture));
-    drawn.push_back(std::move(picture));
+    draw(std::move(picture));
   }
-  std::string faster = "Faster than full attention: ";
-  for (const std::string& line : overtakings)
-    faster += (&line == &overtakings[0] ? "" : "; ") + line;
+  const std::vector<std::string> faster = overtaking_lines(overtakings(run.rows));
+  std::string overtaking = "Faster than full attention: ";
+  for (const std::string& line : faster) overtaking += (&line == &faster[0] ? "" : "; ") + line;
   std::vector<std::string> paragraphs;
-  if (!overtakings.empty()) paragraphs.push_back(faster + ".");
+  if (!faster.empty()) paragraphs.push_back(overtaking + ".");
   if (!run.left_out.empty()) {
     paragraphs.push_back("Left out, without tensors of 16 bits: " + run.left_out + ".");
   }
-  fovea::write_file(run.arguments.directory + "/report.html", html_report(run, drawn, paragraphs));
-  return drawn;
+  fovea::write_file(directory + "/report.html", html_report(run, drawn, paragraphs));
+  std::printf("%s/report.html: which operator, table and plots on one page\n", directory.c_str());
+  for (const SvgPlot& plot : drawn) {
+    std::printf("%s/%s.svg: %s\n", directory.c_str(), plot.file.c_str(), plot.title.c_str());
+  }
+}
+
+/// Plots and report of an earlier run.
+int draw_again(const CompareArguments& arguments) {
+  Comparison run = read_comparison(arguments.drawn_file);
+  run.arguments.directory = arguments.directory;
+  check_outputs(arguments.directory);
+  report(run, nullptr);
+  return 0;
 }
 
 /// Warns if other processes took the cores. Returns whether every operator ran and was right.
@@ -281,6 +304,26 @@ bool judge(const Comparison& run) {
   return right && ran;
 }
 
+/// What the rows say together.
+void print_summary(const Comparison& run) {
+  const CompareArguments& arguments = run.arguments;
+  if (arguments.advise) {
+    for (const Index n : arguments.lengths) {
+      std::printf("%s%s", n == arguments.lengths[0] ? "" : "\n",
+                  advice(run.rows, arguments.causal, n).c_str());
+    }
+    return;
+  }
+  std::printf("%s", mask_factors(run.rows).c_str());
+  const std::vector<std::string> faster = overtaking_lines(overtakings(run.rows));
+  if (!faster.empty()) std::printf("\nfaster than full attention:\n");
+  for (const std::string& line : faster) std::printf("  %s\n", line.c_str());
+  for (const bool causal : {true, false}) {
+    const std::string lines = fastest_lines(run.rows, causal);
+    if (!lines.empty()) std::printf("\n%s", lines.c_str());
+  }
+}
+
 int run_program(int argc, char** argv) {
   const std::vector<std::string_view> words(argv + std::min(argc, 1), argv + argc);
   Comparison run;
@@ -289,6 +332,7 @@ int run_program(int argc, char** argv) {
     std::fputs(std::string(kCompareHelp).c_str(), stdout);
     return 0;
   }
+  if (!run.arguments.drawn_file.empty()) return draw_again(run.arguments);
   run.command.assign(argv, argv + argc);
   check_type(run.arguments);
   std::vector<Entry> entries = entries_of(run.arguments, run.left_out);
@@ -299,14 +343,11 @@ int run_program(int argc, char** argv) {
   const std::string& directory = run.arguments.directory;
   const std::string json_file =
       run.arguments.json_file.empty() ? directory + "/compare.json" : run.arguments.json_file;
-  make_directory(directory);
+  check_outputs(directory);
   fovea::check_output(json_file);
-  fovea::check_output(directory + "/report.html");
-  check_plots(compare_plots(), directory);
 
   run.shape = fovea::shape_of(tensors.first(tensors.q_shape[2]));
-  for (const auto& [key, value] : machine_facts())
-    std::printf("%s: %s\n", key.c_str(), value.c_str());
+  for (const auto& [key, value] : run.machine) std::printf("%s: %s\n", key.c_str(), value.c_str());
   std::printf("input: %s\n", run.input.c_str());
   std::printf("%s, threads: %d, type: %s\n", heads_and_width(run.shape).c_str(),
               run.arguments.threads, type_name(run.arguments));
@@ -315,18 +356,10 @@ int run_program(int argc, char** argv) {
   std::printf("%s%s\n", left_out.c_str(), left_out.empty() ? "" : "\n");
   const OtherRun* const beside = other ? &*other : nullptr;
   run_all(run, std::move(entries), tensors, beside, json_file);
-  std::printf("%s", mask_factors(run.rows).c_str());
-  const std::vector<std::string> faster = overtaking_lines(overtakings(run.rows));
-  if (!faster.empty()) std::printf("\nfaster than full attention:\n");
-  for (const std::string& line : faster) std::printf("  %s\n", line.c_str());
-
-  const std::vector<SvgPlot> drawn = report(run, beside, faster);
+  print_summary(run);
+  std::printf("\n%s: all numbers\n", json_file.c_str());
+  report(run, beside);
   const bool right = judge(run);
-  std::printf("\n%s: all numbers\n%s/report.html: table and plots on one page\n", json_file.c_str(),
-              directory.c_str());
-  for (const SvgPlot& plot : drawn) {
-    std::printf("%s/%s.svg: %s\n", directory.c_str(), plot.file.c_str(), plot.title.c_str());
-  }
   std::printf("took %s\n", human_seconds(run.seconds).c_str());
   return right ? 0 : 1;
 }

@@ -17,6 +17,7 @@
 #include "bench/io/compare_table.hpp"
 #include "bench/io/gaussian.hpp"
 #include "bench/io/program.hpp"
+#include "bench/io/read_comparison.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/big_bird.hpp"
 #include "fovea/attention/full.hpp"
@@ -49,6 +50,7 @@ usage: fovea_layers [options]
   --threads T      threads                             (1)
   --repeat R       timed steps; the median counts      (5)
   --plots DIR      directory of layers.json and plots, made if missing   (out)
+  --draw FILE      nothing is measured: the plots of the JSON of an earlier run
   --help           this text
 
 A step is forward, backward and Adam. Memory: the bytes that are allocated when they are most,
@@ -237,11 +239,33 @@ std::vector<LayerRow> measure_all(const CompareArguments& arguments, ThreadPool&
   return rows;
 }
 
+/// The rows of the table as those that plots are made of.
+Comparison plotted(const std::vector<LayerRow>& rows, const CompareArguments& arguments) {
+  Comparison run;
+  run.arguments = arguments;
+  run.shape = {.batch = 1,
+               .query_heads = kHeads,
+               .key_heads = kHeads,
+               .queries = 0,
+               .keys = 0,
+               .width = kWidth / kHeads,
+               .value_width = kWidth / kHeads};
+  for (const LayerRow& layer : rows) {
+    Row& row = run.rows.emplace_back();
+    row.names = {system_of(layer.label), "", layer.label, Pass::training};
+    row.n = layer.n;
+    row.seconds = layer.seconds;
+    row.workspace_bytes = layer.peak_bytes;
+  }
+  return run;
+}
+
 std::string table_json(const std::vector<LayerRow>& rows, const CompareArguments& arguments,
                        const std::vector<std::string>& command) {
   JsonWriter json;
   json.begin_object();
   write_facts(json, "fovea_layers", command);
+  json.member("caption", subtitle_of(plotted(rows, arguments)));
   json.member("what", "one training step of an encoder layer: forward, backward, Adam; float32");
   json.member("width", kWidth);
   json.member("heads", kHeads);
@@ -272,8 +296,8 @@ CompareArguments parse(int argc, char** argv) {
   parsed.repeat = 5;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    const bool known =
-        flag == "--lengths" || flag == "--threads" || flag == "--repeat" || flag == "--plots";
+    const bool known = flag == "--draw" || flag == "--lengths" || flag == "--threads" ||
+                       flag == "--repeat" || flag == "--plots";
     if (flag == "--help") {
       parsed.help = true;
     } else if (known && i + 1 < argc) {
@@ -286,33 +310,10 @@ CompareArguments parse(int argc, char** argv) {
 }
 
 std::vector<Plot> table_plots() {
-  const auto time = [](const Row& row) { return row.seconds * 1e3; };
-  const auto memory = [](const Row& row) { return static_cast<double>(row.workspace_bytes); };
-  return {
-      {"layers_time", "Time of a training step of one layer", "milliseconds", time, false, false},
-      {"layers_memory", "Memory of a training step of one layer", "bytes beside the weights",
-       memory, true, false}};
-}
-
-/// The rows of the table as those that plots are made of.
-Comparison plotted(const std::vector<LayerRow>& rows, const CompareArguments& arguments) {
-  Comparison run;
-  run.arguments = arguments;
-  run.shape = {.batch = 1,
-               .query_heads = kHeads,
-               .key_heads = kHeads,
-               .queries = 0,
-               .keys = 0,
-               .width = kWidth / kHeads,
-               .value_width = kWidth / kHeads};
-  for (const LayerRow& layer : rows) {
-    Row& row = run.rows.emplace_back();
-    row.names = {system_of(layer.label), "", layer.label, Pass::training};
-    row.n = layer.n;
-    row.seconds = layer.seconds;
-    row.workspace_bytes = layer.peak_bytes;
-  }
-  return run;
+  return {{"layers_time", "Time of a training step of one layer, not causal (strided: causal)",
+           "milliseconds", milliseconds_of, false, PlotPasses::training, false},
+          {"layers_memory", "Memory of a training step of one layer, not causal (strided: causal)",
+           "bytes, without the weights", bytes_of, true, PlotPasses::training, false}};
 }
 
 int run_program(int argc, char** argv) {
@@ -322,6 +323,11 @@ int run_program(int argc, char** argv) {
     return 0;
   }
   make_directory(arguments.directory);
+  if (!arguments.drawn_file.empty()) {
+    draw_plots(read_comparison(arguments.drawn_file, "fovea_layers"), table_plots(),
+               arguments.directory);
+    return 0;
+  }
   const std::string json_file = arguments.directory + "/layers.json";
   fovea::check_output(json_file);
   check_plots(table_plots(), arguments.directory);

@@ -186,6 +186,9 @@ void write_points(bench::JsonWriter& json, const std::vector<Run>& runs) {
   json.end();
 }
 
+/// Below the titles of plots, and in the JSON, from which captions in documents are made.
+constexpr const char* kCaption = "sequences held out, mean over the seeds";
+
 std::string json_of(const Settings& settings, const std::string& commit,
                     const std::vector<std::string>& command, const std::vector<SystemRuns>& all) {
   bench::JsonWriter json;
@@ -203,6 +206,7 @@ std::string json_of(const Settings& settings, const std::string& commit,
   json.member("batch", settings.batch);
   json.member("held_out", settings.held_out);
   json.member("learning_rate", settings.learning_rate);
+  json.member("caption", kCaption);
   json.member("what",
               "loss in nats of an answer and share of right answers, on sequences held out");
   json.begin_array("systems");
@@ -269,7 +273,8 @@ void draw(const models::CommandLine& line) {
   bench::SvgPlot plot;
   plot.title = "Loss against the training step: " + json.at("task").get<std::string>() +
                ", length " + std::to_string(json.at("length").get<Index>());
-  plot.subtitle = "sequences held out, mean over the seeds";
+  plot.subtitle = kCaption;
+  plot.line = "a system";
   plot.x.label = "training step";
   plot.y.label = "nats of an answer";
   for (const auto& system : json.at("systems")) {

@@ -15,6 +15,7 @@
 #include "bench/io/compare_json.hpp"
 #include "bench/io/compare_plots.hpp"
 #include "bench/io/program.hpp"
+#include "bench/io/read_comparison.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "fovea/attention/full.hpp"
 #include "fovea/io/output_file.hpp"
@@ -32,6 +33,7 @@ bandwidth 30 (|i - j| < 30). Not causal, one head, one thread, float32.
 usage: fovea_lengths [options]
   --lengths LIST   sequence lengths, comma-separated   (512,1024,...,65536)
   --plots DIR      directory of lengths.json and plots, made if missing   (out)
+  --draw FILE      nothing is measured: the plots of the JSON of an earlier run
   --help           this text
 
 Memory: the bytes that are allocated when they are most, counted by operator new, beside q, k, v and
@@ -61,11 +63,11 @@ std::vector<Entry> operators_of_figure() {
 }
 
 std::vector<Plot> figure_plots() {
-  const auto time = [](const Row& row) { return row.seconds * 1e3; };
-  const auto memory = [](const Row& row) { return static_cast<double>(row.workspace_bytes); };
-  return {{"lengths_time", "Time of forward and backward", "milliseconds", time, false, false},
-          {"lengths_memory", "Memory of forward and backward",
-           "bytes beside q, k, v and the gradient of the output", memory, true, false}};
+  return {{"lengths_time", "Time of forward and backward, not causal", "milliseconds",
+           milliseconds_of, false, PlotPasses::training, false},
+          {"lengths_memory", "Memory of forward and backward, not causal",
+           "bytes, without q, k, v and the gradient of the output", bytes_of, true,
+           PlotPasses::training, false}};
 }
 
 /// One operator at one length. Row::workspace_bytes is what --help says of memory.
@@ -104,6 +106,7 @@ std::string figure_json(const Comparison& run) {
   JsonWriter json;
   json.begin_object();
   write_facts(json, "fovea_lengths", run.command);
+  json.member("caption", subtitle_of(run));
   json.member("what", "one training step, forward and backward; not causal, B = 1, float32");
   json.member("heads", run.shape.query_heads);
   json.member("width", run.shape.width);
@@ -142,7 +145,7 @@ CompareArguments parse(int argc, char** argv) {
     const std::string_view flag = argv[i];
     if (flag == "--help") {
       parsed.help = true;
-    } else if ((flag == "--lengths" || flag == "--plots") && i + 1 < argc) {
+    } else if ((flag == "--lengths" || flag == "--plots" || flag == "--draw") && i + 1 < argc) {
       bench::detail::set_argument(parsed, flag, argv[++i]);
     } else {
       throw ArgumentError("'" + std::string(flag) + "' is not understood; see --help");
@@ -184,9 +187,14 @@ int run_program(int argc, char** argv) {
     std::fputs(std::string(kHelp).c_str(), stdout);
     return 0;
   }
-  run.command.assign(argv, argv + argc);
-  const std::string& directory = run.arguments.directory;
+  const std::string directory = run.arguments.directory;
   make_directory(directory);
+  if (!run.arguments.drawn_file.empty()) {
+    draw_plots(read_comparison(run.arguments.drawn_file, "fovea_lengths"), figure_plots(),
+               directory);
+    return 0;
+  }
+  run.command.assign(argv, argv + argc);
   const std::string json_file = directory + "/lengths.json";
   fovea::check_output(json_file);
   check_plots(figure_plots(), directory);

@@ -16,6 +16,7 @@
 #include "bench/io/human.hpp"
 #include "bench/io/program.hpp"
 #include "bench/io/quality_report.hpp"
+#include "bench/io/read_quality.hpp"
 #include "bench/io/svg_plot.hpp"
 #include "bench/measure/compare_measure.hpp"
 #include "bench/measure/head_kinds.hpp"
@@ -40,6 +41,7 @@ usage: fovea_quality [options]
   --repeat R    timed runs of each row, at least  (5)
   --plots DIR   directory of quality.svg, policies.svg and quality.json, made if missing   (out)
   --json FILE   where the JSON goes               (quality.json in that directory)
+  --draw FILE   nothing is measured: the pictures of the JSON of an earlier run
   --help        this text
 
 A head is local, sink or far by the keys that have the largest share of its weight: the nearest 64 (on
@@ -120,12 +122,10 @@ void try_policies(QualityRun& to, const AllInputs<float>& in, const Result& full
       {"raw", SamplingPolicy::raw},
       {"top K", SamplingPolicy::top_k},
       {"random", SamplingPolicy::random}};
-  const char* const styles[] = {"squared_inverse_log", "inverse_log", "raw", "top_k", "random"};
-  for (std::size_t p = 0; p < std::size(policies); ++p) {
-    PolicyRow row{policies[p].first, styles[p], {}};
+  for (const auto& [policy_name, policy] : policies) {
+    PolicyRow row{policy_name, {}};
     for (const Index keys : kKeysOfFigure) {
-      const Choice choice =
-          smart_bird_choice("", policies[p].second, keys, to.run.arguments.causal);
+      const Choice choice = smart_bird_choice("", policy, keys, to.run.arguments.causal);
       choice.prepare(in, full, pool);
       const Result one(in);
       choice.run(in, one, pool);
@@ -133,7 +133,7 @@ void try_policies(QualityRun& to, const AllInputs<float>& in, const Result& full
     }
     to.policies.push_back(std::move(row));
   }
-  PolicyRow best{"own best", "own_best", {}};
+  PolicyRow best{"own best", {}};
   for (const Index keys : kKeysOfFigure) {
     const Result one(in);
     attend_to_best(in, {.keys_per_row = keys, .causal = to.run.arguments.causal}, one, pool);
@@ -202,7 +202,7 @@ void print(const QualityRun& all) {
   std::printf("\nweight of full attention on the keys of each policy\n%-20s", "K");
   for (const Index k : kKeysOfFigure) std::printf(" %7td", k);
   for (const PolicyRow& row : all.policies) {
-    std::printf("\n%-20s", row.name);
+    std::printf("\n%-20s", row.name.c_str());
     for (const Found& found : row.of_keys) std::printf(" %7.3f", found.weight);
   }
   std::printf(
@@ -234,7 +234,8 @@ CompareArguments parse(int argc, char** argv) {
     } else if (flag == "--length" && i + 1 < argc) {
       parsed.lengths = {bench::detail::argument_number(flag, argv[++i], 1, 16384)};
       parsed.lengths_given = true;
-    } else if ((flag == "--qkv" || flag == "--plots" || flag == "--json" || flag == "--repeat") &&
+    } else if ((flag == "--draw" || flag == "--qkv" || flag == "--plots" || flag == "--json" ||
+                flag == "--repeat") &&
                i + 1 < argc) {
       bench::detail::set_argument(parsed, flag, argv[++i]);
     } else {
@@ -244,11 +245,24 @@ CompareArguments parse(int argc, char** argv) {
   return parsed;
 }
 
+void draw(const QualityRun& all, const std::string& directory) {
+  for (const SvgPlot& plot : pictures(all)) {
+    fovea::write_file(directory + "/" + plot.file + ".svg", svg_text(plot));
+  }
+}
+
 int run_program(int argc, char** argv) {
   QualityRun all;
   all.run.arguments = parse(argc, argv);
   if (all.run.arguments.help) {
     std::fputs(std::string(kHelp).c_str(), stdout);
+    return 0;
+  }
+  if (!all.run.arguments.drawn_file.empty()) {
+    const std::string directory = all.run.arguments.directory;
+    all = read_quality(all.run.arguments.drawn_file);
+    make_directory(directory);
+    draw(all, directory);
     return 0;
   }
   all.run.command.assign(argv, argv + argc);
@@ -281,9 +295,7 @@ int run_program(int argc, char** argv) {
   all.run.seconds = watch.seconds();
   print(all);
   fovea::write_file(json_file, quality_json(all));
-  for (const SvgPlot& plot : pictures(all)) {
-    fovea::write_file(directory + "/" + plot.file + ".svg", svg_text(plot));
-  }
+  draw(all, directory);
   std::printf("took %s\n", human_seconds(all.run.seconds).c_str());
   return 0;
 }

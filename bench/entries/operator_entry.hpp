@@ -148,7 +148,7 @@ struct Entry {
   SketchWork sketch = {};
   std::string other = {};                             ///< what Prepared::other is, if it is there
   Index longest = std::numeric_limits<Index>::max();  ///< of the lengths that are compared
-  bool causal = false;  ///< no row sees a later key; of forward passes
+  bool causal = false;                                ///< no row sees a later key
   /// Why it cannot run on inputs of a shape; none, or nothing: it can.
   std::function<std::string(const AttentionShape&)> obstacle = {};
   /// All flops of a pass, where there are no pairs.

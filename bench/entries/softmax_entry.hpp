@@ -148,10 +148,12 @@ Entry training_entry(Names names, const Op& op, std::vector<Family> families) {
                        return op.template backward_workspace_bytes<T>(shape, workers);
                      }};
   };
-  return {
+  Entry entry{
       std::move(names),    [op](const AttentionShape& shape) { return visible_pairs(op, shape); },
       runner(float{}),     double_runner(runner),
       std::move(families), [op](const AttentionShape& shape) { return plan_stats(op, shape); }};
+  entry.causal = is_causal(op);
+  return entry;
 }
 
 }  // namespace bench

@@ -45,6 +45,7 @@ struct CompareArguments {
   std::vector<Index> lengths;          ///< N, ascending, each once
   std::vector<std::string> operators;  ///< names of operators, or labels; none: all
   bool causal = false;                 ///< only those that see no later key
+  bool advise = false;                 ///< which operator for these sizes
   TensorType type = TensorType::f32;
   double limit = 2;  ///< seconds of a pass; longer ones are left out
   Index heads = 8;
@@ -53,8 +54,11 @@ struct CompareArguments {
   int repeat = 3;
   std::string json_file;     ///< empty: compare.json in the output directory
   std::string against_file;  ///< the JSON of another run; empty: none
+  std::string drawn_file;    ///< the JSON of a run to draw again; empty: none
   std::string directory = "out";
   bool lengths_given = false;
+  bool heads_given = false;
+  bool width_given = false;
   bool help = false;
 };
 
@@ -86,6 +90,12 @@ input (default: heads of three layers of SmolLM2-135M over a text of 2048 tokens
                    `sources` are those of this project
 The sketch of Smart Bird is computed: 4 dimensions nearest to the mean of the heads' logits.
 
+which operator
+  --advise         for --lengths N, --heads H, --width D and --causal: the operators sorted by time,
+                   with distance from full attention and memory   (N = 2048; heads and width of the
+                   input). Input with fewer rows or heads is repeated; for another width the
+                   project's sources are embedded, as by --text. The output says which.
+
 what is computed
   --operators LIST only these, comma-separated: strided,fmm,... ; full attention stays beside them
   --causal         only what sees no later key
@@ -94,8 +104,8 @@ what is computed
   --limit SECONDS  passes that would take longer are left out   (2)
   --dtype TYPE     of the tensors: f32, f64, f16 or bf16, if the build has it; cmake/compare.sh
                    builds what is asked for   (f32)
-  --heads H        heads of an embedded text             (8)
-  --width D        width of a head of an embedded text   (64)
+  --heads H        heads of an embedded text, or to advise on     (8)
+  --width D        width of their heads                           (64)
   --threads T      threads                               (1)
   --repeat R       timed runs of each cell, at least; the median counts   (3)
                          (a third fewer where one takes over 1.5 s)
@@ -103,6 +113,7 @@ what is computed
 output
   --plots DIR      directory of plots, report.html and JSON, made if missing   (out)
   --json FILE      where the JSON goes                   (compare.json in that directory)
+  --draw FILE      nothing is measured: plots and report of the JSON of an earlier run
   --against FILE   the JSON of another run, of another machine for example, laid over this one
   --help           this text
 
@@ -112,9 +123,9 @@ The operators run at the instruction-set level of the machine; FOVEA_ISA=baselin
 )";
 
 /// The flags that take a value.
-inline constexpr std::array<std::string_view, 13> kCompareFlags = {
+inline constexpr std::array<std::string_view, 14> kCompareFlags = {
     "--text", "--qkv",   "--lengths", "--heads",     "--width", "--threads", "--repeat",
-    "--json", "--plots", "--against", "--operators", "--limit", "--dtype"};
+    "--json", "--plots", "--against", "--operators", "--limit", "--dtype",   "--draw"};
 
 namespace detail {
 
@@ -189,6 +200,7 @@ inline void set_argument(CompareArguments& to, std::string_view flag, std::strin
   if (flag == "--json") to.json_file = value;
   if (flag == "--plots") to.directory = value;
   if (flag == "--against") to.against_file = value;
+  if (flag == "--draw") to.drawn_file = value;
   if (flag == "--operators") to.operators = argument_list(flag, value);
   if (flag == "--limit") to.limit = argument_seconds(flag, value);
   if (flag == "--dtype") to.type = argument_type(flag, value);
@@ -213,6 +225,10 @@ inline CompareArguments parse_compare_arguments(std::span<const std::string_view
       parsed.causal = true;
       continue;
     }
+    if (arguments[i] == "--advise") {
+      parsed.advise = true;
+      continue;
+    }
     const std::size_t equals = arguments[i].find('=');
     const std::string_view flag = arguments[i].substr(0, equals);
     if (std::find(kCompareFlags.begin(), kCompareFlags.end(), flag) == kCompareFlags.end()) {
@@ -230,15 +246,26 @@ inline CompareArguments parse_compare_arguments(std::span<const std::string_view
     seen.push_back(flag);
   }
   parsed.lengths_given = was_given("--lengths");
+  parsed.heads_given = was_given("--heads");
+  parsed.width_given = was_given("--width");
   if (was_given("--qkv") && was_given("--text")) {
     throw ArgumentError("--text says nothing beside --qkv; leave one out");
   }
   for (const std::string_view flag : {"--heads", "--width"}) {
-    if (was_given(flag) && !was_given("--text")) {
-      throw ArgumentError(std::string(flag) + " is of an embedded text; it needs --text");
+    if (was_given(flag) && !was_given("--text") && !parsed.advise) {
+      throw ArgumentError(std::string(flag) +
+                          " is of an embedded text; it needs --text, or --advise");
     }
   }
+  const bool is_drawing_alone =
+      !parsed.advise && !parsed.causal && std::ranges::all_of(seen, [](std::string_view flag) {
+        return flag == "--draw" || flag == "--plots";
+      });
+  if (was_given("--draw") && !is_drawing_alone) {
+    throw ArgumentError("--draw measures nothing; beside it only --plots has a meaning");
+  }
   if (was_given("--text") && !parsed.lengths_given) parsed.lengths = {1024, 4096, 16384};
+  if (parsed.advise && !parsed.lengths_given) parsed.lengths = {2048};
   return parsed;
 }
 

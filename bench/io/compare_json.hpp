@@ -3,9 +3,11 @@
 /// Everything that fovea_compare found out, as JSON.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/io/compare_arguments.hpp"
@@ -18,12 +20,21 @@ namespace bench {
 /// One run of the program.
 struct Comparison {
   std::vector<std::string> command;
+  std::string date = utc_now();
+  std::vector<std::pair<std::string, std::string>> machine = machine_facts();
   CompareArguments arguments;
   std::string input;     ///< what the sequence is, for people
   AttentionShape shape;  ///< of the longest sequence
   std::string left_out;  ///< what has no rows for the type of the tensors, and why
   std::vector<Row> rows;
   double seconds = 0;
+  std::string caption = {};  ///< subtitle_of a run that was read from its JSON
+
+  /// A fact of the machine; nothing if it is not known.
+  std::string fact(const std::string& key) const {
+    const auto found = std::ranges::find(machine, key, [](const auto& one) { return one.first; });
+    return found == machine.end() ? "" : found->second;
+  }
 };
 
 /// "9 heads on 3 key heads, D = 64".
@@ -38,6 +49,16 @@ inline std::string heads_and_width(const AttentionShape& shape) {
   return text;
 }
 
+/// "8 heads, D = 64, float32, 1 thread, level v4, <processor>": below the title of every plot, and
+/// in the JSON, from which captions in documents are made.
+inline std::string subtitle_of(const Comparison& run) {
+  if (!run.caption.empty()) return run.caption;
+  return heads_and_width(run.shape) + ", " + type_name(run.arguments) + ", " +
+         std::to_string(run.arguments.threads) +
+         (run.arguments.threads == 1 ? " thread, level " : " threads, level ") +
+         run.fact("isa_level") + ", " + run.fact("cpu");
+}
+
 namespace detail {
 
 inline void write_row(JsonWriter& json, const Row& row) {
@@ -49,6 +70,7 @@ inline void write_row(JsonWriter& json, const Row& row) {
   json.member("pass", name(row.names.pass));
   json.member("variant", row.names.variant);
   json.member("label", row.names.label);
+  json.member("causal", row.causal);
   json.member("n", row.n);
   json.member("workspace_bytes", row.workspace_bytes);
   if (!row.skipped.empty()) {
@@ -67,6 +89,7 @@ inline void write_row(JsonWriter& json, const Row& row) {
     json.member("error_ratio", row.error.ratio);
     json.member("max_absolute_error", row.error.absolute);
     optional("relative_difference_from_full", row.difference);
+    if (row.compared_rows > 0) json.member("compared_rows", row.compared_rows);
     if (row.other_seconds) json.member("against_milliseconds", *row.other_seconds * 1e3);
   }
   json.end();
@@ -78,6 +101,7 @@ inline std::string to_json(const Comparison& run) {
   JsonWriter json;
   json.begin_object();
   write_facts(json, "fovea_compare", run.command);
+  json.member("caption", subtitle_of(run));
   json.begin_object("input");
   json.member("what", run.input);
   json.member("type", type_name(run.arguments));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A run of fovea_compare as one page of HTML, which fetches nothing: what was measured and on what
-/// machine, the plots, and a table that a click on a column sorts. Test:
-/// tests/bench/fovea_compare_test.cpp, in a browser where there is one.
+/// A run of fovea_compare as one page of HTML, which fetches nothing: which operator is the fastest
+/// within which distance from full attention, what was measured and on what machine, the plots, and
+/// a table that a click on a column sorts. Test: tests/bench/fovea_compare_test.cpp, in a browser
+/// where there is one.
 #pragma once
 
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "bench/io/compare_plots.hpp"
+#include "bench/io/compare_table.hpp"
 #include "bench/io/human.hpp"
 #include "bench/io/svg_plot.hpp"
 
@@ -47,7 +49,7 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem}dt{color:#5
 /// Sorts by a column: by the numbers in data-v, where there are some, and otherwise by the text.
 /// The address tells the order: report.html#2 or #-2, for descending.
 inline constexpr std::string_view kReportTail = R"(<script>
-const table = document.querySelector("table"), body = table.tBodies[0];
+const table = document.querySelector("#cells"), body = table.tBodies[0];
 function value(row, column) {
   const cell = row.cells[column];
   if (!cell) return Infinity;
@@ -81,6 +83,11 @@ sort_as_told();
 </script></body></html>
 )";
 
+/// An operator's name with its mark.
+inline std::string name_cell(const Row& row) {
+  return "<td><i class=\"s-" + row.names.op + "\"></i>" + escaped_markup(row.names.label) + "</td>";
+}
+
 /// A cell with the number that it is sorted by; one that is none comes last.
 inline std::string number_cell(double value, const std::string& text) {
   if (!std::isfinite(value)) return "<td data-v=\"Infinity\">-</td>";
@@ -88,9 +95,8 @@ inline std::string number_cell(double value, const std::string& text) {
 }
 
 inline std::string report_row(const Row& row) {
-  std::string html = "<tr><td><i class=\"s-" + row.names.op + "\"></i>" +
-                     escaped_markup(row.names.label) + "</td>" +
-                     number_cell(static_cast<double>(row.n), std::to_string(row.n));
+  std::string html =
+      "<tr>" + name_cell(row) + number_cell(static_cast<double>(row.n), std::to_string(row.n));
   if (!row.skipped.empty()) {
     return html + "<td class=\"why\" colspan=\"8\" data-v=\"Infinity\">" +
            escaped_markup(row.skipped) + "</td></tr>\n";
@@ -111,6 +117,23 @@ inline std::string report_row(const Row& row) {
   return html + "</tr>\n";
 }
 
+/// Which operator is the fastest within which distance, of what is causal or of what is not;
+/// nothing if no distance is known.
+inline std::string fastest_table(const Comparison& run, bool causal) {
+  const Index n = longest_with_distance(run.rows, causal);
+  std::string rows;
+  for (const Row* const row : fastest_at_distances(run.rows, causal, n)) {
+    rows += "<tr>" + name_cell(*row) + "<td>" + distance_text(*row) + "</td><td>" +
+            short_number(row->seconds * 1e3, "%.3g") + "</td><td>" + shown("%.2fx", row->speed_up) +
+            "</td><td>" + human_bytes(static_cast<double>(row->workspace_bytes)) + "</td></tr>\n";
+  }
+  if (rows.empty()) return rows;
+  return std::string("<h3>") + (causal ? "Causal" : "Not causal") + ", N = " + std::to_string(n) +
+         "</h3>\n<table><thead><tr><th>fastest operator</th><th>within distance</th><th>ms</th>"
+         "<th>over full</th><th>workspace</th></tr></thead><tbody>\n" +
+         rows + "</tbody></table>\n";
+}
+
 /// The colours of systems, for the marks in the table.
 inline std::string system_colours() {
   std::string light;
@@ -125,15 +148,29 @@ inline std::string system_colours() {
 
 }  // namespace detail
 
-/// The page. \param more paragraphs below the plots: their texts
+/// The page. \param more paragraphs below the plots of distances: their texts
 inline std::string html_report(const Comparison& run, const std::vector<SvgPlot>& plots,
                                const std::vector<std::string>& more) {
   std::string html(detail::kReportHead);
   html += detail::system_colours() + "<p>" + escaped_markup(run.input) + "; " +
           escaped_markup(subtitle_of(run)) + ".</p>\n";
-  for (const SvgPlot& plot : plots) html += svg_text(plot) + "\n";
+  html +=
+      "<h2>Which operator</h2>\n<p>The fastest within each distance |out - full| / |full| from "
+      "full attention: no other operator is both faster and nearer. The distance of zeros is "
+      "1.</p>\n";
+  for (const bool causal : {true, false}) html += detail::fastest_table(run, causal);
+  const auto draw = [&](std::string_view file) {
+    for (const SvgPlot& plot : plots) {
+      if (plot.file.starts_with(file)) html += svg_text(plot) + "\n";
+    }
+  };
+  draw("distance");
   for (const std::string& text : more) html += "<p>" + escaped_markup(text) + "</p>\n";
-  html += "<h2>All cells</h2>\n<div class=\"wide\"><table><thead><tr>";
+  html += "<h2>Time</h2>\n";
+  draw("time");
+  html += "<h2>Memory</h2>\n";
+  draw("memory");
+  html += "<h2>All cells</h2>\n<div class=\"wide\"><table id=\"cells\"><thead><tr>";
   for (const char* column : {"operator", "N", "ms", "GFLOP/s", "of the peak", "over full",
                              "workspace", "error, units", "from full", "against"}) {
     html += "<th aria-sort=\"none\"><button>" + std::string(column) + "</button></th>";
@@ -143,9 +180,9 @@ inline std::string html_report(const Comparison& run, const std::vector<SvgPlot>
   html += "</tbody></table></div>\n<h2>How</h2>\n<dl>";
   std::string command;
   for (const std::string& word : run.command) command += (command.empty() ? "" : " ") + word;
-  auto facts = machine_facts();
+  auto facts = run.machine;
   facts.emplace_back("command", command);
-  facts.emplace_back("date", utc_now());
+  facts.emplace_back("date", run.date);
   for (const auto& [key, value] : facts) {
     html += "<dt>" + escaped_markup(key) + "</dt><dd>" + escaped_markup(value) + "</dd>";
   }

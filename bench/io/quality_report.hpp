@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -54,10 +55,15 @@ inline constexpr std::array<Index, 5> kBands = {0, 5, 10, 20, 64};
 
 /// What a policy finds.
 struct PolicyRow {
-  const char* name;
-  const char* style;
+  std::string name;
   std::vector<Found> of_keys;  ///< mean over heads, for kKeysOfFigure
 };
+
+/// The style of a policy in plots: "top K" has that of "top_k".
+inline std::string policy_style(std::string name) {
+  for (char& c : name) c = c == ' ' ? '_' : static_cast<char>(std::tolower(c));
+  return name;
+}
 
 /// One run of the program.
 struct QualityRun {
@@ -98,10 +104,18 @@ inline void write_rows(JsonWriter& json, const QualityRun& all) {
   json.end();
 }
 
+/// Below the title of the plot, and in the JSON, from which captions in documents are made.
+inline std::string quality_caption(const Comparison& run) {
+  if (!run.caption.empty()) return run.caption;
+  return std::string(run.arguments.causal ? "causal" : "not causal") +
+         ", N = " + std::to_string(run.shape.keys) + ", " + subtitle_of(run);
+}
+
 inline std::string quality_json(const QualityRun& all) {
   JsonWriter json;
   json.begin_object();
   write_facts(json, "fovea_quality", all.run.command);
+  json.member("caption", quality_caption(all.run));
   json.member("input", all.run.input);
   json.member("n", all.run.shape.keys);
   json.member("causal", all.run.arguments.causal ? "yes" : "no");
@@ -168,15 +182,16 @@ inline PlotSeries best_of(const QualityRun& all, const HeadKind* kind) {
 }
 
 inline std::vector<SvgPlot> pictures(const QualityRun& all) {
-  const std::string length = std::string(all.run.arguments.causal ? "causal" : "not causal") +
-                             ", N = " + std::to_string(all.run.shape.keys);
+  const std::string causal = all.run.arguments.causal ? "causal" : "not causal";
   SvgPlot quality{"quality",
-                  "Distance from full attention against time",
-                  length + ", " + subtitle_of(all.run),
+                  "Distance from full attention against time, " + causal,
+                  quality_caption(all.run),
                   {.label = "milliseconds of a forward pass"},
                   {.label = "|out - full| / |full|, mean over heads"},
                   {},
-                  false};
+                  false,
+                  "an operator; marks are choices of its options",
+                  "fastest within each distance, for heads of each kind"};
   quality.series.push_back(best_of(all, nullptr));
   for (const HeadKind kind : kHeadKinds) {
     // Heads of one kind are all heads.
@@ -187,8 +202,9 @@ inline std::vector<SvgPlot> pictures(const QualityRun& all) {
   for (const QualityRow& row : all.rows) {
     auto line = std::ranges::find(quality.series, row.choice.series, &PlotSeries::label);
     if (line == quality.series.end()) {
-      const bool is_second =
-          std::ranges::count(quality.series, row.choice.system, &PlotSeries::system) > 0;
+      const bool is_second = std::ranges::any_of(quality.series, [&](const PlotSeries& other) {
+        return !other.thick && other.system == row.choice.system;
+      });
       quality.series.push_back({row.choice.series, row.choice.system, {}, is_second});
       line = quality.series.end() - 1;
     }
@@ -197,12 +213,14 @@ inline std::vector<SvgPlot> pictures(const QualityRun& all) {
   SvgPlot policies{
       "policies",
       "Weight of full attention on the keys that a sketch finds",
-      length + ", " + heads_and_width(all.run.shape) + ", a sketch of " +
-          std::to_string(kSketchWidth) + " dimensions for each key head",
+      quality_caption(all.run),
       {.label = "keys of each row, K", .ticks = {kKeysOfFigure.begin(), kKeysOfFigure.end()}},
-      {.label = "share of the weight of full attention"}};
+      {.label = "share of the weight of full attention"},
+      {},
+      true,
+      "a policy of a sketch of " + std::to_string(kSketchWidth) + " dimensions for each key head"};
   for (const PolicyRow& row : all.policies) {
-    PlotSeries line{row.name, row.style, {}, std::string_view(row.name) == "own best"};
+    PlotSeries line{row.name, policy_style(row.name), {}};
     for (std::size_t k = 0; k < row.of_keys.size(); ++k) {
       line.points.emplace_back(kKeysOfFigure[k], row.of_keys[k].weight);
     }

@@ -6,33 +6,27 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bench/io/plot_axis.hpp"
 #include "bench/io/system_styles.hpp"
 
 namespace bench {
 
-/// What is drawn of a system: marks, and a line between them.
+/// What is drawn of a system: marks, and a line between them. Dashes mean the same in every plot;
+/// what is causal and what is not has a plot each.
 struct PlotSeries {
   std::string label;
   std::string system;
   std::vector<std::pair<double, double>> points;  ///< positive; others are left out
   bool dashed = false;                            ///< a further variant of its system
-  bool thick = false;                             ///< the best set
+  bool thick = false;                             ///< the best set, without marks
   bool faint = false;                             ///< of another run: dotted, without a name
-};
-
-struct PlotAxis {
-  std::string label;
-  bool bytes = false;              ///< ticks are KiB, MiB, ...
-  std::vector<double> ticks = {};  ///< none: powers of 10, or of 4 for bytes
 };
 
 struct SvgPlot {
@@ -43,6 +37,8 @@ struct SvgPlot {
   std::vector<PlotSeries> series = {};
   /// Whether names stand in a column at the right end; otherwise each beside its last point.
   bool names_in_column = true;
+  std::string line = "an operator; its marks are measured";  ///< what a line is, for the legend
+  std::string thick = {};                                    ///< the same of a thick line
 };
 
 /// text with the characters of markup escaped.
@@ -60,54 +56,6 @@ inline std::string escaped_markup(std::string_view text) {
 
 namespace detail {
 
-/// "12.3" for a place in pixels, "0.0042" for a tick.
-inline std::string short_number(double x, const char* format = "%.1f") {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), format, x);
-  return text.data();
-}
-
-/// The values of an axis, and where they stand.
-class LogScale {
- public:
-  LogScale(double low, double high, double from, double to)
-      : low_(std::log(low)), high_(std::log(high)), from_(from), to_(to) {}
-  double at(double value) const {
-    return from_ + (std::log(value) - low_) / (high_ - low_) * (to_ - from_);
-  }
-  bool holds(double value) const {
-    return std::log(value) >= low_ - 1e-9 && std::log(value) <= high_ + 1e-9;
-  }
-  double decades() const { return (high_ - low_) / std::log(10.0); }
-
- private:
-  double low_, high_, from_, to_;
-};
-
-inline std::string tick_text(double value, bool bytes) {
-  if (!bytes) return short_number(value, "%g");
-  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
-  return short_number(value, "%g") + " " + units[unit];
-}
-
-inline std::vector<double> ticks_of(const PlotAxis& axis, const LogScale& scale) {
-  std::vector<double> ticks = axis.ticks;
-  if (ticks.empty() && axis.bytes) {
-    for (int power = 0; power < 50; power += 2) ticks.push_back(std::exp2(power));
-  } else if (ticks.empty()) {
-    // 1, 2 and 5 of each decade where there are few.
-    for (int power = -12; power <= 12; ++power) {
-      for (const double digit : {1.0, 2.0, 5.0}) {
-        if (digit == 1 || scale.decades() < 2.5) ticks.push_back(digit * std::pow(10.0, power));
-      }
-    }
-  }
-  std::erase_if(ticks, [&](double tick) { return !scale.holds(tick); });
-  return ticks;
-}
-
 /// Where something stands in a picture.
 struct Box {
   double left, top, right, bottom;
@@ -122,7 +70,7 @@ inline double text_width(std::string_view text) { return 7.0 * static_cast<doubl
 class PlotWriter {
  public:
   static constexpr double kPlotWidth = 640, kPlotHeight = 480;
-  static constexpr double kLeft = 86, kTop = 74, kBottom = 58, kNameHeight = 16;
+  static constexpr double kLeft = 86, kTop = 74, kBottom = 58, kNameHeight = 16, kKeyHeight = 20;
 
   explicit PlotWriter(const SvgPlot& plot)
       : plot_(plot),
@@ -133,11 +81,14 @@ class PlotWriter {
       if (!s.faint) names = std::max(names, text_width(s.label) + 40);
     }
     width_ = kLeft + kPlotWidth + (plot.names_in_column ? names : 24);
+    find_keys();
   }
 
   std::string text() {
     svg_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + short_number(width_) + " " +
-           short_number(kTop + kPlotHeight + kBottom) + "\" width=\"" + short_number(width_) +
+           short_number(kTop + kPlotHeight + kBottom +
+                        kKeyHeight * static_cast<double>(keys_.size())) +
+           "\" width=\"" + short_number(width_) +
            "\" font-family=\"Helvetica,Arial,sans-serif\" font-size=\"13\" role=\"img\" "
            "aria-label=\"" +
            escaped_markup(plot_.title) + "\">\n" + style_sheet() +
@@ -161,11 +112,59 @@ class PlotWriter {
     }
     name_in_column(in_column);
     name_at_points(at_points);
+    draw_keys();
     return svg_ + "</svg>\n";
   }
 
  private:
   using Point = std::pair<double, double>;
+
+  /// A line of the legend: how it is drawn, and what it means.
+  struct Key {
+    PlotSeries look;
+    std::string meaning;
+  };
+
+  void add_key(bool PlotSeries::*is, std::string meaning) {
+    if (std::ranges::none_of(plot_.series, [is](const PlotSeries& s) { return s.*is; })) return;
+    Key key{{}, std::move(meaning)};
+    key.look.*is = true;
+    keys_.push_back(std::move(key));
+  }
+
+  void find_keys() {
+    const bool is_plain = std::ranges::any_of(
+        plot_.series, [](const PlotSeries& s) { return !s.thick && !s.faint && !s.dashed; });
+    if (is_plain && !plot_.line.empty()) keys_.push_back({{}, plot_.line});
+    add_key(&PlotSeries::dashed, "dashes: a further variant of the one in that colour");
+    add_key(&PlotSeries::thick, plot_.thick);
+    add_key(&PlotSeries::faint, "the same in the other run");
+  }
+
+  /// The legend, below the axis.
+  void draw_keys() {
+    double y = kTop + kPlotHeight + kBottom + 6;
+    for (const Key& key : keys_) {
+      svg_ += "<g class=\"key\">";
+      if (!key.look.thick && !key.look.faint) draw_mark(Mark::circle, kLeft + 16, y);
+      draw_line(key.look, short_number(kLeft) + "," + short_number(y) + " " +
+                              short_number(kLeft + 32) + "," + short_number(y));
+      svg_ += "</g>\n";
+      put_text(kLeft + 40, y + 4.5, key.meaning, "soft");
+      y += kKeyHeight;
+    }
+  }
+
+  /// A line through points, "x,y x,y".
+  void draw_line(const PlotSeries& s, const std::string& points) {
+    svg_ += "<polyline points=\"" + points + "\" fill=\"none\" stroke=\"currentColor\"" +
+            (s.thick ? " stroke-width=\"5\" stroke-opacity=\".45\" stroke-linejoin=\"round\""
+                     : " stroke-width=\"1.8\"") +
+            (s.faint    ? " stroke-dasharray=\"1.5 3\""
+             : s.dashed ? " stroke-dasharray=\"5 4\""
+                        : "") +
+            "/>";
+  }
 
   static bool is_drawn(const Point& p) { return p.first > 0 && p.second > 0; }
 
@@ -189,10 +188,10 @@ class PlotWriter {
     std::set<std::string> systems;
     for (const PlotSeries& s : plot_.series) systems.insert(s.system);
     std::string light =
-        ".paper{fill:#fff}.ink{fill:#1b1b1b}.soft{fill:#555}.grid{stroke:#dedede}"
+        ".paper{fill:#fff}.ink{fill:#1b1b1b}.soft{fill:#555}.key{color:#555}.grid{stroke:#dedede}"
         ".name{stroke:#fff;stroke-width:3.5px;paint-order:stroke}";
     std::string dark =
-        ".paper{fill:#14171a}.ink{fill:#ececec}.soft{fill:#a5a5a5}"
+        ".paper{fill:#14171a}.ink{fill:#ececec}.soft{fill:#a5a5a5}.key{color:#a5a5a5}"
         ".grid{stroke:#33383d}.name{stroke:#14171a}";
     for (const std::string& system : systems) {
       const SystemStyle style = style_of(system);
@@ -255,13 +254,23 @@ class PlotWriter {
       if (!s.thick && !s.faint) draw_mark(style_of(s.system).mark, x, y);
       marks_.push_back({x - 4, y - 4, x + 4, y + 4});
     }
-    svg_ += "<polyline points=\"" + line + "\" fill=\"none\" stroke=\"currentColor\"" +
-            (s.thick ? " stroke-width=\"5\" stroke-opacity=\".45\" stroke-linejoin=\"round\""
-                     : " stroke-width=\"1.8\"") +
-            (s.faint    ? " stroke-dasharray=\"1.5 3\""
-             : s.dashed ? " stroke-dasharray=\"5 4\""
-                        : "") +
-            "/></g>\n";
+    draw_line(s, line);
+    svg_ += "</g>\n";
+    take_line(s);
+  }
+
+  /// No name is to be put on the line between two points.
+  void take_line(const PlotSeries& s) {
+    const Point* before = nullptr;
+    for (const Point& p : s.points) {
+      if (!is_drawn(p)) continue;
+      for (double at = 0; before != nullptr && at < 1; at += 1.0 / 64) {
+        const double x = x_.at(before->first) * (1 - at) + x_.at(p.first) * at;
+        const double y = y_.at(before->second) * (1 - at) + y_.at(p.second) * at;
+        marks_.push_back({x - 1, y - 1, x + 1, y + 1});
+      }
+      before = &p;
+    }
   }
 
   /// The last point that is drawn, in pixels.
@@ -365,8 +374,9 @@ class PlotWriter {
   const SvgPlot& plot_;
   LogScale x_, y_;
   double width_ = 0;
+  std::vector<Key> keys_;
   std::string svg_;
-  std::vector<Box> marks_;
+  std::vector<Box> marks_;  // where no name is to be
 };
 
 }  // namespace detail

@@ -27,6 +27,7 @@ inline constexpr Index kErrorRows = 16;
 /// A row of the table.
 struct Row {
   Names names;
+  bool causal = false;  ///< no row sees a later key
   Index n = 0;
   std::string skipped;  ///< why nothing was measured; empty: it was
   bool failed = false;  ///< it was tried, and threw what `skipped` says
@@ -45,6 +46,7 @@ struct Row {
   std::optional<double> speed_up;
   std::optional<double> difference;
   std::string yardstick;                ///< the label of that full attention
+  Index compared_rows = 0;              ///< the last ones, where that is not all of them
   std::optional<double> other_seconds;  ///< of another run, where it is laid over this one
 };
 
@@ -169,15 +171,22 @@ inline std::string obstacle_of(const Entry& entry, const AttentionShape& shape,
 
 }  // namespace detail
 
+/// A row of which nothing was measured yet.
+inline Row row_of(const Entry& entry, Index n) {
+  Row row;
+  row.names = entry.names;
+  row.causal = entry.causal || entry.names.pass == Pass::decode;
+  row.n = n;
+  return row;
+}
+
 /// Runs a cell. One that cannot run, or throws, is marked: it does not take the others with it.
 /// \param out takes its output [H, N, Dv]
 /// \pre the sketch of the tensors is that of the first n positions
 template <class T>
 Row measure(const Entry& entry, const HeadTensorsOf<T>& tensors, Index n, int repeat,
             ThreadPool& pool, std::vector<T>& out) {
-  Row row;
-  row.names = entry.names;
-  row.n = n;
+  Row row = row_of(entry, n);
   try {
     const Runner<T>& runner = entry.template runner<T>();
     if (!runner.prepare) {

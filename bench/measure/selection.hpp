@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which of the entries fovea_compare runs, and where each overtakes full attention. Test:
+/// Which of the entries fovea_compare runs, where each overtakes full attention, and which is the
+/// fastest at which distance from it. Test:
 /// tests/bench/measure/selection_test.cpp.
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -28,14 +30,11 @@ inline std::string known_operators(const std::vector<Entry>& entries) {
   return text;
 }
 
-inline bool is_forward(const Entry& entry) {
-  return entry.names.pass == Pass::forward || entry.names.pass == Pass::dense_mask;
-}
-
 }  // namespace detail
 
 /// The entries that are asked for, by operator or label, and full attention beside them, which the
-/// others are measured against. Training steps and decoders are of causal operators.
+/// others are measured against. Decoders are causal. To advise, forward passes of the operators
+/// themselves, causal or not as asked.
 /// \throws ArgumentError that names the known ones
 inline std::vector<Entry> selected(std::vector<Entry> entries, const CompareArguments& arguments) {
   std::erase_if(entries, [](const Entry& entry) { return entry.names.label.empty(); });
@@ -51,7 +50,12 @@ inline std::vector<Entry> selected(std::vector<Entry> entries, const CompareArgu
     }
   }
   std::erase_if(entries, [&](const Entry& entry) {
-    if (arguments.causal && detail::is_forward(entry) && !entry.causal) return true;
+    const Pass pass = entry.names.pass;
+    if (arguments.causal && pass != Pass::decode && !entry.causal) return true;
+    if (arguments.advise && (pass != Pass::forward || entry.causal != arguments.causal ||
+                             entry.names.op.ends_with("_eigen"))) {
+      return true;
+    }
     if (arguments.operators.empty()) return false;
     if (entry.names.op == "full" && entry.names.pass == Pass::forward) return false;
     return std::ranges::none_of(arguments.operators,
@@ -124,6 +128,47 @@ inline std::vector<Overtaking> overtakings(const std::vector<Row>& rows) {
     }
   }
   return all;
+}
+
+/// A distance below which a result is full attention's, but for rounding.
+inline constexpr double kSameAsFull = 1e-5;
+
+/// A distance beyond which a result is of another scale, and says nothing: that of zeros is 1.
+inline constexpr double kFarthest = 10;
+
+/// Whether a row is a forward pass at N, causal or not, whose distance from full attention is known
+/// and says something.
+inline bool has_distance(const Row& row, bool causal, Index n) {
+  return row.skipped.empty() && row.names.pass == Pass::forward && row.causal == causal &&
+         row.n == n && row.difference.value_or(kFarthest) < kFarthest;
+}
+
+/// The longest N of such rows; 0 if there are none.
+inline Index longest_with_distance(const std::vector<Row>& rows, bool causal) {
+  Index longest = 0;
+  for (const Row& row : rows) {
+    if (has_distance(row, causal, row.n)) longest = std::max(longest, row.n);
+  }
+  return longest;
+}
+
+/// The rows at N than which no other is both faster and nearer to full attention, fastest first.
+inline std::vector<const Row*> fastest_at_distances(const std::vector<Row>& rows, bool causal,
+                                                    Index n) {
+  std::vector<const Row*> best;
+  for (const Row& row : rows) {
+    if (has_distance(row, causal, n)) best.push_back(&row);
+  }
+  std::ranges::stable_sort(best, {}, &Row::seconds);
+  double least = std::numeric_limits<double>::infinity();
+  std::erase_if(best, [&](const Row* row) {
+    // Near zero only rounding differs.
+    const double distance = *row->difference < kSameAsFull ? 0 : *row->difference;
+    if (distance >= least) return true;
+    least = distance;
+    return false;
+  });
+  return best;
 }
 
 }  // namespace bench

@@ -73,18 +73,28 @@ inline void print_outlook(const std::vector<OutlookOfSystem>& all, const ScaleAr
   }
 }
 
+/// Below the titles of the plots, and in the JSON, from which captions in documents are made.
+inline std::string outlook_caption(const ScaleArguments& asked) {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "N = %.3g, %td head%s, D = %td, float32, a core for each rank, %.3g GB/s, %.3g us",
+                static_cast<double>(asked.tokens), asked.heads, asked.heads == 1 ? "" : "s", kWidth,
+                asked.network.bandwidth * 1e-9, asked.network.latency * 1e6);
+  return text;
+}
+
 namespace detail {
 
 /// A plot of some operators. \param y its value at a place
 template <class Y>
 SvgPlot outlook_plot(const std::vector<OutlookOfSystem>& lines, const ScaleArguments& asked,
                      std::string file, std::string title, PlotAxis axis, const Y& y) {
-  char subtitle[160];
-  std::snprintf(subtitle, sizeof subtitle,
-                "N = %.3g, %td head%s, D = %td, float32, a core for each rank, %.3g GB/s, %.3g us",
-                static_cast<double>(asked.tokens), asked.heads, asked.heads == 1 ? "" : "s", kWidth,
-                asked.network.bandwidth * 1e-9, asked.network.latency * 1e6);
-  SvgPlot plot{std::move(file), std::move(title), subtitle, {.label = "ranks"}, std::move(axis)};
+  SvgPlot plot{std::move(file),
+               std::move(title),
+               outlook_caption(asked),
+               {.label = "ranks"},
+               std::move(axis)};
+  plot.line = "an operator, by the model";
   for (int ranks = 1; ranks <= kMostRanks; ranks *= 4) plot.x.ticks.push_back(ranks);
   for (const OutlookOfSystem& line : lines) {
     const Look& look = line.system.look;
@@ -215,6 +225,7 @@ inline std::string times_json(const std::vector<ScaleResult>& results,
     json.end();
   }
   json.end();
+  json.member("caption", outlook_caption(asked));
   write_outlook(json, drawn_out, asked);
   json.end();
   return json.text() + '\n';

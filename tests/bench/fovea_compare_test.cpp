@@ -83,7 +83,21 @@ TEST_F(FoveaCompare, GroupedHeadsAreRightInEveryRow) {
     EXPECT_TRUE(extension == ".json" || extension == ".svg" || extension == ".html")
         << entry.path();
   }
-  EXPECT_NE(output_.find("out/time.svg"), output_.npos);
+  for (const char* file : {"distance_causal", "distance_not_causal", "time_causal", "time_decoding",
+                           "memory_training_not_causal"}) {
+    EXPECT_NE(output_.find("out/" + std::string(file) + ".svg: "), output_.npos) << file;
+    EXPECT_EQ(text_of("out/" + std::string(file) + ".svg").find("<svg "), 0u) << file;
+  }
+  for (const char* kind : {"causal", "not causal"}) {
+    EXPECT_NE(output_.find("\nfastest within each distance from full attention, " +
+                           std::string(kind) + ", N = 64:\n  "),
+              output_.npos)
+        << output_;
+  }
+  // The question comes first.
+  const std::string page = text_of("out/report.html");
+  EXPECT_LT(page.find("<h2>Which operator</h2>"), page.find("<svg "));
+  EXPECT_LT(page.find("Distance from full attention against time"), page.find("<h2>Time</h2>"));
   EXPECT_NE(output_.find("\nfaster than full attention:\n  local, 128 + 128: "), output_.npos);
 }
 
@@ -101,10 +115,12 @@ TEST_F(FoveaCompare, RunsWhatIsAskedForAndLaysAnotherRunOverIt) {
   ASSERT_EQ(run(kFew + std::string(" --lengths 64 --against first.json")), 0) << errors_;
   EXPECT_EQ(count(json(), "\"against_milliseconds\": "), count(first, "\"n\": 64,"));
   EXPECT_NE(output_.find("its time"), output_.npos);
-  const std::string plot = text_of("out/time.svg");
+  const std::string plot = text_of("out/time_causal.svg");
   EXPECT_NE(plot.find("dotted: "), plot.npos);
+  // Full, local, strided attention, and that with a mask; and the legend.
+  EXPECT_EQ(count(plot, "stroke-dasharray=\"1.5 3\""), 5) << plot;
   // Of this run alone are the rows that are not causal.
-  EXPECT_EQ(count(plot, "stroke-dasharray=\"1.5 3\""), 4) << plot;
+  EXPECT_EQ(text_of("out/time_not_causal.svg").find("dotted: "), plot.npos);
 
   EXPECT_EQ(run(kFew + std::string(" --against q.npy")), 1);
   EXPECT_EQ(errors_.find("fovea_compare: q.npy: is no result of fovea_compare: "), 0u) << errors_;
@@ -143,6 +159,79 @@ TEST_F(FoveaCompare, TensorsOf16BitsAreRightInEveryRow) {
                          "training (gradients are of float and double)\n"),
             output_.npos)
       << output_;
+}
+
+/// The labels of a table of advice, in its order.
+std::vector<std::string> advised(const std::string& output) {
+  std::vector<std::string> labels;
+  std::istringstream lines(output.substr(output.find("\noperator ") + 1));
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line) && !line.starts_with("left out: ") &&
+         !line.starts_with("speed-up ")) {
+    labels.push_back(line.substr(0, line.find("  ")));
+  }
+  return labels;
+}
+
+TEST_F(FoveaCompare, AdvisesWhichOperatorForSizesOfTheUser) {
+  write_tensors(kWidth, 1);
+  ASSERT_EQ(run("--advise --qkv . --repeat 1 --causal --lengths 160 --heads 6"), 0) << errors_;
+  EXPECT_NE(
+      output_.find("input: q, k, v of ., 1x4x64x8, of which 6 heads (repeated), rows repeated "
+                   "to 160\n6 heads on 3 key heads, D = 8, "),
+      output_.npos)
+      << output_;
+  EXPECT_NE(output_.find("\nN = 160, causal, fastest first\noperator "), output_.npos) << output_;
+  // By time, each once, and all of them are in the JSON.
+  std::vector<double> times;
+  for (const std::string& label : advised(output_)) {
+    const std::string all = json();
+    const std::size_t row = all.find("\"label\": \"" + label + "\"");
+    ASSERT_NE(row, all.npos) << label;
+    const std::string key = "\"milliseconds\": ";
+    times.push_back(std::stod(all.substr(all.find(key, row) + key.size())));
+  }
+  EXPECT_EQ(times.size(), 11u) << output_;
+  EXPECT_TRUE(std::ranges::is_sorted(times)) << output_;
+  EXPECT_EQ(count(json(), "\"relative_difference_from_full\": "), 11);
+  EXPECT_EQ(count(json(), "\"causal\": false"), 0);
+  EXPECT_EQ(count(output_, "\n* no other operator is both faster and nearer"), 1);
+  EXPECT_TRUE(has("out/report.html"));
+  EXPECT_TRUE(has("out/distance_causal.svg"));
+  EXPECT_FALSE(has("out/time_not_causal.svg"));
+}
+
+TEST_F(FoveaCompare, AdviceOnAnotherWidthEmbedsTheSources) {
+  ASSERT_EQ(run("--advise --repeat 1 --lengths 64 --heads 2 --width 16 --operators local"), 0)
+      << errors_;
+  EXPECT_NE(output_.find("input: the sources of fovea, "), output_.npos) << output_;
+  EXPECT_NE(
+      output_.find(", embedded by random tables, since the trained model's heads have width 64"
+                   "\n2 heads, D = 16, "),
+      output_.npos)
+      << output_;
+  EXPECT_EQ(advised(output_).size(), 2u);
+  write_tensors(kWidth, 1);
+  EXPECT_EQ(run("--advise --qkv . --width 16"), 1);
+  EXPECT_EQ(errors_, "fovea_compare: .: has width 8; --width asks for 16\n");
+  EXPECT_EQ(run("--advise --lengths 16777216 --heads 1024"), 1);
+  EXPECT_NE(errors_.find("more than the free memory; ask for shorter --lengths"), errors_.npos);
+  EXPECT_EQ(run("--advise --heads none"), 2);
+  EXPECT_EQ(errors_, "fovea_compare: --heads: 'none' is no whole number from 1 to 1024\n");
+}
+
+TEST_F(FoveaCompare, DrawsARunAgainFromItsJson) {
+  write_tensors(kWidth, 1);
+  ASSERT_EQ(run(kFew), 0) << errors_;
+  ASSERT_EQ(run("--draw out/compare.json --plots again"), 0) << errors_;
+  for (const char* file : {"distance_causal.svg", "time_causal.svg", "memory_decoding.svg"}) {
+    EXPECT_EQ(text_of("again/" + std::string(file)), text_of("out/" + std::string(file))) << file;
+  }
+  EXPECT_NE(text_of("again/report.html").find("<h2>Which operator</h2>"), std::string::npos);
+  EXPECT_EQ(run("--draw q.npy --plots none"), 1);
+  EXPECT_EQ(errors_.find("fovea_compare: q.npy: is no result of fovea_compare: "), 0u) << errors_;
+  EXPECT_FALSE(has("none"));
 }
 
 TEST_F(FoveaCompare, ATypeThatCannotHoldTheNumbersIsRefused) {
@@ -208,7 +297,7 @@ TEST_F(FoveaCompare, TheReportSortsInABrowser) {
   EXPECT_EQ(page.find("src="), page.npos);
   EXPECT_EQ(page.find("href="), page.npos);
   EXPECT_EQ(count(page, "http"), count(page, "xmlns=\"http://www.w3.org/2000/svg\""));
-  EXPECT_EQ(count(page, "<svg "), 4);
+  EXPECT_EQ(count(page, "<svg "), 9);  // training steps are causal, no distance but causal ones
   if (shell("command -v chromium") != 0) GTEST_SKIP() << "no chromium (Debian: chromium)";
   for (const std::string order : {"3", "-3"}) {
     ASSERT_EQ(shell("HOME=$PWD timeout 120 chromium --headless --no-sandbox --disable-gpu "
@@ -217,7 +306,7 @@ TEST_F(FoveaCompare, TheReportSortsInABrowser) {
               0)
         << errors_;
     std::vector<double> times;
-    const std::size_t body = output_.find("<tbody>");
+    const std::size_t body = output_.find("<tbody>", output_.find("id=\"cells\""));
     ASSERT_NE(body, output_.npos) << output_;
     for (std::size_t at = body; (at = output_.find("<tr>", at)) != output_.npos; ++at) {
       std::size_t cell = at;
@@ -259,9 +348,12 @@ TEST_F(FoveaCompare, WhatIsNoRegularFileIsRefusedBeforeTheMeasuring) {
   EXPECT_EQ(run(kCompare + std::string(" --json pipe")), 1);
   EXPECT_EQ(errors_, "fovea_compare: pipe: is a pipe; results are written to regular files only\n");
   EXPECT_EQ(output_, "");
-  fs::create_directories(folder_ / "out/time.svg");
-  EXPECT_EQ(run(kCompare), 1);
-  EXPECT_NE(errors_.find("out/time.svg: is a directory"), errors_.npos) << errors_;
+  for (const std::string file : {"out/time_causal.svg", "out/distance_causal.svg"}) {
+    fs::create_directories(folder_ / file);
+    EXPECT_EQ(run(kCompare), 1);
+    EXPECT_NE(errors_.find(file + ": is a directory"), errors_.npos) << errors_;
+    fs::remove(folder_ / file);
+  }
   put("file", "of a user");
   EXPECT_EQ(run(kCompare + std::string(" --plots file/out")), 1);
   EXPECT_EQ(errors_.find("fovea_compare: file/out: cannot be made: "), 0u) << errors_;
@@ -300,7 +392,7 @@ TEST_F(FoveaCompare, TheScriptHelpsAsTheProgramDoes) {
   ASSERT_EQ(run("--help"), 0);
   const std::string help = output_;
   EXPECT_EQ(help.find("fovea_compare: "), 0u);
-  EXPECT_EQ(count(help, "\n  --"), 15);
+  EXPECT_EQ(count(help, "\n  --"), 17);
   for (const char* flag : {"--help", "-h", "--lengths 64 --help"}) {
     ASSERT_EQ(shell("bash '" FOVEA_SOURCE_DIR "/cmake/compare.sh' " + std::string(flag)), 0);
     EXPECT_EQ(output_, help);

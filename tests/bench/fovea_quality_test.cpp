@@ -46,6 +46,17 @@ TEST_F(FoveaQuality, MeasuresAModelOfTheUser) {
   }
 }
 
+TEST_F(FoveaQuality, DrawsARunAgainFromItsJson) {
+  write_tensors(70, 1);
+  ASSERT_EQ(run("--qkv . --repeat 1"), 0) << errors_;
+  ASSERT_EQ(run("--draw out/quality.json --plots again"), 0) << errors_;
+  for (const char* picture : {"/quality.svg", "/policies.svg"}) {
+    EXPECT_EQ(text_of(std::string("again") + picture), text_of(std::string("out") + picture));
+  }
+  EXPECT_EQ(run("--draw q.npy"), 1);
+  EXPECT_EQ(errors_.find("fovea_quality: q.npy: is no result of fovea_quality: "), 0u) << errors_;
+}
+
 /// The systems without a causal form, beside full attention that sees later keys.
 TEST_F(FoveaQuality, MeasuresWhatHasNoCausalForm) {
   write_tensors(128, 1);

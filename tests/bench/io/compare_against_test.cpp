@@ -41,6 +41,43 @@ TEST(ReadRun, ReadsWhatWasWritten) {
   EXPECT_FALSE(other.seconds(run.rows[2]));
 }
 
+TEST(ReadComparison, HasWhatPlotsAndReportAreMadeOf) {
+  Comparison run;
+  run.command = {"compare", "--causal"};
+  run.input = "a \"text\"";
+  run.shape.query_heads = 4;
+  run.shape.key_heads = 2;
+  run.shape.width = run.shape.value_width = 8;
+  run.arguments.type = bench::TensorType::bf16;
+  run.arguments.threads = 3;
+  run.left_out = "some";
+  run.rows = {row("local", 0.25), row("failed", 1)};
+  run.rows[0].causal = true;
+  run.rows[0].yardstick = "full, causal";
+  run.rows[0].speed_up = 2;
+  run.rows[0].difference = 0.125;
+  run.rows[0].compared_rows = 64;
+  run.rows[1].skipped = "it threw";
+  run.rows[1].failed = true;
+  run.rows[1].n = 64;
+  const Comparison read = bench::read_comparison(written(to_json(run)));
+  EXPECT_EQ(subtitle_of(read), subtitle_of(run));
+  EXPECT_EQ(read.command, run.command);
+  EXPECT_EQ(read.machine, run.machine);
+  EXPECT_EQ(read.input, run.input);
+  EXPECT_EQ(read.left_out, "some");
+  EXPECT_EQ(read.arguments.lengths, (std::vector<bench::Index>{64, 512}));
+  ASSERT_EQ(read.rows.size(), 2u);
+  EXPECT_TRUE(read.rows[0].causal);
+  EXPECT_EQ(read.rows[0].yardstick, "full, causal");
+  EXPECT_EQ(read.rows[0].speed_up, 2);
+  EXPECT_EQ(read.rows[0].difference, 0.125);
+  EXPECT_EQ(read.rows[0].compared_rows, 64);
+  EXPECT_EQ(read.rows[0].seconds, 0.25);
+  EXPECT_EQ(read.rows[1].skipped, "it threw");
+  EXPECT_TRUE(read.rows[1].failed);
+}
+
 std::string refusal_of(const std::string& text) {
   try {
     bench::read_run(written(text));

@@ -69,6 +69,20 @@ TEST(CompareArguments, ATextIsComparedAtLengthsOfItsOwn) {
   EXPECT_EQ(parse({"--text", "t", "--lengths", "7"}).lengths, (std::vector<fovea::Index>{7}));
 }
 
+TEST(CompareArguments, AdviceIsForSizesOfTheUser) {
+  const CompareArguments a = parse({"--advise", "--lengths", "96", "--heads=4", "--width", "8"});
+  EXPECT_TRUE(a.advise && a.heads_given && a.width_given && !a.causal);
+  EXPECT_EQ(a.heads, 4);
+  EXPECT_EQ(parse({"--causal", "--advise"}).lengths, (std::vector<fovea::Index>{2048}));
+  EXPECT_FALSE(parse({"--advise"}).heads_given);
+}
+
+TEST(CompareArguments, DrawsAloneOrWithADirectory) {
+  EXPECT_EQ(parse({"--draw", "x.json", "--plots", "y"}).drawn_file, "x.json");
+  EXPECT_EQ(message_of({"--draw", "x.json", "--advise"}),
+            "--draw measures nothing; beside it only --plots has a meaning");
+}
+
 TEST(CompareArguments, HelpStandsAnywhere) {
   EXPECT_TRUE(parse({"--threads", "2", "--help"}).help);
   EXPECT_TRUE(parse({"-h"}).help);
@@ -108,7 +122,13 @@ TEST(CompareArguments, RefuseWithOneLine) {
                                                             {"--limit", "nan"},
                                                             {"--limit", "2s"},
                                                             {"--dtype", "f8"},
-                                                            {"--against"}};
+                                                            {"--against"},
+                                                            {"--draw"},
+                                                            {"--draw=x", "--causal"},
+                                                            {"--draw=x", "--heads=2"},
+                                                            {"--advise=1"},
+                                                            {"--advise", "--width", "0"},
+                                                            {"--advise", "--lengths", "x"}};
   for (const auto& words : wrong) {
     const std::string message = message_of(words);
     EXPECT_NE(message, "accepted") << words.front();

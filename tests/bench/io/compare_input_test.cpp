@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The embedding of a text: the same numbers every time, and shorter sequences are beginnings.
+#define FOVEA_BENCH_FLAGS "of a test"
 #include "bench/io/compare_input.hpp"
 
 #include <gtest/gtest.h>
@@ -8,6 +9,8 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+
+#include "bench/io/advise_input.hpp"
 
 namespace fovea_test::bench_io_compare_input {
 
@@ -137,6 +140,29 @@ TEST(CheckFinite, NamesTheTensorAndTheFirstPlace) {
             "dir: k.npy holds infinity at head 0, row 8, column 3 and 1 more; "
             "v.npy holds NaN at head 0, row 0, column 3" +
                 end);
+}
+
+TEST(Repeated, RowsAndHeadsBeginAgain) {
+  const HeadTensors text = bench::embed_text(kText, 10, 4, 3);
+  HeadTensors x = text;  // of 4 heads, pairs share keys
+  x.k_shape[1] = x.v_shape[1] = 2;
+  x.k.resize(2 * 10 * 3);
+  x.v.resize(2 * 10 * 3);
+  for (const Index heads : {6, 5, 1}) {
+    const HeadTensors more = bench::repeated(x, heads, 23);
+    const Index sharing = heads == 6 ? 2 : 1;
+    EXPECT_EQ(more.q_shape, (fovea::Shape{1, heads, 23, 3}));
+    EXPECT_EQ(more.k_shape, (fovea::Shape{1, heads / sharing, 23, 3}));
+    const auto from = x.first(10);
+    const auto to = more.first(23);
+    for (Index h = 0; h < heads; ++h) {
+      for (Index n = 0; n < 23; ++n) {
+        EXPECT_EQ(to.q(0, h, n, 2), from.q(0, h % 4, n % 10, 2));
+        EXPECT_EQ(to.k(0, h / sharing, n, 1), from.k(0, h % 4 / 2, n % 10, 1));
+        EXPECT_EQ(to.v(0, h / sharing, n, 0), from.v(0, h % 4 / 2, n % 10, 0));
+      }
+    }
+  }
 }
 
 }  // namespace fovea_test::bench_io_compare_input

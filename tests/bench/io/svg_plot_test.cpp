@@ -101,6 +101,24 @@ TEST(SvgPlot, AFaintLineHasNoName) {
   EXPECT_EQ(names_in(bench::svg_text(plot)).size(), 1u);
 }
 
+/// The legend says what there is, and nothing else.
+TEST(SvgPlot, SaysWhatALineMeans) {
+  SvgPlot plot = plot_of(2, true);
+  plot.line = "an <operator>";
+  const std::string plain = bench::svg_text(plot);
+  EXPECT_NE(plain.find(">an &lt;operator&gt;<"), plain.npos);
+  EXPECT_EQ(plain.find("dashes: "), plain.npos);
+  EXPECT_EQ(plain.find("stroke-dasharray"), plain.npos);
+  plot.series[0].dashed = true;
+  plot.series.push_back({"best", "heads", {{512, 1}, {1024, 2}}});
+  plot.series.back().thick = true;
+  plot.thick = "the best";
+  const std::string all = bench::svg_text(plot);
+  EXPECT_NE(all.find(">dashes: a further variant of the one in that colour<"), all.npos);
+  EXPECT_NE(all.find(">the best<"), all.npos);
+  EXPECT_EQ(all.find("the other run"), all.npos);
+}
+
 /// Relative luminance, as the Web Content Accessibility Guidelines have it.
 double luminance(std::string_view colour) {
   double sum = 0;

@@ -29,7 +29,7 @@ std::vector<Entry> entries() {
           entry("full", "full, decoding", false, Pass::decode),
           entry("local", "local, 128", false),
           entry("strided", "strided", true),
-          entry("strided", "strided, training", false, Pass::training),
+          entry("strided", "strided, training", true, Pass::training),
           entry("strided", "", true)};
 }
 
@@ -54,6 +54,29 @@ TEST(Selection, KeepsFullAttentionBesideWhatIsAskedFor) {
   arguments.operators = {};
   EXPECT_EQ(labels(arguments),
             (Labels{"full, causal", "full, decoding", "strided", "strided, training"}));
+}
+
+TEST(Selection, OfTrainingStepsCausalOnesAreThoseOfCausalOperators) {
+  std::vector<Entry> all = entries();
+  all.push_back(entry("reformer", "Reformer, training", false, Pass::training));
+  CompareArguments arguments;
+  arguments.causal = true;
+  EXPECT_EQ(bench::selected(all, arguments).size(), 4u);
+}
+
+TEST(Selection, AdvisesOnForwardPassesOfTheLibraryThatAreCausalOrNotAsAsked) {
+  std::vector<Entry> all = entries();
+  all.push_back(entry("naive_eigen", "Eigen", false));
+  all.push_back(entry("strided", "strided, mask", true, Pass::dense_mask));
+  CompareArguments arguments;
+  arguments.advise = true;
+  for (const bool causal : {false, true}) {
+    arguments.causal = causal;
+    const std::vector<Entry> kept = bench::selected(all, arguments);
+    ASSERT_EQ(kept.size(), 2u);
+    EXPECT_EQ(kept[0].names.label, causal ? "full, causal" : "full");
+    EXPECT_EQ(kept[1].names.label, causal ? "strided" : "local, 128");
+  }
 }
 
 TEST(Selection, AnUnknownNameListsTheKnownOnes) {
@@ -118,6 +141,29 @@ TEST(Overtakings, AreFromWhereAnOperatorStaysFaster) {
   EXPECT_EQ(all[1].from, 2048);
   EXPECT_FALSE(all[2].from);
   EXPECT_EQ(all[2].longest, 1024);
+}
+
+Row far_row(const char* label, bool causal, Index n, double seconds, double distance) {
+  Row made = row("a", label, n, 1);
+  made.causal = causal;
+  made.seconds = seconds;
+  made.difference = distance;
+  return made;
+}
+
+TEST(Fastest, AreThoseThanWhichNoOtherIsFasterAndNearer) {
+  const std::vector<Row> rows = {
+      far_row("full", true, 64, 9, 0),        far_row("same", true, 64, 8, 1e-7),
+      far_row("slower", true, 64, 7, 0.5),    far_row("near", true, 64, 4, 0.25),
+      far_row("farther", true, 64, 2, 1.5),   far_row("scale", true, 64, 1, 900),
+      far_row("other kind", false, 64, 1, 0), far_row("shorter", true, 32, 1, 0)};
+  EXPECT_EQ(bench::longest_with_distance(rows, true), 64);
+  EXPECT_EQ(bench::longest_with_distance({}, true), 0);
+  std::vector<std::string> names;
+  for (const Row* const one : bench::fastest_at_distances(rows, true, 64)) {
+    names.push_back(one->names.label);
+  }
+  EXPECT_EQ(names, (Labels{"farther", "near", "same"}));
 }
 
 }  // namespace fovea_test::bench_measure_selection
