@@ -155,11 +155,12 @@ def main(arguments: list[str]) -> int:
         report.note("fovea was timed alone: none of its peers could be loaded")
     if report.rounds < timing.LEAST_ROUNDS:
         report.note(f"{report.rounds} rounds are too few for a figure to be quoted")
+    facts = ", ".join(f"{name} {version}" for name, version in report.versions.items()
+                      if name in PEERS)
+    report.caption = (f"{report.machine.get('cpu', '')}, level "
+                      f"{report.machine.get('isa_level', '')}; {facts}")
     if options.plot is not None:
-        facts = ", ".join(f"{name} {version}" for name, version in report.versions.items()
-                          if name in PEERS)
-        note = draw(report.results, f"{report.machine.get('cpu', '')}, level "
-                    f"{report.machine.get('isa_level', '')}; {facts}", options.plot.absolute())
+        note = draw(report.results, report.caption, options.plot.absolute())
         if note:
             report.note(note)
     if options.json is not None:

@@ -64,6 +64,7 @@ class Report:
         self.has_failed = False
         self.machine: dict[str, str] = {}
         self.versions: dict[str, str] = {}
+        self.caption = ""
         self.rounds = 0
         self._command = command
         self._start = time.monotonic()
@@ -98,6 +99,7 @@ class Report:
             "day": self._date.strftime("%Y-%m-%d"),
             "command": self._command,
             "machine": self.machine,
+            "caption": self.caption,
             "versions": self.versions,
             "rounds": self.rounds,
             "seconds": time.monotonic() - self._start,

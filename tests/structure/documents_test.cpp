@@ -163,6 +163,39 @@ std::string figures_of_no_source(const std::string& page) {
   return complaints;
 }
 
+/// Pictures of results without a caption, or with one that they do not have: the paragraph below
+/// must be made from their JSON, and the picture must say the same below its title. \param read
+/// gives the text of a picture by its path from the root
+std::string pictures_without_captions(
+    const Pages& pages, const std::function<std::string(const std::string&)>& read = source_text) {
+  static const std::regex picture(R"(^!\[[^\]]*\]\(([^)]*results/[^)]*\.svg)\))");
+  static const std::regex caption(R"(<!-- figure [^ ]+ caption -->([^<]*)<!-- end -->)");
+  std::string complaints;
+  for (const auto& [path, page] : pages) {
+    const std::vector<std::string> lines = lines_of(page);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      std::smatch image;
+      if (!std::regex_search(lines[i], image, picture)) continue;
+      std::size_t below = i;
+      while (below < lines.size() && (lines[below].empty() || lines[below].starts_with("!["))) {
+        ++below;
+      }
+      std::string paragraph;
+      for (; below < lines.size() && !lines[below].empty(); ++below) paragraph += lines[below];
+      const fs::path file = fs::path(path).parent_path() / image[1].str();
+      const std::string svg = read(file.lexically_normal().generic_string());
+      std::smatch said;
+      const bool has_caption = std::regex_search(paragraph, said, caption);
+      if (!has_caption || svg.find(said[1]) == std::string::npos) {
+        complaints +=
+            path + " shows " + image[1].str() +
+            (has_caption ? ", which does not say: " + said[1].str() : " without a caption") + "\n";
+      }
+    }
+  }
+  return complaints;
+}
+
 /// Sections of MATHS.md that a source cites, and that are not there.
 std::string missing_sections(const Pages& sources, const std::string& maths) {
   static const std::regex cited(R"(MATHS\.md,? sections? ([0-9])(?:(?:,| and) ([0-9]))?)");
@@ -275,6 +308,10 @@ TEST(Documents, FiguresHaveASource) {
   for (const char* path : {"README.md", "bench/README.md", "examples/README.md"}) {
     EXPECT_EQ(figures_of_no_source(our_pages().at(path)), "") << path;
   }
+}
+
+TEST(Documents, CaptionsAreThoseOfThePictures) {
+  EXPECT_EQ(pictures_without_captions(our_pages()), "");
 }
 
 TEST(Documents, LinksLeadSomewhere) {
@@ -397,6 +434,19 @@ TEST(DocumentsBroken, AFigureOfNoSource) {
   }
   EXPECT_EQ(figures_of_no_source("4 maps, `8 ms`, 3 seeds, 16 xyz\n```\n3 ms\n```\n    4 ms\n"),
             "");
+}
+
+TEST(DocumentsBroken, Captions) {
+  const std::string made = "<!-- figure x.json caption -->9 heads<!-- end -->.\n";
+  const Pages pages = {
+      {"a.md", "![x](results/x.svg)\n\n![y](results/y.svg)\n\nWith\n" + made},
+      {"b/b.md", "![x](../results/x.svg)\n\n9 heads.\n\n" + made + "![z](z.svg)\n"}};
+  const auto read = [](const std::string& path) {
+    return std::string(path == "results/x.svg" ? ">8, 9 heads<" : ">8 heads<");
+  };
+  EXPECT_EQ(pictures_without_captions(pages, read),
+            "a.md shows results/y.svg, which does not say: 9 heads\n"
+            "b/b.md shows ../results/x.svg without a caption\n");
 }
 
 TEST(DocumentsBroken, Links) {
