@@ -10,11 +10,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fovea/fovea.hpp>
-#include <fstream>
+#include <fovea/io/mapped_file.hpp>
 #include <iostream>
 #include <random>
-#include <stdexcept>
 #include <string>
 
 namespace {
@@ -46,23 +46,24 @@ class EndlessText {
   std::size_t at_ = 0;
 };
 
-/// The next byte of a file, or of the endless text; negative at the end.
+/// The next byte of a file, of standard input, or of the endless text; negative at the end.
 class Source {
  public:
-  explicit Source(const std::string& file) : is_endless_(file.empty()) {
-    if (is_endless_) return;
-    if (file != "-") file_.open(file, std::ios::binary);
-    in_ = file == "-" ? &std::cin : &file_;
-    if (!*in_) throw std::runtime_error("cannot read " + file);
+  explicit Source(const std::string& file) : is_endless_(file.empty()), is_input_(file == "-") {
+    if (!is_endless_ && !is_input_) file_ = fovea::MappedFile(file);
   }
 
-  int next() { return is_endless_ ? endless_.next() : in_->get(); }
+  int next() {
+    if (is_endless_) return endless_.next();
+    if (is_input_) return std::cin.get();
+    return at_ < file_.text().size() ? static_cast<unsigned char>(file_.text()[at_++]) : -1;
+  }
 
  private:
-  bool is_endless_;
+  bool is_endless_, is_input_;
   EndlessText endless_;
-  std::ifstream file_;
-  std::istream* in_ = nullptr;
+  fovea::MappedFile file_;
+  std::size_t at_ = 0;
 };
 
 /// Guesses bytes from the bytes before.

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fovea/fovea.hpp>
-#include <fstream>
+#include <fovea/io/mapped_file.hpp>
 #include <iterator>
 #include <random>
 #include <sstream>
@@ -50,8 +50,7 @@ std::vector<std::string> rhyme() {
 }
 
 std::vector<std::string> read_words(const std::string& file) {
-  std::ifstream words(file);
-  if (!words) throw std::runtime_error("cannot read " + file);
+  std::istringstream words(std::string(fovea::MappedFile(file).text()));
   std::vector<std::string> all{std::istream_iterator<std::string>(words), {}};
   if (all.empty()) throw std::runtime_error(file + " has no words");
   if (all.size() > kMostWords) all.resize(kMostWords);

@@ -66,7 +66,7 @@ void check_files(const std::string& folder) {
 
 std::vector<Sentence> lines_of(const std::string& path) {
   const fovea::MappedFile file(path);
-  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::string_view text = file.text();
   std::vector<Sentence> sentences;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -186,7 +186,7 @@ void run(const models::CommandLine& line) {
   const std::string folder = model_folder(line);
   check_files(folder);
   const auto sizes = models::BertSizes::read(folder + "/config.json");
-  models::check_pooling(folder);
+  models::check_pooling(folder, sizes.width);
   const auto tokens = models::SentenceTokens::read(folder, sizes);
   for (Sentence& sentence : sentences) sentence.tokens = tokens.encode(sentence.text);
   if (line.has("--tokens")) return print_tokens(sentences);

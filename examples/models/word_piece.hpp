@@ -58,7 +58,7 @@ class WordPiece {
   /// Reads vocab.txt, a token a line. \throws std::runtime_error
   static WordPiece read(const std::string& path, const WordPieceOptions& options = {}) {
     const fovea::MappedFile file(path);
-    std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    std::string_view text = file.text();
     std::vector<std::string> tokens;
     while (!text.empty()) {
       std::string_view line = text.substr(0, text.find('\n'));

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -30,10 +31,15 @@ class MappedFile {
   /// Maps the file. \throws std::runtime_error "<path>: <what is wrong>" if it cannot be read or is
   /// no regular file
   explicit MappedFile(const std::string& path) {
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    // What is no regular file must be opened before its kind is known for certain. Without
+    // O_NONBLOCK a pipe would wait for somebody to write to it.
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status {};
-    if (file.number < 0 || ::fstat(file.number, &status) != 0) cannot_read(path);
-    if (!S_ISREG(status.st_mode)) refuse_file(path, "cannot be read: it is no regular file");
+    const bool is_socket = file.number < 0 && errno == ENXIO;  // or a device without a driver
+    if (!is_socket && (file.number < 0 || ::fstat(file.number, &status) != 0)) cannot_read(path);
+    if (is_socket || !S_ISREG(status.st_mode)) {
+      refuse_file(path, "cannot be read: it is no regular file");
+    }
     const auto size = static_cast<std::size_t>(status.st_size);
     if (size == 0) return;
     void* const bytes = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
@@ -46,6 +52,10 @@ class MappedFile {
 
   /// The bytes of the file.
   std::span<const std::byte> bytes() const { return bytes_; }
+  /// The bytes of the file as text.
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
+  }
   /// What keeps the bytes mapped.
   const std::shared_ptr<const void>& owner() const { return owner_; }
 
