@@ -3,10 +3,17 @@
 /// Settings in files of JSON, which may have been made to do harm.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
+#include <fovea/io/json_text.hpp>
 #include <fovea/io/mapped_file.hpp>
-#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace models {
 
@@ -16,17 +23,21 @@ using fovea::Index;
 class JsonSettings {
  public:
   /// \throws std::runtime_error "<file>: <what is wrong>"
-  explicit JsonSettings(const std::string& path) : path_(path) {
-    constexpr int deepest = 16;
-    const fovea::MappedFile file(path);
-    const auto* const text = reinterpret_cast<const char*>(file.bytes().data());
-    bool is_too_deep = false;
-    const auto look = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-      is_too_deep = is_too_deep || depth > deepest;
-      return !is_too_deep;
-    };
-    all_ = nlohmann::json::parse(text, text + file.bytes().size(), look, false);
-    if (is_too_deep || !all_.is_object()) fovea::refuse_file(path, "it is no JSON object");
+  explicit JsonSettings(const std::string& path) : path_(path), all_(parsed(path)) {
+    if (!all_.is_object()) fovea::refuse_file(path, "it is no JSON object");
+  }
+
+  /// The objects of a JSON list in a file. \throws as above
+  static std::vector<JsonSettings> list(const std::string& path) {
+    std::vector<JsonSettings> objects;
+    const nlohmann::json all = parsed(path);
+    bool is_list = all.is_array();
+    for (std::size_t i = 0; is_list && i < all.size(); ++i) {
+      is_list = all[i].is_object();
+      objects.push_back(JsonSettings(path, all[i]));
+    }
+    if (!is_list) fovea::refuse_file(path, "it is no JSON list of objects");
+    return objects;
   }
 
   /// The settings of a file, or none if it is not there. \throws as above
@@ -38,7 +49,7 @@ class JsonSettings {
 
   /// A whole number from low to high. \throws std::runtime_error
   Index number(const char* name, Index low, Index high) const {
-    const auto found = all_.find(name);
+    const auto found = find(name);
     if (found != all_.end() && found->is_number_integer()) {
       const auto value = found->is_number_unsigned() && found->get<std::uint64_t>() > kMost
                              ? high + 1
@@ -50,7 +61,7 @@ class JsonSettings {
 
   /// A number above 0. \throws std::runtime_error
   double positive(const char* name) const {
-    const auto found = all_.find(name);
+    const auto found = find(name);
     if (found != all_.end() && found->is_number() && found->get<double>() > 0) {
       return found->get<double>();
     }
@@ -59,21 +70,50 @@ class JsonSettings {
 
   /// A string. \throws std::runtime_error
   std::string text(const char* name) const {
-    const auto found = all_.find(name);
+    const auto found = find(name);
     if (found == all_.end() || !found->is_string()) wrong(name, "a string");
     return found->get<std::string>();
   }
 
   /// A truth value, or this one where there is none or null. \throws std::runtime_error
   bool flag(const char* name, bool otherwise) const {
-    const auto found = all_.find(name);
+    const auto found = find(name);
     if (found == all_.end() || found->is_null()) return otherwise;
     if (!found->is_boolean()) wrong(name, "true or false");
     return found->get<bool>();
   }
 
-  /// Whether there is such a member.
-  bool has(const char* name) const { return all_.contains(name); }
+  /// Whether there is such a member, and it is not null.
+  bool has(const char* name) const {
+    const auto found = find(name);
+    return found != all_.end() && !found->is_null();
+  }
+
+  /// Refuses a member that is there, is not null and is not this value. \throws std::runtime_error
+  void expect(const char* name, const nlohmann::json& value) const {
+    if (has(name) && all_.at(name) != value) wrong(name, value.dump());
+  }
+
+  /// The same of a token, which may be described by an object. \throws std::runtime_error
+  void expect_token(const char* name, const std::string& token) const {
+    if (!has(name)) return;
+    const nlohmann::json& value = all_.at(name);
+    const bool is_object = value.is_object() && value.contains("content");
+    if ((is_object ? value.at("content") : value) != token) wrong(name, fovea::quoted_name(token));
+  }
+
+  /// Refuses members that were not asked for, but for those that change no number.
+  /// \throws std::runtime_error
+  void refuse_others(std::span<const std::string_view> ignored) const {
+    std::vector<std::string> others;
+    for (const auto& [name, value] : all_.items()) {
+      if (asked_.count(name) != 0 || value.is_null()) continue;
+      if (std::find(ignored.begin(), ignored.end(), name) == ignored.end()) others.push_back(name);
+    }
+    if (others.empty()) return;
+    fovea::refuse_file(
+        path_, "what these members ask for is not computed here: " + fovea::quoted_names(others));
+  }
 
   /// Says what was expected of a member. \throws std::runtime_error
   [[noreturn]] void wrong(const char* name, const std::string& expected) const {
@@ -90,8 +130,23 @@ class JsonSettings {
  private:
   static constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
 
+  JsonSettings(std::string path, nlohmann::json object)
+      : path_(std::move(path)), all_(std::move(object)) {}
+
+  static nlohmann::json parsed(const std::string& path) {
+    constexpr int deepest = 16;
+    return fovea::parse_json(fovea::MappedFile(path).text(), deepest,
+                             [](int, const std::string*) {});
+  }
+
+  nlohmann::json::const_iterator find(const char* name) const {
+    asked_.insert(name);
+    return all_.find(name);
+  }
+
   std::string path_;
   nlohmann::json all_;
+  mutable std::set<std::string> asked_;
 };
 
 }  // namespace models

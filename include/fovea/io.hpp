@@ -7,6 +7,7 @@
 #include "fovea/io/checkpoint.hpp"
 #include "fovea/io/dtype.hpp"
 #include "fovea/io/file_error.hpp"
+#include "fovea/io/json_text.hpp"
 #include "fovea/io/mapped_file.hpp"
 #include "fovea/io/npy.hpp"
 #include "fovea/io/output_file.hpp"

@@ -49,6 +49,7 @@ inline void read_all(std::span<const std::byte> bytes, const fovea::TensorSet& s
       require(fovea::stored_bytes(tensor.dtype, tensor.shape) == std::ssize(tensor.bytes),
               "a tensor has more or fewer bytes than its shape");
     }
+    if (!fovea::is_converted(tensor.dtype)) continue;
     std::vector<double> numbers(static_cast<std::size_t>(tensor.size()));
     tensor.read(numbers.data());
     std::vector<float> floats(numbers.size());

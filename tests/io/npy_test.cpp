@@ -65,7 +65,9 @@ const std::vector<float> kSix = {1, 2, 3, 4, 5, 6};
 TEST(Npy, ReadsShapesOfAnyRank) {
   for (const auto& [text, shape] : {std::pair<std::string, std::vector<Index>>{"(2, 3)", {2, 3}},
                                     {"(6,)", {6}},
-                                    {"(3, 2, 1, 1, 1)", {3, 2, 1, 1, 1}}}) {
+                                    {"(3, 2, 1, 1, 1)", {3, 2, 1, 1, 1}},
+                                    {"(6L,)", {6}},
+                                    {"(2L, 3L)", {2, 3}}}) {
     const std::string bytes = file(dictionary("<f4", false, text), kSix);
     const StoredTensor x = parse_npy(as_bytes(bytes), "x");
     EXPECT_EQ(x.shape, shape);
@@ -122,7 +124,22 @@ TEST(Npy, NamesTheFileAndWhatIsWrong) {
   EXPECT_NE(refused("<f4", "(2, -3)").find("no sizes"), std::string::npos);
   EXPECT_NE(refused("<f4", "(4000000000, 4000000000)").find("too large"), std::string::npos);
   EXPECT_NE(refused("<f4", "(0, 4000000000, 4000000000)").find("too large"), std::string::npos);
+  for (const char* shape : {"(2 3)", "(6)", "(,6)", "(2,,3)", "(6,", "(6l,)", "6,"}) {
+    EXPECT_TRUE(refused("<f4", shape).starts_with("x.npy: its ")) << shape;
+  }
   EXPECT_NE(message_of(file("{'descr': [('a', '<f4')]}", kSix)).find("'descr'"), std::string::npos);
+  const std::string whole = "{'descr': '<f4', 'fortran_order': False, 'shape': (6,)}";
+  EXPECT_EQ(message_of(file(whole, kSix)), "accepted");
+  for (const std::string& header :
+       {whole + "{}", whole + std::string(1, '\0'), whole.substr(0, whole.size() - 1),
+        whole.substr(0, whole.size() - 1) + ", 'more': 1}",
+        whole.substr(0, whole.size() - 1) + ", 'shape': (6,)}", "\xef\xbb\xbf" + whole,
+        std::string("{'descr': '<f4', 'shape': (6,)}"),
+        std::string("{'x': \"'descr': '<f4', 'fortran_order': False, 'shape': (6,)\"}")}) {
+    EXPECT_EQ(message_of(file(header, kSix)),
+              "x.npy: its header is no dictionary of 'descr', 'fortran_order' and 'shape'")
+        << header;
+  }
   EXPECT_NE(message_of(file(dictionary("<f4", false, "(2, 3)"), kSix, 4)).find("version"),
             std::string::npos);
 }

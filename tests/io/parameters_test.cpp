@@ -93,7 +93,32 @@ TEST(Parameters, MayBeOfSixteenBitsInTheFile) {
       ASSERT_EQ(got[i], rounded);
     }
   }
-  EXPECT_THROW((void)fovea::parameters_of(saved, Dtype::i32), std::invalid_argument);
+  for (const Dtype dtype : {Dtype::i32, Dtype::u8, Dtype::boolean, Dtype::f8_e4m3, Dtype::f8_e5m2,
+                            Dtype::f8_e8m0, Dtype::f4, Dtype::c64}) {
+    EXPECT_THROW((void)fovea::parameters_of(saved, dtype), std::invalid_argument);
+  }
+}
+
+TEST(Parameters, OfEightBitsAreWidenedAndOthersRefusedByName) {
+  const Block before = make_block(1);
+  TensorSet set = fovea::parameters_of(before);
+  set.origin = "x";
+  const std::vector<std::uint8_t> bytes = {0x38, 0x40, 0xB8, 0x01, 0x7E, 0x00};
+  set.tensors["norm2.scale"] = {.dtype = Dtype::f8_e4m3,
+                                .shape = {6},
+                                .bytes = std::as_bytes(std::span<const std::uint8_t>(bytes))};
+  Block loaded = make_block(2);
+  fovea::load_parameters(loaded, set);
+  const TensorSet read = fovea::parameters_of(loaded);
+  std::vector<float> scale(6);
+  read.at("norm2.scale").read(scale.data());
+  EXPECT_EQ(scale, (std::vector<float>{1, 2, -1, 0x1p-9F, 448, 0}));
+  set.tensors["norm2.scale"].dtype = Dtype::f4;
+  set.tensors["norm2.scale"].bytes = set.tensors["norm2.scale"].bytes.first(3);
+  Block block = make_block(2);
+  EXPECT_EQ(message_of(block, set),
+            "x: 'norm2.scale' cannot be read: " + fovea::why_not_converted(Dtype::f4));
+  EXPECT_EQ(values_of(block), values_of(make_block(2)));
 }
 
 TEST(Parameters, MissingAndUnknownNamesAreListed) {

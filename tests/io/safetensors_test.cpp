@@ -2,11 +2,17 @@
 #include "fovea/io/safetensors.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <tuple>
 
+#include "bench/io/read_file.hpp"
+#include "fovea/io/npy.hpp"
 #include "support/scratch_folder.hpp"
 
 namespace fovea_test::io_safetensors {
@@ -68,6 +74,7 @@ TEST(Safetensors, ReadsTensorsAndMetadata) {
   set.at("b.c").read(&first);
   EXPECT_EQ(first, 256);
   EXPECT_EQ(parse(file("{}", 0)).tensors.size(), 0u);
+  EXPECT_EQ(message_of(file(R"({"__metadata__":null})", 0)), "accepted");
 }
 
 TEST(Safetensors, ConvertsFloatsOfEverySize) {
@@ -88,6 +95,94 @@ TEST(Safetensors, ConvertsFloatsOfEverySize) {
   EXPECT_EQ(read("BF16", std::vector<std::uint16_t>{0x3fc0, 0xc000, 0x3380}), expected);
 }
 
+/// All 256 elements of a type of 8 bits.
+template <class T = float>
+std::vector<T> all_of_a_byte(const std::string& dtype) {
+  const TensorSet set = parse(file(R"({"x":)" + tensor(dtype, "[256]", "[0,256]") + "}", 256));
+  std::vector<T> values(256);
+  set.at("x").read(values.data());
+  return values;
+}
+
+TEST(Safetensors, WidensFloatsOf8BitsExactly) {
+  struct Format {
+    const char* name;
+    int mantissa, bias;
+    bool has_negative_zero, has_infinity;
+  };
+  for (const Format& format :
+       {Format{"F8_E4M3", 3, 7, true, false}, Format{"F8_E5M2", 2, 15, true, true},
+        Format{"F8_E4M3FNUZ", 3, 8, false, false}, Format{"F8_E5M2FNUZ", 2, 16, false, false}}) {
+    const std::vector<float> floats = all_of_a_byte(format.name);
+    const std::vector<double> doubles = all_of_a_byte<double>(format.name);
+    const auto halves = all_of_a_byte<Eigen::half>(format.name);
+    for (int bits = 0; bits < 256; ++bits) {
+      const auto i = static_cast<std::size_t>(bits);
+      const int rest = bits & 127, exponent = rest >> format.mantissa;
+      const int mantissa = rest & ((1 << format.mantissa) - 1);
+      double expected = std::ldexp(mantissa + (exponent == 0 ? 0 : 1 << format.mantissa),
+                                   std::max(exponent, 1) - format.bias - format.mantissa);
+      if (format.has_infinity && exponent == 31) expected = mantissa == 0 ? INFINITY : NAN;
+      if (!format.has_infinity && format.has_negative_zero && rest == 127) expected = NAN;
+      if (!format.has_negative_zero && bits == 128) expected = NAN;
+      if (bits > 127) expected = -expected;
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(floats[i]) && std::isnan(doubles[i])) << format.name << bits;
+        continue;
+      }
+      EXPECT_EQ(static_cast<double>(floats[i]), expected) << format.name << ' ' << bits;
+      EXPECT_EQ(std::signbit(floats[i]), bits > 127) << format.name << ' ' << bits;
+      EXPECT_EQ(doubles[i], expected);
+      EXPECT_EQ(static_cast<double>(halves[i]), expected) << "binary16 has all of them";
+    }
+  }
+  const std::vector<float> scales = all_of_a_byte("F8_E8M0");
+  for (int bits = 0; bits < 255; ++bits) {
+    EXPECT_EQ(scales[static_cast<std::size_t>(bits)], std::ldexp(1.0F, bits - 127)) << bits;
+  }
+  EXPECT_TRUE(std::isnan(scales[255]));
+}
+
+TEST(Safetensors, RefusesATensorOfATypeThatIsNotConvertedWhereItIsRead) {
+  for (const auto& [dtype, shape, size] : {std::tuple{"F4", "[2,8]", 8},
+                                           {"F6_E2M3", "[4]", 3},
+                                           {"F6_E3M2", "[8]", 6},
+                                           {"C64", "[1]", 8}}) {
+    const std::string end = std::to_string(size), all = std::to_string(size + 4);
+    const std::string bytes =
+        file(R"({"odd":)" + tensor(dtype, shape, "[0," + end + "]") + R"(,"w":)" +
+                 tensor("F32", "[1,1]", "[" + end + "," + all + "]") + "}",
+             static_cast<std::size_t>(size) + 4);
+    const TensorSet set = parse(bytes);
+    float w = 0;
+    set.at("w").read(&w);
+    EXPECT_NE(w, 0);
+    const auto said = [](const auto& call) -> std::string {
+      try {
+        call();
+      } catch (const std::runtime_error& error) {
+        return error.what();
+      }
+      return "accepted";
+    };
+    const std::string why = fovea::why_not_converted(set.tensors.at("odd").dtype);
+    EXPECT_TRUE(why.starts_with("its type is " + std::string(dtype) + ": ")) << why;
+    EXPECT_EQ(said([&] { (void)set.at("odd"); }), "x: 'odd' cannot be read: " + why);
+    const StoredTensor& odd = set.tensors.at("odd");
+    std::vector<float> floats(static_cast<std::size_t>(odd.size()), 7);
+    EXPECT_EQ(said([&] { odd.read(floats.data()); }), why);
+    EXPECT_EQ(floats, std::vector<float>(floats.size(), 7));
+    // It is written as it was read.
+    const ScratchFolder folder;
+    fovea::write_safetensors(folder / "x", set);
+    const TensorSet again = fovea::read_safetensors(folder / "x");
+    EXPECT_EQ(again.tensors.at("odd").dtype, odd.dtype);
+    EXPECT_TRUE(std::ranges::equal(again.tensors.at("odd").bytes, odd.bytes));
+  }
+  EXPECT_EQ(message_of(file(R"({"w":)" + tensor("F4", "[3]", "[0,1]") + "}", 1)),
+            "x: 'w' has 1 bytes of data, which are not those of [3] of F4");
+}
+
 TEST(Safetensors, NamesTheFileAndWhatIsWrong) {
   EXPECT_EQ(message_of(""), "x: it is too short for a safetensors file");
   EXPECT_NE(message_of(file("{}", 0, 3)).find("its header has 3 bytes"), std::string::npos);
@@ -95,6 +190,12 @@ TEST(Safetensors, NamesTheFileAndWhatIsWrong) {
   for (const char* header : {"", "[]", "{", "nonsense", "{}{}", "\"a\"", "{\"\xff\":1}", "null"}) {
     EXPECT_NE(message_of(file(header, 0)).find("no JSON object"), std::string::npos) << header;
   }
+  // The JSON parser takes a NUL as the end of its input, and skips a byte order mark.
+  for (const std::string behind : {"", "{}", "\xff", "}"}) {
+    const std::string header = "{}" + std::string(1, '\0') + behind;
+    EXPECT_EQ(message_of(file(header, 0)), "x: its header is no JSON object of tensors") << behind;
+  }
+  EXPECT_EQ(message_of(file("\xef\xbb\xbf{}", 0)), "x: its header is no JSON object of tensors");
   const auto of_one = [](const std::string& described, std::size_t data = 4) {
     return message_of(file(R"({"w":)" + described + "}", data));
   };
@@ -200,6 +301,35 @@ TEST(Safetensors, ChangedBytesDoNoHarm) {
     }
   }
   EXPECT_GT(accepted, 100) << "bytes of data, of names and of the metadata may be any";
+}
+
+/// Nothing that is read waits: the alarm would end the program.
+TEST(Safetensors, RefusesWhatIsNoRegularFileAtOnce) {
+  const ScratchFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::mknod((folder / "socket").c_str(), S_IFSOCK | 0600, 0), 0);
+  std::filesystem::create_symlink(folder / "pipe", folder / "link");
+  std::filesystem::create_directory(folder / "set");
+  ASSERT_EQ(::mkfifo((folder / "set/w.npy").c_str(), 0600), 0);
+  ::alarm(60);
+  const auto expect_refused = [](const std::string& path, const auto& read) {
+    try {
+      (void)read(path);
+      ADD_FAILURE() << path;
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(error.what(), path + ": cannot be read: it is no regular file");
+    }
+  };
+  for (const std::string& path :
+       {folder / "pipe", folder / "socket", folder / "link", folder / "set", folder / "set/w.npy",
+        std::string("/dev/null"), std::string("/dev/zero")}) {
+    expect_refused(path, [](const std::string& file) { return fovea::read_safetensors(file); });
+    expect_refused(path, [](const std::string& file) { return fovea::read_npy(file); });
+    expect_refused(path, [](const std::string& file) { return bench::read_file(file); });
+  }
+  expect_refused(folder / "set/w.npy",
+                 [&](const std::string&) { return fovea::read_npy_folder(folder / "set"); });
+  ::alarm(0);
 }
 
 TensorSet two_tensors(const std::vector<float>& values) {

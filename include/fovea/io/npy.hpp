@@ -3,6 +3,7 @@
 /// NumPy's .npy files, and folders of them that hold a tensor each.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -18,63 +19,113 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// What stands behind 'key': in the header's dictionary, without leading spaces; empty if the key
-/// is not there.
-inline std::string_view npy_field(std::string_view header, std::string_view key) {
-  for (const char quote : {'\'', '"'}) {
-    const std::string quoted = quote + std::string(key) + quote;
-    const std::size_t at = header.find(quoted);
-    if (at == std::string_view::npos) continue;
-    std::string_view rest = header.substr(at + quoted.size());
-    rest.remove_prefix((std::min)(rest.find_first_not_of(' '), rest.size()));
-    if (!rest.starts_with(':')) continue;
-    rest.remove_prefix(1);
-    rest.remove_prefix((std::min)(rest.find_first_not_of(' '), rest.size()));
-    return rest;
-  }
-  return {};
-}
+/// Reads the header of a .npy file: a Python dictionary of three members and nothing else.
+class NpyHeader {
+ public:
+  /// \param file its name, for messages
+  NpyHeader(std::string_view text, const std::string& file) : rest_(text), file_(file) {}
 
-inline Dtype npy_header_dtype(std::string_view header, const std::string& file) {
-  const std::string_view field = npy_field(header, "descr");
-  const std::size_t end = field.empty() ? std::string_view::npos : field.find(field[0], 1);
-  if (end == std::string_view::npos || (field[0] != '\'' && field[0] != '"')) {
-    refuse_file(file, "its header has no simple 'descr', such as '<f4'");
+  /// A tensor of that type and shape, without its bytes. \throws std::runtime_error
+  StoredTensor parse() {
+    StoredTensor tensor;
+    std::vector<std::string_view> seen;
+    if (!take('{')) no_dictionary();
+    while (!take('}')) {
+      const std::string_view key = quoted();
+      if (!take(':') || std::find(seen.begin(), seen.end(), key) != seen.end()) no_dictionary();
+      seen.push_back(key);
+      if (key == "descr") {
+        tensor.dtype = dtype();
+      } else if (key == "fortran_order") {
+        tensor.column_major = truth();
+      } else if (key == "shape") {
+        tensor.shape = shape();
+      } else {
+        no_dictionary();
+      }
+      if (!take(',') && !rest_.starts_with('}')) no_dictionary();
+    }
+    skip_spaces();
+    if (!rest_.empty() || seen.size() != 3) no_dictionary();
+    return tensor;
   }
-  const std::string_view name = field.substr(1, end - 1);
-  const std::optional<Dtype> dtype = npy_dtype(name);
-  if (!dtype) {
-    refuse_file(file, "its type is " + quoted_name(name) +
-                          "; expected one of '<f4', '<f8', '<f2' or an integer, little-endian");
-  }
-  return *dtype;
-}
 
-inline bool npy_is_column_major(std::string_view header, const std::string& file) {
-  const std::string_view field = npy_field(header, "fortran_order");
-  if (field.starts_with("True")) return true;
-  if (field.starts_with("False")) return false;
-  refuse_file(file, "its header has no 'fortran_order' of True or False");
-}
+ private:
+  [[noreturn]] void no_dictionary() const {
+    refuse_file(file_, "its header is no dictionary of 'descr', 'fortran_order' and 'shape'");
+  }
 
-inline std::vector<Index> npy_shape(std::string_view header, const std::string& file) {
-  std::string_view field = npy_field(header, "shape");
-  const std::size_t close = field.find(')');
-  if (!field.starts_with('(') || close == std::string_view::npos) {
-    refuse_file(file, "its header has no 'shape' in parentheses");
+  void skip_spaces() {
+    rest_.remove_prefix((std::min)(rest_.find_first_not_of(" \t\r\n"), rest_.size()));
   }
-  field = field.substr(1, close - 1);
-  std::vector<Index> extents;
-  while (true) {
-    field.remove_prefix((std::min)(field.find_first_not_of(", "), field.size()));
-    if (field.empty()) return extents;
-    Index extent = 0;
-    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), extent);
-    if (error != std::errc{} || extent < 0) refuse_file(file, "its 'shape' holds no sizes");
-    field.remove_prefix(static_cast<std::size_t>(end - field.data()));
-    extents.push_back(extent);
+
+  /// Takes a character and the spaces before it, if it is the next one.
+  bool take(char c) {
+    skip_spaces();
+    if (!rest_.starts_with(c)) return false;
+    rest_.remove_prefix(1);
+    return true;
   }
-}
+
+  bool take(std::string_view word) {
+    skip_spaces();
+    if (!rest_.starts_with(word)) return false;
+    rest_.remove_prefix(word.size());
+    return true;
+  }
+
+  /// A text without its quotes; empty if there is none.
+  std::string_view quoted() {
+    skip_spaces();
+    const std::size_t end = rest_.empty() ? rest_.npos : rest_.find(rest_[0], 1);
+    if (end == rest_.npos || (rest_[0] != '\'' && rest_[0] != '"')) return {};
+    const std::string_view text = rest_.substr(1, end - 1);
+    rest_.remove_prefix(end + 1);
+    return text;
+  }
+
+  Dtype dtype() {
+    skip_spaces();
+    if (!rest_.starts_with('\'') && !rest_.starts_with('"')) {
+      refuse_file(file_, "its header has no simple 'descr', such as '<f4'");
+    }
+    const std::string_view name = quoted();
+    const std::optional<Dtype> dtype = npy_dtype(name);
+    if (!dtype) {
+      refuse_file(file_, "its type is " + quoted_name(name) +
+                             "; expected one of '<f4', '<f8', '<f2' or an integer, little-endian");
+    }
+    return *dtype;
+  }
+
+  bool truth() {
+    if (take("True")) return true;
+    if (take("False")) return false;
+    refuse_file(file_, "its header has no 'fortran_order' of True or False");
+  }
+
+  std::vector<Index> shape() {
+    if (!take('(')) refuse_file(file_, "its header has no 'shape' in parentheses");
+    std::vector<Index> extents;
+    bool has_comma = true;
+    while (!take(')')) {
+      Index extent = -1;
+      const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), extent);
+      if (!has_comma || error != std::errc{} || extent < 0) no_sizes();
+      rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+      if (rest_.starts_with('L')) rest_.remove_prefix(1);  // as Python 2 wrote large integers
+      extents.push_back(extent);
+      has_comma = take(',');
+    }
+    if (extents.size() == 1 && !has_comma) no_sizes();  // a number in parentheses
+    return extents;
+  }
+
+  [[noreturn]] void no_sizes() const { refuse_file(file_, "its 'shape' holds no sizes"); }
+
+  std::string_view rest_;
+  const std::string& file_;
+};
 
 /// The header of a .npy file of version 1, whose data begins at a multiple of 64 bytes.
 inline std::string npy_header(const std::string& file, const StoredTensor& tensor) {
@@ -123,11 +174,8 @@ inline StoredTensor parse_npy(std::span<const std::byte> bytes, const std::strin
   if (bytes.size() < begin || bytes.size() - begin < length) {
     refuse_file(file, "it ends within its header");
   }
-  const std::string_view header = text.substr(begin, length);
-  StoredTensor tensor{.dtype = detail::npy_header_dtype(header, file),
-                      .shape = detail::npy_shape(header, file),
-                      .bytes = bytes.subspan(begin + length),
-                      .column_major = detail::npy_is_column_major(header, file)};
+  StoredTensor tensor = detail::NpyHeader(text.substr(begin, length), file).parse();
+  tensor.bytes = bytes.subspan(begin + length);
   const Index expected = stored_bytes(tensor.dtype, tensor.shape);
   if (expected < 0) refuse_file(file, "it is too large");
   if (static_cast<Index>(tensor.bytes.size()) != expected) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "fovea/core/eigen_scalar.hpp"
 #include "fovea/io/tensor_set.hpp"
 #include "fovea/layers/layer_parts.hpp"
 
@@ -51,7 +52,7 @@ std::span<const std::byte> bytes_of(const RowMatrix<T>& value, Dtype dtype, Tens
   std::span<const std::byte> bytes;
   with_element_type(dtype, [&](auto element) {
     using To = decltype(element);
-    if constexpr (!std::is_integral_v<To>) {
+    if constexpr (TensorScalar<To>) {
       bytes = converted_bytes<To>(value, set);
     } else {
       refuse("parameters_of", "dtype", std::string(names_of(dtype).safetensors),
@@ -100,7 +101,7 @@ void read_transposed(const StoredTensor& tensor, Index count, RowMatrix<T>& to, 
   for (Index i = 0; i < count; i += strip) {
     const Index height = (std::min)(strip, count - i);
     if (in_strips) {
-      const Index begin = i * to.rows() * names_of(tensor.dtype).width;
+      const Index begin = i * to.rows() * names_of(tensor.dtype).bits / 8;
       from_bytes(tensor.dtype, tensor.bytes.data() + begin, height * to.rows(), rows.data());
     } else {
       tensor.read(rows.data());
@@ -128,12 +129,11 @@ class LoadPlan {
     bool all_there = true;
     for (const ParameterSource& source : sources) {
       used_.insert(source.name);
-      const auto found = set_.tensors.find(source.name);
-      all_there = all_there && found != set_.tensors.end();
-      if (found == set_.tensors.end()) {
+      if (set_.tensors.count(source.name) == 0) {
+        all_there = false;
         missing_.push_back(source.name);
       } else {
-        first += add_columns(name, value, source, found->second, first);
+        first += add_columns(name, value, source, set_.at(source.name), first);
       }
     }
     if (all_there && first != value.cols()) {
@@ -221,7 +221,8 @@ TensorSet parameters_of(const Layer& layer, std::optional<Dtype> dtype = {}) {
 /// Reads the parameters of a layer or a model from tensors of any type, which are converted. The
 /// sizes are those of the layer; the gradients stay.
 /// \throws std::runtime_error "<file>: <what is wrong>", with nothing changed: if tensors are
-/// missing or unknown, which lists both, or if a shape does not go with its parameter
+/// missing or unknown, which lists both, if a shape does not go with its parameter, or if elements
+/// are not converted (is_converted)
 template <class Layer>
 void load_parameters(Layer& layer, const TensorSet& set, const LoadOptions& options = {}) {
   detail::LoadPlan plan(set, options);

@@ -6,9 +6,9 @@
 #pragma once
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "fovea/io/json_text.hpp"
 #include "fovea/io/mapped_file.hpp"
 #include "fovea/io/output_file.hpp"
 #include "fovea/io/tensor_set.hpp"
@@ -50,29 +50,18 @@ class SafetensorsHeader {
     constexpr int deepest = 3;
     std::vector<std::set<std::string>> names(deepest);
     std::string twice;
-    bool too_deep = false;
-    const auto look = [&](int depth, Json::parse_event_t event, Json& value) {
-      const bool opens =
-          event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
-      if (opens && depth >= deepest) too_deep = true;
-      if (too_deep) return false;
-      if (event == Json::parse_event_t::object_start)
-        names[static_cast<std::size_t>(depth)].clear();
-      if (event == Json::parse_event_t::key) {
-        const std::string& name = value.template get_ref<const std::string&>();
-        if (!names[static_cast<std::size_t>(depth - 1)].insert(name).second) twice = name;
-      }
-      return true;
-    };
-    Json header = Json::parse(text.begin(), text.end(), look, false);
-    if (too_deep || header.is_discarded() || !header.is_object()) {
-      refuse_file(file_, "its header is no JSON object of tensors");
-    }
+    Json header = fovea::parse_json(text, deepest, [&](int depth, const std::string* name) {
+      std::set<std::string>& known = names[static_cast<std::size_t>(depth)];
+      if (name == nullptr) return known.clear();
+      if (!known.insert(*name).second) twice = *name;
+    });
+    if (!header.is_object()) refuse_file(file_, "its header is no JSON object of tensors");
     if (!twice.empty()) refuse_file(file_, quoted_name(twice) + " appears twice in its header");
     return header;
   }
 
   void parse_metadata(const Json& value, TensorSet& set) const {
+    if (value.is_null()) return;
     if (!value.is_object()) refuse_file(file_, "its metadata is no JSON object");
     for (const auto& [name, text] : value.items()) {
       if (!text.is_string()) {

@@ -33,7 +33,7 @@ struct StoredTensor {
 
   /// The number of elements.
   Index size() const {
-    if (decode == nullptr) return static_cast<Index>(bytes.size()) / names_of(dtype).width;
+    if (decode == nullptr) return static_cast<Index>(bytes.size()) * 8 / names_of(dtype).bits;
     Index count = 1;
     for (const Index extent : shape) count *= extent;
     return count;
@@ -41,6 +41,7 @@ struct StoredTensor {
 
   /// Converts the elements to T.
   /// \param to [size()] is written, the last index fastest
+  /// \throws std::runtime_error if elements of this type are not converted (is_converted)
   template <class T>
   void read(T* to) const {
     if (decode != nullptr) return read_decoded(to);
@@ -91,22 +92,23 @@ inline std::string shape_text(const std::vector<Index>& shape) {
   return text + "]";
 }
 
-/// The bytes of a tensor of this shape, or -1 if they are more than an Index counts or an extent is
-/// negative.
+/// The bytes of a tensor of this shape, or -1 if their bits are more than an Index counts or no
+/// whole bytes, or if an extent is negative.
 inline Index stored_bytes(Dtype dtype, const std::vector<Index>& shape) {
-  Index bytes = names_of(dtype).width;
+  Index bits = names_of(dtype).bits;
   bool empty = false;
   for (const Index extent : shape) {
     if (extent < 0) return -1;
     if (extent == 0) {
       empty = true;
-    } else if (bytes > (std::numeric_limits<Index>::max)() / extent) {
+    } else if (bits > (std::numeric_limits<Index>::max)() / extent) {
       return -1;
     } else {
-      bytes *= extent;
+      bits *= extent;
     }
   }
-  return empty ? 0 : bytes;
+  if (empty) return 0;
+  return bits % 8 == 0 ? bits / 8 : -1;
 }
 
 /// Tensors by name, in the order of their names, and strings that a file may keep beside them.
@@ -118,10 +120,15 @@ struct TensorSet {
   /// its own may leave it empty.
   std::vector<std::shared_ptr<const void>> owners = {};
 
-  /// The tensor of this name. \throws std::runtime_error if there is none
+  /// The tensor of this name. \throws std::runtime_error if there is none, or its elements are not
+  /// converted (is_converted)
   const StoredTensor& at(const std::string& name) const {
     const auto found = tensors.find(name);
     if (found == tensors.end()) refuse_file(origin, "there is no tensor " + quoted_name(name));
+    const Dtype dtype = found->second.dtype;
+    if (!is_converted(dtype)) {
+      refuse_file(origin, quoted_name(name) + " cannot be read: " + why_not_converted(dtype));
+    }
     return found->second;
   }
 
