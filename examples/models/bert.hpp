@@ -21,6 +21,57 @@ namespace models {
 
 using fovea::View;
 
+namespace detail {
+
+/// Members of BERT's configurations that change no vector of a token: what only training, other
+/// tasks, generation, the pooler or a framework reads.
+inline constexpr std::string_view kOfOtherUses[] = {"_attn_implementation",
+                                                    "_attn_implementation_autoset",
+                                                    "_name_or_path",
+                                                    "_num_labels",
+                                                    "architectures",
+                                                    "attention_probs_dropout_prob",
+                                                    "bos_token_id",
+                                                    "chunk_size_feed_forward",
+                                                    "classifier_dropout",
+                                                    "cls_token_id",
+                                                    "directionality",
+                                                    "dtype",
+                                                    "eos_token_id",
+                                                    "finetuning_task",
+                                                    "gradient_checkpointing",
+                                                    "hidden_dropout_prob",
+                                                    "id2label",
+                                                    "initializer_range",
+                                                    "label2id",
+                                                    "language",
+                                                    "mask_token_id",
+                                                    "model_max_length",
+                                                    "name",
+                                                    "num_labels",
+                                                    "output_attentions",
+                                                    "output_hidden_states",
+                                                    "output_past",
+                                                    "pad_token_id",
+                                                    "pooler_fc_size",
+                                                    "pooler_num_attention_heads",
+                                                    "pooler_num_fc_layers",
+                                                    "pooler_size_per_head",
+                                                    "pooler_type",
+                                                    "problem_type",
+                                                    "return_dict",
+                                                    "sep_token_id",
+                                                    "task_specific_params",
+                                                    "tie_word_embeddings",
+                                                    "tokenizer_class",
+                                                    "torch_dtype",
+                                                    "torchscript",
+                                                    "transformers_version",
+                                                    "unk_token_id",
+                                                    "use_cache"};
+
+}  // namespace detail
+
 /// The sizes of a model, from its config.json.
 struct BertSizes {
   Index vocabulary = 0, positions = 0, types = 0;  ///< rows of the three embeddings
@@ -50,12 +101,17 @@ struct BertSizes {
         config.text("position_embedding_type") != "absolute") {
       config.wrong("position_embedding_type", "'absolute'");
     }
+    for (const char* other : {"is_decoder", "add_cross_attention", "is_encoder_decoder"}) {
+      if (config.flag(other, false)) config.wrong(other, "false");
+    }
+    config.expect("pruned_heads", nlohmann::json::object());
     const std::string activation = config.text("hidden_act");
     if (activation == "gelu_new" || activation == "gelu_pytorch_tanh") {
       sizes.gelu = fovea::GeluForm::tanh;
     } else if (activation != "gelu") {
       config.wrong("hidden_act", "'gelu', 'gelu_new' or 'gelu_pytorch_tanh'");
     }
+    config.refuse_others(detail::kOfOtherUses);
     return sizes;
   }
 };
@@ -200,16 +256,31 @@ struct SentenceTokens {
   /// \throws std::runtime_error if files are missing, or do not go with the model
   static SentenceTokens read(const std::string& folder, const BertSizes& sizes) {
     WordPieceOptions options;
+    Index longest = sizes.positions;
     if (const auto config = JsonSettings::if_there(folder + "/tokenizer_config.json")) {
       options.lower_case = config->flag("do_lower_case", true);
       options.space_ideographs = config->flag("tokenize_chinese_chars", true);
       if (config->flag("strip_accents", options.lower_case) != options.lower_case) {
         config->wrong("strip_accents", "null, or the same as 'do_lower_case'");
       }
+      if (!config->flag("do_basic_tokenize", true)) config->wrong("do_basic_tokenize", "true");
+      config->expect("never_split", nlohmann::json::array());
+      config->expect_token("unk_token", "[UNK]");
+      config->expect_token("cls_token", "[CLS]");
+      config->expect_token("sep_token", "[SEP]");
+      if (config->has("model_max_length")) {
+        const double most = config->positive("model_max_length");
+        if (most < static_cast<double>(longest)) longest = static_cast<Index>(most);
+      }
     }
-    Index longest = sizes.positions;
     if (const auto config = JsonSettings::if_there(folder + "/sentence_bert_config.json")) {
-      longest = config->number("max_seq_length", 2, sizes.positions);
+      if (config->has("max_seq_length")) {
+        longest = config->number("max_seq_length", 2, sizes.positions);
+      }
+      if (config->flag("do_lower_case", false) && !options.lower_case) {
+        config->wrong("do_lower_case", "false, as in tokenizer_config.json");
+      }
+      config->refuse_others({});
     }
     const std::string path = folder + "/vocab.txt";
     SentenceTokens tokens{WordPiece::read(path, options), longest};
@@ -224,16 +295,37 @@ struct SentenceTokens {
   TokenList encode(std::string_view sentence) const { return pieces.encode(sentence, longest); }
 };
 
-/// Refuses a folder whose sentences are not the mean of their tokens. \throws std::runtime_error
-inline void check_pooling(const std::string& folder) {
-  const auto config = JsonSettings::if_there(folder + "/1_Pooling/config.json");
-  if (!config) return;
-  if (!config->flag("pooling_mode_mean_tokens", true)) {
-    config->wrong("pooling_mode_mean_tokens", "true: no other pooling is computed here");
+/// Refuses a folder whose sentences are not the mean of their tokens, or begin with a prompt.
+/// \param width of a token \throws std::runtime_error
+inline void check_pooling(const std::string& folder, Index width) {
+  if (const auto config = JsonSettings::if_there(folder + "/1_Pooling/config.json")) {
+    if (!config->flag("pooling_mode_mean_tokens", true)) {
+      config->wrong("pooling_mode_mean_tokens", "true: no other pooling is computed here");
+    }
+    for (const char* other :
+         {"pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+          "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"}) {
+      if (config->flag(other, false)) config->wrong(other, "false");
+    }
+    config->expect("word_embedding_dimension", width);
+    constexpr std::string_view of_prompts[] = {"include_prompt"};
+    config->refuse_others(of_prompts);
   }
-  for (const char* other :
-       {"pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens"}) {
-    if (config->flag(other, false)) config->wrong(other, "false");
+  const std::string prompts = folder + "/config_sentence_transformers.json";
+  if (const auto config = JsonSettings::if_there(prompts)) {
+    if (config->has("default_prompt_name")) config->wrong("default_prompt_name", "null");
+  }
+  const std::string modules = folder + "/modules.json";
+  std::error_code error;
+  if (!std::filesystem::exists(modules, error)) return;
+  for (const JsonSettings& module : JsonSettings::list(modules)) {
+    const std::string type = module.text("type");
+    const std::string name = type.substr(type.rfind('.') + 1);
+    if (name != "Transformer" && name != "Pooling" && name != "Normalize") {
+      module.wrong("type", "Transformer, Pooling or Normalize of sentence_transformers");
+    }
+    if (name == "Transformer") module.expect("path", "");
+    if (name == "Pooling") module.expect("path", "1_Pooling");
   }
 }
 

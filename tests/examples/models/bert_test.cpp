@@ -151,6 +151,20 @@ TEST_F(BertOfFiles, SaysWhatIsWrongWithTheConfig) {
             "config.json: 'layer_norm_eps' is '0'; expected a number above 0");
   EXPECT_EQ(of_config("\"absolute\"", "\"relative_key\""),
             "config.json: 'position_embedding_type' is 'relative_key'; expected 'absolute'");
+  const auto with = [&](const std::string& members) {
+    return of_config("\"layer_norm_eps\"", members + ", \"layer_norm_eps\"");
+  };
+  for (const std::string flag : {"is_decoder", "add_cross_attention", "is_encoder_decoder"}) {
+    EXPECT_EQ(with("\"" + flag + "\": true"),
+              "config.json: '" + flag + "' is 'true'; expected false");
+    EXPECT_EQ(with("\"" + flag + "\": false"), "read");
+  }
+  EXPECT_EQ(with(R"("pruned_heads": {"0": [1]})"),
+            R"(config.json: 'pruned_heads' is '{"0":[1]}'; expected {})");
+  EXPECT_EQ(with(R"("embedding_size": 4, "pad_token_id": 0, "rope_scaling": {"factor": 2})"),
+            "config.json: what these members ask for is not computed here: 'embedding_size', "
+            "'rope_scaling'");
+  EXPECT_EQ(with(R"("pruned_heads": {}, "torch_dtype": "float32", "rope_scaling": null)"), "read");
   // Sizes that the file does not have, before memory is taken for them.
   EXPECT_EQ(of_config("\"hidden_size\": 8", "\"hidden_size\": 65536"),
             "model.safetensors: 'embeddings.word_embeddings.weight' is [12, 8]; expected [12, "
@@ -163,7 +177,10 @@ TEST_F(BertOfFiles, SaysWhatIsWrongWithTheConfig) {
             "'encoder.layer.2.attention.self.query.weight'");
   EXPECT_EQ(of_config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1").substr(0, 83),
             "model.safetensors: not of this model are 'encoder.layer.1.attention.output.LayerNor");
-  for (const std::string text : {"", "[1, 2]", "{\"a\": ", "\xff\xfe", "nonsense"}) {
+  for (const std::string& text :
+       {std::string(), std::string("[1, 2]"), std::string("{\"a\": "), std::string("\xff\xfe"),
+        std::string("nonsense"), tiny_.config() + std::string(1, '\0'),
+        tiny_.config() + std::string(1, '\0') + "{}", "\xef\xbb\xbf" + tiny_.config()}) {
     put("config.json", text);
     EXPECT_EQ(of_model(), "config.json: it is no JSON object") << text;
   }
@@ -192,6 +209,32 @@ TEST_F(BertOfFiles, TokensGoWithTheModel) {
             "the same as 'do_lower_case'");
   put("tokenizer_config.json", R"({"do_lower_case": "yes"})");
   EXPECT_EQ(of_tokens(), "tokenizer_config.json: 'do_lower_case' is 'yes'; expected true or false");
+  put("tokenizer_config.json", R"({"do_basic_tokenize": false})");
+  EXPECT_EQ(of_tokens(), "tokenizer_config.json: 'do_basic_tokenize' is 'false'; expected true");
+  put("tokenizer_config.json", R"({"never_split": ["the"]})");
+  EXPECT_EQ(of_tokens(), "tokenizer_config.json: 'never_split' is '[\"the\"]'; expected []");
+  put("tokenizer_config.json", R"({"cls_token": "<s>", "never_split": null})");
+  EXPECT_EQ(of_tokens(), "tokenizer_config.json: 'cls_token' is '<s>'; expected '[CLS]'");
+  put("tokenizer_config.json", R"({"cls_token": {"content": "<s>"}})");
+  EXPECT_EQ(of_tokens(),
+            "tokenizer_config.json: 'cls_token' is '{\"content\":\"<s>\"}'; expected '[CLS]'");
+  put("tokenizer_config.json", R"({"do_lower_case": false})");
+  put("sentence_bert_config.json", R"({"max_seq_length": 7, "do_lower_case": true})");
+  EXPECT_EQ(of_tokens(),
+            "sentence_bert_config.json: 'do_lower_case' is 'true'; expected false, as in "
+            "tokenizer_config.json");
+  put("sentence_bert_config.json", R"({"max_seq_length": 7, "transformer_task": "fill-mask"})");
+  EXPECT_EQ(of_tokens(),
+            "sentence_bert_config.json: what these members ask for is not computed here: "
+            "'transformer_task'");
+  put("sentence_bert_config.json", R"({"max_seq_length": 7})");
+  put("tokenizer_config.json",
+      R"({"model_max_length": 8, "cls_token": {"content": "[CLS]"}, "sep_token": "[SEP]"})");
+  EXPECT_EQ(SentenceTokens::read(path(""), sizes()).longest, 7);
+  fs::remove(path("sentence_bert_config.json"));
+  EXPECT_EQ(SentenceTokens::read(path(""), sizes()).longest, 8);
+  put("tokenizer_config.json", R"({"model_max_length": 1000000000000000019884624838656})");
+  EXPECT_EQ(SentenceTokens::read(path(""), sizes()).longest, 10);
   fs::remove(path("tokenizer_config.json"));
   put("sentence_bert_config.json", R"({"max_seq_length": 11})");
   EXPECT_EQ(of_tokens(),
@@ -204,15 +247,49 @@ TEST_F(BertOfFiles, TokensGoWithTheModel) {
 }
 
 TEST_F(BertOfFiles, PoolingIsTheMean) {
-  const auto of_pooling = [&](const std::string& text) {
+  const auto of = [&](const std::string& name, const std::string& text) {
     fs::create_directories(path("1_Pooling"));
-    put("1_Pooling/config.json", text);
-    return complaint([&] { models::check_pooling(path("")); });
+    put(name, text);
+    const std::string said = complaint([&] { models::check_pooling(path(""), TinyBert::kWidth); });
+    fs::remove(path(name));
+    return said == "read" ? said : said.substr(said.find(": ") + 2);
   };
-  EXPECT_EQ(complaint([&] { models::check_pooling(path("")); }), "read");
-  EXPECT_EQ(of_pooling(R"({"pooling_mode_mean_tokens": true})"), "read");
-  EXPECT_NE(of_pooling(R"({"pooling_mode_mean_tokens": false})"), "read");
-  EXPECT_NE(of_pooling(R"({"pooling_mode_cls_token": true})"), "read");
+  EXPECT_EQ(complaint([&] { models::check_pooling(path(""), TinyBert::kWidth); }), "read");
+  const auto of_pooling = [&](const char* text) { return of("1_Pooling/config.json", text); };
+  EXPECT_EQ(of_pooling(R"({"pooling_mode_mean_tokens": true, "word_embedding_dimension": 8,
+                           "pooling_mode_lasttoken": false, "include_prompt": true})"),
+            "read");
+  EXPECT_EQ(of_pooling(R"({"pooling_mode_mean_tokens": false})"),
+            "'pooling_mode_mean_tokens' is 'false'; expected true: no other pooling is computed "
+            "here");
+  for (const std::string mode :
+       {"cls_token", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"}) {
+    EXPECT_EQ(of_pooling(("{\"pooling_mode_" + mode + "\": true}").c_str()),
+              "'pooling_mode_" + mode + "' is 'true'; expected false");
+  }
+  EXPECT_EQ(of_pooling(R"({"word_embedding_dimension": 9})"),
+            "'word_embedding_dimension' is '9'; expected 8");
+  EXPECT_EQ(of_pooling(R"({"pooling_mode": "mean"})"),
+            "what these members ask for is not computed here: 'pooling_mode'");
+  EXPECT_EQ(of("config_sentence_transformers.json",
+               R"({"prompts": {"query": "q: "}, "default_prompt_name": "query"})"),
+            "'default_prompt_name' is 'query'; expected null");
+  EXPECT_EQ(of("config_sentence_transformers.json", R"({"default_prompt_name": null})"), "read");
+  const auto of_modules = [&](const char* text) { return of("modules.json", text); };
+  EXPECT_EQ(
+      of_modules(R"([{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+      {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+      {"idx": 2, "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}])"),
+      "read");
+  EXPECT_EQ(of_modules(R"([{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}])"),
+            "'type' is 'sentence_transformers.models.Dense'; expected Transformer, Pooling or "
+            "Normalize of sentence_transformers");
+  EXPECT_EQ(
+      of_modules(R"([{"path": "3_Pooling", "type": "sentence_transformers.models.Pooling"}])"),
+      "'path' is '3_Pooling'; expected \"1_Pooling\"");
+  for (const char* none : {"{}", "[1]", "[{}", ""}) {
+    EXPECT_EQ(of_modules(none), "it is no JSON list of objects") << none;
+  }
 }
 
 }  // namespace fovea_test::examples_models_bert
