@@ -45,6 +45,7 @@
 #include "fovea/layers/rms_norm.hpp"
 #include "fovea/layers/rotary.hpp"
 #include "fovea/layers/rotary_call.hpp"
+#include "fovea/layers/rotary_yarn.hpp"
 #include "fovea/layers/row_norm.hpp"
 #include "fovea/layers/schedule.hpp"
 #include "fovea/layers/synthesizer_layer.hpp"

@@ -79,6 +79,48 @@ TEST(Rotary, StretchesSlowFrequencies) {
   EXPECT_NEAR(angle_at_1(32), frequency * ((1 - kept) / 8 + kept), 1e-15);
 }
 
+/// The parts of their frequencies that pairs keep, and the magnitude, as an implementation of the
+/// paper in Python has them: base 10000, 64 pairs, 16 times the length of 4096.
+TEST(Rotary, StretchesFrequenciesByYarn) {
+  const RotaryOptions options{.base = 10000,
+                              .yarn = fovea::RotaryYarn{.factor = 16, .original_length = 4096}};
+  const auto turned_at_1 = [](const RotaryOptions& of, Index pair) {
+    Tensor<double> x({1, 1, 1, 128});
+    x.fill(constant(0));
+    x(0, 0, 0, pair) = 1;
+    Rotary<double>(of, 128).turn(x.view(), {.first = 1});
+    return std::complex<double>(x(0, 0, 0, pair), x(0, 0, 0, pair + 64));
+  };
+  for (const auto& [pair, part] : {std::pair<Index, double>{0, 1},
+                                   {20, 1},
+                                   {21, 0.9639423076923077},
+                                   {30, 0.639423076923077},
+                                   {40, 0.2788461538461538},
+                                   {45, 0.09855769230769229},
+                                   {46, 0.0625},
+                                   {63, 0.0625}}) {
+    const double frequency = std::pow(10000, -2 * static_cast<double>(pair) / 128);
+    const std::complex<double> turned = turned_at_1(options, pair);
+    EXPECT_NEAR(std::arg(turned) / frequency, part, 1e-12) << pair;
+    EXPECT_NEAR(std::abs(turned), 1.2772588722239782, 1e-14) << pair;
+    RotaryOptions scaled = options;
+    scaled.magnitude = 0.5;
+    scaled.position_scale = 0.25;
+    EXPECT_NEAR(std::arg(turned_at_1(scaled, pair)) / frequency, part / 4, 1e-12) << pair;
+    EXPECT_NEAR(std::abs(turned_at_1(scaled, pair)), 1.2772588722239782 / 2, 1e-14) << pair;
+  }
+  // Angles that are kept are not those of another magnitude.
+  RotaryAngles<double> angles;
+  Tensor<double> x({1, 1, 1, 2});
+  for (const double magnitude : {2.0, 3.0}) {
+    x(0, 0, 0, 0) = 1;
+    x(0, 0, 0, 1) = 0;
+    const Rotary<double> rotary({.magnitude = magnitude}, 2);
+    rotary.turn(x.view(), {.angles = &angles});
+    EXPECT_EQ(x(0, 0, 0, 0), magnitude);
+  }
+}
+
 TEST(Rotary, ProductsKnowTheDistanceAlone) {
   const Activations near = turned({}, 3);
   const Activations far = turned({}, 1003);
@@ -109,6 +151,20 @@ TEST(Rotary, OptionsThatAreRefused) {
   EXPECT_NE(stretch({.low = 4}).find("rotary.stretch.high"), std::string::npos);
   EXPECT_NE(stretch({.low = -1}).find("rotary.stretch.low"), std::string::npos);
   EXPECT_NE(stretch({.original_length = 0}).find("original_length"), std::string::npos);
+  EXPECT_EQ(message({.magnitude = std::nan("")}),
+            "MultiHead: rotary.magnitude is nan; expected a finite number");
+  const auto yarn = [&](fovea::RotaryYarn y) { return message({.yarn = y}); };
+  EXPECT_EQ(yarn({.factor = 0.5, .original_length = 64}),
+            "MultiHead: rotary.yarn.factor is 0.5; expected a finite number, at least 1");
+  EXPECT_NE(yarn({.slow = 0, .original_length = 64}).find("rotary.yarn.slow"), std::string::npos);
+  EXPECT_NE(yarn({.fast = 0.5, .original_length = 64}).find("rotary.yarn.fast"), std::string::npos);
+  EXPECT_NE(yarn({}).find("rotary.yarn.original_length is 0"), std::string::npos);
+  const fovea::RotaryYarn whole{.original_length = 64};
+  EXPECT_EQ(message({.base = 1, .yarn = whole}),
+            "MultiHead: rotary.base is 1; expected a finite number above 1, since yarn is given");
+  EXPECT_EQ(message({.stretch = fovea::RotaryStretch{}, .yarn = whole}),
+            "MultiHead: rotary.yarn is given; expected none, since stretch is given");
+  EXPECT_EQ(yarn(whole), "accepted");
   EXPECT_EQ(message({}), "accepted");
 }
 
@@ -369,7 +425,7 @@ Layer rotary_layer(RotaryPairing pairing, Index head_width = 4) {
                .heads = 2,
                .key_heads = 1,
                .head_width = head_width,
-               .rotary = RotaryOptions{.base = 30, .pairing = pairing}},
+               .rotary = RotaryOptions{.base = 30, .pairing = pairing, .magnitude = 1.5}},
               initialiser);
   draw_parameters(layer, 5);
   return layer;

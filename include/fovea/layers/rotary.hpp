@@ -15,6 +15,7 @@
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_check.hpp"
 #include "fovea/layers/rotary_call.hpp"
+#include "fovea/layers/rotary_yarn.hpp"
 #include "fovea/layers/token_sums.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -38,12 +39,15 @@ struct RotaryOptions {
   Index width = 0;
   double position_scale = 1;  ///< what positions are multiplied by: 1 / factor to interpolate
   std::optional<RotaryStretch> stretch = {};  ///< of the frequencies; none by default
+  std::optional<RotaryYarn> yarn = {};        ///< instead of stretch; none by default
+  double magnitude = 1;  ///< what cosines and sines are multiplied by, besides what YaRN does
 };
 
 /// Turns pairs of channels (a, b) of each head in place: (a cos - b sin, a sin + b cos), where the
 /// angle of pair i at position n is n f_i with f_i = position_scale base^(-2 i / width), stretched
-/// or not. Angles are computed in double and rounded to the type of the arithmetic, or read from
-/// tables. Heads of 16 bits are computed in float, and each element is rounded once.
+/// or not, and cos and sin are multiplied by the magnitude. Both are computed in double and rounded
+/// to the type of the arithmetic, or read from tables. Heads of 16 bits are computed in float, and
+/// each element is rounded once.
 ///
 ///     fovea::Rotary<float> rotary({.base = 10000}, 64);
 ///     rotary.turn(q, {.positions = position_ids}, pool);
@@ -79,13 +83,24 @@ class Rotary {
     if (!std::isfinite(options.position_scale)) {
       refuse(layer, "rotary.position_scale", to_string(options.position_scale), "a finite number");
     }
+    if (!std::isfinite(options.magnitude)) {
+      refuse(layer, "rotary.magnitude", to_string(options.magnitude), "a finite number");
+    }
+    magnitude_ = options.magnitude;
     if (options.stretch) check_stretch(layer, *options.stretch);
+    if (options.yarn) {
+      if (options.stretch) refuse(layer, "rotary.yarn", "given", "none, since stretch is given");
+      detail::check_yarn(layer, *options.yarn, options.base);
+      magnitude_ *= detail::yarn_magnitude(*options.yarn);
+    }
     for (Index i = 0; i < width / 2; ++i) {
       const double exponent = -2 * static_cast<double>(i) / static_cast<double>(width);
-      const double frequency = std::pow(options.base, exponent);
-      frequencies_.push_back(options.position_scale * (options.stretch
-                                                           ? stretched(frequency, *options.stretch)
-                                                           : frequency));
+      double frequency = std::pow(options.base, exponent);
+      if (options.stretch) frequency = stretched(frequency, *options.stretch);
+      if (options.yarn) {
+        frequency = detail::yarn_frequency(*options.yarn, options.base, width, i, frequency);
+      }
+      frequencies_.push_back(options.position_scale * frequency);
     }
   }
 
@@ -123,7 +138,7 @@ class Rotary {
       turn_rows(heads, angles.cosines(), angles.sines(), call.backward, threads, row_of);
     };
     if (!has_list && !SpreadsRows<E>) {
-      angles.make(frequencies_, call.first, rows);
+      angles.make(frequencies_, magnitude_, call.first, rows);
       return turn_by([&](Index b, Index n) { return position(b, n) - call.first; });
     }
     std::vector<Index> positions;
@@ -132,7 +147,7 @@ class Rotary {
     for (Index b = 0; b < listed; ++b) {
       for (Index n = 0; n < rows; ++n) positions.push_back(position(b, n));
     }
-    angles.make(frequencies_, positions);
+    angles.make(frequencies_, magnitude_, positions);
     turn_by([&](Index b, Index n) { return listed == 1 ? n : b * rows + n; });
   }
 
@@ -272,6 +287,7 @@ class Rotary {
   RotaryPairing pairing_ = RotaryPairing::halves;
   Index head_width_ = 0;
   std::vector<double> frequencies_;
+  double magnitude_ = 1;
 };
 
 FOVEA_NAMESPACE_END

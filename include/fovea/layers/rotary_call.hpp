@@ -55,21 +55,24 @@ class PositionIds {
 template <class T>
 class RotaryAngles {
  public:
-  /// Makes them for rows at positions `first`, first + 1, ... unless they are there already.
+  /// Makes them, times a magnitude, for rows at positions `first`, first + 1, ... unless they are
+  /// there already.
   /// \throws std::bad_alloc
-  void make(std::span<const double> frequencies, Index first, Index rows) {
-    if (first == first_ && are(frequencies, rows, {})) return;
-    fill(frequencies, rows, [&](Index n) { return first + n; });
+  void make(std::span<const double> frequencies, double magnitude, Index first, Index rows) {
+    if (first == first_ && are(frequencies, magnitude, rows, {})) return;
+    fill(frequencies, magnitude, rows, [&](Index n) { return first + n; });
     positions_.clear();
     first_ = first;
     rows_ = rows;
   }
   /// Makes them for rows at these positions, unless they are there already.
   /// \throws std::bad_alloc
-  void make(std::span<const double> frequencies, std::span<const Index> positions) {
+  void make(std::span<const double> frequencies, double magnitude,
+            std::span<const Index> positions) {
     const auto rows = static_cast<Index>(positions.size());
-    if (rows != 0 && are(frequencies, rows, positions)) return;
-    fill(frequencies, rows, [&](Index n) { return positions[static_cast<std::size_t>(n)]; });
+    if (rows != 0 && are(frequencies, magnitude, rows, positions)) return;
+    fill(frequencies, magnitude, rows,
+         [&](Index n) { return positions[static_cast<std::size_t>(n)]; });
     positions_.assign(positions.begin(), positions.end());
     rows_ = rows;
   }
@@ -80,15 +83,16 @@ class RotaryAngles {
   View<const T> sines() const { return sines_.view(); }
 
  private:
-  bool are(std::span<const double> frequencies, Index rows,
+  bool are(std::span<const double> frequencies, double magnitude, Index rows,
            std::span<const Index> positions) const {
-    return rows == rows_ && std::ranges::equal(frequencies, frequencies_) &&
+    return rows == rows_ && magnitude == magnitude_ &&
+           std::ranges::equal(frequencies, frequencies_) &&
            std::ranges::equal(positions, positions_);
   }
 
   /// Leaves no rows, until the caller knows of which positions they are.
   template <class F>
-  void fill(std::span<const double> frequencies, Index rows, const F& position) {
+  void fill(std::span<const double> frequencies, double magnitude, Index rows, const F& position) {
     const auto pairs = static_cast<Index>(frequencies.size());
     rows_ = -1;
     const View<T> cosines = cosines_.resize(1, rows, pairs);
@@ -97,16 +101,18 @@ class RotaryAngles {
       for (Index i = 0; i < pairs; ++i) {
         const double angle =
             static_cast<double>(position(n)) * frequencies[static_cast<std::size_t>(i)];
-        cosines(0, 0, n, i) = static_cast<T>(std::cos(angle));
-        sines(0, 0, n, i) = static_cast<T>(std::sin(angle));
+        cosines(0, 0, n, i) = static_cast<T>(magnitude * std::cos(angle));
+        sines(0, 0, n, i) = static_cast<T>(magnitude * std::sin(angle));
       }
     }
     frequencies_.assign(frequencies.begin(), frequencies.end());
+    magnitude_ = magnitude;
   }
 
   Buffer<T> cosines_;
   Buffer<T> sines_;
   std::vector<double> frequencies_;
+  double magnitude_ = 1;
   std::vector<Index> positions_;  // if it is empty, those from first_ on
   Index first_ = 0;
   Index rows_ = -1;
@@ -128,7 +134,7 @@ struct RotaryCall {
   View<const Compute<T>> cosines = {};
   View<const Compute<T>> sines = {};  ///< the sines, in the shape of the cosines
   /// Whether heads are turned by the negative angles, which takes the gradient of turned heads to
-  /// that of the heads, and turned heads back to what they were.
+  /// that of the heads and, if the magnitude is 1, turned heads back to what they were.
   bool backward = false;
   /// Keeps the angles from call to call. If null, they are computed for this call alone.
   RotaryAngles<Compute<T>>* angles = nullptr;
