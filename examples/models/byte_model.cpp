@@ -242,7 +242,7 @@ void run(const models::CommandLine& line) {
     if (!line.has("--steps")) settings.steps = 0;  // those of the file
     learner = models::load_byte_learner(line.text("--load"), settings);
   }
-  const std::string prompt = line.text("--prompt");
+  const std::string prompt = line.any_text("--prompt");
   if (std::ssize(prompt) > settings.length) {
     throw std::runtime_error("the prompt has " + std::to_string(prompt.size()) +
                              " bytes; the model has positions for " +

@@ -69,7 +69,11 @@ class AttentionChoice {
   bool is_smart_bird() const { return name_ == "smart_bird"; }
 
   /// How many keys Smart Bird keeps.
-  Index keys() { return number("smart_bird", 64, 1); }
+  Index keys() {
+    const Index keys = number("smart_bird", 64, 1);
+    check_all_used();
+    return keys;
+  }
 
   /// The pattern, unless the keys are chosen. \throws std::invalid_argument
   ChosenAttention attention() {
@@ -119,18 +123,19 @@ class AttentionChoice {
     if (error != std::errc{} || end != digits.data() + digits.size()) {
       refuse("'" + std::string(digits) + "' is no number");
     }
-    numbers_[name] = value;
+    if (!numbers_.emplace(name, value).second) refuse("'" + name + "' is given twice");
   }
 
-  /// The number of a name, which must not be below `least`.
-  Index number(const std::string& name, Index otherwise, Index least) {
+  /// The number of a name, which must be from `least` to `most`.
+  Index number(const std::string& name, Index otherwise, Index least,
+               Index most = fovea::kFarPosition) {
     const auto found = numbers_.find(name);
     if (found == numbers_.end()) return otherwise;
     const Index value = found->second;
     numbers_.erase(found);
-    if (value < least || value > fovea::kFarPosition) {
-      refuse(name + " is " + std::to_string(value) + "; expected at least " +
-             std::to_string(least));
+    if (value < least || value > most) {
+      refuse(name + " is " + std::to_string(value) + "; expected " + std::to_string(least) +
+             " to " + std::to_string(most));
     }
     return value;
   }
@@ -156,10 +161,10 @@ class AttentionChoice {
       return ChosenAttention(
           [=](Index head, const Shape& shape) { return op.pattern(head, shape); });
     }
-    const Index summary = number("summary", 8, 1);
+    const Index summary = number("summary", (std::min)(Index{8}, stride), 1, stride);
     check_all_used();
     const fovea::FixedAttention op({.stride = stride,
-                                    .summary = (std::min)(summary, stride),
+                                    .summary = summary,
                                     .heads = fovea::HeadAssignment::merged,
                                     .causal = true});
     return ChosenAttention([=](Index head, const Shape& shape) { return op.pattern(head, shape); });

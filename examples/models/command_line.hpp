@@ -21,8 +21,9 @@ namespace models {
 
 using fovea::Index;
 
-/// `--flag value` and `--flag=value`, each flag at most once, and words between them. What stands
-/// behind `--` is words. Errors are std::runtime_error of one line.
+/// `--flag value` and `--flag=value`, each flag at most once, and words between them. A value may
+/// begin with `--`, unless it is a flag; behind `=` it may be any. What follows `--` is words.
+/// Errors are std::runtime_error of one line.
 class CommandLine {
  public:
   /// \param flags those that take a value \param takes_words whether there may be words
@@ -43,17 +44,21 @@ class CommandLine {
       } else if (argument == "--help") {
         help_ = true;
       } else {
-        const std::size_t equals = argument.find('=');
-        const std::string_view flag = argument.substr(0, equals);
-        if (std::find(flags.begin(), flags.end(), flag) == flags.end()) not_understood(argument);
+        const auto flag_of = [](std::string_view all) { return all.substr(0, all.find('=')); };
+        const auto is_flag = [&](std::string_view all) {
+          return all == "--" || all == "--help" ||
+                 std::find(flags.begin(), flags.end(), flag_of(all)) != flags.end();
+        };
+        const std::string_view flag = flag_of(argument);
+        if (!is_flag(argument)) not_understood(argument);
         std::string_view value;
-        if (equals != argument.npos) {
-          value = argument.substr(equals + 1);
-        } else if (i + 1 < arguments.size() &&
-                   !std::string_view(arguments[i + 1]).starts_with("--")) {
+        if (flag.size() < argument.size()) {
+          value = argument.substr(flag.size() + 1);
+        } else if (i + 1 < arguments.size() && !is_flag(arguments[i + 1])) {
           value = arguments[++i];
+        } else {
+          needs_value(flag);
         }
-        if (value.empty()) throw std::runtime_error(std::string(flag) + " needs a value");
         if (!values_.emplace(flag, value).second) {
           throw std::runtime_error(std::string(flag) + " is given twice");
         }
@@ -68,8 +73,14 @@ class CommandLine {
   /// The words.
   const std::vector<std::string>& words() const { return words_; }
 
-  /// The value of a flag, or this one if it is not given.
+  /// The value of a flag, or this one if it is not given. An empty value is refused.
   std::string text(std::string_view flag, std::string_view otherwise = {}) const {
+    if (has(flag) && values_.at(flag).empty()) needs_value(flag);
+    return any_text(flag, otherwise);
+  }
+
+  /// The same, and the value may be empty.
+  std::string any_text(std::string_view flag, std::string_view otherwise = {}) const {
     const auto found = values_.find(flag);
     return std::string(found == values_.end() ? otherwise : found->second);
   }
@@ -90,6 +101,10 @@ class CommandLine {
   }
 
  private:
+  [[noreturn]] static void needs_value(std::string_view flag) {
+    throw std::runtime_error(std::string(flag) + " needs a value");
+  }
+
   [[noreturn]] static void not_understood(std::string_view argument) {
     throw std::runtime_error("'" + std::string(argument) + "' is not understood; see --help");
   }

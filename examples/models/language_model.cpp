@@ -85,10 +85,7 @@ std::string model_file(const models::CommandLine& line) {
   return file;
 }
 
-std::string text_of(const std::string& path) {
-  const fovea::MappedFile file(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
+std::string text_of(const std::string& path) { return std::string(fovea::MappedFile(path).text()); }
 
 models::WeightType weight_type(const std::string& name) {
   if (name == "f32") return models::WeightType::f32;
@@ -233,11 +230,11 @@ class Continuation {
 };
 
 std::string prompt_of(const models::CommandLine& line, const models::BytePairs& pairs) {
-  if (!line.has("--chat")) return line.text("--prompt");
+  if (!line.has("--chat")) return line.any_text("--prompt");
   if (pairs.special("<|im_start|>") < 0) {
     throw std::runtime_error("--chat: the model has no token '<|im_start|>'");
   }
-  return "<|im_start|>user\n" + line.text("--chat") + "<|im_end|>\n<|im_start|>assistant\n";
+  return "<|im_start|>user\n" + line.any_text("--chat") + "<|im_end|>\n<|im_start|>assistant\n";
 }
 
 void continue_prompt(const models::CommandLine& line, const models::Gguf& file,
