@@ -114,6 +114,37 @@ TYPED_TEST(BadInput, MaskThatDoesNotBroadcast) {
   expect({1, 1, 6, 10}, "width of mask is 10; expected 1 or 9, the rows of k");
 }
 
+/// Columns may be left out of keys that no row sees.
+TYPED_TEST(BadInput, BiasAndMaskOfTheVisibleKeys) {
+  auto& call = this->call_;
+  const auto expect = [&](Index columns, const std::vector<Index>& lengths,
+                          const std::string& expected) {
+    const auto message = [&](const char* tensor) {
+      return expected == "accepted" ? expected
+                                    : std::string("width of ") + tensor + " is " +
+                                          std::to_string(columns) + "; expected " + expected;
+    };
+    call.lengths = lengths;
+    call.bias = {call.at(9000), {1, 1, 6, columns}};
+    this->expect(message("bias"));
+    call.lengths = lengths;
+    call.mask = {kFlags, {1, 1, 6, columns}};
+    this->expect(message("mask"));
+    call.lengths = lengths;
+    call.bias = {call.at(9000), {1, 1, 6, columns}};
+    call.grads.bias = {call.at(9100), {1, 1, 6, columns}};
+    this->expect_backward(message("bias"));
+  };
+  for (Index columns = 4; columns <= 9; ++columns) expect(columns, {4, 2}, "accepted");
+  expect(2, {1, 0}, "accepted");
+  expect(1, {9, 9}, "accepted");
+  expect(3, {4, 2}, "1 or 9, the rows of k, or at least 4, the largest of key_lengths");
+  expect(10, {4, 2}, "1 or 9, the rows of k, or at least 4, the largest of key_lengths");
+  expect(0, {0, 0}, "1 or 9, the rows of k, or at least 1, the largest of key_lengths");
+  expect(8, {4, 9}, "1 or 9, the rows of k");
+  expect(8, {}, "1 or 9, the rows of k");
+}
+
 TYPED_TEST(BadInput, NumbersPerHead) {
   using T = typename TypeParam::Scalar;
   auto& call = this->call_;

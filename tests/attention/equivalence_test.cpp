@@ -217,4 +217,43 @@ TYPED_TEST(Equivalence, DropoutOfProbabilityZeroIsNone) {
   });
 }
 
+/// A bias and a mask that end where the longest sequence does, behind whose last column no memory
+/// is, are those of all keys.
+TYPED_TEST(Equivalence, BiasAndMaskOfTheVisibleKeys) {
+  using T = TypeParam;
+  for (const auto& [queries, keys, visible] :
+       {std::array<Index, 3>{40, 40, 21}, {150, 170, 130}, {3, 300, 129}, {3, 40, 1}}) {
+    for (const std::string dims : {"k", "qk", "bhqk"}) {
+      const Case<T> op = softmax_case<T>("full", FullAttention{}, all_pairs,
+                                         {.bias = dims, .mask = dims, .alibi = queries == 40});
+      Problem<T> wide = make_problem(op, {2, 2, 1, queries, keys, 6, 5});
+      wide.key_lengths = {visible, visible / 2};
+      Problem<T> narrow = wide.in({}, {}, {}, {});
+      const auto cut = [&, v = visible]<class U>(const Tensor<U>& x) {
+        const Shape& s = x.shape();
+        Tensor<U> made({s[0], s[1], s[2], v}, {.guard = Guard::behind});
+        made.fill([&](Index b, Index h, Index n, Index d) { return x(b, h, n, d); });
+        return made;
+      };
+      narrow.bias = cut(*wide.bias);
+      narrow.mask = cut(*wide.mask);
+      const Tensor<T> d_out = make_d_out(wide);
+      SCOPED_TRACE(describe(wide));
+      at_each_level([&] {
+        EXPECT_TRUE(same_bits(run(op, wide), run(op, narrow)));
+        const Gradients<T> expected = run_backward(op, wide, d_out);
+        const Gradients<T> got = run_backward(op, narrow, d_out);
+        EXPECT_TRUE(same_bits(expected, got, {.bias = false}));
+        std::vector<T> cut_bias;
+        for (std::size_t n = 0; n < expected.bias.size(); ++n) {
+          if (static_cast<Index>(n) % keys < visible) cut_bias.push_back(expected.bias[n]);
+        }
+        if (visible > 1) {
+          EXPECT_TRUE(same_bits(cut_bias, got.bias));
+        }
+      });
+    }
+  }
+}
+
 }  // namespace fovea_test::attention_equivalence

@@ -3,6 +3,7 @@
 /// The checks that every operator makes of its tensors before anything is written.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -85,18 +86,25 @@ inline void check_cu_seqlens(const char* op, const std::string& name, std::span<
   }
 }
 
-/// Checks that every extent is that of the logits, or 1.
+/// Checks that every extent is that of the logits, or 1, or that there are columns for all keys
+/// that are visible.
 /// \param keys whose rows the columns of the logits are
+/// \param visible the largest key length, or the columns of the logits
 template <class U>
 void check_broadcast(const char* op, const char* tensor, const View<U>& x, const Shape& logits,
-                     const char* keys) {
+                     const char* keys, Index visible) {
   const std::array<const char*, 4> whose = {"the batch of q", "the heads of q", "the rows of q",
                                             keys};
   if (x.is_none()) return;
   for (std::size_t d = 0; d < 4; ++d) {
-    if (x.shape()[d] == 1 || x.shape()[d] == logits[d]) continue;
-    refuse(op, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(x.shape()[d]),
-           "1 or " + std::to_string(logits[d]) + ", " + whose[d]);
+    const Index extent = x.shape()[d];
+    const Index least = d == 3 ? (std::max)(visible, Index{1}) : logits[d];
+    if (extent == 1 || extent == logits[d] || (extent >= least && extent < logits[d])) continue;
+    std::string expected = "1 or " + std::to_string(logits[d]) + ", " + whose[d];
+    if (least < logits[d]) {
+      expected += ", or at least " + std::to_string(least) + ", the largest of key_lengths";
+    }
+    refuse(op, std::string(kDimensionNames[d]) + " of " + tensor, std::to_string(extent), expected);
   }
 }
 
@@ -200,8 +208,12 @@ void check_logit_inputs(const char* op, const SoftmaxInputs<T>& inputs,
   const Shape logits = {inputs.q.batch(), inputs.q.heads(), inputs.q.rows(),
                         sequence.value_or(inputs.k.rows())};
   const char* const keys = sequence ? "the rows of the sequence" : "the rows of k";
-  detail::check_broadcast(op, "bias", inputs.bias, logits, keys);
-  detail::check_broadcast(op, "mask", inputs.mask, logits, keys);
+  Index visible = logits[3];
+  if (!sequence && !inputs.key_lengths.empty()) {
+    visible = *std::max_element(inputs.key_lengths.begin(), inputs.key_lengths.end());
+  }
+  detail::check_broadcast(op, "bias", inputs.bias, logits, keys, visible);
+  detail::check_broadcast(op, "mask", inputs.mask, logits, keys, visible);
   detail::check_per_head(op, "alibi_slopes", inputs.alibi_slopes, logits[1]);
   detail::check_per_head(op, "sinks", inputs.sink, logits[1]);
   for (std::size_t h = 0; h < inputs.alibi_slopes.size(); ++h) {

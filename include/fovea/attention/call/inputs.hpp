@@ -35,9 +35,10 @@ struct SoftmaxInputs {
   /// the alignment of the options says. It may be any position: negative, or behind the last key.
   std::span<const Index> first_positions = {};
   /// [B, Hq, Nq, Nk], each of which may be 1 instead: added to the logits. -infinity hides the
-  /// pair.
+  /// pair. There may be fewer columns than keys, as long as key_lengths hide the keys behind them.
   View<const Compute<T>> bias = {};
-  /// [B, Hq, Nq, Nk], each of which may be 1 instead: false hides the pair.
+  /// [B, Hq, Nq, Nk], each of which may be 1 instead, or fewer columns as in bias: false hides the
+  /// pair.
   View<const bool> mask = {};
   /// [Hq]: slope |i - j| is subtracted from the logits (ALiBi; Press, Smith and Lewis 2022).
   std::span<const Compute<T>> alibi_slopes = {};
