@@ -79,6 +79,34 @@ TEST_P(BackwardDifferences, FullJacobian) {
   expect_derivatives(packed);
 }
 
+/// Every derivative of every lse that is finite.
+TEST_P(BackwardDifferences, OfLse) {
+  const Case<double>& op = *GetParam();
+  if (!op.backward_through_lse) return;
+  const auto expect = [&](Problem<double>&& problem) {
+    const Tensor<double> no_d_out(problem.out_shape());
+    no_d_out.fill(constant(0));
+    expect_jacobian(
+        problem, problem.row_shape(), 0x1p-16, 1e-8,
+        [&] {
+          std::vector<double> all = run(op, problem).lse;
+          for (double& x : all) x = std::isfinite(x) ? x : 0;
+          return all;
+        },
+        [&](const Tensor<double>& d_lse) {
+          return flat(run_backward(op, problem.inputs(), View<const double>(no_d_out.view()),
+                                   nullptr, {}, {}, View<const double>(d_lse.view())));
+        });
+  };
+  at_each_level([&] {
+    expect(make_problem(op, {1, 2, 1, 12, 12, 3, 2}));
+    Problem<double> with_lengths = make_problem(op, {2, 1, 1, 5, 9, 2, 3}, 2);
+    with_lengths.key_lengths = {9, 4};
+    expect(std::move(with_lengths));
+    if (op.packs) expect(make_packed(op, {1, 2, 1, 0, 0, 2, 2}, {4, 0, 7}, {5, 2, 4}));
+  });
+}
+
 TEST_P(BackwardDifferences, RandomDirections) {
   const Case<double>& op = *GetParam();
   std::uint64_t seed = 70;

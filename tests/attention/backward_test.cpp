@@ -86,6 +86,60 @@ TEST_P(Arithmetic, GradientsAtWidths) {
   });
 }
 
+/// A column of values that are 0, whose d_out is 1 and whose out is -d_lse, changes delta by as
+/// much as d_lse does, and nothing else.
+TEST_P(Conformance, GradientsThroughLse) {
+  each([]<class T>(const Case<T>& op) {
+    if (!op.backward_through_lse) return;
+    const auto expect = [&](const Problem<T>& problem) {
+      SCOPED_TRACE(describe(problem));
+      const Shape shape = problem.out_shape();
+      const Index last = shape[3];
+      const Tensor<T> d_lse(problem.row_shape());
+      d_lse.fill(gaussian(problem.seed + 900));
+      Problem<T> wide = problem.in({}, {}, {}, {});
+      wide.v =
+          Tensor<T>({problem.v.shape()[0], problem.v.shape()[1], problem.v.shape()[2], last + 1});
+      wide.v.fill([&](Index b, Index h, Index n, Index d) {
+        return d < last ? static_cast<double>(problem.v(b, h, n, d)) : 0;
+      });
+      wide.shape.value_width = last + 1;
+      const Tensor<T> d_out = make_d_out(problem);
+      const Tensor<T> wide_d_out(wide.out_shape());
+      wide_d_out.fill([&](Index b, Index h, Index n, Index d) {
+        return d < last ? static_cast<double>(d_out(b, h, n, d)) : 1;
+      });
+      at_each_level([&] {
+        const Wanted wanted{.v = false};
+        const Gradients<T> got = run_backward(op, problem.inputs(), View<const T>(d_out.view()),
+                                              nullptr, {}, wanted, View<const T>(d_lse.view()));
+        const Tensor<T> out(wide.out_shape());
+        const Tensor<T> lse(wide.row_shape());
+        const AllInputs<T> in = wide.inputs();
+        op.forward(in, out.view(), {lse.view()}, nullptr);
+        for_each_index(d_lse.shape(), [&](Index b, Index h, Index n, Index) {
+          out(b, h, n, last) = -d_lse(b, h, n, 0);
+        });
+        GradStorage<T> to(in, {});
+        op.backward(in, out.view(), {lse.view()}, wide_d_out.view(), to.grads(in, wanted), nullptr);
+        EXPECT_TRUE(same_bits(got.q, to.q.values()));
+        EXPECT_TRUE(same_bits(got.k, to.k.values()));
+        EXPECT_TRUE(same_bits(got.bias, to.bias.values()));
+        EXPECT_TRUE(same_bits(got.sink, to.sink));
+      });
+    };
+    expect(make_problem(op, {2, 4, 2, 70, 33, 6, 7}));
+    Problem<T> lengths = make_problem(op, {3, 1, 1, 9, 300, 3, 2}, 2);
+    lengths.key_lengths = {0, 131, 300};
+    expect(lengths);
+    expect(make_problem(
+        op, sizes(40, 150, 2, 6), 5,
+        {constant(1), first_column([](Index j) { return static_cast<double>(j % 7 * 300); }),
+         gaussian(5)}));
+    if (op.packs) expect(make_packed(op, {1, 2, 1, 0, 0, 5, 3}, {70, 0, 33}, {64, 3, 40}));
+  });
+}
+
 TEST_P(Conformance, GradientsOfGroupedHeads) {
   each([]<class T>(const Case<T>& op) {
     for (const Index key_heads : {1, 2, 3, 6}) {

@@ -149,6 +149,34 @@ TYPED_TEST(BadInput, GradientsInTheMemoryOfEachOther) {
   expect("sink", "bias");
 }
 
+TYPED_TEST(BadInput, GradientsThroughLse) {
+  using T = typename TypeParam::Scalar;
+  auto& call = this->call_;
+  const auto expect = [&](const View<const T>& d_lse, const std::string& message) {
+    const auto before = call.memory;
+    const auto call_with = [&](const View<const T>& given) {
+      return refusal([&] {
+        typename TypeParam::Operator{}.backward(call.inputs(), call.out, {call.lse},
+                                                {.d_out = call.d_out, .d_lse = given}, call.grads);
+      });
+    };
+    EXPECT_EQ(call_with(d_lse), message);
+    if (message != "accepted") {
+      EXPECT_TRUE(same_bits(before, call.memory)) << "something was written";
+    }
+  };
+  const std::string name = TypeParam::Operator::name();
+  expect({}, "accepted");
+  expect({call.at(4000), {2, 4, 6, 1}}, "accepted");
+  expect({call.at(5200), {2, 4, 6, 1}, {0, 0, 0, 1}}, "accepted");
+  expect({call.at(4000), {2, 4, 5, 1}},
+         name + ": rows of d_lse is 5; expected 6, as the inputs make it 2x4x6x1");
+  expect({call.at(4000), {2, 4, 6, 3}},
+         name + ": width of d_lse is 3; expected 1, as the inputs make it 2x4x6x1");
+  expect({call.at(6010), {2, 4, 6, 1}},
+         name + ": the gradient of q is in the memory of d_lse; expected memory of its own");
+}
+
 /// What is read may share memory; gradients may stand between the elements of each other.
 TYPED_TEST(BadInput, BackwardCallsBesideTheRefusedOnes) {
   auto& call = this->call_;

@@ -45,6 +45,10 @@ struct Case {
   std::function<void(const AllInputs<T>&, const View<const T>&, const AllSaved<T>&,
                      const View<const T>&, const AllGrads<T>&, AnyExecutor*)>
       backward;
+  /// inputs, out, saved, d_out and d_lse, grads; or none
+  std::function<void(const AllInputs<T>&, const View<const T>&, const AllSaved<T>&,
+                     const fovea::SoftmaxOutGrads<T>&, const AllGrads<T>&)>
+      backward_through_lse;
   std::function<AnyDecoder<T>(const fovea::DecoderShape&)> decoder;  // or none
   bool has_decoder = true;                                           // or refuses to make one
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
@@ -141,6 +145,12 @@ Case<T> make_case(const std::string& name, const Op& op, const Law& law, Index b
       op.backward(in, out, saved, d_out, grads, *executor);
     }
   };
+  if constexpr (requires { typename Op::template OutGrads<T>; }) {
+    made.backward_through_lse =
+        [op](const AllInputs<T>& in, const View<const T>& out, const AllSaved<T>& saved,
+             const fovea::SoftmaxOutGrads<T>& from,
+             const AllGrads<T>& grads) { op.backward(in, out, saved, from, grads); };
+  }
   if constexpr (fovea::IncrementalAttention<Op, T>) {
     made.decoder = [op, beyond](const fovea::DecoderShape& shape) {
       return any_decoder<Op, T>(

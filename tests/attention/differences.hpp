@@ -67,15 +67,15 @@ std::vector<Wide<T>> flat(const ExpectedGrads<T>& grads) {
 
 /// Holds every derivative of every output to its central difference, within
 /// tolerance (1 + |derivative|). \param forward its outputs, flat   \param backward from d_out,
-/// flat
+/// flat   \param shape that of the outputs
 template <class T, class Forward, class Backward>
-void expect_jacobian(Problem<T>& problem, T step, double tolerance, Forward&& forward,
-                     Backward&& backward) {
+void expect_jacobian(Problem<T>& problem, const Shape& shape, T step, double tolerance,
+                     Forward&& forward, Backward&& backward) {
   using W = Wide<T>;
-  const Tensor<T> d_out(problem.out_shape());
+  const Tensor<T> d_out(shape);
   d_out.fill(constant(0));
   std::vector<std::vector<W>> derivatives;  // [output][parameter]
-  for_each_index(problem.out_shape(), [&](Index b, Index h, Index n, Index d) {
+  for_each_index(shape, [&](Index b, Index h, Index n, Index d) {
     d_out(b, h, n, d) = 1;
     derivatives.push_back(backward(d_out));
     d_out(b, h, n, d) = 0;
@@ -96,6 +96,13 @@ void expect_jacobian(Problem<T>& problem, T step, double tolerance, Forward&& fo
           << ", difference " << difference << "; " << describe(problem);
     }
   }
+}
+
+/// The same of what `forward` writes to out.
+template <class T, class Forward, class Backward>
+void expect_jacobian(Problem<T>& problem, T step, double tolerance, Forward&& forward,
+                     Backward&& backward) {
+  expect_jacobian(problem, problem.out_shape(), step, tolerance, forward, backward);
 }
 
 }  // namespace fovea_test

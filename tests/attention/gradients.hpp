@@ -101,17 +101,22 @@ struct GradStorage {
 
 /// Runs forward, then backward into NaN; out, lse and the gradients lie in `layout`, and what
 /// stands between their elements must stay.
+/// \param d_lse if it is given, op has backward_through_lse, and the executor is not used backwards
 template <class T>
 Gradients<T> run_backward(const Case<T>& op, const AllInputs<T>& in, const View<const T>& d_out,
                           AnyExecutor* executor = nullptr, const Layout& layout = {},
-                          const Wanted& wanted = {}) {
+                          const Wanted& wanted = {}, const View<const T>& d_lse = {}) {
   const Tensor<T> out(d_out.shape(), layout);
   const Tensor<T> lse(op.is_softmax ? Shape{in.q.batch(), in.q.heads(), in.q.rows(), 1} : Shape{},
                       layout);
   const AllSaved<T> saved = op.is_softmax ? AllSaved<T>{lse.view()} : AllSaved<T>{};
   op.forward(in, out.view(), saved, executor);
   GradStorage<T> to(in, layout);
-  op.backward(in, out.view(), saved, d_out, to.grads(in, wanted), executor);
+  if (d_lse.is_none()) {
+    op.backward(in, out.view(), saved, d_out, to.grads(in, wanted), executor);
+  } else {
+    op.backward_through_lse(in, out.view(), saved, {d_out, d_lse}, to.grads(in, wanted));
+  }
   EXPECT_EQ(to.changed_gaps(), 0);
   Gradients<T> made;
   made.shape = fovea::shape_of(in);

@@ -236,10 +236,11 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
   /// others are two passes if they have projections of their own.
   template <class T, class E>
   void run_backward(const Inputs<T>& inputs, const View<const T>& out, const Saved<T>& saved,
-                    const View<const T>& d_out, const Grads<T>& grads, E&& executor) const {
+                    const View<const T>& d_out, const Grads<T>& grads, E&& executor,
+                    const View<const T>& d_lse = {}) const {
     if (!inputs.has_global()) {
       return Base::template run_backward<T>(inputs.shared(), out, saved, d_out, grads.shared(),
-                                            executor);
+                                            executor, d_lse);
     }
     const SoftmaxCall<T> call(inputs.shared(), softmax_options());
     const SoftmaxCall<T> global(inputs.global(), softmax_options());
@@ -250,8 +251,8 @@ class LongformerAttention : public SoftmaxOperator<LongformerAttention>,
       const Index of_pair = 3 * shape.width + 2 * shape.value_width;
       return plans.products(call, of_pair) + global_plans.products(global, of_pair);
     });
-    SoftmaxBackward first(call, plans, out, saved, d_out, grads.shared());
-    SoftmaxBackward second(global, global_plans, out, saved, d_out, grads.global());
+    SoftmaxBackward first(call, plans, out, saved, d_out, grads.shared(), d_lse);
+    SoftmaxBackward second(global, global_plans, out, saved, d_out, grads.global(), d_lse);
     first.reserve(threads);
     second.reserve(threads);
     memory_of(threads).require();

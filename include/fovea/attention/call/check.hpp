@@ -370,4 +370,18 @@ void check_grads(const char* op, const In& inputs, const View<const T>& out, con
   });
 }
 
+/// Checks the gradient with respect to lse that a backward pass reads, if it is given.
+/// \pre check_grads passed
+/// \throws std::invalid_argument
+template <class T, detail::InputsFor<T> In, class G>
+void check_d_lse(const char* op, const In& inputs, const View<const T>& d_lse, const G& grads) {
+  if (d_lse.is_none()) return;
+  detail::check_made_shape(op, "d_lse", d_lse.shape(), detail::row_shape(inputs));
+  grads.for_each_tensor([&](const char* of, const auto& tensor) {
+    const View<T> grad = detail::as_view(tensor);
+    if (grad.is_none()) return;
+    detail::check_apart(op, detail::GradName(of).text(), grad, "d_lse", d_lse);
+  });
+}
+
 FOVEA_NAMESPACE_END

@@ -32,6 +32,23 @@ struct SoftmaxGrads {
   }
 };
 
+/// The gradients of the loss with respect to what `forward` wrote, which the backward pass of
+/// softmax attention reads.
+template <class T>
+struct SoftmaxOutGrads {
+  View<const T> d_out = {};  ///< [B, Hq, Nq, Dv]: that of out
+  View<const T> d_lse = {};  ///< [B, Hq, Nq, 1]: that of lse; if it is not given, it is 0
+};
+
+namespace detail {
+
+template <class X>
+inline constexpr bool kIsOutGrads = false;
+template <class T>
+inline constexpr bool kIsOutGrads<SoftmaxOutGrads<T>> = true;
+
+}  // namespace detail
+
 /// The gradients of linear attention, and of all operators that have q, k and v as their only
 /// parameters.
 template <class T>

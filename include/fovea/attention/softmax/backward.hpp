@@ -30,8 +30,8 @@ class SoftmaxBackward {
   /// \param call, plans must outlive this object
   SoftmaxBackward(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<const T>& out,
                   const SoftmaxSaved<T>& saved, const View<const T>& d_out,
-                  const SoftmaxGrads<T>& grads)
-      : pass_(call, plans, out, saved, d_out, grads) {}
+                  const SoftmaxGrads<T>& grads, const View<const T>& d_lse = {})
+      : pass_(call, plans, out, saved, d_out, grads, d_lse) {}
 
   /// Bytes of scratch memory with that many workers.
   static Index workspace_bytes(const AttentionShape& shape, const HeadPlans& plans, Index workers) {

@@ -28,12 +28,13 @@ class BackwardCall {
   /// \param call, plans must outlive this object
   BackwardCall(const SoftmaxCall<T>& call, const HeadPlans& plans, const View<const T>& out,
                const SoftmaxSaved<T>& saved, const View<const T>& d_out,
-               const SoftmaxGrads<T>& grads)
+               const SoftmaxGrads<T>& grads, const View<const T>& d_lse = {})
       : call_(call),
         plans_(plans),
         out_(out),
         saved_(saved),
         d_out_(d_out),
+        d_lse_(d_lse),
         grads_(grads),
         lse_low_(call, plans, saved.lse),
         slot_(call.shape()),
@@ -141,6 +142,7 @@ class BackwardCall {
     head.d_out = detail::head_matrix(d_out_, s.batch, h, s.first_query);
     head.lse = detail::head_matrix(View<const T>(saved_.lse), s.batch, h, s.first_query);
     head.lse_low = lse_low_.of(s, h);
+    if (!d_lse_.is_none()) head.d_lse = detail::head_matrix(d_lse_, s.batch, h, s.first_query);
     head.width = in.q.width();
     head.value_width = in.v.width();
     head.scale = call_.scale();
@@ -227,6 +229,7 @@ class BackwardCall {
   View<const T> out_;
   SoftmaxSaved<T> saved_;
   View<const T> d_out_;
+  View<const T> d_lse_;
   SoftmaxGrads<T> grads_;
   LseLowParts<T> lse_low_;
   Slot slot_;

@@ -63,6 +63,9 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
   /// The gradients that the backward pass writes, for tensors of T.
   template <class T>
   using Grads = SoftmaxGrads<T>;
+  /// The gradients with respect to out and lse that the backward pass reads.
+  template <class T>
+  using OutGrads = SoftmaxOutGrads<T>;
   /// The sizes of a call.
   using Shape = AttentionShape;
   /// The sizes of a decoder.
@@ -130,6 +133,13 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     check_rows(Op::name(), "d_out", inputs, d_out);
     check_lse(Op::name(), inputs, saved);
     check_grads(Op::name(), inputs, out, saved, d_out, grads);
+  }
+
+  /// Checks the gradient with respect to lse, once `check_backward` has passed.
+  /// \throws std::invalid_argument
+  template <class In, class T, class G>
+  static void check_d_lse(const In& inputs, const View<const T>& d_lse, const G& grads) {
+    fovea::check_d_lse(Op::name(), inputs, d_lse, grads);
   }
 
   /// Bytes of scratch memory that `backward` takes with that many workers if there is a row with a
@@ -212,26 +222,27 @@ class SoftmaxOperator : public ForwardCalls<SoftmaxOperator<Op>>,
     check_logit_inputs(Op::name(), inputs, sequence);
   }
 
-  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out: the
-  /// exact derivatives of `forward`, with soft cap, bias, sink and the same dropout draws, and 0
-  /// for what is not visible. The weights are recomputed from lse. For rows with |lse| > kLargeLse,
-  /// what the rounding of lse took is computed as well. That costs the blocks of such rows 2 D more
-  /// flops for each visible pair, and the call one number for each row (four if the pattern has
-  /// stages).
+  /// Writes the gradients of the loss, of which d_out is the gradient with respect to out, and
+  /// d_lse that with respect to lse: the exact derivatives of `forward`, with soft cap, bias, sink
+  /// and the same dropout draws, and 0 for what is not visible. The weights are recomputed from
+  /// lse. For rows with |lse| > kLargeLse, what the rounding of lse took is computed as well. That
+  /// costs the blocks of such rows 2 D more flops for each visible pair, and the call one number
+  /// for each row (four if the pattern has stages).
   /// Cost: 2 (3 D + 2 Dv) flops for each visible pair, and as much as the forward pass again for
   /// the gradient of bias. Memory: O(threads block_rows (D + Dv)), and 4 bytes for each head and
   /// block of queries.
   template <class T, class E>
   void run_backward(const InputsOf<SoftmaxOperator, T>& inputs, const View<const T>& out,
                     const SavedOf<SoftmaxOperator, T>& saved, const View<const T>& d_out,
-                    const GradsOf<SoftmaxOperator, T>& grads, E&& executor) const {
+                    const GradsOf<SoftmaxOperator, T>& grads, E&& executor,
+                    const View<const T>& d_lse = {}) const {
     const SoftmaxCall call(inputs, op().softmax_options(),
                            op().template score_modifier<Compute<T>, true>());
     const HeadPlans plans(op(), call);
     const AttentionShape shape = call.shape();
     auto&& threads = for_work(
         executor, [&] { return plans.products(call, 3 * shape.width + 2 * shape.value_width); });
-    SoftmaxBackward(call, plans, out, saved, d_out, grads).run(threads);
+    SoftmaxBackward(call, plans, out, saved, d_out, grads, d_lse).run(threads);
   }
 
   template <class T, class E>

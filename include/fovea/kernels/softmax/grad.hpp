@@ -33,6 +33,7 @@ struct SoftmaxGradHead {
   Matrix<const T> lse;    ///< [Nq, 1]
   /// [Nq]: what more is subtracted from half-logits of base 2 (lse_low_part); null: nothing.
   const T* lse_low = nullptr;
+  Matrix<const T> d_lse;     ///< [Nq, 1]; null data: it is 0
   Index width = 0;           ///< D
   Index value_width = 0;     ///< Dv
   T scale = 0;               ///< factor of the logits
@@ -111,7 +112,8 @@ struct ScaledRowsArgs {
 /// The number of sums that the gradient of a sink is added up in: that of row n is n % kSinkSums.
 inline constexpr Index kSinkSums = kGradTile;
 
-/// Rows of the gradient of the sink of one query head, -sum_i exp(sink - lse_i) <out_i, d_out_i>.
+/// Rows of the gradient of the sink of one query head, -sum_i exp(sink - lse_i) (<out_i, d_out_i> -
+/// d_lse_i).
 template <class T>
 struct SinkGradArgs {
   SoftmaxGradHead<T> head;  ///< the query head, with a sink

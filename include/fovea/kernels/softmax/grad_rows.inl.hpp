@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The query rows of one tile of the backward pass, brought into the forms that its products need:
-/// q and d_out both in the lanes and as rows, lse, and delta_i = <out_i, d_out_i>.
+/// q and d_out both in the lanes and as rows, lse, and delta_i = <out_i, d_out_i> - d_lse_i.
 
 #if !defined(FOVEA_LEVEL)  // Read alone: what it stands on.
 #pragma once
@@ -119,6 +119,11 @@ class GradRows {
       const T lse = i < count ? head_.lse.data[(first + step * i) * head_.lse.row] : infinity;
       // Since exp(s - infinity) = 0, so are the weights of padding, and of rows that see no key.
       lse_[i] = lse == -infinity ? infinity : lse * logit_factor(T{1});
+    }
+    if (head_.d_lse.data != nullptr) {
+      for (Index i = 0; i < count; ++i) {
+        delta_[i] -= head_.d_lse.data[(first + step * i) * head_.d_lse.row];
+      }
     }
     has_lse_low_ = false;
     if (head_.lse_low == nullptr) return;
