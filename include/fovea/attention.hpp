@@ -25,6 +25,7 @@
 #include "fovea/attention/performer.hpp"
 #include "fovea/attention/random_synthesizer.hpp"
 #include "fovea/attention/reformer.hpp"
+#include "fovea/attention/scores.hpp"
 #include "fovea/attention/sinkhorn.hpp"
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/attention/softmax/decoder.hpp"

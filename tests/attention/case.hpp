@@ -49,6 +49,8 @@ struct Case {
   std::function<void(const AllInputs<T>&, const View<const T>&, const AllSaved<T>&,
                      const fovea::SoftmaxOutGrads<T>&, const AllGrads<T>&)>
       backward_through_lse;
+  /// The matrices of attention_scores; or none
+  std::function<void(const AllInputs<T>&, const fovea::AttentionScores<T>&, AnyExecutor&)> scores;
   std::function<AnyDecoder<T>(const fovea::DecoderShape&)> decoder;  // or none
   bool has_decoder = true;                                           // or refuses to make one
   std::function<Index(const AttentionShape&, Index workers)> workspace_bytes;
@@ -150,6 +152,10 @@ Case<T> make_case(const std::string& name, const Op& op, const Law& law, Index b
         [op](const AllInputs<T>& in, const View<const T>& out, const AllSaved<T>& saved,
              const fovea::SoftmaxOutGrads<T>& from,
              const AllGrads<T>& grads) { op.backward(in, out, saved, from, grads); };
+  }
+  if constexpr (requires(const AllInputs<T>& in) { fovea::attention_scores<T>(op, in, {}); }) {
+    made.scores = [op](const AllInputs<T>& in, const fovea::AttentionScores<T>& to,
+                       AnyExecutor& executor) { fovea::attention_scores<T>(op, in, to, executor); };
   }
   if constexpr (fovea::IncrementalAttention<Op, T>) {
     made.decoder = [op, beyond](const fovea::DecoderShape& shape) {

@@ -19,6 +19,9 @@
 
 FOVEA_NAMESPACE_BEGIN
 
+template <class Op, class T>
+class DecoderScores;
+
 /// What `op.decoder<T>(shape)` returns for a softmax operator `Op`: a growing sequence of tokens,
 /// and the attention of its last positions.
 /// `step` gives, bit for bit, what `op.forward` gives for the same queries and all keys so far.
@@ -106,6 +109,7 @@ class Decoder : public StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSav
 
  private:
   friend class StepCalls<Decoder<Op, T>, T, SoftmaxInputs<T>, SoftmaxSaved<T>>;
+  friend class DecoderScores<Op, T>;  // fovea/attention/scores.hpp
 
   Decoder(const Decoder& other, DecoderCache<T> cache)
       : op_(other.op_),
