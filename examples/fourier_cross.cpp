@@ -21,7 +21,7 @@ int main() {
   fovea::ThreadPool pool;
 
   const fovea::HiddenStateCross cross;
-  cross.forward(fovea::CrossInputs<float>{f1, f2}, c, pool);
+  cross.forward({f1, f2}, c, pool);
 
   const auto k = fovea::as_heads(fovea::View<const float>(c), 0, heads, d);  // [B, H, L, D]
   const fovea::FsatAttention op{{.max_length = n}};

@@ -17,7 +17,7 @@ namespace detail {
 /// Something whose q is a View<T>.
 template <class To, class T>
 concept HasQueries = std::is_aggregate_v<To> && std::default_initializable<To> && requires(To to) {
-  requires std::same_as<decltype(to.q), fovea::View<T>>;
+  requires std::derived_from<decltype(to.q), fovea::View<T>>;
 };
 
 }  // namespace detail
@@ -28,10 +28,10 @@ struct AllInputs {
   fovea::View<const T> q = {};
   fovea::View<const T> k = {};
   fovea::View<const T> v = {};
-  std::span<const fovea::Index> key_lengths = {};
-  std::span<const fovea::Index> cu_seqlens_q = {};
-  std::span<const fovea::Index> cu_seqlens_k = {};
-  std::span<const fovea::Index> first_positions = {};
+  fovea::IndexSpan key_lengths = {};
+  fovea::IndexSpan cu_seqlens_q = {};
+  fovea::IndexSpan cu_seqlens_k = {};
+  fovea::IndexSpan first_positions = {};
   fovea::View<const fovea::Compute<T>> bias = {};
   fovea::View<const bool> mask = {};
   std::span<const fovea::Compute<T>> alibi_slopes = {};

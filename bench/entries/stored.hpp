@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/reference/row_reference.hpp"
-#include "fovea/core/eigen_scalar.hpp"
+#include "fovea/core/scalar.hpp"
 
 namespace bench {
 

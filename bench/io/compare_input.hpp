@@ -23,7 +23,7 @@
 #include "bench/io/npy.hpp"
 #include "bench/io/sketch.hpp"
 #include "fovea/attention/attention.hpp"
-#include "fovea/core/eigen_scalar.hpp"
+#include "fovea/core/scalar.hpp"
 
 namespace bench {
 

@@ -3,6 +3,7 @@
 /// Every operator on packed sequences, forward and backward: each sequence is a problem of its own.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -46,6 +47,26 @@ TEST_P(Conformance, OneCuSeqlensServesBoth) {
       EXPECT_TRUE(same_bits(run_backward(op, problem, d_out),
                             run_backward(op, in, View<const T>(d_out.view()))));
     });
+  });
+}
+
+/// Key lengths and the ends of packed sequences may be integers of 32 bits.
+TEST_P(Conformance, IntegersOf32Bits) {
+  each([]<class T>(const Case<T>& op) {
+    const auto narrow = [](fovea::IndexSpan wide) {
+      return std::vector<std::int32_t>(wide.begin(), wide.end());
+    };
+    const Problem<T> packed =
+        make_packed(op, {1, 2, 1, 0, 0, 5, 6}, {7, 0, 64, 30}, {9, 2, 64, 30});
+    AllInputs<T> in = packed.inputs();
+    const std::vector<std::int32_t> q = narrow(in.cu_seqlens_q);
+    const std::vector<std::int32_t> k = narrow(in.cu_seqlens_k);
+    in.cu_seqlens_q = q;
+    in.cu_seqlens_k = k;
+    EXPECT_TRUE(same_bits(run(op, packed), run(op, in)));
+    const Tensor<T> d_out = make_d_out(packed);
+    EXPECT_TRUE(same_bits(run_backward(op, packed, d_out),
+                          run_backward(op, in, View<const T>(d_out.view()))));
   });
 }
 

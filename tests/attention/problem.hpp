@@ -252,7 +252,7 @@ AllInputs<T> part_of(const AllInputs<T>& in, Index first, Index queries, Index f
 
 /// Batch b and head h alone. \param lengths that of the keys of batch b, or empty
 template <class T>
-AllInputs<T> head_of(const AllInputs<T>& in, Index b, Index h, std::span<const Index> lengths) {
+AllInputs<T> head_of(const AllInputs<T>& in, Index b, Index h, fovea::IndexSpan lengths) {
   AllInputs<T> part = in;
   const Index key_head = h / (in.q.heads() / in.k.heads());
   part.q = cut(cut(in.q, 0, b, 1), 1, h, 1);

@@ -148,7 +148,7 @@ template <class T>
 struct SinkhornTensors {
   Tensor<T> q, k, v, sorting, d_out;
   Tensor<T> out, lse, d_q, d_k, d_v, d_sorting;
-  std::span<const Index> lengths = {};
+  fovea::IndexSpan lengths = {};
 
   SinkhornInputs<T> inputs() const {
     return {q.view(), k.view(), v.view(), lengths, sorting.view()};

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "fovea/core/eigen_scalar.hpp"
+#include "fovea/core/scalar.hpp"
 #include "fuzz/drawn_problem.hpp"
 #include "support/ranks.hpp"
 

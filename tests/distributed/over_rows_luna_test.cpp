@@ -54,7 +54,7 @@ struct Layers {
 
   /// Two steps, so that the gradients of the second are added to those of the first.
   template <class E>
-  void run(std::span<const Index> lengths, bool uses_packed, E&& executor) {
+  void run(fovea::IndexSpan lengths, bool uses_packed, E&& executor) {
     const auto tokens = [&](const Both<T>& x) {
       return LunaTokens<T>{x.x.view(), x.packed.view(), lengths};
     };

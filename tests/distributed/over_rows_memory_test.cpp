@@ -44,7 +44,7 @@ struct Call {
         d_memory(memory.shape()) {}
 
   template <class E>
-  void run(std::span<const Index> lengths, E&& executor) {
+  void run(fovea::IndexSpan lengths, E&& executor) {
     const CrossTokens<T> tokens{.x = x.view(), .memory = memory.view(), .key_lengths = lengths};
     typename Layer<T>::Saved saved;
     layer.forward(tokens, y.view(), saved, executor);

@@ -233,7 +233,7 @@ TEST(CrossMultiHead, DropsInTrainingAlone) {
 TEST(CrossMultiHead, Refusals) {
   const auto layer = make<double>();
   const Activations x = drawn(kX, 11), memory = drawn(kMemory, 13), y(kX);
-  const auto with = [&](const View<const double>& from, std::span<const Index> lengths,
+  const auto with = [&](const View<const double>& from, fovea::IndexSpan lengths,
                         const View<double>& to) {
     return refusal(
         [&] { layer.forward({.x = x.view(), .memory = from, .key_lengths = lengths}, to); });

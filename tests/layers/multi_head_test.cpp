@@ -156,7 +156,7 @@ class Subject {
     return beta;
   }
 
-  Tokens<double> tokens(const View<const double>& x, std::span<const Index> lengths) const {
+  Tokens<double> tokens(const View<const double>& x, fovea::IndexSpan lengths) const {
     Tokens<double> all(x, lengths);
     if (traits_.has_lists) all.indices = indices_.view();
     if (traits_.has_dominant) all.dominant = dominant_.view();

@@ -284,6 +284,32 @@ TEST(CrossGradients, AreCentralDifferences) {
   }
 }
 
+/// The scalar is that of what is written or of its gradient, whatever kind of tensor that is.
+TEST(CrossCalls, TakeTensorsInBraces) {
+  CrossCase<double> of({1, 1, 7, 2}, {});
+  const auto expected = of.run();
+  const auto of_eigen = [](const Tensor<double>& x) {
+    fovea::Tensor4<double> copy(1, 1, 7, 2);
+    for (Index i = 0; i < 7; ++i) {
+      for (Index c = 0; c < 2; ++c) copy(0, 0, i, c) = x(0, 0, i, c);
+    }
+    return copy;
+  };
+  const fovea::Tensor4<double> f1 = of_eigen(of.f1), f2 = of_eigen(of.f2), d_out = of_eigen(of.g);
+  fovea::Tensor4<double> out(1, 1, 7, 2), d_f1 = out;
+  const std::vector<int> lengths = {7};
+  HiddenStateCross{}.forward({f1, f2, lengths}, out);
+  HiddenStateCross{}.backward({.f1 = f1, .f2 = f2}, d_out, {.f1 = d_f1});
+  for (std::size_t i = 0; i < 14; ++i) {
+    EXPECT_EQ(out.data()[i], expected.out[i]);
+    EXPECT_EQ(d_f1.data()[i], expected.d_f1[i]);
+  }
+  fovea::Tensor4<double> mixed(1, 1, 7, 2), mixed_views = mixed;
+  fovea::FourierMixer{}.forward(f1, mixed);
+  fovea::FourierMixer{}.forward(View<const double>(f1), View<double>(mixed_views));
+  for (Index i = 0; i < 14; ++i) EXPECT_EQ(mixed.data()[i], mixed_views.data()[i]);
+}
+
 TEST(CrossMemory, WorkspaceIsLinear) {
   const HiddenStateCross op;
   EXPECT_EQ(op.workspace_bytes<float>(2, 0, 64), 0);

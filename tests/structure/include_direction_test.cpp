@@ -175,7 +175,7 @@ Complaints includes_of_other_rooms(const Headers& headers) {
 }
 
 /// thread_pool.hpp is there for Eigen's pool, and takes nothing else; layers use Eigen's matrices,
-/// and files its 16-bit types, which eigen_scalar.hpp makes known.
+/// and files its 16-bit types.
 Complaints includes_of_eigen(const Headers& headers) {
   Complaints complaints;
   for (const auto& [header, names] : headers) {
@@ -183,9 +183,8 @@ Complaints includes_of_eigen(const Headers& headers) {
     for (const std::string& name : names) {
       const bool is_eigen = name.starts_with("Eigen/") || name.starts_with("unsupported/Eigen/");
       const bool is_pool = header == "fovea/core/thread_pool.hpp" && name.ends_with("ThreadPool");
-      const bool is_product = (floor_of(header) == "layers" || header == "fovea/io/dtype.hpp" ||
-                               header == "fovea/core/eigen_scalar.hpp") &&
-                              name == "Eigen/Core";
+      const bool is_product =
+          (floor_of(header) == "layers" || header == "fovea/io/dtype.hpp") && name == "Eigen/Core";
       if (is_eigen && !is_pool && !is_product) complaints.push_back(header + " includes " + name);
       if (name == "fovea/core/eigen.hpp") complaints.push_back(header + " includes " + name);
     }
@@ -210,7 +209,7 @@ std::set<std::string> reached_from(const Headers& headers, const std::string& he
 bool is_in_no_umbrella(const std::string& header) {
   return header.ends_with(".inl.hpp") || header.ends_with("/foreach_level.hpp") ||
          header.ends_with("/executor_openmp.hpp") || header.ends_with("/executor_tbb.hpp") ||
-         header == "fovea/core/eigen.hpp" || header == "fovea/core/eigen_scalar.hpp";
+         header == "fovea/core/eigen.hpp";
 }
 
 /// What is FFTW's, which is under the GPL and not everywhere: it has an umbrella of its own.

@@ -12,6 +12,7 @@
 #include "fovea/attention/call/saved.hpp"
 #include "fovea/attention/call/shapes.hpp"
 #include "fovea/core/executor.hpp"
+#include "fovea/core/members.hpp"
 #include "fovea/core/scalar.hpp"
 #include "fovea/core/view.hpp"
 
@@ -71,7 +72,7 @@ concept Attention = std::copyable<Op> &&
 
 /// An attention operator that has a backward pass.
 template <class Op, class T>
-concept DifferentiableAttention = Attention<Op, T> &&
+concept DifferentiableAttention = Attention<Op, T> && std::floating_point<T> &&
     requires(const Op op, const typename Op::template Inputs<T>& inputs, const View<const T>& out,
              const typename Op::template Saved<T>& saved,
              const typename Op::template Grads<T>& grads, Serial& executor) {
@@ -85,8 +86,8 @@ concept DifferentiableAttention = Attention<Op, T> &&
 /// begins with these two members.
 template <class T>
 struct KeyValueTokens {
-  View<const T> k;  ///< keys, [B, Hk, n, D]
-  View<const T> v;  ///< values, [B, Hk, n, Dv]
+  ViewMember<const T> k;  ///< keys, [B, Hk, n, D]
+  ViewMember<const T> v;  ///< values, [B, Hk, n, Dv]
 };
 
 /// An attention operator that has a decoder: its tokens may come one after the other.
@@ -114,12 +115,6 @@ template <class X>
 using Scalar = typename ViewTraits<std::remove_cvref_t<X>>::Scalar;
 
 namespace detail {
-
-/// Types that can run the work of an operator.
-template <class E>
-concept RunsWork = requires(E& executor) {
-  as_executor(executor);
-};
 
 /// Types that can be viewed as tensors.
 template <class... X>

@@ -10,6 +10,7 @@
 #include "fovea/attention/synthesizer/form.hpp"
 #include "fovea/attention/synthesizer/hidden_layer.hpp"
 #include "fovea/attention/synthesizer/key_columns.hpp"
+#include "fovea/core/members.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -48,9 +49,9 @@ class DenseSynthesizerAttention : public detail::SynthesizerForm<DenseSynthesize
   /// What a decoder takes for new tokens.
   template <class T>
   struct Tokens {
-    View<const T> w2 = {};  ///< [1 or B, Hk, M, any]: all of W2
-    View<const T> b2 = {};  ///< [1 or B, Hk, 1, any], optional: all of b2
-    View<const T> v = {};   ///< [B, Hk, n, Dv]
+    ViewMember<const T> w2 = {};  ///< [1 or B, Hk, M, any]: all of W2
+    ViewMember<const T> b2 = {};  ///< [1 or B, Hk, 1, any], optional: all of b2
+    ViewMember<const T> v = {};   ///< [B, Hk, n, Dv]
   };
   /// How a decoder reads the weights.
   template <class T>

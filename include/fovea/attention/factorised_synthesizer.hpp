@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fovea/attention/synthesizer/form.hpp"
+#include "fovea/core/members.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -43,8 +44,8 @@ class FactorisedSynthesizerAttention
   /// What a decoder takes for new tokens.
   template <class T>
   struct Tokens {
-    View<const T> r2 = {};  ///< [1 or B, Hk, any, r]: all of the factor of the keys
-    View<const T> v = {};   ///< [B, Hk, n, Dv]
+    ViewMember<const T> r2 = {};  ///< [1 or B, Hk, any, r]: all of the factor of the keys
+    ViewMember<const T> v = {};   ///< [B, Hk, n, Dv]
   };
   /// How a decoder reads R1 and R2.
   template <class T>

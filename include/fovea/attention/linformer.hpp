@@ -246,8 +246,8 @@ class LinformerAttention : public ForwardCalls<LinformerAttention>,
     const LinformerProjection<T> projection(s, inputs.key_lengths);
     Workspace scratch =
         memory.take(1, projection_bytes<T>(s, worker_count(threads, projection.most_tasks())));
-    const View<T> keys = projects ? own_keys.view() : saved.projected_keys;
-    const View<T> values = projects ? own_values.view() : saved.projected_values;
+    const View<T> keys = projects ? own_keys.view() : View<T>(saved.projected_keys);
+    const View<T> values = projects ? own_values.view() : View<T>(saved.projected_values);
     DenseBackward<T> attention({.q = inputs.q, .k = keys, .v = values},
                                detail::logit_scale<T>(options.scale, s.width), out, saved.lse,
                                d_out, {grads.q, d_keys.view(), d_values.view()});

@@ -96,7 +96,7 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
 
   /// Checks that the landmarks divide sequences of so many rows, and their key lengths.
   /// \throws std::invalid_argument if they do not
-  void check_sequence(Index queries, Index keys, std::span<const Index> key_lengths) const {
+  void check_sequence(Index queries, Index keys, IndexSpan key_lengths) const {
     check_divides("q", queries);
     check_divides("k", keys);
     for (std::size_t b = 0; b < key_lengths.size(); ++b) {

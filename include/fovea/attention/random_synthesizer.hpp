@@ -5,6 +5,7 @@
 #pragma once
 
 #include "fovea/attention/synthesizer/form.hpp"
+#include "fovea/core/members.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -40,7 +41,7 @@ class RandomSynthesizerAttention : public detail::SynthesizerForm<RandomSynthesi
   /// What a decoder takes for new tokens.
   template <class T>
   struct Tokens {
-    View<const T> v = {};  ///< [B, Hk, n, Dv]
+    ViewMember<const T> v = {};  ///< [B, Hk, n, Dv]
   };
   /// How a decoder reads R.
   template <class T>

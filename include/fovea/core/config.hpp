@@ -62,30 +62,43 @@
 #define FOVEA_COMPILES_LEVELS 0
 #endif
 
-// The name of the inline namespace has one letter for each of these flags and macros. Code that is
-// built with other flags or macros therefore gets other symbols, and the linker can never hand a
-// caller a function that was compiled for instructions that its machine lacks.
+// The name of the inline namespace says which of these flags and macros there are: code that is
+// built with others gets other symbols, and the linker can never hand a caller a function that was
+// compiled for instructions that its machine lacks. Compilers print the name in every message, so
+// it is short: a flag has a letter of its own or nothing, and the usual flags of a level are one
+// letter together.
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#if FOVEA_UNIT_LEVEL == 4  // FOVEA_TAG_AVX512 says it
+#define FOVEA_TAG_AVX
+#else
+#define FOVEA_TAG_AVX y
+#endif
+#else
 #if defined(__AVX__)
 #define FOVEA_TAG_AVX a
 #elif defined(__SSE4_2__)
 #define FOVEA_TAG_AVX s
 #else
-#define FOVEA_TAG_AVX b
+#define FOVEA_TAG_AVX
 #endif
 #if defined(__AVX2__)
-#define FOVEA_TAG_AVX2 2
-#else
-#define FOVEA_TAG_AVX2 0
+#define FOVEA_TAG_AVX2 d
 #endif
 #if defined(__FMA__)
 #define FOVEA_TAG_FMA f
-#else
-#define FOVEA_TAG_FMA _
 #endif
 #if defined(__F16C__)
 #define FOVEA_TAG_F16C c
-#else
-#define FOVEA_TAG_F16C _
+#endif
+#endif
+#ifndef FOVEA_TAG_AVX2
+#define FOVEA_TAG_AVX2
+#endif
+#ifndef FOVEA_TAG_FMA
+#define FOVEA_TAG_FMA
+#endif
+#ifndef FOVEA_TAG_F16C
+#define FOVEA_TAG_F16C
 #endif
 #if FOVEA_UNIT_LEVEL == 4 && defined(__AVX512FP16__)
 #define FOVEA_TAG_AVX512 h
@@ -96,19 +109,19 @@
 #elif defined(__AVX512F__)
 #define FOVEA_TAG_AVX512 x
 #else
-#define FOVEA_TAG_AVX512 _
+#define FOVEA_TAG_AVX512
 #endif
 #if defined(FOVEA_NATIVE_ONLY)
 #define FOVEA_TAG_NATIVE o
 #else
-#define FOVEA_TAG_NATIVE _
+#define FOVEA_TAG_NATIVE
 #endif
 #if defined(FOVEA_EXTERN_KERNELS)
 #define FOVEA_TAG_EXTERN e
 #else
-#define FOVEA_TAG_EXTERN _
+#define FOVEA_TAG_EXTERN
 #endif
-#define FOVEA_JOIN_(major, minor, a, b, c, d, e, f, g) v##major##_##minor##_##a##b##c##d##e##f##g
+#define FOVEA_JOIN_(major, minor, a, b, c, d, e, f, g) v##major##_##minor##a##b##c##d##e##f##g
 #define FOVEA_JOIN(major, minor, a, b, c, d, e, f, g) FOVEA_JOIN_(major, minor, a, b, c, d, e, f, g)
 #define FOVEA_TAG                                                                     \
   FOVEA_JOIN(FOVEA_VERSION_MAJOR, FOVEA_VERSION_MINOR, FOVEA_TAG_AVX, FOVEA_TAG_AVX2, \

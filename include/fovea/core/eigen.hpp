@@ -8,7 +8,8 @@
 #include <type_traits>
 #include <unsupported/Eigen/CXX11/Tensor>
 
-#include "fovea/core/eigen_scalar.hpp"
+#include "fovea/core/members.hpp"
+#include "fovea/core/scalar.hpp"
 #include "fovea/core/view.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -108,6 +109,26 @@ struct ViewTraits<M> {
     const Index row = M::IsRowMajor ? outer : inner;
     const Index column = M::IsRowMajor ? inner : outer;
     return View<T>(data, {1, 1, x.rows(), x.cols()}, {0, 0, row, column});
+  }
+};
+
+/// How a vector of integers, or a Map, Block or Ref of one, is read.
+template <class M>
+requires(std::is_base_of_v<Eigen::DenseBase<M>, M> && (M::Flags & Eigen::DirectAccessBit) != 0 &&
+         bool(M::IsVectorAtCompileTime) &&
+         detail::IndexElement<typename M::Scalar>) struct IndexSpanTraits<M> {
+  /// All integers of x.
+  static IndexSpan view(const M& x) {
+    return {x.data(), static_cast<std::size_t>(x.size()), x.innerStride()};
+  }
+};
+
+/// How a tensor of integers of rank 1 is read.
+template <detail::IndexElement T, int Options, class In>
+struct IndexSpanTraits<Eigen::Tensor<T, 1, Options, In>> {
+  /// All integers of x.
+  static IndexSpan view(const Eigen::Tensor<T, 1, Options, In>& x) {
+    return {x.data(), static_cast<std::size_t>(x.size())};
   }
 };
 

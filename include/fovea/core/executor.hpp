@@ -281,6 +281,16 @@ requires(!Executor<X>) && requires(X& x) {
 }
 auto as_executor(X& x) { return ExecutorAdapter<std::remove_const_t<X>>::adapt(x); }
 
+namespace detail {
+
+/// Types that can run the work of an operator.
+template <class E>
+concept RunsWork = requires(E& executor) {
+  as_executor(executor);
+};
+
+}  // namespace detail
+
 /// Whether an executor can bring memory to one call after the other.
 template <class E>
 concept LeasesMemory = requires(E& executor) {
@@ -331,7 +341,12 @@ template <class X>
 decltype(auto) for_call(X& x) {
   static_assert(!SpreadsRows<X>,
                 "this operator or layer has no pass over a sequence that is spread over ranks");
-  if constexpr (LeasesMemory<X>) {
+  static_assert(detail::RunsWork<X>,
+                "fovea: what runs the work is an Executor, for instance fovea::ThreadPool, or an "
+                "Eigen::ThreadPoolDevice (<fovea/core/thread_pool.hpp>)");
+  if constexpr (!detail::RunsWork<X>) {
+    return Serial{};  // the sentence above is enough
+  } else if constexpr (LeasesMemory<X>) {
     return LeasedExecutor<X>(x);
   } else {
     return as_executor(x);

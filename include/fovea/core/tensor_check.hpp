@@ -4,10 +4,10 @@
 /// std::invalid_argument with a message that names `where`, an operator or a layer, and the tensor.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
+#include "fovea/core/index_span.hpp"
 #include "fovea/core/overlap.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -32,8 +32,8 @@ inline void check_extents(const char* where, const char* tensor, const Shape& sh
 
 /// There must be no key lengths, or one for each of `batch` sequences, in [0, rows].
 /// \param x the tensor that has that batch   \param y the tensor that has those rows
-inline void check_key_lengths(const char* where, std::span<const Index> lengths, Index batch,
-                              const char* x, Index rows, const char* y) {
+inline void check_key_lengths(const char* where, IndexSpan lengths, Index batch, const char* x,
+                              Index rows, const char* y) {
   const auto count = static_cast<Index>(lengths.size());
   if (count != 0 && count != batch) {
     refuse(where, "the number of key_lengths", std::to_string(count),

@@ -8,12 +8,12 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fovea/attention/fsat.hpp"
+#include "fovea/core/index_span.hpp"
 #include "fovea/distributed/indexed/fsat_graph_part.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
@@ -132,8 +132,7 @@ class FsatForwardPass {
 namespace detail {
 
 /// How many of a rank's rows lie before each length.
-inline std::vector<Index> own_lengths(std::span<const Index> lengths,
-                                      const std::vector<Range>& own) {
+inline std::vector<Index> own_lengths(IndexSpan lengths, const std::vector<Range>& own) {
   std::vector<Index> counts;
   for (const Index length : lengths) counts.push_back(row_count(intersection(own, {{0, length}})));
   return counts;

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <concepts>
 #include <optional>
-#include <span>
 
 #include "fovea/core/executor.hpp"
+#include "fovea/core/members.hpp"
 #include "fovea/core/view.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/layers/training_step.hpp"
@@ -56,22 +56,22 @@ class Buffer {
 /// What the operator of an attention layer cannot take is refused.
 template <class T>
 struct Tokens {
-  View<const T> x = {};  ///< [B, 1, L, C] the channels of the tokens
+  ViewMember<const T> x = {};  ///< [B, 1, L, C] the channels of the tokens
   /// [B] how many tokens each sequence has, from the first one on; if empty, all have L.
-  std::span<const Index> key_lengths = {};
+  IndexSpan key_lengths = {};
   /// [B, H, L, K] the keys that each row sees, for IndexedAttention only.
-  View<const Index> indices = {};
+  ViewMember<const Index> indices = {};
   /// [B, H, L, M] the dominant queries of each key, for FsatAttention only.
-  View<const T> dominant = {};
+  ViewMember<const T> dominant = {};
   /// [S + 1], ascending from 0 to L, with B = 1: sequence s has the rows [cu_seqlens[s],
   /// cu_seqlens[s + 1]). If empty, the sequences are not packed.
-  std::span<const Index> cu_seqlens = {};
+  IndexSpan cu_seqlens = {};
   /// [B, H, L, L], each of which may be 1 instead: added to the logits of softmax attention.
-  View<const T> bias = {};
+  ViewMember<const T> bias = {};
   /// [B, H, L, L], each of which may be 1 instead, for softmax attention: false hides the pair.
-  View<const bool> mask = {};
+  ViewMember<const bool> mask = {};
   /// The shape of bias: backward passes add the gradient of bias to it, if it is given.
-  View<T> d_bias = {};
+  ViewMember<T> d_bias = {};
   /// The step of training. Exactly if there is one, layers drop what they are made to drop; without
   /// it the tokens are evaluated. A backward pass takes that of its forward pass.
   std::optional<TrainingStep> training = {};
@@ -81,7 +81,7 @@ struct Tokens {
   template <class X>
   requires std::convertible_to<const X&, View<const T>>
   // NOLINTNEXTLINE(google-explicit-constructor): a tensor alone is a sequence without lengths
-  Tokens(const X& tensor, std::span<const Index> lengths = {}) : x(tensor), key_lengths(lengths) {}
+  Tokens(const X& tensor, IndexSpan lengths = {}) : x(tensor), key_lengths(lengths) {}
 
   /// How many tokens sequence b has.
   Index length(Index b) const { return length(b, x.rows()); }

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "fovea/core/members.hpp"
 #include "fovea/layers/multi_head.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -25,14 +26,15 @@ struct CrossMultiHeadOptions {
 /// Two sequences: rows that attend, and the memory that they attend to.
 template <class T>
 struct CrossTokens {
-  View<const T> x = {};       ///< [B, 1, Lq, Dm] the channels of the rows that attend
-  View<const T> memory = {};  ///< [B, 1, Lk, Dmem] the channels of the memory
+  ViewMember<const T> x = {};       ///< [B, 1, Lq, Dm] the channels of the rows that attend
+  ViewMember<const T> memory = {};  ///< [B, 1, Lk, Dmem] the channels of the memory
   /// [B] how many rows the memory of each sequence has, from the first one on; if empty, all Lk.
-  std::span<const Index> key_lengths = {};
-  View<const T> bias = {};     ///< [B, H, Lq, Lk], each of which may be 1: added to the logits
-  View<const bool> mask = {};  ///< [B, H, Lq, Lk], each of which may be 1: false hides the pair
+  IndexSpan key_lengths = {};
+  ViewMember<const T> bias = {};  ///< [B, H, Lq, Lk], each of which may be 1: added to the logits
+  ViewMember<const bool> mask =
+      {};  ///< [B, H, Lq, Lk], each of which may be 1: false hides the pair
   /// The shape of bias: backward passes add the gradient of bias to it, if it is given.
-  View<T> d_bias = {};
+  ViewMember<T> d_bias = {};
   std::optional<TrainingStep> training = {};  ///< the step of training, as in Tokens
 };
 
@@ -143,7 +145,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
   /// or if the operator's pattern asks where rows stand \throws std::bad_alloc
   template <class E = Serial>
   [[nodiscard]] CrossMultiHeadDecoder<Op, T> decoder(const View<const T>& memory,
-                                                     std::span<const Index> key_lengths = {},
+                                                     IndexSpan key_lengths = {},
                                                      E&& executor = {}) const {
     return {*this, memory, key_lengths, executor};
   }
@@ -165,7 +167,7 @@ class CrossMultiHead : public LayerCalls<CrossMultiHead<Op, T>, T, CrossTokens<T
   Index key_columns() const { return sizes_.key_heads * sizes_.head_width; }
 
   template <class E>
-  void check_memory(Index batch, const View<const T>& memory, std::span<const Index> key_lengths,
+  void check_memory(Index batch, const View<const T>& memory, IndexSpan key_lengths,
                     const E& executor) const {
     check_activations(kName, "memory", memory, memory_width());
     detail::check_extent(kName, "memory", memory.shape(), 0, batch, "the batch of x");
@@ -244,7 +246,7 @@ class CrossMultiHeadDecoder {
   /// Computes keys and values. \throws as CrossMultiHead::decoder
   template <class E>
   CrossMultiHeadDecoder(const CrossMultiHead<Op, T>& layer, const View<const T>& memory,
-                        std::span<const Index> key_lengths, E&& executor)
+                        IndexSpan key_lengths, E&& executor)
       : layer_(&layer), key_lengths_(key_lengths.begin(), key_lengths.end()) {
     check_pattern(layer.op());
     layer.check_memory(memory.batch(), memory, key_lengths, executor);

@@ -4,7 +4,6 @@
 /// pass.
 #pragma once
 
-#include "fovea/core/eigen_scalar.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_calls.hpp"
 #include "fovea/layers/token_sums.hpp"

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "fovea/attention/luna.hpp"
+#include "fovea/core/members.hpp"
 #include "fovea/layers/attend.hpp"
 #include "fovea/layers/elementwise.hpp"
 #include "fovea/layers/linear.hpp"
@@ -25,17 +26,17 @@ struct LunaLayerOptions {
 /// What a Luna layer reads.
 template <class T>
 struct LunaTokens {
-  View<const T> x = {};       ///< [B, 1, L, Dm] the channels of the tokens
-  View<const T> packed = {};  ///< [B, 1, P, Dm] p, the packed sequence
+  ViewMember<const T> x = {};       ///< [B, 1, L, Dm] the channels of the tokens
+  ViewMember<const T> packed = {};  ///< [B, 1, P, Dm] p, the packed sequence
   /// [B] how many tokens each sequence has, from the first one on; if empty, all have L.
-  std::span<const Index> key_lengths = {};
+  IndexSpan key_lengths = {};
 };
 
 /// The two results of a Luna layer, or their gradients.
 template <class T>
 struct LunaOutputs {
-  View<T> x = {};       ///< [B, 1, L, Dm] Yx
-  View<T> packed = {};  ///< [B, 1, P, Dm] Yp, the packed sequence of the layer that follows
+  ViewMember<T> x = {};       ///< [B, 1, L, Dm] Yx
+  ViewMember<T> packed = {};  ///< [B, 1, P, Dm] Yp, the packed sequence of the layer that follows
 };
 
 /// Yp = Attn(p W_pq, x W_pk, x W_pv) and Yx = Attn(x W_q, Yp W_k, Yp W_v), the heads side by side

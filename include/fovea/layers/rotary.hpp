@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fovea/attention/call/check.hpp"
+#include "fovea/core/index_span.hpp"
 #include "fovea/core/rounded.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/layers/layer_check.hpp"
@@ -122,10 +123,11 @@ class Rotary {
     auto&& threads = as_executor(executor);
     check(heads, call, detail::rows_of_sequence(heads, threads));
     const Index rows = heads.rows();
-    const bool has_list = call.positions.size() != 0;
-    const bool differs = call.positions.size() != rows;  // from sequence to sequence
+    const bool has_list = !call.positions.empty();
+    const bool differs =
+        static_cast<Index>(call.positions.size()) != rows;  // from sequence to sequence
     const auto position = [&](Index b, Index n) {
-      if (has_list) return call.positions[differs ? b * rows + n : n];
+      if (has_list) return call.positions[static_cast<std::size_t>(differs ? b * rows + n : n)];
       const Index row = detail::row_of_sequence(threads, n);
       return call.first + row - begin_of(call.cu_seqlens, row);
     };
@@ -159,7 +161,7 @@ class Rotary {
   static constexpr Index kMostPosition = Index{1} << 53;
 
   /// The first row of the packed sequence that a row belongs to.
-  static Index begin_of(std::span<const Index> ends, Index row) {
+  static Index begin_of(const IndexSpan& ends, Index row) {
     return ends.empty() ? 0 : *(std::upper_bound(ends.begin(), ends.end(), row) - 1);
   }
 
@@ -169,7 +171,7 @@ class Rotary {
                          "the width of a head that it was made for");
     detail::check_distinct(name(), "heads", heads);
     if (!call.cu_seqlens.empty()) check_packed(heads, call, rows);
-    const Index count = call.positions.size();
+    const auto count = static_cast<Index>(call.positions.size());
     if (count != 0 && count != heads.rows() && count != heads.batch() * heads.rows()) {
       refuse(name(), "the number of positions", std::to_string(count),
              std::to_string(heads.batch() * heads.rows()) + ", batch times rows of heads, or " +
@@ -185,8 +187,9 @@ class Rotary {
                         : "-2^53 to 2^53, which double represents exactly");
     };
     for (Index i = 0; i < count; ++i) {
-      if (allowed.holds(call.positions[i])) continue;
-      refuse_position("positions[" + std::to_string(i) + "]", call.positions[i]);
+      const Index position = call.positions[static_cast<std::size_t>(i)];
+      if (allowed.holds(position)) continue;
+      refuse_position("positions[" + std::to_string(i) + "]", position);
     }
     if (count != 0 || rows == 0) return;
     if (!allowed.holds(call.first)) refuse_position("first", call.first);
@@ -195,7 +198,7 @@ class Rotary {
   }
 
   /// The rows of the longest sequence.
-  static Index longest(std::span<const Index> ends, Index rows) {
+  static Index longest(const IndexSpan& ends, Index rows) {
     if (ends.empty()) return rows;
     Index most = 0;
     for (std::size_t s = 1; s < ends.size(); ++s) most = (std::max)(most, ends[s] - ends[s - 1]);
@@ -207,7 +210,7 @@ class Rotary {
       refuse(name(), "batch of heads", std::to_string(heads.batch()),
              "1, since cu_seqlens is given");
     }
-    if (call.positions.size() != 0) {
+    if (!call.positions.empty()) {
       refuse(name(), "cu_seqlens", "given", "none, since positions are given");
     }
     detail::check_cu_seqlens(name(), "cu_seqlens", call.cu_seqlens, rows, "heads");

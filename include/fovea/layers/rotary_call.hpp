@@ -5,50 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <concepts>
-#include <cstdint>
 #include <span>
-#include <type_traits>
 #include <vector>
 
-#include "fovea/core/eigen_scalar.hpp"
+#include "fovea/core/index_span.hpp"
+#include "fovea/core/members.hpp"
 #include "fovea/layers/activation.hpp"
 
 FOVEA_NAMESPACE_BEGIN
-
-/// The position of each token, as integers of 32 or 64 bits that the caller owns.
-class PositionIds {
- public:
-  /// None.
-  PositionIds() = default;
-  /// Those of an array, vector or span of `std::int32_t` or `std::int64_t`.
-  template <class Ids>
-  requires(!std::same_as<Ids, PositionIds> && requires(const Ids& ids) { std::span(ids); })
-      // NOLINTNEXTLINE(google-explicit-constructor): a vector of integers is a list of positions
-      PositionIds(const Ids& ids) {
-    const auto all = std::span(ids);
-    using Id = typename decltype(all)::value_type;
-    static_assert(
-        std::is_integral_v<Id> && std::is_signed_v<Id> && (sizeof(Id) == 4 || sizeof(Id) == 8),
-        "fovea: positions are signed integers of 32 or 64 bits");
-    data_ = all.data();
-    size_ = static_cast<Index>(all.size());
-    is_wide_ = sizeof(Id) == 8;
-  }
-
-  /// How many there are.
-  Index size() const { return size_; }
-  /// The position of token i.
-  Index operator[](Index i) const {
-    return is_wide_ ? static_cast<Index>(static_cast<const std::int64_t*>(data_)[i])
-                    : Index{static_cast<const std::int32_t*>(data_)[i]};
-  }
-
- private:
-  const void* data_ = nullptr;
-  Index size_ = 0;
-  bool is_wide_ = false;
-};
 
 /// The cosines and sines of the angles of some positions. Layers with the same frequencies may
 /// share one.
@@ -122,17 +86,17 @@ class RotaryAngles {
 template <class T>
 struct RotaryCall {
   Index first = 0;  ///< the position of row 0 of each sequence, where `positions` is not given
-  /// [B, L] the position of each token, or [L] if all sequences have the same, in any order and
-  /// with any repetitions; if empty, row n has the position first + n.
-  PositionIds positions = {};
+  /// [B, L] the position of each token, integers of 32 or 64 bits, or [L] if all sequences have the
+  /// same, in any order and with any repetitions; if empty, row n has the position first + n.
+  IndexSpan positions = {};
   /// [S + 1] where packed sequences begin and end, as Tokens::cu_seqlens: the first row of each of
   /// them has the position `first`. If empty, sequences are not packed.
-  std::span<const Index> cu_seqlens = {};
+  IndexSpan cu_seqlens = {};
   /// [1, 1, P, pairs] the cosine of each pair's angle at positions 0 to P - 1, or [B, 1, P, pairs],
   /// a table for each sequence, with any strides. Both tables are given or none. They replace the
   /// angles that the options describe, and position p reads row p.
-  View<const Compute<T>> cosines = {};
-  View<const Compute<T>> sines = {};  ///< the sines, in the shape of the cosines
+  ViewMember<const Compute<T>> cosines = {};
+  ViewMember<const Compute<T>> sines = {};  ///< the sines, in the shape of the cosines
   /// Whether heads are turned by the negative angles, which takes the gradient of turned heads to
   /// that of the heads and, if the magnitude is 1, turned heads back to what they were.
   bool backward = false;

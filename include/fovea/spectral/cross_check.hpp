@@ -4,9 +4,9 @@
 #pragma once
 
 #include <limits>
-#include <span>
 #include <string>
 
+#include "fovea/core/members.hpp"
 #include "fovea/core/tensor_check.hpp"
 #include "fovea/simd/isa.hpp"
 
@@ -15,17 +15,17 @@ FOVEA_NAMESPACE_BEGIN
 /// What a cross reads: views of const, with any strides.
 template <class T>
 struct CrossInputs {
-  View<const T> f1;  ///< [B, 1, L, C] the first mapped states
-  View<const T> f2;  ///< [B, 1, L, C] the second mapped states
+  ViewMember<const T> f1;  ///< [B, 1, L, C] the first mapped states
+  ViewMember<const T> f2;  ///< [B, 1, L, C] the second mapped states
   /// [B] the rows of each sequence, in [0, L]; if empty, all L
-  std::span<const Index> key_lengths = {};
+  IndexSpan key_lengths = {};
 };
 
 /// What a backward pass writes. A gradient whose view is none is not computed.
 template <class T>
 struct CrossGrads {
-  View<T> f1 = {};  ///< [B, 1, L, C] the gradient of f1
-  View<T> f2 = {};  ///< [B, 1, L, C] the gradient of f2
+  ViewMember<T> f1 = {};  ///< [B, 1, L, C] the gradient of f1
+  ViewMember<T> f2 = {};  ///< [B, 1, L, C] the gradient of f2
 };
 
 /// The largest number of rows of a sequence. FFTW counts elements in int. Below this bound the

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <vector>
 
+#include "fovea/core/index_span.hpp"
 #include "fovea/core/view.hpp"
 #include "fovea/spectral/cross_plan.hpp"
 
@@ -36,8 +36,7 @@ class CrossTasks {
   /// \param planning how FFTW chooses plans
   /// \param is_backward whether the plans are for the backward pass
   /// \throws as FftPlan
-  CrossTasks(const Shape& shape, std::span<const Index> key_lengths, FftPlanning planning,
-             bool is_backward)
+  CrossTasks(const Shape& shape, IndexSpan key_lengths, FftPlanning planning, bool is_backward)
       : width_(shape[3]), blocks_((width_ + kCrossChannels<T> - 1) / kCrossChannels<T>) {
     for (Index b = 0; b < shape[0]; ++b) {
       const Index n = key_lengths.empty() ? shape[2] : key_lengths[static_cast<std::size_t>(b)];

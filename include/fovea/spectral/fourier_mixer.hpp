@@ -5,10 +5,12 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <string>
 #include <type_traits>
 
 #include "fovea/core/executor.hpp"
+#include "fovea/core/members.hpp"
 #include "fovea/core/tensor_check.hpp"
 #include "fovea/core/workspace.hpp"
 #include "fovea/kernels/spectral/table.hpp"
@@ -74,9 +76,12 @@ class FourierMixer {
   /// \throws std::invalid_argument as `check`, or if the arena of the executor is in use or too
   /// small, before anything is written
   /// \throws std::bad_alloc if there is no memory for scratch or plans
-  template <class T, class E = Serial>
-  void forward(const View<const std::type_identity_t<T>>& x, const View<T>& out,
-               E&& executor = {}) const {
+  template <class Out, class E = Serial, class T = typename detail::CallScalar<Out>::Type>
+  void forward(const View<const std::type_identity_t<T>>& x, Out&& out, E&& executor = {}) const {
+    static_assert(
+        detail::OutputOf<Out, T> && std::floating_point<T>,
+        "fovea: what is written is a tensor of float or double that is not const: an Eigen tensor "
+        "[B, 1, N, D], fovea::channels_view of one of [B, N, D], or a fovea::View");
     check<T>(x, out);
     mix<T>(x, out, for_call(executor));
   }
@@ -84,9 +89,13 @@ class FourierMixer {
   /// Computes the gradient of the loss with respect to x from that with respect to out.
   /// \param d_out [B, 1, N, D] \param d_x [B, 1, N, D] is written
   /// \throws as `forward`
-  template <class T, class E = Serial>
-  void backward(const View<const std::type_identity_t<T>>& d_out, const View<T>& d_x,
+  template <class D, class E = Serial, class T = typename detail::CallScalar<D>::Type>
+  void backward(const View<const std::type_identity_t<T>>& d_out, D&& d_x,
                 E&& executor = {}) const {
+    static_assert(
+        detail::OutputOf<D, T> && std::floating_point<T>,
+        "fovea: what is written is a tensor of float or double that is not const: an Eigen tensor "
+        "[B, 1, N, D], fovea::channels_view of one of [B, N, D], or a fovea::View");
     check_backward<T>(d_out, d_x);
     mix<T>(d_out, d_x, for_call(executor));
   }

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <type_traits>
 #include <utility>
 
+#include "fovea/core/members.hpp"
 #include "fovea/spectral/cross_backward.hpp"
 #include "fovea/spectral/cross_forward.hpp"
 
@@ -78,14 +80,20 @@ class HiddenStateCross {
   /// \throws std::invalid_argument as `check`, or if the arena of the executor is in use or too
   /// small, before anything is written
   /// \throws std::bad_alloc if there is no memory for scratch or plans
-  template <class T, class E = Serial>
-  void forward(const CrossInputs<T>& inputs, const View<std::type_identity_t<T>>& out,
-               E&& executor = {}) const {
-    check<T>(inputs, out);
-    auto&& adapted = for_call(executor);
-    CrossForward<T>(inputs, out, options.planning).run(for_work(adapted, [&] {
-      return products(inputs);
-    }));
+  template <class Out, class E = Serial, class T = typename detail::CallScalar<Out>::Type>
+  void forward(const CrossInputs<T>& inputs, Out&& out, E&& executor = {}) const {
+    static_assert(detail::OutputOf<Out, T> && std::floating_point<T>,
+                  "fovea: out is a tensor of the scalar type of f1 and f2, float or double, that "
+                  "can be written: an Eigen tensor [B, 1, L, C], fovea::channels_view of one of "
+                  "[B, L, C], or a fovea::View");
+    if constexpr (detail::OutputOf<Out, T> && std::floating_point<T>) {
+      const View<T> to(out);
+      check<T>(inputs, to);
+      auto&& adapted = for_call(executor);
+      CrossForward<T>(inputs, to, options.planning).run(for_work(adapted, [&] {
+        return products(inputs);
+      }));
+    }
   }
 
   /// Computes the gradients of the loss from d_out, its gradient with respect to out. They are
@@ -95,14 +103,21 @@ class HiddenStateCross {
   /// \throws std::invalid_argument as `check_backward`, or if the arena of the executor is in use
   /// or too small, before anything is written \throws std::bad_alloc if there is no memory for
   /// scratch or plans
-  template <class T, class E = Serial>
-  void backward(const CrossInputs<T>& inputs, const View<const std::type_identity_t<T>>& d_out,
+  template <class D, class E = Serial, class T = typename detail::CallScalar<D>::Type>
+  void backward(const CrossInputs<T>& inputs, const D& d_out,
                 const CrossGrads<std::type_identity_t<T>>& grads, E&& executor = {}) const {
-    check_backward<T>(inputs, d_out, grads);
-    auto&& adapted = for_call(executor);
-    CrossBackward<T>(inputs, d_out, grads, options.planning).run(for_work(adapted, [&] {
-      return products(inputs);
-    }));
+    static_assert(detail::TensorOf<D, T> && std::floating_point<T>,
+                  "fovea: d_out is a tensor of the scalar type of f1 and f2, float or double: an "
+                  "Eigen tensor [B, 1, L, C], fovea::channels_view of one of [B, L, C], or a "
+                  "fovea::View");
+    if constexpr (detail::TensorOf<D, T> && std::floating_point<T>) {
+      const View<const T> from(d_out);
+      check_backward<T>(inputs, from, grads);
+      auto&& adapted = for_call(executor);
+      CrossBackward<T>(inputs, from, grads, options.planning).run(for_work(adapted, [&] {
+        return products(inputs);
+      }));
+    }
   }
 
   /// The bytes of scratch that `forward` takes with this many workers. Workers beyond the number of

@@ -90,7 +90,7 @@ int main() {
       attend(FullAttention{}, Tensor4<double>{}, Tensor4<double>{}, Tensor4<double>{}, Serial{});
 #if __has_include(<fftw3.h>)
   Tensor4<float> f, c;
-  HiddenStateCross{}.forward(CrossInputs<float>{f, f}, c);
+  HiddenStateCross{}.forward({f, f}, c);
   HiddenStateCross{}.backward(CrossInputs<float>{f, f}, c, {.f1 = c});
   FourierMixer{}.forward(f, View<float>(c));
   FourierMixer{}.backward(c, View<float>(f));

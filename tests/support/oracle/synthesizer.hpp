@@ -115,7 +115,7 @@ struct SynthesizerRow {
 
 template <class T>
 SynthesizerRow<T> synthesizer_row(const OracleLogits<T>& logits, Index b, Index h, Index i,
-                                  std::span<const Index> lengths, bool causal) {
+                                  fovea::IndexSpan lengths, bool causal) {
   using W = Wide<T>;
   constexpr W infinity = std::numeric_limits<W>::infinity();
   SynthesizerRow<T> row;

@@ -9,10 +9,12 @@ FOVEA_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// The OutGrads<T> of an operator that has them; nothing of one that does not. Looked up when it is
-/// called, since a base class knows its operator only by name.
+/// The OutGrads<T> of an operator that has them; one that has none takes d_out alone. Looked up
+/// when it is called, since a base class knows its operator only by name.
 template <class Op, class T>
-struct OutGradsFor {};
+struct OutGradsFor {
+  struct Type {};
+};
 template <class Op, class T>
 requires requires { typename Op::template OutGrads<T>; }
 struct OutGradsFor<Op, T> {
@@ -32,38 +34,39 @@ class BackwardCalls {
   /// \param inputs as in `forward`
   /// \param out as `forward` wrote it
   /// \param saved as `forward` wrote it, with lse if the operator has one
-  /// \param d_out [B, Hq, Nq, Dv]
+  /// \param d_out [B, Hq, Nq, Dv]; or, for softmax attention over patterns, {.d_out = ..., .d_lse =
+  /// ...} of a loss that also depends on lse (with d_out = 0 the gradients are those of lse alone)
   /// \param grads the gradients: those that have a tensor are written
   /// \param executor as in `forward`
   /// \throws std::invalid_argument as `check_backward` does, or if the arena of the executor is in
   /// use or too small, and std::bad_alloc if there is no memory for scratch; all before anything is
   /// written
-  template <class Out, class D, class E = Serial, class T = Scalar<Out>>
-  requires(std::floating_point<T> &&
-           !detail::kIsOutGrads<D>) void backward(const InputsOf<Op, T>& inputs, const Out& out,
-                                                  const SavedOf<Op, T>& saved, const D& d_out,
-                                                  const GradsOf<Op, T>& grads,
-                                                  E&& executor = {}) const {
-    const View<const T> from(out);
-    const View<const T> d_from(d_out);
-    const Op& op = static_cast<const Op&>(*this);
-    op.check_backward(inputs, from, saved, d_from, grads);
-    op.run_backward(inputs, from, saved, d_from, grads, for_call(executor));
-  }
-
-  /// The same for a loss that also depends on lse, by an operator that writes it: softmax attention
-  /// over a pattern. With d_out = 0 the gradients are those of lse alone.
-  /// \param from the gradients of the loss with respect to out, and to lse if that is given
-  template <class Out, class E = Serial, class T = Scalar<Out>>
-  requires std::floating_point<T>
+  template <class Out, class T = typename detail::CallScalar<Out>::Type,
+            class D = typename detail::OutGradsFor<Op, T>::Type, class E = Serial>
   void backward(const InputsOf<Op, T>& inputs, const Out& out, const SavedOf<Op, T>& saved,
-                const typename detail::OutGradsFor<Op, T>::Type& from, const GradsOf<Op, T>& grads,
-                E&& executor = {}) const {
-    const View<const T> made(out);
-    const Op& op = static_cast<const Op&>(*this);
-    op.check_backward(inputs, made, saved, from.d_out, grads);
-    op.check_d_lse(inputs, from.d_lse, grads);
-    op.run_backward(inputs, made, saved, from.d_out, grads, for_call(executor), from.d_lse);
+                const D& d_out, const GradsOf<Op, T>& grads, E&& executor = {}) const {
+    constexpr bool is_out = std::floating_point<T> && detail::TensorOf<Out, T>;
+    constexpr bool has_d_lse = std::same_as<D, typename detail::OutGradsFor<Op, T>::Type>;
+    constexpr bool is_d_out = has_d_lse || detail::TensorOf<D, T>;
+    static_assert(is_out,
+                  "fovea: out is a tensor of float or double as forward wrote it: an Eigen tensor "
+                  "of rank 4, an Eigen matrix or a fovea::View; other scalars have no gradients");
+    static_assert(!is_out || is_d_out,
+                  "fovea: d_out is a tensor of the scalar type of out; evaluate other expressions, "
+                  "and convert other tensors, for instance by d_out.cast<float>()");
+    if constexpr (is_out && has_d_lse) {
+      const View<const T> from(out);
+      const Op& op = static_cast<const Op&>(*this);
+      op.check_backward(inputs, from, saved, d_out.d_out, grads);
+      op.check_d_lse(inputs, d_out.d_lse, grads);
+      op.run_backward(inputs, from, saved, d_out.d_out, grads, for_call(executor), d_out.d_lse);
+    } else if constexpr (is_out && is_d_out) {
+      const View<const T> from(out);
+      const View<const T> d_from(d_out);
+      const Op& op = static_cast<const Op&>(*this);
+      op.check_backward(inputs, from, saved, d_from, grads);
+      op.run_backward(inputs, from, saved, d_from, grads, for_call(executor));
+    }
   }
 
  protected:

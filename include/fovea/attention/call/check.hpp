@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <optional>
 #include <span>
@@ -69,8 +70,8 @@ void check_inputs(const char* op, const In& inputs) {
 namespace detail {
 
 /// Checks that the ends of packed sequences ascend from 0 to the number of rows of their tensor.
-inline void check_cu_seqlens(const char* op, const std::string& name, std::span<const Index> ends,
-                             Index rows, const std::string& tensor) {
+inline void check_cu_seqlens(const char* op, const std::string& name, IndexSpan ends, Index rows,
+                             const std::string& tensor) {
   for (std::size_t s = 0; s < ends.size(); ++s) {
     const std::string what = name + "[" + std::to_string(s) + "]";
     const std::string got = std::to_string(ends[s]);
@@ -324,7 +325,7 @@ template <class T, class In, class G>
 void check_grads_of_given(const char* op, const In& inputs, const G& grads) {
   grads.for_each_tensor([&]<class X>(const char* name, const X& grad) {
     const std::string_view own = name;
-    if (own == "q" || own == "k" || own == "v" || !std::same_as<X, View<T>>) return;
+    if (own == "q" || own == "k" || own == "v" || !std::derived_from<X, View<T>>) return;
     if (as_view(grad).is_none() || !tensor_named(inputs, name).is_none) return;
     refuse(op, std::string("the gradient of ") + name, "asked for", std::string("a ") + name);
   });

@@ -4,64 +4,66 @@
 #pragma once
 
 #include <concepts>
+#include <utility>
 
 #include "fovea/attention/attention.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
-/// The calls of `forward` for an operator `Op` that derives from this class. `Op` has
+/// The call of `forward` for an operator `Op` that derives from this class. `Op` has
 /// `check(inputs, out, saved)` and, for this class, `run(inputs, out, saved, executor)`.
+///
+/// One function takes all forms of the call, by parameters that are deduced from what is given and
+/// otherwise have the operator's own types: compilers explain in few lines why a call does not fit
+/// one function, but list all functions of a name.
 template <class Op>
 class ForwardCalls {
  public:
-  /// Computes attention on the calling thread, and saves nothing.
-  /// \param inputs {q, k, v} and, by their names, the rest of Op::Inputs: views, Eigen tensors or
-  /// matrices
+  /// Computes attention: `forward(inputs, out)` on the calling thread, `forward(inputs, out,
+  /// saved)`, `forward(inputs, out, executor)` or `forward(inputs, out, saved, executor)`. \param
+  /// inputs {q, k, v} and, by their names, the rest of Op::Inputs: views, Eigen tensors or matrices
   /// \param out [B, Hq, Nq, Dv]: every element is written
-  /// \throws std::invalid_argument as `check` does, and std::bad_alloc if there is no memory for
-  /// scratch; both before anything is written
-  template <class Out, class T = Scalar<Out>>
-  void forward(const InputsOf<Op, T>& inputs, Out&& out) const {
-    forward(inputs, View<T>(out), SavedOf<Op, T>{}, Serial{});
-  }
-
-  /// Computes attention on the calling thread, and saves what `saved` has tensors for.
-  /// \param saved {lse}, if the operator has one, and the rest of Op::Saved
-  template <class Out, class T = Scalar<Out>>
-  void forward(const InputsOf<Op, T>& inputs, Out&& out, const SavedOf<Op, T>& saved) const {
-    forward(inputs, View<T>(out), saved, Serial{});
-  }
-
-  /// Computes attention with an executor, and saves nothing.
+  /// \param saved {lse}, if the operator has one, and the rest of Op::Saved: what has a tensor is
+  /// written. It may be left out.
   /// \param executor runs the blocks: a `ThreadPool`, any other `Executor`, or an
   /// Eigen::ThreadPoolDevice; or arena.on(...) of one of them, for scratch from an `Arena`
-  /// \throws also std::invalid_argument, before anything is written, if an arena is in use or too
-  /// small
-  template <class Out, class E, class T = Scalar<Out>>
-  requires(!std::convertible_to<E, SavedOf<Op, T>>) void forward(const InputsOf<Op, T>& inputs,
-                                                                 Out&& out, E&& executor) const {
-    forward(inputs, View<T>(out), SavedOf<Op, T>{}, executor);
-  }
-
-  /// Computes attention with an executor, and saves what `saved` has tensors for.
-  template <class Out, class E, class T = Scalar<Out>>
-  void forward(const InputsOf<Op, T>& inputs, Out&& out, const SavedOf<Op, T>& saved,
-               E&& executor) const {
-    const View<T> to(out);
-    const Op& op = static_cast<const Op&>(*this);
-    op.check(inputs, to, saved);
-    op.run(inputs, to, saved, for_call(executor));
-  }
-
-  /// Catches inputs of another family: it does not compile, and says why.
-  template <detail::AnyInputs In, class Out, class... Rest>
-  requires(!std::convertible_to<const In&, InputsOf<Op, Scalar<Out>>>) void forward(
-      const In& /*inputs*/, Out&& /*out*/, const Rest&... /*rest*/) const {
-    detail::refuse_family<In>();
+  /// \throws std::invalid_argument as `check` does, and std::bad_alloc if there is no memory for
+  /// scratch; both before anything is written; also std::invalid_argument, before anything is
+  /// written, if an arena is in use or too small
+  template <class Out, class T = typename detail::CallScalar<Out>::Type, class In = InputsOf<Op, T>,
+            class S = SavedOf<Op, T>, class E = Serial>
+  void forward(const In& inputs, Out&& out, S&& saved = {}, E&& executor = {}) const {
+    static_assert(
+        detail::OutputOf<Out, T>,
+        "fovea: out is a tensor of float, double, Eigen::bfloat16 or Eigen::half that can "
+        "be written: an Eigen tensor of rank 4, an Eigen matrix or a fovea::View, which "
+        "is neither const nor an expression");
+    if constexpr (!detail::OutputOf<Out, T>) {
+      return;
+    } else if constexpr (!std::convertible_to<const In&, InputsOf<Op, T>>) {
+      detail::refuse_family<In>();
+    } else if constexpr (std::convertible_to<S, SavedOf<Op, T>>) {
+      call<T>(inputs, View<T>(out), saved, executor);
+    } else {
+      static_assert(
+          std::same_as<E, Serial>,
+          "fovea: write forward(inputs, out, saved, executor), where saved is the Saved<T> "
+          "of this operator and scalar");
+      call<T>(inputs, View<T>(out), SavedOf<Op, T>{}, saved);
+    }
   }
 
  protected:
   ~ForwardCalls() = default;
+
+ private:
+  template <class T, class E>
+  void call(const InputsOf<Op, T>& inputs, const View<T>& out, const SavedOf<Op, T>& saved,
+            E& executor) const {
+    const Op& op = static_cast<const Op&>(*this);
+    op.check(inputs, out, saved);
+    op.run(inputs, out, saved, for_call(executor));
+  }
 };
 
 FOVEA_NAMESPACE_END

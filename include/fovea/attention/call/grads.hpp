@@ -5,21 +5,20 @@
 /// has its shape.
 #pragma once
 
-#include <span>
-
-#include "fovea/core/view.hpp"
+#include "fovea/core/members.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 /// The gradients of softmax attention.
 template <class T>
 struct SoftmaxGrads {
-  View<T> q = {};  ///< [B, Hq, Nq, D]
-  View<T> k = {};  ///< [B, Hk, Nk, D]
-  View<T> v = {};  ///< [B, Hk, Nk, Dv]
+  ViewMember<T> q = {};  ///< [B, Hq, Nq, D]
+  ViewMember<T> k = {};  ///< [B, Hk, Nk, D]
+  ViewMember<T> v = {};  ///< [B, Hk, Nk, Dv]
   /// The shape of bias. Where bias has the extent 1, this is the sum over what it was broadcast to.
-  View<T> bias = {};  ///< the shape of bias: where that is 1, the sum over what it was broadcast to
-  std::span<T> sink = {};  ///< [Hq]
+  ViewMember<T> bias =
+      {};  ///< the shape of bias: where that is 1, the sum over what it was broadcast to
+  SpanMember<T> sink = {};  ///< [Hq]
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -36,26 +35,17 @@ struct SoftmaxGrads {
 /// softmax attention reads.
 template <class T>
 struct SoftmaxOutGrads {
-  View<const T> d_out = {};  ///< [B, Hq, Nq, Dv]: that of out
-  View<const T> d_lse = {};  ///< [B, Hq, Nq, 1]: that of lse; if it is not given, it is 0
+  ViewMember<const T> d_out = {};  ///< [B, Hq, Nq, Dv]: that of out
+  ViewMember<const T> d_lse = {};  ///< [B, Hq, Nq, 1]: that of lse; if it is not given, it is 0
 };
-
-namespace detail {
-
-template <class X>
-inline constexpr bool kIsOutGrads = false;
-template <class T>
-inline constexpr bool kIsOutGrads<SoftmaxOutGrads<T>> = true;
-
-}  // namespace detail
 
 /// The gradients of linear attention, and of all operators that have q, k and v as their only
 /// parameters.
 template <class T>
 struct LinearGrads {
-  View<T> q = {};  ///< [B, Hq, Nq, D]
-  View<T> k = {};  ///< [B, Hk, Nk, D]
-  View<T> v = {};  ///< [B, Hk, Nk, Dv]
+  ViewMember<T> q = {};  ///< [B, Hq, Nq, D]
+  ViewMember<T> k = {};  ///< [B, Hk, Nk, D]
+  ViewMember<T> v = {};  ///< [B, Hk, Nk, Dv]
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -76,10 +66,10 @@ using SmartBirdGrads = LinearGrads<T>;
 /// The gradients of the delta rule.
 template <class T>
 struct DeltaGrads {
-  View<T> q = {};     ///< [B, Hq, Nq, D]
-  View<T> k = {};     ///< [B, Hk, Nk, D]
-  View<T> v = {};     ///< [B, Hk, Nk, Dv]
-  View<T> beta = {};  ///< [B, Hk, Nk, 1]
+  ViewMember<T> q = {};     ///< [B, Hq, Nq, D]
+  ViewMember<T> k = {};     ///< [B, Hk, Nk, D]
+  ViewMember<T> v = {};     ///< [B, Hk, Nk, Dv]
+  ViewMember<T> beta = {};  ///< [B, Hk, Nk, 1]
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -94,11 +84,11 @@ struct DeltaGrads {
 /// The gradients of FMM attention if all its terms are feature maps.
 template <class T>
 struct FmmGrads {
-  View<T> q = {};            ///< [B, Hq, Nq, D]
-  View<T> k = {};            ///< [B, Hk, Nk, D]
-  View<T> v = {};            ///< [B, Hk, Nk, Dv]
-  View<T> near_logits = {};  ///< the shape of near_logits
-  View<T> far_logits = {};   ///< the shape of far_logits
+  ViewMember<T> q = {};            ///< [B, Hq, Nq, D]
+  ViewMember<T> k = {};            ///< [B, Hk, Nk, D]
+  ViewMember<T> v = {};            ///< [B, Hk, Nk, Dv]
+  ViewMember<T> near_logits = {};  ///< the shape of near_logits
+  ViewMember<T> far_logits = {};   ///< the shape of far_logits
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -114,12 +104,12 @@ struct FmmGrads {
 /// The gradients of FMM attention if one of its terms is a delta rule.
 template <class T>
 struct FmmDeltaGrads {
-  View<T> q = {};            ///< [B, Hq, Nq, D]
-  View<T> k = {};            ///< [B, Hk, Nk, D]
-  View<T> v = {};            ///< [B, Hk, Nk, Dv]
-  View<T> beta = {};         ///< [B, Hk, Nk, 1]
-  View<T> near_logits = {};  ///< the shape of near_logits
-  View<T> far_logits = {};   ///< the shape of far_logits
+  ViewMember<T> q = {};            ///< [B, Hq, Nq, D]
+  ViewMember<T> k = {};            ///< [B, Hk, Nk, D]
+  ViewMember<T> v = {};            ///< [B, Hk, Nk, Dv]
+  ViewMember<T> beta = {};         ///< [B, Hk, Nk, 1]
+  ViewMember<T> near_logits = {};  ///< the shape of near_logits
+  ViewMember<T> far_logits = {};   ///< the shape of far_logits
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -136,10 +126,10 @@ struct FmmDeltaGrads {
 /// The gradients of Performer attention.
 template <class T>
 struct PerformerGrads {
-  View<T> q = {};           ///< [B, Hq, Nq, D]
-  View<T> k = {};           ///< [B, Hk, Nk, D]
-  View<T> v = {};           ///< [B, Hk, Nk, Dv]
-  View<T> projection = {};  ///< [1, 1, R, D], summed over batch and heads
+  ViewMember<T> q = {};           ///< [B, Hq, Nq, D]
+  ViewMember<T> k = {};           ///< [B, Hk, Nk, D]
+  ViewMember<T> v = {};           ///< [B, Hk, Nk, Dv]
+  ViewMember<T> projection = {};  ///< [1, 1, R, D], summed over batch and heads
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -154,10 +144,10 @@ struct PerformerGrads {
 /// The gradients of FSAT attention.
 template <class T>
 struct FsatGrads {
-  View<T> q = {};         ///< [B, Hq, L, D]
-  View<T> k = {};         ///< [B, Hk, L, D]
-  View<T> v = {};         ///< [B, Hk, L, Dv]
-  View<T> dominant = {};  ///< [B, Hq, L, M]
+  ViewMember<T> q = {};         ///< [B, Hq, L, D]
+  ViewMember<T> k = {};         ///< [B, Hk, L, D]
+  ViewMember<T> v = {};         ///< [B, Hk, L, Dv]
+  ViewMember<T> dominant = {};  ///< [B, Hq, L, M]
 
   /// Calls visit(name, tensor) for every member.
   template <class F>

@@ -7,9 +7,9 @@
 #pragma once
 
 #include <concepts>
-#include <span>
 #include <type_traits>
 
+#include "fovea/core/members.hpp"
 #include "fovea/core/scalar.hpp"
 #include "fovea/core/view.hpp"
 
@@ -20,31 +20,32 @@ FOVEA_NAMESPACE_BEGIN
 /// tensors of 16 bits.
 template <class T>
 struct SoftmaxInputs {
-  View<const T> q = {};  ///< [B, Hq, Nq, D]
+  ViewMember<const T> q = {};  ///< [B, Hq, Nq, D]
   /// [B, Hk, Nk, D], where Hk divides Hq: query head h reads key head h / (Hq / Hk).
-  View<const T> k = {};
-  View<const T> v = {};  ///< [B, Hk, Nk, Dv]
-  /// [B]: batch entry b has the keys [0, key_lengths[b]). Empty: it has all Nk keys.
-  std::span<const Index> key_lengths = {};
+  ViewMember<const T> k = {};
+  ViewMember<const T> v = {};  ///< [B, Hk, Nk, Dv]
+  /// [B], integers of 32 or 64 bits, as all lengths and ends of sequences: batch entry b has the
+  /// keys [0, key_lengths[b]). Empty: it has all Nk keys.
+  IndexSpan key_lengths = {};
   /// [S + 1], ascending from 0 to Nq, with B = 1: sequence s has the query rows [cu_seqlens_q[s],
   /// cu_seqlens_q[s + 1]). Empty: the sequences are not packed.
-  std::span<const Index> cu_seqlens_q = {};
+  IndexSpan cu_seqlens_q = {};
   /// [S + 1]: the same for the rows of k and v. Empty: cu_seqlens_q holds for them, too.
-  std::span<const Index> cu_seqlens_k = {};
+  IndexSpan cu_seqlens_k = {};
   /// [B], or [S] if the sequences are packed: the position of query row 0 of each, in place of what
   /// the alignment of the options says. It may be any position: negative, or behind the last key.
-  std::span<const Index> first_positions = {};
+  IndexSpan first_positions = {};
   /// [B, Hq, Nq, Nk], each of which may be 1 instead: added to the logits. -infinity hides the
   /// pair. There may be fewer columns than keys, as long as key_lengths hide the keys behind them.
-  View<const Compute<T>> bias = {};
+  ViewMember<const Compute<T>> bias = {};
   /// [B, Hq, Nq, Nk], each of which may be 1 instead, or fewer columns as in bias: false hides the
   /// pair.
-  View<const bool> mask = {};
+  ViewMember<const bool> mask = {};
   /// [Hq]: slope |i - j| is subtracted from the logits (ALiBi; Press, Smith and Lewis 2022).
-  std::span<const Compute<T>> alibi_slopes = {};
+  SpanMember<const Compute<T>> alibi_slopes = {};
   /// [Hq]: one more logit for each row, which has no value: it takes probability, and counts in
   /// lse.
-  std::span<const Compute<T>> sink = {};
+  SpanMember<const Compute<T>> sink = {};
 
   /// Calls visit(name, tensor) for every View and every span of numbers.
   template <class F>
@@ -62,13 +63,13 @@ struct SoftmaxInputs {
 /// What linear attention reads: q, k, v, and where sequences begin and end, as in SoftmaxInputs.
 template <class T>
 struct LinearInputs {
-  View<const T> q = {};                         ///< [B, Hq, Nq, D]
-  View<const T> k = {};                         ///< [B, Hk, Nk, D]
-  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};      ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
-  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
+  ViewMember<const T> q = {};      ///< [B, Hq, Nq, D]
+  ViewMember<const T> k = {};      ///< [B, Hk, Nk, D]
+  ViewMember<const T> v = {};      ///< [B, Hk, Nk, Dv]
+  IndexSpan key_lengths = {};      ///< [B], or empty
+  IndexSpan cu_seqlens_q = {};     ///< [S + 1], or empty
+  IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
+  IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -82,16 +83,16 @@ struct LinearInputs {
 /// What the delta rule reads: what linear attention reads, and beta.
 template <class T>
 struct DeltaInputs {
-  View<const T> q = {};                         ///< [B, Hq, Nq, D]
-  View<const T> k = {};                         ///< [B, Hk, Nk, D]
-  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};      ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
-  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
+  ViewMember<const T> q = {};      ///< [B, Hq, Nq, D]
+  ViewMember<const T> k = {};      ///< [B, Hk, Nk, D]
+  ViewMember<const T> v = {};      ///< [B, Hk, Nk, Dv]
+  IndexSpan key_lengths = {};      ///< [B], or empty
+  IndexSpan cu_seqlens_q = {};     ///< [S + 1], or empty
+  IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
+  IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [B, Hk, Nk, 1]: the rate at which each token is written, finite and at least 0. It must be
   /// given.
-  View<const Compute<T>> beta = {};
+  ViewMember<const Compute<T>> beta = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -106,18 +107,18 @@ struct DeltaInputs {
 /// What FMM attention reads if all its terms are feature maps.
 template <class T>
 struct FmmInputs {
-  View<const T> q = {};                         ///< [B, Hq, Nq, D]
-  View<const T> k = {};                         ///< [B, Hk, Nk, D]
-  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};      ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
-  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
+  ViewMember<const T> q = {};      ///< [B, Hq, Nq, D]
+  ViewMember<const T> k = {};      ///< [B, Hk, Nk, D]
+  ViewMember<const T> v = {};      ///< [B, Hk, Nk, Dv]
+  IndexSpan key_lengths = {};      ///< [B], or empty
+  IndexSpan cu_seqlens_q = {};     ///< [S + 1], or empty
+  IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
+  IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [1, Hq, 1, Dv], where Hq and Dv may be 1 instead: the near field has the weight
   /// sigmoid(near_logits). Not given: the weight 1.
-  View<const Compute<T>> near_logits = {};
+  ViewMember<const Compute<T>> near_logits = {};
   /// The same for the far field.
-  View<const Compute<T>> far_logits = {};
+  ViewMember<const Compute<T>> far_logits = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -133,16 +134,16 @@ struct FmmInputs {
 /// What FMM attention reads if one of its terms is a delta rule.
 template <class T>
 struct FmmDeltaInputs {
-  View<const T> q = {};                         ///< [B, Hq, Nq, D]
-  View<const T> k = {};                         ///< [B, Hk, Nk, D]
-  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};      ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
-  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
-  View<const Compute<T>> beta = {};             ///< as in DeltaInputs
-  View<const Compute<T>> near_logits = {};      ///< as in FmmInputs
-  View<const Compute<T>> far_logits = {};       ///< as in FmmInputs
+  ViewMember<const T> q = {};                     ///< [B, Hq, Nq, D]
+  ViewMember<const T> k = {};                     ///< [B, Hk, Nk, D]
+  ViewMember<const T> v = {};                     ///< [B, Hk, Nk, Dv]
+  IndexSpan key_lengths = {};                     ///< [B], or empty
+  IndexSpan cu_seqlens_q = {};                    ///< [S + 1], or empty
+  IndexSpan cu_seqlens_k = {};                    ///< [S + 1], or empty
+  IndexSpan first_positions = {};                 ///< as in SoftmaxInputs, or empty
+  ViewMember<const Compute<T>> beta = {};         ///< as in DeltaInputs
+  ViewMember<const Compute<T>> near_logits = {};  ///< as in FmmInputs
+  ViewMember<const Compute<T>> far_logits = {};   ///< as in FmmInputs
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -159,16 +160,16 @@ struct FmmDeltaInputs {
 /// What Performer attention reads: what linear attention reads, and the projection.
 template <class T>
 struct PerformerInputs {
-  View<const T> q = {};                         ///< [B, Hq, Nq, D]
-  View<const T> k = {};                         ///< [B, Hk, Nk, D]
-  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};      ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
-  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
+  ViewMember<const T> q = {};      ///< [B, Hq, Nq, D]
+  ViewMember<const T> k = {};      ///< [B, Hk, Nk, D]
+  ViewMember<const T> v = {};      ///< [B, Hk, Nk, Dv]
+  IndexSpan key_lengths = {};      ///< [B], or empty
+  IndexSpan cu_seqlens_q = {};     ///< [S + 1], or empty
+  IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
+  IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [1, 1, R, D]: the projection W of all heads, R random features (draw_projection draws one;
   /// an Eigen matrix [R, D] will do). It must be given.
-  View<const Compute<T>> projection = {};
+  ViewMember<const Compute<T>> projection = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -183,16 +184,16 @@ struct PerformerInputs {
 /// What attention over lists of keys reads.
 template <class T>
 struct IndexedInputs {
-  View<const T> q = {};                         ///< [B, Hq, Nq, D]
-  View<const T> k = {};                         ///< [B, Hk, Nk, D]
-  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};      ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
-  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
+  ViewMember<const T> q = {};      ///< [B, Hq, Nq, D]
+  ViewMember<const T> k = {};      ///< [B, Hk, Nk, D]
+  ViewMember<const T> v = {};      ///< [B, Hk, Nk, Dv]
+  IndexSpan key_lengths = {};      ///< [B], or empty
+  IndexSpan cu_seqlens_q = {};     ///< [S + 1], or empty
+  IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
+  IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [B, Hq, Nq, K]: the keys of each row, strictly ascending, and -1 behind the last one. It must
   /// be given.
-  View<const Index> indices = {};
+  ViewMember<const Index> indices = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -207,16 +208,16 @@ struct IndexedInputs {
 /// What Smart Bird attention reads.
 template <class T>
 struct SmartBirdInputs {
-  View<const T> q = {};                         ///< [B, Hq, Nq, D]
-  View<const T> k = {};                         ///< [B, Hk, Nk, D]
-  View<const T> v = {};                         ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};      ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
-  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
-  View<const Compute<T>> sketch_q = {};         ///< as in SketchInputs
-  View<const Compute<T>> sketch_k = {};         ///< as in SketchInputs
-  View<const Compute<T>> draws = {};            ///< as in SketchInputs
+  ViewMember<const T> q = {};                  ///< [B, Hq, Nq, D]
+  ViewMember<const T> k = {};                  ///< [B, Hk, Nk, D]
+  ViewMember<const T> v = {};                  ///< [B, Hk, Nk, Dv]
+  IndexSpan key_lengths = {};                  ///< [B], or empty
+  IndexSpan cu_seqlens_q = {};                 ///< [S + 1], or empty
+  IndexSpan cu_seqlens_k = {};                 ///< [S + 1], or empty
+  IndexSpan first_positions = {};              ///< as in SoftmaxInputs, or empty
+  ViewMember<const Compute<T>> sketch_q = {};  ///< as in SketchInputs
+  ViewMember<const Compute<T>> sketch_k = {};  ///< as in SketchInputs
+  ViewMember<const Compute<T>> draws = {};     ///< as in SketchInputs
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -235,15 +236,15 @@ struct SmartBirdInputs {
 template <class T>
 struct SketchInputs {
   /// [B, 1, Nq, d]: queries of the sketch that chooses keys. They must be given.
-  View<const T> sketch_q = {};
+  ViewMember<const T> sketch_q = {};
   /// [B, 1, Nk, d]: keys of the sketch. They must be given.
-  View<const T> sketch_k = {};
-  std::span<const Index> key_lengths = {};      ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};     ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};     ///< [S + 1], or empty
-  std::span<const Index> first_positions = {};  ///< as in SoftmaxInputs, or empty
+  ViewMember<const T> sketch_k = {};
+  IndexSpan key_lengths = {};      ///< [B], or empty
+  IndexSpan cu_seqlens_q = {};     ///< [S + 1], or empty
+  IndexSpan cu_seqlens_k = {};     ///< [S + 1], or empty
+  IndexSpan first_positions = {};  ///< as in SoftmaxInputs, or empty
   /// [B, Hq, Nq, Nk] in (0, 1): draws to use in place of those that are made of the seed; optional.
-  View<const T> draws = {};
+  ViewMember<const T> draws = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -257,19 +258,19 @@ struct SketchInputs {
 /// What FSAT attention reads.
 template <class T>
 struct FsatInputs {
-  View<const T> q = {};                      ///< [B, Hq, L, D]
-  View<const T> k = {};                      ///< [B, Hk, L, D]
-  View<const T> v = {};                      ///< [B, Hk, L, Dv]
-  std::span<const Index> key_lengths = {};   ///< [B], or empty
-  std::span<const Index> cu_seqlens_q = {};  ///< [S + 1], or empty
-  std::span<const Index> cu_seqlens_k = {};  ///< [S + 1], or empty
+  ViewMember<const T> q = {};   ///< [B, Hq, L, D]
+  ViewMember<const T> k = {};   ///< [B, Hk, L, D]
+  ViewMember<const T> v = {};   ///< [B, Hk, L, Dv]
+  IndexSpan key_lengths = {};   ///< [B], or empty
+  IndexSpan cu_seqlens_q = {};  ///< [S + 1], or empty
+  IndexSpan cu_seqlens_k = {};  ///< [S + 1], or empty
   /// [B, Hq, L, M]: the queries that are most likely to attend to each key, as real numbers (Ibar
   /// of FSAT, eq. 9). It must be given.
-  View<const Compute<T>> dominant = {};
+  ViewMember<const Compute<T>> dominant = {};
   /// [B, Hq, L, M], optional: the query that each slot of a key has its random edge from, in place
   /// of the draws, at least 0 and before the sequence's end. It is read if options.edges has random
   /// ones.
-  View<const Index> random = {};
+  ViewMember<const Index> random = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -287,9 +288,9 @@ namespace detail {
 /// Inputs of some family, for tensors of T.
 template <class In, class T>
 concept InputsFor = std::is_aggregate_v<In> && requires(const In& inputs) {
-  requires std::same_as<decltype(inputs.q), View<const T>>;
-  requires std::same_as<decltype(inputs.k), View<const T>>;
-  requires std::same_as<decltype(inputs.v), View<const T>>;
+  requires std::same_as<decltype(inputs.q), ViewMember<const T>>;
+  requires std::same_as<decltype(inputs.k), ViewMember<const T>>;
+  requires std::same_as<decltype(inputs.v), ViewMember<const T>>;
   inputs.for_each_tensor([](const char*, const auto&) {});
 };
 

@@ -3,8 +3,8 @@
 /// What a forward pass writes beside the output, for each family.
 #pragma once
 
+#include "fovea/core/members.hpp"
 #include "fovea/core/scalar.hpp"
-#include "fovea/core/view.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -14,7 +14,7 @@ template <class T>
 struct SoftmaxSaved {
   /// [B, Hq, Nq, 1]: the natural logarithm of the row's sum of exp(logit), or -infinity if the row
   /// sees no key. However large it is, its rounding costs the gradients no digits.
-  View<Compute<T>> lse = {};
+  ViewMember<Compute<T>> lse = {};
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -33,9 +33,9 @@ using FsatSaved = SoftmaxSaved<T>;
 /// What Smart Bird attention saves. A member is written only if it is given a tensor.
 template <class T>
 struct SmartBirdSaved {
-  View<Compute<T>> lse = {};  ///< as in SoftmaxSaved
+  ViewMember<Compute<T>> lse = {};  ///< as in SoftmaxSaved
   /// [B, Hq, Nq, K]: the keys that were chosen for each row, ascending, and -1 behind the last one.
-  View<Index> indices = {};
+  ViewMember<Index> indices = {};
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -50,8 +50,8 @@ struct SmartBirdSaved {
 /// same bits.
 template <class T>
 struct FmmSaved {
-  View<Compute<T>> near_out = {};  ///< [B, Hq, Nq, Dv]: the output of the near field alone
-  View<Compute<T>> near_lse = {};  ///< [B, Hq, Nq, 1]: its lse, as in SoftmaxSaved
+  ViewMember<Compute<T>> near_out = {};  ///< [B, Hq, Nq, Dv]: the output of the near field alone
+  ViewMember<Compute<T>> near_lse = {};  ///< [B, Hq, Nq, 1]: its lse, as in SoftmaxSaved
 
   /// Calls visit(name, tensor) for every member.
   template <class F>

@@ -94,10 +94,10 @@ class Sequences {
   Index keys_;
   CausalAlignment alignment_;
   bool are_alike_ = true;
-  std::span<const Index> first_positions_;
-  std::span<const Index> key_lengths_;
-  std::span<const Index> cu_q_;
-  std::span<const Index> cu_k_;
+  IndexSpan first_positions_;
+  IndexSpan key_lengths_;
+  IndexSpan cu_q_;
+  IndexSpan cu_k_;
 };
 
 /// One piece of work: a head of a sequence, and which of its parts.

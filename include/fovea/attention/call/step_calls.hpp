@@ -28,40 +28,37 @@ Index new_tokens(const In& inputs) {
 
 }  // namespace detail
 
-/// The calls of `step` for a decoder `D` of the scalar T that derives from this class. `D` has, for
+/// The call of `step` for a decoder `D` of the scalar T that derives from this class. `D` has, for
 /// this class, `run_step(inputs, out, saved, executor)`, which documents what is read and thrown.
 /// \tparam Inputs the operator's Inputs<T>
 /// \tparam Saved the operator's Saved<T>
 template <class D, class T, class Inputs, class Saved>
 class StepCalls {
  public:
-  /// Computes attention for the last n positions, on the calling thread. If the inputs have k and
-  /// v, these are appended first.
+  /// Computes attention for the last n positions: `step(inputs, out)` on the calling thread,
+  /// `step(inputs, out, saved)`, `step(inputs, out, executor)` or `step(inputs, out, saved,
+  /// executor)`, as `forward` does. If the inputs have k and v, these are appended first.
   /// \param inputs q [B, Hq, n, D], and the rest as in `forward`, where Nk is the length after
   /// appending
   /// \param out [B, Hq, n, Dv]: every element is written
-  template <class Out>
-  void step(const Inputs& inputs, Out&& out) {
-    step(inputs, View<T>(out), Saved{}, Serial{});
-  }
-
-  /// Does the same, and saves what `saved` has tensors for, as in `forward`.
-  template <class Out>
-  void step(const Inputs& inputs, Out&& out, const Saved& saved) {
-    step(inputs, View<T>(out), saved, Serial{});
-  }
-
-  /// Does the same with an executor, as in `forward`.
-  template <class Out, class E>
-  requires(!std::convertible_to<E, Saved>) void step(const Inputs& inputs, Out&& out,
-                                                     E&& executor) {
-    step(inputs, View<T>(out), Saved{}, executor);
-  }
-
-  /// Does the same with an executor, and saves what `saved` has tensors for.
-  template <class Out, class E>
-  void step(const Inputs& inputs, Out&& out, const Saved& saved, E&& executor) {
-    static_cast<D&>(*this).run_step(inputs, View<T>(out), saved, for_call(executor));
+  template <class Out, class S = Saved, class E = Serial>
+  void step(const Inputs& inputs, Out&& out, S&& saved = {}, E&& executor = {}) {
+    static_assert(
+        detail::OutputOf<Out, T>,
+        "fovea: out is a tensor of the decoder's scalar type that can be written: an Eigen "
+        "tensor of rank 4, an Eigen matrix or a fovea::View, which is neither const nor "
+        "an expression");
+    if constexpr (!detail::OutputOf<Out, T>) {
+      return;
+    } else if constexpr (std::convertible_to<S, Saved>) {
+      static_cast<D&>(*this).run_step(inputs, View<T>(out), saved, for_call(executor));
+    } else {
+      static_assert(
+          std::same_as<E, Serial>,
+          "fovea: write step(inputs, out, saved, executor), where saved is the Saved<T> of "
+          "this operator and scalar");
+      static_cast<D&>(*this).run_step(inputs, View<T>(out), Saved{}, for_call(saved));
+    }
   }
 
  protected:

@@ -12,9 +12,9 @@ FOVEA_NAMESPACE_BEGIN
 /// What a decoder under the delta rule takes for n new tokens.
 template <class T>
 struct DeltaTokens {
-  View<const T> k;              ///< keys, [B, Hk, n, D]
-  View<const T> v;              ///< values, [B, Hk, n, Dv]
-  View<const Compute<T>> beta;  ///< rates, [B, Hk, n, 1], finite and at least 0
+  ViewMember<const T> k;              ///< keys, [B, Hk, n, D]
+  ViewMember<const T> v;              ///< values, [B, Hk, n, Dv]
+  ViewMember<const Compute<T>> beta;  ///< rates, [B, Hk, n, 1], finite and at least 0
 };
 
 /// Checks the rates of the delta rule: [B, Hk, Nk, 1], finite and at least 0 where a token is

@@ -10,6 +10,7 @@
 #include "fovea/attention/call/head_matrix.hpp"
 #include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/attention/linformer/tensors.hpp"
+#include "fovea/core/index_span.hpp"
 #include "fovea/kernels/layers/table.hpp"
 #include "fovea/patterns/pattern.hpp"
 #include "fovea/simd/padding.hpp"
@@ -45,7 +46,7 @@ class LinformerProjection {
   static constexpr Index kHeadsAtOnce = 4;
 
   /// \param key_lengths of the call, which must outlive this object
-  LinformerProjection(const LinformerShape& shape, std::span<const Index> key_lengths)
+  LinformerProjection(const LinformerShape& shape, IndexSpan key_lengths)
       : shape_(shape), key_lengths_(key_lengths) {}
 
   /// Elements of scratch of one worker, a multiple of a cache line.
@@ -293,7 +294,7 @@ class LinformerProjection {
   }
 
   LinformerShape shape_;
-  std::span<const Index> key_lengths_;
+  IndexSpan key_lengths_;
 };
 
 FOVEA_NAMESPACE_END

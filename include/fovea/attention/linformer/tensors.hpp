@@ -10,19 +10,19 @@ FOVEA_NAMESPACE_BEGIN
 /// What Linformer attention reads.
 template <std::floating_point T>
 struct LinformerInputs {
-  View<const T> q = {};                     ///< [B, Hq, Nq, D]
-  View<const T> k = {};                     ///< [B, Hk, Nk, D]
-  View<const T> v = {};                     ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};  ///< [B], or empty
+  ViewMember<const T> q = {};  ///< [B, Hq, Nq, D]
+  ViewMember<const T> k = {};  ///< [B, Hk, Nk, D]
+  ViewMember<const T> v = {};  ///< [B, Hk, Nk, Dv]
+  IndexSpan key_lengths = {};  ///< [B], or empty
   /// Must be empty: the projections are of one length.
-  std::span<const Index> cu_seqlens_q = {};
-  std::span<const Index> cu_seqlens_k = {};  ///< must be empty, too
+  IndexSpan cu_seqlens_q = {};
+  IndexSpan cu_seqlens_k = {};  ///< must be empty, too
   /// E, [1, 1, P, Nk] for all heads or [1, Hk, P, Nk]: row p of E k is key p of every query. It
   /// must be given. A matrix [P, Nk] will do.
-  View<const T> key_projection = {};
+  ViewMember<const T> key_projection = {};
   /// F, the same for the values, with as many rows as E. It may have other heads: one for all where
   /// E has one for each, or the other way round.
-  View<const T> value_projection = {};
+  ViewMember<const T> value_projection = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -39,9 +39,9 @@ struct LinformerInputs {
 /// both projected tensors are given, the backward pass does not project again.
 template <std::floating_point T>
 struct LinformerSaved {
-  View<T> lse = {};               ///< [B, Hq, Nq, 1]: as in SoftmaxSaved, over the P projected keys
-  View<T> projected_keys = {};    ///< [B, Hk, P, D]: E k
-  View<T> projected_values = {};  ///< [B, Hk, P, Dv]: F v
+  ViewMember<T> lse = {};  ///< [B, Hq, Nq, 1]: as in SoftmaxSaved, over the P projected keys
+  ViewMember<T> projected_keys = {};    ///< [B, Hk, P, D]: E k
+  ViewMember<T> projected_values = {};  ///< [B, Hk, P, Dv]: F v
 
   /// Whether both projected tensors are given.
   bool has_projected() const { return !projected_keys.is_none() && !projected_values.is_none(); }
@@ -58,11 +58,12 @@ struct LinformerSaved {
 /// The gradients of Linformer attention.
 template <std::floating_point T>
 struct LinformerGrads {
-  View<T> q = {};                 ///< [B, Hq, Nq, D]
-  View<T> k = {};                 ///< [B, Hk, Nk, D]
-  View<T> v = {};                 ///< [B, Hk, Nk, Dv]
-  View<T> key_projection = {};    ///< the shape of E: summed over batch, and heads that share it
-  View<T> value_projection = {};  ///< the shape of F, likewise
+  ViewMember<T> q = {};  ///< [B, Hq, Nq, D]
+  ViewMember<T> k = {};  ///< [B, Hk, Nk, D]
+  ViewMember<T> v = {};  ///< [B, Hk, Nk, Dv]
+  ViewMember<T> key_projection =
+      {};  ///< the shape of E: summed over batch, and heads that share it
+  ViewMember<T> value_projection = {};  ///< the shape of F, likewise
 
   /// Calls visit(name, tensor) for every member.
   template <class F>

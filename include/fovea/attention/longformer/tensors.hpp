@@ -4,8 +4,6 @@
 /// and the projections of the rows of global positions.
 #pragma once
 
-#include <span>
-
 #include "fovea/attention/call/grads.hpp"
 #include "fovea/attention/call/inputs.hpp"
 #include "fovea/core/error.hpp"
@@ -15,22 +13,22 @@ FOVEA_NAMESPACE_BEGIN
 /// What Longformer attention reads; everything but q, k and v is optional.
 template <class T>
 struct LongformerInputs {
-  View<const T> q = {};                           ///< [B, Hq, Nq, D]
-  View<const T> k = {};                           ///< [B, Hk, Nk, D]
-  View<const T> v = {};                           ///< [B, Hk, Nk, Dv]
-  std::span<const Index> key_lengths = {};        ///< as in SoftmaxInputs
-  std::span<const Index> cu_seqlens_q = {};       ///< as in SoftmaxInputs
-  std::span<const Index> cu_seqlens_k = {};       ///< as in SoftmaxInputs
-  std::span<const Index> first_positions = {};    ///< as in SoftmaxInputs
-  View<const Compute<T>> bias = {};               ///< as in SoftmaxInputs
-  View<const bool> mask = {};                     ///< as in SoftmaxInputs
-  std::span<const Compute<T>> alibi_slopes = {};  ///< as in SoftmaxInputs
-  std::span<const Compute<T>> sink = {};          ///< as in SoftmaxInputs
+  ViewMember<const T> q = {};                      ///< [B, Hq, Nq, D]
+  ViewMember<const T> k = {};                      ///< [B, Hk, Nk, D]
+  ViewMember<const T> v = {};                      ///< [B, Hk, Nk, Dv]
+  IndexSpan key_lengths = {};                      ///< as in SoftmaxInputs
+  IndexSpan cu_seqlens_q = {};                     ///< as in SoftmaxInputs
+  IndexSpan cu_seqlens_k = {};                     ///< as in SoftmaxInputs
+  IndexSpan first_positions = {};                  ///< as in SoftmaxInputs
+  ViewMember<const Compute<T>> bias = {};          ///< as in SoftmaxInputs
+  ViewMember<const bool> mask = {};                ///< as in SoftmaxInputs
+  SpanMember<const Compute<T>> alibi_slopes = {};  ///< as in SoftmaxInputs
+  SpanMember<const Compute<T>> sink = {};          ///< as in SoftmaxInputs
   /// [B, Hq, Nq, D]: what the rows of global positions have in place of q; other rows of it are not
   /// read. It goes with global_k and global_v: all three are given, or none is.
-  View<const T> global_q = {};
-  View<const T> global_k = {};  ///< [B, Hk, Nk, D]: what those rows read in place of k
-  View<const T> global_v = {};  ///< [B, Hk, Nk, Dv]: what those rows read in place of v
+  ViewMember<const T> global_q = {};
+  ViewMember<const T> global_k = {};  ///< [B, Hk, Nk, D]: what those rows read in place of k
+  ViewMember<const T> global_v = {};  ///< [B, Hk, Nk, Dv]: what those rows read in place of v
 
   /// Calls visit(name, tensor) for every View and every span of numbers.
   template <class F>
@@ -85,14 +83,14 @@ struct LongformerInputs {
 /// global positions have projections of their own.
 template <class T>
 struct LongformerGrads {
-  View<T> q = {};          ///< [B, Hq, Nq, D]
-  View<T> k = {};          ///< [B, Hk, Nk, D]
-  View<T> v = {};          ///< [B, Hk, Nk, Dv]
-  View<T> bias = {};       ///< as in SoftmaxGrads
-  std::span<T> sink = {};  ///< [Hq]
-  View<T> global_q = {};   ///< [B, Hq, Nq, D]: 0 in rows that are not global
-  View<T> global_k = {};   ///< [B, Hk, Nk, D]
-  View<T> global_v = {};   ///< [B, Hk, Nk, Dv]
+  ViewMember<T> q = {};         ///< [B, Hq, Nq, D]
+  ViewMember<T> k = {};         ///< [B, Hk, Nk, D]
+  ViewMember<T> v = {};         ///< [B, Hk, Nk, Dv]
+  ViewMember<T> bias = {};      ///< as in SoftmaxGrads
+  SpanMember<T> sink = {};      ///< [Hq]
+  ViewMember<T> global_q = {};  ///< [B, Hq, Nq, D]: 0 in rows that are not global
+  ViewMember<T> global_k = {};  ///< [B, Hk, Nk, D]
+  ViewMember<T> global_v = {};  ///< [B, Hk, Nk, Dv]
 
   /// Those of what all rows read if there is one set of projections.
   constexpr SoftmaxGrads<T> shared() const { return {q, k, v, bias, sink}; }

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 
 #include "fovea/attention/call/logit_scale.hpp"
 #include "fovea/attention/call/scratch_tensor.hpp"
 #include "fovea/attention/nystroem/pseudo_inverse.hpp"
 #include "fovea/attention/nystroem/tensors.hpp"
 #include "fovea/attention/softmax/dense.hpp"
+#include "fovea/core/index_span.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -26,8 +26,8 @@ class NystroemProducts {
   /// \param options checked   \param saved its landmark tensors hold W
   /// \param memory that of the call
   template <class Memory>
-  NystroemProducts(const AttentionShape& of, std::span<const Index> lengths,
-                   const NystroemOptions& options, const NystroemSaved<T>& saved, Memory&& memory)
+  NystroemProducts(const AttentionShape& of, IndexSpan lengths, const NystroemOptions& options,
+                   const NystroemSaved<T>& saved, Memory&& memory)
       : shape(of),
         scale(detail::logit_scale<T>(options.scale, shape.width)),
         inverse(options.landmarks, options.iterations),
@@ -42,8 +42,9 @@ class NystroemProducts {
         norms_({1, 1, head_count(), 1}, memory),
         identity_({1, 1, options.landmarks, options.landmarks}, memory),
         hidden_(lengths.empty() ? Shape{} : Shape{shape.batch, 1, shape.queries, 1}, memory),
-        lse_(own_lse_.view().is_none() ? saved.landmark_lse : own_lse_.view()),
-        values_(own_values_.view().is_none() ? saved.landmark_values : own_values_.view()) {}
+        lse_(own_lse_.view().is_none() ? View<T>(saved.landmark_lse) : own_lse_.view()),
+        values_(own_values_.view().is_none() ? View<T>(saved.landmark_values)
+                                             : own_values_.view()) {}
 
   NystroemProducts(const NystroemProducts&) = delete;
   NystroemProducts& operator=(const NystroemProducts&) = delete;
@@ -216,7 +217,7 @@ class NystroemProducts {
     }
   }
 
-  std::span<const Index> lengths_;
+  IndexSpan lengths_;
   NystroemOptions options_;
   ScratchTensor<T> q_means_;     // [B, Hq, m, D]
   ScratchTensor<T> k_means_;     // [B, Hq, m, D]

@@ -24,9 +24,9 @@ using NystroemGrads = LinearGrads<T>;
 /// landmarks are given, the backward pass does not read all keys for them again.
 template <std::floating_point T>
 struct NystroemSaved {
-  View<T> lse = {};              ///< [B, Hq, Nq, 1]: as in SoftmaxSaved, over the m landmarks
-  View<T> landmark_lse = {};     ///< [B, Hq, m, 1]: of the landmarks of q, over all keys
-  View<T> landmark_values = {};  ///< [B, Hq, m, Dv]: what the landmarks of q attend to
+  ViewMember<T> lse = {};              ///< [B, Hq, Nq, 1]: as in SoftmaxSaved, over the m landmarks
+  ViewMember<T> landmark_lse = {};     ///< [B, Hq, m, 1]: of the landmarks of q, over all keys
+  ViewMember<T> landmark_values = {};  ///< [B, Hq, m, Dv]: what the landmarks of q attend to
 
   /// Whether both tensors of the landmarks are given.
   bool has_landmarks() const { return !landmark_lse.is_none() && !landmark_values.is_none(); }

@@ -6,10 +6,9 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <span>
 
+#include "fovea/core/members.hpp"
 #include "fovea/core/philox.hpp"
-#include "fovea/core/view.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -46,13 +45,13 @@ struct ReformerOptions {
 /// What Reformer attention reads.
 template <class T>
 struct ReformerInputs {
-  View<const T> qk = {};  ///< [B, H, N, D]: queries, and before they are normalised keys
-  View<const T> v = {};   ///< [B, H, N, Dv]
+  ViewMember<const T> qk = {};  ///< [B, H, N, D]: queries, and before they are normalised keys
+  ViewMember<const T> v = {};   ///< [B, H, N, Dv]
   /// [B]: batch entry b has the rows [0, key_lengths[b]), of qk and v alike. Empty: it has all N.
-  std::span<const Index> key_lengths = {};
+  IndexSpan key_lengths = {};
   /// [1, rounds, D, buckets / 2], optional: the projections whose products rows are hashed by, in
   /// place of those that are drawn.
-  View<const T> projection = {};
+  ViewMember<const T> projection = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -68,10 +67,10 @@ template <class T>
 struct ReformerSaved {
   /// [B, H, N, 1]: the natural logarithm of the row's sum of exp(logit) over the candidates of all
   /// rounds; -infinity from a key length on.
-  View<T> lse = {};
+  ViewMember<T> lse = {};
   /// [B, H, N, rounds]: that of each round. A backward pass that is given it does not compute it
   /// again; the gradients have the same bits.
-  View<T> round_lse = {};
+  ViewMember<T> round_lse = {};
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -85,8 +84,8 @@ struct ReformerSaved {
 /// differentiated.
 template <class T>
 struct ReformerGrads {
-  View<T> qk = {};  ///< [B, H, N, D]: as queries and, through their normalisation, as keys
-  View<T> v = {};   ///< [B, H, N, Dv]
+  ViewMember<T> qk = {};  ///< [B, H, N, D]: as queries and, through their normalisation, as keys
+  ViewMember<T> v = {};   ///< [B, H, N, Dv]
 
   /// Calls visit(name, tensor) for every member.
   template <class F>

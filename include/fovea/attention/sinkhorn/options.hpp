@@ -7,7 +7,6 @@
 #include <concepts>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "fovea/attention/call/check.hpp"
@@ -47,16 +46,16 @@ struct SinkhornOptions {
 /// What Sinkhorn attention reads.
 template <class T>
 struct SinkhornInputs {
-  View<const T> q = {};  ///< [B, Hq, N, D]
+  ViewMember<const T> q = {};  ///< [B, Hq, N, D]
   /// [B, Hk, N, D], where Hk divides Hq: query head h reads key head h / (Hq / Hk).
-  View<const T> k = {};
-  View<const T> v = {};  ///< [B, Hk, N, Dv]
+  ViewMember<const T> k = {};
+  ViewMember<const T> v = {};  ///< [B, Hk, N, Dv]
   /// [B]: batch entry b has the rows [0, key_lengths[b]) of q, k and v, a multiple of the block.
   /// Empty: it has all N.
-  std::span<const Index> key_lengths = {};
+  IndexSpan key_lengths = {};
   /// [B, Hk, N / b, N / b]: the sorting logits R, of each block of queries (its row) and block of
   /// keys. They must be given.
-  View<const T> sorting = {};
+  ViewMember<const T> sorting = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -71,10 +70,10 @@ struct SinkhornInputs {
 /// The gradients of Sinkhorn attention.
 template <class T>
 struct SinkhornGrads {
-  View<T> q = {};        ///< [B, Hq, N, D]
-  View<T> k = {};        ///< [B, Hk, N, D]
-  View<T> v = {};        ///< [B, Hk, N, Dv]
-  View<T> sorting = {};  ///< [B, Hk, N / b, N / b]
+  ViewMember<T> q = {};        ///< [B, Hq, N, D]
+  ViewMember<T> k = {};        ///< [B, Hk, N, D]
+  ViewMember<T> v = {};        ///< [B, Hk, N, Dv]
+  ViewMember<T> sorting = {};  ///< [B, Hk, N / b, N / b]
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -101,7 +100,7 @@ void check_sinkhorn_rows(const char* op, const SinkhornInputs<T>& inputs) {
 /// \throws std::invalid_argument
 template <class T>
 void check_sinkhorn_options(const char* op, const SinkhornOptions& options, Index rows,
-                            std::span<const Index> key_lengths) {
+                            IndexSpan key_lengths) {
   detail::check_scale<T>(op, "scale", options.scale);
   if (options.block < 1 || rows % options.block != 0) {
     refuse(op, "block", std::to_string(options.block),

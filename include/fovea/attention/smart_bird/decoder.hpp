@@ -12,6 +12,7 @@
 #include "fovea/attention/call/step_calls.hpp"
 #include "fovea/attention/smart_bird/check.hpp"
 #include "fovea/attention/smart_bird/rows.hpp"
+#include "fovea/core/members.hpp"
 #include "fovea/core/on_error.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -19,9 +20,9 @@ FOVEA_NAMESPACE_BEGIN
 /// What a decoder that chooses keys by a sketch takes for n new tokens.
 template <class T>
 struct SketchTokens {
-  View<const T> k;                  ///< keys, [B, Hk, n, D]
-  View<const T> v;                  ///< values, [B, Hk, n, Dv]
-  View<const Compute<T>> sketch_k;  ///< keys of the sketch, [B, 1, n, d]
+  ViewMember<const T> k;                  ///< keys, [B, Hk, n, D]
+  ViewMember<const T> v;                  ///< values, [B, Hk, n, Dv]
+  ViewMember<const Compute<T>> sketch_k;  ///< keys of the sketch, [B, 1, n, d]
 };
 
 /// What `SmartBirdAttention::decoder<T>(shape)` returns: a growing sequence of tokens, and the

@@ -4,11 +4,9 @@
 /// They have no queries and keys: their logits are made of positions, or of each token alone.
 #pragma once
 
-#include <span>
-
 #include "fovea/attention/call/shapes.hpp"
+#include "fovea/core/members.hpp"
 #include "fovea/core/scalar.hpp"
-#include "fovea/core/view.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -23,10 +21,10 @@ template <class T>
 struct RandomSynthesizerInputs {
   /// [1 or B, Hq, N, N]: the logits of each head, for all sequences or for each. -infinity hides
   /// the pair.
-  View<const Compute<T>> r = {};
-  View<const T> v = {};  ///< [B, Hk, N, Dv], where Hk divides Hq
+  ViewMember<const Compute<T>> r = {};
+  ViewMember<const T> v = {};  ///< [B, Hk, N, Dv], where Hk divides Hq
   /// [B]: sequence b has the keys [0, key_lengths[b]). Empty: it has all N keys.
-  std::span<const Index> key_lengths = {};
+  IndexSpan key_lengths = {};
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -39,10 +37,10 @@ struct RandomSynthesizerInputs {
 /// What the factorised Synthesizer reads.
 template <class T>
 struct FactorisedSynthesizerInputs {
-  View<const T> r1 = {};  ///< [1 or B, Hq, N, r]: the rows of the factor of the queries
-  View<const T> r2 = {};  ///< [1 or B, Hk, N, r]: the rows of the factor of the keys
-  View<const T> v = {};   ///< [B, Hk, N, Dv], where Hk divides Hq
-  std::span<const Index> key_lengths = {};  ///< [B], or empty, as in RandomSynthesizerInputs
+  ViewMember<const T> r1 = {};  ///< [1 or B, Hq, N, r]: the rows of the factor of the queries
+  ViewMember<const T> r2 = {};  ///< [1 or B, Hk, N, r]: the rows of the factor of the keys
+  ViewMember<const T> v = {};   ///< [B, Hk, N, Dv], where Hk divides Hq
+  IndexSpan key_lengths = {};   ///< [B], or empty, as in RandomSynthesizerInputs
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -56,14 +54,14 @@ struct FactorisedSynthesizerInputs {
 /// What the dense Synthesizer reads. \tparam T float or double
 template <class T>
 struct DenseSynthesizerInputs {
-  View<const T> x = {};   ///< [B, Hq or 1, N, D]: the tokens, of each head or the same for all
-  View<const T> w1 = {};  ///< [1 or B, Hq, D, M]: the weights of the hidden layer
-  View<const T> b1 = {};  ///< [as w1, Hq, 1, M], optional: its biases
+  ViewMember<const T> x = {};  ///< [B, Hq or 1, N, D]: the tokens, of each head or the same for all
+  ViewMember<const T> w1 = {};  ///< [1 or B, Hq, D, M]: the weights of the hidden layer
+  ViewMember<const T> b1 = {};  ///< [as w1, Hq, 1, M], optional: its biases
   /// [1 or B, Hk, M, Nmax], of which the first N columns are read: the weights of the keys.
-  View<const T> w2 = {};
-  View<const T> b2 = {};                    ///< [as w2, Hk, 1, Nmax], optional: their biases
-  View<const T> v = {};                     ///< [B, Hk, N, Dv], where Hk divides Hq
-  std::span<const Index> key_lengths = {};  ///< [B], or empty, as in RandomSynthesizerInputs
+  ViewMember<const T> w2 = {};
+  ViewMember<const T> b2 = {};  ///< [as w2, Hk, 1, Nmax], optional: their biases
+  ViewMember<const T> v = {};   ///< [B, Hk, N, Dv], where Hk divides Hq
+  IndexSpan key_lengths = {};   ///< [B], or empty, as in RandomSynthesizerInputs
 
   /// Calls visit(name, tensor) for every View.
   template <class F>
@@ -80,8 +78,8 @@ struct DenseSynthesizerInputs {
 /// The gradients of the random Synthesizer.
 template <class T>
 struct RandomSynthesizerGrads {
-  View<T> r = {};  ///< the shape of r: where it has batch 1, the sum over the sequences
-  View<T> v = {};  ///< [B, Hk, N, Dv]
+  ViewMember<T> r = {};  ///< the shape of r: where it has batch 1, the sum over the sequences
+  ViewMember<T> v = {};  ///< [B, Hk, N, Dv]
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -94,9 +92,9 @@ struct RandomSynthesizerGrads {
 /// The gradients of the factorised Synthesizer.
 template <class T>
 struct FactorisedSynthesizerGrads {
-  View<T> r1 = {};  ///< the shape of r1: where it has batch 1, the sum over the sequences
-  View<T> r2 = {};  ///< the shape of r2, likewise
-  View<T> v = {};   ///< [B, Hk, N, Dv]
+  ViewMember<T> r1 = {};  ///< the shape of r1: where it has batch 1, the sum over the sequences
+  ViewMember<T> r2 = {};  ///< the shape of r2, likewise
+  ViewMember<T> v = {};   ///< [B, Hk, N, Dv]
 
   /// Calls visit(name, tensor) for every member.
   template <class F>
@@ -112,12 +110,12 @@ struct FactorisedSynthesizerGrads {
 /// not read are 0.
 template <class T>
 struct DenseSynthesizerGrads {
-  View<T> x = {};   ///< the shape of x
-  View<T> w1 = {};  ///< the shape of w1
-  View<T> b1 = {};  ///< the shape of b1
-  View<T> w2 = {};  ///< the shape of w2
-  View<T> b2 = {};  ///< the shape of b2
-  View<T> v = {};   ///< [B, Hk, N, Dv]
+  ViewMember<T> x = {};   ///< the shape of x
+  ViewMember<T> w1 = {};  ///< the shape of w1
+  ViewMember<T> b1 = {};  ///< the shape of b1
+  ViewMember<T> w2 = {};  ///< the shape of w2
+  ViewMember<T> b2 = {};  ///< the shape of b2
+  ViewMember<T> v = {};   ///< [B, Hk, N, Dv]
 
   /// Calls visit(name, tensor) for every member.
   template <class F>

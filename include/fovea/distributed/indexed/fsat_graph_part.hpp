@@ -8,12 +8,12 @@
 #include <cmath>
 #include <exception>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "fovea/attention/fsat/graph.hpp"
 #include "fovea/attention/indexed/forward.hpp"
+#include "fovea/core/index_span.hpp"
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/rows/places_of_rows.hpp"
 #include "fovea/distributed/rows/row_set.hpp"
@@ -29,8 +29,7 @@ class FsatKeys {
  public:
   /// \param dominant [B, Hq, L, M] of which the rows of some keys may be read
   /// \param key_lengths [B], or empty; they must outlive this object
-  FsatKeys(const FsatOptions& options, const View<const T>& dominant,
-           std::span<const Index> key_lengths)
+  FsatKeys(const FsatOptions& options, const View<const T>& dominant, IndexSpan key_lengths)
       : options_(options), dominant_(dominant), key_lengths_(key_lengths) {}
 
   /// The edges that one key can have.
@@ -92,7 +91,7 @@ class FsatKeys {
 
   FsatOptions options_;
   View<const T> dominant_;
-  std::span<const Index> key_lengths_;
+  IndexSpan key_lengths_;
 };
 
 /// Where the edges of a rank's keys lead.

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <exception>
-#include <span>
 #include <vector>
 
 #include "fovea/attention/linear/feature_grad_stream.hpp"
 #include "fovea/core/executor.hpp"
+#include "fovea/core/index_span.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/distributed/segments/segment_rows.hpp"
 
@@ -24,7 +24,7 @@ namespace distributed {
 /// \param key_lengths of the sequences, or none
 /// \param rows of each sequence
 /// \param segments the rows of the rank's segments, as ascending ranges
-inline std::vector<Range> rows_of_open_blocks(std::span<const Index> key_lengths, Index rows,
+inline std::vector<Range> rows_of_open_blocks(IndexSpan key_lengths, Index rows,
                                               const std::vector<Range>& segments) {
   std::vector<Range> found;
   for (const Range& range : segments) {

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <exception>
-#include <span>
 #include <vector>
 
 #include "fovea/core/executor.hpp"
+#include "fovea/core/index_span.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/kernels/linear/linear.hpp"
 
@@ -42,8 +42,7 @@ class KeyHeadChain {
   /// \param key_lengths of the whole sequence, or none; they must outlive this object
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
-  KeyHeadChain(const Sizes& sizes, std::span<const Index> key_lengths, const Rows& rows,
-               E&& executor)
+  KeyHeadChain(const Sizes& sizes, IndexSpan key_lengths, const Rows& rows, E&& executor)
       : sizes_(sizes),
         key_lengths_(key_lengths),
         rows_(rows),
@@ -89,7 +88,7 @@ class KeyHeadChain {
   }
 
   Sizes sizes_;
-  std::span<const Index> key_lengths_;
+  IndexSpan key_lengths_;
   const Rows& rows_;
   Index workers_;
   Workspace scratch_;                    // [workers, scratch]

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <exception>
-#include <span>
 
 #include "fovea/attention/nystroem/landmarks.hpp"
 #include "fovea/core/executor.hpp"
+#include "fovea/core/index_span.hpp"
 #include "fovea/core/view.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 
@@ -26,8 +26,8 @@ class LandmarkMeans {
   /// \param landmarks of each sequence, which divide its tokens
   /// \throws std::bad_alloc, and std::runtime_error if MPI fails
   template <class E>
-  LandmarkMeans(const View<const T>& x, std::span<const Index> lengths, Index landmarks,
-                const Rows& rows, E&& executor)
+  LandmarkMeans(const View<const T>& x, IndexSpan lengths, Index landmarks, const Rows& rows,
+                E&& executor)
       : x_(x),
         lengths_(lengths),
         landmarks_(landmarks),
@@ -89,7 +89,7 @@ class LandmarkMeans {
   }
 
   View<const T> x_;
-  std::span<const Index> lengths_;
+  IndexSpan lengths_;
   Index landmarks_;
   Index rows_;        // of the sequence
   StateChain chain_;  // of a head: means [m, D], and the chain of sums at work [D]

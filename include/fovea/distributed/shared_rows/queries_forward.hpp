@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <exception>
-#include <span>
 #include <vector>
 
 #include "fovea/attention/softmax/dense.hpp"
+#include "fovea/core/index_span.hpp"
 #include "fovea/distributed/messages/state_chain.hpp"
 #include "fovea/distributed/segments/key_pieces.hpp"
 #include "fovea/patterns/plan_part.hpp"
@@ -212,7 +212,7 @@ class SharedQueriesForward {
   View<T> out_;
   SoftmaxSaved<T> saved_;
   AttentionShape shape_;
-  std::span<const Index> lengths_;
+  IndexSpan lengths_;
   KeyPieces<T> keys_;
   AnyPlan plan_;                   // of all keys
   std::vector<Segment> segments_;  // of this rank
