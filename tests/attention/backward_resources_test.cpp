@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of every operator: how much memory and stack it takes.
+/// The backward pass of every operator: how much memory and stack it takes, and in which
+/// floating-point environment it computes.
 #include <gtest/gtest.h>
 
+#include <ios>
+#include <limits>
 #include <vector>
 
 #include "attention/gradients.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/memory.hpp"
+#include "support/mxcsr.hpp"
 #include "support/small_stack.hpp"
 
 namespace fovea_test::attention_backward_resources {
@@ -104,6 +108,31 @@ TEST_P(Conformance, BackwardRunsOnASmallStack) {
     });
   });
 }
+
+#if defined(__x86_64__)
+
+TEST_P(Conformance, ThreadsTakeTheCallersEnvironmentBackwards) {
+  each([]<class T>(const Case<T>& op) {
+    const double tiny = static_cast<double>(std::numeric_limits<T>::min());
+    const Problem<T> problem = make_problem(op, {1, 4, 2, 150, 140, 5, 6}, 3,
+                                            {gaussian(3), gaussian(4), gaussian(5, tiny)});
+    const Tensor<T> d_out = make_d_out(problem);
+    InThreadsOfTheirOwn executor;
+    AnyExecutor threads = AnyExecutor::of(executor);
+    at_each_level([&] {
+      for (const unsigned mode : kMxcsrModes) {
+        const WithMxcsr with(mode);
+        const unsigned before = _mm_getcsr() & ~kStickyFlags;
+        const Gradients<T> alone = run_backward(op, problem, d_out);
+        EXPECT_EQ(_mm_getcsr() & ~kStickyFlags, before);
+        EXPECT_TRUE(same_bits(alone, run_backward(op, problem, d_out, &threads)))
+            << std::hex << mode;
+      }
+    });
+  });
+}
+
+#endif
 
 INSTANTIATE_TEST_SUITE_P(, Conformance, conforming_subjects(), test_name);
 

@@ -4,16 +4,15 @@
 /// environment alone.
 #include <gtest/gtest.h>
 
+#include <ios>
+#include <limits>
 #include <vector>
 
 #include "attention/conformance.hpp"
 #include "fovea/core/thread_pool.hpp"
 #include "support/memory.hpp"
+#include "support/mxcsr.hpp"
 #include "support/small_stack.hpp"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace fovea_test::attention_conformance_resources {
 
@@ -160,26 +159,10 @@ TEST_P(Conformance, RunsOnASmallStack) {
 
 #if defined(__x86_64__)
 
-constexpr unsigned kStickyFlags = 0x3f;
-constexpr unsigned kFlushToZero = 0x8000;
-constexpr unsigned kDenormalsAreZero = 0x0040;
-
-/// Sets bits of MXCSR until it is destroyed.
-class WithMxcsr {
- public:
-  explicit WithMxcsr(unsigned bits) : before_(_mm_getcsr()) { _mm_setcsr(before_ | bits); }
-  WithMxcsr(const WithMxcsr&) = delete;
-  WithMxcsr& operator=(const WithMxcsr&) = delete;
-  ~WithMxcsr() { _mm_setcsr(before_); }
-
- private:
-  unsigned before_;
-};
-
 TEST_P(Conformance, LeavesMxcsrAlone) {
   each([]<class T>(const Case<T>& op) {
     at_each_level([&] {
-      for (const unsigned mode : {0u, kFlushToZero, kDenormalsAreZero, 0x6000u}) {
+      for (const unsigned mode : {0u, kFlushToZero, kDenormalsAreZero, kTowardsZero}) {
         const Problem<T> problem = make_problem(op, sizes(70, 150, 6, 5));
         const Tensor<T> out(problem.out_shape());
         const WithMxcsr with(mode);
@@ -213,6 +196,22 @@ TEST_P(Conformance, FlushToZeroChangesNoBit) {
         EXPECT_TRUE(same_bits(plain, flushed)) << spread;
       });
     }
+  });
+}
+
+TEST_P(Conformance, ThreadsTakeTheCallersEnvironment) {
+  each([]<class T>(const Case<T>& op) {
+    const double tiny = static_cast<double>(std::numeric_limits<T>::min());
+    const Problem<T> problem = make_problem(op, {1, 4, 2, 150, 140, 5, 6}, 3,
+                                            {gaussian(3), gaussian(4), gaussian(5, tiny)});
+    InThreadsOfTheirOwn executor;
+    AnyExecutor threads = AnyExecutor::of(executor);
+    at_each_level([&] {
+      for (const unsigned mode : kMxcsrModes) {
+        const WithMxcsr with(mode);
+        EXPECT_TRUE(same_bits(run(op, problem), run(op, problem, &threads))) << std::hex << mode;
+      }
+    });
   });
 }
 

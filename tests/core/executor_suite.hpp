@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -202,11 +203,39 @@ TYPED_TEST_P(ExecutorSuite, ManyShortCalls) {
   }
 }
 
+/// The tasks run as the caller computes, and afterwards the threads are as they were.
+TYPED_TEST_P(ExecutorSuite, TasksRunInTheCallersEnvironment) {
+  auto& executor = this->executor();
+  const int usual = std::fegetround();
+  executor.parallel_for(40, [](Index) { linger(); });  // makes threads, which inherit what is usual
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, usual}) {
+    for (const bool throws : {false, true}) {
+      std::atomic<int> others{0};
+      std::fesetround(mode);
+      const std::string error = error_of([&] {
+        fovea::for_each_task(executor, 40, [&](Index task, Index) {
+          if (std::fegetround() != mode) ++others;
+          linger();
+          if (throws) fail_at(task);
+        });
+      });
+      EXPECT_EQ(std::fegetround(), mode);
+      std::fesetround(usual);
+      EXPECT_EQ(error, throws ? "failed at 0" : "no error");
+      executor.parallel_for(40, [&](Index) {
+        if (std::fegetround() != usual) ++others;
+        linger();
+      });
+      EXPECT_EQ(others, 0);
+    }
+  }
+}
+
 REGISTER_TYPED_TEST_SUITE_P(ExecutorSuite, ConcurrencyIsPositive, CallsEachIndexOnce,
                             NegativeCountCallsNothing, WritesAreSeenByTheCaller,
                             WorkersOwnTheirSlots, NestedCallsRunInTheirThread, CallersShareIt,
                             RethrowsWhatTheLowestIndexThrew, RethrowsWhatTheLowestTaskThrew,
                             RethrowsAnyType, NestedErrorReachesTheCaller, WorksAfterAnError,
-                            ManyShortCalls);
+                            ManyShortCalls, TasksRunInTheCallersEnvironment);
 
 }  // namespace fovea_test

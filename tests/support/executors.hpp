@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cfenv>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -131,6 +132,23 @@ struct Shuffled {
       if (call < n) threads.emplace_back([&f, call] { f(call); });
     }
     for (std::thread& thread : threads) thread.join();
+  }
+};
+
+/// Calls in threads that compute in the default floating-point environment, as those of a pool do
+/// that was made before the caller changed its own.
+struct InThreadsOfTheirOwn {
+  static constexpr bool kTakesSmallWork = true;
+
+  static int concurrency() { return 4; }
+  template <class F>
+  static void parallel_for(Index n, F&& f) {
+    for (Index i = 0; i < n; ++i) {
+      std::thread([&f, i] {
+        std::fesetenv(FE_DFL_ENV);
+        f(i);
+      }).join();
+    }
   }
 };
 

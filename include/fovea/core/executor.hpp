@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "fovea/core/config.hpp"
+#include "fovea/core/float_environment.hpp"
 #include "fovea/core/workspace.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -224,7 +225,8 @@ auto for_work(E& executor, const Products& products) {
 /// Calls f(task, worker) once for each task in [0, tasks). Each worker takes the next task in turn.
 /// The number `worker` is in [0, worker_count(executor, tasks)), and no two calls with the same one
 /// run at once, so it may be the index of a slot of scratch memory. What a task computes must not
-/// depend on its worker.
+/// depend on its worker. Tasks run in the calling thread's floating-point environment: rounding
+/// mode, flush-to-zero bits, trap masks.
 ///
 /// If tasks throw, the exception of the lowest one is rethrown once no task is running, and higher
 /// tasks may be left out. With one worker the executor is not called at all.
@@ -243,6 +245,7 @@ void for_each_task(E&& executor, Index tasks, F&& f) {
   }
   std::atomic<Index> next{0};
   std::atomic<Index> free_workers{workers};
+  const detail::FloatEnvironment of_caller;
   detail::GuardedCalls calls;
   const auto work = [&](Index worker) {
     for (Index task = next++; task < tasks; task = next++) {
@@ -252,7 +255,9 @@ void for_each_task(E&& executor, Index tasks, F&& f) {
   // Calls are numbered here: an executor that repeats an index must not share out scratch twice.
   const auto work_once = [&](Index /*index*/) {
     const Index worker = --free_workers;
-    if (worker >= 0) work(worker);
+    if (worker < 0) return;
+    const detail::FloatEnvironmentScope as_caller(of_caller);
+    work(worker);
   };
   const std::exception_ptr refused =
       detail::caught([&] { executor.parallel_for(workers, work_once); });

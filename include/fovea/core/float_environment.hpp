@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The floating-point environment of a thread: rounding mode, flush-to-zero bits, trap masks.
+#pragma once
+
+#include "fovea/core/config.hpp"
+
+#if !defined(__x86_64__) && !defined(__aarch64__)
+#include <cfenv>
+#endif
+
+FOVEA_NAMESPACE_BEGIN
+
+namespace detail {
+
+/// The control bits by which one thread computes. Status flags are not part of them.
+class FloatEnvironment {
+ public:
+  /// Reads those of the calling thread. Cost: a few nanoseconds.
+  FloatEnvironment() noexcept { read(); }
+
+  /// Makes the calling thread compute as the thread did in which this object was made.
+  /// \param current those of the calling thread; where they are equal, nothing is written
+  void replace(const FloatEnvironment& current) const noexcept {
+#if defined(__x86_64__)
+    if (sse_ != current.sse_) {
+      const unsigned flags = __builtin_ia32_stmxcsr() & kStatusFlags;
+      __builtin_ia32_ldmxcsr(sse_ | flags);
+    }
+    if (x87_ != current.x87_) asm volatile("fldcw %0" : : "m"(x87_));
+#elif defined(__aarch64__)
+    if (control_ != current.control_) asm volatile("msr fpcr, %0" : : "r"(control_) : "memory");
+#else
+    static_cast<void>(current);
+    std::fesetenv(&all_);
+#endif
+  }
+
+ private:
+#if defined(__x86_64__)
+  static constexpr unsigned kStatusFlags = 0x3f;
+
+  void read() noexcept {
+    sse_ = __builtin_ia32_stmxcsr() & ~kStatusFlags;
+    asm volatile("fnstcw %0" : "=m"(x87_));
+  }
+
+  unsigned sse_ = 0;
+  unsigned short x87_ = 0;  // of long double
+#elif defined(__aarch64__)
+  void read() noexcept { asm volatile("mrs %0, fpcr" : "=r"(control_)); }
+
+  unsigned long long control_ = 0;
+#else
+  void read() noexcept { std::fegetenv(&all_); }
+
+  std::fenv_t all_ = {};  // status flags, too
+#endif
+};
+
+/// While it lives, the calling thread computes in the environment of another thread; then in its
+/// own again.
+class FloatEnvironmentScope {
+ public:
+  /// \param other must outlive this object
+  explicit FloatEnvironmentScope(const FloatEnvironment& other) noexcept : other_(other) {
+    other_.replace(own_);
+  }
+  FloatEnvironmentScope(const FloatEnvironmentScope&) = delete;
+  FloatEnvironmentScope& operator=(const FloatEnvironmentScope&) = delete;
+  ~FloatEnvironmentScope() { own_.replace(other_); }
+
+ private:
+  const FloatEnvironment own_;
+  const FloatEnvironment& other_;
+};
+
+}  // namespace detail
+
+FOVEA_NAMESPACE_END
