@@ -45,6 +45,28 @@ TEST_P(Conformance, EdgeSizes) {
   });
 }
 
+/// The count does not take as long as there are rows, and does not overflow.
+TEST_P(Conformance, CountsPairsOfSequencesWithoutNumber) {
+  each([]<class T>(const Case<T>& op) {
+    if (op.makes_lists) GTEST_SKIP() << "their tests count pairs";
+    const Index some = op.visible_pairs(sizes(8192, 8192, 8, 5));
+    for (const Index rows : {Index{1} << 62, (Index{1} << 62) - 1}) {
+      const Index pairs = op.visible_pairs({.batch = 1,
+                                            .query_heads = 4,
+                                            .key_heads = 2,
+                                            .queries = rows,
+                                            .keys = rows,
+                                            .width = 8,
+                                            .value_width = 5});
+      if (some > 2 * 8192) {
+        EXPECT_EQ(pairs, std::numeric_limits<Index>::max());
+      } else {
+        EXPECT_GT(pairs, 0);
+      }
+    }
+  });
+}
+
 TEST_P(Arithmetic, LongSequences) {
   each([]<class T>(const Case<T>& op) {
     const AttentionShape shape = sizes(4200, 4200, 3, 2);

@@ -328,6 +328,10 @@ TEST(SmartBird, PairsAreThoseAttendedTo) {
   const SmartBirdAttention causal({.keys_per_row = 3, .causal = true});
   EXPECT_EQ(causal.visible_pairs({.queries = 5, .keys = 5}), 1 + 2 + 3 + 3 + 3);
   EXPECT_EQ(SmartBirdAttention({.keys_per_row = 8}).visible_pairs({.queries = 5, .keys = 6}), 30);
+  // As quickly, however many rows there are.
+  constexpr Index n = Index{1} << 62;
+  EXPECT_EQ(causal.visible_pairs({.queries = n, .keys = n}), std::numeric_limits<Index>::max());
+  EXPECT_EQ(SmartBirdAttention({.keys_per_row = 1}).visible_pairs({.queries = n, .keys = n}), n);
 }
 
 }  // namespace fovea_test::attention_smart_bird

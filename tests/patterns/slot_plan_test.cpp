@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "fovea/patterns/any_pattern.hpp"
+#include "fovea/patterns/block_list.hpp"
 #include "fovea/patterns/combine.hpp"
 #include "fovea/patterns/fixed.hpp"
 #include "fovea/patterns/global.hpp"
@@ -142,6 +143,46 @@ TEST(SlotPlan, VisiblePairsSaturate) {
   EXPECT_EQ(fovea::add_pairs(most, 0, 5), most);
   EXPECT_EQ(fovea::add_pairs(most - 5, 5, 1), most);
   EXPECT_EQ(fovea::add_pairs(most - 5, 1, 6), most);
+}
+
+/// What is counted does not take as long as there are rows.
+TEST(SlotPlan, VisiblePairsOfSequencesWithoutNumber) {
+  constexpr Index most = std::numeric_limits<Index>::max();
+  const auto pairs = [](const auto& pattern, Index n) {
+    return pattern.plan(SequenceShape{n, n, 0}).visible_pairs();
+  };
+  constexpr Index n = Index{1} << 40;
+  EXPECT_EQ(pairs(Window{3, 4}, n), 8 * n - (3 + 2 + 1) - (4 + 3 + 2 + 1));
+  EXPECT_EQ(pairs(Causal{}, n >> 9), (n >> 9) * ((n >> 9) + 1) / 2);
+  constexpr Index stride = Index{1} << 20;
+  EXPECT_EQ(pairs(StridedKeys{stride}, n), stride * (stride * (stride + 1) / 2));
+  EXPECT_EQ(pairs(StridedBeyond{stride}, n), stride * ((stride - 1) * (stride - 2) / 2));
+  EXPECT_EQ(pairs(DilatedWindow{1, 2, stride}, n), 4 * n - stride * (1 + 2 + 1));
+  EXPECT_EQ(pairs(FixedBeyond{{stride, 8}}, n), 8 * stride * (stride * (stride - 1) / 2));
+  EXPECT_EQ(pairs(FixedSummary{{stride, 8}}, n),
+            8 * stride * (stride * (stride - 1) / 2) + stride * 36);
+  EXPECT_EQ(pairs(BlockWindow{stride, 1, 0, true}, n),
+            stride * (stride * (stride + 1) / 2) + (stride - 1) * stride * stride);
+  const GlobalTokens tokens = GlobalTokens::first_and(0, {5, 99});
+  EXPECT_EQ(pairs(WindowAndTokens({1, 1}, tokens), n), 2 * n + (3 + 2) * (n - 2) - 2 - 4);
+  // Few positions of many are listed.
+  EXPECT_EQ(pairs(BlockList(4, 9, {{0, 1, 3}, {0, 2, 8}}), n), 4 * 4 + 4 * 8);
+
+  for (const Index rows : {Index{1} << 62, (Index{1} << 62) - 1}) {
+    EXPECT_EQ(pairs(Window{0, 0}, rows), rows);
+    EXPECT_EQ(pairs(DilatedWindow{0, 0, n}, rows), rows);
+    for (const Index l : {Index{1}, Index{128}, n, rows / 4}) {
+      SCOPED_TRACE(l);
+      EXPECT_EQ(pairs(Window{l, 0}, rows), l > 1 ? most : 2 * rows - 1);
+      EXPECT_GT(pairs(StridedKeys{l, false}, rows), rows);
+      EXPECT_GT(pairs(StridedBeyond{l, false}, rows), rows / 4);
+      EXPECT_EQ(pairs(BlockWindow{l, 1, 1}, rows), most);
+      EXPECT_GT(pairs(BlockWindow{l, 1, 1, true}, rows), rows);
+      EXPECT_GT(pairs(FixedBeyond{{l, 1}}, rows), rows / 2);
+      EXPECT_GT(pairs(FixedSummary{{l, 1}}, rows), rows / 2);
+      EXPECT_EQ(pairs(RandomBlocks{.block = l, .key_blocks = rows / l}, rows), most);
+    }
+  }
 }
 
 /// A column of summary keys is one block of keys; nobody asks for those of the other columns.

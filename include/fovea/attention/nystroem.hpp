@@ -127,7 +127,8 @@ class NystroemAttention : public ForwardCalls<NystroemAttention>,
   /// The number of pairs of one query head that a softmax is over: of queries and landmarks, of
   /// landmarks and keys, and of landmarks.
   [[nodiscard]] Index visible_pairs(const AttentionShape& s, Index /*head*/ = 0) const {
-    return add_pairs(0, s.queries + s.keys + options.landmarks, options.landmarks);
+    const Index m = options.landmarks;
+    return add_pairs(add_pairs(add_pairs(0, s.queries, m), s.keys, m), m, m);
   }
 
   /// There is no decoder: a call does not compile, and says why.

@@ -101,7 +101,8 @@ class ReformerAttention : public ForwardCalls<ReformerAttention>,
 
   /// The number of (query, candidate) pairs of one head, over all rounds, that are computed.
   [[nodiscard]] Index visible_pairs(const ReformerShape& shape, Index /*head*/ = 0) const {
-    return shape.rows * options.rounds * (std::min)(2 * options.chunk, shape.rows);
+    const Index keys = (std::min)(add_pairs(0, options.chunk, 2), shape.rows);
+    return add_pairs(0, shape.rows, add_pairs(0, keys, options.rounds));
   }
 
   /// Writes the bucket of every row in every round, or -1 for a row without one and from a key

@@ -94,7 +94,7 @@ class SinkhornAttention : public ForwardCalls<SinkhornAttention>,
 
   /// The number of (query, key) pairs of one query head, keys of sorted blocks counted.
   [[nodiscard]] Index visible_pairs(const AttentionShape& shape, Index /*head*/ = 0) const {
-    return shape.queries * 2 * options.block;
+    return add_pairs(0, shape.queries, add_pairs(0, options.block, 2));
   }
 
   /// There is no decoder: a call does not compile, and says why.

@@ -155,15 +155,10 @@ class SmartBirdAttention : public ForwardCalls<SmartBirdAttention>,
   /// The number of (query, key) pairs of one query head that are attended to, without regard to key
   /// lengths.
   [[nodiscard]] Index visible_pairs(const SmartBirdShape& shape, Index /*head*/ = 0) const {
-    const auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
-    Index pairs = 0;
-    for (Index row = 0; row < shape.queries; ++row) {
-      const Index seen = options.causal
-                             ? std::clamp(sequence.first_position + row + 1, Index{0}, shape.keys)
-                             : shape.keys;
-      pairs = add_pairs(pairs, 1, options.places(seen));
-    }
-    return pairs;
+    auto sequence = SequenceShape::of(shape.queries, shape.keys, options.alignment);
+    sequence.keys = options.places(shape.keys);
+    return options.causal ? Causal{}.plan(sequence).visible_pairs()
+                          : Dense{}.plan(sequence).visible_pairs();
   }
 
   /// A decoder: the same attention for tokens that come one after the other.

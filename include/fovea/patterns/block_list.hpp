@@ -107,8 +107,12 @@ class BlockList {
 
   /// Whether the intervals have yet to be cut to keys up to the query.
   bool causal_cut() const { return causal_; }
-  /// The end of the block of i: up to there positions have the same intervals.
-  Index same_until(Index i) const { return (floor_div(i, block_) + 1) * block_; }
+  /// The end of the block of i: up to there positions have the same intervals. Behind the listed
+  /// blocks none has any.
+  Index same_until(Index i) const {
+    const Index row = floor_div(i, block_);
+    return row < row_count() ? (row + 1) * block_ : kFarPosition;
+  }
   /// The positions in a block: at multiples of it the intervals change.
   Index row_block() const { return block_; }
 

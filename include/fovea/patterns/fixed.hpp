@@ -116,6 +116,10 @@ struct FixedBeyond {
   }
   /// The end of the block of i: up to there positions have the same intervals.
   constexpr Index same_until(Index i) const { return fixed_local(shape.stride).same_until(i); }
+  /// From each block to the next the intervals move by one key.
+  constexpr Index repeats_until(Index i) const {
+    return floor_mod(i, shape.stride) == 0 ? kFarPosition : i;
+  }
   /// A range that holds every position that sees one of the keys: all, or, if causal, those from
   /// the first key on.
   constexpr Range seen_from(const Range& keys) const { return summary().seen_from(keys); }

@@ -5,6 +5,7 @@
 
 #include <cassert>
 
+#include "fovea/patterns/pair_count.hpp"
 #include "fovea/patterns/partition.hpp"
 #include "fovea/patterns/slots.hpp"
 
@@ -99,24 +100,9 @@ class SlotPlan {
   }
 
   /// The number of visible (query, key) pairs; the largest Index if there are more. The cost is
-  /// O(rows slots).
-  Index visible_pairs() const {
-    BlockStorage storage(most_runs());
-    Index pairs = 0;
-    for (Index i = positions().begin; i < positions().end;) {
-      const Index same = slots_.row_step() > 1 ? i + 1 : slots_.cut_same_until(i);
-      const Index end = (std::min)(same, positions().end);
-      slots_.cut_keys_of(i, storage.slots());
-      const Index residue = floor_mod(i, slots_.row_step());
-      for (Index s = 0; s < slots_.count(); ++s) {
-        const Range points = {0, slots_.lattice(s, residue).size(shape_.keys)};
-        const Range seen = at(storage.slots(), s).within(points);
-        if (!seen.is_empty()) pairs = add_pairs(pairs, end - i, seen.end - seen.begin);
-      }
-      i = end;
-    }
-    return pairs;
-  }
+  /// O(slots) for each group of rows whose intervals move alike; PairCount says what it is beyond
+  /// 2^32 rows.
+  Index visible_pairs() const { return detail::SlotPairs<P>(slots_, shape_).count(); }
 
   /// The number of blocks of keys.
   Index key_block_count() const { return key_strips_.size(); }

@@ -68,6 +68,9 @@ concept SlotsPattern = requires(const P pattern, Index i, std::span<Range> slots
 /// - `linear_until(i)` (none): from each position in [i, linear_until(i)) that has the residue of i
 ///   to the next one, each bound of an interval moves by a fixed number of keys. It does not go
 ///   together with causal_cut().
+/// - `repeats_until(i)` (none): from i to here, positions see the same in groups as large as
+///   [i, same_until(i)), and from each group to the next, each bound of an interval moves by a
+///   fixed number of keys. Pairs are counted by it. It does not go together with causal_cut().
 /// - `causal_cut()` (false): whether the intervals have yet to be cut to keys up to i. More
 ///   positions may then have the same intervals.
 /// - `next_cut(i)` (kFarPosition): the first position after i where a block of rows must begin.
