@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "attention/gradients.hpp"
@@ -214,6 +216,56 @@ TYPED_TEST(LinearEquivalence, TheDeltaRuleRemembersByKey) {
 
 /// Small integers whose features are integers: every sum is exact, so the linear form has the
 /// digits of the naive one.
+/// No values is no output, so that no gradient depends on denominators, which are exactly 0 here.
+TYPED_TEST(LinearEquivalence, WithoutValuesIsWithoutGradients) {
+  using T = TypeParam;
+  const auto expect_zero = [](const std::string& name, const auto& op) {
+    SCOPED_TRACE(name);
+    for (const double at : {0.0, -1.0}) {
+      const Problem<T> problem =
+          make_problem(softmax_case<T>("full", FullAttention{}, all_pairs),
+                       {2, 4, 2, 1500, 1500, 5, 0}, 1, {constant(at), constant(at), constant(1)});
+      const Tensor<T> beta({2, 2, 1500, 1});
+      beta.fill(beta_fill(1));
+      const T logits[] = {1, 2, 3, 4};
+      AllInputs<T> in = problem.inputs();
+      in.beta = beta.view();
+      in.near_logits = in.far_logits = View<const T>(logits, {1, 4, 1, 1});
+      const Tensor<T> d_out = make_d_out(problem);
+      at_each_level([&] {
+        GradStorage<T> to(in, {});
+        op.backward(in, View<const T>(d_out.view()), AllSaved<T>{}, View<const T>(d_out.view()),
+                    to.grads(in, {}));
+        for (const Tensor<T>* x : {&to.q, &to.k, &to.beta, &to.near_logits, &to.far_logits}) {
+          if (x == &to.beta && !std::decay_t<decltype(op)>::kHasBeta) continue;
+          if (!std::decay_t<decltype(op)>::kHasNear &&
+              (x == &to.near_logits || x == &to.far_logits)) {
+            continue;
+          }
+          for (const T& gradient : x->values()) ASSERT_EQ(gradient, T(0));
+        }
+      });
+    }
+  };
+  const auto any = fovea::Denominator::propagate();
+  for (const bool causal : {false, true}) {
+    SCOPED_TRACE(causal);
+    expect_zero("ReLU", LinearAttention<Relu>{{.causal = causal}});
+    expect_zero("tanh", LinearAttention<fovea::Tanh>{{.causal = causal, .denominator = any}});
+    expect_zero("floor",
+                LinearAttention<fovea::Tanh>{
+                    {.causal = causal, .denominator = fovea::Denominator::signed_floor(0.1)}});
+    expect_zero("joint",
+                LinearAttention<Relu, fovea::Tanh>{
+                    {.causal = causal, .denominator = any, .combine = fovea::CombineMaps::joint}});
+    expect_zero("FMM", FmmAttention<Relu, fovea::Tanh>{
+                           {.near = {.left = 3}, .causal = causal, .denominator = any}});
+  }
+  expect_zero("delta rule", DeltaRuleAttention<Relu>{});
+  expect_zero("FMM with a delta rule",
+              FmmAttention<fovea::DeltaRule<Relu>, Relu>{{.near = {.left = 3}}});
+}
+
 TYPED_TEST(LinearEquivalence, IntegersAreExact) {
   using T = TypeParam;
   const Case<T> op = linear_case<T>("linear", LinearAttention<Relu>{{.causal = true}});

@@ -21,7 +21,7 @@ struct GradRecord {
   /// t / den = <G_i, far_i>.
   FOVEA_INLINE T& product() const { return at[kGradRecordProduct]; }
   /// The power of two that the row's features were multiplied by. It is 0 for a row that zero_row
-  /// left out, for which all the rest is 0, too.
+  /// left out, or that has no output, for which all the rest is 0, too.
   FOVEA_INLINE T& scale() const { return at[2]; }
   /// sign(den) tau where the floor holds, otherwise 0. Only signed_floor has it.
   FOVEA_INLINE T& floor_slope() const { return at[3]; }
@@ -258,7 +258,9 @@ class GradRowTile {
 
   void keep(const StateReader<T>& reader, Index i, T product, const GradRecord<T>& kept) const {
     const T den = reader.denominators[i];
-    const bool left_out = maps_.policy == DenominatorPolicy::zero_row && den == 0;
+    // Without values there is no output, so that nothing depends on the denominator.
+    const bool left_out =
+        widths_.value_width == 0 || (maps_.policy == DenominatorPolicy::zero_row && den == 0);
     kept.inverse() = left_out ? T(0) : T(1) / den;
     kept.product() = left_out ? T(0) : product * kept.inverse();
     kept.scale() = left_out ? T(0) : reader.scales[i];
