@@ -22,7 +22,8 @@ struct Sizes {
   Index steps;
 };
 
-constexpr Sizes kSizes[] = {{1, 1, 1},     {1, 40, 64},  {5, 7, 0},    {6, 16, 63},  {13, 9, 65},
+constexpr Sizes kSizes[] = {{1, 1, 1},     {1, 40, 64},  {1, 40, 101}, {2, 37, 103},
+                            {3, 33, 131},  {5, 7, 0},    {6, 16, 63},  {13, 9, 65},
                             {96, 33, 128}, {97, 8, 130}, {200, 17, 3}, {10, 530, 70}};
 
 /// A product of drawn operands; rows of a, and of b, are steps if they are `across`.
