@@ -77,6 +77,56 @@ TEST(DistributedLayerBadInput, IsSeenWhereLayersDiffer) {
       "sum over tokens of 6x6, 4 bytes a number, batch 1");
 }
 
+/// What a layer computes with beside its parameters: found out by its sums, or at the end.
+TEST(DistributedLayerBadInput, IsSeenWhereOptionsDiffer) {
+  if (all_ranks().size() == 1) GTEST_SKIP() << "nobody to differ from";
+  const bool is_last = all_ranks().rank() + 1 == all_ranks().size();
+  const Rows rows(all_ranks(), RowLayout::contiguous(500, all_ranks().size(), kChain));
+  const Tensor<float> x({1, 1, rows.own_count(), 6});
+  x.fill(gaussian(3));
+  const auto refused = [&](auto odd, auto others, bool goes_back = true) {
+    using Layer = decltype(odd);
+    LayerCall<Layer, float> own(is_last ? odd : others, x, x);
+    Tokens<float> tokens;
+    tokens.x = x.view();
+    tokens.training = {.seed = 5, .step = 2};
+    return refusal([&] {
+      with_rows(rows, fovea::Serial{}, [&](auto& over) {
+        typename Layer::Saved saved;
+        goes_back ? own.run(tokens, over) : own.forward(tokens, saved, over);
+      });
+    });
+  };
+  const std::string at_the_end =
+      "with_rows: ranks differ in who holds which rows, or in the options";
+  using Norm = fovea::LayerNorm<float>;
+  EXPECT_EQ(refused(Norm(6, {.epsilon = 0.1}), Norm(6), false), at_the_end);
+  EXPECT_EQ(refused(Norm(6, {.epsilon = 0.1}), Norm(6)),
+            "a sum over tokens of 1x12, 4 bytes a number, batch 1: ranks differ in who holds which "
+            "rows, or in the options");
+  using Function = fovea::ActivationFunction<float>;
+  using Kind = fovea::ActivationKind;
+  EXPECT_EQ(refused(Function(Kind::relu), Function(Kind::gelu)), at_the_end);
+  using Drop = fovea::DropoutLayer<float>;
+  EXPECT_EQ(refused(Drop(0.5), Drop(0.25)), at_the_end);
+  using Gated = fovea::GatedFeedForward<float>;
+  const auto gated = [](fovea::GateKind kind) {
+    Initialiser initialiser(1);
+    return Gated(6, 8, initialiser, {.gate = kind});
+  };
+  EXPECT_EQ(refused(gated(fovea::GateKind::silu), gated(fovea::GateKind::gelu), false), at_the_end);
+  using Heads = fovea::MultiHead<fovea::FullAttention, float>;
+  const auto heads = [](double base) {
+    Initialiser initialiser(1);
+    return Heads({}, {.width = 6, .heads = 1, .rotary = fovea::RotaryOptions{.base = base}},
+                 initialiser);
+  };
+  EXPECT_EQ(
+      refused(heads(100), heads(10000), false),
+      "FullAttention.forward of 500 rows, 4 bytes a number, q 1x1x6, k 1x1x6, v 1x1x6 (batch, "
+      "heads, width): ranks differ in who holds which rows, or in the options");
+}
+
 /// What a program throws between two layers, all throw; and behind the last one.
 TEST(DistributedLayerBadInput, OfTheProgramItselfIsThrownByAll) {
   const int last = all_ranks().size() - 1;

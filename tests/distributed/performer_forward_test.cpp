@@ -135,7 +135,8 @@ TEST(DistributedPerformer, RefusesWhatDoesNotFit) {
     in = own.inputs();
     const Tensor<float> fewer({1, 1, 20, 5});
     if (is_last) in.projection = fewer.view();
-    EXPECT_NE(refused(in).find("20 features, causal, where rank 0 calls"), std::string::npos);
+    EXPECT_NE(refused(in).find("20 features, options {true, 0}, where rank 0 calls"),
+              std::string::npos);
   }
   for (const float x : own.out.values()) EXPECT_EQ(x, 77);
 }

@@ -282,7 +282,7 @@ template <class T, class E = Serial>
 Traffic forward(const FourierMixer& op, const View<const std::type_identity_t<T>>& x,
                 const View<T>& out, const Rows& rows, E&& executor = {}) {
   return detail::run_call(
-      rows, FourierMixer::name(), detail::mixer_text<T>(".forward", "x", x, rows),
+      rows, op, detail::mixer_text<T>(".forward", "x", x, rows),
       [&] { detail::check_mixer<T>("x", x, rows, [&] { op.template check<T>(x, out); }); },
       executor,
       [&](auto& threads) {
@@ -300,7 +300,7 @@ template <class T, class E = Serial>
 Traffic backward(const FourierMixer& op, const View<const std::type_identity_t<T>>& d_out,
                  const View<T>& d_x, const Rows& rows, E&& executor = {}) {
   return detail::run_call(
-      rows, FourierMixer::name(), detail::mixer_text<T>(".backward", "d_out", d_out, rows),
+      rows, op, detail::mixer_text<T>(".backward", "d_out", d_out, rows),
       [&] {
         detail::check_mixer<T>("d_out", d_out, rows,
                                [&] { op.template check_backward<T>(d_out, d_x); });

@@ -145,7 +145,7 @@ backward(const FsatAttention& op, const InputsOf<FsatAttention, T>& inputs, cons
   const View<const T> from(out);
   const View<const T> d_from(d_out);
   return detail::run_call(
-      rows, FsatAttention::name(), detail::fsat_text(op.options, ".backward", inputs, rows),
+      rows, op, detail::fsat_text(".backward", inputs, rows),
       [&] {
         detail::check_fsat(op, inputs, rows, [&](const FsatInputs<T>& own) {
           op.check_backward(own, from, saved, d_from, grads);

@@ -17,7 +17,6 @@
 #include "fovea/distributed/indexed/fsat_graph_part.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/messages/requests.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 
@@ -140,15 +139,9 @@ inline std::vector<Index> own_lengths(IndexSpan lengths, const std::vector<Range
 
 /// What is the same on all ranks of a call, in words.
 template <class T>
-std::string fsat_text(const FsatOptions& o, const char* pass, const FsatInputs<T>& in,
-                      const Rows& rows) {
+std::string fsat_text(const char* pass, const FsatInputs<T>& in, const Rows& rows) {
   std::string call = call_text(FsatAttention::name(), pass, in, rows);
-  call.append(", dominant ").append(sizes_text(in.dominant));
-  call.append(options_text("length", o.max_length, "variance", o.variance, "confidence",
-                           o.confidence, "scale", o.scale, "edges", o.edges, "truncate_gradient",
-                           o.truncate_gradient));
-  // Predicted edges are not drawn.
-  return o.edges == EdgeSource::predicted ? call : call.append(options_text("seed", o.seed));
+  return call.append(", dominant ").append(sizes_text(in.dominant));
 }
 
 /// Checks what this rank brings to a call. \param check_tensors called with the inputs, and with
@@ -192,7 +185,7 @@ Traffic forward(const FsatAttention& op, const InputsOf<FsatAttention, T>& input
                 const SavedOf<FsatAttention, T>& saved, const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   return detail::run_call(
-      rows, FsatAttention::name(), detail::fsat_text(op.options, ".forward", inputs, rows),
+      rows, op, detail::fsat_text(".forward", inputs, rows),
       [&] {
         detail::check_fsat(op, inputs, rows,
                            [&](const FsatInputs<T>& own) { op.check(own, to, saved); });

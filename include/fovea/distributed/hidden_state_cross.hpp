@@ -52,9 +52,7 @@ std::string cross_text(const char* pass, const CrossInputs<T>& in, const Rows& r
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
   text.append(std::to_string(sizeof(T))).append(" bytes a number, f1 ").append(sizes_text(in.f1));
   text.append(", f2 ").append(sizes_text(in.f2));
-  text.append(" (batch, heads, width), key lengths");
-  for (const Index length : in.key_lengths) text.append(" ").append(std::to_string(length));
-  return text;
+  return text.append(" (batch, heads, width)").append(numbers_text(in));
 }
 
 /// Checks what this rank brings to a cross. \param check_tensors called with the inputs, without
@@ -174,7 +172,7 @@ template <class T, class E = Serial>
 Traffic forward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
                 const View<std::type_identity_t<T>>& out, const Rows& rows, E&& executor = {}) {
   return detail::run_call(
-      rows, HiddenStateCross::name(), detail::cross_text(".forward", inputs, rows),
+      rows, op, detail::cross_text(".forward", inputs, rows),
       [&] {
         detail::check_cross(inputs, rows,
                             [&](const CrossInputs<T>& own) { op.template check<T>(own, out); });
@@ -199,7 +197,7 @@ Traffic backward(const HiddenStateCross& op, const CrossInputs<T>& inputs,
                  const CrossGrads<std::type_identity_t<T>>& grads, const Rows& rows,
                  E&& executor = {}) {
   return detail::run_call(
-      rows, HiddenStateCross::name(), detail::cross_text(".backward", inputs, rows),
+      rows, op, detail::cross_text(".backward", inputs, rows),
       [&] {
         detail::check_cross(inputs, rows, [&](const CrossInputs<T>& own) {
           op.template check_backward<T>(own, d_out, grads);

@@ -176,7 +176,7 @@ backward(const IndexedAttention& op, const InputsOf<IndexedAttention, T>& inputs
          const GradsOf<IndexedAttention, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
   const View<const T> d_from(d_out);
-  std::string call = detail::indexed_text(op, ".backward", inputs, rows);
+  std::string call = detail::call_text(op.name(), ".backward", inputs, rows);
   call.append(", keys ").append(std::to_string(inputs.indices.width()));
   const auto check = [&] {
     detail::check_indexed(inputs, rows, [&](const IndexedInputs<T>& own) {
@@ -188,7 +188,7 @@ backward(const IndexedAttention& op, const InputsOf<IndexedAttention, T>& inputs
                                   executor);
   }
   IndexTensor lists;
-  return detail::run_call(rows, op.name(), call, check, executor, [&](auto& /*threads*/) {
+  return detail::run_call(rows, op, call, check, executor, [&](auto& /*threads*/) {
     lists = detail::visible_lists(inputs, op.options.causal, rows);
     IndexedInputs<T> visible = inputs;
     visible.key_lengths = {};

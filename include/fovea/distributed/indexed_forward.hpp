@@ -14,7 +14,6 @@
 #include "fovea/attention/indexed/index_tensor.hpp"
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/messages/call.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -59,15 +58,6 @@ void check_indexed(const IndexedInputs<T>& inputs, const Rows& rows, const Check
   const char* const name = IndexedAttention::name();
   check_call(name, inputs, rows, check_tensors);
   check_indices(name, inputs.q, inputs.indices, rows.count());
-}
-
-/// What is the same on all ranks of a call, in words.
-template <class T>
-std::string indexed_text(const IndexedAttention& op, const char* pass, const IndexedInputs<T>& in,
-                         const Rows& rows) {
-  const IndexedOptions& o = op.options;
-  return call_text(op.name(), pass, in, rows)
-      .append(options_text("scale", o.scale, "causal", o.causal));
 }
 
 }  // namespace detail
@@ -151,7 +141,7 @@ template <class Out, class E = Serial, class T = Scalar<Out>>
 Traffic forward(const IndexedAttention& op, const InputsOf<IndexedAttention, T>& inputs, Out&& out,
                 const SavedOf<IndexedAttention, T>& saved, const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
-  const std::string call = detail::indexed_text(op, ".forward", inputs, rows);
+  const std::string call = detail::call_text(op.name(), ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_indexed(inputs, rows,
                           [&](const IndexedInputs<T>& own) { op.check_tensors(own, to, saved); });
@@ -159,7 +149,7 @@ Traffic forward(const IndexedAttention& op, const InputsOf<IndexedAttention, T>&
   if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
     return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
   }
-  return detail::run_call(rows, op.name(), call, check, executor, [&](auto& threads) {
+  return detail::run_call(rows, op, call, check, executor, [&](auto& threads) {
     return std::make_unique<IndexedForwardPass<T>>(op.options, inputs, to, saved, rows, threads);
   });
 }

@@ -281,7 +281,7 @@ requires FarFieldAttention<Op, T> Traffic backward(const Op& op, const InputsOf<
   if constexpr (Op::kHasNear) {
     is_saved = !saved.near_out.is_none() && !saved.near_lse.is_none();
   }
-  std::string call = detail::linear_text(op, ".backward", inputs, rows);
+  std::string call = detail::call_text(Op::name(), ".backward", inputs, rows);
   call.append(is_saved ? ", near field saved" : "");
   call.append(detail::logits_text(op, in, all));
   const auto check = [&] {
@@ -293,7 +293,7 @@ requires FarFieldAttention<Op, T> Traffic backward(const Op& op, const InputsOf<
     return detail::backward_whole(op, inputs, from, is_saved ? saved : SavedOf<Op, T>{}, d_from,
                                   grads, rows, call, check, executor);
   }
-  return detail::run_call(rows, Op::name(), call, check, executor, [&](auto& threads) {
+  return detail::run_call(rows, op, call, check, executor, [&](auto& threads) {
     return std::make_unique<LinearBackwardPass<Op, T>>(op, in, saved, is_saved, d_from, all, rows,
                                                        threads);
   });

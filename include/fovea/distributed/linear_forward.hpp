@@ -14,7 +14,6 @@
 #include "fovea/attention/fmm.hpp"
 #include "fovea/attention/linear/operator.hpp"
 #include "fovea/distributed/linear/far_field.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
 
@@ -96,32 +95,7 @@ class LinearForwardPass {
   std::optional<FarField<T, Field>> far_;
 };
 
-namespace detail {
-
-/// What is the same on all ranks of a call, in words.
-template <class Op, class In>
-std::string linear_text(const Op& op, const char* pass, const In& in, const Rows& rows) {
-  using T = typename decltype(in.q)::Scalar;
-  std::string text = call_text(Op::name(), pass, in, rows);
-  const auto far = op.template far<T>();
-  text.append(", ").append(std::to_string(far.map_count())).append(" sums");
-  text.append(far.causal ? ", causal" : "");
-  if constexpr (requires { op.options.denominator; }) {
-    const Denominator& denominator = op.options.denominator;
-    text.append(options_text("combine", op.options.combine, "denominator", denominator.policy(),
-                             "tau", denominator.tau()));
-  }
-  if constexpr (Op::kHasNear) {
-    const LocalOptions near = op.near().options;
-    text.append(", ").append(std::to_string(near.left)).append(" keys before a row and ");
-    text.append(std::to_string(near.right)).append(" after it");
-    text.append(
-        options_text("scale", op.options.scale, "normalise_rows", op.options.normalise_rows));
-  }
-  return text;
-}
-
-}  // namespace detail
+namespace detail {}  // namespace detail
 
 /// Computes linear, delta-rule or FMM attention over a sequence that is spread over ranks, on all
 /// of them together; every rank calls it with its own rows. The bits are those of `op.forward` over
@@ -145,7 +119,7 @@ requires FarFieldAttention<Op, T> Traffic forward(const Op& op, const InputsOf<O
                                                   Out&& out, const SavedOf<Op, T>& saved,
                                                   const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
-  const std::string call = detail::linear_text(op, ".forward", inputs, rows);
+  const std::string call = detail::call_text(Op::name(), ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_call(Op::name(), inputs, rows,
                        [&](const InputsOf<Op, T>& own) { op.check(own, to, saved); });
@@ -153,7 +127,7 @@ requires FarFieldAttention<Op, T> Traffic forward(const Op& op, const InputsOf<O
   if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
     return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
   }
-  return detail::run_call(rows, Op::name(), call, check, executor, [&](auto& threads) {
+  return detail::run_call(rows, op, call, check, executor, [&](auto& threads) {
     return std::make_unique<LinearForwardPass<Op, T>>(
         op, fovea::detail::inputs_as<LinearFamilyInputs<T>>(inputs), to, saved, rows, threads);
   });

@@ -146,7 +146,7 @@ backward(const LinformerAttention& op, const InputsOf<LinformerAttention, T>& in
   std::string text = detail::linformer_text(op, ".backward", inputs, rows);
   if (saved.has_projected()) text.append(", projected keys and values saved");
   return detail::run_call(
-      rows, op.name(), text,
+      rows, op, text,
       [&] {
         detail::check_call(op.name(), inputs, rows, [&](const LinformerInputs<T>& own) {
           op.check_backward(own, from, saved, d_from, grads);

@@ -12,7 +12,6 @@
 
 #include "fovea/attention/linformer.hpp"
 #include "fovea/distributed/messages/call.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/shared_rows/projection_chain.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -26,7 +25,6 @@ template <class T>
 std::string linformer_text(const LinformerAttention& op, const char* pass,
                            const LinformerInputs<T>& in, const Rows& rows) {
   std::string text = call_text(op.name(), pass, in, rows);
-  text.append(options_text("scale", op.options.scale));
   const auto add = [&](const char* tensor, const View<const T>& x) {
     text.append(", ").append(tensor).append(" ").append(std::to_string(x.heads()));
     text.append("x").append(std::to_string(x.rows()));
@@ -111,7 +109,7 @@ requires std::floating_point<T> Traffic forward(const LinformerAttention& op,
                                                 const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   return detail::run_call(
-      rows, op.name(), detail::linformer_text(op, ".forward", inputs, rows),
+      rows, op, detail::linformer_text(op, ".forward", inputs, rows),
       [&] {
         detail::check_call(op.name(), inputs, rows,
                            [&](const LinformerInputs<T>& own) { op.check(own, to, saved); });

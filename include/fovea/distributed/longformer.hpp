@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "fovea/attention/longformer.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/softmax_backward.hpp"
 #include "fovea/distributed/softmax_forward.hpp"
 
@@ -70,8 +69,7 @@ void check_longformer(const LongformerAttention& op, const LongformerInputs<T>& 
 template <class T>
 std::string longformer_text(const LongformerAttention& op, const char* pass,
                             const LongformerInputs<T>& in, const Rows& rows) {
-  const std::string call =
-      call_text(op.name(), pass, in, rows).append(softmax_text(op.softmax_options()));
+  const std::string call = call_text(op.name(), pass, in, rows);
   return in.has_global() ? call + ", projections of global rows" : call;
 }
 
@@ -144,7 +142,7 @@ Traffic forward(const LongformerAttention& op, const InputsOf<LongformerAttentio
     return detail::forward_whole(op, inputs, to, saved, rows, text, check, executor);
   }
   const auto call = [&](const auto& prepare) {
-    return detail::run_call(rows, op.name(), text, check, executor, prepare);
+    return detail::run_call(rows, op, text, check, executor, prepare);
   };
   if (!inputs.has_global()) {
     return call([&](auto& threads) {
@@ -203,8 +201,7 @@ backward(const LongformerAttention& op, const InputsOf<LongformerAttention, T>& 
                                   executor);
   }
   const auto call = [&](const auto& prepare) {
-    return detail::run_backward_call(rows, op.name(), text, inputs, grads, check, executor,
-                                     prepare);
+    return detail::run_backward_call(rows, op, text, inputs, grads, check, executor, prepare);
   };
   if (!inputs.has_global()) {
     return call([&](auto& threads, const detail::OneRowLogits& one_row) {

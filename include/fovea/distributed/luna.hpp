@@ -9,7 +9,6 @@
 
 #include "fovea/attention/luna.hpp"
 #include "fovea/distributed/messages/call.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/shared_rows/keys_backward.hpp"
 #include "fovea/distributed/shared_rows/keys_forward.hpp"
 #include "fovea/distributed/shared_rows/queries_backward.hpp"
@@ -74,7 +73,6 @@ template <class Op, class T>
 std::string step_text(const Op& op, const char* pass, const SoftmaxInputs<T>& in,
                       const Rows& rows) {
   std::string text = call_text(op.name(), pass, in, rows);
-  text.append(options_text("scale", op.options.scale));
   return text.append(", ").append(std::to_string(packed_rows(op, in))).append(" packed rows");
 }
 
@@ -128,7 +126,7 @@ requires LunaStepAttention<Op, T> Traffic forward(const Op& op, const InputsOf<O
                                                   const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   return detail::run_call(
-      rows, Op::name(), detail::step_text(op, ".forward", inputs, rows),
+      rows, op, detail::step_text(op, ".forward", inputs, rows),
       [&] {
         detail::check_step(op, inputs, rows,
                            [&](const SoftmaxInputs<T>& own) { op.check(own, to, saved); });
@@ -177,7 +175,7 @@ requires LunaStepAttention<Op, T> Traffic backward(const Op& op, const InputsOf<
   if (std::same_as<Op, LunaPack> && !grads.q.is_none()) call.append(", the gradient of q");
   if (!grads.sink.empty()) call.append(", gradients of sinks");
   return detail::run_call(
-      rows, Op::name(), call,
+      rows, op, call,
       [&] {
         detail::check_spread_grads(Op::name(), grads);
         detail::check_step(op, inputs, rows, [&](const SoftmaxInputs<T>& own) {

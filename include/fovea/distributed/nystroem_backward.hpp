@@ -138,10 +138,10 @@ backward(const NystroemAttention& op, const InputsOf<NystroemAttention, T>& inpu
          const GradsOf<NystroemAttention, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
   const View<const T> d_from(d_out);
-  std::string call = detail::nystroem_text(op, ".backward", inputs, rows);
+  std::string call = detail::call_text(op.name(), ".backward", inputs, rows);
   if (saved.has_landmarks()) call.append(", landmarks saved");
   return detail::run_call(
-      rows, op.name(), call,
+      rows, op, call,
       [&] {
         detail::check_nystroem(op, inputs, rows, [&](const NystroemInputs<T>& own) {
           op.check_backward_tensors(own, from, saved, d_from, grads);

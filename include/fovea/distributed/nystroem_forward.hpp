@@ -13,7 +13,6 @@
 
 #include "fovea/attention/nystroem.hpp"
 #include "fovea/distributed/messages/call.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/shared_rows/keys_forward.hpp"
 #include "fovea/distributed/shared_rows/landmark_means.hpp"
 #include "fovea/distributed/shared_rows/queries_forward.hpp"
@@ -129,17 +128,6 @@ class NystroemForwardPass {
 
 namespace detail {
 
-/// What is the same on all ranks of a call, in words.
-template <class T>
-std::string nystroem_text(const NystroemAttention& op, const char* pass,
-                          const NystroemInputs<T>& in, const Rows& rows) {
-  std::string text = call_text(op.name(), pass, in, rows);
-  const NystroemOptions& o = op.options;
-  text.append(
-      options_text("iterations", o.iterations, "first_scale", o.first_scale, "scale", o.scale));
-  return text.append(", ").append(std::to_string(o.landmarks)).append(" landmarks");
-}
-
 /// Checks what this rank brings to a call. \throws std::invalid_argument
 template <class T, class Check>
 void check_nystroem(const NystroemAttention& op, const NystroemInputs<T>& in, const Rows& rows,
@@ -175,7 +163,7 @@ requires std::floating_point<T> Traffic forward(const NystroemAttention& op,
                                                 const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
   return detail::run_call(
-      rows, op.name(), detail::nystroem_text(op, ".forward", inputs, rows),
+      rows, op, detail::call_text(op.name(), ".forward", inputs, rows),
       [&] {
         detail::check_nystroem(op, inputs, rows, [&](const NystroemInputs<T>& own) {
           op.check_tensors(own, to, saved);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -85,6 +86,17 @@ class OverRows {
     }
     return rows_.count();
   }
+  /// Ranks must say the same in the same order of what the numbers of their layers depend on: those
+  /// that differ are told apart where they meet the next time. \param layer its name
+  template <class... X>
+  void agree_on(const char* layer, const X&... options) {
+    std::string text(layer);
+    (text.append(", ").append(detail::value_text(options)), ...);
+    said_ = 3 * said_ + detail::hash_of(text);
+  }
+  /// The number of what was said so far.
+  std::uint64_t said() const { return said_; }
+
   /// Calls f(place, rows) for the ranges of this rank, where `place` is that of their first row.
   template <class F>
   void for_each_range(const F& f) const {
@@ -98,14 +110,16 @@ class OverRows {
   void forward(const Op& op, const Arguments&... arguments) {
     constexpr bool has_pass = requires { detail::forward_of(op, rows_, executor_, arguments...); };
     static_assert(has_pass, "fovea/distributed has no forward pass of this operator");
-    meet([&] { traffic_ = traffic_ + detail::forward_of(op, rows_, executor_, arguments...); });
+    const Rows rows = rows_.agreeing_on(said_);
+    meet([&] { traffic_ = traffic_ + detail::forward_of(op, rows, executor_, arguments...); });
   }
   /// The backward pass likewise.
   template <class Op, class... Arguments>
   void backward(const Op& op, const Arguments&... arguments) {
     constexpr bool has_pass = requires { detail::backward_of(op, rows_, executor_, arguments...); };
     static_assert(has_pass, "fovea/distributed has no backward pass of this operator");
-    meet([&] { traffic_ = traffic_ + detail::backward_of(op, rows_, executor_, arguments...); });
+    const Rows rows = rows_.agreeing_on(said_);
+    meet([&] { traffic_ = traffic_ + detail::backward_of(op, rows, executor_, arguments...); });
   }
 
   /// Adds all tokens to a sum, which begins as that of the rank with the first row.
@@ -134,12 +148,13 @@ class OverRows {
     };
     meet([&] {
       std::unique_ptr<StateChain> chain;
-      detail::together(rows_.ranks(), text_of<T>(rows, sum.row, x.batch()), [&] {
+      const auto prepare = [&] {
         static_cast<void>(rows_of_sequence(x.rows()));
         detail::check_chain_begins("with_rows", "gradients of weights", rows_);
         chain = std::make_unique<StateChain>(rows_.ranks(), rows_.layout(), ChainWay::up, parts,
                                              of_part * sum.row * Index{sizeof(T)}, 1, x.batch());
-      });
+      };
+      detail::together(rows_.ranks(), text_of<T>(rows, sum.row, x.batch()), prepare, said_);
       const auto state = [&](Index part) { return chain->template state<T>(part); };
       for_each_part(
           [&](Index part, const T* from, Index count) { std::copy_n(from, count, state(part)); });
@@ -169,7 +184,7 @@ class OverRows {
     std::optional<FetchedRows<T>> fetched;
     meet([&] {
       traffic_ = traffic_ + detail::run_call(
-                                rows_, layer, fetch_text(layer, x, block),
+                                rows_.agreeing_on(said_), layer, fetch_text(layer, x, block),
                                 [&] {
                                   layout.emplace(blocks_of(rows_.layout(), block));
                                   const Index own = layout->count(rows_.ranks().rank());
@@ -218,6 +233,7 @@ class OverRows {
   E& executor_;
   PlacesInRanges own_;
   Traffic traffic_;
+  std::uint64_t said_ = 0;                      // by agree_on
   std::exception_ptr thrown_by_all_ = nullptr;  // in the last meeting
 };
 
@@ -252,7 +268,7 @@ Traffic with_rows(const Rows& rows, X&& executor, const F& f) {
   OverRows<std::remove_reference_t<decltype(threads)>> over(rows, threads);
   const std::exception_ptr error = fovea::detail::caught([&] { f(over); });
   if (error && over.all_have_thrown(error)) std::rethrow_exception(error);
-  detail::agree(rows.ranks(), error, "with_rows");
+  detail::agree(rows.ranks(), error, "with_rows", over.said());
   return over.traffic();
 }
 

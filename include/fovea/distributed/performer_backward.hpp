@@ -143,7 +143,7 @@ backward(const PerformerAttention& op, const InputsOf<PerformerAttention, T>& in
          const GradsOf<PerformerAttention, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> from(out);
   const View<const T> d_from(d_out);
-  std::string text = detail::performer_text(op, ".backward", inputs, rows);
+  std::string text = detail::performer_text(".backward", inputs, rows);
   if (!grads.projection.is_none()) text.append(", gradient of the projection");
   const auto check = [&] {
     detail::check_call(op.name(), inputs, rows, [&](const PerformerInputs<T>& own) {
@@ -154,7 +154,7 @@ backward(const PerformerAttention& op, const InputsOf<PerformerAttention, T>& in
     return detail::backward_whole(op, inputs, from, saved, d_from, grads, rows, text, check,
                                   executor);
   }
-  return detail::run_call(rows, op.name(), text, check, executor, [&](auto& threads) {
+  return detail::run_call(rows, op, text, check, executor, [&](auto& threads) {
     return std::make_unique<PerformerBackwardPass<T>>(op, inputs, d_from, grads, rows, threads);
   });
 }

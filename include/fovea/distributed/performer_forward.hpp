@@ -228,11 +228,9 @@ namespace detail {
 
 /// What is the same on all ranks of a call, in words.
 template <class T>
-std::string performer_text(const PerformerAttention& op, const char* pass,
-                           const PerformerInputs<T>& in, const Rows& rows) {
+std::string performer_text(const char* pass, const PerformerInputs<T>& in, const Rows& rows) {
   std::string text = call_text(PerformerAttention::name(), pass, in, rows);
-  text.append(", ").append(std::to_string(in.projection.rows())).append(" features");
-  return text.append(op.options.causal ? ", causal" : "");
+  return text.append(", ").append(std::to_string(in.projection.rows())).append(" features");
 }
 
 }  // namespace detail
@@ -258,7 +256,7 @@ requires std::floating_point<T> Traffic forward(const PerformerAttention& op,
                                                 const SavedOf<PerformerAttention, T>& saved,
                                                 const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
-  const std::string call = detail::performer_text(op, ".forward", inputs, rows);
+  const std::string call = detail::performer_text(".forward", inputs, rows);
   const auto check = [&] {
     detail::check_call(op.name(), inputs, rows,
                        [&](const PerformerInputs<T>& own) { op.check(own, to, saved); });
@@ -266,7 +264,7 @@ requires std::floating_point<T> Traffic forward(const PerformerAttention& op,
   if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
     return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
   }
-  return detail::run_call(rows, op.name(), call, check, executor, [&](auto& threads) {
+  return detail::run_call(rows, op, call, check, executor, [&](auto& threads) {
     return std::make_unique<PerformerForwardPass<T>>(op, inputs, to, rows, threads);
   });
 }

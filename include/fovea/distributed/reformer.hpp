@@ -11,7 +11,6 @@
 #include "fovea/attention/reformer.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/head_slices.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -40,17 +39,12 @@ void check_reformer_call(const ReformerAttention& op, const ReformerInputs<T>& i
 
 /// What is the same on all ranks of a call, in words.
 template <class T>
-std::string reformer_text(const ReformerOptions& o, std::string_view pass,
-                          const ReformerInputs<T>& in, const Rows& rows) {
+std::string reformer_text(std::string_view pass, const ReformerInputs<T>& in, const Rows& rows) {
   std::string text(ReformerAttention::name());
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
   text.append(std::to_string(sizeof(T))).append(" bytes a number, qk ").append(sizes_text(in.qk));
-  text.append(", v ").append(sizes_text(in.v)).append(" (batch, heads, width), key lengths");
-  for (const Index length : in.key_lengths) text.append(" ").append(std::to_string(length));
-  return text.append(options_text("chunk", o.chunk, "rounds", o.rounds, "buckets", o.buckets,
-                                  "causal", o.causal, "before_first", o.before_first,
-                                  "across_buckets", o.across_buckets, "correct_duplicates",
-                                  o.correct_duplicates, "scale", o.scale, "seed", o.seed));
+  text.append(", v ").append(sizes_text(in.v));
+  return text.append(" (batch, heads, width)").append(numbers_text(in));
 }
 
 /// The tensors that both passes of Reformer attention read, turned around.
@@ -90,11 +84,11 @@ Traffic forward(const ReformerAttention& op, const InputsOf<ReformerAttention, T
                 Out&& out, const SavedOf<ReformerAttention, T>& saved, const Rows& rows,
                 E&& executor = {}) {
   const View<T> to(out);
-  std::string text = detail::reformer_text(op.options, ".forward", inputs, rows);
+  std::string text = detail::reformer_text(".forward", inputs, rows);
   if (!saved.lse.is_none()) text.append(", lse");
   if (!saved.round_lse.is_none()) text.append(", round_lse");
   return detail::run_call(
-      rows, op.name(), text,
+      rows, op, text,
       [&] {
         detail::check_reformer_call(op, inputs, rows,
                                     [&](const ReformerAttention& of_rows, const auto& own) {
@@ -139,13 +133,13 @@ Traffic backward(const ReformerAttention& op, const InputsOf<ReformerAttention, 
                  const GradsOf<ReformerAttention, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> made(out);
   const View<const T> d_made(d_out);
-  std::string text = detail::reformer_text(op.options, ".backward", inputs, rows);
+  std::string text = detail::reformer_text(".backward", inputs, rows);
   if (!saved.round_lse.is_none()) text.append(", round_lse");
   grads.for_each_tensor([&](const char* name, const View<T>& grad) {
     if (!grad.is_none()) text.append(", the gradient of ").append(name);
   });
   return detail::run_call(
-      rows, op.name(), text,
+      rows, op, text,
       [&] {
         detail::check_reformer_call(op, inputs, rows,
                                     [&](const ReformerAttention& of_rows, const auto& own) {

@@ -44,6 +44,12 @@ class Rows {
   const RowLayout& layout() const { return layout_; }
   /// A number by which most different layouts differ.
   std::uint64_t number() const { return number_; }
+  /// The same rows, for calls in which ranks agree on another number, too.
+  Rows agreeing_on(std::uint64_t number) const {
+    Rows made = *this;
+    made.number_ ^= number;
+    return made;
+  }
   /// The rows of this rank, as ascending ranges.
   const std::vector<Range>& own() const { return layout_.of(ranks_->rank()); }
   /// The number of rows of this rank.

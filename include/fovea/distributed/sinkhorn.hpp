@@ -12,7 +12,6 @@
 #include "fovea/attention/sinkhorn.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/head_slices.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -39,15 +38,6 @@ void check_sinkhorn_call(const SinkhornAttention& op, const SinkhornInputs<T>& i
   check_sorting(op.name(), own, blocks_of(rows.layout(), block).count(rows.ranks().rank()),
                 rows.count() / block);
   check_tensors(own);
-}
-
-/// What is the same on all ranks of a call, in words.
-template <class T>
-std::string sinkhorn_text(const SinkhornAttention& op, const char* pass,
-                          const SinkhornInputs<T>& in, const Rows& rows) {
-  const SinkhornOptions& o = op.options;
-  return call_text(op.name(), pass, in, rows)
-      .append(options_text("block", o.block, "iterations", o.iterations, "scale", o.scale));
 }
 
 /// The tensors that both passes of Sinkhorn attention read, turned around.
@@ -98,10 +88,10 @@ Traffic forward(const SinkhornAttention& op, const InputsOf<SinkhornAttention, T
                 Out&& out, const SavedOf<SinkhornAttention, T>& saved, const Rows& rows,
                 E&& executor = {}) {
   const View<T> to(out);
-  std::string text = detail::sinkhorn_text(op, ".forward", inputs, rows);
+  std::string text = detail::call_text(op.name(), ".forward", inputs, rows);
   if (!saved.lse.is_none()) text.append(", lse");
   return detail::run_call(
-      rows, op.name(), text,
+      rows, op, text,
       [&] {
         detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
           check_outputs(op.name(), own, to, saved);
@@ -142,12 +132,12 @@ Traffic backward(const SinkhornAttention& op, const InputsOf<SinkhornAttention, 
                  const GradsOf<SinkhornAttention, T>& grads, const Rows& rows, E&& executor = {}) {
   const View<const T> made(out);
   const View<const T> d_made(d_out);
-  std::string text = detail::sinkhorn_text(op, ".backward", inputs, rows);
+  std::string text = detail::call_text(op.name(), ".backward", inputs, rows);
   grads.for_each_tensor([&](const char* name, const View<T>& grad) {
     if (!grad.is_none()) text.append(", the gradient of ").append(name);
   });
   return detail::run_call(
-      rows, op.name(), text,
+      rows, op, text,
       [&] {
         detail::check_sinkhorn_call(op, inputs, rows, [&](const SinkhornInputs<T>& own) {
           check_rows(op.name(), "out", own, made);

@@ -11,7 +11,6 @@
 #include "fovea/attention/smart_bird.hpp"
 #include "fovea/distributed/indexed_backward.hpp"
 #include "fovea/distributed/messages/call.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
@@ -58,9 +57,8 @@ backward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention, T>& in
   const char* const name = SmartBirdAttention::name();
   std::string call = detail::call_text(name, ".backward", inputs, rows);
   call.append(", keys ").append(std::to_string(saved.indices.width()));
-  call.append(detail::options_text("scale", op.options.scale, "causal", op.options.causal));
   return detail::run_call(
-      rows, name, call,
+      rows, op, call,
       [&] {
         detail::check_call(name, inputs, rows, [&](const SmartBirdInputs<T>& own) {
           SmartBirdSaved<T> lse_alone = saved;

@@ -14,7 +14,6 @@
 #include "fovea/distributed/indexed/listed_keys.hpp"
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 
 FOVEA_NAMESPACE_BEGIN
@@ -126,13 +125,9 @@ namespace detail {
 
 /// What is the same on all ranks of a call, in words.
 template <class T>
-std::string smart_bird_text(const SmartBirdOptions& o, const char* pass,
-                            const SmartBirdInputs<T>& in, const Rows& rows) {
+std::string smart_bird_text(const char* pass, const SmartBirdInputs<T>& in, const Rows& rows) {
   std::string text = call_text(SmartBirdAttention::name(), pass, in, rows);
-  text.append(", sketch ").append(sizes_text(in.sketch_k));
-  return text.append(options_text("keys_per_row", o.keys_per_row, "policy", o.policy, "seed",
-                                  o.seed, "causal", o.causal, "scale", o.scale, "sketch_scale",
-                                  o.sketch_scale));
+  return text.append(", sketch ").append(sizes_text(in.sketch_k));
 }
 
 }  // namespace detail
@@ -157,7 +152,7 @@ Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention,
                 E&& executor = {}) {
   const View<T> to(out);
   const char* const name = SmartBirdAttention::name();
-  const std::string call = detail::smart_bird_text(op.options, ".forward", inputs, rows);
+  const std::string call = detail::smart_bird_text(".forward", inputs, rows);
   const auto check = [&] {
     if (!inputs.draws.is_none()) {
       refuse(name, "draws", "given", "none, since the sequence is spread over ranks");
@@ -168,7 +163,7 @@ Traffic forward(const SmartBirdAttention& op, const InputsOf<SmartBirdAttention,
   if (detail::are_rows_moved(inputs, op.options.alignment, rows)) {
     return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
   }
-  return detail::run_call(rows, name, call, check, executor, [&](auto& threads) {
+  return detail::run_call(rows, op, call, check, executor, [&](auto& threads) {
     return std::make_unique<SmartBirdForwardPass<T>>(op.options, inputs, to, saved, rows, threads);
   });
 }

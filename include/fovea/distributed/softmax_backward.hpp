@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
 #include "fovea/distributed/softmax/call.hpp"
@@ -47,12 +46,11 @@ class SoftmaxBackwardPass {
         d_out_(d_out),
         grads_(grads),
         plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
-        keys_travel_(exchange([&](int rank) {
-          return counted(rank, keys_seen(plans_, rows.layout().of(rank), rows.count()));
-        })),
-        queries_travel_(exchange([&](int rank) {
-          return counted(rank, rows_seeing(plans_, rows.layout().of(rank), rows.count()));
-        })),
+        plan_number_(number_of(plans_)),
+        keys_travel_(exchange(
+            [&](int rank) { return keys_seen(plans_, rows.layout().of(rank), rows.count()); })),
+        queries_travel_(exchange(
+            [&](int rank) { return rows_seeing(plans_, rows.layout().of(rank), rows.count()); })),
         logits_travel_(logit_transfers()),
         bias_(inputs.bias, one_row.bias, logits_travel_, rows),
         mask_(inputs.mask, one_row.mask, logits_travel_, rows),
@@ -99,7 +97,7 @@ class SoftmaxBackwardPass {
     return sinks_ ? of_rows + sinks_->traffic() : of_rows;
   }
 
-  /// A number of what all ranks send, as that of the forward pass.
+  /// A number of what all rows see, as that of the forward pass.
   std::uint64_t plan_number() const { return plan_number_; }
 
   /// Takes the scratch memory. \throws std::bad_alloc, and std::runtime_error if MPI fails
@@ -259,12 +257,6 @@ class SoftmaxBackwardPass {
     return false;
   }
 
-  /// Counts what a rank needs in the number of the plan.
-  std::vector<Range> counted(int rank, std::vector<Range> needed) {
-    plan_number_ += number_of(rank, needed);
-    return needed;
-  }
-
   /// Writes the gradients that are wanted and not in place.
   void write() const {
     if (sinks_) std::copy(sinks_->totals().begin(), sinks_->totals().end(), grads_.sink.begin());
@@ -282,7 +274,7 @@ class SoftmaxBackwardPass {
   View<const T> d_out_;
   SoftmaxGrads<T> grads_;
   HeadPlans plans_;
-  std::uint64_t plan_number_ = 0;
+  std::uint64_t plan_number_;
   ExchangePlan keys_travel_;
   ExchangePlan queries_travel_;
   LogitTransfers logits_travel_;
@@ -331,7 +323,6 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
   const View<const T> from(out);
   const View<const T> d_from(d_out);
   std::string call = detail::call_text(Op::name(), ".backward", inputs, rows);
-  call.append(detail::softmax_text(op.softmax_options()));
   if (!grads.sink.empty()) call.append(", gradients of sinks");
   const auto check = [&] {
     detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
@@ -343,7 +334,7 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
     return detail::backward_whole(op, inputs, from, saved, d_from, grads, rows, call, check,
                                   executor);
   }
-  return detail::run_backward_call(rows, Op::name(), call, inputs, grads, check, executor,
+  return detail::run_backward_call(rows, op, call, inputs, grads, check, executor,
                                    [&](auto& threads, const detail::OneRowLogits& one_row) {
                                      auto pass = std::make_unique<SoftmaxBackwardPass<Op, T>>(
                                          op, inputs, from, saved, d_from, grads, rows, one_row);

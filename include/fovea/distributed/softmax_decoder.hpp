@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <numeric>
@@ -17,7 +18,7 @@
 #include "fovea/attention/softmax/retained_keys.hpp"
 #include "fovea/attention/softmax/step_check.hpp"
 #include "fovea/core/on_error.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
+#include "fovea/distributed/messages/exchange_plan.hpp"
 #include "fovea/distributed/softmax/call.hpp"
 #include "fovea/distributed/softmax/spread_split_kv.hpp"
 #include "fovea/distributed/softmax/step.hpp"
@@ -161,7 +162,7 @@ class SoftmaxDecoder {
     const SoftmaxStep<T> step{inputs, View<T>(out), saved};
     const fovea::detail::OnError forget([this, length = length_] { truncate(length); });
     const Traffic traffic = detail::run_call(
-        *ranks_, Op::name(), call_text(".step of ", inputs.q.rows()).append(step.text()),
+        *ranks_, op_, call_text(".step of ", inputs.q.rows()).append(step.text()),
         [&] { check_softmax_step(op_, shape_, length_, inputs, step.out, saved); }, executor,
         [&](auto& threads) { return prepare(step, threads); });
     if (inputs.q.rows() > rows_at_once()) {  // whose lists are large
@@ -197,9 +198,11 @@ class SoftmaxDecoder {
     SoftmaxDecoder& decoder;
     SoftmaxStep<T> step;
     std::vector<SpreadSplitKv<T>> chunks = {};  // of rows_at_once() rows each
+    std::uint64_t number = 0;                   // of what the rows see
     Traffic sent = {};
 
     Traffic traffic() const { return sent; }
+    std::uint64_t plan_number() const { return number; }
 
     template <class E>
     std::exception_ptr run(E&& executor) {
@@ -220,7 +223,7 @@ class SoftmaxDecoder {
 
   Fixed agreed_parts() const {
     std::optional<Fixed> made;
-    const std::string options = detail::softmax_text(op_.softmax_options());
+    const std::string options = detail::options_text(op_);
     detail::together(*ranks_, call_text(".decoder, reserve ", shape_.reserve) + options, [&] {
       check_softmax_decoder<T>(op_, shape_);
       RetainedKeys scope(op_, shape_);
@@ -321,6 +324,12 @@ class SoftmaxDecoder {
       }
     }
     plan_.finish();
+    for (Index c = 0; c < classes; ++c) {
+      const Range items = plan_.head_class(c).items;
+      for (Index n = items.begin; n < items.end; ++n) {
+        pass->number = number_after(pass->number, plan_.item(n).block);
+      }
+    }
     shares_.make(plan_, classes, fixed_.blocks, ranks_->rank());
     const typename SpreadSplitKv<T>::Decoder decoder{
         *ranks_, fixed_.blocks, fixed_.groups, {shape_.batch, shape_.width, shape_.value_width, 1},

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/softmax/call.hpp"
@@ -113,6 +112,7 @@ class SoftmaxForwardPass {
                      const std::vector<Range>& written = {kEverywhere})
       : rows_(rows),
         plans_(op, inputs.q.heads(), detail::whole_sequence(op, rows)),
+        plan_number_(number_of(plans_)),
         seen_(keys_of_ranks(plans_, rows)),
         stages_(plans_, rows.count(), most_received()),
         keys_(inputs.q.batch(), rows.count(),
@@ -154,14 +154,8 @@ class SoftmaxForwardPass {
     for (const auto& part : parts_) part->pass.reserve(executor);
   }
 
-  /// A number of what all ranks send: ranks that see other keys differ in it.
-  std::uint64_t plan_number() const {
-    auto number = static_cast<std::uint64_t>(stages_.count());
-    for (std::size_t rank = 0; rank < seen_.size(); ++rank) {
-      number += number_of(static_cast<int>(rank), seen_[rank]);
-    }
-    return number;
-  }
+  /// A number of what all rows see: ranks whose patterns differ differ in it.
+  std::uint64_t plan_number() const { return plan_number_; }
 
   /// Sends, receives and computes. All messages are exchanged even if computing throws.
   /// \pre reserve(executor) was called, once   \returns what computing has thrown, or null
@@ -293,6 +287,7 @@ class SoftmaxForwardPass {
 
   const Rows& rows_;
   HeadPlans plans_;
+  std::uint64_t plan_number_;
   std::vector<std::vector<Range>> seen_;  // the keys that the rows of each rank see
   detail::KeyStages stages_;
   RowTensors<T> keys_;    // k and v
@@ -332,8 +327,7 @@ requires PatternAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op
                                                  Out&& out, const SavedOf<Op, T>& saved,
                                                  const Rows& rows, E&& executor = {}) {
   const View<T> to(out);
-  const std::string call = detail::call_text(Op::name(), ".forward", inputs, rows) +
-                           detail::softmax_text(op.softmax_options());
+  const std::string call = detail::call_text(Op::name(), ".forward", inputs, rows);
   const auto check = [&] {
     detail::check_call(Op::name(), inputs, rows, [&](const SoftmaxInputs<T>& own) {
       op.check_tensors(own, to, saved, rows.count());
@@ -343,7 +337,7 @@ requires PatternAttention<Op, T> Traffic forward(const Op& op, const InputsOf<Op
   if (detail::are_rows_moved(inputs, op.softmax_options().alignment, rows)) {
     return detail::forward_whole(op, inputs, to, saved, rows, call, check, executor);
   }
-  return detail::run_call(rows, Op::name(), call, check, executor, [&](auto& threads) {
+  return detail::run_call(rows, op, call, check, executor, [&](auto& threads) {
     auto pass = std::make_unique<SoftmaxForwardPass<Op, T>>(op, inputs, to, saved, rows);
     pass->reserve(threads);
     return pass;

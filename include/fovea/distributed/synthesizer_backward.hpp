@@ -82,7 +82,7 @@ backward(const Op& op, const InputsOf<Op, T>& inputs, const Out& out, const Save
   using Gradients = detail::SynthesizerGradients<Op, T>;
   const std::string text = detail::synthesizer_text(Op::name(), ".backward", inputs, rows);
   return detail::run_call(
-      rows, Op::name(), text + Gradients::text(grads),
+      rows, op, text + Gradients::text(grads),
       [&] {
         detail::check_synthesizer(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
           op.check_backward_tensors(own, from, saved, d_from, grads, rows.count());

@@ -77,7 +77,7 @@ requires Synthesizer<Op> Traffic forward(const Op& op, const InputsOf<Op, T>& in
                                          E&& executor = {}) {
   const View<T> to(out);
   return detail::run_call(
-      rows, Op::name(), detail::synthesizer_text(Op::name(), ".forward", inputs, rows),
+      rows, op, detail::synthesizer_text(Op::name(), ".forward", inputs, rows),
       [&] {
         detail::check_synthesizer(Op::name(), inputs, rows, [&](const InputsOf<Op, T>& own) {
           op.check_tensors(own, to, saved, rows.count());

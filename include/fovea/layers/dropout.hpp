@@ -93,6 +93,7 @@ class DropoutLayer : public LayerCalls<DropoutLayer<T>, T, Tokens<T>> {
     if (!drops(training)) return detail::copy_activations<T>(x, y, executor);
     static_cast<void>(detail::rows_of_sequence(x, executor));
     const std::uint64_t seed = dropout_seed(*training, place_);
+    detail::agree_on(executor, "DropoutLayer", probability_, seed);
     detail::for_each_row_block(
         executor, x.batch(), x.rows(), kProducts * static_cast<double>(x.width()),
         [&](Index b, Index first, Index count) {

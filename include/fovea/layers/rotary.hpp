@@ -120,6 +120,9 @@ class Rotary {
   template <class E = Serial>
   void turn(const View<T>& heads, const RotaryCall<T>& call = {}, E&& executor = {}) const {
     if (!turns()) return;
+    if constexpr (SpreadsRows<E>) {
+      detail::agree_on(executor, name(), frequencies_, magnitude_, pairing_);
+    }
     auto&& threads = as_executor(executor);
     check(heads, call, detail::rows_of_sequence(heads, threads));
     const Index rows = heads.rows();

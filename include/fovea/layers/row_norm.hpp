@@ -35,6 +35,7 @@ class RowNorm : public LayerCalls<Layer, T> {
   template <class E = Serial>
   void forward(const View<const T>& x, const View<T>& y, Saved& saved, E&& executor = {}) const {
     check_forward(Layer::name(), x, width(), y, width());
+    detail::agree_on(executor, Layer::name(), epsilon_);
     const View<T> moments =
         saved.moments.resize(x.batch(), x.rows(), norm_moments(Layer::kIsCentred));
     const LayerKernels<T> kernels;
@@ -63,6 +64,7 @@ class RowNorm : public LayerCalls<Layer, T> {
       check_in_place(name, d_x, d_y);
     }
     auto&& threads = as_executor(executor);
+    detail::agree_on(threads, name, epsilon_);
     const LayerKernels<T> kernels;
     add_parameters(x, moments, d_y, threads);
     if (d_x.is_none()) return;

@@ -55,6 +55,14 @@ void sum_over_tokens(const View<X>& x, RowMatrix<T>& sum, Index least_rows, E&& 
   }
 }
 
+/// Lets processes agree on what the numbers of a layer depend on beside its tensors, if an executor
+/// spreads rows over them: they find out at their next message, or at the end, whether they differ.
+/// \param layer its name \param options numbers, choices, lists of these, or structures of them
+template <class E, class... X>
+void agree_on(E&& executor, const char* layer, const X&... options) {
+  if constexpr (SpreadsRows<E>) executor.agree_on(layer, options...);
+}
+
 /// The row of the sequence that row n of those that are here is.
 template <class E>
 Index row_of_sequence(const E& executor, Index n) {

@@ -32,6 +32,12 @@ class Denominator {
   constexpr DenominatorPolicy policy() const { return policy_; }
   /// The tau of signed_floor; 0 for the other policies.
   constexpr double tau() const { return tau_; }
+  /// Calls f with what was chosen.
+  template <class F>
+  constexpr void for_each_option(F&& f) const {
+    f(policy_);
+    f(tau_);
+  }
 
  private:
   constexpr Denominator(DenominatorPolicy policy, double tau) : policy_(policy), tau_(tau) {}

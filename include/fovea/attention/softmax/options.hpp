@@ -22,6 +22,13 @@ FOVEA_NAMESPACE_BEGIN
 struct Dropout {
   double probability = 0;  ///< probability that a weight is dropped, in [0, 1); 0: no dropout
   std::uint64_t seed = 0;  ///< seed of the draws; forward and backward take the same one
+
+  /// Calls f with what changes something: where nothing is drawn, any seed is the same.
+  template <class F>
+  constexpr void for_each_option(F&& f) const {
+    f(probability);
+    if (probability > 0) f(seed);
+  }
 };
 
 /// Options that every softmax operator has.

@@ -35,9 +35,9 @@ class NearFieldBackward {
         own_out_(is_saved ? Shape{} : d_out.shape()),
         own_lse_(is_saved ? Shape{} : lse_shape(d_out)),
         weighted_(weights.are_given() ? d_out.shape() : Shape{}),
-        out_(is_saved ? saved.near_out : own_out_.view()) {
+        out_(is_saved ? View<T>(saved.near_out) : own_out_.view()) {
     const SoftmaxInputs<T> own = NearBlocks<T>::only_rows(inputs);
-    const View<T> lse = is_saved ? saved.near_lse : own_lse_.view();
+    const View<T> lse = is_saved ? View<T>(saved.near_lse) : own_lse_.view();
     if (!is_saved) {
       forward_.emplace(near, own, out_, SoftmaxSaved<T>{lse}, rows);
       forward_->reserve(executor);

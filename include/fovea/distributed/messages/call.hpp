@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "fovea/attention/call/check.hpp"
 #include "fovea/core/executor.hpp"
+#include "fovea/distributed/messages/options_text.hpp"
 #include "fovea/distributed/rows.hpp"
 #include "fovea/distributed/traffic.hpp"
 #include "fovea/simd/softmax_constants.hpp"
@@ -82,16 +84,18 @@ void check_call(const char* op, const In& in, const Rows& rows, const Check& che
 
 /// Makes a call on all ranks together: checks it, prepares it, runs it. Where one rank throws, all
 /// throw the same, and the messages that others wait for are sent before.
-/// \param op the operator's name   \param call what is called, in words that are the same on all
-/// ranks \param check checks what this rank brings \param prepare called as prepare(threads) with
-/// what for_call makes of the executor; takes all memory, and returns a pointer to a pass, whose
-/// run(threads) returns what was thrown, or null; if it has plan_number(), ranks whose numbers
-/// differ would send what others do not expect, and are refused \param beside as in `agree`
-template <class Check, class E, class Prepare>
-Traffic run_call(const Communicator& ranks, const char* op, const std::string& call,
+/// \param op the operator, or a name \param call what is called, in words that are the same on all
+/// ranks; the options of the operator are added to them \param check checks what this rank brings
+/// \param prepare called as prepare(threads) with what for_call makes of the executor; takes all
+/// memory, and returns a pointer to a pass, whose run(threads) returns what was thrown, or null; if
+/// it has plan_number(), ranks whose numbers differ would send what others do not expect, and are
+/// refused \param beside as in `agree`
+template <class Op, class Check, class E, class Prepare>
+Traffic run_call(const Communicator& ranks, const Op& op, const std::string& call,
                  const Check& check, E&& executor, const Prepare& prepare,
                  std::uint64_t beside = 0) {
-  together(ranks, call, check, beside);
+  const char* const name = name_of(op);
+  together(ranks, call + options_text(op), check, beside);
   Traffic traffic;
   bool has_executor = false;
   const std::exception_ptr error = fovea::detail::caught([&] {
@@ -106,21 +110,33 @@ Traffic run_call(const Communicator& ranks, const char* op, const std::string& c
     if constexpr (requires { pass->plan_number(); }) {
       if (!unprepared) plan = pass->plan_number();
     }
-    agree(ranks, unprepared, op, plan);
-    agree(ranks, pass->run(threads), op);
+    agree(ranks, unprepared, name, plan);
+    agree(ranks, pass->run(threads), name);
     traffic = pass->traffic();
   });
   // A rank whose executor is refused meets the others where they prepare.
-  if (!has_executor) agree(ranks, error, op);
+  if (!has_executor) agree(ranks, error, name);
   if (error) std::rethrow_exception(error);
   return traffic;
 }
 
 /// The same on the ranks of a sequence.
-template <class Check, class E, class Prepare>
-Traffic run_call(const Rows& rows, const char* op, const std::string& call, const Check& check,
+template <class Op, class Check, class E, class Prepare>
+Traffic run_call(const Rows& rows, const Op& op, const std::string& call, const Check& check,
                  E&& executor, const Prepare& prepare) {
   return run_call(rows.ranks(), op, call, check, executor, prepare, rows.number());
+}
+
+/// The lists of integers among the inputs, such as key lengths: those that are given, in words.
+template <class In>
+std::string numbers_text(const In& in) {
+  std::string text;
+  for_each_member(in, [&](const auto& member) {
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(member)>, IndexSpan>) {
+      if (!member.empty()) text.append(", lengths or positions ").append(value_text(member));
+    }
+  });
+  return text;
 }
 
 /// What is the same on all ranks of a call, in words.
@@ -131,15 +147,12 @@ std::string call_text(const char* op, std::string_view pass, const In& in, const
   text.append(pass).append(" of ").append(std::to_string(rows.count())).append(" rows, ");
   text.append(std::to_string(sizeof(T))).append(" bytes a number, q ").append(sizes_text(in.q));
   text.append(", k ").append(sizes_text(in.k)).append(", v ").append(sizes_text(in.v));
-  text.append(" (batch, heads, width), key lengths");
-  for (const Index length : in.key_lengths) text.append(" ").append(std::to_string(length));
-  if constexpr (requires { in.first_positions; }) {
-    if (!in.first_positions.empty()) text.append(", first positions");
-    for (const Index first : in.first_positions) text.append(" ").append(std::to_string(first));
-  }
+  text.append(" (batch, heads, width)").append(numbers_text(in));
   if constexpr (requires { in.bias; }) {
     if (!in.bias.is_none()) text.append(", bias ").append(sizes_text(in.bias));
     if (!in.mask.is_none()) text.append(", mask ").append(sizes_text(in.mask));
+    if (!in.sink.empty()) text.append(", sinks");
+    if (!in.alibi_slopes.empty()) text.append(", ALiBi ").append(value_text(in.alibi_slopes));
   }
   return text;
 }

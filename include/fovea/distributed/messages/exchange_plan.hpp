@@ -94,6 +94,35 @@ inline std::uint64_t number_of(int rank, const std::vector<Range>& ranges) {
   return number;
 }
 
+/// Adds what a block of rows sees to a number, by which most blocks differ.
+inline std::uint64_t number_after(std::uint64_t number, const QueryBlock& block) {
+  const auto add = [&](Index x) {
+    number = (number ^ static_cast<std::uint64_t>(x)) * 0x100000001b3;
+  };
+  for (const Index x : {block.first, block.step, block.count}) add(x);
+  for (Index n = 0; n < block.run_count; ++n) {
+    const KeyRun& run = block.runs[n];
+    for (const Index x : {run.first, run.step, run.count}) add(x);
+    for (Index r = 0; run.lower != nullptr && r < block.count; ++r) {
+      add(run.lower[r]);
+      add(run.upper[r]);
+    }
+  }
+  return number;
+}
+
+/// A number by which most plans of all heads differ, whichever rows a rank holds.
+inline std::uint64_t number_of(const HeadPlans& plans) {
+  std::uint64_t number = 0;
+  BlockStorage storage(plans.most_runs());
+  for_each_plan_of(plans, [&](const AnyPlan& plan) {
+    for (Index b = 0; b < plan.block_count(); ++b) {
+      number = number_after(number, plan.block(b, storage));
+    }
+  });
+  return number;
+}
+
 /// The keys that some query rows see under one of the plans.
 /// \param rows ascending, disjoint   \param keys Nk
 inline std::vector<Range> keys_seen(const HeadPlans& plans, const std::vector<Range>& rows,

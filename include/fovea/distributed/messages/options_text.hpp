@@ -1,57 +1,106 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Options in words, by which ranks see that all of them call the same. Those that change no
-/// message would go unnoticed otherwise, and each rank would compute something else.
+/// The options of an operator in words, by which ranks see that all of them call the same. Those
+/// that change no message would go unnoticed otherwise, and each rank would compute something else.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
-#include "fovea/attention/softmax/options.hpp"
+#include "fovea/attention/linear/terms.hpp"
 #include "fovea/core/error.hpp"
+#include "fovea/distributed/messages/members.hpp"
 
 FOVEA_NAMESPACE_BEGIN
 
 namespace distributed::detail {
 
-/// A number or an enumerator in words.
+/// What is written in place of a value that no text tells, as a pattern. Ranks see by the numbers
+/// of their plans whether their patterns differ.
+inline constexpr const char* kUntold = "?";
+
+/// A value in words, as C++ initialises it: two texts are equal if all values in them are, but
+/// those of kUntold.
 template <class X>
-std::string option_text(const X& value) {
-  if constexpr (std::is_floating_point_v<X>) {
-    return to_string(value);
+std::string value_text(const X& x) {
+  if constexpr (std::same_as<X, bool>) {
+    return x ? "true" : "false";
+  } else if constexpr (std::is_floating_point_v<X>) {
+    return to_string(x);
+  } else if constexpr (std::is_integral_v<X>) {
+    return std::to_string(x);
+  } else if constexpr (std::is_enum_v<X>) {
+    return std::to_string(static_cast<std::underlying_type_t<X>>(x));
+  } else if constexpr (std::convertible_to<X, std::string_view>) {
+    return std::string("\"").append(std::string_view(x)).append("\"");
+  } else if constexpr (requires { x.has_value(); }) {
+    return x ? std::string("{").append(value_text(*x)).append("}") : "{}";
+  } else if constexpr (std::is_empty_v<X>) {
+    return "{}";
   } else {
-    return std::to_string(static_cast<std::uint64_t>(value));
+    std::string text;
+    const auto add = [&](const auto& part) {
+      text.append(text.empty() ? "{" : ", ").append(value_text(part));
+    };
+    if constexpr (requires { x.begin(); }) {
+      for (const auto& part : x) add(part);
+    } else if constexpr (std::is_aggregate_v<X> || requires { x.for_each_option(add); }) {
+      for_each_member(x, add);
+    } else {
+      return kUntold;
+    }
+    return text.empty() ? "{}" : text.append("}");
   }
 }
 
-/// Options that are set, each after a comma: all but 0, false and nothing.
-/// \param name of the first one   \param value of it   \param more names and values of others
-template <class X, class... More>
-std::string options_text(const char* name, const X& value, const More&... more) {
-  std::string text;
-  const auto say = [&](const std::string& said) {
-    text.append(", ").append(name).append(" ").append(said);
-  };
-  if constexpr (requires { value.has_value(); }) {
-    if (value) say(option_text(*value));
-  } else if (value != X{}) {
-    say(option_text(value));
+/// The feature maps of an operator that has some, each after a comma.
+template <class Op>
+struct MapsText {
+  static std::string of() { return {}; }
+};
+template <template <class...> class Op, class... Terms>
+requires(sizeof...(Terms) > 0 &&
+         (requires { LinearTerm<Terms>::Map::name(); } && ...)) struct MapsText<Op<Terms...>> {
+  static std::string of() {
+    std::string text;
+    const auto add = [&]<class Term>(LinearTerm<Term> /*term*/) {
+      text.append(LinearTerm<Term>::kIsDelta ? ", delta rule of " : ", ");
+      text.append(LinearTerm<Term>::Map::name());
+    };
+    (add(LinearTerm<Terms>{}), ...);
+    return text;
   }
-  if constexpr (sizeof...(More) > 0) text += options_text(more...);
-  return text;
+};
+
+/// The name of an operator, for messages; or the name that is given.
+template <class Op>
+const char* name_of(const Op& op) {
+  if constexpr (std::convertible_to<Op, const char*>) {
+    return op;
+  } else {
+    return Op::name();
+  }
 }
 
-/// What the options of softmax attention say of its numbers. What they say of who sees whom, plans
-/// tell.
-inline std::string softmax_text(const SoftmaxOptions& options) {
-  std::string text = options_text("scale", options.scale, "soft cap", options.soft_cap);
-  const Dropout& dropout = options.dropout;
-  // Where nothing is drawn, ranks may have seeds of their own.
-  if (dropout.probability > 0) {
-    text += options_text("dropout", dropout.probability, "of seed", dropout.seed);
+/// All options of an operator, unless they are the default ones, and its feature maps.
+template <class Op>
+std::string options_text(const Op& op) {
+  std::string text = MapsText<Op>::of();
+  if constexpr (requires { op.attention; }) {  // modified by a function
+    return text.append(", modified").append(options_text(op.attention));
+  } else if constexpr (requires { op.options; }) {
+    const std::string options = value_text(op.options);
+    if constexpr (std::default_initializable<Op>) {
+      if (options == value_text(Op().options)) return text;
+    }
+    return text.append(", options ").append(options);
+  } else {
+    return text;
   }
-  return text;
 }
 
 }  // namespace distributed::detail

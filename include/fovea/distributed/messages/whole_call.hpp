@@ -216,12 +216,12 @@ template <class T, class Op, class In, class Saved, class Check, class E>
 Traffic forward_whole(const Op& op, const In& inputs, const View<T>& out, const Saved& saved,
                       const Rows& rows, std::string call, const Check& check, E&& executor) {
   call.append(", rows apart from their keys");
-  together(rows.ranks(), call, check);
+  together(rows.ranks(), call + options_text(op), check);
   std::vector<WholeShape> shapes;
   for_each_row_tensor(inputs, [&](const auto& x) { shapes.push_back(WholeShape::of(x, rows)); });
   const OneRowLogits one_row = one_row_of(inputs, rows);
   return run_call(
-      rows, op.name(), call,
+      rows, op, call,
       [&] {
         if constexpr (requires { inputs.bias; })
           one_row.check(op.name(), inputs, SoftmaxGrads<T>{});
@@ -247,7 +247,7 @@ Traffic backward_whole(const Op& op, const In& inputs, const View<const T>& out,
                        const View<const T>& d_out, const Grads& grads, const Rows& rows,
                        std::string call, const Check& check, E&& executor) {
   call.append(", rows apart from their keys");
-  together(rows.ranks(), call, check);
+  together(rows.ranks(), call + options_text(op), check);
   std::vector<WholeShape> shapes;
   const auto add = [&](const auto& x) { shapes.push_back(WholeShape::of(x, rows)); };
   for_each_row_tensor(inputs, add);
@@ -256,7 +256,7 @@ Traffic backward_whole(const Op& op, const In& inputs, const View<const T>& out,
   add(d_out);
   const OneRowLogits one_row = one_row_of(inputs, rows);
   return run_call(
-      rows, op.name(), call,
+      rows, op, call,
       [&] {
         if constexpr (requires { inputs.bias; }) one_row.check(op.name(), inputs, grads);
       },

@@ -48,20 +48,20 @@ struct OneRowLogits {
 
 /// Makes a backward pass of softmax attention on all ranks together, as run_call does.
 /// \param prepare called as prepare(threads, one_row)
-template <class In, class Grads, class Check, class E, class Prepare>
-Traffic run_backward_call(const Rows& rows, const char* op, const std::string& call, const In& in,
+template <class Op, class In, class Grads, class Check, class E, class Prepare>
+Traffic run_backward_call(const Rows& rows, const Op& op, const std::string& call, const In& in,
                           const Grads& grads, const Check& check, E&& executor,
                           const Prepare& prepare) {
   OneRowLogits one_row;
   if (!in.bias.is_none() || !in.mask.is_none()) {
-    together(rows.ranks(), call, check);
+    together(rows.ranks(), call + options_text(op), check);
     one_row = OneRowLogits::of(in, rows);
   }
   return run_call(
       rows, op, call,
       [&] {
         check();
-        one_row.check(op, in, grads);
+        one_row.check(Op::name(), in, grads);
       },
       executor, [&](auto& threads) { return prepare(threads, one_row); });
 }

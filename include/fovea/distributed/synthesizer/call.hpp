@@ -63,9 +63,7 @@ std::string synthesizer_text(const char* op, std::string_view pass, const In& in
   in.for_each_tensor([&](const char* name, const auto& x) {
     text.append(", ").append(name).append(" ").append(sizes_text(x));
   });
-  text.append(" (batch, heads, width), key lengths");
-  for (const Index length : in.key_lengths) text.append(" ").append(std::to_string(length));
-  return text;
+  return text.append(" (batch, heads, width)").append(numbers_text(in));
 }
 
 }  // namespace detail
