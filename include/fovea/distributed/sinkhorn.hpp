@@ -56,7 +56,7 @@ struct SinkhornSlices {
     inputs.sorting =
         slices.reads(in.sorting.is_none()
                          ? View<const T>(nullptr, {in.k.batch(), in.k.heads(), 0, blocks.rows()})
-                         : in.sorting,
+                         : View<const T>(in.sorting),
                      blocks);
   }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
 #include "fovea/distributed/softmax/call.hpp"
