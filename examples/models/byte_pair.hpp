@@ -114,6 +114,12 @@ class BytePairs {
   /// together
   explicit BytePairs(const Gguf& file) : single_digits_(has_single_digits(file)) {
     const std::string& origin = file.tensors.origin;
+    for (const char* added : {"add_bos_token", "add_eos_token", "add_space_prefix"}) {
+      const std::string key = std::string("tokenizer.ggml.") + added;
+      if (!file.has(key) || !file.at<bool>(key)) continue;
+      fovea::refuse_file(origin, fovea::quoted_name(key) +
+                                     " is true; expected false, since nothing is added to a text");
+    }
     const auto& tokens = file.at<std::vector<std::string>>("tokenizer.ggml.tokens");
     const auto& kinds = file.at<std::vector<std::int64_t>>("tokenizer.ggml.token_type");
     if (kinds.size() != tokens.size()) {

@@ -4,6 +4,7 @@
 /// tensors whose numbers become floats when they are read.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <fovea/io.hpp>
@@ -50,8 +51,8 @@ struct Gguf {
     const std::int64_t value = at<std::int64_t>(key);
     if (value < least || value > most) {
       fovea::refuse_file(tensors.origin, fovea::quoted_name(key) + " is " + std::to_string(value) +
-                                             "; expected " + std::to_string(least) + " to " +
-                                             std::to_string(most));
+                                             "; expected " + std::to_string(least) +
+                                             (least == most ? "" : " to " + std::to_string(most)));
     }
     return value;
   }
@@ -208,18 +209,36 @@ class GgufReader {
       if (!all.tensors.tensors.emplace(place.name, tensor).second) twice(place.name);
       places.push_back(std::move(place));
     }
-    const Index alignment =
-        all.has("general.alignment") ? all.size_at("general.alignment", 1, 1 << 20) : 32;
-    const auto step = static_cast<std::size_t>(alignment);
-    const std::size_t begin = (at_ + step - 1) / step * step;
+    const std::size_t step = alignment_of(all);
+    const auto aligned = [step](std::size_t at) { return (at + step - 1) / step * step; };
+    const std::size_t begin = aligned(at_);
+    const std::size_t room = begin < bytes_.size() ? bytes_.size() - begin : 0;
+    std::size_t next = 0;
     for (const Place& place : places) {
-      const std::size_t room = begin < bytes_.size() ? bytes_.size() - begin : 0;
-      if (place.offset > room || place.size > room - place.offset) {
+      if (place.offset != next) {
+        fovea::refuse_file(file_, "the data of " + fovea::quoted_name(place.name) +
+                                      " begins at byte " + std::to_string(place.offset) +
+                                      "; expected " + std::to_string(next) +
+                                      ", behind those before it, aligned");
+      }
+      if (next > room || place.size > room - next) {
         fovea::refuse_file(file_, "it ends before the data of " + fovea::quoted_name(place.name));
       }
-      all.tensors.tensors.at(place.name).bytes =
-          bytes_.subspan(begin + static_cast<std::size_t>(place.offset), place.size);
+      all.tensors.tensors.at(place.name).bytes = bytes_.subspan(begin + next, place.size);
+      next = aligned(next + place.size);
     }
+  }
+
+  /// What the offsets of tensors are multiples of.
+  std::size_t alignment_of(const Gguf& all) const {
+    constexpr const char* key = "general.alignment";
+    if (!all.has(key)) return 32;
+    const auto alignment = static_cast<std::size_t>(all.size_at(key, 1, 1 << 20));
+    if (alignment % 8 != 0 || !std::has_single_bit(alignment)) {
+      fovea::refuse_file(file_, fovea::quoted_name(key) + " is " + std::to_string(alignment) +
+                                    "; expected a power of 2 from 8 on");
+    }
+    return alignment;
   }
 
   std::uint32_t dimensions(const std::string& name) {

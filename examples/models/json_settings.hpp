@@ -102,17 +102,16 @@ class JsonSettings {
     if ((is_object ? value.at("content") : value) != token) wrong(name, fovea::quoted_name(token));
   }
 
-  /// Refuses members that were not asked for, but for those that change no number.
+  /// Refuses members that were not read, but for those that change no number.
   /// \throws std::runtime_error
   void refuse_others(std::span<const std::string_view> ignored) const {
     std::vector<std::string> others;
     for (const auto& [name, value] : all_.items()) {
-      if (asked_.count(name) != 0 || value.is_null()) continue;
+      if (read_.count(name) != 0 || value.is_null()) continue;
       if (std::find(ignored.begin(), ignored.end(), name) == ignored.end()) others.push_back(name);
     }
     if (others.empty()) return;
-    fovea::refuse_file(
-        path_, "what these members ask for is not computed here: " + fovea::quoted_names(others));
+    fovea::refuse_file(path_, "these members are not understood: " + fovea::quoted_names(others));
   }
 
   /// Says what was expected of a member. \throws std::runtime_error
@@ -140,13 +139,13 @@ class JsonSettings {
   }
 
   nlohmann::json::const_iterator find(const char* name) const {
-    asked_.insert(name);
+    read_.insert(name);
     return all_.find(name);
   }
 
   std::string path_;
   nlohmann::json all_;
-  mutable std::set<std::string> asked_;
+  mutable std::set<std::string> read_;
 };
 
 }  // namespace models

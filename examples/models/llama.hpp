@@ -10,86 +10,9 @@
 #include <string>
 #include <type_traits>
 
-#include "gguf.hpp"
+#include "llama_sizes.hpp"
 
 namespace models {
-
-/// The sizes of a model.
-struct LlamaSizes {
-  Index vocabulary = 0;
-  Index blocks = 0;
-  Index width = 0;
-  Index hidden = 0;
-  Index heads = 0;
-  Index key_heads = 0;
-  Index head_width = 0;
-  Index rotary_width = 0;
-  Index length = 0;  ///< the positions that it was trained for
-  double rotary_base = 0;
-  double epsilon = 0;
-  bool is_tied = false;  ///< whether the table of tokens gives the logits, too
-};
-
-namespace detail {
-
-/// Refuses sizes that the file's largest matrices do not have: no memory is taken for such.
-inline void check_shapes(const Gguf& file, const LlamaSizes& sizes) {
-  const auto check = [&](const std::string& name, Index rows) {
-    const std::vector<Index>& shape = file.tensors.at(name).shape;
-    const std::vector<Index> expected = {rows, sizes.width};
-    if (shape != expected) {
-      fovea::refuse_file(file.tensors.origin, fovea::quoted_name(name) + " is " +
-                                                  fovea::shape_text(shape) + "; expected " +
-                                                  fovea::shape_text(expected));
-    }
-  };
-  check("token_embd.weight", sizes.vocabulary);
-  for (Index i = 0; i < sizes.blocks; ++i) {
-    const std::string block = "blk." + std::to_string(i) + ".";
-    check(block + "attn_q.weight", sizes.heads * sizes.head_width);
-    check(block + "attn_k.weight", sizes.key_heads * sizes.head_width);
-    check(block + "ffn_gate.weight", sizes.hidden);
-  }
-}
-
-}  // namespace detail
-
-/// The sizes that a file names. \throws std::runtime_error if it is of another kind, or if they do
-/// not go together
-inline LlamaSizes llama_sizes(const Gguf& file) {
-  constexpr Index most = 1 << 24;
-  const auto& kind = file.at<std::string>("general.architecture");
-  if (kind != "llama") {
-    fovea::refuse_file(file.tensors.origin, "it is a model of the kind " +
-                                                fovea::quoted_name(kind) + "; expected 'llama'");
-  }
-  LlamaSizes sizes;
-  const std::vector<Index>& table = file.tensors.at("token_embd.weight").shape;
-  sizes.vocabulary = table[0];
-  sizes.width = file.size_at("llama.embedding_length", 1, most);
-  sizes.blocks = file.size_at("llama.block_count", 1, 4096);
-  sizes.hidden = file.size_at("llama.feed_forward_length", 1, most);
-  sizes.heads = file.size_at("llama.attention.head_count", 1, sizes.width);
-  sizes.key_heads = sizes.heads;
-  if (file.has("llama.attention.head_count_kv")) {
-    sizes.key_heads = file.size_at("llama.attention.head_count_kv", 1, sizes.heads);
-  }
-  sizes.head_width = sizes.width / sizes.heads;
-  if (file.has("llama.attention.key_length")) {
-    sizes.head_width = file.size_at("llama.attention.key_length", 1, most);
-  }
-  sizes.rotary_width = sizes.head_width;
-  if (file.has("llama.rope.dimension_count")) {
-    sizes.rotary_width = file.size_at("llama.rope.dimension_count", 2, sizes.head_width);
-  }
-  sizes.length = file.size_at("llama.context_length", 1, Index{1} << 40);
-  sizes.rotary_base =
-      file.has("llama.rope.freq_base") ? file.at<double>("llama.rope.freq_base") : 10000;
-  sizes.epsilon = file.at<double>("llama.attention.layer_norm_rms_epsilon");
-  sizes.is_tied = file.tensors.tensors.count("output.weight") == 0;
-  detail::check_shapes(file, sizes);
-  return sizes;
-}
 
 /// A model whose attention is `Op` and whose matrices are of W: float, or a type of 16 bits.
 template <class Op, class W = float>
@@ -103,14 +26,11 @@ class Llama : public fovea::LayerParts<Llama<Op, W>> {
   /// together
   Llama(const LlamaSizes& sizes, const Op& op) : sizes_(sizes) {
     fovea::Initialiser zeros = fovea::Initialiser::zeros();
-    const fovea::MultiHeadOptions heads{
-        .width = sizes.width,
-        .heads = sizes.heads,
-        .key_heads = sizes.key_heads,
-        .head_width = sizes.head_width,
-        .rotary = fovea::RotaryOptions{.base = sizes.rotary_base,
-                                       .pairing = fovea::RotaryPairing::neighbours,
-                                       .width = sizes.rotary_width}};
+    const fovea::MultiHeadOptions heads{.width = sizes.width,
+                                        .heads = sizes.heads,
+                                        .key_heads = sizes.key_heads,
+                                        .head_width = sizes.head_width,
+                                        .rotary = sizes.rotary};
     embedding_ = {sizes.vocabulary, 0, sizes.width, zeros};
     for (Index i = 0; i < sizes.blocks; ++i) {
       stack_.blocks.emplace_back(

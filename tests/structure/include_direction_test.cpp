@@ -238,7 +238,7 @@ Complaints includes_of_fftw(const Headers& headers) {
   return includes_of_library(headers, "fftw3.h", "fovea/spectral/fftw.hpp");
 }
 Complaints includes_of_json(const Headers& headers) {
-  return includes_of_library(headers, "nlohmann/json.hpp", "fovea/io/safetensors.hpp");
+  return includes_of_library(headers, "nlohmann/json.hpp", "fovea/io/json_text.hpp");
 }
 Complaints includes_of_mpi(const Headers& headers) {
   return includes_of_library(headers, "mpi.h", "fovea/distributed/communicator.hpp");

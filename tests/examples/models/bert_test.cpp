@@ -162,7 +162,7 @@ TEST_F(BertOfFiles, SaysWhatIsWrongWithTheConfig) {
   EXPECT_EQ(with(R"("pruned_heads": {"0": [1]})"),
             R"(config.json: 'pruned_heads' is '{"0":[1]}'; expected {})");
   EXPECT_EQ(with(R"("embedding_size": 4, "pad_token_id": 0, "rope_scaling": {"factor": 2})"),
-            "config.json: what these members ask for is not computed here: 'embedding_size', "
+            "config.json: these members are not understood: 'embedding_size', "
             "'rope_scaling'");
   EXPECT_EQ(with(R"("pruned_heads": {}, "torch_dtype": "float32", "rope_scaling": null)"), "read");
   // Sizes that the file does not have, before memory is taken for them.
@@ -225,7 +225,7 @@ TEST_F(BertOfFiles, TokensGoWithTheModel) {
             "tokenizer_config.json");
   put("sentence_bert_config.json", R"({"max_seq_length": 7, "transformer_task": "fill-mask"})");
   EXPECT_EQ(of_tokens(),
-            "sentence_bert_config.json: what these members ask for is not computed here: "
+            "sentence_bert_config.json: these members are not understood: "
             "'transformer_task'");
   put("sentence_bert_config.json", R"({"max_seq_length": 7})");
   put("tokenizer_config.json",
@@ -270,7 +270,7 @@ TEST_F(BertOfFiles, PoolingIsTheMean) {
   EXPECT_EQ(of_pooling(R"({"word_embedding_dimension": 9})"),
             "'word_embedding_dimension' is '9'; expected 8");
   EXPECT_EQ(of_pooling(R"({"pooling_mode": "mean"})"),
-            "what these members ask for is not computed here: 'pooling_mode'");
+            "these members are not understood: 'pooling_mode'");
   EXPECT_EQ(of("config_sentence_transformers.json",
                R"({"prompts": {"query": "q: "}, "default_prompt_name": "query"})"),
             "'default_prompt_name' is 'query'; expected null");

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The program as users run it, on a model of a few weights.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "examples/models/tiny_llama.hpp"
@@ -155,6 +157,19 @@ TEST_F(LanguageModel, ContinuesATextTheLikeliestWay) {
   EXPECT_NE(output_, first);
 }
 
+TEST_F(LanguageModel, TakesPromptsOfAnyBytes) {
+  const std::string prompt = "--an apple";
+  const auto expected = [&](const std::string& arguments) {
+    EXPECT_EQ(run("--model m.gguf --count 5 " + arguments), 0) << errors_;
+    return output_;
+  };
+  const std::string first = expected("--prompt='" + prompt + "'");
+  EXPECT_EQ(expected("--prompt '" + prompt + "'"), first);
+  EXPECT_NE(errors_.find("prompt: 9 tokens, "), std::string::npos) << errors_;
+  EXPECT_NE(expected("--prompt=--count"), "");
+  expected("--chat ''");
+}
+
 TEST_F(LanguageModel, StopsWhereItsPositionsEnd) {
   EXPECT_EQ(run("--model m.gguf --prompt '" + kPrompt + "' --count 1000 --temperature 2"), 0);
   const std::size_t comma = errors_.find("then ");
@@ -199,6 +214,63 @@ TEST_F(LanguageModel, WritesWhatAttentionReads) {
   expect("v.npy", heads.v, TinyLlama::kKeyHeads);
 }
 
+/// A file whose metadata begin with these.
+template <class Add>
+std::string with(const TinyLlama& tiny, const Add& add) {
+  GgufBytes more;
+  add(more);
+  return tiny.bytes(more).file();
+}
+
+TEST_F(LanguageModel, InterpolatesPositions) {
+  TinyLlama scaled;
+  scaled.frequency = [&](Index pair) { return tiny_.frequency(pair) / 4; };
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    put("m.gguf", with(tiny_, [&](GgufBytes& file) { file.number(key, 6, 4.0F); }));
+    expect_logits("", scaled, sees_all);
+  }
+  const auto of_type = [&](const std::string& type) {
+    return with(tiny_, [&](GgufBytes& file) {
+      file.string("llama.rope.scaling.type", type);
+      file.number("llama.rope.scaling.factor", 6, 4.0F);
+      file.number("llama.rope.scale_linear", 6, 2.0F);  // the older key counts where it is alone
+    });
+  };
+  put("m.gguf", of_type("linear"));
+  expect_logits("", scaled, sees_all);
+  put("m.gguf", of_type("none"));
+  expect_logits("", tiny_, sees_all);
+}
+
+/// The four pairs of a head make 9.9, 3.1, 0.99 and 0.31 turns in 62 positions. 3 turns and 1 turn
+/// are those of pairs 1.03 and 1.99, rounded to 1 and 2: no pair lies between them. 20 turns and
+/// 0.5 turns are those of pairs -0.6 and 2.6, rounded to 0 and 3: pairs 1 and 2 are divided by a
+/// part.
+TEST_F(LanguageModel, StretchesPositionsByYarn) {
+  const auto expect = [&](float fast, float slow, const std::vector<double>& divided, float more) {
+    const auto file = with(tiny_, [&](GgufBytes& keys) {
+      keys.string("llama.rope.scaling.type", "yarn");
+      keys.number("llama.rope.scaling.factor", 6, 8.0F);
+      keys.size("llama.rope.scaling.original_context_length", 62);
+      keys.number("llama.rope.scaling.yarn_beta_fast", 6, fast);
+      keys.number("llama.rope.scaling.yarn_beta_slow", 6, slow);
+      keys.number("llama.rope.scaling.finetuned", 7, true);
+      if (more != 1) keys.number("llama.rope.scaling.attn_factor", 6, more);
+    });
+    put("m.gguf", file);
+    TinyLlama stretched;
+    stretched.magnitude = (1 + 0.1 * std::log(8.0)) * static_cast<double>(more);
+    stretched.frequency = [&](Index pair) {
+      const double part = divided[static_cast<std::size_t>(pair)];
+      return tiny_.frequency(pair) * (1 - part + part / 8);
+    };
+    expect_logits("", stretched, sees_all);
+  };
+  expect(3, 1, {0, 0, 1, 1}, 1);
+  expect(20, 0.5F, {0, 1.0 / 3, 2.0 / 3, 1}, 1);
+  expect(20, 0.5F, {0, 1.0 / 3, 2.0 / 3, 1}, 1.25F);
+}
+
 class BadLanguageModel : public LanguageModel {
  protected:
   /// What it says in its line, having written nothing. \param model that takes the place of the
@@ -222,7 +294,23 @@ TEST_F(BadLanguageModel, OptionsThatDoNotFit) {
   const std::string one =
       "expected one of --prompt, --chat, --perplexity, --dump-qkv and --tokens; see --help";
   EXPECT_EQ(refusal(""), one);
+  EXPECT_EQ(refusal("--model m.gguf --prompt ''"), "there are no tokens in the prompt");
+  EXPECT_EQ(refusal("--model m.gguf --prompt="), "there are no tokens in the prompt");
+  for (const char* none : {"--prompt", "--prompt --count 3", "--prompt -- a", "--prompt --help",
+                           "--prompt --count=3"}) {
+    EXPECT_EQ(refusal(std::string("--model m.gguf ") + none), "--prompt needs a value");
+  }
+  EXPECT_EQ(refusal("--model '' --prompt a"), "--model needs a value");
+  EXPECT_EQ(refusal("--model m.gguf --prompt a --logits="), "--logits needs a value");
+  EXPECT_EQ(refusal("--model m.gguf --prompt a --count ''"),
+            "--count: '' is not a whole number from 0 to 1073741824");
   EXPECT_EQ(refusal("--prompt a --chat b"), one);
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  for (const char* flags : {"--model pipe --prompt a", "--model m.gguf --tokens pipe",
+                            "--model m.gguf --perplexity pipe", "--model . --prompt a"}) {
+    const std::string said = refusal(flags);
+    EXPECT_TRUE(said.ends_with(": cannot be read: it is no regular file")) << said;
+  }
   EXPECT_EQ(refusal("--model none.gguf --prompt a").substr(0, 35),
             "none.gguf: there is no such file; `");
   const std::string model = "--model m.gguf ";
@@ -251,9 +339,15 @@ TEST_F(BadLanguageModel, AttentionThatDoesNotFit) {
     EXPECT_EQ(of(name), std::string("--attention ") + name +
                             ": it sees what follows a token, so it cannot decode");
   }
-  EXPECT_EQ(of("window:0"), "--attention window:0: window is 0; expected at least 1");
+  EXPECT_EQ(of("window:0"), "--attention window:0: window is 0; expected 1 to " +
+                                std::to_string(fovea::kFarPosition));
   EXPECT_EQ(of("window:8,sinks:1"), "--attention window:8,sinks:1: 'sinks' is not a part of it");
   EXPECT_EQ(of("strided:x"), "--attention strided:x: 'x' is no number");
+  EXPECT_EQ(of("fixed:4,summary:9"),
+            "--attention fixed:4,summary:9: summary is 9; expected 1 to 4");
+  EXPECT_EQ(of("window:3,window:4"), "--attention window:3,window:4: 'window' is given twice");
+  EXPECT_EQ(of("smart_bird:8,sink:1"),
+            "--attention smart_bird:8,sink:1: 'sink' is not a part of it");
   EXPECT_NE(of("half").find("expected full, window:W,sink:S, "), std::string::npos);
 }
 
@@ -299,6 +393,97 @@ TEST_F(BadLanguageModel, FilesWhosePartsDoNotFit) {
   short_value.weights["blk.1.attn_v"].pop_back();
   EXPECT_EQ(of_model(short_value.bytes().file()),
             "m.gguf: 'blocks.1.attention.qkv.weight' is [32, 64]; got 63 columns in all");
+}
+
+TEST_F(BadLanguageModel, KeysThatAskForWhatIsNotComputed) {
+  const auto of_keys = [&](const auto& add) { return of_model(with(tiny_, add)); };
+  const std::string unknown = "m.gguf: these keys are not understood: ";
+  for (const char* name : {"attention.scale", "logit_scale", "attn_logit_softcapping",
+                           "embedding_scale", "rope.scaling.yarn_ext_factor",
+                           "rope.scaling.yarn_log_multiplier", "final_logit_softcapping"}) {
+    const std::string key = std::string("llama.") + name;
+    EXPECT_EQ(of_keys([&](GgufBytes& file) { file.number(key, 6, 0.5F); }),
+              unknown + "'" + key + "'");
+  }
+  EXPECT_EQ(of_keys([](GgufBytes& file) {
+              file.number("llama.one", 7, true);
+              file.strings("llama.two", {"a"});
+              file.size("mamba.three", 3);
+            }),
+            unknown + "'llama.one', 'llama.two'");
+  const auto of_size = [&](const char* key, Index size) {
+    return of_keys([&](GgufBytes& file) { file.size(key, size); });
+  };
+  EXPECT_EQ(of_size("llama.attention.sliding_window", 8),
+            "m.gguf: 'llama.attention.sliding_window' is 8; expected 0");
+  EXPECT_EQ(of_size("llama.expert_count", 8), "m.gguf: 'llama.expert_count' is 8; expected 0");
+  EXPECT_EQ(of_size("llama.attention.value_length", 4),
+            "m.gguf: 'llama.attention.value_length' is 4; expected 8");
+  EXPECT_EQ(of_size("llama.vocab_size", 4), "m.gguf: 'llama.vocab_size' is 4; expected 262");
+  EXPECT_EQ(of_keys([](GgufBytes& file) { file.string("llama.rope.scaling.type", "longrope"); }),
+            "m.gguf: 'llama.rope.scaling.type' is 'longrope'; expected 'linear', 'none', 'yarn'");
+  for (const float factor : {0.0F, -2.0F, std::nanf(""), INFINITY}) {
+    EXPECT_TRUE(of_keys([&](GgufBytes& file) {
+                  file.number("llama.rope.scaling.factor", 6, factor);
+                }).starts_with("m.gguf: 'llama.rope.scaling.factor' is "))
+        << factor;
+  }
+  EXPECT_EQ(of_keys([](GgufBytes& file) {
+              file.string("llama.rope.scaling.type", "yarn");
+              file.number("llama.rope.scaling.factor", 6, 0.5F);
+            }),
+            "m.gguf: its sizes do not go together: MultiHead: rotary.yarn.factor is 0.5; expected "
+            "a finite number, at least 1");
+  for (const std::string name : {"add_bos_token", "add_eos_token", "add_space_prefix"}) {
+    const std::string key = "tokenizer.ggml." + name;
+    EXPECT_EQ(of_keys([&](GgufBytes& file) { file.number(key, 7, true); }),
+              "m.gguf: '" + key + "' is true; expected false, since nothing is added to a text");
+  }
+  // These change nothing.
+  put("m.gguf", with(tiny_, [](GgufBytes& file) {
+        file.size("llama.vocab_size", 262);
+        file.size("llama.attention.key_length", TinyLlama::kHead);
+        file.size("llama.attention.value_length", TinyLlama::kHead);
+        file.size("llama.rope.dimension_count", TinyLlama::kHead);
+        file.size("llama.expert_count", 0);
+        file.size("llama.expert_used_count", 0);
+        file.string("llama.tensor_data_layout", "Meta AI original pth");
+        file.number("tokenizer.ggml.add_bos_token", 7, false);
+      }));
+  expect_logits("", tiny_, sees_all);
+}
+
+TEST_F(BadLanguageModel, TensorsThatAreNotBehindEachOther) {
+  const std::string whole = tiny_.bytes().file();
+  const auto moved = [&](const std::string& name, std::int64_t by) {
+    std::string bytes = whole;
+    const std::size_t at = bytes.find(name) + name.size() + 4 + 2 * 8 + 4;  // of a matrix
+    std::uint64_t offset = 0;
+    std::memcpy(&offset, bytes.data() + at, 8);
+    offset += static_cast<std::uint64_t>(by);
+    std::memcpy(bytes.data() + at, &offset, 8);
+    return of_model(bytes);
+  };
+  const std::string name = "blk.0.attn_output.weight";
+  for (const std::int64_t by : {-32, 4, 32, -4096, 1 << 30}) {  // over others, not aligned, gaps
+    const std::string said = moved(name, by);
+    EXPECT_TRUE(said.starts_with("m.gguf: the data of '" + name + "' begins at byte ")) << said;
+    EXPECT_TRUE(said.ends_with(", behind those before it, aligned")) << said;
+  }
+  const auto of_alignment = [&](std::size_t alignment) {
+    return with(tiny_, [&](GgufBytes& file) { file.align(alignment); });
+  };
+  for (const std::size_t alignment : {1U, 3U, 4U, 24U, 33U}) {
+    EXPECT_EQ(of_model(of_alignment(alignment)), "m.gguf: 'general.alignment' is " +
+                                                     std::to_string(alignment) +
+                                                     "; expected a power of 2 from 8 on");
+  }
+  EXPECT_EQ(of_model(with(tiny_, [](GgufBytes& file) { file.size("general.alignment", 0); })),
+            "m.gguf: 'general.alignment' is 0; expected 1 to 1048576");
+  for (const std::size_t alignment : {8U, 64U, 4096U}) {
+    put("m.gguf", of_alignment(alignment));
+    expect_logits("", tiny_, sees_all);
+  }
 }
 
 /// Changed bytes are refused in a sentence, or give another model that runs.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The program as users run it, on a model of a few weights.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -120,11 +121,19 @@ TEST_F(SentenceEmbedding, RefusesInASentenceAndWritesNothing) {
             name + "--threads: '0' is not a whole number from 1 to 1024\n");
   EXPECT_EQ(refusal("--model minilm --sentences none.txt"),
             name + "none.txt: cannot be read: No such file or directory\n");
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(refusal("--model minilm --sentences pipe"),
+            name + "pipe: cannot be read: it is no regular file\n");
+  EXPECT_EQ(refusal("--model minilm --npy '' un"), name + "--npy needs a value\n");
   EXPECT_EQ(refusal("--model minilm --npy none/e.npy un"),
             name + "none/e.npy: cannot be written: No such file or directory\n");
   put("minilm/model.safetensors", "short");
   EXPECT_EQ(refusal("--model minilm --npy e.npy un"),
             name + "minilm/model.safetensors: it is too short for a safetensors file\n");
+  std::filesystem::remove(folder_ / "minilm/model.safetensors");
+  std::filesystem::rename(folder_ / "pipe", folder_ / "minilm/model.safetensors");
+  EXPECT_EQ(refusal("--model minilm --npy e.npy un"),
+            name + "minilm/model.safetensors: cannot be read: it is no regular file\n");
 }
 
 TEST_F(SentenceEmbedding, Helps) {

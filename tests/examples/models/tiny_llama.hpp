@@ -51,7 +51,7 @@ class GgufBytes {
     put(type), put(std::uint64_t{data_.size()});
     std::swap(bytes_, tensors_);
     data_ += data;
-    data_.resize((data_.size() + 31) / 32 * 32, '\0');
+    data_.resize((data_.size() + alignment_ - 1) / alignment_ * alignment_, '\0');
     ++tensor_count_;
   }
 
@@ -60,8 +60,14 @@ class GgufBytes {
     head.bytes_ = "GGUF";
     head.put(std::uint32_t{3}), head.put(tensor_count_), head.put(values_);
     std::string all = head.bytes_ + bytes_ + tensors_;
-    all.resize((all.size() + 31) / 32 * 32, '\0');
+    all.resize((all.size() + alignment_ - 1) / alignment_ * alignment_, '\0');
     return all + data_;
+  }
+
+  /// What tensors begin at multiples of, and the key that says so.
+  void align(std::size_t alignment) {
+    size("general.alignment", static_cast<Index>(alignment));
+    alignment_ = alignment;
   }
 
  private:
@@ -74,6 +80,7 @@ class GgufBytes {
   }
 
   std::string bytes_, tensors_, data_;
+  std::size_t alignment_ = 32;
   std::uint64_t values_ = 0, tensor_count_ = 0;
 };
 
@@ -123,6 +130,12 @@ struct TinyLlama {
     add("output_norm", 1, kWidth);
   }
 
+  /// What the positions of pair c of a head are multiplied by, and the cosines and sines.
+  std::function<double(Index pair)> frequency = [](Index pair) {
+    return std::pow(kBase, -2.0 * static_cast<double>(pair) / kHead);
+  };
+  double magnitude = 1;
+
   /// The token that ends a text.
   Index end() const { return static_cast<Index>(tokens.size()) - 1; }
   /// The bytes that a token stands for.
@@ -132,8 +145,8 @@ struct TinyLlama {
     return token < 260 ? merged[token - 256] : tokens[static_cast<std::size_t>(token)];
   }
 
-  GgufBytes bytes() const {
-    GgufBytes file;
+  /// The file. \param more metadata that it begins with
+  GgufBytes bytes(GgufBytes file = {}) const {
     file.string("general.architecture", "llama");
     file.size("llama.embedding_length", kWidth);
     file.size("llama.block_count", kBlocks);
@@ -233,13 +246,12 @@ struct TinyLlama {
     return x;
   }
 
-  /// Turns the pairs (2 c, 2 c + 1) of each head by n kBase^(-2 c / kHead).
-  static Rows turned(Rows x) {
+  /// Turns the pairs (2 c, 2 c + 1) of each head by n frequency(c).
+  Rows turned(Rows x) const {
     for (std::size_t n = 0; n < x.size(); ++n) {
       for (std::size_t c = 0; c < x[n].size(); c += 2) {
-        const double power = static_cast<double>(c % kHead) / static_cast<double>(kHead);
-        const double angle = static_cast<double>(n) * std::pow(kBase, -power);
-        const double a = x[n][c], b = x[n][c + 1];
+        const double angle = static_cast<double>(n) * frequency(static_cast<Index>(c) % kHead / 2);
+        const double a = magnitude * x[n][c], b = magnitude * x[n][c + 1];
         x[n][c] = a * std::cos(angle) - b * std::sin(angle);
         x[n][c + 1] = a * std::sin(angle) + b * std::cos(angle);
       }
