@@ -295,7 +295,7 @@ TEST(Scores, Refusals) {
   });
   expect("v is missing; expected one of batch 2, the batch of q",
          [](auto&, In& in, To&) { in.v = {}; });
-  expect("rows of k is 8; expected 9", [](auto& of, In& in, To&) {
+  expect("rows of v is 9; expected 8, the rows of k", [](auto& of, In& in, To&) {
     in.k = {of.at(1000), {2, 2, 8, 5}};
   });
   expect("width of weights is 8; expected 9, as the inputs make it 2x4x6x9",

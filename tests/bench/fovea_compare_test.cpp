@@ -348,22 +348,16 @@ TEST_F(FoveaCompare, WhatIsNoRegularFileIsRefusedBeforeTheMeasuring) {
   EXPECT_EQ(run(kCompare + std::string(" --json pipe")), 1);
   EXPECT_EQ(errors_, "fovea_compare: pipe: is a pipe; results are written to regular files only\n");
   EXPECT_EQ(output_, "");
-<<<<<<< ours
+  EXPECT_EQ(run("--text pipe"), 1);
+  EXPECT_EQ(errors_, "fovea_compare: pipe: cannot be read: it is no regular file\n");
+  EXPECT_EQ(run("--text ."), 1);
+  EXPECT_EQ(errors_, "fovea_compare: .: cannot be read: it is no regular file\n");
   for (const std::string file : {"out/time_causal.svg", "out/distance_causal.svg"}) {
     fs::create_directories(folder_ / file);
     EXPECT_EQ(run(kCompare), 1);
     EXPECT_NE(errors_.find(file + ": is a directory"), errors_.npos) << errors_;
     fs::remove(folder_ / file);
   }
-=======
-  EXPECT_EQ(run("--text pipe"), 1);
-  EXPECT_EQ(errors_, "fovea_compare: pipe: cannot be read: it is no regular file\n");
-  EXPECT_EQ(run("--text ."), 1);
-  EXPECT_EQ(errors_, "fovea_compare: .: cannot be read: it is no regular file\n");
-  fs::create_directories(folder_ / "out/time.svg");
-  EXPECT_EQ(run(kCompare), 1);
-  EXPECT_NE(errors_.find("out/time.svg: is a directory"), errors_.npos) << errors_;
->>>>>>> theirs
   put("file", "of a user");
   EXPECT_EQ(run(kCompare + std::string(" --plots file/out")), 1);
   EXPECT_EQ(errors_.find("fovea_compare: file/out: cannot be made: "), 0u) << errors_;

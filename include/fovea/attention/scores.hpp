@@ -7,6 +7,7 @@
 #include <array>
 #include <concepts>
 #include <string>
+#include <utility>
 
 #include "fovea/attention/softmax/operator.hpp"
 #include "fovea/attention/softmax/score_pass.hpp"

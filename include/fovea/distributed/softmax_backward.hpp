@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "fovea/distributed/messages/exchange.hpp"
+#include "fovea/distributed/messages/one_row_logits.hpp"
 #include "fovea/distributed/messages/whole_call.hpp"
 #include "fovea/distributed/rows/own_range.hpp"
 #include "fovea/distributed/rows/row_tensors.hpp"
 #include "fovea/distributed/softmax/call.hpp"
 #include "fovea/distributed/softmax/logit_rows.hpp"
-#include "fovea/distributed/softmax/one_row_logits.hpp"
 #include "fovea/distributed/softmax/sink_gradients.hpp"
 
 FOVEA_NAMESPACE_BEGIN

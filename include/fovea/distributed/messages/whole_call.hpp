@@ -18,7 +18,7 @@
 
 #include "fovea/distributed/messages/call.hpp"
 #include "fovea/distributed/messages/exchange.hpp"
-#include "fovea/distributed/softmax/one_row_logits.hpp"
+#include "fovea/distributed/messages/one_row_logits.hpp"
 #include "fovea/patterns/pattern.hpp"
 
 FOVEA_NAMESPACE_BEGIN
